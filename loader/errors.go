@@ -1,0 +1,73 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// ErrDeposed says that another process writes the run's plan: this one must stop.
+var ErrDeposed = errors.New("another process writes this run's plan")
+
+// Reason is the stable name of a cause, the same on the wire, in logs and in metrics.
+type Reason string
+
+// Reasons. docs/errors.md says what a reader should do about each.
+const (
+	SourceDry       Reason = "SOURCE_DRY"       // every document of the stream has been read; the next step needs more
+	SourceDown      Reason = "SOURCE_DOWN"      // the document stream cannot be reached
+	TokenizerBehind Reason = "TOKENIZER_BEHIND" // documents are fetched and wait to be tokenized
+	PoolFilling     Reason = "POOL_FILLING"     // documents flow, pool or shuffle window or step are not full yet
+	RankBehind      Reason = "RANK_BEHIND"      // another rank holds the plan back
+	Replaying       Reason = "REPLAYING"        // the daemon re-plans after a restart
+	NotLeading      Reason = "NOT_LEADING"      // another process plans this run
+	PlanLogDown     Reason = "PLAN_LOG_DOWN"    // the plan log cannot be written
+	RunFailed       Reason = "RUN_FAILED"       // the run stopped on an error
+	PlanMismatch    Reason = "PLAN_MISMATCH"    // fingerprint or algorithm differ from the plan's
+	RunMismatch     Reason = "RUN_MISMATCH"     // the daemon serves another run
+	WorldMismatch   Reason = "WORLD_MISMATCH"   // the world size does not divide a step's rows
+	StepReleased    Reason = "STEP_RELEASED"    // the step is below the floor
+	StepNotPlanned  Reason = "STEP_NOT_PLANNED" // the step is too far in the future
+	DocumentLost    Reason = "DOCUMENT_LOST"    // a document that a step needs is gone from the stream
+	BadTicket       Reason = "BAD_TICKET"       // a ticket or an action's body is malformed
+	BadToken        Reason = "BAD_TOKEN"        // the bearer token is missing or wrong
+)
+
+// Error is a typed cause with facts for machines and advice for people.
+type Error struct {
+	Reason  Reason
+	Message string            // what and where
+	Do      string            // what to do about it
+	Facts   map[string]string // the same as data
+	Err     error             // underlying cause, may be nil
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", e.Reason, e.Message)
+	if e.Err != nil {
+		fmt.Fprintf(&b, ": %v", e.Err)
+	}
+	keys := make([]string, 0, len(e.Facts))
+	for k := range e.Facts {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	for i, k := range keys {
+		sep := ", "
+		if i == 0 {
+			sep = " ("
+		}
+		fmt.Fprintf(&b, "%s%s=%s", sep, k, e.Facts[k])
+	}
+	if len(keys) > 0 {
+		b.WriteByte(')')
+	}
+	if e.Do != "" {
+		fmt.Fprintf(&b, "; %s", e.Do)
+	}
+	return b.String()
+}
+
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,81 @@
+// Package loader turns a stream of documents into the steps of a training run.
+//
+// Its core is the Planner: a pure state machine (no clock, no goroutine, no I/O, no unkeyed randomness) that is told the length of
+// one document after another and returns steps. A Run feeds it from a Source, writes every step to the plan log before anyone can
+// read it, and assembles rows of tokens for readers.
+package loader
+
+import (
+	"context"
+	"time"
+)
+
+// Document is one message of the document stream, as the Source hands it over. Every sequence of the stream yields exactly one
+// Document, those that are not used too, so that the planner's cursor covers the whole log.
+type Document struct {
+	Sequence uint64  // in the document stream
+	ID       uint64  // hash of the producer's id of the document; 0 when it has none
+	Skip     Skip    // why the document is not used; empty for one that is
+	Tokens   []int32 // its tokens, end-of-document token included; owned by the receiver, never changed
+}
+
+// Skip is why a document is not used. It is a function of the message alone (and, for duplicates, of the log before it).
+type Skip string
+
+// The reasons to skip a document.
+const (
+	SkipEmpty       Skip = "empty"       // no text and no tokens
+	SkipUndecodable Skip = "undecodable" // sent to the dead-letter stream
+	SkipDuplicate   Skip = "duplicate"   // its id was seen among the last documents; set by the planner
+)
+
+// Source delivers the documents of the stream in order.
+type Source interface {
+	// Next blocks for the next document. Errors are final; what can be retried is retried inside.
+	Next(ctx context.Context) (Document, error)
+	// Status says how far the source is, for stall causes and metrics.
+	Status() SourceStatus
+	Close() error
+}
+
+// SourceStatus is a source's position. All sequences are of the document stream.
+type SourceStatus struct {
+	Last       uint64    // last sequence known to be in the stream
+	Fetched    uint64    // last sequence received
+	Delivered  uint64    // last sequence that Next returned
+	DrySince   time.Time // when everything in the stream had been fetched; zero when it has not
+	DownSince  time.Time // when the connection was lost; zero while it is up
+	DownReason string
+	Empty      int64 // skipped as empty
+	Undecoded  int64 // skipped as undecodable
+	Buffered   int64 // bytes of fetched documents that Next has not returned
+	TextBytes  int64 // bytes of payload fetched since the start
+	Tokens     int64 // tokens produced since the start
+}
+
+// Documents is the document stream as a Run needs it.
+type Documents interface {
+	// First returns the first sequence that the stream still holds (1 for a stream that never held anything).
+	First(ctx context.Context) (uint64, error)
+	// Last returns the last sequence in the stream.
+	Last(ctx context.Context) (uint64, error)
+	// Read starts a Source at sequence from. A from that the stream no longer holds is an error.
+	Read(ctx context.Context, from uint64) (Source, error)
+	// Tokens returns the tokens of one document again, equal to what the Source delivered.
+	Tokens(ctx context.Context, sequence uint64) ([]int32, error)
+}
+
+// PlanLog is an append-only log of records with positions 1, 2, 3, ... and a single writer.
+type PlanLog interface {
+	// Append adds the records behind position last, all or none. It returns ErrDeposed when the log's end is elsewhere:
+	// someone else writes this run. An error that leaves it open whether the records were stored is resolved inside.
+	Append(ctx context.Context, last uint64, records ...[]byte) error
+	// Last returns the position of the last record, 0 for an empty log.
+	Last(ctx context.Context) (uint64, error)
+	// Get returns the record at a position.
+	Get(ctx context.Context, position uint64) ([]byte, error)
+	// Scan calls f with every record from position from to the last one of the moment, in order.
+	Scan(ctx context.Context, from uint64, f func(position uint64, record []byte) error) error
+	// MaxRecord is the largest record in bytes that Append takes.
+	MaxRecord() int
+}

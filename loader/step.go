@@ -1,0 +1,34 @@
+package loader
+
+import "loaderd/packonline"
+
+// Step is one global batch: rows of one bucket, the same for every world size.
+type Step struct {
+	Index  uint64
+	Bucket int32                // length of every row in tokens
+	Rows   [][]packonline.Piece // a row without pieces is all padding
+	Cursor uint64               // last document sequence that the planner had seen when the step came out
+}
+
+// Batch is rows [First, First+Rows) of a step as tokens.
+type Batch struct {
+	Step   uint64
+	Bucket int // L, the length of every row in tokens
+	First  int // first row within the step
+	Rows   int
+	Tokens []int32 // Rows*Bucket ids, row after row, padding filled with the run's pad id; may be lent to the network: never change it
+	// Pieces[i] are the pieces of row First+i in order; the tokens behind them up to L are padding.
+	Pieces [][]packonline.Piece
+}
+
+// Place is a reader's place among the data-parallel ranks.
+type Place struct {
+	Rank  int
+	World int
+}
+
+// Slice returns the rows [first, first+n) of a step of the given number of rows that the rank takes (invariant: world-size freedom).
+func (p Place) Slice(rows int) (first, n int) {
+	n = rows / p.World
+	return p.Rank * n, n
+}

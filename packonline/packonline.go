@@ -1,0 +1,114 @@
+// Package packonline packs documents into training rows online: lengths go in, placements come out.
+//
+// It is pure. A Packer has no clock, no goroutine, no I/O and no randomness that is not keyed by its configuration, so what it emits
+// is a function of its configuration and of the documents added so far, and nothing else. It sees lengths, never tokens.
+package packonline
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Doc is what a Packer is told of a document.
+type Doc struct {
+	Seq    uint64 // identity: its sequence in the document stream
+	Length int32  // tokens, end-of-document token included; at least 1
+}
+
+// Piece is a contiguous part of one document: tokens [Start, Start+Length).
+type Piece struct {
+	Doc    uint64 // Doc.Seq of the document
+	Start  int32
+	Length int32
+}
+
+// Counts are totals since a Packer was made. They satisfy, at every moment,
+//
+//	Tokens = Slots - Padding - Repeated + Dropped + pending tokens   (invariant 1: conservation)
+type Counts struct {
+	Documents int64 // documents added
+	Tokens    int64 // their tokens
+	Rows      int64 // rows emitted
+	Slots     int64 // tokens that those rows hold, padding included
+	Padding   int64 // slots without a token
+	Repeated  int64 // tokens emitted a second time on purpose
+	Dropped   int64 // tokens dropped on purpose
+	Truncated int64 // documents that were split into more than one piece
+}
+
+// Pending describes what a Packer holds back.
+type Pending struct {
+	Pieces int
+	Tokens int64
+	Oldest uint64 // smallest Doc.Seq that a pending piece belongs to; meaningless without pieces
+}
+
+// Packer is one packing method over a bounded pool.
+type Packer interface {
+	// Add takes the next document and appends the rows that it completes to out. A Length below 1 is a programming error and panics.
+	Add(d Doc, out *Rows)
+	// Flush appends everything that is pending to out, padding where it must. The Packer can go on afterwards.
+	Flush(out *Rows)
+	Counts() Counts
+	Pending() Pending
+	// AppendState appends the complete state to b: a Packer of the same configuration that reads it with RestoreState goes on
+	// exactly as this one would.
+	AppendState(b []byte) []byte
+	// RestoreState replaces the state of a fresh Packer and returns the bytes behind it.
+	RestoreState(b []byte) (rest []byte, err error)
+}
+
+// Config chooses a method and its bounds.
+type Config struct {
+	// Method is the name of the packing method: concat or bfd.
+	Method string `koanf:"method" json:"method"`
+	// Buckets are the row lengths in tokens, ascending. Methods with one row length take exactly one.
+	Buckets []int `koanf:"buckets" json:"buckets"`
+	// Pool is how many pieces may wait to be packed (unit: pieces).
+	Pool int `koanf:"pool" json:"pool"`
+	// MaxAge bounds how many documents may arrive between a document's arrival and the emission of its last piece, except at the
+	// end of a quiet stream. 0 sets no bound.
+	MaxAge int `koanf:"max_age" json:"max_age"`
+	// Seed keys every draw of the method.
+	Seed uint64 `koanf:"-" json:"seed"`
+}
+
+// Methods lists the names that New knows.
+func Methods() []string { return []string{"concat", "bfd"} }
+
+// FieldError is a bad field of a configuration: Field is its path below the configuration it belongs to.
+type FieldError struct {
+	Field string
+	Value any
+	Want  string
+}
+
+func (e FieldError) Error() string { return fmt.Sprintf("%s: %v: want %s", e.Field, e.Value, e.Want) }
+
+// Validate returns every bad field.
+func (c Config) Validate() []FieldError {
+	var bad []FieldError
+	add := func(field string, value any, want string) { bad = append(bad, FieldError{field, value, want}) }
+	if !slices.Contains(Methods(), c.Method) {
+		add("method", c.Method, fmt.Sprintf("one of %v", Methods()))
+	}
+	if len(c.Buckets) != 1 {
+		add("buckets", c.Buckets, "exactly one row length for this method")
+	}
+	for i, l := range c.Buckets {
+		if l < 2 || l > math.MaxInt32/2 {
+			add(fmt.Sprintf("buckets[%d]", i), l, "a row length of 2 to 2^30 tokens")
+		}
+		if i > 0 && l <= c.Buckets[i-1] {
+			add(fmt.Sprintf("buckets[%d]", i), l, "row lengths in ascending order, each once")
+		}
+	}
+	if c.Pool < 1 || c.Pool > 1<<24 {
+		add("pool", c.Pool, "1 to 2^24 pieces")
+	}
+	if c.MaxAge < 0 || c.MaxAge > 1<<30 {
+		add("max_age", c.MaxAge, "0 (no bound) to 2^30 documents")
+	}
+	return bad
+}

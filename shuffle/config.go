@@ -1,0 +1,28 @@
+package shuffle
+
+import "fmt"
+
+// Config bounds a windowed shuffle.
+type Config struct {
+	// Window is how many atoms wait to be drawn from. 0 or 1 keeps the order.
+	Window int `koanf:"window" json:"window"`
+	// Seed keys the draws.
+	Seed uint64 `koanf:"-" json:"seed"`
+}
+
+// FieldError is a bad field of a configuration.
+type FieldError struct {
+	Field string
+	Value any
+	Want  string
+}
+
+func (e FieldError) Error() string { return fmt.Sprintf("%s: %v: want %s", e.Field, e.Value, e.Want) }
+
+// Validate returns every bad field.
+func (c Config) Validate() []FieldError {
+	if c.Window < 0 || c.Window > 1<<24 {
+		return []FieldError{{"window", c.Window, "0 (keep the order) to 2^24 atoms"}}
+	}
+	return nil
+}
