@@ -2,6 +2,12 @@ package loader
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
 	"time"
 )
 
@@ -9,10 +15,20 @@ import (
 type Options struct {
 	// Ahead is how many steps may be planned beyond what readers asked for.
 	Ahead int `koanf:"ahead"`
-	// Cache bounds the tokens kept for assembling rows, in bytes.
+	// CacheBytes bounds the tokens kept for assembling rows.
 	CacheBytes int64 `koanf:"cache_bytes"`
 	// Stall is how long a reader waits for a step before it gets the cause as an error.
 	Stall time.Duration `koanf:"stall_timeout"`
+	// Checkpoint is how many steps lie between two stored planner states. 0 stores none; a restart then re-plans from the start.
+	Checkpoint int `koanf:"checkpoint_steps"`
+}
+
+// Edges are the parts of the world that a Run works with.
+type Edges struct {
+	Documents   Documents
+	Plan        PlanLog
+	Checkpoints Checkpoints // may be nil
+	Log         *slog.Logger
 }
 
 // Info describes a run to readers.
@@ -20,69 +36,174 @@ type Info struct {
 	Run         string `json:"run"`
 	Fingerprint string `json:"fingerprint"`
 	Config      Config `json:"config"`
-	Planned     uint64 `json:"planned"` // steps in the plan: indexes 0 ... Planned-1 can be read
-	Oldest      uint64 `json:"oldest"`  // first step that can be read
-	Ended       bool   `json:"ended"`   // no step follows
-	Committed   uint64 `json:"committed"`
+	Start       uint64 `json:"start"`     // sequence of the first document
+	Planned     uint64 `json:"planned"`   // steps 0 ... Planned-1 can be read
+	Ended       bool   `json:"ended"`     // no step follows
+	Committed   uint64 `json:"committed"` // the trainer's own checkpoint covers all steps before this one
 }
 
-// Serving is what a Run offers to a server; *Run implements it. (Documentation of the surface; servers declare what they use.)
-type Serving interface {
-	Info() Info
-	// Join registers a reader that will ask for steps from step on. It checks rank, world and step.
-	Join(place Place, step uint64) (*Reader, error)
-	// Assemble returns rows [first, first+n) of a step as tokens.
-	Assemble(ctx context.Context, s *Step, first, n int) (*Batch, error)
-	// Step returns one step of the plan (the ledger), io.EOF behind the end, without waiting for planning.
-	Step(ctx context.Context, step uint64) (*Step, error)
-	// Commit records that the trainer's own checkpoint covers all steps before step. Idempotent, monotone.
-	Commit(ctx context.Context, step uint64) error
-	// Seal ends the stream behind its present last document; Drain empties the pool there and goes on. Both return the position.
-	Seal(ctx context.Context) (uint64, error)
-	Drain(ctx context.Context) (uint64, error)
-	// Checkpoint stores the planner's state now and returns its step.
-	Checkpoint(ctx context.Context) (uint64, error)
-	Stats() Stats
+// Run is one run's plan and the rows made from it. Open it, call Serve once, read steps through Readers.
+type Run struct {
+	name    string
+	config  Config
+	options Options
+	edges   Edges
+	log     *slog.Logger
+
+	start     uint64
+	planner   *Planner
+	tail      logTail // last record that the planner's state covers
+	pending   []control
+	assembler assembler
+	plan      *planReader
+	requests  chan request
+	asked     chan struct{} // signals that readers asked for more
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when what follows changes
+	planned uint64
+	ended   bool
+	failed  error
+	replays bool // re-planning what the log holds
+	commits uint64
+	recent  map[uint64]*Step // the newest steps
+	readers map[*Reader]struct{}
+	high    uint64 // no reader asked for this step or a later one yet
+	source  Source
+	stats   planStats
+	storing time.Time // when the append under way began; zero without one
+
+	stored      uint64 // step of the newest checkpoint
+	storedBytes int64
 }
 
-// Reader is one rank's place in the plan. Use it from one goroutine; Close it to stop holding the plan back.
-type Reader struct{}
-
-// Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall.
-func (r *Reader) Next(ctx context.Context) (*Step, error) { panic("not yet") }
-
-// Close deregisters the reader.
-func (r *Reader) Close() {}
-
-// Stats is a snapshot of a run, for metrics, the live view and the stats action.
-type Stats struct {
-	Run         string       `json:"run"`
-	Planned     uint64       `json:"planned_steps"`
-	Ended       bool         `json:"ended"`
-	Readers     []ReaderStat `json:"readers"`
-	Documents   int64        `json:"documents"`
-	Tokens      int64        `json:"tokens"`
-	Rows        int64        `json:"rows"`
-	Slots       int64        `json:"slots"`
-	Padding     int64        `json:"padding_tokens"`
-	Truncated   int64        `json:"truncated_documents"`
-	Dropped     int64        `json:"dropped_tokens"`
-	Repeated    int64        `json:"repeated_tokens"`
-	Duplicates  int64        `json:"duplicate_documents"`
-	PoolPieces  int          `json:"pool_pieces"`
-	PoolTokens  int64        `json:"pool_tokens"`
-	WindowRows  int          `json:"shuffle_rows"`
-	QueueRows   int          `json:"queue_rows"`
-	Cursor      uint64       `json:"cursor"`
-	CacheBytes  int64        `json:"cache_bytes"`
-	CacheHits   int64        `json:"cache_hits"`
-	CacheMisses int64        `json:"cache_misses"`
-	Source      SourceStatus `json:"source"`
+// Open reads or writes the plan's header and restores the planner. It refuses a plan made with another configuration or algorithm.
+func Open(ctx context.Context, name string, c Config, o Options, e Edges) (*Run, error) {
+	if bad := c.Validate(); len(bad) > 0 {
+		errs := make([]error, len(bad))
+		for i, b := range bad {
+			errs[i] = b
+		}
+		return nil, fmt.Errorf("open run %s: %w", name, errors.Join(errs...))
+	}
+	r := &Run{name: name, config: c, options: o, edges: e, log: e.Log.With("run", name), requests: make(chan request), asked: make(chan struct{}, 1),
+		changed: make(chan struct{}), recent: map[uint64]*Step{}, readers: map[*Reader]struct{}{}, replays: true, plan: &planReader{log: e.Plan}}
+	r.assembler = assembler{docs: e.Documents, cache: newTokenCache(o.CacheBytes), pad: c.Tokenizer.Pad}
+	header, err := r.header(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open run %s: %w", name, err)
+	}
+	r.start = header.Start
+	if r.planned, r.ended, err = r.plan.end(ctx); err != nil {
+		return nil, fmt.Errorf("open run %s: read end of plan: %w", name, err)
+	}
+	r.high = r.planned
+	if err := r.restore(ctx); err != nil {
+		return nil, fmt.Errorf("open run %s: %w", name, err)
+	}
+	return r, nil
 }
 
-// ReaderStat is one registered reader.
-type ReaderStat struct {
-	Rank  int    `json:"rank"`
-	World int    `json:"world"`
-	Step  uint64 `json:"step"` // next step it will ask for
+// header returns the first record of the plan, which it writes for a new run.
+func (r *Run) header(ctx context.Context) (Header, error) {
+	last, err := r.edges.Plan.Last(ctx)
+	if err != nil {
+		return Header{}, fmt.Errorf("read plan log: %w", err)
+	}
+	if last == 0 {
+		start, err := r.edges.Documents.First(ctx)
+		if err != nil {
+			return Header{}, fmt.Errorf("read document stream: %w", err)
+		}
+		h := Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: r.name, Fingerprint: r.config.Fingerprint(), Start: start, Config: r.config}
+		if err := r.edges.Plan.Append(ctx, 0, encodeHeader(h)); err != nil {
+			return Header{}, fmt.Errorf("write plan header: %w", err)
+		}
+		r.log.Info("new run", "fingerprint", h.Fingerprint, "first_document", start)
+		return h, nil
+	}
+	b, err := r.edges.Plan.Get(ctx, 1)
+	if err != nil {
+		return Header{}, fmt.Errorf("read plan header: %w", err)
+	}
+	rec, err := DecodeRecord(b)
+	if err != nil {
+		return Header{}, err
+	}
+	if rec.Kind != kindHeader {
+		return Header{}, fmt.Errorf("read plan header: record 1 is of kind %d", rec.Kind)
+	}
+	return rec.Header, r.config.accepts(rec.Header)
 }
+
+// accepts refuses a plan that this configuration or binary would continue differently.
+func (c Config) accepts(h Header) error {
+	mismatch := func(message, do string) error {
+		return &Error{Reason: PlanMismatch, Message: message, Do: do,
+			Facts: map[string]string{"plan_fingerprint": h.Fingerprint, "fingerprint": c.Fingerprint()}}
+	}
+	if h.Algorithm != AlgorithmVersion {
+		return mismatch(fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, AlgorithmVersion),
+			"continue it with the binary that began it, or start a new run")
+	}
+	if h.Fingerprint != c.Fingerprint() {
+		return mismatch(fmt.Sprintf("run %s was planned with another configuration: %v", h.Run, h.Config.Differences(c)),
+			"restore the configuration or choose another run name")
+	}
+	return nil
+}
+
+// Info describes the run as of now.
+func (r *Run) Info() Info {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Info{Run: r.name, Fingerprint: r.config.Fingerprint(), Config: r.config, Start: r.start, Planned: r.planned, Ended: r.ended, Committed: r.commits}
+}
+
+// Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
+func (r *Run) Step(ctx context.Context, step uint64) (*Step, error) {
+	r.mu.Lock()
+	s, planned, ended := r.recent[step], r.planned, r.ended
+	r.mu.Unlock()
+	switch {
+	case s != nil:
+		return s, nil
+	case step < planned:
+		return r.plan.step(ctx, step)
+	case ended:
+		return nil, io.EOF
+	}
+	return nil, notPlanned(step, planned)
+}
+
+func notPlanned(step, planned uint64) error {
+	return &Error{Reason: StepNotPlanned, Message: fmt.Sprintf("step %d is not planned yet; the plan holds %d steps", step, planned),
+		Do:    "ask for a step of the plan, or for the next one",
+		Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(planned, 10)}}
+}
+
+// Assemble returns rows [first, first+n) of a step as tokens.
+func (r *Run) Assemble(ctx context.Context, s *Step, first, n int) (*Batch, error) {
+	return r.assembler.assemble(ctx, s, first, n)
+}
+
+// update changes what readers see and wakes them.
+func (r *Run) update(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// publish makes a stored step readable.
+func (r *Run) publish(s *Step) {
+	r.update(func() {
+		r.planned = s.Index + 1
+		r.recent[s.Index] = s
+		delete(r.recent, s.Index-uint64(r.options.Ahead)-recentSteps)
+	})
+}
+
+// recentSteps is how many steps beyond Options.Ahead are kept in memory; older ones are read from the plan log.
+const recentSteps = 64

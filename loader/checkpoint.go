@@ -1,0 +1,187 @@
+package loader
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+)
+
+// Checkpoints stores planner states by name.
+type Checkpoints interface {
+	Put(ctx context.Context, name string, data []byte) error
+	Get(ctx context.Context, name string) ([]byte, error)
+	// List returns the names, in any order.
+	List(ctx context.Context) ([]string, error)
+	Delete(ctx context.Context, name string) error
+}
+
+const (
+	checkpointMagic   = "LC"
+	checkpointVersion = 1
+	checkpointsKept   = 3
+)
+
+// checkpoint is a planner's whole state as of a position of the plan log. It makes a restart short; a plan never depends on it.
+type checkpoint struct {
+	fingerprint string
+	tail        logTail
+	committed   uint64
+	pending     []control
+	planner     []byte
+}
+
+func (c checkpoint) encode() []byte {
+	b := append([]byte(checkpointMagic), checkpointVersion)
+	b = binary.AppendUvarint(b, uint64(len(c.fingerprint)))
+	b = append(b, c.fingerprint...)
+	b = binary.AppendUvarint(b, c.tail.position)
+	b = binary.AppendUvarint(b, uint64(c.tail.check))
+	b = binary.AppendUvarint(b, c.committed)
+	b = binary.AppendUvarint(b, uint64(len(c.pending)))
+	for _, p := range c.pending {
+		b = binary.AppendUvarint(append(b, p.kind), p.at)
+	}
+	b = append(b, c.planner...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+func decodeCheckpoint(b []byte) (checkpoint, error) {
+	var c checkpoint
+	if len(b) < len(checkpointMagic)+5 || string(b[:2]) != checkpointMagic {
+		return c, errors.New("not a checkpoint")
+	}
+	if b[2] != checkpointVersion {
+		return c, fmt.Errorf("format version %d, this binary reads %d", b[2], checkpointVersion)
+	}
+	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
+	if crc32.Checksum(body, castagnoli) != sum {
+		return c, errors.New("checksum does not match: it is corrupted or cut short")
+	}
+	in := reader{b: body[3:]}
+	c.fingerprint = string(in.bytes(int(in.bounded(1 << 10))))
+	c.tail = logTail{in.uvarint(), uint32(in.bounded(1<<32 - 1))}
+	c.committed = in.uvarint()
+	for range in.bounded(1 << 20) {
+		kind := in.bytes(1)
+		at := in.uvarint()
+		if in.err != nil {
+			break
+		}
+		c.pending = append(c.pending, control{kind[0], at})
+	}
+	c.planner = in.b
+	return c, in.err
+}
+
+func (r *reader) bytes(n int) []byte {
+	if n > len(r.b) {
+		r.fail(errShort)
+		return nil
+	}
+	out := r.b[:n]
+	r.b = r.b[n:]
+	return out
+}
+
+// checkpoint stores the planner's state once everything that it covers is in the plan log.
+func (l *loop) checkpoint(ctx context.Context) error {
+	r := l.run
+	if r.edges.Checkpoints == nil || r.options.Checkpoint == 0 || l.replay != nil || l.ended || l.planner.Next() == l.saved {
+		return nil
+	}
+	l.saved = l.planner.Next()
+	r.mu.Lock()
+	committed := r.commits
+	r.mu.Unlock()
+	c := checkpoint{r.config.Fingerprint(), l.tail, committed, slices.Clone(l.pending), l.planner.AppendState(nil)}
+	step := l.saved
+	return l.append(ctx, write{stored: func() {
+		if err := r.keep(ctx, step, c.encode()); err != nil {
+			r.log.Warn("checkpoint not stored; a restart will re-plan from an older one", "step", step, "error", err)
+		}
+	}})
+}
+
+// keep stores a checkpoint and deletes all but the newest ones.
+func (r *Run) keep(ctx context.Context, step uint64, data []byte) error {
+	if err := r.edges.Checkpoints.Put(ctx, checkpointName(step), data); err != nil {
+		return err
+	}
+	r.update(func() { r.stored, r.storedBytes = step, int64(len(data)) })
+	names, err := r.edges.Checkpoints.List(ctx)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for len(names) > checkpointsKept {
+		if err := r.edges.Checkpoints.Delete(ctx, names[0]); err != nil {
+			return err
+		}
+		names = names[1:]
+	}
+	return nil
+}
+
+// checkpointName sorts like the step.
+func checkpointName(step uint64) string { return fmt.Sprintf("step-%020d", step) }
+
+// restore makes the planner: from the newest checkpoint that fits the plan log, else at the start of the run.
+func (r *Run) restore(ctx context.Context) error {
+	var names []string
+	if r.edges.Checkpoints != nil {
+		var err error
+		if names, err = r.edges.Checkpoints.List(ctx); err != nil {
+			return fmt.Errorf("list checkpoints: %w", err)
+		}
+		slices.Sort(names)
+		slices.Reverse(names)
+	}
+	for _, name := range names {
+		err := r.load(ctx, name)
+		if err == nil {
+			r.log.Info("planner restored", "checkpoint", name, "step", r.planner.Next(), "document", r.planner.Cursor())
+			return nil
+		}
+		r.log.Warn("checkpoint not usable; trying an older one", "checkpoint", name, "error", err)
+	}
+	var err error
+	r.planner, err = NewPlanner(r.config, r.start)
+	r.tail = logTail{position: 1}
+	return err
+}
+
+func (r *Run) load(ctx context.Context, name string) error {
+	b, err := r.edges.Checkpoints.Get(ctx, name)
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	c, err := decodeCheckpoint(b)
+	if err != nil {
+		return err
+	}
+	if c.fingerprint != r.config.Fingerprint() {
+		return fmt.Errorf("it is of configuration %s, the run has %s", c.fingerprint, r.config.Fingerprint())
+	}
+	record, err := r.edges.Plan.Get(ctx, c.tail.position)
+	if err != nil {
+		return fmt.Errorf("read plan record %d that it follows: %w", c.tail.position, err)
+	}
+	if _, err := DecodeRecord(record); err != nil {
+		return fmt.Errorf("plan record %d that it follows: %w", c.tail.position, err)
+	}
+	if tailOf(c.tail.position, record) != c.tail {
+		return fmt.Errorf("it belongs to another plan log: record %d differs", c.tail.position)
+	}
+	p, err := NewPlanner(r.config, r.start)
+	if err != nil {
+		return err
+	}
+	if err := p.RestoreState(c.planner); err != nil {
+		return err
+	}
+	r.planner, r.tail, r.pending, r.commits = p, c.tail, c.pending, c.committed
+	return nil
+}

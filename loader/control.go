@@ -1,0 +1,171 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+)
+
+// control is a recorded decision that takes effect behind a document: without the record the plan would depend on when it was made.
+type control struct {
+	kind byte
+	at   uint64 // document sequence
+}
+
+// request asks the loop, the only writer of the plan, for a record.
+type request struct {
+	kind  byte
+	step  uint64 // commit
+	reply chan<- answer
+}
+
+type answer struct {
+	at  uint64
+	err error
+}
+
+// Seal ends the stream for this run behind its present last document: the pool drains there and every rank sees the same end. It
+// returns the sequence of that document. Idempotent.
+func (r *Run) Seal(ctx context.Context) (uint64, error) {
+	return r.request(ctx, request{kind: kindSeal})
+}
+
+// Drain empties pool and shuffle window behind the stream's present last document, padding where it must, and goes on. Rows that do
+// not fill a step keep waiting.
+func (r *Run) Drain(ctx context.Context) (uint64, error) {
+	return r.request(ctx, request{kind: kindDrain})
+}
+
+// Commit records that the trainer's own durable checkpoint covers all steps before step. It is idempotent and monotone: a smaller
+// step than before changes nothing. It returns the step that is committed.
+func (r *Run) Commit(ctx context.Context, step uint64) (uint64, error) {
+	return r.request(ctx, request{kind: kindCommit, step: step})
+}
+
+func (r *Run) request(ctx context.Context, q request) (uint64, error) {
+	reply := make(chan answer, 1)
+	q.reply = reply
+	send := r.requests
+	for {
+		r.mu.Lock()
+		failed, changed := r.failed, r.changed
+		r.mu.Unlock()
+		if failed != nil {
+			return 0, failed
+		}
+		select {
+		case send <- q:
+			send = nil
+		case a := <-reply:
+			return a.at, a.err
+		case <-changed: // the run may have failed
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// handle records a request, or answers at once when there is nothing to record.
+func (l *loop) handle(ctx context.Context, q request) error {
+	refuse := func(reason Reason, format string, args ...any) {
+		q.reply <- answer{err: &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}}
+	}
+	r := l.run
+	if q.kind == kindCommit {
+		r.mu.Lock()
+		planned, committed := r.planned, r.commits
+		r.mu.Unlock()
+		switch {
+		case q.step > planned:
+			refuse(BadTicket, "commit of step %d, but the plan holds %d steps", q.step, planned)
+		case q.step <= committed:
+			q.reply <- answer{at: committed}
+		default:
+			return l.append(ctx, write{records: [][]byte{encodeControl(kindCommit, q.step)}, stored: func() {
+				r.update(func() { r.commits = max(r.commits, q.step) })
+				q.reply <- answer{at: q.step}
+			}})
+		}
+		return nil
+	}
+	if at, sealed := l.sealed(); sealed {
+		if q.kind == kindSeal {
+			q.reply <- answer{at: at}
+		} else {
+			refuse(BadTicket, "the run is sealed behind document %d: nothing is left to drain after it", at)
+		}
+		return nil
+	}
+	last, err := r.edges.Documents.Last(ctx)
+	if err != nil {
+		q.reply <- answer{err: &Error{Reason: SourceDown, Message: "cannot read the end of the document stream", Err: err, Do: "try again"}}
+		return nil
+	}
+	c := control{q.kind, max(last, l.planner.Cursor())}
+	l.pending = append(l.pending, c)
+	return l.append(ctx, write{records: [][]byte{encodeControl(c.kind, c.at)}, stored: func() { q.reply <- answer{at: c.at} }})
+}
+
+// replayed takes a record between steps from the log, in place of the request that once wrote it.
+func (l *loop) replayed(rec Record) {
+	switch rec.Kind {
+	case kindSeal, kindDrain:
+		l.pending = append(l.pending, control{rec.Kind, rec.At})
+	case kindCommit:
+		l.run.update(func() { l.run.commits = max(l.run.commits, rec.At) })
+	case kindEnd:
+		l.endLogged = true
+	}
+}
+
+// sealed returns where the run ends, once that is decided.
+func (l *loop) sealed() (uint64, bool) {
+	if l.ended {
+		return l.planner.Cursor(), true
+	}
+	for _, c := range l.pending {
+		if c.kind == kindSeal {
+			return c.at, true
+		}
+	}
+	return 0, false
+}
+
+// due applies the controls that take effect behind the document at the cursor.
+func (l *loop) due(ctx context.Context) error {
+	for len(l.pending) > 0 && l.pending[0].at <= l.planner.Cursor() {
+		c := l.pending[0]
+		if c.at < l.planner.Cursor() {
+			return fmt.Errorf("plan log: a control takes effect behind document %d, but the plan is at document %d", c.at, l.planner.Cursor())
+		}
+		l.pending = l.pending[1:]
+		steps := l.planner.Drain
+		if c.kind == kindSeal {
+			steps = l.planner.Seal
+		}
+		if err := l.emit(ctx, steps()); err != nil {
+			return err
+		}
+		if c.kind == kindSeal {
+			return l.end(ctx)
+		}
+	}
+	return nil
+}
+
+// end writes the record behind the last step.
+func (l *loop) end(ctx context.Context) error {
+	l.ended = true
+	l.run.log.Info("run ended", "steps", l.planner.Next(), "last_document", l.planner.Cursor())
+	if err := l.prepare(); err != nil {
+		return err
+	}
+	if l.replay != nil {
+		return fmt.Errorf("plan log: step %d follows behind the end of the run", l.replay.next.Index)
+	}
+	ended := func() { l.run.update(func() { l.run.ended = true }) }
+	if l.endLogged {
+		ended()
+		return nil
+	}
+	return l.append(ctx, write{records: [][]byte{encodeControl(kindEnd, l.planner.Next())}, stored: ended})
+}

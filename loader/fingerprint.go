@@ -1,0 +1,58 @@
+package loader
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sort"
+)
+
+// Fingerprint identifies everything that shapes the plan and the rows made from it. Two configurations with one fingerprint give
+// byte-identical runs over equal logs.
+func (c Config) Fingerprint() string {
+	sum := sha256.Sum256(append([]byte("loaderd plan configuration\n"), c.json()...))
+	return "sha256:" + hex.EncodeToString(sum[:16])
+}
+
+func (c Config) json() []byte {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(fmt.Sprintf("loader: marshal configuration: %v", err)) // only numbers, strings and lists of them
+	}
+	return b
+}
+
+// Differences lists the fields in which two configurations differ, as "path: a -> b".
+func (c Config) Differences(other Config) []string {
+	a, b := flatten(c), flatten(other)
+	var out []string
+	for path, v := range a {
+		if w := b[path]; v != w {
+			out = append(out, fmt.Sprintf("%s: %s -> %s", path, v, w))
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+func flatten(c Config) map[string]string {
+	var tree map[string]any
+	if err := json.Unmarshal(c.json(), &tree); err != nil {
+		panic(fmt.Sprintf("loader: unmarshal configuration: %v", err))
+	}
+	out := map[string]string{}
+	var walk func(prefix string, v any)
+	walk = func(prefix string, v any) {
+		if m, ok := v.(map[string]any); ok {
+			for k, x := range m {
+				walk(prefix+"."+k, x)
+			}
+			return
+		}
+		b, _ := json.Marshal(v)
+		out[prefix[1:]] = string(b)
+	}
+	walk("", tree)
+	return out
+}

@@ -1,0 +1,165 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"loaderd/packonline"
+)
+
+// planReader finds steps in the plan log. Steps stand there in order, each in one record or a few, with control records between.
+type planReader struct {
+	log PlanLog
+
+	mu   sync.Mutex
+	hint uint64 // this step's first record ...
+	at   uint64 // ... stands here; 0 when unknown
+}
+
+// end returns the number of steps in the log and whether the run has ended.
+func (p *planReader) end(ctx context.Context) (steps uint64, ended bool, err error) {
+	last, err := p.log.Last(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	for at := last; at > 1; at-- {
+		rec, err := p.record(ctx, at)
+		if err != nil {
+			return 0, false, err
+		}
+		switch rec.Kind {
+		case kindEnd:
+			return rec.At, true, nil
+		case kindStep:
+			if rec.Part.part+1 == rec.Part.parts {
+				return rec.Part.Index + 1, false, nil
+			}
+		}
+	}
+	return 0, false, nil
+}
+
+func (p *planReader) record(ctx context.Context, at uint64) (Record, error) {
+	b, err := p.log.Get(ctx, at)
+	if err != nil {
+		return Record{}, fmt.Errorf("read plan record %d: %w", at, err)
+	}
+	rec, err := DecodeRecord(b)
+	if err != nil {
+		return Record{}, fmt.Errorf("plan record %d: %w", at, err)
+	}
+	return rec, nil
+}
+
+// step reads a step that the log holds.
+func (p *planReader) step(ctx context.Context, step uint64) (*Step, error) {
+	at, err := p.locate(ctx, step)
+	if err != nil {
+		return nil, fmt.Errorf("find step %d: %w", step, err)
+	}
+	var j joiner
+	for {
+		rec, err := p.record(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		s, err := j.add(rec)
+		if err != nil {
+			return nil, fmt.Errorf("plan record %d: %w", at, err)
+		}
+		at++
+		if s != nil {
+			p.mu.Lock()
+			p.hint, p.at = step+1, at
+			p.mu.Unlock()
+			return s, nil
+		}
+	}
+}
+
+// locate returns the position of a step's first record. Readers go forward, so the record behind the last one read is tried first.
+func (p *planReader) locate(ctx context.Context, step uint64) (uint64, error) {
+	last, err := p.log.Last(ctx)
+	if err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	guess := p.at
+	if p.hint != step {
+		guess = 0
+	}
+	p.mu.Unlock()
+	if guess == 0 {
+		guess = step + 2 // behind the header, if every step had one record
+	}
+	if at, s, err := p.stepFrom(ctx, guess, last); err == nil && s == step {
+		return at, nil
+	}
+	lo, hi := step+2, last // the first record of the step is in [lo, hi]
+	for lo < hi {
+		mid := lo + (hi-lo)/2
+		at, s, err := p.stepFrom(ctx, mid, last)
+		if err != nil && !errors.Is(err, errNoStep) {
+			return 0, err
+		}
+		if err == nil && s < step {
+			lo = at + 1
+		} else {
+			hi = mid
+		}
+	}
+	at, s, err := p.stepFrom(ctx, lo, last)
+	if err == nil && s != step {
+		err = fmt.Errorf("the plan log holds step %d where step %d should be", s, step)
+	}
+	return at, err
+}
+
+var errNoStep = errors.New("no step follows in the plan log")
+
+// stepFrom returns the first record at or behind a position that begins a step.
+func (p *planReader) stepFrom(ctx context.Context, from, last uint64) (at, step uint64, err error) {
+	for at := from; at <= last; at++ {
+		rec, err := p.record(ctx, at)
+		if err != nil {
+			return 0, 0, err
+		}
+		if rec.Kind == kindStep && rec.Part.part == 0 {
+			return at, rec.Part.Index, nil
+		}
+	}
+	return 0, 0, errNoStep
+}
+
+// joiner puts the parts of a step together.
+type joiner struct {
+	step *Step
+	next int
+}
+
+// add takes the next record of a step and returns the step when it is complete.
+func (j *joiner) add(rec Record) (*Step, error) {
+	if rec.Kind != kindStep {
+		return nil, fmt.Errorf("kind %d where part %d of a step should be", rec.Kind, j.next)
+	}
+	p := rec.Part
+	if p.part != j.next || (j.step == nil) != (p.part == 0) || (j.step != nil && (j.step.Index != p.Index || len(j.step.Rows) != p.first)) {
+		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.part, p.Index, j.next)
+	}
+	if j.step == nil {
+		j.step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Rows: make([][]packonline.Piece, 0, p.total)}
+	}
+	j.step.Rows = append(j.step.Rows, p.Rows...)
+	j.next++
+	if j.next < p.parts {
+		return nil, nil
+	}
+	s := j.step
+	if len(s.Rows) != p.total {
+		return nil, fmt.Errorf("step %d has %d rows of %d", s.Index, len(s.Rows), p.total)
+	}
+	*j = joiner{}
+	return s, nil
+}

@@ -1,0 +1,212 @@
+package loader
+
+import (
+	"fmt"
+	"slices"
+
+	"loaderd/packonline"
+	"loaderd/shuffle"
+)
+
+// AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in the header of
+// every plan; a planner of another version refuses to continue it.
+const AlgorithmVersion = 1
+
+// Arrival is what the Planner is told of one document of the stream.
+type Arrival struct {
+	Sequence uint64
+	ID       uint64 // hash of the producer's id, 0 for none
+	Length   int    // tokens, end-of-document token included
+	Skip     Skip   // not empty: the document is not used
+}
+
+// Counts are a planner's totals since the start of the run.
+type Counts struct {
+	Arrived    int64 // documents of the stream, used or not
+	Empty      int64
+	Undecoded  int64
+	Duplicates int64
+	Rows       int64 // rows in steps
+	Slots      int64 // tokens that those rows hold, padding included
+	Tokens     int64 // tokens of documents in those rows
+	LeftTokens int64 // tokens of rows dropped at the end because they did not fill a step
+	AgeMax     int64 // largest age of a piece when its row was packed, in documents
+}
+
+// Planner is the deterministic state machine that turns document lengths into steps. What it returns is a function of its
+// configuration and of the sequence of its calls alone:
+//
+//   - invariant 2: the steps after a document follow from the documents up to it. Readers only decide when it is fed.
+//   - invariant 3: a planner restored from AppendState goes on exactly as the one that wrote it.
+//
+// It is not safe for concurrent use.
+type Planner struct {
+	config Config
+	packer packonline.Packer
+	window *shuffle.Window[row]
+	queues []queue // one a bucket, in the order of Config.Packing.Buckets
+	seen   *recent
+	counts Counts
+	cursor uint64 // last document sequence seen
+	next   uint64 // index of the next step
+	rows   packonline.Rows
+	steps  []Step
+}
+
+// row is a packed sequence on its way to a step.
+type row struct {
+	length int32
+	pieces []packonline.Piece
+}
+
+// queue holds the rows of one bucket that wait for a full step.
+type queue struct {
+	length int32
+	rows   []row
+}
+
+// NewPlanner returns the planner of a run whose first document has sequence start.
+func NewPlanner(c Config, start uint64) (*Planner, error) {
+	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
+	packer, err := packonline.New(c.Packing)
+	if err != nil {
+		return nil, fmt.Errorf("make packer: %w", err)
+	}
+	p := &Planner{config: c, packer: packer, window: shuffle.New[row](c.Shuffle), seen: newRecent(c.Documents.Dedupe), cursor: start - 1}
+	for _, l := range c.Packing.Buckets {
+		p.queues = append(p.queues, queue{length: int32(l)})
+	}
+	return p, nil
+}
+
+// Add tells the planner of the next document and returns the steps that it completes. The slice is valid until the next call;
+// what the steps refer to stays.
+func (p *Planner) Add(a Arrival) ([]Step, error) {
+	if a.Sequence != p.cursor+1 {
+		return nil, fmt.Errorf("plan document %d: the next one is %d", a.Sequence, p.cursor+1)
+	}
+	p.cursor = a.Sequence
+	p.counts.Arrived++
+	p.steps = p.steps[:0]
+	switch {
+	case a.Skip == SkipEmpty:
+		p.counts.Empty++
+	case a.Skip != "":
+		p.counts.Undecoded++
+	case p.seen.add(a.ID):
+		p.counts.Duplicates++
+	default:
+		p.rows.Reset()
+		p.packer.Add(packonline.Doc{Seq: a.Sequence, Length: int32(a.Length)}, &p.rows)
+		p.shuffle()
+	}
+	return p.steps, nil
+}
+
+// Drain packs everything that waits, padding where it must, and returns the full steps. Rows that do not fill a step keep waiting.
+func (p *Planner) Drain() []Step {
+	p.steps = p.steps[:0]
+	p.rows.Reset()
+	p.packer.Flush(&p.rows)
+	p.shuffle()
+	p.window.Flush(p.enqueue)
+	return p.steps
+}
+
+// Seal drains and ends the plan: rows that do not fill a step are padded to one or dropped, as configured. Nothing may be added
+// afterwards.
+func (p *Planner) Seal() []Step {
+	p.Drain()
+	for i := range p.queues {
+		q := &p.queues[i]
+		if len(q.rows) == 0 {
+			continue
+		}
+		if p.config.Steps.Last == LastPad {
+			for len(q.rows) > 0 { // enqueue empties the queue when the step is full
+				p.enqueue(row{length: q.length})
+			}
+			continue
+		}
+		for _, r := range q.rows {
+			p.counts.LeftTokens += tokens(r.pieces)
+		}
+		q.rows = nil
+	}
+	return p.steps
+}
+
+// shuffle hands the rows just packed to the window and what falls out of it to the queues.
+func (p *Planner) shuffle() {
+	for i := range p.rows.Len() {
+		length, pieces, ages := p.rows.Row(i)
+		for _, age := range ages {
+			p.counts.AgeMax = max(p.counts.AgeMax, int64(age))
+		}
+		p.window.Add(row{length, slices.Clone(pieces)}, p.enqueue)
+	}
+}
+
+// enqueue appends a row to the queue of its bucket; a full queue is a step.
+func (p *Planner) enqueue(r row) {
+	i := slices.IndexFunc(p.queues, func(q queue) bool { return q.length == r.length })
+	q := &p.queues[i]
+	q.rows = append(q.rows, r)
+	if len(q.rows) < p.config.Steps.Rows {
+		return
+	}
+	s := Step{Index: p.next, Bucket: q.length, Cursor: p.cursor, Rows: make([][]packonline.Piece, len(q.rows))}
+	for i, r := range q.rows {
+		s.Rows[i] = r.pieces
+		p.counts.Tokens += tokens(r.pieces)
+	}
+	q.rows = q.rows[:0]
+	p.next++
+	p.counts.Rows += int64(len(s.Rows))
+	p.counts.Slots += int64(len(s.Rows)) * int64(q.length)
+	p.steps = append(p.steps, s)
+}
+
+// Cursor returns the last document sequence that the planner has seen.
+func (p *Planner) Cursor() uint64 { return p.cursor }
+
+// Next returns the index of the next step.
+func (p *Planner) Next() uint64 { return p.next }
+
+// Counts returns the planner's totals, and the packer's.
+func (p *Planner) Counts() (Counts, packonline.Counts) { return p.counts, p.packer.Counts() }
+
+// Waiting describes what the planner holds back.
+func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
+	for _, q := range p.queues {
+		queued += len(q.rows)
+	}
+	return p.packer.Pending(), p.window.Len(), queued
+}
+
+// Floor returns the oldest document sequence that a later step may still need.
+func (p *Planner) Floor() uint64 {
+	floor := p.cursor + 1
+	lower := func(r row) {
+		for _, x := range r.pieces {
+			floor = min(floor, x.Doc)
+		}
+	}
+	if pool := p.packer.Pending(); pool.Pieces > 0 {
+		floor = min(floor, pool.Oldest)
+	}
+	p.window.Each(lower)
+	for _, q := range p.queues {
+		for _, r := range q.rows {
+			lower(r)
+		}
+	}
+	return floor
+}
+
+func tokens(pieces []packonline.Piece) (n int64) {
+	for _, x := range pieces {
+		n += int64(x.Length)
+	}
+	return n
+}

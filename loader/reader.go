@@ -1,0 +1,132 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Reader is one rank's place in the plan. Use it from one goroutine; Close it to stop holding the plan back.
+type Reader struct {
+	run   *Run
+	place Place
+	next  uint64
+}
+
+// Join registers a reader that will ask for steps from step on. It checks rank, world and step. It changes nothing but when the plan
+// is fed.
+func (r *Run) Join(place Place, step uint64) (*Reader, error) {
+	if place.World < 1 || place.Rank < 0 || place.Rank >= place.World {
+		return nil, &Error{Reason: BadTicket, Message: fmt.Sprintf("rank %d of world %d", place.Rank, place.World), Do: "ask for 0 <= rank < world"}
+	}
+	if rows := r.config.Steps.Rows; rows%place.World != 0 {
+		return nil, &Error{Reason: WorldMismatch, Message: fmt.Sprintf("a step has %d rows, which %d ranks cannot share evenly", rows, place.World),
+			Do:    fmt.Sprintf("use a world size among %v, or change steps.rows in a new run", Divisors(rows)),
+			Facts: map[string]string{"rows": strconv.Itoa(rows), "world": strconv.Itoa(place.World)}}
+	}
+	reader := &Reader{run: r, place: place, next: step}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if step > r.planned+uint64(r.options.Ahead) && !r.ended {
+		return nil, notPlanned(step, r.planned)
+	}
+	r.readers[reader] = struct{}{}
+	return reader, nil
+}
+
+// Divisors lists the world sizes that divide the rows of a step.
+func Divisors(rows int) []int {
+	var out []int
+	for d := 1; d*d <= rows; d++ {
+		if rows%d == 0 {
+			out = append(out, d)
+			if d != rows/d {
+				out = append(out, rows/d)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall.
+func (r *Reader) Next(ctx context.Context) (*Step, error) {
+	run := r.run
+	run.raise()
+	stall := time.NewTimer(run.options.Stall)
+	defer stall.Stop()
+	for {
+		run.mu.Lock()
+		next, planned, ended, failed, changed := r.next, run.planned, run.ended, run.failed, run.changed
+		run.mu.Unlock()
+		switch {
+		case next < planned:
+			s, err := run.Step(ctx, next)
+			if err == nil {
+				run.mu.Lock()
+				r.next++
+				run.mu.Unlock()
+			}
+			return s, err
+		case ended:
+			return nil, io.EOF
+		case failed != nil:
+			return nil, failed
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-changed:
+		case <-stall.C:
+			return nil, run.cause(next)
+		}
+	}
+}
+
+// Close deregisters the reader.
+func (r *Reader) Close() {
+	r.run.mu.Lock()
+	delete(r.run.readers, r)
+	r.run.mu.Unlock()
+	r.run.raise()
+}
+
+// raise recomputes how far readers have asked. Ranks of one world advance together: the slowest of them counts, so that a rank that
+// stops makes the daemon wait instead of grow. Different worlds (a trainer, and someone who looks at old steps) do not hold each
+// other back.
+func (r *Run) raise() {
+	r.mu.Lock()
+	before := r.high
+	for _, x := range r.slowest() {
+		r.high = max(r.high, x.next+1)
+	}
+	raised := r.high > before
+	r.mu.Unlock()
+	if raised {
+		select {
+		case r.asked <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// slowest returns the reader that is furthest behind in every world. The caller holds mu.
+func (r *Run) slowest() map[int]*Reader {
+	out := map[int]*Reader{}
+	for x := range r.readers {
+		if y := out[x.place.World]; y == nil || x.next < y.next {
+			out[x.place.World] = x
+		}
+	}
+	return out
+}
+
+// limit returns the step that may not be planned yet.
+func (r *Run) limit() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.high + uint64(r.options.Ahead)
+}

@@ -1,0 +1,36 @@
+package loader
+
+// recent remembers the ids of the last n documents: its answers depend on the documents before, not on time.
+type recent struct {
+	ring []uint64          // id of document k at k % n; 0 for one without an id
+	last map[uint64]uint64 // id -> its latest document number
+	next uint64            // number of the next document
+}
+
+func newRecent(n int) *recent {
+	return &recent{ring: make([]uint64, n), last: map[uint64]uint64{}}
+}
+
+// add takes the next document's id and reports whether it was among the last n. Id 0 (none) never was.
+func (r *recent) add(id uint64) bool {
+	n := uint64(len(r.ring))
+	if n == 0 {
+		return false
+	}
+	_, known := r.last[id]
+	r.put(id)
+	return known && id != 0
+}
+
+func (r *recent) put(id uint64) {
+	n := uint64(len(r.ring))
+	slot := &r.ring[r.next%n]
+	if old := *slot; old != 0 && r.last[old]+n == r.next {
+		delete(r.last, old)
+	}
+	*slot = id
+	if id != 0 {
+		r.last[id] = r.next
+	}
+	r.next++
+}

@@ -1,0 +1,442 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+)
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) }
+
+// someLengths draws document lengths, some longer than a row.
+func someLengths(seed uint64, n int) []int {
+	r := rand.New(rand.NewPCG(seed, 1))
+	out := make([]int, n)
+	for i := range out {
+		out[i] = 1 + r.IntN(12)
+		if r.IntN(10) == 0 {
+			out[i] = 17 + r.IntN(40)
+		}
+	}
+	return out
+}
+
+var methods = []string{"concat", "bfd"}
+
+func TestEveryTokenArrivesOnce(t *testing.T) {
+	for _, method := range methods {
+		for _, world := range []int{1, 2, 4} {
+			t.Run(fmt.Sprintf("%s/%d", method, world), func(t *testing.T) {
+				w := newWorld(config(method))
+				w.docs.lengths(someLengths(3, 300)...)
+				run, _ := w.start(t)
+				if at, err := run.Seal(t.Context()); err != nil || at != 300 {
+					t.Fatalf("Seal = %d, %v", at, err)
+				}
+				seen := map[int32]int{}
+				ranks := make([][]*loader.Batch, world)
+				done := make(chan int)
+				for rank := range world {
+					go func() {
+						ranks[rank] = read(t, run, loader.Place{Rank: rank, World: world}, 0, 0)
+						done <- rank
+					}()
+				}
+				for range world {
+					<-done
+				}
+				for _, batches := range ranks {
+					if len(batches) != len(ranks[0]) {
+						t.Fatalf("ranks got %d and %d steps", len(batches), len(ranks[0]))
+					}
+					for _, b := range batches {
+						checkPieces(t, b)
+						for _, token := range b.Tokens {
+							seen[token]++
+						}
+					}
+				}
+				delete(seen, -7)
+				total := 0
+				for i, n := range someLengths(3, 300) {
+					total += n
+					for _, token := range documentTokens(uint64(i+1), n) {
+						if seen[token] != 1 {
+							t.Fatalf("token %d came %d times", token, seen[token])
+						}
+					}
+				}
+				if len(seen) != total {
+					t.Fatalf("%d different tokens, want %d", len(seen), total)
+				}
+			})
+		}
+	}
+}
+
+// checkPieces compares the tokens of a batch with what its pieces say.
+func checkPieces(t *testing.T, b *loader.Batch) {
+	t.Helper()
+	for i, pieces := range b.Pieces {
+		row := b.Tokens[i*b.Bucket : (i+1)*b.Bucket]
+		at := 0
+		for _, p := range pieces {
+			want := documentTokens(p.Doc, int(p.Start+p.Length))[p.Start:]
+			if !slices.Equal(row[at:at+len(want)], want) {
+				t.Fatalf("step %d row %d: piece %v holds %v", b.Step, b.First+i, p, row[at:at+len(want)])
+			}
+			at += len(want)
+		}
+		for ; at < len(row); at++ {
+			if row[at] != -7 {
+				t.Fatalf("step %d row %d: padding holds %d", b.Step, b.First+i, row[at])
+			}
+		}
+	}
+}
+
+// A run that is stopped after any number of steps and opened again gives the rest of the same plan, with and without checkpoints.
+func TestRestartAnywhere(t *testing.T) {
+	for _, method := range methods {
+		lengths := someLengths(5, 160)
+		whole := newWorld(config(method))
+		whole.docs.lengths(lengths...)
+		run, _ := whole.start(t)
+		if _, err := run.Seal(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := read(t, run, loader.Place{World: 1}, 0, 0)
+		for _, every := range []int{0, 1, 5} {
+			w := newWorld(config(method))
+			w.options.Checkpoint = every
+			w.options.Ahead = 1
+			var got []*loader.Batch
+			for i, n := range lengths {
+				w.docs.lengths(n)
+				if i%7 != 6 && i != len(lengths)-1 {
+					continue
+				}
+				run, stop := w.start(t)
+				if i == len(lengths)-1 {
+					if _, err := run.Seal(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, read(t, run, loader.Place{World: 1}, uint64(len(got)), 0)...)
+				} else if run.Info().Planned > uint64(len(got)) {
+					got = append(got, read(t, run, loader.Place{World: 1}, uint64(len(got)), 1)...)
+				}
+				if err := stop(); err != nil {
+					t.Fatalf("after document %d: %v", i+1, err)
+				}
+			}
+			if len(got) != len(want) {
+				t.Fatalf("%s, checkpoint every %d: %d steps, want %d", method, every, len(got), len(want))
+			}
+			for i := range want {
+				if !reflect.DeepEqual(got[i], want[i]) {
+					t.Fatalf("%s, checkpoint every %d: step %d differs", method, every, i)
+				}
+			}
+		}
+	}
+}
+
+func TestDrainGoesOn(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(9, 40)...)
+	run, stop := w.start(t)
+	if at, err := run.Drain(t.Context()); err != nil || at != 40 {
+		t.Fatalf("Drain = %d, %v", at, err)
+	}
+	w.docs.lengths(someLengths(10, 60)...)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := read(t, run, loader.Place{World: 1}, 0, 0)
+	if at, err := run.Seal(t.Context()); err != nil || at != 100 {
+		t.Fatalf("second Seal = %d, %v", at, err)
+	}
+	if _, err := run.Drain(t.Context()); reason(err) != loader.BadTicket {
+		t.Fatalf("Drain after the end: %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	clear(w.checkpoints.data)
+	run, _ = w.start(t)
+	if got := read(t, run, loader.Place{World: 1}, 0, 0); !reflect.DeepEqual(got, want) {
+		t.Fatal("the replayed run differs")
+	}
+}
+
+func TestAheadBoundsThePlan(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+	run, _ := w.start(t)
+	eventually(t, func() bool { return run.Info().Planned == 4 })
+	a, err := run.Join(loader.Place{Rank: 0, World: 2}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b, err := run.Join(loader.Place{Rank: 1, World: 2}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 { // rank 1 asks for nothing: 1 step asked for, 4 ahead
+		if _, err := a.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := run.Info().Planned; n != 5 {
+		t.Fatalf("%d steps are planned while a rank stands still, want 5", n)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := a.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Next = %v", err)
+	}
+	b.Close() // gone ranks hold nothing back
+	if _, err := a.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStallNamesTheCause(t *testing.T) {
+	t.Run("source dry", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Stall = 600 * time.Millisecond
+		w.docs.lengths(5, 6)
+		run, _ := w.start(t)
+		r, err := run.Join(loader.Place{World: 1}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.Next(t.Context())
+		var e *loader.Error
+		if !errors.As(err, &e) || e.Reason != loader.SourceDry || e.Facts["last_document"] != "2" || !strings.Contains(e.Message, "document 2") {
+			t.Fatalf("Next = %v", err)
+		}
+	})
+	t.Run("rank behind", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Stall = 600 * time.Millisecond
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		run, _ := w.start(t)
+		a, _ := run.Join(loader.Place{Rank: 0, World: 2}, 0)
+		b, _ := run.Join(loader.Place{Rank: 1, World: 2}, 0)
+		defer b.Close()
+		var err error
+		for range 6 {
+			if _, err = a.Next(t.Context()); err != nil {
+				break
+			}
+		}
+		var e *loader.Error
+		if !errors.As(err, &e) || e.Reason != loader.RankBehind || e.Facts["rank"] != "1" {
+			t.Fatalf("Next = %v", err)
+		}
+	})
+	t.Run("plan log down", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Stall = 2 * time.Second
+		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
+		run, err := w.open(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.plan.block = make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- run.Serve(ctx) }()
+		r, _ := run.Join(loader.Place{World: 1}, 0)
+		if _, err := r.Next(t.Context()); reason(err) != loader.PlanLogDown {
+			t.Errorf("Next = %v", err)
+		}
+		cancel()
+		close(w.plan.block)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{16}, 40)...)
+	run, stop := w.start(t)
+	for _, c := range []struct {
+		name  string
+		place loader.Place
+		step  uint64
+		want  loader.Reason
+	}{
+		{"rank not below world", loader.Place{Rank: 2, World: 2}, 0, loader.BadTicket},
+		{"negative rank", loader.Place{Rank: -1, World: 2}, 0, loader.BadTicket},
+		{"no world", loader.Place{}, 0, loader.BadTicket},
+		{"world does not divide", loader.Place{World: 3}, 0, loader.WorldMismatch},
+		{"far future", loader.Place{World: 1}, 1 << 40, loader.StepNotPlanned},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := run.Join(c.place, c.step); reason(err) != c.want {
+				t.Fatalf("Join = %v, want %s", err, c.want)
+			}
+		})
+	}
+	if _, err := run.Commit(t.Context(), 1000); reason(err) != loader.BadTicket {
+		t.Fatalf("Commit = %v", err)
+	}
+	read(t, run, loader.Place{World: 1}, 0, 3)
+	for _, c := range []struct{ step, want uint64 }{{2, 2}, {1, 2}, {3, 3}, {3, 3}} {
+		if at, err := run.Commit(t.Context(), c.step); err != nil || at != c.want {
+			t.Fatalf("Commit(%d) = %d, %v", c.step, at, err)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	run, _ = w.start(t)
+	eventually(t, func() bool { return run.Info().Committed == 3 })
+}
+
+func TestAnotherConfigurationIsRefused(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{16}, 40)...)
+	_, stop := w.start(t)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.config.Seed++
+	if _, err := w.open(t); reason(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "seed: 7 -> 8") {
+		t.Fatalf("Open = %v", err)
+	}
+}
+
+// A plan that the log contradicts stops the run with both versions.
+func TestReplayFindsAChangedDocument(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{10}, 60)...)
+	run, stop := w.start(t)
+	read(t, run, loader.Place{World: 1}, 0, 4)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	clear(w.checkpoints.data)
+	w.docs.docs[3].Tokens = w.docs.docs[3].Tokens[:9]
+	run, err := w.open(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = run.Serve(t.Context())
+	if reason(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "step 0") || !strings.Contains(err.Error(), "planned:") {
+		t.Fatalf("Serve = %v", err)
+	}
+}
+
+// Of two planners of one run one appends; the other is told and stops.
+func TestDeposedPlannerStops(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+	type outcome struct {
+		steps       int
+		read, serve error
+	}
+	outcomes := make(chan outcome, 2)
+	for range 2 {
+		run, err := w.open(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { served <- run.Serve(ctx) }()
+		go func() {
+			defer cancel()
+			_, sealErr := run.Seal(ctx)
+			o := outcome{read: sealErr}
+			if r, err := run.Join(loader.Place{World: 1}, 0); err == nil && sealErr == nil {
+				for o.read == nil {
+					if _, o.read = r.Next(ctx); o.read == nil {
+						o.steps++
+					}
+				}
+			}
+			cancel()
+			o.serve = <-served
+			outcomes <- o
+		}()
+	}
+	a, b := <-outcomes, <-outcomes
+	if isEOF(b.read) {
+		a, b = b, a
+	}
+	if !isEOF(a.read) || a.steps != 100 || a.serve != nil {
+		t.Errorf("the leader: %+v", a)
+	}
+	if reason(b.read) != loader.NotLeading || reason(b.serve) != loader.NotLeading {
+		t.Errorf("the other: %+v", b)
+	}
+}
+
+func TestSmallCacheFetchesAgain(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.options.CacheBytes = 1
+	w.docs.lengths(someLengths(3, 200)...)
+	run, _ := w.start(t)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range read(t, run, loader.Place{World: 1}, 0, 0) {
+		checkPieces(t, b)
+	}
+	if w.docs.fetched == 0 {
+		t.Fatal("nothing was fetched although the cache holds one document")
+	}
+}
+
+func TestSkippedAndDuplicateDocuments(t *testing.T) {
+	w := newWorld(config("concat"))
+	doc := func(id uint64, skip loader.Skip) loader.Document {
+		d := loader.Document{ID: id, Skip: skip}
+		if skip == "" {
+			d.Tokens = documentTokens(1, 4)
+		}
+		return d
+	}
+	w.docs.publish(doc(1, ""), doc(2, ""), doc(1, ""), doc(3, loader.SkipUndecodable), doc(3, ""), doc(0, loader.SkipEmpty), doc(0, ""), doc(0, ""))
+	w.docs.publish(doc(4, ""), doc(5, ""), doc(6, ""), doc(1, "")) // the first id 1 is 11 used documents back, the second 8
+	run, _ := w.start(t)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read(t, run, loader.Place{World: 1}, 0, 0)
+	eventually(t, func() bool { return run.Stats().Cursor == 12 })
+	s := run.Stats()
+	if s.Documents != 8 || s.Duplicates != 2 || s.Empty != 1 || s.Undecoded != 1 {
+		t.Fatalf("documents %d, duplicates %d, empty %d, undecodable %d", s.Documents, s.Duplicates, s.Empty, s.Undecoded)
+	}
+}
+
+// eventually waits for a condition that another goroutine brings about.
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatal("the condition did not come true")
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// cause says why a step has not come: the first thing on its way that does not move.
+func (r *Run) cause(step uint64) *Error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var s SourceStatus
+	if r.source != nil {
+		s = r.source.Status()
+	}
+	p := r.stats
+	e := &Error{Do: "wait and ask again", Facts: map[string]string{
+		"step":          strconv.FormatUint(step, 10),
+		"planned":       strconv.FormatUint(r.planned, 10),
+		"waited":        r.options.Stall.String(),
+		"last_document": strconv.FormatUint(s.Last, 10),
+		"read_document": strconv.FormatUint(p.cursor, 10),
+		"pool":          fmt.Sprintf("%d of %d", p.pool.Pieces, r.config.Packing.Pool),
+		"window":        fmt.Sprintf("%d of %d", p.window, r.config.Shuffle.Window),
+		"queued_rows":   fmt.Sprintf("%d of %d", p.queued, r.config.Steps.Rows),
+	}}
+	slowest := r.holding(step)
+	switch {
+	case r.replays:
+		e.Reason, e.Message = Replaying, fmt.Sprintf("the daemon re-plans after a restart: it is at document %d", p.cursor)
+	case !r.storing.IsZero() && time.Since(r.storing) > time.Second:
+		e.Reason, e.Message = PlanLogDown, fmt.Sprintf("an append to the plan log has taken %s", time.Since(r.storing).Round(time.Millisecond))
+		e.Do = "check the JetStream server and its disk"
+	case slowest != nil:
+		e.Reason, e.Message = RankBehind, fmt.Sprintf("rank %d of %d still asks for step %d and %d steps are planned beyond it", slowest.place.Rank, slowest.place.World, slowest.next, r.options.Ahead)
+		e.Do = "look at that rank; the plan goes on when it does"
+		e.Facts["rank"], e.Facts["world"], e.Facts["rank_step"] = strconv.Itoa(slowest.place.Rank), strconv.Itoa(slowest.place.World), strconv.FormatUint(slowest.next, 10)
+	case !s.DownSince.IsZero():
+		e.Reason, e.Message = SourceDown, fmt.Sprintf("the document stream has been out of reach for %s (%s)", time.Since(s.DownSince).Round(time.Millisecond), s.DownReason)
+		e.Facts["down_since"] = s.DownSince.UTC().Format(time.RFC3339Nano)
+		e.Do = "check the NATS server; the daemon reconnects by itself"
+	case !s.DrySince.IsZero():
+		e.Reason, e.Message = SourceDry, fmt.Sprintf("the document stream has had nothing new for %s; document %d was its last", time.Since(s.DrySince).Round(time.Millisecond), s.Last)
+		e.Facts["dry_since"] = s.DrySince.UTC().Format(time.RFC3339Nano)
+		e.Do = "publish more documents, or seal the run to get the rest"
+	case s.Buffered > 0 && p.cursor == r.stats.cursorBefore:
+		e.Reason, e.Message = TokenizerBehind, fmt.Sprintf("%d documents (%d bytes) are fetched and wait to be tokenized", s.Fetched-p.cursor, s.Buffered)
+		e.Do = "wait, or give the daemon more stream.workers"
+	default:
+		e.Reason, e.Message = PoolFilling, fmt.Sprintf("documents flow, but the step is not full yet: pool %s pieces, shuffle window %s rows, queue %s rows",
+			e.Facts["pool"], e.Facts["window"], e.Facts["queued_rows"])
+	}
+	return e
+}
+
+// holding returns the reader that holds the plan back before step, if one does. The caller holds mu.
+func (r *Run) holding(step uint64) *Reader {
+	if step < r.high+uint64(r.options.Ahead) {
+		return nil
+	}
+	var out *Reader
+	for _, x := range r.slowest() {
+		if out == nil || x.next > out.next {
+			out = x
+		}
+	}
+	return out
+}
+
+// failure is what readers see of an error that ended the run.
+func (r *Run) failure(err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Reason: RunFailed, Message: "the run stopped", Err: err, Do: "read the daemon's log, mend the cause and restart it"}
+}

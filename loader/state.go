@@ -1,0 +1,195 @@
+package loader
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"loaderd/packonline"
+)
+
+// stateVersion is the version of AppendState's format.
+const stateVersion = 1
+
+// AppendState appends the planner's whole state: references to documents, never tokens.
+func (p *Planner) AppendState(b []byte) []byte {
+	b = append(b, stateVersion)
+	b = binary.AppendUvarint(b, p.cursor)
+	b = binary.AppendUvarint(b, p.next)
+	for _, n := range p.counts.fields() {
+		b = binary.AppendUvarint(b, uint64(*n))
+	}
+	b = p.seen.appendState(b)
+	b = p.packer.AppendState(b)
+	var previous uint64
+	b = p.window.AppendState(b, func(b []byte, r row) []byte {
+		b = binary.AppendUvarint(b, uint64(r.length))
+		return appendPieces(b, r.pieces, &previous)
+	})
+	for _, q := range p.queues {
+		b = binary.AppendUvarint(b, uint64(len(q.rows)))
+		for _, r := range q.rows {
+			b = appendPieces(b, r.pieces, &previous)
+		}
+	}
+	return b
+}
+
+// RestoreState replaces the state of a planner of the same configuration. It accepts exactly what AppendState wrote.
+func (p *Planner) RestoreState(b []byte) error {
+	if len(b) == 0 || b[0] != stateVersion {
+		return fmt.Errorf("restore planner: state format is not version %d", stateVersion)
+	}
+	r := reader{b: b[1:]}
+	p.cursor, p.next = r.uvarint(), r.uvarint()
+	for _, n := range p.counts.fields() {
+		*n = int64(r.uvarint())
+	}
+	if err := p.seen.restoreState(&r); err != nil {
+		return err
+	}
+	if r.err != nil {
+		return fmt.Errorf("restore planner: %w", r.err)
+	}
+	var err error
+	if r.b, err = p.packer.RestoreState(r.b); err != nil {
+		return fmt.Errorf("restore packer: %w", err)
+	}
+	var previous uint64
+	r.b, err = p.window.RestoreState(r.b, func(b []byte) (row, []byte, error) {
+		r := reader{b: b}
+		x := row{length: int32(r.bounded(math.MaxInt32))}
+		x.pieces = r.pieces(&previous)
+		return x, r.b, r.err
+	})
+	if err != nil {
+		return fmt.Errorf("restore shuffle window: %w", err)
+	}
+	for i := range p.queues {
+		q := &p.queues[i]
+		q.rows = q.rows[:0]
+		for range r.bounded(uint64(p.config.Steps.Rows)) {
+			q.rows = append(q.rows, row{q.length, r.pieces(&previous)})
+		}
+	}
+	if r.err == nil && len(r.b) > 0 {
+		r.err = fmt.Errorf("%d bytes too many", len(r.b))
+	}
+	if r.err != nil {
+		return fmt.Errorf("restore planner: %w", r.err)
+	}
+	return nil
+}
+
+func (c *Counts) fields() []*int64 {
+	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Duplicates, &c.Rows, &c.Slots, &c.Tokens, &c.LeftTokens, &c.AgeMax}
+}
+
+func (r *recent) appendState(b []byte) []byte {
+	n := uint64(len(r.ring))
+	held := min(n, r.next)
+	b = binary.AppendUvarint(b, n)
+	b = binary.AppendUvarint(b, r.next)
+	for k := r.next - held; k < r.next; k++ {
+		b = binary.LittleEndian.AppendUint64(b, r.ring[k%n])
+	}
+	return b
+}
+
+func (r *recent) restoreState(in *reader) error {
+	n, next := in.uvarint(), in.uvarint()
+	if n != uint64(len(r.ring)) {
+		return fmt.Errorf("restore recent ids: state has a window of %d documents, the configuration %d", n, len(r.ring))
+	}
+	held := min(n, next)
+	if uint64(len(in.b))/8 < held {
+		return fmt.Errorf("restore recent ids: %w", errShort)
+	}
+	r.next = next - held
+	for range held {
+		r.put(binary.LittleEndian.Uint64(in.b))
+		in.b = in.b[8:]
+	}
+	return nil
+}
+
+// appendPieces writes a row: the number of pieces, then for each the document's distance from the previous piece's (zigzag), and its
+// length with a flag for "starts elsewhere than at 0"; the start follows then. previous goes on from row to row.
+func appendPieces(b []byte, pieces []packonline.Piece, previous *uint64) []byte {
+	b = binary.AppendUvarint(b, uint64(len(pieces)))
+	for _, x := range pieces {
+		b = binary.AppendVarint(b, int64(x.Doc-*previous))
+		*previous = x.Doc
+		if x.Start == 0 {
+			b = binary.AppendUvarint(b, uint64(x.Length)<<1)
+			continue
+		}
+		b = binary.AppendUvarint(b, uint64(x.Length)<<1|1)
+		b = binary.AppendUvarint(b, uint64(x.Start))
+	}
+	return b
+}
+
+var errShort = errors.New("cut short")
+
+// reader decodes varints; after the first error it returns zeros.
+type reader struct {
+	b   []byte
+	err error
+}
+
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+	r.b = nil
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail(errShort)
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// bounded reads a number of at most limit.
+func (r *reader) bounded(limit uint64) uint64 {
+	v := r.uvarint()
+	if v > limit {
+		r.fail(fmt.Errorf("%d where at most %d can be", v, limit))
+		return 0
+	}
+	return v
+}
+
+// pieces reads what appendPieces wrote.
+func (r *reader) pieces(previous *uint64) []packonline.Piece {
+	n := r.bounded(uint64(len(r.b)) / 2) // a piece takes two bytes or more
+	if n == 0 {
+		return nil
+	}
+	out := make([]packonline.Piece, 0, n)
+	for range n {
+		d, k := binary.Varint(r.b)
+		if k <= 0 {
+			r.fail(errShort)
+			return nil
+		}
+		r.b = r.b[k:]
+		*previous += uint64(d)
+		l := r.bounded(math.MaxInt32<<1 | 1)
+		x := packonline.Piece{Doc: *previous, Length: int32(l >> 1)}
+		if l&1 == 1 {
+			x.Start = int32(r.bounded(math.MaxInt32))
+		}
+		if r.err == nil && (x.Length < 1 || int64(x.Start)+int64(x.Length) > math.MaxInt32) {
+			r.fail(fmt.Errorf("piece [%d, +%d) of document %d is impossible", x.Start, x.Length, x.Doc))
+		}
+		out = append(out, x)
+	}
+	return out
+}

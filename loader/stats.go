@@ -1,0 +1,89 @@
+package loader
+
+import "loaderd/packonline"
+
+// planStats is what the loop last told of its planner.
+type planStats struct {
+	counts       Counts
+	packed       packonline.Counts
+	pool         packonline.Pending
+	window       int
+	queued       int
+	cursor       uint64
+	cursorBefore uint64 // at the refresh before
+	floor        uint64
+}
+
+// snapshot refreshes what Stats and cause show.
+func (r *Run) snapshot(p *Planner) {
+	var s planStats
+	s.counts, s.packed = p.Counts()
+	s.pool, s.window, s.queued = p.Waiting()
+	s.cursor = p.Cursor()
+	s.floor = p.Floor()
+	r.mu.Lock()
+	s.cursorBefore = r.stats.cursor
+	r.stats = s
+	r.mu.Unlock()
+}
+
+// Stats is a snapshot of a run, for metrics, the live view and the stats action. Planner figures are at most a fraction of a second old.
+type Stats struct {
+	Run             string       `json:"run"`
+	Planned         uint64       `json:"planned_steps"`
+	Ended           bool         `json:"ended"`
+	Replaying       bool         `json:"replaying"`
+	Committed       uint64       `json:"committed_step"`
+	Checkpoint      uint64       `json:"checkpoint_step"`
+	CheckpointBytes int64        `json:"checkpoint_bytes"`
+	Readers         []ReaderStat `json:"readers"`
+	Documents       int64        `json:"documents"` // packed
+	Empty           int64        `json:"empty_documents"`
+	Undecoded       int64        `json:"undecodable_documents"`
+	Duplicates      int64        `json:"duplicate_documents"`
+	Tokens          int64        `json:"tokens"`         // of packed documents
+	Rows            int64        `json:"rows"`           // in steps
+	Slots           int64        `json:"slots"`          // tokens of those rows, padding included
+	Padding         int64        `json:"padding_tokens"` // of those
+	Truncated       int64        `json:"truncated_documents"`
+	Dropped         int64        `json:"dropped_tokens"`
+	Repeated        int64        `json:"repeated_tokens"`
+	AgeMax          int64        `json:"age_max"`
+	PoolPieces      int          `json:"pool_pieces"`
+	PoolTokens      int64        `json:"pool_tokens"`
+	WindowRows      int          `json:"shuffle_rows"`
+	QueueRows       int          `json:"queue_rows"`
+	Cursor          uint64       `json:"cursor"`
+	Floor           uint64       `json:"floor"`
+	CacheBytes      int64        `json:"cache_bytes"`
+	CacheHits       int64        `json:"cache_hits"`
+	CacheMisses     int64        `json:"cache_misses"`
+	Source          SourceStatus `json:"source"`
+}
+
+// ReaderStat is one registered reader.
+type ReaderStat struct {
+	Rank  int    `json:"rank"`
+	World int    `json:"world"`
+	Step  uint64 `json:"step"` // next step it will ask for
+}
+
+// Stats returns the present figures.
+func (r *Run) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.stats
+	s := Stats{Run: r.name, Planned: r.planned, Ended: r.ended, Replaying: r.replays, Committed: r.commits, Checkpoint: r.stored, CheckpointBytes: r.storedBytes,
+		Documents: p.packed.Documents, Empty: p.counts.Empty, Undecoded: p.counts.Undecoded, Duplicates: p.counts.Duplicates,
+		Tokens: p.packed.Tokens, Rows: p.counts.Rows, Slots: p.counts.Slots, Padding: p.counts.Slots - p.counts.Tokens,
+		Truncated: p.packed.Truncated, Dropped: p.packed.Dropped + p.counts.LeftTokens, Repeated: p.packed.Repeated, AgeMax: p.counts.AgeMax,
+		PoolPieces: p.pool.Pieces, PoolTokens: p.pool.Tokens, WindowRows: p.window, QueueRows: p.queued, Cursor: p.cursor, Floor: p.floor}
+	s.CacheBytes, s.CacheHits, s.CacheMisses = r.assembler.cache.stats()
+	for x := range r.readers {
+		s.Readers = append(s.Readers, ReaderStat{x.place.Rank, x.place.World, x.next})
+	}
+	if r.source != nil {
+		s.Source = r.source.Status()
+	}
+	return s
+}

@@ -1,0 +1,304 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/packonline"
+	"loaderd/shuffle"
+)
+
+// memLog is a plan log in memory.
+type memLog struct {
+	mu      sync.Mutex
+	records [][]byte
+	limit   int
+	block   chan struct{} // Append waits for it when set
+}
+
+func (l *memLog) Append(ctx context.Context, last uint64, records ...[]byte) error {
+	l.mu.Lock()
+	block := l.block
+	l.mu.Unlock()
+	if block != nil {
+		select {
+		case <-block:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if uint64(len(l.records)) != last {
+		return fmt.Errorf("append behind %d: %w", last, loader.ErrDeposed)
+	}
+	for _, r := range records {
+		if len(r) > l.MaxRecord() {
+			return fmt.Errorf("record of %d bytes", len(r))
+		}
+		l.records = append(l.records, slices.Clone(r))
+	}
+	return nil
+}
+
+func (l *memLog) Last(context.Context) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return uint64(len(l.records)), nil
+}
+
+func (l *memLog) Get(_ context.Context, at uint64) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at < 1 || at > uint64(len(l.records)) {
+		return nil, fmt.Errorf("no record %d", at)
+	}
+	return l.records[at-1], nil
+}
+
+func (l *memLog) Scan(ctx context.Context, from uint64, f func(uint64, []byte) error) error {
+	last, _ := l.Last(ctx)
+	for at := from; at <= last; at++ {
+		b, err := l.Get(ctx, at)
+		if err != nil {
+			return err
+		}
+		if err := f(at, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *memLog) MaxRecord() int {
+	if l.limit > 0 {
+		return l.limit
+	}
+	return 1 << 20
+}
+
+// memCheckpoints stores checkpoints in memory.
+type memCheckpoints struct {
+	mu   sync.Mutex
+	data map[string][]byte
+}
+
+func (c *memCheckpoints) Put(_ context.Context, name string, data []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.data[name] = data
+	return nil
+}
+
+func (c *memCheckpoints) Get(_ context.Context, name string) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.data[name], nil
+}
+
+func (c *memCheckpoints) List(context.Context) ([]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for n := range c.data {
+		names = append(names, n)
+	}
+	return names, nil
+}
+
+func (c *memCheckpoints) Delete(_ context.Context, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.data, name)
+	return nil
+}
+
+// memDocs is a document stream in memory. Token k of document n is n*1000+k, so that a batch shows where every token came from.
+type memDocs struct {
+	mu      sync.Mutex
+	docs    []loader.Document
+	more    chan struct{}
+	fetched int
+}
+
+func newDocs() *memDocs { return &memDocs{more: make(chan struct{})} }
+
+func (d *memDocs) publish(docs ...loader.Document) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range docs {
+		x.Sequence = uint64(len(d.docs) + 1)
+		d.docs = append(d.docs, x)
+	}
+	close(d.more)
+	d.more = make(chan struct{})
+}
+
+// lengths publishes documents of the given numbers of tokens.
+func (d *memDocs) lengths(lengths ...int) {
+	for _, n := range lengths {
+		d.mu.Lock()
+		seq := len(d.docs) + 1
+		d.mu.Unlock()
+		d.publish(loader.Document{Tokens: documentTokens(uint64(seq), n)})
+	}
+}
+
+func documentTokens(seq uint64, n int) []int32 {
+	t := make([]int32, n)
+	for k := range t {
+		t[k] = int32(seq)*1000 + int32(k)
+	}
+	return t
+}
+
+func (d *memDocs) First(context.Context) (uint64, error) { return 1, nil }
+
+func (d *memDocs) Last(context.Context) (uint64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return uint64(len(d.docs)), nil
+}
+
+func (d *memDocs) Tokens(_ context.Context, seq uint64) ([]int32, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fetched++
+	return d.docs[seq-1].Tokens, nil
+}
+
+func (d *memDocs) Read(_ context.Context, from uint64) (loader.Source, error) {
+	return &memSource{docs: d, next: from}, nil
+}
+
+type memSource struct {
+	docs *memDocs
+	mu   sync.Mutex
+	next uint64
+	dry  time.Time
+}
+
+func (s *memSource) Next(ctx context.Context) (loader.Document, error) {
+	for {
+		s.docs.mu.Lock()
+		more := s.docs.more
+		s.mu.Lock()
+		if s.next <= uint64(len(s.docs.docs)) {
+			d := s.docs.docs[s.next-1]
+			s.next++
+			s.dry = time.Time{}
+			s.mu.Unlock()
+			s.docs.mu.Unlock()
+			return d, nil
+		}
+		if s.dry.IsZero() {
+			s.dry = time.Now()
+		}
+		s.mu.Unlock()
+		s.docs.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return loader.Document{}, ctx.Err()
+		case <-more:
+		}
+	}
+}
+
+func (s *memSource) Status() loader.SourceStatus {
+	last, _ := s.docs.Last(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return loader.SourceStatus{Last: last, Fetched: s.next - 1, Delivered: s.next - 1, DrySince: s.dry}
+}
+
+func (s *memSource) Close() error { return nil }
+
+// config is a small run: rows of 16 tokens, 4 rows a step.
+func config(method string) loader.Config {
+	return loader.Config{Seed: 7, Tokenizer: loader.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20, End: -1, Pad: -7},
+		Documents: loader.DocumentsConfig{Dedupe: 8},
+		Packing:   packonline.Config{Method: method, Buckets: []int{16}, Pool: 8, MaxAge: 64},
+		Shuffle:   shuffle.Config{Window: 6}, Steps: loader.StepsConfig{Rows: 4, Last: loader.LastPad}, Attention: loader.AttentionDocument}
+}
+
+// world is everything around a run that survives a restart.
+type world struct {
+	docs        *memDocs
+	plan        *memLog
+	checkpoints *memCheckpoints
+	config      loader.Config
+	options     loader.Options
+}
+
+func newWorld(c loader.Config) *world {
+	return &world{newDocs(), &memLog{}, &memCheckpoints{data: map[string][]byte{}}, c,
+		loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 3}}
+}
+
+func (w *world) open(t *testing.T) (*loader.Run, error) {
+	t.Helper()
+	return loader.Open(t.Context(), "test", w.config, w.options,
+		loader.Edges{Documents: w.docs, Plan: w.plan, Checkpoints: w.checkpoints, Log: slog.New(slog.DiscardHandler)})
+}
+
+// start opens and serves a run; stop ends it and returns what Serve returned.
+func (w *world) start(t *testing.T) (run *loader.Run, stop func() error) {
+	t.Helper()
+	run, err := w.open(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run.Serve(ctx) }()
+	var once sync.Once
+	var result error
+	stop = func() error {
+		once.Do(func() { cancel(); result = <-done })
+		return result
+	}
+	t.Cleanup(func() { _ = stop() })
+	return run, stop
+}
+
+// read returns the batches of a rank from a step to the end, or n steps when n is not 0.
+func read(t *testing.T, run *loader.Run, place loader.Place, from uint64, n int) []*loader.Batch {
+	t.Helper()
+	r, err := run.Join(place, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var out []*loader.Batch
+	for n == 0 || len(out) < n {
+		s, err := r.Next(t.Context())
+		if err != nil {
+			if n == 0 && isEOF(err) {
+				return out
+			}
+			t.Fatalf("step %d: %v", from+uint64(len(out)), err)
+		}
+		first, rows := place.Slice(len(s.Rows))
+		b, err := run.Assemble(t.Context(), s, first, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+func reason(err error) loader.Reason {
+	var e *loader.Error
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return ""
+}
