@@ -1,7 +1,15 @@
 // Package arrowout is the daemon's edge to readers: an Arrow Flight server that turns the steps of a run into record batches.
+//
+// It knows nothing of planning. It asks a Run for steps, lays their tokens out as Arrow columns without copying the ids, and sends
+// them on one long stream per rank. docs/wire.md is the format and docs/errors.md the table of causes.
 package arrowout
 
-import "time"
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+)
 
 // Config shapes the Flight server. Nothing of it shapes the plan.
 type Config struct {
@@ -17,4 +25,50 @@ type Config struct {
 	BatchBytes int `koanf:"batch_bytes"`
 	// Keepalive is the interval of pings on idle connections.
 	Keepalive time.Duration `koanf:"keepalive"`
+}
+
+// Bounds of Config. A message must stay below the 4 MiB that Go, Java, C++ and Rust clients take by default, headers included.
+const (
+	minBatchBytes = 64 << 10
+	maxBatchBytes = 4<<20 - 64<<10
+	minKeepalive  = time.Second
+	maxKeepalive  = time.Hour
+)
+
+// Default is a server on loopback without TLS and token.
+func Default() Config {
+	return Config{Listen: "127.0.0.1:8815", BatchBytes: 2 << 20, Keepalive: 30 * time.Second}
+}
+
+// FieldError is a bad field of a configuration: Field is its path below Config.
+type FieldError struct {
+	Field string
+	Value any
+	Want  string
+}
+
+func (e FieldError) Error() string { return fmt.Sprintf("%s: %v: want %s", e.Field, e.Value, e.Want) }
+
+// Validate returns every bad field. It does not read files.
+func (c Config) Validate() []FieldError {
+	var bad []FieldError
+	add := func(field string, value any, want string) { bad = append(bad, FieldError{field, value, want}) }
+	if _, port, err := net.SplitHostPort(c.Listen); err != nil {
+		add("listen", c.Listen, "host:port, such as 127.0.0.1:8815")
+	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		add("listen", c.Listen, "a port of 0 (any free one) to 65535")
+	}
+	if (c.Cert == "") != (c.Key == "") {
+		add("cert", c.Cert, "cert and key together, or neither")
+	}
+	if c.ClientCA != "" && c.Cert == "" {
+		add("client_ca", c.ClientCA, "cert and key as well: client certificates need TLS")
+	}
+	if c.BatchBytes < minBatchBytes || c.BatchBytes > maxBatchBytes {
+		add("batch_bytes", c.BatchBytes, fmt.Sprintf("%d to %d bytes (messages stay under 4 MiB)", minBatchBytes, maxBatchBytes))
+	}
+	if c.Keepalive < minKeepalive || c.Keepalive > maxKeepalive {
+		add("keepalive", c.Keepalive, fmt.Sprintf("%v to %v", minKeepalive, maxKeepalive))
+	}
+	return bad
 }

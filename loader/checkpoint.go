@@ -86,23 +86,32 @@ func (r *reader) bytes(n int) []byte {
 	return out
 }
 
-// checkpoint stores the planner's state once everything that it covers is in the plan log.
-func (l *loop) checkpoint(ctx context.Context) error {
+// checkpoint saves the planner's state when a configured number of steps has come since the last time, or always when forced. Failing
+// to store it makes the next restart longer and nothing else.
+func (l *loop) checkpoint(ctx context.Context, force bool) error {
 	r := l.run
-	if r.edges.Checkpoints == nil || r.options.Checkpoint == 0 || l.replay != nil || l.ended || l.planner.Next() == l.saved {
+	every, next := uint64(r.options.Checkpoint), l.planner.Next()
+	if r.edges.Checkpoints == nil || every == 0 || l.replay != nil || l.ended || next == l.saved || (!force && next < l.saved+every) {
 		return nil
 	}
-	l.saved = l.planner.Next()
-	r.mu.Lock()
-	committed := r.commits
-	r.mu.Unlock()
-	c := checkpoint{r.config.Fingerprint(), l.tail, committed, slices.Clone(l.pending), l.planner.AppendState(nil)}
-	step := l.saved
-	return l.append(ctx, write{stored: func() {
-		if err := r.keep(ctx, step, c.encode()); err != nil {
-			r.log.Warn("checkpoint not stored; a restart will re-plan from an older one", "step", step, "error", err)
+	return l.save(ctx, func(err error) {
+		if err != nil {
+			r.log.Warn("checkpoint not stored; a restart will re-plan from an older one", "step", next, "error", err)
 		}
-	}})
+	})
+}
+
+// save stores the planner's state once everything that it covers is in the plan log, and tells the result.
+func (l *loop) save(ctx context.Context, done func(error)) error {
+	r := l.run
+	if r.edges.Checkpoints == nil {
+		done(errors.New("store checkpoint: this run has no place for checkpoints"))
+		return nil
+	}
+	step := l.planner.Next()
+	l.saved = step
+	c := checkpoint{r.config.Fingerprint(), l.tail, r.Info().Committed, slices.Clone(l.pending), l.planner.AppendState(nil)}
+	return l.append(ctx, write{stored: func() { done(r.keep(ctx, step, c.encode())) }})
 }
 
 // keep stores a checkpoint and deletes all but the newest ones.

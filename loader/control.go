@@ -11,6 +11,9 @@ type control struct {
 	at   uint64 // document sequence
 }
 
+// askCheckpoint is the kind of a request that adds no record to the plan.
+const askCheckpoint = 0
+
 // request asks the loop, the only writer of the plan, for a record.
 type request struct {
 	kind  byte
@@ -36,9 +39,15 @@ func (r *Run) Drain(ctx context.Context) (uint64, error) {
 }
 
 // Commit records that the trainer's own durable checkpoint covers all steps before step. It is idempotent and monotone: a smaller
-// step than before changes nothing. It returns the step that is committed.
-func (r *Run) Commit(ctx context.Context, step uint64) (uint64, error) {
-	return r.request(ctx, request{kind: kindCommit, step: step})
+// step than before changes nothing.
+func (r *Run) Commit(ctx context.Context, step uint64) error {
+	_, err := r.request(ctx, request{kind: kindCommit, step: step})
+	return err
+}
+
+// Checkpoint stores the planner's state as of now and returns the step that it goes on with.
+func (r *Run) Checkpoint(ctx context.Context) (uint64, error) {
+	return r.request(ctx, request{kind: askCheckpoint})
 }
 
 func (r *Run) request(ctx context.Context, q request) (uint64, error) {
@@ -70,15 +79,20 @@ func (l *loop) handle(ctx context.Context, q request) error {
 		q.reply <- answer{err: &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}}
 	}
 	r := l.run
-	if q.kind == kindCommit {
-		r.mu.Lock()
-		planned, committed := r.planned, r.commits
-		r.mu.Unlock()
+	switch q.kind {
+	case askCheckpoint:
+		if l.ended {
+			refuse(BadTicket, "the run has ended at step %d: its plan is complete and needs no checkpoint", l.planner.Next())
+			return nil
+		}
+		return l.save(ctx, func(err error) { q.reply <- answer{l.saved, err} })
+	case kindCommit:
+		info := r.Info()
 		switch {
-		case q.step > planned:
-			refuse(BadTicket, "commit of step %d, but the plan holds %d steps", q.step, planned)
-		case q.step <= committed:
-			q.reply <- answer{at: committed}
+		case q.step > info.Planned:
+			refuse(BadTicket, "commit of step %d, but the plan holds %d steps", q.step, info.Planned)
+		case q.step <= info.Committed:
+			q.reply <- answer{at: info.Committed}
 		default:
 			return l.append(ctx, write{records: [][]byte{encodeControl(kindCommit, q.step)}, stored: func() {
 				r.update(func() { r.commits = max(r.commits, q.step) })

@@ -62,11 +62,13 @@ func (r *Run) serve(ctx context.Context) error {
 			replay: replayFrom(ctx, r.edges.Plan, r.tail.position+1)}
 		err := l.turn(ctx, documents)
 		select {
-		case <-stopped: // so that the next start has nothing to re-plan
-			return errors.Join(err, l.checkpoint(writing))
+		case <-stopped:
+			if errors.Is(err, errBetween) { // so that the next start has nothing to re-plan
+				err = errors.Join(err, l.checkpoint(writing, true))
+			}
 		default:
-			return err
 		}
+		return err
 	})
 	return g.Wait()
 }
@@ -92,6 +94,9 @@ func pump(ctx context.Context, source Source, out chan<- Document) error {
 // statsInterval is how often Stats is refreshed.
 const statsInterval = 200 * time.Millisecond
 
+// errBetween says that the loop stopped between two inputs: everything that the planner made has been handed to the writer.
+var errBetween = fmt.Errorf("loop stopped: %w", context.Canceled)
+
 // turn is the loop itself: one document, request or control after the other.
 func (l *loop) turn(ctx context.Context, documents <-chan Document) error {
 	r := l.run
@@ -115,7 +120,7 @@ func (l *loop) turn(ctx context.Context, documents <-chan Document) error {
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return errBetween
 		case d := <-feed:
 			if err := l.add(ctx, d); err != nil {
 				return err
@@ -142,10 +147,7 @@ func (l *loop) add(ctx context.Context, d Document) error {
 	if err := l.emit(ctx, steps); err != nil {
 		return err
 	}
-	if every := uint64(l.run.options.Checkpoint); every > 0 && l.planner.Next() >= l.saved+every && l.replay == nil {
-		return l.checkpoint(ctx)
-	}
-	return nil
+	return l.checkpoint(ctx, false)
 }
 
 // prepare reads the next step of the log during a replay, and ends the replay behind the last one.

@@ -5,6 +5,7 @@
 package packonline
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,7 +13,7 @@ import (
 
 // Doc is what a Packer is told of a document.
 type Doc struct {
-	Seq    uint64 // identity: its sequence in the document stream
+	Seq    uint64 // identity: its sequence in the document stream; ascending
 	Length int32  // tokens, end-of-document token included; at least 1
 }
 
@@ -46,16 +47,18 @@ type Pending struct {
 
 // Packer is one packing method over a bounded pool.
 type Packer interface {
-	// Add takes the next document and appends the rows that it completes to out. A Length below 1 is a programming error and panics.
+	// Add takes the next document and appends the rows that it completes to out. A Length below 1 and a Seq that is not above
+	// the one before are programming errors and panic.
 	Add(d Doc, out *Rows)
 	// Flush appends everything that is pending to out, padding where it must. The Packer can go on afterwards.
 	Flush(out *Rows)
 	Counts() Counts
 	Pending() Pending
 	// AppendState appends the complete state to b: a Packer of the same configuration that reads it with RestoreState goes on
-	// exactly as this one would.
+	// exactly as this one would. The state holds references, never tokens.
 	AppendState(b []byte) []byte
-	// RestoreState replaces the state of a fresh Packer and returns the bytes behind it.
+	// RestoreState replaces the state of a Packer and returns the bytes behind it. A state of another format, of another
+	// configuration, or one that AppendState can not have written is an error and changes nothing.
 	RestoreState(b []byte) (rest []byte, err error)
 }
 
@@ -65,17 +68,44 @@ type Config struct {
 	Method string `koanf:"method" json:"method"`
 	// Buckets are the row lengths in tokens, ascending. Methods with one row length take exactly one.
 	Buckets []int `koanf:"buckets" json:"buckets"`
-	// Pool is how many pieces may wait to be packed (unit: pieces).
+	// Pool is how many pieces may wait to be packed (unit: pieces). More pieces make fuller rows and older documents; the pieces of
+	// at least ten rows should fit, for a pool that does not fill a row makes rows of padding. concat has no pool: it holds one row.
 	Pool int `koanf:"pool" json:"pool"`
-	// MaxAge bounds how many documents may arrive between a document's arrival and the emission of its last piece, except at the
-	// end of a quiet stream. 0 sets no bound.
+	// MaxAge bounds how many documents may arrive between a document's arrival and the emission of its last piece (unit:
+	// documents): older pieces leave in rows that are padded where they must be. A MaxAge below Pool holds the pool to MaxAge
+	// pieces. While no document arrives nothing ages. 0 sets no bound.
 	MaxAge int `koanf:"max_age" json:"max_age"`
 	// Seed keys every draw of the method.
 	Seed uint64 `koanf:"-" json:"seed"`
 }
 
+// Bounds of a Config. Best-fit-decreasing keeps a table with one entry for every length up to that of a row.
+const (
+	maxRow    = math.MaxInt32 / 2
+	maxRowBFD = 1 << 24
+	maxPool   = 1 << 30
+	maxAge    = 1 << 30
+)
+
 // Methods lists the names that New knows.
 func Methods() []string { return []string{"concat", "bfd"} }
+
+// New returns an empty Packer. The error joins every FieldError of the configuration.
+func New(c Config) (Packer, error) {
+	var bad []error
+	for _, e := range c.Validate() {
+		bad = append(bad, e)
+	}
+	if len(bad) > 0 {
+		return nil, errors.Join(bad...)
+	}
+	switch c.Method {
+	case "bfd":
+		return newBFD(c), nil
+	default:
+		return newConcat(c), nil
+	}
+}
 
 // FieldError is a bad field of a configuration: Field is its path below the configuration it belongs to.
 type FieldError struct {
@@ -96,18 +126,22 @@ func (c Config) Validate() []FieldError {
 	if len(c.Buckets) != 1 {
 		add("buckets", c.Buckets, "exactly one row length for this method")
 	}
+	longest := maxRow
+	if c.Method == "bfd" {
+		longest = maxRowBFD
+	}
 	for i, l := range c.Buckets {
-		if l < 2 || l > math.MaxInt32/2 {
-			add(fmt.Sprintf("buckets[%d]", i), l, "a row length of 2 to 2^30 tokens")
+		if l < 2 || l > longest {
+			add(fmt.Sprintf("buckets[%d]", i), l, fmt.Sprintf("a row length of 2 to %d tokens for this method", longest))
 		}
 		if i > 0 && l <= c.Buckets[i-1] {
 			add(fmt.Sprintf("buckets[%d]", i), l, "row lengths in ascending order, each once")
 		}
 	}
-	if c.Pool < 1 || c.Pool > 1<<24 {
-		add("pool", c.Pool, "1 to 2^24 pieces")
+	if c.Pool < 1 || c.Pool > maxPool {
+		add("pool", c.Pool, "1 to 2^30 pieces")
 	}
-	if c.MaxAge < 0 || c.MaxAge > 1<<30 {
+	if c.MaxAge < 0 || c.MaxAge > maxAge {
 		add("max_age", c.MaxAge, "0 (no bound) to 2^30 documents")
 	}
 	return bad

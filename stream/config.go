@@ -2,7 +2,15 @@
 // document reader with its tokenizer workers, the plan log, and the publisher.
 package stream
 
-import "time"
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // Config says where the streams are. Nothing of it shapes the plan.
 type Config struct {
@@ -16,17 +24,18 @@ type Config struct {
 	Credentials string    `koanf:"credentials"`
 	NKey        string    `koanf:"nkey"`
 	TLS         TLSConfig `koanf:"tls"`
-	// Name is the document stream; its subjects are Subject and everything below it (docs -> docs.>).
+	// Name is the document stream; its subjects are everything below Subject (docs -> docs.>).
 	Name    string `koanf:"name"`
 	Subject string `koanf:"subject"`
 	// MaxBytes bounds the document stream; a full stream makes producers wait.
 	MaxBytes int64 `koanf:"max_bytes"`
-	// DeadLetters and Plans bound the dead-letter stream and each run's plan stream, in bytes.
+	// DeadLetterBytes and PlanBytes bound the dead-letter stream and each run's plan stream and checkpoints, in bytes. On an
+	// embedded server every bound also gives way to the disk: see Store.room.
 	DeadLetterBytes int64 `koanf:"dead_letter_bytes"`
 	PlanBytes       int64 `koanf:"plan_bytes"`
 	// Replicas of streams that are created on a remote cluster.
 	Replicas int `koanf:"replicas"`
-	// MaxDocument bounds one message of the document stream in bytes (embedded server).
+	// MaxDocument bounds one message of the document stream, headers included, in bytes (embedded server).
 	MaxDocument int `koanf:"max_document"`
 	// Workers tokenize in parallel; 0 takes one a core.
 	Workers int `koanf:"workers"`
@@ -41,4 +50,118 @@ type TLSConfig struct {
 	CA   string `koanf:"ca"`
 	Cert string `koanf:"cert"`
 	Key  string `koanf:"key"`
+}
+
+// Default returns the configuration of an embedded server on a loopback port.
+func Default() Config {
+	return Config{
+		Dir:             "loaderd-data",
+		Listen:          "127.0.0.1:4222",
+		Name:            "DOCS",
+		Subject:         "docs",
+		MaxBytes:        64 << 30,
+		DeadLetterBytes: 1 << 30,
+		PlanBytes:       16 << 30,
+		Replicas:        1,
+		MaxDocument:     MaxDocumentLimit,
+		BufferBytes:     64 << 20,
+		ReconnectWait:   2 * time.Second,
+	}
+}
+
+// FieldError is a bad field of a Config: Field is its path below it.
+type FieldError struct {
+	Field string
+	Value any
+	Want  string
+}
+
+func (e FieldError) Error() string { return fmt.Sprintf("%s: %v: want %s", e.Field, e.Value, e.Want) }
+
+// Embedded says whether the daemon runs the server itself.
+func (c Config) Embedded() bool { return c.URL == "" }
+
+var (
+	streamName   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	subjectToken = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+)
+
+// MaxDocumentLimit is the largest MaxDocument: the server's file store refuses records above 32 MiB, and a dead letter carries its
+// document with headers of its own.
+const MaxDocumentLimit = 32<<20 - 2*headerRoom
+
+// headerRoom is what headers may add to a payload: the server's own limit on headers.
+const headerRoom = 64 << 10
+
+// Validate returns every bad field. It looks at values only, not at files or servers.
+func (c Config) Validate() []FieldError {
+	var bad []FieldError
+	check := func(ok bool, field string, value any, want string) {
+		if !ok {
+			bad = append(bad, FieldError{field, value, want})
+		}
+	}
+	if c.Embedded() {
+		check(c.Dir != "", "dir", c.Dir, "a folder for the embedded server's data")
+		check(validListen(c.Listen), "listen", c.Listen, "host:port with a port of 0 (a free one) to 65535")
+		check(c.MaxDocument >= 1<<10 && c.MaxDocument <= MaxDocumentLimit, "max_document", c.MaxDocument,
+			fmt.Sprintf("1024 to %d bytes (records of the server's file store end at 32 MiB)", MaxDocumentLimit))
+		check(c.Replicas <= 1, "replicas", c.Replicas, "1 with the embedded server")
+		check(c.TLS == TLSConfig{}, "tls", c.TLS, "nothing with the embedded server: TLS is for remote servers (url)")
+		check(c.Credentials == "", "credentials", c.Credentials, "nothing with the embedded server: credentials are for remote servers (url)")
+		check(c.NKey == "", "nkey", c.NKey, "nothing with the embedded server: the seed is for remote servers (url)")
+	} else {
+		for _, u := range strings.Split(c.URL, ",") {
+			check(validURL(u), "url", redacted(u), "nats://host:port or tls://host:port, comma separated")
+		}
+		check((c.TLS.Cert == "") == (c.TLS.Key == ""), "tls", c.TLS, "cert and key together")
+		check(c.Credentials == "" || c.NKey == "", "nkey", c.NKey, "credentials or nkey, not both")
+	}
+	check(c.Replicas >= 1 && c.Replicas <= 5, "replicas", c.Replicas, "1 to 5")
+	check(streamName.MatchString(c.Name), "name", c.Name, "1 to 64 letters, digits, - and _")
+	check(subjectToken.MatchString(c.Subject) && len(c.Subject) <= 128 && !reservedSubject(c.Subject), "subject", c.Subject,
+		"letters, digits, - and _, in parts joined by dots, and not below dead, plan or loaderd")
+	check(c.MaxBytes >= 1<<20, "max_bytes", c.MaxBytes, "at least 1 MiB, in bytes")
+	check(c.DeadLetterBytes >= 1<<20, "dead_letter_bytes", c.DeadLetterBytes, "at least 1 MiB, in bytes")
+	check(c.PlanBytes >= 1<<20, "plan_bytes", c.PlanBytes, "at least 1 MiB, in bytes")
+	check(c.Workers >= 0 && c.Workers <= 1024, "workers", c.Workers, "0 (one a core) to 1024")
+	check(c.BufferBytes >= 1<<20, "buffer_bytes", c.BufferBytes, "at least 1 MiB, in bytes")
+	check(c.ReconnectWait >= 10*time.Millisecond && c.ReconnectWait <= 10*time.Minute, "reconnect_wait", c.ReconnectWait, "10ms to 10m")
+	return bad
+}
+
+func validListen(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" {
+		return false
+	}
+	n, err := strconv.Atoi(port)
+	return err == nil && n >= 0 && n <= 65535
+}
+
+// reservedSubject says whether a subject lies where the daemon keeps its own streams and services.
+func reservedSubject(subject string) bool {
+	first, _, _ := strings.Cut(subject, ".")
+	return first == deadSubject || first == planSubject || first == serviceSubject
+}
+
+// The first tokens of subjects that the daemon uses itself.
+const (
+	deadSubject    = "dead"
+	planSubject    = "plan"
+	serviceSubject = "loaderd"
+)
+
+func validURL(raw string) bool {
+	u, err := url.Parse(strings.TrimSpace(raw))
+	return err == nil && (u.Scheme == "nats" || u.Scheme == "tls") && u.Hostname() != ""
+}
+
+// redacted is a server's URL without its password.
+func redacted(raw string) string {
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil {
+		return "(a URL that cannot be parsed)"
+	}
+	return u.Redacted()
 }

@@ -1,0 +1,49 @@
+# make test runs everything that must pass; make help lists the targets.
+
+GO       ?= go
+PYTHON   ?= python3
+FUZZTIME ?= 30s
+BIN      := $(CURDIR)/bin/loaderd
+
+.PHONY: test
+test: lint test-go test-python ## everything that must pass
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck
+	@unformatted=$$(gofmt -l .) || exit 1; \
+	if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+.PHONY: test-go
+test-go: ## Go tests, with the race detector
+	$(GO) test -race -timeout 20m ./...
+
+.PHONY: test-python
+test-python: build ## Python tests against the built binary
+	venv=$$($(PYTHON) python/venv) && \
+	LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" -m pytest -p no:cacheprovider -q python/tests
+
+.PHONY: build
+build: ## bin/loaderd
+	$(GO) build -o $(BIN) ./cmd/loaderd
+
+.PHONY: bench
+bench: ## all benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
+
+# Minimizing is kept short: it counts against FUZZTIME, and an input that only reaches new code is not worth more.
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME
+	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's/:func / /' | while read -r file target; do \
+		echo "$$(dirname $$file) $$target"; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$(dirname $$file)" || exit 1; \
+	done
+
+.PHONY: clean
+clean: ## remove what was built here
+	rm -rf bin
+
+.PHONY: help
+help:
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14

@@ -1,0 +1,142 @@
+package arrowout_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"google.golang.org/grpc/codes"
+
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+func TestActions(t *testing.T) {
+	f := newFake(2, 2, 16)
+	f.steps[1].Rows = [][]packonline.Piece{{{Doc: 1 << 60, Start: 3, Length: 9}, {Doc: 2, Length: 1}}, nil}
+	f.steps[1].Cursor = 99
+	c := dial(t, serve(t, f))
+	for _, tc := range []struct{ name, body, want string }{
+		{"commit", `{"run":"fake","step":5}`, `{"run":"fake","committed":5}`},
+		{"commit", `{"step":0}`, `{"run":"fake","committed":0}`},
+		{"checkpoint", ``, `{"run":"fake","step":7}`},
+		{"seal", `{"run":"fake"}`, `{"run":"fake","sequence":7}`},
+		{"drain", `{}`, `{"run":"fake","sequence":7}`},
+		{"ledger", `{"step":1}`, `{"run":"fake","step":1,"bucket":16,"cursor":99,"total":2,"first":0,"rows":` +
+			`[[{"sequence":1152921504606846976,"start":3,"length":9},{"sequence":2,"start":0,"length":1}],[]]}`},
+	} {
+		got, err := act(c, tc.name, tc.body)
+		if err != nil || got != tc.want {
+			t.Errorf("%s %s:\n got %s, %v\nwant %s", tc.name, tc.body, got, err, tc.want)
+		}
+	}
+	if fmt.Sprint(f.committed) != "[5 0]" {
+		t.Errorf("committed %v", f.committed)
+	}
+	var stats loader.Stats
+	if got, err := act(c, "stats", ""); err != nil || json.Unmarshal([]byte(got), &stats) != nil || stats.Rows != 12 {
+		t.Errorf("stats: %s, %v", got, err)
+	}
+	var info loader.Info
+	if got, err := act(c, "info", ""); err != nil || json.Unmarshal([]byte(got), &info) != nil || info.Config.Tokenizer.VocabSize != 50257 {
+		t.Errorf("info: %s, %v", got, err)
+	}
+}
+
+func TestListActionsNamesThemAll(t *testing.T) {
+	c := dial(t, serve(t, newFake(2, 2, 16)))
+	stream, err := c.ListActions(context.Background(), &flight.Empty{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		a, err := stream.Recv()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := act(c, a.Type, `{"step":1}`); err != nil && !strings.Contains(err.Error(), "unknown key") {
+			t.Errorf("%s: %v", a.Type, err)
+		}
+		if _, err := act(c, a.Type, `{"run":"other"`+map[bool]string{true: `,"step":1`}[strings.Contains(a.Description, `"step"`)]+`}`); infoOf(t, err, codes.FailedPrecondition).Reason != "RUN_MISMATCH" {
+			t.Errorf("%s: %v", a.Type, err)
+		}
+	}
+}
+
+func TestBadActions(t *testing.T) {
+	f := newFake(2, 2, 16)
+	c := dial(t, serve(t, f))
+	for _, tc := range []struct {
+		name, body string
+		code       codes.Code
+		reason     string
+	}{
+		{"nothing", `{}`, codes.Unimplemented, "UNSUPPORTED"},
+		{"", ``, codes.Unimplemented, "UNSUPPORTED"},
+		{"commit", ``, codes.InvalidArgument, "BAD_TICKET"},
+		{"commit", `{"step":-1}`, codes.InvalidArgument, "BAD_TICKET"},
+		{"commit", `{"step":"1"}`, codes.InvalidArgument, "BAD_TICKET"},
+		{"commit", "\xff", codes.InvalidArgument, "BAD_TICKET"},
+		{"seal", `{"step":1}`, codes.InvalidArgument, "BAD_TICKET"},
+		{"ledger", `{"step":2}`, codes.OutOfRange, "STEP_NOT_PLANNED"},
+	} {
+		_, err := act(c, tc.name, tc.body)
+		if got := infoOf(t, err, tc.code).Reason; got != tc.reason {
+			t.Errorf("%s %s: got %s, want %s", tc.name, tc.body, got, tc.reason)
+		}
+	}
+	if len(f.committed) > 0 {
+		t.Errorf("committed %v", f.committed)
+	}
+	f.act = func(string, uint64) (uint64, error) {
+		return 0, &loader.Error{Reason: loader.StepReleased, Message: "below the floor"}
+	}
+	for _, name := range []string{"seal", "drain", "checkpoint"} {
+		if _, err := act(c, name, ""); infoOf(t, err, codes.OutOfRange).Reason != "STEP_RELEASED" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestALongLedgerComesInSeveralResults(t *testing.T) {
+	f := newFake(1, 50, 16)
+	for i := range f.steps[0].Rows {
+		f.steps[0].Rows[i] = make([]packonline.Piece, 1000)
+		for k := range f.steps[0].Rows[i] {
+			f.steps[0].Rows[i][k] = packonline.Piece{Doc: 1<<63 + uint64(i*1000+k), Start: 1 << 30, Length: 1 << 30}
+		}
+	}
+	got, err := act(dial(t, serve(t, f)), "ledger", `{"step":0}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, results := 0, strings.Split(got, "\n")
+	for _, line := range results {
+		var page struct {
+			First, Total int
+			Rows         [][]struct{ Sequence uint64 }
+		}
+		if err := json.Unmarshal([]byte(line), &page); err != nil {
+			t.Fatal(err)
+		}
+		if len(line) > 2<<20 || page.First != rows || page.Total != 50 {
+			t.Errorf("a result of %d bytes from row %d of %d, want row %d of 50", len(line), page.First, page.Total, rows)
+		}
+		for _, row := range page.Rows {
+			if len(row) != 1000 || row[999].Sequence != 1<<63+uint64(rows*1000+999) {
+				t.Fatalf("row %d differs", rows)
+			}
+			rows++
+		}
+	}
+	if rows != 50 || len(results) < 2 {
+		t.Errorf("%d rows in %d results", rows, len(results))
+	}
+}

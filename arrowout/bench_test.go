@@ -1,0 +1,227 @@
+package arrowout_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+// benchRun serves one prebuilt step for ever: rows of 2048 tokens, 4 pieces each, input_ids and segment_ids together size bytes.
+type benchRun struct {
+	*fakeRun
+	tokens []int32
+}
+
+func newBenchRun(size int) benchRun {
+	const bucket = 2048
+	rows := size / (bucket * 6)
+	f := newFake(0, rows, bucket)
+	step := &loader.Step{Bucket: bucket}
+	for range rows {
+		step.Rows = append(step.Rows, []packonline.Piece{{Doc: 1, Length: 512}, {Doc: 2, Length: 512}, {Doc: 3, Length: 512}, {Doc: 4, Length: 512}})
+	}
+	f.steps = []*loader.Step{step}
+	return benchRun{f, make([]int32, rows*bucket)}
+}
+
+func (b benchRun) Join(loader.Place, uint64) (*benchReader, error) { return &benchReader{run: b}, nil }
+
+func (b benchRun) Assemble(_ context.Context, s *loader.Step, first, n int) (*loader.Batch, error) {
+	return &loader.Batch{Bucket: 2048, First: first, Rows: n, Tokens: b.tokens[first*2048 : (first+n)*2048], Pieces: s.Rows[first : first+n]}, nil
+}
+
+type benchReader struct{ run benchRun }
+
+func (r *benchReader) Next(context.Context) (*loader.Step, error) { return r.run.steps[0], nil }
+func (r *benchReader) Close()                                     {}
+
+// plainServer is what a Flight server is without this package: the library's record writer over gRPC's own codec and settings.
+type plainServer struct {
+	flight.BaseFlightServer
+	record arrow.Record
+}
+
+func (p *plainServer) DoGet(_ *flight.Ticket, stream flight.FlightService_DoGetServer) error {
+	w := flight.NewRecordWriter(stream, ipc.WithSchema(p.record.Schema()))
+	for {
+		if err := w.Write(p.record); err != nil {
+			return err
+		}
+	}
+}
+
+func servePlain(b *testing.B, run benchRun) string {
+	ids := array.NewInt32Builder(memory.DefaultAllocator)
+	ids.AppendValues(run.tokens, nil)
+	segments := array.NewUint16Builder(memory.DefaultAllocator)
+	segments.AppendValues(make([]uint16, len(run.tokens)), nil)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "input_ids", Type: arrow.PrimitiveTypes.Int32}, {Name: "segment_ids", Type: arrow.PrimitiveTypes.Uint16}}, nil)
+	record := array.NewRecord(schema, []arrow.Array{ids.NewArray(), segments.NewArray()}, int64(len(run.tokens)))
+	s := grpc.NewServer()
+	flight.RegisterFlightServiceServer(s, &plainServer{record: record})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	b.Cleanup(func() { s.Stop(); <-ended })
+	return l.Addr().String()
+}
+
+// discard is a client's codec that does not look at batches.
+type discard struct{ encoding.CodecV2 }
+
+func (d discard) Unmarshal(b mem.BufferSlice, v any) error {
+	if _, ok := v.(*flight.FlightData); ok {
+		return nil
+	}
+	return d.CodecV2.Unmarshal(b, v)
+}
+
+// readRaw moves n blocks of a size over a loopback socket: what the machine can do at all.
+func readRaw(b *testing.B, size, n int) time.Duration {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		block := make([]byte, size)
+		for range n {
+			if _, err := c.Write(block); err != nil {
+				return
+			}
+		}
+	}()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	start, block := time.Now(), make([]byte, size)
+	for range n {
+		if _, err := io.ReadFull(c, block); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return time.Since(start)
+}
+
+// BenchmarkThroughput reports MB/s of one stream and, as of_raw, its fraction of a raw socket that runs right after it.
+func BenchmarkThroughput(b *testing.B) {
+	for _, size := range []int{1 << 20, 2 << 20} {
+		run := newBenchRun(size)
+		size = len(run.tokens) * 6
+		ours, plain := serve(b, run).Addr().String(), servePlain(b, run)
+		codec := encoding.GetCodecV2(proto.Name)
+		for _, way := range []struct {
+			name, address string
+			codec         encoding.CodecV2
+		}{
+			{"discarding", ours, discard{codec}}, {"discarding-from-plain-server", plain, discard{codec}},
+			{"client", ours, codec}, {"client-of-plain-server", plain, codec},
+		} {
+			b.Run(fmt.Sprintf("%dMiB/%s", (size+1<<19)>>20, way.name), func(b *testing.B) {
+				c, err := flight.NewClientWithMiddleware(way.address, nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials()),
+					grpc.WithDefaultCallOptions(grpc.ForceCodecV2(way.codec)), grpc.WithReadBufferSize(256<<10),
+					grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(16<<20))
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer c.Close()
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				stream, err := c.DoGet(ctx, &flight.Ticket{Ticket: []byte("{}")})
+				if err != nil {
+					b.Fatal(err)
+				}
+				receive := func() {
+					if _, err := stream.Recv(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				receive() // the schema
+				b.SetBytes(int64(size))
+				b.ResetTimer()
+				for range b.N {
+					receive()
+				}
+				b.StopTimer()
+				cancel()
+				if b.N > 1 {
+					b.ReportMetric(float64(readRaw(b, size, b.N))/float64(b.Elapsed()), "of_raw")
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkNextBatch reports the wait for a batch, on an open stream and with a call for each.
+func BenchmarkNextBatch(b *testing.B) {
+	for _, size := range []int{64 << 10, 1 << 20} {
+		run := newBenchRun(size)
+		c := dial(b, serve(b, run))
+		b.Run(fmt.Sprintf("%dKiB/open-stream", size>>10), func(b *testing.B) {
+			r, cancel, err := get(b, c, `{}`)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer cancel()
+			waits(b, func() bool { return r.Next() })
+		})
+		b.Run(fmt.Sprintf("%dKiB/call-per-batch", size>>10), func(b *testing.B) {
+			waits(b, func() bool {
+				stream, err := c.DoGet(context.Background(), &flight.Ticket{Ticket: []byte(`{"steps":1}`)})
+				if err != nil {
+					b.Fatal(err)
+				}
+				r, err := flight.NewRecordReader(stream)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer r.Release()
+				return r.Next() && !r.Next()
+			})
+		})
+	}
+}
+
+func waits(b *testing.B, next func() bool) {
+	took := make([]time.Duration, b.N)
+	b.ResetTimer()
+	for i := range took {
+		start := time.Now()
+		if !next() {
+			b.Fatal("the stream ended")
+		}
+		took[i] = time.Since(start)
+	}
+	b.StopTimer()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "p50_us")
+	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "p99_us")
+}

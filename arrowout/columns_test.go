@@ -1,0 +1,167 @@
+package arrowout_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/google/go-cmp/cmp"
+
+	"loaderd/arrowout"
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+// modelRow is what docs/wire.md says of one row, written down token by token.
+type modelRow struct {
+	IDs, Segments, Cu, Positions, Labels []int64
+	Documents                            []packonline.Piece
+}
+
+func model(f *fakeRun, row []packonline.Piece, bucket int32) modelRow {
+	m := modelRow{Cu: []int64{0}, Documents: row}
+	whole := f.info.Config.Attention == loader.AttentionRow
+	position := int64(0)
+	for i, p := range row {
+		if !whole {
+			position = 0
+		}
+		for k := range p.Length {
+			segment := int64(i + 1)
+			if whole {
+				segment = 1
+			}
+			id := int64(f.token(p, k))
+			m.IDs, m.Labels = append(m.IDs, id), append(m.Labels, id)
+			m.Segments, m.Positions = append(m.Segments, segment), append(m.Positions, position)
+			position++
+		}
+		if !whole || i == len(row)-1 {
+			m.Cu = append(m.Cu, int64(len(m.IDs)))
+		}
+	}
+	for k := int64(0); len(m.IDs) < int(bucket); k++ {
+		m.IDs, m.Labels = append(m.IDs, int64(f.info.Config.Tokenizer.Pad)), append(m.Labels, -100)
+		m.Segments, m.Positions = append(m.Segments, 0), append(m.Positions, k)
+	}
+	return m
+}
+
+// rowOf reads row i of a record, whatever columns it has.
+func rowOf(t *testing.T, rec arrow.Record, i int) modelRow {
+	t.Helper()
+	var m modelRow
+	for c, f := range rec.Schema().Fields() {
+		col := rec.Column(c).(*array.List)
+		from, to := col.ValueOffsets(i)
+		switch v := col.ListValues().(type) {
+		case *array.Struct:
+			for k := from; k < to; k++ {
+				m.Documents = append(m.Documents, packonline.Piece{Doc: v.Field(0).(*array.Uint64).Value(int(k)),
+					Start: v.Field(1).(*array.Int32).Value(int(k)), Length: v.Field(2).(*array.Int32).Value(int(k))})
+			}
+		case arrow.Array:
+			values := make([]int64, 0, to-from)
+			for k := from; k < to; k++ {
+				switch v := v.(type) {
+				case *array.Int32:
+					values = append(values, int64(v.Value(int(k))))
+				case *array.Uint16:
+					values = append(values, int64(v.Value(int(k))))
+				default:
+					t.Fatalf("column %s is a list of %s", f.Name, v.DataType())
+				}
+			}
+			switch f.Name {
+			case "input_ids":
+				m.IDs = values
+			case "segment_ids":
+				m.Segments = values
+			case "cu_seqlens":
+				m.Cu = values
+			case "position_ids":
+				m.Positions = values
+			case "labels":
+				m.Labels = values
+			}
+		}
+	}
+	return m
+}
+
+func TestEveryColumnEqualsTheModel(t *testing.T) {
+	for _, attention := range []string{loader.AttentionDocument, loader.AttentionRow} {
+		for _, ids := range []string{"input_ids", "input_ids:uint16"} {
+			for _, world := range []int{1, 2, 4} {
+				t.Run(fmt.Sprintf("%s/%s/world=%d", attention, ids, world), func(t *testing.T) {
+					f := newFake(12, 8, 37)
+					f.info.Config.Attention = attention
+					c := dial(t, serve(t, f))
+					for rank := range world {
+						r := mustGet(t, c, fmt.Sprintf(
+							`{"rank":%d,"world":%d,"columns":["documents","labels","%s","cu_seqlens","position_ids","segment_ids"]}`, rank, world, ids))
+						for _, step := range f.steps {
+							if !r.Next() {
+								t.Fatal("stream ended early:", r.Err())
+							}
+							first, n := loader.Place{Rank: rank, World: world}.Slice(8)
+							compareBatch(t, f, r.Record(), r.LatestAppMetadata(), step, first, n)
+						}
+						if r.Next() || r.Err() != nil {
+							t.Fatal("want the end of the stream, got", r.Err())
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, step *loader.Step, first, n int) {
+	t.Helper()
+	want := arrowout.Metadata{Run: "fake", Step: step.Index, Parts: 1, Bucket: int(step.Bucket), Rows: n}
+	for i, row := range step.Rows[first : first+n] {
+		m := model(f, row, step.Bucket)
+		if diff := cmp.Diff(m, rowOf(t, rec, i)); diff != "" {
+			t.Fatalf("step %d row %d (-want +got):\n%s", step.Index, first+i, diff)
+		}
+		for k := 1; k < len(m.Cu); k++ {
+			want.MaxSeqlen = max(want.MaxSeqlen, int(m.Cu[k]-m.Cu[k-1]))
+		}
+		want.Tokens += m.Cu[len(m.Cu)-1]
+		want.Documents += len(row)
+	}
+	for _, row := range step.Rows[first : first+n] {
+		for _, l := range model(f, row, step.Bucket).Labels {
+			if l != -100 {
+				want.LossTokens++
+			}
+		}
+	}
+	var got arrowout.Metadata
+	if err := json.Unmarshal(metadata, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Fatalf("metadata\n got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestSchemaKeepsTheOrderOfTheTicket(t *testing.T) {
+	c := dial(t, serve(t, newFake(1, 2, 8)))
+	for _, tc := range []struct{ columns, want string }{
+		{``, "input_ids list<item: int32, nullable>, segment_ids list<item: uint16, nullable>, "},
+		{`"columns":["segment_ids","input_ids:uint16"]`, "segment_ids list<item: uint16, nullable>, input_ids list<item: uint16, nullable>, "},
+		{`"columns":["documents"]`, "documents list<item: struct<sequence: uint64, start: int32, length: int32>, nullable>, "},
+	} {
+		got := ""
+		for _, f := range mustGet(t, c, "{"+tc.columns+"}").Schema().Fields() {
+			got += f.Name + " " + f.Type.String() + ", "
+		}
+		if got != tc.want {
+			t.Errorf("columns %s:\n got %s\nwant %s", tc.columns, got, tc.want)
+		}
+	}
+}

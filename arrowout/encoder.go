@@ -1,0 +1,71 @@
+package arrowout
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+
+	"loaderd/loader"
+)
+
+// encoder makes the messages of one stream.
+type encoder struct {
+	columns []column
+	cfg     loader.Config
+	schema  *arrow.Schema
+	writer  *ipc.Writer
+	last    *message // what the writer wrote last
+}
+
+func newEncoder(columns []column, cfg loader.Config) *encoder {
+	e := &encoder{columns: columns, cfg: cfg, schema: schemaOf(columns)}
+	e.writer = ipc.NewWriterWithPayloadWriter((*payloads)(e), ipc.WithSchema(e.schema))
+	return e
+}
+
+// schemaMessage is the stream's first message. It is sent before any step is ready, so that a client's call returns at once.
+func (e *encoder) schemaMessage() (*message, error) {
+	w := ipc.NewWriterWithPayloadWriter((*payloads)(e), ipc.WithSchema(e.schema))
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("encode the schema: %w", err)
+	}
+	return e.last, nil
+}
+
+// batch is one record batch with its metadata, the body aligned.
+func (e *encoder) batch(b *loader.Batch, m Metadata) (*message, Metadata, error) {
+	l, err := newLayout(b, e.cfg)
+	if err != nil {
+		return nil, m, err
+	}
+	m.count(l)
+	built := make([]arrow.Array, len(e.columns))
+	for i, c := range e.columns {
+		data, err := c.build(l)
+		if err != nil {
+			return nil, m, err
+		}
+		built[i] = array.MakeFromData(data)
+	}
+	// The writer's first record brings the schema's message along a second time; only its last message is kept.
+	if err := e.writer.Write(array.NewRecord(e.schema, built, int64(b.Rows))); err != nil {
+		return nil, m, fmt.Errorf("encode step %d: %w", b.Step, err)
+	}
+	out := e.last
+	out.metadata = m.encode()
+	out.align()
+	return out, m, nil
+}
+
+// payloads keeps the encoder's last payload as a message.
+type payloads encoder
+
+func (p *payloads) Start() error { return nil }
+func (p *payloads) Close() error { return nil }
+
+func (p *payloads) WritePayload(payload ipc.Payload) error {
+	p.last = &message{header: payload.Meta().Bytes()}
+	return payload.SerializeBody(p.last)
+}

@@ -1,0 +1,132 @@
+package arrowout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"loaderd/loader"
+)
+
+// Domain is the domain of every ErrorInfo.
+const Domain = "loaderd"
+
+// Reasons that only a server can give.
+const (
+	ShuttingDown    loader.Reason = "SHUTTING_DOWN"     // the daemon stops; another or its successor goes on
+	TooManySegments loader.Reason = "TOO_MANY_SEGMENTS" // a row has more segments than segment_ids can number
+	Unsupported     loader.Reason = "UNSUPPORTED"       // a call or an action that this server does not have
+	Internal        loader.Reason = "INTERNAL"          // a failure that has no reason of its own; the daemon's log has the cause
+)
+
+// Code is the gRPC status code of a reason. docs/errors.md is the table for readers; a test compares the two.
+func Code(r loader.Reason) codes.Code {
+	switch r {
+	case loader.SourceDry, loader.SourceDown, loader.TokenizerBehind, loader.PoolFilling, loader.RankBehind, loader.Replaying,
+		loader.NotLeading, loader.PlanLogDown, ShuttingDown:
+		return codes.Unavailable
+	case loader.PlanMismatch, loader.RunMismatch, loader.WorldMismatch, TooManySegments:
+		return codes.FailedPrecondition
+	case loader.StepReleased, loader.StepNotPlanned:
+		return codes.OutOfRange
+	case loader.BadTicket:
+		return codes.InvalidArgument
+	case loader.BadToken:
+		return codes.Unauthenticated
+	case loader.DocumentLost:
+		return codes.DataLoss
+	case Unsupported:
+		return codes.Unimplemented
+	}
+	return codes.Internal
+}
+
+// Bounds of what a status carries: gRPC clients refuse trailers of more than 8 KiB, and a status travels in three spellings.
+const (
+	maxMessage = 1000
+	maxFact    = 200
+	maxFacts   = 12
+)
+
+// statusOf makes the status that a client sees. An error without a type says nothing but where to look: it may hold paths,
+// addresses or credentials. The cause below a *loader.Error stays in the log for the same reason.
+func statusOf(err error, call uint64) *status.Status {
+	var typed *loader.Error
+	if errors.As(err, &typed) {
+		message := string(typed.Reason) + ": " + typed.Message
+		if typed.Do != "" {
+			message += "; " + typed.Do
+		}
+		return withInfo(Code(typed.Reason), message, typed.Reason, typed.Facts)
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return status.New(codes.Canceled, "the call was cancelled")
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.New(codes.DeadlineExceeded, "the call's deadline has passed; set none on a long DoGet")
+	}
+	if s, ok := status.FromError(err); ok {
+		return s // of gRPC itself, such as a ticket larger than a message may be
+	}
+	return withInfo(codes.Internal, fmt.Sprintf("%s: the daemon failed to serve this call; its log has the cause under call=%d", Internal, call),
+		Internal, map[string]string{"call": strconv.FormatUint(call, 10)})
+}
+
+func withInfo(code codes.Code, message string, reason loader.Reason, facts map[string]string) *status.Status {
+	info := &errdetails.ErrorInfo{Domain: Domain, Reason: string(reason), Metadata: map[string]string{}}
+	for k, v := range facts {
+		if len(info.Metadata) < maxFacts {
+			info.Metadata[cut(k, maxFact)] = cut(v, maxFact)
+		}
+	}
+	bare := status.New(code, cut(message, maxMessage))
+	s, err := bare.WithDetails(info)
+	if err != nil {
+		return bare // details never travel with OK alone, and no reason means OK
+	}
+	return s
+}
+
+// reasonOf names an error in metrics.
+func reasonOf(s *status.Status) string {
+	for _, d := range s.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info.Reason
+		}
+	}
+	return s.Code().String()
+}
+
+// arrowTrailers make Arrow's C++ clients, and so pyarrow, take the status with its details: without x-arrow-status they drop them.
+func arrowTrailers(s *status.Status) metadata.MD {
+	return metadata.Pairs("x-arrow-status", strconv.Itoa(arrowCode(s.Code())), "x-arrow-status-message-bin", s.Message())
+}
+
+// arrowCode is arrow::StatusCode for a gRPC code.
+func arrowCode(c codes.Code) int {
+	switch c {
+	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange:
+		return 4 // Invalid
+	case codes.Canceled:
+		return 8 // Cancelled
+	case codes.Unimplemented:
+		return 10 // NotImplemented
+	}
+	return 5 // IOError
+}
+
+// cut shortens s to at most n bytes of valid UTF-8.
+func cut(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n-3], "") + "..."
+}

@@ -1,0 +1,111 @@
+package arrowout
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"loaderd/loader"
+)
+
+// reasonsIn lists the constants of type Reason that a source file declares.
+func reasonsIn(t *testing.T, file string) map[string]bool {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[string]bool{}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || spec.Type == nil || !strings.HasSuffix(exprName(spec.Type), "Reason") {
+			return true
+		}
+		for _, v := range spec.Values {
+			name, _ := strconv.Unquote(v.(*ast.BasicLit).Value)
+			reasons[name] = true
+		}
+		return true
+	})
+	return reasons
+}
+
+func exprName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
+
+func TestEveryReasonHasItsCodeInTheDocumentation(t *testing.T) {
+	want := reasonsIn(t, "../loader/errors.go")
+	for r := range reasonsIn(t, "errors.go") {
+		want[r] = true
+	}
+	doc, err := os.ReadFile("../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| ([A-Z_]+) \\|").FindAllStringSubmatch(string(doc), -1) {
+		var code codes.Code
+		if err := code.UnmarshalJSON([]byte(strconv.Quote(row[2]))); err != nil {
+			t.Errorf("%s: %v", row[1], err)
+		}
+		if got := Code(loader.Reason(row[1])); got != code {
+			t.Errorf("%s: documented as %s, sent as %s", row[1], code, got)
+		}
+		listed[row[1]] = true
+	}
+	for r := range want {
+		if !listed[r] {
+			t.Errorf("docs/errors.md lacks %s", r)
+		}
+	}
+	for r := range listed {
+		if !want[r] {
+			t.Errorf("docs/errors.md has %s, which nothing sends", r)
+		}
+	}
+}
+
+func TestStatusStaysSmallAndKeepsSecrets(t *testing.T) {
+	facts := map[string]string{}
+	for i := range 50 {
+		facts[fmt.Sprint("fact", i, strings.Repeat("é", 500))] = strings.Repeat("x\xff", 5000)
+	}
+	s := statusOf(&loader.Error{Reason: loader.SourceDown, Message: strings.Repeat("é", 9000), Facts: facts,
+		Err: errors.New("nats://user:hunter2@host")}, 1)
+	b, err := proto.Marshal(s.Proto())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b) > 6000 || !utf8.ValidString(s.Message()) {
+		t.Errorf("a status of %d bytes, valid UTF-8: %v", len(b), utf8.ValidString(s.Message()))
+	}
+	if strings.Contains(s.String(), "hunter2") {
+		t.Error("the cause below the error travels")
+	}
+	s = statusOf(errors.New("open /etc/secret"), 42)
+	if s.Code() != codes.Internal || strings.Contains(s.String(), "secret") || !strings.Contains(s.Message(), "call=42") {
+		t.Errorf("an error without a reason became %v", s)
+	}
+	if info := s.Details()[0].(*errdetails.ErrorInfo); info.Reason != "INTERNAL" || info.Metadata["call"] != "42" {
+		t.Errorf("got %v", info)
+	}
+}

@@ -1,0 +1,245 @@
+package arrowout_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"loaderd/arrowout"
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeRun is a run whose steps are all known: what a server should send can be computed from them.
+type fakeRun struct {
+	info  loader.Info
+	steps []*loader.Step
+	last  error // what Next returns behind the last step; nil: it waits
+	vocab int32
+
+	onNext     func(ctx context.Context, step uint64) error // before a step is returned
+	onAssemble func(step uint64)
+	onJoin     func(place loader.Place, step uint64) error
+	act        func(action string, step uint64) (uint64, error)
+
+	readers   atomic.Int64
+	assembled atomic.Int64
+	mu        sync.Mutex
+	committed []uint64
+}
+
+// newFake makes steps of random rows: some full, some padded, some empty.
+func newFake(steps, rows, bucket int) *fakeRun {
+	f := &fakeRun{last: io.EOF, vocab: 50257}
+	f.info = loader.Info{Run: "fake", Fingerprint: "f00d", Config: loader.Config{
+		Attention: loader.AttentionDocument,
+		Tokenizer: loader.Tokenizer{Name: "gpt2", VocabSize: 50257, End: 50256, Pad: 50256},
+		Steps:     loader.StepsConfig{Rows: rows, Last: loader.LastPad},
+	}}
+	rng, sequence := rand.New(rand.NewPCG(1, 2)), uint64(0)
+	for i := range steps {
+		s := &loader.Step{Index: uint64(i), Bucket: int32(bucket)}
+		for range rows {
+			var row []packonline.Piece
+			for free := int32(bucket); free > 0 && rng.IntN(6) > 0; {
+				n := 1 + rng.Int32N(free)
+				if rng.IntN(8) == 0 {
+					n = free
+				}
+				sequence++
+				row, free = append(row, packonline.Piece{Doc: sequence, Start: rng.Int32N(100), Length: n}), free-n
+			}
+			s.Rows = append(s.Rows, row)
+		}
+		s.Cursor = sequence
+		f.steps = append(f.steps, s)
+	}
+	f.info.Planned = uint64(steps)
+	return f
+}
+
+func (f *fakeRun) token(p packonline.Piece, i int32) int32 {
+	return int32((p.Doc*7919 + uint64(p.Start+i)*31) % uint64(f.vocab))
+}
+
+func (f *fakeRun) Info() loader.Info { return f.info }
+
+func (f *fakeRun) Join(place loader.Place, step uint64) (*fakeReader, error) {
+	if f.onJoin != nil {
+		if err := f.onJoin(place, step); err != nil {
+			return nil, err
+		}
+	}
+	f.readers.Add(1)
+	return &fakeReader{f, step}, nil
+}
+
+func (f *fakeRun) Assemble(_ context.Context, s *loader.Step, first, n int) (*loader.Batch, error) {
+	if f.onAssemble != nil {
+		f.onAssemble(s.Index)
+	}
+	b := &loader.Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: s.Rows[first : first+n]}
+	for _, row := range b.Pieces {
+		used := int32(0)
+		for _, p := range row {
+			for i := range p.Length {
+				b.Tokens = append(b.Tokens, f.token(p, i))
+			}
+			used += p.Length
+		}
+		for range s.Bucket - used {
+			b.Tokens = append(b.Tokens, f.info.Config.Tokenizer.Pad)
+		}
+	}
+	f.assembled.Add(1)
+	return b, nil
+}
+
+func (f *fakeRun) Step(_ context.Context, step uint64) (*loader.Step, error) {
+	if step >= uint64(len(f.steps)) {
+		return nil, io.EOF
+	}
+	return f.steps[step], nil
+}
+
+func (f *fakeRun) Commit(_ context.Context, step uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.committed = append(f.committed, step)
+	_, err := f.doAct("commit", step)
+	return err
+}
+
+func (f *fakeRun) Seal(context.Context) (uint64, error)       { return f.doAct("seal", 0) }
+func (f *fakeRun) Drain(context.Context) (uint64, error)      { return f.doAct("drain", 0) }
+func (f *fakeRun) Checkpoint(context.Context) (uint64, error) { return f.doAct("checkpoint", 0) }
+func (f *fakeRun) Stats() loader.Stats                        { return loader.Stats{Run: "fake", Rows: 12} }
+
+func (f *fakeRun) doAct(action string, step uint64) (uint64, error) {
+	if f.act == nil {
+		return 7, nil
+	}
+	return f.act(action, step)
+}
+
+type fakeReader struct {
+	run  *fakeRun
+	step uint64
+}
+
+func (r *fakeReader) Next(ctx context.Context) (*loader.Step, error) {
+	if r.run.onNext != nil {
+		if err := r.run.onNext(ctx, r.step); err != nil {
+			return nil, err
+		}
+	}
+	if r.step >= uint64(len(r.run.steps)) {
+		if r.run.last == nil {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return nil, r.run.last
+	}
+	r.step++
+	return r.run.steps[r.step-1], nil
+}
+
+func (r *fakeReader) Close() { r.run.readers.Add(-1) }
+
+// serve starts a server on loopback that stops with the test.
+func serve[R arrowout.Reader](t testing.TB, run interface {
+	arrowout.Unjoined
+	Join(loader.Place, uint64) (R, error)
+}, change ...func(*arrowout.Config)) *arrowout.Server {
+	t.Helper()
+	cfg := arrowout.Default()
+	cfg.Listen = "127.0.0.1:0"
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := arrowout.NewServer(cfg, arrowout.Serving(run), slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := <-s.Ended(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// dial connects a stock Flight client that closes with the test.
+func dial(t testing.TB, s *arrowout.Server, options ...grpc.DialOption) flight.Client {
+	t.Helper()
+	if len(options) == 0 {
+		options = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	}
+	c, err := flight.NewClientWithMiddleware(s.Addr().String(), nil, nil, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// get opens a stream that ends with the test.
+func get(t testing.TB, c flight.Client, ticket string) (*flight.Reader, context.CancelFunc, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	stream, err := c.DoGet(ctx, &flight.Ticket{Ticket: []byte(ticket)})
+	if err != nil {
+		return nil, cancel, err
+	}
+	r, err := flight.NewRecordReader(stream)
+	if err != nil {
+		return nil, cancel, err
+	}
+	t.Cleanup(r.Release)
+	return r, cancel, nil
+}
+
+func mustGet(t testing.TB, c flight.Client, ticket string) *flight.Reader {
+	t.Helper()
+	r, _, err := get(t, c, ticket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// eventually waits until ok says so.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatalf("gave up waiting: %s", what)
+		case <-tick.C:
+		}
+	}
+}

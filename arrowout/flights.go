@@ -1,0 +1,127 @@
+package arrowout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"loaderd/loader"
+)
+
+// service answers Flight calls for one run.
+type service struct {
+	flight.BaseFlightServer
+	run        Run
+	batchBytes int
+	metrics    *metrics
+	stopping   context.Context // ends, with the cause for readers, when the server stops
+}
+
+// maxEndpoints bounds the endpoints of one FlightInfo, which has to fit a message of 4 MiB.
+const maxEndpoints = 4096
+
+// ListFlights lists the run. Criteria, when given, are a run's name.
+func (s *service) ListFlights(c *flight.Criteria, stream flight.FlightService_ListFlightsServer) error {
+	info := s.run.Info()
+	if e := string(c.GetExpression()); e != "" && e != info.Run {
+		return nil
+	}
+	f, err := s.flightInfo(&flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{info.Run}}, info)
+	if err != nil {
+		return err
+	}
+	return stream.Send(f)
+}
+
+// GetFlightInfo describes the run ([run] as path) or what a ticket asks for (the ticket as command): the schema and the tickets
+// to read it with, one for every rank when the command names a world and no rank.
+func (s *service) GetFlightInfo(_ context.Context, d *flight.FlightDescriptor) (*flight.FlightInfo, error) {
+	return s.flightInfo(d, s.run.Info())
+}
+
+// GetSchema returns the schema alone.
+func (s *service) GetSchema(_ context.Context, d *flight.FlightDescriptor) (*flight.SchemaResult, error) {
+	req, err := describe(d, s.run.Info())
+	if err != nil {
+		return nil, err
+	}
+	return &flight.SchemaResult{Schema: flight.SerializeSchema(schemaOf(req.columns), memory.DefaultAllocator)}, nil
+}
+
+func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info) (*flight.FlightInfo, error) {
+	req, err := describe(d, info)
+	if err != nil {
+		return nil, err
+	}
+	ranks := []int{req.Rank}
+	if !req.namesRank {
+		if req.World > maxEndpoints {
+			return nil, badTicket("world %d has too many ranks for one answer: name a rank", req.World)
+		}
+		ranks = ranks[:0]
+		for r := range req.World {
+			ranks = append(ranks, r)
+		}
+	}
+	about, err := json.Marshal(info)
+	if err != nil {
+		return nil, fmt.Errorf("encode the run's description: %w", err)
+	}
+	f := &flight.FlightInfo{
+		Schema:           flight.SerializeSchema(schemaOf(req.columns), memory.DefaultAllocator),
+		FlightDescriptor: d,
+		TotalRecords:     -1, // not known: the stream of documents goes on
+		TotalBytes:       -1,
+		AppMetadata:      about,
+	}
+	for _, r := range ranks {
+		t := req.Ticket
+		t.Rank = r
+		f.Endpoint = append(f.Endpoint, &flight.FlightEndpoint{Ticket: &flight.Ticket{Ticket: t.encode()}}) // no location: this server
+	}
+	return f, nil
+}
+
+// describe reads a descriptor as a request.
+func describe(d *flight.FlightDescriptor, info loader.Info) (request, error) {
+	switch d.GetType() {
+	case flight.DescriptorCMD:
+		return parseTicket(d.GetCmd(), info)
+	case flight.DescriptorPATH:
+		if len(d.GetPath()) != 1 {
+			return request{}, badTicket("a descriptor's path of %d parts: want one, the run's name", len(d.GetPath()))
+		}
+		if err := checkRun(d.GetPath()[0], info); err != nil {
+			return request{}, err
+		}
+		return parseTicket([]byte("{}"), info)
+	}
+	return request{}, badTicket("a descriptor without type: want the run's name as path or a ticket as command")
+}
+
+func unsupported(what, instead string) error {
+	return &loader.Error{Reason: Unsupported, Message: what, Do: instead}
+}
+
+// DoPut is not offered: documents come in over NATS.
+func (s *service) DoPut(flight.FlightService_DoPutServer) error {
+	return unsupported("this server takes no data", "publish documents to the run's document stream over NATS")
+}
+
+// DoExchange is not offered.
+func (s *service) DoExchange(flight.FlightService_DoExchangeServer) error {
+	return unsupported("this server exchanges no data", "read with DoGet and publish documents over NATS")
+}
+
+// PollFlightInfo is not offered: GetFlightInfo never takes long.
+func (s *service) PollFlightInfo(context.Context, *flight.FlightDescriptor) (*flight.PollInfo, error) {
+	return nil, unsupported("this server has no flights to wait for", "use GetFlightInfo, or DoGet, which waits for steps")
+}
+
+// Handshake is not needed.
+func (s *service) Handshake(flight.FlightService_HandshakeServer) error {
+	return unsupported("this server has no handshake", "send the token as the header authorization: Bearer TOKEN with every call")
+}

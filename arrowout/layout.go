@@ -1,0 +1,169 @@
+package arrowout
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"loaderd/loader"
+)
+
+// layout is one batch with its attention segments. Where the run trains across documents a row is one segment, and where it does
+// not each piece is one; segments follow one another from the row's first token, and padding follows the last.
+type layout struct {
+	*loader.Batch
+	segments [][]int32 // of every row, their lengths in tokens
+}
+
+func newLayout(b *loader.Batch, cfg loader.Config) (layout, error) {
+	if len(b.Pieces) != b.Rows || len(b.Tokens) != b.Rows*b.Bucket {
+		return layout{}, fmt.Errorf("assemble step %d: %d tokens and %d piece lists for %d rows of %d tokens",
+			b.Step, len(b.Tokens), len(b.Pieces), b.Rows, b.Bucket)
+	}
+	l := layout{Batch: b, segments: make([][]int32, b.Rows)}
+	n := 0
+	for _, row := range b.Pieces {
+		n += len(row)
+	}
+	flat := make([]int32, 0, n)
+	for i, row := range b.Pieces {
+		used, from := int32(0), len(flat)
+		for _, p := range row {
+			used += p.Length
+			if p.Length < 1 || used < 0 || int(used) > b.Bucket {
+				return layout{}, fmt.Errorf("assemble step %d: the pieces of row %d do not fit %d tokens", b.Step, b.First+i, b.Bucket)
+			}
+			if cfg.Attention != loader.AttentionRow {
+				flat = append(flat, p.Length)
+			}
+		}
+		if cfg.Attention == loader.AttentionRow && used > 0 {
+			flat = append(flat, used)
+		}
+		l.segments[i] = flat[from:len(flat):len(flat)]
+	}
+	return l, nil
+}
+
+// row calls f for every segment of row i, in order, with the slots it takes of a buffer of one value a slot, and then pad for the
+// slots of padding, of which there may be none.
+func row[T any](l layout, i int, buf []T, f func(segment int, slots []T), pad func(slots []T)) {
+	buf = buf[i*l.Bucket : (i+1)*l.Bucket]
+	for s, n := range l.segments[i] {
+		f(s, buf[:n])
+		buf = buf[n:]
+	}
+	pad(buf)
+}
+
+func inputIDs(l layout) (arrow.ArrayData, error) {
+	return slotList(l, arrow.PrimitiveTypes.Int32, arrow.Int32Traits.CastToBytes(l.Tokens)), nil // borrowed, not copied
+}
+
+func narrowIDs(l layout) (arrow.ArrayData, error) {
+	ids := make([]uint16, len(l.Tokens))
+	var over uint32
+	for i, id := range l.Tokens {
+		ids[i] = uint16(id)
+		over |= uint32(id)
+	}
+	if over >= wideLimit { // negative ids have the top bit set
+		return nil, fmt.Errorf("encode step %d: a token id does not fit uint16", l.Step)
+	}
+	return slotList(l, arrow.PrimitiveTypes.Uint16, arrow.Uint16Traits.CastToBytes(ids)), nil
+}
+
+func segmentIDs(l layout) (arrow.ArrayData, error) {
+	ids := make([]uint16, l.Rows*l.Bucket)
+	for i := range l.Rows {
+		if n := len(l.segments[i]); n >= wideLimit {
+			return nil, tooManySegments(n)
+		}
+		row(l, i, ids, func(s int, slots []uint16) { fill(slots, uint16(s+1)) }, func([]uint16) {})
+	}
+	return slotList(l, arrow.PrimitiveTypes.Uint16, arrow.Uint16Traits.CastToBytes(ids)), nil
+}
+
+func positionIDs(l layout) (arrow.ArrayData, error) {
+	ids := make([]int32, l.Rows*l.Bucket)
+	for i := range l.Rows {
+		row(l, i, ids, func(_ int, slots []int32) { count(slots) }, count)
+	}
+	return slotList(l, arrow.PrimitiveTypes.Int32, arrow.Int32Traits.CastToBytes(ids)), nil
+}
+
+// ignored is the label of padding: PyTorch's cross entropy leaves it out by default.
+const ignored = -100
+
+func labels(l layout) (arrow.ArrayData, error) {
+	ids := append([]int32(nil), l.Tokens...)
+	for i := range l.Rows {
+		row(l, i, ids, func(int, []int32) {}, func(slots []int32) { fill(slots, ignored) })
+	}
+	return slotList(l, arrow.PrimitiveTypes.Int32, arrow.Int32Traits.CastToBytes(ids)), nil
+}
+
+func cuSeqlens(l layout) (arrow.ArrayData, error) {
+	var ends []int32
+	offsets := make([]int32, 1, l.Rows+1)
+	for _, segments := range l.segments {
+		end := int32(0)
+		ends = append(ends, end)
+		for _, n := range segments {
+			end += n
+			ends = append(ends, end)
+		}
+		offsets = append(offsets, int32(len(ends)))
+	}
+	return list(arrow.ListOf(arrow.PrimitiveTypes.Int32), offsets, values(arrow.PrimitiveTypes.Int32, len(ends), arrow.Int32Traits.CastToBytes(ends))), nil
+}
+
+func documents(l layout) (arrow.ArrayData, error) {
+	var sequences []uint64
+	var starts, lengths []int32
+	offsets := make([]int32, 1, l.Rows+1)
+	for _, pieces := range l.Pieces {
+		for _, p := range pieces {
+			sequences, starts, lengths = append(sequences, p.Doc), append(starts, p.Start), append(lengths, p.Length)
+		}
+		offsets = append(offsets, int32(len(sequences)))
+	}
+	n := len(sequences)
+	return list(arrow.ListOf(pieceType), offsets, array.NewData(pieceType, n, []*memory.Buffer{nil}, []arrow.ArrayData{
+		values(arrow.PrimitiveTypes.Uint64, n, arrow.Uint64Traits.CastToBytes(sequences)),
+		values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(starts)),
+		values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(lengths)),
+	}, 0, 0)), nil
+}
+
+// slotList is a list column with one value for every slot of every row.
+func slotList(l layout, typ arrow.DataType, b []byte) arrow.ArrayData {
+	offsets := make([]int32, l.Rows+1)
+	for i := range offsets {
+		offsets[i] = int32(i * l.Bucket)
+	}
+	return list(arrow.ListOf(typ), offsets, values(typ, l.Rows*l.Bucket, b))
+}
+
+func list(typ arrow.DataType, offsets []int32, items arrow.ArrayData) arrow.ArrayData {
+	buffers := []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets))}
+	return array.NewData(typ, len(offsets)-1, buffers, []arrow.ArrayData{items}, 0, 0)
+}
+
+func values(typ arrow.DataType, n int, b []byte) arrow.ArrayData {
+	return array.NewData(typ, n, []*memory.Buffer{nil, memory.NewBufferBytes(b)}, nil, 0, 0)
+}
+
+func fill[T any](slots []T, v T) {
+	for i := range slots {
+		slots[i] = v
+	}
+}
+
+func count(slots []int32) {
+	for i := range slots {
+		slots[i] = int32(i)
+	}
+}

@@ -1,0 +1,57 @@
+package arrowout
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"google.golang.org/protobuf/proto"
+)
+
+func TestEveryBodyStartsAligned(t *testing.T) {
+	for _, header := range []int{1, 100, 127, 128, 300, 16383, 16384} {
+		for _, body := range []int{1, 127, 128, 70000, 3 << 20} {
+			data := bytes.Repeat([]byte{7}, body)
+			for metadata := 1; metadata <= 300; metadata++ {
+				m := &message{header: bytes.Repeat([]byte{1}, header), metadata: []byte(strings.Repeat("m", metadata))}
+				_, _ = m.Write(data[:body/2])
+				_, _ = m.Write(data[body/2:])
+				m.align()
+				out := m.marshal()
+				if n := len(out[0].ReadOnlyData()); n%alignment != 0 || n != m.preamble(len(m.metadata)) {
+					t.Fatalf("header %d, metadata %d, body %d: the body starts at %d", header, metadata, body, n)
+				}
+				if extra := len(m.metadata) - metadata; extra >= 2*alignment {
+					t.Fatalf("header %d, metadata %d, body %d: %d spaces", header, metadata, body, extra)
+				}
+				if out.Len() != m.size() {
+					t.Fatalf("size says %d, it is %d", m.size(), out.Len())
+				}
+			}
+		}
+	}
+}
+
+func TestMessageIsAFlightData(t *testing.T) {
+	for name, m := range map[string]*message{
+		"schema": {header: []byte("header")},
+		"batch":  {header: []byte("header"), metadata: []byte("{}   "), body: [][]byte{[]byte("ab"), {}, []byte("c")}, bodyLen: 3},
+	} {
+		b, err := newCodec().Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got flight.FlightData
+		if err := proto.Unmarshal(b.Materialize(), &got); err != nil {
+			t.Fatal(name, err)
+		}
+		want := &flight.FlightData{DataHeader: m.header, AppMetadata: m.metadata, DataBody: bytes.Join(m.body, nil)}
+		if len(want.DataBody) == 0 {
+			want.DataBody = nil
+		}
+		if !proto.Equal(&got, want) {
+			t.Errorf("%s: got %v, want %v", name, &got, want)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package arrowout
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the server's Prometheus metrics. Their names are part of the daemon's interface.
+type metrics struct {
+	streams                      prometheus.Gauge
+	batches, bytes, rows, tokens prometheus.Counter
+	wait, send                   prometheus.Counter
+	errors                       *prometheus.CounterVec
+}
+
+// newMetrics registers the metrics; a nil registerer keeps them to itself.
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "loaderd_flight_" + name, Help: help})
+	}
+	m := &metrics{
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "loaderd_flight_open_streams", Help: "DoGet streams that are open."}),
+		batches: counter("batches_total", "Record batches handed to gRPC."),
+		bytes:   counter("bytes_total", "Bytes of those batches, headers included."),
+		rows:    counter("rows_total", "Rows of those batches."),
+		tokens:  counter("tokens_total", "Tokens of those batches, padding left out."),
+		wait:    counter("step_wait_seconds_total", "Seconds that streams waited for the next step of the run."),
+		send:    counter("send_seconds_total", "Seconds that streams waited for clients to take batches."),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "loaderd_flight_errors_total", Help: "Calls that ended with an error, by reason."}, []string{"reason"}),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.streams, m.batches, m.bytes, m.rows, m.tokens, m.wait, m.send, m.errors} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("register flight metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) sent(b sending, took time.Duration) {
+	m.batches.Inc()
+	m.bytes.Add(float64(b.message.size()))
+	m.rows.Add(float64(b.Rows))
+	m.tokens.Add(float64(b.Tokens))
+	m.send.Add(took.Seconds())
+}

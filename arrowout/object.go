@@ -1,0 +1,104 @@
+package arrowout
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// maxNumber bounds step numbers on the wire: what a double, and so every JSON library, holds exactly.
+const maxNumber = 1<<53 - 1
+
+// decodeObject reads one JSON object strictly: only the given keys, each at most once, none null, nothing behind the object.
+// Every key's decoder gets the raw value. What was sent is never guessed at: a typing error in a ticket must not train on other rows.
+func decodeObject(b []byte, keys map[string]func(json.RawMessage) error) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return fmt.Errorf("not a JSON object: %s", excerpt(b))
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return fmt.Errorf("malformed JSON behind byte %d: %w", dec.InputOffset(), err)
+		}
+		key, _ := t.(string) // the decoder lets only strings be keys
+		decode, known := keys[key]
+		if !known {
+			return fmt.Errorf("unknown key %s, want one of %s", excerpt([]byte(key)), sortedKeys(keys))
+		}
+		if seen[key] {
+			return fmt.Errorf("key %q is there twice", key)
+		}
+		seen[key] = true
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			return fmt.Errorf("malformed JSON in the value of %q: %w", key, err)
+		}
+		if string(raw) == "null" {
+			return fmt.Errorf("%q is null: leave the key out instead", key)
+		}
+		if err := decode(raw); err != nil {
+			return fmt.Errorf("%q is %s: %w", key, excerpt(raw), err)
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return fmt.Errorf("malformed JSON behind byte %d: %w", dec.InputOffset(), err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return fmt.Errorf("more behind the JSON object, at byte %d", dec.InputOffset())
+	}
+	return nil
+}
+
+func sortedKeys(keys map[string]func(json.RawMessage) error) string {
+	var names []string
+	for k := range keys {
+		names = append(names, k)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// excerpt quotes the beginning of what a client sent, fit for an error message.
+func excerpt(b []byte) string {
+	const most = 60
+	if len(b) > most {
+		return fmt.Sprintf("%+q...", b[:most])
+	}
+	return fmt.Sprintf("%+q", b)
+}
+
+func text(into *string) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		if json.Unmarshal(raw, into) != nil {
+			return fmt.Errorf("want a string")
+		}
+		return nil
+	}
+}
+
+func number(into *uint64, low, high uint64) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		if json.Unmarshal(raw, into) != nil || *into < low || *into > high {
+			return fmt.Errorf("want an integer of %d to %d", low, high)
+		}
+		return nil
+	}
+}
+
+func names(into *[]string) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		var list []*string
+		if json.Unmarshal(raw, &list) != nil || slices.Contains(list, nil) {
+			return fmt.Errorf("want a list of strings")
+		}
+		for _, s := range list {
+			*into = append(*into, *s)
+		}
+		return nil
+	}
+}

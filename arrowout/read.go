@@ -1,0 +1,68 @@
+package arrowout
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"loaderd/loader"
+)
+
+// sending is one record batch on its way to a reader.
+type sending struct {
+	message *message
+	Metadata
+}
+
+// reading turns the steps that a ticket asks for into messages. It runs one batch ahead of the one that is being sent: that one
+// waits in the hand-over while the next is waited for and assembled, and no more, so a slow client costs two batches of memory.
+type reading struct {
+	run     Run
+	request request
+	encoder *encoder
+	limit   int // bytes of a batch
+	metrics *metrics
+}
+
+// batches hands every batch to out, until the steps asked for or the run end (nil), the context ends or something fails.
+func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending) error {
+	place := loader.Place{Rank: r.request.Rank, World: r.request.World}
+	for n := uint64(0); r.request.Steps == 0 || n < r.request.Steps; n++ {
+		step, err := r.next(ctx, reader)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := checkWorld(place.World, len(step.Rows)); err != nil {
+			return err
+		}
+		first, rows := place.Slice(len(step.Rows))
+		parts := split(step, r.request.columns, first, rows, r.limit)
+		for i, p := range parts {
+			b, err := r.run.Assemble(ctx, step, p.first, p.rows)
+			if err != nil {
+				return err
+			}
+			s := sending{Metadata: Metadata{Run: r.request.Run, Step: step.Index, Part: i, Parts: len(parts)}}
+			if s.message, s.Metadata, err = r.encoder.batch(b, s.Metadata); err != nil {
+				return err
+			}
+			select {
+			case out <- s:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *reading) next(ctx context.Context, reader Reader) (*loader.Step, error) {
+	start := time.Now()
+	step, err := reader.Next(ctx)
+	r.metrics.wait.Add(time.Since(start).Seconds())
+	return step, err
+}

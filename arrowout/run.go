@@ -1,0 +1,61 @@
+package arrowout
+
+import (
+	"context"
+
+	"loaderd/loader"
+)
+
+// Reader is one rank's place in a run.
+type Reader interface {
+	// Next waits for the next step: io.EOF behind the last one, a *loader.Error with the cause when it does not come in time.
+	Next(ctx context.Context) (*loader.Step, error)
+	// Close gives the place up, so that it no longer holds the plan back.
+	Close()
+}
+
+// Run is what the server serves. Use Serving to make one of a *loader.Run.
+type Run interface {
+	Unjoined
+	// Join registers a reader that will ask for steps from step on.
+	Join(place loader.Place, step uint64) (Reader, error)
+}
+
+// Unjoined is a Run but for its readers.
+type Unjoined interface {
+	// Info describes the run; its Run, Fingerprint and Config never change.
+	Info() loader.Info
+	// Assemble returns rows [first, first+n) of a step as tokens. The result is lent to the network and never changed.
+	Assemble(ctx context.Context, s *loader.Step, first, n int) (*loader.Batch, error)
+	// Step returns one step of the plan without waiting, io.EOF behind the end.
+	Step(ctx context.Context, step uint64) (*loader.Step, error)
+	// Commit records that the trainer's own checkpoint covers all steps before step.
+	Commit(ctx context.Context, step uint64) error
+	// Seal ends the stream behind its last document, Drain empties the pool there and goes on; both return that document's sequence.
+	Seal(ctx context.Context) (uint64, error)
+	Drain(ctx context.Context) (uint64, error)
+	// Checkpoint stores the planner's state and returns its step.
+	Checkpoint(ctx context.Context) (uint64, error)
+	Stats() loader.Stats
+}
+
+// Serving makes a Run of a type whose Join returns a reader type of its own, as that of *loader.Run does.
+func Serving[R Reader](run interface {
+	Unjoined
+	Join(place loader.Place, step uint64) (R, error)
+}) Run {
+	return joined{run, func(place loader.Place, step uint64) (Reader, error) {
+		r, err := run.Join(place, step)
+		if err != nil {
+			return nil, err // not a Reader that holds a nil R
+		}
+		return r, nil
+	}}
+}
+
+type joined struct {
+	Unjoined
+	join func(loader.Place, uint64) (Reader, error)
+}
+
+func (j joined) Join(place loader.Place, step uint64) (Reader, error) { return j.join(place, step) }

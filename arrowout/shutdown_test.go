@@ -1,0 +1,97 @@
+package arrowout_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"loaderd/arrowout"
+)
+
+func started(t *testing.T, f *fakeRun) *arrowout.Server {
+	t.Helper()
+	cfg := arrowout.Default()
+	cfg.Listen = "127.0.0.1:0"
+	s, err := arrowout.NewServer(cfg, arrowout.Serving(f), slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestShutdownTellsOpenStreams(t *testing.T) {
+	f := newFake(1, 4, 16)
+	f.last = nil
+	s := started(t, f)
+	c := dial(t, s)
+	r := mustGet(t, c, `{}`)
+	if !r.Next() {
+		t.Fatal(r.Err())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if r.Next() || infoOf(t, r.Err(), codes.Unavailable).Reason != "SHUTTING_DOWN" {
+		t.Errorf("got %v", r.Err())
+	}
+	if err := <-s.Ended(); err != nil {
+		t.Error(err)
+	}
+	if f.readers.Load() != 0 {
+		t.Error("a reader is still open")
+	}
+}
+
+func TestShutdownCutsOffAClientThatDoesNotRead(t *testing.T) {
+	f := newFake(100, 4, 64<<10)
+	s := started(t, f)
+	c := dial(t, s, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
+	callCtx, cancelCall := context.WithCancel(context.Background())
+	defer cancelCall()
+	if _, err := c.DoGet(callCtx, &flight.Ticket{Ticket: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the stream is stuck", func() bool { return f.assembled.Load() >= 2 })
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if f.readers.Load() != 0 {
+		t.Error("a reader is still open")
+	}
+	if err := <-s.Ended(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAddressInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cfg := arrowout.Default()
+	cfg.Listen = l.Addr().String()
+	s, err := arrowout.NewServer(cfg, arrowout.Serving(newFake(0, 1, 1)), slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err == nil || !strings.Contains(err.Error(), "listen for flight clients (listen: "+cfg.Listen+")") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,261 @@
+package arrowout_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+
+	"loaderd/arrowout"
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+func TestSchemaComesBeforeTheFirstStep(t *testing.T) {
+	f := newFake(0, 4, 16)
+	f.last = nil // no step ever
+	c := dial(t, serve(t, f))
+	r, cancel, err := get(t, c, `{}`) // returns only when the schema is there
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.Schema().Fields()); n != 2 {
+		t.Errorf("%d columns", n)
+	}
+	if m := r.LatestAppMetadata(); len(m) > 0 {
+		t.Errorf("the schema carries metadata %s", m)
+	}
+	cancel()
+	eventually(t, "the reader is closed", func() bool { return f.readers.Load() == 0 })
+}
+
+func TestStepAndStepsChooseTheRange(t *testing.T) {
+	c := dial(t, serve(t, newFake(10, 4, 16)))
+	for _, tc := range []struct {
+		step, steps uint64
+		want        string
+	}{{0, 0, "[0 1 2 3 4 5 6 7 8 9]"}, {3, 2, "[3 4]"}, {8, 5, "[8 9]"}, {9, 1, "[9]"}, {10, 0, "[]"}} {
+		got := []uint64{}
+		r := mustGet(t, c, fmt.Sprintf(`{"step":%d,"steps":%d}`, tc.step, tc.steps))
+		for r.Next() {
+			got = append(got, metadataOf(t, r).Step)
+		}
+		if r.Err() != nil || fmt.Sprint(got) != tc.want {
+			t.Errorf("step %d steps %d: got %v, %v, want %s", tc.step, tc.steps, got, r.Err(), tc.want)
+		}
+	}
+}
+
+func metadataOf(t *testing.T, r *flight.Reader) arrowout.Metadata {
+	t.Helper()
+	var m arrowout.Metadata
+	if err := json.Unmarshal(r.LatestAppMetadata(), &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// rawCodec keeps the bytes of every message as they came.
+type rawCodec struct{ encoding.CodecV2 }
+
+func (c rawCodec) Unmarshal(b mem.BufferSlice, v any) error {
+	if d, ok := v.(*flight.FlightData); ok {
+		d.DataBody = b.Materialize()
+		return nil
+	}
+	return c.CodecV2.Unmarshal(b, v)
+}
+
+func dialRaw(t testing.TB, s *arrowout.Server) flight.Client {
+	return dial(t, s, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{encoding.GetCodecV2(proto.Name)})))
+}
+
+// rawMessages reads a whole stream as it is on the wire.
+func rawMessages(t *testing.T, c flight.Client, ticket string) [][]byte {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stream, err := c.DoGet(ctx, &flight.Ticket{Ticket: []byte(ticket)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [][]byte
+	for {
+		d, err := stream.Recv()
+		if err != nil {
+			return all
+		}
+		all = append(all, d.DataBody)
+	}
+}
+
+func TestReadingTwiceGivesTheSameBytes(t *testing.T) {
+	c := dialRaw(t, serve(t, newFake(20, 8, 64)))
+	ticket := `{"rank":1,"world":2,"columns":["input_ids","segment_ids","documents"]}`
+	first, again := rawMessages(t, c, ticket), rawMessages(t, c, ticket)
+	if len(first) != 21 || !bytes.Equal(bytes.Join(first, nil), bytes.Join(again, nil)) {
+		t.Fatalf("%d and %d messages, equal: %v", len(first), len(again), bytes.Equal(bytes.Join(first, nil), bytes.Join(again, nil)))
+	}
+}
+
+func TestLargeStepsAreSplitByRows(t *testing.T) {
+	const limit = 64 << 10
+	f := newFake(3, 40, 2048)
+	f.steps = append(f.steps, &loader.Step{Index: 3, Bucket: 40000, // one row is larger than a batch may be
+		Rows: append(make([][]packonline.Piece, 39), []packonline.Piece{{Doc: 1, Length: 40000}})})
+	s := serve(t, f, func(c *arrowout.Config) { c.BatchBytes = limit })
+	c := dial(t, s)
+	for rank := range 2 {
+		ticket := fmt.Sprintf(`{"rank":%d,"world":2,"columns":["segment_ids","input_ids","labels"]}`, rank)
+		r := mustGet(t, c, ticket)
+		for _, step := range f.steps {
+			for row, part, parts := 0, 0, 1; part < parts; part++ {
+				if !r.Next() {
+					t.Fatal("stream ended early:", r.Err())
+				}
+				m := metadataOf(t, r)
+				if m.Step != step.Index || m.Part != part || (part > 0 && m.Parts != parts) || m.Rows < 1 || int(r.Record().NumRows()) != m.Rows {
+					t.Fatalf("step %d part %d of %d: got %+v with %d rows", step.Index, part, parts, m, r.Record().NumRows())
+				}
+				for i := range m.Rows {
+					want := model(f, step.Rows[rank*20+row], step.Bucket)
+					if got := rowOf(t, r.Record(), i); fmt.Sprint(got.IDs, got.Segments, got.Labels) != fmt.Sprint(want.IDs, want.Segments, want.Labels) {
+						t.Fatalf("step %d row %d differs", step.Index, row)
+					}
+					row++
+				}
+				if parts = m.Parts; part == parts-1 && row != 20 {
+					t.Fatalf("step %d has %d rows", step.Index, row)
+				}
+			}
+		}
+		for i, m := range rawMessages(t, dialRaw(t, s), ticket) {
+			if len(m) > limit+4096 && len(m) < 40000*10 {
+				t.Errorf("message %d has %d bytes", i, len(m))
+			}
+		}
+	}
+}
+
+func TestRowsThatDoNotDivideNameTheWorldsThatDo(t *testing.T) {
+	f := newFake(2, 8, 16)
+	f.steps[1].Rows = f.steps[1].Rows[:6] // the run's configuration says 8
+	r := mustGet(t, dial(t, serve(t, f)), `{"rank":0,"world":4}`)
+	if !r.Next() || r.Next() {
+		t.Fatal("want one step")
+	}
+	if info := infoOf(t, r.Err(), codes.FailedPrecondition); info.Reason != "WORLD_MISMATCH" || info.Metadata["divisors"] != "1 2 3 6" {
+		t.Errorf("got %v", info)
+	}
+}
+
+func TestOnlyOneBatchAheadOfASlowReader(t *testing.T) {
+	f := newFake(200, 4, 64<<10) // 1.5 MiB a batch
+	s := serve(t, f)
+	// A client that never reads: its window of 64 KiB fills, then the server must stop assembling.
+	c := dial(t, s, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if _, err := c.DoGet(ctx, &flight.Ticket{Ticket: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "two batches", func() bool { return f.assembled.Load() >= 2 })
+	settled, quiet := f.assembled.Load(), 0
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for quiet < 20 {
+		<-tick.C
+		if n := f.assembled.Load(); n != settled {
+			settled, quiet = n, 0
+		}
+		quiet++
+	}
+	if settled > 4 {
+		t.Errorf("%d batches assembled for a client that reads none", settled)
+	}
+	cancel()
+	eventually(t, "the reader is closed", func() bool { return f.readers.Load() == 0 })
+}
+
+func TestNextStepIsAssembledWhileThePresentOneIsSent(t *testing.T) {
+	f := newFake(3, 4, 16)
+	assembling, proceed := make(chan uint64), make(chan struct{})
+	f.onAssemble = func(step uint64) {
+		if step == 1 {
+			assembling <- step
+			<-proceed
+		}
+	}
+	r := mustGet(t, dial(t, serve(t, f)), `{}`)
+	<-assembling // the second step is on its way ...
+	if !r.Next() || metadataOf(t, r).Step != 0 {
+		t.Fatal("... and does not hold the first back:", r.Err())
+	}
+	close(proceed)
+	if !r.Next() || !r.Next() || r.Next() || r.Err() != nil {
+		t.Fatal("want the two others and the end, got", r.Err())
+	}
+}
+
+func TestConnectAndCancel200Times(t *testing.T) {
+	f := newFake(50, 4, 512)
+	f.last = nil
+	var waits atomic.Int64
+	f.onNext = func(_ context.Context, step uint64) error {
+		if step >= 50 {
+			waits.Add(1)
+		}
+		return nil
+	}
+	c := dial(t, serve(t, f))
+	for i := range 200 {
+		r, cancel, err := get(t, c, fmt.Sprintf(`{"step":%d}`, i%51))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%3 > 0 && i%51 < 50 && !r.Next() {
+			t.Fatal(r.Err())
+		}
+		cancel()
+	}
+	eventually(t, "all readers are closed", func() bool { return f.readers.Load() == 0 })
+}
+
+func TestCancelEndsAWait(t *testing.T) {
+	f := newFake(1, 4, 16)
+	f.last = nil
+	ended := make(chan error, 1)
+	waiting := make(chan struct{})
+	f.onNext = func(ctx context.Context, step uint64) error {
+		if step == 0 {
+			return nil
+		}
+		close(waiting)
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return ctx.Err()
+	}
+	r, cancel, err := get(t, dial(t, serve(t, f)), `{}`)
+	if err != nil || !r.Next() {
+		t.Fatal(err)
+	}
+	<-waiting
+	cancel()
+	<-ended
+	if r.Next() || status.Code(r.Err()) != codes.Canceled {
+		t.Errorf("got %v", r.Err())
+	}
+}

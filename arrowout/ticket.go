@@ -1,0 +1,99 @@
+package arrowout
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"loaderd/loader"
+)
+
+// maxWorld bounds the world size of a ticket: a step has at most that many rows.
+const maxWorld = 1 << 20
+
+// Ticket asks for one rank's rows of consecutive steps. On the wire it is a JSON object; every key may be left out.
+type Ticket struct {
+	Run         string   `json:"run"`                   // name of the run; empty: the one that is served
+	Fingerprint string   `json:"fingerprint,omitempty"` // of the plan; when given it must match
+	Rank        int      `json:"rank"`                  // data-parallel rank, 0 ... World-1
+	World       int      `json:"world"`                 // number of data-parallel ranks
+	Step        uint64   `json:"step"`                  // first step to read
+	Steps       uint64   `json:"steps"`                 // how many; 0: until the end of the run
+	Columns     []string `json:"columns"`               // in the order in which they are sent
+}
+
+// request is a ticket that has been checked against the run.
+type request struct {
+	Ticket
+	columns   []column
+	namesRank bool // the ticket named its rank itself
+}
+
+func (t Ticket) encode() []byte {
+	b, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // strings and integers always encode
+	}
+	return b
+}
+
+// parseTicket reads a ticket's bytes, fills defaults in and checks it against the run.
+func parseTicket(b []byte, info loader.Info) (request, error) {
+	t := request{Ticket: Ticket{Run: info.Run, World: 1}}
+	var rank, world, columns = uint64(0), uint64(1), []string(nil)
+	err := decodeObject(b, map[string]func(json.RawMessage) error{
+		"run":         text(&t.Run),
+		"fingerprint": text(&t.Fingerprint),
+		"rank":        func(raw json.RawMessage) error { t.namesRank = true; return number(&rank, 0, maxWorld-1)(raw) },
+		"world":       number(&world, 1, maxWorld),
+		"step":        number(&t.Step, 0, maxNumber),
+		"steps":       number(&t.Steps, 0, maxNumber),
+		"columns": func(raw json.RawMessage) error {
+			if err := names(&columns)(raw); err != nil {
+				return err
+			}
+			if len(columns) == 0 {
+				return fmt.Errorf("want at least one column; leave the key out for %v", defaultColumns)
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return request{}, badTicket("%w", err)
+	}
+	t.Rank, t.World = int(rank), int(world)
+	if t.Rank >= t.World {
+		return request{}, badTicket("rank %d of world %d: want a rank of 0 to %d", t.Rank, t.World, t.World-1)
+	}
+	if columns == nil {
+		columns = defaultColumns
+	}
+	t.Columns = columns
+	if t.columns, err = parseColumns(columns, info.Config); err != nil {
+		return request{}, err
+	}
+	if err := checkRun(t.Run, info); err != nil {
+		return request{}, err
+	}
+	if t.Fingerprint != "" && t.Fingerprint != info.Fingerprint {
+		return request{}, &loader.Error{Reason: loader.PlanMismatch,
+			Message: fmt.Sprintf("the ticket wants the plan %s, run %q has the plan %s", cut(t.Fingerprint, 80), info.Run, info.Fingerprint),
+			Do:      "resume against the run that the checkpoint was taken from, or start without a fingerprint",
+			Facts:   map[string]string{"run": info.Run, "want": cut(t.Fingerprint, 80), "have": info.Fingerprint}}
+	}
+	return t, checkWorld(t.World, info.Config.Steps.Rows)
+}
+
+func checkRun(name string, info loader.Info) error {
+	if name == "" || name == info.Run {
+		return nil
+	}
+	return &loader.Error{Reason: loader.RunMismatch,
+		Message: fmt.Sprintf("this daemon serves run %q, not %s", info.Run, excerpt([]byte(name))),
+		Do:      "ask for that run, leave run out, or connect to the daemon of the other run",
+		Facts:   map[string]string{"want": cut(name, 80), "have": info.Run}}
+}
+
+func badTicket(format string, args ...any) error {
+	return &loader.Error{Reason: loader.BadTicket, Message: fmt.Errorf(format, args...).Error(),
+		Do: `send a JSON object such as {"rank":0,"world":1,"step":0,"columns":["input_ids"]}`}
+}

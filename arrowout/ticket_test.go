@@ -1,0 +1,151 @@
+package arrowout
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"loaderd/loader"
+)
+
+var about = loader.Info{Run: "r1", Fingerprint: "f00d", Config: loader.Config{
+	Tokenizer: loader.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256}, Steps: loader.StepsConfig{Rows: 12}}}
+
+func TestTickets(t *testing.T) {
+	for _, tc := range []struct {
+		name, ticket string
+		reason       loader.Reason // empty: accepted
+		says         string
+	}{
+		{"nothing asked", `{}`, "", ""},
+		{"everything", ` {"run":"r1","fingerprint":"f00d","rank":2,"world":3,"step":9007199254740991,"steps":1,"columns":["labels"]} `, "", ""},
+		{"empty run is the served one", `{"run":""}`, "", ""},
+		{"narrow ids", `{"columns":["input_ids:uint16"]}`, "", ""},
+
+		{"no bytes", ``, loader.BadTicket, "not a JSON object"},
+		{"garbage", "\x00\xff\x80", loader.BadTicket, "not a JSON object"},
+		{"a list", `[]`, loader.BadTicket, "not a JSON object"},
+		{"a number", `7`, loader.BadTicket, "not a JSON object"},
+		{"null", `null`, loader.BadTicket, "not a JSON object"},
+		{"cut off", `{"rank":`, loader.BadTicket, `value of "rank"`},
+		{"not closed", `{"rank":0`, loader.BadTicket, "malformed JSON"},
+		{"two objects", `{}{}`, loader.BadTicket, "more behind"},
+		{"unknown key", `{"ranks":1}`, loader.BadTicket, `unknown key "ranks", want one of columns, fingerprint, rank, run, step, steps, world`},
+		{"wrong case", `{"Rank":1}`, loader.BadTicket, "unknown key"},
+		{"key twice", `{"rank":0,"rank":0}`, loader.BadTicket, "twice"},
+		{"null value", `{"run":null}`, loader.BadTicket, "leave the key out"},
+		{"rank of a string", `{"rank":"0"}`, loader.BadTicket, "want an integer of 0"},
+		{"negative rank", `{"rank":-1}`, loader.BadTicket, "want an integer of 0"},
+		{"fraction", `{"step":1.5}`, loader.BadTicket, "want an integer"},
+		{"exponent", `{"step":1e3}`, loader.BadTicket, "want an integer"},
+		{"huge step", `{"step":9007199254740992}`, loader.BadTicket, "9007199254740991"},
+		{"beyond uint64", `{"step":99999999999999999999999999}`, loader.BadTicket, "want an integer"},
+		{"negative steps", `{"steps":-1}`, loader.BadTicket, "want an integer"},
+		{"world 0", `{"world":0}`, loader.BadTicket, "want an integer of 1"},
+		{"huge world", `{"world":1048577}`, loader.BadTicket, "want an integer of 1 to 1048576"},
+		{"rank of world", `{"rank":3,"world":3}`, loader.BadTicket, "rank 3 of world 3: want a rank of 0 to 2"},
+		{"rank without world", `{"rank":1}`, loader.BadTicket, "rank 1 of world 1"},
+		{"run of a number", `{"run":1}`, loader.BadTicket, "want a string"},
+		{"columns of a string", `{"columns":"input_ids"}`, loader.BadTicket, "want a list of strings"},
+		{"columns with null", `{"columns":[null]}`, loader.BadTicket, "want a list of strings"},
+		{"no columns", `{"columns":[]}`, loader.BadTicket, "at least one column"},
+		{"unknown column", `{"columns":["ids"]}`, loader.BadTicket, `unknown column "ids", want some of input_ids,`},
+		{"column twice", `{"columns":["labels","labels"]}`, loader.BadTicket, "labels is asked for twice"},
+		{"ids twice", `{"columns":["input_ids","input_ids:uint16"]}`, loader.BadTicket, "input_ids is asked for twice"},
+		{"long garbage", `{"` + strings.Repeat("é", 5000) + `":1}`, loader.BadTicket, "unknown key"},
+
+		{"other run", `{"run":"r2"}`, loader.RunMismatch, `serves run "r1", not "r2"`},
+		{"other plan", `{"fingerprint":"beef"}`, loader.PlanMismatch, "wants the plan beef"},
+		{"world of 5", `{"world":5}`, loader.WorldMismatch, "use one of these world sizes: 1 2 3 4 6 12"},
+		{"world of 24", `{"world":24}`, loader.WorldMismatch, "12 rows"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := parseTicket([]byte(tc.ticket), about)
+			if tc.reason == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			var typed *loader.Error
+			if !errors.As(err, &typed) || typed.Reason != tc.reason || !strings.Contains(typed.Error(), tc.says) {
+				t.Fatalf("got %v\nwant %s: ...%s...", err, tc.reason, tc.says)
+			}
+			if typed.Do == "" || len(typed.Message) > 500 {
+				t.Errorf("want advice and a short message, got %q", typed.Error())
+			}
+		})
+	}
+}
+
+func TestTicketDefaults(t *testing.T) {
+	got, err := parseTicket([]byte("{}"), about)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Run != "r1" || got.Rank != 0 || got.World != 1 || got.Step != 0 || got.Steps != 0 ||
+		!slices.Equal(got.Columns, []string{"input_ids", "segment_ids"}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestNarrowIDsNeedASmallVocabulary(t *testing.T) {
+	for _, tc := range []struct {
+		vocab int
+		pad   int32
+		ok    bool
+	}{{65536, 65535, true}, {65537, 0, false}, {50257, 70000, false}, {50257, -1, false}} {
+		info := about
+		info.Config.Tokenizer.VocabSize, info.Config.Tokenizer.Pad = tc.vocab, tc.pad
+		if _, err := parseTicket([]byte(`{"columns":["input_ids:uint16"]}`), info); (err == nil) != tc.ok {
+			t.Errorf("vocabulary %d, pad %d: got %v", tc.vocab, tc.pad, err)
+		}
+	}
+}
+
+func TestDivisors(t *testing.T) {
+	for n, want := range map[int]string{1: "1", 12: "1 2 3 4 6 12", 16: "1 2 4 8 16", 17: "1 17"} {
+		if got := divisors(n); got != want {
+			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
+	}
+	if got := divisors(720720); !strings.Contains(got, " ... ") || len(strings.Fields(got)) != 33 {
+		t.Errorf("720720: got %s", got)
+	}
+}
+
+func FuzzTicket(f *testing.F) {
+	for _, s := range []string{`{}`, `{"run":"r1","rank":1,"world":2,"step":3,"steps":4,"columns":["labels","documents"]}`, `{"rank":-1}`, "\xff", `{"a":{`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := parseTicket(b, about)
+		if err != nil {
+			if s := statusOf(err, 1); reasonOf(s) == string(Internal) {
+				t.Fatalf("untyped error %v", err)
+			}
+			return
+		}
+		if got.Rank < 0 || got.Rank >= got.World || len(got.columns) == 0 || 12%got.World != 0 {
+			t.Fatalf("accepted %+v", got)
+		}
+		again, err := parseTicket(got.encode(), about)
+		if err != nil || string(again.encode()) != string(got.encode()) {
+			t.Fatalf("ticket %s reads back as %s, %v", got.encode(), again.encode(), err)
+		}
+	})
+}
+
+func FuzzActionBody(f *testing.F) {
+	for _, s := range []string{``, `{}`, `{"step":3}`, `{"run":"r1","step":3}`, `{"step":-3}`, `{"step":null}`, "\xff"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, a := range actions {
+			if _, err := parseAction(b, a, about); err != nil && reasonOf(statusOf(err, 1)) == string(Internal) {
+				t.Fatalf("untyped error %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/config"
+)
+
+// configFlags are the flags that make a configuration, for every command that needs one.
+type configFlags struct {
+	file      string
+	overrides []config.Override // in the order of the command line
+}
+
+func (f *configFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "config", "c", "", "YAML configuration `file`; - reads standard input")
+	flags.Var(&overrideFlag{f, "", "--set"}, "set", "override any setting, such as packing.pool=8192; may be repeated")
+	for _, x := range []struct{ name, path, usage string }{
+		{"run", "run", "`name` of the run"},
+		{"data-dir", "stream.dir", "data `folder` of the NATS server inside the daemon"},
+		{"nats", "stream.url", "`URLs` of NATS servers to use instead of the one inside"},
+		{"listen", "flight.listen", "`address` of the Flight server"},
+		{"tokenizer", "tokenizer.name", "gpt2, cl100k_base, o200k_base, none, or a tokenizer.json `file`"},
+	} {
+		flags.Var(&overrideFlag{f, x.path, "--" + x.name}, x.name, x.usage)
+	}
+}
+
+// load reads the file, the environment and the flags.
+func (f *configFlags) load(cmd *cobra.Command) (config.Config, error) {
+	layers := config.Layers{Name: f.file, Environ: os.Environ(), Overrides: f.overrides}
+	var err error
+	switch f.file {
+	case "":
+	case "-":
+		layers.Name = "standard input"
+		layers.YAML, err = io.ReadAll(cmd.InOrStdin())
+	default:
+		layers.YAML, err = os.ReadFile(f.file)
+	}
+	if err != nil {
+		return config.Config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	return config.Load(layers)
+}
+
+// overrideFlag is a flag whose values become overrides: of path, or of the path before the = when that is empty.
+type overrideFlag struct {
+	flags *configFlags
+	path  string
+	name  string
+}
+
+func (o *overrideFlag) Set(value string) error {
+	path := o.path
+	if path == "" {
+		var ok bool
+		if path, value, ok = strings.Cut(value, "="); !ok || path == "" {
+			return errors.New("want key=value, such as packing.pool=8192")
+		}
+	}
+	o.flags.overrides = append(o.flags.overrides, config.Override{Path: path, Value: value, Flag: o.name})
+	return nil
+}
+
+func (o *overrideFlag) String() string { return "" }
+
+func (o *overrideFlag) Type() string {
+	if o.path == "" {
+		return "key=value"
+	}
+	return "string"
+}

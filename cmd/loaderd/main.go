@@ -1,0 +1,12 @@
+// Command loaderd is a streaming data loader for training loops: documents in over NATS JetStream, packed and shuffled steps out over
+// Arrow Flight.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

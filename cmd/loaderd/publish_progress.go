@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"loaderd/internal/corpus"
+	"loaderd/stream"
+)
+
+// How often progress is shown: a bar on a terminal, a line elsewhere.
+const (
+	barEvery  = 200 * time.Millisecond
+	lineEvery = 5 * time.Second
+)
+
+// publishReport shows how a publish goes.
+type publishReport struct {
+	w      io.Writer
+	inputs []*corpus.Input
+	total  int64
+	bar    *progressbar.ProgressBar // nil when w is not a terminal
+
+	mu sync.Mutex // guards w
+}
+
+func newPublishReport(w io.Writer, inputs []*corpus.Input) *publishReport {
+	r := &publishReport{w: w, inputs: inputs}
+	for _, in := range inputs {
+		r.total += in.Bytes
+	}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		total := r.total
+		if total == 0 {
+			total = -1 // standard input: nobody knows
+		}
+		r.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true),
+			progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(), progressbar.OptionThrottle(barEvery/2),
+			progressbar.OptionClearOnFinish())
+	}
+	return r
+}
+
+// start shows progress until the returned function is called.
+func (r *publishReport) start(p *stream.Publisher) (stop func()) {
+	every := lineEvery
+	if r.bar != nil {
+		every = barEvery
+	}
+	quit, ended := make(chan struct{}), make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				if r.bar != nil {
+					r.mu.Lock()
+					defer r.mu.Unlock()
+					_ = r.bar.Finish() // the terminal is gone: nothing to show
+				}
+				return
+			case <-tick.C:
+				r.show(p.Progress(), time.Since(began))
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-ended
+	}
+}
+
+func (r *publishReport) show(now stream.Published, took time.Duration) {
+	var read int64
+	for _, in := range r.inputs {
+		read += in.Read()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := fmt.Sprintf("%d documents, %.0f/s", now.Documents, float64(now.Documents)/took.Seconds())
+	if now.Waiting != "" {
+		text += ", waiting"
+	}
+	if r.bar != nil {
+		r.bar.Describe(text)
+		_ = r.bar.Set64(read) // the terminal is gone: nothing to show
+		return
+	}
+	fmt.Fprintln(r.w, progressLine(text, read, r.total, took))
+}
+
+// progressLine adds how much of the files is read, and the time left if it goes on like that.
+func progressLine(text string, read, total int64, took time.Duration) string {
+	if total <= 0 {
+		return fmt.Sprintf("%s, %s read", text, byteCount(read))
+	}
+	line := fmt.Sprintf("%s, %s of %s read", text, byteCount(read), byteCount(total))
+	if read > 0 && read < total {
+		left := time.Duration(float64(took) * float64(total-read) / float64(read))
+		line += fmt.Sprintf(", about %s left", left.Round(time.Second))
+	}
+	return line
+}
+
+// waits tells why nothing goes on.
+func (r *publishReport) waits(reason string) {
+	if reason == "" {
+		reason = "going on"
+	} else {
+		reason = "waiting: " + reason
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bar != nil {
+		_ = r.bar.Clear() // the terminal is gone: nothing to show
+	}
+	fmt.Fprintln(r.w, reason)
+}
+
+// byteCount is a number of bytes for people.
+func byteCount(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, unit := float64(n)/1024, 0
+	for v >= 1024 && unit < len(units)-1 {
+		v, unit = v/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", v, units[unit])
+}
+
+// skippedLine lists what was left out, by reason.
+func skippedLine(skipped map[string]int64) string {
+	var parts []string
+	for reason, n := range skipped {
+		parts = append(parts, fmt.Sprintf("%d %s", n, reason))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}

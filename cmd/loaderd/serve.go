@@ -1,0 +1,59 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/config"
+)
+
+func newServeCmd() *cobra.Command {
+	var flags configFlags
+	var printConfig bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the daemon",
+		Long: `Run the daemon: read documents from the stream, plan steps and serve them to readers until SIGTERM or SIGINT. Started again over the
+same data, it continues the run's plan.
+
+Settings come from the built-in defaults, the file of --config, the environment (LOADERD_STREAM__DIR sets stream.dir) and flags, the
+later over the earlier. --print-config shows every setting with its meaning.`,
+		Example: `  # everything at its default: a NATS server inside, data in ./loaderd-data, Flight on 127.0.0.1:8815
+  loaderd serve
+
+  # from a file, with one setting changed
+  loaderd serve -c loaderd.yaml --set steps.rows=256
+
+  # write a configuration file to start from
+  loaderd serve --tokenizer o200k_base --print-config > loaderd.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.load(cmd)
+			if err != nil {
+				return err
+			}
+			if printConfig {
+				return c.Print(cmd.OutOrStdout())
+			}
+			return serve(cmd.Context(), c, newLogger(c.Log, cmd.ErrOrStderr()))
+		},
+	}
+	flags.register(cmd)
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the effective configuration as YAML and stop")
+	return cmd
+}
+
+// newLogger logs as configured; the configuration has been validated.
+func newLogger(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+)
+
+// serve runs a daemon until it fails or ctx ends, then gives it the configured time to stop: readers with an open stream get the cause
+// before it goes.
+func serve(ctx context.Context, c config.Config, log *slog.Logger) error {
+	d, err := daemon.Start(ctx, c, log)
+	if err != nil {
+		return fmt.Errorf("start daemon: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- d.Wait() }()
+	var failed error
+	select {
+	case failed = <-ended:
+		log.Error("the run has failed", "error", failed)
+	case <-ctx.Done():
+	}
+	log.Info("stopping", "timeout", c.Shutdown.Timeout)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Shutdown.Timeout)
+	defer cancel()
+	if err := d.Stop(bounded); err != nil && failed == nil {
+		return fmt.Errorf("stop daemon: %w", err)
+	}
+	return failed
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"loaderd/tokenizer"
+)
+
+func newTokenizeCmd() *cobra.Command {
+	var name string
+	var decode, specialAsText bool
+	cmd := &cobra.Command{
+		Use:   "tokenize --tokenizer NAME|FILE [FILE]",
+		Short: "Turn JSON lines of text into JSON lines of token ids, or back",
+		Long: `Turn JSON lines of text into JSON lines of token ids, in order.
+
+Each line in is an object with "text" (a string) or "base64" (raw bytes, which need not be UTF-8), and usually "id"
+(any JSON value, passed through). Each line out is {"id", "ids"}. No end-of-document token is added; invalid UTF-8
+counts as U+FFFD. The input is FILE, or standard input when there is none or it is "-".
+
+The tokenizer is a built-in name (gpt2, cl100k_base, o200k_base) or a tokenizer.json file of byte-level BPE. The ids are
+those of Hugging Face tokenizers and tiktoken; a file that asks for something on which that has not been checked is
+refused, and the error names it.
+
+A line that can not be read is an error that names its number; the lines before it have been written.`,
+		Example: `  echo '{"id": 1, "text": "Hello, world"}' | loaderd tokenize --tokenizer gpt2
+  loaderd tokenize --tokenizer ./tokenizer.json documents.jsonl > ids.jsonl
+  loaderd tokenize --tokenizer gpt2 documents.jsonl | loaderd tokenize --tokenizer gpt2 --decode`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			model, err := tokenizer.Load(name, tokenizer.Options{SpecialAsText: specialAsText})
+			if err != nil {
+				return err
+			}
+			in, label := cmd.InOrStdin(), "standard input"
+			if len(args) == 1 && args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return fmt.Errorf("open input: %w", err)
+				}
+				defer f.Close()
+				in, label = f, args[0]
+			}
+			convert := func() lineConverter { return encodeLine(model) }
+			if decode {
+				convert = func() lineConverter { return decodeLine(model) }
+			}
+			return convertLines(cmd.Context(), label, in, cmd.OutOrStdout(), convert)
+		},
+	}
+	cmd.Flags().StringVar(&name, "tokenizer", "", "built-in name or tokenizer.json file")
+	cmd.Flags().BoolVar(&decode, "decode", false, `the reverse: {"id", "ids"} in; {"id", "text"} out, "base64" where the bytes are not UTF-8`)
+	cmd.Flags().BoolVar(&specialAsText, "special-as-text", false, "encode special tokens such as <|endoftext|> that are written in a text as text")
+	cobra.CheckErr(cmd.MarkFlagRequired("tokenizer"))
+	return cmd
+}
+
+// lineConverter appends the line out for a line in.
+type lineConverter func(out, line []byte) ([]byte, error)
+
+func encodeLine(model *tokenizer.Model) lineConverter {
+	encoder := model.NewEncoder()
+	var ids []int32
+	return func(out, line []byte) ([]byte, error) {
+		var doc struct {
+			ID     json.RawMessage `json:"id"`
+			Text   *string         `json:"text"`
+			Base64 *string         `json:"base64"`
+		}
+		if err := json.Unmarshal(line, &doc); err != nil {
+			return out, fmt.Errorf(`want {"id", "text"} or {"id", "base64"}: %w`, err)
+		}
+		var text []byte
+		switch {
+		case doc.Text != nil && doc.Base64 == nil:
+			text = []byte(*doc.Text)
+		case doc.Base64 != nil && doc.Text == nil:
+			var err error
+			if text, err = base64.StdEncoding.DecodeString(*doc.Base64); err != nil {
+				return out, fmt.Errorf("decode base64: %w", err)
+			}
+		default:
+			return out, errors.New(`want either "text" or "base64"`)
+		}
+		ids = encoder.Encode(ids[:0], text)
+		out = appendID(out, doc.ID)
+		out = append(out, `"ids":[`...)
+		for i, id := range ids {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = strconv.AppendInt(out, int64(id), 10)
+		}
+		return append(out, "]}\n"...), nil
+	}
+}
+
+func decodeLine(model *tokenizer.Model) lineConverter {
+	return func(out, line []byte) ([]byte, error) {
+		var doc struct {
+			ID  json.RawMessage `json:"id"`
+			IDs *[]int32        `json:"ids"`
+		}
+		if err := json.Unmarshal(line, &doc); err != nil {
+			return out, fmt.Errorf(`want {"id", "ids"}: %w`, err)
+		}
+		if doc.IDs == nil {
+			return out, errors.New(`want "ids", a list of integers`)
+		}
+		text, err := model.Decode(nil, *doc.IDs)
+		if err != nil {
+			return out, err
+		}
+		field, value := "base64", base64.StdEncoding.EncodeToString(text)
+		if utf8.Valid(text) {
+			field, value = "text", string(text)
+		}
+		var quoted bytes.Buffer
+		enc := json.NewEncoder(&quoted)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(value); err != nil {
+			return out, fmt.Errorf("write %s: %w", field, err)
+		}
+		out = append(appendID(out, doc.ID), `"`+field+`":`...)
+		return append(append(out, bytes.TrimSuffix(quoted.Bytes(), []byte("\n"))...), "}\n"...), nil
+	}
+}
+
+// appendID starts a line out.
+func appendID(out []byte, id json.RawMessage) []byte {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	return append(append(append(out, `{"id":`...), id...), ',')
+}
+
+// block is some lines on their way: in, then out with the error that ended them.
+type block struct {
+	first int // number of the first line, from 1
+	lines [][]byte
+	done  chan struct{}
+	out   []byte
+	err   error
+}
+
+const (
+	blockLines = 256
+	blockBytes = 1 << 20
+)
+
+// convertLines converts lines on all processors and writes them in order. What is under way is bounded by a few blocks
+// a processor, each of blockBytes and its last line.
+func convertLines(ctx context.Context, label string, in io.Reader, out io.Writer, newConverter func() lineConverter) error {
+	workers := runtime.GOMAXPROCS(0)
+	work := make(chan *block)
+	order := make(chan *block, 2*workers)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(work)
+		defer close(order)
+		return readBlocks(in, func(b *block) error {
+			for _, c := range []chan *block{order, work} {
+				select {
+				case c <- b:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		})
+	})
+	for range workers {
+		group.Go(func() error {
+			convert := newConverter()
+			for b := range work {
+				b.convert(label, convert)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		w := bufio.NewWriterSize(out, 1<<16)
+		for b := range order {
+			select {
+			case <-b.done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if _, err := w.Write(b.out); err != nil {
+				return fmt.Errorf("write output: %w", err)
+			}
+			if b.err != nil {
+				return errors.Join(b.err, w.Flush())
+			}
+		}
+		if err := w.Flush(); err != nil {
+			return fmt.Errorf("write output: %w", err)
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// readBlocks cuts the input into blocks of whole lines.
+func readBlocks(in io.Reader, send func(*block) error) error {
+	r := bufio.NewReaderSize(in, 1<<16)
+	b, size := &block{first: 1, done: make(chan struct{})}, 0
+	for {
+		line, err := r.ReadBytes('\n')
+		if err != nil && err != io.EOF {
+			return fmt.Errorf("read input: %w", err)
+		}
+		last := err == io.EOF
+		if len(line) > 0 {
+			b.lines = append(b.lines, line)
+			size += len(line)
+		}
+		if len(b.lines) > 0 && (last || size >= blockBytes || len(b.lines) >= blockLines) {
+			if err := send(b); err != nil {
+				return err
+			}
+			b, size = &block{first: b.first + len(b.lines), done: make(chan struct{})}, 0
+		}
+		if last {
+			return nil
+		}
+	}
+}
+
+func (b *block) convert(label string, convert lineConverter) {
+	defer close(b.done)
+	for i, line := range b.lines {
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if b.out, b.err = convert(b.out, line); b.err != nil {
+			b.err = fmt.Errorf("%s, line %d: %w", label, b.first+i, b.err)
+			return
+		}
+	}
+	b.lines = nil
+}

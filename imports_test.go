@@ -1,0 +1,165 @@
+package loaderd_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const module = "loaderd"
+
+// arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
+var arrows = map[string][]string{
+	"cmd/loaderd":     {"internal/daemon", "internal/config", "stream", "arrowout", "loader", "tokenizer"},
+	"internal/daemon": {"internal/config", "stream", "arrowout", "loader", "tokenizer"},
+	"internal/config": {"stream", "arrowout", "loader", "tokenizer"},
+	"stream":          {"loader", "tokenizer"},
+	"arrowout":        {"loader"},
+	"loader":          {"packonline", "shuffle"},
+	"tokenizer":       {},
+	"packonline":      {},
+	"shuffle":         {},
+}
+
+// standardOnly are the packages that import nothing but the standard library.
+var standardOnly = []string{"packonline", "shuffle"}
+
+// Imports point inward, tests aside.
+func TestImportsPointInward(t *testing.T) {
+	imports, err := readImports(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"loader", "packonline", "shuffle", "cmd/loaderd"} {
+		if imports[p] == nil {
+			t.Errorf("package %s was not found: the rule is not enforced", p)
+		}
+	}
+	for _, v := range violations(imports) {
+		t.Error(v)
+	}
+}
+
+func TestViolationsAreSeen(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		imports map[string][]string
+		want    []string
+	}{
+		{name: "inward", imports: map[string][]string{
+			"cmd/loaderd": {"fmt", "loaderd/internal/daemon", "loaderd/packonline"}, "stream": {"loaderd/packonline", "github.com/nats-io/nats.go"}, "packonline": {"math/bits"},
+			"internal/text": {"strings"}, "loader": {"loaderd/internal/text"},
+		}},
+		{name: "outward", imports: map[string][]string{"loader": {"loaderd/stream"}, "tokenizer": {"loaderd/loader"}},
+			want: []string{"loader imports stream: want packonline, shuffle", "tokenizer imports loader: want nothing of loaderd"}},
+		{name: "between edges", imports: map[string][]string{"stream": {"loaderd/arrowout"}, "arrowout": {"loaderd/tokenizer"}},
+			want: []string{"arrowout imports tokenizer: want loader", "stream imports arrowout: want loader, tokenizer"}},
+		{name: "wiring from below", imports: map[string][]string{"stream": {"loaderd/internal/config"}, "loader": {"loaderd/cmd/loaderd"}},
+			want: []string{"loader imports cmd/loaderd: want packonline, shuffle", "stream imports internal/config: want loader, tokenizer"}},
+		{name: "not standard", imports: map[string][]string{"packonline": {"loaderd/internal/text", "golang.org/x/sync/errgroup"}, "shuffle": {"loaderd/packonline", "github.com/cespare/xxhash/v2"}},
+			want: []string{"packonline imports golang.org/x/sync/errgroup: want the standard library only", "packonline imports loaderd/internal/text: want the standard library only",
+				"shuffle imports github.com/cespare/xxhash/v2: want the standard library only", "shuffle imports loaderd/packonline: want the standard library only"}},
+		{name: "a helper reaches out", imports: map[string][]string{"internal/text": {"loaderd/loader"}},
+			want: []string{"internal/text imports loader: want nothing of loaderd"}},
+		{name: "a harness", imports: map[string][]string{"internal/natstest": {"loaderd/stream"}}},
+		{name: "a harness outside tests", imports: map[string][]string{"stream": {"loaderd/internal/natstest"}, "internal/text": {"loaderd/internal/natstest"}},
+			want: []string{"internal/text imports internal/natstest: want nothing of loaderd", "stream imports internal/natstest: want loader, tokenizer"}},
+		{name: "a package without a place", imports: map[string][]string{"metrics": {"fmt"}},
+			want: []string{"metrics has no place in the import rule: add it to arrows"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, violations(test.imports)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// violations returns what breaks the rule. Packages below internal that have no arrows are test harnesses, named ...test, which import
+// what they need and which nothing but tests may import; or helpers, which anyone but the pure packages may import and which import
+// nothing of the module themselves.
+func violations(imports map[string][]string) (bad []string) {
+	for _, p := range slices.Sorted(maps.Keys(imports)) {
+		_, placed := arrows[p]
+		if isHarness(p) {
+			continue
+		}
+		if !placed && !strings.HasPrefix(p, "internal/") {
+			bad = append(bad, p+" has no place in the import rule: add it to arrows")
+			continue
+		}
+		for _, i := range slices.Sorted(slices.Values(imports[p])) {
+			inside, ours := strings.CutPrefix(i, module+"/")
+			first, _, _ := strings.Cut(i, "/")
+			switch {
+			case slices.Contains(standardOnly, p):
+				if ours || strings.Contains(first, ".") {
+					bad = append(bad, fmt.Sprintf("%s imports %s: want the standard library only", p, i))
+				}
+			case ours && !mayImport(p, inside):
+				want := strings.Join(arrows[p], ", ")
+				if want == "" {
+					want = "nothing of " + module
+				}
+				bad = append(bad, fmt.Sprintf("%s imports %s: want %s", p, inside, want))
+			}
+		}
+	}
+	return bad
+}
+
+func mayImport(p, other string) bool {
+	if _, placed := arrows[other]; !placed {
+		_, placed := arrows[p]
+		return placed && strings.HasPrefix(other, "internal/") && !isHarness(other)
+	}
+	return slices.ContainsFunc(arrows[p], func(next string) bool { return next == other || mayImport(next, other) })
+}
+
+func isHarness(p string) bool {
+	return strings.HasPrefix(p, "internal/") && strings.HasSuffix(p, "test")
+}
+
+// readImports returns what the files of each package below root import, tests aside; packages by their folder.
+func readImports(root string) (map[string][]string, error) {
+	imports := map[string][]string{}
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && file != root && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		folder := path.Dir(filepath.ToSlash(file))
+		if imports[folder] == nil {
+			imports[folder] = []string{}
+		}
+		for _, i := range parsed.Imports {
+			p, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return fmt.Errorf("read imports of %s: %w", file, err)
+			}
+			imports[folder] = append(imports[folder], p)
+		}
+		return nil
+	})
+	return imports, err
+}

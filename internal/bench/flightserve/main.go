@@ -1,0 +1,159 @@
+// Command flightserve serves prebuilt batches over Flight, so that a client can be measured without a run behind the server, and
+// the same number of bytes over a raw socket, to measure the machine beside it.
+//
+//	go run ./internal/bench/flightserve -rows 128 -bucket 2048
+//	python python/bench/flight_read.py --address 127.0.0.1:8815 --raw 127.0.0.1:8816
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+
+	"loaderd/arrowout"
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("flightserve", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	cfg := arrowout.Default()
+	flags.StringVar(&cfg.Listen, "listen", cfg.Listen, "address of the Flight server")
+	flags.IntVar(&cfg.BatchBytes, "batch-bytes", cfg.BatchBytes, "largest batch in bytes")
+	raw := flags.String("raw", "127.0.0.1:8816", "address of the raw socket: takes a byte count (uint64, little-endian), sends that many bytes")
+	rows := flags.Int("rows", 128, "rows of a step")
+	bucket := flags.Int("bucket", 2048, "tokens of a row")
+	end := flags.String("end", "", "reason that streams end with behind the last step; empty: normally")
+	steps := flags.Uint64("steps", 1<<40, "steps of the run")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if err := serve(cfg, *raw, newPrebuilt(*rows, *bucket, *steps, *end), stdout); err != nil {
+		fmt.Fprintln(stderr, "flightserve:", err)
+		return 1
+	}
+	return 0
+}
+
+func serve(cfg arrowout.Config, raw string, run *prebuilt, stdout io.Writer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	s, err := arrowout.NewServer(cfg, run, slog.Default(), nil)
+	if err != nil {
+		return err
+	}
+	if err := s.Start(); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", raw)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go sendRaw(c)
+		}
+	}()
+	fmt.Fprintf(stdout, "flight %s raw %s\n", s.Addr(), l.Addr())
+	<-ctx.Done()
+	return s.Shutdown(context.Background())
+}
+
+// sendRaw answers with as many bytes as were asked for.
+func sendRaw(c net.Conn) {
+	defer c.Close()
+	var n uint64
+	if binary.Read(c, binary.LittleEndian, &n) != nil {
+		return
+	}
+	for block := make([]byte, 1<<20); n > 0; {
+		k := min(n, uint64(len(block)))
+		if _, err := c.Write(block[:k]); err != nil {
+			return
+		}
+		n -= k
+	}
+}
+
+// prebuilt is a run whose steps all hold the same rows.
+type prebuilt struct {
+	info   loader.Info
+	pieces [][]packonline.Piece
+	tokens []int32
+	end    loader.Reason
+}
+
+func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
+	p := &prebuilt{end: loader.Reason(end), tokens: make([]int32, rows*bucket)}
+	p.info = loader.Info{Run: "bench", Fingerprint: "bench", Planned: steps, Config: loader.Config{
+		Attention: loader.AttentionDocument,
+		Tokenizer: loader.Tokenizer{Name: "none", VocabSize: 50257, End: 50256, Pad: 50256},
+		Steps:     loader.StepsConfig{Rows: rows, Last: loader.LastDrop},
+	}}
+	for i := range p.tokens {
+		p.tokens[i] = int32(i*2654435761>>8) & 0x7fff
+	}
+	for i := range rows {
+		var row []packonline.Piece
+		for from := 0; from < bucket; from += 512 {
+			row = append(row, packonline.Piece{Doc: uint64(i*bucket + from + 1), Length: int32(min(512, bucket-from))})
+		}
+		p.pieces = append(p.pieces, row)
+	}
+	return p
+}
+
+func (p *prebuilt) Info() loader.Info { return p.info }
+
+func (p *prebuilt) Join(_ loader.Place, step uint64) (arrowout.Reader, error) {
+	return &place{p, step}, nil
+}
+
+func (p *prebuilt) Assemble(_ context.Context, s *loader.Step, first, n int) (*loader.Batch, error) {
+	l := int(s.Bucket)
+	return &loader.Batch{Step: s.Index, Bucket: l, First: first, Rows: n,
+		Tokens: p.tokens[first*l : (first+n)*l], Pieces: s.Rows[first : first+n]}, nil
+}
+
+func (p *prebuilt) Step(_ context.Context, step uint64) (*loader.Step, error) {
+	if step >= p.info.Planned {
+		return nil, io.EOF
+	}
+	return &loader.Step{Index: step, Bucket: int32(len(p.tokens) / len(p.pieces)), Rows: p.pieces}, nil
+}
+
+func (p *prebuilt) Commit(context.Context, uint64) error       { return nil }
+func (p *prebuilt) Seal(context.Context) (uint64, error)       { return 0, nil }
+func (p *prebuilt) Drain(context.Context) (uint64, error)      { return 0, nil }
+func (p *prebuilt) Checkpoint(context.Context) (uint64, error) { return 0, nil }
+func (p *prebuilt) Stats() loader.Stats                        { return loader.Stats{Run: p.info.Run} }
+
+type place struct {
+	run  *prebuilt
+	step uint64
+}
+
+func (p *place) Next(ctx context.Context) (*loader.Step, error) {
+	s, err := p.run.Step(ctx, p.step)
+	if err == io.EOF && p.run.end != "" {
+		return nil, &loader.Error{Reason: p.run.end, Message: "the prebuilt steps end here", Facts: map[string]string{"step": fmt.Sprint(p.step)}}
+	}
+	p.step++
+	return s, err
+}
+
+func (p *place) Close() {}

@@ -1,0 +1,80 @@
+// Package config reads the daemon's configuration: one documented struct, filled from the built-in defaults, a YAML file, the
+// environment and flags, in this order, the later over the earlier. Everything that is wrong in any of them is reported at once.
+//
+// default.yaml is the single place where a field's default, unit and effect are written; Default, Print and docs/configuration.md
+// come from it.
+package config
+
+import (
+	"strconv"
+	"time"
+
+	"loaderd/arrowout"
+	"loaderd/loader"
+	"loaderd/stream"
+)
+
+// Config is the whole configuration of a daemon. default.yaml describes every field.
+type Config struct {
+	// Run is the name of the run: part of the names of its streams and of every reader's ticket.
+	Run string `koanf:"run"`
+	// Plan shapes the plan and therefore its fingerprint. Its own Tokenizer is filled when the tokenizer has been loaded.
+	Plan      loader.Config   `koanf:",squash"`
+	Tokenizer Tokenizer       `koanf:"tokenizer"`
+	Stream    stream.Config   `koanf:"stream"`
+	Flight    arrowout.Config `koanf:"flight"`
+	Serve     loader.Options  `koanf:"serve"`
+	HTTP      HTTP            `koanf:"http"`
+	Log       Log             `koanf:"log"`
+	Shutdown  Shutdown        `koanf:"shutdown"`
+}
+
+// Tokenizer chooses the tokenizer and the ids that are not text.
+type Tokenizer struct {
+	// Name is a built-in name, the path of a tokenizer.json, or TokenizerNone.
+	Name string `koanf:"name"`
+	// Fingerprint is what the tokenizer must have; empty accepts any. Without a tokenizer it is what documents must carry.
+	Fingerprint string `koanf:"fingerprint"`
+	// VocabSize is the number of ids when there is no tokenizer to ask, else 0.
+	VocabSize int `koanf:"vocab_size"`
+	// End is the end-of-document token: Auto, None or an id.
+	End TokenID `koanf:"end"`
+	// Pad fills padding: Auto or an id.
+	Pad TokenID `koanf:"pad"`
+	// SpecialAsText encodes special tokens that occur in documents as plain text.
+	SpecialAsText bool `koanf:"special_as_text"`
+}
+
+// TokenizerNone is the tokenizer of a run that takes only documents that are already tokenized.
+const TokenizerNone = "none"
+
+// TokenID is a token id, or how to find it: Auto or None.
+type TokenID string
+
+// Values of TokenID besides ids.
+const (
+	Auto TokenID = "auto" // what the tokenizer says
+	None TokenID = "none" // no such token
+)
+
+// ID returns the id, or false for Auto, None and what is no id.
+func (t TokenID) ID() (int32, bool) {
+	n, err := strconv.ParseInt(string(t), 10, 32)
+	return int32(n), err == nil && n >= 0
+}
+
+// HTTP is where metrics and health are served.
+type HTTP struct {
+	Listen string `koanf:"listen"`
+}
+
+// Log shapes the log on stderr.
+type Log struct {
+	Level  string `koanf:"level"`
+	Format string `koanf:"format"`
+}
+
+// Shutdown bounds a graceful stop.
+type Shutdown struct {
+	Timeout time.Duration `koanf:"timeout"`
+}

@@ -1,0 +1,259 @@
+package config_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"loaderd/arrowout"
+	"loaderd/internal/config"
+	"loaderd/loader"
+	"loaderd/packonline"
+	"loaderd/shuffle"
+	"loaderd/stream"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/configuration.md from default.yaml")
+
+func printed(t *testing.T, c config.Config) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := c.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestDefault(t *testing.T) {
+	want := config.Config{
+		Run: "default",
+		Plan: loader.Config{
+			Seed:      1,
+			Documents: loader.DocumentsConfig{Dedupe: 100000},
+			Packing:   packonline.Config{Method: "bfd", Buckets: []int{2048}, Pool: 4096, MaxAge: 16384},
+			Shuffle:   shuffle.Config{Window: 1024},
+			Steps:     loader.StepsConfig{Rows: 64, Last: loader.LastPad},
+			Attention: loader.AttentionDocument,
+		},
+		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto, SpecialAsText: true},
+		Stream:    stream.Default(),
+		Flight:    arrowout.Default(),
+		Serve:     loader.Options{Ahead: 64, CacheBytes: 1 << 30, Stall: time.Minute, Checkpoint: 1000},
+		HTTP:      config.HTTP{Listen: "127.0.0.1:9815"},
+		Log:       config.Log{Level: "info", Format: "text"},
+		Shutdown:  config.Shutdown{Timeout: 20 * time.Second},
+	}
+	if diff := cmp.Diff(want, config.Default()); diff != "" {
+		t.Errorf("default.yaml differs from the packages' defaults (-want +got):\n%s", diff)
+	}
+	if p := config.Default().Validate(); len(p) > 0 {
+		t.Errorf("the defaults do not validate: %v", p)
+	}
+}
+
+func TestDefaultIsFresh(t *testing.T) {
+	c := config.Default()
+	c.Plan.Packing.Buckets[0] = 7
+	if got := config.Default().Plan.Packing.Buckets[0]; got != 2048 {
+		t.Errorf("a change to one Default reaches the next: bucket %d", got)
+	}
+}
+
+func TestLayersOverrideInOrder(t *testing.T) {
+	l := config.Layers{
+		Name: "c.yaml",
+		YAML: []byte("run: file\nseed: 18446744073709551615\npacking: {buckets: [1024], pool: 5}\nstream:\n  max_bytes: 2GB\n  url: nats://a:1,nats://b:2\n" +
+			"tokenizer:\n  end: 7\nserve: {stall_timeout: 5m}\nhttp:\n"),
+		Environ: []string{"PATH=/bin", "LOADERD_SERVICE_HOST=10.0.0.1", "LOADERD_BIN=/x", "LOADERD_RUN=env", "LOADERD_SEED=",
+			"LOADERD_PACKING__POOL=9", "LOADERD_FLIGHT__BATCH_BYTES=1MiB"},
+		Overrides: []config.Override{{Path: "packing.pool", Value: "10", Flag: "--set"}, {Path: "packing.buckets", Value: "512", Flag: "--set"},
+			{Path: "tokenizer.special_as_text", Value: "false", Flag: "--set"}, {Path: "packing.pool", Value: "11", Flag: "--set"}},
+	}
+	got, err := config.Load(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.Run = "env"
+	want.Plan.Seed = 1<<64 - 1
+	want.Plan.Packing.Buckets = []int{512}
+	want.Plan.Packing.Pool = 11
+	want.Stream.MaxBytes = 2e9
+	want.Stream.URL = "nats://a:1,nats://b:2"
+	want.Tokenizer.End = "7"
+	want.Tokenizer.SpecialAsText = false
+	want.Serve.Stall = 5 * time.Minute
+	want.Flight.BatchBytes = 1 << 20
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	again, err := config.Load(config.Layers{Name: "printed", YAML: []byte(printed(t, got))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, again); diff != "" {
+		t.Errorf("printed and read again (-want +got):\n%s", diff)
+	}
+}
+
+func TestBadConfigurations(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		config.Layers
+		want []string
+	}{
+		{name: "unknown keys", Layers: config.Layers{YAML: []byte("sede: 1\npacking:\n  pol: 3\n  frobnicate: 1\npool: 3\nseed: {a: 1}\nwhatever: []\n")}, want: []string{
+			`packing.frobnicate: 1: want a known setting of packing: one of buckets, max_age, method, pool (c.yaml:4)`,
+			`packing.pol: 3: want a known setting: did you mean packing.pool? (c.yaml:3)`,
+			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
+			`sede: 1: want a known setting: did you mean seed? (c.yaml:1)`,
+			`seed.a: 1: want a value for seed, which is no section (c.yaml:6)`,
+			`whatever: []: want a known setting; sections are documents, flight, http, log, packing, serve, shuffle, shutdown, steps, stream, stream.tls, tokenizer (c.yaml:7)`,
+		}},
+		{name: "wrong types", Layers: config.Layers{YAML: []byte("run: 2024-01-01\nseed: 1.5\npacking: [1]\nshuffle:\n  window: 1KiB\nserve:\n  stall_timeout: 30\n  cache_bytes: lots\n" +
+			"tokenizer: {end: 1.5, special_as_text: sure}\nsteps: {rows: }\n")}, want: []string{
+			`packing: [1]: want a section with settings below it (c.yaml:3)`,
+			`run: 2024-01-01 00:00:00 +0000 UTC: want text (quote what looks like a number or a date) (c.yaml:1)`,
+			`seed: 1.5: want a whole number of 0 or more (c.yaml:2)`,
+			`serve.cache_bytes: "lots": want a number of bytes such as 1048576, 64MiB or 1GB (c.yaml:8)`,
+			`serve.stall_timeout: 30: want a duration such as 30s or 5m (c.yaml:7)`,
+			`shuffle.window: "1KiB": want a whole number (c.yaml:5)`,
+			`steps.rows: empty: want a whole number (c.yaml:10)`,
+			`tokenizer.end: 1.5: want auto, none or a token id (c.yaml:9)`,
+			`tokenizer.special_as_text: "sure": want true or false (c.yaml:9)`,
+		}},
+		{name: "out of range, from every layer", Layers: config.Layers{
+			YAML:    []byte("run: a b\npacking: {method: magic, buckets: [1]}\nattention: maybe\n"),
+			Environ: []string{"LOADERD_STEPS__ROWS=0", "LOADERD_LOG__LEVEL=loud", "LOADERD_SEEED=1", "LOADERD_STREAM__DIRR=x"},
+			Overrides: []config.Override{{Path: "packing.pool", Value: "-3", Flag: "--set"}, {Path: "flight.batch_bytes", Value: "1TiB", Flag: "--set"},
+				{Path: "stream.dir", Value: "", Flag: "--data-dir"}, {Path: "serve.ahead", Value: "many", Flag: "--set"}},
+		}, want: []string{
+			`seeed: "1": want a known setting: did you mean seed? (LOADERD_SEEED)`,
+			`stream.dirr: "x": want a known setting: did you mean stream.dir? (LOADERD_STREAM__DIRR)`,
+			`serve.ahead: "many": want a whole number (--set)`,
+			`run: "a b": want 1 to 64 letters, digits, - and _ (c.yaml:1)`,
+			`packing.method: "magic": want one of [concat bfd] (c.yaml:2)`,
+			`packing.buckets[0]: 1: want a row length of 2 to 2^30 tokens (c.yaml:2)`,
+			`packing.pool: "-3": want 1 to 2^24 pieces (--set)`,
+			`steps.rows: "0": want 1 to 2^20 rows (LOADERD_STEPS__ROWS)`,
+			`attention: "maybe": want document or row (c.yaml:3)`,
+			`stream.dir: "": want a folder for the embedded server's data (--data-dir)`,
+			`flight.batch_bytes: "1TiB": want 65536 to 4128768 bytes (messages stay under 4 MiB) (--set)`,
+			`log.level: "loud": want debug, info, warn or error (LOADERD_LOG__LEVEL)`,
+		}},
+		{name: "contradictions", Layers: config.Layers{YAML: []byte("tokenizer: {name: none, pad: 9, vocab_size: 8}\nserve: {cache_bytes: 4KiB}\nstream: {buffer_bytes: 1MiB, tls: {ca: x}}\n" +
+			"flight: {listen: 127.0.0.1:4222, cert: x}\nhttp: {listen: here}\n")}, want: []string{
+			`stream.tls.ca: "x": want nothing with the embedded server: TLS is for remote servers (url) (c.yaml:3)`,
+			`flight.cert: "x": want cert and key together, or neither (c.yaml:4)`,
+			`tokenizer.fingerprint: "": want the fingerprint that documents carry, because tokenizer.name is none (default)`,
+			`tokenizer.end: "auto": want none or a token id, because tokenizer.name is none (default)`,
+			`tokenizer.pad: 9: want an id below tokenizer.vocab_size 8 (c.yaml:1)`,
+			`serve.cache_bytes: "4KiB": want at least the tokens of one step: steps.rows 64 * largest of packing.buckets 2048 * 4 bytes = 512KiB (c.yaml:2)`,
+			`stream.buffer_bytes: "1MiB": want at least one document: stream.max_document is 32640KiB (c.yaml:3)`,
+			`http.listen: "here": want host:port, such as 127.0.0.1:9815; port 0 takes a free one (c.yaml:5)`,
+			`flight.listen: "127.0.0.1:4222": want an address of its own: stream.listen has the same (c.yaml:4)`,
+		}},
+		{name: "unknown tokenizer", Layers: config.Layers{YAML: []byte("tokenizer: {name: gpt3, vocab_size: 5}\n")}, want: []string{
+			`tokenizer.name: "gpt3": want one of [gpt2 cl100k_base o200k_base], the path of a tokenizer.json, or none (c.yaml:1)`,
+			`tokenizer.vocab_size: 5: want 0: tokenizer gpt3 knows its own (another size needs tokenizer.name none) (c.yaml:1)`,
+		}},
+		{name: "a key twice", Layers: config.Layers{YAML: []byte("seed: 1\nrun: a\nseed: 2\n")}, want: []string{
+			`"mapping key \"seed\" already defined at line 1": want valid YAML (c.yaml:3)`}},
+		{name: "not YAML", Layers: config.Layers{YAML: []byte("seed: [1\n")}, want: []string{
+			`"did not find expected ',' or ']'": want valid YAML (c.yaml:1)`}},
+		{name: "a list", Layers: config.Layers{YAML: []byte("\n- seed\n")}, want: []string{
+			`"not a mapping": want lines of ` + "`key: value`" + ` (c.yaml:2)`}},
+		{name: "two documents", Layers: config.Layers{YAML: []byte("seed: 1\n---\nseed: 2\n")}, want: []string{
+			`"a second document": want one YAML document in the file (c.yaml)`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.Name = "c.yaml"
+			_, err := config.Load(test.Layers)
+			var problems config.Problems
+			if !errors.As(err, &problems) {
+				t.Fatalf("error %v, want Problems", err)
+			}
+			var got []string
+			for _, p := range problems {
+				got = append(got, p.String())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			for _, line := range test.want {
+				if !strings.Contains(err.Error(), line) {
+					t.Errorf("message lacks %q:\n%v", line, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAlreadyTokenized(t *testing.T) {
+	c, err := config.Load(config.Layers{YAML: []byte("tokenizer: {name: none, vocab_size: 8, fingerprint: abc, end: none, pad: 7}\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, ok := c.Tokenizer.Pad.ID(); id != 7 || !ok {
+		t.Errorf("pad is %d, %v", id, ok)
+	}
+	if _, ok := c.Tokenizer.End.ID(); ok {
+		t.Errorf("end none is an id")
+	}
+}
+
+const begin, end = "<!-- begin default.yaml -->\n```yaml\n", "```\n<!-- end default.yaml -->\n"
+
+// The page shows the defaults word for word; -update rewrites them there.
+func TestPageShowsTheDefaults(t *testing.T) {
+	const page = "../../docs/configuration.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, found := strings.Cut(string(text), begin)
+	_, tail, foundEnd := strings.Cut(rest, end)
+	if !found || !foundEnd {
+		t.Fatalf("%s lacks the lines\n%s...\n%s", page, begin, end)
+	}
+	want := head + begin + printed(t, config.Default()) + end + tail
+	if want == string(text) {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s does not show default.yaml as it is: run go test ./internal/config -update", page)
+	}
+	if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(""), "LOADERD_SEED=1", "packing.pool", "3")
+	f.Add([]byte("a: &a [*a]\n"), "LOADERD_STREAM__TLS=1", "stream", "x")
+	f.Add([]byte("run: &r x\nstream: {<<: {dir: *r}}\n"), "LOADERD_=", "", "[")
+	f.Add([]byte("packing: {buckets: [1, [2], {a: b}, null]}\n? [x]\n: y\n1: 2\n"), "LOADERD___=1", "packing.buckets", ",")
+	f.Add([]byte("steps: {rows: 99999999999999999999}\nseed: -1\nlog: {level: 1, format: !!binary aGk=}\n"), "LOADERD_X=", "run", "\x00")
+	f.Fuzz(func(t *testing.T, yaml []byte, environ, path, value string) {
+		c, err := config.Load(config.Layers{Name: "f", YAML: yaml, Environ: []string{environ}, Overrides: []config.Override{{Path: path, Value: value, Flag: "--set"}}})
+		if err != nil {
+			if err.Error() == "" {
+				t.Error("an error without a message")
+			}
+			return
+		}
+		again, err := config.Load(config.Layers{Name: "printed", YAML: []byte(printed(t, c))})
+		if err != nil {
+			t.Fatalf("a valid configuration does not load when printed: %v\n%s", err, printed(t, c))
+		}
+		if diff := cmp.Diff(c, again); diff != "" {
+			t.Fatalf("-want +got:\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+)
+
+var errWrong = errors.New("wrong type")
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	tokenIDType  = reflect.TypeFor[TokenID]()
+)
+
+// decode stores a value in a field. It converts what a user would expect and nothing else: no number is rounded, wrapped or given a
+// unit. text says that the value comes from a place that knows only text.
+func (f *field) decode(c *Config, value any, text bool) error {
+	if value == nil {
+		return errWrong
+	}
+	to := f.of(c)
+	fresh := reflect.New(to.Type()) // a list replaces the one below it, it is not merged into it
+	hook := func(from, to reflect.Value) (any, error) { return f.convert(from, to, text) }
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: fresh.Interface(), DecodeHook: hook})
+	if err != nil {
+		return err
+	}
+	if err := d.Decode(value); err != nil {
+		return err
+	}
+	to.Set(fresh.Elem())
+	return nil
+}
+
+func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
+	s, isText := from.Interface().(string)
+	switch {
+	case to.Type() == durationType:
+		if !isText {
+			return nil, errWrong // a bare number has no unit
+		}
+		return time.ParseDuration(s)
+	case to.Type() == tokenIDType:
+		if isText {
+			return TokenID(s), nil
+		}
+		if !from.CanInt() {
+			return nil, errWrong
+		}
+		return TokenID(strconv.FormatInt(from.Int(), 10)), nil
+	case to.CanInt():
+		return f.integer(from, to, text)
+	case to.CanUint():
+		if text && isText {
+			return strconv.ParseUint(s, 10, to.Type().Bits())
+		}
+		if !from.CanInt() && !from.CanUint() {
+			return nil, errWrong
+		}
+	case to.Kind() == reflect.Bool && text && isText:
+		return strconv.ParseBool(s)
+	case to.Kind() == reflect.Slice && text && isText:
+		parts := strings.Split(strings.Trim(s, "[]"), ",")
+		for i := range parts {
+			parts[i] = strings.TrimSpace(parts[i])
+		}
+		return parts, nil
+	}
+	return from.Interface(), nil
+}
+
+func (f *field) integer(from, to reflect.Value, text bool) (any, error) {
+	var n int64
+	var err error
+	s, isText := from.Interface().(string)
+	switch {
+	case isText && f.size:
+		n, err = parseSize(s)
+	case isText && text:
+		n, err = strconv.ParseInt(s, 10, 64)
+	case from.CanInt():
+		n = from.Int()
+	case from.CanUint() && from.Uint() <= math.MaxInt64:
+		n = int64(from.Uint())
+	default:
+		err = errWrong
+	}
+	if err == nil && to.OverflowInt(n) {
+		err = errWrong
+	}
+	return n, err
+}
+
+// want says what a field takes.
+func (f *field) want() string {
+	t := f.of(&Config{}).Type()
+	switch {
+	case t == durationType:
+		return "a duration such as 30s or 5m"
+	case t == tokenIDType:
+		return "auto, none or a token id"
+	case f.size:
+		return "a number of bytes such as 1048576, 64MiB or 1GB"
+	case t.Kind() == reflect.Slice:
+		return "a list of whole numbers such as [1024, 2048]"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.String:
+		return "text (quote what looks like a number or a date)"
+	case reflect.Zero(t).CanUint():
+		return "a whole number of 0 or more"
+	}
+	return "a whole number"
+}

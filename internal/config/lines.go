@@ -1,0 +1,78 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// lines maps the path of a setting to its line in the file.
+type lines map[string]int
+
+// of returns the line of path or of the nearest section above it; 0 when neither is known.
+func (l lines) of(path string) int {
+	for {
+		if n := l[path]; n > 0 {
+			return n
+		}
+		k := strings.LastIndexByte(path, '.')
+		if k < 0 {
+			return 0
+		}
+		path = path[:k]
+	}
+}
+
+// lineNumbers parses a YAML file for the places of its keys. Aliases are not followed: their settings count as standing where the
+// alias stands.
+func lineNumbers(name string, data []byte) (lines, *Problem) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var root yaml.Node
+	if err := decoder.Decode(&root); err != nil && !errors.Is(err, io.EOF) {
+		p := syntaxProblem(name, err)
+		return nil, &p
+	}
+	if err := decoder.Decode(new(yaml.Node)); err == nil {
+		return nil, &Problem{Value: "a second document", Want: "one YAML document in the file", Origin: name}
+	} else if !errors.Is(err, io.EOF) {
+		p := syntaxProblem(name, err)
+		return nil, &p
+	}
+	l := lines{}
+	if len(root.Content) == 1 {
+		top := root.Content[0]
+		if top.Kind != yaml.MappingNode && top.Tag != "!!null" {
+			return nil, &Problem{Value: "not a mapping", Want: "lines of `key: value`", Origin: fmt.Sprintf("%s:%d", name, top.Line)}
+		}
+		l.walk(top, "")
+	}
+	return l, nil
+}
+
+func (l lines) walk(n *yaml.Node, prefix string) {
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		path := prefix + n.Content[i].Value
+		l[path] = n.Content[i].Line
+		l.walk(n.Content[i+1], path+".")
+	}
+}
+
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s*)?(?:line (\d+): )?`)
+
+// syntaxProblem moves the line number of a YAML error to where Problem keeps it.
+func syntaxProblem(name string, err error) Problem {
+	text, origin := err.Error(), name
+	m := yamlLine.FindStringSubmatch(text)
+	if m[1] != "" {
+		origin += ":" + m[1]
+	}
+	return Problem{Value: strings.TrimSpace(text[len(m[0]):]), Want: "valid YAML", Origin: origin}
+}

@@ -1,0 +1,128 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Layers are what overrides the defaults, the later field over the earlier.
+type Layers struct {
+	Name      string     // of the file, for messages
+	YAML      []byte     // its contents; empty for no file
+	Environ   []string   // NAME=value; those with EnvPrefix count
+	Overrides []Override // from flags, the later over the earlier
+}
+
+// Load returns the configuration that the layers give. The error is of type Problems and holds everything that is wrong.
+func Load(l Layers) (Config, error) {
+	s, c := theSchema(), Default()
+	settings, problems := fileSettings(l.Name, l.YAML)
+	settings = append(settings, s.envSettings(l.Environ)...)
+	settings = append(settings, overrideSettings(l.Overrides)...)
+	problems = append(problems, s.apply(&c, settings)...)
+
+	last := map[string]setting{}
+	for _, x := range settings {
+		last[x.path] = x
+	}
+	wrong := map[string]bool{}
+	for _, p := range problems {
+		wrong[p.Path] = true
+	}
+	for _, p := range c.Validate() {
+		if wrong[p.Path] {
+			continue
+		}
+		p.Origin = "default"
+		if x, ok := nearest(last, p.Path); ok {
+			p.Origin = x.origin
+			if strings.HasPrefix(x.path, p.Path) { // the field, or the one that was set in a section that is wrong as a whole
+				p.Path, p.Value = x.path, x.value
+			}
+		}
+		problems = append(problems, p)
+	}
+	if len(problems) > 0 {
+		return Config{}, problems
+	}
+	return c, nil
+}
+
+// apply decodes settings into c, one after another, and returns those that can not be.
+func (s *schema) apply(c *Config, settings []setting) Problems {
+	var problems Problems
+	for _, x := range settings {
+		f := s.byPath[x.path]
+		switch {
+		case f != nil:
+			if err := f.decode(c, x.value, x.text); err != nil {
+				problems = append(problems, Problem{x.path, x.value, f.want(), x.origin})
+			}
+		case s.sections[x.path]:
+			if m, ok := x.value.(map[string]any); x.value == nil || ok && len(m) == 0 {
+				continue // a section with everything in it commented out
+			}
+			problems = append(problems, Problem{x.path, x.value, "a section with settings below it", x.origin})
+		default:
+			problems = append(problems, Problem{x.path, x.value, s.unknown(x.path), x.origin})
+		}
+	}
+	return problems
+}
+
+// unknown says what may have been meant by a path that is no field.
+func (s *schema) unknown(path string) string {
+	section, _ := cutLast(path)
+	if s.byPath[section] != nil {
+		return fmt.Sprintf("a value for %s, which is no section", section)
+	}
+	known := slices.Sorted(maps.Keys(s.byPath))
+	if near, ok := suggest(path, known); ok {
+		return fmt.Sprintf("a known setting: did you mean %s?", near)
+	}
+	_, name := cutLast(path)
+	var there []string // fields of this name elsewhere
+	for _, k := range known {
+		if _, n := cutLast(k); n == name {
+			there = append(there, k)
+		}
+	}
+	if len(there) > 0 {
+		return fmt.Sprintf("a known setting: did you mean %s?", strings.Join(there, " or "))
+	}
+	if s.sections[section] {
+		var names []string
+		for _, k := range known {
+			if in, n := cutLast(k); in == section {
+				names = append(names, n)
+			}
+		}
+		return fmt.Sprintf("a known setting of %s: one of %s", section, strings.Join(names, ", "))
+	}
+	return fmt.Sprintf("a known setting; sections are %s", strings.Join(slices.Sorted(maps.Keys(s.sections)), ", "))
+}
+
+func cutLast(path string) (section, name string) {
+	k := strings.LastIndexByte(path, '.')
+	return path[:max(k, 0)], path[k+1:]
+}
+
+// nearest finds the setting of path, of the list that it is an element of (packing.buckets for packing.buckets[1]), or of
+// something below it (stream.tls.ca for stream.tls).
+func nearest(settings map[string]setting, path string) (setting, bool) {
+	if x, ok := settings[path]; ok {
+		return x, true
+	}
+	if list, _, ok := strings.Cut(path, "["); ok {
+		x, ok := settings[list]
+		return x, ok
+	}
+	for _, k := range slices.Sorted(maps.Keys(settings)) {
+		if strings.HasPrefix(k, path+".") {
+			return settings[k], true
+		}
+	}
+	return setting{}, false
+}

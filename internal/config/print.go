@@ -1,0 +1,72 @@
+package config
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var keyLine = regexp.MustCompile(`^( *)([a-z0-9_]+):( .*)?$`)
+
+// Print writes the configuration as default.yaml with its own values: Load reads the same Config from it.
+func (c Config) Print(w io.Writer) error {
+	s := theSchema()
+	b := bufio.NewWriter(w)
+	var sections []string // of the line before, by depth
+	for line := range strings.Lines(defaultYAML) {
+		m := keyLine.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if m == nil {
+			b.WriteString(line)
+			continue
+		}
+		depth := len(m[1]) / 2
+		sections = append(sections[:depth], m[2])
+		f := s.byPath[strings.Join(sections, ".")]
+		if f == nil || reflect.DeepEqual(f.of(&c).Interface(), f.of(&s.defaults).Interface()) {
+			b.WriteString(line)
+			continue
+		}
+		fmt.Fprintf(b, "%s%s: %s\n", m[1], m[2], f.format(&c))
+	}
+	return b.Flush()
+}
+
+// format writes a field's value as YAML that decodes to the same.
+func (f *field) format(c *Config) string {
+	switch v := f.of(c); x := v.Interface().(type) {
+	case time.Duration:
+		return formatDuration(x)
+	case TokenID:
+		return quote(string(x))
+	case string:
+		return quote(x)
+	case []int:
+		return "[" + strings.Trim(strings.ReplaceAll(fmt.Sprint(x), " ", ", "), "[]") + "]"
+	default:
+		if f.size {
+			return formatSize(v.Int())
+		}
+		return fmt.Sprint(x)
+	}
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z./][A-Za-z0-9_./-]*$`)
+
+// quote writes text as YAML: plain where nothing else can be read into it.
+func quote(s string) string {
+	switch strings.ToLower(s) {
+	case "true", "false", "yes", "no", "on", "off", "y", "n", "null", "none", ".inf", ".nan":
+		if s != "none" {
+			return strconv.Quote(s)
+		}
+	}
+	if plain.MatchString(s) {
+		return s
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,91 @@
+package config
+
+import (
+	_ "embed"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+)
+
+//go:embed default.yaml
+var defaultYAML string
+
+// field is one leaf of Config.
+type field struct {
+	path  string // as in YAML: stream.max_bytes
+	index []int  // for reflect's FieldByIndex
+	size  bool   // a number of bytes, which may be written with a unit
+}
+
+func (f *field) of(c *Config) reflect.Value { return reflect.ValueOf(c).Elem().FieldByIndex(f.index) }
+
+// schema is all that can be configured.
+type schema struct {
+	fields   []*field // in the order of Config
+	byPath   map[string]*field
+	sections map[string]bool
+	defaults Config
+}
+
+// theSchema is built from Config and default.yaml, which must agree: both are compiled in and a test holds them together.
+var theSchema = sync.OnceValue(func() *schema {
+	s := &schema{byPath: map[string]*field{}, sections: map[string]bool{}}
+	s.walk(reflect.TypeFor[Config](), "", nil)
+	settings, problems := fileSettings("default.yaml", []byte(defaultYAML))
+	for _, x := range settings {
+		f := s.byPath[x.path]
+		if f == nil {
+			panic(fmt.Sprintf("default.yaml: %s is no field of Config", x.path))
+		}
+		f.size = isSize(f, x.value)
+	}
+	problems = append(problems, s.apply(&s.defaults, settings)...)
+	if len(problems) > 0 {
+		panic(problems.Error())
+	}
+	return s
+})
+
+// Default returns the configuration of default.yaml.
+func Default() Config {
+	c := theSchema().defaults
+	c.Plan.Packing.Buckets = slices.Clone(c.Plan.Packing.Buckets)
+	return c
+}
+
+func (s *schema) walk(t reflect.Type, prefix string, index []int) {
+	for i := range t.NumField() {
+		name, options, _ := strings.Cut(t.Field(i).Tag.Get("koanf"), ",")
+		if name == "-" {
+			continue
+		}
+		ft, at, path := t.Field(i).Type, append(slices.Clone(index), i), prefix+name
+		switch {
+		case ft.Kind() != reflect.Struct:
+			f := &field{path: path, index: at}
+			s.fields = append(s.fields, f)
+			s.byPath[path] = f
+		case options == "squash":
+			s.walk(ft, prefix, at)
+		default:
+			s.sections[path] = true
+			s.walk(ft, path+".", at)
+		}
+	}
+}
+
+// isSize says whether the default of an integer field is written with a unit of bytes.
+func isSize(f *field, value any) bool {
+	text, ok := value.(string)
+	if !ok {
+		return false
+	}
+	switch f.of(&Config{}).Interface().(type) {
+	case int, int64:
+		_, err := parseSize(text)
+		return err == nil
+	}
+	return false
+}

@@ -1,0 +1,83 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// Every field stands in default.yaml, directly below its comment, and nothing else does.
+func TestEveryFieldIsDocumented(t *testing.T) {
+	documented := map[string]bool{}
+	var sections []string
+	previous := ""
+	for line := range strings.Lines(defaultYAML) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := keyLine.FindStringSubmatch(line); m != nil {
+			sections = append(sections[:len(m[1])/2], m[2])
+			path := strings.Join(sections, ".")
+			documented[path] = strings.HasPrefix(strings.TrimSpace(previous), "# ")
+			if m[3] == "" {
+				delete(documented, path) // a section
+			}
+		}
+		previous = line
+	}
+	s := theSchema()
+	for _, f := range s.fields {
+		if !documented[f.path] {
+			t.Errorf("default.yaml has no line, or no comment above it, for %s", f.path)
+		}
+	}
+	for path := range documented {
+		if s.byPath[path] == nil {
+			t.Errorf("default.yaml has %s, Config does not", path)
+		}
+	}
+}
+
+// Every exported field that Config reaches has a koanf tag: one without could not be configured.
+func TestEveryFieldHasAName(t *testing.T) {
+	var walk func(reflect.Type, string)
+	walk = func(s reflect.Type, at string) {
+		for i := range s.NumField() {
+			f := s.Field(i)
+			tag, ok := f.Tag.Lookup("koanf")
+			if !ok {
+				t.Errorf("%s%s has no koanf tag", at, f.Name)
+			}
+			if f.Type.Kind() == reflect.Struct && tag != "-" {
+				walk(f.Type, at+f.Name+".")
+			}
+		}
+	}
+	walk(reflect.TypeFor[Config](), "")
+}
+
+func TestSize(t *testing.T) {
+	for text, want := range map[string]int64{"0": 0, "4096": 4096, "64MiB": 64 << 20, "1GB": 1e9, "1 gib": 1 << 30, "7B": 7, "2kB": 2000, "-1KiB": -1024} {
+		got, err := parseSize(text)
+		if err != nil || got != want {
+			t.Errorf("parseSize(%q) = %d, %v; want %d", text, got, err, want)
+		}
+		if again, err := parseSize(formatSize(got)); err != nil || again != got {
+			t.Errorf("formatSize(%d) = %q reads as %d, %v", got, formatSize(got), again, err)
+		}
+	}
+	for _, text := range []string{"", "MiB", "1.5GiB", "1XB", "9999999999999999999", "9000000TiB", "1 2"} {
+		if n, err := parseSize(text); err == nil {
+			t.Errorf("parseSize(%q) = %d, want an error", text, n)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, x := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "ab", 2}, {"seed", "sede", 1}, {"pol", "pool", 1}, {"pool", "pol", 1}, {"kitten", "sitting", 3}} {
+		if got := distance(x.a, x.b); got != x.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", x.a, x.b, got, x.want)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"loaderd/stream"
+)
+
+// Validate returns every field that is out of range and every contradiction between fields.
+func (c Config) Validate() Problems {
+	v := &validation{}
+	v.check(stream.ValidRun(c.Run) == nil, "run", c.Run, "1 to 64 letters, digits, - and _")
+	for _, e := range c.Plan.Validate() {
+		v.add(e.Field, e.Value, e.Want)
+	}
+	for _, e := range c.Stream.Validate() {
+		v.add("stream."+e.Field, e.Value, e.Want)
+	}
+	for _, e := range c.Flight.Validate() {
+		v.add("flight."+e.Field, e.Value, e.Want)
+	}
+	v.tokenizer(c.Tokenizer)
+	v.serve(c)
+	v.addresses(c)
+	v.check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", c.Log.Level, "debug, info, warn or error")
+	v.check(c.Log.Format == "text" || c.Log.Format == "json", "log.format", c.Log.Format, "text or json")
+	v.check(c.Shutdown.Timeout > 0 && c.Shutdown.Timeout <= time.Hour, "shutdown.timeout", c.Shutdown.Timeout, "more than 0 and at most 1h")
+	return v.problems
+}
+
+type validation struct{ problems Problems }
+
+func (v *validation) add(path string, value any, want string) {
+	v.problems = append(v.problems, Problem{Path: path, Value: value, Want: want})
+}
+
+func (v *validation) check(ok bool, path string, value any, want string) {
+	if !ok {
+		v.add(path, value, want)
+	}
+}
+
+func (v *validation) tokenizer(t Tokenizer) {
+	builtIn := []string{"gpt2", "cl100k_base", "o200k_base"}
+	isFile := strings.ContainsAny(t.Name, `/\`) || strings.HasSuffix(t.Name, ".json")
+	if !isFile && t.Name != TokenizerNone && !slices.Contains(builtIn, t.Name) {
+		v.add("tokenizer.name", t.Name, fmt.Sprintf("one of %v, the path of a tokenizer.json, or none", builtIn))
+	}
+	v.tokenID("tokenizer.end", t.End, "auto, none or a token id", Auto, None)
+	v.tokenID("tokenizer.pad", t.Pad, "auto or a token id", Auto)
+	if t.Name != TokenizerNone {
+		v.check(t.VocabSize == 0, "tokenizer.vocab_size", t.VocabSize, "0: tokenizer "+t.Name+" knows its own (another size needs tokenizer.name none)")
+		return
+	}
+	v.check(t.VocabSize >= 1 && t.VocabSize <= 1<<30, "tokenizer.vocab_size", t.VocabSize, "1 to 2^30 ids, because tokenizer.name is none")
+	v.check(t.Fingerprint != "", "tokenizer.fingerprint", t.Fingerprint, "the fingerprint that documents carry, because tokenizer.name is none")
+	v.check(t.End != Auto, "tokenizer.end", t.End, "none or a token id, because tokenizer.name is none")
+	v.check(t.Pad != Auto, "tokenizer.pad", t.Pad, "a token id, because tokenizer.name is none")
+	v.below("tokenizer.end", t.End, t.VocabSize)
+	v.below("tokenizer.pad", t.Pad, t.VocabSize)
+}
+
+func (v *validation) below(path string, t TokenID, vocabSize int) {
+	id, ok := t.ID()
+	v.check(!ok || vocabSize < 1 || int(id) < vocabSize, path, t, fmt.Sprintf("an id below tokenizer.vocab_size %d", vocabSize))
+}
+
+func (v *validation) tokenID(path string, t TokenID, want string, names ...TokenID) {
+	_, isID := t.ID()
+	v.check(isID || slices.Contains(names, t), path, t, want)
+}
+
+func (v *validation) serve(c Config) {
+	s := c.Serve
+	v.check(s.Ahead >= 1 && s.Ahead <= 1<<20, "serve.ahead", s.Ahead, "1 to 2^20 steps")
+	v.check(s.Stall > 0 && s.Stall <= 24*time.Hour, "serve.stall_timeout", s.Stall, "more than 0 and at most 24h")
+	v.check(s.Checkpoint >= 0 && s.Checkpoint <= 1<<30, "serve.checkpoint_steps", s.Checkpoint, "0 (none) to 2^30 steps")
+	v.check(s.CacheBytes >= 0, "serve.cache_bytes", s.CacheBytes, "0 bytes or more")
+	if n := len(c.Plan.Packing.Buckets); n > 0 && s.CacheBytes >= 0 {
+		const idBytes = 4
+		step := int64(c.Plan.Steps.Rows) * int64(c.Plan.Packing.Buckets[n-1]) * idBytes
+		v.check(s.CacheBytes >= step, "serve.cache_bytes", formatSize(s.CacheBytes),
+			fmt.Sprintf("at least the tokens of one step: steps.rows %d * largest of packing.buckets %d * 4 bytes = %s",
+				c.Plan.Steps.Rows, c.Plan.Packing.Buckets[n-1], formatSize(step)))
+	}
+	if c.Stream.BufferBytes > 0 && c.Stream.MaxDocument > 0 {
+		v.check(c.Stream.BufferBytes >= int64(c.Stream.MaxDocument), "stream.buffer_bytes", formatSize(c.Stream.BufferBytes),
+			"at least one document: stream.max_document is "+formatSize(int64(c.Stream.MaxDocument)))
+	}
+}
+
+// addresses checks that what listens can: the embedded NATS server, Flight and HTTP want ports of their own.
+func (v *validation) addresses(c Config) {
+	v.address("http.listen", c.HTTP.Listen)
+	taken := map[string]string{}
+	for _, x := range []struct{ path, address string }{
+		{"stream.listen", c.Stream.Listen}, {"flight.listen", c.Flight.Listen}, {"http.listen", c.HTTP.Listen},
+	} {
+		if x.path == "stream.listen" && !c.Stream.Embedded() {
+			continue // no server inside
+		}
+		if _, port, err := net.SplitHostPort(x.address); err != nil || port == "0" {
+			continue
+		}
+		if other, ok := taken[x.address]; ok {
+			v.add(x.path, x.address, "an address of its own: "+other+" has the same")
+			continue
+		}
+		taken[x.address] = x.path
+	}
+}
+
+func (v *validation) address(path, address string) {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	v.check(err == nil, path, address, "host:port, such as 127.0.0.1:9815; port 0 takes a free one")
+}

@@ -1,0 +1,279 @@
+package corpus_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"loaderd/internal/corpus"
+)
+
+// folder writes files and returns their folder.
+func folder(tb testing.TB, files map[string]string) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			tb.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func gzipped(tb testing.TB, s string) string {
+	tb.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := io.WriteString(w, s); err != nil {
+		tb.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return b.String()
+}
+
+func zstandard(tb testing.TB, s string) string {
+	tb.Helper()
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(w.EncodeAll([]byte(s), nil))
+}
+
+// read returns "path|id|data" of every document, "path:line reason" of everything left out, and the error that ended it.
+func read(tb testing.TB, paths []string, stdin io.Reader, o corpus.Options) (docs, skipped []string, err error) {
+	tb.Helper()
+	inputs, err := corpus.Open(paths, stdin, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, in := range inputs {
+		for d, e := range in.Documents() {
+			var skip *corpus.SkipError
+			switch {
+			case errors.As(e, &skip):
+				skipped = append(skipped, fmt.Sprintf("%s:%d %s", skip.Path, skip.Line, skip.Reason))
+			case e != nil:
+				err = e
+			default:
+				docs = append(docs, d.Path+"|"+d.ID+"|"+string(d.Data))
+			}
+		}
+	}
+	return docs, skipped, err
+}
+
+func want(tb testing.TB, what string, got, want []string) {
+	tb.Helper()
+	if !slices.Equal(got, want) {
+		tb.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func TestFolder(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"b.txt": "text b", "a/z.go": "package z", "a/y.md": "# y", "empty.txt": "",
+		"image.png": "\x89PNG\r\n\x00\x00", ".git/config": "hidden", ".hidden": "hidden",
+		"docs.jsonl":        `{"text":"one"}` + "\n" + `{"text":"two"}`,
+		"a/more.ndjson.gz":  gzipped(t, `{"text":"three"}`+"\n\n"+`{"text":"four"}`+"\n"),
+		"a/late.jsonl.zst":  zstandard(t, `{"text":"five"}`),
+		"notes.txt.gz":      gzipped(t, "compressed text"),
+		"unreadable/no.txt": "no",
+	})
+	if err := os.Symlink("b.txt", filepath.Join(dir, "link.txt")); err != nil {
+		t.Fatal(err)
+	}
+	docs, skipped, err := read(t, []string{dir}, nil, corpus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "documents", docs, []string{
+		"a/y.md||# y", "a/z.go||package z", "b.txt||text b", "empty.txt||", "notes.txt.gz||compressed text", "unreadable/no.txt||no",
+		"a/late.jsonl.zst||five", "a/more.ndjson.gz||three", "a/more.ndjson.gz||four", "docs.jsonl||one", "docs.jsonl||two",
+	})
+	want(t, "left out", skipped, []string{".git:0 hidden", ".hidden:0 hidden", "link.txt:0 special", "image.png:0 binary"})
+}
+
+func TestFingerprintFollowsContent(t *testing.T) {
+	dir := folder(t, map[string]string{"a.txt": "a", "b.jsonl": `{"text":"b"}`})
+	prints := func(o corpus.Options) []string {
+		inputs, err := corpus.Open([]string{dir}, nil, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, in := range inputs {
+			all = append(all, in.Name+in.Fingerprint)
+		}
+		return all
+	}
+	first := prints(corpus.Options{})
+	want(t, "again", prints(corpus.Options{}), first)
+	if slices.Equal(prints(corpus.Options{TextField: "body"}), first) {
+		t.Error("another text field has the same fingerprint")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "b.jsonl"), []byte(`{"text":"longer"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	second := prints(corpus.Options{})
+	if second[0] != first[0] || second[1] == first[1] {
+		t.Errorf("after a change of b.jsonl: %q, before %q", second, first)
+	}
+}
+
+func TestAnInputIsReadOnce(t *testing.T) {
+	dir := folder(t, map[string]string{"a.jsonl": `{"text":"a"}`})
+	docs, _, err := read(t, []string{dir, filepath.Join(dir, "a.jsonl"), dir}, nil, corpus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "documents", docs, []string{"a.jsonl||a"})
+}
+
+func TestJSONLines(t *testing.T) {
+	content := "\xef\xbb\xbf" + strings.Join([]string{
+		`{"body":"one","n":1,"key":"k1"}`,
+		``,
+		`{"body":2,"key":"k2"}`,
+		`not json`,
+		`["list"]`,
+		`{"key":"k6"}`,
+		`{"body":"bad id","key":{}}`,
+		"{\"body\":\"\xff\",\"key\":1}",
+		`{"body":"` + strings.Repeat("x", 200) + `","key":9}`,
+		`{"body":"` + strings.Repeat("x", 80_000) + `","key":10}`,
+		`{"body":"tab\tand \u00e9","key":11}`,
+	}, "\n")
+	path := filepath.Join(folder(t, map[string]string{"d.jsonl": content}), "d.jsonl")
+	docs, skipped, err := read(t, []string{path}, nil, corpus.Options{TextField: "body", IDField: "key", MaxDocument: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "documents", docs, []string{"d.jsonl|k1|one", "d.jsonl|11|tab\tand é"})
+	want(t, "left out", skipped, []string{
+		"d.jsonl:3 bad record", "d.jsonl:4 bad record", "d.jsonl:5 bad record", "d.jsonl:6 bad record", "d.jsonl:7 bad record",
+		"d.jsonl:8 bad record", "d.jsonl:9 too large", "d.jsonl:10 too large",
+	})
+}
+
+func TestTokensInJSONLines(t *testing.T) {
+	stdin := strings.NewReader(`{"id":"a","ids":[1,50256,0]}` + "\n" + `{"ids":[-1]}` + "\n" + `{"ids":[1,null]}` + "\n" + `{"ids":"text"}`)
+	inputs, err := corpus.Open([]string{"-"}, stdin, corpus.Options{Tokens: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []uint32
+	bad := 0
+	for d, err := range inputs[0].Documents() {
+		if err != nil {
+			bad++
+			continue
+		}
+		for b := d.Data; len(b) > 0; b = b[4:] {
+			got = append(got, binary.LittleEndian.Uint32(b))
+		}
+	}
+	if !slices.Equal(got, []uint32{1, 50256, 0}) || bad != 3 {
+		t.Errorf("tokens %v and %d bad lines, want [1 50256 0] and 3", got, bad)
+	}
+}
+
+func TestErrorsNameTheFile(t *testing.T) {
+	long := strings.Repeat(`{"text":"some words, again and again"}`+"\n", 1000)
+	dir := folder(t, map[string]string{
+		"cut.jsonl.gz": gzipped(t, long)[:100], "cut.jsonl.zst": zstandard(t, long)[:40], "none.jsonl.gz": "",
+		"plain.jsonl.gz": "this is not gzip at all", "cut.txt.gz": gzipped(t, long)[:100],
+		"image.png": "\x89PNG\x00", "bad.parquet": "PAR1 nonsense PAR1", "empty.parquet": "",
+	})
+	for name, part := range map[string]string{
+		"cut.jsonl.gz": "truncated", "cut.jsonl.zst": "truncated", "none.jsonl.gz": "truncated", "plain.jsonl.gz": "damaged",
+		"cut.txt.gz": "truncated", "image.png": "binary", "bad.parquet": "Parquet", "empty.parquet": "Parquet", "absent.txt": "no such file",
+	} {
+		_, _, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{})
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: error is %v, want one that names the file and says %q", name, err, part)
+		}
+	}
+	for _, c := range []struct {
+		path string
+		o    corpus.Options
+	}{
+		{"-", corpus.Options{Format: corpus.Parquet}},
+		{dir, corpus.Options{Format: "csv"}},
+		{filepath.Join(dir, "image.png"), corpus.Options{Tokens: true}},
+	} {
+		if _, err := corpus.Open([]string{c.path}, nil, c.o); err == nil {
+			t.Errorf("open %s with %+v: no error", c.path, c.o)
+		}
+	}
+}
+
+func TestTooLargeText(t *testing.T) {
+	dir := folder(t, map[string]string{"fits.txt": strings.Repeat("x", 100), "over.txt": strings.Repeat("x", 101), "z.txt.gz": gzipped(t, strings.Repeat("x", 1<<20))})
+	docs, skipped, err := read(t, []string{dir}, nil, corpus.Options{MaxDocument: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "documents", docs, []string{"fits.txt||" + strings.Repeat("x", 100)})
+	want(t, "left out", skipped, []string{"over.txt:0 too large", "z.txt.gz:0 too large"})
+}
+
+func TestReadCountsBytesOfTheFile(t *testing.T) {
+	dir := folder(t, map[string]string{"a.jsonl.gz": gzipped(t, `{"text":"a"}`), "b.txt": "text"})
+	inputs, err := corpus.Open([]string{dir}, nil, corpus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range inputs {
+		for _, err := range in.Documents() {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if in.Read() != in.Bytes || in.Bytes == 0 {
+			t.Errorf("%s: read %d of %d bytes", in.Name, in.Read(), in.Bytes)
+		}
+	}
+}
+
+// Whatever the bytes: no panic, every line is a document, left out or blank, and the good line after it is still read.
+func FuzzJSONLines(f *testing.F) {
+	for _, s := range []string{`{"text":"a"}`, `{"text":`, "\x00", "{}\n[]\n\n1", `{"text":"\ud800"}`, "\xff\xfe", `{"ids":[1e99]}`, `{"text":"a","text":2}`} {
+		f.Add([]byte(s), false)
+		f.Add([]byte(s), true)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, asTokens bool) {
+		good := `{"text":"the last","ids":[7]}`
+		o := corpus.Options{Tokens: asTokens, MaxDocument: 1 << 10}
+		docs, skipped, err := read(t, []string{"-"}, io.MultiReader(bytes.NewReader(data), strings.NewReader("\n"+good)), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := "-||the last"
+		if asTokens {
+			last = "-||\x07\x00\x00\x00"
+		}
+		if len(docs) == 0 || docs[len(docs)-1] != last {
+			t.Fatalf("last document is lost: %q", docs)
+		}
+		if lines := bytes.Count(data, []byte("\n")) + 2; len(docs)+len(skipped) > lines {
+			t.Fatalf("%d documents and %d left out of %d lines", len(docs), len(skipped), lines)
+		}
+	})
+}

@@ -1,0 +1,192 @@
+// Package daemon wires the parts of one process together: streams, tokenizer, run, Flight server, metrics.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"loaderd/arrowout"
+	"loaderd/internal/config"
+	"loaderd/loader"
+	"loaderd/stream"
+)
+
+// Daemon is a running daemon.
+type Daemon struct {
+	config  config.Config
+	log     *slog.Logger
+	store   *stream.Store
+	lease   *stream.Lease
+	docs    *stream.DocumentLog
+	run     *loader.Run
+	flight  *arrowout.Server
+	http    *httpServer
+	metrics *prometheus.Registry
+
+	stopRun context.CancelFunc
+	ended   chan struct{} // closed when the run or a server has ended
+	err     error         // why; read after ended
+}
+
+// Start brings everything up and returns when readers can connect. ctx bounds the start only.
+func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, err error) {
+	began := time.Now()
+	d := &Daemon{config: c, log: log, metrics: prometheus.NewRegistry(), ended: make(chan struct{}), stopRun: func() {}}
+	defer func() {
+		if err != nil {
+			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Shutdown.Timeout)
+			defer cancel()
+			err = errors.Join(err, d.close(stop))
+		}
+	}()
+	tokens, plan, err := Tokens(c.Tokenizer)
+	if err != nil {
+		return nil, err
+	}
+	c.Plan.Tokenizer = plan
+	if d.store, err = stream.Open(ctx, c.Stream, log); err != nil {
+		return nil, err
+	}
+	if d.docs, err = d.store.Documents(ctx, tokens); err != nil {
+		return nil, err
+	}
+	if d.lease, err = d.store.Lease(ctx, c.Run, holder(c)); err != nil {
+		return nil, err
+	}
+	edges := loader.Edges{Documents: d.docs, Log: log}
+	if edges.Plan, err = d.store.PlanLog(ctx, c.Run); err != nil {
+		return nil, err
+	}
+	objects, err := d.store.Objects(ctx, c.Run)
+	if err != nil {
+		return nil, err
+	}
+	edges.Checkpoints = checkpoints{objects}
+	if d.run, err = loader.Open(ctx, c.Run, c.Plan, c.Serve, edges); err != nil {
+		return nil, err
+	}
+	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), runMetrics{d.run})
+	if d.flight, err = arrowout.NewServer(c.Flight, arrowout.Serving(d.run), log, d.metrics); err != nil {
+		return nil, err
+	}
+	if d.http, err = listenHTTP(c.HTTP.Listen, d); err != nil {
+		return nil, err
+	}
+	runCtx, stopRun := context.WithCancel(context.WithoutCancel(ctx))
+	d.stopRun = stopRun
+	served := make(chan error, 1)
+	go func() { served <- d.run.Serve(runCtx) }()
+	if err := d.flight.Start(); err != nil {
+		return nil, err
+	}
+	d.http.start()
+	go d.watch(served)
+	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after", time.Since(began).Round(time.Millisecond))
+	return d, nil
+}
+
+func holder(c config.Config) stream.LeaseHolder {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return stream.LeaseHolder{Host: host, PID: os.Getpid(), Started: time.Now().UTC(), Flight: c.Flight.Listen}
+}
+
+// watch waits for the first part that ends.
+func (d *Daemon) watch(served <-chan error) {
+	defer close(d.ended)
+	select {
+	case d.err = <-served:
+	case err := <-d.flight.Ended():
+		d.err = fmt.Errorf("serve flight: %w", err)
+	case err := <-d.http.ended:
+		d.err = fmt.Errorf("serve http: %w", err)
+	}
+}
+
+// Wait blocks until the run or a server has failed, or the daemon is stopped.
+func (d *Daemon) Wait() error {
+	<-d.ended
+	return d.err
+}
+
+// Stop ends the daemon gracefully within ctx: readers are told, what was planned is stored.
+func (d *Daemon) Stop(ctx context.Context) error {
+	err := d.close(ctx)
+	select {
+	case <-d.ended:
+	case <-ctx.Done():
+		err = errors.Join(err, fmt.Errorf("stop run: %w", ctx.Err()))
+	}
+	return err
+}
+
+// close ends what has been started, readers first, the store last.
+func (d *Daemon) close(ctx context.Context) (err error) {
+	d.stopRun()
+	if d.flight != nil {
+		err = errors.Join(err, d.flight.Shutdown(ctx))
+	}
+	if d.run != nil {
+		select {
+		case <-d.ended:
+		case <-ctx.Done():
+		}
+	}
+	if d.http != nil {
+		err = errors.Join(err, d.http.shutdown(ctx))
+	}
+	if d.lease != nil {
+		err = errors.Join(err, d.lease.Close())
+	}
+	if d.store != nil {
+		err = errors.Join(err, d.store.Close())
+	}
+	return err
+}
+
+// checkpoints names the objects of a run.
+type checkpoints struct{ *stream.Objects }
+
+// List implements loader.Checkpoints.
+func (c checkpoints) List(ctx context.Context) ([]string, error) {
+	objects, err := c.Objects.List(ctx)
+	names := make([]string, len(objects))
+	for i, o := range objects {
+		names[i] = o.Name
+	}
+	return names, err
+}
+
+// Run is the run that the daemon serves.
+func (d *Daemon) Run() *loader.Run { return d.run }
+
+// Store is the daemon's connection to JetStream.
+func (d *Daemon) Store() *stream.Store { return d.store }
+
+// FlightURI is where Flight clients connect.
+func (d *Daemon) FlightURI() string {
+	scheme := "grpc://"
+	if d.config.Flight.Cert != "" {
+		scheme = "grpc+tls://"
+	}
+	return scheme + reachable(d.flight.Addr().String())
+}
+
+// reachable replaces a wildcard host by loopback.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err == nil && net.ParseIP(host).IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return address
+}

@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"fmt"
+
+	"loaderd/internal/config"
+	"loaderd/loader"
+	"loaderd/stream"
+	"loaderd/tokenizer"
+)
+
+// Tokens loads the configured tokenizer and settles the ids that are not text: what the document stream needs to make tokens, and
+// what the plan must know of it.
+func Tokens(c config.Tokenizer) (stream.Tokenizing, loader.Tokenizer, error) {
+	if c.Name == config.TokenizerNone {
+		t := stream.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}
+		return settle(c, t, 0, false)
+	}
+	m, err := tokenizer.Load(c.Name, tokenizer.Options{SpecialAsText: c.SpecialAsText})
+	if err != nil {
+		return stream.Tokenizing{}, loader.Tokenizer{}, err
+	}
+	if c.Fingerprint != "" && c.Fingerprint != m.Fingerprint() {
+		return stream.Tokenizing{}, loader.Tokenizer{}, fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(), c.Fingerprint)
+	}
+	t := stream.Tokenizing{NewEncoder: func() stream.Encoder { return m.NewEncoder() }, Fingerprint: m.Fingerprint(), VocabSize: m.VocabSize()}
+	end, ok := m.EndOfText()
+	return settle(c, t, end, ok)
+}
+
+// settle finds the end-of-document and padding ids.
+func settle(c config.Tokenizer, t stream.Tokenizing, end int32, known bool) (stream.Tokenizing, loader.Tokenizer, error) {
+	fail := func(format string, args ...any) (stream.Tokenizing, loader.Tokenizer, error) {
+		return stream.Tokenizing{}, loader.Tokenizer{}, fmt.Errorf(format, args...)
+	}
+	t.End = -1
+	switch id, ok := c.End.ID(); {
+	case ok:
+		t.End = id
+	case c.End == config.Auto && known:
+		t.End = end
+	case c.End == config.Auto && t.NewEncoder != nil:
+		return fail("tokenizer.end: tokenizer %s names no end-of-text token: give its id, or none", c.Name)
+	}
+	pad, ok := c.Pad.ID()
+	switch {
+	case ok:
+	case t.End >= 0:
+		pad = t.End
+	default:
+		pad = 0 // masked either way
+	}
+	for _, x := range []struct {
+		field string
+		id    int32
+	}{{"end", t.End}, {"pad", pad}} {
+		if int(x.id) >= t.VocabSize {
+			return fail("tokenizer.%s: %d: want an id below the vocabulary size %d", x.field, x.id, t.VocabSize)
+		}
+	}
+	return t, loader.Tokenizer{Name: c.Name, Fingerprint: t.Fingerprint, VocabSize: t.VocabSize, End: t.End, Pad: pad}, nil
+}

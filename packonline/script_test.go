@@ -1,0 +1,124 @@
+package packonline_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"loaderd/packonline"
+)
+
+var update = flag.Bool("update", false, "write what the scripts do into testdata")
+
+// TestScripts runs testdata/*.script. A line that starts with ">" is output and stands behind the command it belongs to; the rest
+// are commands and comments (#):
+//
+//	new METHOD LENGTH pool=N max-age=N
+//	add LENGTH ...                      documents are named a, b, c ... in order of arrival
+//	flush
+//	restart                             the state is carried over to a fresh Packer
+//
+// A row is shown as its pieces, document[start:end] with its age if that is not 0, then dots for padding.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.script")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var have strings.Builder
+			var s script
+			for i, line := range strings.Split(strings.TrimSuffix(string(want), "\n"), "\n") {
+				if strings.HasPrefix(line, ">") {
+					continue
+				}
+				fmt.Fprintln(&have, line)
+				if err := s.run(line, &have); err != nil {
+					t.Fatalf("%s:%d: %s: %v", file, i+1, line, err)
+				}
+			}
+			if *update {
+				if err := os.WriteFile(file, []byte(have.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if have.String() != string(want) {
+				t.Errorf("%s plays as\n%s", file, have.String())
+			}
+		})
+	}
+}
+
+type script struct {
+	out packonline.Rows
+	c   packonline.Config
+	p   packonline.Packer
+	seq uint64
+}
+
+func (s *script) run(line string, w *strings.Builder) error {
+	words := strings.Fields(line)
+	if len(words) == 0 || words[0] == "#" {
+		return nil
+	}
+	var err error
+	switch words[0] {
+	case "new":
+		s.c = packonline.Config{Method: words[1], Buckets: make([]int, 1)}
+		if _, err = fmt.Sscanf(strings.Join(words[2:], " "), "%d pool=%d max-age=%d", &s.c.Buckets[0], &s.c.Pool, &s.c.MaxAge); err != nil {
+			return err
+		}
+		s.seq = 0
+		s.p, err = packonline.New(s.c)
+		return err
+	case "add":
+		for _, word := range words[1:] {
+			n, err := strconv.Atoi(word)
+			if err != nil {
+				return err
+			}
+			s.p.Add(packonline.Doc{Seq: s.seq, Length: int32(n)}, &s.out)
+			s.seq++
+		}
+	case "flush":
+		s.p.Flush(&s.out)
+	case "restart":
+		state := s.p.AppendState(nil)
+		if s.p, err = packonline.New(s.c); err != nil {
+			return err
+		}
+		if _, err := s.p.RestoreState(state); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("no such command")
+	}
+	for i := range s.out.Len() {
+		length, pieces, ages := s.out.Row(i)
+		fmt.Fprint(w, ">")
+		for k, x := range pieces {
+			fmt.Fprintf(w, " %s[%d:%d]", name(x.Doc), x.Start, x.Start+x.Length)
+			if ages[k] > 0 {
+				fmt.Fprintf(w, " age %d", ages[k])
+			}
+			length -= x.Length
+		}
+		fmt.Fprintln(w, strings.TrimRight(" "+strings.Repeat(".", int(length)), " "))
+	}
+	s.out.Reset()
+	if x := s.p.Pending(); x.Pieces > 0 {
+		fmt.Fprintf(w, "> waiting: %d pieces, %d tokens, oldest %s\n", x.Pieces, x.Tokens, name(x.Oldest))
+	} else {
+		fmt.Fprintln(w, "> nothing waits")
+	}
+	return nil
+}
+
+func name(doc uint64) string { return string(rune('a' + doc)) }

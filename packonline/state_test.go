@@ -1,0 +1,198 @@
+package packonline_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"loaderd/packonline"
+)
+
+// busy returns a Packer with pieces that wait.
+func busy(t testing.TB, c packonline.Config) packonline.Packer {
+	p := newPacker(t, c)
+	var out packonline.Rows
+	for i, n := range []int32{3, 20, 5, 1} {
+		p.Add(packonline.Doc{Seq: uint64(10 + 2*i), Length: n}, &out)
+	}
+	return p
+}
+
+func TestRestoreRefusesOtherConfigurations(t *testing.T) {
+	c := config("bfd", 8, 4, 9)
+	state := busy(t, c).AppendState(nil)
+	for name, x := range map[string]struct {
+		change func(*packonline.Config)
+		want   string
+	}{
+		"method":     {func(c *packonline.Config) { c.Method = "concat" }, `state has method "bfd", the configuration "concat"`},
+		"row length": {func(c *packonline.Config) { c.Buckets = []int{16} }, "state has row length 8, the configuration 16"},
+		"pool":       {func(c *packonline.Config) { c.Pool = 5 }, "state has pool 4, the configuration 5"},
+		"max age":    {func(c *packonline.Config) { c.MaxAge = 0 }, "state has max_age 9, the configuration 0"},
+		"seed":       {func(c *packonline.Config) { c.Seed = 1 }, "state has seed 0, the configuration 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := c
+			x.change(&other)
+			_, err := newPacker(t, other).RestoreState(state)
+			if err == nil || !strings.Contains(err.Error(), x.want) {
+				t.Fatalf("error is %v, want %q", err, x.want)
+			}
+		})
+	}
+	state[0] = 77
+	if _, err := newPacker(t, c).RestoreState(state); err == nil || !strings.Contains(err.Error(), "format version 77, this program reads 1") {
+		t.Fatalf("error is %v", err)
+	}
+}
+
+// TestRestoreRefusesImpossibleStates writes states field by field, with one that can not be.
+func TestRestoreRefusesImpossibleStates(t *testing.T) {
+	type fields map[string]uint64
+	names := []string{"documents", "rows", "padding", "truncated", "next", "pieces",
+		"doc", "arrived", "length", "doc 2", "arrived 2", "length 2", "start 2"}
+	write := func(method string, f fields) []byte {
+		values := fields{"documents": 5, "rows": 2, "padding": 1, "truncated": 1, "next": 50, "pieces": 2,
+			"doc": 20, "arrived": 2, "length": 3 << 1, "doc 2": 5, "arrived 2": 2, "length 2": 2<<1 | 1, "start 2": 16}
+		if method == "concat" {
+			values["length 2"], values["start 2"] = 2<<1|1, 0
+		}
+		for k, v := range f {
+			values[k] = v
+		}
+		b := append([]byte{1, byte(len(method))}, method...)
+		b = append(b, 8, 4, 9, 0) // row length, pool, max age, seed
+		for _, name := range names {
+			b = binary.AppendUvarint(b, values[name])
+		}
+		return b
+	}
+	for _, x := range []struct {
+		method string
+		fields fields
+		want   string // "" is a good state
+	}{
+		{"bfd", nil, ""},
+		{"concat", nil, ""},
+		{"bfd", fields{"documents": 1 << 63}, "documents"},
+		{"bfd", fields{"rows": 1 << 62}, "rows"},
+		{"bfd", fields{"padding": 17}, "padding"},
+		{"bfd", fields{"truncated": 6}, "truncated"},
+		{"bfd", fields{"rows": 0, "padding": 0, "documents": 6}, "6 documents can not have 5 tokens"},
+		{"bfd", fields{"next": 25}, "a piece is of document 25"},
+		{"bfd", fields{"next": 26}, "a piece is of document 25"},
+		{"bfd", fields{"pieces": 1 << 40}, "cut short"},
+		{"bfd", fields{"pieces": 3}, "cut short"},
+		{"bfd", fields{"doc": 0}, "a piece of document 0 is number 2"},
+		{"bfd", fields{"arrived": 0}, "document number 0"},
+		{"bfd", fields{"arrived": 1 << 63}, "document number -9223372036854775808"},
+		{"bfd", fields{"arrived": 4}, "document number 6"},
+		{"bfd", fields{"documents": 12}, "is 10 documents old"},
+		{"bfd", fields{"length": 0}, "empty"},
+		{"bfd", fields{"length": 8 << 1}, "tokens in a piece"},
+		{"bfd", fields{"doc 2": 1}, "a piece of document 21 is number 4, after document 20, number 2"},
+		{"bfd", fields{"doc 2": 1<<64 - 1}, "a piece of document 19"},
+		{"bfd", fields{"arrived 2": 0}, "after number 2"},
+		{"bfd", fields{"start 2": 9}, "not a multiple of 8"},
+		{"bfd", fields{"start 2": 1 << 31}, "tokens before a piece"},
+		{"concat", fields{"length": 6 << 1}, "8 tokens wait for a row of 8"},
+		{"concat", fields{"start 2": 4}, "in the middle of a row"},
+	} {
+		t.Run(fmt.Sprint(x.method, x.fields), func(t *testing.T) {
+			p := newPacker(t, config(x.method, 8, 4, 9))
+			_, err := p.RestoreState(write(x.method, x.fields))
+			switch {
+			case x.want == "" && err != nil, x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)):
+				t.Fatalf("error is %v, want %q", err, x.want)
+			case err != nil && p.Pending() != packonline.Pending{}:
+				t.Fatalf("a refused state left %+v", p.Pending())
+			}
+		})
+	}
+	small := packonline.Config{Method: "bfd", Buckets: []int{8}, Pool: 1, MaxAge: 9}
+	state := write("bfd", nil)
+	state[6] = 1 // pool
+	if _, err := newPacker(t, small).RestoreState(state); err == nil || !strings.Contains(err.Error(), "2 pieces wait in a pool of 1") {
+		t.Fatalf("error is %v", err)
+	}
+}
+
+func TestRestoreRefusesCutStates(t *testing.T) {
+	for _, method := range packonline.Methods() {
+		state := busy(t, config(method, 8, 4, 9)).AppendState(nil)
+		for n := range state {
+			p := newPacker(t, config(method, 8, 4, 9))
+			if _, err := p.RestoreState(state[:n]); err == nil {
+				t.Errorf("%s: %d of %d bytes are taken for a state", method, n, len(state))
+			}
+		}
+	}
+}
+
+// FuzzRestoreState feeds a Packer hostile states. One that it accepts must be good to go on with.
+func FuzzRestoreState(f *testing.F) {
+	for _, method := range packonline.Methods() {
+		f.Add(busy(f, config(method, 8, 4, 9)).AppendState(nil))
+		f.Add(newPacker(f, config(method, 8, 4, 9)).AppendState(nil))
+	}
+	f.Fuzz(func(t *testing.T, state []byte) {
+		for _, method := range packonline.Methods() {
+			c := config(method, 8, 4, 9)
+			p := newPacker(t, c)
+			rest, err := p.RestoreState(state)
+			if err != nil {
+				continue
+			}
+			again := p.AppendState(nil)
+			q := newPacker(t, c)
+			if _, err := q.RestoreState(again); err != nil {
+				t.Fatalf("an accepted state is refused when written again: %v", err)
+			}
+			if !bytes.HasSuffix(state, rest) || !bytes.Equal(q.AppendState(nil), again) {
+				t.Fatal("writing and reading change the state")
+			}
+			follow(t, p, c)
+		}
+	})
+}
+
+// follow goes on with a restored Packer and checks what can be checked without its past.
+func follow(t *testing.T, p packonline.Packer, c packonline.Config) {
+	before, waiting := p.Counts(), p.Pending().Tokens
+	var out packonline.Rows
+	var tokens int64
+	seq := uint64(1 << 63) // behind all that a state that was not made to overflow has seen
+	defer func() {
+		if r := recover(); r != nil && !strings.Contains(fmt.Sprint(r), "comes after document") {
+			panic(r)
+		}
+	}()
+	for n := int32(1); n < 20; n++ {
+		p.Add(packonline.Doc{Seq: seq, Length: n}, &out)
+		seq++
+		tokens += int64(n)
+	}
+	p.Flush(&out)
+	var used, rows int64
+	for i := range out.Len() {
+		_, pieces, ages := out.Row(i)
+		var row int64
+		for k, x := range pieces {
+			row += int64(x.Length)
+			if int(ages[k]) > c.MaxAge {
+				t.Fatalf("a piece is %d documents old", ages[k])
+			}
+		}
+		if row > int64(c.Buckets[0]) {
+			t.Fatalf("a row holds %d tokens", row)
+		}
+		used += row
+		rows++
+	}
+	after := p.Counts()
+	if used != waiting+tokens || after.Rows-before.Rows != rows || p.Pending().Tokens != 0 {
+		t.Fatalf("%d tokens waited and %d came, %d are out", waiting, tokens, used)
+	}
+}

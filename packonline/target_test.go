@@ -1,0 +1,128 @@
+package packonline_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"loaderd/internal/lengths"
+	"loaderd/packonline"
+)
+
+// TestQuality holds bfd to its figures on a million log-normal lengths: padding with the final flush included, ages, no document
+// of at most a row split. The ledger checks the latter two.
+func TestQuality(t *testing.T) {
+	for _, c := range []struct {
+		packonline.Config
+		padding float64 // most, of all slots
+	}{
+		{config("bfd", 2048, 4096, 16384), 0.0001},
+		{config("bfd", 8192, 4096, 16384), 0.0002},
+		{config("bfd", 2048, 1024, 16384), 0.0002},
+	} {
+		l, err := newLedger(c.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var split int64
+		for i, n := range lengths.LogNormal(1_000_000, 1) {
+			if int(n) > c.Buckets[0] {
+				split++
+			}
+			if err := l.add(uint64(i), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.flush(); err != nil {
+			t.Fatal(err)
+		}
+		have := l.p.Counts()
+		if ratio := float64(have.Padding) / float64(have.Slots); ratio > c.padding {
+			t.Errorf("%+v pads %.4f %%, want at most %.4f %%", c.Config, 100*ratio, 100*c.padding)
+		}
+		if have.Truncated != split {
+			t.Errorf("%+v splits %d documents, %d are longer than a row", c.Config, have.Truncated, split)
+		}
+	}
+}
+
+// TestWholePoolIsThePapersAlgorithm compares bfd over a pool that holds everything with the paper's segment tree, and both with a
+// lower bound.
+func TestWholePoolIsThePapersAlgorithm(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		row := 2 + r.IntN(300)
+		in := randomLengths(r, 1+r.IntN(2000), row)
+		if seed == 0 {
+			row, in = 2048, lengths.LogNormal(100_000, 2)
+		}
+		p := newPacker(t, config("bfd", row, len(in), 0))
+		var out packonline.Rows
+		var tokens int64
+		for i, n := range in {
+			tokens += int64(n)
+			p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
+		}
+		p.Flush(&out)
+		padding, slots := segmentTree(in, int32(row))
+		if have := p.Counts(); have.Padding != padding || have.Slots != slots || slots-padding != tokens {
+			t.Fatalf("seed %d: bfd fills %d slots with %d padding, the segment tree %d with %d", seed, have.Slots, have.Padding, slots, padding)
+		}
+	}
+}
+
+// TestSteadyStateAllocatesNothing: once slices have grown, no method allocates.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	in := lengths.LogNormal(100_000, 1)
+	for _, method := range packonline.Methods() {
+		p := newPacker(t, config(method, 2048, 1024, 4096))
+		var out packonline.Rows
+		var seq uint64
+		pack := func() {
+			for _, n := range in {
+				p.Add(packonline.Doc{Seq: seq, Length: n}, &out)
+				seq++
+				out.Reset()
+			}
+		}
+		pack()
+		if n := testing.AllocsPerRun(3, pack); n > 0 {
+			t.Errorf("%s: %.0f allocations for %d documents", method, n, len(in))
+		}
+	}
+}
+
+// TestConcatIsOneRun compares concat with its definition: cuts of the run of all tokens, every L tokens.
+func TestConcatIsOneRun(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		row := 2 + r.IntN(100)
+		in := randomLengths(r, r.IntN(200), row)
+		var want, have []packonline.Piece
+		at := 0 // in the row
+		for i, n := range in {
+			for start := int32(0); start < n; {
+				length := min(n-start, int32(row-at))
+				want = append(want, packonline.Piece{Doc: uint64(i), Start: start, Length: length})
+				start += length
+				at = (at + int(length)) % row
+			}
+		}
+		p := newPacker(t, config("concat", row, 1, 0))
+		var out packonline.Rows
+		for i, n := range in {
+			p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
+		}
+		if p.Counts().Padding > 0 {
+			t.Fatalf("seed %d: %d padding before the flush", seed, p.Counts().Padding)
+		}
+		p.Flush(&out)
+		for i := range out.Len() {
+			_, pieces, _ := out.Row(i)
+			have = append(have, pieces...)
+		}
+		if !slices.Equal(want, have) || p.Counts().Padding != int64((row-at)%row) {
+			t.Fatalf("seed %d: rows of %d from %v are %v with %d padding, want %v", seed, row, in, have, p.Counts().Padding, want)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package packonline
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"loaderd/internal/lengths"
+)
+
+// TestWorkIsBounded counts the pieces that passes visit (invariant 5), for lengths that never fill a row and bounds that never
+// leave a pass in peace.
+func TestWorkIsBounded(t *testing.T) {
+	const documents = 30_000
+	constant := func(n int32) []int32 {
+		out := make([]int32, documents)
+		for i := range out {
+			out[i] = n
+		}
+		return out
+	}
+	r := rand.New(rand.NewPCG(1, 5))
+	long := make([]int32, documents)
+	for i := range long {
+		long[i] = 1025 + r.Int32N(1000)
+	}
+	for name, in := range map[string][]int32{
+		"1,500":      constant(1500),
+		"1":          constant(1),
+		"one row":    constant(2048),
+		"2,047":      constant(2047),
+		"long":       long,
+		"log-normal": lengths.LogNormal(documents, 1),
+	} {
+		for _, pool := range []int{1, 2, 7, 8, 64, 1000, 4096} {
+			for _, maxAge := range []int{0, 1, 31, 32, 500, 4096, 16384} {
+				p := newBFD(Config{Method: "bfd", Buckets: []int{2048}, Pool: pool, MaxAge: maxAge})
+				var out Rows
+				visits := 0
+				for i, n := range in {
+					p.bins.all = p.bins.all[:0]
+					p.Add(Doc{uint64(i), n}, &out)
+					out.Reset()
+					if len(p.bins.all) > 0 {
+						visits += len(p.bins.link)
+					}
+				}
+				// 8 a piece for room, and one more because the piece that does not fit is visited too; 32 for age.
+				most := roomShare + 1
+				if maxAge > 0 {
+					most += ageShare
+				}
+				if visits > most*documents {
+					t.Errorf("lengths %s, pool %d, max age %d: %.1f visits a document", name, pool, maxAge, float64(visits)/documents)
+				}
+			}
+		}
+	}
+}
+
+// TestBitset compares a bitset with a slice of booleans, for sizes around the borders of words and levels.
+func TestBitset(t *testing.T) {
+	for _, n := range []int{1, 2, 63, 64, 65, 4095, 4096, 4097, 300_000} {
+		r := rand.New(rand.NewPCG(uint64(n), 6))
+		s, members := newBitset(n), make([]bool, n)
+		for range 2000 {
+			x := r.Int32N(int32(n))
+			if r.IntN(2) == 0 {
+				s.add(x)
+				members[x] = true
+			} else {
+				s.remove(x)
+				members[x] = false
+			}
+			x = r.Int32N(int32(n) + 1) // one behind the last is a fair question
+			want := int32(none)
+			for y := int(x); y < n; y++ {
+				if members[y] {
+					want = int32(y)
+					break
+				}
+			}
+			if have := s.from(x); have != want {
+				t.Fatalf("of %d: from(%d) = %d, want %d", n, x, have, want)
+			}
+		}
+		for x, member := range members {
+			if s.has(int32(x)) != member {
+				t.Fatalf("of %d: has(%d) = %v", n, x, !member)
+			}
+		}
+	}
+}

@@ -1,0 +1,137 @@
+"""Fixtures: the loaderd binary, and daemons that live as long as a test."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+READY_SECONDS = 60
+STOP_SECONDS = 40  # longer than the daemon's own bound on a stop
+
+
+@pytest.fixture(scope="session")
+def loaderd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The binary: LOADERD_BIN, or one built for this session."""
+    if given := os.environ.get("LOADERD_BIN"):
+        return Path(given)
+    binary = tmp_path_factory.mktemp("bin") / "loaderd"
+    subprocess.run(["go", "build", "-o", binary, "./cmd/loaderd"], cwd=ROOT, check=True)
+    return binary
+
+
+class Daemon:
+    """One `loaderd serve` on a data folder and ports of its own, which it keeps over a restart."""
+
+    def __init__(self, binary: Path, folder: Path, settings: Mapping[str, object]) -> None:
+        self.binary = binary
+        self.folder = folder
+        nats, flight, http = free_ports(3)
+        self.settings = {
+            "stream.dir": folder / "data",
+            "stream.listen": f"127.0.0.1:{nats}",
+            "flight.listen": f"127.0.0.1:{flight}",
+            "http.listen": f"127.0.0.1:{http}",
+            **settings,
+        }
+        self.nats_url = f"nats://127.0.0.1:{nats}"
+        self.flight_url = f"grpc://127.0.0.1:{flight}"
+        self.http_url = f"http://127.0.0.1:{http}"
+        self.log = folder / "daemon.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def flags(self) -> list[str]:
+        """The settings as --set flags, for other commands that are to find this daemon."""
+        return [x for key, value in self.settings.items() for x in ("--set", f"{key}={value}")]
+
+    def start(self) -> "Daemon":
+        """Start and wait until the daemon serves."""
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("LOADERD_")}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.binary, "serve", *self.flags], cwd=self.folder, env=environ, stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + READY_SECONDS
+        while not self.answers("/readyz"):
+            try:
+                status = self.process.wait(timeout=0.05)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() < deadline:
+                    continue
+                self.kill()
+                raise AssertionError(f"loaderd is not ready after {READY_SECONDS} s:\n{self.log_tail()}") from None
+            raise AssertionError(f"loaderd exited with {status}:\n{self.log_tail()}")
+        return self
+
+    def answers(self, path: str) -> bool:
+        """Whether a path of the HTTP server answers with 200."""
+        try:
+            with urllib.request.urlopen(self.http_url + path, timeout=5) as response:
+                return response.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status. A daemon that does not stop in time is killed, and the test fails."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError(f"loaderd did not stop in {STOP_SECONDS} s:\n{self.log_tail()}") from None
+        return self.process.returncode
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def log_tail(self) -> str:
+        return self.log.read_text(errors="replace")[-4000:]
+
+
+@pytest.fixture
+def daemon(loaderd: Path, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    """A function that starts a daemon with settings over the defaults: daemon({"steps.rows": 8})."""
+    started: list[Daemon] = []
+
+    def start(settings: Mapping[str, object] | None = None) -> Daemon:
+        folder = tmp_path / f"daemon-{len(started)}"
+        folder.mkdir()
+        d = Daemon(loaderd, folder, settings or {})
+        started.append(d)
+        return d.start()
+
+    yield start
+    failed = []
+    for d in started:
+        if d.process is None:
+            continue
+        try:
+            d.stop()
+        except AssertionError as error:
+            failed.append(str(error))
+    assert not failed, "\n".join(failed)
+
+
+def free_ports(n: int) -> list[int]:
+    """Ports of loopback that nothing listens on, all different."""
+    sockets = [socket.socket() for _ in range(n)]
+    try:
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()

@@ -1,0 +1,189 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"loaderd/loader"
+)
+
+// The server takes atomic batches of at most 1,000 messages and queues at most 128 MiB.
+const (
+	appendRecords = 1000
+	appendBytes   = 64 << 20
+)
+
+// appendHeader marks the first record of every append with an id that no other writer has. It tells, after an append whose
+// acknowledgement was lost, whose record stands there: another planner of the same run may well write equal records.
+const appendHeader = "Loaderd-Append"
+
+// Append adds the records behind position last, all or none (more than 1,000 records or 64 MiB: in several such groups, in order).
+// It returns loader.ErrDeposed when the log's end is elsewhere, ErrStreamFull when the plan's bound is reached.
+//
+//	what happens                          what the log holds   what Append does
+//	the server refuses                    nothing of ours      returns the cause
+//	no connection when sending            nothing of ours      tries again until ctx ends
+//	connection lost before the answer     all or nothing       reads back: done, tries again, or deposed
+//	an answer too late                    all or nothing       the same; a copy that lands later fails on its expected position
+//	the process dies                      all or nothing       the next process reads the log's end
+func (l *PlanLog) Append(ctx context.Context, last uint64, records ...[]byte) error {
+	if l.readOnly {
+		return fmt.Errorf("append to %s: it was opened for reading", l.name)
+	}
+	limit := l.MaxRecord()
+	for i, r := range records {
+		if len(r) > limit {
+			return fmt.Errorf("append to %s: record %d has %d bytes: the server takes %d", l.name, i, len(r), limit)
+		}
+	}
+	for len(records) > 0 {
+		n, size := 0, 0
+		for n < len(records) && n < appendRecords && (n == 0 || size+len(records[n]) <= appendBytes) {
+			size += len(records[n])
+			n++
+		}
+		if err := l.appendGroup(ctx, last, records[:n]); err != nil {
+			return fmt.Errorf("append to %s behind %d: %w", l.name, last, err)
+		}
+		last, records = last+uint64(n), records[n:]
+	}
+	return nil
+}
+
+// appendGroup stores records or finds that it cannot. unsure is set while an earlier attempt may have been stored or may still be.
+func (l *PlanLog) appendGroup(ctx context.Context, last uint64, records [][]byte) error {
+	id := nuid.Next()
+	wait := retryDelay(l.store.config.ReconnectWait)
+	unsure := false
+	for attempt := 1; ; attempt++ {
+		err := l.store.attempt(ctx, attemptLimit, func(ctx context.Context) error { return l.send(ctx, id, last, records) })
+		switch {
+		case err == nil:
+			return nil
+		case wrongLast(err) && !unsure:
+			return fmt.Errorf("%w (%w)", loader.ErrDeposed, err)
+		case wrongLast(err):
+			if stored, err := l.readBack(ctx, id, last, records); stored || err != nil {
+				return err
+			}
+		case transient(err) || ctx.Err() != nil:
+			unsure = unsure || !errors.Is(err, nats.ErrReconnectBufExceeded) // that one never left
+			if attempt == 1 {
+				l.store.log.Warn("the plan log does not answer, trying again", "stream", l.name, "behind", last, "error", err)
+			}
+		case errors.Is(err, ErrStreamFull):
+			return fmt.Errorf("%w: raise stream.plan_bytes", err)
+		default:
+			return err
+		}
+		if err := l.store.pause(ctx, wait(attempt), err); err != nil {
+			if unsure {
+				return fmt.Errorf("%w; whether it was stored is unknown", err)
+			}
+			return err
+		}
+		if !unsure {
+			continue
+		}
+		if stored, err := l.readBack(ctx, id, last, records); stored || err != nil {
+			return err
+		}
+	}
+}
+
+// readBack says whether an earlier attempt stored the records. Someone else's records in their place mean deposed.
+func (l *PlanLog) readBack(ctx context.Context, id string, last uint64, records [][]byte) (bool, error) {
+	end, err := l.Last(ctx)
+	if err != nil {
+		return false, err
+	}
+	if end == last {
+		return false, nil
+	}
+	if end < last {
+		return false, fmt.Errorf("%w: the log ends at %d already", loader.ErrDeposed, end)
+	}
+	first, err := l.header(ctx, last+1, appendHeader)
+	if err != nil {
+		return false, err
+	}
+	if first != id {
+		return false, fmt.Errorf("%w: record %d is not ours", loader.ErrDeposed, last+1)
+	}
+	if end < last+uint64(len(records)) {
+		return false, fmt.Errorf("the log ends at %d inside an atomic batch of %d records behind %d: the server broke its promise", end, len(records), last)
+	}
+	same, err := l.equal(ctx, last, records)
+	if err == nil && !same {
+		err = fmt.Errorf("what was stored behind %d differs from what was sent", last)
+	}
+	return same, err
+}
+
+func wrongLast(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && (api.ErrorCode == codeWrongLast || api.ErrorCode == codeWrongLastConstant)
+}
+
+// send makes one attempt: a plain publish for one record, an atomic batch for more.
+func (l *PlanLog) send(ctx context.Context, id string, last uint64, records [][]byte) error {
+	first := nats.NewMsg(l.subject)
+	first.Data = records[0]
+	first.Header.Set(appendHeader, id)
+	first.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last, 10))
+	first.Header.Set(jetstream.ExpectedStreamHeader, l.name)
+	if len(records) == 1 {
+		return l.request(ctx, first)
+	}
+	batch := nuid.Next() // a new one for every attempt: the server may still hold a part of the last
+	mark := func(m *nats.Msg, i int) {
+		m.Header.Set(batchIDHeader, batch)
+		m.Header.Set(batchSeqHeader, strconv.Itoa(i+1))
+	}
+	mark(first, 0)
+	if err := l.request(ctx, first); err != nil { // answered at once: says why a batch is refused
+		return err
+	}
+	for i, r := range records[1:] {
+		m := nats.NewMsg(l.subject)
+		m.Data = r
+		mark(m, i+1)
+		if i+2 == len(records) {
+			m.Header.Set(batchCommitHeader, "1")
+			return l.request(ctx, m)
+		}
+		if err := l.store.nc.PublishMsg(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// request sends a message and reads the server's answer. The answer to the first message of a batch is empty when all is well.
+func (l *PlanLog) request(ctx context.Context, m *nats.Msg) error {
+	reply, err := l.store.nc.RequestMsgWithContext(ctx, m)
+	if err != nil {
+		return err
+	}
+	if len(reply.Data) == 0 && m.Header.Get(batchIDHeader) != "" && m.Header.Get(batchCommitHeader) == "" {
+		return nil
+	}
+	var answer struct {
+		Error    *jetstream.APIError `json:"error"`
+		Sequence uint64              `json:"seq"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil || answer.Error == nil && answer.Sequence == 0 {
+		return jetstream.ErrInvalidJSAck
+	}
+	if answer.Error != nil {
+		return asFull(answer.Error)
+	}
+	return nil
+}

@@ -1,0 +1,373 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// The server's protocol for atomic batches: every message carries the batch's id and its place, from 1; the last one also
+// commits, and only its reply is the acknowledgement. Nothing is stored before the commit.
+const (
+	batchIDHeader     = "Nats-Batch-Id"
+	batchSeqHeader    = "Nats-Batch-Sequence"
+	batchCommitHeader = "Nats-Batch-Commit"
+)
+
+// Error codes of the server's answers.
+const (
+	codeInsufficient      = 10023 // server out of memory or disk
+	codeNoStorage         = 10047
+	codeAccountFull       = 10002
+	codeMessageTooLarge   = 10054
+	codeWrongLast         = 10071
+	codeStoreFailed       = 10077 // with DiscardNew: the stream is full
+	codeDuplicateInFlight = 10158
+	codeWrongLastConstant = 10164
+	codeAtomicDisabled    = 10174
+	codeBatchIncomplete   = 10176
+	codeBatchTooLarge     = 10199
+	codeBatchDuplicate    = 10201
+	codeTooManyInflight   = 10210
+)
+
+// serverError is an error that the server answered: nothing of the request was stored.
+type serverError struct {
+	Code        int    `json:"code"`
+	ErrCode     int    `json:"err_code"`
+	Description string `json:"description"`
+}
+
+func (e *serverError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.ErrCode) }
+
+type ack struct {
+	Error     *serverError `json:"error"`
+	Sequence  uint64       `json:"seq"`
+	Duplicate bool         `json:"duplicate"`
+	Batch     string       `json:"batch"`
+	Count     int          `json:"count"`
+}
+
+// committer commits batches one at a time. It is used by the publisher's goroutine only.
+//
+// Exactness. After any doubt (a late acknowledgement, a lost connection, the start of a publisher whose predecessor may have
+// died in the middle) unsure is set: the committer then reads back which ids are in the stream and sends the rest with the
+// sequence that it saw last on its subject as the expected one. A batch that was still on its way and lands in between
+// makes the server refuse, and the committer reads back again. So a document is never sent twice, however long the doubt
+// lasts, and independent of the server's dedupe window.
+type committer struct {
+	p      *Publisher
+	atomic bool   // the stream takes atomic batches
+	size   int    // messages of the next attempt: shrinks while the stream is nearly full
+	single int    // messages to send one by one, because the server knows some of them
+	last   uint64 // everything of ours at or below is accounted for, or in known
+	known  ids    // read back and not asked for yet
+	unsure bool
+	broken int // batches refused as incomplete in a row
+	saved  time.Time
+	dirty  map[*Record]struct{}
+}
+
+// brokenBatches is how many refusals as incomplete, whose cause the server does not tell, are taken before messages are sent
+// singly, which tells.
+const brokenBatches = 3
+
+// batch commits b and the records that it touches.
+func (c *committer) batch(ctx context.Context, b batch) error {
+	pending := make([]entry, 0, len(b.entries))
+	for _, e := range b.entries {
+		switch {
+		case e.message == nil:
+		case e.duplicate:
+			c.count(0, 0, 1, 0)
+		default:
+			pending = append(pending, e)
+		}
+	}
+	if err := c.messages(ctx, pending); err != nil {
+		return err
+	}
+	return c.record(ctx, b)
+}
+
+func (c *committer) messages(ctx context.Context, pending []entry) error {
+	wait := c.p.newWait()
+	defer wait.over()
+	for len(pending) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if status := c.p.store.Conn().Status(); status != nats.CONNECTED {
+			if status == nats.CLOSED {
+				return nats.ErrConnectionClosed
+			}
+			c.unsure = true
+			if err := wait.pause(ctx, "the connection to NATS is lost"); err != nil {
+				return err
+			}
+			continue
+		}
+		fence := int64(noFence)
+		if c.unsure {
+			found, last, err := c.p.readBack(ctx, c.last)
+			if err != nil {
+				if err := wait.pause(ctx, "read back: "+err.Error()); err != nil {
+					return err
+				}
+				continue
+			}
+			fence = int64(last)
+			pending = c.drop(pending, found, last)
+		} else if len(c.known) > 0 {
+			pending = c.drop(pending, nil, c.last)
+		}
+		if len(pending) == 0 {
+			return nil
+		}
+		n := min(c.size, len(pending))
+		if !c.atomic || c.single > 0 {
+			n = 1
+		}
+		a, err := c.send(ctx, pending[:n], fence)
+		if err == nil {
+			c.accept(pending[:n], a)
+			pending = pending[n:]
+			wait.over()
+			continue
+		}
+		if err := c.settle(ctx, err, pending, n, wait); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle decides what an error means for the next attempt.
+func (c *committer) settle(ctx context.Context, err error, pending []entry, n int, wait *wait) error {
+	var se *serverError
+	if !errors.As(err, &se) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrAuthorization) {
+			return err
+		}
+		// No answer: stored or not, nobody knows before the read back.
+		c.unsure = true
+		return wait.pause(ctx, "no acknowledgement from the server: "+err.Error())
+	}
+	switch se.ErrCode {
+	case codeBatchDuplicate:
+		// Some ids are known to the server. Asked one by one it says which.
+		c.single = n
+	case codeWrongLast, codeWrongLastConstant:
+		c.unsure = true
+		return wait.pause(ctx, "")
+	case codeStoreFailed, codeAccountFull, codeNoStorage, codeInsufficient:
+		if !full(se) {
+			return fmt.Errorf("store documents: %w", err)
+		}
+		if n > 1 {
+			c.size = (n + 1) / 2 // fill what space is left
+			return nil
+		}
+		return wait.pause(ctx, c.fullReason(ctx, se))
+	case codeAtomicDisabled:
+		c.atomic = false
+	case codeBatchTooLarge:
+		c.size = (n + 1) / 2
+	case codeBatchIncomplete, codeTooManyInflight:
+		if c.broken++; c.broken >= brokenBatches {
+			c.broken, c.single = 0, n
+		}
+		c.unsure = true
+		return wait.pause(ctx, "")
+	case codeDuplicateInFlight:
+		c.unsure = true
+		return wait.pause(ctx, "")
+	case codeMessageTooLarge:
+		return fmt.Errorf("document %s: %w", pending[0].message.Path, err)
+	default:
+		if se.Code == 503 || se.Code == 500 || se.Code == 429 {
+			c.unsure = true
+			return wait.pause(ctx, "the server answers: "+se.Error())
+		}
+		return fmt.Errorf("store documents: %w", err)
+	}
+	return nil
+}
+
+func full(e *serverError) bool {
+	return e.ErrCode != codeStoreFailed || strings.Contains(e.Description, "maximum")
+}
+
+func (c *committer) fullReason(ctx context.Context, e *serverError) string {
+	name := c.p.store.Config().Name
+	if e.ErrCode != codeStoreFailed {
+		return fmt.Sprintf("stream %s: the server has no space left: %s", name, e)
+	}
+	if info, err := c.p.stream.Info(ctx); err == nil {
+		return fmt.Sprintf("%v: %s holds %d documents, %d of %d bytes; it goes on when readers release some or max_bytes is raised",
+			ErrStreamFull, name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
+	}
+	return fmt.Sprintf("%v: %s: %s", ErrStreamFull, name, e.Description)
+}
+
+// accept accounts for messages that the server acknowledged.
+func (c *committer) accept(sent []entry, a ack) {
+	c.unsure, c.broken = false, 0
+	c.single = max(0, c.single-len(sent))
+	c.size = min(2*c.size, c.p.options.BatchMessages)
+	if a.Duplicate && a.Sequence <= c.last {
+		c.count(0, 0, 1, 0)
+		return
+	}
+	var bytes int64
+	for _, e := range sent {
+		bytes += int64(len(e.message.Data))
+	}
+	c.last = max(c.last, a.Sequence)
+	c.count(len(sent), bytes, 0, a.Sequence)
+}
+
+// drop takes out what the read back found and accounts for it.
+func (c *committer) drop(pending []entry, found ids, last uint64) []entry {
+	if c.known == nil {
+		c.known = ids{}
+	}
+	maps.Copy(c.known, found)
+	c.last = max(c.last, last)
+	if len(c.known) == 0 {
+		return pending
+	}
+	rest := make([]entry, 0, len(pending))
+	for _, e := range pending {
+		if c.known.take(e.message.ID) {
+			c.count(1, int64(len(e.message.Data)), 0, last)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	return rest
+}
+
+func (c *committer) count(documents int, bytes, duplicates int64, last uint64) {
+	c.p.progress.Lock()
+	defer c.p.progress.Unlock()
+	c.p.sofar.Documents += int64(documents)
+	c.p.sofar.Bytes += bytes
+	c.p.sofar.Duplicates += duplicates
+	c.p.sofar.LastSequence = max(c.p.sofar.LastSequence, last)
+}
+
+// noFence sends without an expected sequence.
+const noFence = -1
+
+// send asks the server to store messages: one as a plain publish, more as one atomic batch.
+func (c *committer) send(ctx context.Context, es []entry, fence int64) (ack, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.p.options.Timeout)
+	defer cancel()
+	id := ""
+	if len(es) > 1 {
+		id = nuid.Next()
+	}
+	nc := c.p.store.Conn()
+	var a ack
+	for i, e := range es {
+		m := e.message.NATS()
+		if m.Header == nil {
+			m.Header = nats.Header{}
+		}
+		if i == 0 && fence != noFence {
+			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatInt(fence, 10)}
+		}
+		if id != "" {
+			m.Header[batchIDHeader] = []string{id}
+			m.Header[batchSeqHeader] = []string{strconv.Itoa(i + 1)}
+		}
+		if i < len(es)-1 {
+			if err := nc.PublishMsg(m); err != nil {
+				return a, err
+			}
+			continue
+		}
+		if id != "" {
+			m.Header[batchCommitHeader] = []string{"1"}
+		}
+		reply, err := nc.RequestMsgWithContext(ctx, m)
+		if err != nil {
+			return a, err
+		}
+		if err := json.Unmarshal(reply.Data, &a); err != nil {
+			return a, fmt.Errorf("read acknowledgement %.100q: %w", reply.Data, err)
+		}
+	}
+	switch {
+	case a.Error != nil:
+		return a, a.Error
+	case a.Sequence == 0:
+		return a, errors.New("acknowledgement without a sequence")
+	case id != "" && (a.Batch != id || a.Count != len(es)):
+		return a, fmt.Errorf("acknowledgement of %d messages of batch %s, want %d of %s", a.Count, a.Batch, len(es), id)
+	}
+	return a, nil
+}
+
+// wait is the backoff of one batch and its place in the publisher's progress.
+type wait struct {
+	p       *Publisher
+	backoff *backoff.ExponentialBackOff
+}
+
+func (p *Publisher) newWait() *wait {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = 20*time.Millisecond, 2*time.Second
+	b.Reset()
+	return &wait{p, b}
+}
+
+// pause waits for the next attempt. An empty reason is not worth a report.
+func (w *wait) pause(ctx context.Context, reason string) error {
+	if reason != "" {
+		w.p.setWaiting(reason)
+	}
+	t := time.NewTimer(w.backoff.NextBackOff())
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w *wait) over() {
+	w.backoff.Reset()
+	w.p.setWaiting("")
+}
+
+func (p *Publisher) setWaiting(reason string) {
+	p.progress.Lock()
+	was := p.sofar.Waiting
+	switch {
+	case was == "" && reason != "":
+		p.waiting = time.Now()
+	case was != "" && reason == "":
+		p.sofar.Waited += time.Since(p.waiting)
+	}
+	p.sofar.Waiting = reason
+	p.progress.Unlock()
+	if was != reason && p.options.OnWait != nil {
+		p.options.OnWait(reason)
+	}
+}

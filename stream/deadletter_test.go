@@ -1,0 +1,308 @@
+package stream_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/internal/natstest"
+	"loaderd/loader"
+	"loaderd/stream"
+)
+
+// deadLetters returns the dead-letter stream's messages by the original sequence.
+func deadLetters(t testing.TB, s *stream.Store) map[string]*jetstream.RawStreamMsg {
+	t.Helper()
+	st, err := s.EnsureDeadLetters(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := st.Info(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*jetstream.RawStreamMsg{}
+	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
+		m, err := st.GetMsg(testContext(t), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := m.Header.Get(stream.HeaderOriginalSequence)
+		if out[key] != nil {
+			t.Errorf("two dead letters of sequence %s", key)
+		}
+		out[key] = m
+	}
+	return out
+}
+
+// badMessages are messages that cannot be documents, by the reason that their dead letters must give.
+func badMessages() map[string]*nats.Msg {
+	with := func(data string, header ...string) *nats.Msg {
+		m := nats.NewMsg("docs.bad")
+		m.Data = []byte(data)
+		for i := 0; i < len(header); i += 2 {
+			m.Header.Set(header[i], header[i+1])
+		}
+		return m
+	}
+	const kind = "Content-Type"
+	return map[string]*nats.Msg{
+		"BAD_CONTENT_TYPE":   with("\x89PNG", kind, "image/png"),
+		"BAD_CHARSET":        with("x", kind, "text/plain; charset=utf-16"),
+		"BAD_JSON":           with(`{"text":`, kind, stream.TypeJSON, "X-Mine", "kept"),
+		"BAD_TOKENS":         with("12345", kind, stream.TypeTokens, stream.HeaderTokenizer, "sha256:bytes"),
+		"WRONG_TOKENIZER":    with("1234", kind, stream.TypeTokens, stream.HeaderTokenizer, "sha256:other"),
+		"TOKEN_OUT_OF_RANGE": with("\xff\xff\xff\x7f", kind, stream.TypeTokens, stream.HeaderTokenizer, "sha256:bytes"),
+		"ENCODER_PANIC":      with("panic please"),
+	}
+}
+
+func TestBadDocumentsBecomeDeadLetters(t *testing.T) {
+	srv := natstest.Start(t)
+	l, s := openLog(t, srv.Store()), srv.Store()
+	want := map[string]string{} // reason by sequence
+	messages := map[string]*nats.Msg{}
+	for reason, m := range badMessages() {
+		ack, err := s.JetStream().PublishMsg(testContext(t), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seq := strconv.FormatUint(ack.Sequence, 10)
+		want[seq], messages[seq] = reason, m
+		publishAll(t, s, stream.Message{Data: []byte("good")})
+	}
+	n := 2 * len(want)
+	src := openSource(t, l, 1)
+	for i := 1; i <= n; i++ {
+		d := nextDoc(t, src)
+		if d.Sequence != uint64(i) {
+			t.Fatalf("sequence %d came instead of %d", d.Sequence, i)
+		}
+		if reason := want[fmt.Sprint(i)]; reason == "" {
+			if got := docText(t, d); got != "good" {
+				t.Errorf("document %d is %q", i, got)
+			}
+		} else if d.Skip != loader.SkipUndecodable || d.Tokens != nil || d.ID != 0 {
+			t.Errorf("document %d (%s): %+v, want it skipped as undecodable", i, reason, d)
+		}
+	}
+	// Letters are stored before their documents are delivered.
+	letters := deadLetters(t, s)
+	if len(letters) != len(want) {
+		t.Errorf("%d dead letters, want %d", len(letters), len(want))
+	}
+	for seq, reason := range want {
+		m, original := letters[seq], messages[seq]
+		if m == nil {
+			t.Errorf("%s: no dead letter", reason)
+			continue
+		}
+		h := m.Header
+		if h.Get(stream.HeaderReason) != reason || h.Get(stream.HeaderProblem) == "" || h.Get(stream.HeaderOriginalStream) != "DOCS" ||
+			h.Get(stream.HeaderOriginalSubject) != "docs.bad" || m.Subject != "dead.docs.bad."+seq || h.Get(stream.HeaderTruncated) != "" {
+			t.Errorf("%s: subject %s, headers %v", reason, m.Subject, h)
+		}
+		if !bytes.Equal(m.Data, original.Data) {
+			t.Errorf("%s: payload is %q, want %q", reason, m.Data, original.Data)
+		}
+		for k := range original.Header {
+			if h.Get("Original-"+k) != original.Header.Get(k) {
+				t.Errorf("%s: original header %s is %q, want %q", reason, k, h.Get("Original-"+k), original.Header.Get(k))
+			}
+		}
+	}
+	if st := src.Status(); st.Undecoded != int64(len(want)) || st.Empty != 0 {
+		t.Errorf("%d undecoded and %d empty are counted, want %d and 0", st.Undecoded, st.Empty, len(want))
+	}
+	if c := l.DeadLetters(); c != (stream.DeadLetterCounts{Stored: int64(len(want))}) {
+		t.Errorf("dead letters are counted as %+v", c)
+	}
+}
+
+func TestReadingAgainAddsNoDeadLetter(t *testing.T) {
+	srv := natstest.Start(t)
+	openLog(t, srv.Store())
+	for _, m := range badMessages() {
+		if _, err := srv.Store().JetStream().PublishMsg(testContext(t), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := len(badMessages())
+	for range 3 {
+		src := openSource(t, openLog(t, srv.Store()), 1)
+		for range n {
+			nextDoc(t, src)
+		}
+		src.Close()
+		// The stream's own dedupe ids do not survive this: a server that starts again later than its window has forgotten them.
+		st, err := srv.Store().EnsureDeadLetters(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := st.CachedInfo().Config
+		cfg.Duplicates = 100 * 1e6 // 100 ms, the shortest
+		if _, err := srv.Store().JetStream().UpdateStream(testContext(t), cfg); err != nil {
+			t.Fatal(err)
+		}
+		srv.Restart()
+	}
+	if got := len(deadLetters(t, srv.Store())); got != n {
+		t.Errorf("%d dead letters, want %d", got, n)
+	}
+}
+
+func TestEmptyDocumentsAreSkipped(t *testing.T) {
+	srv := natstest.Start(t)
+	publishable := []stream.Message{
+		{ID: "a"},
+		{ContentType: stream.TypeJSON, Data: []byte(`{"text":""}`)},
+		{ContentType: stream.TypeTokens, Tokenizer: "sha256:bytes"},
+		{ContentType: stream.TypeTokens, Tokenizer: "sha256:bytes", Data: stream.AppendTokens(nil, []int32{testEnd})},
+		{ContentType: stream.TypeTokens, Tokenizer: "sha256:bytes", Data: stream.AppendTokens(nil, []int32{1, testEnd})},
+	}
+	l := openLog(t, srv.Store())
+	publishAll(t, srv.Store(), publishable...)
+	src := openSource(t, l, 1)
+	for range 4 {
+		if d := nextDoc(t, src); d.Skip != loader.SkipEmpty || d.Tokens != nil || d.ID != 0 {
+			t.Errorf("document %+v, want it skipped as empty", d)
+		}
+	}
+	if d := nextDoc(t, src); d.Skip != "" || len(d.Tokens) != 2 {
+		t.Errorf("document %+v, want two tokens", d)
+	}
+	if st := src.Status(); st.Empty != 4 || st.Undecoded != 0 {
+		t.Errorf("%d empty and %d undecoded are counted, want 4 and 0", st.Empty, st.Undecoded)
+	}
+}
+
+// A message whose headers say what only a server says must not pass for the server's word.
+func TestMessagesThatLookLikeTheServers(t *testing.T) {
+	srv := natstest.Start(t)
+	l := openLog(t, srv.Store())
+	for _, status := range []string{"100", "404", "408", "409", "503"} {
+		m := nats.NewMsg("docs.odd")
+		m.Header.Set("Status", status)
+		m.Header.Set("Description", "Consumer Deleted")
+		if _, err := srv.Store().JetStream().PublishMsg(testContext(t), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publishAll(t, srv.Store(), counted(6, 1)...)
+	src := openSource(t, l, 1)
+	for range 5 {
+		if d := nextDoc(t, src); d.Skip != loader.SkipEmpty {
+			t.Errorf("document %+v, want it skipped as empty", d)
+		}
+	}
+	checkCounted(t, src, 6, 1)
+	if info, err := l.Describe(testContext(t), 2); err != nil || info.Bytes != 0 || info.Subject != "docs.odd" {
+		t.Errorf("description: %+v, %v", info, err)
+	}
+}
+
+// Headers that no client library would write, sent over a bare connection.
+func TestGarbledHeaders(t *testing.T) {
+	srv := natstest.Start(t)
+	l := openLog(t, srv.Store())
+	rawPublish(t, srv.Store().ClientURL(), "docs.raw", "NATS/1.0\r\nno colon here\r\n\r\n", "payload")
+	publishAll(t, srv.Store(), counted(2, 1)...)
+	src := openSource(t, l, 1)
+	if d := nextDoc(t, src); d.Sequence != 1 || d.Skip != loader.SkipUndecodable {
+		t.Errorf("document %+v, want it skipped as undecodable", d)
+	}
+	checkCounted(t, src, 2, 1)
+	m := deadLetters(t, srv.Store())["1"]
+	if m == nil || m.Header.Get(stream.HeaderReason) != "BAD_HEADERS" || string(m.Data) != "payload" {
+		t.Errorf("dead letter is %+v", m)
+	}
+}
+
+func TestLargeDeadLetterIsTruncated(t *testing.T) {
+	srv := natstest.Start(t, func(c *stream.Config) { c.MaxDocument = 1 << 20 })
+	l := openLog(t, srv.Store())
+	m := nats.NewMsg("docs.large")
+	m.Header.Set("Content-Type", "image/png")
+	m.Header.Set("X-Long", strings.Repeat("h", 60<<10))
+	m.Data = bytes.Repeat([]byte("d"), 1<<20-m.Size()-64)
+	if _, err := srv.Store().JetStream().PublishMsg(testContext(t), m); err != nil {
+		t.Fatal(err)
+	}
+	nextDoc(t, openSource(t, l, 1))
+	letter := deadLetters(t, srv.Store())["1"]
+	if letter == nil {
+		t.Fatalf("no dead letter: %+v", l.DeadLetters())
+	}
+	if len(letter.Header[stream.HeaderTruncated]) != 2 || letter.Header.Get(stream.HeaderReason) != "BAD_CONTENT_TYPE" {
+		t.Errorf("headers %v", letter.Header)
+	}
+	if !bytes.HasPrefix(m.Data, letter.Data) || len(letter.Data) < len(m.Data)/2 {
+		t.Errorf("%d bytes of payload, the original has %d", len(letter.Data), len(m.Data))
+	}
+}
+
+// A dead-letter stream that takes nothing must not hold up the run, and its letters come when it does.
+func TestRunGoesOnWithoutDeadLetters(t *testing.T) {
+	srv := natstest.Start(t)
+	l, s := openLog(t, srv.Store()), srv.Store()
+	st, err := s.EnsureDeadLetters(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := st.CachedInfo().Config
+	sealed := cfg
+	sealed.MaxMsgSize = 1
+	if _, err := s.JetStream().UpdateStream(testContext(t), sealed); err != nil {
+		t.Fatal(err)
+	}
+	const n = 200
+	for i := range n {
+		publishAll(t, s, stream.Message{ContentType: "image/png", Data: []byte(strconv.Itoa(i))})
+	}
+	publishAll(t, s, counted(n+1, 1)...)
+	src := openSource(t, l, 1)
+	for range n {
+		if d := nextDoc(t, src); d.Skip != loader.SkipUndecodable {
+			t.Fatalf("document %+v, want it skipped as undecodable", d)
+		}
+	}
+	checkCounted(t, src, n+1, 1)
+	if c := l.DeadLetters(); c.Stored != 0 || c.Failed == 0 || c.Dropped != 0 {
+		t.Errorf("dead letters are counted as %+v", c)
+	}
+	if _, err := s.JetStream().UpdateStream(testContext(t), cfg); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "all dead letters are stored", func() bool { return l.DeadLetters().Stored == n })
+	letters := deadLetters(t, s)
+	for i := range n {
+		if m := letters[strconv.Itoa(i+1)]; m == nil || string(m.Data) != strconv.Itoa(i) || m.Header.Get("Original-Content-Type") != "image/png" {
+			t.Errorf("dead letter of sequence %d: %+v", i+1, m)
+		}
+	}
+}
+
+// rawPublish sends one message with a header block of any bytes and waits until the server has taken it.
+func rawPublish(t testing.TB, url, subject, header, data string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"headers\":true}\r\nHPUB %s %d %d\r\n%s%s\r\nPING\r\n", subject, len(header), len(header)+len(data), header, data)
+	for answers := bufio.NewScanner(conn); answers.Scan(); {
+		if answers.Text() == "PONG" {
+			return
+		}
+	}
+	t.Fatal("the server did not answer")
+}

@@ -1,0 +1,228 @@
+package stream
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"mime"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/nats-io/nats.go"
+)
+
+// Reasons why a document is undecodable: stable names, in the header Loaderd-Reason of its dead letter.
+const (
+	badHeaders      = "BAD_HEADERS"        // the header block is malformed
+	badContentType  = "BAD_CONTENT_TYPE"   // Content-Type is malformed or none of the three
+	badCharset      = "BAD_CHARSET"        // a charset other than UTF-8
+	badJSON         = "BAD_JSON"           // not one JSON object with a string under text
+	badTokens       = "BAD_TOKENS"         // not a whole number of int32 ids
+	wrongTokenizer  = "WRONG_TOKENIZER"    // tokenized by another tokenizer than the run's
+	tokenOutOfRange = "TOKEN_OUT_OF_RANGE" // an id outside the vocabulary
+	noTokenizer     = "NO_TOKENIZER"       // text for a run that takes tokenized documents only
+	tooLarge        = "TOO_LARGE"          // more tokens than a document may have
+	encoderPanic    = "ENCODER_PANIC"      // the tokenizer failed on the text
+)
+
+// badDocument says why a message is no document.
+type badDocument struct {
+	reason   string // one of the names above
+	sentence string // what is wrong with this message
+}
+
+func bad(reason, format string, args ...any) *badDocument {
+	return &badDocument{reason, fmt.Sprintf(format, args...)}
+}
+
+// decoded is a document before it is tokenized: either text or tokens.
+type decoded struct {
+	id     string // producer's id, empty when it has none
+	text   []byte
+	tokens []int32 // has room for one more id; nil for text
+}
+
+// decoder is what decoding depends on besides the message.
+type decoder struct {
+	fingerprint string // tokens must come from this tokenizer
+	vocab       int    // ids are 0 ... vocab-1
+	limit       int    // tokens that a document may have, its end included
+}
+
+// maxTokens is the largest number of tokens of a document: lengths are int32.
+const maxTokens = math.MaxInt32
+
+// decode turns a message into a document. It is pure: its result depends on header and data alone.
+func (d decoder) decode(header nats.Header, data []byte) (decoded, *badDocument) {
+	kind, err := mediaType(field(header, HeaderContentType))
+	if err != nil {
+		return decoded{}, err
+	}
+	out := decoded{id: headerID(header)}
+	switch kind {
+	case TypeText:
+		out.text = data
+	case TypeJSON:
+		var id string
+		out.text, id, err = decodeJSON(data)
+		if out.id == "" {
+			out.id = id
+		}
+	case TypeTokens:
+		out.tokens, err = d.decodeTokens(header, data)
+	default:
+		err = bad(badContentType, "content type %s is none of %s, %s and %s", quoted(kind), TypeText, TypeJSON, TypeTokens)
+	}
+	if err != nil {
+		return decoded{}, err
+	}
+	return out, nil
+}
+
+// mediaType returns a Content-Type's media type in lower case and checks its charset.
+func mediaType(value string) (string, *badDocument) {
+	switch value {
+	case "", TypeText:
+		return TypeText, nil
+	case TypeJSON, TypeTokens:
+		return value, nil
+	}
+	kind, parameters, err := mime.ParseMediaType(value)
+	if err != nil {
+		return "", bad(badContentType, "content type %s is malformed: %v", quoted(value), err)
+	}
+	switch charset := parameters["charset"]; strings.ToLower(charset) {
+	case "", "utf-8", "utf8", "us-ascii":
+		return kind, nil
+	default:
+		return "", bad(badCharset, "charset %s: only UTF-8 is taken", quoted(charset))
+	}
+}
+
+// decodeJSON returns the text and the id of {"id", "text", ...}. Names are matched exactly; the last of equal names counts;
+// unknown ones are let through.
+func decodeJSON(data []byte) (text []byte, id string, _ *badDocument) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, "", bad(badJSON, "payload is not a JSON object: %s", jsonProblem(err))
+	}
+	raw, ok := fields["text"]
+	if !ok {
+		return nil, "", bad(badJSON, `payload has no "text"`)
+	}
+	var s *string
+	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
+		return nil, "", bad(badJSON, `"text" is not a string`)
+	}
+	id, err := jsonID(fields["id"])
+	return []byte(*s), id, err
+}
+
+// jsonID returns a JSON id, a string or a number as it is written; absent and null are no id.
+func jsonID(raw json.RawMessage) (string, *badDocument) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return "", nil
+	}
+	if c := raw[0]; c == '-' || c >= '0' && c <= '9' {
+		return string(raw), nil
+	}
+	var id string
+	if err := json.Unmarshal(raw, &id); err != nil {
+		return "", bad(badJSON, `"id" is neither a string nor a number`)
+	}
+	return id, nil
+}
+
+func jsonProblem(err error) string {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Sprintf("%v at byte %d", syntax, syntax.Offset)
+	}
+	return "it is another JSON value"
+}
+
+// decodeTokens reads little-endian int32 ids and checks each against the vocabulary.
+func (d decoder) decodeTokens(header nats.Header, data []byte) ([]int32, *badDocument) {
+	if print := field(header, HeaderTokenizer); print != d.fingerprint || print == "" {
+		return nil, bad(wrongTokenizer, "header %s is %s, the run's tokenizer is %s", HeaderTokenizer, quoted(print), quoted(d.fingerprint))
+	}
+	if len(data)%4 != 0 {
+		return nil, bad(badTokens, "%d bytes are not a whole number of int32 ids", len(data))
+	}
+	n := len(data) / 4
+	if n > d.limit {
+		return nil, bad(tooLarge, "%d tokens, a document may have %d", n, d.limit)
+	}
+	ids := make([]int32, n, n+1)
+	for i := range ids {
+		id := binary.LittleEndian.Uint32(data[4*i:])
+		if uint64(id) >= uint64(d.vocab) {
+			return nil, bad(tokenOutOfRange, "id %d at position %d is outside the vocabulary of %d ids", int32(id), i, d.vocab)
+		}
+		ids[i] = int32(id)
+	}
+	return ids, nil
+}
+
+// headerID returns the producer's id from the headers: Loaderd-Id, else Nats-Msg-Id.
+func headerID(header nats.Header) string {
+	if id := field(header, HeaderID); id != "" {
+		return id
+	}
+	return field(header, nats.MsgIdHdr)
+}
+
+// field returns a header's first value. Names match in any case, as producers in other languages write them; of several that differ
+// in case only, the exact one counts, then the first in byte order, so that the result depends on the message alone.
+func field(header nats.Header, name string) string {
+	if len(header) == 0 {
+		return ""
+	}
+	if v, ok := header[name]; ok {
+		return first(v)
+	}
+	var found []string
+	for k := range header {
+		if strings.EqualFold(k, name) {
+			found = append(found, k)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return first(header[slices.Min(found)])
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// idDomain keeps hashes of document ids apart from other hashes of the same strings.
+const idDomain = "loaderd document id\x00"
+
+// hashID is loader.Document.ID of a producer's id: XXH64, seed 0, of idDomain and the id. 0 stands for no id, so 0 becomes 1.
+func hashID(id string) uint64 {
+	if id == "" {
+		return 0
+	}
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.WriteString(idDomain) // never fails
+	_, _ = d.WriteString(id)
+	return max(d.Sum64(), 1)
+}
+
+// quoted shows a value from outside in a sentence: on one line, and short.
+func quoted(s string) string {
+	const most = 80
+	if len(s) > most {
+		return fmt.Sprintf("%q...", s[:most])
+	}
+	return fmt.Sprintf("%q", s)
+}

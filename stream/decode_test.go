@@ -1,0 +1,233 @@
+package stream
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+)
+
+const testPrint = "sha256:run"
+
+var testDecoder = decoder{fingerprint: testPrint, vocab: 100, limit: 1000}
+
+func header(pairs ...string) nats.Header {
+	h := nats.Header{}
+	for i := 0; i < len(pairs); i += 2 {
+		h[pairs[i]] = append(h[pairs[i]], pairs[i+1])
+	}
+	return h
+}
+
+func TestDecodeTakes(t *testing.T) {
+	tests := []struct {
+		name   string
+		header nats.Header
+		data   string
+		id     string
+		text   string
+		tokens []int32
+	}{
+		{name: "no headers is text", data: "a", text: "a"},
+		{name: "empty content type is text", header: header("Content-Type", ""), data: "a", text: "a"},
+		{name: "text", header: header("Content-Type", "text/plain"), data: "a", text: "a"},
+		{name: "text with charset", header: header("Content-Type", "Text/Plain; Charset=\"UTF-8\""), data: "é", text: "é"},
+		{name: "text in ASCII", header: header("Content-Type", "text/plain;charset=us-ascii"), data: "a", text: "a"},
+		{name: "text with another parameter", header: header("Content-Type", "text/plain; format=flowed"), data: "a", text: "a"},
+		{name: "invalid UTF-8 is the tokenizer's", data: "a\xffb", text: "a\xffb"},
+		{name: "header in lower case", header: header("content-type", "application/json"), data: `{"text":"a"}`, text: "a"},
+		{name: "the exact header counts", header: header("content-type", "x/y", "Content-Type", "text/plain"), data: "a", text: "a"},
+		{name: "of two others the first in byte order", header: header("content-type", "x/y", "CONTENT-TYPE", "text/plain"), data: "a", text: "a"},
+		{name: "json", header: header("Content-Type", "application/json"), data: `{"id":"i","text":"a\u00e9\n","meta":{"x":[1,{}]}}`, id: "i", text: "aé\n"},
+		{name: "json with charset", header: header("Content-Type", "application/json; charset=utf-8"), data: ` {"text":""} `},
+		{name: "json number id", header: header("Content-Type", "application/json"), data: `{"id":-1.50e3,"text":"a"}`, id: "-1.50e3", text: "a"},
+		{name: "json null id", header: header("Content-Type", "application/json"), data: `{"id":null,"text":"a"}`, text: "a"},
+		{name: "json last key wins", header: header("Content-Type", "application/json"), data: `{"text":1,"text":"a","text":"b"}`, text: "b"},
+		{name: "json names are exact", header: header("Content-Type", "application/json"), data: `{"text":"a","Text":"b","TEXT":3,"ID":"x"}`, text: "a"},
+		{name: "json lone surrogate", header: header("Content-Type", "application/json"), data: `{"text":"\ud800"}`, text: "\ufffd"},
+		{name: "tokens", header: header("Content-Type", TypeTokens, "Loaderd-Tokenizer", testPrint), data: "\x01\x00\x00\x00\x63\x00\x00\x00", tokens: []int32{1, 99}},
+		{name: "no tokens", header: header("Content-Type", TypeTokens, "Loaderd-Tokenizer", testPrint), tokens: []int32{}},
+		{name: "Loaderd-Id before all", header: header("Loaderd-Id", "l", "Nats-Msg-Id", "n", "Content-Type", "application/json"), data: `{"id":"j","text":"a"}`, id: "l", text: "a"},
+		{name: "Nats-Msg-Id before JSON", header: header("Nats-Msg-Id", "n", "Content-Type", "application/json"), data: `{"id":"j","text":"a"}`, id: "n", text: "a"},
+		{name: "an empty Loaderd-Id is none", header: header("Loaderd-Id", "", "Nats-Msg-Id", "n"), data: "a", id: "n", text: "a"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, failed := testDecoder.decode(tt.header, []byte(tt.data))
+			if failed != nil {
+				t.Fatalf("refused: %s: %s", failed.reason, failed.sentence)
+			}
+			if got.id != tt.id || string(got.text) != tt.text {
+				t.Errorf("id %q, text %q, want %q and %q", got.id, got.text, tt.id, tt.text)
+			}
+			if diff := cmp.Diff(tt.tokens, got.tokens); diff != "" {
+				t.Errorf("tokens (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	tokens := header("Content-Type", TypeTokens, "Loaderd-Tokenizer", testPrint)
+	asJSON := header("Content-Type", "application/json")
+	tests := []struct {
+		name   string
+		header nats.Header
+		data   string
+		reason string
+		says   string // part of the sentence
+	}{
+		{"unknown type", header("Content-Type", "image/png"), "x", badContentType, `"image/png"`},
+		{"malformed type", header("Content-Type", "text/plain; charset"), "x", badContentType, "malformed"},
+		{"nonsense type", header("Content-Type", "\x00"), "x", badContentType, `\x00`},
+		{"another charset", header("Content-Type", "text/plain; charset=latin1"), "x", badCharset, `"latin1"`},
+		{"another charset of JSON", header("Content-Type", "application/json; charset=utf-16"), `{"text":"a"}`, badCharset, `"utf-16"`},
+		{"no JSON", asJSON, "hello", badJSON, "byte 1"},
+		{"empty JSON", asJSON, "", badJSON, "unexpected end"},
+		{"JSON cut short", asJSON, `{"text":"a"`, badJSON, "unexpected end"},
+		{"garbage behind JSON", asJSON, `{"text":"a"} x`, badJSON, "after top-level value"},
+		{"two objects", asJSON, `{"text":"a"}{"text":"b"}`, badJSON, "after top-level value"},
+		{"JSON array", asJSON, `["a"]`, badJSON, "another JSON value"},
+		{"JSON null", asJSON, `null`, badJSON, `no "text"`},
+		{"no text", asJSON, `{"Text":"a"}`, badJSON, `no "text"`},
+		{"text of another type", asJSON, `{"text":["a"]}`, badJSON, "not a string"},
+		{"text is null", asJSON, `{"text":null}`, badJSON, "not a string"},
+		{"id of another type", asJSON, `{"id":{"a":1},"text":"a"}`, badJSON, "neither a string nor a number"},
+		{"nesting bomb", asJSON, `{"meta":` + strings.Repeat("[", 1<<20), badJSON, "depth"},
+		{"other tokenizer", header("Content-Type", TypeTokens, "Loaderd-Tokenizer", "sha256:other"), "", wrongTokenizer, `"sha256:other"`},
+		{"no tokenizer named", header("Content-Type", TypeTokens), "", wrongTokenizer, `""`},
+		{"half a token", tokens, "\x01\x00\x00\x00\x01", badTokens, "5 bytes"},
+		{"token behind the vocabulary", tokens, "\x00\x00\x00\x00\x64\x00\x00\x00", tokenOutOfRange, "id 100 at position 1"},
+		{"negative token", tokens, "\xff\xff\xff\xff", tokenOutOfRange, "id -1 at position 0"},
+		{"too many tokens", tokens, strings.Repeat("\x00", 4*1001), tooLarge, "1001 tokens"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, failed := testDecoder.decode(tt.header, []byte(tt.data))
+			if failed == nil {
+				t.Fatalf("taken as %+v", got)
+			}
+			if failed.reason != tt.reason || !strings.Contains(failed.sentence, tt.says) {
+				t.Errorf("%s: %s\nwant %s: ... %s ...", failed.reason, failed.sentence, tt.reason, tt.says)
+			}
+			if len(failed.sentence) > 400 || strings.ContainsAny(failed.sentence, "\r\n") {
+				t.Errorf("sentence is no short line: %q", failed.sentence)
+			}
+		})
+	}
+}
+
+func TestHashID(t *testing.T) {
+	if got := hashID(""); got != 0 {
+		t.Errorf("no id hashes to %d, want 0", got)
+	}
+	// The hash is part of what makes a plan: it must not change.
+	for id, want := range map[string]uint64{"a": 0x46848e0421b745a7, "web/1": 0x4cc6ee06ed8b4766} {
+		if got := hashID(id); got != want {
+			t.Errorf("hash of %q is %#x, want %#x", id, got, want)
+		}
+	}
+}
+
+// upper is an Encoder for tests: one id a byte, in the vocabulary of 256.
+type upper struct{}
+
+func (upper) Encode(dst []int32, text []byte) []int32 {
+	for _, c := range text {
+		dst = append(dst, int32(c))
+	}
+	return dst
+}
+
+func TestEnded(t *testing.T) {
+	const end = 9
+	for _, tt := range []struct {
+		name string
+		ids  []int32
+		end  int32
+		want []int32
+	}{
+		{"appended", []int32{1, 2}, end, []int32{1, 2, end}},
+		{"not twice", []int32{1, end}, end, []int32{1, end}},
+		{"only the last counts", []int32{end, 1}, end, []int32{end, 1, end}},
+		{"two ends are the producer's", []int32{1, end, end}, end, []int32{1, end, end}},
+		{"nothing but the end is nothing", []int32{end}, end, nil},
+		{"nothing", []int32{}, end, []int32{}},
+		{"no end token", []int32{1}, -1, []int32{1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, ended(tt.ids, tt.end)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEncodeLimit(t *testing.T) {
+	e := &encoder{create: func() Encoder { return upper{} }}
+	if got, failed, _ := e.encode([]byte("abc"), 0, 4); failed != nil || len(got) != 4 || cap(got) != 4 {
+		t.Errorf("3 ids and the end with a limit of 4: %v (capacity %d), %v", got, cap(got), failed)
+	}
+	if _, failed, _ := e.encode([]byte("abcd"), 0, 4); failed == nil || failed.reason != tooLarge {
+		t.Errorf("4 ids and the end with a limit of 4: %v, want %s", failed, tooLarge)
+	}
+	if got, failed, _ := e.encode([]byte("abcd"), -1, 4); failed != nil || len(got) != 4 {
+		t.Errorf("4 ids without an end and a limit of 4: %v, %v", got, failed)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add("", "", "", []byte("text"))
+	f.Add("text/plain; charset=utf-8", "i", "", []byte("text\xff"))
+	f.Add("application/json", "", "", []byte(`{"id":"a","text":"b","text":"c","meta":{"x":[]}}`))
+	f.Add("application/json", "", "", []byte(`{"id":-1,"text":"\ud83d\ude00"}`))
+	f.Add("application/vnd.loaderd.tokens", "i", testPrint, []byte("\x01\x00\x00\x00\x63\x00\x00\x00"))
+	f.Add("application/vnd.loaderd.tokens", "", "x", []byte("\x01"))
+	f.Fuzz(func(t *testing.T, kind, id, print string, data []byte) {
+		h := header("Content-Type", kind, "Nats-Msg-Id", id, "Loaderd-Tokenizer", print)
+		before := string(data)
+		got, failed := testDecoder.decode(h, data)
+		again, failedAgain := testDecoder.decode(h, []byte(before))
+		if diff := cmp.Diff(got, again, cmp.AllowUnexported(decoded{})); diff != "" || (failed == nil) != (failedAgain == nil) {
+			t.Fatalf("decoded twice (-first +second):\n%s", diff)
+		}
+		if string(data) != before {
+			t.Fatal("the payload was changed")
+		}
+		if failed != nil {
+			if failed.reason == "" || failed.sentence == "" || strings.ContainsAny(failed.sentence, "\r\n\x00") || len(failed.sentence) > 600 {
+				t.Fatalf("reason %q, sentence %q", failed.reason, failed.sentence)
+			}
+			if got.text != nil || got.tokens != nil || got.id != "" {
+				t.Fatalf("refused with %+v", got)
+			}
+			return
+		}
+		if got.text != nil && got.tokens != nil {
+			t.Fatal("both text and tokens")
+		}
+		for _, id := range got.tokens {
+			if id < 0 || int(id) >= testDecoder.vocab {
+				t.Fatalf("id %d is outside the vocabulary", id)
+			}
+		}
+		if kind == TypeTokens && string(AppendTokens(nil, got.tokens)) != before {
+			t.Fatal("the tokens are not the payload's")
+		}
+		if kind == TypeJSON {
+			var want struct {
+				Text string `json:"text"`
+			}
+			var fields map[string]any
+			if json.Unmarshal(data, &fields) != nil {
+				t.Fatal("taken, but not JSON")
+			}
+			want.Text, _ = fields["text"].(string)
+			if string(got.text) != want.Text {
+				t.Fatalf("text is %q, want %q", got.text, want.Text)
+			}
+		}
+	})
+}

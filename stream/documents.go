@@ -1,0 +1,260 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/loader"
+)
+
+// DocumentLog is the document stream as a run needs it: read in order, and by sequence. It implements loader.Documents.
+type DocumentLog struct {
+	store   *Store
+	stream  jetstream.Stream
+	name    string
+	log     *slog.Logger
+	decoder decoder
+	end     int32
+	encoder *encoders
+	workers int
+	buffer  int64
+	letters *deadLetters
+}
+
+var _ loader.Documents = (*DocumentLog)(nil)
+
+// Documents opens the document stream and the dead-letter stream behind it, creating what is absent.
+func (s *Store) Documents(ctx context.Context, t Tokenizing) (*DocumentLog, error) {
+	stream, err := s.EnsureDocuments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.EnsureDeadLetters(ctx); err != nil {
+		return nil, err
+	}
+	cfg := s.Config()
+	workers := cfg.Workers
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	l := &DocumentLog{
+		store: s, stream: stream, name: cfg.Name, log: s.log,
+		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: maxTokens},
+		end:     t.End,
+		encoder: newEncoders(t.NewEncoder, workers+1),
+		workers: workers, buffer: cfg.BufferBytes,
+	}
+	l.letters = newDeadLetters(l)
+	return l, nil
+}
+
+// DocumentInfo says where a document came from, for the ledger.
+type DocumentInfo struct {
+	Sequence    uint64    `json:"sequence"`
+	Subject     string    `json:"subject"`
+	ID          string    `json:"id,omitempty"` // producer's id
+	Path        string    `json:"path,omitempty"`
+	Domain      string    `json:"domain,omitempty"`
+	ContentType string    `json:"content_type"`
+	Bytes       int       `json:"bytes"` // of the payload
+	Time        time.Time `json:"time"`  // when the stream took it
+}
+
+// First returns the first sequence that the stream still holds, 1 for a stream that never held anything.
+func (l *DocumentLog) First(ctx context.Context) (uint64, error) {
+	info, err := l.info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return max(info.State.FirstSeq, 1), nil
+}
+
+// Last returns the last sequence in the stream, 0 for a stream that never held anything.
+func (l *DocumentLog) Last(ctx context.Context) (uint64, error) {
+	info, err := l.info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return info.State.LastSeq, nil
+}
+
+func (l *DocumentLog) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := l.stream.Info(ctx)
+	if err != nil {
+		return nil, &loader.Error{Reason: loader.SourceDown, Message: "ask for the state of stream " + l.name,
+			Do: "check that NATS is up and can be reached", Facts: map[string]string{"stream": l.name}, Err: err}
+	}
+	return info, nil
+}
+
+// Read starts a source at sequence from. It waits while the stream cannot be reached, until ctx ends.
+func (l *DocumentLog) Read(ctx context.Context, from uint64) (loader.Source, error) {
+	if from == 0 {
+		return nil, fmt.Errorf("read stream %s: sequences start at 1, not 0", l.name)
+	}
+	var info *jetstream.StreamInfo
+	err := l.retry(ctx, func() (err error) { info, err = l.stream.Info(ctx); return err })
+	if err != nil {
+		return nil, err
+	}
+	if err := l.covers(info, from); err != nil {
+		return nil, err
+	}
+	return newReader(l, from, info), nil
+}
+
+// covers says whether a reader that wants sequence next can go on: the stream must hold everything from there.
+func (l *DocumentLog) covers(info *jetstream.StreamInfo, next uint64) error {
+	if first := info.State.FirstSeq; first > next {
+		return l.lost(next, first-1)
+	}
+	if last := info.State.LastSeq; last+1 < next {
+		return &loader.Error{Reason: loader.DocumentLost,
+			Message: fmt.Sprintf("read stream %s: it ends at sequence %d, documents up to %d were read from it before", l.name, last, next-1),
+			Do:      "the stream was made anew or restored from an older copy: restore the one that the run began with, or start a new run",
+			Facts:   map[string]string{"stream": l.name, "last": number(last), "read": number(next - 1)}}
+	}
+	return nil
+}
+
+// lost is the error for sequences that the stream no longer holds.
+func (l *DocumentLog) lost(from, to uint64) error {
+	which := fmt.Sprintf("sequences %d to %d are", from, to)
+	if from == to {
+		which = fmt.Sprintf("sequence %d is", from)
+	}
+	return &loader.Error{Reason: loader.DocumentLost,
+		Message: fmt.Sprintf("read stream %s: %s no longer there: deleted or purged", l.name, which),
+		Do:      "a run needs every document from its floor on: restore them, or start a new run",
+		Facts:   map[string]string{"stream": l.name, "first_missing": number(from), "last_missing": number(to)}}
+}
+
+// Tokens returns the tokens of one document again, equal to what the source delivered. It waits while the stream cannot be reached,
+// until ctx ends.
+func (l *DocumentLog) Tokens(ctx context.Context, sequence uint64) ([]int32, error) {
+	m, err := l.fetch(ctx, sequence)
+	if err != nil {
+		return nil, err
+	}
+	e := l.encoder.get()
+	defer l.encoder.put(e)
+	doc, failed := l.document(m, e)
+	if failed != nil {
+		return nil, fmt.Errorf("fetch document %d of stream %s: it is undecodable: %s: %s", sequence, l.name, failed.reason, failed.sentence)
+	}
+	return doc.Tokens, nil
+}
+
+// Describe says where a document came from.
+func (l *DocumentLog) Describe(ctx context.Context, sequence uint64) (DocumentInfo, error) {
+	m, err := l.fetch(ctx, sequence)
+	if err != nil {
+		return DocumentInfo{}, err
+	}
+	info := DocumentInfo{Sequence: sequence, Subject: m.subject, Path: field(m.header, HeaderPath), Domain: field(m.header, HeaderDomain),
+		ContentType: field(m.header, HeaderContentType), Bytes: len(m.data), Time: m.time, ID: headerID(m.header)}
+	if info.ContentType == "" {
+		info.ContentType = TypeText
+	}
+	if d, failed := l.decoder.decode(m.header, m.data); failed == nil {
+		info.ID = d.id
+	}
+	return info, nil
+}
+
+// fetch gets one message by its sequence.
+func (l *DocumentLog) fetch(ctx context.Context, sequence uint64) (m *message, err error) {
+	if sequence == 0 {
+		return nil, l.lost(0, 0)
+	}
+	err = l.retry(ctx, func() error {
+		raw, err := l.stream.GetMsg(ctx, sequence)
+		if err != nil && l.store.nc.IsConnected() {
+			// A replica that lags answers a direct get with "not found", and a message's own headers can pass for a status:
+			// the leader's word counts.
+			raw, err = l.leaderGet(ctx, sequence)
+		}
+		if err != nil {
+			return err
+		}
+		m = &message{sequence: raw.Sequence, subject: raw.Subject, header: raw.Header, data: raw.Data, time: raw.Time}
+		return nil
+	})
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, l.lost(sequence, sequence)
+	}
+	return m, err
+}
+
+// leaderGet asks the stream's leader for a message, where a direct get asks any replica.
+func (l *DocumentLog) leaderGet(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
+	defer cancel()
+	resp, err := l.store.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+l.name, fmt.Appendf(nil, `{"seq":%d}`, sequence))
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject string    `json:"subject"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(resp.Data, &answer); err != nil {
+		return nil, fmt.Errorf("read the answer of stream %s: %w", l.name, err)
+	}
+	switch m := answer.Message; {
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, jetstream.ErrMsgNotFound
+	case answer.Error != nil:
+		return nil, answer.Error
+	case m == nil:
+		return nil, jetstream.ErrInvalidJetStreamResponse
+	default:
+		raw := &jetstream.RawStreamMsg{Subject: m.Subject, Sequence: sequence, Data: m.Data, Time: m.Time}
+		if len(m.Header) > 0 {
+			raw.Header, err = nats.DecodeHeadersMsg(m.Header)
+		}
+		return raw, err
+	}
+}
+
+// retry calls f until it succeeds, fails for good, or ctx ends. In the last case the error's reason is SourceDown.
+func (l *DocumentLog) retry(ctx context.Context, f func() error) error {
+	wait := retryDelay(l.store.config.ReconnectWait)
+	for attempt := 1; ; attempt++ {
+		err := f()
+		if err == nil || final(err) {
+			return err
+		}
+		select {
+		case <-time.After(wait(attempt)):
+		case <-ctx.Done():
+			return &loader.Error{Reason: loader.SourceDown, Message: fmt.Sprintf("reach stream %s: %v", l.name, err),
+				Do: "check that NATS is up and can be reached", Facts: map[string]string{"stream": l.name}, Err: ctx.Err()}
+		}
+	}
+}
+
+// final says whether an error of JetStream is one that no waiting cures.
+func final(err error) bool {
+	var lost *loader.Error
+	return errors.As(err, &lost) ||
+		errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) ||
+		errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrPermissionViolation) ||
+		errors.Is(err, nats.ErrBadHeaderMsg)
+}
+
+func number(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -1,0 +1,66 @@
+package stream
+
+import (
+	"encoding/binary"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Headers of a document's message. Nats-Msg-Id is the producer's dedupe key and, without Loaderd-Id, also the document's id.
+const (
+	HeaderContentType = "Content-Type"
+	HeaderID          = "Loaderd-Id"
+	HeaderPath        = "Loaderd-Path"
+	HeaderDomain      = "Loaderd-Domain"
+	HeaderTokenizer   = "Loaderd-Tokenizer" // fingerprint of the tokenizer that made the tokens
+)
+
+// Content types of a document's message. Without the header it is text.
+const (
+	TypeText   = "text/plain"                     // UTF-8
+	TypeJSON   = "application/json"               // {"id", "text", "meta": {...}}, text required
+	TypeTokens = "application/vnd.loaderd.tokens" // little-endian int32 ids, already tokenized
+)
+
+// Message is a document as a producer hands it over. Only Subject and Data are required.
+type Message struct {
+	Subject     string // docs.<source>
+	ID          string // producer's id: the same id is stored once within the server's dedupe window
+	Name        string // the document's own id, where it is not ID
+	Path        string
+	Domain      string
+	ContentType string // one of the Type constants; empty is text
+	Tokenizer   string // fingerprint, required with TypeTokens
+	Data        []byte
+}
+
+// NATS returns the message as it goes over the wire. Data is not copied.
+func (m Message) NATS() *nats.Msg {
+	msg := &nats.Msg{Subject: m.Subject, Data: m.Data}
+	set := func(name, value string) {
+		if value == "" {
+			return
+		}
+		if msg.Header == nil {
+			msg.Header = make(nats.Header, 4)
+		}
+		msg.Header.Set(name, value)
+	}
+	set(nats.MsgIdHdr, m.ID)
+	set(HeaderID, m.Name)
+	set(HeaderPath, m.Path)
+	set(HeaderDomain, m.Domain)
+	set(HeaderTokenizer, m.Tokenizer)
+	if m.ContentType != TypeText {
+		set(HeaderContentType, m.ContentType)
+	}
+	return msg
+}
+
+// AppendTokens appends ids to b as TypeTokens has them.
+func AppendTokens(b []byte, ids []int32) []byte {
+	for _, id := range ids {
+		b = binary.LittleEndian.AppendUint32(b, uint32(id))
+	}
+	return b
+}

@@ -1,0 +1,70 @@
+package stream
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// ErrFolderInUse says that another process runs its server on the data folder.
+var ErrFolderInUse = errors.New("data folder is in use")
+
+// folder is the embedded server's data folder, held by this process alone.
+type folder struct {
+	path string
+	lock *flock.Flock
+}
+
+// folderHolder is what the lock file says of the process that holds the folder.
+type folderHolder struct {
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+}
+
+// holdFolder creates the folder when it is absent and locks it. The lock is the kernel's: it ends with the process, however that ends.
+func holdFolder(path string) (*folder, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("create data folder (stream.dir): %w", err)
+	}
+	name := filepath.Join(path, "lock")
+	lock := flock.New(name, flock.SetPermissions(0o600))
+	held, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock data folder %s (stream.dir): %w", path, err)
+	}
+	if !held {
+		return nil, fmt.Errorf("lock data folder %s: %w by %s: stop that daemon or give this one another folder (stream.dir)", path,
+			ErrFolderInUse, describeHolder(name))
+	}
+	host, _ := os.Hostname() // the name only helps people: without it the pid has to do
+	text, err := json.Marshal(folderHolder{Host: host, PID: os.Getpid(), Started: time.Now().UTC().Truncate(time.Second)})
+	if err == nil {
+		err = os.WriteFile(name, append(text, '\n'), 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("write lock file %s: %w", name, err), lock.Close())
+	}
+	return &folder{path, lock}, nil
+}
+
+func describeHolder(name string) string {
+	var h folderHolder
+	text, err := os.ReadFile(name)
+	if err != nil || json.Unmarshal(text, &h) != nil || h.PID == 0 {
+		return "another process"
+	}
+	return fmt.Sprintf("process %d on %s, started %s", h.PID, h.Host, h.Started.Format(time.RFC3339))
+}
+
+func (f *folder) release() error {
+	if err := f.lock.Close(); err != nil {
+		return fmt.Errorf("unlock data folder %s: %w", f.path, err)
+	}
+	return nil
+}

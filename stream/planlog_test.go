@@ -1,0 +1,367 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"loaderd/internal/natstest"
+	"loaderd/loader"
+	"loaderd/stream"
+)
+
+func openPlan(t testing.TB, s *stream.Store, run string) *stream.PlanLog {
+	t.Helper()
+	l, err := s.PlanLog(within(t, time.Minute), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func scan(t testing.TB, l *stream.PlanLog, from uint64) []string {
+	t.Helper()
+	var out []string
+	next := from
+	err := l.Scan(within(t, time.Minute), from, func(position uint64, record []byte) error {
+		if position != next {
+			t.Errorf("scan: position %d, want %d", position, next)
+		}
+		next++
+		out = append(out, string(record))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func planRecords(first, n int) (records [][]byte) {
+	for i := range n {
+		records = append(records, fmt.Appendf(nil, "record %d", first+i))
+	}
+	return records
+}
+
+func asStrings(records [][]byte) (out []string) {
+	for _, r := range records {
+		out = append(out, string(r))
+	}
+	return out
+}
+
+func TestPlanLogAppendsAndReads(t *testing.T) {
+	l := openPlan(t, natstest.Start(t).Store(), "run")
+	ctx := within(t, time.Minute)
+	if last, err := l.Last(ctx); err != nil || last != 0 {
+		t.Fatalf("empty log: last %d, %v", last, err)
+	}
+	last := uint64(0)
+	for _, n := range []int{1, 2, 999, 1000, 1001, 2500, 1} {
+		if err := l.Append(ctx, last, planRecords(int(last)+1, n)...); err != nil {
+			t.Fatalf("append %d records: %v", n, err)
+		}
+		last += uint64(n)
+	}
+	if got, err := l.Last(ctx); err != nil || got != last {
+		t.Fatalf("last %d, %v, want %d", got, err, last)
+	}
+	got := scan(t, l, 1)
+	if !slices.Equal(got, asStrings(planRecords(1, int(last)))) {
+		t.Fatalf("scan gave %d records, want %d in order", len(got), last)
+	}
+	if got := scan(t, l, last); len(got) != 1 || got[0] != fmt.Sprintf("record %d", last) {
+		t.Errorf("scan from the last: %q", got)
+	}
+	if got := scan(t, l, last+1); len(got) != 0 {
+		t.Errorf("scan behind the last: %q", got)
+	}
+	if r, err := l.Get(ctx, 1002); err != nil || string(r) != "record 1002" {
+		t.Errorf("get 1002: %q, %v", r, err)
+	}
+	for _, p := range []uint64{0, last + 1} {
+		if _, err := l.Get(ctx, p); !errors.Is(err, stream.ErrNoRecord) {
+			t.Errorf("get %d: %v, want ErrNoRecord", p, err)
+		}
+	}
+}
+
+func TestScanStopsOnTheCallersError(t *testing.T) {
+	l := openPlan(t, natstest.Start(t).Store(), "run")
+	if err := l.Append(within(t, time.Minute), 0, planRecords(1, 10)...); err != nil {
+		t.Fatal(err)
+	}
+	stop, calls := errors.New("enough"), 0
+	err := l.Scan(within(t, time.Minute), 1, func(uint64, []byte) error {
+		calls++
+		return stop
+	})
+	if !errors.Is(err, stop) || calls != 1 {
+		t.Errorf("error %v after %d calls, want %v after 1", err, calls, stop)
+	}
+}
+
+func TestLargestPlanRecord(t *testing.T) {
+	l := openPlan(t, natstest.Start(t).Store(), "run")
+	ctx := within(t, time.Minute)
+	if err := l.Append(ctx, 0, make([]byte, l.MaxRecord())); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(ctx, 1, make([]byte, l.MaxRecord()), make([]byte, l.MaxRecord()), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if got := scan(t, l, 1); len(got) != 4 || len(got[2]) != l.MaxRecord() {
+		t.Errorf("scan gave %d records", len(got))
+	}
+	if err := l.Append(ctx, 4, make([]byte, l.MaxRecord()+1)); err == nil || !strings.Contains(err.Error(), "bytes") {
+		t.Errorf("one byte more: error %v", err)
+	}
+}
+
+// Invariant L2: of two writers that saw the same end, one appends and the other is deposed, whether with one record or with a batch.
+func TestOfTwoWritersOneIsDeposed(t *testing.T) {
+	for _, n := range []int{1, 20} {
+		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
+			s := natstest.Start(t)
+			logs := []*stream.PlanLog{openPlan(t, s.Store(), "run"), openPlan(t, s.Remote(), "run")}
+			ctx := within(t, time.Minute)
+			last := uint64(0)
+			for range 20 {
+				errs := make([]error, len(logs))
+				var writers sync.WaitGroup
+				for i, l := range logs {
+					// Equal records: two planners of one run plan the same steps.
+					writers.Go(func() { errs[i] = l.Append(ctx, last, planRecords(int(last), n)...) })
+				}
+				writers.Wait()
+				won := 0
+				for _, err := range errs {
+					switch {
+					case err == nil:
+						won++
+					case !errors.Is(err, loader.ErrDeposed):
+						t.Fatal(err)
+					}
+				}
+				last += uint64(n)
+				if won != 1 {
+					t.Fatalf("%d writers won at %d: %v", won, last, errs)
+				}
+				if got, err := logs[0].Last(ctx); err != nil || got != last {
+					t.Fatalf("log ends at %d, %v, want %d", got, err, last)
+				}
+			}
+		})
+	}
+}
+
+func TestFullPlanLog(t *testing.T) {
+	s := natstest.Start(t, func(c *stream.Config) { c.PlanBytes = 1 << 20 })
+	l := openPlan(t, s.Store(), "run")
+	ctx := within(t, time.Minute)
+	if err := l.Append(ctx, 0, make([]byte, 800<<10)); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 3} {
+		records := make([][]byte, n)
+		for i := range records {
+			records[i] = make([]byte, 400<<10)
+		}
+		if err := l.Append(ctx, 1, records...); !errors.Is(err, stream.ErrStreamFull) || !strings.Contains(err.Error(), "stream.plan_bytes") {
+			t.Errorf("append of %d: error %v, want ErrStreamFull", n, err)
+		}
+		if last, err := l.Last(ctx); err != nil || last != 1 {
+			t.Errorf("after a refused append of %d the log ends at %d, %v", n, last, err)
+		}
+	}
+}
+
+func TestReadLogCreatesNothing(t *testing.T) {
+	s := natstest.Start(t)
+	ctx := within(t, time.Minute)
+	if _, err := s.Store().ReadLog(ctx, "run"); !errors.Is(err, stream.ErrNoPlan) {
+		t.Fatalf("error %v, want ErrNoPlan", err)
+	}
+	if _, err := s.Store().ReadLog(ctx, "run"); !errors.Is(err, stream.ErrNoPlan) {
+		t.Fatal("ReadLog made the plan that it looked for")
+	}
+	if err := openPlan(t, s.Store(), "run").Append(ctx, 0, []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Store().ReadLog(ctx, "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := scan(t, l, 1); len(got) != 1 {
+		t.Errorf("read %q", got)
+	}
+	if err := l.Append(ctx, 1, []byte("two")); err == nil {
+		t.Error("a log opened for reading took a record")
+	}
+}
+
+func TestRunNames(t *testing.T) {
+	s := natstest.Start(t)
+	ctx := within(t, time.Minute)
+	for _, run := range []string{"", "a b", "a.b", "*", "run>", "ä", strings.Repeat("a", 65)} {
+		if _, err := s.Store().PlanLog(ctx, run); err == nil || !strings.Contains(err.Error(), "run name") {
+			t.Errorf("run %q: error %v", run, err)
+		}
+	}
+	openPlan(t, s.Store(), "A-b_9"+strings.Repeat("a", 59))
+}
+
+// A writer that appends while its server is stopped and started again, many times, stores every record once and in order.
+func TestAppendSurvivesServerRestarts(t *testing.T) {
+	for _, n := range []int{1, 50} {
+		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
+			s := natstest.Start(t)
+			l := openPlan(t, s.Remote(), "run")
+			appended := make(chan int)
+			ctx := within(t, 2*time.Minute)
+			var writer sync.WaitGroup
+			var failed error
+			total := 0
+			stop, cancel := context.WithCancel(ctx)
+			defer cancel()
+			writer.Go(func() {
+				defer close(appended)
+				for stop.Err() == nil {
+					if failed = l.Append(ctx, uint64(total), planRecords(total+1, n)...); failed != nil {
+						return
+					}
+					total += n
+					select {
+					case appended <- total:
+					case <-stop.Done():
+					}
+				}
+			})
+			for range 5 {
+				for range 10 {
+					<-appended
+				}
+				s.Restart() // the writer is in the middle of its next append
+			}
+			<-appended
+			cancel()
+			writer.Wait()
+			if failed != nil {
+				t.Fatal(failed)
+			}
+			got := scan(t, openPlan(t, s.Store(), "run"), 1)
+			if !slices.Equal(got, asStrings(planRecords(1, total))) {
+				t.Fatalf("log holds %d records, want %d in order", len(got), total)
+			}
+		})
+	}
+}
+
+// Every acknowledgement is lost after the server stored the records: none of them is stored twice, none is taken for another's.
+func TestAppendSurvivesLostAcknowledgements(t *testing.T) {
+	for _, n := range []int{1, 50} {
+		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
+			s := natstest.Start(t)
+			link := natstest.NewLink(t, s.Store().ClientURL())
+			l, near := openPlan(t, s.RemoteAt(link.URL()), "run"), openPlan(t, s.Store(), "run")
+			ctx := within(t, time.Minute)
+			for last := uint64(0); last < uint64(10*n); last += uint64(n) {
+				link.Deafen()
+				done := make(chan error, 1)
+				go func() { done <- l.Append(ctx, last, planRecords(int(last)+1, n)...) }()
+				if n > 1 { // the server answers a batch's first message too
+					link.Cut()
+					link.Mend()
+				} else {
+					await(t, "the records are stored", func() bool { end, err := near.Last(ctx); return err == nil && end == last+uint64(n) })
+					link.Cut()
+					link.Mend()
+				}
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := scan(t, near, 1); !slices.Equal(got, asStrings(planRecords(1, 10*n))) {
+				t.Fatalf("log holds %d records, want %d in order", len(got), 10*n)
+			}
+		})
+	}
+}
+
+// What could not be sent while another process wrote the same is not taken for our own.
+func TestAppendBehindALostConnectionIsDeposed(t *testing.T) {
+	for _, n := range []int{1, 5} {
+		s := natstest.Start(t)
+		link := natstest.NewLink(t, s.Store().ClientURL())
+		l, other := openPlan(t, s.RemoteAt(link.URL()), "run"), openPlan(t, s.Store(), "run")
+		ctx := within(t, time.Minute)
+		link.Cut()
+		done := make(chan error, 1)
+		go func() { done <- l.Append(ctx, 0, planRecords(1, n)...) }()
+		if err := other.Append(ctx, 0, planRecords(1, n)...); err != nil {
+			t.Fatal(err)
+		}
+		link.Mend()
+		if err := <-done; !errors.Is(err, loader.ErrDeposed) {
+			t.Errorf("append of %d: error %v, want ErrDeposed", n, err)
+		}
+	}
+}
+
+func TestAppendWithoutServerEndsWithTheContext(t *testing.T) {
+	s := natstest.Start(t)
+	l := openPlan(t, s.Remote(), "run")
+	s.Stop()
+	ctx := within(t, 300*time.Millisecond)
+	if err := l.Append(ctx, 0, []byte("x")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want the context's", err)
+	}
+}
+
+func BenchmarkPlanAppend(b *testing.B) {
+	for _, n := range []int{1, 2, 10, 100, 1000} {
+		b.Run(fmt.Sprint("records=", n), func(b *testing.B) {
+			l := openPlan(b, natstest.Start(b).Store(), "run")
+			record := make([]byte, 1000)
+			records := make([][]byte, n)
+			for i := range records {
+				records[i] = record
+			}
+			last := uint64(0)
+			for b.Loop() {
+				if err := l.Append(context.Background(), last, records...); err != nil {
+					b.Fatal(err)
+				}
+				last += uint64(n)
+			}
+			b.ReportMetric(float64(last)/b.Elapsed().Seconds(), "records/s")
+		})
+	}
+}
+
+func BenchmarkPlanScan(b *testing.B) {
+	l := openPlan(b, natstest.Start(b).Store(), "run")
+	record := make([]byte, 200)
+	var records [][]byte
+	for range 1000 {
+		records = append(records, record)
+	}
+	const n = 100_000
+	for last := uint64(0); last < n; last += 1000 {
+		if err := l.Append(context.Background(), last, records...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if err := l.Scan(context.Background(), 1, func(uint64, []byte) error { return nil }); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+}

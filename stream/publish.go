@@ -1,0 +1,306 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// PublishOptions tune a Publisher. The zero value is right for most.
+type PublishOptions struct {
+	// BatchMessages bounds the messages of one atomic batch: 1 to 1000, 0 means 1000 (the server's own limit).
+	BatchMessages int
+	// BatchBytes bounds the bytes of one atomic batch; 0 means 8 MiB. A larger single message is a batch of its own.
+	BatchBytes int
+	// Single sends every message by itself even where the stream takes atomic batches.
+	Single bool
+	// Timeout is how long an acknowledgement may take before the publisher reads back what happened; 0 means 10 s.
+	Timeout time.Duration
+	// OnWait is called when the publisher starts to wait (a full stream, a lost connection) with the reason, and with "" when it
+	// goes on. It is called from the publisher's own goroutine and must not block.
+	OnWait func(reason string)
+}
+
+// Published is what a Publisher has committed so far.
+type Published struct {
+	// Documents and Bytes are committed by this publisher: stored by the server and acknowledged.
+	Documents int64
+	Bytes     int64
+	// Duplicates were not published because the stream, or the record of an earlier run, already has them.
+	Duplicates int64
+	// LastSequence is the stream sequence of the last committed document; 0 when there is none.
+	LastSequence uint64
+	// Waited is the time spent waiting for a full stream or a lost connection; Waiting is the reason while it waits, else empty.
+	Waited  time.Duration
+	Waiting string
+}
+
+// TooLargeError is a document that the server would refuse. The publisher goes on without it.
+type TooLargeError struct {
+	// Document is the message's path, or its id.
+	Document    string
+	Size, Limit int64
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("document %s has %d bytes with its headers, more than the %d the server takes in one message: split it, raise the server's max_payload, or skip it",
+		e.Document, e.Size, e.Limit)
+}
+
+// ErrPublisherClosed says that the publisher was closed before the call.
+var ErrPublisherClosed = errors.New("publisher is closed")
+
+const (
+	maxBatchMessages = 1000
+	batchBytes       = 8 << 20
+	ackTimeout       = 10 * time.Second
+	// batchHeaders bounds what commit adds to a message's own headers: batch id, sequence, commit, expected sequence.
+	batchHeaders = 256
+)
+
+var sourceToken = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// Publisher puts documents into the document stream, in order, each exactly once.
+//
+// It fills one atomic batch while the one before is being committed, so at most two batches are held in memory, and the
+// order in the stream is the order of Publish. A full stream or a lost connection makes Publish block.
+// Publish and Flush may be called from several goroutines; the order is then that of the calls.
+type Publisher struct {
+	store   *Store
+	js      jetstream.JetStream
+	stream  jetstream.Stream
+	created time.Time // of the stream, which tells it from a later one of the same name
+	source  string
+	subject string
+	options PublishOptions
+	limit   int64 // bytes of one message with its headers
+
+	mu      sync.Mutex // guards filling and its companions
+	filling []entry
+	bytes   int
+	ids     map[string]struct{} // of filling
+
+	batches chan batch
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when the committer has ended
+	err     error         // why it ended; read after done
+
+	commit committer
+
+	progress sync.Mutex
+	sofar    Published
+	waiting  time.Time
+}
+
+// entry is one place in the publish order: a message, or only news for a record.
+type entry struct {
+	message   *Message
+	size      int
+	duplicate bool // counted, not sent
+	record    *Record
+	finish    bool // the record's input ends here
+	advance   bool // the record's last sequence may follow
+}
+
+type batch struct {
+	entries []entry
+	flushed chan struct{} // closed when everything up to here is committed and recorded
+}
+
+// NewPublisher starts a publisher for the subject of one source: <subject>.<source>. The stream is created when absent.
+// Cancelling ctx aborts the publisher; Close stops it.
+func (s *Store) NewPublisher(ctx context.Context, source string, o PublishOptions) (*Publisher, error) {
+	if !sourceToken.MatchString(source) {
+		return nil, fmt.Errorf("source name %q: want 1 to 64 letters, digits, - and _", source)
+	}
+	if o.BatchMessages < 0 || o.BatchMessages > maxBatchMessages {
+		return nil, fmt.Errorf("batch of %d messages: want 1 to %d", o.BatchMessages, maxBatchMessages)
+	}
+	if o.BatchMessages == 0 {
+		o.BatchMessages = maxBatchMessages
+	}
+	if o.BatchBytes <= 0 {
+		o.BatchBytes = batchBytes
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = ackTimeout
+	}
+	st, err := s.EnsureDocuments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info, err := st.Info(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read settings of stream %s: %w", s.Config().Name, err)
+	}
+	run, cancel := context.WithCancel(ctx)
+	p := &Publisher{
+		store: s, js: s.JetStream(), stream: st, created: info.Created,
+		source: source, subject: s.Config().Subject + "." + source, options: o,
+		limit:   messageLimit(s.Conn().MaxPayload(), info.Config),
+		ids:     map[string]struct{}{},
+		batches: make(chan batch),
+		cancel:  cancel,
+		done:    make(chan struct{}),
+	}
+	p.commit = committer{
+		p: p, atomic: info.Config.AllowAtomicPublish && !o.Single, size: o.BatchMessages,
+		// A publisher that died may have left a batch on its way to the server, so the first batch is fenced (see committer).
+		last: info.State.LastSeq, unsure: true,
+	}
+	go p.run(run)
+	return p, nil
+}
+
+// messageLimit is the largest message, headers included, that the server stores in a stream of these settings.
+func messageLimit(payload int64, c jetstream.StreamConfig) int64 {
+	limit := payload
+	if c.MaxMsgSize > 0 {
+		limit = min(limit, int64(c.MaxMsgSize))
+	}
+	if c.MaxBytes > 0 {
+		limit = min(limit, c.MaxBytes)
+	}
+	return limit
+}
+
+// Publish adds documents, in order; their Subject is the publisher's. It returns when they are in a batch, not when they are committed: Flush waits for that.
+// It blocks while the stream is full or the connection is lost. A *TooLargeError leaves out that document and those after it
+// in the call, and the publisher can go on; any other error is final.
+func (p *Publisher) Publish(ctx context.Context, ms ...Message) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range ms {
+		if err := p.add(ctx, entry{message: &m}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add puts e into the batch that is being filled. The caller holds p.mu.
+func (p *Publisher) add(ctx context.Context, e entry) error {
+	if m := e.message; m != nil {
+		m.Subject = p.subject
+		e.size = messageSize(m.NATS())
+		if int64(e.size) > p.limit {
+			name := m.Path
+			if name == "" {
+				name = m.ID
+			}
+			return &TooLargeError{Document: name, Size: int64(e.size), Limit: p.limit}
+		}
+	}
+	select {
+	case <-p.done:
+		return p.ended()
+	default:
+	}
+	if len(p.filling) > 0 && (len(p.filling) >= p.options.BatchMessages || p.bytes+e.size > p.options.BatchBytes) {
+		if err := p.handOver(ctx, nil); err != nil {
+			return err
+		}
+	}
+	if m := e.message; m != nil && m.ID != "" {
+		// The server would reject the whole batch.
+		_, e.duplicate = p.ids[m.ID]
+		p.ids[m.ID] = struct{}{}
+	}
+	p.filling = append(p.filling, e)
+	p.bytes += e.size
+	return nil
+}
+
+// handOver gives the filled batch to the committer, which takes it when the one before is committed. The caller holds p.mu.
+func (p *Publisher) handOver(ctx context.Context, flushed chan struct{}) error {
+	select {
+	case p.batches <- batch{p.filling, flushed}:
+	case <-p.done:
+		return p.ended()
+	case <-ctx.Done():
+		return fmt.Errorf("publish to %s: %w", p.subject, ctx.Err())
+	}
+	p.filling, p.bytes = nil, 0
+	clear(p.ids)
+	return nil
+}
+
+// Flush waits until everything published so far is committed, and says what is.
+func (p *Publisher) Flush(ctx context.Context) (Published, error) {
+	flushed := make(chan struct{})
+	p.mu.Lock()
+	err := p.handOver(ctx, flushed)
+	p.mu.Unlock()
+	if err != nil {
+		return p.Progress(), err
+	}
+	select {
+	case <-flushed:
+		return p.Progress(), nil
+	case <-p.done:
+		return p.Progress(), p.ended()
+	case <-ctx.Done():
+		return p.Progress(), fmt.Errorf("flush to %s: %w", p.subject, ctx.Err())
+	}
+}
+
+// Progress says what is committed now.
+func (p *Publisher) Progress() Published {
+	p.progress.Lock()
+	defer p.progress.Unlock()
+	now := p.sofar
+	if now.Waiting != "" {
+		now.Waited += time.Since(p.waiting)
+	}
+	return now
+}
+
+// Close stops the publisher. What was not flushed may or may not be committed; a record (see Resume) finds out next time.
+func (p *Publisher) Close() {
+	p.cancel()
+	<-p.done
+}
+
+func (p *Publisher) ended() error {
+	if p.err != nil {
+		return p.err
+	}
+	return ErrPublisherClosed
+}
+
+// run commits one batch after the other.
+func (p *Publisher) run(ctx context.Context) {
+	defer close(p.done)
+	defer p.cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-p.batches:
+			if err := p.commit.batch(ctx, b); err != nil {
+				if !errors.Is(err, context.Canceled) {
+					p.err = fmt.Errorf("publish to %s: %w", p.subject, err)
+				}
+				return
+			}
+			if b.flushed != nil {
+				close(b.flushed)
+			}
+		}
+	}
+}
+
+// messageSize is what the server counts against its limits: payload and encoded headers, with room for those of a batch.
+func messageSize(m *nats.Msg) int {
+	n := len("NATS/1.0\r\n\r\n") + batchHeaders + len(m.Data)
+	for k, v := range m.Header {
+		n += len(k) + len(v[0]) + len(": \r\n")
+	}
+	return n
+}

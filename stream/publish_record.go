@@ -1,0 +1,312 @@
+package stream
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// recordBucket is the key-value bucket of what publishers have committed: one key per source and input.
+const recordBucket = "loaderd_publish"
+
+// recordEvery is how often a record is written while its input is published. What was committed after the last write is found by
+// reading back.
+const recordEvery = 250 * time.Millisecond
+
+// Record remembers how much of one input (a file, or the plain files of a folder) is in the stream, so that publishing it again
+// adds nothing and a publisher that was killed goes on where it stopped.
+//
+// What a crash leaves, and what the next Resume does:
+//
+//	before the record's first write    no document is committed: starts at the first
+//	between a commit and its record    documents after the record's last sequence: found by reading back their ids
+//	after the record's write           nothing to repair
+type Record struct {
+	p        *Publisher
+	key      string
+	revision uint64
+	value    recordValue
+	complete bool // before this publisher
+	skip     int64
+	known    ids
+	// seen counts the documents that were offered; origin and index name the last.
+	seen   int64
+	origin string
+	index  int
+}
+
+// recordValue is the stored form.
+type recordValue struct {
+	Version     int       `json:"version"`
+	Stream      string    `json:"stream"`
+	Created     time.Time `json:"stream_created"`
+	Source      string    `json:"source"`
+	Input       string    `json:"input"`
+	Fingerprint string    `json:"fingerprint"`
+	// Documents: that many first documents of the input are committed. LastSequence: all of this input's documents after these
+	// are above it. FirstSequence: all of them are.
+	Documents     int64  `json:"documents"`
+	FirstSequence uint64 `json:"first_sequence"`
+	LastSequence  uint64 `json:"last_sequence"`
+	Complete      bool   `json:"complete"`
+	// Session is the publisher that wrote the record.
+	Session string `json:"session"`
+}
+
+const recordVersion = 1
+
+// ErrTakenOver says that another publisher started on the same source and input.
+var ErrTakenOver = errors.New("another publisher took over this input")
+
+// ReleasedError is an input whose earlier documents can no longer be told from new ones: they are not in the stream any more.
+type ReleasedError struct {
+	Input, Why    string
+	Documents     int64
+	After, Oldest uint64
+}
+
+func (e *ReleasedError) Error() string {
+	return fmt.Sprintf("input %s %s, and the stream has released documents that would tell what is published (it starts at %d, needed after %d; %d documents are recorded): publish it under another source name",
+		e.Input, e.Why, e.Oldest, e.After, e.Documents)
+}
+
+// Resume opens the record of an input. Name is the input's lasting name (an absolute path); fingerprint changes when its content
+// does (sizes and times of its files).
+func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Record, error) {
+	kv, err := p.records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(p.store.Config().Name + "\x00" + p.source + "\x00" + name))
+	r := &Record{p: p, key: p.source + "." + hex.EncodeToString(sum[:16])}
+	info, err := p.stream.Info(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read state of stream %s: %w", p.store.Config().Name, err)
+	}
+	stored, err := kv.Get(ctx, r.key)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+	case err != nil:
+		return nil, fmt.Errorf("read record of %s: %w", name, err)
+	default:
+		r.revision = stored.Revision()
+		if err := json.Unmarshal(stored.Value(), &r.value); err != nil {
+			return nil, fmt.Errorf("read record of %s (key %s of bucket %s): %w", name, r.key, recordBucket, err)
+		}
+		if r.value.Version > recordVersion {
+			return nil, fmt.Errorf("record of %s has version %d, this binary knows %d: use a newer loaderd", name, r.value.Version, recordVersion)
+		}
+	}
+	if r.revision == 0 || !r.value.Created.Equal(p.created) {
+		// Never published, or into a stream that is gone.
+		r.value = recordValue{FirstSequence: info.State.LastSeq, LastSequence: info.State.LastSeq}
+	}
+	same := r.value.Fingerprint == fingerprint || r.value.Fingerprint == ""
+	r.complete = r.value.Complete && same
+	if !r.complete {
+		after, why, recorded := r.value.LastSequence, "was interrupted", r.value.Documents
+		if !same {
+			after, why = r.value.FirstSequence, "has changed since it was published"
+			r.value.Documents, r.value.LastSequence, r.value.Complete = 0, r.value.FirstSequence, false
+		}
+		if r.revision != 0 && info.State.FirstSeq > after+1 && info.State.LastSeq > after {
+			return nil, &ReleasedError{Input: name, Why: why, Documents: recorded, After: after, Oldest: info.State.FirstSeq}
+		}
+		if r.known, _, err = p.readBack(ctx, after); err != nil {
+			return nil, err
+		}
+	}
+	r.skip = r.value.Documents
+	r.value.Version, r.value.Stream, r.value.Created = recordVersion, p.store.Config().Name, p.created
+	r.value.Source, r.value.Input, r.value.Fingerprint, r.value.Session = p.source, name, fingerprint, nuid.Next()
+	if r.complete {
+		return r, nil
+	}
+	return r, r.save(ctx, kv)
+}
+
+func (p *Publisher) records(ctx context.Context) (jetstream.KeyValue, error) {
+	kv, err := p.js.KeyValue(ctx, recordBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = p.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: recordBucket, Description: "what loaderd publish has committed, by source and input",
+			Storage: jetstream.FileStorage, Replicas: p.store.Config().Replicas, History: 1,
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open key-value bucket %s: %w", recordBucket, err)
+	}
+	return kv, nil
+}
+
+// Complete says that the whole input was already published and has not changed: there is no need to read it.
+func (r *Record) Complete() bool { return r.complete }
+
+// Committed is how many first documents of the input were committed before this publisher.
+func (r *Record) Committed() int64 { return r.skip }
+
+// Publish adds the input's next document, unless it is already committed. Documents must come in the input's own order. The message's
+// ID becomes one that depends on the source, the origin (the absolute path of the document's file), the place among the documents
+// of that origin, and the content.
+func (r *Record) Publish(ctx context.Context, origin string, m Message) error {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	if r.next(origin) {
+		r.p.commit.count(0, 0, 1, 0)
+		return nil
+	}
+	m.ID = DocumentID(r.p.source, origin, r.index, m.Data)
+	e := entry{message: &m, record: r}
+	if r.known.take(m.ID) {
+		r.p.commit.count(0, 0, 1, 0)
+		e.message = nil
+	}
+	// What a later Resume reads back starts at the record's last sequence, so that must not pass a document which is known only
+	// from the read back and has not had its turn.
+	e.advance = len(r.known) == 0
+	err := r.p.add(ctx, e)
+	var large *TooLargeError
+	if errors.As(err, &large) {
+		e.message = nil // it has its place all the same
+		if err := r.p.add(ctx, e); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// Skip gives a document that is left out its place in the input's order, so that the others keep theirs when it is mended. A
+// document that Publish refuses with a *TooLargeError has its place already.
+func (r *Record) Skip(ctx context.Context, origin string) error {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	if r.next(origin) {
+		return nil
+	}
+	return r.p.add(ctx, entry{record: r, advance: len(r.known) == 0})
+}
+
+// next takes the next place of the input and says whether it is committed already. The caller holds the publisher's lock.
+func (r *Record) next(origin string) (committed bool) {
+	if r.seen == 0 || origin != r.origin {
+		r.origin, r.index = origin, 0
+	} else {
+		r.index++
+	}
+	r.seen++
+	return r.complete || r.seen <= r.skip
+}
+
+// Finish says that the input has no more documents. The record is complete when all of them are committed.
+func (r *Record) Finish(ctx context.Context) error {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	return r.p.add(ctx, entry{record: r, finish: true})
+}
+
+// DocumentID is the id of the document at a place (from 0) among those of an origin: 32 hexadecimal digits that depend on the source
+// and on the content too.
+func DocumentID(source, origin string, index int, data []byte) string {
+	h := sha256.New()
+	_, _ = io.WriteString(h, source+"\x00"+origin+"\x00"+strconv.Itoa(index)+"\x00")
+	h.Write(data)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// record accounts a committed batch to its records, and writes them when it is time.
+func (c *committer) record(ctx context.Context, b batch) error {
+	now := c.dirty == nil
+	for _, e := range b.entries {
+		if e.record == nil {
+			continue
+		}
+		if c.dirty == nil {
+			c.dirty = map[*Record]struct{}{}
+		}
+		c.dirty[e.record] = struct{}{}
+		if e.finish {
+			e.record.value.Complete = true
+		} else {
+			e.record.value.Documents++
+		}
+		if (e.finish || e.advance) && len(c.known) == 0 {
+			e.record.value.LastSequence = max(e.record.value.LastSequence, c.last)
+		}
+	}
+	now = now || b.flushed != nil || time.Since(c.saved) >= recordEvery
+	if len(c.dirty) == 0 || !now {
+		return nil
+	}
+	wait := c.p.newWait()
+	defer wait.over()
+	for {
+		err := c.save(ctx)
+		if err == nil {
+			c.saved = time.Now()
+			return nil
+		}
+		if errors.Is(err, ErrTakenOver) || ctx.Err() != nil {
+			return err
+		}
+		if err := wait.pause(ctx, err.Error()); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *committer) save(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.p.options.Timeout)
+	defer cancel()
+	kv, err := c.p.records(ctx)
+	if err != nil {
+		return err
+	}
+	for r := range c.dirty {
+		if err := r.save(ctx, kv); err != nil {
+			return err
+		}
+		delete(c.dirty, r)
+	}
+	return nil
+}
+
+// save writes the record if nobody else has since it was read.
+func (r *Record) save(ctx context.Context, kv jetstream.KeyValue) error {
+	data, err := json.Marshal(r.value)
+	if err != nil {
+		return fmt.Errorf("encode record of %s: %w", r.value.Input, err)
+	}
+	revision, err := kv.Update(ctx, r.key, data, r.revision)
+	if errors.Is(err, jetstream.ErrKeyExists) || isWrongLast(err) {
+		stored, getErr := kv.Get(ctx, r.key)
+		if getErr != nil {
+			return fmt.Errorf("read record of %s: %w", r.value.Input, getErr)
+		}
+		var other recordValue
+		if json.Unmarshal(stored.Value(), &other) != nil || other.Session != r.value.Session {
+			return fmt.Errorf("write record of %s: %w", r.value.Input, ErrTakenOver)
+		}
+		// An earlier write of ours whose answer was lost.
+		r.revision = stored.Revision()
+		revision, err = kv.Update(ctx, r.key, data, r.revision)
+	}
+	if err != nil {
+		return fmt.Errorf("write record of %s: %w", r.value.Input, err)
+	}
+	r.revision = revision
+	return nil
+}
+
+func isWrongLast(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && (api.ErrorCode == codeWrongLast || api.ErrorCode == codeWrongLastConstant)
+}

@@ -1,0 +1,211 @@
+package stream_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"pgregory.net/rapid"
+
+	"loaderd/stream"
+)
+
+// unnamed are documents without ids: a record gives them theirs.
+func unnamed(prefix string, n int) []stream.Message {
+	var ms []stream.Message
+	for i := range n {
+		ms = append(ms, stream.Message{Path: "corpus.jsonl", Data: fmt.Appendf(nil, "%s %d", prefix, i)})
+	}
+	return ms
+}
+
+const corpusFile = "/data/corpus.jsonl"
+
+// publishInput publishes a whole input through its record.
+func publishInput(tb testing.TB, s *stream.Store, fingerprint string, docs []stream.Message) stream.Published {
+	tb.Helper()
+	p := newPublisher(tb, s, stream.PublishOptions{BatchMessages: 50})
+	defer p.Close()
+	r, err := p.Resume(tb.Context(), corpusFile, fingerprint)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, d := range docs {
+		if err := r.Publish(tb.Context(), corpusFile, d); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := r.Finish(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return flush(tb, p)
+}
+
+// shortWindow makes the server forget message ids at once, so that only the record can tell.
+func shortWindow(tb testing.TB, s *stream.Store) {
+	tb.Helper()
+	st, err := s.EnsureDocuments(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	sc := st.CachedInfo().Config
+	sc.Duplicates = 100_000_000 // the shortest the server takes: 100 ms
+	if _, err := s.JetStream().UpdateStream(tb.Context(), sc); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func TestRecordAddsNothingTwice(t *testing.T) {
+	s := publishStore(t)
+	docs := unnamed("document", 500)
+	first := publishInput(t, s, "v1", docs)
+	if first.Documents != 500 || first.Duplicates != 0 {
+		t.Fatalf("first time: %+v, want 500 documents", first)
+	}
+	p := newPublisher(t, s, stream.PublishOptions{})
+	r, err := p.Resume(t.Context(), corpusFile, "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Complete() || r.Committed() != 500 {
+		t.Errorf("complete=%v committed=%d, want a complete record of 500", r.Complete(), r.Committed())
+	}
+	again := publishInput(t, s, "v1", docs)
+	if again.Documents != 0 || again.Duplicates != 500 {
+		t.Errorf("second time: %+v, want 500 duplicates", again)
+	}
+	wantStored(t, s, texts(docs))
+}
+
+func TestRecordTellsWhatAChangedInputAdds(t *testing.T) {
+	s := publishStore(t)
+	shortWindow(t, s)
+	docs := unnamed("document", 120)
+	publishInput(t, s, "v1", docs)
+	want := texts(docs)
+
+	appended := append(unnamed("document", 120), unnamed("more", 30)...)
+	if done := publishInput(t, s, "v2", appended); done.Documents != 30 || done.Duplicates != 120 {
+		t.Errorf("30 lines more: %+v", done)
+	}
+	want = append(want, texts(appended[120:])...)
+	wantStored(t, s, want)
+
+	edited := append([]stream.Message(nil), appended...)
+	edited[3].Data = []byte("edited")
+	if done := publishInput(t, s, "v3", edited); done.Documents != 1 || done.Duplicates != 149 {
+		t.Errorf("one line edited: %+v", done)
+	}
+	wantStored(t, s, append(want, "edited"))
+}
+
+func TestRecordRefusesAChangedInputThatIsReleased(t *testing.T) {
+	s := publishStore(t)
+	docs := unnamed("document", 100)
+	publishInput(t, s, "v1", docs)
+	st, err := s.EnsureDocuments(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Purge(t.Context(), jetstream.WithPurgeSequence(51)); err != nil {
+		t.Fatal(err)
+	}
+	if done := publishInput(t, s, "v1", docs); done.Documents != 0 {
+		t.Errorf("unchanged input: %+v, want nothing published", done)
+	}
+	p := newPublisher(t, s, stream.PublishOptions{})
+	_, err = p.Resume(t.Context(), corpusFile, "v2")
+	var released *stream.ReleasedError
+	if !errors.As(err, &released) || released.Documents != 100 || released.Oldest != 51 {
+		t.Errorf("changed input: %v, want a ReleasedError of 100 documents and oldest sequence 51", err)
+	}
+}
+
+func TestRecordForgetsAStreamThatIsGone(t *testing.T) {
+	s := publishStore(t)
+	docs := unnamed("document", 10)
+	publishInput(t, s, "v1", docs)
+	if err := s.JetStream().DeleteStream(t.Context(), s.Config().Name); err != nil {
+		t.Fatal(err)
+	}
+	if done := publishInput(t, s, "v1", docs); done.Documents != 10 {
+		t.Errorf("into a new stream: %+v, want all 10 documents", done)
+	}
+}
+
+func TestRecordIsTakenOverByTheLatest(t *testing.T) {
+	s := publishStore(t)
+	one, two := newPublisher(t, s, stream.PublishOptions{}), newPublisher(t, s, stream.PublishOptions{})
+	r1, err := one.Resume(t.Context(), corpusFile, "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r2, err := two.Resume(t.Context(), corpusFile, "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := unnamed("document", 10)
+	for _, d := range docs {
+		if err := r2.Publish(t.Context(), corpusFile, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush(t, two)
+	for _, d := range docs {
+		if err := r1.Publish(t.Context(), corpusFile, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := one.Flush(t.Context()); !errors.Is(err, stream.ErrTakenOver) {
+		t.Errorf("the earlier publisher ends with %v, want ErrTakenOver", err)
+	}
+	wantStored(t, s, texts(docs))
+}
+
+// A publisher that is dropped anywhere, any number of times, leaves every document in the stream exactly once and in order,
+// whatever the batches, and although the server has forgotten the ids.
+func TestRecordResumesFromAnyPoint(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := publishStore(t)
+		defer func() {
+			if err := s.Close(); err != nil {
+				rt.Fatal(err)
+			}
+		}()
+		shortWindow(t, s)
+		docs := unnamed("document", rapid.IntRange(1, 400).Draw(rt, "documents"))
+		for _, killAfter := range rapid.SliceOfN(rapid.IntRange(0, 400), 0, 4).Draw(rt, "kills") {
+			// Nothing waits for the batch in flight or for the record: that is what a kill leaves.
+			o := stream.PublishOptions{BatchMessages: rapid.IntRange(1, 60).Draw(rt, "batch")}
+			p, err := s.NewPublisher(t.Context(), "web", o)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			r, err := p.Resume(t.Context(), corpusFile, "v1")
+			if err != nil {
+				rt.Fatal(err)
+			}
+			for _, d := range docs[:min(killAfter, len(docs))] {
+				if err := r.Publish(t.Context(), corpusFile, d); err != nil {
+					rt.Fatal(err)
+				}
+			}
+			p.Close()
+			// A stranger publishes to the same subject.
+			if err := s.Conn().Publish("docs.other", []byte("other")); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		publishInput(t, s, "v1", docs)
+		var got []string
+		for _, text := range stored(t, s) {
+			if text != "other" {
+				got = append(got, text)
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(texts(docs)) {
+			rt.Fatalf("stream holds %d documents, want %d in order:\n%v", len(got), len(docs), got)
+		}
+	})
+}

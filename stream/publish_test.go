@@ -1,0 +1,342 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream"
+)
+
+// publishStore is a store on an embedded server of its own.
+func publishStore(tb testing.TB, change ...func(*stream.Config)) *stream.Store {
+	tb.Helper()
+	cfg := stream.Default()
+	cfg.Dir, cfg.Listen, cfg.MaxBytes = tb.TempDir(), "127.0.0.1:0", 64<<20
+	cfg.ReconnectWait = 50 * time.Millisecond
+	for _, c := range change {
+		c(&cfg)
+	}
+	s, err := stream.Open(tb.Context(), cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+func newPublisher(tb testing.TB, s *stream.Store, o stream.PublishOptions) *stream.Publisher {
+	tb.Helper()
+	p, err := s.NewPublisher(tb.Context(), "web", o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(p.Close)
+	return p
+}
+
+func flush(tb testing.TB, p *stream.Publisher) stream.Published {
+	tb.Helper()
+	done, err := p.Flush(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return done
+}
+
+// numbered are documents whose text is their number.
+func numbered(from, to int) []stream.Message {
+	var ms []stream.Message
+	for i := from; i < to; i++ {
+		ms = append(ms, stream.Message{ID: fmt.Sprint("id-", i), Data: fmt.Appendf(nil, "document %d", i)})
+	}
+	return ms
+}
+
+func texts(ms []stream.Message) []string {
+	var all []string
+	for _, m := range ms {
+		all = append(all, string(m.Data))
+	}
+	return all
+}
+
+// stored reads the whole document stream back.
+func stored(tb testing.TB, s *stream.Store) []string {
+	tb.Helper()
+	st, err := s.JetStream().Stream(tb.Context(), s.Config().Name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	info, err := st.Info(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if info.State.Msgs == 0 {
+		return nil
+	}
+	consumer, err := st.OrderedConsumer(tb.Context(), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer messages.Stop()
+	var all []string
+	for uint64(len(all)) < info.State.Msgs {
+		m, err := messages.Next(jetstream.NextMaxWait(10 * time.Second))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		all = append(all, string(m.Data()))
+	}
+	return all
+}
+
+func wantStored(tb testing.TB, s *stream.Store, want []string) {
+	tb.Helper()
+	got := stored(tb, s)
+	if slices.Equal(got, want) {
+		return
+	}
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			tb.Fatalf("stream holds %d documents, want %d; number %d is %.60q, want %.60q", len(got), len(want), i, got[i], want[i])
+		}
+	}
+	tb.Fatalf("stream holds %d documents, want %d", len(got), len(want))
+}
+
+func TestPublishKeepsOrderAndHeaders(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		t.Run(fmt.Sprint("single=", single), func(t *testing.T) {
+			s := publishStore(t)
+			p := newPublisher(t, s, stream.PublishOptions{Single: single, BatchMessages: 100})
+			docs := numbered(0, 1234)
+			docs[7].Name, docs[7].Path, docs[7].Domain, docs[7].Tokenizer = "seven", "a/b.txt", "code", "abc"
+			docs[7].ContentType = stream.TypeTokens
+			if err := p.Publish(t.Context(), docs...); err != nil {
+				t.Fatal(err)
+			}
+			done := flush(t, p)
+			wantStored(t, s, texts(docs))
+			var bytes int64
+			for _, d := range docs {
+				bytes += int64(len(d.Data))
+			}
+			if done.Documents != 1234 || done.Bytes != bytes || done.Duplicates != 0 || done.LastSequence != 1234 {
+				t.Errorf("published %+v, want 1234 documents of %d bytes up to sequence 1234", done, bytes)
+			}
+			st, err := s.EnsureDocuments(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := st.GetMsg(t.Context(), 8)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for header, want := range map[string]string{
+				"Content-Type": stream.TypeTokens, "Nats-Msg-Id": "id-7", stream.HeaderID: "seven", stream.HeaderPath: "a/b.txt",
+				stream.HeaderDomain: "code", stream.HeaderTokenizer: "abc",
+			} {
+				if got := m.Header.Get(header); got != want {
+					t.Errorf("header %s is %q, want %q", header, got, want)
+				}
+			}
+			if m.Subject != "docs.web" {
+				t.Errorf("subject is %s, want docs.web", m.Subject)
+			}
+		})
+	}
+}
+
+func TestPublishDropsDuplicates(t *testing.T) {
+	cases := map[string]struct{ first, then []stream.Message }{
+		"in one batch":        {nil, append(numbered(0, 10), numbered(5, 12)...)},
+		"a whole batch":       {numbered(0, 300), numbered(0, 300)},
+		"overlapping the end": {numbered(0, 150), numbered(100, 350)},
+		"one in the middle":   {numbered(50, 51), append(numbered(0, 50), numbered(50, 200)...)},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := publishStore(t)
+			var want []string
+			seen := map[string]bool{}
+			for _, ms := range [][]stream.Message{c.first, c.then} {
+				p := newPublisher(t, s, stream.PublishOptions{BatchMessages: 100})
+				if err := p.Publish(t.Context(), ms...); err != nil {
+					t.Fatal(err)
+				}
+				flush(t, p)
+				for _, m := range ms {
+					if !seen[m.ID] {
+						seen[m.ID] = true
+						want = append(want, string(m.Data))
+					}
+				}
+			}
+			wantStored(t, s, want)
+		})
+	}
+}
+
+func TestPublishWaitsForRoom(t *testing.T) {
+	s := publishStore(t, func(c *stream.Config) { c.MaxBytes = 1 << 20 })
+	waits := make(chan string, 100)
+	p := newPublisher(t, s, stream.PublishOptions{OnWait: func(reason string) { waits <- reason }})
+	big := strings.Repeat("x", 4000)
+	var docs []stream.Message
+	for i := range 1000 {
+		docs = append(docs, stream.Message{ID: fmt.Sprint(i), Data: []byte(fmt.Sprint(i, big))})
+	}
+	published := make(chan error, 1)
+	go func() {
+		err := p.Publish(t.Context(), docs...)
+		if err == nil {
+			_, err = p.Flush(t.Context())
+		}
+		published <- err
+	}()
+	reason := <-waits
+	if !strings.Contains(reason, "full") || !strings.Contains(reason, "DOCS") {
+		t.Errorf("waits because %q, want a reason that says DOCS is full", reason)
+	}
+	while := p.Progress()
+	if while.Waiting == "" || while.Documents < 200 || while.Documents > 260 {
+		t.Errorf("while full: %+v, want the stream of 1 MiB filled to the brim", while)
+	}
+	wantStored(t, s, texts(docs[:while.Documents]))
+	st, err := s.EnsureDocuments(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Room comes in two ways: readers release documents, and the bound is raised.
+	if err := st.Purge(t.Context(), jetstream.WithPurgeSequence(101)); err != nil {
+		t.Fatal(err)
+	}
+	sc := st.CachedInfo().Config
+	sc.MaxBytes = 64 << 20
+	if _, err := s.JetStream().UpdateStream(t.Context(), sc); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-published; err != nil {
+		t.Fatal(err)
+	}
+	wantStored(t, s, texts(docs[100:]))
+	done := p.Progress()
+	if done.Waiting != "" || done.Waited <= 0 || done.Documents != 1000 {
+		t.Errorf("at the end %+v, want 1000 documents and a wait that is over", done)
+	}
+}
+
+func TestPublishFallsBackToSingleMessages(t *testing.T) {
+	s := publishStore(t)
+	st, err := s.EnsureDocuments(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPublisher(t, s, stream.PublishOptions{BatchMessages: 50})
+	sc := st.CachedInfo().Config
+	sc.AllowAtomicPublish = false
+	if _, err := s.JetStream().UpdateStream(t.Context(), sc); err != nil {
+		t.Fatal(err)
+	}
+	docs := numbered(0, 175)
+	if err := p.Publish(t.Context(), docs...); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, p)
+	wantStored(t, s, texts(docs))
+}
+
+func TestPublishRefusesTooLarge(t *testing.T) {
+	s := publishStore(t, func(c *stream.Config) { c.MaxDocument = 4096 })
+	p := newPublisher(t, s, stream.PublishOptions{})
+	docs := []stream.Message{{Data: []byte("small")}, {Path: "big.txt", Data: make([]byte, 5000)}, {Data: []byte("also small")}}
+	err := p.Publish(t.Context(), docs...)
+	var tooLarge *stream.TooLargeError
+	if !errors.As(err, &tooLarge) || tooLarge.Document != "big.txt" || tooLarge.Limit != 4096 || tooLarge.Size <= 5000 {
+		t.Fatalf("error is %v, want one that names big.txt, its size and the limit", err)
+	}
+	if err := p.Publish(t.Context(), docs[2]); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, p)
+	wantStored(t, s, []string{"small", "also small"})
+}
+
+func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
+	dir, listen := t.TempDir(), "127.0.0.1:0"
+	server := func() *stream.Store {
+		return publishStore(t, func(c *stream.Config) { c.Dir, c.Listen = dir, listen })
+	}
+	first := server()
+	listen = strings.TrimPrefix(first.ClientURL(), "nats://")
+	client := publishStore(t, func(c *stream.Config) { c.URL = first.ClientURL(); c.MaxBytes = 64 << 20 })
+	waits := make(chan string, 1000)
+	p := newPublisher(t, client, stream.PublishOptions{BatchMessages: 20, Timeout: time.Second, OnWait: func(r string) { waits <- r }})
+	docs := numbered(0, 4000)
+	published := make(chan error, 1)
+	half := make(chan struct{})
+	go func() {
+		if err := p.Publish(t.Context(), docs[:2000]...); err != nil {
+			published <- err
+			return
+		}
+		close(half)
+		published <- p.Publish(t.Context(), docs[2000:]...)
+	}()
+	<-half
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if reason := <-waits; reason == "" {
+		t.Error("no reason for waiting while the server is down")
+	}
+	second := server()
+	if err := <-published; err != nil {
+		t.Fatal(err)
+	}
+	done := flush(t, p)
+	wantStored(t, second, texts(docs))
+	if done.Documents != 4000 || done.Waited <= 0 {
+		t.Errorf("published %+v, want 4000 documents after a wait", done)
+	}
+}
+
+func TestPublishCloses(t *testing.T) {
+	s := publishStore(t)
+	if _, err := s.NewPublisher(t.Context(), "not a token", stream.PublishOptions{}); err == nil {
+		t.Error("a source name with spaces was accepted")
+	}
+	if _, err := s.NewPublisher(t.Context(), "web", stream.PublishOptions{BatchMessages: 1001}); err == nil {
+		t.Error("a batch of 1001 messages was accepted")
+	}
+	p := newPublisher(t, s, stream.PublishOptions{})
+	p.Close()
+	if err := p.Publish(t.Context(), numbered(0, 1)...); !errors.Is(err, stream.ErrPublisherClosed) {
+		t.Errorf("publish after close: %v, want ErrPublisherClosed", err)
+	}
+	if _, err := p.Flush(t.Context()); !errors.Is(err, stream.ErrPublisherClosed) {
+		t.Errorf("flush after close: %v, want ErrPublisherClosed", err)
+	}
+	q := newPublisher(t, s, stream.PublishOptions{})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := q.Flush(ended); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("flush with an ended context: %v", err)
+	}
+}

@@ -1,0 +1,455 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/internal/natstest"
+	"loaderd/loader"
+	"loaderd/stream"
+)
+
+// testEnd is the end token of bytesTokenizing, whose ids are the bytes of the text.
+const testEnd = 256
+
+type bytesEncoder struct{}
+
+func (bytesEncoder) Encode(dst []int32, text []byte) []int32 {
+	if bytes.HasPrefix(text, []byte("panic")) {
+		panic("cannot take this text")
+	}
+	for _, c := range text {
+		dst = append(dst, int32(c))
+	}
+	return dst
+}
+
+var bytesTokenizing = stream.Tokenizing{
+	NewEncoder:  func() stream.Encoder { return bytesEncoder{} },
+	Fingerprint: "sha256:bytes", VocabSize: 257, End: testEnd,
+}
+
+// testContext ends well before the test binary's own limit.
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func openLog(t testing.TB, s *stream.Store) *stream.DocumentLog {
+	t.Helper()
+	l, err := s.Documents(testContext(t), bytesTokenizing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func openSource(t testing.TB, l *stream.DocumentLog, from uint64) loader.Source {
+	t.Helper()
+	src, err := l.Read(testContext(t), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { src.Close() })
+	return src
+}
+
+func nextDoc(t testing.TB, src loader.Source) loader.Document {
+	t.Helper()
+	d, err := src.Next(testContext(t))
+	if err != nil {
+		t.Fatalf("next document: %v", err)
+	}
+	return d
+}
+
+// publishAll adds messages and waits until all are stored.
+func publishAll(t testing.TB, s *stream.Store, messages ...stream.Message) {
+	t.Helper()
+	ctx := testContext(t)
+	for part := range slices.Chunk(messages, 1000) {
+		acks := make([]jetstream.PubAckFuture, len(part))
+		for i, m := range part {
+			if m.Subject == "" {
+				m.Subject = "docs.test"
+			}
+			var err error
+			if acks[i], err = s.JetStream().PublishMsgAsync(m.NATS()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, ack := range acks {
+			select {
+			case <-ack.Ok():
+			case err := <-ack.Err():
+				t.Fatal(err)
+			case <-ctx.Done():
+				t.Fatal("messages were not stored in time")
+			}
+		}
+	}
+}
+
+// counted are documents whose text names their place.
+func counted(first, n int) []stream.Message {
+	out := make([]stream.Message, n)
+	for i := range out {
+		out[i].Data = []byte("document " + strconv.Itoa(first+i))
+	}
+	return out
+}
+
+// docText is a document's tokens as text again, without the end.
+func docText(t testing.TB, d loader.Document) string {
+	t.Helper()
+	n := len(d.Tokens)
+	if n == 0 || d.Tokens[n-1] != testEnd {
+		t.Fatalf("document %d (%s) does not end with the end token", d.Sequence, d.Skip)
+	}
+	out := make([]byte, n-1)
+	for i, id := range d.Tokens[:n-1] {
+		out[i] = byte(id)
+	}
+	return string(out)
+}
+
+// checkCounted reads n documents of counted from the source and checks that each comes once, in order.
+func checkCounted(t testing.TB, src loader.Source, first, n int) {
+	t.Helper()
+	for i := first; i < first+n; i++ {
+		d := nextDoc(t, src)
+		if d.Sequence != uint64(i) {
+			t.Fatalf("sequence %d came instead of %d", d.Sequence, i)
+		}
+		if got, want := docText(t, d), "document "+strconv.Itoa(i); got != want {
+			t.Fatalf("document %d is %q, want %q", i, got, want)
+		}
+	}
+}
+
+// soon waits for a condition that the reader or a server brings about.
+func soon(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	ctx := testContext(t)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("did not happen in time: %s", what)
+		}
+	}
+}
+
+// lostRange checks that err says DOCUMENT_LOST for exactly these sequences of the stream.
+func lostRange(t testing.TB, err error, from, to uint64) {
+	t.Helper()
+	var lost *loader.Error
+	if !errors.As(err, &lost) || lost.Reason != loader.DocumentLost {
+		t.Fatalf("error is %v, want %s", err, loader.DocumentLost)
+	}
+	f := lost.Facts
+	if f["stream"] != "DOCS" || f["first_missing"] != fmt.Sprint(from) || f["last_missing"] != fmt.Sprint(to) {
+		t.Errorf("facts are %v, want sequences %d to %d of DOCS", f, from, to)
+	}
+	if !strings.Contains(err.Error(), "DOCS") || !strings.Contains(err.Error(), fmt.Sprint(from)) {
+		t.Errorf("message names neither stream nor range: %v", err)
+	}
+}
+
+func TestReadInOrderWhilePublishing(t *testing.T) {
+	srv := natstest.Start(t)
+	l := openLog(t, srv.Store())
+	src := openSource(t, l, 1)
+	const publishers, each = 4, 500
+	var running sync.WaitGroup
+	for p := range publishers {
+		store := srv.Remote()
+		running.Go(func() {
+			for i := range each {
+				m := stream.Message{Subject: fmt.Sprintf("docs.p%d", p), Data: fmt.Appendf(nil, "%d %d", p, i)}
+				if _, err := store.JetStream().PublishMsg(context.Background(), m.NATS()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	seen := make([]int, publishers)
+	for i := range publishers * each {
+		d := nextDoc(t, src)
+		if d.Sequence != uint64(i+1) {
+			t.Fatalf("sequence %d came instead of %d", d.Sequence, i+1)
+		}
+		var p, n int
+		if _, err := fmt.Sscan(docText(t, d), &p, &n); err != nil {
+			t.Fatal(err)
+		}
+		if n != seen[p] {
+			t.Fatalf("document %d of publisher %d came instead of %d", n, p, seen[p])
+		}
+		seen[p]++
+	}
+	running.Wait()
+	soon(t, "the source is dry", func() bool { return !src.Status().DrySince.IsZero() })
+	s := src.Status()
+	if s.Last != publishers*each || s.Fetched != s.Last || s.Delivered != s.Last || s.Buffered != 0 || !s.DownSince.IsZero() {
+		t.Errorf("status at the end: %+v", s)
+	}
+	publishAll(t, srv.Store(), stream.Message{Data: []byte("late")})
+	if got := docText(t, nextDoc(t, src)); got != "late" {
+		t.Errorf("document after a dry spell is %q", got)
+	}
+}
+
+func TestReadFromTheMiddle(t *testing.T) {
+	srv := natstest.Start(t)
+	l := openLog(t, srv.Store())
+	publishAll(t, srv.Store(), counted(1, 300)...)
+	for _, from := range []int{1, 2, 150, 300} {
+		checkCounted(t, openSource(t, l, uint64(from)), from, 301-from)
+	}
+	src := openSource(t, l, 301) // the next one to be published
+	publishAll(t, srv.Store(), counted(301, 1)...)
+	checkCounted(t, src, 301, 1)
+}
+
+func TestReadRefusesPositions(t *testing.T) {
+	srv := natstest.Start(t)
+	l, ctx := openLog(t, srv.Store()), testContext(t)
+	publishAll(t, srv.Store(), counted(1, 10)...)
+	if _, err := l.Read(ctx, 0); err == nil {
+		t.Error("sequence 0 was taken")
+	}
+	_, err := l.Read(ctx, 12)
+	var gone *loader.Error
+	if !errors.As(err, &gone) || gone.Reason != loader.DocumentLost || gone.Facts["last"] != "10" || gone.Facts["read"] != "11" {
+		t.Errorf("read behind the end: %v", err)
+	}
+	purgeDocs(t, srv.Store(), 6)
+	_, err = l.Read(ctx, 3)
+	lostRange(t, err, 3, 5)
+	checkCounted(t, openSource(t, l, 6), 6, 5)
+	if first, err := l.First(ctx); first != 6 || err != nil {
+		t.Errorf("first sequence %d, %v, want 6", first, err)
+	}
+	if last, err := l.Last(ctx); last != 10 || err != nil {
+		t.Errorf("last sequence %d, %v, want 10", last, err)
+	}
+}
+
+func TestFirstAndLastOfAnEmptyStream(t *testing.T) {
+	srv := natstest.Start(t)
+	l, ctx := openLog(t, srv.Store()), testContext(t)
+	if first, err := l.First(ctx); first != 1 || err != nil {
+		t.Errorf("first sequence %d, %v, want 1", first, err)
+	}
+	if last, err := l.Last(ctx); last != 0 || err != nil {
+		t.Errorf("last sequence %d, %v, want 0", last, err)
+	}
+	if src := openSource(t, l, 1); src.Status().DrySince.IsZero() {
+		t.Error("a source of an empty stream is not dry")
+	}
+}
+
+func purgeDocs(t testing.TB, s *stream.Store, before uint64) {
+	t.Helper()
+	st, err := s.JetStream().Stream(testContext(t), s.Config().Name)
+	if err == nil {
+		err = st.Purge(testContext(t), jetstream.WithPurgeSequence(before))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func removeDocs(t testing.TB, s *stream.Store, sequences ...uint64) {
+	t.Helper()
+	st, err := s.JetStream().Stream(testContext(t), s.Config().Name)
+	for _, seq := range sequences {
+		if err == nil {
+			err = st.DeleteMsg(testContext(t), seq)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGapIsNamed(t *testing.T) {
+	srv := natstest.Start(t)
+	l := openLog(t, srv.Store())
+	publishAll(t, srv.Store(), counted(1, 20)...)
+	removeDocs(t, srv.Store(), 8, 9, 15)
+	src := openSource(t, l, 1)
+	checkCounted(t, src, 1, 7)
+	_, err := src.Next(testContext(t))
+	lostRange(t, err, 8, 9)
+	if _, again := src.Next(testContext(t)); !errors.Is(again, err) {
+		t.Errorf("the error after the error is %v", again)
+	}
+	src = openSource(t, l, 10)
+	checkCounted(t, src, 10, 5)
+	_, err = src.Next(testContext(t))
+	lostRange(t, err, 15, 15)
+}
+
+func TestGapAtTheEndIsNamed(t *testing.T) {
+	srv := natstest.Start(t)
+	l := openLog(t, srv.Store())
+	publishAll(t, srv.Store(), counted(1, 10)...)
+	removeDocs(t, srv.Store(), 9, 10)
+	src := openSource(t, l, 1)
+	checkCounted(t, src, 1, 8)
+	_, err := src.Next(testContext(t))
+	lostRange(t, err, 9, 10)
+}
+
+func TestPurgeWhileReadingIsNamed(t *testing.T) {
+	srv := natstest.Start(t)
+	l := openLog(t, srv.Store())
+	publishAll(t, srv.Store(), counted(1, 10)...)
+	src := openSource(t, l, 1)
+	checkCounted(t, src, 1, 10)
+	publishAll(t, srv.Store(), stream.Message{Data: []byte("document 11")})
+	checkCounted(t, src, 11, 1)
+	removeDocs(t, srv.Store(), 3) // behind the reader: nothing to it
+	publishAll(t, srv.Store(), counted(12, 1)...)
+	checkCounted(t, src, 12, 1)
+}
+
+func TestServerRestartsUnderTheReader(t *testing.T) {
+	srv := natstest.Start(t)
+	openLog(t, srv.Store())
+	publishAll(t, srv.Store(), counted(1, 3000)...)
+	remote := srv.Remote()
+	src := openSource(t, openLog(t, remote), 1)
+	checkCounted(t, src, 1, 700)
+	srv.Stop()
+	soon(t, "the source says that it is down", func() bool { return !src.Status().DownSince.IsZero() })
+	if s := src.Status(); s.DownReason == "" {
+		t.Errorf("no reason for being down: %+v", s)
+	}
+	srv.Restart()
+	publishAll(t, srv.Store(), counted(3001, 1000)...)
+	checkCounted(t, src, 701, 3300)
+	soon(t, "the source is up and dry", func() bool { s := src.Status(); return s.DownSince.IsZero() && !s.DrySince.IsZero() })
+}
+
+func TestConnectionIsCutAgainAndAgain(t *testing.T) {
+	srv := natstest.Start(t)
+	openLog(t, srv.Store())
+	const n = 20000
+	publishAll(t, srv.Store(), counted(1, n)...)
+	link := natstest.NewLink(t, srv.Store().ClientURL())
+	src := openSource(t, openLog(t, srv.RemoteAt(link.URL())), 1)
+	for i := range 10 {
+		checkCounted(t, src, 1+i*n/10, n/10)
+		link.Cut()
+		link.Mend()
+	}
+}
+
+func TestAnotherStreamOfTheSameName(t *testing.T) {
+	srv := natstest.Start(t)
+	openLog(t, srv.Store())
+	publishAll(t, srv.Store(), counted(1, 5)...)
+	l := openLog(t, srv.Store())
+	src := openSource(t, l, 1)
+	checkCounted(t, src, 1, 5)
+	if err := srv.Store().JetStream().DeleteStream(testContext(t), "DOCS"); err != nil {
+		t.Fatal(err)
+	}
+	openLog(t, srv.Store()) // makes it anew
+	publishAll(t, srv.Store(), counted(1, 50)...)
+	_, err := src.Next(testContext(t))
+	var lost *loader.Error
+	if !errors.As(err, &lost) || lost.Reason != loader.DocumentLost {
+		t.Fatalf("a document of another stream: %v, want %s", err, loader.DocumentLost)
+	}
+}
+
+func TestNextHonoursItsContext(t *testing.T) {
+	srv := natstest.Start(t)
+	src := openSource(t, openLog(t, srv.Store()), 1)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := src.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("next on an empty stream: %v", err)
+	}
+	publishAll(t, srv.Store(), counted(1, 2)...)
+	checkCounted(t, src, 1, 2) // nothing was lost by giving up
+	if err := src.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := src.Next(testContext(t)); err == nil {
+		t.Error("a closed source gave a document")
+	}
+}
+
+func TestTokensAgain(t *testing.T) {
+	srv := natstest.Start(t)
+	l, ctx := openLog(t, srv.Store()), testContext(t)
+	messages := []stream.Message{
+		{Subject: "docs.web", ID: "a", Path: "p/a.txt", Domain: "example.org", Data: []byte("some text")},
+		{ContentType: stream.TypeJSON, Data: []byte(`{"id":7,"text":"more"}`)},
+		{ContentType: stream.TypeTokens, Tokenizer: "sha256:bytes", Data: stream.AppendTokens(nil, []int32{1, 2, 3})},
+		{Data: nil},
+		{Data: []byte("\xff\xfe")},
+	}
+	publishAll(t, srv.Store(), messages...)
+	src := openSource(t, l, 1)
+	for i := range messages {
+		d := nextDoc(t, src)
+		again, err := l.Tokens(ctx, d.Sequence)
+		if err != nil || !slices.Equal(again, d.Tokens) {
+			t.Errorf("tokens of document %d: %v, %v, the source delivered %v", i+1, again, err, d.Tokens)
+		}
+	}
+	_, err := l.Tokens(ctx, 99)
+	lostRange(t, err, 99, 99)
+	removeDocs(t, srv.Store(), 2)
+	_, err = l.Tokens(ctx, 2)
+	lostRange(t, err, 2, 2)
+
+	info, err := l.Describe(ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info.Time = time.Time{}
+	want := stream.DocumentInfo{Sequence: 1, Subject: "docs.web", ID: "a", Path: "p/a.txt", Domain: "example.org", ContentType: stream.TypeText, Bytes: 9}
+	if info != want {
+		t.Errorf("description is %+v, want %+v", info, want)
+	}
+}
+
+func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
+	srv := natstest.Start(t)
+	openLog(t, srv.Store())
+	publishAll(t, srv.Store(), counted(1, 1)...)
+	l := openLog(t, srv.Remote())
+	srv.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	_, err := l.Tokens(ctx, 1)
+	var down *loader.Error
+	if !errors.As(err, &down) || down.Reason != loader.SourceDown || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("tokens without a server: %v, want %s", err, loader.SourceDown)
+	}
+	srv.Restart()
+	if ids, err := l.Tokens(testContext(t), 1); err != nil || len(ids) != len("document 1")+1 {
+		t.Errorf("tokens after the restart: %v, %v", ids, err)
+	}
+}

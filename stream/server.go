@@ -1,0 +1,185 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// stopLimit bounds the embedded server's shutdown: it only has to flush what is already synced.
+const stopLimit = 20 * time.Second
+
+// embedded is a NATS server inside this process.
+//
+// Every write is synced before it is acknowledged (SyncAlways): with any other setting a power loss takes acknowledged messages along.
+type embedded struct {
+	server *server.Server
+	folder *folder
+	url    string
+}
+
+func startEmbedded(ctx context.Context, cfg Config, log *slog.Logger) (_ *embedded, err error) {
+	folder, err := holdFolder(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, folder.release())
+		}
+	}()
+	opts, err := serverOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := probeListen(ctx, cfg.Listen); err != nil {
+		return nil, err
+	}
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("make embedded NATS server: %w", err)
+	}
+	sink := &serverLog{log: log.With("part", "nats-server"), fatal: make(chan error, 1)}
+	srv.SetLoggerV2(sink, log.Enabled(ctx, slog.LevelDebug-1), false, false)
+	e := &embedded{server: srv, folder: folder}
+	if err := e.start(ctx, sink.fatal); err != nil {
+		return nil, errors.Join(fmt.Errorf("start embedded NATS server in %s on %s: %w", cfg.Dir, cfg.Listen, err), e.shutdown())
+	}
+	e.url = clientURL(srv.Addr())
+	return e, nil
+}
+
+func serverOptions(cfg Config) (*server.Options, error) {
+	host, text, err := net.SplitHostPort(cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("read listen address (stream.listen): %w", err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, fmt.Errorf("read listen address (stream.listen): %w", err)
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	payload := cfg.MaxDocument + headerRoom
+	return &server.Options{
+		ServerName: "loaderd",
+		Host:       host,
+		Port:       port,
+		NoSigs:     true,
+		MaxPayload: int32(payload),
+		MaxPending: max(server.MAX_PENDING_SIZE, 4*int64(payload)),
+		JetStream:  true,
+		StoreDir:   cfg.Dir,
+		SyncAlways: true,
+		// The server would otherwise measure the disk at every start and refuse streams whose bounds no longer fit. Bounds are set
+		// against the disk when a stream is created.
+		JetStreamMaxStore:  math.MaxInt64 / 4,
+		JetStreamMaxMemory: 64 << 20, // ordered consumers only; every stream of ours is on disk
+	}, nil
+}
+
+// probeListen finds out that an address cannot be had before anything is started, when the cause is still at hand.
+func probeListen(ctx context.Context, address string) error {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("listen for NATS clients on %s: %w: another program has this port; choose another with stream.listen (port 0 takes a free one)",
+			address, err)
+	}
+	if err != nil {
+		return fmt.Errorf("listen for NATS clients on %s (stream.listen): %w", address, err)
+	}
+	return l.Close()
+}
+
+// start waits until the server takes clients. Reading back a large store takes a while: only ctx bounds it.
+func (e *embedded) start(ctx context.Context, fatal <-chan error) error {
+	started := make(chan struct{})
+	go func() {
+		defer close(started)
+		e.server.Start()
+	}()
+	select {
+	case err := <-fatal:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-started:
+	}
+	select {
+	case err := <-fatal:
+		return err
+	default:
+	}
+	if !e.server.ReadyForConnections(5 * time.Second) {
+		return errors.New("it does not listen for clients")
+	}
+	if !e.server.JetStreamEnabled() {
+		return errors.New("JetStream did not start; the log says why")
+	}
+	return nil
+}
+
+// health is nil while every stream can be written.
+func (e *embedded) health() error {
+	if h := e.server.Healthz(&server.HealthzOptions{}); h.Error != "" {
+		return fmt.Errorf("embedded NATS server in %s: %s: look for a full disk or a failing one, then restart the daemon", e.folder.path, h.Error)
+	}
+	return nil
+}
+
+func (e *embedded) shutdown() error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.server.Shutdown()
+		e.server.WaitForShutdown()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(stopLimit):
+		return fmt.Errorf("stop embedded NATS server in %s: not done after %v", e.folder.path, stopLimit)
+	}
+}
+
+// stop ends the server, then gives the folder back: never the other way round.
+func (e *embedded) stop() error {
+	if err := e.shutdown(); err != nil {
+		return err // the folder stays locked until the process ends: the server may still write
+	}
+	return e.folder.release()
+}
+
+// diskFree is the space that is left for the store, in bytes.
+func (e *embedded) diskFree() (int64, error) {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(e.folder.path, &fs); err != nil {
+		return 0, fmt.Errorf("read free space of %s: %w", filepath.Clean(e.folder.path), err)
+	}
+	return int64(fs.Bavail) * int64(fs.Bsize), nil
+}
+
+// clientURL is where clients of this machine reach a listener, for one on all interfaces too.
+func clientURL(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return "nats://" + addr.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	u := url.URL{Scheme: "nats", Host: net.JoinHostPort(host, port)}
+	return u.String()
+}

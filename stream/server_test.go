@@ -1,0 +1,164 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"loaderd/internal/natstest"
+	"loaderd/stream"
+)
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// await waits for a condition that another goroutine or process brings about.
+func await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	ctx := within(t, 30*time.Second)
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("still not so: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestEmbeddedServerTakesStockClients(t *testing.T) {
+	s := natstest.Start(t)
+	nc, err := nats.Connect(s.Store().ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	ctx := within(t, time.Minute)
+	docs, err := s.Store().EnsureDocuments(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := nc.RequestWithContext(ctx, "docs.web", []byte("hello"))
+	if err != nil || !strings.Contains(string(reply.Data), `"seq":1`) {
+		t.Fatalf("publish: %s, %v", reply.Data, err)
+	}
+	m, err := docs.GetMsg(ctx, 1)
+	if err != nil || string(m.Data) != "hello" {
+		t.Fatalf("document 1 = %v, %v", m, err)
+	}
+}
+
+func TestDataFolderIsPrivate(t *testing.T) {
+	s := natstest.Start(t, func(c *stream.Config) { c.Dir = filepath.Join(c.Dir, "new", "folder") })
+	info, err := os.Stat(s.Config().Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != 0o700 {
+		t.Errorf("data folder has mode %o, want 700", got)
+	}
+}
+
+func TestSecondServerOnAFolderIsRefused(t *testing.T) {
+	s := natstest.Start(t)
+	c := s.Config()
+	c.Listen = "127.0.0.1:0"
+	_, err := stream.Open(within(t, time.Minute), c, quiet())
+	if !errors.Is(err, stream.ErrFolderInUse) {
+		t.Fatalf("error %v, want ErrFolderInUse", err)
+	}
+	for _, part := range []string{c.Dir, fmt.Sprintf("process %d", os.Getpid()), "stream.dir"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not name %q", err, part)
+		}
+	}
+	if got := s.Store().Status(); !got.Connected {
+		t.Errorf("the first server suffered: %+v", got)
+	}
+}
+
+func TestPortInUseNamesAddressAndKey(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := natstest.Config(t)
+	c.Listen = l.Addr().String()
+	_, err = stream.Open(within(t, time.Minute), c, quiet())
+	if err == nil || !strings.Contains(err.Error(), c.Listen) || !strings.Contains(err.Error(), "stream.listen") {
+		t.Fatalf("error %v, want one that names %s and stream.listen", err, c.Listen)
+	}
+	l.Close()
+	store, err := stream.Open(within(t, time.Minute), c, quiet()) // the failed start gave the folder back
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDocumentsSurviveARestart(t *testing.T) {
+	s := natstest.Start(t)
+	ctx := within(t, time.Minute)
+	if _, err := s.Store().EnsureDocuments(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		if _, err := s.Store().JetStream().Publish(ctx, "docs.a", fmt.Appendf(nil, "document %d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	url := s.Store().ClientURL()
+	s.Restart()
+	if got := s.Store().ClientURL(); got != url {
+		t.Errorf("restarted at %s, was at %s", got, url)
+	}
+	docs, err := s.Store().EnsureDocuments(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := docs.CachedInfo().State.LastSeq; got != 10 {
+		t.Errorf("last sequence %d after the restart, want 10", got)
+	}
+}
+
+// The largest document that the configuration allows passes; the server's own limits are never what a producer runs into.
+func TestLargestDocument(t *testing.T) {
+	s := natstest.Start(t)
+	ctx := within(t, time.Minute)
+	docs, err := s.Store().EnsureDocuments(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	js := s.Remote().JetStream()
+	if _, err := js.Publish(ctx, "docs.a", make([]byte, stream.MaxDocumentLimit)); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := docs.GetMsg(ctx, 1); err != nil || len(m.Data) != stream.MaxDocumentLimit {
+		t.Fatalf("read back: %v", err)
+	}
+	if _, err := js.Publish(ctx, "docs.a", make([]byte, stream.MaxDocumentLimit+1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one byte more: error %v, want a refusal", err)
+	}
+	if _, err := js.Publish(ctx, "docs.a", make([]byte, 50<<20)); !errors.Is(err, nats.ErrMaxPayload) {
+		t.Errorf("50 MiB: error %v, want %v", err, nats.ErrMaxPayload)
+	}
+}

@@ -1,0 +1,218 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ErrStreamFull says that a stream holds as much as its bounds allow. Nothing was stored; room comes when documents are purged or
+// the bound is raised.
+var ErrStreamFull = errors.New("stream is full")
+
+// duplicateWindow is how long the server itself recognises a message id. It absorbs a producer's retries; the planner's own window
+// (documents.dedupe) is counted in documents and does the rest.
+const duplicateWindow = 2 * time.Minute
+
+// SettingsError says that an existing stream's settings would lose data or cannot do what the daemon needs.
+type SettingsError struct {
+	Stream string
+	Bad    []Setting
+}
+
+// Setting is one setting of a stream that is not as it must be.
+type Setting struct {
+	Name          string
+	Present, Want any
+}
+
+func (e *SettingsError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "stream %s exists with settings that the daemon cannot use:", e.Stream)
+	for i, s := range e.Bad {
+		if i > 0 {
+			b.WriteByte(';')
+		}
+		fmt.Fprintf(&b, " %s is %v, want %v", s.Name, s.Present, s.Want)
+	}
+	b.WriteString(": change them (nats stream edit) or name another stream")
+	return b.String()
+}
+
+// DeadLetterName is the name of the dead-letter stream.
+func (c Config) DeadLetterName() string { return c.Name + "_DEAD" }
+
+// DeadLetterSubject is where the dead letter of a message of subject goes.
+func (c Config) DeadLetterSubject(subject string) string { return deadSubject + "." + subject }
+
+// documentStream keeps every document until it is purged on purpose: a full stream refuses new ones, so that producers wait.
+func (c Config) documentStream() jetstream.StreamConfig {
+	sc := c.logStream(c.Name, c.Subject+".>", c.MaxBytes)
+	sc.Description = "documents"
+	sc.Duplicates = duplicateWindow
+	if c.Embedded() {
+		sc.MaxMsgSize = int32(c.MaxDocument)
+	}
+	return sc
+}
+
+// deadLetterStream keeps the last dead letters. It drops old ones: a dead letter must never stop a run, and the document itself is
+// in the document stream still.
+func (c Config) deadLetterStream() jetstream.StreamConfig {
+	sc := c.logStream(c.DeadLetterName(), c.DeadLetterSubject(c.Subject+".>"), c.DeadLetterBytes)
+	sc.Description = "documents that cannot be decoded, with the reason"
+	sc.Duplicates = duplicateWindow
+	sc.Discard = jetstream.DiscardOld
+	return sc
+}
+
+// planStream keeps a run's plan for ever.
+func (c Config) planStream(run string) jetstream.StreamConfig {
+	sc := c.logStream(planStreamPrefix+run, planSubject+"."+run, c.PlanBytes)
+	sc.Description = "plan of run " + run
+	sc.DenyDelete, sc.DenyPurge = true, true
+	return sc
+}
+
+func (c Config) logStream(name, subject string, bytes int64) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:               name,
+		Subjects:           []string{subject},
+		Retention:          jetstream.LimitsPolicy,
+		Discard:            jetstream.DiscardNew,
+		Storage:            jetstream.FileStorage,
+		MaxBytes:           bytes,
+		MaxMsgs:            -1,
+		MaxMsgsPerSubject:  -1,
+		MaxMsgSize:         -1,
+		Replicas:           c.Replicas,
+		AllowDirect:        true,
+		AllowAtomicPublish: true,
+	}
+}
+
+// EnsureDocuments returns the document stream. It creates the stream when it is absent and refuses one that would lose data.
+func (s *Store) EnsureDocuments(ctx context.Context) (jetstream.Stream, error) {
+	return s.ensure(ctx, s.config.documentStream())
+}
+
+// EnsureDeadLetters returns the dead-letter stream, as EnsureDocuments does. When it is full it drops the oldest letters.
+func (s *Store) EnsureDeadLetters(ctx context.Context) (jetstream.Stream, error) {
+	return s.ensure(ctx, s.config.deadLetterStream())
+}
+
+func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	var st jetstream.Stream
+	err := s.retry(ctx, "open stream "+want.Name, func(ctx context.Context) (err error) {
+		st, err = s.js.Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			st, err = s.create(ctx, want)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	present := st.CachedInfo().Config
+	if bad := check(present, want); len(bad) > 0 {
+		return nil, &SettingsError{want.Name, bad}
+	}
+	return s.follow(ctx, st, want)
+}
+
+// create makes a stream. On an embedded server its bound gives way to the disk, so that the stream is full before the disk is.
+func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	room, err := s.room(want.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	if room < want.MaxBytes {
+		s.log.Warn("the disk is smaller than a stream may grow: the stream's bound is lowered", "stream", want.Name,
+			"configured_bytes", want.MaxBytes, "bytes", room)
+		want.MaxBytes = room
+	}
+	st, err := s.js.CreateStream(ctx, want)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
+		return s.js.Stream(ctx, want.Name)
+	}
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.ErrorCode == codeSubjectsOverlap {
+		return nil, fmt.Errorf("%w: another stream takes %s already: change stream.name or stream.subject", err, want.Subjects[0])
+	}
+	return st, err
+}
+
+// room is how large a stream with a bound of wanted bytes may become: on an embedded server at most half of the free disk.
+func (s *Store) room(wanted int64) (int64, error) {
+	if s.server == nil {
+		return wanted, nil
+	}
+	free, err := s.server.diskFree()
+	if err != nil {
+		return 0, err
+	}
+	return max(min(wanted, free/2), 1<<20), nil
+}
+
+// follow brings the bounds of an embedded server's stream in line with the configuration; they can change without losing anything.
+// Streams of a remote server keep the bounds that their owner gave them.
+func (s *Store) follow(ctx context.Context, st jetstream.Stream, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	info := st.CachedInfo()
+	if s.server == nil {
+		return st, nil
+	}
+	room, err := s.room(want.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	present := info.Config
+	bytes := max(room, min(want.MaxBytes, present.MaxBytes)) // a disk that filled up since does not lower the bound
+	if want.Discard == jetstream.DiscardOld {
+		bytes = max(bytes, int64(info.State.Bytes)) // lowering it would drop letters at once
+	}
+	if present.MaxBytes == bytes && present.MaxMsgSize == want.MaxMsgSize {
+		return st, nil
+	}
+	present.MaxBytes, present.MaxMsgSize = bytes, want.MaxMsgSize
+	updated, err := s.js.UpdateStream(ctx, present)
+	if err != nil {
+		return nil, fmt.Errorf("set bounds of stream %s to %d bytes: %w", want.Name, bytes, err)
+	}
+	return updated, nil
+}
+
+// check lists the settings that would lose data or cannot do what the daemon needs.
+func check(is, want jetstream.StreamConfig) []Setting {
+	var bad []Setting
+	expect := func(ok bool, name string, present, want any) {
+		if !ok {
+			bad = append(bad, Setting{name, present, want})
+		}
+	}
+	unlimited := func(n int64) bool { return n <= 0 }
+	expect(is.Mirror == nil, "mirror", is.Mirror != nil, false)
+	expect(slices.Equal(is.Subjects, want.Subjects), "subjects", is.Subjects, want.Subjects)
+	expect(is.Retention == want.Retention, "retention", is.Retention, want.Retention)
+	expect(is.Discard == want.Discard, "discard", is.Discard, want.Discard)
+	expect(is.Storage == want.Storage, "storage", is.Storage, want.Storage)
+	expect(is.PersistMode == want.PersistMode, "persist_mode", is.PersistMode, want.PersistMode)
+	expect(!is.NoAck, "no_ack", is.NoAck, false)
+	expect(is.MaxAge == 0, "max_age", is.MaxAge, "0 (no limit)")
+	expect(unlimited(is.MaxMsgs), "max_msgs", is.MaxMsgs, "-1 (no limit)")
+	expect(unlimited(is.MaxMsgsPerSubject), "max_msgs_per_subject", is.MaxMsgsPerSubject, "-1 (no limit)")
+	expect(!is.AllowRollup, "allow_rollup_hdrs", is.AllowRollup, false)
+	expect(!is.AllowMsgTTL, "allow_msg_ttl", is.AllowMsgTTL, false)
+	expect(!is.AllowMsgSchedules, "allow_msg_schedules", is.AllowMsgSchedules, false)
+	expect(!is.AllowMsgCounter, "allow_msg_counter", is.AllowMsgCounter, false)
+	expect(is.AllowDirect, "allow_direct", is.AllowDirect, true)
+	expect(is.AllowAtomicPublish, "allow_atomic", is.AllowAtomicPublish, true)
+	expect(is.DenyDelete || !want.DenyDelete, "deny_delete", is.DenyDelete, true)
+	expect(is.DenyPurge || !want.DenyPurge, "deny_purge", is.DenyPurge, true)
+	expect(is.FirstSeq <= 1 || !want.DenyPurge, "first_seq", is.FirstSeq, 1)
+	return bad
+}

@@ -1,0 +1,148 @@
+package stream
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"loaderd/loader"
+)
+
+// Encoder turns text into token ids, appended to dst. One goroutine uses it at a time; what it returns may depend on text only.
+type Encoder interface {
+	Encode(dst []int32, text []byte) []int32
+}
+
+// Tokenizing says how documents become tokens. It is part of what shapes the plan.
+type Tokenizing struct {
+	NewEncoder  func() Encoder // nil: only already tokenized documents are taken
+	Fingerprint string         // of the tokenizer; already tokenized documents must carry it
+	VocabSize   int            // ids are 0 ... VocabSize-1
+	End         int32          // id appended to every document, -1 for none
+}
+
+// encoders hands out encoders, which are costly to make and to keep: at most as many are kept as were ever in use at a time, and no
+// more than its capacity.
+type encoders struct {
+	create func() Encoder // nil without a tokenizer
+	free   chan *encoder
+}
+
+func newEncoders(create func() Encoder, keep int) *encoders {
+	return &encoders{create: create, free: make(chan *encoder, keep)}
+}
+
+func (p *encoders) get() *encoder {
+	select {
+	case e := <-p.free:
+		return e
+	default:
+		return &encoder{create: p.create}
+	}
+}
+
+func (p *encoders) put(e *encoder) {
+	select {
+	case p.free <- e:
+	default:
+	}
+}
+
+// encoder is an Encoder with its scratch space. It survives panics of the Encoder.
+type encoder struct {
+	create  func() Encoder
+	inner   Encoder // nil until it is needed, and after a panic
+	scratch []int32
+}
+
+// maxScratch bounds the scratch space that is kept between documents, in ids.
+const maxScratch = 1 << 20
+
+// encode returns the ids of text in a slice of exactly their number, end included. limit bounds that number.
+func (e *encoder) encode(text []byte, end int32, limit int) (tokens []int32, failed *badDocument, stack []byte) {
+	if e.create == nil {
+		return nil, bad(noTokenizer, "the document is text and the run takes tokenized documents only"), nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			e.inner, e.scratch = nil, nil // whatever state it left is not to be trusted
+			tokens, failed, stack = nil, bad(encoderPanic, "the tokenizer failed on the text: %s", quoted(fmt.Sprint(r))), debug.Stack()
+		}
+	}()
+	if e.inner == nil {
+		e.inner = e.create()
+	}
+	ids := e.inner.Encode(e.scratch[:0], text)
+	if cap(ids) <= maxScratch {
+		e.scratch = ids[:0]
+	} else {
+		e.scratch = nil
+	}
+	if len(ids) == 0 {
+		return nil, nil, nil
+	}
+	n := len(ids)
+	if end >= 0 {
+		n++
+	}
+	if n > limit {
+		return nil, bad(tooLarge, "%d tokens, a document may have %d", n, limit), nil
+	}
+	tokens = make([]int32, n)
+	if copy(tokens, ids) < n {
+		tokens[n-1] = end
+	}
+	return tokens, nil, nil
+}
+
+// document turns a message into the document that a Source delivers. Its result depends on the message alone.
+func (l *DocumentLog) document(m *message, e *encoder) (loader.Document, *badDocument) {
+	doc := loader.Document{Sequence: m.sequence}
+	if m.garbled {
+		return skipped(doc, loader.SkipUndecodable), bad(badHeaders, "the header block is malformed")
+	}
+	d, failed := l.decoder.decode(m.header, m.data)
+	if failed != nil {
+		return skipped(doc, loader.SkipUndecodable), failed
+	}
+	if d.tokens != nil {
+		doc.Tokens = ended(d.tokens, l.end)
+		if len(doc.Tokens) > l.decoder.limit {
+			return skipped(doc, loader.SkipUndecodable), bad(tooLarge, "%d tokens, a document may have %d", len(doc.Tokens), l.decoder.limit)
+		}
+	} else if len(d.text) > 0 {
+		var stack []byte
+		doc.Tokens, failed, stack = e.encode(d.text, l.end, l.decoder.limit)
+		if stack != nil {
+			l.log.Error("tokenizer panicked", "stream", l.name, "sequence", m.sequence, "subject", m.subject, "bytes", len(d.text),
+				"panic", failed.sentence, "stack", string(stack))
+		}
+		if failed != nil {
+			return skipped(doc, loader.SkipUndecodable), failed
+		}
+	}
+	if len(doc.Tokens) == 0 {
+		return skipped(doc, loader.SkipEmpty), nil
+	}
+	doc.ID = hashID(d.id)
+	return doc, nil
+}
+
+// skipped returns a document that is not used. It has no id, so that a later, good document of the same id is not its duplicate.
+func skipped(doc loader.Document, why loader.Skip) loader.Document {
+	return loader.Document{Sequence: doc.Sequence, Skip: why}
+}
+
+// ended returns already tokenized ids with the end token behind them, once. Ids that are nothing but the end are an empty document,
+// as the empty text is.
+func ended(ids []int32, end int32) []int32 {
+	switch n := len(ids); {
+	case end < 0 || n == 0:
+		return ids
+	case ids[n-1] != end:
+		return append(ids, end)
+	case n == 1:
+		return nil
+	default:
+		return ids
+	}
+}

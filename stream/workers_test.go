@@ -1,0 +1,186 @@
+package stream_test
+
+import (
+	"bytes"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"loaderd/internal/natstest"
+	"loaderd/stream"
+)
+
+func TestLargeDocument(t *testing.T) {
+	for _, buffer := range []int64{1 << 20, 64 << 20} {
+		srv := natstest.Start(t, func(c *stream.Config) { c.BufferBytes = buffer })
+		l := openLog(t, srv.Store())
+		large := bytes.Repeat([]byte("0123456789"), 5<<20)
+		publishAll(t, srv.Store(), counted(1, 100)...)
+		publishAll(t, srv.Store(), stream.Message{Data: large})
+		publishAll(t, srv.Store(), stream.Message{Data: large[:300<<10]}, stream.Message{Data: large[:3<<20]})
+		publishAll(t, srv.Store(), counted(104, 100)...)
+		src := openSource(t, l, 1)
+		checkCounted(t, src, 1, 100)
+		for i, want := range [][]byte{large, large[:300<<10], large[:3<<20]} {
+			if d := nextDoc(t, src); docText(t, d) != string(want) {
+				t.Errorf("document %d of %d bytes came as %d tokens", 101+i, len(want), len(d.Tokens))
+			}
+		}
+		checkCounted(t, src, 104, 100)
+	}
+}
+
+// What waits between the wire and Next stays within the configured bytes, plus one document.
+func TestBufferIsBounded(t *testing.T) {
+	const bound, size, n = 4 << 20, 10 << 10, 2000
+	srv := natstest.Start(t, func(c *stream.Config) { c.BufferBytes, c.Workers = bound, 2 })
+	l := openLog(t, srv.Store())
+	messages := make([]stream.Message, n)
+	for i := range messages {
+		messages[i].Data = bytes.Repeat([]byte{byte(i)}, size)
+	}
+	publishAll(t, srv.Store(), messages...)
+	src := openSource(t, l, 1)
+	check := func() int64 {
+		held := src.Status().Buffered
+		if held > bound+5*size {
+			t.Fatalf("%d bytes are buffered, the bound is %d and a document has %d", held, bound, size)
+		}
+		return held
+	}
+	// With nobody reading it fills up and stops.
+	full := int64(0)
+	soon(t, "the buffer is full", func() bool { full = max(full, check()); return full > bound*3/4 })
+	stopped := src.Status().Fetched
+	if stopped >= n/2 {
+		t.Fatalf("%d documents were fetched into a buffer of %d", stopped, bound)
+	}
+	for i := range n {
+		d := nextDoc(t, src)
+		if len(d.Tokens) != size+1 || d.Tokens[0] != int32(byte(i)) {
+			t.Fatalf("document %d has %d tokens of %d", i+1, len(d.Tokens), d.Tokens[0])
+		}
+		check()
+	}
+	if held := check(); held != 0 {
+		t.Errorf("%d bytes are buffered at the end", held)
+	}
+}
+
+// gate is an Encoder that takes documents out of order: one with an odd first byte waits for the next one.
+type gate struct {
+	running, most *atomic.Int64
+	even          chan struct{}
+}
+
+func (g gate) Encode(dst []int32, text []byte) []int32 {
+	g.most.Store(max(g.most.Load(), g.running.Add(1)))
+	defer g.running.Add(-1)
+	if text[0] == 'o' {
+		<-g.even
+	} else {
+		g.even <- struct{}{}
+	}
+	return bytesEncoder{}.Encode(dst, text[1:])
+}
+
+func TestWorkersKeepTheOrder(t *testing.T) {
+	srv := natstest.Start(t, func(c *stream.Config) { c.Workers = 2 })
+	var running, most atomic.Int64
+	tokenizing := bytesTokenizing
+	even := make(chan struct{})
+	tokenizing.NewEncoder = func() stream.Encoder { return gate{&running, &most, even} }
+	l, err := srv.Store().Documents(testContext(t), tokenizing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Chunks of one document each: as large as a chunk gets.
+	const n = 40
+	padding := bytes.Repeat([]byte("."), 64<<10)
+	for i := range n {
+		publishAll(t, srv.Store(), stream.Message{Data: append([]byte{"oe"[i%2], byte(i)}, padding...)})
+	}
+	src := openSource(t, l, 1)
+	for i := range n {
+		if d := nextDoc(t, src); d.Sequence != uint64(i+1) || d.Tokens[0] != int32(i) {
+			t.Fatalf("document %d came as sequence %d with %d", i+1, d.Sequence, d.Tokens[0])
+		}
+	}
+	if most.Load() != 2 {
+		t.Errorf("at most %d documents were tokenized at a time, want 2", most.Load())
+	}
+}
+
+func TestCloseInTheMiddle(t *testing.T) {
+	srv := natstest.Start(t)
+	l := openLog(t, srv.Store())
+	publishAll(t, srv.Store(), counted(1, 5000)...)
+	before := runtime.NumGoroutine()
+	for i := range 20 {
+		src := openSource(t, l, 1)
+		checkCounted(t, src, 1, i)
+		if err := src.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := src.Close(); err != nil {
+			t.Errorf("closed twice: %v", err)
+		}
+	}
+	soon(t, "the readers' goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
+	soon(t, "the readers' consumers are gone", func() bool {
+		st, err := srv.Store().EnsureDocuments(testContext(t))
+		return err == nil && st.CachedInfo().State.Consumers == 0
+	})
+}
+
+// trivialEncoder stands for a tokenizer that costs nothing: one id for four bytes.
+type trivialEncoder struct{}
+
+func (trivialEncoder) Encode(dst []int32, text []byte) []int32 {
+	for i := 0; i < len(text); i += 4 {
+		dst = append(dst, int32(text[i]))
+	}
+	return dst
+}
+
+// BenchmarkRead reads documents of 4 KB from an embedded server in the same process, every goroutine of either on the same cores.
+func BenchmarkRead(b *testing.B) {
+	const n, size = 50_000, 4 << 10
+	payload := bytes.Repeat([]byte("text"), size/4)
+	for _, kind := range []struct {
+		name    string
+		message stream.Message
+	}{
+		{"text", stream.Message{Data: payload}},
+		{"json", stream.Message{ContentType: stream.TypeJSON, Data: append(append([]byte(`{"id":"1","text":"`), payload...), `"}`...)}},
+		{"tokens", stream.Message{ContentType: stream.TypeTokens, Tokenizer: "sha256:trivial", Data: make([]byte, size)}},
+	} {
+		srv := natstest.Start(b, func(c *stream.Config) { c.BufferBytes = 64 << 20 })
+		messages := make([]stream.Message, n)
+		for i := range messages {
+			messages[i] = kind.message
+		}
+		openLog(b, srv.Store())
+		publishAll(b, srv.Store(), messages...)
+		for _, workers := range []int{1, 2} {
+			b.Run(kind.name+"/workers="+string(rune('0'+workers)), func(b *testing.B) {
+				l, err := srv.Store().Documents(testContext(b), stream.Tokenizing{
+					NewEncoder: func() stream.Encoder { return trivialEncoder{} }, Fingerprint: "sha256:trivial", VocabSize: 256, End: -1})
+				if err != nil {
+					b.Fatal(err)
+				}
+				stream.SetWorkers(l, workers)
+				b.SetBytes(n * size)
+				b.ReportAllocs()
+				for b.Loop() {
+					src := openSource(b, l, 1)
+					for range n {
+						nextDoc(b, src)
+					}
+					src.Close()
+				}
+				b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "docs/s")
+			})
+		}
+	}
+}

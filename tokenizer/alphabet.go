@@ -1,0 +1,29 @@
+package tokenizer
+
+// The byte-level alphabet: tokenizer.json writes each byte as a printable character, GPT-2's bytes_to_unicode.
+var byteOfRune = func() map[rune]byte {
+	m := make(map[rune]byte, 256)
+	next := rune(256)
+	for b := range rune(256) {
+		if b >= '!' && b <= '~' || b >= '¡' && b <= '¬' || b >= '®' {
+			m[b] = byte(b)
+			continue
+		}
+		m[next] = byte(b)
+		next++
+	}
+	return m
+}()
+
+// bytesOf returns the bytes that a token of the alphabet stands for; ok is false for other and for empty tokens.
+func bytesOf(token string) (text string, ok bool) {
+	out := make([]byte, 0, len(token))
+	for _, r := range token {
+		b, ok := byteOfRune[r]
+		if !ok {
+			return "", false
+		}
+		out = append(out, b)
+	}
+	return string(out), len(out) > 0
+}

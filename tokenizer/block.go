@@ -1,0 +1,156 @@
+package tokenizer
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// splitter is a family's pattern in two forms: an exact scanner of one word, and a rule that finds the words of a block
+// of ASCII at once.
+type splitter struct {
+	scan   func(s []byte, i int) int
+	starts startsRule
+}
+
+// startsRule turns the masks of a block, which starts at s[i] and at a word start, into the mask of word starts. Bit 0 is
+// ignored, and so are bits at and above the first byte that is not ASCII.
+type startsRule func(m *masks, s []byte, i int) uint64
+
+const (
+	batch     = 256 // words that are split before they are encoded
+	blockSize = 64
+)
+
+// masks has, for each class of bytes, one bit a byte of a block.
+type masks struct{ upper, lower, digit, blank, space, newline, apostrophe, wide uint64 }
+
+func (m *masks) letters() uint64 { return m.upper | m.lower }
+func (m *masks) white() uint64   { return m.blank | m.newline }
+func (m *masks) marks() uint64   { return ^(m.letters() | m.digit | m.white()) } // punctuation, symbols, the rest
+
+// byteClass has for each byte bit 8*k set, k being its place in masks, so that eight bytes shifted by 0..7 and joined
+// give one byte of each mask.
+var byteClass = newByteClass()
+
+func newByteClass() (t [256]uint64) {
+	const upper, lower, digit, blank, space, newline, apostrophe, wide = 0, 8, 16, 24, 32, 40, 48, 56
+	for c := range 256 {
+		switch {
+		case c >= 0x80:
+			t[c] = 1 << wide
+		case c >= 'A' && c <= 'Z':
+			t[c] = 1 << upper
+		case c >= 'a' && c <= 'z':
+			t[c] = 1 << lower
+		case c >= '0' && c <= '9':
+			t[c] = 1 << digit
+		case c == ' ':
+			t[c] = 1<<blank | 1<<space
+		case c == '\r' || c == '\n':
+			t[c] = 1 << newline
+		case c == '\t' || c == '\v' || c == '\f':
+			t[c] = 1 << blank
+		case c == '\'':
+			t[c] = 1 << apostrophe
+		}
+	}
+	return t
+}
+
+func eightBytes(p []byte) uint64 {
+	p = p[:8]
+	return byteClass[p[0]] | byteClass[p[1]]<<1 | byteClass[p[2]]<<2 | byteClass[p[3]]<<3 |
+		byteClass[p[4]]<<4 | byteClass[p[5]]<<5 | byteClass[p[6]]<<6 | byteClass[p[7]]<<7
+}
+
+// swap exchanges the bits of a above s with those of b below, where mask says.
+func swap(a, b uint64, s uint, mask uint64) (uint64, uint64) {
+	t := (a>>s ^ b) & mask
+	return a ^ t<<s, b ^ t
+}
+
+// classify builds the masks of a block: 64 table loads, then the transpose of an 8x8 matrix of bytes.
+func (m *masks) classify(p *[blockSize]byte) {
+	a, b, c, d := eightBytes(p[0:]), eightBytes(p[8:]), eightBytes(p[16:]), eightBytes(p[24:])
+	e, f, g, h := eightBytes(p[32:]), eightBytes(p[40:]), eightBytes(p[48:]), eightBytes(p[56:])
+	const m4, m2, m1 = 0x00000000ffffffff, 0x0000ffff0000ffff, 0x00ff00ff00ff00ff
+	a, e = swap(a, e, 32, m4)
+	b, f = swap(b, f, 32, m4)
+	c, g = swap(c, g, 32, m4)
+	d, h = swap(d, h, 32, m4)
+	a, c = swap(a, c, 16, m2)
+	b, d = swap(b, d, 16, m2)
+	e, g = swap(e, g, 16, m2)
+	f, h = swap(f, h, 16, m2)
+	a, b = swap(a, b, 8, m1)
+	c, d = swap(c, d, 8, m1)
+	e, f = swap(e, f, 8, m1)
+	g, h = swap(g, h, 8, m1)
+	*m = masks{a, b, c, d, e, f, g, h}
+}
+
+// wideBlock fills the last block of a text: like any byte that is not ASCII it ends what can be relied on.
+var wideBlock = func() (b [blockSize]byte) {
+	for i := range b {
+		b[i] = 0x80
+	}
+	return b
+}()
+
+// split writes the ends of the words of s from i on to ends, until it is nearly full or s is done. It returns their
+// number and the end of the last.
+//
+// A block is 64 bytes that start at a word start. Its word starts are certain up to its first byte that is not ASCII,
+// or its end, except inside whitespace that reaches this limit. The last word of a block, which may go on behind it, is
+// the first of the next; so no state is carried over. A word that fills a block is left to the scanner.
+func (sp *splitter) split(s []byte, i int, ends *[batch]int32) (n, end int) {
+	var tail [blockSize]byte
+	var m masks
+	for n <= batch-blockSize && i < len(s) {
+		p := &tail
+		if len(s)-i >= blockSize {
+			p = (*[blockSize]byte)(s[i:])
+		} else {
+			tail = wideBlock
+			copy(tail[:], s[i:])
+		}
+		m.classify(p)
+		limit, certain := uint(blockSize), ^uint64(0)
+		if m.wide != 0 {
+			limit = uint(bits.TrailingZeros64(m.wide))
+			certain = 1<<limit - 1
+		}
+		white := m.white() & certain << (blockSize - limit)
+		if r := uint(bits.LeadingZeros64(^white)); r > 1 { // of whitespace at the limit only the first may start a word
+			certain = 1<<(limit-r+1) - 1
+		}
+		b := sp.starts(&m, s, i) & certain &^ 1
+		if b == 0 {
+			n, i = sp.scanWide(s, i, ends, n)
+			continue
+		}
+		k := n
+		n += bits.OnesCount64(b)
+		for ; b != 0; b &= b - 1 {
+			ends[k] = int32(i + bits.TrailingZeros64(b))
+			k++
+		}
+		i = int(ends[n-1])
+	}
+	return n, i
+}
+
+// scanWide scans at least one word, and goes on as long as a byte that is not ASCII is near.
+func (sp *splitter) scanWide(s []byte, i int, ends *[batch]int32, n int) (int, int) {
+	for {
+		i = sp.scan(s, i)
+		ends[n] = int32(i)
+		n++
+		if i >= len(s) || n > batch-blockSize || i+16 > len(s) {
+			return n, i
+		}
+		if (binary.LittleEndian.Uint64(s[i:])|binary.LittleEndian.Uint64(s[i+8:]))&0x8080808080808080 == 0 {
+			return n, i
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package tokenizer
+
+import "fmt"
+
+// merges is a byte pair encoding: the merge of lowest rank goes first, of equal ones the leftmost, until none applies.
+type merges struct {
+	two   []uint32 // left byte<<8 | right byte -> rank, or none
+	pairs pairTable
+	parts [][2]uint32 // rank -> the pair of symbols it joins
+	made  []uint32    // rank -> the symbol it makes
+	ids   []int32     // symbol -> token id; -1: the byte has no token
+	text  []string    // symbol -> its bytes
+
+	// ordered: each merge makes a symbol that no earlier one makes, of symbols that are there before it. Then a merge
+	// never makes a pair possible that should have gone earlier, and whole ranks can be merged at once.
+	ordered bool
+}
+
+func newMerges(n int) *merges {
+	m := &merges{
+		two:     make([]uint32, 1<<16),
+		pairs:   newPairTable(n),
+		parts:   make([][2]uint32, 0, n),
+		made:    make([]uint32, 0, n),
+		ids:     make([]int32, 256, 256+n),
+		text:    make([]string, 256, 256+n),
+		ordered: true,
+	}
+	for i := range m.two {
+		m.two[i] = none
+	}
+	for b := range 256 {
+		m.ids[b], m.text[b] = -1, string([]byte{byte(b)})
+	}
+	return m
+}
+
+// symbol adds the token of some bytes that a merge will make.
+func (m *merges) symbol(text string, id int32) uint32 {
+	m.ids, m.text = append(m.ids, id), append(m.text, text)
+	return uint32(len(m.ids) - 1)
+}
+
+// join appends the merge of the next rank. fresh says that it makes a symbol that was not there before it.
+func (m *merges) join(left, right, made uint32, fresh bool) error {
+	rank := uint32(len(m.parts))
+	if rank > maxID || made > maxID {
+		return fmt.Errorf("merge %d: more than %d merges or tokens", rank, maxID)
+	}
+	m.parts, m.made = append(m.parts, [2]uint32{left, right}), append(m.made, made)
+	m.pairs.put(left, right, rank)
+	if left < 256 && right < 256 {
+		m.two[left<<8|right] = rank
+	}
+	m.ordered = m.ordered && fresh
+	return nil
+}
+
+// encode appends the ids of a word.
+func (m *merges) encode(s *longScratch, dst []int32, word []byte) []int32 {
+	if len(word) > shortMax {
+		if m.ordered {
+			return m.byRank(s, dst, word)
+		}
+		return m.byHeap(s, dst, word)
+	}
+	var out [shortMax]uint32
+	for _, sym := range out[:m.short(&out, word)] {
+		dst = append(dst, m.ids[sym])
+	}
+	return dst
+}
+
+// shortMax is the longest word, in bytes, for which looking at all pairs after each merge is the fastest way.
+const shortMax = 40
+
+// short writes the symbols of a word of 1..shortMax bytes to out and returns their number.
+func (m *merges) short(out *[shortMax]uint32, word []byte) int {
+	var rank [shortMax + 1]uint32
+	n := len(word)
+	prev := uint32(word[0])
+	out[0] = prev
+	best, at := none, 0
+	for i := 1; i < n; i++ {
+		c := uint32(word[i])
+		out[i] = c
+		r := m.two[(prev<<8|c)&0xffff]
+		rank[i-1] = r
+		if r < best {
+			best, at = r, i-1
+		}
+		prev = c
+	}
+	for best != none {
+		made := m.made[best]
+		out[at] = made
+		n--
+		for i := at + 1; i < n; i++ {
+			out[i] = out[i+1]
+			rank[i-1] = rank[i]
+		}
+		rank[n-1] = none
+		if at+1 < n {
+			rank[at] = m.pairs.rank(made, out[at+1])
+		}
+		if at > 0 {
+			rank[at-1] = m.pairs.rank(out[at-1], made)
+		}
+		best = none
+		for i := range n - 1 {
+			if rank[i] < best {
+				best, at = rank[i], i
+			}
+		}
+	}
+	return n
+}
+
+// checkBytes makes sure that every byte that occurs in UTF-8 has a token.
+func (m *merges) checkBytes() error {
+	for b := range 256 {
+		if m.ids[b] < 0 && b != 0xC0 && b != 0xC1 && b < 0xF5 {
+			return fmt.Errorf("no token for byte %#02x: the reference would drop it; %s", b, advice)
+		}
+	}
+	return nil
+}

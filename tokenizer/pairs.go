@@ -1,0 +1,74 @@
+package tokenizer
+
+import "math/bits"
+
+// A symbol is a piece of a word while it is merged: 0..255 are bytes, larger ones are tokens that merges make.
+const (
+	none       = ^uint32(0)
+	symbolBits = 21
+	symbolMask = 1<<symbolBits - 1
+)
+
+// pairTable maps a pair of symbols to the rank of their merge, packed in one word: left, right, rank, 21 bits each.
+// Linear probing, at most half full.
+type pairTable struct {
+	slot  []uint64
+	shift uint
+	used  int
+}
+
+const emptySlot = ^uint64(0)
+
+func newPairTable(n int) pairTable {
+	lg := uint(bits.Len(uint(max(n, 8)*2 - 1)))
+	t := pairTable{slot: make([]uint64, 1<<lg), shift: 64 - lg}
+	for i := range t.slot {
+		t.slot[i] = emptySlot
+	}
+	return t
+}
+
+func (t *pairTable) home(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> t.shift }
+
+// put sets the rank of a pair; a later rank replaces an earlier one, as in the reference.
+func (t *pairTable) put(left, right, rank uint32) {
+	if 2*(t.used+1) > len(t.slot) {
+		t.grow()
+	}
+	key := uint64(left)<<symbolBits | uint64(right)
+	last := uint64(len(t.slot) - 1)
+	i := t.home(key)
+	for ; t.slot[i&last] != emptySlot; i++ {
+		if t.slot[i&last]>>symbolBits == key {
+			t.used--
+			break
+		}
+	}
+	t.slot[i&last] = key<<symbolBits | uint64(rank)
+	t.used++
+}
+
+func (t *pairTable) grow() {
+	old := t.slot
+	*t = newPairTable(len(old))
+	for _, v := range old {
+		if v != emptySlot {
+			t.put(uint32(v>>(2*symbolBits)), uint32(v>>symbolBits&symbolMask), uint32(v&symbolMask))
+		}
+	}
+}
+
+// rank is that of the pair's merge, or none.
+func (t *pairTable) rank(left, right uint32) uint32 {
+	key := uint64(left)<<symbolBits | uint64(right)
+	s := t.slot
+	for i := t.home(key); ; i++ {
+		v := s[i&uint64(len(s)-1)]
+		if v>>symbolBits == key {
+			return uint32(v & symbolMask)
+		}
+		if v == emptySlot {
+			return none
+		}
+	}
+}

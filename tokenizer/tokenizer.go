@@ -1,0 +1,84 @@
+// Package tokenizer turns text into the token ids that the reference implementations
+// (Hugging Face tokenizers, tiktoken) give for it, id for id, for byte-level BPE.
+//
+// A Model is built in (gpt2, cl100k_base, o200k_base) or read from a tokenizer.json.
+// What a file asks for and this package has not been compared with the reference on is
+// refused at load, by name: a wrong id is worse than an error. Encoding is pure: no clock,
+// no goroutine, no I/O; its time is n log n in the length of the text in the worst case.
+package tokenizer
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Options choose among the reference's ways to encode.
+type Options struct {
+	// SpecialAsText encodes special tokens that are written in a text as ordinary text, as
+	// the reference does with encode_special_tokens. By default they become their ids, also
+	// the reference's default.
+	SpecialAsText bool
+}
+
+// Load returns the tokenizer of a built-in name (see Builtin) or of a tokenizer.json file.
+// The error for a file that needs something unverified names the component and its value.
+func Load(nameOrFile string, o Options) (*Model, error) {
+	d, err := define(nameOrFile)
+	if err != nil {
+		return nil, fmt.Errorf("load tokenizer %s: %w", strconv.Quote(nameOrFile), err)
+	}
+	d.specialAsText = o.SpecialAsText
+	m, err := compile(d)
+	if err != nil {
+		return nil, fmt.Errorf("load tokenizer %s: %w", strconv.Quote(nameOrFile), err)
+	}
+	m.name = nameOrFile
+	return m, nil
+}
+
+func define(nameOrFile string) (*definition, error) {
+	if slices.Contains(Builtin(), nameOrFile) {
+		return builtinDefinition(nameOrFile)
+	}
+	return fileDefinition(nameOrFile)
+}
+
+// Name is the built-in name or the file that the model was loaded from.
+func (m *Model) Name() string { return m.name }
+
+// VocabSize is the largest id of the model plus one: ids are 0..VocabSize-1, some of which
+// may stand for nothing.
+func (m *Model) VocabSize() int { return len(m.decoded) }
+
+// Fingerprint is "sha256:" and the hash of everything that shapes ids: vocabulary, merges,
+// normalizer, pre-tokenizer, added tokens with their flags, and Options. The layout of the
+// file it came from does not matter.
+func (m *Model) Fingerprint() string { return m.fingerprint }
+
+// EndOfText is the id of the token that ends a document: the first of the usual ones
+// (<|endoftext|>, <|end_of_text|>, ...) among the added tokens.
+func (m *Model) EndOfText() (id int32, ok bool) {
+	for _, content := range endTokens {
+		for _, a := range m.def.added {
+			if a.content == content {
+				return a.id, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// endTokens are the end-of-document tokens of published byte-level BPE vocabularies, in order of preference.
+var endTokens = []string{"<|endoftext|>", "<|end_of_text|>", "<|end▁of▁sentence|>", "</s>", "<eos>", "<|eos|>", "<EOS>"}
+
+// Decode appends the bytes that ids stand for. An id without a token is an error that names its position.
+func (m *Model) Decode(dst []byte, ids []int32) ([]byte, error) {
+	for i, id := range ids {
+		if id < 0 || int(id) >= len(m.decoded) || !m.known(id) {
+			return dst, fmt.Errorf("decode ids: id %d at position %d is not in the vocabulary of %s (%d ids)", id, i, m.name, m.VocabSize())
+		}
+		dst = append(dst, m.decoded[id]...)
+	}
+	return dst, nil
+}
