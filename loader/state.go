@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"loaderd/packonline"
 )
@@ -61,6 +62,7 @@ func (p *Planner) RestoreState(b []byte) error {
 		r := reader{b: b}
 		x := row{length: int32(r.bounded(math.MaxInt32))}
 		x.pieces = r.pieces(&previous)
+		p.check(&r, x)
 		return x, r.b, r.err
 	})
 	if err != nil {
@@ -69,8 +71,10 @@ func (p *Planner) RestoreState(b []byte) error {
 	for i := range p.queues {
 		q := &p.queues[i]
 		q.rows = q.rows[:0]
-		for range r.bounded(uint64(p.config.Steps.Rows)) {
-			q.rows = append(q.rows, row{q.length, r.pieces(&previous)})
+		for range r.bounded(uint64(p.config.Steps.Rows) - 1) { // a full queue would have become a step
+			x := row{q.length, r.pieces(&previous)}
+			p.check(&r, x)
+			q.rows = append(q.rows, x)
 		}
 	}
 	if r.err == nil && len(r.b) > 0 {
@@ -80,6 +84,14 @@ func (p *Planner) RestoreState(b []byte) error {
 		return fmt.Errorf("restore planner: %w", r.err)
 	}
 	return nil
+}
+
+// check refuses a row that no packer of this configuration can have made.
+func (p *Planner) check(r *reader, x row) {
+	known := slices.ContainsFunc(p.queues, func(q queue) bool { return q.length == x.length })
+	if n := tokens(x.pieces); r.err == nil && (!known || n > int64(x.length)) {
+		r.fail(fmt.Errorf("a row of %d tokens with %d in it is impossible", x.length, n))
+	}
 }
 
 func (c *Counts) fields() []*int64 {

@@ -1,0 +1,152 @@
+package loader
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"reflect"
+	"strings"
+	"testing"
+
+	"loaderd/packonline"
+)
+
+func someStep(rows, pieces int) *Step {
+	s := &Step{Index: 41, Bucket: 2048, Cursor: 99999}
+	for i := range rows {
+		var row []packonline.Piece
+		for k := range pieces {
+			row = append(row, packonline.Piece{Doc: uint64(1000 + i*7 - k*3), Start: int32(k % 3 * 500), Length: int32(1 + k)})
+		}
+		s.Rows = append(s.Rows, row)
+	}
+	return s
+}
+
+func TestStepsSurviveTheirRecords(t *testing.T) {
+	empty := someStep(4, 2)
+	empty.Rows[1] = nil
+	for _, c := range []struct {
+		name    string
+		step    *Step
+		limit   int
+		records int
+	}{
+		{"one record", someStep(64, 3), 1 << 20, 1},
+		{"rows of padding", empty, 1 << 20, 1},
+		{"several records", someStep(64, 3), 600, 2},
+		{"a record a row", someStep(3, 40), 280, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			records, err := encodeStep(c.step, c.limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(records) != c.records {
+				t.Errorf("%d records, want %d", len(records), c.records)
+			}
+			var j joiner
+			for i, b := range records {
+				if len(b) > c.limit {
+					t.Errorf("record %d has %d bytes", i, len(b))
+				}
+				rec, err := DecodeRecord(b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := j.add(rec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if (s != nil) != (i == len(records)-1) {
+					t.Fatalf("complete after record %d of %d", i, len(records))
+				}
+				if s != nil && !reflect.DeepEqual(s, c.step) {
+					t.Fatalf("got %+v", s)
+				}
+			}
+		})
+	}
+	if _, err := encodeStep(someStep(3, 4000), 600); err == nil || !strings.Contains(err.Error(), "max_payload") {
+		t.Errorf("a row larger than a record: %v", err)
+	}
+}
+
+func TestDamagedRecordsAreFound(t *testing.T) {
+	records, err := encodeStep(someStep(4, 2), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range records[0] {
+		b := bytes.Clone(records[0])
+		b[i] ^= 4
+		if _, err := DecodeRecord(b); err == nil {
+			t.Fatalf("byte %d changed and nobody noticed", i)
+		}
+		if _, err := DecodeRecord(records[0][:i]); err == nil {
+			t.Fatalf("cut to %d bytes and nobody noticed", i)
+		}
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	records, err := encodeStep(someStep(20, 3), 300)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, b := range append(records, encodeControl(kindSeal, 77), encodeHeader(Header{Run: "x"})) {
+		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, else nothing else would be reached
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < 4 {
+			return
+		}
+		rec, err := DecodeRecord(seal(b[3], b[4:]))
+		if err != nil || rec.Kind != kindStep {
+			return
+		}
+		var j joiner
+		if s, err := j.add(rec); err == nil && s != nil {
+			again, err := encodeStep(s, 1<<26)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec2, err := DecodeRecord(again[0])
+			if err != nil || !reflect.DeepEqual(rec2.Part.Rows, rec.Part.Rows) {
+				t.Fatalf("a decoded step does not survive: %v", err)
+			}
+		}
+	})
+}
+
+func FuzzDecodeCheckpoint(f *testing.F) {
+	good := checkpoint{"sha256:ab", logTail{7, 9}, 3, []control{{kindSeal, 12}}, []byte("state")}.encode()
+	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, else nothing else would be reached
+	f.Fuzz(func(t *testing.T, body []byte) {
+		b := append([]byte{checkpointMagic[0], checkpointMagic[1], checkpointVersion}, body...)
+		c, err := decodeCheckpoint(binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)))
+		if err != nil {
+			return
+		}
+		if again, err := decodeCheckpoint(c.encode()); err != nil || !reflect.DeepEqual(again, c) {
+			t.Fatalf("a decoded checkpoint does not survive: %+v, %v", again, err)
+		}
+	})
+}
+
+func TestDamagedCheckpointsAreFound(t *testing.T) {
+	good := checkpoint{"sha256:ab", logTail{7, 9}, 3, []control{{kindSeal, 12}}, []byte("state")}.encode()
+	if c, err := decodeCheckpoint(good); err != nil || string(c.planner) != "state" || c.tail != (logTail{7, 9}) {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	for i := range good {
+		b := bytes.Clone(good)
+		b[i] ^= 1
+		if _, err := decodeCheckpoint(b); err == nil {
+			t.Fatalf("byte %d changed and nobody noticed", i)
+		}
+		if _, err := decodeCheckpoint(good[:i]); err == nil {
+			t.Fatalf("cut to %d bytes and nobody noticed", i)
+		}
+	}
+}
