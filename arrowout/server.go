@@ -23,10 +23,9 @@ import (
 	"loaderd/loader"
 )
 
-// What a connection costs and bears. Windows and buffers are as large as throughput gains from.
+// What a connection costs and bears. (Windows are the client's to set: those of a server bound only what it receives.)
 const (
 	maxRequest    = 64 << 10 // bytes of a ticket or an action's body
-	window        = 16 << 20
 	socketBuffer  = 256 << 10
 	pingTimeout   = 20 * time.Second
 	minClientPing = 10 * time.Second
@@ -80,7 +79,6 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 func transportOptions(cfg Config) ([]grpc.ServerOption, error) {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequest),
-		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.ReadBufferSize(socketBuffer), grpc.WriteBufferSize(socketBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: cfg.Keepalive, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),

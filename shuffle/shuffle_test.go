@@ -57,7 +57,7 @@ func (r *run) restart(t *testing.T) {
 
 // TestInvariants adds, flushes and restarts at random and checks the four invariants.
 func TestInvariants(t *testing.T) {
-	for seed := range uint64(1000) {
+	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		window := r.IntN(20)
 		a, b := newRun(window, seed), newRun(window, seed) // b is restarted
@@ -185,7 +185,7 @@ func TestMixing(t *testing.T) {
 // TestDrawsAreUniform checks Below against the uniform distribution by chi-square, for indexes in a row, sparse indexes, and keys of
 // seeds in a row.
 func TestDrawsAreUniform(t *testing.T) {
-	const cells, draws = 100, 200_000
+	const cells, draws = 100, 100_000
 	for name, draw := range map[string]func(i uint64) int{
 		"indexes in a row": func(i uint64) int { return shuffle.NewKey(1, "a").Below(i, cells) },
 		"sparse indexes":   func(i uint64) int { return shuffle.NewKey(1, "a").Below(i<<40, cells) },

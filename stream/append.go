@@ -63,7 +63,7 @@ func (l *PlanLog) appendGroup(ctx context.Context, last uint64, records [][]byte
 	wait := retryDelay(l.store.config.ReconnectWait)
 	unsure := false
 	for attempt := 1; ; attempt++ {
-		err := l.store.attempt(ctx, attemptLimit, func(ctx context.Context) error { return l.send(ctx, id, last, records) })
+		err := l.store.attempt(ctx, attemptLimit, func(ctx context.Context) error { return l.send(ctx, id, last, records, attempt > 1) })
 		switch {
 		case err == nil:
 			return nil
@@ -132,8 +132,9 @@ func wrongLast(err error) bool {
 	return errors.As(err, &api) && (api.ErrorCode == codeWrongLast || api.ErrorCode == codeWrongLastConstant)
 }
 
-// send makes one attempt: a plain publish for one record, an atomic batch for more.
-func (l *PlanLog) send(ctx context.Context, id string, last uint64, records [][]byte) error {
+// send makes one attempt: a plain publish for one record, an atomic batch for more. A careful one waits for the answer to a batch's
+// first message, which tells why the server refuses batches where its answer to the commit only tells that it has none.
+func (l *PlanLog) send(ctx context.Context, id string, last uint64, records [][]byte, careful bool) error {
 	first := nats.NewMsg(l.subject)
 	first.Data = records[0]
 	first.Header.Set(appendHeader, id)
@@ -148,7 +149,11 @@ func (l *PlanLog) send(ctx context.Context, id string, last uint64, records [][]
 		m.Header.Set(batchSeqHeader, strconv.Itoa(i+1))
 	}
 	mark(first, 0)
-	if err := l.request(ctx, first); err != nil { // answered at once: says why a batch is refused
+	open := l.store.nc.PublishMsg
+	if careful {
+		open = func(m *nats.Msg) error { return l.request(ctx, m) }
+	}
+	if err := open(first); err != nil {
 		return err
 	}
 	for i, r := range records[1:] {

@@ -226,29 +226,6 @@ func TestGarbledHeaders(t *testing.T) {
 	}
 }
 
-func TestLargeDeadLetterIsTruncated(t *testing.T) {
-	srv := natstest.Start(t, func(c *stream.Config) { c.MaxDocument = 1 << 20 })
-	l := openLog(t, srv.Store())
-	m := nats.NewMsg("docs.large")
-	m.Header.Set("Content-Type", "image/png")
-	m.Header.Set("X-Long", strings.Repeat("h", 60<<10))
-	m.Data = bytes.Repeat([]byte("d"), 1<<20-m.Size()-64)
-	if _, err := srv.Store().JetStream().PublishMsg(testContext(t), m); err != nil {
-		t.Fatal(err)
-	}
-	nextDoc(t, openSource(t, l, 1))
-	letter := deadLetters(t, srv.Store())["1"]
-	if letter == nil {
-		t.Fatalf("no dead letter: %+v", l.DeadLetters())
-	}
-	if len(letter.Header[stream.HeaderTruncated]) != 2 || letter.Header.Get(stream.HeaderReason) != "BAD_CONTENT_TYPE" {
-		t.Errorf("headers %v", letter.Header)
-	}
-	if !bytes.HasPrefix(m.Data, letter.Data) || len(letter.Data) < len(m.Data)/2 {
-		t.Errorf("%d bytes of payload, the original has %d", len(letter.Data), len(m.Data))
-	}
-}
-
 // A dead-letter stream that takes nothing must not hold up the run, and its letters come when it does.
 func TestRunGoesOnWithoutDeadLetters(t *testing.T) {
 	srv := natstest.Start(t)

@@ -2,8 +2,6 @@ package stream
 
 import (
 	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"mime"
@@ -100,48 +98,6 @@ func mediaType(value string) (string, *badDocument) {
 	default:
 		return "", bad(badCharset, "charset %s: only UTF-8 is taken", quoted(charset))
 	}
-}
-
-// decodeJSON returns the text and the id of {"id", "text", ...}. Names are matched exactly; the last of equal names counts;
-// unknown ones are let through.
-func decodeJSON(data []byte) (text []byte, id string, _ *badDocument) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return nil, "", bad(badJSON, "payload is not a JSON object: %s", jsonProblem(err))
-	}
-	raw, ok := fields["text"]
-	if !ok {
-		return nil, "", bad(badJSON, `payload has no "text"`)
-	}
-	var s *string
-	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
-		return nil, "", bad(badJSON, `"text" is not a string`)
-	}
-	id, err := jsonID(fields["id"])
-	return []byte(*s), id, err
-}
-
-// jsonID returns a JSON id, a string or a number as it is written; absent and null are no id.
-func jsonID(raw json.RawMessage) (string, *badDocument) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return "", nil
-	}
-	if c := raw[0]; c == '-' || c >= '0' && c <= '9' {
-		return string(raw), nil
-	}
-	var id string
-	if err := json.Unmarshal(raw, &id); err != nil {
-		return "", bad(badJSON, `"id" is neither a string nor a number`)
-	}
-	return id, nil
-}
-
-func jsonProblem(err error) string {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Sprintf("%v at byte %d", syntax, syntax.Offset)
-	}
-	return "it is another JSON value"
 }
 
 // decodeTokens reads little-endian int32 ids and checks each against the vocabulary.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
@@ -46,6 +47,11 @@ func TestDecodeTakes(t *testing.T) {
 		{name: "json null id", header: header("Content-Type", "application/json"), data: `{"id":null,"text":"a"}`, text: "a"},
 		{name: "json last key wins", header: header("Content-Type", "application/json"), data: `{"text":1,"text":"a","text":"b"}`, text: "b"},
 		{name: "json names are exact", header: header("Content-Type", "application/json"), data: `{"text":"a","Text":"b","TEXT":3,"ID":"x"}`, text: "a"},
+		{name: "json escaped name", header: header("Content-Type", "application/json"), data: `{"\u0074ext":"a"}`, text: "a"},
+		{name: "json escapes", header: header("Content-Type", "application/json"), data: `{"text":"\"\\\/\b\f\n\r\t\u00E9\ud83d\ude00\\\""}`, text: "\"\\/\b\f\n\r\té😀\\\""},
+		{name: "json values between", header: header("Content-Type", "application/json"),
+			data: "{ \"a\" : [ {\"text\":\"}\\\"]\"} , -1e5 ] ,\n\"text\" : \"b\" , \"c\":true,\"d\":0, \"e\" : {}\t}", text: "b"},
+		{name: "json with bytes that are no UTF-8", header: header("Content-Type", "application/json"), data: "{\"text\":\"a\xff\"}", text: "a\xff"},
 		{name: "json lone surrogate", header: header("Content-Type", "application/json"), data: `{"text":"\ud800"}`, text: "\ufffd"},
 		{name: "tokens", header: header("Content-Type", TypeTokens, "Loaderd-Tokenizer", testPrint), data: "\x01\x00\x00\x00\x63\x00\x00\x00", tokens: []int32{1, 99}},
 		{name: "no tokens", header: header("Content-Type", TypeTokens, "Loaderd-Tokenizer", testPrint), tokens: []int32{}},
@@ -89,8 +95,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"JSON cut short", asJSON, `{"text":"a"`, badJSON, "unexpected end"},
 		{"garbage behind JSON", asJSON, `{"text":"a"} x`, badJSON, "after top-level value"},
 		{"two objects", asJSON, `{"text":"a"}{"text":"b"}`, badJSON, "after top-level value"},
-		{"JSON array", asJSON, `["a"]`, badJSON, "another JSON value"},
-		{"JSON null", asJSON, `null`, badJSON, `no "text"`},
+		{"JSON array", asJSON, `["a"]`, badJSON, "not a JSON object"},
+		{"JSON null", asJSON, `null`, badJSON, "not a JSON object"},
 		{"no text", asJSON, `{"Text":"a"}`, badJSON, `no "text"`},
 		{"text of another type", asJSON, `{"text":["a"]}`, badJSON, "not a string"},
 		{"text is null", asJSON, `{"text":null}`, badJSON, "not a string"},
@@ -128,6 +134,22 @@ func TestHashID(t *testing.T) {
 		if got := hashID(id); got != want {
 			t.Errorf("hash of %q is %#x, want %#x", id, got, want)
 		}
+	}
+}
+
+// checkJSON compares with what the library makes of the payload.
+func checkJSON(t *testing.T, data []byte, got decoded) {
+	t.Helper()
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatalf("taken, but the library says: %v", err)
+	}
+	var want *string
+	if err := json.Unmarshal(fields["text"], &want); err != nil || want == nil {
+		t.Fatalf("taken, but text is %s", fields["text"])
+	}
+	if utf8.Valid(data) && string(got.text) != *want {
+		t.Fatalf("text is %q, want %q", got.text, *want)
 	}
 }
 
@@ -217,17 +239,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("the tokens are not the payload's")
 		}
 		if kind == TypeJSON {
-			var want struct {
-				Text string `json:"text"`
-			}
-			var fields map[string]any
-			if json.Unmarshal(data, &fields) != nil {
-				t.Fatal("taken, but not JSON")
-			}
-			want.Text, _ = fields["text"].(string)
-			if string(got.text) != want.Text {
-				t.Fatalf("text is %q, want %q", got.text, want.Text)
-			}
+			checkJSON(t, data, got)
 		}
 	})
 }

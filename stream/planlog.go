@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,6 +22,9 @@ var (
 	// ErrNoRecord says that a position is behind the end of the log.
 	ErrNoRecord = errors.New("there is no record at this position")
 )
+
+// errBehind comes from a replica of the log that a record has not reached yet: records are read from any replica.
+var errBehind = errors.New("the server has not got this record yet")
 
 // PlanLog is the plan of one run: a stream of its own whose sequences are the positions 1, 2, 3, ...
 //
@@ -121,16 +125,19 @@ func (l *PlanLog) message(ctx context.Context, position uint64) (*jetstream.RawS
 	var m *jetstream.RawStreamMsg
 	err := l.store.retry(ctx, fmt.Sprintf("read %s at %d", l.name, position), func(ctx context.Context) (err error) {
 		m, err = l.stream.GetMsg(ctx, position)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return ErrNoRecord
+		if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return err
+		}
+		info, err := l.stream.Info(ctx)
+		if err == nil && position <= info.State.LastSeq {
+			err = errBehind
+		} else if err == nil {
+			err = ErrNoRecord
 		}
 		return err
 	})
 	return m, err
 }
-
-// scanBytes is how much of the log is on its way to a Scan at a time; no less than the largest record.
-const scanBytes = MaxDocumentLimit + 2*headerRoom
 
 // Scan calls f with every record from position from to the last one of the moment, in order. A lost connection is waited for.
 func (l *PlanLog) Scan(ctx context.Context, from uint64, f func(position uint64, record []byte) error) error {
@@ -138,57 +145,70 @@ func (l *PlanLog) Scan(ctx context.Context, from uint64, f func(position uint64,
 	if err != nil {
 		return err
 	}
-	next := max(from, 1)
-	if next > last {
-		return nil
-	}
-	var failed error // by f: final
-	err = l.store.retry(ctx, fmt.Sprintf("scan %s to %d", l.name, last), func(context.Context) error {
-		var err error
-		next, err = l.scan(ctx, next, last, func(position uint64, record []byte) error {
-			failed = f(position, record)
-			return failed
+	for next := max(from, 1); next <= last; {
+		var records [][]byte
+		err := l.store.retry(ctx, fmt.Sprintf("scan %s at %d", l.name, next), func(ctx context.Context) (err error) {
+			records, err = l.fetch(ctx, next, min(last-next+1, fetchRecords))
+			return err
 		})
-		if failed != nil {
-			return nil
+		if err != nil {
+			return err
 		}
-		return err
-	})
-	return errors.Join(err, failed)
+		for _, r := range records {
+			if err := f(next, r); err != nil {
+				return err
+			}
+			next++
+		}
+	}
+	return nil
 }
 
-// scan reads until last or an error and returns the first position that f has not been given.
-func (l *PlanLog) scan(ctx context.Context, next, last uint64, f func(uint64, []byte) error) (uint64, error) {
-	consumer, err := l.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:   next,
-	})
+// A fetch brings at most this many records, and no more behind this many bytes.
+const (
+	fetchRecords = 8192
+	fetchBytes   = 8 << 20
+)
+
+// fetch returns records from position from on, at least one and at most n, by one request that the stream answers with many messages.
+// The library has no call for it, and its consumers ask for ever for a record that is larger than what they may have on the way.
+func (l *PlanLog) fetch(ctx context.Context, from, n uint64) ([][]byte, error) {
+	inbox := l.store.nc.NewRespInbox()
+	sub, err := l.store.nc.SubscribeSync(inbox)
 	if err != nil {
-		return next, err
+		return nil, err
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxBytes(scanBytes))
-	if err != nil {
-		return next, err
+	defer sub.Unsubscribe() //nolint:errcheck // fails only on a closed connection
+	if err := sub.SetPendingLimits(-1, -1); err != nil {
+		return nil, err
 	}
-	defer messages.Stop()
-	for next <= last {
-		m, err := messages.Next(jetstream.NextContext(ctx))
+	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d,"no_hdr":true}`, from, n, fetchBytes)
+	if err := l.store.nc.PublishRequest("$JS.API.DIRECT.GET."+l.name, inbox, question); err != nil {
+		return nil, err
+	}
+	var records [][]byte
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return next, err
+			return nil, err
 		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return next, err
-		}
-		if meta.Sequence.Stream != next {
-			return next, fmt.Errorf("records %d to %d are missing", next, meta.Sequence.Stream-1)
-		}
-		next++
-		if err := f(meta.Sequence.Stream, m.Data()); err != nil {
-			return next, err
+		switch m.Header.Get("Status") {
+		case "":
+			records = append(records, m.Data)
+		case "204": // the end of the answer: a hole would show in the position of its last record
+			if got, want := m.Header.Get(jetstream.LastSequenceHeader), from+uint64(len(records))-1; got != strconv.FormatUint(want, 10) {
+				return nil, fmt.Errorf("%d records from %d on end at %s: some are gone", len(records), from, got)
+			}
+			if len(records) > 0 {
+				return records, nil
+			}
+			return nil, errBehind
+		case "503":
+			return nil, nats.ErrNoResponders
+		default:
+			return nil, fmt.Errorf("%w: it answers %q", errBehind, m.Header.Get("Description"))
 		}
 	}
-	return next, nil
 }
 
 // MaxRecord is the largest record in bytes that Append takes.
@@ -216,5 +236,5 @@ func (l *PlanLog) header(ctx context.Context, position uint64, key string) (stri
 	if err != nil {
 		return "", err
 	}
-	return nats.Header(m.Header).Get(key), nil
+	return m.Header.Get(key), nil
 }

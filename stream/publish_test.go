@@ -278,6 +278,7 @@ func TestPublishRefusesTooLarge(t *testing.T) {
 	wantStored(t, s, []string{"small", "also small"})
 }
 
+// The connection is cut in the middle of batches, and the server restarts before the publisher comes back.
 func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
 	dir, listen := t.TempDir(), "127.0.0.1:0"
 	server := func() *stream.Store {
@@ -285,33 +286,40 @@ func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
 	}
 	first := server()
 	listen = strings.TrimPrefix(first.ClientURL(), "nats://")
-	client := publishStore(t, func(c *stream.Config) { c.URL = first.ClientURL(); c.MaxBytes = 64 << 20 })
-	waits := make(chan string, 1000)
-	p := newPublisher(t, client, stream.PublishOptions{BatchMessages: 20, Timeout: time.Second, OnWait: func(r string) { waits <- r }})
-	docs := numbered(0, 4000)
-	published := make(chan error, 1)
-	half := make(chan struct{})
-	go func() {
-		if err := p.Publish(t.Context(), docs[:2000]...); err != nil {
-			published <- err
-			return
+	client := publishStore(t, func(c *stream.Config) { c.URL = first.ClientURL() })
+	restart := make(chan struct{})
+	restarted := make(chan *stream.Store, 1)
+	p := newPublisher(t, client, stream.PublishOptions{BatchMessages: 20, Timeout: time.Second, OnWait: func(reason string) {
+		select {
+		case <-restart:
+			// The publisher is between two attempts and stays there until this returns.
+			restart = nil
+			if err := first.Close(); err != nil {
+				t.Error(err)
+			}
+			restarted <- server()
+		default:
 		}
-		close(half)
-		published <- p.Publish(t.Context(), docs[2000:]...)
-	}()
-	<-half
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if reason := <-waits; reason == "" {
-		t.Error("no reason for waiting while the server is down")
-	}
-	second := server()
-	if err := <-published; err != nil {
-		t.Fatal(err)
+	}})
+	docs := numbered(0, 4000)
+	for i, d := range docs {
+		if err := p.Publish(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		switch i {
+		case 500, 700, 1500:
+			if err := client.Conn().ForceReconnect(); err != nil {
+				t.Fatal(err)
+			}
+		case 2000:
+			close(restart)
+			if err := client.Conn().ForceReconnect(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	done := flush(t, p)
-	wantStored(t, second, texts(docs))
+	wantStored(t, <-restarted, texts(docs))
 	if done.Documents != 4000 || done.Waited <= 0 {
 		t.Errorf("published %+v, want 4000 documents after a wait", done)
 	}

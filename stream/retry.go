@@ -42,7 +42,7 @@ func transient(err error) bool {
 		nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded,
 		nats.ErrStaleConnection, context.DeadlineExceeded, jetstream.ErrNoStreamResponse, jetstream.ErrJetStreamNotEnabled,
 		jetstream.ErrNoHeartbeat, jetstream.ErrInvalidJSAck, jetstream.ErrServerShutdown, jetstream.ErrConsumerDeleted,
-		jetstream.ErrConsumerNotFound, jetstream.ErrConsumerLeadershipChanged,
+		jetstream.ErrConsumerNotFound, jetstream.ErrConsumerLeadershipChanged, errBehind,
 	} {
 		if errors.Is(err, e) {
 			return true
@@ -82,7 +82,11 @@ func (s *Store) attempt(ctx context.Context, limit time.Duration, f func(ctx con
 	up := s.status.connection()
 	defer context.AfterFunc(up, cancel)()
 	err := f(try)
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil && up.Err() != nil && !s.nc.IsClosed() {
+	if s.nc.IsClosed() || ctx.Err() != nil {
+		return err
+	}
+	// The client calls a connection closed that it is about to make again.
+	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, context.Canceled) && up.Err() != nil {
 		return fmt.Errorf("%w while waiting for an answer", nats.ErrDisconnected)
 	}
 	return err

@@ -47,28 +47,16 @@ func newAddedSet(d *definition, normalized bool) addedSet {
 	return s
 }
 
-// cut appends the ids of s: those of the added tokens in it, and between them what text makes of the rest.
-func (a *addedSet) cut(dst []int32, s []byte, text func([]int32, []byte) []int32) []int32 {
-	start := 0
-	for i := a.candidate(s, 0); i < len(s); i = a.candidate(s, i) {
+// find returns the next token of s from i on: where it begins and ends, and its id. Without one it begins at len(s).
+func (a *addedSet) find(s []byte, i int) (start, end int, id int32) {
+	for i = a.candidate(s, i); i < len(s); i = a.candidate(s, i) {
 		n, t := a.match(s[i:])
-		if n == 0 {
-			i++
-			continue
+		if n > 0 && !t.isText {
+			return i, i + n, t.id
 		}
-		if !t.isText {
-			if i > start {
-				dst = text(dst, s[start:i])
-			}
-			dst = append(dst, t.id)
-			start = i + n
-		}
-		i += n
+		i += max(n, 1)
 	}
-	if start < len(s) {
-		dst = text(dst, s[start:])
-	}
-	return dst
+	return len(s), len(s), -1
 }
 
 // candidate is the next place from i on where a token might begin, or len(s).

@@ -41,7 +41,15 @@ func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
 		e.valid = appendValid(keep(e.valid), text)
 		text = e.valid
 	}
-	return e.m.raw.cut(dst, text, e.text)
+	for i := 0; i < len(text); {
+		start, end, id := e.m.raw.find(text, i)
+		dst = e.between(dst, text[i:start])
+		if end > start {
+			dst = append(dst, id)
+		}
+		i = end
+	}
+	return dst
 }
 
 func keep(b []byte) []byte {
@@ -51,9 +59,19 @@ func keep(b []byte) []byte {
 	return b[:0]
 }
 
-// text encodes what lies between added tokens that are not normalized.
-func (e *Encoder) text(dst []int32, s []byte) []int32 {
-	return e.m.normalized.cut(dst, s, e.words)
+// between encodes what lies between the added tokens that are looked for in the text as it is.
+func (e *Encoder) between(dst []int32, s []byte) []int32 {
+	for i := 0; i < len(s); {
+		start, end, id := e.m.normalized.find(s, i)
+		if start > i {
+			dst = e.words(dst, s[i:start])
+		}
+		if end > start {
+			dst = append(dst, id)
+		}
+		i = end
+	}
+	return dst
 }
 
 // words encodes text without added tokens.

@@ -164,10 +164,10 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	if writeErr := sum.write(stdout, f.json); writeErr != nil {
 		return errors.Join(err, writeErr)
 	}
-	if err != nil && !strings.HasPrefix(sum.Error, "publish to") {
+	if err != nil {
 		return fmt.Errorf("%w: %d documents are committed; the same command again goes on from there", err, sum.Documents)
 	}
-	return err
+	return nil
 }
 
 // stopPatience bounds how long an interrupted publish waits for the batch that is under way.

@@ -94,6 +94,7 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
+		newDemoCmd(),
 		newServeCmd(),
 		newPublishCmd(),
 		newSealCmd(),

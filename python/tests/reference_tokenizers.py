@@ -18,7 +18,7 @@ from typing import Any
 
 import tiktoken
 from tiktoken_ext import openai_public
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -168,9 +168,11 @@ def tokenizer_json(
 
 def builtin_json(name: str) -> dict[str, Any]:
     """The tokenizer.json of a built-in vocabulary."""
-    d = definition(name)
-    added = [{"id": i, "content": c} for c, i in sorted(d["special_tokens"].items(), key=lambda item: item[1])]
-    return tokenizer_json(d["mergeable_ranks"], merges_of(d["mergeable_ranks"]), BUILTIN[name][1], added=added)
+    ranks, special = definition(name)["mergeable_ranks"], definition(name)["special_tokens"]
+    added = [{"id": i, "content": c} for c, i in sorted(special.items(), key=lambda item: item[1])]
+    content = tokenizer_json(ranks, merges_of(ranks), BUILTIN[name][1], added=added)
+    content["model"]["vocab"].update(special)  # otherwise the reference gives them the next free ids
+    return content
 
 
 def write(path: pathlib.Path, content: dict[str, Any]) -> pathlib.Path:
@@ -213,6 +215,3 @@ def shuffled(merges: Iterable[tuple[bytes, bytes]], seed: int) -> list[tuple[byt
     random.Random(seed).shuffle(merges)
     return merges
 
-
-def nfc(text: str) -> str:
-    return normalizers.NFC().normalize_str(text)

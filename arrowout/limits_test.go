@@ -1,0 +1,77 @@
+package arrowout_test
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+// altered is a run whose batches are changed behind its back.
+type altered struct {
+	*fakeRun
+	change func(*loader.Batch)
+}
+
+func (a altered) Assemble(ctx context.Context, s *loader.Step, first, n int) (*loader.Batch, error) {
+	b, err := a.fakeRun.Assemble(ctx, s, first, n)
+	a.change(b)
+	return b, err
+}
+
+func TestBatchesThatCannotBeAreErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		columns string
+		change  func(*loader.Batch)
+	}{
+		"id beyond uint16":        {`"input_ids:uint16"`, func(b *loader.Batch) { b.Tokens[5] = 1 << 16 }},
+		"negative id as uint16":   {`"input_ids:uint16"`, func(b *loader.Batch) { b.Tokens[5] = -1 }},
+		"too few tokens":          {`"input_ids"`, func(b *loader.Batch) { b.Tokens = b.Tokens[1:] }},
+		"too few rows of pieces":  {`"documents"`, func(b *loader.Batch) { b.Pieces = b.Pieces[1:] }},
+		"pieces beyond the row":   {`"labels"`, func(b *loader.Batch) { b.Pieces = [][]packonline.Piece{{{Length: 17}}, nil, nil, nil} }},
+		"a piece without a token": {`"labels"`, func(b *loader.Batch) { b.Pieces = [][]packonline.Piece{{{Length: 0}}, nil, nil, nil} }},
+		"lengths that overflow": {`"labels"`, func(b *loader.Batch) {
+			b.Pieces = [][]packonline.Piece{{{Length: 1<<31 - 1}, {Length: 1<<31 - 1}, {Length: 3}}, nil, nil, nil}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := mustGet(t, dial(t, serve(t, altered{newFake(1, 4, 16), tc.change})), `{"columns":[`+tc.columns+`]}`)
+			if r.Next() {
+				t.Fatal("the batch was sent")
+			}
+			infoOf(t, r.Err(), codes.Internal)
+		})
+	}
+}
+
+func TestARowOfManySegments(t *testing.T) {
+	for _, n := range []int{65535, 65536} {
+		f := newFake(0, 1, n)
+		row := make([]packonline.Piece, n)
+		for i := range row {
+			row[i] = packonline.Piece{Doc: uint64(i + 1), Length: 1}
+		}
+		f.steps = []*loader.Step{{Bucket: int32(n), Rows: [][]packonline.Piece{row}}}
+		c := dial(t, serve(t, f))
+		r := mustGet(t, c, `{"columns":["cu_seqlens"]}`)
+		if !r.Next() || len(rowOf(t, r.Record(), 0).Cu) != n+1 {
+			t.Fatalf("%d segments: cu_seqlens fails with %v", n, r.Err())
+		}
+		r = mustGet(t, c, `{"columns":["segment_ids"]}`)
+		switch ok := r.Next(); {
+		case ok && n < 65536:
+			if got := rowOf(t, r.Record(), 0).Segments; got[n-1] != int64(n) {
+				t.Errorf("the last segment is %d", got[n-1])
+			}
+		case ok || n < 65536:
+			t.Errorf("%d segments: got %v, %v", n, ok, r.Err())
+		default:
+			if infoOf(t, r.Err(), codes.FailedPrecondition).Reason != "TOO_MANY_SEGMENTS" {
+				t.Error(r.Err())
+			}
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"loaderd/internal/config"
+	"loaderd/internal/corpus"
+)
+
+// demoLimit keeps the demo at a few seconds on two cores.
+const demoLimit = 6000
+
+// demoFlags are the flags of demo.
+type demoFlags struct {
+	settings configFlags // only its overrides
+	world    int
+	limit    int64
+	keep     string
+	stay     bool
+	json     bool
+}
+
+func newDemoCmd() *cobra.Command {
+	var f demoFlags
+	cmd := &cobra.Command{
+		Use:   "demo [flags] [PATH...]",
+		Short: "Watch real documents become training batches, in one process",
+		Long: `Watch real documents become training batches, in one process.
+
+The demo runs everything that a training job would use: a NATS JetStream server, a publisher, the tokenizer, the packing, the
+shuffle, the plan, an Arrow Flight server, and one reader for each rank, which all go from step to step together as ranks do. They
+talk over real sockets on loopback, on free ports. The documents are those of PATH (files or folders, as in loaderd publish), or
+Go's own source tree. Data goes to a temporary folder that is removed at the end.
+
+On a terminal it shows a live view (q stops); elsewhere it prints a line now and then. A summary follows. The environment's
+LOADERD_ settings are not read.`,
+		Example: `  loaderd demo
+  loaderd demo --limit 0 --length 8192 --world 4 ~/src
+
+  # keep serving afterwards, to read the same steps from Python
+  loaderd demo --stay
+
+  # for machines: one JSON object
+  loaderd demo --json | jq .tokens_per_second`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	for _, x := range []struct{ name, path, usage string }{
+		{"tokenizer", "tokenizer.name", "gpt2, cl100k_base, o200k_base or a tokenizer.json `file` (default gpt2)"},
+		{"method", "packing.method", "packing `method`: concat or bfd (default bfd)"},
+		{"length", "packing.buckets", "`tokens` of a row (default 2048)"},
+		{"rows", "steps.rows", "`rows` of a step over all readers (default 64)"},
+	} {
+		flags.Var(&overrideFlag{&f.settings, x.path, "--" + x.name}, x.name, x.usage)
+	}
+	flags.Var(&overrideFlag{&f.settings, "", "--set"}, "set", "override any setting of loaderd serve, such as packing.pool=8192; may be repeated")
+	flags.IntVar(&f.world, "world", 2, "readers, each one rank; they share the rows of a step evenly")
+	flags.Int64Var(&f.limit, "limit", demoLimit, "publish at most this many documents; 0 publishes all")
+	flags.StringVar(&f.keep, "keep", "", "put the data into this `folder`, which must be empty or absent, and keep it")
+	flags.BoolVar(&f.stay, "stay", false, "serve the steps until ctrl-C when all have been read")
+	flags.BoolVar(&f.json, "json", false, "write the summary as one JSON object, and nothing else, to standard output")
+	return cmd
+}
+
+func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
+	began := time.Now()
+	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	inputs, from, err := f.documents(ctx, paths)
+	if err != nil {
+		return err
+	}
+	folder, remove, err := f.folder()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	c, err := f.config(folder)
+	if err != nil {
+		return err
+	}
+	log := &demoLog{}
+	job := &demoJob{began: began, config: c, inputs: inputs, from: from, world: f.world, limit: f.limit, log: newLogger(c.Log, log), notes: log}
+	defer func() { err = errors.Join(err, job.stop()) }()
+
+	stopped, err := f.show(ctx, job, stdout, stderr)
+	if _, writeErr := stderr.Write(log.take()); err == nil {
+		err = writeErr
+	}
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	sum := job.summary()
+	if err := f.report(stdout, sum); err != nil {
+		return err
+	}
+	if ctx.Err() != nil || stopped || !f.stay {
+		return ctx.Err()
+	}
+	return job.stay(ctx)
+}
+
+// show runs the job and shows it while it runs. It tells whether the user stopped it at the live view.
+func (f *demoFlags) show(ctx context.Context, job *demoJob, stdout, stderr io.Writer) (stopped bool, err error) {
+	out, isFile := stdout.(*os.File)
+	switch {
+	case f.json:
+		return false, showLines(ctx, job, stderr)
+	case isFile && term.IsTerminal(int(out.Fd())) && os.Getenv("TERM") != "dumb":
+		return showScreen(ctx, job, out)
+	}
+	return false, showLines(ctx, job, stdout)
+}
+
+func (f *demoFlags) report(w io.Writer, s demoSummary) error {
+	if f.json {
+		return s.writeJSON(w)
+	}
+	return s.writeText(w, f.stay)
+}
+
+// documents finds what to publish.
+func (f *demoFlags) documents(ctx context.Context, paths []string) (inputs []*corpus.Input, from string, err error) {
+	if f.limit < 0 {
+		return nil, "", usageError{fmt.Errorf("--limit %d: want 0 (all) or more", f.limit)}
+	}
+	if len(paths) == 0 {
+		tree, err := goTree(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		paths = []string{tree}
+	}
+	for _, p := range paths {
+		if p == "-" {
+			return nil, "", usageError{errors.New("demo reads files and folders, not standard input")}
+		}
+	}
+	inputs, err = corpus.Open(paths, nil, corpus.Options{})
+	if err != nil {
+		return nil, "", err
+	}
+	from = paths[0]
+	if n := len(paths) - 1; n > 0 {
+		from = fmt.Sprintf("%s and %d more", from, n)
+	}
+	if len(inputs) == 0 {
+		return nil, "", fmt.Errorf("find documents: no file in %s: name files or folders with text", from)
+	}
+	return inputs, from, nil
+}
+
+// folder makes the data folder. remove takes away what is not to be kept.
+func (f *demoFlags) folder() (path string, remove func() error, err error) {
+	if f.keep == "" {
+		path, err := os.MkdirTemp("", "loaderd-demo-")
+		if err != nil {
+			return "", nil, fmt.Errorf("make data folder: %w: set TMPDIR to a folder that can be written, or use --keep", err)
+		}
+		return path, func() error { return os.RemoveAll(path) }, nil
+	}
+	if err := os.MkdirAll(f.keep, 0o755); err != nil {
+		return "", nil, fmt.Errorf("make data folder: %w", err)
+	}
+	held, err := os.ReadDir(f.keep)
+	if err != nil {
+		return "", nil, fmt.Errorf("read data folder: %w", err)
+	}
+	if len(held) > 0 {
+		return "", nil, fmt.Errorf("data folder %s is not empty: name another for --keep, or serve what is in it with loaderd serve --run %s --data-dir %s",
+			f.keep, demoRun, f.keep)
+	}
+	return f.keep, func() error { return nil }, nil
+}
+
+// demoRun is the name of the demo's run.
+const demoRun = "demo"
+
+// config is that of a real daemon, on free loopback ports.
+func (f *demoFlags) config(folder string) (config.Config, error) {
+	overrides := []config.Override{
+		{Path: "run", Value: demoRun}, {Path: "stream.dir", Value: folder}, {Path: "log.level", Value: "warn"},
+	}
+	for _, path := range []string{"stream.listen", "flight.listen", "http.listen"} {
+		overrides = append(overrides, config.Override{Path: path, Value: "127.0.0.1:0"})
+	}
+	c, err := config.Load(config.Layers{Overrides: append(overrides, f.settings.overrides...)})
+	switch {
+	case err != nil:
+		return c, err
+	case !c.Stream.Embedded():
+		return c, usageError{errors.New("--set stream.url: the demo runs a NATS server of its own; for another server see loaderd serve and loaderd publish")}
+	case c.Tokenizer.Name == config.TokenizerNone:
+		return c, usageError{errors.New("--tokenizer none: the demo's documents are text and need a tokenizer")}
+	case f.world < 1 || c.Plan.Steps.Rows%f.world != 0:
+		return c, usageError{fmt.Errorf("--world %d: want a number of readers that divides the %d rows of a step (--rows)", f.world, c.Plan.Steps.Rows)}
+	}
+	return c, nil
+}

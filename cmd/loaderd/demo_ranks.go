@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"loaderd/internal/reader"
+)
+
+// demoRanks are the readers of a data-parallel job. Every rank has a stream of its own, and none begins a step before all have
+// finished the one before, as the collectives of a training step would have it.
+type demoRanks struct {
+	world  int
+	rows   int // of a step over all ranks
+	steps  atomic.Uint64
+	tokens atomic.Int64
+	first  sync.Once
+	began  func() // called with the first batch
+	last   atomic.Int64
+}
+
+// share is one rank's part of a step, or its end of the run.
+type share struct {
+	rank   int
+	end    bool
+	step   uint64
+	bucket int
+	rows   int
+	tokens int64 // counted, padding left out
+}
+
+// read reads the whole run on every rank and compares their shares of every step.
+func (r *demoRanks) read(ctx context.Context, uri string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	shares := make(chan share)
+	release := make([]chan struct{}, r.world)
+	for rank := range r.world {
+		release[rank] = make(chan struct{})
+		group.Go(func() error { return r.rank(ctx, uri, rank, shares, release[rank]) })
+	}
+	group.Go(func() error { return r.compare(ctx, shares, release) })
+	return group.Wait()
+}
+
+// rank reads one rank's batches. It reports each step when its last part is there and goes on when it is released.
+func (r *demoRanks) rank(ctx context.Context, uri string, rank int, shares chan<- share, release <-chan struct{}) error {
+	client, err := reader.Open(uri, reader.Options{})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	report := func(s share) error {
+		select {
+		case shares <- s:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	s, parts := share{rank: rank}, 0
+	err = client.Read(ctx, reader.Ticket{Rank: rank, World: r.world}, func(b reader.Batch) error {
+		r.first.Do(r.began)
+		tokens := int64(0)
+		for _, segment := range b.SegmentIDs {
+			if segment > 0 {
+				tokens++
+			}
+		}
+		switch {
+		case tokens != b.Meta.Tokens:
+			return fmt.Errorf("rank %d: step %d holds %d tokens, its metadata says %d", rank, b.Meta.Step, tokens, b.Meta.Tokens)
+		case b.Meta.Part != parts || parts > 0 && (b.Meta.Step != s.step || b.L != s.bucket):
+			return fmt.Errorf("rank %d: got part %d of step %d, with rows of %d tokens, want part %d of step %d", rank, b.Meta.Part, b.Meta.Step, b.L, parts, s.step)
+		}
+		s.step, s.bucket, parts = b.Meta.Step, b.L, parts+1
+		s.rows, s.tokens = s.rows+b.Rows, s.tokens+tokens
+		if parts < b.Meta.Parts {
+			return nil
+		}
+		done := s
+		s, parts = share{rank: rank}, 0
+		return report(done)
+	})
+	switch {
+	case err != nil:
+		return err
+	case parts > 0:
+		return fmt.Errorf("rank %d: the run ended within step %d", rank, s.step)
+	}
+	return report(share{rank: rank, end: true})
+}
+
+// compare takes a share from every rank, step after step, until all have ended.
+func (r *demoRanks) compare(ctx context.Context, shares <-chan share, release []chan struct{}) error {
+	for step := uint64(0); ; step++ {
+		got := make([]share, 0, r.world)
+		for range r.world {
+			select {
+			case s := <-shares:
+				got = append(got, s)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err := agree(got, step, r.rows); err != nil {
+			return err
+		}
+		for _, s := range got {
+			r.tokens.Add(s.tokens)
+		}
+		if !got[0].end {
+			r.steps.Store(step + 1)
+			r.last.Store(time.Now().UnixNano())
+		}
+		for _, c := range release {
+			select {
+			case c <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if got[0].end {
+			return nil
+		}
+	}
+}
+
+// agree checks that the shares are of the wanted step, alike, and together its rows; or that all ranks are at the end.
+func agree(got []share, step uint64, rows int) error {
+	first := got[0]
+	for _, s := range got {
+		switch {
+		case s.end != first.end:
+			return fmt.Errorf("readers disagree: at step %d rank %d has ended: %v, rank %d: %v", step, first.rank, first.end, s.rank, s.end)
+		case s.end:
+		case s.step != step:
+			return fmt.Errorf("rank %d got step %d, want step %d", s.rank, s.step, step)
+		case s.bucket != first.bucket:
+			return fmt.Errorf("readers disagree on step %d: rank %d has rows of %d tokens, rank %d of %d", step, first.rank, first.bucket, s.rank, s.bucket)
+		case s.rows*len(got) != rows:
+			return fmt.Errorf("rank %d of %d got %d of the %d rows of step %d", s.rank, len(got), s.rows, rows, step)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// demoSummary is what a demo did. Other programs read its JSON: fields may be added, and none may change its name or meaning.
+type demoSummary struct {
+	Complete           bool    `json:"complete"` // every step was read; false when it was stopped early
+	From               string  `json:"from"`
+	Tokenizer          string  `json:"tokenizer"`
+	Method             string  `json:"method"`
+	RowLength          int     `json:"row_length"`
+	StepRows           int     `json:"step_rows"`
+	Readers            int     `json:"readers"`
+	ReadersAgreed      bool    `json:"readers_agreed"` // the same steps of the same shape on all, and together every token once
+	Documents          int64   `json:"documents"`      // published
+	LeftOut            int64   `json:"left_out"`       // files and documents without text, or too large
+	TextBytes          int64   `json:"text_bytes"`
+	Packed             int64   `json:"documents_packed"`
+	Duplicates         int64   `json:"duplicate_documents"`
+	Undecoded          int64   `json:"undecodable_documents"`
+	Tokens             int64   `json:"tokens"`          // of packed documents
+	TokensRead         int64   `json:"tokens_read"`     // by all readers, padding left out
+	Dropped            int64   `json:"dropped_tokens"`  // on purpose
+	Repeated           int64   `json:"repeated_tokens"` // on purpose
+	Steps              uint64  `json:"steps"`           // read by all
+	Rows               int64   `json:"rows"`
+	PaddingRatio       float64 `json:"padding_ratio"`
+	TruncationRatio    float64 `json:"truncation_ratio"`
+	AgeMax             int64   `json:"age_max"`
+	Seconds            float64 `json:"seconds"`
+	FirstBatchSeconds  float64 `json:"first_batch_seconds"` // from the start of the command; 0 when no batch came
+	TokensPerSecond    float64 `json:"tokens_per_second"`
+	TextBytesPerSecond float64 `json:"text_bytes_per_second"`
+	PeakMemory         int64   `json:"peak_memory_bytes"` // resident, of the whole process
+	Flight             string  `json:"flight"`
+	NATS               string  `json:"nats"`
+	Folder             string  `json:"folder"`
+}
+
+// summary is of a job that has ended.
+func (j *demoJob) summary() demoSummary {
+	f := j.figures()
+	s := f.Stats
+	plan := j.config.Plan
+	sum := demoSummary{
+		From: j.from, Tokenizer: j.config.Tokenizer.Name, Method: plan.Packing.Method, RowLength: plan.Packing.Buckets[0], StepRows: plan.Steps.Rows,
+		Readers: j.world, Documents: f.Offered, Packed: s.Documents, Duplicates: s.Duplicates, Undecoded: s.Undecoded, Tokens: s.Tokens, TokensRead: f.Tokens,
+		Dropped: s.Dropped, Repeated: s.Repeated, Steps: f.Read, Rows: s.Rows, AgeMax: s.AgeMax,
+		PaddingRatio: part(s.Padding, s.Slots), TruncationRatio: part(s.Truncated, s.Documents),
+		Seconds: f.Elapsed.Seconds(), FirstBatchSeconds: time.Duration(j.firstBatch.Load()).Seconds(), TokensPerSecond: f.TokensMean,
+		PeakMemory: peakMemory(), Folder: j.config.Stream.Dir,
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	sum.Complete, sum.ReadersAgreed = j.complete, j.complete
+	if j.daemon != nil {
+		sum.Flight, sum.NATS = j.daemon.FlightURI(), j.daemon.Store().ClientURL()
+		sum.TextBytes, sum.LeftOut = j.publisher.textBytes.Load(), j.publisher.left.Load()
+		sum.TextBytesPerSecond = ratio(float64(sum.TextBytes), sum.Seconds)
+	}
+	return sum
+}
+
+func (s demoSummary) writeJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(s); err != nil {
+		return fmt.Errorf("write summary: %w", err)
+	}
+	return nil
+}
+
+// writeText writes the summary for people, and how to go on: with the steps of this demo when it stays, else with a daemon.
+func (s demoSummary) writeText(w io.Writer, stays bool) error {
+	var b strings.Builder
+	line := func(label, value, more string) { fmt.Fprintf(&b, "  %-12s %-12s %s\n", label, value, more) }
+	megabytes := func(v float64) string { return fmt.Sprintf("%.1f MB", v/1e6) }
+	if !s.Complete {
+		fmt.Fprintf(&b, "Stopped early. Up to here:\n\n")
+	}
+	line("documents", group(s.Documents), fmt.Sprintf("%s of text, %s tokens (%s)", megabytes(float64(s.TextBytes)), short(float64(s.Tokens)), s.Tokenizer))
+	line("steps", group(int64(s.Steps)), fmt.Sprintf("of %s rows of %s tokens: %s rows", group(int64(s.StepRows)), group(int64(s.RowLength)), group(s.Rows)))
+	line("padding", fmt.Sprintf("%.3f %%", 100*s.PaddingRatio), "of the tokens of all rows, the last step's included")
+	line("truncated", fmt.Sprintf("%.1f %%", 100*s.TruncationRatio), "of the documents are split over rows")
+	line("oldest", group(s.AgeMax), "documents arrived, at most, while one waited to be packed")
+	line("speed", short(s.TokensPerSecond)+" tok/s", fmt.Sprintf("%s/s of text, over all of the %.1f s", megabytes(s.TextBytesPerSecond), s.Seconds))
+	if s.FirstBatchSeconds > 0 {
+		line("first batch", fmt.Sprintf("%.2f s", s.FirstBatchSeconds), "after the start")
+	}
+	line("memory", megabytes(float64(s.PeakMemory)), "resident at the peak, everything in this process")
+	if s.ReadersAgreed {
+		line("readers", strconv.Itoa(s.Readers), "got the same steps in the same shapes, and together every token once")
+	}
+	switch {
+	case !s.Complete:
+	case stays:
+		fmt.Fprintf(&b, "\nStill serving at %s. Read the same steps from Python (pip install pyarrow numpy):\n\n%s\nctrl-C ends it.\n", s.Flight, snippet(s.Flight, s.Readers))
+	default:
+		fmt.Fprintf(&b, `
+A daemon of your own, and documents for it:
+
+  loaderd serve --data-dir ./loaderd-data
+  loaderd publish %s
+
+Its steps from Python (pip install pyarrow numpy); loaderd demo --stay serves this demo's:
+
+%s`, s.From, snippet("grpc://127.0.0.1:8815", s.Readers))
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write summary: %w", err)
+	}
+	return nil
+}
+
+// snippet reads a rank's steps with stock pyarrow.
+func snippet(uri string, world int) string {
+	return fmt.Sprintf(`  import json
+  import pyarrow.flight as flight
+
+  client = flight.connect("%s")
+  ticket = {"rank": 0, "world": %d, "step": 0}
+  for chunk in client.do_get(flight.Ticket(json.dumps(ticket))):
+      meta = json.loads(chunk.app_metadata.to_pybytes())
+      ids = chunk.data["input_ids"].flatten().to_numpy().reshape(meta["rows"], meta["bucket"])
+      print("step", meta["step"], ids.shape, ids[0, :8])
+`, uri, world)
+}
+
+// peakMemory is the most memory that was resident in this process, in bytes.
+func peakMemory() int64 {
+	if f, err := os.Open("/proc/self/status"); err == nil {
+		defer f.Close()
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if v, ok := strings.CutPrefix(lines.Text(), "VmHWM:"); ok {
+				if kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(v, "kB")), 10, 64); err == nil {
+					return kib << 10
+				}
+			}
+		}
+	}
+	var usage syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
+		return 0
+	}
+	if runtime.GOOS == "darwin" {
+		return int64(usage.Maxrss) // bytes there, KiB elsewhere
+	}
+	return int64(usage.Maxrss) << 10
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/charmbracelet/lipgloss"
+)
+
+// demoView draws figures for a terminal. It is a function of the figures and the size alone.
+type demoView struct {
+	title, label, value, bar, rest, note lipgloss.Style
+}
+
+// newDemoView draws in the colours that the renderer's terminal has: none where NO_COLOR is set.
+func newDemoView(r *lipgloss.Renderer) demoView {
+	return demoView{
+		title: r.NewStyle().Bold(true),
+		label: r.NewStyle().Faint(true),
+		value: r.NewStyle().Bold(true),
+		bar:   r.NewStyle().Foreground(lipgloss.Color("6")),
+		rest:  r.NewStyle().Foreground(lipgloss.Color("8")),
+		note:  r.NewStyle().Foreground(lipgloss.Color("3")),
+	}
+}
+
+const (
+	viewMargin = 1
+	viewWidest = 110
+	cellWidth  = 24 // of a figure with its label, at least
+)
+
+// cell is a figure with its label.
+type cell struct{ label, value string }
+
+// level is a bounded quantity, drawn as a bar.
+type level struct {
+	label       string
+	part        float64 // filled, 0 to 1
+	long, brief string  // in a wide and in a narrow terminal
+}
+
+// render draws at most height lines (0: as many as it takes) of at most width columns.
+func (v demoView) render(f demoFigures, width, height int) string {
+	w := max(20, min(width-2*viewMargin, viewWidest))
+	state := fmt.Sprintf("%s  %.1f s", f.Phase, f.Elapsed.Seconds())
+	lines := []string{
+		v.between(v.title.Render("loaderd demo"), v.label.Render(state), w),
+		v.label.Render(cut(f.From, w)),
+		v.label.Render(cut(f.Settings, w)),
+		"",
+	}
+	lines = append(lines, v.grid(f.cells(), w)...)
+	lines = append(lines, "")
+	for _, l := range f.levels() {
+		lines = append(lines, v.level(l, w))
+	}
+	lines = append(lines, "")
+	if f.Note != "" {
+		lines = append(lines, v.note.Render(cut(f.Note, w)), "")
+	}
+	lines = append(lines, v.label.Render("q stops"))
+	lines = fitHeight(lines, height)
+	return strings.Repeat(" ", viewMargin) + strings.Join(lines, "\n"+strings.Repeat(" ", viewMargin))
+}
+
+// cells are the figures, three that belong together a line where there is room.
+func (f demoFigures) cells() []cell {
+	return []cell{
+		{"tokens/s", short(f.TokensNow)}, {"mean", short(f.TokensMean)}, {"tokens", short(float64(f.Tokens))},
+		{"documents/s", short(f.DocumentsNow)}, {"mean", short(f.DocumentsMean)}, {"documents", group(f.Stats.Documents)},
+		{"steps read", group(int64(f.Read))}, {"padding", fmt.Sprintf("%.2f %%", f.padding())}, {"truncated", fmt.Sprintf("%.1f %%", f.truncated())},
+	}
+}
+
+func (f demoFigures) levels() []level {
+	s := f.Stats
+	of := func(label string, a, b int64, thing string) level {
+		return level{label, part(a, b), fmt.Sprintf("%s of %s %s", group(a), group(b), thing), short(float64(a)) + "/" + short(float64(b))}
+	}
+	cache := level{"cache", part(s.CacheBytes, f.CacheBytes), byteCount(s.CacheBytes), byteCount(s.CacheBytes)}
+	if asked := s.CacheHits + s.CacheMisses; asked > 0 {
+		cache.long += fmt.Sprintf(", %.1f %% hits", 100*part(s.CacheHits, asked))
+	}
+	return []level{
+		{"published", f.Published, group(f.Offered) + " documents", short(float64(f.Offered))},
+		of("stream", int64(s.Cursor), int64(s.Source.Last), "documents"),
+		of("pool", int64(s.PoolPieces), int64(f.Pool), "pieces"),
+		of("shuffle", int64(s.WindowRows), int64(f.Window), "rows"),
+		of("queue", int64(s.QueueRows), int64(f.Rows), "rows"),
+		of("reader lag", f.lag(), int64(f.Ahead), "steps"),
+		cache,
+	}
+}
+
+// grid lays cells out in as many columns of a line as fit, three at most.
+func (v demoView) grid(cells []cell, w int) []string {
+	columns := max(1, min(3, w/cellWidth))
+	each := w / columns
+	var lines []string
+	for len(cells) > 0 {
+		line := ""
+		for i, c := range cells[:min(columns, len(cells))] {
+			width := each
+			if i == 0 {
+				width = w - (columns-1)*each
+			}
+			gap := 3
+			if i == columns-1 {
+				gap = 0
+			}
+			line += v.between(v.label.Render(c.label), v.value.Render(c.value), width-gap) + strings.Repeat(" ", gap)
+		}
+		lines = append(lines, line)
+		cells = cells[min(columns, len(cells)):]
+	}
+	return lines
+}
+
+// level draws a labelled bar.
+func (v demoView) level(l level, w int) string {
+	const label, roomy = 11, 60
+	text, room := l.long, 27
+	if w < roomy {
+		text, room = l.brief, 12
+	}
+	size := max(1, w-label-1-room)
+	full := min(size, max(0, int(l.part*float64(size)+0.5)))
+	bar := v.bar.Render(strings.Repeat("█", full)) + v.rest.Render(strings.Repeat("░", size-full))
+	return v.label.Render(fmt.Sprintf("%-*s", label, l.label)) + bar + " " + v.value.Render(fmt.Sprintf("%*s", room, cut(text, room)))
+}
+
+// between puts a at the left and b at the right end of w columns.
+func (v demoView) between(a, b string, w int) string {
+	return a + strings.Repeat(" ", max(1, w-lipgloss.Width(a)-lipgloss.Width(b))) + b
+}
+
+// cut shortens text to w columns.
+func cut(s string, w int) string {
+	if lipgloss.Width(s) <= w {
+		return s
+	}
+	r := []rune(s)
+	for len(r) > 0 && lipgloss.Width(string(r)) > w-1 {
+		r = r[:len(r)-1]
+	}
+	return string(r) + "…"
+}
+
+// fitHeight leaves empty lines out, and then the last ones, until height lines are left.
+func fitHeight(lines []string, height int) []string {
+	if height <= 0 {
+		return lines
+	}
+	for i := len(lines) - 1; i >= 0 && len(lines) > height; i-- {
+		if lines[i] == "" {
+			lines = append(lines[:i:i], lines[i+1:]...)
+		}
+	}
+	return lines[:min(len(lines), height)]
+}

@@ -1,0 +1,150 @@
+package reader
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+)
+
+// Meta is the app_metadata of a record batch. Counts are of this batch alone.
+type Meta struct {
+	Run        string `json:"run"`
+	Step       uint64 `json:"step"`
+	Part       int    `json:"part"`  // 0 ... Parts-1
+	Parts      int    `json:"parts"` // record batches that make this rank's part of the step
+	Bucket     int    `json:"bucket"`
+	Rows       int    `json:"rows"`
+	Tokens     int64  `json:"tokens"` // slots that are not padding
+	LossTokens int64  `json:"loss_tokens"`
+	Documents  int    `json:"documents"` // pieces
+	MaxSeqlen  int    `json:"max_seqlen"`
+}
+
+// Batch is one record batch: Rows rows of L tokens each, row after row. Columns that the ticket did not ask for are nil. It may be
+// kept; nothing writes to it later.
+type Batch struct {
+	Meta        Meta
+	Rows, L     int
+	InputIDs    []int32  // Rows*L
+	SegmentIDs  []uint16 // Rows*L; 1, 2, ... and 0 for padding
+	PositionIDs []int32  // Rows*L
+	Labels      []int32  // Rows*L; -100 on padding
+	CuSeqlens   [][]int32
+	Documents   [][]Piece // of each row
+}
+
+// Piece says where consecutive tokens of a row came from: tokens [Start, Start+Length) of the document of a stream sequence.
+type Piece struct {
+	Sequence      uint64
+	Start, Length int32
+}
+
+// decode reads a record and checks that its columns have the shape that its metadata promises.
+func decode(r arrow.Record, metadata []byte) (Batch, error) {
+	var b Batch
+	if err := json.Unmarshal(bytes.TrimSpace(metadata), &b.Meta); err != nil {
+		return b, fmt.Errorf("app_metadata: %w", err)
+	}
+	b.Rows, b.L = b.Meta.Rows, b.Meta.Bucket
+	if r.NumRows() != int64(b.Rows) || b.L < 1 {
+		return b, fmt.Errorf("step %d: %d rows, the metadata says %d of %d tokens", b.Meta.Step, r.NumRows(), b.Rows, b.L)
+	}
+	for i, field := range r.Schema().Fields() {
+		column, ok := r.Column(i).(*array.List)
+		if !ok {
+			return b, fmt.Errorf("step %d: column %s is %s, want a list", b.Meta.Step, field.Name, field.Type)
+		}
+		if err := b.take(field.Name, column); err != nil {
+			return b, fmt.Errorf("step %d: column %s: %w", b.Meta.Step, field.Name, err)
+		}
+	}
+	return b, nil
+}
+
+func (b *Batch) take(name string, column *array.List) (err error) {
+	switch name {
+	case "input_ids":
+		b.InputIDs, err = b.slots(column)
+	case "position_ids":
+		b.PositionIDs, err = b.slots(column)
+	case "labels":
+		b.Labels, err = b.slots(column)
+	case "segment_ids":
+		values, ok := column.ListValues().(*array.Uint16)
+		if !ok {
+			return fmt.Errorf("has values of %s, want uint16", column.ListValues().DataType())
+		}
+		if err = b.square(column); err == nil {
+			b.SegmentIDs = values.Uint16Values()
+		}
+	case "cu_seqlens":
+		values, ok := column.ListValues().(*array.Int32)
+		if !ok {
+			return fmt.Errorf("has values of %s, want int32", column.ListValues().DataType())
+		}
+		for i := range b.Rows {
+			from, to := column.ValueOffsets(i)
+			b.CuSeqlens = append(b.CuSeqlens, values.Int32Values()[from:to])
+		}
+	case "documents":
+		b.Documents, err = pieces(column)
+	}
+	return err
+}
+
+// slots returns a column with a value for every token, widened to int32.
+func (b *Batch) slots(column *array.List) ([]int32, error) {
+	if err := b.square(column); err != nil {
+		return nil, err
+	}
+	switch values := column.ListValues().(type) {
+	case *array.Int32:
+		return values.Int32Values(), nil
+	case *array.Uint16:
+		wide := make([]int32, values.Len())
+		for i, v := range values.Uint16Values() {
+			wide[i] = int32(v)
+		}
+		return wide, nil
+	default:
+		return nil, fmt.Errorf("has values of %s, want int32 or uint16", values.DataType())
+	}
+}
+
+// square checks that every row has L values, one behind the other.
+func (b *Batch) square(column *array.List) error {
+	for i := range b.Rows {
+		if from, to := column.ValueOffsets(i); from != int64(i*b.L) || to != int64((i+1)*b.L) {
+			return fmt.Errorf("row %d has values %d to %d, want rows of %d", i, from, to, b.L)
+		}
+	}
+	if n := column.ListValues().Len(); n != b.Rows*b.L {
+		return fmt.Errorf("has %d values, want %d rows of %d", n, b.Rows, b.L)
+	}
+	return nil
+}
+
+func pieces(column *array.List) ([][]Piece, error) {
+	values, ok := column.ListValues().(*array.Struct)
+	if !ok || values.NumField() != 3 {
+		return nil, fmt.Errorf("has values of %s, want {sequence, start, length}", column.ListValues().DataType())
+	}
+	sequences, ok1 := values.Field(0).(*array.Uint64)
+	starts, ok2 := values.Field(1).(*array.Int32)
+	lengths, ok3 := values.Field(2).(*array.Int32)
+	if !ok1 || !ok2 || !ok3 {
+		return nil, fmt.Errorf("has values of %s, want {sequence: uint64, start: int32, length: int32}", values.DataType())
+	}
+	rows := make([][]Piece, column.Len())
+	for i := range rows {
+		from, to := column.ValueOffsets(i)
+		rows[i] = make([]Piece, 0, to-from)
+		for k := int(from); k < int(to); k++ {
+			rows[i] = append(rows[i], Piece{sequences.Value(k), starts.Value(k), lengths.Value(k)})
+		}
+	}
+	return rows, nil
+}

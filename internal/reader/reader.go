@@ -1,0 +1,157 @@
+// Package reader is a small Flight client for the steps that a daemon serves: what one rank of a training job does, in Go.
+package reader
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// window is the flow-control window of a connection, as large as throughput gains from.
+const window = 16 << 20
+
+// Options of a connection.
+type Options struct {
+	Token string      // bearer token; empty sends none
+	TLS   *tls.Config // for grpc+tls; nil takes the system's authorities
+}
+
+// Ticket asks for one rank's rows of consecutive steps; docs/wire.md says what the keys mean. The zero value reads the whole run as
+// the only rank.
+type Ticket struct {
+	Run         string   `json:"run,omitempty"`
+	Fingerprint string   `json:"fingerprint,omitempty"`
+	Rank        int      `json:"rank"`
+	World       int      `json:"world,omitempty"`
+	Step        uint64   `json:"step"`
+	Steps       uint64   `json:"steps,omitempty"`
+	Columns     []string `json:"columns,omitempty"`
+}
+
+// Client is a connection to a daemon's Flight server. Many goroutines may use it.
+type Client struct {
+	uri    string
+	token  string
+	flight flight.Client
+}
+
+// Open prepares a connection to grpc://HOST:PORT or grpc+tls://HOST:PORT. It does not wait for the server.
+func Open(uri string, o Options) (*Client, error) {
+	scheme, address, _ := strings.Cut(uri, "://")
+	var security credentials.TransportCredentials
+	switch scheme {
+	case "grpc", "grpc+tcp":
+		security = insecure.NewCredentials()
+	case "grpc+tls":
+		security = credentials.NewTLS(o.TLS)
+	default:
+		return nil, fmt.Errorf("connect to %q: want grpc://HOST:PORT or grpc+tls://HOST:PORT", uri)
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, fmt.Errorf("connect to %q: %w", uri, err)
+	}
+	c, err := flight.NewClientWithMiddleware(address, nil, nil, grpc.WithTransportCredentials(security),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", uri, err)
+	}
+	return &Client{uri: uri, token: o.Token, flight: c}, nil
+}
+
+// Close ends the connection and every read on it.
+func (c *Client) Close() error { return c.flight.Close() }
+
+// Read calls f with every record batch of a ticket, in order. It returns nil behind the last one, f's error as soon as f returns one,
+// and the server's otherwise: Reason has its cause.
+func (c *Client) Read(ctx context.Context, t Ticket, f func(Batch) error) error {
+	ticket, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("encode ticket: %w", err)
+	}
+	ctx, cancel := context.WithCancel(c.outgoing(ctx))
+	defer cancel() // ends the stream where f stopped it
+	stream, err := c.flight.DoGet(ctx, &flight.Ticket{Ticket: ticket})
+	if err != nil {
+		return c.failed("read", err)
+	}
+	records, err := flight.NewRecordReader(stream)
+	if err != nil {
+		return c.failed("read", err)
+	}
+	defer records.Release()
+	for records.Next() {
+		b, err := decode(records.Record(), records.LatestAppMetadata())
+		if err != nil {
+			return fmt.Errorf("decode batch of rank %d: %w", t.Rank, err)
+		}
+		if err := f(b); err != nil {
+			return err
+		}
+	}
+	if err := records.Err(); err != nil && !errors.Is(err, io.EOF) {
+		return c.failed("read", err)
+	}
+	return nil
+}
+
+// Do asks for an action, such as seal or stats. body and result are JSON; nil for none.
+func (c *Client) Do(ctx context.Context, action string, body, result any) error {
+	var b []byte
+	if body != nil {
+		var err error
+		if b, err = json.Marshal(body); err != nil {
+			return fmt.Errorf("encode %s: %w", action, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(c.outgoing(ctx))
+	defer cancel()
+	results, err := c.flight.DoAction(ctx, &flight.Action{Type: action, Body: b})
+	if err != nil {
+		return c.failed(action, err)
+	}
+	r, err := results.Recv()
+	if err != nil {
+		return c.failed(action, err)
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(r.GetBody(), result); err != nil {
+		return fmt.Errorf("decode result of %s: %w", action, err)
+	}
+	return nil
+}
+
+func (c *Client) outgoing(ctx context.Context) context.Context {
+	if c.token == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.token)
+}
+
+func (c *Client) failed(what string, err error) error {
+	return fmt.Errorf("%s from %s: %w", what, c.uri, err)
+}
+
+// Reason is the cause that the daemon gave with an error, such as SOURCE_DRY; empty when it gave none.
+func Reason(err error) string {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info.GetReason()
+		}
+	}
+	return ""
+}

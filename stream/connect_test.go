@@ -1,0 +1,258 @@
+package stream_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"loaderd/internal/natstest"
+	"loaderd/stream"
+)
+
+func TestServerGoneAndBack(t *testing.T) {
+	s := natstest.Start(t)
+	ctx := within(t, time.Minute)
+	if _, err := s.Store().EnsureDocuments(ctx); err != nil {
+		t.Fatal(err)
+	}
+	remote := s.Remote()
+	up := remote.Status()
+	if !up.Connected || up.Error != "" || up.Since.IsZero() {
+		t.Fatalf("status %+v, want connected", up)
+	}
+	s.Stop()
+	await(t, "the loss shows", func() bool { return !remote.Status().Connected })
+	if down := remote.Status(); down.Error == "" || !down.Since.After(up.Since) {
+		t.Errorf("status %+v, want the error and since when", down)
+	}
+	s.Restart()
+	await(t, "the connection is back", func() bool { return remote.Status().Connected })
+	if back := remote.Status(); back.Error != "" {
+		t.Errorf("status %+v, want no error", back)
+	}
+	if _, err := remote.JetStream().Publish(ctx, "docs.a", []byte("x")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenWaitsForTheServer(t *testing.T) {
+	s := natstest.Start(t)
+	c := remoteConfig(s.Store().ClientURL())
+	s.Stop()
+	opened := make(chan error, 1)
+	go func() {
+		store, err := stream.Open(within(t, time.Minute), c, quiet())
+		if err == nil {
+			err = store.Close()
+		}
+		opened <- err
+	}()
+	s.Restart()
+	if err := <-opened; err != nil {
+		t.Error(err)
+	}
+}
+
+func remoteConfig(url string) stream.Config {
+	c := stream.Default()
+	c.URL, c.ReconnectWait = url, 100*time.Millisecond
+	return c
+}
+
+func TestUnreachableServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	_, err = stream.Open(within(t, 300*time.Millisecond), remoteConfig("nats://user:secret@"+address), quiet())
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), "stream.url") {
+		t.Errorf("error %v, want one that names %s and stream.url", err, address)
+	}
+	if strings.Contains(err.Error(), "secret") {
+		t.Errorf("error %q gives the password away", err)
+	}
+}
+
+// plainServer runs a server that is not the daemon's own.
+func plainServer(t *testing.T, opts *server.Options) string {
+	t.Helper()
+	opts.Host, opts.Port, opts.NoSigs, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, t.TempDir()
+	s, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("server does not listen")
+	}
+	return s.Addr().String()
+}
+
+// refusedAtOnce says that an error is final: it comes although there is a lot of time left to try again.
+func refusedAtOnce(t *testing.T, c stream.Config, part string) {
+	t.Helper()
+	ctx := within(t, time.Minute)
+	_, err := stream.Open(ctx, c, quiet())
+	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), part) {
+		t.Errorf("error %v, want one at once that names %q", err, part)
+	}
+}
+
+func opens(t *testing.T, c stream.Config) {
+	t.Helper()
+	store, err := stream.Open(within(t, time.Minute), c, quiet())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPasswords(t *testing.T) {
+	address := plainServer(t, &server.Options{JetStream: true, Username: "user", Password: "secret"})
+	opens(t, remoteConfig("nats://user:secret@"+address))
+	refusedAtOnce(t, remoteConfig("nats://user:wrong@"+address), "stream.credentials")
+	refusedAtOnce(t, remoteConfig("nats://"+address), "stream.credentials")
+}
+
+func TestNKeys(t *testing.T) {
+	write := func(name string) (path, public string) {
+		t.Helper()
+		pair, err := nkeys.CreateUser()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seed, err := pair.Seed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if public, err = pair.PublicKey(); err != nil {
+			t.Fatal(err)
+		}
+		path = filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, seed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path, public
+	}
+	known, public := write("known")
+	stranger, _ := write("stranger")
+	c := remoteConfig("nats://" + plainServer(t, &server.Options{JetStream: true, Nkeys: []*server.NkeyUser{{Nkey: public}}}))
+	c.NKey = known
+	opens(t, c)
+	c.NKey = stranger
+	refusedAtOnce(t, c, "stream.nkey")
+	c.NKey = filepath.Join(t.TempDir(), "absent")
+	refusedAtOnce(t, c, "absent")
+	c.NKey, c.Credentials = "", filepath.Join(t.TempDir(), "absent")
+	refusedAtOnce(t, c, "absent")
+}
+
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	serverCert := selfSigned(t, dir, "server")
+	selfSigned(t, dir, "other")
+	address := plainServer(t, &server.Options{JetStream: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{serverCert}}, TLSTimeout: 10})
+	c := remoteConfig("tls://" + address)
+	c.TLS.CA = filepath.Join(dir, "server.pem")
+	opens(t, c)
+	c.TLS.CA = filepath.Join(dir, "other.pem")
+	refusedAtOnce(t, c, "stream.tls.ca")
+	c.TLS.CA = ""
+	refusedAtOnce(t, c, "stream.tls.ca")
+	c.TLS.CA = filepath.Join(dir, "absent.pem")
+	refusedAtOnce(t, c, "absent.pem")
+	c.TLS.CA = filepath.Join(dir, "server.pem")
+	c.URL = "tls://" + plainServer(t, &server.Options{JetStream: true})
+	refusedAtOnce(t, c, "tls://")
+}
+
+func selfSigned(t *testing.T, dir, name string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := os.WriteFile(filepath.Join(dir, name+".pem"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func TestServerWithoutJetStream(t *testing.T) {
+	address := plainServer(t, &server.Options{})
+	_, err := stream.Open(within(t, 300*time.Millisecond), remoteConfig("nats://"+address), quiet())
+	if err == nil || !strings.Contains(err.Error(), "JetStream enabled") || !strings.Contains(err.Error(), address) {
+		t.Errorf("error %v, want one that asks for JetStream at %s", err, address)
+	}
+}
+
+// A store that cannot be written any more shows in Status and in the error of an append, with the cause.
+func TestWriteErrorsSurface(t *testing.T) {
+	s := natstest.Start(t)
+	l := openPlan(t, s.Store(), "run")
+	ctx := within(t, time.Minute)
+	if err := l.Append(ctx, 0, []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	// Blocks can no longer be made: what a full disk looks like from within, for every user that runs this test.
+	blocks := filepath.Join(s.Config().Dir, "jetstream", "$G", "streams", "PLAN_run", "msgs")
+	if err := os.Rename(blocks, blocks+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(blocks, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stop, cancel := context.WithCancel(ctx)
+	failed := make(chan error, 1)
+	go func() {
+		for last := uint64(1); ; last++ {
+			if err := l.Append(stop, last, make([]byte, 4<<20)); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	await(t, "the write error shows", func() bool { return !s.Store().Status().Connected })
+	if st := s.Store().Status(); !strings.Contains(st.Error, "write error") || !strings.Contains(st.Error, s.Config().Dir) {
+		t.Errorf("status %+v, want the write error and the folder", st)
+	}
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "write error") {
+		t.Errorf("append: %v, want the write error as the cause", err)
+	}
+}

@@ -1,0 +1,167 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// decodeJSON returns the text and the id of {"id", "text", ...}. Names are matched exactly; the last of equal names counts; unknown
+// ones are let through. The library validates (its depth is bounded), which leaves little to take the two values out of it: decoding
+// everything into maps costs four times as much, and into a struct it would take "TEXT" for "text".
+func decodeJSON(data []byte) (text []byte, id string, _ *badDocument) {
+	if !json.Valid(data) {
+		return nil, "", bad(badJSON, "payload is not JSON: %s", jsonProblem(data))
+	}
+	var rawText, rawID []byte
+	if !members(data, func(name, value []byte) {
+		switch string(name) {
+		case "text":
+			rawText = value
+		case "id":
+			rawID = value
+		}
+	}) {
+		return nil, "", bad(badJSON, "payload is not a JSON object")
+	}
+	if rawText == nil {
+		return nil, "", bad(badJSON, `payload has no "text"`)
+	}
+	if rawText[0] != '"' {
+		return nil, "", bad(badJSON, `"text" is not a string`)
+	}
+	switch {
+	case rawID == nil || string(rawID) == "null":
+	case rawID[0] == '"':
+		id = string(unquote(rawID))
+	case rawID[0] == '-' || rawID[0] >= '0' && rawID[0] <= '9':
+		id = string(rawID) // as it is written
+	default:
+		return nil, "", bad(badJSON, `"id" is neither a string nor a number`)
+	}
+	return unquote(rawText), id, nil
+}
+
+func jsonProblem(data []byte) string {
+	err := json.Unmarshal(data, new(json.RawMessage))
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Sprintf("%v at byte %d", syntax, syntax.Offset)
+	}
+	return fmt.Sprint(err)
+}
+
+// members calls f with every name, unquoted, and value of a JSON object, in order. data is valid JSON; members returns false when it
+// is no object.
+func members(data []byte, f func(name, value []byte)) bool {
+	i := skipSpace(data, 0)
+	if data[i] != '{' {
+		return false
+	}
+	for i = skipSpace(data, i+1); data[i] != '}'; i = skipSpace(data, i) {
+		if data[i] == ',' {
+			i = skipSpace(data, i+1)
+		}
+		end := stringEnd(data, i)
+		name := unquote(data[i:end])
+		i = skipSpace(data, skipSpace(data, end)+1) // the colon
+		end = valueEnd(data, i)
+		f(name, data[i:end])
+		i = end
+	}
+	return true
+}
+
+func skipSpace(data []byte, i int) int {
+	for data[i] == ' ' || data[i] == '\n' || data[i] == '\t' || data[i] == '\r' {
+		i++
+	}
+	return i
+}
+
+// stringEnd returns the index behind the string that starts at i: behind the first quote that an even number of backslashes precede.
+func stringEnd(data []byte, i int) int {
+	for i++; ; i++ {
+		i += bytes.IndexByte(data[i:], '"')
+		slash := i
+		for data[slash-1] == '\\' {
+			slash--
+		}
+		if (i-slash)%2 == 0 {
+			return i + 1
+		}
+	}
+}
+
+// valueEnd returns the index behind the value that starts at i, inside an object.
+func valueEnd(data []byte, i int) int {
+	for depth := 0; ; {
+		switch data[i] {
+		case '"':
+			i = stringEnd(data, i)
+			if depth == 0 {
+				return i
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 { // of the object: a number or a literal ends here
+				return i
+			}
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case ',', ' ', '\n', '\t', '\r':
+			if depth == 0 {
+				return i
+			}
+		}
+		i++
+	}
+}
+
+// unquote returns a valid JSON string's bytes. Without escapes they are not copied. Bytes that are no UTF-8 stay as they are, as in a
+// plain text; half a surrogate pair becomes U+FFFD.
+func unquote(raw []byte) []byte {
+	raw = raw[1 : len(raw)-1]
+	i := bytes.IndexByte(raw, '\\')
+	if i < 0 {
+		return raw
+	}
+	out := make([]byte, 0, len(raw))
+	for ; i >= 0; i = bytes.IndexByte(raw, '\\') {
+		out = append(out, raw[:i]...)
+		escape := raw[i+1]
+		raw = raw[i+2:]
+		if escape != 'u' {
+			out = append(out, escaped[escape])
+			continue
+		}
+		r := hex4(raw)
+		raw = raw[4:]
+		if utf16.IsSurrogate(r) {
+			low := rune(utf8.RuneError)
+			if len(raw) >= 6 && raw[0] == '\\' && raw[1] == 'u' {
+				low = hex4(raw[2:])
+			}
+			if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+				raw = raw[6:]
+			}
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	return append(out, raw...)
+}
+
+// escaped is what stands for the byte behind a backslash.
+var escaped = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+func hex4(digits []byte) rune {
+	n, _ := strconv.ParseUint(string(digits[:4]), 16, 32) // validated
+	return rune(n)
+}

@@ -1,0 +1,176 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/internal/natstest"
+	"loaderd/stream"
+)
+
+func jetstreamMessage(subject string, data []byte) *nats.Msg {
+	return &nats.Msg{Subject: subject, Data: data}
+}
+
+func TestStreamsAreMadeOnceAndVerified(t *testing.T) {
+	s := natstest.Start(t)
+	ctx := within(t, time.Minute)
+	for range 2 {
+		docs, err := s.Store().EnsureDocuments(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dead, err := s.Store().EnsureDeadLetters(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, x := docs.CachedInfo().Config, dead.CachedInfo().Config; d.MaxBytes != 1<<30 || x.MaxBytes != 64<<20 || x.Name != "DOCS_DEAD" {
+			t.Fatalf("bounds %d and %d of %s", d.MaxBytes, x.MaxBytes, x.Name)
+		}
+	}
+	js := s.Store().JetStream()
+	if ack, err := js.Publish(ctx, s.Config().DeadLetterSubject("docs.web"), []byte("x")); err != nil || ack.Stream != "DOCS_DEAD" {
+		t.Errorf("dead letter: %v, %v", ack, err)
+	}
+	if ack, err := js.Publish(ctx, "docs.web", []byte("x")); err != nil || ack.Stream != "DOCS" {
+		t.Errorf("document: %v, %v", ack, err)
+	}
+}
+
+func TestBoundsFollowTheConfiguration(t *testing.T) {
+	c := natstest.Config(t)
+	for _, bytes := range []int64{8 << 20, 32 << 20, 4 << 20} {
+		c.MaxBytes = bytes
+		store := natstest.Open(t, c)
+		docs, err := store.EnsureDocuments(within(t, time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := docs.CachedInfo().Config.MaxBytes; got != bytes {
+			t.Errorf("bound %d, want %d", got, bytes)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSettingsThatLoseDataAreNamed(t *testing.T) {
+	good := jetstream.StreamConfig{
+		Name: "DOCS", Subjects: []string{"docs.>"}, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage,
+		MaxBytes: 1 << 20, AllowDirect: true, AllowAtomicPublish: true, Duplicates: time.Minute,
+	}
+	cases := map[string]func(*jetstream.StreamConfig){
+		"mirror": func(c *jetstream.StreamConfig) {
+			c.Subjects, c.Mirror, c.AllowAtomicPublish = nil, &jetstream.StreamSource{Name: "ORIGIN"}, false
+		},
+		"subjects":  func(c *jetstream.StreamConfig) { c.Subjects = []string{"docs.only"} },
+		"retention": func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy },
+		"discard":   func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld },
+		"storage":   func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+		"persist_mode": func(c *jetstream.StreamConfig) {
+			c.PersistMode, c.AllowAtomicPublish = jetstream.AsyncPersistMode, false
+		},
+		"no_ack":               func(c *jetstream.StreamConfig) { c.NoAck = true },
+		"max_age":              func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour },
+		"max_msgs":             func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 },
+		"max_msgs_per_subject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 10 },
+		"allow_rollup_hdrs":    func(c *jetstream.StreamConfig) { c.AllowRollup = true },
+		"allow_msg_ttl":        func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true },
+		"allow_msg_counter":    func(c *jetstream.StreamConfig) { c.AllowMsgCounter, c.Discard = true, jetstream.DiscardOld },
+		"allow_msg_schedules":  func(c *jetstream.StreamConfig) { c.AllowMsgSchedules, c.Discard = true, jetstream.DiscardOld },
+		"allow_direct":         func(c *jetstream.StreamConfig) { c.AllowDirect = false },
+		"allow_atomic":         func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false },
+	}
+	for name, spoil := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, ctx, c := natstest.Start(t), within(t, time.Minute), good
+			spoil(&c)
+			if _, err := s.Store().JetStream().CreateStream(ctx, c); err != nil {
+				t.Fatal(err)
+			}
+			_, err := s.Store().EnsureDocuments(ctx)
+			var bad *stream.SettingsError
+			if !errors.As(err, &bad) || bad.Stream != "DOCS" {
+				t.Fatalf("error %v, want a SettingsError", err)
+			}
+			if !slices.ContainsFunc(bad.Bad, func(x stream.Setting) bool { return x.Name == name }) || !strings.Contains(err.Error(), name+" is ") {
+				t.Errorf("error %q does not name %s", err, name)
+			}
+		})
+	}
+	s := natstest.Start(t)
+	if _, err := s.Store().JetStream().CreateStream(within(t, time.Minute), good); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Store().EnsureDocuments(within(t, time.Minute)); err != nil {
+		t.Errorf("a good stream: %v", err)
+	}
+}
+
+func TestAllBadSettingsAreListed(t *testing.T) {
+	s := natstest.Start(t)
+	ctx := within(t, time.Minute)
+	_, err := s.Store().JetStream().CreateStream(ctx, jetstream.StreamConfig{
+		Name: "PLAN_run", Subjects: []string{"plan.run"}, MaxAge: time.Hour, Storage: jetstream.MemoryStorage, FirstSeq: 7,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Store().PlanLog(ctx, "run")
+	var bad *stream.SettingsError
+	if !errors.As(err, &bad) {
+		t.Fatalf("error %v, want a SettingsError", err)
+	}
+	var names []string
+	for _, b := range bad.Bad {
+		names = append(names, b.Name)
+	}
+	want := []string{"discard", "storage", "max_age", "allow_direct", "allow_atomic", "deny_delete", "deny_purge", "first_seq"}
+	if !slices.Equal(names, want) {
+		t.Errorf("bad settings %v, want %v", names, want)
+	}
+}
+
+func TestSubjectsOfAnotherStream(t *testing.T) {
+	s := natstest.Start(t)
+	ctx := within(t, time.Minute)
+	if _, err := s.Store().JetStream().CreateStream(ctx, jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"docs.web"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Store().EnsureDocuments(ctx); err == nil || !strings.Contains(err.Error(), "docs.>") || !strings.Contains(err.Error(), "stream.subject") {
+		t.Errorf("error %v, want one that names the subjects and the keys", err)
+	}
+}
+
+func TestConfigReportsEveryBadField(t *testing.T) {
+	if bad := stream.Default().Validate(); len(bad) > 0 {
+		t.Fatalf("the default is bad: %v", bad)
+	}
+	c := stream.Config{Listen: "nowhere", Credentials: "x", Name: "a.b", Subject: "plan.x", MaxDocument: 64 << 20, Replicas: 3, Workers: -1}
+	var fields []string
+	for _, e := range c.Validate() {
+		fields = append(fields, e.Field)
+	}
+	want := []string{"dir", "listen", "max_document", "replicas", "credentials", "name", "subject", "max_bytes", "dead_letter_bytes", "plan_bytes",
+		"workers", "buffer_bytes", "reconnect_wait"}
+	if !slices.Equal(fields, want) {
+		t.Errorf("bad fields %v, want %v", fields, want)
+	}
+	remote := stream.Default()
+	remote.URL, remote.TLS.Cert, remote.Credentials, remote.NKey = "nats://u:secret@a:1,http://b", "cert", "c", "n"
+	bad := remote.Validate()
+	if len(bad) != 3 {
+		t.Errorf("bad fields %v, want url, tls and nkey", bad)
+	}
+	if _, err := stream.Open(context.Background(), c, quiet()); err == nil || strings.Count(err.Error(), "stream.") < len(want) {
+		t.Errorf("Open: error %v, want every bad field", err)
+	}
+}

@@ -1,0 +1,220 @@
+package tokenizer
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+)
+
+// load keeps the built-in models from test to test: they are immutable.
+var load = func() func(testing.TB, string) *Model {
+	var mu sync.Mutex
+	models := map[string]*Model{}
+	return func(t testing.TB, name string) *Model {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		if models[name] == nil {
+			m, err := Load(name, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			models[name] = m
+		}
+		return models[name]
+	}
+}()
+
+// The ids were taken from tiktoken 0.14.
+func TestKnownIDs(t *testing.T) {
+	const text = "Hello, world! it's 12345  \n\n  x<|endoftext|>é 中文"
+	for name, want := range map[string][]int32{
+		"gpt2": {15496, 11, 995, 0, 340, 338, 17031, 2231, 220, 220, 628, 220, 2124, 50256, 2634, 220, 40792, 23877, 229},
+		"cl100k_base": {
+			9906, 11, 1917, 0, 433, 596, 220, 4513, 1774, 19124, 220, 865, 100257, 978, 73958, 17161,
+		},
+		"o200k_base": {13225, 11, 2375, 0, 4275, 220, 7633, 2548, 11691, 220, 1215, 199999, 377, 83711},
+	} {
+		m := load(t, name)
+		got := m.NewEncoder().Encode(nil, []byte(text))
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: ids %v, want %v", name, got, want)
+		}
+		if back, err := m.Decode(nil, got); err != nil || string(back) != text {
+			t.Errorf("%s: decoded %q, %v", name, back, err)
+		}
+	}
+}
+
+func TestModelFacts(t *testing.T) {
+	for name, want := range map[string]struct {
+		vocab int
+		end   int32
+	}{"gpt2": {50257, 50256}, "cl100k_base": {100277, 100257}, "o200k_base": {200019, 199999}} {
+		m := load(t, name)
+		end, ok := m.EndOfText()
+		if m.Name() != name || m.VocabSize() != want.vocab || !ok || end != want.end {
+			t.Errorf("%s: name %q, %d ids, end %d %t", name, m.Name(), m.VocabSize(), end, ok)
+		}
+		if !m.merges.ordered || len(m.whole) > 0 {
+			t.Errorf("%s: merges are not in the order of training", name)
+		}
+	}
+	m := load(t, "cl100k_base")
+	for _, ids := range [][]int32{{0, -1}, {0, 100277}, {0, 100256}} {
+		if _, err := m.Decode(nil, ids); err == nil || !strings.Contains(err.Error(), "position 1") {
+			t.Errorf("decode %v: %v", ids, err)
+		}
+	}
+}
+
+func TestFingerprintKnowsOptionsAndModel(t *testing.T) {
+	asText, err := Load("gpt2", Options{SpecialAsText: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Load("gpt2", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpt2 := load(t, "gpt2")
+	if again.Fingerprint() != gpt2.Fingerprint() || !strings.HasPrefix(gpt2.Fingerprint(), "sha256:") {
+		t.Errorf("fingerprints %s and %s of one tokenizer", again.Fingerprint(), gpt2.Fingerprint())
+	}
+	if asText.Fingerprint() == gpt2.Fingerprint() || load(t, "cl100k_base").Fingerprint() == gpt2.Fingerprint() {
+		t.Error("different tokenizers have one fingerprint")
+	}
+	text := []byte("a<|endoftext|>b")
+	if n := len(asText.NewEncoder().Encode(nil, text)); n == len(gpt2.NewEncoder().Encode(nil, text)) {
+		t.Errorf("special token as text is %d ids", n)
+	}
+}
+
+// pieces are what patterns and merges treat in ways of their own.
+var pieces = []string{
+	" ", "  ", "\n", "\r\n", "\t", "\v", "\u0085", "\u00a0", "\u3000", "'", "'s", "'S", "'ſ", "'ll", "'LL", "'re", "'Ve", "'d",
+	"a", "B", "the", "The", "HTTP", "ſ", "1", "23", "4567", "½", "٣", "é", "e\u0301", "中", "文字", "ا", "ǅ", "ʰ", "ª", "👩‍🔬", "😀",
+	".", "/", "//", "...", "!", "-", "_", "<|", "|>", "\x00", "\ufffd", "\u200d", "\U00010400", "\U000323b0", "ing", "tion", "ize",
+}
+
+func randomText(r *rand.Rand) []byte {
+	var b []byte
+	narrow := pieces[:1+r.IntN(len(pieces))]
+	for range 1 + r.IntN(60) {
+		p := narrow[r.IntN(len(narrow))]
+		for range 1 + r.IntN(3)*r.IntN(20) {
+			b = append(b, p...)
+		}
+	}
+	return b
+}
+
+// compareWithNaive fails unless the encoder, used warm and cold, agrees with the definition.
+func compareWithNaive(t *testing.T, m *Model, e *Encoder, text []byte) {
+	t.Helper()
+	want := naiveIDs(m, bytes.ToValidUTF8(text, []byte("\ufffd")))
+	for range 2 {
+		if got := e.Encode(nil, text); !slices.Equal(got, want) {
+			t.Fatalf("%s: %q gives %v, want %v", m.def.family.name, text, got, want)
+		}
+	}
+}
+
+func TestBlocksAgreeWithScanners(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, f := range families {
+		for range 20_000 {
+			text := randomText(r)
+			compareSplits(t, f, text)
+		}
+	}
+}
+
+func compareSplits(t *testing.T, f *family, text []byte) {
+	t.Helper()
+	var ends [batch]int32
+	for i := 0; i < len(text); {
+		n, end := f.splitter.split(text, i, &ends)
+		for _, got := range ends[:n] {
+			if i = f.splitter.scan(text, i); i != int(got) {
+				t.Fatalf("%s: %q: a word ends at %d, want %d", f.name, text, got, i)
+			}
+		}
+		if i != end || n == 0 {
+			t.Fatalf("%s: %q: stopped at %d after %d words, want %d", f.name, text, end, n, i)
+		}
+	}
+}
+
+func TestInvalidUTF8(t *testing.T) {
+	for text, want := range map[string]string{
+		"\xf0\x9f\x98":     "\ufffd",
+		"a\xe4\xb8b":       "a\ufffdb",
+		"\xed\xa0\x80":     "\ufffd\ufffd\ufffd",
+		"\xc0\x80":         "\ufffd\ufffd",
+		"\xf4\x90\x80\x80": "\ufffd\ufffd\ufffd\ufffd",
+		"\xe1\x80\xe1":     "\ufffd\ufffd",
+		"\ufffd\xff":       "\ufffd\ufffd",
+	} {
+		if got := string(appendValid(nil, []byte(text))); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+func FuzzValid(f *testing.F) {
+	f.Add([]byte("a\xf0\x9f\x98 \xed\xa0\x80\xc0"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got := appendValid(nil, text)
+		if !utf8.Valid(got) || utf8.Valid(text) && !bytes.Equal(got, text) {
+			t.Fatalf("%q becomes %q", text, got)
+		}
+	})
+}
+
+func FuzzSplit(f *testing.F) {
+	f.Add([]byte("It's  12345\n\n //x\r\n/HTTPServer'LL  中文 \u00a0"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, family := range families {
+			compareSplits(t, family, appendValid(nil, text))
+		}
+	})
+}
+
+func TestEncodeAllocatesNothing(t *testing.T) {
+	m := load(t, "cl100k_base")
+	e := m.NewEncoder()
+	text := []byte(strings.Repeat("func (e *Encoder) Encode(dst []int32) <|endoftext|> 中文字符 \xff ", 200) + strings.Repeat("x", 5000))
+	ids := e.Encode(nil, text)
+	if n := testing.AllocsPerRun(10, func() { ids = e.Encode(ids[:0], text) }); n > 0 {
+		t.Errorf("%g allocations a document", n)
+	}
+}
+
+// Long words take other ways through the encoder; encoded at once or from its repeating part, the ids must decode to
+// the text, and both long merges must agree.
+func TestLongRuns(t *testing.T) {
+	const size = 1 << 20
+	for _, name := range Builtin() {
+		m := load(t, name)
+		e := m.NewEncoder()
+		for _, unit := range []string{"a", " ", "\n", "1", "'", "中", "👩‍🔬", "e\u0301", "abc", "文字中"} {
+			text := []byte(strings.Repeat(unit, size/len(unit)))
+			ids := e.Encode(nil, text)
+			if back, err := m.Decode(nil, ids); err != nil || !bytes.Equal(back, text) {
+				t.Errorf("%s: %d times %q does not decode to itself: %v", name, size/len(unit), unit, err)
+			}
+			var s longScratch
+			if rank, heap := m.merges.byRank(&s, nil, text[:size/8]), m.merges.byHeap(&s, nil, text[:size/8]); !slices.Equal(rank, heap) {
+				t.Errorf("%s: %q: the two long merges differ", name, unit)
+			}
+		}
+		if cap(e.scratch.node) > keepNodes {
+			t.Errorf("%s: scratch for %d bytes is kept", name, cap(e.scratch.node))
+		}
+	}
+}

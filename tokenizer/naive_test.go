@@ -1,0 +1,47 @@
+package tokenizer
+
+// The naive encoder is the definition written down: one character class at a time from the class table, words by the
+// exact scanners, merges by looking at all pairs again after each. It shares no fast path with the real one.
+
+// naiveIDs encodes valid UTF-8 without added tokens.
+func naiveIDs(m *Model, text []byte) []int32 {
+	var ids []int32
+	for i := 0; i < len(text); {
+		end := m.split.scan(text, i)
+		ids = append(ids, naiveWord(m, string(text[i:end]))...)
+		i = end
+	}
+	return ids
+}
+
+// naiveWord merges the lowest rank first, of equal ones the leftmost.
+func naiveWord(m *Model, word string) []int32 {
+	if id, ok := m.def.tokens[word]; ok && m.def.wholeWords {
+		return []int32{id}
+	}
+	rank := map[[2]uint32]uint32{}
+	for r, p := range m.merges.parts {
+		rank[p] = uint32(r)
+	}
+	var symbols []uint32
+	for _, b := range []byte(word) {
+		symbols = append(symbols, uint32(b))
+	}
+	for {
+		best, at := none, -1
+		for i := 0; i+1 < len(symbols); i++ {
+			if r, ok := rank[[2]uint32{symbols[i], symbols[i+1]}]; ok && r < best {
+				best, at = r, i
+			}
+		}
+		if at < 0 {
+			break
+		}
+		symbols = append(append(symbols[:at:at], m.merges.made[best]), symbols[at+2:]...)
+	}
+	var ids []int32
+	for _, s := range symbols {
+		ids = append(ids, m.merges.ids[s])
+	}
+	return ids
+}
