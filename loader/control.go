@@ -169,6 +169,7 @@ func (l *loop) due(ctx context.Context) error {
 // end writes the record behind the last step.
 func (l *loop) end(ctx context.Context) error {
 	l.ended = true
+	l.run.snapshot(l.planner)
 	l.run.log.Info("run ended", "steps", l.planner.Next(), "last_document", l.planner.Cursor())
 	if err := l.prepare(); err != nil {
 		return err

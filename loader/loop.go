@@ -170,6 +170,9 @@ func (l *loop) prepare() error {
 
 // emit appends steps to the plan log, or compares them with what it holds.
 func (l *loop) emit(ctx context.Context, steps []Step) error {
+	if len(steps) > 0 {
+		l.run.snapshot(l.planner) // what a reader of a step asks for next is not older than the step
+	}
 	for i := range steps {
 		s := steps[i]
 		if err := l.prepare(); err != nil {

@@ -27,7 +27,8 @@ func (r *Run) snapshot(p *Planner) {
 	r.mu.Unlock()
 }
 
-// Stats is a snapshot of a run, for metrics, the live view and the stats action. Planner figures are at most a fraction of a second old.
+// Stats is a snapshot of a run, for metrics, the live view and the stats action. Planner figures
+// are at most a fraction of a second old, and not older than any step that can be read.
 type Stats struct {
 	Run             string       `json:"run"`
 	Planned         uint64       `json:"planned_steps"`

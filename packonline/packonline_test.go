@@ -46,7 +46,7 @@ func TestInvariants(t *testing.T) {
 func TestRestore(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
-			for seed := range uint64(150) {
+			for seed := range uint64(100) {
 				r := rand.New(rand.NewPCG(seed, 2))
 				c := randomConfig(r, method)
 				lengths := randomLengths(r, r.IntN(300), c.Buckets[0])

@@ -10,7 +10,7 @@ import (
 // TestWorkIsBounded counts the pieces that passes visit (invariant 5), for lengths that never fill a row and bounds that never
 // leave a pass in peace.
 func TestWorkIsBounded(t *testing.T) {
-	const documents = 10_000
+	const documents = 5_000
 	constant := func(n int32) []int32 {
 		out := make([]int32, documents)
 		for i := range out {

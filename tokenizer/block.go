@@ -97,15 +97,21 @@ var wideBlock = func() (b [blockSize]byte) {
 	return b
 }()
 
-// split writes the ends of the words of s from i on to ends, until it is nearly full or s is done. It returns their
-// number and the end of the last.
+// wordBatch is the scratch space of split: the ends of the words found, and the masks of the last block.
+type wordBatch struct {
+	ends  [batch]int32
+	masks masks
+}
+
+// split writes the ends of the words of s from i on to w, until it is nearly full or s is done. It returns their number
+// and the end of the last.
 //
 // A block is 64 bytes that start at a word start. Its word starts are certain up to its first byte that is not ASCII,
 // or its end, except inside whitespace that reaches this limit. The last word of a block, which may go on behind it, is
 // the first of the next; so no state is carried over. A word that fills a block is left to the scanner.
-func (sp *splitter) split(s []byte, i int, ends *[batch]int32) (n, end int) {
+func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
 	var tail [blockSize]byte
-	var m masks
+	m, ends := &w.masks, &w.ends
 	for n <= batch-blockSize && i < len(s) {
 		p := &tail
 		if len(s)-i >= blockSize {
@@ -124,7 +130,7 @@ func (sp *splitter) split(s []byte, i int, ends *[batch]int32) (n, end int) {
 		if r := uint(bits.LeadingZeros64(^white)); r > 1 { // of whitespace at the limit only the first may start a word
 			certain = 1<<(limit-r+1) - 1
 		}
-		b := sp.starts(&m, s, i) & certain &^ 1
+		b := sp.starts(m, s, i) & certain &^ 1
 		if b == 0 {
 			n, i = sp.scanWide(s, i, ends, n)
 			continue

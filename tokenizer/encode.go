@@ -15,7 +15,7 @@ type Encoder struct {
 	scratch longScratch
 	valid   []byte // a text whose invalid UTF-8 is replaced
 	plain   []byte // a text that is normalized or has its space put before it
-	ends    [batch]int32
+	found   wordBatch
 	key     [batch]wordKey
 	slot    [batch]uint32
 	touched uint64
@@ -81,7 +81,7 @@ func (e *Encoder) words(dst []int32, s []byte) []int32 {
 		s = e.plain
 	}
 	for i := 0; i < len(s); {
-		n, end := e.m.split.split(s, i, &e.ends)
+		n, end := e.m.split.split(s, i, &e.found)
 		e.lookup(s, i, n)
 		dst = e.emit(dst, s, i, n)
 		i = end
@@ -89,10 +89,10 @@ func (e *Encoder) words(dst []int32, s []byte) []int32 {
 	return dst
 }
 
-// lookup packs the n words of s that start at i and end at e.ends, and touches their cache lines, without a branch
+// lookup packs the n words of s that start at i and end at e.found, and touches their cache lines, without a branch
 // that depends on the text, so that cache misses overlap. A long word gets a key that no entry has.
 func (e *Encoder) lookup(s []byte, i, n int) {
-	ends := e.ends[:n]
+	ends := e.found.ends[:n]
 	key := e.key[:len(ends)]
 	slot := e.slot[:len(ends)]
 	for k, end := range ends {
@@ -123,7 +123,7 @@ func (e *Encoder) lookup(s []byte, i, n int) {
 // emit appends the ids of the n words that lookup has packed.
 func (e *Encoder) emit(dst []int32, s []byte, i, n int) []int32 {
 	short := e.short
-	ends := e.ends[:n]
+	ends := e.found.ends[:n]
 	key := e.key[:len(ends)]
 	slot := e.slot[:len(ends)]
 	dst = slices.Grow(dst, 4*n)

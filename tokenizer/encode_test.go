@@ -136,10 +136,10 @@ func TestBlocksAgreeWithScanners(t *testing.T) {
 
 func compareSplits(t *testing.T, f *family, text []byte) {
 	t.Helper()
-	var ends [batch]int32
+	var w wordBatch
 	for i := 0; i < len(text); {
-		n, end := f.splitter.split(text, i, &ends)
-		for _, got := range ends[:n] {
+		n, end := f.splitter.split(text, i, &w)
+		for _, got := range w.ends[:n] {
 			if i = f.splitter.scan(text, i); i != int(got) {
 				t.Fatalf("%s: %q: a word ends at %d, want %d", f.name, text, got, i)
 			}

@@ -15,9 +15,6 @@ import (
 	"loaderd/internal/corpus"
 )
 
-// demoLimit keeps the demo at a few seconds on two cores.
-const demoLimit = 6000
-
 // demoFlags are the flags of demo.
 type demoFlags struct {
 	settings configFlags // only its overrides
@@ -43,7 +40,7 @@ Go's own source tree. Data goes to a temporary folder that is removed at the end
 On a terminal it shows a live view (q stops); elsewhere it prints a line now and then. A summary follows. The environment's
 LOADERD_ settings are not read.`,
 		Example: `  loaderd demo
-  loaderd demo --limit 0 --length 8192 --world 4 ~/src
+  loaderd demo --length 8192 --world 4 --limit 2000 ~/src
 
   # keep serving afterwards, to read the same steps from Python
   loaderd demo --stay
@@ -63,7 +60,7 @@ LOADERD_ settings are not read.`,
 	}
 	flags.Var(&overrideFlag{&f.settings, "", "--set"}, "set", "override any setting of loaderd serve, such as packing.pool=8192; may be repeated")
 	flags.IntVar(&f.world, "world", 2, "readers, each one rank; they share the rows of a step evenly")
-	flags.Int64Var(&f.limit, "limit", demoLimit, "publish at most this many documents; 0 publishes all")
+	flags.Int64Var(&f.limit, "limit", 0, "publish at most this many documents; 0 publishes all")
 	flags.StringVar(&f.keep, "keep", "", "put the data into this `folder`, which must be empty or absent, and keep it")
 	flags.BoolVar(&f.stay, "stay", false, "serve the steps until ctrl-C when all have been read")
 	flags.BoolVar(&f.json, "json", false, "write the summary as one JSON object, and nothing else, to standard output")
@@ -187,6 +184,9 @@ const demoRun = "demo"
 func (f *demoFlags) config(folder string) (config.Config, error) {
 	overrides := []config.Override{
 		{Path: "run", Value: demoRun}, {Path: "stream.dir", Value: folder}, {Path: "log.level", Value: "warn"},
+		// Bounds that fit the disks and the documents of a demo.
+		{Path: "stream.max_bytes", Value: "4GiB"}, {Path: "stream.dead_letter_bytes", Value: "64MiB"}, {Path: "stream.plan_bytes", Value: "1GiB"},
+		{Path: "stream.max_document", Value: "7MiB"},
 	}
 	for _, path := range []string{"stream.listen", "flight.listen", "http.listen"} {
 		overrides = append(overrides, config.Override{Path: path, Value: "127.0.0.1:0"})

@@ -51,7 +51,7 @@ func (j *demoJob) figures() demoFigures {
 	f.Stats = j.daemon.Run().Stats()
 	f.Published, f.Offered = j.publisher.progress(), j.publisher.documents.Load()
 	f.Read, f.Tokens = j.ranks.steps.Load(), j.ranks.tokens.Load()
-	f.DocumentsMean, f.TokensMean = ratio(float64(f.Stats.Documents), f.Elapsed.Seconds()), ratio(float64(f.Tokens), f.Elapsed.Seconds())
+	f.DocumentsMean, f.TokensMean = quotient(float64(f.Stats.Documents), f.Elapsed.Seconds()), quotient(float64(f.Tokens), f.Elapsed.Seconds())
 	switch {
 	case j.complete:
 		f.Phase = "complete"
@@ -92,8 +92,8 @@ func (r *demoRates) fill(f *demoFigures) {
 	if len(r.past) > 0 {
 		then := r.past[0]
 		seconds := (f.Elapsed - then.Elapsed).Seconds()
-		f.DocumentsNow = ratio(float64(f.Stats.Documents-then.Stats.Documents), seconds)
-		f.TokensNow = ratio(float64(f.Tokens-then.Tokens), seconds)
+		f.DocumentsNow = quotient(float64(f.Stats.Documents-then.Stats.Documents), seconds)
+		f.TokensNow = quotient(float64(f.Tokens-then.Tokens), seconds)
 	}
 	r.past = append(r.past, *f)
 }

@@ -59,16 +59,16 @@ func (j *demoJob) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { cancel(d.Wait()) }() // ends with the daemon
-	group, working := errgroup.WithContext(ctx)
-	group.Go(func() error {
+	parts, working := errgroup.WithContext(ctx)
+	parts.Go(func() error {
 		if err := publisher.run(working, d.Store().ClientURL(), j); err != nil {
 			return err
 		}
 		_, err := d.Run().Seal(working) // no more documents: the pool drains, and every rank sees the same end
 		return err
 	})
-	group.Go(func() error { return ranks.read(working, d.FlightURI()) })
-	err = group.Wait()
+	parts.Go(func() error { return ranks.read(working, d.FlightURI()) })
+	err = parts.Wait()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

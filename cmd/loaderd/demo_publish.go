@@ -131,4 +131,11 @@ func (d *demoPublisher) progress() float64 {
 }
 
 // part is a/b, or 0 where there is no b.
-func part(a, b int64) float64 { return ratio(float64(a), float64(b)) }
+func part(a, b int64) float64 { return quotient(float64(a), float64(b)) }
+
+func quotient(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}

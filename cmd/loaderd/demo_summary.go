@@ -67,7 +67,7 @@ func (j *demoJob) summary() demoSummary {
 	if j.daemon != nil {
 		sum.Flight, sum.NATS = j.daemon.FlightURI(), j.daemon.Store().ClientURL()
 		sum.TextBytes, sum.LeftOut = j.publisher.textBytes.Load(), j.publisher.left.Load()
-		sum.TextBytesPerSecond = ratio(float64(sum.TextBytes), sum.Seconds)
+		sum.TextBytesPerSecond = quotient(float64(sum.TextBytes), sum.Seconds)
 	}
 	return sum
 }

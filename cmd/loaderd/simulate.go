@@ -270,14 +270,15 @@ func (s *simulation) take(out *packonline.Rows, ages []uint32, placements io.Wri
 func (s *simulation) sum(c packonline.Counts, packing time.Duration) {
 	s.Documents, s.Tokens, s.Sequences, s.Slots = c.Documents, c.Tokens, c.Rows, c.Slots
 	s.PaddingTokens, s.DroppedTokens, s.RepeatedTokens, s.TruncatedDocuments = c.Padding, c.Dropped, c.Repeated, c.Truncated
-	s.PaddingRatio = ratioOrZero(float64(c.Padding), float64(c.Slots))
-	s.TruncationRatio = ratioOrZero(float64(c.Truncated), float64(c.Documents))
-	s.ConcatenationRatio = ratioOrZero(float64(c.Documents), float64(c.Rows))
+	s.PaddingRatio = ratio(float64(c.Padding), float64(c.Slots))
+	s.TruncationRatio = ratio(float64(c.Truncated), float64(c.Documents))
+	s.ConcatenationRatio = ratio(float64(c.Documents), float64(c.Rows))
 	s.Seconds = packing.Seconds()
-	s.DocumentsPerSecond = ratioOrZero(float64(c.Documents), s.Seconds)
+	s.DocumentsPerSecond = ratio(float64(c.Documents), s.Seconds)
 }
 
-func ratioOrZero(a, b float64) float64 {
+// ratio is a/b, or 0 where there is no b.
+func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0
 	}

@@ -100,6 +100,8 @@ def merges_of(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
                 r = ranks.get(parts[i] + parts[i + 1], rank)
                 if r < best:
                     best, at = r, i
+            if at < 0:  # no merges make it, like a special token's text
+                break
             parts[at : at + 2] = [parts[at] + parts[at + 1]]
         if len(parts) == 2:
             merges.append((parts[0], parts[1]))
