@@ -55,7 +55,7 @@ func (p *Planner) RestoreState(b []byte) error {
 	}
 	var err error
 	if r.b, err = p.packer.RestoreState(r.b); err != nil {
-		return fmt.Errorf("restore packer: %w", err)
+		return err
 	}
 	var previous uint64
 	r.b, err = p.window.RestoreState(r.b, func(b []byte) (row, []byte, error) {
@@ -66,7 +66,7 @@ func (p *Planner) RestoreState(b []byte) error {
 		return x, r.b, r.err
 	})
 	if err != nil {
-		return fmt.Errorf("restore shuffle window: %w", err)
+		return err
 	}
 	for i := range p.queues {
 		q := &p.queues[i]

@@ -75,11 +75,15 @@ func (j *demoJob) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return conserved(d.Run().Stats(), ranks)
+	return conserved(d.Run().Stats(), publisher.documents.Load(), ranks)
 }
 
-// conserved checks that the readers got all steps of the plan and every token of every document once.
-func conserved(s loader.Stats, r *demoRanks) error {
+// conserved checks that the plan has every document that was published, and that the readers got all of its steps and every token
+// of every document once.
+func conserved(s loader.Stats, published int64, r *demoRanks) error {
+	if seen := s.Documents + s.Empty + s.Undecoded + s.Duplicates; seen != published {
+		return fmt.Errorf("check what arrived: %d documents were published, the plan saw %d", published, seen)
+	}
 	if want := s.Tokens - s.Dropped + s.Repeated; r.tokens.Load() != want || r.steps.Load() != s.Planned {
 		return fmt.Errorf("check what arrived: readers got %d tokens in %d steps, the plan holds %d in %d", r.tokens.Load(), r.steps.Load(), want, s.Planned)
 	}

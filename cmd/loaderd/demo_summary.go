@@ -90,22 +90,25 @@ func (s demoSummary) writeText(w io.Writer, stays bool) error {
 		fmt.Fprintf(&b, "Stopped early. Up to here:\n\n")
 	}
 	line("documents", group(s.Documents), fmt.Sprintf("%s of text, %s tokens (%s)", megabytes(float64(s.TextBytes)), short(float64(s.Tokens)), s.Tokenizer))
+	if s.LeftOut > 0 {
+		line("left out", group(s.LeftOut), "files without text: empty, binary or hidden")
+	}
 	line("steps", group(int64(s.Steps)), fmt.Sprintf("of %s rows of %s tokens: %s rows", group(int64(s.StepRows)), group(int64(s.RowLength)), group(s.Rows)))
-	line("padding", fmt.Sprintf("%.3f %%", 100*s.PaddingRatio), "of the tokens of all rows, the last step's included")
+	line("padding", fmt.Sprintf("%.3f %%", 100*s.PaddingRatio), "of all tokens of the rows, the last step's included")
 	line("truncated", fmt.Sprintf("%.1f %%", 100*s.TruncationRatio), "of the documents are split over rows")
-	line("oldest", group(s.AgeMax), "documents arrived, at most, while one waited to be packed")
+	line("oldest", group(s.AgeMax), "documents came, at most, while one waited for its row")
 	line("speed", short(s.TokensPerSecond)+" tok/s", fmt.Sprintf("%s/s of text, over all of the %.1f s", megabytes(s.TextBytesPerSecond), s.Seconds))
 	if s.FirstBatchSeconds > 0 {
 		line("first batch", fmt.Sprintf("%.2f s", s.FirstBatchSeconds), "after the start")
 	}
-	line("memory", megabytes(float64(s.PeakMemory)), "resident at the peak, everything in this process")
+	line("memory", megabytes(float64(s.PeakMemory)), "resident at the peak, all in one process")
 	if s.ReadersAgreed {
-		line("readers", strconv.Itoa(s.Readers), "got the same steps in the same shapes, and together every token once")
+		line("readers", strconv.Itoa(s.Readers), "agreed on every step, and got every token once")
 	}
 	switch {
 	case !s.Complete:
 	case stays:
-		fmt.Fprintf(&b, "\nStill serving at %s. Read the same steps from Python (pip install pyarrow numpy):\n\n%s\nctrl-C ends it.\n", s.Flight, snippet(s.Flight, s.Readers))
+		fmt.Fprintf(&b, "\nStill serving. The same steps from Python (pip install pyarrow numpy):\n\n%s\nctrl-C ends it.\n", snippet(s.Flight, s.Readers))
 	default:
 		fmt.Fprintf(&b, `
 A daemon of your own, and documents for it:
@@ -113,7 +116,8 @@ A daemon of your own, and documents for it:
   loaderd serve --data-dir ./loaderd-data
   loaderd publish %s
 
-Its steps from Python (pip install pyarrow numpy); loaderd demo --stay serves this demo's:
+Its steps from Python (pip install pyarrow numpy). loaderd demo --stay has the
+same for the steps of the demo itself.
 
 %s`, s.From, snippet("grpc://127.0.0.1:8815", s.Readers))
 	}
@@ -132,7 +136,8 @@ func snippet(uri string, world int) string {
   ticket = {"rank": 0, "world": %d, "step": 0}
   for chunk in client.do_get(flight.Ticket(json.dumps(ticket))):
       meta = json.loads(chunk.app_metadata.to_pybytes())
-      ids = chunk.data["input_ids"].flatten().to_numpy().reshape(meta["rows"], meta["bucket"])
+      ids = chunk.data["input_ids"].flatten().to_numpy()
+      ids = ids.reshape(meta["rows"], meta["bucket"])
       print("step", meta["step"], ids.shape, ids[0, :8])
 `, uri, world)
 }

@@ -1,0 +1,197 @@
+// Endtoend measures the whole path in one run: documents that lie in JetStream, through the daemon of this process, to a stock
+// pyarrow reader in a process of its own. It prints one JSON object: text and tokens a second, CPU by stage, peak memory.
+//
+//	go run ./internal/bench/endtoend -documents 20000
+//	go run ./internal/bench/endtoend -documents 20000 -tokenized
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/stream"
+	"loaderd/tokenizer"
+)
+
+type result struct {
+	Documents  int                `json:"documents"`
+	Tokenized  bool               `json:"tokenized"`
+	Tokenizer  string             `json:"tokenizer"`
+	Workers    int                `json:"workers"`
+	TextMB     float64            `json:"text_mb"`
+	Seconds    float64            `json:"seconds"`
+	TextMBs    float64            `json:"text_mb_per_second"`
+	TokensS    float64            `json:"tokens_per_second"`
+	FirstBatch float64            `json:"first_batch_seconds"`
+	CPUSeconds float64            `json:"daemon_cpu_seconds"`
+	Stages     map[string]float64 `json:"daemon_cpu_share"`
+	PeakMB     int64              `json:"peak_rss_mb"`
+	Reader     json.RawMessage    `json:"reader"`
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "endtoend:", err)
+		os.Exit(1)
+	}
+}
+
+func run() (err error) {
+	documents := flag.Int("documents", 20000, "documents to publish, files of Go's library again and again")
+	tokenized := flag.Bool("tokenized", false, "publish token ids instead of text")
+	name := flag.String("tokenizer", "gpt2", "built-in tokenizer")
+	python := flag.String("python", "python3", "Python with pyarrow and numpy")
+	script := flag.String("reader", "python/bench/read_all.py", "the reader")
+	flag.Parse()
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "loaderd-bench")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	c := config.Default()
+	c.Stream.Dir, c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = dir, "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	c.Tokenizer.Name = *name
+	r := result{Documents: *documents, Tokenized: *tokenized, Tokenizer: *name, Workers: runtime.GOMAXPROCS(0)}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	n, err := fill(ctx, c, *documents, *tokenized, log)
+	if err != nil {
+		return err
+	}
+	r.TextMB = float64(n) / 1e6
+
+	var profile bytes.Buffer
+	if err := pprof.StartCPUProfile(&profile); err != nil {
+		return err
+	}
+	began, cpu := time.Now(), cpuSeconds()
+	d, err := daemon.Start(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	if _, err := d.Run().Seal(ctx); err != nil {
+		return err
+	}
+	reader := exec.Command(*python, *script, d.FlightURI())
+	reader.Stderr = os.Stderr
+	if r.Reader, err = reader.Output(); err != nil {
+		return fmt.Errorf("%s: %w", *script, err)
+	}
+	r.Seconds, r.CPUSeconds = time.Since(began).Seconds(), cpuSeconds()-cpu
+	pprof.StopCPUProfile()
+	var read struct {
+		Tokens     float64 `json:"tokens"`
+		FirstBatch float64 `json:"first_batch_at"`
+		LastBatch  float64 `json:"last_batch_at"`
+	}
+	if err := json.Unmarshal(r.Reader, &read); err != nil {
+		return fmt.Errorf("decode the reader's figures: %w", err)
+	}
+	zero := float64(began.UnixMicro()) / 1e6
+	r.Seconds, r.FirstBatch = read.LastBatch-zero, read.FirstBatch-zero
+	r.TextMBs, r.TokensS = r.TextMB/r.Seconds, read.Tokens/r.Seconds
+	if r.Stages, err = stages(&profile); err != nil {
+		return err
+	}
+	if r.PeakMB, err = peakMB(); err != nil {
+		return err
+	}
+	if err := d.Stop(ctx); err != nil {
+		return err
+	}
+	e := json.NewEncoder(os.Stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// fill publishes the documents and returns their bytes of text. It stops its server, so that the measured daemon begins cold.
+func fill(ctx context.Context, c config.Config, documents int, tokenized bool, log *slog.Logger) (total int64, err error) {
+	texts, err := goSource()
+	if err != nil {
+		return 0, err
+	}
+	store, err := stream.Open(ctx, c.Stream, log)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	p, err := store.NewPublisher(ctx, "bench", stream.PublishOptions{})
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	model, err := tokenizer.Load(c.Tokenizer.Name, tokenizer.Options{})
+	if err != nil {
+		return 0, err
+	}
+	encoder := model.NewEncoder()
+	for i := range documents {
+		text := texts[i%len(texts)]
+		total += int64(len(text))
+		m := stream.Message{Subject: "docs.bench", ID: strconv.Itoa(i), Data: text}
+		if tokenized {
+			m.ContentType, m.Tokenizer = stream.TypeTokens, model.Fingerprint()
+			m.Data = stream.AppendTokens(nil, encoder.Encode(nil, text))
+		}
+		if err := p.Publish(ctx, m); err != nil {
+			return 0, err
+		}
+	}
+	_, err = p.Flush(ctx)
+	return total, err
+}
+
+// goSource returns the files of Go's library, pieces of at most 16 KB.
+func goSource() ([][]byte, error) {
+	var out [][]byte
+	root := filepath.Join(runtime.GOROOT(), "src")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		for len(b) > 0 {
+			n := min(len(b), 16<<10)
+			out = append(out, b[:n])
+			b = b[n:]
+		}
+		return err
+	})
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("no Go files under %s", root)
+	}
+	return out, err
+}
+
+func cpuSeconds() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+// peakMB is the largest resident size of this process, the JetStream server included.
+func peakMB() (int64, error) {
+	var u syscall.Rusage
+	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Maxrss / 1024, err
+}
