@@ -493,3 +493,30 @@ func TestALedgerActionTellsTheStep(t *testing.T) {
 		t.Errorf("the ledger says %+v, the batch %+v", page.Rows, b.Documents)
 	}
 }
+
+// An empty stream ends at once for every rank, and a stream with one document gives one padded step.
+func TestTinyStreamsEnd(t *testing.T) {
+	for n := range 2 {
+		d := start(t, settings(t, ""))
+		messages := goSource(t, n)
+		if n > 0 {
+			publish(t, d.Store().ClientURL(), messages)
+		}
+		seal(t, d)
+		steps := world(t, d.FlightURI(), 2)
+		conserved(t, steps, messages)
+		if n == 0 && len(steps) != 0 {
+			t.Errorf("an empty stream gives %d steps", len(steps))
+		}
+	}
+}
+
+// A document as large as a message may be goes through whole.
+func TestALargeDocument(t *testing.T) {
+	d := start(t, settings(t, ""))
+	text := bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog\n"), 30_000_000/44)
+	messages := []stream.Message{{ID: "small", Data: []byte("before")}, {ID: "large", Data: text}, {ID: "after", Data: []byte("behind")}}
+	publish(t, d.Store().ClientURL(), messages)
+	seal(t, d)
+	conserved(t, world(t, d.FlightURI(), 1), messages)
+}

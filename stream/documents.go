@@ -89,6 +89,9 @@ func (l *DocumentLog) Last(ctx context.Context) (uint64, error) {
 
 func (l *DocumentLog) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	info, err := l.stream.Info(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, l.replaced("it was deleted")
+	}
 	if err != nil {
 		return nil, &loader.Error{Reason: loader.SourceDown, Message: "ask for the state of stream " + l.name,
 			Do: "check that NATS is up and can be reached", Facts: map[string]string{"stream": l.name}, Err: err}
@@ -102,7 +105,7 @@ func (l *DocumentLog) Read(ctx context.Context, from uint64) (loader.Source, err
 		return nil, fmt.Errorf("read stream %s: sequences start at 1, not 0", l.name)
 	}
 	var info *jetstream.StreamInfo
-	err := l.retry(ctx, func() (err error) { info, err = l.stream.Info(ctx); return err })
+	err := l.retry(ctx, func() (err error) { info, err = l.info(ctx); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -118,12 +121,16 @@ func (l *DocumentLog) covers(info *jetstream.StreamInfo, next uint64) error {
 		return l.lost(next, first-1)
 	}
 	if last := info.State.LastSeq; last+1 < next {
-		return &loader.Error{Reason: loader.DocumentLost,
-			Message: fmt.Sprintf("read stream %s: it ends at sequence %d, documents up to %d were read from it before", l.name, last, next-1),
-			Do:      "the stream was made anew or restored from an older copy: restore the one that the run began with, or start a new run",
-			Facts:   map[string]string{"stream": l.name, "last": number(last), "read": number(next - 1)}}
+		return l.replaced(fmt.Sprintf("it ends at sequence %d, documents up to %d were read from it before", last, next-1))
 	}
 	return nil
+}
+
+// replaced is the error for a stream that is not the one that the run began with.
+func (l *DocumentLog) replaced(how string) error {
+	return &loader.Error{Reason: loader.DocumentLost, Message: fmt.Sprintf("read stream %s: %s", l.name, how),
+		Do:    "restore the stream that the run began with, or start a new run",
+		Facts: map[string]string{"stream": l.name}}
 }
 
 // lost is the error for sequences that the stream no longer holds.
@@ -250,8 +257,8 @@ func (l *DocumentLog) retry(ctx context.Context, f func() error) error {
 
 // final says whether an error of JetStream is one that no waiting cures.
 func final(err error) bool {
-	var lost *loader.Error
-	return errors.As(err, &lost) ||
+	var known *loader.Error
+	return errors.As(err, &known) && known.Reason == loader.DocumentLost ||
 		errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) ||
 		errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrPermissionViolation) ||
 		errors.Is(err, nats.ErrBadHeaderMsg)

@@ -304,15 +304,12 @@ func (r *reader) submit(ctx context.Context, c *chunk) error {
 func (r *reader) refresh(ctx context.Context, p *pull) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()
-	info, err := r.log.stream.Info(ctx)
+	info, err := r.log.info(ctx)
 	if err != nil {
-		return fmt.Errorf("ask for the stream's state: %w", err)
+		return err
 	}
 	if !info.Created.Equal(r.created) {
-		return &loader.Error{Reason: loader.DocumentLost,
-			Message: fmt.Sprintf("read stream %s: it was deleted and made anew at %v", r.log.name, info.Created),
-			Do:      "restore the stream that the run began with, or start a new run",
-			Facts:   map[string]string{"stream": r.log.name, "read": number(r.next - 1)}}
+		return r.log.replaced(fmt.Sprintf("it was deleted and made anew at %v", info.Created))
 	}
 	if err := r.log.covers(info, r.next); err != nil {
 		return err
