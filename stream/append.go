@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,6 +20,9 @@ const (
 	appendRecords = 1000
 	appendBytes   = 64 << 20
 )
+
+// slowestStore is what a server under load syncs in bytes a second: an answer is given up later for more bytes.
+const slowestStore = 4 << 20
 
 // appendHeader marks the first record of every append with an id that no other writer has. It tells, after an append whose
 // acknowledgement was lost, whose record stands there: another planner of the same run may well write equal records.
@@ -61,9 +65,13 @@ func (l *PlanLog) Append(ctx context.Context, last uint64, records ...[]byte) er
 func (l *PlanLog) appendGroup(ctx context.Context, last uint64, records [][]byte) error {
 	id := nuid.Next()
 	wait := retryDelay(l.store.config.ReconnectWait)
+	limit := attemptLimit
+	for _, r := range records {
+		limit += time.Duration(len(r)) * time.Second / slowestStore
+	}
 	unsure := false
 	for attempt := 1; ; attempt++ {
-		err := l.store.attempt(ctx, attemptLimit, func(ctx context.Context) error { return l.send(ctx, id, last, records, attempt > 1) })
+		err := l.store.attempt(ctx, limit, func(ctx context.Context) error { return l.send(ctx, id, last, records, attempt > 1) })
 		switch {
 		case err == nil:
 			return nil
@@ -117,8 +125,15 @@ func (l *PlanLog) readBack(ctx context.Context, id string, last uint64, records 
 	if first != id {
 		return false, fmt.Errorf("%w: record %d is not ours", loader.ErrDeposed, last+1)
 	}
-	if end < last+uint64(len(records)) {
-		return false, fmt.Errorf("the log ends at %d inside an atomic batch of %d records behind %d: the server broke its promise", end, len(records), last)
+	// The end of the log moves record by record while the server commits a batch; the batch is all there in the end.
+	wait := retryDelay(l.store.config.ReconnectWait)
+	for attempt := 1; end < last+uint64(len(records)); attempt++ {
+		if err := l.store.pause(ctx, wait(attempt), fmt.Errorf("the server is storing the batch, so far to %d", end)); err != nil {
+			return false, err
+		}
+		if end, err = l.Last(ctx); err != nil {
+			return false, err
+		}
 	}
 	same, err := l.equal(ctx, last, records)
 	if err == nil && !same {

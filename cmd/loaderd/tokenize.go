@@ -72,15 +72,24 @@ A line that can not be read is an error that names its number; the lines before 
 // lineConverter appends the line out for a line in.
 type lineConverter func(out, line []byte) ([]byte, error)
 
+// textLine is a line with a document.
+type textLine struct {
+	ID     json.RawMessage `json:"id"`
+	Text   *string         `json:"text"`
+	Base64 *string         `json:"base64"`
+}
+
+// idsLine is a line with its tokens.
+type idsLine struct {
+	ID  json.RawMessage `json:"id"`
+	IDs *[]int32        `json:"ids"`
+}
+
 func encodeLine(model *tokenizer.Model) lineConverter {
 	encoder := model.NewEncoder()
 	var ids []int32
 	return func(out, line []byte) ([]byte, error) {
-		var doc struct {
-			ID     json.RawMessage `json:"id"`
-			Text   *string         `json:"text"`
-			Base64 *string         `json:"base64"`
-		}
+		var doc textLine
 		if err := json.Unmarshal(line, &doc); err != nil {
 			return out, fmt.Errorf(`want {"id", "text"} or {"id", "base64"}: %w`, err)
 		}
@@ -111,10 +120,7 @@ func encodeLine(model *tokenizer.Model) lineConverter {
 
 func decodeLine(model *tokenizer.Model) lineConverter {
 	return func(out, line []byte) ([]byte, error) {
-		var doc struct {
-			ID  json.RawMessage `json:"id"`
-			IDs *[]int32        `json:"ids"`
-		}
+		var doc idsLine
 		if err := json.Unmarshal(line, &doc); err != nil {
 			return out, fmt.Errorf(`want {"id", "ids"}: %w`, err)
 		}
@@ -230,10 +236,11 @@ func readBlocks(in io.Reader, send func(*block) error) error {
 			size += len(line)
 		}
 		if len(b.lines) > 0 && (last || size >= blockBytes || len(b.lines) >= blockLines) {
-			if err := send(b); err != nil {
+			next := b.first + len(b.lines)
+			if err := send(b); err != nil { // from here on b is the workers'
 				return err
 			}
-			b, size = &block{first: b.first + len(b.lines), done: make(chan struct{})}, 0
+			b, size = &block{first: next, done: make(chan struct{})}, 0
 		}
 		if last {
 			return nil

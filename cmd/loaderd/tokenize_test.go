@@ -41,7 +41,7 @@ func TestTokenizeLines(t *testing.T) {
 		"no input":        {in: "", want: ""},
 		"decode":          {in: `{"id":[7],"ids":[15496,11,995]}`, want: `{"id":[7],"text":"Hello, world"}`, args: []string{"--decode"}},
 		"decode markup":   {in: `{"id":1,"ids":[27,29]}`, want: `{"id":1,"text":"<>"}`, args: []string{"--decode"}},
-		"decode bytes":    {in: `{"id":1,"ids":[64,222]}`, want: `{"id":1,"base64":"YYI="}`, args: []string{"--decode", "-"}},
+		"decode bytes":    {in: `{"id":1,"ids":[64,222]}`, want: `{"id":1,"base64":"YYA="}`, args: []string{"--decode", "-"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokenize(t, c.in, c.args...)

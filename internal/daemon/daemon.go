@@ -32,6 +32,8 @@ type Daemon struct {
 	metrics *prometheus.Registry
 
 	stopRun context.CancelFunc
+	served  chan struct{} // closed when the run has ended; nil before it has begun
+	result  error         // of the run; read after served
 	ended   chan struct{} // closed when the run or a server has ended
 	err     error         // why; read after ended
 }
@@ -82,13 +84,16 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	}
 	runCtx, stopRun := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopRun = stopRun
-	served := make(chan error, 1)
-	go func() { served <- d.run.Serve(runCtx) }()
+	d.served = make(chan struct{})
+	go func() {
+		defer close(d.served)
+		d.result = d.run.Serve(runCtx)
+	}()
 	if err := d.flight.Start(); err != nil {
 		return nil, err
 	}
 	d.http.start()
-	go d.watch(served)
+	go d.watch()
 	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after", time.Since(began).Round(time.Millisecond))
 	return d, nil
 }
@@ -102,12 +107,18 @@ func holder(c config.Config) stream.LeaseHolder {
 }
 
 // watch waits for the first part that ends.
-func (d *Daemon) watch(served <-chan error) {
+func (d *Daemon) watch() {
 	defer close(d.ended)
 	select {
-	case d.err = <-served:
+	case <-d.served:
+		d.err = d.result
 	case err := <-d.flight.Ended():
-		d.err = fmt.Errorf("serve flight: %w", err)
+		if err != nil {
+			d.err = fmt.Errorf("serve flight: %w", err)
+			return
+		}
+		<-d.served // it was shut down, which ends the run next
+		d.err = d.result
 	case err := <-d.http.ended:
 		d.err = fmt.Errorf("serve http: %w", err)
 	}
@@ -121,25 +132,20 @@ func (d *Daemon) Wait() error {
 
 // Stop ends the daemon gracefully within ctx: readers are told, what was planned is stored.
 func (d *Daemon) Stop(ctx context.Context) error {
-	err := d.close(ctx)
-	select {
-	case <-d.ended:
-	case <-ctx.Done():
-		err = errors.Join(err, fmt.Errorf("stop run: %w", ctx.Err()))
-	}
-	return err
+	return d.close(ctx)
 }
 
-// close ends what has been started, readers first, the store last.
+// close ends what has been started: readers first, who are told why, then the run, the store last.
 func (d *Daemon) close(ctx context.Context) (err error) {
-	d.stopRun()
 	if d.flight != nil {
 		err = errors.Join(err, d.flight.Shutdown(ctx))
 	}
-	if d.run != nil {
+	d.stopRun()
+	if d.served != nil {
 		select {
-		case <-d.ended:
+		case <-d.served:
 		case <-ctx.Done():
+			err = errors.Join(err, fmt.Errorf("stop run: %w", ctx.Err()))
 		}
 	}
 	if d.http != nil {
