@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -40,50 +41,62 @@ func (l *loop) append(ctx context.Context, w write) error {
 	}
 }
 
-// writeBatch bounds the records of one append.
-const writeBatch = 256
+const (
+	writeBatch = 256 // records of one append at most
+	batchPays  = 24  // an atomic batch costs the server about as much as this many single appends
+)
 
-// write appends what the loop decided, in its order. What waits while one append is under way goes into the next together.
+// write appends what the loop decided, in its order. When much waits behind one append, the next one takes it together.
 func (r *Run) write(ctx context.Context, in <-chan write) error {
 	for w := range in {
-		batch, records := []write{w}, w.records
-		for more := true; more && len(records) < writeBatch; {
+		group, records := []write{w}, len(w.records)
+		for more := true; more && records < writeBatch; {
 			select {
 			case w, ok := <-in:
 				if more = ok; ok {
-					batch, records = append(batch, w), append(records, w.records...)
+					group, records = append(group, w), records+len(w.records)
 				}
 			default:
 				more = false
 			}
 		}
-		if err := r.store(ctx, batch[0].after, records); err != nil {
-			return err
+		size := 1
+		if records >= batchPays {
+			size = len(group)
 		}
-		for _, w := range batch {
-			if w.step != nil {
-				r.publish(w.step)
-			}
-			if w.stored != nil {
-				w.stored()
+		for part := range slices.Chunk(group, size) {
+			if err := r.store(ctx, part); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-func (r *Run) store(ctx context.Context, after uint64, records [][]byte) error {
-	if len(records) == 0 {
-		return nil
+// store appends the records of consecutive writes, all or none, and then makes them known.
+func (r *Run) store(ctx context.Context, writes []write) error {
+	var records [][]byte
+	for _, w := range writes {
+		records = append(records, w.records...)
 	}
-	r.update(func() { r.storing = time.Now() })
-	err := r.edges.Plan.Append(ctx, after, records...)
-	r.update(func() { r.storing = time.Time{} })
-	switch {
-	case errors.Is(err, ErrDeposed):
-		return &Error{Reason: NotLeading, Message: "another process appended to the plan of run " + r.name, Do: "let it lead, or stop it and restart this one", Err: err}
-	case err != nil:
-		return fmt.Errorf("append to the plan log: %w", err)
+	if len(records) > 0 {
+		r.update(func() { r.storing = time.Now() })
+		err := r.edges.Plan.Append(ctx, writes[0].after, records...)
+		r.update(func() { r.storing = time.Time{} })
+		switch {
+		case errors.Is(err, ErrDeposed):
+			return &Error{Reason: NotLeading, Message: "another process appended to the plan of run " + r.name, Do: "let it lead, or stop it and restart this one", Err: err}
+		case err != nil:
+			return fmt.Errorf("append to the plan log: %w", err)
+		}
+	}
+	for _, w := range writes {
+		if w.step != nil {
+			r.publish(w.step)
+		}
+		if w.stored != nil {
+			w.stored()
+		}
 	}
 	return nil
 }

@@ -257,6 +257,12 @@ func mergeParts(x any) (left, right string, ok bool) {
 // whatever the file says.
 func (d *definition) readAdded(list []hf.TokenConfig) error {
 	next := int32(len(d.tokens) + len(d.names))
+	taken := make(map[int32]bool, next)
+	for _, entries := range []map[string]int32{d.tokens, d.names} {
+		for _, id := range entries {
+			taken[id] = true
+		}
+	}
 	seen := map[string]bool{}
 	for i, t := range list {
 		where := fmt.Sprintf("added_tokens[%d] %q", i, t.Content)
@@ -275,12 +281,11 @@ func (d *definition) readAdded(list []hf.TokenConfig) error {
 		seen[t.Content] = true
 		id, ok := d.vocabulary(t.Content)
 		if !ok {
-			id = next
+			if id = next; taken[id] || id > maxID {
+				return fmt.Errorf("%s: the reference gives it id %d, which the vocabulary uses or which is beyond %d", where, id, maxID)
+			}
 		}
 		next = max(next, id+1)
-		if id > maxID {
-			return fmt.Errorf("%s: more than %d ids", where, maxID)
-		}
 		d.added = append(d.added, addedToken{t.Content, id, t.Special, t.Normalized})
 	}
 	return nil

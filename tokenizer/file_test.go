@@ -260,7 +260,9 @@ func TestMalformedFiles(t *testing.T) {
 		"merge list of one":  {edit(func(m object) { m["merges"] = []any{[]any{"a"}} }), "merge 0"},
 		"merge of numbers":   {edit(func(m object) { m["merges"] = []any{[]any{1, 2}} }), "merge 0"},
 		"merge is an object": {edit(func(m object) { m["merges"] = []any{object{}} }), "merge 0"},
-		"added twice":        {strings.Replace(whole, `"added_tokens":[]`, `"added_tokens":[{"content":"x"},{"content":"x"}]`, 1), "listed twice"},
+		"added on a used id": {strings.Replace(strings.Replace(whole, `"added_tokens":[]`, `"added_tokens":[{"content":"<x>"}]`, 1),
+			`"z":122`, `"z":263`, 1), "id 263"},
+		"added twice": {strings.Replace(whole, `"added_tokens":[]`, `"added_tokens":[{"content":"x"},{"content":"x"}]`, 1), "listed twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tokenizer.json")

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"maps"
 	"slices"
 )
 
@@ -32,8 +31,12 @@ func (m *Model) sum() string {
 
 // hashStrings hashes a table by id: no two strings of a vocabulary have the same.
 func hashStrings(h hash.Hash, kind string, ids map[string]int32) {
-	list := slices.SortedFunc(maps.Keys(ids), func(a, b string) int { return int(ids[a]) - int(ids[b]) })
+	list := make([]seed, 0, len(ids))
+	for s, id := range ids {
+		list = append(list, seed{s, id})
+	}
+	slices.SortFunc(list, func(a, b seed) int { return int(a.id) - int(b.id) })
 	for _, s := range list {
-		fmt.Fprintf(h, "%s %d %q\n", kind, ids[s], s)
+		fmt.Fprintf(h, "%s %d %q\n", kind, s.id, s.word)
 	}
 }

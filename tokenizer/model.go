@@ -15,7 +15,7 @@ type Model struct {
 	decoded     []string // id -> bytes; "" is no token
 }
 
-// seed is a word that is known to be one token: what a new cache holds.
+// seed is a word that is one token. Those that are short fill a new cache.
 type seed struct {
 	word string
 	id   int32
