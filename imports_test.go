@@ -25,6 +25,7 @@ var arrows = map[string][]string{
 	"internal/config": {"stream", "arrowout", "loader", "tokenizer"},
 
 	"internal/bench/flightserve": {"arrowout", "loader"},
+	"internal/bench/endtoend":    {"internal/daemon", "internal/config", "stream", "tokenizer"},
 
 	"stream":     {"loader", "tokenizer"},
 	"arrowout":   {"loader"},

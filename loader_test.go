@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"loaderd/internal/config"
+	"loaderd/internal/corpus"
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
@@ -31,9 +31,12 @@ import (
 // goSource returns real documents: files of Go's own library.
 func goSource(t testing.TB, n int) []stream.Message {
 	t.Helper()
-	root := filepath.Join(runtime.GOROOT(), "src")
+	root, err := corpus.GoSource(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out []stream.Message
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || len(out) == n {
 			return err
 		}

@@ -86,7 +86,10 @@ func (b *Batch) take(name string, column *array.List) (err error) {
 			return fmt.Errorf("has values of %s, want int32", column.ListValues().DataType())
 		}
 		for i := range b.Rows {
-			from, to := column.ValueOffsets(i)
+			from, to, err := span(column, i)
+			if err != nil {
+				return err
+			}
 			b.CuSeqlens = append(b.CuSeqlens, values.Int32Values()[from:to])
 		}
 	case "documents":
@@ -140,11 +143,23 @@ func pieces(column *array.List) ([][]Piece, error) {
 	}
 	rows := make([][]Piece, column.Len())
 	for i := range rows {
-		from, to := column.ValueOffsets(i)
+		from, to, err := span(column, i)
+		if err != nil {
+			return nil, err
+		}
 		rows[i] = make([]Piece, 0, to-from)
-		for k := int(from); k < int(to); k++ {
+		for k := from; k < to; k++ {
 			rows[i] = append(rows[i], Piece{sequences.Value(k), starts.Value(k), lengths.Value(k)})
 		}
 	}
 	return rows, nil
+}
+
+// span returns the values of row i: [from, to). Nothing has checked the offsets before.
+func span(column *array.List, i int) (from, to int, err error) {
+	a, b := column.ValueOffsets(i)
+	if n := column.ListValues().Len(); a < 0 || b < a || b > int64(n) {
+		return 0, 0, fmt.Errorf("row %d has values %d to %d of %d", i, a, b, n)
+	}
+	return int(a), int(b), nil
 }

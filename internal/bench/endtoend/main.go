@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"loaderd/internal/config"
+	"loaderd/internal/corpus"
 	"loaderd/internal/daemon"
 	"loaderd/stream"
 	"loaderd/tokenizer"
@@ -124,7 +125,7 @@ func run() (err error) {
 
 // fill publishes the documents and returns their bytes of text. It stops its server, so that the measured daemon begins cold.
 func fill(ctx context.Context, c config.Config, documents int, tokenized bool, log *slog.Logger) (total int64, err error) {
-	texts, err := goSource()
+	texts, err := goSource(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -160,10 +161,13 @@ func fill(ctx context.Context, c config.Config, documents int, tokenized bool, l
 }
 
 // goSource returns the files of Go's library, pieces of at most 16 KB.
-func goSource() ([][]byte, error) {
+func goSource(ctx context.Context) ([][]byte, error) {
 	var out [][]byte
-	root := filepath.Join(runtime.GOROOT(), "src")
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	root, err := corpus.GoSource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 			return err
 		}
