@@ -123,7 +123,7 @@ func readToken(file string) (string, error) {
 func (s *Server) Start() error {
 	l, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("listen for flight clients (listen: %s): %w", s.cfg.Listen, err)
+		return fmt.Errorf("listen for Flight clients on %s: %w: choose another address with flight.listen (port 0 takes a free one)", s.cfg.Listen, err)
 	}
 	s.listen = l
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.cfg.TokenFile == "" && s.cfg.ClientCA == "" {

@@ -15,6 +15,7 @@ const (
 	isUpper                     // \p{Lu} \p{Lt} \p{Lm} \p{Lo} \p{M}
 	isLower                     // \p{Ll} \p{Lm} \p{Lo} \p{M}
 	isNewline                   // \r \n
+	isUnstable                  // NFC may change it, or move or join it to what is before
 )
 
 // classRange gives the classes of the characters from lo to hi.
