@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
@@ -15,6 +16,7 @@ type assembler struct {
 	docs  Documents
 	cache *tokenCache
 	pad   int32
+	stall time.Duration      // how long a fetch may take
 	once  singleflight.Group // one fetch a document, however many readers need it
 }
 
@@ -90,7 +92,9 @@ func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64][]int32
 func (a *assembler) fetch(ctx context.Context, sequence uint64) ([]int32, error) {
 	// A fetch serves every waiting reader, so it outlives the one that began it: cancelling that one must not fail the others.
 	done := a.once.DoChan(strconv.FormatUint(sequence, 10), func() (any, error) {
-		text, err := a.docs.Tokens(context.WithoutCancel(ctx), sequence)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.stall)
+		defer cancel()
+		text, err := a.docs.Tokens(ctx, sequence)
 		if err == nil {
 			a.cache.put(sequence, text)
 		}

@@ -88,7 +88,7 @@ func Open(ctx context.Context, name string, c Config, o Options, e Edges) (*Run,
 	}
 	r := &Run{name: name, config: c, options: o, edges: e, log: e.Log.With("run", name), requests: make(chan request), asked: make(chan struct{}, 1),
 		changed: make(chan struct{}), recent: map[uint64]*Step{}, readers: map[*Reader]struct{}{}, replays: true, plan: &planReader{log: e.Plan}}
-	r.assembler = assembler{docs: e.Documents, cache: newTokenCache(o.CacheBytes), pad: c.Tokenizer.Pad}
+	r.assembler = assembler{docs: e.Documents, cache: newTokenCache(o.CacheBytes), pad: c.Tokenizer.Pad, stall: o.Stall}
 	header, err := r.header(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)

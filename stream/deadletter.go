@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strconv"
 	"sync"
@@ -102,7 +103,12 @@ func (d *deadLetters) note(err error, sequence uint64, problem *badDocument) boo
 	if err == nil {
 		d.broken = false
 		d.count.Stored++
-		d.log.log.Debug("document is undecodable", "stream", d.log.name, "sequence", sequence, "reason", problem.reason, "problem", problem.sentence)
+		level := slog.LevelDebug
+		if n := d.count.Stored; n&(n-1) == 0 { // the 1st, 2nd, 4th, 8th, ...: seen at once, and no flood
+			level = slog.LevelWarn
+		}
+		d.log.log.Log(context.Background(), level, "document is undecodable and went to the dead letters", "stream", d.log.name, "sequence", sequence,
+			"reason", problem.reason, "problem", problem.sentence, "so_far", d.count.Stored)
 		return true
 	}
 	d.count.Failed++
