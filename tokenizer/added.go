@@ -28,12 +28,16 @@ func newAddedSet(d *definition, normalized bool) addedSet {
 		if a.normalized != normalized {
 			continue
 		}
-		if !s.is[a.content[0]] {
-			s.is[a.content[0]] = true
-			s.first = append(s.first, a.content[0])
+		content := []byte(a.content)
+		if normalized && d.nfc {
+			content = new(normalizer).nfc(content)
+		}
+		if !s.is[content[0]] {
+			s.is[content[0]] = true
+			s.first = append(s.first, content[0])
 		}
 		at := int32(0)
-		for _, b := range []byte(a.content) {
+		for _, b := range content {
 			to, ok := s.next[trieEdge{at, b}]
 			if !ok {
 				to = int32(len(s.nodes))

@@ -9,13 +9,13 @@ import "unicode/utf8"
 type class uint8
 
 const (
-	isLetter  class = 1 << iota // \p{L}
-	isNumber                    // \p{N}
-	isSpace                     // \s
-	isUpper                     // \p{Lu} \p{Lt} \p{Lm} \p{Lo} \p{M}
-	isLower                     // \p{Ll} \p{Lm} \p{Lo} \p{M}
-	isNewline                   // \r \n
-	isUnstable                  // NFC may change it, or move or join it to what is before
+	isLetter   class = 1 << iota // \p{L}
+	isNumber                     // \p{N}
+	isSpace                      // \s
+	isUpper                      // \p{Lu} \p{Lt} \p{Lm} \p{Lo} \p{M}
+	isLower                      // \p{Ll} \p{Lm} \p{Lo} \p{M}
+	isNewline                    // \r \n
+	isUnstable                   // NFC may change it, or move or join it to what is before
 )
 
 // classRange gives the classes of the characters from lo to hi.

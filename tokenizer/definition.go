@@ -3,6 +3,7 @@ package tokenizer
 // definition is what shapes a tokenizer's ids, whatever kind of file it came from.
 type definition struct {
 	family      *family          // how text is cut into words
+	nfc         bool             // normalize text to form C first
 	prefixSpace bool             // put a space before text that has none
 	wholeWords  bool             // a word that is a token is that token, whatever its merges give
 	merges      *merges          // the byte pair encoding itself

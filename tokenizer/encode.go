@@ -14,7 +14,8 @@ type Encoder struct {
 	long    []longEntry
 	scratch longScratch
 	valid   []byte // a text whose invalid UTF-8 is replaced
-	plain   []byte // a text that is normalized or has its space put before it
+	norm    normalizer
+	plain   []byte // a text that has its space put before it
 	found   wordBatch
 	key     [batch]wordKey
 	slot    [batch]uint32
@@ -61,6 +62,9 @@ func keep(b []byte) []byte {
 
 // between encodes what lies between the added tokens that are looked for in the text as it is.
 func (e *Encoder) between(dst []int32, s []byte) []int32 {
+	if e.m.def.nfc {
+		s = e.norm.nfc(s)
+	}
 	for i := 0; i < len(s); {
 		start, end, id := e.m.normalized.find(s, i)
 		if start > i {

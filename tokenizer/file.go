@@ -77,7 +77,10 @@ func (d *definition) readNormalizer(n map[string]any) error {
 	if n == nil {
 		return nil
 	}
-	return refuse("normalizer", n)
+	if d.nfc = n["type"] == "NFC"; !d.nfc {
+		return refuse("normalizer", n)
+	}
+	return nil
 }
 
 // readPreTokenizer accepts ByteLevel with its own pattern, and a Split by a known pattern followed by ByteLevel.

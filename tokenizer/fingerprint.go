@@ -15,8 +15,8 @@ const fingerprintVersion = 1
 func (m *Model) sum() string {
 	h := sha256.New()
 	d := m.def
-	fmt.Fprintf(h, "loaderd tokenizer %d\nsplit %s\nprefix space %t\nspecial as text %t\n",
-		fingerprintVersion, d.family.name, d.prefixSpace, d.specialAsText)
+	fmt.Fprintf(h, "loaderd tokenizer %d\nsplit %s\nnfc %t\nprefix space %t\nspecial as text %t\n",
+		fingerprintVersion, d.family.name, d.nfc, d.prefixSpace, d.specialAsText)
 	hashStrings(h, "token", d.tokens)
 	hashStrings(h, "name", d.names)
 	hashStrings(h, "whole", m.whole)

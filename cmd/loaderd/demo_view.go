@@ -61,14 +61,19 @@ func (v demoView) render(f demoFigures, width, height int) string {
 	}
 	lines = append(lines, v.label.Render("q stops"))
 	lines = fitHeight(lines, height)
-	return strings.Repeat(" ", viewMargin) + strings.Join(lines, "\n"+strings.Repeat(" ", viewMargin))
+	for i, l := range lines {
+		if l != "" {
+			lines[i] = strings.Repeat(" ", viewMargin) + l
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // cells are the figures, three that belong together a line where there is room.
 func (f demoFigures) cells() []cell {
 	return []cell{
-		{"tokens/s", short(f.TokensNow)}, {"mean", short(f.TokensMean)}, {"tokens", short(float64(f.Tokens))},
-		{"documents/s", short(f.DocumentsNow)}, {"mean", short(f.DocumentsMean)}, {"documents", group(f.Stats.Documents)},
+		{"tokens/s", short(f.TokensNow)}, {"tokens/s, mean", short(f.TokensMean)}, {"tokens", short(float64(f.Tokens))},
+		{"documents/s", short(f.DocumentsNow)}, {"documents/s, mean", short(f.DocumentsMean)}, {"documents", group(f.Stats.Documents)},
 		{"steps read", group(int64(f.Read))}, {"padding", fmt.Sprintf("%.2f %%", f.padding())}, {"truncated", fmt.Sprintf("%.1f %%", f.truncated())},
 	}
 }

@@ -41,7 +41,7 @@ func TestDefault(t *testing.T) {
 			Steps:     loader.StepsConfig{Rows: 64, Last: loader.LastPad},
 			Attention: loader.AttentionDocument,
 		},
-		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto, SpecialAsText: true},
+		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto},
 		Stream:    stream.Default(),
 		Flight:    arrowout.Default(),
 		Serve:     loader.Options{Ahead: 64, CacheBytes: 1 << 30, Stall: time.Minute, Checkpoint: 1000},
@@ -73,7 +73,7 @@ func TestLayersOverrideInOrder(t *testing.T) {
 		Environ: []string{"PATH=/bin", "LOADERD_SERVICE_HOST=10.0.0.1", "LOADERD_BIN=/x", "LOADERD_RUN=env", "LOADERD_SEED=",
 			"LOADERD_PACKING__POOL=9", "LOADERD_FLIGHT__BATCH_BYTES=1MiB"},
 		Overrides: []config.Override{{Path: "packing.pool", Value: "10", Flag: "--set"}, {Path: "packing.buckets", Value: "512", Flag: "--set"},
-			{Path: "tokenizer.special_as_text", Value: "false", Flag: "--set"}, {Path: "packing.pool", Value: "11", Flag: "--set"}},
+			{Path: "tokenizer.special_as_text", Value: "true", Flag: "--set"}, {Path: "packing.pool", Value: "11", Flag: "--set"}},
 	}
 	got, err := config.Load(l)
 	if err != nil {
@@ -87,7 +87,7 @@ func TestLayersOverrideInOrder(t *testing.T) {
 	want.Stream.MaxBytes = 2e9
 	want.Stream.URL = "nats://a:1,nats://b:2"
 	want.Tokenizer.End = "7"
-	want.Tokenizer.SpecialAsText = false
+	want.Tokenizer.SpecialAsText = true
 	want.Serve.Stall = 5 * time.Minute
 	want.Flight.BatchBytes = 1 << 20
 	if diff := cmp.Diff(want, got); diff != "" {

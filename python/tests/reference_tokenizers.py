@@ -22,13 +22,15 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 
-# The split patterns of published tokenizer.json files. gpt2's is built into ByteLevel.
+# The split patterns of published tokenizer.json files. gpt2's is built into ByteLevel, and may be written out.
 PATTERNS = {
-    "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    "gpt2": GPT2,
+    "gpt2 split": GPT2,
     "cl100k": CONTRACTIONS
     + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
     + SPACES,

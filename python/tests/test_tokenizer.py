@@ -208,6 +208,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "ignore_merges": {"ignore_merges": True},
     "pairs": {"joined": False},
     "added": {"added": ADDED},
+    "nfc": {"normalizer": "NFC"},
+    "nfc added": {"normalizer": "NFC", "added": ADDED},
     "added ignore_merges": {"added": ADDED, "ignore_merges": True},
 }
 MERGES = {"trained": lambda r: reference.merges_of(r), "all splits": reference.all_splits}
@@ -238,6 +240,31 @@ def test_small_file_with_special_tokens_as_text(loaderd: str, tmp_path: pathlib.
     texts = [b"<|end<|endoftext|><|x|><of the<|x|> of the\n\n\n", "中中中|><|end".encode(), *mixtures(1_000)]
     path = small_file(tmp_path, pattern, added=ADDED)
     check(texts, ids_of(loaderd, path, texts, "--special-as-text"), hugging_face_ids(path, texts, special_as_text=True))
+
+
+def combining(count: int) -> list[bytes]:
+    """Characters that normalization changes, joins or moves, in random order."""
+    rng = random.Random(SEED)
+    marks = [chr(c) for c in range(0x32000) if unicodedata.combining(chr(c))]
+    bases = [chr(c) for c in range(0x32000) if unicodedata.decomposition(chr(c))[:1] not in ("", "<")]
+    bases += [d for c in bases[::7] for d in unicodedata.normalize("NFD", c)] + list("aAeEoO <\n1")
+    bases += [chr(c) for r in (range(0x1100, 0x1113), range(0x1161, 0x1176), range(0x11A7, 0x11C4)) for c in r] * 20
+    bases += [chr(c) for c in range(0xAC00, 0xD7A4, 5)]
+    texts = []
+    for _ in range(count):
+        few = rng.sample(marks, 8) + list("\u0301\u0323\u0345")
+        texts.append("".join(rng.choice(few if rng.random() < 0.5 else bases) for _ in range(rng.randrange(1, 60))))
+    return [t.encode() for t in texts] + [("a" + "\u0301\u0323" * 40 + "b").encode()]
+
+
+def test_normalization_form_c(loaderd: str, tmp_path: pathlib.Path) -> None:
+    path = small_file(tmp_path, "qwen", normalizer="NFC")
+    points = [c for c in range(0x32000) if not 0xD800 <= c < 0xE000]
+    for texts in (
+        combining(4_000),
+        ["".join(f"{chr(c)} a{chr(c)}\u0301{chr(c)}" for c in points[i : i + 64]).encode() for i in range(0, len(points), 64)],
+    ):
+        check(texts, ids_of(loaderd, path, texts), hugging_face_ids(path, texts))
 
 
 @pytest.mark.parametrize("added", [[], ADDED], ids=["plain", "added"])
