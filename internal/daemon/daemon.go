@@ -75,7 +75,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.run, err = loader.Open(ctx, c.Run, c.Plan, c.Serve, edges); err != nil {
 		return nil, err
 	}
-	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), runMetrics{d.run})
+	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), runMetrics{d.run, d.docs})
 	if d.flight, err = arrowout.NewServer(c.Flight, arrowout.Serving(d.run), log, d.metrics); err != nil {
 		return nil, err
 	}

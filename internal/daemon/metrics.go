@@ -4,22 +4,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"loaderd/loader"
+	"loaderd/stream"
 )
 
-// runMetrics shows a run's figures under stable names; docs/operations.md lists them.
-type runMetrics struct{ run *loader.Run }
+// runMetrics shows a daemon's figures under stable names; docs/operations.md lists them.
+type runMetrics struct {
+	run  *loader.Run
+	docs *stream.DocumentLog
+}
+
+// figures are of one moment.
+type figures struct {
+	loader.Stats
+	letters stream.DeadLetterCounts
+}
 
 type metric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
-	value func(loader.Stats) float64
+	value func(figures) float64
 }
 
-func counter(name, help string, value func(loader.Stats) float64) metric {
+func counter(name, help string, value func(figures) float64) metric {
 	return metric{prometheus.NewDesc("loaderd_"+name, help, nil, nil), prometheus.CounterValue, value}
 }
 
-func gauge(name, help string, value func(loader.Stats) float64) metric {
+func gauge(name, help string, value func(figures) float64) metric {
 	return metric{prometheus.NewDesc("loaderd_"+name, help, nil, nil), prometheus.GaugeValue, value}
 }
 
@@ -31,39 +41,42 @@ func truth(b bool) float64 {
 }
 
 var metrics = []metric{
-	counter("planned_steps_total", "Steps in the plan.", func(s loader.Stats) float64 { return float64(s.Planned) }),
-	counter("documents_total", "Documents packed.", func(s loader.Stats) float64 { return float64(s.Documents) }),
-	counter("tokens_total", "Tokens of packed documents.", func(s loader.Stats) float64 { return float64(s.Tokens) }),
-	counter("empty_documents_total", "Documents skipped because they are empty.", func(s loader.Stats) float64 { return float64(s.Empty) }),
-	counter("undecodable_documents_total", "Documents sent to the dead-letter stream.", func(s loader.Stats) float64 { return float64(s.Undecoded) }),
-	counter("duplicate_documents_total", "Documents dropped because their id was seen lately.", func(s loader.Stats) float64 { return float64(s.Duplicates) }),
-	counter("rows_total", "Rows in steps.", func(s loader.Stats) float64 { return float64(s.Rows) }),
-	counter("slots_total", "Tokens of those rows, padding included.", func(s loader.Stats) float64 { return float64(s.Slots) }),
-	counter("padding_tokens_total", "Padding tokens in steps.", func(s loader.Stats) float64 { return float64(s.Padding) }),
-	counter("truncated_documents_total", "Documents split into more than one piece.", func(s loader.Stats) float64 { return float64(s.Truncated) }),
-	counter("dropped_tokens_total", "Tokens dropped on purpose.", func(s loader.Stats) float64 { return float64(s.Dropped) }),
-	counter("repeated_tokens_total", "Tokens emitted twice on purpose.", func(s loader.Stats) float64 { return float64(s.Repeated) }),
-	gauge("piece_age_max_documents", "Largest age of a piece when its row was packed.", func(s loader.Stats) float64 { return float64(s.AgeMax) }),
-	gauge("pool_pieces", "Pieces that wait to be packed.", func(s loader.Stats) float64 { return float64(s.PoolPieces) }),
-	gauge("pool_tokens", "Tokens of the pieces that wait to be packed.", func(s loader.Stats) float64 { return float64(s.PoolTokens) }),
-	gauge("shuffle_rows", "Rows in the shuffle window.", func(s loader.Stats) float64 { return float64(s.WindowRows) }),
-	gauge("queue_rows", "Rows that wait for a full step.", func(s loader.Stats) float64 { return float64(s.QueueRows) }),
-	gauge("cursor_sequence", "Last document that the planner has seen.", func(s loader.Stats) float64 { return float64(s.Cursor) }),
-	gauge("floor_sequence", "Oldest document that a later step may need.", func(s loader.Stats) float64 { return float64(s.Floor) }),
-	gauge("stream_last_sequence", "Last document in the stream.", func(s loader.Stats) float64 { return float64(s.Source.Last) }),
-	gauge("stream_fetched_sequence", "Last document fetched from the stream.", func(s loader.Stats) float64 { return float64(s.Source.Fetched) }),
-	gauge("stream_buffered_bytes", "Bytes of documents fetched and not yet planned.", func(s loader.Stats) float64 { return float64(s.Source.Buffered) }),
-	gauge("stream_down", "1 while the document stream is out of reach.", func(s loader.Stats) float64 { return truth(!s.Source.DownSince.IsZero()) }),
-	gauge("stream_dry", "1 while every document of the stream has been fetched.", func(s loader.Stats) float64 { return truth(!s.Source.DrySince.IsZero()) }),
-	gauge("committed_step", "The trainer's own checkpoint covers all steps before this one.", func(s loader.Stats) float64 { return float64(s.Committed) }),
-	gauge("checkpoint_step", "Step of the newest planner checkpoint of this process.", func(s loader.Stats) float64 { return float64(s.Checkpoint) }),
-	gauge("checkpoint_bytes", "Size of the newest planner checkpoint of this process.", func(s loader.Stats) float64 { return float64(s.CheckpointBytes) }),
-	gauge("replaying", "1 while the daemon re-plans after a restart.", func(s loader.Stats) float64 { return truth(s.Replaying) }),
-	gauge("ended", "1 when no step follows.", func(s loader.Stats) float64 { return truth(s.Ended) }),
-	gauge("readers", "Readers connected.", func(s loader.Stats) float64 { return float64(len(s.Readers)) }),
-	gauge("cache_bytes", "Tokens cached for row assembly.", func(s loader.Stats) float64 { return float64(s.CacheBytes) }),
-	counter("cache_hits_total", "Documents found in the cache.", func(s loader.Stats) float64 { return float64(s.CacheHits) }),
-	counter("cache_misses_total", "Documents fetched from the stream again.", func(s loader.Stats) float64 { return float64(s.CacheMisses) }),
+	counter("planned_steps_total", "Steps in the plan.", func(s figures) float64 { return float64(s.Planned) }),
+	counter("documents_total", "Documents packed.", func(s figures) float64 { return float64(s.Documents) }),
+	counter("tokens_total", "Tokens of packed documents.", func(s figures) float64 { return float64(s.Tokens) }),
+	counter("empty_documents_total", "Documents skipped because they are empty.", func(s figures) float64 { return float64(s.Empty) }),
+	counter("undecodable_documents_total", "Documents of the run that cannot be decoded; each has a dead letter.", func(s figures) float64 { return float64(s.Undecoded) }),
+	counter("dead_letters_total", "Dead letters stored by this process.", func(s figures) float64 { return float64(s.letters.Stored) }),
+	counter("dead_letter_failures_total", "Attempts to store a dead letter that failed.", func(s figures) float64 { return float64(s.letters.Failed) }),
+	gauge("dead_letters_waiting", "Dead letters that wait to be stored.", func(s figures) float64 { return float64(s.letters.Waiting) }),
+	counter("duplicate_documents_total", "Documents dropped because their id was seen lately.", func(s figures) float64 { return float64(s.Duplicates) }),
+	counter("rows_total", "Rows in steps.", func(s figures) float64 { return float64(s.Rows) }),
+	counter("slots_total", "Tokens of those rows, padding included.", func(s figures) float64 { return float64(s.Slots) }),
+	counter("padding_tokens_total", "Padding tokens in steps.", func(s figures) float64 { return float64(s.Padding) }),
+	counter("truncated_documents_total", "Documents split into more than one piece.", func(s figures) float64 { return float64(s.Truncated) }),
+	counter("dropped_tokens_total", "Tokens dropped on purpose.", func(s figures) float64 { return float64(s.Dropped) }),
+	counter("repeated_tokens_total", "Tokens emitted twice on purpose.", func(s figures) float64 { return float64(s.Repeated) }),
+	gauge("piece_age_max_documents", "Largest age of a piece when its row was packed.", func(s figures) float64 { return float64(s.AgeMax) }),
+	gauge("pool_pieces", "Pieces that wait to be packed.", func(s figures) float64 { return float64(s.PoolPieces) }),
+	gauge("pool_tokens", "Tokens of the pieces that wait to be packed.", func(s figures) float64 { return float64(s.PoolTokens) }),
+	gauge("shuffle_rows", "Rows in the shuffle window.", func(s figures) float64 { return float64(s.WindowRows) }),
+	gauge("queue_rows", "Rows that wait for a full step.", func(s figures) float64 { return float64(s.QueueRows) }),
+	gauge("cursor_sequence", "Last document that the planner has seen.", func(s figures) float64 { return float64(s.Cursor) }),
+	gauge("floor_sequence", "Oldest document that a later step may need.", func(s figures) float64 { return float64(s.Floor) }),
+	gauge("stream_last_sequence", "Last document in the stream.", func(s figures) float64 { return float64(s.Source.Last) }),
+	gauge("stream_fetched_sequence", "Last document fetched from the stream.", func(s figures) float64 { return float64(s.Source.Fetched) }),
+	gauge("stream_buffered_bytes", "Bytes of documents fetched and not yet planned.", func(s figures) float64 { return float64(s.Source.Buffered) }),
+	gauge("stream_down", "1 while the document stream is out of reach.", func(s figures) float64 { return truth(!s.Source.DownSince.IsZero()) }),
+	gauge("stream_dry", "1 while every document of the stream has been fetched.", func(s figures) float64 { return truth(!s.Source.DrySince.IsZero()) }),
+	gauge("committed_step", "The trainer's own checkpoint covers all steps before this one.", func(s figures) float64 { return float64(s.Committed) }),
+	gauge("checkpoint_step", "Step of the newest planner checkpoint of this process.", func(s figures) float64 { return float64(s.Checkpoint) }),
+	gauge("checkpoint_bytes", "Size of the newest planner checkpoint of this process.", func(s figures) float64 { return float64(s.CheckpointBytes) }),
+	gauge("replaying", "1 while the daemon re-plans after a restart.", func(s figures) float64 { return truth(s.Replaying) }),
+	gauge("ended", "1 when no step follows.", func(s figures) float64 { return truth(s.Ended) }),
+	gauge("readers", "Readers connected.", func(s figures) float64 { return float64(len(s.Readers)) }),
+	gauge("cache_bytes", "Tokens cached for row assembly.", func(s figures) float64 { return float64(s.CacheBytes) }),
+	counter("cache_hits_total", "Documents found in the cache.", func(s figures) float64 { return float64(s.CacheHits) }),
+	counter("cache_misses_total", "Documents fetched from the stream again.", func(s figures) float64 { return float64(s.CacheMisses) }),
 }
 
 // Describe implements prometheus.Collector.
@@ -75,7 +88,7 @@ func (m runMetrics) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector: all figures are of one moment.
 func (m runMetrics) Collect(out chan<- prometheus.Metric) {
-	s := m.run.Stats()
+	s := figures{m.run.Stats(), m.docs.DeadLetters()}
 	for _, x := range metrics {
 		out <- prometheus.MustNewConstMetric(x.desc, x.kind, x.value(s))
 	}
