@@ -23,9 +23,10 @@ const stopLimit = 20 * time.Second
 //
 // Every write is synced before it is acknowledged (SyncAlways): with any other setting a power loss takes acknowledged messages along.
 type embedded struct {
-	server *server.Server
-	folder *folder
-	url    string
+	server  *server.Server
+	folder  *folder
+	url     string
+	started chan struct{} // closed when the server has done with starting, well or not
 }
 
 func startEmbedded(ctx context.Context, cfg Config, log *slog.Logger) (_ *embedded, err error) {
@@ -51,7 +52,7 @@ func startEmbedded(ctx context.Context, cfg Config, log *slog.Logger) (_ *embedd
 	}
 	sink := &serverLog{log: log.With("part", "nats-server"), fatal: make(chan error, 1)}
 	srv.SetLoggerV2(sink, log.Enabled(ctx, slog.LevelDebug-1), false, false)
-	e := &embedded{server: srv, folder: folder}
+	e := &embedded{server: srv, folder: folder, started: make(chan struct{})}
 	if err := e.start(ctx, sink.fatal); err != nil {
 		return nil, errors.Join(fmt.Errorf("start embedded NATS server in %s on %s: %w", cfg.Dir, cfg.Listen, err), e.shutdown())
 	}
@@ -105,9 +106,8 @@ func probeListen(ctx context.Context, address string) error {
 
 // start waits until the server takes clients. Reading back a large store takes a while: only ctx bounds it.
 func (e *embedded) start(ctx context.Context, fatal <-chan error) error {
-	started := make(chan struct{})
 	go func() {
-		defer close(started)
+		defer close(e.started)
 		e.server.Start()
 	}()
 	select {
@@ -115,7 +115,7 @@ func (e *embedded) start(ctx context.Context, fatal <-chan error) error {
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-started:
+	case <-e.started:
 	}
 	select {
 	case err := <-fatal:
@@ -143,6 +143,7 @@ func (e *embedded) shutdown() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		<-e.started // a server that is shut down while it starts goes on starting, and writing
 		e.server.Shutdown()
 		e.server.WaitForShutdown()
 	}()

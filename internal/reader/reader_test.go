@@ -16,7 +16,7 @@ import (
 	"loaderd/stream"
 )
 
-// serve starts a daemon with rows of 8 tokens, two a step, over three documents, sealed.
+// serve starts a daemon with rows of 8 tokens, two a step, over three documents; they fill the first step.
 func serve(t *testing.T) *daemon.Daemon {
 	t.Helper()
 	c := config.Default()
@@ -47,6 +47,13 @@ func serve(t *testing.T) *daemon.Daemon {
 	if _, err := p.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// serveSealed is serve, and no document follows.
+func serveSealed(t *testing.T) *daemon.Daemon {
+	t.Helper()
+	d := serve(t)
 	if _, err := d.Run().Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +82,7 @@ func read(t *testing.T, c *reader.Client, ticket reader.Ticket) []reader.Batch {
 var everyColumn = []string{"input_ids", "segment_ids", "cu_seqlens", "position_ids", "labels", "documents"}
 
 func TestColumnsAgree(t *testing.T) {
-	d := serve(t)
+	d := serveSealed(t)
 	c := open(t, d.FlightURI())
 	all := read(t, c, reader.Ticket{World: 1, Columns: everyColumn})
 	tokens := int64(0)
@@ -114,7 +121,7 @@ func TestColumnsAgree(t *testing.T) {
 }
 
 func TestTickets(t *testing.T) {
-	c := open(t, serve(t).FlightURI())
+	c := open(t, serveSealed(t).FlightURI())
 	whole := read(t, c, reader.Ticket{})
 	if len(whole) < 2 || whole[0].SegmentIDs == nil || whole[0].Labels != nil {
 		t.Fatalf("%d steps with segments %v and labels %v, want at least 2 with the default columns", len(whole), whole[0].SegmentIDs, whole[0].Labels)
@@ -131,17 +138,32 @@ func TestTickets(t *testing.T) {
 	}
 }
 
+// A reader that has enough ends its stream: the daemon does not wait for it any more.
+func TestStopReading(t *testing.T) {
+	d := serve(t)
+	enough := errors.New("enough")
+	calls := 0
+	if err := open(t, d.FlightURI()).Read(t.Context(), reader.Ticket{}, func(reader.Batch) error { calls++; return enough }); err != enough || calls != 1 {
+		t.Fatalf("got %v after %d calls", err, calls)
+	}
+	look, limit := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
+	defer look.Stop()
+	for len(d.Run().Stats().Readers) > 0 {
+		select {
+		case <-look.C:
+		case <-limit:
+			t.Fatalf("still there: %+v", d.Run().Stats().Readers)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
-	c := open(t, serve(t).FlightURI())
+	c := open(t, serveSealed(t).FlightURI())
 	refused := c.Read(t.Context(), reader.Ticket{Rank: 2, World: 2}, func(reader.Batch) error { return nil })
 	if reader.Reason(refused) != "BAD_TICKET" || !strings.Contains(refused.Error(), "rank 2 of world 2") {
 		t.Errorf("rank 2 of 2: %v", refused)
 	}
-	enough := errors.New("enough")
-	calls := 0
-	if err := c.Read(t.Context(), reader.Ticket{}, func(reader.Batch) error { calls++; return enough }); err != enough || calls != 1 {
-		t.Errorf("f's error: got %v after %d calls", err, calls)
-	}
+	read(t, c, reader.Ticket{}) // to the end: from there on the counts are final
 	var stats struct {
 		Documents int `json:"documents"`
 	}
