@@ -59,23 +59,38 @@ func run() (err error) {
 	tokenized := flag.Bool("tokenized", false, "publish token ids instead of text")
 	name := flag.String("tokenizer", "gpt2", "built-in tokenizer")
 	python := flag.String("python", "python3", "Python with pyarrow and numpy")
+	heap := flag.String("heap", "", "write a heap profile of the daemon here at the end")
 	script := flag.String("reader", "python/bench/read_all.py", "the reader")
+	filling := flag.String("fill", "", "only publish, into this data folder, and print the bytes of text")
 	flag.Parse()
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "loaderd-bench")
-	if err != nil {
-		return err
+	dir := *filling
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "loaderd-bench"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
 	c := config.Default()
 	c.Stream.Dir, c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = dir, "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	c.Tokenizer.Name = *name
 	r := result{Documents: *documents, Tokenized: *tokenized, Tokenizer: *name, Workers: runtime.GOMAXPROCS(0)}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	n, err := fill(ctx, c, *documents, *tokenized, log)
-	if err != nil {
+	if *filling != "" {
+		n, err := fill(ctx, c, *documents, *tokenized, log)
+		fmt.Println(n)
 		return err
+	}
+	child := exec.Command(os.Args[0], append(os.Args[1:], "-fill", dir)...) // its memory is not the daemon's
+	child.Stderr = os.Stderr
+	out, err := child.Output()
+	if err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+	if err != nil {
+		return fmt.Errorf("publish: %w", err)
 	}
 	r.TextMB = float64(n) / 1e6
 
@@ -114,6 +129,16 @@ func run() (err error) {
 	}
 	if r.PeakMB, err = peakMB(); err != nil {
 		return err
+	}
+	if *heap != "" {
+		runtime.GC()
+		f, err := os.Create(*heap)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(pprof.WriteHeapProfile(f), f.Close()); err != nil {
+			return err
+		}
 	}
 	if err := d.Stop(ctx); err != nil {
 		return err
