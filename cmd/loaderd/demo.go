@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -144,10 +145,7 @@ func (f *demoFlags) documents(ctx context.Context, paths []string) (inputs []*co
 	if err != nil {
 		return nil, "", err
 	}
-	from = paths[0]
-	if n := len(paths) - 1; n > 0 {
-		from = fmt.Sprintf("%s and %d more", from, n)
-	}
+	from = strings.Join(paths, " ")
 	if len(inputs) == 0 {
 		return nil, "", fmt.Errorf("find documents: no file in %s: name files or folders with text", from)
 	}

@@ -24,6 +24,8 @@ func showLines(ctx context.Context, job *demoJob, w io.Writer) error {
 	tick := time.NewTicker(lineInterval)
 	defer tick.Stop()
 	var rates demoRates
+	start := job.figures()
+	rates.fill(&start)
 	for {
 		select {
 		case err := <-ended:
@@ -43,6 +45,7 @@ func showScreen(ctx context.Context, job *demoJob, terminal *os.File) (stopped b
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := &demoScreen{job: job, view: newDemoView(lipgloss.NewRenderer(terminal)), stop: func() { cancel(errStopped) }, figures: job.figures()}
+	s.rates.fill(&s.figures)
 	// The program does not end with ctx: it shows how the job ends, which does.
 	program := tea.NewProgram(s, tea.WithOutput(terminal), tea.WithAltScreen(), tea.WithoutSignalHandler())
 	ended := make(chan error, 1)
@@ -97,7 +100,7 @@ func (s *demoScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.KeyMsg:
 		switch m.String() {
 		case "q", "esc", "ctrl+c":
-			if s.stopping { // asked twice: do not wait for the job
+			if s.stopping { // asked twice: leave the view, so that ctrl-C is a signal again
 				return s, tea.Quit
 			}
 			s.stopping = true

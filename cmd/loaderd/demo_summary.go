@@ -96,7 +96,7 @@ func (s demoSummary) writeText(w io.Writer, stays bool) error {
 	line("steps", group(int64(s.Steps)), fmt.Sprintf("of %s rows of %s tokens: %s rows", group(int64(s.StepRows)), group(int64(s.RowLength)), group(s.Rows)))
 	line("padding", fmt.Sprintf("%.3f %%", 100*s.PaddingRatio), "of all tokens of the rows, the last step's included")
 	line("truncated", fmt.Sprintf("%.1f %%", 100*s.TruncationRatio), "of the documents are split over rows")
-	line("oldest", group(s.AgeMax), "documents came, at most, while one waited for its row")
+	line("oldest", group(s.AgeMax), "documents came, at most, while one waited")
 	line("speed", short(s.TokensPerSecond)+" tok/s", fmt.Sprintf("%s/s of text, over all of the %.1f s", megabytes(s.TextBytesPerSecond), s.Seconds))
 	if s.FirstBatchSeconds > 0 {
 		line("first batch", fmt.Sprintf("%.2f s", s.FirstBatchSeconds), "after the start")

@@ -99,11 +99,12 @@ func TestDemoFigures(t *testing.T) {
 
 func TestDemoText(t *testing.T) {
 	folder, _, _ := demoFiles(t, 20)
-	code, stdout, stderr := demo(t, "--limit", "10", folder)
+	more, _, _ := demoFiles(t, 1)
+	code, stdout, stderr := demo(t, "--limit", "10", folder, more)
 	if code != exitOK {
 		t.Fatalf("exit status %d: %s", code, stderr)
 	}
-	for _, want := range []string{"documents    10 ", "first batch", "agreed on every step", "loaderd publish " + folder, `flight.connect("grpc://127.0.0.1:8815")`} {
+	for _, want := range []string{"documents    10 ", "first batch", "agreed on every step", "loaderd publish " + folder + " " + more + "\n", `flight.connect("grpc://127.0.0.1:8815")`} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s", want, stdout)
 		}

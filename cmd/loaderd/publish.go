@@ -77,7 +77,8 @@ A full stream makes publish wait until readers have released documents. It says 
   loaderd publish --nats tls://nats-1:4222 --creds app.creds --tls-ca ca.pem --text-column content data/
 
   # documents that are already tokenized
-  loaderd tokenize --tokenizer gpt2 docs.jsonl | loaderd publish --tokenizer-fingerprint "$FINGERPRINT" -`,
+  loaderd tokenize --tokenizer gpt2 docs.jsonl |
+    loaderd publish --tokenizer-fingerprint "$(loaderd tokenize --tokenizer gpt2 --fingerprint)" -`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}

@@ -22,7 +22,7 @@ import (
 
 func newTokenizeCmd() *cobra.Command {
 	var name string
-	var decode, specialAsText bool
+	var decode, specialAsText, fingerprint bool
 	cmd := &cobra.Command{
 		Use:   "tokenize --tokenizer NAME|FILE [FILE]",
 		Short: "Turn JSON lines of text into JSON lines of token ids, or back",
@@ -46,6 +46,10 @@ A line that can not be read is an error that names its number; the lines before 
 			if err != nil {
 				return err
 			}
+			if fingerprint {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), model.Fingerprint())
+				return err
+			}
 			in, label := cmd.InOrStdin(), "standard input"
 			if len(args) == 1 && args[0] != "-" {
 				f, err := os.Open(args[0])
@@ -64,6 +68,7 @@ A line that can not be read is an error that names its number; the lines before 
 	}
 	cmd.Flags().StringVar(&name, "tokenizer", "", "built-in name or tokenizer.json file")
 	cmd.Flags().BoolVar(&decode, "decode", false, `the reverse: {"id", "ids"} in; {"id", "text"} out, "base64" where the bytes are not UTF-8`)
+	cmd.Flags().BoolVar(&fingerprint, "fingerprint", false, "print the tokenizer's fingerprint, which documents that are already tokenized must carry, and stop")
 	cmd.Flags().BoolVar(&specialAsText, "special-as-text", false, "encode special tokens such as <|endoftext|> that are written in a text as text")
 	cobra.CheckErr(cmd.MarkFlagRequired("tokenizer"))
 	return cmd
