@@ -1,0 +1,210 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"testing"
+
+	"loaderd/loader"
+)
+
+var errKilled = errors.New("the process is dead")
+
+// mortal counts what a process stores and kills it at one of the stores: nothing is stored from then on.
+type mortal struct {
+	mu     sync.Mutex
+	left   int  // stores before the fatal one
+	stored bool // whether the fatal one is stored before its answer is lost
+	dead   bool
+}
+
+func (m *mortal) store(f func() error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead {
+		return errKilled
+	}
+	if m.left--; m.left >= 0 {
+		return f()
+	}
+	m.dead = true
+	if m.stored {
+		_ = f()
+	}
+	return errKilled
+}
+
+type mortalLog struct {
+	*memLog
+	life *mortal
+}
+
+func (l mortalLog) Append(ctx context.Context, last uint64, records ...[]byte) error {
+	return l.life.store(func() error { return l.memLog.Append(ctx, last, records...) })
+}
+
+// MaxRecord is so small that many steps take several records.
+func (l mortalLog) MaxRecord() int { return 125 }
+
+type mortalCheckpoints struct {
+	*memCheckpoints
+	life *mortal
+}
+
+func (c mortalCheckpoints) Put(ctx context.Context, name string, data []byte) error {
+	return c.life.store(func() error { return c.memCheckpoints.Put(ctx, name, data) })
+}
+
+func (c mortalCheckpoints) Delete(ctx context.Context, name string) error {
+	return c.life.store(func() error { return c.memCheckpoints.Delete(ctx, name) })
+}
+
+// story is what happens to a run from outside, whatever happens to its processes: documents, a drain behind the 60th, more documents,
+// commits, a seal behind the last. A rank reads all the while and goes on where it was.
+type story struct {
+	world   *world
+	drained bool
+	sealed  bool
+	got     []*loader.Batch
+	over    bool
+}
+
+func newStory(method string, checkpoint int) *story {
+	s := &story{world: newWorld(config(method))}
+	s.world.options.Checkpoint, s.world.options.Ahead = checkpoint, 2
+	s.world.docs.lengths(someLengths(11, 60)...)
+	return s
+}
+
+// live is the life of one process. It returns what ended it: nil for the end of the run.
+func (s *story) live(t *testing.T, life *mortal) error {
+	run, err := loader.Open(t.Context(), "test", s.world.config, s.world.options, loader.Edges{Documents: s.world.docs,
+		Plan: mortalLog{s.world.plan, life}, Checkpoints: mortalCheckpoints{s.world.checkpoints, life}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- run.Serve(ctx) }()
+	defer func() {
+		life.mu.Lock()
+		life.dead = true // no farewell either
+		life.mu.Unlock()
+		cancel()
+		<-served
+	}()
+	if !s.drained {
+		if _, err := run.Drain(ctx); err != nil {
+			return err
+		}
+		s.drained = true
+		s.world.docs.lengths(someLengths(12, 100)...)
+	}
+	if !s.sealed {
+		if at, err := run.Seal(ctx); err != nil || at != 160 {
+			return fmt.Errorf("seal behind %d: %w", at, err)
+		}
+		s.sealed = true
+	}
+	r, err := run.Join(loader.Place{World: 1}, uint64(len(s.got)))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		step, err := r.Next(ctx)
+		if isEOF(err) {
+			s.over = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		b, err := run.Assemble(ctx, step, 0, len(step.Rows))
+		if err != nil {
+			return err
+		}
+		s.got = append(s.got, b)
+		if len(s.got)%4 == 0 {
+			if err := run.Commit(ctx, uint64(len(s.got))); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// steps returns the plan that the log holds, by reading it with a run that stores nothing.
+func (s *story) steps(t *testing.T) (out []*loader.Step) {
+	t.Helper()
+	run, err := s.world.open(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := run.Info()
+	if !info.Ended {
+		t.Fatal("the log lacks its end")
+	}
+	for i := range info.Planned {
+		step, err := run.Step(t.Context(), i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, step)
+	}
+	return out
+}
+
+// Guarantee 3: a process that dies at any of its stores, before or after the store took effect, is continued by the next one as if
+// nothing had happened: the same plan, and a reader that goes on gets the same rows, none missing and none twice.
+func TestKilledAtEveryStore(t *testing.T) {
+	for _, method := range methods {
+		for _, checkpoint := range []int{0, 1, 3} {
+			t.Run(fmt.Sprintf("%s/checkpoint every %d", method, checkpoint), func(t *testing.T) {
+				whole := newStory(method, checkpoint)
+				if err := whole.live(t, &mortal{left: 1 << 30}); err != nil {
+					t.Fatal(err)
+				}
+				want := whole.steps(t)
+				same := func(s *story, how string) {
+					t.Helper()
+					if !reflect.DeepEqual(s.steps(t), want) {
+						t.Fatalf("%s: the plan differs", how)
+					}
+					if !reflect.DeepEqual(s.got, whole.got) {
+						t.Fatalf("%s: the reader got other rows", how)
+					}
+				}
+				for _, stored := range []bool{false, true} {
+					for k, alive := 0, false; !alive; k++ {
+						s := newStory(method, checkpoint)
+						how := fmt.Sprintf("killed at store %d, stored %v", k, stored)
+						err := s.live(t, &mortal{left: k, stored: stored})
+						if alive = err == nil; !alive && !errors.Is(err, errKilled) {
+							t.Fatalf("%s: %v", how, err)
+						}
+						if !s.over {
+							if err := s.live(t, &mortal{left: 1 << 30}); err != nil {
+								t.Fatalf("%s, then: %v", how, err)
+							}
+						}
+						same(s, how)
+					}
+					for every := 1; every < 6; every++ {
+						s := newStory(method, checkpoint)
+						how := fmt.Sprintf("killed again and again at store %d, stored %v", every, stored)
+						for !s.over {
+							if err := s.live(t, &mortal{left: every, stored: stored}); err != nil && !errors.Is(err, errKilled) {
+								t.Fatalf("%s: %v", how, err)
+							}
+						}
+						same(s, how)
+					}
+				}
+			})
+		}
+	}
+}
