@@ -110,7 +110,7 @@ func (l *loop) save(ctx context.Context, done func(error)) error {
 	}
 	step := l.planner.Next()
 	l.saved = step
-	c := checkpoint{r.config.Fingerprint(), l.tail, r.Info().Committed, nil, l.planner.AppendState(nil)}
+	c := checkpoint{r.config.Fingerprint(), l.tail, r.Info().Committed, slices.Clone(l.pending), l.planner.AppendState(nil)}
 	return l.append(ctx, write{stored: func() { done(r.keep(ctx, step, c.encode())) }})
 }
 

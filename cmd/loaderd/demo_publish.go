@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,17 +13,9 @@ import (
 
 // goTree finds the sources of a Go installation: real text that is on every machine that builds this program.
 func goTree(ctx context.Context) (string, error) {
-	root := os.Getenv("GOROOT")
-	if root == "" {
-		out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
-		if err != nil {
-			return "", fmt.Errorf("find documents: no Go installation found (%w): name files or folders with text, as in loaderd demo ~/src", err)
-		}
-		root = strings.TrimSpace(string(out))
-	}
-	tree := filepath.Join(root, "src")
-	if info, err := os.Stat(tree); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("find documents: %s holds no Go source tree: name files or folders with text, as in loaderd demo ~/src", tree)
+	tree, err := corpus.GoSource(ctx)
+	if err != nil {
+		return "", fmt.Errorf("find documents: %w: name files or folders with text, as in loaderd demo ~/src", err)
 	}
 	return tree, nil
 }

@@ -4,20 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
-	"github.com/apache/arrow/go/v17/arrow/flight"
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"loaderd/internal/reader"
 )
 
 // flightClient are the flags of commands that talk to a running daemon.
@@ -33,63 +28,47 @@ func (f *flightClient) register(cmd *cobra.Command) {
 	flags.StringVar(&f.run, "run", "", "`name` of the run; the daemon refuses when it serves another")
 }
 
-// action asks the daemon for one action and calls f with every result.
+// action asks the daemon for one action and calls each with every result.
 func (f *flightClient) action(ctx context.Context, name string, body map[string]any, each func([]byte) error) error {
 	if f.run != "" {
 		body["run"] = f.run
 	}
-	b, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encode action %s: %w", name, err)
-	}
-	security, err := f.security()
+	options, err := f.options()
 	if err != nil {
 		return err
 	}
-	_, address, _ := strings.Cut(f.uri, "://")
-	client, err := flight.NewClientWithMiddleware(address, nil, nil, grpc.WithTransportCredentials(security))
+	client, err := reader.Open(f.uri, options)
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", f.uri, err)
+		return usageError{fmt.Errorf("--flight: %w", err)}
 	}
 	defer client.Close()
+	if err = client.Results(ctx, name, body, each); err == nil {
+		return nil
+	}
+	if s, ok := status.FromError(errors.Unwrap(err)); ok { // the daemon's sentence without gRPC's frame
+		return fmt.Errorf("%s at %s: %s", name, f.uri, s.Message())
+	}
+	return err
+}
+
+func (f *flightClient) options() (reader.Options, error) {
+	var o reader.Options
 	if f.tokenFile != "" {
 		token, err := os.ReadFile(f.tokenFile)
 		if err != nil {
-			return fmt.Errorf("read token: %w", err)
+			return o, fmt.Errorf("read token: %w", err)
 		}
-		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(string(token)))
+		o.Token = strings.TrimSpace(string(token))
 	}
-	results, err := client.DoAction(ctx, &flight.Action{Type: name, Body: b})
-	for err == nil {
-		var r *flight.Result
-		if r, err = results.Recv(); err == nil {
-			err = each(r.GetBody())
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return fmt.Errorf("%s at %s: %s", name, f.uri, status.Convert(err).Message())
-}
-
-func (f *flightClient) security() (credentials.TransportCredentials, error) {
-	scheme, _, ok := strings.Cut(f.uri, "://")
-	switch {
-	case ok && scheme == "grpc" && f.ca == "":
-		return insecure.NewCredentials(), nil
-	case !ok || scheme != "grpc+tls":
-		return nil, usageError{fmt.Errorf("--flight %s: want grpc://HOST:PORT, or grpc+tls://HOST:PORT for a daemon with a certificate", f.uri)}
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.ca != "" {
 		pem, err := os.ReadFile(f.ca)
 		if err != nil {
-			return nil, fmt.Errorf("read authority: %w", err)
+			return o, fmt.Errorf("read authority: %w", err)
 		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read authority: %s holds no PEM certificate", f.ca)
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+		if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
+			return o, fmt.Errorf("read authority: %s holds no PEM certificate", f.ca)
 		}
 	}
-	return credentials.NewTLS(config), nil
+	return o, nil
 }

@@ -15,13 +15,13 @@ func GoSource(ctx context.Context) (string, error) {
 	if root == "" {
 		out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 		if err != nil {
-			return "", fmt.Errorf("find Go's source tree: go env GOROOT: %w", err)
+			return "", fmt.Errorf("no Go installation found: go env GOROOT: %w", err)
 		}
 		root = strings.TrimSpace(string(out))
 	}
 	dir := filepath.Join(root, "src")
-	if _, err := os.Stat(dir); err != nil {
-		return "", fmt.Errorf("find Go's source tree: %w", err)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("%s holds no Go source tree", dir)
 	}
 	return dir, nil
 }

@@ -107,8 +107,21 @@ func (c *Client) Read(ctx context.Context, t Ticket, f func(Batch) error) error 
 	return nil
 }
 
-// Do asks for an action, such as seal or stats. body and result are JSON; nil for none.
+// Do asks for an action with one result, such as seal or stats. body and result are JSON; nil for none.
 func (c *Client) Do(ctx context.Context, action string, body, result any) error {
+	return c.Results(ctx, action, body, func(b []byte) error {
+		if result == nil {
+			return nil
+		}
+		if err := json.Unmarshal(b, result); err != nil {
+			return fmt.Errorf("decode result of %s: %w", action, err)
+		}
+		return nil
+	})
+}
+
+// Results asks for an action and calls f with every result, in order, until f returns an error.
+func (c *Client) Results(ctx context.Context, action string, body any, f func([]byte) error) error {
 	var b []byte
 	if body != nil {
 		var err error
@@ -122,17 +135,18 @@ func (c *Client) Do(ctx context.Context, action string, body, result any) error 
 	if err != nil {
 		return c.failed(action, err)
 	}
-	r, err := results.Recv()
-	if err != nil {
-		return c.failed(action, err)
+	for {
+		r, err := results.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return c.failed(action, err)
+		}
+		if err := f(r.GetBody()); err != nil {
+			return err
+		}
 	}
-	if result == nil {
-		return nil
-	}
-	if err := json.Unmarshal(r.GetBody(), result); err != nil {
-		return fmt.Errorf("decode result of %s: %w", action, err)
-	}
-	return nil
 }
 
 func (c *Client) outgoing(ctx context.Context) context.Context {
