@@ -32,6 +32,29 @@ build: ## bin/loaderd
 bench: ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
+VENV = $$($(PYTHON) python/venv)/bin/python
+
+.PHONY: bench-simulate
+bench-simulate: build ## packing figures on 1M log-normal lengths
+	@awk 'BEGIN { srand(1); for (i = 0; i < 1000000; i++) print int(exp(6.363 + 1.0235 * sqrt(-2 * log(1 - rand())) * cos(6.283185307 * rand()))) + 1 }' > bin/lengths; \
+	for method in bfd concat; do $(BIN) simulate --method $$method --length 2048 --pool 4096 --max-age 16384 bin/lengths; done
+
+.PHONY: bench-flight
+bench-flight: ## Flight into pyarrow against a raw socket
+	@$(GO) build -o bin/flightserve ./internal/bench/flightserve; \
+	for rows in 85 170; do \
+		bin/flightserve -listen 127.0.0.1:18815 -raw 127.0.0.1:18816 -rows $$rows -bucket 2048 & server=$$!; sleep 1; \
+		$(VENV) python/bench/flight_read.py --address 127.0.0.1:18815 --raw 127.0.0.1:18816; kill $$server; \
+	done
+
+.PHONY: bench-endtoend
+bench-endtoend: ## JetStream to pyarrow, text and tokens, memory, and tokenizing alone as the baseline
+	@$(GO) build -o bin/endtoend ./internal/bench/endtoend; venv=$(VENV); \
+	bin/endtoend -documents 40000 -python $$venv; \
+	bin/endtoend -documents 40000 -tokenized -python $$venv; \
+	bin/endtoend -documents 400000 -python $$venv; \
+	$$venv python/bench/tokenize_only.py
+
 # Minimizing is kept short: it counts against FUZZTIME, and an input that only reaches new code is not worth more.
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME

@@ -9,6 +9,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"loaderd/loader"
 )
 
 // Config shapes the Flight server. Nothing of it shapes the plan.
@@ -40,19 +42,15 @@ func Default() Config {
 	return Config{Listen: "127.0.0.1:8815", BatchBytes: 2 << 20, Keepalive: 30 * time.Second}
 }
 
-// FieldError is a bad field of a configuration: Field is its path below Config.
-type FieldError struct {
-	Field string
-	Value any
-	Want  string
-}
-
-func (e FieldError) Error() string { return fmt.Sprintf("%s: %v: want %s", e.Field, e.Value, e.Want) }
+// FieldError is a bad field of a Config.
+type FieldError = loader.FieldError
 
 // Validate returns every bad field. It does not read files.
 func (c Config) Validate() []FieldError {
 	var bad []FieldError
-	add := func(field string, value any, want string) { bad = append(bad, FieldError{field, value, want}) }
+	add := func(field string, value any, want string) {
+		bad = append(bad, FieldError{Field: field, Value: value, Want: want})
+	}
 	if _, port, err := net.SplitHostPort(c.Listen); err != nil {
 		add("listen", c.Listen, "host:port, such as 127.0.0.1:8815")
 	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"time"
 )
 
 // Checkpoints stores planner states by name.
@@ -101,7 +102,8 @@ func (l *loop) checkpoint(ctx context.Context, force bool) error {
 	})
 }
 
-// save stores the planner's state once everything that it covers is in the plan log, and tells the result.
+// save stores the planner's state once everything that it covers is in the plan log, and tells the result. The writer does it, so
+// that nothing overtakes it, and it may hold the plan back for half as long as a reader waits.
 func (l *loop) save(ctx context.Context, done func(error)) error {
 	r := l.run
 	if r.edges.Checkpoints == nil {
@@ -110,13 +112,22 @@ func (l *loop) save(ctx context.Context, done func(error)) error {
 	}
 	step := l.planner.Next()
 	l.saved = step
-	c := checkpoint{r.config.Fingerprint(), l.tail, r.Info().Committed, slices.Clone(l.pending), l.planner.AppendState(nil)}
-	return l.append(ctx, write{stored: func() { done(r.keep(ctx, step, c.encode())) }})
+	c := checkpoint{r.config.Fingerprint(), l.tail, l.committed, slices.Clone(l.pending), l.planner.AppendState(nil)}
+	return l.append(ctx, write{stored: func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, r.options.Stall/2)
+		defer cancel()
+		r.update(func() { r.storing = time.Now() })
+		err := r.keep(ctx, step, c.encode())
+		r.update(func() { r.storing = time.Time{} })
+		done(err)
+	}})
 }
 
-// keep stores a checkpoint and deletes all but the newest ones.
+// keep stores a checkpoint and deletes all but the newest ones. Those of later steps are not of this plan: the planner has been to its
+// end before it stores anything.
 func (r *Run) keep(ctx context.Context, step uint64, data []byte) error {
-	if err := r.edges.Checkpoints.Put(ctx, checkpointName(step), data); err != nil {
+	name := checkpointName(step)
+	if err := r.edges.Checkpoints.Put(ctx, name, data); err != nil {
 		return err
 	}
 	r.update(func() { r.stored, r.storedBytes = step, int64(len(data)) })
@@ -125,11 +136,18 @@ func (r *Run) keep(ctx context.Context, step uint64, data []byte) error {
 		return err
 	}
 	slices.Sort(names)
-	for len(names) > checkpointsKept {
-		if err := r.edges.Checkpoints.Delete(ctx, names[0]); err != nil {
-			return err
+	behind, found := slices.BinarySearch(names, name)
+	if found {
+		behind++
+	}
+	return r.forget(ctx, slices.Delete(names, max(behind-checkpointsKept, 0), behind))
+}
+
+func (r *Run) forget(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := r.edges.Checkpoints.Delete(ctx, name); err != nil {
+			return fmt.Errorf("delete checkpoint %s: %w", name, err)
 		}
-		names = names[1:]
 	}
 	return nil
 }
@@ -139,15 +157,12 @@ func checkpointName(step uint64) string { return fmt.Sprintf("step-%020d", step)
 
 // restore makes the planner: from the newest checkpoint that fits the plan log, else at the start of the run.
 func (r *Run) restore(ctx context.Context) error {
-	var names []string
-	if r.edges.Checkpoints != nil {
-		var err error
-		if names, err = r.edges.Checkpoints.List(ctx); err != nil {
-			return fmt.Errorf("list checkpoints: %w", err)
-		}
-		slices.Sort(names)
-		slices.Reverse(names)
+	names, err := r.checkpoints(ctx)
+	if err != nil {
+		return err
 	}
+	slices.Sort(names)
+	slices.Reverse(names)
 	for _, name := range names {
 		err := r.load(ctx, name)
 		if err == nil {
@@ -156,10 +171,20 @@ func (r *Run) restore(ctx context.Context) error {
 		}
 		r.log.Warn("checkpoint not usable; trying an older one", "checkpoint", name, "error", err)
 	}
-	var err error
 	r.planner, err = NewPlanner(r.config, r.start)
-	r.tail = logTail{position: 1}
 	return err
+}
+
+// checkpoints lists what is stored.
+func (r *Run) checkpoints(ctx context.Context) ([]string, error) {
+	if r.edges.Checkpoints == nil {
+		return nil, nil
+	}
+	names, err := r.edges.Checkpoints.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list checkpoints: %w", err)
+	}
+	return names, nil
 }
 
 func (r *Run) load(ctx context.Context, name string) error {

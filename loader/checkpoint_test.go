@@ -2,25 +2,24 @@ package loader_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"reflect"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"loaderd/loader"
 )
 
-// slowCheckpoints holds every Put until it is let through or its context ends.
-type slowCheckpoints struct {
+// heldCheckpoints holds every Put until it is let through or its context ends.
+type heldCheckpoints struct {
 	*memCheckpoints
-	puts    atomic.Int64 // begun
+	began   chan struct{} // one for each Put
 	through chan struct{}
 }
 
-func (c *slowCheckpoints) Put(ctx context.Context, name string, data []byte) error {
-	c.puts.Add(1)
+func (c heldCheckpoints) Put(ctx context.Context, name string, data []byte) error {
+	c.began <- struct{}{}
 	select {
 	case <-c.through:
 		return c.memCheckpoints.Put(ctx, name, data)
@@ -29,27 +28,38 @@ func (c *slowCheckpoints) Put(ctx context.Context, name string, data []byte) err
 	}
 }
 
-// A commit that was on its way to the log when the checkpoint behind it was taken is not forgotten by the next process.
+func (w *world) holdCheckpoints() heldCheckpoints {
+	c := heldCheckpoints{w.checkpoints, make(chan struct{}, 100), make(chan struct{})}
+	w.edges = func(e *loader.Edges) { e.Checkpoints = c }
+	return c
+}
+
+// A commit that was on its way to the log when a checkpoint behind it was taken is not forgotten by the next process.
 func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 	w := newWorld(config("concat"))
-	w.docs.lengths(slices.Repeat([]int{16}, 40)...)
+	w.options.Checkpoint = 1
+	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	run, stop := w.start(t)
 	eventually(t, func() bool { return run.Info().Planned == 4 })
-	through := make(chan struct{})
-	w.plan.hold(through)
-	done := make(chan error, 2)
-	go func() { done <- run.Commit(t.Context(), 2) }()
-	eventually(func() (*testing.T, func() bool) {
-		return t, func() bool { return w.plan.waits.Load() > 0 }
-	}())
-	go func() { _, err := run.Checkpoint(t.Context()); done <- err }()
-	eventually(t, func() bool { return run.Waiting() > 0 })
-	close(through)
-	for range 2 {
-		if err := <-done; err != nil {
+	release := w.plan.hold()
+	committed := make(chan error, 1)
+	go func() { committed <- run.Commit(t.Context(), 2) }()
+	eventually(t, func() bool { return w.plan.held() == 1 })
+	r, err := run.Join(loader.Place{World: 1}, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	read := make(chan error, 1)
+	go func() { _, err := r.Next(t.Context()); read <- err }()
+	eventually(t, func() bool { return run.Stats().Rows >= 36 }) // the loop has planned 9 steps, and taken a checkpoint behind each
+	release()
+	for _, c := range []chan error{committed, read} {
+		if err := <-c; err != nil {
 			t.Fatal(err)
 		}
 	}
+	eventually(t, func() bool { return run.Stats().Checkpoint == 9 })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +70,153 @@ func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 	}
 }
 
-var _ = errors.Is
-var _ = reflect.DeepEqual
-var _ = time.Second
-var _ = loader.SkipEmpty
+// Who asks for a checkpoint is told the step that it covers, whatever was planned while it was stored.
+func TestCheckpointTellsItsStep(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
+	c := w.holdCheckpoints()
+	w.options.Checkpoint = 5
+	run, _ := w.start(t)
+	eventually(t, func() bool { return run.Info().Planned == 4 })
+	asked := make(chan error, 1)
+	go func() {
+		step, err := run.Checkpoint(t.Context())
+		if err == nil && step != 4 {
+			err = fmt.Errorf("it says step %d, want 4", step)
+		}
+		asked <- err
+	}()
+	<-c.began
+	r, err := run.Join(loader.Place{World: 1}, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	read := make(chan error, 1)
+	go func() { _, err := r.Next(ctx); read <- err }()
+	eventually(t, func() bool { return run.Stats().Rows == 40 }) // the loop goes on, and decides on the next checkpoint
+	cancel()
+	<-read
+	close(c.through)
+	if err := <-asked; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A place for checkpoints that does not answer costs time now and then, never the run.
+func TestCheckpointsThatHang(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.options.Checkpoint, w.options.Stall = 4, 2*time.Second
+	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
+	w.holdCheckpoints()
+	run, stop := w.start(t)
+	read(t, run, loader.Place{World: 1}, 0, 10)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A graceful stop while a checkpoint is being stored lets it be stored.
+func TestStopStoresTheCheckpointOnItsWay(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.options.Checkpoint = 4
+	w.docs.lengths(slices.Repeat([]int{16}, 22)...) // 4 steps; nothing follows
+	c := w.holdCheckpoints()
+	run, err := w.open(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- run.Serve(ctx) }()
+	<-c.began
+	cancel()
+	close(c.through)
+	if err := <-served; err != nil {
+		t.Fatal(err)
+	}
+	if names, _ := w.checkpoints.List(t.Context()); len(names) != 1 {
+		t.Fatalf("stored %v", names)
+	}
+}
+
+// What an earlier run of the same name left behind does not reach a new one.
+func TestNewRunForgetsOldCheckpoints(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(1, 10)...)
+	run, stop := w.start(t)
+	eventually(t, func() bool { return run.Stats().Cursor == 10 })
+	if step, err := run.Checkpoint(t.Context()); err != nil || step != 0 {
+		t.Fatal(step, err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	fresh := newWorld(w.config)
+	fresh.docs.lengths(someLengths(2, 200)...)
+	w.docs.docs, w.plan = fresh.docs.docs, &memLog{} // documents and plan were deleted, the checkpoints were not
+	var plans [2][]*loader.Batch
+	for i, x := range []*world{w, fresh} {
+		run, err := x.open(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(x.checkpoints.data); n > 0 {
+			t.Errorf("%d checkpoints of the earlier run are left", n)
+		}
+		run, _ = x.start(t)
+		if _, err := run.Seal(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		plans[i] = read(t, run, loader.Place{World: 1}, 0, 0)
+	}
+	if !reflect.DeepEqual(plans[0], plans[1]) {
+		t.Fatal("the old checkpoint shaped the new run")
+	}
+}
+
+// A checkpoint that was asked for before the first step is as good as any.
+func TestCheckpointBeforeTheFirstStep(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(1, 10)...)
+	run, stop := w.start(t)
+	eventually(t, func() bool { return run.Stats().Cursor == 10 })
+	if step, err := run.Checkpoint(t.Context()); err != nil || step != 0 {
+		t.Fatal(step, err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.docs.docs[0].Tokens = nil // would fail the run if it were read again
+	w.docs.lengths(someLengths(2, 100)...)
+	w.options.Ahead = 100
+	run, _ = w.start(t)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return run.Stats().Cursor == 110 })
+}
+
+// Checkpoints of steps that the plan does not have cannot crowd out good ones.
+func TestForeignCheckpointsGo(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
+	_, stop := w.start(t)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"step-00000000000000007001", "step-00000000000000007002", "step-00000000000000007003"} {
+		w.checkpoints.data[name] = []byte("from a backup")
+	}
+	run, stop := w.start(t)
+	read(t, run, loader.Place{World: 1}, 0, 12)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	names, _ := w.checkpoints.List(t.Context())
+	slices.Sort(names)
+	if len(names) == 0 || names[len(names)-1] > "step-00000000000000000100" {
+		t.Fatalf("kept %v", names)
+	}
+}

@@ -52,11 +52,14 @@ const (
 	LastDrop          = "drop"
 )
 
+// FieldError is a bad field of a configuration: Field is its path below the configuration it belongs to.
+type FieldError = packonline.FieldError
+
 // Validate returns every bad field, with its path below Config.
-func (c Config) Validate() []packonline.FieldError {
-	var bad []packonline.FieldError
+func (c Config) Validate() []FieldError {
+	var bad []FieldError
 	add := func(field string, value any, want string) {
-		bad = append(bad, packonline.FieldError{Field: field, Value: value, Want: want})
+		bad = append(bad, FieldError{Field: field, Value: value, Want: want})
 	}
 	for _, e := range c.Packing.Validate() {
 		add("packing."+e.Field, e.Value, e.Want)

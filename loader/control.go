@@ -85,7 +85,8 @@ func (l *loop) handle(ctx context.Context, q request) error {
 			refuse(BadTicket, "the run has ended at step %d: its plan is complete and needs no checkpoint", l.planner.Next())
 			return nil
 		}
-		return l.save(ctx, func(err error) { q.reply <- answer{l.saved, err} })
+		step := l.planner.Next()
+		return l.save(ctx, func(err error) { q.reply <- answer{step, err} })
 	case kindCommit:
 		info := r.Info()
 		switch {
@@ -94,7 +95,8 @@ func (l *loop) handle(ctx context.Context, q request) error {
 		case q.step <= info.Committed:
 			q.reply <- answer{at: info.Committed}
 		default:
-			return l.append(ctx, write{records: [][]byte{encodeControl(kindCommit, q.step)}, stored: func() {
+			l.committed = max(l.committed, q.step)
+			return l.append(ctx, write{records: [][]byte{encodeControl(kindCommit, q.step)}, stored: func(context.Context) {
 				r.update(func() { r.commits = max(r.commits, q.step) })
 				q.reply <- answer{at: q.step}
 			}})
@@ -115,8 +117,11 @@ func (l *loop) handle(ctx context.Context, q request) error {
 		return nil
 	}
 	c := control{q.kind, max(last, l.planner.Cursor())}
+	if n := len(l.pending); n > 0 { // a stale answer must not put it before one that is recorded
+		c.at = max(c.at, l.pending[n-1].at)
+	}
 	l.pending = append(l.pending, c)
-	return l.append(ctx, write{records: [][]byte{encodeControl(c.kind, c.at)}, stored: func() { q.reply <- answer{at: c.at} }})
+	return l.append(ctx, write{records: [][]byte{encodeControl(c.kind, c.at)}, stored: func(context.Context) { q.reply <- answer{at: c.at} }})
 }
 
 // replayed takes a record between steps from the log, in place of the request that once wrote it.
@@ -125,7 +130,8 @@ func (l *loop) replayed(rec Record) {
 	case kindSeal, kindDrain:
 		l.pending = append(l.pending, control{rec.Kind, rec.At})
 	case kindCommit:
-		l.run.update(func() { l.run.commits = max(l.run.commits, rec.At) })
+		l.committed = max(l.committed, rec.At)
+		l.run.update(func() { l.run.commits = l.committed })
 	case kindEnd:
 		l.endLogged = true
 	}
@@ -177,9 +183,9 @@ func (l *loop) end(ctx context.Context) error {
 	if l.replay != nil {
 		return fmt.Errorf("plan log: step %d follows behind the end of the run", l.replay.next.Index)
 	}
-	ended := func() { l.run.update(func() { l.run.ended = true }) }
+	ended := func(context.Context) { l.run.update(func() { l.run.ended = true }) }
 	if l.endLogged {
-		ended()
+		ended(ctx)
 		return nil
 	}
 	return l.append(ctx, write{records: [][]byte{encodeControl(kindEnd, l.planner.Next())}, stored: ended})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"sync"
 	"testing"
@@ -48,7 +47,7 @@ func (l mortalLog) Append(ctx context.Context, last uint64, records ...[]byte) e
 }
 
 // MaxRecord is so small that many steps take several records.
-func (l mortalLog) MaxRecord() int { return 125 }
+func (l mortalLog) MaxRecord() int { return 116 }
 
 type mortalCheckpoints struct {
 	*memCheckpoints
@@ -82,8 +81,11 @@ func newStory(method string, checkpoint int) *story {
 
 // live is the life of one process. It returns what ended it: nil for the end of the run.
 func (s *story) live(t *testing.T, life *mortal) error {
-	run, err := loader.Open(t.Context(), "test", s.world.config, s.world.options, loader.Edges{Documents: s.world.docs,
-		Plan: mortalLog{s.world.plan, life}, Checkpoints: mortalCheckpoints{s.world.checkpoints, life}, Log: slog.New(slog.DiscardHandler)})
+	s.world.edges = func(e *loader.Edges) {
+		e.Plan, e.Checkpoints = mortalLog{s.world.plan, life}, mortalCheckpoints{s.world.checkpoints, life}
+	}
+	run, err := s.world.open(t)
+	s.world.edges = nil
 	if err != nil {
 		return err
 	}
@@ -147,6 +149,13 @@ func (s *story) steps(t *testing.T) (out []*loader.Step) {
 	info := run.Info()
 	if !info.Ended {
 		t.Fatal("the log lacks its end")
+	}
+	kinds := map[byte]uint64{} // docs/plan.md
+	for _, b := range s.world.plan.records {
+		kinds[b[3]]++
+	}
+	if kinds[6] != 1 || kinds[2] <= info.Planned {
+		t.Fatalf("the log of %d steps has %d records of steps, %d ends", info.Planned, kinds[2], kinds[6])
 	}
 	for i := range info.Planned {
 		step, err := run.Step(t.Context(), i)

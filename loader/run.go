@@ -97,7 +97,7 @@ func Open(ctx context.Context, name string, c Config, o Options, e Edges) (*Run,
 	if r.planned, r.ended, err = r.plan.end(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: read end of plan: %w", name, err)
 	}
-	r.high = r.planned
+	r.high = r.planned - min(r.planned, uint64(o.Ahead)) // what the readers before us asked for, at least
 	if err := r.restore(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
@@ -115,10 +115,19 @@ func (r *Run) header(ctx context.Context) (Header, error) {
 		if err != nil {
 			return Header{}, fmt.Errorf("read document stream: %w", err)
 		}
+		left, err := r.checkpoints(ctx) // by an earlier run of the same name, whose streams are gone
+		if err == nil {
+			err = r.forget(ctx, left)
+		}
+		if err != nil {
+			return Header{}, err
+		}
 		h := Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: r.name, Fingerprint: r.config.Fingerprint(), Start: start, Config: r.config}
-		if err := r.edges.Plan.Append(ctx, 0, encodeHeader(h)); err != nil {
+		b := encodeHeader(h)
+		if err := r.edges.Plan.Append(ctx, 0, b); err != nil {
 			return Header{}, fmt.Errorf("write plan header: %w", err)
 		}
+		r.tail = tailOf(1, b)
 		r.log.Info("new run", "fingerprint", h.Fingerprint, "first_document", start)
 		return h, nil
 	}
@@ -133,6 +142,7 @@ func (r *Run) header(ctx context.Context) (Header, error) {
 	if rec.Kind != kindHeader {
 		return Header{}, fmt.Errorf("read plan header: record 1 is of kind %d", rec.Kind)
 	}
+	r.tail = tailOf(1, b)
 	return rec.Header, r.config.accepts(rec.Header)
 }
 

@@ -211,6 +211,58 @@ func TestAheadBoundsThePlan(t *testing.T) {
 	}
 }
 
+// Starting again without a reader plans nothing: the plan stays within Ahead steps of what readers asked for.
+func TestRestartsDoNotPlanAhead(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+	run, stop := w.start(t)
+	eventually(t, func() bool { return run.Info().Planned == 4 })
+	for range 3 {
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		run, stop = w.start(t)
+		eventually(t, func() bool { return !run.Stats().Replaying })
+		if err := run.Commit(t.Context(), run.Info().Committed+1); err != nil { // the loop has been at work
+			t.Fatal(err)
+		}
+		if n := run.Info().Planned; n != 4 {
+			t.Fatalf("%d steps are planned after a restart without a reader, want 4", n)
+		}
+	}
+	read(t, run, loader.Place{World: 1}, 0, 20)
+}
+
+// shrinkingDocs answers once that the stream ends earlier than it did: a server that is no longer the leader may.
+type shrinkingDocs struct {
+	*memDocs
+	lasts chan uint64
+}
+
+func (d shrinkingDocs) Last(context.Context) (uint64, error) { return <-d.lasts, nil }
+
+// Controls take effect in the order in which they were recorded.
+func TestControlsStayInOrder(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(1, 100)...)
+	w.options.Ahead = 1
+	lasts := make(chan uint64, 2)
+	w.edges = func(e *loader.Edges) { e.Documents = shrinkingDocs{w.docs, lasts} }
+	run, stop := w.start(t)
+	lasts <- 100
+	if at, err := run.Drain(t.Context()); err != nil || at != 100 {
+		t.Fatal(at, err)
+	}
+	lasts <- 95
+	if at, err := run.Seal(t.Context()); err != nil || at != 100 {
+		t.Fatalf("Seal = %d, %v, want 100", at, err)
+	}
+	read(t, run, loader.Place{World: 1}, 0, 0)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestStallNamesTheCause(t *testing.T) {
 	t.Run("source dry", func(t *testing.T) {
 		w := newWorld(config("concat"))
@@ -254,7 +306,7 @@ func TestStallNamesTheCause(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.plan.block = make(chan struct{})
+		release := w.plan.hold()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- run.Serve(ctx) }()
@@ -263,7 +315,7 @@ func TestStallNamesTheCause(t *testing.T) {
 			t.Errorf("Next = %v", err)
 		}
 		cancel()
-		close(w.plan.block)
+		release()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

@@ -20,19 +20,55 @@ type memLog struct {
 	mu      sync.Mutex
 	records [][]byte
 	limit   int
-	block   chan struct{} // Append waits for it when set
+	block   chan struct{} // Append and Get wait for it when set
+	waiting int           // how many wait
 }
 
-func (l *memLog) Append(ctx context.Context, last uint64, records ...[]byte) error {
+// hold makes Append and Get wait until release is called.
+func (l *memLog) hold() (release func()) {
 	l.mu.Lock()
-	block := l.block
-	l.mu.Unlock()
-	if block != nil {
+	defer l.mu.Unlock()
+	block := make(chan struct{})
+	l.block = block
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.block = nil
+		close(block)
+	}
+}
+
+// held says how many calls wait.
+func (l *memLog) held() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting
+}
+
+// pass waits while the log is held.
+func (l *memLog) pass(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.block != nil {
+		block := l.block
+		l.waiting++
+		l.mu.Unlock()
 		select {
 		case <-block:
 		case <-ctx.Done():
+		}
+		l.mu.Lock()
+		l.waiting--
+		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+	}
+	return nil
+}
+
+func (l *memLog) Append(ctx context.Context, last uint64, records ...[]byte) error {
+	if err := l.pass(ctx); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +90,10 @@ func (l *memLog) Last(context.Context) (uint64, error) {
 	return uint64(len(l.records)), nil
 }
 
-func (l *memLog) Get(_ context.Context, at uint64) ([]byte, error) {
+func (l *memLog) Get(ctx context.Context, at uint64) ([]byte, error) {
+	if err := l.pass(ctx); err != nil {
+		return nil, err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if at < 1 || at > uint64(len(l.records)) {
@@ -233,19 +272,23 @@ type world struct {
 	docs        *memDocs
 	plan        *memLog
 	checkpoints *memCheckpoints
+	edges       func(*loader.Edges) // changes what a run gets, when set
 	config      loader.Config
 	options     loader.Options
 }
 
 func newWorld(c loader.Config) *world {
-	return &world{newDocs(), &memLog{}, &memCheckpoints{data: map[string][]byte{}}, c,
-		loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 3}}
+	return &world{docs: newDocs(), plan: &memLog{}, checkpoints: &memCheckpoints{data: map[string][]byte{}}, config: c,
+		options: loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 3}}
 }
 
 func (w *world) open(t *testing.T) (*loader.Run, error) {
 	t.Helper()
-	return loader.Open(t.Context(), "test", w.config, w.options,
-		loader.Edges{Documents: w.docs, Plan: w.plan, Checkpoints: w.checkpoints, Log: slog.New(slog.DiscardHandler)})
+	e := loader.Edges{Documents: w.docs, Plan: w.plan, Checkpoints: w.checkpoints, Log: slog.New(slog.DiscardHandler)}
+	if w.edges != nil {
+		w.edges(&e)
+	}
+	return loader.Open(t.Context(), "test", w.config, w.options, e)
 }
 
 // start opens and serves a run; stop ends it and returns what Serve returned.

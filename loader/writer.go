@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -13,8 +12,8 @@ import (
 type write struct {
 	after   uint64 // position that it follows
 	records [][]byte
-	step    *Step  // becomes readable
-	stored  func() // runs when it is stored; may be nil
+	step    *Step                     // becomes readable
+	stored  func(ctx context.Context) // runs when it is stored, in the writer; may be nil
 }
 
 // logTail identifies the end of a plan log.
@@ -42,8 +41,9 @@ func (l *loop) append(ctx context.Context, w write) error {
 }
 
 const (
-	writeBatch = 256 // records of one append at most
-	batchPays  = 24  // an atomic batch costs the server about as much as this many single appends
+	writeBatch = 256     // records of one append, unless one step alone has more
+	writeBytes = 8 << 20 // likewise bytes
+	batchPays  = 24      // an atomic batch costs the server about as much as this many single appends
 )
 
 // write appends what the loop decided, in its order. When much waits behind one append, the next one takes it together.
@@ -60,17 +60,33 @@ func (r *Run) write(ctx context.Context, in <-chan write) error {
 				more = false
 			}
 		}
-		size := 1
-		if records >= batchPays {
-			size = len(group)
-		}
-		for part := range slices.Chunk(group, size) {
-			if err := r.store(ctx, part); err != nil {
+		for n := 0; len(group) > 0; group = group[n:] {
+			n = 1
+			if records >= batchPays {
+				n = fitting(group)
+			}
+			if err := r.store(ctx, group[:n]); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// fitting returns how many writes one append takes. All of a step go together: a log that ends within a step could not be continued.
+func fitting(writes []write) (n int) {
+	records, bytes := 0, 0
+	for _, w := range writes {
+		records += len(w.records)
+		for _, b := range w.records {
+			bytes += len(b)
+		}
+		if n > 0 && (records > writeBatch || bytes > writeBytes) {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // store appends the records of consecutive writes, all or none, and then makes them known.
@@ -95,7 +111,7 @@ func (r *Run) store(ctx context.Context, writes []write) error {
 			r.publish(w.step)
 		}
 		if w.stored != nil {
-			w.stored()
+			w.stored(ctx)
 		}
 	}
 	return nil

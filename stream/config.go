@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"loaderd/loader"
 )
 
 // Config says where the streams are. Nothing of it shapes the plan.
@@ -69,14 +71,8 @@ func Default() Config {
 	}
 }
 
-// FieldError is a bad field of a Config: Field is its path below it.
-type FieldError struct {
-	Field string
-	Value any
-	Want  string
-}
-
-func (e FieldError) Error() string { return fmt.Sprintf("%s: %v: want %s", e.Field, e.Value, e.Want) }
+// FieldError is a bad field of a Config.
+type FieldError = loader.FieldError
 
 // Embedded says whether the daemon runs the server itself.
 func (c Config) Embedded() bool { return c.URL == "" }
@@ -98,7 +94,7 @@ func (c Config) Validate() []FieldError {
 	var bad []FieldError
 	check := func(ok bool, field string, value any, want string) {
 		if !ok {
-			bad = append(bad, FieldError{field, value, want})
+			bad = append(bad, FieldError{Field: field, Value: value, Want: want})
 		}
 	}
 	if c.Embedded() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"loaderd/stream"
+	"loaderd/tokenizer"
 )
 
 // Validate returns every field that is out of range and every contradiction between fields.
@@ -46,7 +47,7 @@ func (v *validation) check(ok bool, path string, value any, want string) {
 }
 
 func (v *validation) tokenizer(t Tokenizer) {
-	builtIn := []string{"gpt2", "cl100k_base", "o200k_base"}
+	builtIn := tokenizer.Builtin()
 	isFile := strings.ContainsAny(t.Name, `/\`) || strings.HasSuffix(t.Name, ".json")
 	if !isFile && t.Name != TokenizerNone && !slices.Contains(builtIn, t.Name) {
 		v.add("tokenizer.name", t.Name, fmt.Sprintf("one of %v, the path of a tokenizer.json, or none", builtIn))

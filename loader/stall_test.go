@@ -1,0 +1,168 @@
+package loader_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+)
+
+// oddDocs is a document stream whose source says what it is told to; it delivers nothing when it is stuck.
+type oddDocs struct {
+	*memDocs
+	status func(loader.SourceStatus) loader.SourceStatus
+	unread bool // Read waits
+	stuck  bool // Next waits
+}
+
+type oddSource struct {
+	loader.Source
+	docs oddDocs
+}
+
+func (d oddDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+	if d.unread {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	s, err := d.memDocs.Read(ctx, from)
+	return oddSource{s, d}, err
+}
+
+func (s oddSource) Next(ctx context.Context) (loader.Document, error) {
+	if s.docs.stuck {
+		<-ctx.Done()
+		return loader.Document{}, ctx.Err()
+	}
+	return s.Source.Next(ctx)
+}
+
+func (s oddSource) Status() loader.SourceStatus {
+	status := s.Source.Status()
+	if s.docs.status != nil {
+		status = s.docs.status(status)
+	}
+	return status
+}
+
+// planned is a world whose run has planned 4 steps and was stopped. Without checkpoints the next process re-plans them.
+func planned(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(config("concat"))
+	w.options.Checkpoint = 0
+	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+	run, stop := w.start(t)
+	eventually(t, func() bool { return run.Info().Planned == 4 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.options.Stall = 300 * time.Millisecond
+	return w
+}
+
+func (w *world) odd(d oddDocs) {
+	d.memDocs = w.docs
+	w.edges = func(e *loader.Edges) { e.Documents = d }
+}
+
+func down(s loader.SourceStatus) loader.SourceStatus {
+	s.DownSince, s.DownReason = time.Now(), "the cable is out"
+	return s
+}
+
+// Whatever does not move, a reader and a request learn of it in time.
+func TestNothingWaitsWithoutACause(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		docs    oddDocs
+		step    loader.Reason // of a reader that waits for the next step
+		request loader.Reason // of a request
+	}{
+		{"the document stream cannot be opened", oddDocs{unread: true}, loader.SourceDown, loader.SourceDown},
+		{"it is lost while re-planning", oddDocs{stuck: true, status: down}, loader.SourceDown, loader.SourceDown},
+		{"re-planning takes long", oddDocs{stuck: true}, loader.Replaying, loader.Replaying},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := planned(t)
+			w.odd(c.docs)
+			run, _ := w.start(t)
+			r, err := run.Join(loader.Place{World: 1}, 4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			if _, err := r.Next(t.Context()); reason(err) != c.step {
+				t.Errorf("Next = %v, want %s", err, c.step)
+			}
+			if err := run.Commit(t.Context(), 1); reason(err) != c.request {
+				t.Errorf("Commit = %v, want %s", err, c.request)
+			}
+		})
+	}
+	t.Run("everything is fetched and waits to be tokenized", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Stall = 600 * time.Millisecond
+		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
+		w.odd(oddDocs{stuck: true, status: func(loader.SourceStatus) loader.SourceStatus {
+			return loader.SourceStatus{Last: 40, Fetched: 40, Buffered: 1000, DrySince: time.Now()}
+		}})
+		run, _ := w.start(t)
+		r, err := run.Join(loader.Place{World: 1}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if _, err := r.Next(t.Context()); reason(err) != loader.TokenizerBehind {
+			t.Errorf("Next = %v", err)
+		}
+	})
+	t.Run("the plan log does not answer", func(t *testing.T) {
+		w := planned(t)
+		run, stop := w.start(t)
+		eventually(t, func() bool { return !run.Stats().Replaying })
+		release := w.plan.hold()
+		defer func() { release(); _ = stop() }()
+		r, err := run.Join(loader.Place{World: 1}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if _, err := r.Next(t.Context()); reason(err) != loader.PlanLogDown {
+			t.Errorf("Next = %v", err)
+		}
+		if err := run.Commit(t.Context(), 1); reason(err) != loader.PlanLogDown {
+			t.Errorf("Commit = %v", err)
+		}
+	})
+}
+
+// A document stream that ends before what the plan was made of is another one: the run says so at once, it does not wait for more.
+func TestDocumentStreamShorterThanThePlan(t *testing.T) {
+	for _, control := range []bool{false, true} {
+		w := planned(t)
+		if control {
+			run, stop := w.start(t)
+			eventually(t, func() bool { return !run.Stats().Replaying })
+			if _, err := run.Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			w.docs.docs = w.docs.docs[:399]
+		} else {
+			w.docs.docs = w.docs.docs[:10]
+		}
+		run, err := w.open(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if err := run.Serve(ctx); reason(err) != loader.DocumentLost {
+			t.Errorf("Serve = %v", err)
+		}
+	}
+}
