@@ -130,7 +130,7 @@ func (r *Run) keep(ctx context.Context, step uint64, data []byte) error {
 	if err := r.edges.Checkpoints.Put(ctx, name, data); err != nil {
 		return err
 	}
-	r.update(func() { r.stored, r.storedBytes = step, int64(len(data)) })
+	r.update(func() { r.checkpointed, r.checkpointBytes = step, int64(len(data)) })
 	names, err := r.edges.Checkpoints.List(ctx)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // control is a recorded decision that takes effect behind a document: without the record the plan would depend on when it was made.
@@ -50,7 +51,10 @@ func (r *Run) Checkpoint(ctx context.Context) (uint64, error) {
 	return r.request(ctx, request{kind: askCheckpoint})
 }
 
+// request waits for the answer for as long as a reader would wait for a step. What comes to be recorded later does no harm.
 func (r *Run) request(ctx context.Context, q request) (uint64, error) {
+	stall := time.NewTimer(r.options.Stall)
+	defer stall.Stop()
 	reply := make(chan answer, 1)
 	q.reply = reply
 	send := r.requests
@@ -67,6 +71,8 @@ func (r *Run) request(ctx context.Context, q request) (uint64, error) {
 		case a := <-reply:
 			return a.at, a.err
 		case <-changed: // the run may have failed
+		case <-stall.C:
+			return 0, r.unanswered()
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}

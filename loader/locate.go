@@ -18,27 +18,35 @@ type planReader struct {
 	at   uint64 // ... stands here; 0 when unknown
 }
 
-// end returns the number of steps in the log and whether the run has ended.
-func (p *planReader) end(ctx context.Context) (steps uint64, ended bool, err error) {
+// planEnd is what the end of the plan log says.
+type planEnd struct {
+	steps uint64
+	ended bool   // no step follows
+	needs uint64 // the last document that the plan was made of
+}
+
+// end reads the log backwards to its last step.
+func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 	last, err := p.log.Last(ctx)
 	if err != nil {
-		return 0, false, err
+		return e, err
 	}
 	for at := last; at > 1; at-- {
 		rec, err := p.record(ctx, at)
 		if err != nil {
-			return 0, false, err
+			return e, err
 		}
-		switch rec.Kind {
-		case kindEnd:
-			return rec.At, true, nil
-		case kindStep:
-			if rec.Part.part+1 == rec.Part.parts {
-				return rec.Part.Index + 1, false, nil
-			}
+		switch {
+		case rec.Kind == kindEnd:
+			e.ended = true
+		case rec.Kind == kindSeal, rec.Kind == kindDrain:
+			e.needs = max(e.needs, rec.At)
+		case rec.Kind == kindStep && rec.Part.part+1 == rec.Part.parts:
+			e.steps, e.needs = rec.Part.Index+1, max(e.needs, rec.Part.Cursor)
+			return e, nil
 		}
 	}
-	return 0, false, nil
+	return e, nil
 }
 
 func (p *planReader) record(ctx context.Context, at uint64) (Record, error) {

@@ -26,7 +26,7 @@ type planRecord struct {
 
 // replayFrom starts to read the log at a position.
 func replayFrom(ctx context.Context, log PlanLog, from uint64) *replay {
-	p := &replay{records: make(chan planRecord, 256)}
+	p := &replay{records: make(chan planRecord, 16)}
 	go func() {
 		defer close(p.records)
 		p.err = log.Scan(ctx, from, func(at uint64, b []byte) error {

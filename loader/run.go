@@ -51,6 +51,7 @@ type Run struct {
 	log     *slog.Logger
 
 	start     uint64
+	found     planEnd // at Open
 	planner   *Planner
 	tail      logTail // last record that the planner's state covers
 	pending   []control
@@ -73,8 +74,8 @@ type Run struct {
 	stats   planStats
 	storing time.Time // when the append under way began; zero without one
 
-	stored      uint64 // step of the newest checkpoint
-	storedBytes int64
+	checkpointed    uint64 // step of the newest checkpoint
+	checkpointBytes int64
 }
 
 // Open reads or writes the plan's header and restores the planner. It refuses a plan made with another configuration or algorithm.
@@ -94,9 +95,10 @@ func Open(ctx context.Context, name string, c Config, o Options, e Edges) (*Run,
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
 	r.start = header.Start
-	if r.planned, r.ended, err = r.plan.end(ctx); err != nil {
+	if r.found, err = r.plan.end(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: read end of plan: %w", name, err)
 	}
+	r.planned, r.ended = r.found.steps, r.found.ended
 	r.high = r.planned - min(r.planned, uint64(o.Ahead)) // what the readers before us asked for, at least
 	if err := r.restore(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
@@ -179,11 +181,23 @@ func (r *Run) Step(ctx context.Context, step uint64) (*Step, error) {
 	case s != nil:
 		return s, nil
 	case step < planned:
-		return r.plan.step(ctx, step)
+		return r.stored(ctx, step)
 	case ended:
 		return nil, io.EOF
 	}
 	return nil, notPlanned(step, planned)
+}
+
+// stored reads a step from the plan log, which may be out of reach.
+func (r *Run) stored(ctx context.Context, step uint64) (*Step, error) {
+	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
+	defer cancel()
+	s, err := r.plan.step(limit, step)
+	if err != nil && limit.Err() != nil && ctx.Err() == nil {
+		return nil, &Error{Reason: PlanLogDown, Message: fmt.Sprintf("step %d could not be read from the plan log within %s", step, r.options.Stall),
+			Do: "check the JetStream server; ask again", Err: err}
+	}
+	return s, err
 }
 
 func notPlanned(step, planned uint64) error {

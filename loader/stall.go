@@ -28,12 +28,15 @@ func (r *Run) cause(step uint64) *Error {
 	}}
 	slowest := r.holding(step)
 	switch {
-	case r.replays:
+	case r.source == nil:
+		e.Reason, e.Message = SourceDown, "the document stream has not been opened yet"
+		e.Do = "check the NATS server; the daemon connects by itself"
+	case r.replays && s.DownSince.IsZero():
 		e.Reason, e.Message = Replaying, fmt.Sprintf("the daemon re-plans after a restart: it is at document %d", p.cursor)
 	case !r.storing.IsZero() && time.Since(r.storing) > time.Second:
-		e.Reason, e.Message = PlanLogDown, fmt.Sprintf("an append to the plan log has taken %s", time.Since(r.storing).Round(time.Millisecond))
+		e.Reason, e.Message = PlanLogDown, fmt.Sprintf("storing the plan has taken %s", time.Since(r.storing).Round(time.Millisecond))
 		e.Do = "check the JetStream server and its disk"
-	case slowest != nil:
+	case slowest != nil && !r.replays:
 		e.Reason, e.Message = RankBehind, fmt.Sprintf("rank %d of %d still asks for step %d and %d steps are planned beyond it", slowest.place.Rank, slowest.place.World, slowest.next, r.options.Ahead)
 		e.Do = "look at that rank; the plan goes on when it does"
 		e.Facts["rank"], e.Facts["world"], e.Facts["rank_step"] = strconv.Itoa(slowest.place.Rank), strconv.Itoa(slowest.place.World), strconv.FormatUint(slowest.next, 10)
@@ -41,11 +44,11 @@ func (r *Run) cause(step uint64) *Error {
 		e.Reason, e.Message = SourceDown, fmt.Sprintf("the document stream has been out of reach for %s (%s)", time.Since(s.DownSince).Round(time.Millisecond), s.DownReason)
 		e.Facts["down_since"] = s.DownSince.UTC().Format(time.RFC3339Nano)
 		e.Do = "check the NATS server; the daemon reconnects by itself"
-	case !s.DrySince.IsZero():
+	case !s.DrySince.IsZero() && s.Delivered >= s.Fetched:
 		e.Reason, e.Message = SourceDry, fmt.Sprintf("the document stream has had nothing new for %s; document %d was its last", time.Since(s.DrySince).Round(time.Millisecond), s.Last)
 		e.Facts["dry_since"] = s.DrySince.UTC().Format(time.RFC3339Nano)
 		e.Do = "publish more documents, or seal the run to get the rest"
-	case s.Buffered > 0 && p.cursor == r.stats.cursorBefore:
+	case s.Delivered < s.Fetched && p.cursor == p.cursorBefore:
 		e.Reason, e.Message = TokenizerBehind, fmt.Sprintf("%d documents (%d bytes) are fetched and wait to be tokenized", s.Fetched-p.cursor, s.Buffered)
 		e.Do = "wait, or give the daemon more stream.workers"
 	default:
@@ -53,6 +56,15 @@ func (r *Run) cause(step uint64) *Error {
 			e.Facts["pool"], e.Facts["window"], e.Facts["queued_rows"])
 	}
 	return e
+}
+
+// unanswered says why a request has no answer.
+func (r *Run) unanswered() *Error {
+	e := r.cause(r.Info().Planned)
+	if e.Reason == Replaying || e.Reason == SourceDown && r.Stats().Replaying || e.Reason == PlanLogDown {
+		return e
+	}
+	return &Error{Reason: PlanLogDown, Message: fmt.Sprintf("the request has not been recorded within %s", r.options.Stall), Do: "check the JetStream server and its disk, and ask again"}
 }
 
 // holding returns the reader that holds the plan back before step, if one does. The caller holds mu.

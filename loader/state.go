@@ -118,6 +118,7 @@ func (r *recent) restoreState(in *reader) error {
 	if uint64(len(in.b))/8 < held {
 		return fmt.Errorf("restore recent ids: %w", errShort)
 	}
+	*r = *newRecent(len(r.ring))
 	r.next = next - held
 	for range held {
 		r.put(binary.LittleEndian.Uint64(in.b))

@@ -366,6 +366,9 @@ func (r *reader) down(err error) {
 		r.status.DownSince = time.Now()
 		r.log.log.Warn("document stream cannot be read, trying again", "stream", r.log.name, "next", r.next, "error", err)
 	}
+	if errors.Is(err, nats.ErrReconnectBufExceeded) { // what the client says to a request without a connection
+		err = errDisconnected
+	}
 	r.status.DownReason = err.Error()
 }
 
