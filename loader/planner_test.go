@@ -74,8 +74,13 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 				used[x.Sequence] = x.Length
 			}
 			state := restored.AppendState(nil)
-			if rapid.Bool().Draw(t, "fresh") { // else over what it holds
-				restored = newPlanner(t, c)
+			restored = newPlanner(t, c)
+			if rapid.Bool().Draw(t, "used") { // what it held before is gone
+				for k := range rapid.IntRange(1, 9).Draw(t, "before") {
+					if _, err := restored.Add(loader.Arrival{Sequence: uint64(k + 1), Length: 7, ID: uint64(k + 1)}); err != nil {
+						t.Fatal(err)
+					}
+				}
 			}
 			if err := restored.RestoreState(state); err != nil {
 				t.Fatal(err)

@@ -1,6 +1,11 @@
 package loader
 
-import "loaderd/packonline"
+import (
+	"cmp"
+	"slices"
+
+	"loaderd/packonline"
+)
 
 // planStats is what the loop last told of its planner.
 type planStats struct {
@@ -80,9 +85,13 @@ func (r *Run) Stats() Stats {
 		Truncated: p.packed.Truncated, Dropped: p.packed.Dropped + p.counts.LeftTokens, Repeated: p.packed.Repeated, AgeMax: p.counts.AgeMax,
 		PoolPieces: p.pool.Pieces, PoolTokens: p.pool.Tokens, WindowRows: p.window, QueueRows: p.queued, Cursor: p.cursor, Floor: p.floor}
 	s.CacheBytes, s.CacheHits, s.CacheMisses = r.assembler.cache.stats()
+	s.Readers = make([]ReaderStat, 0, len(r.readers))
 	for x := range r.readers {
 		s.Readers = append(s.Readers, ReaderStat{x.place.Rank, x.place.World, x.next})
 	}
+	slices.SortFunc(s.Readers, func(a, b ReaderStat) int {
+		return cmp.Or(cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Step, b.Step))
+	})
 	if r.source != nil {
 		s.Source = r.source.Status()
 	}

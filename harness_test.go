@@ -1,0 +1,226 @@
+package loaderd_test
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"loaderd/internal/config"
+	"loaderd/internal/corpus"
+	"loaderd/internal/daemon"
+	"loaderd/internal/natstest"
+	"loaderd/internal/reader"
+	"loaderd/stream"
+	"loaderd/tokenizer"
+)
+
+// goSource returns real documents: files of Go's own library.
+func goSource(t testing.TB, n int) []stream.Message {
+	t.Helper()
+	root, err := corpus.GoSource(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []stream.Message
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || len(out) == n {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if len(data) > 0 {
+			out = append(out, stream.Message{ID: rel, Path: rel, Data: data[:min(len(data), 20_000)]})
+		}
+		return err
+	})
+	if err != nil || len(out) < n {
+		t.Fatalf("%d Go files under %s, want %d: %v", len(out), root, n, err)
+	}
+	return out
+}
+
+// settings of a small run on free ports.
+func settings(t testing.TB, url string) config.Config {
+	t.Helper()
+	c := config.Default()
+	c.Stream.Dir, c.Stream.Listen, c.Stream.URL = t.TempDir(), "127.0.0.1:0", url
+	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 1<<30, 64<<20, 256<<20
+	c.Stream.ReconnectWait = 100 * time.Millisecond
+	c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	c.Plan.Packing.Buckets, c.Plan.Packing.Pool, c.Plan.Packing.MaxAge = []int{512}, 128, 512
+	c.Plan.Shuffle.Window, c.Plan.Steps.Rows = 32, 8
+	c.Serve.Checkpoint = 16
+	return c
+}
+
+func start(t testing.TB, c config.Config) *daemon.Daemon {
+	t.Helper()
+	d, err := daemon.Start(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, d) })
+	return d
+}
+
+func stop(t testing.TB, d *daemon.Daemon) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := d.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func publish(t testing.TB, url string, messages []stream.Message) stream.Published {
+	t.Helper()
+	c := natstest.Config(t)
+	c.URL = url
+	p, err := natstest.Open(t, c).NewPublisher(t.Context(), "go", stream.PublishOptions{BatchMessages: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Publish(t.Context(), messages...); err != nil {
+		t.Fatal(err)
+	}
+	done, err := p.Flush(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+var everything = []string{"input_ids", "segment_ids", "documents"}
+
+// read returns the batches of one rank: from a step on, as many as asked for, 0 for all.
+func read(t testing.TB, uri string, ticket reader.Ticket) []reader.Batch {
+	t.Helper()
+	client, err := reader.Open(uri, reader.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ticket.Columns = everything
+	var out []reader.Batch
+	err = client.Read(t.Context(), ticket, func(b reader.Batch) error {
+		out = append(out, b)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return out
+}
+
+// world reads all ranks at a time and puts each step's rows together.
+func world(t *testing.T, uri string, n int) []reader.Batch {
+	t.Helper()
+	ranks := make([][]reader.Batch, n)
+	var wg sync.WaitGroup
+	for rank := range n {
+		wg.Go(func() { ranks[rank] = read(t, uri, reader.Ticket{Rank: rank, World: n}) })
+	}
+	wg.Wait()
+	var out []reader.Batch
+	for step := range ranks[0] {
+		var whole reader.Batch
+		for rank := range n {
+			if len(ranks[rank]) != len(ranks[0]) {
+				t.Fatalf("rank %d got %d steps, rank 0 %d", rank, len(ranks[rank]), len(ranks[0]))
+			}
+			b := ranks[rank][step]
+			if b.Meta.Step != uint64(step) || b.L != ranks[0][step].L || b.Rows != ranks[0][step].Rows {
+				t.Fatalf("rank %d got step %d with %d rows of %d where rank 0 got step %d", rank, b.Meta.Step, b.Rows, b.L, step)
+			}
+			whole.L = b.L
+			whole.Rows += b.Rows
+			whole.InputIDs = append(whole.InputIDs, b.InputIDs...)
+			whole.SegmentIDs = append(whole.SegmentIDs, b.SegmentIDs...)
+			whole.Documents = append(whole.Documents, b.Documents...)
+		}
+		out = append(out, whole)
+	}
+	return out
+}
+
+// conserved checks that every token of every document came exactly once, and that segment ids say where pieces end.
+func conserved(t *testing.T, steps []reader.Batch, messages []stream.Message) {
+	t.Helper()
+	model, err := tokenizer.Load("gpt2", tokenizer.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, _ := model.EndOfText()
+	encoder := model.NewEncoder()
+	want := map[uint64][]int32{}
+	got := map[uint64][]int32{}
+	missing := 0
+	for i, m := range messages {
+		ids := append(encoder.Encode(nil, m.Data), end)
+		want[uint64(i+1)], got[uint64(i+1)] = ids, slices.Repeat([]int32{-1}, len(ids))
+		missing += len(ids)
+	}
+	for n, b := range steps {
+		for i, pieces := range b.Documents {
+			at := i * b.L
+			for k, p := range pieces {
+				for j := range int(p.Length) {
+					id := b.InputIDs[at]
+					document := got[p.Sequence]
+					if where := int(p.Start) + j; where >= len(document) || document[where] != -1 {
+						t.Fatalf("step %d row %d: token %d of document %d comes twice or is none", n, i, where, p.Sequence)
+					} else {
+						document[where] = id
+					}
+					if b.SegmentIDs[at] != uint16(k+1) {
+						t.Fatalf("step %d row %d: segment %d where %d should be", n, i, b.SegmentIDs[at], k+1)
+					}
+					at++
+					missing--
+				}
+			}
+			for ; at < (i+1)*b.L; at++ {
+				if b.SegmentIDs[at] != 0 || b.InputIDs[at] != end {
+					t.Fatalf("step %d row %d: padding holds token %d of segment %d", n, i, b.InputIDs[at], b.SegmentIDs[at])
+				}
+			}
+		}
+	}
+	if missing != 0 || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%d tokens are missing, or some differ from the documents'", missing)
+	}
+}
+
+// until waits for a condition that the daemon brings about.
+func until(t *testing.T, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(time.Minute); !ok(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("the condition did not come true")
+		}
+	}
+}
+
+func seal(t *testing.T, d *daemon.Daemon) {
+	t.Helper()
+	if _, err := d.Run().Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+

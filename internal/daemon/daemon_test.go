@@ -1,0 +1,217 @@
+package daemon
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"loaderd/internal/config"
+	"loaderd/internal/reader"
+	"loaderd/loader"
+)
+
+// settings of a small run over documents that are tokenized already, on free ports.
+func settings(t *testing.T) config.Config {
+	t.Helper()
+	c := config.Default()
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: "f", VocabSize: 100, End: config.None, Pad: "0"}
+	c.Stream.Dir, c.Stream.Listen = t.TempDir(), "127.0.0.1:0"
+	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 1<<30, 64<<20, 256<<20
+	c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	c.Plan.Packing.Method, c.Plan.Packing.Buckets = "concat", []int{1024}
+	c.Plan.Shuffle.Window, c.Plan.Steps.Rows = 0, 4
+	return c
+}
+
+func start(t *testing.T, c config.Config) *Daemon {
+	t.Helper()
+	d, err := Start(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func stop(d *Daemon, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return d.Stop(ctx)
+}
+
+// publish publishes documents of one row each.
+func publish(t *testing.T, d *Daemon, n int) {
+	t.Helper()
+	var data []byte
+	for range 1024 {
+		data = binary.LittleEndian.AppendUint32(data, 7)
+	}
+	for range n {
+		m := nats.NewMsg("docs.test")
+		m.Header.Set("Content-Type", "application/vnd.loaderd.tokens")
+		m.Header.Set("Loaderd-Tokenizer", "f")
+		m.Data = data
+		if _, err := d.Store().JetStream().PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// following is a reader on a real socket: its batches come one at a time, its result when it ends.
+func following(t *testing.T, d *Daemon) (batches chan reader.Batch, result chan error) {
+	t.Helper()
+	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batches, result = make(chan reader.Batch), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		result <- client.Read(ctx, reader.Ticket{}, func(b reader.Batch) error {
+			select {
+			case batches <- b:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		close(result)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		for range result {
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return batches, result
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// A daemon that was stopped leaves nothing behind: the next one takes the same folder and ports and goes on.
+func TestStartsAndStops(t *testing.T) {
+	c := settings(t)
+	for i := range 3 {
+		d := start(t, c)
+		publish(t, d, 4)
+		batches, result := following(t, d)
+		for range i + 1 {
+			<-batches
+		}
+		if s := get(t, d.http.url()+"/healthz"); s != "ok" {
+			t.Errorf("healthz says %q", s)
+		}
+		if s := get(t, d.http.url()+"/readyz"); s != "ready" {
+			t.Errorf("readyz says %q", s)
+		}
+		c.Flight.Listen, c.HTTP.Listen = d.flight.Addr().String(), d.http.listen.Addr().String()
+		if err := stop(d, 20*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-result; reader.Reason(err) != "SHUTTING_DOWN" {
+			t.Errorf("the reader got %v", err)
+		}
+		if err := d.Wait(); err != nil {
+			t.Errorf("Wait = %v", err)
+		}
+		answer := httptest.NewRecorder()
+		d.http.server.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		if s := answer.Body.String(); answer.Code != http.StatusServiceUnavailable || strings.Contains(s, "nil") {
+			t.Errorf("readyz of a stopped daemon says %d %q", answer.Code, s)
+		}
+	}
+}
+
+// What ends a run reaches the readers that wait and whoever waits for the daemon, although the daemon is stopped at once.
+func TestFailureOfTheRunIsTold(t *testing.T) {
+	c := settings(t)
+	d := start(t, c)
+	publish(t, d, 4)
+	batches, result := following(t, d)
+	<-batches
+	if _, err := d.Store().JetStream().Publish(t.Context(), "plan."+c.Run, []byte("of another planner")); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, d, 4)
+	err := d.Wait()
+	stopped := stop(d, 20*time.Second)
+	var cause *loader.Error
+	if !errors.As(err, &cause) || cause.Reason != loader.NotLeading {
+		t.Errorf("Wait = %v", err)
+	}
+	if err := <-result; reader.Reason(err) != string(loader.NotLeading) {
+		t.Errorf("the reader got %v", err)
+	}
+	if stopped != nil {
+		t.Errorf("Stop = %v", stopped)
+	}
+}
+
+// A reader that does not read does not take the time that the run needs to store its last checkpoint.
+func TestStopBesideAReaderThatDoesNotRead(t *testing.T) {
+	c := settings(t)
+	c.Plan.Packing.Buckets = []int{1 << 18} // a batch of 4 MiB and more fills the socket
+	d := start(t, c)
+	publish(t, d, 256*4*12)
+	batches, _ := following(t, d)
+	<-batches
+	for !func() bool { return d.Run().Stats().Planned == 12 }() {
+		<-time.After(5 * time.Millisecond)
+	}
+	err := stop(d, 2*time.Second)
+	if err != nil && strings.Contains(err.Error(), "stop run") {
+		t.Errorf("Stop = %v", err)
+	}
+	if s := d.Run().Stats(); s.Checkpoint != s.Planned {
+		t.Errorf("the last checkpoint is of step %d, %d are planned", s.Checkpoint, s.Planned)
+	}
+}
+
+// A start that fails gives back what it took.
+func TestFailedStartFreesItsPorts(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := settings(t)
+	c.Flight.Listen, c.HTTP.Listen = taken.Addr().String(), free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(t.Context(), c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "flight.listen") {
+		t.Fatalf("Start = %v", err)
+	}
+	c.Flight.Listen = "127.0.0.1:0"
+	if err := stop(start(t, c), 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
