@@ -223,4 +223,3 @@ func seal(t *testing.T, d *daemon.Daemon) {
 		t.Fatal(err)
 	}
 }
-
