@@ -220,7 +220,7 @@ func TestAFullStreamMakesTheProducerWait(t *testing.T) {
 func TestNATSGoesAwayAndComesBack(t *testing.T) {
 	server := natstest.Start(t)
 	c := settings(t, server.Store().ClientURL())
-	c.Serve.Stall = 2 * time.Second
+	c.Serve.Stall = 5 * time.Second
 	d := start(t, c)
 	messages := goSource(t, 200)
 	publish(t, server.Store().ClientURL(), messages[:100])
