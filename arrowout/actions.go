@@ -90,7 +90,7 @@ func (s *service) commit(ctx context.Context, step uint64, send func(any) error)
 	return send(struct {
 		Run       string `json:"run"`
 		Committed uint64 `json:"committed"`
-	}{s.run.Info().Run, step})
+	}{s.run.Info().Run, s.run.Info().Committed})
 }
 
 func (s *service) checkpoint(ctx context.Context, _ uint64, send func(any) error) error {

@@ -74,7 +74,15 @@ func (f *fakeRun) token(p packonline.Piece, i int32) int32 {
 	return int32((p.Doc*7919 + uint64(p.Start+i)*31) % uint64(f.vocab))
 }
 
-func (f *fakeRun) Info() loader.Info { return f.info }
+func (f *fakeRun) Info() loader.Info {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	info := f.info
+	for _, step := range f.committed {
+		info.Committed = max(info.Committed, step)
+	}
+	return info
+}
 
 func (f *fakeRun) Join(place loader.Place, step uint64) (*fakeReader, error) {
 	if f.onJoin != nil {

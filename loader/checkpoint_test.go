@@ -158,18 +158,17 @@ func TestNewRunForgetsOldCheckpoints(t *testing.T) {
 	w.docs.docs, w.plan = fresh.docs.docs, &memLog{} // documents and plan were deleted, the checkpoints were not
 	var plans [2][]*loader.Batch
 	for i, x := range []*world{w, fresh} {
-		run, err := x.open(t)
-		if err != nil {
+		if _, err := x.open(t); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(x.checkpoints.data); n > 0 {
 			t.Errorf("%d checkpoints of the earlier run are left", n)
 		}
-		run, _ = x.start(t)
-		if _, err := run.Seal(t.Context()); err != nil {
+		served, _ := x.start(t)
+		if _, err := served.Seal(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		plans[i] = read(t, run, loader.Place{World: 1}, 0, 0)
+		plans[i] = read(t, served, loader.Place{World: 1}, 0, 0)
 	}
 	if !reflect.DeepEqual(plans[0], plans[1]) {
 		t.Fatal("the old checkpoint shaped the new run")

@@ -22,7 +22,7 @@ const (
 	RankBehind      Reason = "RANK_BEHIND"      // another rank holds the plan back
 	Replaying       Reason = "REPLAYING"        // the daemon re-plans after a restart
 	NotLeading      Reason = "NOT_LEADING"      // another process plans this run
-	PlanLogDown     Reason = "PLAN_LOG_DOWN"    // the plan log cannot be written
+	PlanLogDown     Reason = "PLAN_LOG_DOWN"    // the plan log cannot be written or read
 	RunFailed       Reason = "RUN_FAILED"       // the run stopped on an error
 	PlanMismatch    Reason = "PLAN_MISMATCH"    // fingerprint or algorithm differ from the plan's
 	RunMismatch     Reason = "RUN_MISMATCH"     // the daemon serves another run

@@ -32,7 +32,7 @@ func replayFrom(ctx context.Context, log PlanLog, from uint64) *replay {
 		p.err = log.Scan(ctx, from, func(at uint64, b []byte) error {
 			rec, err := DecodeRecord(b)
 			if err != nil {
-				return fmt.Errorf("plan record %d: %w; the plan log is damaged there: fork the run from an earlier step", at, err)
+				return fmt.Errorf("plan record %d: %w; the plan log is damaged there: restore its stream from a backup, or start a new run", at, err)
 			}
 			select {
 			case p.records <- planRecord{tailOf(at, b), rec}:

@@ -17,7 +17,7 @@ type Options struct {
 	Ahead int `koanf:"ahead"`
 	// CacheBytes bounds the tokens kept for assembling rows.
 	CacheBytes int64 `koanf:"cache_bytes"`
-	// Stall is how long a reader waits for a step before it gets the cause as an error.
+	// Stall is how long a reader waits for a step, and a request for its record, before it gets the cause as an error.
 	Stall time.Duration `koanf:"stall_timeout"`
 	// Checkpoint is how many steps lie between two stored planner states. 0 stores none; a restart then re-plans from the start.
 	Checkpoint int `koanf:"checkpoint_steps"`

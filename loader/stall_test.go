@@ -2,7 +2,9 @@ package loader_test
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -165,4 +167,63 @@ func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 			t.Errorf("Serve = %v", err)
 		}
 	}
+}
+
+func TestStallNamesTheCause(t *testing.T) {
+	t.Run("source dry", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Stall = 600 * time.Millisecond
+		w.docs.lengths(5, 6)
+		run, _ := w.start(t)
+		r, err := run.Join(loader.Place{World: 1}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.Next(t.Context())
+		var e *loader.Error
+		if !errors.As(err, &e) || e.Reason != loader.SourceDry || e.Facts["last_document"] != "2" || !strings.Contains(e.Message, "document 2") {
+			t.Fatalf("Next = %v", err)
+		}
+	})
+	t.Run("rank behind", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Stall = 600 * time.Millisecond
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		run, _ := w.start(t)
+		a, _ := run.Join(loader.Place{Rank: 0, World: 2}, 0)
+		b, _ := run.Join(loader.Place{Rank: 1, World: 2}, 0)
+		defer b.Close()
+		var err error
+		for range 6 {
+			if _, err = a.Next(t.Context()); err != nil {
+				break
+			}
+		}
+		var e *loader.Error
+		if !errors.As(err, &e) || e.Reason != loader.RankBehind || e.Facts["rank"] != "1" {
+			t.Fatalf("Next = %v", err)
+		}
+	})
+	t.Run("plan log down", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Stall = 2 * time.Second
+		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
+		run, err := w.open(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release := w.plan.hold()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- run.Serve(ctx) }()
+		r, _ := run.Join(loader.Place{World: 1}, 0)
+		if _, err := r.Next(t.Context()); reason(err) != loader.PlanLogDown {
+			t.Errorf("Next = %v", err)
+		}
+		cancel()
+		release()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

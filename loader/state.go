@@ -57,6 +57,9 @@ func (p *Planner) RestoreState(b []byte) error {
 	if r.b, err = p.packer.RestoreState(r.b); err != nil {
 		return err
 	}
+	if next := p.packer.Next(); next > p.cursor+1 {
+		return fmt.Errorf("restore planner: it is at document %d, its packer before document %d", p.cursor, next)
+	}
 	var previous uint64
 	r.b, err = p.window.RestoreState(r.b, func(b []byte) (row, []byte, error) {
 		r := reader{b: b}

@@ -54,6 +54,8 @@ type Packer interface {
 	Flush(out *Rows)
 	Counts() Counts
 	Pending() Pending
+	// Next returns the least Doc.Seq that Add takes.
+	Next() uint64
 	// AppendState appends the complete state to b: a Packer of the same configuration that reads it with RestoreState goes on
 	// exactly as this one would. The state holds references, never tokens.
 	AppendState(b []byte) []byte

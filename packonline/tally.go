@@ -26,6 +26,8 @@ func newTally(c Config) tally { return tally{config: c, length: int32(c.Buckets[
 
 func (t *tally) Counts() Counts { return t.counts }
 
+func (t *tally) Next() uint64 { return t.next }
+
 // arrive counts a document.
 func (t *tally) arrive(d Doc) {
 	if d.Length < 1 {

@@ -141,8 +141,11 @@ func (d *Daemon) Stop(ctx context.Context) error {
 
 // close ends what has been started: readers first, who are told why, then the run, the store last.
 func (d *Daemon) close(ctx context.Context) (err error) {
+	d.tell(ctx)
 	if d.flight != nil {
-		err = errors.Join(err, d.flight.Shutdown(ctx))
+		readers, cancel := half(ctx) // one that does not read must not take the time that the run needs
+		err = errors.Join(err, d.flight.Shutdown(readers))
+		cancel()
 	}
 	d.stopRun()
 	if d.served != nil {
@@ -162,6 +165,43 @@ func (d *Daemon) close(ctx context.Context) (err error) {
 		err = errors.Join(err, d.store.Close())
 	}
 	return err
+}
+
+// farewell bounds how long a daemon whose run has failed waits for readers to hear of it.
+const farewell = time.Second
+
+// tell waits until the readers of a run that has failed have the cause: once Flight stops, all that they hear is that it stops.
+func (d *Daemon) tell(ctx context.Context) {
+	select {
+	case <-d.served:
+	default:
+		return
+	}
+	if d.result == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			if len(d.run.Stats().Readers) == 0 {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// half ends at half the time that ctx has left.
+func half(ctx context.Context) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok {
+		return context.WithTimeout(ctx, time.Until(end)/2)
+	}
+	return context.WithCancel(ctx)
 }
 
 // checkpoints names the objects of a run.

@@ -51,8 +51,13 @@ func stop(d *Daemon, limit time.Duration) error {
 // publish publishes documents of one row each.
 func publish(t *testing.T, d *Daemon, n int) {
 	t.Helper()
+	publishRows(t, d, n, 1024)
+}
+
+func publishRows(t *testing.T, d *Daemon, n, tokens int) {
+	t.Helper()
 	var data []byte
-	for range 1024 {
+	for range tokens {
 		data = binary.LittleEndian.AppendUint32(data, 7)
 	}
 	for range n {
@@ -174,22 +179,32 @@ func TestFailureOfTheRunIsTold(t *testing.T) {
 // A reader that does not read does not take the time that the run needs to store its last checkpoint.
 func TestStopBesideAReaderThatDoesNotRead(t *testing.T) {
 	c := settings(t)
-	c.Plan.Packing.Buckets = []int{1 << 18} // a batch of 4 MiB and more fills the socket
+	c.Plan.Packing.Buckets, c.Plan.Steps.Rows = []int{rowOfLargest}, 8 // a few steps fill what a socket takes
+	c.Serve.CacheBytes = 256 << 20
 	d := start(t, c)
-	publish(t, d, 256*4*12)
+	publishRows(t, d, 8*12, rowOfLargest)
 	batches, _ := following(t, d)
 	<-batches
-	for !func() bool { return d.Run().Stats().Planned == 12 }() {
+	stuck := 0
+	for last := uint64(0); stuck < 100; stuck++ {
 		<-time.After(5 * time.Millisecond)
+		if s := d.Run().Stats(); s.Planned < 12 || len(s.Readers) == 0 || s.Readers[0].Step != last {
+			stuck = 0
+			if len(s.Readers) > 0 {
+				last = s.Readers[0].Step
+			}
+		}
 	}
 	err := stop(d, 2*time.Second)
-	if err != nil && strings.Contains(err.Error(), "stop run") {
-		t.Errorf("Stop = %v", err)
+	if err == nil || strings.Contains(err.Error(), "stop run") {
+		t.Errorf("Stop = %v, want streams cut off and nothing else", err)
 	}
 	if s := d.Run().Stats(); s.Checkpoint != s.Planned {
 		t.Errorf("the last checkpoint is of step %d, %d are planned", s.Checkpoint, s.Planned)
 	}
 }
+
+const rowOfLargest = 1 << 18
 
 // A start that fails gives back what it took.
 func TestFailedStartFreesItsPorts(t *testing.T) {

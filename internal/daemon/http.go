@@ -28,7 +28,7 @@ func listenHTTP(address string, d *Daemon) (*httpServer, error) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case <-d.ended:
-			http.Error(w, fmt.Sprintf("failed: %v", d.err), http.StatusServiceUnavailable)
+			http.Error(w, d.over().Error(), http.StatusServiceUnavailable)
 		default:
 			fmt.Fprintln(w, "ok")
 		}
@@ -47,7 +47,7 @@ func listenHTTP(address string, d *Daemon) (*httpServer, error) {
 func (d *Daemon) ready() error {
 	select {
 	case <-d.ended:
-		return fmt.Errorf("the run has stopped: %w", d.err)
+		return d.over()
 	default:
 	}
 	if s := d.store.Status(); !s.Connected {
@@ -57,6 +57,14 @@ func (d *Daemon) ready() error {
 		return fmt.Errorf("re-planning after a restart: at document %d", s.Cursor)
 	}
 	return nil
+}
+
+// over says why the daemon serves no more. Only after ended.
+func (d *Daemon) over() error {
+	if d.err != nil {
+		return fmt.Errorf("the run has stopped: %w", d.err)
+	}
+	return errors.New("the daemon is stopping")
 }
 
 func (h *httpServer) url() string { return "http://" + reachable(h.listen.Addr().String()) }
@@ -71,8 +79,11 @@ func (h *httpServer) start() {
 
 func (h *httpServer) shutdown(ctx context.Context) error {
 	err := h.server.Shutdown(ctx)
-	if errors.Is(err, ctx.Err()) && err != nil {
-		return h.server.Close()
+	if err != nil && ctx.Err() != nil {
+		err = h.server.Close()
+	}
+	if e := h.listen.Close(); e != nil && !errors.Is(e, net.ErrClosed) { // a server that never served does not know its listener
+		err = errors.Join(err, e)
 	}
 	return err
 }

@@ -1,0 +1,86 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+)
+
+func TestAheadBoundsThePlan(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+	run, _ := w.start(t)
+	eventually(t, func() bool { return run.Info().Planned == 4 })
+	a, err := run.Join(loader.Place{Rank: 0, World: 2}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b, err := run.Join(loader.Place{Rank: 1, World: 2}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 { // rank 1 asks for nothing: 1 step asked for, 4 ahead
+		if _, err := a.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := run.Info().Planned; n != 5 {
+		t.Fatalf("%d steps are planned while a rank stands still, want 5", n)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := a.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Next = %v", err)
+	}
+	b.Close() // gone ranks hold nothing back
+	if _, err := a.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// With nothing planned ahead a step is planned when it is asked for, and not before.
+func TestNothingAhead(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.options.Ahead = 0
+	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
+	run, _ := w.start(t)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for step := range uint64(3) {
+		read(t, run, loader.Place{World: 1}, step, 1)
+		if n := run.Info().Planned; n != step+1 {
+			t.Fatalf("%d steps are planned, %d were asked for", n, step+1)
+		}
+	}
+	if n := len(read(t, run, loader.Place{World: 1}, 0, 0)); n != 25 {
+		t.Fatalf("%d steps, want 25", n)
+	}
+}
+
+// Starting again without a reader plans nothing: the plan stays within Ahead steps of what readers asked for.
+func TestRestartsDoNotPlanAhead(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+	run, stop := w.start(t)
+	eventually(t, func() bool { return run.Info().Planned == 4 })
+	for range 3 {
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		run, stop = w.start(t)
+		eventually(t, func() bool { return !run.Stats().Replaying })
+		if err := run.Commit(t.Context(), run.Info().Committed+1); err != nil { // the loop has been at work
+			t.Fatal(err)
+		}
+		if n := run.Info().Planned; n != 4 {
+			t.Fatalf("%d steps are planned after a restart without a reader, want 4", n)
+		}
+	}
+	read(t, run, loader.Place{World: 1}, 0, 20)
+}

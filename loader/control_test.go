@@ -1,0 +1,67 @@
+package loader_test
+
+import (
+	"context"
+	"reflect"
+	"testing"
+
+	"loaderd/loader"
+)
+
+func TestDrainGoesOn(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(9, 40)...)
+	run, stop := w.start(t)
+	if at, err := run.Drain(t.Context()); err != nil || at != 40 {
+		t.Fatalf("Drain = %d, %v", at, err)
+	}
+	w.docs.lengths(someLengths(10, 60)...)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := read(t, run, loader.Place{World: 1}, 0, 0)
+	if at, err := run.Seal(t.Context()); err != nil || at != 100 {
+		t.Fatalf("second Seal = %d, %v", at, err)
+	}
+	if _, err := run.Drain(t.Context()); reason(err) != loader.BadTicket {
+		t.Fatalf("Drain after the end: %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	clear(w.checkpoints.data)
+	run, _ = w.start(t)
+	if got := read(t, run, loader.Place{World: 1}, 0, 0); !reflect.DeepEqual(got, want) {
+		t.Fatal("the replayed run differs")
+	}
+}
+
+// shrinkingDocs answers once that the stream ends earlier than it did: a server that is no longer the leader may.
+type shrinkingDocs struct {
+	*memDocs
+	lasts chan uint64
+}
+
+func (d shrinkingDocs) Last(context.Context) (uint64, error) { return <-d.lasts, nil }
+
+// Controls take effect in the order in which they were recorded.
+func TestControlsStayInOrder(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(1, 100)...)
+	w.options.Ahead = 1
+	lasts := make(chan uint64, 2)
+	w.edges = func(e *loader.Edges) { e.Documents = shrinkingDocs{w.docs, lasts} }
+	run, stop := w.start(t)
+	lasts <- 100
+	if at, err := run.Drain(t.Context()); err != nil || at != 100 {
+		t.Fatal(at, err)
+	}
+	lasts <- 95
+	if at, err := run.Seal(t.Context()); err != nil || at != 100 {
+		t.Fatalf("Seal = %d, %v, want 100", at, err)
+	}
+	read(t, run, loader.Place{World: 1}, 0, 0)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
