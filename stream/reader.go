@@ -20,6 +20,7 @@ import (
 type reader struct {
 	log     *DocumentLog
 	cancel  context.CancelFunc
+	closed  <-chan struct{} // when cancel has been called
 	running sync.WaitGroup
 	budget  *budget
 	jobs    chan *chunk // for the workers
@@ -58,7 +59,7 @@ var (
 
 func newReader(l *DocumentLog, from uint64, info *jetstream.StreamInfo) *reader {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &reader{log: l, cancel: cancel, budget: newBudget(l.buffer), next: from, created: info.Created,
+	r := &reader{log: l, cancel: cancel, closed: ctx.Done(), budget: newBudget(l.buffer), next: from, created: info.Created,
 		jobs: make(chan *chunk, 2*l.workers), order: make(chan *chunk, queued)}
 	r.status.Fetched, r.status.Delivered = from-1, from-1
 	r.sees(info.State.LastSeq)
@@ -82,12 +83,16 @@ func (r *reader) Next(ctx context.Context) (loader.Document, error) {
 				r.at = 0
 			case <-ctx.Done():
 				return loader.Document{}, ctx.Err()
+			case <-r.closed:
+				return loader.Document{}, errReaderClosed
 			}
 		}
 		select {
 		case <-r.current.done:
 		case <-ctx.Done():
 			return loader.Document{}, ctx.Err()
+		case <-r.closed:
+			return loader.Document{}, errReaderClosed
 		}
 		if r.current.err != nil {
 			r.err = r.current.err
@@ -132,7 +137,6 @@ func (r *reader) fetch(ctx context.Context) {
 		before := r.next
 		err := r.follow(ctx)
 		if ctx.Err() != nil {
-			r.submit(context.WithoutCancel(ctx), &chunk{err: errReaderClosed})
 			return
 		}
 		if final(err) {

@@ -202,3 +202,27 @@ func processorTime(b *testing.B) time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// A reader whose line is full closes at once: nobody takes what is in it any more.
+func TestCloseWithAFullLine(t *testing.T) {
+	srv := natstest.Start(t)
+	src := openSource(t, openLog(t, srv.Store()), 1)
+	const most = 4096 // chunks between fetching and Next
+	for i := range most + 100 {
+		publishAll(t, srv.Store(), counted(i+1, 1)...) // one by one, so that each is a chunk of its own
+	}
+	soon(t, "the line is full", func() bool { return src.Status().Fetched > most })
+	closed := make(chan error, 1)
+	go func() { closed <- src.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("Close does not return")
+	}
+	if _, err := src.Next(testContext(t)); err == nil {
+		t.Fatal("Next gives a document after Close")
+	}
+}
