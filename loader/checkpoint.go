@@ -157,9 +157,12 @@ func checkpointName(step uint64) string { return fmt.Sprintf("step-%020d", step)
 
 // restore makes the planner: from the newest checkpoint that fits the plan log, else at the start of the run.
 func (r *Run) restore(ctx context.Context) error {
-	names, err := r.checkpoints(ctx)
-	if err != nil {
-		return err
+	var names []string
+	var err error
+	if !r.fresh {
+		if names, err = r.checkpoints(ctx); err != nil {
+			return err
+		}
 	}
 	slices.Sort(names)
 	slices.Reverse(names)
@@ -171,7 +174,7 @@ func (r *Run) restore(ctx context.Context) error {
 		}
 		r.log.Warn("checkpoint not usable; trying an older one", "checkpoint", name, "error", err)
 	}
-	r.planner, err = NewPlanner(r.config, r.start)
+	r.planner, err = NewPlanner(r.config, r.header.Start)
 	return err
 }
 
@@ -209,7 +212,7 @@ func (r *Run) load(ctx context.Context, name string) error {
 	if tailOf(c.tail.position, record) != c.tail {
 		return fmt.Errorf("it belongs to another plan log: record %d differs", c.tail.position)
 	}
-	p, err := NewPlanner(r.config, r.start)
+	p, err := NewPlanner(r.config, r.header.Start)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,11 @@ func (r *Run) Serve(ctx context.Context) error {
 }
 
 func (r *Run) serve(ctx context.Context) error {
+	if r.fresh {
+		if err := r.begin(ctx); err != nil {
+			return fmt.Errorf("begin run %s: %w", r.name, err)
+		}
+	}
 	source, err := r.edges.Documents.Read(ctx, r.planner.Cursor()+1)
 	if err != nil {
 		return fmt.Errorf("read documents: %w", err)

@@ -50,7 +50,8 @@ type Run struct {
 	edges   Edges
 	log     *slog.Logger
 
-	start     uint64
+	header    Header
+	fresh     bool    // nothing of the run has been written yet
 	found     planEnd // at Open
 	planner   *Planner
 	tail      logTail // last record that the planner's state covers
@@ -78,7 +79,8 @@ type Run struct {
 	checkpointBytes int64
 }
 
-// Open reads or writes the plan's header and restores the planner. It refuses a plan made with another configuration or algorithm.
+// Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm. It changes nothing: a
+// new run begins with Serve.
 func Open(ctx context.Context, name string, c Config, o Options, e Edges) (*Run, error) {
 	if bad := c.Validate(); len(bad) > 0 {
 		errs := make([]error, len(bad))
@@ -90,11 +92,10 @@ func Open(ctx context.Context, name string, c Config, o Options, e Edges) (*Run,
 	r := &Run{name: name, config: c, options: o, edges: e, log: e.Log.With("run", name), requests: make(chan request), asked: make(chan struct{}, 1),
 		changed: make(chan struct{}), recent: map[uint64]*Step{}, readers: map[*Reader]struct{}{}, replays: true, plan: &planReader{log: e.Plan}}
 	r.assembler = assembler{docs: e.Documents, cache: newTokenCache(o.CacheBytes), pad: c.Tokenizer.Pad, stall: o.Stall}
-	header, err := r.header(ctx)
-	if err != nil {
+	var err error
+	if r.header, err = r.readHeader(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
-	r.start = header.Start
 	if r.found, err = r.plan.end(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: read end of plan: %w", name, err)
 	}
@@ -106,8 +107,8 @@ func Open(ctx context.Context, name string, c Config, o Options, e Edges) (*Run,
 	return r, nil
 }
 
-// header returns the first record of the plan, which it writes for a new run.
-func (r *Run) header(ctx context.Context) (Header, error) {
+// readHeader returns the first record of the plan, or the one that a new run will write.
+func (r *Run) readHeader(ctx context.Context) (Header, error) {
 	last, err := r.edges.Plan.Last(ctx)
 	if err != nil {
 		return Header{}, fmt.Errorf("read plan log: %w", err)
@@ -117,21 +118,8 @@ func (r *Run) header(ctx context.Context) (Header, error) {
 		if err != nil {
 			return Header{}, fmt.Errorf("read document stream: %w", err)
 		}
-		left, err := r.checkpoints(ctx) // by an earlier run of the same name, whose streams are gone
-		if err == nil {
-			err = r.forget(ctx, left)
-		}
-		if err != nil {
-			return Header{}, err
-		}
-		h := Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: r.name, Fingerprint: r.config.Fingerprint(), Start: start, Config: r.config}
-		b := encodeHeader(h)
-		if err := r.edges.Plan.Append(ctx, 0, b); err != nil {
-			return Header{}, fmt.Errorf("write plan header: %w", err)
-		}
-		r.tail = tailOf(1, b)
-		r.log.Info("new run", "fingerprint", h.Fingerprint, "first_document", start)
-		return h, nil
+		r.fresh = true
+		return Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: r.name, Fingerprint: r.config.Fingerprint(), Start: start, Config: r.config}, nil
 	}
 	b, err := r.edges.Plan.Get(ctx, 1)
 	if err != nil {
@@ -146,6 +134,24 @@ func (r *Run) header(ctx context.Context) (Header, error) {
 	}
 	r.tail = tailOf(1, b)
 	return rec.Header, r.config.accepts(rec.Header)
+}
+
+// begin writes the header of a new run.
+func (r *Run) begin(ctx context.Context) error {
+	left, err := r.checkpoints(ctx) // by an earlier run of the same name, whose streams are gone
+	if err == nil {
+		err = r.forget(ctx, left)
+	}
+	if err != nil {
+		return err
+	}
+	b := encodeHeader(r.header)
+	if err := r.store(ctx, []write{{records: [][]byte{b}}}); err != nil {
+		return err
+	}
+	r.tail = tailOf(1, b)
+	r.log.Info("new run", "fingerprint", r.header.Fingerprint, "first_document", r.header.Start)
+	return nil
 }
 
 // accepts refuses a plan that this configuration or binary would continue differently.
@@ -169,7 +175,7 @@ func (c Config) accepts(h Header) error {
 func (r *Run) Info() Info {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Info{Run: r.name, Fingerprint: r.config.Fingerprint(), Config: r.config, Start: r.start, Planned: r.planned, Ended: r.ended, Committed: r.commits}
+	return Info{Run: r.name, Fingerprint: r.config.Fingerprint(), Config: r.config, Start: r.header.Start, Planned: r.planned, Ended: r.ended, Committed: r.commits}
 }
 
 // Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.

@@ -28,16 +28,16 @@ func (r *Run) cause(step uint64) *Error {
 	}}
 	slowest := r.holding(step)
 	switch {
+	case !r.storing.IsZero() && time.Since(r.storing) > time.Second:
+		e.Reason, e.Message = PlanLogDown, fmt.Sprintf("storing the plan has taken %s", time.Since(r.storing).Round(time.Millisecond))
+		e.Do = "check the JetStream server and its disk"
 	case r.source == nil:
 		e.Reason, e.Message = SourceDown, "the document stream has not been opened yet"
 		e.Do = "check the NATS server; the daemon connects by itself"
 	case r.replays && s.DownSince.IsZero():
 		e.Reason, e.Message = Replaying, fmt.Sprintf("the daemon re-plans after a restart: it is at document %d", p.cursor)
-	case !r.storing.IsZero() && time.Since(r.storing) > time.Second:
-		e.Reason, e.Message = PlanLogDown, fmt.Sprintf("storing the plan has taken %s", time.Since(r.storing).Round(time.Millisecond))
-		e.Do = "check the JetStream server and its disk"
 	case slowest != nil && !r.replays:
-		e.Reason, e.Message = RankBehind, fmt.Sprintf("rank %d of %d still asks for step %d and %d steps are planned beyond it", slowest.place.Rank, slowest.place.World, slowest.next, r.options.Ahead)
+		e.Reason, e.Message = RankBehind, fmt.Sprintf("rank %d of %d has asked for no step beyond %d, and %d steps are planned beyond that", slowest.place.Rank, slowest.place.World, slowest.next, r.options.Ahead)
 		e.Do = "look at that rank; the plan goes on when it does"
 		e.Facts["rank"], e.Facts["world"], e.Facts["rank_step"] = strconv.Itoa(slowest.place.Rank), strconv.Itoa(slowest.place.World), strconv.FormatUint(slowest.next, 10)
 	case !s.DownSince.IsZero():

@@ -77,6 +77,11 @@ func (r *reader) Next(ctx context.Context) (loader.Document, error) {
 		if r.err != nil {
 			return loader.Document{}, r.err
 		}
+		select {
+		case <-r.closed:
+			return loader.Document{}, errReaderClosed
+		default:
+		}
 		if r.current == nil {
 			select {
 			case r.current = <-r.order:

@@ -208,10 +208,12 @@ func TestCloseWithAFullLine(t *testing.T) {
 	srv := natstest.Start(t)
 	src := openSource(t, openLog(t, srv.Store()), 1)
 	const most = 4096 // chunks between fetching and Next
-	for i := range most + 100 {
-		publishAll(t, srv.Store(), counted(i+1, 1)...) // one by one, so that each is a chunk of its own
+	for i := range uint64(most + 1) { // one by one, so that each is a chunk of its own
+		publishAll(t, srv.Store(), counted(int(i)+1, 1)...)
+		for testContext(t).Err() == nil && src.Status().Fetched < i+1 {
+			runtime.Gosched()
+		}
 	}
-	soon(t, "the line is full", func() bool { return src.Status().Fetched > most })
 	closed := make(chan error, 1)
 	go func() { closed <- src.Close() }()
 	select {

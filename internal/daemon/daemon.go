@@ -86,6 +86,10 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.http, err = listenHTTP(c.HTTP.Listen, d); err != nil {
 		return nil, err
 	}
+	if err := d.flight.Start(); err != nil {
+		return nil, err
+	}
+	// Nothing of a new run is written before all else is up: a start that fails leaves no trace of its configuration.
 	runCtx, stopRun := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopRun = stopRun
 	d.served = make(chan struct{})
@@ -93,9 +97,6 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		defer close(d.served)
 		d.result = d.run.Serve(runCtx)
 	}()
-	if err := d.flight.Start(); err != nil {
-		return nil, err
-	}
 	d.http.start()
 	go d.watch()
 	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after", time.Since(began).Round(time.Millisecond))
