@@ -164,8 +164,8 @@ func TestTLSAndClientCertificates(t *testing.T) {
 
 func TestNewServerRefusesWhatCannotWork(t *testing.T) {
 	dir := t.TempDir()
-	empty, rubbish := filepath.Join(dir, "empty"), filepath.Join(dir, "rubbish")
-	for file, text := range map[string]string{empty: " \n", rubbish: "rubbish"} {
+	empty, rubbish, blank := filepath.Join(dir, "empty"), filepath.Join(dir, "rubbish"), filepath.Join(dir, "blank")
+	for file, text := range map[string]string{empty: " \n", rubbish: "rubbish", blank: "a b"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -177,6 +177,7 @@ func TestNewServerRefusesWhatCannotWork(t *testing.T) {
 		says   string
 	}{
 		{func(c *arrowout.Config) { c.TokenFile = dir + "/none" }, "read bearer token"},
+		{func(c *arrowout.Config) { c.TokenFile = blank }, "no header carries"},
 		{func(c *arrowout.Config) { c.TokenFile = empty }, "is empty"},
 		{func(c *arrowout.Config) { c.Cert, c.Key = rubbish, key }, "load certificate"},
 		{func(c *arrowout.Config) { c.Cert, c.Key, c.ClientCA = cert, key, rubbish }, "no PEM certificate"},

@@ -116,6 +116,9 @@ func readToken(file string) (string, error) {
 	if token == "" {
 		return "", fmt.Errorf("read bearer token: %s is empty; put a token into it or leave token_file out", file)
 	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("read bearer token: %s holds blanks or characters that no header carries; use letters, digits and -._~+/=", file)
+	}
 	return token, nil
 }
 

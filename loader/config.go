@@ -25,9 +25,11 @@ type Config struct {
 type Tokenizer struct {
 	Name        string `json:"name"`
 	Fingerprint string `json:"fingerprint"` // of everything that shapes ids
-	VocabSize   int    `json:"vocab_size"`  // ids are 0 ... VocabSize-1
-	End         int32  `json:"end"`         // end-of-document token appended to every document, -1 for none
-	Pad         int32  `json:"pad"`         // id that fills padding
+	// SpecialAsText says that special tokens spelled out in a text are text. The fingerprint covers it; it stands here by name.
+	SpecialAsText bool  `json:"special_as_text"`
+	VocabSize     int   `json:"vocab_size"` // ids are 0 ... VocabSize-1
+	End           int32 `json:"end"`        // end-of-document token appended to every document, -1 for none
+	Pad           int32 `json:"pad"`        // id that fills padding
 }
 
 // DocumentsConfig says which documents count.

@@ -92,7 +92,12 @@ func (l *loop) handle(ctx context.Context, q request) error {
 			return nil
 		}
 		step := l.planner.Next()
-		return l.save(ctx, func(err error) { q.reply <- answer{step, err} })
+		return l.save(ctx, func(err error) {
+			if err != nil {
+				err = &Error{Reason: PlanLogDown, Message: "the checkpoint was not stored", Do: "check the JetStream server and its disk, and ask again", Err: err}
+			}
+			q.reply <- answer{step, err}
+		})
 	case kindCommit:
 		info := r.Info()
 		switch {

@@ -40,17 +40,17 @@ type Source interface {
 
 // SourceStatus is a source's position. All sequences are of the document stream.
 type SourceStatus struct {
-	Last       uint64    // last sequence known to be in the stream
-	Fetched    uint64    // last sequence received
-	Delivered  uint64    // last sequence that Next returned
-	DrySince   time.Time // when everything in the stream had been fetched; zero when it has not
-	DownSince  time.Time // when the connection was lost; zero while it is up
-	DownReason string
-	Empty      int64 // skipped as empty
-	Undecoded  int64 // skipped as undecodable
-	Buffered   int64 // bytes of fetched documents that Next has not returned
-	TextBytes  int64 // bytes of payload fetched since the start
-	Tokens     int64 // tokens produced since the start
+	Last       uint64    `json:"last"`                // last sequence known to be in the stream
+	Fetched    uint64    `json:"fetched"`             // last sequence received
+	Delivered  uint64    `json:"delivered"`           // last sequence that Next returned
+	DrySince   time.Time `json:"dry_since,omitzero"`  // when everything in the stream had been fetched; zero when it has not
+	DownSince  time.Time `json:"down_since,omitzero"` // when the connection was lost; zero while it is up
+	DownReason string    `json:"down_reason,omitempty"`
+	Empty      int64     `json:"empty"`      // skipped as empty since the start
+	Undecoded  int64     `json:"undecoded"`  // skipped as undecodable since the start
+	Buffered   int64     `json:"buffered"`   // bytes of fetched documents that Next has not returned
+	TextBytes  int64     `json:"text_bytes"` // bytes of payload fetched since the start
+	Tokens     int64     `json:"tokens"`     // tokens produced since the start
 }
 
 // Documents is the document stream as a Run needs it.

@@ -30,7 +30,12 @@ func (r *Run) Join(place Place, step uint64) (*Reader, error) {
 	reader := &Reader{run: r, place: place, next: step}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if step > r.planned+uint64(r.options.Ahead) && !r.ended {
+	switch {
+	case r.ended && step > r.planned:
+		return nil, &Error{Reason: StepNotPlanned, Message: fmt.Sprintf("run %s ended before step %d: it has %d steps", r.name, step, r.planned),
+			Do:    "ask for an earlier step; this may be another run than the one you resume",
+			Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(r.planned, 10)}}
+	case step > r.planned+uint64(r.options.Ahead):
 		return nil, notPlanned(step, r.planned)
 	}
 	r.readers[reader] = struct{}{}

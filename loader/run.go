@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -165,7 +166,7 @@ func (c Config) accepts(h Header) error {
 			"continue it with the binary that began it, or start a new run")
 	}
 	if h.Fingerprint != c.Fingerprint() {
-		return mismatch(fmt.Sprintf("run %s was planned with another configuration: %v", h.Run, h.Config.Differences(c)),
+		return mismatch(fmt.Sprintf("run %s was planned with another configuration: %s", h.Run, strings.Join(h.Config.Differences(c), "; ")),
 			"restore the configuration or choose another run name")
 	}
 	return nil

@@ -283,6 +283,23 @@ func TestSmallCacheFetchesAgain(t *testing.T) {
 	}
 }
 
+// Behind the last step there is the end, further on nothing: a trainer that resumes on the wrong run must not think that it is done.
+func TestJoinBehindTheEnd(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{16}, 40)...)
+	run, _ := w.start(t)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n := uint64(len(read(t, run, loader.Place{World: 1}, 0, 0)))
+	if rest := read(t, run, loader.Place{World: 1}, n, 0); len(rest) != 0 {
+		t.Errorf("%d steps behind the end", len(rest))
+	}
+	if _, err := run.Join(loader.Place{World: 1}, n+1); reason(err) != loader.StepNotPlanned {
+		t.Errorf("Join at step %d of %d: %v", n+1, n, err)
+	}
+}
+
 func TestSkippedAndDuplicateDocuments(t *testing.T) {
 	w := newWorld(config("concat"))
 	doc := func(id uint64, skip loader.Skip) loader.Document {

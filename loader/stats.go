@@ -43,11 +43,11 @@ type Stats struct {
 	Checkpoint      uint64       `json:"checkpoint_step"`
 	CheckpointBytes int64        `json:"checkpoint_bytes"`
 	Readers         []ReaderStat `json:"readers"`
-	Documents       int64        `json:"documents"` // packed
+	Documents       int64        `json:"documents"` // that the packer has taken in, waiting ones included
 	Empty           int64        `json:"empty_documents"`
 	Undecoded       int64        `json:"undecodable_documents"`
 	Duplicates      int64        `json:"duplicate_documents"`
-	Tokens          int64        `json:"tokens"`         // of packed documents
+	Tokens          int64        `json:"tokens"`         // of those documents
 	Rows            int64        `json:"rows"`           // in steps
 	Slots           int64        `json:"slots"`          // tokens of those rows, padding included
 	Padding         int64        `json:"padding_tokens"` // of those

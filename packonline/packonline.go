@@ -78,7 +78,7 @@ type Config struct {
 	// pieces. While no document arrives nothing ages. 0 sets no bound.
 	MaxAge int `koanf:"max_age" json:"max_age"`
 	// Seed keys every draw of the method.
-	Seed uint64 `koanf:"-" json:"seed"`
+	Seed uint64 `koanf:"-" json:"-"`
 }
 
 // Bounds of a Config. Best-fit-decreasing keeps a table with one entry for every length up to that of a row.

@@ -7,7 +7,7 @@ type Config struct {
 	// Window is how many atoms wait to be drawn from. 0 or 1 keeps the order.
 	Window int `koanf:"window" json:"window"`
 	// Seed keys the draws.
-	Seed uint64 `koanf:"-" json:"seed"`
+	Seed uint64 `koanf:"-" json:"-"`
 }
 
 // FieldError is a bad field of a configuration.

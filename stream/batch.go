@@ -100,9 +100,9 @@ func (c *committer) batch(ctx context.Context, b batch) error {
 	return c.record(ctx, b)
 }
 
-func (c *committer) messages(ctx context.Context, pending []entry) error {
+func (c *committer) messages(ctx context.Context, pending []entry) (err error) {
 	wait := c.p.newWait()
-	defer wait.over()
+	defer func() { wait.end(err) }()
 	for len(pending) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -217,7 +217,7 @@ func (c *committer) fullReason(ctx context.Context, e *serverError) string {
 		return fmt.Sprintf("stream %s: the server has no space left: %s", name, e)
 	}
 	if info, err := c.p.stream.Info(ctx); err == nil {
-		return fmt.Sprintf("%v: %s holds %d documents, %d of %d bytes; it goes on when readers release some or max_bytes is raised",
+		return fmt.Sprintf("%v: %s holds %d documents, %d of %d bytes; raise stream.max_bytes (the daemon's configuration) to make room",
 			ErrStreamFull, name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	}
 	return fmt.Sprintf("%v: %s: %s", ErrStreamFull, name, e.Description)
@@ -351,13 +351,31 @@ func (w *wait) pause(ctx context.Context, reason string) error {
 	}
 }
 
+// over says that it goes on.
 func (w *wait) over() {
 	w.backoff.Reset()
 	w.p.setWaiting("")
 }
 
+// end is over, but after an error nothing goes on, and nobody is told that it does.
+func (w *wait) end(err error) {
+	if err == nil {
+		w.over()
+		return
+	}
+	w.p.noteWaiting("")
+}
+
 func (p *Publisher) setWaiting(reason string) {
+	if p.noteWaiting(reason) && p.options.OnWait != nil {
+		p.options.OnWait(reason)
+	}
+}
+
+// noteWaiting accounts the time and says whether the reason is a new one.
+func (p *Publisher) noteWaiting(reason string) (changed bool) {
 	p.progress.Lock()
+	defer p.progress.Unlock()
 	was := p.sofar.Waiting
 	switch {
 	case was == "" && reason != "":
@@ -366,8 +384,5 @@ func (p *Publisher) setWaiting(reason string) {
 		p.sofar.Waited += time.Since(p.waiting)
 	}
 	p.sofar.Waiting = reason
-	p.progress.Unlock()
-	if was != reason && p.options.OnWait != nil {
-		p.options.OnWait(reason)
-	}
+	return was != reason
 }

@@ -23,7 +23,7 @@ type PublishOptions struct {
 	// Timeout is how long an acknowledgement may take before the publisher reads back what happened; 0 means 10 s.
 	Timeout time.Duration
 	// OnWait is called when the publisher starts to wait (a full stream, a lost connection) with the reason, and with "" when it
-	// goes on. It is called from the publisher's own goroutine and must not block.
+	// goes on, which it does not after an error. It is called from the publisher's own goroutine and must not block.
 	OnWait func(reason string)
 }
 
@@ -105,6 +105,7 @@ type entry struct {
 	duplicate bool // counted, not sent
 	record    *Record
 	finish    bool // the record's input ends here
+	skipped   bool // a place of the input without a document in the stream
 	advance   bool // the record's last sequence may follow
 }
 
@@ -113,11 +114,19 @@ type batch struct {
 	flushed chan struct{} // closed when everything up to here is committed and recorded
 }
 
+// CheckSource refuses what cannot be the name of a source.
+func CheckSource(source string) error {
+	if !sourceToken.MatchString(source) {
+		return fmt.Errorf("source name %q: want 1 to 64 letters, digits, - and _", source)
+	}
+	return nil
+}
+
 // NewPublisher starts a publisher for the subject of one source: <subject>.<source>. The stream is created when absent.
 // Cancelling ctx aborts the publisher; Close stops it.
 func (s *Store) NewPublisher(ctx context.Context, source string, o PublishOptions) (*Publisher, error) {
-	if !sourceToken.MatchString(source) {
-		return nil, fmt.Errorf("source name %q: want 1 to 64 letters, digits, - and _", source)
+	if err := CheckSource(source); err != nil {
+		return nil, err
 	}
 	if o.BatchMessages < 0 || o.BatchMessages > maxBatchMessages {
 		return nil, fmt.Errorf("batch of %d messages: want 1 to %d", o.BatchMessages, maxBatchMessages)

@@ -37,6 +37,7 @@ type Record struct {
 	value    recordValue
 	complete bool // before this publisher
 	skip     int64
+	stored   int64
 	known    ids
 	// seen counts the documents that were offered; origin and index name the last.
 	seen   int64
@@ -55,6 +56,7 @@ type recordValue struct {
 	// Documents: that many first documents of the input are committed. LastSequence: all of this input's documents after these
 	// are above it. FirstSequence: all of them are.
 	Documents     int64  `json:"documents"`
+	Skipped       int64  `json:"skipped"` // of Documents: only a place, not in the stream
 	FirstSequence uint64 `json:"first_sequence"`
 	LastSequence  uint64 `json:"last_sequence"`
 	Complete      bool   `json:"complete"`
@@ -75,7 +77,7 @@ type ReleasedError struct {
 }
 
 func (e *ReleasedError) Error() string {
-	return fmt.Sprintf("input %s %s, and the stream has released documents that would tell what is published (it starts at %d, needed after %d; %d documents are recorded): publish it under another source name",
+	return fmt.Sprintf("input %s %s, and the stream no longer holds documents that would tell what is published (it starts at %d, needed after %d; %d documents are recorded): publish it under another source name",
 		e.Input, e.Why, e.Oldest, e.After, e.Documents)
 }
 
@@ -116,7 +118,8 @@ func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Reco
 		after, why, recorded := r.value.LastSequence, "was interrupted", r.value.Documents
 		if !same {
 			after, why = r.value.FirstSequence, "has changed since it was published"
-			r.value.Documents, r.value.LastSequence, r.value.Complete = 0, r.value.FirstSequence, false
+			r.value.Documents, r.value.Skipped = 0, 0
+			r.value.LastSequence, r.value.Complete = r.value.FirstSequence, false
 		}
 		if r.revision != 0 && info.State.FirstSeq > after+1 && info.State.LastSeq > after {
 			return nil, &ReleasedError{Input: name, Why: why, Documents: recorded, After: after, Oldest: info.State.FirstSeq}
@@ -125,7 +128,7 @@ func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Reco
 			return nil, err
 		}
 	}
-	r.skip = r.value.Documents
+	r.skip, r.stored = r.value.Documents, r.value.Documents-r.value.Skipped
 	r.value.Version, r.value.Stream, r.value.Created = recordVersion, p.store.Config().Name, p.created
 	r.value.Source, r.value.Input, r.value.Fingerprint, r.value.Session = p.source, name, fingerprint, nuid.Next()
 	if r.complete {
@@ -154,6 +157,9 @@ func (r *Record) Complete() bool { return r.complete }
 // Committed is how many first documents of the input were committed before this publisher.
 func (r *Record) Committed() int64 { return r.skip }
 
+// Stored is how many of the Committed are in the stream; the others were skipped.
+func (r *Record) Stored() int64 { return r.stored }
+
 // Publish adds the input's next document, unless it is already committed. Documents must come in the input's own order. The message's
 // ID becomes one that depends on the source, the origin (the absolute path of the document's file), the place among the documents
 // of that origin, and the content.
@@ -176,7 +182,7 @@ func (r *Record) Publish(ctx context.Context, origin string, m Message) error {
 	err := r.p.add(ctx, e)
 	var large *TooLargeError
 	if errors.As(err, &large) {
-		e.message = nil // it has its place all the same
+		e.message, e.skipped = nil, true // it has its place all the same
 		if err := r.p.add(ctx, e); err != nil {
 			return err
 		}
@@ -192,7 +198,7 @@ func (r *Record) Skip(ctx context.Context, origin string) error {
 	if r.next(origin) {
 		return nil
 	}
-	return r.p.add(ctx, entry{record: r, advance: len(r.known) == 0})
+	return r.p.add(ctx, entry{record: r, advance: len(r.known) == 0, skipped: true})
 }
 
 // next takes the next place of the input and says whether it is committed already. The caller holds the publisher's lock.
@@ -223,7 +229,7 @@ func DocumentID(source, origin string, index int, data []byte) string {
 }
 
 // record accounts a committed batch to its records, and writes them when it is time.
-func (c *committer) record(ctx context.Context, b batch) error {
+func (c *committer) record(ctx context.Context, b batch) (err error) {
 	now := c.dirty == nil
 	for _, e := range b.entries {
 		if e.record == nil {
@@ -237,6 +243,9 @@ func (c *committer) record(ctx context.Context, b batch) error {
 			e.record.value.Complete = true
 		} else {
 			e.record.value.Documents++
+			if e.skipped {
+				e.record.value.Skipped++
+			}
 		}
 		if (e.finish || e.advance) && len(c.known) == 0 {
 			e.record.value.LastSequence = max(e.record.value.LastSequence, c.last)
@@ -247,9 +256,9 @@ func (c *committer) record(ctx context.Context, b batch) error {
 		return nil
 	}
 	wait := c.p.newWait()
-	defer wait.over()
+	defer func() { wait.end(err) }()
 	for {
-		err := c.save(ctx)
+		err = c.save(ctx)
 		if err == nil {
 			c.saved = time.Now()
 			return nil

@@ -223,7 +223,7 @@ func TestPublishWaitsForRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Room comes in two ways: readers release documents, and the bound is raised.
+	// Room comes in two ways: documents are purged, and the bound is raised.
 	if err := st.Purge(t.Context(), jetstream.WithPurgeSequence(101)); err != nil {
 		t.Fatal(err)
 	}

@@ -57,6 +57,9 @@ func startEmbedded(ctx context.Context, cfg Config, log *slog.Logger) (_ *embedd
 		return nil, errors.Join(fmt.Errorf("start embedded NATS server in %s on %s: %w", cfg.Dir, cfg.Listen, err), e.shutdown())
 	}
 	e.url = clientURL(srv.Addr())
+	if a, ok := srv.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+		log.Warn("anyone who reaches this address can publish and read documents: the embedded NATS server asks for no password", "stream.listen", a.String())
+	}
 	return e, nil
 }
 

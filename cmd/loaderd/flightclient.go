@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"loaderd/internal/reader"
@@ -17,7 +18,7 @@ import (
 
 // flightClient are the flags of commands that talk to a running daemon.
 type flightClient struct {
-	uri, tokenFile, ca, run string
+	uri, tokenFile, ca, cert, key, run string
 }
 
 func (f *flightClient) register(cmd *cobra.Command) {
@@ -25,6 +26,8 @@ func (f *flightClient) register(cmd *cobra.Command) {
 	flags.StringVar(&f.uri, "flight", "grpc://127.0.0.1:8815", "`URI` of the daemon's Flight server (grpc:// or grpc+tls://)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the bearer token")
 	flags.StringVar(&f.ca, "tls-ca", "", "PEM `file` of the authority that signed the daemon's certificate")
+	flags.StringVar(&f.cert, "tls-cert", "", "PEM `file` of the client's certificate, where the daemon asks for one; with --tls-key")
+	flags.StringVar(&f.key, "tls-key", "", "PEM `file` of the key of --tls-cert")
 	flags.StringVar(&f.run, "run", "", "`name` of the run; the daemon refuses when it serves another")
 }
 
@@ -46,13 +49,45 @@ func (f *flightClient) action(ctx context.Context, name string, body map[string]
 		return nil
 	}
 	if s, ok := status.FromError(errors.Unwrap(err)); ok { // the daemon's sentence without gRPC's frame
-		return fmt.Errorf("%s at %s: %s", name, f.uri, s.Message())
+		return fmt.Errorf("%s at %s: %s%s", name, f.uri, s.Message(), f.advice(s))
 	}
 	return err
 }
 
+// advice is what to do about a server that cannot be reached. gRPC tells the cause in its message only.
+func (f *flightClient) advice(s *status.Status) string {
+	if s.Code() != codes.Unavailable {
+		return ""
+	}
+	_, address, _ := strings.Cut(f.uri, "://")
+	secure := strings.HasPrefix(f.uri, "grpc+tls:")
+	for _, c := range []struct {
+		secure       bool
+		part, advice string
+	}{
+		{secure, "connection refused", "is loaderd serve running at " + address + "?"},
+		{false, "error reading server preface", "does the daemon use TLS? then it is --flight grpc+tls://" + address},
+		{true, "first record does not look like a TLS handshake", "the daemon uses no TLS: it is --flight grpc://" + address},
+		{true, "unknown authority", "name the authority that signed the daemon's certificate with --tls-ca"},
+		{true, "certificate required", "the daemon asks for a client certificate: --tls-cert and --tls-key"},
+		{true, "bad certificate", "the daemon does not take the client's certificate: --tls-cert and --tls-key"},
+		{true, "unknown certificate authority", "the daemon does not know who signed the client's certificate: --tls-cert"},
+	} {
+		if c.secure == secure && strings.Contains(s.Message(), c.part) {
+			return ": " + c.advice
+		}
+	}
+	return ""
+}
+
 func (f *flightClient) options() (reader.Options, error) {
 	var o reader.Options
+	switch {
+	case (f.cert == "") != (f.key == ""):
+		return o, usageError{errors.New("want --tls-cert and --tls-key together")}
+	case f.ca+f.cert != "" && strings.HasPrefix(f.uri, "grpc://"):
+		return o, usageError{fmt.Errorf("--tls-ca and --tls-cert are for TLS, and --flight %s has none: want grpc+tls://", f.uri)}
+	}
 	if f.tokenFile != "" {
 		token, err := os.ReadFile(f.tokenFile)
 		if err != nil {
@@ -60,12 +95,20 @@ func (f *flightClient) options() (reader.Options, error) {
 		}
 		o.Token = strings.TrimSpace(string(token))
 	}
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.cert != "" {
+		own, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return o, fmt.Errorf("read client certificate: %w", err)
+		}
+		o.TLS.Certificates = []tls.Certificate{own}
+	}
 	if f.ca != "" {
 		pem, err := os.ReadFile(f.ca)
 		if err != nil {
 			return o, fmt.Errorf("read authority: %w", err)
 		}
-		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+		o.TLS.RootCAs = x509.NewCertPool()
 		if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
 			return o, fmt.Errorf("read authority: %s holds no PEM certificate", f.ca)
 		}

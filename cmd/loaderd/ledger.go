@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -20,7 +22,7 @@ func newLedgerCmd() *cobra.Command {
 SEQUENCE:START+LENGTH: LENGTH tokens from START on of the document with that sequence in the document stream.`,
 		Example: `  loaderd ledger --step 1200
   loaderd ledger --step 1200 --json | jq '.rows[0]'`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var whole ledgerStep
 			err := client.action(cmd.Context(), "ledger", map[string]any{"step": step}, func(b []byte) error {
@@ -42,11 +44,27 @@ SEQUENCE:START+LENGTH: LENGTH tokens from START on of the document with that seq
 		},
 	}
 	client.register(cmd)
-	cmd.Flags().Uint64Var(&step, "step", 0, "index of the `step`, from 0 on")
+	cmd.Flags().Var((*stepFlag)(&step), "step", "index of the `step`, from 0 on")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	_ = cmd.MarkFlagRequired("step")
 	return cmd
 }
+
+// stepFlag is an index of a step.
+type stepFlag uint64
+
+func (s *stepFlag) Set(value string) error {
+	n, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		return errors.New("want the index of a step: 0, 1, 2, ...")
+	}
+	*s = stepFlag(n)
+	return nil
+}
+
+func (s *stepFlag) String() string { return "" }
+
+func (s *stepFlag) Type() string { return "step" }
 
 // ledgerStep is a step as the ledger action tells it.
 type ledgerStep struct {

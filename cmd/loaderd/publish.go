@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,13 +27,20 @@ type published struct {
 	Documents      int64            `json:"documents"`       // committed by this command
 	Bytes          int64            `json:"bytes"`
 	Duplicates     int64            `json:"duplicates"` // in the stream already; inputs that were complete are not read and not counted
+	Already        int64            `json:"already"`    // in the stream already, of inputs that were complete
 	Skipped        map[string]int64 `json:"skipped"`    // documents and files left out, by reason
 	LastSequence   uint64           `json:"last_sequence"`
 	Seconds        float64          `json:"seconds"`
 	WaitedSeconds  float64          `json:"waited_seconds"` // for a full stream or a lost connection
 	Interrupted    bool             `json:"interrupted"`
 	Error          string           `json:"error,omitempty"`
+
+	passed int  // inputs that were complete before
+	found  bool // some input had something that is, or was to be, a document
 }
+
+// nothing says that there was not one document anywhere.
+func (s published) nothing() bool { return !s.found && s.passed == 0 }
 
 // emptyDocument is the reason of documents without content, beside those of package corpus.
 const emptyDocument = "empty"
@@ -44,6 +52,7 @@ type publishFlags struct {
 	format       string
 	corpus       corpus.Options
 	fingerprint  string
+	wait         time.Duration
 	skipTooLarge bool
 	skipBad      bool
 	json         bool
@@ -56,17 +65,18 @@ func newPublishCmd() *cobra.Command {
 		Short: "Put files into the document stream",
 		Long: `Publish puts documents into the document stream of a NATS server, in order, each exactly once.
 
-A PATH is a file, a folder (searched recursively, in the order of names) or - for standard input. By extension:
+A PATH is a file, a folder (searched recursively, in the order of names), a pipe, or - for standard input. By extension:
   .jsonl .ndjson   a JSON object a line; the document is its field "text" (--text-column)
   .parquet         a row a document; the document is its column "text" (--text-column)
   everything else  plain text, a file a document; binary and hidden files in folders are left out and counted
-Each but Parquet may be compressed (.gz, .zst). Standard input is JSON lines unless --format says text.
+Each but Parquet may be compressed (.gz, .zst). Standard input and pipes are JSON lines unless --format says text.
 
 What is committed is recorded beside the stream (key-value bucket loaderd_publish), by source and input. The same command again
 adds nothing; after an interruption, or a kill, it goes on where it stopped; of a file that has changed it adds what is new. Standard
-input has no record: there only the server's own window (two minutes) recognises what was sent before.
+input and pipes have no record: there only the server's own window (two minutes) recognises what was sent before.
 
-A full stream makes publish wait until readers have released documents. It says so, and goes on by itself.`,
+A full stream makes publish wait until there is room, and a lost connection until it is back. It says so, and goes on by itself. To make
+room, raise stream.max_bytes in the daemon's configuration. A server that cannot be reached at the start is an error after --wait.`,
 		Example: `  # files into a daemon on this machine
   loaderd publish corpus/*.jsonl.zst
 
@@ -89,6 +99,7 @@ A full stream makes publish wait until readers have released documents. It says 
 	fl.StringVar(&f.config.TLS.CA, "tls-ca", "", "certificates of the authorities that signed the server's")
 	fl.StringVar(&f.config.TLS.Cert, "tls-cert", "", "client certificate, with --tls-key")
 	fl.StringVar(&f.config.TLS.Key, "tls-key", "", "key of the client certificate")
+	fl.DurationVar(&f.wait, "wait", 30*time.Second, "how long to try to reach a server at the start; 0 tries once")
 	fl.StringVar(&f.config.Name, "stream", f.config.Name, "document stream")
 	fl.StringVar(&f.config.Subject, "subject", f.config.Subject, "subject that documents are below: SUBJECT.SOURCE")
 	fl.StringVar(&f.source, "source", "files", "name of the source: letters, digits, - and _")
@@ -106,22 +117,20 @@ A full stream makes publish wait until readers have released documents. It says 
 func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	f.corpus.Format = corpus.Format(f.format)
 	f.corpus.Tokens = f.fingerprint != ""
-	if f.config.URL == "" {
-		return usageError{errors.New("--nats is empty: want the address of a NATS server")}
-	}
-	for i := range paths {
-		if paths[i] == "-" && len(paths) > 1 {
-			return usageError{errors.New("- (standard input) can not be combined with other paths")}
-		}
+	if err := f.check(paths, cmd.Flags().Changed("tokenizer-fingerprint")); err != nil {
+		return usageError{err}
 	}
 	ctx := cmd.Context()
-	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	store, err := stream.Open(ctx, f.config, log)
+	log := slog.New(newSeldom(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	store, err := f.connect(ctx, log)
 	if err != nil {
 		return err
 	}
 	err = f.publish(ctx, store, paths, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-	return errors.Join(err, store.Close())
+	if err = errors.Join(err, store.Close()); err != nil {
+		return flagNamed{err}
+	}
+	return nil
 }
 
 func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths []string, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -135,7 +144,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 		Server: store.ClientURL(), Stream: store.Config().Name, Subject: store.Config().Subject + "." + f.source,
 		Inputs: len(inputs), Skipped: map[string]int64{},
 	}
-	report := newPublishReport(stderr, inputs)
+	report := newPublishReport(ctx, stderr, inputs)
 	// An interrupt stops the reading of files at once; the batch that is under way may still be committed.
 	running := context.WithoutCancel(ctx)
 	p, err := store.NewPublisher(running, f.source, stream.PublishOptions{OnWait: report.waits})
@@ -162,13 +171,33 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 		}
 		sum.Error = err.Error()
 	}
+	nothing := err == nil && sum.nothing()
+	if nothing {
+		err = fmt.Errorf("no documents in %s", strings.Join(paths, ", "))
+		sum.Error = err.Error()
+	}
 	if writeErr := sum.write(stdout, f.json); writeErr != nil {
 		return errors.Join(err, writeErr)
 	}
-	if err != nil {
-		return fmt.Errorf("%w: %d documents are committed; the same command again goes on from there", err, sum.Documents)
+	switch {
+	case err == nil || nothing:
+		return err
+	case recorded(inputs) && (sum.Interrupted || lostConnection(err)):
+		return fmt.Errorf("%w: %s committed; the same command again goes on from there", err, documentCount(sum.Documents))
 	}
-	return nil
+	return fmt.Errorf("%w: %s committed", err, documentCount(sum.Documents))
+}
+
+// recorded says whether the server knows of all inputs what is committed.
+func recorded(inputs []*corpus.Input) bool {
+	return !slices.ContainsFunc(inputs, func(in *corpus.Input) bool { return in.Fingerprint == "" })
+}
+
+func documentCount(n int64) string {
+	if n == 1 {
+		return "1 document is"
+	}
+	return fmt.Sprintf("%d documents are", n)
 }
 
 // stopPatience bounds how long an interrupted publish waits for the batch that is under way.
@@ -218,10 +247,13 @@ func (f *publishFlags) input(ctx context.Context, p *stream.Publisher, in *corpu
 		}
 		if record.Complete() {
 			in.Pass()
+			sum.Already += record.Stored()
+			sum.passed++
 			return nil
 		}
 		to = record
 	}
+	found := false
 	for d, err := range in.Documents() {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -242,6 +274,7 @@ func (f *publishFlags) input(ctx context.Context, p *stream.Publisher, in *corpu
 			if f.fingerprint != "" {
 				m.ContentType, m.Tokenizer = stream.TypeTokens, f.fingerprint
 			}
+			found = true
 			err = to.Publish(ctx, origin, m)
 			if err == nil {
 				continue
@@ -257,6 +290,7 @@ func (f *publishFlags) input(ctx context.Context, p *stream.Publisher, in *corpu
 		case reason == corpus.BadRecord && !f.skipBad:
 			return fmt.Errorf("%w (--skip-bad leaves out such lines and rows)", err)
 		}
+		found = found || reason == corpus.TooLarge || reason == corpus.BadRecord
 		sum.Skipped[string(reason)]++
 		if origin == "" || large != nil {
 			continue
@@ -265,6 +299,10 @@ func (f *publishFlags) input(ctx context.Context, p *stream.Publisher, in *corpu
 			return err
 		}
 	}
+	if !found {
+		return nil // not complete: the same command is to find nothing once more, and say so
+	}
+	sum.found = true
 	return to.Finish(ctx)
 }
 
@@ -295,7 +333,12 @@ func (s published) write(w io.Writer, asJSON bool) error {
 		return enc.Encode(s)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "committed %d documents (%s) to %s in %.1f s", s.Documents, byteCount(s.Bytes), s.Subject, s.Seconds)
+	before := s.Already + s.Duplicates
+	if s.Documents == 0 && before > 0 {
+		fmt.Fprintf(&b, "already published: %d documents; nothing is new for %s", before, s.Subject)
+	} else {
+		fmt.Fprintf(&b, "committed %d documents (%s) to %s in %.1f s", s.Documents, byteCount(s.Bytes), s.Subject, s.Seconds)
+	}
 	if s.Seconds > 0 && s.Documents > 0 {
 		fmt.Fprintf(&b, ", %.0f documents/s", float64(s.Documents)/s.Seconds)
 	}
@@ -303,8 +346,8 @@ func (s published) write(w io.Writer, asJSON bool) error {
 		fmt.Fprintf(&b, "; last sequence of stream %s: %d", s.Stream, s.LastSequence)
 	}
 	fmt.Fprintf(&b, "\n%d of %d inputs complete", s.InputsComplete, s.Inputs)
-	if s.Duplicates > 0 {
-		fmt.Fprintf(&b, "; %d documents were already in the stream", s.Duplicates)
+	if s.Documents > 0 && before > 0 {
+		fmt.Fprintf(&b, "; already published: %d documents", before)
 	}
 	if s.WaitedSeconds > 0 {
 		fmt.Fprintf(&b, "; waited %.1f s", s.WaitedSeconds)

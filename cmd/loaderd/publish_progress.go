@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,7 @@ const (
 
 // publishReport shows how a publish goes.
 type publishReport struct {
+	ctx    context.Context // ends with an interrupt, after which nothing is announced
 	w      io.Writer
 	inputs []*corpus.Input
 	total  int64
@@ -32,8 +34,8 @@ type publishReport struct {
 	mu sync.Mutex // guards w
 }
 
-func newPublishReport(w io.Writer, inputs []*corpus.Input) *publishReport {
-	r := &publishReport{w: w, inputs: inputs}
+func newPublishReport(ctx context.Context, w io.Writer, inputs []*corpus.Input) *publishReport {
+	r := &publishReport{ctx: ctx, w: w, inputs: inputs}
 	for _, in := range inputs {
 		r.total += in.Bytes
 	}
@@ -43,7 +45,7 @@ func newPublishReport(w io.Writer, inputs []*corpus.Input) *publishReport {
 			total = -1 // standard input: nobody knows
 		}
 		r.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true),
-			progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(), progressbar.OptionThrottle(barEvery/2),
+			progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth(), progressbar.OptionThrottle(barEvery/2),
 			progressbar.OptionClearOnFinish())
 	}
 	return r
@@ -82,6 +84,9 @@ func (r *publishReport) start(p *stream.Publisher) (stop func()) {
 }
 
 func (r *publishReport) show(now stream.Published, took time.Duration) {
+	if r.ctx.Err() != nil {
+		return
+	}
 	var read int64
 	for _, in := range r.inputs {
 		read += in.Read()
@@ -89,32 +94,40 @@ func (r *publishReport) show(now stream.Published, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	text := fmt.Sprintf("%d documents, %.0f/s", now.Documents, float64(now.Documents)/took.Seconds())
+	left := timeLeft(read, r.total, took)
 	if now.Waiting != "" {
-		text += ", waiting"
+		left = ", waiting" // for how long, nobody knows
 	}
 	if r.bar != nil {
-		r.bar.Describe(text)
+		r.bar.Describe(text + left)
 		_ = r.bar.Set64(read) // the terminal is gone: nothing to show
 		return
 	}
-	fmt.Fprintln(r.w, progressLine(text, read, r.total, took))
+	fmt.Fprintln(r.w, text+readOf(read, r.total)+left)
 }
 
-// progressLine adds how much of the files is read, and the time left if it goes on like that.
-func progressLine(text string, read, total int64, took time.Duration) string {
+// readOf is how much of the files is read.
+func readOf(read, total int64) string {
 	if total <= 0 {
-		return fmt.Sprintf("%s, %s read", text, byteCount(read))
+		return fmt.Sprintf(", %s read", byteCount(read))
 	}
-	line := fmt.Sprintf("%s, %s of %s read", text, byteCount(read), byteCount(total))
-	if read > 0 && read < total {
-		left := time.Duration(float64(took) * float64(total-read) / float64(read))
-		line += fmt.Sprintf(", about %s left", left.Round(time.Second))
+	return fmt.Sprintf(", %s of %s read", byteCount(read), byteCount(total))
+}
+
+// timeLeft is the time to the end if it goes on like that; empty when nobody can tell.
+func timeLeft(read, total int64, took time.Duration) string {
+	if read <= 0 || read >= total {
+		return ""
 	}
-	return line
+	left := time.Duration(float64(took) * float64(total-read) / float64(read))
+	return fmt.Sprintf(", about %s left", left.Round(time.Second))
 }
 
 // waits tells why nothing goes on.
 func (r *publishReport) waits(reason string) {
+	if r.ctx.Err() != nil {
+		return
+	}
 	if reason == "" {
 		reason = "going on"
 	} else {

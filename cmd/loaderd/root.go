@@ -73,6 +73,14 @@ func noteStart(cmd *cobra.Command, started *bool) {
 	}
 }
 
+// noArguments refuses arguments in words that are about arguments, not about commands.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments: %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
 func newRootCmd() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "loaderd",
@@ -92,6 +100,9 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	b := thisBuild()
+	root.Version = b.Version
+	root.SetVersionTemplate(b.text())
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		newDemoCmd(),

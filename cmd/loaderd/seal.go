@@ -17,7 +17,7 @@ func newSealCmd() *cobra.Command {
 published later belong to other runs. Sealing twice changes nothing.`,
 		Example: `  loaderd publish corpus/ && loaderd seal
   loaderd seal --flight grpc://trainer-0:8815 --run pretrain-7`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return client.action(cmd.Context(), "seal", map[string]any{}, func(b []byte) error {
 				var r struct {

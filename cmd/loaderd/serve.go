@@ -28,7 +28,7 @@ later over the earlier. --print-config shows every setting with its meaning.`,
 
   # write a configuration file to start from
   loaderd serve --tokenizer o200k_base --print-config > loaderd.yaml`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.load(cmd)
 			if err != nil {

@@ -80,6 +80,9 @@ output. Lengths count the end-of-document token. "seconds" covers packing alone,
 			if length != 0 || len(c.Buckets) == 0 {
 				c.Buckets = []int{length}
 			}
+			if c.Pool < 0 {
+				return usageError{fmt.Errorf("simulate: --pool %d: want 0 (the whole input) or 1 to 2^30 pieces", c.Pool)}
+			}
 			whole := c.Pool == 0
 			if whole {
 				c.Pool = 1 // until the input is known

@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"runtime"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -96,7 +98,7 @@ func encodeLine(model *tokenizer.Model) lineConverter {
 	return func(out, line []byte) ([]byte, error) {
 		var doc textLine
 		if err := json.Unmarshal(line, &doc); err != nil {
-			return out, fmt.Errorf(`want {"id", "text"} or {"id", "base64"}: %w`, err)
+			return out, badLine(err, `{"id", "text"} or {"id", "base64"}`)
 		}
 		var text []byte
 		switch {
@@ -123,11 +125,37 @@ func encodeLine(model *tokenizer.Model) lineConverter {
 	}
 }
 
+// badLine says what is wrong with a line of JSON, in JSON's terms.
+func badLine(err error, want string) error {
+	var bad *json.UnmarshalTypeError
+	if !errors.As(err, &bad) {
+		return fmt.Errorf("want %s: %w", want, err)
+	}
+	is, _, _ := strings.Cut(bad.Value, " ") // "number 1.5"
+	switch {
+	case bad.Field == "":
+		return fmt.Errorf("the line is %s, want an object: %s", article(is), want)
+	case bad.Type.Kind() == reflect.String:
+		return fmt.Errorf("%q is %s, want a string", bad.Field, article(is))
+	}
+	return fmt.Errorf("%q is or holds %s, want a list of token ids", bad.Field, strings.Replace(article(is), "a number", "a "+bad.Value, 1))
+}
+
+func article(noun string) string {
+	switch noun {
+	case "array", "object":
+		return "an " + noun
+	case "bool":
+		return "true or false"
+	}
+	return "a " + noun
+}
+
 func decodeLine(model *tokenizer.Model) lineConverter {
 	return func(out, line []byte) ([]byte, error) {
 		var doc idsLine
 		if err := json.Unmarshal(line, &doc); err != nil {
-			return out, fmt.Errorf(`want {"id", "ids"}: %w`, err)
+			return out, badLine(err, `{"id", "ids"}`)
 		}
 		if doc.IDs == nil {
 			return out, errors.New(`want "ids", a list of integers`)

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -45,6 +46,19 @@ func thisBuild() build {
 	return b
 }
 
+// text is the build for people.
+func (b build) text() string {
+	revision := b.Revision
+	switch {
+	case revision == "":
+		revision = "unknown"
+	case b.Modified:
+		revision += " (modified)"
+	}
+	return fmt.Sprintf("loaderd   %s\nrevision  %s\ngo        %s %s\nplan      format %d, algorithm %d\n",
+		b.Version, revision, b.Go, b.Platform, b.PlanFormat, b.PlanAlgorithm)
+}
+
 func newVersionCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -54,21 +68,13 @@ func newVersionCmd() *cobra.Command {
 algorithm version.`,
 		Example: `  loaderd version
   loaderd version --json | jq .plan_algorithm`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := thisBuild()
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(b)
 			}
-			revision := b.Revision
-			switch {
-			case revision == "":
-				revision = "unknown"
-			case b.Modified:
-				revision += " (modified)"
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "loaderd   %s\nrevision  %s\ngo        %s %s\nplan      format %d, algorithm %d\n",
-				b.Version, revision, b.Go, b.Platform, b.PlanFormat, b.PlanAlgorithm)
+			_, err := io.WriteString(cmd.OutOrStdout(), b.text())
 			return err
 		},
 	}

@@ -29,6 +29,15 @@ const (
 	Parquet Format = "parquet" // a row is a document
 )
 
+// Check refuses what is not a format.
+func (f Format) Check() error {
+	switch f {
+	case "", Auto, Text, JSONL, Parquet:
+		return nil
+	}
+	return fmt.Errorf("format %q: want auto, text, jsonl or parquet", string(f))
+}
+
 // Options say what in a file is the document. The zero value reads text columns named "text" and keeps no ids.
 type Options struct {
 	// Format of all files; empty is Auto.
@@ -89,11 +98,12 @@ func (e *SkipError) Unwrap() error { return e.Err }
 
 // Input is what is published, and resumed, as one: a file, or all plain text files of a folder.
 type Input struct {
-	// Name is the absolute path, with a trailing slash for a folder, or "-" for standard input.
+	// Name is the absolute path, with a trailing slash for a folder, or "-" for standard input. Of a pipe it is the path as given.
 	Name string
-	// Fingerprint changes when the sizes or times of the files, or the options, do.
+	// Fingerprint changes when the sizes or times of the files, or the options, do; empty for standard input and pipes, which can be
+	// read only once.
 	Fingerprint string
-	// Bytes of the files as they lie on disk; 0 for standard input.
+	// Bytes of the files as they lie on disk; 0 for standard input and pipes.
 	Bytes int64
 
 	format  Format
@@ -121,10 +131,8 @@ func Open(paths []string, stdin io.Reader, o Options) ([]*Input, error) {
 	if o.Format == "" {
 		o.Format = Auto
 	}
-	switch o.Format {
-	case Auto, Text, JSONL, Parquet:
-	default:
-		return nil, fmt.Errorf("format %q: want auto, text, jsonl or parquet", o.Format)
+	if err := o.Format.Check(); err != nil {
+		return nil, err
 	}
 	if o.MaxDocument <= 0 {
 		o.MaxDocument = defaultMaxDocument
@@ -163,6 +171,17 @@ func open(path string, stdin io.Reader, o Options) ([]*Input, error) {
 		}
 		return []*Input{{Name: "-", format: f, stdin: stdin, options: o, files: []source{{path: "-", origin: "-"}}}}, nil
 	}
+	info, err := os.Stat(path)
+	if err != nil {
+		var cause *fs.PathError
+		if errors.As(err, &cause) {
+			err = cause.Err
+		}
+		return nil, fmt.Errorf("find documents: %s: %w", path, err)
+	}
+	if info.Mode()&fs.ModeNamedPipe != 0 { // before its links: those of /dev/fd lead nowhere
+		return openPipe(path, o)
+	}
 	abs, err := filepath.Abs(path)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
@@ -170,15 +189,11 @@ func open(path string, stdin io.Reader, o Options) ([]*Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find documents: %w", err)
 	}
-	info, err := os.Stat(abs)
-	if err != nil {
-		return nil, fmt.Errorf("find documents: %w", err)
-	}
 	if info.IsDir() {
 		return openFolder(abs, o)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("find documents: %s is neither a file nor a folder", path)
+		return nil, fmt.Errorf("find documents: %s is neither a file, a folder nor a pipe", path)
 	}
 	f := formatOf(abs, o.Format)
 	if o.Tokens && f == Text {
@@ -188,6 +203,18 @@ func open(path string, stdin io.Reader, o Options) ([]*Input, error) {
 	in.add(source{filepath.Base(abs), abs, info.Size()}, info)
 	in.seal()
 	return []*Input{in.Input}, nil
+}
+
+// openPipe makes an input of a named pipe, or of a shell's <(command). It is read as standard input is.
+func openPipe(path string, o Options) ([]*Input, error) {
+	f := formatOf(path, o.Format)
+	switch {
+	case f == Parquet:
+		return nil, fmt.Errorf("find documents: %s is a pipe: Parquet needs a file, because its index is at the end", path)
+	case o.Format == Auto:
+		f = JSONL
+	}
+	return []*Input{{Name: path, format: f, options: o, files: []source{{path: path, origin: path}}}}, nil
 }
 
 // openFolder makes one input of all text files, and one of each other file, in the order of their paths.

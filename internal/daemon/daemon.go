@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,8 @@ type Daemon struct {
 	flight  *arrowout.Server
 	http    *httpServer
 	metrics *prometheus.Registry
+
+	stopping atomic.Bool
 
 	stopRun context.CancelFunc
 	served  chan struct{} // closed when the run has ended; nil before it has begun
@@ -137,6 +140,7 @@ func (d *Daemon) Wait() error {
 
 // Stop ends the daemon gracefully within ctx: readers are told, what was planned is stored.
 func (d *Daemon) Stop(ctx context.Context) error {
+	d.stopping.Store(true)
 	return d.close(ctx)
 }
 

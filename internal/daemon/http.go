@@ -50,6 +50,9 @@ func (d *Daemon) ready() error {
 		return d.over()
 	default:
 	}
+	if d.stopping.Load() {
+		return errors.New("the daemon is stopping")
+	}
 	if s := d.store.Status(); !s.Connected {
 		return fmt.Errorf("the NATS server has been out of reach since %s: %s", s.Since.Format(time.RFC3339), s.Error)
 	}

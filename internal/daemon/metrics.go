@@ -42,8 +42,8 @@ func truth(b bool) float64 {
 
 var metrics = []metric{
 	counter("planned_steps_total", "Steps in the plan.", func(s figures) float64 { return float64(s.Planned) }),
-	counter("documents_total", "Documents packed.", func(s figures) float64 { return float64(s.Documents) }),
-	counter("tokens_total", "Tokens of packed documents.", func(s figures) float64 { return float64(s.Tokens) }),
+	counter("documents_total", "Documents that the packer has taken in, waiting ones included.", func(s figures) float64 { return float64(s.Documents) }),
+	counter("tokens_total", "Tokens of those documents.", func(s figures) float64 { return float64(s.Tokens) }),
 	counter("empty_documents_total", "Documents skipped because they are empty.", func(s figures) float64 { return float64(s.Empty) }),
 	counter("undecodable_documents_total", "Documents of the run that cannot be decoded; each has a dead letter.", func(s figures) float64 { return float64(s.Undecoded) }),
 	counter("dead_letters_total", "Dead letters stored by this process.", func(s figures) float64 { return float64(s.letters.Stored) }),

@@ -58,5 +58,5 @@ func settle(c config.Tokenizer, t stream.Tokenizing, end int32, known bool) (str
 			return fail("tokenizer.%s: %d: want an id below the vocabulary size %d", x.field, x.id, t.VocabSize)
 		}
 	}
-	return t, loader.Tokenizer{Name: c.Name, Fingerprint: t.Fingerprint, VocabSize: t.VocabSize, End: t.End, Pad: pad}, nil
+	return t, loader.Tokenizer{Name: c.Name, Fingerprint: t.Fingerprint, SpecialAsText: c.SpecialAsText, VocabSize: t.VocabSize, End: t.End, Pad: pad}, nil
 }
