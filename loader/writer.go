@@ -43,7 +43,7 @@ func (l *loop) append(ctx context.Context, w write) error {
 const (
 	writeBatch = 256     // records of one append, unless one step alone has more
 	writeBytes = 8 << 20 // likewise bytes
-	batchPays  = 24      // an atomic batch costs the server about as much as this many single appends
+	batchPays  = 12      // an atomic batch costs the server about as much as this many single appends
 )
 
 // write appends what the loop decided, in its order. When much waits behind one append, the next one takes it together.

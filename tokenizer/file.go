@@ -60,6 +60,9 @@ func jsonDefinition(data []byte) (d *definition, err error) {
 	if c.Padding != nil {
 		return nil, refuse("padding", c.Padding)
 	}
+	if t, ok := c.Model["type"]; ok && t != "BPE" { // first: whoever has another model need not read on
+		return nil, refuse("model type", t)
+	}
 	d = &definition{}
 	if err := d.readNormalizer(c.Normalizer); err != nil {
 		return nil, err
@@ -145,8 +148,8 @@ var unset = map[string]any{
 }
 
 func (d *definition) readModel(m map[string]any) error {
-	if t, ok := m["type"]; m == nil || ok && t != "BPE" {
-		return refuse("model type", t)
+	if m == nil {
+		return refuse("model", nil)
 	}
 	for option, neutral := range unset {
 		if v := m[option]; v != nil && v != neutral {

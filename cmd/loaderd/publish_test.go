@@ -119,8 +119,13 @@ func TestPublishFolderTwice(t *testing.T) {
 		t.Errorf("first: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	code, sum, stderr = publishes(t, s, "", "--source", "web", "--id-column", "key", dir)
-	if code != exitOK || sum.Documents != 0 || sum.InputsComplete != 2 {
+	if code != exitOK || sum.Documents != 0 || sum.InputsComplete != 2 || sum.Already != 4 {
 		t.Errorf("again: exit %d, %+v\n%s", code, sum, stderr)
+	}
+	var out, errs bytes.Buffer
+	args := []string{"publish", "--nats", s.ClientURL(), "--source", "web", "--id-column", "key", dir}
+	if code := run(t.Context(), args, nil, &out, &errs); code != exitOK || !strings.HasPrefix(out.String(), "already published: 4 documents") {
+		t.Errorf("in words: exit %d, %s%s", code, &out, &errs)
 	}
 	want := []string{"docs.web a.txt  text a", "docs.web d.jsonl k0 line 0", "docs.web d.jsonl k1 line 1", "docs.web d.jsonl k2 line 2"}
 	if got := documents(t, s); !slices.Equal(got, want) {
@@ -130,10 +135,11 @@ func TestPublishFolderTwice(t *testing.T) {
 
 func TestPublishStandardInput(t *testing.T) {
 	s := documentServer(t)
+	fingerprint := "sha256:" + strings.Repeat("0a", 32)
 	if code, sum, stderr := publishes(t, s, `{"text":"one"}`+"\n"+`{"text":"one"}`, "-"); code != exitOK || sum.Documents != 2 {
 		t.Errorf("text: exit %d, %+v\n%s", code, sum, stderr)
 	}
-	if code, sum, stderr := publishes(t, s, `{"ids":[1,2]}`, "--tokenizer-fingerprint", "f00", "-"); code != exitOK || sum.Documents != 1 {
+	if code, sum, stderr := publishes(t, s, `{"ids":[1,2]}`, "--tokenizer-fingerprint", fingerprint, "-"); code != exitOK || sum.Documents != 1 {
 		t.Errorf("tokens: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	want := []string{"docs.files -  one", "docs.files -  one", "docs.files -  \x01\x00\x00\x00\x02\x00\x00\x00"}
@@ -148,7 +154,7 @@ func TestPublishStandardInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Header.Get(stream.HeaderTokenizer) != "f00" || m.Header.Get(stream.HeaderContentType) != stream.TypeTokens {
+	if m.Header.Get(stream.HeaderTokenizer) != fingerprint || m.Header.Get(stream.HeaderContentType) != stream.TypeTokens {
 		t.Errorf("headers of tokens are %v", m.Header)
 	}
 }
@@ -156,10 +162,11 @@ func TestPublishStandardInput(t *testing.T) {
 func TestPublishFailures(t *testing.T) {
 	s := documentServer(t, func(c *stream.Config) { c.MaxDocument = 1 << 10 })
 	dir := corpusFolder(t, map[string]string{
-		"bad.jsonl": jsonLines(2) + "nonsense\n" + `{"text":"after"}`,
-		"big.txt":   strings.Repeat("x", 2000),
+		"bad.jsonl":   jsonLines(2) + "nonsense\n" + `{"text":"after"}`,
+		"big.txt":     strings.Repeat("x", 2000),
+		"empty.jsonl": "\n",
 	})
-	bad, big := filepath.Join(dir, "bad.jsonl"), filepath.Join(dir, "big.txt")
+	bad, big, empty := filepath.Join(dir, "bad.jsonl"), filepath.Join(dir, "big.txt"), filepath.Join(dir, "empty.jsonl")
 	for _, c := range []struct {
 		name      string
 		args      []string
@@ -172,7 +179,18 @@ func TestPublishFailures(t *testing.T) {
 		{"too large", []string{big}, exitFailed, 0, []string{"big.txt", "1024", "--skip-too-large"}},
 		{"too large left out", []string{"--skip-too-large", big}, exitOK, 0, nil},
 		{"no such file", []string{filepath.Join(dir, "absent")}, exitFailed, 0, []string{"absent"}},
-		{"bad source", []string{"--source", "a.b", bad}, exitFailed, 0, []string{`"a.b"`}},
+		{"bad source", []string{"--source", "a.b", bad}, exitUsage, 0, []string{`"a.b"`, "--source"}},
+		{"bad format", []string{"--format", "csv", bad}, exitUsage, 0, []string{`"csv"`, "--format"}},
+		{"bad address", []string{"--nats", "http://here", bad}, exitUsage, 0, []string{"--nats", "http://here"}},
+		{"certificate without key", []string{"--tls-cert", "a.pem", bad}, exitUsage, 0, []string{"--tls-key"}},
+		{"bad fingerprint", []string{"--tokenizer-fingerprint", "sha256:00", bad}, exitUsage, 0, []string{"--tokenizer-fingerprint", "64 hexadecimal"}},
+		{"no fingerprint", []string{"--tokenizer-fingerprint", "", bad}, exitUsage, 0, []string{"--tokenizer-fingerprint"}},
+		{"bad wait", []string{"--wait", "-1s", bad}, exitUsage, 0, []string{"--wait"}},
+		{"parquet from stdin", []string{"--format", "parquet", "-"}, exitUsage, 0, []string{"Parquet"}},
+		{"empty folder", []string{t.TempDir()}, exitFailed, 0, []string{"no documents in /"}},
+		{"empty file", []string{empty}, exitFailed, 0, []string{"no documents in ", "empty.jsonl"}},
+		{"empty file again", []string{empty}, exitFailed, 0, []string{"no documents in ", "empty.jsonl"}},
+		{"nothing to read", []string{"-"}, exitFailed, 0, []string{"no documents in -"}},
 		{"no path", nil, exitUsage, 0, []string{"requires at least 1 arg"}},
 		{"stdin and a file", []string{"-", bad}, exitUsage, 0, []string{"standard input"}},
 	} {
@@ -180,6 +198,9 @@ func TestPublishFailures(t *testing.T) {
 			code, sum, stderr := publishes(t, s, "", c.args...)
 			if code != c.code || sum.Documents != c.documents {
 				t.Errorf("exit %d and %+v, want exit %d and %d documents\n%s", code, sum, c.code, c.documents, stderr)
+			}
+			if strings.Contains(stderr, "same command again") {
+				t.Errorf("promises that the same command helps: %s", stderr)
 			}
 			for _, part := range c.stderr {
 				if !strings.Contains(stderr, part) {
@@ -281,6 +302,9 @@ func TestPublishStopsWhileItWaits(t *testing.T) {
 	if code := <-ended; code != exitFailed {
 		t.Errorf("exit %d, want %d", code, exitFailed)
 	}
+	if said := stderr.said.String(); !strings.Contains(said, "stream.max_bytes") || strings.Contains(said, "going on") || strings.Contains(said, "readers") {
+		t.Errorf("said %q, want what makes room, and nothing of going on", said)
+	}
 	var sum published
 	if err := json.Unmarshal(out.Bytes(), &sum); err != nil {
 		t.Fatal(err)
@@ -295,6 +319,7 @@ type notifyingWriter struct {
 	part  string
 	found chan struct{}
 	done  bool
+	said  bytes.Buffer
 }
 
 func (w *notifyingWriter) Write(p []byte) (int, error) {
@@ -302,7 +327,7 @@ func (w *notifyingWriter) Write(p []byte) (int, error) {
 		w.done = true
 		close(w.found)
 	}
-	return len(p), nil
+	return w.said.Write(p)
 }
 
 func TestProgressLine(t *testing.T) {
@@ -310,13 +335,13 @@ func TestProgressLine(t *testing.T) {
 		read, total int64
 		want        string
 	}{
-		{0, 0, "x, 0 B read"},
-		{2048, 0, "x, 2.0 KiB read"},
-		{0, 4096, "x, 0 B of 4.0 KiB read"},
-		{1024, 4096, "x, 1.0 KiB of 4.0 KiB read, about 30s left"},
-		{4096, 4096, "x, 4.0 KiB of 4.0 KiB read"},
+		{0, 0, ", 0 B read"},
+		{2048, 0, ", 2.0 KiB read"},
+		{0, 4096, ", 0 B of 4.0 KiB read"},
+		{1024, 4096, ", 1.0 KiB of 4.0 KiB read, about 30s left"},
+		{4096, 4096, ", 4.0 KiB of 4.0 KiB read"},
 	} {
-		if got := progressLine("x", c.read, c.total, 10*time.Second); got != c.want {
+		if got := readOf(c.read, c.total) + timeLeft(c.read, c.total, 10*time.Second); got != c.want {
 			t.Errorf("%d of %d: %q, want %q", c.read, c.total, got, c.want)
 		}
 	}

@@ -80,9 +80,6 @@ output. Lengths count the end-of-document token. "seconds" covers packing alone,
 			if length != 0 || len(c.Buckets) == 0 {
 				c.Buckets = []int{length}
 			}
-			if c.Pool < 0 {
-				return usageError{fmt.Errorf("simulate: --pool %d: want 0 (the whole input) or 1 to 2^30 pieces", c.Pool)}
-			}
 			whole := c.Pool == 0
 			if whole {
 				c.Pool = 1 // until the input is known
@@ -90,7 +87,7 @@ output. Lengths count the end-of-document token. "seconds" covers packing alone,
 					c.MaxAge = 0
 				}
 			}
-			if _, err := packonline.New(c); err != nil {
+			if err := checkSimulation(c); err != nil {
 				return usageError{fmt.Errorf("simulate: %w", err)}
 			}
 			lengths, err := openLengths(cmd.InOrStdin(), args)
@@ -123,6 +120,18 @@ output. Lengths count the end-of-document token. "seconds" covers packing alone,
 	cmd.MarkFlagsMutuallyExclusive("length", "buckets")
 	cmd.MarkFlagsOneRequired("length", "buckets")
 	return cmd
+}
+
+// checkSimulation names every bad setting. Here a pool may be as large as the input, which is 0.
+func checkSimulation(c packonline.Config) error {
+	var bad []error
+	for _, e := range c.Validate() {
+		if e.Field == "pool" {
+			e.Want = "0 (the whole input) or " + e.Want
+		}
+		bad = append(bad, e)
+	}
+	return errors.Join(bad...)
 }
 
 // openLengths reads the lengths of the file that args name, or of stdin.

@@ -183,7 +183,7 @@ func TestSimulateRefuses(t *testing.T) {
 		{"an absent folder", "1\n", "write placements: open", []string{"--placements", filepath.Join(dir, "absent", "rows")}},
 		{"an unknown method", "1\n", "method: nope: want one of [concat bfd]", []string{"--method", "nope"}},
 		{"two ways to say it", "1\n", "[buckets length]", []string{"--buckets", "8"}},
-		{"bad bounds", "1\n", "pool: -1: want 1 to 2^30 pieces\nmax_age: -1: want", []string{"--pool", "-1", "--max-age", "-1"}},
+		{"bad bounds", "1\n", "pool: -1: want 0 (the whole input) or 1 to 2^30 pieces\nmax_age: -1: want", []string{"--pool", "-1", "--max-age", "-1"}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			out, err := runSimulate(t, x.stdin, append([]string{"--length", "8"}, x.args...)...)
