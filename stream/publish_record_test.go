@@ -71,6 +71,9 @@ func TestRecordAddsNothingTwice(t *testing.T) {
 	if !r.Complete() || r.Committed() != 500 {
 		t.Errorf("complete=%v committed=%d, want a complete record of 500", r.Complete(), r.Committed())
 	}
+	if r.Stored() != 500 {
+		t.Errorf("stored=%d, want 500", r.Stored())
+	}
 	again := publishInput(t, s, "v1", docs)
 	if again.Documents != 0 || again.Duplicates != 500 {
 		t.Errorf("second time: %+v, want 500 duplicates", again)

@@ -242,6 +242,37 @@ func TestPublishWaitsForRoom(t *testing.T) {
 	}
 }
 
+// A publisher that is closed while it waits does not say that it goes on.
+func TestPublishClosedWhileItWaits(t *testing.T) {
+	s := publishStore(t, func(c *stream.Config) { c.MaxBytes = 1 << 20 })
+	waits := make(chan string, 100)
+	p := newPublisher(t, s, stream.PublishOptions{OnWait: func(reason string) { waits <- reason }})
+	if err := p.Publish(t.Context(), stream.Message{ID: "1", Data: make([]byte, 900<<10)}, stream.Message{ID: "2", Data: make([]byte, 900<<10)}); err != nil {
+		t.Fatal(err)
+	}
+	flushed := make(chan error, 1)
+	go func() {
+		_, err := p.Flush(t.Context())
+		flushed <- err
+	}()
+	if reason := <-waits; !strings.Contains(reason, "stream.max_bytes") {
+		t.Errorf("waits because %q, want a reason that says what makes room", reason)
+	}
+	p.Close()
+	if err := <-flushed; err == nil {
+		t.Error("flush of a document without room succeeds")
+	}
+	close(waits)
+	for reason := range waits {
+		if reason == "" {
+			t.Error("says that it goes on")
+		}
+	}
+	if now := p.Progress(); now.Waiting != "" || now.Waited <= 0 {
+		t.Errorf("closed: %+v, want a wait that is over", now)
+	}
+}
+
 func TestPublishFallsBackToSingleMessages(t *testing.T) {
 	s := publishStore(t)
 	st, err := s.EnsureDocuments(t.Context())

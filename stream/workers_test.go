@@ -207,7 +207,7 @@ func processorTime(b *testing.B) time.Duration {
 func TestCloseWithAFullLine(t *testing.T) {
 	srv := natstest.Start(t)
 	src := openSource(t, openLog(t, srv.Store()), 1)
-	const most = 4096 // chunks between fetching and Next
+	const most = 4096                 // chunks between fetching and Next
 	for i := range uint64(most + 1) { // one by one, so that each is a chunk of its own
 		publishAll(t, srv.Store(), counted(int(i)+1, 1)...)
 		for testContext(t).Err() == nil && src.Status().Fetched < i+1 {

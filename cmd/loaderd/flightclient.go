@@ -54,6 +54,8 @@ func (f *flightClient) action(ctx context.Context, name string, body map[string]
 	return err
 }
 
+const hungUp = "the daemon hung up: does it ask for a client certificate, or another one? (--tls-cert and --tls-key)"
+
 // advice is what to do about a server that cannot be reached. gRPC tells the cause in its message only.
 func (f *flightClient) advice(s *status.Status) string {
 	if s.Code() != codes.Unavailable {
@@ -71,7 +73,11 @@ func (f *flightClient) advice(s *status.Status) string {
 		{true, "unknown authority", "name the authority that signed the daemon's certificate with --tls-ca"},
 		{true, "certificate required", "the daemon asks for a client certificate: --tls-cert and --tls-key"},
 		{true, "bad certificate", "the daemon does not take the client's certificate: --tls-cert and --tls-key"},
-		{true, "unknown certificate authority", "the daemon does not know who signed the client's certificate: --tls-cert"},
+		{true, "unknown certificate authority", "the daemon does not know who signed the client's certificate: --tls-cert and --tls-key"},
+		// Under TLS 1.3 a client may learn of a refusal by the loss of the connection only.
+		{true, "connection reset by peer", hungUp},
+		{true, "broken pipe", hungUp},
+		{true, "EOF", hungUp},
 	} {
 		if c.secure == secure && strings.Contains(s.Message(), c.part) {
 			return ": " + c.advice

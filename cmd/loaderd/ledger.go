@@ -56,7 +56,7 @@ type stepFlag uint64
 func (s *stepFlag) Set(value string) error {
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil {
-		return errors.New("want the index of a step: 0, 1, 2, ...")
+		return errors.New("want the index of a step, from 0 on")
 	}
 	*s = stepFlag(n)
 	return nil

@@ -173,7 +173,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	}
 	nothing := err == nil && sum.nothing()
 	if nothing {
-		err = fmt.Errorf("no documents in %s", strings.Join(paths, ", "))
+		err = noDocuments(paths)
 		sum.Error = err.Error()
 	}
 	if writeErr := sum.write(stdout, f.json); writeErr != nil {
@@ -183,9 +183,9 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	case err == nil || nothing:
 		return err
 	case recorded(inputs) && (sum.Interrupted || lostConnection(err)):
-		return fmt.Errorf("%w: %s committed; the same command again goes on from there", err, documentCount(sum.Documents))
+		return fmt.Errorf("%w: committed %s; the same command again goes on from there", err, documentCount(sum.Documents))
 	}
-	return fmt.Errorf("%w: %s committed", err, documentCount(sum.Documents))
+	return fmt.Errorf("%w: committed %s", err, documentCount(sum.Documents))
 }
 
 // recorded says whether the server knows of all inputs what is committed.
@@ -193,11 +193,18 @@ func recorded(inputs []*corpus.Input) bool {
 	return !slices.ContainsFunc(inputs, func(in *corpus.Input) bool { return in.Fingerprint == "" })
 }
 
+func noDocuments(paths []string) error {
+	if paths[0] == "-" {
+		return errors.New("no documents in standard input")
+	}
+	return fmt.Errorf("no documents in %s", strings.Join(paths, ", "))
+}
+
 func documentCount(n int64) string {
 	if n == 1 {
-		return "1 document is"
+		return "1 document"
 	}
-	return fmt.Sprintf("%d documents are", n)
+	return fmt.Sprintf("%d documents", n)
 }
 
 // stopPatience bounds how long an interrupted publish waits for the batch that is under way.
@@ -335,9 +342,9 @@ func (s published) write(w io.Writer, asJSON bool) error {
 	var b strings.Builder
 	before := s.Already + s.Duplicates
 	if s.Documents == 0 && before > 0 {
-		fmt.Fprintf(&b, "already published: %d documents; nothing is new for %s", before, s.Subject)
+		fmt.Fprintf(&b, "already published: %s; nothing is new for %s", documentCount(before), s.Subject)
 	} else {
-		fmt.Fprintf(&b, "committed %d documents (%s) to %s in %.1f s", s.Documents, byteCount(s.Bytes), s.Subject, s.Seconds)
+		fmt.Fprintf(&b, "committed %s (%s) to %s in %.1f s", documentCount(s.Documents), byteCount(s.Bytes), s.Subject, s.Seconds)
 	}
 	if s.Seconds > 0 && s.Documents > 0 {
 		fmt.Fprintf(&b, ", %.0f documents/s", float64(s.Documents)/s.Seconds)
@@ -347,7 +354,7 @@ func (s published) write(w io.Writer, asJSON bool) error {
 	}
 	fmt.Fprintf(&b, "\n%d of %d inputs complete", s.InputsComplete, s.Inputs)
 	if s.Documents > 0 && before > 0 {
-		fmt.Fprintf(&b, "; already published: %d documents", before)
+		fmt.Fprintf(&b, "; already published: %s", documentCount(before))
 	}
 	if s.WaitedSeconds > 0 {
 		fmt.Fprintf(&b, "; waited %.1f s", s.WaitedSeconds)

@@ -25,7 +25,7 @@ func (f *publishFlags) connect(ctx context.Context, log *slog.Logger) (*stream.S
 	if err == nil {
 		return store, nil
 	}
-	if ctx.Err() != nil || !errors.Is(err, nats.ErrNoServers) && !errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) {
+	if ctx.Err() != nil || !errors.Is(err, nats.ErrNoServers) && !errors.Is(err, nats.ErrTimeout) {
 		return nil, flagNamed{err}
 	}
 	servers, why := dialServers(ctx, f.config.URL)
@@ -37,7 +37,7 @@ func (f *publishFlags) connect(ctx context.Context, log *slog.Logger) (*stream.S
 
 // dialServers asks the network why no server could be reached: the client does not tell. The servers are named without passwords.
 func dialServers(ctx context.Context, urls string) (servers string, why error) {
-	var names []string
+	var names, causes []string
 	for _, raw := range strings.Split(urls, ",") {
 		u, err := url.Parse(strings.TrimSpace(raw))
 		if err != nil {
@@ -50,7 +50,10 @@ func dialServers(ctx context.Context, urls string) (servers string, why error) {
 			_ = conn.Close() // only asked whether it can be made
 			continue
 		}
-		why = errors.Join(why, err)
+		causes = append(causes, err.Error())
+	}
+	if len(causes) > 0 {
+		why = errors.New(strings.Join(causes, "; "))
 	}
 	return strings.Join(names, ", "), why
 }

@@ -174,7 +174,7 @@ func TestPublishFailures(t *testing.T) {
 		documents int64
 		stderr    []string
 	}{
-		{"bad line", []string{"--source", "a", bad}, exitFailed, 2, []string{"bad.jsonl:3", "--skip-bad", "2 documents are committed"}},
+		{"bad line", []string{"--source", "a", bad}, exitFailed, 2, []string{"bad.jsonl:3", "--skip-bad", "committed 2 documents"}},
 		{"bad line left out", []string{"--source", "a", "--skip-bad", bad}, exitOK, 1, nil},
 		{"too large", []string{big}, exitFailed, 0, []string{"big.txt", "1024", "--skip-too-large"}},
 		{"too large left out", []string{"--skip-too-large", big}, exitOK, 0, nil},
@@ -190,7 +190,7 @@ func TestPublishFailures(t *testing.T) {
 		{"empty folder", []string{t.TempDir()}, exitFailed, 0, []string{"no documents in /"}},
 		{"empty file", []string{empty}, exitFailed, 0, []string{"no documents in ", "empty.jsonl"}},
 		{"empty file again", []string{empty}, exitFailed, 0, []string{"no documents in ", "empty.jsonl"}},
-		{"nothing to read", []string{"-"}, exitFailed, 0, []string{"no documents in -"}},
+		{"nothing to read", []string{"-"}, exitFailed, 0, []string{"no documents in standard input"}},
 		{"no path", nil, exitUsage, 0, []string{"requires at least 1 arg"}},
 		{"stdin and a file", []string{"-", bad}, exitUsage, 0, []string{"standard input"}},
 	} {
@@ -287,20 +287,29 @@ func TestPublishGoesOnAfterAKill(t *testing.T) {
 
 // A stream without room does not hold up an interrupt.
 func TestPublishStopsWhileItWaits(t *testing.T) {
-	s := documentServer(t, func(c *stream.Config) { c.MaxBytes = 1 << 20 })
 	path := filepath.Join(corpusFolder(t, map[string]string{"d.jsonl": jsonLines(30_000)}), "d.jsonl")
+	t.Run("file", func(t *testing.T) { stopsWhileItWaits(t, path, true) })
+	t.Run("standard input", func(t *testing.T) { stopsWhileItWaits(t, "-", false) })
+}
+
+func stopsWhileItWaits(t *testing.T, path string, goesOn bool) {
+	t.Helper()
+	s := documentServer(t, func(c *stream.Config) { c.MaxBytes = 1 << 20 })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stderr := &notifyingWriter{part: "waiting: stream is full", found: make(chan struct{})}
 	ended := make(chan int, 1)
 	var out bytes.Buffer
 	go func() {
-		ended <- run(ctx, []string{"publish", "--json", "--nats", s.ClientURL(), path}, nil, &out, stderr)
+		ended <- run(ctx, []string{"publish", "--json", "--nats", s.ClientURL(), path}, strings.NewReader(jsonLines(30_000)), &out, stderr)
 	}()
 	<-stderr.found
 	cancel()
 	if code := <-ended; code != exitFailed {
 		t.Errorf("exit %d, want %d", code, exitFailed)
+	}
+	if strings.Contains(stderr.said.String(), "the same command again goes on from there") != goesOn {
+		t.Errorf("said %q, want a promise to go on: %t", stderr.said.String(), goesOn)
 	}
 	if said := stderr.said.String(); !strings.Contains(said, "stream.max_bytes") || strings.Contains(said, "going on") || strings.Contains(said, "readers") {
 		t.Errorf("said %q, want what makes room, and nothing of going on", said)

@@ -138,7 +138,14 @@ func badLine(err error, want string) error {
 	case bad.Type.Kind() == reflect.String:
 		return fmt.Errorf("%q is %s, want a string", bad.Field, article(is))
 	}
-	return fmt.Errorf("%q is or holds %s, want a list of token ids", bad.Field, strings.Replace(article(is), "a number", "a "+bad.Value, 1))
+	verb, what := "is", article(is)
+	if bad.Type.Kind() != reflect.Slice { // an element
+		verb = "holds"
+		if _, number, ok := strings.Cut(bad.Value, " "); ok {
+			what = number
+		}
+	}
+	return fmt.Errorf("%q %s %s, want a list of token ids", bad.Field, verb, what)
 }
 
 func article(noun string) string {

@@ -58,11 +58,14 @@ func TestTokenizeNamesBadLine(t *testing.T) {
 		bad, says string
 		args      []string
 	}{
-		"not JSON":      {bad: "{", says: "unexpected end"},
-		"not an object": {bad: "[1]", says: "cannot unmarshal"},
-		"no text":       {bad: `{"id":1}`, says: `either "text" or "base64"`},
-		"both":          {bad: `{"text":"","base64":""}`, says: `either "text" or "base64"`},
-		"bad base64":    {bad: `{"base64":"!"}`, says: "decode base64"},
+		"not JSON":       {bad: "{", says: "unexpected end"},
+		"not an object":  {bad: "[1]", says: "the line is an array, want an object"},
+		"text a number":  {bad: `{"text":5}`, says: `line 301: "text" is a number, want a string`},
+		"text an object": {bad: `{"text":{}}`, says: `"text" is an object, want a string`},
+		"text a truth":   {bad: `{"text":true}`, says: `"text" is true or false, want a string`},
+		"no text":        {bad: `{"id":1}`, says: `either "text" or "base64"`},
+		"both":           {bad: `{"text":"","base64":""}`, says: `either "text" or "base64"`},
+		"bad base64":     {bad: `{"base64":"!"}`, says: "decode base64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := tokenize(t, strings.Repeat(good, 299)+"\n"+c.bad+"\n"+good)
@@ -73,6 +76,16 @@ func TestTokenizeNamesBadLine(t *testing.T) {
 				t.Errorf("%d lines are written before it, want 299", n)
 			}
 		})
+	}
+	for bad, says := range map[string]string{
+		`{"ids":"x"}`:   `line 2: "ids" is a string, want a list of token ids`,
+		`{"ids":[1.5]}`: `line 2: "ids" holds 1.5, want a list of token ids`,
+		`{"ids":["a"]}`: `line 2: "ids" holds a string, want a list of token ids`,
+		`7`:             `line 2: the line is a number, want an object`,
+	} {
+		if _, err := tokenize(t, "\n"+bad, "--decode"); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("decode %s: %v, want %q", bad, err, says)
+		}
 	}
 	for _, bad := range []string{`{"ids":[50257]}`, `{"ids":[-1]}`, `{"ids":[1e99]}`, `{"ids":"x"}`, `{}`} {
 		if _, err := tokenize(t, "\n"+bad, "--decode"); err == nil || !strings.Contains(err.Error(), "line 2") {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -276,4 +277,55 @@ func FuzzJSONLines(f *testing.F) {
 			t.Fatalf("%d documents and %d left out of %d lines", len(docs), len(skipped), lines)
 		}
 	})
+}
+
+// A pipe is read as standard input is: once, without a fingerprint, as JSON lines.
+func TestPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inputs, err := corpus.Open([]string{path}, nil, corpus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(inputs) != 1 || inputs[0].Fingerprint != "" || inputs[0].Bytes != 0 {
+		t.Fatalf("inputs %+v, want one without fingerprint and size", inputs)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(path, []byte(`{"text":"one"}`+"\n"+`{"text":"two"}`), 0) }()
+	docs, skipped, err := read(t, []string{path}, nil, corpus.Options{})
+	if err := errors.Join(err, <-written); err != nil || len(skipped) > 0 {
+		t.Fatal(err, skipped)
+	}
+	want(t, "documents", docs, []string{path + "||one", path + "||two"})
+	if _, err := corpus.Open([]string{path}, nil, corpus.Options{Format: corpus.Parquet}); err == nil || !strings.Contains(err.Error(), "is a pipe: Parquet needs a file") {
+		t.Errorf("Parquet from a pipe: %v", err)
+	}
+}
+
+// A shell's <(command) is a link of /dev/fd that leads nowhere.
+func TestProcessSubstitution(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := io.WriteString(w, `{"text":"one"}`); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	path := fmt.Sprintf("/dev/fd/%d", r.Fd())
+	docs, _, err := read(t, []string{path}, nil, corpus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "documents", docs, []string{path + "||one"})
+}
+
+func TestMissingPathIsNamedWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "absent", "deep", "d.jsonl")
+	if _, err := corpus.Open([]string{path}, nil, corpus.Options{}); err == nil || err.Error() != "find documents: "+path+": no such file or directory" {
+		t.Errorf("error %v, want one that names %s", err, path)
+	}
 }
