@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"regexp"
 	"slices"
 )
 
@@ -28,6 +29,9 @@ func (m *Model) sum() string {
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
+
+// FingerprintForm is what every fingerprint looks like, those of tokenizers that are not ours too.
+var FingerprintForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // hashStrings hashes a table by id: no two strings of a vocabulary have the same.
 func hashStrings(h hash.Hash, kind string, ids map[string]int32) {

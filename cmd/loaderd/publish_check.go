@@ -3,14 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"loaderd/internal/corpus"
 	"loaderd/stream"
+	"loaderd/tokenizer"
 )
-
-var fingerprintForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // check finds what is wrong with the command line itself.
 func (f *publishFlags) check(paths []string, tokens bool) error {
@@ -29,7 +27,7 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	if err := f.corpus.Format.Check(); err != nil {
 		return fmt.Errorf("--format: %w", err)
 	}
-	if tokens && !fingerprintForm.MatchString(f.fingerprint) {
+	if tokens && !tokenizer.FingerprintForm.MatchString(f.fingerprint) {
 		return fmt.Errorf("--tokenizer-fingerprint %q: want sha256: and 64 hexadecimal digits, as loaderd tokenize --fingerprint prints it", f.fingerprint)
 	}
 	if f.wait < 0 {

@@ -151,7 +151,7 @@ func TestBadConfigurations(t *testing.T) {
 			"flight: {listen: 127.0.0.1:4222, cert: x}\nhttp: {listen: here}\n")}, want: []string{
 			`stream.tls.ca: "x": want nothing with the embedded server: TLS is for remote servers (url) (c.yaml:3)`,
 			`flight.cert: "x": want cert and key together, or neither (c.yaml:4)`,
-			`tokenizer.fingerprint: "": want the fingerprint that documents carry, because tokenizer.name is none (default)`,
+			`tokenizer.fingerprint: "": want the fingerprint that documents carry (sha256: and 64 hexadecimal digits), because tokenizer.name is none (default)`,
 			`tokenizer.end: "auto": want none or a token id, because tokenizer.name is none (default)`,
 			`tokenizer.pad: 9: want an id below tokenizer.vocab_size 8 (c.yaml:1)`,
 			`serve.cache_bytes: "4KiB": want at least the tokens of one step: steps.rows 64 * largest of packing.buckets 2048 * 4 bytes = 512KiB (c.yaml:2)`,
@@ -196,7 +196,7 @@ func TestBadConfigurations(t *testing.T) {
 }
 
 func TestAlreadyTokenized(t *testing.T) {
-	c, err := config.Load(config.Layers{YAML: []byte("tokenizer: {name: none, vocab_size: 8, fingerprint: abc, end: none, pad: 7}\n")})
+	c, err := config.Load(config.Layers{YAML: []byte("tokenizer: {name: none, vocab_size: 8, fingerprint: \"sha256:" + strings.Repeat("a", 64) + "\", end: none, pad: 7}\n")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,8 @@ func (v *validation) tokenizer(t Tokenizer) {
 		return
 	}
 	v.check(t.VocabSize >= 1 && t.VocabSize <= 1<<30, "tokenizer.vocab_size", t.VocabSize, "1 to 2^30 ids, because tokenizer.name is none")
-	v.check(t.Fingerprint != "", "tokenizer.fingerprint", t.Fingerprint, "the fingerprint that documents carry, because tokenizer.name is none")
+	v.check(tokenizer.FingerprintForm.MatchString(t.Fingerprint), "tokenizer.fingerprint", t.Fingerprint,
+		"the fingerprint that documents carry (sha256: and 64 hexadecimal digits), because tokenizer.name is none")
 	v.check(t.End != Auto, "tokenizer.end", t.End, "none or a token id, because tokenizer.name is none")
 	v.check(t.Pad != Auto, "tokenizer.pad", t.Pad, "a token id, because tokenizer.name is none")
 	v.below("tokenizer.end", t.End, t.VocabSize)
