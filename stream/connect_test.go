@@ -2,15 +2,8 @@ package stream_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
+	"loaderd/internal/certtest"
 	"loaderd/internal/natstest"
 	"loaderd/stream"
 )
@@ -174,8 +168,8 @@ func TestNKeys(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
-	serverCert := selfSigned(t, dir, "server")
-	selfSigned(t, dir, "other")
+	serverCert := certificate(t, dir, "server")
+	certificate(t, dir, "other")
 	address := plainServer(t, &server.Options{JetStream: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{serverCert}}, TLSTimeout: 10})
 	c := remoteConfig("tls://" + address)
 	c.TLS.CA = filepath.Join(dir, "server.pem")
@@ -191,26 +185,14 @@ func TestTLS(t *testing.T) {
 	refusedAtOnce(t, c, "tls://")
 }
 
-func selfSigned(t *testing.T, dir, name string) tls.Certificate {
+// certificate returns a new one, which also lies as NAME.pem in dir.
+func certificate(t *testing.T, dir, name string) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	c, err := tls.LoadX509KeyPair(certtest.SelfSigned(t, dir, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if err := os.WriteFile(filepath.Join(dir, name+".pem"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return c
 }
 
 func TestServerWithoutJetStream(t *testing.T) {

@@ -3,22 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
-	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"loaderd/arrowout"
+	"loaderd/internal/certtest"
 	"loaderd/loader"
 )
 
@@ -51,42 +42,11 @@ func sealingServer(t *testing.T, change func(*arrowout.Config)) string {
 	return s.Addr().String()
 }
 
-// selfSigned writes a certificate for 127.0.0.1, which is its own authority, and its key.
-func selfSigned(t *testing.T, name string) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	cert, key = filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: public}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return cert, key
-}
-
 // Every way to meet a server with the wrong flags says which flags are right.
 func TestFlightClient(t *testing.T) {
-	serverCert, serverKey := selfSigned(t, "server")
-	clientCert, clientKey := selfSigned(t, "client")
-	otherCert, otherKey := selfSigned(t, "other")
+	serverCert, serverKey := certtest.SelfSigned(t, t.TempDir(), "server")
+	clientCert, clientKey := certtest.SelfSigned(t, t.TempDir(), "client")
+	otherCert, otherKey := certtest.SelfSigned(t, t.TempDir(), "other")
 	plain := sealingServer(t, func(*arrowout.Config) {})
 	secure := sealingServer(t, func(c *arrowout.Config) { c.Cert, c.Key = serverCert, serverKey })
 	mutual := sealingServer(t, func(c *arrowout.Config) { c.Cert, c.Key, c.ClientCA = serverCert, serverKey, clientCert })
