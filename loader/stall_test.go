@@ -172,7 +172,7 @@ func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 func TestStallNamesTheCause(t *testing.T) {
 	t.Run("source dry", func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.Stall = 600 * time.Millisecond
+		w.options.Stall = 2 * time.Second
 		w.docs.lengths(5, 6)
 		run, _ := w.start(t)
 		r, err := run.Join(loader.Place{World: 1}, 0)
@@ -187,7 +187,7 @@ func TestStallNamesTheCause(t *testing.T) {
 	})
 	t.Run("rank behind", func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.Stall = 600 * time.Millisecond
+		w.options.Stall = 2 * time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		run, _ := w.start(t)
 		a, _ := run.Join(loader.Place{Rank: 0, World: 2}, 0)
