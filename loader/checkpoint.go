@@ -112,7 +112,7 @@ func (l *loop) save(ctx context.Context, done func(error)) error {
 	}
 	step := l.planner.Next()
 	l.saved = step
-	c := checkpoint{r.config.Fingerprint(), l.tail, l.committed, slices.Clone(l.pending), l.planner.AppendState(nil)}
+	c := checkpoint{r.header.Fingerprint, l.tail, l.committed, slices.Clone(l.pending), l.planner.AppendState(nil)}
 	return l.append(ctx, write{stored: func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, r.options.Stall/2)
 		defer cancel()
@@ -199,8 +199,8 @@ func (r *Run) load(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if c.fingerprint != r.config.Fingerprint() {
-		return fmt.Errorf("it is of configuration %s, the run has %s", c.fingerprint, r.config.Fingerprint())
+	if c.fingerprint != r.header.Fingerprint {
+		return fmt.Errorf("it is of configuration %s, the run has %s", c.fingerprint, r.header.Fingerprint)
 	}
 	record, err := r.edges.Plan.Get(ctx, c.tail.position)
 	if err != nil {

@@ -176,7 +176,7 @@ func (c Config) accepts(h Header) error {
 func (r *Run) Info() Info {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Info{Run: r.name, Fingerprint: r.config.Fingerprint(), Config: r.config, Start: r.header.Start, Planned: r.planned, Ended: r.ended, Committed: r.commits}
+	return Info{Run: r.name, Fingerprint: r.header.Fingerprint, Config: r.config, Start: r.header.Start, Planned: r.planned, Ended: r.ended, Committed: r.commits}
 }
 
 // Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
