@@ -141,8 +141,9 @@ func TestStopStoresTheCheckpointOnItsWay(t *testing.T) {
 	}
 }
 
-// What an earlier run of the same name left behind does not reach a new one.
-func TestNewRunForgetsOldCheckpoints(t *testing.T) {
+// checkpointedEarly is a stopped run of ten documents with a checkpoint from before the first step.
+func checkpointedEarly(t *testing.T) *world {
+	t.Helper()
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 10)...)
 	run, stop := w.start(t)
@@ -153,6 +154,12 @@ func TestNewRunForgetsOldCheckpoints(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+// What an earlier run of the same name left behind does not reach a new one.
+func TestNewRunForgetsOldCheckpoints(t *testing.T) {
+	w := checkpointedEarly(t)
 	fresh := newWorld(w.config)
 	fresh.docs.lengths(someLengths(2, 200)...)
 	w.docs.docs, w.plan = fresh.docs.docs, &memLog{} // documents and plan were deleted, the checkpoints were not
@@ -174,20 +181,11 @@ func TestNewRunForgetsOldCheckpoints(t *testing.T) {
 
 // A checkpoint that was asked for before the first step is as good as any.
 func TestCheckpointBeforeTheFirstStep(t *testing.T) {
-	w := newWorld(config("bfd"))
-	w.docs.lengths(someLengths(1, 10)...)
-	run, stop := w.start(t)
-	eventually(t, func() bool { return run.Stats().Cursor == 10 })
-	if step, err := run.Checkpoint(t.Context()); err != nil || step != 0 {
-		t.Fatal(step, err)
-	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	w := checkpointedEarly(t)
 	w.docs.docs[0].Tokens = nil // would fail the run if it were read again
 	w.docs.lengths(someLengths(2, 100)...)
 	w.options.Ahead = 100
-	run, _ = w.start(t)
+	run, _ := w.start(t)
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}

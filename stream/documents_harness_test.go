@@ -1,0 +1,168 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/loader"
+	"loaderd/stream"
+)
+
+// testEnd is the end token of bytesTokenizing, whose ids are the bytes of the text.
+const testEnd = 256
+
+type bytesEncoder struct{}
+
+func (bytesEncoder) Encode(dst []int32, text []byte) []int32 {
+	if bytes.HasPrefix(text, []byte("panic")) {
+		panic("cannot take this text")
+	}
+	for _, c := range text {
+		dst = append(dst, int32(c))
+	}
+	return dst
+}
+
+var bytesTokenizing = stream.Tokenizing{
+	NewEncoder:  func() stream.Encoder { return bytesEncoder{} },
+	Fingerprint: "sha256:bytes", VocabSize: 257, End: testEnd,
+}
+
+// testContext ends well before the test binary's own limit.
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func openLog(t testing.TB, s *stream.Store) *stream.DocumentLog {
+	t.Helper()
+	l, err := s.Documents(testContext(t), bytesTokenizing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func openSource(t testing.TB, l *stream.DocumentLog, from uint64) loader.Source {
+	t.Helper()
+	src, err := l.Read(testContext(t), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { src.Close() })
+	return src
+}
+
+func nextDoc(t testing.TB, src loader.Source) loader.Document {
+	t.Helper()
+	d, err := src.Next(testContext(t))
+	if err != nil {
+		t.Fatalf("next document: %v", err)
+	}
+	return d
+}
+
+// publishAll adds messages and waits until all are stored.
+func publishAll(t testing.TB, s *stream.Store, messages ...stream.Message) {
+	t.Helper()
+	ctx := testContext(t)
+	for part := range slices.Chunk(messages, 1000) {
+		acks := make([]jetstream.PubAckFuture, len(part))
+		for i, m := range part {
+			if m.Subject == "" {
+				m.Subject = "docs.test"
+			}
+			var err error
+			if acks[i], err = s.JetStream().PublishMsgAsync(m.NATS()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, ack := range acks {
+			select {
+			case <-ack.Ok():
+			case err := <-ack.Err():
+				t.Fatal(err)
+			case <-ctx.Done():
+				t.Fatal("messages were not stored in time")
+			}
+		}
+	}
+}
+
+// counted are documents whose text names their place.
+func counted(first, n int) []stream.Message {
+	out := make([]stream.Message, n)
+	for i := range out {
+		out[i].Data = []byte("document " + strconv.Itoa(first+i))
+	}
+	return out
+}
+
+// docText is a document's tokens as text again, without the end.
+func docText(t testing.TB, d loader.Document) string {
+	t.Helper()
+	n := len(d.Tokens)
+	if n == 0 || d.Tokens[n-1] != testEnd {
+		t.Fatalf("document %d (%s) does not end with the end token", d.Sequence, d.Skip)
+	}
+	out := make([]byte, n-1)
+	for i, id := range d.Tokens[:n-1] {
+		out[i] = byte(id)
+	}
+	return string(out)
+}
+
+// checkCounted reads n documents of counted from the source and checks that each comes once, in order.
+func checkCounted(t testing.TB, src loader.Source, first, n int) {
+	t.Helper()
+	for i := first; i < first+n; i++ {
+		d := nextDoc(t, src)
+		if d.Sequence != uint64(i) {
+			t.Fatalf("sequence %d came instead of %d", d.Sequence, i)
+		}
+		if got, want := docText(t, d), "document "+strconv.Itoa(i); got != want {
+			t.Fatalf("document %d is %q, want %q", i, got, want)
+		}
+	}
+}
+
+// soon waits for a condition that the reader or a server brings about.
+func soon(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	ctx := testContext(t)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("did not happen in time: %s", what)
+		}
+	}
+}
+
+// lostRange checks that err says DOCUMENT_LOST for exactly these sequences of the stream.
+func lostRange(t testing.TB, err error, from, to uint64) {
+	t.Helper()
+	var lost *loader.Error
+	if !errors.As(err, &lost) || lost.Reason != loader.DocumentLost {
+		t.Fatalf("error is %v, want %s", err, loader.DocumentLost)
+	}
+	f := lost.Facts
+	if f["stream"] != "DOCS" || f["first_missing"] != fmt.Sprint(from) || f["last_missing"] != fmt.Sprint(to) {
+		t.Errorf("facts are %v, want sequences %d to %d of DOCS", f, from, to)
+	}
+	if !strings.Contains(err.Error(), "DOCS") || !strings.Contains(err.Error(), fmt.Sprint(from)) {
+		t.Errorf("message names neither stream nor range: %v", err)
+	}
+}
