@@ -15,7 +15,9 @@ func (c Config) Fingerprint() string {
 	return "sha256:" + hex.EncodeToString(sum[:16])
 }
 
+// json leaves out what the packing method does not read, so that a change of it is none.
 func (c Config) json() []byte {
+	c.Packing = c.Packing.Relevant()
 	b, err := json.Marshal(c)
 	if err != nil {
 		panic(fmt.Sprintf("loader: marshal configuration: %v", err)) // only numbers, strings and lists of them

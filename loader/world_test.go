@@ -263,7 +263,7 @@ func (s *memSource) Close() error { return nil }
 func config(method string) loader.Config {
 	return loader.Config{Seed: 7, Tokenizer: loader.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20, End: -1, Pad: -7},
 		Documents: loader.DocumentsConfig{Dedupe: 8},
-		Packing:   packonline.Config{Method: method, Buckets: []int{16}, Pool: 8, MaxAge: 64},
+		Packing:   packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, MaxAge: 64},
 		Shuffle:   shuffle.Config{Window: 6}, Steps: loader.StepsConfig{Rows: 4, Last: loader.LastPad}, Attention: loader.AttentionDocument}
 }
 

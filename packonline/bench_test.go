@@ -14,7 +14,7 @@ import (
 const benchDocs = 1_000_000
 
 func config(method string, length, pool, maxAge int) packonline.Config {
-	return packonline.Config{Method: method, Buckets: []int{length}, Pool: pool, MaxAge: maxAge}
+	return packonline.Config{Method: method, Buckets: []int{length}, Atom: 1, Pool: pool, MaxAge: maxAge}
 }
 
 func newPacker(t testing.TB, c packonline.Config) packonline.Packer {

@@ -28,20 +28,20 @@ const (
 	ageShare  = 32
 )
 
-func newBFD(c Config) *bfd {
+func newBFD(c Config) Packer {
 	t := newTally(c)
-	return &bfd{tally: t, bins: newBins(t.length)}
+	return &bfd{tally: t, bins: newBins(t.longest)}
 }
 
 func (p *bfd) Add(d Doc, out *Rows) {
 	p.arrive(d)
-	if d.Length > p.length {
+	if d.Length > p.longest {
 		p.counts.Truncated++
 	}
 	start, left := int32(0), d.Length
-	for ; left >= p.length; start, left = start+p.length, left-p.length {
-		out.add(Piece{d.Seq, start, p.length}, 0)
-		p.close(p.length, out)
+	for ; left >= p.longest; start, left = start+p.longest, left-p.longest {
+		out.add(Piece{d.Seq, start, p.longest}, 0)
+		p.close(p.longest, p.longest, out)
 	}
 	if left > 0 {
 		p.pool = append(p.pool, waiting{d.Seq, p.now(), start, left})
@@ -65,7 +65,7 @@ func (p *bfd) pass(keep int, out *Rows) {
 	wait := len(p.pool)
 	for i := range p.bins.all {
 		b := &p.bins.all[i]
-		if b.used == p.length || p.due(p.pool[b.oldest], early) {
+		if b.used == p.longest || p.due(p.pool[b.oldest], early) {
 			wait -= p.emit(b, out)
 		}
 	}
@@ -91,25 +91,29 @@ func (p *bfd) emit(b *bin, out *Rows) (pieces int) {
 		w.length = 0
 		pieces++
 	}
-	p.close(b.used, out)
+	p.close(p.longest, b.used, out)
 	return pieces
 }
 
-func (p *bfd) Pending() Pending { return p.pending(p.pool) }
+func (p *bfd) Pending() Pending { return p.pending(len(p.pool), first(p.pool)) }
 
 func (p *bfd) AppendState(b []byte) []byte { return p.appendState(b, p.pool) }
 
 func (p *bfd) RestoreState(b []byte) ([]byte, error) {
-	t, pool, rest, err := p.readState(b)
+	t, lists, rest, err := p.readState(b, 1)
 	if err != nil {
 		return nil, err
 	}
+	pool := lists[0]
 	if len(pool) > p.config.Pool {
 		return nil, fmt.Errorf("restore packer: %d pieces wait in a pool of %d", len(pool), p.config.Pool)
 	}
+	if err := inOrder(pool); err != nil {
+		return nil, err
+	}
 	for _, w := range pool {
-		if w.start%p.length != 0 {
-			return nil, fmt.Errorf("restore packer: a piece of document %d starts at %d, which is not a multiple of %d", w.doc, w.start, p.length)
+		if w.start%p.longest != 0 || w.length == p.longest {
+			return nil, fmt.Errorf("restore packer: tokens [%d, +%d) of document %d are no remainder of rows of %d", w.start, w.length, w.doc, p.longest)
 		}
 	}
 	p.tally, p.pool = t, pool

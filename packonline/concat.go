@@ -1,7 +1,5 @@
 package packonline
 
-import "fmt"
-
 // concat joins all documents into one run of tokens and cuts it every L tokens, the usual practice since GPT. A document that a cut
 // goes through continues in the next row. It pads only when it is flushed, or when a piece would wait beyond MaxAge.
 //
@@ -12,20 +10,20 @@ type concat struct {
 	used int32     // tokens in row
 }
 
-func newConcat(c Config) *concat { return &concat{tally: newTally(c)} }
+func newConcat(c Config) Packer { return &concat{tally: newTally(c)} }
 
 func (p *concat) Add(d Doc, out *Rows) {
 	p.arrive(d)
 	start, left := int32(0), d.Length
-	if left > p.length-p.used {
+	if left > p.longest-p.used {
 		p.counts.Truncated++
 	}
 	for left > 0 {
-		n := min(left, p.length-p.used)
+		n := min(left, p.longest-p.used)
 		p.row = append(p.row, waiting{d.Seq, p.now(), start, n})
 		p.used += n
 		start, left = start+n, left-n
-		if p.used == p.length {
+		if p.used == p.longest {
 			p.emit(out)
 		}
 	}
@@ -44,28 +42,24 @@ func (p *concat) emit(out *Rows) {
 	for _, w := range p.row {
 		out.add(Piece{w.doc, w.start, w.length}, p.age(w))
 	}
-	p.close(p.used, out)
+	p.close(p.longest, p.used, out)
 	p.row, p.used = p.row[:0], 0
 }
 
-func (p *concat) Pending() Pending { return p.pending(p.row) }
+func (p *concat) Pending() Pending { return p.pending(len(p.row), first(p.row)) }
 
 func (p *concat) AppendState(b []byte) []byte { return p.appendState(b, p.row) }
 
 func (p *concat) RestoreState(b []byte) ([]byte, error) {
-	t, row, rest, err := p.readState(b)
+	t, lists, rest, err := p.readState(b, 1)
 	if err != nil {
 		return nil, err
 	}
-	used := t.pending(row).Tokens
-	if used >= int64(p.length) {
-		return nil, fmt.Errorf("restore packer: %d tokens wait for a row of %d", used, p.length)
+	row := lists[0]
+	used, err := underConstruction(row, p.longest)
+	if err != nil {
+		return nil, err
 	}
-	for i, w := range row {
-		if i > 0 && w.start > 0 {
-			return nil, fmt.Errorf("restore packer: document %d starts at %d in the middle of a row", w.doc, w.start)
-		}
-	}
-	p.tally, p.row, p.used = t, row, int32(used)
+	p.tally, p.row, p.used = t, row, used
 	return rest, nil
 }

@@ -3,20 +3,56 @@ package packonline_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"loaderd/packonline"
 )
+
+// traits are what a method promises beyond what all do.
+type traits struct {
+	keeps   bool // splits no document that fits the longest row
+	repeats bool
+	drops   bool
+	// most returns how many pieces may wait, MaxAge left aside.
+	most func(c packonline.Config) int
+}
+
+func pool(c packonline.Config) int { return c.Pool }
+
+// rows is the bound of a method that holds one row under construction for each row length, with a token of each document in it.
+func rows(c packonline.Config) (n int) {
+	for _, l := range rowLengths(c) {
+		n += int(l) - 1
+	}
+	return n
+}
+
+var promises = map[string]traits{
+	"concat": {most: rows},
+	"bfd":    {most: pool, keeps: true},
+}
+
+// rowLengths returns the lengths of packed rows.
+func rowLengths(c packonline.Config) []int32 {
+	var out []int32
+	for _, l := range c.Buckets {
+		out = append(out, int32(float64(l)*min(c.Atom, 1)))
+	}
+	return out
+}
 
 // ledger follows a Packer from outside and checks every invariant after every call.
 type ledger struct {
 	c        packonline.Config
 	p        packonline.Packer
+	traits   traits
+	lengths  []int32 // of packed rows
 	out      packonline.Rows
 	index    map[uint64]int // Doc.Seq -> number in order of arrival
 	docs     []entry
-	oldest   int // first document with tokens to come
+	oldest   int // first document with tokens to come, if none are dropped
 	want     packonline.Counts
-	waiting  int64    // tokens
+	floor    uint64   // no later piece is of a document below
 	emitted  []string // rows, for comparisons
 	describe bool     // keep emitted
 }
@@ -29,8 +65,14 @@ type entry struct {
 
 func newLedger(c packonline.Config) (*ledger, error) {
 	p, err := packonline.New(c)
-	return &ledger{c: c, p: p, index: map[uint64]int{}}, err
+	t, known := promises[c.Method]
+	if err == nil && !known {
+		err = fmt.Errorf("%s has no promises", c.Method)
+	}
+	return &ledger{c: c, p: p, traits: t, lengths: rowLengths(c), index: map[uint64]int{}}, err
 }
+
+func (l *ledger) longest() int32 { return l.lengths[len(l.lengths)-1] }
 
 func (l *ledger) add(seq uint64, length int32) error {
 	d := packonline.Doc{Seq: seq, Length: length}
@@ -38,7 +80,6 @@ func (l *ledger) add(seq uint64, length int32) error {
 	l.docs = append(l.docs, entry{doc: d})
 	l.want.Documents++
 	l.want.Tokens += int64(length)
-	l.waiting += int64(length)
 	l.p.Add(d, &l.out)
 	if err := l.settle(); err != nil {
 		return fmt.Errorf("after document %d of %d tokens: %w", len(l.docs)-1, length, err)
@@ -46,7 +87,7 @@ func (l *ledger) add(seq uint64, length int32) error {
 	return nil
 }
 
-// flush also checks that nothing is left and that the number of split documents is right.
+// flush also checks that nothing is left and that the numbers of split documents and of dropped tokens are right.
 func (l *ledger) flush() error {
 	l.p.Flush(&l.out)
 	if err := l.settle(); err != nil {
@@ -55,14 +96,19 @@ func (l *ledger) flush() error {
 	if have := l.p.Pending(); have.Pieces != 0 || have.Tokens != 0 {
 		return fmt.Errorf("flush left %+v", have)
 	}
-	var split int64
+	var split, dropped int64
 	for _, e := range l.docs {
 		if e.pieces > 1 {
 			split++
 		}
+		dropped += int64(e.doc.Length - e.done)
 	}
-	if have := l.p.Counts().Truncated; have != split {
-		return fmt.Errorf("%d documents were split, counted as %d", split, have)
+	have := l.p.Counts()
+	if have.Truncated != split {
+		return fmt.Errorf("%d documents were split, counted as %d", split, have.Truncated)
+	}
+	if have.Dropped != dropped {
+		return fmt.Errorf("%d tokens never came out, %d are counted as dropped", dropped, have.Dropped)
 	}
 	return nil
 }
@@ -70,30 +116,45 @@ func (l *ledger) flush() error {
 // settle checks what came out and the totals.
 func (l *ledger) settle() error {
 	for i := range l.out.Len() {
-		if err := l.row(l.out.Row(i)); err != nil {
+		if err := l.row(i); err != nil {
 			return err
 		}
 	}
 	l.out.Reset()
-	for l.oldest < len(l.docs) && l.docs[l.oldest].done == l.docs[l.oldest].doc.Length {
-		l.oldest++
-	}
 	have, pending := l.p.Counts(), l.p.Pending()
-	l.want.Truncated = have.Truncated
+	l.want.Truncated, l.want.Dropped = have.Truncated, have.Dropped
 	if have != l.want {
 		return fmt.Errorf("counts are %+v, want %+v", have, l.want)
 	}
-	if sum := have.Slots - have.Padding - have.Repeated + have.Dropped + pending.Tokens; sum != have.Tokens || pending.Tokens != l.waiting {
+	if sum := have.Slots - have.Padding - have.Repeated + have.Dropped + pending.Tokens; sum != have.Tokens {
 		return fmt.Errorf("invariant 1: %+v and %+v are %d tokens", have, pending, sum)
 	}
-	if (pending.Pieces > 0) != (l.waiting > 0) || l.waiting > 0 && pending.Oldest != l.docs[l.oldest].doc.Seq {
-		return fmt.Errorf("pending is %+v, %d tokens wait and document %d is the oldest", pending, l.waiting, l.oldest)
+	if have.Dropped > 0 && !l.traits.drops {
+		return fmt.Errorf("%d tokens are dropped", have.Dropped)
 	}
-	bound := l.c.Pool
-	if l.c.Method == "concat" {
-		bound = l.c.Buckets[0] - 1
+	return l.settlePending(pending)
+}
+
+// settlePending checks what is said of what waits.
+func (l *ledger) settlePending(pending packonline.Pending) error {
+	for l.oldest < len(l.docs) && l.docs[l.oldest].done == l.docs[l.oldest].doc.Length {
+		l.oldest++
 	}
-	if l.c.MaxAge > 0 {
+	if (pending.Pieces > 0) != (pending.Tokens > 0) {
+		return fmt.Errorf("pending is %+v", pending)
+	}
+	if !l.traits.drops && (pending.Pieces > 0) != (l.oldest < len(l.docs)) {
+		return fmt.Errorf("pending is %+v, and document %d of %d is the oldest with tokens to come", pending, l.oldest, len(l.docs))
+	}
+	if !l.traits.drops && pending.Pieces > 0 && pending.Oldest != l.docs[l.oldest].doc.Seq {
+		return fmt.Errorf("pending is %+v, document %d is the oldest", pending, l.oldest)
+	}
+	l.floor = l.p.Next()
+	if pending.Pieces > 0 {
+		l.floor = pending.Oldest
+	}
+	bound := l.traits.most(l.c)
+	if l.c.MaxAge > 0 && !l.traits.drops {
 		bound = min(bound, l.c.MaxAge)
 	}
 	if pending.Pieces > bound {
@@ -102,33 +163,20 @@ func (l *ledger) settle() error {
 	return nil
 }
 
-func (l *ledger) row(length int32, pieces []packonline.Piece, ages []uint32) error {
-	if int(length) != l.c.Buckets[0] || len(pieces) == 0 || len(ages) != len(pieces) {
+func (l *ledger) row(i int) error {
+	length, pieces, ages := l.out.Row(i)
+	if !slices.Contains(l.lengths, length) || len(pieces) == 0 || len(ages) != len(pieces) {
 		return fmt.Errorf("a row of %d tokens has %d pieces and %d ages", length, len(pieces), len(ages))
+	}
+	if l.out.Joined(i) && (l.c.Method != "pad" || i == 0) {
+		return fmt.Errorf("row %d is joined to the one before", i)
 	}
 	var used int64
 	for k, x := range pieces {
-		i, known := l.index[x.Doc]
-		if !known {
-			return fmt.Errorf("document %d was never added", x.Doc)
+		if err := l.piece(x, ages[k]); err != nil {
+			return err
 		}
-		e := &l.docs[i]
-		if x.Start != e.done || x.Length < 1 || x.Length > e.doc.Length-e.done {
-			return fmt.Errorf("%d tokens of %+v are out, now comes %+v", e.done, e.doc, x)
-		}
-		e.done += x.Length
-		e.pieces++
 		used += int64(x.Length)
-		age := len(l.docs) - 1 - i
-		if ages[k] != uint32(age) {
-			return fmt.Errorf("%+v has age %d, reported as %d", x, age, ages[k])
-		}
-		if l.c.MaxAge > 0 && age > l.c.MaxAge {
-			return fmt.Errorf("invariant 4: %+v has age %d, the bound is %d", x, age, l.c.MaxAge)
-		}
-		if l.c.Method == "bfd" && int(e.doc.Length) <= l.c.Buckets[0] && x.Length != e.doc.Length {
-			return fmt.Errorf("invariant 2: %+v is only a part of %+v", x, e.doc)
-		}
 	}
 	if used > int64(length) {
 		return fmt.Errorf("a row of %d tokens holds %d", length, used)
@@ -136,9 +184,39 @@ func (l *ledger) row(length int32, pieces []packonline.Piece, ages []uint32) err
 	l.want.Rows++
 	l.want.Slots += int64(length)
 	l.want.Padding += int64(length) - used
-	l.waiting -= used
 	if l.describe {
-		l.emitted = append(l.emitted, fmt.Sprint(length, pieces, ages))
+		l.emitted = append(l.emitted, fmt.Sprint(length, pieces, ages, l.out.Joined(i)))
+	}
+	return nil
+}
+
+// piece checks one piece that came out: pieces of a document come in order, and each token comes once unless the method repeats.
+func (l *ledger) piece(x packonline.Piece, haveAge uint32) error {
+	i, known := l.index[x.Doc]
+	if !known {
+		return fmt.Errorf("document %d was never added", x.Doc)
+	}
+	e := &l.docs[i]
+	end := x.Start + x.Length
+	overlaps := l.traits.repeats && x.Start < e.done && end > e.done
+	if x.Start < 0 || x.Length < 1 || end > e.doc.Length || x.Start != e.done && !overlaps {
+		return fmt.Errorf("%d tokens of %+v are out, now comes %+v", e.done, e.doc, x)
+	}
+	l.want.Repeated += int64(e.done - x.Start)
+	e.done = end
+	e.pieces++
+	age := len(l.docs) - 1 - i
+	if haveAge != uint32(age) {
+		return fmt.Errorf("%+v has age %d, reported as %d", x, age, haveAge)
+	}
+	if l.c.MaxAge > 0 && age > l.c.MaxAge {
+		return fmt.Errorf("invariant 4: %+v has age %d, the bound is %d", x, age, l.c.MaxAge)
+	}
+	if x.Doc < l.floor {
+		return fmt.Errorf("%+v comes although document %d was the oldest that waited", x, l.floor)
+	}
+	if l.traits.keeps && e.doc.Length <= l.longest() && x.Length != e.doc.Length {
+		return fmt.Errorf("invariant 2: %+v is only a part of %+v", x, e.doc)
 	}
 	return nil
 }
@@ -191,14 +269,47 @@ func randomLengths(r *rand.Rand, n, row int) []int32 {
 	return out
 }
 
+// randomConfig draws row lengths, bounds and parameters that the method takes.
 func randomConfig(r *rand.Rand, method string) packonline.Config {
-	c := config(method, 2+r.IntN(40), 1+r.IntN(60), 0)
-	if r.IntN(3) > 0 {
-		c.MaxAge = 1 + r.IntN(150)
+	c := config(method, 0, 1+r.IntN(60), 0)
+	for {
+		c.Atom = []float64{1, 1, 1, 0.25, 0.5, 2, 4}[r.IntN(7)]
+		most := 40
+		if r.IntN(4) == 0 {
+			most = 5000
+		}
+		c.Buckets = randomBuckets(r, method, most)
+		for i := range c.Buckets {
+			c.Buckets[i] = int(float64(c.Buckets[i]) / min(c.Atom, 1))
+		}
+		c.MaxAge = 0
+		if r.IntN(3) > 0 {
+			c.MaxAge = 1 + r.IntN(150)
+		}
+		c.Overlap = []float64{0, 0.3, r.Float64()}[r.IntN(3)]
+		c.Extra = r.IntN(c.Buckets[0] + 1)
+		c.PaddingThreshold = []float64{0, 0.02, r.Float64()}[r.IntN(3)]
+		c.Seed = r.Uint64()
+		if len(c.Validate()) == 0 {
+			return c
+		}
 	}
-	if r.IntN(4) == 0 {
-		c.Buckets[0] = 2 + r.IntN(5000)
+}
+
+func randomBuckets(r *rand.Rand, method string, most int) []int {
+	out := []int{2 + r.IntN(most)}
+	if !packonline.Buckets(method) {
+		return out
 	}
-	c.Seed = r.Uint64()
-	return c
+	if r.IntN(2) == 0 { // powers of two
+		out[0] = 2 << r.IntN(6)
+		for range r.IntN(4) {
+			out = append(out, 2*out[len(out)-1])
+		}
+		return out
+	}
+	for range r.IntN(4) {
+		out = append(out, out[len(out)-1]+1+r.IntN(most))
+	}
+	return out
 }

@@ -3,6 +3,7 @@ package packonline_test
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func TestInvariants(t *testing.T) {
 					t.Fatal(err)
 				}
 				seq := r.Uint64N(3)
-				for _, n := range randomLengths(r, r.IntN(400), c.Buckets[0]) {
+				for _, n := range randomLengths(r, r.IntN(400), int(l.longest())) {
 					err = l.add(seq, n)
 					seq += 1 + r.Uint64N(3)
 					if err == nil && r.IntN(150) == 0 {
@@ -49,7 +50,7 @@ func TestRestore(t *testing.T) {
 			for seed := range uint64(100) {
 				r := rand.New(rand.NewPCG(seed, 2))
 				c := randomConfig(r, method)
-				lengths := randomLengths(r, r.IntN(300), c.Buckets[0])
+				lengths := randomLengths(r, r.IntN(300), int(slices.Max(rowLengths(c))))
 				run := func(restarts bool) []string {
 					l, err := newLedger(c)
 					if err != nil {
@@ -79,14 +80,18 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// FuzzPack lets the fuzzer choose bounds, lengths, flushes and restarts.
+// FuzzPack lets the fuzzer choose parameters, bounds, lengths, flushes and restarts.
 func FuzzPack(f *testing.F) {
 	f.Add(uint8(0), uint16(8), uint8(4), uint8(0), []byte{14, 0, 7, 0, 5, 0, 2, 0, 3, 0})
 	f.Add(uint8(1), uint16(8), uint8(4), uint8(0), []byte{14, 0, 7, 0, 5, 0, 2, 0, 3, 0})
 	f.Add(uint8(1), uint16(100), uint8(1), uint8(1), []byte{1, 0, 0, 0, 255, 255, 255, 255, 99, 0, 1, 0})
-	f.Fuzz(func(t *testing.T, method uint8, row uint16, pool, maxAge uint8, script []byte) {
+	f.Fuzz(func(t *testing.T, method uint8, seed uint16, pool, maxAge uint8, script []byte) {
 		methods := packonline.Methods()
-		c := config(methods[int(method)%len(methods)], 2+int(row), 1+int(pool), int(maxAge))
+		c := randomConfig(rand.New(rand.NewPCG(uint64(seed), 7)), methods[int(method)%len(methods)])
+		c.Pool, c.MaxAge = 1+int(pool), int(maxAge)
+		if len(c.Validate()) > 0 {
+			return // a method that wants a larger pool
+		}
 		l, err := newLedger(c)
 		if err != nil {
 			t.Fatal(err)
@@ -133,6 +138,13 @@ func TestAddPanicsOnProgrammingErrors(t *testing.T) {
 	}
 }
 
+// with returns a good configuration of bfd after a change.
+func with(change func(*packonline.Config)) packonline.Config {
+	c := config("bfd", 2048, 4096, 16384)
+	change(&c)
+	return c
+}
+
 func TestValidate(t *testing.T) {
 	for name, c := range map[string]struct {
 		packonline.Config
@@ -144,9 +156,21 @@ func TestValidate(t *testing.T) {
 		"concat takes longer rows": {config("concat", 1<<24+1, 1, 0), ""},
 		"bfd does not":             {config("bfd", 1<<24+1, 1, 0), "buckets[0]"},
 		"age below pool":           {config("bfd", 2048, 4096, 10), ""},
-		"unknown method":           {config("ffd", 2048, 4096, 0), "method"},
-		"no buckets":               {packonline.Config{Method: "bfd", Pool: 1}, "buckets"},
-		"two buckets":              {packonline.Config{Method: "bfd", Buckets: []int{4, 4}, Pool: 1}, "buckets buckets[1]"},
+		"unknown method":           {config("ffb", 2048, 4096, 0), "method"},
+		"no buckets":               {with(func(c *packonline.Config) { c.Buckets = nil }), "buckets"},
+		"two buckets":              {with(func(c *packonline.Config) { c.Buckets = []int{4, 4} }), "buckets buckets[1]"},
+		"unsorted buckets":         {with(func(c *packonline.Config) { c.Method, c.Buckets = "", []int{8, 4, -1} }), "method buckets[1] buckets[2] buckets[2]"},
+		"a quarter":                {with(func(c *packonline.Config) { c.Atom = 0.25 }), ""},
+		"no atom":                  {with(func(c *packonline.Config) { c.Atom = 0 }), "atom"},
+		"a third":                  {with(func(c *packonline.Config) { c.Atom = 1. / 3 }), "atom atom"},
+		"atom does not divide":     {with(func(c *packonline.Config) { c.Atom, c.Buckets[0] = 0.25, 2050 }), "atom"},
+		"atom of a token":          {with(func(c *packonline.Config) { c.Atom, c.Buckets[0] = 0.25, 4 }), "atom"},
+		"overlap of a row":         {with(func(c *packonline.Config) { c.Overlap = 1 }), "overlap"},
+		"no overlap at all":        {with(func(c *packonline.Config) { c.Overlap = math.NaN() }), "overlap"},
+		"negative overlap":         {with(func(c *packonline.Config) { c.Overlap = -0.1 }), "overlap"},
+		"negative extra":           {with(func(c *packonline.Config) { c.Extra = -1 }), "extra"},
+		"threshold of two rows":    {with(func(c *packonline.Config) { c.PaddingThreshold = 2 }), "padding_threshold"},
+		"threshold of nothing":     {with(func(c *packonline.Config) { c.PaddingThreshold = math.NaN() }), "padding_threshold"},
 		"everything":               {config("", 1, 0, -1), "method buckets[0] pool max_age"},
 		"too much":                 {config("concat", 1<<30, 1<<30+1, 1<<30+1), "buckets[0] pool max_age"},
 	} {

@@ -10,6 +10,7 @@ type Rows struct {
 type rowEnd struct {
 	length int32
 	end    int // in pieces
+	joined bool
 }
 
 // Len returns the number of rows.
@@ -26,6 +27,10 @@ func (r *Rows) Row(i int) (length int32, pieces []Piece, ages []uint32) {
 	return e.length, r.pieces[start:e.end:e.end], r.ages[start:e.end:e.end]
 }
 
+// Joined reports whether row i is in one atom with the row before it. Only pad says so: its atoms hold as many rows as a document
+// needs. All others fill atoms of several rows one row after the other.
+func (r *Rows) Joined(i int) bool { return r.ends[i].joined }
+
 // Reset forgets all rows and keeps the memory.
 func (r *Rows) Reset() { r.pieces, r.ages, r.ends = r.pieces[:0], r.ages[:0], r.ends[:0] }
 
@@ -36,4 +41,6 @@ func (r *Rows) add(p Piece, age uint32) {
 }
 
 // close ends the row under construction.
-func (r *Rows) close(length int32) { r.ends = append(r.ends, rowEnd{length, len(r.pieces)}) }
+func (r *Rows) close(length int32, joined bool) {
+	r.ends = append(r.ends, rowEnd{length, len(r.pieces), joined})
+}

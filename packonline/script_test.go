@@ -17,12 +17,13 @@ var update = flag.Bool("update", false, "write what the scripts do into testdata
 // TestScripts runs testdata/*.script. A line that starts with ">" is output and stands behind the command it belongs to; the rest
 // are commands and comments (#):
 //
-//	new METHOD LENGTH pool=N max-age=N
+//	new METHOD LENGTH[,LENGTH...] pool=N max-age=N [atom=N] [overlap=R] [extra=N] [padding-threshold=P] [seed=N]
 //	add LENGTH ...                      documents are named a, b, c ... in order of arrival
 //	flush
 //	restart                             the state is carried over to a fresh Packer
 //
-// A row is shown as its pieces, document[start:end] with its age if that is not 0, then dots for padding.
+// A row is shown as its pieces, document[start:end] with its age if that is not 0, then dots for padding; before them stand "+" when
+// it is in one atom with the row above, and its length when there are several.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.script")
 	if err != nil || len(files) == 0 {
@@ -71,8 +72,7 @@ func (s *script) run(line string, w *strings.Builder) error {
 	var err error
 	switch words[0] {
 	case "new":
-		s.c = packonline.Config{Method: words[1], Buckets: make([]int, 1)}
-		if _, err = fmt.Sscanf(strings.Join(words[2:], " "), "%d pool=%d max-age=%d", &s.c.Buckets[0], &s.c.Pool, &s.c.MaxAge); err != nil {
+		if s.c, err = scriptConfig(words[1:]); err != nil {
 			return err
 		}
 		s.seq = 0
@@ -103,6 +103,12 @@ func (s *script) run(line string, w *strings.Builder) error {
 	for i := range s.out.Len() {
 		length, pieces, ages := s.out.Row(i)
 		fmt.Fprint(w, ">")
+		if s.out.Joined(i) {
+			fmt.Fprint(w, " +")
+		}
+		if len(s.c.Buckets) > 1 {
+			fmt.Fprintf(w, " %d:", length)
+		}
 		for k, x := range pieces {
 			fmt.Fprintf(w, " %s[%d:%d]", name(x.Doc), x.Start, x.Start+x.Length)
 			if ages[k] > 0 {
@@ -119,6 +125,29 @@ func (s *script) run(line string, w *strings.Builder) error {
 		fmt.Fprintln(w, "> nothing waits")
 	}
 	return nil
+}
+
+func scriptConfig(words []string) (c packonline.Config, err error) {
+	c = packonline.Config{Method: words[0], Atom: 1}
+	for _, word := range strings.Split(words[1], ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil {
+			return c, err
+		}
+		c.Buckets = append(c.Buckets, n)
+	}
+	for _, word := range words[2:] {
+		key, value, _ := strings.Cut(word, "=")
+		field, known := map[string]any{"pool": &c.Pool, "max-age": &c.MaxAge, "atom": &c.Atom, "overlap": &c.Overlap, "extra": &c.Extra,
+			"padding-threshold": &c.PaddingThreshold, "seed": &c.Seed}[key]
+		if !known {
+			return c, fmt.Errorf("no such setting: %s", word)
+		}
+		if _, err := fmt.Sscan(value, field); err != nil {
+			return c, fmt.Errorf("%s: %w", word, err)
+		}
+	}
+	return c, nil
 }
 
 func name(doc uint64) string { return string(rune('a' + doc)) }

@@ -7,60 +7,98 @@ import (
 	"math"
 )
 
-// stateVersion is the version of the format of AppendState, the same for all methods with one row length:
+// stateVersion is the version of the format of AppendState:
 //
 //	version byte
-//	configuration: length of the method's name and the name, then row length, pool, max age, seed
-//	totals: documents, rows, padding, truncated documents, least sequence that may come next
-//	number of waiting pieces, and for each in order of arrival: sequences since the piece before (since 0 for the first),
-//	documents since then (likewise), length * 2 + (start > 0), and the start if it is not 0
+//	configuration: length of the method's name and the name, number of buckets and each of them, then atom * 4, pool, max age, the
+//	bits of overlap, extra, the bits of the padding threshold, seed
+//	totals: documents, rows, slots, padding, repeated, dropped, truncated documents, least sequence that may come next
+//	the method's lists of waiting pieces: for each their number, and for each piece: sequences since the piece before (since 0 for
+//	the very first), documents since then (likewise), length * 2 + (start > 0), and the start if it is not 0
+//	what else the method keeps
 //
-// All numbers are uvarints. The other totals follow from these by conservation.
-const stateVersion = 1
+// Distances are varints, all other numbers uvarints. The tokens that came follow by conservation.
+const stateVersion = 2
 
 var errShort = errors.New("state is cut short")
 
-func (t *tally) appendState(b []byte, pieces []waiting) []byte {
+// appendState appends everything but what only the method knows.
+func (t *tally) appendState(b []byte, lists ...[]waiting) []byte {
 	b = append(b, stateVersion)
 	b = binary.AppendUvarint(b, uint64(len(t.config.Method)))
 	b = append(b, t.config.Method...)
-	for _, n := range []int{int(t.length), t.config.Pool, t.config.MaxAge} {
-		b = binary.AppendUvarint(b, uint64(n))
+	for _, f := range t.config.numbers() {
+		b = binary.AppendUvarint(b, f.value)
 	}
-	b = binary.AppendUvarint(b, t.config.Seed)
-	for _, n := range []int64{t.counts.Documents, t.counts.Rows, t.counts.Padding, t.counts.Truncated} {
+	c := &t.counts
+	for _, n := range []int64{c.Documents, c.Rows, c.Slots, c.Padding, c.Repeated, c.Dropped, c.Truncated} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	b = binary.AppendUvarint(b, t.next)
-	b = binary.AppendUvarint(b, uint64(len(pieces)))
 	var before waiting
-	for _, w := range pieces {
-		b = binary.AppendUvarint(b, w.doc-before.doc)
-		b = binary.AppendUvarint(b, uint64(w.arrived-before.arrived))
-		if w.start == 0 {
-			b = binary.AppendUvarint(b, uint64(w.length)<<1)
-		} else {
-			b = binary.AppendUvarint(b, uint64(w.length)<<1|1)
-			b = binary.AppendUvarint(b, uint64(w.start))
+	for _, pieces := range lists {
+		b = binary.AppendUvarint(b, uint64(len(pieces)))
+		for _, w := range pieces {
+			b = binary.AppendVarint(b, int64(w.doc-before.doc))
+			b = binary.AppendVarint(b, w.arrived-before.arrived)
+			if w.start == 0 {
+				b = binary.AppendUvarint(b, uint64(w.length)<<1)
+			} else {
+				b = binary.AppendUvarint(b, uint64(w.length)<<1|1)
+				b = binary.AppendUvarint(b, uint64(w.start))
+			}
+			before = w
 		}
-		before = w
 	}
 	return b
 }
 
-// readState returns the tally and the waiting pieces of a state, and the bytes behind it. It leaves t as it is.
-func (t *tally) readState(b []byte) (restored tally, pieces []waiting, rest []byte, err error) {
+// numbers returns the configuration without its method in the order of the state.
+func (c Config) numbers() []configNumber {
+	out := []configNumber{{"number of buckets", uint64(len(c.Buckets))}}
+	for _, l := range c.Buckets {
+		out = append(out, configNumber{"row length", uint64(l)})
+	}
+	return append(out,
+		configNumber{"atom * 4", uint64(4 * c.Atom)},
+		configNumber{"pool", uint64(c.Pool)},
+		configNumber{"max_age", uint64(c.MaxAge)},
+		configNumber{"overlap (its bits)", math.Float64bits(c.Overlap)},
+		configNumber{"extra", uint64(c.Extra)},
+		configNumber{"padding_threshold (its bits)", math.Float64bits(c.PaddingThreshold)},
+		configNumber{"seed", c.Seed},
+	)
+}
+
+type configNumber struct {
+	name  string
+	value uint64
+}
+
+// readState returns the tally and the lists of waiting pieces of a state, and the bytes behind them. Each piece is one that can
+// wait; what they must be together the method checks. It leaves t as it is.
+func (t *tally) readState(b []byte, lists int) (restored tally, pieces [][]waiting, rest []byte, err error) {
 	restored = newTally(t.config)
 	r := reader{b: b}
-	r.config(&restored)
+	r.config(t.config)
 	c := &restored.counts
 	c.Documents = r.number("documents", math.MaxInt64)
-	c.Rows = r.number("rows", math.MaxInt64/int64(t.length)/2)
-	c.Slots = c.Rows * int64(t.length)
+	c.Rows = r.number("rows", math.MaxInt64/int64(t.longest)/4)
+	c.Slots = r.number("slots", c.Rows*int64(t.longest))
+	if r.err == nil && c.Slots < c.Rows*int64(t.lengths[0]) {
+		r.fail(fmt.Errorf("%d rows of %d tokens or more can not have %d slots", c.Rows, t.lengths[0], c.Slots))
+	}
 	c.Padding = r.number("padding tokens", c.Slots)
+	c.Repeated = r.number("repeated tokens", c.Slots-c.Padding)
+	c.Dropped = r.number("dropped tokens", math.MaxInt64/4)
 	c.Truncated = r.number("truncated documents", c.Documents)
 	restored.next = r.uvarint()
-	pieces = r.pieces(&restored)
+	var before waiting
+	var tokens int64
+	for range lists {
+		pieces = append(pieces, r.pieces(&restored, &before, &tokens))
+	}
+	c.Tokens = c.Slots - c.Padding - c.Repeated + c.Dropped + tokens
 	if r.err == nil && (c.Tokens < c.Documents || restored.next < uint64(c.Documents)) {
 		r.err = fmt.Errorf("%d documents can not have %d tokens and sequences below %d", c.Documents, c.Tokens, restored.next)
 	}
@@ -86,6 +124,16 @@ func (r *reader) uvarint() uint64 {
 	return v
 }
 
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.fail(errShort)
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
 func (r *reader) number(what string, most int64) int64 {
 	v := r.uvarint()
 	if v > uint64(most) {
@@ -102,8 +150,8 @@ func (r *reader) fail(err error) {
 	r.b = nil
 }
 
-// config checks that the state is of this format and of the configuration of t.
-func (r *reader) config(t *tally) {
+// config checks that the state is of this format and of a configuration.
+func (r *reader) config(c Config) {
 	if len(r.b) == 0 {
 		r.fail(errShort)
 		return
@@ -118,28 +166,20 @@ func (r *reader) config(t *tally) {
 		r.fail(errShort)
 		return
 	}
-	if method := string(r.b[:n]); r.err == nil && method != t.config.Method {
-		r.fail(fmt.Errorf("state has method %.20q, the configuration %q", method, t.config.Method))
+	if method := string(r.b[:n]); r.err == nil && method != c.Method {
+		r.fail(fmt.Errorf("state has method %.20q, the configuration %q", method, c.Method))
 		return
 	}
 	r.b = r.b[n:]
-	for _, f := range []struct {
-		name string
-		want uint64
-	}{
-		{"row length", uint64(t.length)},
-		{"pool", uint64(t.config.Pool)},
-		{"max_age", uint64(t.config.MaxAge)},
-		{"seed", t.config.Seed},
-	} {
-		if have := r.uvarint(); r.err == nil && have != f.want {
-			r.fail(fmt.Errorf("state has %s %d, the configuration %d", f.name, have, f.want))
+	for _, f := range c.numbers() {
+		if have := r.uvarint(); r.err == nil && have != f.value {
+			r.fail(fmt.Errorf("state has %s %d, the configuration %d", f.name, have, f.value))
 		}
 	}
 }
 
-// pieces reads the waiting pieces and adds up the tokens of t.
-func (r *reader) pieces(t *tally) []waiting {
+// pieces reads a list of waiting pieces and adds up its tokens.
+func (r *reader) pieces(t *tally, before *waiting, tokens *int64) []waiting {
 	const least = 3 // bytes a piece
 	n := r.uvarint()
 	if n > uint64(len(r.b)/least) {
@@ -147,43 +187,69 @@ func (r *reader) pieces(t *tally) []waiting {
 		return nil
 	}
 	pieces := make([]waiting, 0, n)
-	var before waiting
-	var tokens int64
 	for range n {
-		sequences, documents := r.uvarint(), r.uvarint()
-		length := r.number("tokens in a piece", int64(t.length)*2-1)
-		w := waiting{before.doc + sequences, before.arrived + int64(documents), 0, int32(length >> 1)}
+		sequences, documents := r.varint(), r.varint()
+		length := r.number("tokens in a piece", int64(t.longest)*2+1)
+		w := waiting{before.doc + uint64(sequences), before.arrived + documents, 0, int32(length >> 1)}
 		if length&1 == 1 {
 			w.start = int32(r.number("tokens before a piece", math.MaxInt32-length>>1))
 		}
 		if r.err == nil {
-			r.err = t.check(w, before, len(pieces) == 0)
+			r.err = t.check(w)
 		}
 		if r.err != nil {
 			return nil
 		}
 		pieces = append(pieces, w)
-		tokens += int64(w.length)
-		before = w
+		*tokens += int64(w.length)
+		*before = w
 	}
-	t.counts.Tokens = t.counts.Slots - t.counts.Padding + tokens
 	return pieces
 }
 
-// check reports why w can not wait behind the piece before it.
-func (t *tally) check(w, before waiting, first bool) error {
+// check reports why w can not wait.
+func (t *tally) check(w waiting) error {
 	now := t.counts.Documents
 	switch {
 	case w.length < 1:
 		return fmt.Errorf("a piece of document %d is empty", w.doc)
-	case w.arrived <= before.arrived || w.arrived > now:
-		return fmt.Errorf("a piece came with document number %d after number %d of %d", w.arrived, before.arrived, now)
+	case w.arrived < 1 || w.arrived > now:
+		return fmt.Errorf("a piece came with document number %d of %d", w.arrived, now)
 	case w.doc >= t.next || t.next-w.doc <= uint64(now-w.arrived):
 		return fmt.Errorf("a piece is of document %d, too late for one with %d after it and sequences below %d", w.doc, now-w.arrived, t.next)
-	case first && w.doc < uint64(w.arrived-1), !first && (w.doc < before.doc || w.doc-before.doc < uint64(w.arrived-before.arrived)):
-		return fmt.Errorf("a piece of document %d is number %d, after document %d, number %d", w.doc, w.arrived, before.doc, before.arrived)
+	case w.doc < uint64(w.arrived-1):
+		return fmt.Errorf("a piece is of document %d, too early for number %d", w.doc, w.arrived)
 	case t.due(w, 0):
 		return fmt.Errorf("a piece of document %d is %d documents old, the bound is %d", w.doc, now-w.arrived, t.config.MaxAge)
 	}
 	return nil
+}
+
+// inOrder reports why pieces can not be those of different documents in order of arrival.
+func inOrder(pieces []waiting) error {
+	for i := 1; i < len(pieces); i++ {
+		a, b := pieces[i-1], pieces[i]
+		if b.arrived <= a.arrived || b.doc < a.doc || b.doc-a.doc < uint64(b.arrived-a.arrived) {
+			return fmt.Errorf("restore packer: a piece of document %d, number %d, waits behind document %d, number %d", b.doc, b.arrived, a.doc, a.arrived)
+		}
+	}
+	return nil
+}
+
+// underConstruction returns the tokens of a row of documents one after the other, which has not been filled: only its first
+// piece can begin elsewhere than at its document's start.
+func underConstruction(row []waiting, length int32) (used int32, err error) {
+	if err := inOrder(row); err != nil {
+		return 0, err
+	}
+	for i, w := range row {
+		if i > 0 && w.start > 0 {
+			return 0, fmt.Errorf("restore packer: document %d starts at %d in the middle of a row", w.doc, w.start)
+		}
+		if w.length >= length-used {
+			return 0, fmt.Errorf("restore packer: %d tokens or more wait for a row of %d", used+w.length, length)
+		}
+		used += w.length
+	}
+	return used, nil
 }

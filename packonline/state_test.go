@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -43,66 +44,78 @@ func TestRestoreRefusesOtherConfigurations(t *testing.T) {
 		})
 	}
 	state[0] = 77
-	if _, err := newPacker(t, c).RestoreState(state); err == nil || !strings.Contains(err.Error(), "format version 77, this program reads 1") {
+	if _, err := newPacker(t, c).RestoreState(state); err == nil || !strings.Contains(err.Error(), "format version 77, this program reads 2") {
 		t.Fatalf("error is %v", err)
 	}
 }
 
 // TestRestoreRefusesImpossibleStates writes states field by field, with one that can not be.
 func TestRestoreRefusesImpossibleStates(t *testing.T) {
-	type fields map[string]uint64
-	names := []string{"documents", "rows", "padding", "truncated", "next", "pieces",
+	type fields map[string]int64
+	names := []string{"documents", "rows", "slots", "padding", "repeated", "dropped", "truncated", "next", "pieces",
 		"doc", "arrived", "length", "doc 2", "arrived 2", "length 2", "start 2"}
-	write := func(method string, f fields) []byte {
-		values := fields{"documents": 5, "rows": 2, "padding": 1, "truncated": 1, "next": 50, "pieces": 2,
+	signed := map[string]bool{"doc": true, "arrived": true, "doc 2": true, "arrived 2": true}
+	write := func(c packonline.Config, f fields) []byte {
+		values := fields{"documents": 5, "rows": 2, "slots": 16, "padding": 1, "truncated": 1, "next": 50, "pieces": 2,
 			"doc": 20, "arrived": 2, "length": 3 << 1, "doc 2": 5, "arrived 2": 2, "length 2": 2<<1 | 1, "start 2": 16}
-		if method == "concat" {
+		if c.Method == "concat" {
 			values["length 2"], values["start 2"] = 2<<1|1, 0
 		}
 		for k, v := range f {
 			values[k] = v
 		}
-		b := append([]byte{1, byte(len(method))}, method...)
-		b = append(b, 8, 4, 9, 0) // row length, pool, max age, seed
+		b := append([]byte{2, byte(len(c.Method))}, c.Method...)
+		b = append(b, 1, 8, 4, byte(c.Pool), 9, 0, 0, 0, 0) // row length, atom, pool, max age, then zeros
 		for _, name := range names {
-			b = binary.AppendUvarint(b, values[name])
+			if signed[name] {
+				b = binary.AppendVarint(b, values[name])
+			} else {
+				b = binary.AppendUvarint(b, uint64(values[name]))
+			}
 		}
 		return b
 	}
+	bfd, concat, small := config("bfd", 8, 4, 9), config("concat", 8, 4, 9), config("bfd", 8, 1, 9)
 	for _, x := range []struct {
-		method string
+		c      packonline.Config
 		fields fields
 		want   string // "" is a good state
 	}{
-		{"bfd", nil, ""},
-		{"concat", nil, ""},
-		{"bfd", fields{"documents": 1 << 63}, "documents"},
-		{"bfd", fields{"rows": 1 << 62}, "rows"},
-		{"bfd", fields{"padding": 17}, "padding"},
-		{"bfd", fields{"truncated": 6}, "truncated"},
-		{"bfd", fields{"rows": 0, "padding": 0, "documents": 6}, "6 documents can not have 5 tokens"},
-		{"bfd", fields{"next": 25}, "a piece is of document 25"},
-		{"bfd", fields{"next": 26}, "a piece is of document 25"},
-		{"bfd", fields{"pieces": 1 << 40}, "cut short"},
-		{"bfd", fields{"pieces": 3}, "cut short"},
-		{"bfd", fields{"doc": 0}, "a piece of document 0 is number 2"},
-		{"bfd", fields{"arrived": 0}, "document number 0"},
-		{"bfd", fields{"arrived": 1 << 63}, "document number -9223372036854775808"},
-		{"bfd", fields{"arrived": 4}, "document number 6"},
-		{"bfd", fields{"documents": 12}, "is 10 documents old"},
-		{"bfd", fields{"length": 0}, "empty"},
-		{"bfd", fields{"length": 8 << 1}, "tokens in a piece"},
-		{"bfd", fields{"doc 2": 1}, "a piece of document 21 is number 4, after document 20, number 2"},
-		{"bfd", fields{"doc 2": 1<<64 - 1}, "a piece of document 19"},
-		{"bfd", fields{"arrived 2": 0}, "after number 2"},
-		{"bfd", fields{"start 2": 9}, "not a multiple of 8"},
-		{"bfd", fields{"start 2": 1 << 31}, "tokens before a piece"},
-		{"concat", fields{"length": 6 << 1}, "8 tokens wait for a row of 8"},
-		{"concat", fields{"start 2": 4}, "in the middle of a row"},
+		{bfd, nil, ""},
+		{concat, nil, ""},
+		{bfd, fields{"documents": math.MinInt64}, "documents"},
+		{bfd, fields{"rows": 1 << 62}, "rows"},
+		{bfd, fields{"slots": 17}, "slots"},
+		{bfd, fields{"slots": 15}, "2 rows of 8 tokens or more can not have 15 slots"},
+		{bfd, fields{"padding": 17}, "padding"},
+		{bfd, fields{"repeated": 16}, "repeated"},
+		{bfd, fields{"dropped": math.MaxInt64}, "dropped"},
+		{bfd, fields{"truncated": 6}, "truncated"},
+		{bfd, fields{"rows": 0, "slots": 0, "padding": 0, "documents": 6}, "6 documents can not have 5 tokens"},
+		{bfd, fields{"next": 25}, "a piece is of document 25"},
+		{bfd, fields{"next": 26}, "a piece is of document 25"},
+		{bfd, fields{"pieces": 1 << 40}, "cut short"},
+		{bfd, fields{"pieces": 3}, "cut short"},
+		{bfd, fields{"doc": 0}, "a piece is of document 0, too early for number 2"},
+		{bfd, fields{"arrived": 0}, "document number 0"},
+		{bfd, fields{"arrived": math.MinInt64}, "document number -9223372036854775808"},
+		{bfd, fields{"arrived": 4}, "document number 6"},
+		{bfd, fields{"documents": 12}, "is 10 documents old"},
+		{bfd, fields{"length": 0}, "empty"},
+		{bfd, fields{"length": 9 << 1}, "tokens in a piece"},
+		{bfd, fields{"length": 8 << 1}, "are no remainder of rows of 8"},
+		{bfd, fields{"doc 2": 1}, "a piece of document 21, number 4, waits behind document 20, number 2"},
+		{bfd, fields{"doc 2": -1}, "a piece of document 19, number 4, waits behind document 20, number 2"},
+		{bfd, fields{"arrived 2": 0}, "waits behind document 20, number 2"},
+		{bfd, fields{"start 2": 9}, "no remainder of rows of 8"},
+		{bfd, fields{"start 2": 1 << 31}, "tokens before a piece"},
+		{concat, fields{"length": 6 << 1}, "8 tokens or more wait for a row of 8"},
+		{concat, fields{"start 2": 4}, "in the middle of a row"},
+		{small, nil, "2 pieces wait in a pool of 1"},
 	} {
-		t.Run(fmt.Sprint(x.method, x.fields), func(t *testing.T) {
-			p := newPacker(t, config(x.method, 8, 4, 9))
-			_, err := p.RestoreState(write(x.method, x.fields))
+		t.Run(fmt.Sprint(x.c.Method, x.c.Pool, x.fields), func(t *testing.T) {
+			p := newPacker(t, x.c)
+			_, err := p.RestoreState(write(x.c, x.fields))
 			switch {
 			case x.want == "" && err != nil, x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)):
 				t.Fatalf("error is %v, want %q", err, x.want)
@@ -110,12 +123,6 @@ func TestRestoreRefusesImpossibleStates(t *testing.T) {
 				t.Fatalf("a refused state left %+v", p.Pending())
 			}
 		})
-	}
-	small := packonline.Config{Method: "bfd", Buckets: []int{8}, Pool: 1, MaxAge: 9}
-	state := write("bfd", nil)
-	state[6] = 1 // pool
-	if _, err := newPacker(t, small).RestoreState(state); err == nil || !strings.Contains(err.Error(), "2 pieces wait in a pool of 1") {
-		t.Fatalf("error is %v", err)
 	}
 }
 
@@ -177,7 +184,7 @@ func follow(t *testing.T, p packonline.Packer, c packonline.Config) {
 	p.Flush(&out)
 	var used, rows int64
 	for i := range out.Len() {
-		_, pieces, ages := out.Row(i)
+		length, pieces, ages := out.Row(i)
 		var row int64
 		for k, x := range pieces {
 			row += int64(x.Length)
@@ -185,13 +192,14 @@ func follow(t *testing.T, p packonline.Packer, c packonline.Config) {
 				t.Fatalf("a piece is %d documents old", ages[k])
 			}
 		}
-		if row > int64(c.Buckets[0]) {
+		if row > int64(length) {
 			t.Fatalf("a row holds %d tokens", row)
 		}
 		used += row
 		rows++
 	}
 	after := p.Counts()
+	used += after.Dropped - before.Dropped - after.Repeated + before.Repeated
 	if used != waiting+tokens || after.Rows-before.Rows != rows || p.Pending().Tokens != 0 {
 		t.Fatalf("%d tokens waited and %d came, %d are out", waiting, tokens, used)
 	}

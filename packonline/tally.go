@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// tally is what every method with one row length keeps: its configuration and its counts. The number of documents is the
-// only clock there is.
+// tally is what every method keeps: its configuration and its counts. The number of documents is the only clock there is.
 type tally struct {
-	config Config
-	length int32  // of a row
-	next   uint64 // least Doc.Seq that may come
-	counts Counts
+	config  Config
+	lengths []int32 // of rows as they are packed, ascending
+	longest int32   // of these
+	next    uint64  // least Doc.Seq that may come
+	counts  Counts
 }
 
 // waiting is a piece that waits to be packed.
@@ -22,7 +22,10 @@ type waiting struct {
 	length  int32
 }
 
-func newTally(c Config) tally { return tally{config: c, length: int32(c.Buckets[0])} }
+func newTally(c Config) tally {
+	lengths := c.rowLengths()
+	return tally{config: c, lengths: lengths, longest: lengths[len(lengths)-1]}
+}
 
 func (t *tally) Counts() Counts { return t.counts }
 
@@ -50,19 +53,33 @@ func (t *tally) due(w waiting, early int) bool {
 	return t.config.MaxAge > 0 && t.now()-w.arrived >= int64(t.config.MaxAge-early)
 }
 
-// close ends the row under construction, of which used tokens are filled.
-func (t *tally) close(used int32, out *Rows) {
-	out.close(t.length)
+// close ends the row under construction, of which used of length tokens are filled.
+func (t *tally) close(length, used int32, out *Rows) { t.end(length, used, false, out) }
+
+// join ends the row under construction, which is in one atom with the row before it.
+func (t *tally) join(length, used int32, out *Rows) { t.end(length, used, true, out) }
+
+func (t *tally) end(length, used int32, joined bool, out *Rows) {
+	out.close(length, joined)
 	t.counts.Rows++
-	t.counts.Slots += int64(t.length)
-	t.counts.Padding += int64(t.length - used)
+	t.counts.Slots += int64(length)
+	t.counts.Padding += int64(length - used)
 }
 
-// pending describes the pieces that wait, which are in order of arrival.
-func (t *tally) pending(pieces []waiting) Pending {
-	p := Pending{Pieces: len(pieces), Tokens: t.counts.Tokens - t.counts.Slots + t.counts.Padding}
-	if p.Pieces > 0 {
-		p.Oldest = pieces[0].doc
+// pending describes what waits: the number of pieces and the oldest of them, nil without one. It is asked for after every document.
+func (t *tally) pending(pieces int, oldest *waiting) Pending {
+	c := &t.counts
+	p := Pending{Pieces: pieces, Tokens: c.Tokens - c.Slots + c.Padding + c.Repeated - c.Dropped}
+	if oldest != nil {
+		p.Oldest = oldest.doc
 	}
 	return p
+}
+
+// first returns the first of the pieces, nil without one.
+func first(pieces []waiting) *waiting {
+	if len(pieces) == 0 {
+		return nil
+	}
+	return &pieces[0]
 }

@@ -33,7 +33,7 @@ func TestWorkIsBounded(t *testing.T) {
 	} {
 		for _, pool := range []int{1, 2, 7, 8, 64, 1000, 4096} {
 			for _, maxAge := range []int{0, 1, 31, 32, 500, 4096, 16384} {
-				p := newBFD(Config{Method: "bfd", Buckets: []int{2048}, Pool: pool, MaxAge: maxAge})
+				p := newBFD(Config{Method: "bfd", Buckets: []int{2048}, Atom: 1, Pool: pool, MaxAge: maxAge}).(*bfd)
 				var out Rows
 				visits := 0
 				for i, n := range in {

@@ -36,7 +36,8 @@ func TestDefault(t *testing.T) {
 		Plan: loader.Config{
 			Seed:      1,
 			Documents: loader.DocumentsConfig{Dedupe: 100000},
-			Packing:   packonline.Config{Method: "bfd", Buckets: []int{2048}, Pool: 4096, MaxAge: 16384},
+			Packing: packonline.Config{Method: "bfd", Buckets: []int{2048}, Atom: 1, Pool: 4096, MaxAge: 16384,
+				Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02},
 			Shuffle:   shuffle.Config{Window: 1024},
 			Steps:     loader.StepsConfig{Rows: 64, Last: loader.LastPad},
 			Attention: loader.AttentionDocument,
@@ -109,7 +110,7 @@ func TestBadConfigurations(t *testing.T) {
 		want []string
 	}{
 		{name: "unknown keys", Layers: config.Layers{YAML: []byte("sede: 1\npacking:\n  pol: 3\n  frobnicate: 1\npool: 3\nseed: {a: 1}\nwhatever: []\n")}, want: []string{
-			`packing.frobnicate: 1: want a known setting of packing: one of buckets, max_age, method, pool (c.yaml:4)`,
+			`packing.frobnicate: 1: want a known setting of packing: one of atom, buckets, extra, max_age, method, overlap, padding_threshold, pool (c.yaml:4)`,
 			`packing.pol: 3: want a known setting: did you mean packing.pool? (c.yaml:3)`,
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
 			`sede: 1: want a known setting: did you mean seed? (c.yaml:1)`,

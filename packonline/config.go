@@ -1,0 +1,134 @@
+package packonline
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Config chooses a method and its bounds.
+type Config struct {
+	// Method is the name of the packing method, one of Methods.
+	Method string `koanf:"method" json:"method"`
+	// Buckets are the row lengths in tokens, ascending. Methods with one row length take exactly one.
+	Buckets []int `koanf:"buckets" json:"buckets"`
+	// Atom is the unit that is shuffled, in rows: 0.25, 0.5, 1, 2 or 4. Atoms of a part of a row are packed on their own and merged
+	// into rows after the shuffle; atoms of several rows stay together.
+	Atom float64 `koanf:"atom" json:"atom"`
+	// Pool is how many pieces may wait to be packed (unit: pieces). More pieces make fuller rows and older documents; the pieces of
+	// at least ten rows should fit, for a pool that does not fill a row makes rows of padding. Methods that only hold rows under
+	// construction have no pool.
+	Pool int `koanf:"pool" json:"pool"`
+	// MaxAge bounds how many documents may arrive between a document's arrival and the emission of its last piece (unit:
+	// documents): older pieces leave in rows that are padded where they must be. A MaxAge below Pool holds the pool to MaxAge
+	// pieces. While no document arrives nothing ages. 0 sets no bound.
+	MaxAge int `koanf:"max_age" json:"max_age"`
+	// Overlap is how much of a row the windows of seamless may share with their neighbours at most: r_max of the paper, a share of
+	// the row's length.
+	Overlap float64 `koanf:"overlap" json:"overlap,omitempty"`
+	// Extra is how many tokens beyond a row's length bfd-m and seamless may put into a bin; they are dropped (unit: tokens).
+	Extra int `koanf:"extra" json:"extra,omitempty"`
+	// PaddingThreshold is P of bucketllm: a row with more space left than this share of its length takes a part of a document
+	// instead of padding.
+	PaddingThreshold float64 `koanf:"padding_threshold" json:"padding_threshold,omitempty"`
+	// Seed keys every draw of the method.
+	Seed uint64 `koanf:"-" json:"-"`
+}
+
+// Bounds of a Config. Methods that keep a table with one entry for every length up to that of a row take no longer rows than maxTable.
+const (
+	maxRow   = math.MaxInt32 / 2
+	maxTable = 1 << 24
+	maxPool  = 1 << 30
+	maxAge   = 1 << 30
+)
+
+// atoms are the values of Config.Atom.
+var atoms = []float64{0.25, 0.5, 1, 2, 4}
+
+// FieldError is a bad field of a configuration: Field is its path below the configuration it belongs to.
+type FieldError struct {
+	Field string
+	Value any
+	Want  string
+}
+
+func (e FieldError) Error() string { return fmt.Sprintf("%s: %v: want %s", e.Field, e.Value, e.Want) }
+
+// Validate returns every bad field. Fields that the method does not read are checked too: nobody means a negative overlap.
+func (c Config) Validate() []FieldError {
+	var bad []FieldError
+	add := func(field string, value any, want string) { bad = append(bad, FieldError{field, value, want}) }
+	m := find(c.Method)
+	if m == nil {
+		add("method", c.Method, fmt.Sprintf("one of %v", Methods()))
+		m = &method{several: true, longest: maxRow}
+	}
+	switch {
+	case len(c.Buckets) == 0:
+		add("buckets", c.Buckets, "at least one row length")
+	case len(c.Buckets) > 1 && !m.several:
+		add("buckets", c.Buckets, "exactly one row length for this method")
+	}
+	for i, l := range c.Buckets {
+		field := fmt.Sprintf("buckets[%d]", i)
+		if l < 2 || l > m.longest {
+			add(field, l, fmt.Sprintf("a row length of 2 to %d tokens for this method", m.longest))
+		}
+		if i > 0 && l <= c.Buckets[i-1] {
+			add(field, l, "row lengths in ascending order, each once")
+		}
+		if part := float64(l) * c.Atom; c.Atom > 0 && c.Atom < 1 && (part != math.Trunc(part) || part < 2) {
+			add("atom", c.Atom, fmt.Sprintf("an atom of 2 or more whole tokens; a row has %d", l))
+		}
+	}
+	if !slices.Contains(atoms, c.Atom) {
+		add("atom", c.Atom, fmt.Sprintf("one of %v rows", atoms))
+	}
+	if c.Pool < 1 || c.Pool > maxPool {
+		add("pool", c.Pool, "1 to 2^30 pieces")
+	}
+	if c.MaxAge < 0 || c.MaxAge > maxAge {
+		add("max_age", c.MaxAge, "0 (no bound) to 2^30 documents")
+	}
+	if !(c.Overlap >= 0 && c.Overlap < 1) {
+		add("overlap", c.Overlap, "a share of the row, 0 to below 1")
+	}
+	if c.Extra < 0 || c.Extra > maxTable || len(c.Buckets) > 0 && m.reads("extra") && c.Extra > c.Buckets[0] {
+		add("extra", c.Extra, "0 tokens to those of a row")
+	}
+	if !(c.PaddingThreshold >= 0 && c.PaddingThreshold <= 1) {
+		add("padding_threshold", c.PaddingThreshold, "a share of the row, 0 to 1")
+	}
+	if len(bad) == 0 && m.refuse != nil {
+		bad = m.refuse(c)
+	}
+	return bad
+}
+
+// Relevant returns c with the parameters that its method does not read set to 0: two configurations that pack alike are equal.
+func (c Config) Relevant() Config {
+	m := find(c.Method)
+	if m == nil {
+		return c
+	}
+	if !m.reads("overlap") {
+		c.Overlap = 0
+	}
+	if !m.reads("extra") {
+		c.Extra = 0
+	}
+	if !m.reads("padding_threshold") {
+		c.PaddingThreshold = 0
+	}
+	return c
+}
+
+// rowLengths returns the lengths of rows as they are packed, ascending: those of the buckets, or of the atoms that make them up.
+func (c Config) rowLengths() []int32 {
+	lengths := make([]int32, len(c.Buckets))
+	for i, l := range c.Buckets {
+		lengths[i] = int32(float64(l) * min(c.Atom, 1))
+	}
+	return lengths
+}
