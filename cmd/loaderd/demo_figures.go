@@ -68,7 +68,16 @@ func (j *demoJob) figures() demoFigures {
 }
 
 func demoSettings(p loader.Config, tokenizer string, world int) string {
-	return fmt.Sprintf("%s, %s, rows of %d tokens, %d rows a step, %s", tokenizer, p.Packing.Method, p.Packing.Buckets[0], p.Steps.Rows, plural(world, "reader"))
+	return fmt.Sprintf("%s, %s, rows of %s tokens, %d rows a step, %s", tokenizer, p.Packing.Method, rowLengths(p.Packing.Buckets), p.Steps.Rows, plural(world, "reader"))
+}
+
+// rowLengths names the lengths of rows: 2,048, or 1,024 to 16,384.
+func rowLengths(buckets []int) string {
+	least, most := group(int64(buckets[0])), group(int64(buckets[len(buckets)-1]))
+	if least == most {
+		return most
+	}
+	return least + " to " + most
 }
 
 // plural counts things: 1 reader, 2 readers.

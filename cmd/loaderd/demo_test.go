@@ -87,8 +87,8 @@ func TestDemoFigures(t *testing.T) {
 			if s.Tokens != tokens || s.TokensRead != tokens {
 				t.Errorf("%d tokens, %d read, want %d of both", s.Tokens, s.TokensRead, tokens)
 			}
-			if slots := s.Rows * int64(s.RowLength); s.Rows != int64(s.Steps)*int64(test.rows) || slots-tokens != int64(s.PaddingRatio*float64(slots)+0.5) {
-				t.Errorf("%d rows of %d in %d steps at a padding of %v hold %d tokens", s.Rows, s.RowLength, s.Steps, s.PaddingRatio, tokens)
+			if slots := s.Rows * int64(s.RowLengths[0]); s.Rows != int64(s.Steps)*int64(test.rows) || slots-tokens != int64(s.PaddingRatio*float64(slots)+0.5) {
+				t.Errorf("%d rows of %d in %d steps at a padding of %v hold %d tokens", s.Rows, s.RowLengths, s.Steps, s.PaddingRatio, tokens)
 			}
 			if (s.Steps > 1) != test.steps || s.FirstBatchSeconds <= 0 || s.FirstBatchSeconds > s.Seconds || s.PeakMemory < 1<<20 {
 				t.Errorf("%d steps, first batch after %v of %v s, memory %d", s.Steps, s.FirstBatchSeconds, s.Seconds, s.PeakMemory)
