@@ -46,6 +46,7 @@ func newFake(steps, rows, bucket int) *fakeRun {
 	f.info = loader.Info{Run: "fake", Fingerprint: "f00d", Config: loader.Config{
 		Attention: loader.AttentionDocument,
 		Tokenizer: loader.Tokenizer{Name: "gpt2", VocabSize: 50257, End: 50256, Pad: 50256},
+		Packing:   packonline.Config{Buckets: []int{bucket}},
 		Steps:     loader.StepsConfig{Rows: rows, Last: loader.LastPad},
 	}}
 	rng, sequence := rand.New(rand.NewPCG(1, 2)), uint64(0)

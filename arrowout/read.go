@@ -36,9 +36,6 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 		if err != nil {
 			return err
 		}
-		if err := checkWorld(place.World, len(step.Rows)); err != nil {
-			return err
-		}
 		first, rows := place.Slice(len(step.Rows))
 		parts := split(step, r.request.columns, first, rows, r.limit)
 		for i, p := range parts {

@@ -162,12 +162,9 @@ func TestLargeStepsAreSplitByRows(t *testing.T) {
 
 func TestRowsThatDoNotDivideNameTheWorldsThatDo(t *testing.T) {
 	f := newFake(2, 8, 16)
-	f.steps[1].Rows = f.steps[1].Rows[:6] // the run's configuration says 8
-	r := mustGet(t, dial(t, serve(t, f)), `{"rank":0,"world":4}`)
-	if !r.Next() || r.Next() {
-		t.Fatal("want one step")
-	}
-	if info := infoOf(t, r.Err(), codes.FailedPrecondition); info.Reason != "WORLD_MISMATCH" || info.Metadata["divisors"] != "1 2 3 6" {
+	f.info.Config.Packing.Buckets, f.info.Config.Steps.Table = []int{16, 32}, []int{12, 6}
+	_, _, err := get(t, dial(t, serve(t, f)), `{"rank":0,"world":4}`)
+	if info := infoOf(t, err, codes.FailedPrecondition); info.Reason != "WORLD_MISMATCH" || info.Metadata["divisors"] != "1 2 3 6" {
 		t.Errorf("got %v", info)
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/packonline"
 )
 
 var about = loader.Info{Run: "r1", Fingerprint: "f00d", Config: loader.Config{
-	Tokenizer: loader.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256}, Steps: loader.StepsConfig{Rows: 12}}}
+	Tokenizer: loader.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256}, Packing: packonline.Config{Buckets: []int{2048}},
+	Steps: loader.StepsConfig{Rows: 12}}}
 
 func TestTickets(t *testing.T) {
 	for _, tc := range []struct {
@@ -101,17 +103,6 @@ func TestNarrowIDsNeedASmallVocabulary(t *testing.T) {
 		if _, err := parseTicket([]byte(`{"columns":["input_ids:uint16"]}`), info); (err == nil) != tc.ok {
 			t.Errorf("vocabulary %d, pad %d: got %v", tc.vocab, tc.pad, err)
 		}
-	}
-}
-
-func TestDivisors(t *testing.T) {
-	for n, want := range map[int]string{1: "1", 12: "1 2 3 4 6 12", 16: "1 2 4 8 16", 17: "1 17"} {
-		if got := divisors(n); got != want {
-			t.Errorf("%d: got %s, want %s", n, got, want)
-		}
-	}
-	if got := divisors(720720); !strings.Contains(got, " ... ") || len(strings.Fields(got)) != 33 {
-		t.Errorf("720720: got %s", got)
 	}
 }
 

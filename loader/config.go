@@ -40,10 +40,45 @@ type DocumentsConfig struct {
 
 // StepsConfig shapes steps.
 type StepsConfig struct {
-	// Rows is the number of rows of a step over all ranks.
+	// Rows is the number of rows of a step over all ranks, whatever their bucket. Tokens and Table take its place when they are set.
 	Rows int `koanf:"rows" json:"rows"`
+	// Tokens is the number of tokens of a step, padding included: a step has Tokens / bucket rows. 0 leaves it to Rows.
+	Tokens int64 `koanf:"tokens" json:"tokens,omitempty"`
+	// Table is the number of rows of a step for each bucket, in the order of packing.buckets. Empty leaves it to Tokens and Rows.
+	Table []int `koanf:"table" json:"table,omitempty"`
+	// Backlog is how many full steps wait, so that the bucket of the next one can be drawn. One bucket needs none.
+	Backlog int `koanf:"backlog" json:"backlog"`
+	// MaxWait bounds how many documents may arrive while a row waits for its step (unit: documents); then the step leaves, with rows of
+	// padding for those that are missing. 0 sets no bound.
+	MaxWait int `koanf:"max_wait" json:"max_wait"`
+	// Balance orders the rows of a step so that every rank has nearly the same attention cost.
+	Balance bool `koanf:"balance" json:"balance"`
 	// Last says what happens to the rows that do not fill a step when the stream is sealed: pad (rows of padding are added) or drop.
 	Last string `koanf:"last" json:"last"`
+}
+
+// PerBucket returns the rows of a step for each bucket.
+func (c StepsConfig) PerBucket(buckets []int) []int {
+	rows := make([]int, len(buckets))
+	for i, length := range buckets {
+		switch {
+		case len(c.Table) > 0:
+			rows[i] = c.Table[min(i, len(c.Table)-1)]
+		case c.Tokens > 0:
+			rows[i] = int(c.Tokens / int64(max(length, 1)))
+		default:
+			rows[i] = c.Rows
+		}
+	}
+	return rows
+}
+
+// StepTokens returns the tokens of the largest step, padding included.
+func (c Config) StepTokens() (most int64) {
+	for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
+		most = max(most, int64(rows)*int64(c.Packing.Buckets[i]))
+	}
+	return most
 }
 
 // Values of Config.Attention and StepsConfig.Last.
@@ -72,14 +107,51 @@ func (c Config) Validate() []FieldError {
 	if c.Documents.Dedupe < 0 || c.Documents.Dedupe > 1<<26 {
 		add("documents.dedupe", c.Documents.Dedupe, "0 (keep all) to 2^26 documents")
 	}
-	if c.Steps.Rows < 1 || c.Steps.Rows > 1<<20 {
-		add("steps.rows", c.Steps.Rows, "1 to 2^20 rows")
-	}
-	if c.Steps.Last != LastPad && c.Steps.Last != LastDrop {
-		add("steps.last", c.Steps.Last, fmt.Sprintf("%s or %s", LastPad, LastDrop))
-	}
+	bad = append(bad, c.Steps.validate(c.Packing.Buckets)...)
 	if c.Attention != AttentionDocument && c.Attention != AttentionRow {
 		add("attention", c.Attention, fmt.Sprintf("%s or %s", AttentionDocument, AttentionRow))
+	}
+	return bad
+}
+
+const maxStepRows = 1 << 20
+
+func (c StepsConfig) validate(buckets []int) []FieldError {
+	var bad []FieldError
+	add := func(field string, value any, want string) {
+		bad = append(bad, FieldError{Field: "steps." + field, Value: value, Want: want})
+	}
+	if c.Rows < 1 || c.Rows > maxStepRows {
+		add("rows", c.Rows, "1 to 2^20 rows")
+	}
+	if c.Tokens < 0 {
+		add("tokens", c.Tokens, "the tokens of a step, or 0 to count rows")
+	}
+	if len(c.Table) > 0 && c.Tokens > 0 {
+		add("table", c.Table, "steps.tokens or steps.table, not both")
+	}
+	if len(c.Table) > 0 && len(c.Table) != len(buckets) {
+		add("table", c.Table, fmt.Sprintf("the rows of a step for each of the %d buckets", len(buckets)))
+	}
+	if len(bad) == 0 {
+		for i, rows := range c.PerBucket(buckets) {
+			switch {
+			case rows >= 1 && rows <= maxStepRows:
+			case len(c.Table) > 0:
+				add(fmt.Sprintf("table[%d]", i), rows, "1 to 2^20 rows")
+			default:
+				add("tokens", c.Tokens, fmt.Sprintf("1 to 2^20 rows of %d tokens", buckets[i]))
+			}
+		}
+	}
+	if c.Backlog < 0 || c.Backlog > 1<<16 {
+		add("backlog", c.Backlog, "0 to 2^16 steps")
+	}
+	if c.MaxWait < 0 || c.MaxWait > 1<<40 {
+		add("max_wait", c.MaxWait, "0 (no bound) to 2^40 documents")
+	}
+	if c.Last != LastPad && c.Last != LastDrop {
+		add("last", c.Last, fmt.Sprintf("%s or %s", LastPad, LastDrop))
 	}
 	return bad
 }

@@ -157,7 +157,7 @@ func (j *joiner) add(rec Record) (*Step, error) {
 		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.part, p.Index, j.next)
 	}
 	if j.step == nil {
-		j.step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Rows: make([][]packonline.Piece, 0, p.total)}
+		j.step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Rows: make([][]packonline.Piece, 0, p.total)}
 	}
 	j.step.Rows = append(j.step.Rows, p.Rows...)
 	j.next++

@@ -31,6 +31,7 @@ type Counts struct {
 	Tokens     int64 // tokens of documents in those rows
 	LeftTokens int64 // tokens of rows dropped at the end because they did not fill a step
 	AgeMax     int64 // largest age of a piece when its row was packed, in documents
+	WaitMax    int64 // most documents that arrived while a row waited for its step
 }
 
 // Planner is the deterministic state machine that turns document lengths into steps. What it returns is a function of its
@@ -44,7 +45,7 @@ type Planner struct {
 	config Config
 	packer packonline.Packer
 	window *shuffle.Window[row]
-	queues []queue // one a bucket, in the order of Config.Packing.Buckets
+	queues queues
 	seen   *recent
 	counts Counts
 	cursor uint64 // last document sequence seen
@@ -59,12 +60,6 @@ type row struct {
 	pieces []packonline.Piece
 }
 
-// queue holds the rows of one bucket that wait for a full step.
-type queue struct {
-	length int32
-	rows   []row
-}
-
 // NewPlanner returns the planner of a run whose first document has sequence start.
 func NewPlanner(c Config, start uint64) (*Planner, error) {
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
@@ -72,10 +67,7 @@ func NewPlanner(c Config, start uint64) (*Planner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make packer: %w", err)
 	}
-	p := &Planner{config: c, packer: packer, window: shuffle.New[row](c.Shuffle), seen: newRecent(c.Documents.Dedupe), cursor: start - 1}
-	for _, l := range c.Packing.Buckets {
-		p.queues = append(p.queues, queue{length: int32(l)})
-	}
+	p := &Planner{config: c, packer: packer, window: shuffle.New[row](c.Shuffle), seen: newRecent(c.Documents.Dedupe), cursor: start - 1, queues: newQueues(c)}
 	return p, nil
 }
 
@@ -100,40 +92,49 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 		p.packer.Add(packonline.Doc{Seq: a.Sequence, Length: int32(a.Length)}, &p.rows)
 		p.shuffle()
 	}
-	return p.steps, nil
+	for b := p.queues.overdue(p.counts.Arrived); b != nil; b = p.queues.overdue(p.counts.Arrived) {
+		p.emit(b)
+	}
+	return p.finish(), nil
 }
 
 // Drain packs everything that waits, padding where it must, and returns the full steps. Rows that do not fill a step keep waiting.
 func (p *Planner) Drain() []Step {
 	p.steps = p.steps[:0]
+	p.drain()
+	return p.finish()
+}
+
+func (p *Planner) drain() {
 	p.rows.Reset()
 	p.packer.Flush(&p.rows)
 	p.shuffle()
 	p.window.Flush(p.enqueue)
-	return p.steps
+	for b := p.queues.rest(); b != nil; b = p.queues.rest() {
+		p.emit(b)
+	}
 }
 
 // Seal drains and ends the plan: rows that do not fill a step are padded to one or dropped, as configured. Nothing may be added
 // afterwards.
 func (p *Planner) Seal() []Step {
-	p.Drain()
-	for i := range p.queues {
-		q := &p.queues[i]
-		if len(q.rows) == 0 {
+	p.steps = p.steps[:0]
+	p.drain()
+	for i := range p.queues.buckets {
+		b := &p.queues.buckets[i]
+		if len(b.wait) == 0 {
 			continue
 		}
 		if p.config.Steps.Last == LastPad {
-			for len(q.rows) > 0 { // enqueue empties the queue when the step is full
-				p.enqueue(row{length: q.length})
-			}
+			p.emit(b)
 			continue
 		}
-		for _, r := range q.rows {
+		for _, r := range b.wait {
 			p.counts.LeftTokens += tokens(r.pieces)
 		}
-		q.rows = nil
+		b.wait, b.tokens = nil, 0
 	}
-	return p.steps
+	return p.finish()
 }
 
 // shuffle hands the rows just packed to the window and what falls out of it to the queues.
@@ -147,24 +148,46 @@ func (p *Planner) shuffle() {
 	}
 }
 
-// enqueue appends a row to the queue of its bucket; a full queue is a step.
+// enqueue hands a row to the queue of its bucket, and emits the steps that leave for it.
 func (p *Planner) enqueue(r row) {
-	i := slices.IndexFunc(p.queues, func(q queue) bool { return q.length == r.length })
-	q := &p.queues[i]
-	q.rows = append(q.rows, r)
-	if len(q.rows) < p.config.Steps.Rows {
-		return
+	p.queues.add(r.length, r.pieces, p.counts.Arrived)
+	for b := p.queues.next(); b != nil; b = p.queues.next() {
+		p.emit(b)
 	}
-	s := Step{Index: p.next, Bucket: q.length, Cursor: p.cursor, Rows: make([][]packonline.Piece, len(q.rows))}
-	for i, r := range q.rows {
-		s.Rows[i] = r.pieces
-		p.counts.Tokens += tokens(r.pieces)
+}
+
+// emit makes a step of the oldest rows of a bucket.
+func (p *Planner) emit(b *queue) {
+	p.counts.WaitMax = max(p.counts.WaitMax, p.counts.Arrived-b.wait[0].arrived)
+	s := Step{Index: p.next, Bucket: b.length, Cursor: p.cursor, Rows: b.take()}
+	if p.config.Steps.Balance && p.config.Attention == AttentionDocument {
+		balance(s.Rows)
 	}
-	q.rows = q.rows[:0]
+	for _, r := range s.Rows {
+		p.counts.Tokens += tokens(r)
+	}
 	p.next++
 	p.counts.Rows += int64(len(s.Rows))
-	p.counts.Slots += int64(len(s.Rows)) * int64(q.length)
+	p.counts.Slots += int64(len(s.Rows)) * int64(b.length)
 	p.steps = append(p.steps, s)
+}
+
+// finish tells each step which documents may still be needed behind it: those that wait now, and those of the steps after it.
+func (p *Planner) finish() []Step {
+	if len(p.steps) == 0 {
+		return nil
+	}
+	floor := p.Floor()
+	for i := len(p.steps) - 1; i >= 0; i-- {
+		s := &p.steps[i]
+		s.Floor = floor
+		for _, r := range s.Rows {
+			for _, x := range r {
+				floor = min(floor, x.Doc)
+			}
+		}
+	}
+	return p.steps
 }
 
 // Cursor returns the last document sequence that the planner has seen.
@@ -178,29 +201,25 @@ func (p *Planner) Counts() (Counts, packonline.Counts) { return p.counts, p.pack
 
 // Waiting describes what the planner holds back.
 func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
-	for _, q := range p.queues {
-		queued += len(q.rows)
-	}
-	return p.packer.Pending(), p.window.Len(), queued
+	return p.packer.Pending(), p.window.Len(), p.queues.rowsWaiting()
 }
+
+// Queues describes the rows that wait for a step, bucket by bucket.
+func (p *Planner) Queues() []QueueStat { return p.queues.stats(p.counts.Arrived) }
 
 // Floor returns the oldest document sequence that a later step may still need.
 func (p *Planner) Floor() uint64 {
 	floor := p.cursor + 1
-	lower := func(r row) {
-		for _, x := range r.pieces {
+	lower := func(pieces []packonline.Piece) {
+		for _, x := range pieces {
 			floor = min(floor, x.Doc)
 		}
 	}
 	if pool := p.packer.Pending(); pool.Pieces > 0 {
 		floor = min(floor, pool.Oldest)
 	}
-	p.window.Each(lower)
-	for _, q := range p.queues {
-		for _, r := range q.rows {
-			lower(r)
-		}
-	}
+	p.window.Each(func(r row) { lower(r.pieces) })
+	p.queues.each(lower)
 	return floor
 }
 

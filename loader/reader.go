@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -22,10 +21,8 @@ func (r *Run) Join(place Place, step uint64) (*Reader, error) {
 	if place.World < 1 || place.Rank < 0 || place.Rank >= place.World {
 		return nil, &Error{Reason: BadTicket, Message: fmt.Sprintf("rank %d of world %d", place.Rank, place.World), Do: "ask for 0 <= rank < world"}
 	}
-	if rows := r.config.Steps.Rows; rows%place.World != 0 {
-		return nil, &Error{Reason: WorldMismatch, Message: fmt.Sprintf("a step has %d rows, which %d ranks cannot share evenly", rows, place.World),
-			Do:    fmt.Sprintf("use a world size among %v, or change steps.rows in a new run", Divisors(rows)),
-			Facts: map[string]string{"rows": strconv.Itoa(rows), "world": strconv.Itoa(place.World)}}
+	if err := r.config.CheckWorld(place.World); err != nil {
+		return nil, err
 	}
 	reader := &Reader{run: r, place: place, next: step}
 	r.mu.Lock()
@@ -40,21 +37,6 @@ func (r *Run) Join(place Place, step uint64) (*Reader, error) {
 	}
 	r.readers[reader] = struct{}{}
 	return reader, nil
-}
-
-// Divisors lists the world sizes that divide the rows of a step.
-func Divisors(rows int) []int {
-	var out []int
-	for d := 1; d*d <= rows; d++ {
-		if rows%d == 0 {
-			out = append(out, d)
-			if d != rows/d {
-				out = append(out, rows/d)
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall.

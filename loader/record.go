@@ -12,7 +12,7 @@ import (
 )
 
 // FormatVersion is the version of the plan's records. docs/plan.md describes them.
-const FormatVersion = 1
+const FormatVersion = 2
 
 // Kinds of records.
 const (
@@ -75,7 +75,7 @@ func encodeControl(kind byte, at uint64) []byte { return seal(kind, binary.Appen
 
 // encodeStep writes a step as one record, or as several when it is larger than limit bytes.
 func encodeStep(s *Step, limit int) ([][]byte, error) {
-	const prefix = 8 * binary.MaxVarintLen64
+	const prefix = 9 * binary.MaxVarintLen64
 	type part struct {
 		first, rows int
 		body        []byte
@@ -93,7 +93,7 @@ func encodeStep(s *Step, limit int) ([][]byte, error) {
 	records := make([][]byte, len(parts))
 	for i, p := range parts {
 		b := make([]byte, 0, prefix+len(p.body))
-		for _, v := range []uint64{s.Index, uint64(s.Bucket), uint64(len(s.Rows)), s.Cursor, uint64(i), uint64(len(parts)), uint64(p.first), uint64(p.rows)} {
+		for _, v := range []uint64{s.Index, uint64(s.Bucket), uint64(len(s.Rows)), s.Cursor, s.Floor, uint64(i), uint64(len(parts)), uint64(p.first), uint64(p.rows)} {
 			b = binary.AppendUvarint(b, v)
 		}
 		records[i] = seal(kindStep, append(b, p.body...))
@@ -157,7 +157,7 @@ func (r *reader) stepPart() stepPart {
 	p.Index = r.uvarint()
 	p.Bucket = int32(r.bounded(math.MaxInt32))
 	p.total = int(r.bounded(1 << 20))
-	p.Cursor = r.uvarint()
+	p.Cursor, p.Floor = r.uvarint(), r.uvarint()
 	p.part = int(r.bounded(1 << 20))
 	p.parts = int(r.bounded(1 << 20))
 	p.first = int(r.bounded(1 << 20))

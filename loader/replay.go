@@ -101,6 +101,9 @@ func difference(a, b *Step) string {
 	if a.Cursor != b.Cursor {
 		return fmt.Sprintf("after document %d against %d", a.Cursor, b.Cursor)
 	}
+	if a.Floor != b.Floor {
+		return fmt.Sprintf("floor %d against %d", a.Floor, b.Floor)
+	}
 	return ""
 }
 

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"loaderd/packonline"
 )
 
 // stateVersion is the version of AppendState's format.
-const stateVersion = 1
+const stateVersion = 2
 
 // AppendState appends the planner's whole state: references to documents, never tokens.
 func (p *Planner) AppendState(b []byte) []byte {
@@ -28,13 +27,7 @@ func (p *Planner) AppendState(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(r.length))
 		return appendPieces(b, r.pieces, &previous)
 	})
-	for _, q := range p.queues {
-		b = binary.AppendUvarint(b, uint64(len(q.rows)))
-		for _, r := range q.rows {
-			b = appendPieces(b, r.pieces, &previous)
-		}
-	}
-	return b
+	return p.queues.appendState(b, &previous)
 }
 
 // RestoreState replaces the state of a planner of the same configuration. It accepts exactly what AppendState wrote.
@@ -71,15 +64,7 @@ func (p *Planner) RestoreState(b []byte) error {
 	if err != nil {
 		return err
 	}
-	for i := range p.queues {
-		q := &p.queues[i]
-		q.rows = q.rows[:0]
-		for range r.bounded(uint64(p.config.Steps.Rows) - 1) { // a full queue would have become a step
-			x := row{q.length, r.pieces(&previous)}
-			p.check(&r, x)
-			q.rows = append(q.rows, x)
-		}
-	}
+	p.queues.restoreState(&r, &previous, p.counts.Arrived)
 	if r.err == nil && len(r.b) > 0 {
 		r.err = fmt.Errorf("%d bytes too many", len(r.b))
 	}
@@ -91,14 +76,13 @@ func (p *Planner) RestoreState(b []byte) error {
 
 // check refuses a row that no packer of this configuration can have made.
 func (p *Planner) check(r *reader, x row) {
-	known := slices.ContainsFunc(p.queues, func(q queue) bool { return q.length == x.length })
-	if n := tokens(x.pieces); r.err == nil && (!known || n > int64(x.length)) {
+	if n := tokens(x.pieces); r.err == nil && (p.queues.find(x.length) == nil || n > int64(x.length)) {
 		r.fail(fmt.Errorf("a row of %d tokens with %d in it is impossible", x.length, n))
 	}
 }
 
 func (c *Counts) fields() []*int64 {
-	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Duplicates, &c.Rows, &c.Slots, &c.Tokens, &c.LeftTokens, &c.AgeMax}
+	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Duplicates, &c.Rows, &c.Slots, &c.Tokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax}
 }
 
 func (r *recent) appendState(b []byte) []byte {

@@ -8,6 +8,7 @@ type Step struct {
 	Bucket int32                // length of every row in tokens
 	Rows   [][]packonline.Piece // a row without pieces is all padding
 	Cursor uint64               // last document sequence that the planner had seen when the step came out
+	Floor  uint64               // oldest document sequence that a later step may need
 }
 
 // Batch is rows [First, First+Rows) of a step as tokens.

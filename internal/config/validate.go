@@ -83,12 +83,11 @@ func (v *validation) serve(c Config) {
 	v.check(s.Stall > 0 && s.Stall <= 24*time.Hour, "serve.stall_timeout", s.Stall, "more than 0 and at most 24h")
 	v.check(s.Checkpoint >= 0 && s.Checkpoint <= 1<<30, "serve.checkpoint_steps", s.Checkpoint, "0 (none) to 2^30 steps")
 	v.check(s.CacheBytes >= 0, "serve.cache_bytes", s.CacheBytes, "0 bytes or more")
-	if n := len(c.Plan.Packing.Buckets); n > 0 && s.CacheBytes >= 0 {
+	if s.CacheBytes >= 0 {
 		const idBytes = 4
-		step := int64(c.Plan.Steps.Rows) * int64(c.Plan.Packing.Buckets[n-1]) * idBytes
-		v.check(s.CacheBytes >= step, "serve.cache_bytes", formatSize(s.CacheBytes),
-			fmt.Sprintf("at least the tokens of one step: steps.rows %d * largest of packing.buckets %d * 4 bytes = %s",
-				c.Plan.Steps.Rows, c.Plan.Packing.Buckets[n-1], formatSize(step)))
+		step := c.Plan.StepTokens()
+		v.check(s.CacheBytes >= step*idBytes, "serve.cache_bytes", formatSize(s.CacheBytes),
+			fmt.Sprintf("at least the tokens of the largest step, %d * %d bytes = %s", step, idBytes, formatSize(step*idBytes)))
 	}
 	if c.Stream.BufferBytes > 0 && c.Stream.MaxDocument > 0 {
 		v.check(c.Stream.BufferBytes >= int64(c.Stream.MaxDocument), "stream.buffer_bytes", formatSize(c.Stream.BufferBytes),
