@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
+	"golang.org/x/sync/errgroup"
 
 	"loaderd/loader"
 	"loaderd/packonline"
@@ -17,18 +20,26 @@ import (
 // action is an action that clients may ask for. Bodies and results are JSON.
 type action struct {
 	name, about string
-	step        bool // whether the body has to name a step
-	do          func(s *service, ctx context.Context, step uint64, send func(any) error) error
+	keys        string // of its body beside run; "?" behind one that may be missing
+	do          func(s *service, ctx context.Context, q asked, send func(any) error) error
+}
+
+// asked is the body of an action.
+type asked struct {
+	step      uint64
+	keeper    string
+	documents bool
 }
 
 var actions = []action{
-	{"commit", `{"run","step"}: the trainer's own durable checkpoint covers all steps before step`, true, (*service).commit},
-	{"checkpoint", `{"run"}: store the planner's state now`, false, (*service).checkpoint},
-	{"info", `{"run"}: the run, its fingerprint and configuration`, false, (*service).info},
-	{"stats", `{"run"}: counts of the run since its start`, false, (*service).stats},
-	{"ledger", `{"run","step"}: the rows of a step with their documents`, true, (*service).ledger},
-	{"seal", `{"run"}: end the stream of documents behind its present last one`, false, (*service).seal},
-	{"drain", `{"run"}: pack everything that is pending, then go on`, false, (*service).drain},
+	{"commit", `{"run","step","keeper"}: the keeper's own durable checkpoint covers all steps before step`, "step keeper?", (*service).commit},
+	{"leave", `{"run","keeper"}: the keeper holds no checkpoints any more`, "keeper?", (*service).leave},
+	{"checkpoint", `{"run"}: store the planner's state now`, "", (*service).checkpoint},
+	{"info", `{"run"}: the run, its fingerprint and configuration`, "", (*service).info},
+	{"stats", `{"run"}: counts of the run since its start`, "", (*service).stats},
+	{"ledger", `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*service).ledger},
+	{"seal", `{"run"}: end the stream of documents behind its present last one`, "", (*service).seal},
+	{"drain", `{"run"}: pack everything that is pending, then go on`, "", (*service).drain},
 }
 
 // ListActions lists the actions with the keys of their bodies.
@@ -47,11 +58,11 @@ func (s *service) DoAction(asked *flight.Action, stream flight.FlightService_DoA
 		if a.name != asked.GetType() {
 			continue
 		}
-		step, err := parseAction(asked.GetBody(), a, s.run.Info())
+		q, err := parseAction(asked.GetBody(), a, s.run.Info())
 		if err != nil {
 			return err
 		}
-		return a.do(s, stream.Context(), step, func(result any) error {
+		return a.do(s, stream.Context(), q, func(result any) error {
 			b, err := json.Marshal(result)
 			if err != nil {
 				return fmt.Errorf("encode the result of %s: %w", a.name, err)
@@ -63,37 +74,59 @@ func (s *service) DoAction(asked *flight.Action, stream flight.FlightService_DoA
 }
 
 // parseAction reads an action's body; an empty one stands for {}.
-func parseAction(b []byte, a action, info loader.Info) (step uint64, err error) {
+func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 	if len(b) == 0 {
 		b = []byte("{}")
 	}
+	q := asked{keeper: loader.DefaultKeeper}
 	var run string
-	named := false
 	keys := map[string]func(json.RawMessage) error{"run": text(&run)}
-	if a.step {
-		keys["step"] = func(raw json.RawMessage) error { named = true; return number(&step, 0, maxNumber)(raw) }
+	missing := ""
+	for _, key := range strings.Fields(a.keys) {
+		key, optional := strings.CutSuffix(key, "?")
+		if !optional {
+			missing = key
+		}
+		read := map[string]func(json.RawMessage) error{"step": number(&q.step, 0, maxNumber), "keeper": text(&q.keeper), "documents": boolean(&q.documents)}[key]
+		keys[key] = func(raw json.RawMessage) error {
+			if missing == key {
+				missing = ""
+			}
+			return read(raw)
+		}
 	}
-	err = decodeObject(b, keys)
-	if err == nil && a.step && !named {
-		err = errors.New(`the key "step" is missing`)
+	err := decodeObject(b, keys)
+	if err == nil && missing != "" {
+		err = fmt.Errorf("the key %q is missing", missing)
 	}
 	if err != nil {
-		return 0, &loader.Error{Reason: loader.BadTicket, Message: fmt.Sprintf("body of action %s: %v", a.name, err), Do: "send " + a.about}
+		return q, &loader.Error{Reason: loader.BadTicket, Message: fmt.Sprintf("body of action %s: %v", a.name, err), Do: "send " + a.about}
 	}
-	return step, checkRun(run, info)
+	return q, checkRun(run, info)
 }
 
-func (s *service) commit(ctx context.Context, step uint64, send func(any) error) error {
-	if err := s.run.Commit(ctx, step); err != nil {
+func (s *service) commit(ctx context.Context, q asked, send func(any) error) error {
+	committed, err := s.run.Commit(ctx, q.keeper, q.step)
+	return s.keepers(committed, err, send)
+}
+
+func (s *service) leave(ctx context.Context, q asked, send func(any) error) error {
+	committed, err := s.run.Leave(ctx, q.keeper)
+	return s.keepers(committed, err, send)
+}
+
+// keepers answers what stands, not what was asked for.
+func (s *service) keepers(committed uint64, err error, send func(any) error) error {
+	if err != nil {
 		return err
 	}
 	return send(struct {
 		Run       string `json:"run"`
 		Committed uint64 `json:"committed"`
-	}{s.run.Info().Run, s.run.Info().Committed})
+	}{s.run.Info().Run, committed})
 }
 
-func (s *service) checkpoint(ctx context.Context, _ uint64, send func(any) error) error {
+func (s *service) checkpoint(ctx context.Context, _ asked, send func(any) error) error {
 	step, err := s.run.Checkpoint(ctx)
 	if err != nil {
 		return err
@@ -104,19 +137,19 @@ func (s *service) checkpoint(ctx context.Context, _ uint64, send func(any) error
 	}{s.run.Info().Run, step})
 }
 
-func (s *service) info(_ context.Context, _ uint64, send func(any) error) error {
+func (s *service) info(_ context.Context, _ asked, send func(any) error) error {
 	return send(s.run.Info())
 }
 
-func (s *service) stats(_ context.Context, _ uint64, send func(any) error) error {
+func (s *service) stats(_ context.Context, _ asked, send func(any) error) error {
 	return send(s.run.Stats())
 }
 
-func (s *service) seal(ctx context.Context, _ uint64, send func(any) error) error {
+func (s *service) seal(ctx context.Context, _ asked, send func(any) error) error {
 	return s.position(send)(s.run.Seal(ctx))
 }
 
-func (s *service) drain(ctx context.Context, _ uint64, send func(any) error) error {
+func (s *service) drain(ctx context.Context, _ asked, send func(any) error) error {
 	return s.position(send)(s.run.Drain(ctx))
 }
 
@@ -141,6 +174,8 @@ type ledgerPage struct {
 	Total  int             `json:"total"`  // rows of the step
 	First  int             `json:"first"`  // first row of this result
 	Rows   [][]ledgerPiece `json:"rows"`
+	// Documents are those of the rows, in order of their sequences, when the request asks for them.
+	Documents []loader.DocumentInfo `json:"documents,omitempty"`
 }
 
 type ledgerPiece struct {
@@ -152,7 +187,14 @@ type ledgerPiece struct {
 // ledgerPieces bounds the pieces of a result, so that it stays under 4 MiB (a single row may have more).
 const ledgerPieces = 16 << 10
 
-func (s *service) ledger(ctx context.Context, index uint64, send func(any) error) error {
+// describedPieces bounds them when each comes with its document's path, and ledgerFetches how many are fetched at a time.
+const (
+	describedPieces = 1 << 10
+	ledgerFetches   = 8
+)
+
+func (s *service) ledger(ctx context.Context, q asked, send func(any) error) error {
+	index := q.step
 	step, err := s.run.Step(ctx, index)
 	run := s.run.Info().Run
 	if errors.Is(err, io.EOF) {
@@ -163,16 +205,47 @@ func (s *service) ledger(ctx context.Context, index uint64, send func(any) error
 		return err
 	}
 	page := ledgerPage{Run: run, Step: step.Index, Bucket: step.Bucket, Cursor: step.Cursor, Total: len(step.Rows)}
-	pieces := 0
+	pieces, most := 0, ledgerPieces
+	if q.documents {
+		most = describedPieces
+	}
 	for i, row := range step.Rows {
-		if pieces > 0 && pieces+len(row) > ledgerPieces {
-			if err := send(page); err != nil {
+		if pieces > 0 && pieces+len(row) > most {
+			if err := s.page(ctx, page, q.documents, send); err != nil {
 				return err
 			}
 			page.First, page.Rows, pieces = i, nil, 0
 		}
 		page.Rows = append(page.Rows, ledgerRow(row))
 		pieces += len(row) + 1
+	}
+	return s.page(ctx, page, q.documents, send)
+}
+
+// page sends a part of a step, with where its documents came from when that is asked for.
+func (s *service) page(ctx context.Context, page ledgerPage, describe bool, send func(any) error) error {
+	if !describe {
+		return send(page)
+	}
+	var sequences []uint64
+	for _, row := range page.Rows {
+		for _, p := range row {
+			sequences = append(sequences, p.Sequence)
+		}
+	}
+	slices.Sort(sequences)
+	sequences = slices.Compact(sequences)
+	page.Documents = make([]loader.DocumentInfo, len(sequences))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(ledgerFetches)
+	for i, sequence := range sequences {
+		g.Go(func() (err error) {
+			page.Documents[i], err = s.run.Describe(ctx, sequence)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
 	}
 	return send(page)
 }

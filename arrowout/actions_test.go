@@ -23,6 +23,8 @@ func TestActions(t *testing.T) {
 	for _, tc := range []struct{ name, body, want string }{
 		{"commit", `{"run":"fake","step":5}`, `{"run":"fake","committed":5}`},
 		{"commit", `{"step":0}`, `{"run":"fake","committed":5}`}, // what stands, not what was asked for
+		{"commit", `{"step":1,"keeper":"eval"}`, `{"run":"fake","committed":5}`},
+		{"leave", `{"keeper":"eval"}`, `{"run":"fake","committed":5}`},
 		{"checkpoint", ``, `{"run":"fake","step":7}`},
 		{"seal", `{"run":"fake"}`, `{"run":"fake","sequence":7}`},
 		{"drain", `{}`, `{"run":"fake","sequence":7}`},
@@ -34,8 +36,13 @@ func TestActions(t *testing.T) {
 			t.Errorf("%s %s:\n got %s, %v\nwant %s", tc.name, tc.body, got, err, tc.want)
 		}
 	}
-	if fmt.Sprint(f.committed) != "[5 0]" {
-		t.Errorf("committed %v", f.committed)
+	if fmt.Sprint(f.committed, f.keepers) != "[5 0 1] [trainer trainer eval]" {
+		t.Errorf("committed %v by %v", f.committed, f.keepers)
+	}
+	var page struct{ Documents []loader.DocumentInfo }
+	if got, err := act(c, "ledger", `{"step":1,"documents":true}`); err != nil || json.Unmarshal([]byte(got), &page) != nil ||
+		len(page.Documents) != 2 || page.Documents[0].Path != "/2" || page.Documents[1].Sequence != 1<<60 {
+		t.Errorf("ledger with documents: %s, %v", got, err)
 	}
 	var stats loader.Stats
 	if got, err := act(c, "stats", ""); err != nil || json.Unmarshal([]byte(got), &stats) != nil || stats.Rows != 12 {

@@ -2,6 +2,7 @@ package arrowout_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -38,6 +39,7 @@ type fakeRun struct {
 	assembled atomic.Int64
 	mu        sync.Mutex
 	committed []uint64
+	keepers   []string
 }
 
 // newFake makes steps of random rows: some full, some padded, some empty.
@@ -123,12 +125,22 @@ func (f *fakeRun) Step(_ context.Context, step uint64) (*loader.Step, error) {
 	return f.steps[step], nil
 }
 
-func (f *fakeRun) Commit(_ context.Context, step uint64) error {
+func (f *fakeRun) Commit(_ context.Context, keeper string, step uint64) (uint64, error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.committed = append(f.committed, step)
+	f.keepers = append(f.keepers, keeper)
+	f.mu.Unlock()
 	_, err := f.doAct("commit", step)
-	return err
+	return f.Info().Committed, err
+}
+
+func (f *fakeRun) Leave(_ context.Context, keeper string) (uint64, error) {
+	_, err := f.doAct("leave "+keeper, 0)
+	return f.Info().Committed, err
+}
+
+func (f *fakeRun) Describe(_ context.Context, sequence uint64) (loader.DocumentInfo, error) {
+	return loader.DocumentInfo{Sequence: sequence, Subject: "docs.fake", Path: fmt.Sprintf("/%d", sequence)}, nil
 }
 
 func (f *fakeRun) Seal(context.Context) (uint64, error)       { return f.doAct("seal", 0) }

@@ -3,6 +3,7 @@ package arrowout
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -85,6 +86,15 @@ func number(into *uint64, low, high uint64) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || *into < low || *into > high {
 			return fmt.Errorf("want an integer of %d to %d", low, high)
+		}
+		return nil
+	}
+}
+
+func boolean(into *bool) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		if json.Unmarshal(raw, into) != nil {
+			return errors.New("want true or false")
 		}
 		return nil
 	}

@@ -29,8 +29,12 @@ type Unjoined interface {
 	Assemble(ctx context.Context, s *loader.Step, first, n int) (*loader.Batch, error)
 	// Step returns one step of the plan without waiting, io.EOF behind the end.
 	Step(ctx context.Context, step uint64) (*loader.Step, error)
-	// Commit records that the trainer's own checkpoint covers all steps before step.
-	Commit(ctx context.Context, step uint64) error
+	// Commit records that a keeper's own checkpoint covers all steps before step, Leave that it keeps none any more; both return the
+	// step before which those of all keepers do.
+	Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error)
+	Leave(ctx context.Context, keeper string) (committed uint64, err error)
+	// Describe says where one document came from.
+	Describe(ctx context.Context, sequence uint64) (loader.DocumentInfo, error)
 	// Seal ends the stream behind its last document, Drain empties the pool there and goes on; both return that document's sequence.
 	Seal(ctx context.Context) (uint64, error)
 	Drain(ctx context.Context) (uint64, error)

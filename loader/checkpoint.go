@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"time"
 )
@@ -21,7 +22,7 @@ type Checkpoints interface {
 
 const (
 	checkpointMagic   = "LC"
-	checkpointVersion = 1
+	checkpointVersion = 2
 	checkpointsKept   = 3
 )
 
@@ -29,7 +30,7 @@ const (
 type checkpoint struct {
 	fingerprint string
 	tail        logTail
-	committed   uint64
+	keepers     Keepers
 	pending     []control
 	planner     []byte
 }
@@ -40,7 +41,7 @@ func (c checkpoint) encode() []byte {
 	b = append(b, c.fingerprint...)
 	b = binary.AppendUvarint(b, c.tail.position)
 	b = binary.AppendUvarint(b, uint64(c.tail.check))
-	b = binary.AppendUvarint(b, c.committed)
+	b = c.keepers.appendState(b)
 	b = binary.AppendUvarint(b, uint64(len(c.pending)))
 	for _, p := range c.pending {
 		b = binary.AppendUvarint(append(b, p.kind), p.at)
@@ -64,7 +65,7 @@ func decodeCheckpoint(b []byte) (checkpoint, error) {
 	in := reader{b: body[3:]}
 	c.fingerprint = string(in.bytes(int(in.bounded(1 << 10))))
 	c.tail = logTail{in.uvarint(), uint32(in.bounded(1<<32 - 1))}
-	c.committed = in.uvarint()
+	c.keepers = in.keepers()
 	for range in.bounded(1 << 20) {
 		kind := in.bytes(1)
 		at := in.uvarint()
@@ -112,7 +113,7 @@ func (l *loop) save(ctx context.Context, done func(error)) error {
 	}
 	step := l.planner.Next()
 	l.saved = step
-	c := checkpoint{r.header.Fingerprint, l.tail, l.committed, slices.Clone(l.pending), l.planner.AppendState(nil)}
+	c := checkpoint{r.header.Fingerprint, l.tail, maps.Clone(l.keepers), slices.Clone(l.pending), l.planner.AppendState(nil)}
 	return l.append(ctx, write{stored: func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, r.options.Stall/2)
 		defer cancel()
@@ -219,6 +220,6 @@ func (r *Run) load(ctx context.Context, name string) error {
 	if err := p.RestoreState(c.planner); err != nil {
 		return err
 	}
-	r.planner, r.tail, r.pending, r.commits = p, c.tail, c.pending, c.committed
+	r.planner, r.tail, r.pending, r.keepers = p, c.tail, c.pending, c.keepers
 	return nil
 }

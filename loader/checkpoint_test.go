@@ -43,7 +43,10 @@ func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 	eventually(t, func() bool { return run.Info().Planned == 4 })
 	release := w.plan.hold()
 	committed := make(chan error, 1)
-	go func() { committed <- run.Commit(t.Context(), 2) }()
+	go func() {
+		_, err := run.Commit(t.Context(), loader.DefaultKeeper, 2)
+		committed <- err
+	}()
 	eventually(t, func() bool { return w.plan.held() == 1 })
 	r, err := run.Join(loader.Place{World: 1}, 4)
 	if err != nil {

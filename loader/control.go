@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -17,9 +18,10 @@ const askCheckpoint = 0
 
 // request asks the loop, the only writer of the plan, for a record.
 type request struct {
-	kind  byte
-	step  uint64 // commit
-	reply chan<- answer
+	kind   byte
+	step   uint64 // commit
+	keeper string // commit, leave
+	reply  chan<- answer
 }
 
 type answer struct {
@@ -39,11 +41,21 @@ func (r *Run) Drain(ctx context.Context) (uint64, error) {
 	return r.request(ctx, request{kind: kindDrain})
 }
 
-// Commit records that the trainer's own durable checkpoint covers all steps before step. It is idempotent and monotone: a smaller
-// step than before changes nothing.
-func (r *Run) Commit(ctx context.Context, step uint64) error {
-	_, err := r.request(ctx, request{kind: kindCommit, step: step})
-	return err
+// Commit records that a keeper's own durable checkpoint covers all steps before step. The first commit of a name makes it a keeper. It
+// is idempotent and monotone: a smaller step than before changes nothing. It returns the step before which all keepers cover all.
+func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error) {
+	if err := validKeeper(keeper); err != nil {
+		return 0, &Error{Reason: BadTicket, Message: err.Error()}
+	}
+	return r.request(ctx, request{kind: kindCommit, keeper: keeper, step: step})
+}
+
+// Leave records that a keeper keeps no checkpoints any more: it no longer counts. Idempotent.
+func (r *Run) Leave(ctx context.Context, keeper string) (committed uint64, err error) {
+	if err := validKeeper(keeper); err != nil {
+		return 0, &Error{Reason: BadTicket, Message: err.Error()}
+	}
+	return r.request(ctx, request{kind: kindLeave, keeper: keeper})
 }
 
 // Checkpoint stores the planner's state as of now and returns the step that it goes on with.
@@ -99,20 +111,26 @@ func (l *loop) handle(ctx context.Context, q request) error {
 			q.reply <- answer{step, err}
 		})
 	case kindCommit:
-		info := r.Info()
+		planned := r.Info().Planned
+		_, known := l.keepers[q.keeper]
 		switch {
-		case q.step > info.Planned:
-			refuse(BadTicket, "commit of step %d, but the plan holds %d steps", q.step, info.Planned)
-		case q.step <= info.Committed:
-			q.reply <- answer{at: info.Committed}
+		case q.step > planned:
+			refuse(BadTicket, "commit of step %d, but the plan holds %d steps", q.step, planned)
+		case !known && len(l.keepers) == maxKeepers:
+			refuse(BadTicket, "the run has %d keepers, and %q would be one more: let one leave first", maxKeepers, q.keeper)
+		case !l.keepers.commit(q.keeper, q.step):
+			q.reply <- answer{at: l.keepers.Committed()}
 		default:
-			l.committed = max(l.committed, q.step)
-			return l.append(ctx, write{records: [][]byte{encodeControl(kindCommit, q.step)}, stored: func(context.Context) {
-				r.update(func() { r.commits = max(r.commits, q.step) })
-				q.reply <- answer{at: q.step}
-			}})
+			return l.keep(ctx, encodeCommit(kindCommit, q.keeper, l.keepers[q.keeper]), q)
 		}
 		return nil
+	case kindLeave:
+		if _, known := l.keepers[q.keeper]; !known {
+			q.reply <- answer{at: l.keepers.Committed()}
+			return nil
+		}
+		delete(l.keepers, q.keeper)
+		return l.keep(ctx, encodeCommit(kindLeave, q.keeper, 0), q)
 	}
 	if at, sealed := l.sealed(); sealed {
 		if q.kind == kindSeal {
@@ -135,17 +153,29 @@ func (l *loop) handle(ctx context.Context, q request) error {
 	return l.append(ctx, write{records: [][]byte{encodeControl(c.kind, c.at)}, stored: func(context.Context) { q.reply <- answer{at: c.at} }})
 }
 
+// keep stores the record of a change of keepers and makes it known.
+func (l *loop) keep(ctx context.Context, record []byte, q request) error {
+	keepers := maps.Clone(l.keepers)
+	return l.append(ctx, write{records: [][]byte{record}, stored: func(context.Context) {
+		l.run.update(func() { l.run.keepers = keepers })
+		q.reply <- answer{at: keepers.Committed()}
+	}})
+}
+
 // replayed takes a record between steps from the log, in place of the request that once wrote it.
 func (l *loop) replayed(rec Record) {
 	switch rec.Kind {
 	case kindSeal, kindDrain:
 		l.pending = append(l.pending, control{rec.Kind, rec.At})
 	case kindCommit:
-		l.committed = max(l.committed, rec.At)
-		l.run.update(func() { l.run.commits = l.committed })
+		l.keepers.commit(rec.Keeper, rec.At)
+	case kindLeave:
+		delete(l.keepers, rec.Keeper)
 	case kindEnd:
 		l.endLogged = true
 	}
+	keepers := maps.Clone(l.keepers)
+	l.run.update(func() { l.run.keepers = keepers })
 }
 
 // sealed returns where the run ends, once that is decided.

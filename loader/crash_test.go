@@ -140,7 +140,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 		}
 		s.got = append(s.got, whole)
 		if len(s.got)%4 == 0 {
-			if err := run.Commit(ctx, uint64(len(s.got))); err != nil {
+			if _, err := run.Commit(ctx, loader.DefaultKeeper, uint64(len(s.got))); err != nil {
 				return err
 			}
 		}

@@ -63,6 +63,20 @@ type Documents interface {
 	Read(ctx context.Context, from uint64) (Source, error)
 	// Tokens returns the tokens of one document again, equal to what the Source delivered.
 	Tokens(ctx context.Context, sequence uint64) ([]int32, error)
+	// Describe says where one document came from.
+	Describe(ctx context.Context, sequence uint64) (DocumentInfo, error)
+}
+
+// DocumentInfo says where a document came from, for the ledger.
+type DocumentInfo struct {
+	Sequence    uint64    `json:"sequence"`
+	Subject     string    `json:"subject"`
+	ID          string    `json:"id,omitempty"` // producer's id
+	Path        string    `json:"path,omitempty"`
+	Domain      string    `json:"domain,omitempty"`
+	ContentType string    `json:"content_type"`
+	Bytes       int       `json:"bytes"` // of the payload
+	Time        time.Time `json:"time"`  // when the stream took it
 }
 
 // PlanLog is an append-only log of records with positions 1, 2, 3, ... and a single writer.

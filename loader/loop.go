@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,7 +17,7 @@ type loop struct {
 	replay    *replay // nil once the log's end is reached
 	pending   []control
 	tail      logTail
-	committed uint64
+	keepers   Keepers
 	writes    chan<- write
 	endLogged bool
 	ended     bool
@@ -68,7 +69,7 @@ func (r *Run) serve(ctx context.Context) error {
 	g.Go(func() error { return pump(ctx, source, documents) })
 	g.Go(func() error {
 		defer close(writes)
-		l := &loop{run: r, planner: r.planner, pending: r.pending, tail: r.tail, committed: r.commits, writes: writes, saved: r.planner.Next(),
+		l := &loop{run: r, planner: r.planner, pending: r.pending, tail: r.tail, keepers: maps.Clone(r.keepers), writes: writes, saved: r.planner.Next(),
 			replay: replayFrom(ctx, r.edges.Plan, r.tail.position+1)}
 		err := l.turn(ctx, documents)
 		select {

@@ -20,8 +20,9 @@ const (
 	kindStep   = 2 // a step, or a part of one that is larger than a record
 	kindSeal   = 3 // control: the stream ends behind a document
 	kindDrain  = 4 // control: the pool empties behind a document
-	kindCommit = 5 // the trainer's own checkpoint covers all steps before one
+	kindCommit = 5 // a keeper's own checkpoint covers all steps before one
 	kindEnd    = 6 // no step follows
+	kindLeave  = 7 // a keeper leaves
 )
 
 const (
@@ -41,12 +42,13 @@ type Header struct {
 	Config      Config `json:"config"`
 }
 
-// Record is one decoded record of a plan: exactly one field besides Kind is meaningful.
+// Record is one decoded record of a plan. What is meaningful besides Kind depends on it.
 type Record struct {
 	Kind   byte
 	Header Header
 	Part   stepPart
 	At     uint64 // seal, drain: the document behind which it takes effect; commit: the step; end: the number of steps
+	Keeper string // commit, leave
 }
 
 // stepPart is rows [First, First+len(Rows)) of a step.
@@ -138,8 +140,10 @@ func DecodeRecord(b []byte) (Record, error) {
 		return rec, nil
 	case kindStep:
 		rec.Part = in.stepPart()
-	case kindSeal, kindDrain, kindCommit, kindEnd:
+	case kindSeal, kindDrain, kindEnd:
 		rec.At = in.uvarint()
+	case kindCommit, kindLeave:
+		rec.At, rec.Keeper = in.uvarint(), in.keeper()
 	default:
 		return Record{}, fmt.Errorf("decode plan record: unknown kind %d", rec.Kind)
 	}

@@ -120,7 +120,7 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 func FuzzDecodeCheckpoint(f *testing.F) {
-	good := checkpoint{"sha256:ab", logTail{7, 9}, 3, []control{{kindSeal, 12}}, []byte("state")}.encode()
+	good := checkpoint{"sha256:ab", logTail{7, 9}, Keepers{"a": 3, "b": 9}, []control{{kindSeal, 12}}, []byte("state")}.encode()
 	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, else nothing else would be reached
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append([]byte{checkpointMagic[0], checkpointMagic[1], checkpointVersion}, body...)
@@ -135,7 +135,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 }
 
 func TestDamagedCheckpointsAreFound(t *testing.T) {
-	good := checkpoint{"sha256:ab", logTail{7, 9}, 3, []control{{kindSeal, 12}}, []byte("state")}.encode()
+	good := checkpoint{"sha256:ab", logTail{7, 9}, Keepers{"a": 3, "b": 9}, []control{{kindSeal, 12}}, []byte("state")}.encode()
 	if c, err := decodeCheckpoint(good); err != nil || string(c.planner) != "state" || c.tail != (logTail{7, 9}) {
 		t.Fatalf("%+v, %v", c, err)
 	}

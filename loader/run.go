@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,13 +35,14 @@ type Edges struct {
 
 // Info describes a run to readers.
 type Info struct {
-	Run         string `json:"run"`
-	Fingerprint string `json:"fingerprint"`
-	Config      Config `json:"config"`
-	Start       uint64 `json:"start"`     // sequence of the first document
-	Planned     uint64 `json:"planned"`   // steps 0 ... Planned-1 can be read
-	Ended       bool   `json:"ended"`     // no step follows
-	Committed   uint64 `json:"committed"` // the trainer's own checkpoint covers all steps before this one
+	Run         string  `json:"run"`
+	Fingerprint string  `json:"fingerprint"`
+	Config      Config  `json:"config"`
+	Start       uint64  `json:"start"`     // sequence of the first document
+	Planned     uint64  `json:"planned"`   // steps 0 ... Planned-1 can be read
+	Ended       bool    `json:"ended"`     // no step follows
+	Committed   uint64  `json:"committed"` // all keepers' own checkpoints cover all steps before this one
+	Keepers     Keepers `json:"keepers"`
 }
 
 // Run is one run's plan and the rows made from it. Open it, call Serve once, read steps through Readers.
@@ -68,7 +70,7 @@ type Run struct {
 	ended   bool
 	failed  error
 	replays bool // re-planning what the log holds
-	commits uint64
+	keepers Keepers
 	recent  map[uint64]*Step // the newest steps
 	readers map[*Reader]struct{}
 	high    uint64 // no reader asked for this step or a later one yet
@@ -91,7 +93,7 @@ func Open(ctx context.Context, name string, c Config, o Options, e Edges) (*Run,
 		return nil, fmt.Errorf("open run %s: %w", name, errors.Join(errs...))
 	}
 	r := &Run{name: name, config: c, options: o, edges: e, log: e.Log.With("run", name), requests: make(chan request), asked: make(chan struct{}, 1),
-		changed: make(chan struct{}), recent: map[uint64]*Step{}, readers: map[*Reader]struct{}{}, replays: true, plan: &planReader{log: e.Plan}}
+		changed: make(chan struct{}), recent: map[uint64]*Step{}, keepers: Keepers{}, readers: map[*Reader]struct{}{}, replays: true, plan: &planReader{log: e.Plan}}
 	r.assembler = assembler{docs: e.Documents, cache: newTokenCache(o.CacheBytes), pad: c.Tokenizer.Pad, stall: o.Stall}
 	var err error
 	if r.header, err = r.readHeader(ctx); err != nil {
@@ -176,7 +178,7 @@ func (c Config) accepts(h Header) error {
 func (r *Run) Info() Info {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Info{Run: r.name, Fingerprint: r.header.Fingerprint, Config: r.config, Start: r.header.Start, Planned: r.planned, Ended: r.ended, Committed: r.commits}
+	return Info{Run: r.name, Fingerprint: r.header.Fingerprint, Config: r.config, Start: r.header.Start, Planned: r.planned, Ended: r.ended, Committed: r.keepers.Committed(), Keepers: maps.Clone(r.keepers)}
 }
 
 // Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
@@ -238,3 +240,8 @@ func (r *Run) publish(s *Step) {
 
 // recentSteps is how many steps beyond Options.Ahead are kept in memory; older ones are read from the plan log.
 const recentSteps = 64
+
+// Describe says where one document came from.
+func (r *Run) Describe(ctx context.Context, sequence uint64) (DocumentInfo, error) {
+	return r.edges.Documents.Describe(ctx, sequence)
+}

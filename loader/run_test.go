@@ -172,12 +172,12 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	if err := run.Commit(t.Context(), 1000); reason(err) != loader.BadTicket {
+	if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 1000); reason(err) != loader.BadTicket {
 		t.Fatalf("Commit = %v", err)
 	}
 	read(t, run, loader.Place{World: 1}, 0, 3)
 	for _, c := range []struct{ step, want uint64 }{{2, 2}, {1, 2}, {3, 3}, {3, 3}} {
-		if err := run.Commit(t.Context(), c.step); err != nil || run.Info().Committed != c.want {
+		if _, err := run.Commit(t.Context(), loader.DefaultKeeper, c.step); err != nil || run.Info().Committed != c.want {
 			t.Fatalf("Commit(%d): %v, committed is %d", c.step, err, run.Info().Committed)
 		}
 	}

@@ -98,7 +98,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 			if _, err := r.Next(t.Context()); reason(err) != c.step {
 				t.Errorf("Next = %v, want %s", err, c.step)
 			}
-			if err := run.Commit(t.Context(), 1); reason(err) != c.request {
+			if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 1); reason(err) != c.request {
 				t.Errorf("Commit = %v, want %s", err, c.request)
 			}
 		})
@@ -134,7 +134,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 		if _, err := r.Next(t.Context()); reason(err) != loader.PlanLogDown {
 			t.Errorf("Next = %v", err)
 		}
-		if err := run.Commit(t.Context(), 1); reason(err) != loader.PlanLogDown {
+		if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 1); reason(err) != loader.PlanLogDown {
 			t.Errorf("Commit = %v", err)
 		}
 	})

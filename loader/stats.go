@@ -79,7 +79,7 @@ func (r *Run) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.stats
-	s := Stats{Run: r.name, Planned: r.planned, Ended: r.ended, Replaying: r.replays, Committed: r.commits, Checkpoint: r.checkpointed, CheckpointBytes: r.checkpointBytes,
+	s := Stats{Run: r.name, Planned: r.planned, Ended: r.ended, Replaying: r.replays, Committed: r.keepers.Committed(), Checkpoint: r.checkpointed, CheckpointBytes: r.checkpointBytes,
 		Documents: p.packed.Documents, Empty: p.counts.Empty, Undecoded: p.counts.Undecoded, Duplicates: p.counts.Duplicates,
 		Tokens: p.packed.Tokens, Rows: p.counts.Rows, Slots: p.counts.Slots, Padding: p.counts.Slots - p.counts.Tokens,
 		Truncated: p.packed.Truncated, Dropped: p.packed.Dropped + p.counts.LeftTokens, Repeated: p.packed.Repeated, AgeMax: p.counts.AgeMax,

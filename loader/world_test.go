@@ -213,6 +213,10 @@ func (d *memDocs) Tokens(_ context.Context, seq uint64) ([]int32, error) {
 	return d.docs[seq-1].Tokens, nil
 }
 
+func (d *memDocs) Describe(_ context.Context, seq uint64) (loader.DocumentInfo, error) {
+	return loader.DocumentInfo{Sequence: seq, Path: fmt.Sprint("doc/", seq)}, nil
+}
+
 func (d *memDocs) Read(_ context.Context, from uint64) (loader.Source, error) {
 	return &memSource{docs: d, next: from}, nil
 }

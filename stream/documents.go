@@ -57,18 +57,6 @@ func (s *Store) Documents(ctx context.Context, t Tokenizing) (*DocumentLog, erro
 	return l, nil
 }
 
-// DocumentInfo says where a document came from, for the ledger.
-type DocumentInfo struct {
-	Sequence    uint64    `json:"sequence"`
-	Subject     string    `json:"subject"`
-	ID          string    `json:"id,omitempty"` // producer's id
-	Path        string    `json:"path,omitempty"`
-	Domain      string    `json:"domain,omitempty"`
-	ContentType string    `json:"content_type"`
-	Bytes       int       `json:"bytes"` // of the payload
-	Time        time.Time `json:"time"`  // when the stream took it
-}
-
 // First returns the first sequence that the stream still holds, 1 for a stream that never held anything.
 func (l *DocumentLog) First(ctx context.Context) (uint64, error) {
 	info, err := l.info(ctx)
@@ -162,12 +150,12 @@ func (l *DocumentLog) Tokens(ctx context.Context, sequence uint64) ([]int32, err
 }
 
 // Describe says where a document came from.
-func (l *DocumentLog) Describe(ctx context.Context, sequence uint64) (DocumentInfo, error) {
+func (l *DocumentLog) Describe(ctx context.Context, sequence uint64) (loader.DocumentInfo, error) {
 	m, err := l.fetch(ctx, sequence)
 	if err != nil {
-		return DocumentInfo{}, err
+		return loader.DocumentInfo{}, err
 	}
-	info := DocumentInfo{Sequence: sequence, Subject: m.subject, Path: field(m.header, HeaderPath), Domain: field(m.header, HeaderDomain),
+	info := loader.DocumentInfo{Sequence: sequence, Subject: m.subject, Path: field(m.header, HeaderPath), Domain: field(m.header, HeaderDomain),
 		ContentType: field(m.header, HeaderContentType), Bytes: len(m.data), Time: m.time, ID: headerID(m.header)}
 	if info.ContentType == "" {
 		info.ContentType = TypeText

@@ -277,7 +277,7 @@ func TestTokensAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	info.Time = time.Time{}
-	want := stream.DocumentInfo{Sequence: 1, Subject: "docs.web", ID: "a", Path: "p/a.txt", Domain: "example.org", ContentType: stream.TypeText, Bytes: 9}
+	want := loader.DocumentInfo{Sequence: 1, Subject: "docs.web", ID: "a", Path: "p/a.txt", Domain: "example.org", ContentType: stream.TypeText, Bytes: 9}
 	if info != want {
 		t.Errorf("description is %+v, want %+v", info, want)
 	}

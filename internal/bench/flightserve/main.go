@@ -136,7 +136,11 @@ func (p *prebuilt) Step(_ context.Context, step uint64) (*loader.Step, error) {
 	return &loader.Step{Index: step, Bucket: int32(len(p.tokens) / len(p.pieces)), Rows: p.pieces}, nil
 }
 
-func (p *prebuilt) Commit(context.Context, uint64) error       { return nil }
+func (p *prebuilt) Commit(context.Context, string, uint64) (uint64, error) { return 0, nil }
+func (p *prebuilt) Leave(context.Context, string) (uint64, error)          { return 0, nil }
+func (p *prebuilt) Describe(context.Context, uint64) (loader.DocumentInfo, error) {
+	return loader.DocumentInfo{}, nil
+}
 func (p *prebuilt) Seal(context.Context) (uint64, error)       { return 0, nil }
 func (p *prebuilt) Drain(context.Context) (uint64, error)      { return 0, nil }
 func (p *prebuilt) Checkpoint(context.Context) (uint64, error) { return 0, nil }

@@ -1,0 +1,92 @@
+package loader
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// DefaultKeeper is the keeper of a commit that names none.
+const DefaultKeeper = "trainer"
+
+// maxKeepers bounds how many keepers a run may have, and maxKeeperName the bytes of a name.
+const (
+	maxKeepers    = 256
+	maxKeeperName = 64
+)
+
+// Keepers are those who hold durable checkpoints of their own that cover all steps before one: a trainer, an evaluator that follows it.
+// The slowest of them counts: what it may still ask for is kept.
+type Keepers map[string]uint64
+
+// Committed returns the step before which every keeper's checkpoint covers all, 0 without keepers.
+func (k Keepers) Committed() uint64 {
+	if len(k) == 0 {
+		return 0
+	}
+	return slices.Min(slices.Collect(maps.Values(k)))
+}
+
+// commit notes a keeper's step. It never goes back: a step below the keeper's last one changes nothing, and a new keeper begins at
+// least where the others already are.
+func (k Keepers) commit(name string, step uint64) (changed bool) {
+	before, known := k[name]
+	step = max(step, before, k.Committed())
+	if known && step == before {
+		return false
+	}
+	k[name] = step
+	return true
+}
+
+func validKeeper(name string) error {
+	if len(name) < 1 || len(name) > maxKeeperName {
+		return fmt.Errorf("a keeper's name has 1 to %d bytes, this one %d", maxKeeperName, len(name))
+	}
+	for _, c := range []byte(name) {
+		if c < ' ' || c > '~' {
+			return fmt.Errorf("a keeper's name is printable ASCII, %q is not", name)
+		}
+	}
+	return nil
+}
+
+// encodeCommit writes the record of a commit, or of a keeper that leaves.
+func encodeCommit(kind byte, keeper string, step uint64) []byte {
+	b := binary.AppendUvarint(nil, step)
+	b = binary.AppendUvarint(b, uint64(len(keeper)))
+	return seal(kind, append(b, keeper...))
+}
+
+func (r *reader) keeper() string {
+	name := string(r.bytes(int(r.bounded(maxKeeperName))))
+	if err := validKeeper(name); err != nil {
+		r.fail(err)
+	}
+	return name
+}
+
+// appendState writes the keepers in the order of their names.
+func (k Keepers) appendState(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(k)))
+	for _, name := range slices.Sorted(maps.Keys(k)) {
+		b = binary.AppendUvarint(b, uint64(len(name)))
+		b = append(b, name...)
+		b = binary.AppendUvarint(b, k[name])
+	}
+	return b
+}
+
+func (r *reader) keepers() Keepers {
+	k := Keepers{}
+	for range r.bounded(maxKeepers) {
+		name := r.keeper()
+		step := r.uvarint()
+		if r.err != nil {
+			break
+		}
+		k[name] = step
+	}
+	return k
+}
