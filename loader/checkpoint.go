@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -93,7 +95,7 @@ func (r *reader) bytes(n int) []byte {
 func (l *loop) checkpoint(ctx context.Context, force bool) error {
 	r := l.run
 	every, next := uint64(r.options.Checkpoint), l.planner.Next()
-	if r.edges.Checkpoints == nil || every == 0 || l.replay != nil || l.ended || next == l.saved || (!force && next < l.saved+every) {
+	if r.edges.Checkpoints == nil || every == 0 || l.replay != nil || (!force && (next == l.saved || next < l.saved+every)) {
 		return nil
 	}
 	return l.save(ctx, func(err error) {
@@ -141,7 +143,20 @@ func (r *Run) keep(ctx context.Context, step uint64, data []byte) error {
 	if found {
 		behind++
 	}
-	return r.forget(ctx, slices.Delete(names, max(behind-checkpointsKept, 0), behind))
+	oldest := max(behind-checkpointsKept, 0)
+	r.keeps(names[oldest:behind])
+	return r.forget(ctx, slices.Concat(names[:oldest], names[behind:]))
+}
+
+// keeps notes which checkpoints are stored, by their sorted names.
+func (r *Run) keeps(names []string) {
+	kept := make([]uint64, 0, len(names))
+	for _, name := range names {
+		if step, err := strconv.ParseUint(strings.TrimPrefix(name, checkpointPrefix), 10, 64); err == nil {
+			kept = append(kept, step)
+		}
+	}
+	r.update(func() { r.kept = kept })
 }
 
 func (r *Run) forget(ctx context.Context, names []string) error {
@@ -154,7 +169,9 @@ func (r *Run) forget(ctx context.Context, names []string) error {
 }
 
 // checkpointName sorts like the step.
-func checkpointName(step uint64) string { return fmt.Sprintf("step-%020d", step) }
+func checkpointName(step uint64) string { return fmt.Sprintf("%s%020d", checkpointPrefix, step) }
+
+const checkpointPrefix = "step-"
 
 // restore makes the planner: from the newest checkpoint that fits the plan log, else at the start of the run.
 func (r *Run) restore(ctx context.Context) error {
@@ -166,6 +183,7 @@ func (r *Run) restore(ctx context.Context) error {
 		}
 	}
 	slices.Sort(names)
+	r.keeps(names)
 	slices.Reverse(names)
 	for _, name := range names {
 		err := r.load(ctx, name)

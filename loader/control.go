@@ -149,8 +149,29 @@ func (l *loop) handle(ctx context.Context, q request) error {
 	if n := len(l.pending); n > 0 { // a stale answer must not put it before one that is recorded
 		c.at = max(c.at, l.pending[n-1].at)
 	}
+	return l.control(ctx, c, func(context.Context) { q.reply <- answer{at: c.at} })
+}
+
+// control records a control; it takes effect when the planner is there.
+func (l *loop) control(ctx context.Context, c control, stored func(context.Context)) error {
 	l.pending = append(l.pending, c)
-	return l.append(ctx, write{records: [][]byte{encodeControl(c.kind, c.at)}, stored: func(context.Context) { q.reply <- answer{at: c.at} }})
+	return l.append(ctx, write{records: [][]byte{encodeControl(c.kind, c.at)}, stored: stored})
+}
+
+// linger drains pool and window for a reader that waits, when the stream has been quiet for long enough and what waits could fill a
+// step. The clock decides when that is recorded; the record decides what it does.
+func (l *loop) linger(ctx context.Context) error {
+	r := l.run
+	if r.options.Linger <= 0 || l.replay != nil || l.ended || len(l.pending) > 0 || !r.waitedFor() {
+		return nil
+	}
+	s := r.source.Status()
+	quiet := !s.DrySince.IsZero() && time.Since(s.DrySince) >= r.options.Linger && s.Last <= l.planner.Cursor()
+	if !quiet || !l.planner.Drains() {
+		return nil
+	}
+	r.log.Info("the stream is quiet and a reader waits: pool and window are drained", "document", l.planner.Cursor(), "quiet", time.Since(s.DrySince).Round(time.Millisecond))
+	return l.control(ctx, control{kindDrain, l.planner.Cursor()}, nil)
 }
 
 // keep stores the record of a change of keepers and makes it known.
@@ -229,5 +250,8 @@ func (l *loop) end(ctx context.Context) error {
 		ended(ctx)
 		return nil
 	}
-	return l.append(ctx, write{records: [][]byte{encodeControl(kindEnd, l.planner.Next())}, stored: ended})
+	if err := l.append(ctx, write{records: [][]byte{encodeControl(kindEnd, l.planner.Next())}, stored: ended}); err != nil {
+		return err
+	}
+	return l.checkpoint(ctx, true) // a restart of a run that has ended has nothing to plan again
 }

@@ -67,6 +67,7 @@ func (r *Run) serve(ctx context.Context) error {
 	documents := make(chan Document)
 	g.Go(func() error { return r.write(writing, writes) })
 	g.Go(func() error { return pump(ctx, source, documents) })
+	g.Go(func() error { return r.release(ctx) })
 	g.Go(func() error {
 		defer close(writes)
 		l := &loop{run: r, planner: r.planner, pending: r.pending, tail: r.tail, keepers: maps.Clone(r.keepers), writes: writes, saved: r.planner.Next(),
@@ -143,6 +144,9 @@ func (l *loop) turn(ctx context.Context, documents <-chan Document) error {
 		case <-r.asked:
 		case <-refresh.C:
 			r.snapshot(l.planner)
+			if err := l.linger(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -174,6 +178,7 @@ func (l *loop) prepare() error {
 			l.tail = l.replay.tail
 		}
 		l.replay = nil
+		l.ended = l.endLogged && len(l.pending) == 0 // the checkpoint was of the end
 		l.run.update(func() { l.run.replays = false })
 	}
 	return nil

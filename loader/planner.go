@@ -2,6 +2,7 @@ package loader
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"loaderd/packonline"
@@ -188,6 +189,21 @@ func (p *Planner) finish() []Step {
 		}
 	}
 	return p.steps
+}
+
+// Drains reports whether Drain could complete a step: there is something to drain, and enough tokens wait for the smallest step.
+func (p *Planner) Drains() bool {
+	if p.packer.Pending().Pieces == 0 && p.window.Len() == 0 {
+		return false
+	}
+	packed := p.packer.Counts()
+	waiting := packed.Tokens + packed.Repeated - packed.Dropped - p.counts.Tokens - p.counts.LeftTokens
+	least := int64(math.MaxInt64)
+	for i := range p.queues.buckets {
+		b := &p.queues.buckets[i]
+		least = min(least, int64(b.rows)*int64(b.length))
+	}
+	return waiting >= least
 }
 
 // Cursor returns the last document sequence that the planner has seen.

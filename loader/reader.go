@@ -28,6 +28,8 @@ func (r *Run) Join(place Place, step uint64) (*Reader, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case step < r.oldest:
+		return nil, released(step, r.oldest)
 	case r.ended && step > r.planned:
 		return nil, &Error{Reason: StepNotPlanned, Message: fmt.Sprintf("run %s ended before step %d: it has %d steps", r.name, step, r.planned),
 			Do:    "ask for an earlier step; this may be another run than the one you resume",
@@ -71,6 +73,18 @@ func (r *Reader) Next(ctx context.Context) (*Step, error) {
 			return nil, run.cause(next)
 		}
 	}
+}
+
+// waitedFor reports whether a reader waits for a step that is not planned.
+func (r *Run) waitedFor() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for x := range r.readers {
+		if x.next >= r.planned {
+			return true
+		}
+	}
+	return false
 }
 
 // Close deregisters the reader.

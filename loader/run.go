@@ -23,6 +23,12 @@ type Options struct {
 	Stall time.Duration `koanf:"stall_timeout"`
 	// Checkpoint is how many steps lie between two stored planner states. 0 stores none; a restart then re-plans from the start.
 	Checkpoint int `koanf:"checkpoint_steps"`
+	// Linger is how long the document stream may be quiet while a reader waits, before what waits is packed for it as by Drain. 0 never.
+	Linger time.Duration `koanf:"linger"`
+	// Release says what becomes of documents that neither a step behind the keepers' commits nor a restart needs: keep or purge.
+	Release string `koanf:"release"`
+	// ReleaseAfter is how long they are kept then.
+	ReleaseAfter time.Duration `koanf:"release_after"`
 }
 
 // Edges are the parts of the world that a Run works with.
@@ -30,6 +36,7 @@ type Edges struct {
 	Documents   Documents
 	Plan        PlanLog
 	Checkpoints Checkpoints // may be nil
+	Floors      Floors      // may be nil: all documents stay
 	Log         *slog.Logger
 }
 
@@ -42,6 +49,7 @@ type Info struct {
 	Planned     uint64  `json:"planned"`   // steps 0 ... Planned-1 can be read
 	Ended       bool    `json:"ended"`     // no step follows
 	Committed   uint64  `json:"committed"` // all keepers' own checkpoints cover all steps before this one
+	Oldest      uint64  `json:"oldest"`    // steps before this one are released: their documents may be gone
 	Keepers     Keepers `json:"keepers"`
 }
 
@@ -78,7 +86,9 @@ type Run struct {
 	stats   planStats
 	storing time.Time // when the append under way began; zero without one
 
-	checkpointed    uint64 // step of the newest checkpoint
+	oldest          uint64   // steps before it cannot be read: their documents are purged
+	kept            []uint64 // steps of the stored checkpoints, ascending
+	checkpointed    uint64   // step of the newest checkpoint
 	checkpointBytes int64
 }
 
@@ -106,6 +116,13 @@ func Open(ctx context.Context, name string, c Config, o Options, e Edges) (*Run,
 	r.high = r.planned - min(r.planned, uint64(o.Ahead)) // what the readers before us asked for, at least
 	if err := r.restore(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
+	}
+	first, err := e.Documents.First(ctx)
+	if err == nil {
+		err = r.sees(ctx, first)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open run %s: read document stream: %w", name, err)
 	}
 	return r, nil
 }
@@ -148,6 +165,14 @@ func (r *Run) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.edges.Floors != nil { // before the plan exists: from here on nobody purges what it needs
+		if err := r.edges.Floors.Need(ctx, r.header.Start); err != nil {
+			return err
+		}
+	}
+	if first, err := r.edges.Documents.First(ctx); err != nil || first > r.header.Start {
+		return errors.Join(err, &Error{Reason: DocumentLost, Message: fmt.Sprintf("document %d, where the run was to begin, is purged", r.header.Start), Do: "start it again"})
+	}
 	b := encodeHeader(r.header)
 	if err := r.store(ctx, []write{{records: [][]byte{b}}}); err != nil {
 		return err
@@ -178,7 +203,7 @@ func (c Config) accepts(h Header) error {
 func (r *Run) Info() Info {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Info{Run: r.name, Fingerprint: r.header.Fingerprint, Config: r.config, Start: r.header.Start, Planned: r.planned, Ended: r.ended, Committed: r.keepers.Committed(), Keepers: maps.Clone(r.keepers)}
+	return Info{Run: r.name, Fingerprint: r.header.Fingerprint, Config: r.config, Start: r.header.Start, Planned: r.planned, Ended: r.ended, Committed: r.keepers.Committed(), Oldest: r.oldest, Keepers: maps.Clone(r.keepers)}
 }
 
 // Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
@@ -217,7 +242,11 @@ func notPlanned(step, planned uint64) error {
 
 // Assemble returns rows [first, first+n) of a step as tokens.
 func (r *Run) Assemble(ctx context.Context, s *Step, first, n int) (*Batch, error) {
-	return r.assembler.assemble(ctx, s, first, n)
+	b, err := r.assembler.assemble(ctx, s, first, n)
+	if err != nil {
+		return nil, r.lost(s.Index, err)
+	}
+	return b, nil
 }
 
 // update changes what readers see and wakes them.

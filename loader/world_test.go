@@ -125,13 +125,17 @@ func (l *memLog) MaxRecord() int {
 
 // memCheckpoints stores checkpoints in memory.
 type memCheckpoints struct {
-	mu   sync.Mutex
-	data map[string][]byte
+	mu     sync.Mutex
+	data   map[string][]byte
+	refuse bool // to store any
 }
 
 func (c *memCheckpoints) Put(_ context.Context, name string, data []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.refuse {
+		return errors.New("no room")
+	}
 	c.data[name] = data
 	return nil
 }
@@ -165,9 +169,10 @@ type memDocs struct {
 	docs    []loader.Document
 	more    chan struct{}
 	fetched int
+	first   uint64 // documents below are purged
 }
 
-func newDocs() *memDocs { return &memDocs{more: make(chan struct{})} }
+func newDocs() *memDocs { return &memDocs{more: make(chan struct{}), first: 1} }
 
 func (d *memDocs) publish(docs ...loader.Document) {
 	d.mu.Lock()
@@ -198,7 +203,33 @@ func documentTokens(seq uint64, n int) []int32 {
 	return t
 }
 
-func (d *memDocs) First(context.Context) (uint64, error) { return 1, nil }
+func (d *memDocs) First(context.Context) (uint64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.first, nil
+}
+
+// memFloors is the only run's entry in a purgeable memDocs.
+type memFloors struct {
+	docs *memDocs
+	need uint64
+}
+
+func (f *memFloors) Need(_ context.Context, from uint64) error {
+	f.docs.mu.Lock()
+	defer f.docs.mu.Unlock()
+	f.need = from
+	return nil
+}
+
+func (f *memFloors) Purge(context.Context) (uint64, error) {
+	f.docs.mu.Lock()
+	defer f.docs.mu.Unlock()
+	f.docs.first = max(f.docs.first, f.need)
+	return f.docs.first, nil
+}
+
+var errPurged = &loader.Error{Reason: loader.DocumentLost, Message: "purged"}
 
 func (d *memDocs) Last(context.Context) (uint64, error) {
 	d.mu.Lock()
@@ -210,6 +241,9 @@ func (d *memDocs) Tokens(_ context.Context, seq uint64) ([]int32, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fetched++
+	if seq < d.first {
+		return nil, errPurged
+	}
 	return d.docs[seq-1].Tokens, nil
 }
 
@@ -218,6 +252,11 @@ func (d *memDocs) Describe(_ context.Context, seq uint64) (loader.DocumentInfo, 
 }
 
 func (d *memDocs) Read(_ context.Context, from uint64) (loader.Source, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if from < d.first {
+		return nil, errPurged
+	}
 	return &memSource{docs: d, next: from}, nil
 }
 

@@ -45,7 +45,7 @@ func TestDefault(t *testing.T) {
 		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto},
 		Stream:    stream.Default(),
 		Flight:    arrowout.Default(),
-		Serve:     loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Checkpoint: 1000},
+		Serve:     loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Checkpoint: 1000, Release: loader.ReleaseKeep},
 		HTTP:      config.HTTP{Listen: "127.0.0.1:9815"},
 		Log:       config.Log{Level: "info", Format: "text"},
 		Shutdown:  config.Shutdown{Timeout: 20 * time.Second},

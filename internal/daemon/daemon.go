@@ -79,6 +79,9 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		return nil, err
 	}
 	edges.Checkpoints = checkpoints{objects}
+	if edges.Floors, err = d.store.Floors(ctx, c.Run); err != nil {
+		return nil, err
+	}
 	if d.run, err = loader.Open(ctx, c.Run, c.Plan, c.Serve, edges); err != nil {
 		return nil, err
 	}

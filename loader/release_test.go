@@ -1,0 +1,128 @@
+package loader_test
+
+import (
+	"reflect"
+	"testing"
+
+	"loaderd/loader"
+)
+
+// purging is a world whose run purges what it has committed, and keeps no tokens in memory.
+func purging(c loader.Config) (*world, *memFloors) {
+	w := newWorld(c)
+	floors := &memFloors{docs: w.docs}
+	w.edges = func(e *loader.Edges) { e.Floors = floors }
+	w.options.Release, w.options.CacheBytes = loader.ReleasePurge, 0
+	return w, floors
+}
+
+// first returns the oldest document that is left.
+func (w *world) first() uint64 {
+	w.docs.mu.Lock()
+	defer w.docs.mu.Unlock()
+	return w.docs.first
+}
+
+// Committed steps release their documents; all others, restarts included, get what an undisturbed run gets.
+func TestCommittedDocumentsArePurged(t *testing.T) {
+	lengths := someLengths(9, 600)
+	reference := newWorld(config("bfd"))
+	reference.docs.lengths(lengths...)
+	whole, _ := reference.start(t)
+	if _, err := whole.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := read(t, whole, loader.Place{World: 1}, 0, 0)
+
+	w, _ := purging(config("bfd"))
+	w.docs.lengths(lengths...)
+	run, stop := w.start(t)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for step := uint64(0); step < uint64(len(want)); step += 7 {
+		have := read(t, run, loader.Place{World: 1}, step, min(7, len(want)-int(step)))
+		if !reflect.DeepEqual(have, want[step:step+uint64(len(have))]) {
+			t.Fatalf("steps from %d on differ", step)
+		}
+		if step%21 != 14 {
+			continue
+		}
+		if _, err := run.Commit(t.Context(), loader.DefaultKeeper, step); err != nil {
+			t.Fatal(err)
+		}
+		if step == 35 { // a step that is not committed is there after a restart, whatever was purged
+			eventually(t, func() bool { return w.first() > 1 })
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			run, stop = w.start(t)
+		}
+		if again := read(t, run, loader.Place{World: 1}, step, 7); !reflect.DeepEqual(again, have) {
+			t.Fatalf("steps from %d on differ when they are read again", step)
+		}
+	}
+	total := uint64(len(want))
+	if _, err := run.Commit(t.Context(), loader.DefaultKeeper, total); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return run.Info().Oldest > 30 })
+	_, err := run.Join(loader.Place{World: 1}, 0)
+	if reason(err) != loader.StepReleased {
+		t.Fatalf("Join of a released step = %v", err)
+	}
+	oldest := run.Info().Oldest
+	if have := read(t, run, loader.Place{World: 1}, oldest, 0); !reflect.DeepEqual(have, want[oldest:]) {
+		t.Fatalf("steps from %d on, the oldest that is left, differ", oldest)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	run, stop = w.start(t)
+	eventually(t, func() bool { return !run.Stats().Replaying })
+	if have := run.Info().Oldest; have != oldest {
+		t.Fatalf("after a restart step %d is the oldest, before it was %d", have, oldest)
+	}
+	if err := stop(); err != nil || !run.Info().Ended {
+		t.Fatalf("a restart behind the end: %v", err)
+	}
+}
+
+// What a keeper, a reader or a restart may ask for stays.
+func TestWhatMayBeAskedForIsNotPurged(t *testing.T) {
+	for name, hold := range map[string]func(t *testing.T, run *loader.Run, w *world){
+		"nobody": nil,
+		"another keeper": func(t *testing.T, run *loader.Run, _ *world) {
+			if _, err := run.Commit(t.Context(), "slow", 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a reader": func(t *testing.T, run *loader.Run, _ *world) {
+			if _, err := run.Join(loader.Place{World: 2}, 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"no checkpoint": func(_ *testing.T, _ *loader.Run, w *world) {
+			w.checkpoints.mu.Lock()
+			defer w.checkpoints.mu.Unlock()
+			w.checkpoints.refuse = true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := purging(config("bfd"))
+			run, _ := w.start(t)
+			if hold != nil {
+				hold(t, run, w)
+			}
+			w.docs.lengths(someLengths(9, 400)...)
+			read(t, run, loader.Place{World: 1}, 0, 40)
+			if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 40); err != nil {
+				t.Fatal(err)
+			}
+			from, err := run.Needs(t.Context())
+			if err != nil || (from == 1) != (hold != nil) {
+				t.Fatalf("the run needs documents from %d on: %v", from, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,113 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/loader"
+)
+
+// floorsBucket is the key-value bucket in which runs say what they need. Keys are STREAM.RUN, values sequences in decimal.
+const floorsBucket = "loaderd_floors"
+
+// Floors is one run's entry among those of all runs that read the document stream. It implements loader.Floors.
+type Floors struct {
+	store  *Store
+	stream jetstream.Stream
+	kv     jetstream.KeyValue
+	run    string
+}
+
+var _ loader.Floors = (*Floors)(nil)
+
+// Floors opens the entry of a run. It creates the bucket when it is absent.
+func (s *Store) Floors(ctx context.Context, run string) (*Floors, error) {
+	if err := ValidRun(run); err != nil {
+		return nil, err
+	}
+	f := &Floors{store: s, run: run}
+	var err error
+	if f.stream, err = s.EnsureDocuments(ctx); err != nil {
+		return nil, err
+	}
+	err = s.retry(ctx, "open key-value bucket "+floorsBucket, func(ctx context.Context) (err error) {
+		f.kv, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: floorsBucket, Description: "first document that each run still needs",
+			History: 1, MaxBytes: -1, Storage: jetstream.FileStorage, Replicas: s.config.Replicas})
+		return asFull(err)
+	})
+	return f, err
+}
+
+func (f *Floors) key(run string) string { return f.store.config.Name + "." + run }
+
+// Need records that the run needs the documents from sequence from on.
+func (f *Floors) Need(ctx context.Context, from uint64) error {
+	return f.store.retry(ctx, "record the floor of run "+f.run, func(ctx context.Context) error {
+		_, err := f.kv.PutString(ctx, f.key(f.run), number(from))
+		return asFull(err)
+	})
+}
+
+// Purge removes the documents below the least floor of all runs whose plan exists, and returns the first sequence left.
+func (f *Floors) Purge(ctx context.Context) (first uint64, err error) {
+	err = f.store.retry(ctx, "purge documents", func(ctx context.Context) error {
+		floor, err := f.least(ctx)
+		if err != nil {
+			return err
+		}
+		info, err := f.stream.Info(ctx)
+		if err != nil {
+			return err
+		}
+		first = info.State.FirstSeq
+		if floor <= first {
+			return nil
+		}
+		if err := f.stream.Purge(ctx, jetstream.WithPurgeSequence(floor)); err != nil {
+			return err
+		}
+		first = min(floor, info.State.LastSeq+1)
+		return nil
+	})
+	return first, err
+}
+
+// least returns the least floor of all runs over this document stream, 0 without any. Every run records its floor before the first
+// record of its plan, so one without an entry reads another stream or has not begun.
+func (f *Floors) least(ctx context.Context) (uint64, error) {
+	keys, err := f.kv.ListKeysFiltered(ctx, f.key("*"))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = keys.Stop() }()
+	var floors []uint64
+	for key := range keys.Keys() {
+		run := strings.TrimPrefix(key, f.key(""))
+		_, err := f.store.js.Stream(ctx, planStreamPrefix+run)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue // its plan is gone: it will not ask again
+		}
+		if err != nil {
+			return 0, err
+		}
+		e, err := f.kv.Get(ctx, key)
+		if err != nil {
+			return 0, err
+		}
+		floor, err := strconv.ParseUint(string(e.Value()), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("key %s of bucket %s: %q is no sequence", key, floorsBucket, e.Value())
+		}
+		floors = append(floors, floor)
+	}
+	if len(floors) == 0 {
+		return 0, nil
+	}
+	return slices.Min(floors), nil
+}
