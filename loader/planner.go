@@ -191,19 +191,18 @@ func (p *Planner) finish() []Step {
 	return p.steps
 }
 
-// Drains reports whether Drain could complete a step: there is something to drain, and enough tokens wait for the smallest step.
+// Drains reports whether Drain could complete a step: something waits to be packed or drawn, and as many pieces and rows wait as the
+// smallest step has rows.
 func (p *Planner) Drains() bool {
-	if p.packer.Pending().Pieces == 0 && p.window.Len() == 0 {
+	pieces, rows := p.packer.Pending().Pieces, p.window.Len()
+	if pieces+rows == 0 {
 		return false
 	}
-	packed := p.packer.Counts()
-	waiting := packed.Tokens + packed.Repeated - packed.Dropped - p.counts.Tokens - p.counts.LeftTokens
-	least := int64(math.MaxInt64)
+	least := math.MaxInt
 	for i := range p.queues.buckets {
-		b := &p.queues.buckets[i]
-		least = min(least, int64(b.rows)*int64(b.length))
+		least = min(least, p.queues.buckets[i].rows)
 	}
-	return waiting >= least
+	return pieces+rows+p.queues.rowsWaiting() >= least
 }
 
 // Cursor returns the last document sequence that the planner has seen.

@@ -78,9 +78,10 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
+	oldest = run.Info().Oldest
 	run, stop = w.start(t)
 	eventually(t, func() bool { return !run.Stats().Replaying })
-	if have := run.Info().Oldest; have != oldest {
+	if have := run.Info().Oldest; have < oldest { // a stop may come between a purge and the news of it
 		t.Fatalf("after a restart step %d is the oldest, before it was %d", have, oldest)
 	}
 	if err := stop(); err != nil || !run.Info().Ended {
