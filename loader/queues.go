@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"loaderd/packonline"
 	"loaderd/shuffle"
@@ -28,7 +29,8 @@ type queues struct {
 // queue holds the rows of one bucket, oldest first.
 type queue struct {
 	length int32
-	rows   int // of a step
+	rows   int   // of a step
+	steps  int64 // that left
 	tokens int64
 	wait   []queued
 }
@@ -136,6 +138,7 @@ func (b *queue) weight() uint64 { return uint64(b.tokens) + 1 }
 
 // take removes the rows of the next step; rows without pieces stand in for those that have not come.
 func (b *queue) take() [][]packonline.Piece {
+	b.steps++
 	rows := make([][]packonline.Piece, b.rows)
 	n := min(b.rows, len(b.wait))
 	for i, r := range b.wait[:n] {
@@ -165,11 +168,12 @@ func (q *queues) each(f func([]packonline.Piece)) {
 	}
 }
 
-// appendState writes the number of draws, then for each bucket the number of rows that wait, and each with the documents that had
-// arrived when it came.
+// appendState writes the number of draws, then for each bucket its steps, the number of rows that wait, and each with the documents
+// that had arrived when it came.
 func (q *queues) appendState(b []byte, previous *uint64) []byte {
 	b = binary.AppendUvarint(b, q.draws)
 	for i := range q.buckets {
+		b = binary.AppendUvarint(b, uint64(q.buckets[i].steps))
 		b = binary.AppendUvarint(b, uint64(len(q.buckets[i].wait)))
 		for _, r := range q.buckets[i].wait {
 			b = binary.AppendUvarint(b, uint64(r.arrived))
@@ -186,6 +190,7 @@ func (q *queues) restoreState(r *reader, previous *uint64, now int64) {
 	for i := range q.buckets {
 		b := &q.buckets[i]
 		b.wait, b.tokens = b.wait[:0], 0
+		b.steps = int64(r.bounded(math.MaxInt64))
 		last := int64(0)
 		for range r.bounded(uint64(b.rows) * (uint64(q.backlog) + 1)) {
 			arrived := int64(r.bounded(uint64(now)))
@@ -215,8 +220,9 @@ func (q *queues) restoreState(r *reader, previous *uint64, now int64) {
 // QueueStat describes the rows of one bucket that wait for a step.
 type QueueStat struct {
 	Bucket int   `json:"bucket"` // length of a row in tokens
+	Steps  int64 `json:"steps"`  // planned
 	Rows   int   `json:"rows"`   // that wait
-	Step   int   `json:"step"`   // rows of a step
+	Of     int   `json:"of"`     // rows of a step
 	Tokens int64 `json:"tokens"` // in the rows that wait
 	Wait   int64 `json:"wait"`   // documents that have arrived since the oldest of them came
 }
@@ -225,7 +231,7 @@ func (q *queues) stats(now int64) []QueueStat {
 	out := make([]QueueStat, len(q.buckets))
 	for i := range q.buckets {
 		b := &q.buckets[i]
-		out[i] = QueueStat{Bucket: int(b.length), Rows: len(b.wait), Step: b.rows, Tokens: b.tokens}
+		out[i] = QueueStat{Bucket: int(b.length), Steps: b.steps, Rows: len(b.wait), Of: b.rows, Tokens: b.tokens}
 		if len(b.wait) > 0 {
 			out[i].Wait = now - b.wait[0].arrived
 		}

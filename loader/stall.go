@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -24,7 +25,7 @@ func (r *Run) cause(step uint64) *Error {
 		"read_document": strconv.FormatUint(p.cursor, 10),
 		"pool":          fmt.Sprintf("%d of %d", p.pool.Pieces, r.config.Packing.Pool),
 		"window":        fmt.Sprintf("%d of %d", p.window, r.config.Shuffle.Window),
-		"queued_rows":   fmt.Sprintf("%d of %d", p.queued, r.config.Steps.Rows),
+		"queued_rows":   queueNote(p.queues),
 	}}
 	slowest := r.holding(step)
 	switch {
@@ -52,10 +53,19 @@ func (r *Run) cause(step uint64) *Error {
 		e.Reason, e.Message = TokenizerBehind, fmt.Sprintf("%d documents (%d bytes) are fetched and wait to be tokenized", s.Fetched-p.cursor, s.Buffered)
 		e.Do = "wait, or give the daemon more stream.workers"
 	default:
-		e.Reason, e.Message = PoolFilling, fmt.Sprintf("documents flow, but the step is not full yet: pool %s pieces, shuffle window %s rows, queue %s rows",
+		e.Reason, e.Message = PoolFilling, fmt.Sprintf("documents flow, but the step is not full yet: pool %s pieces, shuffle window %s rows, queues %s",
 			e.Facts["pool"], e.Facts["window"], e.Facts["queued_rows"])
 	}
 	return e
+}
+
+// queueNote shows the rows that wait for a step: 1024: 3 of 48 rows, 2048: 1 of 24 rows.
+func queueNote(queues []QueueStat) string {
+	parts := make([]string, len(queues))
+	for i, q := range queues {
+		parts[i] = fmt.Sprintf("%d: %d of %d rows", q.Bucket, q.Rows, q.Of)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // unanswered says why a request has no answer.

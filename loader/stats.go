@@ -14,6 +14,7 @@ type planStats struct {
 	pool         packonline.Pending
 	window       int
 	queued       int
+	queues       []QueueStat
 	cursor       uint64
 	cursorBefore uint64 // at the refresh before
 	floor        uint64
@@ -24,6 +25,7 @@ func (r *Run) snapshot(p *Planner) {
 	var s planStats
 	s.counts, s.packed = p.Counts()
 	s.pool, s.window, s.queued = p.Waiting()
+	s.queues = p.Queues()
 	s.cursor = p.Cursor()
 	s.floor = p.Floor()
 	r.mu.Lock()
@@ -40,6 +42,7 @@ type Stats struct {
 	Ended           bool         `json:"ended"`
 	Replaying       bool         `json:"replaying"`
 	Committed       uint64       `json:"committed_step"`
+	Oldest          uint64       `json:"oldest_step"` // that can be read
 	Checkpoint      uint64       `json:"checkpoint_step"`
 	CheckpointBytes int64        `json:"checkpoint_bytes"`
 	Readers         []ReaderStat `json:"readers"`
@@ -59,6 +62,8 @@ type Stats struct {
 	PoolTokens      int64        `json:"pool_tokens"`
 	WindowRows      int          `json:"shuffle_rows"`
 	QueueRows       int          `json:"queue_rows"`
+	Queues          []QueueStat  `json:"queues"`   // by bucket
+	WaitMax         int64        `json:"wait_max"` // most documents that came while a row waited for its step
 	Cursor          uint64       `json:"cursor"`
 	Floor           uint64       `json:"floor"`
 	CacheBytes      int64        `json:"cache_bytes"`
@@ -83,7 +88,7 @@ func (r *Run) Stats() Stats {
 		Documents: p.packed.Documents, Empty: p.counts.Empty, Undecoded: p.counts.Undecoded, Duplicates: p.counts.Duplicates,
 		Tokens: p.packed.Tokens, Rows: p.counts.Rows, Slots: p.counts.Slots, Padding: p.counts.Slots - p.counts.Tokens,
 		Truncated: p.packed.Truncated, Dropped: p.packed.Dropped + p.counts.LeftTokens, Repeated: p.packed.Repeated, AgeMax: p.counts.AgeMax,
-		PoolPieces: p.pool.Pieces, PoolTokens: p.pool.Tokens, WindowRows: p.window, QueueRows: p.queued, Cursor: p.cursor, Floor: p.floor}
+		PoolPieces: p.pool.Pieces, PoolTokens: p.pool.Tokens, WindowRows: p.window, QueueRows: p.queued, Queues: p.queues, WaitMax: p.counts.WaitMax, Oldest: r.oldest, Cursor: p.cursor, Floor: p.floor}
 	s.CacheBytes, s.CacheHits, s.CacheMisses = r.assembler.cache.stats()
 	s.Readers = make([]ReaderStat, 0, len(r.readers))
 	for x := range r.readers {

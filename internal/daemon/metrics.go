@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"loaderd/loader"
@@ -68,7 +70,9 @@ var metrics = []metric{
 	gauge("stream_buffered_bytes", "Bytes of documents fetched and not yet planned.", func(s figures) float64 { return float64(s.Source.Buffered) }),
 	gauge("stream_down", "1 while the document stream is out of reach.", func(s figures) float64 { return truth(!s.Source.DownSince.IsZero()) }),
 	gauge("stream_dry", "1 while every document of the stream has been fetched.", func(s figures) float64 { return truth(!s.Source.DrySince.IsZero()) }),
-	gauge("committed_step", "The trainer's own checkpoint covers all steps before this one.", func(s figures) float64 { return float64(s.Committed) }),
+	gauge("queue_wait_max_documents", "Most documents that came while a row waited for its step.", func(s figures) float64 { return float64(s.WaitMax) }),
+	gauge("oldest_step", "Oldest step that can be read.", func(s figures) float64 { return float64(s.Oldest) }),
+	gauge("committed_step", "All keepers' own checkpoints cover all steps before this one.", func(s figures) float64 { return float64(s.Committed) }),
 	gauge("checkpoint_step", "Step of the newest planner checkpoint of this process.", func(s figures) float64 { return float64(s.Checkpoint) }),
 	gauge("checkpoint_bytes", "Size of the newest planner checkpoint of this process.", func(s figures) float64 { return float64(s.CheckpointBytes) }),
 	gauge("replaying", "1 while the daemon re-plans after a restart.", func(s figures) float64 { return truth(s.Replaying) }),
@@ -79,9 +83,30 @@ var metrics = []metric{
 	counter("cache_misses_total", "Documents fetched from the stream again.", func(s figures) float64 { return float64(s.CacheMisses) }),
 }
 
+// bucketMetric is a figure of each bucket.
+type bucketMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(loader.QueueStat) float64
+}
+
+func ofBucket(kind prometheus.ValueType, name, help string, value func(loader.QueueStat) float64) bucketMetric {
+	return bucketMetric{prometheus.NewDesc("loaderd_"+name, help, []string{"bucket"}, nil), kind, value}
+}
+
+var bucketMetrics = []bucketMetric{
+	ofBucket(prometheus.CounterValue, "bucket_steps_total", "Steps in the plan, by the length of their rows.", func(q loader.QueueStat) float64 { return float64(q.Steps) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_rows", "Rows of the bucket that wait for a step.", func(q loader.QueueStat) float64 { return float64(q.Rows) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_tokens", "Tokens of those rows.", func(q loader.QueueStat) float64 { return float64(q.Tokens) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_wait_documents", "Documents that came while the oldest of those rows waited.", func(q loader.QueueStat) float64 { return float64(q.Wait) }),
+}
+
 // Describe implements prometheus.Collector.
 func (m runMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, x := range metrics {
+		out <- x.desc
+	}
+	for _, x := range bucketMetrics {
 		out <- x.desc
 	}
 }
@@ -91,5 +116,10 @@ func (m runMetrics) Collect(out chan<- prometheus.Metric) {
 	s := figures{m.run.Stats(), m.docs.DeadLetters()}
 	for _, x := range metrics {
 		out <- prometheus.MustNewConstMetric(x.desc, x.kind, x.value(s))
+	}
+	for _, x := range bucketMetrics {
+		for _, q := range s.Queues {
+			out <- prometheus.MustNewConstMetric(x.desc, x.kind, x.value(q), strconv.Itoa(q.Bucket))
+		}
 	}
 }

@@ -12,10 +12,16 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range metrics {
-		name := strings.Split(m.desc.String(), `"`)[1]
+	documented := func(m interface{ String() string }, labels string) {
+		name := strings.Split(m.String(), `"`)[1] + labels
 		if !strings.Contains(string(page), "`"+name+"`") {
 			t.Errorf("docs/operations.md lacks %s", name)
 		}
+	}
+	for _, m := range metrics {
+		documented(m.desc, "")
+	}
+	for _, m := range bucketMetrics {
+		documented(m.desc, "{bucket}")
 	}
 }
