@@ -193,7 +193,7 @@ func (r *Run) restore(ctx context.Context) error {
 		}
 		r.log.Warn("checkpoint not usable; trying an older one", "checkpoint", name, "error", err)
 	}
-	r.planner, err = NewPlanner(r.config, r.header.Start)
+	r.planner, err = r.header.newPlanner()
 	return err
 }
 
@@ -231,7 +231,7 @@ func (r *Run) load(ctx context.Context, name string) error {
 	if tailOf(c.tail.position, record) != c.tail {
 		return fmt.Errorf("it belongs to another plan log: record %d differs", c.tail.position)
 	}
-	p, err := NewPlanner(r.config, r.header.Start)
+	p, err := r.header.newPlanner()
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@ type Counts struct {
 	Empty      int64
 	Undecoded  int64
 	Duplicates int64
+	Inherited  int64 // documents that the run's parent had used up
+	Repeated   int64 // tokens that the parent had used and that are planned again, amid a rest that it had not
 	Rows       int64 // rows in steps
 	Slots      int64 // tokens that those rows hold, padding included
 	Tokens     int64 // tokens of documents in those rows
@@ -47,6 +49,7 @@ type Planner struct {
 	packer packonline.Packer
 	window *shuffle.Window[row]
 	queues queues
+	parent *inheritance // nil without one
 	seen   *recent
 	counts Counts
 	cursor uint64 // last document sequence seen
@@ -72,6 +75,17 @@ func NewPlanner(c Config, start uint64) (*Planner, error) {
 	return p, nil
 }
 
+// newPlanner returns the planner of a run.
+func (h Header) newPlanner() (*Planner, error) {
+	p, err := NewPlanner(h.Config, h.Start)
+	if err != nil || h.Parent == nil {
+		return p, err
+	}
+	taken, err := h.Parent.taken()
+	p.parent = &inheritance{h.Parent.Floor, h.Parent.Cursor, taken}
+	return p, err
+}
+
 // Add tells the planner of the next document and returns the steps that it completes. The slice is valid until the next call;
 // what the steps refer to stays.
 func (p *Planner) Add(a Arrival) ([]Step, error) {
@@ -89,8 +103,14 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 	case p.seen.add(a.ID):
 		p.counts.Duplicates++
 	default:
+		start, repeated := p.parent.rest(a.Sequence, int32(a.Length))
+		if int(start) == a.Length {
+			p.counts.Inherited++
+			break
+		}
+		p.counts.Repeated += int64(repeated)
 		p.rows.Reset()
-		p.packer.Add(packonline.Doc{Seq: a.Sequence, Length: int32(a.Length)}, &p.rows)
+		p.packer.Add(packonline.Doc{Seq: a.Sequence, Length: int32(a.Length) - start}, &p.rows)
 		p.shuffle()
 	}
 	for b := p.queues.overdue(p.counts.Arrived); b != nil; b = p.queues.overdue(p.counts.Arrived) {
@@ -145,7 +165,9 @@ func (p *Planner) shuffle() {
 		for _, age := range ages {
 			p.counts.AgeMax = max(p.counts.AgeMax, int64(age))
 		}
-		p.window.Add(row{length, slices.Clone(pieces)}, p.enqueue)
+		pieces = slices.Clone(pieces)
+		p.parent.shift(pieces)
+		p.window.Add(row{length, pieces}, p.enqueue)
 	}
 }
 

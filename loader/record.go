@@ -40,6 +40,8 @@ type Header struct {
 	Fingerprint string `json:"fingerprint"`
 	Start       uint64 `json:"start"` // sequence of the run's first document
 	Config      Config `json:"config"`
+	// Parent is the run that this one was forked from.
+	Parent *Parent `json:"parent,omitempty"`
 }
 
 // Record is one decoded record of a plan. What is meaningful besides Kind depends on it.

@@ -82,7 +82,7 @@ func (p *Planner) check(r *reader, x row) {
 }
 
 func (c *Counts) fields() []*int64 {
-	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Duplicates, &c.Rows, &c.Slots, &c.Tokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax}
+	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Duplicates, &c.Inherited, &c.Repeated, &c.Rows, &c.Slots, &c.Tokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax}
 }
 
 func (r *recent) appendState(b []byte) []byte {

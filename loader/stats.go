@@ -87,7 +87,7 @@ func (r *Run) Stats() Stats {
 	s := Stats{Run: r.name, Planned: r.planned, Ended: r.ended, Replaying: r.replays, Committed: r.keepers.Committed(), Checkpoint: r.checkpointed, CheckpointBytes: r.checkpointBytes,
 		Documents: p.packed.Documents, Empty: p.counts.Empty, Undecoded: p.counts.Undecoded, Duplicates: p.counts.Duplicates,
 		Tokens: p.packed.Tokens, Rows: p.counts.Rows, Slots: p.counts.Slots, Padding: p.counts.Slots - p.counts.Tokens,
-		Truncated: p.packed.Truncated, Dropped: p.packed.Dropped + p.counts.LeftTokens, Repeated: p.packed.Repeated, AgeMax: p.counts.AgeMax,
+		Truncated: p.packed.Truncated, Dropped: p.packed.Dropped + p.counts.LeftTokens, Repeated: p.packed.Repeated + p.counts.Repeated, AgeMax: p.counts.AgeMax,
 		PoolPieces: p.pool.Pieces, PoolTokens: p.pool.Tokens, WindowRows: p.window, QueueRows: p.queued, Queues: p.queues, WaitMax: p.counts.WaitMax, Oldest: r.oldest, Cursor: p.cursor, Floor: p.floor}
 	s.CacheBytes, s.CacheHits, s.CacheMisses = r.assembler.cache.stats()
 	s.Readers = make([]ReaderStat, 0, len(r.readers))

@@ -1,0 +1,230 @@
+package loader
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"loaderd/packonline"
+)
+
+// Parent is the run that a run was forked from. The new run plans what the parent's steps before Step left: the rest of the
+// documents Floor ... Cursor, and all that follow.
+type Parent struct {
+	Run         string `json:"run"`
+	Step        uint64 `json:"step"`
+	Fingerprint string `json:"fingerprint"`
+	Floor       uint64 `json:"floor"`  // all documents below are used up
+	Cursor      uint64 `json:"cursor"` // no document behind is used
+	Taken       []byte `json:"taken"`  // the tokens of documents Floor ... Cursor that the steps before Step hold; see takenForm
+}
+
+// takenForm is the form of Parent.Taken, in uvarints: for each document that is used in part or whole, in order of sequences, the
+// distance from the one before (from Floor for the first), the number of its ranges, and for each of these the distance of its start
+// from the end of the one before, and its length.
+const takenForm = "distance ranges (distance length)..."
+
+// span is tokens [start, end) of a document.
+type span struct{ start, end int32 }
+
+// Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own: every token that the
+// other run's steps before that one do not hold is planned again, and no other. first is the first document that the stream still holds.
+// Documents below the floor of step are fed again only for their ids, as many as documents.dedupe looks back.
+func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c Config, first uint64) (Header, error) {
+	p := &planReader{log: parent}
+	rec, err := p.record(ctx, 1)
+	if err != nil {
+		return Header{}, fmt.Errorf("fork: read the parent's header: %w", err)
+	}
+	if rec.Kind != kindHeader {
+		return Header{}, errors.New("fork: the parent's plan does not begin with a header")
+	}
+	old := rec.Header
+	end, err := p.end(ctx)
+	if err != nil {
+		return Header{}, fmt.Errorf("fork: read the end of the parent's plan: %w", err)
+	}
+	if step > end.steps {
+		return Header{}, fmt.Errorf("fork: %w", notPlanned(step, end.steps))
+	}
+	h := Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: name, Fingerprint: c.Fingerprint(), Config: c}
+	h.Parent = &Parent{Run: old.Run, Step: step, Fingerprint: old.Fingerprint}
+	taken := map[uint64][]span{}
+	if err := h.Parent.collect(ctx, p, old, taken); err != nil {
+		return Header{}, fmt.Errorf("fork: %w", err)
+	}
+	h.Parent.Taken = encodeTaken(taken, h.Parent.Floor)
+	if first > h.Parent.Floor {
+		return Header{}, fmt.Errorf("fork: %w", &Error{Reason: DocumentLost,
+			Message: fmt.Sprintf("step %d of run %s needs documents from %d on, and the stream begins at %d", step, old.Run, h.Parent.Floor, first), Do: "fork at a later step"})
+	}
+	h.Start = max(first, old.Start, h.Parent.Floor-min(h.Parent.Floor, uint64(c.Documents.Dedupe)))
+	return h, nil
+}
+
+// Begin writes the header of a forked run into its empty plan log, after it has told Floors what the run needs. A daemon that serves
+// the run with the header's configuration goes on from there.
+func Begin(ctx context.Context, plan PlanLog, floors Floors, h Header) error {
+	last, err := plan.Last(ctx)
+	if err != nil {
+		return fmt.Errorf("begin run %s: %w", h.Run, err)
+	}
+	if last > 0 {
+		return fmt.Errorf("begin run %s: there is a run of that name, with a plan: choose another name", h.Run)
+	}
+	record := encodeHeader(h)
+	if most := plan.MaxRecord(); len(record) > most {
+		return fmt.Errorf("begin run %s: its header of %d bytes is larger than a record of %d: fork at a step with less in flight, or raise the server's max_payload", h.Run, len(record), most)
+	}
+	if err := floors.Need(ctx, h.Start); err != nil {
+		return fmt.Errorf("begin run %s: %w", h.Run, err)
+	}
+	if err := plan.Append(ctx, 0, record); err != nil {
+		return fmt.Errorf("begin run %s: %w", h.Run, err)
+	}
+	return nil
+}
+
+// collect finds what the steps before p.Step hold of documents that are not used up.
+func (p *Parent) collect(ctx context.Context, plan *planReader, old Header, taken map[uint64][]span) error {
+	p.Floor, p.Cursor = old.Start, old.Start-1
+	if old.Parent != nil { // what the parent found taken
+		inherited, err := old.Parent.taken()
+		if err != nil {
+			return err
+		}
+		p.Floor, p.Cursor = old.Parent.Floor, old.Parent.Cursor
+		for doc, spans := range inherited {
+			taken[doc] = append(taken[doc], spans...)
+		}
+	}
+	for step := p.Step; step > 0; step-- {
+		s, err := plan.step(ctx, step-1)
+		if err != nil {
+			return err
+		}
+		if step == p.Step {
+			p.Floor, p.Cursor = s.Floor, max(p.Cursor, s.Cursor)
+		}
+		if s.Cursor < p.Floor {
+			break
+		}
+		for _, row := range s.Rows {
+			for _, x := range row {
+				taken[x.Doc] = append(taken[x.Doc], span{x.Start, x.Start + x.Length})
+			}
+		}
+	}
+	for doc := range taken {
+		if doc < p.Floor {
+			delete(taken, doc)
+		}
+	}
+	return nil
+}
+
+func encodeTaken(taken map[uint64][]span, floor uint64) (b []byte) {
+	docs := make([]uint64, 0, len(taken))
+	for doc := range taken {
+		docs = append(docs, doc)
+	}
+	slices.Sort(docs)
+	before := floor
+	for _, doc := range docs {
+		b = binary.AppendUvarint(b, doc-before)
+		before = doc
+		spans := merge(taken[doc])
+		b = binary.AppendUvarint(b, uint64(len(spans)))
+		at := int32(0)
+		for _, s := range spans {
+			b = binary.AppendUvarint(b, uint64(s.start-at))
+			b = binary.AppendUvarint(b, uint64(s.end-s.start))
+			at = s.end
+		}
+	}
+	return b
+}
+
+// merge sorts spans and joins those that touch.
+func merge(spans []span) []span {
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	out := spans[:0]
+	for _, s := range spans {
+		if n := len(out); n > 0 && s.start <= out[n-1].end {
+			out[n-1].end = max(out[n-1].end, s.end)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// taken reads Parent.Taken.
+func (p *Parent) taken() (map[uint64][]span, error) {
+	r := reader{b: p.Taken}
+	out := map[uint64][]span{}
+	doc := p.Floor
+	for len(r.b) > 0 && r.err == nil {
+		doc += r.uvarint()
+		if doc > p.Cursor {
+			r.fail(fmt.Errorf("document %d is behind the last one used, %d", doc, p.Cursor))
+		}
+		at := uint64(0)
+		for range r.bounded(uint64(len(r.b)) / 2) {
+			start := at + r.bounded(math.MaxInt32)
+			end := start + r.bounded(math.MaxInt32)
+			if end > math.MaxInt32 || end == start {
+				r.fail(fmt.Errorf("tokens [%d, %d) of document %d", start, end, doc))
+				break
+			}
+			out[doc] = append(out[doc], span{int32(start), int32(end)})
+			at = end
+		}
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("read what run %s had used (%s): %w", p.Run, takenForm, r.err)
+	}
+	return out, nil
+}
+
+// inheritance is what a planner must know of its parent.
+type inheritance struct {
+	floor, cursor uint64
+	taken         map[uint64][]span
+}
+
+// rest returns the first token of a document that is left, and how many tokens behind it are not: a rest with holes is planned
+// whole, and its holes are repeated. A document that is used up has nothing left.
+func (i *inheritance) rest(sequence uint64, length int32) (start, repeated int32) {
+	if i == nil || sequence > i.cursor {
+		return 0, 0
+	}
+	if sequence < i.floor {
+		return length, 0
+	}
+	for _, s := range i.taken[sequence] {
+		switch {
+		case s.start <= start:
+			start = max(start, min(s.end, length))
+		default:
+			repeated += min(s.end, length) - min(s.start, length)
+		}
+	}
+	return start, repeated
+}
+
+// shift moves pieces of the rest of a document to where they are in the document.
+func (i *inheritance) shift(pieces []packonline.Piece) {
+	if i == nil {
+		return
+	}
+	for k := range pieces {
+		if spans := i.taken[pieces[k].Doc]; len(spans) > 0 && spans[0].start == 0 {
+			pieces[k].Start += spans[0].end
+		}
+	}
+}
