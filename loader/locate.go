@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"sync"
 
 	"loaderd/packonline"
@@ -139,6 +140,53 @@ func (p *planReader) stepFrom(ctx context.Context, from, last uint64) (at, step 
 		}
 	}
 	return 0, 0, errNoStep
+}
+
+// Find calls f with every step of the plan that holds a part of a document, in order. The floors and cursors of the steps say where
+// to look: log n records, and the steps between the document's arrival and its last use.
+func Find(ctx context.Context, plan PlanLog, document uint64, f func(s *Step, row int, pieces []packonline.Piece) error) error {
+	p := &planReader{log: plan}
+	end, err := p.end(ctx)
+	if err != nil {
+		return fmt.Errorf("find document %d: read the end of the plan: %w", document, err)
+	}
+	var failed error
+	first := sort.Search(int(end.steps), func(i int) bool {
+		s, err := p.step(ctx, uint64(i))
+		if err != nil {
+			failed = err
+			return true
+		}
+		return s.Cursor >= document
+	})
+	for step := uint64(first); failed == nil && step < end.steps; step++ {
+		s, err := p.step(ctx, step)
+		if err != nil {
+			failed = err
+			break
+		}
+		for i, row := range s.Rows {
+			var pieces []packonline.Piece
+			for _, x := range row {
+				if x.Doc == document {
+					pieces = append(pieces, x)
+				}
+			}
+			if len(pieces) == 0 {
+				continue
+			}
+			if err := f(s, i, pieces); err != nil {
+				return err
+			}
+		}
+		if s.Floor > document {
+			break
+		}
+	}
+	if failed != nil {
+		return fmt.Errorf("find document %d: %w", document, failed)
+	}
+	return nil
 }
 
 // joiner puts the parts of a step together.

@@ -213,6 +213,14 @@ func (p *Planner) finish() []Step {
 	return p.steps
 }
 
+// waitingTokens counts the tokens of all pieces that wait, wherever they do.
+func (p *Planner) waitingTokens() int64 {
+	n := p.packer.Pending().Tokens
+	p.window.Each(func(r row) { n += tokens(r.pieces) })
+	p.queues.each(func(pieces []packonline.Piece) { n += tokens(pieces) })
+	return n
+}
+
 // Drains reports whether Drain could complete a step: something waits to be packed or drawn, and as many pieces and rows wait as the
 // smallest step has rows.
 func (p *Planner) Drains() bool {

@@ -1,0 +1,92 @@
+package loader_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+// audited is a world with a run that was drained, restarted and sealed.
+func audited(t *testing.T, method string) (*world, []*loader.Batch) {
+	w := newWorld(config(method))
+	w.docs.lengths(someLengths(5, 150)...)
+	run, stop := w.start(t)
+	if _, err := run.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read(t, run, loader.Place{World: 1}, 0, 5)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	run, stop = w.start(t)
+	w.docs.lengths(someLengths(6, 150)...)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	batches := read(t, run, loader.Place{World: 1}, 0, 0)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	return w, batches
+}
+
+func TestAudit(t *testing.T) {
+	for _, method := range methods {
+		w, batches := audited(t, method)
+		have, err := loader.Audit(t.Context(), w.docs, w.plan, nil)
+		if err != nil || have.Steps != uint64(len(batches)) || have.Planned != have.Steps || have.Documents != 300 || !have.Ended || have.Waiting != 0 {
+			t.Errorf("%s: %+v, %v", method, have, err)
+		}
+	}
+}
+
+// An audit finds documents that are not those that were planned, and a plan that is damaged.
+func TestAuditFindsWhatIsWrong(t *testing.T) {
+	w, _ := audited(t, "bfd")
+	w.docs.mu.Lock()
+	was := w.docs.docs[120].Tokens
+	w.docs.docs[120].Tokens = was[:len(was)-1]
+	w.docs.mu.Unlock()
+	if _, err := loader.Audit(t.Context(), w.docs, w.plan, nil); reason(err) != loader.PlanMismatch {
+		t.Errorf("a document changed: %v", err)
+	}
+	w.docs.docs[120].Tokens = was
+	w.plan.mu.Lock()
+	w.plan.records[4][9] ^= 1
+	w.plan.mu.Unlock()
+	if _, err := loader.Audit(t.Context(), w.docs, w.plan, nil); err == nil {
+		t.Error("a damaged record was not found")
+	}
+}
+
+// Find returns every row that holds a part of a document.
+func TestFind(t *testing.T) {
+	w, batches := audited(t, "concat")
+	for document := uint64(1); document <= 300; document++ {
+		var want, have []string
+		for _, b := range batches {
+			for i, row := range b.Pieces {
+				pieces := slices.Collect(func(yield func(packonline.Piece) bool) {
+					for _, x := range row {
+						if x.Doc == document && !yield(x) {
+							return
+						}
+					}
+				})
+				if len(pieces) > 0 {
+					want = append(want, fmt.Sprint(b.Step, i, pieces))
+				}
+			}
+		}
+		err := loader.Find(t.Context(), w.plan, document, func(s *loader.Step, row int, pieces []packonline.Piece) error {
+			have = append(have, fmt.Sprint(s.Index, row, pieces))
+			return nil
+		})
+		if err != nil || !slices.Equal(have, want) {
+			t.Fatalf("document %d: %v, %v, want %v", document, have, err, want)
+		}
+	}
+}
