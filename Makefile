@@ -19,6 +19,12 @@ lint: ## gofmt, go vet, staticcheck
 test-go: ## Go tests, with the race detector
 	$(GO) test -race -timeout 20m ./...
 
+KILLS ?= 300
+
+.PHONY: torture
+torture: ## kill -9 the daemon KILLS times while ranks read and documents come; LOADERD_SEED repeats a run
+	LOADERD_KILLS=$(KILLS) $(GO) test -count=1 -timeout 24h -run '^TestTorture$$' -v .
+
 .PHONY: test-python
 test-python: build ## Python tests against the built binary
 	venv=$$($(PYTHON) python/venv) && \

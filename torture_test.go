@@ -1,0 +1,357 @@
+package loaderd_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/internal/lengths"
+	"loaderd/internal/natstest"
+	"loaderd/internal/reader"
+	"loaderd/stream"
+)
+
+// daemonEnv names the configuration file of a daemon that this test binary is to be, instead of running tests.
+const daemonEnv = "LOADERD_TEST_DAEMON"
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(daemonEnv); file != "" {
+		if err := beDaemon(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	natstest.VerifyTestMain(m)
+}
+
+// beDaemon serves until SIGTERM, as loaderd serve does.
+func beDaemon(file string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	yaml, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	c, err := config.Load(config.Layers{Name: file, YAML: yaml})
+	if err != nil {
+		return err
+	}
+	d, err := daemon.Start(ctx, c, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return d.Stop(ctx)
+}
+
+// victim is a daemon in a process of its own.
+type victim struct {
+	t    *testing.T
+	c    config.Config
+	cmd  *exec.Cmd
+	log  *bytes.Buffer
+	done chan struct{} // closed when the process has ended
+	dies atomic.Bool   // it is to be killed
+	// ctx ends with the test, or when the daemon ends by itself.
+	ctx    context.Context
+	giveUp context.CancelFunc
+}
+
+func newVictim(t *testing.T, c config.Config) *victim {
+	v := &victim{t: t, c: c}
+	v.ctx, v.giveUp = context.WithCancel(t.Context())
+	t.Cleanup(func() { v.kill() })
+	return v
+}
+
+func (v *victim) start() {
+	v.t.Helper()
+	var yaml bytes.Buffer
+	if err := v.c.Print(&yaml); err != nil {
+		v.t.Fatal(err)
+	}
+	file := filepath.Join(v.t.TempDir(), "loaderd.yaml")
+	if err := os.WriteFile(file, yaml.Bytes(), 0o600); err != nil {
+		v.t.Fatal(err)
+	}
+	v.log = &bytes.Buffer{}
+	v.cmd = exec.Command(os.Args[0])
+	v.cmd.Env = append(os.Environ(), daemonEnv+"="+file)
+	v.cmd.Stderr = v.log
+	if err := v.cmd.Start(); err != nil {
+		v.t.Fatal(err)
+	}
+	v.dies.Store(false)
+	v.done = make(chan struct{})
+	go func(cmd *exec.Cmd, log *bytes.Buffer, done chan struct{}) {
+		defer close(done)
+		if err := cmd.Wait(); !v.dies.Load() {
+			v.t.Errorf("the daemon ended by itself: %v\n%s", err, log)
+			v.giveUp()
+		}
+	}(v.cmd, v.log, v.done)
+}
+
+func (v *victim) kill() {
+	if v.cmd == nil {
+		return
+	}
+	v.dies.Store(true)
+	_ = v.cmd.Process.Kill()
+	<-v.done
+	v.cmd = nil
+}
+
+func (v *victim) uri() string { return "grpc://" + v.c.Flight.Listen }
+
+func (v *victim) nats() string { return "nats://" + v.c.Stream.Listen }
+
+// do asks for an action until it is done.
+func (v *victim) do(name string, body map[string]any) {
+	v.t.Helper()
+	client, err := reader.Open(v.uri(), reader.Options{})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer client.Close()
+	var last error
+	for range 600 {
+		if last = client.Do(v.ctx, name, body, nil); last == nil {
+			return
+		}
+		pause(v.ctx, 50*time.Millisecond)
+	}
+	v.t.Fatalf("%s: %v\n%s", name, last, v.log)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// freePort returns an address on loopback that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// errGone is how a client leaves in the middle of a stream.
+var errGone = errors.New("gone")
+
+// rank reads its part of a run to its end, whatever happens to the daemon: it asks again for the step behind the last one that it got.
+func (v *victim) rank(place reader.Ticket, seed uint64) ([]reader.Batch, error) {
+	r := rand.New(rand.NewPCG(seed, uint64(place.Rank)))
+	var out []reader.Batch
+	for {
+		client, err := reader.Open(v.uri(), reader.Options{})
+		if err != nil {
+			return nil, err
+		}
+		place.Step, place.Columns = uint64(len(out)), everything
+		err = client.Read(v.ctx, place, func(b reader.Batch) error {
+			if b.Meta.Step != uint64(len(out)) || b.Meta.Parts != 1 {
+				return fmt.Errorf("rank %d got step %d where step %d should be", place.Rank, b.Meta.Step, len(out))
+			}
+			b.Meta = reader.Meta{}
+			out = append(out, b)
+			if r.IntN(50) == 0 {
+				return errGone
+			}
+			return nil
+		})
+		_ = client.Close()
+		switch {
+		case err == nil:
+			return out, nil
+		case v.ctx.Err() != nil:
+			return nil, v.ctx.Err()
+		case errors.Is(err, errGone), status.Code(errors.Unwrap(err)) == codes.Unavailable: // the daemon is gone, or says why it can not serve
+			pause(v.ctx, time.Duration(5+r.IntN(40))*time.Millisecond)
+		default:
+			return nil, err
+		}
+	}
+}
+
+// tokens is the fingerprint of the documents' tokenizer.
+var tokens = "sha256:" + strings.Repeat("7", 64)
+
+// TestTorture kills a daemon at random instants while documents are published, ranks read, leave and come back, and checkpoints are
+// spoilt. What the ranks have in the end is what an undisturbed run over the same documents gives. LOADERD_KILLS sets how often, and
+// LOADERD_SEED repeats a run's instants.
+func TestTorture(t *testing.T) {
+	kills, seed := 30, uint64(time.Now().UnixNano())
+	for name, set := range map[string]func(n uint64){"LOADERD_KILLS": func(n uint64) { kills = int(n) }, "LOADERD_SEED": func(n uint64) { seed = n }} {
+		if text := os.Getenv(name); text != "" {
+			n, err := strconv.ParseUint(text, 10, 64)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			set(n)
+		}
+	}
+	t.Logf("LOADERD_SEED=%d LOADERD_KILLS=%d", seed, kills)
+	r := rand.New(rand.NewPCG(seed, 0))
+
+	c := settings(t, "")
+	c.Stream.Listen, c.Flight.Listen = freePort(t), freePort(t)
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
+	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 12, 5, 8
+	c.Serve.Stall = 2 * time.Second
+	v := newVictim(t, c)
+	v.start()
+
+	published := make(chan error, 1)
+	go func() { published <- v.publish(kills*150, seed) }()
+	const ranks = 3
+	got := make([][]reader.Batch, ranks)
+	errs := make([]error, ranks)
+	var reading sync.WaitGroup
+	for rank := range ranks {
+		reading.Go(func() { got[rank], errs[rank] = v.rank(reader.Ticket{Rank: rank, World: ranks}, seed) })
+	}
+	for i := range kills {
+		if v.ctx.Err() != nil {
+			break
+		}
+		pause(v.ctx, time.Duration(r.IntN(900))*time.Millisecond) // at times before it is ready
+		switch {
+		case i%10 == 3:
+			v.spoil(i)
+		case i%15 == 7: // stopped for longer than any timeout of ours
+			_ = v.cmd.Process.Signal(syscall.SIGSTOP)
+			pause(v.ctx, c.Serve.Stall+500*time.Millisecond)
+			_ = v.cmd.Process.Signal(syscall.SIGCONT)
+		}
+		v.kill()
+		v.start()
+	}
+	if err := <-published; err != nil {
+		t.Fatalf("publish: %v\n%s", err, v.log)
+	}
+	v.do("seal", map[string]any{})
+	reading.Wait()
+	for rank, err := range errs {
+		if err != nil {
+			t.Fatalf("rank %d: %v\n%s", rank, err, v.log)
+		}
+	}
+	v.kill()
+
+	calm := c
+	calm.Run = "calm"
+	v = newVictim(t, calm)
+	v.start()
+	v.do("seal", map[string]any{})
+	want := make([][]reader.Batch, ranks)
+	for rank := range ranks {
+		reading.Go(func() { want[rank], errs[rank] = v.rank(reader.Ticket{Rank: rank, World: ranks}, seed) })
+	}
+	reading.Wait()
+	for rank := range ranks {
+		if errs[rank] != nil || len(want[rank]) == 0 {
+			t.Fatalf("rank %d of the undisturbed run: %d steps, %v\n%s", rank, len(want[rank]), errs[rank], v.log)
+		}
+		if len(got[rank]) != len(want[rank]) {
+			t.Fatalf("rank %d has %d steps, undisturbed %d", rank, len(got[rank]), len(want[rank]))
+		}
+		for step := range want[rank] {
+			if !reflect.DeepEqual(got[rank][step], want[rank][step]) {
+				t.Fatalf("step %d of rank %d differs from the undisturbed run's", step, rank)
+			}
+		}
+	}
+	t.Logf("%d steps for each of %d ranks, byte-identical after %d kills", len(want[0]), ranks, kills)
+}
+
+// publish publishes documents of tokens, over as many connections as it takes.
+func (v *victim) publish(documents int, seed uint64) error {
+	c := natstest.Config(v.t)
+	c.URL = v.nats()
+	store, err := stream.Open(v.ctx, c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	p, err := store.NewPublisher(v.ctx, "torture", stream.PublishOptions{BatchMessages: 20})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	r := rand.New(rand.NewPCG(seed, 99))
+	for i, n := range lengths.LogNormal(documents, seed) {
+		ids := make([]int32, min(n, 3000))
+		for k := range ids {
+			ids[k] = r.Int32N(1 << 16)
+		}
+		m := stream.Message{ID: fmt.Sprint("doc-", i), Path: fmt.Sprint(i), ContentType: stream.TypeTokens, Tokenizer: tokens, Data: stream.AppendTokens(nil, ids)}
+		if err := p.Publish(v.ctx, m); err != nil {
+			return err
+		}
+	}
+	_, err = p.Flush(v.ctx)
+	return err
+}
+
+// spoil puts something that is no checkpoint where a restart looks for the newest one, if the daemon is up.
+func (v *victim) spoil(i int) {
+	c := natstest.Config(v.t)
+	c.URL = v.nats()
+	ctx, cancel := context.WithTimeout(v.ctx, 3*time.Second)
+	defer cancel()
+	store, err := stream.Open(ctx, c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return
+	}
+	defer store.Close()
+	objects, err := store.Objects(ctx, v.c.Run)
+	if err != nil {
+		return
+	}
+	list, err := objects.List(ctx)
+	if err != nil || len(list) == 0 {
+		return
+	}
+	newest := list[len(list)-1].Name
+	data, err := objects.Get(ctx, newest)
+	if err != nil {
+		return
+	}
+	if i%20 == 3 {
+		data = data[:len(data)/2]
+	} else {
+		data[len(data)/2] ^= 0x10
+	}
+	_ = objects.Put(ctx, newest, data)
+}
