@@ -28,7 +28,7 @@ type Counts struct {
 	Duplicates int64
 	Rows       int64 // rows in steps
 	Slots      int64 // tokens that those rows hold, padding included
-	Tokens     int64 // tokens of documents in those rows
+	Tokens     int64 // tokens of documents in those rows, repeated ones as often as they come
 	LeftTokens int64 // tokens of rows dropped at the end because they did not fill a step
 	AgeMax     int64 // largest age of a piece when its row was packed, in documents
 }
@@ -43,26 +43,17 @@ type Counts struct {
 type Planner struct {
 	config Config
 	packer packonline.Packer
-	window *shuffle.Window[row]
-	queues []queue // one a bucket, in the order of Config.Packing.Buckets
+	window *shuffle.Window[atom]
+	lines  []line // one a bucket, in the order of Config.Packing.Buckets
+	// An atom has atomRows rows, and a row rowAtoms atoms; one of them is 1.
+	atomRows, rowAtoms int
+
 	seen   *recent
 	counts Counts
 	cursor uint64 // last document sequence seen
 	next   uint64 // index of the next step
 	rows   packonline.Rows
 	steps  []Step
-}
-
-// row is a packed sequence on its way to a step.
-type row struct {
-	length int32
-	pieces []packonline.Piece
-}
-
-// queue holds the rows of one bucket that wait for a full step.
-type queue struct {
-	length int32
-	rows   []row
 }
 
 // NewPlanner returns the planner of a run whose first document has sequence start.
@@ -72,11 +63,9 @@ func NewPlanner(c Config, start uint64) (*Planner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make packer: %w", err)
 	}
-	p := &Planner{config: c, packer: packer, window: shuffle.New[row](c.Shuffle), seen: newRecent(c.Documents.Dedupe), cursor: start - 1}
-	for _, l := range c.Packing.Buckets {
-		p.queues = append(p.queues, queue{length: int32(l)})
-	}
-	return p, nil
+	return &Planner{config: c, packer: packer, window: shuffle.New[atom](c.Shuffle), lines: lines(c.Packing),
+		atomRows: int(max(c.Packing.Atom, 1)), rowAtoms: int(1 / min(c.Packing.Atom, 1)),
+		seen: newRecent(c.Documents.Dedupe), cursor: start - 1}, nil
 }
 
 // Add tells the planner of the next document and returns the steps that it completes. The slice is valid until the next call;
@@ -103,13 +92,20 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 	return p.steps, nil
 }
 
-// Drain packs everything that waits, padding where it must, and returns the full steps. Rows that do not fill a step keep waiting.
+// Drain packs everything that waits, padding where it must, and returns the full steps: atoms of several rows may end short, rows of
+// several atoms are padded. Rows that do not fill a step keep waiting.
 func (p *Planner) Drain() []Step {
 	p.steps = p.steps[:0]
 	p.rows.Reset()
 	p.packer.Flush(&p.rows)
 	p.shuffle()
-	p.window.Flush(p.enqueue)
+	for i := range p.lines {
+		p.release(&p.lines[i])
+	}
+	p.window.Flush(p.arrange)
+	for i := range p.lines {
+		p.complete(&p.lines[i])
+	}
 	return p.steps
 }
 
@@ -117,53 +113,39 @@ func (p *Planner) Drain() []Step {
 // afterwards.
 func (p *Planner) Seal() []Step {
 	p.Drain()
-	for i := range p.queues {
-		q := &p.queues[i]
-		if len(q.rows) == 0 {
+	for i := range p.lines {
+		l := &p.lines[i]
+		if len(l.rows) == 0 {
 			continue
 		}
 		if p.config.Steps.Last == LastPad {
-			for len(q.rows) > 0 { // enqueue empties the queue when the step is full
-				p.enqueue(row{length: q.length})
+			for len(l.rows) > 0 { // enqueue empties the line when the step is full
+				p.enqueue(l, nil)
 			}
 			continue
 		}
-		for _, r := range q.rows {
-			p.counts.LeftTokens += tokens(r.pieces)
+		for _, row := range l.rows {
+			p.counts.LeftTokens += tokens(row)
 		}
-		q.rows = nil
+		l.rows = nil
 	}
 	return p.steps
 }
 
-// shuffle hands the rows just packed to the window and what falls out of it to the queues.
-func (p *Planner) shuffle() {
-	for i := range p.rows.Len() {
-		length, pieces, ages := p.rows.Row(i)
-		for _, age := range ages {
-			p.counts.AgeMax = max(p.counts.AgeMax, int64(age))
-		}
-		p.window.Add(row{length, slices.Clone(pieces)}, p.enqueue)
-	}
-}
-
-// enqueue appends a row to the queue of its bucket; a full queue is a step.
-func (p *Planner) enqueue(r row) {
-	i := slices.IndexFunc(p.queues, func(q queue) bool { return q.length == r.length })
-	q := &p.queues[i]
-	q.rows = append(q.rows, r)
-	if len(q.rows) < p.config.Steps.Rows {
+// enqueue appends a row to the line of its bucket; enough of them are a step.
+func (p *Planner) enqueue(l *line, row []packonline.Piece) {
+	l.rows = append(l.rows, row)
+	if len(l.rows) < p.config.Steps.Rows {
 		return
 	}
-	s := Step{Index: p.next, Bucket: q.length, Cursor: p.cursor, Rows: make([][]packonline.Piece, len(q.rows))}
-	for i, r := range q.rows {
-		s.Rows[i] = r.pieces
-		p.counts.Tokens += tokens(r.pieces)
+	s := Step{Index: p.next, Bucket: l.length, Cursor: p.cursor, Rows: slices.Clone(l.rows)}
+	for _, row := range s.Rows {
+		p.counts.Tokens += tokens(row)
 	}
-	q.rows = q.rows[:0]
+	l.rows = l.rows[:0]
 	p.next++
 	p.counts.Rows += int64(len(s.Rows))
-	p.counts.Slots += int64(len(s.Rows)) * int64(q.length)
+	p.counts.Slots += int64(len(s.Rows)) * int64(l.length)
 	p.steps = append(p.steps, s)
 }
 
@@ -176,10 +158,10 @@ func (p *Planner) Next() uint64 { return p.next }
 // Counts returns the planner's totals, and the packer's.
 func (p *Planner) Counts() (Counts, packonline.Counts) { return p.counts, p.packer.Counts() }
 
-// Waiting describes what the planner holds back.
+// Waiting describes what the planner holds back: in the packer, atoms in the shuffle window, and rows before and behind it.
 func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
-	for _, q := range p.queues {
-		queued += len(q.rows)
+	for i := range p.lines {
+		queued += p.lines[i].waiting()
 	}
 	return p.packer.Pending(), p.window.Len(), queued
 }
@@ -187,26 +169,17 @@ func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
 // Floor returns the oldest document sequence that a later step may still need.
 func (p *Planner) Floor() uint64 {
 	floor := p.cursor + 1
-	lower := func(r row) {
-		for _, x := range r.pieces {
-			floor = min(floor, x.Doc)
-		}
-	}
 	if pool := p.packer.Pending(); pool.Pieces > 0 {
 		floor = min(floor, pool.Oldest)
 	}
-	p.window.Each(lower)
-	for _, q := range p.queues {
-		for _, r := range q.rows {
-			lower(r)
+	lower := func(pieces []packonline.Piece) {
+		for _, x := range pieces {
+			floor = min(floor, x.Doc)
 		}
 	}
-	return floor
-}
-
-func tokens(pieces []packonline.Piece) (n int64) {
-	for _, x := range pieces {
-		n += int64(x.Length)
+	p.window.Each(func(a atom) { lower(a.pieces) })
+	for i := range p.lines {
+		p.lines[i].each(lower)
 	}
-	return n
+	return floor
 }

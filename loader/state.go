@@ -5,13 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"loaderd/packonline"
 )
 
-// stateVersion is the version of AppendState's format.
-const stateVersion = 1
+// stateVersion is the version of AppendState's format:
+//
+//	version byte, then uvarints: last document, next step, the totals in the order of Counts
+//	recent ids, packer, shuffle window, each in its own format
+//	for each bucket: rows of the atom that more belong to, each of them; atoms of the row under construction and, if there are
+//	any, the row; rows that wait for a full step, each of them
+//
+// An atom in the window is its bucket's index, the number of its rows, and each of them.
+const stateVersion = 2
 
 // AppendState appends the planner's whole state: references to documents, never tokens.
 func (p *Planner) AppendState(b []byte) []byte {
@@ -24,14 +30,26 @@ func (p *Planner) AppendState(b []byte) []byte {
 	b = p.seen.appendState(b)
 	b = p.packer.AppendState(b)
 	var previous uint64
-	b = p.window.AppendState(b, func(b []byte, r row) []byte {
-		b = binary.AppendUvarint(b, uint64(r.length))
-		return appendPieces(b, r.pieces, &previous)
+	appendAtom := func(b []byte, a *atom) []byte {
+		b = binary.AppendUvarint(b, uint64(a.rows()))
+		for i := range a.rows() {
+			b = appendPieces(b, a.row(i), &previous)
+		}
+		return b
+	}
+	b = p.window.AppendState(b, func(b []byte, a atom) []byte {
+		return appendAtom(binary.AppendUvarint(b, uint64(a.bucket)), &a)
 	})
-	for _, q := range p.queues {
-		b = binary.AppendUvarint(b, uint64(len(q.rows)))
-		for _, r := range q.rows {
-			b = appendPieces(b, r.pieces, &previous)
+	for i := range p.lines {
+		l := &p.lines[i]
+		b = appendAtom(b, &l.open)
+		b = binary.AppendUvarint(b, uint64(l.parts))
+		if l.parts > 0 {
+			b = appendPieces(b, l.merged, &previous)
+		}
+		b = binary.AppendUvarint(b, uint64(len(l.rows)))
+		for _, row := range l.rows {
+			b = appendPieces(b, row, &previous)
 		}
 	}
 	return b
@@ -61,24 +79,21 @@ func (p *Planner) RestoreState(b []byte) error {
 		return fmt.Errorf("restore planner: it is at document %d, its packer before document %d", p.cursor, next)
 	}
 	var previous uint64
-	r.b, err = p.window.RestoreState(r.b, func(b []byte) (row, []byte, error) {
+	r.b, err = p.window.RestoreState(r.b, func(b []byte) (atom, []byte, error) {
 		r := reader{b: b}
-		x := row{length: int32(r.bounded(math.MaxInt32))}
-		x.pieces = r.pieces(&previous)
-		p.check(&r, x)
-		return x, r.b, r.err
+		bucket := int(r.bounded(uint64(len(p.lines)) - 1))
+		a := r.atom(&p.lines[bucket], p.atomRows, &previous)
+		a.bucket = bucket
+		if r.err == nil && a.rows() == 0 {
+			r.fail(errors.New("an atom without rows waits in the window"))
+		}
+		return a, r.b, r.err
 	})
 	if err != nil {
 		return err
 	}
-	for i := range p.queues {
-		q := &p.queues[i]
-		q.rows = q.rows[:0]
-		for range r.bounded(uint64(p.config.Steps.Rows) - 1) { // a full queue would have become a step
-			x := row{q.length, r.pieces(&previous)}
-			p.check(&r, x)
-			q.rows = append(q.rows, x)
-		}
+	for i := range p.lines {
+		p.restoreLine(&p.lines[i], &r, &previous)
 	}
 	if r.err == nil && len(r.b) > 0 {
 		r.err = fmt.Errorf("%d bytes too many", len(r.b))
@@ -89,11 +104,25 @@ func (p *Planner) RestoreState(b []byte) error {
 	return nil
 }
 
-// check refuses a row that no packer of this configuration can have made.
-func (p *Planner) check(r *reader, x row) {
-	known := slices.ContainsFunc(p.queues, func(q queue) bool { return q.length == x.length })
-	if n := tokens(x.pieces); r.err == nil && (!known || n > int64(x.length)) {
-		r.fail(fmt.Errorf("a row of %d tokens with %d in it is impossible", x.length, n))
+// restoreLine reads what a line holds: less than an atom, a row and a step, for these would have gone on.
+func (p *Planner) restoreLine(l *line, r *reader, previous *uint64) {
+	most := p.atomRows - 1
+	if packonline.Joins(p.config.Packing.Method) { // its atoms end with a document
+		most = 0
+	}
+	bucket := l.open.bucket
+	l.open = r.atom(l, most, previous)
+	l.open.bucket = bucket
+	l.merged = nil
+	if l.parts = int(r.bounded(uint64(p.rowAtoms) - 1)); l.parts > 0 {
+		l.merged = r.pieces(previous)
+		r.checkRow(l.merged, int64(l.parts)*int64(l.packed))
+	}
+	l.rows = l.rows[:0]
+	for range r.bounded(uint64(p.config.Steps.Rows) - 1) {
+		row := r.pieces(previous)
+		r.checkRow(row, int64(l.length))
+		l.rows = append(l.rows, row)
 	}
 }
 
@@ -180,6 +209,16 @@ func (r *reader) bounded(limit uint64) uint64 {
 		return 0
 	}
 	return v
+}
+
+// atom reads an atom of a line, of at most so many rows.
+func (r *reader) atom(l *line, most int, previous *uint64) (a atom) {
+	for range r.bounded(uint64(most)) {
+		row := r.pieces(previous)
+		r.checkRow(row, int64(l.packed))
+		a.add(row)
+	}
+	return a
 }
 
 // pieces reads what appendPieces wrote.
