@@ -23,10 +23,13 @@ import (
 
 func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
 	messages := goSource(t, 300)
-	for _, method := range []string{"bfd", "concat"} {
-		t.Run(method, func(t *testing.T) {
+	for _, x := range []struct {
+		method string
+		atom   float64
+	}{{"bfd", 1}, {"concat", 0.5}, {"pad", 2}} {
+		t.Run(x.method, func(t *testing.T) {
 			c := settings(t, "")
-			c.Plan.Packing.Method = method
+			c.Plan.Packing.Method, c.Plan.Packing.Atom = x.method, x.atom
 			d := start(t, c)
 			publish(t, d.Store().ClientURL(), messages)
 			seal(t, d)

@@ -137,7 +137,7 @@ func encodeTaken(taken map[uint64][]span, floor uint64) (b []byte) {
 	for _, doc := range docs {
 		b = binary.AppendUvarint(b, doc-before)
 		before = doc
-		spans := merge(taken[doc])
+		spans := joinSpans(taken[doc])
 		b = binary.AppendUvarint(b, uint64(len(spans)))
 		at := int32(0)
 		for _, s := range spans {
@@ -149,8 +149,8 @@ func encodeTaken(taken map[uint64][]span, floor uint64) (b []byte) {
 	return b
 }
 
-// merge sorts spans and joins those that touch.
-func merge(spans []span) []span {
+// joinSpans sorts spans and joins those that touch.
+func joinSpans(spans []span) []span {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 	out := spans[:0]
 	for _, s := range spans {

@@ -3,7 +3,6 @@ package loader
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"loaderd/packonline"
 	"loaderd/shuffle"
@@ -31,7 +30,7 @@ type Counts struct {
 	Repeated   int64 // tokens that the parent had used and that are planned again, amid a rest that it had not
 	Rows       int64 // rows in steps
 	Slots      int64 // tokens that those rows hold, padding included
-	Tokens     int64 // tokens of documents in those rows
+	Tokens     int64 // tokens of documents in those rows, repeated ones as often as they come
 	LeftTokens int64 // tokens of rows dropped at the end because they did not fill a step
 	AgeMax     int64 // largest age of a piece when its row was packed, in documents
 	WaitMax    int64 // most documents that arrived while a row waited for its step
@@ -47,21 +46,19 @@ type Counts struct {
 type Planner struct {
 	config Config
 	packer packonline.Packer
-	window *shuffle.Window[row]
-	queues queues
+	window *shuffle.Window[atom]
+	lines  []line       // one a bucket, in the order of Config.Packing.Buckets
+	queues queues       // likewise
 	parent *inheritance // nil without one
+	// An atom has atomRows rows, and a row rowAtoms atoms; one of them is 1.
+	atomRows, rowAtoms int
+
 	seen   *recent
 	counts Counts
 	cursor uint64 // last document sequence seen
 	next   uint64 // index of the next step
 	rows   packonline.Rows
 	steps  []Step
-}
-
-// row is a packed sequence on its way to a step.
-type row struct {
-	length int32
-	pieces []packonline.Piece
 }
 
 // NewPlanner returns the planner of a run whose first document has sequence start.
@@ -71,8 +68,9 @@ func NewPlanner(c Config, start uint64) (*Planner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make packer: %w", err)
 	}
-	p := &Planner{config: c, packer: packer, window: shuffle.New[row](c.Shuffle), seen: newRecent(c.Documents.Dedupe), cursor: start - 1, queues: newQueues(c)}
-	return p, nil
+	return &Planner{config: c, packer: packer, window: shuffle.New[atom](c.Shuffle), lines: lines(c.Packing), queues: newQueues(c),
+		atomRows: int(max(c.Packing.Atom, 1)), rowAtoms: int(1 / min(c.Packing.Atom, 1)),
+		seen: newRecent(c.Documents.Dedupe), cursor: start - 1}, nil
 }
 
 // newPlanner returns the planner of a run.
@@ -113,13 +111,12 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 		p.packer.Add(packonline.Doc{Seq: a.Sequence, Length: int32(a.Length) - start}, &p.rows)
 		p.shuffle()
 	}
-	for b := p.queues.overdue(p.counts.Arrived); b != nil; b = p.queues.overdue(p.counts.Arrived) {
-		p.emit(b)
-	}
+	p.overdue()
 	return p.finish(), nil
 }
 
-// Drain packs everything that waits, padding where it must, and returns the full steps. Rows that do not fill a step keep waiting.
+// Drain packs everything that waits, padding where it must, and returns the full steps: atoms of several rows may end short, rows of
+// several atoms are padded. Rows that do not fill a step keep waiting.
 func (p *Planner) Drain() []Step {
 	p.steps = p.steps[:0]
 	p.drain()
@@ -130,7 +127,13 @@ func (p *Planner) drain() {
 	p.rows.Reset()
 	p.packer.Flush(&p.rows)
 	p.shuffle()
-	p.window.Flush(p.enqueue)
+	for i := range p.lines {
+		p.release(&p.lines[i])
+	}
+	p.window.Flush(p.arrange)
+	for i := range p.lines {
+		p.complete(&p.lines[i])
+	}
 	for b := p.queues.rest(); b != nil; b = p.queues.rest() {
 		p.emit(b)
 	}
@@ -143,37 +146,40 @@ func (p *Planner) Seal() []Step {
 	p.drain()
 	for i := range p.queues.buckets {
 		b := &p.queues.buckets[i]
-		if len(b.wait) == 0 {
-			continue
-		}
-		if p.config.Steps.Last == LastPad {
+		switch {
+		case len(b.wait) == 0:
+		case p.config.Steps.Last == LastPad:
 			p.emit(b)
-			continue
+		default:
+			for _, r := range b.wait {
+				p.counts.LeftTokens += tokens(r.pieces)
+			}
+			b.wait, b.tokens = nil, 0
 		}
-		for _, r := range b.wait {
-			p.counts.LeftTokens += tokens(r.pieces)
-		}
-		b.wait, b.tokens = nil, 0
 	}
 	return p.finish()
 }
 
-// shuffle hands the rows just packed to the window and what falls out of it to the queues.
-func (p *Planner) shuffle() {
-	for i := range p.rows.Len() {
-		length, pieces, ages := p.rows.Row(i)
-		for _, age := range ages {
-			p.counts.AgeMax = max(p.counts.AgeMax, int64(age))
+// overdue sends on what would wait beyond Steps.MaxWait with the next document: an atom that has not all its rows, a row that has not
+// all its atoms, a step that has not all its rows.
+func (p *Planner) overdue() {
+	if p.queues.maxWait == 0 {
+		return
+	}
+	for i := range p.lines {
+		if l := &p.lines[i]; l.holds() && p.counts.Arrived-l.since >= p.queues.maxWait {
+			p.release(l)
+			p.complete(l)
 		}
-		pieces = slices.Clone(pieces)
-		p.parent.shift(pieces)
-		p.window.Add(row{length, pieces}, p.enqueue)
+	}
+	for b := p.queues.overdue(p.counts.Arrived); b != nil; b = p.queues.overdue(p.counts.Arrived) {
+		p.emit(b)
 	}
 }
 
 // enqueue hands a row to the queue of its bucket, and emits the steps that leave for it.
-func (p *Planner) enqueue(r row) {
-	p.queues.add(r.length, r.pieces, p.counts.Arrived)
+func (p *Planner) enqueue(l *line, row []packonline.Piece) {
+	p.queues.add(l.length, row, p.counts.Arrived)
 	for b := p.queues.next(); b != nil; b = p.queues.next() {
 		p.emit(b)
 	}
@@ -216,8 +222,12 @@ func (p *Planner) finish() []Step {
 // waitingTokens counts the tokens of all pieces that wait, wherever they do.
 func (p *Planner) waitingTokens() int64 {
 	n := p.packer.Pending().Tokens
-	p.window.Each(func(r row) { n += tokens(r.pieces) })
-	p.queues.each(func(pieces []packonline.Piece) { n += tokens(pieces) })
+	add := func(pieces []packonline.Piece) { n += tokens(pieces) }
+	p.window.Each(func(a atom) { add(a.pieces) })
+	for i := range p.lines {
+		p.lines[i].each(add)
+	}
+	p.queues.each(add)
 	return n
 }
 
@@ -244,9 +254,13 @@ func (p *Planner) Next() uint64 { return p.next }
 // Counts returns the planner's totals, and the packer's.
 func (p *Planner) Counts() (Counts, packonline.Counts) { return p.counts, p.packer.Counts() }
 
-// Waiting describes what the planner holds back.
+// Waiting describes what the planner holds back: in the packer, atoms in the shuffle window, and rows before and behind it.
 func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
-	return p.packer.Pending(), p.window.Len(), p.queues.rowsWaiting()
+	for i := range p.lines {
+		queued += p.lines[i].waiting()
+	}
+	queued += p.queues.rowsWaiting()
+	return p.packer.Pending(), p.window.Len(), queued
 }
 
 // Queues describes the rows that wait for a step, bucket by bucket.
@@ -255,22 +269,18 @@ func (p *Planner) Queues() []QueueStat { return p.queues.stats(p.counts.Arrived)
 // Floor returns the oldest document sequence that a later step may still need.
 func (p *Planner) Floor() uint64 {
 	floor := p.cursor + 1
+	if pool := p.packer.Pending(); pool.Pieces > 0 {
+		floor = min(floor, pool.Oldest)
+	}
 	lower := func(pieces []packonline.Piece) {
 		for _, x := range pieces {
 			floor = min(floor, x.Doc)
 		}
 	}
-	if pool := p.packer.Pending(); pool.Pieces > 0 {
-		floor = min(floor, pool.Oldest)
+	p.window.Each(func(a atom) { lower(a.pieces) })
+	for i := range p.lines {
+		p.lines[i].each(lower)
 	}
-	p.window.Each(func(r row) { lower(r.pieces) })
 	p.queues.each(lower)
 	return floor
-}
-
-func tokens(pieces []packonline.Piece) (n int64) {
-	for _, x := range pieces {
-		n += int64(x.Length)
-	}
-	return n
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -12,18 +13,56 @@ import (
 	"loaderd/packonline"
 )
 
-// drawConfig makes any valid small configuration.
-func drawConfig(t *rapid.T) loader.Config {
-	c := config(rapid.SampledFrom(methods).Draw(t, "method"))
+// configs draws any small configuration that the method takes.
+func configs(method string) *rapid.Generator[loader.Config] {
+	return rapid.Custom(func(t *rapid.T) loader.Config { return drawConfig(t, method) }).
+		Filter(func(c loader.Config) bool { return len(c.Validate()) == 0 })
+}
+
+func drawConfig(t *rapid.T, method string) loader.Config {
+	c := config(method)
 	c.Seed = rapid.Uint64().Draw(t, "seed")
-	c.Packing.Buckets = []int{rapid.IntRange(2, 40).Draw(t, "length")}
+	c.Packing.Atom = rapid.SampledFrom([]float64{1, 0.25, 0.5, 2, 4}).Draw(t, "atom")
+	c.Packing.Buckets = drawBuckets(t, c.Packing)
 	c.Packing.Pool = rapid.IntRange(1, 12).Draw(t, "pool")
 	c.Packing.MaxAge = rapid.SampledFrom([]int{0, 200}).Draw(t, "max_age")
+	c.Packing.Overlap = rapid.SampledFrom([]float64{0, 0.3, 0.7}).Draw(t, "overlap")
+	c.Packing.Extra = rapid.IntRange(0, 2).Draw(t, "extra")
+	c.Packing.PaddingThreshold = rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "padding threshold")
 	c.Shuffle.Window = rapid.IntRange(0, 9).Draw(t, "window")
 	c.Steps.Rows = rapid.IntRange(1, 5).Draw(t, "rows")
+	if rapid.Bool().Draw(t, "a table") {
+		for range c.Packing.Buckets {
+			c.Steps.Table = append(c.Steps.Table, rapid.IntRange(1, 5).Draw(t, "rows of a bucket"))
+		}
+	}
+	c.Steps.Backlog = rapid.IntRange(0, 3).Draw(t, "backlog")
+	c.Steps.MaxWait = rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "max_wait")
+	c.Steps.Balance = rapid.Bool().Draw(t, "balance")
 	c.Steps.Last = rapid.SampledFrom([]string{loader.LastPad, loader.LastDrop}).Draw(t, "last")
 	c.Documents.Dedupe = rapid.IntRange(0, 5).Draw(t, "dedupe")
 	return c
+}
+
+// checkMethods checks a property of every method.
+func checkMethods(t *testing.T, property func(*rapid.T, loader.Config)) {
+	for _, method := range packonline.Methods() {
+		t.Run(method, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) { property(t, configs(method).Draw(t, "configuration")) })
+		})
+	}
+}
+
+func drawBuckets(t *rapid.T, c packonline.Config) []int {
+	parts := int(1 / min(c.Atom, 1))
+	out := []int{rapid.IntRange(2, 40/parts).Draw(t, "length") * parts}
+	if packonline.Buckets(c.Method) {
+		out = []int{rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "length") * parts}
+		for range rapid.IntRange(0, 3).Draw(t, "more lengths") {
+			out = append(out, 2*out[len(out)-1])
+		}
+	}
+	return out
 }
 
 func drawArrivals(t *rapid.T) []loader.Arrival {
@@ -46,17 +85,17 @@ func newPlanner(t *rapid.T, c loader.Config) *loader.Planner {
 	return p
 }
 
-// A planner whose state is saved and restored behind every document plans what an undisturbed one plans (invariant 3), and every token
-// of every used document comes out once, in rows of one bucket (conservation).
+// A planner whose state is saved and restored behind every document plans what an undisturbed one plans (invariant 3), no step holds
+// a document below the floor, and every token of every used document comes out, in rows of one bucket (conservation).
 func TestPlannerRestoredAtEveryDocument(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := drawConfig(t)
+	checkMethods(t, func(t *rapid.T, c loader.Config) {
 		arrivals := drawArrivals(t)
 		drain := rapid.IntRange(-1, len(arrivals)).Draw(t, "drain behind")
 		steady, restored := newPlanner(t, c), newPlanner(t, c)
 		var a, b []loader.Step
 		used := map[uint64]int{}
 		tell := func(p *loader.Planner, x loader.Arrival, out *[]loader.Step) {
+			floor, known := p.Floor(), len(*out)
 			steps, err := p.Add(x)
 			if err != nil {
 				t.Fatal(err)
@@ -64,6 +103,15 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 			*out = append(*out, steps...)
 			if int(x.Sequence) == drain {
 				*out = append(*out, p.Drain()...)
+			}
+			above(t, floor, (*out)[known:])
+			most := 0 // rows outside the window: of atoms and rows under construction, of steps that are not full, and full ones
+			for _, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
+				most += 3 + rows - 1
+			}
+			most += c.Steps.Backlog * slices.Max(c.Steps.PerBucket(c.Packing.Buckets))
+			if _, window, queued := p.Waiting(); window > c.Shuffle.Window || queued > most {
+				t.Fatalf("%d atoms are in the window and %d rows outside", window, queued)
 			}
 		}
 		for _, x := range arrivals {
@@ -93,50 +141,76 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 				t.Fatalf("floor %d against %d", steady.Floor(), restored.Floor())
 			}
 		}
+		floor, known := steady.Floor(), len(a)
 		a, b = append(a, steady.Seal()...), append(b, restored.Seal()...)
+		above(t, floor, a[known:])
+		for i, s := range a {
+			above(t, s.Floor, a[i+1:])
+		}
 		if !reflect.DeepEqual(a, b) {
 			t.Fatal("the plans differ")
 		}
 		counts, packed := steady.Counts()
+		if c.Steps.MaxWait > 0 && counts.WaitMax > int64(c.Steps.MaxWait) {
+			t.Fatalf("a row waited for %d documents", counts.WaitMax)
+		}
 		conserved(t, c, a, used, counts, packed)
 	})
 }
 
+func above(t *rapid.T, floor uint64, steps []loader.Step) {
+	for _, s := range steps {
+		for _, x := range slices.Concat(s.Rows...) {
+			if x.Doc < floor {
+				t.Fatalf("step %d holds document %d, the floor was %d", s.Index, x.Doc, floor)
+			}
+		}
+	}
+}
+
+// conserved compares the tokens of a whole plan with those of its documents: each comes once, but for those that the packer says it
+// repeated or dropped, and those of rows that were dropped at the end.
 func conserved(t *rapid.T, c loader.Config, steps []loader.Step, used map[uint64]int, counts loader.Counts, packed packonline.Counts) {
 	got := map[string]int{}
-	slots, tokens := 0, 0
+	var slots, tokens int64
 	for i, s := range steps {
-		if s.Index != uint64(i) || len(s.Rows) != c.Steps.Rows || int(s.Bucket) != c.Packing.Buckets[0] {
+		bucket := slices.Index(c.Packing.Buckets, int(s.Bucket))
+		if s.Index != uint64(i) || bucket < 0 || len(s.Rows) != c.Steps.PerBucket(c.Packing.Buckets)[bucket] {
 			t.Fatalf("step %d: index %d, %d rows of %d", i, s.Index, len(s.Rows), s.Bucket)
 		}
 		for _, row := range s.Rows {
-			n := 0
+			var n int64
 			for _, p := range row {
-				n += int(p.Length)
+				n += int64(p.Length)
 				for k := range p.Length {
 					got[fmt.Sprintf("%d/%d", p.Doc, p.Start+k)]++
 				}
 			}
-			if n > int(s.Bucket) {
+			if n > int64(s.Bucket) {
 				t.Fatalf("step %d: a row of %d tokens", i, n)
 			}
-			slots, tokens = slots+int(s.Bucket), tokens+n
+			slots, tokens = slots+int64(s.Bucket), tokens+n
 		}
 	}
-	total := 0
+	var total, known, repeated, missing int64
 	for doc, n := range used {
-		total += n
+		total += int64(n)
 		for k := range n {
-			if x := got[fmt.Sprintf("%d/%d", doc, k)]; x != 1 && (x != 0 || c.Steps.Last == loader.LastPad) {
-				t.Fatalf("token %d of document %d comes %d times", k, doc, x)
-			}
+			x := got[fmt.Sprintf("%d/%d", doc, k)]
+			known += int64(x)
+			repeated += int64(max(x-1, 0))
+			missing += int64(max(1-x, 0))
 		}
 	}
-	if len(got) != tokens || int64(total) != int64(tokens)+counts.LeftTokens {
-		t.Fatalf("%d tokens in, %d out, %d dropped at the end, %d different ones", total, tokens, counts.LeftTokens, len(got))
+	if known != tokens || total != packed.Tokens || total != tokens-packed.Repeated+packed.Dropped+counts.LeftTokens {
+		t.Fatalf("%d tokens in, %d out of which %d are known, %+v, %+v", total, tokens, known, counts, packed)
 	}
-	if counts.Slots != int64(slots) || counts.Tokens != int64(tokens) || packed.Tokens != int64(total) {
-		t.Fatalf("counts %+v %+v do not match %d slots, %d tokens", counts, packed, slots, tokens)
+	exact := c.Steps.Last == loader.LastPad
+	if exact && counts.LeftTokens != 0 || repeated > packed.Repeated || exact && (repeated != packed.Repeated || missing != packed.Dropped) {
+		t.Fatalf("%d tokens come again, %d never, %+v, %+v", repeated, missing, counts, packed)
+	}
+	if counts.Slots != slots || counts.Tokens != tokens {
+		t.Fatalf("counts %+v do not match %d slots, %d tokens", counts, slots, tokens)
 	}
 }
 
@@ -155,24 +229,25 @@ func TestPlannerRefusesAGap(t *testing.T) {
 
 // FuzzPlannerState feeds any bytes to RestoreState: an error or a planner that works.
 func FuzzPlannerState(f *testing.F) {
-	for _, method := range methods {
-		p, err := loader.NewPlanner(config(method), 1)
+	configs := fuzzConfigs()
+	for i, c := range configs {
+		p, err := loader.NewPlanner(c, 1)
 		if err != nil {
 			f.Fatal(err)
 		}
-		for i, n := range someLengths(1, 60) {
-			if _, err := p.Add(loader.Arrival{Sequence: uint64(i + 1), Length: n, ID: uint64(i % 9)}); err != nil {
+		for k, n := range someLengths(1, 61) {
+			if _, err := p.Add(loader.Arrival{Sequence: uint64(k + 1), Length: n, ID: uint64(k % 9)}); err != nil {
 				f.Fatal(err)
 			}
 		}
-		f.Add(method, p.AppendState(nil))
+		state := p.AppendState(nil)
+		f.Add(uint8(i), state)
+		behind := slices.Clone(state)
+		behind[1]-- // at document 60, when the packer has seen number 61
+		f.Add(uint8(i), behind)
 	}
-	f.Fuzz(func(t *testing.T, method string, state []byte) {
-		c := config("bfd")
-		if method == "concat" {
-			c = config(method)
-		}
-		p, err := loader.NewPlanner(c, 1)
+	f.Fuzz(func(t *testing.T, i uint8, state []byte) {
+		p, err := loader.NewPlanner(configs[int(i)%len(configs)], 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,6 +259,23 @@ func FuzzPlannerState(f *testing.F) {
 		}
 		p.Seal()
 	})
+}
+
+// fuzzConfigs returns one configuration for each method and atom that go together.
+func fuzzConfigs() (out []loader.Config) {
+	for _, method := range packonline.Methods() {
+		for _, atom := range []float64{0.25, 0.5, 1, 2, 4} {
+			c := config(method)
+			c.Packing.Atom = atom
+			if packonline.Buckets(method) {
+				c.Packing.Buckets = []int{16, 32}
+			}
+			if len(c.Validate()) == 0 {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
 }
 
 // BenchmarkPlanner plans log-normal-like lengths: documents a second over the whole state machine.

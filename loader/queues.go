@@ -195,12 +195,10 @@ func (q *queues) restoreState(r *reader, previous *uint64, now int64) {
 		for range r.bounded(uint64(b.rows) * (uint64(q.backlog) + 1)) {
 			arrived := int64(r.bounded(uint64(now)))
 			pieces := r.pieces(previous)
-			n := tokens(pieces)
+			r.checkRow(pieces, int64(b.length))
 			switch {
 			case r.err != nil:
 				return
-			case n > int64(b.length):
-				r.fail(fmt.Errorf("a row of %d tokens with %d in it is impossible", b.length, n))
 			case arrived < last:
 				r.fail(errors.New("rows wait in another order than they came"))
 			case q.maxWait > 0 && now-arrived >= q.maxWait:
@@ -208,7 +206,7 @@ func (q *queues) restoreState(r *reader, previous *uint64, now int64) {
 			}
 			last = arrived
 			b.wait = append(b.wait, queued{pieces, arrived})
-			b.tokens += n
+			b.tokens += tokens(pieces)
 		}
 		full += b.full()
 	}

@@ -32,11 +32,19 @@ func someLengths(seed uint64, n int) []int {
 
 var methods = []string{"concat", "bfd"}
 
+// atoms is how whole runs pack and shuffle here: methods with atoms of a row, of a part of one and of several.
+var atoms = []struct {
+	method string
+	rows   float64
+}{{"concat", 1}, {"concat", 0.25}, {"concat", 2}, {"bfd", 1}, {"bfd", 0.5}, {"bfd", 4}, {"pad", 1}, {"pad", 0.5}, {"pad", 2}}
+
 func TestEveryTokenArrivesOnce(t *testing.T) {
-	for _, method := range methods {
+	for _, atom := range atoms {
 		for _, world := range []int{1, 2, 4} {
-			t.Run(fmt.Sprintf("%s/%d", method, world), func(t *testing.T) {
-				w := newWorld(config(method))
+			t.Run(fmt.Sprintf("%s/%v/%d", atom.method, atom.rows, world), func(t *testing.T) {
+				c := config(atom.method)
+				c.Packing.Atom = atom.rows
+				w := newWorld(c)
 				w.docs.lengths(someLengths(3, 300)...)
 				run, _ := w.start(t)
 				if at, err := run.Seal(t.Context()); err != nil || at != 300 {
@@ -106,9 +114,11 @@ func checkPieces(t *testing.T, b *loader.Batch) {
 
 // A run that is stopped after any number of steps and opened again gives the rest of the same plan, with and without checkpoints.
 func TestRestartAnywhere(t *testing.T) {
-	for _, method := range methods {
+	for _, atom := range atoms {
 		lengths := someLengths(5, 160)
-		whole := newWorld(config(method))
+		c := config(atom.method)
+		c.Packing.Atom = atom.rows
+		whole := newWorld(c)
 		whole.docs.lengths(lengths...)
 		run, _ := whole.start(t)
 		if _, err := run.Seal(t.Context()); err != nil {
@@ -116,7 +126,7 @@ func TestRestartAnywhere(t *testing.T) {
 		}
 		want := read(t, run, loader.Place{World: 1}, 0, 0)
 		for _, every := range []int{0, 1, 5} {
-			w := newWorld(config(method))
+			w := newWorld(c)
 			w.options.Checkpoint = every
 			w.options.Ahead = 1
 			var got []*loader.Batch
@@ -139,11 +149,11 @@ func TestRestartAnywhere(t *testing.T) {
 				}
 			}
 			if len(got) != len(want) {
-				t.Fatalf("%s, checkpoint every %d: %d steps, want %d", method, every, len(got), len(want))
+				t.Fatalf("%v, checkpoint every %d: %d steps, want %d", atom, every, len(got), len(want))
 			}
 			for i := range want {
 				if !reflect.DeepEqual(got[i], want[i]) {
-					t.Fatalf("%s, checkpoint every %d: step %d differs", method, every, i)
+					t.Fatalf("%v, checkpoint every %d: step %d differs", atom, every, i)
 				}
 			}
 		}

@@ -9,7 +9,15 @@ import (
 	"loaderd/packonline"
 )
 
-// stateVersion is the version of AppendState's format.
+// stateVersion is the version of AppendState's format:
+//
+//	version byte, then uvarints: last document, next step, the totals in the order of Counts
+//	recent ids, packer, shuffle window, each in its own format
+//	for each bucket: rows of the atom that more belong to, each of them; atoms of the row under construction and, if there are
+//	any, the row; the documents that had arrived when the first of these came, if there are any
+//	the queues of rows that wait for a step (queues.appendState)
+//
+// An atom in the window is its bucket's index, the number of its rows, and each of them.
 const stateVersion = 2
 
 // AppendState appends the planner's whole state: references to documents, never tokens.
@@ -23,10 +31,27 @@ func (p *Planner) AppendState(b []byte) []byte {
 	b = p.seen.appendState(b)
 	b = p.packer.AppendState(b)
 	var previous uint64
-	b = p.window.AppendState(b, func(b []byte, r row) []byte {
-		b = binary.AppendUvarint(b, uint64(r.length))
-		return appendPieces(b, r.pieces, &previous)
+	appendAtom := func(b []byte, a *atom) []byte {
+		b = binary.AppendUvarint(b, uint64(a.rows()))
+		for i := range a.rows() {
+			b = appendPieces(b, a.row(i), &previous)
+		}
+		return b
+	}
+	b = p.window.AppendState(b, func(b []byte, a atom) []byte {
+		return appendAtom(binary.AppendUvarint(b, uint64(a.bucket)), &a)
 	})
+	for i := range p.lines {
+		l := &p.lines[i]
+		b = appendAtom(b, &l.open)
+		b = binary.AppendUvarint(b, uint64(l.parts))
+		if l.parts > 0 {
+			b = appendPieces(b, l.merged, &previous)
+		}
+		if l.holds() {
+			b = binary.AppendUvarint(b, uint64(l.since))
+		}
+	}
 	return p.queues.appendState(b, &previous)
 }
 
@@ -54,15 +79,21 @@ func (p *Planner) RestoreState(b []byte) error {
 		return fmt.Errorf("restore planner: it is at document %d, its packer before document %d", p.cursor, next)
 	}
 	var previous uint64
-	r.b, err = p.window.RestoreState(r.b, func(b []byte) (row, []byte, error) {
+	r.b, err = p.window.RestoreState(r.b, func(b []byte) (atom, []byte, error) {
 		r := reader{b: b}
-		x := row{length: int32(r.bounded(math.MaxInt32))}
-		x.pieces = r.pieces(&previous)
-		p.check(&r, x)
-		return x, r.b, r.err
+		bucket := int(r.bounded(uint64(len(p.lines)) - 1))
+		a := r.atom(&p.lines[bucket], p.atomRows, &previous)
+		a.bucket = bucket
+		if r.err == nil && a.rows() == 0 {
+			r.fail(errors.New("an atom without rows waits in the window"))
+		}
+		return a, r.b, r.err
 	})
 	if err != nil {
 		return err
+	}
+	for i := range p.lines {
+		p.restoreLine(&p.lines[i], &r, &previous)
 	}
 	p.queues.restoreState(&r, &previous, p.counts.Arrived)
 	if r.err == nil && len(r.b) > 0 {
@@ -74,10 +105,26 @@ func (p *Planner) RestoreState(b []byte) error {
 	return nil
 }
 
-// check refuses a row that no packer of this configuration can have made.
-func (p *Planner) check(r *reader, x row) {
-	if n := tokens(x.pieces); r.err == nil && (p.queues.find(x.length) == nil || n > int64(x.length)) {
-		r.fail(fmt.Errorf("a row of %d tokens with %d in it is impossible", x.length, n))
+// restoreLine reads what a line holds: less than an atom and a row, for these would have gone on.
+func (p *Planner) restoreLine(l *line, r *reader, previous *uint64) {
+	most := p.atomRows - 1
+	if packonline.Joins(p.config.Packing.Method) { // its atoms end with a document
+		most = 0
+	}
+	bucket := l.open.bucket
+	l.open = r.atom(l, most, previous)
+	l.open.bucket = bucket
+	l.merged = nil
+	if l.parts = int(r.bounded(uint64(p.rowAtoms) - 1)); l.parts > 0 {
+		l.merged = r.pieces(previous)
+		r.checkRow(l.merged, int64(l.parts)*int64(l.packed))
+	}
+	l.since = 0
+	if l.holds() {
+		l.since = int64(r.bounded(uint64(p.counts.Arrived)))
+	}
+	if l.holds() && p.queues.maxWait > 0 && p.counts.Arrived-l.since >= p.queues.maxWait {
+		r.fail(fmt.Errorf("a row has waited for %d documents, the bound is %d", p.counts.Arrived-l.since, p.queues.maxWait))
 	}
 }
 
@@ -164,6 +211,16 @@ func (r *reader) bounded(limit uint64) uint64 {
 		return 0
 	}
 	return v
+}
+
+// atom reads an atom of a line, of at most so many rows.
+func (r *reader) atom(l *line, most int, previous *uint64) (a atom) {
+	for range r.bounded(uint64(most)) {
+		row := r.pieces(previous)
+		r.checkRow(row, int64(l.packed))
+		a.add(row)
+	}
+	return a
 }
 
 // pieces reads what appendPieces wrote.

@@ -18,6 +18,9 @@ func newBitset(n int) bitset {
 	}
 }
 
+// size returns n.
+func (s *bitset) size() int { return 64 * len(s.levels[0]) }
+
 func (s *bitset) add(x int32) {
 	for _, words := range s.levels {
 		w := &words[x>>6]

@@ -27,9 +27,21 @@ func rows(c packonline.Config) (n int) {
 	return n
 }
 
+// nothing waits.
+func nothing(packonline.Config) int { return 0 }
+
 var promises = map[string]traits{
-	"concat": {most: rows},
-	"bfd":    {most: pool, keeps: true},
+	"concat":       {most: rows},
+	"pad":          {most: nothing},
+	"ffd":          {most: pool, keeps: true},
+	"bfd":          {most: pool, keeps: true},
+	"bfd-m":        {most: pool, drops: true},
+	"seamless":     {most: pool, repeats: true, drops: true},
+	"bucketllm":    {most: pool},
+	"bucketllm-v0": {most: pool},
+	"decompose":    {most: func(c packonline.Config) int { return c.Buckets[0] - 1 }},
+	"bucket":       {most: pool, keeps: true},
+	"naive":        {most: rows},
 }
 
 // rowLengths returns the lengths of packed rows.
@@ -98,7 +110,7 @@ func (l *ledger) flush() error {
 	}
 	var split, dropped int64
 	for _, e := range l.docs {
-		if e.pieces > 1 {
+		if e.pieces > 1 || l.traits.drops && e.doc.Length > l.longest() { // all but its first row may be dropped
 			split++
 		}
 		dropped += int64(e.doc.Length - e.done)
@@ -168,7 +180,7 @@ func (l *ledger) row(i int) error {
 	if !slices.Contains(l.lengths, length) || len(pieces) == 0 || len(ages) != len(pieces) {
 		return fmt.Errorf("a row of %d tokens has %d pieces and %d ages", length, len(pieces), len(ages))
 	}
-	if l.out.Joined(i) && (l.c.Method != "pad" || i == 0) {
+	if l.out.Joined(i) && (!packonline.Joins(l.c.Method) || i == 0) {
 		return fmt.Errorf("row %d is joined to the one before", i)
 	}
 	var used int64

@@ -10,6 +10,7 @@ type method struct {
 	name       string
 	make       func(Config) Packer
 	several    bool     // takes several row lengths
+	joins      bool     // says itself which rows an atom of several has
 	longest    int      // most tokens of a row
 	parameters []string // fields of Config that it reads beside those that all do: pool, overlap, extra, padding_threshold
 	// refuse returns what the method can not do in a Config that is good otherwise; nil without any such.
@@ -18,7 +19,16 @@ type method struct {
 
 var methods = []method{
 	{name: "concat", make: newConcat, longest: maxRow},
+	{name: "pad", make: newPad, longest: maxRow, joins: true},
+	{name: "ffd", make: newFFD, longest: maxTable, parameters: []string{"pool"}},
 	{name: "bfd", make: newBFD, longest: maxTable, parameters: []string{"pool"}},
+	{name: "bfd-m", make: newBFDM, longest: maxTable, parameters: []string{"pool", "extra"}},
+	{name: "seamless", make: newSeamless, longest: maxTable, parameters: []string{"pool", "overlap", "extra"}},
+	{name: "bucketllm", make: newBucketLLM, several: true, longest: maxTable, parameters: []string{"pool", "padding_threshold"}},
+	{name: "bucketllm-v0", make: newBucketLLMv0, several: true, longest: maxTable, parameters: []string{"pool", "padding_threshold"}},
+	{name: "decompose", make: newDecompose, several: true, longest: maxRow, refuse: refuseDecompose},
+	{name: "bucket", make: newBucket, several: true, longest: maxTable, parameters: []string{"pool"}},
+	{name: "naive", make: newNaive, several: true, longest: maxRow},
 }
 
 // Methods lists the names that New knows.
@@ -43,6 +53,13 @@ func Parameters(name string) []string {
 func Buckets(name string) bool {
 	m := find(name)
 	return m != nil && m.several
+}
+
+// Joins reports whether a method says itself, by Rows.Joined, which rows belong to an atom of several. All others fill such atoms one
+// row after the other.
+func Joins(name string) bool {
+	m := find(name)
+	return m != nil && m.joins
 }
 
 func find(name string) *method {

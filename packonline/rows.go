@@ -1,5 +1,7 @@
 package packonline
 
+import "slices"
+
 // Rows collects emitted rows in two flat slices, so that a Packer allocates nothing once they have grown. The zero value is ready.
 type Rows struct {
 	pieces []Piece
@@ -9,8 +11,8 @@ type Rows struct {
 
 type rowEnd struct {
 	length int32
-	end    int // in pieces
 	joined bool
+	end    int // in pieces
 }
 
 // Len returns the number of rows.
@@ -34,6 +36,11 @@ func (r *Rows) Joined(i int) bool { return r.ends[i].joined }
 // Reset forgets all rows and keeps the memory.
 func (r *Rows) Reset() { r.pieces, r.ages, r.ends = r.pieces[:0], r.ages[:0], r.ends[:0] }
 
+// grow makes place for so many more pieces and rows.
+func (r *Rows) grow(pieces, rows int) {
+	r.pieces, r.ages, r.ends = slices.Grow(r.pieces, pieces), slices.Grow(r.ages, pieces), slices.Grow(r.ends, rows)
+}
+
 // add appends a piece to the row under construction.
 func (r *Rows) add(p Piece, age uint32) {
 	r.pieces = append(r.pieces, p)
@@ -42,5 +49,5 @@ func (r *Rows) add(p Piece, age uint32) {
 
 // close ends the row under construction.
 func (r *Rows) close(length int32, joined bool) {
-	r.ends = append(r.ends, rowEnd{length, len(r.pieces), joined})
+	r.ends = append(r.ends, rowEnd{length, joined, len(r.pieces)})
 }

@@ -33,24 +33,31 @@ func TestWorkIsBounded(t *testing.T) {
 	} {
 		for _, pool := range []int{1, 2, 7, 8, 64, 1000, 4096} {
 			for _, maxAge := range []int{0, 1, 31, 32, 500, 4096, 16384} {
-				p := newBFD(Config{Method: "bfd", Buckets: []int{2048}, Atom: 1, Pool: pool, MaxAge: maxAge}).(*bfd)
-				var out Rows
-				visits := 0
-				for i, n := range in {
-					p.bins.all = p.bins.all[:0]
-					p.Add(Doc{uint64(i), n}, &out)
-					out.Reset()
-					if len(p.bins.all) > 0 {
-						visits += len(p.bins.link)
+				c := Config{Buckets: []int{2048}, Atom: 1, Pool: pool, MaxAge: maxAge, Overlap: 0.3, Extra: 50}
+				bfd, slid := newBFD(c).(*windowed), newSeamless(c).(*seamless)
+				for _, p := range []struct {
+					method string
+					Packer
+					bins *bins
+				}{{"bfd", bfd, bfd.bins}, {"seamless", slid, slid.bins}} {
+					var out Rows
+					visits := 0
+					for i, n := range in {
+						p.bins.all = p.bins.all[:0]
+						p.Add(Doc{uint64(i), n}, &out)
+						out.Reset()
+						if len(p.bins.all) > 0 {
+							visits += len(p.bins.order)
+						}
 					}
-				}
-				// 8 a piece for room, and one more because the piece that does not fit is visited too; 32 for age.
-				most := roomShare + 1
-				if maxAge > 0 {
-					most += ageShare
-				}
-				if visits > most*documents {
-					t.Errorf("lengths %s, pool %d, max age %d: %.1f visits a document", name, pool, maxAge, float64(visits)/documents)
+					// 8 a piece for room, and one more because the piece that does not fit is visited too; 32 for age.
+					most := roomShare + 1
+					if maxAge > 0 {
+						most += ageShare
+					}
+					if visits > most*documents {
+						t.Errorf("%s, lengths %s, pool %d, max age %d: %.1f visits a document", p.method, name, pool, maxAge, float64(visits)/documents)
+					}
 				}
 			}
 		}

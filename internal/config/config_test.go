@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -74,6 +75,7 @@ func TestLayersOverrideInOrder(t *testing.T) {
 		Environ: []string{"PATH=/bin", "LOADERD_SERVICE_HOST=10.0.0.1", "LOADERD_BIN=/x", "LOADERD_RUN=env", "LOADERD_SEED=",
 			"LOADERD_PACKING__POOL=9", "LOADERD_FLIGHT__BATCH_BYTES=1MiB"},
 		Overrides: []config.Override{{Path: "packing.pool", Value: "10", Flag: "--set"}, {Path: "packing.buckets", Value: "512", Flag: "--set"},
+			{Path: "packing.atom", Value: "0.5", Flag: "--set"},
 			{Path: "tokenizer.special_as_text", Value: "true", Flag: "--set"}, {Path: "packing.pool", Value: "11", Flag: "--set"}},
 	}
 	got, err := config.Load(l)
@@ -85,6 +87,7 @@ func TestLayersOverrideInOrder(t *testing.T) {
 	want.Plan.Seed = 1<<64 - 1
 	want.Plan.Packing.Buckets = []int{512}
 	want.Plan.Packing.Pool = 11
+	want.Plan.Packing.Atom = 0.5
 	want.Stream.MaxBytes = 2e9
 	want.Stream.URL = "nats://a:1,nats://b:2"
 	want.Tokenizer.End = "7"
@@ -118,7 +121,8 @@ func TestBadConfigurations(t *testing.T) {
 			`whatever: []: want a known setting; sections are documents, flight, http, log, packing, serve, shuffle, shutdown, steps, stream, stream.tls, tokenizer (c.yaml:7)`,
 		}},
 		{name: "wrong types", Layers: config.Layers{YAML: []byte("run: 2024-01-01\nseed: 1.5\npacking: [1]\nshuffle:\n  window: 1KiB\nserve:\n  stall_timeout: 30\n  cache_bytes: lots\n" +
-			"tokenizer: {end: 1.5, special_as_text: sure}\nsteps: {rows: }\n")}, want: []string{
+			"tokenizer: {end: 1.5, special_as_text: sure}\nsteps: {rows: }\n"),
+			Overrides: []config.Override{{Path: "packing.atom", Value: "half", Flag: "--set"}}}, want: []string{
 			`packing: [1]: want a section with settings below it (c.yaml:3)`,
 			`run: 2024-01-01 00:00:00 +0000 UTC: want text (quote what looks like a number or a date) (c.yaml:1)`,
 			`seed: 1.5: want a whole number of 0 or more (c.yaml:2)`,
@@ -128,6 +132,7 @@ func TestBadConfigurations(t *testing.T) {
 			`steps.rows: empty: want a whole number (c.yaml:10)`,
 			`tokenizer.end: 1.5: want auto, none or a token id (c.yaml:9)`,
 			`tokenizer.special_as_text: "sure": want true or false (c.yaml:9)`,
+			`packing.atom: "half": want a number such as 0.5 (--set)`,
 		}},
 		{name: "out of range, from every layer", Layers: config.Layers{
 			YAML:    []byte("run: a b\npacking: {method: magic, buckets: [1]}\nattention: maybe\n"),
@@ -139,7 +144,7 @@ func TestBadConfigurations(t *testing.T) {
 			`stream.dirr: "x": want a known setting: did you mean stream.dir? (LOADERD_STREAM__DIRR)`,
 			`serve.ahead: "many": want a whole number (--set)`,
 			`run: "a b": want 1 to 64 letters, digits, - and _ (c.yaml:1)`,
-			`packing.method: "magic": want one of [concat bfd] (c.yaml:2)`,
+			fmt.Sprintf(`packing.method: "magic": want one of %v (c.yaml:2)`, packonline.Methods()),
 			`packing.buckets[0]: 1: want a row length of 2 to 1073741823 tokens for this method (c.yaml:2)`,
 			`packing.pool: "-3": want 1 to 2^30 pieces (--set)`,
 			`steps.rows: "0": want 1 to 2^20 rows (LOADERD_STEPS__ROWS)`,

@@ -63,6 +63,8 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 		if !from.CanInt() && !from.CanUint() {
 			return nil, errWrong
 		}
+	case to.CanFloat() && text && isText:
+		return strconv.ParseFloat(s, to.Type().Bits())
 	case to.Kind() == reflect.Bool && text && isText:
 		return strconv.ParseBool(s)
 	case to.Kind() == reflect.Slice && text && isText:
@@ -113,6 +115,8 @@ func (f *field) want() string {
 		return "true or false"
 	case t.Kind() == reflect.String:
 		return "text (quote what looks like a number or a date)"
+	case reflect.Zero(t).CanFloat():
+		return "a number such as 0.5"
 	case reflect.Zero(t).CanUint():
 		return "a whole number of 0 or more"
 	}

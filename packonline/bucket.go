@@ -1,0 +1,183 @@
+package packonline
+
+import "fmt"
+
+// bucket packs into rows of several lengths, or of one, and fills them exactly, from a bounded pool. A document longer than the longest
+// row is cut into full rows, which are emitted at once, and a remainder; remainders and shorter documents wait, one piece a document.
+//
+//   - Pairs on sight. A piece that comes and completes a row with one that waits leaves with it. Pieces that nearly fill a row need
+//     rare counterparts; this way each of them meets all that come while it waits.
+//   - The oldest first. When the pool is full or a piece reaches MaxAge, a row is built around the oldest piece, with the fewest pieces
+//     that fill it exactly. Rows of several lengths are no longer than their pieces need (bucket_exact.go), and long rows are filled
+//     with pieces that need long rows themselves before others (bucket_fill.go).
+//   - Padding last. Only when nothing completes a piece that must leave is its row padded: the shortest one that wastes little.
+//
+// What holds:
+//
+//   - invariant 2: no document that fits the longest row is split.
+//   - invariant 3: after Add at most Pool pieces wait, and at most MaxAge, if that is less.
+//   - invariant 4: no piece is older than MaxAge when it is emitted. Without a MaxAge no piece waits for more than 16 Pool documents.
+//   - invariant 5: the work for a document is bounded, whatever the lengths. It emits at most one row for age and one for room, beside
+//     its own; each tries a fixed number of seeds, and each of these costs a fixed number of searches for every row length, a search
+//     compares at most searchWords words, and takes at most as many pieces as the row holds.
+//
+// Its state is the waiting pieces in order of arrival: what it does next depends on nothing else.
+type bucket struct {
+	tally
+	stock    *stock
+	row      []int32 // pieces of the row under construction, taken from the stock
+	patience int64   // documents that a piece waits for at most
+}
+
+// patiencePools is the bound on ages in pools where none is configured: otherwise pairs on sight could pass by a piece forever.
+const patiencePools = 16
+
+func newBucket(c Config) Packer {
+	t := newTally(c)
+	p := &bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: int64(c.MaxAge)}
+	if c.MaxAge == 0 {
+		p.patience = patiencePools * int64(c.Pool)
+	}
+	return p
+}
+
+func (p *bucket) Add(d Doc, out *Rows) {
+	p.arrive(d)
+	if d.Length > p.longest {
+		p.counts.Truncated++
+	}
+	start, left := int32(0), d.Length
+	for ; left >= p.longest; start, left = start+p.longest, left-p.longest {
+		out.add(Piece{d.Seq, start, p.longest}, 0)
+		p.close(p.longest, p.longest, out)
+	}
+	if left > 0 {
+		p.meet(waiting{d.Seq, p.now(), start, left}, out)
+	}
+	for w := p.stock.oldest(); w != nil && p.now()-w.arrived >= p.patience; w = p.stock.oldest() {
+		n := w.length
+		if !p.tight(n, out) && !p.exact(n, out) {
+			p.pad(n, out)
+		}
+	}
+	if p.stock.pieces > p.config.Pool {
+		p.makeRoom(out)
+	}
+}
+
+// meet emits a new piece in a row that it fills alone, or with a piece that waits, the oldest one that will do. Else the piece waits.
+func (p *bucket) meet(w waiting, out *Rows) {
+	class := bucketFor(p.lengths, w.length)
+	var length int32
+	var partner *waiting
+	for _, l := range p.lengths[class:] {
+		if l == w.length {
+			length, partner = l, nil
+			break
+		}
+		if x := p.stock.first(l - w.length); x != nil && (partner == nil || x.arrived < partner.arrived) {
+			length, partner = l, x
+		}
+	}
+	if length == 0 {
+		p.stock.add(w, class)
+		return
+	}
+	if partner != nil {
+		p.take(partner.length)
+	}
+	p.stock.add(w, class)
+	p.take(w.length)
+	p.emit(length, out)
+}
+
+// How many rows are tried around the oldest pieces when the pool is full, before and after padding becomes necessary. Trying more
+// leaves older pieces behind.
+const (
+	triedRows  = 16
+	paddedRows = 32
+)
+
+// makeRoom emits a row around one of the oldest pieces: the oldest one whose row is tight, else exactly full, else the fullest.
+func (p *bucket) makeRoom(out *Rows) {
+	seeds := max(1, triedRows/len(p.lengths))
+	if p.stock.eldest(seeds, func(n int32) bool { return p.tight(n, out) }) ||
+		p.stock.eldest(seeds, func(n int32) bool { return p.exact(n, out) }) {
+		return
+	}
+	var seed int32
+	var best share
+	p.stock.eldest(max(1, paddedRows/len(p.lengths)), func(n int32) bool {
+		if s := p.leastPadding(n); best.of == 0 || s.less(best) {
+			seed, best = n, s
+		}
+		return false
+	})
+	p.pad(seed, out)
+}
+
+// Flush packs what waits, the longest pieces first, for these have the fewest ways to be completed, and then pads what is left.
+func (p *bucket) Flush(out *Rows) {
+	for n := p.stock.atMost(p.longest); n != none; n = p.stock.atMost(n - 1) {
+		for p.stock.has(n) && (p.tight(n, out) || p.exact(n, out)) {
+		}
+	}
+	for n := p.stock.atMost(p.longest); n != none; n = p.stock.atMost(p.longest) {
+		p.pad(n, out)
+	}
+}
+
+// take puts the oldest piece of a length into the row under construction.
+func (p *bucket) take(n int32) { p.row = append(p.row, p.stock.take(n)) }
+
+// putBack puts all but the first keep pieces of the row under construction back.
+func (p *bucket) putBack(keep int) {
+	for k := len(p.row) - 1; k >= keep; k-- {
+		p.stock.putBack(p.row[k])
+	}
+	p.row = p.row[:keep]
+}
+
+// emit ends the row under construction.
+func (p *bucket) emit(length int32, out *Rows) {
+	var used int32
+	for _, i := range p.row {
+		w := &p.stock.items[i].waiting
+		out.add(Piece{w.doc, w.start, w.length}, p.age(*w))
+		used += w.length
+		p.stock.free(i)
+	}
+	p.row = p.row[:0]
+	p.close(length, used, out)
+}
+
+func (p *bucket) Pending() Pending { return p.pending(p.stock.pieces, p.stock.oldest()) }
+
+func (p *bucket) AppendState(b []byte) []byte { return p.appendState(b, p.stock.list()) }
+
+func (p *bucket) RestoreState(b []byte) ([]byte, error) {
+	t, lists, rest, err := p.readState(b, 1)
+	if err != nil {
+		return nil, err
+	}
+	pool := lists[0]
+	if len(pool) > p.config.Pool {
+		return nil, fmt.Errorf("restore packer: %d pieces wait in a pool of %d", len(pool), p.config.Pool)
+	}
+	if err := inOrder(pool); err != nil {
+		return nil, err
+	}
+	s := newStock(p.longest, len(p.lengths))
+	for _, w := range pool {
+		class := bucketFor(p.lengths, w.length)
+		switch {
+		case w.start%p.longest != 0 || w.length == p.lengths[class]:
+			return nil, fmt.Errorf("restore packer: tokens [%d, +%d) of document %d are no remainder of rows of %d", w.start, w.length, w.doc, p.longest)
+		case t.now()-w.arrived >= p.patience:
+			return nil, fmt.Errorf("restore packer: a piece of document %d is %d documents old, the bound is %d", w.doc, t.now()-w.arrived, p.patience)
+		}
+		s.add(w, class)
+	}
+	p.tally, p.stock = t, s
+	return rest, nil
+}

@@ -1,0 +1,177 @@
+package packonline
+
+// stock holds the pieces that wait in bucket, by length and by age. A piece has a number, the same while it waits. Of equally long
+// pieces the oldest is taken first, so the order of arrival is all there is to restore. Taking and putting back cost O(log64 L),
+// adding too, and nothing allocates once the slices have grown.
+type stock struct {
+	lengths bitset      // in use
+	queues  []queue     // length in use -> its pieces by age
+	ages    list        // all pieces
+	needs   []list      // class -> its pieces; the class says which row is the shortest that holds them
+	items   []stockItem // by number
+	vacant  int32       // first number without a piece; they are linked by behind
+	pieces  int
+	tokens  int64
+	work    int // searches, words compared and pieces taken, since the stock was made
+}
+
+type stockItem struct {
+	waiting
+	behind int32 // in the queue of its length
+	class  int32
+	links  [2]queue // neighbours (older, newer) in ages and in needs
+}
+
+// list is a list of pieces by age, linked by one of their two links.
+type list struct {
+	queue
+	link int
+}
+
+func newStock(longest int32, classes int) *stock {
+	n := int(longest) + 1
+	s := &stock{lengths: newBitset(n), queues: make([]queue, n), ages: list{queue{none, none}, 0}, vacant: none}
+	for range classes {
+		s.needs = append(s.needs, list{queue{none, none}, 1})
+	}
+	return s
+}
+
+// add adds the youngest piece.
+func (s *stock) add(w waiting, class int) {
+	i := s.vacant
+	if i == none {
+		i = int32(len(s.items))
+		s.items = append(s.items, stockItem{})
+	} else {
+		s.vacant = s.items[i].behind
+	}
+	s.items[i] = stockItem{waiting: w, behind: none, class: int32(class)}
+	for _, l := range []*list{&s.ages, &s.needs[class]} {
+		s.items[i].links[l.link] = queue{l.last, none}
+		s.insert(l, i)
+	}
+	if s.lengths.has(w.length) {
+		s.items[s.queues[w.length].last].behind = i
+	} else {
+		s.lengths.add(w.length)
+		s.queues[w.length].first = i
+	}
+	s.queues[w.length].last = i
+	s.pieces++
+	s.tokens += int64(w.length)
+}
+
+// take takes the oldest piece of a length in use and returns its number, which is valid until free.
+func (s *stock) take(length int32) int32 {
+	s.work++
+	i := s.queues[length].first
+	x := &s.items[i]
+	if x.behind == none {
+		s.lengths.remove(length)
+	} else {
+		s.queues[length].first = x.behind
+	}
+	s.remove(&s.ages, i)
+	s.remove(&s.needs[x.class], i)
+	s.pieces--
+	s.tokens -= int64(length)
+	return i
+}
+
+// putBack undoes take. What was taken last comes back first, and nothing is added in between: then everything that the piece was
+// linked with is in its place again.
+func (s *stock) putBack(i int32) {
+	x := &s.items[i]
+	q := &s.queues[x.length]
+	if x.behind == none {
+		s.lengths.add(x.length)
+		q.last = i
+	}
+	q.first = i
+	s.insert(&s.needs[x.class], i)
+	s.insert(&s.ages, i)
+	s.pieces++
+	s.tokens += int64(x.length)
+}
+
+// free forgets a piece that was taken.
+func (s *stock) free(i int32) {
+	s.items[i].behind = s.vacant
+	s.vacant = i
+}
+
+// insert links a piece between the neighbours that it names.
+func (s *stock) insert(l *list, i int32) {
+	at := s.items[i].links[l.link]
+	if at.first == none {
+		l.first = i
+	} else {
+		s.items[at.first].links[l.link].last = i
+	}
+	if at.last == none {
+		l.last = i
+	} else {
+		s.items[at.last].links[l.link].first = i
+	}
+}
+
+// remove unlinks a piece, which goes on to name its neighbours.
+func (s *stock) remove(l *list, i int32) {
+	at := s.items[i].links[l.link]
+	if at.first == none {
+		l.first = at.last
+	} else {
+		s.items[at.first].links[l.link].last = at.last
+	}
+	if at.last == none {
+		l.last = at.first
+	} else {
+		s.items[at.last].links[l.link].first = at.first
+	}
+}
+
+// newer returns the piece that follows i in a list, none behind the last.
+func (s *stock) newer(l *list, i int32) int32 { return s.items[i].links[l.link].last }
+
+// oldest returns the oldest piece, nil without one.
+func (s *stock) oldest() *waiting {
+	if s.ages.first == none {
+		return nil
+	}
+	return &s.items[s.ages.first].waiting
+}
+
+// list returns the pieces in order of arrival.
+func (s *stock) list() []waiting {
+	out := make([]waiting, 0, s.pieces)
+	for i := s.ages.first; i != none; i = s.newer(&s.ages, i) {
+		out = append(out, s.items[i].waiting)
+	}
+	return out
+}
+
+// first returns the oldest piece of a length, nil without one.
+func (s *stock) first(length int32) *waiting {
+	if !s.has(length) {
+		return nil
+	}
+	return &s.items[s.queues[length].first].waiting
+}
+
+// eldest calls use with the lengths of the oldest pieces, at most so many, until it returns true, and reports whether it did. Calls that
+// return false leave the stock as it is.
+func (s *stock) eldest(most int, use func(length int32) bool) bool {
+	before := int32(none)
+	for i := s.ages.first; i != none && most > 0; most-- {
+		n := s.items[i].length
+		if n != before && use(n) {
+			return true
+		}
+		before, i = n, s.newer(&s.ages, i)
+	}
+	return false
+}
+
+// mean returns the mean length of the pieces, and never 0.
+func (s *stock) mean() int32 { return int32(s.tokens/int64(s.pieces+1)) + 1 }

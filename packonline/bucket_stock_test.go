@@ -1,0 +1,167 @@
+package packonline
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"loaderd/internal/lengths"
+)
+
+// TestStock compares a stock with a slice of the pieces that wait, for random sequences of adding, taking and putting back.
+func TestStock(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		longest := 1 + r.Int32N(300)
+		s := newStock(longest, 3)
+		var want []waiting
+		for step := range int64(300) {
+			if r.IntN(3) > 0 {
+				w := waiting{uint64(step), step, 0, 1 + r.Int32N(longest)}
+				s.add(w, int(w.length)%3)
+				want = append(want, w)
+			}
+			// Some are taken one after the other, and all but the first few are put back.
+			var taken []int32
+			left := slices.Clone(want)
+			keep, kept := r.IntN(2), left
+			for range r.IntN(4) {
+				n := s.atMost(1 + r.Int32N(longest))
+				if n == none {
+					continue
+				}
+				k := slices.IndexFunc(left, func(w waiting) bool { return w.length == n })
+				i := s.take(n)
+				if s.items[i].waiting != left[k] {
+					t.Fatalf("seed %d: took %+v, want %+v", seed, s.items[i].waiting, left[k])
+				}
+				left = slices.Delete(left, k, k+1)
+				taken = append(taken, i)
+				checkStock(t, s, left)
+				if len(taken) <= keep {
+					kept = slices.Clone(left)
+				}
+			}
+			for len(taken) > keep {
+				s.putBack(taken[len(taken)-1])
+				taken = taken[:len(taken)-1]
+			}
+			for _, i := range taken {
+				s.free(i)
+			}
+			if keep == 0 {
+				kept = want
+			}
+			want = slices.Clone(kept)
+			checkStock(t, s, want)
+		}
+	}
+}
+
+// checkStock compares everything that a stock says with the pieces that it has.
+func checkStock(t *testing.T, s *stock, want []waiting) {
+	t.Helper()
+	if have := s.list(); !slices.Equal(have, want) || s.pieces != len(want) {
+		t.Fatalf("stock has %d pieces %v, want %v", s.pieces, have, want)
+	}
+	var tokens int64
+	var byClass [3][]waiting
+	for _, w := range want {
+		tokens += int64(w.length)
+		byClass[w.length%3] = append(byClass[w.length%3], w)
+	}
+	for class := range s.needs {
+		var have []waiting
+		l := &s.needs[class]
+		for i := l.first; i != none; i = s.newer(l, i) {
+			have = append(have, s.items[i].waiting)
+		}
+		if !slices.Equal(have, byClass[class]) {
+			t.Fatalf("class %d has %v, want %v", class, have, byClass[class])
+		}
+	}
+	if s.tokens != tokens {
+		t.Fatalf("stock has %d tokens, want %d", s.tokens, tokens)
+	}
+	for n := int32(-1); n <= int32(len(s.queues)); n++ {
+		most, has := int32(none), false
+		for _, w := range want {
+			if w.length <= n {
+				most = max(most, w.length)
+			}
+			has = has || w.length == n
+		}
+		if s.atMost(n) != most || s.has(n) != has {
+			t.Fatalf("of %v: atMost(%d) = %d, want %d; has is %v", want, n, s.atMost(n), most, s.has(n))
+		}
+	}
+}
+
+// TestTwo compares the search for a sum of two lengths with trying all.
+func TestTwo(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		longest := 1 + r.Int32N(700)
+		s := newStock(longest, 1)
+		counts := make([]int, longest+1)
+		for i := range 1 + r.Int64N(60) {
+			n := 1 + r.Int32N(longest)
+			s.add(waiting{uint64(i), i, 0, n}, 0)
+			counts[n]++
+		}
+		for range 200 {
+			sum := 1 + r.Int32N(2*longest+10)
+			least, most := r.Int32N(longest)-1, r.Int32N(longest+10)
+			want := int32(none)
+			for n := max(least, 1); n <= min(most, sum/2); n++ {
+				if other := sum - n; other <= longest && counts[n] > 0 && counts[other] > 0 && (other != n || counts[n] > 1) {
+					want = n
+				}
+			}
+			if have := s.two(sum, least, most); have != want {
+				t.Fatalf("seed %d: two(%d, %d, %d) = %d, want %d", seed, sum, least, most, have, want)
+			}
+		}
+	}
+}
+
+// TestBucketWorkIsBounded counts words compared and pieces taken (invariant 5), for lengths that never fill a row, that fill one only
+// with many pieces, and bounds that never leave the pool in peace.
+func TestBucketWorkIsBounded(t *testing.T) {
+	const documents, most = 5_000, 2_000 // most work for a document, in the mean
+	draw := func(next func(r *rand.Rand) int32) []int32 {
+		r := rand.New(rand.NewPCG(1, 5))
+		out := make([]int32, documents)
+		for i := range out {
+			out[i] = next(r)
+		}
+		return out
+	}
+	inputs := map[string][]int32{
+		"1,500":      draw(func(*rand.Rand) int32 { return 1500 }),
+		"1":          draw(func(*rand.Rand) int32 { return 1 }),
+		"2,047":      draw(func(*rand.Rand) int32 { return 2047 }),
+		"half rows":  draw(func(r *rand.Rand) int32 { return 1025 + r.Int32N(1000) }),
+		"threes":     draw(func(r *rand.Rand) int32 { return 3 + 3*r.Int32N(600) }),
+		"two kinds":  draw(func(r *rand.Rand) int32 { return []int32{3, 4001}[r.IntN(2)] }),
+		"sparse":     draw(func(r *rand.Rand) int32 { return 64*r.Int32N(200) + 1 }),
+		"log-normal": lengths.LogNormal(documents, 1),
+	}
+	for name, in := range inputs {
+		for _, buckets := range [][]int{{2048}, {1024, 2048, 4096, 8192, 16384}, {1000, 131072}, {2, 1 << 20}} {
+			for _, pool := range []int{1, 64, 2000} {
+				for _, maxAge := range []int{0, 1, 500} {
+					p := newBucket(Config{Method: "bucket", Buckets: buckets, Atom: 1, Pool: pool, MaxAge: maxAge}).(*bucket)
+					var out Rows
+					for i, n := range in {
+						p.Add(Doc{uint64(i), n}, &out)
+						out.Reset()
+					}
+					if work := p.stock.work / documents; work > most {
+						t.Errorf("lengths %s, rows %v, pool %d, max age %d: %d words and pieces a document", name, buckets, pool, maxAge, work)
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package packonline
+
+import "math/bits"
+
+// searchWords bounds a search for two lengths (unit: words of 64 lengths): 128 of them are half of a row of 16,384.
+const searchWords = 256
+
+// has reports whether a piece of a length waits.
+func (s *stock) has(length int32) bool {
+	return length > 0 && int(length) < len(s.queues) && s.lengths.has(length)
+}
+
+// atMost returns the greatest length in use that is at most n, or none.
+func (s *stock) atMost(n int32) int32 {
+	if n <= 0 {
+		return none
+	}
+	n = min(n, int32(len(s.queues)-1))
+	for k, words := range s.lengths.levels {
+		if w := words[n>>6] << (63 - n&63); w != 0 {
+			n -= int32(bits.LeadingZeros64(w))
+			for k--; k >= 0; k-- {
+				n = n<<6 + int32(63-bits.LeadingZeros64(s.lengths.levels[k][n]))
+			}
+			return n
+		}
+		if n = n>>6 - 1; n < 0 { // before this word, one level up
+			return none
+		}
+	}
+	return none
+}
+
+// two finds two pieces that wait and have sum tokens together. It returns the length of the shorter one, the longest between least
+// and most that will do, or none.
+//
+// A word of the set of lengths is compared at once with the 64 lengths that would complete them: the same set, shifted and reversed.
+func (s *stock) two(sum, least, most int32) int32 {
+	least, most = max(least, 1, sum-s.atMost(sum)), min(most, sum/2)
+	words := s.lengths.levels[0]
+	s.work++
+	for range searchWords {
+		s.work++
+		if most = s.atMost(most); most < least {
+			return none
+		}
+		i := most >> 6
+		hits := words[i] & bits.Reverse64(s.from(sum-i<<6-63))
+		hits = hits << (63 - most&63) >> (63 - most&63)
+		for hits != 0 {
+			n := i<<6 + int32(63-bits.LeadingZeros64(hits))
+			if n < least {
+				return none
+			}
+			if 2*n < sum || s.queues[n].first != s.queues[n].last {
+				return n
+			}
+			hits &^= 1 << (n & 63)
+		}
+		most = i<<6 - 1
+	}
+	return none
+}
+
+// from returns which of the 64 lengths from n on are in use. n may be negative, by less than 64.
+func (s *stock) from(n int32) uint64 {
+	words := s.lengths.levels[0]
+	if n < 0 {
+		return words[0] << -n
+	}
+	i, shift := int(n>>6), n&63
+	if i >= len(words) {
+		return 0
+	}
+	w := words[i] >> shift
+	if shift > 0 && i+1 < len(words) {
+		w |= words[i+1] << (64 - shift)
+	}
+	return w
+}

@@ -1,0 +1,247 @@
+package packonline_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/internal/lengths"
+	"loaderd/packonline"
+)
+
+var fiveBuckets = []int{1024, 2048, 4096, 8192, 16384}
+
+func bucketConfig(buckets []int, pool, maxAge int) packonline.Config {
+	c := config("bucket", buckets[0], pool, maxAge)
+	c.Buckets = buckets
+	return c
+}
+
+// rests returns the tokens of all pieces that are beyond the whole units that they need, in units of the shortest row: the most rows
+// that the pieces can fill.
+func rests(in []int32, buckets []int) (most float64) {
+	unit, longest := int32(buckets[0]), int32(buckets[len(buckets)-1])
+	for _, n := range in {
+		most += float64(n / longest)
+		if n %= longest; n > 0 {
+			most += float64((n-1)%unit+1) / float64(unit)
+		}
+	}
+	return most
+}
+
+// TestBucketQuality holds bucket to its figures, the final flush included. The ledger checks ages, and that no document is split that
+// fits the longest row.
+func TestBucketQuality(t *testing.T) {
+	logNormal := func(n int) []int32 { return lengths.LogNormal(n, 1) }
+	draw := func(n int, next func(r *rand.Rand, at float64) float64) []int32 {
+		r := rand.New(rand.NewPCG(7, 0))
+		out := make([]int32, n)
+		for i := range out {
+			out[i] = int32(max(1, next(r, float64(i)/float64(n))))
+		}
+		return out
+	}
+	constant := draw(50_000, func(*rand.Rand, float64) float64 { return 1500 })
+	code := draw(200_000, func(r *rand.Rand, _ float64) float64 { return math.Exp(6.1 + 1.4*r.NormFloat64()) })
+	short := draw(200_000, func(r *rand.Rand, _ float64) float64 { return math.Exp(math.Log(60) - 0.32 + 0.8*r.NormFloat64()) })
+	drift := draw(200_000, func(r *rand.Rand, at float64) float64 { return math.Exp(5.5 + 1.5*at + r.NormFloat64()) })
+	for _, x := range []struct {
+		name string
+		packonline.Config
+		in            []int32
+		padding       float64 // most, of all slots
+		concatenation float64 // most documents a row; 0 where only the number of tokens counts
+	}{
+		{"five buckets", bucketConfig(fiveBuckets, 4096, 8192), logNormal(1_000_000), 0.000004, 2.372},
+		{"2048", bucketConfig([]int{2048}, 4096, 16384), logNormal(1_000_000), 0.0000035, 0},
+		{"8192", bucketConfig([]int{8192}, 4096, 16384), logNormal(300_000), 0.00004, 0},
+		{"2048, small pool", bucketConfig([]int{2048}, 256, 16384), logNormal(200_000), 0.00003, 0},
+		{"512, tiny pool", bucketConfig([]int{512}, 64, 16384), logNormal(100_000), 0.004, 0},
+		{"512", bucketConfig([]int{512}, 4096, 16384), logNormal(300_000), 0.00004, 0},
+		{"32768", bucketConfig([]int{32768}, 4096, 16384), logNormal(300_000), 0.0001, 0},
+		{"odd buckets", bucketConfig([]int{300, 1000, 7777}, 4096, 8192), logNormal(200_000), 0.00001, 2.52},
+		{"far apart", bucketConfig([]int{2048, 131072}, 4096, 8192), logNormal(200_000), 0.00001, 3.7},
+		{"small pool", bucketConfig(fiveBuckets, 256, 8192), logNormal(100_000), 0.00001, 2.65},
+		{"age below pool", bucketConfig(fiveBuckets, 4096, 500), logNormal(100_000), 0.00003, 2.75},
+		{"no age", bucketConfig(fiveBuckets, 4096, 0), logNormal(300_000), 0.00001, 2.37},
+		{"code", bucketConfig(fiveBuckets, 4096, 8192), code, 0.00001, 2.72},
+		{"code, 2048", bucketConfig([]int{2048}, 4096, 16384), code, 0.00003, 0},
+		{"short", bucketConfig(fiveBuckets, 4096, 8192), short, 0.00002, 17.3},
+		{"drift", bucketConfig(fiveBuckets, 4096, 8192), drift, 0.00001, 2.53},
+		// 1,500 tokens never share a row of 2,048, and five of them leave as little of 8,192 as ten do of 16,384.
+		{"constant, 2048", bucketConfig([]int{2048}, 4096, 16384), constant, 548.0 / 2048, 1},
+		{"constant", bucketConfig(fiveBuckets, 4096, 8192), constant, 692.0 / 8192, 5},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			l, err := newLedger(x.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var split int64
+			for i, n := range x.in {
+				if n > l.longest() {
+					split++
+				}
+				if err := l.add(uint64(i), n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := l.flush(); err != nil {
+				t.Fatal(err)
+			}
+			have := l.p.Counts()
+			padding, concatenation := float64(have.Padding)/float64(have.Slots), float64(have.Documents)/float64(have.Rows)
+			t.Logf("pads %.5f %%, %.4f documents a row (not below %.4f)", 100*padding, concatenation, float64(len(x.in))/rests(x.in, x.Buckets))
+			if padding > x.padding {
+				t.Errorf("pads %.5f %%, want at most %.5f %%", 100*padding, 100*x.padding)
+			}
+			if x.concatenation > 0 && concatenation > x.concatenation {
+				t.Errorf("%.4f documents a row, want at most %.4f", concatenation, x.concatenation)
+			}
+			if have.Truncated != split {
+				t.Errorf("splits %d documents, %d are longer than a row", have.Truncated, split)
+			}
+		})
+	}
+}
+
+// TestBucketRowsHaveABound: where all rows are whole units, the rests of the pieces and the padding make one unit or more for each.
+func TestBucketRowsHaveABound(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		unit := 2 + r.IntN(50)
+		buckets := []int{unit}
+		for range r.IntN(4) {
+			buckets = append(buckets, buckets[len(buckets)-1]+unit*(1+r.IntN(3)))
+		}
+		in := randomLengths(r, 1+r.IntN(1000), buckets[len(buckets)-1])
+		p := newPacker(t, bucketConfig(buckets, 1+r.IntN(200), r.IntN(400)))
+		var out packonline.Rows
+		for i, n := range in {
+			p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
+		}
+		p.Flush(&out)
+		c := p.Counts()
+		if most := rests(in, buckets) + float64(c.Padding)/float64(unit); float64(c.Rows) > most+1e-6 {
+			t.Fatalf("seed %d: %d rows of %v with %d padding, at most %.2f can be", seed, c.Rows, buckets, c.Padding, most)
+		}
+	}
+}
+
+// TestBucketPassesNoPieceBy: without MaxAge, documents that complete each other go on leaving in pairs. The others leave all the same.
+func TestBucketPassesNoPieceBy(t *testing.T) {
+	const pool = 8
+	l, err := newLedger(bucketConfig([]int{100, 200}, pool, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq := uint64(0)
+	add := func(n int32) {
+		if err := l.add(seq, n); err != nil {
+			t.Fatal(err)
+		}
+		seq++
+	}
+	add(7)
+	for range 1000 {
+		add(40)
+		add(60)
+		if x := l.p.Pending(); x.Pieces > 0 && seq-x.Oldest > 16*pool {
+			t.Fatalf("document %d waits behind %d", x.Oldest, seq-x.Oldest)
+		}
+	}
+	if l.docs[0].done == 0 {
+		t.Fatal("document 0 never left")
+	}
+}
+
+// TestBucketRefusesImpossibleStates changes single bytes of good states.
+func TestBucketRefusesImpossibleStates(t *testing.T) {
+	state := func(pool int, in ...int32) []byte {
+		p := newPacker(t, bucketConfig([]int{8, 16}, pool, 0))
+		var out packonline.Rows
+		for i, n := range in {
+			p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
+		}
+		return p.AppendState(nil)
+	}
+	good := state(4, 5, 6, 9)
+	last := len(good) - 1 // length * 2 of the last piece
+	pool := 0             // place of the pool
+	for other := state(3, 5, 6, 9); good[pool] == other[pool]; pool++ {
+	}
+	aged := state(4, append([]int32{5}, slices.Repeat([]int32{16}, 20)...)...)
+	for name, x := range map[string]struct {
+		state []byte
+		at    int
+		to    byte
+		want  string // "" is a good state
+	}{
+		"good":             {good, last, 10 << 1, ""},
+		"a whole row":      {good, last, 8 << 1, "tokens [0, +8) of document 2 are no remainder of rows of 16"},
+		"a whole long row": {good, last, 16 << 1, "tokens [0, +16) of document 2 are no remainder of rows of 16"},
+		"no tokens":        {good, last, 0, "empty"},
+		"same document":    {good, last - 2, 0, "a piece is of document 1, too early for number 3"},
+		"another piece":    {good, last - 9, 4, "cut short"},
+		"full pool":        {good, pool, 2, "3 pieces wait in a pool of 2"},
+		"old enough":       {aged, pool, 2, ""},
+		"too old":          {aged, pool, 1, "a piece of document 0 is 20 documents old, the bound is 16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := slices.Clone(x.state)
+			bad[x.at] = x.to
+			p := newPacker(t, bucketConfig([]int{8, 16}, int(bad[pool]), 0))
+			_, err := p.RestoreState(bad)
+			switch {
+			case x.want == "" && err != nil, x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)):
+				t.Fatalf("error is %v, want %q", err, x.want)
+			case err != nil && p.Pending() != packonline.Pending{}:
+				t.Fatalf("a refused state left %+v", p.Pending())
+			}
+		})
+	}
+}
+
+// BenchmarkBucket packs a million log-normal lengths with bucket, the final flush included. Windowed best-fit-decreasing into rows
+// of 2,048 stands beside it as the baseline; "x-bfd" is the speed as a multiple of that.
+func BenchmarkBucket(b *testing.B) {
+	in := lengths.LogNormal(benchDocs, 1)
+	pack := func(c packonline.Config) packonline.Counts {
+		p := newPacker(b, c)
+		var out packonline.Rows
+		for i, n := range in {
+			p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
+			out.Reset()
+		}
+		p.Flush(&out)
+		return p.Counts()
+	}
+	baseline := config("bfd", 2048, 4096, 16384)
+	start := time.Now()
+	pack(baseline)
+	bfd := time.Since(start)
+	for _, x := range []struct {
+		name string
+		packonline.Config
+	}{
+		{"baseline-bfd-2048", baseline},
+		{"five-buckets", bucketConfig(fiveBuckets, 4096, 8192)},
+		{"2048", bucketConfig([]int{2048}, 4096, 16384)},
+		{"8192", bucketConfig([]int{8192}, 4096, 16384)},
+		{"five-buckets-small-pool", bucketConfig(fiveBuckets, 64, 8192)},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			var counts packonline.Counts
+			for b.Loop() {
+				counts = pack(x.Config)
+			}
+			report(b, counts.Padding, counts.Slots)
+			b.ReportMetric(float64(counts.Documents)/float64(counts.Rows), "docs/row")
+			b.ReportMetric(float64(bfd)*float64(b.N)/float64(b.Elapsed()), "x-bfd")
+		})
+	}
+}

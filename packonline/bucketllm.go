@@ -1,0 +1,164 @@
+package packonline
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// bucketLLM is the greedy multi-bucket method of Beyond Fixed Length (Algorithms 1 and 2): bucketllm, and without the pair heuristic
+// bucketllm-v0. When the pool holds S = Pool documents a row is made, and again while it does (Algorithm 1):
+//
+//   - The row is the smallest bucket that holds the longest document of the pool, and takes the longest document that still fits
+//     until none does (Algorithm 2, lines 2 to 18).
+//   - bucketllm looks again before it places a document tau. Let s be the space before it and r = s - len(tau) the space behind it.
+//     When the shortest document of the pool is longer than r, and r is more than the share P = PaddingThreshold of the row, it
+//     places instead of tau the two documents a, b with the greatest len(a) + len(b) <= s that is above len(tau), if there are such
+//     (lines 6 to 11, equation 4). The paper writes <= r there, which no pair can satisfy: each of a, b is longer than r. What it
+//     asks for otherwise, more tokens than tau has in the space that tau would have, is <= s.
+//   - The documents of the row are put into random order, here one keyed by (Seed, number of the row) (line 26).
+//   - When more than the share P of the row is left, the first tokens of the shortest document of the pool fill it, and its rest
+//     goes on waiting (lines 27 to 29); otherwise, and when the pool is empty, the space is padding (line 31).
+//
+// Of a document as long as the longest bucket or longer, full rows leave at arrival and the rest waits. The paper puts such a
+// document into the pool and cuts d[0:b] off when it is the longest there and the row is empty (lines 21 to 23). As the longest goes
+// first, these are the same rows, at most a pool earlier; no piece in the pool is longer than a row, and it counts what can wait.
+//
+// A flush makes rows until the pool is empty. The paper leaves open what becomes of the last S-1 documents.
+//
+// As short documents fill up rows and long ones seed them, the paper's method leaves those in between waiting without bound, for half
+// of a million documents in a pool of 100,000. MaxAge is not in the paper: a piece that would be older after one more document seeds a
+// row at once, in which it is placed whatever stands in line 6. Without it (0) the method is the paper's.
+//
+//   - invariant 3: after Add fewer than Pool pieces wait, and at most MaxAge, if that is set: at most one a document.
+//   - invariant 4: with a MaxAge, no piece is older when it is emitted.
+//   - invariant 5: a piece costs O(log64 L), and a row one search for a pair of at most pairSteps such steps, since behind the
+//     document or the pair that it places nothing fits.
+type bucketLLM struct {
+	tally
+	pool  *sortedPool
+	row   []waiting // under construction, empty between calls
+	pairs bool
+}
+
+func newBucketLLM(c Config) Packer   { return makeBucketLLM(c, true) }
+func newBucketLLMv0(c Config) Packer { return makeBucketLLM(c, false) }
+
+func makeBucketLLM(c Config, pairs bool) *bucketLLM {
+	t := newTally(c)
+	return &bucketLLM{tally: t, pool: newSortedPool(t.longest), pairs: pairs}
+}
+
+func (p *bucketLLM) Add(d Doc, out *Rows) {
+	p.arrive(d)
+	if d.Length > p.longest {
+		p.counts.Truncated++
+	}
+	start, left := int32(0), d.Length
+	for ; left >= p.longest; start, left = start+p.longest, left-p.longest {
+		out.add(Piece{d.Seq, start, p.longest}, 0)
+		p.close(p.longest, p.longest, out)
+	}
+	if left > 0 {
+		p.pool.add(waiting{d.Seq, p.now(), start, left})
+	}
+	for p.pool.pieces >= p.config.Pool {
+		p.emit(p.pool.fitting(p.longest), false, out)
+	}
+	if p.pool.pieces > 0 && p.due(*p.pool.at(p.pool.oldest), 0) {
+		p.emit(p.pool.oldest, true, out)
+	}
+}
+
+func (p *bucketLLM) Flush(out *Rows) {
+	for p.pool.pieces > 0 {
+		p.emit(p.pool.fitting(p.longest), false, out)
+	}
+}
+
+// emit makes a row from the piece at place tau, which stays in it if it is due, and what fits beside it.
+func (p *bucketLLM) emit(tau int32, due bool, out *Rows) {
+	length := p.lengths[bucketFor(p.lengths, p.pool.at(tau).length)]
+	room, threshold := length, int32(p.config.PaddingThreshold*float64(length))
+	for ; tau != none; tau = p.pool.fitting(room) {
+		n := p.pool.at(tau).length
+		left := room - n
+		if p.pairs && !due && left > threshold && left < p.pool.at(p.pool.shortest()).length {
+			if a, b := p.pool.pair(n, room); a != none {
+				room -= p.place(a) + p.place(b)
+				continue
+			}
+		}
+		room -= p.place(tau)
+		due = false
+	}
+	p.mix()
+	if i := p.pool.shortest(); i != none && room > threshold {
+		w := p.pool.cut(i, room)
+		if w.start == 0 {
+			p.counts.Truncated++
+		}
+		p.row = append(p.row, w)
+		room = 0
+	}
+	for _, w := range p.row {
+		out.add(Piece{w.doc, w.start, w.length}, p.age(w))
+	}
+	p.row = p.row[:0]
+	p.close(length, length-room, out)
+}
+
+// place moves a piece from the pool into the row and returns its length.
+func (p *bucketLLM) place(i int32) int32 {
+	w := p.pool.take(i)
+	p.row = append(p.row, w)
+	return w.length
+}
+
+// mix puts the pieces of the row into an order drawn from (Seed, number of the row).
+func (p *bucketLLM) mix() {
+	key := scramble(p.config.Seed ^ scramble(uint64(p.counts.Rows)))
+	for i := len(p.row) - 1; i > 0; i-- {
+		j, _ := bits.Mul64(scramble(key+uint64(i)), uint64(i+1))
+		p.row[i], p.row[j] = p.row[j], p.row[i]
+	}
+}
+
+// scramble is the output function of SplitMix64 (Steele, Lea, Flood 2014) after one step.
+func scramble(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+func (p *bucketLLM) Pending() Pending {
+	if p.pool.oldest == none {
+		return p.pending(0, nil)
+	}
+	return p.pending(p.pool.pieces, p.pool.at(p.pool.oldest))
+}
+
+func (p *bucketLLM) AppendState(b []byte) []byte { return p.appendState(b, p.pool.list()) }
+
+func (p *bucketLLM) RestoreState(b []byte) ([]byte, error) {
+	t, lists, rest, err := p.readState(b, 1)
+	if err != nil {
+		return nil, err
+	}
+	pieces := lists[0]
+	if len(pieces) >= p.config.Pool {
+		return nil, fmt.Errorf("restore packer: %d pieces wait, a pool of %d makes rows of so many", len(pieces), p.config.Pool)
+	}
+	if err := inOrder(byArrival(pieces)); err != nil {
+		return nil, err
+	}
+	for i, w := range pieces {
+		if w.length >= t.longest || i > 0 && w.length < pieces[i-1].length {
+			return nil, fmt.Errorf("restore packer: %d tokens of document %d wait for a row of %d behind a piece of %d", w.length, w.doc, t.longest, pieces[max(i-1, 0)].length)
+		}
+	}
+	pool := newSortedPool(t.longest)
+	pool.restore(pieces)
+	p.tally, p.pool = t, pool
+	return rest, nil
+}

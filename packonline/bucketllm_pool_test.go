@@ -1,0 +1,27 @@
+package packonline
+
+import "testing"
+
+// TestPairGivesUp fills a pool with all lengths of 3n+1: the best sum below 30,000 is 29,999, and all of the many longer pieces would be
+// tried in vain for the last token. One pair makes it. It counts if it comes within pairSteps lengths of half of the sum asked for.
+func TestPairGivesUp(t *testing.T) {
+	const least, most = 29_900, 30_000
+	for _, x := range []struct {
+		longer int32 // of the pair that makes 30,000
+		want   int32
+	}{
+		{least/2 + 1 + 3*(pairSteps-10), most},
+		{least/2 + 1 + 3*(pairSteps+10), most - 1},
+	} {
+		s := newSortedPool(1 << 16)
+		for n := int32(301); n < most; n++ {
+			if n%3 == 1 || n == x.longer || n == most-x.longer {
+				s.add(waiting{doc: uint64(n), arrived: int64(n), length: n})
+			}
+		}
+		i, j := s.pair(least, most)
+		if i == none || j == none || i == j || s.at(i).length+s.at(j).length != x.want {
+			t.Errorf("with a pair of %d and %d: places %d and %d, want a sum of %d", x.longer, most-x.longer, i, j, x.want)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package packonline
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// decompose is dataset decomposition (Pouransari et al. 2024, section 2.1; DD in table 1 of Beyond Fixed Length), a baseline: a
+// document is split into pieces whose lengths are the powers of two that add up to its own, longest first, and a row is one piece.
+// So no row joins documents and none is padded, and nearly every document is split. The row lengths must be powers of two, each
+// twice the one before; of a document longer than the longest row as many such rows leave as it fills.
+//
+// A document leaves a tail that is shorter than the smallest bucket. Such tails, and documents that are no longer, are concatenated
+// and cut into rows of the smallest bucket, so that nothing is lost, and padded only at a flush, or when a piece would be older than
+// MaxAge. Only these rows hold several documents, and only they wait: one row under construction, and in it one piece a document. A
+// document costs O(buckets + rows).
+type decompose struct {
+	tally
+	tails run
+}
+
+func newDecompose(c Config) Packer {
+	t := newTally(c)
+	return &decompose{tally: t, tails: run{length: t.lengths[0]}}
+}
+
+// refuseDecompose asks for the row lengths of a binary split and for whole rows.
+func refuseDecompose(c Config) (bad []FieldError) {
+	for i, l := range c.Buckets {
+		field := fmt.Sprintf("buckets[%d]", i)
+		switch {
+		case bits.OnesCount(uint(l)) != 1:
+			bad = append(bad, FieldError{field, l, "a power of two, since decompose splits documents in powers of two"})
+		case i > 0 && l != 2*c.Buckets[i-1]:
+			bad = append(bad, FieldError{field, l, fmt.Sprintf("%d: every power of two between the smallest and the largest row", 2*c.Buckets[i-1])})
+		}
+	}
+	if c.Atom < 1 {
+		bad = append(bad, FieldError{"atom", c.Atom, "1 or more rows: a row of decompose is one piece of one document, rows merged from parts would not be"})
+	}
+	return bad
+}
+
+func (p *decompose) Add(d Doc, out *Rows) {
+	p.arrive(d)
+	start, left := int32(0), d.Length
+	for k := len(p.lengths) - 1; k >= 0; k-- {
+		for n := p.lengths[k]; left >= n; start, left = start+n, left-n {
+			if start == 0 && left > n {
+				p.counts.Truncated++
+			}
+			out.add(Piece{d.Seq, start, n}, 0)
+			p.close(n, n, out)
+		}
+	}
+	if left > 0 {
+		p.tails.add(&p.tally, waiting{d.Seq, p.now(), start, left}, out)
+	}
+	p.tails.expire(&p.tally, out)
+}
+
+func (p *decompose) Flush(out *Rows) { p.tails.end(&p.tally, out) }
+
+func (p *decompose) Pending() Pending { return p.pending(len(p.tails.row), first(p.tails.row)) }
+
+func (p *decompose) AppendState(b []byte) []byte { return p.appendState(b, p.tails.row) }
+
+func (p *decompose) RestoreState(b []byte) ([]byte, error) {
+	t, lists, rest, err := p.readState(b, 1)
+	if err != nil {
+		return nil, err
+	}
+	tails := run{length: t.lengths[0], row: lists[0]}
+	if err := inOrder(tails.row); err != nil {
+		return nil, err
+	}
+	for i, w := range tails.row {
+		if w.length >= tails.length-tails.used {
+			return nil, fmt.Errorf("restore packer: %d tokens or more wait for a row of %d", tails.used+w.length, tails.length)
+		}
+		if i > 0 && w.start%tails.length != 0 {
+			return nil, fmt.Errorf("restore packer: the tail of document %d starts at %d, which is not a multiple of %d", w.doc, w.start, tails.length)
+		}
+		tails.used += w.length
+	}
+	p.tally, p.tails = t, tails
+	return rest, nil
+}

@@ -1,0 +1,103 @@
+package packonline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// naive is the naive bucketing method of Beyond Fixed Length (section 4), a baseline: a document goes to the smallest bucket that
+// holds it whole, the longest one if none does, and the documents of a bucket are concatenated and cut as concat does. So a document
+// is cut almost as often as with one row length, since what stands before it in its row decides, not its own length. The paper names
+// the buckets 2048 to 16384; here they are those of the configuration.
+//
+// What waits is one row under construction for each bucket, and in it one piece a document. A row that holds a piece which would be
+// older than MaxAge leaves with padding. A document costs O(buckets + rows it ends).
+type naive struct {
+	tally
+	runs []run // one for each row length
+}
+
+func newNaive(c Config) Packer {
+	t := newTally(c)
+	return &naive{tally: t, runs: newRuns(t.lengths)}
+}
+
+func newRuns(lengths []int32) []run {
+	runs := make([]run, len(lengths))
+	for i, l := range lengths {
+		runs[i].length = l
+	}
+	return runs
+}
+
+func (p *naive) Add(d Doc, out *Rows) {
+	p.arrive(d)
+	r := &p.runs[bucketFor(p.lengths, d.Length)]
+	r.add(&p.tally, waiting{d.Seq, p.now(), 0, d.Length}, out)
+	for i := range p.runs {
+		p.runs[i].expire(&p.tally, out)
+	}
+}
+
+// bucketFor returns which of the lengths, ascending, is the smallest that holds n tokens, and the last one if none does.
+func bucketFor(lengths []int32, n int32) int {
+	i, _ := slices.BinarySearch(lengths, n)
+	return min(i, len(lengths)-1)
+}
+
+func (p *naive) Flush(out *Rows) {
+	for i := range p.runs {
+		p.runs[i].end(&p.tally, out)
+	}
+}
+
+func (p *naive) Pending() Pending {
+	pieces, oldest := 0, (*waiting)(nil)
+	for i := range p.runs {
+		row := p.runs[i].row
+		pieces += len(row)
+		if w := first(row); w != nil && (oldest == nil || w.arrived < oldest.arrived) {
+			oldest = w
+		}
+	}
+	return p.pending(pieces, oldest)
+}
+
+func (p *naive) AppendState(b []byte) []byte {
+	lists := make([][]waiting, len(p.runs))
+	for i := range p.runs {
+		lists[i] = p.runs[i].row
+	}
+	return p.appendState(b, lists...)
+}
+
+func (p *naive) RestoreState(b []byte) ([]byte, error) {
+	t, lists, rest, err := p.readState(b, len(p.runs))
+	if err != nil {
+		return nil, err
+	}
+	if err := inOrder(byArrival(lists...)); err != nil {
+		return nil, err
+	}
+	runs := newRuns(t.lengths)
+	for i, row := range lists {
+		if err := runs[i].restore(row); err != nil {
+			return nil, err
+		}
+		for _, w := range row {
+			if total := w.start + w.length; bucketFor(t.lengths, total) != i {
+				return nil, fmt.Errorf("restore packer: document %d of %d tokens waits for a row of %d", w.doc, total, t.lengths[i])
+			}
+		}
+	}
+	p.tally, p.runs = t, runs
+	return rest, nil
+}
+
+// byArrival returns the pieces of several lists in order of arrival.
+func byArrival(lists ...[]waiting) []waiting {
+	all := slices.Concat(lists...)
+	slices.SortFunc(all, func(a, b waiting) int { return cmp.Compare(a.arrived, b.arrived) })
+	return all
+}

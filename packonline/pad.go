@@ -1,0 +1,67 @@
+package packonline
+
+// pad gives every document rows of its own, as Optimizing Packing and Shuffling (A.3) does: a document is cut into pieces of
+// (atom - 1) tokens, each with an end-of-document token behind it. The last piece, with the token that ends the document, fills at
+// most an atom; padding fills up what it leaves: to the atom when that is at most a row, else to the next multiple of a row, so that
+// no row is all padding.
+//
+// The slot for the token behind a piece from the middle of a document counts as padding here. Padding and the end of documents are
+// one id unless a run is configured otherwise, and padding is masked either way. In a run without a token that ends documents the
+// last piece has one token of text more.
+//
+// Atoms of several rows say which rows belong together (Rows.Joined). Nothing waits: there is no pool and no age. A document costs
+// O(rows).
+type pad struct {
+	tally
+	atom int64 // tokens
+}
+
+func newPad(c Config) Packer {
+	p := &pad{tally: newTally(c)}
+	p.atom = int64(max(c.Atom, 1)) * int64(p.longest)
+	return p
+}
+
+func (p *pad) Add(d Doc, out *Rows) {
+	p.arrive(d)
+	if d.Length > p.longest {
+		p.counts.Truncated++
+	}
+	for start, left := int32(0), d.Length; left > 0; {
+		n := left
+		if int64(left) > p.atom {
+			n = int32(p.atom - 1)
+		}
+		p.emit(d.Seq, start, n, out)
+		start, left = start+n, left-n
+	}
+}
+
+// emit appends the rows of one atom.
+func (p *pad) emit(doc uint64, start, n int32, out *Rows) {
+	for first := true; n > 0; first = false {
+		used := min(n, p.longest)
+		out.add(Piece{doc, start, used}, 0)
+		if first {
+			p.close(p.longest, used, out)
+		} else {
+			p.join(p.longest, used, out)
+		}
+		start, n = start+used, n-used
+	}
+}
+
+func (p *pad) Flush(*Rows) {}
+
+func (p *pad) Pending() Pending { return p.pending(0, nil) }
+
+func (p *pad) AppendState(b []byte) []byte { return p.appendState(b) }
+
+func (p *pad) RestoreState(b []byte) ([]byte, error) {
+	t, _, rest, err := p.readState(b, 0)
+	if err != nil {
+		return nil, err
+	}
+	p.tally = t
+	return rest, nil
+}

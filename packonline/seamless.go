@@ -1,0 +1,260 @@
+package packonline
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// seamless is Seamless Packing over a bounded pool.
+//
+// Stage 1, per document at its arrival (Eq. 1-3): a document that overlaps of at most Overlap*L tokens a window can stretch to whole
+// rows becomes overlapping windows, whose repeated tokens are counted; any other becomes full rows and a remainder for stage 2.
+//
+// Stage 2 (Algorithm 1) is first-fit-decreasing into bins of L + Extra tokens. A bin of L tokens or more is a row; what is beyond L is
+// dropped from its end, the shortest pieces, and counted. Under-full bins, those of fewer than L tokens, are concatenated to one run,
+// which is cut every L tokens. The cuts split documents. No row is padded.
+//
+// Over a pool that holds everything that happens once, in the flush: the paper's offline method; only the very last row is padded,
+// where the paper's program drops the end of the run. Over a smaller pool, a pass packs all of it and emits the bins that are rows.
+// The pieces of under-full bins go back to the pool, save those that must not wait, as in windowed: bins with a piece that is about
+// to be too old, and, where that frees too little, the fullest, go to the end of the run. The run waits for the next such bins; if one
+// of its own pieces is about to be too old, further bins follow until that piece has left, and the run is padded out only when there
+// are none.
+//
+// Invariants 3, 4 and 5 of windowed hold with the pieces of the run among those that wait.
+type seamless struct {
+	windowed
+	overlap int64     // Overlap in units of 1/overlapUnit
+	run     []waiting // the part of the run that is not cut yet: fewer than L tokens
+	used    int32     // tokens in run
+	oldest  waiting   // of run, by arrival
+	detail  seamlessDetail
+}
+
+// seamlessDetail counts what the paper reports of its two stages.
+type seamlessDetail struct {
+	slid  int64 // documents covered by windows
+	short int64 // tokens that stage 2 was given
+	runs  int64 // rows of the run
+}
+
+// overlapUnit makes Eq. 1 exact: r_max is a decimal that its user wrote, 0.3 say, and neither its nearest float64 nor a product with
+// it. So it is rounded to a multiple of 10^-9 first, one multiplication that is the same on every machine, and the rest is integers.
+const overlapUnit = 1_000_000_000
+
+func newSeamless(c Config) Packer {
+	return &seamless{windowed: newWindowed(c, true), overlap: int64(math.Round(c.Overlap * overlapUnit))}
+}
+
+func (p *seamless) Add(d Doc, out *Rows) {
+	p.arrive(d)
+	if d.Length > p.longest {
+		p.counts.Truncated++
+	}
+	if n := p.stretch(d.Length); n > 0 {
+		p.slide(d, n, out)
+	} else {
+		start := p.cut(d, out)
+		p.detail.short += int64(d.Length - start)
+		p.wait(d, start)
+	}
+	switch {
+	case len(p.pool)+len(p.run) > p.config.Pool:
+		p.pass(p.room(), out)
+	case len(p.pool) > 0 && p.due(p.pool[0], 0), len(p.run) > 0 && p.due(p.oldest, 0):
+		p.pass(p.config.Pool, out)
+	}
+}
+
+func (p *seamless) Flush(out *Rows) {
+	p.pass(0, out)
+}
+
+// stretch returns n if a document of n full rows and a rest is to be covered by n+1 windows, else 0. A document that fills its rows
+// exactly needs no window: section 3.4 counts it as one of n-1 rows and a rest of L, which Eq. 3 gives no overlap.
+func (p *seamless) stretch(length int32) int64 {
+	l := int64(p.longest)
+	n := int64(length) / l
+	most := (n*l*p.overlap + overlapUnit - 1) / overlapUnit // Eq. 1; n*l < 2^31 and overlap < 2^30
+	if n == 0 || int64(length)%l == 0 || int64(length)+most < (n+1)*l {
+		return 0 // Eq. 2
+	}
+	return n
+}
+
+// slide emits the n+1 windows of a document. Each begins Eq. 3's overlap before the end of the one before it, but not earlier than
+// the windows behind it need to reach the document's end, where the last one ends: rounded up, n overlaps may be up to n-1 tokens
+// more than there are to repeat.
+func (p *seamless) slide(d Doc, n int64, out *Rows) {
+	l, length := int64(p.longest), int64(d.Length)
+	overlap := ((n+1)*l - length + n - 1) / n // Eq. 3
+	for k := range n + 1 {
+		start := max(k*(l-overlap), length-(n+1-k)*l)
+		out.add(Piece{d.Seq, int32(start), p.longest}, 0)
+		p.close(p.longest, p.longest, out)
+	}
+	p.counts.Repeated += (n+1)*l - length
+	p.detail.slid++
+}
+
+// pass packs the pool. Bins with a piece that is nearly due go to the run, as far as they are no rows themselves, and then further
+// ones until the run is not nearly due: the fullest first, and bins that are rows where there are no others. The remaining rows are
+// emitted. If nothing may be kept, all under-full bins follow to the run in the order they were opened, else the fullest until at
+// most keep pieces wait.
+func (p *seamless) pass(keep int, out *Rows) {
+	early := p.config.MaxAge / ageShare
+	p.pack(keep, early)
+	if keep == 0 {
+		out.grow(len(p.pool)+len(p.run), len(p.bins.all)+1)
+	}
+	nearlyDue := func() bool { return len(p.run) > 0 && p.due(p.oldest, early) }
+	fullest := p.bins.fullest(p.bins.capacity - p.longest + 1)
+	all := p.bins.all
+	left := len(p.pool)
+	for i := range all {
+		if b := &all[i]; b.used < p.longest && keep > 0 && p.due(p.pool[b.oldest], early) {
+			left -= p.join(b, out)
+		}
+	}
+	for b := fullest; b != nil && nearlyDue(); b = p.bins.next(b) {
+		left -= p.join(b, out)
+	}
+	for i := len(all) - 1; i >= 0 && nearlyDue(); i-- {
+		left -= p.join(&all[i], out)
+	}
+	for i := range all {
+		if b := &all[i]; b.used >= p.longest && p.waits(b) {
+			left -= p.emit(b, out)
+		}
+	}
+	for i := 0; i < len(all) && keep == 0; i++ {
+		left -= p.join(&all[i], out)
+	}
+	for b := fullest; b != nil && left+len(p.run) > keep; b = p.bins.next(b) {
+		left -= p.join(b, out)
+	}
+	if left+len(p.run) > keep || nearlyDue() {
+		p.endRun(out)
+	}
+	p.compact()
+}
+
+// join moves the pieces of a bin, unless they have left, to the end of the run, cuts off the row that this may fill, sets their lengths
+// in the pool to 0, and returns their number.
+func (p *seamless) join(b *bin, out *Rows) (pieces int) {
+	if !p.waits(b) {
+		return 0
+	}
+	for r := b.first; r != none; r = p.bins.link[r] {
+		w := &p.pool[p.bins.order[r]]
+		p.append(*w, out)
+		w.length = 0
+		pieces++
+	}
+	return pieces
+}
+
+// append puts a piece at the end of the run, which may fill a row and begin the next one.
+func (p *seamless) append(w waiting, out *Rows) {
+	space := p.longest - p.used
+	if w.length > space {
+		if w.start == 0 {
+			p.counts.Truncated++
+		}
+		rest := w
+		rest.start, rest.length = w.start+space, w.length-space
+		w.length = space
+		p.extend(w)
+		p.endRun(out)
+		p.extend(rest)
+		return
+	}
+	p.extend(w)
+	if p.used == p.longest {
+		p.endRun(out)
+	}
+}
+
+func (p *seamless) extend(w waiting) {
+	if len(p.run) == 0 || w.arrived < p.oldest.arrived {
+		p.oldest = w
+	}
+	p.run = append(p.run, w)
+	p.used += w.length
+}
+
+// endRun closes a row with the run.
+func (p *seamless) endRun(out *Rows) {
+	for _, w := range p.run {
+		out.add(Piece{w.doc, w.start, w.length}, p.age(w))
+	}
+	p.close(p.longest, p.used, out)
+	p.run, p.used = p.run[:0], 0
+	p.detail.runs++
+}
+
+// Detail returns what the paper reports of its two stages.
+func (p *seamless) Detail() map[string]int64 {
+	return map[string]int64{
+		"window_documents":       p.detail.slid,
+		"short_tokens":           p.detail.short,
+		"concatenated_sequences": p.detail.runs,
+	}
+}
+
+func (p *seamless) Pending() Pending {
+	oldest := first(p.pool)
+	if len(p.run) > 0 && (oldest == nil || p.oldest.arrived < oldest.arrived) {
+		oldest = &p.oldest
+	}
+	return p.pending(len(p.pool)+len(p.run), oldest)
+}
+
+// AppendState appends the detail behind what all keep.
+func (p *seamless) AppendState(b []byte) []byte {
+	b = p.appendState(b, p.pool, p.run)
+	for _, n := range []int64{p.detail.slid, p.detail.short, p.detail.runs} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return b
+}
+
+func (p *seamless) RestoreState(b []byte) ([]byte, error) {
+	t, lists, rest, err := p.readState(b, 2)
+	if err != nil {
+		return nil, err
+	}
+	pool, run := lists[0], lists[1]
+	if err := p.checkPool(pool, len(pool)+len(run)); err != nil {
+		return nil, err
+	}
+	all := slices.Concat(pool, run)
+	slices.SortFunc(all, func(a, b waiting) int { return cmp.Compare(a.arrived, b.arrived) })
+	if err := inOrder(all); err != nil {
+		return nil, err
+	}
+	restored := seamless{windowed: windowed{tally: t, pool: pool, bins: p.bins}, overlap: p.overlap}
+	for i, w := range run {
+		if w.length >= p.longest-restored.used {
+			return nil, fmt.Errorf("restore packer: %d tokens or more wait for a row of %d", int64(restored.used)+int64(w.length), p.longest)
+		}
+		if i > 0 && w.start%p.longest != 0 {
+			return nil, fmt.Errorf("restore packer: document %d starts at %d in the middle of a row", w.doc, w.start)
+		}
+		restored.extend(w)
+	}
+	r := reader{b: rest}
+	restored.detail = seamlessDetail{
+		slid:  r.number("documents under windows", t.counts.Documents),
+		short: r.number("short tokens", t.counts.Tokens),
+		runs:  r.number("rows of the run", t.counts.Rows),
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("restore packer: %w", r.err)
+	}
+	*p = restored
+	return r.b, nil
+}

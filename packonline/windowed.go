@@ -1,0 +1,181 @@
+package packonline
+
+import "fmt"
+
+// windowed packs a bounded pool again and again with a fit that takes pieces in descending order of length. A document longer than
+// L is cut into full rows, which are emitted at once, and a remainder; remainders and shorter documents wait in the pool, at most one
+// piece a document.
+//
+// A pass packs the whole pool into bins. Full ones are emitted as rows. The pieces of the others go back to the pool for the next
+// pass, save the bins that must not wait: those with a piece that is about to be too old, and, where that frees too little, the
+// fullest. Pieces that are about to be too old go into bins before longer ones, so that they share few bins and the rest fills those
+// up; a short one in the last bin would else take an almost empty row along. A pool that holds everything is packed once, by the
+// flush, without regard to ages: the offline algorithm.
+//
+//   - invariant 2: no document of at most L tokens is split.
+//   - invariant 3: after Add at most Pool pieces wait, and at most MaxAge, if that is less: the pool then never fills, and passes
+//     come from age alone.
+//   - invariant 4: with a MaxAge, no piece is older when it is emitted. A piece that would be after one more document leaves now.
+//   - invariant 5: a document costs a bounded number of visits to pieces, whatever the lengths. A pass for room frees an eighth
+//     of the pool, so there are at most 8 visits for each piece that comes. A pass for age leaves no piece that is within
+//     MaxAge/32 of the bound, so there is one in MaxAge/32 documents over at most MaxAge pieces: 32 visits for each document.
+type windowed struct {
+	tally
+	pool []waiting // in order of arrival
+	bins *bins     // of capacity L + Extra; a bin of more than L tokens loses the last of them
+}
+
+// Shares of the bounds that a pass clears beyond the bare need, so that the next pass is not due at once (invariant 5). Leaving
+// early is what pads, hence the smaller share for age.
+const (
+	roomShare = 8
+	ageShare  = 32
+)
+
+func newWindowed(c Config, first bool) windowed {
+	t := newTally(c)
+	return windowed{tally: t, bins: newBins(t.longest+int32(c.Extra), first)}
+}
+
+func (p *windowed) Add(d Doc, out *Rows) {
+	p.arrive(d)
+	if d.Length > p.longest {
+		p.counts.Truncated++
+	}
+	p.wait(d, p.cut(d, out))
+	switch {
+	case len(p.pool) > p.config.Pool:
+		p.pass(p.room(), out)
+	case len(p.pool) > 0 && p.due(p.pool[0], 0):
+		p.pass(p.config.Pool, out)
+	}
+}
+
+func (p *windowed) Flush(out *Rows) { p.pass(0, out) }
+
+// cut emits the full rows of a document and returns where its remainder starts.
+func (p *windowed) cut(d Doc, out *Rows) (start int32) {
+	for ; d.Length-start >= p.longest; start += p.longest {
+		out.add(Piece{d.Seq, start, p.longest}, 0)
+		p.close(p.longest, p.longest, out)
+	}
+	return start
+}
+
+// wait puts the remainder of a document into the pool. The pool doubles until it has room for all that may wait.
+func (p *windowed) wait(d Doc, start int32) {
+	if start == d.Length {
+		return
+	}
+	if n := len(p.pool); n == cap(p.pool) {
+		grown := make([]waiting, n, min(max(2*n, 64), p.config.Pool+1))
+		copy(grown, p.pool)
+		p.pool = grown
+	}
+	p.pool = append(p.pool, waiting{d.Seq, p.now(), start, d.Length - start})
+}
+
+// room returns how many pieces may wait after a pass for room.
+func (p *windowed) room() int { return p.config.Pool - p.config.Pool/roomShare }
+
+// pass packs the pool and emits full rows, rows with a piece that is nearly due, and then the fullest until at most keep pieces wait.
+func (p *windowed) pass(keep int, out *Rows) {
+	early := p.config.MaxAge / ageShare
+	p.pack(keep, early)
+	if keep == 0 {
+		out.grow(len(p.pool), len(p.bins.all))
+	}
+	wait := len(p.pool)
+	for i := range p.bins.all {
+		b := &p.bins.all[i]
+		if b.used >= p.longest || keep > 0 && p.due(p.pool[b.oldest], early) {
+			wait -= p.emit(b, out)
+		}
+	}
+	for b := p.bins.fullest(1); b != nil && wait > keep; b = p.bins.next(b) {
+		if p.waits(b) {
+			wait -= p.emit(b, out)
+		}
+	}
+	p.compact()
+}
+
+// pack packs the pool, with urgent pieces those that are nearly due. If nothing may be kept, none are, and the pool loses its order of
+// arrival.
+func (p *windowed) pack(keep, early int) {
+	if keep == 0 {
+		sorted := make([]waiting, len(p.pool))
+		p.bins.pack(p.pool, 0, sorted)
+		p.pool = sorted
+		return
+	}
+	urgent := 0
+	for urgent < len(p.pool) && p.due(p.pool[urgent], early) {
+		urgent++
+	}
+	p.bins.pack(p.pool, urgent, nil)
+}
+
+// waits reports whether the pieces of a bin are still in the pool.
+func (p *windowed) waits(b *bin) bool { return p.pool[b.oldest].length > 0 }
+
+// emit closes a row with the pieces of a bin, sets their lengths in the pool to 0, and returns their number. What is beyond the row's
+// length is dropped.
+func (p *windowed) emit(b *bin, out *Rows) (pieces int) {
+	left := p.longest
+	for r := b.first; r != none; r = p.bins.link[r] {
+		w := &p.pool[p.bins.order[r]]
+		if n := min(w.length, left); n > 0 {
+			out.add(Piece{w.doc, w.start, n}, p.age(*w))
+			left -= n
+		}
+		w.length = 0
+		pieces++
+	}
+	p.close(p.longest, p.longest-left, out)
+	p.counts.Dropped += int64(max(0, b.used-p.longest))
+	return pieces
+}
+
+// compact removes the pieces that have left from the pool.
+func (p *windowed) compact() {
+	kept := p.pool[:0]
+	for _, w := range p.pool {
+		if w.length > 0 {
+			kept = append(kept, w)
+		}
+	}
+	p.pool = kept
+}
+
+func (p *windowed) Pending() Pending { return p.pending(len(p.pool), first(p.pool)) }
+
+func (p *windowed) AppendState(b []byte) []byte { return p.appendState(b, p.pool) }
+
+func (p *windowed) RestoreState(b []byte) ([]byte, error) {
+	t, lists, rest, err := p.readState(b, 1)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.checkPool(lists[0], len(lists[0])); err != nil {
+		return nil, err
+	}
+	p.tally, p.pool = t, lists[0]
+	return rest, nil
+}
+
+// checkPool reports why these pieces, of so many that wait in all, can not be the pool.
+func (p *windowed) checkPool(pool []waiting, all int) error {
+	if all > p.config.Pool {
+		return fmt.Errorf("restore packer: %d pieces wait in a pool of %d", all, p.config.Pool)
+	}
+	if err := inOrder(pool); err != nil {
+		return err
+	}
+	for _, w := range pool {
+		if w.start%p.longest != 0 || w.length >= p.longest {
+			return fmt.Errorf("restore packer: tokens [%d, +%d) of document %d are no remainder of rows of %d", w.start, w.length, w.doc, p.longest)
+		}
+	}
+	return nil
+}
