@@ -87,7 +87,9 @@ func publish(t testing.TB, url string, messages []stream.Message) stream.Publish
 	t.Helper()
 	c := natstest.Config(t)
 	c.URL = url
-	p, err := natstest.Open(t, c).NewPublisher(t.Context(), "go", stream.PublishOptions{BatchMessages: 50})
+	store := natstest.Open(t, c)
+	defer store.Close()
+	p, err := store.NewPublisher(t.Context(), "go", stream.PublishOptions{BatchMessages: 50})
 	if err != nil {
 		t.Fatal(err)
 	}

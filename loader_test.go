@@ -180,6 +180,7 @@ func TestAFullStreamMakesTheProducerWait(t *testing.T) {
 		t.Fatalf("%d bytes of documents do not fill the stream", total)
 	}
 	producer := natstest.Open(t, c.Stream)
+	defer producer.Close()
 	waits := make(chan string, 100)
 	p, err := producer.NewPublisher(t.Context(), "go", stream.PublishOptions{BatchMessages: 20, OnWait: func(reason string) { waits <- reason }})
 	if err != nil {
