@@ -29,6 +29,8 @@ type asked struct {
 	step      uint64
 	keeper    string
 	documents bool
+	sequence  uint64
+	id        string
 }
 
 var actions = []action{
@@ -38,6 +40,7 @@ var actions = []action{
 	{"info", `{"run"}: the run, its fingerprint and configuration`, "", (*service).info},
 	{"stats", `{"run"}: counts of the run since its start`, "", (*service).stats},
 	{"ledger", `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*service).ledger},
+	{"find", `{"run","sequence"} or {"run","id"}: the rows that hold a document`, "sequence? id?", (*service).find},
 	{"seal", `{"run"}: end the stream of documents behind its present last one`, "", (*service).seal},
 	{"drain", `{"run"}: pack everything that is pending, then go on`, "", (*service).drain},
 }
@@ -87,7 +90,8 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 		if !optional {
 			missing = key
 		}
-		read := map[string]func(json.RawMessage) error{"step": number(&q.step, 0, maxNumber), "keeper": text(&q.keeper), "documents": boolean(&q.documents)}[key]
+		read := map[string]func(json.RawMessage) error{"step": number(&q.step, 0, maxNumber), "keeper": text(&q.keeper), "documents": boolean(&q.documents),
+			"sequence": number(&q.sequence, 1, maxNumber), "id": text(&q.id)}[key]
 		keys[key] = func(raw json.RawMessage) error {
 			if missing == key {
 				missing = ""

@@ -19,6 +19,7 @@ func TestActions(t *testing.T) {
 	f := newFake(2, 2, 16)
 	f.steps[1].Rows = [][]packonline.Piece{{{Doc: 1 << 60, Start: 3, Length: 9}, {Doc: 2, Length: 1}}, nil}
 	f.steps[1].Cursor = 99
+	f.steps[0].Rows = nil
 	c := dial(t, serve(t, f))
 	for _, tc := range []struct{ name, body, want string }{
 		{"commit", `{"run":"fake","step":5}`, `{"run":"fake","committed":5}`},
@@ -28,6 +29,8 @@ func TestActions(t *testing.T) {
 		{"checkpoint", ``, `{"run":"fake","step":7}`},
 		{"seal", `{"run":"fake"}`, `{"run":"fake","sequence":7}`},
 		{"drain", `{}`, `{"run":"fake","sequence":7}`},
+		{"find", `{"sequence":2}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1}]}`},
+		{"find", `{"id":"two"}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1}]}`},
 		{"ledger", `{"step":1}`, `{"run":"fake","step":1,"bucket":16,"cursor":99,"total":2,"first":0,"rows":` +
 			`[[{"sequence":1152921504606846976,"start":3,"length":9},{"sequence":2,"start":0,"length":1}],[]]}`},
 	} {
@@ -88,6 +91,9 @@ func TestBadActions(t *testing.T) {
 		{"nothing", `{}`, codes.Unimplemented, "UNSUPPORTED"},
 		{"", ``, codes.Unimplemented, "UNSUPPORTED"},
 		{"commit", ``, codes.InvalidArgument, "BAD_TICKET"},
+		{"find", ``, codes.InvalidArgument, "BAD_TICKET"},
+		{"find", `{"id":"x","sequence":1}`, codes.InvalidArgument, "BAD_TICKET"},
+		{"find", `{"sequence":0}`, codes.InvalidArgument, "BAD_TICKET"},
 		{"commit", `{"step":-1}`, codes.InvalidArgument, "BAD_TICKET"},
 		{"commit", `{"step":"1"}`, codes.InvalidArgument, "BAD_TICKET"},
 		{"commit", "\xff", codes.InvalidArgument, "BAD_TICKET"},

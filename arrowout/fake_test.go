@@ -139,6 +139,28 @@ func (f *fakeRun) Leave(_ context.Context, keeper string) (uint64, error) {
 	return f.Info().Committed, err
 }
 
+func (f *fakeRun) Lookup(_ context.Context, id string) ([]uint64, error) {
+	if id == "two" {
+		return []uint64{2}, nil
+	}
+	return nil, nil
+}
+
+func (f *fakeRun) Find(_ context.Context, document uint64, found func(s *loader.Step, row int, pieces []packonline.Piece) error) error {
+	for _, s := range f.steps {
+		for i, row := range s.Rows {
+			for _, p := range row {
+				if p.Doc == document {
+					if err := found(s, i, []packonline.Piece{p}); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
 func (f *fakeRun) Describe(_ context.Context, sequence uint64) (loader.DocumentInfo, error) {
 	return loader.DocumentInfo{Sequence: sequence, Subject: "docs.fake", Path: fmt.Sprintf("/%d", sequence)}, nil
 }

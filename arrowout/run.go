@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"loaderd/loader"
+	"loaderd/packonline"
 )
 
 // Reader is one rank's place in a run.
@@ -35,6 +36,9 @@ type Unjoined interface {
 	Leave(ctx context.Context, keeper string) (committed uint64, err error)
 	// Describe says where one document came from.
 	Describe(ctx context.Context, sequence uint64) (loader.DocumentInfo, error)
+	// Lookup returns the sequences of the documents that have a producer's id, Find calls f with every row that holds a part of one.
+	Lookup(ctx context.Context, id string) ([]uint64, error)
+	Find(ctx context.Context, document uint64, f func(s *loader.Step, row int, pieces []packonline.Piece) error) error
 	// Seal ends the stream behind its last document, Drain empties the pool there and goes on; both return that document's sequence.
 	Seal(ctx context.Context) (uint64, error)
 	Drain(ctx context.Context) (uint64, error)

@@ -65,6 +65,8 @@ type Documents interface {
 	Tokens(ctx context.Context, sequence uint64) ([]int32, error)
 	// Describe says where one document came from.
 	Describe(ctx context.Context, sequence uint64) (DocumentInfo, error)
+	// Lookup returns the sequences of the documents that have a producer's id, in order.
+	Lookup(ctx context.Context, id string) ([]uint64, error)
 }
 
 // DocumentInfo says where a document came from, for the ledger.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"loaderd/packonline"
 )
 
 // Options are what a Run needs besides its plan: nothing of it changes what is served, only when.
@@ -269,6 +271,16 @@ func (r *Run) publish(s *Step) {
 
 // recentSteps is how many steps beyond Options.Ahead are kept in memory; older ones are read from the plan log.
 const recentSteps = 64
+
+// Lookup returns the sequences of the documents that have a producer's id, in order.
+func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
+	return r.edges.Documents.Lookup(ctx, id)
+}
+
+// Find calls f with every row of the plan that holds a part of a document, in order.
+func (r *Run) Find(ctx context.Context, document uint64, f func(s *Step, row int, pieces []packonline.Piece) error) error {
+	return Find(ctx, r.edges.Plan, document, f)
+}
 
 // Describe says where one document came from.
 func (r *Run) Describe(ctx context.Context, sequence uint64) (DocumentInfo, error) {

@@ -251,6 +251,8 @@ func (d *memDocs) Describe(_ context.Context, seq uint64) (loader.DocumentInfo, 
 	return loader.DocumentInfo{Sequence: seq, Path: fmt.Sprint("doc/", seq)}, nil
 }
 
+func (d *memDocs) Lookup(context.Context, string) ([]uint64, error) { return nil, nil }
+
 func (d *memDocs) Read(_ context.Context, from uint64) (loader.Source, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

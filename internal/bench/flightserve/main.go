@@ -138,6 +138,10 @@ func (p *prebuilt) Step(_ context.Context, step uint64) (*loader.Step, error) {
 
 func (p *prebuilt) Commit(context.Context, string, uint64) (uint64, error) { return 0, nil }
 func (p *prebuilt) Leave(context.Context, string) (uint64, error)          { return 0, nil }
+func (p *prebuilt) Lookup(context.Context, string) ([]uint64, error)       { return nil, nil }
+func (p *prebuilt) Find(context.Context, uint64, func(*loader.Step, int, []packonline.Piece) error) error {
+	return nil
+}
 func (p *prebuilt) Describe(context.Context, uint64) (loader.DocumentInfo, error) {
 	return loader.DocumentInfo{}, nil
 }

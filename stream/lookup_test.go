@@ -1,0 +1,31 @@
+package stream_test
+
+import (
+	"slices"
+	"testing"
+
+	"loaderd/internal/natstest"
+	"loaderd/stream"
+)
+
+// TestLookup finds documents by the producer's id, in headers and in JSON.
+func TestLookup(t *testing.T) {
+	ctx := testContext(t)
+	store := natstest.Start(t).Store()
+	l := openLog(t, store)
+	if have, err := l.Lookup(ctx, "a"); err != nil || have != nil {
+		t.Fatalf("in an empty stream: %v, %v", have, err)
+	}
+	publishAll(t, store,
+		stream.Message{ID: "a", Data: []byte("1")},
+		stream.Message{ID: "b", Data: []byte("2")},
+		stream.Message{ContentType: stream.TypeJSON, Data: []byte(`{"id":"a","text":"3"}`)},
+		stream.Message{ContentType: stream.TypeJSON, Data: []byte(`{"text":"4"}`)},
+		stream.Message{Data: []byte("a")},
+	)
+	for id, want := range map[string][]uint64{"a": {1, 3}, "b": {2}, "c": nil} {
+		if have, err := l.Lookup(ctx, id); err != nil || !slices.Equal(have, want) {
+			t.Errorf("%s: %v, %v, want %v", id, have, err, want)
+		}
+	}
+}
