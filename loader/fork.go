@@ -31,39 +31,40 @@ const takenForm = "distance ranges (distance length)..."
 // span is tokens [start, end) of a document.
 type span struct{ start, end int32 }
 
-// Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own: every token that the
-// other run's steps before that one do not hold is planned again, and no other. first is the first document that the stream still holds.
+// Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and the header of the
+// other run: every token that the other run's steps before that one do not hold is planned again, and no other. first is the first
+// document that the stream still holds.
 // Documents below the floor of step are fed again only for their ids, as many as documents.dedupe looks back.
-func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c Config, first uint64) (Header, error) {
+func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c Config, first uint64) (forked, from Header, err error) {
 	p := &planReader{log: parent}
 	rec, err := p.record(ctx, 1)
 	if err != nil {
-		return Header{}, fmt.Errorf("fork: read the parent's header: %w", err)
+		return forked, from, fmt.Errorf("fork: read the parent's header: %w", err)
 	}
 	if rec.Kind != kindHeader {
-		return Header{}, errors.New("fork: the parent's plan does not begin with a header")
+		return forked, from, errors.New("fork: the parent's plan does not begin with a header")
 	}
 	old := rec.Header
 	end, err := p.end(ctx)
 	if err != nil {
-		return Header{}, fmt.Errorf("fork: read the end of the parent's plan: %w", err)
+		return forked, from, fmt.Errorf("fork: read the end of the parent's plan: %w", err)
 	}
 	if step > end.steps {
-		return Header{}, fmt.Errorf("fork: %w", notPlanned(step, end.steps))
+		return forked, from, fmt.Errorf("fork: %w", notPlanned(step, end.steps))
 	}
 	h := Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: name, Fingerprint: c.Fingerprint(), Config: c}
 	h.Parent = &Parent{Run: old.Run, Step: step, Fingerprint: old.Fingerprint}
 	taken := map[uint64][]span{}
 	if err := h.Parent.collect(ctx, p, old, taken); err != nil {
-		return Header{}, fmt.Errorf("fork: %w", err)
+		return forked, from, fmt.Errorf("fork: %w", err)
 	}
 	h.Parent.Taken = encodeTaken(taken, h.Parent.Floor)
 	if first > h.Parent.Floor {
-		return Header{}, fmt.Errorf("fork: %w", &Error{Reason: DocumentLost,
+		return forked, from, fmt.Errorf("fork: %w", &Error{Reason: DocumentLost,
 			Message: fmt.Sprintf("step %d of run %s needs documents from %d on, and the stream begins at %d", step, old.Run, h.Parent.Floor, first), Do: "fork at a later step"})
 	}
 	h.Start = max(first, old.Start, h.Parent.Floor-min(h.Parent.Floor, uint64(c.Documents.Dedupe)))
-	return h, nil
+	return h, old, nil
 }
 
 // Begin writes the header of a forked run into its empty plan log, after it has told Floors what the run needs. A daemon that serves

@@ -53,7 +53,7 @@ func TestFork(t *testing.T) {
 			next.config.Packing.Buckets, next.config.Steps.Rows, next.config.Seed = []int{8 + r.IntN(20)}, 1+r.IntN(5), seed
 			next.config.Steps.Last = loader.LastPad
 			next.docs = w.docs
-			h, err := loader.Fork(t.Context(), w.plan, uint64(at), "next", next.config, 1)
+			h, _, err := loader.Fork(t.Context(), w.plan, uint64(at), "next", next.config, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,13 +90,13 @@ func TestForkRefusesWhatCanNotBe(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := loader.Fork(t.Context(), w.plan, planned+100, "next", w.config, 1); reason(err) != loader.StepNotPlanned {
+	if _, _, err := loader.Fork(t.Context(), w.plan, planned+100, "next", w.config, 1); reason(err) != loader.StepNotPlanned {
 		t.Errorf("fork at a step that is not planned: %v", err)
 	}
-	if _, err := loader.Fork(t.Context(), w.plan, 0, "next", w.config, 2); reason(err) != loader.DocumentLost {
+	if _, _, err := loader.Fork(t.Context(), w.plan, 0, "next", w.config, 2); reason(err) != loader.DocumentLost {
 		t.Errorf("fork of purged documents: %v", err)
 	}
-	if _, err := loader.Fork(t.Context(), &memLog{}, 0, "next", w.config, 1); err == nil {
+	if _, _, err := loader.Fork(t.Context(), &memLog{}, 0, "next", w.config, 1); err == nil {
 		t.Error("fork of a run that never began")
 	}
 }

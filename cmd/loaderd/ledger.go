@@ -1,53 +1,137 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"loaderd/loader"
 )
 
 func newLedgerCmd() *cobra.Command {
 	var client flightClient
 	var step uint64
-	var asJSON bool
+	var asked ledgerAsked
 	cmd := &cobra.Command{
-		Use:   "ledger --step N",
-		Short: "Show exactly what was in a step",
+		Use:   "ledger (--step N | --find ID | --sequence N)",
+		Short: "Show exactly what was in a step, or in which steps a document was",
 		Long: `Show exactly what was in a step: its rows, and the pieces of documents that make each row, as the plan records them. A piece is
-SEQUENCE:START+LENGTH: LENGTH tokens from START on of the document with that sequence in the document stream.`,
-		Example: `  loaderd ledger --step 1200
-  loaderd ledger --step 1200 --json | jq '.rows[0]'`,
+SEQUENCE:START+LENGTH: LENGTH tokens from START on of the document with that sequence in the document stream. With --documents the
+producer's id and the path of every document come along, as long as the stream holds it.
+
+With --find or --sequence: every row of the plan that holds a part of a document.`,
+		Example: `  loaderd ledger --step 1200 --documents
+  loaderd ledger --step 1200 --format json | jq '.rows[0]'
+  loaderd ledger --step 1200 --documents --format parquet > step-1200.parquet
+  loaderd ledger --find corpus/7.txt`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var whole ledgerStep
-			err := client.action(cmd.Context(), "ledger", map[string]any{"step": step}, func(b []byte) error {
-				rows := whole.Rows
-				whole.Rows = nil
-				if err := json.Unmarshal(b, &whole); err != nil {
-					return fmt.Errorf("decode the daemon's answer: %w", err)
+			write, ok := ledgerFormats[asked.format]
+			if !ok {
+				return usageError{fmt.Errorf("--format %s: want one of table, json, arrow, parquet", asked.format)}
+			}
+			out := cmd.OutOrStdout()
+			if cmd.Flags().Changed("step") {
+				whole, err := asked.step(cmd.Context(), &client, step)
+				if err != nil {
+					return err
 				}
-				whole.Rows = append(rows, whole.Rows...)
-				return nil
-			})
+				return write.step(out, whole)
+			}
+			found, err := asked.find(cmd.Context(), &client)
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(whole)
-			}
-			return whole.table(cmd.OutOrStdout())
+			return write.found(out, found)
 		},
 	}
 	client.register(cmd)
-	cmd.Flags().Var((*stepFlag)(&step), "step", "index of the `step`, from 0 on")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	_ = cmd.MarkFlagRequired("step")
+	f := cmd.Flags()
+	f.Var((*stepFlag)(&step), "step", "index of the `step`, from 0 on")
+	f.StringVar(&asked.id, "find", "", "the producer's `id` of a document")
+	f.Uint64Var(&asked.sequence, "sequence", 0, "`sequence` of a document in the stream")
+	f.BoolVar(&asked.documents, "documents", false, "also where the documents came from: id, subject and path")
+	f.StringVar(&asked.format, "format", "table", "`format`: table, json, arrow (IPC stream) or parquet; the last two have one row a piece")
+	cmd.MarkFlagsOneRequired("step", "find", "sequence")
+	cmd.MarkFlagsMutuallyExclusive("step", "find", "sequence")
 	return cmd
+}
+
+// ledgerAsked is what the ledger is asked for.
+type ledgerAsked struct {
+	id        string
+	sequence  uint64
+	documents bool
+	format    string
+}
+
+// ledgerFormat writes answers in one format.
+type ledgerFormat struct {
+	step  func(io.Writer, ledgerStep) error
+	found func(io.Writer, []ledgerFound) error
+}
+
+var ledgerFormats = map[string]ledgerFormat{
+	"table":   {func(w io.Writer, s ledgerStep) error { return s.table(w) }, foundTable},
+	"json":    {writeLedgerJSON[ledgerStep], writeLedgerJSON[[]ledgerFound]},
+	"arrow":   {func(w io.Writer, s ledgerStep) error { return writeArrow(w, s.pieces()) }, func(w io.Writer, f []ledgerFound) error { return writeArrow(w, foundPieces(f)) }},
+	"parquet": {func(w io.Writer, s ledgerStep) error { return writeParquet(w, s.pieces()) }, func(w io.Writer, f []ledgerFound) error { return writeParquet(w, foundPieces(f)) }},
+}
+
+func writeLedgerJSON[T any](w io.Writer, v T) error { return json.NewEncoder(w).Encode(v) }
+
+// step asks for a step, which may come as several results.
+func (a ledgerAsked) step(ctx context.Context, client *flightClient, step uint64) (ledgerStep, error) {
+	var whole ledgerStep
+	body := map[string]any{"step": step}
+	if a.documents {
+		body["documents"] = true
+	}
+	documents := map[uint64]loader.DocumentInfo{}
+	err := client.action(ctx, "ledger", body, func(b []byte) error {
+		rows := whole.Rows
+		whole.Rows, whole.Documents = nil, nil
+		if err := json.Unmarshal(b, &whole); err != nil {
+			return fmt.Errorf("decode the daemon's answer: %w", err)
+		}
+		whole.Rows = append(rows, whole.Rows...)
+		for _, d := range whole.Documents {
+			documents[d.Sequence] = d
+		}
+		return nil
+	})
+	whole.Documents = nil
+	for _, d := range documents {
+		whole.Documents = append(whole.Documents, d)
+	}
+	slices.SortFunc(whole.Documents, func(a, b loader.DocumentInfo) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	return whole, err
+}
+
+func (a ledgerAsked) find(ctx context.Context, client *flightClient) ([]ledgerFound, error) {
+	body := map[string]any{"id": a.id}
+	if a.id == "" {
+		body = map[string]any{"sequence": a.sequence}
+	}
+	found := []ledgerFound{}
+	err := client.action(ctx, "find", body, func(b []byte) error {
+		var f ledgerFound
+		if err := json.Unmarshal(b, &f); err != nil {
+			return fmt.Errorf("decode the daemon's answer: %w", err)
+		}
+		found = append(found, f)
+		return nil
+	})
+	return found, err
 }
 
 // stepFlag is an index of a step.
@@ -68,11 +152,12 @@ func (s *stepFlag) Type() string { return "step" }
 
 // ledgerStep is a step as the ledger action tells it.
 type ledgerStep struct {
-	Run    string          `json:"run"`
-	Step   uint64          `json:"step"`
-	Bucket int             `json:"bucket"`
-	Cursor uint64          `json:"cursor"`
-	Rows   [][]ledgerPiece `json:"rows"`
+	Run       string                `json:"run"`
+	Step      uint64                `json:"step"`
+	Bucket    int                   `json:"bucket"`
+	Cursor    uint64                `json:"cursor"`
+	Rows      [][]ledgerPiece       `json:"rows"`
+	Documents []loader.DocumentInfo `json:"documents,omitempty"`
 }
 
 type ledgerPiece struct {
@@ -80,6 +165,8 @@ type ledgerPiece struct {
 	Start    int    `json:"start"`
 	Length   int    `json:"length"`
 }
+
+func (p ledgerPiece) String() string { return fmt.Sprintf("%d:%d+%d", p.Sequence, p.Start, p.Length) }
 
 func (s ledgerStep) table(w io.Writer) error {
 	pieces, tokens := 0, 0
@@ -103,9 +190,41 @@ func (s ledgerStep) table(w io.Writer) error {
 		}
 		fmt.Fprintf(t, "%d\t%d\t", i, n)
 		for _, p := range row {
-			fmt.Fprintf(t, "%d:%d+%d ", p.Sequence, p.Start, p.Length)
+			fmt.Fprint(t, p, " ")
 		}
 		fmt.Fprintln(t)
+	}
+	if len(s.Documents) > 0 {
+		fmt.Fprint(t, "\ndocument\tsubject\tid\tpath\n")
+		for _, d := range s.Documents {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", d.Sequence, d.Subject, d.ID, d.Path)
+		}
+	}
+	return t.Flush()
+}
+
+// ledgerFound is a row that holds a part of a document, as the find action tells it.
+type ledgerFound struct {
+	Run    string        `json:"run"`
+	Step   uint64        `json:"step"`
+	Bucket int           `json:"bucket"`
+	Row    int           `json:"row"`
+	Pieces []ledgerPiece `json:"pieces"`
+}
+
+func foundTable(w io.Writer, found []ledgerFound) error {
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(w, "no step of the plan holds a document of that name")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "step\tbucket\trow\tpieces")
+	for _, f := range found {
+		var pieces []string
+		for _, p := range f.Pieces {
+			pieces = append(pieces, p.String())
+		}
+		fmt.Fprintf(t, "%d\t%d\t%d\t%s\n", f.Step, f.Bucket, f.Row, strings.Join(pieces, " "))
 	}
 	return t.Flush()
 }

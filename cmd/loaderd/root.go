@@ -110,6 +110,8 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newPublishCmd(),
 		newSealCmd(),
 		newLedgerCmd(),
+		newForkCmd(),
+		newAuditCmd(),
 		newTokenizeCmd(),
 		newSimulateCmd(),
 		newVersionCmd(),

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/loader"
+)
+
+// runStoreWait is how long a server may take to answer at the start.
+const runStoreWait = 30 * time.Second
+
+func newForkCmd() *cobra.Command {
+	var flags configFlags
+	var step uint64
+	var name string
+	cmd := &cobra.Command{
+		Use:   "fork --run A --step N --new B [flags]",
+		Short: "Begin a run where a step of another run begins, with a changed configuration",
+		Long: `Begin a run where a step of another run begins, with a changed configuration. Every token that the other run's steps before that one do
+not hold is planned again, and no other: documents that were used in part go on where they were cut. The other run stays as it is.
+
+The configuration of the new run is that of --config and the other flags; what differs from the other run's is printed. Steps of the new
+run count from 0. Serve it with the same configuration and --run B.`,
+		Example: `  loaderd fork -c loaderd.yaml --run pretrain --step 120000 --new anneal --set packing.buckets=[8192] --set steps.rows=32
+  loaderd serve -c loaderd.yaml --run anneal --set packing.buckets=[8192] --set steps.rows=32`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.load(cmd)
+			if err != nil {
+				return err
+			}
+			if name == c.Run {
+				return usageError{fmt.Errorf("--new %s: want another name than that of the run to fork", name)}
+			}
+			return fork(cmd.Context(), c, step, name, newLogger(c.Log, cmd.ErrOrStderr()), cmd.OutOrStdout())
+		},
+	}
+	flags.register(cmd)
+	cmd.Flags().Var((*stepFlag)(&step), "step", "the first `step` of the old run that the new one does not share")
+	cmd.Flags().StringVar(&name, "new", "", "`name` of the new run")
+	for _, required := range []string{"run", "step", "new"} {
+		_ = cmd.MarkFlagRequired(required)
+	}
+	return cmd
+}
+
+func fork(ctx context.Context, c config.Config, step uint64, name string, log *slog.Logger, out io.Writer) (err error) {
+	_, tokens, err := daemon.Tokens(c.Tokenizer)
+	if err != nil {
+		return err
+	}
+	c.Plan.Tokenizer = tokens
+	store, err := openRunStore(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	parent, err := store.ReadLog(ctx, c.Run)
+	if err != nil {
+		return fmt.Errorf("fork run %s: %w", c.Run, err)
+	}
+	documents, err := store.EnsureDocuments(ctx)
+	if err != nil {
+		return err
+	}
+	info, err := documents.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("fork run %s: read document stream: %w", c.Run, err)
+	}
+	h, was, err := loader.Fork(ctx, parent, step, name, c.Plan, max(info.State.FirstSeq, 1))
+	if err != nil {
+		return err
+	}
+	plan, err := store.PlanLog(ctx, name)
+	if err != nil {
+		return err
+	}
+	floors, err := store.Floors(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := loader.Begin(ctx, plan, floors, h); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "run %s begins where step %d of run %s does: documents below %d are used up, those behind %d are untouched\n", name, step, c.Run, h.Parent.Floor, h.Parent.Cursor)
+	if changes := was.Config.Differences(h.Config); len(changes) > 0 {
+		fmt.Fprintf(out, "changed: %s\n", strings.Join(changes, "\n         "))
+	} else {
+		fmt.Fprintln(out, "nothing in the configuration changed")
+	}
+	return nil
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"loaderd/internal/config"
+	"loaderd/stream"
+)
+
+// openRunStore opens the streams of a configuration beside the daemon that may use them: the servers of stream.url; else the data
+// folder, or, when a daemon holds that, the server inside it.
+func openRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stream.Store, error) {
+	if c.Stream.Embedded() {
+		if _, err := os.Stat(c.Stream.Dir); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("data folder %s does not exist: name the one of the daemon with --data-dir, or its NATS servers with --nats", c.Stream.Dir)
+		}
+		store, err := stream.Open(ctx, c.Stream, log)
+		if !errors.Is(err, stream.ErrFolderInUse) {
+			return store, err
+		}
+		c.Stream.URL = "nats://" + c.Stream.Listen
+	}
+	return (&publishFlags{config: c.Stream, wait: runStoreWait}).connect(ctx, log)
+}
