@@ -112,6 +112,8 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newLedgerCmd(),
 		newTokenizeCmd(),
 		newSimulateCmd(),
+		newCompareCmd(),
+		newGenLengthsCmd(),
 		newVersionCmd(),
 	)
 	return root
