@@ -68,6 +68,9 @@ func newDeadLetters(l *DocumentLog) *deadLetters {
 // DeadLetters counts dead letters.
 func (l *DocumentLog) DeadLetters() DeadLetterCounts {
 	d := l.letters
+	if d == nil {
+		return DeadLetterCounts{}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.count

@@ -27,7 +27,7 @@ type DocumentLog struct {
 	encoder *encoders
 	workers int
 	buffer  int64
-	letters *deadLetters
+	letters *deadLetters // nil when it is only looked at
 }
 
 var _ loader.Documents = (*DocumentLog)(nil)
@@ -41,20 +41,44 @@ func (s *Store) Documents(ctx context.Context, t Tokenizing) (*DocumentLog, erro
 	if _, err := s.EnsureDeadLetters(ctx); err != nil {
 		return nil, err
 	}
+	l := s.documentLog(stream, t)
+	l.letters = newDeadLetters(l)
+	return l, nil
+}
+
+// ReadDocuments opens the document stream for looking at it: no stream is created or changed, and documents that cannot be decoded
+// leave no dead letters. Without a document stream it returns ErrNoDocuments.
+func (s *Store) ReadDocuments(ctx context.Context, t Tokenizing) (*DocumentLog, error) {
+	var stream jetstream.Stream
+	err := s.retry(ctx, "open stream "+s.config.Name, func(ctx context.Context) (err error) {
+		stream, err = s.js.Stream(ctx, s.config.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("stream %s: %w", s.config.Name, ErrNoDocuments)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.documentLog(stream, t), nil
+}
+
+// ErrNoDocuments says that there is no document stream.
+var ErrNoDocuments = errors.New("there is no such document stream")
+
+func (s *Store) documentLog(stream jetstream.Stream, t Tokenizing) *DocumentLog {
 	cfg := s.Config()
 	workers := cfg.Workers
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	l := &DocumentLog{
+	return &DocumentLog{
 		store: s, stream: stream, name: cfg.Name, log: s.log,
 		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: maxTokens},
 		end:     t.End,
 		encoder: newEncoders(t.NewEncoder, workers+1),
 		workers: workers, buffer: cfg.BufferBytes,
 	}
-	l.letters = newDeadLetters(l)
-	return l, nil
 }
 
 // First returns the first sequence that the stream still holds, 1 for a stream that never held anything.

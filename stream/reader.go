@@ -67,7 +67,9 @@ func newReader(l *DocumentLog, from uint64, info *jetstream.StreamInfo) *reader 
 	for range l.workers {
 		r.running.Go(func() { r.work(ctx) })
 	}
-	r.running.Go(func() { l.letters.run(ctx) })
+	if l.letters != nil {
+		r.running.Go(func() { l.letters.run(ctx) })
+	}
 	return r
 }
 

@@ -119,7 +119,9 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 		m := &c.messages[i]
 		doc, failed := r.log.document(m, e)
 		if failed != nil {
-			r.log.letters.put(ctx, m, failed)
+			if r.log.letters != nil {
+				r.log.letters.put(ctx, m, failed)
+			}
 			undecoded++
 		} else if doc.Skip != "" {
 			empty++

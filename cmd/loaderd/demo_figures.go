@@ -73,6 +73,9 @@ func demoSettings(p loader.Config, tokenizer string, world int) string {
 
 // rowLengths names the lengths of rows: 2,048, or 1,024 to 16,384.
 func rowLengths(buckets []int) string {
+	if len(buckets) == 0 { // the job ended before it knew
+		return "no"
+	}
 	least, most := group(int64(buckets[0])), group(int64(buckets[len(buckets)-1]))
 	if least == most {
 		return most

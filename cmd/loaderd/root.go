@@ -114,6 +114,8 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newAuditCmd(),
 		newTokenizeCmd(),
 		newSimulateCmd(),
+		newCompareCmd(),
+		newGenLengthsCmd(),
 		newVersionCmd(),
 	)
 	return root

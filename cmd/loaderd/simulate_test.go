@@ -1,20 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"loaderd/internal/lengths"
-	"loaderd/packonline"
+	"loaderd/internal/simulation"
 )
 
 // runSimulate runs the command on the given input and returns its output.
@@ -30,124 +24,30 @@ func runSimulate(t *testing.T, stdin string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func lengthLines(in []int32) string {
-	var b strings.Builder
-	for _, n := range in {
-		fmt.Fprintln(&b, n)
-	}
-	return b.String()
-}
-
-// TestSimulateReport checks every field of the report on the example of the packing paper's first figure.
-func TestSimulateReport(t *testing.T) {
-	for method, want := range map[string]string{
-		"bfd": `{"method":"bfd","documents":5,"tokens":31,"sequences":4,"slots":32,"padding_tokens":1,"dropped_tokens":0,
-			"repeated_tokens":0,"truncated_documents":1,"padding_ratio":0.03125,"truncation_ratio":0.2,"concatenation_ratio":1.25,
-			"age_max":4,"age_median":2,"pool_max":5,"buckets":[{"length":8,"sequences":4}],
-			"detail":{"pool":5,"max_age":0,"seed":3,"flush_pieces":5,"flush_sequences":3,"flush_padding_tokens":1}}`,
-		"concat": `{"method":"concat","documents":5,"tokens":31,"sequences":4,"slots":32,"padding_tokens":1,"dropped_tokens":0,
-			"repeated_tokens":0,"truncated_documents":3,"padding_ratio":0.03125,"truncation_ratio":0.6,"concatenation_ratio":1.25,
-			"age_max":2,"age_median":1,"pool_max":3,"buckets":[{"length":8,"sequences":4}],
-			"detail":{"pool":5,"max_age":0,"seed":3,"flush_pieces":3,"flush_sequences":1,"flush_padding_tokens":1}}`,
-	} {
-		for _, rowLength := range []string{"--length=8", "--buckets=8"} {
-			have, err := runSimulate(t, "14\n7\n 5 \r\n2\n3", "--method", method, rowLength, "--pool", "0", "--seed", "3")
-			if err != nil {
-				t.Fatal(err)
-			}
-			var h, w map[string]any
-			if err := json.Unmarshal([]byte(have), &h); err != nil || strings.Count(have, "\n") != 1 {
-				t.Fatalf("%q: %v", have, err)
-			}
-			if err := json.Unmarshal([]byte(want), &w); err != nil {
-				t.Fatal(err)
-			}
-			seconds, perSecond := h["seconds"].(float64), h["documents_per_second"].(float64)
-			if seconds <= 0 || math.Abs(perSecond*seconds-5) > 1e-6 {
-				t.Errorf("%s: %v seconds at %v documents a second", method, seconds, perSecond)
-			}
-			delete(h, "seconds")
-			delete(h, "documents_per_second")
-			if fmt.Sprint(h) != fmt.Sprint(w) {
-				t.Errorf("%s %s reports\n%v, want\n%v", method, rowLength, h, w)
-			}
-		}
-	}
-}
-
-// TestSimulatePlacements puts documents together again from the placements and compares the sums with the report.
+// TestSimulatePlacements compares a report with the sequences written beside it.
 func TestSimulatePlacements(t *testing.T) {
 	dir := t.TempDir()
-	r := rand.New(rand.NewPCG(1, 7))
-	in := lengths.LogNormal(20_000, 4)
-	for i := range in {
-		if r.IntN(100) == 0 {
-			in[i] = 1 + r.Int32N(20)
-		}
-	}
 	input, rows := filepath.Join(dir, "lengths"), filepath.Join(dir, "rows.tsv")
-	if err := os.WriteFile(input, []byte(lengthLines(in)), 0o644); err != nil {
+	if err := os.WriteFile(input, []byte("14\n7\n 5 \r\n2\n3"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, method := range packonline.Methods() {
-		for _, pool := range []string{"0", "1", "300"} {
-			out, err := runSimulate(t, "", "--method", method, "--length", "512", "--pool", pool, "--max-age", "900", "--placements", rows, input)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var s simulation
-			if err := json.Unmarshal([]byte(out), &s); err != nil {
-				t.Fatal(err)
-			}
-			checkPlacements(t, rows, in, &s)
-		}
-	}
-}
-
-func checkPlacements(t *testing.T, file string, in []int32, s *simulation) {
-	t.Helper()
-	f, err := os.Open(file)
+	out, err := runSimulate(t, "", "--method", "bfd", "--buckets", "8", "--pool", "0", "--seed", "3", "--placements", rows, input)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	done, pieces := make([]int32, len(in)), make([]int, len(in))
-	var sequences, slots, padding, tokens, truncated int64
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		length, row, tab := strings.Cut(lines.Text(), "\t")
-		left := int64(512)
-		for piece := range strings.SplitSeq(row, " ") {
-			var doc int
-			var start, n int32
-			if _, err := fmt.Sscanf(piece, "%d:%d:%d", &doc, &start, &n); err != nil || done[doc] != start || n < 1 {
-				t.Fatalf("line %d: %q: %v; %d tokens of the document are out", sequences+1, lines.Text(), err, done[doc])
-			}
-			done[doc] += n
-			pieces[doc]++
-			left -= int64(n)
-		}
-		if !tab || length != "512" || left < 0 {
-			t.Fatalf("line %d: %q", sequences+1, lines.Text())
-		}
-		sequences++
-		slots += 512
-		padding += left
+	var r simulation.Result
+	if err := json.Unmarshal([]byte(out), &r); err != nil || strings.Count(out, "\n") != 1 {
+		t.Fatalf("%q: %v", out, err)
 	}
-	for i, n := range in {
-		tokens += int64(n)
-		if pieces[i] > 1 {
-			truncated++
-		}
+	placed, err := os.ReadFile(rows)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !slices.Equal(done, in) {
-		t.Fatal("the placements are not the documents")
+	if want := "8\t0:0:8\n8\t0:8:6 3:0:2\n8\t2:0:5 4:0:3\n8\t1:0:7\n"; string(placed) != want {
+		t.Errorf("rows are %q, want %q", placed, want)
 	}
-	have := []int64{s.Documents, s.Tokens, s.Sequences, s.Slots, s.PaddingTokens, s.TruncatedDocuments, s.Buckets[0].Sequences}
-	if want := []int64{int64(len(in)), tokens, sequences, slots, padding, truncated, sequences}; !slices.Equal(have, want) {
-		t.Fatalf("%s reports %v, the placements say %v", s.Method, have, want)
-	}
-	if s.Tokens+s.RepeatedTokens-s.DroppedTokens+s.PaddingTokens != s.Slots || s.AgeMax > 900 || s.AgeMedian > s.AgeMax {
-		t.Fatalf("%+v", s)
+	if r.Documents != 5 || r.Sequences != 4 || r.PaddingTokens != 1 || r.Detail["pool"] != 5.0 || r.Detail["max_age"] != 0.0 || r.Detail["seed"] != 3.0 {
+		t.Errorf("the report is %s", out)
 	}
 }
 
@@ -181,7 +81,13 @@ func TestSimulateRefuses(t *testing.T) {
 		{"a line without an end", strings.Repeat("0", 1<<21) + "7", `standard input:1: "0000`, nil},
 		{"an absent file", "", "absent: no such file", []string{filepath.Join(dir, "absent")}},
 		{"an absent folder", "1\n", "write placements: open", []string{"--placements", filepath.Join(dir, "absent", "rows")}},
-		{"an unknown method", "1\n", "method: nope: want one of [concat bfd]", []string{"--method", "nope"}},
+		{"an unknown method", "1\n", "method: nope: want one of [concat ", []string{"--method", "nope"}},
+		{"another method's flags", "1\n", "--overlap: method bfd-m does not use it; these do: seamless\n--padding-threshold: method bfd-m", []string{"--method", "bfd-m", "--overlap", "0.1", "--padding-threshold", "0.5", "--extra", "1"}},
+		{"an atom that is none", "1\n", "atom: 3: want one of [0.25 0.5 1 2 4] rows", []string{"--atom", "3"}},
+		{"an atom that does not divide", "1\n", "atom: 0.25: want an atom of 2 or more whole tokens; a row has 6", []string{"--atom", "0.25", "--length", "6"}},
+		{"an overlap out of range", "1\n", "overlap: 1.5: want a share of the row", []string{"--method", "seamless", "--overlap", "1.5"}},
+		{"a column of a text file", "1\n", "--column: want a file that ends in .parquet", []string{"--column", "n"}},
+		{"a Parquet file without a column", "", "x.parquet: want --column", []string{"x.parquet"}},
 		{"two ways to say it", "1\n", "[buckets length]", []string{"--buckets", "8"}},
 		{"bad bounds", "1\n", "pool: -1: want 0 (the whole input) or 1 to 2^30 pieces\nmax_age: -1: want", []string{"--pool", "-1", "--max-age", "-1"}},
 	} {
@@ -198,41 +104,15 @@ func TestSimulateRefuses(t *testing.T) {
 	if _, err := runSimulate(t, "1\n"); err == nil || !strings.Contains(err.Error(), "[length buckets]") {
 		t.Fatalf("without a row length the error is %v", err)
 	}
-	if _, err := runSimulate(t, "1\n", "--buckets", "4,8"); err == nil || !strings.Contains(err.Error(), "buckets: [4 8]: want exactly one row length") {
+	for buckets, want := range map[string]string{
+		"8,4": "buckets[1]: 4: want row lengths in ascending order", "4,4": "buckets[1]: 4: want row lengths in ascending order",
+		"0,4": "buckets[0]: 0: want a row length of 2 to", "-3": "buckets[0]: -3: want a row length",
+	} {
+		if _, err := runSimulate(t, "1\n", "--method", "bucketllm", "--buckets", buckets); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("with buckets %s the error is %v, want %s", buckets, err, want)
+		}
+	}
+	if _, err := runSimulate(t, "1\n", "--method", "bfd", "--buckets", "4,8"); err == nil || !strings.Contains(err.Error(), "buckets: [4 8]: want exactly one row length") {
 		t.Fatalf("with two row lengths the error is %v", err)
 	}
-}
-
-// FuzzReadLengths reads anything and compares what is accepted with its lines.
-func FuzzReadLengths(f *testing.F) {
-	for _, s := range []string{"", "1\n2\n", "7", " 8 \r\n", "0\n", "2147483647\n2147483648", "\n"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, in []byte) {
-		have, err := readLengths(bytes.NewReader(in), "fuzz")
-		if err != nil {
-			if !strings.HasPrefix(err.Error(), "read lengths: fuzz:") {
-				t.Fatalf("%q: %v", in, err)
-			}
-			return
-		}
-		if want := bytes.Fields(in); len(want) != len(have) {
-			t.Fatalf("%q is read as %v", in, have)
-		}
-		for i, word := range bytes.Fields(in) {
-			if w := strings.TrimLeft(string(word), "0"); w != fmt.Sprint(have[i]) {
-				t.Fatalf("%q is read as %d", word, have[i])
-			}
-		}
-	})
-}
-
-func BenchmarkReadLengths(b *testing.B) {
-	in := lengthLines(lengths.LogNormal(1_000_000, 1))
-	for b.Loop() {
-		if _, err := readLengths(strings.NewReader(in), "benchmark"); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.N)*1e6/b.Elapsed().Seconds(), "lengths/s")
 }

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/stream"
+)
+
+// streamInput takes the lengths of the documents in a running daemon's stream, as its tokenizer makes them.
+type streamInput struct {
+	from      bool
+	documents int
+	flags     configFlags
+}
+
+func (in *streamInput) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&in.from, "from-stream", false, "take the documents of a running daemon's stream")
+	f.IntVarP(&in.documents, "documents", "n", 0, "with --from-stream: how many, from the stream's first on (default all)")
+	f.StringVarP(&in.flags.file, "config", "c", "", "with --from-stream: the daemon's YAML configuration `file`; - reads standard input")
+	f.Var(&overrideFlag{&in.flags, "", "--set"}, "set", "with --from-stream: override any setting of it, such as stream.name=DOCS; may be repeated")
+	f.Var(&overrideFlag{&in.flags, "stream.url", "--nats"}, "nats", "with --from-stream: `URLs` of the NATS servers (default: the configuration's, else that of the daemon's own server)")
+	f.Var(&overrideFlag{&in.flags, "tokenizer.name", "--tokenizer"}, "tokenizer", "with --from-stream: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json `file`")
+}
+
+// settle reads the configuration. Packing settings that were not given by hand are the daemon's.
+func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packingFlags) (config.Config, error) {
+	given := cmd.Flags().Changed
+	if !in.from {
+		for _, name := range []string{"documents", "config", "set", "nats", "tokenizer"} {
+			if given(name) {
+				return config.Config{}, usageError{fmt.Errorf("--%s: want --from-stream with it", name)}
+			}
+		}
+		return config.Config{}, nil
+	}
+	switch {
+	case len(args) > 0:
+		return config.Config{}, usageError{fmt.Errorf("--from-stream: want no file beside it: %s", args[0])}
+	case given("column"):
+		return config.Config{}, usageError{errors.New("--column: want a file that ends in .parquet")}
+	case in.documents < 0:
+		return config.Config{}, usageError{fmt.Errorf("--documents: %d: want 0 (all) or more", in.documents)}
+	}
+	c, err := in.flags.load(cmd)
+	if err != nil {
+		return config.Config{}, err
+	}
+	if c.Stream.Embedded() {
+		// The daemon's own server, seen from outside.
+		c.Stream.URL = "nats://" + c.Stream.Listen
+	}
+	p, own := &packing.config, c.Plan.Packing
+	if given("config") || given("set") {
+		if !given("pool") {
+			p.Pool = own.Pool
+		}
+		if !given("max-age") {
+			p.MaxAge = own.MaxAge
+		}
+		if !given("buckets") && !given("length") {
+			p.Buckets = own.Buckets
+		}
+		p.Overlap, p.Extra, p.PaddingThreshold = own.Overlap, own.Extra, own.PaddingThreshold
+	}
+	return c, nil
+}
+
+// streamWait is how long a server may take to answer at the start.
+const streamWait = 30 * time.Second
+
+// read reads the documents' lengths, end-of-document tokens included, and changes nothing.
+func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writer) (lengths []int32, name string, err error) {
+	tokens, _, err := daemon.Tokens(c.Tokenizer)
+	if err != nil {
+		return nil, "", err
+	}
+	log := slog.New(newSeldom(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	store, err := (&publishFlags{config: c.Stream, wait: streamWait}).connect(ctx, log)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() {
+		if closed := store.Close(); err == nil {
+			err = closed
+		}
+	}()
+	documents, err := store.ReadDocuments(ctx, tokens)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w at %s: start the daemon, or name its stream with --set stream.name=NAME", err, store.ClientURL())
+	}
+	return in.take(ctx, documents, c.Stream.Name, stderr)
+}
+
+// take reads up to the stream's last document of the moment.
+func (in *streamInput) take(ctx context.Context, documents *stream.DocumentLog, streamName string, stderr io.Writer) (lengths []int32, name string, err error) {
+	first, err := documents.First(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	last, err := documents.Last(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if last < first {
+		return nil, "", fmt.Errorf("read stream %s: it holds no documents yet", streamName)
+	}
+	source, err := documents.Read(ctx, first)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() {
+		if closed := source.Close(); err == nil {
+			err = closed
+		}
+	}()
+	want := int(last - first + 1)
+	if in.documents > 0 {
+		want = min(want, in.documents)
+	}
+	progress := newProgress(stderr)
+	at := first
+	for ; ; at++ {
+		d, err := source.Next(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		if d.Skip == "" {
+			lengths = append(lengths, int32(len(d.Tokens)))
+		}
+		progress.say("%d of %d documents read", len(lengths), want)
+		if d.Sequence == last || len(lengths) == want {
+			break
+		}
+	}
+	return lengths, fmt.Sprintf("stream %s, sequences %d to %d", streamName, first, at), nil
+}

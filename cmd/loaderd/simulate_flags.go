@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/config"
+	"loaderd/internal/simulation"
+	"loaderd/packonline"
+)
+
+// packingFlags make a packing configuration. What is not given is the daemon's default.
+type packingFlags struct {
+	config packonline.Config
+	length int
+}
+
+// methodFlags are the parameters that only some methods read.
+var methodFlags = []struct{ flag, parameter string }{
+	{"overlap", "overlap"}, {"extra", "extra"}, {"padding-threshold", "padding_threshold"},
+}
+
+func (p *packingFlags) register(cmd *cobra.Command) {
+	defaults := config.Default().Plan.Packing
+	f, c := cmd.Flags(), &p.config
+	*c = defaults
+	c.Buckets = nil
+	f.IntVar(&p.length, "length", 0, "row length in tokens")
+	f.IntSliceVar(&c.Buckets, "buckets", nil, "row lengths in tokens, ascending")
+	f.IntVar(&c.Pool, "pool", defaults.Pool, "pieces that may wait; 0 is the whole input, without a bound on ages unless --max-age is given")
+	f.IntVar(&c.MaxAge, "max-age", defaults.MaxAge, "documents that may arrive while one waits; 0 is no bound")
+	f.Uint64Var(&c.Seed, "seed", 0, "key of the method's random draws")
+	cmd.MarkFlagsMutuallyExclusive("length", "buckets")
+}
+
+// registerMethod adds the method and its parameters.
+func (p *packingFlags) registerMethod(cmd *cobra.Command) {
+	defaults := config.Default().Plan.Packing
+	f, c := cmd.Flags(), &p.config
+	f.StringVar(&c.Method, "method", defaults.Method, "packing method: "+strings.Join(packonline.Methods(), ", "))
+	f.Float64Var(&c.Atom, "atom", defaults.Atom, "rows of the unit that is shuffled: 0.25, 0.5, 1, 2 or 4")
+	f.Float64Var(&c.Overlap, "overlap", defaults.Overlap, "share of a row that windows may repeat ("+readers("overlap")+")")
+	f.IntVar(&c.Extra, "extra", defaults.Extra, "tokens beyond the row that may be dropped ("+readers("extra")+")")
+	f.Float64Var(&c.PaddingThreshold, "padding-threshold", defaults.PaddingThreshold, "share of a row that may stay empty ("+readers("padding_threshold")+")")
+}
+
+// settle applies what flags mean together.
+func (p *packingFlags) settle(cmd *cobra.Command) {
+	if cmd.Flags().Changed("length") {
+		p.config.Buckets = []int{p.length}
+	}
+	if p.config.Pool == 0 && !cmd.Flags().Changed("max-age") {
+		p.config.MaxAge = 0
+	}
+}
+
+// check finds everything that is wrong, parameters included that the method does not use.
+func (p *packingFlags) check(cmd *cobra.Command) error {
+	method := p.config.Method
+	var bad []error
+	for _, m := range methodFlags {
+		if cmd.Flags().Changed(m.flag) && slices.Contains(packonline.Methods(), method) && !slices.Contains(packonline.Parameters(method), m.parameter) {
+			bad = append(bad, fmt.Errorf("--%s: method %s does not use it; these do: %s", m.flag, method, readers(m.parameter)))
+		}
+	}
+	return errors.Join(append(bad, joined(simulation.Check(p.config)))...)
+}
+
+// joined makes one error of bad fields, nil of none.
+func joined(fields []packonline.FieldError) error {
+	var bad []error
+	for _, e := range fields {
+		bad = append(bad, e)
+	}
+	return errors.Join(bad...)
+}
+
+// readers names the methods that read a parameter.
+func readers(parameter string) string {
+	var names []string
+	for _, m := range packonline.Methods() {
+		if slices.Contains(packonline.Parameters(m), parameter) {
+			names = append(names, m)
+		}
+	}
+	if len(names) == 0 {
+		return "no method"
+	}
+	return strings.Join(names, ", ")
+}

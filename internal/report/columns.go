@@ -1,0 +1,54 @@
+package report
+
+import (
+	"math"
+	"strconv"
+)
+
+// column is one figure of every result.
+type column struct {
+	Name, Unit, About string
+	short             string // name where there is little room, when it has one
+	value             func(Result) float64
+	text              func(float64) string
+	most              bool // the largest is the best, not the smallest
+	neutral           bool // none is the best
+}
+
+var columns = []column{
+	{Name: "padding", Unit: "% slots", About: "slots of rows that hold no token", value: func(x Result) float64 { return x.PaddingRatio }, text: percent},
+	{Name: "split", Unit: "% docs", About: "documents cut into several pieces", value: func(x Result) float64 { return x.TruncationRatio }, text: percent},
+	{Name: "dropped", Unit: "% tokens", About: "tokens that are never trained on", value: Result.dropped, text: percent},
+	{Name: "repeated", Unit: "% tokens", About: "tokens that are trained on twice", value: Result.repeated, text: percent},
+	{Name: "docs", Unit: "a row", About: "documents that share a row, in the mean", value: func(x Result) float64 { return x.ConcatenationRatio }, text: hundredths, neutral: true},
+	{Name: "age", Unit: "median", About: "documents that arrive while one waits: half wait no longer", value: func(x Result) float64 { return float64(x.AgeMedian) }, text: short},
+	{Name: "age", Unit: "max", About: "documents that arrive while one waits: none waits longer", value: func(x Result) float64 { return float64(x.AgeMax) }, text: short},
+	{Name: "attention", short: "attn", Unit: "masked", About: "tokens that a token attends to under the document mask", value: Result.attention, text: short, neutral: true},
+	{Name: "attention", short: "attn", Unit: "dense", About: "tokens that a token attends to without a mask: what dense attention computes", value: Result.unmasked, text: short},
+	{Name: "speed", Unit: "docs/s", About: "documents packed a second, on one core", value: func(x Result) float64 { return x.DocumentsPerSecond }, text: short, most: true},
+}
+
+func hundredths(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
+
+// marks says which results have the best value of a column. Where most share it nothing is marked.
+func (c column) marks(results []Result) []bool {
+	best := math.Inf(1)
+	sign := 1.0
+	if c.most {
+		sign = -1
+	}
+	for _, x := range results {
+		best = min(best, sign*c.value(x))
+	}
+	marks, n := make([]bool, len(results)), 0
+	for i, x := range results {
+		if !c.neutral && c.text(c.value(x)) == c.text(sign*best) {
+			marks[i] = true
+			n++
+		}
+	}
+	if 2*n > len(results) {
+		clear(marks)
+	}
+	return marks
+}

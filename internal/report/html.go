@@ -1,0 +1,73 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+)
+
+//go:embed page.html
+var pageSource string
+
+var page = template.Must(template.New("page").Parse(pageSource))
+
+// Widths of a drawing on a screen and on a phone: each is drawn twice, so that its text is readable on both.
+const (
+	wide   = 600
+	narrow = 340
+)
+
+type cell struct {
+	Text string
+	Best bool
+}
+
+type pageRow struct {
+	Method string
+	Best   bool
+	Cells  []cell
+}
+
+// WriteHTML writes the report as one page that needs nothing else.
+func (r *Report) WriteHTML(w io.Writer) error {
+	figures, err := r.figures()
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	var table []pageRow
+	for _, x := range r.Results {
+		table = append(table, pageRow{Method: x.Method, Best: x.Method == r.Best})
+	}
+	for _, c := range columns {
+		for i, marked := range c.marks(r.Results) {
+			table[i].Cells = append(table[i].Cells, cell{c.text(c.value(r.Results[i])), marked})
+		}
+	}
+	d := r.Lengths
+	err = page.Execute(w, map[string]any{
+		"Report": r, "Setting": r.setting(), "Hero": figures[:min(1, len(figures))], "Figures": figures[min(1, len(figures)):], "Columns": columns, "Table": table,
+		"Facts": [][2]string{
+			{count(d.Documents), "documents"}, {short(float64(d.Tokens)), "tokens"}, {count(d.Median), "median length"}, {count(int64(d.Mean + 0.5)), "mean length"},
+			{count(d.P99), "99 % are no longer"}, {count(d.Max), "longest"},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// figures draws all plots.
+func (r *Report) figures() (out []figure, err error) {
+	for _, f := range r.plots() {
+		if f.Wide, err = f.draw(wide); err != nil {
+			return nil, err
+		}
+		if f.Narrow, err = f.draw(narrow); err != nil {
+			return nil, err
+		}
+		out = append(out, f.figure)
+	}
+	return out, nil
+}

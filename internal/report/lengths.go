@@ -1,0 +1,84 @@
+package report
+
+import (
+	"math"
+	"slices"
+)
+
+// Lengths describes the documents: lengths are in tokens, the end-of-document token included.
+type Lengths struct {
+	Documents int     `json:"documents"`
+	Tokens    int64   `json:"tokens"`
+	Min       int32   `json:"min"`
+	Median    int32   `json:"median"`
+	Mean      float64 `json:"mean"`
+	P90       int32   `json:"p90"`
+	P99       int32   `json:"p99"`
+	Max       int32   `json:"max"`
+	// Longer is the share of documents that are longer than the longest row: every method must split them.
+	Longer float64 `json:"longer"`
+	// Pieces is how many pieces the documents make when none is cut more often than that row demands.
+	Pieces    int64 `json:"pieces"`
+	Histogram []Bin `json:"histogram"`
+}
+
+// Bin counts the documents of [From, To) tokens.
+type Bin struct {
+	From      float64 `json:"from"`
+	To        float64 `json:"to"`
+	Documents int64   `json:"documents"`
+	Tokens    int64   `json:"tokens"`
+}
+
+// fineness is how many bins a doubling of the length has: at most 4, and fewer where lengths spread widely.
+func fineness(least, most int32) float64 {
+	f := 4.0
+	for f > 1 && f*math.Log2(float64(most)/float64(least)) > 64 {
+		f /= 2
+	}
+	return f
+}
+
+// Describe sums up document lengths for rows of at most row tokens.
+func Describe(lengths []int32, row int) Lengths {
+	d := Lengths{Documents: len(lengths)}
+	if len(lengths) == 0 {
+		return d
+	}
+	sorted := slices.Clone(lengths)
+	slices.Sort(sorted)
+	at := func(q float64) int32 { return sorted[int(math.Ceil(q*float64(len(sorted))))-1] }
+	d.Min, d.Median, d.P90, d.P99, d.Max = sorted[0], at(0.5), at(0.9), at(0.99), sorted[len(sorted)-1]
+	f := fineness(d.Min, d.Max)
+	firstBin, end := bin(d.Min, f), bin(d.Max, f)+1
+	for b := firstBin; b < end; b++ {
+		d.Histogram = append(d.Histogram, Bin{From: edge(b, f), To: edge(b+1, f)})
+	}
+	for i, n := range sorted {
+		if int(n) > row && d.Longer == 0 {
+			d.Longer = float64(len(sorted)-i) / float64(len(sorted))
+		}
+		d.Tokens += int64(n)
+		d.Pieces += (int64(n) + int64(row) - 1) / int64(row)
+		b := &d.Histogram[bin(n, f)-firstBin]
+		b.Documents++
+		b.Tokens += int64(n)
+	}
+	d.Mean = float64(d.Tokens) / float64(d.Documents)
+	return d
+}
+
+// bin returns the number of the bin that holds a length.
+func bin(length int32, fineness float64) int {
+	b := int(math.Floor(math.Log2(float64(length)) * fineness))
+	for float64(length) >= edge(b+1, fineness) {
+		b++
+	}
+	for float64(length) < edge(b, fineness) {
+		b--
+	}
+	return b
+}
+
+// edge returns the lower end of a bin.
+func edge(b int, fineness float64) float64 { return math.Exp2(float64(b) / fineness) }

@@ -1,0 +1,93 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// percent is a share for people, with as many digits as tell it from others.
+func percent(share float64) string {
+	p := 100 * share
+	switch {
+	case p == 0:
+		return "0 %"
+	case p < 0.00001:
+		return "< 0.00001 %"
+	case p < 10:
+		return significant(p, 2) + " %"
+	}
+	return strconv.FormatFloat(p, 'f', 1, 64) + " %"
+}
+
+// significant writes a number without an exponent.
+func significant(v float64, digits int) string {
+	decimals := digits - 1 - int(math.Floor(math.Log10(v)))
+	return strconv.FormatFloat(v, 'f', max(decimals, 0), 64)
+}
+
+// count is a whole number with its thousands apart.
+func count[T int | int32 | int64 | uint32](n T) string {
+	s := strconv.FormatInt(int64(n), 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// short is a large number in at most four characters and a unit.
+func short(v float64) string {
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e3, " k"}} {
+		if v >= 0.9995*u.size {
+			v /= u.size
+			return strconv.FormatFloat(v, 'f', max(0, 2-int(math.Log10(v)+1e-9)), 64) + u.name
+		}
+	}
+	if v >= 10 || v == math.Trunc(v) {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return significant(v, 2)
+}
+
+// round is a round number on an axis.
+func round(v float64) string {
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if v >= u.size {
+			return strconv.FormatFloat(v/u.size, 'g', 6, 64) + u.name
+		}
+	}
+	return strconv.FormatFloat(v, 'g', 6, 64)
+}
+
+// percentStep is a round share on an axis.
+func percentStep(share float64) string { return strconv.FormatFloat(100*share, 'g', 6, 64) + " %" }
+
+// length is a length in tokens on an axis: rows are multiples of 1,024 more often than not.
+func length(n int) string {
+	if n >= 1024 && n%1024 == 0 {
+		return strconv.Itoa(n/1024) + "k"
+	}
+	return count(n)
+}
+
+// rows says row lengths in words.
+func rows(lengths []int) string {
+	if len(lengths) > 4 {
+		return fmt.Sprintf("%d lengths from %s to %s", len(lengths), count(lengths[0]), count(lengths[len(lengths)-1]))
+	}
+	var s []string
+	for _, l := range lengths {
+		s = append(s, count(l))
+	}
+	if n := len(s) - 1; n > 0 {
+		return strings.Join(s[:n], ", ") + " and " + s[n]
+	}
+	return s[0]
+}

@@ -1,0 +1,67 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+
+	"gonum.org/v1/plot/vg"
+)
+
+// figure is a plot with the words around it.
+type figure struct {
+	Title, Note  string
+	Legend       []swatch
+	Wide, Narrow template.HTML
+}
+
+// swatch explains a color.
+type swatch struct {
+	Style template.CSS
+	Text  string
+}
+
+// plotted is a figure that can be drawn, as wide as one likes.
+type plotted struct {
+	figure
+	draw func(width vg.Length) (template.HTML, error)
+}
+
+// plots are the page's plots in order. Those that would show nothing are left out.
+func (r *Report) plots() (all []plotted) {
+	if len(r.Results) == 0 || r.Lengths.Documents == 0 {
+		return nil
+	}
+	add := func(title, note string, draw func(vg.Length) (template.HTML, error), legend ...swatch) {
+		all = append(all, plotted{figure{Title: title, Note: note, Legend: legend}, draw})
+	}
+	add("Your documents", "Lengths in tokens. Dotted lines are row lengths: documents beyond the last one must be split by every method.",
+		r.histogram, swatch{"background:var(--mark)", "documents"}, swatch{"background:var(--second);height:3px", "tokens"})
+	add("Padding", "Slots that hold no token, each of them computed for nothing. Logarithmic.",
+		r.lollipops("Padding of every method", func(x Result) float64 { return x.PaddingRatio }).draw)
+	add("Documents split", fmt.Sprintf("Documents cut into several pieces; %s are longer than the longest row. Logarithmic.", percent(r.Lengths.Longer)),
+		r.lollipops("Documents split by every method", func(x Result) float64 { return x.TruncationRatio }).draw)
+	lost := func(x Result) float64 { return x.dropped() + x.repeated() }
+	if _, most := values(r.Results, lost); most > 0 {
+		add("Tokens dropped or repeated", "What a method leaves out or trains on twice on purpose. Logarithmic.",
+			r.lollipops("Tokens dropped or repeated by every method", lost).draw)
+	}
+	add("Documents a row", "Documents that share a row in the mean. The more there are, the more of an unmasked attention goes between strangers.",
+		r.bars("Documents a row", func(x Result) float64 { return x.ConcatenationRatio }, hundredths).draw)
+	if len(several(r.Results)) > 0 {
+		var legend []swatch
+		for k, l := range r.Rows {
+			c := ramp(k, len(r.Rows))
+			legend = append(legend, swatch{template.CSS(fmt.Sprintf("background:#%02x%02x%02x", c.R, c.G, c.B)), count(l)})
+		}
+		add("Which rows", "Share of the slots that lies in rows of each length, for methods with several.", r.bucketShares, legend...)
+	}
+	add("How long documents wait", "Documents that arrive between a document's arrival and its last token's emission. At the right: median / oldest. Logarithmic.",
+		r.ages().draw, swatch{"background:var(--ink);border-radius:50%;width:.55em;height:.55em", "median"},
+		swatch{"background:var(--mark)", "half of the documents"}, swatch{"background:var(--mark);height:5px", "90 %"}, swatch{"background:var(--mark);height:2px", "all"})
+	add("Attention", "Tokens that a token attends to, in the mean: what attention costs. At the right: the masked cost as a share of the unmasked one. Logarithmic.",
+		r.costs().draw, swatch{"background:var(--mark);border-radius:50%", "with the document mask"},
+		swatch{"border:2px solid var(--second);border-radius:50%;box-sizing:border-box", "without a mask"})
+	add("Speed", "Documents packed a second on one core of the machine that made this page.",
+		r.bars("Documents a second", func(x Result) float64 { return x.DocumentsPerSecond }, short).draw)
+	return all
+}

@@ -1,0 +1,288 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"loaderd/internal/lengths"
+	"loaderd/internal/report"
+	"loaderd/internal/simulation"
+	"loaderd/packonline"
+)
+
+// compared runs methods on some lengths.
+func compared(t *testing.T, in []int32, rows []int, methods ...string) *report.Report {
+	t.Helper()
+	r := &report.Report{Input: "<lengths>", Command: "loaderd compare", Rows: rows, Pool: 500, MaxAge: 2000, Lengths: report.Describe(in, rows[len(rows)-1])}
+	for _, m := range methods {
+		c := packonline.Config{Method: m, Buckets: rows, Atom: 1, Pool: r.Pool, MaxAge: r.MaxAge, Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02}
+		if !packonline.Buckets(m) {
+			c.Buckets = rows[len(rows)-1:]
+		}
+		if bad := simulation.Check(c); len(bad) > 0 {
+			r.Skipped = append(r.Skipped, report.Skipped{Method: m, Reason: bad[0].Error()})
+			continue
+		}
+		result, err := simulation.Run(t.Context(), c, in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Add(result)
+	}
+	r.Judge()
+	return r
+}
+
+func TestDescribe(t *testing.T) {
+	d := report.Describe([]int32{8, 1, 2, 3, 2}, 2)
+	histogram := d.Histogram
+	d.Histogram = nil
+	if diff := cmp.Diff(report.Lengths{Documents: 5, Tokens: 16, Min: 1, Median: 2, Mean: 3.2, P90: 8, P99: 8, Max: 8, Longer: 0.4, Pieces: 9}, d); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	var documents, tokens int64
+	for i, b := range histogram {
+		documents, tokens = documents+b.Documents, tokens+b.Tokens
+		if b.From >= b.To || i > 0 && b.From != histogram[i-1].To {
+			t.Errorf("bin %d is %+v", i, b)
+		}
+	}
+	if documents != 5 || tokens != 16 || histogram[0].From != 1 || histogram[0].Documents != 1 {
+		t.Errorf("the histogram is %+v", histogram)
+	}
+	for _, in := range [][]int32{nil, {1}, {math.MaxInt32}, {1, math.MaxInt32}, {1500, 1500}} {
+		d := report.Describe(in, 2048)
+		var documents int64
+		for _, b := range d.Histogram {
+			documents += b.Documents
+		}
+		if d.Documents != len(in) || documents != int64(len(in)) || len(d.Histogram) > 70 {
+			t.Errorf("%v is described as %+v", in, d)
+		}
+	}
+}
+
+// TestVerdict checks the method that is chosen against what it is chosen for.
+func TestVerdict(t *testing.T) {
+	r := compared(t, lengths.LogNormal(20_000, 1), []int{2048}, "concat", "pad", "bfd", "bfd-m", "seamless")
+	if r.Best != "bfd" {
+		t.Errorf("%s is chosen among %v", r.Best, r.Results)
+	}
+	why := strings.Join(r.Why, " ")
+	for _, part := range []string{
+		"bfd cuts only the 10.8 % of the documents that are longer than the longest row, no more often than it demands, and drops and repeats nothing.",
+		"concat pads less, 0.0022 %, but makes 32 needless cuts in a hundred documents.",
+	} {
+		if !strings.Contains(why, part) {
+			t.Errorf("%q does not say %q", why, part)
+		}
+	}
+	r = compared(t, []int32{5, 3, 8, 2}, []int{8}, "bfd")
+	if have, want := strings.Join(r.Why, " "), "bfd keeps every document whole, and drops and repeats nothing. Padding takes 25.0 % of its slots: whole documents of these lengths do not fill these rows. "; !strings.HasPrefix(have, want) {
+		t.Errorf("it says %q, want %q", have, want)
+	}
+	// With several row lengths the method whose rows cost least is taken, when all else is alike.
+	r = compared(t, []int32{64, 64, 64, 256}, []int{64, 256}, "bfd", "naive")
+	if r.Best != "naive" {
+		t.Errorf("%s is chosen: %v", r.Best, r.Why)
+	}
+	// Where all documents are longer than a row the method is taken that cuts them least.
+	r = compared(t, []int32{100, 100, 100, 100}, []int{64}, "concat", "bfd", "decompose")
+	if have, want := strings.Join(r.Why, " "), "bfd cuts no document more often than rows of 64 tokens demand, and drops and repeats nothing."; r.Best != "bfd" || !strings.HasPrefix(have, want) {
+		t.Errorf("%s is chosen: %s", r.Best, have)
+	}
+	if r = compared(t, nil, []int{8}); r.Best != "" || len(r.Why) > 0 {
+		t.Errorf("of nothing %s is chosen: %v", r.Best, r.Why)
+	}
+}
+
+func TestTable(t *testing.T) {
+	r := compared(t, lengths.LogNormal(5_000, 1), []int{1024, 2048, 4096}, append(packonline.Methods(), "bfd")...)
+	// The widest figures there are.
+	wide := *r.Results[0].Result
+	wide.Method, wide.DocumentsPerSecond, wide.RepeatedTokens, wide.DroppedTokens = "bucketllm-v0", 199.9e6, wide.Tokens/300_000, wide.Tokens/300_000
+	wide.PaddingRatio, wide.TruncationRatio, wide.ConcatenationRatio, wide.AgeMax, wide.AgeMedian = 0.0000001234, 0.00001234, 1234.5, 999_499, 999_499
+	r.Add(&wide)
+	r.Skipped = append(r.Skipped, report.Skipped{Method: "splice", Reason: strings.Repeat("not with these rows ", 9)})
+	var out bytes.Buffer
+	if err := r.WriteTable(&out); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	for _, l := range lines {
+		if n := utf8.RuneCountInString(l); n > 100 {
+			t.Errorf("%d characters: %s", n, l)
+		}
+	}
+	if !strings.HasPrefix(lines[0], "5,000 documents, ") || !strings.HasPrefix(lines[1], "Rows of 1,024, 2,048 and 4,096 tokens (methods with one row length: 4,096); a pool of 500 pieces") {
+		t.Errorf("the table begins\n%s\n%s", lines[0], lines[1])
+	}
+	// The best padding has a star, and only it.
+	var stars []string
+	for _, l := range lines {
+		if f := strings.Fields(l); len(f) > 8 && strings.HasSuffix(f[1], "*") {
+			stars = append(stars, f[1])
+		}
+	}
+	if diff := cmp.Diff([]string{"0.000012*"}, stars); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if err := r.WriteTable(failing{}); err == nil || err.Error() != "write table: disk full" {
+		t.Errorf("with a full disk the error is %v", err)
+	}
+}
+
+// TestStars: the best value of a column has a star, the least or, of speeds, the most; none when most methods share it.
+func TestStars(t *testing.T) {
+	r := &report.Report{Rows: []int{8}}
+	for _, x := range []simulation.Result{
+		{Method: "a", Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.1, DocumentsPerSecond: 2000, AgeMax: 7, ConcatenationRatio: 1.5},
+		{Method: "b", Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.1, DocumentsPerSecond: 3000, AgeMax: 7, ConcatenationRatio: 1.25},
+		{Method: "c", Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.2, DroppedTokens: 1, RepeatedTokens: 2, DocumentsPerSecond: 1000, AgeMax: 8},
+		{Method: "d", Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.2, DocumentsPerSecond: 1000, AgeMax: 9},
+	} {
+		r.Add(&x)
+	}
+	var out bytes.Buffer
+	if err := r.WriteTable(&out); err != nil {
+		t.Fatal(err)
+	}
+	var stars [][]string
+	for _, l := range strings.Split(out.String(), "\n") {
+		if f := strings.Fields(l); len(f) > 8 && len(f[0]) == 1 && f[0] >= "a" {
+			f[len(f)-2] += f[len(f)-1] // 3.00 k*
+			stars = append(stars, f[:len(f)-1])
+		}
+	}
+	want := [][]string{
+		{"a", "50.0", "10.0*", "0", "0", "1.50", "0", "7*", "0", "0", "2.00k"},
+		{"b", "25.0*", "10.0*", "0", "0", "1.25", "0", "7*", "0", "0", "3.00k*"},
+		{"c", "25.0*", "20.0", "1.0", "2.0", "0.00", "0", "8", "0", "0", "1.00k"},
+		{"d", "50.0", "20.0", "0", "0", "0.00", "0", "9", "0", "0", "1.00k"},
+	}
+	if diff := cmp.Diff(want, stars); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+// TestJSON: other programs read these names.
+func TestJSON(t *testing.T) {
+	r := compared(t, []int32{5, 3, 8, 2}, []int{8}, "bfd")
+	var out bytes.Buffer
+	if err := r.WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var have map[string]any
+	if err := json.Unmarshal(out.Bytes(), &have); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"input", "command", "lengths", "rows", "pool", "max_age", "best", "why", "results"} {
+		if have[name] == nil {
+			t.Errorf("%s is not there: %s", name, &out)
+		}
+	}
+	result := have["results"].([]any)[0].(map[string]any)
+	if result["method"] != "bfd" || result["padding_tokens"] != 6.0 || len(result["ages"].([]any)) != 7 || result["detail"] == nil {
+		t.Errorf("the result is %v", result)
+	}
+	if err := r.WriteJSON(failing{}); err == nil || err.Error() != "write comparison: disk full" {
+		t.Errorf("with a full disk the error is %v", err)
+	}
+}
+
+// TestPage: the page is whole, needs nothing else, and every drawing on it is well formed and lies within its frame.
+func TestPage(t *testing.T) {
+	for name, r := range map[string]*report.Report{
+		"all methods":     compared(t, lengths.LogNormal(5_000, 1), []int{1024, 2048, 4096, 8192, 16384}, packonline.Methods()...),
+		"one":             compared(t, lengths.LogNormal(100, 1), []int{2048}, "bfd"),
+		"one document":    compared(t, []int32{1}, []int{2048}, "concat", "bfd"),
+		"equal lengths":   compared(t, []int32{1500, 1500, 1500}, []int{2048}, "concat", "bfd"),
+		"long documents":  compared(t, []int32{1, math.MaxInt32 / 2}, []int{4096}, "concat"),
+		"exact fits":      compared(t, []int32{64, 64, 256}, []int{64, 256}, "naive", "decompose"),
+		"rows of no size": compared(t, lengths.LogNormal(1000, 1), []int{2, 3, 5, 7, 11, 13, 17, 19, 23}, "naive"),
+	} {
+		var out, again bytes.Buffer
+		if err := errors.Join(r.WriteHTML(&out), r.WriteHTML(&again)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		page := out.String()
+		if page != again.String() {
+			t.Errorf("%s: the page is another one the second time", name)
+		}
+		if strings.Contains(page, "<lengths>") || !strings.Contains(page, "&lt;lengths&gt;") {
+			t.Errorf("%s: names are not escaped", name)
+		}
+		for _, bad := range []string{"src=", "href=", "url(", "@import", "<script", "NaN", "Inf", "#0101"} {
+			if strings.Contains(page, bad) {
+				t.Errorf("%s: the page has %s", name, bad)
+			}
+		}
+		drawings := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page, -1)
+		if len(drawings) < 14 || len(drawings)%2 > 0 {
+			t.Errorf("%s: %d drawings", name, len(drawings))
+		}
+		for _, d := range drawings {
+			checkDrawing(t, name, d)
+		}
+	}
+	r := compared(t, []int32{5}, []int{8}, "bfd")
+	if err := r.WriteHTML(failing{}); err == nil || !strings.HasPrefix(err.Error(), "write report: ") {
+		t.Errorf("with a full disk the error is %v", err)
+	}
+}
+
+var sizes = regexp.MustCompile(`viewBox="0 0 ([0-9.]+) ([0-9.]+)"`)
+
+// checkDrawing reads a drawing as XML. No text may leave the frame, where it would be cut off, or lie on another.
+func checkDrawing(t *testing.T, name, drawing string) {
+	t.Helper()
+	size := sizes.FindStringSubmatch(drawing)
+	width, _ := strconv.ParseFloat(size[1], 64)
+	type text struct{ from, to, y float64 }
+	var texts []text
+	for d := xml.NewDecoder(strings.NewReader(drawing)); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%s: %v in %.200s", name, err, drawing)
+		}
+		start, ok := token.(xml.StartElement)
+		if !ok || start.Name.Local != "text" {
+			continue
+		}
+		at := map[string]float64{}
+		for _, a := range start.Attr {
+			at[a.Name.Local], _ = strconv.ParseFloat(a.Value, 64)
+		}
+		if at["x"] < -1 || at["textLength"] <= 0 || at["x"]+at["textLength"] > width+1 {
+			t.Errorf("%s: a text from %v to %v leaves the frame of %v: %.100s", name, at["x"], at["x"]+at["textLength"], width, drawing)
+		}
+		next := text{at["x"], at["x"] + at["textLength"], at["y"]}
+		for _, other := range texts {
+			if math.Abs(other.y-next.y) < 9 && other.from < next.to && next.from < other.to {
+				t.Errorf("%s: texts at %v and %v overlap: %.100s", name, other, next, drawing)
+			}
+		}
+		texts = append(texts, next)
+	}
+	if len(texts) < 2 {
+		t.Errorf("%s: a drawing of %d texts: %.200s", name, len(texts), drawing)
+	}
+}

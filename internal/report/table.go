@@ -1,0 +1,105 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// tableWidth is how many characters fit a line.
+const tableWidth = 100
+
+// WriteTable writes the report as a table of at most tableWidth characters a line. A * marks the best value of a column.
+func (r *Report) WriteTable(w io.Writer) error {
+	d := r.Lengths
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s documents, %s tokens: median %s, mean %s, 99 %% up to %s, longest %s\n", count(d.Documents), short(float64(d.Tokens)),
+		count(d.Median), count(int64(d.Mean+0.5)), count(d.P99), count(d.Max))
+	fmt.Fprintf(&b, "%s\n\n", wrap(r.setting()+".", tableWidth))
+	if len(r.Results) > 0 {
+		b.WriteString(r.table())
+		b.WriteString("\n* best of its column\n")
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintf(&b, "%s\n", wrap("left out: "+s.Method+": "+s.Reason, tableWidth))
+	}
+	if r.Best != "" {
+		fmt.Fprintf(&b, "\n%s\n", wrap(strings.Join(r.Why, " "), tableWidth))
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	return nil
+}
+
+// setting says under which bounds the methods ran.
+func (r *Report) setting() string {
+	s := fmt.Sprintf("Rows of %s tokens", rows(r.Rows))
+	if len(r.Rows) > 1 {
+		s += fmt.Sprintf(" (methods with one row length: %s)", count(r.largest()))
+	}
+	if r.Pool == 0 {
+		s += "; the whole input waits at once"
+	} else {
+		s += fmt.Sprintf("; a pool of %s pieces", count(r.Pool))
+	}
+	if r.MaxAge == 0 {
+		return s + ", ages without bound"
+	}
+	return s + fmt.Sprintf(", ages up to %s documents", count(r.MaxAge))
+}
+
+func (r *Report) table() string {
+	cells := [][]string{{"method"}, {""}}
+	for _, x := range r.Results {
+		cells = append(cells, []string{x.Method})
+	}
+	for _, c := range columns {
+		cells[0] = append(cells[0], cmp.Or(c.short, c.Name)+" ")
+		cells[1] = append(cells[1], c.Unit+" ")
+		for i, marked := range c.marks(r.Results) {
+			mark := " "
+			if marked {
+				mark = "*"
+			}
+			cells[2+i] = append(cells[2+i], strings.TrimSuffix(c.text(c.value(r.Results[i])), " %")+mark)
+		}
+	}
+	widths := make([]int, len(cells[0]))
+	for _, line := range cells {
+		for k, cell := range line {
+			widths[k] = max(widths[k], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, line := range cells {
+		text := fmt.Sprintf("%-*s", widths[0], line[0])
+		for k, cell := range line[1:] {
+			text += fmt.Sprintf(" %*s", widths[k+1], cell)
+		}
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
+	return b.String()
+}
+
+// wrap breaks a text into lines of at most width characters.
+func wrap(text string, width int) string {
+	var b strings.Builder
+	at := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i > 0 && at+1+n > width:
+			b.WriteByte('\n')
+			at = 0
+		case i > 0:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
+}

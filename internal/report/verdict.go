@@ -1,0 +1,107 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Differences below these are no reason to prefer a method.
+const (
+	sameCuts    = 0.0005 // a document
+	samePadding = 0.0001 // of the slots
+	sameCost    = 0.02   // of the attention without a mask
+)
+
+// judge chooses the method to take and says why: first nothing dropped or repeated, then the fewest needless cuts, then the least
+// padding, then the least attention without a mask, then the youngest documents.
+func judge(r *Report) (best string, why []string) {
+	if len(r.Results) == 0 {
+		return "", nil
+	}
+	left := slices.Clone(r.Results)
+	keep := func(value func(Result) float64, near func(least float64) float64) {
+		least := math.Inf(1)
+		for _, x := range left {
+			least = min(least, value(x))
+		}
+		limit := near(least)
+		left = slices.DeleteFunc(left, func(x Result) bool { return value(x) > limit })
+	}
+	keep(func(x Result) float64 { return x.dropped() + x.repeated() }, func(v float64) float64 { return v })
+	keep(r.needless, func(v float64) float64 { return v + sameCuts })
+	keep(func(x Result) float64 { return x.PaddingRatio }, func(v float64) float64 { return v + samePadding })
+	keep(Result.unmasked, func(v float64) float64 { return v * (1 + sameCost) })
+	w := slices.MinFunc(left, func(a, b Result) int {
+		return cmp.Or(cmp.Compare(a.PaddingRatio, b.PaddingRatio), cmp.Compare(a.AgeMax, b.AgeMax), cmp.Compare(a.AgeMedian, b.AgeMedian))
+	})
+	return w.Method, r.reasons(w)
+}
+
+// needless is how many cuts a document suffers, in the mean, beyond those that the longest row demands.
+func (r *Report) needless(x Result) float64 {
+	return ratio(float64(x.Pieces-r.Lengths.Pieces), float64(x.Documents))
+}
+
+// reasons says what speaks for a method, and what others do better.
+func (r *Report) reasons(w Result) []string {
+	var why []string
+	say := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	cuts := ""
+	switch n := r.needless(w); {
+	case w.TruncatedDocuments == 0:
+		cuts = "keeps every document whole"
+	case n <= 0 && r.Lengths.Longer > 0.5:
+		cuts = fmt.Sprintf("cuts no document more often than rows of %s tokens demand", count(r.largest()))
+	case n <= 0:
+		cuts = fmt.Sprintf("cuts only the %s of the documents that are longer than the longest row, no more often than it demands", percent(r.Lengths.Longer))
+	default:
+		cuts = fmt.Sprintf("cuts the %s of the documents that are longer than the longest row, and makes %s in a hundred documents", percent(r.Lengths.Longer), needlessCuts(n))
+	}
+	if w.dropped() == 0 && w.repeated() == 0 {
+		cuts += ", and drops and repeats nothing"
+	}
+	say("%s %s.", w.Method, cuts)
+	padding := fmt.Sprintf("Padding takes %s of its slots", percent(w.PaddingRatio))
+	if w.PaddingRatio > 0.01 && r.needless(w) <= 0 {
+		padding += ": whole documents of these lengths do not fill these rows"
+	}
+	say("%s.", padding)
+	if one := float64(r.largest()); w.unmasked() < 0.9*one {
+		say("Rows of several lengths cost a dense attention %s of what rows of %s alone do.", percent(w.unmasked()/one), count(r.largest()))
+	}
+	if w.AgeMax > 0 {
+		say("Half of the documents wait for at most %s later ones, none for more than %s.", count(w.AgeMedian), count(w.AgeMax))
+	}
+	if x := r.rival(w); x != nil {
+		say("%s pads less, %s, but %s.", x.Method, percent(x.PaddingRatio), r.price(w, *x))
+	}
+	return why
+}
+
+// rival returns the result that pads least, if that is less than w does.
+func (r *Report) rival(w Result) *Result {
+	var best *Result
+	for i, x := range r.Results {
+		if x.PaddingRatio < w.PaddingRatio-samePadding && (best == nil || x.PaddingRatio < best.PaddingRatio) {
+			best = &r.Results[i]
+		}
+	}
+	return best
+}
+
+// price says what x, which pads less, does worse than w: the first of judge's reasons against it.
+func (r *Report) price(w, x Result) string {
+	switch {
+	case x.dropped() > 0:
+		return "drops " + percent(x.dropped()) + " of the tokens"
+	case x.repeated() > 0:
+		return "repeats " + percent(x.repeated()) + " of the tokens"
+	}
+	return fmt.Sprintf("makes %s in a hundred documents", needlessCuts(r.needless(x)))
+}
+
+func needlessCuts(each float64) string {
+	return significant(100*each, 2) + " needless cuts"
+}

@@ -1,0 +1,158 @@
+// Package simulation packs lists of document lengths as a run would and tells how well it went, in the papers' own metrics.
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"loaderd/packonline"
+)
+
+// Result is how one method packed a list of lengths. Tokens + Repeated - Dropped + Padding = Slots. Other programs read its JSON:
+// fields may be added, and none may change its name or meaning.
+type Result struct {
+	Method             string  `json:"method"`
+	Documents          int64   `json:"documents"`
+	Tokens             int64   `json:"tokens"`
+	Sequences          int64   `json:"sequences"` // training rows
+	Slots              int64   `json:"slots"`     // tokens that they hold, padding included
+	PaddingTokens      int64   `json:"padding_tokens"`
+	DroppedTokens      int64   `json:"dropped_tokens"`
+	RepeatedTokens     int64   `json:"repeated_tokens"`
+	TruncatedDocuments int64   `json:"truncated_documents"`
+	Pieces             int64   `json:"pieces"`              // of documents, in all sequences
+	PaddingRatio       float64 `json:"padding_ratio"`       // padding tokens / slots
+	TruncationRatio    float64 `json:"truncation_ratio"`    // truncated documents / documents
+	ConcatenationRatio float64 `json:"concatenation_ratio"` // documents / sequences
+	AgeMax             uint32  `json:"age_max"`             // documents, from a document's arrival to the emission of its last piece
+	AgeMedian          uint32  `json:"age_median"`          // over all documents; the lower one of two
+	PoolMax            int     `json:"pool_max"`            // pieces that waited at once
+	Seconds            float64 `json:"seconds"`             // of packing alone
+	DocumentsPerSecond float64 `json:"documents_per_second"`
+	// AttentionCost is the sum of squared segment lengths, what attention costs when every piece sees itself alone; without that
+	// mask it is AttentionCostUnmasked, the sum of squared row lengths. Causal attention computes about half of either.
+	AttentionCost         float64  `json:"attention_cost"`
+	AttentionCostUnmasked float64  `json:"attention_cost_unmasked"`
+	Buckets               []Bucket `json:"buckets"`
+	// Detail says under which bounds the method ran, what the end of the input cost (the flush pads the most), and what the method
+	// itself counts.
+	Detail map[string]any `json:"detail"`
+
+	ages []int64 // documents by age
+}
+
+// Bucket counts the sequences of one row length.
+type Bucket struct {
+	Length    int   `json:"length"`
+	Sequences int64 `json:"sequences"`
+}
+
+// Run packs documents of the given lengths, numbered from 0, and writes the sequences to placements, which may be nil: a line a
+// sequence in order of emission, LENGTH<TAB>document:start:length document:start:length ... A Pool of 0 holds the whole input. The
+// clock runs while lengths are packed, the flush at the end included, and not while results are looked at.
+func Run(ctx context.Context, c packonline.Config, lengths []int32, placements io.Writer) (*Result, error) {
+	if c.Pool == 0 {
+		c.Pool = max(len(lengths), 1)
+	}
+	p, err := packonline.New(c)
+	if err != nil {
+		return nil, err
+	}
+	w := newWatch(c, len(lengths), placements)
+	var out packonline.Rows
+	var packing time.Duration
+	waiting := 0
+	const batch = 4096
+	for first := 0; first < len(lengths); first += batch {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		start := time.Now()
+		for i, n := range lengths[first:min(first+batch, len(lengths))] {
+			p.Add(packonline.Doc{Seq: uint64(first + i), Length: n}, &out)
+			waiting = max(waiting, p.Pending().Pieces)
+		}
+		packing += time.Since(start)
+		if err := w.take(&out); err != nil {
+			return nil, err
+		}
+	}
+	r := w.result
+	r.PoolMax = waiting
+	r.Detail = parameters(c)
+	r.Detail["flush_pieces"] = p.Pending().Pieces
+	sequences, padding := w.sequences(), p.Counts().Padding
+	start := time.Now()
+	p.Flush(&out)
+	packing += time.Since(start)
+	if err := w.take(&out); err != nil {
+		return nil, err
+	}
+	if err := w.end(); err != nil {
+		return nil, err
+	}
+	r.sum(p.Counts(), w, packing)
+	r.Detail["flush_sequences"] = r.Sequences - sequences
+	r.Detail["flush_padding_tokens"] = r.PaddingTokens - padding
+	if own, ok := p.(detailer); ok {
+		for name, n := range own.Detail() {
+			r.Detail[name] = n
+		}
+	}
+	return r, nil
+}
+
+// sum fills in the totals and the papers' ratios.
+func (r *Result) sum(c packonline.Counts, w *watch, packing time.Duration) {
+	r.Documents, r.Tokens, r.Sequences, r.Slots = c.Documents, c.Tokens, w.sequences(), c.Slots+w.missing
+	r.PaddingTokens, r.DroppedTokens, r.RepeatedTokens, r.TruncatedDocuments = c.Padding+w.missing, c.Dropped, c.Repeated, c.Truncated
+	r.PaddingRatio = ratio(float64(r.PaddingTokens), float64(r.Slots))
+	r.TruncationRatio = ratio(float64(r.TruncatedDocuments), float64(r.Documents))
+	r.ConcatenationRatio = ratio(float64(r.Documents), float64(r.Sequences))
+	r.Seconds = packing.Seconds()
+	r.DocumentsPerSecond = ratio(float64(r.Documents), r.Seconds)
+}
+
+// ratio is a/b, or 0 where there is no b.
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+// detailer is a Packer that counts more than all do.
+type detailer interface{ Detail() map[string]int64 }
+
+// parameters returns what shaped the result, by the names of a configuration file: parameters that the method does not read are left out.
+func parameters(c packonline.Config) map[string]any {
+	d := map[string]any{"atom": c.Atom, "pool": c.Pool, "max_age": c.MaxAge, "seed": c.Seed}
+	for _, name := range packonline.Parameters(c.Method) {
+		switch name {
+		case "overlap":
+			d[name] = c.Overlap
+		case "extra":
+			d[name] = c.Extra
+		case "padding_threshold":
+			d[name] = c.PaddingThreshold
+		}
+	}
+	return d
+}
+
+// Check names every bad setting of a simulation, where a pool may also be 0.
+func Check(c packonline.Config) []packonline.FieldError {
+	whole := c.Pool == 0
+	if whole {
+		c.Pool = 1
+	}
+	bad := c.Validate()
+	for i := range bad {
+		if bad[i].Field == "pool" {
+			bad[i].Want = fmt.Sprintf("0 (the whole input) or %s", bad[i].Want)
+		}
+	}
+	return bad
+}

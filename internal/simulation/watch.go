@@ -1,0 +1,114 @@
+package simulation
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"loaderd/packonline"
+)
+
+// watch looks at the rows that come out of a packer.
+type watch struct {
+	result     *Result
+	ages       []uint32 // of each document, until its last piece is out
+	placements io.Writer
+	line       []byte
+
+	// Atoms that are a part of a row make rows in order of emission, each bucket on its own.
+	parts   int                  // of a row; 1 when the packer's rows are rows
+	started [][]packonline.Piece // of each bucket, the row under construction
+	have    []int                // its parts
+	missing int64                // slots of the last rows for which there was no part
+}
+
+func newWatch(c packonline.Config, documents int, placements io.Writer) *watch {
+	w := &watch{result: &Result{Method: c.Method}, ages: make([]uint32, documents), placements: placements, parts: 1}
+	if c.Atom > 0 && c.Atom < 1 {
+		w.parts = int(1 / c.Atom)
+	}
+	for _, l := range c.Buckets {
+		w.result.Buckets = append(w.result.Buckets, Bucket{Length: l})
+	}
+	w.started, w.have = make([][]packonline.Piece, len(c.Buckets)), make([]int, len(c.Buckets))
+	return w
+}
+
+// take looks at the rows that came out and forgets them.
+func (w *watch) take(out *packonline.Rows) error {
+	defer out.Reset()
+	for i := range out.Len() {
+		length, pieces, ages := out.Row(i)
+		w.result.Pieces += int64(len(pieces))
+		for k, x := range pieces {
+			w.ages[x.Doc] = max(w.ages[x.Doc], ages[k])
+			w.result.AttentionCost += float64(x.Length) * float64(x.Length)
+		}
+		b := slices.IndexFunc(w.result.Buckets, func(b Bucket) bool { return b.Length == int(length)*w.parts })
+		if w.parts > 1 {
+			w.started[b] = append(w.started[b], pieces...)
+			if w.have[b]++; w.have[b] < w.parts {
+				continue
+			}
+			pieces = w.started[b]
+		}
+		if err := w.row(b, pieces); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// row counts a row of bucket b and writes it down.
+func (w *watch) row(b int, pieces []packonline.Piece) error {
+	w.started[b], w.have[b] = w.started[b][:0], 0
+	bucket := &w.result.Buckets[b]
+	bucket.Sequences++
+	w.result.AttentionCostUnmasked += float64(bucket.Length) * float64(bucket.Length)
+	if w.placements == nil {
+		return nil
+	}
+	line := strconv.AppendInt(w.line[:0], int64(bucket.Length), 10)
+	separator := byte('\t')
+	for _, x := range pieces {
+		line = strconv.AppendUint(append(line, separator), x.Doc, 10)
+		line = strconv.AppendInt(append(line, ':'), int64(x.Start), 10)
+		line = strconv.AppendInt(append(line, ':'), int64(x.Length), 10)
+		separator = ' '
+	}
+	w.line = append(line, '\n')
+	if _, err := w.placements.Write(w.line); err != nil {
+		return fmt.Errorf("write placements: %w", err)
+	}
+	return nil
+}
+
+// end pads the rows for which parts are missing and sums up the ages.
+func (w *watch) end() error {
+	r := w.result
+	for b, have := range w.have {
+		if have > 0 {
+			w.missing += int64((w.parts - have) * r.Buckets[b].Length / w.parts)
+			if err := w.row(b, w.started[b]); err != nil {
+				return err
+			}
+		}
+	}
+	for _, a := range w.ages {
+		r.AgeMax = max(r.AgeMax, a)
+	}
+	r.ages = make([]int64, int(r.AgeMax)+1)
+	for _, a := range w.ages {
+		r.ages[a]++
+	}
+	r.AgeMedian = r.AgeQuantile(0.5)
+	return nil
+}
+
+func (w *watch) sequences() (n int64) {
+	for _, b := range w.result.Buckets {
+		n += b.Sequences
+	}
+	return n
+}
