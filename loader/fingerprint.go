@@ -1,11 +1,13 @@
 package loader
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 )
 
 // Fingerprint identifies everything that shapes the plan and the rows made from it. Two configurations with one fingerprint give
@@ -28,13 +30,14 @@ func (c Config) json() []byte {
 // Differences lists the fields in which two configurations differ, as "path: a -> b".
 func (c Config) Differences(other Config) []string {
 	a, b := flatten(c), flatten(other)
+	paths := maps.Clone(a)
+	maps.Copy(paths, b)
 	var out []string
-	for path, v := range a {
-		if w := b[path]; v != w {
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		if v, w := cmp.Or(a[path], "unset"), cmp.Or(b[path], "unset"); v != w {
 			out = append(out, fmt.Sprintf("%s: %s -> %s", path, v, w))
 		}
 	}
-	sort.Strings(out)
 	return out
 }
 
