@@ -61,6 +61,12 @@ bench-endtoend: ## JetStream to pyarrow, text and tokens, memory, and tokenizing
 	bin/endtoend -documents 400000 -python $$venv; \
 	$$venv python/bench/tokenize_only.py
 
+.PHONY: bench-peers
+bench-peers: ## packing against TRL, Grain, OLMo-core, LLM Foundry, Axolotl and torchtune
+	@$(GO) build -o bin/peers ./internal/bench/peers && \
+	venv=$$($(PYTHON) python/venv python/requirements-peers.txt --no-deps) && \
+	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" python/bench/peers/run.py --loaderd bin/peers
+
 # Minimizing is kept short: it counts against FUZZTIME, and an input that only reaches new code is not worth more.
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME

@@ -20,11 +20,16 @@ const module = "loaderd"
 
 // arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
 var arrows = map[string][]string{
-	"cmd/loaderd":     {"internal/daemon", "internal/config", "stream", "arrowout", "loader", "tokenizer"},
+	"cmd/loaderd":     {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "stream", "arrowout", "loader", "tokenizer"},
 	"internal/daemon": {"internal/config", "stream", "arrowout", "loader", "tokenizer"},
 	"internal/config": {"stream", "arrowout", "loader", "tokenizer"},
 
+	"internal/report":     {"internal/simulation"},
+	"internal/simulation": {"packonline"},
+
 	"internal/bench/flightserve": {"arrowout", "loader"},
+	"internal/bench/papers":      {"internal/lengths", "internal/simulation", "packonline", "shuffle"},
+	"internal/bench/peers":       {"internal/lengths", "packonline"},
 	"internal/bench/endtoend":    {"internal/daemon", "internal/config", "stream", "tokenizer"},
 
 	"stream":     {"loader", "tokenizer"},

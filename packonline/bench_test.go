@@ -34,7 +34,12 @@ func BenchmarkPack(b *testing.B) {
 	start := time.Now()
 	openRows(in, 2048, 1024)
 	scan := time.Since(start)
-	for _, c := range []packonline.Config{config("concat", 2048, 4096, 0), config("bfd", 2048, 4096, 16384), config("bfd", 2048, benchDocs, 0)} {
+	for _, c := range []packonline.Config{
+		config("concat", 2048, 4096, 0),
+		config("ffd", 2048, 4096, 16384), config("ffd", 2048, benchDocs, 0),
+		config("bfd", 2048, 4096, 16384), config("bfd", 2048, benchDocs, 0),
+		seamless(2048, 4096, 16384, 0.3, 50), seamless(2048, benchDocs, 0, 0.3, 50),
+	} {
 		name := c.Method
 		if c.Pool == benchDocs {
 			name += "-offline"

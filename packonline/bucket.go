@@ -18,8 +18,8 @@ import "fmt"
 //   - invariant 3: after Add at most Pool pieces wait, and at most MaxAge, if that is less.
 //   - invariant 4: no piece is older than MaxAge when it is emitted. Without a MaxAge no piece waits for more than 16 Pool documents.
 //   - invariant 5: the work for a document is bounded, whatever the lengths. It emits at most one row for age and one for room, beside
-//     its own; each tries a fixed number of seeds, and each of these costs a fixed number of searches for every row length, a search
-//     compares at most searchWords words, and takes at most as many pieces as the row holds.
+//     its own; each tries a fixed number of seeds, each seed costs a fixed number of searches for every row length, a search compares
+//     at most searchWords words, and a row that is tried takes at most the pieces that it can hold.
 //
 // Its state is the waiting pieces in order of arrival: what it does next depends on nothing else.
 type bucket struct {

@@ -4,19 +4,16 @@ package packonline
 // length n needs ceil(n/U) - 1 of them; what it has beyond them is its rest, 1 to U tokens. A full row is tight when its pieces need
 // all its units, which is when their rests sum up to one unit. One that is not could have had its pieces in shorter rows.
 //
-// Tight rows make the most rows, hence the fewest documents a row: full rows hold the tokens of their pieces, so there are at most as
-// many as the rests of all pieces hold units. That is the lower bound on documents / rows, which only tight rows reach.
+// Tight rows make the most rows, hence the fewest documents a row: the rests in a full row sum up to one unit or more, so there are at
+// most as many full rows as the rests of all pieces hold units. Only tight rows reach that bound (TestBucketRowsHaveABound).
 //
-// With one length all rows that are full are tight.
-
-// triples is how many pieces are tried as the first of three. Few, for they are the ones that complete others alone.
-const triples = 4
+// With one length every full row is tight. With lengths that are not whole units the search is the same, but the bound is out of reach.
 
 // bases bounds the pairs of unit counts that addTight tries.
 const bases = 16
 
-// tight emits a tight row around the oldest piece of length n, with one other piece if that can be, else two, else three. It reports
-// whether there is one.
+// tight emits a tight row around the oldest piece of length n, with one other piece if that can be, else with two, and reports whether
+// there is one.
 func (p *bucket) tight(n int32, out *Rows) bool {
 	p.take(n)
 	longer := p.lengths[bucketFor(p.lengths, n):]
@@ -28,12 +25,6 @@ func (p *bucket) tight(n int32, out *Rows) bool {
 	}
 	for _, l := range longer {
 		if p.near(l-n) && p.addTight(l-n) {
-			p.emit(l, out)
-			return true
-		}
-	}
-	for _, l := range longer {
-		if p.near(l-n) && p.addTightThree(l-n) {
 			p.emit(l, out)
 			return true
 		}
@@ -84,31 +75,32 @@ func (p *bucket) addTight(room int32) bool {
 	return false
 }
 
-// addTightThree fills room with three pieces that need all units of it. The first one is long, but its rest leaves a quarter of the
-// room's to the others.
-func (p *bucket) addTightThree(room int32) bool {
+// alike is how many of the oldest pieces are looked through for one that lacks little of a unit too.
+const alike = 256
+
+// addAlike completes a piece of length n that lacks little of whole units, for which no tight row was found, with another such piece
+// and a third one, and returns the length of the row, 0 if it can not. A unit of that row is lost, but for two of the pieces that
+// are hardest to place, and the third one has the more common rest.
+func (p *bucket) addAlike(n int32) int32 {
 	unit := p.lengths[0]
-	units, rest := room/unit, room%unit
-	at := len(p.row)
-	n := room
-	if units == 0 {
-		n = room / 2
+	lacksLittle := func(n int32) bool { return unit-1-(n-1)%unit < unit/16 }
+	if len(p.lengths) == 1 || !lacksLittle(n) {
+		return 0
 	}
-	for range triples {
-		n = p.stock.atMost(n)
-		if n == none || n < unit && units > 0 {
-			return false
+	longer := p.lengths[bucketFor(p.lengths, n):]
+	i := p.stock.ages.first
+	for k := 0; k < alike && i != none; k++ {
+		m := p.stock.items[i].length
+		if lacksLittle(m) {
+			for _, l := range longer {
+				if third := l - n - m; third != m && p.stock.has(third) {
+					p.take(m)
+					p.take(third)
+					return l
+				}
+			}
 		}
-		if over := n%unit - rest*3/4; over >= 0 && units > 0 {
-			n -= over + 1
-			continue
-		}
-		p.take(n)
-		if p.addTight(room - n) {
-			return true
-		}
-		p.putBack(at)
-		n--
+		i = p.stock.newer(&p.stock.ages, i)
 	}
-	return false
+	return 0
 }

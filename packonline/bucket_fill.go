@@ -13,6 +13,10 @@ const misfits = 64
 func (p *bucket) exact(n int32, out *Rows) bool {
 	p.take(n)
 	class := bucketFor(p.lengths, n)
+	if l := p.addAlike(n); l > 0 {
+		p.emit(l, out)
+		return true
+	}
 	for k, l := range p.lengths[class:] {
 		if p.fill(l-n, class+k) {
 			p.emit(l, out)
@@ -38,6 +42,9 @@ func (p *bucket) fill(room int32, class int) bool {
 	}
 	return false
 }
+
+// triples is how many pieces are tried as the first of three. Few, for short pieces are what completes others alone.
+const triples = 4
 
 // addFew fills room exactly with one, two or three pieces.
 func (p *bucket) addFew(room int32) bool {

@@ -1,6 +1,7 @@
 package packonline_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -246,6 +247,9 @@ func (l *ledger) restart() error {
 	}
 	if string(rest) != "behind" {
 		return fmt.Errorf("%q is left of the state", rest)
+	}
+	if again := fresh.AppendState(nil); !bytes.Equal(again, state) {
+		return fmt.Errorf("state %x becomes %x when it is restored", state, again)
 	}
 	l.p = fresh
 	return nil

@@ -9,7 +9,7 @@ import (
 	"loaderd/packonline"
 )
 
-// TestQuality holds bfd to its figures on log-normal lengths: padding with the final flush included, ages, no document
+// TestQuality holds ffd and bfd to their figures on log-normal lengths: padding with the final flush included, ages, no document
 // of at most a row split. The ledger checks the latter two.
 func TestQuality(t *testing.T) {
 	for _, c := range []struct {
@@ -17,9 +17,10 @@ func TestQuality(t *testing.T) {
 		documents int
 		padding   float64 // most, of all slots
 	}{
-		{config("bfd", 2048, 4096, 16384), 1_000_000, 0.0001},
-		{config("bfd", 8192, 4096, 16384), 200_000, 0.0003},
-		{config("bfd", 2048, 1024, 16384), 100_000, 0.0002},
+		{config("bfd", 2048, 4096, 16384), 1_000_000, 0.00003},
+		{config("bfd", 8192, 4096, 16384), 200_000, 0.0001}, // one row is 0.00004
+		{config("bfd", 2048, 1024, 16384), 100_000, 0.0001},
+		{config("ffd", 2048, 4096, 16384), 200_000, 0.00005},
 	} {
 		l, err := newLedger(c.Config)
 		if err != nil {

@@ -1,0 +1,100 @@
+"""The tables of the comparison: the figures of every packer, and each packer beside the setting of loaderd that is nearest to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+Result = dict[str, Any]
+
+
+def markdown(results: list[Result]) -> str:
+    ours = [r for r in results if r["package"] == "loaderd"]
+    theirs = [r for r in results if r["package"] != "loaderd"]
+    blocks = [table(FIGURES, (figures(r) for r in results))]
+    if ours and theirs:
+        blocks.append(table(BESIDE, (beside(r, nearest(ours, r)) for r in theirs)))
+    if theirs:
+        blocks.append(f"Versions: {', '.join(sorted({r['package'] for r in theirs}))}.")
+    return "\n\n".join(blocks)
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ("---",) * len(head), *rows))
+
+
+FIGURES = (
+    "packer", "documents/s with tokens", "documents/s, lengths alone", "padding", "documents cut", "cut though they fit a row",
+    "tokens dropped", "tokens repeated", "memory added", "memory of the process", "largest age", "online",
+)
+
+
+def figures(r: Result) -> tuple[str, ...]:
+    return (
+        r["name"], speed(r["moved"]), speed(r["alone"]) if "alone" in r else "-", padding(r), share(r["cut"], r["documents"]),
+        share(r["cut_short"], r["documents"]), share(r["dropped"], r["tokens"]), share(r["repeated"], r["tokens"]),
+        size(r["memory"]), size(r["process"]), age(r), r["online"],
+    )
+
+
+BESIDE = (
+    "packer", "nearest setting of loaderd", "padding: packer, loaderd", "largest age: packer, loaderd", "documents/s with tokens",
+    "loaderd is behind in",
+)
+
+
+def beside(r: Result, ours: Result) -> tuple[str, ...]:
+    times = ours["moved"] / r["moved"]
+    return (
+        r["name"], ours["name"].removeprefix("loaderd "), f"{padding(r)}, {padding(ours)}", f"{age(r)}, {age(ours)}",
+        f"{times:.1f} times" if times < 9.95 else f"{times:.0f} times", ", ".join(behind(ours, r)) or "nothing",
+    )
+
+
+def nearest(ours: list[Result], r: Result) -> Result:
+    """The setting that is behind r in the fewest columns; of those the one that cuts the fewest documents, and then pads least."""
+    return min(ours, key=lambda o: (len(behind(o, r)), o["cut"] / o["documents"], o["padding"] / o["slots"]))
+
+
+def behind(a: Result, b: Result) -> list[str]:
+    """The columns in which a is worse than b. How many documents are longer than a row is not a packer's doing."""
+    worse = {
+        "documents/s with tokens": a["moved"] < b["moved"],
+        "documents/s, lengths alone": "alone" in a and "alone" in b and a["alone"] < b["alone"],
+        "padding": a["padding"] / a["slots"] > b["padding"] / b["slots"],
+        "cut though they fit a row": a["cut_short"] / a["documents"] > b["cut_short"] / b["documents"],
+        "dropped": a["dropped"] / a["tokens"] > b["dropped"] / b["tokens"],
+        "repeated": a["repeated"] / a["tokens"] > b["repeated"] / b["tokens"],
+        "memory": a["memory"] > b["memory"],
+        "age": a["oldest"] > b["oldest"] and not offline(b),
+    }
+    return [column for column, is_worse in worse.items() if is_worse]
+
+
+def padding(r: Result) -> str:
+    return share(r["padding"], r["slots"])
+
+
+def age(r: Result) -> str:
+    return "all" if offline(r) else f"{r['oldest']:,}"
+
+
+def offline(r: Result) -> bool:
+    """Whether nothing came out before the last document was in."""
+    return r["oldest"] == r["documents"] - 1
+
+
+def speed(per_second: float) -> str:
+    if per_second >= 1e6:
+        return f"{per_second / 1e6:.2f}M"
+    return f"{per_second / 1e3:.0f}k" if per_second >= 1e4 else f"{per_second / 1e3:.1f}k"
+
+
+def size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count < 1e7 else f"{count / 1e6:,.0f} MB"
+
+
+def share(part: int, of: int) -> str:
+    """A percentage of two significant digits; 0 only if it is."""
+    percent = 100 * part / of
+    return "0" if part == 0 else f"{percent:.1f} %" if percent >= 9.95 else f"{percent:.2g} %"
