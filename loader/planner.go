@@ -10,7 +10,7 @@ import (
 
 // AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in the header of
 // every plan; a planner of another version refuses to continue it.
-const AlgorithmVersion = 1
+const AlgorithmVersion = 2
 
 // Arrival is what the Planner is told of one document of the stream.
 type Arrival struct {

@@ -21,7 +21,7 @@ type Config struct {
 	Pool int `koanf:"pool" json:"pool"`
 	// MaxAge bounds how many documents may arrive between a document's arrival and the emission of its last piece (unit:
 	// documents): older pieces leave in rows that are padded where they must be. A MaxAge below Pool holds the pool to MaxAge
-	// pieces. While no document arrives nothing ages. 0 sets no bound.
+	// pieces. While no document arrives nothing ages. 0 sets no bound; bucket then holds to 16 Pool documents.
 	MaxAge int `koanf:"max_age" json:"max_age"`
 	// Overlap is how much of a row the windows of seamless may share with their neighbours at most: r_max of the paper, a share of
 	// the row's length.

@@ -66,7 +66,7 @@ func TestDemoFigures(t *testing.T) {
 		steps    bool // more than one
 		complete int64
 	}{
-		{"defaults", nil, 2, "bfd", 64, false, 100},
+		{"defaults", nil, 2, "bucket", 64, false, 100},
 		{"four readers", []string{"--world", "4", "--method", "concat", "--length", "128", "--rows", "8", "--set", "shuffle.window=16"}, 4, "concat", 8, true, 100},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestDefault(t *testing.T) {
 		Plan: loader.Config{
 			Seed:      1,
 			Documents: loader.DocumentsConfig{Dedupe: 100000},
-			Packing: packonline.Config{Method: "bfd", Buckets: []int{2048}, Atom: 1, Pool: 4096, MaxAge: 16384,
+			Packing: packonline.Config{Method: "bucket", Buckets: []int{2048}, Atom: 1, Pool: 4096, MaxAge: 16384,
 				Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02},
 			Shuffle:   shuffle.Config{Window: 1024},
 			Steps:     loader.StepsConfig{Rows: 64, Table: []int{}, Backlog: 4, MaxWait: 262144, Last: loader.LastPad},
