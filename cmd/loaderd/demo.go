@@ -197,8 +197,10 @@ func (f *demoFlags) config(folder string) (config.Config, error) {
 		return c, usageError{errors.New("--set stream.url: the demo runs a NATS server of its own; for another server see loaderd serve and loaderd publish")}
 	case c.Tokenizer.Name == config.TokenizerNone:
 		return c, usageError{errors.New("--tokenizer none: the demo's documents are text and need a tokenizer")}
-	case f.world < 1 || c.Plan.Steps.Rows%f.world != 0:
-		return c, usageError{fmt.Errorf("--world %d: want a number of readers that divides the %d rows of a step (--rows)", f.world, c.Plan.Steps.Rows)}
+	case f.world < 1:
+		return c, usageError{fmt.Errorf("--world %d: want 1 reader or more", f.world)}
+	case c.Plan.CheckWorld(f.world) != nil:
+		return c, usageError{fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)", f.world, span(c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets)))}
 	}
 	return c, nil
 }

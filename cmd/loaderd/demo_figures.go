@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"loaderd/loader"
@@ -39,7 +40,7 @@ func (f demoFigures) truncated() float64 { return 100 * part(f.Stats.Truncated, 
 func (j *demoJob) figures() demoFigures {
 	c := j.config
 	f := demoFigures{From: j.from, Settings: demoSettings(c.Plan, c.Tokenizer.Name, j.world), Phase: "starting", Elapsed: time.Since(j.began), World: j.world,
-		Pool: c.Plan.Packing.Pool, Window: c.Plan.Shuffle.Window, Rows: c.Plan.Steps.Rows, Ahead: c.Serve.Ahead, CacheBytes: c.Serve.CacheBytes, Note: j.notes.last()}
+		Pool: c.Plan.Packing.Pool, Window: c.Plan.Shuffle.Window, Rows: stepRows(c.Plan), Ahead: c.Serve.Ahead, CacheBytes: c.Serve.CacheBytes, Note: j.notes.last()}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.elapsed > 0 {
@@ -67,16 +68,25 @@ func (j *demoJob) figures() demoFigures {
 	return f
 }
 
-func demoSettings(p loader.Config, tokenizer string, world int) string {
-	return fmt.Sprintf("%s, %s, rows of %s tokens, %d rows a step, %s", tokenizer, p.Packing.Method, rowLengths(p.Packing.Buckets), p.Steps.Rows, plural(world, "reader"))
+// stepRows is how many rows the queues of all buckets hold when each has a full step.
+func stepRows(p loader.Config) (rows int) {
+	for _, n := range p.Steps.PerBucket(p.Packing.Buckets) {
+		rows += n
+	}
+	return rows
 }
 
-// rowLengths names the lengths of rows: 2,048, or 1,024 to 16,384.
-func rowLengths(buckets []int) string {
-	if len(buckets) == 0 { // the job ended before it knew
+func demoSettings(p loader.Config, tokenizer string, world int) string {
+	return fmt.Sprintf("%s, %s, rows of %s tokens, %s rows a step, %s", tokenizer, p.Packing.Method, span(p.Packing.Buckets),
+		span(p.Steps.PerBucket(p.Packing.Buckets)), plural(world, "reader"))
+}
+
+// span names the least and the greatest of some numbers: 2,048, or 1,024 to 16,384.
+func span(numbers []int) string {
+	if len(numbers) == 0 { // the job ended before it knew
 		return "no"
 	}
-	least, most := group(int64(buckets[0])), group(int64(buckets[len(buckets)-1]))
+	least, most := group(int64(slices.Min(numbers))), group(int64(slices.Max(numbers)))
 	if least == most {
 		return most
 	}

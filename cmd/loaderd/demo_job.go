@@ -51,7 +51,11 @@ func (j *demoJob) run(ctx context.Context) (err error) {
 		return err
 	}
 	publisher := &demoPublisher{inputs: j.inputs, limit: j.limit}
-	ranks := &demoRanks{world: j.world, rows: j.config.Plan.Steps.Rows, began: func() { j.firstBatch.Store(int64(time.Since(j.began))) }}
+	ranks := &demoRanks{world: j.world, rows: map[int]int{}, began: func() { j.firstBatch.Store(int64(time.Since(j.began))) }}
+	packing := j.config.Plan.Packing
+	for i, rows := range j.config.Plan.Steps.PerBucket(packing.Buckets) {
+		ranks.rows[packing.Buckets[i]] = rows
+	}
 	j.mu.Lock()
 	j.daemon, j.publisher, j.ranks = d, publisher, ranks
 	j.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // finished the one before, as the collectives of a training step would have it.
 type demoRanks struct {
 	world  int
-	rows   int // of a step over all ranks
+	rows   map[int]int // of a step over all ranks, by the length of its rows
 	steps  atomic.Uint64
 	tokens atomic.Int64
 	first  sync.Once
@@ -112,7 +112,7 @@ func (r *demoRanks) compare(ctx context.Context, shares <-chan share, release []
 				return ctx.Err()
 			}
 		}
-		if err := agree(got, step, r.rows); err != nil {
+		if err := agree(got, step, r.rows[got[0].bucket]); err != nil {
 			return err
 		}
 		for _, s := range got {

@@ -20,7 +20,7 @@ type demoSummary struct {
 	Tokenizer          string  `json:"tokenizer"`
 	Method             string  `json:"method"`
 	RowLengths         []int   `json:"row_lengths"`
-	StepRows           int     `json:"step_rows"`
+	StepRows           []int   `json:"step_rows"`
 	Readers            int     `json:"readers"`
 	ReadersAgreed      bool    `json:"readers_agreed"` // the same steps of the same shape on all, and together every token once
 	Documents          int64   `json:"documents"`      // published
@@ -54,7 +54,7 @@ func (j *demoJob) summary() demoSummary {
 	s := f.Stats
 	plan := j.config.Plan
 	sum := demoSummary{
-		From: j.from, Tokenizer: j.config.Tokenizer.Name, Method: plan.Packing.Method, RowLengths: plan.Packing.Buckets, StepRows: plan.Steps.Rows,
+		From: j.from, Tokenizer: j.config.Tokenizer.Name, Method: plan.Packing.Method, RowLengths: plan.Packing.Buckets, StepRows: plan.Steps.PerBucket(plan.Packing.Buckets),
 		Readers: j.world, Documents: f.Offered, Packed: s.Documents, Duplicates: s.Duplicates, Undecoded: s.Undecoded, Tokens: s.Tokens, TokensRead: f.Tokens,
 		Dropped: s.Dropped, Repeated: s.Repeated, Steps: f.Read, Rows: s.Rows, AgeMax: s.AgeMax,
 		PaddingRatio: part(s.Padding, s.Slots), TruncationRatio: part(s.Truncated, s.Documents),
@@ -93,7 +93,7 @@ func (s demoSummary) writeText(w io.Writer, stays bool) error {
 	if s.LeftOut > 0 {
 		line("left out", group(s.LeftOut), "files without text: empty, binary or hidden")
 	}
-	line("steps", group(int64(s.Steps)), fmt.Sprintf("of %s rows of %s tokens: %s rows", group(int64(s.StepRows)), rowLengths(s.RowLengths), group(s.Rows)))
+	line("steps", group(int64(s.Steps)), fmt.Sprintf("of %s rows of %s tokens: %s rows", span(s.StepRows), span(s.RowLengths), group(s.Rows)))
 	line("padding", fmt.Sprintf("%.3f %%", 100*s.PaddingRatio), "of all tokens of the rows, the last step's included")
 	line("truncated", fmt.Sprintf("%.1f %%", 100*s.TruncationRatio), "of the documents are split over rows")
 	line("oldest", group(s.AgeMax), "documents came, at most, while one waited")
