@@ -125,7 +125,7 @@ func TestOrderIsFixed(t *testing.T) {
 	r := newRun(5, 42)
 	r.add(20)
 	r.w.Flush(r.emit)
-	if have, want := fmt.Sprint(r.out), "[0 5 6 7 1 3 10 2 4 13 9 15 14 12 8 11 16 19 18 17]"; have != want {
+	if have, want := fmt.Sprint(r.out), "[3 0 6 7 1 5 10 2 4 13 9 15 14 12 11 19 16 8 18 17]"; have != want {
 		t.Fatalf("order is %s, want %s", have, want)
 	}
 	if have, want := shuffle.NewKey(42, "shuffle").Uint64(7), uint64(0x71bdf77ef20af011); have != want {
@@ -133,8 +133,8 @@ func TestOrderIsFixed(t *testing.T) {
 	}
 }
 
-// TestMixing measures the wait of the atoms of a long run. It is that of uniform draws, geometric with a mean of one window, cut where
-// the oldest are drawn, so that hardly any leaves by the bound. Neighbours leave independently of each other.
+// TestMixing measures the wait of the atoms of a long run. It is that of uniform draws, geometric with a mean of one window, cut at
+// the bound: a share of (1-1/W)^(4W) of the atoms, all of which leave at it. Neighbours leave independently of each other.
 func TestMixing(t *testing.T) {
 	const window, atoms = 1000, 1_000_000
 	r := newRun(window, 3)
@@ -156,8 +156,8 @@ func TestMixing(t *testing.T) {
 	if mean := sum / n; math.Abs(mean-window) > 5 {
 		t.Errorf("atoms wait for %.1f later ones on average, want %d", mean, window)
 	}
-	t.Logf("%.4f %% of the atoms leave by the bound", 100*forced/n)
-	if share := forced / n; share > 0.0005 {
+	// Forced departures take draws away from the others, so the rest waits a little longer than a geometric wait would.
+	if share := forced / n; share > 0.025 {
 		t.Errorf("%.2f %% of the atoms leave by the bound", 100*share)
 	}
 	var product, square float64
@@ -177,8 +177,7 @@ func TestMixing(t *testing.T) {
 		}
 	}
 	// Two independent geometric waits differ by 1 ... 10 either way in 20 of 2W cases.
-	t.Logf("%.4f %% of the neighbours were within 10", 100*near/float64(len(r.out)))
-	if share := near / float64(len(r.out)); share > 1.06*20/(2*window) {
+	if share := near / float64(len(r.out)); share > 1.3*20/(2*window) {
 		t.Errorf("%.2f %% of the neighbours were within 10 of each other before", 100*share)
 	}
 }

@@ -5,16 +5,11 @@
 package shuffle
 
 // Patience bounds the wait of an atom: it leaves at the latest when this many windows of later atoms have come. A uniform draw
-// alone makes the wait geometric, without a bound, and whatever waits holds back the floor of the stream.
+// alone makes the wait geometric, without a bound, and whatever waits holds back the floor of the stream. At 4 windows one atom in
+// e^4 = 55 leaves by the bound, the others by the draw.
 const Patience = 4
 
-// oldestOf says that the oldest atom leaves in one of so many draws. That keeps the oldest at about 3.3 windows, and the bound for the
-// rare rest. Were the bound alone to drive them out, atoms that came one after the other would leave one after the other: one in e^4 = 55
-// would have its old neighbour for a new one.
-const oldestOf = 24
-
-// Window is a windowed shuffle. Once Config.Window atoms wait, each new atom drives out a waiting one that is drawn uniformly, or now and
-// then the oldest.
+// Window is a windowed shuffle. Once Config.Window atoms wait, each new atom drives out a waiting one that is drawn uniformly.
 //
 //   - invariant 1: every atom leaves exactly once.
 //   - invariant 2: at most Config.Window atoms wait.
@@ -61,9 +56,7 @@ func (w *Window[T]) Add(atom T, emit func(T)) {
 	// One atom comes at a time, so at most one reaches the bound at a time: invariant 3.
 	i := w.oldest
 	if w.added-w.slots[i].arrived < Patience*uint64(w.config.Window) {
-		if x := w.draw(oldestOf * len(w.slots)); x%oldestOf > 0 {
-			i = int32(x / oldestOf)
-		}
+		i = int32(w.draw(len(w.slots)))
 	}
 	leaving := w.slots[i].atom
 	w.leave(i)
