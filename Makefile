@@ -42,8 +42,9 @@ VENV = $$($(PYTHON) python/venv)/bin/python
 
 .PHONY: bench-simulate
 bench-simulate: build ## packing figures on 1M log-normal lengths
-	@awk 'BEGIN { srand(1); for (i = 0; i < 1000000; i++) print int(exp(6.363 + 1.0235 * sqrt(-2 * log(1 - rand())) * cos(6.283185307 * rand()))) + 1 }' > bin/lengths; \
-	for method in bfd concat; do $(BIN) simulate --method $$method --length 2048 --pool 4096 --max-age 16384 bin/lengths; done
+	@$(BIN) gen-lengths --dist fineweb-edu > bin/lengths; \
+	for method in bucket bfd concat; do $(BIN) simulate --method $$method --length 2048 --pool 4096 --max-age 16384 bin/lengths; done; \
+	$(BIN) simulate --method bucket --buckets 1024,2048,4096,8192,16384 --pool 4096 --max-age 8192 bin/lengths
 
 .PHONY: bench-flight
 bench-flight: ## Flight into pyarrow against a raw socket
@@ -60,6 +61,14 @@ bench-endtoend: ## JetStream to pyarrow, text and tokens, memory, and tokenizing
 	bin/endtoend -documents 40000 -tokenized -python $$venv; \
 	bin/endtoend -documents 400000 -python $$venv; \
 	$$venv python/bench/tokenize_only.py
+
+.PHONY: bench-papers
+bench-papers: ## the tables of docs/papers.md, about three minutes
+	@$(GO) run ./internal/bench/papers
+
+.PHONY: bench-guarantees
+bench-guarantees: ## checkpoints, recovery, the plan log, ranks in lock step, buckets, attention cost by rank
+	@$(GO) build -o bin/guarantees ./internal/bench/guarantees && bin/guarantees
 
 .PHONY: bench-peers
 bench-peers: ## packing against TRL, Grain, OLMo-core, LLM Foundry, Axolotl and torchtune

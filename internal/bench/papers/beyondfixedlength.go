@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 
 	"loaderd/internal/lengths"
@@ -87,7 +86,7 @@ func beyondRows() []beyondRow {
 	for all[len(all)-1] < 16384 {
 		all = append(all, 2*all[len(all)-1])
 	}
-	rows = append(rows,
+	return append(rows,
 		beyondRow{name: "DD: decompose, every power of two", method: "decompose", buckets: all, published: quality{0, 99.9, 1}},
 		beyondRow{name: "decompose, 256 to 16384", method: "decompose", buckets: all[7:], none: true},
 		beyondRow{name: "decompose, 1024 to 16384", method: "decompose", buckets: beyondBuckets, none: true},
@@ -95,11 +94,8 @@ func beyondRows() []beyondRow {
 		beyondRow{name: "BucketLLM-v0", method: "bucketllm-v0", buckets: beyondBuckets, pool: 30_000, grows: true, threshold: 0.08, published: publishedV0},
 		beyondRow{name: "BucketLLM", method: "bucketllm", buckets: beyondBuckets, pool: 100_000, grows: true, threshold: 0.025, published: publishedFinal},
 		beyondRow{name: "BucketLLM with a bound on ages", method: "bucketllm", buckets: beyondBuckets, pool: 4096, maxAge: 8192, threshold: 0.025, none: true},
+		beyondRow{name: "bucket (ours, the default)", method: "bucket", buckets: beyondBuckets, pool: 4096, maxAge: 8192, none: true},
 	)
-	if slices.Contains(packonline.Methods(), "bucket") {
-		rows = append(rows, beyondRow{name: "bucket (default)", method: "bucket", buckets: beyondBuckets, pool: 4096, maxAge: 8192, none: true})
-	}
-	return rows
 }
 
 // title is the name with the settings.
@@ -130,8 +126,11 @@ func fineweb(n int) []int32 {
 
 // beyond packs lengths with one method.
 func beyond(method string, buckets []int, pool, maxAge int, threshold float64, in []int32) (*simulation.Result, error) {
-	c := packonline.Config{Method: method, Buckets: buckets, Atom: 1, Pool: max(pool, 1), MaxAge: maxAge, PaddingThreshold: threshold}
-	return simulation.Run(context.Background(), c, in, nil)
+	return simulation.Run(context.Background(), beyondConfig(method, buckets, pool, maxAge, threshold), in, nil)
+}
+
+func beyondConfig(method string, buckets []int, pool, maxAge int, threshold float64) packonline.Config {
+	return packonline.Config{Method: method, Buckets: buckets, Atom: 1, Pool: max(pool, 1), MaxAge: maxAge, PaddingThreshold: threshold}
 }
 
 func qualityOf(r *simulation.Result) quality {
@@ -156,7 +155,11 @@ func printBeyond(out io.Writer, documents int) error {
 			published = []string{"", "", ""}
 		}
 		ours := qualityOf(r).cells()
-		m.row(x.title(pool), published[0], ours[0], published[1], ours[1], published[2], ours[2], fmt.Sprint(r.AgeMax), fmt.Sprintf("%.1fM", r.DocumentsPerSecond/1e6))
+		speed, err := speedOf(beyondConfig(x.method, x.buckets, pool, x.maxAge, x.threshold), in)
+		if err != nil {
+			return err
+		}
+		m.row(x.title(pool), published[0], ours[0], published[1], ours[1], published[2], ours[2], fmt.Sprint(r.AgeMax), speed)
 	}
 	return m.print(out)
 }

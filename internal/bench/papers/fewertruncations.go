@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
-	"syscall"
-	"time"
 
 	"loaderd/internal/lengths"
 	"loaderd/internal/simulation"
@@ -36,15 +34,18 @@ func printSpeed(out io.Writer) error {
 	}
 	var m markdown
 	m.row("documents", "ffd, published", "ffd, ours", "times faster", "bfd, published", "bfd, ours", "times faster")
+	d, _ := lengths.Named("web")
 	var ffd, bfd float64
 	for _, p := range published1 {
 		name := fmt.Sprintf("%dM", p.documents/million)
 		if p.documents <= most {
 			var err error
-			if ffd, err = packSeconds("ffd", p.documents); err != nil {
+			in := d.Draw(p.documents, 1)
+			times := max(1, min(5, 20*million/p.documents))
+			if ffd, err = packSeconds(packing("ffd", 2048, p.documents, 0), in, times); err != nil {
 				return err
 			}
-			if bfd, err = packSeconds("bfd", p.documents); err != nil {
+			if bfd, err = packSeconds(packing("bfd", 2048, p.documents, 0), in, times); err != nil {
 				return err
 			}
 		} else {
@@ -52,7 +53,7 @@ func printSpeed(out io.Writer) error {
 			most = p.documents
 			name += ", extrapolated"
 		}
-		m.row(name, seconds(p.ffd), seconds(ffd), times(p.ffd/ffd), seconds(p.bfd), seconds(bfd), times(p.bfd/bfd))
+		m.row(name, seconds(p.ffd), seconds(ffd), factor(p.ffd/ffd), seconds(p.bfd), seconds(bfd), factor(p.bfd/bfd))
 	}
 	return m.print(out)
 }
@@ -64,41 +65,7 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%.0f", s)
 }
 
-func times(x float64) string { return fmt.Sprintf("%.0f", x) }
-
-// packSeconds packs so many lengths with a pool for all and returns the processor time from the first length to the last row, with what
-// is in it. Fewer documents are packed more often, and the least counts.
-func packSeconds(method string, documents int) (float64, error) {
-	d, _ := lengths.Named("web")
-	in := d.Draw(documents, 1)
-	var least time.Duration
-	for range max(1, min(5, 20*million/documents)) {
-		p, err := packonline.New(packing(method, 2048, documents, 0))
-		if err != nil {
-			return 0, err
-		}
-		debug.FreeOSMemory()
-		start := processorTime()
-		var rows packonline.Rows
-		for i, n := range in {
-			p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &rows)
-		}
-		p.Flush(&rows)
-		if t := processorTime() - start; least == 0 || t < least {
-			least = t
-		}
-	}
-	return least.Seconds(), nil
-}
-
-// processorTime is what the process has used.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // only a wrong argument can be
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
+func factor(x float64) string { return fmt.Sprintf("%.0f", x) }
 
 // packing is the configuration of one row length with atoms of a row. A pool of 0 holds everything.
 func packing(method string, row, pool, maxAge int) packonline.Config {
@@ -109,7 +76,7 @@ func packing(method string, row, pool, maxAge int) packonline.Config {
 func printCompactness(out io.Writer) error {
 	var m markdown
 	m.row("lengths, row, documents", "published", "bfd offline", "ffd offline",
-		"bfd, pool 1k", "pool 4k", "pool 16k", "pool 64k", "pool 1k, age 4k", "pool 4k, age 16k", "pool 16k, age 64k", "pool 64k, age 256k")
+		"bfd, pool 1k", "pool 4k", "pool 16k", "pool 64k", "pool 1k, age 4k", "pool 4k, age 16k", "pool 16k, age 64k", "pool 64k, age 256k", "bucket, pool 4k, age 16k")
 	for _, x := range []struct {
 		name, published string
 		row             int
@@ -140,5 +107,5 @@ func compactness(row int) []packonline.Config {
 			out = append(out, packing("bfd", row, pool, ages*pool))
 		}
 	}
-	return out
+	return append(out, packing("bucket", row, defaultPool, defaultAge))
 }

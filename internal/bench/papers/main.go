@@ -26,7 +26,7 @@ type table struct {
 	print func(out io.Writer) error
 }
 
-var tables = slices.Concat(fewerTruncations, seamlessPacking, optimizing, beyondFixedLength)
+var tables = slices.Concat(fewerTruncations, seamlessPacking, optimizing, beyondFixedLength, bucketMethod, robustness)
 
 // large asks for what takes minutes and gigabytes.
 var large = flag.Bool("large", false, "measure 100 million documents too")
@@ -44,7 +44,7 @@ func main() {
 func run(names []string, list bool, out io.Writer) error {
 	if list {
 		for _, t := range tables {
-			fmt.Fprintf(out, "%-16s %s\n", t.name, t.title)
+			fmt.Fprintf(out, "%-18s %s\n", t.name, t.title)
 		}
 		return nil
 	}

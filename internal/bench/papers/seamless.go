@@ -53,7 +53,6 @@ var (
 
 // printSeamless shows the mean of ten draws offline, and draw 1 offline and over pools.
 func printSeamless(out io.Writer) error {
-	const draws = 10
 	var m markdown
 	m.row("lengths, figure", "published", "offline, mean of 10 draws", "offline, draw 1", "pool 4096, age 16384", "pool 1024, age 4096")
 	for _, c := range corpora {

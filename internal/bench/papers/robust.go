@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"loaderd/internal/lengths"
+	"loaderd/internal/simulation"
+	"loaderd/packonline"
+)
+
+var robustness = []table{
+	{"robust", "Robustness: heavy tails, very short documents, lengths that divide a row badly, drift; pool 4096, max age 16384", printRobust},
+}
+
+// printRobust packs lengths that are hard to pack, into rows of one length by all methods, of several by those that know them.
+func printRobust(out io.Writer) error {
+	var m markdown
+	m.row("lengths, rows", "method", "padding", "split", "split though they fit a row", "documents a row", "oldest document", "documents/s")
+	for _, name := range []string{"code", "short", "constant", "drift"} {
+		d, _ := lengths.Named(name)
+		in := d.Draw(million, 1)
+		for _, rows := range []struct {
+			name    string
+			buckets []int
+			methods []string
+		}{
+			{"2048", []int{2048}, []string{"bucket", "bfd", "bucketllm", "concat"}},
+			{"1024 to 16384", beyondBuckets, []string{"bucket", "bucketllm"}},
+		} {
+			least := longer(in, rows.buckets[len(rows.buckets)-1])
+			for _, method := range rows.methods {
+				c := packonline.Config{Method: method, Buckets: rows.buckets, Atom: 1, Pool: defaultPool, MaxAge: defaultAge, PaddingThreshold: 0.02}
+				r, err := simulation.Run(context.Background(), c, in, nil)
+				if err != nil {
+					return err
+				}
+				speed, err := speedOf(c, in)
+				if err != nil {
+					return err
+				}
+				m.row(name+", "+rows.name, method, percent(100*r.PaddingRatio), percent(100*r.TruncationRatio), percent(100*(r.TruncationRatio-least)),
+					fmt.Sprintf("%.2f", r.ConcatenationRatio), fmt.Sprint(r.AgeMax), speed)
+			}
+		}
+	}
+	return m.print(out)
+}
