@@ -46,13 +46,8 @@ func (p *bucket) Add(d Doc, out *Rows) {
 	if d.Length > p.longest {
 		p.counts.Truncated++
 	}
-	start, left := int32(0), d.Length
-	for ; left >= p.longest; start, left = start+p.longest, left-p.longest {
-		out.add(Piece{d.Seq, start, p.longest}, 0)
-		p.close(p.longest, p.longest, out)
-	}
-	if left > 0 {
-		p.meet(waiting{d.Seq, p.now(), start, left}, out)
+	if start := p.cut(d, out); start < d.Length {
+		p.meet(waiting{d.Seq, p.now(), start, d.Length - start}, out)
 	}
 	for w := p.stock.oldest(); w != nil && p.now()-w.arrived >= p.patience; w = p.stock.oldest() {
 		n := w.length

@@ -10,7 +10,7 @@ import (
 
 // TestStock compares a stock with a slice of the pieces that wait, for random sequences of adding, taking and putting back.
 func TestStock(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		longest := 1 + r.Int32N(300)
 		s := newStock(longest, 3)
@@ -128,7 +128,7 @@ func TestTwo(t *testing.T) {
 // TestBucketWorkIsBounded counts words compared and pieces taken (invariant 5), for lengths that never fill a row, that fill one only
 // with many pieces, and bounds that never leave the pool in peace.
 func TestBucketWorkIsBounded(t *testing.T) {
-	const documents, most = 5_000, 2_000 // most work for a document, in the mean
+	const documents, most = 1_500, 500 // most work for a document, in the mean
 	draw := func(next func(r *rand.Rand) int32) []int32 {
 		r := rand.New(rand.NewPCG(1, 5))
 		out := make([]int32, documents)
@@ -149,7 +149,7 @@ func TestBucketWorkIsBounded(t *testing.T) {
 	}
 	for name, in := range inputs {
 		for _, buckets := range [][]int{{2048}, {1024, 2048, 4096, 8192, 16384}, {1000, 131072}, {2, 1 << 20}} {
-			for _, pool := range []int{1, 64, 2000} {
+			for _, pool := range []int{1, 64, 1000} {
 				for _, maxAge := range []int{0, 1, 500} {
 					p := newBucket(Config{Method: "bucket", Buckets: buckets, Atom: 1, Pool: pool, MaxAge: maxAge}).(*bucket)
 					var out Rows

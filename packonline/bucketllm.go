@@ -53,13 +53,8 @@ func (p *bucketLLM) Add(d Doc, out *Rows) {
 	if d.Length > p.longest {
 		p.counts.Truncated++
 	}
-	start, left := int32(0), d.Length
-	for ; left >= p.longest; start, left = start+p.longest, left-p.longest {
-		out.add(Piece{d.Seq, start, p.longest}, 0)
-		p.close(p.longest, p.longest, out)
-	}
-	if left > 0 {
-		p.pool.add(waiting{d.Seq, p.now(), start, left})
+	if start := p.cut(d, out); start < d.Length {
+		p.pool.add(waiting{d.Seq, p.now(), start, d.Length - start})
 	}
 	for p.pool.pieces >= p.config.Pool {
 		p.emit(p.pool.fitting(p.longest), false, out)

@@ -26,7 +26,8 @@ type Config struct {
 	// Overlap is how much of a row the windows of seamless may share with their neighbours at most: r_max of the paper, a share of
 	// the row's length.
 	Overlap float64 `koanf:"overlap" json:"overlap,omitempty"`
-	// Extra is how many tokens beyond a row's length bfd-m and seamless may put into a bin; they are dropped (unit: tokens).
+	// Extra is how many tokens beyond a row's length, or beyond an atom's that is a part of a row, bfd-m and seamless may put into a
+	// bin; they are dropped (unit: tokens).
 	Extra int `koanf:"extra" json:"extra,omitempty"`
 	// PaddingThreshold is P of bucketllm: a row with more space left than this share of its length takes a part of a document
 	// instead of padding.
@@ -94,8 +95,8 @@ func (c Config) Validate() []FieldError {
 	if !(c.Overlap >= 0 && c.Overlap < 1) {
 		add("overlap", c.Overlap, "a share of the row, 0 to below 1")
 	}
-	if c.Extra < 0 || c.Extra > maxTable || len(c.Buckets) > 0 && m.reads("extra") && c.Extra > c.Buckets[0] {
-		add("extra", c.Extra, "0 tokens to those of a row")
+	if c.Extra < 0 || c.Extra > maxTable || len(c.Buckets) > 0 && m.reads("extra") && float64(c.Extra) > float64(c.Buckets[0])*min(c.Atom, 1) {
+		add("extra", c.Extra, "0 tokens to those of a row, or of the part of one that an atom is")
 	}
 	if !(c.PaddingThreshold >= 0 && c.PaddingThreshold <= 1) {
 		add("padding_threshold", c.PaddingThreshold, "a share of the row, 0 to 1")

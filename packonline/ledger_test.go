@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"testing"
 
 	"loaderd/packonline"
 )
@@ -232,6 +233,32 @@ func (l *ledger) piece(x packonline.Piece, haveAge uint32) error {
 		return fmt.Errorf("invariant 2: %+v is only a part of %+v", x, e.doc)
 	}
 	return nil
+}
+
+// packList packs documents with the final flush included. No document that fits a row is split.
+func packList(t *testing.T, c packonline.Config, in []int32) packonline.Counts {
+	t.Helper()
+	l, err := newLedger(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var split int64
+	for i, n := range in {
+		if n > l.longest() {
+			split++
+		}
+		if err := l.add(uint64(i), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	have := l.p.Counts()
+	if have.Truncated != split {
+		t.Errorf("%+v splits %d documents, %d are longer than a row", c, have.Truncated, split)
+	}
+	return have
 }
 
 // restart carries the state over to a fresh Packer, behind and before bytes that are not its own.

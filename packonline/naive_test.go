@@ -13,7 +13,7 @@ import (
 
 // TestNaiveIsConcatInEachBucket compares naive with one concat for each row length.
 func TestNaiveIsConcatInEachBucket(t *testing.T) {
-	for seed := range uint64(400) {
+	for seed := range uint64(80) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		c := randomConfig(r, "naive")
 		c.MaxAge = 0

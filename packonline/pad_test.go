@@ -12,7 +12,7 @@ import (
 // TestPadIsThePapersCut compares pad with the steps of the paper's figure 5 taken one by one: segments of (atom - 1) tokens of text,
 // <EOS> behind each, padding behind the last, then a cut at every row.
 func TestPadIsThePapersCut(t *testing.T) {
-	for seed := range uint64(150) {
+	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		c := randomConfig(r, "pad")
 		row := int(rowLengths(c)[0])

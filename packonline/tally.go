@@ -53,6 +53,15 @@ func (t *tally) due(w waiting, early int) bool {
 	return t.config.MaxAge > 0 && t.now()-w.arrived >= int64(t.config.MaxAge-early)
 }
 
+// cut emits the full rows of a document that is as long as the longest row or longer, and returns where its remainder starts.
+func (t *tally) cut(d Doc, out *Rows) (start int32) {
+	for ; d.Length-start >= t.longest; start += t.longest {
+		out.add(Piece{d.Seq, start, t.longest}, 0)
+		t.close(t.longest, t.longest, out)
+	}
+	return start
+}
+
 // close ends the row under construction, of which used of length tokens are filled.
 func (t *tally) close(length, used int32, out *Rows) { t.end(length, used, false, out) }
 

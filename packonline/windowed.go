@@ -53,15 +53,6 @@ func (p *windowed) Add(d Doc, out *Rows) {
 
 func (p *windowed) Flush(out *Rows) { p.pass(0, out) }
 
-// cut emits the full rows of a document and returns where its remainder starts.
-func (p *windowed) cut(d Doc, out *Rows) (start int32) {
-	for ; d.Length-start >= p.longest; start += p.longest {
-		out.add(Piece{d.Seq, start, p.longest}, 0)
-		p.close(p.longest, p.longest, out)
-	}
-	return start
-}
-
 // wait puts the remainder of a document into the pool. The pool doubles until it has room for all that may wait.
 func (p *windowed) wait(d Doc, start int32) {
 	if start == d.Length {

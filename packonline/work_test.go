@@ -10,7 +10,7 @@ import (
 // TestWorkIsBounded counts the pieces that passes visit (invariant 5), for lengths that never fill a row and bounds that never
 // leave a pass in peace.
 func TestWorkIsBounded(t *testing.T) {
-	const documents = 5_000
+	const documents = 2_000
 	constant := func(n int32) []int32 {
 		out := make([]int32, documents)
 		for i := range out {
@@ -31,8 +31,8 @@ func TestWorkIsBounded(t *testing.T) {
 		"long":       long,
 		"log-normal": lengths.LogNormal(documents, 1),
 	} {
-		for _, pool := range []int{1, 2, 7, 8, 64, 1000, 4096} {
-			for _, maxAge := range []int{0, 1, 31, 32, 500, 4096, 16384} {
+		for _, pool := range []int{1, 2, 7, 64, 1000} {
+			for _, maxAge := range []int{0, 1, 31, 32, 500, 4096} {
 				c := Config{Buckets: []int{2048}, Atom: 1, Pool: pool, MaxAge: maxAge, Overlap: 0.3, Extra: 50}
 				bfd, slid := newBFD(c).(*windowed), newSeamless(c).(*seamless)
 				for _, p := range []struct {

@@ -119,6 +119,8 @@ func comparisons(cmd *cobra.Command, packing *packingFlags, methods []string) ([
 		}
 		problems := simulation.Check(run.config)
 		switch {
+		case !slices.Contains(packonline.Methods(), m):
+			bad = append(bad, fmt.Errorf("--methods: %q: want some of %s", m, strings.Join(packonline.Methods(), ", ")))
 		case slices.Contains(methods[:i], m):
 			bad = append(bad, fmt.Errorf("--methods: %s is named twice", m))
 		case len(problems) == 0:

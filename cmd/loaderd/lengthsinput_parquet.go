@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/apache/arrow/go/v17/parquet"
@@ -15,9 +16,50 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 )
 
-// readParquetLengths reads a top-level column of integers, or of lists of integers, whose lengths count. It reads columns as they lie
-// in the file: the layer above decodes in goroutines of its own, where a damaged file ends the process.
+// parquetPatience is how long the decoder may take for lengthBatch values.
+const parquetPatience = 20 * time.Second
+
+// readParquetLengths reads a top-level column of integers, or of lists of integers, whose lengths count.
 func readParquetLengths(name, column string) (lengths []int32, err error) {
+	err = moving(parquetPatience, func(moved func()) (err error) {
+		lengths, err = decodeParquetLengths(name, column, moved)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return lengths, nil
+}
+
+// moving runs f and gives up when f does not say for so long that it has moved on: on some damaged files the decoder goes round in
+// circles, and nothing else can end it. The goroutine is then left to the end of the process.
+func moving(patience time.Duration, f func(moved func()) error) error {
+	done, moved := make(chan error, 1), make(chan struct{}, 1)
+	go func() {
+		done <- f(func() {
+			select {
+			case moved <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	stuck := time.NewTimer(patience)
+	defer stuck.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-moved:
+			stuck.Reset(patience)
+		case <-stuck.C:
+			return fmt.Errorf("not a readable Parquet file: nothing could be decoded for %v: the file is damaged", patience)
+		}
+	}
+}
+
+// decodeParquetLengths reads columns as they lie in the file: the layer above decodes in goroutines of its own, where a damaged file
+// ends the process. It calls moved now and then.
+func decodeParquetLengths(name, column string, moved func()) (lengths []int32, err error) {
 	defer func() {
 		// The decoder panics on some damaged files.
 		if p := recover(); p != nil {
@@ -48,7 +90,7 @@ func readParquetLengths(name, column string) (lengths []int32, err error) {
 	for g := range pf.NumRowGroups() {
 		r, err := pf.RowGroup(g).Column(leaf)
 		if err == nil {
-			err = c.read(r)
+			err = c.read(r, moved)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("row group %d: %w", g, err)
@@ -124,11 +166,12 @@ type lengthColumn struct {
 const lengthBatch = 8192
 
 // read reads the column's part in a row group.
-func (c *lengthColumn) read(r file.ColumnChunkReader) error {
+func (c *lengthColumn) read(r file.ColumnChunkReader, moved func()) error {
 	def, rep := make([]int16, lengthBatch), make([]int16, lengthBatch)
 	small, large := make([]int32, lengthBatch), make([]int64, lengthBatch)
 	most := r.Descriptor().MaxDefinitionLevel()
 	for r.HasNext() {
+		moved()
 		var levels int64
 		var err error
 		switch r := r.(type) {

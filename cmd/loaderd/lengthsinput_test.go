@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -161,6 +163,25 @@ func TestParquetLengthsRefused(t *testing.T) {
 }
 
 // TestParquetLengthsCut reads a file that ends too early, at every byte.
+// A decoder that goes round in circles is given up, one that moves on is not.
+func TestMoving(t *testing.T) {
+	stop := make(chan struct{})
+	defer close(stop)
+	if err := moving(time.Millisecond, func(func()) error { <-stop; return nil }); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("a stuck decoder: %v", err)
+	}
+	want := errors.New("its own")
+	err := moving(200*time.Millisecond, func(moved func()) error {
+		for began := time.Now(); time.Since(began) < 400*time.Millisecond; {
+			moved()
+		}
+		return want
+	})
+	if err != want {
+		t.Errorf("a slow decoder: %v", err)
+	}
+}
+
 func TestParquetLengthsCut(t *testing.T) {
 	good := parquetBytes(t, arrow.PrimitiveTypes.Int64, []string{"7", "8", "9", "10"})
 	path := filepath.Join(t.TempDir(), "x.parquet")

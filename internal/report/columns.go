@@ -28,7 +28,12 @@ var columns = []column{
 	{Name: "speed", Unit: "docs/s", About: "documents packed a second, on one core", value: func(x Result) float64 { return x.DocumentsPerSecond }, text: short, most: true},
 }
 
-func hundredths(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
+func hundredths(v float64) string {
+	if v > 0 && v < 0.1 {
+		return significant(v, 2)
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}
 
 // marks says which results have the best value of a column. Where most share it nothing is marked.
 func (c column) marks(results []Result) []bool {

@@ -102,6 +102,11 @@ func TestVerdict(t *testing.T) {
 	if have, want := strings.Join(r.Why, " "), "bfd cuts no document more often than rows of 64 tokens demand, and drops and repeats nothing."; r.Best != "bfd" || !strings.HasPrefix(have, want) {
 		t.Errorf("%s is chosen: %s", r.Best, have)
 	}
+	// Where most documents wait for none, it says so.
+	r = compared(t, []int32{8, 8, 8, 3, 5, 8}, []int{8}, "bfd")
+	if have, want := strings.Join(r.Why, " "), "Half of the documents wait for none, and none waits for more than 2 later ones."; !strings.HasSuffix(have, want) {
+		t.Errorf("it says %q", have)
+	}
 	if r = compared(t, nil, []int{8}); r.Best != "" || len(r.Why) > 0 {
 		t.Errorf("of nothing %s is chosen: %v", r.Best, r.Why)
 	}
@@ -149,7 +154,7 @@ func TestStars(t *testing.T) {
 	for _, x := range []simulation.Result{
 		{Method: "a", Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.1, DocumentsPerSecond: 2000, AgeMax: 7, ConcatenationRatio: 1.5},
 		{Method: "b", Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.1, DocumentsPerSecond: 3000, AgeMax: 7, ConcatenationRatio: 1.25},
-		{Method: "c", Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.2, DroppedTokens: 1, RepeatedTokens: 2, DocumentsPerSecond: 1000, AgeMax: 8},
+		{Method: "c", Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.2, DroppedTokens: 1, RepeatedTokens: 2, DocumentsPerSecond: 1000, AgeMax: 8, ConcatenationRatio: 0.0312},
 		{Method: "d", Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.2, DocumentsPerSecond: 1000, AgeMax: 9},
 	} {
 		r.Add(&x)
@@ -168,7 +173,7 @@ func TestStars(t *testing.T) {
 	want := [][]string{
 		{"a", "50.0", "10.0*", "0", "0", "1.50", "0", "7*", "0", "0", "2.00k"},
 		{"b", "25.0*", "10.0*", "0", "0", "1.25", "0", "7*", "0", "0", "3.00k*"},
-		{"c", "25.0*", "20.0", "1.0", "2.0", "0.00", "0", "8", "0", "0", "1.00k"},
+		{"c", "25.0*", "20.0", "1.0", "2.0", "0.031", "0", "8", "0", "0", "1.00k"},
 		{"d", "50.0", "20.0", "0", "0", "0.00", "0", "9", "0", "0", "1.00k"},
 	}
 	if diff := cmp.Diff(want, stars); diff != "" {

@@ -71,8 +71,11 @@ func (r *Report) reasons(w Result) []string {
 	if one := float64(r.largest()); w.unmasked() < 0.9*one {
 		say("Rows of several lengths cost a dense attention %s of what rows of %s alone do.", percent(w.unmasked()/one), count(r.largest()))
 	}
-	if w.AgeMax > 0 {
+	switch {
+	case w.AgeMedian > 0:
 		say("Half of the documents wait for at most %s later ones, none for more than %s.", count(w.AgeMedian), count(w.AgeMax))
+	case w.AgeMax > 0:
+		say("Half of the documents wait for none, and none waits for more than %s later ones.", count(w.AgeMax))
 	}
 	if x := r.rival(w); x != nil {
 		say("%s pads less, %s, but %s.", x.Method, percent(x.PaddingRatio), r.price(w, *x))

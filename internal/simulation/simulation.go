@@ -64,14 +64,14 @@ func Run(ctx context.Context, c packonline.Config, lengths []int32, placements i
 	var out packonline.Rows
 	var packing time.Duration
 	waiting := 0
-	const batch = 4096
-	for first := 0; first < len(lengths); first += batch {
+	const batch, batchRows = 4096, 1 << 16 // a document can have a million rows
+	for next := 0; next < len(lengths); {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		start := time.Now()
-		for i, n := range lengths[first:min(first+batch, len(lengths))] {
-			p.Add(packonline.Doc{Seq: uint64(first + i), Length: n}, &out)
+		for end := min(next+batch, len(lengths)); next < end && out.Len() < batchRows; next++ {
+			p.Add(packonline.Doc{Seq: uint64(next), Length: lengths[next]}, &out)
 			waiting = max(waiting, p.Pending().Pieces)
 		}
 		packing += time.Since(start)

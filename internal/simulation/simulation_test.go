@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -248,5 +249,22 @@ func TestRunFails(t *testing.T) {
 	cancel()
 	if _, err := simulation.Run(ctx, c, []int32{9}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after an interrupt the error is %v", err)
+	}
+}
+
+// TestHugeDocumentsTakeLittleMemory: what comes out is looked at long before it is as much as the documents.
+func TestHugeDocumentsTakeLittleMemory(t *testing.T) {
+	const documents, rows = 60, 1 << 17
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r, err := simulation.Run(t.Context(), packonline.Config{Method: "concat", Buckets: []int{64}, Atom: 1, Pool: 1},
+		slices.Repeat([]int32{64 * rows}, documents), nil)
+	runtime.ReadMemStats(&after)
+	if err != nil || r.Sequences != documents*rows {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	const most = 100 << 20 // bytes; all rows at once are 280 MiB, and several times that while they grow
+	if n := after.TotalAlloc - before.TotalAlloc; n > most {
+		t.Fatalf("%d rows took %d MiB", r.Sequences, n>>20)
 	}
 }

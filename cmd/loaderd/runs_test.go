@@ -1,0 +1,335 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/apache/arrow/go/v17/parquet/file"
+	"github.com/apache/arrow/go/v17/parquet/pqarrow"
+
+	"loaderd/internal/reader"
+	"loaderd/loader"
+)
+
+// site is a data folder and the addresses at which daemons serve what is in it.
+type site struct {
+	t            *testing.T
+	dir          string
+	flight, nats string
+}
+
+func newSite(t *testing.T) *site {
+	return &site{t, t.TempDir(), closedPort(t), closedPort(t)}
+}
+
+// loaderd runs a command with the site's configuration where it takes one.
+func (s *site) loaderd(args ...string) (code int, stdout, stderr string) {
+	s.t.Helper()
+	switch args[0] {
+	case "serve", "fork", "audit":
+		args = slices.Concat(args[:1], s.settings(), args[1:])
+	case "publish":
+		args = append(args, "--nats", "nats://"+s.nats)
+	default:
+		args = append(args, "--flight", "grpc://"+s.flight)
+	}
+	var out, errs bytes.Buffer
+	code = run(s.t.Context(), args, nil, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// does is loaderd of a command that must not fail.
+func (s *site) does(args ...string) string {
+	s.t.Helper()
+	code, stdout, stderr := s.loaderd(args...)
+	if code != exitOK {
+		s.t.Fatalf("%v: exit status %d: %s", args, code, stderr)
+	}
+	return stdout
+}
+
+func (s *site) settings() []string {
+	out := []string{"--data-dir", s.dir, "--listen", s.flight}
+	for _, x := range []string{"stream.listen=" + s.nats, "stream.max_bytes=1GiB", "stream.plan_bytes=64MiB", "stream.dead_letter_bytes=64MiB", "http.listen=127.0.0.1:0",
+		"packing.buckets=[128]", "packing.pool=64", "packing.max_age=256", "shuffle.window=8", "steps.rows=4"} {
+		out = append(out, "--set", x)
+	}
+	return out
+}
+
+// serve runs a daemon until the function that it returns is called.
+func (s *site) serve(args ...string) (stop func()) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	said := &notifyingWriter{part: "msg=ready", found: make(chan struct{})}
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, append(append([]string{"serve"}, s.settings()...), args...), nil, &bytes.Buffer{}, said)
+	}()
+	select {
+	case <-said.found:
+	case code := <-ended:
+		cancel()
+		s.t.Fatalf("serve %v: exit status %d: %s", args, code, said.said.String())
+	}
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if code := <-ended; code != exitOK {
+			s.t.Errorf("serve %v: exit status %d: %s", args, code, said.said.String())
+		}
+	}
+	s.t.Cleanup(stop)
+	return stop
+}
+
+// read returns all steps of the run that is served.
+func (s *site) read() (out []reader.Batch) {
+	s.t.Helper()
+	client, err := reader.Open("grpc://"+s.flight, reader.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer client.Close()
+	err = client.Read(s.t.Context(), reader.Ticket{Columns: []string{"input_ids", "segment_ids", "documents"}}, func(b reader.Batch) error {
+		out = append(out, b)
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// tokensOf says which tokens of which documents are in batches, in any order.
+func tokensOf(batches []reader.Batch) (out []string) {
+	for _, b := range batches {
+		for i, row := range b.Documents {
+			at := i * b.L
+			for _, p := range row {
+				for k := range int(p.Length) {
+					out = append(out, fmt.Sprint(p.Sequence, "/", int(p.Start)+k, "=", b.InputIDs[at+k]))
+				}
+				at += int(p.Length)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// A sealed run of 120 documents: it can be audited and looked into, and a fork of it has what its first steps left.
+func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
+	s := newSite(t)
+	stop := s.serve("--run", "whole")
+	files := map[string]string{}
+	for i := range 120 {
+		files[fmt.Sprintf("%03d.txt", i)] = strings.Repeat(fmt.Sprintf("This is document %d of a run. ", i), 1+i*7%23)
+	}
+	s.does("publish", "--source", "files", corpusFolder(t, files))
+	s.does("seal")
+	whole := s.read()
+	if len(whole) < 8 {
+		t.Fatalf("%d steps", len(whole))
+	}
+	t.Run("ledger", func(t *testing.T) { s.ledger(t, whole) })
+	t.Run("audit", func(t *testing.T) {
+		if said := s.does("audit", "--run", "whole"); !strings.Contains(said, fmt.Sprintf("all %d steps come out again", len(whole))) || !strings.Contains(said, "has ended") {
+			t.Errorf("audit beside the daemon says %s", said)
+		}
+	})
+	const at = 3
+	said := s.does("fork", "--run", "whole", "--step", fmt.Sprint(at), "--new", "rest", "--set", "packing.buckets=[256]", "--set", "steps.rows=2")
+	for _, part := range []string{"run rest begins where step 3 of run whole does", "packing.buckets", "steps.rows"} {
+		if !strings.Contains(said, part) {
+			t.Errorf("fork does not say %q: %s", part, said)
+		}
+	}
+	for _, refused := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"fork", "--run", "whole", "--step", "3", "--new", "rest"}, exitFailed, "choose another name"},
+		{[]string{"fork", "--run", "whole", "--step", "100000", "--new", "far"}, exitFailed, "not planned yet"},
+		{[]string{"fork", "--run", "whole", "--step", "3", "--new", "whole"}, exitUsage, "want another name"},
+		{[]string{"fork", "--run", "nobody", "--step", "3", "--new", "far"}, exitFailed, "nobody"},
+		{[]string{"audit", "--run", "nobody"}, exitFailed, "nobody"},
+		{[]string{"ledger", "--step", "100000"}, exitFailed, "ended before step 100000"},
+		{[]string{"ledger", "--run", "rest", "--step", "0"}, exitFailed, "whole"},
+	} {
+		if code, stdout, stderr := s.loaderd(refused.args...); code != refused.code || !strings.Contains(stderr, refused.want) || stdout != "" {
+			t.Errorf("%v: exit status %d, %q, want %d and %q", refused.args, code, stderr, refused.code, refused.want)
+		}
+	}
+	stop()
+
+	stop = s.serve("--run", "rest", "--set", "packing.buckets=[256]", "--set", "steps.rows=2")
+	s.does("seal", "--run", "rest")
+	rest := s.read()
+	if rest[0].L != 256 || rest[0].Rows != 2 {
+		t.Errorf("the fork has %d rows of %d", rest[0].Rows, rest[0].L)
+	}
+	if have, want := tokensOf(append(slices.Clone(whole[:at]), rest...)), tokensOf(whole); !slices.Equal(have, want) {
+		t.Errorf("the fork and the steps before it have %d tokens, want the run's %d", len(have), len(want))
+	}
+	stop()
+
+	if said := s.does("audit", "--run", "rest", "--json"); !json.Valid([]byte(said)) || !strings.Contains(said, `"ended":true`) {
+		t.Errorf("audit of the fork says %s", said)
+	}
+	code, stdout, stderr := s.loaderd("audit", "--run", "whole", "--tokenizer", "cl100k_base")
+	if code != exitFailed || stdout != "" || !strings.Contains(stderr, "step 0") {
+		t.Errorf("audit with other tokens: exit status %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// ledger compares what the ledger says, in each format, with what was read.
+func (s *site) ledger(t *testing.T, whole []reader.Batch) {
+	const step = 2
+	var page ledgerStep
+	if err := json.Unmarshal([]byte(s.does("ledger", "--step", fmt.Sprint(step), "--documents", "--format", "json")), &page); err != nil {
+		t.Fatal(err)
+	}
+	paths := map[uint64]string{}
+	for _, d := range page.Documents {
+		paths[d.Sequence] = d.Path
+		if d.Subject != "docs.files" || d.ID == "" {
+			t.Errorf("document %+v", d)
+		}
+	}
+	var want []string // a line a piece
+	for i, row := range whole[step].Documents {
+		for _, p := range row {
+			if paths[p.Sequence] == "" {
+				t.Errorf("document %d has no path", p.Sequence)
+			}
+			want = append(want, fmt.Sprint(step, 128, i, p.Sequence, p.Start, p.Length, "docs.files", paths[p.Sequence]))
+		}
+	}
+	if have := ledgerLines(page.pieces()); !slices.Equal(have, want) {
+		t.Errorf("json: %v, want %v", have, want)
+	}
+	for format, decode := range map[string]func(*testing.T, string) []usedPiece{"arrow": fromArrow, "parquet": fromParquet} {
+		have := decode(t, s.does("ledger", "--step", fmt.Sprint(step), "--documents", "--format", format))
+		if lines := ledgerLines(have); !slices.Equal(lines, want) {
+			t.Errorf("%s: %v, want %v", format, lines, want)
+		}
+	}
+	table := s.does("ledger", "--step", fmt.Sprint(step), "--documents")
+	if !strings.Contains(table, "run whole step 2: 4 rows of 128 tokens") || strings.Count(table, "docs.files") != len(paths) {
+		t.Errorf("table: %s", table)
+	}
+	if bare := s.does("ledger", "--step", fmt.Sprint(step)); strings.Contains(bare, "docs.files") {
+		t.Errorf("table without --documents: %s", bare)
+	}
+
+	sought := whole[step].Documents[0][0].Sequence
+	want = nil
+	for i, b := range whole {
+		for row, pieces := range b.Documents {
+			for _, p := range pieces {
+				if p.Sequence == sought {
+					want = append(want, fmt.Sprint(i, 128, row, sought, p.Start, p.Length, "", ""))
+				}
+			}
+		}
+	}
+	id := page.Documents[slices.IndexFunc(page.Documents, func(d loader.DocumentInfo) bool { return d.Sequence == sought })].ID
+	for _, how := range [][]string{{"--find", id}, {"--sequence", fmt.Sprint(sought)}} {
+		args := append([]string{"ledger"}, how...)
+		var found []ledgerFound
+		if err := json.Unmarshal([]byte(s.does(append(args, "--format", "json")...)), &found); err != nil {
+			t.Fatal(err)
+		}
+		for format, have := range map[string][]usedPiece{
+			"json":    foundPieces(found),
+			"arrow":   fromArrow(t, s.does(append(args, "--format", "arrow")...)),
+			"parquet": fromParquet(t, s.does(append(args, "--format", "parquet")...)),
+		} {
+			if lines := ledgerLines(have); !slices.Equal(lines, want) {
+				t.Errorf("%v in %s: %v, want %v", how, format, lines, want)
+			}
+		}
+		if table := s.does(args...); strings.Count(table, "\n") != len(found)+1 {
+			t.Errorf("%v: %s", how, table)
+		}
+	}
+	if none := s.does("ledger", "--find", "never published"); !strings.Contains(none, "no step of the plan holds") {
+		t.Errorf("a document that is not there: %s", none)
+	}
+	if code, _, stderr := s.loaderd("ledger", "--step", "0", "--format", "xml"); code != exitUsage || !strings.Contains(stderr, "parquet") {
+		t.Errorf("an unknown format: exit status %d: %s", code, stderr)
+	}
+}
+
+func ledgerLines(pieces []usedPiece) (out []string) {
+	for _, p := range pieces {
+		out = append(out, fmt.Sprint(p.step, p.bucket, p.row, p.piece.Sequence, p.piece.Start, p.piece.Length, p.from.Subject, p.from.Path))
+	}
+	return out
+}
+
+func fromArrow(t *testing.T, data string) []usedPiece {
+	t.Helper()
+	r, err := ipc.NewReader(strings.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	return fromRecords(t, r)
+}
+
+func fromParquet(t *testing.T, data string) []usedPiece {
+	t.Helper()
+	f, err := file.NewParquetReader(strings.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := p.ReadTable(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Release()
+	r := array.NewTableReader(table, -1)
+	defer r.Release()
+	return fromRecords(t, r)
+}
+
+func fromRecords(t *testing.T, r array.RecordReader) (out []usedPiece) {
+	t.Helper()
+	for r.Next() {
+		rec := r.Record()
+		column := func(name string) arrow.Array { return rec.Column(rec.Schema().FieldIndices(name)[0]) }
+		number := func(name string, i int) int { return int(column(name).(*array.Int32).Value(i)) }
+		text := func(name string, i int) string { return column(name).(*array.String).Value(i) }
+		for i := range int(rec.NumRows()) {
+			p := usedPiece{step: column("step").(*array.Uint64).Value(i), bucket: number("bucket", i), row: number("row", i),
+				piece: ledgerPiece{Sequence: column("sequence").(*array.Uint64).Value(i), Start: number("start", i), Length: number("length", i)}}
+			p.from.Subject, p.from.Path = text("subject", i), text("path", i)
+			out = append(out, p)
+		}
+	}
+	if err := r.Err(); err != nil {
+		t.Error(err)
+	}
+	return out
+}
