@@ -38,10 +38,11 @@ type Config struct {
 
 // Bounds of a Config. Methods that keep a table with one entry for every length up to that of a row take no longer rows than maxTable.
 const (
-	maxRow   = math.MaxInt32 / 2
-	maxTable = 1 << 24
-	maxPool  = 1 << 30
-	maxAge   = 1 << 30
+	maxRow     = math.MaxInt32 / 2
+	maxTable   = 1 << 24
+	maxBuckets = 64 // the work for a document grows with them
+	maxPool    = 1 << 30
+	maxAge     = 1 << 30
 )
 
 // atoms are the values of Config.Atom.
@@ -70,6 +71,10 @@ func (c Config) Validate() []FieldError {
 		add("buckets", c.Buckets, "at least one row length")
 	case len(c.Buckets) > 1 && !m.several:
 		add("buckets", c.Buckets, "exactly one row length for this method")
+	}
+	if len(c.Buckets) > maxBuckets {
+		add("buckets", fmt.Sprintf("%d row lengths", len(c.Buckets)), fmt.Sprintf("at most %d row lengths", maxBuckets))
+		return bad
 	}
 	for i, l := range c.Buckets {
 		field := fmt.Sprintf("buckets[%d]", i)

@@ -173,6 +173,7 @@ func TestValidate(t *testing.T) {
 		"extra beyond an atom":     {with(func(c *packonline.Config) { c.Method, c.Extra, c.Atom = "seamless", 1025, 0.5 }), "extra"},
 		"extra that is not read":   {with(func(c *packonline.Config) { c.Extra = 2049 }), ""},
 		"threshold of two rows":    {with(func(c *packonline.Config) { c.PaddingThreshold = 2 }), "padding_threshold"},
+		"65 buckets":               {with(func(c *packonline.Config) { c.Method, c.Buckets = "bucket", make([]int, 65) }), "buckets"},
 		"threshold of nothing":     {with(func(c *packonline.Config) { c.PaddingThreshold = math.NaN() }), "padding_threshold"},
 		"everything":               {config("", 1, 0, -1), "method buckets[0] pool max_age"},
 		"too much":                 {config("concat", 1<<30, 1<<30+1, 1<<30+1), "buckets[0] pool max_age"},

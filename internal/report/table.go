@@ -46,7 +46,7 @@ func (r *Report) setting() string {
 		s += fmt.Sprintf("; a pool of %s pieces", count(r.Pool))
 	}
 	if r.MaxAge == 0 {
-		return s + ", ages without bound"
+		return s + ", ages without a bound set"
 	}
 	return s + fmt.Sprintf(", ages up to %s documents", count(r.MaxAge))
 }

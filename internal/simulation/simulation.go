@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"loaderd/packonline"
@@ -49,6 +50,9 @@ type Bucket struct {
 	Sequences int64 `json:"sequences"`
 }
 
+// maxRows bounds the rows of one document, which come out at once.
+const maxRows = 1 << 24
+
 // Run packs documents of the given lengths, numbered from 0, and writes the sequences to placements, which may be nil: a line a
 // sequence in order of emission, LENGTH<TAB>document:start:length document:start:length ... A Pool of 0 holds the whole input. The
 // clock runs while lengths are packed, the flush at the end included, and not while results are looked at.
@@ -59,6 +63,12 @@ func Run(ctx context.Context, c packonline.Config, lengths []int32, placements i
 	p, err := packonline.New(c)
 	if err != nil {
 		return nil, err
+	}
+	longest := int32(float64(slices.Max(c.Buckets)) * min(c.Atom, 1))
+	for i, n := range lengths {
+		if n/longest > maxRows {
+			return nil, fmt.Errorf("document %d has %d tokens, more than %d rows of %d: choose longer rows", i, n, maxRows, longest)
+		}
 	}
 	w := newWatch(c, len(lengths), placements)
 	var out packonline.Rows
