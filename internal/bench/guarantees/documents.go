@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/internal/lengths"
+	"loaderd/loader"
+	"loaderd/stream"
+)
+
+const (
+	vocabulary  = 50_257
+	fingerprint = "bench"
+)
+
+// settings of a daemon of this process over the published documents.
+func (b *bench) settings(run string) config.Config {
+	c := config.Default()
+	c.Run = run
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: fingerprint, VocabSize: vocabulary, End: config.None, Pad: "0"}
+	c.Stream.Dir = filepath.Join(b.folder, "documents")
+	c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	return c
+}
+
+// fill publishes the documents, once.
+func (b *bench) fill(ctx context.Context) (err error) {
+	if b.filled {
+		return nil
+	}
+	store, err := stream.Open(ctx, b.settings("fill").Stream, quiet())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	p, err := store.NewPublisher(ctx, "bench", stream.PublishOptions{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	var ids []int32
+	for i, n := range lengths.LogNormal(b.documents, 1) {
+		ids = ids[:0]
+		for k := range n {
+			ids = append(ids, (int32(i)+k)%vocabulary)
+		}
+		m := stream.Message{Subject: "docs.bench", ID: strconv.Itoa(i), ContentType: stream.TypeTokens, Tokenizer: fingerprint, Data: stream.AppendTokens(nil, ids)}
+		if err := p.Publish(ctx, m); err != nil {
+			return fmt.Errorf("publish document %d: %w", i, err)
+		}
+	}
+	if _, err := p.Flush(ctx); err != nil {
+		return err
+	}
+	b.filled = true
+	return nil
+}
+
+// available returns how many steps of one bucket the documents make, less what waits in the pool and behind it.
+func (b *bench) available(c loader.Config) (steps uint64) {
+	const waiting = 20_000 // documents
+	var tokens int64
+	for _, n := range lengths.LogNormal(b.documents, 1)[min(waiting, b.documents):] {
+		tokens += int64(n)
+	}
+	return uint64(tokens / c.StepTokens())
+}
+
+// serving starts a daemon, does what use does, and stops it.
+func serving(ctx context.Context, c config.Config, use func(*daemon.Daemon) error) (err error) {
+	d, err := daemon.Start(ctx, c, quiet())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Shutdown.Timeout)
+		defer cancel()
+		err = errors.Join(err, d.Stop(stop))
+	}()
+	return use(d)
+}
+
+// read takes steps [from, to) off a run, as a rank does that makes nothing of them.
+func read(ctx context.Context, r *loader.Run, from, to uint64) error {
+	reader, err := r.Join(loader.Place{World: 1}, from)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	for range to - from {
+		if _, err := reader.Next(ctx); err != nil {
+			return fmt.Errorf("read steps %d to %d: %w", from, to, err)
+		}
+	}
+	return nil
+}
+
+// started opens the document store, and then measures what use does with a daemon: use is told when the store was open, which the
+// daemon reaches as it would a remote one. It returns how long the store took to open.
+func started(ctx context.Context, c config.Config, use func(d *daemon.Daemon, open time.Time) error) (opening time.Duration, err error) {
+	began := time.Now()
+	store, err := stream.Open(ctx, c.Stream, quiet())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	open := time.Now()
+	c.Stream.URL = store.ClientURL()
+	return open.Sub(began), serving(ctx, c, func(d *daemon.Daemon) error { return use(d, open) })
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"loaderd/packonline"
+)
+
+func TestQuantile(t *testing.T) {
+	in := make([]int, 1000)
+	for i := range in {
+		in[i] = 1000 - i
+	}
+	for q, want := range map[float64]int{0: 1, .5: 500, .99: 990, .999: 999, 1: 1000} {
+		if got := quantile(slices.Clone(in), q); got != want {
+			t.Errorf("quantile %v of 1 ... 1000 is %d, want %d", q, got, want)
+		}
+	}
+	if got := quantile([]int{}, .5); got != 0 {
+		t.Errorf("quantile of nothing is %d", got)
+	}
+}
+
+// A random order is near what runsOf expects of one, an order by turns and one by kinds are far from it.
+func TestRuns(t *testing.T) {
+	random := make([]int, 10_000)
+	for i := range random {
+		random[i] = max(0, rand.New(rand.NewPCG(1, uint64(i))).IntN(6)-3) // 4 of 6 are 0
+	}
+	sorted, turns := slices.Clone(random), make([]int, len(random))
+	slices.Sort(sorted)
+	for i := range turns {
+		turns[i] = i % 3
+	}
+	for _, x := range []struct {
+		name        string
+		order       []int
+		least, most float64 // standard deviations
+	}{{"random", random, -3, 3}, {"sorted", sorted, math.Inf(-1), -50}, {"by turns", turns, 50, math.Inf(1)}} {
+		r := runsOf(x.order, 3)
+		if z := (float64(r.runs) - r.expected) / r.deviation; z < x.least || z > x.most {
+			t.Errorf("%s: %d runs where %.0f are expected: %.1f standard deviations", x.name, r.runs, r.expected, z)
+		}
+	}
+	if r := runsOf([]int{0, 0, 0, 1, 0, 0, 1, 1}, 2); r.runs != 4 || r.longest != 3 || math.Abs(r.same-4.0/7) > 1e-9 || r.gap != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestChiSquare(t *testing.T) {
+	s := served{order: []int{0, 0, 0, 1}, packed: [][]float64{{0, 0}, {10, 10}, {20, 20}, {30, 30}, {40, 40}}}
+	if x := s.chiSquare(0, 4); math.Abs(x-1) > 1e-9 { // 3 and 1 where 2 and 2 are expected
+		t.Errorf("chi-square is %v", x)
+	}
+	if mean, beyond := s.windows(4); math.Abs(mean-1) > 1e-9 || beyond != 0 {
+		t.Errorf("of one window %v, %v beyond", mean, beyond)
+	}
+}
+
+func TestExcess(t *testing.T) {
+	row := func(lengths ...int32) (r []packonline.Piece) {
+		for _, n := range lengths {
+			r = append(r, packonline.Piece{Length: n})
+		}
+		return r
+	}
+	var e excess
+	e.add([][]packonline.Piece{row(3), row(1, 1), row(2), row(1)}, 2) // 9 + 2 against 4 + 1, 8 in the mean
+	if math.Abs(e.mean()-3.0/8) > 1e-9 || math.Abs(e.boundMean()-2.0/8) > 1e-9 {
+		t.Errorf("%v over the mean, at least %v", e.mean(), e.boundMean())
+	}
+}

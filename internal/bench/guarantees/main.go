@@ -1,0 +1,119 @@
+// Guarantees measures what the guarantees cost and how well they hold: checkpoints, recovery, the plan log, ranks in lock step, shares
+// and waits of buckets, attention cost by rank. It prints the tables of docs/benchmarks.md as Markdown.
+//
+//	go run ./internal/bench/guarantees                       # all tables
+//	go run ./internal/bench/guarantees order balance         # some; -list names them
+//	go run ./internal/bench/guarantees -documents 60000 start
+//
+// Documents are of the lengths of FineWeb-Edu, drawn with seed 1. Tables of the planner alone need seconds. The others publish
+// -documents documents, already tokenized, into a JetStream server of their own, in a folder that goes when they end.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+)
+
+// table is one table, or several that come from one measurement.
+type table struct {
+	name  string
+	title string
+	print func(ctx context.Context, b *bench, out io.Writer) error
+}
+
+var tables = []table{
+	{"checkpoint", "Checkpoints", printCheckpoints},
+	{"start", "Start to first batch", printStart},
+	{"recovery", "Recovery by steps since the checkpoint", printRecovery},
+	{"planlog", "Cost of the plan log", printPlanLog},
+	{"lockstep", "Ranks in lock step", printLockstep},
+	{"shares", "Buckets: shares and waits", printShares},
+	{"order", "Buckets: order of steps", printOrder},
+	{"balance", "Attention cost by rank", printBalance},
+}
+
+// bench is what the tables share.
+type bench struct {
+	documents int // to publish
+	planned   int // for tables of the planner alone
+	steps     int // read in lock step
+	repeats   int
+	folder    string
+	filled    bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "guarantees:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer) (err error) {
+	list := flag.Bool("list", false, "name the tables")
+	b := &bench{}
+	flag.IntVar(&b.documents, "documents", 1_400_000, "documents to publish; 10,000 steps of 64 rows of 2,048 take 1,340,000 of them and 5.3 GB")
+	flag.IntVar(&b.planned, "planned", 2_000_000, "documents for the tables of the planner alone")
+	flag.IntVar(&b.steps, "steps", 2000, "steps that ranks read in lock step")
+	flag.IntVar(&b.repeats, "repeats", 3, "times that each start is measured; tables show the median")
+	flag.Parse()
+	if *list {
+		for _, t := range tables {
+			fmt.Fprintf(out, "%-12s %s\n", t.name, t.title)
+		}
+		return nil
+	}
+	names := flag.Args()
+	for _, name := range names {
+		if !slices.ContainsFunc(tables, func(t table) bool { return t.name == name }) {
+			return fmt.Errorf("choose tables: no table %q; -list names them", name)
+		}
+	}
+	if b.folder, err = os.MkdirTemp("", "loaderd-guarantees"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
+	for _, t := range tables {
+		if len(names) > 0 && !slices.Contains(names, t.name) {
+			continue
+		}
+		fmt.Fprintf(out, "### %s\n\n", t.title)
+		if err := t.print(ctx, b, out); err != nil {
+			return fmt.Errorf("print table %s: %w", t.name, err)
+		}
+		fmt.Fprintln(out)
+	}
+	return nil
+}
+
+// markdown is a Markdown table under construction: its header, then its rows. All columns but the first are numbers.
+type markdown [][]string
+
+func (m *markdown) row(cells ...any) {
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		row[i] = fmt.Sprint(c)
+	}
+	*m = append(*m, row)
+}
+
+func (m markdown) print(out io.Writer) error {
+	var b strings.Builder
+	for i, cells := range m {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+		if i == 0 {
+			fmt.Fprintf(&b, "| --- |%s\n", strings.Repeat(" ---: |", len(cells)-1))
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+
+	"loaderd/internal/config"
+	"loaderd/internal/lengths"
+	"loaderd/loader"
+)
+
+// fiveBuckets are the row lengths of Beyond Fixed Length.
+var fiveBuckets = []int{1024, 2048, 4096, 8192, 16384}
+
+// paperStep is the tokens of a step in Beyond Fixed Length: 48, 24, 12, 6 or 3 rows by bucket for each of 8 ranks.
+const paperStep = 8 * 48 * 1024
+
+// planConfig is the default configuration, for documents that are tokenized already.
+func planConfig(buckets ...int) loader.Config {
+	c := config.Default().Plan
+	c.Packing.Buckets = buckets
+	return c
+}
+
+// fiveConfig has five buckets and steps of equal tokens.
+func fiveConfig() loader.Config {
+	c := planConfig(fiveBuckets...)
+	c.Steps.Tokens = paperStep
+	return c
+}
+
+// arrivals returns n documents with an id each.
+func arrivals(n int) []loader.Arrival {
+	out := make([]loader.Arrival, n)
+	for i, length := range lengths.LogNormal(n, 1) {
+		out[i] = loader.Arrival{Sequence: uint64(i + 1), ID: uint64(i+1) * 0x9e3779b97f4a7c15, Length: int(length)}
+	}
+	return out
+}
+
+// plan feeds documents to a new planner and tells each of what came of it.
+func plan(ctx context.Context, c loader.Config, in []loader.Arrival, each func(p *loader.Planner, a loader.Arrival, steps []loader.Step)) (*loader.Planner, error) {
+	p, err := loader.NewPlanner(c, 1)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range in {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		steps, err := p.Add(a)
+		if err != nil {
+			return nil, err
+		}
+		each(p, a, steps)
+	}
+	return p, nil
+}
