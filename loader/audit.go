@@ -149,6 +149,9 @@ func (a *auditor) match(steps []Step) error {
 		}
 		a.seen.Steps++
 	}
+	if err := a.replay.prepare(a.control); err != nil { // the end of the log: behind it no document need follow
+		return err
+	}
 	return a.conserved()
 }
 

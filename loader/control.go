@@ -230,6 +230,9 @@ func (l *loop) due(ctx context.Context) error {
 		if c.kind == kindSeal {
 			return l.end(ctx)
 		}
+		if err := l.prepare(); err != nil { // the log may hold the next control for the same document behind these steps
+			return err
+		}
 	}
 	return nil
 }

@@ -4,3 +4,18 @@ import "context"
 
 // Needs is what the run would keep now.
 func (r *Run) Needs(ctx context.Context) (uint64, error) { return r.needs(ctx) }
+
+// Release purges what the run does not need now, as it does by itself now and then.
+func (r *Run) Release(ctx context.Context) error {
+	from, err := r.needs(ctx)
+	if err != nil {
+		return err
+	}
+	return r.purge(ctx, from)
+}
+
+// NewPlanner returns the planner of a run.
+func (h Header) NewPlanner() (*Planner, error) { return h.newPlanner() }
+
+// WaitingTokens counts the tokens that the planner holds back, wherever it does.
+func (p *Planner) WaitingTokens() int64 { return p.waitingTokens() }

@@ -70,7 +70,7 @@ func (r *Run) serve(ctx context.Context) error {
 	g.Go(func() error { return r.release(ctx) })
 	g.Go(func() error {
 		defer close(writes)
-		l := &loop{run: r, planner: r.planner, pending: r.pending, tail: r.tail, keepers: maps.Clone(r.keepers), writes: writes, saved: r.planner.Next(),
+		l := &loop{run: r, planner: r.planner, pending: r.pending, tail: r.tail, keepers: maps.Clone(r.keepers), writes: writes, saved: r.planner.Next(), endLogged: r.found.ended,
 			replay: replayFrom(ctx, r.edges.Plan, r.tail.position+1)}
 		err := l.turn(ctx, documents)
 		select {
@@ -178,7 +178,7 @@ func (l *loop) prepare() error {
 			l.tail = l.replay.tail
 		}
 		l.replay = nil
-		l.ended = l.endLogged && len(l.pending) == 0 // the checkpoint was of the end
+		l.ended = l.ended || l.endLogged && len(l.pending) == 0 // the checkpoint was of the end
 		l.run.update(func() { l.run.replays = false })
 	}
 	return nil

@@ -1,0 +1,213 @@
+package loader_test
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+const (
+	everySteps  = 500 // at least, of the plans that are resumed at each of their steps
+	resumedFor  = 3   // steps that a planner restored at a step goes on for
+	resumedLong = 125 // every so many steps one goes on to the end
+)
+
+// worlds are the world sizes that share the steps of everyStep.
+var worlds = []int{1, 2, 4, 8}
+
+// everyStep is a run in which all that a planner holds back is in use, with every bucket's steps divisible by 8.
+func everyStep(method string) loader.Config {
+	c := config(method)
+	c.Steps.Rows, c.Steps.Balance = 8, true
+	c.Packing.Pool, c.Packing.MaxAge, c.Packing.Overlap, c.Packing.Extra, c.Packing.PaddingThreshold = 24, 200, 0.3, 2, 0.05
+	if packonline.Buckets(method) {
+		c.Packing.Buckets, c.Steps.Table = []int{8, 16, 32}, []int{16, 8, 8}
+		c.Steps.Backlog, c.Steps.MaxWait = 3, 120
+	}
+	return c
+}
+
+// resumable is a plan, with what its planner was whenever it had made steps.
+type resumable struct {
+	config   loader.Config
+	arrivals []loader.Arrival
+	steps    []loader.Step
+	marks    []mark
+}
+
+// mark is a planner's state behind so many steps.
+type mark struct {
+	steps int
+	state []byte
+}
+
+const drainedAt = 700 // the document behind which every plan is drained
+
+func newResumable(t *testing.T, method string) *resumable {
+	t.Helper()
+	r := &resumable{config: everyStep(method)}
+	p := r.planner(t)
+	r.marks = []mark{{0, p.AppendState(nil)}}
+	for i, n := range someLengths(17, 30_000) {
+		if len(r.steps) >= everySteps {
+			break
+		}
+		a := loader.Arrival{Sequence: uint64(i + 1), Length: n, ID: uint64(i + 1)}
+		switch i % 20 {
+		case 3:
+			a.ID-- // a duplicate
+		case 9:
+			a.Skip = loader.SkipUndecodable
+		}
+		r.arrivals = append(r.arrivals, a)
+		if steps := tell(t, p, a); len(steps) > 0 {
+			r.steps = append(r.steps, steps...)
+			r.marks = append(r.marks, mark{len(r.steps), p.AppendState(nil)})
+		}
+	}
+	r.steps = append(r.steps, p.Seal()...)
+	if len(r.steps) < everySteps {
+		t.Fatalf("%d steps of %d documents", len(r.steps), len(r.arrivals))
+	}
+	return r
+}
+
+func (r *resumable) planner(t *testing.T) *loader.Planner {
+	t.Helper()
+	p, err := loader.NewPlanner(r.config, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// tell feeds a document, and drains where every plan is drained.
+func tell(t *testing.T, p *loader.Planner, a loader.Arrival) []loader.Step {
+	t.Helper()
+	steps, err := p.Add(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Sequence == drainedAt {
+		steps = append(slices.Clone(steps), p.Drain()...)
+	}
+	return steps
+}
+
+// resume returns what a planner restored at a mark makes, up to a step at least.
+func (r *resumable) resume(t *testing.T, m mark, to int) (steps []loader.Step) {
+	t.Helper()
+	p := r.planner(t)
+	if err := p.RestoreState(m.state); err != nil {
+		t.Fatalf("behind %d steps: %v", m.steps, err)
+	}
+	for _, a := range r.arrivals[p.Cursor():] {
+		if steps = append(steps, tell(t, p, a)...); m.steps+len(steps) >= to {
+			return steps
+		}
+	}
+	return append(steps, p.Seal()...)
+}
+
+// Resumed at any step, from the newest state before it, every packing method goes on with the same rows; ranks in any number that
+// divides them get them all.
+func TestResumeAtEveryStep(t *testing.T) {
+	for _, method := range packonline.Methods() {
+		t.Run(method, func(t *testing.T) {
+			r := newResumable(t, method)
+			used := map[int32]bool{}
+			at := 0
+			for i, s := range r.steps {
+				used[s.Bucket] = true
+				shared(t, s)
+				for at+1 < len(r.marks) && r.marks[at+1].steps <= i {
+					at++
+				}
+				to := min(i+resumedFor, len(r.steps))
+				if i%resumedLong == 0 {
+					to = len(r.steps)
+				}
+				from := r.marks[at].steps
+				if got := r.resume(t, r.marks[at], to); from+len(got) < to || !reflect.DeepEqual(got, r.steps[from:from+len(got)]) {
+					t.Fatalf("resumed at step %d, from behind %d, the plan differs", i, from)
+				}
+			}
+			if len(used) != len(r.config.Packing.Buckets) {
+				t.Errorf("there are steps of %v only", used)
+			}
+		})
+	}
+}
+
+// shared checks that the ranks of every world have the step's rows together, each once and in order.
+func shared(t *testing.T, s loader.Step) {
+	t.Helper()
+	for _, world := range worlds {
+		var rows [][]packonline.Piece
+		for rank := range world {
+			first, n := loader.Place{Rank: rank, World: world}.Slice(len(s.Rows))
+			rows = append(rows, s.Rows[first:first+n]...)
+		}
+		if !reflect.DeepEqual(rows, s.Rows) {
+			t.Fatalf("step %d: %d ranks got other rows", s.Index, world)
+		}
+	}
+}
+
+// A process that dies at every step of a run, without a farewell, is continued by the next one with the same tokens, at each world size.
+func TestProcessOfEveryStep(t *testing.T) {
+	lengths := someLengths(18, 9000)
+	reference := newWorld(everyStep("bucket"))
+	reference.docs.lengths(lengths...)
+	whole, _ := reference.start(t)
+	if _, err := whole.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := read(t, whole, loader.Place{World: 1}, 0, 0)
+	if len(want) < everySteps {
+		t.Fatalf("%d steps of %d documents", len(want), len(lengths))
+	}
+
+	w := newWorld(everyStep("bucket"))
+	w.options.Checkpoint = 5
+	w.docs.lengths(lengths...)
+	for i, n := range want {
+		life := &mortal{left: 1 << 30}
+		w.edges = func(e *loader.Edges) {
+			e.Plan, e.Checkpoints = roomyLog{mortalLog{w.plan, life}}, mortalCheckpoints{w.checkpoints, life}
+		}
+		run, stop := w.start(t)
+		if i == 0 {
+			if _, err := run.Seal(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		world := worlds[i%len(worlds)]
+		var rows [][]packonline.Piece
+		var tokens []int32
+		for rank := range world {
+			b := read(t, run, loader.Place{Rank: rank, World: world}, uint64(i), 1)[0]
+			rows, tokens = append(rows, b.Pieces...), append(tokens, b.Tokens...)
+		}
+		if !reflect.DeepEqual(rows, n.Pieces) || !slices.Equal(tokens, n.Tokens) {
+			t.Fatalf("the process of step %d served %d ranks other rows", i, world)
+		}
+		life.kill()
+		_ = stop()
+	}
+}
+
+// roomyLog takes records as large as any.
+type roomyLog struct{ mortalLog }
+
+func (l roomyLog) MaxRecord() int { return l.memLog.MaxRecord() }
+
+// kill stores nothing from now on.
+func (m *mortal) kill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dead = true
+}

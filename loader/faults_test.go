@@ -1,0 +1,178 @@
+package loader_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"loaderd/loader"
+)
+
+// What is published behind the end of a run is not of it, whatever checkpoint a later process begins with.
+func TestNothingFollowsTheEnd(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(someLengths(4, 60)...)
+	run, stop := w.start(t)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := len(read(t, run, loader.Place{World: 1}, 0, 0))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		w.docs.lengths(someLengths(5, 200)...)
+		run, stop = w.start(t)
+		eventually(t, func() bool { return !run.Stats().Replaying })
+		if at, err := run.Seal(t.Context()); err != nil || at != 60 {
+			t.Errorf("the run is sealed behind document %d: %v", at, err)
+		}
+		if have := len(read(t, run, loader.Place{World: 1}, 0, 0)); have != want {
+			t.Errorf("%d steps, they were %d", have, want)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Nor is it when the process died at any of its stores about the end.
+func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
+	for _, stored := range []bool{false, true} {
+		for k, alive := 0, false; !alive; k++ {
+			w := newWorld(config("concat"))
+			w.options.Checkpoint, w.options.Ahead = 1, 1
+			w.docs.lengths(slices.Repeat([]int{16}, 6)...) // a step and a half
+			life := &mortal{left: k, stored: stored}
+			w.edges = func(e *loader.Edges) {
+				e.Plan, e.Checkpoints = roomyLog{mortalLog{w.plan, life}}, mortalCheckpoints{w.checkpoints, life}
+			}
+			if run, err := w.open(t); err == nil {
+				ctx, cancel := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- run.Serve(ctx) }()
+				if _, err := run.Seal(ctx); err == nil {
+					if r, err := run.Join(loader.Place{World: 1}, 0); err == nil {
+						for err == nil {
+							_, err = r.Next(ctx)
+						}
+						alive = isEOF(err)
+						r.Close()
+					}
+				}
+				life.kill()
+				cancel()
+				<-served
+			}
+			w.edges = nil
+			if !slices.ContainsFunc(w.plan.records, func(b []byte) bool { return b[3] == recordSeal }) {
+				run, stop := w.start(t)
+				if _, err := run.Seal(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.docs.lengths(someLengths(5, 200)...)
+			for range 2 {
+				run, stop := w.start(t)
+				eventually(t, func() bool { return run.Info().Ended })
+				if at, err := run.Seal(t.Context()); err != nil || at != 6 {
+					t.Errorf("killed at store %d, stored %v: the run is sealed behind document %d: %v", k, stored, at, err)
+				}
+				if have := read(t, run, loader.Place{World: 1}, 0, 0); len(have) != 2 {
+					t.Errorf("killed at store %d, stored %v: %d steps, want 2", k, stored, len(have))
+				}
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := loader.Audit(t.Context(), w.docs, w.plan, nil); err != nil {
+				t.Errorf("killed at store %d, stored %v: %v", k, stored, err)
+			}
+		}
+	}
+}
+
+// Several controls may stand in the log behind one document, with the steps of the first between them.
+func TestControlsBehindOneDocument(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.options.Checkpoint = 0
+	w.docs.lengths(someLengths(4, 60)...)
+	run, stop := w.start(t)
+	eventually(t, func() bool { return run.Info().Planned == 4 })
+	read(t, run, loader.Place{World: 1}, 0, 6)
+	for _, control := range []func(context.Context) (uint64, error){run.Drain, run.Drain, run.Seal} {
+		if at, err := control(t.Context()); err != nil || at != 60 {
+			t.Fatalf("it takes effect behind document %d: %v", at, err)
+		}
+		if _, err := loader.Audit(t.Context(), w.docs, w.plan, nil); err != nil { // which waits for no further document
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { return run.Stats().Cursor == 60 && run.Stats().PoolPieces == 0 })
+	}
+	want := read(t, run, loader.Place{World: 1}, 0, 0)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.docs.lengths(someLengths(5, 100)...)
+	run, _ = w.start(t)
+	if have := read(t, run, loader.Place{World: 1}, 0, 0); !reflect.DeepEqual(have, want) {
+		t.Error("the steps differ after a restart")
+	}
+	eventually(t, func() bool { return !run.Stats().Replaying })
+	if at, err := run.Seal(t.Context()); err != nil || at != 60 {
+		t.Errorf("the run is sealed behind document %d: %v", at, err)
+	}
+}
+
+// A record of the plan that is damaged stops the run with the record's position, before anything is appended.
+func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
+	for name, damage := range map[string]func(b []byte) []byte{
+		"a bit":     func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
+		"cut short": func(b []byte) []byte { return b[:len(b)-5] },
+		"empty":     func([]byte) []byte { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(config("bfd"))
+			w.docs.lengths(someLengths(4, 200)...)
+			run, stop := w.start(t)
+			read(t, run, loader.Place{World: 1}, 0, 12)
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			clear(w.checkpoints.data)
+			const at = 6 // the fifth step
+			w.plan.records[at-1] = damage(slices.Clone(w.plan.records[at-1]))
+			before := len(w.plan.records)
+			run, err := w.open(t)
+			if err == nil {
+				err = run.Serve(t.Context())
+			}
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprint("plan record ", at)) || !strings.Contains(err.Error(), "damaged") {
+				t.Errorf("the run ended with: %v", err)
+			}
+			if len(w.plan.records) != before {
+				t.Errorf("%d records were appended to a damaged plan", len(w.plan.records)-before)
+			}
+			r, err := run.Join(loader.Place{World: 1}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			for i := 0; err == nil; i++ {
+				var s *loader.Step
+				if s, err = r.Next(t.Context()); err == nil && s.Index != uint64(i) {
+					t.Fatalf("step %d came where step %d should be", s.Index, i)
+				}
+			}
+			if isEOF(err) {
+				t.Error("a reader was told that the run ended")
+			}
+		})
+	}
+}

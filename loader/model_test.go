@@ -1,0 +1,412 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+// TestModel lets things happen to a run in any order, processes that die amid them included, and compares what it serves and keeps with
+// a reference that nothing happens to.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		m := newMachine(t, rt)
+		defer func() { _ = m.stop() }()
+		rt.Repeat(map[string]func(*rapid.T){
+			"":               m.check,
+			"publish":        m.publish,
+			"read":           m.read,
+			"join":           m.join,
+			"read on":        m.readOn,
+			"leave a reader": m.part,
+			"commit":         m.commit,
+			"leave":          m.leave,
+			"drain":          m.drain,
+			"seal":           m.seal,
+			"release":        m.release,
+			"checkpoint":     m.checkpoint,
+			"spoil":          m.spoil,
+			"restart":        m.restart,
+			"kill":           m.kill,
+			"light the fuse": m.fuse,
+			"fork":           m.fork,
+			"audit":          m.audit,
+		})
+	})
+}
+
+// machine is a run and what is known about it.
+type machine struct {
+	t      *testing.T
+	docs   *memDocs // of all runs
+	floors map[string]uint64
+	runs   int
+
+	name    string
+	world   *world
+	life    *mortal
+	run     *loader.Run
+	cancel  context.CancelFunc
+	served  chan error
+	readers map[*loader.Reader]uint64 // the step that each is at
+	spoilt  map[string][]byte         // what stands where a checkpoint stood
+	keepers []loader.Keepers          // what the run may know of them: two where a process died over a record
+	most    uint64                    // all steps before it were once committed by all keepers
+	ref     *reference                // nil before the run has begun
+	past    history                   // of the runs that it was forked from
+}
+
+func newMachine(t *testing.T, rt *rapid.T) *machine {
+	m := &machine{t: t, docs: newDocs(), floors: map[string]uint64{}, past: history{seen: map[uint64][]int{}, used: map[uint64]bool{}}}
+	m.publish(rt)
+	method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")
+	m.adopt(rt, newWorld(configs(method).Draw(rt, "configuration")))
+	m.start(rt)
+	return m
+}
+
+// adopt makes a world the one that things happen to.
+func (m *machine) adopt(rt *rapid.T, w *world) {
+	w.docs = m.docs
+	w.options.CacheBytes, w.options.Stall = 0, 2*time.Second // every row fetches its documents
+	w.options.Checkpoint = rapid.IntRange(0, 4).Draw(rt, "checkpoint every")
+	w.options.Ahead = rapid.IntRange(1, 5).Draw(rt, "ahead")
+	m.runs++
+	m.world, m.name, m.ref, m.most = w, fmt.Sprint("run ", m.runs), nil, 0
+	m.keepers, m.spoilt = []loader.Keepers{{}}, map[string][]byte{}
+}
+
+// start is a new process. It returns when everything that the log holds has been planned again.
+func (m *machine) start(rt *rapid.T) {
+	m.life, m.readers = &mortal{left: 1 << 30}, map[*loader.Reader]uint64{}
+	m.world.edges = func(e *loader.Edges) {
+		e.Documents, e.Floors = strictDocs{m.docs}, runFloors{m.docs, m.floors, m.name}
+		e.Plan, e.Checkpoints = roomyLog{mortalLog{m.world.plan, m.life}}, mortalCheckpoints{m.world.checkpoints, m.life}
+	}
+	var err error
+	if m.run, err = m.world.open(m.t); err != nil {
+		rt.Fatalf("open: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel, m.served = cancel, make(chan error, 1)
+	go func() { m.served <- m.run.Serve(ctx) }()
+	for m.run.Stats().Replaying {
+		select {
+		case err := <-m.served:
+			m.served <- err
+			rt.Fatalf("serve: %v", err)
+		case <-time.After(50 * time.Microsecond):
+		}
+	}
+	have := m.run.Info().Keepers
+	if !slices.ContainsFunc(m.keepers, func(k loader.Keepers) bool { return maps.Equal(k, have) }) {
+		rt.Fatalf("the keepers are %v, want %v", have, m.keepers)
+	}
+	m.keepers, m.most = []loader.Keepers{have}, max(m.most, have.Committed())
+}
+
+func (m *machine) stop() error {
+	m.cancel()
+	err := <-m.served
+	m.served <- err
+	return err
+}
+
+// died notes that an action met the end of its process, and starts the next one. Any other error fails the test.
+func (m *machine) died(rt *rapid.T, err error) bool {
+	if err == nil {
+		return false
+	}
+	if !errors.Is(err, errKilled) {
+		rt.Fatal(err)
+	}
+	m.kill(rt)
+	return true
+}
+
+func (m *machine) restart(rt *rapid.T) {
+	if err := m.stop(); err != nil && !errors.Is(err, errKilled) {
+		rt.Fatalf("stop: %v", err)
+	}
+	m.start(rt)
+}
+
+func (m *machine) kill(rt *rapid.T) {
+	m.life.kill()
+	_ = m.stop()
+	m.start(rt)
+}
+
+// fuse makes the process die at one of its next stores.
+func (m *machine) fuse(rt *rapid.T) {
+	left, stored := rapid.IntRange(0, 4).Draw(rt, "stores left"), rapid.Bool().Draw(rt, "the last one takes effect")
+	m.life.mu.Lock()
+	defer m.life.mu.Unlock()
+	if !m.life.dead {
+		m.life.left, m.life.stored = left, stored
+	}
+}
+
+func (m *machine) publish(rt *rapid.T) {
+	for range rapid.IntRange(1, 30).Draw(rt, "documents") {
+		d := loader.Document{ID: uint64(rapid.IntRange(0, 40).Draw(rt, "id"))}
+		if rapid.IntRange(0, 9).Draw(rt, "skip") == 0 {
+			d.Skip = rapid.SampledFrom([]loader.Skip{loader.SkipEmpty, loader.SkipUndecodable}).Draw(rt, "reason")
+		} else {
+			d.Tokens = documentTokens(m.last()+1, rapid.IntRange(1, 60).Draw(rt, "tokens"))
+		}
+		m.docs.publish(d)
+	}
+}
+
+func (m *machine) last() uint64 {
+	last, _ := m.docs.Last(m.t.Context())
+	return last
+}
+
+func (m *machine) first() uint64 {
+	first, _ := m.docs.First(m.t.Context())
+	return first
+}
+
+// place draws one that every step can be shared by.
+func (m *machine) place(rt *rapid.T) loader.Place {
+	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool { return m.world.config.CheckWorld(n) != nil })
+	world := rapid.SampledFrom(fits).Draw(rt, "world")
+	return loader.Place{World: world, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank")}
+}
+
+// read reads some of the steps that are not released.
+func (m *machine) read(rt *rapid.T) {
+	info := m.run.Info()
+	from := uint64(rapid.IntRange(int(info.Oldest), int(info.Planned)).Draw(rt, "from"))
+	r, err := m.run.Join(m.place(rt), from)
+	if err != nil {
+		rt.Fatalf("join at step %d, the oldest is %d, %d are planned: %v", from, info.Oldest, info.Planned, err)
+	}
+	defer r.Close()
+	m.next(rt, r, from)
+}
+
+// next reads some steps, as far as there can be any, and returns where it is then.
+func (m *machine) next(rt *rapid.T, r *loader.Reader, at uint64) uint64 {
+	place := m.place(rt)
+	possible, ended := m.possible(rt)
+	for range rapid.IntRange(1, 8).Draw(rt, "steps") {
+		if at == possible && !ended || at >= max(m.run.Info().Planned, m.ahead()) {
+			break
+		}
+		s, err := r.Next(m.t.Context())
+		if at == possible && isEOF(err) || m.died(rt, err) {
+			break
+		}
+		first, rows := place.Slice(len(s.Rows))
+		b, err := m.run.Assemble(m.t.Context(), s, first, rows)
+		if err != nil {
+			rt.Fatalf("assemble step %d: %v", at, err)
+		}
+		m.follow(rt)
+		if at == possible || !reflect.DeepEqual(*s, m.ref.steps[at]) || !reflect.DeepEqual(b.Pieces, s.Rows[first:first+rows]) {
+			rt.Fatalf("step %d differs from the reference's", at)
+		}
+		checkPieces(m.t, b)
+		at++
+	}
+	return at
+}
+
+// ahead returns the step that is not planned before the slowest reader has asked for more.
+func (m *machine) ahead() uint64 {
+	slowest := slices.Sorted(maps.Values(m.readers))
+	if len(slowest) == 0 {
+		return math.MaxUint64
+	}
+	return slowest[0] + 1 + uint64(m.world.options.Ahead)
+}
+
+// join leaves a reader behind that may ask for what it has not read, whenever it likes.
+func (m *machine) join(rt *rapid.T) {
+	info := m.run.Info()
+	if len(m.readers) == 3 {
+		return
+	}
+	from := uint64(rapid.IntRange(int(max(info.Oldest, info.Committed)), int(info.Planned)).Draw(rt, "from"))
+	r, err := m.run.Join(m.place(rt), from)
+	if err != nil {
+		rt.Fatalf("join at step %d of %+v: %v", from, info, err)
+	}
+	m.readers[r] = from
+}
+
+func (m *machine) reader(rt *rapid.T) *loader.Reader {
+	if len(m.readers) == 0 {
+		return nil
+	}
+	steps := map[uint64]*loader.Reader{}
+	for r, step := range m.readers {
+		steps[step] = r
+	}
+	return steps[rapid.SampledFrom(slices.Sorted(maps.Keys(steps))).Draw(rt, "the reader of step")]
+}
+
+func (m *machine) readOn(rt *rapid.T) {
+	if r := m.reader(rt); r != nil {
+		at := m.next(rt, r, m.readers[r])
+		if _, lives := m.readers[r]; lives {
+			m.readers[r] = at
+		}
+	}
+}
+
+func (m *machine) part(rt *rapid.T) {
+	if r := m.reader(rt); r != nil {
+		r.Close()
+		delete(m.readers, r)
+	}
+}
+
+// keeper draws one's name.
+func keeper(rt *rapid.T) string {
+	return rapid.SampledFrom([]string{loader.DefaultKeeper, "evaluator", "archive"}).Draw(rt, "keeper")
+}
+
+func (m *machine) commit(rt *rapid.T) {
+	planned := m.run.Info().Planned
+	name, step := keeper(rt), uint64(rapid.IntRange(0, int(planned)).Draw(rt, "step"))
+	if rapid.IntRange(0, 9).Draw(rt, "beyond the plan") == 0 {
+		if _, err := m.run.Commit(m.t.Context(), name, planned+1000); reason(err) != loader.BadTicket && !m.died(rt, err) {
+			rt.Fatalf("commit beyond the plan of %d steps: %v", planned, err)
+		}
+		return
+	}
+	after := maps.Clone(m.keepers[0])
+	after[name] = max(step, after[name], after.Committed())
+	m.keepers = append(m.keepers, after)
+	committed, err := m.run.Commit(m.t.Context(), name, step)
+	if m.died(rt, err) {
+		return
+	}
+	m.keepers = m.keepers[1:]
+	m.kept(rt, committed)
+}
+
+func (m *machine) leave(rt *rapid.T) {
+	name := keeper(rt)
+	after := maps.Clone(m.keepers[0])
+	delete(after, name)
+	m.keepers = append(m.keepers, after)
+	committed, err := m.run.Leave(m.t.Context(), name)
+	if m.died(rt, err) {
+		return
+	}
+	m.keepers = m.keepers[1:]
+	m.kept(rt, committed)
+}
+
+// kept checks what a keeper is told.
+func (m *machine) kept(rt *rapid.T, committed uint64) {
+	var want uint64
+	if steps := slices.Sorted(maps.Values(m.keepers[0])); len(steps) > 0 {
+		want = steps[0]
+	}
+	if info := m.run.Info(); committed != want || info.Committed != want || !maps.Equal(info.Keepers, m.keepers[0]) {
+		rt.Fatalf("committed is %d by the answer and %d by the run, want %d of %v", committed, info.Committed, want, m.keepers[0])
+	}
+	m.most = max(m.most, want)
+}
+
+func (m *machine) drain(rt *rapid.T) {
+	at, err := m.run.Drain(m.t.Context())
+	if reason(err) == loader.BadTicket && m.sealed(rt) || m.died(rt, err) {
+		return
+	}
+	m.recorded(rt, "drain", at)
+}
+
+func (m *machine) seal(rt *rapid.T) {
+	if rapid.IntRange(0, 4).Draw(rt, "really") > 0 {
+		return
+	}
+	if at, err := m.run.Seal(m.t.Context()); !m.died(rt, err) {
+		m.recorded(rt, "seal", at)
+	}
+}
+
+func (m *machine) release(rt *rapid.T) {
+	if err := m.run.Release(m.t.Context()); err != nil {
+		rt.Fatal(err)
+	}
+}
+
+func (m *machine) checkpoint(rt *rapid.T) {
+	_, err := m.run.Checkpoint(m.t.Context())
+	if reason(err) == loader.BadTicket && m.sealed(rt) {
+		return
+	}
+	m.died(rt, err)
+}
+
+// spoil damages the newest checkpoint, unless it is the last good one.
+func (m *machine) spoil(rt *rapid.T) {
+	c := m.world.checkpoints
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	good := slices.DeleteFunc(slices.Sorted(maps.Keys(c.data)), func(name string) bool { return bytes.Equal(c.data[name], m.spoilt[name]) })
+	if len(good) < 2 {
+		return
+	}
+	name := good[len(good)-1]
+	data := slices.Clone(c.data[name])
+	at := rapid.IntRange(0, len(data)-1).Draw(rt, "at")
+	if rapid.Bool().Draw(rt, "cut short") {
+		data = data[:at]
+	} else {
+		data[at] ^= 0x10
+	}
+	c.data[name], m.spoilt[name] = data, data
+}
+
+// fork begins a run where a step of this one does, and lets things happen to that run from then on.
+func (m *machine) fork(rt *rapid.T) {
+	if m.runs == 4 {
+		return
+	}
+	step := rapid.IntRange(0, int(m.run.Info().Planned)).Draw(rt, "step")
+	m.follow(rt)
+	method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")
+	next := newWorld(configs(method).Draw(rt, "configuration"))
+	next.config.Documents = m.world.config.Documents
+	floor := m.ref.floor(step)
+	h, _, err := loader.Fork(m.t.Context(), m.world.plan, uint64(step), "next", next.config, m.first())
+	if m.first() > floor && reason(err) == loader.DocumentLost && uint64(step) < m.most {
+		return
+	}
+	if err != nil || m.first() > floor {
+		rt.Fatalf("fork at step %d, whose floor is %d, when the first document is %d: %v", step, floor, m.first(), err)
+	}
+	if err := m.stop(); err != nil && !errors.Is(err, errKilled) {
+		rt.Fatalf("stop: %v", err)
+	}
+	parent := m.name
+	m.past.add(rt, m.ref, step)
+	m.adopt(rt, next)
+	if err := loader.Begin(m.t.Context(), next.plan, runFloors{m.docs, m.floors, m.name}, h); err != nil {
+		rt.Fatal(err)
+	}
+	if rapid.Bool().Draw(rt, "the parent goes") {
+		delete(m.floors, parent)
+	}
+	m.start(rt)
+}
