@@ -1,0 +1,74 @@
+package loaderd_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"loaderd/internal/config"
+	"loaderd/internal/reader"
+)
+
+// room bounds what each of the daemon's files may grow to, in bytes; unix.RLIM_INFINITY leaves it to the disk.
+func (v *victim) room(bytes uint64) {
+	v.t.Helper()
+	if err := unix.Prlimit(v.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// When nothing more can be written readers get the cause in time; with room again and a restart the run goes on as if nothing had been.
+func TestADiskWithoutRoom(t *testing.T) {
+	c := settings(t, "")
+	c.Stream.Listen, c.Flight.Listen = freePort(t), freePort(t)
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
+	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead, c.Serve.Stall = 12, 5, 4, 2*time.Second
+	v := newVictim(t, c)
+	v.start()
+	if err := v.publish(600, 7); err != nil {
+		t.Fatal(err)
+	}
+	v.do("stats", map[string]any{}) // it serves
+	client, err := reader.Open(v.uri(), reader.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	n := 0
+	err = client.Read(v.ctx, reader.Ticket{}, func(reader.Batch) error {
+		if n++; n == 5 {
+			v.room(1)
+		}
+		return nil
+	})
+	for again := 0; reader.Reason(err) != "PLAN_LOG_DOWN"; again++ { // at first the plan log may have hung for less time than other causes
+		if again == 3 || status.Code(errors.Unwrap(err)) != codes.Unavailable || reader.Reason(err) == "" {
+			t.Fatalf("behind %d steps the reader got %v", n, err)
+		}
+		err = client.Read(v.ctx, reader.Ticket{Step: uint64(n)}, func(reader.Batch) error { n++; return nil })
+	}
+	v.kill()
+
+	v.start()
+	v.do("seal", map[string]any{})
+	got, err := v.rank(reader.Ticket{World: 1}, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.kill()
+	v.c.Run = "calm"
+	v.start()
+	v.do("seal", map[string]any{})
+	want, err := v.rank(reader.Ticket{World: 1}, 7)
+	if err != nil || len(want) <= n {
+		t.Fatalf("%d steps of the undisturbed run: %v", len(want), err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%d steps, the undisturbed run has %d, or some differ", len(got), len(want))
+	}
+}
