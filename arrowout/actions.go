@@ -245,6 +245,9 @@ func (s *service) page(ctx context.Context, page ledgerPage, describe bool, send
 	for i, sequence := range sequences {
 		g.Go(func() (err error) {
 			page.Documents[i], err = s.run.Describe(ctx, sequence)
+			if e := (*loader.Error)(nil); errors.As(err, &e) && e.Reason == loader.DocumentLost {
+				page.Documents[i], err = loader.DocumentInfo{Sequence: sequence}, nil // released: that is all that is known
+			}
 			return err
 		})
 	}

@@ -34,6 +34,9 @@ func Audit(ctx context.Context, docs Documents, plan PlanLog, progress func(Audi
 	if rec.Header.Algorithm != AlgorithmVersion {
 		return a.seen, fmt.Errorf("audit: the run was planned by algorithm version %d, this binary has version %d", rec.Header.Algorithm, AlgorithmVersion)
 	}
+	if bad := rec.Header.Config.Validate(); len(bad) > 0 {
+		return a.seen, fmt.Errorf("audit: the plan's header has a configuration that no run can have: %w", bad[0])
+	}
 	if a.planner, err = rec.Header.newPlanner(); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
@@ -47,6 +50,9 @@ func Audit(ctx context.Context, docs Documents, plan PlanLog, progress func(Audi
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	defer source.Close()
+	if err := end.within(source.Status().Last, rec.Header.Run); err != nil { // the source would wait for them
+		return a.seen, fmt.Errorf("audit: %w", err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the scan of the log
 	a.replay = replayFrom(ctx, plan, 2)

@@ -54,6 +54,12 @@ func TestAuditFindsWhatIsWrong(t *testing.T) {
 		t.Errorf("a document changed: %v", err)
 	}
 	w.docs.docs[120].Tokens = was
+	whole := w.docs.docs
+	w.docs.docs = whole[:290]
+	if _, err := loader.Audit(t.Context(), w.docs, w.plan, nil); reason(err) != loader.DocumentLost {
+		t.Errorf("documents are missing at the end: %v", err)
+	}
+	w.docs.docs = whole
 	w.plan.mu.Lock()
 	w.plan.records[4][9] ^= 1
 	w.plan.mu.Unlock()

@@ -45,6 +45,11 @@ func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c Confi
 		return forked, from, errors.New("fork: the parent's plan does not begin with a header")
 	}
 	old := rec.Header
+	if a, b := old.Config.Tokenizer, c.Tokenizer; a.Fingerprint != b.Fingerprint || a.End != b.End {
+		return forked, from, fmt.Errorf("fork: %w", &Error{Reason: PlanMismatch,
+			Message: fmt.Sprintf("run %s has tokenizer %s (end %d), the new run %s (end %d): what is left of documents that were used in part is counted in tokens", old.Run, a.Name, a.End, b.Name, b.End),
+			Do:      "keep the tokenizer, or begin a run that is no fork"})
+	}
 	end, err := p.end(ctx)
 	if err != nil {
 		return forked, from, fmt.Errorf("fork: read the end of the parent's plan: %w", err)
@@ -174,11 +179,14 @@ func (p *Parent) taken() (map[uint64][]span, error) {
 		if doc > p.Cursor {
 			r.fail(fmt.Errorf("document %d is behind the last one used, %d", doc, p.Cursor))
 		}
+		if out[doc] != nil {
+			r.fail(fmt.Errorf("document %d comes twice", doc))
+		}
 		at := uint64(0)
-		for range r.bounded(uint64(len(r.b)) / 2) {
+		for i := range r.bounded(uint64(len(r.b)) / 2) {
 			start := at + r.bounded(math.MaxInt32)
 			end := start + r.bounded(math.MaxInt32)
-			if end > math.MaxInt32 || end == start {
+			if end > math.MaxInt32 || end == start || i > 0 && start == at {
 				r.fail(fmt.Errorf("tokens [%d, %d) of document %d", start, end, doc))
 				break
 			}

@@ -24,10 +24,12 @@ func uses(batches []*loader.Batch, seen map[string]int) {
 // A fork plans what its parent's steps before the one it was forked at do not hold, in another configuration, and so does a fork of the
 // fork. No token is lost; those that come twice are counted.
 func TestFork(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(24) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		lengths := someLengths(seed, 250)
+		last := []string{loader.LastPad, loader.LastDrop} // what a sealed parent dropped, its fork plans
 		w := newWorld(config(methods[r.IntN(len(methods))]))
+		w.config.Steps.Last = last[r.IntN(2)]
 		w.docs.lengths(lengths...)
 		seen := map[string]int{}
 		repeated := int64(0)
@@ -38,6 +40,9 @@ func TestFork(t *testing.T) {
 			}
 			batches := read(t, run, loader.Place{World: 1}, 0, 0)
 			at := r.IntN(len(batches) + 1)
+			if seed%3 == 0 {
+				at = len(batches)
+			}
 			if generation == 2 {
 				at = len(batches)
 			}
@@ -51,7 +56,7 @@ func TestFork(t *testing.T) {
 			}
 			next := newWorld(config(methods[r.IntN(len(methods))]))
 			next.config.Packing.Buckets, next.config.Steps.Rows, next.config.Seed = []int{8 + r.IntN(20)}, 1+r.IntN(5), seed
-			next.config.Steps.Last = loader.LastPad
+			next.config.Steps.Last = last[r.IntN(2-generation)] // the last of them pads
 			next.docs = w.docs
 			h, _, err := loader.Fork(t.Context(), w.plan, uint64(at), "next", next.config, 1)
 			if err != nil {
@@ -92,6 +97,11 @@ func TestForkRefusesWhatCanNotBe(t *testing.T) {
 	}
 	if _, _, err := loader.Fork(t.Context(), w.plan, planned+100, "next", w.config, 1); reason(err) != loader.StepNotPlanned {
 		t.Errorf("fork at a step that is not planned: %v", err)
+	}
+	other := w.config
+	other.Tokenizer.Fingerprint = "another"
+	if _, _, err := loader.Fork(t.Context(), w.plan, 2, "next", other, 1); reason(err) != loader.PlanMismatch {
+		t.Errorf("fork with another tokenizer: %v", err)
 	}
 	if _, _, err := loader.Fork(t.Context(), w.plan, 0, "next", w.config, 2); reason(err) != loader.DocumentLost {
 		t.Errorf("fork of purged documents: %v", err)

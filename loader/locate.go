@@ -26,6 +26,15 @@ type planEnd struct {
 	needs uint64 // the last document that the plan was made of
 }
 
+// within refuses a document stream that ends before what the plan of a run was made of.
+func (e planEnd) within(last uint64, run string) error {
+	if last >= e.needs {
+		return nil
+	}
+	return &Error{Reason: DocumentLost, Message: fmt.Sprintf("the plan of run %s was made of documents up to %d, the document stream ends at %d", run, e.needs, last),
+		Do: "restore the stream that the run began with, or start a new run"}
+}
+
 // end reads the log backwards to its last step.
 func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 	last, err := p.log.Last(ctx)

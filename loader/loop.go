@@ -51,9 +51,8 @@ func (r *Run) serve(ctx context.Context) error {
 	}
 	defer source.Close()
 	r.update(func() { r.source = source })
-	if last := source.Status().Last; last < r.found.needs {
-		return &Error{Reason: DocumentLost, Message: fmt.Sprintf("the plan of run %s was made of documents up to %d, the document stream ends at %d", r.name, r.found.needs, last),
-			Do: "restore the stream that the run began with, or start a new run"}
+	if err := r.found.within(source.Status().Last, r.name); err != nil {
+		return err
 	}
 
 	// What the loop decided is still written after ctx is done, within writeGrace: a graceful stop loses no planned step.

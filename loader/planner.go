@@ -112,7 +112,7 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 		p.shuffle()
 	}
 	p.overdue()
-	return p.finish(), nil
+	return p.finish(p.cursor + 1), nil
 }
 
 // Drain packs everything that waits, padding where it must, and returns the full steps: atoms of several rows may end short, rows of
@@ -120,7 +120,7 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 func (p *Planner) Drain() []Step {
 	p.steps = p.steps[:0]
 	p.drain()
-	return p.finish()
+	return p.finish(p.cursor + 1)
 }
 
 func (p *Planner) drain() {
@@ -144,6 +144,7 @@ func (p *Planner) drain() {
 func (p *Planner) Seal() []Step {
 	p.steps = p.steps[:0]
 	p.drain()
+	floor := p.cursor + 1 // of rows that are dropped: no step holds them, but a fork may
 	for i := range p.queues.buckets {
 		b := &p.queues.buckets[i]
 		switch {
@@ -153,11 +154,14 @@ func (p *Planner) Seal() []Step {
 		default:
 			for _, r := range b.wait {
 				p.counts.LeftTokens += tokens(r.pieces)
+				for _, x := range r.pieces {
+					floor = min(floor, x.Doc)
+				}
 			}
 			b.wait, b.tokens = nil, 0
 		}
 	}
-	return p.finish()
+	return p.finish(floor)
 }
 
 // overdue sends on what would wait beyond Steps.MaxWait with the next document: an atom that has not all its rows, a row that has not
@@ -201,12 +205,13 @@ func (p *Planner) emit(b *queue) {
 	p.steps = append(p.steps, s)
 }
 
-// finish tells each step which documents may still be needed behind it: those that wait now, and those of the steps after it.
-func (p *Planner) finish() []Step {
+// finish tells each step which documents may still be needed behind it: those from floor on, those that wait now, and those of the
+// steps after it.
+func (p *Planner) finish(floor uint64) []Step {
 	if len(p.steps) == 0 {
 		return nil
 	}
-	floor := p.Floor()
+	floor = min(floor, p.Floor())
 	for i := len(p.steps) - 1; i >= 0; i-- {
 		s := &p.steps[i]
 		s.Floor = floor

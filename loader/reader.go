@@ -13,6 +13,7 @@ type Reader struct {
 	run   *Run
 	place Place
 	next  uint64
+	reads uint64 // rows of steps before it are not needed; those of the step returned last still are
 }
 
 // Join registers a reader that will ask for steps from step on. It checks rank, world and step. It changes nothing but when the plan
@@ -24,7 +25,7 @@ func (r *Run) Join(place Place, step uint64) (*Reader, error) {
 	if err := r.config.CheckWorld(place.World); err != nil {
 		return nil, err
 	}
-	reader := &Reader{run: r, place: place, next: step}
+	reader := &Reader{run: r, place: place, next: step, reads: step}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -41,9 +42,13 @@ func (r *Run) Join(place Place, step uint64) (*Reader, error) {
 	return reader, nil
 }
 
-// Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall.
+// Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall. Of the step before,
+// no more rows are needed.
 func (r *Reader) Next(ctx context.Context) (*Step, error) {
 	run := r.run
+	run.mu.Lock()
+	r.reads = r.next
+	run.mu.Unlock()
 	run.raise()
 	stall := time.NewTimer(run.options.Stall)
 	defer stall.Stop()

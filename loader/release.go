@@ -34,25 +34,14 @@ func (r *Run) release(ctx context.Context) error {
 	}
 	tick := time.NewTicker(releaseInterval)
 	defer tick.Stop()
-	type due struct {
-		from uint64
-		at   time.Time
-	}
-	var waiting []due
-	said := r.header.Start
+	due := releases{said: r.header.Start}
 	for {
 		from, err := r.needs(ctx)
-		if err == nil && from > said && (len(waiting) == 0 || from > waiting[len(waiting)-1].from) {
-			waiting = append(waiting, due{from, time.Now().Add(r.options.ReleaseAfter)})
-		}
-		next := 0
-		for next < len(waiting) && !time.Now().Before(waiting[next].at) {
-			next++
-		}
-		if err == nil && next > 0 {
-			if err = r.purge(ctx, waiting[next-1].from); err == nil {
-				said = waiting[next-1].from
-				waiting = waiting[next:]
+		if err == nil {
+			if to := due.next(from, time.Now(), r.options.ReleaseAfter); to > due.said {
+				if err = r.purge(ctx, to); err == nil {
+					due.done(to)
+				}
 			}
 		}
 		if err != nil && ctx.Err() == nil {
@@ -63,6 +52,41 @@ func (r *Run) release(ctx context.Context) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
+	}
+}
+
+// releases are documents that are no longer needed and wait for their time to go.
+type releases struct {
+	said    uint64 // those below it have gone
+	waiting []struct {
+		from uint64
+		at   time.Time
+	}
+}
+
+// next notes that documents from one on are needed now, and returns the one below which all may go: nobody has needed them for so long,
+// nor does anyone who has come since.
+func (s *releases) next(from uint64, now time.Time, after time.Duration) uint64 {
+	if n := len(s.waiting); from > s.said && (n == 0 || from > s.waiting[n-1].from) {
+		s.waiting = append(s.waiting, struct {
+			from uint64
+			at   time.Time
+		}{from, now.Add(after)})
+	}
+	to := s.said
+	for _, w := range s.waiting {
+		if !now.Before(w.at) {
+			to = max(to, min(w.from, from))
+		}
+	}
+	return to
+}
+
+// done notes that the documents below one have gone.
+func (s *releases) done(to uint64) {
+	s.said = to
+	for len(s.waiting) > 0 && s.waiting[0].from <= to {
+		s.waiting = s.waiting[1:]
 	}
 }
 
@@ -89,7 +113,7 @@ func (r *Run) purge(ctx context.Context, from uint64) error {
 	if err != nil {
 		return err
 	}
-	return r.sees(ctx, first)
+	return r.sees(ctx, max(first, from)) // other runs may purge up to what this one has said, at any time
 }
 
 // sees notes which steps can still be read when the stream holds documents from first on.
@@ -124,7 +148,7 @@ func (r *Run) needs(ctx context.Context) (uint64, error) {
 	r.mu.Lock()
 	step := r.keepers.Committed()
 	for x := range r.readers {
-		step = min(step, x.next)
+		step = min(step, x.reads)
 	}
 	kept, replays := r.kept, r.replays
 	r.mu.Unlock()
@@ -167,8 +191,9 @@ func (r *Run) lost(step uint64, err error) error {
 	if !errors.As(err, &e) || e.Reason != DocumentLost {
 		return err
 	}
-	if info := r.Info(); step < info.Committed {
-		return released(step, info.Committed)
+	info := r.Info()
+	if oldest := max(info.Committed, info.Oldest); step < oldest {
+		return released(step, oldest)
 	}
 	return err
 }

@@ -103,6 +103,16 @@ func TestWhatMayBeAskedForIsNotPurged(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
+		"a reader amid a step": func(t *testing.T, run *loader.Run, w *world) {
+			r, err := run.Join(loader.Place{World: 2}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.docs.lengths(someLengths(9, 100)...)
+			if _, err := r.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
 		"no checkpoint": func(_ *testing.T, _ *loader.Run, w *world) {
 			w.checkpoints.mu.Lock()
 			defer w.checkpoints.mu.Unlock()

@@ -81,6 +81,20 @@ func (s *Store) ReadLog(ctx context.Context, run string) (*PlanLog, error) {
 	return s.openPlan(ctx, run, st, true)
 }
 
+// DeletePlan removes the plan of a run that has not begun: one that holds no record.
+func (s *Store) DeletePlan(ctx context.Context, run string) error {
+	l, err := s.ReadLog(ctx, run)
+	if err != nil {
+		return err
+	}
+	if last, err := l.Last(ctx); err != nil || last > 0 {
+		return err
+	}
+	return s.retry(ctx, "delete the empty plan of run "+run, func(ctx context.Context) error {
+		return s.js.DeleteStream(ctx, planStreamPrefix+run)
+	})
+}
+
 func (s *Store) openPlan(ctx context.Context, run string, st jetstream.Stream, readOnly bool) (*PlanLog, error) {
 	l := &PlanLog{store: s, stream: st, name: planStreamPrefix + run, subject: planSubject + "." + run, readOnly: readOnly}
 	if _, err := l.Last(ctx); err != nil {

@@ -69,6 +69,28 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, log *s
 	if err != nil {
 		return fmt.Errorf("fork run %s: %w", c.Run, err)
 	}
+	plan, err := store.PlanLog(ctx, name)
+	if err != nil {
+		return err
+	}
+	floors, err := store.Floors(ctx, name)
+	if err != nil {
+		return err
+	}
+	last, err := plan.Last(ctx)
+	if err != nil {
+		return err
+	}
+	if last == 0 { // a run that begins: from here on nobody purges what it may need
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, store.DeletePlan(context.WithoutCancel(ctx), name))
+			}
+		}()
+		if err := floors.Need(ctx, 1); err != nil {
+			return err
+		}
+	}
 	documents, err := store.EnsureDocuments(ctx)
 	if err != nil {
 		return err
@@ -78,14 +100,6 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, log *s
 		return fmt.Errorf("fork run %s: read document stream: %w", c.Run, err)
 	}
 	h, was, err := loader.Fork(ctx, parent, step, name, c.Plan, max(info.State.FirstSeq, 1))
-	if err != nil {
-		return err
-	}
-	plan, err := store.PlanLog(ctx, name)
-	if err != nil {
-		return err
-	}
-	floors, err := store.Floors(ctx, name)
 	if err != nil {
 		return err
 	}
