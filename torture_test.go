@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -155,17 +154,6 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// freePort returns an address on loopback that nobody listens on.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // errGone is how a client leaves in the middle of a stream.
 var errGone = errors.New("gone")
 
@@ -225,7 +213,7 @@ func TestTorture(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 
 	c := settings(t, "")
-	c.Stream.Listen, c.Flight.Listen = freePort(t), freePort(t)
+	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 12, 5, 8
 	c.Serve.Stall = 2 * time.Second

@@ -55,7 +55,6 @@ func merge(row, pieces []packonline.Piece) []packonline.Piece {
 // line is the way of the rows of one bucket from the packer to the queue for a step. Atoms of several rows are gathered before the shuffle, atoms
 // that are parts of a row are merged behind it; at most one of open and parts is ever in use.
 type line struct {
-	length int32              // of a row in tokens
 	packed int32              // of a row as the packer makes it: the atom's when that is a part of a row
 	open   atom               // an atom that more rows belong to
 	parts  int                // atoms in merged
@@ -67,7 +66,7 @@ type line struct {
 func lines(c packonline.Config) []line {
 	out := make([]line, len(c.Buckets))
 	for i, l := range c.Buckets {
-		out[i] = line{length: int32(l), packed: int32(float64(l) * min(c.Atom, 1)), open: atom{bucket: i}}
+		out[i] = line{packed: int32(float64(l) * min(c.Atom, 1)), open: atom{bucket: i}}
 	}
 	return out
 }
@@ -146,6 +145,14 @@ func (l *line) waiting() int { return l.open.rows() + min(l.parts, 1) }
 func (l *line) each(f func([]packonline.Piece)) {
 	f(l.open.pieces)
 	f(l.merged)
+}
+
+// oldest returns the least of a document's sequence and those of the pieces' documents.
+func oldest(pieces []packonline.Piece, document uint64) uint64 {
+	for _, x := range pieces {
+		document = min(document, x.Doc)
+	}
+	return document
 }
 
 func tokens(pieces []packonline.Piece) (n int64) {

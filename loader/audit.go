@@ -24,20 +24,17 @@ type Audited struct {
 // in = tokens out - repeated + dropped + waiting. The error names the first step that differs. progress may be nil.
 func Audit(ctx context.Context, docs Documents, plan PlanLog, progress func(Audited)) (Audited, error) {
 	a := auditor{plan: &planReader{log: plan}, progress: progress}
-	rec, err := a.plan.record(ctx, 1)
+	h, err := a.plan.header(ctx)
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: read the plan's header: %w", err)
 	}
-	if rec.Kind != kindHeader {
-		return a.seen, fmt.Errorf("audit: the plan begins with a record of kind %d", rec.Kind)
+	if h.Algorithm != AlgorithmVersion {
+		return a.seen, fmt.Errorf("audit: the run was planned by algorithm version %d, this binary has version %d", h.Algorithm, AlgorithmVersion)
 	}
-	if rec.Header.Algorithm != AlgorithmVersion {
-		return a.seen, fmt.Errorf("audit: the run was planned by algorithm version %d, this binary has version %d", rec.Header.Algorithm, AlgorithmVersion)
-	}
-	if bad := rec.Header.Config.Validate(); len(bad) > 0 {
+	if bad := h.Config.Validate(); len(bad) > 0 {
 		return a.seen, fmt.Errorf("audit: the plan's header has a configuration that no run can have: %w", bad[0])
 	}
-	if a.planner, err = rec.Header.newPlanner(); err != nil {
+	if a.planner, err = h.newPlanner(); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	end, err := a.plan.end(ctx)
@@ -45,12 +42,12 @@ func Audit(ctx context.Context, docs Documents, plan PlanLog, progress func(Audi
 		return a.seen, fmt.Errorf("audit: read the end of the plan: %w", err)
 	}
 	a.seen.Planned = end.steps
-	source, err := docs.Read(ctx, rec.Header.Start)
+	source, err := docs.Read(ctx, h.Start)
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	defer source.Close()
-	if err := end.within(source.Status().Last, rec.Header.Run); err != nil { // the source would wait for them
+	if err := end.within(source.Status().Last, h.Run); err != nil { // the source would wait for them
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -37,14 +36,10 @@ type span struct{ start, end int32 }
 // Documents below the floor of step are fed again only for their ids, as many as documents.dedupe looks back.
 func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c Config, first uint64) (forked, from Header, err error) {
 	p := &planReader{log: parent}
-	rec, err := p.record(ctx, 1)
+	old, err := p.header(ctx)
 	if err != nil {
 		return forked, from, fmt.Errorf("fork: read the parent's header: %w", err)
 	}
-	if rec.Kind != kindHeader {
-		return forked, from, errors.New("fork: the parent's plan does not begin with a header")
-	}
-	old := rec.Header
 	if a, b := old.Config.Tokenizer, c.Tokenizer; a.Fingerprint != b.Fingerprint || a.End != b.End {
 		return forked, from, fmt.Errorf("fork: %w", &Error{Reason: PlanMismatch,
 			Message: fmt.Sprintf("run %s has tokenizer %s (end %d), the new run %s (end %d): what is left of documents that were used in part is counted in tokens", old.Run, a.Name, a.End, b.Name, b.End),

@@ -35,6 +35,15 @@ func (e planEnd) within(last uint64, run string) error {
 		Do: "restore the stream that the run began with, or start a new run"}
 }
 
+// header reads the first record of the log.
+func (p *planReader) header(ctx context.Context) (Header, error) {
+	rec, err := p.record(ctx, 1)
+	if err == nil && rec.Kind != kindHeader {
+		err = fmt.Errorf("the plan begins with a record of kind %d", rec.Kind)
+	}
+	return rec.Header, err
+}
+
 // end reads the log backwards to its last step.
 func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 	last, err := p.log.Last(ctx)

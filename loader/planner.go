@@ -134,7 +134,7 @@ func (p *Planner) drain() {
 	for i := range p.lines {
 		p.complete(&p.lines[i])
 	}
-	for b := p.queues.rest(); b != nil; b = p.queues.rest() {
+	for b := p.queues.next(0); b != nil; b = p.queues.next(0) {
 		p.emit(b)
 	}
 }
@@ -154,9 +154,7 @@ func (p *Planner) Seal() []Step {
 		default:
 			for _, r := range b.wait {
 				p.counts.LeftTokens += tokens(r.pieces)
-				for _, x := range r.pieces {
-					floor = min(floor, x.Doc)
-				}
+				floor = oldest(r.pieces, floor)
 			}
 			b.wait, b.tokens = nil, 0
 		}
@@ -183,8 +181,8 @@ func (p *Planner) overdue() {
 
 // enqueue hands a row to the queue of its bucket, and emits the steps that leave for it.
 func (p *Planner) enqueue(l *line, row []packonline.Piece) {
-	p.queues.add(l.length, row, p.counts.Arrived)
-	for b := p.queues.next(); b != nil; b = p.queues.next() {
+	p.queues.add(l.open.bucket, row, p.counts.Arrived)
+	for b := p.queues.next(p.queues.backlog); b != nil; b = p.queues.next(p.queues.backlog) {
 		p.emit(b)
 	}
 }
@@ -216,9 +214,7 @@ func (p *Planner) finish(floor uint64) []Step {
 		s := &p.steps[i]
 		s.Floor = floor
 		for _, r := range s.Rows {
-			for _, x := range r {
-				floor = min(floor, x.Doc)
-			}
+			floor = oldest(r, floor)
 		}
 	}
 	return p.steps
@@ -277,11 +273,7 @@ func (p *Planner) Floor() uint64 {
 	if pool := p.packer.Pending(); pool.Pieces > 0 {
 		floor = min(floor, pool.Oldest)
 	}
-	lower := func(pieces []packonline.Piece) {
-		for _, x := range pieces {
-			floor = min(floor, x.Doc)
-		}
-	}
+	lower := func(pieces []packonline.Piece) { floor = oldest(pieces, floor) }
 	p.window.Each(func(a atom) { lower(a.pieces) })
 	for i := range p.lines {
 		p.lines[i].each(lower)

@@ -51,25 +51,15 @@ func newQueues(c Config) queues {
 	return q
 }
 
-// find returns the queue of the rows of a length, nil without one.
-func (q *queues) find(length int32) *queue {
-	for i := range q.buckets {
-		if q.buckets[i].length == length {
-			return &q.buckets[i]
-		}
-	}
-	return nil
-}
-
-// add appends a row of a length that a bucket has. now is the number of documents that have arrived.
-func (q *queues) add(length int32, pieces []packonline.Piece, now int64) {
-	b := q.find(length)
+// add appends a row of a bucket. now is the number of documents that have arrived.
+func (q *queues) add(bucket int, pieces []packonline.Piece, now int64) {
+	b := &q.buckets[bucket]
 	b.wait = append(b.wait, queued{pieces, now})
 	b.tokens += tokens(pieces)
 }
 
-// next returns the bucket whose step leaves now, nil when none does.
-func (q *queues) next() *queue {
+// next returns the bucket whose step leaves when so many full steps are to wait, nil when none does.
+func (q *queues) next(keep int) *queue {
 	full, weight := 0, uint64(0)
 	for i := range q.buckets {
 		if n := q.buckets[i].full(); n > 0 {
@@ -77,7 +67,7 @@ func (q *queues) next() *queue {
 			weight += q.buckets[i].weight()
 		}
 	}
-	if full <= q.backlog {
+	if full <= keep {
 		return nil
 	}
 	return q.draw(weight)
@@ -99,20 +89,6 @@ func (q *queues) draw(weight uint64) *queue {
 		return b
 	}
 	panic("loader: weights of buckets do not add up")
-}
-
-// rest returns the next bucket with a full step when no rows follow, nil without one.
-func (q *queues) rest() *queue {
-	var weight uint64
-	for i := range q.buckets {
-		if q.buckets[i].full() > 0 {
-			weight += q.buckets[i].weight()
-		}
-	}
-	if weight == 0 {
-		return nil
-	}
-	return q.draw(weight)
 }
 
 // overdue returns the bucket of the oldest row when it would wait beyond the bound with the next document, nil when none would.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -12,20 +11,9 @@ import (
 	"loaderd/internal/natstest"
 )
 
-// closedPort is an address where nothing listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // A server that is not there ends the publish in time, and is told of once.
 func TestPublishWithoutServer(t *testing.T) {
-	address := closedPort(t)
+	address := natstest.FreeAddress(t)
 	var out, errs bytes.Buffer
 	code := run(t.Context(), []string{"publish", "--nats", "nats://user:secret@" + address, "--wait", "1s", t.TempDir()}, nil, &out, &errs)
 	said := errs.String()

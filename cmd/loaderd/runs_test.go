@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
+	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/loader"
 )
@@ -28,7 +29,7 @@ type site struct {
 }
 
 func newSite(t *testing.T) *site {
-	return &site{t, t.TempDir(), closedPort(t), closedPort(t)}
+	return &site{t, t.TempDir(), natstest.FreeAddress(t), natstest.FreeAddress(t)}
 }
 
 // loaderd runs a command with the site's configuration where it takes one.

@@ -4,6 +4,7 @@ package natstest
 import (
 	"context"
 	"log/slog"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -34,6 +35,17 @@ func Config(t testing.TB) stream.Config {
 	c.PlanBytes = 256 << 20
 	c.ReconnectWait = 100 * time.Millisecond
 	return c
+}
+
+// FreeAddress returns an address on loopback where nothing listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // Start starts a server; edit may change its configuration first.
