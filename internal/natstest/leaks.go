@@ -8,11 +8,12 @@ import (
 
 // VerifyTestMain runs a package's tests and fails when they leave goroutines behind, those aside that are the server's own: when its
 // shutdown cuts an atomic batch off while it arrives, the two loops of the batch's staging store stay, and the clock that it uses.
-func VerifyTestMain(m *testing.M) {
+// more are what a package has to leave aside beside these.
+func VerifyTestMain(m *testing.M, more ...goleak.Option) {
 	const server = "github.com/nats-io/nats-server/v2/server"
-	goleak.VerifyTestMain(m,
+	goleak.VerifyTestMain(m, append(more,
 		goleak.IgnoreTopFunction(server+"/ats.Register.func1"),
 		goleak.IgnoreTopFunction(server+".(*msgBlock).flushLoop"),
 		goleak.IgnoreTopFunction(server+".(*fileStore).flushStreamStateLoop"),
-	)
+	)...)
 }
