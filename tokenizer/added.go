@@ -1,66 +1,137 @@
 package tokenizer
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
 
-// addedSet finds added tokens in a text, leftmost-longest.
+// addedSet finds added tokens in a text: an Aho-Corasick automaton of leftmost-longest matches, so that its time is
+// linear in the text whatever the tokens are.
 type addedSet struct {
-	nodes []trieNode // nodes[0] is the root
-	next  map[trieEdge]int32
-	first []byte // the bytes that tokens begin with
-	is    [256]bool
+	tokens []addedToken
+	nodes  []addedNode // nodes[0] is the root; shorter prefixes first
+	label  []byte      // node -> the byte that leads to it
+	root   [256]int32  // byte -> child of the root, or 0
+	first  []byte      // the bytes that tokens begin with
+	marked bool        // a space in the text stands for a mark, which is no white space
 }
 
-type trieEdge struct {
-	node int32
-	b    byte
+// addedNode is a prefix of tokens.
+type addedNode struct {
+	child, end int32 // its children are nodes[child:end], in order of their bytes
+	miss       int32 // the longest proper suffix of it that is a node, or dead
+	token      int32 // the longest token that it ends with, or -1
 }
 
-// trieNode ends a token if id >= 0. A token that is text is matched, but left to the text around it.
-type trieNode struct {
-	id     int32
-	isText bool
+// dead says that to go on at a suffix would lose a token that begins before it.
+const dead = -1
+
+// growing is what is known of a node while the automaton is built.
+type growing struct {
+	lo, hi int // the tokens that begin with it
+	depth  int // its length
+	begin  int // where in it the first token begins that it holds, or -1
 }
 
-// newAddedSet holds the added tokens of d whose normalized flag is as given.
-func newAddedSet(d *definition, normalized bool) addedSet {
-	s := addedSet{nodes: []trieNode{{id: -1}}, next: map[trieEdge]int32{}}
-	for _, a := range d.added {
-		if a.normalized != normalized {
+// newAddedSet builds the automaton of tokens, which have different contents, none empty.
+func newAddedSet(tokens []addedToken) addedSet {
+	if len(tokens) == 0 {
+		return addedSet{}
+	}
+	a := addedSet{tokens: slices.Clone(tokens), nodes: []addedNode{{miss: dead, token: -1}}, label: []byte{0}}
+	slices.SortFunc(a.tokens, func(x, y addedToken) int { return strings.Compare(x.content, y.content) })
+	all := []growing{{lo: 0, hi: len(tokens), begin: -1}} // of each node
+	for at := int32(0); int(at) < len(all); at++ {
+		g := all[at]
+		if len(a.tokens[g.lo].content) == g.depth {
+			g.lo++ // the node itself
+		}
+		a.nodes[at].child, a.nodes[at].end = int32(len(a.nodes)), int32(len(a.nodes))
+		for lo := g.lo; lo < g.hi; {
+			b, hi := a.tokens[lo].content[g.depth], lo+1
+			for hi < g.hi && a.tokens[hi].content[g.depth] == b {
+				hi++
+			}
+			child := growing{lo, hi, g.depth + 1, g.begin}
+			node := a.link(at, b, &child, all)
+			a.nodes, a.label, all = append(a.nodes, node), append(a.label, b), append(all, child)
+			a.nodes[at].end++
+			lo = hi
+		}
+	}
+	for c := a.nodes[0].child; c < a.nodes[0].end; c++ {
+		a.root[a.label[c]] = c
+		a.first = append(a.first, a.label[c])
+	}
+	return a
+}
+
+// link makes the child of a node. All shorter nodes are complete.
+func (a *addedSet) link(at int32, b byte, child *growing, all []growing) addedNode {
+	node := addedNode{miss: a.suffix(at, b), token: -1}
+	if len(a.tokens[child.lo].content) == child.depth {
+		node.token, child.begin = int32(child.lo), 0
+	}
+	if node.miss != dead && child.begin >= 0 && child.depth-all[node.miss].depth > child.begin {
+		node.miss = dead
+	}
+	if node.miss != dead && node.token < 0 {
+		if node.token = a.nodes[node.miss].token; node.token >= 0 && child.begin < 0 {
+			child.begin = child.depth - len(a.tokens[node.token].content)
+		}
+	}
+	return node
+}
+
+// suffix is the longest proper suffix of a node's child that is a node and may be gone to.
+func (a *addedSet) suffix(at int32, b byte) int32 {
+	for at != 0 {
+		if at = a.nodes[at].miss; at == dead {
+			return dead
+		}
+		if to := a.step(at, b); to > 0 {
+			return to
+		}
+	}
+	return 0
+}
+
+// step is the child of a node by a byte, or 0.
+func (a *addedSet) step(at int32, b byte) int32 {
+	n := a.nodes[at]
+	if k, ok := slices.BinarySearch(a.label[n.child:n.end], b); ok {
+		return n.child + int32(k)
+	}
+	return 0
+}
+
+// find returns where the next token of s from i on begins and ends, and which it is. Without one it is nil.
+func (a *addedSet) find(s []byte, i int) (start, end int, token *addedToken) {
+	at := int32(0)
+	for i < len(s) {
+		var to int32
+		if at == 0 {
+			if i = a.candidate(s, i); i == len(s) {
+				break
+			}
+			to = a.root[s[i]]
+		} else if to = a.step(at, s[i]); to == 0 {
+			if at = a.nodes[at].miss; at == dead {
+				break
+			}
 			continue
 		}
-		content := []byte(a.content)
-		if normalized && d.nfc {
-			content = new(normalizer).nfc(content)
+		at = to
+		i++
+		if t := a.nodes[at].token; t >= 0 {
+			end, token = i, &a.tokens[t]
 		}
-		if !s.is[content[0]] {
-			s.is[content[0]] = true
-			s.first = append(s.first, content[0])
-		}
-		at := int32(0)
-		for _, b := range content {
-			to, ok := s.next[trieEdge{at, b}]
-			if !ok {
-				to = int32(len(s.nodes))
-				s.nodes = append(s.nodes, trieNode{id: -1})
-				s.next[trieEdge{at, b}] = to
-			}
-			at = to
-		}
-		s.nodes[at] = trieNode{a.id, a.special && d.specialAsText}
 	}
-	return s
-}
-
-// find returns the next token of s from i on: where it begins and ends, and its id. Without one it begins at len(s).
-func (a *addedSet) find(s []byte, i int) (start, end int, id int32) {
-	for i = a.candidate(s, i); i < len(s); i = a.candidate(s, i) {
-		n, t := a.match(s[i:])
-		if n > 0 && !t.isText {
-			return i, i + n, t.id
-		}
-		i += max(n, 1)
+	if token == nil {
+		return len(s), len(s), nil
 	}
-	return len(s), len(s), -1
+	return end - len(token.content), end, token
 }
 
 // candidate is the next place from i on where a token might begin, or len(s).
@@ -74,24 +145,8 @@ func (a *addedSet) candidate(s []byte, i int) int {
 		}
 		return len(s)
 	}
-	for i < len(s) && !a.is[s[i]] {
+	for i < len(s) && a.root[s[i]] == 0 {
 		i++
 	}
 	return i
-}
-
-// match is the longest token that s begins with, and its length, or 0.
-func (a *addedSet) match(s []byte) (n int, t trieNode) {
-	at := int32(0)
-	for k, b := range s {
-		to, ok := a.next[trieEdge{at, b}]
-		if !ok {
-			break
-		}
-		at = to
-		if a.nodes[at].id >= 0 {
-			n, t = k+1, a.nodes[at]
-		}
-	}
-	return n, t
 }

@@ -27,3 +27,20 @@ func bytesOf(token string) (text string, ok bool) {
 	}
 	return string(out), len(out) > 0
 }
+
+// runeOfByte is the alphabet from the other side.
+var runeOfByte = func() (runes [256]rune) {
+	for r, b := range byteOfRune {
+		runes[b] = r
+	}
+	return runes
+}()
+
+// spellBytes writes bytes in the alphabet.
+func spellBytes(text string) string {
+	out := make([]rune, len(text))
+	for i := range len(text) {
+		out[i] = runeOfByte[text[i]]
+	}
+	return string(out)
+}

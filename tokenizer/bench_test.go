@@ -1,12 +1,17 @@
 package tokenizer
 
 import (
+	"bytes"
 	"io/fs"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // sourceText is some MB of Go's own source tree.
@@ -58,17 +63,54 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-func BenchmarkOneWord(b *testing.B) {
-	for _, unit := range []string{"a", " ", "1", "中", "👩‍🔬"} {
-		b.Run(unit, func(b *testing.B) {
-			e := load(b, "gpt2").NewEncoder()
-			text := []byte(strings.Repeat(unit, 10<<20/len(unit)))
-			var ids []int32
-			b.SetBytes(int64(len(text)))
-			for b.Loop() {
-				ids = e.Encode(ids[:0], text)
+// hostileTexts are texts that leave the usual ways: words without end, and words that no cache has.
+func hostileTexts(size int) map[string][]byte {
+	texts := map[string][]byte{}
+	for name, unit := range map[string]string{
+		"letter": "a", "space": " ", "newline": "\n", "digit": "7", "punctuation": "!", "equals": "=", "apostrophe": "'", "emoji": "👩‍🔬",
+		"ideograph": "中", "alternating": "a1 ", "cases": "aB", "marks": "e\u0301", "only marks": "\u0301", "invalid": "\xff", "thai": "กขค",
+		"two letters": "ab",
+	} {
+		texts[name] = bytes.Repeat([]byte(unit), size/len(unit))
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for name, next := range map[string]func(b []byte) []byte{
+		"random bytes":   func(b []byte) []byte { return append(b, byte(r.Uint32())) },
+		"random digits":  func(b []byte) []byte { return append(b, byte('0'+r.IntN(10))) },
+		"random letters": func(b []byte) []byte { return append(b, byte('a'+r.IntN(26))) },
+		"random han":     func(b []byte) []byte { return utf8.AppendRune(b, 0x4E00+min(rune(r.ExpFloat64()*2000), 0x51FF)) },
+		"random characters": func(b []byte) []byte {
+			return utf8.AppendRune(b, '!'+r.Int32N(0x3000))
+		},
+		"new words": func(b []byte) []byte {
+			for range 10 {
+				b = append(b, byte('a'+r.IntN(26)))
 			}
-		})
+			return append(b, ' ')
+		},
+	} {
+		var b []byte
+		for len(b) < size {
+			b = next(b)
+		}
+		texts[name] = b
+	}
+	return texts
+}
+
+func BenchmarkHostile(b *testing.B) {
+	texts := hostileTexts(10 << 20)
+	for _, name := range Builtin() {
+		for _, kind := range slices.Sorted(maps.Keys(texts)) {
+			b.Run(name+"/"+kind, func(b *testing.B) {
+				e := load(b, name).NewEncoder()
+				var ids []int32
+				b.SetBytes(int64(len(texts[kind])))
+				for b.Loop() {
+					ids = e.Encode(ids[:0], texts[kind])
+				}
+			})
+		}
 	}
 }
 

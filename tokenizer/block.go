@@ -5,16 +5,12 @@ import (
 	"math/bits"
 )
 
-// splitter is a family's pattern in two forms: an exact scanner of one word, and a rule that finds the words of a block
-// of ASCII at once.
+// splitter is how a family cuts text: by the automatons of its patterns, exact for any text, and by a rule that finds
+// the words of a block of ASCII at once, if it has one.
 type splitter struct {
-	scan   func(s []byte, i int) int
-	starts startsRule
+	stages stages
+	rule   *blockRule
 }
-
-// startsRule turns the masks of a block, which starts at s[i] and at a word start, into the mask of word starts. Bit 0 is
-// ignored, and so are bits at and above the first byte that is not ASCII.
-type startsRule func(m *masks, s []byte, i int) uint64
 
 const (
 	batch     = 256 // words that are split before they are encoded
@@ -36,7 +32,7 @@ func newByteClass() (t [256]uint64) {
 	const upper, lower, digit, blank, space, newline, apostrophe, wide = 0, 8, 16, 24, 32, 40, 48, 56
 	for c := range 256 {
 		switch {
-		case c >= 0x80:
+		case c >= 0x80, c < '\t', c > '\r' && c < ' ', c == 0x7F: // to some patterns control characters are no marks
 			t[c] = 1 << wide
 		case c >= 'A' && c <= 'Z':
 			t[c] = 1 << upper
@@ -101,6 +97,7 @@ var wideBlock = func() (b [blockSize]byte) {
 type wordBatch struct {
 	ends  [batch]int32
 	masks masks
+	open  openPieces
 }
 
 // split writes the ends of the words of s from i on to w, until it is nearly full or s is done. It returns their number
@@ -110,8 +107,14 @@ type wordBatch struct {
 // or its end, except inside whitespace that reaches this limit. The last word of a block, which may go on behind it, is
 // the first of the next; so no state is carried over. A word that fills a block is left to the scanner.
 func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
+	if sp.rule == nil {
+		return sp.splitStages(s, i, w)
+	}
 	var tail [blockSize]byte
 	m, ends := &w.masks, &w.ends
+	if i == 0 {
+		w.open = openPieces{}
+	}
 	for n <= batch-blockSize && i < len(s) {
 		p := &tail
 		if len(s)-i >= blockSize {
@@ -130,9 +133,9 @@ func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
 		if r := uint(bits.LeadingZeros64(^white)); r > 1 { // of whitespace at the limit only the first may start a word
 			certain = 1<<(limit-r+1) - 1
 		}
-		b := sp.starts(m, s, i) & certain &^ 1
+		b := sp.rule.starts(m, s, i) & certain &^ 1
 		if b == 0 {
-			n, i = sp.scanWide(s, i, ends, n)
+			n, i = sp.scanWide(s, i, w, n)
 			continue
 		}
 		k := n
@@ -147,10 +150,10 @@ func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
 }
 
 // scanWide scans at least one word, and goes on as long as a byte that is not ASCII is near.
-func (sp *splitter) scanWide(s []byte, i int, ends *[batch]int32, n int) (int, int) {
+func (sp *splitter) scanWide(s []byte, i int, w *wordBatch, n int) (int, int) {
 	for {
-		i = sp.scan(s, i)
-		ends[n] = int32(i)
+		i = sp.stages.end(s, i, &w.open)
+		w.ends[n] = int32(i)
 		n++
 		if i >= len(s) || n > batch-blockSize || i+16 > len(s) {
 			return n, i

@@ -8,13 +8,15 @@ import (
 // The caches of an Encoder: most words of a text have been seen before, and a word's ids depend on the word alone.
 const (
 	keyMax    = 15 // bytes of a word in the short cache
-	longMax   = 72 // bytes of a word in the long cache
-	longIDs   = 19 // ids of a word in the long cache
-	shortLog  = 17 // short cache lines: 6 MiB
-	longLog   = 14 // long cache entries: 2.5 MiB
+	longMax   = 31 // bytes of a word in the long cache
+	longIDs   = 8  // ids of a word in the long cache
+	shortLog  = 17 // short cache lines: 8 MiB
+	longLog   = 16 // long cache entries: 4 MiB
 	countBit  = 60
 	countMask = uint64(7) << countBit
 	longBit   = uint64(1) << 63
+
+	longCountBit = 61
 )
 
 // wordKey is a word of 1..15 bytes: the bytes, zero padded, and in the top byte of hi the length (bits 0..3), in an
@@ -30,13 +32,14 @@ type entry struct {
 // line is where a word may be cached: in one of two entries, the newest first.
 type line [2]entry
 
-// longEntry is what does not fit an entry.
+// longKey is a word of 1..31 bytes as wordKey is one: in the top byte the length (bits 0..4). In an entry it has the number
+// of ids, less 1, in bits 5..7.
+type longKey [4]uint64
+
+// longEntry is a longer word, or one with more ids: one line of the processor's caches.
 type longEntry struct {
-	hash uint64
-	klen uint8
-	n    uint8
-	key  [longMax]byte
-	ids  [longIDs]int32
+	key longKey
+	ids [longIDs]int32
 }
 
 var keyLo, keyHi = keyMasks()
@@ -75,16 +78,33 @@ func mix(a, b uint64) uint64 {
 
 func (k wordKey) slot() uint32 { return uint32(mix(k.lo, k.hi) >> (64 - shortLog)) }
 
-func hashLong(word []byte) uint64 {
-	h := uint64(len(word))
-	k := 0
-	for ; k+8 <= len(word); k += 8 {
-		h = mix(h, binary.LittleEndian.Uint64(word[k:]))
+// packLong packs a word of 1..31 bytes.
+func packLong(word []byte) (k longKey) {
+	var t [32]byte
+	t[longMax] = uint8(copy(t[:longMax], word))
+	for i := range k {
+		k[i] = binary.LittleEndian.Uint64(t[8*i:])
 	}
-	for ; k < len(word); k++ {
-		h = mix(h, uint64(word[k]))
+	return k
+}
+
+func (k *longKey) slot() uint32 {
+	return uint32(mix(mix(k[0], k[1])^k[2], k[3]) >> (64 - longLog))
+}
+
+// find returns a word's ids, or nil.
+func (e *longEntry) find(k *longKey) []int32 {
+	if x := e.key[3] ^ k[3]; (e.key[0]^k[0])|(e.key[1]^k[1])|(e.key[2]^k[2])|x&(1<<longCountBit-1) == 0 {
+		return e.ids[:x>>longCountBit+1]
 	}
-	return h
+	return nil
+}
+
+// insert puts a word with 1..longIDs ids into the entry.
+func (e *longEntry) insert(k *longKey, ids []int32) {
+	e.key = *k
+	e.key[3] |= uint64(len(ids)-1) << longCountBit
+	copy(e.ids[:], ids)
 }
 
 // insert puts a word into its line; ids that do not fit are left to the long cache.

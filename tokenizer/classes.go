@@ -2,11 +2,9 @@ package tokenizer
 
 import "unicode/utf8"
 
-//go:generate python3 internal/gen/tables.py
-
 // class is a set of character classes as the reference's regular expressions see them. They follow Unicode 16, the
 // standard library another version; hence a table of our own.
-type class uint8
+type class uint16
 
 const (
 	isLetter   class = 1 << iota // \p{L}
@@ -16,12 +14,30 @@ const (
 	isLower                      // \p{Ll} \p{Lm} \p{Lo} \p{M}
 	isNewline                    // \r \n
 	isUnstable                   // NFC may change it, or move or join it to what is before
+	isMark                       // \p{M}
+	isSymbol                     // \p{P} \p{S}
+	isHan                        // \p{Han}
+	isKana                       // DeepSeek's ideographs and kana: U+4E00..9FA5, U+3040..30FF
+	isDigit                      // what the Digits pre-tokenizer splits off: a few more than \p{N}
 )
 
-// classRange gives the classes of the characters from lo to hi.
-type classRange struct {
-	lo, hi rune
-	class  class
+// classSets are the members of the classes, in their order.
+func classSets() []runeSet {
+	modifiers := inCategory("Lm").union(inCategory("Lo")).union(inCategory("M"))
+	return []runeSet{
+		inCategory("L"),
+		inCategory("N"),
+		whiteSpace(),
+		inCategory("Lu").union(inCategory("Lt")).union(modifiers),
+		inCategory("Ll").union(modifiers),
+		newRuneSet(runeRange{'\n', '\n'}, runeRange{'\r', '\r'}),
+		withFlag(unstableFlag),
+		inCategory("M"),
+		inCategory("P").union(inCategory("S")),
+		withFlag(hanFlag),
+		newRuneSet(runeRange{0x4E00, 0x9FA5}, runeRange{0x3040, 0x30FF}),
+		withFlag(digitFlag),
+	}
 }
 
 // classTable looks a character's classes up in two stages: a page for r>>8, in it a class for r&255. Equal pages are
@@ -32,22 +48,21 @@ type classTable struct {
 	ascii [utf8.RuneSelf]class
 }
 
-var classes = newClassTable(classRanges[:])
+var classes = newClassTable(classSets())
 
-func newClassTable(ranges []classRange) *classTable {
-	t := &classTable{class: make([][256]class, 1, 160)}
-	seen := map[[256]class]uint8{t.class[0]: 0}
-	for p, k := 0, 0; p < len(t.page) && k < len(ranges); p++ {
-		var page [256]class
-		first, last := rune(p)<<8, rune(p)<<8|0xff
-		for ; k < len(ranges) && ranges[k].lo <= last; k++ {
-			for r := max(ranges[k].lo, first); r <= min(ranges[k].hi, last); r++ {
-				page[r&0xff] = ranges[k].class
-			}
-			if ranges[k].hi > last {
-				break
+func newClassTable(sets []runeSet) *classTable {
+	all := make([]class, utf8.MaxRune+1)
+	for k, set := range sets {
+		for _, r := range set {
+			for c := r.lo; c <= r.hi; c++ {
+				all[c] |= 1 << k
 			}
 		}
+	}
+	t := &classTable{}
+	seen := map[[256]class]uint8{}
+	for p := range t.page {
+		page := [256]class(all[p<<8:])
 		id, ok := seen[page]
 		if !ok {
 			id = uint8(len(t.class))
@@ -56,7 +71,7 @@ func newClassTable(ranges []classRange) *classTable {
 		}
 		t.page[p] = id
 	}
-	copy(t.ascii[:], t.class[t.page[0]][:])
+	copy(t.ascii[:], all)
 	return t
 }
 
@@ -71,12 +86,42 @@ func classAt(s []byte, i int) (class, int) {
 }
 
 func classAtWide(s []byte) (class, int) {
+	r, n := wideRune(s)
+	return classes.of(r), n
+}
+
+// wideRune decodes the character that s begins with, one of at least two bytes; s is valid UTF-8.
+func wideRune(s []byte) (r uint32, n int) {
 	switch b := uint32(s[0]); {
 	case b < 0xE0:
-		return classes.of(b&0x1f<<6 | uint32(s[1])&0x3f), 2
+		return b&0x1f<<6 | uint32(s[1])&0x3f, 2
 	case b < 0xF0:
-		return classes.of(b&0xf<<12 | uint32(s[1])&0x3f<<6 | uint32(s[2])&0x3f), 3
+		return b&0xf<<12 | uint32(s[1])&0x3f<<6 | uint32(s[2])&0x3f, 3
 	default:
-		return classes.of(b&7<<18 | uint32(s[1])&0x3f<<12 | uint32(s[2])&0x3f<<6 | uint32(s[3])&0x3f), 4
+		return b&7<<18 | uint32(s[1])&0x3f<<12 | uint32(s[2])&0x3f<<6 | uint32(s[3])&0x3f, 4
 	}
+}
+
+// run returns the end of the characters from i on that are of a class in c.
+func run(s []byte, i int, c class) int {
+	for i < len(s) {
+		k, n := classAt(s, i)
+		if k&c == 0 {
+			break
+		}
+		i += n
+	}
+	return i
+}
+
+// runNot returns the end of the characters from i on that are of no class in c.
+func runNot(s []byte, i int, c class) int {
+	for i < len(s) {
+		k, n := classAt(s, i)
+		if k&c != 0 {
+			break
+		}
+		i += n
+	}
+	return i
 }

@@ -119,33 +119,7 @@ func compareWithNaive(t *testing.T, m *Model, e *Encoder, text []byte) {
 	want := naiveIDs(m, bytes.ToValidUTF8(text, []byte("\ufffd")))
 	for range 2 {
 		if got := e.Encode(nil, text); !slices.Equal(got, want) {
-			t.Fatalf("%s: %q gives %v, want %v", m.def.family.name, text, got, want)
-		}
-	}
-}
-
-func TestBlocksAgreeWithScanners(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for _, f := range families {
-		for range 10_000 {
-			text := randomText(r)
-			compareSplits(t, f, text)
-		}
-	}
-}
-
-func compareSplits(t *testing.T, f *family, text []byte) {
-	t.Helper()
-	var w wordBatch
-	for i := 0; i < len(text); {
-		n, end := f.splitter.split(text, i, &w)
-		for _, got := range w.ends[:n] {
-			if i = f.splitter.scan(text, i); i != int(got) {
-				t.Fatalf("%s: %q: a word ends at %d, want %d", f.name, text, got, i)
-			}
-		}
-		if i != end || n == 0 {
-			t.Fatalf("%s: %q: stopped at %d after %d words, want %d", f.name, text, end, n, i)
+			t.Fatalf("%s: %q gives %v, want %v", m.def.familyName(), text, got, want)
 		}
 	}
 }
@@ -172,15 +146,6 @@ func FuzzValid(f *testing.F) {
 		got := appendValid(nil, text)
 		if !utf8.Valid(got) || utf8.Valid(text) && !bytes.Equal(got, text) {
 			t.Fatalf("%q becomes %q", text, got)
-		}
-	})
-}
-
-func FuzzSplit(f *testing.F) {
-	f.Add([]byte("It's  12345\n\n //x\r\n/HTTPServer'LL  中文 \u00a0"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, family := range families {
-			compareSplits(t, family, appendValid(nil, text))
 		}
 	})
 }

@@ -1,36 +1,122 @@
 package tokenizer
 
-// family is a way to cut text into words, known by the exact text of its regular expression.
+import "strings"
+
+// family is a way to cut text into words.
 type family struct {
-	name     string
+	name     string // the same for two only if they cut the same
 	splitter splitter
+	pieces   stages // cut text first, where each piece of it gets a space of its own put before it
 }
 
-var families = []*family{
-	{"gpt2", splitter{scanGPT2, startsGPT2}},
-	{"cl100k", splitter{scanCL100K, startsCL100K}},
-	{"qwen", splitter{scanQwen, startsQwen}},
-	{"o200k", splitter{scanO200K, startsO200K}},
+// published is a way to cut text that many files have. Those of one label cut alike.
+type published struct {
+	label string
+	parts []string // the patterns in sequence, or digitsPart
+	rule  *blockRule
 }
 
-func familyNamed(name string) *family {
+// digitsPart stands for the Digits pre-tokenizer, each digit by itself.
+const digitsPart = "digits"
+
+// byteLevelPattern is the pattern of a ByteLevel pre-tokenizer.
+const byteLevelPattern = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+
+const (
+	contractionPattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
+	blanksPattern      = `\s*[\r\n]+|\s+(?!\S)|\s+`
+	upperPattern       = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
+	lowerPattern       = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
+	leadPattern        = `[^\r\n\p{L}\p{N}]?`
+	marksPattern       = ` ?[^\s\p{L}\p{N}]+`
+	upperNotHan        = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]`
+	lowerNotHan        = `[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]`
+	deepSeekWords      = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+" +
+		`|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|` + blanksPattern
+)
+
+// families are those that have a rule for ASCII; any other goes through its automatons alone.
+var families = []published{
+	{"gpt2", []string{byteLevelPattern}, &blockRule{space: true, short: exactCase}},
+	{"digits gpt2", []string{digitsPart, byteLevelPattern}, &blockRule{space: true, short: exactCase, apart: true}},
+	{
+		"cl100k",
+		[]string{contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}{1,3}|` + marksPattern + `[\r\n]*|` + blanksPattern},
+		&blockRule{short: anyCase, digits: 3, newlines: true},
+	},
+	{
+		"qwen",
+		[]string{contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}|` + marksPattern + `[\r\n]*|` + blanksPattern},
+		&blockRule{short: anyCase, digits: 1, newlines: true},
+	},
+	{
+		"qwen",
+		[]string{`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`},
+		&blockRule{short: anyCase, digits: 1, newlines: true},
+	},
+	{
+		"qwen with marks",
+		[]string{contractionPattern + `|` + leadPattern + `[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|` + blanksPattern},
+		&blockRule{short: anyCase, digits: 1, newlines: true},
+	},
+	{
+		"seed",
+		[]string{contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|` + blanksPattern},
+		&blockRule{short: anyCase, digits: 1},
+	},
+	{
+		"digits cl100k",
+		[]string{
+			`\p{N}{1,3}`,
+			contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}+|` + marksPattern + `[\r\n]*|` + blanksPattern,
+		},
+		&blockRule{short: anyCase, digits: 3, newlines: true, apart: true},
+	},
+	{
+		"o200k",
+		[]string{
+			leadPattern + upperPattern + `*` + lowerPattern + `+` + contractionPattern + `?|` +
+				leadPattern + upperPattern + `+` + lowerPattern + `*` + contractionPattern + `?|` +
+				`\p{N}{1,3}|` + marksPattern + `[\r\n/]*|` + blanksPattern,
+		},
+		&blockRule{short: behindWord, cases: true, digits: 3, slashes: true},
+	},
+	{
+		"tekken",
+		[]string{
+			leadPattern + upperPattern + `*` + lowerPattern + `+|` + leadPattern + upperPattern + `+` + lowerPattern + `*|` +
+				`\p{N}|` + marksPattern + `[\r\n/]*|` + blanksPattern,
+		},
+		&blockRule{cases: true, digits: 1, slashes: true},
+	},
+	{
+		"kimi",
+		[]string{
+			`[\p{Han}]+|` + leadPattern + upperNotHan + `*` + lowerNotHan + `+` + contractionPattern + `?|` +
+				leadPattern + upperNotHan + `+` + lowerNotHan + `*` + contractionPattern + `?|` +
+				`\p{N}{1,3}|` + marksPattern + `[\r\n]*|` + blanksPattern,
+		},
+		&blockRule{short: behindWord, cases: true, digits: 3, newlines: true},
+	},
+	{
+		"deepseek",
+		[]string{`\p{N}{1,3}`, "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+", deepSeekWords},
+		&blockRule{digits: 3, newlines: true, apart: true},
+	},
+}
+
+// ruleOf is the rule of the family with these parts, if there is one.
+func ruleOf(parts string) *blockRule {
 	for _, f := range families {
-		if f.name == name {
-			return f
+		names := make([]string, len(f.parts))
+		for i, part := range f.parts {
+			if names[i] = part; part != digitsPart {
+				names[i] = regexName(part)
+			}
+		}
+		if strings.Join(names, betweenParts) == parts {
+			return f.rule
 		}
 	}
 	return nil
-}
-
-// patterns are the regular expressions of published tokenizer.json files that have been compared with the reference.
-var patterns = map[string]string{
-	`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`: "gpt2",
-
-	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`: "cl100k",
-
-	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`: "qwen",
-
-	`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
-		`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
-		`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`: "o200k",
 }

@@ -1,46 +1,127 @@
 package tokenizer
 
 import (
+	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"hash"
+	"io"
+	"maps"
 	"regexp"
 	"slices"
+	"unicode/utf16"
 )
 
 // fingerprintVersion changes when the same definition begins to give other ids.
-const fingerprintVersion = 1
-
-// sum hashes everything that shapes ids, in an order that does not depend on the file.
-func (m *Model) sum() string {
-	h := sha256.New()
-	d := m.def
-	fmt.Fprintf(h, "loaderd tokenizer %d\nsplit %s\nnfc %t\nprefix space %t\nspecial as text %t\n",
-		fingerprintVersion, d.family.name, d.nfc, d.prefixSpace, d.specialAsText)
-	hashStrings(h, "token", d.tokens)
-	hashStrings(h, "name", d.names)
-	hashStrings(h, "whole", m.whole)
-	for rank, p := range d.merges.parts {
-		fmt.Fprintf(h, "merge %d %d %d\n", d.merges.ids[p[0]], d.merges.ids[p[1]], d.merges.ids[d.merges.made[rank]])
-	}
-	for _, a := range d.added {
-		fmt.Fprintf(h, "added %d %q special %t normalized %t\n", a.id, a.content, a.special, a.normalized)
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
-}
+const fingerprintVersion = "loaderd tokenizer 2"
 
 // FingerprintForm is what every fingerprint looks like, those of tokenizers that are not ours too.
 var FingerprintForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// hashStrings hashes a table by id: no two strings of a vocabulary have the same.
-func hashStrings(h hash.Hash, kind string, ids map[string]int32) {
-	list := make([]seed, 0, len(ids))
-	for s, id := range ids {
-		list = append(list, seed{s, id})
+// fingerprint hashes everything that shapes ids, as one JSON object with sorted names, without white space, in ASCII.
+func (d *definition) fingerprint() string {
+	h := sha256.New()
+	w := bufio.NewWriterSize(h, 1<<16)
+	id := d.identity
+	list(w, `{"added_tokens":`, slices.SortedFunc(slices.Values(d.added), byIDThenContent), func(t addedToken) {
+		fmt.Fprintf(w, "[%d,", t.id)
+		writeString(w, t.content)
+		fmt.Fprintf(w, ",%t,%t,%t,%t,%t]", t.singleWord, t.lstrip, t.rstrip, t.normalized, t.special)
+	})
+	list(w, `,"merges":`, id.merges, func(m mergeEntry) {
+		w.WriteByte('[')
+		writeString(w, m.left)
+		w.WriteByte(',')
+		writeString(w, m.right)
+		w.WriteByte(']')
+	})
+	for _, field := range []struct {
+		name  string
+		value any
+	}{{"model", id.options}, {"normalizer", id.normalizer}, {"pre_tokenizer", id.preTokenizer}, {"special_as_text", d.specialAsText}} {
+		fmt.Fprintf(w, `,"%s":`, field.name)
+		writeJSON(w, field.value)
 	}
-	slices.SortFunc(list, func(a, b seed) int { return int(a.id) - int(b.id) })
-	for _, s := range list {
-		fmt.Fprintf(h, "%s %d %q\n", kind, s.id, s.word)
+	if t := d.template; d.addSpecial && t.adds() {
+		list(w, `,"special_tokens":[`, t.before, func(id int32) { fmt.Fprint(w, id) })
+		list(w, `,`, t.behind, func(id int32) { fmt.Fprint(w, id) })
+		w.WriteByte(']')
+	}
+	list(w, `,"version":"`+fingerprintVersion+`","vocab":`, id.vocab, func(v vocabEntry) {
+		fmt.Fprintf(w, "[%d,", v.id)
+		writeString(w, v.token)
+		w.WriteByte(']')
+	})
+	w.WriteByte('}')
+	w.Flush()
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+func byIDThenContent(a, b addedToken) int {
+	return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.content, b.content))
+}
+
+// list writes a list of JSON, each of its elements by element.
+func list[T any](w *bufio.Writer, before string, values []T, element func(T)) {
+	w.WriteString(before)
+	w.WriteByte('[')
+	for i, v := range values {
+		if i > 0 {
+			w.WriteByte(',')
+		}
+		element(v)
+	}
+	w.WriteByte(']')
+}
+
+// writeJSON writes the values that components are made of.
+func writeJSON(w *bufio.Writer, value any) {
+	switch v := value.(type) {
+	case string:
+		writeString(w, v)
+	case []any:
+		list(w, "", v, func(x any) { writeJSON(w, x) })
+	case map[string]any:
+		for i, name := range slices.Sorted(maps.Keys(v)) {
+			w.WriteByte("{,"[min(i, 1)])
+			writeString(w, name)
+			w.WriteByte(':')
+			writeJSON(w, v[name])
+		}
+		if len(v) == 0 {
+			w.WriteByte('{')
+		}
+		w.WriteByte('}')
+	case nil:
+		io.WriteString(w, "null")
+	default: // booleans and whole numbers
+		fmt.Fprint(w, v)
 	}
 }
+
+// writeString writes a string of JSON in ASCII: what is not printable as \u and four hexadecimal digits.
+func writeString(w *bufio.Writer, s string) {
+	w.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			w.WriteByte('\\')
+			w.WriteByte(byte(r))
+		case r >= ' ' && r <= '~':
+			w.WriteByte(byte(r))
+		case r > 0xffff:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(w, `\u%04x\u%04x`, hi, lo)
+		default:
+			if short, ok := shortEscapes[r]; ok {
+				w.WriteString(short)
+			} else {
+				fmt.Fprintf(w, `\u%04x`, r)
+			}
+		}
+	}
+	w.WriteByte('"')
+}
+
+var shortEscapes = map[rune]string{'\b': `\b`, '\t': `\t`, '\n': `\n`, '\f': `\f`, '\r': `\r`}

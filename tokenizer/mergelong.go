@@ -7,13 +7,15 @@ import (
 
 // longScratch is what merging long words needs; an Encoder keeps it, up to keepBytes, from word to word.
 type longScratch struct {
-	node  []node
-	queue rankQueue
-	heap  pairHeap
+	greedy greedyScratch
+	symbol []uint32
+	node   []node
+	queue  rankQueue
+	heap   pairHeap
 }
 
 // keepNodes is the longest word whose scratch is kept: a rare huge word must not cost memory for ever.
-const keepNodes = 1 << 20
+const keepNodes = 1 << 16
 
 // node is a symbol of a long word, at the place of its first byte; none once its left neighbour has taken it.
 type node struct {

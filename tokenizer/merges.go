@@ -11,9 +11,14 @@ type merges struct {
 	ids   []int32     // symbol -> token id; -1: the byte has no token
 	text  []string    // symbol -> its bytes
 
+	characters *characters // merging begins with characters; a symbol is then a token's id
+	apart      bool        // with characters: nothing merges with what stands for a character without a token
+
 	// ordered: each merge makes a symbol that no earlier one makes, of symbols that are there before it. Then a merge
 	// never makes a pair possible that should have gone earlier, and whole ranks can be merged at once.
 	ordered bool
+
+	greedy *greedyMerges // another way to the same ids, where it is known to be one; or nil
 }
 
 func newMerges(n int) *merges {
@@ -58,6 +63,14 @@ func (m *merges) join(left, right, made uint32, fresh bool) error {
 
 // encode appends the ids of a word.
 func (m *merges) encode(s *longScratch, dst []int32, word []byte) []int32 {
+	if m.characters != nil {
+		return m.encodeCharacters(s, dst, word)
+	}
+	if m.greedy != nil {
+		if ids, n := m.greedy.encode(&s.greedy, dst, word); n == len(word) {
+			return ids
+		}
+	}
 	if len(word) > shortMax {
 		if m.ordered {
 			return m.byRank(s, dst, word)

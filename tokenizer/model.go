@@ -1,18 +1,22 @@
 package tokenizer
 
-// Model is one tokenizer. It is immutable and safe for concurrent use; encoding is done by an Encoder.
+// Model is one tokenizer. It is safe for concurrent use, and nothing changes what it gives; encoding is done by an Encoder.
 type Model struct {
 	name        string
 	fingerprint string
 	def         *definition
 	merges      *merges
+	shared      func() *sharedWords
 	split       splitter
+	cuts        *cuts            // instead of split, where merging begins with characters
 	whole       map[string]int32 // words that are one token although merging gives something else
+	mark        []byte           // what spaces become, where that is done late
+	texts       map[string]int32 // the same for texts between added tokens, where they are not cut into words
 	raw         addedSet         // added tokens looked for in the text as it is
 	normalized  addedSet         // added tokens looked for in normalized text
 	cross       crossSet
 	seeds       []seed
-	decoded     []string // id -> bytes; "" is no token
+	decoding
 }
 
 // seed is a word that is one token. Those that are short fill a new cache.
@@ -22,33 +26,23 @@ type seed struct {
 }
 
 func compile(d *definition) (*Model, error) {
-	m := &Model{def: d, merges: d.merges, split: d.family.splitter}
-	m.raw = newAddedSet(d, false)
-	m.normalized = newAddedSet(d, true)
-	m.fillDecoded()
+	m := &Model{def: d, merges: d.merges}
+	m.shared = newSharedWords()
+	if d.family != nil {
+		m.split = d.family.splitter
+	}
+	var err error
+	if m.raw, m.normalized, err = d.addedSets(); err != nil {
+		return nil, err
+	}
+	m.decoding = newDecoding(d)
+	if err := m.checkTemplate(); err != nil {
+		return nil, err
+	}
 	m.fillWords()
-	m.fingerprint = m.sum()
+	m.fillGreedy()
+	m.fingerprint = d.fingerprint()
 	return m, nil
-}
-
-func (m *Model) known(id int32) bool { return m.decoded[id] != "" }
-
-func (m *Model) fillDecoded() {
-	set := func(id int32, s string) {
-		if grow := int(id) + 1 - len(m.decoded); grow > 0 {
-			m.decoded = append(m.decoded, make([]string, grow)...)
-		}
-		m.decoded[id] = s
-	}
-	for s, id := range m.def.tokens {
-		set(id, s)
-	}
-	for s, id := range m.def.names {
-		set(id, s)
-	}
-	for _, a := range m.def.added {
-		set(a.id, a.content)
-	}
 }
 
 // fillWords finds out which tokens are what merging makes of their bytes. Those seed the caches; the others matter
@@ -68,12 +62,15 @@ func (m *Model) fillWords() {
 			}
 			m.whole[text] = int32(id)
 		}
-		if len(text) <= keyMax && (self || m.def.wholeWords) {
+		if len(text) <= keyMax && (self || m.def.wholeWords && m.def.cutsWords()) {
 			m.seeds = append(m.seeds, seed{text, int32(id)})
 		}
 	}
 	for _, text := range m.merges.text {
 		m.cross.add(text)
+	}
+	if m.def.characters != nil {
+		m.fillCuts()
 	}
 }
 
@@ -84,4 +81,14 @@ func (m *Model) byID() []string {
 		list[id] = s
 	}
 	return list
+}
+
+// fillGreedy finds out whether words can be encoded without merging.
+func (m *Model) fillGreedy() {
+	text := func(symbol uint32) string { return m.merges.text[symbol] }
+	if m.def.characters != nil {
+		list := m.byID()
+		text = func(symbol uint32) string { return list[symbol] }
+	}
+	m.merges.greedy = newGreedy(m.merges, text)
 }

@@ -1,15 +1,13 @@
 package tokenizer
 
-// The naive encoder is the definition written down: one character class at a time from the class table, words by the
-// exact scanners, merges by looking at all pairs again after each. It shares no fast path with the real one.
+// The naive encoder is the definition written down: words by trying every way to match the pattern, merges by looking at
+// all pairs again after each. It shares no fast path with the real one.
 
 // naiveIDs encodes valid UTF-8 without added tokens.
 func naiveIDs(m *Model, text []byte) []int32 {
 	var ids []int32
-	for i := 0; i < len(text); {
-		end := m.split.scan(text, i)
-		ids = append(ids, naiveWord(m, string(text[i:end]))...)
-		i = end
+	for _, word := range naiveWords(m.def.family.name, string(text)) {
+		ids = append(ids, naiveWord(m, word)...)
 	}
 	return ids
 }

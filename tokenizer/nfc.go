@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -19,26 +21,56 @@ type decomposition struct {
 	to string
 }
 
-// nfcTables are the generated tables, made for looking up.
+// nfcTables are the generated tables, made for looking up: a character's two stages as in classTable, of those that are
+// marks or fall apart, and the pairs that join.
 type nfcTables struct {
-	class     map[rune]uint8
-	decompose map[rune]string
-	compose   map[[2]rune]rune
+	page    [0x1100]uint8
+	pages   [][256]uint16
+	char    []nfcChar // the first is that of all other characters
+	compose pairTable
+}
+
+// nfcChar is a combining class and what a character falls apart into, nil if it does not.
+type nfcChar struct {
+	class uint8
+	to    []marked
 }
 
 var nfc = sync.OnceValue(func() *nfcTables {
-	t := &nfcTables{map[rune]uint8{}, map[rune]string{}, map[[2]rune]rune{}}
+	t := &nfcTables{pages: make([][256]uint16, 1), char: make([]nfcChar, 1), compose: newPairTable(len(compositions))}
 	for _, c := range combiningClasses {
-		t.class[c.r] = c.class
+		t.of(c.r).class = c.class
 	}
 	for _, d := range decompositions {
-		t.decompose[d.r] = d.to
+		t.of(d.r)
+	}
+	for _, d := range decompositions {
+		c := t.of(d.r)
+		for _, r := range d.to {
+			c.to = append(c.to, marked{r, t.find(r).class})
+		}
 	}
 	for _, c := range compositions {
-		t.compose[[2]rune{c[0], c[1]}] = c[2]
+		t.compose.put(uint32(c[0]), uint32(c[1]), uint32(c[2]))
 	}
 	return t
 })
+
+// of is the entry of a character, made if it has none. Entries that it returned before are no longer valid then.
+func (t *nfcTables) of(r rune) *nfcChar {
+	if t.page[r>>8] == 0 {
+		t.page[r>>8] = uint8(len(t.pages))
+		t.pages = append(t.pages, [256]uint16{})
+	}
+	at := &t.pages[t.page[r>>8]][r&0xff]
+	if *at == 0 {
+		*at = uint16(len(t.char))
+		t.char = append(t.char, nfcChar{})
+	}
+	return &t.char[*at]
+}
+
+func (t *nfcTables) find(r rune) *nfcChar { return &t.char[t.pages[t.page[r>>8]][r&0xff]] }
 
 // Hangul syllables are composed of a leading consonant, a vowel and perhaps a trailing consonant, by arithmetic.
 const (
@@ -48,8 +80,9 @@ const (
 
 // normalizer holds the scratch space of one goroutine.
 type normalizer struct {
-	out  []byte
-	mark []marked
+	tables *nfcTables
+	out    []byte
+	mark   []marked
 }
 
 // marked is a character with its combining class.
@@ -64,7 +97,11 @@ func (n *normalizer) nfc(s []byte) []byte {
 	changed := false
 	start, done := 0, 0 // the last stable character; what has been copied
 	for i := 0; i < len(s); {
-		c, size := classAt(s, i)
+		if k := asciiEnd(s, i); k > i {
+			start, i = k-1, k
+			continue
+		}
+		c, size := classAtWide(s[i:])
 		if c&isUnstable == 0 {
 			start = i
 			i += size
@@ -85,8 +122,27 @@ func (n *normalizer) nfc(s []byte) []byte {
 	return n.out
 }
 
+// asciiEnd is the end of the ASCII that begins at s[i].
+func asciiEnd(s []byte, i int) int {
+	for ; i+8 <= len(s); i += 8 {
+		if wide := binary.LittleEndian.Uint64(s[i:]) & 0x8080808080808080; wide != 0 {
+			return i + bits.TrailingZeros64(wide)/8
+		}
+	}
+	for i < len(s) && s[i] < utf8.RuneSelf {
+		i++
+	}
+	return i
+}
+
 // chunk appends the form C of s.
 func (n *normalizer) chunk(s []byte) {
+	if n.tables == nil {
+		n.tables = nfc()
+	}
+	if n.pair(s) {
+		return
+	}
 	n.mark = n.mark[:0]
 	for len(s) > 0 {
 		r, size := utf8.DecodeRune(s)
@@ -103,6 +159,30 @@ func (n *normalizer) chunk(s []byte) {
 	}
 }
 
+// pair does what chunk does if s is the usual, a character and a mark, neither of which falls apart.
+func (n *normalizer) pair(s []byte) bool {
+	a, size := utf8.DecodeRune(s)
+	b, rest := utf8.DecodeRune(s[size:])
+	if rest == 0 || size+rest < len(s) || a >= hangulL && isHangul(a) || b >= hangulL && isHangul(b) {
+		return false
+	}
+	base, mark := n.tables.find(a), n.tables.find(b)
+	if base.class > 0 || base.to != nil || mark.to != nil {
+		return false
+	}
+	if r := n.tables.compose.rank(uint32(a), uint32(b)); r != none {
+		n.out = utf8.AppendRune(n.out, rune(r))
+	} else {
+		n.out = append(n.out, s...)
+	}
+	return true
+}
+
+// isHangul reports whether a character, U+1100 or later, is composed or composes by arithmetic.
+func isHangul(r rune) bool {
+	return r < hangulT+hangulTs || r >= hangulS && r < hangulS+hangulLs*hangulVs*hangulTs
+}
+
 func (n *normalizer) decompose(r rune) {
 	if k := r - hangulS; k >= 0 && k < hangulLs*hangulVs*hangulTs {
 		n.mark = append(n.mark, marked{r: hangulL + k/(hangulVs*hangulTs)}, marked{r: hangulV + k%(hangulVs*hangulTs)/hangulTs})
@@ -111,13 +191,11 @@ func (n *normalizer) decompose(r rune) {
 		}
 		return
 	}
-	to, ok := nfc().decompose[r]
-	if !ok {
-		n.mark = append(n.mark, marked{r, nfc().class[r]})
+	c := n.tables.find(r)
+	if c.to == nil {
+		n.mark = append(n.mark, marked{r, c.class})
 	}
-	for _, r := range to {
-		n.mark = append(n.mark, marked{r, nfc().class[r]})
-	}
+	n.mark = append(n.mark, c.to...)
 }
 
 // order sorts each run of combining characters by class; equals keep their order.
@@ -127,7 +205,9 @@ func (n *normalizer) order() {
 		for j < len(n.mark) && n.mark[j].class > 0 {
 			j++
 		}
-		slices.SortStableFunc(n.mark[i:j], func(a, b marked) int { return int(a.class) - int(b.class) })
+		if byClass := func(a, b marked) int { return int(a.class) - int(b.class) }; !slices.IsSortedFunc(n.mark[i:j], byClass) {
+			slices.SortStableFunc(n.mark[i:j], byClass)
+		}
 		i = j + 1
 	}
 }
@@ -137,7 +217,7 @@ func (n *normalizer) compose() {
 	out, starter, last := n.mark[:0], -1, uint8(0)
 	for _, m := range n.mark {
 		if starter >= 0 && (last == 0 || last < m.class) {
-			if r, ok := composed(out[starter].r, m.r); ok {
+			if r, ok := n.composed(out[starter].r, m.r); ok {
 				out[starter].r = r
 				continue
 			}
@@ -150,13 +230,13 @@ func (n *normalizer) compose() {
 	n.mark = out
 }
 
-func composed(a, b rune) (rune, bool) {
+func (n *normalizer) composed(a, b rune) (rune, bool) {
 	if l, v := a-hangulL, b-hangulV; l >= 0 && l < hangulLs && v >= 0 && v < hangulVs {
 		return hangulS + (l*hangulVs+v)*hangulTs, true
 	}
 	if k, t := a-hangulS, b-hangulT; k >= 0 && k < hangulLs*hangulVs*hangulTs && k%hangulTs == 0 && t > 0 && t < hangulTs {
 		return a + t, true
 	}
-	r, ok := nfc().compose[[2]rune{a, b}]
-	return r, ok
+	r := n.tables.compose.rank(uint32(a), uint32(b))
+	return rune(r), r != none
 }

@@ -72,3 +72,29 @@ func (t *pairTable) rank(left, right uint32) uint32 {
 		}
 	}
 }
+
+// pairFilter knows of most pairs that are not in a table that they are not: a bit a hash, most of them unset.
+type pairFilter struct {
+	bit   []uint64
+	shift uint
+}
+
+func newPairFilter(n int) pairFilter {
+	lg := uint(bits.Len(uint(max(n, 8)*8 - 1)))
+	return pairFilter{make([]uint64, 1<<(lg-6)), 64 - lg}
+}
+
+func (f *pairFilter) place(left, right uint32) uint64 {
+	return (uint64(left)<<symbolBits | uint64(right)) * 0x9E3779B97F4A7C15 >> f.shift
+}
+
+func (f *pairFilter) put(left, right uint32) {
+	h := f.place(left, right)
+	f.bit[h>>6] |= 1 << (h & 63)
+}
+
+// has is true for every pair that was put, and for few others.
+func (f *pairFilter) has(left, right uint32) bool {
+	h := f.place(left, right)
+	return f.bit[h>>6]>>(h&63)&1 != 0
+}

@@ -1,9 +1,12 @@
 package tokenizer
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	loader "github.com/pkoukk/tiktoken-go-loader"
+	hf "github.com/sugarme/tokenizer"
 )
 
 // builtin is a tokenizer whose rank file is compiled in.
@@ -18,6 +21,7 @@ type builtin struct {
 // before \s*[\r\n]; no token of cl100k_base goes past a newline into other whitespace, so the ids are the same.
 var builtins = []builtin{
 	{"gpt2", "r50k_base.tiktoken", "gpt2", map[string]int32{"<|endoftext|>": 50256}},
+	{"r50k_base", "r50k_base.tiktoken", "gpt2", map[string]int32{"<|endoftext|>": 50256}},
 	{"cl100k_base", "cl100k_base.tiktoken", "cl100k", map[string]int32{
 		"<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260,
 		"<|endofprompt|>": 100276,
@@ -43,51 +47,80 @@ func builtinDefinition(name string) (*definition, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read rank file %s: %w", b.ranks, err)
 		}
-		d, err := rankDefinition(ranks)
+		list := make([]rankEntry, 0, len(ranks))
+		for token, rank := range ranks {
+			list = append(list, rankEntry{token, int32(rank)})
+		}
+		d, err := rankDefinition(list, familyPattern(b.family), b.special)
 		if err != nil {
 			return nil, fmt.Errorf("rank file %s: %w", b.ranks, err)
 		}
-		d.family = familyNamed(b.family)
-		for content, id := range b.special {
-			d.added = append(d.added, addedToken{content: content, id: id, special: true})
-		}
-		sortAdded(d.added)
 		return d, nil
 	}
 	return nil, fmt.Errorf("no built-in tokenizer has this name; there are %v", Builtin())
 }
 
-// rankDefinition finds the merges of a rank file. There a pair's rank is the rank of its bytes as a token, however they
-// are split. But of all ways to split a token only one can come up: the one that merging by lower ranks leaves, because
-// bytes are only ever joined with neighbours, and inside a token that is done in the same order wherever it stands.
-// So that pair is the token's merge, provided that it is a pair, which is checked.
-func rankDefinition(ranks map[string]int) (*definition, error) {
-	byRank := make([]string, len(ranks))
-	for text, rank := range ranks {
-		if rank < 0 || rank >= len(byRank) || byRank[rank] != "" || text == "" {
-			return nil, fmt.Errorf("token %q has rank %d; ranks must be 0..%d, each once, of non-empty tokens", text, rank, len(byRank)-1)
-		}
-		byRank[rank] = text
+// rankEntry is a token of a rank file: its bytes and its rank, which is its id.
+type rankEntry struct {
+	token string
+	rank  int32
+}
+
+func byRank(a, b rankEntry) int { return cmp.Compare(a.rank, b.rank) }
+
+// rankDefinition is that of a rank file, a pattern and special tokens. Such a tokenizer looks words up before it merges.
+func rankDefinition(list []rankEntry, pattern string, special map[string]int32) (*definition, error) {
+	slices.SortFunc(list, byRank)
+	c := &hf.Config{
+		PreTokenizer: map[string]any{"type": "Sequence", "pretokenizers": splitBytes(pattern)},
+		Model:        map[string]any{"type": "BPE", "ignore_merges": true},
 	}
-	m := newMerges(len(byRank))
-	d := &definition{merges: m, wholeWords: true, tokens: make(map[string]int32, len(byRank))}
-	symbols := make([]uint32, len(byRank))
-	var s longScratch
-	var parts []int32
-	for rank, text := range byRank {
-		d.tokens[text] = int32(rank)
-		if len(text) == 1 {
-			symbols[rank] = uint32(text[0])
-			m.ids[text[0]] = int32(rank)
-			continue
+	ranks := make(map[string]uint32, len(list))
+	vocab := make([]vocabEntry, len(list))
+	taken := make(map[int32]bool, len(list))
+	for i, x := range list {
+		ranks[x.token] = uint32(x.rank)
+		vocab[i] = vocabEntry{spellBytes(x.token), x.rank}
+		taken[x.rank] = true
+	}
+	c.Model["vocab"], c.Model["merges"] = vocab, rankMerges(list, ranks)
+	d, err := newDefinition(c, true)
+	if err != nil {
+		return nil, err
+	}
+	for content, id := range special {
+		if content == "" || id < 0 || id > maxID || taken[id] {
+			return nil, fmt.Errorf("special token %q: id %d is that of a token, or not in 0..%d", content, id, maxID)
 		}
-		if parts = m.encode(&s, parts[:0], []byte(text)); len(parts) != 2 || parts[0] < 0 || parts[1] < 0 {
-			return nil, fmt.Errorf("token %d (%q) is %d tokens of lower rank, not two", rank, text, len(parts))
+		taken[id] = true
+		d.added = append(d.added, addedToken{content: content, id: id, special: true})
+	}
+	sortAdded(d.added)
+	return d, nil
+}
+
+// rankMerges finds the merges of a rank file. There a pair's rank is the rank of its bytes as a token, however they are
+// split. But of all ways to split a token only one can come up: the one that merging by ranks leaves, because bytes are
+// only ever joined with neighbours, and inside a token that is done in the same order wherever it stands. A token that no
+// merging makes is left to words that are it.
+func rankMerges(list []rankEntry, ranks map[string]uint32) []mergeEntry {
+	var merges []mergeEntry
+	var l lastMerge
+	for _, x := range list {
+		l.node = l.node[:0]
+		for i := range len(x.token) {
+			l.node = append(l.node, node{uint32(i), int32(i - 1), int32(i + 1)}) // the symbol is where it begins
 		}
-		symbols[rank] = m.symbol(text, int32(rank))
-		if err := m.join(symbols[parts[0]], symbols[parts[1]], symbols[rank], true); err != nil {
-			return nil, err
+		rankOf := func(a, b node) uint32 {
+			if r, ok := ranks[x.token[a.symbol:b.next]]; ok {
+				return r
+			}
+			return none
+		}
+		begin := func(a node, _ uint32) uint32 { return a.symbol }
+		if rank, at := l.lastOf(rankOf, begin); rank != none {
+			merges = append(merges, mergeEntry{spellBytes(x.token[:at]), spellBytes(x.token[at:])})
 		}
 	}
-	return d, m.checkBytes()
+	return merges
 }

@@ -2,14 +2,71 @@ package tokenizer
 
 import "math/bits"
 
-// The rules find word starts in a block by bit algebra: x<<1 are the places after x, x>>1 the places before it. They
-// agree with the scanners of scan.go on ASCII.
+// blockRule finds the word starts of a block by bit algebra: x<<1 are the places after x, x>>1 the places before it. It
+// agrees with the patterns of its family on ASCII without control characters.
+type blockRule struct {
+	space    bool // gpt2's words: a space goes with any word behind it, newlines are like other whitespace
+	short    shortened
+	cases    bool // o200k's words: an upper-case letter behind a lower-case one starts a word
+	apart    bool // digits are cut out first: to the rest of the text they are its end
+	digits   int  // how many digits a word has at most: 1 or 3
+	newlines bool // newlines behind a mark belong to its word
+	slashes  bool // and slashes behind those
+}
 
-// startsGPT2 is the rule of scanGPT2.
-func startsGPT2(m *masks, s []byte, i int) uint64 {
+// shortened tells how 's 't 're 've 'm 'll 'd are taken.
+type shortened uint8
+
+const (
+	notShortened shortened = iota
+	exactCase              // words of their own, in lower case
+	anyCase                // words of their own
+	behindWord             // the end of the word before them
+)
+
+// starts turns the masks of a block, which starts at s[i] and at a word start, into the mask of word starts. Bit 0 is
+// ignored, and so are bits at and above the first byte that is not ASCII.
+func (r *blockRule) starts(m *masks, s []byte, i int) uint64 {
+	if r.space {
+		return r.startsSpaced(m, s, i)
+	}
+	l := m.letters()
+	var own uint64
+	switch {
+	case r.slashes:
+		own = ownNewlinesAndSlashes(m, s, i)
+	case r.newlines: // the carry runs through the newlines right behind a mark
+		own = m.newline &^ (m.newline + m.newline&(m.marks()<<1))
+	}
+	starts, first := r.startsWhiteAndMarks(m, own)
+	starts |= startsOfWords(m, first) | r.startsOfDigits(m.digit)
+	if r.cases {
+		starts |= m.upper & (m.lower << 1)
+	}
+	switch r.short {
+	case anyCase:
+		if a := m.apostrophe & first; a != 0 {
+			_, after := contractions(a, s, i, true)
+			starts |= after & l
+		}
+	case behindWord:
+		starts = joinContractions(starts, m, s, i)
+	}
+	return starts
+}
+
+// startsSpaced is the rule where a space goes with any word behind it.
+func (r *blockRule) startsSpaced(m *masks, s []byte, i int) uint64 {
 	l, d, w, p := m.letters(), m.digit, m.white(), m.marks()
-	starts := (l&^(l<<1) | d&^(d<<1) | p&^(p<<1)) &^ (m.space << 1)
-	starts |= w&^(w<<1) | w&^(w>>1) // the first and the last of whitespace
+	starts := (l&^(l<<1) | p&^(p<<1)) &^ (m.space << 1)
+	last := w &^ (w >> 1)
+	if r.apart {
+		starts |= d
+		last &^= d >> 1
+	} else {
+		starts |= d &^ (d << 1) &^ (m.space << 1)
+	}
+	starts |= w&^(w<<1) | last
 	if a := m.apostrophe & (starts | 1); a != 0 {
 		inside, after := contractions(a, s, i, false)
 		starts = starts&^inside | after&l
@@ -30,29 +87,9 @@ func contractions(at uint64, s []byte, i int, ignoreCase bool) (inside, after ui
 	return inside, after
 }
 
-func startsCL100K(m *masks, s []byte, i int) uint64 { return startsCL(m, s, i, true) }
-func startsQwen(m *masks, s []byte, i int) uint64   { return startsCL(m, s, i, false) }
-
-// startsCL is the rule of scanCL with three digits, or one.
-func startsCL(m *masks, s []byte, i int, three bool) uint64 {
+// joinContractions joins contractions to the words before them.
+func joinContractions(starts uint64, m *masks, s []byte, i int) uint64 {
 	l := m.letters()
-	// newlines right behind a mark belong to its word: the carry runs through them
-	own := m.newline &^ (m.newline + m.newline&(m.marks()<<1))
-	starts, first := startsWhiteAndMarks(m, own)
-	starts |= startsOfWords(m, first) | startsOfDigits(m.digit, three)
-	if a := m.apostrophe & first; a != 0 {
-		_, after := contractions(a, s, i, true)
-		starts |= after & l
-	}
-	return starts
-}
-
-// startsO200K is the rule of scanO200K.
-func startsO200K(m *masks, s []byte, i int) uint64 {
-	l := m.letters()
-	starts, first := startsWhiteAndMarks(m, ownNewlinesAndSlashes(m, s, i))
-	starts |= startsOfWords(m, first) | startsOfDigits(m.digit, true)
-	starts |= m.upper & (m.lower << 1)
 	last := -1
 	for a := m.apostrophe & (l << 1); a != 0; a &= a - 1 {
 		k := bits.TrailingZeros64(a)
@@ -84,11 +121,15 @@ func ownNewlinesAndSlashes(m *masks, s []byte, i int) (own uint64) {
 
 // startsWhiteAndMarks are the word starts at whitespace and marks, without the own bytes, which belong to the marks before
 // them. first are the marks that are the first of their run and have no space before.
-func startsWhiteAndMarks(m *masks, own uint64) (starts, first uint64) {
+func (r *blockRule) startsWhiteAndMarks(m *masks, own uint64) (starts, first uint64) {
 	white := m.white() &^ own
 	marks := m.marks() &^ own
 	first = marks &^ (marks<<1 | m.space<<1)
-	starts = first | white&^(white<<1) | m.blank&^(m.white()>>1)
+	last := m.blank &^ (m.white() >> 1) // goes with what follows, if anything can
+	if r.apart {
+		last &^= m.digit >> 1
+	}
+	starts = first | white&^(white<<1) | last
 	newline := m.newline & white
 	behind := m.blank & (newline << 1) // the blank behind the last newline of whitespace starts a word
 	// but not behind one that blanks and another newline follow: the carry runs through the blanks to it
@@ -106,8 +147,8 @@ func startsOfWords(m *masks, firstMarks uint64) uint64 {
 }
 
 // startsOfDigits are every third digit of a run, or every digit.
-func startsOfDigits(d uint64, three bool) uint64 {
-	if !three {
+func (r *blockRule) startsOfDigits(d uint64) uint64 {
+	if r.digits == 1 {
 		return d
 	}
 	starts := d &^ (d << 1)
@@ -116,4 +157,34 @@ func startsOfDigits(d uint64, three bool) uint64 {
 		starts |= t
 	}
 	return starts
+}
+
+// contraction returns the end of 's 't 're 've 'm 'll 'd at the apostrophe s[i], or 0. Ignoring case lets U+017F, the
+// long s, stand for s.
+func contraction(s []byte, i int, ignoreCase bool) int {
+	if i+1 >= len(s) {
+		return 0
+	}
+	if ignoreCase && s[i+1] == 0xC5 && i+2 < len(s) && s[i+2] == 0xBF {
+		return i + 3
+	}
+	switch a := lower(s[i+1], ignoreCase); a {
+	case 's', 't', 'm', 'd':
+		return i + 2
+	case 'r', 'v', 'l':
+		if i+2 < len(s) {
+			b := lower(s[i+2], ignoreCase)
+			if a == 'l' && b == 'l' || a != 'l' && b == 'e' {
+				return i + 3
+			}
+		}
+	}
+	return 0
+}
+
+func lower(b byte, ignoreCase bool) byte {
+	if ignoreCase && b >= 'A' && b <= 'Z' {
+		b |= 0x20
+	}
+	return b
 }

@@ -1,13 +1,14 @@
 // Package tokenizer turns text into the token ids that the reference implementations
-// (Hugging Face tokenizers, tiktoken) give for it, id for id, for byte-level BPE.
+// (Hugging Face tokenizers, tiktoken) give for it, id for id, for byte pair encoding over bytes or characters.
 //
-// A Model is built in (gpt2, cl100k_base, o200k_base) or read from a tokenizer.json.
+// A Model is built in (gpt2, cl100k_base, o200k_base) or read from a tokenizer.json or a rank file.
 // What a file asks for and this package has not been compared with the reference on is
 // refused at load, by name: a wrong id is worse than an error. Encoding is pure: no clock,
 // no goroutine, no I/O; its time is n log n in the length of the text in the worst case.
 package tokenizer
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,16 +20,25 @@ type Options struct {
 	// the reference does with encode_special_tokens. By default they become their ids, also
 	// the reference's default.
 	SpecialAsText bool
+	// AddSpecialTokens puts the ids around every text that the file's post_processor asks for (BOS, EOS), as the reference
+	// does with add_special_tokens.
+	AddSpecialTokens bool
+	// Pattern cuts text into words for a rank file: gpt2, cl100k, llama3, o200k, qwen, kimi, ... or a regular expression. Empty
+	// takes that of a known file.
+	Pattern string
+	// SpecialTokens are those of a rank file, TOKEN or TOKEN=ID; without an id a token has the one behind the last. None takes
+	// those of a known file.
+	SpecialTokens []string
 }
 
-// Load returns the tokenizer of a built-in name (see Builtin) or of a tokenizer.json file.
+// Load returns the tokenizer of a built-in name (see Builtin), of a tokenizer.json file or of a rank file (*.tiktoken).
 // The error for a file that needs something unverified names the component and its value.
 func Load(nameOrFile string, o Options) (*Model, error) {
-	d, err := define(nameOrFile)
+	d, err := define(nameOrFile, o)
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer %s: %w", strconv.Quote(nameOrFile), err)
 	}
-	d.specialAsText = o.SpecialAsText
+	d.specialAsText, d.addSpecial = o.SpecialAsText, o.AddSpecialTokens
 	m, err := compile(d)
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer %s: %w", strconv.Quote(nameOrFile), err)
@@ -37,11 +47,22 @@ func Load(nameOrFile string, o Options) (*Model, error) {
 	return m, nil
 }
 
-func define(nameOrFile string) (*definition, error) {
+func define(nameOrFile string, o Options) (*definition, error) {
 	if slices.Contains(Builtin(), nameOrFile) {
+		if err := o.notForRanks(); err != nil {
+			return nil, err
+		}
 		return builtinDefinition(nameOrFile)
 	}
-	return fileDefinition(nameOrFile)
+	return fileDefinition(nameOrFile, o)
+}
+
+// notForRanks refuses options that only a rank file has.
+func (o Options) notForRanks() error {
+	if o.Pattern != "" || len(o.SpecialTokens) > 0 {
+		return errors.New("a pattern and special tokens can be chosen for a rank file only: this one has its own")
+	}
+	return nil
 }
 
 // Name is the built-in name or the file that the model was loaded from.
@@ -71,14 +92,3 @@ func (m *Model) EndOfText() (id int32, ok bool) {
 
 // endTokens are the end-of-document tokens of published byte-level BPE vocabularies, in order of preference.
 var endTokens = []string{"<|endoftext|>", "<|end_of_text|>", "<|end▁of▁sentence|>", "</s>", "<eos>", "<|eos|>", "<EOS>"}
-
-// Decode appends the bytes that ids stand for. An id without a token is an error that names its position.
-func (m *Model) Decode(dst []byte, ids []int32) ([]byte, error) {
-	for i, id := range ids {
-		if id < 0 || int(id) >= len(m.decoded) || !m.known(id) {
-			return dst, fmt.Errorf("decode ids: id %d at position %d is not in the vocabulary of %s (%d ids)", id, i, m.name, m.VocabSize())
-		}
-		dst = append(dst, m.decoded[id]...)
-	}
-	return dst, nil
-}

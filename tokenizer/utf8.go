@@ -5,17 +5,22 @@ import "unicode/utf8"
 // appendValid appends text with one U+FFFD for each maximal subpart of invalid UTF-8: the bytes that begin a
 // character and then break off (Unicode 16, section 3.9, U+FFFD substitution of maximal subparts).
 func appendValid(dst, text []byte) []byte {
+	done := 0
 	for i := 0; i < len(text); {
+		if text[i] < utf8.RuneSelf {
+			i++
+			continue
+		}
 		r, n := utf8.DecodeRune(text[i:])
 		if r != utf8.RuneError || n > 1 {
-			dst = append(dst, text[i:i+n]...)
 			i += n
 			continue
 		}
-		dst = append(dst, "\uFFFD"...)
+		dst = append(append(dst, text[done:i]...), "\uFFFD"...)
 		i += subpart(text[i:])
+		done = i
 	}
-	return dst
+	return append(dst, text[done:]...)
 }
 
 // subpart is the length of the maximal subpart that an ill-formed s starts with.

@@ -27,7 +27,7 @@ func (f *configFlags) register(cmd *cobra.Command) {
 		{"data-dir", "stream.dir", "data `folder` of the NATS server inside the daemon"},
 		{"nats", "stream.url", "`URLs` of NATS servers to use instead of the one inside"},
 		{"listen", "flight.listen", "`address` of the Flight server"},
-		{"tokenizer", "tokenizer.name", "gpt2, cl100k_base, o200k_base, none, or a tokenizer.json `file`"},
+		{"tokenizer", "tokenizer.name", "gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`"},
 	} {
 		flags.Var(&overrideFlag{f, x.path, "--" + x.name}, x.name, x.usage)
 	}

@@ -26,12 +26,13 @@ func newLedgerCmd() *cobra.Command {
 		Short: "Show exactly what was in a step, or in which steps a document was",
 		Long: `Show exactly what was in a step: its rows, and the pieces of documents that make each row, as the plan records them. A piece is
 SEQUENCE:START+LENGTH: LENGTH tokens from START on of the document with that sequence in the document stream. With --documents the
-producer's id and the path of every document come along, as long as the stream holds it.
+producer's id and the path of every document come along, as long as the stream holds it. With --text the text of every piece comes too.
 
 With --find or --sequence: every row of the plan that holds a part of a document.`,
 		Example: `  loaderd ledger --step 1200 --documents
   loaderd ledger --step 1200 --format json | jq '.rows[0]'
   loaderd ledger --step 1200 --documents --format parquet > step-1200.parquet
+  loaderd ledger --step 1200 --text
   loaderd ledger --find corpus/7.txt`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,9 +40,16 @@ With --find or --sequence: every row of the plan that holds a part of a document
 			if !ok {
 				return usageError{fmt.Errorf("--format %s: want one of table, json, arrow, parquet", asked.format)}
 			}
+			if asked.text && asked.format != "table" && asked.format != "json" {
+				return usageError{fmt.Errorf("--text --format %s: want table or json", asked.format)}
+			}
+			asked.documents = asked.documents || asked.text
 			out := cmd.OutOrStdout()
 			if cmd.Flags().Changed("step") {
 				whole, err := asked.step(cmd.Context(), &client, step)
+				if err == nil && asked.text {
+					err = asked.fillText(cmd.Context(), &client, &whole)
+				}
 				if err != nil {
 					return err
 				}
@@ -60,9 +68,13 @@ With --find or --sequence: every row of the plan that holds a part of a document
 	f.StringVar(&asked.id, "find", "", "the producer's `id` of a document")
 	f.Uint64Var(&asked.sequence, "sequence", 0, "`sequence` of a document in the stream")
 	f.BoolVar(&asked.documents, "documents", false, "also where the documents came from: id, subject and path")
+	f.BoolVar(&asked.text, "text", false, "also the text of every piece of a step: its tokens, decoded (table and json)")
+	f.StringVar(&asked.tokenizer, "tokenizer", "", "with --text: the run's tokenizer, where its `NAME|FILE` is another here than at the daemon")
 	f.StringVar(&asked.format, "format", "table", "`format`: table, json, arrow (IPC stream) or parquet; the last two have one row a piece")
 	cmd.MarkFlagsOneRequired("step", "find", "sequence")
 	cmd.MarkFlagsMutuallyExclusive("step", "find", "sequence")
+	cmd.MarkFlagsMutuallyExclusive("text", "find")
+	cmd.MarkFlagsMutuallyExclusive("text", "sequence")
 	return cmd
 }
 
@@ -71,6 +83,8 @@ type ledgerAsked struct {
 	id        string
 	sequence  uint64
 	documents bool
+	text      bool
+	tokenizer string
 	format    string
 }
 
@@ -164,6 +178,8 @@ type ledgerPiece struct {
 	Sequence uint64 `json:"sequence"`
 	Start    int    `json:"start"`
 	Length   int    `json:"length"`
+
+	Text *pieceText `json:"text,omitempty"`
 }
 
 func (p ledgerPiece) String() string { return fmt.Sprintf("%d:%d+%d", p.Sequence, p.Start, p.Length) }
@@ -193,6 +209,9 @@ func (s ledgerStep) table(w io.Writer) error {
 			fmt.Fprint(t, p, " ")
 		}
 		fmt.Fprintln(t)
+	}
+	if s.hasText() {
+		return errors.Join(t.Flush(), s.texts(w))
 	}
 	if len(s.Documents) > 0 {
 		fmt.Fprint(t, "\ndocument\tsubject\tid\tpath\n")

@@ -29,7 +29,7 @@ func (in *streamInput) register(cmd *cobra.Command) {
 	f.StringVarP(&in.flags.file, "config", "c", "", "with --from-stream: the daemon's YAML configuration `file`; - reads standard input")
 	f.Var(&overrideFlag{&in.flags, "", "--set"}, "set", "with --from-stream: override any setting of it, such as stream.name=DOCS; may be repeated")
 	f.Var(&overrideFlag{&in.flags, "stream.url", "--nats"}, "nats", "with --from-stream: `URLs` of the NATS servers (default: the configuration's, else that of the daemon's own server)")
-	f.Var(&overrideFlag{&in.flags, "tokenizer.name", "--tokenizer"}, "tokenizer", "with --from-stream: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json `file`")
+	f.Var(&overrideFlag{&in.flags, "tokenizer.name", "--tokenizer"}, "tokenizer", "with --from-stream: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
 
 // settle reads the configuration. Packing settings that were not given by hand are the daemon's.

@@ -147,6 +147,7 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 		t.Fatalf("%d steps", len(whole))
 	}
 	t.Run("ledger", func(t *testing.T) { s.ledger(t, whole) })
+	t.Run("text", func(t *testing.T) { s.ledgerText(t, files) })
 	t.Run("audit", func(t *testing.T) {
 		if said := s.does("audit", "--run", "whole"); !strings.Contains(said, fmt.Sprintf("all %d steps come out again", len(whole))) || !strings.Contains(said, "has ended") {
 			t.Errorf("audit beside the daemon says %s", said)

@@ -24,7 +24,8 @@ import (
 
 func newTokenizeCmd() *cobra.Command {
 	var name string
-	var decode, specialAsText, fingerprint bool
+	var decode, fingerprint bool
+	var options tokenizer.Options
 	cmd := &cobra.Command{
 		Use:   "tokenize --tokenizer NAME|FILE [FILE]",
 		Short: "Turn JSON lines of text into JSON lines of token ids, or back",
@@ -34,9 +35,9 @@ Each line in is an object with "text" (a string) or "base64" (raw bytes, which n
 (any JSON value, passed through). Each line out is {"id", "ids"}. No end-of-document token is added; invalid UTF-8
 counts as U+FFFD. The input is FILE, or standard input when there is none or it is "-".
 
-The tokenizer is a built-in name (gpt2, cl100k_base, o200k_base) or a tokenizer.json file of byte-level BPE. The ids are
-those of Hugging Face tokenizers and tiktoken; a file that asks for something on which that has not been checked is
-refused, and the error names it.
+The tokenizer is a built-in name (gpt2, cl100k_base, o200k_base), a tokenizer.json file of BPE, or a rank file (.tiktoken) with
+the pattern and special tokens that belong to it where it is not a known one. The ids are those of Hugging Face tokenizers and
+tiktoken; a file that asks for something on which that has not been checked is refused, and the error names it.
 
 A line that can not be read is an error that names its number; the lines before it have been written.`,
 		Example: `  echo '{"id": 1, "text": "Hello, world"}' | loaderd tokenize --tokenizer gpt2
@@ -44,7 +45,7 @@ A line that can not be read is an error that names its number; the lines before 
   loaderd tokenize --tokenizer gpt2 documents.jsonl | loaderd tokenize --tokenizer gpt2 --decode`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			model, err := tokenizer.Load(name, tokenizer.Options{SpecialAsText: specialAsText})
+			model, err := tokenizer.Load(name, options)
 			if err != nil {
 				return err
 			}
@@ -68,10 +69,13 @@ A line that can not be read is an error that names its number; the lines before 
 			return convertLines(cmd.Context(), label, in, cmd.OutOrStdout(), convert)
 		},
 	}
-	cmd.Flags().StringVar(&name, "tokenizer", "", "built-in name or tokenizer.json file")
+	cmd.Flags().StringVar(&name, "tokenizer", "", "built-in name, tokenizer.json or rank file")
+	cmd.Flags().StringVar(&options.Pattern, "pattern", "", "what cuts text into words, for a rank file: cl100k, llama3, o200k, qwen, kimi, ... or a regular expression")
+	cmd.Flags().StringArrayVar(&options.SpecialTokens, "special-token", nil, "special `TOKEN=ID` of a rank file, or TOKEN for the id behind the one before; may be repeated")
 	cmd.Flags().BoolVar(&decode, "decode", false, `the reverse: {"id", "ids"} in; {"id", "text"} out, "base64" where the bytes are not UTF-8`)
 	cmd.Flags().BoolVar(&fingerprint, "fingerprint", false, "print the tokenizer's fingerprint, which documents that are already tokenized must carry, and stop")
-	cmd.Flags().BoolVar(&specialAsText, "special-as-text", false, "encode special tokens such as <|endoftext|> that are written in a text as text")
+	cmd.Flags().BoolVar(&options.SpecialAsText, "special-as-text", false, "encode special tokens such as <|endoftext|> that are written in a text as text")
+	cmd.Flags().BoolVar(&options.AddSpecialTokens, "add-special-tokens", false, "add the tokens around each text that the file's post_processor asks for (BOS, EOS)")
 	cobra.CheckErr(cmd.MarkFlagRequired("tokenizer"))
 	return cmd
 }

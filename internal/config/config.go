@@ -12,6 +12,7 @@ import (
 	"loaderd/arrowout"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/tokenizer"
 )
 
 // Config is the whole configuration of a daemon. default.yaml describes every field.
@@ -31,7 +32,7 @@ type Config struct {
 
 // Tokenizer chooses the tokenizer and the ids that are not text.
 type Tokenizer struct {
-	// Name is a built-in name, the path of a tokenizer.json, or TokenizerNone.
+	// Name is a built-in name, the path of a tokenizer.json or a rank file, or TokenizerNone.
 	Name string `koanf:"name"`
 	// Fingerprint is what the tokenizer must have; empty accepts any. Without a tokenizer it is what documents must carry.
 	Fingerprint string `koanf:"fingerprint"`
@@ -43,6 +44,22 @@ type Tokenizer struct {
 	Pad TokenID `koanf:"pad"`
 	// SpecialAsText encodes special tokens that occur in documents as plain text.
 	SpecialAsText bool `koanf:"special_as_text"`
+	// AddSpecialTokens adds the tokens that the file's post-processor puts around a text.
+	AddSpecialTokens bool `koanf:"add_special_tokens"`
+	// Pattern cuts text into words for a rank file; empty takes that of a known file.
+	Pattern string `koanf:"pattern"`
+	// SpecialTokens are those of a rank file, TOKEN=ID or TOKEN; none takes those of a known file.
+	SpecialTokens []string `koanf:"special_tokens"`
+}
+
+// Options are those that the tokenizer is loaded with.
+func (t Tokenizer) Options() tokenizer.Options {
+	return tokenizer.Options{
+		SpecialAsText:    t.SpecialAsText,
+		AddSpecialTokens: t.AddSpecialTokens,
+		Pattern:          t.Pattern,
+		SpecialTokens:    t.SpecialTokens,
+	}
 }
 
 // TokenizerNone is the tokenizer of a run that takes only documents that are already tokenized.

@@ -43,7 +43,7 @@ func TestDefault(t *testing.T) {
 			Steps:     loader.StepsConfig{Rows: 64, Table: []int{}, Backlog: 16, MaxWait: 262144, Last: loader.LastPad},
 			Attention: loader.AttentionDocument,
 		},
-		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto},
+		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto, SpecialTokens: []string{}},
 		Stream:    stream.Default(),
 		Flight:    arrowout.Default(),
 		Serve:     loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Checkpoint: 200, Release: loader.ReleaseKeep},
@@ -166,7 +166,7 @@ func TestBadConfigurations(t *testing.T) {
 			`flight.listen: "127.0.0.1:4222": want an address of its own: stream.listen has the same (c.yaml:4)`,
 		}},
 		{name: "unknown tokenizer", Layers: config.Layers{YAML: []byte("tokenizer: {name: gpt3, vocab_size: 5}\n")}, want: []string{
-			`tokenizer.name: "gpt3": want one of [gpt2 cl100k_base o200k_base], the path of a tokenizer.json, or none (c.yaml:1)`,
+			`tokenizer.name: "gpt3": want one of [gpt2 r50k_base cl100k_base o200k_base], the path of a tokenizer.json or of a rank file (.tiktoken), or none (c.yaml:1)`,
 			`tokenizer.vocab_size: 5: want 0: tokenizer gpt3 knows its own (another size needs tokenizer.name none) (c.yaml:1)`,
 		}},
 		{name: "a key twice", Layers: config.Layers{YAML: []byte("seed: 1\nrun: a\nseed: 2\n")}, want: []string{

@@ -68,7 +68,10 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 	case to.Kind() == reflect.Bool && text && isText:
 		return strconv.ParseBool(s)
 	case to.Kind() == reflect.Slice && text && isText:
-		parts := strings.Split(strings.Trim(s, "[]"), ",")
+		parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"), ",")
+		if to.Type().Elem().Kind() == reflect.String && strings.Trim(s, "[] ") == "" {
+			parts = []string{}
+		}
 		for i := range parts {
 			parts[i] = strings.TrimSpace(parts[i])
 		}
@@ -109,6 +112,8 @@ func (f *field) want() string {
 		return "auto, none or a token id"
 	case f.size:
 		return "a number of bytes such as 1048576, 64MiB or 1GB"
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
+		return "a list of texts"
 	case t.Kind() == reflect.Slice:
 		return "a list of whole numbers such as [1024, 2048]"
 	case t.Kind() == reflect.Bool:

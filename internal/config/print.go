@@ -45,6 +45,12 @@ func (f *field) format(c *Config) string {
 		return quote(string(x))
 	case string:
 		return quote(x)
+	case []string:
+		quoted := make([]string, len(x))
+		for i, s := range x {
+			quoted[i] = strconv.Quote(s)
+		}
+		return "[" + strings.Join(quoted, ", ") + "]"
 	case []int:
 		return "[" + strings.Trim(strings.ReplaceAll(fmt.Sprint(x), " ", ", "), "[]") + "]"
 	default:

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,9 +50,9 @@ func (v *validation) check(ok bool, path string, value any, want string) {
 
 func (v *validation) tokenizer(t Tokenizer) {
 	builtIn := tokenizer.Builtin()
-	isFile := strings.ContainsAny(t.Name, `/\`) || strings.HasSuffix(t.Name, ".json")
+	isFile := strings.ContainsAny(t.Name, `/\`) || slices.Contains([]string{".json", ".tiktoken", ".model"}, filepath.Ext(t.Name))
 	if !isFile && t.Name != TokenizerNone && !slices.Contains(builtIn, t.Name) {
-		v.add("tokenizer.name", t.Name, fmt.Sprintf("one of %v, the path of a tokenizer.json, or none", builtIn))
+		v.add("tokenizer.name", t.Name, fmt.Sprintf("one of %v, the path of a tokenizer.json or of a rank file (.tiktoken), or none", builtIn))
 	}
 	v.tokenID("tokenizer.end", t.End, "auto, none or a token id", Auto, None)
 	v.tokenID("tokenizer.pad", t.Pad, "auto or a token id", Auto)

@@ -16,7 +16,7 @@ func Tokens(c config.Tokenizer) (stream.Tokenizing, loader.Tokenizer, error) {
 		t := stream.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}
 		return settle(c, t, 0, false)
 	}
-	m, err := tokenizer.Load(c.Name, tokenizer.Options{SpecialAsText: c.SpecialAsText})
+	m, err := tokenizer.Load(c.Name, c.Options())
 	if err != nil {
 		return stream.Tokenizing{}, loader.Tokenizer{}, err
 	}

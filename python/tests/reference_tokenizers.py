@@ -206,6 +206,19 @@ def trained(pattern: str, size: int = 2000) -> dict[str, Any]:
     return json.loads(tokenizer.to_str())
 
 
+def trained_behind(pre_tokenizer: dict[str, Any], size: int = 2000) -> dict[str, Any]:
+    """A small tokenizer that is trained with a pre-tokenizer, given as in a tokenizer.json."""
+    empty = tokenizer_json({}, [], "gpt2")
+    tokenizer = Tokenizer.from_str(json.dumps({**empty, "pre_tokenizer": pre_tokenizer}))
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False, special_tokens=[]
+    )
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tokenizer").glob("[a-m]*.go"))]
+    wide = "naïve façade 中文字符、中文。ここ・カナ 한국어 Ünïcödé Ελληνικά русский 'S ‘quoted’ it's 123 1234 ²³ \n\n\n  \t x\n \r\n" * 50
+    tokenizer.train_from_iterator([*texts, wide], trainer)
+    return json.loads(tokenizer.to_str())
+
+
 def ranks_of(content: dict[str, Any]) -> dict[bytes, int]:
     """The byte strings of a tokenizer.json's vocabulary, with their ids."""
     byte = {c: b for b, c in byte_alphabet().items()}

@@ -7,92 +7,17 @@ import json
 import pathlib
 import random
 import subprocess
-import sysconfig
 import unicodedata
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 import reference_tokenizers as reference
-from tokenizers import Tokenizer
-
-SEED = 20260101
-
-# --- texts ------------------------------------------------------------------------------------------------------------
-
-
-def sources() -> list[bytes]:
-    """About 1 MB of the source trees of Go and of Python: every n-th file, so that every folder has its share."""
-    goroot = subprocess.run(["go", "env", "GOROOT"], check=True, capture_output=True, text=True).stdout.strip()
-    texts = []
-    for folder, pattern in ((pathlib.Path(goroot, "src"), "*.go"), (sysconfig.get_path("stdlib"), "*.py")):
-        files = sorted(path for path in pathlib.Path(folder).rglob(pattern) if path.stat().st_size < 200_000)
-        texts += [path.read_bytes() for path in files[:: max(1, len(files) // 40)]]
-    return texts
-
-
-def every_character() -> list[bytes]:
-    """Every code point but the surrogates and most of the unassigned planes, among letters, digits, spaces and marks."""
-    points = [*range(0xD800), *range(0xE000, 0x32000), *range(0x32000, 0xE0000, 199), *range(0xE0000, 0xE0200)]
-    points += range(0xE0200, 0x110000, 199)
-    texts = []
-    for i in range(0, len(points), 64):
-        texts.append("".join(f"a{c}B {c}1{c}'s\n" for c in map(chr, points[i : i + 64])))
-    return [t.encode() for t in texts]
-
-
-def borders() -> list[str]:
-    """Characters where the general category changes, and those that patterns treat in a way of their own."""
-    found = []
-    for c in range(1, 0x32000):
-        if not 0xD800 <= c - 1 < 0xE000 and not 0xD800 <= c < 0xE000:
-            if unicodedata.category(chr(c)) != unicodedata.category(chr(c - 1)):
-                found += [chr(c - 1), chr(c)]
-    return found
-
-
-def mixtures(count: int) -> list[bytes]:
-    """Short random strings: mostly what patterns treat in a way of their own, and characters around class borders."""
-    rng = random.Random(SEED)
-    special = list(" \t\r\n\v\f\x00\x1c\x85\xa0\u2028\u3000'’/aAbBsStTlLrReEvVmMdD019.,!?-_<|>") + ["ſ", "K", "\n\n", "  "]
-    special += ["'s", "'S", "'ſ", "'ll", "'LL", "'lL", "'Re", "'t", "ǅ", "ʰ", "ª", "中", "ا", "\u0301", "👩\u200d🔬", "½", "²"]
-    special += ["<|endoftext|>", "<|endofprompt|>", "<|end"]
-    wide = borders()
-    texts = []
-    for _ in range(count):
-        weight = rng.random()
-        n = rng.randrange(1, 90)
-        texts.append("".join(rng.choice(wide if rng.random() < weight * weight else special) for _ in range(n)))
-    return [t.encode() for t in texts]
-
-
-def broken(count: int) -> list[bytes]:
-    """Invalid UTF-8: random bytes, cut characters, surrogates, overlong forms, beyond U+10FFFF."""
-    rng = random.Random(SEED)
-    parts = [b"\xed\xa0\x80", b"\xc0\x80", b"\xe0\x80\x80", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xff", b"\xfe"]
-    parts += [b"\xe4\xb8", b"\xf0\x9f\x98", b"\xf0\x9f", b"\x80", b"\xbf\xbf", b" a", b"'s", b"\n", "中é".encode(), b"\xf5\x80"]
-    texts = [bytes([a, b, c]) for a in (0x41, 0xC2, 0xE1, 0xED, 0xF1, 0xF4) for b in (0x7F, 0x80, 0x90, 0xC3) for c in (0x20, 0xBF)]
-    for _ in range(count):
-        texts.append(b"".join(rng.choice(parts) for _ in range(rng.randrange(1, 30))))
-        texts.append(rng.randbytes(rng.randrange(1, 60)))
-    return texts
-
-
-def adversarial() -> list[bytes]:
-    """Long runs, and strings at which tokenizers have gone wrong."""
-    long = 4_000
-    texts = [unit * (long // len(unit)) for unit in ("a", "A", "1", "'", "/", "é", "中", "👩‍🔬", "e\u0301", "ab", "\u0301")]
-    texts += [unit * 1_000 for unit in (" ", "\n", "\r\n", " \n", "\t", "\u3000", "\xa0")]
-    texts += [f"x{s}y" for s in texts[-7:]] + ["", " ", "\n", "  \n ", "a\n  ", "\n \n \n  x", " \r\n\r\n \t", "\x00", "'", "''s's"]
-    texts += ["it'ſ IT'S we'LL'd'", "don't won't Don'T", "12345678", " 123 456", "1½²٣", "HTTPServer's XMLHttpRequest'LLx"]
-    texts += ["!!!\n\n//\n/x", "...\r\n/a", "a//\n//b", "<|endoftext|>", "x<|endoftext|><|endoftext|> y", "<|endoftext|", "🇩🇪🇫🇷"]
-    texts += ["a" * k + " " * j + "\n" * i + "b" for k in (0, 1, 62, 63, 64, 65) for j in range(4) for i in range(4)]
-    return [t.encode() for t in texts]
-
+from texts_for_tokenizers import SEED, adversarial, broken, every_character, mixtures, sources
+from tokenizer_comparison import check, decoded, hugging_face_ids, ids_of, run
 
 CORPORA = {
     "sources": sources,
-    "every character": every_character,
+    "every character": lambda: every_character(lambda c: f"a{c} {c}1"),
     "mixtures": lambda: mixtures(3_000),
     "broken": lambda: broken(1_000),
     "adversarial": adversarial,
@@ -102,50 +27,6 @@ CORPORA = {
 @pytest.fixture(scope="session", params=CORPORA)
 def corpus(request: pytest.FixtureRequest) -> list[bytes]:
     return CORPORA[request.param]()
-
-
-def decoded(text: bytes) -> str:
-    return text.decode("utf-8", errors="replace")
-
-
-# --- comparing --------------------------------------------------------------------------------------------------------
-
-
-def run(loaderd: str, args: Sequence[str], lines: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    source = "".join(json.dumps(line) + "\n" for line in lines)
-    done = subprocess.run([loaderd, "tokenize", *args], input=source.encode(), capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def ids_of(loaderd: str, tokenizer: str | pathlib.Path, texts: Sequence[bytes], *flags: str) -> list[list[int]]:
-    """The ids of loaderd: text as "base64", every other valid one as "text"."""
-
-    def lines() -> Iterator[dict[str, Any]]:
-        for i, text in enumerate(texts):
-            if i % 2 and decoded(text).encode() == text:
-                yield {"id": i, "text": decoded(text)}
-            else:
-                yield {"id": i, "base64": base64.b64encode(text).decode()}
-
-    out = run(loaderd, ["--tokenizer", str(tokenizer), *flags], lines())
-    assert [line["id"] for line in out] == list(range(len(texts)))
-    return [line["ids"] for line in out]
-
-
-def check(texts: Sequence[bytes], got: Sequence[list[int]], want: Sequence[list[int]]) -> None:
-    assert len(got) == len(want) == len(texts)
-    for text, g, w in zip(texts, got, want, strict=True):
-        if list(g) != list(w):
-            at = next((k for k, (a, b) in enumerate(zip(g, w, strict=False)) if a != b), min(len(g), len(w)))
-            pytest.fail(f"{text[:200]!r}: from id {at} on loaderd gives {g[at : at + 8]}, the reference {w[at : at + 8]}")
-
-
-def hugging_face_ids(path: pathlib.Path, texts: Sequence[bytes], special_as_text: bool = False) -> list[list[int]]:
-    tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.encode_special_tokens = special_as_text
-    encoded = tokenizer.encode_batch_fast([decoded(t) for t in texts], add_special_tokens=False)
-    return [e.ids for e in encoded]
 
 
 # --- built-in vocabularies --------------------------------------------------------------------------------------------
@@ -247,6 +128,7 @@ def combining(count: int) -> list[bytes]:
     rng = random.Random(SEED)
     marks = [chr(c) for c in range(0x32000) if unicodedata.combining(chr(c))]
     bases = [chr(c) for c in range(0x32000) if unicodedata.decomposition(chr(c))[:1] not in ("", "<")]
+    bases += [chr(c) for c in range(0x32000) if unicodedata.decomposition(chr(c)).startswith("<")][::5]
     bases += [d for c in bases[::7] for d in unicodedata.normalize("NFD", c)] + list("aAeEoO <\n1")
     bases += [chr(c) for r in (range(0x1100, 0x1113), range(0x1161, 0x1176), range(0x11A7, 0x11C4)) for c in r] * 20
     bases += [chr(c) for c in range(0xAC00, 0xD7A4, 5)]
@@ -257,8 +139,9 @@ def combining(count: int) -> list[bytes]:
     return [t.encode() for t in texts] + [("a" + "\u0301\u0323" * 40 + "b").encode()]
 
 
-def test_normalization_form_c(loaderd: str, tmp_path: pathlib.Path) -> None:
-    path = small_file(tmp_path, "qwen", normalizer="NFC")
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+def test_normalization_form(loaderd: str, tmp_path: pathlib.Path, form: str) -> None:
+    path = small_file(tmp_path, "qwen", normalizer=form)
     points = [c for c in range(0x32000) if not 0xD800 <= c < 0xE000]
     for texts in (
         combining(4_000),
@@ -299,9 +182,7 @@ REFUSED = {
     "normalizer": {"normalizer": {"type": "Lowercase"}},
     "pre_tokenizer": {"pre_tokenizer": {"type": "Whitespace"}},
     "truncation": {"truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}},
-    "single_word": {"added_tokens": [{"id": 1, "content": "z", "single_word": True}]},
     "dropout": {"model": {"dropout": 0.1}},
-    "byte_fallback": {"model": {"byte_fallback": True}},
     "end_of_word_suffix": {"model": {"end_of_word_suffix": "</w>"}},
 }
 

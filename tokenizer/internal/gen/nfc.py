@@ -10,6 +10,7 @@ from tokenizers import normalizers
 HANGUL = range(0xAC00, 0xD7A4)  # (de)composed by arithmetic
 to_nfc = normalizers.NFC().normalize_str
 to_nfd = normalizers.NFD().normalize_str
+to_nfkd = normalizers.NFKD().normalize_str
 
 
 def combining_class(c: int) -> int:
@@ -53,7 +54,18 @@ def table(points: list[int]) -> list[str]:
     return [*lines, "}", ""]
 
 
+def compatibility_table(points: list[int]) -> list[str]:
+    """Lines of Go: the characters that forms KC and KD replace with others."""
+    full = {c: to_nfkd(chr(c)) for c in points if to_nfkd(chr(c)) != to_nfd(chr(c))}
+    lines = ["package tokenizer", "", "// compatibilities are full decompositions of the characters whose canonical one is another."]
+    lines += ["var compatibilities = [...]decomposition{"]
+    lines += _rows(f'{{{c:#x}, "{"".join(_escape(x) for x in s)}"}}' for c, s in full.items())
+    return [*lines, "}", ""]
+
+
 def _escape(c: str) -> str:
+    if c in '"\\':
+        return "\\" + c
     return c if c.isascii() else f"\\U{ord(c):08x}"
 
 

@@ -1,4 +1,4 @@
-"""Write ../../classes_table.go and ../../nfc_table.go: characters as the reference sees them, asked of the reference.
+"""Write ../../properties_table.go, nfc_table.go and nfkc_table.go: characters as the reference sees them, asked of the reference.
 
 Run it in a Python that has the `tokenizers` package of PyPI: go generate ./tokenizer
 """
@@ -14,15 +14,12 @@ from tokenizers import Regex, pre_tokenizers
 
 PACKAGE = pathlib.Path(__file__).resolve().parent.parent.parent
 
-# bit of tokenizer.class -> pattern
-CLASSES = [
-    r"\p{L}",
-    r"\p{N}",
-    r"\s",
-    r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]",
-    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]",
-    r"[\r\n]",
-]
+# the general categories in the order of tokenizer.category; characters without one of them are unassigned
+CATEGORIES = "Cn Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co".split()
+
+# flag of tokenizer.property, from the lowest, above the category -> pattern
+FLAGS = [r"\w", r"\p{Han}"]
+CATEGORY_BITS = 5
 
 
 def code_points() -> list[int]:
@@ -30,7 +27,7 @@ def code_points() -> list[int]:
     return [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 
 
-def members(pattern: str, chunk: int = 4096) -> list[int]:
+def members(pattern: str, chunk: int = 65536) -> list[int]:
     """The code points that the reference matches with pattern, found by splitting texts of many characters."""
     keep = pre_tokenizers.Split(Regex(f"(?:{pattern})+"), "removed", invert=True)
     found: list[int] = []
@@ -42,14 +39,24 @@ def members(pattern: str, chunk: int = 4096) -> list[int]:
     return found
 
 
-def class_ranges() -> list[tuple[int, int, int]]:
-    """Merged ranges (first, last, bits) of all characters that have a class."""
-    bits = bytearray(0x110000)
-    for bit, pattern in enumerate(CLASSES):
-        for c in members(pattern):
+def cut_by(splitter: pre_tokenizers.PreTokenizer) -> list[int]:
+    """The code points that a pre-tokenizer splits off a letter before them."""
+    return [c for c in code_points() if len(splitter.pre_tokenize_str(f"a{chr(c)}")) == 2]
+
+
+def property_ranges() -> list[tuple[int, int, int]]:
+    """Merged ranges (first, last, bits) of all characters that have a property."""
+    bits = [0] * 0x110000
+    for number, category in enumerate(CATEGORIES[1:], 1):
+        for c in members(rf"\p{{{category}}}"):
+            bits[c] = number
+    flags = [members(pattern) for pattern in FLAGS]
+    flags.append(cut_by(pre_tokenizers.Digits(individual_digits=True)))
+    flags.append(cut_by(pre_tokenizers.Punctuation()))
+    flags.append(nfc.unstable(code_points()))
+    for bit, flagged in enumerate(flags, CATEGORY_BITS):
+        for c in flagged:
             bits[c] |= 1 << bit
-    for c in nfc.unstable(code_points()):
-        bits[c] |= 1 << len(CLASSES)
     ranges: list[tuple[int, int, int]] = []
     for c, b in enumerate(bits):
         if not b:
@@ -68,19 +75,20 @@ def write(name: str, lines: list[str]) -> None:
 
 
 def main() -> None:
-    ranges = class_ranges()
+    ranges = property_ranges()
     lines = [
         "package tokenizer",
         "",
-        f"// classRanges is what Hugging Face tokenizers {tokenizers.__version__} matches.",
-        f"var classRanges = [{len(ranges)}]classRange{{",
+        f"// propertyRanges is what Hugging Face tokenizers {tokenizers.__version__} knows about characters.",
+        f"var propertyRanges = [{len(ranges)}]propertyRange{{",
     ]
     for i in range(0, len(ranges), 6):
         row = ", ".join(f"{{{a:#x}, {b:#x}, {c}}}" for a, b, c in ranges[i : i + 6])
         lines.append(f"\t{row},")
     lines += ["}", ""]
-    write("classes_table.go", lines)
+    write("properties_table.go", lines)
     write("nfc_table.go", nfc.table(code_points()))
+    write("nfkc_table.go", nfc.compatibility_table(code_points()))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,355 @@
+"""The fingerprint of a tokenizer: "sha256:" and the hash of everything that shapes its ids.
+
+It is what documents that are already tokenized carry (the header Loaderd-Tokenizer), what a run names, and what
+`loaderd tokenize --fingerprint` prints. The layout of a file does not matter: the order of keys, white space, how
+merges are spelled, defaults written out or not, merges that can never be done. docs/tokenizers.md specifies it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["fingerprint"]
+
+Json = Any
+Pair = tuple[str, str]
+
+VERSION = "loaderd tokenizer 2"
+
+GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+CL100K_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# The same patterns as tiktoken spells them.
+TIKTOKEN_GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
+TIKTOKEN_CL100K = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+)
+
+SPACE_PAST_NEWLINE = re.compile(r"[\r\n][\t\v\f \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+\Z")
+
+ADDED_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+
+# The fields of a component that shape ids, with what the reference takes for those that are absent.
+REQUIRED = object()
+COMPONENTS: dict[str, dict[str, Json]] = {
+    "ByteLevel": {"add_prefix_space": True, "use_regex": True},
+    "Metaspace": {"replacement": REQUIRED, "prepend_scheme": "always", "split": True},
+    "Split": {"pattern": REQUIRED, "behavior": REQUIRED, "invert": False},
+    "Digits": {"individual_digits": False},
+    "Punctuation": {"behavior": "Isolated"},
+    "Prepend": {"prepend": REQUIRED},
+    "Replace": {"pattern": REQUIRED, "content": REQUIRED},
+}
+
+
+def fingerprint(
+    tokenizer: object, *, special_as_text: bool | None = None, add_special_tokens: bool = False
+) -> str:
+    """The fingerprint of a tokenizer: "sha256:" and 64 hexadecimal digits.
+
+    tokenizer is the path of a tokenizer.json, its text or its parsed content, a `tokenizers.Tokenizer`, a fast
+    tokenizer of `transformers`, or a `tiktoken.Encoding`.
+
+    special_as_text says that special tokens written in a text are encoded as text; without it a
+    `tokenizers.Tokenizer` is asked (encode_special_tokens). add_special_tokens says that ids come with those that the
+    post-processor adds (BOS, EOS). Truncation and padding that are set on a `tokenizers.Tokenizer` count, those of a
+    fast tokenizer, which are chosen call by call, do not: leave them off.
+
+    Raises TypeError for what is none of these, and ValueError for content that is no tokenizer.
+    """
+    definition = _definition(tokenizer)
+    if special_as_text is None:
+        special_as_text = bool(getattr(_backend(tokenizer), "encode_special_tokens", False))
+    definition["special_as_text"] = special_as_text
+    template = definition.pop("template")
+    if add_special_tokens and template:
+        definition["special_tokens"] = template
+    text = json.dumps(definition, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def _backend(tokenizer: object) -> object:
+    return getattr(tokenizer, "backend_tokenizer", tokenizer)
+
+
+def _definition(tokenizer: object) -> dict[str, Json]:
+    """What shapes the ids, in the form that is hashed, and the post-processor's template beside it."""
+    if isinstance(tokenizer, str) and tokenizer.lstrip().startswith("{"):
+        return _of_content(_parse(tokenizer))
+    if isinstance(tokenizer, (str, os.PathLike)):
+        path = Path(tokenizer)
+        path = path / "tokenizer.json" if path.is_dir() else path
+        return _of_content(_parse(path.read_text(encoding="utf-8")))
+    if isinstance(tokenizer, Mapping):
+        return _of_content(tokenizer)
+    if hasattr(tokenizer, "_mergeable_ranks"):
+        return _of_ranks(tokenizer)
+    backend = _backend(tokenizer)
+    if not hasattr(backend, "to_str"):
+        raise TypeError(
+            f"fingerprint of {type(tokenizer).__name__}: want a tokenizer.json, a tokenizers.Tokenizer, "
+            "a fast tokenizer of transformers or a tiktoken.Encoding"
+        )
+    content = _parse(backend.to_str())
+    if backend is not tokenizer:
+        content.update(truncation=None, padding=None)
+    return _of_content(content, assigned=True)
+
+
+def _parse(text: str) -> dict[str, Json]:
+    def refuse(constant: str) -> float:
+        raise ValueError(f"tokenizer.json: {constant} is no JSON")
+
+    content = json.loads(text, parse_constant=refuse)
+    if not isinstance(content, dict):
+        raise ValueError("tokenizer.json: want an object")
+    return content
+
+
+# --- tokenizer.json ---------------------------------------------------------------------------------------------------
+
+
+def _of_content(content: Mapping[str, Json], assigned: bool = False) -> dict[str, Json]:
+    """assigned says that the ids of added tokens are those that they have, not those that a file wishes for."""
+    model = content.get("model")
+    if not isinstance(model, Mapping) or not isinstance(model.get("vocab"), (Mapping, Sequence)):
+        raise ValueError("tokenizer.json: want a model with a vocabulary")
+    definition = {
+        "version": VERSION,
+        "normalizer": _components(content.get("normalizer")),
+        "pre_tokenizer": _components(content.get("pre_tokenizer")),
+        "added_tokens": _added(content.get("added_tokens") or [], model["vocab"], assigned),
+        "template": _template(content.get("post_processor")),
+        **_model(model),
+    }
+    definition.update({k: content[k] for k in ("truncation", "padding") if content.get(k) is not None})
+    return definition
+
+
+def _components(component: Json) -> list[Json]:
+    """A normalizer or pre-tokenizer as a list without sequences in it, each with what is not as by default."""
+    if component is None:
+        return []
+    kind = component["type"]
+    if kind == "Sequence":
+        parts = component["normalizers"] if "normalizers" in component else component["pretokenizers"]
+        return [c for part in parts for c in _components(part)]
+    fields = {k: v for k, v in component.items() if v is not None}
+    if kind == "Metaspace" and fields.get("add_prefix_space") is False:  # as it was written before prepend_scheme
+        fields.setdefault("prepend_scheme", "never")
+    if kind in COMPONENTS:
+        defaults = COMPONENTS[kind]
+        fields = {k: fields[k] for k, v in defaults.items() if k in fields and fields[k] != v}
+    out = {**fields, "type": kind}
+    if kind == "ByteLevel" and out == {"type": "ByteLevel", "add_prefix_space": False}:
+        return _split_bytes(GPT2_PATTERN)
+    return [out]
+
+
+def _split_bytes(pattern: str) -> list[Json]:
+    """Words by a pattern, then bytes as characters."""
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}
+    return [split, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]
+
+
+def _added(tokens: Iterable[Mapping[str, Json]], vocab: Json, assigned: bool) -> list[Json]:
+    """[id, content, flags...] by id.
+
+    A file's own ids count for nothing: a token has its id of the vocabulary, others get the ids behind the number of the
+    vocabulary's entries, in order.
+    """
+    ids = vocab if isinstance(vocab, Mapping) else {piece: i for i, (piece, _) in enumerate(vocab)}
+    following, seen, out = len(vocab), set(), []
+    for token in tokens:
+        content = token["content"]
+        if content == "" or content in seen:
+            continue
+        seen.add(content)
+        number = token["id"] if assigned else ids.get(content)
+        if number is None:
+            number, following = following, following + 1
+        out.append([number, content, *(token[flag] for flag in ADDED_FLAGS)])
+    return sorted(out)
+
+
+def _model(model: Mapping[str, Json]) -> dict[str, Json]:
+    kind = model.get("type") or _untyped(model)
+    if kind == "BPE":
+        merges = [_pair(m) for m in model["merges"] if not (isinstance(m, str) and m.startswith("#version"))]
+        options = {k: v for k, v in model.items() if k in BPE_OPTIONS and v not in (None, False, "")}
+        return _bpe(options, model["vocab"], merges)
+    options = {k: v for k, v in model.items() if k != "vocab" and v is not None}
+    if kind == "Unigram":  # the reference reads and writes scores with an error in the last digit
+        pieces = [[piece, f"{score:.6g}"] for piece, score in model["vocab"]]
+        return {"model": {**options, "type": kind}, "vocab": pieces}
+    return {"model": {**options, "type": kind}, "vocab": _by_id(model["vocab"])}
+
+
+def _untyped(model: Mapping[str, Json]) -> str:
+    """Files that are older than the model's type."""
+    if "merges" in model:
+        return "BPE"
+    if not isinstance(model["vocab"], Mapping):
+        return "Unigram"
+    return "WordPiece" if "max_input_chars_per_word" in model else "WordLevel"
+
+
+def _pair(merge: Json) -> Pair:
+    """A merge of either spelling, "a b" or ["a", "b"]."""
+    parts = merge.split(" ") if isinstance(merge, str) else merge
+    if len(parts) != 2:
+        raise ValueError(f"tokenizer.json: merge {merge!r}: want two parts")
+    return parts[0], parts[1]
+
+
+def _template(processor: Json) -> Json:
+    """[[ids before], [ids behind]] of a text; None where that is nothing, the processor itself where it is more."""
+    parts = [p for p in _processors(processor) if p["type"] != "ByteLevel"]
+    if not parts:
+        return None
+    template = _around(parts[0]) if len(parts) == 1 else None
+    if template is None:
+        return processor
+    return template if any(template) else None
+
+
+def _around(processor: Json) -> list[list[int]] | None:
+    if processor["type"] in ("BertProcessing", "RobertaProcessing"):
+        return [[processor["cls"][1]], [processor["sep"][1]]]
+    if processor["type"] != "TemplateProcessing":
+        return None
+    ids = {name: token["ids"] for name, token in processor["special_tokens"].items()}
+    pieces = [ids[piece["SpecialToken"]["id"]] if "SpecialToken" in piece else None for piece in processor["single"]]
+    if pieces.count(None) != 1:
+        return None
+    at = pieces.index(None)
+    return [[i for piece in pieces[:at] for i in piece or []], [i for piece in pieces[at + 1 :] for i in piece or []]]
+
+
+def _processors(processor: Json) -> list[Json]:
+    if processor is None:
+        return []
+    if processor["type"] == "Sequence":
+        return [q for p in processor["processors"] for q in _processors(p)]
+    return [processor]
+
+
+# --- rank files -------------------------------------------------------------------------------------------------------
+
+
+def _of_ranks(encoding: Any) -> dict[str, Json]:
+    ranks: Mapping[bytes, int] = encoding._mergeable_ranks
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), 256)]
+    alphabet = {b: chr(b) for b in printable}
+    alphabet.update({b: chr(256 + n) for n, b in enumerate(b for b in range(256) if b not in alphabet)})
+    vocab = {"".join(alphabet[b] for b in token): rank for token, rank in ranks.items()}
+    none = len(vocab)
+    found = (_last(lambda a, b: vocab.get(a + b, none), none, token) for token in sorted(vocab, key=vocab.__getitem__))
+    merges = [pair for pair in found if pair]
+    special: Mapping[str, int] = encoding._special_tokens
+    return {
+        "version": VERSION,
+        "normalizer": [],
+        "pre_tokenizer": _split_bytes(_spelled(encoding._pat_str, ranks)),
+        "added_tokens": sorted([i, content, False, False, False, False, True] for content, i in special.items()),
+        "template": None,
+        **_bpe({"ignore_merges": True}, vocab, merges),
+    }
+
+
+def _spelled(pattern: str, ranks: Iterable[bytes]) -> str:
+    """A pattern of tiktoken as tokenizer.json files spell it, where the ids are the same.
+
+    That of cl100k_base keeps white space at the end of a text whole, which matters only if a token goes past a newline
+    into other white space.
+    """
+    if pattern == TIKTOKEN_GPT2:
+        return GPT2_PATTERN
+    if pattern == TIKTOKEN_CL100K and not any(SPACE_PAST_NEWLINE.search(t.decode("utf-8", "replace")) for t in ranks):
+        return CL100K_PATTERN
+    return pattern
+
+
+# --- byte pair encoding -----------------------------------------------------------------------------------------------
+
+BPE_OPTIONS = (
+    "dropout",
+    "unk_token",
+    "continuing_subword_prefix",
+    "end_of_word_suffix",
+    "fuse_unk",
+    "byte_fallback",
+    "ignore_merges",
+)
+BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
+
+
+def _bpe(options: dict[str, Json], vocab: Mapping[str, int], merges: Iterable[Pair]) -> dict[str, Json]:
+    """The model, vocabulary and merges, without the merges that are never done and the entries that nothing reaches."""
+    ordered = list(dict.fromkeys(reversed(list(merges))))[::-1]  # of equal merges the last counts
+    out: dict[str, Json] = {"model": {**options, "type": "BPE"}, "vocab": _by_id(vocab), "merges": ordered}
+    byte_tokens = bool(options.get("byte_fallback"))
+    unknown = options.get("unk_token")
+    if any(k in options for k in ("dropout", "continuing_subword_prefix", "end_of_word_suffix")):
+        return out
+    if any(p == "" or p == unknown or byte_tokens and BYTE_TOKEN.fullmatch(p) for pair in ordered for p in pair):
+        return out
+    done = _done(ordered)
+    reached = {a + b for a, b in done}
+    reached.update(t for t in vocab if len(t) == 1)
+    if options.get("ignore_merges") and any(t not in reached for t in vocab):
+        reached.update(vocab)
+    else:
+        out["model"].pop("ignore_merges", None)
+    reached.update(t for t in vocab if t == unknown or byte_tokens and BYTE_TOKEN.fullmatch(t))
+    out.update(vocab=_by_id({t: i for t, i in vocab.items() if t in reached}), merges=done)
+    return out
+
+
+def _by_id(vocab: Mapping[str, int]) -> list[Json]:
+    return sorted([i, token] for token, i in vocab.items())
+
+
+def _done(merges: Sequence[Pair]) -> list[Pair]:
+    """The merges that are ever done: those that merging the characters of their result ends with.
+
+    Where a merge is done in a longer text, nothing has been joined over the borders of its result before, so what
+    happened within is the same.
+    """
+    rank = {pair: k for k, pair in enumerate(merges)}
+    none = len(rank)
+    last: dict[str, Pair | None] = {}
+    for a, b in merges:
+        if a + b not in last:
+            last[a + b] = _last(lambda a, b: rank.get((a, b), none), none, a + b)
+    return [pair for pair in merges if last[pair[0] + pair[1]] == pair]
+
+
+def _last(rank: Callable[[str, str], int], none: int, text: str) -> Pair | None:
+    """The merge that makes one token of all the characters of a text, if one does.
+
+    The merge of lowest rank goes first, of equal ones the leftmost; none is the rank of what is no merge.
+    """
+    tokens = list(text)
+    ranks = list(map(rank, tokens, tokens[1:]))
+    while len(tokens) > 2:
+        lowest = min(ranks)
+        if lowest == none:
+            return None
+        i = ranks.index(lowest)
+        tokens[i : i + 2] = [tokens[i] + tokens[i + 1]]
+        del ranks[i]
+        if i < len(ranks):
+            ranks[i] = rank(tokens[i], tokens[i + 1])
+        if i > 0:
+            ranks[i - 1] = rank(tokens[i - 1], tokens[i])
+    return (tokens[0], tokens[1]) if len(tokens) == 2 and rank(tokens[0], tokens[1]) != none else None

@@ -1,0 +1,110 @@
+"""What post-processors add, the way back to text, and rank files, compared with the reference libraries."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pathlib
+import zlib
+from typing import Any
+
+import pytest
+import reference_tokenizers as reference
+import texts_for_tokenizers as texts
+import tiktoken
+from loaderd.fingerprint import fingerprint
+from published_tokenizers import published
+from tokenizer_comparison import check, decoded, ids_of, run
+from tokenizers import Tokenizer
+
+ROBERTA = {"type": "RobertaProcessing", "sep": ["b", 98], "cls": ["a", 97], "trim_offsets": True, "add_prefix_space": True}
+BERT = {"type": "BertProcessing", "sep": ["c", 99], "cls": ["d", 100]}
+
+
+def single(*pieces: str) -> dict[str, Any]:
+    special = {"[S]": [100, 101], "[E]": [102]}
+    parts = [{"Sequence": {"id": "A", "type_id": 0}} if p == "A" else {"SpecialToken": {"id": p, "type_id": 0}} for p in pieces]
+    return {
+        "type": "TemplateProcessing",
+        "single": parts,
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {n: {"id": n, "ids": ids, "tokens": [str(i) for i in ids]} for n, ids in special.items()},
+    }
+
+
+OFFSETS = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
+PROCESSORS = {
+    "before": single("[S]", "A"),
+    "around": single("[E]", "[S]", "A", "[E]", "[E]"),
+    "none": single("A"),
+    "bert": BERT,
+    "roberta": ROBERTA,
+    "sequence": {"type": "Sequence", "processors": [OFFSETS, {"type": "Sequence", "processors": [single("[S]", "A", "[E]")]}]},
+    "offsets": OFFSETS,
+}
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_post_processor(loaderd: str, tmp_path: pathlib.Path, name: str) -> None:
+    content = reference.trained("gpt2", 400)
+    path = reference.write(tmp_path / "tokenizer.json", {**content, "post_processor": PROCESSORS[name]})
+    batch = [b"", b"a text", "<|endoftext|> é".encode(), *texts.mixtures(50)]
+    tokenizer = Tokenizer.from_file(str(path))
+    for on in (True, False):
+        want = [e.ids for e in tokenizer.encode_batch([decoded(t) for t in batch], add_special_tokens=on)]
+        check(batch, ids_of(loaderd, path, batch, *(["--add-special-tokens"] if on else [])), want)
+
+
+UNKNOWN = {"twice": single("A", "A"), "two": {"type": "Sequence", "processors": [BERT, ROBERTA]}}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_post_processor_that_is_not_known(loaderd: str, tmp_path: pathlib.Path, name: str) -> None:
+    content = {**reference.trained("gpt2", 400), "post_processor": UNKNOWN[name]}
+    assert fingerprint(content) != fingerprint(content, add_special_tokens=True)
+    path = reference.write(tmp_path / "tokenizer.json", content)
+    assert ids_of(loaderd, path, [b"a"])  # it does not matter
+    with pytest.raises(AssertionError, match="post_processor"):
+        ids_of(loaderd, path, [b"a"], "--add-special-tokens")
+
+
+@pytest.mark.parametrize("name", ["llama2", "internlm2", "gemma", "qwen3"])
+def test_the_way_back(loaderd: str, name: str) -> None:
+    """Decoding gives what the reference's decoder gives, where that is not U+FFFD for bytes that are no UTF-8."""
+    path = published(name)
+    tokenizer = Tokenizer.from_file(str(path))
+    batch = [decoded(t) for t in [*texts.mixtures(300), *texts.adversarial(), b"  two spaces", "\u2581x 👩‍🔬\n".encode(), b" "]]
+    ids = [e.ids for e in tokenizer.encode_batch_fast(batch, add_special_tokens=False)]
+    out = run(loaderd, ["--tokenizer", str(path), "--decode"], ({"id": i, "ids": x} for i, x in enumerate(ids)))
+    for i, line in enumerate(out):
+        want = tokenizer.decode(ids[i], skip_special_tokens=False)
+        assert line.get("text", want if "\ufffd" in want else None) == want, batch[i]
+
+
+def rank_file(path: pathlib.Path, ranks: dict[bytes, int]) -> pathlib.Path:
+    path.write_bytes(b"".join(base64.b64encode(t) + b" %d\n" % r for t, r in ranks.items()))
+    return path
+
+
+def test_rank_file_of_llama3_is_known(loaderd: str, tmp_path: pathlib.Path) -> None:
+    json_path = published("llama3")
+    ranks = reference.ranks_of(json.loads(json_path.read_text(encoding="utf-8")))
+    path = rank_file(tmp_path / "tokenizer.model", ranks)
+    batch = [*texts.mixtures(800), *texts.adversarial(), b"<|begin_of_text|>a<|eot_id|>", *texts.languages()[:40]]
+    check(batch, ids_of(loaderd, path, batch), ids_of(loaderd, json_path, batch))
+
+
+def test_rank_file_with_a_pattern(loaderd: str, tmp_path: pathlib.Path) -> None:
+    """Against tiktoken, also with ranks that no merging by lower ranks gives."""
+    ranks = reference.ranks_of(reference.trained("o200k", 1500))
+    jumbled = sorted(ranks, key=lambda t: (len(t) > 1, zlib.crc32(t) % 1500 if len(t) % 3 == 0 else ranks[t]))
+    ranks = {token: rank for rank, token in enumerate(jumbled)}
+    special = {"<|endoftext|>": 3000, "<|x|>": 3001}
+    path = rank_file(tmp_path / "x.tiktoken", ranks)
+    batch = [*texts.mixtures(600), *texts.adversarial(), b"<|x|> <|endoftext|>x"]
+    for pattern in ("o200k", r"\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+"):
+        regex = reference.PATTERNS.get(pattern, pattern)
+        encoding = tiktoken.Encoding("x", pat_str=regex, mergeable_ranks=ranks, special_tokens=special)
+        flags = ["--pattern", pattern, "--special-token", "<|endoftext|>=3000", "--special-token", "<|x|>"]
+        want = [encoding.encode(decoded(t), allowed_special="all") for t in batch]
+        check(batch, ids_of(loaderd, path, batch, *flags), want)

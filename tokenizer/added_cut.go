@@ -1,0 +1,89 @@
+package tokenizer
+
+import (
+	"sync"
+	"unicode/utf8"
+)
+
+// addedCutter cuts a text at its added tokens as their flags say.
+type addedCutter struct {
+	set    *addedSet
+	s      []byte
+	asText bool // special tokens are text
+	at     int  // where to look for the next token
+	done   int  // what is before it has been given
+	space  int  // no white space ends later than the last that was stepped over
+}
+
+// next returns the text before the next token, which may be empty, and the token's id: -1 after the last token.
+func (c *addedCutter) next() (text []byte, id int32) {
+	for {
+		start, end, t := c.set.find(c.s, c.at)
+		if t == nil {
+			text = c.s[c.done:]
+			c.at, c.done = len(c.s), len(c.s)
+			return text, -1
+		}
+		c.at = end
+		if t.special && c.asText || t.singleWord && !alone(c.s, start, end) {
+			continue // it is text, and so are other tokens within it
+		}
+		if t.lstrip {
+			start = max(c.spaceBefore(start), c.done)
+		}
+		if t.rstrip {
+			if c.space < end {
+				c.space = c.spaceAfter(end)
+			}
+			end = c.space
+		}
+		text = c.s[min(c.done, start):start]
+		c.done = end // what a token with rstrip took, another that begins in it can give back: so does the reference
+		if start < end {
+			return text, t.id
+		}
+	}
+}
+
+// alone tells whether s[start:end] has no word character beside it.
+func alone(s []byte, start, end int) bool {
+	before, _ := utf8.DecodeLastRune(s[:start])
+	after, _ := utf8.DecodeRune(s[end:])
+	return (start == 0 || !wordRunes().has(before)) && (end == len(s) || !wordRunes().has(after))
+}
+
+// wordRunes is \w of the regular expressions that the reference uses for single_word, which are not those of its split
+// patterns: no superscript digits and fractions, but joiners.
+var wordRunes = sync.OnceValue(func() runeSet {
+	others := newRuneSet(runeRange{'²', '³'}, runeRange{'¹', '¹'}, runeRange{'¼', '¾'})
+	joiners := newRuneSet(runeRange{0x200c, 0x200d})
+	return withFlag(wordFlag).intersect(others.complement()).union(joiners)
+})
+
+var spaceRunes = sync.OnceValue(whiteSpace)
+
+// spaceBefore is where the white space that ends at i begins; what has been given counts as none.
+func (c *addedCutter) spaceBefore(i int) int {
+	for i > c.done {
+		r, n := utf8.DecodeLastRune(c.s[c.done:i])
+		if !c.isSpace(r) {
+			break
+		}
+		i -= n
+	}
+	return i
+}
+
+// spaceAfter is where the white space that begins at i ends.
+func (c *addedCutter) spaceAfter(i int) int {
+	for i < len(c.s) {
+		r, n := utf8.DecodeRune(c.s[i:])
+		if !c.isSpace(r) {
+			break
+		}
+		i += n
+	}
+	return i
+}
+
+func (c *addedCutter) isSpace(r rune) bool { return spaceRunes().has(r) && !(c.set.marked && r == ' ') }

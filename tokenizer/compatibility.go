@@ -1,0 +1,54 @@
+package tokenizer
+
+import (
+	"sync"
+	"unicode/utf8"
+)
+
+// Normalization form KC is form C of a text in which characters that are variants of others (ligatures, widths, circled
+// digits) are replaced with these. What such a character becomes is decomposed fully, and form C goes on from there.
+
+// variants looks up what a character becomes, in two stages as in classTable; text 0 is empty: it stays.
+type variants struct {
+	page  [0x1100]uint8
+	pages [][256]uint16
+	text  []string
+}
+
+var compatibility = sync.OnceValue(func() *variants {
+	t := &variants{pages: make([][256]uint16, 1), text: make([]string, 1)}
+	for _, d := range compatibilities {
+		if t.page[d.r>>8] == 0 {
+			t.page[d.r>>8] = uint8(len(t.pages))
+			t.pages = append(t.pages, [256]uint16{})
+		}
+		t.pages[t.page[d.r>>8]][d.r&0xff] = uint16(len(t.text))
+		t.text = append(t.text, d.to)
+	}
+	return t
+})
+
+func (t *variants) of(r rune) string { return t.text[t.pages[t.page[r>>8]][r&0xff]] }
+
+// replaceVariants returns s without variants, s itself if it has none, else in the buffer.
+func replaceVariants(buffer *[]byte, s []byte) []byte {
+	t := compatibility()
+	done := 0
+	var out []byte
+	for i := asciiEnd(s, 0); i < len(s); i = asciiEnd(s, i) {
+		r, n := utf8.DecodeRune(s[i:])
+		if to := t.of(r); to != "" {
+			if out == nil {
+				out = keep(*buffer)
+			}
+			out = append(append(out, s[done:i]...), to...)
+			done = i + n
+		}
+		i += n
+	}
+	if done == 0 {
+		return s
+	}
+	*buffer = append(out, s[done:]...)
+	return *buffer
+}

@@ -1,0 +1,100 @@
+package tokenizer
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// withoutGreedy is the same merges, which then go the way of all merges.
+func withoutGreedy(m *merges) *merges {
+	plain := *m
+	plain.greedy = nil
+	return &plain
+}
+
+func TestGreedyIsMerging(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, name := range Builtin() {
+		m := load(t, name)
+		if m.merges.greedy == nil {
+			t.Fatalf("%s is not encoded greedily", name)
+		}
+		plain := withoutGreedy(m.merges)
+		var s longScratch
+		var got, want []int32
+		check := func(word []byte) {
+			t.Helper()
+			got, want = m.merges.encode(&s, got[:0], word), plain.encode(&s, want[:0], word)
+			if !slices.Equal(got, want) {
+				t.Fatalf("%s: %q gives %v, want %v", name, word, got, want)
+			}
+		}
+		tokens := slices.DeleteFunc(m.byID(), func(s string) bool { return s == "" })
+		for range 1_500 {
+			word := randomText(r)
+			if check(word); r.IntN(2) == 0 {
+				for i := range word {
+					if r.IntN(8) == 0 {
+						word[i] = byte(r.IntN(256))
+					}
+				}
+				check(word)
+			}
+			word = word[:0]
+			for range 1 + r.IntN(5) { // tokens side by side, some of them cut
+				text := tokens[r.IntN(len(tokens))]
+				word = append(word, text[:len(text)-r.IntN(len(text)+1)/2]...)
+			}
+			check(word)
+		}
+	}
+}
+
+// The work of encoding a word is bounded by its length, whatever it is.
+func TestGreedyWorkIsLinear(t *testing.T) {
+	for _, name := range Builtin() {
+		m := load(t, name)
+		tokens := slices.DeleteFunc(m.byID(), func(s string) bool { return len(s) < 8 })
+		long := strings.Join(tokens, "")
+		words := [][]byte{[]byte(long), []byte(strings.ToUpper(long))}
+		for _, unit := range []string{"a", " ", "\n", "1", "=", "中", "👩‍🔬", "e\u0301", "ab", "aab", "\x80", " -"} {
+			words = append(words, bytes.Repeat([]byte(unit), 1<<16/len(unit)))
+		}
+		for _, word := range words {
+			var s greedyScratch
+			m.merges.greedy.encode(&s, nil, word)
+			if bound := (greedyWalk + 1) * (len(word) + 2*greedyText); s.walked > bound {
+				t.Errorf("%s: looked at %d bytes for %d of %.20q", name, s.walked, len(word), word)
+			}
+		}
+	}
+}
+
+// Long words of characters that few tokens join are cut into pieces, which are looked for in the caches.
+func TestLongWordsAreCutExactly(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, name := range Builtin() {
+		m := load(t, name)
+		plain := withoutGreedy(m.merges)
+		var s longScratch
+		e := m.NewEncoder()
+		for _, from := range []rune{0x4E00, 0x0E01, 0x0430, 0xAC00, 0x1F600, 0x0905} {
+			for range 20 {
+				var word []byte
+				for range 1 + r.IntN(1200) {
+					word = utf8.AppendRune(word, from+r.Int32N(40))
+				}
+				want := plain.encode(&s, nil, word)
+				for range 2 {
+					if got := e.word(nil, word); !slices.Equal(got, want) {
+						t.Fatalf("%s: %q gives %v, want %v", name, word, got, want)
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package tokenizer
+
+import (
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// backtracker counts its steps: there are patterns and texts for which it takes very many.
+type backtracker struct{ steps int }
+
+const maxSteps = 1 << 20
+
+// match matches a pattern's tree at the start of text as a backtracking engine does, and goes on with then for each way
+// in turn, until one succeeds. It returns what is left behind the match. After maxSteps it finds nothing any more.
+func (b *backtracker) match(e *expr, text string, then func(rest string) (string, bool)) (string, bool) {
+	if b.steps++; b.steps > maxSteps {
+		return "", false
+	}
+	switch e.kind {
+	case one:
+		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.set.has(r) {
+			return then(text[n:])
+		}
+	case next:
+		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.set.has(r) || n == 0 && e.orEnd {
+			return then(text)
+		}
+	case sequence:
+		if len(e.parts) == 0 {
+			return then(text)
+		}
+		return b.match(e.parts[0], text, func(rest string) (string, bool) {
+			return b.match(&expr{kind: sequence, parts: e.parts[1:]}, rest, then)
+		})
+	case choice:
+		for _, part := range e.parts {
+			if rest, ok := b.match(part, text, then); ok {
+				return rest, true
+			}
+		}
+	case repeat:
+		return b.repeat(e, text, then)
+	}
+	return "", false
+}
+
+func (b *backtracker) repeat(e *expr, text string, then func(rest string) (string, bool)) (string, bool) {
+	fewer := &expr{kind: repeat, parts: e.parts, min: max(e.min-1, 0), max: e.max - 1, mode: e.mode}
+	if e.max < 0 {
+		fewer.max = e.max
+	}
+	more := func() (string, bool) {
+		if e.max == 0 {
+			return "", false
+		}
+		if e.mode == possessive {
+			first, ok := b.match(e.parts[0], text, func(rest string) (string, bool) { return rest, true })
+			if !ok {
+				return "", false
+			}
+			return b.repeat(fewer, first, then)
+		}
+		return b.match(e.parts[0], text, func(rest string) (string, bool) { return b.repeat(fewer, rest, then) })
+	}
+	if e.min > 0 {
+		return more()
+	}
+	if e.mode == lazy {
+		if rest, ok := then(text); ok {
+			return rest, true
+		}
+		return more()
+	}
+	if rest, ok := more(); ok {
+		return rest, true
+	}
+	if e.mode == possessive && e.max != 0 {
+		if _, again := b.match(e.parts[0], text, func(rest string) (string, bool) { return rest, true }); again {
+			return "", false
+		}
+	}
+	return then(text)
+}
+
+// naiveWords cuts a text by the parts of a family, given by its name, one after the other.
+func naiveWords(name, text string) []string {
+	words := []string{text}
+	for _, part := range strings.Split(name, betweenParts) {
+		e, ok := naiveParts.Load(part)
+		if !ok {
+			e = naivePart(part)
+			naiveParts.Store(part, e)
+		}
+		var cut []string
+		for _, w := range words {
+			cut = append(cut, new(backtracker).cut(e.(*expr), w)...)
+		}
+		words = cut
+	}
+	return words
+}
+
+var naiveParts sync.Map // name -> *expr
+
+func naivePart(name string) *expr {
+	if name == digitsPart {
+		return &expr{kind: one, set: withFlag(digitFlag)}
+	}
+	regex, ok := strings.CutPrefix(name, "regex ")
+	if !ok {
+		panic(name)
+	}
+	e, err := parsePattern(regex)
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+// cut returns the matches of a pattern and what is between them.
+func (b *backtracker) cut(e *expr, text string) (pieces []string) {
+	gap := ""
+	flush := func() {
+		if gap != "" {
+			pieces = append(pieces, gap)
+		}
+		gap = ""
+	}
+	for text != "" {
+		end := b.end(e, text)
+		if end == 0 {
+			_, n := utf8.DecodeRuneInString(text)
+			gap, text = gap+text[:n], text[n:]
+			continue
+		}
+		flush()
+		pieces = append(pieces, text[:end])
+		text = text[end:]
+	}
+	flush()
+	return pieces
+}
+
+// end is the length of the match at the start of text, or 0.
+func (b *backtracker) end(e *expr, text string) int {
+	rest, ok := b.match(e, text, func(rest string) (string, bool) { return rest, true })
+	if !ok {
+		return 0
+	}
+	return len(text) - len(rest)
+}
+
+// covers tells whether matches follow one another to the end of text.
+func (b *backtracker) covers(e *expr, text string) bool {
+	for text != "" {
+		end := b.end(e, text)
+		if end == 0 {
+			return false
+		}
+		text = text[end:]
+	}
+	return true
+}

@@ -1,0 +1,231 @@
+package tokenizer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+)
+
+// pattern is a regular expression as a deterministic automaton: it finds what a backtracking engine finds, in one pass
+// and without going back further than a bounded number of characters.
+type pattern struct {
+	// kind has for each byte that is a character the kind of it: characters that the pattern does not tell apart have
+	// the same. For others it has wide, and page, by r>>8, tells where in pages the kind is; equal pages are stored once.
+	kind  [256]uint8
+	page  [0x1100]uint8
+	pages [][256]uint8
+	kinds int
+	// step has for each state a row of kinds+1 entries, the last for the end of the text: the next state times two,
+	// plus one if the pattern accepts in front of the character. State 0 is dead; state 1 is the first.
+	step []uint16
+	// rows is step with the place of the next state's row instead of its number, and first that of the first state.
+	rows   []uint32
+	first  uint32
+	begins [256]bool // kinds that a match may begin with
+}
+
+// compilePattern makes the automaton of a pattern. The error says what about it is not known to be the same here.
+func compilePattern(e *expr) (*pattern, error) {
+	if e.nullable() {
+		return nil, errors.New("it may match nothing")
+	}
+	if !atomic(e) {
+		return nil, errors.New("a possessive quantifier that matters")
+	}
+	n, err := newNFA(e)
+	if err != nil {
+		return nil, err
+	}
+	p := &pattern{}
+	in, err := p.tellApart(n.sets)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.determine(n, in); err != nil {
+		return nil, err
+	}
+	if p.waits() {
+		return nil, errors.New("it may have to read on without end to know whether it matches")
+	}
+	p.first = uint32(p.kinds + 1)
+	p.rows = make([]uint32, len(p.step))
+	for k, entry := range p.step {
+		p.rows[k] = uint32(entry/2)*p.first<<1 | uint32(entry%2)
+	}
+	for kind := range p.kinds {
+		p.begins[kind] = p.rows[p.first+uint32(kind)] != 0
+	}
+	return p, nil
+}
+
+// maxWork bounds the time of making an automaton.
+const maxWork = 1 << 26
+
+// maxKinds leaves room for them in a byte.
+const maxKinds = 250
+
+const wide = 255
+
+// tellApart numbers the kinds of characters, and returns for each kind the sets that it is in, a bit each.
+func (p *pattern) tellApart(sets []runeSet) (in []uint64, err error) {
+	type edge struct {
+		at  rune
+		set int
+	}
+	var edges []edge
+	for k, s := range sets {
+		for _, r := range s {
+			edges = append(edges, edge{r.lo, k}, edge{r.hi + 1, k})
+		}
+	}
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
+	all := make([]uint8, utf8.MaxRune+1)
+	now := uint64(0)
+	numbers := map[uint64]uint8{}
+	for from, k := rune(0), 0; from <= utf8.MaxRune; {
+		for ; k < len(edges) && edges[k].at == from; k++ {
+			now ^= 1 << edges[k].set
+		}
+		to := rune(utf8.MaxRune + 1)
+		if k < len(edges) {
+			to = min(to, edges[k].at)
+		}
+		id, ok := numbers[now]
+		if !ok {
+			if len(in) >= maxKinds {
+				return nil, fmt.Errorf("it tells more than %d kinds of characters apart", maxKinds)
+			}
+			id = uint8(len(in))
+			numbers[now] = id
+			in = append(in, now)
+		}
+		for c := from; c < to; c++ {
+			all[c] = id
+		}
+		from = to
+	}
+	p.kinds = len(in)
+	copy(p.kind[:utf8.RuneSelf], all)
+	for b := utf8.RuneSelf; b < 256; b++ {
+		p.kind[b] = wide
+	}
+	seen := map[[256]uint8]uint8{}
+	for i := range p.page {
+		page := [256]uint8(all[i<<8:])
+		id, ok := seen[page]
+		if !ok {
+			if len(p.pages) > 255 {
+				return nil, errors.New("its characters are too scattered")
+			}
+			id = uint8(len(p.pages))
+			seen[page] = id
+			p.pages = append(p.pages, page)
+		}
+		p.page[i] = id
+	}
+	return in, nil
+}
+
+// determine makes the automaton: a state of it is the list of states that a backtracking engine might be in, the one
+// that it would try first in front.
+func (p *pattern) determine(n *nfa, in []uint64) error {
+	states := [][]int32{nil, {n.start}}
+	numbers := map[string]int{fmt.Sprint(states[0]): 0, fmt.Sprint(states[1]): 1}
+	for s := 0; s < len(states); s++ {
+		for kind := 0; kind <= p.kinds; kind++ {
+			var list []int32
+			var accepts bool
+			if kind < p.kinds {
+				list, accepts = n.step(states[s], in[kind], false)
+			} else {
+				list, accepts = n.step(states[s], 0, true)
+			}
+			key := fmt.Sprint(list)
+			to, ok := numbers[key]
+			if !ok {
+				if len(states) >= maxStates || len(states)*p.kinds*len(n.states) > maxWork {
+					return errTooLarge
+				}
+				to = len(states)
+				numbers[key] = to
+				states = append(states, list)
+			}
+			entry := uint16(2 * to)
+			if accepts {
+				entry++
+			}
+			p.step = append(p.step, entry)
+		}
+	}
+	return nil
+}
+
+// match returns the end of the match that begins at s[i], or -1.
+func (p *pattern) match(s []byte, i int) int {
+	row, end := p.first, -1
+	for i < len(s) {
+		kind, n := p.kind[s[i]], 1
+		if kind == wide {
+			var r uint32
+			r, n = wideRune(s[i:])
+			kind = p.pages[p.page[r>>8]][r&0xff]
+		}
+		entry := p.rows[row+uint32(kind)]
+		if entry&1 != 0 {
+			end = i
+		}
+		if row = entry >> 1; row == 0 {
+			return end
+		}
+		i += n
+	}
+	if p.rows[row+uint32(p.kinds)]&1 != 0 {
+		end = i
+	}
+	return end
+}
+
+// skip returns the first place behind the character at s[i] where a match begins, or len(s).
+func (p *pattern) skip(s []byte, i int) int {
+	for first := true; i < len(s); first = false {
+		kind, n := p.kind[s[i]], 1
+		if kind == wide {
+			var r uint32
+			r, n = wideRune(s[i:])
+			kind = p.pages[p.page[r>>8]][r&0xff]
+		}
+		if p.begins[kind] && !first && p.match(s, i) >= 0 {
+			break
+		}
+		i += n
+	}
+	return i
+}
+
+// onAlphabet is p for a text of which every byte is written as a character of the byte-level alphabet.
+func (p *pattern) onAlphabet() *pattern {
+	q := *p
+	for r, b := range byteOfRune {
+		q.kind[b] = p.pages[p.page[r>>8]][r&0xff]
+	}
+	return &q
+}
+
+// total tells whether p matches something at every place of every text.
+func (p *pattern) total() bool {
+	width := p.kinds + 1
+	matches := make([]bool, len(p.step)/width) // from these states on the pattern accepts, whatever comes
+	sure := func(entry uint16) bool { return entry%2 == 1 || matches[entry/2] }
+	all := func(row []uint16) bool { return !slices.ContainsFunc(row, func(e uint16) bool { return !sure(e) }) }
+	for changed := true; changed; {
+		changed = false
+		for s := 1; s < len(matches); s++ {
+			if !matches[s] && all(p.step[s*width:(s+1)*width]) {
+				matches[s], changed = true, true
+			}
+		}
+	}
+	return all(p.step[width : 2*width-1])
+}

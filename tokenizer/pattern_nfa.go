@@ -1,0 +1,221 @@
+package tokenizer
+
+import (
+	"errors"
+	"slices"
+)
+
+// nfa is a pattern as states that take one character, choose, look ahead or accept, as in Thompson's construction. The
+// branches of a choice stand in the order in which a backtracking engine tries them.
+type nfa struct {
+	states []nfaState
+	sets   []runeSet // what states ask of a character
+	start  int32
+}
+
+type nfaState struct {
+	kind     nfaKind
+	set      int32 // of take and look: its place in sets
+	orEnd    bool  // look holds at the end of the text too
+	out, alt int32 // where to go on; alt only of branch, where out is tried first
+}
+
+type nfaKind uint8
+
+const (
+	accept nfaKind = iota
+	take
+	branch
+	look
+)
+
+// maxStates bounds the states of an nfa and those of a dfa.
+const maxStates = 4000
+
+// maxSets is how many classes a pattern may have that differ: each has a bit.
+const maxSets = 64
+
+var errTooLarge = errors.New("it is too large")
+
+func newNFA(e *expr) (n *nfa, err error) {
+	n = &nfa{}
+	n.start = n.add(e, n.state(nfaState{kind: accept}))
+	if len(n.states) >= maxStates || len(n.sets) > maxSets {
+		return nil, errTooLarge
+	}
+	return n, nil
+}
+
+// state adds a state. When there are too many it only returns one that stands for them.
+func (n *nfa) state(s nfaState) int32 {
+	if len(n.states) < maxStates {
+		n.states = append(n.states, s)
+	}
+	return int32(len(n.states) - 1)
+}
+
+func (n *nfa) setOf(s runeSet) int32 {
+	for k, other := range n.sets {
+		if slices.Equal(s, other) {
+			return int32(k)
+		}
+	}
+	if len(n.sets) <= maxSets {
+		n.sets = append(n.sets, s)
+	}
+	return int32(len(n.sets) - 1)
+}
+
+// add returns the state that matches e and goes on at then.
+func (n *nfa) add(e *expr, then int32) int32 {
+	if len(n.states) >= maxStates {
+		return then
+	}
+	switch e.kind {
+	case one:
+		return n.state(nfaState{kind: take, set: n.setOf(e.set), out: then})
+	case next:
+		return n.state(nfaState{kind: look, set: n.setOf(e.set), orEnd: e.orEnd, out: then})
+	case sequence:
+		for i := len(e.parts) - 1; i >= 0; i-- {
+			then = n.add(e.parts[i], then)
+		}
+		return then
+	case choice:
+		first := n.add(e.parts[len(e.parts)-1], then)
+		for i := len(e.parts) - 2; i >= 0; i-- {
+			first = n.state(nfaState{kind: branch, out: n.add(e.parts[i], then), alt: first})
+		}
+		return first
+	default:
+		return n.addRepeat(e, then)
+	}
+}
+
+func (n *nfa) addRepeat(e *expr, then int32) int32 {
+	first := then
+	if e.max < 0 {
+		first = n.state(n.either(e, 0, then))
+		n.states[first] = n.either(e, n.add(e.parts[0], first), then)
+	}
+	for k := e.max - e.min; k > 0; k-- {
+		first = n.state(n.either(e, n.add(e.parts[0], first), then))
+	}
+	for k := e.min; k > 0; k-- {
+		first = n.add(e.parts[0], first)
+	}
+	return first
+}
+
+// either branches to once more or to then, in the order of the quantifier.
+func (n *nfa) either(e *expr, again, then int32) nfaState {
+	if e.mode == lazy {
+		return nfaState{kind: branch, out: then, alt: again}
+	}
+	return nfaState{kind: branch, out: again, alt: then}
+}
+
+// atomic tells whether every possessive quantifier of e takes what a greedy one would: what comes behind it either may
+// be nothing at all, or cannot begin with what the quantifier would have to give back.
+func atomic(e *expr) bool {
+	var check func(e *expr, behind runeSet, open bool) bool
+	check = func(e *expr, behind runeSet, open bool) bool {
+		switch e.kind {
+		case sequence:
+			for i := len(e.parts) - 1; i >= 0; i-- {
+				if !check(e.parts[i], behind, open) {
+					return false
+				}
+				first, empty := e.parts[i].first()
+				if empty {
+					behind = behind.union(first)
+				} else {
+					behind = first
+				}
+				open = open && empty && !e.parts[i].looks()
+			}
+		case choice:
+			for _, part := range e.parts {
+				if !check(part, behind, open) {
+					return false
+				}
+			}
+		case repeat:
+			if e.mode == possessive {
+				body := e.parts[0]
+				return body.kind == one && (open || body.set.intersect(behind) == nil)
+			}
+			first, _ := e.parts[0].first()
+			return check(e.parts[0], behind.union(first), open && e.max == 1)
+		}
+		return true
+	}
+	return check(e, nil, true)
+}
+
+// looks tells whether e may look ahead.
+func (e *expr) looks() bool {
+	return e.kind == next || slices.ContainsFunc(e.parts, (*expr).looks)
+}
+
+// first is the characters that e may begin with, and whether it may be empty.
+func (e *expr) first() (set runeSet, empty bool) {
+	switch e.kind {
+	case one:
+		return e.set, false
+	case next:
+		return runeSet(nil).complement(), true
+	case repeat:
+		set, _ = e.parts[0].first()
+		return set, e.min == 0
+	case sequence:
+		for _, part := range e.parts {
+			s, empty := part.first()
+			if set = set.union(s); !empty {
+				return set, false
+			}
+		}
+		return set, true
+	default:
+		for _, part := range e.parts {
+			s, nothing := part.first()
+			set, empty = set.union(s), empty || nothing
+		}
+		return set, empty
+	}
+}
+
+// step follows a list of states to the next character, which is in the sets, or to the end of the text, and over it.
+// Those behind one that accepts are not tried any more.
+func (n *nfa) step(list []int32, sets uint64, atEnd bool) (to []int32, accepts bool) {
+	seen, taken := make([]bool, len(n.states)), make([]bool, len(n.states))
+	var follow func(s int32)
+	follow = func(s int32) {
+		if accepts || seen[s] {
+			return
+		}
+		seen[s] = true
+		st := n.states[s]
+		in := !atEnd && sets>>st.set&1 == 1
+		switch st.kind {
+		case accept:
+			accepts = true
+		case take:
+			if in && !taken[st.out] {
+				taken[st.out] = true
+				to = append(to, st.out)
+			}
+		case branch:
+			follow(st.out)
+			follow(st.alt)
+		case look:
+			if in || atEnd && st.orEnd {
+				follow(st.out)
+			}
+		}
+	}
+	for _, s := range list {
+		follow(s)
+	}
+	return to, accepts
+}

@@ -1,0 +1,113 @@
+package tokenizer
+
+import "unicode/utf8"
+
+// readCharacterLevel reads the pre-tokenizers of SentencePiece-style files: none, Metaspace, and splits at spaces where
+// the normalizer leaves none. ok is false where the pre-tokenizer is of another kind.
+func (d *definition) readCharacterLevel(p map[string]any) (ok bool, err error) {
+	list, ok := flatten(p)
+	if !ok {
+		return false, nil
+	}
+	for _, x := range list {
+		if x["type"] != "Metaspace" && !isSpaceSplit(x) {
+			return false, nil
+		}
+	}
+	c := &characterModel{}
+	d.characters = c
+	_, mark, folded := replacesSpaces(d.normalize)
+	if folded {
+		c.mark = mark
+	}
+	seen := false
+	for _, x := range list {
+		switch {
+		case x["type"] != "Metaspace" && !(folded || seen):
+			return true, refuse("pre_tokenizer where spaces are left in the text,", x)
+		case x["type"] == "Metaspace" && seen:
+			return true, refuse("second pre_tokenizer", x)
+		case x["type"] == "Metaspace":
+			seen = true
+			if err := d.readMetaspace(x, folded); err != nil {
+				return true, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// flatten lists the parts of a pre-tokenizer, and of those that are sequences.
+func flatten(p map[string]any) (list []map[string]any, ok bool) {
+	if p == nil {
+		return nil, true
+	}
+	if p["type"] != "Sequence" {
+		return []map[string]any{p}, true
+	}
+	parts, ok := p["pretokenizers"].([]any)
+	if !ok {
+		return nil, false
+	}
+	for _, x := range parts {
+		part, _ := x.(map[string]any)
+		more, ok := flatten(part)
+		if !ok || part == nil {
+			return nil, false
+		}
+		list = append(list, more...)
+	}
+	return list, true
+}
+
+// isSpaceSplit knows a Split that does nothing to text without spaces.
+func isSpaceSplit(p map[string]any) bool {
+	pattern, _ := p["pattern"].(map[string]any)
+	invert, ok := p["invert"].(bool)
+	switch p["behavior"] {
+	case "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous":
+	default:
+		return false
+	}
+	return p["type"] == "Split" && len(pattern) == 1 && pattern["String"] == " " && ok && !invert
+}
+
+func (d *definition) readMetaspace(p map[string]any, folded bool) error {
+	c := d.characters
+	mark, _ := p["replacement"].(string)
+	if utf8.RuneCountInString(mark) != 1 {
+		return refuse("pre_tokenizer replacement", p)
+	}
+	c.late = !folded || c.mark != mark
+	c.mark = mark
+	c.words = true
+	switch v := p["split"].(type) {
+	case nil:
+	case bool:
+		c.words = v
+	default:
+		return refuse("pre_tokenizer split", p)
+	}
+	scheme, ok := p["prepend_scheme"].(string)
+	if !ok && p["prepend_scheme"] == nil {
+		scheme = "always"
+	}
+	if v := p["add_prefix_space"]; v != nil && v != true && (v != false || scheme != "never") {
+		return refuse("pre_tokenizer add_prefix_space", p)
+	}
+	switch scheme {
+	case "never":
+	case "always":
+		d.prefixSpace = true
+	case "first":
+		d.prefixSpace, c.firstOnly = true, true
+		for _, s := range d.normalize { // what moves the first character of a text makes it another text's for the reference
+			if s.form != "Replace" || utf8.RuneCount(s.from) != 1 || len(s.to) == 0 {
+				return refuse("pre_tokenizer prepend_scheme first after normalizer "+s.form+",", p)
+			}
+		}
+	default:
+		return refuse("pre_tokenizer prepend_scheme", p)
+	}
+	return nil
+}

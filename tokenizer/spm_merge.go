@@ -1,0 +1,155 @@
+package tokenizer
+
+import (
+	"slices"
+	"unicode/utf8"
+)
+
+// encodeCharacters appends the ids of a word whose merging begins with characters.
+func (m *merges) encodeCharacters(s *longScratch, dst []int32, word []byte) []int32 {
+	if m.greedy != nil {
+		if ids, n := m.greedy.encode(&s.greedy, dst, word); n == len(word) {
+			return ids
+		}
+		if m.apart {
+			return m.inParts(s, dst, word)
+		}
+	}
+	return m.merge(s, dst, word)
+}
+
+// inParts appends the ids of a word that falls apart at characters without a token: nothing merges with what stands for
+// them, so the text between them merges on its own.
+func (m *merges) inParts(s *longScratch, dst []int32, word []byte) []int32 {
+	for len(word) > 0 {
+		known := m.characters.known(word)
+		if ids, n := m.greedy.encode(&s.greedy, dst, word[:known]); n == known {
+			dst = ids
+		} else { // it takes long for the greedy way
+			dst = m.merge(s, dst, word[:known])
+		}
+		if word = word[known:]; len(word) > 0 {
+			_, size := utf8.DecodeRune(word)
+			dst = m.merge(s, dst, word[:size])
+			word = word[size:]
+		}
+	}
+	return dst
+}
+
+// merge appends the ids of a word by merging.
+func (m *merges) merge(s *longScratch, dst []int32, word []byte) []int32 {
+	s.symbol = m.characters.start(s.symbol[:0], word)
+	if len(s.symbol) > shortMax {
+		return m.byUrgency(s, dst)
+	}
+	for _, symbol := range s.symbol[:m.fewSymbols(s.symbol)] {
+		dst = append(dst, m.ids[symbol])
+	}
+	return dst
+}
+
+// fewSymbols merges at most shortMax symbols in place, by looking at all pairs after each merge, and returns how many are
+// left.
+func (m *merges) fewSymbols(w []uint32) int {
+	var rank [shortMax + 1]uint32
+	n := len(w)
+	best, at := none, 0
+	for i := 0; i+1 < n; i++ {
+		r := m.pairs.rank(w[i], w[i+1])
+		rank[i] = r
+		if r < best {
+			best, at = r, i
+		}
+	}
+	for best != none {
+		made := m.made[best]
+		w[at] = made
+		n--
+		for i := at + 1; i < n; i++ {
+			w[i] = w[i+1]
+			rank[i-1] = rank[i]
+		}
+		if at+1 < n {
+			rank[at] = m.pairs.rank(made, w[at+1])
+		}
+		if at > 0 {
+			rank[at-1] = m.pairs.rank(w[at-1], made)
+		}
+		best = none
+		for i, r := range rank[:n-1] {
+			if r < best {
+				best, at = r, i
+			}
+		}
+	}
+	return n
+}
+
+// byUrgency merges the symbols of a long word for any merges. The pairs that wait lie in a list a rank; all of a rank are
+// done from left to right. A pair that a merge makes possible and that goes before what is left of the list is urgent:
+// the few of these are done at once, by rank, then place.
+func (m *merges) byUrgency(s *longScratch, dst []int32) []int32 {
+	q := &s.queue
+	if n := len(m.parts); len(q.head) < n {
+		q.head, q.bit, q.top = make([]int32, n), make([]uint64, n>>6+1), make([]uint64, n>>12+1)
+	}
+	q.wait = q.wait[:0]
+	s.heap = s.heap[:0]
+	n := len(s.symbol)
+	s.node = slices.Grow(s.node[:0], n)[:n]
+	w := s.node
+	for i, symbol := range s.symbol {
+		w[i] = node{symbol, int32(i - 1), int32(i + 1)}
+	}
+	for i := n - 2; i >= 0; i-- {
+		if r := m.pairs.rank(w[i].symbol, w[i+1].symbol); r != none {
+			q.push(r, int32(i))
+		}
+	}
+	for rank, ok := q.next(); ok; rank, ok = q.next() {
+		if !slices.IsSorted(q.at) {
+			slices.Sort(q.at)
+		}
+		for _, p := range q.at {
+			m.joinIfStill(s, rank, rank, p)
+			for len(s.heap) > 0 {
+				urgent, p := s.heap.pop()
+				m.joinIfStill(s, urgent, rank, p)
+			}
+		}
+	}
+	if cap(s.symbol) > keepNodes {
+		s.symbol = nil
+	}
+	return s.unload(dst, m.ids)
+}
+
+// joinIfStill merges the pair of a rank at p, if it is still there, while all of rank now or higher wait in lists.
+func (m *merges) joinIfStill(s *longScratch, rank, now uint32, p int32) {
+	w := s.node
+	a := w[p]
+	if int(a.next) >= len(w) || a.symbol != m.parts[rank][0] || w[a.next].symbol != m.parts[rank][1] {
+		return
+	}
+	made := m.made[rank]
+	join(w, p, made)
+	a = w[p]
+	if int(a.next) < len(w) {
+		s.wait(m.pairs.rank(made, w[a.next].symbol), now, p)
+	}
+	if a.prev >= 0 {
+		s.wait(m.pairs.rank(w[a.prev].symbol, made), now, a.prev)
+	}
+}
+
+// wait lets the pair at p wait for its turn, if it has a merge.
+func (s *longScratch) wait(rank, now uint32, p int32) {
+	switch {
+	case rank == none:
+	case rank > now:
+		s.queue.push(rank, p)
+	default:
+		s.heap.push(rank, p)
+	}
+}

@@ -1,0 +1,61 @@
+package tokenizer
+
+// stage cuts a text into pieces: those that its pattern matches, and what is between them.
+type stage struct {
+	pattern *pattern // nil stands for trailingPattern
+	merged  bool     // matches that follow one another are one piece
+}
+
+// end is the end of the piece that begins at s[i], i < len(s).
+func (st *stage) end(s []byte, i int) int {
+	if st.pattern == nil {
+		return trailingEnd(s, i)
+	}
+	end := st.pattern.match(s, i)
+	if end < 0 {
+		return st.pattern.skip(s, i)
+	}
+	for st.merged && end < len(s) {
+		more := st.pattern.match(s, end)
+		if more < 0 {
+			break
+		}
+		end = more
+	}
+	return end
+}
+
+// maxStages bounds the pre-tokenizers in sequence.
+const maxStages = 12
+
+// stages cut one within the pieces of the other. A piece is a text of its own to the stages behind it.
+type stages []stage
+
+// openPieces are, for each stage, the end of the piece that is being cut further.
+type openPieces [maxStages]int
+
+// end is the end of the innermost piece that begins at s[i]. Of a text the pieces are asked for in order, and before the
+// first one open is zero.
+func (list stages) end(s []byte, i int, open *openPieces) int {
+	limit := len(s)
+	for k := range list {
+		if open[k] <= i {
+			open[k] = list[k].end(s[:limit], i)
+		}
+		limit = open[k]
+	}
+	return limit
+}
+
+// splitStages is split for stages.
+func (sp *splitter) splitStages(s []byte, i int, w *wordBatch) (n, end int) {
+	if i == 0 {
+		w.open = openPieces{}
+	}
+	for n < batch && i < len(s) {
+		i = sp.stages.end(s, i, &w.open)
+		w.ends[n] = int32(i)
+		n++
+	}
+	return n, i
+}
