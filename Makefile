@@ -76,6 +76,14 @@ bench-peers: ## packing against TRL, Grain, OLMo-core, LLM Foundry, Axolotl and 
 	venv=$$($(PYTHON) python/venv python/requirements-peers.txt --no-deps) && \
 	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" python/bench/peers/run.py --loaderd bin/peers
 
+TOKENIZERS_VENV = $$($(PYTHON) python/venv python/requirements-tokenizers.txt --no-deps)/bin/python
+
+.PHONY: bench-tokenizers
+bench-tokenizers: ## encoding against tokenizers, tiktoken, gigatoken, fastokens and rs-bpe, about an hour
+	@$(GO) build -o bin/tokenizers ./internal/bench/tokenizers && venv=$(TOKENIZERS_VENV) && \
+	PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/tokenizers/run.py && \
+	PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/tokenizers/run.py --hostile --cores 1 --rounds 1 --passes 2 --timeout 60 --vocabularies gpt2,cl100k,llama2
+
 # Minimizing is kept short: it counts against FUZZTIME, and an input that only reaches new code is not worth more.
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME
