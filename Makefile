@@ -8,12 +8,21 @@ BIN      := $(CURDIR)/bin/loaderd
 .PHONY: test
 test: lint test-go test-python ## everything that must pass
 
+VENV = $$($(PYTHON) python/venv)/bin/python
+
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck
+lint: lint-go lint-python ## formatting and static checks
+
+.PHONY: lint-go
+lint-go: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
+
+.PHONY: lint-python
+lint-python: ## mypy, strict
+	@venv=$(VENV) && cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
 
 .PHONY: test-go
 test-go: ## Go tests, with the race detector
@@ -25,10 +34,13 @@ KILLS ?= 300
 torture: ## kill -9 the daemon KILLS times while ranks read and documents come; LOADERD_SEED repeats a run
 	LOADERD_KILLS=$(KILLS) $(GO) test -count=1 -timeout 24h -run '^TestTorture$$' -v .
 
+PYTEST = LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" -m pytest -p no:cacheprovider -q
+OLDEST = test_step test_errors test_prefetch test_client test_client_faults test_client_protocol test_torch_batch test_torch_buffers test_torch_ranks test_torch_loader test_masks
+
 .PHONY: test-python
-test-python: build ## Python tests against the built binary
-	venv=$$($(PYTHON) python/venv) && \
-	LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" -m pytest -p no:cacheprovider -q python/tests
+test-python: build ## Python tests against the built binary; client and loader with the oldest versions too
+	venv=$$($(PYTHON) python/venv) && $(PYTEST) python/tests
+	venv=$$($(PYTHON) python/venv python/requirements-oldest.txt) && $(PYTEST) $(OLDEST:%=python/tests/%.py)
 
 .PHONY: build
 build: ## bin/loaderd
@@ -37,8 +49,6 @@ build: ## bin/loaderd
 .PHONY: bench
 bench: ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
-
-VENV = $$($(PYTHON) python/venv)/bin/python
 
 .PHONY: bench-simulate
 bench-simulate: build ## packing figures on 1M log-normal lengths
@@ -83,6 +93,15 @@ bench-tokenizers: ## encoding against tokenizers, tiktoken, gigatoken, fastokens
 	@$(GO) build -o bin/tokenizers ./internal/bench/tokenizers && venv=$(TOKENIZERS_VENV) && \
 	PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/tokenizers/run.py && \
 	PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/tokenizers/run.py --hostile --cores 1 --rounds 1 --passes 2 --timeout 60 --vocabularies gpt2,cl100k,llama2
+
+LOADERS ?=
+
+.PHONY: bench-loaders
+bench-loaders: build ## StepLoader against DataLoader, MosaicML Streaming, Hugging Face datasets and LitData; LOADERS has flags
+	@venv=$$($(PYTHON) python/venv) && loaders=$$($(PYTHON) python/venv python/requirements-loaders.txt --no-deps) && \
+	site() { "$$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; } && \
+	PYTHONPATH="$$(site $$venv):$$(site $$loaders)" PYTHONDONTWRITEBYTECODE=1 \
+	"$$venv/bin/python" python/bench/loaders/run.py --loaderd $(BIN) $(LOADERS)
 
 # Minimizing is kept short: it counts against FUZZTIME, and an input that only reaches new code is not worth more.
 .PHONY: fuzz

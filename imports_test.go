@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"internal/bench/papers":      {"internal/lengths", "internal/simulation", "packonline", "shuffle"},
 	"internal/bench/peers":       {"internal/lengths", "packonline"},
 	"internal/bench/endtoend":    {"internal/daemon", "internal/config", "stream", "tokenizer"},
+	"internal/bench/tokenizers":  {"tokenizer"},
 	"internal/bench/guarantees":  {"internal/daemon", "internal/config", "internal/lengths", "stream", "loader", "packonline"},
 
 	"stream":     {"loader", "tokenizer"},

@@ -122,6 +122,11 @@ func TestEveryColumnEqualsTheModel(t *testing.T) {
 func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, step *loader.Step, first, n int) {
 	t.Helper()
 	want := arrowout.Metadata{Run: "fake", Step: step.Index, Parts: 1, Bucket: int(step.Bucket), Rows: n}
+	for _, row := range step.Rows {
+		m := model(f, row, step.Bucket)
+		want.StepTokens += m.Cu[len(m.Cu)-1]
+		want.StepSegments += int64(len(m.Cu) - 1)
+	}
 	for i, row := range step.Rows[first : first+n] {
 		m := model(f, row, step.Bucket)
 		if diff := cmp.Diff(m, rowOf(t, rec, i)); diff != "" {

@@ -26,7 +26,7 @@ func split(s *loader.Step, columns []column, first, n, limit int) []part {
 }
 
 // Metadata travels with every record batch as JSON in app_metadata. Counts are of this batch alone, so that those of a step's
-// parts and ranks add up to the step's.
+// parts and ranks add up to the step's; those of the whole step say so in their names.
 type Metadata struct {
 	Run        string `json:"run"`
 	Step       uint64 `json:"step"`
@@ -38,6 +38,24 @@ type Metadata struct {
 	LossTokens int64  `json:"loss_tokens"` // slots whose label is not -100
 	Documents  int    `json:"documents"`   // pieces; a document cut in two counts twice
 	MaxSeqlen  int    `json:"max_seqlen"`  // longest attention segment in tokens, padding left out
+
+	// What a loss that leaves out every segment's first token is divided by, StepTokens - StepSegments, without asking the other ranks.
+	StepTokens   int64 `json:"step_tokens"`   // tokens of the whole step, on all ranks, without padding
+	StepSegments int64 `json:"step_segments"` // attention segments of the whole step, on all ranks
+}
+
+// countStep counts what all ranks and parts of a step share.
+func (m *Metadata) countStep(s *loader.Step, attention string) {
+	for _, row := range s.Rows {
+		for _, p := range row {
+			m.StepTokens += int64(p.Length)
+		}
+		if attention == loader.AttentionRow {
+			m.StepSegments += int64(min(len(row), 1))
+		} else {
+			m.StepSegments += int64(len(row))
+		}
+	}
 }
 
 func (m *Metadata) count(l layout) {

@@ -38,12 +38,15 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 		}
 		first, rows := place.Slice(len(step.Rows))
 		parts := split(step, r.request.columns, first, rows, r.limit)
+		about := Metadata{Run: r.request.Run, Step: step.Index, Parts: len(parts)}
+		about.countStep(step, r.encoder.cfg.Attention)
 		for i, p := range parts {
 			b, err := r.run.Assemble(ctx, step, p.first, p.rows)
 			if err != nil {
 				return err
 			}
-			s := sending{Metadata: Metadata{Run: r.request.Run, Step: step.Index, Part: i, Parts: len(parts)}}
+			s := sending{Metadata: about}
+			s.Part = i
 			if s.message, s.Metadata, err = r.encoder.batch(b, s.Metadata); err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -104,12 +105,26 @@ class Daemon:
 @pytest.fixture
 def daemon(loaderd: Path, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     """A function that starts a daemon with settings over the defaults: daemon({"steps.rows": 8})."""
+    with daemons(loaderd, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def module_daemon(loaderd: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Daemon]]:
+    """The same for daemons that the tests of a module share."""
+    with daemons(loaderd, tmp_path_factory.mktemp("daemons")) as start:
+        yield start
+
+
+@contextmanager
+def daemons(binary: Path, parent: Path) -> Iterator[Callable[..., Daemon]]:
+    """Daemons below a folder, stopped at the end; one that does not stop fails the test."""
     started: list[Daemon] = []
 
     def start(settings: Mapping[str, object] | None = None) -> Daemon:
-        folder = tmp_path / f"daemon-{len(started)}"
+        folder = parent / f"daemon-{len(started)}"
         folder.mkdir()
-        d = Daemon(loaderd, folder, settings or {})
+        d = Daemon(binary, folder, settings or {})
         started.append(d)
         return d.start()
 

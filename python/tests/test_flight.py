@@ -182,7 +182,7 @@ def test_errors_name_their_cause(daemon, ticket, exception, reason):
 
 def test_readme_example(daemon):
     """The pyarrow example of the README, as it stands there."""
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    (example,) = [e for e in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S) if "pyarrow" in e]
     assert len([line for line in example.splitlines() if line]) == 10
     d = daemon(SMALL)
     publish(d, [(t.encode(), {}) for t in texts(60)])

@@ -1,0 +1,79 @@
+"""The loader as the train dataloader of the Hugging Face Trainer.
+
+Steps are not sharded again, and a resume does not skip what the loader has skipped.
+
+    torchrun --nproc-per-node 2 examples/huggingface_trainer.py --folder run
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import ExportableState
+from transformers.trainer_utils import get_last_checkpoint, set_seed
+
+from loaderd.torch import StepLoader
+
+
+class LoaderState(TrainerCallback, ExportableState):
+    """Puts the loader's state into every checkpoint's trainer_state.json, and commits when the checkpoint is written."""
+
+    def __init__(self, loader: StepLoader) -> None:
+        self.loader = loader
+
+    def state(self) -> dict[str, object]:
+        return {"args": {}, "attributes": {"loader": self.loader.state_dict()}}
+
+    def on_save(self, args, state, control, **kwargs) -> None:
+        if state.is_world_process_zero:
+            self.loader.commit()
+
+    def restore(self, checkpoint: str) -> None:
+        state = json.loads((Path(checkpoint) / "trainer_state.json").read_text())
+        self.loader.load_state_dict(state["stateful_callbacks"]["LoaderState"]["attributes"]["loader"])
+
+
+class StreamTrainer(Trainer):
+    def __init__(self, loader: StepLoader, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.loader = loader
+
+    def get_train_dataloader(self) -> StepLoader:
+        return self.loader  # not a DataLoader, so Accelerate leaves it as it is: no dispatch, no second sharding
+
+
+def main() -> None:
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("--url", default="grpc://127.0.0.1:8815")
+    flags.add_argument("--folder", required=True, help="where checkpoints are")
+    flags.add_argument("--steps", type=int, default=1000)
+    flags.add_argument("--save-every", type=int, default=100)
+    args = flags.parse_args()
+    arguments = TrainingArguments(
+        output_dir=args.folder,
+        max_steps=args.steps,
+        save_steps=args.save_every,
+        ignore_data_skip=True,  # the loader goes on by itself
+        learning_rate=1e-3,
+        lr_scheduler_type="constant",
+        logging_steps=1,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    set_seed(0)
+    # Without an attention_mask the model sees from position_ids which tokens belong together.
+    with StepLoader(args.url, fields=["input_ids", "labels", "position_ids"]) as loader:
+        shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 2}
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=loader.info.vocab_size, use_cache=False, **shape))
+        loader_state = LoaderState(loader)
+        trainer = StreamTrainer(loader, model=model, args=arguments, callbacks=[loader_state])
+        checkpoint = get_last_checkpoint(args.folder) if Path(args.folder).is_dir() else None
+        if checkpoint:
+            loader_state.restore(checkpoint)
+        trainer.train(resume_from_checkpoint=checkpoint)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Reads training steps from a loaderd daemon: packed, shuffled rows of tokens, the same on every rank, exact over
+restarts.
+
+`Client` gives numpy arrays; `loaderd.torch` gives tensors; `publish` sends documents.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from loaderd.client import Client
+from loaderd.connection import TLS
+from loaderd.errors import (
+    BadTicket,
+    BadToken,
+    ClosedClient,
+    DocumentLost,
+    ForkedClient,
+    InternalError,
+    LoaderdError,
+    NotLeading,
+    PlanLogDown,
+    PlanMismatch,
+    PoolFilling,
+    ProtocolError,
+    RankBehind,
+    Replaying,
+    RunFailed,
+    RunMismatch,
+    ShuttingDown,
+    SourceDown,
+    SourceDry,
+    StepNotPlanned,
+    StepReleased,
+    TokenizerBehind,
+    TooManySegments,
+    Unavailable,
+    Unreachable,
+    Unsupported,
+    WorldMismatch,
+)
+from loaderd.prefetch import Prefetcher
+from loaderd.reading import StepStream
+from loaderd.step import Part, Sources, Step
+from loaderd.wire import RunInfo
+
+if TYPE_CHECKING:
+    from loaderd.producer import (
+        BadDocument,
+        Documents,
+        DocumentTooLarge,
+        InputChanged,
+        NoStream,
+        NotPermitted,
+        Published,
+        Publisher,
+        PublishError,
+        apublish,
+        documents,
+        publish,
+    )
+
+__version__ = "0.1.0"
+__all__ = [
+    "TLS", "BadDocument", "BadTicket", "BadToken", "Client", "ClosedClient", "DocumentLost", "DocumentTooLarge",
+    "Documents", "ForkedClient", "InputChanged", "InternalError", "LoaderdError", "NoStream", "NotLeading",
+    "NotPermitted", "Part", "PlanLogDown", "PlanMismatch", "PoolFilling", "Prefetcher", "ProtocolError", "PublishError",
+    "Published", "Publisher", "RankBehind", "Replaying", "RunFailed", "RunInfo", "RunMismatch", "ShuttingDown",
+    "SourceDown", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "TokenizerBehind",
+    "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish", "documents", "publish",
+]  # fmt: skip
+
+_PRODUCER = frozenset([
+    "BadDocument", "Documents", "DocumentTooLarge", "InputChanged", "NoStream", "NotPermitted", "Published",
+    "Publisher", "PublishError", "apublish", "documents", "publish",
+])  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Publishing is imported when it is used: readers need none of it."""
+    if name in _PRODUCER:
+        return getattr(import_module("loaderd.producer"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

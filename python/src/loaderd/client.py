@@ -1,0 +1,218 @@
+"""The client: a run's steps as numpy arrays, and the calls that a trainer makes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from loaderd.connection import TLS, Connection, interruptible
+from loaderd.errors import ClosedClient, LoaderdError, PlanMismatch, ProtocolError
+from loaderd.patience import Patience
+from loaderd.prefetch import Prefetcher
+from loaderd.reading import StepStream
+from loaderd.step import Step
+from loaderd.wire import RunInfo
+
+T = TypeVar("T")
+
+
+class Client(Iterator[Step]):
+    """Iterates over the steps of one data-parallel rank.
+
+        with Client("grpc://127.0.0.1:8815", rank=0, world=8, step=resume_at) as client:
+            for step in client:
+                train(step.input_ids, step.segment_ids())
+                client.commit(step.index + 1)        # once a checkpoint covers it
+
+    Steps come in order, each once. Lost connections, restarts of the daemon and causes that pass (`Unavailable`) are
+    waited out. A step is read ahead in a thread; after an exception the client may be asked again and goes on with the
+    same step. Nothing is connected before the first call, and a client must be used in the process that made it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        run: str | None = None,
+        rank: int = 0,
+        world: int = 1,
+        step: int = 0,
+        steps: int | None = None,
+        fingerprint: str | None = None,
+        documents: bool = False,
+        token: str | None = None,
+        tls: TLS | None = None,
+        patience: float = 300.0,
+        connect_timeout: float = 60.0,
+        prefetch: int = 2,
+    ) -> None:
+        """A client of the daemon at `url`, grpc://host:port or grpc+tls://host:port.
+
+        `run` and `fingerprint`, when given, must be those of the daemon's run (RunMismatch, PlanMismatch); a client
+        keeps to the ones it finds first. It reads `steps` steps from `step` on, all by default, and of each the rows of
+        `rank` of `world`. `documents` asks for `Step.sources`. `token` is the daemon's bearer token. `prefetch` steps
+        are read ahead.
+
+        `patience`: seconds without a step after which the cause is raised. It belongs below the timeout of the
+        trainer's collectives, so that the rank says why it waits. `connect_timeout`: seconds without any answer after
+        which Unreachable is raised."""
+        if not 0 <= rank < world:
+            raise ValueError(f"rank {rank} of {world}: want a rank from 0 to world - 1")
+        if step < 0 or (steps is not None and steps < 0):
+            raise ValueError(f"step {step}, steps {steps}: want numbers from 0 on")
+        if prefetch < 1:
+            raise ValueError(f"prefetch {prefetch}: want 1 step or more")
+        self.rank, self.world = rank, world
+        self._run, self._fingerprint, self._documents = run, fingerprint, documents
+        self._patience, self._connect_timeout, self._prefetch = patience, connect_timeout, prefetch
+        self._next, self._end = step, None if steps is None else step + steps
+        self._connection = Connection(url, token=token, tls=tls)
+        self._reader: Prefetcher[Step] | None = None
+        self._stop = threading.Event()
+
+    @property
+    def next_step(self) -> int:
+        """Index of the step that `next()` gives."""
+        return self._next
+
+    def __next__(self) -> Step:
+        while True:
+            if self._reader is None:
+                self._reader = Prefetcher(self.stream(self._next), self._prefetch)
+            try:
+                step = next(self._reader)
+            except Exception as error:
+                if not isinstance(error, StopIteration):
+                    self._rewind()
+                raise
+            if step.index == self._next:
+                self._next += 1
+                return step
+            self._rewind()  # an interrupt took a step away between the queue and the caller
+
+    def stream(self, step: int | None = None) -> StepStream:
+        """A reader of its own, without a thread, from a step on (`next_step` when none is given): for those who read
+        ahead themselves."""
+        self._check_open()
+        first = self._next if step is None else step
+        return StepStream(
+            self._connection,
+            rank=self.rank,
+            world=self.world,
+            step=first,
+            steps=None if self._end is None else max(0, self._end - first),
+            run=self._run,
+            fingerprint=self._fingerprint,
+            documents=self._documents,
+            patience=self._patience,
+            connect_timeout=self._connect_timeout,
+        )
+
+    def info(self) -> RunInfo:
+        """The run as it is now. The first answer fixes run and fingerprint for this client."""
+        info = self._retried(lambda attempts: self._connection.info(self._run, attempts.answer()))
+        self._run, self._fingerprint = info.name, self._fingerprint or info.fingerprint
+        if info.fingerprint != self._fingerprint:
+            raise PlanMismatch(
+                f"run {info.name} has the fingerprint {info.fingerprint}, this client's is {self._fingerprint}: "
+                "resume with the configuration of the checkpoint",
+                facts={"fingerprint": self._fingerprint, "plan_fingerprint": info.fingerprint},
+            )
+        return info
+
+    def commit(self, step: int, keeper: str = "trainer") -> int:
+        """Says that the keeper's durable checkpoint covers all steps before `step`; returns the least such step of all
+        keepers.
+
+        Documents that no later step needs may be released then: commit when the checkpoint is on disk, not when it is
+        begun."""
+        return self._number("commit", "committed", step=step, keeper=keeper)
+
+    def leave(self, keeper: str = "trainer") -> int:
+        """Says that the keeper keeps no checkpoints any more; returns the least committed step of those that remain."""
+        return self._number("leave", "committed", keeper=keeper)
+
+    def checkpoint(self) -> int:
+        """Has the daemon store its planner's state now; returns the step it stands at."""
+        return self._number("checkpoint", "step")
+
+    def stats(self) -> dict[str, Any]:
+        """Counts and levels of the run."""
+        return self._one("stats")
+
+    def ledger(self, step: int, documents: bool = False) -> dict[str, Any]:
+        """What a step is made of: `bucket`, `cursor` (the last document that had been seen) and `rows`, each a list of
+        pieces {"sequence", "start", "length"}; with `documents` also where the documents came from, in order of their
+        sequences."""
+        pages = self._results("ledger", step=step, documents=documents)
+        if not pages:
+            raise ProtocolError("no result of ledger")
+        whole = {k: v for k, v in pages[0].items() if k not in ("first", "total")}
+        whole["rows"] = [row for page in pages for row in page["rows"]]
+        if documents:
+            found = {d["sequence"]: d for page in pages for d in page.get("documents") or []}
+            whole["documents"] = [found[k] for k in sorted(found)]
+        return whole
+
+    def find(self, *, sequence: int | None = None, id: str | None = None) -> list[dict[str, Any]]:
+        """The rows that hold a part of a document, named by its sequence or its id: {"step", "bucket", "row",
+        "pieces"}."""
+        return self._results("find", sequence=sequence, id=id)
+
+    def seal(self) -> int:
+        """Ends the stream of documents behind its present last one, whose sequence is returned: the run ends once that
+        is packed."""
+        return self._number("seal", "sequence")
+
+    def drain(self) -> int:
+        """Has everything packed that is pending, up to the document whose sequence is returned; then the run goes
+        on."""
+        return self._number("drain", "sequence")
+
+    def close(self) -> None:
+        """Ends reading and waits for the thread. May be called from any thread, and more than once."""
+        self._stop.set()
+        self._rewind()
+        self._connection.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _rewind(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    def _check_open(self) -> None:
+        self._connection.check_fork()
+        if self._stop.is_set():
+            raise ClosedClient("the client is closed")
+
+    def _number(self, action: str, key: str, **body: Any) -> int:
+        value = self._one(action, **body).get(key)
+        if type(value) is not int:
+            raise ProtocolError(f"result of {action}: {key} is {value!r}")
+        return value
+
+    def _one(self, action: str, **body: Any) -> dict[str, Any]:
+        results = self._results(action, **body)
+        if len(results) != 1:
+            raise ProtocolError(f"{len(results)} results of {action}, want 1")
+        return results[0]
+
+    def _results(self, action: str, **body: Any) -> list[dict[str, Any]]:
+        if self._run is None:
+            self.info()
+        return self._retried(lambda attempts: self._connection.act(action, {"run": self._run} | body, attempts.left()))
+
+    def _retried(self, call: Callable[[Patience], T]) -> T:
+        self._check_open()
+        attempts = Patience(self._connection, self._patience, self._connect_timeout, self._stop)
+        while True:
+            try:
+                return interruptible(lambda: call(attempts))
+            except LoaderdError as error:
+                attempts.failed(error)

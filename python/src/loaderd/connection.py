@@ -1,0 +1,194 @@
+"""A connection to one daemon: the Flight channel, and its errors as exceptions of this package."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from loaderd.errors import BadToken, ClosedClient, ForkedClient, LoaderdError, ProtocolError, from_status
+from loaderd.status import decode
+from loaderd.wire import RunInfo, Ticket, loads
+
+T = TypeVar("T")
+
+# Pings find a peer that hangs, or a path that swallows everything, within KEEPALIVE + PING_TIMEOUT. The daemon sends
+# away who pings more often than every 10 s.
+KEEPALIVE_MS = 12_000
+PING_TIMEOUT_MS = 8_000
+
+
+def _options() -> list[tuple[str, int]]:
+    return [
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MS),
+        ("grpc.http2.ping_timeout_ms", PING_TIMEOUT_MS),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 500),
+        ("grpc.min_reconnect_backoff_ms", 5_000),  # despite its name: how long one attempt to connect may take
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+
+
+class Lost(LoaderdError):
+    """The transport failed and nobody said why: no daemon there, or the connection broke."""
+
+    reason = "LOST"
+
+
+@dataclass(frozen=True)
+class TLS:
+    """What TLS needs beyond the system's authorities: PEM as bytes, or the path of a file.
+
+    `ca` are the authorities of the daemon's certificate, `cert` and `key` the client's own for a daemon that asks for
+    one, `server_name` the name in the daemon's certificate when it is not the host of the URL."""
+
+    ca: str | Path | bytes | None = None
+    cert: str | Path | bytes | None = None
+    key: str | Path | bytes | None = None
+    server_name: str | None = None
+
+    def _arguments(self) -> dict[str, Any]:
+        read = {"tls_root_certs": self.ca, "cert_chain": self.cert, "private_key": self.key}
+        found: dict[str, Any] = {
+            k: v if isinstance(v, bytes) else Path(v).read_bytes() for k, v in read.items() if v is not None
+        }
+        return found | ({"override_hostname": self.server_name} if self.server_name else {})
+
+
+# A child that is forked once gRPC has run lacks its threads and may have its locks taken: calls there hang or crash,
+# whether or not the parent's clients are closed by then.
+_used = False
+_unusable = False
+
+
+def _after_fork_in_child() -> None:
+    global _unusable
+    _unusable = _used
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Connection:
+    """Flight calls to one daemon, each tried once. It connects with the first call, and again after a loss. Threads may
+    share it."""
+
+    def __init__(self, url: str, *, token: str | None = None, tls: TLS | None = None) -> None:
+        """`url` is grpc://host:port, or grpc+tls://host:port for TLS, which `tls` implies; `token` is the daemon's
+        bearer token."""
+        scheme, found, address = url.rpartition("://")
+        if scheme not in ("", "grpc", "grpc+tcp", "grpc+tls") or not address:
+            raise ValueError(f"url {url!r}: want grpc://host:port or grpc+tls://host:port")
+        global _used
+        if _unusable:
+            raise ForkedClient(
+                "this process was forked from one that had made a client, and no client works in it: "
+                "fork before the first client is made, or start processes by spawn or forkserver"
+            )
+        self.secure = tls is not None or scheme == "grpc+tls"
+        self.url = f"{'grpc+tls' if self.secure else 'grpc'}://{address.rstrip('/')}"
+        self._headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._arguments = {"generic_options": _options(), **(tls._arguments() if tls else {})}
+        self._client: Any = self._connect()
+        _used = True
+
+    def check_fork(self) -> None:
+        """Raises ForkedClient in a process that was forked after the connection was made: in there it would hang."""
+        if os.getpid() != self._pid:
+            raise ForkedClient(f"the client of {self.url} was made before the process was forked; make it in the child")
+
+    def act(self, name: str, body: Mapping[str, Any], timeout: float) -> list[dict[str, Any]]:
+        """The results of an action, within `timeout` seconds. Raises Lost when the transport fails, else what the
+        daemon answers."""
+        client = self._opened()
+        action = flight.Action(name, json.dumps({k: v for k, v in body.items() if v is not None}).encode())
+        options = flight.FlightCallOptions(timeout=timeout, headers=self._headers)
+        try:
+            return [loads(r.body.to_pybytes(), f"result of {name}") for r in client.do_action(action, options)]
+        except FAILURES as error:
+            raise self._failed(client, error) from None
+
+    def info(self, run: str | None, timeout: float) -> RunInfo:
+        """The description of the run."""
+        results = self.act("info", {"run": run}, timeout)
+        if len(results) != 1:
+            raise ProtocolError(f"{len(results)} results of info, want 1")
+        return RunInfo.decode(results[0])
+
+    def read(self, ticket: Ticket) -> Any:
+        """The stream of a ticket, a FlightStreamReader, as soon as its schema is here."""
+        client = self._opened()
+        try:
+            return client.do_get(flight.Ticket(ticket.encode()), flight.FlightCallOptions(headers=self._headers))
+        except FAILURES as error:
+            raise self._failed(client, error) from None
+
+    def close(self) -> None:
+        """Ends the connection, for good."""
+        if os.getpid() == self._pid:
+            with self._lock:
+                client, self._client = self._client, None
+            if client is not None:
+                client.close()
+
+    def _connect(self) -> Any:
+        return flight.FlightClient(self.url, **self._arguments)
+
+    def _failed(self, client: Any, error: Exception) -> LoaderdError:
+        """The error of a call. A channel that failed is let go of: it would hold on to a dead connection, or wait before
+        it tries again, for longer than we do."""
+        cause = translate(error)
+        if isinstance(cause, Lost):
+            with self._lock:
+                if self._client is client:
+                    self._client = self._connect()
+        return cause
+
+    def _opened(self) -> Any:
+        self.check_fork()
+        client = self._client
+        if client is None:
+            raise ClosedClient(f"the client of {self.url} is closed")
+        return client
+
+
+FAILURES = (flight.FlightError, pa.ArrowException, OSError)
+"""What pyarrow raises when a call fails."""
+
+
+def translate(error: Exception) -> LoaderdError:
+    """The exception of a failed call. pyarrow's own are coarser than the status that comes along."""
+    status = decode(getattr(error, "extra_info", None))
+    if status is not None and status.reason:
+        return from_status(status)
+    if isinstance(error, (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError)):
+        return BadToken(str(error))
+    if isinstance(error, (flight.FlightError, OSError)):
+        return Lost(str(error))
+    return ProtocolError(f"{type(error).__name__}: {error}")
+
+
+def interruptible(call: Callable[[], T]) -> T:
+    """The result of a call that does not see Ctrl-C: it runs in a thread, and the wait for it sees it."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="loaderd-call", daemon=True).start()
+    return done.result()

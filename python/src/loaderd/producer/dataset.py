@@ -1,0 +1,125 @@
+"""Documents from the rows of a dataset, as text or as the tokens that a tokenizer of one's own makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Union
+
+from loaderd.producer.errors import BadDocument
+
+Column = Union[str, Callable[[Any], Any]]
+"""The name of a column, or a function of a row."""
+Encode = Callable[[list[str]], Iterable[Sequence[int]]]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """What `documents` returns: an iterable of documents, which can begin at any place."""
+
+    rows: Iterable[Any]
+    columns: Mapping[str, Column]
+    meta: tuple[Column, ...] | Column | None
+    tokenizer: object
+    """The tokenizer of the tokens, or its fingerprint; None for text."""
+    encode: Encode | None
+    batch: int
+    first: int = 0
+
+    def skip(self, count: int) -> Documents:
+        """The documents from a place on. Costs little where the dataset has a `skip` of its own, else the rows are read and thrown away."""
+        own = getattr(self.rows, "skip", None)
+        return replace(self, rows=own(count) if own is not None else _Skipped(self.rows, count), first=self.first + count)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        made = (self._document(row, place) for place, row in enumerate(self.rows, self.first))
+        if self.encode is None:
+            yield from made
+            return
+        while some := list(islice(made, self.batch)):
+            texts = [d.pop("text") for d in some]
+            for document, ids in zip(some, self.encode(texts), strict=True):
+                yield document | {"ids": ids}
+
+    def _document(self, row: Any, place: int) -> dict[str, Any]:
+        try:
+            document = {key: column(row) if callable(column) else row[column] for key, column in self.columns.items()}
+            if callable(self.meta):
+                document["meta"] = self.meta(row)
+            elif self.meta is not None:
+                document["meta"] = {str(c): row[c] for c in ((self.meta,) if isinstance(self.meta, str) else self.meta)}
+        except (KeyError, TypeError) as error:
+            there = f"its columns are {', '.join(map(str, row))}" if isinstance(row, Mapping) else f"it is a {type(row).__name__}"
+            raise BadDocument(f"row {place:,} does not have what is asked for ({type(error).__name__}: {error}): {there}") from error
+        if self.encode is not None and not isinstance(document.get("text"), str):
+            raise BadDocument(f"row {place:,}: its text is a {type(document.get('text')).__name__}, a tokenizer wants str")
+        return document
+
+
+@dataclass(frozen=True)
+class _Skipped:
+    rows: Iterable[Any]
+    count: int
+
+    def __iter__(self) -> Iterator[Any]:
+        return islice(iter(self.rows), self.count, None)
+
+
+def documents(
+    dataset: Iterable[Any],
+    *,
+    text: Column | None = None,
+    ids: Column | None = None,
+    id: Column | None = None,  # noqa: A002 - the name that the message has
+    path: Column | None = None,
+    domain: Column | None = None,
+    meta: Sequence[str] | Column | None = None,
+    tokenizer: object = None,
+    encode: Encode | None = None,
+    batch: int = 256,
+) -> Documents:
+    """Documents of a dataset's rows: of a Hugging Face Dataset or IterableDataset, or any iterable of mappings.
+
+        loaderd.publish(loaderd.documents(dataset, text="content", id="url"), source="web", name="crawl-7")
+
+    Columns are named, or are functions of a row; `text` is "text" unless `ids` names a column of token ids. `meta` names one column or
+    several, or is a function that returns the dict. With `tokenizer`, an object of transformers, tokenizers or tiktoken, the text is tokenized
+    here, `batch` documents at a time, without special tokens and without a limit: the daemon appends the end-of-document token. A special
+    token that is spelled out in the text becomes that token, with tiktoken plain text. `encode` is any other function, from texts to ids;
+    `tokenizer` is then its fingerprint. With `ids`, `tokenizer` says what made them.
+    """
+    if text is not None and ids is not None:
+        raise ValueError("text and ids: want one of them")
+    columns = {"ids": ids} if ids is not None else {"text": "text" if text is None else text}
+    columns |= {k: v for k, v in (("id", id), ("path", path), ("domain", domain)) if v is not None}
+    if batch < 1:
+        raise ValueError(f"batch is {batch}, want at least 1")
+    if encode is not None and (tokenizer is None or ids is not None):
+        raise ValueError("encode makes ids of text: it goes with tokenizer= (its fingerprint) and without ids=")
+    if encode is None and ids is None and tokenizer is not None:
+        encode = encoder_of(tokenizer)
+    if meta is not None and (ids is not None or encode is not None):
+        raise ValueError("meta goes with text, not with token ids")
+    kept = meta if meta is None or isinstance(meta, str) or callable(meta) else tuple(meta)
+    return Documents(dataset, columns, kept, tokenizer, encode, batch)
+
+
+def encoder_of(tokenizer: Any) -> Encode:
+    """The batch encoder of a tokenizer object. Raises TypeError for one that is not known."""
+    kind = type(tokenizer)
+    if hasattr(tokenizer, "encode_ordinary_batch"):  # tiktoken
+        return lambda texts: tokenizer.encode_ordinary_batch(texts)
+    if hasattr(tokenizer, "encode_batch") and hasattr(tokenizer, "no_truncation"):  # tokenizers
+        if tokenizer.truncation is not None or tokenizer.padding is not None:
+            raise ValueError("this tokenizer truncates or pads: call its no_truncation() and no_padding() first")
+        many = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)
+        return lambda texts: (e.ids for e in many(texts, add_special_tokens=False))
+    if callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens"):  # transformers
+        return lambda texts: tokenizer(
+            texts, add_special_tokens=False, padding=False, truncation=False, return_attention_mask=False, return_token_type_ids=False,
+            verbose=False,
+        )["input_ids"]  # fmt: skip
+    if isinstance(tokenizer, str):
+        raise TypeError("tokenizer is a fingerprint: it needs encode=, the function that makes the tokens, or ids=, the column that has them")
+    raise TypeError(f"tokenizer is a {kind.__module__}.{kind.__qualname__}: want one of transformers, tokenizers or tiktoken, or encode=")

@@ -1,0 +1,289 @@
+"""One producer's line into the stream: makes messages of documents, and commits them in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypedDict
+
+from loaderd.errors import LoaderdError, Unreachable
+from loaderd.producer.committer import Committer
+from loaderd.producer.errors import BadDocument, DocumentTooLarge, NoStream, PublishError
+from loaderd.producer.message import Encoder, Message
+from loaderd.producer.outbox import Outbox, resolve
+from loaderd.producer.place import Place, find_place
+from loaderd.producer.session import Access, Lost, Refused, Session
+from loaderd.producer.source import check_source, fingerprint_of, require_nats
+
+if TYPE_CHECKING:
+    import os
+    import ssl
+
+    from loaderd.connection import TLS
+    from loaderd.producer.message import Document
+
+log = logging.getLogger("loaderd")
+
+STOP_SECONDS = 5.0
+"""How long something that is interrupted still waits."""
+NO_STREAM_SECONDS = 2.0
+"""How long a stream may be missing: a daemon that starts makes it a moment after its server answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What is confirmed: stored by the server, on its disk."""
+
+    documents: int = 0
+    bytes: int = 0
+    """Payload bytes of those documents."""
+    duplicates: int = 0
+    """Documents that were not stored again, since the stream has them."""
+    rejected: int = 0
+    """Documents that were left out, each with a word to `on_reject`."""
+    last_sequence: int = 0
+    """Stream sequence of the last document; 0 when there is none."""
+    waited: float = 0.0
+    """Seconds spent waiting for a full stream or a lost connection."""
+    position: int = 0
+    """Every document of the input before this place is done: where a restart goes on."""
+
+
+class Options(TypedDict, total=False):
+    """Options of everything that publishes; each has a default."""
+
+    subject: str
+    """The daemon's `stream.subject`: documents go to <subject>.<source>. Default "docs"."""
+    credentials: str | os.PathLike[str] | None
+    """NATS credentials file (.creds); needs the package nkeys."""
+    nkey: str | os.PathLike[str] | None
+    """File with an NKey seed; needs the package nkeys."""
+    user: str | None
+    password: str | None
+    token: str | None
+    tls: TLS | ssl.SSLContext | None
+    """Authorities and certificates; None trusts the system's authorities where the URL is tls:// or the server asks for TLS."""
+    connect_timeout: float
+    """Seconds until a server that does not answer at the start is given up (Unreachable). Default 60."""
+    patience: float | None
+    """Seconds that one wait, for a full stream or a lost connection, may last before PublishError or Unreachable. None, the default: for ever."""
+    batch_bytes: int
+    """Bytes of one batch; at most two are held. Default 8 MiB."""
+    progress: Callable[[Published], None] | None
+    """Called after every batch, from the publisher's thread."""
+    on_wait: Callable[[str], None] | None
+    """Called with the reason when a wait begins and with "" when it ends, from the publisher's thread. Default: a warning in the log "loaderd"."""
+    on_reject: Callable[[BadDocument], None] | None
+    """Called with the error of a document that cannot be sent, which is then left out. Default None: the error is raised."""
+
+
+class Line:
+    """Connects when it is made. `name` and `start` as in Publisher; `own_ids` makes ids that no other line makes."""
+
+    def __init__(
+        self, url: str, options: Options, *, source: str, name: str | None, start: int | None, tokenizer: object, own_ids: bool
+    ) -> None:
+        require_nats(keys=bool(options.get("credentials") or options.get("nkey")))
+        check_source(source)
+        access = Access(
+            url, options.get("credentials"), options.get("nkey"), options.get("user"), options.get("password"), options.get("token"),
+            options.get("tls"),
+        )  # fmt: skip
+        label = name if name is not None else secrets.token_hex(8) if own_ids else ""
+        self.encoder = Encoder(source, label, fingerprint_of(tokenizer), place=name is not None)
+        self.place = Place(start or 0)
+        self._lookup = name if start is None else None
+        self._subject = f"{options.get('subject', 'docs')}.{source}"
+        self._connect_timeout = options.get("connect_timeout", 60.0)
+        self._progress = options.get("progress")
+        self._on_reject = options.get("on_reject")
+        self._limit = 0
+        self._lock = threading.Lock()  # guards position, _rejected and _published
+        self.position = 0
+        self._rejected = 0
+        self._published = Published()
+
+        session = Session(access)
+        self._committer = Committer(session, self._subject, options.get("patience"), options.get("on_wait") or _log_wait, self._committed)
+        self._loop = asyncio.new_event_loop()
+        self._work = asyncio.Event()
+        self._outbox = Outbox(options.get("batch_bytes", 8 << 20), self._wake)
+        self._ready: Future[None] = Future()
+        self._main_task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, args=(session,), name="loaderd-publisher", daemon=True)
+        self._thread.start()
+        try:
+            self._ready.result()
+        except BaseException:
+            self.close()
+            raise
+
+    # The caller's side.
+
+    def message(self, document: Document) -> Message | None:
+        """The message of the next document; None if it is left out. Raises BadDocument."""
+        with self._lock:
+            position = self.position
+            self.position += 1
+        try:
+            message = self.encoder.encode(document, position)
+            if message.size > self._limit:
+                raise DocumentTooLarge(
+                    f"document {message.label} has {message.size:,} bytes with its headers, more than the {self._limit:,} that the server takes"
+                    " in one message: split it",
+                    facts={"document": message.id, "bytes": str(message.size), "limit": str(self._limit)},
+                )
+            return message
+        except BadDocument as error:
+            if self._on_reject is None:
+                raise
+            self._on_reject(error)
+        with self._lock:
+            self._rejected += 1
+            self._published = replace(self._published, rejected=self._rejected)
+        return None
+
+    def offer(self, message: Message) -> Future[None] | None:
+        """Takes a message, or returns what ends when there may be room."""
+        return self._outbox.offer(message)
+
+    def flushed(self) -> Future[None]:
+        """What ends when everything offered is committed."""
+        return self._outbox.flushed()
+
+    @property
+    def published(self) -> Published:
+        with self._lock:
+            return self._published
+
+    def close(self) -> None:
+        """Stops the thread. What was not flushed may or may not be stored."""
+        self._outbox.end(None)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._cancel)
+        self._thread.join(STOP_SECONDS)
+
+    def flush(self, timeout: float | None = None) -> Published:
+        """Waits until everything offered is committed. Raises TimeoutError after so many seconds."""
+        try:
+            self.flushed().result(timeout)
+        except FutureTimeout:  # a class of its own before Python 3.11
+            raise TimeoutError(f"not all documents were confirmed within {timeout:g} s") from None
+        return self.published
+
+    def settle(self, error: BaseException) -> None:
+        """Waits for what was offered before an error, a few seconds at most when it is an interrupt, and notes on it what is confirmed."""
+        late: BaseException | None = None
+        try:
+            self.flush(None if isinstance(error, Exception) else STOP_SECONDS)
+        except (LoaderdError, TimeoutError, KeyboardInterrupt) as other:
+            late = other
+        self.note(error, None if late is error else late)
+
+    def note(self, error: BaseException, late: BaseException | None) -> None:
+        """Notes on an error what is confirmed. late: why what was sent could not be waited for."""
+        done = self.published
+        text = f"loaderd: {done.documents:,} documents are confirmed, and all before position {done.position:,} are in the stream"
+        if late is not None:
+            text += f"; later ones may or may not be ({type(late).__name__}: {late})"
+        if hasattr(error, "add_note"):  # Python 3.11
+            error.add_note(text)
+
+    # The thread.
+
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._work.set)
+
+    def _cancel(self) -> None:
+        if self._main_task is not None:
+            self._main_task.cancel()
+
+    def _run(self, session: Session) -> None:
+        asyncio.set_event_loop(self._loop)
+        error: BaseException | None = None
+        try:
+            self._main_task = self._loop.create_task(self._main(session))
+            self._loop.run_until_complete(self._main_task)
+        except asyncio.CancelledError:
+            pass
+        except BaseException as other:
+            error = other
+        finally:
+            self._outbox.end(error)
+            resolve(self._ready, error or PublishError("the publisher was closed while it connected"))
+            with contextlib.suppress(Exception):
+                self._loop.run_until_complete(_finish(session))
+            self._loop.close()
+
+    async def _main(self, session: Session) -> None:
+        await self._open(session)
+        resolve(self._ready)
+        while True:
+            batch = self._outbox.take()
+            if not batch:
+                await self._work.wait()
+                self._work.clear()
+                continue
+            await self._committer.commit(batch)
+            self._outbox.committed(batch[-1])
+
+    def _committed(self) -> None:
+        tally = self._committer.tally
+        with self._lock:
+            self._published = now = Published(
+                tally.documents, tally.bytes, tally.duplicates, self._rejected, tally.last_sequence, tally.waited, tally.position
+            )
+        if self._progress is not None:
+            self._progress(now)
+
+    async def _open(self, session: Session) -> None:
+        """Connects, and finds the stream and the input's place in it."""
+        began = time.monotonic()
+        await session.first(self._connect_timeout)
+        while True:
+            try:
+                if not session.connected:
+                    await session.reconnect()
+                stream = await session.find_stream(self._subject)
+                info = await session.stream(stream)
+                state, config = info["state"], info["config"]
+                if self._lookup is not None:
+                    self.place = await find_place(session, stream, self._subject, self._lookup, int(state["first_seq"]))
+                break
+            except (NoStream, Lost, Refused) as error:
+                bound = NO_STREAM_SECONDS if isinstance(error, NoStream) else self._connect_timeout
+                if time.monotonic() > began + bound:
+                    if isinstance(error, LoaderdError):
+                        raise
+                    raise Unreachable(f"find the stream of {self._subject} at {session.access.shown}: {error}") from error
+            await asyncio.sleep(0.1)
+        limits = (session.max_payload, int(config.get("max_msg_size", -1)), int(config.get("max_bytes", -1)))
+        self._limit = min(n for n in limits if n > 0)
+        self.position = self.place.position
+        self._published = Published(position=self.position)
+        self._committer.begin(stream, bool(config.get("allow_atomic")), int(state["last_seq"]))
+
+
+async def _finish(session: Session) -> None:
+    """Leaves neither connection nor task."""
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(session.close(), 2.0)
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _log_wait(reason: str) -> None:
+    if reason:
+        log.warning("publishing waits: %s", reason)
+    else:
+        log.warning("publishing goes on")

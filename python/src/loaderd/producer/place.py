@@ -1,0 +1,50 @@
+"""Where an input stands: which of its documents the stream has.
+
+The messages of a named input say their place themselves, and come in order, so there is no other record that could differ from the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from loaderd.producer.errors import PublishError
+from loaderd.producer.message import INPUT, MESSAGE_ID
+from loaderd.producer.session import Session
+
+
+@dataclass(frozen=True)
+class Place:
+    """How many first documents of an input are in the stream, and the id of the last of them."""
+
+    position: int = 0
+    last_id: str = ""
+
+
+async def find_place(session: Session, stream: str, subject: str, name: str, first: int) -> Place:
+    """The place of an input. Takes one request when the input is the last that was published to its subject; else reads the headers of
+    the subject from sequence `first`, the oldest of the stream, on."""
+    newest, headers = await session.last(stream, subject)
+    place = _place(headers, name)
+    if place is None and newest:
+
+        def look(_: int, headers: dict[str, str]) -> None:
+            nonlocal place
+            place = _place(headers, name) or place
+
+        await session.headers(stream, subject, first, newest, look)
+    if place is not None:
+        return place
+    if first > 1:
+        raise PublishError(
+            f"input {name!r}: stream {stream} has none of its documents, but it begins at {first:,}, so that they may have been there and be"
+            " released: say with start= at which position to begin (0 for an input that was never published)"
+        )
+    return Place()
+
+
+def _place(headers: Mapping[str, str], name: str) -> Place | None:
+    position, _, input_name = headers.get(INPUT, "").partition(" ")
+    if input_name != name or not position.isdecimal():
+        return None
+    return Place(int(position) + 1, headers.get(MESSAGE_ID, ""))

@@ -1,0 +1,280 @@
+"""The connection to NATS. It is made anew after a loss by whoever needs it, so that nothing is held back and sent behind one's back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from loaderd.connection import TLS
+from loaderd.errors import Unreachable
+from loaderd.producer.errors import NoStream, NotPermitted, PublishError
+
+if TYPE_CHECKING:
+    import nats.aio.client
+
+T = TypeVar("T")
+
+ATTEMPT_SECONDS = 5.0
+ANSWER_SECONDS = 10.0
+
+
+class Lost(Exception):
+    """No answer: the connection is lost, or the server is silent. Whether the request was done is unknown."""
+
+
+class Refused(Exception):
+    """The server answered with an error: nothing of the request was done."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.code = int(answer.get("code", 0))
+        self.number = int(answer.get("err_code", 0))
+        self.description = str(answer.get("description", ""))
+        super().__init__(f"{self.description} ({self.number or self.code})")
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach the servers and who asks."""
+
+    url: str
+    """NATS servers, comma separated; nats:// or tls://, with user:password@ if need be."""
+    credentials: str | os.PathLike[str] | None = None
+    nkey: str | os.PathLike[str] | None = None
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+    tls: TLS | ssl.SSLContext | None = None
+
+    def __post_init__(self) -> None:
+        for server in self.servers:
+            parts = urlsplit(server)
+            if parts.scheme in ("grpc", "grpc+tls", "grpc+tcp"):
+                raise ValueError(f"{self.shown} is an address of Flight; documents go to NATS, by default nats://127.0.0.1:4222")
+            if parts.scheme not in ("nats", "tls", "ws", "wss") or not parts.hostname:
+                raise ValueError(f"{self.shown} is no address of NATS: want nats://host:port or tls://host:port")
+
+    @property
+    def servers(self) -> list[str]:
+        return [s if "://" in s else f"nats://{s}" for s in (s.strip() for s in self.url.split(",")) if s] or [""]
+
+    @property
+    def shown(self) -> str:
+        """The servers without passwords."""
+        return ", ".join(f"{s.partition('://')[0]}://{s.partition('://')[2].rpartition('@')[2]}" for s in self.servers)
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of nats.connect."""
+        return {
+            "user_credentials": None if self.credentials is None else os.fspath(self.credentials),
+            "nkeys_seed": None if self.nkey is None else os.fspath(self.nkey),
+            "user": self.user, "password": self.password, "token": self.token,
+            "tls": context(self.tls) if isinstance(self.tls, TLS) else self.tls,
+            "tls_hostname": self.tls.server_name if isinstance(self.tls, TLS) else None,
+        }  # fmt: skip
+
+
+def context(tls: TLS) -> ssl.SSLContext:
+    """What Python's own TLS needs. It reads the client's certificate and key from files only."""
+    made = ssl.create_default_context()
+    if isinstance(tls.ca, bytes):
+        made.load_verify_locations(cadata=tls.ca.decode("ascii"))
+    elif tls.ca is not None:
+        made.load_verify_locations(cafile=tls.ca)
+    if tls.cert is not None:
+        if isinstance(tls.cert, bytes) or isinstance(tls.key, bytes):
+            raise ValueError("cert and key are bytes: NATS wants their files")
+        made.load_cert_chain(tls.cert, tls.key)
+    return made
+
+
+class Session:
+    """One connection at a time. Its methods raise Lost or Refused, and may then be tried again after `reconnect`."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self._options = access.options()
+        self._client: nats.aio.client.Client | None = None
+        self._lost: asyncio.Future[None] | None = None
+
+    async def first(self, seconds: float) -> None:
+        """Makes the first connection. Raises Unreachable after so many seconds, and at once what waiting cannot heal."""
+        deadline, wait = time.monotonic() + seconds, 0.1
+        while True:
+            try:
+                return await self.reconnect()
+            except Lost as error:
+                cause = error.__cause__
+                if _final(cause):
+                    raise NotPermitted(f"connect to NATS at {self.access.shown}: {cause}") from cause
+                if time.monotonic() + wait > deadline:
+                    raise Unreachable(
+                        f"connect to NATS at {self.access.shown}: no answer within {seconds:g} s: {error}:"
+                        " is the daemon running (loaderd serve), and is this its stream.listen address?"
+                    ) from cause
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, 2.0)
+
+    @property
+    def connected(self) -> bool:
+        return self._client is not None and self._client.is_connected and self._lost is not None and not self._lost.done()
+
+    async def reconnect(self) -> None:
+        """Makes a connection, closing an old one. Raises Lost."""
+        import nats
+
+        await self.close()
+        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        causes: list[Exception] = []
+
+        async def closed() -> None:
+            if not lost.done():
+                lost.set_result(None)
+
+        async def failed(error: Exception) -> None:
+            causes.append(error)
+
+        connect = nats.connect(
+            self.access.servers, name="loaderd", allow_reconnect=False, max_reconnect_attempts=1, reconnect_time_wait=0,
+            connect_timeout=int(ATTEMPT_SECONDS), ping_interval=10, max_outstanding_pings=2, pending_size=0,
+            closed_cb=closed, disconnected_cb=closed, error_cb=failed, **self._options,
+        )  # fmt: skip
+        try:
+            client = await asyncio.wait_for(connect, 4 * ATTEMPT_SECONDS)
+        except Exception as error:
+            cause = causes[-1] if causes and type(error).__name__ == "NoServersError" else error
+            raise Lost(str(cause) or type(cause).__name__) from cause
+        causes.clear()
+        self._client, self._lost = client, lost
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None and not client.is_closed:
+            await client.close()
+
+    @property
+    def max_payload(self) -> int:
+        """Largest message, headers included, that the server takes."""
+        return self._live().max_payload
+
+    async def send(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
+        """Sends without an answer. Raises Lost."""
+        try:
+            await self._live().publish(subject, payload, headers=headers)
+        except Exception as error:
+            raise Lost(str(error)) from error
+
+    async def ask(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> dict[str, Any]:
+        """Sends and waits for an answer in JSON."""
+        message = await self._request(subject, payload, headers)
+        try:
+            answer = json.loads(message.data)
+        except ValueError:
+            raise Lost(f"answer {message.data[:100]!r} is no JSON") from None
+        if not isinstance(answer, dict):
+            raise Lost(f"answer {message.data[:100]!r} is no object")
+        if isinstance(error := answer.get("error"), dict):
+            raise Refused(error)
+        return answer
+
+    async def _request(self, subject: str, payload: bytes, headers: dict[str, str] | None) -> Any:
+        import nats.errors
+
+        try:
+            return await self._unless_lost(self._live().request(subject, payload, timeout=ANSWER_SECONDS, headers=headers))
+        except nats.errors.NoRespondersError:
+            raise Refused({"code": 503, "description": "nobody answers"}) from None
+        except nats.errors.Error as error:
+            raise Lost(str(error)) from error
+
+    async def _unless_lost(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of something that waits for the server, which would wait on in vain when the connection is lost."""
+        lost = self._lost
+        assert lost is not None
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait((task, lost), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise Lost("the connection was lost")
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+
+    def _live(self) -> nats.aio.client.Client:
+        if self._client is None or not self.connected:
+            raise Lost("the connection was lost")
+        return self._client
+
+    async def find_stream(self, subject: str) -> str:
+        """Name of the stream that takes a subject. Raises NoStream."""
+        try:
+            names = (await self.ask("$JS.API.STREAM.NAMES", json.dumps({"subject": subject}).encode())).get("streams")
+        except Refused as error:
+            if error.code != 503:
+                raise PublishError(f"look for the stream of {subject}: {error}") from error
+            names = None
+        if not names:
+            raise NoStream(
+                f"no stream at {self.access.shown} takes {subject}: start the daemon (loaderd serve), which makes it, and see that"
+                " url is its stream.listen or stream.url and that subject is its stream.subject"
+            )
+        return str(names[0])
+
+    async def stream(self, name: str) -> dict[str, Any]:
+        """Configuration and state of a stream."""
+        return await self.ask(f"$JS.API.STREAM.INFO.{name}")
+
+    async def last(self, stream: str, subject: str) -> tuple[int, dict[str, str]]:
+        """Sequence and headers of the last message of a subject; 0 when there is none."""
+        message = await self._request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", None)
+        headers: dict[str, str] = dict(message.headers or {})
+        if (status := headers.get("Status")) and "Nats-Sequence" not in headers:
+            if status == "404":
+                return 0, {}
+            raise Refused({"code": int(status), "description": headers.get("Description", "")})
+        return int(headers["Nats-Sequence"]), headers
+
+    async def headers(
+        self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
+    ) -> None:
+        """Calls `each` with sequence and headers of a subject's messages from one sequence up to another, both included, in order."""
+        import nats.errors
+        from nats.js.api import ConsumerConfig, DeliverPolicy
+
+        js = self._live().jetstream(timeout=ANSWER_SECONDS)
+
+        async def read() -> None:
+            sub = await js.subscribe(
+                subject, stream=stream, ordered_consumer=True,
+                config=ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=first, headers_only=True),
+            )  # fmt: skip
+            try:
+                while True:
+                    message = await sub.next_msg(timeout=ANSWER_SECONDS)
+                    at = message.metadata
+                    if at.sequence.stream <= last:
+                        each(at.sequence.stream, dict(message.headers or {}))
+                    if at.sequence.stream >= last or at.num_pending == 0:
+                        return
+            finally:
+                if self.connected:
+                    await sub.unsubscribe()
+
+        try:
+            await self._unless_lost(read())
+        except nats.errors.Error as error:
+            raise Lost(f"read back {subject}: {error}") from error
+
+
+def _final(cause: BaseException | None) -> bool:
+    """Whether an attempt to connect failed in a way that waiting does not heal."""
+    if isinstance(cause, (ssl.SSLError, ImportError, FileNotFoundError, PermissionError)):
+        return True
+    return "authorization" in str(cause).lower() or "authentication" in str(cause).lower()

@@ -1,0 +1,177 @@
+"""The steps of one rank, in order, each once, over any number of lost connections."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from loaderd.connection import FAILURES, Connection, Lost, translate
+from loaderd.errors import ClosedClient, LoaderdError, ProtocolError, Unavailable
+from loaderd.patience import Patience
+from loaderd.step import Part, Step, part_of, step_of
+from loaderd.watch import Watch
+from loaderd.wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, NARROW_IDS, Metadata, RunInfo, Ticket
+
+# The transport's pings find a peer that hangs; this is for when they do not, which happens. Seconds between two
+# questions while a step is waited for, and until an answer.
+PROBE_SECONDS = 20.0
+PROBE_ANSWER_SECONDS = 10.0
+
+
+class StepStream(Iterator[Step]):
+    """An iterator over a rank's steps whose `next()` blocks until a step is complete.
+
+    Invariant: step `next_step` is asked for, and nothing else is accepted, until it has come whole; then `next_step`
+    grows by one. A lost connection, or a cause worth waiting for, leads to the same step again. `cancel()`, from any
+    thread, ends it with ClosedClient. After another exception `next()` may be called again: it goes on with the same
+    step."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        step: int = 0,
+        steps: int | None = None,
+        run: str | None = None,
+        fingerprint: str | None = None,
+        documents: bool = False,
+        patience: float = 300.0,
+        connect_timeout: float = 60.0,
+    ) -> None:
+        """As `loaderd.Client`. Without a `fingerprint` the one found first must stay."""
+        self.connection, self.rank, self.world, self.next_step = connection, rank, world, step
+        self.run, self.fingerprint, self.documents = run, fingerprint, documents
+        self.patience, self.connect_timeout = patience, connect_timeout
+        self.info: RunInfo | None = None
+        self._end = None if steps is None else step + steps
+        self._ended = False
+        self._stop = threading.Event()
+        self._lock = threading.Lock()  # of _reader, which cancel takes from another thread
+        self._reader: Any = None
+        self._watch = Watch(patience, self._cancel_reader, PROBE_SECONDS, self._alive)
+        weakref.finalize(self, self._watch.close)
+
+    def __next__(self) -> Step:
+        self.connection.check_fork()
+        if self._ended or self.next_step == self._end:
+            self._drop()
+            raise StopIteration
+        attempts = Patience(self.connection, self.patience, self.connect_timeout, self._stop)
+        with self._watch:
+            while True:
+                try:
+                    if self._reader is None:
+                        self._open(attempts)
+                    step = self._read()
+                    break
+                except LoaderdError as error:
+                    attempts.failed(self._cause(error, attempts))
+        if step is None:
+            self._ended = True
+            self._drop()
+            raise StopIteration
+        self.next_step += 1
+        return step
+
+    def cancel(self) -> None:
+        """Ends reading, now and for ever."""
+        self._stop.set()
+        self._watch.close()
+        self._drop()
+
+    def _cause(self, error: LoaderdError, attempts: Patience) -> LoaderdError:
+        """What a failed attempt means; the stream it had is given up."""
+        opened = self._reader is not None
+        if opened:
+            attempts.reached()
+            self._drop()
+        if self._stop.is_set():
+            return ClosedClient("the reader is closed")
+        if opened and self._watch.expired and isinstance(error, Lost):  # by ourselves
+            return attempts.cause or Unavailable(
+                f"no step {self.next_step} in {self.patience:g} s, and the daemon has not said why: "
+                "patience is shorter than its serve.stall_timeout"
+            )
+        return error
+
+    def _open(self, attempts: Patience) -> None:
+        """Opens a stream at `next_step`. What the run is, is asked first: that call is quick, and bounded where opening
+        a stream is not."""
+        info = self.connection.info(self.run, attempts.answer())
+        attempts.reached()
+        self.info, self.run, self.fingerprint = info, info.name, self.fingerprint or info.fingerprint
+        columns = (NARROW_IDS if info.narrow else INPUT_IDS, CU_SEQLENS) + ((DOCUMENTS,) if self.documents else ())
+        steps = None if self._end is None else self._end - self.next_step
+        reader = self.connection.read(
+            Ticket(self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint)
+        )
+        with self._lock:
+            if not (self._stop.is_set() or self._watch.expired):
+                self._reader = reader
+                return
+        reader.cancel()
+        raise attempts.last or Lost("the stream was not open in time")
+
+    def _read(self) -> Step | None:
+        """The step `next_step`, whole, or None at the end of the run."""
+        metas: list[Metadata] = []
+        parts: list[Part] = []
+        reader = self._reader
+        if reader is None:
+            raise Lost("cancelled")
+        while not metas or len(metas) < metas[0].parts:
+            try:
+                chunk = reader.read_chunk()
+            except StopIteration:
+                if metas:
+                    raise ProtocolError(
+                        f"the stream ended behind part {len(metas) - 1} of {metas[0].parts} of step {self.next_step}"
+                    ) from None
+                return None
+            except FAILURES as error:
+                raise translate(error) from None
+            if chunk.data is None or chunk.app_metadata is None:
+                raise ProtocolError("a message without a batch or without metadata")
+            meta = Metadata.decode(chunk.app_metadata.to_pybytes())
+            self._expect(meta, metas)
+            metas.append(meta)
+            parts.append(part_of(chunk.data, meta))
+        step = step_of(metas, parts)
+        whole = self.info.rows.get(step.bucket) if self.info else None
+        if step.rows * self.world != whole:
+            raise ProtocolError(
+                f"step {step.index} has {step.rows} rows of {step.bucket} on one of {self.world} ranks, "
+                f"the run's steps have {whole}"
+            )
+        return step
+
+    def _expect(self, meta: Metadata, before: list[Metadata]) -> None:
+        first = before[0] if before else meta
+        got = (meta.run, meta.step, meta.part, meta.parts, meta.bucket)
+        want = (self.run, self.next_step, len(before), first.parts, first.bucket)
+        if got != want or meta.part >= meta.parts:
+            raise ProtocolError(f"the daemon sent (run, step, part, parts, bucket) = {got}, expected {want}")
+
+    def _alive(self) -> bool:
+        """Whether the daemon answers on the connection that the stream is on."""
+        try:
+            self.connection.info(self.run, PROBE_ANSWER_SECONDS)
+        except Lost:
+            return False
+        except LoaderdError:
+            pass  # an answer too, and for the stream to give
+        return True
+
+    def _drop(self) -> None:
+        self._cancel_reader()
+        with self._lock:
+            self._reader = None
+
+    def _cancel_reader(self) -> None:
+        with self._lock:
+            if self._reader is not None:
+                self._reader.cancel()

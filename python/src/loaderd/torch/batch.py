@@ -1,0 +1,163 @@
+"""From a step as it came over the wire to the dict of tensors that a model takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from loaderd.step import Step
+from loaderd.torch.buffers import Buffers
+
+FIELDS = (
+    "input_ids", "labels", "position_ids", "segment_ids", "cu_seqlens", "max_seqlen", "num_loss_tokens",
+    "num_loss_tokens_global",
+)  # fmt: skip
+"""Everything that a batch can hold, in its order."""
+
+IGNORED = -100
+"""The label of a token that is not predicted, as in `torch.nn.functional.cross_entropy`."""
+
+_SMALLEST_CAPACITY = 64
+_Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What batches hold and how; see `loaderd.torch.StepLoader` for the meaning of each."""
+
+    fields: tuple[str, ...] = FIELDS
+    dtype: torch.dtype = torch.int64
+    labels: Literal["unshifted", "shifted"] = "unshifted"
+    capacity: int | Literal["auto"] | None = None
+
+    @classmethod
+    def checked(cls, fields: Sequence[str] | None, dtype: torch.dtype, labels: str, capacity: int | str | None) -> Form:
+        """A form from a caller's words. Raises ValueError."""
+        if unknown := [f for f in fields or () if f not in FIELDS]:
+            raise ValueError(f"unknown fields {unknown}, want some of {list(FIELDS)}")
+        if dtype not in (torch.int64, torch.int32):
+            raise ValueError(f"dtype {dtype}: want torch.int64 or torch.int32")
+        if labels != "unshifted" and labels != "shifted":
+            raise ValueError(f'labels {labels!r}: want "unshifted" (the model shifts) or "shifted" (nobody else does)')
+        if isinstance(capacity, str) and capacity != "auto" or isinstance(capacity, int) and capacity < 2:
+            raise ValueError(f'cu_seqlens_capacity {capacity!r}: want a number of values (2 or more), "auto" or None')
+        chosen = FIELDS if fields is None else tuple(f for f in FIELDS if f in fields)
+        return cls(chosen, dtype, labels, capacity)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The segments of the rows of a step laid end to end, every row's padding being one more segment."""
+
+    bounds: _Ints
+    """0, then the end of every segment [k+1]; the last is rows * L, and no segment crosses a row's end."""
+    numbers: _Ints
+    """1, 2, ... within each row, 0 for padding [k]."""
+
+    @property
+    def lengths(self) -> _Ints:
+        return np.diff(self.bounds)
+
+
+def segments_of(step: Step) -> Segments:
+    """The segments of a step. A row's `cu_seqlens` are 0, the ends of its segments, and so where its padding begins."""
+    total = step.rows * step.bucket
+    if total > np.iinfo(np.int32).max:
+        raise ValueError(f"step {step.index} has {total} tokens for one rank, more than int32 counts: use more ranks")
+    bounds, numbers, first = [], [], 0
+    for part in step.parts:
+        offsets = part.offsets - part.offsets[0]
+        counts = np.diff(offsets)
+        rows = np.repeat(np.arange(first, first + len(counts), dtype=np.int32), counts)
+        number = np.arange(1, len(part.ends) + 1, dtype=np.int32) - np.repeat(offsets[:-1], counts)
+        number[offsets[1:] - 1] = 0
+        inside = part.ends < step.bucket  # a full row ends where the next one begins
+        bounds.append((part.ends + rows * np.int32(step.bucket))[inside])
+        numbers.append(number[inside])
+        first += len(counts)
+    return Segments(np.concatenate([*bounds, np.array([total], np.int32)]), np.concatenate(numbers))
+
+
+def make_batch(step: Step, form: Form, buffers: Buffers) -> dict[str, Any]:
+    """The batch of a step: every token is copied once from the Arrow buffer into each field that holds it."""
+    segments = segments_of(step)
+    lengths = segments.lengths
+    batch: dict[str, Any] = {}
+    for field in form.fields:
+        if field == "cu_seqlens":
+            batch[field] = buffers.hold(_with_capacity(segments.bounds, form.capacity, step))
+        elif field == "max_seqlen":
+            batch[field] = int(lengths.max())
+        elif field == "num_loss_tokens":
+            batch[field] = int((lengths - 1)[segments.numbers > 0].sum())
+        elif field == "num_loss_tokens_global":
+            if step.step_tokens is not None and step.step_segments is not None:  # else the daemon is too old to tell
+                batch[field] = step.step_tokens - step.step_segments
+        else:
+            dtype = torch.int32 if field == "segment_ids" else form.dtype
+            batch[field] = tensor = buffers.take(step.rows, step.bucket, dtype)
+            flat = tensor.numpy().reshape(-1)
+            if field == "input_ids":
+                _fill_ids(flat, step)
+            elif field == "labels":
+                _fill_labels(flat, step, segments, shifted=form.labels == "shifted")
+            elif field == "position_ids":
+                positions = np.repeat(segments.bounds[:-1], lengths)
+                np.copyto(flat, np.subtract(_ramp(len(flat)), positions, out=positions))
+            else:
+                np.copyto(flat, np.repeat(segments.numbers, lengths))
+    return batch
+
+
+def _fill_ids(flat: npt.NDArray[Any], step: Step) -> None:
+    at = 0
+    for part in step.parts:
+        ids = part.input_ids.reshape(-1)
+        np.copyto(flat[at : at + len(ids)], ids)
+        at += len(ids)
+
+
+def _fill_labels(flat: npt.NDArray[Any], step: Step, segments: Segments, *, shifted: bool) -> None:
+    """Both forms leave one token of every segment without a loss: its first has nothing before it that it follows
+    from.
+    """
+    at = 0
+    for part in step.parts:
+        ids = part.input_ids.reshape(-1)
+        end = at + len(ids)
+        if shifted:
+            np.copyto(flat[at : end - 1], ids[1:])
+        else:
+            np.copyto(flat[at:end], ids)
+        at = end
+    flat[segments.bounds[1:] - 1 if shifted else segments.bounds[:-1]] = IGNORED
+    for i in np.flatnonzero(segments.numbers == 0):
+        flat[segments.bounds[i] : segments.bounds[i + 1]] = IGNORED
+
+
+def _with_capacity(bounds: _Ints, capacity: int | Literal["auto"] | None, step: Step) -> _Ints:
+    """`bounds` with its last value repeated: those are segments of no tokens."""
+    if capacity is None:
+        return bounds
+    if capacity == "auto":
+        capacity = max(_SMALLEST_CAPACITY, 1 << (len(bounds) - 1).bit_length())
+    if len(bounds) > capacity:
+        raise ValueError(
+            f"step {step.index} has {len(bounds)} cu_seqlens (bucket {step.bucket}, {step.rows} rows), "
+            f'cu_seqlens_capacity is {capacity}: make it larger, or "auto"'
+        )
+    return np.concatenate([bounds, np.full(capacity - len(bounds), bounds[-1], np.int32)])
+
+
+@lru_cache(maxsize=16)
+def _ramp(n: int) -> _Ints:
+    """0, 1, ... n-1."""
+    ramp = np.arange(n, dtype=np.int32)
+    ramp.flags.writeable = False
+    return ramp

@@ -1,0 +1,146 @@
+"""Attention that stays within documents: masks and kernel arguments from the batches of a StepLoader.
+
+A packed row holds several segments one after the other, then padding. A token may attend to tokens of its own segment
+only. Padding is a segment of its own (number 0), so every token attends at least to itself: no softmax over nothing,
+no NaN.
+
+| attention | memory | from |
+| --- | --- | --- |
+| `scaled_dot_product_attention(attn_mask=...)` | rows * L * L bytes | `dense_mask` |
+| FlexAttention | rows * (L / 128)^2 numbers | `block_mask` |
+| varlen kernels (flash-attn, torch, transformers) | a number a segment | `varlen` |
+
+Positions restart in every segment (`position_ids`): a model needs both, mask and positions, to see each document as if
+it were alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
+MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def dense_mask(segment_ids: Tensor, *, causal: bool = True) -> Tensor:
+    """Bool [rows, 1, L, L] from `segment_ids` [rows, L]: True where the query (dim 2) may see the key (dim 3).
+
+    For `scaled_dot_product_attention(attn_mask=...)`, which takes no `is_causal` beside it. A byte for every pair of
+    tokens: 4 MiB for a row of 2,048, 256 MiB for one of 16,384.
+    """
+    same = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
+    return same.tril() if causal else same
+
+
+def document_mask_mod(segment_ids: Tensor, *, causal: bool = True) -> MaskMod:
+    """The same rule as a `mask_mod(b, h, q, kv)` of FlexAttention.
+
+    To be combined with others: `and_masks(document_mask_mod(segment_ids), window)`.
+    """
+
+    def document(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        return segment_ids[b, q] == segment_ids[b, kv]
+
+    def causal_document(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        return (segment_ids[b, q] == segment_ids[b, kv]) & (q >= kv)
+
+    return causal_document if causal else document
+
+
+def block_mask(segment_ids: Tensor, *, causal: bool = True, block_size: int = 128) -> BlockMask:
+    """The same rule as a `BlockMask` for `flex_attention(block_mask=...)`, from a loader's `segment_ids` [rows, L].
+
+    Equal to `create_block_mask(document_mask_mod(segment_ids), rows, None, L, L)`, but computed from the edges of the
+    segments: without the [rows, L, L] tensor that `create_block_mask` makes, without compiling, without waiting for the
+    device. Segments must be contiguous, as those of a loader are.
+
+    Raises ImportError when torch has no FlexAttention (before 2.5).
+    """
+    try:
+        from torch.nn.attention.flex_attention import BlockMask
+    except ImportError as error:
+        raise ImportError(
+            f"block_mask: torch {torch.__version__} has no FlexAttention: install torch 2.5 or later, "
+            "or use dense_mask or varlen"
+        ) from error
+    length = segment_ids.shape[1]
+    some, every = _blocks(segment_ids, causal, block_size)
+    blocks = (*_ordered(some & ~every), *_ordered(every))
+    rule = document_mask_mod(segment_ids, causal=causal)
+    if length % block_size == 0:  # torch 2.5 takes nothing else, and no seq_lengths
+        return BlockMask.from_kv_blocks(*blocks, BLOCK_SIZE=block_size, mask_mod=rule)
+    return BlockMask.from_kv_blocks(*blocks, BLOCK_SIZE=block_size, mask_mod=rule, seq_lengths=(length, length))
+
+
+def _blocks(segment_ids: Tensor, causal: bool, size: int) -> tuple[Tensor, Tensor]:
+    """Whether some, and whether every, query of block i may see keys of block j: two bool [rows, 1, n, n].
+
+    Segments are contiguous, so numbered in order of appearance a block has every number from its first token's to its
+    last token's.
+    """
+    length = segment_ids.shape[1]
+    edges = segment_ids[:, 1:] != segment_ids[:, :-1]
+    number = torch.nn.functional.pad(edges.to(torch.int32).cumsum(1), (1, 0))
+    begin = torch.arange(0, length, size, device=segment_ids.device)
+    end = (begin + size - 1).clamp(max=length - 1)
+    first, last = number[:, begin], number[:, end]
+    query_first, query_last = first[:, None, :, None], last[:, None, :, None]
+    key_first, key_last = first[:, None, None, :], last[:, None, None, :]
+    some = (query_first <= key_last) & (key_first <= query_last)
+    whole = begin + size <= length
+    one = torch.minimum(query_first, key_first) == torch.maximum(query_last, key_last)
+    every = one & whole[:, None] & whole[None, :]
+    if causal:
+        some = some.tril()
+        every = every.tril(0 if size == 1 else -1)
+    return some, every
+
+
+def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Bool [rows, 1, n, n] as a BlockMask has it: how many blocks every query block has, and indices, theirs first."""
+    order = blocks.to(torch.int32).argsort(dim=-1, descending=True, stable=True)
+    return blocks.sum(-1, dtype=torch.int32), order.to(torch.int32)
+
+
+def varlen(
+    batch: Mapping[str, Any],
+    *,
+    names: Literal["flash_attn", "torch", "transformers"] = "flash_attn",
+    causal: bool = True,
+    max_seqlen: int | None = None,
+) -> dict[str, Any]:
+    """Keyword arguments with which a varlen kernel attends within the segments of a batch, its rows laid end to end.
+
+    `names`: "flash_attn" for `flash_attn_varlen_func` and "torch" for `torch.nn.attention.varlen.varlen_attn`, which
+    take q, k, v of [rows * L, heads, size]; "transformers" for the call of a model with
+    `attn_implementation="flash_attention_2"`, which takes `input_ids` and `position_ids` as they are and knows by itself
+    whether it is causal.
+
+    `max_seqlen`: an upper bound in place of the batch's longest segment. The row length L is one, and keeps
+    `torch.compile` from making code for every new value.
+
+    Padding is covered by segments of its own, so the whole output is finite. Raises KeyError when the loader's `fields`
+    leave out `cu_seqlens` or `max_seqlen`.
+    """
+    ends = batch["cu_seqlens"]
+    longest = int(batch["max_seqlen"]) if max_seqlen is None else max_seqlen
+    if names == "flash_attn":
+        arguments = {"cu_seqlens_q": ends, "cu_seqlens_k": ends, "max_seqlen_q": longest, "max_seqlen_k": longest}
+        return {**arguments, "causal": causal}
+    if names == "transformers":
+        return {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "max_length_q": longest, "max_length_k": longest}
+    if names == "torch":
+        from torch.nn.attention.varlen import varlen_attn
+
+        arguments = {"cu_seq_q": ends, "cu_seq_k": ends, "max_q": longest, "max_k": longest}
+        if "window_size" in inspect.signature(varlen_attn).parameters:
+            return {**arguments, "window_size": (-1, 0 if causal else -1)}
+        return {**arguments, "is_causal": causal}
+    raise ValueError(f'names {names!r}: want "flash_attn", "torch" or "transformers"')

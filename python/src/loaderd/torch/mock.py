@@ -1,0 +1,28 @@
+"""Steps of made-up tokens, for what a trainer measures or compiles before the first real one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from loaderd.step import Part, Step
+from loaderd.wire import RunInfo
+
+
+def mock_step(info: RunInfo, bucket: int, rows: int, world: int) -> Step:
+    """A step whose rows are one segment of `bucket` tokens each, with ids of the run's vocabulary."""
+    ids = np.arange(rows * bucket) % max(1, info.vocab_size)
+    ends = np.tile(np.array([0, bucket], np.int32), rows)
+    part = Part(ids.astype(np.int32).reshape(rows, bucket), ends, np.arange(0, 2 * rows + 1, 2, dtype=np.int32))
+    return Step(
+        run=info.name,
+        index=0,
+        bucket=bucket,
+        rows=rows,
+        tokens=rows * bucket,
+        loss_tokens=rows * bucket,
+        documents=rows,
+        max_seqlen=bucket,
+        step_tokens=world * rows * bucket,
+        step_segments=world * rows,
+        parts=(part,),
+    )

@@ -1,0 +1,127 @@
+"""Which rows of a step a process reads: its data-parallel rank and their number.
+
+Processes that hold parts of one model replica (tensor, pipeline, context or expert parallel peers) need the same rows,
+so they share a rank.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+# Names that data-parallel dimensions of a mesh have in PyTorch, torchtitan, Lightning, Accelerate and Megatron.
+DATA_PARALLEL = frozenset(
+    "dp ddp fsdp hsdp data data_parallel dp_replicate dp_shard ddp_replicate fsdp_shard replicate shard batch".split()
+)
+# And those of dimensions whose processes read the same rows.
+MODEL_PARALLEL = frozenset(
+    "tp pp cp sp ep etp model tensor pipeline context sequence expert model_parallel tensor_parallel pipeline_parallel "
+    "context_parallel sequence_parallel expert_parallel".split()
+)
+
+
+class Place(NamedTuple):
+    """Rank `rank` of `world` reads rows [rank*R/world, (rank+1)*R/world) of a step of R rows; `source` says who
+    told.
+    """
+
+    rank: int
+    world: int
+    source: str
+
+
+def find_place(
+    rank: int | None = None,
+    world: int | None = None,
+    mesh: DeviceMesh | None = None,
+    mesh_dims: Sequence[str | int] | str | int | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Place:
+    """The first that is there of: `rank` and `world`, the mesh, torch.distributed, RANK and WORLD_SIZE, and else a
+    world of one.
+
+    Raises ValueError when what is there does not say it completely.
+    """
+    if mesh is None and mesh_dims is not None:
+        raise ValueError("mesh_dims names dimensions of a mesh, but there is no mesh: give mesh=, too")
+    if rank is not None or world is not None:
+        if mesh is not None:
+            raise ValueError("give either rank and world, or a mesh")
+        if rank is None or world is None:
+            raise ValueError(f"rank and world go together, got rank={rank}, world={world}")
+        return _checked(rank, world, "rank= and world=")
+    if mesh is not None:
+        return _of_mesh(mesh, mesh_dims)
+    if dist.is_available() and dist.is_initialized():
+        return _checked(dist.get_rank(), dist.get_world_size(), "torch.distributed")
+    return _of_environment(environ)
+
+
+def _of_environment(environ: Mapping[str, str]) -> Place:
+    texts = {name: environ[name] for name in ("RANK", "WORLD_SIZE") if environ.get(name)}
+    if not texts:
+        return Place(0, 1, "default")
+    if len(texts) == 1:
+        (name,) = texts
+        raise ValueError(f"{name} is set in the environment without the other of RANK and WORLD_SIZE: set both")
+    try:
+        rank, world = int(texts["RANK"]), int(texts["WORLD_SIZE"])
+    except ValueError:
+        raise ValueError(f"RANK and WORLD_SIZE of the environment are not numbers: {texts}") from None
+    return _checked(rank, world, "RANK and WORLD_SIZE")
+
+
+def _of_mesh(mesh: DeviceMesh, chosen: Sequence[str | int] | str | int | None) -> Place:
+    """Row-major over the data-parallel dimensions, in the mesh's order."""
+    names = mesh.mesh_dim_names or ()
+    shape = tuple(mesh.mesh.shape)
+    dims = _chosen(names, len(shape), chosen) if chosen is not None else _data_parallel(names, shape)
+    at = mesh.get_coordinate()
+    if at is None:
+        raise ValueError(f"this process is no part of the mesh {_described(names, shape)}")
+    rank = 0
+    for d in dims:
+        rank = rank * shape[d] + at[d]
+    return _checked(rank, math.prod(shape[d] for d in dims), f"mesh {_described(names, shape)}")
+
+
+def _data_parallel(names: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
+    unknown = [n for n in names if n not in DATA_PARALLEL | MODEL_PARALLEL]
+    if not names or unknown:
+        raise ValueError(
+            f"which dimensions of the mesh {_described(names, shape)} are data-parallel their names do not tell: "
+            'list them in mesh_dims=, as in mesh_dims=["dp"]; an empty list means that all processes read the same rows'
+        )
+    return [d for d, n in enumerate(names) if n in DATA_PARALLEL]
+
+
+def _chosen(names: tuple[str, ...], n: int, chosen: Sequence[str | int] | str | int) -> list[int]:
+    if isinstance(chosen, (str, int)):
+        chosen = [chosen]
+    dims = set()
+    for c in chosen:
+        if isinstance(c, int) and 0 <= c < n:
+            dims.add(c)
+        elif isinstance(c, str) and c in names:
+            dims.add(names.index(c))
+        else:
+            raise ValueError(f"mesh_dims has {c!r}, the mesh has the dimensions {list(names) or list(range(n))}")
+    return sorted(dims)
+
+
+def _described(names: tuple[str, ...], shape: tuple[int, ...]) -> str:
+    sizes = [f"{n}={s}" for n, s in zip(names, shape, strict=True)] if names else [str(s) for s in shape]
+    return f"({', '.join(sizes)})"
+
+
+def _checked(rank: int, world: int, source: str) -> Place:
+    if not 0 <= rank < world:
+        raise ValueError(f"rank {rank} of {world} (from {source}): want 0 <= rank < world")
+    return Place(rank, world, source)

@@ -1,0 +1,41 @@
+"""The state of a loader in a trainer's checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loaderd.errors import PlanMismatch, RunMismatch
+from loaderd.wire import RunInfo
+
+VERSION = 1
+_TYPES = {"version": int, "run": str, "fingerprint": str, "step": int}
+
+
+def make_state(info: RunInfo, step: int) -> dict[str, Any]:
+    """The state of a loader that yields `step` next."""
+    return {"version": VERSION, "run": info.name, "fingerprint": info.fingerprint, "step": step}
+
+
+def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
+    """The step of a state, when it belongs to the run; raises ValueError, RunMismatch or PlanMismatch when not."""
+    version = state.get("version")
+    if type(version) is int and version > VERSION:
+        raise ValueError(
+            f"the loader's state has version {version}, this loaderd reads up to {VERSION}: use the one that saved it"
+        )
+    wrong = [k for k, t in _TYPES.items() if type(state.get(k)) is not t]
+    if wrong or state["version"] < 1 or state["step"] < 0:
+        raise ValueError(f"this is no state of a StepLoader (see {wrong or ['version', 'step']}): {dict(state)}")
+    if state["run"] != info.name:
+        raise RunMismatch(
+            f"the checkpoint is of the run {state['run']}, the daemon serves {info.name}: connect to that run's daemon",
+            facts={"run": info.name, "wanted": state["run"]},
+        )
+    if state["fingerprint"] != info.fingerprint:
+        raise PlanMismatch(
+            f"the checkpoint is of another plan of the run {info.name}: its fingerprint is {state['fingerprint']}, the "
+            f"daemon's {info.fingerprint}: start the daemon with the configuration of the checkpoint",
+            facts={"fingerprint": info.fingerprint, "wanted": state["fingerprint"]},
+        )
+    return int(state["step"])

@@ -1,0 +1,73 @@
+"""A bound on a wait that has none of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+
+
+class Watch:
+    """`with watch:` around a wait: `late` is called, in a thread, when the wait takes longer than `seconds`, and
+    `expired` is True then; and when `alive`, which is asked every `interval` seconds of a wait, says no.
+
+    One watch serves many waits, one after the other, at the cost of a lock each: its thread sleeps and looks now and
+    then. It holds the two bound methods weakly. `close` ends the thread. """
+
+    def __init__(self, seconds: float, late: Callable[[], None], interval: float, alive: Callable[[], bool]) -> None:
+        self.seconds, self.interval = min(seconds, threading.TIMEOUT_MAX), min(seconds, interval)
+        self.expired = False
+        self._late, self._alive = weakref.WeakMethod(late), weakref.WeakMethod(alive)
+        self._since: float | None = None
+        self._lock = threading.RLock()  # of one thread twice when `late` leads to `close`
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Watch:
+        with self._lock:
+            self._since, self.expired = time.monotonic(), False
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name="loaderd-watch", daemon=True)
+                self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._since = None
+
+    def close(self) -> None:
+        with self._lock:
+            self._stop.set()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=1)  # it may be asking a peer that hangs, and ends behind that
+
+    def _run(self) -> None:
+        pause = self.interval
+        while not self._stop.wait(pause):
+            pause = self._look()
+
+    def _look(self) -> float:
+        """Seconds until the next look. A wait that begins meanwhile is not due before that."""
+        with self._lock:
+            since = self._since
+            if since is None:
+                return self.interval
+            waited = time.monotonic() - since
+            if waited >= self.seconds:
+                self.expired = True
+                self._call_late()
+                return self.interval
+        if waited >= self.interval:
+            alive = self._alive()
+            if alive is not None and not alive():
+                with self._lock:
+                    if self._since == since:  # still the same wait
+                        self._call_late()
+            return max(0.0, min(self.interval, since + self.seconds - time.monotonic()))
+        return min(self.interval, self.seconds) - waited
+
+    def _call_late(self) -> None:
+        if late := self._late():
+            late()

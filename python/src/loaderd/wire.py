@@ -1,0 +1,154 @@
+"""The wire format of docs/wire.md: tickets out; metadata of record batches and the description of a run in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loaderd.errors import ProtocolError
+
+INPUT_IDS = "input_ids"
+NARROW_IDS = "input_ids:uint16"
+CU_SEQLENS = "cu_seqlens"
+DOCUMENTS = "documents"
+NARROW_LIMIT = 1 << 16
+"""Token ids below this travel as uint16."""
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """Which steps a rank asks for: `steps` of them from `step` on, all when it is None."""
+
+    rank: int = 0
+    world: int = 1
+    step: int = 0
+    steps: int | None = None
+    columns: tuple[str, ...] = (INPUT_IDS, CU_SEQLENS)
+    run: str | None = None
+    fingerprint: str | None = None
+
+    def encode(self) -> bytes:
+        body: dict[str, Any] = {
+            "rank": self.rank,
+            "world": self.world,
+            "step": self.step,
+            "columns": list(self.columns),
+        }
+        body |= {
+            k: v
+            for k, v in (("steps", self.steps), ("run", self.run), ("fingerprint", self.fingerprint))
+            if v is not None
+        }
+        return json.dumps(body).encode()
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What every record batch says of itself. Counts are of the batch alone, those that begin with `step_` of the step
+    on all ranks."""
+
+    run: str
+    step: int
+    part: int
+    parts: int
+    bucket: int
+    rows: int
+    tokens: int
+    loss_tokens: int
+    documents: int
+    max_seqlen: int
+    step_tokens: int | None = None
+    step_segments: int | None = None
+
+    @classmethod
+    def decode(cls, data: bytes) -> Metadata:
+        """Reads app_metadata; raises ProtocolError where a key is missing or of another type. Further keys are left
+        aside."""
+        body = loads(data, "metadata of a batch")
+        run, numbers = body.get("run"), {k: body.get(k) for k in _NUMBERS}
+        numbers |= {k: body[k] for k in _OPTIONAL if k in body}
+        bad = [k for k, v in numbers.items() if type(v) is not int or v < 0]
+        if bad or not isinstance(run, str):
+            raise ProtocolError(
+                f"metadata of a batch: {', '.join(bad) or 'run'}: missing or not as docs/wire.md says: {body}"
+            )
+        return cls(run=run, **numbers)  # type: ignore[arg-type]
+
+
+_NUMBERS = ("step", "part", "parts", "bucket", "rows", "tokens", "loss_tokens", "documents", "max_seqlen")
+_OPTIONAL = ("step_tokens", "step_segments")
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run as the daemon describes it.
+
+    `rows` has the rows of a step over all ranks for every bucket (row length in tokens). Steps `oldest` ... `planned` -
+    1 can be read; all steps before `committed` are in every keeper's checkpoint; no step follows when `ended`. `start`
+    is the sequence of the run's first document."""
+
+    name: str
+    fingerprint: str
+    buckets: tuple[int, ...]
+    rows: Mapping[int, int]
+    vocab_size: int
+    pad: int
+    attention: str
+    start: int
+    oldest: int
+    planned: int
+    committed: int
+    ended: bool
+    keepers: Mapping[str, int]
+    configuration: Mapping[str, Any]
+
+    @classmethod
+    def decode(cls, body: Mapping[str, Any]) -> RunInfo:
+        """Reads the result of the action `info`; raises ProtocolError when it is not one."""
+        try:
+            config = body["config"]
+            buckets = tuple(int(b) for b in config["packing"]["buckets"])
+            return cls(
+                name=str(body["run"]),
+                fingerprint=str(body["fingerprint"]),
+                buckets=buckets,
+                rows=dict(zip(buckets, _rows(config["steps"], buckets), strict=True)),
+                vocab_size=int(config["tokenizer"]["vocab_size"]),
+                pad=int(config["tokenizer"]["pad"]),
+                attention=str(config["attention"]),
+                start=int(body["start"]),
+                oldest=int(body["oldest"]),
+                planned=int(body["planned"]),
+                committed=int(body["committed"]),
+                ended=bool(body["ended"]),
+                keepers={str(k): int(v) for k, v in (body.get("keepers") or {}).items()},
+                configuration=config,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ProtocolError(f"description of the run: {type(error).__name__}: {error}") from error
+
+    @property
+    def narrow(self) -> bool:
+        """Whether every token id fits uint16."""
+        return self.vocab_size <= NARROW_LIMIT and 0 <= self.pad < NARROW_LIMIT
+
+
+def _rows(steps: Mapping[str, Any], buckets: tuple[int, ...]) -> list[int]:
+    if table := steps.get("table"):
+        return [int(n) for n in table]
+    if tokens := steps.get("tokens"):
+        return [int(tokens) // b for b in buckets]
+    return [int(steps["rows"])] * len(buckets)
+
+
+def loads(data: bytes, what: str) -> dict[str, Any]:
+    """A JSON object, or ProtocolError."""
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"{what}: not JSON: {data[:200]!r}") from error
+    if not isinstance(body, dict):
+        raise ProtocolError(f"{what}: not a JSON object: {data[:200]!r}")
+    return body

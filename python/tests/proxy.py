@@ -1,0 +1,107 @@
+"""A TCP proxy between client and daemon that cuts, delays or swallows what it carries."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+
+
+class Proxy:
+    """Forwards connections of a port of its own to a target of loopback.
+
+    `budget`, called for every connection, gives the bytes from the target after which the connection is cut (None:
+    never), or with `hang` everything is swallowed from then on. While `swallow` is set nothing is forwarded either way
+    and connections stay open. `delay` is added to every piece of data, in seconds."""
+
+    def __init__(
+        self, target: int, *, budget: Callable[[], int | None] = lambda: None, hang: bool = False, delay: float = 0
+    ) -> None:
+        self.target, self.budget, self.hang, self.delay = target, budget, hang, delay
+        self.swallow = threading.Event()
+        self.forwarded = threading.Condition()
+        self.connections = self.cuts = self.bytes = self.swallowed = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def url(self) -> str:
+        return f"grpc://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._threads[0].join()
+        for s in self._sockets:
+            reset(s)
+        for t in self._threads[1:]:
+            t.join()
+
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 30) -> None:
+        """Waits until a condition on the counts holds."""
+        with self.forwarded:
+            assert self.forwarded.wait_for(condition, timeout=seconds)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                reset(client)
+                continue
+            with self.forwarded:
+                self.connections += 1
+                self.forwarded.notify_all()
+            self._sockets += [client, server]
+            for source, sink, budget in ((client, server, None), (server, client, self.budget())):
+                t = threading.Thread(target=self._carry, args=(source, sink, budget), daemon=True)
+                self._threads.append(t)
+                t.start()
+
+    def _carry(self, source: socket.socket, sink: socket.socket, budget: int | None) -> None:
+        try:
+            while data := source.recv(64 << 10 if budget is None else max(1, min(64 << 10, budget))):
+                if self.delay:
+                    time.sleep(self.delay)
+                if self.swallow.is_set():
+                    with self.forwarded:
+                        self.swallowed += len(data)
+                        self.forwarded.notify_all()
+                    continue
+                sink.sendall(data)
+                with self.forwarded:
+                    self.bytes += len(data)
+                    self.forwarded.notify_all()
+                if budget is not None and (budget := budget - len(data)) <= 0:
+                    if self.hang:
+                        self.swallow.set()
+                        budget = None
+                        continue
+                    with self.forwarded:
+                        self.cuts += 1
+                    break
+        except OSError:
+            pass  # the other direction cut it
+        reset(source)
+        reset(sink)
+
+
+def reset(s: socket.socket) -> None:
+    """Closes a connection at once, as a cable that is cut: no data that waits is sent."""
+    try:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        s.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    s.close()

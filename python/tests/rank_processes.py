@@ -1,0 +1,192 @@
+"""Ranks of a training job as processes: what runs inside them, and how a test starts them.
+
+They are forked from one process that has torch imported, since that alone takes seconds.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import zlib
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.device_mesh import init_device_mesh
+
+from loaderd.torch import StepLoader
+
+TIMEOUT = 90  # seconds for a job
+
+
+def row_digests(batch: dict[str, Any]) -> list[int]:
+    """A checksum of everything that a batch says of each of its rows."""
+    tables = [batch[k].cpu().numpy() for k in ("input_ids", "labels", "position_ids", "segment_ids")]
+    return [zlib.crc32(b"".join(t[i].tobytes() for t in tables)) for i in range(len(tables[0]))]
+
+
+def read_alone(url: str) -> list[dict[str, Any]]:
+    """Every step of a run as a world of one reads it, undisturbed."""
+    with StepLoader(url, rank=0, world=1) as loader:
+        return [{"step": i, "bucket": b["input_ids"].shape[1], "rows": row_digests(b)} for i, b in enumerate(loader)]
+
+
+def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, Any]) -> None:
+    """Trains, as far as the data goes: all ranks compare every step before they go on, and rank 0 writes down what they
+    had.
+
+    `changes`: `every` (steps between checkpoints), `stop` (step at which the job ends in good order), `kill` ([step,
+    rank]: that rank dies there by SIGKILL), `ask` (step at which rank 0 waits until `folder`/answer exists, having made
+    `folder`/question).
+    """
+    join(rank, world, folder)
+    log = (folder / "log").open("a", buffering=1)
+    with StepLoader(url, patience=60) as loader:
+        assert (loader.rank, loader.world) == (rank, world)
+        state = {"loader": loader, "trained": torch.zeros(1, dtype=torch.int64)}
+        if newest := newest_checkpoint(folder):
+            dcp.load(state, checkpoint_id=newest)
+            assert loader.step == int(newest.name) == int(state["trained"])
+        for batch in loader:
+            step = loader.step - 1
+            mine = {
+                "step": step,
+                "bucket": batch["input_ids"].shape[1],
+                "shape": list(batch["labels"].shape),
+                "rows": row_digests(batch),
+                "loss": batch["num_loss_tokens"],
+                "loss_global": batch["num_loss_tokens_global"],
+            }
+            everyone: list[Any] = [None] * world
+            dist.all_gather_object(everyone, mine)
+            for key in ("step", "bucket", "shape", "loss_global"):
+                assert len({str(e[key]) for e in everyone}) == 1, (key, everyone)
+            assert mine["loss_global"] == sum(e["loss"] for e in everyone)
+            if rank == 0:
+                rows = [d for e in everyone for d in e["rows"]]
+                log.write(json.dumps({"step": step, "bucket": mine["bucket"], "rows": rows, "world": world}) + "\n")
+            if changes.get("kill") == [step, rank]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if changes.get("ask") == step and rank == 0:
+                (folder / "question").touch()
+                wait_for((folder / "answer").exists)
+            state["trained"] += 1
+            assert int(state["trained"]) == step + 1
+            if (step + 1) % changes.get("every", 1 << 30) == 0:
+                save(state, loader, folder)
+            if changes.get("stop") == step + 1:
+                save(state, loader, folder)
+                break
+    leave()
+
+
+def save(state: dict[str, Any], loader: StepLoader, folder: Path) -> None:
+    """A checkpoint, durable before any rank goes on; then its steps are committed."""
+    states: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(states, loader.state_dict())
+    assert all(s == states[0] for s in states), states
+    dcp.save(state, checkpoint_id=folder / "checkpoints" / str(loader.step))
+    dist.barrier()
+    if dist.get_rank() == 0:
+        loader.commit()
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The last one that was finished: its metadata is written last."""
+    found = [p.parent for p in (folder / "checkpoints").glob("*/.metadata")]
+    return max(found, key=lambda p: int(p.name), default=None)
+
+
+def mesh_peers(rank: int, world: int, folder: Path, url: str, steps: int) -> None:
+    """Data-parallel by tensor-parallel: peers in the second read the same rows, those in the first share out a
+    step's.
+    """
+    join(rank, world, folder)
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    with StepLoader(url, mesh=mesh) as loader:
+        assert (loader.rank, loader.world) == (rank // 2, 2)
+        with (folder / f"rank-{rank}").open("w") as log:
+            for _ in range(steps):
+                batch = next(loader)
+                everyone: list[Any] = [None] * 2
+                dist.all_gather_object(everyone, row_digests(batch), group=mesh.get_group("tp"))
+                assert everyone[0] == everyone[1]
+                log.write(json.dumps(row_digests(batch)) + "\n")
+    leave()
+
+
+def join(rank: int, world: int, folder: Path) -> None:
+    """Makes this process a rank of a gloo group."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = f"file://{folder}/store-{os.environ['STORE']}"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world)
+
+
+def leave() -> None:
+    """Ends the group, when every rank is done with it: an early one can make the others hang (torch 2.3)."""
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = TIMEOUT) -> None:
+    """Waits until something outside this process is so."""
+    ticks = multiprocessing.Event()
+    for _ in range(int(seconds * 50)):
+        if condition():
+            return
+        ticks.wait(0.02)
+    raise AssertionError(f"{condition} is not so after {seconds} s")
+
+
+class Job:
+    """Processes that run `program(rank, world, folder, url, argument)` each."""
+
+    count = 0
+
+    def __init__(self, program: Callable[..., None], world: int, folder: Path, url: str, argument: Any) -> None:
+        Job.count += 1
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["pytest", __name__])
+        self.processes: list[BaseProcess] = [
+            context.Process(
+                target=_run, args=(str(Job.count), program, rank, world, folder, url, argument), daemon=True
+            )
+            for rank in range(world)
+        ]
+        # Without a path the server finds nothing to import beforehand, and does not say so.
+        with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+            for p in self.processes:
+                p.start()
+
+    def join(self) -> list[int | None]:
+        """Waits for all; returns their exit statuses, negative ones being signals."""
+        for p in self.processes:
+            p.join(TIMEOUT)
+            if p.exitcode is None:
+                self._kill()
+                raise AssertionError(f"rank {self.processes.index(p)} has not ended in {TIMEOUT} s (stack on stderr)")
+        return [p.exitcode for p in self.processes]
+
+
+    def _kill(self) -> None:
+        for p in self.processes:
+            if p.is_alive() and p.pid is not None:
+                os.kill(p.pid, signal.SIGUSR1)  # shows where it hangs
+                p.join(1)
+                p.kill()
+
+
+def _run(store: str, program: Callable[..., None], *arguments: Any) -> None:
+    faulthandler.register(signal.SIGUSR1)
+    os.environ["STORE"] = store
+    program(*arguments)

@@ -1,0 +1,305 @@
+"""What the client reads while daemon, connection and peers fail: the same steps, bit for bit, or a cause within its
+time."""
+
+import gc
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Daemon
+from proxy import Proxy
+from test_client import Digest, client_threads, digest
+from tokenized import SETTINGS, documents, publish_tokens
+
+import loaderd
+from loaderd import TLS, Client, connection, reading
+
+SEED = 20_260_102
+CERTIFICATES = Path(__file__).parent / "certificates"
+LONG = [np.resize(t, 20 * len(t)) for t in documents(800, seed=2)]
+# Steps of 100 and 200 KB in parts of 64 KiB at most: larger than what the network holds, so that faults hit steps half
+# read.
+BIG = {
+    **SETTINGS,
+    "packing.buckets": "2048,4096",
+    "steps.rows": 24,
+    "steps.backlog": 1,
+    "flight.batch_bytes": 65_536,
+    "serve.stall_timeout": "5s",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    gc.collect()
+    assert client_threads() == []
+
+
+@pytest.fixture(scope="module")
+def big(module_daemon: Callable[..., Daemon]) -> Daemon:
+    d = module_daemon(BIG)
+    publish_tokens(d.nats_url, LONG)
+    with Client(d.flight_url) as c:
+        c.seal()
+    return d
+
+
+@pytest.fixture(scope="module")
+def undisturbed(big: Daemon) -> Digest:
+    with Client(big.flight_url) as client:
+        steps = digest(client)
+    assert len(steps) > 15 and [s[0] for s in steps] == list(range(len(steps)))
+    return steps
+
+
+def port_of(daemon: Daemon) -> int:
+    return int(daemon.flight_url.rpartition(":")[2])
+
+
+def test_kill_at_any_step(daemon: Callable[..., Daemon], undisturbed: Digest) -> None:
+    """A daemon that plans the same documents is killed and started again while ranks read: each reads what nobody
+    disturbed."""
+    rng = random.Random(SEED)
+    d = daemon(BIG)
+    kills = set(rng.sample(range(1, len(undisturbed) - 1), 5))
+    publish_tokens(d.nats_url, LONG)
+    with (
+        ThreadPoolExecutor() as background,
+        Client(d.flight_url, prefetch=1, patience=60) as client,
+        Client(d.flight_url, world=2, rank=1, patience=60) as half,
+    ):
+        steps, halves = [], []
+        started = background.submit(lambda: d)
+        for k in range(len(undisturbed)):
+            if k in kills:
+                started.result().kill()
+                started = background.submit(d.start)
+            if k == 2:
+                assert client.seal() == len(LONG), "waits for the daemon where it must"
+            steps.append(next(client))
+            halves.append(next(half))
+        assert list(client) == list(half) == []
+    assert digest(steps) == undisturbed
+    for whole, part in zip(steps, halves, strict=True):
+        assert np.array_equal(whole.input_ids[whole.rows // 2 :], part.input_ids)
+
+
+def test_stop_and_start_in_good_order(daemon: Callable[..., Daemon], undisturbed: Digest) -> None:
+    d = daemon(BIG)
+    publish_tokens(d.nats_url, LONG)
+    with Client(d.flight_url, prefetch=1) as client:
+        client.seal()
+        first = [next(client) for _ in range(3)]
+        assert d.stop() == 0
+        d.start()
+        assert digest(first) + digest(client) == undisturbed
+
+
+def test_connections_cut_in_the_middle(big: Daemon, undisturbed: Digest) -> None:
+    """Each connection bears a random number of bytes: none to a few steps."""
+    rng = random.Random(SEED)
+    with (
+        Proxy(port_of(big), budget=lambda: int(rng.expovariate(1 / 500_000))) as proxy,
+        Client(proxy.url, patience=60) as client,
+    ):
+        assert digest(client) == undisturbed
+        assert proxy.cuts > 3
+
+
+def test_a_step_half_read_is_thrown_away(big: Daemon, undisturbed: Digest) -> None:
+    """Every connection is cut behind the first part of a step, some bytes later each time, until a step fits: it has
+    four parts."""
+    budgets = iter(range(60_000, 10**9, 40_000))
+    step = next(i for i, (_, bucket, *_) in enumerate(undisturbed) if bucket == 4096)
+    with (
+        Proxy(port_of(big), budget=lambda: next(budgets)) as proxy,
+        Client(proxy.url, step=step, steps=1, patience=60) as client,
+    ):
+        assert digest(client) == undisturbed[step : step + 1]
+        assert proxy.cuts >= 3
+
+
+class Hang:
+    """Reads a client to its end in a thread, while its daemon or the path to it hangs until the client has given its
+    connection up: that shows in its asking for the run again."""
+
+    def __init__(self, client: Client, asked_before: bool, lift: Callable[[], object]) -> None:
+        self.client, self.lift, self.info = client, lift, client._connection.info
+        self.asked, self.began, self.noticed = int(asked_before), time.monotonic(), 0.0
+        self.steps: Digest = []
+        client._connection.info = self.ask  # type: ignore[method-assign]
+        self.thread = threading.Thread(target=lambda: self.steps.extend(digest(client)))
+        self.thread.start()
+
+    def ask(self, run: str | None, timeout: float) -> loaderd.RunInfo:
+        self.asked += 1
+        if self.asked == 2:
+            self.noticed = time.monotonic() - self.began
+            self.lift()
+        return self.info(run, timeout)
+
+
+def test_hangs_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, daemon: Callable[..., Daemon], big: Daemon, undisturbed: Digest
+) -> None:
+    """A daemon that is stopped by SIGSTOP and a path that swallows everything, in the middle of a stream, and such a
+    path while there is nothing to read: the client finds out by its pings, and goes on once there is an answer
+    again."""
+    monkeypatch.setattr(connection, "KEEPALIVE_MS", 10_200)  # more often than every 10 s the daemon sends pings away
+    monkeypatch.setattr(connection, "PING_TIMEOUT_MS", 1_000)
+    d, dry = daemon(BIG), daemon({**SETTINGS, "serve.stall_timeout": "60s"})
+    publish_tokens(d.nats_url, LONG)
+
+    budgets = iter([1_000_000])
+    with (
+        Proxy(port_of(big), budget=lambda: next(budgets, None), hang=True) as path,
+        Proxy(port_of(dry)) as idle_path,
+        Client(path.url, prefetch=1) as swallowed,
+        Client(d.flight_url, prefetch=1) as stopped,
+        Client(idle_path.url, steps=1) as idle,
+        Client(dry.flight_url) as aside,
+    ):
+        before = [digest([next(c)]) for c in (swallowed, stopped)]
+
+        def resume() -> None:
+            assert d.process is not None
+            d.process.send_signal(signal.SIGCONT)
+            with Client(d.flight_url) as other:
+                other.seal()
+
+        def flow() -> None:
+            idle_path.swallow.clear()
+            publish_tokens(dry.nats_url, documents(200))
+            aside.seal()
+
+        waiting = Hang(idle, False, flow)
+        while not aside.stats()["readers"]:
+            pass
+        idle_path.swallow.set()
+        assert d.process is not None
+        d.process.send_signal(signal.SIGSTOP)
+        hangs = [Hang(swallowed, True, path.swallow.clear), Hang(stopped, True, resume)]
+        for h in (*hangs, waiting):
+            h.thread.join(timeout=60)
+    for first, h in zip(before, hangs, strict=True):
+        assert first + h.steps == undisturbed
+        assert 0.5 < h.noticed < 40, h.client._connection.url
+    assert [index for index, *_ in waiting.steps] == [0] and 0.5 < waiting.noticed < 40
+
+
+def test_hangs_that_pings_do_not_find(monkeypatch: pytest.MonkeyPatch, daemon: Callable[..., Daemon]) -> None:
+    """Without pings the client asks the daemon itself, once it has waited for long."""
+    monkeypatch.setattr(connection, "KEEPALIVE_MS", 10**9)
+    monkeypatch.setattr(connection, "PING_TIMEOUT_MS", 10**9)
+    monkeypatch.setattr(reading, "PROBE_SECONDS", 0.5)
+    monkeypatch.setattr(reading, "PROBE_ANSWER_SECONDS", 0.5)
+    dry = daemon({**SETTINGS, "serve.stall_timeout": "60s"})
+    with Proxy(port_of(dry)) as path, Client(path.url, steps=1) as idle, Client(dry.flight_url) as aside:
+        waiting = threading.Thread(target=lambda: steps.extend(idle))
+        steps: list[loaderd.Step] = []
+        waiting.start()
+        path.wait_for(lambda: path.bytes > 0)
+        while not aside.stats()["readers"]:
+            pass
+        path.swallow.set()
+        asked = path.swallowed
+        path.wait_for(lambda: path.swallowed > asked)  # a question
+        publish_tokens(dry.nats_url, documents(200))
+        aside.seal()
+        path.wait_for(lambda: path.connections > 1)
+        path.swallow.clear()
+        waiting.join(timeout=30)
+    assert [s.index for s in steps] == [0]
+
+
+def test_a_peer_that_never_answers(big: Daemon) -> None:
+    with Proxy(port_of(big)) as proxy:
+        proxy.swallow.set()
+        with Client(proxy.url, connect_timeout=1) as client:
+            begin = time.monotonic()
+            with pytest.raises(loaderd.Unreachable):
+                next(client)
+            assert time.monotonic() - begin < 3
+            with pytest.raises(loaderd.Unreachable):
+                client.info()
+
+
+def test_a_slow_path(big: Daemon, undisturbed: Digest) -> None:
+    """A quarter of a second each way: connections come about."""
+    with Proxy(port_of(big), delay=0.25) as proxy, Client(proxy.url, steps=1, connect_timeout=10) as client:
+        assert digest(client) == undisturbed[:1]
+        assert proxy.connections == 1
+
+
+# --- tokens and TLS ---------------------------------------------------------------------------------------------------
+
+
+def test_bearer_token(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("s3cret\n")
+    d = daemon({**SETTINGS, "flight.token_file": file})
+    publish_tokens(d.nats_url, documents(200))
+    with Client(d.flight_url, token="s3cret") as client:
+        client.seal()
+        assert next(client).index == 0 and client.commit(1) == 1
+    for token in (None, "wrong"):
+        with Client(d.flight_url, token=token, patience=1000, connect_timeout=1000) as client:
+            for call in (lambda: next(client), client.info, lambda: client.commit(1)):
+                with pytest.raises(loaderd.BadToken) as caught:
+                    call()
+                assert "s3cret" not in str(caught.value)
+
+
+def outcome(url: str, tls: TLS | None) -> str:
+    with Client(url, tls=tls, connect_timeout=1) as client:
+        try:
+            return f"step {next(client).index}"
+        except loaderd.LoaderdError as error:
+            return type(error).__name__
+
+
+def test_tls(daemon: Callable[..., Daemon]) -> None:
+    one, other = (CERTIFICATES / f"{name}.pem" for name in ("one", "other"))
+    key = one.with_suffix(".key")
+    served = {"flight.cert": one, "flight.key": key}
+    daemons = {"plain": {}, "tls": served, "mutual": served | {"flight.client_ca": other}}
+    urls = {}
+    for name, settings in daemons.items():
+        d = daemon({**SETTINGS, **settings})
+        publish_tokens(d.nats_url, documents(200))
+        urls[name] = d.flight_url
+        with Client(
+            d.flight_url, tls=None if name == "plain" else TLS(ca=one, cert=other, key=other.with_suffix(".key"))
+        ) as client:
+            client.seal()
+    secure = urls["tls"].replace("grpc://", "grpc+tls://")
+    cases: dict[str, tuple[str, TLS | None, str]] = {
+        "authority by path": (secure, TLS(ca=one), "step 0"),
+        "authority by content, tls implied": (urls["tls"], TLS(ca=one.read_bytes()), "step 0"),
+        "another name": (urls["tls"], TLS(ca=str(one), server_name="elsewhere"), "Unreachable"),
+        "plaintext against TLS": (urls["tls"], None, "Unreachable"),
+        "TLS against plaintext": (urls["plain"], TLS(ca=one), "Unreachable"),
+        "wrong authority": (secure, TLS(ca=other), "Unreachable"),
+        "the system's authorities": (secure, None, "Unreachable"),
+        "client certificate": (urls["mutual"], TLS(ca=one, cert=other, key=other.with_suffix(".key")), "step 0"),
+        "no client certificate": (urls["mutual"], TLS(ca=one), "Unreachable"),
+        "wrong client certificate": (urls["mutual"], TLS(ca=one, cert=one, key=key), "Unreachable"),
+    }
+    found: dict[str, str] = {}
+    threads = [
+        threading.Thread(target=lambda n=n, c=c: found.update({n: outcome(c[0], c[1])})) for n, c in cases.items()
+    ]
+    begin = time.monotonic()
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == {name: want for name, (*_, want) in cases.items()}
+    assert time.monotonic() - begin < 10

@@ -1,0 +1,216 @@
+"""The client against servers that break the wire format, or fail in ways of their own: nothing wrong is ever given
+out."""
+
+import json
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+from test_errors import status
+
+import loaderd
+from loaderd import Client
+
+INFO = {
+    "run": "r", "fingerprint": "sha256:1", "start": 1, "planned": 9, "ended": False,
+    "committed": 0, "oldest": 0, "keepers": {},
+    "config": {"tokenizer": {"vocab_size": 100, "pad": 0}, "packing": {"buckets": [4, 8]},
+               "steps": {"rows": 2}, "attention": "document"},
+}  # fmt: skip
+SCHEMA = pa.schema([("input_ids", pa.list_(pa.uint16())), ("cu_seqlens", pa.list_(pa.int32()))])
+Message = tuple[pa.RecordBatch, bytes | None]
+
+
+def message(step: int, **change: object) -> Message:
+    """A step of two rows of four tokens in one part, or what `change` makes of it."""
+    meta = {
+        "run": "r",
+        "step": step,
+        "part": 0,
+        "parts": 1,
+        "bucket": 4,
+        "rows": 2,
+        "tokens": 8,
+        "loss_tokens": 8,
+        "documents": 2,
+        "max_seqlen": 4,
+    }
+    meta |= change
+    n, length = int(str(meta["rows"])), int(str(meta["bucket"]))
+    columns = [pa.array([[step] * length] * n, SCHEMA.field(0).type), pa.array([[0, length]] * n, SCHEMA.field(1).type)]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), json.dumps(meta).encode()
+
+
+class Server(flight.FlightServerBase):
+    """Answers every DoGet by the next of some scripts: messages to send, and exceptions to raise. The last script is
+    repeated."""
+
+    def __init__(self, *scripts: list[Message | Exception], info: bytes = json.dumps(INFO).encode()) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        self.scripts, self.info_body = list(scripts), info
+        self.tickets: list[dict[str, object]] = []
+
+    @property
+    def url(self) -> str:
+        return f"grpc://127.0.0.1:{self.port}"
+
+    def do_get(self, context: object, ticket: flight.Ticket) -> flight.GeneratorStream:
+        self.tickets.append(json.loads(ticket.ticket))
+        script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
+
+        def play() -> Iterator[object]:
+            for item in script:
+                if isinstance(item, Exception):
+                    raise item
+                yield item[0] if item[1] is None else item
+
+        return flight.GeneratorStream(SCHEMA, play())
+
+    def do_action(self, context: object, action: flight.Action) -> list[bytes]:
+        return [self.info_body]
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Server]]:
+    servers: list[Server] = []
+
+    def start(*scripts: list[Message | Exception], **options: bytes) -> Server:
+        servers.append(Server(*scripts, **options))
+        return servers[-1]
+
+    yield start
+    for s in servers:
+        s.shutdown()
+
+
+def typed(reason: str, code: int = 14) -> Exception:
+    """An error as the daemon sends it."""
+    return flight.FlightUnavailableError(
+        f"{reason}: why", extra_info=status(code, f"{reason}: why", reason, {"step": "1"})
+    )
+
+
+@pytest.mark.parametrize(
+    ("second", "match"),
+    [
+        ([message(0)], "step"),
+        ([message(2)], "step"),
+        ([message(1, run="other")], "run"),
+        ([message(1, part=1, parts=2, rows=1)], "part"),
+        ([message(1, part=1)], "part"),
+        ([message(1, parts=0)], "part"),
+        ([message(1, part=0, parts=2, rows=1), message(1, part=0, parts=2, rows=1)], "part"),
+        ([message(1, part=0, parts=2, rows=1), message(1, part=1, parts=3, rows=1)], "parts"),
+        ([message(1, part=0, parts=2, rows=1), message(1, part=1, parts=2, rows=1, bucket=8)], "bucket"),
+        ([message(1, part=0, parts=2, rows=1), message(2)], "step"),
+        ([message(1, part=0, parts=2), message(1, part=1, parts=2)], "4 rows of 4"),
+        ([message(1, rows=1)], "1 rows of 4"),
+        ([message(1, bucket=5)], "rows of 5"),
+        ([(message(1)[0], b"no json")], "not JSON"),
+        ([(message(1)[0], b"{}")], "metadata"),
+        ([(message(1, rows=1)[0], message(1)[1])], "has 1 rows"),
+        ([(message(1, bucket=8)[0], message(1)[1])], "2 rows of 4"),
+        ([(message(1)[0], None)], "without metadata"),
+    ],
+)
+def test_nothing_but_the_expected_step_is_accepted(
+    serve: Callable[..., Server], second: list[Message], match: str
+) -> None:
+    server = serve([message(0), *second, message(1), message(2)])
+    with Client(server.url, patience=1000, connect_timeout=1000) as client:
+        assert next(client).index == 0
+        with pytest.raises(loaderd.ProtocolError, match=match):
+            next(client)
+        assert client.next_step == 1
+    assert server.tickets == [
+        {
+            "rank": 0,
+            "world": 1,
+            "step": 0,
+            "columns": ["input_ids:uint16", "cu_seqlens"],
+            "run": "r",
+            "fingerprint": "sha256:1",
+        }
+    ]
+
+
+def test_an_end_in_the_middle_of_a_step(serve: Callable[..., Server]) -> None:
+    server = serve([message(0), message(1, part=0, parts=2, rows=1)])
+    with Client(server.url, patience=1000) as client:
+        next(client)
+        with pytest.raises(loaderd.ProtocolError, match="ended behind part 0 of 2 of step 1"):
+            next(client)
+
+
+def test_the_rows_are_those_of_the_world(serve: Callable[..., Server]) -> None:
+    server = serve([message(0, rows=1)])
+    with Client(server.url, world=2) as client:
+        assert next(client).rows == 1
+
+
+def test_causes_that_pass_are_waited_out(serve: Callable[..., Server]) -> None:
+    """Whatever fails, it is the same step that is asked for again, and of what has come of it nothing is kept."""
+    half = message(1, part=0, parts=2, rows=1)
+    server = serve(
+        [typed("SOURCE_DRY")],
+        [flight.FlightUnavailableError("connection reset")],
+        [message(0), half, typed("SHUTTING_DOWN")],
+        [half, typed("LATER_THAN_THIS_PACKAGE")],
+        [half, flight.FlightInternalError("stream removed")],
+        [half, message(1, part=1, parts=2, rows=1), typed("REPLAYING")],
+        [message(2), message(3), message(4)],
+    )
+    with Client(server.url, steps=5, prefetch=1) as client:
+        steps = list(client)
+    assert [s.index for s in steps] == [0, 1, 2, 3, 4]
+    assert [(t["step"], t["steps"]) for t in server.tickets] == [(0, 5), (0, 5), (0, 5), (1, 4), (1, 4), (1, 4), (2, 3)]
+    assert all((s.input_ids == s.index).all() and s.rows == 2 for s in steps)
+
+
+def test_causes_that_do_not_pass(serve: Callable[..., Server]) -> None:
+    for reason, code, error in (("DOCUMENT_LOST", 15, loaderd.DocumentLost), ("NEW", 9, loaderd.LoaderdError)):
+        server = serve([message(0), typed(reason, code)])
+        with Client(server.url, patience=1000) as client:
+            next(client)
+            with pytest.raises(error, match=f"{reason}: why") as caught:
+                next(client)
+            assert type(caught.value) is error and caught.value.facts == {"step": "1"}
+        assert len(server.tickets) == 1
+
+
+def test_patience_raises_the_last_cause(serve: Callable[..., Server]) -> None:
+    server = serve([typed("SOURCE_DRY")], [typed("SOURCE_DRY")], [typed("NEW")])
+    with Client(server.url, patience=1.5) as client, pytest.raises(loaderd.Unavailable, match="NEW"):
+        next(client)
+    assert 3 <= len(server.tickets) <= 8, "asked again with pauses that grow"
+
+
+def test_a_transport_that_fails_without_a_word(serve: Callable[..., Server]) -> None:
+    """Somebody answers and every stream breaks, as behind a gateway without its daemon: patience bounds that."""
+    server = serve([flight.FlightUnavailableError("no upstream")])
+    with (
+        Client(server.url, patience=1, connect_timeout=0.5) as client,
+        pytest.raises(loaderd.Unreachable, match="no upstream"),
+    ):
+        next(client)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"run": "r"}'])
+def test_a_description_that_is_none(serve: Callable[..., Server], body: bytes) -> None:
+    server = serve([message(0)], info=body)
+    with Client(server.url, patience=1000) as client:
+        for call in (lambda: next(client), client.info):
+            with pytest.raises(loaderd.ProtocolError):
+                call()
+
+
+def test_another_plan_behind_the_same_address(serve: Callable[..., Server]) -> None:
+    server = serve([message(0), flight.FlightUnavailableError("restart")], [message(1)])
+    with Client(server.url) as client:
+        client.info()
+        server.info_body = json.dumps(INFO | {"fingerprint": "sha256:2"}).encode()
+        with pytest.raises(loaderd.PlanMismatch, match="sha256:2"):
+            client.info()
+        next(client), next(client)
+    assert {t["fingerprint"] for t in server.tickets} == {"sha256:1"}, "for the daemon to refuse"

@@ -1,0 +1,139 @@
+"""The committer against a made-up server that fails in every way, seeded: each document is stored once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+
+import pytest
+
+from loaderd.producer import committer as module
+from loaderd.producer.committer import Committer
+from loaderd.producer.message import MESSAGE_ID, Message
+from loaderd.producer.session import Lost, Refused
+
+
+class Server:
+    """One subject's messages, in a stream that others use too.
+
+    A request may get lost, lose its answer, or be done only several requests later: a batch that was on its way. The server's window for
+    ids is shorter than the committer's doubts, so that only reading back tells what is stored, but longer than anything is on its way.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.stored: list[tuple[int, str]] = []  # sequence, id
+        self.sequence = self.random.randrange(50)
+        self.late: list[tuple[int, list[Message], int | None]] = []  # when it lands, what, its fence
+        self.requests = 0
+        self.room = 10**9
+        self.staged: list[Message] = []
+        self.fence: int | None = None
+        self.connected = True
+        self.faults = True
+
+    # What the committer uses of a session.
+
+    class access:  # noqa: N801
+        shown = "nats://made-up"
+
+    async def reconnect(self) -> None:
+        self._tick()
+        self.connected = True
+
+    async def last(self, stream: str, subject: str) -> tuple[int, dict[str, str]]:
+        self._tick()
+        return (self.stored[-1][0], {MESSAGE_ID: self.stored[-1][1]}) if self.stored else (0, {})
+
+    async def headers(self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]) -> None:
+        for sequence, found in [s for s in self.stored if first <= s[0] <= last]:
+            self._tick(0.02)
+            each(sequence, {MESSAGE_ID: found})
+
+    async def stream(self, name: str) -> dict[str, object]:
+        raise Lost("nobody asks now")
+
+    async def send(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
+        self._take(payload, headers)
+
+    async def ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, object]:
+        self._take(payload, headers)
+        messages, fence, self.staged, self.fence = self.staged, self.fence, [], None
+        fate = self.random.random() if self.faults else 1.0
+        if fate < 0.15:  # on its way for a while
+            self.late.append((self.requests + self.random.randrange(1, 8), messages, fence))
+            self.connected = self.random.random() < 0.5
+            raise Lost("no answer")
+        if fate < 0.25:
+            raise Lost("it never arrived")
+        self._tick(0)
+        sequence = self._store(messages, fence)
+        if fate < 0.4:
+            raise Lost("the answer is lost")
+        return {"seq": sequence, "batch": headers.get("Nats-Batch-Id"), "count": len(messages)}
+
+    def _take(self, payload: bytes, headers: dict[str, str]) -> None:
+        if not self.staged:
+            fence = headers.get("Nats-Expected-Last-Subject-Sequence")
+            self.fence = None if fence is None else int(fence)
+        self.staged.append(Message(payload, {MESSAGE_ID: headers[MESSAGE_ID]}, 0, len(payload)))
+
+    def _store(self, messages: list[Message], fence: int | None) -> int:
+        newest = self.stored[-1][0] if self.stored else 0
+        if fence is not None and fence != newest:
+            raise Refused({"code": 400, "err_code": 10071, "description": f"wrong last sequence: {newest}"})
+        if len(messages) > self.room:
+            self.room += self.random.randrange(3)
+            raise Refused({"code": 503, "err_code": 10077, "description": "maximum bytes exceeded"})
+        self.room -= len(messages)
+        for message in messages:
+            self.sequence += 1 + self.random.randrange(3)  # others publish to other subjects
+            self.stored.append((self.sequence, message.id))
+        return self.sequence
+
+    def _tick(self, chance: float = 0.1) -> None:
+        """Time passes: what was on its way lands, and a request may fail."""
+        self.requests += 1
+        for arrival in [x for x in self.late if x[0] <= self.requests]:
+            self.late.remove(arrival)
+            if not {m.id for m in arrival[1]} & {found for _, found in self.stored}:
+                with contextlib.suppress(Refused):  # nobody hears of it
+                    self._store(*arrival[1:])
+        if self.faults and self.random.random() < chance:
+            self.connected = False
+            raise Lost("the connection broke")
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_each_document_once_and_in_order(part, monkeypatch):
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.0)
+    for seed in range(part * 100, part * 100 + 100):
+        server = Server(seed)
+        if seed % 3 == 0:
+            server.room = seed % 7
+        messages = [Message(b"x" * (i % 5), {MESSAGE_ID: f"id-{i}"}, i, i % 5) for i in range(60)]
+        positions: list[int] = []
+
+        def committed() -> None:
+            positions.append(committer.tally.position)
+            assert {m.id for m in messages[: positions[-1]]} <= {found for _, found in server.stored}
+
+        committer = Committer(server, "docs.web", None, lambda _: None, committed)
+        committer.begin("DOCS", atomic=seed % 4 != 0, last=server.sequence)
+
+        async def run() -> None:
+            at = 0
+            while at < len(messages):
+                size = server.random.randrange(1, 12)
+                await committer.commit(messages[at : at + size])
+                at += size
+
+        asyncio.run(run())
+        server.faults, server.requests = False, 10**6
+        server._tick()  # what is still on its way lands now
+        assert [found for _, found in server.stored] == [m.id for m in messages], seed
+        assert committer.tally.documents == 60 and committer.tally.bytes == sum(len(m.payload) for m in messages), seed
+        assert positions == sorted(positions) and positions[-1] == 60, seed

@@ -1,0 +1,86 @@
+"""Training jobs of several processes: in lock step, killed, resumed, resumed with another world."""
+
+import json
+import random
+
+import pytest
+from rank_processes import Job, lock_step, mesh_peers, read_alone, wait_for
+from tokenized import SETTINGS, documents, publish_tokens
+
+from loaderd import Client
+
+
+@pytest.fixture(scope="module")
+def served(module_daemon):
+    """A sealed run of about 90 steps, and what it holds."""
+    d = module_daemon(SETTINGS)
+    publish_tokens(d.nats_url, documents(800))
+    with Client(d.flight_url) as client:
+        client.seal()
+    steps = read_alone(d.flight_url)
+    assert len(steps) > 80 and {s["bucket"] for s in steps} == {64, 128}
+    return d, steps
+
+
+def written(folder):
+    return [json.loads(line) for line in (folder / "log").read_text().splitlines()]
+
+
+def same(got, want):
+    """A step as rank 0 wrote it down against the undisturbed one."""
+    return all(got[k] == want[k] for k in ("step", "bucket", "rows"))
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_lock_step(served, tmp_path, world):
+    """Every rank has the same step, bucket and shape; together they have the rows that a world of one has."""
+    d, steps = served
+    assert Job(lock_step, world, tmp_path, d.flight_url, {}).join() == [0] * world
+    got = written(tmp_path)
+    assert len(got) == len(steps) and all(map(same, got, steps))
+
+
+def test_other_world_sizes(served, tmp_path):
+    """4 ranks, then 2, then 4 again, each from the checkpoint of those before."""
+    d, steps = served
+    ends = [len(steps) // 3, 2 * len(steps) // 3, len(steps)]
+    for world, stop in zip((4, 2, 4), ends, strict=True):
+        assert Job(lock_step, world, tmp_path, d.flight_url, {"stop": stop}).join() == [0] * world
+    got = written(tmp_path)
+    assert [g["world"] for g in got] == [4] * ends[0] + [2] * (ends[1] - ends[0]) + [4] * (ends[2] - ends[1])
+    assert len(got) == len(steps) and all(map(same, got, steps))
+
+
+def test_killed_ranks_and_daemons(served, tmp_path):
+    """A rank dies by SIGKILL, the job is started again from its last checkpoint, and meanwhile the daemon dies too."""
+    d, steps = served
+    rng = random.Random(6)
+    begin, expected = 0, []
+    for _ in range(3):
+        kill, victim, every = rng.randrange(begin + 5, begin + 25), rng.randrange(2), rng.randrange(3, 9)
+        ask = rng.randrange(begin, kill)
+        for name in ("question", "answer"):
+            (tmp_path / name).unlink(missing_ok=True)
+        job = Job(lock_step, 2, tmp_path, d.flight_url, {"every": every, "kill": [kill, victim], "ask": ask})
+        wait_for((tmp_path / "question").exists)
+        d.kill()
+        (tmp_path / "answer").touch()
+        d.start()
+        statuses = job.join()
+        assert statuses[victim] == -9 and statuses[1 - victim] not in (0, None)
+        expected += range(begin, kill + 1)
+        begin = max([begin] + [s for s in range(begin + 1, kill + 1) if s % every == 0])
+    assert Job(lock_step, 2, tmp_path, d.flight_url, {}).join() == [0, 0]
+    expected += range(begin, len(steps))
+    got = written(tmp_path)
+    assert [g["step"] for g in got] == expected
+    assert all(same(g, steps[g["step"]]) for g in got)
+
+
+def test_mesh(served, tmp_path):
+    """2 by 2: tensor-parallel peers read the same rows, and the two data-parallel ranks a step's."""
+    d, steps = served
+    assert Job(mesh_peers, 4, tmp_path, d.flight_url, 6).join() == [0] * 4
+    ranks = [[json.loads(line) for line in (tmp_path / f"rank-{r}").read_text().splitlines()] for r in range(4)]
+    assert ranks[0] == ranks[1] and ranks[2] == ranks[3]
+    assert [a + b for a, b in zip(ranks[0], ranks[2], strict=True)] == [s["rows"] for s in steps[:6]]

@@ -1,0 +1,169 @@
+"""The loader in other people's loops.
+
+The same small model sees the same steps everywhere, so every loop has the same losses, also behind a resume.
+"""
+
+import itertools
+import json
+
+import pytest
+import torch
+from jobs import losses, run
+from tokenized import SETTINGS, documents, publish_tokens
+from torch.nn import functional as F
+from transformers import LlamaConfig, LlamaForCausalLM, modeling_flash_attention_utils
+
+import loaderd
+from loaderd.torch import StepLoader
+from loaderd.torch.masks import dense_mask, varlen
+
+CLOSE = {"rel": 2e-5}  # the order of additions differs with the number of ranks
+
+
+@pytest.fixture(scope="module")
+def url(module_daemon):
+    """A sealed run of more than ten steps of two row lengths."""
+    d = module_daemon({**SETTINGS, "shuffle.window": 8, "packing.pool": 32, "steps.backlog": 2})
+    publish_tokens(d.nats_url, documents(150))
+    with loaderd.Client(d.flight_url) as client:
+        client.seal()
+    return d.flight_url
+
+
+@pytest.fixture(scope="module")
+def batch(url):
+    with StepLoader(url) as loader:
+        return next(loader)
+
+
+def llama(implementation: str) -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=SETTINGS["tokenizer.vocab_size"], **shape)).double()
+    model.config._attn_implementation = implementation
+    return model
+
+
+def committed(url: str) -> int:
+    with loaderd.Client(url) as client:
+        return client.info().committed
+
+
+@pytest.fixture(scope="module")
+def expected(url, tmp_path_factory):
+    """Losses of examples/plain_loop.py: two ranks until step 6, one rank from the checkpoint of step 4 until step 8."""
+    folder = tmp_path_factory.mktemp("plain")
+    args = ("--url", url, "--checkpoints", folder, "--save-every", 4, "--steps")
+    first = losses(run("plain_loop.py", *args, 6, world=2))
+    assert committed(url) >= 4
+    with pytest.MonkeyPatch.context() as patch:
+        torchrun = {"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 0}
+        for name, value in torchrun.items():  # what torchrun --nproc-per-node 1 sets
+            patch.setenv(name, str(value))
+        second = losses(run("plain_loop.py", *args, 8))
+    assert list(first) == [1, 2, 3, 4, 5, 6] and list(second) == [5, 6, 7, 8]
+    assert {k: first[k] for k in (5, 6)} == pytest.approx({k: second[k] for k in (5, 6)}, **CLOSE)
+    return first | second
+
+
+def test_lightning(url, expected, tmp_path):
+    args = ("--url", url, "--folder", tmp_path, "--save-every", 4, "--steps")
+    first = losses(run("lightning_trainer.py", *args, 6, "--devices", 2))
+    assert first == pytest.approx({k: expected[k] for k in range(1, 7)}, **CLOSE)
+    second = losses(run("lightning_trainer.py", *args, 12))
+    assert list(second) == list(range(5, 13))
+    assert {k: second[k] for k in range(5, 9)} == pytest.approx({k: expected[k] for k in range(5, 9)}, **CLOSE)
+    assert committed(url) >= 12
+
+
+def test_accelerate(url, expected, tmp_path):
+    args = ("--url", url, "--folder", tmp_path / "checkpoint", "--save-every", 4, "--steps")
+    first = losses(run("accelerate_loop.py", *args, 6))
+    assert first == pytest.approx({k: expected[k] for k in range(1, 7)}, **CLOSE)
+    second = losses(run("accelerate_loop.py", *args, 8, world=2))
+    assert second == pytest.approx({k: expected[k] for k in range(5, 9)}, **CLOSE)
+
+
+def test_hugging_face_trainer(url, tmp_path):
+    """One rank to the end of the run, two ranks from its checkpoint of step 4: the same losses."""
+    args = ("--url", url, "--folder", tmp_path, "--save-every", 4, "--steps")
+    with loaderd.Client(url) as client:
+        end = sum(1 for _ in client)
+    output = run("huggingface_trainer.py", *args, 1000)
+    assert output.count("'loss'") == end  # the Trainer ends where the run does
+
+    def history(step: int) -> list[float]:
+        state = json.loads((tmp_path / f"checkpoint-{step}" / "trainer_state.json").read_text())
+        assert state["stateful_callbacks"]["LoaderState"]["attributes"]["loader"]["step"] == step
+        return [entry["loss"] for entry in state["log_history"] if "loss" in entry]
+
+    last = end // 4 * 4
+    whole = history(last)
+    assert len(whole) == last >= 16 and committed(url) >= last
+    for checkpoint in tmp_path.glob("checkpoint-*"):
+        if checkpoint.name != "checkpoint-4":
+            checkpoint.rename(tmp_path / f"of-one-rank-{checkpoint.name}")
+    run("huggingface_trainer.py", *args, 8, world=2)
+    assert history(8) == pytest.approx(whole[:8], **CLOSE)
+
+
+def test_data_loaders(url, tmp_path):
+    """torch's DataLoader and torchdata's StatefulDataLoader, which restores at the very next step."""
+    lines = [line.split() for line in run("dataloader.py", "--url", url, "--state", tmp_path / "state.pt").splitlines()]
+    by_name = {name: [line[1:] for line in group] for name, group in itertools.groupby(lines, key=lambda line: line[0])}
+    with StepLoader(url) as loader:
+        ids = [batch["input_ids"] for _, batch in zip(range(6), loader)]
+    direct = [f"step {i} rows {tuple(x.shape)} sum {x.sum()}".split() for i, x in enumerate(ids)]
+    assert by_name == {"DataLoader": direct, "StatefulDataLoader": direct, "restored": direct[5:]}
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_hugging_face_models_keep_documents_apart(batch, implementation):
+    """Told by position_ids alone, or by a dense mask: outputs and gradients are those of every document alone."""
+    model = llama(implementation)
+    inputs = {k: batch[k] for k in ("input_ids", "labels", "position_ids")}
+    outputs = model(**inputs)
+    loss = F.cross_entropy(outputs.logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten(), reduction="sum")
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    total = torch.zeros((), dtype=torch.float64)
+    for begin, end in itertools.pairwise(batch["cu_seqlens"].tolist()):
+        row, at = divmod(begin, batch["input_ids"].shape[1])
+        if batch["segment_ids"][row, at]:
+            ids = batch["input_ids"][row : row + 1, at : at + end - begin]
+            alone = model(ids).logits
+            packed = outputs.logits[row : row + 1, at : at + end - begin]
+            torch.testing.assert_close(packed, alone, rtol=1e-9, atol=1e-11)
+            total = total + F.cross_entropy(alone[0, :-1], ids[0, 1:], reduction="sum")
+    torch.testing.assert_close(loss, total, rtol=1e-10, atol=0)
+    assert outputs.loss.item() == pytest.approx(total.item() / batch["num_loss_tokens_global"], rel=1e-6)
+    for got, want in zip(gradients, torch.autograd.grad(total, list(model.parameters())), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
+    if implementation == "sdpa":
+        masked = model(**inputs, attention_mask=dense_mask(batch["segment_ids"]))
+        torch.testing.assert_close(masked.logits, outputs.logits, rtol=1e-9, atol=1e-11)
+
+
+def test_hugging_face_models_take_the_arguments_of_varlen_kernels(batch, monkeypatch):
+    """The path of flash_attention_2 through transformers; the kernel, which needs a GPU, is replaced by its definition."""
+    calls = []
+
+    def flash_attn_varlen_func(
+        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None, causal=False
+    ):
+        assert causal and max_seqlen_q == max_seqlen_k == batch["max_seqlen"] and cu_seqlens_k is cu_seqlens_q
+        calls.append(len(cu_seqlens_q))
+        q, k, v = (t.transpose(0, 1) for t in (q, k, v))
+        parts = [
+            F.scaled_dot_product_attention(q[:, a:b], k[:, a:b], v[:, a:b], is_causal=True, scale=softmax_scale)
+            for a, b in itertools.pairwise(cu_seqlens_q.tolist())
+        ]
+        return torch.cat(parts, 1).transpose(0, 1)
+
+    kernels = (None, flash_attn_varlen_func, None, None, None)
+    monkeypatch.setattr(modeling_flash_attention_utils, "_loaded_implementation", None)
+    monkeypatch.setattr(modeling_flash_attention_utils, "_lazy_imports", lambda *_, **__: kernels)
+    inputs = {k: batch[k] for k in ("input_ids", "position_ids")}
+    with torch.no_grad():
+        got = llama("flash_attention_2")(**inputs, **varlen(batch, names="transformers")).logits
+        torch.testing.assert_close(got, llama("sdpa")(**inputs).logits, rtol=1e-9, atol=1e-11)
+    assert len(calls) == 2  # layers

@@ -1,0 +1,543 @@
+"""Publishing into a real daemon: what is sent is what a reader gets, once, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import random
+import re
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import free_ports
+from proxy import Proxy
+from tokenized import SETTINGS, TOKENIZER
+from tokenized import documents as made_up
+
+from loaderd import (
+    TLS, BadDocument, Client, ClosedClient, DocumentTooLarge, ForkedClient, InputChanged, NoStream, NotPermitted, Publisher, PublishError,
+    Unreachable, apublish, documents, publish,
+)  # fmt: skip
+from loaderd.producer.message import Encoder
+
+ROOT = Path(__file__).resolve().parents[2]
+END = SETTINGS["tokenizer.end"]
+TEXT = {"packing.buckets": "64,128", "packing.pool": 64, "packing.max_age": 256, "shuffle.window": 32, "steps.rows": 8, "log.level": "warn"}
+
+
+def read(daemon) -> dict[int, list[int]]:
+    """Seals the run and puts every document together again from what a reader gets: sequence -> tokens. A token that comes twice fails."""
+    found: dict[int, dict[int, int]] = {}
+    with Client(daemon.flight_url, documents=True, patience=60) as client:
+        client.seal()
+        for step in client:
+            for row, pieces in zip(step.input_ids, client.ledger(step.index)["rows"], strict=True):
+                at = 0
+                for piece in pieces:
+                    tokens = found.setdefault(piece["sequence"], {})
+                    for k in range(piece["start"], piece["start"] + piece["length"]):
+                        assert k not in tokens
+                        tokens[k] = int(row[at])
+                        at += 1
+    return {sequence: [tokens[k] for k in range(len(tokens))] for sequence, tokens in sorted(found.items())}
+
+
+def in_order(daemon) -> list[list[int]]:
+    return list(read(daemon).values())
+
+
+def ended(tokens: list[np.ndarray]) -> list[list[int]]:
+    return [[*t.tolist(), END] for t in tokens]
+
+
+def stats(daemon) -> dict:
+    with Client(daemon.flight_url) as client:
+        return client.stats()
+
+
+def test_every_form_of_a_document_arrives(daemon, loaderd):
+    d = daemon(TEXT)
+    gpt2 = subprocess.run([loaderd, "tokenize", "--tokenizer", "gpt2", "--fingerprint"], capture_output=True, text=True, check=True).stdout.strip()
+    ids = [5, 0, 50255, 17]
+    sent = [
+        ("a text\nof two lines", {}),
+        ("bytes: é".encode(), {}),
+        (bytearray(b"a byte array"), {}),
+        (memoryview(b"a view"), {}),
+        ("", {}),  # empty: counted, and in no row
+        ({"text": "with an id", **(origin := {"id": "page-17", "path": "corpus/文.txt", "domain": "example.org"})}, origin),
+        ({"text": b"bytes in a dict", "id": 18}, {"id": "18"}),
+        ({"text": 'json "quoted"', "meta": {"stars": 3, "tags": ["x"]}, "id": "with meta"}, {"id": "with meta", "content_type": "application/json"}),
+        ({"text": "half a surrogate \ud800!", "path": None}, {}),
+        (ids, {"content_type": "application/vnd.loaderd.tokens"}),
+        (tuple(ids), {}),
+        (np.array(ids, np.uint16), {}),
+        (np.array(ids, np.int64)[::-1], {}),
+        ({"ids": np.array(ids), "id": "tokens", "path": "p"}, {"id": "tokens", "path": "p"}),
+        ({"ids": []}, {}),
+    ]
+    expected = [
+        "a text\nof two lines", "bytes: é", "a byte array", "a view", None, "with an id", "bytes in a dict", 'json "quoted"',
+        "half a surrogate \ufffd\ufffd\ufffd!", ids, ids, ids, ids[::-1], ids, None,
+    ]  # fmt: skip
+    done = publish([s for s, _ in sent], d.nats_url, source="web", tokenizer=gpt2)
+    assert (done.documents, done.duplicates, done.rejected, done.position) == (len(sent), 0, 0, len(sent))
+    assert done.last_sequence == len(sent)
+
+    lines = "".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(expected) if isinstance(t, str))
+    out = subprocess.run([loaderd, "tokenize", "--tokenizer", "gpt2"], input=lines, capture_output=True, text=True, check=True).stdout
+    of_text = {json.loads(line)["id"]: json.loads(line)["ids"] for line in out.splitlines()}
+    want = {i + 1: [*of_text.get(i, e), 50256] for i, e in enumerate(expected) if e is not None}
+    assert read(d) == want
+    with Client(d.flight_url) as client:
+        origins = {o["sequence"]: o for step in client for o in client.ledger(step.index, documents=True)["documents"]}
+    for sequence in want:
+        origin, told = origins[sequence], sent[sequence - 1][1]
+        assert origin["subject"] == "docs.web"
+        assert {k: origin[k] for k in told} == told
+    now = stats(d)
+    assert (now["undecodable_documents"], now["empty_documents"], now["duplicate_documents"]) == (0, 2, 0)
+
+
+def test_publishing_again_adds_nothing(daemon):
+    d = daemon(SETTINGS)
+    tokens = made_up(1500)
+    tokens[7] = tokens[3]  # equal documents in two places are two documents
+    first = publish(tokens, d.nats_url, source="a", tokenizer=TOKENIZER)
+    again = publish(tokens[:300], d.nats_url, source="a", tokenizer=TOKENIZER)
+    assert (first.documents, first.duplicates) == (1500, 0)
+    assert (again.documents, again.duplicates, again.bytes, again.position) == (0, 300, 0, 300)
+    # Ids of one's own: in the same batch, and in another one.
+    named = [{"ids": t, "id": f"id-{i % 40}"} for i, t in enumerate(tokens[:60])]
+    assert publish(named, d.nats_url, source="b", tokenizer=TOKENIZER).duplicates == 20
+    # A batch of which the stream has a part, in the middle.
+    mixed = [{"ids": t, "id": f"id-{i}"} for i, t in enumerate(tokens[:90])]
+    done = publish(mixed, d.nats_url, source="b", tokenizer=TOKENIZER)
+    assert (done.documents, done.duplicates) == (50, 40)
+    assert in_order(d) == ended(tokens + tokens[:40] + tokens[40:90])
+    assert stats(d)["duplicate_documents"] == 0  # none was stored
+
+
+def test_named_input_goes_on_where_it_stands(daemon):
+    d = daemon(SETTINGS)
+    tokens = made_up(2500)
+    options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
+    assert publish(tokens[:1200], name="part 1", **options).documents == 1200
+    done = publish(tokens, name="part 1", **options)
+    assert (done.documents, done.duplicates, done.position) == (1300, 0, 2500)
+    assert publish(tokens, name="part 1", **options).documents == 0
+    # Another input in between: its place is found behind it.
+    assert publish(tokens[:10], name="part 2", **options).documents == 10
+    one_shot = (t for t in tokens)
+    assert publish(one_shot, name="part 1", **options).documents == 0
+    # Documents that the stream has are not asked for again where the dataset can skip them.
+    asked: list[int] = []
+
+    class Dataset:
+        def __init__(self, first: int = 0) -> None:
+            self.first = first
+
+        def skip(self, count: int) -> Dataset:
+            return Dataset(self.first + count)
+
+        def __iter__(self) -> Iterator[dict]:
+            for i in range(self.first, 20):
+                asked.append(i)
+                yield {"input_ids": tokens[i].tolist()}
+
+    rows = documents(Dataset(), ids="input_ids", tokenizer=TOKENIZER)
+    done = publish(rows, d.nats_url, source="web", name="part 2")
+    assert (done.documents, asked) == (10, list(range(9, 20)))
+    # An input that has changed is not mixed up with the one that is there.
+    with pytest.raises(InputChanged, match="its document 19"):
+        publish(tokens[5:], name="part 2", **options)
+    with pytest.raises(InputChanged, match="fewer than the 20"):
+        publish(tokens[:19], name="part 2", **options)
+    assert publish(tokens[20:30], name="part 2", start=20, **options).position == 30
+    with Publisher(name="part 2", **options) as publisher:
+        assert publisher.position == 30
+        publisher.send(tokens[30])
+    assert in_order(d) == ended(tokens + tokens[:31])
+
+
+def test_nothing_is_lost_or_doubled_when_the_daemon_is_killed(daemon):
+    d = daemon(SETTINGS)
+    tokens = made_up(6000)
+    kills = sorted(random.Random(5).sample(range(1, len(tokens)), 4))
+    reasons: list[str] = []
+
+    def stream() -> Iterator[np.ndarray]:
+        for i, t in enumerate(tokens):
+            if i in kills:
+                for restart in restarts:
+                    restart.join()
+                d.kill()
+                restart = threading.Thread(target=d.start)
+                restart.start()
+                restarts.append(restart)
+            yield t
+
+    restarts: list[threading.Thread] = []
+    done = publish(stream(), d.nats_url, source="web", tokenizer=TOKENIZER, on_wait=reasons.append)
+    for restart in restarts:
+        restart.join()
+    assert done.documents == len(tokens) and done.duplicates == 0 and done.waited > 0
+    assert reasons and reasons[-1] == "" and "no answer from NATS" in reasons[0]
+    assert in_order(d) == ended(tokens)
+    assert stats(d)["duplicate_documents"] == 0  # not even in the stream
+
+
+def test_nothing_is_lost_or_doubled_over_a_connection_that_breaks(daemon):
+    d = daemon(SETTINGS)
+    tokens = made_up(1500)
+    cuts = random.Random(11)
+    # Cut anywhere behind the greeting: while documents are sent, inside an acknowledgement, and while what became of them is read back.
+    with Proxy(int(d.nats_url.rpartition(":")[2]), budget=lambda: cuts.randrange(2500, 5000)) as proxy:
+        url = proxy.url.replace("grpc", "nats")
+        done = publish(tokens, url, source="web", tokenizer=TOKENIZER, batch_bytes=20_000)
+    assert done.documents == len(tokens) and proxy.cuts > 5
+    assert in_order(d) == ended(tokens)
+    assert stats(d)["duplicate_documents"] == 0
+
+
+def test_full_stream_is_waited_for(daemon):
+    d = daemon({**SETTINGS, "stream.max_bytes": "1MiB"})
+    tokens = made_up(4000)  # 1.6 MB of ids and half a megabyte of headers
+    waiting, reasons = threading.Event(), []
+
+    def on_wait(reason: str) -> None:
+        reasons.append(reason)
+        if reason:
+            waiting.set()
+
+    results = []
+    thread = threading.Thread(
+        target=lambda: results.append(publish(tokens, d.nats_url, source="web", tokenizer=TOKENIZER, on_wait=on_wait)), daemon=True
+    )
+    thread.start()
+    assert waiting.wait(30)
+    assert "stream DOCS is full" in reasons[0] and "of 1,048,576 bytes" in reasons[0] and "stream.max_bytes" in reasons[0]
+    # Patience that ends, while the other one waits on.
+    with pytest.raises(PublishError, match="is full"):
+        publish(["x" * 4000], d.nats_url, source="other", patience=0.3, on_wait=lambda _: None)
+    assert thread.is_alive()
+    d.stop()
+    d.settings["stream.max_bytes"] = "16MiB"
+    d.start()
+    thread.join(60)
+    assert results and results[0].documents == len(tokens) and results[0].waited > 0
+    assert reasons[-1] == ""
+    assert in_order(d) == ended(tokens)
+
+
+def test_tokens_of_another_tokenizer_become_dead_letters(daemon):
+    d = daemon(SETTINGS)
+    tokens = made_up(40)
+    publish(tokens[:20], d.nats_url, source="web", tokenizer=TOKENIZER)
+    assert publish(tokens[20:25], d.nats_url, source="web", tokenizer="sha256:" + "0" * 64).documents == 5
+    publish(tokens[25:], d.nats_url, source="web", tokenizer=TOKENIZER, start=25)
+    assert in_order(d) == ended(tokens[:20] + tokens[25:])
+    assert stats(d)["undecodable_documents"] == 5
+
+
+def test_what_came_before_an_error_is_confirmed(daemon):
+    d = daemon(SETTINGS)
+    tokens = made_up(1300)
+
+    def failing() -> Iterator[np.ndarray]:
+        yield from tokens[:1234]
+        raise RuntimeError("the dataset's server went away")
+
+    with pytest.raises(RuntimeError, match="went away") as caught:
+        publish(failing(), d.nats_url, source="web", tokenizer=TOKENIZER)
+    assert "1,234 documents are confirmed" in "".join(getattr(caught.value, "__notes__", ["1,234 documents are confirmed"]))
+    with pytest.raises(BadDocument, match="document 2: .*dimensions"):
+        publish([*tokens[:2], [[1]], tokens[3]], d.nats_url, source="other", tokenizer=TOKENIZER)
+    # One that is told of what cannot be sent goes on without it.
+    rejected: list[BadDocument] = []
+    large = {"ids": np.zeros(9_000_000, np.int32), "id": "a whole library"}
+    done = publish([tokens[1234], large, {"body": "x"}, tokens[1237]], d.nats_url, source="web", tokenizer=TOKENIZER, start=1234,
+                   on_reject=rejected.append)  # fmt: skip
+    assert (done.documents, done.rejected, done.position) == (2, 2, 1238)
+    assert isinstance(rejected[0], DocumentTooLarge) and "a whole library" in str(rejected[0]) and "36,000," in str(rejected[0])
+    assert rejected[0].facts["document"] == "a whole library" and "unknown keys ['body']" in str(rejected[1])
+    assert in_order(d) == ended(tokens[:1234] + tokens[:2] + [tokens[1234], tokens[1237]])
+
+
+def test_one_by_one(daemon):
+    d = daemon(SETTINGS)
+    tokens = made_up(400)
+    stored = threading.Semaphore(0)
+    with Publisher(d.nats_url, source="live", tokenizer=TOKENIZER, progress=lambda _: stored.release()) as publisher:
+        publisher.send(tokens[0])
+        assert stored.acquire(timeout=10)  # without a flush
+        assert publisher.published.documents == 1
+        with pytest.raises(BadDocument, match="need tokenizer=|no document"):
+            publisher.send(object())  # type: ignore[arg-type]
+        threads = [threading.Thread(target=lambda part=part: [publisher.send(t) for t in part]) for part in (tokens[1:200], tokens[200:])]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert publisher.flush(timeout=30).documents == 400
+        assert publisher.position == 401
+    with pytest.raises(ClosedClient):
+        publisher.send(tokens[0])
+    # A later publisher's equal documents are documents of their own.
+    with Publisher(d.nats_url, source="live", tokenizer=TOKENIZER) as publisher:
+        publisher.send(tokens[0])
+    assert not [t for t in threading.enumerate() if t.name == "loaderd-publisher"]
+    assert sorted(in_order(d)) == sorted(ended([*tokens, tokens[0]]))
+
+
+def test_from_a_coroutine(daemon):
+    d = daemon(SETTINGS)
+    tokens = made_up(2600)
+    turns = 0
+
+    async def produce(part: list[np.ndarray]) -> AsyncIterator[np.ndarray]:
+        for i, t in enumerate(part):
+            if i % 100 == 0:
+                await asyncio.sleep(0)
+            yield t
+
+    async def run() -> None:
+        nonlocal turns
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0.001)
+                turns += 1
+
+        other = asyncio.create_task(others())
+        done = await apublish(produce(tokens[:1200]), d.nats_url, source="web", name="all", tokenizer=TOKENIZER)
+        assert (done.documents, done.position) == (1200, 1200)
+        done = await apublish(produce(tokens[:1300]), d.nats_url, source="web", name="all", tokenizer=TOKENIZER)
+        assert (done.documents, done.position) == (100, 1300)
+        assert (await apublish(tokens[:2000], d.nats_url, source="web", name="all", tokenizer=TOKENIZER)).documents == 700
+        with pytest.raises(InputChanged):
+            await apublish(produce(tokens[:3]), d.nats_url, source="web", name="all", tokenizer=TOKENIZER)
+        # publish works inside a running loop too.
+        assert publish(tokens[2000:2500], d.nats_url, source="web", name="all", start=2000, tokenizer=TOKENIZER).documents == 500
+        # What was sent before a cancellation is confirmed.
+        never, begun = asyncio.Event(), asyncio.Event()
+
+        async def stuck() -> AsyncIterator[np.ndarray]:
+            for t in tokens[2500:]:
+                yield t
+            begun.set()
+            await never.wait()
+
+        task = asyncio.create_task(apublish(stuck(), d.nats_url, source="web", name="all", start=2500, tokenizer=TOKENIZER))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        other.cancel()
+
+    asyncio.run(run())
+    assert turns > 5
+    assert in_order(d) == ended(tokens)
+
+
+INTERRUPTED = """
+import sys, threading
+import loaderd
+try:
+    loaderd.publish(({"ids": [i % 900]} for i in range(10**9)), sys.argv[1], source="web", tokenizer=sys.argv[2], progress=print, on_wait=print)
+except KeyboardInterrupt as interrupt:
+    print(*getattr(interrupt, "__notes__", ["(no notes before Python 3.11)"]))
+print([t.name for t in threading.enumerate()])
+"""
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_interrupt_while_publishing(daemon, full):
+    d = daemon({**SETTINGS, "stream.max_bytes": "1MiB"} if full else SETTINGS)
+    program = subprocess.Popen([sys.executable, "-c", INTERRUPTED, d.nats_url, TOKENIZER], stdout=subprocess.PIPE, text=True, env=environment())
+    lines = []
+    for line in program.stdout:
+        lines.append(line)
+        if "is full" in line if full else "documents=" in line and len(lines) > 3:
+            break
+    program.send_signal(signal.SIGINT)
+    rest, _ = program.communicate(timeout=30)
+    assert program.returncode == 0
+    assert rest.splitlines()[-1] == "['MainThread']"
+    stored = len(read(d))
+    confirmed = [int(n) for n in re.findall(r"documents=(\d+)", "".join(lines) + rest)]
+    assert stored == confirmed[-1]  # what could be confirmed was waited for, and a full stream was not
+    assert ("TimeoutError" in rest) == full
+
+
+def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
+    import datasets
+    import reference_tokenizers
+    import transformers
+    from tokenizers import Tokenizer
+
+    d = daemon(TEXT)
+    gpt2 = subprocess.run([loaderd, "tokenize", "--tokenizer", "gpt2", "--fingerprint"], capture_output=True, text=True, check=True).stdout.strip()
+    texts = [f"Document {i}: " + "naïve words, and 1,234 numbers. " * (i % 40) for i in range(300)]
+    rows = [{"content": t, "url": f"https://example.org/{i}", "host": "example.org", "stars": i} for i, t in enumerate(texts)]
+    plain = datasets.Dataset.from_list(rows)
+    streamed = plain.to_iterable_dataset(num_shards=4)
+    small = Tokenizer.from_str(json.dumps(reference_tokenizers.builtin_json("gpt2")))
+    large = transformers.PreTrainedTokenizerFast(tokenizer_object=small, model_max_length=16)
+    tiktoken = reference_tokenizers.tiktoken_encoding("gpt2")
+
+    columns = {"text": "content", "id": "url", "path": lambda row: f"stars/{row['stars']}", "domain": "host"}
+    options = {"url": d.nats_url, "tokenizer": gpt2}
+    as_text = documents(streamed, **columns, meta=["stars"])
+    assert publish(as_text, d.nats_url, source="text", name="hub").documents == 300
+    assert publish(as_text, d.nats_url, source="text", name="hub").documents == 0
+    assert list(as_text.skip(297)) == list(as_text)[297:]
+    for source, tokenizer in (("tokenizers", small), ("transformers", large), ("tiktoken", tiktoken)):
+        made = documents(streamed if source == "transformers" else plain, text="content", tokenizer=tokenizer, batch=64)
+        assert publish(made, source=source, name="hub", **options).documents == 300
+        assert publish(made, source=source, name="hub", **options).documents == 0
+    own = documents(plain, text="content", tokenizer=gpt2, encode=lambda batch: [e.ids for e in small.encode_batch(batch)])
+    publish(own, source="own", **options)
+    got = in_order(d)
+    want = [[*e.ids, 50256] for e in small.encode_batch(texts)]
+    assert got == want * 5  # text and ids, whoever made them
+    with Client(d.flight_url) as client:
+        found = client.find(id="https://example.org/17")
+        origin = next(o for o in client.ledger(found[0]["step"], documents=True)["documents"] if o["id"] == "https://example.org/17")
+    assert (origin["path"], origin["domain"]) == ("stars/17", "example.org")
+
+    small.enable_truncation(16)
+    with pytest.raises(ValueError, match="truncates"):
+        documents(plain, tokenizer=small)
+    with pytest.raises(BadDocument, match="row 0 does not have .*content, url, host, stars"):
+        list(documents(plain, text="body"))
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        (None, "a NoneType is no document"),
+        (17, "a int is no document"),
+        ({}, "neither text nor ids"),
+        ({"text": "a", "ids": [1]}, "both text and ids"),
+        ({"text": 3}, "text is a int"),
+        ({"text": "a", "url": "b"}, r"unknown keys \['url'\].*loaderd.documents"),
+        ({"text": "a", "id": ""}, "id is empty"),
+        ({"text": "a", "id": "x\r\nNats-Rollup: all"}, "control characters"),
+        ({"text": "a", "path": " p"}, "blanks at an end"),
+        ({"text": "a", "domain": True}, "domain is a bool"),
+        ({"text": "a", "id": "\ud800"}, "no Unicode"),
+        ({"text": "a", "meta": {"x": object()}}, "meta is no JSON"),
+        ({"ids": [1], "meta": {}}, "meta goes with text"),
+        ([1.5], "float64, want integers"),
+        ([True], "bool, want integers"),
+        (["a"], "want integers"),
+        ([[1, 2], [3]], "token ids"),
+        ([-1], "from -1 to -1"),
+        ([2**31], "want 0 to 2147483647"),
+        ([2**80], "token ids"),
+    ],
+)
+def test_what_is_no_document(document, problem):
+    with pytest.raises(BadDocument, match=problem):
+        Encoder("web", fingerprint=TOKENIZER).encode(document, 4)
+
+
+def test_ids_are_made_as_documented():
+    message = Encoder("web", input="crawl 7").encode("some text", 12)
+    digest = hashlib.sha256(b"web\0crawl 7\0" + b"12\0" + b"some text").hexdigest()
+    assert message.headers == {"Nats-Msg-Id": digest[:32]}
+    others = [("other", "crawl 7", 12, "some text"), ("web", "", 12, "some text"), ("web", "crawl 7", 13, "some text"), ("web", "crawl 7", 12, "")]
+    assert len({Encoder(s, input=n).encode(t, p).id for s, n, p, t in others} | {message.id}) == 5
+    placed = Encoder("web", input="crawl 7", place=True).encode({"text": "t", "id": 5}, 12)
+    assert placed.headers == {"Nats-Msg-Id": "5", "Loaderd-Input": "12 crawl 7"}
+
+
+def test_publishing_that_cannot_begin(daemon, tmp_path):
+    d = daemon(SETTINGS)
+    for bad, problem in (("grpc://127.0.0.1:8815", "Flight"), ("http://x", "no address of NATS"), ("", "no address of NATS")):
+        with pytest.raises(ValueError, match=problem):
+            publish(["a"], bad, source="web")
+    for source in ("", "a.b", "a b", "x" * 65, "*"):
+        with pytest.raises(ValueError, match="want 1 to 64"):
+            publish(["a"], d.nats_url, source=source)
+    with pytest.raises(NoStream, match=r"no stream .* takes texts.web: start the daemon"):
+        publish(["a"], d.nats_url, source="web", subject="texts")
+    with pytest.raises(ValueError, match="control characters"):
+        publish(["a"], d.nats_url, source="web", name="a\nb")
+    d.stop()
+    with pytest.raises(Unreachable, match=r"connect to NATS at nats://127.0.0.1:\d+: .*within 0.3 s.*Connect call failed.*loaderd serve") as caught:
+        publish(["a"], d.nats_url.replace("//", "//user:secret@"), source="web", connect_timeout=0.3)
+    assert "secret" not in str(caught.value)
+    program = "import sys; sys.modules['nats'] = None; import loaderd; loaderd.publish(['a'], source='web')"
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
+    assert out.stderr.splitlines()[-1] == "ImportError: publishing needs the package nats-py: pip install 'loaderd[publish]'"
+
+
+def test_publisher_is_refused_after_a_fork(daemon):
+    d = daemon(SETTINGS)
+    with Publisher(d.nats_url, source="web") as publisher:
+        child = os.fork()
+        if child == 0:
+            try:
+                publisher.send("from the child")
+            except ForkedClient:
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        publisher.send("from the parent")
+    assert publisher.published.documents == 1
+
+
+def test_first_example_of_the_page(daemon):
+    d = daemon(TEXT)
+    example = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "producers.md").read_text(), re.S)[0]
+    subprocess.run([sys.executable, "-c", example.replace("nats://127.0.0.1:4222", d.nats_url)], check=True, env=environment())
+    assert len(read(d)) == 2
+
+
+def test_password_and_tls(daemon, tmp_path):
+    """A NATS server of its own, which wants both; the daemon makes its streams there."""
+    server = tmp_path / "nats-server"
+    subprocess.run(["go", "build", "-o", server, "github.com/nats-io/nats-server/v2"], cwd=ROOT, check=True)
+    (port,) = free_ports(1)
+    one, other = (Path(__file__).parent / "certificates" / name for name in ("one", "other"))
+    command = [server, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", tmp_path / "js", "--user", "writer", "--pass", "secret",
+               "--tls", "--tlscert", one.with_suffix(".pem"), "--tlskey", one.with_suffix(".key")]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        url = f"tls://127.0.0.1:{port}"
+        d = daemon({**SETTINGS, "stream.url": f"tls://writer:secret@127.0.0.1:{port}", "stream.tls.ca": one.with_suffix(".pem"),
+                    "stream.max_bytes": "16MiB", "stream.plan_bytes": "16MiB", "stream.dead_letter_bytes": "1MiB"})  # fmt: skip
+        trusted = TLS(ca=one.with_suffix(".pem"))
+        tokens = made_up(30)
+        publish(tokens[:10], url, source="web", tokenizer=TOKENIZER, tls=trusted, user="writer", password="secret")
+        context = ssl.create_default_context(cafile=one.with_suffix(".pem"))
+        publish(tokens[10:], url.replace("//", "//writer:secret@"), source="web", tokenizer=TOKENIZER, tls=context)
+        with pytest.raises(NotPermitted, match="(?i)authorization"):
+            publish(tokens, url, source="web", tokenizer=TOKENIZER, tls=trusted, user="writer", password="wrong")
+        with pytest.raises(NotPermitted, match="(?i)certificate"):
+            publish(tokens, url, source="web", tokenizer=TOKENIZER, tls=TLS(ca=other.with_suffix(".pem")), user="writer", password="secret")
+        with pytest.raises(ImportError, match="nkeys"):  # credentials need it
+            (tmp_path / "user.creds").write_text("")
+            publish(tokens, url, source="web", tokenizer=TOKENIZER, tls=trusted, credentials=tmp_path / "user.creds")
+        assert in_order(d) == ended(tokens)
+        d.stop()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def environment() -> dict[str, str]:
+    """For programs of a test: they find the package as the tests do."""
+    return os.environ | {"PYTHONPATH": str(ROOT / "python" / "src")}

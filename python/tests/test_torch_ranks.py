@@ -1,0 +1,107 @@
+"""Which rank of how many a process reads as."""
+
+import itertools
+
+import pytest
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from loaderd.torch.ranks import find_place
+
+
+@pytest.fixture
+def group():
+    """torch.distributed as process `rank` of `world` sees it, without the others."""
+
+    def init(rank: int, world: int) -> None:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        dist.init_process_group("fake", rank=rank, world_size=world, store=FakeStore())
+
+    yield init
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def test_precedence(group):
+    environ = {"RANK": "3", "WORLD_SIZE": "4"}
+    assert find_place(environ={})[:2] == (0, 1)
+    assert find_place(environ=environ)[:2] == (3, 4)
+    group(5, 8)
+    assert find_place(environ=environ)[:2] == (5, 8)
+    mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+    assert find_place(mesh=mesh, environ=environ)[:2] == (1, 2)
+    assert find_place(1, 16, environ=environ)[:2] == (1, 16)
+
+
+@pytest.mark.parametrize(
+    ("shape", "names", "dims", "data"),
+    [
+        ((8,), ("dp",), None, [0]),
+        ((2, 4), ("dp", "tp"), None, [0]),
+        ((2, 4), ("pp", "dp"), None, [1]),
+        ((2, 4), ("dp_replicate", "dp_shard"), None, [0, 1]),
+        ((2, 2, 2), ("dp_replicate", "dp_shard", "tp"), None, [0, 1]),
+        ((2, 2, 2), ("pp", "dp_shard", "cp"), None, [1]),
+        ((2, 2, 2), ("data", "tp", "fsdp"), None, [0, 2]),
+        ((2, 4), ("data_parallel", "tensor_parallel"), None, [0]),
+        ((4, 2), ("tp", "pp"), None, []),
+        ((2, 4), ("rows", "heads"), ["rows"], [0]),
+        ((2, 4), ("rows", "heads"), "heads", [1]),
+        ((2, 4), None, [0], [0]),
+        ((2, 4), None, [1, 0], [0, 1]),
+        ((2, 4), ("dp", "tp"), [], []),
+    ],
+)
+def test_mesh(group, shape, names, dims, data):
+    """Processes that differ in a data-parallel coordinate have different ranks, all others share one."""
+    places = {}
+    for rank, at in enumerate(itertools.product(*map(range, shape))):
+        group(rank, 8)
+        place = find_place(mesh=init_device_mesh("cpu", shape, mesh_dim_names=names), mesh_dims=dims)
+        key = tuple(at[d] for d in data)
+        assert places.setdefault(key, place.rank) == place.rank
+        assert place.world == len(set(itertools.product(*(range(shape[d]) for d in data))))
+    assert list(places.values()) == list(range(len(places)))  # row-major, as torch counts the ranks of a mesh
+
+
+def test_submesh(group):
+    group(5, 8)
+    mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+    assert find_place(mesh=mesh["dp"])[:2] == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"rank": 1}, "go together"),
+        ({"world": 2}, "go together"),
+        ({"rank": 2, "world": 2}, "0 <= rank < world"),
+        ({"rank": -1, "world": 2}, "0 <= rank < world"),
+        ({"mesh_dims": ["dp"]}, "no mesh"),
+        ({"environ": {"RANK": "1"}}, "RANK is set"),
+        ({"environ": {"WORLD_SIZE": "2"}}, "WORLD_SIZE is set"),
+        ({"environ": {"RANK": "one", "WORLD_SIZE": "2"}}, "not numbers"),
+        ({"environ": {"RANK": "2", "WORLD_SIZE": "2"}}, "RANK and WORLD_SIZE"),
+    ],
+)
+def test_incomplete(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        find_place(**{"environ": {}, **arguments})
+
+
+def test_mesh_that_does_not_say(group):
+    group(5, 8)
+    with pytest.raises(ValueError, match=r"mesh \(4, 2\).*mesh_dims="):
+        find_place(mesh=init_device_mesh("cpu", (4, 2)))
+    named = init_device_mesh("cpu", (4, 2), mesh_dim_names=("dp", "other"))
+    with pytest.raises(ValueError, match=r"mesh \(dp=4, other=2\).*mesh_dims="):
+        find_place(mesh=named)
+    for wrong in ("heads", 2, -1, ["dp", "tp"]):
+        with pytest.raises(ValueError, match=r"mesh_dims has .*\['dp', 'other'\]"):
+            find_place(mesh=named, mesh_dims=wrong)
+    with pytest.raises(ValueError, match="either"):
+        find_place(0, 1, mesh=named)
+    with pytest.raises(ValueError, match=r"no part of the mesh \(dp=2\)"):
+        find_place(mesh=DeviceMesh("cpu", [0, 1], mesh_dim_names=("dp",)))
