@@ -66,7 +66,7 @@ func (m *merges) encode(s *longScratch, dst []int32, word []byte) []int32 {
 	if m.characters != nil {
 		return m.encodeCharacters(s, dst, word)
 	}
-	if m.greedy != nil {
+	if m.greedy != nil && len(word) > shortMax {
 		if ids, n := m.greedy.encode(&s.greedy, dst, word); n == len(word) {
 			return ids
 		}
