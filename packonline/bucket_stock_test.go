@@ -154,7 +154,7 @@ func TestBucketWorkIsBounded(t *testing.T) {
 					p := newBucket(Config{Method: "bucket", Buckets: buckets, Atom: 1, Pool: pool, MaxAge: maxAge}).(*bucket)
 					var out Rows
 					for i, n := range in {
-						p.Add(Doc{uint64(i), n}, &out)
+						p.Add(Doc{Seq: uint64(i), Length: n}, &out)
 						out.Reset()
 					}
 					if work := p.stock.work / documents; work > most {

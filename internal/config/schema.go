@@ -52,6 +52,7 @@ var theSchema = sync.OnceValue(func() *schema {
 func Default() Config {
 	c := theSchema().defaults
 	c.Plan.Packing.Buckets = slices.Clone(c.Plan.Packing.Buckets)
+	c.settleAttention()
 	return c
 }
 

@@ -1,0 +1,117 @@
+package related
+
+import "math/bits"
+
+// dense ranks by the cosine between vectors that came with the documents. The signs of all vectors are compared first, 64 numbers at a
+// time; the nearest by signs are then compared exactly.
+type dense struct {
+	dimension int
+	words     int      // of signs
+	vectors   []int8   // by slot
+	signs     []uint64 // by slot
+	slots     []int32  // in use
+	places    []int32  // by slot: where in slots
+	distance  []int32  // by place: signs that differ
+	count     []int32  // by distance: documents
+}
+
+// compared is how many documents are compared exactly, at least, where there are that many.
+const compared = 128
+
+func newDense(dimension int) *dense {
+	return &dense{dimension: dimension, words: (dimension + 63) / 64, count: make([]int32, dimension+1)}
+}
+
+func (d *dense) add(slot int32, h *Hint) {
+	for int(slot) >= len(d.places) {
+		d.places = append(d.places, -1)
+		d.vectors = append(d.vectors, make([]int8, d.dimension)...)
+		d.signs = append(d.signs, make([]uint64, d.words)...)
+	}
+	if len(h.Vector) == 0 {
+		return
+	}
+	copy(d.vector(slot), h.Vector)
+	signs := d.signsOf(slot)
+	clear(signs)
+	for i, v := range h.Vector {
+		if v > 0 {
+			signs[i>>6] |= 1 << (i & 63)
+		}
+	}
+	d.places[slot] = int32(len(d.slots))
+	d.slots = append(d.slots, slot)
+}
+
+func (d *dense) vector(slot int32) []int8 {
+	return d.vectors[int(slot)*d.dimension : (int(slot)+1)*d.dimension]
+}
+func (d *dense) signsOf(slot int32) []uint64 {
+	return d.signs[int(slot)*d.words : (int(slot)+1)*d.words]
+}
+
+func (d *dense) remove(slot int32, h *Hint) {
+	at := d.places[slot]
+	if len(h.Vector) == 0 {
+		return
+	}
+	last := d.slots[len(d.slots)-1]
+	d.slots[at], d.places[last] = last, at
+	d.slots, d.places[slot] = d.slots[:len(d.slots)-1], -1
+}
+
+func (d *dense) score(x *Index, slot int32, h *Hint, fits func(int32) bool) (own int32) {
+	if len(h.Vector) == 0 {
+		return 0
+	}
+	if len(d.distance) < len(d.slots) {
+		d.distance = append(d.distance, make([]int32, len(d.slots)-len(d.distance))...)
+	}
+	clear(d.count)
+	asked := d.signsOf(slot)
+	for i, s := range d.slots {
+		if !fits(s) {
+			d.distance[i] = none
+			continue
+		}
+		n := int32(0)
+		for k, w := range d.signsOf(s) {
+			n += int32(bits.OnesCount64(w ^ asked[k]))
+		}
+		d.distance[i] = n
+		d.count[n]++
+	}
+	far, n := int32(0), d.count[0]
+	for int(far) < d.dimension && n < compared {
+		far++
+		n += d.count[far]
+	}
+	v := d.vector(slot)
+	for i, s := range d.slots {
+		if at := d.distance[i]; at != none && at <= far {
+			if score := dot(v, d.vector(s)); score > 0 {
+				x.scores[s] = score
+				x.touched = append(x.touched, s)
+			}
+		}
+	}
+	return dot(v, v)
+}
+
+const none = -1
+
+func dot(a, b []int8) int32 {
+	b = b[:len(a)]
+	var s0, s1, s2, s3 int32
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		s0 += int32(a[i]) * int32(b[i])
+		s1 += int32(a[i+1]) * int32(b[i+1])
+		s2 += int32(a[i+2]) * int32(b[i+2])
+		s3 += int32(a[i+3]) * int32(b[i+3])
+	}
+	for ; i < len(a); i++ {
+		s0 += int32(a[i]) * int32(b[i])
+	}
+	return s0 + s1 + s2 + s3
+}
