@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"loaderd/internal/config"
 	"loaderd/internal/lengths"
 	"loaderd/internal/report"
 	"loaderd/internal/simulation"
@@ -26,7 +27,7 @@ func compared(t *testing.T, in []int32, rows []int, methods ...string) *report.R
 	t.Helper()
 	r := &report.Report{Input: "<lengths>", Command: "loaderd compare", Rows: rows, Pool: 500, MaxAge: 2000, Lengths: report.Describe(in, rows[len(rows)-1])}
 	for _, m := range methods {
-		c := packonline.Config{Method: m, Buckets: rows, Atom: 1, Pool: r.Pool, MaxAge: r.MaxAge, Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02}
+		c := packonline.Config{Method: m, Buckets: rows, Atom: 1, Pool: r.Pool, MaxAge: r.MaxAge, Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02, Splice: config.Default().Plan.Packing.Splice}
 		if !packonline.Buckets(m) {
 			c.Buckets = rows[len(rows)-1:]
 		}
@@ -38,7 +39,7 @@ func compared(t *testing.T, in []int32, rows []int, methods ...string) *report.R
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Add(result)
+		r.Add(result, nil)
 	}
 	r.Judge()
 	return r
@@ -118,7 +119,7 @@ func TestTable(t *testing.T) {
 	wide := *r.Results[0].Result
 	wide.Method, wide.DocumentsPerSecond, wide.RepeatedTokens, wide.DroppedTokens = "bucketllm-v0", 199.9e6, wide.Tokens/300_000, wide.Tokens/300_000
 	wide.PaddingRatio, wide.TruncationRatio, wide.ConcatenationRatio, wide.AgeMax, wide.AgeMedian = 0.0000001234, 0.00001234, 1234.5, 999_499, 999_499
-	r.Add(&wide)
+	r.Add(&wide, nil)
 	r.Skipped = append(r.Skipped, report.Skipped{Method: "splice", Reason: strings.Repeat("not with these rows ", 9)})
 	var out bytes.Buffer
 	if err := r.WriteTable(&out); err != nil {
@@ -157,7 +158,7 @@ func TestStars(t *testing.T) {
 		{Method: "c", Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.2, DroppedTokens: 1, RepeatedTokens: 2, DocumentsPerSecond: 1000, AgeMax: 8, ConcatenationRatio: 0.0312},
 		{Method: "d", Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.2, DocumentsPerSecond: 1000, AgeMax: 9},
 	} {
-		r.Add(&x)
+		r.Add(&x, nil)
 	}
 	var out bytes.Buffer
 	if err := r.WriteTable(&out); err != nil {

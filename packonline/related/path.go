@@ -2,7 +2,7 @@ package related
 
 import (
 	"hash/fnv"
-	"strings"
+	"path"
 )
 
 // maxFolders bounds the folders of a path that count, the nearest ones.
@@ -10,21 +10,12 @@ const maxFolders = 15
 
 // Path returns the hashes of a path, of its folder, of that one's folder, and so on: documents of one file, of one folder, of
 // neighbouring folders share a part of them. nil for an empty path.
-func Path(path string) []uint64 {
-	path = strings.Trim(path, "/")
-	if path == "" {
-		return nil
-	}
+func Path(name string) []uint64 {
 	var out []uint64
-	for len(out) <= maxFolders {
+	for name = path.Clean("/" + name); name != "/" && len(out) <= maxFolders; name = path.Dir(name) {
 		h := fnv.New64a()
-		h.Write([]byte(path))
+		h.Write([]byte(name))
 		out = append(out, h.Sum64())
-		i := strings.LastIndexByte(path, '/')
-		if i < 0 {
-			break
-		}
-		path = strings.TrimRight(path[:i], "/")
 	}
 	return out
 }
