@@ -25,7 +25,7 @@ func config(r *rand.Rand, retriever string) related.Config {
 }
 
 // draw makes a document of one of a few subjects.
-func draw(r *rand.Rand, c related.Config, seq uint64) related.Entry {
+func draw(r *rand.Rand, m *related.Maker, c related.Config, seq uint64) related.Entry {
 	e := related.Entry{Seq: seq, Length: 1 + r.Int32N(100)}
 	if r.IntN(20) == 0 {
 		return e
@@ -44,7 +44,7 @@ func draw(r *rand.Rand, c related.Config, seq uint64) related.Entry {
 		vector, _ = related.Vector(v, c.Dimension)
 	}
 	path := []string{"", "a/b/c.go", "a/b/d.go", "a/e.go", "f.go", "g/h/i/j/k.go"}[r.IntN(6)]
-	e.Hint = related.NewMaker(c).Hint([]string{"one", "two"}[r.IntN(5)/4], ids, path, vector)
+	e.Hint = m.Hint([]string{"one", "two"}[r.IntN(5)/4], ids, path, vector)
 	return e
 }
 
@@ -142,7 +142,7 @@ func TestTopEqualsBruteForce(t *testing.T) {
 			t.Run(fmt.Sprint(retriever, seed), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 3))
 				c := config(r, retriever)
-				x := related.New(c)
+				x, m := related.New(c), related.NewMaker(c)
 				var pool []document
 				free := r.Perm(120)
 				for seq := range uint64(400) {
@@ -153,7 +153,7 @@ func TestTopEqualsBruteForce(t *testing.T) {
 						pool = slices.Delete(pool, i, i+1)
 						continue
 					}
-					d := document{int32(free[0]), draw(r, c, seq)}
+					d := document{int32(free[0]), draw(r, m, c, seq)}
 					free = free[1:]
 					pool = append(pool, d)
 					x.Add(d.slot, d.Entry)
@@ -185,16 +185,17 @@ func TestAnswersDependOnThePoolAlone(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 4))
 			c := config(r, retriever)
 			c.Postings = 1 + r.IntN(400)
+			m := related.NewMaker(c)
 			entries := make([]related.Entry, 300)
 			for i := range entries {
-				entries[i] = draw(r, c, uint64(i))
+				entries[i] = draw(r, m, c, uint64(i))
 			}
 			one, two := related.New(c), related.New(c)
 			for i, e := range entries {
 				one.Add(int32(i), e)
 			}
 			for i := range 200 {
-				two.Add(int32(i), draw(r, c, uint64(1000+i)))
+				two.Add(int32(i), draw(r, m, c, uint64(1000+i)))
 			}
 			for _, i := range r.Perm(200) {
 				two.Remove(int32(i))
