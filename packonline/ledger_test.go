@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"loaderd/packonline"
+	"loaderd/packonline/related"
 )
 
 // traits are what a method promises beyond what all do.
@@ -70,6 +71,7 @@ type ledger struct {
 	floor    uint64   // no later piece is of a document below
 	emitted  []string // rows, for comparisons
 	describe bool     // keep emitted
+	hint     func(seq uint64) *related.Hint
 }
 
 type entry struct {
@@ -87,7 +89,7 @@ func newLedger(c packonline.Config) (*ledger, error) {
 	if c.Method == "splice" && c.Splice.Fill == "trim" {
 		t.keeps, t.drops = false, true
 	}
-	return &ledger{c: c, p: p, traits: t, lengths: rowLengths(c), index: map[uint64]int{}}, err
+	return &ledger{c: c, p: p, traits: t, lengths: rowLengths(c), index: map[uint64]int{}, hint: hintOf}, err
 }
 
 func (l *ledger) longest() int32 { return l.lengths[len(l.lengths)-1] }
@@ -95,7 +97,7 @@ func (l *ledger) longest() int32 { return l.lengths[len(l.lengths)-1] }
 func (l *ledger) add(seq uint64, length int32) error {
 	d := packonline.Doc{Seq: seq, Length: length}
 	if l.c.Method == "splice" {
-		d.Hint = hintOf(seq)
+		d.Hint = l.hint(seq)
 	}
 	l.index[seq] = len(l.docs)
 	l.docs = append(l.docs, entry{doc: d})
@@ -282,7 +284,7 @@ func (l *ledger) restart() error {
 	if string(rest) != "behind" {
 		return fmt.Errorf("%q is left of the state", rest)
 	}
-	giveHints(fresh)
+	giveHints(fresh, l.hint)
 	if again := fresh.AppendState(nil); !bytes.Equal(again, state) {
 		return fmt.Errorf("state %x becomes %x when it is restored", state, again)
 	}
