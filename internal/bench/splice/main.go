@@ -1,102 +1,49 @@
 // Splice measures packing related documents: how related neighbours are, how bursty rows, what is padded, and how fast it is, against
-// example packing on the same documents.
+// example packing on the same documents. It reads the text files below the folders that it is given and cuts them into sections of about
+// 1,000 tokens, in random order. With -hand it writes a pool down, for other programs that answer the same questions.
 package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
-	"time"
 
-	"loaderd/internal/relatedness"
-	"loaderd/packonline"
-	"loaderd/packonline/related"
 	"loaderd/tokenizer"
 )
 
 func main() {
-	length := flag.Int("length", 8192, "")
-	pools := flag.Int("pool", 4096, "")
-	most := flag.Int64("bytes", 60<<20, "")
-	names := flag.String("names", "bucket,bm25,trim,bm25+path,bm25-near,repo", "")
+	length := flag.Int("length", 8192, "row length in tokens")
+	pool := flag.Int("pool", 4096, "pieces")
+	most := flag.Int64("bytes", 1<<30, "most bytes of text from each folder")
+	hand := flag.String("hand", "", "write a pool to this folder")
 	flag.Parse()
-	m, err := tokenizer.Load("gpt2", tokenizer.Options{})
-	check(err)
-	docs, err := sections(m, flag.Args(), *most)
-	check(err)
-	var tokens int64
-	hints := make([]*related.Hint, len(docs))
-	var maker related.TermMaker
-	start := time.Now()
-	for i, d := range docs {
-		tokens += int64(len(d.IDs))
-		hints[i] = &related.Hint{Terms: maker.Terms(d.IDs), Path: related.Path(d.Path)}
-	}
-	fmt.Printf("%d documents, %d tokens, hints in %v\n", len(docs), tokens, time.Since(start))
-	for _, name := range strings.Split(*names, ",") {
-		c := packonline.Config{Method: "splice", Buckets: []int{*length}, Atom: 1, Pool: *pools,
-			Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 16}}
-		switch name {
-		case "bucket":
-			c.Method, c.Splice = "bucket", packonline.Splice{}
-		case "trim":
-			c.Splice.Fill = "trim"
-		case "repo":
-			c.Splice.Retriever = "repo"
-		case "bm25+path":
-			c.Splice.PathBonus = 50
-		case "bm25-near":
-			c.Splice.NearDuplicate = 75
-		}
-		p, err := packonline.New(c)
-		check(err)
-		var out packonline.Rows
-		var rows [][]relatedness.Piece
-		oldest := uint32(0)
-		take := func() {
-			for i := range out.Len() {
-				_, pieces, ages := out.Row(i)
-				var row []relatedness.Piece
-				for k, x := range pieces {
-					row = append(row, relatedness.Piece{Document: int(x.Doc), Start: x.Start, Length: x.Length})
-					oldest = max(oldest, ages[k])
-				}
-				rows = append(rows, row)
-			}
-			out.Reset()
-		}
-		var packing time.Duration
-		start := time.Now()
-		for i := range docs {
-			p.Add(packonline.Doc{Seq: uint64(i), Length: int32(len(docs[i].IDs)), Hint: hints[i]}, &out)
-			if i%1024 == 0 {
-				packing += time.Since(start)
-				take()
-				start = time.Now()
-			}
-		}
-		packing += time.Since(start)
-		take()
-		drained := len(rows)
-		before := p.Counts()
-		p.Flush(&out)
-		take()
-		n := p.Counts()
-		f := relatedness.Measure(docs, rows[:drained])
-		fmt.Printf("%-10s cos %.3f folder %.3f file %.3f dup %.3f zipf %.3f (%.3f) zeta %.3f pad %.4f%%/%.4f%% dropped %.2f%% trunc %.2f%% oldest %d %.0f docs/s rows %d\n", name,
-			f.NeighbourCosine, f.SameFolder, f.SameFile, f.NearDuplicates, f.ZipfMLE.Mean, f.ZipfMLE.Std, f.ZipfZeta.Mean,
-			100*float64(before.Padding)/float64(before.Slots), 100*float64(n.Padding)/float64(n.Slots), 100*float64(n.Dropped)/float64(n.Tokens),
-			100*float64(n.Truncated)/float64(n.Documents), oldest, float64(len(docs))/packing.Seconds(), n.Rows)
-		if x, ok := p.(interface{ Detail() map[string]int64 }); ok {
-			fmt.Println("   ", x.Detail())
-		}
+	if err := measure(os.Stdout, flag.Args(), *most, *length, *pool, *hand); err != nil {
+		fmt.Fprintln(os.Stderr, "splice:", err)
+		os.Exit(1)
 	}
 }
 
-func check(err error) {
+func measure(w *os.File, folders []string, most int64, length, pool int, hand string) error {
+	m, err := tokenizer.Load("gpt2", tokenizer.Options{})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return err
 	}
+	c := &corpus{}
+	if c.documents, err = sections(m, folders, most); err != nil {
+		return err
+	}
+	for _, d := range c.documents {
+		c.tokens += int64(len(d.IDs))
+	}
+	if len(c.documents) < 2*pool {
+		return fmt.Errorf("%d sections below %v: want folders with more text, at least %d", len(c.documents), folders, 2*pool)
+	}
+	if err := c.hint(); err != nil {
+		return err
+	}
+	if hand != "" {
+		return c.hand(hand, pool)
+	}
+	fmt.Fprintf(w, "\n%d sections of %d folders, %d tokens, mean %d\n", len(c.documents), len(folders), c.tokens, c.tokens/int64(len(c.documents)))
+	return c.table(w, length, pool)
 }
