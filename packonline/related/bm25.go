@@ -6,8 +6,9 @@ import (
 )
 
 // bm25 ranks by the rare tokens that documents share (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009): the sum,
-// over the terms that two documents share, of the term's rarity in the pool times its weight in the other document. Rarity is counted
-// in the pool as it is now, so nothing but the pool decides. An inverted index tells which documents have a term.
+// over the terms that two documents share, of the term's rarity in the pool times its weight in the other document, and, since questions
+// are whole documents, times what it is worth in the asking one. Rarity is counted in the pool as it is now, so nothing but the pool
+// decides. An inverted index tells which documents have a term.
 type bm25 struct {
 	bound    int // postings a question
 	n        int // documents
@@ -25,6 +26,9 @@ const pageLists = 256
 
 // asked is a term of a question: what it is worth, rarity times weight in the asking document, and which of its terms it is.
 type asked struct{ worth, term int32 }
+
+// valueShift keeps scores within 31 bits.
+const valueShift = 12
 
 // askedTerms is how many terms of a document are looked up, those that are worth most: more take time and find nothing better.
 const askedTerms = 32
@@ -96,7 +100,8 @@ func (b *bm25) score(x *Index, _ int32, h *Hint, _ func(int32) bool) (own int32)
 		}
 		left -= len(list)
 		rarity := b.rarity(len(list))
-		own += q.worth
+		value := max(1, rarity*q.worth>>valueShift)
+		own += value * int32(h.Terms[q.term]&maxWeight)
 		for _, p := range list { // written always, counted when new: no branch to mispredict
 			slot := p >> weightBits
 			before := x.scores[slot]
@@ -104,7 +109,7 @@ func (b *bm25) score(x *Index, _ int32, h *Hint, _ func(int32) bool) (own int32)
 			if before == 0 {
 				n++
 			}
-			x.scores[slot] = before + rarity*int32(p&maxWeight)
+			x.scores[slot] = before + value*int32(p&maxWeight)
 		}
 	}
 	x.touched = touched[:n]

@@ -115,9 +115,12 @@ func bm25(pool []document, h, d *related.Hint) (sum int64) {
 		return int(rarity(b>>8)*int64(b&255) - rarity(a>>8)*int64(a&255))
 	})
 	for _, t := range terms[:min(len(terms), 32)] {
+		if rarity(t>>8) == 0 {
+			continue
+		}
 		for _, u := range d.Terms {
 			if u>>8 == t>>8 {
-				sum += rarity(t>>8) * int64(u&255)
+				sum += max(1, rarity(t>>8)*rarity(t>>8)*int64(t&255)>>12) * int64(u&255)
 			}
 		}
 	}
@@ -277,7 +280,7 @@ func TestTerms(t *testing.T) {
 	}
 	a := m.Terms(ids)
 	r.Shuffle(len(ids), func(i, k int) { ids[i], ids[k] = ids[k], ids[i] })
-	if b := m.Terms(ids); !slices.Equal(a, b) || len(a) != 64 || !slices.IsSorted(a) {
+	if b := m.Terms(ids); !slices.Equal(a, b) || len(a) != 96 || !slices.IsSorted(a) {
 		t.Errorf("terms depend on the order of tokens: %v, %v", a, b)
 	}
 	for i, x := range a {

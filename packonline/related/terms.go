@@ -12,7 +12,7 @@ const (
 	termIDs    = 1 << termIDBits
 	weightBits = 8
 	maxWeight  = 1<<weightBits - 1
-	maxTerms   = 64 // of a document, those that say most
+	maxTerms   = 96 // of a document, those that say most
 )
 
 // Parameters of BM25: saturation of repeated terms, and how much longer documents count for less, beside one of usual tokens.
