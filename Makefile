@@ -76,6 +76,17 @@ bench-peers: ## packing against TRL, Grain, OLMo-core, LLM Foundry, Axolotl and 
 	venv=$$($(PYTHON) python/venv python/requirements-peers.txt --no-deps) && \
 	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" python/bench/peers/run.py --loaderd bin/peers
 
+SPLICE_FOLDERS ?= $(shell $(GO) env GOROOT)/src $(shell $(GO) env GOMODCACHE) $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])') /usr/share/doc /usr/include
+
+.PHONY: bench-splice
+bench-splice: ## related documents in one row: how related, how bursty, how fast; against bm25s and faiss
+	@$(GO) build -o bin/splice ./internal/bench/splice && \
+	for pool in 4096 16384 65536; do bin/splice -pool $$pool $(SPLICE_FOLDERS) || exit 1; done; \
+	venv=$$($(PYTHON) python/venv python/requirements-splice.txt) && \
+	for pool in 4096 16384; do \
+		bin/splice -pool $$pool -hand bin/splice-$$pool $(SPLICE_FOLDERS) && PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" python/bench/splice/queries.py bin/splice-$$pool; \
+	done
+
 # Minimizing is kept short: it counts against FUZZTIME, and an input that only reaches new code is not worth more.
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME

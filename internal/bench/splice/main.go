@@ -16,14 +16,15 @@ func main() {
 	pool := flag.Int("pool", 4096, "pieces")
 	most := flag.Int64("bytes", 1<<30, "most bytes of text from each folder")
 	hand := flag.String("hand", "", "write a pool to this folder")
+	figure := flag.String("figure", "", "draw the exponents of rows into this SVG file")
 	flag.Parse()
-	if err := measure(os.Stdout, flag.Args(), *most, *length, *pool, *hand); err != nil {
+	if err := measure(os.Stdout, flag.Args(), *most, *length, *pool, *hand, *figure); err != nil {
 		fmt.Fprintln(os.Stderr, "splice:", err)
 		os.Exit(1)
 	}
 }
 
-func measure(w *os.File, folders []string, most int64, length, pool int, hand string) error {
+func measure(w *os.File, folders []string, most int64, length, pool int, hand, figure string) error {
 	m, err := tokenizer.Load("gpt2", tokenizer.Options{})
 	if err != nil {
 		return err
@@ -45,5 +46,9 @@ func measure(w *os.File, folders []string, most int64, length, pool int, hand st
 		return c.hand(hand, pool)
 	}
 	fmt.Fprintf(w, "\n%d sections of %d folders, %d tokens, mean %d\n", len(c.documents), len(folders), c.tokens, c.tokens/int64(len(c.documents)))
-	return c.table(w, length, pool)
+	figures, err := c.table(w, length, pool)
+	if err != nil || figure == "" {
+		return err
+	}
+	return drawFigure(figures, figure)
 }

@@ -113,7 +113,8 @@ func base(length, pool int) packonline.Config {
 		Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: dimension}}
 }
 
-func (c *corpus) table(w io.Writer, length, pool int) error {
+func (c *corpus) table(w io.Writer, length, pool int) (map[string]relatedness.Figures, error) {
+	figures := map[string]relatedness.Figures{}
 	fmt.Fprintf(w, "\nRows of %d tokens, pool of %d\n\n", length, pool)
 	fmt.Fprintln(w, "| | neighbour cosine | same folder | same file | near-duplicates | exponent, MLE | exponent, zeta | padding before / with the flush | documents cut | dropped | oldest | documents/s |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
@@ -122,15 +123,16 @@ func (c *corpus) table(w io.Writer, length, pool int) error {
 		v.change(&config)
 		r, err := c.pack(config)
 		if err != nil {
-			return fmt.Errorf("%s: %w", v.name, err)
+			return nil, fmt.Errorf("%s: %w", v.name, err)
 		}
 		f := r.figures
+		figures[v.name] = f
 		fmt.Fprintf(w, "| %s | %.3f | %.1f %% | %.1f %% | %.1f %% | %.3f (%.3f) | %.3f (%.3f) | %.4f / %.4f %% | %.2f %% | %.2f %% | %d | %.1fk |\n", v.name,
 			f.NeighbourCosine, 100*f.SameFolder, 100*f.SameFile, 100*f.NearDuplicates, f.ZipfMLE.Mean, f.ZipfMLE.Std, f.ZipfZeta.Mean, f.ZipfZeta.Std,
 			share(r.before.Padding, r.before.Slots), share(r.after.Padding, r.after.Slots), share(r.after.Truncated, r.after.Documents),
 			share(r.after.Dropped, r.after.Tokens), r.oldest, r.documents/1000)
 	}
-	return nil
+	return figures, nil
 }
 
 func share(part, whole int64) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
