@@ -65,13 +65,21 @@ func (b *bm25) remove(slot int32, h *Hint) {
 		n := len(*list) - 1
 		last := (*list)[n]
 		(*list)[at] = last
-		*list = (*list)[:n]
+		*list = shrink((*list)[:n])
 		moved := last >> weightBits
 		k, _ := slices.BinarySearchFunc(b.terms[moved], id, func(t, id uint32) int { return cmp.Compare(t>>weightBits, id) })
 		b.places[moved][k] = at
 	}
 	b.terms[slot] = nil
 	b.n--
+}
+
+// shrink gives memory back: what was frequent in the pool once may never be again.
+func shrink(list []uint32) []uint32 {
+	if cap(list) > 32 && len(list) <= cap(list)/4 {
+		return append(make([]uint32, 0, cap(list)/2), list...)
+	}
+	return list
 }
 
 // rarity of a term that df documents of the pool have (unit: 1/16 bit): log2((n + 1) / (df + 1/2)), 0 for those that nearly all have.
@@ -82,7 +90,7 @@ func (b *bm25) rarity(df int) int32 {
 	return max(0, b.log[2*b.n+2]-b.log[2*df+1])
 }
 
-func (b *bm25) score(x *Index, _ int32, h *Hint, _ func(int32) bool) (own int32) {
+func (b *bm25) score(x *Index, _ question, h *Hint) (own int32) {
 	b.question = b.question[:0]
 	for i, t := range h.Terms {
 		if worth := b.rarity(len(*b.list(t >> weightBits))) * int32(t&maxWeight); worth > 0 {

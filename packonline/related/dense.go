@@ -1,6 +1,9 @@
 package related
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // dense ranks by the cosine between vectors that came with the documents. The signs of all vectors are compared first, 64 numbers at a
 // time; the nearest by signs are then compared exactly.
@@ -10,7 +13,7 @@ type dense struct {
 	vectors   []int8   // by slot
 	signs     []uint64 // by slot
 	slots     []int32  // in use
-	places    []int32  // by slot: where in slots
+	places    []int32  // by slot: where in slots; none for documents without a vector, or with one of zeros
 	distance  []int32  // by place: signs that differ
 	count     []int32  // by distance: documents
 }
@@ -24,11 +27,11 @@ func newDense(dimension int) *dense {
 
 func (d *dense) add(slot int32, h *Hint) {
 	for int(slot) >= len(d.places) {
-		d.places = append(d.places, -1)
+		d.places = append(d.places, none)
 		d.vectors = append(d.vectors, make([]int8, d.dimension)...)
 		d.signs = append(d.signs, make([]uint64, d.words)...)
 	}
-	if len(h.Vector) == 0 {
+	if !slices.ContainsFunc(h.Vector, func(v int8) bool { return v != 0 }) {
 		return
 	}
 	copy(d.vector(slot), h.Vector)
@@ -50,27 +53,27 @@ func (d *dense) signsOf(slot int32) []uint64 {
 	return d.signs[int(slot)*d.words : (int(slot)+1)*d.words]
 }
 
-func (d *dense) remove(slot int32, h *Hint) {
+func (d *dense) remove(slot int32, _ *Hint) {
 	at := d.places[slot]
-	if len(h.Vector) == 0 {
+	if at == none {
 		return
 	}
 	last := d.slots[len(d.slots)-1]
 	d.slots[at], d.places[last] = last, at
-	d.slots, d.places[slot] = d.slots[:len(d.slots)-1], -1
+	d.slots, d.places[slot] = d.slots[:len(d.slots)-1], none
 }
 
-func (d *dense) score(x *Index, slot int32, h *Hint, fits func(int32) bool) (own int32) {
-	if len(h.Vector) == 0 {
+func (d *dense) score(x *Index, q question, _ *Hint) (own int32) {
+	if d.places[q.slot] == none {
 		return 0
 	}
 	if len(d.distance) < len(d.slots) {
 		d.distance = append(d.distance, make([]int32, len(d.slots)-len(d.distance))...)
 	}
 	clear(d.count)
-	asked := d.signsOf(slot)
+	asked := d.signsOf(q.slot)
 	for i, s := range d.slots {
-		if !fits(s) {
+		if !x.fits(q, s) {
 			d.distance[i] = none
 			continue
 		}
@@ -86,7 +89,7 @@ func (d *dense) score(x *Index, slot int32, h *Hint, fits func(int32) bool) (own
 		far++
 		n += d.count[far]
 	}
-	v := d.vector(slot)
+	v := d.vector(q.slot)
 	for i, s := range d.slots {
 		if at := d.distance[i]; at != none && at <= far {
 			if score := dot(v, d.vector(s)); score > 0 {
@@ -98,6 +101,7 @@ func (d *dense) score(x *Index, slot int32, h *Hint, fits func(int32) bool) (own
 	return dot(v, v)
 }
 
+// none is no distance, and no place.
 const none = -1
 
 func dot(a, b []int8) int32 {

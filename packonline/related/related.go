@@ -5,7 +5,10 @@
 // from nothing else: not from the order in which they came and left, not from the numbers they were given.
 package related
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Retrievers are the values of Config.Retriever.
 var Retrievers = []string{"bm25", "repo", "dense"}
@@ -65,22 +68,42 @@ type Index struct {
 }
 
 type entry struct {
-	Entry
+	group  uint64 // source, and whether it is hidden: what has to be equal
+	seq    uint64
 	folder uint64
-	hidden bool
+	hint   *Hint
+	length int32
+}
+
+// hidden is the bit of a group that no question has.
+const hidden = 1 << 32
+
+// question says which documents may be answers.
+type question struct {
+	slot    int32 // who asks
+	longest int32
+	group   uint64
+}
+
+func (x *Index) fits(q question, slot int32) bool {
+	e := &x.entries[slot]
+	return e.group == q.group && e.length <= q.longest && slot != q.slot
 }
 
 // finder is what differs between retrievers.
 type finder interface {
 	add(slot int32, h *Hint)
 	remove(slot int32, h *Hint)
-	// score adds to x.scores and lists in x.touched what is related to h, which is in slot, and returns what h scores with itself. It may
+	// score adds to x.scores and lists in x.touched what is related to h, which asks, and returns what h scores with itself. It may
 	// leave out documents that do not fit.
-	score(x *Index, slot int32, h *Hint, fits func(slot int32) bool) (own int32)
+	score(x *Index, q question, h *Hint) (own int32)
 }
 
 // New returns an empty index. The configuration must be valid.
 func New(c Config) *Index {
+	if c.Retriever == "repo" {
+		c.PathBonus, c.NearDuplicate = 0, 0
+	}
 	x := &Index{config: c}
 	switch c.Retriever {
 	case "bm25":
@@ -101,10 +124,11 @@ func (x *Index) Add(slot int32, e Entry) {
 		x.entries = append(x.entries, entry{})
 		x.scores = append(x.scores, 0)
 	}
-	x.entries[slot] = entry{Entry: e}
+	x.entries[slot] = entry{seq: e.Seq, length: e.Length, hint: e.Hint}
 	if e.Hint == nil {
 		return
 	}
+	x.entries[slot].group = uint64(e.Hint.Source)
 	if len(e.Hint.Path) > 1 {
 		x.entries[slot].folder = e.Hint.Path[1]
 	}
@@ -113,45 +137,49 @@ func (x *Index) Add(slot int32, e Entry) {
 
 // Remove takes the document out of a slot.
 func (x *Index) Remove(slot int32) {
-	if h := x.entries[slot].Hint; h != nil {
+	if h := x.entries[slot].hint; h != nil {
 		x.finder.remove(slot, h)
 	}
 	x.entries[slot] = entry{}
 }
 
 // Hide keeps a document out of answers, or puts it back.
-func (x *Index) Hide(slot int32, hidden bool) { x.entries[slot].hidden = hidden }
+func (x *Index) Hide(slot int32, hide bool) {
+	x.entries[slot].group &^= hidden
+	if hide {
+		x.entries[slot].group |= hidden
+	}
+}
 
 // Hidden reports whether a document is kept out of answers.
-func (x *Index) Hidden(slot int32) bool { return x.entries[slot].hidden }
+func (x *Index) Hidden(slot int32) bool { return x.entries[slot].group&hidden != 0 }
 
 // Top appends the k documents most related to the one in a slot, of at most longest tokens each, to dst[:0], best first.
 func (x *Index) Top(slot int32, k int, longest int32, dst []Candidate) []Candidate {
 	dst = dst[:0]
 	e := &x.entries[slot]
-	if e.Hint == nil || k <= 0 {
+	if e.hint == nil || k <= 0 {
 		return dst
 	}
-	fits := func(s int32) bool {
-		o := &x.entries[s]
-		return s != slot && !o.hidden && o.Length <= longest && o.Hint.Source == e.Hint.Source
-	}
-	own := x.finder.score(x, slot, e.Hint, fits)
-	limit := int32(1<<31 - 1)
+	q := question{slot, longest, e.group &^ hidden}
+	own := x.finder.score(x, q, e.hint)
+	limit := int64(math.MaxInt64)
 	if x.config.NearDuplicate > 0 {
-		limit = int32(int64(own) * int64(x.config.NearDuplicate) / 100)
+		limit = int64(own) * int64(x.config.NearDuplicate) / 100
 	}
+	bonus := int64(x.config.PathBonus)
 	best := selection{x: x, k: k, list: dst}
 	for _, s := range x.touched {
-		score := x.scores[s]
+		score := int64(x.scores[s])
 		x.scores[s] = 0
-		if score <= 0 || score > limit || !fits(s) {
+		// most are too little related, which is known before anything else is
+		if score <= 0 || score > limit || score*(100+bonus) < 100*best.least() || !x.fits(q, s) {
 			continue
 		}
 		if e.folder != 0 && x.entries[s].folder == e.folder {
-			score += int32(int64(score) * int64(x.config.PathBonus) / 100)
+			score += score * bonus / 100
 		}
-		best.offer(Candidate{s, score})
+		best.offer(Candidate{s, int32(score)})
 	}
 	x.touched = x.touched[:0]
 	return best.sorted()

@@ -21,7 +21,7 @@ type document struct {
 
 // config draws a configuration. Its bounds on work are wide: what a bound leaves out is the next test's matter.
 func config(r *rand.Rand, retriever string) related.Config {
-	return related.Config{Retriever: retriever, PathBonus: []int{0, 50}[r.IntN(2)], NearDuplicate: []int{0, 75}[r.IntN(2)], Postings: related.MaxPostings, Dimension: 70}
+	return related.Config{Retriever: retriever, PathBonus: []int{0, 50, related.MaxPercent}[r.IntN(3)], NearDuplicate: []int{0, 75, related.MaxPercent}[r.IntN(3)], Postings: related.MaxPostings, Dimension: 70}
 }
 
 // draw makes a document of one of a few subjects.
@@ -68,10 +68,10 @@ func brute(c related.Config, pool []document, asking document, k int, longest in
 			return 0
 		},
 	}[c.Retriever]
-	own := int64(math.MaxInt64 / 1000)
-	if c.Retriever != "repo" {
-		own = score(asking)
+	if c.Retriever == "repo" {
+		c.PathBonus, c.NearDuplicate = 0, 0
 	}
+	own := score(asking)
 	seq := map[int32]uint64{}
 	for _, d := range pool {
 		if d.Hint == nil || d.slot == asking.slot || d.Length > longest || d.Hint.Source != h.Source {
@@ -342,5 +342,58 @@ func TestVector(t *testing.T) {
 	}
 	if got := x.Top(0, 3, 9, nil); len(got) != 0 {
 		t.Errorf("vectors of zeros are related: %v", got)
+	}
+}
+
+// TestScoresStayWithinBounds: of documents that are as alike and as rare as can be, with the greatest bonus, scores are what 64 bits say.
+func TestScoresStayWithinBounds(t *testing.T) {
+	for _, retriever := range []string{"bm25", "dense"} {
+		c := related.Config{Retriever: retriever, PathBonus: related.MaxPercent, NearDuplicate: related.MaxPercent, Postings: related.MaxPostings, Dimension: related.MaxDimension}
+		h := &related.Hint{Path: related.Path("a/b"), Vector: make([]int8, c.Dimension)}
+		for i := range uint32(96) {
+			h.Terms = append(h.Terms, i<<8|255)
+		}
+		for i := range h.Vector {
+			h.Vector[i] = -128
+		}
+		x := related.New(c)
+		pool := []document{{0, related.Entry{Seq: 0, Length: 1, Hint: h}}, {1, related.Entry{Seq: 1, Length: 1, Hint: h}}}
+		for _, d := range pool {
+			x.Add(d.slot, d.Entry)
+		}
+		for i := range int32(1 << 16) { // makes their terms rare
+			d := document{i + 2, related.Entry{Seq: uint64(i) + 2, Length: 9, Hint: &related.Hint{}}}
+			x.Add(d.slot, d.Entry)
+			pool = append(pool, d)
+		}
+		got, want := x.Top(0, 3, 1, nil), brute(c, pool, pool[0], 3, 1)
+		if !slices.Equal(got, want) || len(got) != 1 || got[0].Score < 1<<20 {
+			t.Errorf("%s: got %v, want %v", retriever, got, want)
+		}
+	}
+}
+
+// TestZeroVectorsTakeNoOnesPlace: vectors of zeros, whose signs are near those of any vector that has few positive ones, do not keep the
+// alike ones from being compared.
+func TestZeroVectorsTakeNoOnesPlace(t *testing.T) {
+	x := related.New(related.Config{Retriever: "dense", Dimension: 64})
+	alike := make([]int8, 64)
+	for i := range alike {
+		alike[i] = -10
+	}
+	other := slices.Clone(alike)
+	other[0], other[1] = 40, 40
+	for i := range int32(1000) {
+		v := make([]int8, 64)
+		if i >= 998 {
+			v = [][]int8{alike, other}[i-998]
+		}
+		x.Add(i, related.Entry{Seq: uint64(i), Length: 1, Hint: &related.Hint{Vector: v}})
+	}
+	if got := x.Top(998, 1, 1, nil); len(got) != 1 || got[0].Slot != 999 {
+		t.Errorf("got %v, want document 999", got)
+	}
+	for i := range int32(1000) {
+		x.Remove(i)
 	}
 }

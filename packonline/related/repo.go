@@ -45,7 +45,7 @@ func (r *repo) remove(slot int32, h *Hint) {
 	r.paths[slot] = nil
 }
 
-func (r *repo) score(x *Index, _ int32, h *Hint, fits func(int32) bool) (own int32) {
+func (r *repo) score(x *Index, q question, h *Hint) (own int32) {
 	left, found := r.bound, 0
 	top := int32(len(h.Path)) + 1
 	for i, f := range h.Path {
@@ -55,7 +55,7 @@ func (r *repo) score(x *Index, _ int32, h *Hint, fits func(int32) bool) (own int
 		}
 		left -= len(list)
 		for _, s := range list {
-			if x.scores[s] == 0 && fits(s) {
+			if x.scores[s] == 0 && x.fits(q, s) {
 				x.scores[s] = top - int32(i)
 				x.touched = append(x.touched, s)
 				found++

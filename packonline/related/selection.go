@@ -15,11 +15,19 @@ func (s *selection) compare(a, b Candidate) int {
 	switch {
 	case a.Score != b.Score:
 		return int(b.Score) - int(a.Score)
-	case s.x.entries[a.Slot].Seq < s.x.entries[b.Slot].Seq:
+	case s.x.entries[a.Slot].seq < s.x.entries[b.Slot].seq:
 		return -1
 	default:
 		return 1
 	}
+}
+
+// least is the score that is needed to be kept.
+func (s *selection) least() int64 {
+	if len(s.list) < s.k {
+		return 0
+	}
+	return int64(s.list[0].Score)
 }
 
 func (s *selection) offer(c Candidate) {
