@@ -171,6 +171,7 @@ type memDocs struct {
 	more    chan struct{}
 	fetched int
 	first   uint64 // documents below are purged
+	hints   int    // asked for again
 }
 
 func newDocs() *memDocs { return &memDocs{more: make(chan struct{}), first: 1} }
@@ -242,6 +243,10 @@ func (d *memDocs) Last(context.Context) (uint64, error) {
 func (d *memDocs) Hint(_ context.Context, seq uint64) (*related.Hint, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.hints++
+	if seq < d.first {
+		return nil, errPurged
+	}
 	return d.docs[seq-1].Hint, nil
 }
 

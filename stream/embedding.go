@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -44,6 +45,9 @@ func (d decoder) headerVector(value string) ([]int8, *badDocument) {
 func (d decoder) jsonVector(raw []byte) ([]int8, *badDocument) {
 	if string(raw) == "null" {
 		return nil, nil
+	}
+	if bytes.Contains(raw, []byte("null")) { // would be a 0; some write NaN so
+		return nil, bad(badEmbedding, `"embedding" is not a list of numbers: null is none`)
 	}
 	var v []float32
 	if err := json.Unmarshal(raw, &v); err != nil {

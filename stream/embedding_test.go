@@ -44,6 +44,7 @@ func TestDecodeEmbeddings(t *testing.T) {
 		"infinite":                     {[]string{HeaderEmbedding, float32s(1, float32(math.Inf(1)))}, "a", nil, "not finite"},
 		"JSON too short":               {json, `{"text":"a","embedding":[1]}`, nil, "1 numbers, the run's have 2"},
 		"JSON too large for a float32": {json, `{"text":"a","embedding":[1,1e60]}`, nil, "not a list of numbers"},
+		"JSON with null":               {json, `{"text":"a","embedding":[3,null]}`, nil, "not a list of numbers"},
 		"JSON words":                   {json, `{"text":"a","embedding":["x","y"]}`, nil, "not a list of numbers"},
 		"JSON object":                  {json, `{"text":"a","embedding":{}}`, nil, "not a list of numbers"},
 	} {
