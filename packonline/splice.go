@@ -154,7 +154,11 @@ func (p *splice) force(out *Rows) {
 	}
 }
 
-// Flush packs by length alone: what is left in the end is too little to choose from. Where Fill is trim it goes on as before.
+// drained is the part of the waiting pieces that a flush packs by length alone: they are too few to choose from, and what they cannot
+// fill is padded.
+const drained = 4
+
+// Flush goes on as before until few pieces are left. Where Fill is trim it does so to the end.
 func (p *splice) Flush(out *Rows) {
 	p.ready()
 	if p.config.Splice.Fill == "trim" {
@@ -162,6 +166,9 @@ func (p *splice) Flush(out *Rows) {
 			p.trim(p.draw(), out)
 		}
 		return
+	}
+	for few := p.stock.pieces / drained; p.stock.pieces > few; {
+		p.next(out)
 	}
 	p.bucket.Flush(out)
 }

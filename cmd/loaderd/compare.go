@@ -84,13 +84,17 @@ report says how related the documents are that share a row. Without --length and
 				lengths, name, err = file.read(cmd.InOrStdin(), args)
 			}
 			if err == nil && len(lengths) == 0 {
-				err = fmt.Errorf("%s holds no lengths", name)
+				what := "lengths"
+				if set != nil {
+					what = "documents"
+				}
+				err = fmt.Errorf("%s holds no %s", name, what)
 			}
 			if err != nil {
 				return fmt.Errorf("compare: %w", err)
 			}
 			r := &report.Report{Input: name, Command: commandLine(cmd, args), Rows: packing.config.Buckets, Pool: packing.config.Pool, MaxAge: packing.config.MaxAge}
-			if err := compare(cmd, r, lengths, set, &packing, runs, out); err != nil {
+			if err := compare(cmd, r, lengths, set, runs, out); err != nil {
 				return fmt.Errorf("compare: %w", err)
 			}
 			return nil
@@ -174,7 +178,7 @@ func commonProblems(c packonline.Config) []packonline.FieldError {
 }
 
 // compare runs all methods, shows what they did and writes it to the folder out.
-func compare(cmd *cobra.Command, r *report.Report, lengths []int32, set *documentSet, packing *packingFlags, runs []comparison, out string) error {
+func compare(cmd *cobra.Command, r *report.Report, lengths []int32, set *documentSet, runs []comparison, out string) error {
 	r.Lengths = report.Describe(lengths, r.Rows[len(r.Rows)-1])
 	progress := newProgress(cmd.ErrOrStderr())
 	for i, run := range runs {

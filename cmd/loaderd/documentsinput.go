@@ -67,9 +67,7 @@ func (s *documentSet) hints(c *related.Config) ([]*related.Hint, error) {
 
 // pack packs the documents and measures how related those are that share a row.
 func (s *documentSet) pack(cmd *cobra.Command, c packonline.Config) (*simulation.Result, *relatedness.Figures, error) {
-	if !cmd.Flags().Changed("dimension") && s.dimension > 0 {
-		c.Splice.Dimension = s.dimension
-	}
+	s.settle(cmd, &c)
 	hints, err := s.hints(c.Related())
 	if err != nil {
 		return nil, nil, err
@@ -90,20 +88,29 @@ func (s *documentSet) pack(cmd *cobra.Command, c packonline.Config) (*simulation
 	return result, &f, nil
 }
 
-// compares returns how the method compares documents, with the dimension of their embeddings unless one is given.
-func (p *packingFlags) compares(cmd *cobra.Command, s *documentSet) *related.Config {
+// settle sets the dimension to that of the documents' embeddings unless one is given.
+func (s *documentSet) settle(cmd *cobra.Command, c *packonline.Config) {
 	if !cmd.Flags().Changed("dimension") && s.dimension > 0 {
-		p.config.Splice.Dimension = s.dimension
+		c.Splice.Dimension = s.dimension
 	}
-	return p.config.Related()
 }
 
 // documentLine is a line of the input.
 type documentLine struct {
-	Text      *string   `json:"text"`
-	IDs       []int32   `json:"ids"`
-	Path      string    `json:"path"`
-	Embedding []float32 `json:"embedding"`
+	Text      *string          `json:"text"`
+	IDs       numbers[int32]   `json:"ids"`
+	Path      string           `json:"path"`
+	Embedding numbers[float32] `json:"embedding"`
+}
+
+// numbers is a list without null, which would be read as 0.
+type numbers[T int32 | float32] []T
+
+func (n *numbers[T]) UnmarshalJSON(raw []byte) error {
+	if string(raw) != "null" && bytes.Contains(raw, []byte("null")) {
+		return errors.New("null in a list of numbers")
+	}
+	return json.Unmarshal(raw, (*[]T)(n))
 }
 
 // maxDocumentLine bounds a line (unit: bytes).
@@ -124,22 +131,27 @@ func (in *documentsInput) read(stdin io.Reader, args []string) (*documentSet, st
 	if err != nil {
 		return nil, "", err
 	}
-	encode := encodeDocuments(model)
+	set, err := readDocuments(r, name, encodeDocuments(model))
+	return set, name, err
+}
+
+func readDocuments(r io.Reader, name string, encode func(text string) []int32) (*documentSet, error) {
 	set := &documentSet{}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 1<<20), maxDocumentLine)
-	for number := 1; lines.Scan(); number++ {
+	number := 1
+	for ; lines.Scan(); number++ {
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 			continue
 		}
 		if err := set.add(lines.Bytes(), encode); err != nil {
-			return nil, "", fmt.Errorf("read documents: %s:%d: %w", name, number, err)
+			return nil, fmt.Errorf("read documents: %s:%d: %w", name, number, err)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, "", fmt.Errorf("read documents: %s: %w", name, err)
+		return nil, fmt.Errorf("read documents: %s:%d: %w", name, number, err)
 	}
-	return set, name, nil
+	return set, nil
 }
 
 // encodeDocuments returns what turns text into tokens with the end-of-document token behind them.
@@ -179,8 +191,8 @@ func (s *documentSet) add(line []byte, encode func(string) []int32) error {
 		if s.dimension == 0 {
 			s.dimension = len(d.Embedding)
 		}
-		if len(d.Embedding) != s.dimension || s.dimension > related.MaxDimension {
-			return fmt.Errorf(`"embedding": %d numbers: want as many as the first document's %d, at most %d`, len(d.Embedding), s.dimension, related.MaxDimension)
+		if n := len(d.Embedding); n != s.dimension || n < 1 || n > related.MaxDimension {
+			return fmt.Errorf(`"embedding": %d numbers: want as many as the first document's %d, 1 to %d`, n, s.dimension, related.MaxDimension)
 		}
 	}
 	if len(d.IDs) == 0 {

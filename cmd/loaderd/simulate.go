@@ -62,7 +62,8 @@ Method splice packs documents that have to do with one another and reads them wh
 				var set *documentSet
 				if set, _, err = documents.read(cmd.InOrStdin(), args); err == nil {
 					lengths = set.lengths()
-					hints, err = set.hints(packing.compares(cmd, set))
+					set.settle(cmd, &packing.config)
+					hints, err = set.hints(packing.config.Related())
 				}
 			} else {
 				lengths, _, err = input.read(cmd.InOrStdin(), args)

@@ -35,7 +35,7 @@ type Figures struct {
 	// SameFolder and SameFile are the shares of neighbours whose paths have the same folder, or are the same.
 	SameFolder float64 `json:"same_folder"`
 	SameFile   float64 `json:"same_file"`
-	// NearDuplicates is the share of documents, the first of each row left out, that have a cosine above .9 with one before them.
+	// NearDuplicates is the share of documents, the first of each row left out, that have a cosine above .9 with one of the 128 before them.
 	NearDuplicates float64 `json:"near_duplicates"`
 	// ZipfMLE and ZipfZeta are the exponent a of the distribution of token counts in a row, P(count = f) ~ f^-a: by the approximation
 	// 1 + n / sum ln(f / .5), and by maximum likelihood with the zeta function. Lower is burstier: tokens of a row come again in it.
@@ -54,6 +54,7 @@ const (
 	sampledDocuments = 20000
 	readTokens       = 20000
 	duplicate        = .9
+	lookedBack       = 128 // documents of a row
 )
 
 // Measure looks at an even sample of the rows that have several documents.
@@ -184,7 +185,7 @@ func (m *meter) neighbours(row []Piece, f *Figures) {
 				f.SameFile++
 			}
 		}
-		for _, before := range vectors[:i] {
+		for _, before := range vectors[max(0, i-lookedBack):i] {
 			if before.cosine(vectors[i]) > duplicate {
 				f.NearDuplicates++
 				break

@@ -45,7 +45,7 @@ type run struct {
 	rows          [][]relatedness.Piece
 }
 
-// pack packs the corpus. Relatedness is that of the rows before the flush, which is by length.
+// pack packs the corpus. Relatedness is that of the rows before the flush, which ends by length.
 func (c *corpus) pack(config packonline.Config) (*run, error) {
 	p, err := packonline.New(config)
 	if err != nil {
