@@ -105,17 +105,17 @@ func (d *dense) score(x *Index, q question, _ *Hint) (own int32) {
 const none = -1
 
 func dot(a, b []int8) int32 {
-	b = b[:len(a)]
 	var s0, s1, s2, s3 int32
-	i := 0
-	for ; i+4 <= len(a); i += 4 {
-		s0 += int32(a[i]) * int32(b[i])
-		s1 += int32(a[i+1]) * int32(b[i+1])
-		s2 += int32(a[i+2]) * int32(b[i+2])
-		s3 += int32(a[i+3]) * int32(b[i+3])
+	for len(a) >= 8 && len(b) >= 8 { // without checks of bounds inside
+		x, y := (*[8]int8)(a), (*[8]int8)(b)
+		s0 += int32(x[0])*int32(y[0]) + int32(x[4])*int32(y[4])
+		s1 += int32(x[1])*int32(y[1]) + int32(x[5])*int32(y[5])
+		s2 += int32(x[2])*int32(y[2]) + int32(x[6])*int32(y[6])
+		s3 += int32(x[3])*int32(y[3]) + int32(x[7])*int32(y[7])
+		a, b = a[8:], b[8:]
 	}
-	for ; i < len(a); i++ {
-		s0 += int32(a[i]) * int32(b[i])
+	for i, v := range a {
+		s0 += int32(v) * int32(b[i])
 	}
 	return s0 + s1 + s2 + s3
 }
