@@ -103,6 +103,17 @@ bench-loaders: build ## StepLoader against DataLoader, MosaicML Streaming, Huggi
 	PYTHONPATH="$$(site $$venv):$$(site $$loaders)" PYTHONDONTWRITEBYTECODE=1 \
 	"$$venv/bin/python" python/bench/loaders/run.py --loaderd $(BIN) $(LOADERS)
 
+SPLICE_FOLDERS ?= $(shell $(GO) env GOROOT)/src $(shell $(GO) env GOMODCACHE) $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])') /usr/share/doc /usr/include
+
+.PHONY: bench-splice
+bench-splice: ## related documents in one row: how related, how bursty, how fast; against bm25s and faiss
+	@$(GO) build -o bin/splice ./internal/bench/splice && \
+	for pool in 4096 16384 65536; do bin/splice -pool $$pool $(SPLICE_FOLDERS) || exit 1; done; \
+	venv=$$($(PYTHON) python/venv python/requirements-splice.txt) && \
+	for pool in 4096 16384; do \
+		bin/splice -pool $$pool -hand bin/splice-$$pool $(SPLICE_FOLDERS) && PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" python/bench/splice/queries.py bin/splice-$$pool; \
+	done
+
 # Minimizing is kept short: it counts against FUZZTIME, and an input that only reaches new code is not worth more.
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME

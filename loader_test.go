@@ -16,6 +16,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
+	"loaderd/packonline"
 	"loaderd/stream"
 )
 
@@ -26,7 +27,7 @@ func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
 	for _, x := range []struct {
 		method string
 		atom   float64
-	}{{"bfd", 1}, {"concat", 0.5}, {"pad", 2}} {
+	}{{"bfd", 1}, {"concat", 0.5}, {"pad", 2}, {"splice", 1}} {
 		t.Run(x.method, func(t *testing.T) {
 			c := settings(t, "")
 			c.Plan.Packing.Method, c.Plan.Packing.Atom = x.method, x.atom
@@ -89,14 +90,26 @@ func TestTwoRunsAreByteIdentical(t *testing.T) {
 }
 
 func TestARestartInTheMiddleContinues(t *testing.T) {
+	for name, change := range map[string]func(*packonline.Config){
+		"bucket":                func(c *packonline.Config) { c.Method = "bucket" },
+		"splice by rare tokens": func(c *packonline.Config) { c.Method, c.Splice.PathBonus = "splice", 50 },
+		"splice by folders":     func(c *packonline.Config) { c.Method, c.Splice.Retriever, c.Splice.Order = "splice", "repo", "shuffle" },
+	} {
+		t.Run(name, func(t *testing.T) { restartInTheMiddle(t, change) })
+	}
+}
+
+func restartInTheMiddle(t *testing.T, change func(*packonline.Config)) {
 	messages := goSource(t, 300)
 	c := settings(t, "")
+	change(&c.Plan.Packing)
 	d := start(t, c)
 	publish(t, d.Store().ClientURL(), messages)
 	seal(t, d)
 	want := world(t, d.FlightURI(), 1)
 
 	c = settings(t, "")
+	change(&c.Plan.Packing)
 	var got []reader.Batch
 	for i := 0; len(got) < len(want); i++ {
 		d := start(t, c)

@@ -87,7 +87,7 @@ func (a *auditor) run(ctx context.Context, source Source) error {
 			return err
 		}
 		before, _ := a.planner.Counts()
-		steps, err := a.planner.Add(Arrival{Sequence: d.Sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip})
+		steps, err := a.planner.Add(arrival(d))
 		if err != nil {
 			return err
 		}

@@ -238,6 +238,9 @@ func (r *Run) load(ctx context.Context, name string) error {
 	if err := p.RestoreState(c.planner); err != nil {
 		return err
 	}
+	if err := hint(ctx, p, r.edges.Documents); err != nil {
+		return err
+	}
 	r.planner, r.tail, r.pending, r.keepers = p, c.tail, c.pending, c.keepers
 	return nil
 }

@@ -46,16 +46,42 @@ type mark struct {
 
 const drainedAt = 700 // the document behind which every plan is drained
 
-func newResumable(t *testing.T, method string) *resumable {
+// resumed are the configurations that are resumed at every step: every method, and splice with each of its options.
+func resumed() map[string]loader.Config {
+	all := map[string]loader.Config{}
+	for _, method := range packonline.Methods() {
+		all[method] = everyStep(method)
+	}
+	for name, change := range map[string]func(*packonline.Splice){
+		"repo":            func(s *packonline.Splice) { s.Retriever = "repo" },
+		"dense":           func(s *packonline.Splice) { s.Retriever = "dense" },
+		"trim":            func(s *packonline.Splice) { s.Fill = "trim" },
+		"shuffle":         func(s *packonline.Splice) { s.Order = "shuffle" },
+		"k 3":             func(s *packonline.Splice) { s.K = 3 },
+		"bonus, near":     func(s *packonline.Splice) { s.PathBonus, s.NearDuplicate = 50, 75 },
+		"few postings":    func(s *packonline.Splice) { s.Postings = 9 },
+		"dense and bonus": func(s *packonline.Splice) { s.Retriever, s.PathBonus = "dense", 50 },
+	} {
+		c := everyStep("splice")
+		change(&c.Packing.Splice)
+		if c.Packing.Splice.Fill == "trim" { // takes one row length
+			c.Packing.Buckets, c.Steps.Table = []int{32}, nil
+		}
+		all["splice, "+name] = c
+	}
+	return all
+}
+
+func newResumable(t *testing.T, c loader.Config) *resumable {
 	t.Helper()
-	r := &resumable{config: everyStep(method)}
+	r := &resumable{config: c}
 	p := r.planner(t)
 	r.marks = []mark{{0, p.AppendState(nil)}}
 	for i, n := range someLengths(17, 30_000) {
 		if len(r.steps) >= everySteps {
 			break
 		}
-		a := loader.Arrival{Sequence: uint64(i + 1), Length: n, ID: uint64(i + 1)}
+		a := loader.Arrival{Sequence: uint64(i + 1), Length: n, ID: uint64(i + 1), Hint: hintOf(uint64(i + 1))}
 		switch i % 20 {
 		case 3:
 			a.ID-- // a duplicate
@@ -104,6 +130,7 @@ func (r *resumable) resume(t *testing.T, m mark, to int) (steps []loader.Step) {
 	if err := p.RestoreState(m.state); err != nil {
 		t.Fatalf("behind %d steps: %v", m.steps, err)
 	}
+	p.Hint(hintOf)
 	for _, a := range r.arrivals[p.Cursor():] {
 		if steps = append(steps, tell(t, p, a)...); m.steps+len(steps) >= to {
 			return steps
@@ -115,9 +142,9 @@ func (r *resumable) resume(t *testing.T, m mark, to int) (steps []loader.Step) {
 // Resumed at any step, from the newest state before it, every packing method goes on with the same rows; ranks in any number that
 // divides them get them all.
 func TestResumeAtEveryStep(t *testing.T) {
-	for _, method := range packonline.Methods() {
-		t.Run(method, func(t *testing.T) {
-			r := newResumable(t, method)
+	for name, c := range resumed() {
+		t.Run(name, func(t *testing.T) {
+			r := newResumable(t, c)
 			used := map[int32]bool{}
 			at := 0
 			for i, s := range r.steps {

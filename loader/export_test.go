@@ -1,6 +1,11 @@
 package loader
 
-import "context"
+import (
+	"context"
+
+	"loaderd/packonline"
+	"loaderd/packonline/related"
+)
 
 // Needs is what the run would keep now.
 func (r *Run) Needs(ctx context.Context) (uint64, error) { return r.needs(ctx) }
@@ -19,3 +24,12 @@ func (h Header) NewPlanner() (*Planner, error) { return h.newPlanner() }
 
 // WaitingTokens counts the tokens that the planner holds back, wherever it does.
 func (p *Planner) WaitingTokens() int64 { return p.waitingTokens() }
+
+// Hint tells a restored planner what its documents are about.
+func (p *Planner) Hint(of func(sequence uint64) *related.Hint) {
+	if packer, ok := p.packer.(packonline.Hinted); ok {
+		for _, sequence := range packer.Unhinted() {
+			packer.Hint(sequence, of(sequence))
+		}
+	}
+}

@@ -154,7 +154,7 @@ func (l *loop) add(ctx context.Context, d Document) error {
 	if d.Skip == "" {
 		l.run.assembler.cache.put(d.Sequence, d.Tokens)
 	}
-	steps, err := l.planner.Add(Arrival{Sequence: d.Sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip})
+	steps, err := l.planner.Add(arrival(d))
 	if err != nil {
 		return err
 	}

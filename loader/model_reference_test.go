@@ -163,7 +163,7 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 		d := m.docs.docs[at]
 		m.docs.mu.Unlock()
 		var err error
-		if steps, err = r.planner.Add(loader.Arrival{Sequence: d.Sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip}); err != nil {
+		if steps, err = r.planner.Add(loader.Arrival{Sequence: d.Sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Hint: d.Hint}); err != nil {
 			rt.Fatal(err)
 		}
 		m.account(r, d)
@@ -219,6 +219,7 @@ func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 	if err := p.RestoreState(m.ref.planner.AppendState(nil)); err != nil {
 		rt.Fatal(err)
 	}
+	p.Hint(hintOf)
 	r := *m.ref
 	r.planner, r.used = p, map[uint64]bool{}
 	r.window, r.steps = slices.Clone(r.window), slices.Clone(r.steps)

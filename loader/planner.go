@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"loaderd/packonline"
+	"loaderd/packonline/related"
 	"loaderd/shuffle"
 )
 
@@ -15,9 +16,15 @@ const AlgorithmVersion = 2
 // Arrival is what the Planner is told of one document of the stream.
 type Arrival struct {
 	Sequence uint64
-	ID       uint64 // hash of the producer's id, 0 for none
-	Length   int    // tokens, end-of-document token included
-	Skip     Skip   // not empty: the document is not used
+	ID       uint64        // hash of the producer's id, 0 for none
+	Length   int           // tokens, end-of-document token included
+	Skip     Skip          // not empty: the document is not used
+	Hint     *related.Hint // what it is about; nil unless the packing method asks for that
+}
+
+// arrival is what the Planner is told of a document.
+func arrival(d Document) Arrival {
+	return Arrival{Sequence: d.Sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Hint: d.Hint}
 }
 
 // Counts are a planner's totals since the start of the run.
@@ -108,7 +115,7 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 		}
 		p.counts.Repeated += int64(repeated)
 		p.rows.Reset()
-		p.packer.Add(packonline.Doc{Seq: a.Sequence, Length: int32(a.Length) - start}, &p.rows)
+		p.packer.Add(packonline.Doc{Seq: a.Sequence, Length: int32(a.Length) - start, Hint: a.Hint}, &p.rows)
 		p.shuffle()
 	}
 	p.overdue()

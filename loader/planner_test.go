@@ -11,6 +11,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/packonline"
+	"loaderd/packonline/related"
 )
 
 // configs draws any small configuration that the method takes.
@@ -29,6 +30,9 @@ func drawConfig(t *rapid.T, method string) loader.Config {
 	c.Packing.Overlap = rapid.SampledFrom([]float64{0, 0.3, 0.7}).Draw(t, "overlap")
 	c.Packing.Extra = rapid.IntRange(0, 2).Draw(t, "extra")
 	c.Packing.PaddingThreshold = rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "padding threshold")
+	c.Packing.Splice.Retriever = rapid.SampledFrom(related.Retrievers).Draw(t, "retriever")
+	c.Packing.Splice.Fill = rapid.SampledFrom(packonline.Fills).Draw(t, "fill")
+	c.Packing.Splice.Order = rapid.SampledFrom(packonline.Orders).Draw(t, "order")
 	c.Shuffle.Window = rapid.IntRange(0, 9).Draw(t, "window")
 	c.Steps.Rows = rapid.IntRange(1, 5).Draw(t, "rows")
 	if rapid.Bool().Draw(t, "a table") {
@@ -69,7 +73,7 @@ func drawArrivals(t *rapid.T) []loader.Arrival {
 	n := rapid.IntRange(0, 80).Draw(t, "documents")
 	out := make([]loader.Arrival, n)
 	for i := range out {
-		out[i] = loader.Arrival{Sequence: uint64(i + 1), Length: rapid.IntRange(1, 90).Draw(t, "tokens"), ID: uint64(rapid.IntRange(0, 12).Draw(t, "id"))}
+		out[i] = loader.Arrival{Sequence: uint64(i + 1), Length: rapid.IntRange(1, 90).Draw(t, "tokens"), ID: uint64(rapid.IntRange(0, 12).Draw(t, "id")), Hint: hintOf(uint64(i + 1))}
 		if rapid.IntRange(0, 9).Draw(t, "skip") == 0 {
 			out[i] = loader.Arrival{Sequence: out[i].Sequence, Skip: rapid.SampledFrom([]loader.Skip{loader.SkipEmpty, loader.SkipUndecodable}).Draw(t, "reason")}
 		}
@@ -133,6 +137,7 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 			if err := restored.RestoreState(state); err != nil {
 				t.Fatal(err)
 			}
+			restored.Hint(hintOf)
 			if again := restored.AppendState(nil); !bytes.Equal(again, state) {
 				t.Fatal("a restored planner writes another state")
 			}
@@ -254,6 +259,7 @@ func FuzzPlannerState(f *testing.F) {
 		if p.RestoreState(state) != nil {
 			return
 		}
+		p.Hint(hintOf)
 		if _, err := p.Add(loader.Arrival{Sequence: p.Cursor() + 1, Length: 3}); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/packonline"
+	"loaderd/packonline/related"
 	"loaderd/shuffle"
 )
 
@@ -170,6 +171,7 @@ type memDocs struct {
 	more    chan struct{}
 	fetched int
 	first   uint64 // documents below are purged
+	hints   int    // asked for again
 }
 
 func newDocs() *memDocs { return &memDocs{more: make(chan struct{}), first: 1} }
@@ -179,6 +181,7 @@ func (d *memDocs) publish(docs ...loader.Document) {
 	defer d.mu.Unlock()
 	for _, x := range docs {
 		x.Sequence = uint64(len(d.docs) + 1)
+		x.Hint = hintOf(x.Sequence)
 		d.docs = append(d.docs, x)
 	}
 	close(d.more)
@@ -235,6 +238,16 @@ func (d *memDocs) Last(context.Context) (uint64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return uint64(len(d.docs)), nil
+}
+
+func (d *memDocs) Hint(_ context.Context, seq uint64) (*related.Hint, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hints++
+	if seq < d.first {
+		return nil, errPurged
+	}
+	return d.docs[seq-1].Hint, nil
 }
 
 func (d *memDocs) Tokens(_ context.Context, seq uint64) ([]int32, error) {
@@ -308,8 +321,9 @@ func (s *memSource) Close() error { return nil }
 func config(method string) loader.Config {
 	return loader.Config{Seed: 7, Tokenizer: loader.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20, End: -1, Pad: -7},
 		Documents: loader.DocumentsConfig{Dedupe: 8},
-		Packing:   packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, MaxAge: 64},
-		Shuffle:   shuffle.Config{Window: 6}, Steps: loader.StepsConfig{Rows: 4, Last: loader.LastPad}, Attention: loader.AttentionDocument}
+		Packing: packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, MaxAge: 64,
+			Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 4}},
+		Shuffle: shuffle.Config{Window: 6}, Steps: loader.StepsConfig{Rows: 4, Last: loader.LastPad}, Attention: loader.AttentionDocument}
 }
 
 // world is everything around a run that survives a restart.

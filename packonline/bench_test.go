@@ -14,7 +14,8 @@ import (
 const benchDocs = 1_000_000
 
 func config(method string, length, pool, maxAge int) packonline.Config {
-	return packonline.Config{Method: method, Buckets: []int{length}, Atom: 1, Pool: pool, MaxAge: maxAge}
+	return packonline.Config{Method: method, Buckets: []int{length}, Atom: 1, Pool: pool, MaxAge: maxAge,
+		Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 16}}
 }
 
 func newPacker(t testing.TB, c packonline.Config) packonline.Packer {

@@ -27,6 +27,7 @@ type bucket struct {
 	stock    *stock
 	row      []int32 // pieces of the row under construction, taken from the stock
 	patience int64   // documents that a piece waits for at most
+	left     func(piece int32)
 }
 
 // patiencePools is the bound on ages in pools where none is configured: otherwise pairs on sight could pass by a piece forever.
@@ -34,11 +35,15 @@ const patiencePools = 16
 
 func newBucket(c Config) Packer {
 	t := newTally(c)
-	p := &bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: int64(c.MaxAge)}
-	if c.MaxAge == 0 {
-		p.patience = patiencePools * int64(c.Pool)
+	return &bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: patience(c, patiencePools)}
+}
+
+// patience is the bound on ages, or so many pools where none is configured.
+func patience(c Config, pools int) int64 {
+	if c.MaxAge > 0 {
+		return int64(c.MaxAge)
 	}
-	return p
+	return int64(pools) * int64(c.Pool)
 }
 
 func (p *bucket) Add(d Doc, out *Rows) {
@@ -140,10 +145,18 @@ func (p *bucket) emit(length int32, out *Rows) {
 		w := &p.stock.items[i].waiting
 		out.add(Piece{w.doc, w.start, w.length}, p.age(*w))
 		used += w.length
-		p.stock.free(i)
+		p.free(i)
 	}
 	p.row = p.row[:0]
 	p.close(length, used, out)
+}
+
+// free forgets a piece that was taken.
+func (p *bucket) free(i int32) {
+	if p.left != nil {
+		p.left(i)
+	}
+	p.stock.free(i)
 }
 
 func (p *bucket) Pending() Pending { return p.pending(p.stock.pieces, p.stock.oldest()) }
@@ -151,28 +164,42 @@ func (p *bucket) Pending() Pending { return p.pending(p.stock.pieces, p.stock.ol
 func (p *bucket) AppendState(b []byte) []byte { return p.appendState(b, p.stock.list()) }
 
 func (p *bucket) RestoreState(b []byte) ([]byte, error) {
-	t, lists, rest, err := p.readState(b, 1)
+	t, stock, rest, err := p.readStock(b)
 	if err != nil {
 		return nil, err
 	}
+	for _, l := range p.lengths {
+		if w := stock.first(l); w != nil {
+			return nil, fmt.Errorf("restore packer: tokens [%d, +%d) of document %d fill a row and wait", w.start, w.length, w.doc)
+		}
+	}
+	p.tally, p.stock = t, stock
+	return rest, nil
+}
+
+// readStock reads the totals and the waiting pieces of a state.
+func (p *bucket) readStock(b []byte) (t tally, s *stock, rest []byte, err error) {
+	t, lists, rest, err := p.readState(b, 1)
+	if err != nil {
+		return t, nil, nil, err
+	}
 	pool := lists[0]
 	if len(pool) > p.config.Pool {
-		return nil, fmt.Errorf("restore packer: %d pieces wait in a pool of %d", len(pool), p.config.Pool)
+		return t, nil, nil, fmt.Errorf("restore packer: %d pieces wait in a pool of %d", len(pool), p.config.Pool)
 	}
 	if err := inOrder(pool); err != nil {
-		return nil, err
+		return t, nil, nil, err
 	}
-	s := newStock(p.longest, len(p.lengths))
+	s = newStock(p.longest, len(p.lengths))
 	for _, w := range pool {
 		class := bucketFor(p.lengths, w.length)
 		switch {
-		case w.start%p.longest != 0 || w.length == p.lengths[class]:
-			return nil, fmt.Errorf("restore packer: tokens [%d, +%d) of document %d are no remainder of rows of %d", w.start, w.length, w.doc, p.longest)
+		case w.start%p.longest != 0 || w.length == p.longest:
+			return t, nil, nil, fmt.Errorf("restore packer: tokens [%d, +%d) of document %d are no remainder of rows of %d", w.start, w.length, w.doc, p.longest)
 		case t.now()-w.arrived >= p.patience:
-			return nil, fmt.Errorf("restore packer: a piece of document %d is %d documents old, the bound is %d", w.doc, t.now()-w.arrived, p.patience)
+			return t, nil, nil, fmt.Errorf("restore packer: a piece of document %d is %d documents old, the bound is %d", w.doc, t.now()-w.arrived, p.patience)
 		}
 		s.add(w, class)
 	}
-	p.tally, p.stock = t, s
-	return rest, nil
+	return t, s, rest, nil
 }

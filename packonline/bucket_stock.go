@@ -1,8 +1,8 @@
 package packonline
 
-// stock holds the pieces that wait in bucket, by length and by age. A piece has a number, the same while it waits. Of equally long
-// pieces the oldest is taken first, so the order of arrival is all there is to restore. Taking and putting back cost O(log64 L),
-// adding too, and nothing allocates once the slices have grown.
+// stock holds the pieces that wait in bucket and splice, by length and by age. A piece has a number, the same while it waits. Of
+// equally long pieces the oldest comes first, so the order of arrival is all there is to restore. Taking and putting back cost
+// O(log64 L), adding too, and nothing allocates once the slices have grown.
 type stock struct {
 	lengths bitset      // in use
 	queues  []queue     // length in use -> its pieces by age
@@ -17,16 +17,19 @@ type stock struct {
 
 type stockItem struct {
 	waiting
-	behind int32 // in the queue of its length
+	behind int32 // the next number without a piece
 	class  int32
-	links  [2]queue // neighbours (older, newer) in ages and in needs
+	links  [3]queue // neighbours (older, newer) in ages, in needs, and among pieces of its length
 }
 
-// list is a list of pieces by age, linked by one of their two links.
+// list is a list of pieces by age, linked by one of their links.
 type list struct {
 	queue
 	link int
 }
+
+// equals is the link of pieces of one length, whose lists have their ends in stock.queues.
+const equals = 2
 
 func newStock(longest int32, classes int) *stock {
 	n := int(longest) + 1
@@ -37,8 +40,8 @@ func newStock(longest int32, classes int) *stock {
 	return s
 }
 
-// add adds the youngest piece.
-func (s *stock) add(w waiting, class int) {
+// add adds the youngest piece and returns its number.
+func (s *stock) add(w waiting, class int) int32 {
 	i := s.vacant
 	if i == none {
 		i = int32(len(s.items))
@@ -49,48 +52,50 @@ func (s *stock) add(w waiting, class int) {
 	s.items[i] = stockItem{waiting: w, behind: none, class: int32(class)}
 	for _, l := range []*list{&s.ages, &s.needs[class]} {
 		s.items[i].links[l.link] = queue{l.last, none}
-		s.insert(l, i)
+		s.insert(&l.queue, l.link, i)
 	}
-	if s.lengths.has(w.length) {
-		s.items[s.queues[w.length].last].behind = i
-	} else {
+	q := &s.queues[w.length]
+	if !s.lengths.has(w.length) {
 		s.lengths.add(w.length)
-		s.queues[w.length].first = i
+		*q = queue{none, none}
 	}
-	s.queues[w.length].last = i
+	s.items[i].links[equals] = queue{q.last, none}
+	s.insert(q, equals, i)
 	s.pieces++
 	s.tokens += int64(w.length)
+	return i
 }
 
 // take takes the oldest piece of a length in use and returns its number, which is valid until free.
 func (s *stock) take(length int32) int32 {
-	s.work++
 	i := s.queues[length].first
-	x := &s.items[i]
-	if x.behind == none {
-		s.lengths.remove(length)
-	} else {
-		s.queues[length].first = x.behind
-	}
-	s.remove(&s.ages, i)
-	s.remove(&s.needs[x.class], i)
-	s.pieces--
-	s.tokens -= int64(length)
+	s.takeItem(i)
 	return i
+}
+
+// takeItem takes a piece by its number.
+func (s *stock) takeItem(i int32) {
+	s.work++
+	x := &s.items[i]
+	q := &s.queues[x.length]
+	if q.first == q.last {
+		s.lengths.remove(x.length)
+	}
+	s.remove(q, equals, i)
+	s.remove(&s.ages.queue, s.ages.link, i)
+	s.remove(&s.needs[x.class].queue, s.needs[x.class].link, i)
+	s.pieces--
+	s.tokens -= int64(x.length)
 }
 
 // putBack undoes take. What was taken last comes back first, and nothing is added in between: then everything that the piece was
 // linked with is in its place again.
 func (s *stock) putBack(i int32) {
 	x := &s.items[i]
-	q := &s.queues[x.length]
-	if x.behind == none {
-		s.lengths.add(x.length)
-		q.last = i
-	}
-	q.first = i
-	s.insert(&s.needs[x.class], i)
-	s.insert(&s.ages, i)
+	s.lengths.add(x.length)
+	s.insert(&s.queues[x.length], equals, i)
+	s.insert(&s.needs[x.class].queue, s.needs[x.class].link, i)
+	s.insert(&s.ages.queue, s.ages.link, i)
 	s.pieces++
 	s.tokens += int64(x.length)
 }
@@ -102,32 +107,32 @@ func (s *stock) free(i int32) {
 }
 
 // insert links a piece between the neighbours that it names.
-func (s *stock) insert(l *list, i int32) {
-	at := s.items[i].links[l.link]
+func (s *stock) insert(ends *queue, link int, i int32) {
+	at := s.items[i].links[link]
 	if at.first == none {
-		l.first = i
+		ends.first = i
 	} else {
-		s.items[at.first].links[l.link].last = i
+		s.items[at.first].links[link].last = i
 	}
 	if at.last == none {
-		l.last = i
+		ends.last = i
 	} else {
-		s.items[at.last].links[l.link].first = i
+		s.items[at.last].links[link].first = i
 	}
 }
 
 // remove unlinks a piece, which goes on to name its neighbours.
-func (s *stock) remove(l *list, i int32) {
-	at := s.items[i].links[l.link]
+func (s *stock) remove(ends *queue, link int, i int32) {
+	at := s.items[i].links[link]
 	if at.first == none {
-		l.first = at.last
+		ends.first = at.last
 	} else {
-		s.items[at.first].links[l.link].last = at.last
+		s.items[at.first].links[link].last = at.last
 	}
 	if at.last == none {
-		l.last = at.first
+		ends.last = at.first
 	} else {
-		s.items[at.last].links[l.link].first = at.first
+		s.items[at.last].links[link].first = at.first
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"loaderd/internal/lengths"
+	"loaderd/packonline/related"
 )
 
 // TestStock compares a stock with a slice of the pieces that wait, for random sequences of adding, taking and putting back.
@@ -125,10 +126,12 @@ func TestTwo(t *testing.T) {
 	}
 }
 
-// TestBucketWorkIsBounded counts words compared and pieces taken (invariant 5), for lengths that never fill a row, that fill one only
-// with many pieces, and bounds that never leave the pool in peace.
+// TestBucketWorkIsBounded counts words compared and pieces taken (invariant 5 of bucket and of splice, which takes a piece for every
+// question), for lengths that never fill a row, that fill one only with many pieces, and bounds that never leave the pool in peace.
 func TestBucketWorkIsBounded(t *testing.T) {
-	const documents, most = 1_500, 500 // most work for a document, in the mean
+	const documents = 1_500
+	// related to a third of the others: every question of splice has answers, and every answer asks
+	kinds := []related.Hint{{Terms: []uint32{1<<8 | 255}}, {Terms: []uint32{2<<8 | 255}}, {Terms: []uint32{3<<8 | 255}}}
 	draw := func(next func(r *rand.Rand) int32) []int32 {
 		r := rand.New(rand.NewPCG(1, 5))
 		out := make([]int32, documents)
@@ -151,14 +154,22 @@ func TestBucketWorkIsBounded(t *testing.T) {
 		for _, buckets := range [][]int{{2048}, {1024, 2048, 4096, 8192, 16384}, {1000, 131072}, {2, 1 << 20}} {
 			for _, pool := range []int{1, 64, 1000} {
 				for _, maxAge := range []int{0, 1, 500} {
-					p := newBucket(Config{Method: "bucket", Buckets: buckets, Atom: 1, Pool: pool, MaxAge: maxAge}).(*bucket)
-					var out Rows
-					for i, n := range in {
-						p.Add(Doc{uint64(i), n}, &out)
-						out.Reset()
-					}
-					if work := p.stock.work / documents; work > most {
-						t.Errorf("lengths %s, rows %v, pool %d, max age %d: %d words and pieces a document", name, buckets, pool, maxAge, work)
+					c := Config{Method: "splice", Buckets: buckets, Atom: 1, Pool: pool, MaxAge: maxAge,
+						Splice: Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096}}
+					b, s := newBucket(c).(*bucket), newSplice(c).(*splice)
+					for method, p := range map[string]struct {
+						Packer
+						stock *stock
+						most  int
+					}{"bucket": {b, b.stock, 500}, "splice": {s, s.stock, 1500}} {
+						var out Rows
+						for i, n := range in {
+							p.Add(Doc{Seq: uint64(i), Length: n, Hint: &kinds[i%len(kinds)]}, &out)
+							out.Reset()
+						}
+						if work := p.stock.work / documents; work > p.most {
+							t.Errorf("%s, lengths %s, rows %v, pool %d, max age %d: %d words and pieces a document", method, name, buckets, pool, maxAge, work)
+						}
 					}
 				}
 			}

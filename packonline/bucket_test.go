@@ -166,7 +166,7 @@ func TestBucketRefusesImpossibleStates(t *testing.T) {
 		want  string // "" is a good state
 	}{
 		"good":             {good, last, 10 << 1, ""},
-		"a whole row":      {good, last, 8 << 1, "tokens [0, +8) of document 2 are no remainder of rows of 16"},
+		"a whole row":      {good, last, 8 << 1, "tokens [0, +8) of document 2 fill a row and wait"},
 		"a whole long row": {good, last, 16 << 1, "tokens [0, +16) of document 2 are no remainder of rows of 16"},
 		"no tokens":        {good, last, 0, "empty"},
 		"same document":    {good, last - 2, 0, "a piece is of document 1, too early for number 3"},

@@ -32,6 +32,8 @@ type Config struct {
 	// PaddingThreshold is P of bucketllm: a row with more space left than this share of its length takes a part of a document
 	// instead of padding.
 	PaddingThreshold float64 `koanf:"padding_threshold" json:"padding_threshold,omitempty"`
+	// Splice is read by splice alone.
+	Splice Splice `koanf:"splice" json:"splice,omitzero"`
 	// Seed keys every draw of the method.
 	Seed uint64 `koanf:"-" json:"-"`
 }
@@ -126,6 +128,9 @@ func (c Config) Relevant() Config {
 	}
 	if !m.reads("padding_threshold") {
 		c.PaddingThreshold = 0
+	}
+	if !m.reads("splice") {
+		c.Splice = Splice{}
 	}
 	return c
 }

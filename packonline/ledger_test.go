@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"loaderd/packonline"
+	"loaderd/packonline/related"
 )
 
 // traits are what a method promises beyond what all do.
@@ -43,6 +44,7 @@ var promises = map[string]traits{
 	"bucketllm-v0": {most: pool},
 	"decompose":    {most: func(c packonline.Config) int { return c.Buckets[0] - 1 }},
 	"bucket":       {most: pool, keeps: true},
+	"splice":       {most: pool, keeps: true},
 	"naive":        {most: rows},
 }
 
@@ -69,6 +71,7 @@ type ledger struct {
 	floor    uint64   // no later piece is of a document below
 	emitted  []string // rows, for comparisons
 	describe bool     // keep emitted
+	hint     func(seq uint64) *related.Hint
 }
 
 type entry struct {
@@ -83,13 +86,19 @@ func newLedger(c packonline.Config) (*ledger, error) {
 	if err == nil && !known {
 		err = fmt.Errorf("%s has no promises", c.Method)
 	}
-	return &ledger{c: c, p: p, traits: t, lengths: rowLengths(c), index: map[uint64]int{}}, err
+	if c.Method == "splice" && c.Splice.Fill == "trim" {
+		t.keeps, t.drops = false, true
+	}
+	return &ledger{c: c, p: p, traits: t, lengths: rowLengths(c), index: map[uint64]int{}, hint: hintOf}, err
 }
 
 func (l *ledger) longest() int32 { return l.lengths[len(l.lengths)-1] }
 
 func (l *ledger) add(seq uint64, length int32) error {
 	d := packonline.Doc{Seq: seq, Length: length}
+	if l.c.Method == "splice" {
+		d.Hint = l.hint(seq)
+	}
 	l.index[seq] = len(l.docs)
 	l.docs = append(l.docs, entry{doc: d})
 	l.want.Documents++
@@ -275,6 +284,7 @@ func (l *ledger) restart() error {
 	if string(rest) != "behind" {
 		return fmt.Errorf("%q is left of the state", rest)
 	}
+	giveHints(fresh, l.hint)
 	if again := fresh.AppendState(nil); !bytes.Equal(again, state) {
 		return fmt.Errorf("state %x becomes %x when it is restored", state, again)
 	}
@@ -333,6 +343,7 @@ func randomConfig(r *rand.Rand, method string) packonline.Config {
 		c.Extra = r.IntN(c.Buckets[0] + 1)
 		c.PaddingThreshold = []float64{0, 0.02, r.Float64()}[r.IntN(3)]
 		c.Seed = r.Uint64()
+		c.Splice = randomSplice(r)
 		if len(c.Validate()) == 0 {
 			return c
 		}

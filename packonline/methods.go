@@ -12,7 +12,7 @@ type method struct {
 	several    bool     // takes several row lengths
 	joins      bool     // says itself which rows an atom of several has
 	longest    int      // most tokens of a row
-	parameters []string // fields of Config that it reads beside those that all do: pool, overlap, extra, padding_threshold
+	parameters []string // fields of Config that it reads beside those that all do: pool, overlap, extra, padding_threshold, splice
 	// refuse returns what the method can not do in a Config that is good otherwise; nil without any such.
 	refuse func(Config) []FieldError
 }
@@ -28,6 +28,7 @@ var methods = []method{
 	{name: "bucketllm-v0", make: newBucketLLMv0, several: true, longest: maxTable, parameters: []string{"pool", "padding_threshold"}},
 	{name: "decompose", make: newDecompose, several: true, longest: maxRow, refuse: refuseDecompose},
 	{name: "bucket", make: newBucket, several: true, longest: maxTable, parameters: []string{"pool"}},
+	{name: "splice", make: newSplice, several: true, longest: maxTable, parameters: []string{"pool", "splice"}, refuse: refuseSplice},
 	{name: "naive", make: newNaive, several: true, longest: maxRow},
 }
 

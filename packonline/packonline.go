@@ -4,10 +4,13 @@
 // is a function of its configuration and of the documents added so far, and nothing else. It sees lengths, never tokens.
 package packonline
 
+import "loaderd/packonline/related"
+
 // Doc is what a Packer is told of a document.
 type Doc struct {
-	Seq    uint64 // identity: its sequence in the document stream; ascending
-	Length int32  // tokens, end-of-document token included; at least 1
+	Seq    uint64        // identity: its sequence in the document stream; ascending
+	Length int32         // tokens, end-of-document token included; at least 1
+	Hint   *related.Hint // what it is about; splice alone reads it, nil is a document that is related to none
 }
 
 // Piece is a contiguous part of one document: tokens [Start, Start+Length).

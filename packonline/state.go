@@ -59,7 +59,7 @@ func (c Config) numbers() []configNumber {
 	for _, l := range c.Buckets {
 		out = append(out, configNumber{"row length", uint64(l)})
 	}
-	return append(out,
+	out = append(out,
 		configNumber{"atom * 4", uint64(4 * c.Atom)},
 		configNumber{"pool", uint64(c.Pool)},
 		configNumber{"max_age", uint64(c.MaxAge)},
@@ -68,6 +68,10 @@ func (c Config) numbers() []configNumber {
 		configNumber{"padding_threshold (its bits)", math.Float64bits(c.PaddingThreshold)},
 		configNumber{"seed", c.Seed},
 	)
+	if c.Method == "splice" {
+		out = append(out, c.Splice.numbers()...)
+	}
+	return out
 }
 
 type configNumber struct {

@@ -167,6 +167,7 @@ func FuzzRestoreState(f *testing.F) {
 
 // follow goes on with a restored Packer and checks what can be checked without its past.
 func follow(t *testing.T, p packonline.Packer, c packonline.Config) {
+	giveHints(p, hintOf)
 	before, waiting := p.Counts(), p.Pending().Tokens
 	var out packonline.Rows
 	var tokens int64

@@ -44,7 +44,7 @@ func TestWorkIsBounded(t *testing.T) {
 					visits := 0
 					for i, n := range in {
 						p.bins.all = p.bins.all[:0]
-						p.Add(Doc{uint64(i), n}, &out)
+						p.Add(Doc{Seq: uint64(i), Length: n}, &out)
 						out.Reset()
 						if len(p.bins.all) > 0 {
 							visits += len(p.bins.order)

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -22,6 +23,7 @@ const (
 	wrongTokenizer  = "WRONG_TOKENIZER"    // tokenized by another tokenizer than the run's
 	tokenOutOfRange = "TOKEN_OUT_OF_RANGE" // an id outside the vocabulary
 	noTokenizer     = "NO_TOKENIZER"       // text for a run that takes tokenized documents only
+	badEmbedding    = "BAD_EMBEDDING"      // of another length than the run's, or with a number that is not finite
 	tooLarge        = "TOO_LARGE"          // more tokens than a document may have
 	encoderPanic    = "ENCODER_PANIC"      // the tokenizer failed on the text
 )
@@ -39,6 +41,8 @@ func bad(reason, format string, args ...any) *badDocument {
 // decoded is a document before it is tokenized: either text or tokens.
 type decoded struct {
 	id     string // producer's id, empty when it has none
+	path   string // where it came from, empty when that is not said
+	vector []int8 // its embedding, nil when it has none or no one asks
 	text   []byte
 	tokens []int32 // has room for one more id; nil for text
 }
@@ -48,6 +52,7 @@ type decoder struct {
 	fingerprint string // tokens must come from this tokenizer
 	vocab       int    // ids are 0 ... vocab-1
 	limit       int    // tokens that a document may have, its end included
+	dimension   int    // of embeddings, 0 when no one asks for them
 }
 
 // maxTokens is the largest number of tokens of a document: lengths are int32.
@@ -59,20 +64,24 @@ func (d decoder) decode(header nats.Header, data []byte) (decoded, *badDocument)
 	if err != nil {
 		return decoded{}, err
 	}
-	out := decoded{id: headerID(header)}
+	out := decoded{id: headerID(header), path: field(header, HeaderPath)}
 	switch kind {
 	case TypeText:
 		out.text = data
 	case TypeJSON:
-		var id string
-		out.text, id, err = decodeJSON(data)
-		if out.id == "" {
-			out.id = id
+		var j jsonDocument
+		j, err = decodeJSON(data)
+		out.text, out.id, out.path = j.text, cmp.Or(out.id, j.id), cmp.Or(out.path, j.path)
+		if err == nil && d.dimension > 0 && j.embedding != nil {
+			out.vector, err = d.jsonVector(j.embedding)
 		}
 	case TypeTokens:
 		out.tokens, err = d.decodeTokens(header, data)
 	default:
 		err = bad(badContentType, "content type %s is none of %s, %s and %s", quoted(kind), TypeText, TypeJSON, TypeTokens)
+	}
+	if value := field(header, HeaderEmbedding); err == nil && d.dimension > 0 && value != "" {
+		out.vector, err = d.headerVector(value)
 	}
 	if err != nil {
 		return decoded{}, err

@@ -201,17 +201,19 @@ func TestEncodeLimit(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add("", "", "", []byte("text"))
-	f.Add("text/plain; charset=utf-8", "i", "", []byte("text\xff"))
-	f.Add("application/json", "", "", []byte(`{"id":"a","text":"b","text":"c","meta":{"x":[]}}`))
-	f.Add("application/json", "", "", []byte(`{"id":-1,"text":"\ud83d\ude00"}`))
-	f.Add("application/vnd.loaderd.tokens", "i", testPrint, []byte("\x01\x00\x00\x00\x63\x00\x00\x00"))
-	f.Add("application/vnd.loaderd.tokens", "", "x", []byte("\x01"))
-	f.Fuzz(func(t *testing.T, kind, id, print string, data []byte) {
-		h := header("Content-Type", kind, "Nats-Msg-Id", id, "Loaderd-Tokenizer", print)
+	f.Add("", "", "", "", []byte("text"))
+	f.Add("text/plain; charset=utf-8", "i", "", "", []byte("text\xff"))
+	f.Add("application/json", "", "", "", []byte(`{"id":"a","text":"b","text":"c","meta":{"x":[]}}`))
+	f.Add("application/json", "", "", "", []byte(`{"id":-1,"text":"\ud83d\ude00"}`))
+	f.Add("application/vnd.loaderd.tokens", "i", testPrint, "", []byte("\x01\x00\x00\x00\x63\x00\x00\x00"))
+	f.Add("application/vnd.loaderd.tokens", "", "x", "", []byte("\x01"))
+	f.Add("", "", "", float32s(1, 2), []byte("text"))
+	f.Add("application/json", "", "", "", []byte(`{"text":"a","embedding":[1,2e3],"path":"x","meta":{"path":"y"}}`))
+	f.Fuzz(func(t *testing.T, kind, id, print, embedding string, data []byte) {
+		h := header("Content-Type", kind, "Nats-Msg-Id", id, "Loaderd-Tokenizer", print, HeaderEmbedding, embedding)
 		before := string(data)
-		got, failed := testDecoder.decode(h, data)
-		again, failedAgain := testDecoder.decode(h, []byte(before))
+		got, failed := denseDecoder.decode(h, data)
+		again, failedAgain := denseDecoder.decode(h, []byte(before))
 		if diff := cmp.Diff(got, again, cmp.AllowUnexported(decoded{})); diff != "" || (failed == nil) != (failedAgain == nil) {
 			t.Fatalf("decoded twice (-first +second):\n%s", diff)
 		}
@@ -222,13 +224,16 @@ func FuzzDecode(f *testing.F) {
 			if failed.reason == "" || failed.sentence == "" || strings.ContainsAny(failed.sentence, "\r\n\x00") || len(failed.sentence) > 600 {
 				t.Fatalf("reason %q, sentence %q", failed.reason, failed.sentence)
 			}
-			if got.text != nil || got.tokens != nil || got.id != "" {
+			if got.text != nil || got.tokens != nil || got.id != "" || got.vector != nil {
 				t.Fatalf("refused with %+v", got)
 			}
 			return
 		}
 		if got.text != nil && got.tokens != nil {
 			t.Fatal("both text and tokens")
+		}
+		if n := len(got.vector); n != 0 && n != denseDecoder.dimension {
+			t.Fatalf("an embedding of %d numbers", n)
 		}
 		for _, id := range got.tokens {
 			if id < 0 || int(id) >= testDecoder.vocab {

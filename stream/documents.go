@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
+	"loaderd/packonline/related"
 )
 
 // DocumentLog is the document stream as a run needs it: read in order, and by sequence. It implements loader.Documents.
@@ -74,9 +75,9 @@ func (s *Store) documentLog(stream jetstream.Stream, t Tokenizing) *DocumentLog 
 	}
 	return &DocumentLog{
 		store: s, stream: stream, name: cfg.Name, log: s.log,
-		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: maxTokens},
+		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: maxTokens, dimension: t.dimension()},
 		end:     t.End,
-		encoder: newEncoders(t.NewEncoder, workers+1),
+		encoder: newEncoders(t, workers+1),
 		workers: workers, buffer: cfg.BufferBytes,
 	}
 }
@@ -160,17 +161,29 @@ func (l *DocumentLog) lost(from, to uint64) error {
 // Tokens returns the tokens of one document again, equal to what the source delivered. It waits while the stream cannot be reached,
 // until ctx ends.
 func (l *DocumentLog) Tokens(ctx context.Context, sequence uint64) ([]int32, error) {
+	doc, err := l.again(ctx, sequence)
+	return doc.Tokens, err
+}
+
+// Hint returns what one document is about again, equal to what the source delivered. It waits as Tokens does.
+func (l *DocumentLog) Hint(ctx context.Context, sequence uint64) (*related.Hint, error) {
+	doc, err := l.again(ctx, sequence)
+	return doc.Hint, err
+}
+
+// again returns a document that a source has delivered.
+func (l *DocumentLog) again(ctx context.Context, sequence uint64) (loader.Document, error) {
 	m, err := l.fetch(ctx, sequence)
 	if err != nil {
-		return nil, err
+		return loader.Document{}, err
 	}
 	e := l.encoder.get()
 	defer l.encoder.put(e)
 	doc, failed := l.document(m, e)
 	if failed != nil {
-		return nil, fmt.Errorf("fetch document %d of stream %s: it is undecodable: %s: %s", sequence, l.name, failed.reason, failed.sentence)
+		return doc, fmt.Errorf("fetch document %d of stream %s: it is undecodable: %s: %s", sequence, l.name, failed.reason, failed.sentence)
 	}
-	return doc.Tokens, nil
+	return doc, nil
 }
 
 // Describe says where a document came from.
@@ -185,7 +198,7 @@ func (l *DocumentLog) Describe(ctx context.Context, sequence uint64) (loader.Doc
 		info.ContentType = TypeText
 	}
 	if d, failed := l.decoder.decode(m.header, m.data); failed == nil {
-		info.ID = d.id
+		info.ID, info.Path = d.id, d.path
 	}
 	return info, nil
 }

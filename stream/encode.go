@@ -12,6 +12,7 @@ const (
 	HeaderID          = "Loaderd-Id"
 	HeaderPath        = "Loaderd-Path"
 	HeaderDomain      = "Loaderd-Domain"
+	HeaderEmbedding   = "Loaderd-Embedding" // base64 of the document's embedding: int8, or float32 little-endian
 	HeaderTokenizer   = "Loaderd-Tokenizer" // fingerprint of the tokenizer that made the tokens
 )
 

@@ -10,40 +10,71 @@ import (
 	"unicode/utf8"
 )
 
-// decodeJSON returns the text and the id of {"id", "text", ...}. Names are matched exactly; the last of equal names counts; unknown
+// jsonDocument is what is taken out of a JSON document.
+type jsonDocument struct {
+	text      []byte
+	id        string
+	path      string // "path", else "path" of "meta"; anything but a string is none
+	embedding []byte // as it is written, nil without one
+}
+
+// decodeJSON takes {"id", "text", "path", "embedding", "meta": {"path"}, ...} apart. Names are matched exactly; the last of equal names counts; unknown
 // ones are let through. The library validates (its depth is bounded), which leaves little to take the two values out of it: decoding
 // everything into maps costs four times as much, and into a struct it would take "TEXT" for "text".
-func decodeJSON(data []byte) (text []byte, id string, _ *badDocument) {
+func decodeJSON(data []byte) (out jsonDocument, _ *badDocument) {
 	if !json.Valid(data) {
-		return nil, "", bad(badJSON, "payload is not JSON: %s", jsonProblem(data))
+		return out, bad(badJSON, "payload is not JSON: %s", jsonProblem(data))
 	}
 	var rawText, rawID []byte
+	var metaPath string
 	if !members(data, func(name, value []byte) {
 		switch string(name) {
 		case "text":
 			rawText = value
 		case "id":
 			rawID = value
+		case "path":
+			out.path = stringOf(value)
+		case "embedding":
+			out.embedding = value
+		case "meta":
+			members(value, func(name, value []byte) {
+				if string(name) == "path" {
+					metaPath = stringOf(value)
+				}
+			})
 		}
 	}) {
-		return nil, "", bad(badJSON, "payload is not a JSON object")
+		return out, bad(badJSON, "payload is not a JSON object")
 	}
 	if rawText == nil {
-		return nil, "", bad(badJSON, `payload has no "text"`)
+		return out, bad(badJSON, `payload has no "text"`)
 	}
 	if rawText[0] != '"' {
-		return nil, "", bad(badJSON, `"text" is not a string`)
+		return out, bad(badJSON, `"text" is not a string`)
 	}
 	switch {
 	case rawID == nil || string(rawID) == "null":
 	case rawID[0] == '"':
-		id = string(unquote(rawID))
+		out.id = string(unquote(rawID))
 	case rawID[0] == '-' || rawID[0] >= '0' && rawID[0] <= '9':
-		id = string(rawID) // as it is written
+		out.id = string(rawID) // as it is written
 	default:
-		return nil, "", bad(badJSON, `"id" is neither a string nor a number`)
+		return out, bad(badJSON, `"id" is neither a string nor a number`)
 	}
-	return unquote(rawText), id, nil
+	out.text = unquote(rawText)
+	if out.path == "" {
+		out.path = metaPath
+	}
+	return out, nil
+}
+
+// stringOf is the value of a JSON string, "" for any other value.
+func stringOf(value []byte) string {
+	if value[0] != '"' {
+		return ""
+	}
+	return string(unquote(value))
 }
 
 func jsonProblem(data []byte) string {

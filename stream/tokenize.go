@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"loaderd/loader"
+	"loaderd/packonline/related"
 )
 
 // Encoder turns text into token ids, appended to dst. One goroutine uses it at a time; what it returns may depend on text only.
@@ -18,17 +19,20 @@ type Tokenizing struct {
 	Fingerprint string         // of the tokenizer; already tokenized documents must carry it
 	VocabSize   int            // ids are 0 ... VocabSize-1
 	End         int32          // id appended to every document, -1 for none
+	// Hints says how documents are compared with one another, where the packing method does that; else nil.
+	Hints *related.Config
 }
 
 // encoders hands out encoders, which are costly to make and to keep: at most as many are kept as were ever in use at a time, and no
 // more than its capacity.
 type encoders struct {
 	create func() Encoder // nil without a tokenizer
+	hints  *related.Config
 	free   chan *encoder
 }
 
-func newEncoders(create func() Encoder, keep int) *encoders {
-	return &encoders{create: create, free: make(chan *encoder, keep)}
+func newEncoders(t Tokenizing, keep int) *encoders {
+	return &encoders{create: t.NewEncoder, hints: t.Hints, free: make(chan *encoder, keep)}
 }
 
 func (p *encoders) get() *encoder {
@@ -36,7 +40,11 @@ func (p *encoders) get() *encoder {
 	case e := <-p.free:
 		return e
 	default:
-		return &encoder{create: p.create}
+		e := &encoder{create: p.create}
+		if p.hints != nil {
+			e.hints = related.NewMaker(*p.hints)
+		}
+		return e
 	}
 }
 
@@ -52,6 +60,7 @@ type encoder struct {
 	create  func() Encoder
 	inner   Encoder // nil until it is needed, and after a panic
 	scratch []int32
+	hints   *related.Maker // nil when the packing method compares no documents
 }
 
 // maxScratch bounds the scratch space that is kept between documents, in ids.
@@ -124,6 +133,9 @@ func (l *DocumentLog) document(m *message, e *encoder) (loader.Document, *badDoc
 		return skipped(doc, loader.SkipEmpty), nil
 	}
 	doc.ID = hashID(d.id)
+	if e.hints != nil {
+		doc.Hint = e.hints.Hint(m.subject, doc.Tokens, d.path, d.vector)
+	}
 	return doc, nil
 }
 

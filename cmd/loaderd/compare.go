@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ func newCompareCmd() *cobra.Command {
 	var packing packingFlags
 	var file lengthsInput
 	var stream streamInput
+	var documents documentsInput
 	var methods []string
 	var out string
 	cmd := &cobra.Command{
@@ -35,22 +37,30 @@ report.html, one page with plots that opens without a network.
 
 It reads one length in tokens a line from FILE, a column of FILE.parquet, standard input without a FILE, or, with --from-stream, the
 documents of a running daemon, which it tokenizes and leaves as they are. Lengths count the end-of-document token. Methods with one row
-length take the longest row. Without --length and --buckets rows are 1024 to 16384 tokens long, or as in the configuration of -c.`,
+length take the longest row. With --documents FILE holds JSON lines of documents, as in simulate; splice is then compared too, and the
+report says how related the documents are that share a row. Without --length and --buckets rows are 1024 to 16384 tokens long, or as in the configuration of -c.`,
 		Example: `  loaderd gen-lengths --dist fineweb-edu | loaderd compare --out report
   loaderd compare --length 2048 --methods concat,bfd,bucket --out report lengths
   loaderd compare --column input_ids --out report corpus.parquet
 
+  # whole documents: how related are those that share a row?
+  loaderd compare --documents --length 8192 --methods concat,bucket,splice --out report documents.jsonl
+
   # the documents of a running daemon
   loaderd compare --from-stream -c loaderd.yaml --out report
-  loaderd compare --from-stream --nats nats://nats-1:4222 --tokenizer gpt2 --documents 100000 --out report`,
+  loaderd compare --from-stream --nats nats://nats-1:4222 --tokenizer gpt2 --limit 100000 --out report`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			daemon, err := stream.settle(cmd, args, &packing)
 			if err != nil {
 				return fmt.Errorf("compare: %w", err)
 			}
-			runs, err := comparisons(cmd, &packing, methods)
-			if err == nil && !stream.from {
+			runs, err := comparisons(cmd, &packing, methods, documents.on)
+			switch {
+			case err != nil:
+			case documents.on && (stream.from || file.column != ""):
+				err = errors.New("--documents: want JSON lines, not --from-stream or --column")
+			case !documents.on && !stream.from:
 				err = file.check(args)
 			}
 			if err != nil {
@@ -60,26 +70,39 @@ length take the longest row. Without --length and --buckets rows are 1024 to 163
 				return fmt.Errorf("compare: make folder: %w", err)
 			}
 			var lengths []int32
+			var set *documentSet
 			var name string
-			if stream.from {
+			switch {
+			case documents.on:
+				documents.tokenizer = cmp.Or(stream.tokenizer(), "gpt2")
+				if set, name, err = documents.read(cmd.InOrStdin(), args); err == nil {
+					lengths = set.lengths()
+				}
+			case stream.from:
 				lengths, name, err = stream.read(cmd.Context(), daemon, cmd.ErrOrStderr())
-			} else {
+			default:
 				lengths, name, err = file.read(cmd.InOrStdin(), args)
 			}
 			if err == nil && len(lengths) == 0 {
-				err = fmt.Errorf("%s holds no lengths", name)
+				what := "lengths"
+				if set != nil {
+					what = "documents"
+				}
+				err = fmt.Errorf("%s holds no %s", name, what)
 			}
 			if err != nil {
 				return fmt.Errorf("compare: %w", err)
 			}
 			r := &report.Report{Input: name, Command: commandLine(cmd, args), Rows: packing.config.Buckets, Pool: packing.config.Pool, MaxAge: packing.config.MaxAge}
-			if err := compare(cmd, r, lengths, runs, out); err != nil {
+			if err := compare(cmd, r, lengths, set, runs, out); err != nil {
 				return fmt.Errorf("compare: %w", err)
 			}
 			return nil
 		},
 	}
 	packing.register(cmd)
+	packing.registerSplice(cmd)
+	documents.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"; splice is compared too, and how related the documents of rows are")
 	file.register(cmd)
 	stream.register(cmd)
 	f := cmd.Flags()
@@ -96,7 +119,7 @@ type comparison struct {
 }
 
 // comparisons returns what is to be run. A method that was asked for by name must be able to; others are left out with the reason.
-func comparisons(cmd *cobra.Command, packing *packingFlags, methods []string) ([]comparison, error) {
+func comparisons(cmd *cobra.Command, packing *packingFlags, methods []string, documents bool) ([]comparison, error) {
 	c := &packing.config
 	if len(c.Buckets) == 0 && !cmd.Flags().Changed("length") {
 		c.Buckets = compareRows
@@ -123,6 +146,11 @@ func comparisons(cmd *cobra.Command, packing *packingFlags, methods []string) ([
 			bad = append(bad, fmt.Errorf("--methods: %q: want some of %s", m, strings.Join(packonline.Methods(), ", ")))
 		case slices.Contains(methods[:i], m):
 			bad = append(bad, fmt.Errorf("--methods: %s is named twice", m))
+		case run.config.Related() != nil && !documents:
+			run.reason = "it packs documents that have to do with one another: give them with --documents"
+			if asked {
+				bad = append(bad, fmt.Errorf("--methods: %s: %s", m, run.reason))
+			}
 		case len(problems) == 0:
 		case asked:
 			bad = append(bad, fmt.Errorf("%s: %w", m, problems[0]))
@@ -150,7 +178,7 @@ func commonProblems(c packonline.Config) []packonline.FieldError {
 }
 
 // compare runs all methods, shows what they did and writes it to the folder out.
-func compare(cmd *cobra.Command, r *report.Report, lengths []int32, runs []comparison, out string) error {
+func compare(cmd *cobra.Command, r *report.Report, lengths []int32, set *documentSet, runs []comparison, out string) error {
 	r.Lengths = report.Describe(lengths, r.Rows[len(r.Rows)-1])
 	progress := newProgress(cmd.ErrOrStderr())
 	for i, run := range runs {
@@ -159,11 +187,19 @@ func compare(cmd *cobra.Command, r *report.Report, lengths []int32, runs []compa
 			r.Skipped = append(r.Skipped, report.Skipped{Method: run.config.Method, Reason: run.reason})
 			continue
 		}
-		result, err := simulation.Run(cmd.Context(), run.config, lengths, nil)
+		if set == nil {
+			result, err := simulation.Run(cmd.Context(), run.config, lengths, nil)
+			if err != nil {
+				return fmt.Errorf("%s: %w", run.config.Method, err)
+			}
+			r.Add(result, nil)
+			continue
+		}
+		result, figures, err := set.pack(cmd, run.config)
 		if err != nil {
 			return fmt.Errorf("%s: %w", run.config.Method, err)
 		}
-		r.Add(result)
+		r.Add(result, figures)
 	}
 	r.Judge()
 	for _, f := range []struct {

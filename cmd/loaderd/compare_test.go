@@ -123,7 +123,7 @@ func TestCompareStreamFails(t *testing.T) {
 		"no such tokenizer":  {[]string{"--nats", url, "--tokenizer", "gpt7"}, exitUsage, "tokenizer.name: \"gpt7\""},
 		"a bad setting":      {[]string{"--nats", url, "--set", "packing.pool=0"}, exitUsage, "packing.pool"},
 		"no such file":       {[]string{"-c", filepath.Join(t.TempDir(), "absent.yaml")}, exitFailed, "absent.yaml"},
-		"a negative number":  {[]string{"--nats", url, "-n", "-1"}, exitUsage, "--documents: -1: want 0 (all) or more"},
+		"a negative number":  {[]string{"--nats", url, "-n", "-1"}, exitUsage, "--limit: -1: want 0 (all) or more"},
 		"a column beside it": {[]string{"--nats", url, "--column", "n"}, exitUsage, "--column: want a file"},
 	} {
 		if code, said := compare(x.args...); code != x.code || !strings.Contains(said, x.want) {

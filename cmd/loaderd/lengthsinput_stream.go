@@ -25,19 +25,19 @@ type streamInput struct {
 func (in *streamInput) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&in.from, "from-stream", false, "take the documents of a running daemon's stream")
-	f.IntVarP(&in.documents, "documents", "n", 0, "with --from-stream: how many, from the stream's first on (default all)")
+	f.IntVarP(&in.documents, "limit", "n", 0, "with --from-stream: how many, from the stream's first on (default all)")
 	f.StringVarP(&in.flags.file, "config", "c", "", "with --from-stream: the daemon's YAML configuration `file`; - reads standard input")
 	f.Var(&overrideFlag{&in.flags, "", "--set"}, "set", "with --from-stream: override any setting of it, such as stream.name=DOCS; may be repeated")
 	f.Var(&overrideFlag{&in.flags, "stream.url", "--nats"}, "nats", "with --from-stream: `URLs` of the NATS servers (default: the configuration's, else that of the daemon's own server)")
-	f.Var(&overrideFlag{&in.flags, "tokenizer.name", "--tokenizer"}, "tokenizer", "with --from-stream: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
+	f.Var(&overrideFlag{&in.flags, "tokenizer.name", "--tokenizer"}, "tokenizer", "with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
 
 // settle reads the configuration. Packing settings that were not given by hand are the daemon's.
 func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packingFlags) (config.Config, error) {
 	given := cmd.Flags().Changed
 	if !in.from {
-		for _, name := range []string{"documents", "config", "set", "nats", "tokenizer"} {
-			if given(name) {
+		for _, name := range []string{"limit", "config", "set", "nats", "tokenizer"} {
+			if given(name) && !(name == "tokenizer" && given("documents")) {
 				return config.Config{}, usageError{fmt.Errorf("--%s: want --from-stream with it", name)}
 			}
 		}
@@ -49,7 +49,7 @@ func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packin
 	case given("column"):
 		return config.Config{}, usageError{errors.New("--column: want a file that ends in .parquet")}
 	case in.documents < 0:
-		return config.Config{}, usageError{fmt.Errorf("--documents: %d: want 0 (all) or more", in.documents)}
+		return config.Config{}, usageError{fmt.Errorf("--limit: %d: want 0 (all) or more", in.documents)}
 	}
 	c, err := in.flags.load(cmd)
 	if err != nil {
@@ -73,6 +73,16 @@ func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packin
 		p.Overlap, p.Extra, p.PaddingThreshold = own.Overlap, own.Extra, own.PaddingThreshold
 	}
 	return c, nil
+}
+
+// tokenizer is the one that was asked for, empty for none.
+func (in *streamInput) tokenizer() (name string) {
+	for _, o := range in.flags.overrides {
+		if o.Path == "tokenizer.name" {
+			name = o.Value
+		}
+	}
+	return name
 }
 
 // streamWait is how long a server may take to answer at the start.

@@ -12,11 +12,13 @@ import (
 
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
+	"loaderd/packonline/related"
 )
 
 func newSimulateCmd() *cobra.Command {
 	var packing packingFlags
 	var input lengthsInput
+	var documents documentsInput
 	var placements string
 	cmd := &cobra.Command{
 		Use:   "simulate --method M (--length L | --buckets A,B,C) [flags] [FILE]",
@@ -25,7 +27,10 @@ func newSimulateCmd() *cobra.Command {
 
 It reads one length in tokens a line from FILE (or a column of FILE.parquet, or standard input without a FILE) and writes one JSON
 object to standard output. Lengths count the end-of-document token. "seconds" covers packing alone, the final flush included.
-Atoms that are a part of a row are merged into rows in the order in which they are packed.`,
+Atoms that are a part of a row are merged into rows in the order in which they are packed.
+
+Method splice packs documents that have to do with one another and reads them whole, as does any method with --documents: JSON lines with
+"text", or "ids" of tokens, and optionally "path" and "embedding" (a list of numbers).`,
 		Example: `  # a million log-normal lengths
   loaderd gen-lengths --dist fineweb-edu > lengths
   loaderd simulate --method bfd --length 2048 lengths
@@ -34,18 +39,39 @@ Atoms that are a part of a row are merged into rows in the order in which they a
   loaderd simulate --method bfd --length 2048 --pool 0 --placements rows.tsv lengths
 
   # lengths from a column of lists of tokens
-  loaderd simulate --length 4096 --column input_ids corpus.parquet`,
+  loaderd simulate --length 4096 --column input_ids corpus.parquet
+
+  # related documents in one row
+  loaderd simulate --method splice --length 8192 --retriever repo documents.jsonl`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			packing.settle(cmd)
-			if err := errors.Join(packing.check(cmd), input.check(args)); err != nil {
+			documents.on = documents.on || packing.config.Related() != nil
+			err := packing.check(cmd)
+			if !documents.on {
+				err = errors.Join(err, input.check(args))
+			} else if input.column != "" {
+				err = errors.Join(err, errors.New("--column: want lengths, not documents"))
+			}
+			if err != nil {
 				return usageError{fmt.Errorf("simulate: %w", err)}
 			}
-			lengths, _, err := input.read(cmd.InOrStdin(), args)
+			var lengths []int32
+			var hints []*related.Hint
+			if documents.on {
+				var set *documentSet
+				if set, _, err = documents.read(cmd.InOrStdin(), args); err == nil {
+					lengths = set.lengths()
+					set.settle(cmd, &packing.config)
+					hints, err = set.hints(packing.config.Related())
+				}
+			} else {
+				lengths, _, err = input.read(cmd.InOrStdin(), args)
+			}
 			if err != nil {
 				return fmt.Errorf("simulate: %w", err)
 			}
-			result, err := simulateTo(cmd.Context(), packing.config, lengths, placements)
+			result, err := simulateTo(cmd.Context(), packing.config, lengths, hints, placements)
 			if err != nil {
 				return fmt.Errorf("simulate: %w", err)
 			}
@@ -59,23 +85,26 @@ Atoms that are a part of a row are merged into rows in the order in which they a
 	}
 	packing.register(cmd)
 	packing.registerMethod(cmd)
+	packing.registerSplice(cmd)
 	input.register(cmd)
+	documents.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"")
+	cmd.Flags().StringVar(&documents.tokenizer, "tokenizer", "gpt2", "of documents' text: gpt2, cl100k_base, o200k_base or a tokenizer.json `file`")
 	cmd.Flags().StringVar(&placements, "placements", "", "write every sequence to this `file`: LENGTH<TAB>document:start:length ...")
 	cmd.MarkFlagsOneRequired("length", "buckets")
 	return cmd
 }
 
 // simulateTo simulates and writes the sequences to the file named placements, if one is named.
-func simulateTo(ctx context.Context, c packonline.Config, lengths []int32, placements string) (*simulation.Result, error) {
+func simulateTo(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, placements string) (*simulation.Result, error) {
 	if placements == "" {
-		return simulation.Run(ctx, c, lengths, nil)
+		return simulation.RunDocuments(ctx, c, lengths, hints, nil)
 	}
 	f, err := os.Create(placements)
 	if err != nil {
 		return nil, fmt.Errorf("write placements: %w", err)
 	}
 	w := bufio.NewWriterSize(f, 1<<20)
-	result, err := simulation.Run(ctx, c, lengths, w)
+	result, err := simulation.RunDocuments(ctx, c, lengths, hints, simulation.Lines(w))
 	if err == nil {
 		err = w.Flush()
 	}

@@ -11,6 +11,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
+	"loaderd/packonline/related"
 )
 
 // packingFlags make a packing configuration. What is not given is the daemon's default.
@@ -22,6 +23,8 @@ type packingFlags struct {
 // methodFlags are the parameters that only some methods read.
 var methodFlags = []struct{ flag, parameter string }{
 	{"overlap", "overlap"}, {"extra", "extra"}, {"padding-threshold", "padding_threshold"},
+	{"retriever", "splice"}, {"k", "splice"}, {"order", "splice"}, {"fill", "splice"}, {"path-bonus", "splice"}, {"near-duplicate", "splice"},
+	{"postings", "splice"}, {"dimension", "splice"},
 }
 
 func (p *packingFlags) register(cmd *cobra.Command) {
@@ -46,6 +49,20 @@ func (p *packingFlags) registerMethod(cmd *cobra.Command) {
 	f.Float64Var(&c.Overlap, "overlap", defaults.Overlap, "share of a row that windows may repeat ("+readers("overlap")+")")
 	f.IntVar(&c.Extra, "extra", defaults.Extra, "tokens beyond the row that may be dropped ("+readers("extra")+")")
 	f.Float64Var(&c.PaddingThreshold, "padding-threshold", defaults.PaddingThreshold, "share of a row that may stay empty ("+readers("padding_threshold")+")")
+}
+
+// registerSplice adds the parameters of splice.
+func (p *packingFlags) registerSplice(cmd *cobra.Command) {
+	defaults := config.Default().Plan.Packing.Splice
+	f, s := cmd.Flags(), &p.config.Splice
+	f.StringVar(&s.Retriever, "retriever", defaults.Retriever, "splice: what relates documents: "+strings.Join(related.Retrievers, ", "))
+	f.IntVar(&s.K, "k", defaults.K, "splice: related documents that follow each")
+	f.StringVar(&s.Order, "order", defaults.Order, "splice: order of a row's documents: "+strings.Join(packonline.Orders, ", "))
+	f.StringVar(&s.Fill, "fill", defaults.Fill, "splice: how a row ends: "+strings.Join(packonline.Fills, ", "))
+	f.IntVar(&s.PathBonus, "path-bonus", defaults.PathBonus, "splice: percent that documents of the same folder score more")
+	f.IntVar(&s.NearDuplicate, "near-duplicate", defaults.NearDuplicate, "splice: pass over documents above this percentage of a document's own score; 0 is none")
+	f.IntVar(&s.Postings, "postings", defaults.Postings, "splice: entries of the index that a question may look at")
+	f.IntVar(&s.Dimension, "dimension", defaults.Dimension, "splice: numbers in an embedding (default: those of the first)")
 }
 
 // settle applies what flags mean together.

@@ -80,6 +80,21 @@ func (t TokenID) ID() (int32, bool) {
 	return int32(n), err == nil && n >= 0
 }
 
+// attentionAuto leaves attention to the packing method.
+const attentionAuto = "auto"
+
+// settleAttention chooses what was left to the packing method: documents that are packed together because they are related attend to
+// one another.
+func (c *Config) settleAttention() {
+	switch {
+	case c.Plan.Attention != attentionAuto:
+	case c.Plan.Packing.Method == "splice":
+		c.Plan.Attention = loader.AttentionRow
+	default:
+		c.Plan.Attention = loader.AttentionDocument
+	}
+}
+
 // HTTP is where metrics and health are served.
 type HTTP struct {
 	Listen string `koanf:"listen"`

@@ -27,6 +27,10 @@ func Load(l Layers) (Config, error) {
 	for _, x := range settings {
 		last[x.path] = x
 	}
+	if _, given := last["attention"]; !given {
+		c.Plan.Attention = attentionAuto
+	}
+	c.settleAttention()
 	wrong := map[string]bool{}
 	for _, p := range problems {
 		wrong[p.Path] = true

@@ -19,6 +19,9 @@ func (c Config) Validate() Problems {
 	v := &validation{}
 	v.check(stream.ValidRun(c.Run) == nil, "run", c.Run, "1 to 64 letters, digits, - and _")
 	for _, e := range c.Plan.Validate() {
+		if e.Field == "attention" {
+			e.Want = attentionAuto + ", " + e.Want
+		}
 		v.add(e.Field, e.Value, e.Want)
 	}
 	for _, e := range c.Stream.Validate() {

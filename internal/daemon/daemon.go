@@ -61,6 +61,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		return nil, err
 	}
 	c.Plan.Tokenizer = plan
+	tokens.Hints = c.Plan.Packing.Related()
 	if d.store, err = stream.Open(ctx, c.Stream, log); err != nil {
 		return nil, err
 	}

@@ -29,24 +29,38 @@ type pageRow struct {
 	Cells  []cell
 }
 
+type pageTable struct {
+	Title   string
+	Columns []column
+	Rows    []pageRow
+}
+
+func (r *Report) pageTable(title string, columns []column, results []Result) pageTable {
+	t := pageTable{Title: title, Columns: columns}
+	for _, x := range results {
+		t.Rows = append(t.Rows, pageRow{Method: x.Method, Best: x.Method == r.Best})
+	}
+	for _, c := range columns {
+		for i, marked := range c.marks(results) {
+			t.Rows[i].Cells = append(t.Rows[i].Cells, cell{c.text(c.value(results[i])), marked})
+		}
+	}
+	return t
+}
+
 // WriteHTML writes the report as one page that needs nothing else.
 func (r *Report) WriteHTML(w io.Writer) error {
 	figures, err := r.figures()
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	var table []pageRow
-	for _, x := range r.Results {
-		table = append(table, pageRow{Method: x.Method, Best: x.Method == r.Best})
-	}
-	for _, c := range columns {
-		for i, marked := range c.marks(r.Results) {
-			table[i].Cells = append(table[i].Cells, cell{c.text(c.value(r.Results[i])), marked})
-		}
+	tables := []pageTable{r.pageTable("All figures", columns, r.Results)}
+	if related := r.related(); len(related) > 0 {
+		tables = append(tables, r.pageTable("Documents that share a row", relatedColumns, related))
 	}
 	d := r.Lengths
 	err = page.Execute(w, map[string]any{
-		"Report": r, "Setting": r.setting(), "Hero": figures[:min(1, len(figures))], "Figures": figures[min(1, len(figures)):], "Columns": columns, "Table": table,
+		"Report": r, "Setting": r.setting(), "Hero": figures[:min(1, len(figures))], "Figures": figures[min(1, len(figures)):], "Tables": tables,
 		"Facts": [][2]string{
 			{count(d.Documents), "documents"}, {short(float64(d.Tokens)), "tokens"}, {count(d.Median), "median length"}, {count(int64(d.Mean + 0.5)), "mean length"},
 			{count(d.P99), "99 % are no longer"}, {count(d.Max), "longest"},

@@ -63,5 +63,12 @@ func (r *Report) plots() (all []plotted) {
 		swatch{"border:2px solid var(--second);border-radius:50%;box-sizing:border-box", "without a mask"})
 	add("Speed", "Documents packed a second on one core of the machine that made this page.",
 		r.bars("Documents a second", func(x Result) float64 { return x.DocumentsPerSecond }, short).draw)
+	if len(r.related()) > 0 {
+		add("Burstiness of rows", "Zipf's exponent of the token counts of single rows; lower is burstier: what a row speaks of comes again in it. At the right: the mean.",
+			r.zipfs().draw, swatch{"background:var(--ink);border-radius:50%;width:.55em;height:.55em", "median"},
+			swatch{"background:var(--mark)", "half of the rows"}, swatch{"background:var(--mark);height:5px", "90 %"})
+		add("Tokens that come again", "Share of a row's distinct tokens that come so often in it or more, in the mean. The flatter, the burstier. Logarithmic.",
+			r.tokenCounts, swatch{"background:var(--accent);height:3px", r.burstiest()}, swatch{"background:var(--mark);height:2px", "the others"})
+	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"loaderd/internal/relatedness"
 	"loaderd/internal/simulation"
 )
 
@@ -29,6 +30,8 @@ type Report struct {
 type Result struct {
 	*simulation.Result
 	Ages []AgeQuantile `json:"ages"`
+	// Related says how related the documents of a row are, where documents were packed, not lengths.
+	Related *relatedness.Figures `json:"related,omitempty"`
 }
 
 // AgeQuantile is an age in documents that a share of the documents do not exceed.
@@ -46,9 +49,9 @@ type Skipped struct {
 	Reason string `json:"reason"`
 }
 
-// Add adds how a method did.
-func (r *Report) Add(s *simulation.Result) {
-	x := Result{Result: s}
+// Add adds how a method did; related is nil where only lengths are known.
+func (r *Report) Add(s *simulation.Result, related *relatedness.Figures) {
+	x := Result{Result: s, Related: related}
 	for _, share := range ageShares {
 		x.Ages = append(x.Ages, AgeQuantile{share, s.AgeQuantile(share)})
 	}

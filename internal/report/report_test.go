@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,7 +17,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"loaderd/internal/config"
 	"loaderd/internal/lengths"
+	"loaderd/internal/relatedness"
 	"loaderd/internal/report"
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
@@ -26,7 +30,7 @@ func compared(t *testing.T, in []int32, rows []int, methods ...string) *report.R
 	t.Helper()
 	r := &report.Report{Input: "<lengths>", Command: "loaderd compare", Rows: rows, Pool: 500, MaxAge: 2000, Lengths: report.Describe(in, rows[len(rows)-1])}
 	for _, m := range methods {
-		c := packonline.Config{Method: m, Buckets: rows, Atom: 1, Pool: r.Pool, MaxAge: r.MaxAge, Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02}
+		c := packonline.Config{Method: m, Buckets: rows, Atom: 1, Pool: r.Pool, MaxAge: r.MaxAge, Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02, Splice: config.Default().Plan.Packing.Splice}
 		if !packonline.Buckets(m) {
 			c.Buckets = rows[len(rows)-1:]
 		}
@@ -38,7 +42,7 @@ func compared(t *testing.T, in []int32, rows []int, methods ...string) *report.R
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Add(result)
+		r.Add(result, nil)
 	}
 	r.Judge()
 	return r
@@ -118,7 +122,7 @@ func TestTable(t *testing.T) {
 	wide := *r.Results[0].Result
 	wide.Method, wide.DocumentsPerSecond, wide.RepeatedTokens, wide.DroppedTokens = "bucketllm-v0", 199.9e6, wide.Tokens/300_000, wide.Tokens/300_000
 	wide.PaddingRatio, wide.TruncationRatio, wide.ConcatenationRatio, wide.AgeMax, wide.AgeMedian = 0.0000001234, 0.00001234, 1234.5, 999_499, 999_499
-	r.Add(&wide)
+	r.Add(&wide, nil)
 	r.Skipped = append(r.Skipped, report.Skipped{Method: "splice", Reason: strings.Repeat("not with these rows ", 9)})
 	var out bytes.Buffer
 	if err := r.WriteTable(&out); err != nil {
@@ -157,7 +161,7 @@ func TestStars(t *testing.T) {
 		{Method: "c", Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.2, DroppedTokens: 1, RepeatedTokens: 2, DocumentsPerSecond: 1000, AgeMax: 8, ConcatenationRatio: 0.0312},
 		{Method: "d", Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.2, DocumentsPerSecond: 1000, AgeMax: 9},
 	} {
-		r.Add(&x)
+		r.Add(&x, nil)
 	}
 	var out bytes.Buffer
 	if err := r.WriteTable(&out); err != nil {
@@ -220,6 +224,9 @@ func TestPage(t *testing.T) {
 		"long documents":  compared(t, []int32{1, math.MaxInt32 / 2}, []int{4096}, "concat"),
 		"exact fits":      compared(t, []int32{64, 64, 256}, []int{64, 256}, "naive", "decompose"),
 		"rows of no size": compared(t, lengths.LogNormal(1000, 1), []int{2, 3, 5, 7, 11, 13, 17, 19, 23}, "naive"),
+		"documents":       documents(t, 30, packonline.Methods()...),
+		"a row":           documents(t, 1, "concat"),
+		"no two in a row": documents(t, 0, "concat", "splice"),
 	} {
 		var out, again bytes.Buffer
 		if err := errors.Join(r.WriteHTML(&out), r.WriteHTML(&again)); err != nil {
@@ -289,5 +296,87 @@ func checkDrawing(t *testing.T, name, drawing string) {
 	}
 	if len(texts) < 2 {
 		t.Errorf("%s: a drawing of %d texts: %.200s", name, len(texts), drawing)
+	}
+}
+
+// documents is a comparison of documents: rows of related ones, as many a method, that the earlier methods have burstier.
+func documents(t *testing.T, rows int, methods ...string) *report.Report {
+	t.Helper()
+	r := compared(t, lengths.LogNormal(200, 1), []int{1024, 2048}, methods...)
+	for i := range r.Results {
+		var docs []relatedness.Document
+		var packed [][]relatedness.Piece
+		random := rand.New(rand.NewPCG(uint64(i), 1))
+		for k := range rows {
+			var row []relatedness.Piece
+			for n := range 3 {
+				d := relatedness.Document{Path: fmt.Sprintf("folder/%d/%d", k, n/2)}
+				for range 50 + random.IntN(300) {
+					d.IDs = append(d.IDs, int32(random.ExpFloat64()*float64(20+30*i)))
+				}
+				row = append(row, relatedness.Piece{Document: len(docs), Length: int32(len(d.IDs))})
+				docs = append(docs, d)
+			}
+			packed = append(packed, row)
+		}
+		f := relatedness.Measure(docs, packed)
+		r.Results[i].Related = &f
+	}
+	return r
+}
+
+// TestRelated: where documents were packed the table, the JSON and the page say how related those of a row are.
+func TestRelated(t *testing.T) {
+	r := documents(t, 20, packonline.Methods()...)
+	// The widest figures there are.
+	r.Results[7].Method = "bucketllm-v0"
+	*r.Results[7].Related = relatedness.Figures{Rows: 1, Neighbours: 1, NeighbourCosine: 0.999, SameFolder: 0.9994, SameFile: 0.9994, NearDuplicates: 0.00012345,
+		ZipfMLE: relatedness.Estimate{Mean: 2.4427, Std: 0.9999}, ZipfZeta: relatedness.Estimate{Mean: 4, Std: 1.4999}, Zipfs: []float64{2.4427}, Counts: []float64{1}}
+	var table, page, data bytes.Buffer
+	if err := errors.Join(r.WriteTable(&table), r.WriteHTML(&page), r.WriteJSON(&data)); err != nil {
+		t.Fatal(err)
+	}
+	_, second, ok := strings.Cut(table.String(), "\nDocuments that share a row:\n\n")
+	if !ok {
+		t.Fatalf("no table of related documents in\n%s", &table)
+	}
+	for _, l := range strings.Split(second, "\n") {
+		if n := utf8.RuneCountInString(l); n > 100 {
+			t.Errorf("%d characters: %s", n, l)
+		}
+	}
+	if n := strings.Count(second, "\n"+r.Results[0].Method+" "); n != 1 {
+		t.Errorf("%s is there %d times in\n%s", r.Results[0].Method, n, second)
+	}
+	for _, title := range []string{"Burstiness of rows", "Tokens that come again", "Documents that share a row"} {
+		if n := strings.Count(page.String(), "<h2>"+title+"</h2>"); n != 1 {
+			t.Errorf("the page has %q %d times", title, n)
+		}
+	}
+	var have struct {
+		Results []struct {
+			Method  string
+			Related relatedness.Figures
+		}
+	}
+	if err := json.Unmarshal(data.Bytes(), &have); err != nil {
+		t.Fatal(err)
+	}
+	for i, x := range have.Results {
+		want := *r.Results[i].Related
+		want.Zipfs, want.Counts = nil, nil
+		if diff := cmp.Diff(want, x.Related); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", x.Method, diff)
+		}
+	}
+	// Without two documents in any row, and for lengths, there is nothing to say.
+	for _, r := range []*report.Report{documents(t, 0, "concat"), compared(t, []int32{5}, []int{8}, "concat")} {
+		var out bytes.Buffer
+		if err := errors.Join(r.WriteTable(&out), r.WriteHTML(&out)); err != nil {
+			t.Fatal(err)
+		}
+		if s := out.String(); strings.Contains(s, "Documents that share a row:") || strings.Contains(s, "<h2>Documents that share a row") || strings.Contains(s, "Burstiness") {
+			t.Error("figures of related documents where there are none")
+		}
 	}
 }

@@ -19,7 +19,10 @@ func (r *Report) WriteTable(w io.Writer) error {
 		count(d.Median), count(int64(d.Mean+0.5)), count(d.P99), count(d.Max))
 	fmt.Fprintf(&b, "%s\n\n", wrap(r.setting()+".", tableWidth))
 	if len(r.Results) > 0 {
-		b.WriteString(r.table())
+		b.WriteString(table(columns, r.Results))
+		if related := r.related(); len(related) > 0 {
+			b.WriteString("\nDocuments that share a row:\n\n" + table(relatedColumns, related))
+		}
 		b.WriteString("\n* best of its column\n")
 	}
 	for _, s := range r.Skipped {
@@ -51,20 +54,20 @@ func (r *Report) setting() string {
 	return s + fmt.Sprintf(", ages up to %s documents", count(r.MaxAge))
 }
 
-func (r *Report) table() string {
+func table(columns []column, results []Result) string {
 	cells := [][]string{{"method"}, {""}}
-	for _, x := range r.Results {
+	for _, x := range results {
 		cells = append(cells, []string{x.Method})
 	}
 	for _, c := range columns {
 		cells[0] = append(cells[0], cmp.Or(c.short, c.Name)+" ")
 		cells[1] = append(cells[1], c.Unit+" ")
-		for i, marked := range c.marks(r.Results) {
+		for i, marked := range c.marks(results) {
 			mark := " "
 			if marked {
 				mark = "*"
 			}
-			cells[2+i] = append(cells[2+i], strings.TrimSuffix(c.text(c.value(r.Results[i])), " %")+mark)
+			cells[2+i] = append(cells[2+i], strings.TrimSuffix(c.text(c.value(results[i])), " %")+mark)
 		}
 	}
 	widths := make([]int, len(cells[0]))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"loaderd/packonline"
+	"loaderd/packonline/related"
 )
 
 // Result is how one method packed a list of lengths. Tokens + Repeated - Dropped + Padding = Slots. Other programs read its JSON:
@@ -57,6 +58,19 @@ const maxRows = 1 << 24
 // sequence in order of emission, LENGTH<TAB>document:start:length document:start:length ... A Pool of 0 holds the whole input. The
 // clock runs while lengths are packed, the flush at the end included, and not while results are looked at.
 func Run(ctx context.Context, c packonline.Config, lengths []int32, placements io.Writer) (*Result, error) {
+	var each Sequence
+	if placements != nil {
+		each = Lines(placements)
+	}
+	return RunDocuments(ctx, c, lengths, nil, each)
+}
+
+// Sequence is called with every sequence in order of emission: its length in tokens and its pieces, which are valid during the call.
+type Sequence func(length int, pieces []packonline.Piece) error
+
+// RunDocuments is Run with what each document is about, where the method asks for that (nil hints: nothing is known), and with any use
+// of the sequences, which may be nil.
+func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, each Sequence) (*Result, error) {
 	if c.Pool == 0 {
 		c.Pool = max(len(lengths), 1)
 	}
@@ -70,7 +84,7 @@ func Run(ctx context.Context, c packonline.Config, lengths []int32, placements i
 			return nil, fmt.Errorf("document %d has %d tokens, more than %d rows of %d: choose longer rows", i, n, maxRows, longest)
 		}
 	}
-	w := newWatch(c, len(lengths), placements)
+	w := newWatch(c, len(lengths), each)
 	var out packonline.Rows
 	var packing time.Duration
 	waiting := 0
@@ -81,7 +95,11 @@ func Run(ctx context.Context, c packonline.Config, lengths []int32, placements i
 		}
 		start := time.Now()
 		for end := min(next+batch, len(lengths)); next < end && out.Len() < batchRows; next++ {
-			p.Add(packonline.Doc{Seq: uint64(next), Length: lengths[next]}, &out)
+			d := packonline.Doc{Seq: uint64(next), Length: lengths[next]}
+			if hints != nil {
+				d.Hint = hints[next]
+			}
+			p.Add(d, &out)
 			waiting = max(waiting, p.Pending().Pieces)
 		}
 		packing += time.Since(start)
@@ -147,6 +165,8 @@ func parameters(c packonline.Config) map[string]any {
 			d[name] = c.Extra
 		case "padding_threshold":
 			d[name] = c.PaddingThreshold
+		case "splice":
+			d[name] = c.Splice
 		}
 	}
 	return d

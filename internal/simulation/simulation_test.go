@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"loaderd/internal/config"
 	"loaderd/internal/lengths"
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
@@ -78,7 +79,7 @@ func TestPlacements(t *testing.T) {
 		}
 		for _, atom := range []float64{0.25, 0.5, 1, 2, 4} {
 			for _, pool := range []int{0, 300} {
-				c := packonline.Config{Method: method, Buckets: buckets, Atom: atom, Pool: pool, Overlap: 0.3, Extra: 20, PaddingThreshold: 0.05}
+				c := packonline.Config{Method: method, Buckets: buckets, Atom: atom, Pool: pool, Overlap: 0.3, Extra: 20, PaddingThreshold: 0.05, Splice: config.Default().Plan.Packing.Splice}
 				if pool > 0 {
 					c.MaxAge = 900
 				}
@@ -209,7 +210,7 @@ func TestNothing(t *testing.T) {
 // TestDetailNamesParameters: a method's own parameters are told, others' are not.
 func TestDetailNamesParameters(t *testing.T) {
 	for method, want := range map[string][]string{"bfd": nil, "bfd-m": {"extra"}, "seamless": {"extra", "overlap"}, "bucketllm": {"padding_threshold"}} {
-		r, _ := run(t, packonline.Config{Method: method, Buckets: []int{64}, Pool: 10, Overlap: 0.3, Extra: 5, PaddingThreshold: 0.02}, []int32{70, 3})
+		r, _ := run(t, packonline.Config{Method: method, Buckets: []int{64}, Pool: 10, Overlap: 0.3, Extra: 5, PaddingThreshold: 0.02, Splice: config.Default().Plan.Packing.Splice}, []int32{70, 3})
 		var have []string
 		for _, name := range []string{"extra", "overlap", "padding_threshold"} {
 			if r.Detail[name] != nil {

@@ -11,10 +11,9 @@ import (
 
 // watch looks at the rows that come out of a packer.
 type watch struct {
-	result     *Result
-	ages       []uint32 // of each document, until its last piece is out
-	placements io.Writer
-	line       []byte
+	result *Result
+	ages   []uint32 // of each document, until its last piece is out
+	each   Sequence
 
 	// Atoms that are a part of a row make rows in order of emission, each bucket on its own.
 	parts   int                  // of a row; 1 when the packer's rows are rows
@@ -23,8 +22,8 @@ type watch struct {
 	missing int64                // slots of the last rows for which there was no part
 }
 
-func newWatch(c packonline.Config, documents int, placements io.Writer) *watch {
-	w := &watch{result: &Result{Method: c.Method}, ages: make([]uint32, documents), placements: placements, parts: 1}
+func newWatch(c packonline.Config, documents int, each Sequence) *watch {
+	w := &watch{result: &Result{Method: c.Method}, ages: make([]uint32, documents), each: each, parts: 1}
 	if c.Atom > 0 && c.Atom < 1 {
 		w.parts = int(1 / c.Atom)
 	}
@@ -66,22 +65,30 @@ func (w *watch) row(b int, pieces []packonline.Piece) error {
 	bucket := &w.result.Buckets[b]
 	bucket.Sequences++
 	w.result.AttentionCostUnmasked += float64(bucket.Length) * float64(bucket.Length)
-	if w.placements == nil {
+	if w.each == nil {
 		return nil
 	}
-	line := strconv.AppendInt(w.line[:0], int64(bucket.Length), 10)
-	separator := byte('\t')
-	for _, x := range pieces {
-		line = strconv.AppendUint(append(line, separator), x.Doc, 10)
-		line = strconv.AppendInt(append(line, ':'), int64(x.Start), 10)
-		line = strconv.AppendInt(append(line, ':'), int64(x.Length), 10)
-		separator = ' '
+	return w.each(bucket.Length, pieces)
+}
+
+// Lines writes sequences down as Run does.
+func Lines(placements io.Writer) Sequence {
+	var line []byte
+	return func(length int, pieces []packonline.Piece) error {
+		line = strconv.AppendInt(line[:0], int64(length), 10)
+		separator := byte('\t')
+		for _, x := range pieces {
+			line = strconv.AppendUint(append(line, separator), x.Doc, 10)
+			line = strconv.AppendInt(append(line, ':'), int64(x.Start), 10)
+			line = strconv.AppendInt(append(line, ':'), int64(x.Length), 10)
+			separator = ' '
+		}
+		line = append(line, '\n')
+		if _, err := placements.Write(line); err != nil {
+			return fmt.Errorf("write placements: %w", err)
+		}
+		return nil
 	}
-	w.line = append(line, '\n')
-	if _, err := w.placements.Write(w.line); err != nil {
-		return fmt.Errorf("write placements: %w", err)
-	}
-	return nil
 }
 
 // end pads the rows for which parts are missing and sums up the ages.

@@ -1,0 +1,54 @@
+// Splice measures packing related documents: how related neighbours are, how bursty rows, what is padded, and how fast it is, against
+// example packing on the same documents. It reads the text files below the folders that it is given and cuts them into sections of about
+// 1,000 tokens, in random order. With -hand it writes a pool down, for other programs that answer the same questions.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"loaderd/tokenizer"
+)
+
+func main() {
+	length := flag.Int("length", 8192, "row length in tokens")
+	pool := flag.Int("pool", 4096, "pieces")
+	most := flag.Int64("bytes", 1<<30, "most bytes of text from each folder")
+	hand := flag.String("hand", "", "write a pool to this folder")
+	figure := flag.String("figure", "", "draw the exponents of rows into this SVG file")
+	flag.Parse()
+	if err := measure(os.Stdout, flag.Args(), *most, *length, *pool, *hand, *figure); err != nil {
+		fmt.Fprintln(os.Stderr, "splice:", err)
+		os.Exit(1)
+	}
+}
+
+func measure(w *os.File, folders []string, most int64, length, pool int, hand, figure string) error {
+	m, err := tokenizer.Load("gpt2", tokenizer.Options{})
+	if err != nil {
+		return err
+	}
+	c := &corpus{}
+	if c.documents, err = sections(m, folders, most); err != nil {
+		return err
+	}
+	for _, d := range c.documents {
+		c.tokens += int64(len(d.IDs))
+	}
+	if len(c.documents) < 2*pool {
+		return fmt.Errorf("%d sections below %v: want folders with more text, at least %d", len(c.documents), folders, 2*pool)
+	}
+	if err := c.hint(); err != nil {
+		return err
+	}
+	if hand != "" {
+		return c.hand(hand, pool)
+	}
+	fmt.Fprintf(w, "\n%d sections of %d folders, %d tokens, mean %d\n", len(c.documents), len(folders), c.tokens, c.tokens/int64(len(c.documents)))
+	figures, err := c.table(w, length, pool)
+	if err != nil || figure == "" {
+		return err
+	}
+	return drawFigure(figures, figure)
+}

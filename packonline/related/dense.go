@@ -1,0 +1,121 @@
+package related
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// dense ranks by the cosine between vectors that came with the documents. The signs of all vectors are compared first, 64 numbers at a
+// time; the nearest by signs are then compared exactly.
+type dense struct {
+	dimension int
+	words     int      // of signs
+	vectors   []int8   // by slot
+	signs     []uint64 // by slot
+	slots     []int32  // in use
+	places    []int32  // by slot: where in slots; none for documents without a vector, or with one of zeros
+	distance  []int32  // by place: signs that differ
+	count     []int32  // by distance: documents
+}
+
+// compared is how many documents are compared exactly, at least, where there are that many.
+const compared = 128
+
+func newDense(dimension int) *dense {
+	return &dense{dimension: dimension, words: (dimension + 63) / 64, count: make([]int32, dimension+1)}
+}
+
+func (d *dense) add(slot int32, h *Hint) {
+	for int(slot) >= len(d.places) {
+		d.places = append(d.places, none)
+		d.vectors = append(d.vectors, make([]int8, d.dimension)...)
+		d.signs = append(d.signs, make([]uint64, d.words)...)
+	}
+	if !slices.ContainsFunc(h.Vector, func(v int8) bool { return v != 0 }) {
+		return
+	}
+	copy(d.vector(slot), h.Vector)
+	signs := d.signsOf(slot)
+	clear(signs)
+	for i, v := range h.Vector {
+		if v > 0 {
+			signs[i>>6] |= 1 << (i & 63)
+		}
+	}
+	d.places[slot] = int32(len(d.slots))
+	d.slots = append(d.slots, slot)
+}
+
+func (d *dense) vector(slot int32) []int8 {
+	return d.vectors[int(slot)*d.dimension : (int(slot)+1)*d.dimension]
+}
+func (d *dense) signsOf(slot int32) []uint64 {
+	return d.signs[int(slot)*d.words : (int(slot)+1)*d.words]
+}
+
+func (d *dense) remove(slot int32, _ *Hint) {
+	at := d.places[slot]
+	if at == none {
+		return
+	}
+	last := d.slots[len(d.slots)-1]
+	d.slots[at], d.places[last] = last, at
+	d.slots, d.places[slot] = d.slots[:len(d.slots)-1], none
+}
+
+func (d *dense) score(x *Index, q question, _ *Hint) (own int32) {
+	if d.places[q.slot] == none {
+		return 0
+	}
+	if len(d.distance) < len(d.slots) {
+		d.distance = append(d.distance, make([]int32, len(d.slots)-len(d.distance))...)
+	}
+	clear(d.count)
+	asked := d.signsOf(q.slot)
+	for i, s := range d.slots {
+		if !x.fits(q, s) {
+			d.distance[i] = none
+			continue
+		}
+		n := int32(0)
+		for k, w := range d.signsOf(s) {
+			n += int32(bits.OnesCount64(w ^ asked[k]))
+		}
+		d.distance[i] = n
+		d.count[n]++
+	}
+	far, n := int32(0), d.count[0]
+	for int(far) < d.dimension && n < compared {
+		far++
+		n += d.count[far]
+	}
+	v := d.vector(q.slot)
+	for i, s := range d.slots {
+		if at := d.distance[i]; at != none && at <= far {
+			if score := dot(v, d.vector(s)); score > 0 {
+				x.scores[s] = score
+				x.touched = append(x.touched, s)
+			}
+		}
+	}
+	return dot(v, v)
+}
+
+// none is no distance, and no place.
+const none = -1
+
+func dot(a, b []int8) int32 {
+	var s0, s1, s2, s3 int32
+	for len(a) >= 8 && len(b) >= 8 { // without checks of bounds inside
+		x, y := (*[8]int8)(a), (*[8]int8)(b)
+		s0 += int32(x[0])*int32(y[0]) + int32(x[4])*int32(y[4])
+		s1 += int32(x[1])*int32(y[1]) + int32(x[5])*int32(y[5])
+		s2 += int32(x[2])*int32(y[2]) + int32(x[6])*int32(y[6])
+		s3 += int32(x[3])*int32(y[3]) + int32(x[7])*int32(y[7])
+		a, b = a[8:], b[8:]
+	}
+	for i, v := range a {
+		s0 += int32(v) * int32(b[i])
+	}
+	return s0 + s1 + s2 + s3
+}

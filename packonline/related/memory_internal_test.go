@@ -1,0 +1,28 @@
+package related
+
+import "testing"
+
+// TestListsGiveMemoryBack: terms that all documents of the pool had, one after the other, leave nothing behind that grows with their
+// number.
+func TestListsGiveMemoryBack(t *testing.T) {
+	const pool = 1000
+	x := New(Config{Retriever: "bm25", Postings: 1})
+	terms := func(i int) *Hint { return &Hint{Terms: []uint32{uint32(i/pool)<<weightBits | 1}} }
+	for i := range 200 * pool {
+		if i >= pool {
+			x.Remove(int32(i % pool))
+		}
+		x.Add(int32(i%pool), Entry{Seq: uint64(i), Length: 1, Hint: terms(i)})
+	}
+	held := 0
+	for _, p := range x.finder.(*bm25).pages {
+		if p != nil {
+			for _, list := range p {
+				held += cap(list)
+			}
+		}
+	}
+	if held > 20*pool {
+		t.Errorf("%d postings are held for %d", held, pool)
+	}
+}

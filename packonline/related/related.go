@@ -1,0 +1,186 @@
+// Package related finds, among the documents of a bounded pool, those most related to one of them: the retrievers of SPLICE
+// (Structured Packing for Long Context, section 3), online.
+//
+// It is pure: integer scores, no clock, no randomness, no I/O. What it answers follows from the documents that are in the pool and
+// from nothing else: not from the order in which they came and left, not from the numbers they were given.
+package related
+
+import (
+	"fmt"
+	"math"
+)
+
+// Retrievers are the values of Config.Retriever.
+var Retrievers = []string{"bm25", "repo", "dense"}
+
+// Config chooses a retriever.
+type Config struct {
+	// Retriever says what relates documents: bm25 (the rare tokens that they share), repo (the folders of their paths) or dense
+	// (embeddings that come with them).
+	Retriever string
+	// PathBonus raises the score of a document from the same folder (unit: percent of the score). repo does not read it.
+	PathBonus int
+	// NearDuplicate passes over documents whose score is above this share of what the asking document scores with itself (unit:
+	// percent). 0 passes over none. repo does not read it.
+	NearDuplicate int
+	// Postings bounds the work of a question: entries of lists that bm25 and repo look at, rarest lists first. A list is looked at
+	// whole or not at all.
+	Postings int
+	// Dimension is the length of dense's vectors.
+	Dimension int
+}
+
+// Bounds of a Config.
+const (
+	MaxPostings  = 1 << 20
+	MaxDimension = 1024
+	MaxPercent   = 1000
+)
+
+// Hint is what a document is related by. It is made from the document alone, so that a document that is read again gives the same.
+type Hint struct {
+	Source uint32   // documents of different sources are not related
+	Terms  []uint32 // of bm25, see Terms
+	Path   []uint64 // of repo and of PathBonus, see Path
+	Vector []int8   // of dense, see Vector; empty: related to nothing
+}
+
+// Entry is a document of the pool.
+type Entry struct {
+	Seq    uint64 // earlier ones come first among equally related ones
+	Length int32  // tokens
+	Hint   *Hint  // nil: related to nothing
+}
+
+// Candidate is an answer.
+type Candidate struct {
+	Slot  int32
+	Score int32 // above 0; comparable within one answer only
+}
+
+// Index holds the documents of a pool, each in a slot, a small number that its user chooses.
+type Index struct {
+	config  Config
+	entries []entry
+	touched []int32 // slots with a score
+	scores  []int32
+	finder
+}
+
+type entry struct {
+	group  uint64 // source, and whether it is hidden: what has to be equal
+	seq    uint64
+	folder uint64
+	hint   *Hint
+	length int32
+}
+
+// hidden is the bit of a group that no question has.
+const hidden = 1 << 32
+
+// question says which documents may be answers.
+type question struct {
+	slot    int32 // who asks
+	longest int32
+	group   uint64
+}
+
+func (x *Index) fits(q question, slot int32) bool {
+	e := &x.entries[slot]
+	return e.group == q.group && e.length <= q.longest && slot != q.slot
+}
+
+// finder is what differs between retrievers.
+type finder interface {
+	add(slot int32, h *Hint)
+	remove(slot int32, h *Hint)
+	// score adds to x.scores and lists in x.touched what is related to h, which asks, and returns what h scores with itself. It may
+	// leave out documents that do not fit.
+	score(x *Index, q question, h *Hint) (own int32)
+}
+
+// New returns an empty index. The configuration must be valid.
+func New(c Config) *Index {
+	if c.Retriever == "repo" {
+		c.PathBonus, c.NearDuplicate = 0, 0
+	}
+	x := &Index{config: c}
+	switch c.Retriever {
+	case "bm25":
+		x.finder = newBM25(c.Postings)
+	case "repo":
+		x.finder = newRepo(c.Postings)
+	case "dense":
+		x.finder = newDense(c.Dimension)
+	default:
+		panic(fmt.Sprintf("related: no retriever %q", c.Retriever))
+	}
+	return x
+}
+
+// Add puts a document into a slot that is free.
+func (x *Index) Add(slot int32, e Entry) {
+	for int(slot) >= len(x.entries) {
+		x.entries = append(x.entries, entry{})
+		x.scores = append(x.scores, 0)
+	}
+	x.entries[slot] = entry{seq: e.Seq, length: e.Length, hint: e.Hint}
+	if e.Hint == nil {
+		return
+	}
+	x.entries[slot].group = uint64(e.Hint.Source)
+	if len(e.Hint.Path) > 1 {
+		x.entries[slot].folder = e.Hint.Path[1]
+	}
+	x.finder.add(slot, e.Hint)
+}
+
+// Remove takes the document out of a slot.
+func (x *Index) Remove(slot int32) {
+	if h := x.entries[slot].hint; h != nil {
+		x.finder.remove(slot, h)
+	}
+	x.entries[slot] = entry{}
+}
+
+// Hide keeps a document out of answers, or puts it back.
+func (x *Index) Hide(slot int32, hide bool) {
+	x.entries[slot].group &^= hidden
+	if hide {
+		x.entries[slot].group |= hidden
+	}
+}
+
+// Hidden reports whether a document is kept out of answers.
+func (x *Index) Hidden(slot int32) bool { return x.entries[slot].group&hidden != 0 }
+
+// Top appends the k documents most related to the one in a slot, of at most longest tokens each, to dst[:0], best first.
+func (x *Index) Top(slot int32, k int, longest int32, dst []Candidate) []Candidate {
+	dst = dst[:0]
+	e := &x.entries[slot]
+	if e.hint == nil || k <= 0 {
+		return dst
+	}
+	q := question{slot, longest, e.group &^ hidden}
+	own := x.finder.score(x, q, e.hint)
+	limit := int64(math.MaxInt64)
+	if x.config.NearDuplicate > 0 {
+		limit = int64(own) * int64(x.config.NearDuplicate) / 100
+	}
+	bonus := int64(x.config.PathBonus)
+	best := selection{x: x, k: k, list: dst}
+	for _, s := range x.touched {
+		score := int64(x.scores[s])
+		x.scores[s] = 0
+		// most are too little related, which is known before anything else is
+		if score <= 0 || score > limit || score*(100+bonus) < 100*best.least() || !x.fits(q, s) {
+			continue
+		}
+		if e.folder != 0 && x.entries[s].folder == e.folder {
+			score += score * bonus / 100
+		}
+		best.offer(Candidate{s, int32(score)})
+	}
+	x.touched = x.touched[:0]
+	return best.sorted()
+}

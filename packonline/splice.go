@@ -1,0 +1,236 @@
+package packonline
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"loaderd/packonline/related"
+)
+
+// splice packs related documents into one row (Structured Packing in LLM Training Improves Long Context Utilization, Algorithm 1),
+// online, from a bounded pool: a row begins with a root and goes on, breadth first, with the k documents of the pool most related to
+// each of its documents. It is bucket with another way to choose: lengths, cuts, padding and the bounds on pool and age are those of
+// bucket, and so are its invariants 2 to 4, where Fill is exact.
+//
+//   - The root is the oldest piece: as good as the paper's random one, and nothing becomes old. Where Fill is trim it is random.
+//   - Fill exact: once little room is left, of the most related pieces those are taken that fill it exactly (splice_row.go). A root
+//     whose row can not be filled waits a little and is filled by length at last.
+//   - Fill trim: the document that does not fit any more is cut, and what is left of it dropped.
+//   - invariant 5: for every row at most roots pieces are tried as its root; each asks for related pieces once for each piece of a row.
+//
+// Its state is the waiting pieces in order of arrival, and which of them wait as roots. What they are about is not part of it: after a
+// RestoreState the Packer has to be told again, by Hint.
+type splice struct {
+	bucket
+	index    *related.Index
+	unhinted map[uint64]int32 // documents restored, not yet hinted -> piece
+	later    []int64          // by piece: number of documents from which on it may be a root again
+	answers  []related.Candidate
+	fill     filling
+	ends     ends
+}
+
+// ends counts how rows became full since the Packer was made.
+type ends struct{ related, mixed, others int64 }
+
+// Detail returns how many rows were ended with related pieces alone, with a related piece and others of the right lengths, and with
+// others alone. Rows that were padded or flushed are not counted.
+func (p *splice) Detail() map[string]int64 {
+	return map[string]int64{"rows_ended_related": p.ends.related, "rows_ended_mixed": p.ends.mixed, "rows_ended_by_length": p.ends.others}
+}
+
+// spliceAges is the bound on ages, in pools, where none is configured.
+const spliceAges = 3
+
+func newSplice(c Config) Packer {
+	t := newTally(c)
+	p := &splice{bucket: bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: patience(c, spliceAges)}, index: related.New(*c.Related())}
+	p.left = p.forget
+	p.fill = newFilling(t.longest)
+	return p
+}
+
+// Hinted is a Packer to which it matters what documents are about. After a RestoreState the hint of every document that waits has to be
+// given before the next Add or Flush.
+type Hinted interface {
+	Packer
+	// Unhinted returns the documents whose hints are missing, in order.
+	Unhinted() []uint64
+	// Hint gives the hint of one of them: what Add was given with it.
+	Hint(document uint64, h *related.Hint)
+}
+
+func (p *splice) Unhinted() []uint64 {
+	out := make([]uint64, 0, len(p.unhinted))
+	for d := range p.unhinted {
+		out = append(out, d)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (p *splice) Hint(document uint64, h *related.Hint) {
+	i, ok := p.unhinted[document]
+	if !ok {
+		panic(fmt.Sprintf("packonline: no hint of document %d is missing", document))
+	}
+	delete(p.unhinted, document)
+	p.know(i, h)
+}
+
+func (p *splice) know(i int32, h *related.Hint) {
+	w := &p.stock.items[i]
+	p.index.Add(i, related.Entry{Seq: w.doc, Length: w.length, Hint: h})
+}
+
+func (p *splice) forget(i int32) { p.index.Remove(i) }
+
+func (p *splice) Add(d Doc, out *Rows) {
+	p.ready()
+	p.arrive(d)
+	if d.Length > p.longest {
+		p.counts.Truncated++
+	}
+	if start := p.cut(d, out); start < d.Length {
+		i := p.stock.add(waiting{d.Seq, p.now(), start, d.Length - start}, bucketFor(p.lengths, d.Length-start))
+		for int(i) >= len(p.later) {
+			p.later = append(p.later, 0)
+		}
+		p.later[i] = 0
+		p.know(i, d.Hint)
+	}
+	for w := p.stock.oldest(); w != nil && p.now()-w.arrived >= p.patience; w = p.stock.oldest() {
+		p.force(out)
+	}
+	for p.stock.pieces > p.config.Pool {
+		p.next(out)
+	}
+}
+
+// ready panics while hints are missing: rows would come out other than without the restart.
+func (p *splice) ready() {
+	if len(p.unhinted) > 0 {
+		panic(fmt.Sprintf("packonline: %d restored documents have no hint", len(p.unhinted)))
+	}
+}
+
+// How many of the oldest pieces are tried as the root of a row, and for how many documents one that failed waits.
+const (
+	roots  = 64
+	retire = 256
+)
+
+// next emits a row around one of the oldest pieces.
+func (p *splice) next(out *Rows) {
+	if p.config.Splice.Fill == "trim" {
+		p.trim(p.draw(), out)
+		return
+	}
+	i := p.stock.ages.first
+	for n := 0; i != none && n < roots; n++ {
+		newer := p.stock.newer(&p.stock.ages, i)
+		if p.later[i] <= p.now() {
+			if p.related(i, out) {
+				return
+			}
+			p.later[i] = p.now() + retire
+		}
+		i = newer
+	}
+	p.makeRoom(out)
+}
+
+// force emits a row around the oldest piece.
+func (p *splice) force(out *Rows) {
+	i := p.stock.ages.first
+	if p.config.Splice.Fill == "trim" {
+		p.trim(i, out)
+		return
+	}
+	if n := p.stock.items[i].length; !p.related(i, out) && !p.tight(n, out) && !p.exact(n, out) {
+		p.pad(n, out)
+	}
+}
+
+// drained is the part of the waiting pieces that a flush packs by length alone: they are too few to choose from, and what they cannot
+// fill is padded.
+const drained = 4
+
+// Flush goes on as before until few pieces are left. Where Fill is trim it does so to the end.
+func (p *splice) Flush(out *Rows) {
+	p.ready()
+	if p.config.Splice.Fill == "trim" {
+		for p.stock.pieces > 0 {
+			p.trim(p.draw(), out)
+		}
+		return
+	}
+	for few := p.stock.pieces / drained; p.stock.pieces > few; {
+		p.next(out)
+	}
+	p.bucket.Flush(out)
+}
+
+func (p *splice) AppendState(b []byte) []byte {
+	b = p.bucket.AppendState(b)
+	// for every piece for how many documents it may not be a root
+	for i := p.stock.ages.first; i != none; i = p.stock.newer(&p.stock.ages, i) {
+		b = binary.AppendUvarint(b, uint64(max(0, p.later[i]-p.now())))
+	}
+	return b
+}
+
+func (p *splice) RestoreState(b []byte) ([]byte, error) {
+	t, stock, rest, err := p.readStock(b)
+	if err != nil {
+		return nil, err
+	}
+	r := reader{b: rest}
+	later := make([]int64, stock.pieces)
+	unhinted := make(map[uint64]int32, stock.pieces)
+	for i := stock.ages.first; i != none; i = stock.newer(&stock.ages, i) {
+		if n := r.number("documents to wait", retire); n > 0 {
+			later[i] = t.now() + n
+		}
+		unhinted[stock.items[i].doc] = i
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("restore packer: %w", r.err)
+	}
+	p.tally, p.stock, p.later, p.unhinted, p.index = t, stock, later, unhinted, related.New(*p.config.Related())
+	return r.b, nil
+}
+
+// draw is a random piece, the paper's root.
+func (p *splice) draw() int32 {
+	i := p.stock.ages.first
+	for range keyed(p.config.Seed, uint64(p.counts.Rows), uint64(p.counts.Slots)) % uint64(p.stock.pieces) {
+		i = p.stock.newer(&p.stock.ages, i)
+	}
+	return i
+}
+
+// arrange permutes the pieces of the row under construction, where their order is to be random.
+func (p *splice) arrange() {
+	if p.config.Splice.Order != "shuffle" {
+		return
+	}
+	for i := len(p.row) - 1; i > 0; i-- {
+		k := keyed(p.config.Seed, uint64(p.counts.Rows), math.MaxUint64-uint64(i)) % uint64(i+1)
+		p.row[i], p.row[k] = p.row[k], p.row[i]
+	}
+}
+
+// keyed hashes a seed and two numbers (the finalizer of MurmurHash3, once for each).
+func keyed(seed, a, b uint64) uint64 {
+	x := seed
+	for _, y := range []uint64{a, b} {
+		x += y + 0x9e3779b97f4a7c15
+		x = (x ^ x>>33) * 0xff51afd7ed558ccd
+		x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+		x ^= x >> 33
+	}
+	return x
+}

@@ -1,0 +1,65 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+
+	"loaderd/packonline/related"
+)
+
+// dimension of the embeddings that the run compares, 0 when it compares none.
+func (t Tokenizing) dimension() int {
+	if t.Hints == nil || t.Hints.Retriever != "dense" {
+		return 0
+	}
+	return t.Hints.Dimension
+}
+
+// headerVector reads an embedding from a header: base64 of one byte (int8) or of four (float32, little-endian) a number.
+func (d decoder) headerVector(value string) ([]int8, *badDocument) {
+	raw, err := base64.StdEncoding.DecodeString(value)
+	if err != nil {
+		return nil, bad(badEmbedding, "header %s is not base64: %v", HeaderEmbedding, err)
+	}
+	switch len(raw) {
+	case d.dimension:
+		v := make([]int8, len(raw))
+		for i, b := range raw {
+			v[i] = int8(b)
+		}
+		return vectorOf(v, d.dimension)
+	case 4 * d.dimension:
+		v := make([]float32, d.dimension)
+		for i := range v {
+			v[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+		}
+		return vectorOf(v, d.dimension)
+	}
+	return nil, bad(badEmbedding, "header %s holds %d bytes, the run's embeddings have %d numbers of one byte or four", HeaderEmbedding, len(raw), d.dimension)
+}
+
+// jsonVector reads an embedding from a JSON document: a list of numbers, or null.
+func (d decoder) jsonVector(raw []byte) ([]int8, *badDocument) {
+	if string(raw) == "null" {
+		return nil, nil
+	}
+	if bytes.Contains(raw, []byte("null")) { // would be a 0; some write NaN so
+		return nil, bad(badEmbedding, `"embedding" is not a list of numbers: null is none`)
+	}
+	var v []float32
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return nil, bad(badEmbedding, `"embedding" is not a list of numbers: %v`, err)
+	}
+	return vectorOf(v, d.dimension)
+}
+
+func vectorOf[T int8 | float32](v []T, dimension int) ([]int8, *badDocument) {
+	out, err := related.Vector(v, dimension)
+	if err != nil {
+		return nil, bad(badEmbedding, "%v", err)
+	}
+	return out, nil
+}
