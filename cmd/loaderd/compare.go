@@ -183,6 +183,13 @@ func compare(cmd *cobra.Command, r *report.Report, lengths []int32, set *documen
 	progress := newProgress(cmd.ErrOrStderr())
 	for i, run := range runs {
 		progress.say("%d of %d: %s", i+1, len(runs), run.config.Method)
+		if run.reason == "" && run.config.Pool == 0 && !cmd.Flags().Changed("methods") {
+			whole := run.config
+			whole.Pool = max(len(lengths), 1)
+			if problems := whole.Validate(); len(problems) > 0 {
+				run.reason = problems[0].Error()
+			}
+		}
 		if run.reason != "" {
 			r.Skipped = append(r.Skipped, report.Skipped{Method: run.config.Method, Reason: run.reason})
 			continue

@@ -200,7 +200,7 @@ func TestAgeQuantile(t *testing.T) {
 
 func TestNothing(t *testing.T) {
 	for _, method := range packonline.Methods() {
-		r, rows := run(t, packonline.Config{Method: method, Buckets: []int{64}}, nil)
+		r, rows := run(t, packonline.Config{Method: method, Buckets: []int{64}, Splice: config.Default().Plan.Packing.Splice}, nil)
 		if r.Documents != 0 || r.Sequences != 0 || r.PaddingRatio != 0 || r.AgeQuantile(0.5) != 0 || rows != "" {
 			t.Errorf("%s: %+v", method, r)
 		}

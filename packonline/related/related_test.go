@@ -55,7 +55,7 @@ func brute(c related.Config, pool []document, asking document, k int, longest in
 		return nil
 	}
 	score := map[string]func(document) int64{
-		"bm25": func(d document) int64 { return bm25(pool, h, d.Hint) },
+		"bm25": bm25(pool, h),
 		"dense": func(d document) int64 {
 			return dot(h.Vector, d.Hint.Vector)
 		},
@@ -98,8 +98,8 @@ func log16(x int) int64 {
 	return int64(math.Floor(16*math.Log2(float64(x)) + 1e-9))
 }
 
-// bm25 sums what the 32 terms of the question that are worth most add to the score of d.
-func bm25(pool []document, h, d *related.Hint) (sum int64) {
+// bm25 returns what sums what the 32 terms of the question that are worth most add to the score of a document.
+func bm25(pool []document, h *related.Hint) func(document) int64 {
 	n, df := 0, map[uint32]int{}
 	for _, x := range pool {
 		if x.Hint != nil {
@@ -114,17 +114,19 @@ func bm25(pool []document, h, d *related.Hint) (sum int64) {
 	slices.SortStableFunc(terms, func(a, b uint32) int {
 		return int(rarity(b>>8)*int64(b&255) - rarity(a>>8)*int64(a&255))
 	})
-	for _, t := range terms[:min(len(terms), 32)] {
-		if rarity(t>>8) == 0 {
-			continue
-		}
-		for _, u := range d.Terms {
-			if u>>8 == t>>8 {
-				sum += max(1, rarity(t>>8)*rarity(t>>8)*int64(t&255)>>12) * int64(u&255)
+	return func(d document) (sum int64) {
+		for _, t := range terms[:min(len(terms), 32)] {
+			if rarity(t>>8) == 0 {
+				continue
+			}
+			for _, u := range d.Hint.Terms {
+				if u>>8 == t>>8 {
+					sum += max(1, rarity(t>>8)*rarity(t>>8)*int64(t&255)>>12) * int64(u&255)
+				}
 			}
 		}
+		return sum
 	}
-	return sum
 }
 
 func dot(a, b []int8) (sum int64) {
