@@ -214,3 +214,14 @@ def test_another_plan_behind_the_same_address(serve: Callable[..., Server]) -> N
             client.info()
         next(client), next(client)
     assert {t["fingerprint"] for t in server.tickets} == {"sha256:1"}, "for the daemon to refuse"
+
+
+def test_another_plan_after_an_exception(serve: Callable[..., Server]) -> None:
+    server = serve([message(0), typed("RUN_FAILED")], [message(1)])
+    with Client(server.url) as client:
+        next(client)
+        with pytest.raises(loaderd.RunFailed):
+            next(client)
+        server.info_body = json.dumps(INFO | {"fingerprint": "sha256:2"}).encode()
+        next(client)
+    assert [(t["step"], t["fingerprint"]) for t in server.tickets[:2]] == [(0, "sha256:1"), (1, "sha256:1")]

@@ -11,6 +11,7 @@ import pytest
 
 from loaderd.producer import committer as module
 from loaderd.producer.committer import Committer
+from loaderd.producer.errors import PublishError
 from loaderd.producer.message import MESSAGE_ID, Message
 from loaderd.producer.session import Lost, Refused
 
@@ -137,3 +138,21 @@ def test_each_document_once_and_in_order(part, monkeypatch):
         assert [found for _, found in server.stored] == [m.id for m in messages], seed
         assert committer.tally.documents == 60 and committer.tally.bytes == sum(len(m.payload) for m in messages), seed
         assert positions == sorted(positions) and positions[-1] == 60, seed
+
+
+def test_a_neighbour_that_is_always_first_is_named(monkeypatch):
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.0)
+
+    class Crowded(Server):
+        async def ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, object]:
+            self._store([Message(b"", {MESSAGE_ID: f"theirs-{self.requests}"}, 0, 0)], None)
+            return await super().ask(subject, payload, headers)
+
+    server, said = Crowded(1), []
+    server.faults = False
+    committer = Committer(server, "docs.web", 0.05, said.append, lambda: None)
+    committer.begin("DOCS", atomic=True, last=server.sequence)
+    with pytest.raises(PublishError, match="a source of its own"):
+        asyncio.run(committer.commit([Message(b"x", {MESSAGE_ID: "ours"}, 0, 1)]))
+    assert len(said) == 1 and "ours" not in {found for _, found in server.stored}

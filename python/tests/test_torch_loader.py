@@ -380,6 +380,16 @@ def test_a_batch_lost_by_an_interrupt_comes_again(sealed, batches):
         assert digest(next(loader)) == digest(batches[2])
 
 
+def test_a_batch_that_does_not_get_to_its_device_comes_again(sealed, batches, monkeypatch):
+    with StepLoader(sealed.flight_url) as loader:
+        next(loader)
+        with monkeypatch.context() as broken, pytest.raises(ZeroDivisionError):
+            broken.setattr("loaderd.torch.device.Mover.receive", lambda *_: 1 // 0)
+            next(loader)
+        assert loader.step == 1
+        assert digest(next(loader)) == digest(batches[1])
+
+
 # Data that does not come
 
 

@@ -14,7 +14,7 @@ import (
 func main() {
 	length := flag.Int("length", 8192, "row length in tokens")
 	pool := flag.Int("pool", 4096, "pieces")
-	most := flag.Int64("bytes", 1<<30, "most bytes of text from each folder")
+	most := flag.Int64("bytes", 64<<20, "most bytes of text from each folder")
 	hand := flag.String("hand", "", "write a pool to this folder")
 	figure := flag.String("figure", "", "draw the exponents of rows into this SVG file")
 	flag.Parse()

@@ -67,6 +67,7 @@ class Client(Iterator[Step]):
         self._patience, self._connect_timeout, self._prefetch = patience, connect_timeout, prefetch
         self._next, self._end = step, None if steps is None else step + steps
         self._connection = Connection(url, token=token, tls=tls)
+        self._stream: StepStream | None = None
         self._reader: Prefetcher[Step] | None = None
         self._stop = threading.Event()
 
@@ -78,7 +79,8 @@ class Client(Iterator[Step]):
     def __next__(self) -> Step:
         while True:
             if self._reader is None:
-                self._reader = Prefetcher(self.stream(self._next), self._prefetch)
+                self._stream = self.stream(self._next)
+                self._reader = Prefetcher(self._stream, self._prefetch)
             try:
                 step = next(self._reader)
             except Exception as error:
@@ -185,6 +187,9 @@ class Client(Iterator[Step]):
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
+        if self._stream is not None:  # the next one keeps to the plan that this one found
+            self._run = self._run or self._stream.run
+            self._fingerprint = self._fingerprint or self._stream.fingerprint
 
     def _check_open(self) -> None:
         self._connection.check_fork()

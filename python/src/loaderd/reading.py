@@ -50,7 +50,7 @@ class StepStream(Iterator[Step]):
         self._end = None if steps is None else step + steps
         self._ended = False
         self._stop = threading.Event()
-        self._lock = threading.Lock()  # of _reader, which cancel takes from another thread
+        self._lock = threading.RLock()  # of _reader, which cancel takes from another thread
         self._reader: Any = None
         self._watch = Watch(patience, self._cancel_reader, PROBE_SECONDS, self._alive)
         weakref.finalize(self, self._watch.close)

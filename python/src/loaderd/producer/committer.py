@@ -26,6 +26,8 @@ MOST_MESSAGES = 1000
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 # Batches refused as incomplete, whose cause the server does not tell, before messages are sent singly, which tells.
 BROKEN_BATCHES = 3
+# Attempts that other producers of the subject were ahead of, before that is said.
+LOST_RACES = 5
 
 
 @dataclass
@@ -66,6 +68,7 @@ class Committer:
         self._known: set[str] = set()  # read back and not asked for yet
         self._unsure = True
         self._broken = 0
+        self._raced = 0
         self._waiting = ""
         self._since = 0.0
         self._pause = FIRST_PAUSE
@@ -161,7 +164,7 @@ class Committer:
         return answer
 
     def _accept(self, sent: Sequence[Message], sequence: int, duplicate: bool) -> None:
-        self._unsure, self._broken = False, 0
+        self._unsure, self._broken, self._raced = False, 0, 0
         self._single = max(0, self._single - len(sent))
         self._size = min(2 * self._size, MOST_MESSAGES)
         if duplicate and sequence <= self._last:
@@ -194,7 +197,9 @@ class Committer:
             self._size = (count + 1) // 2
         elif number in (WRONG_LAST, WRONG_LAST_CONSTANT, DUPLICATE_IN_FLIGHT):
             self._unsure = True
-            await self._wait("")
+            self._raced += 1
+            busy = f"other producers of {self._subject} are always first: give this input a source of its own"
+            await self._wait(busy if self._raced > LOST_RACES else "")
         elif number in (BATCH_INCOMPLETE, TOO_MANY_INFLIGHT):
             self._broken += 1
             if self._broken >= BROKEN_BATCHES:

@@ -125,8 +125,9 @@ class StepLoader(IterableDataset[Batch]):
             if ready.step != self._step:  # an interrupt came between the reader and here
                 self._stop()
                 continue
-            self._step = ready.step + 1
-            return ready.mover.receive(ready.batch, ready.copied)
+            batch = ready.mover.receive(ready.batch, ready.copied)
+            self._step = ready.step + 1  # last: what fails or is interrupted before comes again
+            return batch
 
     # What is read
 
@@ -289,9 +290,9 @@ class StepLoader(IterableDataset[Batch]):
         return self._reader
 
     def _stop(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-        self._reader = self._place = None
+        reader, self._reader, self._place = self._reader, None, None
+        if reader is not None:
+            reader.close()
 
 
 @dataclass(frozen=True, slots=True)
