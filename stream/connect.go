@@ -30,6 +30,7 @@ type status struct {
 	checked time.Time // when the embedded server's health was looked at
 	up      context.Context
 	lose    context.CancelFunc // ends up
+	closed  bool               // no connection follows, whatever the client still tells
 }
 
 func newStatus() *status {
@@ -58,8 +59,19 @@ func (s *status) restored() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lose() // a client that reconnects without word of a loss
+	if s.closed {
+		return
+	}
 	s.up, s.lose = context.WithCancel(context.Background())
 	s.setLocked(true, nil)
+}
+
+// close ends the present connection for good.
+func (s *status) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.lose()
 }
 
 func (s *status) setLocked(connected bool, err error) {

@@ -120,7 +120,7 @@ func (s *Store) Status() ConnStatus {
 
 // Close ends the connection and stops the embedded server, within bounded time. What was acknowledged is on disk already.
 func (s *Store) Close() error {
-	s.status.lose()
+	s.status.close()
 	if s.nc != nil {
 		s.nc.Close()
 	}
