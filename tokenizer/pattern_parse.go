@@ -156,7 +156,10 @@ func (p *patternParser) atom() *expr {
 		p.at++
 		return &expr{kind: next, set: newRuneSet(runeRange{'\n', '\n'}), orEnd: true}
 	case '\\':
-		set, _ := p.escape()
+		set, single := p.escape()
+		if single && p.fold { // \x53 is a letter too
+			set = p.folded(set)
+		}
 		return &expr{kind: one, set: set}
 	case '*', '+', '?', '^', '{', '}', ']':
 		p.fail("%c", c)

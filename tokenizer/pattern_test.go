@@ -65,6 +65,7 @@ func TestPatterns(t *testing.T) {
 		{`a(?=b)|b`, "aab", []string{"a", "a", "b"}},
 		{`a$`, "aa\na", []string{"a", "a", "\n", "a"}},
 		{`(?i:'s)`, "'S'ſ's", []string{"'S", "'ſ", "'s"}},
+		{`(?i:'\x53)|(?i:'\u0074)`, "'s'ſ'S'T'T", []string{"'s", "'ſ", "'S", "'T", "'T"}},
 		{`[\w]+`, "a²b", []string{"a", "²", "b"}},
 		{`\w+`, "a²b", []string{"a²b"}},
 		{`[a-z&&[^b]]+`, "abc", []string{"a", "b", "c"}},

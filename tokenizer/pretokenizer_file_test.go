@@ -56,6 +56,7 @@ func TestRefusedPreTokenizers(t *testing.T) {
 		"no end":                    {isolated(`a+b`), "without end"},
 		"the rest of a line":        {isolated(`[^\n]*\n`), "without end"},
 		"ligature":                  {isolated(`(?i:st)`), "where case is ignored"},
+		"escaped ligature":          {isolated(`(?i:\x53\u0054)`), "where case is ignored"},
 		"case of other letters":     {isolated(`(?i:é)`), "not ASCII"},
 		"unclosed class":            {isolated(`[a`), "early"},
 		"unclosed group":            {isolated(`(a`), "want )"},
