@@ -108,7 +108,8 @@ SPLICE_FOLDERS ?= $(shell $(GO) env GOROOT)/src $(shell $(GO) env GOMODCACHE) $(
 .PHONY: bench-splice
 bench-splice: ## related documents in one row: how related, how bursty, how fast; against bm25s and faiss
 	@$(GO) build -o bin/splice ./internal/bench/splice && \
-	for pool in 4096 16384 65536; do bin/splice -pool $$pool $(SPLICE_FOLDERS) || exit 1; done; \
+	for pool in 4096 16384; do bin/splice -pool $$pool $(SPLICE_FOLDERS) || exit 1; done; \
+	bin/splice -pool 65536 -bytes 160000000 -only splice $(SPLICE_FOLDERS) || exit 1; \
 	venv=$$($(PYTHON) python/venv python/requirements-splice.txt) && \
 	for pool in 4096 16384; do \
 		bin/splice -pool $$pool -hand bin/splice-$$pool $(SPLICE_FOLDERS) && PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" python/bench/splice/queries.py bin/splice-$$pool; \

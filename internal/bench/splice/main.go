@@ -15,16 +15,17 @@ func main() {
 	length := flag.Int("length", 8192, "row length in tokens")
 	pool := flag.Int("pool", 4096, "pieces")
 	most := flag.Int64("bytes", 64<<20, "most bytes of text from each folder")
+	only := flag.String("only", "", "measure this variant alone, as the table names it")
 	hand := flag.String("hand", "", "write a pool to this folder")
 	figure := flag.String("figure", "", "draw the exponents of rows into this SVG file")
 	flag.Parse()
-	if err := measure(os.Stdout, flag.Args(), *most, *length, *pool, *hand, *figure); err != nil {
+	if err := measure(os.Stdout, flag.Args(), *most, *length, *pool, *only, *hand, *figure); err != nil {
 		fmt.Fprintln(os.Stderr, "splice:", err)
 		os.Exit(1)
 	}
 }
 
-func measure(w *os.File, folders []string, most int64, length, pool int, hand, figure string) error {
+func measure(w *os.File, folders []string, most int64, length, pool int, only, hand, figure string) error {
 	m, err := tokenizer.Load("gpt2", tokenizer.Options{})
 	if err != nil {
 		return err
@@ -46,7 +47,7 @@ func measure(w *os.File, folders []string, most int64, length, pool int, hand, f
 		return c.hand(hand, pool)
 	}
 	fmt.Fprintf(w, "\n%d sections of %d folders, %d tokens, mean %d\n", len(c.documents), len(folders), c.tokens, c.tokens/int64(len(c.documents)))
-	figures, err := c.table(w, length, pool)
+	figures, err := c.table(w, length, pool, only)
 	if err != nil || figure == "" {
 		return err
 	}

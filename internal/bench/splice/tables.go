@@ -113,12 +113,15 @@ func base(length, pool int) packonline.Config {
 		Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: dimension}}
 }
 
-func (c *corpus) table(w io.Writer, length, pool int) (map[string]relatedness.Figures, error) {
+func (c *corpus) table(w io.Writer, length, pool int, only string) (map[string]relatedness.Figures, error) {
 	figures := map[string]relatedness.Figures{}
 	fmt.Fprintf(w, "\nRows of %d tokens, pool of %d\n\n", length, pool)
 	fmt.Fprintln(w, "| | neighbour cosine | same folder | same file | near-duplicates | exponent, MLE | exponent, zeta | padding before / with the flush | documents cut | dropped | oldest | documents/s |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, v := range variants {
+		if only != "" && v.name != only {
+			continue
+		}
 		config := base(length, pool)
 		v.change(&config)
 		r, err := c.pack(config)
