@@ -33,11 +33,3 @@ type addedToken struct {
 
 // maxID bounds ids and symbols: both must fit symbolBits, and a hostile file must not reserve memory without end.
 const maxID = 1<<symbolBits - 2
-
-// familyName is that of the pattern that cuts text into words, if there is one.
-func (d *definition) familyName() string {
-	if d.family == nil {
-		return ""
-	}
-	return d.family.name
-}

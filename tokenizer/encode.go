@@ -136,9 +136,14 @@ func (e *Encoder) spacedPieces(dst []int32, s []byte) []int32 {
 }
 
 // splitWords encodes text that is cut by patterns.
-func (e *Encoder) splitWords(dst []int32, s []byte) []int32 {
+func (e *Encoder) splitWords(dst []int32, s []byte) []int32 { return e.each(&e.m.split, dst, s) }
+
+// each encodes text batch by batch of the words that by cuts it into.
+func (e *Encoder) each(by interface {
+	split(s []byte, i int, w *wordBatch) (n, end int)
+}, dst []int32, s []byte) []int32 {
 	for i := 0; i < len(s); {
-		n, end := e.m.split.split(s, i, &e.found)
+		n, end := by.split(s, i, &e.found)
 		e.lookup(s, i, n)
 		dst = e.emit(dst, s, i, n)
 		i = end

@@ -119,7 +119,7 @@ func compareWithNaive(t *testing.T, m *Model, e *Encoder, text []byte) {
 	want := naiveIDs(m, bytes.ToValidUTF8(text, []byte("\ufffd")))
 	for range 2 {
 		if got := e.Encode(nil, text); !slices.Equal(got, want) {
-			t.Fatalf("%s: %q gives %v, want %v", m.def.familyName(), text, got, want)
+			t.Fatalf("%s: %q gives %v, want %v", m.Name(), text, got, want)
 		}
 	}
 }

@@ -83,11 +83,5 @@ func (e *Encoder) cutWords(dst []int32, s []byte) []int32 {
 	if id, ok := e.m.texts[string(s)]; ok {
 		return append(dst, id)
 	}
-	for i := 0; i < len(s); {
-		n, end := e.m.cuts.split(s, i, &e.found)
-		e.lookup(s, i, n)
-		dst = e.emit(dst, s, i, n)
-		i = end
-	}
-	return dst
+	return e.each(e.m.cuts, dst, s)
 }
