@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Daemon
+from conftest import Daemon, eventually
 from proxy import Proxy
 from test_client import Digest, client_threads, digest
 from tokenized import SETTINGS, documents, publish_tokens
 
 import loaderd
-from loaderd import TLS, Client, connection, reading
+from loaderd import TLS, Client, connection, patience, reading, wire
 
 SEED = 20_260_102
 CERTIFICATES = Path(__file__).parent / "certificates"
@@ -180,8 +180,7 @@ def test_hangs_are_noticed(
             aside.seal()
 
         waiting = Hang(idle, False, flow)
-        while not aside.stats()["readers"]:
-            pass
+        eventually(lambda: aside.stats()["readers"])
         idle_path.swallow.set()
         assert d.process is not None
         d.process.send_signal(signal.SIGSTOP)
@@ -206,8 +205,7 @@ def test_hangs_that_pings_do_not_find(monkeypatch: pytest.MonkeyPatch, daemon: C
         steps: list[loaderd.Step] = []
         waiting.start()
         path.wait_for(lambda: path.bytes > 0)
-        while not aside.stats()["readers"]:
-            pass
+        eventually(lambda: aside.stats()["readers"])
         path.swallow.set()
         asked = path.swallowed
         path.wait_for(lambda: path.swallowed > asked)  # a question
@@ -217,6 +215,50 @@ def test_hangs_that_pings_do_not_find(monkeypatch: pytest.MonkeyPatch, daemon: C
         path.swallow.clear()
         waiting.join(timeout=30)
     assert [s.index for s in steps] == [0]
+
+
+@pytest.fixture
+def lost_while_opening(monkeypatch: pytest.MonkeyPatch, big: Daemon) -> Iterator[tuple[Client, Proxy]]:
+    """A client, which reads, and the path to its daemon: that swallows everything from the moment on when the first
+    stream is asked for, and no ping finds out."""
+    monkeypatch.setattr(connection, "KEEPALIVE_MS", 10**9)
+    monkeypatch.setattr(connection, "PING_TIMEOUT_MS", 10**9)
+    read = connection.Connection.read
+
+    def swallowed(self: connection.Connection, ticket: wire.Ticket) -> connection.Opening:
+        if not path.swallowed:
+            path.swallow.set()
+        return read(self, ticket)
+
+    monkeypatch.setattr(connection.Connection, "read", swallowed)
+    with Proxy(port_of(big)) as path:
+        with Client(path.url, steps=1) as client:
+            yield client, path
+    eventually(lambda: not client_threads())  # the one that opened the stream ends with its connection
+
+
+def test_a_stream_that_does_not_open(
+    monkeypatch: pytest.MonkeyPatch, lost_while_opening: tuple[Client, Proxy], undisturbed: Digest
+) -> None:
+    monkeypatch.setattr(patience, "_ANSWER", 0.5)
+    client, path = lost_while_opening
+    with ThreadPoolExecutor() as background:
+        steps = background.submit(digest, client)
+        path.wait_for(lambda: path.connections > 1)
+        path.swallow.clear()
+        assert steps.result(timeout=30) == undisturbed[:1]
+
+
+def test_close_while_a_stream_does_not_open(lost_while_opening: tuple[Client, Proxy]) -> None:
+    client, path = lost_while_opening
+    with ThreadPoolExecutor() as background:
+        waiting = background.submit(next, client)
+        path.wait_for(lambda: path.swallowed > 0)
+        begin = time.monotonic()
+        client.close()
+        with pytest.raises(loaderd.ClosedClient):
+            waiting.result(timeout=30)
+        assert time.monotonic() - begin < 5, "the thread that opens is not waited for"
 
 
 def test_a_peer_that_never_answers(big: Daemon) -> None:

@@ -6,7 +6,8 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -127,13 +128,18 @@ class Connection:
             raise ProtocolError(f"{len(results)} results of info, want 1")
         return RunInfo.decode(results[0])
 
-    def read(self, ticket: Ticket) -> Any:
-        """The stream of a ticket, a FlightStreamReader, as soon as its schema is here."""
+    def read(self, ticket: Ticket) -> Opening:
+        """Opens the stream of a ticket."""
         client = self._opened()
-        try:
-            return client.do_get(flight.Ticket(ticket.encode()), flight.FlightCallOptions(headers=self._headers))
-        except FAILURES as error:
-            raise self._failed(client, error) from None
+        options = flight.FlightCallOptions(headers=self._headers)
+
+        def open() -> Any:
+            try:
+                return client.do_get(flight.Ticket(ticket.encode()), options)
+            except FAILURES as error:
+                raise self._failed(client, error) from None
+
+        return Opening(open, lambda: self._failed(client, flight.FlightTimedOutError("the stream's schema did not come")))
 
     def close(self) -> None:
         """Ends the connection, for good."""
@@ -178,6 +184,48 @@ def translate(error: Exception) -> LoaderdError:
     if isinstance(error, (flight.FlightError, OSError)):
         return Lost(str(error))
     return ProtocolError(f"{type(error).__name__}: {error}")
+
+
+class Opening:
+    """A stream that is being opened, in a thread of its own: pyarrow waits for the schema without a bound, and nothing
+    ends that wait but a failure of the transport."""
+
+    def __init__(self, open: Callable[[], Any], late: Callable[[], LoaderdError]) -> None:
+        self._reader: Future[Any] = Future()
+        self._late = late
+        threading.Thread(target=self._run, args=(open,), name="loaderd-open", daemon=True).start()
+
+    def reader(self, timeout: float) -> Any:
+        """The FlightStreamReader, within `timeout` seconds. Raises Lost without it, also after `cancel()`, and what the
+        daemon answers."""
+        try:
+            return self._reader.result(timeout)
+        except FutureTimeout:
+            if not self._reader.cancel():
+                return self._reader.result()  # just in time
+            raise self._late() from None
+        except CancelledError:
+            raise Lost("the stream was cancelled before it was open") from None
+        finally:
+            self._reader.cancel()  # an interrupt of the wait
+
+    def cancel(self) -> None:
+        """Gives up, from any thread: a stream that opens nevertheless is ended."""
+        self._reader.cancel()
+
+    def _run(self, open: Callable[[], Any]) -> None:
+        opened, error = None, None
+        try:
+            opened = open()
+        except BaseException as e:  # to whoever waits
+            error = e
+        if not self._reader.set_running_or_notify_cancel():
+            if opened is not None:
+                opened.cancel()
+        elif error is not None:
+            self._reader.set_exception(error)
+        else:
+            self._reader.set_result(opened)
 
 
 def interruptible(call: Callable[[], T]) -> T:

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from loaderd.connection import FAILURES, Connection, Lost, translate
+from loaderd.connection import FAILURES, Connection, Lost, Opening, translate
 from loaderd.errors import ClosedClient, LoaderdError, ProtocolError, Unavailable
 from loaderd.patience import Patience
 from loaderd.step import Part, Step, part_of, step_of
@@ -50,7 +50,8 @@ class StepStream(Iterator[Step]):
         self._end = None if steps is None else step + steps
         self._ended = False
         self._stop = threading.Event()
-        self._lock = threading.RLock()  # of _reader, which cancel takes from another thread
+        self._lock = threading.RLock()  # of the two below, which cancel takes from another thread
+        self._opening: Opening | None = None
         self._reader: Any = None
         self._watch = Watch(patience, self._cancel_reader, PROBE_SECONDS, self._alive)
         weakref.finalize(self, self._watch.close)
@@ -99,17 +100,27 @@ class StepStream(Iterator[Step]):
         return error
 
     def _open(self, attempts: Patience) -> None:
-        """Opens a stream at `next_step`. What the run is, is asked first: that call is quick, and bounded where opening
-        a stream is not."""
+        """Opens a stream at `next_step`. What the run is, is asked first: a new daemon may plan another one."""
         info = self.connection.info(self.run, attempts.answer())
         attempts.reached()
         self.info, self.run, self.fingerprint = info, info.name, self.fingerprint or info.fingerprint
         columns = (NARROW_IDS if info.narrow else INPUT_IDS, CU_SEQLENS) + ((DOCUMENTS,) if self.documents else ())
         steps = None if self._end is None else self._end - self.next_step
-        reader = self.connection.read(
+        opening = self.connection.read(
             Ticket(self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint)
         )
         with self._lock:
+            self._opening = opening
+            if self._stop.is_set() or self._watch.expired:
+                opening.cancel()
+        try:
+            reader = opening.reader(attempts.answer())
+        except Lost:
+            if self._watch.expired and attempts.last is not None:
+                raise attempts.last from None
+            raise
+        with self._lock:
+            self._opening = None
             if not (self._stop.is_set() or self._watch.expired):
                 self._reader = reader
                 return
@@ -173,5 +184,7 @@ class StepStream(Iterator[Step]):
 
     def _cancel_reader(self) -> None:
         with self._lock:
+            if self._opening is not None:
+                self._opening.cancel()
             if self._reader is not None:
                 self._reader.cancel()
