@@ -10,6 +10,15 @@ import (
 type splitter struct {
 	stages stages
 	rule   *blockRule
+	alone  *pattern // of the only stage, if it matches everywhere
+}
+
+func newSplitter(list stages, rule *blockRule) splitter {
+	sp := splitter{stages: list, rule: rule}
+	if len(list) == 1 && list[0].pattern != nil && !list[0].merged && list[0].pattern.total() {
+		sp.alone = list[0].pattern
+	}
+	return sp
 }
 
 const (
@@ -152,7 +161,11 @@ func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
 // scanWide scans at least one word, and goes on as long as a byte that is not ASCII is near.
 func (sp *splitter) scanWide(s []byte, i int, w *wordBatch, n int) (int, int) {
 	for {
-		i = sp.stages.end(s, i, &w.open)
+		if sp.alone != nil {
+			i = sp.alone.match(s, i)
+		} else {
+			i = sp.stages.end(s, i, &w.open)
+		}
 		w.ends[n] = int32(i)
 		n++
 		if i >= len(s) || n > batch-blockSize || i+16 > len(s) {

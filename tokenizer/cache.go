@@ -5,42 +5,27 @@ import (
 	"math/bits"
 )
 
-// The caches of an Encoder: most words of a text have been seen before, and a word's ids depend on the word alone.
+// The cache of an Encoder: most words of a text have been seen before, and a word's ids depend on the word alone.
 const (
-	keyMax    = 15 // bytes of a word in the short cache
-	longMax   = 31 // bytes of a word in the long cache
-	longIDs   = 8  // ids of a word in the long cache
-	shortLog  = 17 // short cache lines: 8 MiB
-	longLog   = 16 // long cache entries: 4 MiB
+	keyMax    = 15 // bytes of a word in the cache
+	entryIDs  = 4  // ids of a word in the cache
+	cacheLog  = 17 // lines: 8 MiB
 	countBit  = 60
 	countMask = uint64(7) << countBit
-	longBit   = uint64(1) << 63
-
-	longCountBit = 61
 )
 
 // wordKey is a word of 1..15 bytes: the bytes, zero padded, and in the top byte of hi the length (bits 0..3), in an
-// entry also the number of ids (bits 4..6) and bit 7 where the ids are in the long cache. No word has length 0.
+// entry also the number of ids (bits 4..6). No word has length 0.
 type wordKey struct{ lo, hi uint64 }
 
 // entry is a word and its 1..4 ids.
 type entry struct {
 	wordKey
-	ids [4]int32
+	ids [entryIDs]int32
 }
 
-// line is where a word may be cached: in one of two entries, the newest first.
-type line [2]entry
-
-// longKey is a word of 1..31 bytes as wordKey is one: in the top byte the length (bits 0..4). In an entry it has the number
-// of ids, less 1, in bits 5..7.
-type longKey [4]uint64
-
-// longEntry is a longer word, or one with more ids: one line of the processor's caches.
-type longEntry struct {
-	key longKey
-	ids [longIDs]int32
-}
+// cache has two entries where a word may be, side by side in one line of the processor's caches, the newest first.
+type cache [2 << cacheLog]entry
 
 var keyLo, keyHi = keyMasks()
 
@@ -76,58 +61,32 @@ func mix(a, b uint64) uint64 {
 	return hi ^ lo
 }
 
-func (k wordKey) slot() uint32 { return uint32(mix(k.lo, k.hi) >> (64 - shortLog)) }
+func (k wordKey) hash() uint64 { return mix(k.lo, k.hi) }
 
-// packLong packs a word of 1..31 bytes.
-func packLong(word []byte) (k longKey) {
-	var t [32]byte
-	t[longMax] = uint8(copy(t[:longMax], word))
-	for i := range k {
-		k[i] = binary.LittleEndian.Uint64(t[8*i:])
-	}
-	return k
-}
+// place is the first of the two entries where a word may be.
+func (k wordKey) place() uint32 { return uint32(k.hash()>>(64-cacheLog)) << 1 }
 
-func (k *longKey) slot() uint32 {
-	return uint32(mix(mix(k[0], k[1])^k[2], k[3]) >> (64 - longLog))
-}
+// differs is 0 where an entry is that of a word.
+func (en *entry) differs(k wordKey) uint64 { return en.lo ^ k.lo | (en.hi^k.hi)&^countMask }
 
-// find returns a word's ids, or nil.
-func (e *longEntry) find(k *longKey) []int32 {
-	if x := e.key[3] ^ k[3]; (e.key[0]^k[0])|(e.key[1]^k[1])|(e.key[2]^k[2])|x&(1<<longCountBit-1) == 0 {
-		return e.ids[:x>>longCountBit+1]
-	}
-	return nil
-}
-
-// insert puts a word with 1..longIDs ids into the entry.
-func (e *longEntry) insert(k *longKey, ids []int32) {
-	e.key = *k
-	e.key[3] |= uint64(len(ids)-1) << longCountBit
-	copy(e.ids[:], ids)
-}
-
-// insert puts a word into its line; ids that do not fit are left to the long cache.
-func (l *line) insert(k wordKey, ids []int32) {
-	l[1] = l[0]
-	if len(ids) > len(l[0].ids) {
-		l[0].lo, l[0].hi = k.lo, k.hi|longBit
+// insert puts a word with at most entryIDs ids into the cache.
+func (c *cache) insert(k wordKey, ids []int32) {
+	p := k.place()
+	if c[p].differs(k) == 0 {
 		return
 	}
-	l[0].lo, l[0].hi = k.lo, k.hi|uint64(len(ids))<<countBit
-	copy(l[0].ids[:], ids)
+	c[p|1] = c[p]
+	c[p].lo, c[p].hi = k.lo, k.hi|uint64(len(ids))<<countBit
+	copy(c[p].ids[:], ids)
 }
 
-// find returns a word's ids, and whether they are in the long cache instead.
-func (l *line) find(k wordKey) (ids []int32, long bool) {
-	for i := range l {
-		e := &l[i]
-		if e.lo == k.lo && e.hi == k.hi|longBit {
-			return nil, true
-		}
-		if e.lo == k.lo && (e.hi^k.hi)&^countMask == 0 {
-			return e.ids[:e.hi>>countBit&7], false
-		}
+// hashLong is the hash of a word of more than keyMax bytes.
+func hashLong(word []byte) uint64 {
+	h := uint64(len(word))
+	for ; len(word) > 8; word = word[8:] {
+		h = mix(h, binary.LittleEndian.Uint64(word))
 	}
-	return nil, false
+	var t [8]byte
+	copy(t[:], word)
+	return mix(h, binary.LittleEndian.Uint64(t[:]))
 }

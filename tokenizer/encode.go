@@ -5,22 +5,23 @@ import (
 	"unicode/utf8"
 )
 
-// Encoder holds the scratch space and the caches of one goroutine: about 13 MB, plus what the longest recent word or
+// Encoder holds the scratch space and the cache of one goroutine: about 9 MB, plus what the longest recent word or
 // text needed, up to some MB.
 type Encoder struct {
-	m       *Model
-	short   []line
-	long    []longEntry
-	shared  *sharedWords
-	scratch longScratch
-	valid   []byte // a text whose invalid UTF-8 is replaced
-	steps   stepper
-	marked  []byte // a text in which spaces stand for their mark
-	plain   []byte // a text that has its space put before it
-	found   wordBatch
-	keys    wordKeys
-	cuts    [batch]int32 // ends of the pieces of a long word
-	cutKeys wordKeys
+	m        *Model
+	cache    *cache
+	fresh    [batch]entry // words for the cache
+	news     int          // how many
+	shared   *sharedWords
+	scratch  longScratch
+	valid    []byte // a text whose invalid UTF-8 is replaced
+	steps    stepper
+	marked   []byte // a text in which spaces stand for their mark
+	plain    []byte // a text that has its space put before it
+	found    wordBatch
+	ofWords  lookup
+	cuts     [batch]int32 // ends of the pieces of a long word
+	ofPieces lookup
 }
 
 // keepBytes is the largest text buffer that is kept from text to text.
@@ -28,10 +29,10 @@ const keepBytes = 1 << 20
 
 // NewEncoder makes an encoder for one goroutine.
 func (m *Model) NewEncoder() *Encoder {
-	e := &Encoder{m: m, shared: m.shared(), steps: newStepper(m.def.insideSteps()), short: make([]line, 1<<shortLog), long: make([]longEntry, 1<<longLog)}
+	e := &Encoder{m: m, shared: m.shared(), steps: newStepper(m.def.insideSteps()), cache: new(cache)}
+	onHugePages(e.cache[:])
 	for _, s := range slices.Backward(m.seeds) { // small ids are mostly the frequent words: they go in last
-		k := packWord([]byte(s.word), 0, len(s.word))
-		e.short[k.slot()].insert(k, []int32{s.id})
+		e.cache.insert(packWord([]byte(s.word), 0, len(s.word)), []int32{s.id})
 	}
 	return e
 }
@@ -144,8 +145,8 @@ func (e *Encoder) each(by interface {
 }, dst []int32, s []byte) []int32 {
 	for i := 0; i < len(s); {
 		n, end := by.split(s, i, &e.found)
-		e.lookup(s, i, n)
-		dst = e.emit(dst, s, i, n)
+		dst = e.lookUp(&e.ofWords, dst, s, i, e.found.ends[:n])
+		e.settle()
 		i = end
 	}
 	return dst

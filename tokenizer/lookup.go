@@ -5,21 +5,38 @@ import (
 	"slices"
 )
 
-// wordKeys is where the words of a batch may be cached.
-type wordKeys struct {
+// lookup is where the words of a batch are cached. It is filled step by step, each of which reads memory for all words
+// without a branch that depends on what is read, so that the processor waits for many places at once.
+type lookup struct {
 	key     [batch]wordKey
-	slot    [batch]uint32
-	touched uint64
+	place   [batch]uint32 // in the encoder's cache
+	missing [batch]uint8  // the words that are not in there
+	hash    [batch]uint64 // of those
+	record  [batch]uint32 // place of theirs in the shared words, or 0
+	touched uint64        // keeps the loads
 }
 
-// lookup finds where the n words of s are cached that start at i and end at e.found.
-func (e *Encoder) lookup(s []byte, i, n int) { e.keys.find(e.short, s, i, e.found.ends[:n]) }
-
-// find packs the words of s that start at i and end at ends, and touches their cache lines, without a branch that depends
-// on the text, so that cache misses overlap. A long word gets a key that no entry has.
-func (b *wordKeys) find(short []line, s []byte, i int, ends []int32) {
+// find looks for the words of s that start at i and end at ends. It returns how many the encoder's cache lacks.
+func (b *lookup) find(c *cache, s []byte, i int, ends []int32) (missing int) {
+	b.pack(c, s, i, ends)
 	key := b.key[:len(ends)]
-	slot := b.slot[:len(ends)]
+	place := b.place[:len(ends)]
+	for k, p := range place {
+		p &= uint32(len(c) - 2)
+		first := c[p].differs(key[k])
+		second := c[p|1].differs(key[k])
+		no := min(first, 1) // neither is a branch: which entry has a word, if any, is unpredictable
+		place[k] = p | uint32(no)
+		b.missing[missing&(batch-1)] = uint8(k)
+		missing += int(no & min(second, 1))
+	}
+	return missing
+}
+
+// pack makes the keys of words, and touches their entries. A long word gets a key that no entry has.
+func (b *lookup) pack(c *cache, s []byte, i int, ends []int32) {
+	key := b.key[:len(ends)]
+	place := b.place[:len(ends)]
 	for k, end := range ends {
 		j := int(end)
 		lo, hi := uint64(0), ^uint64(0)
@@ -34,73 +51,126 @@ func (b *wordKeys) find(short []line, s []byte, i int, ends []int32) {
 			}
 		}
 		key[k].lo, key[k].hi = lo, hi
-		slot[k] = wordKey{lo, hi}.slot()
+		place[k] = wordKey{lo, hi}.place()
 		i = j
 	}
 	var x uint64
-	for _, h := range slot {
-		x |= short[h][0].lo
+	for _, p := range place {
+		x |= c[p&uint32(len(c)-1)].lo
 	}
-	b.touched = x // keeps the loads
+	b.touched = x
 }
 
-// emit appends the ids of the n words that lookup has found places for.
-func (e *Encoder) emit(dst []int32, s []byte, i, n int) []int32 {
-	return e.emitFrom(&e.keys, dst, s, i, e.found.ends[:n])
+// word is the k-th word of a batch.
+func word(s []byte, i int, ends []int32, k int) []byte {
+	if k > 0 {
+		i = int(ends[k-1])
+	}
+	return s[i:ends[k]]
 }
 
-// emitFrom appends the ids of the words of s that start at i and end at ends.
-func (e *Encoder) emitFrom(b *wordKeys, dst []int32, s []byte, i int, ends []int32) []int32 {
-	short := e.short
-	key := b.key[:len(ends)]
-	slot := b.slot[:len(ends)]
-	dst = slices.Grow(dst, 4*len(ends))
+// findShared looks for the words that the encoder's cache lacks in the shared ones.
+func (b *lookup) findShared(t *sharedWords, s []byte, i int, ends []int32, missing []uint8) {
+	var x uint64
+	for j, k := range missing {
+		w := word(s, i, ends, int(k))
+		h := b.key[k].hash()
+		if len(w) > keyMax {
+			h = hashLong(w)
+		}
+		b.hash[j] = h
+		x |= t.bucket(h)[0].Load()
+	}
+	for j := range missing {
+		p := t.place(b.hash[j])
+		b.record[j] = p
+		x |= uint64(t.record[p])
+	}
+	b.touched = x
+}
+
+// lookUp appends the ids of the words of s that start at i and end at ends. b is the scratch space of words, or of pieces,
+// which are not cut further.
+func (e *Encoder) lookUp(b *lookup, dst []int32, s []byte, i int, ends []int32) []int32 {
+	n := b.find(e.cache, s, i, ends)
+	missing := b.missing[:n]
+	if n > 0 {
+		b.findShared(e.shared, s, i, ends, missing)
+	}
+	dst = slices.Grow(dst, entryIDs*len(ends))
+	k := 0
+	for j, m := range missing {
+		dst = e.cached(b, dst, k, int(m))
+		w := word(s, i, ends, int(m))
+		o := len(dst)
+		var ok bool
+		if dst, ok = e.shared.appendIDs(dst, b.record[j], w); !ok {
+			dst = e.encodeNew(b, dst, w, b.hash[j])
+		}
+		if len(w) <= keyMax && len(dst)-o <= entryIDs {
+			e.remember(b.key[m], dst[o:])
+		}
+		k = int(m) + 1
+		dst = slices.Grow(dst, entryIDs*(len(ends)-k))
+	}
+	return e.cached(b, dst, k, len(ends))
+}
+
+// cached appends the ids of words from to to, which the encoder's cache has. dst has room for them.
+func (e *Encoder) cached(b *lookup, dst []int32, from, to int) []int32 {
 	o := len(dst)
 	buf := dst[:cap(dst)]
-	for k, end := range ends {
-		l := &short[slot[k]]
-		lo, hi := key[k].lo, key[k].hi
-		way := 0
-		if (l[0].lo^lo)|(l[0].hi^hi)&^countMask != 0 {
-			way = 1 // a conditional move: which entry holds a word is unpredictable
-		}
-		en := &l[way&1]
-		x := en.hi ^ hi
-		if (en.lo^lo)|x&^countMask == 0 {
-			*(*[4]int32)(buf[o:]) = en.ids
-			o += int(x >> countBit)
-			i = int(end)
-			continue
-		}
-		if w := s[i:end]; b == &e.keys {
-			dst = e.word(buf[:o], w)
-		} else {
-			dst = e.piece(buf[:o], w)
-		}
-		dst = slices.Grow(dst, 4*(len(ends)-k))
-		o = len(dst)
-		buf = dst[:cap(dst)]
-		i = int(end)
+	for _, p := range b.place[from:to] {
+		en := &e.cache[p&uint32(len(e.cache)-1)]
+		*(*[entryIDs]int32)(buf[o:]) = en.ids
+		o += int(en.hi >> countBit & 7)
 	}
 	return buf[:o]
 }
 
-// word encodes a word that emit has not found.
-func (e *Encoder) word(dst []int32, w []byte) []int32 {
+// remember has a word put into the cache once the batch is done: until then the places of its words must not change.
+func (e *Encoder) remember(k wordKey, ids []int32) {
+	if e.news < len(e.fresh) {
+		en := &e.fresh[e.news]
+		en.wordKey = k
+		en.hi |= uint64(len(ids)) << countBit
+		copy(en.ids[:], ids)
+		e.news++
+	}
+}
+
+// settle puts the words of the last batch into the cache.
+func (e *Encoder) settle() {
+	for i := range e.fresh[:e.news] {
+		en := &e.fresh[i]
+		n := en.hi >> countBit & 7
+		e.cache.insert(wordKey{en.lo, en.hi &^ countMask}, en.ids[:n])
+	}
+	e.news = 0
+}
+
+// encodeNew encodes a word that nobody knows.
+func (e *Encoder) encodeNew(b *lookup, dst []int32, w []byte, hash uint64) []int32 {
+	o := len(dst)
 	if id, ok := e.m.whole[string(w)]; ok {
-		return append(dst, id)
+		dst = append(dst, id)
+	} else if len(w) > cutMin && b == &e.ofWords && len(e.m.whole) == 0 { // else a piece might be taken for a whole word
+		return e.inPieces(dst, w)
+	} else {
+		dst = e.m.merges.encode(&e.scratch, dst, w)
 	}
-	if len(w) <= longMax || len(e.m.whole) > 0 { // a piece might be taken for a whole word
-		return e.piece(dst, w)
-	}
+	e.shared.insert(hash, w, dst[o:])
+	return dst
+}
+
+// cutMin is the longest word that is not cut into pieces that merge on their own: they come again more often than it.
+const cutMin = 31
+
+// inPieces encodes a long word.
+func (e *Encoder) inPieces(dst []int32, w []byte) []int32 {
 	for i := 0; i < len(w); {
 		n := e.cut(w, i)
-		if n == 1 {
-			dst = e.piece(dst, w[i:e.cuts[0]])
-		} else {
-			e.cutKeys.find(e.short, w, i, e.cuts[:n])
-			dst = e.emitFrom(&e.cutKeys, dst, w, i, e.cuts[:n])
-		}
+		dst = e.lookUp(&e.ofPieces, dst, w, i, e.cuts[:n])
 		i = int(e.cuts[n-1])
 	}
 	return dst
@@ -119,56 +189,4 @@ func (e *Encoder) cut(w []byte, i int) (n int) {
 		n++
 	}
 	return n
-}
-
-// piece encodes a part of a word that merges on its own.
-func (e *Encoder) piece(dst []int32, w []byte) []int32 {
-	if len(w) > keyMax {
-		return e.longPiece(dst, w)
-	}
-	k := packWord(w, 0, len(w))
-	l := &e.short[k.slot()]
-	ids, long := l.find(k)
-	if long {
-		return e.longPiece(dst, w)
-	}
-	if ids != nil {
-		return append(dst, ids...)
-	}
-	o := len(dst)
-	whole := packLong(w)
-	dst = e.merge(dst, w, &whole)
-	l.insert(k, dst[o:])
-	return dst
-}
-
-// merge encodes a piece of up to longMax bytes that is in no cache of the encoder.
-func (e *Encoder) merge(dst []int32, w []byte, k *longKey) []int32 {
-	if ids := e.shared.find(k); ids != nil {
-		return append(dst, ids...)
-	}
-	o := len(dst)
-	dst = e.m.merges.encode(&e.scratch, dst, w)
-	if n := len(dst) - o; n > 0 && n <= longIDs {
-		e.shared.insert(k, dst[o:])
-	}
-	return dst
-}
-
-// longPiece encodes a piece that does not fit the short cache.
-func (e *Encoder) longPiece(dst []int32, w []byte) []int32 {
-	if len(w) > longMax {
-		return e.m.merges.encode(&e.scratch, dst, w)
-	}
-	k := packLong(w)
-	entry := &e.long[k.slot()]
-	if ids := entry.find(&k); ids != nil {
-		return append(dst, ids...)
-	}
-	o := len(dst)
-	dst = e.merge(dst, w, &k)
-	if n := len(dst) - o; n > 0 && n <= longIDs {
-		entry.insert(&k, dst[o:])
-	}
-	return dst
 }

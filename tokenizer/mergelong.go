@@ -7,6 +7,7 @@ import (
 
 // longScratch is what merging long words needs; an Encoder keeps it, up to keepBytes, from word to word.
 type longScratch struct {
+	few    fewSymbols
 	greedy greedyScratch
 	symbol []uint32
 	node   []node

@@ -77,56 +77,21 @@ func (m *merges) encode(s *longScratch, dst []int32, word []byte) []int32 {
 		}
 		return m.byHeap(s, dst, word)
 	}
-	var out [shortMax]uint32
-	for _, sym := range out[:m.short(&out, word)] {
-		dst = append(dst, m.ids[sym])
-	}
-	return dst
+	return m.short(s, dst, word)
 }
 
-// shortMax is the longest word, in bytes, for which looking at all pairs after each merge is the fastest way.
-const shortMax = 40
-
-// short writes the symbols of a word of 1..shortMax bytes to out and returns their number.
-func (m *merges) short(out *[shortMax]uint32, word []byte) int {
-	var rank [shortMax + 1]uint32
-	n := len(word)
+// short appends the ids of a word of 1..shortMax bytes.
+func (m *merges) short(s *longScratch, dst []int32, word []byte) []int32 {
+	w := &s.few
 	prev := uint32(word[0])
-	out[0] = prev
-	best, at := none, 0
-	for i := 1; i < n; i++ {
+	w.symbol[0] = prev
+	for i := 1; i < len(word); i++ {
 		c := uint32(word[i])
-		out[i] = c
-		r := m.two[(prev<<8|c)&0xffff]
-		rank[i-1] = r
-		if r < best {
-			best, at = r, i-1
-		}
+		w.symbol[i] = c
+		w.pair[i-1] = m.two[(prev<<8|c)&0xffff]<<placeBits | uint32(i-1)
 		prev = c
 	}
-	for best != none {
-		made := m.made[best]
-		out[at] = made
-		n--
-		for i := at + 1; i < n; i++ {
-			out[i] = out[i+1]
-			rank[i-1] = rank[i]
-		}
-		rank[n-1] = none
-		if at+1 < n {
-			rank[at] = m.pairs.rank(made, out[at+1])
-		}
-		if at > 0 {
-			rank[at-1] = m.pairs.rank(out[at-1], made)
-		}
-		best = none
-		for i := range n - 1 {
-			if rank[i] < best {
-				best, at = rank[i], i
-			}
-		}
-	}
-	return n
+	return m.appendFew(dst, w, m.joinFew(w, len(word)))
 }
 
 // checkBytes makes sure that every byte that occurs in UTF-8 has a token.

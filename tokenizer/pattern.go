@@ -12,10 +12,11 @@ import (
 // and without going back further than a bounded number of characters.
 type pattern struct {
 	// kind has for each byte that is a character the kind of it: characters that the pattern does not tell apart have
-	// the same. For others it has wide, and page, by r>>8, tells where in pages the kind is; equal pages are stored once.
+	// the same. For others it has wide, and page, by r>>6, tells where in pages the kinds of 64 characters are; equal
+	// pages are stored once. So a character is looked up by the bytes of its UTF-8: the last one counts within a page.
 	kind  [256]uint8
-	page  [0x1100]uint8
-	pages [][256]uint8
+	page  [(utf8.MaxRune + 1) >> 6]uint16
+	pages []uint8
 	kinds int
 	// step has for each state a row of kinds+1 entries, the last for the end of the text: the next state times two,
 	// plus one if the pattern accepts in front of the character. State 0 is dead; state 1 is the first.
@@ -68,6 +69,20 @@ const maxKinds = 250
 
 const wide = 255
 
+const maxPages = 2048
+
+// wideKind is the kind of the character that begins with the byte b at s[i], one of at least two bytes, and its length.
+func (p *pattern) wideKind(s []byte, i int, b uint8) (kind uint8, n int) {
+	page, last, n := uint32(b)&0x1f, s[i+1], 2
+	if b >= 0xE0 {
+		page, last, n = page&0xf<<6|uint32(last)&0x3f, s[i+2], 3
+		if b >= 0xF0 {
+			page, last, n = page&0x1ff<<6|uint32(last)&0x3f, s[i+3], 4
+		}
+	}
+	return p.pages[uint32(p.page[page])<<6|uint32(last)&0x3f], n
+}
+
 // tellApart numbers the kinds of characters, and returns for each kind the sets that it is in, a bit each.
 func (p *pattern) tellApart(sets []runeSet) (in []uint64, err error) {
 	type edge struct {
@@ -111,17 +126,17 @@ func (p *pattern) tellApart(sets []runeSet) (in []uint64, err error) {
 	for b := utf8.RuneSelf; b < 256; b++ {
 		p.kind[b] = wide
 	}
-	seen := map[[256]uint8]uint8{}
+	seen := map[[64]uint8]uint16{}
 	for i := range p.page {
-		page := [256]uint8(all[i<<8:])
+		page := [64]uint8(all[i<<6:])
 		id, ok := seen[page]
 		if !ok {
-			if len(p.pages) > 255 {
+			if len(seen) >= maxPages {
 				return nil, errors.New("its characters are too scattered")
 			}
-			id = uint8(len(p.pages))
+			id = uint16(len(seen))
 			seen[page] = id
-			p.pages = append(p.pages, page)
+			p.pages = append(p.pages, page[:]...)
 		}
 		p.page[i] = id
 	}
@@ -166,11 +181,17 @@ func (p *pattern) determine(n *nfa, in []uint64) error {
 func (p *pattern) match(s []byte, i int) int {
 	row, end := p.first, -1
 	for i < len(s) {
-		kind, n := p.kind[s[i]], 1
+		b := s[i]
+		kind, n := p.kind[b], 1
 		if kind == wide {
-			var r uint32
-			r, n = wideRune(s[i:])
-			kind = p.pages[p.page[r>>8]][r&0xff]
+			switch { // as wideKind, which is a call
+			case b < 0xE0 && i+1 < len(s):
+				kind, n = p.pages[uint32(p.page[b&0x1f])<<6|uint32(s[i+1]&0x3f)], 2
+			case b < 0xF0 && i+2 < len(s):
+				kind, n = p.pages[uint32(p.page[uint32(b&0xf)<<6|uint32(s[i+1]&0x3f)])<<6|uint32(s[i+2]&0x3f)], 3
+			default:
+				kind, n = p.wideKind(s, i, b)
+			}
 		}
 		entry := p.rows[row+uint32(kind)]
 		if entry&1 != 0 {
@@ -192,9 +213,7 @@ func (p *pattern) skip(s []byte, i int) int {
 	for first := true; i < len(s); first = false {
 		kind, n := p.kind[s[i]], 1
 		if kind == wide {
-			var r uint32
-			r, n = wideRune(s[i:])
-			kind = p.pages[p.page[r>>8]][r&0xff]
+			kind, n = p.wideKind(s, i, s[i])
 		}
 		if p.begins[kind] && !first && p.match(s, i) >= 0 {
 			break
@@ -208,7 +227,7 @@ func (p *pattern) skip(s []byte, i int) int {
 func (p *pattern) onAlphabet() *pattern {
 	q := *p
 	for r, b := range byteOfRune {
-		q.kind[b] = p.pages[p.page[r>>8]][r&0xff]
+		q.kind[b] = p.pages[uint32(p.page[r>>6])<<6|uint32(r)&0x3f]
 	}
 	return &q
 }

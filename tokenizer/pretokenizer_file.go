@@ -149,7 +149,7 @@ func (b *splitBuilder) cut(p map[string]any, name string, e *expr, behavior any,
 func (b *splitBuilder) family() *family {
 	before, list := b.list[:b.pieces], b.list[b.pieces:]
 	f := &family{name: nameOf(list)}
-	f.splitter = splitter{stages: stagesOf(list), rule: ruleOf(f.name)}
+	f.splitter = newSplitter(stagesOf(list), ruleOf(f.name))
 	if len(before) > 0 {
 		f.name = nameOf(before) + betweenParts + "space" + betweenParts + f.name
 		f.pieces = stagesOf(before)

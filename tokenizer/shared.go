@@ -1,67 +1,97 @@
 package tokenizer
 
 import (
+	"encoding/binary"
 	"sync"
 	atomics "sync/atomic"
 )
 
-// sharedWords is what all encoders of a model know together: words that some encoder has found in no cache, with their
-// ids. It is bounded, and a word that is in it stays; of a long text it has nearly all words that come again and again.
-// Which words are in it changes how long encoding takes, never what it gives.
+// sharedWords is what all encoders of a model know together: words that some encoder did not have in its own cache, with
+// their ids. It is bounded, and a word that is in it stays; of a long text it has nearly all words that come again and
+// again. Which words are in it changes how long encoding takes, never what it gives.
+//
+// A word's hash names a bucket of eight slots, one line of the processor's caches. A slot is 0, or has 32 bits of the hash
+// above the place of a record: the number of bytes and of ids, the bytes, the ids. Records are only ever added, and a
+// slot is written when its record is complete.
 type sharedWords struct {
-	entry []sharedEntry
+	slot   []atomics.Uint64
+	record []byte
+	used   atomics.Int64 // bytes of record; the first eight are not used, so that no record is at 0
 }
 
 const (
-	sharedLog   = 20 // entries: 64 MiB, of which the system gives only what is used
-	sharedTries = 2  // entries where a word may be
+	bucketLog   = 17 // buckets: 8 MiB
+	bucketSize  = 8
+	recordBytes = 56 << 20 // of which the system gives only what is used
+	recordMax   = 255      // bytes of a word, and ids of it
 )
-
-// sharedEntry is a longEntry that is written once. The last part of the key is 0 in a free one, sharedBusy while it is
-// written, and stored last: who has read it may read the rest.
-type sharedEntry struct {
-	head [3]uint64
-	last atomics.Uint64
-	ids  [longIDs]int32
-}
-
-const sharedBusy = ^uint64(0)
 
 // newSharedWords returns a function that makes the words of a model when its first encoder asks for them.
 func newSharedWords() func() *sharedWords {
-	return sync.OnceValue(func() *sharedWords { return &sharedWords{make([]sharedEntry, 1<<sharedLog)} })
+	return sync.OnceValue(func() *sharedWords {
+		t := &sharedWords{slot: make([]atomics.Uint64, bucketSize<<bucketLog), record: make([]byte, recordBytes)}
+		t.used.Store(8)
+		onHugePages(t.slot)
+		onHugePages(t.record)
+		return t
+	})
 }
 
-func (t *sharedWords) home(k *longKey) uint32 {
-	return uint32(mix(mix(k[0], k[1])^k[2], k[3]) >> (64 - sharedLog))
+// bucket is where a word with a hash may be.
+func (t *sharedWords) bucket(hash uint64) *[bucketSize]atomics.Uint64 {
+	return (*[bucketSize]atomics.Uint64)(t.slot[hash>>(64-bucketLog)*bucketSize:])
 }
 
-// find returns a word's ids, or nil.
-func (t *sharedWords) find(k *longKey) []int32 {
-	h := t.home(k)
-	for i := range uint32(sharedTries) {
-		e := &t.entry[h^i]
-		last := e.last.Load()
-		if last == 0 {
-			return nil
-		}
-		if x := last ^ k[3]; x&(1<<longCountBit-1) == 0 && last != sharedBusy && e.head == [3]uint64(k[:3]) {
-			return e.ids[:x>>longCountBit+1]
+// place is that of the record of the word with a hash, or 0. Another word may have the same.
+func (t *sharedWords) place(hash uint64) uint32 {
+	b := t.bucket(hash)
+	for i := range b {
+		v := b[i].Load()
+		if v>>32 == hash&0xFFFFFFFF || v == 0 {
+			return uint32(v)
 		}
 	}
-	return nil
+	return 0
 }
 
-// insert keeps the 1..longIDs ids of a word, if there is room for it.
-func (t *sharedWords) insert(k *longKey, ids []int32) {
-	h := t.home(k)
-	for i := range uint32(sharedTries) {
-		e := &t.entry[h^i]
-		if e.last.Load() == 0 && e.last.CompareAndSwap(0, sharedBusy) {
-			e.head = [3]uint64(k[:3])
-			copy(e.ids[:], ids)
-			e.last.Store(k[3] | uint64(len(ids)-1)<<longCountBit)
+// appendIDs appends the ids of the record at a place, if it is that of word.
+func (t *sharedWords) appendIDs(dst []int32, place uint32, word []byte) ([]int32, bool) {
+	r := t.record[place:]
+	if int(r[0]) != len(word) || string(r[2:2+len(word)]) != string(word) {
+		return dst, false
+	}
+	n := int(r[1])
+	r = r[2+len(word):]
+	for ; n > 0; n-- {
+		dst = append(dst, int32(binary.LittleEndian.Uint32(r)))
+		r = r[4:]
+	}
+	return dst, true
+}
+
+// insert keeps the ids of a word, if there is room for it.
+func (t *sharedWords) insert(hash uint64, word []byte, ids []int32) {
+	size := int64(2+len(word)+4*len(ids)+7) &^ 7
+	if len(word) > recordMax || len(ids) > recordMax || t.used.Load()+size > recordBytes {
+		return
+	}
+	b := t.bucket(hash)
+	for i := range b {
+		if b[i].Load() != 0 {
+			continue
+		}
+		end := t.used.Add(size)
+		if end > recordBytes {
 			return
 		}
+		place := end - size
+		r := append(t.record[place:place:end], byte(len(word)), byte(len(ids)))
+		r = append(r, word...)
+		for _, id := range ids {
+			r = binary.LittleEndian.AppendUint32(r, uint32(id))
+		}
+		for v := hash<<32 | uint64(place); i < bucketSize && !b[i].CompareAndSwap(0, v); i++ {
+		}
+		return
 	}
 }

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -40,20 +41,45 @@ func TestEncodersShareWords(t *testing.T) {
 
 func TestSharedWordsAreBounded(t *testing.T) {
 	words := newSharedWords()()
-	size := len(words.entry)
-	for i := range 2000 {
-		k := packLong([]byte{byte(i), byte(i >> 8), 'x'})
-		words.insert(&k, []int32{int32(i), -int32(i)})
-		words.insert(&k, []int32{0})
-		if got := words.find(&k); got != nil && !slices.Equal(got, []int32{int32(i), -int32(i)}) {
+	ids := make([]int32, recordMax)
+	for i := range ids {
+		ids[i] = int32(-i)
+	}
+	var word []byte
+	kept := 0
+	for i := range 200_000 {
+		word = fmt.Appendf(word[:0], "%0*d", 6+i%200, i)
+		hash := hashLong(word)
+		words.insert(hash, word, ids[:1+i%recordMax])
+		got, ok := words.appendIDs(nil, words.place(hash), word)
+		if ok != (got != nil) || ok && !slices.Equal(got, ids[:1+i%recordMax]) {
 			t.Fatalf("word %d has %v", i, got)
 		}
+		if ok {
+			kept++
+		}
 	}
-	if len(words.entry) != size {
-		t.Errorf("%d entries have become %d", size, len(words.entry))
+	if kept < 50_000 || kept == 200_000 || words.used.Load() > recordBytes {
+		t.Errorf("%d words are kept, in %d bytes", kept, words.used.Load())
 	}
-	k := packLong([]byte("never put in"))
-	if got := words.find(&k); got != nil {
+	if words.insert(1, make([]byte, recordMax+1), ids); words.place(1) != 0 {
+		t.Error("a word is kept that is too long")
+	}
+	if got, ok := words.appendIDs(nil, words.place(2), []byte("never put in")); ok {
 		t.Errorf("a word that is not there has %v", got)
+	}
+}
+
+// Two words of one hash: the first is kept, and the second is not taken for it.
+func TestSharedWordsOfOneHash(t *testing.T) {
+	words := newSharedWords()()
+	words.insert(7, []byte("first"), []int32{1})
+	words.insert(7, []byte("first"), []int32{0}) // comes too late
+	words.insert(7, []byte("other"), []int32{2})
+	if got, ok := words.appendIDs(nil, words.place(7), []byte("first")); !ok || got[0] != 1 {
+		t.Errorf("the first has %v", got)
+	}
+	if got, ok := words.appendIDs(nil, words.place(7), []byte("other")); ok {
+		t.Errorf("the other has %v", got)
 	}
 }

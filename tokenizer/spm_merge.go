@@ -43,47 +43,12 @@ func (m *merges) merge(s *longScratch, dst []int32, word []byte) []int32 {
 	if len(s.symbol) > shortMax {
 		return m.byUrgency(s, dst)
 	}
-	for _, symbol := range s.symbol[:m.fewSymbols(s.symbol)] {
-		dst = append(dst, m.ids[symbol])
+	w := &s.few
+	n := copy(w.symbol[:], s.symbol)
+	for i := range n - 1 {
+		w.pair[i] = m.pairs.rank(w.symbol[i], w.symbol[i+1])<<placeBits | uint32(i)
 	}
-	return dst
-}
-
-// fewSymbols merges at most shortMax symbols in place, by looking at all pairs after each merge, and returns how many are
-// left.
-func (m *merges) fewSymbols(w []uint32) int {
-	var rank [shortMax + 1]uint32
-	n := len(w)
-	best, at := none, 0
-	for i := 0; i+1 < n; i++ {
-		r := m.pairs.rank(w[i], w[i+1])
-		rank[i] = r
-		if r < best {
-			best, at = r, i
-		}
-	}
-	for best != none {
-		made := m.made[best]
-		w[at] = made
-		n--
-		for i := at + 1; i < n; i++ {
-			w[i] = w[i+1]
-			rank[i-1] = rank[i]
-		}
-		if at+1 < n {
-			rank[at] = m.pairs.rank(made, w[at+1])
-		}
-		if at > 0 {
-			rank[at-1] = m.pairs.rank(w[at-1], made)
-		}
-		best = none
-		for i, r := range rank[:n-1] {
-			if r < best {
-				best, at = r, i
-			}
-		}
-	}
-	return n
+	return m.appendFew(dst, w, m.joinFew(w, n))
 }
 
 // byUrgency merges the symbols of a long word for any merges. The pairs that wait lie in a list a rank; all of a rank are

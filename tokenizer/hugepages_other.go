@@ -1,0 +1,5 @@
+//go:build !linux
+
+package tokenizer
+
+func onHugePages[T any]([]T) {}
