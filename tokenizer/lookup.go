@@ -71,19 +71,23 @@ func word(s []byte, i int, ends []int32, k int) []byte {
 
 // findShared looks for the words that the encoder's cache lacks in the shared ones.
 func (b *lookup) findShared(t *sharedWords, s []byte, i int, ends []int32, missing []uint8) {
-	var x uint64
+	hash := b.hash[:len(missing)]
+	record := b.record[:len(missing)]
 	for j, k := range missing {
-		w := word(s, i, ends, int(k))
 		h := b.key[k].hash()
-		if len(w) > keyMax {
+		if w := word(s, i, ends, int(k)); len(w) > keyMax {
 			h = hashLong(w)
 		}
-		b.hash[j] = h
+		hash[j] = h
+	}
+	var x uint64
+	for _, h := range hash {
 		x |= t.bucket(h)[0].Load()
 	}
-	for j := range missing {
-		p := t.place(b.hash[j])
-		b.record[j] = p
+	for j, h := range hash {
+		record[j] = t.place(h)
+	}
+	for _, p := range record {
 		x |= uint64(t.record[p])
 	}
 	b.touched = x

@@ -37,6 +37,9 @@ func newSharedWords() func() *sharedWords {
 	})
 }
 
+// nextBucket, by exclusive or with a hash, gives that of the bucket beside its own, for words that find that one full.
+const nextBucket = uint64(1) << (64 - bucketLog)
+
 // bucket is where a word with a hash may be.
 func (t *sharedWords) bucket(hash uint64) *[bucketSize]atomics.Uint64 {
 	return (*[bucketSize]atomics.Uint64)(t.slot[hash>>(64-bucketLog)*bucketSize:])
@@ -44,12 +47,15 @@ func (t *sharedWords) bucket(hash uint64) *[bucketSize]atomics.Uint64 {
 
 // place is that of the record of the word with a hash, or 0. Another word may have the same.
 func (t *sharedWords) place(hash uint64) uint32 {
-	b := t.bucket(hash)
-	for i := range b {
-		v := b[i].Load()
-		if v>>32 == hash&0xFFFFFFFF || v == 0 {
-			return uint32(v)
+	for range 2 {
+		b := t.bucket(hash)
+		for i := range b {
+			v := b[i].Load()
+			if v>>32 == hash&0xFFFFFFFF || v == 0 {
+				return uint32(v)
+			}
 		}
+		hash ^= nextBucket
 	}
 	return 0
 }
@@ -76,6 +82,9 @@ func (t *sharedWords) insert(hash uint64, word []byte, ids []int32) {
 		return
 	}
 	b := t.bucket(hash)
+	if b[bucketSize-1].Load() != 0 { // it is full
+		b = t.bucket(hash ^ nextBucket)
+	}
 	for i := range b {
 		if b[i].Load() != 0 {
 			continue
