@@ -1,9 +1,6 @@
 package tokenizer
 
-import (
-	"slices"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // Encoder holds the scratch space and the cache of one goroutine: about 9 MB, plus what the longest recent word or
 // text needed, up to some MB.
@@ -31,8 +28,8 @@ const keepBytes = 1 << 20
 func (m *Model) NewEncoder() *Encoder {
 	e := &Encoder{m: m, shared: m.shared(), steps: newStepper(m.def.insideSteps()), cache: new(cache)}
 	onHugePages(e.cache[:])
-	for _, s := range slices.Backward(m.seeds) { // small ids are mostly the frequent words: they go in last
-		e.cache.insert(packWord([]byte(s.word), 0, len(s.word)), []int32{s.id})
+	for _, s := range m.seeds {
+		e.cache.insert(s.word, []int32{s.id})
 	}
 	return e
 }

@@ -17,7 +17,6 @@ type greedyMerges struct {
 	trie  []uint64    // see trie.go
 	part  [][2]uint32 // an atom has itself for both parts
 	pairs pairTable   // two symbols -> the symbol that they make
-	maybe pairFilter  // says of most pairs, from less memory, that they make none
 	of    []spelling
 
 	// Tokens that have at one end a token whose last merge is not that of the highest rank. A pair with one of them is
@@ -158,7 +157,7 @@ func (g *greedyMerges) isOdd(symbol uint32) bool { return g.odd[symbol>>6]>>(sym
 func (g *greedyMerges) apart(left, right uint32) bool {
 	limit := none
 	for {
-		if g.maybe.has(left, right) && g.pairs.rank(left, right) < limit {
+		if g.pairs.maybe.has(left, right) && g.pairs.rank(left, right) < limit {
 			return false
 		}
 		if max(left, right) < g.atoms {

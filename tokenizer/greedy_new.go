@@ -23,7 +23,7 @@ func newGreedy(m *merges, text func(symbol uint32) string) *greedyMerges {
 	atoms := m.atoms(text)
 	n := len(atoms) + len(grown)
 	g := &greedyMerges{
-		atoms: uint32(len(atoms)), pairs: newPairTable(len(grown)), maybe: newPairFilter(len(grown)), plain: m,
+		atoms: uint32(len(atoms)), pairs: newPairTable(len(grown)), plain: m,
 		part: make([][2]uint32, 0, n), of: make([]spelling, 0, n), text: make([]string, 0, n), symbol: make([]uint32, 0, n),
 	}
 	number := make([]uint32, len(m.ids)) // the symbol of merges -> that of greedyMerges
@@ -47,7 +47,6 @@ func newGreedy(m *merges, text func(symbol uint32) string) *greedyMerges {
 		}
 		made := uint32(len(g.of))
 		g.pairs.put(left, right, made)
-		g.maybe.put(left, right)
 		add(m.made[t.rank], left, right)
 		if t.age != t.rank || len(g.odd) > 0 && (g.isOdd(left) || g.isOdd(right)) {
 			if g.odd == nil {

@@ -14,7 +14,13 @@ type lookup struct {
 	hash    [batch]uint64 // of those
 	record  [batch]uint32 // place of theirs in the shared words, or 0
 	touched uint64        // keeps the loads
+
+	lane [batch]uint8 // of the words that are merged at once: 1 + which, or 0
+	few  [lanes]fewSymbols
+	list [lanes]*fewSymbols
 }
+
+const lanes = 32 // words that are merged at once
 
 // find looks for the words of s that start at i and end at ends. It returns how many the encoder's cache lacks.
 func (b *lookup) find(c *cache, s []byte, i int, ends []int32) (missing int) {
@@ -100,6 +106,7 @@ func (e *Encoder) lookUp(b *lookup, dst []int32, s []byte, i int, ends []int32) 
 	missing := b.missing[:n]
 	if n > 0 {
 		b.findShared(e.shared, s, i, ends, missing)
+		e.mergeNew(b, s, i, ends, missing)
 	}
 	dst = slices.Grow(dst, entryIDs*len(ends))
 	k := 0
@@ -107,8 +114,13 @@ func (e *Encoder) lookUp(b *lookup, dst []int32, s []byte, i int, ends []int32) 
 		dst = e.cached(b, dst, k, int(m))
 		w := word(s, i, ends, int(m))
 		o := len(dst)
-		var ok bool
-		if dst, ok = e.shared.appendIDs(dst, b.record[j], w); !ok {
+		switch lane := b.lane[j]; {
+		case b.record[j] != 0:
+			dst = e.shared.appendIDs(dst, b.record[j])
+		case lane != 0:
+			dst = e.m.merges.appendFew(dst, &b.few[lane-1])
+			e.shared.insert(b.hash[j], w, dst[o:])
+		default:
 			dst = e.encodeNew(b, dst, w, b.hash[j])
 		}
 		if len(w) <= keyMax && len(dst)-o <= entryIDs {
@@ -118,6 +130,34 @@ func (e *Encoder) lookUp(b *lookup, dst []int32, s []byte, i int, ends []int32) 
 		dst = slices.Grow(dst, entryIDs*(len(ends)-k))
 	}
 	return e.cached(b, dst, k, len(ends))
+}
+
+// mergeNew merges the words that nobody knows, as many as there are lanes, if they are short.
+func (e *Encoder) mergeNew(b *lookup, s []byte, i int, ends []int32, missing []uint8) {
+	n := 0
+	for j, k := range missing {
+		w := word(s, i, ends, int(k))
+		b.lane[j] = 0
+		if b.record[j] != 0 {
+			if e.shared.has(b.record[j], w) {
+				continue
+			}
+			b.record[j] = 0
+		}
+		if n == lanes || len(w) > shortMax || e.m.merges.characters != nil || e.isCut(b, w) {
+			continue
+		}
+		if _, ok := e.m.whole[string(w)]; ok {
+			continue
+		}
+		b.list[n] = &b.few[n]
+		e.m.merges.beginBytes(b.list[n], w)
+		n++
+		b.lane[j] = uint8(n)
+	}
+	if n > 0 {
+		e.m.merges.joinFew(&e.scratch, b.list[:n])
+	}
 }
 
 // cached appends the ids of words from to to, which the encoder's cache has. dst has room for them.
@@ -158,7 +198,7 @@ func (e *Encoder) encodeNew(b *lookup, dst []int32, w []byte, hash uint64) []int
 	o := len(dst)
 	if id, ok := e.m.whole[string(w)]; ok {
 		dst = append(dst, id)
-	} else if len(w) > cutMin && b == &e.ofWords && len(e.m.whole) == 0 { // else a piece might be taken for a whole word
+	} else if e.isCut(b, w) {
 		return e.inPieces(dst, w)
 	} else {
 		dst = e.m.merges.encode(&e.scratch, dst, w)
@@ -169,6 +209,12 @@ func (e *Encoder) encodeNew(b *lookup, dst []int32, w []byte, hash uint64) []int
 
 // cutMin is the longest word that is not cut into pieces that merge on their own: they come again more often than it.
 const cutMin = 31
+
+// isCut tells whether a word is encoded in pieces. Where some words are one token whatever merging gives, a piece might be
+// taken for one of them.
+func (e *Encoder) isCut(b *lookup, w []byte) bool {
+	return len(w) > cutMin && b == &e.ofWords && len(e.m.whole) == 0
+}
 
 // inPieces encodes a long word.
 func (e *Encoder) inPieces(dst []int32, w []byte) []int32 {

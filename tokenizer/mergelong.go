@@ -7,12 +7,14 @@ import (
 
 // longScratch is what merging long words needs; an Encoder keeps it, up to keepBytes, from word to word.
 type longScratch struct {
-	few    fewSymbols
-	greedy greedyScratch
-	symbol []uint32
-	node   []node
-	queue  rankQueue
-	heap   pairHeap
+	few     fewSymbols
+	home    [lanes][2]uint32 // places in the table of pairs
+	touched uint64           // keeps loads
+	greedy  greedyScratch
+	symbol  []uint32
+	node    []node
+	queue   rankQueue
+	heap    pairHeap
 }
 
 // keepNodes is the longest word whose scratch is kept: a rare huge word must not cost memory for ever.

@@ -18,6 +18,9 @@ type merges struct {
 	// never makes a pair possible that should have gone earlier, and whole ranks can be merged at once.
 	ordered bool
 
+	// inOrder: the merge of rank r makes symbol 256+r, which is the token of that id.
+	inOrder bool
+
 	greedy *greedyMerges // another way to the same ids, where it is known to be one; or nil
 }
 
@@ -30,6 +33,7 @@ func newMerges(n int) *merges {
 		ids:     make([]int32, 256, 256+n),
 		text:    make([]string, 256, 256+n),
 		ordered: true,
+		inOrder: true,
 	}
 	for i := range m.two {
 		m.two[i] = none
@@ -58,6 +62,7 @@ func (m *merges) join(left, right, made uint32, fresh bool) error {
 		m.two[left<<8|right] = rank
 	}
 	m.ordered = m.ordered && fresh
+	m.inOrder = m.inOrder && made == 256+rank && m.ids[made] == int32(made)
 	return nil
 }
 
@@ -77,21 +82,10 @@ func (m *merges) encode(s *longScratch, dst []int32, word []byte) []int32 {
 		}
 		return m.byHeap(s, dst, word)
 	}
-	return m.short(s, dst, word)
-}
-
-// short appends the ids of a word of 1..shortMax bytes.
-func (m *merges) short(s *longScratch, dst []int32, word []byte) []int32 {
 	w := &s.few
-	prev := uint32(word[0])
-	w.symbol[0] = prev
-	for i := 1; i < len(word); i++ {
-		c := uint32(word[i])
-		w.symbol[i] = c
-		w.pair[i-1] = m.two[(prev<<8|c)&0xffff]<<placeBits | uint32(i-1)
-		prev = c
-	}
-	return m.appendFew(dst, w, m.joinFew(w, len(word)))
+	m.beginBytes(w, word)
+	m.joinFew(s, []*fewSymbols{w})
+	return m.appendFew(dst, w)
 }
 
 // checkBytes makes sure that every byte that occurs in UTF-8 has a token.

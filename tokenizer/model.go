@@ -1,5 +1,10 @@
 package tokenizer
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Model is one tokenizer. It is safe for concurrent use, and nothing changes what it gives; encoding is done by an Encoder.
 type Model struct {
 	name        string
@@ -19,9 +24,9 @@ type Model struct {
 	decoding
 }
 
-// seed is a word that is one token. Those that are short fill a new cache.
+// seed is a short word that is one token. They fill a new cache, in the order of their places in it.
 type seed struct {
-	word string
+	word wordKey
 	id   int32
 }
 
@@ -63,9 +68,12 @@ func (m *Model) fillWords() {
 			m.whole[text] = int32(id)
 		}
 		if len(text) <= keyMax && (self || m.def.wholeWords && m.def.cutsWords()) {
-			m.seeds = append(m.seeds, seed{text, int32(id)})
+			m.seeds = append(m.seeds, seed{packWord([]byte(text), 0, len(text)), int32(id)})
 		}
 	}
+	slices.SortFunc(m.seeds, func(a, b seed) int { // small ids are mostly the frequent words: they go in last
+		return cmp.Or(cmp.Compare(a.word.place(), b.word.place()), cmp.Compare(b.id, a.id))
+	})
 	for _, text := range m.merges.text {
 		m.cross.add(text)
 	}

@@ -10,18 +10,19 @@ const (
 )
 
 // pairTable maps a pair of symbols to the rank of their merge, packed in one word: left, right, rank, 21 bits each.
-// Linear probing, at most half full.
+// Linear probing, at most half full. A few bits a pair, far less memory, tell of most pairs that they are not there.
 type pairTable struct {
 	slot  []uint64
 	shift uint
 	used  int
+	maybe pairFilter
 }
 
 const emptySlot = ^uint64(0)
 
 func newPairTable(n int) pairTable {
 	lg := uint(bits.Len(uint(max(n, 8)*2 - 1)))
-	t := pairTable{slot: make([]uint64, 1<<lg), shift: 64 - lg}
+	t := pairTable{slot: make([]uint64, 1<<lg), shift: 64 - lg, maybe: newPairFilter(n)}
 	for i := range t.slot {
 		t.slot[i] = emptySlot
 	}
@@ -35,7 +36,7 @@ func (t *pairTable) put(left, right, rank uint32) {
 	if 2*(t.used+1) > len(t.slot) {
 		t.grow()
 	}
-	key := uint64(left)<<symbolBits | uint64(right)
+	key := pairKey(left, right)
 	last := uint64(len(t.slot) - 1)
 	i := t.home(key)
 	for ; t.slot[i&last] != emptySlot; i++ {
@@ -46,6 +47,7 @@ func (t *pairTable) put(left, right, rank uint32) {
 	}
 	t.slot[i&last] = key<<symbolBits | uint64(rank)
 	t.used++
+	t.maybe.put(left, right)
 }
 
 func (t *pairTable) grow() {
@@ -58,9 +60,24 @@ func (t *pairTable) grow() {
 	}
 }
 
+func pairKey(left, right uint32) uint64 { return uint64(left)<<symbolBits | uint64(right) }
+
+// noKey, and what is above it, is the key of no pair in a table.
+const noKey = uint64(1) << (2 * symbolBits)
+
 // rank is that of the pair's merge, or none.
-func (t *pairTable) rank(left, right uint32) uint32 {
-	key := uint64(left)<<symbolBits | uint64(right)
+func (t *pairTable) rank(left, right uint32) uint32 { return t.find(pairKey(left, right)) }
+
+// first is where a key is looked for first; 0 for those of no pair.
+func (t *pairTable) first(key uint64) uint32 {
+	return uint32(t.home(key) & (key>>(2*symbolBits) - 1))
+}
+
+// find is the rank of the merge of the pair with a key, or none.
+func (t *pairTable) find(key uint64) uint32 {
+	if key >= noKey {
+		return none
+	}
 	s := t.slot
 	for i := t.home(key); ; i++ {
 		v := s[i&uint64(len(s)-1)]
@@ -84,17 +101,19 @@ func newPairFilter(n int) pairFilter {
 	return pairFilter{make([]uint64, 1<<(lg-6)), 64 - lg}
 }
 
-func (f *pairFilter) place(left, right uint32) uint64 {
-	return (uint64(left)<<symbolBits | uint64(right)) * 0x9E3779B97F4A7C15 >> f.shift
-}
+func (f *pairFilter) place(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> f.shift }
 
 func (f *pairFilter) put(left, right uint32) {
-	h := f.place(left, right)
+	h := f.place(pairKey(left, right))
 	f.bit[h>>6] |= 1 << (h & 63)
 }
 
 // has is true for every pair that was put, and for few others.
-func (f *pairFilter) has(left, right uint32) bool {
-	h := f.place(left, right)
-	return f.bit[h>>6]>>(h&63)&1 != 0
+func (f *pairFilter) has(left, right uint32) bool { return f.key(left, right) < noKey }
+
+// key is that of a pair, or one above noKey where has is false.
+func (f *pairFilter) key(left, right uint32) uint64 {
+	key := pairKey(left, right)
+	h := f.place(key)
+	return key | (f.bit[h>>6]>>(h&63)&1^1)<<(2*symbolBits)
 }

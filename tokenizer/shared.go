@@ -60,19 +60,21 @@ func (t *sharedWords) place(hash uint64) uint32 {
 	return 0
 }
 
-// appendIDs appends the ids of the record at a place, if it is that of word.
-func (t *sharedWords) appendIDs(dst []int32, place uint32, word []byte) ([]int32, bool) {
+// has tells whether the record at a place is that of word.
+func (t *sharedWords) has(place uint32, word []byte) bool {
 	r := t.record[place:]
-	if int(r[0]) != len(word) || string(r[2:2+len(word)]) != string(word) {
-		return dst, false
-	}
-	n := int(r[1])
-	r = r[2+len(word):]
-	for ; n > 0; n-- {
+	return int(r[0]) == len(word) && string(r[2:2+len(word)]) == string(word)
+}
+
+// appendIDs appends the ids of the record at a place.
+func (t *sharedWords) appendIDs(dst []int32, place uint32) []int32 {
+	r := t.record[place:]
+	n := r[1]
+	for r = r[2+int(r[0]):]; n > 0; n-- {
 		dst = append(dst, int32(binary.LittleEndian.Uint32(r)))
 		r = r[4:]
 	}
-	return dst, true
+	return dst
 }
 
 // insert keeps the ids of a word, if there is room for it.

@@ -39,6 +39,13 @@ func TestEncodersShareWords(t *testing.T) {
 	wg.Wait()
 }
 
+func (t *sharedWords) idsOf(hash uint64, word []byte) (ids []int32, ok bool) {
+	if p := t.place(hash); t.has(p, word) {
+		return t.appendIDs(nil, p), true
+	}
+	return nil, false
+}
+
 func TestSharedWordsAreBounded(t *testing.T) {
 	words := newSharedWords()()
 	ids := make([]int32, recordMax)
@@ -51,7 +58,7 @@ func TestSharedWordsAreBounded(t *testing.T) {
 		word = fmt.Appendf(word[:0], "%0*d", 6+i%200, i)
 		hash := hashLong(word)
 		words.insert(hash, word, ids[:1+i%recordMax])
-		got, ok := words.appendIDs(nil, words.place(hash), word)
+		got, ok := words.idsOf(hash, word)
 		if ok != (got != nil) || ok && !slices.Equal(got, ids[:1+i%recordMax]) {
 			t.Fatalf("word %d has %v", i, got)
 		}
@@ -65,7 +72,7 @@ func TestSharedWordsAreBounded(t *testing.T) {
 	if words.insert(1, make([]byte, recordMax+1), ids); words.place(1) != 0 {
 		t.Error("a word is kept that is too long")
 	}
-	if got, ok := words.appendIDs(nil, words.place(2), []byte("never put in")); ok {
+	if got, ok := words.idsOf(2, []byte("never put in")); ok {
 		t.Errorf("a word that is not there has %v", got)
 	}
 }
@@ -76,10 +83,10 @@ func TestSharedWordsOfOneHash(t *testing.T) {
 	words.insert(7, []byte("first"), []int32{1})
 	words.insert(7, []byte("first"), []int32{0}) // comes too late
 	words.insert(7, []byte("other"), []int32{2})
-	if got, ok := words.appendIDs(nil, words.place(7), []byte("first")); !ok || got[0] != 1 {
+	if got, ok := words.idsOf(7, []byte("first")); !ok || got[0] != 1 {
 		t.Errorf("the first has %v", got)
 	}
-	if got, ok := words.appendIDs(nil, words.place(7), []byte("other")); ok {
+	if got, ok := words.idsOf(7, []byte("other")); ok {
 		t.Errorf("the other has %v", got)
 	}
 }

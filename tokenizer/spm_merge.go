@@ -48,7 +48,9 @@ func (m *merges) merge(s *longScratch, dst []int32, word []byte) []int32 {
 	for i := range n - 1 {
 		w.pair[i] = m.pairs.rank(w.symbol[i], w.symbol[i+1])<<placeBits | uint32(i)
 	}
-	return m.appendFew(dst, w, m.joinFew(w, n))
+	w.begin(n)
+	m.joinFew(s, []*fewSymbols{w})
+	return m.appendFew(dst, w)
 }
 
 // byUrgency merges the symbols of a long word for any merges. The pairs that wait lie in a list a rank; all of a rank are
