@@ -102,7 +102,7 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 }
 
 // greedyWalk is how many times over encode may look at the bytes of a word.
-const greedyWalk = 12
+const greedyWalk = 24
 
 // revive makes room for a bit a place, none of them set.
 func (s *greedyScratch) revive(n int) {

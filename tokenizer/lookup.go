@@ -113,6 +113,10 @@ func (e *Encoder) lookUp(b *lookup, dst []int32, s []byte, i int, ends []int32) 
 	for j, m := range missing {
 		dst = e.cached(b, dst, k, int(m))
 		w := word(s, i, ends, int(m))
+		if len(w) > hugeWord && b.record[j] == 0 && e.isCut(b, w) {
+			dst = e.inPieces(dst, w, true)
+			return e.lookUp(b, dst, s, int(ends[m]), ends[m+1:]) // what was found of these may have left the cache
+		}
 		o := len(dst)
 		switch lane := b.lane[j]; {
 		case b.record[j] != 0:
@@ -199,7 +203,7 @@ func (e *Encoder) encodeNew(b *lookup, dst []int32, w []byte, hash uint64) []int
 	if id, ok := e.m.whole[string(w)]; ok {
 		dst = append(dst, id)
 	} else if e.isCut(b, w) {
-		return e.inPieces(dst, w)
+		return e.inPieces(dst, w, false)
 	} else {
 		dst = e.m.merges.encode(&e.scratch, dst, w)
 	}
@@ -216,11 +220,18 @@ func (e *Encoder) isCut(b *lookup, w []byte) bool {
 	return len(w) > cutMin && b == &e.ofWords && len(e.m.whole) == 0
 }
 
-// inPieces encodes a long word.
-func (e *Encoder) inPieces(dst []int32, w []byte) []int32 {
+// hugeWord is the longest word whose pieces wait until they are put into the cache, as short words do. There is room for few
+// that wait.
+const hugeWord = 1024
+
+// inPieces encodes a long word. settle has its pieces put into the cache on the way.
+func (e *Encoder) inPieces(dst []int32, w []byte, settle bool) []int32 {
 	for i := 0; i < len(w); {
 		n := e.cut(w, i)
 		dst = e.lookUp(&e.ofPieces, dst, w, i, e.cuts[:n])
+		if settle {
+			e.settle()
+		}
 		i = int(e.cuts[n-1])
 	}
 	return dst

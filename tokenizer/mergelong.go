@@ -106,7 +106,7 @@ func (m *merges) byRank(s *longScratch, dst []int32, word []byte) []int32 {
 	if n := len(m.parts); len(q.head) < n {
 		q.head, q.bit, q.top = make([]int32, n), make([]uint64, n>>6+1), make([]uint64, n>>12+1)
 	}
-	q.wait = q.wait[:0]
+	q.wait, q.at = slices.Grow(q.wait[:0], 3*len(word)), slices.Grow(q.at[:0], len(word))
 	w := s.load(word)
 	for i := len(word) - 2; i >= 0; i-- { // last in, first out
 		if r := m.two[uint32(word[i])<<8|uint32(word[i+1])]; r != none {
