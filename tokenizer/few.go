@@ -43,8 +43,8 @@ func (m *merges) beginBytes(w *fewSymbols, word []byte) {
 	w.begin(len(word))
 }
 
-// joinFew merges at most lanes words. It takes a step in each before the next step in any: a step needs two places of a large table, which
-// are read for all words at once.
+// joinFew merges at most lanes words. It takes a step in each before the next step in any: a step needs two places of a
+// large table, which are read for all words at once.
 func (m *merges) joinFew(s *longScratch, words []*fewSymbols) {
 	table := m.pairs.slot
 	for n := len(words); n > 0; {

@@ -42,9 +42,8 @@ const knownMin = 64
 // greedyScratch is what encode needs; it is kept from word to word.
 type greedyScratch struct {
 	known  [1 << knownLog]uint64 // two symbols and one, all but the first plus 1: see fitting
-	row    []uint32
-	dead   []uint64 // a bit a place of the word: no row of tokens goes on from there
-	walked int      // bytes, all words together
+	dead   []uint64              // a bit a place of the word: no row of tokens goes on from there
+	walked int                   // bytes, all words together
 
 	pair  []byte // for fits
 	alone []uint32
@@ -54,7 +53,7 @@ type greedyScratch struct {
 // that no symbol begins with. It goes back from each place at most once. Of long words that make it go back all the time
 // it spells nothing: merging is faster there.
 func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids []int32, spelled int) {
-	row := s.row[:0]
+	first := len(dst) // the tokens are put behind this as symbols
 	last, at, back := none, 0, false
 	next, walked := g.longest(word)
 	for next != none {
@@ -67,7 +66,7 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 			}
 		}
 		if next != none {
-			row = append(row, next)
+			dst = append(dst, int32(next))
 			if at += int(g.of[next].size); at == len(word) {
 				break
 			}
@@ -82,21 +81,21 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 			s.revive(len(word))
 		}
 		if s.kill(at); walked > greedyWalk*(at+greedyText) {
-			row, at = row[:0], 0
+			dst, at = dst[:first], 0
 			break
 		}
 		next, last = last, none
 		at -= int(g.of[next].size)
-		if row = row[:len(row)-1]; len(row) > 0 {
-			last = row[len(row)-1]
+		if dst = dst[:len(dst)-1]; len(dst) > first {
+			last = uint32(dst[len(dst)-1])
 		}
 	}
-	for _, symbol := range row {
-		dst = append(dst, g.of[symbol].id)
+	for i, symbol := range dst[first:] {
+		dst[first+i] = g.of[symbol].id
 	}
 	s.walked += walked
-	if s.row = row; cap(row) > keepNodes {
-		s.row, s.dead = nil, nil
+	if cap(s.dead) > keepNodes {
+		s.dead = nil
 	}
 	return dst, at
 }

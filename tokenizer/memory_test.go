@@ -13,7 +13,7 @@ func held(e *Encoder) int {
 	s := &e.scratch
 	n := int(unsafe.Sizeof(*e)) + int(unsafe.Sizeof(*e.cache))
 	n += cap(e.valid) + cap(e.marked) + cap(e.plain)
-	n += bytesOfSlice(s.greedy.row) + bytesOfSlice(s.greedy.dead) + bytesOfSlice(s.greedy.alone) + cap(s.greedy.pair)
+	n += bytesOfSlice(s.greedy.dead) + bytesOfSlice(s.greedy.alone) + cap(s.greedy.pair)
 	n += bytesOfSlice(s.symbol) + bytesOfSlice(s.node) + bytesOfSlice(s.heap)
 	n += bytesOfSlice(s.queue.head) + bytesOfSlice(s.queue.bit) + bytesOfSlice(s.queue.top) + bytesOfSlice(s.queue.wait) + bytesOfSlice(s.queue.at)
 	for i := range e.steps.forms {
