@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import eventually
 from rank_processes import row_digests, wait_for
 from synthetic import assert_same, obvious_batch, random_rows, step_of_rows
 from tokenized import SETTINGS, VOCABULARY, documents, publish_tokens
@@ -235,12 +236,14 @@ def test_held_batches_stay_and_released_ones_are_used_again(sealed, batches):
 
 
 def test_memory_of_a_loop_that_holds_nothing(sealed):
-    """No more buffers than can be in use at once: read ahead, being made, in the loop."""
+    """No more buffers than can be in use at once: read ahead, being made, in the loop, which is slower than reading."""
     with StepLoader(sealed.flight_url, prefetch=2) as loader:
-        made = loader._open()._shared.transform.buffers
+        ahead = loader._open()._shared
+        made = ahead.transform.buffers
         for batch in loader:
             assert batch["input_ids"].numel()
             del batch
+            eventually(lambda: len(ahead.items) == 2 or ahead.ended)
     sizes = [8 * length * width for length in (64, 128) for width in (8, 8, 8, 4)]
     assert made.allocated <= sum(sizes) * (2 + 2)
 

@@ -284,7 +284,8 @@ class StepLoader(IterableDataset[Batch]):
         client, place = self._connected(), find_place(*self._where)
         client.rank, client.world = place.rank, place.world
         mover = Mover(self._device, self._pin)
-        make = _Maker(self._form, Buffers(pinned=mover.pinned, keep=self._prefetch + 2), mover)
+        unused = 4 * (self._prefetch + 2)  # a batch has three tensors of a size, and one of another bucket's
+        make = _Maker(self._form, Buffers(pinned=mover.pinned, keep=unused), mover)
         self._place = place
         self._reader = Prefetcher(client.stream(self._step), self._prefetch, make)
         return self._reader
