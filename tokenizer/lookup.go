@@ -80,11 +80,11 @@ func (b *lookup) findShared(t *sharedWords, s []byte, i int, ends []int32, missi
 	hash := b.hash[:len(missing)]
 	record := b.record[:len(missing)]
 	for j, k := range missing {
-		h := b.key[k].hash()
 		if w := word(s, i, ends, int(k)); len(w) > keyMax {
-			h = hashLong(w)
+			hash[j] = hashLong(w)
+		} else {
+			hash[j] = b.key[k].hash()
 		}
-		hash[j] = h
 	}
 	var x uint64
 	for _, h := range hash {
@@ -113,8 +113,8 @@ func (e *Encoder) lookUp(b *lookup, dst []int32, s []byte, i int, ends []int32) 
 	for j, m := range missing {
 		dst = e.cached(b, dst, k, int(m))
 		w := word(s, i, ends, int(m))
-		if len(w) > hugeWord && b.record[j] == 0 && e.isCut(b, w) {
-			dst = e.inPieces(dst, w, true)
+		if len(w) > hugeWord && e.isCut(b, w) {
+			dst = e.inPieces(dst, w)
 			return e.lookUp(b, dst, s, int(ends[m]), ends[m+1:]) // what was found of these may have left the cache
 		}
 		o := len(dst)
@@ -203,7 +203,7 @@ func (e *Encoder) encodeNew(b *lookup, dst []int32, w []byte, hash uint64) []int
 	if id, ok := e.m.whole[string(w)]; ok {
 		dst = append(dst, id)
 	} else if e.isCut(b, w) {
-		return e.inPieces(dst, w, false)
+		return e.inPieces(dst, w)
 	} else {
 		dst = e.m.merges.encode(&e.scratch, dst, w)
 	}
@@ -224,12 +224,12 @@ func (e *Encoder) isCut(b *lookup, w []byte) bool {
 // that wait.
 const hugeWord = 1024
 
-// inPieces encodes a long word. settle has its pieces put into the cache on the way.
-func (e *Encoder) inPieces(dst []int32, w []byte, settle bool) []int32 {
+// inPieces encodes a long word.
+func (e *Encoder) inPieces(dst []int32, w []byte) []int32 {
 	for i := 0; i < len(w); {
 		n := e.cut(w, i)
 		dst = e.lookUp(&e.ofPieces, dst, w, i, e.cuts[:n])
-		if settle {
+		if len(w) > hugeWord {
 			e.settle()
 		}
 		i = int(e.cuts[n-1])

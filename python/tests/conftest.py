@@ -140,13 +140,6 @@ def daemons(binary: Path, parent: Path) -> Iterator[Callable[..., Daemon]]:
     assert not failed, "\n".join(failed)
 
 
-def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Asks until a condition, which takes its time to answer, holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not so after {seconds:g} s"
-
-
 def free_ports(n: int) -> list[int]:
     """Ports of loopback that nothing listens on, all different."""
     sockets = [socket.socket() for _ in range(n)]

@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.device_mesh import init_device_mesh
+from waiting import wait_for
 
 from loaderd.torch import StepLoader
 
@@ -136,16 +137,6 @@ def leave() -> None:
     """Ends the group, when every rank is done with it: an early one can make the others hang (torch 2.3)."""
     dist.barrier()
     dist.destroy_process_group()
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = TIMEOUT) -> None:
-    """Waits until something outside this process is so."""
-    ticks = multiprocessing.Event()
-    for _ in range(int(seconds * 50)):
-        if condition():
-            return
-        ticks.wait(0.02)
-    raise AssertionError(f"{condition} is not so after {seconds} s")
 
 
 class Job:

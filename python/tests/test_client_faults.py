@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Daemon, eventually
+from conftest import Daemon
 from proxy import Proxy
 from test_client import Digest, client_threads, digest
 from tokenized import SETTINGS, documents, publish_tokens
+from waiting import wait_for
 
 import loaderd
 from loaderd import TLS, Client, connection, patience, reading, wire
@@ -180,7 +181,7 @@ def test_hangs_are_noticed(
             aside.seal()
 
         waiting = Hang(idle, False, flow)
-        eventually(lambda: aside.stats()["readers"])
+        wait_for(lambda: aside.stats()["readers"])
         idle_path.swallow.set()
         assert d.process is not None
         d.process.send_signal(signal.SIGSTOP)
@@ -205,7 +206,7 @@ def test_hangs_that_pings_do_not_find(monkeypatch: pytest.MonkeyPatch, daemon: C
         steps: list[loaderd.Step] = []
         waiting.start()
         path.wait_for(lambda: path.bytes > 0)
-        eventually(lambda: aside.stats()["readers"])
+        wait_for(lambda: aside.stats()["readers"])
         path.swallow.set()
         asked = path.swallowed
         path.wait_for(lambda: path.swallowed > asked)  # a question
@@ -234,7 +235,7 @@ def lost_while_opening(monkeypatch: pytest.MonkeyPatch, big: Daemon) -> Iterator
     with Proxy(port_of(big)) as path:
         with Client(path.url, steps=1) as client:
             yield client, path
-    eventually(lambda: not client_threads())  # the one that opened the stream ends with its connection
+    wait_for(lambda: not client_threads())  # the one that opened the stream ends with its connection
 
 
 def test_a_stream_that_does_not_open(

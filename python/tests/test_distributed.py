@@ -4,8 +4,9 @@ import json
 import random
 
 import pytest
-from rank_processes import Job, lock_step, mesh_peers, read_alone, wait_for
+from rank_processes import Job, lock_step, mesh_peers, read_alone
 from tokenized import SETTINGS, documents, publish_tokens
+from waiting import wait_for
 
 from loaderd import Client
 

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import eventually
-from rank_processes import row_digests, wait_for
+from rank_processes import row_digests
 from synthetic import assert_same, obvious_batch, random_rows, step_of_rows
 from tokenized import SETTINGS, VOCABULARY, documents, publish_tokens
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import DataLoader
+from waiting import wait_for
 
 from loaderd import (
     Client,
@@ -243,7 +243,7 @@ def test_memory_of_a_loop_that_holds_nothing(sealed):
         for batch in loader:
             assert batch["input_ids"].numel()
             del batch
-            eventually(lambda: len(ahead.items) == 2 or ahead.ended)
+            wait_for(lambda: len(ahead.items) == 2 or ahead.ended)
     sizes = [8 * length * width for length in (64, 128) for width in (8, 8, 8, 4)]
     assert made.allocated <= sum(sizes) * (2 + 2)
 
