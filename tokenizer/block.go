@@ -22,7 +22,7 @@ func newSplitter(list stages, rule *blockRule) splitter {
 }
 
 const (
-	batch     = 256 // words that are split before they are encoded
+	batch     = 1024 // words that are split before they are encoded
 	blockSize = 64
 )
 

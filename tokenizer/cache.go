@@ -7,25 +7,71 @@ import (
 
 // The cache of an Encoder: most words of a text have been seen before, and a word's ids depend on the word alone.
 const (
-	keyMax    = 15 // bytes of a word in the cache
-	entryIDs  = 4  // ids of a word in the cache
-	cacheLog  = 17 // lines: 8 MiB
-	countBit  = 60
-	countMask = uint64(7) << countBit
+	keyMax   = 15 // bytes of a word in the cache
+	cacheLog = 17 // lines: 8 MiB
+	hotMax   = 7  // bytes of a word among the hot ones
+	hotLog   = 13 // hot words: 128 KiB
 )
 
-// wordKey is a word of 1..15 bytes: the bytes, zero padded, and in the top byte of hi the length (bits 0..3), in an
-// entry also the number of ids (bits 4..6). No word has length 0.
+// someIDs are up to three ids of a word, and above them how many the word has.
+type someIDs uint64
+
+const (
+	idsEach = 3
+	idBits  = 20
+	idMask  = 1<<idBits - 1
+)
+
+func (v someIDs) count() int { return int(v >> (idsEach * idBits)) }
+
+// put writes the ids to dst, and zeros where there are fewer.
+func (v someIDs) put(dst *[idsEach]int32) {
+	dst[0] = int32(v & idMask)
+	dst[1] = int32(v >> idBits & idMask)
+	dst[2] = int32(v >> (2 * idBits) & idMask)
+}
+
+// wordIDs are the ids of a word, at most 2*idsEach, of which the first someIDs counts all.
+type wordIDs [2]someIDs
+
+// packIDs packs the ids of a word; not ok if they do not fit.
+func packIDs(ids []int32) (v wordIDs, ok bool) {
+	if len(ids) > 2*idsEach {
+		return v, false
+	}
+	for i, id := range ids {
+		if id > idMask {
+			return v, false
+		}
+		v[i/idsEach] |= someIDs(id) << (i % idsEach * idBits)
+	}
+	v[0] |= someIDs(len(ids)) << (idsEach * idBits)
+	return v, true
+}
+
+// wordKey is a word of 1..15 bytes: the bytes, zero padded, and in the top byte of hi the length. No word has length 0.
 type wordKey struct{ lo, hi uint64 }
 
-// entry is a word and its 1..4 ids.
+// noWord is the key of no entry.
+var noWord = wordKey{0, ^uint64(0)}
+
+// entry is a word and its ids.
 type entry struct {
 	wordKey
-	ids [entryIDs]int32
+	ids wordIDs
 }
 
 // cache has two entries where a word may be, side by side in one line of the processor's caches, the newest first.
 type cache [2 << cacheLog]entry
+
+// hotWords are short words with few ids that came last. They are so few that they stay near the processor.
+type hotWords [1 << hotLog]struct {
+	key uint64 // the bytes, zero padded, and in the top byte the length
+	ids someIDs
+}
+
+// hot is the place of the word with a key.
+func (t *hotWords) hot(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - hotLog) }
 
 var keyLo, keyHi = keyMasks()
 
@@ -67,17 +113,25 @@ func (k wordKey) hash() uint64 { return mix(k.lo, k.hi) }
 func (k wordKey) place() uint32 { return uint32(k.hash()>>(64-cacheLog)) << 1 }
 
 // differs is 0 where an entry is that of a word.
-func (en *entry) differs(k wordKey) uint64 { return en.lo ^ k.lo | (en.hi^k.hi)&^countMask }
+func (en *entry) differs(k wordKey) uint64 { return en.lo ^ k.lo | en.hi ^ k.hi }
 
-// insert puts a word with at most entryIDs ids into the cache.
-func (c *cache) insert(k wordKey, ids []int32) {
+// insert puts a word into the cache.
+func (c *cache) insert(k wordKey, ids wordIDs) {
 	p := k.place()
 	if c[p].differs(k) == 0 {
 		return
 	}
 	c[p|1] = c[p]
-	c[p].lo, c[p].hi = k.lo, k.hi|uint64(len(ids))<<countBit
-	copy(c[p].ids[:], ids)
+	c[p] = entry{k, ids}
+}
+
+// insert puts a word among the hot ones, if it can be one.
+func (t *hotWords) insert(k wordKey, ids someIDs) {
+	if k.hi < (hotMax+1)<<56 && ids.count() <= idsEach {
+		key := k.lo | k.hi
+		p := &t[t.hot(key)]
+		p.key, p.ids = key, ids
+	}
 }
 
 // hashLong is the hash of a word of more than keyMax bytes.

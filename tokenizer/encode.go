@@ -5,20 +5,18 @@ import "unicode/utf8"
 // Encoder holds the scratch space and the cache of one goroutine: about 9 MB, plus what the longest recent word or
 // text needed, up to some MB.
 type Encoder struct {
-	m        *Model
-	cache    *cache
-	fresh    [batch]entry // words for the cache
-	news     int          // how many
-	shared   *sharedWords
-	scratch  longScratch
-	valid    []byte // a text whose invalid UTF-8 is replaced
-	steps    stepper
-	marked   []byte // a text in which spaces stand for their mark
-	plain    []byte // a text that has its space put before it
-	found    wordBatch
-	ofWords  lookup
-	cuts     [batch]int32 // ends of the pieces of a long word
-	ofPieces lookup
+	m       *Model
+	hot     *hotWords
+	cache   *cache
+	shared  *sharedWords
+	scratch longScratch
+	valid   []byte // a text whose invalid UTF-8 is replaced
+	steps   stepper
+	marked  []byte // a text in which spaces stand for their mark
+	plain   []byte // a text that has its space put before it
+	found   wordBatch
+	cuts    [batch]int32 // ends of words, of long ones those of their pieces
+	lookup  lookup
 }
 
 // keepBytes is the largest text buffer that is kept from text to text.
@@ -26,10 +24,12 @@ const keepBytes = 1 << 20
 
 // NewEncoder makes an encoder for one goroutine.
 func (m *Model) NewEncoder() *Encoder {
-	e := &Encoder{m: m, shared: m.shared(), steps: newStepper(m.def.insideSteps()), cache: new(cache)}
+	e := &Encoder{m: m, shared: m.shared(), steps: newStepper(m.def.insideSteps()), hot: new(hotWords), cache: new(cache)}
 	onHugePages(e.cache[:])
 	for _, s := range m.seeds {
-		e.cache.insert(s.word, []int32{s.id})
+		if ids, ok := packIDs([]int32{s.id}); ok {
+			e.cache.insert(s.word, ids)
+		}
 	}
 	return e
 }
@@ -67,6 +67,9 @@ func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
 // trim gives back what a large text needed.
 func (e *Encoder) trim() {
 	e.valid, e.marked, e.plain = keep(e.valid), keep(e.marked), keep(e.plain)
+	if cap(e.lookup.fresh) > keepNodes {
+		e.lookup.fresh = nil
+	}
 	e.steps.trim()
 }
 
@@ -142,9 +145,51 @@ func (e *Encoder) each(by interface {
 }, dst []int32, s []byte) []int32 {
 	for i := 0; i < len(s); {
 		n, end := by.split(s, i, &e.found)
-		dst = e.lookUp(&e.ofWords, dst, s, i, e.found.ends[:n])
-		e.settle()
+		ends := e.found.ends[:n]
+		if len(e.m.whole) == 0 && longest(i, ends) > cutMin {
+			dst = e.inPieces(dst, s, i, ends)
+		} else {
+			dst = e.lookUp(dst, s, i, ends)
+		}
 		i = end
 	}
 	return dst
+}
+
+// cutMin is the longest word that is not cut into pieces that merge on their own: they come again more often than it. Where
+// some words are one token whatever merging gives, no word is cut: a piece might be taken for one of them.
+const cutMin = 31
+
+// longest is the length of the longest of the words that start at i and end at ends.
+func longest(i int, ends []int32) int32 {
+	most, from := int32(0), int32(i)
+	for _, end := range ends {
+		most = max(most, end-from)
+		from = end
+	}
+	return most
+}
+
+// inPieces encodes the words of s that start at i and end at ends, the long ones in pieces.
+func (e *Encoder) inPieces(dst []int32, s []byte, i int, ends []int32) []int32 {
+	n, from := 0, i
+	put := func(end int) {
+		e.cuts[n] = int32(end)
+		if n++; n == batch {
+			dst = e.lookUp(dst, s, i, e.cuts[:n])
+			n, i = 0, end
+		}
+	}
+	for _, end := range ends {
+		if w := s[from:end]; len(w) > cutMin {
+			for p := 1; p < len(w); p++ {
+				if w[p] >= 0xC0 && !e.m.cross.has(w, p) {
+					put(from + p)
+				}
+			}
+		}
+		put(int(end))
+		from = int(end)
+	}
+	return e.lookUp(dst, s, i, e.cuts[:n])
 }

@@ -2,112 +2,125 @@ package tokenizer
 
 import "math/bits"
 
-// fewSymbols is a short word while it is merged. A symbol stays at the place where it began; the pair of it and the next
-// one has the rank of their merge above the place of the symbol, so that of all pairs the least goes first.
+// fewSymbols is a short word while it is merged. A symbol stays at the place where it began, the first at place 1; before
+// the first and behind the last stands noSymbol. The pair of a symbol and the next one has the rank of their merge above
+// the place of the symbol, so that of all pairs the least goes first.
 type fewSymbols struct {
 	symbol [1 << placeBits]uint32
-	pair   [shortMax]uint32
+	pair   [1 << placeBits]uint32
 	size   int
-	left   uint64 // the places where symbols are, a bit each
-
-	at           int    // the place of the last merge
-	before       int    // that of the symbol before, or -1
-	next, behind uint64 // the keys of the pair of the two, and of that with the symbol behind
+	left   uint64 // the places where symbols are, noSymbol too, a bit each
 }
 
 const (
 	// shortMax is the longest word, in symbols, for which looking at all pairs after each merge is the fastest way.
 	shortMax  = 48
 	placeBits = 6
-	noPair    = none &^ (1<<placeBits - 1) // and above
+	places    = 1<<placeBits - 1
+	noPair    = none &^ places // and above
+	noSymbol  = symbolMask     // above maxID: it merges with nothing
 )
 
-// begin makes size symbols, whose pairs are set but for the last one's, a word to merge.
-func (w *fewSymbols) begin(size int) {
-	w.size, w.left = size, 1<<size-1
-	for i := max(size, 1) - 1; i < (size+3)&^3; i++ {
-		w.pair[i] = none
+var noPairs = func() (p [16]uint32) {
+	for i := range p {
+		p[i] = none
 	}
+	return p
+}()
+
+// begin prepares for size symbols, at most shortMax, and no pair.
+func (w *fewSymbols) begin(size int) {
+	for i := 0; i < size; i += len(noPairs) {
+		*(*[len(noPairs)]uint32)(w.pair[i:]) = noPairs
+	}
+	w.symbol[0], w.symbol[(size+1)&places] = noSymbol, noSymbol
+	w.size, w.left = size, 2<<(size+1)-1
 }
 
 // beginBytes makes the bytes of a word the symbols.
 func (m *merges) beginBytes(w *fewSymbols, word []byte) {
+	w.begin(len(word))
 	prev := uint32(word[0])
-	w.symbol[0] = prev
+	w.symbol[1] = prev
 	for i := 1; i < len(word); i++ {
 		c := uint32(word[i])
-		w.symbol[i] = c
-		w.pair[i-1] = m.two[(prev<<8|c)&0xffff]<<placeBits | uint32(i-1)
+		w.symbol[(i+1)&places] = c
+		w.pair[i&places] = m.two[(prev<<8|c)&0xffff]<<placeBits | uint32(i)
 		prev = c
 	}
-	w.begin(len(word))
 }
 
-// joinFew merges at most lanes words. It takes a step in each before the next step in any: a step needs two places of a
-// large table, which are read for all words at once.
-func (m *merges) joinFew(s *longScratch, words []*fewSymbols) {
-	table := m.pairs.slot
+// least is that of all pairs.
+func (w *fewSymbols) least() uint32 {
+	p := (*[16]uint32)(w.pair[:])
+	a, b := min(p[0], p[1], p[2], p[3]), min(p[4], p[5], p[6], p[7])
+	c, d := min(p[8], p[9], p[10], p[11]), min(p[12], p[13], p[14], p[15])
+	for i := 16; i < w.size; i += 16 {
+		p = (*[16]uint32)(w.pair[i&places:])
+		a, b = min(a, p[0], p[1], p[2], p[3]), min(b, p[4], p[5], p[6], p[7])
+		c, d = min(c, p[8], p[9], p[10], p[11]), min(d, p[12], p[13], p[14], p[15])
+	}
+	return min(a, b, c, d)
+}
+
+// joinFew merges at most lanes words. It takes a step in each before the next step in any: a step needs two places of large
+// tables, which are read for all words at once. What is there is unpredictable, so nearly nothing branches on it.
+func (m *merges) joinFew(s *longScratch, words []fewSymbols) {
+	var open [lanes]uint8 // words that may have more merges
+	for k := range words {
+		open[k] = uint8(k)
+	}
+	table, maybe := m.pairs.slot, &m.pairs.maybe
 	for n := len(words); n > 0; {
 		for k := 0; k < n; {
-			if w := words[k]; m.joinNext(w) {
-				s.home[k&(lanes-1)] = [2]uint32{m.pairs.first(w.next), m.pairs.first(w.behind)}
-				k++
-			} else {
+			word := open[k&(lanes-1)]
+			w := &words[word]
+			best := w.least()
+			if best >= noPair {
 				n--
-				words[k], words[n] = words[n], w
+				open[k&(lanes-1)] = open[n&(lanes-1)]
+				continue
 			}
+			at := best & places
+			made := best>>placeBits + 256
+			if !m.inOrder {
+				made = m.made[best>>placeBits]
+			}
+			behind := w.left &^ (2<<at - 1)
+			taken := bits.TrailingZeros64(behind) & places
+			next := bits.TrailingZeros64(behind&(behind-1)) & places
+			before := (bits.Len64(w.left&(1<<at-1)) - 1) & places
+			w.left &^= 1 << taken
+			w.symbol[at] = made
+			w.pair[before], w.pair[at], w.pair[taken] = none, none, none
+
+			// the new pairs: the pair, the word, the place
+			name := uint64(word) << placeBits
+			s.fresh[2*k&(2*lanes-1)] = pairKey(w.symbol[before], made)<<(placeBits+laneBits) | name | uint64(before)
+			s.fresh[(2*k+1)&(2*lanes-1)] = pairKey(made, w.symbol[next])<<(placeBits+laneBits) | name | uint64(at)
+			k++
+		}
+		fresh := 0 // those that may have a merge
+		for _, v := range s.fresh[:2*n] {
+			s.fresh[fresh&(2*lanes-1)] = v
+			fresh += maybe.bitOf(v >> (placeBits + laneBits))
 		}
 		var touched uint64
-		for _, h := range s.home[:n] { // nothing else is in this loop, so that many places are waited for at once
-			touched |= table[h[0]&uint32(len(table)-1)] | table[h[1]&uint32(len(table)-1)]
+		for _, v := range s.fresh[:fresh] { // nothing else is in this loop, so that many places are waited for at once
+			touched |= table[m.pairs.home(v>>(placeBits+laneBits))&uint64(len(table)-1)]
 		}
 		s.touched = touched
-		for _, w := range words[:n] {
-			w.pair[w.at] = m.pairs.find(w.behind)<<placeBits | uint32(w.at)
-			if w.before >= 0 {
-				w.pair[w.before] = m.pairs.find(w.next)<<placeBits | uint32(w.before)
-			}
+		for _, v := range s.fresh[:fresh] {
+			w := &words[v>>placeBits&(lanes-1)]
+			w.pair[v&places] = m.pairs.find(v>>(placeBits+laneBits))<<placeBits | uint32(v&places)
 		}
 	}
-}
-
-// joinNext makes the next merge of a word; false if there is none.
-func (m *merges) joinNext(w *fewSymbols) bool {
-	a, b := none, none
-	pairs := w.pair[:(w.size+3)&^3]
-	for i := 0; i+3 < len(pairs); i += 4 { // no branch depends on what is there
-		a, b = min(a, pairs[i], pairs[i+2]), min(b, pairs[i+1], pairs[i+3])
-	}
-	best := min(a, b)
-	if best >= noPair {
-		return false
-	}
-	at := int(best & (1<<placeBits - 1))
-	made := best>>placeBits + 256
-	if !m.inOrder {
-		made = m.made[best>>placeBits]
-	}
-	behind := w.left >> at
-	behind &= behind - 1 // the symbols behind the one at that place
-	taken := bits.TrailingZeros64(behind)
-	w.pair[at+taken] = none
-	w.left &^= 1 << (at + taken)
-	w.symbol[at] = made
-	w.at, w.behind = at, noKey
-	if behind &= behind - 1; behind != 0 {
-		w.behind = m.pairs.maybe.key(made, w.symbol[(at+bits.TrailingZeros64(behind))&(1<<placeBits-1)])
-	}
-	w.before, w.next = bits.Len64(w.left&(1<<at-1))-1, noKey
-	if w.before >= 0 {
-		w.next = m.pairs.maybe.key(w.symbol[w.before&(1<<placeBits-1)], made)
-	}
-	return true
 }
 
 // appendFew appends the ids of the symbols that are left.
 func (m *merges) appendFew(dst []int32, w *fewSymbols) []int32 {
-	for left := w.left; left != 0; left &= left - 1 {
-		symbol := w.symbol[bits.TrailingZeros64(left)]
+	for left := w.left & (2<<w.size - 2); left != 0; left &= left - 1 {
+		symbol := w.symbol[bits.TrailingZeros64(left)&places]
 		id := int32(symbol)
 		if symbol < 256 || !m.inOrder {
 			id = m.ids[symbol]

@@ -3,10 +3,11 @@ package tokenizer
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
-// Pieces of a huge word go into the cache while the words behind it wait to be encoded: these are found all the same.
+// Pieces of a huge word push words out of the cache while those behind it wait to be encoded: these are found all the same.
 func TestWordsBehindHugeOnes(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for _, name := range Builtin() {
@@ -20,7 +21,7 @@ func TestWordsBehindHugeOnes(t *testing.T) {
 				for range 20 + r.IntN(20) {
 					text = append(append(text, ' '), tokens[300+r.IntN(20_000)]...)
 				}
-				for range hugeWord {
+				for range 1024 {
 					text = append(text, string(rune(0x4E00+r.IntN(3000)))...)
 				}
 			}
@@ -42,6 +43,20 @@ func TestWordsBehindHugeOnes(t *testing.T) {
 				}
 				t.Fatalf("%s: id %d of %d is %d, want %d", name, k, len(want), got[k], want[k])
 			}
+		}
+	}
+}
+
+// The caches pack ids; those that are too large for that, and words of too many, are encoded all the same, each time.
+func TestIDsOfAnySize(t *testing.T) {
+	f := smallFile([2]string{"a", "b"}, [2]string{"c", "d"}, [2]string{"ab", "cd"})
+	vocab := f["model"].(object)["vocab"].(object)
+	vocab["ab"], vocab["cd"], vocab["abcd"] = idMask, idMask+1, maxID
+	m := mustLoadFile(t, f, Options{})
+	e := m.NewEncoder()
+	for range 3 {
+		for _, text := range []string{"ab", "cd", "abcd", " ab", "xcd abcdx", "abab cdcd", "abababab", "cdcdcdxcdx", strings.Repeat("ab", 12)} {
+			compareWithNaive(t, m, e, []byte(text))
 		}
 	}
 }

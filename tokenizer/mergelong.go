@@ -7,9 +7,9 @@ import (
 
 // longScratch is what merging long words needs; an Encoder keeps it, up to keepBytes, from word to word.
 type longScratch struct {
-	few     fewSymbols
-	home    [lanes][2]uint32 // places in the table of pairs
-	touched uint64           // keeps loads
+	few     [1]fewSymbols
+	fresh   [2 * lanes]uint64 // see joinFew
+	touched uint64            // keeps loads
 	greedy  greedyScratch
 	symbol  []uint32
 	node    []node

@@ -82,9 +82,9 @@ func (m *merges) encode(s *longScratch, dst []int32, word []byte) []int32 {
 		}
 		return m.byHeap(s, dst, word)
 	}
-	w := &s.few
+	w := &s.few[0]
 	m.beginBytes(w, word)
-	m.joinFew(s, []*fewSymbols{w})
+	m.joinFew(s, s.few[:])
 	return m.appendFew(dst, w)
 }
 

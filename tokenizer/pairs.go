@@ -62,22 +62,11 @@ func (t *pairTable) grow() {
 
 func pairKey(left, right uint32) uint64 { return uint64(left)<<symbolBits | uint64(right) }
 
-// noKey, and what is above it, is the key of no pair in a table.
-const noKey = uint64(1) << (2 * symbolBits)
-
 // rank is that of the pair's merge, or none.
 func (t *pairTable) rank(left, right uint32) uint32 { return t.find(pairKey(left, right)) }
 
-// first is where a key is looked for first; 0 for those of no pair.
-func (t *pairTable) first(key uint64) uint32 {
-	return uint32(t.home(key) & (key>>(2*symbolBits) - 1))
-}
-
 // find is the rank of the merge of the pair with a key, or none.
 func (t *pairTable) find(key uint64) uint32 {
-	if key >= noKey {
-		return none
-	}
 	s := t.slot
 	for i := t.home(key); ; i++ {
 		v := s[i&uint64(len(s)-1)]
@@ -109,11 +98,10 @@ func (f *pairFilter) put(left, right uint32) {
 }
 
 // has is true for every pair that was put, and for few others.
-func (f *pairFilter) has(left, right uint32) bool { return f.key(left, right) < noKey }
+func (f *pairFilter) has(left, right uint32) bool { return f.bitOf(pairKey(left, right)) != 0 }
 
-// key is that of a pair, or one above noKey where has is false.
-func (f *pairFilter) key(left, right uint32) uint64 {
-	key := pairKey(left, right)
+// bitOf is 1 for every key that was put, and for few others.
+func (f *pairFilter) bitOf(key uint64) int {
 	h := f.place(key)
-	return key | (f.bit[h>>6]>>(h&63)&1^1)<<(2*symbolBits)
+	return int(f.bit[h>>6] >> (h & 63) & 1)
 }

@@ -88,7 +88,10 @@ func (t *sharedWords) insert(hash uint64, word []byte, ids []int32) {
 		b = t.bucket(hash ^ nextBucket)
 	}
 	for i := range b {
-		if b[i].Load() != 0 {
+		if v := b[i].Load(); v != 0 {
+			if v>>32 == hash&0xFFFFFFFF { // it is there already, or a word that hides it
+				return
+			}
 			continue
 		}
 		end := t.used.Add(size)

@@ -43,13 +43,13 @@ func (m *merges) merge(s *longScratch, dst []int32, word []byte) []int32 {
 	if len(s.symbol) > shortMax {
 		return m.byUrgency(s, dst)
 	}
-	w := &s.few
-	n := copy(w.symbol[:], s.symbol)
-	for i := range n - 1 {
+	w := &s.few[0]
+	w.begin(len(s.symbol))
+	copy(w.symbol[1:], s.symbol)
+	for i := 1; i < len(s.symbol); i++ {
 		w.pair[i] = m.pairs.rank(w.symbol[i], w.symbol[i+1])<<placeBits | uint32(i)
 	}
-	w.begin(n)
-	m.joinFew(s, []*fewSymbols{w})
+	m.joinFew(s, s.few[:])
 	return m.appendFew(dst, w)
 }
 
