@@ -1,7 +1,5 @@
 package tokenizer
 
-import "unicode/utf8"
-
 // Encoder holds the scratch space and the cache of one goroutine: about 9 MB, plus what the longest recent word or
 // text needed, up to some MB.
 type Encoder struct {
@@ -37,7 +35,7 @@ func (m *Model) NewEncoder() *Encoder {
 // Encode appends the ids of a text to dst. Any bytes will do: of invalid UTF-8 each maximal subpart counts as one
 // U+FFFD, as in Python's bytes.decode(errors="replace"). It allocates nothing once dst and the scratch have grown.
 func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
-	if !utf8.Valid(text) {
+	if !validUTF8(text) {
 		e.valid = appendValid(keep(e.valid), text)
 		text = e.valid
 	}
