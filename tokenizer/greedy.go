@@ -55,6 +55,7 @@ type greedyScratch struct {
 func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids []int32, spelled int) {
 	first := len(dst) // the tokens are put behind this as symbols
 	last, at, back := none, 0, false
+	dead := 0 // the last place that is dead, or 0
 	next, walked := g.longest(word)
 	for next != none {
 		if last != none {
@@ -70,6 +71,14 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 			if at += int(g.of[next].size); at == len(word) {
 				break
 			}
+			if size := int(g.of[next].size); next == last {
+				n := s.repeats(word, at, size, dead)
+				walked += n
+				for n /= size; n > repeatsLeft; n-- {
+					dst = append(dst, int32(next))
+					at += size
+				}
+			}
 			last = next
 			var n int
 			next, n = g.longest(word[at:])
@@ -80,6 +89,7 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 			back = true
 			s.revive(len(word))
 		}
+		dead = max(dead, at)
 		if s.kill(at); walked > greedyWalk*(at+greedyText) {
 			dst, at = dst[:first], 0
 			break
@@ -99,6 +109,22 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 	}
 	return dst, at
 }
+
+// repeats is how many bytes from a place on repeat the token before it, of size bytes. Where a text repeats itself, encode
+// would find out for each token anew that a longer one leads nowhere; so it takes them at once, but for the last ones.
+func (s *greedyScratch) repeats(word []byte, at, size, dead int) (n int) {
+	for place := at + size; place <= dead; place += size {
+		if s.isDead(place) {
+			return 0
+		}
+	}
+	for at+n < len(word) && word[at+n] == word[at+n-size] {
+		n++
+	}
+	return n
+}
+
+const repeatsLeft = 8
 
 // greedyWalk is how many times over encode may look at the bytes of a word.
 const greedyWalk = 24

@@ -50,6 +50,15 @@ func TestGreedyIsMerging(t *testing.T) {
 				word = append(word, text[:len(text)-r.IntN(len(text)+1)/2]...)
 			}
 			check(word)
+			word = word[:0]
+			for range 1 + r.IntN(3) { // texts that repeat themselves
+				text := tokens[r.IntN(len(tokens))]
+				if r.IntN(3) > 0 {
+					text = string("=- a0*#"[r.IntN(7)])
+				}
+				word = append(word, strings.Repeat(text, 1+r.IntN(1+1200/len(text)))...)
+			}
+			check(word)
 		}
 	}
 }
@@ -66,7 +75,9 @@ func TestGreedyWorkIsLinear(t *testing.T) {
 		}
 		for _, word := range words {
 			var s greedyScratch
-			m.merges.greedy.encode(&s, nil, word)
+			if _, n := m.merges.greedy.encode(&s, nil, word); n < len(word) && word[0] == '=' {
+				t.Errorf("%s: encodes %d bytes of %.20q", name, n, word)
+			}
 			if bound := (greedyWalk + 1) * (len(word) + 2*greedyText); s.walked > bound {
 				t.Errorf("%s: looked at %d bytes for %d of %.20q", name, s.walked, len(word), word)
 			}

@@ -70,7 +70,10 @@ func run(args []string, stdout io.Writer) error {
 	}
 	pool := newPool(documents, *workers)
 	for i := range pool.worker { // room for the ids, as a caller has it who encodes one document after the other
-		pool.worker[i].ids = make([]int32, 0, len(text)/2)
+		pool.worker[i].ids = make([]int32, len(text)/2)
+		for k := range pool.worker[i].ids {
+			pool.worker[i].ids[k] = 1
+		}
 	}
 	runtime.GC()
 	for range *rounds {
