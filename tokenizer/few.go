@@ -63,9 +63,15 @@ func (w *fewSymbols) least() uint32 {
 	return min(a, b, c, d)
 }
 
+// fewScratch is what joinFew needs.
+type fewScratch struct {
+	fresh   [2 * lanes]uint64
+	touched uint64 // keeps loads
+}
+
 // joinFew merges at most lanes words. It takes a step in each before the next step in any: a step needs two places of large
 // tables, which are read for all words at once. What is there is unpredictable, so nearly nothing branches on it.
-func (m *merges) joinFew(s *longScratch, words []fewSymbols) {
+func (m *merges) joinFew(s *fewScratch, words []fewSymbols) {
 	var open [lanes]uint8 // words that may have more merges
 	for k := range words {
 		open[k] = uint8(k)

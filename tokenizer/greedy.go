@@ -24,6 +24,7 @@ type greedyMerges struct {
 	odd    []uint64 // a bit a symbol; nil if there are none
 	plain  *merges
 	symbol []uint32 // the symbol of plain
+	number []uint32 // and the other way round; nil if words begin with characters
 	text   []string
 }
 
@@ -41,9 +42,11 @@ const knownMin = 64
 
 // greedyScratch is what encode needs; it is kept from word to word.
 type greedyScratch struct {
-	known  [1 << knownLog]uint64 // two symbols and one, all but the first plus 1: see fitting
-	dead   []uint64              // a bit a place of the word: no row of tokens goes on from there
-	walked int                   // bytes, all words together
+	known   [1 << knownLog]uint64 // two symbols and one, all but the first plus 1: see fitting
+	dead    []uint64              // a bit a place of the word: no row of tokens goes on from there
+	walked  int                   // bytes, all words together
+	missed  int                   // how often known did not know
+	windows greedyWindows
 
 	pair  []byte // for fits
 	alone []uint32
@@ -54,8 +57,10 @@ type greedyScratch struct {
 // it spells nothing: merging is faster there.
 func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids []int32, spelled int) {
 	first := len(dst) // the tokens are put behind this as symbols
+	s.windows.look(s, dst, 0, windowLook)
 	last, at, back := none, 0, false
-	dead := 0 // the last place that is dead, or 0
+	dead := 0   // the last place that is dead, or 0
+	placed := 0 // before this place tokens were not found by trying the longest first
 	next, walked := g.longest(word)
 	for next != none {
 		if last != none {
@@ -77,9 +82,19 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 				for n /= size; n > repeatsLeft; n-- {
 					dst = append(dst, int32(next))
 					at += size
+					placed = at
 				}
 			}
 			last = next
+			if g.number != nil && at > dead {
+				was := at
+				if dst, last, at = s.windows.ahead(g, s, dst, word, last, at); at > was {
+					placed = at
+				}
+				if at == len(word) {
+					break
+				}
+			}
 			var n int
 			next, n = g.longest(word[at:])
 			walked += n
@@ -90,7 +105,7 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 			s.revive(len(word))
 		}
 		dead = max(dead, at)
-		if s.kill(at); walked > greedyWalk*(at+greedyText) {
+		if s.kill(at); walked > greedyWalk*(at+greedyText) || len(dst) == first {
 			dst, at = dst[:first], 0
 			break
 		}
@@ -98,6 +113,11 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 		at -= int(g.of[next].size)
 		if dst = dst[:len(dst)-1]; len(dst) > first {
 			last = uint32(dst[len(dst)-1])
+		}
+		if at < placed {
+			var n int
+			next, n = g.longest(word[at:])
+			walked += n
 		}
 	}
 	for i, symbol := range dst[first:] {
@@ -159,6 +179,7 @@ func (g *greedyMerges) fitting(s *greedyScratch, last, next uint32, size int) ui
 	for next != none && !g.fits(s, last, next) {
 		next = g.of[next].shorter
 	}
+	s.missed++
 	*known = (key+1)<<symbolBits | uint64(next+1)
 	return next
 }

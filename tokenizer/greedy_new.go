@@ -67,6 +67,9 @@ func newGreedy(m *merges, text func(symbol uint32) string) *greedyMerges {
 	if g.chained() {
 		return nil
 	}
+	if m.characters == nil {
+		g.number = number
+	}
 	return g
 }
 

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -107,6 +108,53 @@ func TestLongWordsAreCutExactly(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// Long words of short tokens are merged in windows.
+func TestWindowsAreMerging(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 14))
+	models := map[string]*Model{}
+	for _, name := range Builtin() {
+		models[name] = load(t, name)
+	}
+	for k := range 12 { // small ones, of which some merge in another order than they are written down in
+		list := randomMerges(r, 40+20*k, k%2 == 1)
+		models[fmt.Sprint("random ", k)] = mustLoadFile(t, smallFile(list...), Options{})
+	}
+	for name, m := range models {
+		if m.merges.greedy == nil {
+			continue
+		}
+		plain := withoutGreedy(m.merges)
+		var s longScratch
+		var got, want []int32
+		windows, whole := 0, 0
+		for _, letters := range []string{
+			"abcdefghijklmnopqrstuvwxyz", "0123456789", "ab", "abc", "aaaaab", "ACGT", "etaoin",
+			"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", "\x80\xe4\xb8\xadab",
+		} {
+			for range 30 {
+				var word []byte
+				for range windowLook + r.IntN(1<<(8+r.IntN(5))) {
+					word = append(word, letters[r.IntN(len(letters))])
+				}
+				if r.IntN(4) == 0 {
+					word = slices.Insert(word, r.IntN(len(word)), bytes.Repeat([]byte(letters[:1+r.IntN(2)]), r.IntN(400))...)
+				}
+				got, want = m.merges.encode(&s, got[:0], word), plain.encode(&s, want[:0], word)
+				if !slices.Equal(got, want) {
+					t.Fatalf("%s: %q gives %v, want %v", name, word, got, want)
+				}
+				windows += min(s.greedy.windows.n, 1)
+				if _, n := m.merges.greedy.encode(&s.greedy, nil, word); n == len(word) {
+					whole++
+				}
+			}
+		}
+		if windows < 20 || whole < 260 {
+			t.Errorf("%s: of 270 words %d ended in windows, and all but %d were given up", name, windows, whole)
 		}
 	}
 }

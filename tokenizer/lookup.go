@@ -206,7 +206,7 @@ func (e *Encoder) mergeNew(s []byte, i int, ends []int32, missing []uint16) {
 // mergeFew merges the first n of the few.
 func (e *Encoder) mergeFew(s []byte, i int, ends []int32, missing []uint16, n int) {
 	b := &e.lookup
-	e.m.merges.joinFew(&e.scratch, b.few[:n])
+	e.m.merges.joinFew(&e.scratch.join, b.few[:n])
 	for l, j := range b.lane[:n] {
 		from := len(b.fresh)
 		b.fresh = e.m.merges.appendFew(b.fresh, &b.few[l])

@@ -7,14 +7,13 @@ import (
 
 // longScratch is what merging long words needs; an Encoder keeps it, up to keepBytes, from word to word.
 type longScratch struct {
-	few     [1]fewSymbols
-	fresh   [2 * lanes]uint64 // see joinFew
-	touched uint64            // keeps loads
-	greedy  greedyScratch
-	symbol  []uint32
-	node    []node
-	queue   rankQueue
-	heap    pairHeap
+	few    [1]fewSymbols
+	join   fewScratch
+	greedy greedyScratch
+	symbol []uint32
+	node   []node
+	queue  rankQueue
+	heap   pairHeap
 }
 
 // keepNodes is the longest word whose scratch is kept: a rare huge word must not cost memory for ever.

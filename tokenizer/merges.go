@@ -84,7 +84,7 @@ func (m *merges) encode(s *longScratch, dst []int32, word []byte) []int32 {
 	}
 	w := &s.few[0]
 	m.beginBytes(w, word)
-	m.joinFew(s, s.few[:])
+	m.joinFew(&s.join, s.few[:])
 	return m.appendFew(dst, w)
 }
 

@@ -49,7 +49,7 @@ func (m *merges) merge(s *longScratch, dst []int32, word []byte) []int32 {
 	for i := 1; i < len(s.symbol); i++ {
 		w.pair[i] = m.pairs.rank(w.symbol[i], w.symbol[i+1])<<placeBits | uint32(i)
 	}
-	m.joinFew(s, s.few[:])
+	m.joinFew(&s.join, s.few[:])
 	return m.appendFew(dst, w)
 }
 
