@@ -24,7 +24,7 @@ const (
 
 func (v someIDs) count() int { return int(v >> (idsEach * idBits)) }
 
-// put writes the ids to dst, and zeros where there are fewer.
+// put writes the ids to dst; where there are fewer, what is behind them means nothing.
 func (v someIDs) put(dst *[idsEach]int32) {
 	dst[0] = int32(v & idMask)
 	dst[1] = int32(v >> idBits & idMask)

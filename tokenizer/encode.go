@@ -1,6 +1,6 @@
 package tokenizer
 
-// Encoder holds the scratch space and the cache of one goroutine: about 9 MB, plus what the longest recent word or
+// Encoder holds the scratch space and the caches of one goroutine: about 9 MB, plus what the longest recent word or
 // text needed, up to some MB.
 type Encoder struct {
 	m       *Model

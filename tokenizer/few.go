@@ -28,9 +28,9 @@ var noPairs = func() (p [16]uint32) {
 	return p
 }()
 
-// begin prepares for size symbols, at most shortMax, and no pair.
+// begin prepares for size symbols, at most shortMax and perhaps none, and no pair.
 func (w *fewSymbols) begin(size int) {
-	for i := 0; i < size; i += len(noPairs) {
+	for i := 0; i < max(size, 1); i += len(noPairs) {
 		*(*[len(noPairs)]uint32)(w.pair[i:]) = noPairs
 	}
 	w.symbol[0], w.symbol[(size+1)&places] = noSymbol, noSymbol

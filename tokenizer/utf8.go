@@ -8,8 +8,8 @@ import (
 
 // The states of a check of UTF-8, as the places of bits in a word: what may follow the bytes so far.
 const (
-	whole   = 6 * iota // a character
-	follow1            // one more byte of this one
+	complete = 6 * iota // a character is
+	follow1             // one more byte of this one
 	follow2
 	follow3
 	afterE0 // not all bytes may follow this one
@@ -29,9 +29,9 @@ var utf8Step = func() (step [256]uint64) {
 			}
 		}; {
 		case b < 0x80:
-			set(whole, whole)
+			set(complete, complete)
 		case b < 0xC0:
-			set(whole, follow1)
+			set(complete, follow1)
 			set(follow1, follow2)
 			set(follow2, follow3)
 			if b < 0x90 {
@@ -45,19 +45,19 @@ var utf8Step = func() (step [256]uint64) {
 				set(follow1, afterE0)
 			}
 		case b >= 0xC2 && b < 0xE0:
-			set(follow1, whole)
+			set(follow1, complete)
 		case b == 0xE0:
-			set(afterE0, whole)
+			set(afterE0, complete)
 		case b == 0xED:
-			set(afterED, whole)
+			set(afterED, complete)
 		case b >= 0xE0 && b < 0xF0:
-			set(follow2, whole)
+			set(follow2, complete)
 		case b == 0xF0:
-			set(afterF0, whole)
+			set(afterF0, complete)
 		case b == 0xF4:
-			set(afterF4, whole)
+			set(afterF4, complete)
 		case b > 0xF0 && b < 0xF4:
-			set(follow3, whole)
+			set(follow3, complete)
 		}
 		for state, to := range next {
 			step[b] |= uint64(to) << (6 * state)
@@ -68,10 +68,10 @@ var utf8Step = func() (step [256]uint64) {
 
 // validUTF8 is utf8.Valid, several times as fast where characters have more than one byte.
 func validUTF8(s []byte) bool {
-	state := uint64(whole)
+	state := uint64(complete)
 	for ; len(s) >= 8; s = s[8:] {
 		eight := binary.LittleEndian.Uint64(s)
-		if eight&0x8080808080808080 == 0 && state&63 == whole {
+		if eight&0x8080808080808080 == 0 && state&63 == complete {
 			continue
 		}
 		state = utf8Step[eight&0xFF] >> (state & 63)
@@ -86,7 +86,7 @@ func validUTF8(s []byte) bool {
 	for _, b := range s {
 		state = utf8Step[b] >> (state & 63)
 	}
-	return state&63 == whole
+	return state&63 == complete
 }
 
 // appendValid appends text with one U+FFFD for each maximal subpart of invalid UTF-8: the bytes that begin a
@@ -112,10 +112,10 @@ func appendValid(dst, text []byte) []byte {
 // subpart is the length of the maximal subpart that s starts with, and whether it is a whole character.
 func subpart(s []byte) (n int, ok bool) {
 	state := utf8Step[s[0]] & 63
-	for n = 1; state != whole && state != broken && n < len(s); n++ {
+	for n = 1; state != complete && state != broken && n < len(s); n++ {
 		if state = utf8Step[s[n]] >> state & 63; state == broken {
 			return n, false
 		}
 	}
-	return n, state == whole
+	return n, state == complete
 }
