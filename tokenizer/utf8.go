@@ -23,11 +23,8 @@ const (
 var utf8Step = func() (step [256]uint64) {
 	for b := range 256 {
 		next := [...]int{broken, broken, broken, broken, broken, broken, broken, broken, broken}
-		switch set := func(to int, from ...int) {
-			for _, state := range from {
-				next[state/6] = to
-			}
-		}; {
+		set := func(to, from int) { next[from/6] = to }
+		switch {
 		case b < 0x80:
 			set(complete, complete)
 		case b < 0xC0:
@@ -66,7 +63,7 @@ var utf8Step = func() (step [256]uint64) {
 	return step
 }()
 
-// validUTF8 is utf8.Valid, several times as fast where characters have more than one byte.
+// validUTF8 is utf8.Valid, two to four times as fast where characters have more than one byte.
 func validUTF8(s []byte) bool {
 	state := uint64(complete)
 	for ; len(s) >= 8; s = s[8:] {
