@@ -16,7 +16,7 @@ type greedyMerges struct {
 	atoms uint32
 	trie  []uint64    // see trie.go
 	part  [][2]uint32 // an atom has itself for both parts
-	pairs pairTable   // two symbols -> the symbol that they make
+	pairs pairTable   // two symbols -> the first symbol of the age of what they make
 	of    []spelling
 
 	// Tokens that have at one end a token whose last merge is not that of the highest rank. A pair with one of them is

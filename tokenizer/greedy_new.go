@@ -40,13 +40,17 @@ func newGreedy(m *merges, text func(symbol uint32) string) *greedyMerges {
 		add(symbol, uint32(i), uint32(i))
 	}
 	entries := make([]trieEntry, 0, n)
-	for _, t := range grown {
+	var first uint32 // of the symbols of an age
+	for i, t := range grown {
 		left, right := number[m.parts[t.rank][0]], number[m.parts[t.rank][1]]
 		if left == none || right == none { // a part that stands for a character without a token
 			return nil
 		}
 		made := uint32(len(g.of))
-		g.pairs.put(left, right, made)
+		if i == 0 || t.age != grown[i-1].age {
+			first = made
+		}
+		g.pairs.put(left, right, first)
 		add(m.made[t.rank], left, right)
 		if t.age != t.rank || len(g.odd) > 0 && (g.isOdd(left) || g.isOdd(right)) {
 			if g.odd == nil {

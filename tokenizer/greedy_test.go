@@ -64,6 +64,52 @@ func TestGreedyIsMerging(t *testing.T) {
 	}
 }
 
+// All short words of few letters, by models whose merges meet in every way.
+func TestGreedyIsMergingForSmallModels(t *testing.T) {
+	r := rand.New(rand.NewPCG(21, 22))
+	greedy := 0
+	for k := range 400 {
+		letters := "abc"[:2+k%2]
+		tokens := strings.Split(letters, "")
+		var list [][2]string
+		for range 3 + r.IntN(12) {
+			a, b := tokens[r.IntN(len(tokens))], tokens[r.IntN(len(tokens))]
+			if len(a)+len(b) > 6 {
+				continue
+			}
+			list = append(list, [2]string{a, b})
+			if !slices.Contains(tokens, a+b) {
+				tokens = append(tokens, a+b)
+			}
+		}
+		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		m := mustLoadFile(t, smallFile(list...), Options{}).merges
+		if m.greedy == nil {
+			continue
+		}
+		greedy++
+		var s longScratch
+		var got, want []int32
+		var check func(word []byte, more int)
+		check = func(word []byte, more int) {
+			if len(word) > 0 {
+				got, _ = m.greedy.encode(&s.greedy, got[:0], word)
+				want = withoutGreedy(m).encode(&s, want[:0], word)
+				if !slices.Equal(got, want) {
+					t.Fatalf("%q gives %v, want %v, by %q", word, got, want, list)
+				}
+			}
+			for i := 0; more > 0 && i < len(letters); i++ {
+				check(append(word[:len(word):len(word)], letters[i]), more-1)
+			}
+		}
+		check(nil, 13-2*len(letters))
+	}
+	if greedy < 300 {
+		t.Errorf("%d models of 400 were encoded greedily", greedy)
+	}
+}
+
 // The work of encoding a word is bounded by its length, whatever it is.
 func TestGreedyWorkIsLinear(t *testing.T) {
 	for _, name := range Builtin() {
