@@ -107,6 +107,7 @@ type wordBatch struct {
 	ends  [batch]int32
 	masks masks
 	open  openPieces
+	wide  bool // the words may be of more than ASCII
 }
 
 // split writes the ends of the words of s from i on to w, until it is nearly full or s is done. It returns their number
@@ -116,7 +117,7 @@ type wordBatch struct {
 // or its end, except inside whitespace that reaches this limit. The last word of a block, which may go on behind it, is
 // the first of the next; so no state is carried over. A word that fills a block is left to the scanner.
 func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
-	if sp.rule == nil {
+	if w.wide = sp.rule == nil; w.wide {
 		return sp.splitStages(s, i, w)
 	}
 	var tail [blockSize]byte
@@ -135,6 +136,7 @@ func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
 		m.classify(p)
 		limit, certain := uint(blockSize), ^uint64(0)
 		if m.wide != 0 {
+			w.wide = true
 			limit = uint(bits.TrailingZeros64(m.wide))
 			certain = 1<<limit - 1
 		}

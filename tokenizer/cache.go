@@ -7,10 +7,11 @@ import (
 
 // The cache of an Encoder: most words of a text have been seen before, and a word's ids depend on the word alone.
 const (
-	keyMax   = 15 // bytes of a word in the cache
-	cacheLog = 17 // lines: 8 MiB
-	hotMax   = 7  // bytes of a word among the hot ones
-	hotLog   = 13 // hot words: 128 KiB
+	keyMax    = 15 // bytes of a word in the cache
+	cacheLog  = 16 // lines: 4 MiB
+	shortWord = 7  // bytes of a word that has a shortKey
+	briefLog  = 16 // lines: 4 MiB
+	hotLog    = 13 // hot words: 128 KiB
 )
 
 // someIDs are up to three ids of a word, and above them how many the word has.
@@ -64,14 +65,23 @@ type entry struct {
 // cache has two entries where a word may be, side by side in one line of the processor's caches, the newest first.
 type cache [2 << cacheLog]entry
 
-// hotWords are short words with few ids that came last. They are so few that they stay near the processor.
-type hotWords [1 << hotLog]struct {
+// brief is a word of at most shortWord bytes and idsEach ids: three words of four.
+type brief struct {
 	key uint64 // the bytes, zero padded, and in the top byte the length
 	ids someIDs
 }
 
-// hot is the place of the word with a key.
-func (t *hotWords) hot(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - hotLog) }
+// briefWords has four entries where a word may be, one line of the processor's caches, the newest first.
+type briefWords [1 << briefLog][4]brief
+
+// hotWords are the brief words that came last. They are so few that they stay near the processor.
+type hotWords [1 << hotLog]brief
+
+// place is where the brief word with a key is, if it is a hot one.
+func (t *hotWords) place(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - hotLog) }
+
+// briefPlace is the line of the brief word with a key.
+func briefPlace(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - briefLog) }
 
 var keyLo, keyHi = keyMasks()
 
@@ -112,6 +122,14 @@ func (k wordKey) hash() uint64 { return mix(k.lo, k.hi) }
 // place is the first of the two entries where a word may be.
 func (k wordKey) place() uint32 { return uint32(k.hash()>>(64-cacheLog)) << 1 }
 
+// short tells whether the word has a key of one word, as brief words have.
+func (k wordKey) short() bool { return k.hi < (shortWord+1)<<56 }
+
+func (k wordKey) shortKey() uint64 { return k.lo | k.hi }
+
+// longKey is the other way round.
+func longKey(short uint64) wordKey { return wordKey{short << 8 >> 8, short >> 56 << 56} }
+
 // differs is 0 where an entry is that of a word.
 func (en *entry) differs(k wordKey) uint64 { return en.lo ^ k.lo | en.hi ^ k.hi }
 
@@ -125,13 +143,26 @@ func (c *cache) insert(k wordKey, ids wordIDs) {
 	c[p] = entry{k, ids}
 }
 
-// insert puts a word among the hot ones, if it can be one.
-func (t *hotWords) insert(k wordKey, ids someIDs) {
-	if k.hi < (hotMax+1)<<56 && ids.count() <= idsEach {
-		key := k.lo | k.hi
-		p := &t[t.hot(key)]
-		p.key, p.ids = key, ids
+// insert puts a word among the hot ones.
+func (t *hotWords) insert(b brief) { t[t.place(b.key)] = b }
+
+// insert puts a word among the brief ones.
+func (t *briefWords) insert(b brief) {
+	line := &t[briefPlace(b.key)]
+	if line[0].key != b.key {
+		line[3], line[2], line[1], line[0] = line[2], line[1], line[0], b
 	}
+}
+
+// remember puts a word where it is found again.
+func (e *Encoder) remember(k wordKey, ids wordIDs) {
+	if k.short() && ids[0].count() <= idsEach {
+		b := brief{k.shortKey(), ids[0]}
+		e.hot.insert(b)
+		e.brief.insert(b)
+		return
+	}
+	e.cache.insert(k, ids)
 }
 
 // hashLong is the hash of a word of more than keyMax bytes.

@@ -5,6 +5,7 @@ package tokenizer
 type Encoder struct {
 	m       *Model
 	hot     *hotWords
+	brief   *briefWords
 	cache   *cache
 	shared  *sharedWords
 	scratch longScratch
@@ -22,11 +23,12 @@ const keepBytes = 1 << 20
 
 // NewEncoder makes an encoder for one goroutine.
 func (m *Model) NewEncoder() *Encoder {
-	e := &Encoder{m: m, shared: m.shared(), steps: newStepper(m.def.insideSteps()), hot: new(hotWords), cache: new(cache)}
+	e := &Encoder{m: m, shared: m.shared(), steps: newStepper(m.def.insideSteps()), hot: new(hotWords), brief: new(briefWords), cache: new(cache)}
+	onHugePages(e.brief[:])
 	onHugePages(e.cache[:])
 	for _, s := range m.seeds {
 		if ids, ok := packIDs([]int32{s.id}); ok {
-			e.cache.insert(s.word, ids)
+			e.remember(s.word, ids)
 		}
 	}
 	return e
@@ -65,8 +67,8 @@ func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
 // trim gives back what a large text needed.
 func (e *Encoder) trim() {
 	e.valid, e.marked, e.plain = keep(e.valid), keep(e.marked), keep(e.plain)
-	if cap(e.lookup.fresh) > keepNodes {
-		e.lookup.fresh = nil
+	if cap(e.lookup.many) > keepNodes {
+		e.lookup.many = nil
 	}
 	e.steps.trim()
 }
@@ -144,7 +146,7 @@ func (e *Encoder) each(by interface {
 	for i := 0; i < len(s); {
 		n, end := by.split(s, i, &e.found)
 		ends := e.found.ends[:n]
-		if len(e.m.whole) == 0 && longest(i, ends) > cutMin {
+		if e.found.wide && len(e.m.whole) == 0 && longest(i, ends) > cutMin {
 			dst = e.inPieces(dst, s, i, ends)
 		} else {
 			dst = e.lookUp(dst, s, i, ends)

@@ -8,18 +8,19 @@ import (
 // lookup is where the words of a batch are looked up. It is filled step by step, each of which reads memory for all words
 // without a branch that depends on what is read, so that the processor waits for many places at once.
 type lookup struct {
-	ids     [batch]wordIDs // of the words that are found
-	missing [batch]uint16  // the words that are not found yet
-	key     [batch]wordKey // of those, as all that follows
-	place   [batch]uint32  // in the encoder's cache
-	hash    [batch]uint64
-	record  [batch]uint32   // place in the shared words, or 0: a new word
-	made    [batch][2]int32 // of a new word's ids in fresh: from, to
-	touched uint64          // keeps the loads
+	ids      [batch]wordIDs // of the words that are found; for those of more ids manyIDs
+	short    [batch]uint16  // the words of up to shortWord bytes that are not found yet
+	shortKey [batch]uint64  // of those
+	missing  [batch]uint16  // the other words that are not found yet, later those that no cache of the encoder has
+	key      [batch]wordKey // of those, as all that follows
+	place    [batch]uint32  // in the encoder's cache
+	hash     [batch]uint64
+	record   [batch]uint32 // place in the shared words, or 0: a new word
+	touched  uint64        // keeps the loads
 
-	fresh []int32 // ids of new words
-	few   [lanes]fewSymbols
-	lane  [lanes]uint16 // the missing word in few
+	many []int32 // ids of words that have too many of them for ids
+	few  [lanes]fewSymbols
+	lane [lanes]uint16 // the missing word in few
 }
 
 const (
@@ -29,39 +30,102 @@ const (
 
 // find looks for the words of s that start at i and end at ends in what an encoder knows. It returns how many are missing.
 func (b *lookup) find(e *Encoder, s []byte, i int, ends []int32) (missing int) {
-	if missing = b.findHot(e.hot, s, i, ends); missing > 0 {
-		b.pack(e.cache, s, i, ends, b.missing[:missing])
-		missing = b.findCached(e.cache, e.hot, b.missing[:missing])
-	}
-	return missing
+	short, long := b.tellApart(b.findHot(e.hot, s, i, ends))
+	b.pack(s, i, ends, b.missing[:long])
+	missing = b.findBrief(e.brief, e.hot, b.short[:short], long)
+	return b.findCached(e.cache, b.missing[:missing])
 }
 
-// findHot looks for words among the hot ones.
+// findHot looks for words among the hot ones. It returns how many are missing.
 func (b *lookup) findHot(t *hotWords, s []byte, i int, ends []int32) (missing int) {
-	ids := b.ids[:len(ends)]
-	for k, end := range ends {
-		n := min(uint(int(end)-i), hotMax+1)
-		var key uint64
-		if i+8 <= len(s) {
-			key = binary.LittleEndian.Uint64(s[i:i+8]) & keyLo[n&15]
-		} else {
-			key = packWord(s, i, i+int(n)).lo
-		}
-		key |= uint64(n) << 56 // of a longer word it is like that of no hot one
-		p := &t[t.hot(key)]
-		ids[k][0] = p.ids
-		b.missing[missing&(batch-1)] = uint16(k)
-		missing += int(min(p.key^key, 1)) // not a branch: whether it is a hot one is unpredictable
+	near := len(ends) // the words from here on begin too near the end of s to read eight bytes at once
+	for near > 1 && int(ends[near-2])+8 > len(s) {
+		near--
+	}
+	if near == 1 && i+8 > len(s) {
+		near = 0
+	}
+	for k, end := range ends[:near] {
+		n := shortSize(int(end) - i)
+		key := binary.LittleEndian.Uint64(s[i:i+8])&keyLo[n&15] | uint64(n)<<56
+		missing = b.tryHot(t, k, key, missing)
 		i = int(end)
 	}
+	for k := near; k < len(ends); k++ {
+		n := shortSize(int(ends[k]) - i)
+		missing = b.tryHot(t, k, packWord(s, i, i+n).lo|uint64(n)<<56, missing)
+		i = int(ends[k])
+	}
 	return missing
 }
 
-// pack makes the keys of missing words, and touches their entries. A long word has noWord for a key.
-func (b *lookup) pack(c *cache, s []byte, i int, ends []int32, missing []uint16) {
-	key := b.key[:len(missing)]
-	place := b.place[:len(missing)]
-	for j, k := range missing {
+// shortSize is the smaller of n and shortWord+1; as it is unpredictable which one that is, it does not branch.
+func shortSize(n int) int {
+	n -= shortWord + 1
+	return shortWord + 1 + n&(n>>63)
+}
+
+// tryHot looks for the k-th word, the key of which is that of no hot word if it is not a short one.
+func (b *lookup) tryHot(t *hotWords, k int, key uint64, missing int) int {
+	p := &t[t.place(key)]
+	b.ids[k&(batch-1)][0] = p.ids
+	b.short[missing&(batch-1)] = uint16(k)
+	b.shortKey[missing&(batch-1)] = key
+	return missing + int(min(p.key^key, 1)) // not a branch: whether it is a hot one is unpredictable
+}
+
+// tellApart moves the longer ones of the first n of short into missing. It returns how many are left, and how many are moved.
+func (b *lookup) tellApart(n int) (short, long int) {
+	for j, k := range b.short[:n] {
+		key := b.shortKey[j]
+		b.missing[long&(batch-1)] = k
+		b.short[short&(batch-1)] = k
+		b.shortKey[short&(batch-1)] = key
+		isLong := int(key >> 59 & 1)
+		long += isLong
+		short += 1 - isLong
+	}
+	return short, long
+}
+
+// findBrief looks for short words. Those that are missing get behind the first n of missing words; it returns how many
+// these are together.
+func (b *lookup) findBrief(t *briefWords, hot *hotWords, short []uint16, n int) (missing int) {
+	keys := b.shortKey[:len(short)]
+	var x uint64
+	for _, key := range keys {
+		x |= t[briefPlace(key)][0].key
+	}
+	b.touched = x
+	for j, key := range keys {
+		line := &t[briefPlace(key)]
+		at := 0
+		if line[1].key == key {
+			at = 1
+		}
+		if line[2].key == key {
+			at = 2
+		}
+		if line[3].key == key {
+			at = 3
+		}
+		en := &line[at]
+		b.ids[short[j]][0] = en.ids
+		if en.key != key {
+			b.missing[n&(batch-1)] = short[j]
+			b.key[n&(batch-1)] = longKey(key)
+			n++
+			continue
+		}
+		hot.insert(*en)
+	}
+	return n
+}
+
+// pack makes the keys of words. A long word has noWord for a key.
+func (b *lookup) pack(s []byte, i int, ends []int32, words []uint16) {
+	key := b.key[:len(words)]
+	for j, k := range words {
 		from := i
 		if k > 0 {
 			from = int(ends[k-1])
@@ -78,33 +142,29 @@ func (b *lookup) pack(c *cache, s []byte, i int, ends []int32, missing []uint16)
 			}
 		}
 		key[j].lo, key[j].hi = lo, hi
-		place[j] = wordKey{lo, hi}.place()
 	}
-	var x uint64
-	for _, p := range place {
-		x |= c[p&uint32(len(c)-1)].lo
-	}
-	b.touched = x
 }
 
 // findCached looks for missing words in the cache. It returns how many are missing still.
-func (b *lookup) findCached(c *cache, t *hotWords, missing []uint16) (still int) {
+func (b *lookup) findCached(c *cache, missing []uint16) (still int) {
 	place := b.place[:len(missing)]
+	var x uint64
+	for j := range place {
+		p := b.key[j].place()
+		place[j] = p
+		x |= c[p&uint32(len(c)-1)].lo
+	}
+	b.touched = x
 	for j, k := range missing {
 		p := place[j] & uint32(len(c)-2)
 		key := b.key[j]
 		first := c[p].differs(key)
 		second := c[p|1].differs(key)
 		no := min(first, 1) // neither is a branch: which entry has a word, if any, is unpredictable
-		en := &c[p|uint32(no)]
-		b.ids[k] = en.ids
+		b.ids[k] = c[p|uint32(no)].ids
 		b.missing[still&(batch-1)] = k
 		b.key[still&(batch-1)] = key
-		if no&min(second, 1) != 0 {
-			still++
-			continue
-		}
-		t.insert(key, en.ids[0])
+		still += int(no & min(second, 1))
 	}
 	return still
 }
@@ -144,61 +204,44 @@ func (b *lookup) findShared(t *sharedWords, s []byte, i int, ends []int32, missi
 // lookUp appends the ids of the words of s that start at i and end at ends.
 func (e *Encoder) lookUp(dst []int32, s []byte, i int, ends []int32) []int32 {
 	b := &e.lookup
-	missing := b.missing[:b.find(e, s, i, ends)]
-	if len(missing) > 0 {
+	if n := b.find(e, s, i, ends); n > 0 {
+		missing := b.missing[:n]
+		b.many = b.many[:0]
 		b.findShared(e.shared, s, i, ends, missing)
 		e.mergeNew(s, i, ends, missing)
 	}
-	dst = slices.Grow(dst, 2*idsEach*len(ends))
-	k := 0
-	for j, m := range missing {
-		dst = b.found(dst, k, int(m))
-		k = int(m) + 1
-		o := len(dst)
-		if b.record[j] != 0 {
-			dst = e.shared.appendIDs(dst, b.record[j])
-		} else {
-			dst = append(dst, b.fresh[b.made[j][0]:b.made[j][1]]...)
-		}
-		if ids, ok := packIDs(dst[o:]); ok && b.key[j] != noWord {
-			e.cache.insert(b.key[j], ids)
-			e.hot.insert(b.key[j], ids[0])
-		}
-		dst = slices.Grow(dst, 2*idsEach*(len(ends)-k))
-	}
-	return b.found(dst, k, len(ends))
+	return b.appendFound(slices.Grow(dst, 2*idsEach*len(ends)), len(ends))
 }
 
-// mergeNew encodes the words that nobody knows.
+// mergeNew finds the ids of missing words in the shared ones, and encodes the words that nobody knows.
 func (e *Encoder) mergeNew(s []byte, i int, ends []int32, missing []uint16) {
 	b := &e.lookup
-	b.fresh = b.fresh[:0]
 	n := 0
 	for j, k := range missing {
 		w := word(s, i, ends, int(k))
-		if b.record[j] != 0 {
-			if e.shared.has(b.record[j], w) {
-				continue
-			}
-			b.record[j] = 0
-		}
-		id, whole := e.m.whole[string(w)]
-		if whole || len(w) > shortMax || e.m.merges.characters != nil {
-			from := len(b.fresh)
-			if whole {
-				b.fresh = append(b.fresh, id)
-			} else {
-				b.fresh = e.m.merges.encode(&e.scratch, b.fresh, w)
-			}
-			e.learn(j, w, from)
+		from := len(b.many)
+		if p := b.record[j]; p != 0 && e.shared.has(p, w) {
+			b.many = e.shared.appendIDs(b.many, p)
+			e.learn(j, int(k), from)
 			continue
 		}
-		e.m.merges.beginBytes(&b.few[n], w)
-		b.lane[n] = uint16(j)
-		if n++; n == lanes {
-			e.mergeFew(s, i, ends, missing, n)
-			n = 0
+		id, whole := e.m.whole[string(w)]
+		switch {
+		case whole:
+			b.many = append(b.many, id)
+		case len(w) > shortMax || e.m.merges.characters != nil:
+			b.many = e.m.merges.encode(&e.scratch, b.many, w)
+		default:
+			e.m.merges.beginBytes(&b.few[n], w)
+			b.lane[n] = uint16(j)
+			if n++; n == lanes {
+				e.mergeFew(s, i, ends, missing, n)
+				n = 0
+			}
+			continue
 		}
+		e.shared.insert(b.hash[j], w, b.many[from:])
+		e.learn(j, int(k), from)
 	}
 	e.mergeFew(s, i, ends, missing, n)
 }
@@ -208,30 +251,55 @@ func (e *Encoder) mergeFew(s []byte, i int, ends []int32, missing []uint16, n in
 	b := &e.lookup
 	e.m.merges.joinFew(&e.scratch.join, b.few[:n])
 	for l, j := range b.lane[:n] {
-		from := len(b.fresh)
-		b.fresh = e.m.merges.appendFew(b.fresh, &b.few[l])
-		e.learn(int(j), word(s, i, ends, int(missing[j])), from)
+		from, k := len(b.many), int(missing[j])
+		b.many = e.m.merges.appendFew(b.many, &b.few[l])
+		e.shared.insert(b.hash[j], word(s, i, ends, k), b.many[from:])
+		e.learn(int(j), k, from)
 	}
 }
 
-// learn takes what is fresh, from from on, for the ids of the j-th missing word w.
-func (e *Encoder) learn(j int, w []byte, from int) {
+// learn takes what many has from from on for the ids of the j-th missing word, the k-th of the batch.
+func (e *Encoder) learn(j, k, from int) {
 	b := &e.lookup
-	b.made[j] = [2]int32{int32(from), int32(len(b.fresh))}
-	e.shared.insert(b.hash[j], w, b.fresh[from:])
+	ids, ok := packIDs(b.many[from:])
+	if !ok {
+		b.ids[k] = manyIDs(from, len(b.many))
+		return
+	}
+	b.many = b.many[:from]
+	b.ids[k] = ids
+	if b.key[j] != noWord {
+		e.remember(b.key[j], ids)
+	}
 }
 
-// found appends the ids of words from to to, which are found. dst has room for them.
-func (b *lookup) found(dst []int32, from, to int) []int32 {
+// manyIDs stands for the ids of a word that are in many.
+func manyIDs(from, to int) wordIDs {
+	return wordIDs{someIDs(many) << (idsEach * idBits), someIDs(from)<<32 | someIDs(to)}
+}
+
+// many is for a count more than there can be.
+const many = 2*idsEach + 1
+
+// appendFound appends the ids of the first n words, which are found. dst has room for those that are not in many.
+func (b *lookup) appendFound(dst []int32, n int) []int32 {
 	o := len(dst)
 	buf := dst[:cap(dst)]
-	for k := range b.ids[from:to] {
-		v := &b.ids[from+k]
+	for k := range b.ids[:n] {
+		v := &b.ids[k]
 		v[0].put((*[idsEach]int32)(buf[o:]))
-		if v[0].count() > idsEach {
+		count := v[0].count()
+		if count > idsEach {
+			if count == many {
+				ids := b.many[v[1]>>32 : v[1]&(1<<32-1)]
+				dst = slices.Grow(append(buf[:o], ids...), 2*idsEach*(n-k))
+				o += len(ids)
+				buf = dst[:cap(dst)]
+				continue
+			}
 			v[1].put((*[idsEach]int32)(buf[o+idsEach:]))
 		}
-		o += v[0].count()
+		o += count
 	}
 	return buf[:o]
 }

@@ -11,7 +11,7 @@ const workerMemory = 16 << 20
 // held is the memory of an encoder in bytes.
 func held(e *Encoder) int {
 	s := &e.scratch
-	n := int(unsafe.Sizeof(*e)) + int(unsafe.Sizeof(*e.cache)) + int(unsafe.Sizeof(*e.hot)) + bytesOfSlice(e.lookup.fresh)
+	n := int(unsafe.Sizeof(*e)) + int(unsafe.Sizeof(*e.cache)) + int(unsafe.Sizeof(*e.hot)) + int(unsafe.Sizeof(*e.brief)) + bytesOfSlice(e.lookup.many)
 	n += cap(e.valid) + cap(e.marked) + cap(e.plain)
 	n += bytesOfSlice(s.greedy.dead) + bytesOfSlice(s.greedy.alone) + cap(s.greedy.pair)
 	n += bytesOfSlice(s.symbol) + bytesOfSlice(s.node) + bytesOfSlice(s.heap)

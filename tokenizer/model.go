@@ -30,6 +30,14 @@ type seed struct {
 	id   int32
 }
 
+// place tells how far into the caches the word lies.
+func (s seed) place() uint64 {
+	if s.word.short() {
+		return briefPlace(s.word.shortKey())
+	}
+	return 1<<briefLog | uint64(s.word.place())
+}
+
 func compile(d *definition) (*Model, error) {
 	m := &Model{def: d, merges: d.merges}
 	m.shared = newSharedWords()
@@ -72,7 +80,7 @@ func (m *Model) fillWords() {
 		}
 	}
 	slices.SortFunc(m.seeds, func(a, b seed) int { // small ids are mostly the frequent words: they go in last
-		return cmp.Or(cmp.Compare(a.word.place(), b.word.place()), cmp.Compare(b.id, a.id))
+		return cmp.Or(cmp.Compare(a.place(), b.place()), cmp.Compare(b.id, a.id))
 	})
 	for _, text := range m.merges.text {
 		m.cross.add(text)

@@ -45,6 +45,7 @@ func newCuts(c *characterModel, t *characters, made []string, free bool) *cuts {
 // split writes the ends of the words of s from i on to w, until it is full or s is done. It returns their number and the
 // end of the last.
 func (c *cuts) split(s []byte, i int, w *wordBatch) (n, end int) {
+	w.wide = true
 	before := uint(s[i])
 	j := i + 1
 	for ; j < len(s) && n < batch-1; j++ {
