@@ -8,13 +8,17 @@ import (
 // splitter is how a family cuts text: by the automatons of its patterns, exact for any text, and by a rule that finds
 // the words of a block of ASCII at once, if it has one.
 type splitter struct {
-	stages stages
-	rule   *blockRule
-	alone  *pattern // of the only stage, if it matches everywhere
+	stages  stages
+	rule    *blockRule
+	letters *letterKinds // of the rule, or nil
+	alone   *pattern     // of the only stage, if it matches everywhere
 }
 
 func newSplitter(list stages, rule *blockRule) splitter {
 	sp := splitter{stages: list, rule: rule}
+	if rule != nil && rule.letters != nil {
+		sp.letters = rule.letters()
+	}
 	if len(list) == 1 && list[0].pattern != nil && !list[0].merged && list[0].pattern.total() {
 		sp.alone = list[0].pattern
 	}
@@ -27,7 +31,11 @@ const (
 )
 
 // masks has, for each class of bytes, one bit a byte of a block.
-type masks struct{ upper, lower, digit, blank, space, newline, apostrophe, wide uint64 }
+type masks struct {
+	upper, lower, digit, blank, space, newline, apostrophe, wide uint64
+
+	inside uint64 // bytes of characters that are sorted in, but for their first
+}
 
 func (m *masks) letters() uint64 { return m.upper | m.lower }
 func (m *masks) white() uint64   { return m.blank | m.newline }
@@ -91,7 +99,7 @@ func (m *masks) classify(p *[blockSize]byte) {
 	c, d = swap(c, d, 8, m1)
 	e, f = swap(e, f, 8, m1)
 	g, h = swap(g, h, 8, m1)
-	*m = masks{a, b, c, d, e, f, g, h}
+	*m = masks{a, b, c, d, e, f, g, h, 0}
 }
 
 // wideBlock fills the last block of a text: like any byte that is not ASCII it ends what can be relied on.
@@ -121,7 +129,7 @@ func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
 		return sp.splitStages(s, i, w)
 	}
 	var tail [blockSize]byte
-	m, ends := &w.masks, &w.ends
+	m, ends, letters := &w.masks, &w.ends, sp.letters
 	if i == 0 {
 		w.open = openPieces{}
 	}
@@ -137,7 +145,11 @@ func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
 		limit, certain := uint(blockSize), ^uint64(0)
 		if m.wide != 0 {
 			w.wide = true
-			limit = uint(bits.TrailingZeros64(m.wide))
+			if letters != nil {
+				limit = letters.sort(m, p)
+			} else {
+				limit = uint(bits.TrailingZeros64(m.wide))
+			}
 			certain = 1<<limit - 1
 		}
 		white := m.white() & certain << (blockSize - limit)
@@ -146,7 +158,7 @@ func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
 		}
 		b := sp.rule.starts(m, s, i) & certain &^ 1
 		if b == 0 {
-			n, i = sp.scanWide(s, i, w, n)
+			n, i = sp.scanWide(s, i, i+int(limit), w, n)
 			continue
 		}
 		k := n
@@ -160,8 +172,9 @@ func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
 	return n, i
 }
 
-// scanWide scans at least one word, and goes on as long as a byte that is not ASCII is near.
-func (sp *splitter) scanWide(s []byte, i int, w *wordBatch, n int) (int, int) {
+// scanWide scans at least one word, and goes on up to a place, or as long as a byte that is not ASCII is near if the rule
+// knows none of these.
+func (sp *splitter) scanWide(s []byte, i, until int, w *wordBatch, n int) (int, int) {
 	for {
 		if sp.alone != nil {
 			i = sp.alone.match(s, i)
@@ -170,7 +183,7 @@ func (sp *splitter) scanWide(s []byte, i int, w *wordBatch, n int) (int, int) {
 		}
 		w.ends[n] = int32(i)
 		n++
-		if i >= len(s) || n > batch-blockSize || i+16 > len(s) {
+		if i >= len(s) || n > batch-blockSize || i+16 > len(s) || sp.letters != nil && i > until {
 			return n, i
 		}
 		if (binary.LittleEndian.Uint64(s[i:])|binary.LittleEndian.Uint64(s[i+8:]))&0x8080808080808080 == 0 {

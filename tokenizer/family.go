@@ -37,32 +37,32 @@ const (
 
 // families are those that have a rule for ASCII; any other goes through its automatons alone.
 var families = []published{
-	{"gpt2", []string{byteLevelPattern}, &blockRule{space: true, short: exactCase}},
-	{"digits gpt2", []string{digitsPart, byteLevelPattern}, &blockRule{space: true, short: exactCase, apart: true}},
+	{"gpt2", []string{byteLevelPattern}, &blockRule{space: true, short: exactCase, letters: plainLetters}},
+	{"digits gpt2", []string{digitsPart, byteLevelPattern}, &blockRule{space: true, short: exactCase, apart: true, letters: plainLetters}},
 	{
 		"cl100k",
 		[]string{contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}{1,3}|` + marksPattern + `[\r\n]*|` + blanksPattern},
-		&blockRule{short: anyCase, digits: 3, newlines: true},
+		&blockRule{short: anyCase, digits: 3, newlines: true, letters: plainLetters},
 	},
 	{
 		"qwen",
 		[]string{contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}|` + marksPattern + `[\r\n]*|` + blanksPattern},
-		&blockRule{short: anyCase, digits: 1, newlines: true},
+		&blockRule{short: anyCase, digits: 1, newlines: true, letters: plainLetters},
 	},
 	{
 		"qwen",
 		[]string{`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`},
-		&blockRule{short: anyCase, digits: 1, newlines: true},
+		&blockRule{short: anyCase, digits: 1, newlines: true, letters: plainLetters},
 	},
 	{
 		"qwen with marks",
 		[]string{contractionPattern + `|` + leadPattern + `[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|` + blanksPattern},
-		&blockRule{short: anyCase, digits: 1, newlines: true},
+		&blockRule{short: anyCase, digits: 1, newlines: true, letters: lettersAndMarks},
 	},
 	{
 		"seed",
 		[]string{contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|` + blanksPattern},
-		&blockRule{short: anyCase, digits: 1},
+		&blockRule{short: anyCase, digits: 1, letters: plainLetters},
 	},
 	{
 		"digits cl100k",
@@ -70,7 +70,7 @@ var families = []published{
 			`\p{N}{1,3}`,
 			contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}+|` + marksPattern + `[\r\n]*|` + blanksPattern,
 		},
-		&blockRule{short: anyCase, digits: 3, newlines: true, apart: true},
+		&blockRule{short: anyCase, digits: 3, newlines: true, apart: true, letters: plainLetters},
 	},
 	{
 		"o200k",
@@ -79,7 +79,7 @@ var families = []published{
 				leadPattern + upperPattern + `+` + lowerPattern + `*` + contractionPattern + `?|` +
 				`\p{N}{1,3}|` + marksPattern + `[\r\n/]*|` + blanksPattern,
 		},
-		&blockRule{short: behindWord, cases: true, digits: 3, slashes: true},
+		&blockRule{short: behindWord, cases: true, digits: 3, slashes: true, letters: casedLetters},
 	},
 	{
 		"tekken",
@@ -87,7 +87,7 @@ var families = []published{
 			leadPattern + upperPattern + `*` + lowerPattern + `+|` + leadPattern + upperPattern + `+` + lowerPattern + `*|` +
 				`\p{N}|` + marksPattern + `[\r\n/]*|` + blanksPattern,
 		},
-		&blockRule{cases: true, digits: 1, slashes: true},
+		&blockRule{cases: true, digits: 1, slashes: true, letters: casedLetters},
 	},
 	{
 		"kimi",
@@ -96,7 +96,7 @@ var families = []published{
 				leadPattern + upperNotHan + `+` + lowerNotHan + `*` + contractionPattern + `?|` +
 				`\p{N}{1,3}|` + marksPattern + `[\r\n]*|` + blanksPattern,
 		},
-		&blockRule{short: behindWord, cases: true, digits: 3, newlines: true},
+		&blockRule{short: behindWord, cases: true, digits: 3, newlines: true, letters: casedNotHan},
 	},
 	{
 		"deepseek",

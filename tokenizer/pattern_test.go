@@ -78,6 +78,9 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
+// kinds are characters that patterns tell apart, some with one, two, three and four bytes.
+var kinds = strings.Split("a|A|s|'|l|(| | |\n|\r|\t|/|1|\x00|б|Б|é|ǅ|ʰ|ا|中|カ|\u0301|\u0903|\u0488|ſ|€|“|×|\u00a0|\u3000|\u2028|٣|²|👩|\u200d|𝒜|𐐨", "|")
+
 func TestSplittersAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, p := range families {
@@ -87,6 +90,16 @@ func TestSplittersAgree(t *testing.T) {
 		}
 		for range 400 {
 			compareSplits(t, p.label, f, randomText(r))
+		}
+		for range 2_000 { // characters of every kind beside one another, so that blocks end everywhere among them
+			narrow := slices.Clone(kinds)
+			r.Shuffle(len(narrow), func(i, j int) { narrow[i], narrow[j] = narrow[j], narrow[i] })
+			narrow = narrow[:2+r.IntN(len(narrow)-1)]
+			var text []byte
+			for range r.IntN(120) {
+				text = append(text, narrow[r.IntN(len(narrow))]...)
+			}
+			compareSplits(t, p.label, f, text)
 		}
 	}
 }

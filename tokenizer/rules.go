@@ -12,6 +12,8 @@ type blockRule struct {
 	digits   int  // how many digits a word has at most: 1 or 3
 	newlines bool // newlines behind a mark belong to its word
 	slashes  bool // and slashes behind those
+
+	letters func() *letterKinds // beyond ASCII; nil: the rule knows ASCII alone
 }
 
 // shortened tells how 's 't 're 've 'm 'll 'd are taken.
@@ -143,6 +145,11 @@ func (r *blockRule) startsWhiteAndMarks(m *masks, own uint64) (starts, first uin
 // startsOfWords are the letters that neither a letter nor a character that goes with them is before.
 func startsOfWords(m *masks, firstMarks uint64) uint64 {
 	l := m.letters()
+	if m.inside != 0 { // a mark may have up to four bytes
+		firstMarks |= firstMarks << 1 & m.inside
+		firstMarks |= firstMarks << 1 & m.inside
+		firstMarks |= firstMarks << 1 & m.inside
+	}
 	return l &^ (l<<1 | m.blank<<1 | firstMarks<<1)
 }
 
