@@ -131,7 +131,7 @@ func (k wordKey) shortKey() uint64 { return k.lo | k.hi }
 func longKey(short uint64) wordKey { return wordKey{short << 8 >> 8, short >> 56 << 56} }
 
 // differs is 0 where an entry is that of a word.
-func (en *entry) differs(k wordKey) uint64 { return en.lo ^ k.lo | en.hi ^ k.hi }
+func (en *entry) differs(k wordKey) uint64 { return (en.lo ^ k.lo) | (en.hi ^ k.hi) }
 
 // insert puts a word into the cache.
 func (c *cache) insert(k wordKey, ids wordIDs) {
