@@ -14,7 +14,7 @@ type addedSet struct {
 	label  []byte      // node -> the byte that leads to it
 	root   [256]int32  // byte -> child of the root, or 0
 	first  []byte      // the bytes that tokens begin with
-	marked bool        // a space in the text stands for a mark, which is no white space
+	space  rune        // what a space in the text stands for
 }
 
 // addedNode is a prefix of tokens.

@@ -25,7 +25,7 @@ func (c *addedCutter) next() (text []byte, id int32) {
 			return text, -1
 		}
 		c.at = end
-		if t.special && c.asText || t.singleWord && !alone(c.s, start, end) {
+		if t.special && c.asText || t.singleWord && !c.alone(start, end) {
 			continue // it is text, and so are other tokens within it
 		}
 		if t.lstrip {
@@ -45,11 +45,11 @@ func (c *addedCutter) next() (text []byte, id int32) {
 	}
 }
 
-// alone tells whether s[start:end] has no word character beside it.
-func alone(s []byte, start, end int) bool {
-	before, _ := utf8.DecodeLastRune(s[:start])
-	after, _ := utf8.DecodeRune(s[end:])
-	return (start == 0 || !wordRunes().has(before)) && (end == len(s) || !wordRunes().has(after))
+// alone tells whether the text from start to end has no word character beside it.
+func (c *addedCutter) alone(start, end int) bool {
+	before, _ := utf8.DecodeLastRune(c.s[:start])
+	after, _ := utf8.DecodeRune(c.s[end:])
+	return (start == 0 || !c.is(before, wordRunes)) && (end == len(c.s) || !c.is(after, wordRunes))
 }
 
 // wordRunes is \w of the regular expressions that the reference uses for single_word, which are not those of its split
@@ -66,7 +66,7 @@ var spaceRunes = sync.OnceValue(whiteSpace)
 func (c *addedCutter) spaceBefore(i int) int {
 	for i > c.done {
 		r, n := utf8.DecodeLastRune(c.s[c.done:i])
-		if !c.isSpace(r) {
+		if !c.is(r, spaceRunes) {
 			break
 		}
 		i -= n
@@ -78,7 +78,7 @@ func (c *addedCutter) spaceBefore(i int) int {
 func (c *addedCutter) spaceAfter(i int) int {
 	for i < len(c.s) {
 		r, n := utf8.DecodeRune(c.s[i:])
-		if !c.isSpace(r) {
+		if !c.is(r, spaceRunes) {
 			break
 		}
 		i += n
@@ -86,4 +86,10 @@ func (c *addedCutter) spaceAfter(i int) int {
 	return i
 }
 
-func (c *addedCutter) isSpace(r rune) bool { return spaceRunes().has(r) && !(c.set.marked && r == ' ') }
+// is tells whether the character that r stands for is in a set.
+func (c *addedCutter) is(r rune, in func() runeSet) bool {
+	if r == ' ' {
+		r = c.set.space
+	}
+	return in().has(r)
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	hf "github.com/sugarme/tokenizer"
 )
@@ -67,7 +68,10 @@ func (d *definition) addedSets() (raw, normalized addedSet, err error) {
 		sets[1] = append(sets[1], t)
 	}
 	raw, normalized = newAddedSet(sets[0]), newAddedSet(sets[1])
-	normalized.marked = d.marksSpaces() && d.characters.mark != " "
+	raw.space, normalized.space = ' ', ' '
+	if d.marksSpaces() {
+		normalized.space, _ = utf8.DecodeRuneInString(d.characters.mark)
+	}
 	return raw, normalized, nil
 }
 

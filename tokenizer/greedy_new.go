@@ -17,11 +17,11 @@ const (
 // the merges, "" if it has none.
 func newGreedy(m *merges, text func(symbol uint32) string) *greedyMerges {
 	grown, ok := m.grown(text)
-	if !ok {
-		return nil
-	}
 	atoms := m.atoms(text)
 	n := len(atoms) + len(grown)
+	if !ok || n == 0 {
+		return nil
+	}
 	g := &greedyMerges{
 		atoms: uint32(len(atoms)), pairs: newPairTable(len(grown)), plain: m,
 		part: make([][2]uint32, 0, n), of: make([]spelling, 0, n), text: make([]string, 0, n), symbol: make([]uint32, 0, n),

@@ -26,7 +26,7 @@ func (d *definition) readNormalizer(n map[string]any) error {
 		return nil
 	case "Prepend":
 		text, ok := n["prepend"].(string)
-		if !ok {
+		if !ok || text == "" { // nothing before a text doubles its first character in the reference
 			return refuse("normalizer", n)
 		}
 		d.normalize = append(d.normalize, step{form: "Prepend", to: []byte(text)})

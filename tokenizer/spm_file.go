@@ -23,7 +23,7 @@ func (d *definition) readCharacterLevel(p map[string]any) (ok bool, err error) {
 	seen := false
 	for _, x := range list {
 		switch {
-		case x["type"] != "Metaspace" && !(folded || seen):
+		case x["type"] != "Metaspace" && !(folded && mark != " " || seen && c.mark != " "):
 			return true, refuse("pre_tokenizer where spaces are left in the text,", x)
 		case x["type"] == "Metaspace" && seen:
 			return true, refuse("second pre_tokenizer", x)
@@ -102,7 +102,7 @@ func (d *definition) readMetaspace(p map[string]any, folded bool) error {
 	case "first":
 		d.prefixSpace, c.firstOnly = true, true
 		for _, s := range d.normalize { // what moves the first character of a text makes it another text's for the reference
-			if s.form != "Replace" || utf8.RuneCount(s.from) != 1 || len(s.to) == 0 {
+			if s.form != "Replace" || utf8.RuneCount(s.from) != 1 || utf8.RuneCount(s.to) != 1 {
 				return refuse("pre_tokenizer prepend_scheme first after normalizer "+s.form+",", p)
 			}
 		}

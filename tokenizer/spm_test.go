@@ -276,6 +276,15 @@ func TestSentencePieceFilesMeanWhatTheySay(t *testing.T) {
 	}
 }
 
+func TestVocabularyWithoutCharacters(t *testing.T) {
+	for _, f := range []spmFile{{vocab: map[string]int{}}, {vocab: map[string]int{"ab": 0}}, {vocab: map[string]int{"<0x61>": 3}, fallback: true}} {
+		m := mustLoadFile(t, f.object(), Options{})
+		if got, want := m.NewEncoder().Encode(nil, []byte("ab a")), f.ids("ab a"); !slices.Equal(got, want) {
+			t.Errorf("%v are the ids, want %v, by %s", got, want, &f)
+		}
+	}
+}
+
 func FuzzSentencePiece(f *testing.F) {
 	f.Add(uint64(1), uint64(2))
 	f.Add(uint64(448), uint64(493)) // words of which nothing is left to merge

@@ -10,6 +10,7 @@ import (
 type template struct {
 	before, behind []int32
 	refused        error // why the post-processor's is not known
+	always         bool  // the reference heeds what is refused even where no special tokens are to be added
 }
 
 func (t template) adds() bool { return len(t.before)+len(t.behind) > 0 }
@@ -47,6 +48,9 @@ func readTemplate(p map[string]any) (t template) {
 	case "TemplateProcessing":
 		pieces, _ := p["single"].([]any)
 		special, _ := p["special_tokens"].(map[string]any)
+		if !hasTextOnce(pieces) {
+			return template{refused: refuse("post_processor without the text, or with it twice,", p), always: true}
+		}
 		if t, ok := readPieces(pieces, special); ok {
 			return t
 		}
@@ -54,17 +58,35 @@ func readTemplate(p map[string]any) (t template) {
 	return template{refused: refuse("post_processor", p)}
 }
 
-// readPieces reads a template for one text, which must be in it once.
-func readPieces(pieces []any, special map[string]any) (t template, ok bool) {
-	texts := 0
+// hasTextOnce tells whether the text that is encoded is once in a template, and no other.
+func hasTextOnce(pieces []any) bool {
+	texts, others := 0, 0
 	for _, x := range pieces {
-		piece, _ := x.(map[string]any)
-		if sequence, is := piece["Sequence"].(map[string]any); is && len(piece) == 1 {
-			if texts++; sequence["id"] != "A" {
-				return t, false
-			}
+		if sequence, ok := sequenceOf(x); ok && sequence["id"] == "A" {
+			texts++
+		} else if ok {
+			others++
+		}
+	}
+	return texts == 1 && others == 0
+}
+
+// sequenceOf is the piece of a template that stands for a text.
+func sequenceOf(x any) (sequence map[string]any, ok bool) {
+	piece, _ := x.(map[string]any)
+	sequence, ok = piece["Sequence"].(map[string]any)
+	return sequence, ok && len(piece) == 1
+}
+
+// readPieces reads a template that has the text once.
+func readPieces(pieces []any, special map[string]any) (t template, ok bool) {
+	behind := false
+	for _, x := range pieces {
+		if _, is := sequenceOf(x); is {
+			behind = true
 			continue
 		}
+		piece, _ := x.(map[string]any)
 		token, _ := piece["SpecialToken"].(map[string]any)
 		name, _ := token["id"].(string)
 		named, _ := special[name].(map[string]any)
@@ -77,14 +99,14 @@ func readPieces(pieces []any, special map[string]any) (t template, ok bool) {
 			if !ok {
 				return t, false
 			}
-			if texts == 0 {
-				t.before = append(t.before, id)
-			} else {
+			if behind {
 				t.behind = append(t.behind, id)
+			} else {
+				t.before = append(t.before, id)
 			}
 		}
 	}
-	return t, texts == 1
+	return t, true
 }
 
 // namedID reads ["[CLS]", 101].
@@ -103,7 +125,7 @@ func wholeID(x any) (int32, bool) {
 // checkTemplate makes sure that what is to be added is known.
 func (m *Model) checkTemplate() error {
 	t := m.def.template
-	if !m.def.addSpecial {
+	if !m.def.addSpecial && !t.always {
 		return nil
 	}
 	for _, id := range slices.Concat(t.before, t.behind) {

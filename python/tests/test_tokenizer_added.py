@@ -39,6 +39,9 @@ SHAPES: dict[str, tuple[str, dict[str, Any] | None, dict[str, Any] | None]] = {
     "bytes space": ("bytes", None, {**BYTE_LEVEL, "add_prefix_space": True}),
     "characters": ("characters", sequence(PREPEND, UNDERLINE), None),
     "characters underline": ("characters", UNDERLINE, None),
+    "characters word mark": ("characters", {**UNDERLINE, "content": "_"}, None),
+    "characters wide space": ("characters", {**UNDERLINE, "content": "\u3000"}, None),
+    "characters newline": ("characters", {**UNDERLINE, "content": "\n"}, None),
     "characters metaspace": ("characters", None, METASPACE),
     "characters metaspace always": ("characters", None, {**METASPACE, "prepend_scheme": "always"}),
 }

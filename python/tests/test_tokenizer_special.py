@@ -55,17 +55,23 @@ def test_post_processor(loaderd: str, tmp_path: pathlib.Path, name: str) -> None
         check(batch, ids_of(loaderd, path, batch, *(["--add-special-tokens"] if on else [])), want)
 
 
-UNKNOWN = {"twice": single("A", "A"), "two": {"type": "Sequence", "processors": [BERT, ROBERTA]}}
-
-
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_post_processor_that_is_not_known(loaderd: str, tmp_path: pathlib.Path, name: str) -> None:
-    content = {**reference.trained("gpt2", 400), "post_processor": UNKNOWN[name]}
+def test_post_processor_that_is_not_known(loaderd: str, tmp_path: pathlib.Path) -> None:
+    content = {**reference.trained("gpt2", 400), "post_processor": {"type": "Sequence", "processors": [BERT, ROBERTA]}}
     assert fingerprint(content) != fingerprint(content, add_special_tokens=True)
     path = reference.write(tmp_path / "tokenizer.json", content)
     assert ids_of(loaderd, path, [b"a"])  # it does not matter
     with pytest.raises(AssertionError, match="post_processor"):
         ids_of(loaderd, path, [b"a"], "--add-special-tokens")
+
+
+@pytest.mark.parametrize("pieces", [("A", "A"), ("[S]",), ()])
+def test_template_that_has_not_the_text_once(loaderd: str, tmp_path: pathlib.Path, pieces: tuple[str, ...]) -> None:
+    """The reference heeds it even where no special tokens are to be added."""
+    content = {**reference.trained("gpt2", 400), "post_processor": single(*pieces)}
+    path = reference.write(tmp_path / "tokenizer.json", content)
+    assert len(Tokenizer.from_file(str(path)).encode("a", add_special_tokens=False).ids) == pieces.count("A")
+    with pytest.raises(AssertionError, match="post_processor without the text"):
+        ids_of(loaderd, path, [b"a"])
 
 
 @pytest.mark.parametrize("name", ["llama2", "internlm2", "gemma", "qwen3"])

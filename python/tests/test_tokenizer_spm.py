@@ -203,6 +203,11 @@ def refusals() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "Precompiled", {"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}}
     yield "Lowercase", {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]}}
     yield "first", {"normalizer": prepend(MARK), "pre_tokenizer": metaspace(prepend_scheme="first")}
+    several = {"type": "Replace", "pattern": {"String": "a"}, "content": "e\u0301"}
+    yield "first", {"normalizer": several, "pre_tokenizer": metaspace(prepend_scheme="first")}
+    yield "Prepend", {"normalizer": prepend("")}
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": " "}
+    yield "Split", {"normalizer": spaces, "pre_tokenizer": space_split("Isolated")}
     yield "Whitespace", {"pre_tokenizer": {"type": "Whitespace"}}
     yield "MergedWithNext", {"normalizer": None, "pre_tokenizer": space_split("MergedWithNext")}
     yield "end_of_word_suffix", {"model": {"end_of_word_suffix": "</w>"}}
