@@ -162,10 +162,12 @@ func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
 			continue
 		}
 		k := n
-		n += bits.OnesCount64(b)
-		for ; b != 0; b &= b - 1 {
-			ends[k] = int32(i + bits.TrailingZeros64(b))
-			k++
+		for n += bits.OnesCount64(b); k < n; k += 8 { // by eights: how many there are is unpredictable
+			eight := (*[8]int32)(ends[k&(batch-1):])
+			for j := range eight {
+				eight[j] = int32(i + bits.TrailingZeros64(b))
+				b &= b - 1
+			}
 		}
 		i = int(ends[n-1])
 	}
