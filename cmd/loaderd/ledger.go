@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"loaderd/loader"
+	"loaderd/tokenizer"
 )
 
 func newLedgerCmd() *cobra.Command {
@@ -69,7 +70,8 @@ With --find or --sequence: every row of the plan that holds a part of a document
 	f.Uint64Var(&asked.sequence, "sequence", 0, "`sequence` of a document in the stream")
 	f.BoolVar(&asked.documents, "documents", false, "also where the documents came from: id, subject and path")
 	f.BoolVar(&asked.text, "text", false, "also the text of every piece of a step: its tokens, decoded (table and json)")
-	f.StringVar(&asked.tokenizer, "tokenizer", "", "with --text: the run's tokenizer, where its `NAME|FILE` is another here than at the daemon")
+	f.StringVar(&asked.tokenizer, "tokenizer", "", "with --text: the run's tokenizer, where its `NAME|FILE` is another here than at the daemon; for a rank file see also --pattern")
+	registerRankFile(f, &asked.options)
 	f.StringVar(&asked.format, "format", "table", "`format`: table, json, arrow (IPC stream) or parquet; the last two have one row a piece")
 	cmd.MarkFlagsOneRequired("step", "find", "sequence")
 	cmd.MarkFlagsMutuallyExclusive("step", "find", "sequence")
@@ -85,6 +87,7 @@ type ledgerAsked struct {
 	documents bool
 	text      bool
 	tokenizer string
+	options   tokenizer.Options // of a rank file
 	format    string
 }
 

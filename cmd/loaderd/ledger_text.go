@@ -37,7 +37,7 @@ func (a ledgerAsked) fillText(ctx context.Context, client *flightClient, whole *
 	if err := c.Do(ctx, "info", map[string]any{"run": whole.Run}, &info); err != nil {
 		return fmt.Errorf("ask for the run's tokenizer: %w", err)
 	}
-	model, err := tokenizerOf(info.Config.Tokenizer, a.tokenizer)
+	model, err := tokenizerOf(info.Config.Tokenizer, a.tokenizer, a.options)
 	if err != nil {
 		return err
 	}
@@ -68,14 +68,15 @@ func (a ledgerAsked) fillText(ctx context.Context, client *flightClient, whole *
 }
 
 // tokenizerOf loads the tokenizer of a run, or the named one if it is the same.
-func tokenizerOf(t loader.Tokenizer, name string) (*tokenizer.Model, error) {
+func tokenizerOf(t loader.Tokenizer, name string, o tokenizer.Options) (*tokenizer.Model, error) {
 	if name = cmp.Or(name, t.Name); name == config.TokenizerNone {
 		return nil, usageError{errors.New("the run's documents arrive tokenized: name their tokenizer with --tokenizer")}
 	}
 	found := ""
 	for _, add := range []bool{false, true} {
 		for _, asText := range []bool{t.SpecialAsText, !t.SpecialAsText} {
-			m, err := tokenizer.Load(name, tokenizer.Options{SpecialAsText: asText, AddSpecialTokens: add})
+			o.SpecialAsText, o.AddSpecialTokens = asText, add
+			m, err := tokenizer.Load(name, o)
 			if err != nil {
 				if found != "" {
 					continue // its post_processor is not known

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/tokenizer"
@@ -70,14 +71,19 @@ A line that can not be read is an error that names its number; the lines before 
 		},
 	}
 	cmd.Flags().StringVar(&name, "tokenizer", "", "built-in name, tokenizer.json or rank file")
-	cmd.Flags().StringVar(&options.Pattern, "pattern", "", "what cuts text into words, for a rank file: cl100k, llama3, o200k, qwen, kimi, ... or a regular expression")
-	cmd.Flags().StringArrayVar(&options.SpecialTokens, "special-token", nil, "special `TOKEN=ID` of a rank file, or TOKEN for the id behind the one before; may be repeated")
+	registerRankFile(cmd.Flags(), &options)
 	cmd.Flags().BoolVar(&decode, "decode", false, `the reverse: {"id", "ids"} in; {"id", "text"} out, "base64" where the bytes are not UTF-8`)
 	cmd.Flags().BoolVar(&fingerprint, "fingerprint", false, "print the tokenizer's fingerprint, which documents that are already tokenized must carry, and stop")
 	cmd.Flags().BoolVar(&options.SpecialAsText, "special-as-text", false, "encode special tokens such as <|endoftext|> that are written in a text as text")
 	cmd.Flags().BoolVar(&options.AddSpecialTokens, "add-special-tokens", false, "add the tokens around each text that the file's post_processor asks for (BOS, EOS)")
 	cobra.CheckErr(cmd.MarkFlagRequired("tokenizer"))
 	return cmd
+}
+
+// registerRankFile adds the flags that say what a rank file does not.
+func registerRankFile(f *pflag.FlagSet, o *tokenizer.Options) {
+	f.StringVar(&o.Pattern, "pattern", "", "what cuts text into words, for a rank file: cl100k, llama3, o200k, qwen, kimi, ... or a regular expression")
+	f.StringArrayVar(&o.SpecialTokens, "special-token", nil, "special `TOKEN=ID` of a rank file, or TOKEN for the id behind the one before; may be repeated")
 }
 
 // lineConverter appends the line out for a line in.
