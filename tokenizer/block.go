@@ -26,7 +26,7 @@ func newSplitter(list stages, rule *blockRule) splitter {
 }
 
 const (
-	batch     = 1024 // words that are split before they are encoded
+	batch     = 512 // words that are split before they are encoded
 	blockSize = 64
 )
 

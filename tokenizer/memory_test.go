@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"math/rand/v2"
 	"testing"
 	"unsafe"
 )
@@ -29,12 +30,18 @@ func bytesOfSlice[T any](s []T) int {
 
 func TestEncoderMemoryIsBounded(t *testing.T) {
 	texts := hostileTexts(5 << 18)
-	e := load(t, "gpt2").NewEncoder()
-	var ids []int32
-	for kind, text := range texts {
-		ids = e.Encode(ids[:0], text)
-		if n := held(e); n > workerMemory {
-			t.Fatalf("an encoder holds %d bytes after a text of kind %s, more than %d", n, kind, workerMemory)
+	models := []*Model{mustLoadFile(t, randomSpm(rand.New(rand.NewPCG(1, 7))).object(), Options{})}
+	for _, name := range Builtin() {
+		models = append(models, load(t, name))
+	}
+	for _, m := range models {
+		e := m.NewEncoder()
+		var ids []int32
+		for kind, text := range texts {
+			ids = e.Encode(ids[:0], text)
+			if n := held(e); n > workerMemory {
+				t.Fatalf("%s: an encoder holds %d bytes after a text of kind %s, more than %d", m.Name(), n, kind, workerMemory)
+			}
 		}
 	}
 }
