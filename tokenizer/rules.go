@@ -145,8 +145,7 @@ func (r *blockRule) startsWhiteAndMarks(m *masks, own uint64) (starts, first uin
 // startsOfWords are the letters that neither a letter nor a character that goes with them is before.
 func startsOfWords(m *masks, firstMarks uint64) uint64 {
 	l := m.letters()
-	if m.inside != 0 { // a mark may have up to four bytes
-		firstMarks |= firstMarks << 1 & m.inside
+	if m.inside != 0 { // a mark may have up to three bytes
 		firstMarks |= firstMarks << 1 & m.inside
 		firstMarks |= firstMarks << 1 & m.inside
 	}
