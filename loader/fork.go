@@ -201,6 +201,9 @@ type inheritance struct {
 	taken         map[uint64][]span
 }
 
+// holds tells whether the parent planned a part of a document, which then is no duplicate, however far the new run looks back.
+func (i *inheritance) holds(sequence uint64) bool { return i != nil && len(i.taken[sequence]) > 0 }
+
 // rest returns the first token of a document that is left, and how many tokens behind it are not: a rest with holes is planned
 // whole, and its holes are repeated. A document that is used up has nothing left.
 func (i *inheritance) rest(sequence uint64, length int32) (start, repeated int32) {

@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -83,6 +84,82 @@ func TestFork(t *testing.T) {
 		}
 		if twice > repeated {
 			t.Fatalf("seed %d: %d tokens came again, %d are counted", seed, twice, repeated)
+		}
+	}
+}
+
+// forked begins a fork of a world's run with another dedupe window and returns what it plans, its documents sealed.
+func forked(t *testing.T, w *world, at uint64, dedupe int) []*loader.Batch {
+	t.Helper()
+	next := newWorld(w.config)
+	next.config.Documents.Dedupe, next.docs = dedupe, w.docs
+	h, _, err := loader.Fork(t.Context(), w.plan, at, "next", next.config, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := loader.Begin(t.Context(), next.plan, &memFloors{docs: w.docs}, h); err != nil {
+		t.Fatal(err)
+	}
+	return next.sealed(t)
+}
+
+// sealed returns all that a world's run plans.
+func (w *world) sealed(t *testing.T) []*loader.Batch {
+	t.Helper()
+	run, stop := w.start(t)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	batches := read(t, run, loader.Place{World: 1}, 0, 0)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	return batches
+}
+
+// singly is a world whose steps hold the stream in its order, with documents of these ids, 0 for an empty one.
+func singly(dedupe, length int, ids ...uint64) *world {
+	c := config("concat")
+	c.Documents.Dedupe, c.Shuffle.Window, c.Steps.Rows = dedupe, 0, 1
+	w := newWorld(c)
+	for i, id := range ids {
+		d := loader.Document{ID: id, Tokens: documentTokens(uint64(i+1), length)}
+		if id == 0 {
+			d = loader.Document{Skip: loader.SkipEmpty}
+		}
+		w.docs.publish(d)
+	}
+	return w
+}
+
+// What the parent dropped as a duplicate its forks drop, although documents between are empty.
+func TestForkKnowsDuplicates(t *testing.T) {
+	w := singly(4, 16, 1, 2, 0, 0, 3, 2, 0, 0, 0, 0, 0, 4, 2, 3, 5)
+	whole := map[string]int{}
+	batches := w.sealed(t)
+	uses(batches, whole)
+	for at := range len(batches) + 1 {
+		seen := map[string]int{}
+		uses(batches[:at], seen)
+		uses(forked(t, w, uint64(at), 4), seen)
+		if !maps.Equal(seen, whole) {
+			t.Errorf("forked at step %d: %v, want %v", at, seen, whole)
+		}
+	}
+}
+
+// What is left of a document is planned although the fork takes the document for a duplicate.
+func TestForkThatLooksFurtherBack(t *testing.T) {
+	w := singly(2, 20, 1, 2, 3, 1, 5, 6)
+	batches := w.sealed(t)
+	seen := map[string]int{}
+	uses(batches[:4], seen) // the last of them holds the begin of the fourth document
+	uses(forked(t, w, 4, 100), seen)
+	for doc := 1; doc <= 6; doc++ {
+		for k := range 20 {
+			if n := seen[fmt.Sprint(doc, "/", k)]; n != 1 {
+				t.Fatalf("token %d of document %d is planned %d times", k, doc, n)
+			}
 		}
 	}
 }

@@ -180,14 +180,14 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 
 // account counts the tokens of a document, unless it is skipped, a duplicate of a recent one, or used up by an earlier run.
 func (m *machine) account(r *reference, d loader.Document) {
-	if d.Skip != "" {
-		return
-	}
 	n := r.header.Config.Documents.Dedupe
+	if d.Skip != "" {
+		d.ID = 0
+	}
 	duplicate := n > 0 && d.ID != 0 && slices.Contains(r.window, d.ID)
 	r.window = append(r.window, d.ID)
 	r.window = r.window[max(0, len(r.window)-n):]
-	if duplicate {
+	if d.Skip != "" || duplicate {
 		return
 	}
 	left := len(d.Tokens)

@@ -11,7 +11,7 @@ import (
 
 // AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in the header of
 // every plan; a planner of another version refuses to continue it.
-const AlgorithmVersion = 2
+const AlgorithmVersion = 3
 
 // Arrival is what the Planner is told of one document of the stream.
 type Arrival struct {
@@ -101,11 +101,14 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 	p.counts.Arrived++
 	p.steps = p.steps[:0]
 	switch {
-	case a.Skip == SkipEmpty:
-		p.counts.Empty++
 	case a.Skip != "":
-		p.counts.Undecoded++
-	case p.seen.add(a.ID):
+		p.seen.add(0) // dedupe looks back by the stream's documents, so that a fork can
+		if a.Skip == SkipEmpty {
+			p.counts.Empty++
+		} else {
+			p.counts.Undecoded++
+		}
+	case p.seen.add(a.ID) && !p.parent.holds(a.Sequence):
 		p.counts.Duplicates++
 	default:
 		start, repeated := p.parent.rest(a.Sequence, int32(a.Length))
@@ -239,18 +242,22 @@ func (p *Planner) waitingTokens() int64 {
 	return n
 }
 
-// Drains reports whether Drain could complete a step: something waits to be packed or drawn, and as many pieces and rows wait as the
-// smallest step has rows.
+// Drains reports whether Drain could complete a step: a full one waits, or something waits to be packed or drawn, or for an atom or a row
+// to be complete, and as many pieces and rows wait as the smallest step has rows.
 func (p *Planner) Drains() bool {
-	pieces, rows := p.packer.Pending().Pieces, p.window.Len()
-	if pieces+rows == 0 {
-		return false
-	}
 	least := math.MaxInt
 	for i := range p.queues.buckets {
+		if p.queues.buckets[i].full() > 0 {
+			return true
+		}
 		least = min(least, p.queues.buckets[i].rows)
 	}
-	return pieces+rows+p.queues.rowsWaiting() >= least
+	waiting := p.packer.Pending().Pieces
+	p.window.Each(func(a atom) { waiting += a.rows() })
+	for i := range p.lines {
+		waiting += p.lines[i].waiting()
+	}
+	return waiting > 0 && waiting+p.queues.rowsWaiting() >= least
 }
 
 // Cursor returns the last document sequence that the planner has seen.

@@ -25,7 +25,7 @@ func drawConfig(t *rapid.T, method string) loader.Config {
 	c.Seed = rapid.Uint64().Draw(t, "seed")
 	c.Packing.Atom = rapid.SampledFrom([]float64{1, 0.25, 0.5, 2, 4}).Draw(t, "atom")
 	c.Packing.Buckets = drawBuckets(t, c.Packing)
-	c.Packing.Pool = rapid.IntRange(1, 12).Draw(t, "pool")
+	c.Packing.Pool = rapid.IntRange(1, 60).Draw(t, "pool")
 	c.Packing.MaxAge = rapid.SampledFrom([]int{0, 200}).Draw(t, "max_age")
 	c.Packing.Overlap = rapid.SampledFrom([]float64{0, 0.3, 0.7}).Draw(t, "overlap")
 	c.Packing.Extra = rapid.IntRange(0, 2).Draw(t, "extra")
@@ -217,6 +217,25 @@ func conserved(t *rapid.T, c loader.Config, steps []loader.Step, used map[uint64
 	if counts.Slots != slots || counts.Tokens != tokens {
 		t.Fatalf("counts %+v do not match %d slots, %d tokens", counts, slots, tokens)
 	}
+}
+
+// Whatever waits, Drains knows of it if Drain can make a step of it.
+func TestDrainsWhereDrainMakesSteps(t *testing.T) {
+	checkMethods(t, func(rt *rapid.T, c loader.Config) {
+		p, err := loader.NewPlanner(c, 1)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		for _, a := range drawArrivals(rt) {
+			if _, err := p.Add(a); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		drains := p.Drains()
+		if steps := len(p.Drain()); steps > 0 && !drains {
+			rt.Fatalf("Drain makes %d steps although Drains denies it", steps)
+		}
+	})
 }
 
 func TestPlannerRefusesAGap(t *testing.T) {

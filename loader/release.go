@@ -163,6 +163,9 @@ func (r *Run) needs(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if r.config.Packing.Related() != nil { // it also reads again what the documents are about that waited then
+		floor = min(floor, s.Floor)
+	}
 	return min(floor, s.Cursor+1), nil
 }
 

@@ -1,6 +1,8 @@
 package loader_test
 
 import (
+	"context"
+	"errors"
 	"reflect"
 	"testing"
 
@@ -86,6 +88,45 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 	}
 	if err := stop(); err != nil || !run.Info().Ended {
 		t.Fatalf("a restart behind the end: %v", err)
+	}
+}
+
+// A process that dies long after its only checkpoint goes on, whatever was purged: with splice it reads again what the documents are
+// about that waited then.
+func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
+	c := config("splice")
+	c.Packing.Pool, c.Packing.MaxAge, c.Shuffle.Window = 40, 80, 0
+	w, _ := purging(c)
+	w.options.Checkpoint = 60
+	w.docs.lengths(someLengths(3, 9000)...)
+	run, stop := w.start(t)
+	for step := uint64(0); step < 110; step++ {
+		read(t, run, loader.Place{World: 1}, step, 1)
+		if _, err := run.Commit(t.Context(), loader.DefaultKeeper, step+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := run.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w.first() == 1 {
+		t.Fatal("nothing is purged")
+	}
+	w.checkpoints.mu.Lock()
+	w.checkpoints.refuse = true // it dies without another one
+	w.checkpoints.mu.Unlock()
+	_ = stop()
+	run, err := w.open(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- run.Serve(ctx) }()
+	eventually(t, func() bool { return len(served) > 0 || !run.Stats().Replaying })
+	cancel()
+	if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatalf("the run does not go on: %v", err)
 	}
 }
 

@@ -320,7 +320,7 @@ func TestSkippedAndDuplicateDocuments(t *testing.T) {
 		return d
 	}
 	w.docs.publish(doc(1, ""), doc(2, ""), doc(1, ""), doc(3, loader.SkipUndecodable), doc(3, ""), doc(0, loader.SkipEmpty), doc(0, ""), doc(0, ""))
-	w.docs.publish(doc(4, ""), doc(5, ""), doc(6, ""), doc(1, "")) // the first id 1 is 11 used documents back, the second 8
+	w.docs.publish(doc(4, ""), doc(5, ""), doc(1, ""), doc(2, "")) // id 1 is 8 documents of the stream back, two of them not used; id 2 is 10 back
 	run, _ := w.start(t)
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
