@@ -177,8 +177,8 @@ func word(s []byte, i int, ends []int32, k int) []byte {
 	return s[i:ends[k]]
 }
 
-// findShared looks for the words that the encoder's cache lacks in the shared ones.
-func (b *lookup) findShared(t *sharedWords, s []byte, i int, ends []int32, missing []uint16) {
+// findShared looks for the words that the encoder's cache lacks in the shared ones. It returns how many are not there.
+func (b *lookup) findShared(t *sharedWords, s []byte, i int, ends []int32, missing []uint16) (fresh int) {
 	hash := b.hash[:len(missing)]
 	record := b.record[:len(missing)]
 	for j, k := range missing {
@@ -194,11 +194,13 @@ func (b *lookup) findShared(t *sharedWords, s []byte, i int, ends []int32, missi
 	}
 	for j, h := range hash {
 		record[j] = t.place(h)
+		fresh += int(1 - min(record[j], 1))
 	}
 	for _, p := range record {
 		x |= uint64(t.record[p])
 	}
 	b.touched = x
+	return fresh
 }
 
 // lookUp appends the ids of the words of s that start at i and end at ends.
@@ -207,15 +209,16 @@ func (e *Encoder) lookUp(dst []int32, s []byte, i int, ends []int32) []int32 {
 	if n := b.find(e, s, i, ends); n > 0 {
 		missing := b.missing[:n]
 		b.many = b.many[:0]
-		b.findShared(e.shared, s, i, ends, missing)
-		e.mergeNew(s, i, ends, missing)
+		fresh := b.findShared(e.shared, s, i, ends, missing)
+		e.mergeNew(s, i, ends, missing, fresh)
 	}
 	return b.appendFound(slices.Grow(dst, 2*idsEach*len(ends)), len(ends))
 }
 
 // mergeNew finds the ids of missing words in the shared ones, and encodes the words that nobody knows.
-func (e *Encoder) mergeNew(s []byte, i int, ends []int32, missing []uint16) {
+func (e *Encoder) mergeNew(s []byte, i int, ends []int32, missing []uint16, fresh int) {
 	b := &e.lookup
+	single := e.m.merges.characters != nil && fresh < lanes/2 // too few for merging many at once to pay
 	n := 0
 	for j, k := range missing {
 		w := word(s, i, ends, int(k))
@@ -229,10 +232,9 @@ func (e *Encoder) mergeNew(s []byte, i int, ends []int32, missing []uint16) {
 		switch {
 		case whole:
 			b.many = append(b.many, id)
-		case len(w) > shortMax || e.m.merges.characters != nil:
+		case single || !e.m.merges.beginFew(&e.scratch, &b.few[n], w):
 			b.many = e.m.merges.encode(&e.scratch, b.many, w)
 		default:
-			e.m.merges.beginBytes(&b.few[n], w)
 			b.lane[n] = uint16(j)
 			if n++; n == lanes {
 				e.mergeFew(s, i, ends, missing, n)

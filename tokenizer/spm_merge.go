@@ -44,13 +44,34 @@ func (m *merges) merge(s *longScratch, dst []int32, word []byte) []int32 {
 		return m.byUrgency(s, dst)
 	}
 	w := &s.few[0]
-	w.begin(len(s.symbol))
-	copy(w.symbol[1:], s.symbol)
-	for i := 1; i < len(s.symbol); i++ {
-		w.pair[i] = m.pairs.rank(w.symbol[i], w.symbol[i+1])<<placeBits | uint32(i)
-	}
+	m.beginSymbols(w, s.symbol)
 	m.joinFew(&s.join, s.few[:])
 	return m.appendFew(dst, w)
+}
+
+// beginSymbols makes w begin with symbols, at most shortMax.
+func (m *merges) beginSymbols(w *fewSymbols, symbols []uint32) {
+	w.begin(len(symbols))
+	copy(w.symbol[1:], symbols)
+	for i := 1; i < len(symbols); i++ {
+		w.pair[i] = m.pairs.rank(w.symbol[i], w.symbol[i+1])<<placeBits | uint32(i)
+	}
+}
+
+// beginFew makes w begin with a short word, unless that has too many symbols.
+func (m *merges) beginFew(s *longScratch, w *fewSymbols, word []byte) bool {
+	if len(word) > shortMax {
+		return false
+	}
+	if m.characters == nil {
+		m.beginBytes(w, word)
+		return true
+	}
+	if s.symbol = m.characters.start(s.symbol[:0], word); len(s.symbol) > shortMax {
+		return false
+	}
+	m.beginSymbols(w, s.symbol)
+	return true
 }
 
 // byUrgency merges the symbols of a long word for any merges. The pairs that wait lie in a list a rank; all of a rank are
