@@ -82,6 +82,19 @@ func newLetterKinds(of func(c class) letterKind) *letterKinds {
 	return t
 }
 
+// at is the kind of the character that begins at p[k], and its bytes in a mask in which lead is the first.
+func (t *letterKinds) at(p *[blockSize]byte, k int, lead uint64) (kind letterKind, span uint64) {
+	b := uint32(p[k&(blockSize-1)])
+	r, span := b&0x1f<<6|uint32(p[(k+1)&(blockSize-1)])&0x3f, lead*3
+	if b >= 0xE0 {
+		r, span = r<<6|uint32(p[(k+2)&(blockSize-1)])&0x3f, lead*7
+	}
+	if b < 0xC0 || b >= 0xF0 { // a control character or what is behind the text; four bytes
+		return unclear, span
+	}
+	return t.kind[r&0xffff], span
+}
+
 // sort puts the characters of a block that are not ASCII into its masks. It returns the place up to which they are there.
 func (t *letterKinds) sort(m *masks, p *[blockSize]byte) (limit uint) {
 	limit = wholeCharacters(p)
@@ -93,13 +106,8 @@ func (t *letterKinds) sort(m *masks, p *[blockSize]byte) (limit uint) {
 	for wide != 0 {
 		k := bits.TrailingZeros64(wide)
 		lead := wide & -wide
-		b := uint32(p[k&(blockSize-1)])
-		at, span := b&0x1f<<6|uint32(p[(k+1)&(blockSize-1)])&0x3f, lead*3
-		if b >= 0xE0 {
-			at, span = at<<6|uint32(p[(k+2)&(blockSize-1)])&0x3f, lead*7
-		}
-		kind := t.kind[at&0xffff]
-		if kind > aLower || b < 0xC0 || b >= 0xF0 {
+		kind, span := t.at(p, k, lead)
+		if kind > aLower {
 			limit = uint(k)
 			break
 		}
@@ -119,13 +127,8 @@ func (t *letterKinds) sortCased(m *masks, p *[blockSize]byte, wide uint64) (limi
 	for wide != 0 {
 		k := bits.TrailingZeros64(wide)
 		lead := wide & -wide
-		b := uint32(p[k&(blockSize-1)])
-		at, span := b&0x1f<<6|uint32(p[(k+1)&(blockSize-1)])&0x3f, lead*3
-		if b >= 0xE0 {
-			at, span = at<<6|uint32(p[(k+2)&(blockSize-1)])&0x3f, lead*7
-		}
-		kind := t.kind[at&0xffff]
-		if kind == unclear || b < 0xC0 || b >= 0xF0 {
+		kind, span := t.at(p, k, lead)
+		if kind == unclear {
 			limit = uint(k)
 			break
 		}
