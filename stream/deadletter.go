@@ -195,11 +195,14 @@ func (d *deadLetters) leave() {
 	}
 }
 
+// lettersLeft is how many of the largest letters the dead-letter stream has room for: it drops its oldest for a new one.
+const lettersLeft = 16
+
 // send stores the letter of m unless it is there.
 func (d *deadLetters) send(ctx context.Context, m *message, problem *badDocument) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()
-	msg := d.letter(m, problem, d.log.store.nc.MaxPayload())
+	msg := d.letter(m, problem, min(d.log.store.nc.MaxPayload(), d.log.store.config.DeadLetterBytes/lettersLeft))
 	_, err := d.log.store.js.PublishMsg(ctx, msg, jetstream.WithMsgID(d.log.name+":"+number(m.sequence)), jetstream.WithExpectLastSequencePerSubject(0))
 	if isWrongLast(err) {
 		return nil // stored before

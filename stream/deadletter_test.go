@@ -304,3 +304,18 @@ func rawPublish(t testing.TB, url, subject, header, data string) {
 	}
 	t.Fatal("the server did not answer")
 }
+
+// One large letter leaves room for others.
+func TestLargeDeadLetterIsCut(t *testing.T) {
+	srv := natstest.Start(t, func(c *stream.Config) { c.DeadLetterBytes = 1 << 20 })
+	l := openLog(t, srv.Store())
+	bad := func(n int) stream.Message {
+		return stream.Message{ContentType: stream.TypeJSON, Data: []byte(strings.Repeat("x", n))}
+	}
+	publishAll(t, srv.Store(), bad(10), bad(2<<20), bad(30))
+	source := openSource(t, l, 1)
+	for range 3 {
+		nextDoc(t, source)
+	}
+	soon(t, "the letters are there", func() bool { return len(deadLetters(t, srv.Store())) == 3 })
+}

@@ -209,22 +209,37 @@ func (l *DocumentLog) fetch(ctx context.Context, sequence uint64) (m *message, e
 		return nil, l.lost(0, 0)
 	}
 	err = l.retry(ctx, func() error {
-		raw, err := l.stream.GetMsg(ctx, sequence)
-		if err != nil && l.store.nc.IsConnected() {
+		var raw *jetstream.RawStreamMsg
+		err := l.store.attempt(ctx, attemptLimit, func(ctx context.Context) (err error) {
+			raw, err = l.stream.GetMsg(ctx, sequence)
+			return err
+		})
+		if err == nil && copied(raw.Header) || err != nil && l.store.nc.IsConnected() {
 			// A replica that lags answers a direct get with "not found", and a message's own headers can pass for a status:
-			// the leader's word counts.
+			// the leader's word counts. So it does where the answer's place is told twice, by the producer too.
 			raw, err = l.leaderGet(ctx, sequence)
 		}
 		if err != nil {
 			return err
 		}
-		m = &message{sequence: raw.Sequence, subject: raw.Subject, header: raw.Header, data: raw.Data, time: raw.Time}
+		m = &message{sequence: sequence, subject: raw.Subject, header: raw.Header, data: raw.Data, time: raw.Time}
 		return nil
 	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, l.lost(sequence, sequence)
 	}
 	return m, err
+}
+
+// copied tells whether a message carries the names under which a direct get tells where a message is, beside those of the get: it was
+// got once before, and its producer passed them on.
+func copied(h nats.Header) bool {
+	for _, name := range []string{jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer} {
+		if len(h[name]) > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // leaderGet asks the stream's leader for a message, where a direct get asks any replica.

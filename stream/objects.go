@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,20 @@ func (s *Store) Objects(ctx context.Context, run string) (*Objects, error) {
 	return o, nil
 }
 
+// The client stores objects in chunks of objectChunk, unless it is told otherwise; a chunk must fit into a message beside its headers.
+const (
+	objectChunk = 128 << 10
+	objectRoom  = 4 << 10
+)
+
 // Put stores an object, in place of one of the same name.
 func (o *Objects) Put(ctx context.Context, name string, data []byte) error {
 	return o.store.retryWithin(ctx, transferLimit, fmt.Sprintf("store object %s in %s", name, o.name), func(ctx context.Context) error {
-		_, err := o.bucket.PutBytes(ctx, name, data)
+		meta := jetstream.ObjectMeta{Name: name}
+		if most := o.store.nc.MaxPayload() - objectRoom; most > 0 && most < objectChunk {
+			meta.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(most)}
+		}
+		_, err := o.bucket.Put(ctx, meta, bytes.NewReader(data))
 		return asFull(err)
 	})
 }

@@ -98,3 +98,19 @@ func TestDamagedObjectIsRefused(t *testing.T) {
 		t.Errorf("got %d bytes, error %v, want %v", len(got), err, jetstream.ErrDigestMismatch)
 	}
 }
+
+// Checkpoints are larger than the messages of a server for small documents.
+func TestObjectsOfASmallServer(t *testing.T) {
+	srv := natstest.Start(t, func(c *stream.Config) { c.MaxDocument = 32 << 10 })
+	o, err := srv.Store().Objects(testContext(t), "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := bytes.Repeat([]byte("checkpoint"), 20<<10)
+	if err := o.Put(testContext(t), "x", data); err != nil {
+		t.Fatal(err)
+	}
+	if have, err := o.Get(testContext(t), "x"); err != nil || !bytes.Equal(have, data) {
+		t.Errorf("%d bytes, %v", len(have), err)
+	}
+}

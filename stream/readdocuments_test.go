@@ -3,11 +3,14 @@ package stream_test
 import (
 	"errors"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/natstest"
 	"loaderd/loader"
+	"loaderd/packonline/related"
 	"loaderd/stream"
 )
 
@@ -38,5 +41,60 @@ func TestReadDocuments(t *testing.T) {
 	}
 	if _, err := srv.Store().JetStream().Stream(ctx, srv.Config().DeadLetterName()); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Errorf("the stream of dead letters is there: %v", err)
+	}
+}
+
+// A message that carries the names under which the server tells where a message is, is taken for what it is.
+func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
+	srv := natstest.Start(t)
+	tokenizing := bytesTokenizing
+	tokenizing.Hints = &related.Config{Retriever: "repo"}
+	l, err := srv.Store().Documents(testContext(t), tokenizing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := nats.NewMsg("docs.web")
+	m.Data = []byte("hello")
+	for name, value := range map[string]string{jetstream.SubjectHeader: "docs.other", jetstream.SequenceHeader: "77"} {
+		m.Header.Set(name, value)
+	}
+	if _, err := srv.Store().JetStream().PublishMsg(testContext(t), m); err != nil {
+		t.Fatal(err)
+	}
+	d := nextDoc(t, openSource(t, l, 1))
+	h, err := l.Hint(testContext(t), 1)
+	if err != nil || h.Source != d.Hint.Source {
+		t.Errorf("read again it is about %+v, %v, want %+v", h, err, d.Hint)
+	}
+	if info, err := l.Describe(testContext(t), 1); err != nil || info.Subject != "docs.web" || info.Sequence != 1 {
+		t.Errorf("it is described as %+v, %v", info, err)
+	}
+}
+
+// An answer that is lost with its connection is asked for again over the next one.
+func TestDocumentIsAskedForAgain(t *testing.T) {
+	srv := natstest.Start(t)
+	openLog(t, srv.Store())
+	publishAll(t, srv.Store(), counted(1, 1)...)
+	link := natstest.NewLink(t, srv.Store().ClientURL())
+	l := openLog(t, srv.RemoteAt(link.URL()))
+	if _, err := l.Tokens(testContext(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	link.Deafen()
+	asked := make(chan error, 1)
+	go func() {
+		_, err := l.Tokens(testContext(t), 1)
+		asked <- err
+	}()
+	select {
+	case err := <-asked:
+		t.Fatalf("an answer came over a deaf link: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	link.Cut()
+	link.Mend()
+	if err := <-asked; err != nil {
+		t.Error(err)
 	}
 }

@@ -141,7 +141,7 @@ func (r *reader) Close() error {
 func (r *reader) fetch(ctx context.Context) {
 	wait := retryDelay(r.log.store.config.ReconnectWait)
 	for attempt := 1; ; attempt++ {
-		before := r.next
+		before, began := r.next, time.Now()
 		err := r.follow(ctx)
 		if ctx.Err() != nil {
 			return
@@ -150,7 +150,7 @@ func (r *reader) fetch(ctx context.Context) {
 			r.submit(ctx, &chunk{err: err})
 			return
 		}
-		if r.next != before {
+		if r.next != before || time.Since(began) > silence { // the stream was read, or would have been
 			attempt = 1
 		}
 		r.down(err)
@@ -187,6 +187,7 @@ func (r *reader) follow(ctx context.Context) error {
 		}
 		select {
 		case in := <-p.msgs:
+			heard = time.Now()
 			if err := r.take(ctx, p, in); err != nil {
 				return errors.Join(err, r.flush(ctx))
 			}

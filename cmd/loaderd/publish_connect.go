@@ -17,9 +17,13 @@ import (
 	"loaderd/stream"
 )
 
+// onceWithin bounds the first connection where it is tried once.
+const onceWithin = 5 * time.Second
+
 // connect makes the first connection, within --wait. One that is lost later is waited for without bound.
 func (f *publishFlags) connect(ctx context.Context, log *slog.Logger) (*stream.Store, error) {
-	first, cancel := context.WithTimeout(ctx, f.wait)
+	wait := cmp.Or(f.wait, onceWithin)
+	first, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	store, err := stream.Open(first, f.config, log)
 	if err == nil {
@@ -32,7 +36,7 @@ func (f *publishFlags) connect(ctx context.Context, log *slog.Logger) (*stream.S
 	if why == nil {
 		return nil, flagNamed{err}
 	}
-	return nil, fmt.Errorf("connect to NATS at %s: cannot be reached within %v: %w: start loaderd serve, or name the servers with --nats", servers, f.wait, why)
+	return nil, fmt.Errorf("connect to NATS at %s: cannot be reached within %v: %w: start loaderd serve, or name the servers with --nats", servers, wait, why)
 }
 
 // dialServers asks the network why no server could be reached: the client does not tell. The servers are named without passwords.

@@ -76,3 +76,13 @@ func TestSeldom(t *testing.T) {
 		t.Errorf("%d records, want 5: three of the first, one of the others each:\n%s", n, out.String())
 	}
 }
+
+// --wait 0 is one attempt, which may take a moment.
+func TestPublishTriesOnce(t *testing.T) {
+	srv := natstest.Start(t)
+	var out, errs bytes.Buffer
+	args := []string{"publish", "--nats", srv.Store().ClientURL(), "--wait", "0s", "-"}
+	if code := run(t.Context(), args, strings.NewReader(`{"text":"one"}`), &out, &errs); code != 0 {
+		t.Errorf("exit status %d: %s", code, errs.String())
+	}
+}

@@ -46,6 +46,8 @@ class Server:
 
     async def last(self, stream: str, subject: str) -> tuple[int, dict[str, str]]:
         self._tick()
+        if self.faults and self.random.random() < 0.1:
+            raise Refused({"code": 503, "description": "nobody answers"})
         return (self.stored[-1][0], {MESSAGE_ID: self.stored[-1][1]}) if self.stored else (0, {})
 
     async def headers(self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]) -> None:

@@ -438,6 +438,7 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
         ({"text": "a", "domain": True}, "domain is a bool"),
         ({"text": "a", "id": "\ud800"}, "no Unicode"),
         ({"text": "a", "meta": {"x": object()}}, "meta is no JSON"),
+        ({"text": "a", "meta": {"x": float("nan")}}, "meta is no JSON"),
         ({"ids": [1], "meta": {}}, "meta goes with text"),
         ([1.5], "float64, want integers"),
         ([True], "bool, want integers"),
@@ -536,6 +537,14 @@ def test_password_and_tls(daemon, tmp_path):
     finally:
         process.terminate()
         process.wait()
+
+
+def test_what_is_no_input_or_no_option_is_refused() -> None:
+    for documents in ("abc", b"abc", {"text": "a"}):
+        with pytest.raises(TypeError, match="want an iterable of documents"):
+            publish(documents, source="web")
+    with pytest.raises(TypeError, match=r"unknown options \['id', 'on_rejct'\]"):
+        publish(["a"], source="web", on_rejct=print, id="url")
 
 
 def environment() -> dict[str, str]:

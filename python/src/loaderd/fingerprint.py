@@ -252,7 +252,7 @@ def _of_ranks(encoding: Any) -> dict[str, Json]:
     alphabet = {b: chr(b) for b in printable}
     alphabet.update({b: chr(256 + n) for n, b in enumerate(b for b in range(256) if b not in alphabet)})
     vocab = {"".join(alphabet[b] for b in token): rank for token, rank in ranks.items()}
-    none = len(vocab)
+    none = 1 + max(vocab.values(), default=0)  # above every rank: there may be gaps
     found = (_last(lambda a, b: vocab.get(a + b, none), none, token) for token in sorted(vocab, key=vocab.__getitem__))
     merges = [pair for pair in found if pair]
     special: Mapping[str, int] = encoding._special_tokens

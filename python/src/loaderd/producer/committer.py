@@ -20,6 +20,8 @@ INSUFFICIENT, NO_STORAGE, ACCOUNT_FULL, STORE_FAILED = 10023, 10047, 10002, 1007
 WRONG_LAST, WRONG_LAST_CONSTANT = 10071, 10164
 ATOMIC_DISABLED, BATCH_INCOMPLETE, BATCH_TOO_LARGE, BATCH_DUPLICATE, TOO_MANY_INFLIGHT = 10174, 10176, 10199, 10201, 10210
 DUPLICATE_IN_FLIGHT = 10158
+BUSY = (429, 500, 503)
+"""Codes of a server that may answer otherwise a moment later; 503 is nobody's answer."""
 
 MOST_MESSAGES = 1000
 """Messages of an atomic batch: the server's own limit."""
@@ -108,7 +110,12 @@ class Committer:
             await self._session.reconnect()
         fence = None
         if self._unsure:
-            fence = await self._read_back()
+            try:
+                fence = await self._read_back()
+            except Refused as error:
+                if error.code in BUSY:
+                    raise Lost(str(error)) from error
+                raise PublishError(f"read back what {self._subject} holds: {error}") from error
         if self._known:
             self._drop(pending)
         if not pending:
@@ -206,7 +213,7 @@ class Committer:
                 self._broken, self._single = 0, count
             self._unsure = True
             await self._wait("")
-        elif error.code in (429, 500, 503):
+        elif error.code in BUSY:
             self._unsure = True
             await self._wait(f"NATS at {self._session.access.shown} answers: {error}")
         else:

@@ -91,6 +91,8 @@ class Line:
     def __init__(
         self, url: str, options: Options, *, source: str, name: str | None, start: int | None, tokenizer: object, own_ids: bool
     ) -> None:
+        if unknown := options.keys() - Options.__annotations__.keys():
+            raise TypeError(f"unknown options {sorted(unknown)}: want some of {', '.join(Options.__annotations__)}")
         require_nats(keys=bool(options.get("credentials") or options.get("nkey")))
         check_source(source)
         access = Access(

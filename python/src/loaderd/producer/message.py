@@ -128,7 +128,7 @@ class Encoder:
             return utf8(text) if isinstance(text, str) else bytes(text), headers
         body = {"text": text if isinstance(text, str) else bytes(text).decode("utf-8", "replace"), "meta": meta}
         try:
-            return utf8(json.dumps(body, ensure_ascii=False, separators=(",", ":"))), headers | {"Content-Type": JSON}
+            return utf8(json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)), headers | {"Content-Type": JSON}
         except (TypeError, ValueError, RecursionError) as error:
             raise BadDocument(f"meta is no JSON: {error}") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -162,6 +162,10 @@ async def apublish(
 def _line(
     documents: object, url: str, options: Options, source: str, name: str | None, start: int | None, tokenizer: object
 ) -> Line:
+    if isinstance(documents, (str, bytes, bytearray, memoryview, Mapping)):
+        raise TypeError(f"documents is a {type(documents).__name__}: want an iterable of documents, for one document [document]")
+    if hasattr(documents, "iterrows"):  # iterating a table gives the names of its columns
+        raise TypeError(f"documents is a {type(documents).__name__}: want its rows, loaderd.documents(table.to_dict('records'))")
     if tokenizer is None and isinstance(documents, Documents):
         tokenizer = documents.tokenizer
     return Line(url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=False)

@@ -82,11 +82,10 @@ class Access:
 
 def context(tls: TLS) -> ssl.SSLContext:
     """What Python's own TLS needs. It reads the client's certificate and key from files only."""
-    made = ssl.create_default_context()
-    if isinstance(tls.ca, bytes):
-        made.load_verify_locations(cadata=tls.ca.decode("ascii"))
-    elif tls.ca is not None:
-        made.load_verify_locations(cafile=tls.ca)
+    if isinstance(tls.ca, bytes):  # in place of the system's authorities, as for Flight
+        made = ssl.create_default_context(cadata=tls.ca.decode("ascii", "ignore"))
+    else:
+        made = ssl.create_default_context(cafile=tls.ca)
     if tls.cert is not None:
         if isinstance(tls.cert, bytes) or isinstance(tls.key, bytes):
             raise ValueError("cert and key are bytes: NATS wants their files")
