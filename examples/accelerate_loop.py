@@ -5,6 +5,8 @@
 
 import argparse
 import os
+import shutil
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator
@@ -14,7 +16,7 @@ from loaderd.torch import StepLoader
 
 flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 flags.add_argument("--url", default="grpc://127.0.0.1:8815")
-flags.add_argument("--folder", required=True, help="where the checkpoint is")
+flags.add_argument("--folder", required=True, type=Path, help="where the checkpoints are")
 flags.add_argument("--steps", type=int, default=1000)
 flags.add_argument("--save-every", type=int, default=100)
 args = flags.parse_args()
@@ -25,8 +27,8 @@ with StepLoader(args.url, labels="shifted", device=accelerator.device) as loader
     gpt = GPT(loader.info.vocab_size, max(loader.buckets), width=64, layers=1, heads=2)
     model, optimizer = accelerator.prepare(gpt, torch.optim.AdamW(gpt.parameters(), lr=1e-3))
     accelerator.register_for_checkpointing(loader)
-    if os.path.isdir(args.folder):
-        accelerator.load_state(args.folder)
+    if saved := sorted(args.folder.glob("step-????????")):  # a folder has its name when all of it is written
+        accelerator.load_state(str(saved[-1]))
     for batch in loader:
         loss = loss_of(model, batch) * accelerator.num_processes / max(batch["num_loss_tokens_global"], 1)
         accelerator.backward(loss)
@@ -35,10 +37,14 @@ with StepLoader(args.url, labels="shifted", device=accelerator.device) as loader
         loss = accelerator.reduce(loss.detach(), "mean")
         accelerator.print(f"step {loader.step} loss {loss.item():.7f}", flush=True)
         if loader.step % args.save_every == 0:
-            accelerator.save_state(args.folder)
+            whole = args.folder / f"step-{loader.step:08}"
+            accelerator.save_state(f"{whole}.new")
             accelerator.wait_for_everyone()
             if accelerator.is_main_process:
+                os.replace(f"{whole}.new", whole)
                 loader.commit()
+                for old in set(args.folder.iterdir()) - {whole}:
+                    shutil.rmtree(old)
         if loader.step >= args.steps:
             break
 accelerator.end_training()

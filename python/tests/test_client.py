@@ -22,6 +22,7 @@ from waiting import wait_for
 
 import loaderd
 from loaderd import Client, Prefetcher, Step
+from loaderd.torch import StepLoader
 
 PYTHON = Path(__file__).resolve().parents[1]
 ENVIRON = {**os.environ, "PYTHONPATH": str(PYTHON / "src")}
@@ -267,6 +268,27 @@ def test_patience_ends_with_the_cause(dry: Daemon) -> None:
             with pytest.raises(loaderd.SourceDry, match="publish more documents") as caught:
                 next(client)
             assert caught.value.facts["step"] == "0"
+
+
+def test_patience_is_for_those_who_wait(daemon: Callable[..., Daemon]) -> None:
+    """A trainer that does something else for longer than its patience goes on where documents have come meanwhile."""
+    d = daemon({**SETTINGS, "serve.stall_timeout": "200ms"})
+    publish_tokens(d.nats_url, documents(400))
+    with Client(d.flight_url, patience=0.5) as client:
+        steps = 0
+        with pytest.raises(loaderd.SourceDry):
+            for _ in client:
+                steps += 1
+    with Client(d.flight_url, patience=0.5, prefetch=2) as client, StepLoader(d.flight_url, patience=0.5, prefetch=2) as loader:
+        for _ in range(steps - 1):
+            next(client), next(loader)
+        wait_for(lambda: client._reader._shared.ended and loader._reader._shared.ended)  # both have given up
+        publish_tokens(d.nats_url, documents(400, seed=2))
+        wait_for(lambda: client.info().planned > steps + 4)
+        for step in range(steps - 1, steps + 3):
+            assert next(client).index == step
+            next(loader)
+            assert loader.step == step + 1
 
 
 def test_patience_is_shorter_than_the_daemons(patient: Daemon) -> None:

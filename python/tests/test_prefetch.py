@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from waiting import wait_for
 
 import loaderd
 from loaderd import Prefetcher
@@ -25,6 +26,16 @@ class Counting:
 
     def cancel(self) -> None:
         self.cancelled.set()
+
+
+def test_a_wait_that_ended_while_nobody_waited_is_stale() -> None:
+    for error, stale in ((loaderd.SourceDry("dry"), True), (loaderd.Unreachable("gone"), True), (RuntimeError("broken"), False)):
+        with Prefetcher(Counting(1, error), 2) as reader:
+            assert next(reader) == 1
+            wait_for(lambda reader=reader: reader._shared.ended)
+            with pytest.raises(type(error)):
+                next(reader)
+            assert reader.stale is stale
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])

@@ -78,14 +78,17 @@ class Client(Iterator[Step]):
 
     def __next__(self) -> Step:
         while True:
-            if self._reader is None:
+            reader = self._reader
+            if reader is None:
                 self._stream = self.stream(self._next)
-                self._reader = Prefetcher(self._stream, self._prefetch)
+                reader = self._reader = Prefetcher(self._stream, self._prefetch)
             try:
-                step = next(self._reader)
+                step = next(reader)
             except Exception as error:
                 if not isinstance(error, StopIteration):
                     self._rewind()
+                if reader.stale:  # patience is for those who wait
+                    continue
                 raise
             if step.index == self._next:
                 self._next += 1

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar, cast
 
-from loaderd.errors import ClosedClient, ForkedClient
+from loaderd.errors import ClosedClient, ForkedClient, Unavailable, Unreachable
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -42,6 +42,11 @@ class Prefetcher(Iterator[T]):
     def __next__(self) -> T:
         return self._shared.take()
 
+    @property
+    def stale(self) -> bool:
+        """Whether what `next()` raised last is a wait that ended while nobody waited for an item: it may be over."""
+        return self._shared.stale
+
     def __enter__(self) -> Prefetcher[T]:
         return self
 
@@ -62,7 +67,7 @@ class _Shared(Generic[T]):
         self.iterator, self.depth, self.transform = iterator, depth, transform
         self.items: deque[T] = deque()
         self.raised: BaseException | None = None
-        self.ended = self.closed = False
+        self.ended = self.closed = self.stale = False
         self.changed = threading.Condition()
         self.pid = os.getpid()
         self.thread: threading.Thread | None = None
@@ -74,7 +79,9 @@ class _Shared(Generic[T]):
             if self.thread is None and not self.closed:
                 self.thread = threading.Thread(target=self.run, name="loaderd-prefetch", daemon=True)
                 self.thread.start()
+            waited = False
             while not (self.items or self.ended or self.closed):
+                waited = True
                 self.changed.wait()
             if self.closed:
                 raise ClosedClient("the reader is closed")
@@ -82,6 +89,7 @@ class _Shared(Generic[T]):
                 self.changed.notify_all()
                 return self.items.popleft()
             raised, self.raised = self.raised, None
+            self.stale = not waited and isinstance(raised, (Unavailable, Unreachable))
         if raised is not None:
             raise raised
         raise StopIteration

@@ -121,6 +121,8 @@ class StepLoader(IterableDataset[Batch]):
                 raise
             except Exception:
                 self._stop()  # the next call opens another reader, at the same step
+                if reader.stale:  # patience is for those who wait
+                    continue
                 raise
             if ready.step != self._step:  # an interrupt came between the reader and here
                 self._stop()
