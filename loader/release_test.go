@@ -1,8 +1,6 @@
 package loader_test
 
 import (
-	"context"
-	"errors"
 	"reflect"
 	"testing"
 
@@ -116,16 +114,9 @@ func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 	w.checkpoints.refuse = true // it dies without another one
 	w.checkpoints.mu.Unlock()
 	_ = stop()
-	run, err := w.open(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- run.Serve(ctx) }()
-	eventually(t, func() bool { return len(served) > 0 || !run.Stats().Replaying })
-	cancel()
-	if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
+	run, stop = w.start(t)
+	eventually(t, func() bool { return !run.Stats().Replaying })
+	if err := stop(); err != nil {
 		t.Fatalf("the run does not go on: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -247,11 +248,9 @@ func (d *deadLetters) letter(m *message, problem *badDocument, limit int64) *nat
 func original(header nats.Header) nats.Header {
 	out := make(nats.Header, len(header))
 	for k, v := range header {
-		switch k {
-		case jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer, jetstream.LastSequenceHeader:
-			continue // added by a direct get
+		if !slices.Contains(directGetHeaders, k) {
+			out[originalPrefix+k] = v
 		}
-		out[originalPrefix+k] = v
 	}
 	return out
 }

@@ -231,10 +231,15 @@ func (l *DocumentLog) fetch(ctx context.Context, sequence uint64) (m *message, e
 	return m, err
 }
 
-// copied tells whether a message carries the names under which a direct get tells where a message is, beside those of the get: it was
-// got once before, and its producer passed them on.
+// directGetHeaders are those that a direct get adds to a message.
+var directGetHeaders = []string{
+	jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer, jetstream.LastSequenceHeader,
+}
+
+// copied tells whether a message has headers of a direct get beside those of this one: it was got once before, and its producer passed
+// them on.
 func copied(h nats.Header) bool {
-	for _, name := range []string{jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer} {
+	for _, name := range directGetHeaders {
 		if len(h[name]) > 1 {
 			return true
 		}
