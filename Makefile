@@ -1,4 +1,4 @@
-# make test runs everything that must pass; make help lists the targets.
+# make test runs what must pass with every change; make help lists the targets.
 
 GO       ?= go
 PYTHON   ?= python3
@@ -6,7 +6,10 @@ FUZZTIME ?= 30s
 BIN      := $(CURDIR)/bin/loaderd
 
 .PHONY: test
-test: lint test-go test-python ## everything that must pass
+test: lint test-go test-python ## what must pass with every change, in minutes
+
+.PHONY: test-all
+test-all: lint test-go-all test-python-all bench-moment ## everything: races, every step, thirty kills, the oldest versions, all examples
 
 VENV = $$($(PYTHON) python/venv)/bin/python
 
@@ -24,9 +27,18 @@ lint-go: ## gofmt, go vet, staticcheck
 lint-python: ## mypy, strict
 	@venv=$(VENV) && cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
 
+# Packages without goroutines of their own have nothing for the race detector to find, and take ten times as long under it.
+PURE = loaderd/packonline loaderd/packonline/related loaderd/shuffle loaderd/tokenizer loaderd/internal/lengths loaderd/internal/relatedness \
+	loaderd/internal/report loaderd/internal/simulation
+
 .PHONY: test-go
-test-go: ## Go tests, with the race detector
-	$(GO) test -race -timeout 20m ./...
+test-go: ## Go tests, with the race detector where there are goroutines
+	$(GO) test -timeout 10m $(PURE)
+	$(GO) test -race -timeout 10m $(filter-out $(PURE),$(shell $(GO) list ./...))
+
+.PHONY: test-go-all
+test-go-all: ## all Go tests, with the race detector
+	LOADERD_TEST=all $(GO) test -race -timeout 40m ./...
 
 KILLS ?= 300
 
@@ -37,10 +49,30 @@ torture: ## kill -9 the daemon KILLS times while ranks read and documents come; 
 PYTEST = LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" -m pytest -p no:cacheprovider -q
 OLDEST = test_step test_errors test_prefetch test_client test_client_faults test_client_protocol test_torch_batch test_torch_buffers test_torch_ranks test_torch_loader test_masks
 
+# Three at a time: they wait for daemons, timeouts and each other's processes as much as they compute.
 .PHONY: test-python
-test-python: build ## Python tests against the built binary; client and loader with the oldest versions too
-	venv=$$($(PYTHON) python/venv) && $(PYTEST) python/tests
-	venv=$$($(PYTHON) python/venv python/requirements-oldest.txt) && $(PYTEST) $(OLDEST:%=python/tests/%.py)
+test-python: build ## Python tests against the built binary
+	@$(MAKE) --no-print-directory -j3 -Otarget test-python-tokenizers test-python-torch test-python-others
+
+TOKENIZERS = test_tokenizer*.py test_fingerprint.py
+TORCH = test_torch*.py test_masks.py test_distributed.py test_integrations.py test_examples.py
+
+.PHONY: test-python-tokenizers
+test-python-tokenizers:
+	@venv=$$($(PYTHON) python/venv) && $(PYTEST) $(TOKENIZERS:%=python/tests/%)
+
+.PHONY: test-python-torch
+test-python-torch:
+	@venv=$$($(PYTHON) python/venv) && $(PYTEST) $(TORCH:%=python/tests/%)
+
+.PHONY: test-python-others
+test-python-others:
+	@venv=$$($(PYTHON) python/venv) && $(PYTEST) python/tests $(patsubst %,--ignore-glob='*/%',$(TOKENIZERS) $(TORCH))
+
+.PHONY: test-python-all
+test-python-all: ## all Python tests, and those of client and loader with the oldest versions
+	LOADERD_TEST=all $(MAKE) --no-print-directory test-python
+	export LOADERD_TEST=all; venv=$$($(PYTHON) python/venv python/requirements-oldest.txt) && $(PYTEST) $(OLDEST:%=python/tests/%.py)
 
 .PHONY: build
 build: ## bin/loaderd
@@ -50,18 +82,31 @@ build: ## bin/loaderd
 bench: ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
+.PHONY: bench-moment
+bench-moment: build ## every benchmark for a moment: do they still run? Part of test-all
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...
+	$(GO) build -o bin/ ./internal/bench/...
+	$(MAKE) bench-flight FLIGHT="--seconds 0.1 --rounds 1"
+	bin/endtoend -documents 300 -python $(VENV)
+	bin/endtoend -documents 300 -tokenized -python $(VENV)
+	bin/guarantees -planned 60000 shares order balance
+	bin/splice -pool 256 -bytes 4000000 $(shell $(GO) env GOROOT)/src/net
+
 .PHONY: bench-simulate
 bench-simulate: build ## packing figures on 1M log-normal lengths
 	@$(BIN) gen-lengths --dist fineweb-edu > bin/lengths; \
 	for method in bucket bfd concat; do $(BIN) simulate --method $$method --length 2048 --pool 4096 --max-age 16384 bin/lengths; done; \
 	$(BIN) simulate --method bucket --buckets 1024,2048,4096,8192,16384 --pool 4096 --max-age 8192 bin/lengths
 
+FLIGHT ?=
+
 .PHONY: bench-flight
 bench-flight: ## Flight into pyarrow against a raw socket
-	@$(GO) build -o bin/flightserve ./internal/bench/flightserve; \
+	@$(GO) build -o bin/flightserve ./internal/bench/flightserve || exit 1; \
 	for rows in 85 170; do \
 		bin/flightserve -listen 127.0.0.1:18815 -raw 127.0.0.1:18816 -rows $$rows -bucket 2048 & server=$$!; sleep 1; \
-		$(VENV) python/bench/flight_read.py --address 127.0.0.1:18815 --raw 127.0.0.1:18816; kill $$server; \
+		$(VENV) python/bench/flight_read.py --address 127.0.0.1:18815 --raw 127.0.0.1:18816 $(FLIGHT); status=$$?; kill $$server; \
+		[ $$status = 0 ] || exit $$status; \
 	done
 
 .PHONY: bench-endtoend

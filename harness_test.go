@@ -19,7 +19,6 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/stream"
-	"loaderd/tokenizer"
 )
 
 // goSource returns real documents: files of Go's own library.
@@ -50,6 +49,15 @@ func goSource(t testing.TB, n int) []stream.Message {
 	return out
 }
 
+// gpt2 keeps the model that the daemons of these tests share: each would make it anew.
+var gpt2 = sync.OnceValue(func() stream.Tokenizing {
+	t, _, err := daemon.Tokens(config.Default().Tokenizer)
+	if err != nil {
+		panic(err)
+	}
+	return t
+})
+
 // settings of a small run on free ports.
 func settings(t testing.TB, url string) config.Config {
 	t.Helper()
@@ -66,6 +74,7 @@ func settings(t testing.TB, url string) config.Config {
 
 func start(t testing.TB, c config.Config) *daemon.Daemon {
 	t.Helper()
+	gpt2()
 	d, err := daemon.Start(t.Context(), c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -160,12 +169,8 @@ func world(t *testing.T, uri string, n int) []reader.Batch {
 // conserved checks that every token of every document came exactly once, and that segment ids say where pieces end.
 func conserved(t *testing.T, steps []reader.Batch, messages []stream.Message) {
 	t.Helper()
-	model, err := tokenizer.Load("gpt2", tokenizer.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	end, _ := model.EndOfText()
-	encoder := model.NewEncoder()
+	end := gpt2().End
+	encoder := gpt2().NewEncoder()
 	want := map[uint64][]int32{}
 	got := map[uint64][]int32{}
 	missing := 0

@@ -20,18 +20,19 @@ const module = "loaderd"
 
 // arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
 var arrows = map[string][]string{
-	"cmd/loaderd":     {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "stream", "arrowout", "loader", "tokenizer"},
+	"cmd/loaderd":     {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "stream", "arrowout", "loader", "tokenizer"},
 	"internal/daemon": {"internal/config", "stream", "arrowout", "loader", "tokenizer"},
 	"internal/config": {"stream", "arrowout", "loader", "tokenizer"},
 
 	"internal/report":     {"internal/relatedness", "internal/simulation"},
 	"internal/simulation": {"packonline"},
+	"internal/corpus":     {"internal/columns"},
 
 	"internal/bench/flightserve": {"arrowout", "loader"},
 	"internal/bench/papers":      {"internal/lengths", "internal/simulation", "packonline", "shuffle"},
 	"internal/bench/splice":      {"internal/relatedness", "packonline", "tokenizer"},
 	"internal/bench/peers":       {"internal/lengths", "packonline"},
-	"internal/bench/endtoend":    {"internal/daemon", "internal/config", "stream", "tokenizer"},
+	"internal/bench/endtoend":    {"internal/daemon", "internal/config", "internal/corpus", "stream", "tokenizer"},
 	"internal/bench/tokenizers":  {"tokenizer"},
 	"internal/bench/guarantees":  {"internal/daemon", "internal/config", "internal/lengths", "stream", "loader", "packonline"},
 

@@ -29,6 +29,7 @@ import (
 	"loaderd/internal/lengths"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
+	"loaderd/internal/testscale"
 	"loaderd/stream"
 )
 
@@ -202,7 +203,7 @@ var tokens = "sha256:" + strings.Repeat("7", 64)
 // spoilt. What the ranks have in the end is what an undisturbed run over the same documents gives. LOADERD_KILLS sets how often, and
 // LOADERD_SEED repeats a run's instants.
 func TestTorture(t *testing.T) {
-	kills, seed := 30, uint64(time.Now().UnixNano())
+	kills, seed := testscale.Of(5, 30), uint64(time.Now().UnixNano())
 	for name, set := range map[string]func(n uint64){"LOADERD_KILLS": func(n uint64) { kills = int(n) }, "LOADERD_SEED": func(n uint64) { seed = n }} {
 		if text := os.Getenv(name); text != "" {
 			n, err := strconv.ParseUint(text, 10, 64)
@@ -334,7 +335,7 @@ func (v *victim) spoil(i int) {
 	if err != nil || len(list) == 0 {
 		return
 	}
-	newest := list[len(list)-1].Name
+	newest := list[0].Name // of the list the newest comes first
 	data, err := objects.Get(ctx, newest)
 	if err != nil {
 		return

@@ -39,6 +39,7 @@ var actions = []action{
 	{"checkpoint", `{"run"}: store the planner's state now`, "", (*service).checkpoint},
 	{"info", `{"run"}: the run, its fingerprint and configuration`, "", (*service).info},
 	{"stats", `{"run"}: counts of the run since its start`, "", (*service).stats},
+	{"cause", `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step", (*service).cause},
 	{"ledger", `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*service).ledger},
 	{"find", `{"run","sequence"} or {"run","id"}: the rows that hold a document`, "sequence? id?", (*service).find},
 	{"seal", `{"run"}: end the stream of documents behind its present last one`, "", (*service).seal},
@@ -82,8 +83,8 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 		b = []byte("{}")
 	}
 	q := asked{keeper: loader.DefaultKeeper}
-	var run string
-	keys := map[string]func(json.RawMessage) error{"run": text(&run)}
+	run := info.Run
+	keys := map[string]func(json.RawMessage) error{"run": runName(&run)}
 	missing := ""
 	for _, key := range strings.Fields(a.keys) {
 		key, optional := strings.CutSuffix(key, "?")
@@ -147,6 +148,22 @@ func (s *service) info(_ context.Context, _ asked, send func(any) error) error {
 
 func (s *service) stats(_ context.Context, _ asked, send func(any) error) error {
 	return send(s.run.Stats())
+}
+
+// cause answers with what a reader that waits for the step would be told at the stall timeout; without a reason when the step is there.
+func (s *service) cause(_ context.Context, q asked, send func(any) error) error {
+	result := struct {
+		Run     string            `json:"run"`
+		Step    uint64            `json:"step"`
+		Reason  loader.Reason     `json:"reason,omitempty"`
+		Message string            `json:"message,omitempty"`
+		Do      string            `json:"do,omitempty"`
+		Facts   map[string]string `json:"facts,omitempty"`
+	}{Run: s.run.Info().Run, Step: q.step}
+	if e := s.run.Cause(q.step); e != nil {
+		result.Reason, result.Message, result.Do, result.Facts = e.Reason, e.Message, e.Do, e.Facts
+	}
+	return send(result)
 }
 
 func (s *service) seal(ctx context.Context, _ asked, send func(any) error) error {

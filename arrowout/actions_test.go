@@ -29,6 +29,8 @@ func TestActions(t *testing.T) {
 		{"checkpoint", ``, `{"run":"fake","step":7}`},
 		{"seal", `{"run":"fake"}`, `{"run":"fake","sequence":7}`},
 		{"drain", `{}`, `{"run":"fake","sequence":7}`},
+		{"cause", `{"step":1}`, `{"run":"fake","step":1}`},
+		{"cause", `{"step":2}`, `{"run":"fake","step":2,"reason":"POOL_FILLING","message":"not yet","do":"wait","facts":{"rows_there":"3"}}`},
 		{"find", `{"sequence":2}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1}]}`},
 		{"find", `{"id":"two"}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1}]}`},
 		{"ledger", `{"step":1}`, `{"run":"fake","step":1,"bucket":16,"cursor":99,"total":2,"first":0,"rows":` +

@@ -10,7 +10,7 @@ import (
 )
 
 // DoGet streams the batches of a ticket: the schema at once, then a batch for every step (or part of one) as it becomes ready.
-func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServer) error {
+func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServer) (err error) {
 	info := s.run.Info()
 	req, err := parseTicket(t.GetTicket(), info)
 	if err != nil {
@@ -27,6 +27,8 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	}
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
+	visit := s.visits.begin(stream.Context(), req)
+	defer func() { visit.end(err) }()
 
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
@@ -51,7 +53,9 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 		}
 		if err := s.sendBatch(stream, b); err != nil {
 			cancel(err)
+			continue
 		}
+		visit.sent(b)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

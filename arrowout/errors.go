@@ -32,7 +32,7 @@ func Code(r loader.Reason) codes.Code {
 	case loader.SourceDry, loader.SourceDown, loader.TokenizerBehind, loader.PoolFilling, loader.RankBehind, loader.Replaying,
 		loader.NotLeading, loader.PlanLogDown, ShuttingDown:
 		return codes.Unavailable
-	case loader.PlanMismatch, loader.RunMismatch, loader.WorldMismatch, TooManySegments:
+	case loader.PlanMismatch, loader.StreamMismatch, loader.PlanTruncated, loader.RunMismatch, loader.WorldMismatch, TooManySegments:
 		return codes.FailedPrecondition
 	case loader.StepReleased, loader.StepNotPlanned:
 		return codes.OutOfRange
@@ -52,7 +52,8 @@ func Code(r loader.Reason) codes.Code {
 const (
 	maxMessage = 1000
 	maxFact    = 200
-	maxFacts   = 12
+	maxKey     = 40
+	maxFacts   = 16
 )
 
 // statusOf makes the status that a client sees. An error without a type says nothing but where to look: it may hold paths,
@@ -83,7 +84,7 @@ func withInfo(code codes.Code, message string, reason loader.Reason, facts map[s
 	info := &errdetails.ErrorInfo{Domain: Domain, Reason: string(reason), Metadata: map[string]string{}}
 	for k, v := range facts {
 		if len(info.Metadata) < maxFacts {
-			info.Metadata[cut(k, maxFact)] = cut(v, maxFact)
+			info.Metadata[cut(k, maxKey)] = cut(v, maxFact)
 		}
 	}
 	bare := status.New(code, cut(message, maxMessage))

@@ -168,7 +168,14 @@ func (f *fakeRun) Describe(_ context.Context, sequence uint64) (loader.DocumentI
 func (f *fakeRun) Seal(context.Context) (uint64, error)       { return f.doAct("seal", 0) }
 func (f *fakeRun) Drain(context.Context) (uint64, error)      { return f.doAct("drain", 0) }
 func (f *fakeRun) Checkpoint(context.Context) (uint64, error) { return f.doAct("checkpoint", 0) }
-func (f *fakeRun) Stats() loader.Stats                        { return loader.Stats{Run: "fake", Rows: 12} }
+func (f *fakeRun) Cause(step uint64) *loader.Error {
+	if step < uint64(len(f.steps)) {
+		return nil
+	}
+	return &loader.Error{Reason: loader.PoolFilling, Message: "not yet", Do: "wait", Facts: map[string]string{"rows_there": "3"}}
+}
+
+func (f *fakeRun) Stats() loader.Stats { return loader.Stats{Run: "fake", Rows: 12} }
 
 func (f *fakeRun) doAct(action string, step uint64) (uint64, error) {
 	if f.act == nil {

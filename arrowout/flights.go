@@ -17,6 +17,7 @@ type service struct {
 	run        Run
 	batchBytes int
 	metrics    *metrics
+	visits     *visits
 	stopping   context.Context // ends, with the cause for readers, when the server stops
 }
 

@@ -69,6 +69,10 @@ func (g *guard) report(ctx context.Context, id uint64, method string, code codes
 		level = slog.LevelError
 	case codes.Canceled:
 		level = slog.LevelDebug
+	case codes.Unavailable:
+		if strings.HasSuffix(method, "/DoGet") {
+			level = slog.LevelDebug // a reader has gone, which is told
+		}
 	}
 	var p *panicked
 	if errors.As(err, &p) {

@@ -82,6 +82,16 @@ func text(into *string) func(json.RawMessage) error {
 	}
 }
 
+// runName reads the name of a run. An empty one is a mistake, such as a variable that is not set, and would mean any run.
+func runName(into *string) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		if json.Unmarshal(raw, into) != nil || *into == "" {
+			return errors.New("want the name of a run as a string; leave the key out for the run that is served")
+		}
+		return nil
+	}
+}
+
 func number(into *uint64, low, high uint64) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || *into < low || *into > high {

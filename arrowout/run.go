@@ -30,6 +30,8 @@ type Unjoined interface {
 	Assemble(ctx context.Context, s *loader.Step, first, n int) (*loader.Batch, error)
 	// Step returns one step of the plan without waiting, io.EOF behind the end.
 	Step(ctx context.Context, step uint64) (*loader.Step, error)
+	// Cause says why a step is not there yet; nil when it is, or when the run has ended.
+	Cause(step uint64) *loader.Error
 	// Commit records that a keeper's own checkpoint covers all steps before step, Leave that it keeps none any more; both return the
 	// step before which those of all keepers do.
 	Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error)

@@ -71,7 +71,7 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 
 	stopping, stop := context.WithCancelCause(context.Background())
 	s := &Server{cfg: cfg, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1)}
-	flight.RegisterFlightServiceServer(s.grpc, &service{run: run, batchBytes: cfg.BatchBytes, metrics: m, stopping: stopping})
+	flight.RegisterFlightServiceServer(s.grpc, &service{run: run, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), stopping: stopping})
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	return s, nil
 }

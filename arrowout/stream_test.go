@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -142,7 +143,7 @@ func TestLargeStepsAreSplitByRows(t *testing.T) {
 				}
 				for i := range m.Rows {
 					want := model(f, step.Rows[rank*20+row], step.Bucket)
-					if got := rowOf(t, r.Record(), i); fmt.Sprint(got.IDs, got.Segments, got.Labels) != fmt.Sprint(want.IDs, want.Segments, want.Labels) {
+					if got := rowOf(t, r.Record(), i); !slices.Equal(got.IDs, want.IDs) || !slices.Equal(got.Segments, want.Segments) || !slices.Equal(got.Labels, want.Labels) {
 						t.Fatalf("step %d row %d differs", step.Index, row)
 					}
 					row++

@@ -3,6 +3,7 @@ package arrowout
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"loaderd/loader"
 )
@@ -12,7 +13,7 @@ const maxWorld = 1 << 20
 
 // Ticket asks for one rank's rows of consecutive steps. On the wire it is a JSON object; every key may be left out.
 type Ticket struct {
-	Run         string   `json:"run"`                   // name of the run; empty: the one that is served
+	Run         string   `json:"run,omitempty"`         // name of the run; empty: the one that is served
 	Fingerprint string   `json:"fingerprint,omitempty"` // of the plan; when given it must match
 	Rank        int      `json:"rank"`                  // data-parallel rank, 0 ... World-1
 	World       int      `json:"world"`                 // number of data-parallel ranks
@@ -41,7 +42,7 @@ func parseTicket(b []byte, info loader.Info) (request, error) {
 	t := request{Ticket: Ticket{Run: info.Run, World: 1}}
 	var rank, world, columns = uint64(0), uint64(1), []string(nil)
 	err := decodeObject(b, map[string]func(json.RawMessage) error{
-		"run":         text(&t.Run),
+		"run":         runName(&t.Run),
 		"fingerprint": text(&t.Fingerprint),
 		"rank":        func(raw json.RawMessage) error { t.namesRank = true; return number(&rank, 0, maxWorld-1)(raw) },
 		"world":       number(&world, 1, maxWorld),
@@ -84,7 +85,7 @@ func parseTicket(b []byte, info loader.Info) (request, error) {
 }
 
 func checkRun(name string, info loader.Info) error {
-	if name == "" || name == info.Run {
+	if name == info.Run || slices.Contains(info.Was, name) {
 		return nil
 	}
 	return &loader.Error{Reason: loader.RunMismatch,

@@ -10,7 +10,7 @@ import (
 	"loaderd/packonline"
 )
 
-var about = loader.Info{Run: "r1", Fingerprint: "f00d", Config: loader.Config{
+var about = loader.Info{Run: "r1", Was: []string{"r0"}, Fingerprint: "f00d", Config: loader.Config{
 	Tokenizer: loader.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256}, Packing: packonline.Config{Buckets: []int{2048}},
 	Steps: loader.StepsConfig{Rows: 12}}}
 
@@ -22,7 +22,7 @@ func TestTickets(t *testing.T) {
 	}{
 		{"nothing asked", `{}`, "", ""},
 		{"everything", ` {"run":"r1","fingerprint":"f00d","rank":2,"world":3,"step":9007199254740991,"steps":1,"columns":["labels"]} `, "", ""},
-		{"empty run is the served one", `{"run":""}`, "", ""},
+		{"a run without a name", `{"run":""}`, loader.BadTicket, "leave the key out"},
 		{"narrow ids", `{"columns":["input_ids:uint16"]}`, "", ""},
 
 		{"no bytes", ``, loader.BadTicket, "not a JSON object"},
@@ -48,7 +48,7 @@ func TestTickets(t *testing.T) {
 		{"huge world", `{"world":1048577}`, loader.BadTicket, "want an integer of 1 to 1048576"},
 		{"rank of world", `{"rank":3,"world":3}`, loader.BadTicket, "rank 3 of world 3: want a rank of 0 to 2"},
 		{"rank without world", `{"rank":1}`, loader.BadTicket, "rank 1 of world 1"},
-		{"run of a number", `{"run":1}`, loader.BadTicket, "want a string"},
+		{"run of a number", `{"run":1}`, loader.BadTicket, "as a string"},
 		{"columns of a string", `{"columns":"input_ids"}`, loader.BadTicket, "want a list of strings"},
 		{"columns with null", `{"columns":[null]}`, loader.BadTicket, "want a list of strings"},
 		{"no columns", `{"columns":[]}`, loader.BadTicket, "at least one column"},
@@ -57,6 +57,7 @@ func TestTickets(t *testing.T) {
 		{"ids twice", `{"columns":["input_ids","input_ids:uint16"]}`, loader.BadTicket, "input_ids is asked for twice"},
 		{"long garbage", `{"` + strings.Repeat("é", 5000) + `":1}`, loader.BadTicket, "unknown key"},
 
+		{"a name that the run had", `{"run":"r0"}`, "", ""},
 		{"other run", `{"run":"r2"}`, loader.RunMismatch, `serves run "r1", not "r2"`},
 		{"other plan", `{"fingerprint":"beef"}`, loader.PlanMismatch, "wants the plan beef"},
 		{"world of 5", `{"world":5}`, loader.WorldMismatch, "use one of these world sizes: 1 2 3 4 6 12"},

@@ -7,11 +7,13 @@ Steps are not sharded again, and a resume does not skip what the loader has skip
 
 import argparse
 import json
+import os
 from pathlib import Path
 
+from accelerate import PartialState
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import get_last_checkpoint, set_seed
+from transformers.trainer_utils import set_seed
 
 from loaderd.torch import StepLoader
 
@@ -26,12 +28,22 @@ class LoaderState(TrainerCallback, ExportableState):
         return {"args": {}, "attributes": {"loader": self.loader.state_dict()}}
 
     def on_save(self, args, state, control, **kwargs) -> None:
+        os.sync()  # what this rank wrote is on disk,
+        PartialState().wait_for_everyone()  # and so is what the others wrote
         if state.is_world_process_zero:
+            (Path(args.output_dir) / f"checkpoint-{state.global_step}" / "whole").touch()
+            os.sync()
             self.loader.commit()
 
-    def restore(self, checkpoint: str) -> None:
-        state = json.loads((Path(checkpoint) / "trainer_state.json").read_text())
+    def restore(self, checkpoint: Path) -> None:
+        state = json.loads((checkpoint / "trainer_state.json").read_text())
         self.loader.load_state_dict(state["stateful_callbacks"]["LoaderState"]["attributes"]["loader"])
+
+
+def last_whole(folder: str) -> Path | None:
+    """The newest checkpoint that on_save has marked. The Trainer gives a folder its name before it writes what is in it."""
+    found = (mark.parent for mark in Path(folder).glob("checkpoint-*/whole"))
+    return max(found, key=lambda path: int(path.name.removeprefix("checkpoint-")), default=None)
 
 
 class StreamTrainer(Trainer):
@@ -69,8 +81,7 @@ def main() -> None:
         model = LlamaForCausalLM(LlamaConfig(vocab_size=loader.info.vocab_size, use_cache=False, **shape))
         loader_state = LoaderState(loader)
         trainer = StreamTrainer(loader, model=model, args=arguments, callbacks=[loader_state])
-        checkpoint = get_last_checkpoint(args.folder) if Path(args.folder).is_dir() else None
-        if checkpoint:
+        if checkpoint := last_whole(args.folder):
             loader_state.restore(checkpoint)
         trainer.train(resume_from_checkpoint=checkpoint)
 

@@ -1,11 +1,13 @@
-"""A plain loop under torchrun. torch.distributed.checkpoint saves the loader beside model and optimizer.
+"""A plain loop, alone or under torchrun. torch.distributed.checkpoint saves the loader beside model and optimizer.
 
 Restore with any number of ranks that divides the rows of a step.
 
+    python examples/plain_loop.py
     torchrun --nproc-per-node 2 examples/plain_loop.py --checkpoints run
 """
 
 import argparse
+import os
 from pathlib import Path
 
 import torch
@@ -34,12 +36,13 @@ class Training:
 
 flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 flags.add_argument("--url", default="grpc://127.0.0.1:8815")
-flags.add_argument("--checkpoints", required=True, help="folder")
+flags.add_argument("--checkpoints", default="run", help="folder")
 flags.add_argument("--steps", type=int, default=1000)
 flags.add_argument("--save-every", type=int, default=100)
 args = flags.parse_args()
 
-dist.init_process_group("gloo")
+alone = {} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}  # torchrun sets RANK
+dist.init_process_group("gloo", **alone)
 torch.manual_seed(0)
 with StepLoader(args.url, labels="shifted") as loader:
     model = DistributedDataParallel(GPT(loader.info.vocab_size, max(loader.buckets), width=64, layers=1, heads=2))

@@ -81,11 +81,10 @@ func (p *Planner) shuffle() {
 		}
 		bucket := slices.IndexFunc(p.lines, func(l line) bool { return l.packed == length })
 		l := &p.lines[bucket]
-		p.parent.shift(pieces)
 		if !l.holds() {
 			l.since = p.counts.Arrived
 		}
-		l.open.add(pieces)
+		l.open.add(p.parent.place(pieces))
 		complete := l.open.rows() == p.atomRows
 		if joins {
 			complete = i+1 == p.rows.Len() || !p.rows.Joined(i+1)

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -21,15 +22,23 @@ type Audited struct {
 
 // Audit reads a run's documents and its plan again from their beginning, plans every step a second time without any checkpoint, and
 // compares: rows, order, buckets and floors must be those of the log, and behind every step each token must be accounted for: tokens
-// in = tokens out - repeated + dropped + waiting. The error names the first step that differs. progress may be nil.
-func Audit(ctx context.Context, docs Documents, plan PlanLog, progress func(Audited)) (Audited, error) {
+// in = tokens out - repeated + dropped + waiting. The error names the first step that differs. The tokenizer is the one that docs makes
+// tokens with: it must be the plan's. progress may be nil.
+func Audit(ctx context.Context, docs Documents, tokenizer Tokenizer, plan PlanLog, progress func(Audited)) (Audited, error) {
 	a := auditor{plan: &planReader{log: plan}, progress: progress}
 	h, err := a.plan.header(ctx)
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: read the plan's header: %w", err)
 	}
 	if h.Algorithm != AlgorithmVersion {
-		return a.seen, fmt.Errorf("audit: the run was planned by algorithm version %d, this binary has version %d", h.Algorithm, AlgorithmVersion)
+		return a.seen, fmt.Errorf("audit: %s: audit it with the binary that planned it", h.otherAlgorithm())
+	}
+	state, err := docs.State(ctx)
+	if err != nil {
+		return a.seen, fmt.Errorf("audit: %w", err)
+	}
+	if err := errors.Join(h.madeOf(state.Stream), h.Config.Tokenizer.same(tokenizer)); err != nil {
+		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	if bad := h.Config.Validate(); len(bad) > 0 {
 		return a.seen, fmt.Errorf("audit: the plan's header has a configuration that no run can have: %w", bad[0])
@@ -52,7 +61,7 @@ func Audit(ctx context.Context, docs Documents, plan PlanLog, progress func(Audi
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the scan of the log
-	a.replay = replayFrom(ctx, plan, 2)
+	a.replay = replayFrom(ctx, plan, 2, 0)
 	if err := a.run(ctx, source); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
@@ -93,8 +102,7 @@ func (a *auditor) run(ctx context.Context, source Source) error {
 		}
 		after, _ := a.planner.Counts()
 		if d.Skip == "" && after.Duplicates == before.Duplicates {
-			start, _ := a.planner.parent.rest(d.Sequence, int32(len(d.Tokens)))
-			a.fed += int64(len(d.Tokens)) - int64(start)
+			a.fed += int64(a.planner.parent.rest(d.Sequence, int32(len(d.Tokens))))
 		}
 		if err := a.match(steps); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Checkpoints stores planner states by name.
@@ -90,12 +90,13 @@ func (r *reader) bytes(n int) []byte {
 	return out
 }
 
-// checkpoint saves the planner's state when a configured number of steps has come since the last time, or always when forced. Failing
-// to store it makes the next restart longer and nothing else.
+// checkpoint saves the planner's state when a configured number of steps has come since the last time and no other is on its way, or always
+// when forced. Failing to store it makes the next restart longer and nothing else.
 func (l *loop) checkpoint(ctx context.Context, force bool) error {
 	r := l.run
 	every, next := uint64(r.options.Checkpoint), l.planner.Next()
-	if r.edges.Checkpoints == nil || every == 0 || l.replay != nil || (!force && (next == l.saved || next < l.saved+every)) {
+	due := next != l.saved && next >= l.saved+every && l.uploads.under.Load() == 0
+	if r.edges.Checkpoints == nil || every == 0 || l.replay != nil || !force && !due {
 		return nil
 	}
 	return l.save(ctx, func(err error) {
@@ -105,25 +106,46 @@ func (l *loop) checkpoint(ctx context.Context, force bool) error {
 	})
 }
 
-// save stores the planner's state once everything that it covers is in the plan log, and tells the result. The writer does it, so
-// that nothing overtakes it, and it may hold the plan back for half as long as a reader waits.
-func (l *loop) save(ctx context.Context, done func(error)) error {
-	r := l.run
-	if r.edges.Checkpoints == nil {
-		done(errors.New("store checkpoint: this run has no place for checkpoints"))
+// maxAskers bounds how many requests wait for the checkpoint that follows the one on its way.
+const maxAskers = 64
+
+// ask saves the planner's state for a request, once no other checkpoint is on its way: then for all who have asked meanwhile.
+func (l *loop) ask(ctx context.Context, q request) error {
+	switch {
+	case l.run.edges.Checkpoints == nil:
+		q.reply <- answer{err: &Error{Reason: BadTicket, Message: "this run has no place for checkpoints"}}
+		return nil
+	case len(l.askers) == maxAskers:
+		q.reply <- answer{err: &Error{Reason: PlanLogDown, Message: fmt.Sprintf("%d requests wait for a checkpoint", maxAskers), Do: "check the JetStream server and its disk, and ask again"}}
 		return nil
 	}
-	step := l.planner.Next()
-	l.saved = step
-	c := checkpoint{r.header.Fingerprint, l.tail, maps.Clone(l.keepers), slices.Clone(l.pending), l.planner.AppendState(nil)}
-	return l.append(ctx, write{stored: func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, r.options.Stall/2)
-		defer cancel()
-		r.update(func() { r.storing = time.Now() })
-		err := r.keep(ctx, step, c.encode())
-		r.update(func() { r.storing = time.Time{} })
-		done(err)
-	}})
+	l.askers = append(l.askers, q)
+	return l.answer(ctx)
+}
+
+// answer saves the planner's state for those who ask for it, unless another checkpoint is on its way.
+func (l *loop) answer(ctx context.Context) error {
+	if len(l.askers) == 0 || l.uploads.under.Load() > 0 {
+		return nil
+	}
+	askers, step := l.askers, l.planner.Next()
+	l.askers = nil
+	return l.save(ctx, func(err error) {
+		if err != nil {
+			err = &Error{Reason: PlanLogDown, Message: "the checkpoint was not stored", Do: "check the JetStream server and its disk, and ask again", Err: err}
+		}
+		for _, q := range askers {
+			q.reply <- answer{step, err}
+		}
+	})
+}
+
+// save has the planner's state stored once everything that it covers is in the plan log, and tells the result.
+func (l *loop) save(ctx context.Context, done func(error)) error {
+	l.saved = l.planner.Next()
+	x := upload{l.saved, checkpoint{l.run.header.Fingerprint, l.tail, maps.Clone(l.keepers), slices.Clone(l.pending), l.planner.AppendState(nil)}, done}
+	l.uploads.under.Add(1)
+	return l.append(ctx, write{stored: func(ctx context.Context) { l.uploads.put(ctx, x) }})
 }
 
 // keep stores a checkpoint and deletes all but the newest ones. Those of later steps are not of this plan: the planner has been to its
@@ -145,7 +167,7 @@ func (r *Run) keep(ctx context.Context, step uint64, data []byte) error {
 	}
 	oldest := max(behind-checkpointsKept, 0)
 	r.keeps(names[oldest:behind])
-	return r.forget(ctx, slices.Concat(names[:oldest], names[behind:]))
+	return r.edges.forget(ctx, slices.Concat(names[:oldest], names[behind:]))
 }
 
 // keeps notes which checkpoints are stored, by their sorted names.
@@ -159,9 +181,9 @@ func (r *Run) keeps(names []string) {
 	r.update(func() { r.kept = kept })
 }
 
-func (r *Run) forget(ctx context.Context, names []string) error {
+func (e Edges) forget(ctx context.Context, names []string) error {
 	for _, name := range names {
-		if err := r.edges.Checkpoints.Delete(ctx, name); err != nil {
+		if err := e.Checkpoints.Delete(ctx, name); err != nil {
 			return fmt.Errorf("delete checkpoint %s: %w", name, err)
 		}
 	}
@@ -178,7 +200,7 @@ func (r *Run) restore(ctx context.Context) error {
 	var names []string
 	var err error
 	if !r.fresh {
-		if names, err = r.checkpoints(ctx); err != nil {
+		if names, err = r.edges.checkpoints(ctx); err != nil {
 			return err
 		}
 	}
@@ -191,6 +213,10 @@ func (r *Run) restore(ctx context.Context) error {
 			r.log.Info("planner restored", "checkpoint", name, "step", r.planner.Next(), "document", r.planner.Cursor())
 			return nil
 		}
+		var truncated *Error
+		if errors.As(err, &truncated) && truncated.Reason == PlanTruncated {
+			return err
+		}
 		r.log.Warn("checkpoint not usable; trying an older one", "checkpoint", name, "error", err)
 	}
 	r.planner, err = r.header.newPlanner()
@@ -198,15 +224,27 @@ func (r *Run) restore(ctx context.Context) error {
 }
 
 // checkpoints lists what is stored.
-func (r *Run) checkpoints(ctx context.Context) ([]string, error) {
-	if r.edges.Checkpoints == nil {
+func (e Edges) checkpoints(ctx context.Context) ([]string, error) {
+	if e.Checkpoints == nil {
 		return nil, nil
 	}
-	names, err := r.edges.Checkpoints.List(ctx)
+	names, err := e.Checkpoints.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list checkpoints: %w", err)
 	}
 	return names, nil
+}
+
+// truncated says that a checkpoint of this run was taken behind a record that the plan does not have: what was lost with it may be a
+// drain, a seal or a commit, and without it the steps from there on would not be those that were served.
+func (r *Run) truncated(name string, c checkpoint) error {
+	have := r.found
+	was, steps := strconv.FormatUint(c.tail.position, 10), strings.TrimLeft(strings.TrimPrefix(name, checkpointPrefix), "0")
+	return &Error{Reason: PlanTruncated,
+		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and %s steps, as checkpoint %s proves: its end is lost", r.name, have.records, have.steps, was, cmp.Or(steps, "0"), name),
+		Do:      "restore the plan's stream from its backup; without one, loaderd repair copies what is left into a usable plan and says what is lost",
+		Facts: map[string]string{"run": r.name, "records": strconv.FormatUint(have.records, 10), "steps": strconv.FormatUint(have.steps, 10),
+			"records_once": was, "steps_once": cmp.Or(steps, "0")}}
 }
 
 func (r *Run) load(ctx context.Context, name string) error {
@@ -220,6 +258,9 @@ func (r *Run) load(ctx context.Context, name string) error {
 	}
 	if c.fingerprint != r.header.Fingerprint {
 		return fmt.Errorf("it is of configuration %s, the run has %s", c.fingerprint, r.header.Fingerprint)
+	}
+	if last, err := r.edges.Plan.Last(ctx); err != nil || c.tail.position > last {
+		return cmp.Or(err, r.truncated(name, c))
 	}
 	record, err := r.edges.Plan.Get(ctx, c.tail.position)
 	if err != nil {

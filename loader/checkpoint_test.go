@@ -107,16 +107,52 @@ func TestCheckpointTellsItsStep(t *testing.T) {
 	}
 }
 
-// A place for checkpoints that does not answer costs time now and then, never the run.
-func TestCheckpointsThatHang(t *testing.T) {
+// A checkpoint that takes long to be stored holds back neither steps nor controls, nor does another one begin before it has arrived. Who
+// asks for one waits for the next, and a stop stores the last.
+func TestCheckpointsThatTakeLong(t *testing.T) {
 	w := newWorld(config("concat"))
-	w.options.Checkpoint, w.options.Stall = 4, 2*time.Second
+	w.options.Checkpoint, w.options.Stall = 4, 20*time.Second
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
-	w.holdCheckpoints()
+	c := w.holdCheckpoints()
 	run, stop := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 10)
+	began := time.Now()
+	read(t, run, loader.Place{World: 1}, 0, 14)
+	if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 9); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("14 steps took %s beside a checkpoint that is not stored", took)
+	}
+	eventually(t, func() bool { return run.Info().Planned == 18 })
+	if n := len(c.began); n != 1 {
+		t.Errorf("%d checkpoints are on their way", n)
+	}
+	asked := make(chan uint64, 2)
+	for range 2 {
+		go func() {
+			step, err := run.Checkpoint(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			asked <- step
+		}()
+	}
+	c.through <- struct{}{} // the first arrives, and those who ask get one of now
+	eventually(t, func() bool { return len(c.began) >= 2 })
+	close(c.through)
+	for range 2 {
+		if step := <-asked; step != 18 {
+			t.Errorf("the checkpoint is of step %d, want 18", step)
+		}
+	}
+	read(t, run, loader.Place{World: 1}, 14, 3)
 	if err := stop(); err != nil {
 		t.Fatal(err)
+	}
+	names, _ := w.checkpoints.List(t.Context())
+	slices.Sort(names)
+	if last := fmt.Sprintf("step-%020d", run.Info().Planned); len(names) == 0 || names[len(names)-1] != last {
+		t.Errorf("stored are %v, want %s as the last", names, last)
 	}
 }
 

@@ -32,7 +32,11 @@ type answer struct {
 // Seal ends the stream for this run behind its present last document: the pool drains there and every rank sees the same end. It
 // returns the sequence of that document. Idempotent.
 func (r *Run) Seal(ctx context.Context) (uint64, error) {
-	return r.request(ctx, request{kind: kindSeal})
+	at, err := r.request(ctx, request{kind: kindSeal})
+	if err == nil {
+		r.announced(ctx)
+	}
+	return at, err
 }
 
 // Drain empties pool and shuffle window behind the stream's present last document, padding where it must, and goes on. Rows that do
@@ -103,13 +107,7 @@ func (l *loop) handle(ctx context.Context, q request) error {
 			refuse(BadTicket, "the run has ended at step %d: its plan is complete and needs no checkpoint", l.planner.Next())
 			return nil
 		}
-		step := l.planner.Next()
-		return l.save(ctx, func(err error) {
-			if err != nil {
-				err = &Error{Reason: PlanLogDown, Message: "the checkpoint was not stored", Do: "check the JetStream server and its disk, and ask again", Err: err}
-			}
-			q.reply <- answer{step, err}
-		})
+		return l.ask(ctx, q)
 	case kindCommit:
 		planned := r.Info().Planned
 		_, known := l.keepers[q.keeper]
@@ -140,16 +138,21 @@ func (l *loop) handle(ctx context.Context, q request) error {
 		}
 		return nil
 	}
-	last, err := r.edges.Documents.Last(ctx)
+	state, err := r.edges.Documents.State(ctx)
 	if err != nil {
 		q.reply <- answer{err: &Error{Reason: SourceDown, Message: "cannot read the end of the document stream", Err: err, Do: "try again"}}
 		return nil
 	}
-	c := control{q.kind, max(last, l.planner.Cursor())}
+	c := control{q.kind, max(state.Last, l.planner.Cursor())}
 	if n := len(l.pending); n > 0 { // a stale answer must not put it before one that is recorded
 		c.at = max(c.at, l.pending[n-1].at)
 	}
-	return l.control(ctx, c, func(context.Context) { q.reply <- answer{at: c.at} })
+	return l.control(ctx, c, func(context.Context) {
+		if c.kind == kindSeal {
+			r.end.decided(c.at)
+		}
+		q.reply <- answer{at: c.at}
+	})
 }
 
 // control records a control; it takes effect when the planner is there.
@@ -199,6 +202,13 @@ func (l *loop) replayed(rec Record) {
 	l.run.update(func() { l.run.keepers = keepers })
 }
 
+// announce makes known where the run ends, when the log says so.
+func (l *loop) announce() {
+	if at, sealed := l.sealed(); sealed {
+		l.run.end.decided(at)
+	}
+}
+
 // sealed returns where the run ends, once that is decided.
 func (l *loop) sealed() (uint64, bool) {
 	if l.ended {
@@ -240,6 +250,7 @@ func (l *loop) due(ctx context.Context) error {
 // end writes the record behind the last step.
 func (l *loop) end(ctx context.Context) error {
 	l.ended = true
+	l.checkSilent()
 	l.run.snapshot(l.planner)
 	l.run.log.Info("run ended", "steps", l.planner.Next(), "last_document", l.planner.Cursor())
 	if err := l.prepare(); err != nil {

@@ -25,6 +25,8 @@ const (
 	PlanLogDown     Reason = "PLAN_LOG_DOWN"    // the plan log cannot be written or read
 	RunFailed       Reason = "RUN_FAILED"       // the run stopped on an error
 	PlanMismatch    Reason = "PLAN_MISMATCH"    // fingerprint or algorithm differ from the plan's
+	StreamMismatch  Reason = "STREAM_MISMATCH"  // the document stream is not the one that the plan was made of
+	PlanTruncated   Reason = "PLAN_TRUNCATED"   // the plan ends before what it is known to have held
 	RunMismatch     Reason = "RUN_MISMATCH"     // the daemon serves another run
 	WorldMismatch   Reason = "WORLD_MISMATCH"   // the world size does not divide a step's rows
 	StepReleased    Reason = "STEP_RELEASED"    // the step is below the floor

@@ -33,3 +33,9 @@ func (p *Planner) Hint(of func(sequence uint64) *related.Hint) {
 		}
 	}
 }
+
+// Shortage is what the next step lacks.
+func (p *Planner) Shortage() (needed, there int) {
+	s := p.shortage()
+	return s.needed, s.there
+}

@@ -31,14 +31,19 @@ const takenForm = "distance ranges (distance length)..."
 type span struct{ start, end int32 }
 
 // Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and the header of the
-// other run: every token that the other run's steps before that one do not hold is planned again, and no other. first is the first
-// document that the stream still holds.
+// other run: every token that the other run's steps before that one do not hold is planned again, and no other. docs is the document
+// stream, which must be the other run's. A plan of an older algorithm does not say which that was; it is taken at its word.
 // Documents below the floor of step are fed again only for their ids, as many as documents.dedupe looks back.
-func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c Config, first uint64) (forked, from Header, err error) {
+func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c Config, docs StreamState) (forked, from Header, err error) {
 	p := &planReader{log: parent}
 	old, err := p.header(ctx)
 	if err != nil {
 		return forked, from, fmt.Errorf("fork: read the parent's header: %w", err)
+	}
+	if old.Stream != (Stream{}) {
+		if err := old.madeOf(docs.Stream); err != nil {
+			return forked, from, fmt.Errorf("fork: %w", err)
+		}
 	}
 	if a, b := old.Config.Tokenizer, c.Tokenizer; a.Fingerprint != b.Fingerprint || a.End != b.End {
 		return forked, from, fmt.Errorf("fork: %w", &Error{Reason: PlanMismatch,
@@ -52,42 +57,19 @@ func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c Confi
 	if step > end.steps {
 		return forked, from, fmt.Errorf("fork: %w", notPlanned(step, end.steps))
 	}
-	h := Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: name, Fingerprint: c.Fingerprint(), Config: c}
+	h := Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: name, Fingerprint: c.Fingerprint(), Stream: docs.Stream, Config: c}
 	h.Parent = &Parent{Run: old.Run, Step: step, Fingerprint: old.Fingerprint}
 	taken := map[uint64][]span{}
 	if err := h.Parent.collect(ctx, p, old, taken); err != nil {
 		return forked, from, fmt.Errorf("fork: %w", err)
 	}
 	h.Parent.Taken = encodeTaken(taken, h.Parent.Floor)
-	if first > h.Parent.Floor {
+	if docs.First > h.Parent.Floor {
 		return forked, from, fmt.Errorf("fork: %w", &Error{Reason: DocumentLost,
-			Message: fmt.Sprintf("step %d of run %s needs documents from %d on, and the stream begins at %d", step, old.Run, h.Parent.Floor, first), Do: "fork at a later step"})
+			Message: fmt.Sprintf("step %d of run %s needs documents from %d on, and the stream begins at %d", step, old.Run, h.Parent.Floor, docs.First), Do: "fork at a later step"})
 	}
-	h.Start = max(first, old.Start, h.Parent.Floor-min(h.Parent.Floor, uint64(c.Documents.Dedupe)))
+	h.Start = max(docs.First, old.Start, h.Parent.Floor-min(h.Parent.Floor, uint64(c.Documents.Dedupe)))
 	return h, old, nil
-}
-
-// Begin writes the header of a forked run into its empty plan log, after it has told Floors what the run needs. A daemon that serves
-// the run with the header's configuration goes on from there.
-func Begin(ctx context.Context, plan PlanLog, floors Floors, h Header) error {
-	last, err := plan.Last(ctx)
-	if err != nil {
-		return fmt.Errorf("begin run %s: %w", h.Run, err)
-	}
-	if last > 0 {
-		return fmt.Errorf("begin run %s: there is a run of that name, with a plan: choose another name", h.Run)
-	}
-	record := encodeHeader(h)
-	if most := plan.MaxRecord(); len(record) > most {
-		return fmt.Errorf("begin run %s: its header of %d bytes is larger than a record of %d: fork at a step with less in flight, or raise the server's max_payload", h.Run, len(record), most)
-	}
-	if err := floors.Need(ctx, h.Start); err != nil {
-		return fmt.Errorf("begin run %s: %w", h.Run, err)
-	}
-	if err := plan.Append(ctx, 0, record); err != nil {
-		return fmt.Errorf("begin run %s: %w", h.Run, err)
-	}
-	return nil
 }
 
 // collect finds what the steps before p.Step hold of documents that are not used up.
@@ -204,34 +186,42 @@ type inheritance struct {
 // holds tells whether the parent planned a part of a document, which then is no duplicate, however far the new run looks back.
 func (i *inheritance) holds(sequence uint64) bool { return i != nil && len(i.taken[sequence]) > 0 }
 
-// rest returns the first token of a document that is left, and how many tokens behind it are not: a rest with holes is planned
-// whole, and its holes are repeated. A document that is used up has nothing left.
-func (i *inheritance) rest(sequence uint64, length int32) (start, repeated int32) {
+// rest returns how many tokens of a document are left. A document that is used up has nothing left.
+func (i *inheritance) rest(sequence uint64, length int32) int32 {
 	if i == nil || sequence > i.cursor {
-		return 0, 0
+		return length
 	}
 	if sequence < i.floor {
-		return length, 0
+		return 0
 	}
+	left := length
 	for _, s := range i.taken[sequence] {
-		switch {
-		case s.start <= start:
-			start = max(start, min(s.end, length))
-		default:
-			repeated += min(s.end, length) - min(s.start, length)
-		}
+		left -= min(s.end, length) - min(s.start, length)
 	}
-	return start, repeated
+	return left
 }
 
-// shift moves pieces of the rest of a document to where they are in the document.
-func (i *inheritance) shift(pieces []packonline.Piece) {
-	if i == nil {
-		return
+// place returns pieces of what is left of documents as pieces of the documents. What was taken amid a piece parts it in two.
+func (i *inheritance) place(pieces []packonline.Piece) []packonline.Piece {
+	if i == nil || !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return i.holds(x.Doc) }) {
+		return pieces
 	}
-	for k := range pieces {
-		if spans := i.taken[pieces[k].Doc]; len(spans) > 0 && spans[0].start == 0 {
-			pieces[k].Start += spans[0].end
+	out := make([]packonline.Piece, 0, len(pieces)+1)
+	for _, x := range pieces {
+		for _, s := range i.taken[x.Doc] {
+			if n := min(s.start-x.Start, x.Length); n > 0 {
+				out = append(out, packonline.Piece{Doc: x.Doc, Start: x.Start, Length: n})
+				x.Start += n
+				x.Length -= n
+			}
+			if x.Length == 0 {
+				break
+			}
+			x.Start += s.end - s.start
+		}
+		if x.Length > 0 {
+			out = append(out, x)
 		}
 	}
+	return out
 }

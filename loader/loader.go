@@ -46,7 +46,7 @@ type SourceStatus struct {
 	Last       uint64    `json:"last"`                // last sequence known to be in the stream
 	Fetched    uint64    `json:"fetched"`             // last sequence received
 	Delivered  uint64    `json:"delivered"`           // last sequence that Next returned
-	DrySince   time.Time `json:"dry_since,omitzero"`  // when everything in the stream had been fetched; zero when it has not
+	DrySince   time.Time `json:"dry_since,omitzero"`  // when the last document of the stream was fetched; zero while there are more
 	DownSince  time.Time `json:"down_since,omitzero"` // when the connection was lost; zero while it is up
 	DownReason string    `json:"down_reason,omitempty"`
 	Empty      int64     `json:"empty"`      // skipped as empty since the start
@@ -58,10 +58,8 @@ type SourceStatus struct {
 
 // Documents is the document stream as a Run needs it.
 type Documents interface {
-	// First returns the first sequence that the stream still holds (1 for a stream that never held anything).
-	First(ctx context.Context) (uint64, error)
-	// Last returns the last sequence in the stream.
-	Last(ctx context.Context) (uint64, error)
+	// State says which stream this is and what it holds now.
+	State(ctx context.Context) (StreamState, error)
 	// Read starts a Source at sequence from. A from that the stream no longer holds is an error.
 	Read(ctx context.Context, from uint64) (Source, error)
 	// Tokens returns the tokens of one document again, equal to what the Source delivered.

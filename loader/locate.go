@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 
@@ -21,9 +22,10 @@ type planReader struct {
 
 // planEnd is what the end of the plan log says.
 type planEnd struct {
-	steps uint64
-	ended bool   // no step follows
-	needs uint64 // the last document that the plan was made of
+	records uint64
+	steps   uint64
+	ended   bool   // no step follows
+	needs   uint64 // the last document that the plan was made of
 }
 
 // within refuses a document stream that ends before what the plan of a run was made of.
@@ -35,6 +37,11 @@ func (e planEnd) within(last uint64, run string) error {
 		Do: "restore the stream that the run began with, or start a new run"}
 }
 
+// ReadHeader reads what a plan begins with: the run's name and its configuration.
+func ReadHeader(ctx context.Context, plan PlanLog) (Header, error) {
+	return (&planReader{log: plan}).header(ctx)
+}
+
 // header reads the first record of the log.
 func (p *planReader) header(ctx context.Context) (Header, error) {
 	rec, err := p.record(ctx, 1)
@@ -44,27 +51,33 @@ func (p *planReader) header(ctx context.Context) (Header, error) {
 	return rec.Header, err
 }
 
-// end reads the log backwards to its last step.
+// end reads the log backwards to its last step, and refuses what cannot stand behind it.
 func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
-	last, err := p.log.Last(ctx)
-	if err != nil {
+	if e.records, err = p.log.Last(ctx); err != nil {
 		return e, err
 	}
-	for at := last; at > 1; at-- {
+	var behind []Record // backwards
+	for at := e.records; at > 1; at-- {
 		rec, err := p.record(ctx, at)
 		if err != nil {
 			return e, err
 		}
-		switch {
-		case rec.Kind == kindEnd:
-			e.ended = true
-		case rec.Kind == kindSeal, rec.Kind == kindDrain:
+		if rec.Kind == kindStep && rec.Part.part+1 == rec.Part.parts {
+			e.steps, e.needs = rec.Part.Index+1, rec.Part.Cursor
+			break
+		}
+		behind = append(behind, rec)
+	}
+	o := order{steps: e.steps}
+	for i, rec := range slices.Backward(behind) {
+		if err := o.between(rec); err != nil {
+			return e, damaged(e.records-uint64(i), err)
+		}
+		if rec.Kind == kindSeal || rec.Kind == kindDrain {
 			e.needs = max(e.needs, rec.At)
-		case rec.Kind == kindStep && rec.Part.part+1 == rec.Part.parts:
-			e.steps, e.needs = rec.Part.Index+1, max(e.needs, rec.Part.Cursor)
-			return e, nil
 		}
 	}
+	e.ended = o.ended
 	return e, nil
 }
 
@@ -75,7 +88,7 @@ func (p *planReader) record(ctx context.Context, at uint64) (Record, error) {
 	}
 	rec, err := DecodeRecord(b)
 	if err != nil {
-		return Record{}, fmt.Errorf("plan record %d: %w", at, err)
+		return Record{}, damaged(at, err)
 	}
 	return rec, nil
 }
@@ -94,7 +107,7 @@ func (p *planReader) step(ctx context.Context, step uint64) (*Step, error) {
 		}
 		s, err := j.add(rec)
 		if err != nil {
-			return nil, fmt.Errorf("plan record %d: %w", at, err)
+			return nil, damaged(at, err)
 		}
 		at++
 		if s != nil {
@@ -146,16 +159,27 @@ func (p *planReader) locate(ctx context.Context, step uint64) (uint64, error) {
 
 var errNoStep = errors.New("no step follows in the plan log")
 
-// stepFrom returns the first record at or behind a position that begins a step.
+// stepFrom returns the first record at or behind a position that begins a step. It refuses records on the way that cannot stand there.
 func (p *planReader) stepFrom(ctx context.Context, from, last uint64) (at, step uint64, err error) {
+	var before []Record
 	for at := from; at <= last; at++ {
 		rec, err := p.record(ctx, at)
 		if err != nil {
 			return 0, 0, err
 		}
 		if rec.Kind == kindStep && rec.Part.part == 0 {
+			o := order{steps: rec.Part.Index}
+			for i, passed := range before {
+				if err := o.between(passed); err != nil {
+					return 0, 0, damaged(from+uint64(i), err)
+				}
+			}
+			if err := o.step(&rec.Part.Step); err != nil {
+				return 0, 0, damaged(at, err)
+			}
 			return at, rec.Part.Index, nil
 		}
+		before = append(before, rec)
 	}
 	return 0, 0, errNoStep
 }

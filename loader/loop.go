@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,15 +20,25 @@ type loop struct {
 	tail      logTail
 	keepers   Keepers
 	writes    chan<- write
+	uploads   *uploads
+	askers    []request // of checkpoints, while another one is on its way
 	endLogged bool
 	ended     bool
 	saved     uint64 // step of the last checkpoint
+	heard     bool   // whether documents say what they are about has been looked at
+
+	duplicates duplicates
 }
 
 // Serve plans until ctx is done or the run fails. It returns nil in the first case. After the end of the stream it stays to answer
 // requests. Call it once.
 func (r *Run) Serve(ctx context.Context) error {
+	var telling sync.WaitGroup
+	tell, stop := context.WithCancel(ctx)
+	telling.Go(func() { r.tellWaits(tell) })
 	err := r.serve(ctx)
+	stop()
+	telling.Wait()
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = nil
 	}
@@ -64,13 +75,28 @@ func (r *Run) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	writes := make(chan write, 64)
 	documents := make(chan Document)
-	g.Go(func() error { return r.write(writing, writes) })
+	uploads := newUploads()
+	uploading, stopUploading := context.WithCancel(writing)
+	defer stopUploading()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(writeGrace, stopUploading) })()
+	g.Go(func() error {
+		defer close(uploads.queue)
+		err := r.write(writing, writes)
+		if err != nil { // of a plan that someone else may write, nothing more is stored
+			stopUploading()
+		}
+		return err
+	})
+	g.Go(func() error { r.upload(uploading, uploads); return nil })
 	g.Go(func() error { return pump(ctx, source, documents) })
 	g.Go(func() error { return r.release(ctx) })
+	g.Go(func() error { return r.watch(ctx) })
+	g.Go(func() error { return r.announce(ctx) })
 	g.Go(func() error {
 		defer close(writes)
-		l := &loop{run: r, planner: r.planner, pending: r.pending, tail: r.tail, keepers: maps.Clone(r.keepers), writes: writes, saved: r.planner.Next(), endLogged: r.found.ended,
-			replay: replayFrom(ctx, r.edges.Plan, r.tail.position+1)}
+		l := &loop{run: r, planner: r.planner, pending: r.pending, tail: r.tail, keepers: maps.Clone(r.keepers), writes: writes, uploads: uploads, saved: r.planner.Next(), endLogged: r.found.ended,
+			replay: replayFrom(ctx, r.edges.Plan, r.tail.position+1, r.planner.Next())}
+		l.duplicates.count = r.planner.counts.Duplicates
 		err := l.turn(ctx, documents)
 		select {
 		case <-stopped:
@@ -111,8 +137,10 @@ var errBetween = fmt.Errorf("loop stopped: %w", context.Canceled)
 // turn is the loop itself: one document, request or control after the other.
 func (l *loop) turn(ctx context.Context, documents <-chan Document) error {
 	r := l.run
+	r.snapshot(l.planner)
 	refresh := time.NewTicker(statsInterval)
 	defer refresh.Stop()
+	l.checkSilent() // of a checkpoint
 	for {
 		if err := l.prepare(); err != nil {
 			return err
@@ -140,9 +168,16 @@ func (l *loop) turn(ctx context.Context, documents <-chan Document) error {
 			if err := l.handle(ctx, q); err != nil {
 				return err
 			}
+		case <-l.uploads.ready:
+			if err := errors.Join(l.answer(ctx), l.checkpoint(ctx, false)); err != nil {
+				return err
+			}
 		case <-r.asked:
 		case <-refresh.C:
 			r.snapshot(l.planner)
+			if l.replay == nil {
+				l.duplicates.tell(time.Now(), r.config.Documents.Dedupe, r.log)
+			}
 			if err := l.linger(ctx); err != nil {
 				return err
 			}
@@ -158,6 +193,8 @@ func (l *loop) add(ctx context.Context, d Document) error {
 	if err != nil {
 		return err
 	}
+	l.duplicates.saw(d.Sequence, l.planner.counts.Duplicates)
+	l.checkSilent()
 	if err := l.emit(ctx, steps); err != nil {
 		return err
 	}
@@ -177,7 +214,9 @@ func (l *loop) prepare() error {
 			l.tail = l.replay.tail
 		}
 		l.replay = nil
+		l.duplicates.replayed()
 		l.ended = l.ended || l.endLogged && len(l.pending) == 0 // the checkpoint was of the end
+		l.announce()
 		l.run.update(func() { l.run.replays = false })
 	}
 	return nil

@@ -172,13 +172,11 @@ func (m *machine) publish(rt *rapid.T) {
 }
 
 func (m *machine) last() uint64 {
-	last, _ := m.docs.Last(m.t.Context())
-	return last
+	return m.docs.state().Last
 }
 
 func (m *machine) first() uint64 {
-	first, _ := m.docs.First(m.t.Context())
-	return first
+	return m.docs.state().First
 }
 
 // place draws one that every step can be shared by.
@@ -389,7 +387,7 @@ func (m *machine) fork(rt *rapid.T) {
 	next := newWorld(configs(method).Draw(rt, "configuration"))
 	next.config.Documents = m.world.config.Documents
 	floor := m.ref.floor(step)
-	h, _, err := loader.Fork(m.t.Context(), m.world.plan, uint64(step), "next", next.config, m.first())
+	h, _, err := loader.Fork(m.t.Context(), m.world.plan, uint64(step), "next", next.config, m.docs.state())
 	if m.first() > floor && reason(err) == loader.DocumentLost && uint64(step) < m.most {
 		return
 	}
@@ -402,7 +400,7 @@ func (m *machine) fork(rt *rapid.T) {
 	parent := m.name
 	m.past.add(rt, m.ref, step)
 	m.adopt(rt, next)
-	if err := loader.Begin(m.t.Context(), next.plan, runFloors{m.docs, m.floors, m.name}, h); err != nil {
+	if err := loader.Begin(m.t.Context(), next.beginning(runFloors{m.docs, m.floors, m.name}), h); err != nil {
 		rt.Fatal(err)
 	}
 	if rapid.Bool().Draw(rt, "the parent goes") {

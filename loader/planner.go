@@ -11,7 +11,7 @@ import (
 
 // AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in the header of
 // every plan; a planner of another version refuses to continue it.
-const AlgorithmVersion = 3
+const AlgorithmVersion = 4
 
 // Arrival is what the Planner is told of one document of the stream.
 type Arrival struct {
@@ -34,7 +34,6 @@ type Counts struct {
 	Undecoded  int64
 	Duplicates int64
 	Inherited  int64 // documents that the run's parent had used up
-	Repeated   int64 // tokens that the parent had used and that are planned again, amid a rest that it had not
 	Rows       int64 // rows in steps
 	Slots      int64 // tokens that those rows hold, padding included
 	Tokens     int64 // tokens of documents in those rows, repeated ones as often as they come
@@ -111,14 +110,13 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 	case p.seen.add(a.ID) && !p.parent.holds(a.Sequence):
 		p.counts.Duplicates++
 	default:
-		start, repeated := p.parent.rest(a.Sequence, int32(a.Length))
-		if int(start) == a.Length {
+		left := p.parent.rest(a.Sequence, int32(a.Length))
+		if left == 0 {
 			p.counts.Inherited++
 			break
 		}
-		p.counts.Repeated += int64(repeated)
 		p.rows.Reset()
-		p.packer.Add(packonline.Doc{Seq: a.Sequence, Length: int32(a.Length) - start, Hint: a.Hint}, &p.rows)
+		p.packer.Add(packonline.Doc{Seq: a.Sequence, Length: left, Hint: a.Hint}, &p.rows)
 		p.shuffle()
 	}
 	p.overdue()
@@ -252,7 +250,8 @@ func (p *Planner) Drains() bool {
 		}
 		least = min(least, p.queues.buckets[i].rows)
 	}
-	waiting := p.packer.Pending().Pieces
+	pool := p.packer.Pending()
+	waiting := pool.Pieces + pool.Rows
 	p.window.Each(func(a atom) { waiting += a.rows() })
 	for i := range p.lines {
 		waiting += p.lines[i].waiting()
@@ -269,7 +268,15 @@ func (p *Planner) Next() uint64 { return p.next }
 // Counts returns the planner's totals, and the packer's.
 func (p *Planner) Counts() (Counts, packonline.Counts) { return p.counts, p.packer.Counts() }
 
-// Waiting describes what the planner holds back: in the packer, atoms in the shuffle window, and rows before and behind it.
+// Detail returns what the packing method itself counts, nil where it counts nothing.
+func (p *Planner) Detail() map[string]int64 {
+	if d, ok := p.packer.(packonline.Detailed); ok {
+		return d.Detail()
+	}
+	return nil
+}
+
+// Waiting describes what the planner holds back: pieces and finished rows in the packer, atoms in the shuffle window, and rows before and behind it.
 func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
 	for i := range p.lines {
 		queued += p.lines[i].waiting()
@@ -284,7 +291,7 @@ func (p *Planner) Queues() []QueueStat { return p.queues.stats(p.counts.Arrived)
 // Floor returns the oldest document sequence that a later step may still need.
 func (p *Planner) Floor() uint64 {
 	floor := p.cursor + 1
-	if pool := p.packer.Pending(); pool.Pieces > 0 {
+	if pool := p.packer.Pending(); pool.Any() {
 		floor = min(floor, pool.Oldest)
 	}
 	lower := func(pieces []packonline.Piece) { floor = oldest(pieces, floor) }

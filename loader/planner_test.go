@@ -26,6 +26,7 @@ func drawConfig(t *rapid.T, method string) loader.Config {
 	c.Packing.Atom = rapid.SampledFrom([]float64{1, 0.25, 0.5, 2, 4}).Draw(t, "atom")
 	c.Packing.Buckets = drawBuckets(t, c.Packing)
 	c.Packing.Pool = rapid.IntRange(1, 60).Draw(t, "pool")
+	c.Packing.Hold = rapid.SampledFrom([]int{0, 100, 300}).Draw(t, "hold")
 	c.Packing.MaxAge = rapid.SampledFrom([]int{0, 200}).Draw(t, "max_age")
 	c.Packing.Overlap = rapid.SampledFrom([]float64{0, 0.3, 0.7}).Draw(t, "overlap")
 	c.Packing.Extra = rapid.IntRange(0, 2).Draw(t, "extra")

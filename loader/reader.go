@@ -35,7 +35,7 @@ func (r *Run) Join(place Place, step uint64) (*Reader, error) {
 		return nil, &Error{Reason: StepNotPlanned, Message: fmt.Sprintf("run %s ended before step %d: it has %d steps", r.name, step, r.planned),
 			Do:    "ask for an earlier step; this may be another run than the one you resume",
 			Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(r.planned, 10)}}
-	case step > r.planned+uint64(r.options.Ahead):
+	case step > max(r.planned, r.high)+uint64(r.options.Ahead):
 		return nil, notPlanned(step, r.planned)
 	}
 	r.readers[reader] = struct{}{}
@@ -55,6 +55,9 @@ func (r *Reader) Next(ctx context.Context) (*Step, error) {
 	for {
 		run.mu.Lock()
 		next, planned, ended, failed, changed := r.next, run.planned, run.ended, run.failed, run.changed
+		if next >= planned && run.starving.IsZero() {
+			run.starving = time.Now()
+		}
 		run.mu.Unlock()
 		switch {
 		case next < planned:
@@ -75,7 +78,9 @@ func (r *Reader) Next(ctx context.Context) (*Step, error) {
 			return nil, ctx.Err()
 		case <-changed:
 		case <-stall.C:
-			return nil, run.cause(next)
+			e := run.cause(next)
+			e.Facts["waited"] = run.options.Stall.String()
+			return nil, e
 		}
 	}
 }

@@ -38,10 +38,13 @@ type Header struct {
 	Algorithm   int    `json:"algorithm"`
 	Run         string `json:"run"`
 	Fingerprint string `json:"fingerprint"`
-	Start       uint64 `json:"start"` // sequence of the run's first document
+	Start       uint64 `json:"start"`  // sequence of the run's first document
+	Stream      Stream `json:"stream"` // that its documents come from
 	Config      Config `json:"config"`
 	// Parent is the run that this one was forked from.
 	Parent *Parent `json:"parent,omitempty"`
+	// Repair says of which damaged plan this one is a copy.
+	Repair *Repair `json:"repair,omitempty"`
 }
 
 // Record is one decoded record of a plan. What is meaningful besides Kind depends on it.

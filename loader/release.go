@@ -13,6 +13,8 @@ import (
 type Floors interface {
 	// Need records that this run needs the documents from sequence from on. Until a run has said so it needs all.
 	Need(ctx context.Context, from uint64) error
+	// Ends records that this run reads no document behind sequence at.
+	Ends(ctx context.Context, at uint64) error
 	// Purge removes the documents that no run needs, and returns the first sequence that the stream still holds.
 	Purge(ctx context.Context) (first uint64, err error)
 }
@@ -95,9 +97,9 @@ func (r *Run) hold(ctx context.Context) error {
 	if r.edges.Floors == nil {
 		return nil
 	}
-	first, err := r.edges.Documents.First(ctx)
+	state, err := r.edges.Documents.State(ctx)
 	if err == nil {
-		err = r.edges.Floors.Need(ctx, max(first, r.header.Start))
+		err = r.edges.Floors.Need(ctx, max(state.First, r.header.Start))
 	}
 	if err != nil && ctx.Err() == nil {
 		r.log.Warn("other runs have not been told that this one keeps all documents", "error", err)
@@ -142,15 +144,23 @@ func (r *Run) oldestStep(ctx context.Context, first uint64) (uint64, error) {
 	return uint64(n), failed
 }
 
-// needs returns the oldest document that this run may still need: what the steps need that a keeper or a reader may ask for, and
-// what a restart from the oldest kept checkpoint would plan again.
-func (r *Run) needs(ctx context.Context) (uint64, error) {
+// wanted returns the first step that a keeper or a reader may still ask for. It is not known during a replay.
+func (r *Run) wanted() (step uint64, replays bool) {
 	r.mu.Lock()
-	step := r.keepers.Committed()
+	defer r.mu.Unlock()
+	step = r.keepers.Committed()
 	for x := range r.readers {
 		step = min(step, x.reads)
 	}
-	kept, replays := r.kept, r.replays
+	return step, r.replays
+}
+
+// needs returns the oldest document that this run may still need: what the steps need that a keeper or a reader may ask for, and
+// what a restart from the oldest kept checkpoint would plan again.
+func (r *Run) needs(ctx context.Context) (uint64, error) {
+	step, replays := r.wanted()
+	r.mu.Lock()
+	kept := r.kept
 	r.mu.Unlock()
 	if replays || len(kept) == 0 || step == 0 || kept[0] == 0 {
 		return r.header.Start, nil

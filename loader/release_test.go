@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"loaderd/loader"
@@ -89,6 +90,37 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 	}
 }
 
+// Where a run ends is told once that is decided, and again after a restart, whether the plan is at its end by then or not.
+func TestTheEndIsTold(t *testing.T) {
+	w, floors := purging(config("bucket"))
+	w.docs.lengths(someLengths(3, 600)...)
+	run, stop := w.start(t)
+	at, err := run.Seal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := func() []uint64 {
+		w.docs.mu.Lock()
+		defer w.docs.mu.Unlock()
+		return slices.Clone(floors.ends)
+	}
+	if have := told(); !slices.Equal(have, []uint64{600}) || at != 600 {
+		t.Fatalf("after the seal behind document %d the ends are %v", at, have)
+	}
+	for _, more := range []func(*loader.Run){func(*loader.Run) {}, func(r *loader.Run) { read(t, r, loader.Place{World: 1}, 0, 0) }, func(*loader.Run) {}} {
+		more(run)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		before := len(told())
+		run, stop = w.start(t)
+		eventually(t, func() bool { return len(told()) == before+1 && told()[before] == 600 })
+	}
+	if err := stop(); err != nil || !run.Info().Ended {
+		t.Fatalf("ended %v: %v", run.Info().Ended, err)
+	}
+}
+
 // A process that dies long after its only checkpoint goes on, whatever was purged: with splice it reads again what the documents are
 // about that waited then.
 func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
@@ -104,12 +136,12 @@ func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := run.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if w.first() == 1 {
-		t.Fatal("nothing is purged")
-	}
+	eventually(t, func() bool { // once the checkpoint is stored
+		if err := run.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return w.first() > 1
+	})
 	w.checkpoints.mu.Lock()
 	w.checkpoints.refuse = true // it dies without another one
 	w.checkpoints.mu.Unlock()

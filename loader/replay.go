@@ -16,6 +16,7 @@ type replay struct {
 	next    *Step // the step that the planner must make next
 	done    bool  // no step follows in the log
 	begun   joiner
+	order   order
 	tail    logTail // last record read
 }
 
@@ -24,15 +25,15 @@ type planRecord struct {
 	rec  Record
 }
 
-// replayFrom starts to read the log at a position.
-func replayFrom(ctx context.Context, log PlanLog, from uint64) *replay {
-	p := &replay{records: make(chan planRecord, 16)}
+// replayFrom starts to read the log at a position, before which it has so many steps.
+func replayFrom(ctx context.Context, log PlanLog, from, steps uint64) *replay {
+	p := &replay{records: make(chan planRecord, 16), order: order{steps: steps}}
 	go func() {
 		defer close(p.records)
 		p.err = log.Scan(ctx, from, func(at uint64, b []byte) error {
 			rec, err := DecodeRecord(b)
 			if err != nil {
-				return fmt.Errorf("plan record %d: %w; the plan log is damaged there: restore its stream from a backup, or start a new run", at, err)
+				return damaged(at, err)
 			}
 			select {
 			case p.records <- planRecord{tailOf(at, b), rec}:
@@ -52,21 +53,27 @@ func (p *replay) prepare(control func(rec Record)) error {
 		if !ok {
 			p.done = true
 			if p.err == nil && p.begun.step != nil {
-				return fmt.Errorf("plan log: step %d is cut short at its end", p.begun.step.Index)
+				return damaged(p.tail.position+1, fmt.Errorf("step %d is cut short at the end of the log", p.begun.step.Index))
 			}
 			return p.err
 		}
 		p.tail = r.tail
 		if r.rec.Kind != kindStep {
 			if p.begun.step != nil {
-				return fmt.Errorf("plan record %d: step %d is cut short before it", r.tail.position, p.begun.step.Index)
+				return damaged(r.tail.position, fmt.Errorf("step %d is cut short before it", p.begun.step.Index))
+			}
+			if err := p.order.between(r.rec); err != nil {
+				return damaged(r.tail.position, err)
 			}
 			control(r.rec)
 			continue
 		}
 		s, err := p.begun.add(r.rec)
+		if err == nil && s != nil {
+			err = p.order.step(s)
+		}
 		if err != nil {
-			return fmt.Errorf("plan record %d: %w", r.tail.position, err)
+			return damaged(r.tail.position, err)
 		}
 		p.next = s
 	}

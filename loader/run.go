@@ -53,6 +53,8 @@ type Info struct {
 	Committed   uint64  `json:"committed"` // all keepers' own checkpoints cover all steps before this one
 	Oldest      uint64  `json:"oldest"`    // steps before this one are released: their documents may be gone
 	Keepers     Keepers `json:"keepers"`
+	// Was are names that the run had before its plan was repaired: who holds one of them means this run.
+	Was []string `json:"was,omitempty"`
 }
 
 // Run is one run's plan and the rows made from it. Open it, call Serve once, read steps through Readers.
@@ -65,6 +67,7 @@ type Run struct {
 
 	header    Header
 	fresh     bool    // nothing of the run has been written yet
+	first     uint64  // document that the stream held at Open
 	found     planEnd // at Open
 	planner   *Planner
 	tail      logTail // last record that the planner's state covers
@@ -73,13 +76,15 @@ type Run struct {
 	plan      *planReader
 	requests  chan request
 	asked     chan struct{} // signals that readers asked for more
+	end       announcement
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when what follows changes
 	planned uint64
 	ended   bool
 	failed  error
-	replays bool // re-planning what the log holds
+	trouble string // with the document stream, empty without
+	replays bool   // re-planning what the log holds
 	keepers Keepers
 	recent  map[uint64]*Step // the newest steps
 	readers map[*Reader]struct{}
@@ -92,6 +97,8 @@ type Run struct {
 	kept            []uint64 // steps of the stored checkpoints, ascending
 	checkpointed    uint64   // step of the newest checkpoint
 	checkpointBytes int64
+
+	starving time.Time // since when readers wait for the step that is planned next; zero while none does
 }
 
 // Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm. It changes nothing: a
@@ -104,44 +111,47 @@ func Open(ctx context.Context, name string, c Config, o Options, e Edges) (*Run,
 		}
 		return nil, fmt.Errorf("open run %s: %w", name, errors.Join(errs...))
 	}
-	r := &Run{name: name, config: c, options: o, edges: e, log: e.Log.With("run", name), requests: make(chan request), asked: make(chan struct{}, 1),
+	r := &Run{name: name, config: c, options: o, edges: e, log: e.Log.With("run", name), requests: make(chan request), asked: make(chan struct{}, 1), end: newAnnouncement(),
 		changed: make(chan struct{}), recent: map[uint64]*Step{}, keepers: Keepers{}, readers: map[*Reader]struct{}{}, replays: true, plan: &planReader{log: e.Plan}}
 	r.assembler = assembler{docs: e.Documents, cache: newTokenCache(o.CacheBytes), pad: c.Tokenizer.Pad, stall: o.Stall}
-	var err error
-	if r.header, err = r.readHeader(ctx); err != nil {
+	state, err := e.Documents.State(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open run %s: read document stream: %w", name, err)
+	}
+	if r.header, err = r.readHeader(ctx, state); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
 	if r.found, err = r.plan.end(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: read end of plan: %w", name, err)
 	}
+	if c := r.header.Repair; c != nil && r.found.records < c.Records {
+		return nil, fmt.Errorf("open run %s: %w", name, c.unfinished(name, r.found.records))
+	}
 	r.planned, r.ended = r.found.steps, r.found.ended
 	r.high = r.planned - min(r.planned, uint64(o.Ahead)) // what the readers before us asked for, at least
+	if r.header.Repair != nil {
+		r.high = max(r.high, r.header.Repair.Steps)
+	}
 	if err := r.restore(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
-	first, err := e.Documents.First(ctx)
-	if err == nil {
-		err = r.sees(ctx, first)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open run %s: read document stream: %w", name, err)
+	r.first = state.First
+	if err := r.sees(ctx, r.first); err != nil {
+		return nil, fmt.Errorf("open run %s: find the oldest step that can be read: %w", name, err)
 	}
 	return r, nil
 }
 
 // readHeader returns the first record of the plan, or the one that a new run will write.
-func (r *Run) readHeader(ctx context.Context) (Header, error) {
+func (r *Run) readHeader(ctx context.Context, documents StreamState) (Header, error) {
 	last, err := r.edges.Plan.Last(ctx)
 	if err != nil {
 		return Header{}, fmt.Errorf("read plan log: %w", err)
 	}
 	if last == 0 {
-		start, err := r.edges.Documents.First(ctx)
-		if err != nil {
-			return Header{}, fmt.Errorf("read document stream: %w", err)
-		}
 		r.fresh = true
-		return Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: r.name, Fingerprint: r.config.Fingerprint(), Start: start, Config: r.config}, nil
+		return Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: r.name, Fingerprint: r.config.Fingerprint(),
+			Start: documents.First, Stream: documents.Stream, Config: r.config}, nil
 	}
 	b, err := r.edges.Plan.Get(ctx, 1)
 	if err != nil {
@@ -155,25 +165,16 @@ func (r *Run) readHeader(ctx context.Context) (Header, error) {
 		return Header{}, fmt.Errorf("read plan header: record 1 is of kind %d", rec.Kind)
 	}
 	r.tail = tailOf(1, b)
-	return rec.Header, r.config.accepts(rec.Header)
+	if err := r.config.accepts(rec.Header); err != nil {
+		return Header{}, err
+	}
+	return rec.Header, rec.Header.madeOf(documents.Stream)
 }
 
 // begin writes the header of a new run.
 func (r *Run) begin(ctx context.Context) error {
-	left, err := r.checkpoints(ctx) // by an earlier run of the same name, whose streams are gone
-	if err == nil {
-		err = r.forget(ctx, left)
-	}
-	if err != nil {
+	if err := r.edges.clear(ctx, r.header); err != nil {
 		return err
-	}
-	if r.edges.Floors != nil { // before the plan exists: from here on nobody purges what it needs
-		if err := r.edges.Floors.Need(ctx, r.header.Start); err != nil {
-			return err
-		}
-	}
-	if first, err := r.edges.Documents.First(ctx); err != nil || first > r.header.Start {
-		return errors.Join(err, &Error{Reason: DocumentLost, Message: fmt.Sprintf("document %d, where the run was to begin, is purged", r.header.Start), Do: "start it again"})
 	}
 	b := encodeHeader(r.header)
 	if err := r.store(ctx, []write{{records: [][]byte{b}}}); err != nil {
@@ -184,6 +185,11 @@ func (r *Run) begin(ctx context.Context) error {
 	return nil
 }
 
+// otherAlgorithm says that another version of the planner made the plan.
+func (h Header) otherAlgorithm() string {
+	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, AlgorithmVersion)
+}
+
 // accepts refuses a plan that this configuration or binary would continue differently.
 func (c Config) accepts(h Header) error {
 	mismatch := func(message, do string) error {
@@ -191,8 +197,7 @@ func (c Config) accepts(h Header) error {
 			Facts: map[string]string{"plan_fingerprint": h.Fingerprint, "fingerprint": c.Fingerprint()}}
 	}
 	if h.Algorithm != AlgorithmVersion {
-		return mismatch(fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, AlgorithmVersion),
-			"continue it with the binary that began it, or start a new run")
+		return mismatch(h.otherAlgorithm(), "continue it with the binary that began it, or go on with this one in a fork: loaderd fork --run "+h.Run+" --step N --new NAME, N being the step that the training is at")
 	}
 	if h.Fingerprint != c.Fingerprint() {
 		return mismatch(fmt.Sprintf("run %s was planned with another configuration: %s", h.Run, strings.Join(h.Config.Differences(c), "; ")),
@@ -205,7 +210,11 @@ func (c Config) accepts(h Header) error {
 func (r *Run) Info() Info {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Info{Run: r.name, Fingerprint: r.header.Fingerprint, Config: r.config, Start: r.header.Start, Planned: r.planned, Ended: r.ended, Committed: r.keepers.Committed(), Oldest: r.oldest, Keepers: maps.Clone(r.keepers)}
+	info := Info{Run: r.name, Fingerprint: r.header.Fingerprint, Config: r.config, Start: r.header.Start, Planned: r.planned, Ended: r.ended, Committed: r.keepers.Committed(), Oldest: r.oldest, Keepers: maps.Clone(r.keepers)}
+	if r.header.Repair != nil {
+		info.Was = r.header.Repair.Was
+	}
+	return info
 }
 
 // Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
@@ -264,6 +273,7 @@ func (r *Run) update(f func()) {
 func (r *Run) publish(s *Step) {
 	r.update(func() {
 		r.planned = s.Index + 1
+		r.starving = time.Time{}
 		r.recent[s.Index] = s
 		delete(r.recent, s.Index-uint64(r.options.Ahead)-recentSteps)
 	})

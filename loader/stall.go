@@ -8,6 +8,24 @@ import (
 	"time"
 )
 
+// Cause says why a step is not there yet, as its reader would be told; nil when it is, or when the run has ended.
+func (r *Run) Cause(step uint64) *Error {
+	r.mu.Lock()
+	failed, there := r.failed, step < r.planned || r.ended
+	r.mu.Unlock()
+	var e *Error
+	switch {
+	case there:
+		return nil
+	case errors.As(failed, &e):
+		return e
+	}
+	return r.cause(step)
+}
+
+// dryFor is how long a stream has had nothing new before that is the cause of a wait: one that trickles is not dry between its documents.
+const dryFor = 5 * time.Second
+
 // cause says why a step has not come: the first thing on its way that does not move.
 func (r *Run) cause(step uint64) *Error {
 	r.mu.Lock()
@@ -20,13 +38,14 @@ func (r *Run) cause(step uint64) *Error {
 	e := &Error{Do: "wait and ask again", Facts: map[string]string{
 		"step":          strconv.FormatUint(step, 10),
 		"planned":       strconv.FormatUint(r.planned, 10),
-		"waited":        r.options.Stall.String(),
 		"last_document": strconv.FormatUint(s.Last, 10),
 		"read_document": strconv.FormatUint(p.cursor, 10),
 		"pool":          fmt.Sprintf("%d of %d", p.pool.Pieces, r.config.Packing.Pool),
+		"held_rows":     fmt.Sprintf("%d (%d of %d pieces)", p.pool.Rows, p.pool.Held, r.config.Packing.Relevant().Held()),
 		"window":        fmt.Sprintf("%d of %d", p.window, r.config.Shuffle.Window),
 		"queued_rows":   queueNote(p.queues),
 	}}
+	p.lacks.note(e.Facts)
 	slowest := r.holding(step)
 	switch {
 	case !r.storing.IsZero() && time.Since(r.storing) > time.Second:
@@ -45,18 +64,35 @@ func (r *Run) cause(step uint64) *Error {
 		e.Reason, e.Message = SourceDown, fmt.Sprintf("the document stream has been out of reach for %s (%s)", time.Since(s.DownSince).Round(time.Millisecond), s.DownReason)
 		e.Facts["down_since"] = s.DownSince.UTC().Format(time.RFC3339Nano)
 		e.Do = "check the NATS server; the daemon reconnects by itself"
-	case !s.DrySince.IsZero() && s.Delivered >= s.Fetched:
-		e.Reason, e.Message = SourceDry, fmt.Sprintf("the document stream has had nothing new for %s; document %d was its last", time.Since(s.DrySince).Round(time.Millisecond), s.Last)
+	case !s.DrySince.IsZero() && s.Delivered >= s.Fetched && time.Since(s.DrySince) >= min(dryFor, r.options.Stall/2):
+		quiet := time.Since(s.DrySince).Round(time.Millisecond)
+		e.Reason, e.Message = SourceDry, fmt.Sprintf("the document stream has had nothing new for %s; document %d was its last, and the step is not full: %s", quiet, s.Last, p.lacks)
+		if s.Last == 0 {
+			e.Message = fmt.Sprintf("the document stream has been empty for %s: %s", quiet, p.lacks)
+		}
 		e.Facts["dry_since"] = s.DrySince.UTC().Format(time.RFC3339Nano)
-		e.Do = "publish more documents, or seal the run to get the rest"
+		e.Do = r.whenDry(p.lacks.drains)
 	case s.Delivered < s.Fetched && p.cursor == p.cursorBefore:
 		e.Reason, e.Message = TokenizerBehind, fmt.Sprintf("%d documents (%d bytes) are fetched and wait to be tokenized", s.Fetched-p.cursor, s.Buffered)
 		e.Do = "wait, or give the daemon more stream.workers"
 	default:
-		e.Reason, e.Message = PoolFilling, fmt.Sprintf("documents flow, but the step is not full yet: pool %s pieces, shuffle window %s rows, queues %s",
-			e.Facts["pool"], e.Facts["window"], e.Facts["queued_rows"])
+		e.Reason, e.Message = PoolFilling, fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s pieces, shuffle window %s, queues %s",
+			p.lacks, e.Facts["pool"], e.Facts["window"], e.Facts["queued_rows"])
 	}
 	return e
+}
+
+// whenDry is what helps when no documents come.
+func (r *Run) whenDry(drains bool) string {
+	switch {
+	case drains && r.options.Linger > 0:
+		return fmt.Sprintf("publish more documents, or wait: what is there is packed when the stream has been quiet for %s (serve.linger)", r.options.Linger)
+	case drains:
+		return "publish more documents, drain the run (or set serve.linger) for the steps that what is there fills, or seal the run to get the rest"
+	case r.config.Steps.Last == LastPad:
+		return "publish more documents, or seal the run to get the rest; a drain would fill no step"
+	}
+	return "publish more documents; neither a drain nor a seal would fill a step with what is there"
 }
 
 // queueNote shows the rows that wait for a step: 1024: 3 of 48 rows, 2048: 1 of 24 rows.

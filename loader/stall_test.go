@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"loaderd/loader"
@@ -74,6 +75,11 @@ func down(s loader.SourceStatus) loader.SourceStatus {
 	return s
 }
 
+// bubble runs a test in a time of its own, which passes as fast as everything waits.
+func bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 // Whatever does not move, a reader and a request learn of it in time.
 func TestNothingWaitsWithoutACause(t *testing.T) {
 	for _, c := range []struct {
@@ -86,7 +92,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 		{"it is lost while re-planning", oddDocs{stuck: true, status: down}, loader.SourceDown, loader.SourceDown},
 		{"re-planning takes long", oddDocs{stuck: true}, loader.Replaying, loader.Replaying},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		bubble(t, c.name, func(t *testing.T) {
 			w := planned(t)
 			w.odd(c.docs)
 			run, _ := w.start(t)
@@ -103,7 +109,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 			}
 		})
 	}
-	t.Run("everything is fetched and waits to be tokenized", func(t *testing.T) {
+	bubble(t, "everything is fetched and waits to be tokenized", func(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.options.Stall = 600 * time.Millisecond
 		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
@@ -120,7 +126,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 			t.Errorf("Next = %v", err)
 		}
 	})
-	t.Run("the plan log does not answer", func(t *testing.T) {
+	bubble(t, "the plan log does not answer", func(t *testing.T) {
 		w := planned(t)
 		run, stop := w.start(t)
 		eventually(t, func() bool { return !run.Stats().Replaying })
@@ -170,7 +176,7 @@ func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 }
 
 func TestStallNamesTheCause(t *testing.T) {
-	t.Run("source dry", func(t *testing.T) {
+	bubble(t, "source dry", func(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.options.Stall = 2 * time.Second
 		w.docs.lengths(5, 6)
@@ -185,7 +191,7 @@ func TestStallNamesTheCause(t *testing.T) {
 			t.Fatalf("Next = %v", err)
 		}
 	})
-	t.Run("rank behind", func(t *testing.T) {
+	bubble(t, "rank behind", func(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.options.Stall = 2 * time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
@@ -204,7 +210,7 @@ func TestStallNamesTheCause(t *testing.T) {
 			t.Fatalf("Next = %v", err)
 		}
 	})
-	t.Run("plan log down", func(t *testing.T) {
+	bubble(t, "plan log down", func(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.options.Stall = 2 * time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 40)...)

@@ -18,7 +18,7 @@ import (
 //	the queues of rows that wait for a step (queues.appendState)
 //
 // An atom in the window is its bucket's index, the number of its rows, and each of them.
-const stateVersion = 2
+const stateVersion = 3
 
 // AppendState appends the planner's whole state: references to documents, never tokens.
 func (p *Planner) AppendState(b []byte) []byte {
@@ -129,7 +129,7 @@ func (p *Planner) restoreLine(l *line, r *reader, previous *uint64) {
 }
 
 func (c *Counts) fields() []*int64 {
-	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Duplicates, &c.Inherited, &c.Repeated, &c.Rows, &c.Slots, &c.Tokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax}
+	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Duplicates, &c.Inherited, &c.Rows, &c.Slots, &c.Tokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax}
 }
 
 func (r *recent) appendState(b []byte) []byte {

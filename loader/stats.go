@@ -15,9 +15,11 @@ type planStats struct {
 	window       int
 	queued       int
 	queues       []QueueStat
+	lacks        shortage
 	cursor       uint64
 	cursorBefore uint64 // at the refresh before
 	floor        uint64
+	detail       map[string]int64
 }
 
 // snapshot refreshes what Stats and cause show.
@@ -26,8 +28,10 @@ func (r *Run) snapshot(p *Planner) {
 	s.counts, s.packed = p.Counts()
 	s.pool, s.window, s.queued = p.Waiting()
 	s.queues = p.Queues()
+	s.lacks = p.shortage()
 	s.cursor = p.Cursor()
 	s.floor = p.Floor()
+	s.detail = p.Detail()
 	r.mu.Lock()
 	s.cursorBefore = r.stats.cursor
 	r.stats = s
@@ -59,17 +63,25 @@ type Stats struct {
 	Repeated        int64        `json:"repeated_tokens"`
 	AgeMax          int64        `json:"age_max"`
 	PoolPieces      int          `json:"pool_pieces"`
-	PoolTokens      int64        `json:"pool_tokens"`
+	HeldRows        int          `json:"held_rows"`   // finished ones that are held back
+	HeldPieces      int          `json:"held_pieces"` // in them
+	PoolTokens      int64        `json:"pool_tokens"` // of the pieces in the pool and in these rows
 	WindowRows      int          `json:"shuffle_rows"`
 	QueueRows       int          `json:"queue_rows"`
-	Queues          []QueueStat  `json:"queues"`   // by bucket
-	WaitMax         int64        `json:"wait_max"` // most documents that came while a row waited for its step
+	Queues          []QueueStat  `json:"queues"`      // by bucket
+	RowsNeeded      int          `json:"rows_needed"` // that the next step needs, those behind it included; the least that can do
+	RowsThere       int          `json:"rows_there"`  // of those
+	WaitMax         int64        `json:"wait_max"`    // most documents that came while a row waited for its step
 	Cursor          uint64       `json:"cursor"`
 	Floor           uint64       `json:"floor"`
 	CacheBytes      int64        `json:"cache_bytes"`
 	CacheHits       int64        `json:"cache_hits"`
 	CacheMisses     int64        `json:"cache_misses"`
 	Source          SourceStatus `json:"source"`
+	// Trouble is what is wrong with the document stream although it can be reached; empty when all is well.
+	Trouble string `json:"stream_trouble,omitempty"`
+	// Packing is what the packing method itself counts: of splice how rows ended, see docs/splice.md. It is not changed.
+	Packing map[string]int64 `json:"packing,omitempty"`
 }
 
 // ReaderStat is one registered reader.
@@ -87,8 +99,8 @@ func (r *Run) Stats() Stats {
 	s := Stats{Run: r.name, Planned: r.planned, Ended: r.ended, Replaying: r.replays, Committed: r.keepers.Committed(), Checkpoint: r.checkpointed, CheckpointBytes: r.checkpointBytes,
 		Documents: p.packed.Documents, Empty: p.counts.Empty, Undecoded: p.counts.Undecoded, Duplicates: p.counts.Duplicates,
 		Tokens: p.packed.Tokens, Rows: p.counts.Rows, Slots: p.counts.Slots, Padding: p.counts.Slots - p.counts.Tokens,
-		Truncated: p.packed.Truncated, Dropped: p.packed.Dropped + p.counts.LeftTokens, Repeated: p.packed.Repeated + p.counts.Repeated, AgeMax: p.counts.AgeMax,
-		PoolPieces: p.pool.Pieces, PoolTokens: p.pool.Tokens, WindowRows: p.window, QueueRows: p.queued, Queues: p.queues, WaitMax: p.counts.WaitMax, Oldest: r.oldest, Cursor: p.cursor, Floor: p.floor}
+		Truncated: p.packed.Truncated, Dropped: p.packed.Dropped + p.counts.LeftTokens, Repeated: p.packed.Repeated, AgeMax: p.counts.AgeMax,
+		PoolPieces: p.pool.Pieces, HeldRows: p.pool.Rows, HeldPieces: p.pool.Held, PoolTokens: p.pool.Tokens, WindowRows: p.window, QueueRows: p.queued, Queues: p.queues, RowsNeeded: p.lacks.needed, RowsThere: p.lacks.there, WaitMax: p.counts.WaitMax, Oldest: r.oldest, Cursor: p.cursor, Floor: p.floor, Trouble: r.trouble, Packing: p.detail}
 	s.CacheBytes, s.CacheHits, s.CacheMisses = r.assembler.cache.stats()
 	s.Readers = make([]ReaderStat, 0, len(r.readers))
 	for x := range r.readers {

@@ -172,16 +172,34 @@ type memDocs struct {
 	fetched int
 	first   uint64 // documents below are purged
 	hints   int    // asked for again
+	stream  loader.Stream
+	trouble error
 }
 
-func newDocs() *memDocs { return &memDocs{more: make(chan struct{}), first: 1} }
+func newDocs() *memDocs {
+	return &memDocs{more: make(chan struct{}), first: 1, stream: loader.Stream{Name: "DOCS", Created: time.Unix(1e9, 0)}}
+}
+
+func (d *memDocs) State(context.Context) (loader.StreamState, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return loader.StreamState{Stream: d.stream, First: d.first, Last: uint64(len(d.docs)), Trouble: d.trouble}, nil
+}
+
+// state is what State says.
+func (d *memDocs) state() loader.StreamState {
+	s, _ := d.State(context.Background())
+	return s
+}
 
 func (d *memDocs) publish(docs ...loader.Document) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, x := range docs {
 		x.Sequence = uint64(len(d.docs) + 1)
-		x.Hint = hintOf(x.Sequence)
+		if x.Hint == nil {
+			x.Hint = hintOf(x.Sequence)
+		}
 		d.docs = append(d.docs, x)
 	}
 	close(d.more)
@@ -206,22 +224,24 @@ func documentTokens(seq uint64, n int) []int32 {
 	return t
 }
 
-func (d *memDocs) First(context.Context) (uint64, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.first, nil
-}
-
 // memFloors is the only run's entry in a purgeable memDocs.
 type memFloors struct {
 	docs *memDocs
 	need uint64
+	ends []uint64
 }
 
 func (f *memFloors) Need(_ context.Context, from uint64) error {
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()
 	f.need = from
+	return nil
+}
+
+func (f *memFloors) Ends(_ context.Context, at uint64) error {
+	f.docs.mu.Lock()
+	defer f.docs.mu.Unlock()
+	f.ends = append(f.ends, at)
 	return nil
 }
 
@@ -233,12 +253,6 @@ func (f *memFloors) Purge(context.Context) (uint64, error) {
 }
 
 var errPurged = &loader.Error{Reason: loader.DocumentLost, Message: "purged"}
-
-func (d *memDocs) Last(context.Context) (uint64, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return uint64(len(d.docs)), nil
-}
 
 func (d *memDocs) Hint(_ context.Context, seq uint64) (*related.Hint, error) {
 	d.mu.Lock()
@@ -309,7 +323,7 @@ func (s *memSource) Next(ctx context.Context) (loader.Document, error) {
 }
 
 func (s *memSource) Status() loader.SourceStatus {
-	last, _ := s.docs.Last(context.Background())
+	last := s.docs.state().Last
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return loader.SourceStatus{Last: last, Fetched: s.next - 1, Delivered: s.next - 1, DrySince: s.dry}
@@ -321,7 +335,7 @@ func (s *memSource) Close() error { return nil }
 func config(method string) loader.Config {
 	return loader.Config{Seed: 7, Tokenizer: loader.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20, End: -1, Pad: -7},
 		Documents: loader.DocumentsConfig{Dedupe: 8},
-		Packing: packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, MaxAge: 64,
+		Packing: packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, Hold: 100, MaxAge: 64,
 			Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 4}},
 		Shuffle: shuffle.Config{Window: 6}, Steps: loader.StepsConfig{Rows: 4, Last: loader.LastPad}, Attention: loader.AttentionDocument}
 }
@@ -341,13 +355,23 @@ func newWorld(c loader.Config) *world {
 		options: loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 3}}
 }
 
-func (w *world) open(t *testing.T) (*loader.Run, error) {
-	t.Helper()
+// edgesOf is what a run of the world gets.
+func (w *world) edgesOf() loader.Edges {
 	e := loader.Edges{Documents: w.docs, Plan: w.plan, Checkpoints: w.checkpoints, Log: slog.New(slog.DiscardHandler)}
 	if w.edges != nil {
 		w.edges(&e)
 	}
-	return loader.Open(t.Context(), "test", w.config, w.options, e)
+	return e
+}
+
+// beginning is where a fork or a copy begins.
+func (w *world) beginning(floors loader.Floors) loader.Edges {
+	return loader.Edges{Documents: w.docs, Plan: w.plan, Checkpoints: w.checkpoints, Floors: floors}
+}
+
+func (w *world) open(t *testing.T) (*loader.Run, error) {
+	t.Helper()
+	return loader.Open(t.Context(), "test", w.config, w.options, w.edgesOf())
 }
 
 // start opens and serves a run; stop ends it and returns what Serve returned.

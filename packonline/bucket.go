@@ -1,6 +1,9 @@
 package packonline
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // bucket packs into rows of several lengths, or of one, and fills them exactly, from a bounded pool. A document longer than the longest
 // row is cut into full rows, which are emitted at once, and a remainder; remainders and shorter documents wait, one piece a document.
@@ -16,12 +19,13 @@ import "fmt"
 //
 //   - invariant 2: no document that fits the longest row is split.
 //   - invariant 3: after Add at most Pool pieces wait, and at most MaxAge, if that is less.
-//   - invariant 4: no piece is older than MaxAge when it is emitted. Without a MaxAge no piece waits for more than 16 Pool documents.
+//   - invariant 4: no piece is older than MaxAge when it is emitted. Without a MaxAge no piece waits for more than 16 Pool documents. With
+//     a hold and several row lengths it waits for half of MaxAge and for two Pool documents at most.
 //   - invariant 5: the work for a document is bounded, whatever the lengths. It emits at most one row for age and one for room, beside
-//     its own; each tries a fixed number of seeds, each seed costs a fixed number of searches for every row length, a search compares
-//     at most searchWords words, and a row that is tried takes at most the pieces that it can hold.
+//     its own, and what is done to find them is paid with credit, so much a document (bucket_credit.go): beside what was saved, only
+//     the pieces of one row are taken without any.
 //
-// Its state is the waiting pieces in order of arrival: what it does next depends on nothing else.
+// Its state is the waiting pieces in order of arrival and the credit for searches: what it does next depends on nothing else.
 type bucket struct {
 	tally
 	stock    *stock
@@ -30,12 +34,22 @@ type bucket struct {
 	left     func(piece int32)
 }
 
-// patiencePools is the bound on ages in pools where none is configured: otherwise pairs on sight could pass by a piece forever.
-const patiencePools = 16
+// Bounds on ages in pools. Where none is configured pairs on sight could pass by a piece forever. Where finished rows are held back and
+// there are several row lengths, long pieces would else wait until they must leave, at no gain in padding, for the shortest rows are the
+// first to be tight; and short documents would be ahead of long ones by more than a hold can make up for.
+const (
+	patiencePools = 16
+	heldPools     = 2
+)
 
 func newBucket(c Config) Packer {
 	t := newTally(c)
-	return &bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: patience(c, patiencePools)}
+	p := &bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: patience(c, patiencePools)}
+	if c.Held() > 0 && len(t.lengths) > 1 {
+		p.patience = max(1, min(p.patience/2, heldPools*int64(c.Pool)))
+	}
+	p.stock.credit = p.mostCredit()
+	return p
 }
 
 // patience is the bound on ages, or so many pools where none is configured.
@@ -63,6 +77,7 @@ func (p *bucket) Add(d Doc, out *Rows) {
 	if p.stock.pieces > p.config.Pool {
 		p.makeRoom(out)
 	}
+	p.earn(d.Length, 1)
 }
 
 // meet emits a new piece in a row that it fills alone, or with a piece that waits, the oldest one that will do. Else the piece waits.
@@ -101,13 +116,13 @@ const (
 // makeRoom emits a row around one of the oldest pieces: the oldest one whose row is tight, else exactly full, else the fullest.
 func (p *bucket) makeRoom(out *Rows) {
 	seeds := max(1, triedRows/len(p.lengths))
-	if p.stock.eldest(seeds, func(n int32) bool { return p.tight(n, out) }) ||
-		p.stock.eldest(seeds, func(n int32) bool { return p.exact(n, out) }) {
+	if p.stock.eldest(seeds, 0, func(n int32) bool { return p.tight(n, out) }) ||
+		p.stock.eldest(seeds, 0, func(n int32) bool { return p.exact(n, out) }) {
 		return
 	}
 	var seed int32
 	var best share
-	p.stock.eldest(max(1, paddedRows/len(p.lengths)), func(n int32) bool {
+	p.stock.eldest(max(1, paddedRows/len(p.lengths)), min(p.stock.credit, 0)-creditGuess, func(n int32) bool {
 		if s := p.leastPadding(n); best.of == 0 || s.less(best) {
 			seed, best = n, s
 		}
@@ -118,6 +133,7 @@ func (p *bucket) makeRoom(out *Rows) {
 
 // Flush packs what waits, the longest pieces first, for these have the fewest ways to be completed, and then pads what is left.
 func (p *bucket) Flush(out *Rows) {
+	p.stock.credit += creditFlush * p.stock.pieces
 	for n := p.stock.atMost(p.longest); n != none; n = p.stock.atMost(n - 1) {
 		for p.stock.has(n) && (p.tight(n, out) || p.exact(n, out)) {
 		}
@@ -125,6 +141,7 @@ func (p *bucket) Flush(out *Rows) {
 	for n := p.stock.atMost(p.longest); n != none; n = p.stock.atMost(p.longest) {
 		p.pad(n, out)
 	}
+	p.stock.credit = p.mostCredit()
 }
 
 // take puts the oldest piece of a length into the row under construction.
@@ -140,6 +157,7 @@ func (p *bucket) putBack(keep int) {
 
 // emit ends the row under construction.
 func (p *bucket) emit(length int32, out *Rows) {
+	p.stock.credit += moveCost * len(p.row) // what leaves was not taken in vain
 	var used int32
 	for _, i := range p.row {
 		w := &p.stock.items[i].waiting
@@ -161,7 +179,9 @@ func (p *bucket) free(i int32) {
 
 func (p *bucket) Pending() Pending { return p.pending(p.stock.pieces, p.stock.oldest()) }
 
-func (p *bucket) AppendState(b []byte) []byte { return p.appendState(b, p.stock.list()) }
+func (p *bucket) AppendState(b []byte) []byte {
+	return binary.AppendUvarint(p.appendState(b, p.stock.list()), uint64(p.mostCredit()-p.stock.credit))
+}
 
 func (p *bucket) RestoreState(b []byte) ([]byte, error) {
 	t, stock, rest, err := p.readStock(b)
@@ -177,7 +197,7 @@ func (p *bucket) RestoreState(b []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// readStock reads the totals and the waiting pieces of a state.
+// readStock reads the totals, the waiting pieces and the credit of a state.
 func (p *bucket) readStock(b []byte) (t tally, s *stock, rest []byte, err error) {
 	t, lists, rest, err := p.readState(b, 1)
 	if err != nil {
@@ -201,5 +221,10 @@ func (p *bucket) readStock(b []byte) (t tally, s *stock, rest []byte, err error)
 		}
 		s.add(w, class)
 	}
-	return t, s, rest, nil
+	r := reader{b: rest}
+	s.credit = p.mostCredit() - int(r.number("of the credit spent", 2*int64(p.mostCredit())))
+	if r.err != nil {
+		return t, nil, nil, fmt.Errorf("restore packer: %w", r.err)
+	}
+	return t, s, r.b, nil
 }

@@ -15,6 +15,9 @@ const bases = 16
 // tight emits a tight row around the oldest piece of length n, with one other piece if that can be, else with two, and reports whether
 // there is one.
 func (p *bucket) tight(n int32, out *Rows) bool {
+	if p.alone(n) {
+		return false
+	}
 	p.take(n)
 	longer := p.lengths[bucketFor(p.lengths, n):]
 	for _, l := range longer {
@@ -24,7 +27,7 @@ func (p *bucket) tight(n int32, out *Rows) bool {
 		}
 	}
 	for _, l := range longer {
-		if p.near(l-n) && p.addTight(l-n) {
+		if p.near(l-n) && !p.stock.broke() && p.addTight(l-n) {
 			p.emit(l, out)
 			return true
 		}
@@ -67,6 +70,9 @@ func (p *bucket) addTight(room int32) bool {
 		return p.addTwo(room, edge+1, room/2)
 	}
 	for k := range min(units/2+1, bases) {
+		if p.stock.broke() {
+			return false
+		}
 		base := k * unit
 		if p.addTwo(room, base+rest/2+1, base+rest-edge-1) || p.addTwo(room, base+edge+1, base+rest/2) {
 			return true
@@ -89,7 +95,8 @@ func (p *bucket) addAlike(n int32) int32 {
 	}
 	longer := p.lengths[bucketFor(p.lengths, n):]
 	i := p.stock.ages.first
-	for k := 0; k < alike && i != none; k++ {
+	for k := 0; k < alike && i != none && !p.stock.broke(); k++ {
+		p.stock.spend(1)
 		m := p.stock.items[i].length
 		if lacksLittle(m) {
 			for _, l := range longer {

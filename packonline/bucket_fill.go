@@ -9,8 +9,14 @@ const closely = 4
 // misfits is how many pieces that do not fit are passed over, in each class, for one row.
 const misfits = 64
 
+// alone reports whether nothing else fits any row beside a piece of length n.
+func (p *bucket) alone(n int32) bool { return p.stock.lengths.from(1) > p.longest-n }
+
 // exact emits a full row around the oldest piece of length n, whether it is tight or not, and reports whether there is one.
 func (p *bucket) exact(n int32, out *Rows) bool {
+	if p.alone(n) || p.stock.broke() {
+		return false
+	}
 	p.take(n)
 	class := bucketFor(p.lengths, n)
 	if l := p.addAlike(n); l > 0 {
@@ -18,6 +24,9 @@ func (p *bucket) exact(n int32, out *Rows) bool {
 		return true
 	}
 	for k, l := range p.lengths[class:] {
+		if p.stock.broke() {
+			break
+		}
 		if p.fill(l-n, class+k) {
 			p.emit(l, out)
 			return true
@@ -33,7 +42,7 @@ func (p *bucket) fill(room int32, class int) bool {
 		return true
 	}
 	mean := p.stock.mean()
-	for much := closely * mean; much >= mean; much /= 2 {
+	for much := closely * mean; much >= mean && !p.stock.broke(); much /= 2 {
 		if room > much {
 			if room = p.approach(room, much, class); p.addFew(room) {
 				return true
@@ -54,6 +63,9 @@ func (p *bucket) addFew(room int32) bool {
 	at := len(p.row)
 	n := room - 2
 	for range triples {
+		if p.stock.broke() {
+			return false
+		}
 		if n = p.stock.atMost(n); n == none {
 			return false
 		}
@@ -74,7 +86,7 @@ func (p *bucket) approach(room, much int32, class int) int32 {
 		l := &p.stock.needs[class]
 		passed := 0
 		for i := l.first; i != none && passed < misfits; {
-			if room <= much {
+			if room <= much || p.stock.broke() {
 				return room
 			}
 			next := p.stock.newer(l, i)
@@ -83,6 +95,7 @@ func (p *bucket) approach(room, much int32, class int) int32 {
 				room -= n
 			} else {
 				passed++
+				p.stock.spend(1)
 			}
 			i = next
 		}
@@ -99,14 +112,28 @@ func (s share) less(t share) bool { return int64(s.part)*int64(t.of) < int64(t.p
 const little = 128
 
 // leastPadding returns how much of which row around the oldest piece of length n would be padding: of the shortest one in which that
-// is little, else of the one in which it is least.
+// is little, else of the one in which it is least. Without credit that is guessed.
 func (p *bucket) leastPadding(n int32) (best share) {
-	p.take(n)
 	class := bucketFor(p.lengths, n)
+	if p.alone(n) {
+		return share{p.lengths[class] - n, p.lengths[class]}
+	}
+	guess := p.stock.broke()
+	if guess {
+		p.stock.counts[n]--
+		defer func() { p.stock.counts[n]++ }()
+	} else {
+		p.take(n)
+		defer p.putBack(0)
+	}
 	for k, l := range p.lengths[class:] {
-		room := p.approach(l-n, closely*p.stock.mean(), class+k)
-		s := share{p.addLongest(room), l}
-		p.putBack(1)
+		s := share{of: l}
+		if guess {
+			s.part = p.stock.guess(l - n)
+		} else {
+			s.part = p.addLongest(p.approach(l-n, closely*p.stock.mean(), class+k))
+			p.putBack(1)
+		}
 		if best.of == 0 || s.less(best) {
 			best = s
 		}
@@ -114,7 +141,6 @@ func (p *bucket) leastPadding(n int32) (best share) {
 			break
 		}
 	}
-	p.putBack(0)
 	return best
 }
 
@@ -134,11 +160,13 @@ const fewer = 16
 func (p *bucket) pad(n int32, out *Rows) {
 	best := p.leastPadding(n)
 	p.take(n)
+	p.stock.owed = -creditPadding
 	room := p.approach(best.of-n, closely*p.stock.mean(), bucketFor(p.lengths, best.of))
 	few := false
-	for padding := int32(0); padding < min(best.part, fewer) && !few; padding++ {
+	for padding := int32(0); padding < min(best.part, fewer) && !few && !p.stock.broke(); padding++ {
 		few = p.addFew(room - padding)
 	}
+	p.stock.owed = 0
 	if !few {
 		p.addLongest(room)
 	}

@@ -1,18 +1,24 @@
 package packonline
 
+import "slices"
+
 // stock holds the pieces that wait in bucket and splice, by length and by age. A piece has a number, the same while it waits. Of
 // equally long pieces the oldest comes first, so the order of arrival is all there is to restore. Taking and putting back cost
 // O(log64 L), adding too, and nothing allocates once the slices have grown.
 type stock struct {
 	lengths bitset      // in use
 	queues  []queue     // length in use -> its pieces by age
+	counts  []int32     // length -> number of its pieces
 	ages    list        // all pieces
 	needs   []list      // class -> its pieces; the class says which row is the shortest that holds them
 	items   []stockItem // by number
+	tried   []int32     // lengths that eldest has called with
 	vacant  int32       // first number without a piece; they are linked by behind
 	pieces  int
 	tokens  int64
-	work    int // searches, words compared and pieces taken, since the stock was made
+	credit  int // what searches may still cost (bucket_credit.go)
+	owed    int // at which credit they stop, 0 or below
+	work    int // what searches have cost since the stock was made
 }
 
 type stockItem struct {
@@ -33,7 +39,7 @@ const equals = 2
 
 func newStock(longest int32, classes int) *stock {
 	n := int(longest) + 1
-	s := &stock{lengths: newBitset(n), queues: make([]queue, n), ages: list{queue{none, none}, 0}, vacant: none}
+	s := &stock{lengths: newBitset(n), queues: make([]queue, n), counts: make([]int32, n), ages: list{queue{none, none}, 0}, vacant: none}
 	for range classes {
 		s.needs = append(s.needs, list{queue{none, none}, 1})
 	}
@@ -61,6 +67,7 @@ func (s *stock) add(w waiting, class int) int32 {
 	}
 	s.items[i].links[equals] = queue{q.last, none}
 	s.insert(q, equals, i)
+	s.counts[w.length]++
 	s.pieces++
 	s.tokens += int64(w.length)
 	return i
@@ -75,10 +82,10 @@ func (s *stock) take(length int32) int32 {
 
 // takeItem takes a piece by its number.
 func (s *stock) takeItem(i int32) {
-	s.work++
+	s.spend(moveCost)
 	x := &s.items[i]
 	q := &s.queues[x.length]
-	if q.first == q.last {
+	if s.counts[x.length]--; s.counts[x.length] == 0 {
 		s.lengths.remove(x.length)
 	}
 	s.remove(q, equals, i)
@@ -91,8 +98,11 @@ func (s *stock) takeItem(i int32) {
 // putBack undoes take. What was taken last comes back first, and nothing is added in between: then everything that the piece was
 // linked with is in its place again.
 func (s *stock) putBack(i int32) {
+	s.spend(moveCost)
 	x := &s.items[i]
-	s.lengths.add(x.length)
+	if s.counts[x.length]++; s.counts[x.length] == 1 {
+		s.lengths.add(x.length)
+	}
 	s.insert(&s.queues[x.length], equals, i)
 	s.insert(&s.needs[x.class].queue, s.needs[x.class].link, i)
 	s.insert(&s.ages.queue, s.ages.link, i)
@@ -165,15 +175,19 @@ func (s *stock) first(length int32) *waiting {
 }
 
 // eldest calls use with the lengths of the oldest pieces, at most so many, until it returns true, and reports whether it did. Calls that
-// return false leave the stock as it is.
-func (s *stock) eldest(most int, use func(length int32) bool) bool {
-	before := int32(none)
+// return false leave the stock as it is, so no length is tried twice. It ends too when no more than so much credit is left.
+func (s *stock) eldest(most, credit int, use func(length int32) bool) bool {
+	s.tried = s.tried[:0]
 	for i := s.ages.first; i != none && most > 0; most-- {
-		n := s.items[i].length
-		if n != before && use(n) {
-			return true
+		if n := s.items[i].length; !slices.Contains(s.tried, n) {
+			if use(n) {
+				return true
+			}
+			if s.tried = append(s.tried, n); s.credit <= credit {
+				return false
+			}
 		}
-		before, i = n, s.newer(&s.ages, i)
+		i = s.newer(&s.ages, i)
 	}
 	return false
 }

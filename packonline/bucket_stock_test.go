@@ -1,6 +1,8 @@
 package packonline
 
 import (
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -104,6 +106,7 @@ func TestTwo(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		longest := 1 + r.Int32N(700)
 		s := newStock(longest, 1)
+		s.credit = math.MaxInt
 		counts := make([]int, longest+1)
 		for i := range 1 + r.Int64N(60) {
 			n := 1 + r.Int32N(longest)
@@ -126,8 +129,7 @@ func TestTwo(t *testing.T) {
 	}
 }
 
-// TestBucketWorkIsBounded counts words compared and pieces taken (invariant 5 of bucket and of splice, which takes a piece for every
-// question), for lengths that never fill a row, that fill one only with many pieces, and bounds that never leave the pool in peace.
+// TestBucketWorkIsBounded counts the cost of searches (invariant 5 of bucket and of splice, which takes a piece for every question), for lengths that never fill a row, that fill one only with many pieces, and bounds that never leave the pool in peace.
 func TestBucketWorkIsBounded(t *testing.T) {
 	const documents = 1_500
 	// related to a third of the others: every question of splice has answers, and every answer asks
@@ -161,16 +163,46 @@ func TestBucketWorkIsBounded(t *testing.T) {
 						Packer
 						stock *stock
 						most  int
-					}{"bucket": {b, b.stock, 500}, "splice": {s, s.stock, 1500}} {
+					}{"bucket": {b, b.stock, 600}, "splice": {s, s.stock, 4500}} {
 						var out Rows
 						for i, n := range in {
 							p.Add(Doc{Seq: uint64(i), Length: n, Hint: &kinds[i%len(kinds)]}, &out)
 							out.Reset()
 						}
 						if work := p.stock.work / documents; work > p.most {
-							t.Errorf("%s, lengths %s, rows %v, pool %d, max age %d: %d words and pieces a document", method, name, buckets, pool, maxAge, work)
+							t.Errorf("%s, lengths %s, rows %v, pool %d, max age %d: a document costs %d", method, name, buckets, pool, maxAge, work)
 						}
 					}
+				}
+			}
+		}
+	}
+}
+
+// TestHostileLengthsCostLittle: whatever the lengths, searches do not cost more than documents bring, beside one row that is tried
+// when credit runs out.
+func TestHostileLengthsCostLittle(t *testing.T) {
+	for _, buckets := range [][]int{{2048}, {8192}, {2048, 3072}, {1024, 2048, 4096, 8192, 16384}} {
+		for _, x := range []struct{ pool, maxAge int }{{64, 0}, {256, 300}} {
+			documents := 300 + 2*x.pool
+			for _, in := range lengths.Hostile(documents, buckets) {
+				p := newBucket(Config{Method: "bucket", Buckets: buckets, Atom: 1, Pool: x.pool, MaxAge: x.maxAge}).(*bucket)
+				p.stock.credit = 0 // what may be saved is spent
+				var out Rows
+				worth, owed := 0, 0
+				for i, n := range in.Lengths {
+					p.Add(Doc{Seq: uint64(i), Length: n}, &out)
+					out.Reset()
+					worth += creditDocument + int(min(n, p.longest))/creditTokens + moveCost
+					owed = max(owed, -p.stock.credit)
+				}
+				name := fmt.Sprintf("rows %v, pool %d, max age %d, lengths %s", buckets, x.pool, x.maxAge, in.Name)
+				row := 2*creditPadding + 2*moveCost*x.pool*len(buckets)
+				if owed > row {
+					t.Errorf("%s: %d are owed, at most %d should be", name, owed, row)
+				}
+				if p.stock.work > worth+row {
+					t.Errorf("%s: a document costs %d and brings %d", name, p.stock.work/documents, worth/documents)
 				}
 			}
 		}

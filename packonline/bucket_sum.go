@@ -38,9 +38,12 @@ func (s *stock) atMost(n int32) int32 {
 func (s *stock) two(sum, least, most int32) int32 {
 	least, most = max(least, 1, sum-s.atMost(sum)), min(most, sum/2)
 	words := s.lengths.levels[0]
-	s.work++
+	s.spend(1)
 	for range searchWords {
-		s.work++
+		s.spend(1)
+		if s.broke() {
+			return none
+		}
 		if most = s.atMost(most); most < least {
 			return none
 		}
@@ -52,7 +55,7 @@ func (s *stock) two(sum, least, most int32) int32 {
 			if n < least {
 				return none
 			}
-			if 2*n < sum || s.queues[n].first != s.queues[n].last {
+			if 2*n < sum || s.counts[n] > 1 {
 				return n
 			}
 			hits &^= 1 << (n & 63)

@@ -1,6 +1,7 @@
 package packonline_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -154,7 +155,7 @@ func TestBucketRefusesImpossibleStates(t *testing.T) {
 		return p.AppendState(nil)
 	}
 	good := state(4, 5, 6, 9)
-	last := len(good) - 1 // length * 2 of the last piece
+	last := len(good) - 2 // length * 2 of the last piece, before the credit spent
 	pool := 0             // place of the pool
 	for other := state(3, 5, 6, 9); good[pool] == other[pool]; pool++ {
 	}
@@ -187,6 +188,46 @@ func TestBucketRefusesImpossibleStates(t *testing.T) {
 				t.Fatalf("a refused state left %+v", p.Pending())
 			}
 		})
+	}
+}
+
+// BenchmarkBucketHostile packs lengths that are hard to pack, from a pool that is full, when all credit is spent that was saved. "x-natural" is the speed, in documents, as a
+// multiple of that for log-normal lengths in the same rows.
+func BenchmarkBucketHostile(b *testing.B) {
+	const pool, documents = 1024, 2000
+	pack := func(c packonline.Config, in []int32) (time.Duration, int64, packonline.Counts) {
+		p := newPacker(b, c)
+		var out packonline.Rows
+		var start time.Time
+		var tokens int64
+		for i, n := range in {
+			if i == len(in)-documents {
+				start, tokens = time.Now(), p.Counts().Tokens
+			}
+			p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
+			out.Reset()
+		}
+		return time.Since(start), p.Counts().Tokens - tokens, p.Counts()
+	}
+	for _, buckets := range [][]int{{2048}, {8192}, {2048, 3072}, fiveBuckets} {
+		c := bucketConfig(buckets, pool, 4*pool)
+		natural, _, _ := pack(c, lengths.LogNormal(3*pool+documents, 1))
+		for _, in := range lengths.Hostile(3*pool+documents, buckets) {
+			b.Run(fmt.Sprintf("%v/%s", buckets, in.Name), func(b *testing.B) {
+				var total time.Duration
+				var all int64
+				var counts packonline.Counts
+				for range b.N {
+					took, tokens, have := pack(c, in.Lengths)
+					total, all, counts = total+took, all+tokens, have
+				}
+				b.ReportMetric(float64(b.N)*documents/total.Seconds(), "docs/s")
+				b.ReportMetric(float64(all)/total.Seconds()/1e6, "Mtokens/s")
+				b.ReportMetric(100*float64(counts.Padding)/float64(counts.Slots), "%pad")
+				b.ReportMetric(float64(natural)*float64(b.N)/float64(total), "x-natural")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
 	}
 }
 

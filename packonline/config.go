@@ -19,6 +19,9 @@ type Config struct {
 	// at least ten rows should fit, for a pool that does not fill a row makes rows of padding. Methods that only hold rows under
 	// construction have no pool.
 	Pool int `koanf:"pool" json:"pool"`
+	// Hold is how many pieces finished rows may have that are held back, so that every part of a run is a fair sample of the documents
+	// (unit: percent of Pool, and never more than a quarter of MaxAge). 0 holds none back. bucket, bfd and splice read it.
+	Hold int `koanf:"hold" json:"hold,omitempty"`
 	// MaxAge bounds how many documents may arrive between a document's arrival and the emission of its last piece (unit:
 	// documents): older pieces leave in rows that are padded where they must be. A MaxAge below Pool holds the pool to MaxAge
 	// pieces. While no document arrives nothing ages. 0 sets no bound; bucket then holds to 16 Pool documents.
@@ -96,6 +99,9 @@ func (c Config) Validate() []FieldError {
 	if c.Pool < 1 || c.Pool > maxPool {
 		add("pool", c.Pool, "1 to 2^30 pieces")
 	}
+	if c.Hold < 0 || c.Hold > maxHold {
+		add("hold", c.Hold, fmt.Sprintf("0 (none) to %d percent of the pool", maxHold))
+	}
 	if c.MaxAge < 0 || c.MaxAge > maxAge {
 		add("max_age", c.MaxAge, "0 (no bound) to 2^30 documents")
 	}
@@ -119,6 +125,9 @@ func (c Config) Relevant() Config {
 	m := find(c.Method)
 	if m == nil {
 		return c
+	}
+	if !m.reads("hold") {
+		c.Hold = 0
 	}
 	if !m.reads("overlap") {
 		c.Overlap = 0

@@ -3,8 +3,10 @@ package packonline_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"loaderd/packonline"
@@ -26,6 +28,18 @@ func pool(c packonline.Config) int { return c.Pool }
 func rows(c packonline.Config) (n int) {
 	for _, l := range rowLengths(c) {
 		n += int(l) - 1
+	}
+	return n
+}
+
+// heldAtMost is how many pieces finished rows may have that are held back.
+func heldAtMost(c packonline.Config) int {
+	if !slices.Contains(packonline.Parameters(c.Method), "hold") {
+		return 0
+	}
+	n := c.Pool * c.Hold / 100
+	if c.MaxAge > 0 {
+		n = min(n, c.MaxAge/4)
 	}
 	return n
 }
@@ -78,6 +92,7 @@ type entry struct {
 	doc    packonline.Doc
 	done   int32 // tokens emitted
 	pieces int
+	starts []int32 // of the pieces, where they may come in any order
 }
 
 func newLedger(c packonline.Config) (*ledger, error) {
@@ -116,7 +131,7 @@ func (l *ledger) flush() error {
 	if err := l.settle(); err != nil {
 		return fmt.Errorf("after the flush: %w", err)
 	}
-	if have := l.p.Pending(); have.Pieces != 0 || have.Tokens != 0 {
+	if have := l.p.Pending(); have.Any() || have.Tokens != 0 {
 		return fmt.Errorf("flush left %+v", have)
 	}
 	var split, dropped int64
@@ -155,6 +170,20 @@ func (l *ledger) settle() error {
 	if have.Dropped > 0 && !l.traits.drops {
 		return fmt.Errorf("%d tokens are dropped", have.Dropped)
 	}
+	if d, ok := l.p.(packonline.Detailed); ok && l.c.Method == "splice" {
+		rows := int64(0)
+		for name, n := range d.Detail() {
+			if strings.HasPrefix(name, "rows_") {
+				rows += n
+			}
+			if n < 0 {
+				return fmt.Errorf("%s is %d", name, n)
+			}
+		}
+		if rows != have.Rows+int64(pending.Rows) {
+			return fmt.Errorf("%d rows ended as %v", have.Rows, d.Detail())
+		}
+	}
 	return l.settlePending(pending)
 }
 
@@ -163,17 +192,17 @@ func (l *ledger) settlePending(pending packonline.Pending) error {
 	for l.oldest < len(l.docs) && l.docs[l.oldest].done == l.docs[l.oldest].doc.Length {
 		l.oldest++
 	}
-	if (pending.Pieces > 0) != (pending.Tokens > 0) {
+	if pending.Any() != (pending.Tokens > 0) || (pending.Rows > 0) != (pending.Held > 0) || pending.Rows > pending.Held {
 		return fmt.Errorf("pending is %+v", pending)
 	}
-	if !l.traits.drops && (pending.Pieces > 0) != (l.oldest < len(l.docs)) {
+	if !l.traits.drops && pending.Any() != (l.oldest < len(l.docs)) {
 		return fmt.Errorf("pending is %+v, and document %d of %d is the oldest with tokens to come", pending, l.oldest, len(l.docs))
 	}
-	if !l.traits.drops && pending.Pieces > 0 && pending.Oldest != l.docs[l.oldest].doc.Seq {
+	if !l.traits.drops && pending.Any() && pending.Oldest != l.docs[l.oldest].doc.Seq {
 		return fmt.Errorf("pending is %+v, document %d is the oldest", pending, l.oldest)
 	}
 	l.floor = l.p.Next()
-	if pending.Pieces > 0 {
+	if pending.Any() {
 		l.floor = pending.Oldest
 	}
 	bound := l.traits.most(l.c)
@@ -182,6 +211,9 @@ func (l *ledger) settlePending(pending packonline.Pending) error {
 	}
 	if pending.Pieces > bound {
 		return fmt.Errorf("invariant 3: %d pieces wait, at most %d may", pending.Pieces, bound)
+	}
+	if bound := heldAtMost(l.c); pending.Held > bound {
+		return fmt.Errorf("%d pieces are held, at most %d may be", pending.Held, bound)
 	}
 	return nil
 }
@@ -213,20 +245,38 @@ func (l *ledger) row(i int) error {
 	return nil
 }
 
-// piece checks one piece that came out: pieces of a document come in order, and each token comes once unless the method repeats.
+// follows checks that each token comes once unless the method repeats, and, unless rows are held back, in order. A hold may let the rest
+// of a document go before its full rows.
+func (l *ledger) follows(e *entry, x packonline.Piece) error {
+	end := x.Start + x.Length
+	overlaps := l.traits.repeats && x.Start < e.done && end > e.done
+	inOrder := x.Start == e.done || overlaps
+	if heldAtMost(l.c) > 0 {
+		inOrder = x.Start%l.longest() == 0 && !slices.Contains(e.starts, x.Start) && x.Length <= l.longest()
+	}
+	if x.Start < 0 || x.Length < 1 || end > e.doc.Length || !inOrder {
+		return fmt.Errorf("%d tokens of %+v are out, now comes %+v", e.done, e.doc, x)
+	}
+	if heldAtMost(l.c) > 0 {
+		e.starts = append(e.starts, x.Start)
+		e.done += x.Length
+		return nil
+	}
+	l.want.Repeated += int64(e.done - x.Start)
+	e.done = end
+	return nil
+}
+
+// piece checks one piece that came out.
 func (l *ledger) piece(x packonline.Piece, haveAge uint32) error {
 	i, known := l.index[x.Doc]
 	if !known {
 		return fmt.Errorf("document %d was never added", x.Doc)
 	}
 	e := &l.docs[i]
-	end := x.Start + x.Length
-	overlaps := l.traits.repeats && x.Start < e.done && end > e.done
-	if x.Start < 0 || x.Length < 1 || end > e.doc.Length || x.Start != e.done && !overlaps {
-		return fmt.Errorf("%d tokens of %+v are out, now comes %+v", e.done, e.doc, x)
+	if err := l.follows(e, x); err != nil {
+		return err
 	}
-	l.want.Repeated += int64(e.done - x.Start)
-	e.done = end
 	e.pieces++
 	age := len(l.docs) - 1 - i
 	if haveAge != uint32(age) {
@@ -288,6 +338,11 @@ func (l *ledger) restart() error {
 	if again := fresh.AppendState(nil); !bytes.Equal(again, state) {
 		return fmt.Errorf("state %x becomes %x when it is restored", state, again)
 	}
+	if d, ok := fresh.(packonline.Detailed); ok {
+		if have, want := d.Detail(), l.p.(packonline.Detailed).Detail(); !maps.Equal(have, want) {
+			return fmt.Errorf("counts %v become %v when they are restored", want, have)
+		}
+	}
 	l.p = fresh
 	return nil
 }
@@ -339,6 +394,7 @@ func randomConfig(r *rand.Rand, method string) packonline.Config {
 		if r.IntN(3) > 0 {
 			c.MaxAge = 1 + r.IntN(150)
 		}
+		c.Hold = []int{0, 100, r.IntN(300)}[r.IntN(3)]
 		c.Overlap = []float64{0, 0.3, r.Float64()}[r.IntN(3)]
 		c.Extra = r.IntN(c.Buckets[0] + 1)
 		c.PaddingThreshold = []float64{0, 0.02, r.Float64()}[r.IntN(3)]

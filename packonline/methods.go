@@ -12,7 +12,7 @@ type method struct {
 	several    bool     // takes several row lengths
 	joins      bool     // says itself which rows an atom of several has
 	longest    int      // most tokens of a row
-	parameters []string // fields of Config that it reads beside those that all do: pool, overlap, extra, padding_threshold, splice
+	parameters []string // fields of Config that it reads beside those that all do: pool, hold, overlap, extra, padding_threshold, splice
 	// refuse returns what the method can not do in a Config that is good otherwise; nil without any such.
 	refuse func(Config) []FieldError
 }
@@ -21,14 +21,14 @@ var methods = []method{
 	{name: "concat", make: newConcat, longest: maxRow},
 	{name: "pad", make: newPad, longest: maxRow, joins: true},
 	{name: "ffd", make: newFFD, longest: maxTable, parameters: []string{"pool"}},
-	{name: "bfd", make: newBFD, longest: maxTable, parameters: []string{"pool"}},
+	{name: "bfd", make: newBFD, longest: maxTable, parameters: []string{"pool", "hold"}},
 	{name: "bfd-m", make: newBFDM, longest: maxTable, parameters: []string{"pool", "extra"}},
 	{name: "seamless", make: newSeamless, longest: maxTable, parameters: []string{"pool", "overlap", "extra"}},
 	{name: "bucketllm", make: newBucketLLM, several: true, longest: maxTable, parameters: []string{"pool", "padding_threshold"}},
 	{name: "bucketllm-v0", make: newBucketLLMv0, several: true, longest: maxTable, parameters: []string{"pool", "padding_threshold"}},
 	{name: "decompose", make: newDecompose, several: true, longest: maxRow, refuse: refuseDecompose},
-	{name: "bucket", make: newBucket, several: true, longest: maxTable, parameters: []string{"pool"}},
-	{name: "splice", make: newSplice, several: true, longest: maxTable, parameters: []string{"pool", "splice"}, refuse: refuseSplice},
+	{name: "bucket", make: newBucket, several: true, longest: maxTable, parameters: []string{"pool", "hold"}},
+	{name: "splice", make: newSplice, several: true, longest: maxTable, parameters: []string{"pool", "hold", "splice"}, refuse: refuseSplice},
 	{name: "naive", make: newNaive, several: true, longest: maxRow},
 }
 
@@ -83,5 +83,6 @@ func New(c Config) (Packer, error) {
 	if len(bad) > 0 {
 		return nil, errors.Join(bad...)
 	}
-	return find(c.Method).make(c.Relevant()), nil
+	c = c.Relevant()
+	return newHold(find(c.Method).make(c), c), nil
 }

@@ -36,10 +36,15 @@ type Counts struct {
 
 // Pending describes what a Packer holds back.
 type Pending struct {
-	Pieces int
-	Tokens int64
-	Oldest uint64 // smallest Doc.Seq that a pending piece belongs to; meaningless without pieces
+	Pieces int    // that wait to be packed
+	Rows   int    // finished ones that are held back
+	Held   int    // their pieces
+	Tokens int64  // of all these pieces
+	Oldest uint64 // smallest Doc.Seq that one of them belongs to; meaningless without any
 }
+
+// Any reports whether anything is held back.
+func (p Pending) Any() bool { return p.Pieces > 0 || p.Rows > 0 }
 
 // Packer is one packing method over a bounded pool.
 type Packer interface {
@@ -58,4 +63,11 @@ type Packer interface {
 	// RestoreState replaces the state of a Packer and returns the bytes behind it. A state of another format, of another
 	// configuration, or one that AppendState can not have written is an error and changes nothing.
 	RestoreState(b []byte) (rest []byte, err error)
+}
+
+// Detailed is a Packer that counts more than all do. What it counts is a part of its state.
+type Detailed interface {
+	Packer
+	// Detail returns totals since the beginning by their names, which stay.
+	Detail() map[string]int64
 }

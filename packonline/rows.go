@@ -51,3 +51,10 @@ func (r *Rows) add(p Piece, age uint32) {
 func (r *Rows) close(length int32, joined bool) {
 	r.ends = append(r.ends, rowEnd{length, joined, len(r.pieces)})
 }
+
+// copy appends a row.
+func (r *Rows) copy(length int32, pieces []Piece, ages []uint32) {
+	r.pieces = append(r.pieces, pieces...)
+	r.ages = append(r.ages, ages...)
+	r.close(length, false)
+}

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write what the scripts do into testdata
 // TestScripts runs testdata/*.script. A line that starts with ">" is output and stands behind the command it belongs to; the rest
 // are commands and comments (#):
 //
-//	new METHOD LENGTH[,LENGTH...] pool=N max-age=N [atom=N] [overlap=R] [extra=N] [padding-threshold=P] [seed=N]
+//	new METHOD LENGTH[,LENGTH...] pool=N max-age=N [hold=N] [atom=N] [overlap=R] [extra=N] [padding-threshold=P] [seed=N]
 //	add LENGTH ...                      documents are named a, b, c ... in order of arrival
 //	flush
 //	restart                             the state is carried over to a fresh Packer
@@ -119,8 +119,12 @@ func (s *script) run(line string, w *strings.Builder) error {
 		fmt.Fprintln(w, strings.TrimRight(" "+strings.Repeat(".", int(length)), " "))
 	}
 	s.out.Reset()
-	if x := s.p.Pending(); x.Pieces > 0 {
-		fmt.Fprintf(w, "> waiting: %d pieces, %d tokens, oldest %s\n", x.Pieces, x.Tokens, name(x.Oldest))
+	if x := s.p.Pending(); x.Any() {
+		rows := ""
+		if x.Rows > 0 {
+			rows = fmt.Sprintf(" %d rows with %d,", x.Rows, x.Held)
+		}
+		fmt.Fprintf(w, "> waiting: %d pieces,%s %d tokens, oldest %s\n", x.Pieces, rows, x.Tokens, name(x.Oldest))
 	} else {
 		fmt.Fprintln(w, "> nothing waits")
 	}
@@ -138,7 +142,7 @@ func scriptConfig(words []string) (c packonline.Config, err error) {
 	}
 	for _, word := range words[2:] {
 		key, value, _ := strings.Cut(word, "=")
-		field, known := map[string]any{"pool": &c.Pool, "max-age": &c.MaxAge, "atom": &c.Atom, "overlap": &c.Overlap, "extra": &c.Extra,
+		field, known := map[string]any{"pool": &c.Pool, "hold": &c.Hold, "max-age": &c.MaxAge, "atom": &c.Atom, "overlap": &c.Overlap, "extra": &c.Extra,
 			"padding-threshold": &c.PaddingThreshold, "seed": &c.Seed}[key]
 		if !known {
 			return c, fmt.Errorf("no such setting: %s", word)

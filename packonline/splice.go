@@ -16,29 +16,27 @@ import (
 //
 //   - The root is the oldest piece: as good as the paper's random one, and nothing becomes old. Where Fill is trim it is random.
 //   - Fill exact: once little room is left, of the most related pieces those are taken that fill it exactly (splice_row.go). A root
-//     whose row can not be filled waits a little and is filled by length at last.
+//     whose row can not be filled waits a little, and others are tried. Where that happens often, as with documents of one length,
+//     rows keep what is related and are padded (splice_padded.go).
 //   - Fill trim: the document that does not fit any more is cut, and what is left of it dropped.
-//   - invariant 5: for every row at most roots pieces are tried as its root; each asks for related pieces once for each piece of a row.
+//   - invariant 5: questions for related pieces that have an answer are at most two for each piece of a row, and beside these one for
+//     every earned documents, once twice as many as may be asked in vain, and once those of one row. For every row at most roots have none, and
+//     as many as it has pieces.
 //
-// Its state is the waiting pieces in order of arrival, and which of them wait as roots. What they are about is not part of it: after a
-// RestoreState the Packer has to be told again, by Hint.
+// Its state is the waiting pieces in order of arrival, which of them wait as roots, how many questions it may ask in vain, and what
+// Detail returns. What the pieces are about is not part of it: after a RestoreState the Packer has to be told again, by Hint.
 type splice struct {
 	bucket
+	relates  *related.Config
 	index    *related.Index
 	unhinted map[uint64]int32 // documents restored, not yet hinted -> piece
 	later    []int64          // by piece: number of documents from which on it may be a root again
+	spare    int64            // questions that may be asked in vain (unit: 1/earned)
+	asked    int64            // questions that had an answer, since the Packer was made
 	answers  []related.Candidate
 	fill     filling
+	padded   padded
 	ends     ends
-}
-
-// ends counts how rows became full since the Packer was made.
-type ends struct{ related, mixed, others int64 }
-
-// Detail returns how many rows were ended with related pieces alone, with a related piece and others of the right lengths, and with
-// others alone. Rows that were padded or flushed are not counted.
-func (p *splice) Detail() map[string]int64 {
-	return map[string]int64{"rows_ended_related": p.ends.related, "rows_ended_mixed": p.ends.mixed, "rows_ended_by_length": p.ends.others}
 }
 
 // spliceAges is the bound on ages, in pools, where none is configured.
@@ -46,8 +44,10 @@ const spliceAges = 3
 
 func newSplice(c Config) Packer {
 	t := newTally(c)
-	p := &splice{bucket: bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: patience(c, spliceAges)}, index: related.New(*c.Related())}
+	p := &splice{bucket: bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: patience(c, spliceAges)}, relates: c.Related(), spare: spareMost}
+	p.stock.credit = p.mostCredit()
 	p.left = p.forget
+	p.index = related.New(*p.relates)
 	p.fill = newFilling(t.longest)
 	return p
 }
@@ -90,6 +90,10 @@ func (p *splice) forget(i int32) { p.index.Remove(i) }
 func (p *splice) Add(d Doc, out *Rows) {
 	p.ready()
 	p.arrive(d)
+	p.spare = min(p.spare+1, spareMost)
+	if !p.relates.Says(d.Hint) {
+		p.ends.silent++
+	}
 	if d.Length > p.longest {
 		p.counts.Truncated++
 	}
@@ -107,7 +111,11 @@ func (p *splice) Add(d Doc, out *Rows) {
 	for p.stock.pieces > p.config.Pool {
 		p.next(out)
 	}
+	p.earn(d.Length, spliceCredit)
 }
+
+// spliceCredit is how many times the credit of bucket a document brings: to look for related pieces takes longer than any search by length.
+const spliceCredit = 16
 
 // ready panics while hints are missing: rows would come out other than without the restart.
 func (p *splice) ready() {
@@ -122,6 +130,13 @@ const (
 	retire = 256
 )
 
+// Roots that fail ask in vain. So many questions may be spent on that at once, and each document brings 1/earned of one. As many may be
+// owed before roots are no more asked for rows that are padded either.
+const (
+	earned    = 8
+	spareMost = 2048 * earned
+)
+
 // next emits a row around one of the oldest pieces.
 func (p *splice) next(out *Rows) {
 	if p.config.Splice.Fill == "trim" {
@@ -129,7 +144,7 @@ func (p *splice) next(out *Rows) {
 		return
 	}
 	i := p.stock.ages.first
-	for n := 0; i != none && n < roots; n++ {
+	for n := 0; i != none && n < roots && p.spare > 0; n++ {
 		newer := p.stock.newer(&p.stock.ages, i)
 		if p.later[i] <= p.now() {
 			if p.related(i, out) {
@@ -139,7 +154,9 @@ func (p *splice) next(out *Rows) {
 		}
 		i = newer
 	}
-	p.makeRoom(out)
+	if !p.insist(out) {
+		p.byLength(func() { p.makeRoom(out) })
+	}
 }
 
 // force emits a row around the oldest piece.
@@ -149,9 +166,24 @@ func (p *splice) force(out *Rows) {
 		p.trim(i, out)
 		return
 	}
-	if n := p.stock.items[i].length; !p.related(i, out) && !p.tight(n, out) && !p.exact(n, out) {
-		p.pad(n, out)
+	n := p.stock.items[i].length
+	if p.spare > 0 {
+		if p.related(i, out) {
+			return
+		}
+		full := false
+		if p.byLength(func() { full = p.tight(n, out) || p.exact(n, out) }); full {
+			return
+		}
 	}
+	if p.insist(out) {
+		return
+	}
+	p.byLength(func() {
+		if !p.tight(n, out) && !p.exact(n, out) {
+			p.pad(n, out)
+		}
+	})
 }
 
 // drained is the part of the waiting pieces that a flush packs by length alone: they are too few to choose from, and what they cannot
@@ -170,7 +202,7 @@ func (p *splice) Flush(out *Rows) {
 	for few := p.stock.pieces / drained; p.stock.pieces > few; {
 		p.next(out)
 	}
-	p.bucket.Flush(out)
+	p.byLength(func() { p.bucket.Flush(out) })
 }
 
 func (p *splice) AppendState(b []byte) []byte {
@@ -179,7 +211,7 @@ func (p *splice) AppendState(b []byte) []byte {
 	for i := p.stock.ages.first; i != none; i = p.stock.newer(&p.stock.ages, i) {
 		b = binary.AppendUvarint(b, uint64(max(0, p.later[i]-p.now())))
 	}
-	return b
+	return p.ends.append(binary.AppendVarint(b, p.spare))
 }
 
 func (p *splice) RestoreState(b []byte) ([]byte, error) {
@@ -196,10 +228,16 @@ func (p *splice) RestoreState(b []byte) ([]byte, error) {
 		}
 		unhinted[stock.items[i].doc] = i
 	}
+	spare := r.varint()
+	if spare > spareMost || spare < -spareMost-earned*int64(t.longest) {
+		r.fail(fmt.Errorf("state has %d/%d questions to spare", spare, earned))
+	}
+	e := r.ends(t.counts)
 	if r.err != nil {
 		return nil, fmt.Errorf("restore packer: %w", r.err)
 	}
-	p.tally, p.stock, p.later, p.unhinted, p.index = t, stock, later, unhinted, related.New(*p.config.Related())
+	p.tally, p.stock, p.later, p.unhinted, p.index = t, stock, later, unhinted, related.New(*p.relates)
+	p.spare, p.ends = spare, e
 	return r.b, nil
 }
 

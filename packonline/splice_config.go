@@ -82,13 +82,13 @@ func (c Config) Related() *related.Config {
 // numbers lists what the state of a splice names beside other parameters.
 func (s Splice) numbers() []configNumber {
 	return []configNumber{
-		{"retriever", uint64(slices.Index(related.Retrievers, s.Retriever))},
-		{"k", uint64(s.K)},
-		{"order", uint64(slices.Index(Orders, s.Order))},
-		{"fill", uint64(slices.Index(Fills, s.Fill))},
-		{"path_bonus", uint64(s.PathBonus)},
-		{"near_duplicate", uint64(s.NearDuplicate)},
-		{"postings", uint64(s.Postings)},
-		{"dimension", uint64(s.Dimension)},
+		{"splice.retriever (its place in the list)", uint64(slices.Index(related.Retrievers, s.Retriever))},
+		{"splice.k", uint64(s.K)},
+		{"splice.order (its place in the list)", uint64(slices.Index(Orders, s.Order))},
+		{"splice.fill (its place in the list)", uint64(slices.Index(Fills, s.Fill))},
+		{"splice.path_bonus", uint64(s.PathBonus)},
+		{"splice.near_duplicate", uint64(s.NearDuplicate)},
+		{"splice.postings", uint64(s.Postings)},
+		{"splice.dimension", uint64(s.Dimension)},
 	}
 }

@@ -1,22 +1,27 @@
 package packonline
 
-import (
-	"math"
-
-	"loaderd/packonline/related"
-)
+import "math"
 
 // How a row of splice is filled exactly.
 const (
 	tail      = 8   // the room that is to be filled exactly is at most 1/8 of a row, or a mean piece, if that is more
 	choice    = 256 // related pieces to choose from for it
 	combined  = 96  // of these are combined to three
+	neared    = 48  // of these, where nothing fills it
 	mixed     = 24  // and are tried together with pieces of the right lengths
 	leastRoom = 16  // tokens that no related piece may leave over: hardly anything fills so little
 )
 
-// reach is how much room of a row of length l is to be filled exactly.
-func (p *splice) reach(l int32) int32 { return max(l/tail, p.stock.mean()) }
+// reach is how much room of a row of length l is to be filled at its end: exactly by related pieces as soon as it may hold a mean piece.
+func (p *splice) reach(l, means int32) int32 { return max(l/tail, means*p.stock.mean()) }
+
+// ask finds the pieces that are most related to one of the row under construction and fit into what is left of the longest row.
+func (p *splice) ask(piece int32, most int, longest int32) {
+	p.answers = p.index.Top(piece, most, longest, p.answers)
+	if len(p.answers) > 0 {
+		p.asked++
+	}
+}
 
 // grab takes a piece into the row under construction and out of the answers.
 func (p *splice) grab(i int32) {
@@ -36,55 +41,66 @@ func (p *splice) letGo(keep int) {
 // related emits a full row of pieces related to a root and to one another, and reports whether there is one: the shortest that related
 // pieces fill exactly, else one that others do.
 func (p *splice) related(root int32, out *Rows) bool {
+	before := p.asked
 	p.grab(root)
 	used := p.stock.items[root].length
 	for asking := 0; asking < len(p.row); asking++ {
-		p.answers = p.index.Top(p.row[asking], p.wanted(used), p.longest-used, p.answers)
+		p.ask(p.row[asking], p.wanted(used, 1), p.longest-used)
 		if l := p.finish(used); l > 0 {
-			p.arrange()
-			p.emit(l, out)
+			p.complete(l, out)
 			return true
 		}
-		taken := 0
-		for _, c := range p.answers {
-			n := p.stock.items[c.Slot].length
-			if room := p.longest - used - n; taken < p.config.Splice.K && room >= leastRoom {
-				p.grab(c.Slot)
-				used += n
-				taken++
-			}
-		}
+		used = p.follow(used)
 	}
-	for len(p.row) > 0 {
-		if l := p.fallback(used); l > 0 {
-			p.arrange()
-			p.emit(l, out)
-			return true
-		}
-		used -= p.stock.items[p.row[len(p.row)-1]].length
-		p.letGo(len(p.row) - 1)
+	if l := p.others(used, 1); l > 0 {
+		p.spare -= earned * max(0, p.asked-before-int64(len(p.row)))
+		p.complete(l, out)
+		return true
 	}
+	p.spare -= earned * (p.asked - before)
+	p.letGo(0)
 	return false
 }
 
+// complete emits the row under construction.
+func (p *splice) complete(length int32, out *Rows) {
+	p.arrange()
+	p.emit(length, out)
+}
+
 // wanted is how many related pieces are asked for: few, until a row is nearly full.
-func (p *splice) wanted(used int32) int {
+func (p *splice) wanted(used, means int32) int {
 	for _, l := range p.lengths {
-		if l > used && l-used <= p.reach(l) {
+		if l > used && l-used <= p.reach(l, means) {
 			return choice
 		}
 	}
 	return p.config.Splice.K
 }
 
+// follow takes the k best answers that fit, and returns how many tokens the row has then.
+func (p *splice) follow(used int32) int32 {
+	taken := 0
+	for _, c := range p.answers {
+		n := p.stock.items[c.Slot].length
+		if room := p.longest - used - n; taken < p.config.Splice.K && room >= leastRoom {
+			p.grab(c.Slot)
+			used += n
+			taken++
+		}
+	}
+	return used
+}
+
 // finish fills the shortest row that it can fill with answers, and returns its length, 0 if there is none.
 func (p *splice) finish(used int32) int32 {
 	for _, l := range p.lengths {
 		room := l - used
-		if room < 0 || room > p.reach(l) {
+		if room < 0 || room > p.reach(l, 1) {
 			continue
 		}
 		if room == 0 && len(p.row) > 1 {
+			p.ends.related++
 			return l
 		}
 		if best := p.fill.choose(p.answers, p.stock, room); len(best) > 0 {
@@ -98,6 +114,19 @@ func (p *splice) finish(used int32) int32 {
 	return 0
 }
 
+// others fills a row with pieces of the right lengths, where it must behind fewer related ones, but least of them at least. It
+// returns the length of the row, 0 if there is none.
+func (p *splice) others(used int32, least int) int32 {
+	for len(p.row) >= least {
+		if l := p.fallback(used); l > 0 {
+			return l
+		}
+		used -= p.stock.items[p.row[len(p.row)-1]].length
+		p.letGo(len(p.row) - 1)
+	}
+	return 0
+}
+
 // fallback fills a row with one of the answers and two other pieces, else with up to three others.
 func (p *splice) fallback(used int32) int32 {
 	for _, l := range p.lengths {
@@ -106,9 +135,10 @@ func (p *splice) fallback(used int32) int32 {
 			continue
 		}
 		if room == 0 {
+			p.ends.related++
 			return l
 		}
-		if room <= p.reach(l) {
+		if room <= p.reach(l, 1) {
 			for _, c := range p.answers[:min(len(p.answers), mixed)] {
 				n := p.stock.items[c.Slot].length
 				if n >= room || p.index.Hidden(c.Slot) {
@@ -122,8 +152,13 @@ func (p *splice) fallback(used int32) int32 {
 				p.letGo(len(p.row) - 1)
 			}
 		}
+		related := len(p.row)
 		if p.near(room) && p.addFew(room) {
-			p.ends.others++
+			if related > 1 {
+				p.ends.length++
+			} else {
+				p.ends.unrelated++
+			}
 			return l
 		}
 	}
@@ -141,7 +176,7 @@ func (p *splice) trim(root int32, out *Rows) {
 			used += p.stock.items[p.row[asking]].length
 			continue
 		}
-		p.answers = p.index.Top(p.row[asking], p.config.Splice.K, math.MaxInt32, p.answers)
+		p.ask(p.row[asking], p.config.Splice.K, math.MaxInt32)
 		asking++
 		for _, c := range p.answers {
 			if used < p.longest {
@@ -163,68 +198,6 @@ func (p *splice) trim(root int32, out *Rows) {
 		p.free(i)
 	}
 	p.row = p.row[:0]
+	p.ends.trimmed++
 	p.close(p.longest, p.longest-room, out)
-}
-
-// filling chooses pieces that fill room exactly, of those that are related.
-type filling struct {
-	best   []int32 // by length: the most related answer
-	round  []int64 // by length: when that was written
-	rounds int64
-	chosen [3]int32
-}
-
-func newFilling(longest int32) filling {
-	return filling{best: make([]int32, longest+1), round: make([]int64, longest+1)}
-}
-
-// choose returns which one, two, or three if it must, of the answers have room tokens together: those with the greatest sum of score
-// times length.
-func (f *filling) choose(answers []related.Candidate, s *stock, room int32) []int32 {
-	length := func(i int32) int32 { return s.items[answers[i].Slot].length }
-	value := func(i int32) int64 { return int64(answers[i].Score) * int64(length(i)) }
-	f.rounds++
-	for k := range answers {
-		i := int32(k)
-		if n := length(i); n <= room && f.round[n] != f.rounds {
-			f.round[n], f.best[n] = f.rounds, i
-		}
-	}
-	// found is the most related answer of a length.
-	found := func(n int32) (int32, bool) {
-		if n <= 0 || f.round[n] != f.rounds {
-			return 0, false
-		}
-		return f.best[n], true
-	}
-	most, count := int64(-1), 0
-	take := func(v int64, chosen ...int32) {
-		if v > most {
-			most, count = v, copy(f.chosen[:], chosen)
-		}
-	}
-	if i, ok := found(room); ok {
-		take(value(i), i)
-	}
-	for k := range answers {
-		i := int32(k)
-		if j, ok := found(room - length(i)); ok && j != i {
-			take(value(i)+value(j), i, j)
-		}
-	}
-	if count == 0 {
-		for k := range answers[:min(len(answers), combined)] {
-			i := int32(k)
-			left := room - length(i)
-			if left <= 0 {
-				continue
-			}
-			for j := range i {
-				if m, ok := found(left - length(j)); ok && m != i && m != j {
-					take(value(i)+value(j)+value(m), i, j, m)
-				}
-			}
-		}
-	}
-	return f.chosen[:count]
 }

@@ -207,12 +207,14 @@ func TestSpliceTrimFollowsTheAlgorithm(t *testing.T) {
 	}
 }
 
+func hintless(uint64) *related.Hint { return nil }
+
 // TestSpliceTakesAnyHints: whatever documents say of themselves, rows keep every promise.
 func TestSpliceTakesAnyHints(t *testing.T) {
 	var m related.TermMaker
 	same := m.Terms([]int32{7, 7, 8})
 	for name, hint := range map[string]func(uint64) *related.Hint{
-		"none":  func(uint64) *related.Hint { return nil },
+		"none":  hintless,
 		"empty": func(uint64) *related.Hint { return &related.Hint{} },
 		"all the same": func(uint64) *related.Hint {
 			return &related.Hint{Terms: same, Path: related.Path("a/b"), Vector: []int8{100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}

@@ -10,15 +10,16 @@ import (
 // stateVersion is the version of the format of AppendState:
 //
 //	version byte
-//	configuration: length of the method's name and the name, number of buckets and each of them, then atom * 4, pool, max age, the
+//	configuration: length of the method's name and the name, number of buckets and each of them, then atom * 4, pool, hold, max age, the
 //	bits of overlap, extra, the bits of the padding threshold, seed
 //	totals: documents, rows, slots, padding, repeated, dropped, truncated documents, least sequence that may come next
 //	the method's lists of waiting pieces: for each their number, and for each piece: sequences since the piece before (since 0 for
 //	the very first), documents since then (likewise), length * 2 + (start > 0), and the start if it is not 0
 //	what else the method keeps
+//	the rows that are held, where a hold is configured (hold_state.go)
 //
 // Distances are varints, all other numbers uvarints. The tokens that came follow by conservation.
-const stateVersion = 2
+const stateVersion = 3
 
 var errShort = errors.New("state is cut short")
 
@@ -39,18 +40,22 @@ func (t *tally) appendState(b []byte, lists ...[]waiting) []byte {
 	for _, pieces := range lists {
 		b = binary.AppendUvarint(b, uint64(len(pieces)))
 		for _, w := range pieces {
-			b = binary.AppendVarint(b, int64(w.doc-before.doc))
-			b = binary.AppendVarint(b, w.arrived-before.arrived)
-			if w.start == 0 {
-				b = binary.AppendUvarint(b, uint64(w.length)<<1)
-			} else {
-				b = binary.AppendUvarint(b, uint64(w.length)<<1|1)
-				b = binary.AppendUvarint(b, uint64(w.start))
-			}
-			before = w
+			b = appendPiece(b, w, &before)
 		}
 	}
 	return b
+}
+
+// appendPiece appends a piece of a list and makes it the one before.
+func appendPiece(b []byte, w waiting, before *waiting) []byte {
+	b = binary.AppendVarint(b, int64(w.doc-before.doc))
+	b = binary.AppendVarint(b, w.arrived-before.arrived)
+	*before = w
+	if w.start == 0 {
+		return binary.AppendUvarint(b, uint64(w.length)<<1)
+	}
+	b = binary.AppendUvarint(b, uint64(w.length)<<1|1)
+	return binary.AppendUvarint(b, uint64(w.start))
 }
 
 // numbers returns the configuration without its method in the order of the state.
@@ -62,6 +67,7 @@ func (c Config) numbers() []configNumber {
 	out = append(out,
 		configNumber{"atom * 4", uint64(4 * c.Atom)},
 		configNumber{"pool", uint64(c.Pool)},
+		configNumber{"hold", uint64(c.Hold)},
 		configNumber{"max_age", uint64(c.MaxAge)},
 		configNumber{"overlap (its bits)", math.Float64bits(c.Overlap)},
 		configNumber{"extra", uint64(c.Extra)},

@@ -31,6 +31,7 @@ func TestRestoreRefusesOtherConfigurations(t *testing.T) {
 		"method":     {func(c *packonline.Config) { c.Method = "concat" }, `state has method "bfd", the configuration "concat"`},
 		"row length": {func(c *packonline.Config) { c.Buckets = []int{16} }, "state has row length 8, the configuration 16"},
 		"pool":       {func(c *packonline.Config) { c.Pool = 5 }, "state has pool 4, the configuration 5"},
+		"hold":       {func(c *packonline.Config) { c.Hold = 100 }, "state has hold 0, the configuration 100"},
 		"max age":    {func(c *packonline.Config) { c.MaxAge = 0 }, "state has max_age 9, the configuration 0"},
 		"seed":       {func(c *packonline.Config) { c.Seed = 1 }, "state has seed 0, the configuration 1"},
 	} {
@@ -44,7 +45,7 @@ func TestRestoreRefusesOtherConfigurations(t *testing.T) {
 		})
 	}
 	state[0] = 77
-	if _, err := newPacker(t, c).RestoreState(state); err == nil || !strings.Contains(err.Error(), "format version 77, this program reads 2") {
+	if _, err := newPacker(t, c).RestoreState(state); err == nil || !strings.Contains(err.Error(), "format version 77, this program reads 3") {
 		t.Fatalf("error is %v", err)
 	}
 }
@@ -64,8 +65,8 @@ func TestRestoreRefusesImpossibleStates(t *testing.T) {
 		for k, v := range f {
 			values[k] = v
 		}
-		b := append([]byte{2, byte(len(c.Method))}, c.Method...)
-		b = append(b, 1, 8, 4, byte(c.Pool), 9, 0, 0, 0, 0) // row length, atom, pool, max age, then zeros
+		b := append([]byte{3, byte(len(c.Method))}, c.Method...)
+		b = append(b, 1, 8, 4, byte(c.Pool), 0, 9, 0, 0, 0, 0) // row length, atom, pool, hold, max age, then zeros
 		for _, name := range names {
 			if signed[name] {
 				b = binary.AppendVarint(b, values[name])
@@ -143,24 +144,26 @@ func FuzzRestoreState(f *testing.F) {
 	for _, method := range packonline.Methods() {
 		f.Add(busy(f, config(method, 8, 4, 9)).AppendState(nil))
 		f.Add(newPacker(f, config(method, 8, 4, 9)).AppendState(nil))
+		f.Add(busy(f, held(config(method, 8, 4, 9), 100)).AppendState(nil))
 	}
 	f.Fuzz(func(t *testing.T, state []byte) {
 		for _, method := range packonline.Methods() {
-			c := config(method, 8, 4, 9)
-			p := newPacker(t, c)
-			rest, err := p.RestoreState(state)
-			if err != nil {
-				continue
+			for _, c := range []packonline.Config{config(method, 8, 4, 9), held(config(method, 8, 4, 9), 100)} {
+				p := newPacker(t, c)
+				rest, err := p.RestoreState(state)
+				if err != nil {
+					continue
+				}
+				again := p.AppendState(nil)
+				q := newPacker(t, c)
+				if _, err := q.RestoreState(again); err != nil {
+					t.Fatalf("an accepted state is refused when written again: %v", err)
+				}
+				if !bytes.HasSuffix(state, rest) || !bytes.Equal(q.AppendState(nil), again) {
+					t.Fatal("writing and reading change the state")
+				}
+				follow(t, p, c)
 			}
-			again := p.AppendState(nil)
-			q := newPacker(t, c)
-			if _, err := q.RestoreState(again); err != nil {
-				t.Fatalf("an accepted state is refused when written again: %v", err)
-			}
-			if !bytes.HasSuffix(state, rest) || !bytes.Equal(q.AppendState(nil), again) {
-				t.Fatal("writing and reading change the state")
-			}
-			follow(t, p, c)
 		}
 	})
 }

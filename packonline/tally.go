@@ -46,7 +46,9 @@ func (t *tally) arrive(d Doc) {
 
 func (t *tally) now() int64 { return t.counts.Documents }
 
-func (t *tally) age(w waiting) uint32 { return uint32(min(t.now()-w.arrived, math.MaxUint32)) }
+func (t *tally) age(w waiting) uint32 { return age(t.now(), w) }
+
+func age(now int64, w waiting) uint32 { return uint32(min(now-w.arrived, math.MaxUint32)) }
 
 // due reports whether a piece would break the bound on ages if it waited for early+1 more documents.
 func (t *tally) due(w waiting, early int) bool {

@@ -62,7 +62,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		if packonline.Buckets(method) {
 			c.Buckets = fiveBuckets
 		}
-		c.Overlap, c.Extra, c.PaddingThreshold = 0.3, 50, 0.02
+		c.Hold, c.Overlap, c.Extra, c.PaddingThreshold = 100, 0.3, 50, 0.02
 		p := newPacker(t, c)
 		var out packonline.Rows
 		var seq uint64

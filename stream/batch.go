@@ -89,7 +89,7 @@ func (c *committer) batch(ctx context.Context, b batch) error {
 		switch {
 		case e.message == nil:
 		case e.duplicate:
-			c.count(0, 0, 1, 0)
+			c.repeat(0)
 		default:
 			pending = append(pending, e)
 		}
@@ -229,7 +229,7 @@ func (c *committer) accept(sent []entry, a ack) {
 	c.single = max(0, c.single-len(sent))
 	c.size = min(2*c.size, c.p.options.BatchMessages)
 	if a.Duplicate && a.Sequence <= c.last {
-		c.count(0, 0, 1, 0)
+		c.repeat(a.Sequence)
 		return
 	}
 	var bytes int64
@@ -259,6 +259,16 @@ func (c *committer) drop(pending []entry, found ids, last uint64) []entry {
 		}
 	}
 	return rest
+}
+
+// repeat counts a document that the stream has at a sequence, of somebody else.
+func (c *committer) repeat(sequence uint64) {
+	c.count(0, 0, 1, 0)
+	c.p.progress.Lock()
+	defer c.p.progress.Unlock()
+	if c.p.sofar.Repeated++; c.p.sofar.Repeated == 1 {
+		c.p.sofar.FirstRepeated = sequence
+	}
 }
 
 func (c *committer) count(documents int, bytes, duplicates int64, last uint64) {

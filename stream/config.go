@@ -35,7 +35,7 @@ type Config struct {
 	// embedded server every bound also gives way to the disk: see Store.room.
 	DeadLetterBytes int64 `koanf:"dead_letter_bytes"`
 	PlanBytes       int64 `koanf:"plan_bytes"`
-	// Replicas of streams that are created on a remote cluster.
+	// Replicas of each stream on a remote cluster, at least: one that is there with more keeps them.
 	Replicas int `koanf:"replicas"`
 	// MaxDocument bounds one message of the document stream, headers included, in bytes (embedded server).
 	MaxDocument int `koanf:"max_document"`

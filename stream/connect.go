@@ -117,6 +117,9 @@ func connect(ctx context.Context, cfg Config, e *embedded, st *status, log *slog
 		if advice, final := diagnose(err); final {
 			return nil, fmt.Errorf("connect to NATS at %s: %w: %s", servers, err, advice)
 		}
+		if advice := notNATS(ctx, cfg.URL, err); advice != "" {
+			return nil, fmt.Errorf("connect to NATS at %s: %w: %s", servers, err, advice)
+		}
 		log.Warn("NATS cannot be reached, trying again", "servers", servers, "attempt", attempt, "error", err)
 		select {
 		case <-ctx.Done():

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -29,12 +30,14 @@ const (
 //
 // A letter's subject ends in the original sequence and is published on the condition that its subject is empty, which the server checks
 // in the same step: reading the documents again, years later or from two daemons, adds no second letter. (A dedupe id alone would
-// be forgotten after the server's window; asking first would leave a gap between question and publish.)
+// be forgotten after the server's window; asking first would leave a gap between question and publish.) A letter that is older than
+// the document stream is of an earlier stream of that name, whose sequences mean other documents: it stays, and the new one goes behind it.
 //
 // As long as letters can be written, a document counts as skipped only when its letter is stored. When they cannot, the run goes on:
 // later letters wait in line, by reference, since their documents are still in the document stream.
 type deadLetters struct {
 	log    *DocumentLog
+	stream jetstream.Stream
 	wake   chan struct{}
 	mu     sync.Mutex
 	late   []letter // that failed, or came while others failed
@@ -62,8 +65,8 @@ const maxOriginal = 48 << 10
 // maxLate bounds the letters in line.
 const maxLate = 1 << 16
 
-func newDeadLetters(l *DocumentLog) *deadLetters {
-	return &deadLetters{log: l, wake: make(chan struct{}, 1)}
+func newDeadLetters(l *DocumentLog, stream jetstream.Stream) *deadLetters {
+	return &deadLetters{log: l, stream: stream, wake: make(chan struct{}, 1)}
 }
 
 // DeadLetters counts dead letters.
@@ -204,14 +207,28 @@ func (d *deadLetters) send(ctx context.Context, m *message, problem *badDocument
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()
 	msg := d.letter(m, problem, min(d.log.store.nc.MaxPayload(), d.log.store.config.DeadLetterBytes/lettersLeft))
-	_, err := d.log.store.js.PublishMsg(ctx, msg, jetstream.WithMsgID(d.log.name+":"+number(m.sequence)), jetstream.WithExpectLastSequencePerSubject(0))
-	if isWrongLast(err) {
-		return nil // stored before
+	created := d.log.created
+	id := fmt.Sprintf("%s:%d:%s", d.log.name, created.UnixNano(), number(m.sequence))
+	for before := uint64(0); ; {
+		_, err := d.log.store.js.PublishMsg(ctx, msg, jetstream.WithMsgID(id), jetstream.WithExpectLastSequencePerSubject(before))
+		if err == nil {
+			return nil
+		}
+		if !isWrongLast(err) {
+			return fmt.Errorf("publish to %s: %w", msg.Subject, err)
+		}
+		there, err := d.stream.GetLastMsgForSubject(ctx, msg.Subject)
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound): // dropped for newer ones since
+			before = 0
+		case err != nil:
+			return fmt.Errorf("read dead letter %s: %w", msg.Subject, err)
+		case !there.Time.Before(created):
+			return nil // stored before
+		default:
+			before = there.Sequence
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("publish to %s: %w", msg.Subject, err)
-	}
-	return nil
 }
 
 // letter builds the dead letter of m in at most limit bytes.

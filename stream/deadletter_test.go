@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -152,6 +153,52 @@ func TestReadingAgainAddsNoDeadLetter(t *testing.T) {
 	}
 	if got := len(deadLetters(t, srv.Store())); got != n {
 		t.Errorf("%d dead letters, want %d", got, n)
+	}
+}
+
+// A document stream that is made anew counts its documents from 1 again: the letters of the earlier one are no letters of its documents.
+func TestLettersOfAnEarlierStreamDoNotCount(t *testing.T) {
+	srv := natstest.Start(t)
+	s := srv.Store()
+	bad := func(data string) {
+		t.Helper()
+		m := nats.NewMsg("docs.bad")
+		m.Header.Set("Content-Type", "image/png")
+		m.Data = []byte(data)
+		if _, err := s.JetStream().PublishMsg(testContext(t), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, data := range []string{"first", "second"} {
+		l := openLog(t, s)
+		bad(data)
+		for range 2 { // and reading again adds none
+			src := openSource(t, l, 1)
+			nextDoc(t, src)
+			src.Close()
+		}
+		if err := s.JetStream().DeleteStream(testContext(t), "DOCS"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st, err := s.EnsureDeadLetters(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := st.Info(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+		m, err := st.GetMsg(testContext(t), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have = append(have, m.Subject+" "+string(m.Data))
+	}
+	if want := []string{"dead.docs.bad.1 first", "dead.docs.bad.1 second"}; !slices.Equal(have, want) {
+		t.Errorf("letters are %q, want %q", have, want)
 	}
 }
 

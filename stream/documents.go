@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,7 +29,12 @@ type DocumentLog struct {
 	encoder *encoders
 	workers int
 	buffer  int64
-	letters *deadLetters // nil when it is only looked at
+	// inactive is when the server drops a consumer that asks for nothing.
+	inactive time.Duration
+	letters  *deadLetters // nil when it is only looked at
+	created  time.Time    // of the stream, when it was opened: another one of the same name is another stream
+	// confirmed is the server's time, in nanoseconds, when the stream was last known to be that one: what it held then is of it.
+	confirmed atomic.Int64
 }
 
 var _ loader.Documents = (*DocumentLog)(nil)
@@ -39,11 +45,12 @@ func (s *Store) Documents(ctx context.Context, t Tokenizing) (*DocumentLog, erro
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.EnsureDeadLetters(ctx); err != nil {
+	letters, err := s.EnsureDeadLetters(ctx)
+	if err != nil {
 		return nil, err
 	}
 	l := s.documentLog(stream, t)
-	l.letters = newDeadLetters(l)
+	l.letters = newDeadLetters(l, letters)
 	return l, nil
 }
 
@@ -73,43 +80,63 @@ func (s *Store) documentLog(stream jetstream.Stream, t Tokenizing) *DocumentLog 
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	return &DocumentLog{
-		store: s, stream: stream, name: cfg.Name, log: s.log,
+	l := &DocumentLog{
+		created: stream.CachedInfo().Created,
+		store:   s, stream: stream, name: cfg.Name, log: s.log,
 		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: maxTokens, dimension: t.dimension()},
 		end:     t.End,
 		encoder: newEncoders(t, workers+1),
-		workers: workers, buffer: cfg.BufferBytes,
+		workers: workers, buffer: cfg.BufferBytes, inactive: pullInactive,
 	}
+	l.confirm(stream.CachedInfo())
+	return l
 }
 
-// First returns the first sequence that the stream still holds, 1 for a stream that never held anything.
-func (l *DocumentLog) First(ctx context.Context) (uint64, error) {
+// State says which stream this is and what it holds now. One that was deleted, or made anew, since this log was opened is an error
+// with the reason STREAM_MISMATCH.
+func (l *DocumentLog) State(ctx context.Context) (loader.StreamState, error) {
 	info, err := l.info(ctx)
 	if err != nil {
-		return 0, err
+		return loader.StreamState{}, err
 	}
-	return max(info.State.FirstSeq, 1), nil
+	state := loader.StreamState{Stream: loader.Stream{Name: l.name, Created: info.Created}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq}
+	if bad := check(info.Config, l.store.config.documentStream()); len(bad) > 0 {
+		state.Trouble = &SettingsError{l.name, bad}
+	}
+	return state, nil
 }
 
-// Last returns the last sequence in the stream, 0 for a stream that never held anything.
-func (l *DocumentLog) Last(ctx context.Context) (uint64, error) {
-	info, err := l.info(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return info.State.LastSeq, nil
-}
-
+// info asks for the stream's state, and refuses another stream of the same name.
 func (l *DocumentLog) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	info, err := l.stream.Info(ctx)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil, l.replaced("it was deleted")
-	}
-	if err != nil {
+	case err != nil:
 		return nil, &loader.Error{Reason: loader.SourceDown, Message: "ask for the state of stream " + l.name,
 			Do: "check that NATS is up and can be reached", Facts: map[string]string{"stream": l.name}, Err: err}
+	case !info.Created.Equal(l.created):
+		return nil, l.replaced(fmt.Sprintf("it was deleted and made anew at %s", info.Created.UTC().Format(time.RFC3339Nano)))
 	}
+	l.confirm(info)
 	return info, nil
+}
+
+// confirm notes when the stream was known to be the one that was opened.
+func (l *DocumentLog) confirm(info *jetstream.StreamInfo) {
+	l.confirmed.Store(info.TimeStamp.UnixNano())
+}
+
+// own makes sure that a message is of the stream that was opened. One that was made anew holds none from before it was made, so that
+// only for what is newer than the last look at the stream it has to be looked at again.
+func (l *DocumentLog) own(ctx context.Context, m *message) error {
+	if m.time.UnixNano() < l.confirmed.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
+	defer cancel()
+	_, err := l.info(ctx)
+	return err
 }
 
 // Read starts a source at sequence from. It waits while the stream cannot be reached, until ctx ends.
@@ -134,15 +161,17 @@ func (l *DocumentLog) covers(info *jetstream.StreamInfo, next uint64) error {
 		return l.lost(next, first-1)
 	}
 	if last := info.State.LastSeq; last+1 < next {
-		return l.replaced(fmt.Sprintf("it ends at sequence %d, documents up to %d were read from it before", last, next-1))
+		return &loader.Error{Reason: loader.DocumentLost,
+			Message: fmt.Sprintf("read stream %s: it ends at sequence %d, documents up to %d were read from it before", l.name, last, next-1),
+			Do:      "restore the stream that the run began with, or start a new run", Facts: map[string]string{"stream": l.name}}
 	}
 	return nil
 }
 
 // replaced is the error for a stream that is not the one that the run began with.
 func (l *DocumentLog) replaced(how string) error {
-	return &loader.Error{Reason: loader.DocumentLost, Message: fmt.Sprintf("read stream %s: %s", l.name, how),
-		Do:    "restore the stream that the run began with, or start a new run",
+	return &loader.Error{Reason: loader.StreamMismatch, Message: fmt.Sprintf("document stream %s (created %s) is gone: %s", l.name, l.created.UTC().Format(time.RFC3339Nano), how),
+		Do:    "restore it from its backup; to train on the documents that are there now, begin a new run (another run name)",
 		Facts: map[string]string{"stream": l.name}}
 }
 
@@ -200,6 +229,9 @@ func (l *DocumentLog) Describe(ctx context.Context, sequence uint64) (loader.Doc
 	if d, failed := l.decoder.decode(m.header, m.data); failed == nil {
 		info.ID, info.Path = d.id, d.path
 	}
+	if label := field(m.header, HeaderLabel); label != "" && field(m.header, HeaderID) == "" {
+		info.ID = label
+	}
 	return info, nil
 }
 
@@ -217,16 +249,19 @@ func (l *DocumentLog) fetch(ctx context.Context, sequence uint64) (m *message, e
 		if err == nil && copied(raw.Header) || err != nil && l.store.nc.IsConnected() {
 			// A replica that lags answers a direct get with "not found", and a message's own headers can pass for a status:
 			// the leader's word counts. So it does where the answer's place is told twice, by the producer too.
-			raw, err = l.leaderGet(ctx, sequence)
+			raw, err = l.store.leaderGet(ctx, l.name, sequence)
 		}
 		if err != nil {
 			return err
 		}
 		m = &message{sequence: sequence, subject: raw.Subject, header: raw.Header, data: raw.Data, time: raw.Time}
-		return nil
+		return l.own(ctx, m)
 	})
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return nil, l.lost(sequence, sequence)
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return nil, l.replaced("it was deleted")
 	}
 	return m, err
 }
@@ -247,11 +282,11 @@ func copied(h nats.Header) bool {
 	return false
 }
 
-// leaderGet asks the stream's leader for a message, where a direct get asks any replica.
-func (l *DocumentLog) leaderGet(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
+// leaderGet asks a stream's leader for a message, where a direct get asks any replica.
+func (s *Store) leaderGet(ctx context.Context, name string, sequence uint64) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()
-	resp, err := l.store.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+l.name, fmt.Appendf(nil, `{"seq":%d}`, sequence))
+	resp, err := s.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+name, fmt.Appendf(nil, `{"seq":%d}`, sequence))
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +300,7 @@ func (l *DocumentLog) leaderGet(ctx context.Context, sequence uint64) (*jetstrea
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(resp.Data, &answer); err != nil {
-		return nil, fmt.Errorf("read the answer of stream %s: %w", l.name, err)
+		return nil, fmt.Errorf("read the answer of stream %s: %w", name, err)
 	}
 	switch m := answer.Message; {
 	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
@@ -303,7 +338,7 @@ func (l *DocumentLog) retry(ctx context.Context, f func() error) error {
 // final says whether an error of JetStream is one that no waiting cures.
 func final(err error) bool {
 	var known *loader.Error
-	return errors.As(err, &known) && known.Reason == loader.DocumentLost ||
+	return errors.As(err, &known) && (known.Reason == loader.DocumentLost || known.Reason == loader.StreamMismatch) ||
 		errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) ||
 		errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrPermissionViolation) ||
 		errors.Is(err, nats.ErrBadHeaderMsg)

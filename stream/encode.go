@@ -10,6 +10,7 @@ import (
 const (
 	HeaderContentType = "Content-Type"
 	HeaderID          = "Loaderd-Id"
+	HeaderLabel       = "Loaderd-Label" // what the ledger calls the document, where that is no id: others may be called the same
 	HeaderPath        = "Loaderd-Path"
 	HeaderDomain      = "Loaderd-Domain"
 	HeaderEmbedding   = "Loaderd-Embedding" // base64 of the document's embedding: int8, or float32 little-endian
@@ -28,6 +29,7 @@ type Message struct {
 	Subject     string // docs.<source>
 	ID          string // producer's id: the same id is stored once within the server's dedupe window
 	Name        string // the document's own id, where it is not ID
+	Label       string // what the ledger calls the document; others may have the same
 	Path        string
 	Domain      string
 	ContentType string // one of the Type constants; empty is text
@@ -49,6 +51,7 @@ func (m Message) NATS() *nats.Msg {
 	}
 	set(nats.MsgIdHdr, m.ID)
 	set(HeaderID, m.Name)
+	set(HeaderLabel, m.Label)
 	set(HeaderPath, m.Path)
 	set(HeaderDomain, m.Domain)
 	set(HeaderTokenizer, m.Tokenizer)

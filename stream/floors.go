@@ -7,14 +7,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
 )
 
-// floorsBucket is the key-value bucket in which runs say what they need. Keys are STREAM.RUN, values sequences in decimal.
-const floorsBucket = "loaderd_floors"
+const (
+	// floorsBucket is the key-value bucket in which runs say what they need. Keys are STREAM.RUN, and STREAM.RUN.end for the last document
+	// that a sealed run reads; values are sequences in decimal.
+	floorsBucket = "loaderd_floors"
+	floorsStream = "KV_" + floorsBucket
+)
 
 // Floors is one run's entry among those of all runs that read the document stream. It implements loader.Floors.
 type Floors struct {
@@ -37,12 +42,27 @@ func (s *Store) Floors(ctx context.Context, run string) (*Floors, error) {
 		return nil, err
 	}
 	err = s.retry(ctx, "open key-value bucket "+floorsBucket, func(ctx context.Context) (err error) {
-		f.kv, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: floorsBucket, Description: "first document that each run still needs",
-			History: 1, MaxBytes: -1, Storage: jetstream.FileStorage, Replicas: s.config.Replicas})
+		f.kv, err = s.js.KeyValue(ctx, floorsBucket)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			f.kv, err = s.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: floorsBucket, Description: "first document that each run still needs, and the last that it reads",
+				History: 1, MaxBytes: -1, Storage: jetstream.FileStorage, Replicas: s.config.Replicas})
+			if err == nil {
+				s.made.add(floorsStream)
+			}
+		}
+		if errors.Is(err, jetstream.ErrBucketExists) { // another daemon was faster, with other settings
+			f.kv, err = s.js.KeyValue(ctx, floorsBucket)
+		}
+		if err == nil {
+			err = s.replicateBacking(ctx, floorsStream)
+		}
 		return asFull(err)
 	})
 	return f, err
 }
+
+// endKey is what the key of a run's end has behind that of its floor.
+const endKey = ".end"
 
 func (f *Floors) key(run string) string { return f.store.config.Name + "." + run }
 
@@ -50,6 +70,14 @@ func (f *Floors) key(run string) string { return f.store.config.Name + "." + run
 func (f *Floors) Need(ctx context.Context, from uint64) error {
 	return f.store.retry(ctx, "record the floor of run "+f.run, func(ctx context.Context) error {
 		_, err := f.kv.PutString(ctx, f.key(f.run), number(from))
+		return asFull(err)
+	})
+}
+
+// Ends records that the run reads no document behind sequence at.
+func (f *Floors) Ends(ctx context.Context, at uint64) error {
+	return f.store.retry(ctx, "record the end of run "+f.run, func(ctx context.Context) error {
+		_, err := f.kv.PutString(ctx, f.key(f.run)+endKey, number(at))
 		return asFull(err)
 	})
 }
@@ -78,8 +106,18 @@ func (f *Floors) Purge(ctx context.Context) (first uint64, err error) {
 	return first, err
 }
 
+// beginPatience is how long a run may take from its floor to the first record of its plan. Who began it and was killed in between leaves
+// a floor that would hold the documents for ever.
+var beginPatience = 10 * time.Minute
+
+// abandoned reports whether a run recorded its floor and did not begin. Both times are the server's.
+func abandoned(plan *jetstream.StreamInfo, floor jetstream.KeyValueEntry) bool {
+	return plan.State.LastSeq == 0 && plan.TimeStamp.Sub(floor.Created()) > beginPatience
+}
+
 // least returns the least floor of all runs over this document stream, 0 without any. Every run records its floor before the first
-// record of its plan, so one without an entry reads another stream or has not begun.
+// record of its plan, so one without an entry reads another stream or has not begun. A run that begins late finds that its documents are
+// purged and says so: it looks again behind its floor.
 func (f *Floors) least(ctx context.Context) (uint64, error) {
 	keys, err := f.kv.ListKeysFiltered(ctx, f.key("*"))
 	if err != nil {
@@ -89,7 +127,7 @@ func (f *Floors) least(ctx context.Context) (uint64, error) {
 	var floors []uint64
 	for key := range keys.Keys() {
 		run := strings.TrimPrefix(key, f.key(""))
-		_, err := f.store.js.Stream(ctx, planStreamPrefix+run)
+		plan, err := f.store.js.Stream(ctx, planStreamPrefix+run)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue // its plan is gone: it will not ask again
 		}
@@ -99,6 +137,9 @@ func (f *Floors) least(ctx context.Context) (uint64, error) {
 		e, err := f.kv.Get(ctx, key)
 		if err != nil {
 			return 0, err
+		}
+		if abandoned(plan.CachedInfo(), e) {
+			continue
 		}
 		floor, err := strconv.ParseUint(string(e.Value()), 10, 64)
 		if err != nil {

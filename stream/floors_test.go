@@ -1,10 +1,64 @@
 package stream_test
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"loaderd/internal/natstest"
+	"loaderd/stream"
 )
+
+// Runs tells who reads the document stream and where those end that were sealed: not a run whose plan is gone, nor what an earlier run
+// of the same name, or a run over an earlier stream of that name, left behind.
+func TestRunsThatReadTheStream(t *testing.T) {
+	ctx := testContext(t)
+	store := natstest.Start(t).Store()
+	openLog(t, store)
+	wants := func(want ...stream.Reading) {
+		t.Helper()
+		if have, err := store.Runs(ctx); err != nil || !slices.Equal(have, want) {
+			t.Errorf("runs are %v: %v, want %v", have, err, want)
+		}
+	}
+	begin := func(run string) *stream.Floors {
+		t.Helper()
+		if _, err := store.PlanLog(ctx, run); err != nil {
+			t.Fatal(err)
+		}
+		f, err := store.Floors(ctx, run)
+		if err == nil {
+			err = f.Need(ctx, 1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	wants()
+	begin("b")
+	if err := begin("a").Ends(ctx, 17); err != nil {
+		t.Fatal(err)
+	}
+	wants(stream.Reading{Run: "a", Sealed: true, End: 17}, stream.Reading{Run: "b"})
+	for _, run := range []string{"a", "b"} {
+		if err := store.JetStream().DeleteStream(ctx, "PLAN_"+run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants()
+	f := begin("a")
+	wants(stream.Reading{Run: "a"})
+	if err := f.Ends(ctx, 3); err != nil {
+		t.Fatal(err)
+	}
+	wants(stream.Reading{Run: "a", Sealed: true, End: 3})
+	if err := store.JetStream().DeleteStream(ctx, "DOCS"); err != nil {
+		t.Fatal(err)
+	}
+	openLog(t, store)
+	wants(stream.Reading{Run: "a"})
+}
 
 // TestPurgeKeepsWhatAnyRunNeeds: the least floor of all runs counts, until the plan of the run that holds it is deleted.
 func TestPurgeKeepsWhatAnyRunNeeds(t *testing.T) {
@@ -34,8 +88,8 @@ func TestPurgeKeepsWhatAnyRunNeeds(t *testing.T) {
 		if err != nil || first != want {
 			t.Fatalf("purge left documents from %d on: %v, want %d", first, err, want)
 		}
-		if have, err := l.First(ctx); err != nil || have != want {
-			t.Fatalf("the stream begins at %d: %v, want %d", have, err, want)
+		if have, err := l.State(ctx); err != nil || have.First != want {
+			t.Fatalf("the stream begins at %d: %v, want %d", have.First, err, want)
 		}
 	}
 	purged(30)
@@ -50,4 +104,47 @@ func TestPurgeKeepsWhatAnyRunNeeds(t *testing.T) {
 	purged(101)
 	publishAll(t, store, counted(101, 1)...)
 	purged(101)
+}
+
+// A run that recorded its floor and was killed before it began holds the documents for a while only; one that has begun holds them for ever.
+func TestAFloorOfARunThatDidNotBegin(t *testing.T) {
+	defer stream.SetBeginPatience(300 * time.Millisecond)()
+	ctx := testContext(t)
+	store := natstest.Start(t).Store()
+	l := openLog(t, store)
+	publishAll(t, store, counted(1, 100)...)
+	floors := map[string]*stream.Floors{}
+	for run, floor := range map[string]uint64{"killed": 1, "begun": 30, "purging": 60} {
+		plan, err := store.PlanLog(ctx, run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if floors[run], err = store.Floors(ctx, run); err == nil {
+			err = floors[run].Need(ctx, floor)
+		}
+		if err == nil && run != "killed" {
+			err = plan.Append(ctx, 0, []byte("header"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := func() uint64 {
+		t.Helper()
+		first, err := floors["purging"].Purge(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return first
+	}
+	if err := floors["killed"].Need(ctx, 1); err != nil { // it may still begin
+		t.Fatal(err)
+	}
+	if have := first(); have != 1 {
+		t.Errorf("documents are purged up to %d that a run needs which begins", have)
+	}
+	soon(t, "the floor of the run that was killed expires", func() bool { return first() == 30 })
+	if s, err := l.State(ctx); err != nil || s.First != 30 {
+		t.Errorf("the stream begins at %d, %v", s.First, err)
+	}
 }

@@ -16,8 +16,9 @@ var ErrFolderInUse = errors.New("data folder is in use")
 
 // folder is the embedded server's data folder, held by this process alone.
 type folder struct {
-	path string
-	lock *flock.Flock
+	path   string
+	lock   *flock.Flock
+	holder folderHolder
 }
 
 // folderHolder is what the lock file says of the process that holds the folder.
@@ -25,6 +26,7 @@ type folderHolder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
+	NATS    string    `json:"nats,omitempty"` // where its server takes clients, once it does
 }
 
 // holdFolder creates the folder when it is absent and locks it. The lock is the kernel's: it ends with the process, however that ends.
@@ -43,20 +45,45 @@ func holdFolder(path string) (*folder, error) {
 			ErrFolderInUse, describeHolder(name))
 	}
 	host, _ := os.Hostname() // the name only helps people: without it the pid has to do
-	text, err := json.Marshal(folderHolder{Host: host, PID: os.Getpid(), Started: time.Now().UTC().Truncate(time.Second)})
+	f := &folder{path, lock, folderHolder{Host: host, PID: os.Getpid(), Started: time.Now().UTC().Truncate(time.Second)}}
+	if err := f.write(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return f, nil
+}
+
+// announce says where the holder's server takes clients.
+func (f *folder) announce(url string) error {
+	f.holder.NATS = url
+	return f.write()
+}
+
+func (f *folder) write() error {
+	name := filepath.Join(f.path, "lock")
+	text, err := json.Marshal(f.holder)
 	if err == nil {
 		err = os.WriteFile(name, append(text, '\n'), 0o600)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("write lock file %s: %w", name, err), lock.Close())
+		return fmt.Errorf("write lock file %s: %w", name, err)
 	}
-	return &folder{path, lock}, nil
+	return nil
+}
+
+// HolderURL is where the server of the process that holds a data folder takes clients; empty when it does not say so.
+func HolderURL(dir string) string {
+	h, _ := readHolder(filepath.Join(dir, "lock"))
+	return h.NATS
+}
+
+func readHolder(name string) (h folderHolder, ok bool) {
+	text, err := os.ReadFile(name)
+	return h, err == nil && json.Unmarshal(text, &h) == nil && h.PID != 0
 }
 
 func describeHolder(name string) string {
-	var h folderHolder
-	text, err := os.ReadFile(name)
-	if err != nil || json.Unmarshal(text, &h) != nil || h.PID == 0 {
+	h, ok := readHolder(name)
+	if !ok {
 		return "another process"
 	}
 	return fmt.Sprintf("process %d on %s, started %s", h.PID, h.Host, h.Started.Format(time.RFC3339))

@@ -11,7 +11,7 @@ import (
 // A letter is larger than its message, which may be as large as the server takes.
 func TestLetterFitsTheServer(t *testing.T) {
 	const limit = 1 << 20
-	d := newDeadLetters(&DocumentLog{name: "DOCS", store: &Store{config: Default()}})
+	d := newDeadLetters(&DocumentLog{name: "DOCS", store: &Store{config: Default()}}, nil)
 	for _, tt := range []struct {
 		name            string
 		header, payload int

@@ -10,9 +10,9 @@ import (
 	"loaderd/loader"
 )
 
-// Lookup returns the sequences of the documents with a producer's id, in order. It reads the headers of the whole stream, and the payloads
-// of JSON documents without an id there.
-func (l *DocumentLog) Lookup(ctx context.Context, id string) ([]uint64, error) {
+// Lookup returns the sequences of the documents with a name, in order: a producer's id, a label or a path. It reads the headers of the whole
+// stream, and the payloads of JSON documents without an id or a path there.
+func (l *DocumentLog) Lookup(ctx context.Context, name string) ([]uint64, error) {
 	info, err := l.info(ctx)
 	if err != nil {
 		return nil, err
@@ -41,15 +41,16 @@ func (l *DocumentLog) Lookup(ctx context.Context, id string) ([]uint64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("look up documents in stream %s: %w", l.name, err)
 		}
-		has := headerID(m.Headers())
-		if has == "" && strings.HasPrefix(field(m.Headers(), HeaderContentType), TypeJSON) {
+		h := m.Headers()
+		id, path := headerID(h), field(h, HeaderPath)
+		if (id == "" || path == "") && strings.HasPrefix(field(h, HeaderContentType), TypeJSON) {
 			var d loader.DocumentInfo
 			if d, err = l.Describe(ctx, meta.Sequence.Stream); err != nil {
 				return nil, err
 			}
-			has = d.ID
+			id, path = d.ID, d.Path
 		}
-		if has == id {
+		if name == id || name == path || name == field(h, HeaderLabel) {
 			found = append(found, meta.Sequence.Stream)
 		}
 		if meta.Sequence.Stream >= info.State.LastSeq || meta.NumPending == 0 {

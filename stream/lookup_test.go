@@ -8,7 +8,7 @@ import (
 	"loaderd/stream"
 )
 
-// TestLookup finds documents by the producer's id, in headers and in JSON.
+// TestLookup finds documents by the producer's id, a label or a path, in headers and in JSON.
 func TestLookup(t *testing.T) {
 	ctx := testContext(t)
 	store := natstest.Start(t).Store()
@@ -22,8 +22,14 @@ func TestLookup(t *testing.T) {
 		stream.Message{ContentType: stream.TypeJSON, Data: []byte(`{"id":"a","text":"3"}`)},
 		stream.Message{ContentType: stream.TypeJSON, Data: []byte(`{"text":"4"}`)},
 		stream.Message{Data: []byte("a")},
+		stream.Message{ID: "h1", Label: "d", Path: "p", Data: []byte("5")},
+		stream.Message{ID: "h2", Label: "d", Data: []byte("6")},
+		stream.Message{ContentType: stream.TypeJSON, Data: []byte(`{"text":"7","meta":{"path":"p"}}`)},
 	)
-	for id, want := range map[string][]uint64{"a": {1, 3}, "b": {2}, "c": nil} {
+	if d, err := l.Describe(ctx, 6); err != nil || d.ID != "d" || d.Path != "p" {
+		t.Errorf("a label is shown as %q, a path as %q, %v", d.ID, d.Path, err)
+	}
+	for id, want := range map[string][]uint64{"a": {1, 3}, "b": {2}, "c": nil, "d": {6, 7}, "p": {6, 8}, "h1": {6}} {
 		if have, err := l.Lookup(ctx, id); err != nil || !slices.Equal(have, want) {
 			t.Errorf("%s: %v, %v, want %v", id, have, err, want)
 		}

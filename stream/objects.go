@@ -14,7 +14,11 @@ import (
 // ErrNoObject says that there is no object of a name.
 var ErrNoObject = errors.New("there is no such object")
 
-const objectsPrefix = "CHECKPOINTS_"
+const (
+	objectsPrefix = "CHECKPOINTS_"
+	// objectStreamPrefix is what JetStream puts before an object store's name to name its stream.
+	objectStreamPrefix = "OBJ_"
+)
 
 // transferLimit bounds one attempt to move an object: a large checkpoint over a slow link.
 const transferLimit = 2 * time.Minute
@@ -42,6 +46,9 @@ func (s *Store) Objects(ctx context.Context, run string) (*Objects, error) {
 	o := &Objects{store: s, name: objectsPrefix + run}
 	err := s.retry(ctx, "open object store "+o.name, func(ctx context.Context) (err error) {
 		o.bucket, err = s.js.ObjectStore(ctx, o.name)
+		if err == nil {
+			return s.replicateBacking(ctx, objectStreamPrefix+o.name)
+		}
 		if !errors.Is(err, jetstream.ErrBucketNotFound) {
 			return err
 		}
@@ -56,6 +63,9 @@ func (s *Store) Objects(ctx context.Context, run string) (*Objects, error) {
 			Storage:     jetstream.FileStorage,
 			Replicas:    s.config.Replicas,
 		})
+		if err == nil {
+			s.made.add(objectStreamPrefix + o.name)
+		}
 		return err
 	})
 	if err != nil {

@@ -38,6 +38,7 @@ type PlanLog struct {
 	name     string
 	subject  string
 	readOnly bool
+	holes    bool // it may have some: it is looked at for what is left
 }
 
 var _ loader.PlanLog = (*PlanLog)(nil)
@@ -64,6 +65,15 @@ func (s *Store) PlanLog(ctx context.Context, run string) (*PlanLog, error) {
 
 // ReadLog opens the plan of a run for reading. It creates nothing: without a plan it returns ErrNoPlan.
 func (s *Store) ReadLog(ctx context.Context, run string) (*PlanLog, error) {
+	st, err := s.planStream(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	return s.openPlan(ctx, run, st, true)
+}
+
+// planStream returns the stream of a plan that is there.
+func (s *Store) planStream(ctx context.Context, run string) (jetstream.Stream, error) {
 	if err := ValidRun(run); err != nil {
 		return nil, err
 	}
@@ -75,24 +85,16 @@ func (s *Store) ReadLog(ctx context.Context, run string) (*PlanLog, error) {
 		}
 		return err
 	})
+	return st, err
+}
+
+// ReadDamaged opens the plan of a run for reading, however damaged it is: a record that is gone amid it is ErrNoRecord.
+func (s *Store) ReadDamaged(ctx context.Context, run string) (*PlanLog, error) {
+	st, err := s.planStream(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	return s.openPlan(ctx, run, st, true)
-}
-
-// DeletePlan removes the plan of a run that has not begun: one that holds no record.
-func (s *Store) DeletePlan(ctx context.Context, run string) error {
-	l, err := s.ReadLog(ctx, run)
-	if err != nil {
-		return err
-	}
-	if last, err := l.Last(ctx); err != nil || last > 0 {
-		return err
-	}
-	return s.retry(ctx, "delete the empty plan of run "+run, func(ctx context.Context) error {
-		return s.js.DeleteStream(ctx, planStreamPrefix+run)
-	})
+	return &PlanLog{store: s, stream: st, name: planStreamPrefix + run, subject: planSubject + "." + run, readOnly: true, holes: true}, nil
 }
 
 func (s *Store) openPlan(ctx context.Context, run string, st jetstream.Stream, readOnly bool) (*PlanLog, error) {
@@ -116,8 +118,8 @@ func (l *PlanLog) Last(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if state.Msgs != state.LastSeq {
-		return 0, fmt.Errorf("read end of %s: it holds %d records, from %d to %d: some are gone, so the run cannot be continued or replayed",
+	if state.Msgs != state.LastSeq && !l.holes {
+		return 0, fmt.Errorf("read end of %s: it holds %d records, from %d to %d: some are gone, so the run cannot be continued or replayed; loaderd repair copies what stands before the first of them into a usable plan",
 			l.name, state.Msgs, state.FirstSeq, state.LastSeq)
 	}
 	return state.LastSeq, nil
@@ -140,6 +142,12 @@ func (l *PlanLog) message(ctx context.Context, position uint64) (*jetstream.RawS
 	err := l.store.retry(ctx, fmt.Sprintf("read %s at %d", l.name, position), func(ctx context.Context) (err error) {
 		m, err = l.stream.GetMsg(ctx, position)
 		if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return err
+		}
+		if l.holes { // the leader's word counts
+			if m, err = l.store.leaderGet(ctx, l.name, position); errors.Is(err, jetstream.ErrMsgNotFound) {
+				err = ErrNoRecord
+			}
 			return err
 		}
 		info, err := l.stream.Info(ctx)

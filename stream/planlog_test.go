@@ -28,7 +28,7 @@ func scan(t testing.TB, l *stream.PlanLog, from uint64) []string {
 	t.Helper()
 	var out []string
 	next := from
-	err := l.Scan(within(t, time.Minute), from, func(position uint64, record []byte) error {
+	err := l.Scan(within(t, 3*time.Minute), from, func(position uint64, record []byte) error {
 		if position != next {
 			t.Errorf("scan: position %d, want %d", position, next)
 		}
@@ -109,7 +109,7 @@ func TestScanStopsOnTheCallersError(t *testing.T) {
 
 func TestLargestPlanRecord(t *testing.T) {
 	l := openPlan(t, natstest.Start(t).Store(), "run")
-	ctx := within(t, time.Minute)
+	ctx := within(t, 3*time.Minute)
 	if err := l.Append(ctx, 0, make([]byte, l.MaxRecord())); err != nil {
 		t.Fatal(err)
 	}
@@ -219,6 +219,7 @@ func TestRunNames(t *testing.T) {
 
 // A writer that appends while its server is stopped and started again, many times, stores every record once and in order.
 func TestAppendSurvivesServerRestarts(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 50} {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
 			s := natstest.Start(t)

@@ -34,6 +34,10 @@ type Published struct {
 	Bytes     int64
 	// Duplicates were not published because the stream, or the record of an earlier run, already has them.
 	Duplicates int64
+	// Repeated of the Duplicates are not this input's own earlier documents, as far as its record tells: something else published
+	// the same. FirstRepeated is the sequence that the first of them has in the stream, 0 for one of the same batch.
+	Repeated      int64
+	FirstRepeated uint64
 	// LastSequence is the stream sequence of the last committed document; 0 when there is none.
 	LastSequence uint64
 	// Waited is the time spent waiting for a full stream or a lost connection; Waiting is the reason while it waits, else empty.

@@ -38,7 +38,8 @@ type Record struct {
 	complete bool // before this publisher
 	skip     int64
 	stored   int64
-	known    ids
+	changed  bool // since its documents were published
+	known    ids  // read back: of this input, and of whatever else was published to the source
 	// seen counts the documents that were offered; origin and index name the last.
 	seen   int64
 	origin string
@@ -107,21 +108,25 @@ func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Reco
 		if r.value.Version > recordVersion {
 			return nil, fmt.Errorf("record of %s has version %d, this binary knows %d: use a newer loaderd", name, r.value.Version, recordVersion)
 		}
+		if v := r.value; v.Documents < 0 || v.Skipped < 0 || v.Skipped > v.Documents || v.FirstSequence > v.LastSequence {
+			return nil, fmt.Errorf("read record of %s (key %s of bucket %s): its counts contradict each other: delete the key to publish the input anew", name, r.key, recordBucket)
+		}
 	}
-	if r.revision == 0 || !r.value.Created.Equal(p.created) {
-		// Never published, or into a stream that is gone.
+	begun := r.revision != 0 && r.value.Created.Equal(p.created)
+	if !begun { // never published, or into a stream that is gone
 		r.value = recordValue{FirstSequence: info.State.LastSeq, LastSequence: info.State.LastSeq}
 	}
 	same := r.value.Fingerprint == fingerprint || r.value.Fingerprint == ""
 	r.complete = r.value.Complete && same
-	if !r.complete {
+	r.changed = !same
+	if begun && !r.complete {
 		after, why, recorded := r.value.LastSequence, "was interrupted", r.value.Documents
 		if !same {
 			after, why = r.value.FirstSequence, "has changed since it was published"
 			r.value.Documents, r.value.Skipped = 0, 0
 			r.value.LastSequence, r.value.Complete = r.value.FirstSequence, false
 		}
-		if r.revision != 0 && info.State.FirstSeq > after+1 && info.State.LastSeq > after {
+		if info.State.FirstSeq > after+1 && info.State.LastSeq > after {
 			return nil, &ReleasedError{Input: name, Why: why, Documents: recorded, After: after, Oldest: info.State.FirstSeq}
 		}
 		if r.known, _, err = p.readBack(ctx, after); err != nil {
@@ -172,9 +177,12 @@ func (r *Record) Publish(ctx context.Context, origin string, m Message) error {
 	}
 	m.ID = DocumentID(r.p.source, origin, r.index, m.Data)
 	e := entry{message: &m, record: r}
-	if r.known.take(m.ID) {
+	switch {
+	case r.known.take(m.ID):
 		r.p.commit.count(0, 0, 1, 0)
 		e.message = nil
+	case !r.changed:
+		r.known = nil // what is in the stream of an input that is as it was are its first documents: this is the first that is not
 	}
 	// What a later Resume reads back starts at the record's last sequence, so that must not pass a document which is known only
 	// from the read back and has not had its turn.

@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -169,6 +170,7 @@ func TestRecordIsTakenOverByTheLatest(t *testing.T) {
 // A publisher that is dropped anywhere, any number of times, leaves every document in the stream exactly once and in order,
 // whatever the batches, and although the server has forgotten the ids.
 func TestRecordResumesFromAnyPoint(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := publishStore(t)
 		defer func() {
@@ -209,6 +211,81 @@ func TestRecordResumesFromAnyPoint(t *testing.T) {
 		}
 		if fmt.Sprint(got) != fmt.Sprint(texts(docs)) {
 			rt.Fatalf("stream holds %d documents, want %d in order:\n%v", len(got), len(docs), got)
+		}
+	})
+}
+
+// recorded is what the records of a source say, by input: its documents, and the last sequence that needs no reading back.
+func recorded(tb testing.TB, s *stream.Store) map[string][2]int64 {
+	tb.Helper()
+	kv, err := s.JetStream().KeyValue(tb.Context(), "loaderd_publish")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	keys, err := kv.Keys(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out := map[string][2]int64{}
+	for _, key := range keys {
+		e, err := kv.Get(tb.Context(), key)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		var v struct {
+			Input        string
+			Documents    int64
+			LastSequence int64 `json:"last_sequence"`
+		}
+		if err := json.Unmarshal(e.Value(), &v); err != nil {
+			tb.Fatal(err)
+		}
+		out[v.Input] = [2]int64{v.Documents, v.LastSequence}
+	}
+	return out
+}
+
+// offer publishes documents of an input whose end has not come.
+func offer(tb testing.TB, p *stream.Publisher, input string, docs []stream.Message) {
+	tb.Helper()
+	r, err := p.Resume(tb.Context(), input, "v1")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, d := range docs {
+		if err := r.Publish(tb.Context(), input, d); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// The record of an input follows what is committed of it, whatever other inputs of the source are committed meanwhile: an
+// interrupted one has its last batches to read back, and no more.
+func TestRecordFollowsItsInputAmongOthers(t *testing.T) {
+	t.Run("behind another input", func(t *testing.T) {
+		s := publishStore(t)
+		p := newPublisher(t, s, stream.PublishOptions{BatchMessages: 100})
+		offer(t, p, "/data/one", unnamed("one", 1000))
+		offer(t, p, "/data/two", unnamed("two", 100))
+		flush(t, p)
+		if have := recorded(t, s)["/data/two"]; have != [2]int64{100, 1100} {
+			t.Errorf("documents and last sequence are %v, want 100 and 1100", have)
+		}
+	})
+	t.Run("interrupted, with another input behind it", func(t *testing.T) {
+		s := publishStore(t)
+		docs := unnamed("two", 100)
+		p := newPublisher(t, s, stream.PublishOptions{})
+		offer(t, p, "/data/two", docs[:50])
+		flush(t, p)
+		p.Close()
+		p = newPublisher(t, s, stream.PublishOptions{})
+		offer(t, p, "/data/one", unnamed("one", 1000))
+		flush(t, p)
+		offer(t, p, "/data/two", docs)
+		flush(t, p)
+		if have := recorded(t, s)["/data/two"]; have != [2]int64{100, 1100} {
+			t.Errorf("documents and last sequence are %v, want 100 and 1100", have)
 		}
 	})
 }

@@ -311,6 +311,7 @@ func TestPublishRefusesTooLarge(t *testing.T) {
 
 // The connection is cut in the middle of batches, and the server restarts before the publisher comes back.
 func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
+	t.Parallel()
 	dir, listen := t.TempDir(), "127.0.0.1:0"
 	server := func() *stream.Store {
 		return publishStore(t, func(c *stream.Config) { c.Dir, c.Listen = dir, listen })

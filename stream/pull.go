@@ -37,11 +37,12 @@ type pull struct {
 	msgs    chan *nats.Msg
 	seen    uint64 // messages that the consumer has sent
 
-	request int   // number of the last request
-	asked   bool  // it is outstanding
-	batch   int   // messages it may still bring
-	bytes   int64 // bytes it may still bring, 0 without a bound
-	got     int   // messages it brought
+	request int       // number of the last request
+	since   time.Time // when it was made, or the consumer when there is none
+	asked   bool      // it is outstanding
+	batch   int       // messages it may still bring
+	bytes   int64     // bytes it may still bring, 0 without a bound
+	got     int       // messages it brought
 }
 
 const (
@@ -50,23 +51,25 @@ const (
 	// pullExpires ends a request that waits for new documents; heartbeats tell a quiet stream from a dead one.
 	pullExpires   = 30 * time.Second
 	pullHeartbeat = 2 * time.Second
-	// pullInactive is when the server drops a consumer that asks for nothing.
+	// pullInactive is when the server drops a consumer that asks for nothing, unless the document log says otherwise.
 	pullInactive = 2 * time.Minute
 )
 
 var (
 	errPullLost = errors.New("messages were lost on the way")
 	errPullGone = errors.New("the consumer is gone")
+	// errPullIdle says that the consumer asked for nothing for so long that the server is about to drop it.
+	errPullIdle = errors.New("the consumer is idle")
 )
 
-// openPull makes a consumer that starts at sequence from.
-func openPull(ctx context.Context, nc *nats.Conn, stream jetstream.Stream, from uint64) (*pull, error) {
-	p := &pull{nc: nc, stream: stream, inbox: nc.NewInbox(), msgs: make(chan *nats.Msg, pullBatch+1024)}
+// openPull makes a consumer that starts at sequence from. The server drops it when it asks for nothing for as long as inactive.
+func openPull(ctx context.Context, nc *nats.Conn, stream jetstream.Stream, from uint64, inactive time.Duration) (*pull, error) {
+	p := &pull{nc: nc, stream: stream, since: time.Now(), inbox: nc.NewInbox(), msgs: make(chan *nats.Msg, pullBatch+1024)}
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()
 	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
-		MemoryStorage: true, Replicas: 1, InactiveThreshold: pullInactive, Description: "loaderd document reader",
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: inactive, Description: "loaderd document reader",
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create consumer: %w", err)
@@ -83,6 +86,7 @@ func openPull(ctx context.Context, nc *nats.Conn, stream jetstream.Stream, from 
 // ask requests messages of at most maxBytes together; 0 requests one message of any size.
 func (p *pull) ask(maxBytes int64) error {
 	p.request++
+	p.since = time.Now()
 	p.asked, p.got, p.bytes, p.batch = true, 0, maxBytes, pullBatch
 	if maxBytes == 0 {
 		p.batch = 1

@@ -27,8 +27,7 @@ type reader struct {
 	order   chan *chunk // for Next
 
 	// Of the fetching goroutine.
-	next    uint64    // sequence that comes next
-	created time.Time // of the stream: another one of the same name is another stream
+	next    uint64 // sequence that comes next
 	filling *chunk
 	ask     int64  // bytes that the next request needs at least, 0 for no more than usual
 	stale   uint64 // last sequence of the stream when nothing had come although something should, 0 when all was well
@@ -59,7 +58,7 @@ var (
 
 func newReader(l *DocumentLog, from uint64, info *jetstream.StreamInfo) *reader {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &reader{log: l, cancel: cancel, closed: ctx.Done(), budget: newBudget(l.buffer), next: from, created: info.Created,
+	r := &reader{log: l, cancel: cancel, closed: ctx.Done(), budget: newBudget(l.buffer), next: from,
 		jobs: make(chan *chunk, 2*l.workers), order: make(chan *chunk, queued)}
 	r.status.Fetched, r.status.Delivered = from-1, from-1
 	r.sees(info.State.LastSeq)
@@ -150,6 +149,10 @@ func (r *reader) fetch(ctx context.Context) {
 			r.submit(ctx, &chunk{err: err})
 			return
 		}
+		if errors.Is(err, errPullIdle) { // there was no room for documents for long; there will be
+			attempt = 0
+			continue
+		}
 		if r.next != before || time.Since(began) > silence { // the stream was read, or would have been
 			attempt = 1
 		}
@@ -169,19 +172,29 @@ func (r *reader) follow(ctx context.Context) error {
 	if nc.IsClosed() {
 		return nats.ErrConnectionClosed
 	}
-	if err := r.refresh(ctx, nil); err != nil {
+	idle := r.log.inactive / 4 * 3
+	tick := time.NewTicker(min(refreshEvery, idle/4))
+	defer tick.Stop()
+	if err := r.awaitRoom(ctx, lost, tick.C); err != nil {
 		return err
 	}
-	p, err := openPull(ctx, nc, r.log.stream, r.next)
+	p, err := openPull(ctx, nc, r.log.stream, r.next, r.log.inactive)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return r.log.replaced("it was deleted")
+	}
 	if err != nil {
 		return err
 	}
 	defer p.close()
+	if err := r.refresh(ctx, nil); err != nil { // the consumer is of a stream that is still the same
+		return err
+	}
 	r.up()
-	tick := time.NewTicker(refreshEvery)
-	defer tick.Stop()
 	heard, moved := time.Now(), r.next
 	for {
+		if !p.asked && time.Since(p.since) > idle {
+			return errors.Join(errPullIdle, r.flush(ctx))
+		}
 		if err := r.request(p); err != nil {
 			return err
 		}
@@ -224,20 +237,49 @@ func (r *reader) follow(ctx context.Context) error {
 	}
 }
 
+// awaitRoom returns when it is worth to ask for documents: a consumer that asks for none is dropped by the server.
+func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-chan time.Time) error {
+	if err := r.refresh(ctx, nil); err != nil {
+		return err
+	}
+	for {
+		if _, ok := r.wants(); ok {
+			return nil
+		}
+		r.up()
+		select {
+		case <-r.budget.freed:
+		case <-tick:
+			if err := r.refresh(ctx, nil); err != nil {
+				return err
+			}
+		case <-lost:
+			return errDisconnected
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // request asks for what the budget has room for, when nothing is asked for and it is worth it.
 func (r *reader) request(p *pull) error {
-	if p.asked {
+	bytes, ok := r.wants()
+	if p.asked || !ok {
 		return nil
 	}
+	return p.ask(bytes)
+}
+
+// wants says how many bytes to ask for, 0 for one message of any size, and whether it is worth it.
+func (r *reader) wants() (bytes int64, ok bool) {
 	room, empty := r.budget.room()
-	most := r.budget.most()
 	switch {
-	case room >= max(r.ask, most/4):
-		return p.ask(room)
+	case room >= max(r.ask, r.budget.most()/4):
+		return room, true
 	case empty: // a document larger than the bound passes alone
-		return p.ask(0)
+		return 0, true
 	default:
-		return nil
+		return 0, false
 	}
 }
 
@@ -271,6 +313,7 @@ func (r *reader) take(ctx context.Context, p *pull, in *nats.Msg) error {
 	r.budget.move(charge{}, fetchedCost(m))
 	r.mu.Lock()
 	r.status.Fetched = m.sequence
+	r.status.DrySince = time.Time{} // a document that is fetched at once ends the quiet before it too
 	r.status.TextBytes += int64(len(m.data))
 	r.mu.Unlock()
 	r.sees(m.sequence + pending)
@@ -319,9 +362,6 @@ func (r *reader) refresh(ctx context.Context, p *pull) error {
 	info, err := r.log.info(ctx)
 	if err != nil {
 		return err
-	}
-	if !info.Created.Equal(r.created) {
-		return r.log.replaced(fmt.Sprintf("it was deleted and made anew at %v", info.Created))
 	}
 	if err := r.log.covers(info, r.next); err != nil {
 		return err

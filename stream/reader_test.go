@@ -1,9 +1,11 @@
 package stream_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -62,6 +64,21 @@ func TestReadInOrderWhilePublishing(t *testing.T) {
 	}
 }
 
+// A stream that trickles is quiet since its last document, although each is fetched as soon as it is there.
+func TestQuietSinceTheLastDocument(t *testing.T) {
+	srv := natstest.Start(t)
+	src := openSource(t, openLog(t, srv.Store()), 1)
+	for i := range 3 {
+		before := time.Now()
+		publishAll(t, srv.Store(), counted(i+1, 1)...)
+		checkCounted(t, src, i+1, 1)
+		soon(t, "the source is dry", func() bool { return !src.Status().DrySince.IsZero() })
+		if since := src.Status().DrySince; since.Before(before) {
+			t.Fatalf("dry since %v before document %d was published", before.Sub(since), i+1)
+		}
+	}
+}
+
 func TestReadFromTheMiddle(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
@@ -90,22 +107,16 @@ func TestReadRefusesPositions(t *testing.T) {
 	_, err = l.Read(ctx, 3)
 	lostRange(t, err, 3, 5)
 	checkCounted(t, openSource(t, l, 6), 6, 5)
-	if first, err := l.First(ctx); first != 6 || err != nil {
-		t.Errorf("first sequence %d, %v, want 6", first, err)
-	}
-	if last, err := l.Last(ctx); last != 10 || err != nil {
-		t.Errorf("last sequence %d, %v, want 10", last, err)
+	if s, err := l.State(ctx); s.First != 6 || s.Last != 10 || err != nil {
+		t.Errorf("sequences %d to %d, %v, want 6 to 10", s.First, s.Last, err)
 	}
 }
 
 func TestFirstAndLastOfAnEmptyStream(t *testing.T) {
 	srv := natstest.Start(t)
 	l, ctx := openLog(t, srv.Store()), testContext(t)
-	if first, err := l.First(ctx); first != 1 || err != nil {
-		t.Errorf("first sequence %d, %v, want 1", first, err)
-	}
-	if last, err := l.Last(ctx); last != 0 || err != nil {
-		t.Errorf("last sequence %d, %v, want 0", last, err)
+	if s, err := l.State(ctx); s.First != 1 || s.Last != 0 || s.Trouble != nil || err != nil {
+		t.Errorf("sequences %d to %d, %v, %v, want 1 to 0", s.First, s.Last, s.Trouble, err)
 	}
 	if src := openSource(t, l, 1); src.Status().DrySince.IsZero() {
 		t.Error("a source of an empty stream is not dry")
@@ -155,6 +166,7 @@ func TestGapIsNamed(t *testing.T) {
 }
 
 func TestGapAtTheEndIsNamed(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
 	publishAll(t, srv.Store(), counted(1, 10)...)
@@ -179,6 +191,7 @@ func TestPurgeWhileReadingIsNamed(t *testing.T) {
 }
 
 func TestServerRestartsUnderTheReader(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
 	publishAll(t, srv.Store(), counted(1, 3000)...)
@@ -197,6 +210,7 @@ func TestServerRestartsUnderTheReader(t *testing.T) {
 }
 
 func TestConnectionIsCutAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
 	const n = 20000
@@ -223,9 +237,54 @@ func TestAnotherStreamOfTheSameName(t *testing.T) {
 	openLog(t, srv.Store()) // makes it anew
 	publishAll(t, srv.Store(), counted(1, 50)...)
 	_, err := src.Next(testContext(t))
-	var lost *loader.Error
-	if !errors.As(err, &lost) || lost.Reason != loader.DocumentLost {
-		t.Fatalf("a document of another stream: %v, want %s", err, loader.DocumentLost)
+	mismatch := func(what string, err error) {
+		t.Helper()
+		var other *loader.Error
+		if !errors.As(err, &other) || other.Reason != loader.StreamMismatch {
+			t.Errorf("%s: %v, want %s", what, err, loader.StreamMismatch)
+		}
+	}
+	mismatch("a document of another stream", err)
+	_, err = l.State(testContext(t))
+	mismatch("its state", err)
+	_, err = l.Tokens(testContext(t), 3) // there is such a document, of the same length
+	mismatch("its tokens", err)
+	if err := srv.Store().JetStream().DeleteStream(testContext(t), "DOCS"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.Tokens(testContext(t), 3)
+	mismatch("tokens without a stream", err)
+}
+
+// A stream whose settings are changed so that it may lose documents, or gets no more of them, says so.
+func TestStateTellsOfSettings(t *testing.T) {
+	srv := natstest.Start(t)
+	l, ctx := openLog(t, srv.Store()), testContext(t)
+	st, err := srv.Store().JetStream().Stream(ctx, "DOCS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := st.CachedInfo().Config
+	for setting, change := range map[string]func(c *jetstream.StreamConfig){
+		"subjects": func(c *jetstream.StreamConfig) { c.Subjects = []string{"other.>"} },
+		"discard":  func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld },
+		"max_age":  func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour },
+		"max_msgs": func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 },
+	} {
+		c := good
+		change(&c)
+		if _, err := srv.Store().JetStream().UpdateStream(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := l.State(ctx); err != nil || s.Trouble == nil || !strings.Contains(s.Trouble.Error(), setting+" is ") {
+			t.Errorf("%s was changed: %v, %v", setting, s.Trouble, err)
+		}
+	}
+	if _, err := srv.Store().JetStream().UpdateStream(ctx, good); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := l.State(ctx); err != nil || s.Trouble != nil {
+		t.Errorf("all is as it was: %v, %v", s.Trouble, err)
 	}
 }
 
@@ -300,4 +359,62 @@ func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
 	if ids, err := l.Tokens(testContext(t), 1); err != nil || len(ids) != len("document 1")+1 {
 		t.Errorf("tokens after the restart: %v, %v", ids, err)
 	}
+}
+
+// What is read ahead fills its room while nobody takes it: the server drops the consumer, which is no trouble and is not told as one.
+func TestNobodyTakesDocumentsForLong(t *testing.T) {
+	var said lockedBuffer
+	c := natstest.Config(t)
+	c.BufferBytes = 1 << 20
+	s, err := stream.Open(testContext(t), c, slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := openLog(t, s)
+	stream.SetInactive(l, 200*time.Millisecond)
+	const n = 400 // many times what is read ahead
+	large := stream.Message{Data: bytes.Repeat([]byte("x"), 4<<10)}
+	publishAll(t, s, slices.Repeat([]stream.Message{large}, n)...)
+	src := openSource(t, l, 1)
+	st, err := s.EnsureDocuments(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumers := func() int {
+		info, err := st.Info(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.Consumers
+	}
+	for at := uint64(1); at <= n; at++ {
+		if at%150 == 1 {
+			soon(t, "there is no room, and no consumer", func() bool { return src.Status().Buffered > 0 && consumers() == 0 })
+		}
+		if d := nextDoc(t, src); d.Sequence != at {
+			t.Fatalf("sequence %d came instead of %d", d.Sequence, at)
+		}
+	}
+	if strings.Contains(said.String(), "cannot be read") {
+		t.Errorf("the log says %s", said.String())
+	}
+}
+
+// lockedBuffer is a log's writer that can be read.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }

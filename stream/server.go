@@ -29,7 +29,8 @@ type embedded struct {
 	started chan struct{} // closed when the server has done with starting, well or not
 }
 
-func startEmbedded(ctx context.Context, cfg Config, log *slog.Logger) (_ *embedded, err error) {
+// startEmbedded starts a server that listens for clients, or one that only this process can reach.
+func startEmbedded(ctx context.Context, cfg Config, listens bool, log *slog.Logger) (_ *embedded, err error) {
 	folder, err := holdFolder(cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -43,8 +44,11 @@ func startEmbedded(ctx context.Context, cfg Config, log *slog.Logger) (_ *embedd
 	if err != nil {
 		return nil, err
 	}
-	if err := probeListen(ctx, cfg.Listen); err != nil {
-		return nil, err
+	opts.DontListen = !listens
+	if listens {
+		if err := probeListen(ctx, cfg.Listen); err != nil {
+			return nil, err
+		}
 	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
@@ -56,7 +60,13 @@ func startEmbedded(ctx context.Context, cfg Config, log *slog.Logger) (_ *embedd
 	if err := e.start(ctx, sink.fatal); err != nil {
 		return nil, errors.Join(fmt.Errorf("start embedded NATS server in %s on %s: %w", cfg.Dir, cfg.Listen, err), e.shutdown())
 	}
+	if !listens {
+		return e, nil
+	}
 	e.url = clientURL(srv.Addr())
+	if err := folder.announce(e.url); err != nil {
+		return nil, errors.Join(err, e.shutdown())
+	}
 	if a, ok := srv.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 		log.Warn("anyone who reaches this address can publish and read documents: the embedded NATS server asks for no password", "stream.listen", a.String())
 	}

@@ -19,11 +19,24 @@ type Store struct {
 	js     jetstream.JetStream
 	server *embedded // nil with a remote server
 	status *status
+	made   made
 }
 
 // Open starts the embedded server or connects to the remote ones. It waits and retries where waiting can help (no server
 // reachable), until ctx ends; everything else fails at once.
-func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Store, err error) {
+func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Store, error) {
+	return open(ctx, cfg, true, log)
+}
+
+// OpenAlone opens the data folder of an embedded server for this process alone: nobody else can connect, so that the server takes no port.
+func OpenAlone(ctx context.Context, cfg Config, log *slog.Logger) (*Store, error) {
+	if !cfg.Embedded() {
+		return nil, fmt.Errorf("open data folder %s: stream.url names servers elsewhere", cfg.Dir)
+	}
+	return open(ctx, cfg, false, log)
+}
+
+func open(ctx context.Context, cfg Config, listens bool, log *slog.Logger) (_ *Store, err error) {
 	var bad []error
 	for _, e := range cfg.Validate() {
 		bad = append(bad, fmt.Errorf("stream.%w", e))
@@ -38,7 +51,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Store, err erro
 		}
 	}()
 	if cfg.Embedded() {
-		if s.server, err = startEmbedded(ctx, cfg, log); err != nil {
+		if s.server, err = startEmbedded(ctx, cfg, listens, log); err != nil {
 			return nil, err
 		}
 	}

@@ -40,8 +40,23 @@ func (e *SettingsError) Error() string {
 		}
 		fmt.Fprintf(&b, " %s is %v, want %v", s.Name, s.Present, s.Want)
 	}
-	b.WriteString(": change them (nats stream edit) or name another stream")
+	b.WriteString(": " + e.advice())
 	return b.String()
+}
+
+// advice is what to do. A stream keeps its subjects: with others the producers that are there would find no stream, and its dead letters
+// would go elsewhere than the earlier ones.
+func (e *SettingsError) advice() string {
+	for _, s := range e.Bad {
+		subjects, _ := s.Present.([]string)
+		if s.Name != "subjects" || len(subjects) != 1 {
+			continue
+		}
+		if subject, below := strings.CutSuffix(subjects[0], ".>"); below {
+			return fmt.Sprintf("set stream.subject to %s, as it was; documents on other subjects belong into a stream and a run of their own (stream.name, run)", subject)
+		}
+	}
+	return "change them (nats stream edit), or name another stream and another run (stream.name, run)"
 }
 
 // DeadLetterName is the name of the dead-letter stream.
@@ -137,6 +152,9 @@ func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstr
 		want.MaxBytes = room
 	}
 	st, err := s.js.CreateStream(ctx, want)
+	if err == nil {
+		s.made.add(want.Name)
+	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
 		return s.js.Stream(ctx, want.Name)
 	}
@@ -160,11 +178,11 @@ func (s *Store) room(wanted int64) (int64, error) {
 }
 
 // follow brings the bounds of an embedded server's stream in line with the configuration; they can change without losing anything.
-// Streams of a remote server keep the bounds that their owner gave them.
+// Streams of a remote server keep the bounds that their owner gave them, and get the copies that the configuration asks for.
 func (s *Store) follow(ctx context.Context, st jetstream.Stream, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	info := st.CachedInfo()
 	if s.server == nil {
-		return st, nil
+		return s.replicate(ctx, st), nil
 	}
 	room, err := s.room(want.MaxBytes)
 	if err != nil {

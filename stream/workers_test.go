@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 )
 
 func TestLargeDocument(t *testing.T) {
+	t.Parallel()
 	for _, buffer := range []int64{1 << 20, 64 << 20} {
 		srv := natstest.Start(t, func(c *stream.Config) { c.BufferBytes = buffer })
 		l := openLog(t, srv.Store())
@@ -114,11 +116,17 @@ func TestWorkersKeepTheOrder(t *testing.T) {
 	}
 }
 
+// goroutines counts those that this package started: a server and a client may have others at any time.
+func goroutines() int {
+	stacks := make([]byte, 1<<20)
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "\ncreated by loaderd/stream.")
+}
+
 func TestCloseInTheMiddle(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
 	publishAll(t, srv.Store(), counted(1, 5000)...)
-	before := runtime.NumGoroutine()
+	before := goroutines()
 	for i := range 20 {
 		src := openSource(t, l, 1)
 		checkCounted(t, src, 1, i)
@@ -129,7 +137,7 @@ func TestCloseInTheMiddle(t *testing.T) {
 			t.Errorf("closed twice: %v", err)
 		}
 	}
-	soon(t, "the readers' goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
+	soon(t, "the readers' goroutines are gone", func() bool { return goroutines() <= before })
 	soon(t, "the readers' consumers are gone", func() bool {
 		st, err := srv.Store().EnsureDocuments(testContext(t))
 		return err == nil && st.CachedInfo().State.Consumers == 0
@@ -205,6 +213,7 @@ func processorTime(b *testing.B) time.Duration {
 
 // A reader whose line is full closes at once: nobody takes what is in it any more.
 func TestCloseWithAFullLine(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	src := openSource(t, openLog(t, srv.Store()), 1)
 	const most = 4096                 // chunks between fetching and Next

@@ -3,9 +3,12 @@ package tokenizer
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 
 	hf "github.com/sugarme/tokenizer"
@@ -36,8 +39,14 @@ func cut(s string) string {
 	return s
 }
 
+// modelName looks like the name of a model, organization/model, not like a path of a file.
+var modelName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]*[\w-]$`)
+
 func fileDefinition(path string, o Options) (*definition, error) {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) && modelName.MatchString(path) {
+		return nil, fmt.Errorf("no such file. If it is a model of a hub: models are not fetched; give the path of the tokenizer.json that comes with it, or a built-in name %v", Builtin())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("neither a built-in name %v nor a readable file: %w", Builtin(), err)
 	}
@@ -70,6 +79,9 @@ func jsonDefinition(in io.Reader) (*definition, error) {
 	c, err := readConfig(in)
 	if err != nil {
 		return nil, fmt.Errorf("read tokenizer.json: %w", err)
+	}
+	if err := errors.Join(checkFields("pre_tokenizer", c.PreTokenizer), checkFields("post_processor", c.PostProcessor), checkFields("decoder", c.Decoder)); err != nil {
+		return nil, err
 	}
 	return newDefinition(c, false)
 }

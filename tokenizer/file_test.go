@@ -44,7 +44,7 @@ func smallFile(merges ...[2]string) object {
 		"version":       "1.0",
 		"added_tokens":  []any{},
 		"normalizer":    nil,
-		"pre_tokenizer": object{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+		"pre_tokenizer": object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
 		"model":         object{"type": "BPE", "vocab": vocab, "merges": append([]any{}, list...)},
 	}
 }
@@ -142,7 +142,7 @@ func TestFingerprintOfFiles(t *testing.T) {
 		}
 		return pairs
 	}()
-	same["post_processor"] = object{"type": "ByteLevel"}
+	same["post_processor"] = object{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true}
 	same["model"].(object)["vocab"].(object)["zz"] = 5000 // nothing reaches it
 	if got := mustLoadFile(t, same, Options{}).Fingerprint(); got != plain {
 		t.Errorf("another spelling of the file has fingerprint %s, want %s", got, plain)
@@ -170,6 +170,10 @@ func TestFingerprintOfFiles(t *testing.T) {
 	}
 }
 
+func replacing(from, to string) object {
+	return object{"type": "Replace", "pattern": object{"String": from}, "content": to}
+}
+
 func TestRefusedFiles(t *testing.T) {
 	set := func(path string, v any) func(object) {
 		return func(f object) {
@@ -184,7 +188,11 @@ func TestRefusedFiles(t *testing.T) {
 		change func(object)
 		says   string
 	}{
-		"normalizer":          {set("normalizer", object{"type": "Lowercase"}), `normalizer {"type":"Lowercase"}`},
+		"normalizer":       {set("normalizer", object{"type": "Lowercase"}), `normalizer {"type":"Lowercase"}`},
+		"long replacement": {set("normalizer", replacing("a", strings.Repeat("b", 100_000))), "up to 100000 times as long"},
+		"replacements of replacements": {set("normalizer", object{"type": "Sequence", "normalizers": []any{
+			replacing("a", "bbbbbbbbb"), replacing("b", "aaaaaaaaa")}}), "up to 81 times as long"},
+		"long prefix":         {set("normalizer", object{"type": "Prepend", "prepend": strings.Repeat("b", 100)}), "up to 101 times as long"},
 		"model type":          {set("model.type", "Unigram"), `model type "Unigram"`},
 		"dropout":             {set("model.dropout", 0.1), "model dropout 0.1"},
 		"suffix":              {set("model.end_of_word_suffix", "</w>"), "end_of_word_suffix"},
@@ -218,29 +226,31 @@ func TestMalformedFiles(t *testing.T) {
 	}
 	whole := edit(func(object) {})
 	for name, c := range map[string]struct{ data, says string }{
-		"empty":              {"", "EOF"},
-		"null":               {"null", "null"},
-		"truncated":          {whole[:len(whole)/2], "unexpected EOF"},
-		"more behind":        {whole + "{}", "behind the object"},
-		"deep":               {`{"model":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}", "depth"},
-		"list":               {"[]", "want an object"},
-		"no vocab":           {edit(func(m object) { delete(m, "vocab") }), "vocab"},
-		"vocab is a list":    {edit(func(m object) { m["vocab"] = []int{1} }), "vocab"},
-		"no merges":          {edit(func(m object) { delete(m, "merges") }), "merges"},
-		"huge id":            {edit(func(m object) { m["vocab"].(object)["zz"] = 1e18 }), `"zz"`},
-		"negative id":        {edit(func(m object) { m["vocab"].(object)["zz"] = -1 }), `"zz"`},
-		"fraction":           {edit(func(m object) { m["vocab"].(object)["zz"] = 1.5 }), `"zz"`},
-		"id is a string":     {edit(func(m object) { m["vocab"].(object)["zz"] = "1" }), `"zz"`},
-		"duplicate id":       {edit(func(m object) { m["vocab"].(object)["zz"] = 97 }), `"a" and "zz" both have id 97`},
-		"empty token":        {edit(func(m object) { m["vocab"].(object)[""] = 500 }), "empty token"},
-		"byte missing":       {edit(func(m object) { delete(m["vocab"].(object), "z") }), "0x7a"},
-		"unknown part":       {edit(func(m object) { m["merges"] = []any{"a zz"} }), `merge 0 "a" + "zz"`},
-		"unknown result":     {edit(func(m object) { m["merges"] = []any{"z z"} }), `merge 0 "z" + "z"`},
-		"merge of one":       {edit(func(m object) { m["merges"] = []any{"ab"} }), "merge 0"},
-		"merge of three":     {edit(func(m object) { m["merges"] = []any{"a b c"} }), "merge 0"},
-		"merge list of one":  {edit(func(m object) { m["merges"] = []any{[]any{"a"}} }), "merge 0"},
-		"merge of numbers":   {edit(func(m object) { m["merges"] = []any{[]any{1, 2}} }), "merge 0"},
-		"merge is an object": {edit(func(m object) { m["merges"] = []any{object{}} }), "merge 0"},
+		"empty":                         {"", "EOF"},
+		"null":                          {"null", "null"},
+		"truncated":                     {whole[:len(whole)/2], "unexpected EOF"},
+		"more behind":                   {whole + "{}", "behind the object"},
+		"deep":                          {`{"model":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}", "depth"},
+		"list":                          {"[]", "want an object"},
+		"no vocab":                      {edit(func(m object) { delete(m, "vocab") }), "vocab"},
+		"vocab is a list":               {edit(func(m object) { m["vocab"] = []int{1} }), "vocab"},
+		"no merges":                     {edit(func(m object) { delete(m, "merges") }), "merges"},
+		"huge id":                       {edit(func(m object) { m["vocab"].(object)["zz"] = 1e18 }), `"zz"`},
+		"negative id":                   {edit(func(m object) { m["vocab"].(object)["zz"] = -1 }), `"zz"`},
+		"fraction":                      {edit(func(m object) { m["vocab"].(object)["zz"] = 1.5 }), `"zz"`},
+		"id is a string":                {edit(func(m object) { m["vocab"].(object)["zz"] = "1" }), `"zz"`},
+		"duplicate id":                  {edit(func(m object) { m["vocab"].(object)["zz"] = 97 }), `"a" and "zz" both have id 97`},
+		"empty token":                   {edit(func(m object) { m["vocab"].(object)[""] = 500 }), "empty token"},
+		"byte missing":                  {edit(func(m object) { delete(m["vocab"].(object), "z") }), "0x7a"},
+		"unknown part":                  {edit(func(m object) { m["merges"] = []any{"a zz"} }), `merge 0 "a" + "zz"`},
+		"unknown result":                {edit(func(m object) { m["merges"] = []any{"z z"} }), `merge 0 "z" + "z"`},
+		"merge of one":                  {edit(func(m object) { m["merges"] = []any{"ab"} }), "merge 0"},
+		"merge of three":                {edit(func(m object) { m["merges"] = []any{"a b c"} }), "merge 0"},
+		"merge list of one":             {edit(func(m object) { m["merges"] = []any{[]any{"a"}} }), "merge 0"},
+		"merge of numbers":              {edit(func(m object) { m["merges"] = []any{[]any{1, 2}} }), "merge 0"},
+		"merges in two spellings":       {edit(func(m object) { m["merges"] = []any{"a b", []any{"ab", "c"}} }), "merge 1"},
+		"merges in two spellings again": {edit(func(m object) { m["merges"] = []any{[]any{"a", "b"}, "ab c"} }), "merge 1"},
+		"merge is an object":            {edit(func(m object) { m["merges"] = []any{object{}} }), "merge 0"},
 		"added on a used id": {strings.Replace(strings.Replace(whole, `"added_tokens":[]`, `"added_tokens":[`+addedX+`]`, 1),
 			`"z":122`, `"z":263`, 1), "id 263"},
 		"added twice": {strings.Replace(whole, `"added_tokens":[]`, `"added_tokens":[`+addedX+`,`+strings.Replace(addedX, `"special":false`, `"special":true`, 1)+`]`, 1), "listed twice"},
@@ -254,6 +264,9 @@ func TestMalformedFiles(t *testing.T) {
 				t.Errorf("error %v, want one that says %q", err, c.says)
 			}
 		})
+	}
+	if _, err := Load("meta-llama/Llama-3.1-8B", Options{}); err == nil || !strings.Contains(err.Error(), "tokenizer.json that comes with it") {
+		t.Errorf("a model of a hub: %v", err)
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "absent"), Options{}); err == nil || !strings.Contains(err.Error(), "gpt2") {
 		t.Errorf("an absent file: %v", err)
@@ -270,7 +283,7 @@ func patternFor(parts ...string) object {
 			list = append(list, object{"type": "Split", "pattern": object{"Regex": part}, "behavior": "Isolated", "invert": false})
 		}
 	}
-	list = append(list, object{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false})
+	list = append(list, object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false})
 	return object{"type": "Sequence", "pretokenizers": list}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // fingerprintVersion changes when the same definition begins to give other ids.
-const fingerprintVersion = "loaderd tokenizer 2"
+const fingerprintVersion = "loaderd tokenizer 3"
 
 // FingerprintForm is what every fingerprint looks like, those of tokenizers that are not ours too.
 var FingerprintForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)

@@ -235,9 +235,10 @@ func (r *configReader) vocab() error {
 	return err
 }
 
-// merges reads the merges of either spelling, "a b" or ["a", "b"].
+// merges reads the merges of either spelling, "a b" or ["a", "b"]. The reference refuses a file that has both.
 func (r *configReader) merges() error {
 	var list []mergeEntry
+	var spelling jsontext.Kind // of the first
 	err := r.list("model merges", func(i int) error {
 		if i > maxID {
 			return fmt.Errorf("model merges: more than %d", maxID+1)
@@ -249,7 +250,13 @@ func (r *configReader) merges() error {
 		if bytes.HasPrefix(v, []byte(`"#version`)) {
 			return nil // as in a merges.txt; the reference passes over it too
 		}
+		if spelling == 0 {
+			spelling = v.Kind()
+		}
 		m, ok := readMerge(v)
+		if ok && v.Kind() != spelling {
+			return fmt.Errorf(`model merges: merge %d: %s where those before are spelled otherwise: want all of them as "left right", or all as ["left", "right"]`, i, cut(v.String()))
+		}
 		if !ok {
 			return fmt.Errorf(`model merges: merge %d: want "left right" or ["left", "right"], have %s`, i, cut(v.String()))
 		}

@@ -1,5 +1,11 @@
 package tokenizer
 
+import "fmt"
+
+// maxGrowth bounds how many times as long the literal normalizers may make a text: the memory and the tokens of a document are to follow
+// from its length.
+const maxGrowth = 64
+
 // readNormalizer reads what is done to the text between added tokens, in order.
 func (d *definition) readNormalizer(n map[string]any) error {
 	if n == nil {
@@ -30,7 +36,7 @@ func (d *definition) readNormalizer(n map[string]any) error {
 			return refuse("normalizer", n)
 		}
 		d.normalize = append(d.normalize, step{form: "Prepend", to: []byte(text)})
-		return nil
+		return d.checkGrowth(n)
 	case "Replace":
 		pattern, _ := n["pattern"].(map[string]any)
 		from, okFrom := pattern["String"].(string)
@@ -39,7 +45,24 @@ func (d *definition) readNormalizer(n map[string]any) error {
 			return refuse("normalizer", n)
 		}
 		d.normalize = append(d.normalize, step{form: "Replace", from: []byte(from), to: []byte(to)})
-		return nil
+		return d.checkGrowth(n)
 	}
 	return refuse("normalizer", n)
+}
+
+// checkGrowth refuses the last normalizer, n, if with those before it it makes too much of a text.
+func (d *definition) checkGrowth(n map[string]any) error {
+	growth := 1.0
+	for _, s := range d.normalize {
+		switch s.form {
+		case "Prepend": // to a single byte, at worst: between added tokens there may be no more
+			growth *= 1 + float64(len(s.to))
+		case "Replace":
+			growth *= max(1, float64(len(s.to))/float64(len(s.from)))
+		}
+	}
+	if growth > maxGrowth {
+		return fmt.Errorf("normalizer %s makes a text up to %.0f times as long, at most %d is supported: %s", describe(n), growth, maxGrowth, advice)
+	}
+	return nil
 }

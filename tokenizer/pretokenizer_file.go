@@ -28,9 +28,6 @@ func (d *definition) readPreTokenizer(p map[string]any) error {
 		if err := b.add(part); err != nil {
 			return err
 		}
-		if b.notBool != "" {
-			return refuse("pre_tokenizer "+b.notBool, part[b.notBool])
-		}
 	}
 	d.prefixSpace = b.prefixSpace
 	d.family = b.family()
@@ -44,8 +41,7 @@ type splitBuilder struct {
 	list        []splitPart
 	byteLevel   bool // what follows sees bytes as characters of the alphabet
 	prefixSpace bool
-	pieces      int    // the parts in front of ByteLevel: it puts a space before each of their pieces
-	notBool     string // an option whose value is none
+	pieces      int // the parts in front of ByteLevel: it puts a space before each of their pieces
 }
 
 // splitPart is a pattern that cuts, by a name that is the same whenever it cuts the same.
@@ -55,12 +51,12 @@ type splitPart struct {
 }
 
 func (b *splitBuilder) add(p map[string]any) error {
-	behavior, invert := p["behavior"], b.option(p, "invert", false)
+	behavior, invert := p["behavior"], option(p, "invert", false)
 	switch p["type"] {
 	case "ByteLevel":
 		return b.addByteLevel(p)
 	case "Digits":
-		if behavior = "Contiguous"; b.option(p, "individual_digits", false) {
+		if behavior = "Contiguous"; option(p, "individual_digits", false) {
 			behavior = "Isolated"
 		}
 		return b.addDigits(p, behavior)
@@ -89,11 +85,11 @@ func (b *splitBuilder) addByteLevel(p map[string]any) error {
 	if b.byteLevel {
 		return refuse("pre_tokenizer ByteLevel twice,", p)
 	}
-	if b.prefixSpace = b.option(p, "add_prefix_space", true); b.prefixSpace {
+	if b.prefixSpace = option(p, "add_prefix_space", true); b.prefixSpace {
 		b.pieces = len(b.list)
 	}
 	var err error
-	if b.option(p, "use_regex", true) {
+	if option(p, "use_regex", true) {
 		err = b.addRegex(p, byteLevelPattern, "Isolated", false)
 	}
 	b.byteLevel = true
@@ -176,15 +172,10 @@ func stagesOf(list []splitPart) stages {
 	return all
 }
 
-// option is an option of the part, or what the reference takes when it is absent.
-func (b *splitBuilder) option(p map[string]any, name string, absent bool) bool {
-	switch v := p[name].(type) {
-	case nil:
-		return absent
-	case bool:
+// option is an option of a part, which checkFields has seen to, or what the reference takes when it is absent.
+func option(p map[string]any, name string, absent bool) bool {
+	if v, ok := p[name].(bool); ok {
 		return v
-	default:
-		b.notBool = name
-		return absent
 	}
+	return absent
 }

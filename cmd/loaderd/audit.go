@@ -50,7 +50,7 @@ Nothing is changed; a daemon may serve the run meanwhile. The stream must still 
 }
 
 func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Writer) (_ loader.Audited, err error) {
-	tokens, _, err := daemon.Tokens(c.Tokenizer)
+	tokens, tokenizer, err := daemon.Tokens(c.Tokenizer)
 	if err != nil {
 		return loader.Audited{}, err
 	}
@@ -69,7 +69,7 @@ func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Wri
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", c.Run, err)
 	}
 	progress := newProgress(stderr)
-	return loader.Audit(ctx, documents, plan, func(a loader.Audited) { progress.say("%d of %d steps", a.Steps, a.Planned) })
+	return loader.Audit(ctx, documents, tokenizer, plan, func(a loader.Audited) { progress.say("%d of %d steps", a.Steps, a.Planned) })
 }
 
 func writeAudited(w io.Writer, run string, a loader.Audited) error {

@@ -38,7 +38,8 @@ report.html, one page with plots that opens without a network.
 It reads one length in tokens a line from FILE, a column of FILE.parquet, standard input without a FILE, or, with --from-stream, the
 documents of a running daemon, which it tokenizes and leaves as they are. Lengths count the end-of-document token. Methods with one row
 length take the longest row. With --documents FILE holds JSON lines of documents, as in simulate; splice is then compared too, and the
-report says how related the documents are that share a row. Without --length and --buckets rows are 1024 to 16384 tokens long, or as in the configuration of -c.`,
+report says how related the documents are that share a row. Without --length and --buckets rows are 1024 to 16384 tokens long, or as in the configuration of -c,
+or with --from-stream as the run over the stream has them.`,
 		Example: `  loaderd gen-lengths --dist fineweb-edu | loaderd compare --out report
   loaderd compare --length 2048 --methods concat,bfd,bucket --out report lengths
   loaderd compare --column input_ids --out report corpus.parquet
@@ -50,7 +51,8 @@ report says how related the documents are that share a row. Without --length and
   loaderd compare --from-stream -c loaderd.yaml --out report
   loaderd compare --from-stream --nats nats://nats-1:4222 --tokenizer gpt2 --limit 100000 --out report`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (failed error) {
+			defer func() { failed = errors.Join(failed, stream.close()) }()
 			daemon, err := stream.settle(cmd, args, &packing)
 			if err != nil {
 				return fmt.Errorf("compare: %w", err)
@@ -93,7 +95,7 @@ report says how related the documents are that share a row. Without --length and
 			if err != nil {
 				return fmt.Errorf("compare: %w", err)
 			}
-			r := &report.Report{Input: name, Command: commandLine(cmd, args), Rows: packing.config.Buckets, Pool: packing.config.Pool, MaxAge: packing.config.MaxAge}
+			r := &report.Report{Input: name, Command: commandLine(cmd, args), Rows: packing.config.Buckets, Pool: packing.config.Pool, MaxAge: packing.config.MaxAge, Short: packing.short()}
 			if err := compare(cmd, r, lengths, set, runs, out); err != nil {
 				return fmt.Errorf("compare: %w", err)
 			}
@@ -195,14 +197,14 @@ func compare(cmd *cobra.Command, r *report.Report, lengths []int32, set *documen
 			continue
 		}
 		if set == nil {
-			result, err := simulation.Run(cmd.Context(), run.config, lengths, nil)
+			result, err := simulation.RunDocuments(cmd.Context(), run.config, lengths, nil, r.Short, nil)
 			if err != nil {
 				return fmt.Errorf("%s: %w", run.config.Method, err)
 			}
 			r.Add(result, nil)
 			continue
 		}
-		result, figures, err := set.pack(cmd, run.config)
+		result, figures, err := set.pack(cmd, run.config, r.Short)
 		if err != nil {
 			return fmt.Errorf("%s: %w", run.config.Method, err)
 		}

@@ -140,3 +140,34 @@ func TestCompareStreamFails(t *testing.T) {
 		t.Errorf("without documents: exit %d, %s", code, said)
 	}
 }
+
+// compareAsServed: without a configuration the rows that are compared are those of the run, unless others are given.
+func (s *site) compareAsServed(t *testing.T) {
+	for _, x := range []struct {
+		args []string
+		rows []int
+		pool int
+	}{
+		{nil, []int{128}, 64},
+		{[]string{"--pool", "32"}, []int{128}, 32},
+		{[]string{"--length", "256"}, []int{256}, 64},
+	} {
+		dir := t.TempDir()
+		var out, stderr bytes.Buffer
+		args := append([]string{"compare", "--from-stream", "--nats", "nats://" + s.nats, "--methods", "concat", "--limit", "40", "--out", dir}, x.args...)
+		if code := run(t.Context(), args, nil, &out, &stderr); code != exitOK || !strings.Contains(stderr.String(), "those of run whole") {
+			t.Fatalf("%v: exit status %d: %s", x.args, code, &stderr)
+		}
+		var r report.Report
+		b, err := os.ReadFile(filepath.Join(dir, "compare.json"))
+		if err == nil {
+			err = json.Unmarshal(b, &r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !cmp.Equal(r.Rows, x.rows) || r.Pool != x.pool {
+			t.Errorf("%v: rows of %v, pool %d, want %v and %d", x.args, r.Rows, r.Pool, x.rows, x.pool)
+		}
+	}
+}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"loaderd/internal/config"
 	"loaderd/internal/corpus"
@@ -107,11 +106,10 @@ func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
 
 // show runs the job and shows it while it runs. It tells whether the user stopped it at the live view.
 func (f *demoFlags) show(ctx context.Context, job *demoJob, stdout, stderr io.Writer) (stopped bool, err error) {
-	out, isFile := stdout.(*os.File)
-	switch {
-	case f.json:
+	if f.json {
 		return false, showLines(ctx, job, stderr)
-	case isFile && term.IsTerminal(int(out.Fd())) && os.Getenv("TERM") != "dumb":
+	}
+	if out := terminal(stdout); out != nil && os.Getenv("TERM") != "dumb" {
 		return showScreen(ctx, job, out)
 	}
 	return false, showLines(ctx, job, stdout)

@@ -82,7 +82,7 @@ func (d *demoPublisher) run(ctx context.Context, url string, job *demoJob) error
 
 func (d *demoPublisher) publish(ctx context.Context, p *stream.Publisher) error {
 	for _, in := range d.inputs {
-		for doc, err := range in.Documents() {
+		for doc, err := range in.Documents(ctx) {
 			if d.limit > 0 && d.documents.Load() >= d.limit {
 				return nil
 			}
@@ -90,7 +90,7 @@ func (d *demoPublisher) publish(ctx context.Context, p *stream.Publisher) error 
 			var large *stream.TooLargeError
 			if err == nil && len(doc.Data) > 0 {
 				index := int(d.documents.Load())
-				err = p.Publish(ctx, stream.Message{Path: doc.Path, ID: stream.DocumentID(demoSource, doc.Origin, index, doc.Data), Data: doc.Data})
+				err = p.Publish(ctx, stream.Message{Path: doc.Path, Label: doc.Label, ID: stream.DocumentID(demoSource, doc.Origin, index, doc.Data), Data: doc.Data})
 				if err == nil {
 					d.documents.Add(1)
 					d.textBytes.Add(int64(len(doc.Data)))

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"loaderd/packonline"
 )
 
 // demoSummary is what a demo did. Other programs read its JSON: fields may be added, and none may change its name or meaning.
@@ -46,6 +48,8 @@ type demoSummary struct {
 	Flight             string  `json:"flight"`
 	NATS               string  `json:"nats"`
 	Folder             string  `json:"folder"`
+
+	whole bool // documents that fit into a row stay whole
 }
 
 // summary is of a job that has ended.
@@ -59,7 +63,7 @@ func (j *demoJob) summary() demoSummary {
 		Dropped: s.Dropped, Repeated: s.Repeated, Steps: f.Read, Rows: s.Rows, AgeMax: s.AgeMax,
 		PaddingRatio: part(s.Padding, s.Slots), TruncationRatio: part(s.Truncated, s.Documents),
 		Seconds: f.Elapsed.Seconds(), FirstBatchSeconds: time.Duration(j.firstBatch.Load()).Seconds(), TokensPerSecond: f.TokensMean,
-		PeakMemory: peakMemory(), Folder: j.config.Stream.Dir,
+		PeakMemory: peakMemory(), Folder: j.config.Stream.Dir, whole: keepsWhole(plan.Packing),
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -70,6 +74,17 @@ func (j *demoJob) summary() demoSummary {
 		sum.TextBytesPerSecond = quotient(float64(sum.TextBytes), sum.Seconds)
 	}
 	return sum
+}
+
+// keepsWhole tells whether a packing splits no document but those longer than its longest row.
+func keepsWhole(c packonline.Config) bool {
+	switch c.Method {
+	case "bucket", "bfd", "ffd":
+		return c.Atom >= 1
+	case "splice":
+		return c.Atom >= 1 && c.Splice.Fill == "exact"
+	}
+	return false
 }
 
 func (s demoSummary) writeJSON(w io.Writer) error {
@@ -95,7 +110,14 @@ func (s demoSummary) writeText(w io.Writer, stays bool) error {
 	}
 	line("steps", group(int64(s.Steps)), fmt.Sprintf("of %s rows of %s tokens: %s rows", span(s.StepRows), span(s.RowLengths), group(s.Rows)))
 	line("padding", fmt.Sprintf("%.3f %%", 100*s.PaddingRatio), "of all tokens of the rows, the last step's included")
-	line("truncated", fmt.Sprintf("%.1f %%", 100*s.TruncationRatio), "of the documents are split over rows")
+	split := "of the documents are split over rows"
+	if s.whole && s.TruncationRatio > 0 {
+		split += ": those longer than a row;"
+	}
+	line("truncated", fmt.Sprintf("%.1f %%", 100*s.TruncationRatio), split)
+	if s.whole {
+		line("", "", "none that fits into one is")
+	}
 	line("oldest", group(s.AgeMax), "documents came, at most, while one waited")
 	line("speed", short(s.TokensPerSecond)+" tok/s", fmt.Sprintf("%s/s of text, over all of the %.1f s", megabytes(s.TextBytesPerSecond), s.Seconds))
 	if s.FirstBatchSeconds > 0 {

@@ -15,14 +15,13 @@ import (
 	"time"
 
 	"loaderd/internal/reader"
-	"loaderd/tokenizer"
 )
 
 // demoFiles writes n files of text, one empty and one binary file, and returns the folder with the text's bytes and gpt2 tokens.
 func demoFiles(t *testing.T, n int) (folder string, size, tokens int64) {
 	t.Helper()
 	folder = t.TempDir()
-	model, err := tokenizer.Load("gpt2", tokenizer.Options{})
+	model, err := gpt2()
 	if err != nil {
 		t.Fatal(err)
 	}

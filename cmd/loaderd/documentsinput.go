@@ -9,9 +9,11 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"loaderd/internal/daemon"
 	"loaderd/internal/relatedness"
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
@@ -35,6 +37,7 @@ type documentSet struct {
 	documents []relatedness.Document
 	vectors   [][]float32 // nil for those without an embedding
 	dimension int         // of the first embedding, 0 without any
+	end       int32       // token behind ids that do not have it, as the daemon puts it there; -1 for none
 }
 
 func (s *documentSet) lengths() []int32 {
@@ -65,15 +68,28 @@ func (s *documentSet) hints(c *related.Config) ([]*related.Hint, error) {
 	return out, nil
 }
 
+// warn says so where a retriever finds nothing in any document to compare: it then packs by length alone.
+func (s *documentSet) warn(w io.Writer, c *related.Config, hints []*related.Hint) {
+	lacks, known := map[string]string{"repo": "path", "dense": "embedding"}[c.Retriever]
+	if !known || len(hints) == 0 || slices.ContainsFunc(hints, c.Says) {
+		return
+	}
+	fmt.Fprintf(w, "loaderd: warning: no document has %s: splice with retriever %s relates none to another and packs by length alone; give \"%s\" in the lines, or take --retriever bm25\n",
+		article(lacks), c.Retriever, lacks)
+}
+
 // pack packs the documents and measures how related those are that share a row.
-func (s *documentSet) pack(cmd *cobra.Command, c packonline.Config) (*simulation.Result, *relatedness.Figures, error) {
+func (s *documentSet) pack(cmd *cobra.Command, c packonline.Config, below int) (*simulation.Result, *relatedness.Figures, error) {
 	s.settle(cmd, &c)
 	hints, err := s.hints(c.Related())
 	if err != nil {
 		return nil, nil, err
 	}
+	if r := c.Related(); r != nil {
+		s.warn(cmd.ErrOrStderr(), r, hints)
+	}
 	var rows [][]relatedness.Piece
-	result, err := simulation.RunDocuments(cmd.Context(), c, s.lengths(), hints, func(_ int, pieces []packonline.Piece) error {
+	result, err := simulation.RunDocuments(cmd.Context(), c, s.lengths(), hints, below, func(_ int, pieces []packonline.Piece) error {
 		row := make([]relatedness.Piece, len(pieces))
 		for i, x := range pieces {
 			row[i] = relatedness.Piece{Document: int(x.Doc), Start: x.Start, Length: x.Length}
@@ -127,16 +143,21 @@ func (in *documentsInput) read(stdin io.Reader, args []string) (*documentSet, st
 		defer f.Close()
 		name, r = args[0], f
 	}
-	model, err := tokenizer.Load(in.tokenizer, tokenizer.Options{})
+	model, err := daemon.Model(in.tokenizer, tokenizer.Options{})
 	if err != nil {
 		return nil, "", err
 	}
-	set, err := readDocuments(r, name, encodeDocuments(model))
+	set, err := readDocuments(r, name, model, encodeDocuments(model))
 	return set, name, err
 }
 
-func readDocuments(r io.Reader, name string, encode func(text string) []int32) (*documentSet, error) {
-	set := &documentSet{}
+func readDocuments(r io.Reader, name string, model *tokenizer.Model, encode func(text string) []int32) (*documentSet, error) {
+	set := &documentSet{end: -1}
+	if model != nil {
+		if end, ends := model.EndOfText(); ends {
+			set.end = end
+		}
+	}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 1<<20), maxDocumentLine)
 	number := 1
@@ -174,6 +195,9 @@ func encodeDocuments(m *tokenizer.Model) func(text string) []int32 {
 func (s *documentSet) add(line []byte, encode func(string) []int32) error {
 	var d documentLine
 	if err := json.Unmarshal(line, &d); err != nil {
+		if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
+			return badLine(err, `"text" or "ids"`)
+		}
 		return fmt.Errorf("not a document: %w", err)
 	}
 	switch {
@@ -181,6 +205,8 @@ func (s *documentSet) add(line []byte, encode func(string) []int32) error {
 		return errors.New(`want "text" or "ids", one of them`)
 	case d.Text != nil:
 		d.IDs = encode(*d.Text)
+	case s.end >= 0 && len(d.IDs) > 0 && d.IDs[len(d.IDs)-1] != s.end:
+		d.IDs = append(d.IDs, s.end)
 	}
 	for i, id := range d.IDs {
 		if id < 0 {

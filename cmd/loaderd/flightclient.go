@@ -49,7 +49,7 @@ func (f *flightClient) action(ctx context.Context, name string, body map[string]
 		return nil
 	}
 	if s, ok := status.FromError(errors.Unwrap(err)); ok { // the daemon's sentence without gRPC's frame
-		return fmt.Errorf("%s at %s: %s%s", name, f.uri, s.Message(), f.advice(s))
+		return fmt.Errorf("%s at %s: %s%s", name, f.uri, s.Message(), f.advice(ctx, s))
 	}
 	return err
 }
@@ -57,7 +57,7 @@ func (f *flightClient) action(ctx context.Context, name string, body map[string]
 const hungUp = "the daemon hung up: does it ask for a client certificate, or another one? (--tls-cert and --tls-key)"
 
 // advice is what to do about a server that cannot be reached. gRPC tells the cause in its message only.
-func (f *flightClient) advice(s *status.Status) string {
+func (f *flightClient) advice(ctx context.Context, s *status.Status) string {
 	if s.Code() != codes.Unavailable {
 		return ""
 	}
@@ -80,6 +80,9 @@ func (f *flightClient) advice(s *status.Status) string {
 		{true, "EOF", hungUp},
 	} {
 		if c.secure == secure && strings.Contains(s.Message(), c.part) {
+			if greetsAsNATS(ctx, address) {
+				return ": a NATS server listens there, where documents are published; the Flight server is at the daemon's flight.listen, by default grpc://127.0.0.1:8815"
+			}
 			return ": " + c.advice
 		}
 	}

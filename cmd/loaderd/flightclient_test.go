@@ -10,6 +10,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/certtest"
+	"loaderd/internal/natstest"
 	"loaderd/loader"
 )
 
@@ -50,6 +51,7 @@ func TestFlightClient(t *testing.T) {
 	plain := sealingServer(t, func(*arrowout.Config) {})
 	secure := sealingServer(t, func(c *arrowout.Config) { c.Cert, c.Key = serverCert, serverKey })
 	mutual := sealingServer(t, func(c *arrowout.Config) { c.Cert, c.Key, c.ClientCA = serverCert, serverKey, clientCert })
+	nats := natstest.Start(t).Config().Listen
 	for _, c := range []struct {
 		name string
 		args []string
@@ -57,6 +59,8 @@ func TestFlightClient(t *testing.T) {
 		says string
 	}{
 		{"plain", []string{"--flight", "grpc://" + plain}, exitOK, "ends behind document 7"},
+		{"NATS", []string{"--flight", "grpc://" + nats}, exitFailed, "a NATS server listens there, where documents are published; the Flight server is at the daemon's flight.listen"},
+		{"NATS with TLS", []string{"--flight", "grpc+tls://" + nats}, exitFailed, "a NATS server listens there"},
 		{"TLS", []string{"--flight", "grpc+tls://" + secure, "--tls-ca", serverCert}, exitOK, "ends behind document 7"},
 		{"mutual TLS", []string{"--flight", "grpc+tls://" + mutual, "--tls-ca", serverCert, "--tls-cert", clientCert, "--tls-key", clientKey}, exitOK, "ends behind document 7"},
 		{"plain to TLS", []string{"--flight", "grpc://" + secure}, exitFailed, "--flight grpc+tls://" + secure},

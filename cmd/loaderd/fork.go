@@ -14,6 +14,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/loader"
+	"loaderd/stream"
 )
 
 // runStoreWait is how long a server may take to answer at the start.
@@ -64,7 +65,12 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, log *s
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, store.Withdraw(context.WithoutCancel(ctx)))
+		}
+		err = errors.Join(err, store.Close())
+	}()
 	parent, err := store.ReadLog(ctx, c.Run)
 	if err != nil {
 		return fmt.Errorf("fork run %s: %w", c.Run, err)
@@ -82,28 +88,27 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, log *s
 		return err
 	}
 	if last == 0 { // a run that begins: from here on nobody purges what it may need
-		defer func() {
-			if err != nil {
-				err = errors.Join(err, store.DeletePlan(context.WithoutCancel(ctx), name))
-			}
-		}()
 		if err := floors.Need(ctx, 1); err != nil {
 			return err
 		}
 	}
-	documents, err := store.EnsureDocuments(ctx)
+	documents, err := store.ReadDocuments(ctx, stream.Tokenizing{})
+	if err != nil {
+		return fmt.Errorf("fork run %s: %w", c.Run, err)
+	}
+	state, err := documents.State(ctx)
+	if err != nil {
+		return fmt.Errorf("fork run %s: %w", c.Run, err)
+	}
+	h, was, err := loader.Fork(ctx, parent, step, name, c.Plan, state)
 	if err != nil {
 		return err
 	}
-	info, err := documents.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("fork run %s: read document stream: %w", c.Run, err)
-	}
-	h, was, err := loader.Fork(ctx, parent, step, name, c.Plan, max(info.State.FirstSeq, 1))
+	objects, err := store.Objects(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := loader.Begin(ctx, plan, floors, h); err != nil {
+	if err := loader.Begin(ctx, loader.Edges{Documents: documents, Plan: plan, Checkpoints: daemon.Checkpoints(objects), Floors: floors}, h); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "run %s begins where step %d of run %s does: documents below %d are used up, those behind %d are untouched\n", name, step, c.Run, h.Parent.Floor, h.Parent.Cursor)

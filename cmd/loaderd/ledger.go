@@ -29,7 +29,8 @@ func newLedgerCmd() *cobra.Command {
 SEQUENCE:START+LENGTH: LENGTH tokens from START on of the document with that sequence in the document stream. With --documents the
 producer's id and the path of every document come along, as long as the stream holds it. With --text the text of every piece comes too.
 
-With --find or --sequence: every row of the plan that holds a part of a document.`,
+With --find or --sequence: every row of the plan that holds a part of a document. --find takes the producer's id, the name that publish
+gave it (the field "id" of a line, the path of a plain file as it was given to publish), or its path or url.`,
 		Example: `  loaderd ledger --step 1200 --documents
   loaderd ledger --step 1200 --format json | jq '.rows[0]'
   loaderd ledger --step 1200 --documents --format parquet > step-1200.parquet
@@ -66,7 +67,7 @@ With --find or --sequence: every row of the plan that holds a part of a document
 	client.register(cmd)
 	f := cmd.Flags()
 	f.Var((*stepFlag)(&step), "step", "index of the `step`, from 0 on")
-	f.StringVar(&asked.id, "find", "", "the producer's `id` of a document")
+	f.StringVar(&asked.id, "find", "", "the `id` of a document: the producer's, or what the file calls it, or its path")
 	f.Uint64Var(&asked.sequence, "sequence", 0, "`sequence` of a document in the stream")
 	f.BoolVar(&asked.documents, "documents", false, "also where the documents came from: id, subject and path")
 	f.BoolVar(&asked.text, "text", false, "also the text of every piece of a step: its tokens, decoded (table and json)")

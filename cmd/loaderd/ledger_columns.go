@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 
@@ -91,12 +93,16 @@ func writeArrow(w io.Writer, pieces []usedPiece) error {
 func writeParquet(w io.Writer, pieces []usedPiece) error {
 	record := ledgerRecord(pieces)
 	defer record.Release()
-	out, err := pqarrow.NewFileWriter(ledgerSchema, w, nil, pqarrow.DefaultWriterProps())
+	var file bytes.Buffer // the parquet library panics where its writer fails
+	out, err := pqarrow.NewFileWriter(ledgerSchema, &file, nil, pqarrow.DefaultWriterProps())
 	if err == nil {
-		err = out.Write(record)
+		err = errors.Join(out.Write(record), out.Close())
+	}
+	if err == nil {
+		_, err = w.Write(file.Bytes())
 	}
 	if err != nil {
 		return fmt.Errorf("write ledger: %w", err)
 	}
-	return out.Close()
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"loaderd/internal/config"
+	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
 	"loaderd/loader"
 	"loaderd/tokenizer"
@@ -76,7 +77,7 @@ func tokenizerOf(t loader.Tokenizer, name string, o tokenizer.Options) (*tokeniz
 	for _, add := range []bool{false, true} {
 		for _, asText := range []bool{t.SpecialAsText, !t.SpecialAsText} {
 			o.SpecialAsText, o.AddSpecialTokens = asText, add
-			m, err := tokenizer.Load(name, o)
+			m, err := daemon.Model(name, o)
 			if err != nil {
 				if found != "" {
 					continue // its post_processor is not known

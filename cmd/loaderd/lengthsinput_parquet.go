@@ -1,102 +1,49 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/schema"
-)
 
-// parquetPatience is how long the decoder may take for lengthBatch values.
-const parquetPatience = 20 * time.Second
+	"loaderd/internal/columns"
+)
 
 // readParquetLengths reads a top-level column of integers, or of lists of integers, whose lengths count.
 func readParquetLengths(name, column string) (lengths []int32, err error) {
-	err = moving(parquetPatience, func(moved func()) (err error) {
-		lengths, err = decodeParquetLengths(name, column, moved)
-		return err
-	})
+	p, err := columns.OpenParquet(name)
 	if err != nil {
 		return nil, err
 	}
-	return lengths, nil
-}
-
-// moving runs f and gives up when f does not say for so long that it has moved on: on some damaged files the decoder goes round in
-// circles, and nothing else can end it. The goroutine is then left to the end of the process.
-func moving(patience time.Duration, f func(moved func()) error) error {
-	done, moved := make(chan error, 1), make(chan struct{}, 1)
-	go func() {
-		done <- f(func() {
-			select {
-			case moved <- struct{}{}:
-			default:
-			}
-		})
-	}()
-	stuck := time.NewTimer(patience)
-	defer stuck.Stop()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-moved:
-			stuck.Reset(patience)
-		case <-stuck.C:
-			return fmt.Errorf("not a readable Parquet file: nothing could be decoded for %v: the file is damaged", patience)
-		}
-	}
-}
-
-// decodeParquetLengths reads columns as they lie in the file: the layer above decodes in goroutines of its own, where a damaged file
-// ends the process. It calls moved now and then.
-func decodeParquetLengths(name, column string, moved func()) (lengths []int32, err error) {
 	defer func() {
-		// The decoder panics on some damaged files.
-		if p := recover(); p != nil {
-			lengths, err = nil, fmt.Errorf("not a readable Parquet file: %v", p)
-		}
-	}()
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	props := parquet.NewReaderProperties(memory.DefaultAllocator)
-	props.BufferedStreamEnabled = true
-	pf, err := file.NewParquetReader(f, file.WithReadProps(props))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("not a readable Parquet file: %w", err), f.Close())
-	}
-	defer func() {
-		if closed := pf.Close(); err == nil {
+		if closed := p.Close(); err == nil {
 			err = closed
 		}
 	}()
-	leaf, err := lengthLeaf(pf.MetaData().Schema, column)
+	leaf, err := lengthLeaf(p.MetaData().Schema, column)
 	if err != nil {
 		return nil, err
 	}
-	c := lengthColumn{name: column, unsigned: unsigned(pf.MetaData().Schema.Column(leaf))}
-	c.list, c.element = listLevels(pf.MetaData().Schema.Column(leaf))
-	for g := range pf.NumRowGroups() {
-		r, err := pf.RowGroup(g).Column(leaf)
-		if err == nil {
-			err = c.read(r, moved)
-		}
+	c := lengthColumn{name: column, unsigned: unsigned(p.MetaData().Schema.Column(leaf))}
+	c.list, c.element = listLevels(p.MetaData().Schema.Column(leaf))
+	for g := range p.NumRowGroups() {
+		err := columns.Guard(func() error {
+			r, err := p.Column(g, leaf)
+			if err != nil {
+				return err
+			}
+			return c.read(r)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("row group %d: %w", g, err)
 		}
 	}
-	if rows := pf.NumRows(); int64(len(c.lengths)) != rows {
+	if rows := p.NumRows(); int64(len(c.lengths)) != rows {
 		return nil, fmt.Errorf("holds %d rows, its index says %d: the file is damaged", len(c.lengths), rows)
 	}
 	return c.lengths, nil
@@ -166,12 +113,11 @@ type lengthColumn struct {
 const lengthBatch = 8192
 
 // read reads the column's part in a row group.
-func (c *lengthColumn) read(r file.ColumnChunkReader, moved func()) error {
+func (c *lengthColumn) read(r file.ColumnChunkReader) error {
 	def, rep := make([]int16, lengthBatch), make([]int16, lengthBatch)
 	small, large := make([]int32, lengthBatch), make([]int64, lengthBatch)
 	most := r.Descriptor().MaxDefinitionLevel()
 	for r.HasNext() {
-		moved()
 		var levels int64
 		var err error
 		switch r := r.(type) {

@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
+	"loaderd/loader"
+	"loaderd/packonline"
 	"loaderd/stream"
 )
 
@@ -20,6 +25,7 @@ type streamInput struct {
 	from      bool
 	documents int
 	flags     configFlags
+	store     *stream.Store
 }
 
 func (in *streamInput) register(cmd *cobra.Command) {
@@ -32,7 +38,8 @@ func (in *streamInput) register(cmd *cobra.Command) {
 	f.Var(&overrideFlag{&in.flags, "tokenizer.name", "--tokenizer"}, "tokenizer", "with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
 
-// settle reads the configuration. Packing settings that were not given by hand are the daemon's.
+// settle reads the configuration. Packing settings that were not given by hand are the daemon's: those of its configuration, else those of the
+// run that it serves.
 func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packingFlags) (config.Config, error) {
 	given := cmd.Flags().Changed
 	if !in.from {
@@ -59,20 +66,77 @@ func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packin
 		// The daemon's own server, seen from outside.
 		c.Stream.URL = "nats://" + c.Stream.Listen
 	}
-	p, own := &packing.config, c.Plan.Packing
-	if given("config") || given("set") {
-		if !given("pool") {
-			p.Pool = own.Pool
+	own := &c.Plan.Packing
+	if !given("config") && !given("set") {
+		if own, err = in.served(cmd.Context(), c, cmd.ErrOrStderr()); err != nil || own == nil {
+			return c, err
 		}
-		if !given("max-age") {
-			p.MaxAge = own.MaxAge
-		}
-		if !given("buckets") && !given("length") {
-			p.Buckets = own.Buckets
-		}
-		p.Overlap, p.Extra, p.PaddingThreshold = own.Overlap, own.Extra, own.PaddingThreshold
 	}
+	p := &packing.config
+	if !given("pool") {
+		p.Pool = own.Pool
+	}
+	if !given("max-age") {
+		p.MaxAge = own.MaxAge
+	}
+	if !given("buckets") && !given("length") {
+		p.Buckets = own.Buckets
+	}
+	p.Overlap, p.Extra, p.PaddingThreshold = own.Overlap, own.Extra, own.PaddingThreshold
 	return c, nil
+}
+
+// served asks how the run over the stream packs. Of several runs those count that are not sealed, if there are any. Without a run it is nil.
+func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Writer) (*packonline.Config, error) {
+	store, err := in.open(ctx, c, stderr)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := store.Runs(ctx)
+	if err != nil {
+		return nil, nil // there is no such stream, which reading it says better, or none may ask
+	}
+	if open := slices.DeleteFunc(slices.Clone(runs), func(r stream.Reading) bool { return r.Sealed }); len(open) > 0 {
+		runs = open
+	}
+	var own *packonline.Config
+	var names []string
+	for _, r := range runs {
+		plan, err := store.ReadLog(ctx, r.Run)
+		if err != nil {
+			return nil, err
+		}
+		h, err := loader.ReadHeader(ctx, plan)
+		if err != nil {
+			return nil, fmt.Errorf("read the configuration of run %s: %w", r.Run, err)
+		}
+		names = append(names, r.Run)
+		if own != nil && !reflect.DeepEqual(*own, h.Config.Packing) {
+			return nil, usageError{fmt.Errorf("runs %s pack differently: say which with the configuration of one, -c FILE", strings.Join(names, " and "))}
+		}
+		own = &h.Config.Packing
+	}
+	if own != nil {
+		fmt.Fprintf(stderr, "row lengths, pool and max_age that are not given are those of run %s\n", strings.Join(names, ", "))
+	}
+	return own, nil
+}
+
+// open connects to the servers of a configuration, once. The store is to be closed.
+func (in *streamInput) open(ctx context.Context, c config.Config, stderr io.Writer) (_ *stream.Store, err error) {
+	if in.store == nil {
+		log := slog.New(newSeldom(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		in.store, err = (&publishFlags{config: c.Stream, wait: streamWait}).connect(ctx, log)
+	}
+	return in.store, err
+}
+
+// close ends the connection, if there is one.
+func (in *streamInput) close() error {
+	if in.store == nil {
+		return nil
+	}
+	return in.store.Close()
 }
 
 // tokenizer is the one that was asked for, empty for none.
@@ -94,16 +158,10 @@ func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writ
 	if err != nil {
 		return nil, "", err
 	}
-	log := slog.New(newSeldom(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	store, err := (&publishFlags{config: c.Stream, wait: streamWait}).connect(ctx, log)
+	store, err := in.open(ctx, c, stderr)
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() {
-		if closed := store.Close(); err == nil {
-			err = closed
-		}
-	}()
 	documents, err := store.ReadDocuments(ctx, tokens)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w at %s: start the daemon, or name its stream with --set stream.name=NAME", err, store.ClientURL())
@@ -113,14 +171,11 @@ func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writ
 
 // take reads up to the stream's last document of the moment.
 func (in *streamInput) take(ctx context.Context, documents *stream.DocumentLog, streamName string, stderr io.Writer) (lengths []int32, name string, err error) {
-	first, err := documents.First(ctx)
+	state, err := documents.State(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	last, err := documents.Last(ctx)
-	if err != nil {
-		return nil, "", err
-	}
+	first, last := state.First, state.Last
 	if last < first {
 		return nil, "", fmt.Errorf("read stream %s: it holds no documents yet", streamName)
 	}

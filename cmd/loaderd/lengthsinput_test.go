@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -162,26 +160,7 @@ func TestParquetLengthsRefused(t *testing.T) {
 	}
 }
 
-// TestParquetLengthsCut reads a file that ends too early, at every byte.
-// A decoder that goes round in circles is given up, one that moves on is not.
-func TestMoving(t *testing.T) {
-	stop := make(chan struct{})
-	defer close(stop)
-	if err := moving(time.Millisecond, func(func()) error { <-stop; return nil }); err == nil || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("a stuck decoder: %v", err)
-	}
-	want := errors.New("its own")
-	err := moving(200*time.Millisecond, func(moved func()) error {
-		for began := time.Now(); time.Since(began) < 400*time.Millisecond; {
-			moved()
-		}
-		return want
-	})
-	if err != want {
-		t.Errorf("a slow decoder: %v", err)
-	}
-}
-
+// A file that ends too early, at every byte.
 func TestParquetLengthsCut(t *testing.T) {
 	good := parquetBytes(t, arrow.PrimitiveTypes.Int64, []string{"7", "8", "9", "10"})
 	path := filepath.Join(t.TempDir(), "x.parquet")
@@ -193,4 +172,23 @@ func TestParquetLengthsCut(t *testing.T) {
 			t.Fatalf("the first %d of %d bytes are read as %v, %v", n, len(good), have, err)
 		}
 	}
+}
+
+// FuzzParquetLengths reads anything as a Parquet file of lengths: an error that names the file, or lengths.
+func FuzzParquetLengths(f *testing.F) {
+	f.Add(parquetBytes(f, arrow.PrimitiveTypes.Int64, []string{"7", "1", "5", "9"}))
+	f.Add(parquetBytes(f, arrow.ListOf(arrow.PrimitiveTypes.Int32), []string{"[1,2,3]", "[4]"}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := writeFile(t, "x.parquet", data)
+		in := lengthsInput{column: "n"}
+		have, _, err := in.read(nil, []string{path})
+		if err != nil && !strings.HasPrefix(err.Error(), "read lengths: "+path+": ") {
+			t.Fatal(err)
+		}
+		for _, n := range have {
+			if n < 1 {
+				t.Fatalf("length %d", n)
+			}
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -33,10 +34,13 @@ type published struct {
 	Seconds        float64          `json:"seconds"`
 	WaitedSeconds  float64          `json:"waited_seconds"` // for a full stream or a lost connection
 	Interrupted    bool             `json:"interrupted"`
+	Repeated       *repeats         `json:"repeated,omitempty"`  // of the duplicates, what other inputs had published
+	UnreadBy       []unreadBy       `json:"unread_by,omitempty"` // sealed runs that do not read the last of these documents
 	Error          string           `json:"error,omitempty"`
 
-	passed int  // inputs that were complete before
-	found  bool // some input had something that is, or was to be, a document
+	passed int   // inputs that were complete before
+	found  bool  // some input had something that is, or was to be, a document
+	noText error // of the first file that is left out for it
 }
 
 // nothing says that there was not one document anywhere.
@@ -56,6 +60,7 @@ type publishFlags struct {
 	skipTooLarge bool
 	skipBad      bool
 	json         bool
+	pauses       pauses
 }
 
 func newPublishCmd() *cobra.Command {
@@ -65,11 +70,19 @@ func newPublishCmd() *cobra.Command {
 		Short: "Put files into the document stream",
 		Long: `Publish puts documents into the document stream of a NATS server, in order, each exactly once.
 
-A PATH is a file, a folder (searched recursively, in the order of names), a pipe, or - for standard input. By extension:
-  .jsonl .ndjson   a JSON object a line; the document is its field "text" (--text-column)
-  .parquet         a row a document; the document is its column "text" (--text-column)
-  everything else  plain text, a file a document; binary and hidden files in folders are left out and counted
-Each but Parquet may be compressed (.gz, .zst). Standard input and pipes are JSON lines unless --format says text.
+A PATH is a file, a folder (searched recursively, in the order of names), a pipe, or - for standard input. What it holds is looked up
+in the content, whatever its name:
+  JSON lines       a JSON object a line; the document is its field "text" (--text-column)
+  JSON             the elements of one array, or objects on any lines; the document is the same field
+  CSV, TSV         a record a document, below a header; the document is its column "text" (--text-column)
+  Parquet, Arrow   a row a document, of a Parquet file or of an Arrow IPC file or stream (what Hugging Face datasets keep); the same column
+  plain text       everything else, a file a document
+A file whose name promises one of these (.jsonl .ndjson .json .csv .tsv .parquet .arrow .feather) and that is not is an error; other names
+promise plain text. In folders, binary and hidden files, and JSON and CSV without the field or column, are left out and counted. --format
+says what it is where the content does not. Each but Parquet may be compressed (gzip, zstd, bzip2, xz), by any name.
+
+The ledger (loaderd ledger --find) knows a document by its field "id", by its "path", "meta.path" or "url", and a plain file by its path as
+it is given here. Nothing is taken for a duplicate because of these; --id-column says which field does that.
 
 What is committed is recorded beside the stream (key-value bucket loaderd_publish), by source and input. The same command again
 adds nothing; after an interruption, or a kill, it goes on where it stopped; of a file that has changed it adds what is new. Standard
@@ -81,7 +94,7 @@ room, raise stream.max_bytes in the daemon's configuration. A server that cannot
   loaderd publish corpus/*.jsonl.zst
 
   # a source tree under a source name of its own
-  loaderd publish --source go "$(go env GOROOT)/src"
+  loaderd publish --source go --skip-too-large "$(go env GOROOT)/src"
 
   # Parquet with another column, to a cluster with TLS and credentials
   loaderd publish --nats tls://nats-1:4222 --creds app.creds --tls-ca ca.pem --text-column content data/
@@ -104,9 +117,9 @@ room, raise stream.max_bytes in the daemon's configuration. A server that cannot
 	fl.StringVar(&f.config.Subject, "subject", f.config.Subject, "subject that documents are below: SUBJECT.SOURCE")
 	fl.StringVar(&f.source, "source", "files", "name of the source: letters, digits, - and _")
 	fl.StringVar(&f.domain, "domain", "", "domain of all documents (header Loaderd-Domain)")
-	fl.StringVar(&f.format, "format", string(corpus.Auto), "format of all files: auto (by extension), text, jsonl or parquet")
-	fl.StringVar(&f.corpus.TextField, "text-column", "", `JSON field or Parquet column of the document (default "text", of token ids "ids")`)
-	fl.StringVar(&f.corpus.IDField, "id-column", "", "JSON field or Parquet column of the document's id; the daemon drops documents of an equal id")
+	fl.StringVar(&f.format, "format", string(corpus.Auto), "format of all files: auto (by content), text, jsonl, json, csv, parquet or arrow")
+	fl.StringVar(&f.corpus.TextField, "text-column", "", `JSON field or column of the document (default "text", of token ids "ids")`)
+	fl.StringVar(&f.corpus.IDField, "id-column", "", "JSON field or column of the document's id; the daemon drops documents of an equal id")
 	fl.StringVar(&f.fingerprint, "tokenizer-fingerprint", "", "documents are token ids, made by the tokenizer of this fingerprint")
 	fl.BoolVar(&f.skipTooLarge, "skip-too-large", false, "leave out, and count, documents larger than the server takes")
 	fl.BoolVar(&f.skipBad, "skip-bad", false, "leave out, and count, lines and rows that are not documents")
@@ -152,8 +165,12 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 		return err
 	}
 	defer p.Close()
+	before := audienceOf(ctx, store, math.MaxUint64)
+	report.warn(before.warning())
 	stop := report.start(p)
+	resume := f.pauses.watch(ctx, p)
 	err = f.inputs(ctx, p, inputs, &sum)
+	resume()
 	if flushErr := finish(ctx, running, p); err == nil {
 		err = flushErr
 	}
@@ -162,6 +179,15 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	done := p.Progress()
 	sum.Documents, sum.Bytes, sum.Duplicates, sum.LastSequence = done.Documents, done.Bytes, done.Duplicates, done.LastSequence
 	sum.Seconds, sum.WaitedSeconds = time.Since(started).Seconds(), done.Waited.Seconds()
+	sum.Repeated = repeatsOf(running, p, done)
+	report.warn(sum.Repeated.warning())
+	if done.Documents > 0 && ctx.Err() == nil {
+		after := audienceOf(ctx, store, done.LastSequence)
+		if len(after.sealed) != len(before.sealed) { // sealed since
+			report.warn(after.warning())
+		}
+		sum.UnreadBy = after.sealed
+	}
 	if err != nil {
 		// Which inputs are complete is known only when everything is committed.
 		sum.InputsComplete = 0
@@ -173,7 +199,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	}
 	nothing := err == nil && sum.nothing()
 	if nothing {
-		err = noDocuments(paths)
+		err = noDocuments(paths, sum.noText)
 		sum.Error = err.Error()
 	}
 	if writeErr := sum.write(stdout, f.json); writeErr != nil {
@@ -193,11 +219,16 @@ func recorded(inputs []*corpus.Input) bool {
 	return !slices.ContainsFunc(inputs, func(in *corpus.Input) bool { return in.Fingerprint == "" })
 }
 
-func noDocuments(paths []string) error {
-	if paths[0] == "-" {
-		return errors.New("no documents in standard input")
+// noDocuments is an error that says, where some file does not have the text where it is looked for, of the first what it has.
+func noDocuments(paths []string, noText error) error {
+	err := errors.New("no documents in standard input")
+	if paths[0] != "-" {
+		err = fmt.Errorf("no documents in %s", strings.Join(paths, ", "))
 	}
-	return fmt.Errorf("no documents in %s", strings.Join(paths, ", "))
+	if noText != nil {
+		err = fmt.Errorf("%w: %w", err, noText)
+	}
+	return err
 }
 
 func documentCount(n int64) string {
@@ -261,7 +292,7 @@ func (f *publishFlags) input(ctx context.Context, p *stream.Publisher, in *corpu
 		to = record
 	}
 	found := false
-	for d, err := range in.Documents() {
+	for d, err := range in.Documents(ctx) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -277,12 +308,13 @@ func (f *publishFlags) input(ctx context.Context, p *stream.Publisher, in *corpu
 		case len(d.Data) == 0:
 			reason = emptyDocument
 		default:
-			m := stream.Message{Name: d.ID, Path: d.Path, Domain: f.domain, Data: d.Data}
+			m := stream.Message{Name: d.ID, Label: d.Label, Path: d.Path, Domain: f.domain, Data: d.Data}
 			if f.fingerprint != "" {
 				m.ContentType, m.Tokenizer = stream.TypeTokens, f.fingerprint
 			}
 			found = true
 			err = to.Publish(ctx, origin, m)
+			f.pauses.offered.Add(1)
 			if err == nil {
 				continue
 			}
@@ -299,6 +331,9 @@ func (f *publishFlags) input(ctx context.Context, p *stream.Publisher, in *corpu
 		}
 		found = found || reason == corpus.TooLarge || reason == corpus.BadRecord
 		sum.Skipped[string(reason)]++
+		if reason == corpus.NoText && sum.noText == nil {
+			sum.noText = err
+		}
 		if origin == "" || large != nil {
 			continue
 		}
@@ -362,6 +397,15 @@ func (s published) write(w io.Writer, asJSON bool) error {
 	b.WriteByte('\n')
 	if line := skippedLine(s.Skipped); line != "" {
 		fmt.Fprintf(&b, "left out: %s\n", line)
+	}
+	if s.noText != nil {
+		fmt.Fprintf(&b, "the first without text: %v\n", s.noText)
+	}
+	if s.Repeated != nil {
+		fmt.Fprintln(&b, s.Repeated.line())
+	}
+	if line := unreadLine(s.UnreadBy); line != "" {
+		fmt.Fprintln(&b, line)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"loaderd/internal/corpus"
 	"loaderd/stream"
@@ -39,7 +37,7 @@ func newPublishReport(ctx context.Context, w io.Writer, inputs []*corpus.Input) 
 	for _, in := range inputs {
 		r.total += in.Bytes
 	}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if terminal(w) != nil {
 		total := r.total
 		if total == 0 {
 			total = -1 // standard input: nobody knows
@@ -141,6 +139,19 @@ func (r *publishReport) waits(reason string) {
 	fmt.Fprintln(r.w, reason)
 }
 
+// warn tells what a producer should know, unless it is nothing.
+func (r *publishReport) warn(what string) {
+	if what == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bar != nil {
+		_ = r.bar.Clear() // the terminal is gone: nothing to show
+	}
+	fmt.Fprintln(r.w, "warning: "+what)
+}
+
 // byteCount is a number of bytes for people.
 func byteCount(n int64) string {
 	const units = "KMGTPE"
@@ -154,10 +165,16 @@ func byteCount(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", v, units[unit])
 }
 
+// skippedMany are the reasons that are a noun; the others follow a number as they are.
+var skippedMany = map[string]string{string(corpus.BadRecord): "bad records"}
+
 // skippedLine lists what was left out, by reason.
 func skippedLine(skipped map[string]int64) string {
 	var parts []string
 	for reason, n := range skipped {
+		if what, ok := skippedMany[reason]; ok && n != 1 {
+			reason = what
+		}
 		parts = append(parts, fmt.Sprintf("%d %s", n, reason))
 	}
 	slices.Sort(parts)

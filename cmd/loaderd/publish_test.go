@@ -180,7 +180,7 @@ func TestPublishFailures(t *testing.T) {
 		{"too large left out", []string{"--skip-too-large", big}, exitOK, 0, nil},
 		{"no such file", []string{filepath.Join(dir, "absent")}, exitFailed, 0, []string{"absent"}},
 		{"bad source", []string{"--source", "a.b", bad}, exitUsage, 0, []string{`"a.b"`, "--source"}},
-		{"bad format", []string{"--format", "csv", bad}, exitUsage, 0, []string{`"csv"`, "--format"}},
+		{"bad format", []string{"--format", "xml", bad}, exitUsage, 0, []string{`"xml"`, "--format"}},
 		{"bad address", []string{"--nats", "http://here", bad}, exitUsage, 0, []string{"--nats", "http://here"}},
 		{"certificate without key", []string{"--tls-cert", "a.pem", bad}, exitUsage, 0, []string{"--tls-key"}},
 		{"bad fingerprint", []string{"--tokenizer-fingerprint", "sha256:00", bad}, exitUsage, 0, []string{"--tokenizer-fingerprint", "64 hexadecimal"}},

@@ -35,7 +35,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := newRootCmd()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	out := &output{Writer: stdout}
+	root.SetOut(out)
 	root.SetErr(stderr)
 	started := false // the command line was in order
 	noteStart(root, &started)
@@ -43,6 +44,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage usageError
 	var problems config.Problems
+	if out.err != nil && (err == nil || !started) {
+		err, started = out.err, true
+	}
 	switch {
 	case err == nil:
 		return exitOK
@@ -109,9 +113,11 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newServeCmd(),
 		newPublishCmd(),
 		newSealCmd(),
+		newDrainCmd(),
 		newLedgerCmd(),
 		newForkCmd(),
 		newAuditCmd(),
+		newRepairCmd(),
 		newTokenizeCmd(),
 		newSimulateCmd(),
 		newCompareCmd(),

@@ -19,11 +19,13 @@ func openRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stre
 		if _, err := os.Stat(c.Stream.Dir); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("data folder %s does not exist: name the one of the daemon with --data-dir, or its NATS servers with --nats", c.Stream.Dir)
 		}
-		store, err := stream.Open(ctx, c.Stream, log)
+		store, err := stream.OpenAlone(ctx, c.Stream, log)
 		if !errors.Is(err, stream.ErrFolderInUse) {
 			return store, err
 		}
-		c.Stream.URL = "nats://" + c.Stream.Listen
+		if c.Stream.URL = stream.HolderURL(c.Stream.Dir); c.Stream.URL == "" { // a command like this one, or a daemon that starts or stops
+			return nil, err
+		}
 	}
 	return (&publishFlags{config: c.Stream, wait: runStoreWait}).connect(ctx, log)
 }

@@ -19,19 +19,42 @@ published later belong to other runs. Sealing twice changes nothing.`,
   loaderd seal --flight grpc://trainer-0:8815 --run pretrain-7`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return client.action(cmd.Context(), "seal", map[string]any{}, func(b []byte) error {
-				var r struct {
-					Run      string
-					Sequence uint64
-				}
-				if err := json.Unmarshal(b, &r); err != nil {
-					return fmt.Errorf("decode the daemon's answer: %w", err)
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "run %s ends behind document %d\n", r.Run, r.Sequence)
-				return nil
-			})
+			return client.record(cmd, "seal", "run %s ends behind document %d\n")
 		},
 	}
 	client.register(cmd)
 	return cmd
+}
+
+func newDrainCmd() *cobra.Command {
+	var client flightClient
+	cmd := &cobra.Command{
+		Use:   "drain",
+		Short: "Pack what waits, up to the document stream's present last document, and go on",
+		Long: `Pack what waits in pool, hold and shuffle window, up to the document stream's present last document, and go on: readers get the full steps of
+what is there, rows that do not fill a step wait for others. Some rows are padded that would have been filled. The decision is recorded in the
+plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
+		Example: `  loaderd publish corpus/ && loaderd drain`,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return client.record(cmd, "drain", "run %s is drained behind document %d\n")
+		},
+	}
+	client.register(cmd)
+	return cmd
+}
+
+// record asks for a record of the plan behind the present last document, and says which that is.
+func (c *flightClient) record(cmd *cobra.Command, action, done string) error {
+	return c.action(cmd.Context(), action, map[string]any{}, func(b []byte) error {
+		var r struct {
+			Run      string
+			Sequence uint64
+		}
+		if err := json.Unmarshal(b, &r); err != nil {
+			return fmt.Errorf("decode the daemon's answer: %w", err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), done, r.Run, r.Sequence)
+		return nil
+	})
 }

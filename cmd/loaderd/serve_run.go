@@ -12,6 +12,7 @@ import (
 // serve runs a daemon until it fails or ctx ends, then gives it the configured time to stop: readers with an open stream get the cause
 // before it goes.
 func serve(ctx context.Context, c config.Config, log *slog.Logger) error {
+	defer outlive(log)()
 	d, err := daemon.Start(ctx, c, log)
 	if err != nil {
 		return fmt.Errorf("start daemon: %w", err)

@@ -63,7 +63,10 @@ Method splice packs documents that have to do with one another and reads them wh
 				if set, _, err = documents.read(cmd.InOrStdin(), args); err == nil {
 					lengths = set.lengths()
 					set.settle(cmd, &packing.config)
-					hints, err = set.hints(packing.config.Related())
+					related := packing.config.Related()
+					if hints, err = set.hints(related); err == nil && related != nil {
+						set.warn(cmd.ErrOrStderr(), related, hints)
+					}
 				}
 			} else {
 				lengths, _, err = input.read(cmd.InOrStdin(), args)
@@ -71,7 +74,7 @@ Method splice packs documents that have to do with one another and reads them wh
 			if err != nil {
 				return fmt.Errorf("simulate: %w", err)
 			}
-			result, err := simulateTo(cmd.Context(), packing.config, lengths, hints, placements)
+			result, err := simulateTo(cmd.Context(), packing.config, lengths, hints, packing.short(), placements)
 			if err != nil {
 				return fmt.Errorf("simulate: %w", err)
 			}
@@ -95,16 +98,16 @@ Method splice packs documents that have to do with one another and reads them wh
 }
 
 // simulateTo simulates and writes the sequences to the file named placements, if one is named.
-func simulateTo(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, placements string) (*simulation.Result, error) {
+func simulateTo(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, below int, placements string) (*simulation.Result, error) {
 	if placements == "" {
-		return simulation.RunDocuments(ctx, c, lengths, hints, nil)
+		return simulation.RunDocuments(ctx, c, lengths, hints, below, nil)
 	}
 	f, err := os.Create(placements)
 	if err != nil {
 		return nil, fmt.Errorf("write placements: %w", err)
 	}
 	w := bufio.NewWriterSize(f, 1<<20)
-	result, err := simulation.RunDocuments(ctx, c, lengths, hints, simulation.Lines(w))
+	result, err := simulation.RunDocuments(ctx, c, lengths, hints, below, simulation.Lines(w))
 	if err == nil {
 		err = w.Flush()
 	}

@@ -18,11 +18,20 @@ import (
 type packingFlags struct {
 	config packonline.Config
 	length int
+	below  int // documents shorter than this are short; 0 asks the row lengths
+}
+
+// short is the length below which documents are short in figures of how fair a sample every part of a run is.
+func (p *packingFlags) short() int {
+	if p.below > 0 {
+		return p.below
+	}
+	return simulation.Below(p.config.Buckets)
 }
 
 // methodFlags are the parameters that only some methods read.
 var methodFlags = []struct{ flag, parameter string }{
-	{"overlap", "overlap"}, {"extra", "extra"}, {"padding-threshold", "padding_threshold"},
+	{"hold", "hold"}, {"overlap", "overlap"}, {"extra", "extra"}, {"padding-threshold", "padding_threshold"},
 	{"retriever", "splice"}, {"k", "splice"}, {"order", "splice"}, {"fill", "splice"}, {"path-bonus", "splice"}, {"near-duplicate", "splice"},
 	{"postings", "splice"}, {"dimension", "splice"},
 }
@@ -34,9 +43,11 @@ func (p *packingFlags) register(cmd *cobra.Command) {
 	c.Buckets = nil
 	f.IntVar(&p.length, "length", 0, "row length in tokens")
 	f.IntSliceVar(&c.Buckets, "buckets", nil, "row lengths in tokens, ascending")
-	f.IntVar(&c.Pool, "pool", defaults.Pool, "pieces that may wait; 0 is the whole input, without a bound on ages unless --max-age is given")
+	f.IntVar(&c.Pool, "pool", defaults.Pool, "pieces that may wait; 0 is the whole input, without a bound on ages or a hold unless --max-age or --hold is given")
+	f.IntVar(&c.Hold, "hold", defaults.Hold, "pieces that finished rows may have that are held back, in percent of the pool ("+readers("hold")+"); 0 holds none back")
 	f.IntVar(&c.MaxAge, "max-age", defaults.MaxAge, "documents that may arrive while one waits; 0 is no bound")
 	f.Uint64Var(&c.Seed, "seed", 0, "key of the method's random draws")
+	f.IntVar(&p.below, "short", 0, "tokens below which documents are short, whose share is followed through the run (default: the row length, or twice the shortest of several)")
 	cmd.MarkFlagsMutuallyExclusive("length", "buckets")
 }
 
@@ -73,6 +84,9 @@ func (p *packingFlags) settle(cmd *cobra.Command) {
 	if p.config.Pool == 0 && !cmd.Flags().Changed("max-age") {
 		p.config.MaxAge = 0
 	}
+	if p.config.Pool == 0 && !cmd.Flags().Changed("hold") {
+		p.config.Hold = 0
+	}
 }
 
 // check finds everything that is wrong, parameters included that the method does not use.
@@ -83,6 +97,9 @@ func (p *packingFlags) check(cmd *cobra.Command) error {
 		if cmd.Flags().Changed(m.flag) && slices.Contains(packonline.Methods(), method) && !slices.Contains(packonline.Parameters(method), m.parameter) {
 			bad = append(bad, fmt.Errorf("--%s: method %s does not use it; these do: %s", m.flag, method, readers(m.parameter)))
 		}
+	}
+	if p.below < 0 {
+		bad = append(bad, fmt.Errorf("--short: %d: want tokens, 1 or more, or 0 for the default", p.below))
 	}
 	return errors.Join(append(bad, joined(simulation.Check(p.config)))...)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"loaderd/internal/daemon"
 	"loaderd/tokenizer"
 )
 
@@ -46,7 +47,7 @@ A line that can not be read is an error that names its number; the lines before 
   loaderd tokenize --tokenizer gpt2 documents.jsonl | loaderd tokenize --tokenizer gpt2 --decode`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			model, err := tokenizer.Load(name, options)
+			model, err := daemon.Model(name, options)
 			if err != nil {
 				return err
 			}
@@ -155,12 +156,16 @@ func badLine(err error, want string) error {
 			what = number
 		}
 	}
-	return fmt.Errorf("%q %s %s, want a list of token ids", bad.Field, verb, what)
+	list := "token ids"
+	if t := bad.Type; t.Kind() == reflect.Float32 || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Float32 {
+		list = "numbers"
+	}
+	return fmt.Errorf("%q %s %s, want a list of %s", bad.Field, verb, what, list)
 }
 
 func article(noun string) string {
 	switch noun {
-	case "array", "object":
+	case "array", "object", "embedding":
 		return "an " + noun
 	case "bool":
 		return "true or false"
@@ -225,10 +230,9 @@ func convertLines(ctx context.Context, label string, in io.Reader, out io.Writer
 	work := make(chan *block)
 	order := make(chan *block, 2*workers)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		defer close(work)
-		defer close(order)
-		return readBlocks(in, func(b *block) error {
+	read := make(chan error, 1)
+	go func() { // nothing waits for it: reading can not be interrupted
+		err := readBlocks(in, func(b *block) error {
 			for _, c := range []chan *block{order, work} {
 				select {
 				case c <- b:
@@ -238,19 +242,47 @@ func convertLines(ctx context.Context, label string, in io.Reader, out io.Writer
 			}
 			return nil
 		})
+		read <- err
+		close(work)
+		close(order)
+	}()
+	group.Go(func() error {
+		select {
+		case err := <-read:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	})
 	for range workers {
 		group.Go(func() error {
 			convert := newConverter()
-			for b := range work {
-				b.convert(label, convert)
+			for {
+				select {
+				case b, ok := <-work:
+					if !ok {
+						return nil
+					}
+					b.convert(label, convert)
+				case <-ctx.Done():
+					return ctx.Err()
+				}
 			}
-			return nil
 		})
 	}
 	group.Go(func() error {
 		w := bufio.NewWriterSize(out, 1<<16)
-		for b := range order {
+		for {
+			var b *block
+			var more bool
+			select {
+			case b, more = <-order:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if !more {
+				return nil
+			}
 			select {
 			case <-b.done:
 			case <-ctx.Done():
@@ -262,18 +294,19 @@ func convertLines(ctx context.Context, label string, in io.Reader, out io.Writer
 			if b.err != nil {
 				return errors.Join(b.err, w.Flush())
 			}
+			if len(order) == 0 { // the input may pause here
+				if err := w.Flush(); err != nil {
+					return fmt.Errorf("write output: %w", err)
+				}
+			}
 		}
-		if err := w.Flush(); err != nil {
-			return fmt.Errorf("write output: %w", err)
-		}
-		return nil
 	})
 	return group.Wait()
 }
 
-// readBlocks cuts the input into blocks of whole lines.
+// readBlocks cuts the input into blocks of whole lines. It does not keep lines back where it may have to wait for the next one.
 func readBlocks(in io.Reader, send func(*block) error) error {
-	r := bufio.NewReaderSize(in, 1<<16)
+	r := bufio.NewReaderSize(in, blockBytes)
 	b, size := &block{first: 1, done: make(chan struct{})}, 0
 	for {
 		line, err := r.ReadBytes('\n')
@@ -285,7 +318,12 @@ func readBlocks(in io.Reader, send func(*block) error) error {
 			b.lines = append(b.lines, line)
 			size += len(line)
 		}
-		if len(b.lines) > 0 && (last || size >= blockBytes || len(b.lines) >= blockLines) {
+		full := last || size >= blockBytes || len(b.lines) >= blockLines
+		if !full {
+			behind, _ := r.Peek(r.Buffered())
+			full = bytes.IndexByte(behind, '\n') < 0
+		}
+		if len(b.lines) > 0 && full {
 			next := b.first + len(b.lines)
 			if err := send(b); err != nil { // from here on b is the workers'
 				return err

@@ -1,19 +1,26 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // tokenize runs the command on standard input.
 func tokenize(t *testing.T, in string, args ...string) (string, error) {
 	t.Helper()
+	if _, err := gpt2(); err != nil {
+		t.Fatal(err)
+	}
 	cmd := newTokenizeCmd()
 	var out bytes.Buffer
 	cmd.SetArgs(append([]string{"--tokenizer", "gpt2"}, args...))
@@ -150,5 +157,73 @@ func TestTokenizeStopsWhenOutputFails(t *testing.T) {
 func TestTokenizeInputFileIsAbsent(t *testing.T) {
 	if _, err := tokenize(t, "", filepath.Join(t.TempDir(), "absent")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A producer that pauses gets what it asked for so far, and a bad line ends the command, while the input stays open.
+func TestTokenizeDoesNotWaitForMoreInput(t *testing.T) {
+	in, input := io.Pipe()
+	output, out := io.Pipe()
+	defer input.Close()
+	cmd := newTokenizeCmd()
+	cmd.SetArgs([]string{"--tokenizer", "gpt2"})
+	cmd.SetIn(in)
+	cmd.SetOut(out)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(t.Context()) }()
+
+	if _, err := io.WriteString(input, `{"id":1,"text":"a"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(output).ReadString('\n')
+		lines <- line
+	}()
+	select {
+	case line := <-lines:
+		if want := `{"id":1,"ids":[64]}` + "\n"; line != want {
+			t.Fatalf("%q, want %q", line, want)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the command keeps its output back while the input pauses")
+	}
+	if _, err := io.WriteString(input, "{\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "line 2") {
+			t.Errorf("error %v, want line 2", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the command waits for more input behind a bad line")
+	}
+}
+
+// A command that waits for input stops when it is asked to.
+func TestTokenizeStopsWhileItWaits(t *testing.T) {
+	in, input := io.Pipe()
+	defer input.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	cmd := newTokenizeCmd()
+	cmd.SetArgs([]string{"--tokenizer", "gpt2"})
+	cmd.SetIn(in)
+	cmd.SetOut(io.Discard)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	if _, err := io.WriteString(input, `{"id":1,"text":"a"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the command does not stop")
 	}
 }

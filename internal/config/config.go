@@ -104,6 +104,8 @@ type HTTP struct {
 type Log struct {
 	Level  string `koanf:"level"`
 	Format string `koanf:"format"`
+	// Progress is how often a line tells how the run gets on; 0 never.
+	Progress time.Duration `koanf:"progress"`
 }
 
 // Shutdown bounds a graceful stop.

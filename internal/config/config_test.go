@@ -37,7 +37,7 @@ func TestDefault(t *testing.T) {
 		Plan: loader.Config{
 			Seed:      1,
 			Documents: loader.DocumentsConfig{Dedupe: 100000},
-			Packing: packonline.Config{Method: "bucket", Buckets: []int{2048}, Atom: 1, Pool: 4096, MaxAge: 16384,
+			Packing: packonline.Config{Method: "bucket", Buckets: []int{2048}, Atom: 1, Pool: 4096, Hold: 100, MaxAge: 16384,
 				Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02,
 				Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 384}},
 			Shuffle:   shuffle.Config{Window: 1024},
@@ -49,7 +49,7 @@ func TestDefault(t *testing.T) {
 		Flight:    arrowout.Default(),
 		Serve:     loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Checkpoint: 200, Release: loader.ReleaseKeep},
 		HTTP:      config.HTTP{Listen: "127.0.0.1:9815"},
-		Log:       config.Log{Level: "info", Format: "text"},
+		Log:       config.Log{Level: "info", Format: "text", Progress: time.Minute},
 		Shutdown:  config.Shutdown{Timeout: 20 * time.Second},
 	}
 	if diff := cmp.Diff(want, config.Default()); diff != "" {
@@ -114,7 +114,7 @@ func TestBadConfigurations(t *testing.T) {
 		want []string
 	}{
 		{name: "unknown keys", Layers: config.Layers{YAML: []byte("sede: 1\npacking:\n  pol: 3\n  frobnicate: 1\npool: 3\nseed: {a: 1}\nwhatever: []\n")}, want: []string{
-			`packing.frobnicate: 1: want a known setting of packing: one of atom, buckets, extra, max_age, method, overlap, padding_threshold, pool (c.yaml:4)`,
+			`packing.frobnicate: 1: want a known setting of packing: one of atom, buckets, extra, hold, max_age, method, overlap, padding_threshold, pool (c.yaml:4)`,
 			`packing.pol: 3: want a known setting: did you mean packing.pool? (c.yaml:3)`,
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
 			`sede: 1: want a known setting: did you mean seed? (c.yaml:1)`,
@@ -174,6 +174,8 @@ func TestBadConfigurations(t *testing.T) {
 			`"mapping key \"seed\" already defined at line 1": want valid YAML (c.yaml:3)`}},
 		{name: "not YAML", Layers: config.Layers{YAML: []byte("seed: [1\n")}, want: []string{
 			`"did not find expected ',' or ']'": want valid YAML (c.yaml:1)`}},
+		{name: "a bracket that is not closed", Layers: config.Layers{YAML: []byte("steps:\n  rows: 8\npacking:\n  buckets: [1024, 2048\nserve:\n  linger: 3s\n")}, want: []string{
+			`"did not find expected ',' or ']'": want valid YAML (c.yaml:4)`}},
 		{name: "a list", Layers: config.Layers{YAML: []byte("\n- seed\n")}, want: []string{
 			`"not a mapping": want lines of ` + "`key: value`" + ` (c.yaml:2)`}},
 		{name: "two documents", Layers: config.Layers{YAML: []byte("seed: 1\n---\nseed: 2\n")}, want: []string{

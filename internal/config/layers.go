@@ -38,7 +38,7 @@ func fileSettings(name string, data []byte) ([]setting, Problems) {
 	}
 	k := koanf.New(".")
 	if err := k.Load(rawbytes.Provider(data), yaml.Parser()); err != nil {
-		return nil, Problems{syntaxProblem(name, err)}
+		return nil, Problems{syntaxProblem(name, data, err)}
 	}
 	all := k.All()
 	settings := make([]setting, 0, len(all))

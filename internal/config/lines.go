@@ -34,13 +34,13 @@ func lineNumbers(name string, data []byte) (lines, *Problem) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var root yaml.Node
 	if err := decoder.Decode(&root); err != nil && !errors.Is(err, io.EOF) {
-		p := syntaxProblem(name, err)
+		p := syntaxProblem(name, data, err)
 		return nil, &p
 	}
 	if err := decoder.Decode(new(yaml.Node)); err == nil {
 		return nil, &Problem{Value: "a second document", Want: "one YAML document in the file", Origin: name}
 	} else if !errors.Is(err, io.EOF) {
-		p := syntaxProblem(name, err)
+		p := syntaxProblem(name, data, err)
 		return nil, &p
 	}
 	l := lines{}
@@ -67,8 +67,17 @@ func (l lines) walk(n *yaml.Node, prefix string) {
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s*)?(?:line (\d+): )?`)
 
+// yamlStructure are errors for which the library counts lines from 0, unless the line is the first: it names the line before.
+var yamlStructure = regexp.MustCompile(`did not find expected (',' or|'-' indicator|key|node content)`)
+
 // syntaxProblem moves the line number of a YAML error to where Problem keeps it.
-func syntaxProblem(name string, err error) Problem {
+func syntaxProblem(name string, data []byte, err error) Problem {
+	if yamlStructure.MatchString(err.Error()) {
+		// Below an empty line, the number that it names is the right one.
+		if again := yaml.Unmarshal(append([]byte("\n"), data...), new(yaml.Node)); again != nil {
+			err = again
+		}
+	}
 	text, origin := err.Error(), name
 	m := yamlLine.FindStringSubmatch(text)
 	if m[1] != "" {

@@ -35,6 +35,7 @@ func (c Config) Validate() Problems {
 	v.addresses(c)
 	v.check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", c.Log.Level, "debug, info, warn or error")
 	v.check(c.Log.Format == "text" || c.Log.Format == "json", "log.format", c.Log.Format, "text or json")
+	v.check(c.Log.Progress >= 0, "log.progress", c.Log.Progress, "0 (never) or more")
 	v.check(c.Shutdown.Timeout > 0 && c.Shutdown.Timeout <= time.Hour, "shutdown.timeout", c.Shutdown.Timeout, "more than 0 and at most 1h")
 	return v.problems
 }

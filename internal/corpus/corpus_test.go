@@ -2,6 +2,7 @@ package corpus_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -65,7 +67,7 @@ func read(tb testing.TB, paths []string, stdin io.Reader, o corpus.Options) (doc
 		return nil, nil, err
 	}
 	for _, in := range inputs {
-		for d, e := range in.Documents() {
+		for d, e := range in.Documents(tb.Context()) {
 			var skip *corpus.SkipError
 			switch {
 			case errors.As(e, &skip):
@@ -108,7 +110,7 @@ func TestFolder(t *testing.T) {
 		"a/y.md||# y", "a/z.go||package z", "b.txt||text b", "empty.txt||", "notes.txt.gz||compressed text", "unreadable/no.txt||no",
 		"a/late.jsonl.zst||five", "a/more.ndjson.gz||three", "a/more.ndjson.gz||four", "docs.jsonl||one", "docs.jsonl||two",
 	})
-	want(t, "left out", skipped, []string{".git:0 hidden", ".hidden:0 hidden", "link.txt:0 special", "image.png:0 binary"})
+	want(t, "left out", skipped, []string{".git:0 hidden", ".hidden:0 hidden", "image.png:0 binary", "link.txt:0 special"})
 }
 
 func TestFingerprintFollowsContent(t *testing.T) {
@@ -181,7 +183,7 @@ func TestTokensInJSONLines(t *testing.T) {
 	}
 	var got []uint32
 	bad := 0
-	for d, err := range inputs[0].Documents() {
+	for d, err := range inputs[0].Documents(t.Context()) {
 		if err != nil {
 			bad++
 			continue
@@ -203,7 +205,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 		"image.png": "\x89PNG\x00", "bad.parquet": "PAR1 nonsense PAR1", "empty.parquet": "",
 	})
 	for name, part := range map[string]string{
-		"cut.jsonl.gz": "truncated", "cut.jsonl.zst": "truncated", "none.jsonl.gz": "truncated", "plain.jsonl.gz": "damaged",
+		"cut.jsonl.gz": "truncated", "cut.jsonl.zst": "truncated", "none.jsonl.gz": "truncated", "plain.jsonl.gz": "no compressed data",
 		"cut.txt.gz": "truncated", "image.png": "binary", "bad.parquet": "Parquet", "empty.parquet": "Parquet", "absent.txt": "no such file",
 	} {
 		_, _, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{})
@@ -216,7 +218,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 		o    corpus.Options
 	}{
 		{"-", corpus.Options{Format: corpus.Parquet}},
-		{dir, corpus.Options{Format: "csv"}},
+		{dir, corpus.Options{Format: "xml"}},
 		{filepath.Join(dir, "image.png"), corpus.Options{Tokens: true}},
 	} {
 		if _, err := corpus.Open([]string{c.path}, nil, c.o); err == nil {
@@ -242,7 +244,7 @@ func TestReadCountsBytesOfTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, in := range inputs {
-		for _, err := range in.Documents() {
+		for _, err := range in.Documents(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +263,7 @@ func FuzzJSONLines(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, asTokens bool) {
 		good := `{"text":"the last","ids":[7]}`
-		o := corpus.Options{Tokens: asTokens, MaxDocument: 1 << 10}
+		o := corpus.Options{Format: corpus.JSONL, Tokens: asTokens, MaxDocument: 1 << 10}
 		docs, skipped, err := read(t, []string{"-"}, io.MultiReader(bytes.NewReader(data), strings.NewReader("\n"+good)), o)
 		if err != nil {
 			t.Fatal(err)
@@ -299,10 +301,42 @@ func TestPipe(t *testing.T) {
 		t.Fatal(err, skipped)
 	}
 	want(t, "documents", docs, []string{path + "||one", path + "||two"})
-	if _, err := corpus.Open([]string{path}, nil, corpus.Options{Format: corpus.Parquet}); err == nil || !strings.Contains(err.Error(), "is a pipe: Parquet needs a file") {
+	if _, err := corpus.Open([]string{path}, nil, corpus.Options{Format: corpus.Parquet}); err == nil || !strings.Contains(err.Error(), "a Parquet file has to be given as a file") {
 		t.Errorf("Parquet from a pipe: %v", err)
 	}
 }
+
+// Whoever waits for a pipe's writer, or for what it writes, is interrupted.
+func TestPipeIsInterrupted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, stdin := range []io.Reader{nil, idle{}} {
+		name := path
+		if stdin != nil {
+			name = "-"
+		}
+		inputs, err := corpus.Open([]string{name}, stdin, corpus.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		var last error
+		for _, err := range inputs[0].Documents(ctx) {
+			last = err
+		}
+		if !errors.Is(last, context.DeadlineExceeded) {
+			t.Errorf("%s: %v, want the context's error", name, last)
+		}
+	}
+}
+
+// idle is an input on which nothing ever comes.
+type idle struct{}
+
+func (idle) Read([]byte) (int, error) { select {} }
 
 // A shell's <(command) is a link of /dev/fd that leads nowhere.
 func TestProcessSubstitution(t *testing.T) {

@@ -1,258 +1,237 @@
 package corpus
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/memory"
-	"github.com/apache/arrow/go/v17/parquet"
-	"github.com/apache/arrow/go/v17/parquet/file"
-	"github.com/apache/arrow/go/v17/parquet/pqarrow"
+	"github.com/apache/arrow/go/v17/parquet/schema"
+
+	"loaderd/internal/columns"
 )
 
-// parquetRows is how many rows are decoded at a time.
+// parquetRows is how many rows of a column are decoded at a time.
 const parquetRows = 256
 
-// parquet yields a document a row, of one column and perhaps an id column, row group after row group.
-func (in *Input) parquet(s source, yield func(Document, error) bool) (more bool) {
-	stopped := false
-	err := in.rows(s, func(d Document, err error) bool {
-		stopped = !yield(d, err)
-		return !stopped
-	})
-	if err != nil && !stopped {
-		yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err))
+// parquet yields a document a row, row group after row group.
+func (in *Input) parquet(s source, yield yielder) bool {
+	more := true
+	if err := in.parquetRows(s, func(d Document, line int64, err error) bool {
+		if err != nil {
+			more = s.skip(yield, line, err)
+		} else {
+			more = s.give(yield, d)
+		}
+		return more
+	}); err != nil {
+		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
 	}
-	return err == nil && !stopped
+	return more
 }
 
-func (in *Input) rows(s source, yield func(Document, error) bool) (err error) {
-	yielding := false
-	defer func() {
-		// The decoder panics on some damaged files; a panic of the caller's own code is not ours to hide.
-		if p := recover(); p != nil {
-			if yielding {
-				panic(p)
-			}
-			err = fmt.Errorf("not a readable Parquet file: %v", p)
-		}
-	}()
-	f, err := os.Open(s.origin)
+func (in *Input) parquetRows(s source, give func(Document, int64, error) bool) (err error) {
+	p, err := columns.OpenParquet(s.origin)
 	if err != nil {
 		return err
 	}
-	props := parquet.NewReaderProperties(memory.DefaultAllocator)
-	props.BufferedStreamEnabled = true
-	pf, err := file.NewParquetReader(f, file.WithReadProps(props))
-	if err != nil {
-		return errors.Join(fmt.Errorf("not a readable Parquet file: %w", err), f.Close())
-	}
 	defer func() {
-		if closeErr := pf.Close(); err == nil {
-			err = closeErr
+		if closed := p.Close(); err == nil {
+			err = closed
 		}
 	}()
 	o := in.options
-	columns, err := leaves(pf, o.TextField)
-	if err != nil {
-		return err
-	}
-	if o.IDField != "" && o.IDField != o.TextField {
-		more, err := leaves(pf, o.IDField)
-		if err != nil {
-			return err
-		}
-		columns = append(columns, more...)
-		slices.Sort(columns)
-	}
-	fr, err := pqarrow.NewFileReader(pf, pqarrow.ArrowReadProperties{BatchSize: parquetRows}, memory.DefaultAllocator)
+	leaves, err := o.leaves(p.MetaData().Schema)
 	if err != nil {
 		return err
 	}
 	row := int64(0)
-	for g := range pf.NumRowGroups() {
-		rr, err := fr.GetRecordReader(context.Background(), columns, []int{g})
+	for g := range p.NumRowGroups() {
+		group, err := openGroup(p, g, leaves)
 		if err != nil {
 			return fmt.Errorf("row group %d: %w", g, err)
 		}
-		for rr.Next() {
-			rec := rr.Record()
-			texts, ids, err := o.columns(rec)
-			if err != nil {
-				rr.Release()
-				return err
+		for {
+			var n int
+			if err := columns.Guard(func() (err error) { n, err = group.next(o.MaxDocument); return err }); err != nil {
+				return fmt.Errorf("row group %d: not a readable Parquet file: %w", g, err)
 			}
-			for i := range int(rec.NumRows()) {
+			if n == 0 {
+				break
+			}
+			for i := range n {
 				row++
-				d, reason, err := o.row(texts, ids, i)
-				d.Path, d.Origin = s.path, s.origin
-				if err != nil {
-					d, err = Document{}, &SkipError{Reason: reason, Path: s.path, Origin: s.origin, Line: row, Err: err}
-				}
-				yielding = true
-				goOn := yield(d, err)
-				yielding = false
-				if !goOn {
-					rr.Release()
+				d, problem := o.parquetRow(group, i)
+				if !give(d, row, problem) {
 					return nil
 				}
 			}
-			in.read.Store(s.size * row / max(1, pf.NumRows()))
-		}
-		err = rr.Err()
-		rr.Release()
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("row group %d: %w", g, err)
+			in.read.Store(s.size * min(row, p.NumRows()) / max(1, p.NumRows()))
 		}
 	}
-	if row != pf.NumRows() {
-		return fmt.Errorf("holds %d rows, its index says %d: the file is damaged", row, pf.NumRows())
+	if row != p.NumRows() {
+		return fmt.Errorf("holds %d rows, its index says %d: the file is damaged", row, p.NumRows())
 	}
 	return nil
 }
 
-// leaves returns the leaf columns of a top-level column.
-func leaves(pf *file.Reader, name string) ([]int, error) {
-	schema := pf.MetaData().Schema
-	var at []int
-	var names []string
-	for i := range schema.NumColumns() {
-		path := schema.Column(i).Path()
-		top, _, _ := strings.Cut(path, ".")
-		if path == name || top == name {
-			at = append(at, i)
+// The columns that are read, of those that are there.
+const (
+	textColumn = iota
+	idColumn
+	labelColumn
+	pathColumn
+	metaPathColumn
+	urlColumn
+	columnCount
+)
+
+// leaves finds the leaf columns; -1 for one that is not there, or is not of a kind that is read.
+func (o Options) leaves(s *schema.Schema) (at [columnCount]int, err error) {
+	names := []string{o.TextField, o.IDField, "id", "path", "meta.path", "url"}
+	for i, name := range names {
+		at[i] = -1
+		if name == "" {
+			continue
 		}
-		if !slices.Contains(names, top) {
-			names = append(names, top)
+		leaf, found := leafOf(s, name)
+		if i > idColumn {
+			if found == 1 && isName(s.Column(leaf)) {
+				at[i] = leaf
+			}
+			continue
 		}
-	}
-	if len(at) == 0 {
-		return nil, fmt.Errorf("no column %q; it has %s", name, list(names))
-	}
-	if len(at) > 1 {
-		return nil, fmt.Errorf("column %q is nested: want a plain column", name)
+		switch {
+		case found == 0:
+			return at, o.missingColumn(name, tops(s))
+		case found > 1:
+			return at, fmt.Errorf("column %q is nested: want a plain column", name)
+		}
+		if err := o.checkLeaf(name, s.Column(leaf), i == textColumn && o.Tokens); err != nil {
+			return at, err
+		}
+		at[i] = leaf
 	}
 	return at, nil
 }
 
-func (o Options) columns(rec arrow.Record) (texts, ids arrow.Array, err error) {
-	find := func(name string) (arrow.Array, error) {
-		at := rec.Schema().FieldIndices(name)
-		if len(at) != 1 {
-			return nil, fmt.Errorf("column %q: found %d times", name, len(at))
-		}
-		return rec.Column(at[0]), nil
-	}
-	if texts, err = find(o.TextField); err != nil {
-		return nil, nil, err
-	}
-	_, isList := texts.(array.ListLike)
-	if o.Tokens != isList || !isList && !isText(texts) {
-		want := "text"
-		if o.Tokens {
-			want = "a list of token ids"
-		}
-		return nil, nil, fmt.Errorf("column %q is %s: want %s", o.TextField, texts.DataType(), want)
-	}
-	if o.IDField != "" {
-		ids, err = find(o.IDField)
-	}
-	return texts, ids, err
-}
-
-func (o Options) row(texts, ids arrow.Array, i int) (Document, Reason, error) {
-	var d Document
-	if texts.IsNull(i) {
-		return d, BadRecord, fmt.Errorf("column %q is null", o.TextField)
-	}
-	var err error
-	if l, ok := texts.(array.ListLike); ok {
-		d.Data, err = listTokens(l, i)
-	} else {
-		d.Data = cell(texts, i)
-	}
-	if err != nil {
-		return Document{}, BadRecord, fmt.Errorf("column %q: %w", o.TextField, err)
-	}
-	if int64(len(d.Data)) > o.MaxDocument {
-		return Document{}, TooLarge, fmt.Errorf("document has %d bytes, more than %d", len(d.Data), o.MaxDocument)
-	}
-	if ids != nil {
-		if ids.IsNull(i) {
-			return Document{}, BadRecord, fmt.Errorf("column %q is null", o.IDField)
-		}
-		if isText(ids) {
-			d.ID = string(cell(ids, i))
-		} else {
-			d.ID = ids.ValueStr(i)
+// leafOf returns the leaf of a column, named by its whole path or by its first part, and how many there are.
+func leafOf(s *schema.Schema, name string) (leaf, found int) {
+	for i := range s.NumColumns() {
+		path := s.Column(i).Path()
+		if top, _, _ := strings.Cut(path, "."); path == name || top == name {
+			leaf = i
+			found++
 		}
 	}
-	return d, "", nil
+	return leaf, found
 }
 
-func isText(a arrow.Array) bool {
-	switch a.(type) {
-	case *array.String, *array.LargeString, *array.Binary, *array.LargeBinary:
-		return true
+func tops(s *schema.Schema) (names []string) {
+	for i := range s.NumColumns() {
+		if top, _, _ := strings.Cut(s.Column(i).Path(), "."); !slices.Contains(names, top) {
+			names = append(names, top)
+		}
 	}
-	return false
+	return names
 }
 
-// cell copies a text: the record's memory is used again.
-func cell(a arrow.Array, i int) []byte {
-	switch a := a.(type) {
-	case *array.String:
-		return []byte(a.Value(i))
-	case *array.LargeString:
-		return []byte(a.Value(i))
-	case *array.Binary:
-		return slices.Clone(a.Value(i))
-	case *array.LargeBinary:
-		return slices.Clone(a.Value(i))
+func (o Options) checkLeaf(name string, c *schema.Column, tokens bool) error {
+	want := ""
+	switch {
+	case tokens && (c.MaxRepetitionLevel() != 1 || !isInteger(c)):
+		want = "a list of token ids"
+	case !tokens && name == o.TextField && (c.MaxRepetitionLevel() > 0 || !isBytes(c)):
+		want = "text"
+	case !tokens && !isName(c):
+		want = "text or integers"
 	}
-	return nil
+	if want == "" {
+		return nil
+	}
+	list, logical := "", ""
+	if c.MaxRepetitionLevel() > 0 {
+		list = "lists of "
+	}
+	if !c.LogicalType().Equals(schema.NoLogicalType{}) {
+		logical = " (" + c.LogicalType().String() + ")"
+	}
+	return fmt.Errorf("column %q is %s%s%s: want %s", name, list, c.PhysicalType(), logical, want)
 }
 
-func listTokens(l array.ListLike, i int) ([]byte, error) {
-	from, to := l.ValueOffsets(i)
-	b := make([]byte, 0, 4*(to-from))
-	values := l.ListValues()
-	for j := int(from); j < int(to); j++ {
-		var id int64
-		switch {
-		case values.IsNull(j):
-			return nil, fmt.Errorf("token %d is null", j-int(from))
-		default:
-			var err error
-			if id, err = strconv.ParseInt(values.ValueStr(j), 10, 64); err != nil {
-				return nil, fmt.Errorf("token %d: %s is not an integer", j-int(from), values.ValueStr(j))
+// parquetGroup is a row group that is being read: a cell a column and row.
+type parquetGroup struct {
+	columns [columnCount]*parquetColumn
+	cells   [columnCount][]parquetCell
+}
+
+func openGroup(p *columns.Parquet, g int, leaves [columnCount]int) (*parquetGroup, error) {
+	group := &parquetGroup{}
+	return group, columns.Guard(func() error {
+		for i, leaf := range leaves {
+			if leaf < 0 {
+				continue
 			}
+			if same := slices.Index(leaves[:i], leaf); same >= 0 {
+				group.columns[i] = group.columns[same]
+				continue
+			}
+			r, err := p.Column(g, leaf)
+			if err != nil {
+				return err
+			}
+			group.columns[i] = newParquetColumn(r)
 		}
-		var err error
-		if b, err = appendToken(b, id); err != nil {
-			return nil, fmt.Errorf("token %d: %w", j-int(from), err)
-		}
-	}
-	return b, nil
+		return nil
+	})
 }
 
-// list names things for an error message.
-func list(names []string) string {
-	if len(names) == 0 {
-		return "none"
+// next reads rows of all columns and says how many.
+func (g *parquetGroup) next(most int64) (n int, err error) {
+	for i, c := range g.columns {
+		if c == nil {
+			continue
+		}
+		if same := slices.Index(g.columns[:i], c); same >= 0 {
+			g.cells[i] = g.cells[same]
+		} else if g.cells[i], err = c.next(parquetRows, most); err != nil {
+			return 0, err
+		}
+		if i == textColumn {
+			n = len(g.cells[i])
+		} else if len(g.cells[i]) != n {
+			return 0, errors.New("its columns have different numbers of rows: the file is damaged")
+		}
 	}
-	slices.Sort(names)
-	quoted := make([]string, len(names))
-	for i, n := range names {
-		quoted[i] = strconv.Quote(n)
+	return n, nil
+}
+
+func (o Options) parquetRow(g *parquetGroup, i int) (Document, error) {
+	cell := func(column int) parquetCell {
+		if g.columns[column] == nil {
+			return parquetCell{null: true}
+		}
+		return g.cells[column][i]
 	}
-	return strings.Join(quoted, ", ")
+	text := cell(textColumn)
+	switch {
+	case text.null:
+		return Document{}, bad("column %q is null", o.TextField)
+	case text.err != nil:
+		return Document{}, bad("column %q: %w", o.TextField, text.err)
+	case text.size > o.MaxDocument:
+		return Document{}, o.tooLarge(int(text.size))
+	}
+	d := Document{Data: text.data}
+	d.name(func(name string) string {
+		return cell(map[string]int{"id": labelColumn, "path": pathColumn, "url": urlColumn}[name]).name()
+	}, cell(metaPathColumn).name())
+	if g.columns[idColumn] == nil {
+		return d, nil
+	}
+	if cell(idColumn).null {
+		return Document{}, bad("column %q is null", o.IDField)
+	}
+	d.ID = string(cell(idColumn).data)
+	return d, o.checkID(d.ID)
 }

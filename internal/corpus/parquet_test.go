@@ -1,6 +1,9 @@
 package corpus_test
 
 import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,7 +35,7 @@ func parquetFile(tb testing.TB, rows int) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w, err := pqarrow.NewFileWriter(schema, f, parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Snappy)), pqarrow.DefaultWriterProps())
+	w, err := pqarrow.NewFileWriter(schema, f, parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Snappy)), pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -97,8 +100,8 @@ func TestParquetColumns(t *testing.T) {
 	}{
 		{corpus.Options{TextField: "body"}, `no column "body"; it has "ids", "number", "text"`},
 		{corpus.Options{IDField: "key"}, `no column "key"`},
-		{corpus.Options{TextField: "number"}, `column "number" is int64: want text`},
-		{corpus.Options{TextField: "text", Tokens: true}, `column "text" is utf8: want a list of token ids`},
+		{corpus.Options{TextField: "number"}, `column "number" is INT64 (Int(bitWidth=64, isSigned=true)): want text`},
+		{corpus.Options{TextField: "text", Tokens: true}, `column "text" is BYTE_ARRAY (String): want a list of token ids`},
 	} {
 		_, _, err := read(t, []string{path}, nil, c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
@@ -135,4 +138,44 @@ func TestDamagedParquet(t *testing.T) {
 		flipped[at] ^= 0x55
 		try(fmt.Sprint("flipped at ", at), flipped)
 	}
+}
+
+// The Arrow schema that a file may carry is nobody's business: damaged, it takes no memory, and the documents are what they are.
+func TestDamagedArrowSchemaInParquet(t *testing.T) {
+	for name, data := range damagedSchemas(t) {
+		docs, _, err := readFile(t, "a.parquet", data, corpus.Options{})
+		if err != nil || len(docs) != 3 {
+			t.Fatalf("%s: %d documents, %v, want 3", name, len(docs), err)
+		}
+	}
+}
+
+// damagedSchemas are copies of a file with one vector or offset of its schema as large as it can be.
+func damagedSchemas(tb testing.TB) map[string][]byte {
+	tb.Helper()
+	whole, err := os.ReadFile(parquetFile(tb, 3))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	at := bytes.Index(whole, []byte("ARROW:schema"))
+	if at < 0 {
+		tb.Fatal("the file carries no schema")
+	}
+	at += bytes.Index(whole[at:], []byte("/////")) // how such a message begins
+	end := at + bytes.IndexFunc(whole[at:], func(r rune) bool {
+		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=", r)
+	})
+	schema, err := base64.StdEncoding.DecodeString(string(whole[at:end]))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for i := 8; i+4 <= len(schema); i += 4 {
+		bad := bytes.Clone(schema)
+		binary.LittleEndian.PutUint32(bad[i:], 0x7fffffff)
+		data := bytes.Clone(whole)
+		copy(data[at:end], base64.StdEncoding.EncodeToString(bad))
+		all[fmt.Sprint("byte ", i)] = data
+	}
+	return all
 }

@@ -53,6 +53,9 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		if err != nil {
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Shutdown.Timeout)
 			defer cancel()
+			if d.store != nil {
+				err = errors.Join(err, d.store.Withdraw(stop))
+			}
 			err = errors.Join(err, d.close(stop))
 		}
 	}()
@@ -68,7 +71,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.docs, err = d.store.Documents(ctx, tokens); err != nil {
 		return nil, err
 	}
-	if d.lease, err = d.store.Lease(ctx, c.Run, holder(c)); err != nil {
+	if d.lease, err = d.store.Lease(ctx, c.Run, Holder(c)); err != nil {
 		return nil, err
 	}
 	edges := loader.Edges{Documents: d.docs, Log: log}
@@ -79,7 +82,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if err != nil {
 		return nil, err
 	}
-	edges.Checkpoints = checkpoints{objects}
+	edges.Checkpoints = Checkpoints(objects)
 	if edges.Floors, err = d.store.Floors(ctx, c.Run); err != nil {
 		return nil, err
 	}
@@ -105,12 +108,14 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		d.result = d.run.Serve(runCtx)
 	}()
 	d.http.start()
+	go progress(runCtx, log.With("run", c.Run), c.Log.Progress, d.run.Stats)
 	go d.watch()
 	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after", time.Since(began).Round(time.Millisecond))
 	return d, nil
 }
 
-func holder(c config.Config) stream.LeaseHolder {
+// Holder is what this process says of itself when it leads a run.
+func Holder(c config.Config) stream.LeaseHolder {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -213,7 +218,9 @@ func half(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
-// checkpoints names the objects of a run.
+// Checkpoints names the objects of a run.
+func Checkpoints(o *stream.Objects) loader.Checkpoints { return checkpoints{o} }
+
 type checkpoints struct{ *stream.Objects }
 
 // List implements loader.Checkpoints.

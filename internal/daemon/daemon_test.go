@@ -18,6 +18,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/reader"
 	"loaderd/loader"
+	"loaderd/stream"
 )
 
 // settings of a small run over documents that are tokenized already, on free ports.
@@ -206,7 +207,7 @@ func TestStopBesideAReaderThatDoesNotRead(t *testing.T) {
 
 const rowOfLargest = 1 << 18
 
-// A start that fails gives back what it took.
+// A start that fails gives back what it took, and leaves no stream behind.
 func TestFailedStartFreesItsPorts(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -224,6 +225,16 @@ func TestFailedStartFreesItsPorts(t *testing.T) {
 	}
 	if _, err := Start(t.Context(), c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "flight.listen") {
 		t.Fatalf("Start = %v", err)
+	}
+	store, err := stream.OpenAlone(t.Context(), c.Stream, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range store.JetStream().StreamNames(t.Context()).Name() {
+		t.Errorf("stream %s is left", name)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
 	}
 	c.Flight.Listen = "127.0.0.1:0"
 	if err := stop(start(t, c), 20*time.Second); err != nil {

@@ -56,7 +56,10 @@ func (d *Daemon) ready() error {
 	if s := d.store.Status(); !s.Connected {
 		return fmt.Errorf("the NATS server has been out of reach since %s: %s", s.Since.Format(time.RFC3339), s.Error)
 	}
-	if s := d.run.Stats(); s.Replaying {
+	switch s := d.run.Stats(); {
+	case s.Trouble != "":
+		return errors.New(s.Trouble)
+	case s.Replaying:
 		return fmt.Errorf("re-planning after a restart: at document %d", s.Cursor)
 	}
 	return nil

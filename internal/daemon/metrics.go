@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -60,7 +61,9 @@ var metrics = []metric{
 	counter("repeated_tokens_total", "Tokens emitted twice on purpose.", func(s figures) float64 { return float64(s.Repeated) }),
 	gauge("piece_age_max_documents", "Largest age of a piece when its row was packed.", func(s figures) float64 { return float64(s.AgeMax) }),
 	gauge("pool_pieces", "Pieces that wait to be packed.", func(s figures) float64 { return float64(s.PoolPieces) }),
-	gauge("pool_tokens", "Tokens of the pieces that wait to be packed.", func(s figures) float64 { return float64(s.PoolTokens) }),
+	gauge("held_rows", "Finished rows that are held back.", func(s figures) float64 { return float64(s.HeldRows) }),
+	gauge("held_pieces", "Pieces in the rows that are held back.", func(s figures) float64 { return float64(s.HeldPieces) }),
+	gauge("pool_tokens", "Tokens of the pieces that wait to be packed, and of those in rows that are held back.", func(s figures) float64 { return float64(s.PoolTokens) }),
 	gauge("shuffle_rows", "Atoms in the shuffle window: rows, unless packing.atom says otherwise.", func(s figures) float64 { return float64(s.WindowRows) }),
 	gauge("queue_rows", "Rows that wait for the rest of their atom or for a full step.", func(s figures) float64 { return float64(s.QueueRows) }),
 	gauge("cursor_sequence", "Last document that the planner has seen.", func(s figures) float64 { return float64(s.Cursor) }),
@@ -70,7 +73,10 @@ var metrics = []metric{
 	gauge("stream_buffered_bytes", "Bytes of documents fetched and not yet planned.", func(s figures) float64 { return float64(s.Source.Buffered) }),
 	gauge("stream_down", "1 while the document stream is out of reach.", func(s figures) float64 { return truth(!s.Source.DownSince.IsZero()) }),
 	gauge("stream_dry", "1 while every document of the stream has been fetched.", func(s figures) float64 { return truth(!s.Source.DrySince.IsZero()) }),
+	gauge("stream_trouble", "1 while the document stream lacks documents that may be needed or has settings that may lose some.", func(s figures) float64 { return truth(s.Trouble != "") }),
 	gauge("queue_wait_max_documents", "Most documents that came while a row waited for its step.", func(s figures) float64 { return float64(s.WaitMax) }),
+	gauge("next_step_rows_needed", "Rows that the next step needs, with those that stay behind it.", func(s figures) float64 { return float64(s.RowsNeeded) }),
+	gauge("next_step_rows_there", "Rows of those that are there.", func(s figures) float64 { return float64(s.RowsThere) }),
 	gauge("oldest_step", "Oldest step that can be read.", func(s figures) float64 { return float64(s.Oldest) }),
 	gauge("committed_step", "All keepers' own checkpoints cover all steps before this one.", func(s figures) float64 { return float64(s.Committed) }),
 	gauge("checkpoint_step", "Step of the newest planner checkpoint of this process.", func(s figures) float64 { return float64(s.Checkpoint) }),
@@ -101,6 +107,24 @@ var bucketMetrics = []bucketMetric{
 	ofBucket(prometheus.GaugeValue, "bucket_queue_wait_documents", "Documents that came while the oldest of those rows waited.", func(q loader.QueueStat) float64 { return float64(q.Wait) }),
 }
 
+// ended are the rows of splice by how they ended, under the names that it counts them by.
+var ended = prometheus.NewDesc("loaderd_splice_rows_total", "Rows that splice has packed, by how they ended.", []string{"end"}, nil)
+
+// silent are documents that splice relates to none.
+var silent = prometheus.NewDesc("loaderd_splice_silent_documents_total", "Documents without what the retriever compares: a path, an embedding.", nil, nil)
+
+// collectSplice shows what splice counts, and nothing of other methods.
+func collectSplice(out chan<- prometheus.Metric, ends map[string]int64) {
+	for name, n := range ends {
+		if end, ok := strings.CutPrefix(name, "rows_"); ok {
+			out <- prometheus.MustNewConstMetric(ended, prometheus.CounterValue, float64(n), strings.TrimPrefix(end, "ended_"))
+		}
+	}
+	if n, ok := ends["documents_silent"]; ok {
+		out <- prometheus.MustNewConstMetric(silent, prometheus.CounterValue, float64(n))
+	}
+}
+
 // Describe implements prometheus.Collector.
 func (m runMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, x := range metrics {
@@ -109,6 +133,8 @@ func (m runMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, x := range bucketMetrics {
 		out <- x.desc
 	}
+	out <- ended
+	out <- silent
 }
 
 // Collect implements prometheus.Collector: all figures are of one moment.
@@ -122,4 +148,5 @@ func (m runMetrics) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(x.desc, x.kind, x.value(q), strconv.Itoa(q.Bucket))
 		}
 	}
+	collectSplice(out, s.Packing)
 }

@@ -2,6 +2,9 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
+	"sync"
+	"weak"
 
 	"loaderd/internal/config"
 	"loaderd/loader"
@@ -16,7 +19,7 @@ func Tokens(c config.Tokenizer) (stream.Tokenizing, loader.Tokenizer, error) {
 		t := stream.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}
 		return settle(c, t, 0, false)
 	}
-	m, err := tokenizer.Load(c.Name, c.Options())
+	m, err := Model(c.Name, c.Options())
 	if err != nil {
 		return stream.Tokenizing{}, loader.Tokenizer{}, err
 	}
@@ -26,6 +29,33 @@ func Tokens(c config.Tokenizer) (stream.Tokenizing, loader.Tokenizer, error) {
 	t := stream.Tokenizing{NewEncoder: func() stream.Encoder { return m.NewEncoder() }, Fingerprint: m.Fingerprint(), VocabSize: m.VocabSize()}
 	end, ok := m.EndOfText()
 	return settle(c, t, end, ok)
+}
+
+// builtins are the built-in models in use (builtinModel -> weak.Pointer[tokenizer.Model]).
+var builtins sync.Map
+
+type builtinModel struct {
+	name                      string
+	specialAsText, addSpecial bool
+}
+
+// Model loads a tokenizer, as tokenizer.Load does. All of a process share a built-in one for as long as any of them uses it: making it
+// anew takes a good part of a start, and its tables most of an idle daemon's memory.
+func Model(nameOrFile string, o tokenizer.Options) (*tokenizer.Model, error) {
+	if !slices.Contains(tokenizer.Builtin(), nameOrFile) || o.Pattern != "" || len(o.SpecialTokens) > 0 {
+		return tokenizer.Load(nameOrFile, o)
+	}
+	key := builtinModel{nameOrFile, o.SpecialAsText, o.AddSpecialTokens}
+	if used, ok := builtins.Load(key); ok {
+		if m := used.(weak.Pointer[tokenizer.Model]).Value(); m != nil {
+			return m, nil
+		}
+	}
+	m, err := tokenizer.Load(nameOrFile, o)
+	if err == nil {
+		builtins.Store(key, weak.Make(m))
+	}
+	return m, err
 }
 
 // settle finds the end-of-document and padding ids.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"html/template"
 	"image/color"
 	"math"
@@ -16,6 +17,7 @@ type perMethod struct {
 	results []Result
 	best    string
 	figure  func(Result) string
+	height  vg.Length // of a line; lineHeight unless something else is said
 	scale   plot.Normalizer
 	least   float64 // of the x axis
 	most    float64
@@ -32,7 +34,7 @@ const (
 // draw draws the plot as wide as that.
 func (m perMethod) draw(width vg.Length) (template.HTML, error) {
 	n := len(m.results)
-	height := vg.Length(n*lineHeight + axisHeight)
+	height := vg.Length(n)*cmp.Or(m.height, lineHeight) + axisHeight
 	return render(width, height, m.about, func(c draw.Canvas) {
 		var names, figures vg.Length
 		for _, r := range m.results {

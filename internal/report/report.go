@@ -20,6 +20,7 @@ type Report struct {
 	Rows    []int     `json:"rows"` // row lengths in tokens, ascending; methods with one take the largest
 	Pool    int       `json:"pool"` // pieces; 0 is the whole input
 	MaxAge  int       `json:"max_age"`
+	Short   int       `json:"short"`   // tokens below which documents are short, in the samples of the results
 	Best    string    `json:"best"`    // the method to take; empty without results
 	Why     []string  `json:"why"`     // it, in sentences
 	Results []Result  `json:"results"` // in the order in which they were added
@@ -77,6 +78,7 @@ func (r *Report) largest() int { return r.Rows[len(r.Rows)-1] }
 
 // Shares of a result, each from 0 on.
 
+func (x Result) notWhole() float64 { return share(x.NotWhole, x.Documents) }
 func (x Result) dropped() float64  { return share(x.DroppedTokens, x.Tokens) }
 func (x Result) repeated() float64 { return share(x.RepeatedTokens, x.Tokens) }
 

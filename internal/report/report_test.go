@@ -122,6 +122,7 @@ func TestTable(t *testing.T) {
 	wide := *r.Results[0].Result
 	wide.Method, wide.DocumentsPerSecond, wide.RepeatedTokens, wide.DroppedTokens = "bucketllm-v0", 199.9e6, wide.Tokens/300_000, wide.Tokens/300_000
 	wide.PaddingRatio, wide.TruncationRatio, wide.ConcatenationRatio, wide.AgeMax, wide.AgeMedian = 0.0000001234, 0.00001234, 1234.5, 999_499, 999_499
+	wide.NotWhole, wide.Sample = wide.Documents, &simulation.Sample{Below: 2048, Share: 0.05, Deviation: 18.9999}
 	r.Add(&wide, nil)
 	r.Skipped = append(r.Skipped, report.Skipped{Method: "splice", Reason: strings.Repeat("not with these rows ", 9)})
 	var out bytes.Buffer
@@ -130,17 +131,20 @@ func TestTable(t *testing.T) {
 	}
 	lines := strings.Split(out.String(), "\n")
 	for _, l := range lines {
-		if n := utf8.RuneCountInString(l); n > 100 {
+		if n := utf8.RuneCountInString(l); n > 80 {
 			t.Errorf("%d characters: %s", n, l)
 		}
 	}
-	if !strings.HasPrefix(lines[0], "5,000 documents, ") || !strings.HasPrefix(lines[1], "Rows of 1,024, 2,048 and 4,096 tokens (methods with one row length: 4,096); a pool of 500 pieces") {
-		t.Errorf("the table begins\n%s\n%s", lines[0], lines[1])
+	if all := strings.Join(strings.Fields(out.String()), " "); !strings.HasPrefix(all, "5,000 documents, ") ||
+		!strings.Contains(all, " Rows of 1,024, 2,048 and 4,096 tokens (methods with one row length: 4,096); a pool of 500 pieces") {
+		t.Errorf("the table begins\n%s", strings.Join(lines[:4], "\n"))
 	}
 	// The best padding has a star, and only it.
 	var stars []string
-	for _, l := range lines {
-		if f := strings.Fields(l); len(f) > 8 && strings.HasSuffix(f[1], "*") {
+	_, quality, _ := strings.Cut(out.String(), "\nmethod ")
+	quality, _, _ = strings.Cut(quality, "\n\n")
+	for _, l := range strings.Split(quality, "\n") {
+		if f := strings.Fields(l); strings.HasSuffix(f[1], "*") {
 			stars = append(stars, f[1])
 		}
 	}
@@ -156,10 +160,10 @@ func TestTable(t *testing.T) {
 func TestStars(t *testing.T) {
 	r := &report.Report{Rows: []int{8}}
 	for _, x := range []simulation.Result{
-		{Method: "a", Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.1, DocumentsPerSecond: 2000, AgeMax: 7, ConcatenationRatio: 1.5},
-		{Method: "b", Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.1, DocumentsPerSecond: 3000, AgeMax: 7, ConcatenationRatio: 1.25},
-		{Method: "c", Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.2, DroppedTokens: 1, RepeatedTokens: 2, DocumentsPerSecond: 1000, AgeMax: 8, ConcatenationRatio: 0.0312},
-		{Method: "d", Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.2, DocumentsPerSecond: 1000, AgeMax: 9},
+		{Method: "a", Documents: 20, NotWhole: 2, Sample: &simulation.Sample{Below: 8, Share: 0.5, Deviation: 0.123}, Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.1, DocumentsPerSecond: 2000, AgeMax: 7, ConcatenationRatio: 1.5},
+		{Method: "b", Documents: 20, NotWhole: 4, Sample: &simulation.Sample{Below: 8, Share: 0.5, Deviation: 0.005}, Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.1, DocumentsPerSecond: 3000, AgeMax: 7, ConcatenationRatio: 1.25},
+		{Method: "c", Documents: 20, NotWhole: 1, Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.2, DroppedTokens: 1, RepeatedTokens: 2, DocumentsPerSecond: 1000, AgeMax: 8, ConcatenationRatio: 0.0312},
+		{Method: "d", Documents: 20, NotWhole: 4, Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.2, DocumentsPerSecond: 1000, AgeMax: 9},
 	} {
 		r.Add(&x, nil)
 	}
@@ -167,22 +171,118 @@ func TestStars(t *testing.T) {
 	if err := r.WriteTable(&out); err != nil {
 		t.Fatal(err)
 	}
-	var stars [][]string
+	stars := make([][]string, 4) // what the tables have of each method, one below the other
 	for _, l := range strings.Split(out.String(), "\n") {
-		if f := strings.Fields(l); len(f) > 8 && len(f[0]) == 1 && f[0] >= "a" {
-			f[len(f)-2] += f[len(f)-1] // 3.00 k*
-			stars = append(stars, f[:len(f)-1])
+		if f := strings.Fields(l); len(f) > 0 && len(f[0]) == 1 && strings.HasPrefix(l, f[0]) && f[0] >= "a" {
+			k := f[0][0] - 'a'
+			if stars[k] != nil {
+				f = f[1:]
+			}
+			stars[k] = append(stars[k], f...)
 		}
 	}
+	for k, f := range stars {
+		f[len(f)-2] += f[len(f)-1] // 3.00 k*
+		stars[k] = f[:len(f)-1]
+	}
 	want := [][]string{
-		{"a", "50.0", "10.0*", "0", "0", "1.50", "0", "7*", "0", "0", "2.00k"},
-		{"b", "25.0*", "10.0*", "0", "0", "1.25", "0", "7*", "0", "0", "3.00k*"},
-		{"c", "25.0*", "20.0", "1.0", "2.0", "0.031", "0", "8", "0", "0", "1.00k"},
-		{"d", "50.0", "20.0", "0", "0", "0.00", "0", "9", "0", "0", "1.00k"},
+		{"a", "50.0", "10.0*", "10.0", "0", "0", "1.50", "0", "7*", "12.3", "0", "0", "2.00k"},
+		{"b", "25.0*", "10.0*", "20.0", "0", "0", "1.25", "0", "7*", "0.50", "0", "0", "3.00k*"},
+		{"c", "25.0*", "20.0", "5.0*", "1.0", "2.0", "0.031", "0", "8", "-", "0", "0", "1.00k"},
+		{"d", "50.0", "20.0", "20.0", "0", "0", "0.00", "0", "9", "-", "0", "0", "1.00k"},
 	}
 	if diff := cmp.Diff(want, stars); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// TestSamples: the table and the page tell how far the worst twentieth of every method's run is off, and how many documents are not whole.
+// Runs that are too short for that have a dash, or no plot where all are.
+func TestSamples(t *testing.T) {
+	in := lengths.LogNormal(20_000, 1)
+	r := compared(t, in, []int{2048}, "concat", "bfd-m", "seamless")
+	short, err := simulation.Run(t.Context(), packonline.Config{Method: "pad", Buckets: []int{2048}, Atom: 1, Pool: 500}, []int32{5}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Add(short, nil)
+	if short.Sample != nil {
+		t.Fatalf("a run of one row has the sample %+v", short.Sample)
+	}
+	var table, page bytes.Buffer
+	if err := errors.Join(r.WriteTable(&table), r.WriteHTML(&page)); err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]map[string]string{} // column -> method -> figure
+	var names []string
+	for _, l := range strings.Split(table.String(), "\n") {
+		f := strings.Fields(strings.NewReplacer("not whole", "not-whole", " k", "k", " M", "M", "*", "").Replace(l))
+		switch {
+		case len(f) == 0:
+			names = nil
+		case f[0] == "method":
+			names = f
+		case len(f) == len(names):
+			for i, name := range names {
+				if have[name] == nil {
+					have[name] = map[string]string{}
+				}
+				have[name][f[0]] = f[i]
+			}
+		}
+	}
+	for _, x := range r.Results {
+		off := "-"
+		if x.Sample != nil {
+			off = fmt.Sprintf("%.3g", 100*x.Sample.Deviation)
+		}
+		if a, b := have["sample"][x.Method], off; a != b && !near(a, b) {
+			t.Errorf("%s: sample is %q, want %s in\n%s", x.Method, a, b, &table)
+		}
+		if a, b := have["not-whole"][x.Method], fmt.Sprint(100*float64(x.NotWhole)/float64(x.Documents)); !near(a, b) {
+			t.Errorf("%s: not whole are %q, want %s in\n%s", x.Method, a, b, &table)
+		}
+	}
+	all := strings.Join(strings.Fields(table.String()), " ")
+	if want := "sample: how far the share of tokens that are of documents shorter than 2,048 is off in the worst twentieth of the run"; !strings.Contains(all, want) {
+		t.Errorf("%q is not in\n%s", want, &table)
+	}
+	_, plot, _ := strings.Cut(page.String(), "<h2>Fair samples</h2>")
+	plot, _, _ = strings.Cut(plot, "</section>")
+	for _, x := range r.Results {
+		drawn := strings.Count(plot, ">"+x.Method+"</text>")
+		if want := 2; x.Sample == nil && drawn > 0 || x.Sample != nil && drawn != want {
+			t.Errorf("%s is drawn %d times", x.Method, drawn)
+		}
+	}
+	if want := fmt.Sprintf("against the whole run's, %.1f %%", 100*r.Results[0].Sample.Share); !strings.Contains(strings.ReplaceAll(plot, "&#39;", "'"), want) {
+		t.Errorf("%q is not in %s", want, plot)
+	}
+	// The worst twentieth may have twenty times the share of the whole.
+	r.Results[0].Sample = &simulation.Sample{Below: 2048, Share: 0.05, Shares: append(make([]float64, 19), 1), Deviation: 19}
+	page.Reset()
+	if err := r.WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page.String(), -1) {
+		checkDrawing(t, "one twentieth has all", d)
+	}
+	page.Reset()
+	table.Reset()
+	r = compared(t, []int32{5}, []int{8}, "concat")
+	if err := errors.Join(r.WriteTable(&table), r.WriteHTML(&page)); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(page.String(), "Fair samples") || strings.Contains(table.String(), "sample:") {
+		t.Error("a run of one row tells how fair its parts are")
+	}
+}
+
+// near says whether two figures are the same but for their rounding.
+func near(a, b string) bool {
+	x, err := strconv.ParseFloat(a, 64)
+	y, err2 := strconv.ParseFloat(b, 64)
+	return err == nil && err2 == nil && math.Abs(x-y) <= 0.05*y
 }
 
 type failing struct{}
@@ -341,12 +441,12 @@ func TestRelated(t *testing.T) {
 		t.Fatalf("no table of related documents in\n%s", &table)
 	}
 	for _, l := range strings.Split(second, "\n") {
-		if n := utf8.RuneCountInString(l); n > 100 {
+		if n := utf8.RuneCountInString(l); n > 80 {
 			t.Errorf("%d characters: %s", n, l)
 		}
 	}
-	if n := strings.Count(second, "\n"+r.Results[0].Method+" "); n != 1 {
-		t.Errorf("%s is there %d times in\n%s", r.Results[0].Method, n, second)
+	if n := strings.Count(second, "\n"+r.Results[0].Method+" "); n != 2 {
+		t.Errorf("%s is there %d times, want once in each of two tables, in\n%s", r.Results[0].Method, n, second)
 	}
 	for _, title := range []string{"Burstiness of rows", "Tokens that come again", "Documents that share a row"} {
 		if n := strings.Count(page.String(), "<h2>"+title+"</h2>"); n != 1 {

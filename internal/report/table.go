@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// tableWidth is how many characters fit a line.
-const tableWidth = 100
+// tableWidth is how many characters fit a line: those of a narrow terminal.
+const tableWidth = 80
 
 // WriteTable writes the report as a table of at most tableWidth characters a line. A * marks the best value of a column.
 func (r *Report) WriteTable(w io.Writer) error {
 	d := r.Lengths
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s documents, %s tokens: median %s, mean %s, 99 %% up to %s, longest %s\n", count(d.Documents), short(float64(d.Tokens)),
-		count(d.Median), count(int64(d.Mean+0.5)), count(d.P99), count(d.Max))
+	fmt.Fprintf(&b, "%s\n", wrap(fmt.Sprintf("%s documents, %s tokens: median %s, mean %s, 99 %% up to %s, longest %s", count(d.Documents), short(float64(d.Tokens)),
+		count(d.Median), count(int64(d.Mean+0.5)), count(d.P99), count(d.Max)), tableWidth))
 	fmt.Fprintf(&b, "%s\n\n", wrap(r.setting()+".", tableWidth))
 	if len(r.Results) > 0 {
 		b.WriteString(table(columns, r.Results))
@@ -24,6 +24,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 			b.WriteString("\nDocuments that share a row:\n\n" + table(relatedColumns, related))
 		}
 		b.WriteString("\n* best of its column\n")
+		if len(r.sampled()) > 0 {
+			fmt.Fprintf(&b, "%s\n", wrap("sample: how far "+r.aboutSamples()+" is off in the worst twentieth of the run", tableWidth))
+		}
 	}
 	for _, s := range r.Skipped {
 		fmt.Fprintf(&b, "%s\n", wrap("left out: "+s.Method+": "+s.Reason, tableWidth))
@@ -54,6 +57,7 @@ func (r *Report) setting() string {
 	return s + fmt.Sprintf(", ages up to %s documents", count(r.MaxAge))
 }
 
+// table has a line for every result. Columns that fit no more into it follow in another one below.
 func table(columns []column, results []Result) string {
 	cells := [][]string{{"method"}, {""}}
 	for _, x := range results {
@@ -77,14 +81,44 @@ func table(columns []column, results []Result) string {
 		}
 	}
 	var b strings.Builder
-	for _, line := range cells {
-		text := fmt.Sprintf("%-*s", widths[0], line[0])
-		for k, cell := range line[1:] {
-			text += fmt.Sprintf(" %*s", widths[k+1], cell)
+	from := 1
+	for _, to := range folded(widths) {
+		if from > 1 {
+			b.WriteByte('\n')
 		}
-		b.WriteString(strings.TrimRight(text, " ") + "\n")
+		for _, line := range cells {
+			text := fmt.Sprintf("%-*s", widths[0], line[0])
+			for k := from; k < to; k++ {
+				text += fmt.Sprintf(" %*s", widths[k], line[k])
+			}
+			b.WriteString(strings.TrimRight(text, " ") + "\n")
+		}
+		from = to
 	}
 	return b.String()
+}
+
+// folded returns behind which columns tables end, of which the first column is part of each: as few tables as fit tableWidth, and these of
+// about the same width.
+func folded(widths []int) (ends []int) {
+	for most := tableWidth; ; most-- {
+		var tried []int
+		width := widths[0]
+		for k, w := range widths[1:] {
+			if width += 1 + w; width > most && k > 0 {
+				tried = append(tried, 1+k)
+				width = widths[0] + 1 + w
+			}
+			if width > most && most < tableWidth {
+				return ends
+			}
+		}
+		tried = append(tried, len(widths))
+		if ends != nil && len(tried) > len(ends) {
+			return ends
+		}
+		ends = tried
+	}
 }
 
 // wrap breaks a text into lines of at most width characters.

@@ -24,6 +24,7 @@ type Result struct {
 	DroppedTokens      int64   `json:"dropped_tokens"`
 	RepeatedTokens     int64   `json:"repeated_tokens"`
 	TruncatedDocuments int64   `json:"truncated_documents"`
+	NotWhole           int64   `json:"not_whole_documents"` // split, or short of tokens that were dropped
 	Pieces             int64   `json:"pieces"`              // of documents, in all sequences
 	PaddingRatio       float64 `json:"padding_ratio"`       // padding tokens / slots
 	TruncationRatio    float64 `json:"truncation_ratio"`    // truncated documents / documents
@@ -38,6 +39,7 @@ type Result struct {
 	AttentionCost         float64  `json:"attention_cost"`
 	AttentionCostUnmasked float64  `json:"attention_cost_unmasked"`
 	Buckets               []Bucket `json:"buckets"`
+	Sample                *Sample  `json:"sample,omitempty"` // nil where a run is too short to have one
 	// Detail says under which bounds the method ran, what the end of the input cost (the flush pads the most), and what the method
 	// itself counts.
 	Detail map[string]any `json:"detail"`
@@ -62,15 +64,15 @@ func Run(ctx context.Context, c packonline.Config, lengths []int32, placements i
 	if placements != nil {
 		each = Lines(placements)
 	}
-	return RunDocuments(ctx, c, lengths, nil, each)
+	return RunDocuments(ctx, c, lengths, nil, Below(c.Buckets), each)
 }
 
 // Sequence is called with every sequence in order of emission: its length in tokens and its pieces, which are valid during the call.
 type Sequence func(length int, pieces []packonline.Piece) error
 
-// RunDocuments is Run with what each document is about, where the method asks for that (nil hints: nothing is known), and with any use
-// of the sequences, which may be nil.
-func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, each Sequence) (*Result, error) {
+// RunDocuments is Run with what each document is about, where the method asks for that (nil hints: nothing is known), with the length
+// below which documents are short for Result.Sample, and with any use of the sequences, which may be nil.
+func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, below int, each Sequence) (*Result, error) {
 	if c.Pool == 0 {
 		c.Pool = max(len(lengths), 1)
 	}
@@ -84,7 +86,7 @@ func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hin
 			return nil, fmt.Errorf("document %d has %d tokens, more than %d rows of %d: choose longer rows", i, n, maxRows, longest)
 		}
 	}
-	w := newWatch(c, len(lengths), each)
+	w := newWatch(c, lengths, below, each)
 	var out packonline.Rows
 	var packing time.Duration
 	waiting := 0
@@ -124,7 +126,7 @@ func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hin
 	r.sum(p.Counts(), w, packing)
 	r.Detail["flush_sequences"] = r.Sequences - sequences
 	r.Detail["flush_padding_tokens"] = r.PaddingTokens - padding
-	if own, ok := p.(detailer); ok {
+	if own, ok := p.(packonline.Detailed); ok {
 		for name, n := range own.Detail() {
 			r.Detail[name] = n
 		}
@@ -151,14 +153,13 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// detailer is a Packer that counts more than all do.
-type detailer interface{ Detail() map[string]int64 }
-
 // parameters returns what shaped the result, by the names of a configuration file: parameters that the method does not read are left out.
 func parameters(c packonline.Config) map[string]any {
 	d := map[string]any{"atom": c.Atom, "pool": c.Pool, "max_age": c.MaxAge, "seed": c.Seed}
 	for _, name := range packonline.Parameters(c.Method) {
 		switch name {
+		case "hold":
+			d[name] = c.Hold
 		case "overlap":
 			d[name] = c.Overlap
 		case "extra":

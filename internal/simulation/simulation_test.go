@@ -38,11 +38,11 @@ func run(t *testing.T, c packonline.Config, in []int32) (*simulation.Result, str
 func TestJSON(t *testing.T) {
 	for method, want := range map[string]string{
 		"bfd": `{"method":"bfd","documents":5,"tokens":31,"sequences":4,"slots":32,"padding_tokens":1,"dropped_tokens":0,
-			"repeated_tokens":0,"truncated_documents":1,"pieces":6,"padding_ratio":0.03125,"truncation_ratio":0.2,"concatenation_ratio":1.25,
+			"repeated_tokens":0,"truncated_documents":1,"not_whole_documents":1,"pieces":6,"padding_ratio":0.03125,"truncation_ratio":0.2,"concatenation_ratio":1.25,
 			"age_max":4,"age_median":2,"pool_max":5,"attention_cost":187,"attention_cost_unmasked":256,"buckets":[{"length":8,"sequences":4}],
-			"detail":{"atom":1,"pool":5,"max_age":0,"seed":3,"flush_pieces":5,"flush_sequences":3,"flush_padding_tokens":1}}`,
+			"detail":{"atom":1,"pool":5,"hold":0,"max_age":0,"seed":3,"flush_pieces":5,"flush_sequences":3,"flush_padding_tokens":1}}`,
 		"concat": `{"method":"concat","documents":5,"tokens":31,"sequences":4,"slots":32,"padding_tokens":1,"dropped_tokens":0,
-			"repeated_tokens":0,"truncated_documents":3,"pieces":8,"padding_ratio":0.03125,"truncation_ratio":0.6,"concatenation_ratio":1.25,
+			"repeated_tokens":0,"truncated_documents":3,"not_whole_documents":3,"pieces":8,"padding_ratio":0.03125,"truncation_ratio":0.6,"concatenation_ratio":1.25,
 			"age_max":2,"age_median":1,"pool_max":3,"attention_cost":155,"attention_cost_unmasked":256,"buckets":[{"length":8,"sequences":4}],
 			"detail":{"atom":1,"pool":5,"max_age":0,"seed":3,"flush_pieces":3,"flush_sequences":1,"flush_padding_tokens":1}}`,
 	} {
@@ -89,7 +89,7 @@ func TestPlacements(t *testing.T) {
 				name := fmt.Sprintf("%s, atom %v, pool %d", method, atom, pool)
 				r, rows := run(t, c, in)
 				checkRows(t, name, r, rows, in)
-				if pool > 0 && r.AgeMax > 900 {
+				if pool > 0 && atom >= 1 && r.AgeMax > 900 { // parts of a row wait for one another besides
 					t.Errorf("%s: a document waits for %d others", name, r.AgeMax)
 				}
 			}
@@ -148,6 +148,9 @@ func checkRows(t *testing.T, name string, r *simulation.Result, rows string, in 
 		} else if n > covered {
 			cut++
 		}
+		if len(pieces[i]) != 1 || pieces[i][0] != [2]int32{0, n} {
+			want.NotWhole++
+		}
 	}
 	// Of a document that lost tokens nobody sees here whether the lost part was a piece of its own.
 	if more := r.TruncatedDocuments - want.TruncatedDocuments; more > 0 && more <= cut {
@@ -167,7 +170,7 @@ func checkRows(t *testing.T, name string, r *simulation.Result, rows string, in 
 		}
 		x.PaddingRatio, x.TruncationRatio, x.ConcatenationRatio = 0, 0, 0
 	}
-	have.AgeMax, have.AgeMedian, have.PoolMax, have.Seconds, have.DocumentsPerSecond, have.Detail = 0, 0, 0, 0, 0, nil
+	have.AgeMax, have.AgeMedian, have.PoolMax, have.Seconds, have.DocumentsPerSecond, have.Detail, have.Sample = 0, 0, 0, 0, 0, nil, nil
 	text := func(r simulation.Result) string { b, _ := json.Marshal(r); return string(b) }
 	if diff := cmp.Diff(text(want), text(have)); diff != "" {
 		t.Errorf("%s: -placements +report:\n%s", name, diff)
@@ -182,6 +185,26 @@ func TestPartsMakeRows(t *testing.T) {
 	}
 	if r.Sequences != 2 || r.Slots != 16 || r.PaddingTokens != 4 || r.Detail["flush_padding_tokens"] != int64(4) || r.Detail["flush_sequences"] != int64(1) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestDroppedIsNotWhole: a document that lost tokens is not whole, though it is in one piece.
+func TestDroppedIsNotWhole(t *testing.T) {
+	r, rows := run(t, packonline.Config{Method: "bfd-m", Buckets: []int{8}, Extra: 2}, []int32{7, 3, 8})
+	if rows != "8\t2:0:8\n8\t0:0:7 1:0:1\n" || r.TruncatedDocuments != 0 || r.NotWhole != 1 || r.DroppedTokens != 2 {
+		t.Errorf("%d documents are split, %d not whole: %q", r.TruncatedDocuments, r.NotWhole, rows)
+	}
+}
+
+// TestPartsWaitForOneAnother: a document is as old as its row when the last part of that is there.
+func TestPartsWaitForOneAnother(t *testing.T) {
+	r, rows := run(t, packonline.Config{Method: "concat", Buckets: []int{8}, Atom: 0.5}, []int32{4, 1, 1, 1, 1, 4})
+	if rows != "8\t0:0:4 1:0:1 2:0:1 3:0:1 4:0:1\n8\t5:0:4\n" || r.AgeMax != 4 || r.AgeMedian != 1 {
+		t.Errorf("ages are %d at most and %d in the median: %q", r.AgeMax, r.AgeMedian, rows)
+	}
+	// The flush packs document 0, and document 3 is the last to have come.
+	if r, _ = run(t, packonline.Config{Method: "concat", Buckets: []int{8}, Atom: 0.5}, []int32{4, 1, 1, 1}); r.AgeMax != 3 {
+		t.Errorf("ages are %d at most", r.AgeMax)
 	}
 }
 

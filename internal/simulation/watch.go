@@ -11,9 +11,12 @@ import (
 
 // watch looks at the rows that come out of a packer.
 type watch struct {
-	result *Result
-	ages   []uint32 // of each document, until its last piece is out
-	each   Sequence
+	result    *Result
+	documents []int32  // their lengths
+	ages      []uint32 // of each document, until its last piece is out
+	whole     []bool   // of each document, whether it is out in one piece
+	shares    shares
+	each      Sequence
 
 	// Atoms that are a part of a row make rows in order of emission, each bucket on its own.
 	parts   int                  // of a row; 1 when the packer's rows are rows
@@ -22,8 +25,9 @@ type watch struct {
 	missing int64                // slots of the last rows for which there was no part
 }
 
-func newWatch(c packonline.Config, documents int, each Sequence) *watch {
-	w := &watch{result: &Result{Method: c.Method}, ages: make([]uint32, documents), each: each, parts: 1}
+func newWatch(c packonline.Config, documents []int32, below int, each Sequence) *watch {
+	w := &watch{result: &Result{Method: c.Method}, documents: documents, ages: make([]uint32, len(documents)), whole: make([]bool, len(documents)),
+		shares: shares{below: below, width: 1, bins: make([]shareBin, maxBins)}, each: each, parts: 1}
 	if c.Atom > 0 && c.Atom < 1 {
 		w.parts = int(1 / c.Atom)
 	}
@@ -40,8 +44,10 @@ func (w *watch) take(out *packonline.Rows) error {
 	for i := range out.Len() {
 		length, pieces, ages := out.Row(i)
 		w.result.Pieces += int64(len(pieces))
+		now := int(pieces[0].Doc) + int(ages[0]) // documents are numbered as they come
 		for k, x := range pieces {
 			w.ages[x.Doc] = max(w.ages[x.Doc], ages[k])
+			w.whole[x.Doc] = w.whole[x.Doc] || x.Length == w.documents[x.Doc]
 			w.result.AttentionCost += float64(x.Length) * float64(x.Length)
 		}
 		b := slices.IndexFunc(w.result.Buckets, func(b Bucket) bool { return b.Length == int(length)*w.parts })
@@ -52,15 +58,26 @@ func (w *watch) take(out *packonline.Rows) error {
 			}
 			pieces = w.started[b]
 		}
-		if err := w.row(b, pieces); err != nil {
+		if err := w.row(b, pieces, now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// row counts a row of bucket b and writes it down.
-func (w *watch) row(b int, pieces []packonline.Piece) error {
+// row counts a row of bucket b that is complete once the document numbered now has come, and writes it down.
+func (w *watch) row(b int, pieces []packonline.Piece, now int) error {
+	var tokens, short int64
+	for _, x := range pieces {
+		tokens += int64(x.Length)
+		if int(w.documents[x.Doc]) < w.shares.below {
+			short += int64(x.Length)
+		}
+		if w.parts > 1 { // what was packed has waited for the other parts
+			w.ages[x.Doc] = max(w.ages[x.Doc], uint32(now)-uint32(x.Doc))
+		}
+	}
+	w.shares.add(tokens, short)
 	w.started[b], w.have[b] = w.started[b][:0], 0
 	bucket := &w.result.Buckets[b]
 	bucket.Sequences++
@@ -97,13 +114,17 @@ func (w *watch) end() error {
 	for b, have := range w.have {
 		if have > 0 {
 			w.missing += int64((w.parts - have) * r.Buckets[b].Length / w.parts)
-			if err := w.row(b, w.started[b]); err != nil {
+			if err := w.row(b, w.started[b], len(w.documents)-1); err != nil {
 				return err
 			}
 		}
 	}
-	for _, a := range w.ages {
+	r.Sample = w.shares.sample()
+	for i, a := range w.ages {
 		r.AgeMax = max(r.AgeMax, a)
+		if !w.whole[i] {
+			r.NotWhole++
+		}
 	}
 	r.ages = make([]int64, int(r.AgeMax)+1)
 	for _, a := range w.ages {

@@ -8,6 +8,7 @@ package related
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Retrievers are the values of Config.Retriever.
@@ -43,6 +44,20 @@ type Hint struct {
 	Terms  []uint32 // of bm25, see Terms
 	Path   []uint64 // of repo and of PathBonus, see Path
 	Vector []int8   // of dense, see Vector; empty: related to nothing
+}
+
+// Says reports whether a document says what the retriever compares: whether it has a path, an embedding that is not zero, a term.
+func (c Config) Says(h *Hint) bool {
+	switch {
+	case h == nil:
+		return false
+	case c.Retriever == "repo":
+		return len(h.Path) > 0
+	case c.Retriever == "dense":
+		return slices.ContainsFunc(h.Vector, func(v int8) bool { return v != 0 })
+	default:
+		return len(h.Terms) > 0
+	}
 }
 
 // Entry is a document of the pool.

@@ -399,3 +399,18 @@ func TestZeroVectorsTakeNoOnesPlace(t *testing.T) {
 		x.Remove(i)
 	}
 }
+
+// A document says what a retriever compares, or it is related to none.
+func TestSays(t *testing.T) {
+	all := &related.Hint{Terms: []uint32{1<<8 | 1}, Path: []uint64{1}, Vector: []int8{0, 1}}
+	for retriever, lacks := range map[string]*related.Hint{
+		"bm25":  {Path: all.Path, Vector: all.Vector},
+		"repo":  {Terms: all.Terms, Vector: all.Vector},
+		"dense": {Terms: all.Terms, Path: all.Path, Vector: []int8{0, 0}},
+	} {
+		c := related.Config{Retriever: retriever}
+		if !c.Says(all) || c.Says(lacks) || c.Says(nil) {
+			t.Errorf("%s: says %v, %v and %v, want only the first", retriever, c.Says(all), c.Says(lacks), c.Says(nil))
+		}
+	}
+}

@@ -12,10 +12,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import scale
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_SECONDS = 60
 STOP_SECONDS = 40  # longer than the daemon's own bound on a stop
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is for LOADERD_TEST=all alone."""
+    if scale.ALL:
+        return
+    left_out = [item for item in items if item.get_closest_marker("everything")]
+    items[:] = [item for item in items if not item.get_closest_marker("everything")]
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session")
@@ -138,6 +148,16 @@ def daemons(binary: Path, parent: Path) -> Iterator[Callable[..., Daemon]]:
         except AssertionError as error:
             failed.append(str(error))
     assert not failed, "\n".join(failed)
+
+
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """SIGINT interrupts this process and those that it starts, also where the tests were started with SIGINT ignored, as by
+    `make test &` in a script.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def free_ports(n: int) -> list[int]:

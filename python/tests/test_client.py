@@ -18,7 +18,7 @@ import pytest
 from conftest import Daemon, free_ports
 from proxy import Proxy
 from tokenized import SETTINGS, documents, publish_tokens
-from waiting import wait_for
+from waiting import client_threads, no_thread_is_left, wait_for
 
 import loaderd
 from loaderd import Client, Prefetcher, Step
@@ -36,15 +36,11 @@ def digest(steps: Iterator[Step] | list[Step]) -> Digest:
     ]
 
 
-def client_threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("loaderd-")]
-
-
 @pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
+def threads_end() -> Iterator[None]:
     yield
     gc.collect()
-    assert client_threads() == []
+    no_thread_is_left()
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +144,37 @@ def test_wide_ids(module_daemon: Callable[..., Daemon]) -> None:
         for part in (p for s in steps for p in s.parts):
             assert part.input_ids.dtype == np.int32 and part.input_ids.flags.aligned
         assert max(s.input_ids.max() for s in steps) == 69_999
+
+
+def test_the_port_of_nats_is_told_from_a_daemon_that_is_down(sealed: Daemon) -> None:
+    with Client(sealed.nats_url.replace("nats", "grpc"), connect_timeout=0.5) as client:
+        with pytest.raises(loaderd.Unreachable, match="a NATS server listens there"):
+            next(client)
+
+
+def test_a_pass_that_yields_nothing_is_told(sealed: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    def told(reader: Iterator[object]) -> list[str]:
+        caplog.clear()
+        assert list(reader) == [] and next(reader, None) is None
+        return [r.getMessage() for r in caplog.records if r.name == "loaderd"]
+
+    with Client(sealed.flight_url) as client:
+        end = len(list(client))
+        assert caplog.records == []
+        run = client.info().name
+        [text] = told(client)  # a second pass
+        assert text.startswith(f"nothing is left to read: run {run} ended at step {end}, and reading begins there. To train once more")
+        assert f"loaderd fork --run {run} --step {end} --new NAME" in text
+    with Client(sealed.flight_url, step=end) as client:  # a trainer that is started again behind its end
+        assert told(client) == [text]
+    with Client(sealed.flight_url, steps=2) as client:
+        assert len(list(client)) == 2
+        assert told(client)[0].startswith("nothing is left to read: all steps before 2, which is as far as was asked for, were read")
+    with StepLoader(sealed.flight_url) as loader:
+        caplog.clear()
+        assert len([b["input_ids"] for b in loader]) == end
+        assert caplog.records == []
+        assert told(loader) == [text]
 
 
 def test_every_rank_reads_its_rows_and_the_same_end(sealed: Daemon) -> None:
@@ -324,7 +351,7 @@ def test_close_from_another_thread(patient: Daemon) -> None:
     client.close()
     reader.join(timeout=10)
     assert [type(e) for e in raised] == [loaderd.ClosedClient]
-    assert client_threads() == []
+    no_thread_is_left()
     client.close()
     for use in (lambda: next(client), client.info, client.stream):
         with pytest.raises(loaderd.ClosedClient):
@@ -337,12 +364,12 @@ def test_a_client_left_behind_ends_its_threads(patient: Daemon, sealed: Daemon) 
     assert client_threads()
     del client
     gc.collect()
-    assert client_threads() == []
+    no_thread_is_left()
     stream = Client(sealed.flight_url).stream(3)
     assert next(stream).index == 3
     del stream
     gc.collect()
-    assert client_threads() == []
+    no_thread_is_left()
 
 
 def test_a_step_lost_to_an_interrupt_is_read_again(sealed: Daemon) -> None:
@@ -436,7 +463,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_interrupts_end_a_wait_and_leave_nothing(patient: Daemon) -> None:
+def test_interrupts_end_a_wait_and_leave_nothing(interrupts: None, patient: Daemon) -> None:
     """Ctrl-C while next() waits, with and without a `with` block, and in a call to a peer that does not answer."""
     with Proxy(int(patient.flight_url.rpartition(":")[2])) as path, ExitStack() as stack:
         urls = {"with": patient.flight_url, "without": patient.flight_url, "call": path.url}

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from conftest import Daemon
 from proxy import Proxy
-from test_client import Digest, client_threads, digest
+from scale import everything
+from test_client import Digest, digest
 from tokenized import SETTINGS, documents, publish_tokens
-from waiting import wait_for
+from waiting import client_threads, no_thread_is_left, wait_for
 
 import loaderd
 from loaderd import TLS, Client, connection, patience, reading, wire
@@ -37,10 +38,10 @@ BIG = {
 
 
 @pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
+def threads_end() -> Iterator[None]:
     yield
     gc.collect()
-    assert client_threads() == []
+    no_thread_is_left()
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +148,7 @@ class Hang:
         return self.info(run, timeout)
 
 
+@everything
 def test_hangs_are_noticed(
     monkeypatch: pytest.MonkeyPatch, daemon: Callable[..., Daemon], big: Daemon, undisturbed: Digest
 ) -> None:

@@ -12,7 +12,8 @@ import pytest
 from loaderd.producer import committer as module
 from loaderd.producer.committer import Committer
 from loaderd.producer.errors import PublishError
-from loaderd.producer.message import MESSAGE_ID, Message
+from loaderd.producer.message import INPUT, MESSAGE_ID, Message
+from loaderd.producer.repeats import Repeat, tell
 from loaderd.producer.session import Lost, Refused
 
 
@@ -158,3 +159,54 @@ def test_a_neighbour_that_is_always_first_is_named(monkeypatch):
     with pytest.raises(PublishError, match="a source of its own"):
         asyncio.run(committer.commit([Message(b"x", {MESSAGE_ID: "ours"}, 0, 1)]))
     assert len(said) == 1 and "ours" not in {found for _, found in server.stored}
+
+
+def test_the_first_repeat_is_the_earliest_one():
+    """Of a batch with documents that the stream has and others that it has itself: the repeats within the batch are seen first."""
+
+    class Knowing(Server):
+        async def ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, object]:
+            there = {found: sequence for sequence, found in self.stored}
+            if len(self.staged) + 1 == 1 and headers[MESSAGE_ID] in there:
+                return {"seq": there[headers[MESSAGE_ID]], "duplicate": True}
+            if {m.id for m in self.staged} & set(there):
+                self.staged = []
+                raise Refused({"code": 400, "err_code": 10201, "description": "duplicate message id found"})
+            return await super().ask(subject, payload, headers)
+
+        async def origin(self, stream: str, sequence: int) -> dict[str, str]:
+            return {}
+
+    server = Knowing(1)
+    server.faults = False
+    committer = Committer(server, "docs.web", None, lambda _: None, lambda: None)
+    committer.begin("DOCS", atomic=True, last=server.sequence)
+    ids = ["a", "b", "a", "b"]
+    messages = [Message(b"x", {MESSAGE_ID: found}, i, 1) for i, found in enumerate(ids)]
+    asyncio.run(committer.commit(messages[:1]))
+    asyncio.run(committer.commit([*messages[1:], Message(b"x", {MESSAGE_ID: "c"}, 4, 1)]))
+    assert [found for _, found in server.stored] == ["a", "b", "c"] and committer.tally.duplicates == 2
+    repeat = committer.tally.repeat
+    assert repeat is not None and (repeat.message.position, repeat.meanwhile) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "headers", "meanwhile", "name", "within"),
+    [
+        (0, None, False, None, True),  # of the same batch
+        (61, {}, True, None, True),  # of an earlier batch of the same input, however it was cut into batches
+        (61, {}, False, None, False),
+        (61, None, True, None, True),
+        (61, None, False, None, False),
+        (61, {INPUT: "0 a"}, True, "a", True),
+        (61, {INPUT: "0 a"}, False, "a", True),
+        (61, {INPUT: "0 b"}, True, "a", False),
+        (61, {INPUT: "0 b"}, True, None, False),
+        (61, {}, True, "a", False),
+    ],
+)
+def test_where_the_first_repeat_is_of(sequence, headers, meanwhile, name, within):
+    message = Message(b"x", {MESSAGE_ID: "0"} | ({INPUT: f"5 {name}"} if name else {}), 5, 1)
+    repeat = Repeat(message, sequence, headers, meanwhile)
+    assert repeat.within == within
+    assert ("their ids come more than once in this input" in tell(55, 5, repeat)[1]) == within

@@ -191,6 +191,7 @@ def test_run_info() -> None:
         and not config(tokenizer={"vocab_size": 100, "pad": -1}).narrow
     )
     assert RunInfo.decode(INFO | {"keepers": None}).keepers == {}
+    assert info.was == () and RunInfo.decode(INFO | {"was": ["a", "b"]}).was == ("a", "b")
     for key in set(INFO) - {"keepers"}:
         with pytest.raises(ProtocolError, match="description of the run"):
             RunInfo.decode({k: v for k, v in INFO.items() if k != key})

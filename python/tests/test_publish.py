@@ -13,6 +13,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -350,6 +351,43 @@ def test_from_a_coroutine(daemon):
     assert in_order(d) == ended(tokens)
 
 
+def test_coroutine_that_is_cancelled_leaves_no_thread():
+    async def run() -> None:
+        nobody = f"nats://127.0.0.1:{free_ports(1)[0]}"
+        task = asyncio.create_task(apublish(["a"], nobody, source="web"))
+        while not publishers():
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not publishers()
+
+    asyncio.run(run())
+
+
+def publishers() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name == "loaderd-publisher"]
+
+
+def test_rows_that_are_no_documents_are_told_to_on_reject(daemon):
+    d = daemon(SETTINGS)
+    tokens = made_up(6)
+    rows: list[object] = [{"ids": t, "n": i} for i, t in enumerate(tokens)]
+    rows[1], rows[4] = {"tokens": tokens[1]}, None
+    rejected: list[BadDocument] = []
+    options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
+    done = publish(documents(rows, ids="ids"), name="rows", on_reject=rejected.append, **options)
+    assert (done.documents, done.rejected, done.position) == (4, 2, 6)
+    assert [str(e).split(" does not")[0] for e in rejected] == ["row 1", "row 4"]
+    texts = documents([{"text": "0"}, {"text": None}, {}, {"text": "3"}], tokenizer=TOKENIZER, encode=lambda texts: [[int(t)] for t in texts], batch=3)
+    done = asyncio.run(apublish(texts, on_reject=rejected.append, **options))
+    assert (done.documents, done.rejected, done.position) == (2, 2, 4)
+    assert "row 1: its text is a NoneType" in str(rejected[2])
+    with pytest.raises(BadDocument, match="row 1 does not have what is asked for"):
+        publish(documents(rows, ids="ids"), **options)
+    assert in_order(d) == ended([tokens[i] for i in (0, 2, 3, 5)]) + [[0, END], [3, END], *ended([tokens[0]])]
+
+
 INTERRUPTED = """
 import sys, threading
 import loaderd
@@ -362,7 +400,7 @@ print([t.name for t in threading.enumerate()])
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_interrupt_while_publishing(daemon, full):
+def test_interrupt_while_publishing(interrupts, daemon, full):
     d = daemon({**SETTINGS, "stream.max_bytes": "1MiB"} if full else SETTINGS)
     program = subprocess.Popen([sys.executable, "-c", INTERRUPTED, d.nats_url, TOKENIZER], stdout=subprocess.PIPE, text=True, env=environment())
     lines = []
@@ -550,3 +588,67 @@ def test_what_is_no_input_or_no_option_is_refused() -> None:
 def environment() -> dict[str, str]:
     """For programs of a test: they find the package as the tests do."""
     return os.environ | {"PYTHONPATH": str(ROOT / "python" / "src")}
+
+
+def test_documents_that_are_there_already_are_told(daemon, caplog):
+    d = daemon(SETTINGS)
+    tokens = made_up(60)
+    options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
+
+    def told(sent: list, **more: object) -> list[tuple[str, str]]:
+        caplog.clear()
+        publish(sent, **options, **more)
+        return [(r.levelname, r.getMessage().removeprefix("publishing to stream DOCS: ")) for r in caplog.records if r.name == "loaderd"]
+
+    caplog.set_level("INFO", "loaderd")
+    named = [{"ids": t, "id": f"id-{i}"} for i, t in enumerate(tokens)]
+    assert told(named[:40], name="a") == []
+    assert told(named[:50], name="a") == []  # goes on where it stood
+    [(level, text)] = told(named[:50], name="b")
+    assert level == "WARNING"
+    assert text.startswith("all 50 documents were not stored: the stream has documents of these ids, published before as input 'a'; the first is 'id-0'")
+    assert "in the stream as document 1. If they are other documents" in text
+    [(level, text)] = told(named, name="c")
+    assert (level, text[:39]) == ("WARNING", "50 of 60 documents were not stored: the")
+
+    def repeating(first: str, pause: float) -> Iterator[dict]:
+        for i, t in enumerate(tokens):
+            if i == 5:
+                time.sleep(pause)
+            yield {"ids": t, "id": f"{first}-{i % 5}"}
+
+    for first, pause in ("within", 0.0), ("across", 1.0):  # batches, perhaps and surely
+        [(level, text)] = told(repeating(first, pause))
+        assert level == "WARNING"
+        assert text.startswith("55 of 60 documents were not stored: their ids come more than once in this input; ")
+        assert f"the first is '{first}-0' (document 5)" in text
+    # Without a name: the same documents in the same places.
+    assert told(tokens[:30]) == []
+    assert told(tokens) == [("INFO", "30 of 60 documents were in the stream already: publishing went on where it had stopped")]
+    assert told(tokens) == [("WARNING", "all 60 documents were in the stream already: this input was published before, and nothing of it is new")]
+
+
+def test_runs_that_do_not_read_what_is_published_are_told(daemon, caplog):
+    d = daemon(SETTINGS)
+    tokens = made_up(30)
+    options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
+
+    def told() -> str:
+        said = "\n".join(r.getMessage() for r in caplog.records if r.name == "loaderd")
+        caplog.clear()
+        return said
+
+    publish(tokens[:10], **options)
+    assert told() == ""
+
+    def sealed_meanwhile() -> Iterator[np.ndarray]:
+        with Client(d.flight_url) as client:
+            assert client.seal() == 10
+        yield from tokens[10:20]
+
+    asyncio.run(apublish(sealed_meanwhile(), start=10, **options))
+    want = "is sealed behind document 10: documents published later are not part of it, and no other run reads this stream. A new run"
+    assert want in told()
+    with Publisher(**options) as publisher:
+        publisher.send(tokens[20])
+    assert want in told()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import reference_tokenizers as reference
+from scale import share
 from texts_for_tokenizers import adversarial, broken, mixtures, sources
 from tokenizer_comparison import check, hugging_face_ids, ids_of
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -191,7 +192,7 @@ def texts() -> list[bytes]:
 
 @pytest.mark.parametrize("number", range(len(NORMALIZERS)))
 def test_small_files(loaderd: str, tmp_path: pathlib.Path, number: int) -> None:
-    for k in range(4):
+    for k in range(share(4, 4)):
         rng = random.Random(f"{SEED} {number} {k}")
         path = reference.write(tmp_path / "tokenizer.json", small_file(rng, NORMALIZERS[number]))
         check(texts(), ids_of(loaderd, path, texts()), hugging_face_ids(path, texts()))

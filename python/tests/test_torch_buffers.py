@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from scale import share
 
 from loaderd.torch.buffers import Buffers
 
@@ -117,7 +118,7 @@ def test_random_holders_in_threads():
     def work(seed):
         rng = random.Random(seed)
         held = []
-        for i in range(3000):
+        for i in range(share(3000, 4)):
             tensor = buffers.take(2, 8, torch.int64).fill_(seed * 10_000 + i)
             held.append((tensor[rng.randrange(2)], seed * 10_000 + i))
             del tensor

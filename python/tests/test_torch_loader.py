@@ -2,12 +2,15 @@
 
 import contextlib
 import copy
+import dataclasses
+import gc
 import json
 import multiprocessing
 import os
 import pickle
 import signal
 import threading
+import traceback
 import tracemalloc
 import warnings
 
@@ -20,7 +23,7 @@ from synthetic import assert_same, obvious_batch, random_rows, step_of_rows
 from tokenized import SETTINGS, VOCABULARY, documents, publish_tokens
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import DataLoader
-from waiting import wait_for
+from waiting import client_threads, no_thread_is_left, wait_for
 
 from loaderd import (
     Client,
@@ -37,6 +40,7 @@ from loaderd import (
 from loaderd.torch import StepLoader
 from loaderd.torch.batch import FIELDS, Form, make_batch
 from loaderd.torch.buffers import Buffers
+from loaderd.torch.state import check_state, make_state
 
 END = VOCABULARY - 1
 TOKENS = documents(900)
@@ -75,14 +79,10 @@ def live(daemon):
     return daemon({**SETTINGS, "serve.stall_timeout": "500ms"})
 
 
-def threads():
-    return {t for t in threading.enumerate() if t.name.startswith("loaderd")}
-
-
 @pytest.fixture(autouse=True)
-def no_thread_is_left():
+def threads_end():
     yield
-    assert not threads()
+    no_thread_is_left()
 
 
 # What batches hold
@@ -175,7 +175,8 @@ def test_mock_batches(sealed, device, options):
         mock = {b: loader.get_mock_batch(b) for b in loader.buckets}
         largest = loader.get_mock_batch()
         assert {k: str(v) for k, v in largest.items()} == {k: str(v) for k, v in mock[128].items()}
-        assert loader.step == 0 and not threads()
+        assert loader.step == 0
+        no_thread_is_left()
         met = set()
         for real in loader:
             bucket = real["labels"].shape[1]
@@ -309,6 +310,15 @@ def test_state_is_small_and_of_what_was_yielded(sealed):
         loader.close()
 
 
+def test_a_state_of_a_run_before_its_plan_was_repaired(sealed):
+    with StepLoader(sealed.flight_url) as loader:
+        repaired = dataclasses.replace(loader._describe(), name="copy", was=("sealed",))
+    state = make_state(dataclasses.replace(repaired, name="sealed", was=()), 7)
+    assert check_state(state, repaired) == 7
+    with pytest.raises(RunMismatch):
+        check_state(state, dataclasses.replace(repaired, was=()))
+
+
 def test_wrong_states(sealed):
     with StepLoader(sealed.flight_url) as loader:
         next(loader)
@@ -399,9 +409,9 @@ def test_a_batch_that_does_not_get_to_its_device_comes_again(sealed, batches, mo
 def test_patience_then_the_cause_then_on(live):
     with StepLoader(live.flight_url, patience=1) as loader:
         for _ in range(2):
-            with pytest.raises(SourceDry, match="had nothing new"):
+            with pytest.raises(SourceDry, match="has been empty"):
                 next(loader)
-            assert not threads()
+            no_thread_is_left()
         publish_tokens(live.nats_url, TOKENS)
         batches = []
         while not batches:
@@ -412,7 +422,7 @@ def test_patience_then_the_cause_then_on(live):
         assert loader.state_dict()["step"] == 1  # a checkpoint does not need the daemon
 
 
-def test_interrupted_while_it_waits(live):
+def test_interrupted_while_it_waits(interrupts, live):
     """Ctrl-C comes through at once, and the loader is as before."""
     with StepLoader(live.flight_url, patience=30) as loader:
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -420,7 +430,7 @@ def test_interrupted_while_it_waits(live):
             next(loader)
         publish_tokens(live.nats_url, TOKENS)
         assert next(loader)["input_ids"].shape[0] == 8
-    assert not threads()
+    no_thread_is_left()
 
 
 def test_a_rank_that_stops_reading(daemon):
@@ -465,9 +475,9 @@ def test_closed(sealed):
 def test_left_behind(sealed):
     loader = StepLoader(sealed.flight_url)
     next(loader)
-    assert threads()
+    assert client_threads()
     del loader
-    wait_for(lambda: not threads())
+    wait_for(lambda: not client_threads())
 
 
 def test_torch_dataloader(sealed, batches):
@@ -475,13 +485,35 @@ def test_torch_dataloader(sealed, batches):
         for got, want in zip(DataLoader(loader, batch_size=None, num_workers=0), batches, strict=True):
             assert_same(got, want)
     with StepLoader(sealed.flight_url) as loader:
-        with pytest.raises(RuntimeError, match="num_workers=0"):
-            next(iter(DataLoader(loader, batch_size=None, num_workers=1, multiprocessing_context="fork")))
-        with warnings.catch_warnings(action="ignore"), pytest.raises(TypeError, match="num_workers=0"):
-            next(iter(DataLoader(loader, batch_size=None, num_workers=1, multiprocessing_context="spawn")))
         for use in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(TypeError, match="another process"):
                 use(loader)
+
+
+@pytest.mark.parametrize("began", [False, True])
+@pytest.mark.parametrize(("start", "error"), [("fork", RuntimeError), ("spawn", TypeError), ("forkserver", TypeError)])
+def test_torch_dataloader_with_workers(sealed, start, error, began):
+    """An error every time. What is forked frees nothing of the transport: that would wait for threads of the parent."""
+    with StepLoader(sealed.flight_url) as loader:
+        if began:
+            next(loader)
+        workers = {"num_workers": 2, "multiprocessing_context": start, "worker_init_fn": collect}
+        gc.collect()
+        gc.disable()  # from here on garbage is for the workers to collect
+        try:
+            left_behind = [Client(sealed.flight_url)]
+            left_behind[0].info()
+            left_behind.append(left_behind)
+            del left_behind
+            with warnings.catch_warnings(action="ignore"), pytest.raises(error, match="num_workers=0") as caught:
+                next(iter(DataLoader(loader, None, timeout=30, **workers)))
+            traceback.clear_frames(caught.tb)  # they hold the iterator: as garbage it waits long for its workers
+        finally:
+            gc.enable()
+
+
+def collect(worker):
+    gc.collect()
 
 
 def in_child(function):

@@ -3,10 +3,12 @@
 import itertools
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from loaderd.torch import StepLoader
 from loaderd.torch.ranks import find_place
 
 
@@ -105,3 +107,9 @@ def test_mesh_that_does_not_say(group):
         find_place(0, 1, mesh=named)
     with pytest.raises(ValueError, match=r"no part of the mesh \(dp=2\)"):
         find_place(mesh=DeviceMesh("cpu", [0, 1], mesh_dim_names=("dp",)))
+
+
+@pytest.mark.parametrize("mesh", [3, "dp", (2, 4), {"dp": 2}, torch.arange(8), FakeStore()])
+def test_no_mesh(mesh):
+    with pytest.raises(TypeError, match=rf"mesh=.* is of type {type(mesh).__name__}: want a .*DeviceMesh.*rank= and world="):
+        StepLoader("grpc://127.0.0.1:1", mesh=mesh)

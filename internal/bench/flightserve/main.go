@@ -37,16 +37,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	if err := serve(cfg, *raw, newPrebuilt(*rows, *bucket, *steps, *end), stdout); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := serve(ctx, cfg, *raw, newPrebuilt(*rows, *bucket, *steps, *end), stdout); err != nil {
 		fmt.Fprintln(stderr, "flightserve:", err)
 		return 1
 	}
 	return 0
 }
 
-func serve(cfg arrowout.Config, raw string, run *prebuilt, stdout io.Writer) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+func serve(ctx context.Context, cfg arrowout.Config, raw string, run *prebuilt, stdout io.Writer) error {
 	s, err := arrowout.NewServer(cfg, run, slog.Default(), nil)
 	if err != nil {
 		return err
@@ -102,6 +102,7 @@ func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
 	p.info = loader.Info{Run: "bench", Fingerprint: "bench", Planned: steps, Config: loader.Config{
 		Attention: loader.AttentionDocument,
 		Tokenizer: loader.Tokenizer{Name: "none", VocabSize: 50257, End: 50256, Pad: 50256},
+		Packing:   packonline.Config{Method: "bucket", Buckets: []int{bucket}, Atom: 1},
 		Steps:     loader.StepsConfig{Rows: rows, Last: loader.LastDrop},
 	}}
 	for i := range p.tokens {
@@ -149,6 +150,7 @@ func (p *prebuilt) Seal(context.Context) (uint64, error)       { return 0, nil }
 func (p *prebuilt) Drain(context.Context) (uint64, error)      { return 0, nil }
 func (p *prebuilt) Checkpoint(context.Context) (uint64, error) { return 0, nil }
 func (p *prebuilt) Stats() loader.Stats                        { return loader.Stats{Run: p.info.Run} }
+func (p *prebuilt) Cause(uint64) *loader.Error                 { return nil }
 
 type place struct {
 	run  *prebuilt

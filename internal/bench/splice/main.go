@@ -1,6 +1,7 @@
 // Splice measures packing related documents: how related neighbours are, how bursty rows, what is padded, and how fast it is, against
 // example packing on the same documents. It reads the text files below the folders that it is given and cuts them into sections of about
-// 1,000 tokens, in random order. With -hand it writes a pool down, for other programs that answer the same questions.
+// 1,000 tokens, in random order, or, with -chunk, into chunks of exactly so many. With -hand it writes a pool down, for other programs
+// that answer the same questions.
 package main
 
 import (
@@ -15,23 +16,24 @@ func main() {
 	length := flag.Int("length", 8192, "row length in tokens")
 	pool := flag.Int("pool", 4096, "pieces")
 	most := flag.Int64("bytes", 64<<20, "most bytes of text from each folder")
+	chunk := flag.Int("chunk", 0, "cut each file into chunks of this many tokens; what is left behind the last is left out")
 	only := flag.String("only", "", "measure this variant alone, as the table names it")
 	hand := flag.String("hand", "", "write a pool to this folder")
 	figure := flag.String("figure", "", "draw the exponents of rows into this SVG file")
 	flag.Parse()
-	if err := measure(os.Stdout, flag.Args(), *most, *length, *pool, *only, *hand, *figure); err != nil {
+	if err := measure(os.Stdout, flag.Args(), *most, *chunk, *length, *pool, *only, *hand, *figure); err != nil {
 		fmt.Fprintln(os.Stderr, "splice:", err)
 		os.Exit(1)
 	}
 }
 
-func measure(w *os.File, folders []string, most int64, length, pool int, only, hand, figure string) error {
+func measure(w *os.File, folders []string, most int64, chunk, length, pool int, only, hand, figure string) error {
 	m, err := tokenizer.Load("gpt2", tokenizer.Options{})
 	if err != nil {
 		return err
 	}
 	c := &corpus{}
-	if c.documents, err = sections(m, folders, most); err != nil {
+	if c.documents, err = sections(m, folders, most, chunk); err != nil {
 		return err
 	}
 	for _, d := range c.documents {

@@ -18,8 +18,8 @@ import (
 var suffixes = []string{".go", ".c", ".h", ".py", ".s", ".md", ".rst", ".txt", ".html"}
 
 // sections reads the text files below folders and cuts each into sections of about 1,000 tokens, at empty lines, in random order.
-// At most most bytes are read of each folder, of files chosen at random.
-func sections(m *tokenizer.Model, folders []string, most int64) ([]relatedness.Document, error) {
+// At most most bytes are read of each folder, of files chosen at random. With a chunk above 0 all sections have exactly so many tokens.
+func sections(m *tokenizer.Model, folders []string, most int64, chunk int) ([]relatedness.Document, error) {
 	r := rand.New(rand.NewPCG(1, 2))
 	e := m.NewEncoder()
 	var documents []relatedness.Document
@@ -58,6 +58,12 @@ func sections(m *tokenizer.Model, folders []string, most int64) ([]relatedness.D
 					return nil, err
 				}
 				name := strings.ReplaceAll(filepath.Join(filepath.Base(folder), rel), string(filepath.Separator), "/")
+				if chunk > 0 {
+					for ids := e.Encode(nil, text); len(ids) >= chunk; ids = ids[chunk:] {
+						documents = append(documents, relatedness.Document{IDs: ids[:chunk:chunk], Path: name})
+					}
+					continue
+				}
 				for len(text) > 0 {
 					var s []byte
 					s, text = section(text, 400+int(r.ExpFloat64()*1300))

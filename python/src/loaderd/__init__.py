@@ -20,6 +20,7 @@ from loaderd.errors import (
     NotLeading,
     PlanLogDown,
     PlanMismatch,
+    PlanTruncated,
     PoolFilling,
     ProtocolError,
     RankBehind,
@@ -31,6 +32,7 @@ from loaderd.errors import (
     SourceDry,
     StepNotPlanned,
     StepReleased,
+    StreamMismatch,
     TokenizerBehind,
     TooManySegments,
     Unavailable,
@@ -63,10 +65,11 @@ __version__ = "0.1.0"
 __all__ = [
     "TLS", "BadDocument", "BadTicket", "BadToken", "Client", "ClosedClient", "DocumentLost", "DocumentTooLarge",
     "Documents", "ForkedClient", "InputChanged", "InternalError", "LoaderdError", "NoStream", "NotLeading",
-    "NotPermitted", "Part", "PlanLogDown", "PlanMismatch", "PoolFilling", "Prefetcher", "ProtocolError", "PublishError",
-    "Published", "Publisher", "RankBehind", "Replaying", "RunFailed", "RunInfo", "RunMismatch", "ShuttingDown",
-    "SourceDown", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "TokenizerBehind",
-    "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish", "documents", "publish",
+    "NotPermitted", "Part", "PlanLogDown", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
+    "PublishError", "Published", "Publisher", "RankBehind", "Replaying", "RunFailed", "RunInfo", "RunMismatch", "ShuttingDown",
+    "SourceDown", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
+    "TokenizerBehind", "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish",
+    "documents", "publish",
 ]  # fmt: skip
 
 _PRODUCER = frozenset([

@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 
 from loaderd.connection import TLS, Connection, interruptible
 from loaderd.errors import ClosedClient, LoaderdError, PlanMismatch, ProtocolError
+from loaderd.passes import Passes
 from loaderd.patience import Patience
 from loaderd.prefetch import Prefetcher
 from loaderd.reading import StepStream
 from loaderd.step import Step
+from loaderd.waits import Waits
 from loaderd.wire import RunInfo
 
 T = TypeVar("T")
@@ -69,6 +71,7 @@ class Client(Iterator[Step]):
         self._connection = Connection(url, token=token, tls=tls)
         self._stream: StepStream | None = None
         self._reader: Prefetcher[Step] | None = None
+        self._passes = Passes()
         self._stop = threading.Event()
 
     @property
@@ -76,22 +79,29 @@ class Client(Iterator[Step]):
         """Index of the step that `next()` gives."""
         return self._next
 
+    def __iter__(self) -> Client:
+        self._passes.begun()
+        return self
+
     def __next__(self) -> Step:
         while True:
             reader = self._reader
             if reader is None:
                 self._stream = self.stream(self._next)
-                reader = self._reader = Prefetcher(self._stream, self._prefetch)
+                reader = self._reader = Prefetcher(self._stream, self._prefetch, waits=self._stream.waits)
             try:
                 step = next(reader)
-            except Exception as error:
-                if not isinstance(error, StopIteration):
-                    self._rewind()
+            except StopIteration:
+                self._passes.ended(self._stream.run if self._stream else self._run, self._next, self._end)
+                raise
+            except Exception:
+                self._rewind()
                 if reader.stale:  # patience is for those who wait
                     continue
                 raise
             if step.index == self._next:
                 self._next += 1
+                self._passes.yielded()
                 return step
             self._rewind()  # an interrupt took a step away between the queue and the caller
 
@@ -218,9 +228,11 @@ class Client(Iterator[Step]):
 
     def _retried(self, call: Callable[[Patience], T]) -> T:
         self._check_open()
-        attempts = Patience(self._connection, self._patience, self._connect_timeout, self._stop)
-        while True:
-            try:
-                return interruptible(lambda: call(attempts))
-            except LoaderdError as error:
-                attempts.failed(error)
+        waits, what = Waits(), f"an answer of {self._connection.url}"
+        attempts = Patience(self._connection, self._patience, self._connect_timeout, self._stop, waits, what)
+        with waits:
+            while True:
+                try:
+                    return interruptible(lambda: call(attempts))
+                except LoaderdError as error:
+                    attempts.failed(error)

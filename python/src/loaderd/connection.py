@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from loaderd import forks
 from loaderd.errors import BadToken, ClosedClient, ForkedClient, LoaderdError, ProtocolError, from_status
 from loaderd.status import decode
 from loaderd.wire import RunInfo, Ticket, loads
@@ -66,20 +67,6 @@ class TLS:
         return found | ({"override_hostname": self.server_name} if self.server_name else {})
 
 
-# A child that is forked once gRPC has run lacks its threads and may have its locks taken: calls there hang or crash,
-# whether or not the parent's clients are closed by then.
-_used = False
-_unusable = False
-
-
-def _after_fork_in_child() -> None:
-    global _unusable
-    _unusable = _used
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
 class Connection:
     """Flight calls to one daemon, each tried once. It connects with the first call, and again after a loss. Threads may
     share it."""
@@ -90,8 +77,7 @@ class Connection:
         scheme, found, address = url.rpartition("://")
         if scheme not in ("", "grpc", "grpc+tcp", "grpc+tls") or not address:
             raise ValueError(f"url {url!r}: want grpc://host:port or grpc+tls://host:port")
-        global _used
-        if _unusable:
+        if forks.after_use():
             raise ForkedClient(
                 "this process was forked from one that had made a client, and no client works in it: "
                 "fork before the first client is made, or start processes by spawn or forkserver"
@@ -103,7 +89,6 @@ class Connection:
         self._lock = threading.Lock()
         self._arguments = {"generic_options": _options(), **(tls._arguments() if tls else {})}
         self._client: Any = self._connect()
-        _used = True
 
     def check_fork(self) -> None:
         """Raises ForkedClient in a process that was forked after the connection was made: in there it would hang."""
@@ -135,7 +120,7 @@ class Connection:
 
         def open() -> Any:
             try:
-                return client.do_get(flight.Ticket(ticket.encode()), options)
+                return forks.transport(client.do_get(flight.Ticket(ticket.encode()), options))
             except FAILURES as error:
                 raise self._failed(client, error) from None
 
@@ -150,7 +135,7 @@ class Connection:
                 client.close()
 
     def _connect(self) -> Any:
-        return flight.FlightClient(self.url, **self._arguments)
+        return forks.transport(flight.FlightClient(self.url, **self._arguments))
 
     def _failed(self, client: Any, error: Exception) -> LoaderdError:
         """The error of a call. A channel that failed is let go of: it would hold on to a dead connection, or wait before

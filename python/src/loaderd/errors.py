@@ -88,6 +88,18 @@ class PlanMismatch(LoaderdError):
     reason = "PLAN_MISMATCH"
 
 
+class StreamMismatch(LoaderdError):
+    """The document stream is not the one that the plan was made of: it was deleted, made again, or has another name."""
+
+    reason = "STREAM_MISMATCH"
+
+
+class PlanTruncated(LoaderdError):
+    """The plan lost its end: the daemon does not go on with it before `loaderd repair`."""
+
+    reason = "PLAN_TRUNCATED"
+
+
 class RunMismatch(LoaderdError):
     """The daemon serves another run."""
 
@@ -185,8 +197,8 @@ FROM_DAEMON: dict[str, type[LoaderdError]] = {
     cls.reason: cls
     for cls in (
         SourceDry, SourceDown, TokenizerBehind, PoolFilling, RankBehind, Replaying, NotLeading, PlanLogDown,
-        ShuttingDown, PlanMismatch, RunMismatch, WorldMismatch, TooManySegments, StepReleased, StepNotPlanned,
-        BadTicket, BadToken, Unsupported, DocumentLost, RunFailed, InternalError,
+        ShuttingDown, PlanMismatch, StreamMismatch, PlanTruncated, RunMismatch, WorldMismatch, TooManySegments,
+        StepReleased, StepNotPlanned, BadTicket, BadToken, Unsupported, DocumentLost, RunFailed, InternalError,
     )
 }  # fmt: skip
 """The class of every reason that the daemon gives."""

@@ -20,7 +20,7 @@ __all__ = ["fingerprint"]
 Json = Any
 Pair = tuple[str, str]
 
-VERSION = "loaderd tokenizer 2"
+VERSION = "loaderd tokenizer 3"
 
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 CL100K_PATTERN = (
@@ -213,13 +213,16 @@ def _pair(merge: Json) -> Pair:
 
 def _template(processor: Json) -> Json:
     """[[ids before], [ids behind]] of a text; None where that is nothing, the processor itself where it is more."""
-    parts = [p for p in _processors(processor) if p["type"] != "ByteLevel"]
-    if not parts:
-        return None
-    template = _around(parts[0]) if len(parts) == 1 else None
-    if template is None:
+    adding = []
+    for part in _processors(processor):
+        template = [[], []] if part["type"] == "ByteLevel" else _around(part)
+        if template is None:
+            return processor
+        if any(template):
+            adding.append(template)
+    if len(adding) > 1:  # the second adds to each token that the first adds, too
         return processor
-    return template if any(template) else None
+    return adding[0] if adding else None
 
 
 def _around(processor: Json) -> list[list[int]] | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar, cast
 
 from loaderd.errors import ClosedClient, ForkedClient, Unavailable, Unreachable
+from loaderd.waits import Waits
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -29,14 +30,18 @@ class Prefetcher(Iterator[T]):
     `next()` gives the items in order, what the iterator raised at its place, and StopIteration at the end; a wait in it
     sees Ctrl-C. With a `transform` the thread applies it to every item first. `close()` cancels the iterator and waits
     until the thread is gone; so does leaving a `with` block, the garbage collector, and the end of the interpreter. The
-    thread starts with the first `next()`."""
+    thread starts with the first `next()`. `waits` is told when somebody waits: those of a StepStream, which says why."""
 
     def __init__(
-        self, iterator: Cancellable[object], depth: int = 2, transform: Callable[..., T] | None = None
+        self,
+        iterator: Cancellable[object],
+        depth: int = 2,
+        transform: Callable[..., T] | None = None,
+        waits: Waits | None = None,
     ) -> None:
         if depth < 1:
             raise ValueError(f"prefetch depth {depth}: 1 or more")
-        self._shared: _Shared[T] = _Shared(iterator, depth, transform)
+        self._shared: _Shared[T] = _Shared(iterator, depth, transform, waits or Waits())
         self._close = weakref.finalize(self, _Shared.close, self._shared)
 
     def __next__(self) -> T:
@@ -63,8 +68,11 @@ class _Shared(Generic[T]):
     """What consumer and thread share. The thread holds no reference to the Prefetcher, so that one left behind is
     collected."""
 
-    def __init__(self, iterator: Cancellable[object], depth: int, transform: Callable[..., T] | None) -> None:
-        self.iterator, self.depth, self.transform = iterator, depth, transform
+    def __init__(
+        self, iterator: Cancellable[object], depth: int, transform: Callable[..., T] | None, waits: Waits
+    ) -> None:
+        self.iterator, self.depth, self.transform, self.waits = iterator, depth, transform, waits
+        waits.ahead = True
         self.items: deque[T] = deque()
         self.raised: BaseException | None = None
         self.ended = self.closed = self.stale = False
@@ -79,10 +87,10 @@ class _Shared(Generic[T]):
             if self.thread is None and not self.closed:
                 self.thread = threading.Thread(target=self.run, name="loaderd-prefetch", daemon=True)
                 self.thread.start()
-            waited = False
-            while not (self.items or self.ended or self.closed):
-                waited = True
-                self.changed.wait()
+            if waited := not self.ready():
+                with self.waits:
+                    while not self.ready():
+                        self.changed.wait()
             if self.closed:
                 raise ClosedClient("the reader is closed")
             if self.items:
@@ -93,6 +101,9 @@ class _Shared(Generic[T]):
         if raised is not None:
             raise raised
         raise StopIteration
+
+    def ready(self) -> bool:
+        return bool(self.items or self.ended or self.closed)
 
     def run(self) -> None:
         raised: BaseException | None = None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from loaderd.connection import FAILURES, Connection, Lost, Opening, translate
-from loaderd.errors import ClosedClient, LoaderdError, ProtocolError, Unavailable
+from loaderd.errors import FROM_DAEMON, ClosedClient, LoaderdError, ProtocolError, Unavailable, Unreachable, Unsupported
 from loaderd.patience import Patience
 from loaderd.step import Part, Step, part_of, step_of
+from loaderd.waits import Waits
 from loaderd.watch import Watch
 from loaderd.wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, NARROW_IDS, Metadata, RunInfo, Ticket
 
@@ -18,6 +21,8 @@ from loaderd.wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, NARROW_IDS, Metadata,
 # questions while a step is waited for, and until an answer.
 PROBE_SECONDS = 20.0
 PROBE_ANSWER_SECONDS = 10.0
+# How often a wait is looked at.
+LOOK_SECONDS = 2.0
 
 
 class StepStream(Iterator[Step]):
@@ -26,7 +31,7 @@ class StepStream(Iterator[Step]):
     Invariant: step `next_step` is asked for, and nothing else is accepted, until it has come whole; then `next_step`
     grows by one. A lost connection, or a cause worth waiting for, leads to the same step again. `cancel()`, from any
     thread, ends it with ClosedClient. After another exception `next()` may be called again: it goes on with the same
-    step."""
+    step. What whoever takes the steps waits for, the daemon is asked aside, and the log has its answer (`waits`)."""
 
     def __init__(
         self,
@@ -53,7 +58,10 @@ class StepStream(Iterator[Step]):
         self._lock = threading.RLock()  # of the two below, which cancel takes from another thread
         self._opening: Opening | None = None
         self._reader: Any = None
-        self._watch = Watch(patience, self._cancel_reader, PROBE_SECONDS, self._alive)
+        self.waits = Waits()
+        self._probed, self._explains = 0.0, True
+        self._explained: LoaderdError | None = None  # why the step does not come, as the daemon said aside
+        self._watch = Watch(patience, self._cancel_reader, min(LOOK_SECONDS, PROBE_SECONDS), self._alive)
         weakref.finalize(self, self._watch.close)
 
     def __next__(self) -> Step:
@@ -61,8 +69,11 @@ class StepStream(Iterator[Step]):
         if self._ended or self.next_step == self._end:
             self._drop()
             raise StopIteration
-        attempts = Patience(self.connection, self.patience, self.connect_timeout, self._stop)
-        with self._watch:
+        attempts = Patience(
+            self.connection, self.patience, self.connect_timeout, self._stop, self.waits, self._awaited()
+        )
+        self._probed, self._explained = time.monotonic(), None
+        with self._watch, nullcontext() if self.waits.ahead else self.waits:
             while True:
                 try:
                     if self._reader is None:
@@ -93,7 +104,7 @@ class StepStream(Iterator[Step]):
         if self._stop.is_set():
             return ClosedClient("the reader is closed")
         if opened and self._watch.expired and isinstance(error, Lost):  # by ourselves
-            return attempts.cause or Unavailable(
+            return attempts.cause or self._explained or Unavailable(
                 f"no step {self.next_step} in {self.patience:g} s, and the daemon has not said why: "
                 "patience is shorter than its serve.stall_timeout"
             )
@@ -168,14 +179,35 @@ class StepStream(Iterator[Step]):
             raise ProtocolError(f"the daemon sent (run, step, part, parts, bucket) = {got}, expected {want}")
 
     def _alive(self) -> bool:
-        """Whether the daemon answers on the connection that the stream is on."""
+        """Whether the daemon answers on the connection that the stream is on. It is asked why the step does not come, when
+        that is what somebody wants to know or it has been silent for long."""
+        now = time.monotonic()
+        if not (self._explains and self.waits.due()) and now < self._probed + PROBE_SECONDS:
+            return True
+        self._probed, what = now, self._awaited()
+        action, body = ("cause", {"step": self.next_step}) if self._explains else ("info", {})
         try:
-            self.connection.info(self.run, PROBE_ANSWER_SECONDS)
-        except Lost:
+            found = self.connection.act(action, {"run": self.run} | body, PROBE_ANSWER_SECONDS)
+        except Lost as error:
+            url = self.connection.url
+            self.waits.tell(what, Unreachable(f"no answer from {url}: {error}", facts={"url": url}))
             return False
-        except LoaderdError:
-            pass  # an answer too, and for the stream to give
+        except Unsupported:
+            self._explains = False
+            self.waits.tell(what, Unsupported("the daemon, older than this package, says why when its serve.stall_timeout ends"))
+        except LoaderdError as error:  # an answer too, and for the stream to give
+            self.waits.tell(what, error)
+        else:
+            if self._explains:
+                cause = _cause_of(found[0] if found else {})
+                self._explained = cause if isinstance(cause, Unavailable) else None
+                self.waits.tell(what, cause)
         return True
+
+    def _awaited(self) -> str:
+        """The step that is waited for, in words."""
+        run = f" of run {self.run}" if self.run else ""
+        return f"step {self.next_step}{run} for rank {self.rank} of {self.world}"
 
     def _drop(self) -> None:
         self._cancel_reader()
@@ -188,3 +220,14 @@ class StepStream(Iterator[Step]):
                 self._opening.cancel()
             if self._reader is not None:
                 self._reader.cancel()
+
+
+def _cause_of(found: dict[str, Any]) -> LoaderdError:
+    """The answer to `cause` as the error that the daemon would give with it."""
+    reason = found.get("reason")
+    if not reason:
+        return LoaderdError("the step is planned, and its rows are fetched or on their way", reason="ON_ITS_WAY")
+    facts = found.get("facts")
+    facts = {k: str(v) for k, v in facts.items()} if isinstance(facts, dict) else {}
+    cls = FROM_DAEMON.get(str(reason), LoaderdError)
+    return cls(f"{reason}: {found.get('message')}; {found.get('do')}", reason=str(reason), facts=facts)

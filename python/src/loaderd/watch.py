@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -22,6 +23,7 @@ class Watch:
         self._since: float | None = None
         self._lock = threading.RLock()  # of one thread twice when `late` leads to `close`
         self._stop = threading.Event()
+        self._pid = os.getpid()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Watch:
@@ -37,6 +39,8 @@ class Watch:
             self._since = None
 
     def close(self) -> None:
+        if os.getpid() != self._pid:
+            return  # forked: the thread is the parent's, and may have had the lock
         with self._lock:
             self._stop.set()
             thread = self._thread

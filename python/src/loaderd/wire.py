@@ -87,7 +87,7 @@ class RunInfo:
 
     `rows` has the rows of a step over all ranks for every bucket (row length in tokens). Steps `oldest` ... `planned` -
     1 can be read; all steps before `committed` are in every keeper's checkpoint; no step follows when `ended`. `start`
-    is the sequence of the run's first document."""
+    is the sequence of the run's first document. `was` has names that the run had before its plan was repaired."""
 
     name: str
     fingerprint: str
@@ -103,6 +103,7 @@ class RunInfo:
     ended: bool
     keepers: Mapping[str, int]
     configuration: Mapping[str, Any]
+    was: tuple[str, ...] = ()
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> RunInfo:
@@ -125,6 +126,7 @@ class RunInfo:
                 ended=bool(body["ended"]),
                 keepers={str(k): int(v) for k, v in (body.get("keepers") or {}).items()},
                 configuration=config,
+                was=tuple(str(name) for name in body.get("was") or ()),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"description of the run: {type(error).__name__}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import secrets
 import time
@@ -13,6 +14,7 @@ from typing import Any
 from loaderd.errors import Unreachable
 from loaderd.producer.errors import PublishError
 from loaderd.producer.message import MESSAGE_ID, Message
+from loaderd.producer.repeats import Repeat
 from loaderd.producer.session import Lost, Refused, Session
 
 # The server's error numbers.
@@ -28,6 +30,8 @@ MOST_MESSAGES = 1000
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 # Batches refused as incomplete, whose cause the server does not tell, before messages are sent singly, which tells.
 BROKEN_BATCHES = 3
+ORIGIN_SECONDS = 2.0
+"""How long it is waited for what the stream has instead of a document."""
 # Attempts that other producers of the subject were ahead of, before that is said.
 LOST_RACES = 5
 
@@ -43,6 +47,8 @@ class Tally:
     position: int = 0
     """All documents before this place of the input are done."""
     waited: float = 0.0
+    repeat: Repeat | None = None
+    """The first of the duplicates."""
 
 
 class Committer:
@@ -66,6 +72,7 @@ class Committer:
         self._atomic = True
         self._size = MOST_MESSAGES  # of the next attempt: shrinks while the stream is nearly full
         self._single = 0  # messages to send one by one, because the server knows some of them
+        self._began = 0  # the stream's last sequence before anything was sent
         self._last = 0  # everything of this publisher at or below is accounted for, or in _known
         self._known: set[str] = set()  # read back and not asked for yet
         self._unsure = True
@@ -77,7 +84,7 @@ class Committer:
 
     def begin(self, stream: str, atomic: bool, last: int) -> None:
         """Names the stream, and says whether it takes atomic batches and what its last sequence was before anything was sent."""
-        self._stream, self._atomic, self._last = stream, atomic, last
+        self._stream, self._atomic, self._began, self._last = stream, atomic, last, last
 
     async def commit(self, batch: Sequence[Message]) -> None:
         """Returns when every message is stored, or known to the server. Raises PublishError or Unreachable."""
@@ -86,6 +93,8 @@ class Committer:
         for message in batch:  # the server would refuse a whole batch in which an id comes twice
             if message.id in ids:
                 self.tally.duplicates += 1
+                if self._earlier(message):
+                    self.tally.repeat = Repeat(message)
             else:
                 ids.add(message.id)
                 pending.append(message)
@@ -126,8 +135,10 @@ class Committer:
         except Refused as error:
             await self._settle(error, pending, count)
             return
-        self._accept(pending[:count], int(answer["seq"]), bool(answer.get("duplicate")))
+        sent = pending[:count]
         del pending[:count]
+        if self._accept(sent, int(answer["seq"]), bool(answer.get("duplicate"))) and self._earlier(sent[0]):
+            self.tally.repeat = await self._repeat(sent[0], int(answer["seq"]))
 
     async def _read_back(self) -> int:
         """Learns the ids of the subject's messages behind the last one accounted for; returns the sequence of the subject's last."""
@@ -170,16 +181,30 @@ class Committer:
                 raise Lost(f"acknowledgement {answer} is not that of {len(messages)} messages")
         return answer
 
-    def _accept(self, sent: Sequence[Message], sequence: int, duplicate: bool) -> None:
+    def _accept(self, sent: Sequence[Message], sequence: int, duplicate: bool) -> bool:
+        """Accounts for what the server acknowledged, and says whether it was there before, of somebody else's."""
         self._unsure, self._broken, self._raced = False, 0, 0
         self._single = max(0, self._single - len(sent))
         self._size = min(2 * self._size, MOST_MESSAGES)
-        if duplicate and sequence <= self._last:
+        repeated = duplicate and sequence <= self._last
+        if repeated:
             self.tally.duplicates += len(sent)
         else:
             self._last = max(self._last, sequence)
             self._count(sent, sequence)
         self._go_on()
+        return repeated
+
+    def _earlier(self, message: Message) -> bool:
+        """Whether a repeated message is before the first one known: those of one batch are seen before those of the stream."""
+        return self.tally.repeat is None or message.position < self.tally.repeat.message.position
+
+    async def _repeat(self, message: Message, sequence: int) -> Repeat:
+        """What the stream has instead of a message. A producer need not be permitted to ask."""
+        headers = None
+        with contextlib.suppress(asyncio.TimeoutError, Lost, Refused):
+            headers = await asyncio.wait_for(self._session.origin(self._stream, sequence), ORIGIN_SECONDS)
+        return Repeat(message, sequence, headers, meanwhile=sequence > self._began)
 
     def _count(self, sent: Sequence[Message], sequence: int) -> None:
         self.tally.documents += len(sent)

@@ -33,14 +33,28 @@ class Documents:
         return replace(self, rows=own(count) if own is not None else _Skipped(self.rows, count), first=self.first + count)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        made = (self._document(row, place) for place, row in enumerate(self.rows, self.first))
+        for document in self.each():
+            if isinstance(document, BadDocument):
+                raise document
+            yield document
+
+    def each(self) -> Iterator[dict[str, Any] | BadDocument]:
+        """One after the other the documents, and in the place of a row that is none what is wrong with it."""
+        made = (self._made(row, place) for place, row in enumerate(self.rows, self.first))
         if self.encode is None:
             yield from made
             return
         while some := list(islice(made, self.batch)):
-            texts = [d.pop("text") for d in some]
-            for document, ids in zip(some, self.encode(texts), strict=True):
-                yield document | {"ids": ids}
+            good = [d for d in some if not isinstance(d, BadDocument)]
+            for document, ids in zip(good, self.encode([d.pop("text") for d in good]) if good else (), strict=True):
+                document["ids"] = ids
+            yield from some
+
+    def _made(self, row: Any, place: int) -> dict[str, Any] | BadDocument:
+        try:
+            return self._document(row, place)
+        except BadDocument as error:
+            return error
 
     def _document(self, row: Any, place: int) -> dict[str, Any]:
         try:

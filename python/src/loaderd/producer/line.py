@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from loaderd.errors import LoaderdError, Unreachable
+from loaderd.producer.advice import Advice
 from loaderd.producer.committer import Committer
 from loaderd.producer.errors import BadDocument, DocumentTooLarge, NoStream, PublishError
 from loaderd.producer.message import Encoder, Message
@@ -86,7 +87,10 @@ class Options(TypedDict, total=False):
 
 
 class Line:
-    """Connects when it is made. `name` and `start` as in Publisher; `own_ids` makes ids that no other line makes."""
+    """Begins to connect when it is made, and takes documents once it is `ready`.
+
+    `name` and `start` as in Publisher; `own_ids` makes ids that no other line makes.
+    """
 
     def __init__(
         self, url: str, options: Options, *, source: str, name: str | None, start: int | None, tokenizer: object, own_ids: bool
@@ -118,24 +122,30 @@ class Line:
         self._loop = asyncio.new_event_loop()
         self._work = asyncio.Event()
         self._outbox = Outbox(options.get("batch_bytes", 8 << 20), self._wake)
-        self._ready: Future[None] = Future()
+        self.ready: Future[None] = Future()
         self._main_task: asyncio.Task[None] | None = None
+        self._advice: Advice | None = None  # once it is ready
         self._thread = threading.Thread(target=self._run, args=(session,), name="loaderd-publisher", daemon=True)
         self._thread.start()
+
+    # The caller's side.
+
+    def open(self) -> None:
+        """Waits until the line is ready, and closes it if it cannot be."""
         try:
-            self._ready.result()
+            self.ready.result()
         except BaseException:
             self.close()
             raise
 
-    # The caller's side.
-
-    def message(self, document: Document) -> Message | None:
-        """The message of the next document; None if it is left out. Raises BadDocument."""
+    def message(self, document: Document | BadDocument) -> Message | None:
+        """The message of the next document, or of what is known to be none; None if it is left out. Raises BadDocument."""
         with self._lock:
             position = self.position
             self.position += 1
         try:
+            if isinstance(document, BadDocument):
+                raise document
             message = self.encoder.encode(document, position)
             if message.size > self._limit:
                 raise DocumentTooLarge(
@@ -160,6 +170,10 @@ class Line:
     def flushed(self) -> Future[None]:
         """What ends when everything offered is committed."""
         return self._outbox.flushed()
+
+    def concluded(self) -> Future[None]:
+        """What ends when the log says what a producer should know of what was published; call it once all is flushed."""
+        return asyncio.run_coroutine_threadsafe(self._conclude(), self._loop)
 
     @property
     def published(self) -> Published:
@@ -220,14 +234,15 @@ class Line:
             error = other
         finally:
             self._outbox.end(error)
-            resolve(self._ready, error or PublishError("the publisher was closed while it connected"))
+            resolve(self.ready, error or PublishError("the publisher was closed while it connected"))
             with contextlib.suppress(Exception):
                 self._loop.run_until_complete(_finish(session))
             self._loop.close()
 
     async def _main(self, session: Session) -> None:
-        await self._open(session)
-        resolve(self._ready)
+        stream = await self._open(session)
+        self._advice = Advice(session, stream)
+        resolve(self.ready)
         while True:
             batch = self._outbox.take()
             if not batch:
@@ -236,6 +251,10 @@ class Line:
                 continue
             await self._committer.commit(batch)
             self._outbox.committed(batch[-1])
+
+    async def _conclude(self) -> None:
+        assert self._advice is not None
+        await self._advice.conclude(self._committer.tally)
 
     def _committed(self) -> None:
         tally = self._committer.tally
@@ -246,8 +265,8 @@ class Line:
         if self._progress is not None:
             self._progress(now)
 
-    async def _open(self, session: Session) -> None:
-        """Connects, and finds the stream and the input's place in it."""
+    async def _open(self, session: Session) -> str:
+        """Connects, finds the stream and the input's place in it, and returns the stream's name."""
         began = time.monotonic()
         await session.first(self._connect_timeout)
         while True:
@@ -272,6 +291,7 @@ class Line:
         self.position = self.place.position
         self._published = Published(position=self.position)
         self._committer.begin(stream, bool(config.get("allow_atomic")), int(state["last_seq"]))
+        return stream
 
 
 async def _finish(session: Session) -> None:

@@ -42,6 +42,8 @@ class Message:
     """Place in its input, from 0."""
     size: int
     """Bytes that the server counts against its limits: payload and headers."""
+    made: bool = False
+    """Whether the id was made of source, input, place and content."""
 
     @property
     def id(self) -> str:
@@ -81,12 +83,13 @@ class Encoder:
             payload, headers = self._content(document)
         except BadDocument as error:
             raise BadDocument(f"document {position:,}: {error}", facts={"position": str(position)}) from None
-        if MESSAGE_ID not in headers:
+        made = MESSAGE_ID not in headers
+        if made:
             headers[MESSAGE_ID] = self._id(position, payload)
         if self.place:
             headers[INPUT] = f"{position} {self.input}"
         size = len(payload) + _BATCH_ROOM + sum(len(k) + len(v.encode()) + 4 for k, v in headers.items())
-        return Message(payload, headers, position, size)
+        return Message(payload, headers, position, size, made)
 
     def _id(self, position: int, payload: bytes) -> str:
         digest = self._seed.copy()

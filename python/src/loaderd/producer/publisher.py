@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from itertools import islice
@@ -10,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from loaderd.producer.dataset import Documents
-from loaderd.producer.errors import InputChanged
+from loaderd.producer.errors import BadDocument, InputChanged
 from loaderd.producer.line import Line, Options, Published
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Publisher:
         **options: Unpack[Options],
     ) -> None:
         self._line = Line(url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=True)
+        self._line.open()
         self._turn = threading.Lock()
 
     def send(self, document: Document) -> None:
@@ -85,6 +87,7 @@ class Publisher:
         try:
             if error is None:
                 self.flush()
+                self._line.concluded().result()
             else:
                 self._line.settle(error)
         finally:
@@ -117,12 +120,15 @@ def publish(
     it blocks: there, use apublish.
     """
     line = _line(documents, url, options, source, name, start, tokenizer)
+    line.open()
     try:
         for document in _rest(documents, line):
             message = line.message(document)
             while message is not None and (room := line.offer(message)) is not None:
                 room.result()
-        return line.flush()
+        done = line.flush()
+        line.concluded().result()
+        return done
     except BaseException as error:
         line.settle(error)
         raise
@@ -144,19 +150,27 @@ async def apublish(
 
     When the task is cancelled it waits a few seconds for what was sent, as publish does after an interrupt.
     """
-    line = await asyncio.to_thread(_line, documents, url, options, source, name, start, tokenizer)
+    making = asyncio.create_task(asyncio.to_thread(_line, documents, url, options, source, name, start, tokenizer))
+    opened = False
     try:
+        await asyncio.shield(making)
+        line = making.result()
+        await asyncio.wrap_future(line.ready)
+        opened = True
         async for document in _arest(documents, line):
             message = line.message(document)
             while message is not None and (room := line.offer(message)) is not None:
                 await asyncio.wrap_future(room)
         await asyncio.wrap_future(line.flushed())
+        await asyncio.wrap_future(line.concluded())
         return line.published
     except BaseException as error:
-        await asyncio.shield(asyncio.to_thread(line.settle, error))
+        if opened:
+            await asyncio.shield(asyncio.to_thread(line.settle, error))
         raise
     finally:
-        line.close()
+        with contextlib.suppress(Exception):  # whatever making it raised is on its way
+            await asyncio.shield(asyncio.to_thread((await making).close))
 
 
 def _line(
@@ -171,19 +185,26 @@ def _line(
     return Line(url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=False)
 
 
-def _rest(documents: Iterable[Document], line: Line) -> Iterator[Document]:
+def _rest(documents: Iterable[Document], line: Line) -> Iterator[Document | BadDocument]:
     """The documents that the stream does not have, after a look at the last that it has."""
     known = line.place
     if not known.last_id:
-        return iter(documents)
+        return _each(documents)
     last = known.position - 1
     skip = getattr(documents, "skip", None)
-    rest: Iterator[Document] = iter(skip(last)) if skip is not None else islice(documents, last, None)
+    rest = _each(skip(last)) if skip is not None else islice(_each(documents), last, None)
     _compare(next(rest, None), line)
     return rest
 
 
-async def _arest(documents: Iterable[Document] | AsyncIterable[Document], line: Line) -> AsyncIterator[Document]:
+def _each(documents: Iterable[Document]) -> Iterator[Document | BadDocument]:
+    """One after the other the documents, and what is wrong with a dataset's row that is none, for on_reject to be asked."""
+    return documents.each() if isinstance(documents, Documents) else iter(documents)
+
+
+async def _arest(
+    documents: Iterable[Document] | AsyncIterable[Document], line: Line
+) -> AsyncIterator[Document | BadDocument]:
     if not isinstance(documents, AsyncIterable):
         for count, document in enumerate(await asyncio.to_thread(_rest, documents, line)):
             if count % 64 == 0:
@@ -201,9 +222,11 @@ async def _arest(documents: Iterable[Document] | AsyncIterable[Document], line: 
         _compare(None, line)
 
 
-def _compare(document: Document | None, line: Line) -> None:
+def _compare(document: Document | BadDocument | None, line: Line) -> None:
     """Raises InputChanged if the last document that the stream has of an input is another than the input's own."""
     known = line.place
+    if isinstance(document, BadDocument):
+        raise document
     if document is None:
         raise InputChanged(
             f"input {line.encoder.input!r} has fewer than the {known.position:,} documents that are in the stream already: give a changed"

@@ -240,6 +240,16 @@ class Session:
             raise Refused({"code": int(status), "description": headers.get("Description", "")})
         return int(headers["Nats-Sequence"]), headers
 
+    async def origin(self, stream: str, sequence: int) -> dict[str, str]:
+        """Headers of one message."""
+        message = await self._request(f"$JS.API.DIRECT.GET.{stream}", json.dumps({"seq": sequence}).encode(), None)
+        return dict(message.headers or {})
+
+    async def value(self, stream: str, subject: str) -> tuple[str, str]:
+        """Payload and time of the last message of a subject."""
+        message = await self._request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", None)
+        return message.data.decode(), (message.headers or {})["Nats-Time-Stamp"]
+
     async def headers(
         self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
     ) -> None:

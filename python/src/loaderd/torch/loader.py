@@ -13,6 +13,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from loaderd.client import Client
 from loaderd.connection import TLS
 from loaderd.errors import ClosedClient, WorldMismatch
+from loaderd.passes import Passes
 from loaderd.prefetch import Prefetcher
 from loaderd.step import Step
 from loaderd.torch.batch import Form, make_batch
@@ -99,6 +100,7 @@ class StepLoader(IterableDataset[Batch]):
         self._connect |= {"patience": patience, "connect_timeout": connect_timeout}
         self._step = 0  # the next one to yield
         self._saved: int | None = None  # step of the last state that was taken or restored
+        self._passes = Passes()
         self._closed = False
         self._client: Client | None = None
         self._info: RunInfo | None = None
@@ -109,6 +111,7 @@ class StepLoader(IterableDataset[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         self._check_process()
+        self._passes.begun()
         return self
 
     def __next__(self) -> Batch:
@@ -118,6 +121,7 @@ class StepLoader(IterableDataset[Batch]):
             try:
                 ready = next(reader)
             except StopIteration:
+                self._passes.ended(self.run, self._step)
                 raise
             except Exception:
                 self._stop()  # the next call opens another reader, at the same step
@@ -128,6 +132,7 @@ class StepLoader(IterableDataset[Batch]):
                 self._stop()
                 continue
             batch = ready.mover.receive(ready.batch, ready.copied)
+            self._passes.yielded()
             self._step = ready.step + 1  # last: what fails or is interrupted before comes again
             return batch
 
@@ -289,7 +294,8 @@ class StepLoader(IterableDataset[Batch]):
         unused = 4 * (self._prefetch + 2)  # a batch has three tensors of a size, and one of another bucket's
         make = _Maker(self._form, Buffers(pinned=mover.pinned, keep=unused), mover)
         self._place = place
-        self._reader = Prefetcher(client.stream(self._step), self._prefetch, make)
+        stream = client.stream(self._step)
+        self._reader = Prefetcher(stream, self._prefetch, make, stream.waits)
         return self._reader
 
     def _stop(self) -> None:

@@ -47,7 +47,7 @@ def find_place(
     """The first that is there of: `rank` and `world`, the mesh, torch.distributed, RANK and WORLD_SIZE, and else a
     world of one.
 
-    Raises ValueError when what is there does not say it completely.
+    Raises ValueError when what is there does not say it completely, TypeError for a mesh that is none.
     """
     if mesh is None and mesh_dims is not None:
         raise ValueError("mesh_dims names dimensions of a mesh, but there is no mesh: give mesh=, too")
@@ -80,6 +80,11 @@ def _of_environment(environ: Mapping[str, str]) -> Place:
 
 def _of_mesh(mesh: DeviceMesh, chosen: Sequence[str | int] | str | int | None) -> Place:
     """Row-major over the data-parallel dimensions, in the mesh's order."""
+    if not all(hasattr(mesh, part) for part in ("mesh", "mesh_dim_names", "get_coordinate")):
+        raise TypeError(
+            f"mesh={repr(mesh):.100} is of type {type(mesh).__name__}: want a torch.distributed.device_mesh.DeviceMesh, such as "
+            'init_device_mesh("cuda", (8, 4), mesh_dim_names=("dp", "tp")) makes; numbers go into rank= and world='
+        )
     names = mesh.mesh_dim_names or ()
     shape = tuple(mesh.mesh.shape)
     dims = _chosen(names, len(shape), chosen) if chosen is not None else _data_parallel(names, shape)

@@ -27,7 +27,7 @@ def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
     wrong = [k for k, t in _TYPES.items() if type(state.get(k)) is not t]
     if wrong or state["version"] < 1 or state["step"] < 0:
         raise ValueError(f"this is no state of a StepLoader (see {wrong or ['version', 'step']}): {dict(state)}")
-    if state["run"] != info.name:
+    if state["run"] not in (info.name, *info.was):
         raise RunMismatch(
             f"the checkpoint is of the run {state['run']}, the daemon serves {info.name}: connect to that run's daemon",
             facts={"run": info.name, "wanted": state["run"]},

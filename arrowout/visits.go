@@ -1,0 +1,101 @@
+package arrowout
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+
+	"loaderd/loader"
+)
+
+// visits tells the log of readers that come and go. One that is told why there is no step, or has read the steps that it asked for, is
+// expected again at the step where it left: its return, and further departures of that kind, are told at level debug.
+type visits struct {
+	log *slog.Logger
+
+	mu       sync.Mutex
+	expected map[loader.Place]uint64 // the step at which each is
+}
+
+// maxExpected bounds what is remembered of readers that may never come again.
+const maxExpected = 1 << 16
+
+func newVisits(log *slog.Logger) *visits {
+	return &visits{log: log, expected: map[loader.Place]uint64{}}
+}
+
+// visit is one stream of a reader.
+type visit struct {
+	visits    *visits
+	ctx       context.Context // of the stream
+	request   request
+	began     time.Time
+	step      uint64 // that it has not been sent whole
+	continues bool   // it was expected
+	args      []any
+}
+
+// begin tells that a reader has come.
+func (v *visits) begin(ctx context.Context, q request) *visit {
+	place := loader.Place{Rank: q.Rank, World: q.World}
+	address := "unknown"
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		address = p.Addr.String()
+	}
+	v.mu.Lock()
+	step, known := v.expected[place]
+	delete(v.expected, place)
+	v.mu.Unlock()
+	x := &visit{visits: v, ctx: ctx, request: q, began: time.Now(), step: q.Step, continues: known && step == q.Step,
+		args: []any{"rank", q.Rank, "world", q.World, "address", address}}
+	x.tell(x.continues, "a reader has come", "from_step", q.Step)
+	return x
+}
+
+// sent notes what it has.
+func (x *visit) sent(b sending) {
+	if b.Part == b.Parts-1 {
+		x.step = b.Step + 1
+	}
+}
+
+// end tells that it has gone, and why.
+func (x *visit) end(err error) {
+	q, v := x.request, x.visits
+	why, again := "", false
+	var typed *loader.Error
+	switch {
+	case err == nil && q.Steps > 0 && x.step == q.Step+q.Steps:
+		why, again = "it has the steps that it asked for", true
+	case err == nil:
+		why = "the run has ended"
+	case errors.As(err, &typed):
+		why, again = string(typed.Reason)+": "+typed.Message, Code(typed.Reason) == codes.Unavailable && typed.Reason != ShuttingDown
+	case x.ctx.Err() != nil || errors.Is(err, context.Canceled):
+		why = "it has left, or its connection is lost"
+	default:
+		why = err.Error()
+	}
+	if again {
+		v.mu.Lock()
+		if len(v.expected) >= maxExpected {
+			clear(v.expected)
+		}
+		v.expected[loader.Place{Rank: q.Rank, World: q.World}] = x.step
+		v.mu.Unlock()
+	}
+	x.tell(again && x.continues, "a reader has gone", "from_step", q.Step, "at_step", x.step, "after", time.Since(x.began).Round(time.Millisecond), "why", why)
+}
+
+func (x *visit) tell(quietly bool, message string, args ...any) {
+	level := slog.LevelInfo
+	if quietly {
+		level = slog.LevelDebug
+	}
+	x.visits.log.Log(context.WithoutCancel(x.ctx), level, message, append(x.args[:len(x.args):len(x.args)], args...)...)
+}

@@ -1,0 +1,119 @@
+package arrowout_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"loaderd/arrowout"
+	"loaderd/loader"
+)
+
+// visitors keeps what a log at level info says of readers.
+type visitors struct {
+	slog.Handler
+	mu   sync.Mutex
+	said []string
+}
+
+func (v *visitors) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+func (v *visitors) WithAttrs([]slog.Attr) slog.Handler               { return v }
+
+func (v *visitors) Handle(_ context.Context, r slog.Record) error {
+	if !strings.HasPrefix(r.Message, "a reader") {
+		return nil
+	}
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "address":
+			if !strings.HasPrefix(a.Value.String(), "127.0.0.1:") {
+				line += " from " + a.Value.String()
+			}
+		case "after":
+		default:
+			line += " " + a.Key + "=" + a.Value.String()
+		}
+		return true
+	})
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.said = append(v.said, line)
+	return nil
+}
+
+func (v *visitors) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.said)
+}
+
+// Readers are told to the log when they come and when they go, with the reason; those that are expected again are not told every time.
+func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
+	f, log := newFake(4, 4, 16), &visitors{}
+	f.last = &loader.Error{Reason: loader.SourceDry, Message: "nothing new"}
+	cfg := arrowout.Default()
+	cfg.Listen = "127.0.0.1:0"
+	s, err := arrowout.NewServer(cfg, arrowout.Serving(f), slog.New(log), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, s)
+	all := func(ticket string) {
+		for r := mustGet(t, c, ticket); r.Next(); {
+		}
+	}
+	all(`{"rank":1,"world":2}`)
+	for range 3 { // sent away, and comes again
+		all(`{"rank":1,"world":2,"step":4}`)
+	}
+	all(`{"rank":1,"world":2,"step":3}`) // not where it left
+	for step := range 3 {                // a stream a step
+		all(fmt.Sprintf(`{"steps":1,"step":%d}`, step))
+	}
+	f.onNext = func(ctx context.Context, step uint64) error {
+		if step == 4 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	}
+	r, cancel, err := get(t, c, `{"step":3}`)
+	if err != nil || !r.Next() {
+		t.Fatal(err, r.Err())
+	}
+	eventually(t, "the batch is sent", func() bool { return f.assembled.Load() > 0 })
+	cancel()
+	want := []string{
+		"a reader has come rank=1 world=2 from_step=0",
+		"a reader has gone rank=1 world=2 from_step=0 at_step=4 why=SOURCE_DRY: nothing new",
+		"a reader has come rank=1 world=2 from_step=3",
+		"a reader has gone rank=1 world=2 from_step=3 at_step=4 why=SOURCE_DRY: nothing new",
+		"a reader has come rank=0 world=1 from_step=0",
+		"a reader has gone rank=0 world=1 from_step=0 at_step=1 why=it has the steps that it asked for",
+		"a reader has gone rank=0 world=1 from_step=3 at_step=4 why=it has left, or its connection is lost",
+	}
+	eventually(t, "all is told", func() bool { return log.count() >= len(want) })
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	f.onNext = nil
+	f.last = nil
+	waits := mustGet(t, c, `{"step":4,"rank":3,"world":4}`)
+	if err := s.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	waits.Next()
+	<-s.Ended()
+	want = append(want, "a reader has come rank=3 world=4 from_step=4",
+		"a reader has gone rank=3 world=4 from_step=4 at_step=4 why=SHUTTING_DOWN: the daemon stops")
+	if got := strings.Join(log.said, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("the log says\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}

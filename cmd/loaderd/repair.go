@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/loader"
+	"loaderd/stream"
+)
+
+func newRepairCmd() *cobra.Command {
+	var flags configFlags
+	var name string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "repair --run A [--new B] [flags]",
+		Short: "Copy what is right of a damaged plan into a usable one, and say what is lost",
+		Long: `Look at a run's plan that is damaged (a record that cannot be read or cannot stand where it does) or has lost its end (the run's stored
+checkpoints prove that it was longer), and say what of it can be used, what is lost, and whether steps that are planned again will be those
+that were served. With --new, copy what can be used, and the checkpoints that fit, into a new run.
+
+The damaged plan is never changed. Stop the run's daemon first. Serve the copy with the same configuration and --run B; trainers that hold
+the old run's name go on with it as they are. A copy that was broken off is finished by the same command; no daemon serves it before.
+The exit status is 0 for a plan that is whole, and when a copy is made; 1 for a damaged one without --new.`,
+		Example: `  loaderd repair -c loaderd.yaml --run pretrain
+  loaderd repair -c loaderd.yaml --run pretrain --new pretrain-2
+  loaderd serve -c loaderd.yaml --run pretrain-2`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.load(cmd)
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("new") {
+				if err := stream.ValidRun(name); err != nil {
+					return usageError{fmt.Errorf("--new: %w", err)}
+				}
+				if name == c.Run {
+					return usageError{fmt.Errorf("--new %s: want another name than that of the damaged run, which stays as it is", name)}
+				}
+			}
+			out := cmd.OutOrStdout()
+			if asJSON {
+				out = io.Discard
+			}
+			d, err := repair(cmd.Context(), c, name, newLogger(c.Log, cmd.ErrOrStderr()), out, cmd.ErrOrStderr())
+			if asJSON && d.Run != "" {
+				err = errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(d))
+			}
+			return err
+		},
+	}
+	flags.register(cmd)
+	cmd.Flags().StringVar(&name, "new", "", "`name` of the run that is to go on with the copy; without it nothing is copied")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	_ = cmd.MarkFlagRequired("run")
+	return cmd
+}
+
+func repair(ctx context.Context, c config.Config, name string, log *slog.Logger, out, stderr io.Writer) (d loader.Damage, err error) {
+	store, err := openRunStore(ctx, c, log)
+	if err != nil {
+		return d, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, store.Withdraw(context.WithoutCancel(ctx)))
+		}
+		err = errors.Join(err, store.Close())
+	}()
+	from, err := damagedEdges(ctx, store, c)
+	if err != nil {
+		return d, fmt.Errorf("repair run %s: %w", c.Run, err)
+	}
+	lease, err := store.Lease(ctx, c.Run, daemon.Holder(c)) // nobody appends meanwhile
+	if err != nil {
+		return d, err
+	}
+	defer func() { err = errors.Join(err, lease.Close()) }()
+	if d, err = loader.Inspect(ctx, from.Plan, from.Checkpoints); err != nil {
+		return d, fmt.Errorf("repair run %s: %w", c.Run, err)
+	}
+	writeDamage(out, d)
+	switch {
+	case d.Why == "":
+		return d, nil
+	case name == "":
+		return d, fmt.Errorf("the plan of run %s is damaged: copy what can be used with --new NAME", c.Run)
+	}
+	to := loader.Edges{Documents: from.Documents}
+	if to.Plan, err = store.PlanLog(ctx, name); err != nil {
+		return d, err
+	}
+	objects, err := store.Objects(ctx, name)
+	if err != nil {
+		return d, err
+	}
+	to.Checkpoints = daemon.Checkpoints(objects)
+	if to.Floors, err = store.Floors(ctx, name); err != nil {
+		return d, err
+	}
+	progress := newProgress(stderr)
+	if err := d.Copy(ctx, from, name, to, func(n uint64) { progress.say("%d of %d records copied", n, d.Records) }); err != nil {
+		return d, err
+	}
+	fmt.Fprintf(out, "run %s is a usable copy; the plan of run %s is as it was. Serve it with the same configuration and --run %s.\n", name, c.Run, name)
+	return d, nil
+}
+
+// damagedEdges opens what there is of a run.
+func damagedEdges(ctx context.Context, store *stream.Store, c config.Config) (loader.Edges, error) {
+	plan, err := store.ReadDamaged(ctx, c.Run)
+	if err != nil {
+		return loader.Edges{}, err
+	}
+	documents, err := store.ReadDocuments(ctx, stream.Tokenizing{})
+	if err != nil {
+		return loader.Edges{}, err
+	}
+	objects, err := store.Objects(ctx, c.Run)
+	if err != nil {
+		return loader.Edges{}, err
+	}
+	return loader.Edges{Documents: documents, Plan: plan, Checkpoints: daemon.Checkpoints(objects)}, nil
+}
+
+func writeDamage(w io.Writer, d loader.Damage) {
+	if d.Why == "" {
+		fmt.Fprintf(w, "the plan of run %s is whole: %s records, %s steps\n", d.Run, group(int64(d.Records)), group(int64(d.Steps)))
+		return
+	}
+	fmt.Fprintf(w, "the plan of run %s is damaged: %s\n  usable   %s records, with %s steps\n  it had   %s records, with %s steps, at least\n",
+		d.Run, d.Why, group(int64(d.Records)), group(int64(d.Steps)), group(int64(d.OnceRecords)), group(int64(d.OnceSteps)))
+	for _, l := range d.Lost {
+		where := "no record is left, a checkpoint tells of it"
+		if l.Record > 0 {
+			where = fmt.Sprintf("record %d", l.Record)
+		}
+		fmt.Fprintf(w, "  lost     %s (%s)\n", l.What, where)
+	}
+	if d.Unknown > 0 {
+		fmt.Fprintf(w, "  unknown  what %s more of the lost records were: steps, drains, commits\n", group(int64(d.Unknown)))
+	}
+	if d.Same() {
+		fmt.Fprintf(w, "Steps from %d on are planned again and will be the same as before: only steps and keepers' words are lost.\n", d.Steps)
+		return
+	}
+	fmt.Fprintf(w, "Steps from %d on are planned again and may differ from those that were served: resume trainers from a checkpoint at that step or before it, or restore the plan's stream from a backup.\n", d.Steps)
+}

@@ -1,0 +1,181 @@
+package columns
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+)
+
+// ArrowFileMagic begins and ends an Arrow IPC file.
+const ArrowFileMagic = "ARROW1"
+
+// continuation begins every message since Arrow 0.15.
+const continuation = 0xffffffff
+
+// IsArrow says whether data begins as an Arrow IPC file or stream does.
+func IsArrow(head []byte) bool {
+	if bytes.HasPrefix(head, []byte(ArrowFileMagic)) {
+		return true
+	}
+	if len(head) < 8 || binary.LittleEndian.Uint32(head) != continuation {
+		return false
+	}
+	n := binary.LittleEndian.Uint32(head[4:])
+	return n > 0 && n <= most
+}
+
+// Arrow reads the batches of an Arrow IPC stream, or file, one after the other. A file is read as the stream that it is inside, so
+// pipes and compressed files can be read too.
+type Arrow struct {
+	ipc  *ipc.Reader
+	file bool
+	r    io.Reader
+}
+
+// NewArrow reads the schema. r needs no buffer of its own.
+func NewArrow(r io.Reader) (*Arrow, error) {
+	a := &Arrow{r: r}
+	head := make([]byte, 8)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, notArrow(unexpected(err))
+	}
+	if a.file = bytes.HasPrefix(head, []byte(ArrowFileMagic)); !a.file {
+		r = io.MultiReader(bytes.NewReader(head), r)
+	}
+	err := Guard(func() (err error) {
+		mem := newBounded(plenty)
+		a.ipc, err = ipc.NewReaderFromMessageReader(&messages{r: r, mem: mem, file: a.file}, ipc.WithAllocator(mem))
+		return err
+	})
+	if err != nil {
+		return nil, notArrow(err)
+	}
+	return a, nil
+}
+
+func notArrow(err error) error { return fmt.Errorf("not readable Arrow IPC data: %w", err) }
+
+// Schema names the columns.
+func (a *Arrow) Schema() *arrow.Schema { return a.ipc.Schema() }
+
+// Next returns the next batch, which is good until the next call, or io.EOF.
+func (a *Arrow) Next() (batch arrow.Record, err error) {
+	err = Guard(func() error {
+		if a.ipc.Next() {
+			batch = a.ipc.Record()
+			return nil
+		}
+		if err := a.ipc.Err(); err != nil {
+			return err
+		}
+		return io.EOF
+	})
+	if err == io.EOF && a.file {
+		err = a.ended()
+	}
+	if err != nil && err != io.EOF {
+		err = notArrow(err)
+	}
+	return batch, err
+}
+
+// ended returns io.EOF when the file has its end: its footer and the magic again.
+func (a *Arrow) ended() error {
+	var last [len(ArrowFileMagic)]byte
+	buf := make([]byte, 4096)
+	for {
+		n, err := a.r.Read(buf)
+		if n >= len(last) {
+			copy(last[:], buf[n-len(last):n])
+		} else {
+			copy(last[:], append(last[n:], buf[:n]...))
+		}
+		switch {
+		case err == io.EOF && string(last[:]) == ArrowFileMagic:
+			return io.EOF
+		case err == io.EOF:
+			return damaged("the file is cut off: %w", io.ErrUnexpectedEOF)
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// messages is an ipc.MessageReader that checks what a message says before it believes it.
+type messages struct {
+	r       io.Reader
+	mem     *bounded // may grow with the largest message
+	file    bool
+	marked  bool // messages begin with the continuation mark
+	current *ipc.Message
+}
+
+func (m *messages) Retain()  {}
+func (m *messages) Release() {}
+
+// Message returns the next message, or io.EOF at the mark of the end, or where the data ends between two messages.
+func (m *messages) Message() (*ipc.Message, error) {
+	n, err := m.prefix()
+	if err != nil {
+		return nil, err
+	}
+	meta, err := readUpTo(m.r, n)
+	if err != nil {
+		return nil, fmt.Errorf("a message is cut off: %w", err)
+	}
+	length, err := checkMessage(meta)
+	if err != nil {
+		return nil, damaged("a message: %w", err)
+	}
+	if length > most {
+		return nil, damaged("a message of %d bytes, at most %d", length, most)
+	}
+	body, err := readUpTo(m.r, length)
+	if err != nil {
+		return nil, fmt.Errorf("a message is cut off: %w", err)
+	}
+	m.mem.limit = max(m.mem.limit, allowance(length))
+	if m.current != nil {
+		m.current.Release()
+	}
+	m.current = ipc.NewMessage(memory.NewBufferBytes(meta), memory.NewBufferBytes(body))
+	return m.current, nil
+}
+
+// prefix reads how long a message's metadata is.
+func (m *messages) prefix() (int64, error) {
+	var b [4]byte
+	if _, err := io.ReadFull(m.r, b[:]); err != nil {
+		if err == io.EOF {
+			return 0, io.EOF
+		}
+		return 0, fmt.Errorf("a message is cut off: %w", err)
+	}
+	n := binary.LittleEndian.Uint32(b[:])
+	if n != continuation && n != 0 && m.marked {
+		if m.file {
+			return 0, io.EOF // the footer, without a mark of the end before it
+		}
+		return 0, errors.New("a message without its mark")
+	}
+	if n == continuation {
+		m.marked = true
+		if _, err := io.ReadFull(m.r, b[:]); err != nil {
+			return 0, fmt.Errorf("a message is cut off: %w", unexpected(err))
+		}
+		n = binary.LittleEndian.Uint32(b[:])
+	}
+	switch {
+	case n == 0:
+		return 0, io.EOF
+	case n > most:
+		return 0, errors.New("a message's length is out of range")
+	}
+	return int64(n), nil
+}

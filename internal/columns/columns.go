@@ -1,0 +1,67 @@
+// Package columns reads columns of Parquet files and of Arrow IPC data that others wrote, perhaps badly: whatever the bytes are, memory
+// stays within a bound that follows from the data's size, and what can not be read is an error.
+//
+// The decoders are those of Arrow's own library. They trust the sizes that a file names, so everything that they would allocate by is
+// looked at here before: counts in the footer, sizes in page headers, lengths in flatbuffers, what a page grows to.
+package columns
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+)
+
+const (
+	// plenty is what any data may take, however small it is.
+	plenty = 64 << 20
+	// growth is how many times its size the data may take; more than text and numbers are ever compressed by.
+	growth = 1024
+	// most is what no part of any data may exceed: a page, or a batch.
+	most = 1 << 30
+)
+
+// allowance is how many bytes one part (a page, a batch) of data of this size may take.
+func allowance(size int64) int64 {
+	return min(max(size, 0)*growth+plenty, most)
+}
+
+// damaged is an error of the data, not of reading it.
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("the data is damaged: "+format, args...)
+}
+
+// bounded allocates for a decoder. More than limit at a time in use ends it by a panic with an error, which the packages above recover.
+type bounded struct {
+	memory.Allocator
+	limit int64
+	used  atomic.Int64
+}
+
+func newBounded(limit int64) *bounded {
+	return &bounded{Allocator: memory.DefaultAllocator, limit: limit}
+}
+
+func (b *bounded) take(n int) {
+	if n < 0 || b.used.Add(int64(n)) > b.limit {
+		panic(damaged("it asks for %d bytes, more than the %d that data of its size may take", n, b.limit))
+	}
+}
+
+func (b *bounded) Allocate(size int) []byte {
+	b.take(size)
+	return b.Allocator.Allocate(size)
+}
+
+func (b *bounded) Reallocate(size int, old []byte) []byte {
+	b.take(max(size-len(old), 0))
+	if size < len(old) {
+		b.used.Add(int64(size - len(old)))
+	}
+	return b.Allocator.Reallocate(size, old)
+}
+
+func (b *bounded) Free(old []byte) {
+	b.used.Add(-int64(len(old)))
+	b.Allocator.Free(old)
+}

@@ -1,0 +1,221 @@
+package columns_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/compress"
+	"github.com/apache/arrow/go/v17/parquet/file"
+	"github.com/apache/arrow/go/v17/parquet/pqarrow"
+
+	"loaderd/internal/columns"
+)
+
+func record(tb testing.TB) arrow.Record {
+	tb.Helper()
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "text", Type: arrow.BinaryTypes.String, Nullable: true},
+		{Name: "n", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "ids", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)},
+	}, nil)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	for i := range 20 {
+		b.Field(0).(*array.StringBuilder).Append(strings.Repeat("words ", i))
+		b.Field(1).(*array.Int64Builder).Append(int64(i))
+		ids := b.Field(2).(*array.ListBuilder)
+		ids.Append(true)
+		ids.ValueBuilder().(*array.Int32Builder).AppendValues([]int32{int32(i), 7}, nil)
+	}
+	return b.NewRecord()
+}
+
+// parquetData is a file of the record.
+func parquetData(tb testing.TB, options ...parquet.WriterProperty) []byte {
+	tb.Helper()
+	rec := record(tb)
+	defer rec.Release()
+	var out bytes.Buffer
+	w, err := pqarrow.NewFileWriter(rec.Schema(), &out, parquet.NewWriterProperties(options...), pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := w.Write(rec); err != nil {
+		tb.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func arrowData(tb testing.TB, options ...ipc.Option) []byte {
+	tb.Helper()
+	rec := record(tb)
+	defer rec.Release()
+	var out bytes.Buffer
+	w := ipc.NewWriter(&out, append(options, ipc.WithSchema(rec.Schema()))...)
+	if err := w.Write(rec); err != nil {
+		tb.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// readParquet reads all columns and returns how many levels they have.
+func readParquet(tb testing.TB, data []byte) (levels int64, err error) {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "x.parquet")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	p, err := columns.OpenParquet(path)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	return levels, columns.Guard(func() error {
+		for g := range p.NumRowGroups() {
+			for leaf := range p.MetaData().Schema.NumColumns() {
+				r, err := p.Column(g, leaf)
+				if err != nil {
+					return err
+				}
+				n, err := drain(r)
+				levels += n
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func drain(r file.ColumnChunkReader) (all int64, err error) {
+	def, rep := make([]int16, 256), make([]int16, 256)
+	for r.HasNext() {
+		var n int64
+		switch r := r.(type) {
+		case *file.Int32ColumnChunkReader:
+			n, _, err = r.ReadBatch(256, make([]int32, 256), def, rep)
+		case *file.Int64ColumnChunkReader:
+			n, _, err = r.ReadBatch(256, make([]int64, 256), def, rep)
+		case *file.ByteArrayColumnChunkReader:
+			n, _, err = r.ReadBatch(256, make([]parquet.ByteArray, 256), def, rep)
+		default:
+			return all, nil
+		}
+		if all += n; err != nil || n == 0 {
+			return all, err
+		}
+	}
+	return all, r.Err()
+}
+
+func readArrow(data []byte) (rows int64, err error) {
+	a, err := columns.NewArrow(bytes.NewReader(data))
+	if err != nil {
+		return 0, err
+	}
+	for {
+		batch, err := a.Next()
+		if err == io.EOF {
+			return rows, nil
+		}
+		if err != nil {
+			return rows, err
+		}
+		rows += batch.NumRows()
+	}
+}
+
+var variants = map[string][]parquet.WriterProperty{
+	"plain":        {parquet.WithDictionaryDefault(false)},
+	"dictionary":   {parquet.WithDictionaryDefault(true)},
+	"snappy":       {parquet.WithCompression(compress.Codecs.Snappy)},
+	"gzip":         {parquet.WithCompression(compress.Codecs.Gzip)},
+	"zstd":         {parquet.WithCompression(compress.Codecs.Zstd)},
+	"brotli":       {parquet.WithCompression(compress.Codecs.Brotli)},
+	"second pages": {parquet.WithDataPageVersion(parquet.DataPageV2), parquet.WithCompression(compress.Codecs.Zstd)},
+	"delta":        {parquet.WithDictionaryDefault(false), parquet.WithEncodingFor("text", parquet.Encodings.DeltaByteArray), parquet.WithEncodingFor("n", parquet.Encodings.DeltaBinaryPacked)},
+	"delta length": {parquet.WithDictionaryDefault(false), parquet.WithEncodingFor("text", parquet.Encodings.DeltaLengthByteArray)},
+}
+
+func TestParquet(t *testing.T) {
+	for name, options := range variants {
+		if levels, err := readParquet(t, parquetData(t, options...)); err != nil || levels != 20+20+40 {
+			t.Errorf("%s: %d values, %v, want 80", name, levels, err)
+		}
+	}
+}
+
+func TestArrow(t *testing.T) {
+	for name, options := range map[string][]ipc.Option{"plain": nil, "zstd": {ipc.WithZstd()}, "lz4": {ipc.WithLZ4()}} {
+		if rows, err := readArrow(arrowData(t, options...)); err != nil || rows != 20 {
+			t.Errorf("%s: %d rows, %v", name, rows, err)
+		}
+	}
+}
+
+// frugal says whether f takes little memory.
+func frugal(tb testing.TB, what string, f func()) {
+	tb.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<30 {
+		tb.Errorf("%s takes %d MiB", what, took>>20)
+	}
+}
+
+// Whatever byte of a file is whatever else: reading it ends, and takes no memory to speak of. Four bytes at once are what counts and
+// lengths lie in.
+func TestDamageIsBounded(t *testing.T) {
+	parquetFile, arrowStream := parquetData(t, parquet.WithCompression(compress.Codecs.Zstd)), arrowData(t)
+	for _, value := range []uint32{math.MaxInt32, math.MaxUint32, 1 << 24} {
+		for at := 0; at+4 <= len(parquetFile); at += 13 {
+			data := bytes.Clone(parquetFile)
+			binary.LittleEndian.PutUint32(data[at:], value)
+			frugal(t, "Parquet", func() { _, _ = readParquet(t, data) }) // an error, or other values
+		}
+		for at := 0; at+4 <= len(arrowStream); at += 6 {
+			data := bytes.Clone(arrowStream)
+			binary.LittleEndian.PutUint32(data[at:], value)
+			frugal(t, "Arrow", func() { _, _ = readArrow(data) })
+		}
+	}
+}
+
+func FuzzParquet(f *testing.F) {
+	for _, options := range variants {
+		f.Add(parquetData(f, options...))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		frugal(t, "Parquet", func() { _, _ = readParquet(t, data) }) // an error, or some values
+	})
+}
+
+func FuzzArrow(f *testing.F) {
+	f.Add(arrowData(f))
+	f.Add(arrowData(f, ipc.WithZstd()))
+	f.Add(append([]byte(columns.ArrowFileMagic+"\x00\x00"), append(arrowData(f), columns.ArrowFileMagic...)...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		frugal(t, "Arrow", func() { _, _ = readArrow(data) })
+	})
+}

@@ -1,0 +1,151 @@
+package columns
+
+import (
+	"errors"
+
+	flatbuffers "github.com/google/flatbuffers/go"
+)
+
+// A message of Arrow's is a flatbuffer. Its decoder makes room for as many fields, children and entries as a vector says it has, and follows
+// offsets that may lead to the same field again and again. So every vector is looked at here before.
+
+const (
+	// fieldDepth bounds how deep fields lie in each other; the decoder's own bound on data is 64.
+	fieldDepth = 64
+	// fieldsMost bounds the fields of a schema, those within others included.
+	fieldsMost = 1 << 16
+)
+
+// Kinds of messages.
+const (
+	schemaMessage     = 1
+	dictionaryMessage = 2
+	recordMessage     = 3
+)
+
+// vtable returns the place of a table's n-th member in its vtable.
+func vtable(n int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*n) }
+
+// checkMessage looks at a message's metadata and returns how many bytes its body has.
+func checkMessage(meta []byte) (body int64, err error) {
+	err = Guard(func() error {
+		m := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
+		body = m.GetInt64Slot(vtable(3), 0)
+		if body < 0 {
+			return errors.New("a body of less than nothing")
+		}
+		if err := checkVector(m, 4, 4); err != nil {
+			return err
+		}
+		header, ok := table(m, 2)
+		if !ok {
+			return errors.New("a message without a header")
+		}
+		switch m.GetByteSlot(vtable(1), 0) {
+		case schemaMessage:
+			return (&schemaCheck{}).schema(header)
+		case dictionaryMessage:
+			data, ok := table(header, 1)
+			if !ok {
+				return errors.New("a dictionary without values")
+			}
+			return checkBatch(data)
+		case recordMessage:
+			return checkBatch(header)
+		}
+		return nil
+	})
+	return body, err
+}
+
+// table follows a table's member to another table.
+func table(t flatbuffers.Table, member int) (flatbuffers.Table, bool) {
+	o := t.Offset(vtable(member))
+	if o == 0 {
+		return flatbuffers.Table{}, false
+	}
+	return flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(t.Pos + flatbuffers.UOffsetT(o))}, true
+}
+
+// vector returns where a member's elements begin and how many they are; there is room for all of them.
+func vector(t flatbuffers.Table, member, size int) (at flatbuffers.UOffsetT, n int, err error) {
+	o := flatbuffers.UOffsetT(t.Offset(vtable(member)))
+	if o == 0 {
+		return 0, 0, nil
+	}
+	at, n = t.Vector(o), t.VectorLen(o)
+	if n < 0 || int64(at)+int64(n)*int64(size) > int64(len(t.Bytes)) {
+		return 0, 0, errors.New("a vector with more elements than there are bytes")
+	}
+	return at, n, nil
+}
+
+func checkVector(t flatbuffers.Table, member, size int) error {
+	_, _, err := vector(t, member, size)
+	return err
+}
+
+// checkBatch looks at a RecordBatch: nodes, buffers, and how many buffers views have.
+func checkBatch(b flatbuffers.Table) error {
+	if n := b.GetInt64Slot(vtable(0), 0); n < 0 || n > most {
+		return errors.New("a batch of too many rows")
+	}
+	nodes, n, err := vector(b, 1, 16)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		if length := b.GetInt64(nodes + flatbuffers.UOffsetT(16*i)); length < 0 || length > most {
+			return errors.New("a column of too many values")
+		}
+	}
+	_, buffers, err := vector(b, 2, 16)
+	if err != nil {
+		return err
+	}
+	counts, n, err := vector(b, 4, 8)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		if views := b.GetInt64(counts + flatbuffers.UOffsetT(8*i)); views < 0 || views > int64(buffers) {
+			return errors.New("a column of more buffers than there are")
+		}
+	}
+	return nil
+}
+
+// schemaCheck counts the fields of a schema as often as they are referred to.
+type schemaCheck struct{ fields int }
+
+func (c *schemaCheck) schema(s flatbuffers.Table) error {
+	return errors.Join(c.children(s, 1, 0), checkVector(s, 2, 4), checkVector(s, 3, 8))
+}
+
+func (c *schemaCheck) children(t flatbuffers.Table, member, depth int) error {
+	at, n, err := vector(t, member, 4)
+	if err != nil {
+		return err
+	}
+	if c.fields += n; c.fields > fieldsMost || depth > fieldDepth {
+		return errors.New("a schema of too many fields")
+	}
+	for i := range n {
+		field := flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at + flatbuffers.UOffsetT(4*i))}
+		if err := errors.Join(c.children(field, 5, depth+1), checkVector(field, 6, 4), checkType(field)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unionType is the one type with a vector of its own: the ids of its members.
+const unionType = 14
+
+func checkType(field flatbuffers.Table) error {
+	t, ok := table(field, 3)
+	if !ok || field.GetByteSlot(vtable(2), 0) != unionType {
+		return nil
+	}
+	return checkVector(t, 1, 4)
+}

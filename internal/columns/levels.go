@@ -1,0 +1,114 @@
+package columns
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/schema"
+)
+
+// The decoders go round in circles where a page has fewer levels, or fewer values, than its header says. So they are counted here before.
+
+// checkV1 looks at a data page of the first version: repetition levels, definition levels, values.
+func checkV1(c *schema.Column, h pageHeader, data []byte) error {
+	rest, err := skipLevels(data, h.repetition, c.MaxRepetitionLevel(), h.values)
+	if err == nil {
+		rest, err = skipLevels(rest, h.definition, c.MaxDefinitionLevel(), h.values)
+	}
+	if err != nil {
+		return err
+	}
+	return checkValues(c, h, rest)
+}
+
+// checkV2 looks at a data page of the second version.
+func checkV2(c *schema.Column, h pageHeader, data []byte) error {
+	repetition, definition := data[:h.repetitionBytes], data[h.repetitionBytes:h.repetitionBytes+h.definitionBytes]
+	if most := c.MaxRepetitionLevel(); most > 0 && !holds(repetition, width(most), h.values) {
+		return errLevels(h)
+	}
+	if most := c.MaxDefinitionLevel(); most > 0 && !holds(definition, width(most), h.values) {
+		return errLevels(h)
+	}
+	return checkValues(c, h, data[h.repetitionBytes+h.definitionBytes:])
+}
+
+func errLevels(h pageHeader) error {
+	return damaged("a page has fewer levels than the %d values that it is said to", h.values)
+}
+
+func width(most int16) int { return bits.Len16(uint16(most)) }
+
+// skipLevels returns what is behind the levels.
+func skipLevels(data []byte, encoding int64, most int16, n int64) ([]byte, error) {
+	if most == 0 {
+		return data, nil
+	}
+	short := errLevels(pageHeader{values: n})
+	if parquet.Encoding(encoding) == parquet.Encodings.BitPacked {
+		size := (n*int64(width(most)) + 7) / 8
+		if size > int64(len(data)) {
+			return nil, short
+		}
+		return data[size:], nil
+	}
+	if len(data) < 4 {
+		return nil, short
+	}
+	size := int64(binary.LittleEndian.Uint32(data))
+	if data = data[4:]; size > int64(len(data)) || !holds(data[:size], width(most), n) {
+		return nil, short
+	}
+	return data[size:], nil
+}
+
+// holds says whether runs of equal and of packed numbers are n numbers or more.
+func holds(data []byte, width int, n int64) bool {
+	for n > 0 {
+		head, size := binary.Uvarint(data)
+		if size <= 0 || head > 1<<32 {
+			return false
+		}
+		data = data[size:]
+		count, bytes := int64(head>>1), int64(width+7)/8
+		if head&1 == 1 {
+			count, bytes = 8*count, count*int64(width)
+		}
+		if bytes > int64(len(data)) {
+			if head&1 == 0 {
+				return false
+			}
+			count, bytes = 8*int64(len(data))/int64(max(width, 1)), int64(len(data)) // the last packed group may be short
+		}
+		data = data[bytes:]
+		n -= count
+	}
+	return true
+}
+
+// checkValues looks at values where no level counts them: indices of a dictionary, and delta encodings, which say how many they are.
+func checkValues(c *schema.Column, h pageHeader, data []byte) error {
+	required := c.MaxDefinitionLevel() == 0
+	short := damaged("a page has fewer values than the %d that it is said to", h.values)
+	switch encoding := parquet.Encoding(h.encoding); encoding {
+	case parquet.Encodings.PlainDict, parquet.Encodings.RLEDict:
+		if required && h.values > 0 && (len(data) == 0 || data[0] > 32 || !holds(data[1:], int(data[0]), h.values)) {
+			return short
+		}
+	case parquet.Encodings.DeltaBinaryPacked, parquet.Encodings.DeltaByteArray, parquet.Encodings.DeltaLengthByteArray:
+		var head [3]uint64 // values of a block, blocks within it, values
+		for i := range head {
+			v, size := binary.Uvarint(data)
+			if size <= 0 {
+				return short
+			}
+			head[i], data = v, data[size:]
+		}
+		const blockMost = 1 << 16
+		if head[0] == 0 || head[0] > blockMost || head[1] == 0 || head[1] > head[0] || head[2] > uint64(h.values) || required && head[2] < uint64(h.values) {
+			return short
+		}
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package columns
+
+import (
+	"bufio"
+	"errors"
+	"io"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/compress"
+	"github.com/apache/arrow/go/v17/parquet/file"
+	"github.com/apache/arrow/go/v17/parquet/schema"
+)
+
+// Types of pages.
+const (
+	dataPage       = 0
+	dictionaryPage = 2
+	dataPageV2     = 3
+)
+
+// pageReader is a file.PageReader that checks what a page's header says before it believes it.
+type pageReader struct {
+	r     *bufio.Reader
+	leaf  *schema.Column
+	left  int64 // values that are still to come
+	codec compress.Compression
+	limit int64 // bytes of a page
+	page  file.Page
+	err   error
+	zstd  zstdPages
+}
+
+// pageHeader is what a page's header says.
+type pageHeader struct {
+	kind, uncompressed, compressed int64
+	values, encoding               int64
+	definition, repetition         int64 // encodings
+	// Of a data page of the second version.
+	nulls, rows, definitionBytes, repetitionBytes int64
+	plain                                         bool // not compressed
+}
+
+func (p *pageReader) SetMaxPageHeaderSize(int) {}
+func (p *pageReader) Page() file.Page          { return p.page }
+func (p *pageReader) Err() error               { return p.err }
+
+// Reset is for those who read several columns with one reader; nobody does.
+func (p *pageReader) Reset(parquet.BufferedReader, int64, compress.Compression, *file.CryptoContext) {
+	p.err = errors.New("a page reader reads one column")
+}
+
+// Next reads the next page, if there is one.
+func (p *pageReader) Next() bool {
+	p.page = nil
+	for p.err == nil && p.page == nil && p.left > 0 {
+		p.page, p.err = p.next()
+	}
+	return p.page != nil
+}
+
+// next reads a page; nil for one that holds no data.
+func (p *pageReader) next() (file.Page, error) {
+	h, err := readPageHeader(&thrift{r: p.r})
+	if err != nil {
+		return nil, damaged("a page's header: %w", err)
+	}
+	switch {
+	case h.compressed < 0 || h.compressed > p.limit || h.uncompressed < 0 || h.uncompressed > p.limit:
+		return nil, damaged("a page of %d bytes, uncompressed %d: at most %d in data of its size", h.compressed, h.uncompressed, p.limit)
+	case h.values < 0 || h.values > 1<<31-1:
+		return nil, damaged("a page of %d values", h.values)
+	}
+	raw, err := readUpTo(p.r, h.compressed)
+	if err != nil {
+		return nil, damaged("a page is cut off: %w", err)
+	}
+	switch h.kind {
+	case dictionaryPage:
+		// Every value takes four bytes at least.
+		if h.values > h.uncompressed/4 {
+			return nil, damaged("a dictionary of %d values in %d bytes", h.values, h.uncompressed)
+		}
+		data, err := p.decompress(raw, h.uncompressed)
+		if err != nil {
+			return nil, err
+		}
+		return file.NewDictionaryPage(memory.NewBufferBytes(data), int32(h.values), parquet.Encoding(h.encoding)), nil
+	case dataPage:
+		if err := p.take(h); err != nil {
+			return nil, err
+		}
+		data, err := p.decompress(raw, h.uncompressed)
+		if err != nil {
+			return nil, err
+		}
+		if err := checkV1(p.leaf, h, data); err != nil {
+			return nil, err
+		}
+		return file.NewDataPageV1(memory.NewBufferBytes(data), int32(h.values), parquet.Encoding(h.encoding),
+			parquet.Encoding(h.definition), parquet.Encoding(h.repetition), int32(h.uncompressed)), nil
+	case dataPageV2:
+		return p.second(h, raw)
+	}
+	return nil, nil
+}
+
+// second makes a data page of the second version, whose levels are not compressed.
+func (p *pageReader) second(h pageHeader, raw []byte) (file.Page, error) {
+	if err := p.take(h); err != nil {
+		return nil, err
+	}
+	levels := h.definitionBytes + h.repetitionBytes
+	if h.definitionBytes < 0 || h.repetitionBytes < 0 || levels > int64(len(raw)) || levels > h.uncompressed {
+		return nil, damaged("levels of %d bytes in a page of %d", levels, len(raw))
+	}
+	data := raw
+	if !h.plain {
+		values, err := p.decompress(raw[levels:], h.uncompressed-levels)
+		if err != nil {
+			return nil, err
+		}
+		data = append(raw[:levels:levels], values...)
+	}
+	if err := checkV2(p.leaf, h, data); err != nil {
+		return nil, err
+	}
+	return file.NewDataPageV2(memory.NewBufferBytes(data), int32(h.values), int32(h.nulls), int32(h.rows), parquet.Encoding(h.encoding),
+		int32(h.definitionBytes), int32(h.repetitionBytes), int32(h.uncompressed), !h.plain), nil
+}
+
+// deltaValues is how many values a page of a delta encoding may have: its decoder makes room for all of them at once.
+const deltaValues = 16 << 20
+
+// take counts a data page's values.
+func (p *pageReader) take(h pageHeader) error {
+	switch encoding := parquet.Encoding(h.encoding); {
+	case h.values > p.left:
+		return damaged("a page of %d values where %d are left", h.values, p.left)
+	case h.values > deltaValues && (encoding == parquet.Encodings.DeltaBinaryPacked || encoding == parquet.Encodings.DeltaByteArray ||
+		encoding == parquet.Encodings.DeltaLengthByteArray):
+		return damaged("a page of %d values, at most %d in this encoding", h.values, deltaValues)
+	}
+	p.left -= h.values
+	return nil
+}
+
+func readPageHeader(t *thrift) (h pageHeader, err error) {
+	read := func(to *int64) error {
+		var err error
+		*to, err = t.number()
+		return err
+	}
+	// inner reads the struct of one of the three kinds: its fields are numbers, save one, and statistics, which nobody asks for.
+	inner := func(fields ...*int64) error {
+		return t.fields(func(id int64, kind byte) error {
+			if kind == thriftI32 && id >= 1 && id <= int64(len(fields)) {
+				return read(fields[id-1])
+			}
+			if kind == thriftFalse && id == 7 {
+				h.plain = true
+			}
+			return t.skip(kind)
+		})
+	}
+	err = t.fields(func(id int64, kind byte) error {
+		switch {
+		case id == 1 && kind == thriftI32:
+			return read(&h.kind)
+		case id == 2 && kind == thriftI32:
+			return read(&h.uncompressed)
+		case id == 3 && kind == thriftI32:
+			return read(&h.compressed)
+		case id == 5 && kind == thriftStruct:
+			return inner(&h.values, &h.encoding, &h.definition, &h.repetition)
+		case id == 7 && kind == thriftStruct:
+			return inner(&h.values, &h.encoding)
+		case id == 8 && kind == thriftStruct:
+			return inner(&h.values, &h.nulls, &h.rows, &h.encoding, &h.definitionBytes, &h.repetitionBytes)
+		}
+		return t.skip(kind)
+	})
+	return h, err
+}
+
+// readUpTo reads n bytes. What is not there is not allocated.
+func readUpTo(r io.Reader, n int64) ([]byte, error) {
+	const step = 16 << 20
+	b := make([]byte, 0, min(n, step))
+	for int64(len(b)) < n {
+		if len(b) == cap(b) {
+			b = append(make([]byte, 0, min(n, 2*int64(cap(b)))), b...)
+		}
+		part := b[len(b):cap(b)]
+		if _, err := io.ReadFull(r, part); err != nil {
+			return nil, unexpected(err)
+		}
+		b = b[:cap(b)]
+	}
+	return b, nil
+}

@@ -1,0 +1,108 @@
+package columns
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/file"
+	"github.com/apache/arrow/go/v17/parquet/metadata"
+)
+
+// Parquet is an open Parquet file. Its columns are read one by one, as they lie in the file: the layer above them decodes in goroutines of
+// its own, where a damaged file ends the process, and believes the Arrow schema that a file may carry.
+type Parquet struct {
+	f    *os.File
+	size int64
+	pf   *file.Reader
+	mem  *bounded
+	pool sync.Pool
+}
+
+// OpenParquet opens a Parquet file.
+func OpenParquet(name string) (_ *Parquet, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	p := &Parquet{f: f}
+	if err := Guard(p.open); err != nil {
+		return nil, errors.Join(fmt.Errorf("not a readable Parquet file: %w", err), f.Close())
+	}
+	return p, nil
+}
+
+func (p *Parquet) open() error {
+	info, err := p.f.Stat()
+	if err != nil {
+		return err
+	}
+	p.size = info.Size()
+	if err := checkFooter(p.f, p.size); err != nil {
+		return err
+	}
+	p.mem = newBounded(allowance(p.size))
+	p.pool.New = func() any { return memory.NewResizableBuffer(p.mem) }
+	p.pf, err = file.NewParquetReader(p.f, file.WithReadProps(parquet.NewReaderProperties(p.mem)))
+	return err
+}
+
+// Close closes the file.
+func (p *Parquet) Close() error { return p.f.Close() }
+
+// MetaData is what the file's footer says.
+func (p *Parquet) MetaData() *metadata.FileMetaData { return p.pf.MetaData() }
+
+// NumRows is how many rows the footer names.
+func (p *Parquet) NumRows() int64 { return p.pf.NumRows() }
+
+// NumRowGroups is how many parts the file's rows lie in.
+func (p *Parquet) NumRowGroups() int { return p.pf.NumRowGroups() }
+
+// Column reads a leaf column of a row group.
+func (p *Parquet) Column(group, leaf int) (file.ColumnChunkReader, error) {
+	chunk, err := p.pf.RowGroup(group).MetaData().ColumnChunk(leaf)
+	if err != nil {
+		return nil, err
+	}
+	if chunk.CryptoMetadata() != nil {
+		return nil, errors.New("the column is encrypted")
+	}
+	start, length := chunk.DataPageOffset(), chunk.TotalCompressedSize()
+	if d := chunk.DictionaryPageOffset(); chunk.HasDictionaryPage() && d > 0 && d < start {
+		start = d
+	}
+	if start < 0 || length < 0 || start > p.size || length > p.size-start {
+		return nil, damaged("a column of %d bytes at %d in a file of %d", length, start, p.size)
+	}
+	const oldDictionaryHeader = 100 // some old writers leave it out of the length
+	length = min(length+oldDictionaryHeader, p.size-start)
+	column := p.MetaData().Schema.Column(leaf)
+	pages := &pageReader{
+		r: bufio.NewReaderSize(io.NewSectionReader(p.f, start, length), 64<<10), leaf: column, left: chunk.NumValues(),
+		codec: chunk.Compression(), limit: p.mem.limit,
+	}
+	return file.NewColumnReader(column, pages, p.mem, &p.pool), nil
+}
+
+// Guard runs f. The decoders panic on some damaged data: that is an error.
+func Guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = recovered(p)
+		}
+	}()
+	return f()
+}
+
+func recovered(p any) error {
+	if err, ok := p.(error); ok {
+		return err
+	}
+	return damaged("%v", p)
+}

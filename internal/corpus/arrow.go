@@ -1,0 +1,238 @@
+package corpus
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+
+	"loaderd/internal/columns"
+)
+
+// arrow yields a document a row of an Arrow IPC file or stream.
+func (in *Input) arrow(s source, r io.Reader, yield yielder) bool {
+	o, row := in.options, int64(0)
+	fail := func(err error) bool { return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false }
+	a, err := columns.NewArrow(r)
+	if err != nil {
+		return fail(err)
+	}
+	if err := o.arrowSchema(a.Schema()); err != nil {
+		return fail(err)
+	}
+	for {
+		batch, err := a.Next()
+		if err == io.EOF {
+			return true
+		}
+		var rows arrowRows
+		if err == nil {
+			err = columns.Guard(func() (err error) { rows, err = o.arrowRows(batch); return err })
+		}
+		if err != nil {
+			return fail(err)
+		}
+		for i := range int(batch.NumRows()) {
+			row++
+			var d Document
+			var problem error
+			if err := columns.Guard(func() error { d, problem = o.arrowRow(rows, i); return nil }); err != nil {
+				return fail(fmt.Errorf("row %d: %w", row, err))
+			}
+			more := false
+			if problem != nil {
+				more = s.skip(yield, row, problem)
+			} else {
+				more = s.give(yield, d)
+			}
+			if !more {
+				return false
+			}
+		}
+	}
+}
+
+// arrowSchema refuses data without the columns that are asked for.
+func (o Options) arrowSchema(schema *arrow.Schema) error {
+	var names []string
+	for _, f := range schema.Fields() {
+		names = append(names, f.Name)
+	}
+	for _, name := range []string{o.TextField, o.IDField} {
+		if at := schema.FieldIndices(name); len(at) > 1 {
+			return fmt.Errorf("column %q is there %d times", name, len(at))
+		} else if len(at) == 0 && name != "" {
+			return o.missingColumn(name, names)
+		}
+	}
+	at := schema.FieldIndices(o.TextField)[0]
+	kind := schema.Field(at).Type
+	if o.Tokens && !isList(kind) || !o.Tokens && !isText(kind) {
+		want := "text"
+		if o.Tokens {
+			want = "a list of token ids"
+		}
+		return fmt.Errorf("column %q is %s: want %s", o.TextField, kind, want)
+	}
+	return nil
+}
+
+func (o Options) missingColumn(name string, names []string) error {
+	hint := ""
+	if name == o.TextField {
+		hint = " (--text-column names another)"
+	}
+	return fmt.Errorf("no column %q; it has %s%s", name, list(slices.Clone(names)), hint)
+}
+
+// arrowRows are the columns of a batch; those that are not there are nil.
+type arrowRows struct {
+	text, id, label, path, metaPath, url arrow.Array
+}
+
+func (o Options) arrowRows(batch arrow.Record) (rows arrowRows, err error) {
+	column := func(name string) arrow.Array {
+		if at := batch.Schema().FieldIndices(name); len(at) == 1 {
+			return batch.Column(at[0])
+		}
+		return nil
+	}
+	rows = arrowRows{text: column(o.TextField), id: column(o.IDField), label: column("id"), path: column("path"), url: column("url")}
+	if meta, ok := column("meta").(*array.Struct); ok {
+		if at, ok := meta.DataType().(*arrow.StructType).FieldIdx("path"); ok {
+			rows.metaPath = meta.Field(at)
+		}
+	}
+	return rows, nil
+}
+
+func (o Options) arrowRow(rows arrowRows, i int) (Document, error) {
+	var d Document
+	if rows.text.IsNull(i) {
+		return d, bad("column %q is null", o.TextField)
+	}
+	if l, ok := rows.text.(array.ListLike); ok {
+		var err error
+		if d.Data, err = listTokens(l, i); err != nil {
+			return Document{}, bad("column %q: %w", o.TextField, err)
+		}
+	} else {
+		// Copied: the batch's memory is used again.
+		d.Data = []byte(textAt(rows.text, i))
+	}
+	if int64(len(d.Data)) > o.MaxDocument {
+		return Document{}, o.tooLarge(len(d.Data))
+	}
+	d.name(func(name string) string {
+		return nameAt(map[string]arrow.Array{"id": rows.label, "path": rows.path, "url": rows.url}[name], i)
+	}, nameAt(rows.metaPath, i))
+	if rows.id == nil {
+		return d, nil
+	}
+	if rows.id.IsNull(i) {
+		return Document{}, bad("column %q is null", o.IDField)
+	}
+	if isText(rows.id.DataType()) {
+		d.ID = string([]byte(textAt(rows.id, i)))
+	} else {
+		d.ID = rows.id.ValueStr(i)
+	}
+	return d, o.checkID(d.ID)
+}
+
+// nameAt is a text or an integer, and empty for anything else.
+func nameAt(a arrow.Array, i int) string {
+	switch {
+	case a == nil || a.IsNull(i):
+		return ""
+	case isText(a.DataType()):
+		if s := textAt(a, i); len(s) <= labelMost {
+			return string([]byte(s))
+		}
+	case arrow.IsInteger(a.DataType().ID()):
+		return a.ValueStr(i)
+	}
+	return ""
+}
+
+func isList(t arrow.DataType) bool {
+	switch t.ID() {
+	case arrow.LIST, arrow.LARGE_LIST, arrow.LIST_VIEW, arrow.LARGE_LIST_VIEW:
+		return true
+	case arrow.FIXED_SIZE_LIST:
+		return t.(*arrow.FixedSizeListType).Len() > 0
+	}
+	return false
+}
+
+func isText(t arrow.DataType) bool {
+	switch t.ID() {
+	case arrow.STRING, arrow.LARGE_STRING, arrow.BINARY, arrow.LARGE_BINARY, arrow.STRING_VIEW, arrow.BINARY_VIEW:
+		return true
+	case arrow.DICTIONARY:
+		return isText(t.(*arrow.DictionaryType).ValueType)
+	}
+	return false
+}
+
+// textAt is a text within the array's memory.
+func textAt(a arrow.Array, i int) string {
+	switch a := a.(type) {
+	case *array.String:
+		return a.Value(i)
+	case *array.LargeString:
+		return a.Value(i)
+	case *array.StringView:
+		return a.Value(i)
+	case *array.Binary:
+		return a.ValueString(i)
+	case *array.LargeBinary:
+		return a.ValueString(i)
+	case *array.BinaryView:
+		return a.ValueString(i)
+	case *array.Dictionary:
+		return textAt(a.Dictionary(), a.GetValueIndex(i))
+	}
+	return ""
+}
+
+func listTokens(l array.ListLike, i int) ([]byte, error) {
+	from, to := l.ValueOffsets(i)
+	values := l.ListValues()
+	if from < 0 || to < from || to > int64(values.Len()) {
+		return nil, fmt.Errorf("a list from %d to %d of %d values", from, to, values.Len())
+	}
+	b := make([]byte, 0, 4*(to-from))
+	for j := int(from); j < int(to); j++ {
+		id, err := integerAt(values, j)
+		if err == nil {
+			b, err = appendToken(b, id)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("token %d: %w", j-int(from), err)
+		}
+	}
+	return b, nil
+}
+
+func integerAt(a arrow.Array, i int) (int64, error) {
+	if a.IsNull(i) {
+		return 0, fmt.Errorf("is null")
+	}
+	switch a := a.(type) {
+	case *array.Int32:
+		return int64(a.Value(i)), nil
+	case *array.Int64:
+		return a.Value(i), nil
+	case *array.Uint16:
+		return int64(a.Value(i)), nil
+	}
+	id, err := strconv.ParseInt(a.ValueStr(i), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s is not an integer", a.ValueStr(i))
+	}
+	return id, nil
+}

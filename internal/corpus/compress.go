@@ -1,0 +1,187 @@
+package corpus
+
+import (
+	"bufio"
+	"compress/bzip2"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+)
+
+// windowMost bounds how far back a compressed file may refer, and so what its decoder keeps: what zstd -d and xz -9 take too.
+const windowMost = 128 << 20
+
+// counted counts what is read from a file, before decompression.
+type counted struct {
+	r io.Reader
+	n *atomic.Int64
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// open returns the decompressed bytes of a file.
+func (in *Input) open(ctx context.Context, s source) (io.ReadCloser, error) {
+	if s.pipe {
+		r, err := openWaiting(ctx, in.stdin, s.origin)
+		if err != nil {
+			return nil, err
+		}
+		return decompress(s.origin, counted{r, &in.read}, r.Close)
+	}
+	f, err := os.Open(s.origin)
+	if err != nil {
+		return nil, err
+	}
+	return decompress(s.origin, counted{f, &in.read}, f.Close)
+}
+
+// A compression is told by its first bytes, whatever the file's name is.
+var compressions = []struct {
+	name, magic string
+	open        func(*bufio.Reader) (io.Reader, func(), error)
+}{
+	{"gzip", "\x1f\x8b\x08", func(r *bufio.Reader) (io.Reader, func(), error) {
+		z, err := gzip.NewReader(r)
+		return z, func() {}, err
+	}},
+	{"zstd", "\x28\xb5\x2f\xfd", func(r *bufio.Reader) (io.Reader, func(), error) {
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(windowMost))
+		if err != nil {
+			return nil, nil, err
+		}
+		return z, z.Close, nil
+	}},
+	{"bzip2", "BZh", func(r *bufio.Reader) (io.Reader, func(), error) { return bzip2.NewReader(r), func() {}, nil }},
+	{"xz", "\xfd7zXZ\x00", openXZ},
+}
+
+// openXZ looks at the dictionary that the first block asks for: the decoder makes room for all of it at once.
+func openXZ(r *bufio.Reader) (io.Reader, func(), error) {
+	const streamHeader, blockMost = 12, 64
+	head, _ := r.Peek(streamHeader + blockMost) // what is cut off, the decoder says
+	if len(head) > streamHeader && xzDictionary(head[streamHeader:]) > windowMost {
+		return nil, nil, fmt.Errorf("it asks for a dictionary of more than %d MiB: compress it again with a smaller one", windowMost>>20)
+	}
+	z, err := xz.NewReader(r)
+	return z, func() {}, err
+}
+
+// xzDictionary is how many bytes of dictionary a block's header asks for: its size, flags, perhaps two sizes of the block, then the filter
+// with its number, the size of its properties, and these. 0 is for what is no such header.
+func xzDictionary(block []byte) int64 {
+	const lzma2 = 0x21
+	if len(block) < 2 || block[0] == 0 {
+		return 0
+	}
+	flags, rest := block[1], block[2:]
+	for _, sized := range []byte{0x40, 0x80} {
+		if flags&sized == 0 {
+			continue
+		}
+		_, n := binary.Uvarint(rest)
+		if n <= 0 {
+			return 0
+		}
+		rest = rest[n:]
+	}
+	if len(rest) < 3 || rest[0] != lzma2 {
+		return 0
+	}
+	bits := rest[2] & 0x3f
+	return (2 | int64(bits&1)) << (bits/2 + 11)
+}
+
+// compressedNames are the endings of names that promise compressed data.
+var compressedNames = []string{".gz", ".zst", ".zstd", ".bz2", ".xz"}
+
+// decompress returns what lies behind r, whose compression is told by its first bytes. A name that promises one is to hold one.
+func decompress(name string, r io.Reader, close func() error) (io.ReadCloser, error) {
+	raw := bufio.NewReaderSize(r, 256<<10)
+	for _, c := range compressions {
+		is, err := begins(raw, c.magic)
+		if err != nil {
+			return nil, errors.Join(err, close())
+		}
+		if !is || c.name == "bzip2" && !isBzip2(raw) {
+			continue
+		}
+		z, done, err := c.open(raw)
+		if err != nil {
+			return nil, errors.Join(broken(c.name, err), close())
+		}
+		return &decompressed{z, c.name, func() error { done(); return close() }}, nil
+	}
+	if ending := strings.ToLower(filepath.Ext(name)); slices.Contains(compressedNames, ending) {
+		what := "it holds no compressed data, though its name ends in " + ending
+		if _, err := raw.Peek(1); err == io.EOF {
+			what = "it is empty: the compressed data is truncated"
+		}
+		return nil, errors.Join(errors.New(what), close())
+	}
+	return &decompressed{raw, "", close}, nil
+}
+
+// begins says whether the data begins with a magic. It asks a pipe for no more bytes than it must.
+func begins(r *bufio.Reader, magic string) (bool, error) {
+	for n := 1; n <= len(magic); n++ {
+		head, err := r.Peek(n)
+		if err != nil && err != io.EOF {
+			return false, err
+		}
+		if string(head) != magic[:n] {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// isBzip2 says whether the level and the mark of a block, or of the end, follow: text may begin with the letters.
+func isBzip2(r *bufio.Reader) bool {
+	head, _ := r.Peek(10)
+	return len(head) == 10 && head[3] >= '1' && head[3] <= '9' && (string(head[4:]) == "1AY&SY" || string(head[4:]) == "\x17rE8P\x90")
+}
+
+type decompressed struct {
+	r      io.Reader
+	format string
+	close  func() error
+}
+
+func (d *decompressed) Read(p []byte) (n int, err error) {
+	defer func() {
+		// The decoders of others panic on some damaged data.
+		if v := recover(); v != nil {
+			n, err = 0, broken(d.format, fmt.Errorf("%v", v))
+		}
+	}()
+	n, err = d.r.Read(p)
+	if err != nil && err != io.EOF && d.format != "" && !errors.Is(err, context.Canceled) {
+		err = broken(d.format, err)
+	}
+	return n, err
+}
+
+func (d *decompressed) Close() error { return d.close() }
+
+// broken explains an error of a decompressor.
+func broken(format string, err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s data is truncated: %w", format, io.ErrUnexpectedEOF)
+	}
+	return fmt.Errorf("%s data is damaged: %w", format, err)
+}

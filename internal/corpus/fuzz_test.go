@@ -1,0 +1,120 @@
+package corpus_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+
+	"loaderd/internal/corpus"
+)
+
+// frugal runs f, which may take little memory.
+func frugal(tb testing.TB, f func()) {
+	tb.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<30 {
+		tb.Errorf("takes %d MiB", took>>20)
+	}
+}
+
+// readFile reads a file of some bytes: no panic, little memory, and an error that names the file.
+func readFile(t *testing.T, name string, data []byte, o corpus.Options) (docs, skipped []string, err error) {
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	frugal(t, func() { docs, skipped, err = read(t, []string{path}, nil, o) })
+	if err != nil && !strings.Contains(err.Error(), path) {
+		t.Fatalf("the error does not name the file: %v", err)
+	}
+	return docs, skipped, err
+}
+
+func FuzzCompressed(f *testing.F) {
+	for _, s := range []string{gzipped(f, twoLines), zstandard(f, twoLines), bzipped, xzipped(f, twoLines), gzipped(f, "") + gzipped(f, twoLines), "BZh9", "\x1f\x8b\x08"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_, _, _ = readFile(t, "a.dat", data, corpus.Options{MaxDocument: 1 << 16}) // an error, or some documents
+	})
+}
+
+func FuzzCSV(f *testing.F) {
+	for _, s := range []string{table, "text\n\"a\nb\"\n", "text;id\n1;2\n", "\xef\xbb\xbftext\tid\nx\ty\n", "text\n\"", "text\na\"b\n", "text,text\n1,2\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		docs, skipped, _ := readFile(t, "a.csv", data, corpus.Options{Format: corpus.CSV, MaxDocument: 1 << 10})
+		if lines := bytes.Count(data, []byte("\n")) + bytes.Count(data, []byte("\r")) + 1; len(docs)+len(skipped) > lines {
+			t.Fatalf("%d documents and %d left out of %d lines", len(docs), len(skipped), lines)
+		}
+	})
+}
+
+// What the standard library reads as JSON is read as it reads it, whatever the lines.
+func FuzzJSON(f *testing.F) {
+	for _, s := range []string{oneArray, pretty, follow, "[]", "[1,", `{"text":"\""}`, `[{"text":"]"},[{"text":1}]]`, `"x" 1 null`, "[{}{}]", "\xef\xbb\xbf[]", `{"text":"a"}]`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		docs, skipped, err := readFile(t, "a.json", data, corpus.Options{Format: corpus.JSON, MaxDocument: 1 << 20})
+		var list []json.RawMessage
+		if json.Unmarshal(data, &list) == nil && bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
+			if err != nil || len(docs)+len(skipped) != len(list) {
+				t.Fatalf("%d documents and %d left out of %d elements, %v", len(docs), len(skipped), len(list), err)
+			}
+		}
+		var one struct{ Text *string }
+		if json.Valid(data) && json.Unmarshal(data, &one) == nil && err != nil {
+			t.Fatalf("an object is refused: %v", err)
+		}
+	})
+}
+
+// FuzzLook looks at anything under any name.
+func FuzzLook(f *testing.F) {
+	for _, name := range []string{"a.json", "a.jsonl", "a.csv", "a.txt", "a", "a.parquet", "a.arrow", "a.gz"} {
+		for _, s := range []string{twoLines, oneArray, table, "text", "\x00", ""} {
+			f.Add(name, []byte(s))
+		}
+	}
+	names := map[string]bool{"a.json": true, "a.jsonl": true, "a.csv": true, "a.tsv": true, "a.txt": true, "a": true, "a.parquet": true, "a.arrow": true, "a.gz": true}
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		if !names[name] {
+			name = "a"
+		}
+		_, _, _ = readFile(t, name, data, corpus.Options{MaxDocument: 1 << 12})
+		_, _, _ = read(t, []string{"-"}, bytes.NewReader(data), corpus.Options{MaxDocument: 1 << 12})
+	})
+}
+
+func FuzzParquet(f *testing.F) {
+	whole, err := os.ReadFile(parquetFile(f, 5))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole, false)
+	f.Add(whole, true)
+	f.Fuzz(func(t *testing.T, data []byte, asTokens bool) {
+		_, _, _ = readFile(t, "a.parquet", data, corpus.Options{Format: corpus.Parquet, Tokens: asTokens, MaxDocument: 1 << 16})
+	})
+}
+
+func FuzzArrow(f *testing.F) {
+	f.Add(arrowStream(f, 5), false)
+	f.Add(arrowStream(f, 5), true)
+	f.Add(arrowStream(f, 5, ipc.WithZstd()), false)
+	f.Add(arrowStream(f, 5, ipc.WithLZ4()), true)
+	f.Fuzz(func(t *testing.T, data []byte, asTokens bool) {
+		_, _, _ = readFile(t, "a.arrow", data, corpus.Options{Format: corpus.Arrow, Tokens: asTokens, MaxDocument: 1 << 16})
+	})
+}

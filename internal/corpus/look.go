@@ -1,0 +1,324 @@
+package corpus
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"loaderd/internal/columns"
+)
+
+// headBytes is how much of a file is looked at to tell what it holds.
+const headBytes = 64 << 10
+
+// sniffed is how much of that tells text from anything else: a NUL byte is not text.
+const sniffed = 8000
+
+// errParquetPipe is about Parquet that can not be read from behind.
+var errParquetPipe = errors.New("a Parquet file has to be given as a file that is not compressed as a whole, because its index is at the end: write it to one")
+
+// promises are what the endings of names promise. Other names promise nothing, and plain text is the rule there.
+var promises = map[string]Format{
+	".jsonl": JSONL, ".ndjson": JSONL, ".json": JSON, ".csv": CSV, ".tsv": CSV, ".parquet": Parquet, ".arrow": Arrow, ".feather": Arrow,
+}
+
+// promised is what a file's name promises, apart from its compression; empty when it does not. loose says that it says nothing at all.
+func promised(name string) (f Format, loose bool) {
+	name = strings.ToLower(filepath.Base(name))
+	if ending := filepath.Ext(name); slices.Contains(compressedNames, ending) {
+		name = strings.TrimSuffix(name, ending)
+	}
+	ending := filepath.Ext(name)
+	return promises[ending], ending == ""
+}
+
+// lookAt finds the format of a file. In a folder, a *SkipError is a file that is left out.
+func lookAt(s source, o Options) (Format, error) {
+	var in Input
+	r, err := in.open(context.Background(), s)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close() // nothing was written
+	h, err := readHead(r, false)
+	if err != nil {
+		return "", err
+	}
+	if o.Format == Text && isBinary(h.data) {
+		return "", &SkipError{Reason: Binary, Err: errBinary(h.data)}
+	}
+	if o.Format != Auto {
+		return o.check(o.Format)
+	}
+	d, ok := r.(*decompressed)
+	f, err := h.format(s, o)
+	if err == nil && f == Parquet && ok && d.format != "" {
+		return "", errParquetPipe
+	}
+	return f, err
+}
+
+// lookThrough finds the format of what can be read only once, and returns all of it.
+func (in *Input) lookThrough(s source, r io.Reader) (Format, io.Reader, error) {
+	h, err := readHead(r, true)
+	if err != nil {
+		return "", nil, err
+	}
+	f, err := h.format(s, in.options)
+	if err == nil && f == Parquet {
+		err = errParquetPipe
+	}
+	return f, io.MultiReader(bytes.NewReader(h.data), r), err
+}
+
+// head is the beginning of a file.
+type head struct {
+	data  []byte
+	whole bool // there is no more
+}
+
+// readHead reads the beginning. Of a pipe it takes the first whole line, and what came with it: more may be long in coming.
+func readHead(r io.Reader, pipe bool) (head, error) {
+	h := head{data: make([]byte, 0, headBytes)}
+	for len(h.data) < headBytes {
+		n, err := r.Read(h.data[len(h.data):headBytes])
+		h.data = h.data[:len(h.data)+n]
+		if err == io.EOF {
+			h.whole = true
+			break
+		}
+		if err != nil {
+			return head{}, err
+		}
+		if pipe && bytes.IndexByte(bytes.TrimLeft(h.data, " \t\r\n"), '\n') >= 0 {
+			break
+		}
+	}
+	return h, nil
+}
+
+// check refuses what token ids can not come from.
+func (o Options) check(f Format) (Format, error) {
+	if o.Tokens && (f == Text || f == CSV) {
+		return "", &SkipError{Reason: Binary, Err: fmt.Errorf("token ids come from JSON, Parquet or Arrow, not from %s", kinds[f])}
+	}
+	return f, nil
+}
+
+var kinds = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JSON", CSV: "CSV", Parquet: "Parquet", Arrow: "Arrow IPC data"}
+
+// format is what a file holds. What is none of what its name promises is an error; so is what no format can be told of.
+func (h head) format(s source, o Options) (Format, error) {
+	promise, loose := promised(s.origin)
+	loose = loose || s.pipe
+	data := bytes.TrimPrefix(h.data, []byte("\xef\xbb\xbf"))
+	is := h.columns()
+	if is == "" && !isBinary(data) {
+		is = h.lines(data, promise, loose, o)
+	}
+	wants := promise
+	if promise == JSON {
+		wants = JSONL // either of the two
+	}
+	has := is
+	if is == JSON {
+		has = JSONL
+	}
+	switch {
+	case promise != "" && wants != has:
+		what := "it looks like " + kinds[is]
+		switch {
+		case is != "":
+		case isBinary(data):
+			what = binaryKind(h.data)
+		default:
+			what = fmt.Sprintf("it begins with %q", clip(string(firstLine(data))))
+		}
+		if len(bytes.TrimSpace(data)) == 0 {
+			if promise != Parquet && promise != Arrow {
+				return o.check(promise)
+			}
+			what = "it is empty"
+		}
+		err := fmt.Errorf("its name promises %s, but %s: rename it, or say with --format what it is", kinds[promise], what)
+		if promise == JSON || promise == CSV {
+			return "", &SkipError{Reason: NoText, Err: err} // as they lie about in folders of all kinds
+		}
+		return "", err
+	case is == "":
+		return "", &SkipError{Reason: Binary, Err: errBinary(h.data)}
+	}
+	if promise == JSON || promise == CSV {
+		if err := h.hasText(data, is, o); err != nil {
+			return "", &SkipError{Reason: NoText, Err: err}
+		}
+	}
+	return o.check(is)
+}
+
+// columns tells the formats that begin with a mark of their own.
+func (h head) columns() Format {
+	switch {
+	case bytes.HasPrefix(h.data, []byte("PAR1")):
+		return Parquet
+	case columns.IsArrow(h.data):
+		return Arrow
+	}
+	return ""
+}
+
+// isBinary says that data is no text.
+func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), sniffed)], 0) >= 0 }
+
+func errBinary(data []byte) error {
+	return fmt.Errorf("%s, and no text, JSON, CSV, Parquet or Arrow IPC data: leave it out, or turn it into one of these", binaryKind(data))
+}
+
+func binaryKind(data []byte) string {
+	kind, _, _ := strings.Cut(http.DetectContentType(data), ";")
+	switch {
+	case len(data) > 262 && string(data[257:262]) == "ustar":
+		kind = "a tar archive"
+	case kind == "application/octet-stream" || strings.HasPrefix(kind, "text/"):
+		return "it looks like a binary file (it has a NUL byte)"
+	}
+	return "it looks like a binary file (" + kind + ")"
+}
+
+// lines tells the formats that are text.
+func (h head) lines(data []byte, promise Format, loose bool, o Options) Format {
+	trimmed := bytes.TrimLeft(data, " \t\r\n")
+	switch promise {
+	case CSV:
+		if h.json(trimmed) != "" && json.Valid(firstLine(trimmed)) {
+			return JSONL
+		}
+		return CSV
+	case "":
+		return h.unnamed(trimmed, loose, o)
+	}
+	return h.json(trimmed)
+}
+
+// unnamed tells what a name says nothing of: by what is hardly an accident.
+func (h head) unnamed(data []byte, loose bool, o Options) Format {
+	first, rest := firstLine(data), afterLine(data)
+	_, err := o.parse(first)
+	switch {
+	case loose && beginsObject(data):
+		return h.json(data)
+	case err == nil && objectWith(firstLine(rest), o.TextField):
+		return JSONL
+	case loose && h.someObject(data):
+		return JSONL
+	case h.table(data, o):
+		return CSV
+	}
+	return Text
+}
+
+// beginsObject says whether data begins as an object does, or a list of them.
+func beginsObject(data []byte) bool {
+	rest, list := bytes.CutPrefix(data, []byte("["))
+	if list {
+		rest = bytes.TrimLeft(rest, " \t\r\n")
+	}
+	rest, ok := bytes.CutPrefix(rest, []byte("{"))
+	rest = bytes.TrimLeft(rest, " \t\r\n")
+	return ok && (len(rest) == 0 || rest[0] == '"' || rest[0] == '}')
+}
+
+// json tells JSON lines from JSON on any lines, and both from what is neither.
+func (h head) json(data []byte) Format {
+	if len(data) == 0 {
+		return ""
+	}
+	first, rest := firstLine(data), bytes.TrimSpace(afterLine(data))
+	whole := h.whole || len(first) < len(data)
+	switch {
+	case data[0] == '{' && (!whole || json.Valid(first) || h.someObject(afterLine(data))):
+		return JSONL
+	case data[0] == '[' && whole && json.Valid(first) && len(rest) > 0:
+		return JSONL // lists, which no line is to be
+	case data[0] == '{' || data[0] == '[':
+		return JSON
+	case h.someObject(data):
+		return JSONL
+	}
+	return ""
+}
+
+// someObject says whether a line is a JSON object.
+func (h head) someObject(data []byte) bool {
+	for len(data) > 0 {
+		line := firstLine(data)
+		if len(line) > 0 && line[0] == '{' && json.Valid(line) {
+			return true
+		}
+		data = afterLine(data)
+	}
+	return false
+}
+
+// hasText refuses a file that does not have the text where it is said to be.
+func (h head) hasText(data []byte, f Format, o Options) error {
+	if f == CSV {
+		_, _, _, err := o.header(data)
+		return err
+	}
+	v := valueReader{r: newLines(bytes.NewReader(data)), limit: headBytes, array: f == JSON}
+	var first map[string]json.RawMessage
+	for {
+		raw, _, err := v.next()
+		var fields map[string]json.RawMessage
+		switch {
+		case err == nil && json.Unmarshal(raw, &fields) == nil:
+			if _, ok := fields[o.TextField]; ok {
+				return nil
+			}
+			if first == nil {
+				first = fields
+			}
+		case first == nil:
+			return nil // what is wrong is told, with its line, when the file is read
+		default:
+			return o.missing(o.TextField, keys(first))
+		}
+	}
+}
+
+// missing is the error of a field or column that is not there.
+func (o Options) missing(name, has string) error {
+	hint := ""
+	if name == o.TextField {
+		hint = " (--text-column names another)"
+	}
+	return fmt.Errorf("no %s; it has %s%s", strconv.Quote(name), has, hint)
+}
+
+func objectWith(line []byte, field string) bool {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(line, &fields) != nil {
+		return false
+	}
+	_, ok := fields[field]
+	return ok
+}
+
+func firstLine(data []byte) []byte {
+	line, _, _ := bytes.Cut(data, []byte("\n"))
+	return bytes.TrimSpace(line)
+}
+
+func afterLine(data []byte) []byte {
+	_, rest, _ := bytes.Cut(data, []byte("\n"))
+	return rest
+}

@@ -1,0 +1,231 @@
+package corpus
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// labelMost bounds a label or path that is taken unasked: it travels in a header, of which the server takes 64 KiB.
+const labelMost = 1 << 10
+
+// idMost bounds the id that was asked for.
+const idMost = 16 << 10
+
+// badRecord is a record that is no document.
+type badRecord struct {
+	reason Reason
+	err    error
+}
+
+func (e *badRecord) Error() string { return e.err.Error() }
+func (e *badRecord) Unwrap() error { return e.err }
+
+func bad(format string, args ...any) error { return &badRecord{BadRecord, fmt.Errorf(format, args...)} }
+
+func (o Options) tooLarge(n int) error {
+	return &badRecord{TooLarge, fmt.Errorf("document has %d bytes, more than %d", n, o.MaxDocument)}
+}
+
+// skip yields a record that is left out.
+func (s source) skip(yield yielder, line int64, err error) bool {
+	reason := BadRecord
+	var b *badRecord
+	if errors.As(err, &b) {
+		reason = b.reason
+	}
+	return yield(Document{}, &SkipError{Reason: reason, Path: s.path, Origin: s.origin, Line: line, Err: err})
+}
+
+// give yields a document of a file.
+func (s source) give(yield yielder, d Document) bool {
+	d.Origin = s.origin
+	if d.Path == "" {
+		d.Path = s.path
+	}
+	return yield(d, nil)
+}
+
+// parse reads one JSON object. Its error is a *badRecord.
+func (o Options) parse(raw []byte) (Document, error) {
+	if !utf8.Valid(raw) {
+		return Document{}, bad("not valid UTF-8")
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return Document{}, notObject(err)
+	}
+	value, ok := fields[o.TextField]
+	if !ok {
+		return Document{}, &badRecord{BadRecord, o.missing(o.TextField, keys(fields))}
+	}
+	var d Document
+	var err error
+	if o.Tokens {
+		d.Data, err = tokens(value)
+	} else {
+		d.Data, err = text(value)
+	}
+	if err != nil {
+		return Document{}, bad("field %q: %w", o.TextField, err)
+	}
+	if int64(len(d.Data)) > o.MaxDocument {
+		return Document{}, o.tooLarge(len(d.Data))
+	}
+	d.name(func(column string) string { return label(fields[column]) }, label(member(fields["meta"], "path")))
+	if o.IDField == "" {
+		return d, nil
+	}
+	if value, ok = fields[o.IDField]; !ok {
+		return Document{}, bad("no field %q; it has %s", o.IDField, keys(fields))
+	}
+	if d.ID, err = id(value); err != nil {
+		return Document{}, bad("field %q: %w", o.IDField, err)
+	}
+	return d, o.checkID(d.ID)
+}
+
+func (o Options) checkID(id string) error {
+	if len(id) > idMost {
+		return bad("the id in %q has %d bytes, more than %d", o.IDField, len(id), idMost)
+	}
+	return nil
+}
+
+// name takes over what a record says of itself: id, path, meta.path, url.
+func (d *Document) name(column func(string) string, metaPath string) {
+	d.Label = short(column("id"))
+	for _, path := range []string{column("path"), metaPath, column("url")} {
+		if d.Path == "" {
+			d.Path = short(path)
+		}
+	}
+}
+
+// short leaves out what no header takes.
+func short(s string) string {
+	if len(s) > labelMost || strings.ContainsAny(s, "\r\n\x00") {
+		return ""
+	}
+	return strings.TrimSpace(s)
+}
+
+// label is a string or a number, and empty for anything else.
+func label(raw json.RawMessage) string {
+	s, err := id(raw)
+	if err != nil {
+		return ""
+	}
+	return s
+}
+
+func member(raw json.RawMessage, name string) json.RawMessage {
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return nil
+	}
+	return fields[name]
+}
+
+// notObject says in JSON's words what a record is instead of an object.
+func notObject(err error) error {
+	var is *json.UnmarshalTypeError
+	if !errors.As(err, &is) {
+		return bad("not a JSON object: %w", err)
+	}
+	what := map[string]string{"array": "a list", "bool": "true or false"}[is.Value]
+	if what == "" {
+		what = "a " + is.Value
+	}
+	return bad("is %s, want a JSON object", what)
+}
+
+func text(raw json.RawMessage) ([]byte, error) {
+	if len(raw) == 0 || raw[0] != '"' {
+		return nil, errors.New("not a string")
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, err
+	}
+	return []byte(s), nil
+}
+
+func tokens(raw json.RawMessage) ([]byte, error) {
+	if len(raw) == 0 || raw[0] != '[' {
+		return nil, errors.New("not a list of token ids")
+	}
+	var ids []json.RawMessage
+	if err := json.Unmarshal(raw, &ids); err != nil {
+		return nil, err
+	}
+	b := make([]byte, 0, 4*len(ids))
+	for i, id := range ids {
+		n, err := strconv.ParseInt(string(id), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("token %d: %.40s is not an integer", i, id)
+		}
+		if b, err = appendToken(b, n); err != nil {
+			return nil, fmt.Errorf("token %d: %w", i, err)
+		}
+	}
+	return b, nil
+}
+
+func appendToken(b []byte, id int64) ([]byte, error) {
+	if id < 0 || id > math.MaxInt32 {
+		return nil, fmt.Errorf("id %d does not fit 31 bits", id)
+	}
+	return binary.LittleEndian.AppendUint32(b, uint32(id)), nil
+}
+
+// id accepts strings and numbers, as they are written.
+func id(raw json.RawMessage) (string, error) {
+	switch {
+	case len(raw) > 0 && raw[0] == '"':
+		var s string
+		err := json.Unmarshal(raw, &s)
+		return s, err
+	case len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'):
+		return string(raw), nil
+	}
+	return "", errors.New("neither a string nor a number")
+}
+
+func keys(fields map[string]json.RawMessage) string {
+	names := make([]string, 0, len(fields))
+	for k := range fields {
+		names = append(names, k)
+	}
+	return list(names)
+}
+
+// listed is how many names an error message holds.
+const listed = 20
+
+// list names things for an error message.
+func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	slices.Sort(names)
+	more := ""
+	if len(names) > listed {
+		more = fmt.Sprintf(" and %d more", len(names)-listed)
+		names = names[:listed]
+	}
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = strconv.Quote(n)
+	}
+	return strings.Join(quoted, ", ") + more
+}

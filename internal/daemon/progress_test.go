@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/loader"
+)
+
+// A line a minute while something moves, and one more when nothing does.
+func TestProgressIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		var mu sync.Mutex // of s, and so of what is said, from one minute to the next
+		var s loader.Stats
+		stats := func() loader.Stats {
+			mu.Lock()
+			defer mu.Unlock()
+			return s
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { progress(ctx, log, time.Minute, stats) })
+		pass := func(change func()) string {
+			synctest.Wait()
+			mu.Lock()
+			said.Reset()
+			change()
+			mu.Unlock()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			return strings.TrimSpace(said.String())
+		}
+		for i, c := range []struct {
+			change func()
+			want   string
+		}{
+			{func() {}, `msg="no progress: no document, step or reader has moved since the last line" steps=0 documents=0 readers=none`},
+			{func() {}, ""},
+			{func() {
+				s.Planned, s.Documents, s.Tokens, s.Cursor, s.Floor, s.PoolPieces, s.RowsThere, s.Source.Last = 12, 1000, 600_000, 1010, 7, 80, 1100, 1030
+				s.Readers = []loader.ReaderStat{{Rank: 0, World: 1, Step: 3}, {Rank: 0, World: 2, Step: 9}, {Rank: 1, World: 2, Step: 7}}
+			}, `msg=progress steps=12 documents=1000 tokens=600000 tokens_per_second=10000 cursor=1010 behind=20 floor=7 pool=80 rows_waiting=1100 ` +
+				`readers="1 of world 1 at step 3, 2 of world 2 at step 7 (rank 1) to 9"`},
+			{func() { s.Readers = s.Readers[:1] }, `msg=progress steps=12 documents=1000 tokens=600000 tokens_per_second=0 cursor=1010 behind=20 floor=7 pool=80 rows_waiting=1100 ` +
+				`readers="1 of world 1 at step 3"`},
+			{func() {}, `msg="no progress: no document, step or reader has moved since the last line" steps=12 documents=1000 readers="1 of world 1 at step 3"`},
+			{func() {}, ""},
+		} {
+			if got := pass(c.change); got != c.want {
+				t.Errorf("minute %d:\n got %s\nwant %s", i+1, got, c.want)
+			}
+		}
+		stop()
+		running.Wait()
+		progress(t.Context(), log, 0, nil) // is switched off
+	})
+}

@@ -1,0 +1,71 @@
+package report
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// sampleHeight is the height of a method's line in the plot of samples, which goes up and down; fairBand is what is drawn behind it: a
+// deviation that passes for a fair sample. What is off by more than mostOff is drawn as far as that.
+const (
+	sampleHeight = 34
+	fairBand     = 0.1
+	mostOff      = 1
+)
+
+// deviation is how far the worst twentieth of the run is off, NaN where the run is too short to tell.
+func (x Result) deviation() float64 {
+	if x.Sample == nil {
+		return math.NaN()
+	}
+	return x.Sample.Deviation
+}
+
+// sampled are the results that tell how fair a sample every part of their run is.
+func (r *Report) sampled() (some []Result) {
+	for _, x := range r.Results {
+		if x.Sample != nil {
+			some = append(some, x)
+		}
+	}
+	return some
+}
+
+// aboutSamples says what is compared.
+func (r *Report) aboutSamples() string {
+	return fmt.Sprintf("the share of tokens that are of documents shorter than %s", count(r.sampled()[0].Sample.Below))
+}
+
+// samples shows for every method how far the share of short documents goes up and down along its run, all on one scale.
+func (r *Report) samples() perMethod {
+	results := r.sampled()
+	_, most := values(results, Result.deviation)
+	most = min(max(most, 2*fairBand), mostOff)
+	return perMethod{
+		about: "Share of tokens of short documents in every twentieth of the run, against the whole run's", results: results, best: r.Best,
+		height: sampleHeight, scale: plot.LinearScale{}, most: 1,
+		figure: func(x Result) string { return percent(x.deviation()) },
+		ticks:  steps(1, 5, percentStep),
+		paint: func(c draw.Canvas, res Result, col color.Color, x func(float64) vg.Length, y vg.Length) {
+			off := func(v float64) vg.Length {
+				return y + vg.Length(min(max(v, -most), most)/most)*(sampleHeight/2-3)
+			}
+			box(c, grid, x(0), off(-fairBand), x(1), off(fairBand))
+			line(c, muted, 0.5, x(0), y, x(1), y)
+			var points []vg.Point
+			for k, v := range res.Sample.Shares {
+				points = append(points, vg.Point{X: x((float64(k) + 0.5) / float64(len(res.Sample.Shares))), Y: off(v/res.Sample.Share - 1)})
+			}
+			width := vg.Length(1.5)
+			if res.Method == r.Best {
+				width = 2.5
+			}
+			c.StrokeLines(draw.LineStyle{Color: col, Width: width}, points)
+		},
+	}
+}

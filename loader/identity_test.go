@@ -1,0 +1,119 @@
+package loader_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+)
+
+// A plan is made of one document stream: over another one its references would name other documents, of lengths that may well agree.
+func TestAnotherDocumentStreamIsRefused(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(1, 100)...)
+	run, stop := w.start(t)
+	read(t, run, loader.Place{World: 1}, 0, 8)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	was := w.docs.stream
+	for what, other := range map[string]loader.Stream{
+		"made again": {Name: was.Name, Created: was.Created.Add(time.Hour)},
+		"renamed":    {Name: "NEWS", Created: was.Created},
+	} {
+		w.docs.stream = other
+		if _, err := w.open(t); reason(err) != loader.StreamMismatch || !strings.Contains(err.Error(), was.String()) || !strings.Contains(err.Error(), other.String()) {
+			t.Errorf("%s: Open = %v", what, err)
+		}
+		if _, err := loader.Audit(t.Context(), w.docs, w.config.Tokenizer, w.plan, nil); reason(err) != loader.StreamMismatch {
+			t.Errorf("%s: Audit = %v", what, err)
+		}
+		if _, _, err := loader.Fork(t.Context(), w.plan, 4, "next", w.config, w.docs.state()); reason(err) != loader.StreamMismatch {
+			t.Errorf("%s: Fork = %v", what, err)
+		}
+	}
+	w.docs.stream = was
+	h, _, err := loader.Fork(t.Context(), w.plan, 4, "next", w.config, w.docs.state())
+	if err != nil || h.Stream != was {
+		t.Errorf("the fork is made of %v: %v", h.Stream, err)
+	}
+	if _, err := w.open(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// An audit plans with the tokens of the run's tokenizer or not at all: another one may make as many.
+func TestAuditComparesTheTokenizer(t *testing.T) {
+	w, _ := audited(t, "bfd")
+	other := w.config.Tokenizer
+	other.Fingerprint = "g"
+	if _, err := loader.Audit(t.Context(), w.docs, other, w.plan, nil); reason(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "tokenizer") {
+		t.Errorf("Audit = %v", err)
+	}
+}
+
+// A stream that is put in the place of the run's ends the run, and a reader that waits hears why.
+func TestAStreamThatIsReplacedEndsTheRun(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(someLengths(1, 10)...)
+	run, stop := w.start(t)
+	r, err := run.Join(loader.Place{World: 1}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w.docs.mu.Lock()
+	w.docs.stream.Created = w.docs.stream.Created.Add(time.Nanosecond)
+	w.docs.mu.Unlock()
+	for err == nil {
+		_, err = r.Next(t.Context())
+	}
+	if reason(err) != loader.StreamMismatch {
+		t.Errorf("the reader got %v", err)
+	}
+	if err := stop(); reason(err) != loader.StreamMismatch {
+		t.Errorf("Serve = %v", err)
+	}
+}
+
+// What is wrong with the stream is told for as long as it is wrong, and the run goes on.
+func TestTroubleWithTheStreamIsTold(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(someLengths(1, 200)...)
+	run, _ := w.start(t)
+	read(t, run, loader.Place{World: 1}, 0, 20)
+	set := func(f func()) {
+		w.docs.mu.Lock()
+		defer w.docs.mu.Unlock()
+		f()
+	}
+	told := func(parts ...string) {
+		t.Helper()
+		eventually(t, func() bool {
+			s := run.Stats().Trouble
+			for _, part := range parts {
+				if !strings.Contains(s, part) {
+					return false
+				}
+			}
+			return (len(parts) == 0) == (s == "")
+		})
+	}
+	told()
+	set(func() { w.docs.trouble = errors.New("discard is old") })
+	told("discard is old")
+	set(func() { w.docs.trouble = nil })
+	told()
+	if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 4); err != nil {
+		t.Fatal(err)
+	}
+	set(func() { w.docs.first = 60 })
+	told("documents before 60", "resume from step")
+	if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 18); err != nil { // nobody asks for them any more
+		t.Fatal(err)
+	}
+	told()
+	read(t, run, loader.Place{World: 1}, 20, 2)
+}

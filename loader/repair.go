@@ -1,0 +1,323 @@
+package loader
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Repair stands in the header of a plan that is a copy of what is right of a damaged one.
+type Repair struct {
+	Was     []string `json:"was"`     // names that the run had before, the last of them that of the damaged plan
+	Records uint64   `json:"records"` // that were copied: a copy with fewer of them is not finished
+	Steps   uint64   `json:"steps"`   // that the damaged plan once had: they are planned again before a reader asks, who may be there already
+}
+
+// unfinished says that the copy was broken off.
+func (c *Repair) unfinished(run string, records uint64) error {
+	was := c.Was[len(c.Was)-1]
+	return &Error{Reason: PlanTruncated, Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records, c.Records),
+		Do: fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
+}
+
+// Lost is a control of a damaged plan that its copy does not have.
+type Lost struct {
+	Record uint64 `json:"record"` // where it stands; 0 for one that only a checkpoint tells of
+	What   string `json:"what"`   // such as: drain behind document 120
+	kind   byte
+}
+
+// Damage is what Inspect finds of a plan.
+type Damage struct {
+	Run     string `json:"run"`
+	Records uint64 `json:"records"` // up to the last one that can be used
+	Steps   uint64 `json:"steps"`   // of those
+	Why     string `json:"why"`     // the plan is damaged behind them; empty for one that is whole
+	// Lost are the controls behind them. With Unknown records that may have been further ones, nobody knows.
+	Lost    []Lost `json:"lost,omitempty"`
+	Unknown uint64 `json:"unknown"` // records behind them that cannot be read, less those that are known to be steps
+	// OnceRecords and OnceSteps are how long the plan was, as far as its records and checkpoints tell.
+	OnceRecords uint64 `json:"once_records"`
+	OnceSteps   uint64 `json:"once_steps"`
+
+	header Header
+	usable []string // checkpoints that fit
+}
+
+// Same reports whether a run that goes on with the copy plans the same steps as were planned before: whether nothing that shapes them is lost.
+func (d Damage) Same() bool {
+	return d.Unknown == 0 && !slices.ContainsFunc(d.Lost, func(l Lost) bool { return l.kind == kindSeal || l.kind == kindDrain })
+}
+
+// recordPatience bounds how long a record is waited for that a damaged log may not have.
+const recordPatience = 10 * time.Second
+
+// Inspect reads a plan that may be damaged up to its last record that can be used, and what can be told of those behind it. It changes
+// nothing.
+func Inspect(ctx context.Context, plan PlanLog, checkpoints Checkpoints) (Damage, error) {
+	var d Damage
+	last, err := plan.Last(ctx)
+	if err != nil {
+		return d, fmt.Errorf("read end of plan: %w", err)
+	}
+	in := inspection{Damage: &d, plan: plan}
+	at := uint64(1)
+	for ; at <= last && d.Why == ""; at++ {
+		if err := in.next(ctx, at); err != nil {
+			if ctx.Err() != nil {
+				return d, err
+			}
+			d.Why = fmt.Sprintf("record %d: %v", at, err)
+		}
+	}
+	if d.Records == 0 {
+		return d, fmt.Errorf("the plan has no header that can be read (%s): nothing of it can be used", d.Why)
+	}
+	if d.Why == "" && in.joiner.step != nil {
+		d.Why = fmt.Sprintf("record %d: step %d is cut short at the end of the log", last, in.joiner.step.Index)
+	}
+	d.OnceRecords, d.OnceSteps = last, d.Steps
+	if d.Why != "" {
+		in.behind(ctx, d.Records+1, last)
+	}
+	if err := in.checkpoints(ctx, checkpoints); err != nil {
+		return d, err
+	}
+	unread := in.unread + d.OnceRecords - last
+	missing := d.OnceSteps - d.Steps
+	missing -= min(missing, in.later)
+	d.Unknown = unread - min(unread, missing) // a step has a record or more
+	return d, nil
+}
+
+// inspection is an Inspect under way.
+type inspection struct {
+	*Damage
+	plan   PlanLog
+	order  order
+	joiner joiner
+	// controls are the seals and drains of the part that can be used.
+	controls []control
+	// Of the records behind the part that can be used:
+	unread uint64 // cannot be read
+	later  uint64 // begin a step
+}
+
+func (in *inspection) read(ctx context.Context, at uint64) (Record, error) {
+	limit, cancel := context.WithTimeout(ctx, recordPatience)
+	defer cancel()
+	b, err := in.plan.Get(limit, at)
+	if err != nil {
+		return Record{}, fmt.Errorf("it cannot be read: %w", err)
+	}
+	return DecodeRecord(b)
+}
+
+// next takes the next record of the part that can be used.
+func (in *inspection) next(ctx context.Context, at uint64) error {
+	rec, err := in.read(ctx, at)
+	switch {
+	case err != nil:
+		return err
+	case at == 1 && rec.Kind != kindHeader:
+		return fmt.Errorf("it is of kind %d and no header", rec.Kind)
+	case at == 1:
+		in.header, in.Run = rec.Header, rec.Header.Run
+	case rec.Kind == kindStep:
+		s, err := in.joiner.add(rec)
+		if err != nil || s == nil { // one that is not complete yet
+			return err
+		}
+		if err := in.order.step(s); err != nil {
+			return err
+		}
+	case in.joiner.step != nil:
+		return fmt.Errorf("step %d is cut short before it", in.joiner.step.Index)
+	default:
+		if err := in.order.between(rec); err != nil {
+			return err
+		}
+		if rec.Kind == kindSeal || rec.Kind == kindDrain {
+			in.controls = append(in.controls, control{rec.Kind, rec.At})
+		}
+	}
+	in.Records, in.Steps = at, in.order.steps
+	return nil
+}
+
+// behind looks at what follows the part that can be used.
+func (in *inspection) behind(ctx context.Context, from, last uint64) {
+	for at := from; at <= last; at++ {
+		rec, err := in.read(ctx, at)
+		switch {
+		case err != nil:
+			in.unread++
+		case rec.Kind == kindStep:
+			in.OnceSteps = max(in.OnceSteps, rec.Part.Index+1)
+			if rec.Part.part == 0 && rec.Part.Index >= in.Steps {
+				in.later++
+			}
+		default:
+			in.Lost = append(in.Lost, Lost{at, describeControl(rec), rec.Kind})
+		}
+	}
+}
+
+func describeControl(rec Record) string {
+	switch rec.Kind {
+	case kindSeal:
+		return fmt.Sprintf("seal behind document %d", rec.At)
+	case kindDrain:
+		return fmt.Sprintf("drain behind document %d", rec.At)
+	case kindCommit:
+		return fmt.Sprintf("commit of %q before step %d", rec.Keeper, rec.At)
+	case kindLeave:
+		return fmt.Sprintf("leave of %q", rec.Keeper)
+	case kindEnd:
+		return fmt.Sprintf("end of the run with %d steps", rec.At)
+	}
+	return fmt.Sprintf("record of kind %d", rec.Kind)
+}
+
+// checkpoints finds those that a copy can use, and learns from the others how long the plan was.
+func (in *inspection) checkpoints(ctx context.Context, stored Checkpoints) error {
+	names, err := Edges{Checkpoints: stored}.checkpoints(ctx)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		b, err := stored.Get(ctx, name)
+		if err != nil {
+			return fmt.Errorf("read checkpoint %s: %w", name, err)
+		}
+		c, err := decodeCheckpoint(b)
+		if err != nil || c.fingerprint != in.header.Fingerprint {
+			continue
+		}
+		if c.tail.position <= in.Records {
+			if rec, err := in.plan.Get(ctx, c.tail.position); err == nil && c.tail.position > 1 && tailOf(c.tail.position, rec) == c.tail {
+				in.usable = append(in.usable, name)
+			}
+			continue
+		}
+		if step, err := strconv.ParseUint(strings.TrimPrefix(name, checkpointPrefix), 10, 64); err == nil && step >= in.Steps {
+			in.beyond(name, step, c)
+		}
+	}
+	return nil
+}
+
+// beyond learns from a checkpoint that was taken behind the part of the log that can be used.
+func (in *inspection) beyond(name string, step uint64, c checkpoint) {
+	if in.Why == "" {
+		in.Why = fmt.Sprintf("it ends with record %d and %d steps, and checkpoint %s was taken behind record %d, at step %d", in.Records, in.Steps, name, c.tail.position, step)
+	}
+	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.tail.position), max(in.OnceSteps, step)
+	for _, p := range c.pending { // not yet in effect there
+		what := describeControl(Record{Kind: p.kind, At: p.at})
+		if !slices.ContainsFunc(in.Lost, func(l Lost) bool { return l.What == what }) && !slices.Contains(in.controls, p) {
+			in.Lost = append(in.Lost, Lost{0, what, p.kind})
+		}
+	}
+}
+
+// Copy copies what can be used of a damaged plan, and the checkpoints that fit, into the empty log of a run of another name. A copy that
+// was broken off is gone on with; until it is finished no daemon takes it up. The damaged plan stays as it is.
+func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, progress func(records uint64)) error {
+	h := d.header
+	if h.Algorithm != AlgorithmVersion {
+		return fmt.Errorf("copy plan: %s: repair it with the binary that planned it", h.otherAlgorithm())
+	}
+	var was []string
+	if h.Repair != nil {
+		was = h.Repair.Was
+	}
+	h.Run, h.Repair = name, &Repair{Was: append(slices.Clone(was), d.Run), Records: d.Records, Steps: d.OnceSteps}
+	next, err := d.compare(ctx, from.Plan, encodeHeader(h), to)
+	if err != nil {
+		return fmt.Errorf("copy plan of run %s to run %s: %w", d.Run, name, err)
+	}
+	if next == 1 {
+		if err := d.begin(ctx, to, h); err != nil {
+			return fmt.Errorf("begin run %s: %w", name, err)
+		}
+		next++
+	}
+	for next <= d.Records {
+		var records [][]byte
+		for size := 0; next+uint64(len(records)) <= d.Records && len(records) < writeBatch && size < writeBytes; {
+			b, err := from.Plan.Get(ctx, next+uint64(len(records)))
+			if err != nil {
+				return fmt.Errorf("copy plan of run %s: %w", d.Run, err)
+			}
+			records, size = append(records, b), size+len(b)
+		}
+		if err := to.Plan.Append(ctx, next-1, records...); err != nil {
+			return fmt.Errorf("copy plan to run %s: %w", name, err)
+		}
+		next += uint64(len(records))
+		progress(next - 1)
+	}
+	for _, checkpoint := range d.usable {
+		b, err := from.Checkpoints.Get(ctx, checkpoint)
+		if err == nil {
+			err = to.Checkpoints.Put(ctx, checkpoint, b)
+		}
+		if err != nil {
+			return fmt.Errorf("copy checkpoint %s to run %s: %w", checkpoint, name, err)
+		}
+	}
+	return nil
+}
+
+// begin writes the header of a copy. Its run needs what the stream still holds: more than that the damaged one did not have either.
+func (d Damage) begin(ctx context.Context, to Edges, h Header) error {
+	state, err := to.Documents.State(ctx)
+	if err != nil {
+		return err
+	}
+	left, err := to.checkpoints(ctx)
+	if err == nil {
+		err = to.forget(ctx, left)
+	}
+	if err == nil {
+		err = to.Floors.Need(ctx, max(state.First, h.Start))
+	}
+	if err != nil {
+		return err
+	}
+	return to.Plan.Append(ctx, 0, encodeHeader(h))
+}
+
+// compare returns the position at which a copy goes on: 1 for one that has not begun. Another plan is no copy.
+func (d Damage) compare(ctx context.Context, from PlanLog, header []byte, to Edges) (next uint64, err error) {
+	last, err := to.Plan.Last(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for next = 1; next <= last; next++ {
+		want := header
+		if next > d.Records {
+			return 0, errors.New("there is a run of that name which has gone on: choose another name")
+		}
+		if next > 1 {
+			if want, err = from.Get(ctx, next); err != nil {
+				return 0, err
+			}
+		}
+		have, err := to.Plan.Get(ctx, next)
+		if err != nil {
+			return 0, err
+		}
+		if !bytes.Equal(have, want) {
+			return 0, errors.New("there is another run of that name: choose another name")
+		}
+	}
+	return next, nil
+}

@@ -1,0 +1,255 @@
+package loader_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+// planRecord is a record of a plan, as docs/plan.md describes them.
+func planRecord(kind byte, body []byte) []byte {
+	b := append([]byte{'L', 'P', loader.FormatVersion, kind}, body...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+func commitRecord(keeper string, step uint64) []byte {
+	b := binary.AppendUvarint(nil, step)
+	return planRecord(5, append(binary.AppendUvarint(b, uint64(len(keeper))), keeper...))
+}
+
+// drained is a stopped run with a drain amid its plan, and what was read of it.
+func drained(t *testing.T) (*world, []*loader.Batch) {
+	t.Helper()
+	w := newWorld(config("bfd"))
+	w.options.Ahead = 2
+	w.docs.lengths(someLengths(4, 60)...)
+	run, stop := w.start(t)
+	batches := read(t, run, loader.Place{World: 1}, 0, 4)
+	if _, err := run.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.docs.lengths(someLengths(5, 300)...)
+	batches = append(batches, read(t, run, loader.Place{World: 1}, 4, 26)...)
+	if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 20); err != nil {
+		t.Fatal(err)
+	}
+	batches = append(batches, read(t, run, loader.Place{World: 1}, 30, 6)...)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	return w, batches
+}
+
+// drainAt returns where the drain stands.
+func (w *world) drainAt() int {
+	return slices.IndexFunc(w.plan.records, func(b []byte) bool { return b[3] == 4 }) + 1
+}
+
+// A plan that lost its end would be planned otherwise than it was served, if a control was lost with it: checkpoints tell that it was longer.
+func TestATruncatedPlanIsRefused(t *testing.T) {
+	w, _ := drained(t)
+	whole := len(w.plan.records)
+	for _, left := range []int{whole - 1, w.drainAt() - 1, 1} {
+		w.plan.records = w.plan.records[:left]
+		_, err := w.open(t)
+		if reason(err) != loader.PlanTruncated || !strings.Contains(err.Error(), fmt.Sprintf("ends with record %d ", left)) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("once had record %d ", whole)) || !strings.Contains(err.Error(), "loaderd repair") {
+			t.Errorf("Open of %d records of %d = %v", left, whole, err)
+		}
+		if len(w.plan.records) != left || len(w.checkpoints.data) == 0 {
+			t.Error("something was changed")
+		}
+	}
+}
+
+// What an earlier run of the name left does not make a fork's or a copy's plan a truncated one.
+func TestAForkForgetsOldCheckpoints(t *testing.T) {
+	w, _ := drained(t)
+	next := newWorld(w.config)
+	next.docs = w.docs
+	for name, data := range w.checkpoints.data {
+		next.checkpoints.data[name] = data
+	}
+	h, _, err := loader.Fork(t.Context(), w.plan, 8, "test", next.config, w.docs.state())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := loader.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next.open(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// Records that cannot stand where they do are refused by all who read the plan there.
+func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
+	sealed := func(t *testing.T) *world {
+		w, _ := audited(t, "bfd")
+		clear(w.checkpoints.data)
+		return w
+	}
+	for name, spoil := range map[string]func(w *world){
+		"an end with too few steps": func(w *world) {
+			w.plan.records[len(w.plan.records)-1] = planRecord(6, binary.AppendUvarint(nil, 3))
+		},
+		"a commit beyond the plan": func(w *world) {
+			w.plan.records = append(w.plan.records, commitRecord("trainer", 1e6))
+		},
+		"two ends": func(w *world) {
+			w.plan.records = append(w.plan.records, w.plan.records[len(w.plan.records)-1])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := sealed(t)
+			spoil(w)
+			refused := func(what string, err error) {
+				t.Helper()
+				if err == nil || !strings.Contains(err.Error(), "plan record") || !strings.Contains(err.Error(), "damaged") {
+					t.Errorf("%s = %v", what, err)
+				}
+			}
+			_, err := w.open(t)
+			refused("Open", err)
+			_, err = loader.Audit(t.Context(), w.docs, w.config.Tokenizer, w.plan, nil)
+			refused("Audit", err)
+			_, _, err = loader.Fork(t.Context(), w.plan, 2, "next", w.config, w.docs.state())
+			refused("Fork", err)
+			err = loader.Find(t.Context(), w.plan, 3, func(*loader.Step, int, []packonline.Piece) error { return nil })
+			refused("Find", err)
+		})
+	}
+	t.Run("a commit beyond the plan amid it", func(t *testing.T) {
+		w := sealed(t)
+		w.plan.records = slices.Insert(w.plan.records, 5, commitRecord("trainer", 1e6))
+		run, err := w.open(t)
+		if err == nil {
+			err = run.Serve(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
+			t.Errorf("Serve = %v", err)
+		}
+		if _, err := loader.Audit(t.Context(), w.docs, w.config.Tokenizer, w.plan, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
+			t.Errorf("Audit = %v", err)
+		}
+	})
+}
+
+// repaired is a copy of a world's damaged plan.
+func repaired(t *testing.T, w *world, d loader.Damage) *world {
+	t.Helper()
+	next := newWorld(w.config)
+	next.docs, next.options = w.docs, w.options
+	if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memFloors{docs: w.docs}), func(uint64) {}); err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+// A damaged plan is copied up to what is damaged. The run that goes on with the copy plans the same steps, unless a control was lost, which
+// is said.
+func TestRepair(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(w *world)
+		same   bool
+		lost   []string
+	}{
+		"a step":                   {func(w *world) { at := w.drainAt() + 8; w.plan.records[at] = w.plan.records[at][1:] }, true, []string{`commit of "trainer" before step 20`}},
+		"the drain":                {func(w *world) { at := w.drainAt() - 1; w.plan.records[at] = nil }, false, []string{`commit of "trainer" before step 20`}},
+		"a step before the drain":  {func(w *world) { w.plan.records[2] = nil }, false, []string{"drain behind document 60", `commit of "trainer" before step 20`}},
+		"the end, which was steps": {func(w *world) { w.plan.records = w.plan.records[:len(w.plan.records)-3] }, true, nil},
+		"the end with the drain":   {func(w *world) { w.plan.records = w.plan.records[:w.drainAt()-1] }, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, want := drained(t)
+			c.damage(w)
+			before := slices.Clone(w.plan.records)
+			d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints)
+			if err != nil || d.Why == "" || d.Same() != c.same {
+				t.Fatalf("%+v, %v, want same %v", d, err, c.same)
+			}
+			var lost []string
+			for _, l := range d.Lost {
+				lost = append(lost, l.What)
+			}
+			if !slices.Equal(lost, c.lost) {
+				t.Errorf("lost are %q, want %q", lost, c.lost)
+			}
+			next := repaired(t, w, d)
+			if !reflect.DeepEqual(w.plan.records, before) {
+				t.Error("the damaged plan was changed")
+			}
+			run, err := loader.Open(t.Context(), "copy", next.config, next.options, next.edgesOf())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			go func() { served <- run.Serve(ctx) }()
+			if d.OnceSteps > d.Steps { // a trainer goes on where it is
+				at := min(int(d.OnceSteps), len(want)) - 1
+				if have := read(t, run, loader.Place{World: 1}, uint64(at), 1); c.same && !reflect.DeepEqual(have, want[at:at+1]) {
+					t.Error("the step that the trainer resumes at differs")
+				}
+			}
+			have := read(t, run, loader.Place{World: 1}, 0, len(want))
+			if same := reflect.DeepEqual(have, want); c.same && !same {
+				t.Error("the steps differ from those that were served")
+			}
+			if i := run.Info(); !slices.Equal(i.Was, []string{"test"}) || i.Run != "copy" {
+				t.Errorf("info is %+v", i)
+			}
+			cancel()
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+			if _, err := loader.Audit(t.Context(), w.docs, next.config.Tokenizer, next.plan, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A copy that was broken off is not taken up, and is finished by the same command.
+func TestABrokenOffRepairIsFinished(t *testing.T) {
+	w, _ := drained(t)
+	w.plan.records[20] = nil
+	d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints)
+	if err != nil || d.Records != 20 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	next := repaired(t, w, d)
+	whole := slices.Clone(next.plan.records)
+	for left := range whole {
+		next.plan.records = slices.Clone(whole[:left])
+		clear(next.checkpoints.data)
+		if left > 0 {
+			if _, err := loader.Open(t.Context(), "copy", next.config, next.options, next.edgesOf()); reason(err) != loader.PlanTruncated || !strings.Contains(err.Error(), "broken off") {
+				t.Errorf("Open of %d records = %v", left, err)
+			}
+		}
+		if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memFloors{docs: w.docs}), func(uint64) {}); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(next.plan.records, whole) {
+			t.Fatalf("begun again behind %d records it is another copy", left)
+		}
+	}
+	if err := d.Copy(t.Context(), w.beginning(nil), "other", next.beginning(&memFloors{docs: w.docs}), func(uint64) {}); err == nil {
+		t.Error("a plan was copied over another one")
+	}
+	if _, err := loader.Inspect(t.Context(), &memLog{records: [][]byte{nil, whole[1]}}, w.checkpoints); err == nil {
+		t.Error("a plan without a header was inspected")
+	}
+	if d, err := loader.Inspect(t.Context(), next.plan, next.checkpoints); err != nil || d.Why != "" || d.Records != 20 {
+		t.Errorf("the copy is %+v, %v", d, err)
+	}
+}

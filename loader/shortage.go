@@ -1,0 +1,97 @@
+package loader
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// shortage is what the next step lacks: rows, since window and queues let none go before they are full. It is exact for one bucket; with
+// several it is the least that can do, for the rows may come in another bucket than the one that is nearly full.
+type shortage struct {
+	needed    int   // rows that the next step needs, with all that have to wait behind it
+	there     int   // of those
+	held      int   // finished rows that are held back, none of those
+	documents int64 // at least so many more, should they be as long as those before; 0 when there were none
+	drains    bool  // a drain would complete a step
+}
+
+// shortage says what the next step lacks.
+func (p *Planner) shortage() shortage {
+	s := shortage{drains: p.Drains()}
+	pool, window, rows := p.Waiting()
+	s.held = pool.Rows
+	perAtom := float64(p.atomRows) / float64(p.rowAtoms)
+	s.there = rows + int(float64(window)*perAtom)
+	missing := p.queues.missing()
+	if w := p.config.Shuffle.Window; w > 1 {
+		missing += int(float64(w-window) * perAtom)
+	}
+	for i := range p.lines {
+		missing -= p.lines[i].waiting()
+	}
+	missing = max(missing, 1)
+	s.needed = s.there + missing
+	_, packed := p.Counts()
+	if packed.Documents > 0 {
+		length := float64(slices.Min(p.config.Packing.Buckets))
+		if packed.Rows > 0 {
+			length = float64(packed.Slots) / float64(packed.Rows) / min(p.config.Packing.Atom, 1)
+		}
+		mean := float64(packed.Tokens) / float64(packed.Documents)
+		tokens := float64(missing) * length
+		if lacks := p.config.Packing.Relevant().Held() - pool.Held - pool.Pieces; lacks > 0 {
+			tokens += float64(lacks) * min(mean, length) // what is held back is filled first
+		}
+		s.documents = int64(math.Ceil(tokens / mean))
+	}
+	return s
+}
+
+// missing returns how many rows have to come, at least, before a step leaves.
+func (q *queues) missing() int {
+	steps, full := q.backlog+1, 0
+	least := math.MaxInt // rows of the smallest step
+	var begun []int      // rows that the steps lack which have begun
+	for i := range q.buckets {
+		b := &q.buckets[i]
+		full += b.full()
+		least = min(least, b.rows)
+		if n := len(b.wait) % b.rows; n > 0 {
+			begun = append(begun, b.rows-n)
+		}
+	}
+	slices.Sort(begun)
+	rows := 0
+	for i := range max(steps-full, 0) {
+		if i < len(begun) && begun[i] < least {
+			rows += begun[i]
+		} else {
+			rows += least
+		}
+	}
+	return rows
+}
+
+func (s shortage) String() string {
+	text := fmt.Sprintf("%d rows needed, %d there", s.needed, s.there)
+	if s.held > 0 {
+		text += fmt.Sprintf(" and %d held back", s.held)
+	}
+	if s.documents > 0 {
+		text += fmt.Sprintf(" (at least %d more documents as long as those so far)", s.documents)
+	}
+	return text
+}
+
+// note adds the figures to the facts of a cause.
+func (s shortage) note(facts map[string]string) {
+	if s.needed == 0 {
+		return // nothing is known yet
+	}
+	facts["rows_needed"], facts["rows_there"] = strconv.Itoa(s.needed), strconv.Itoa(s.there)
+	if s.documents > 0 {
+		facts["documents_needed"] = strconv.FormatInt(s.documents, 10)
+	}
+}

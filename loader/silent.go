@@ -1,0 +1,25 @@
+package loader
+
+// silentAdvice says by retriever what to do where no document says what it compares. Terms, which bm25 compares, all documents have.
+var silentAdvice = map[string]string{
+	"repo":  `publish documents with a path (header Loaderd-Path, "path" of a JSON document), or begin a run with packing.splice.retriever: bm25`,
+	"dense": `publish documents with an embedding (header Loaderd-Embedding, "embedding" of a JSON document), or begin a run with packing.splice.retriever: bm25`,
+}
+
+// checkSilent looks once, when a pool of documents has come or the stream has ended, and warns if none says what the retriever compares:
+// then splice packs by length alone.
+func (l *loop) checkSilent() {
+	c := l.run.config.Packing
+	if l.heard || c.Related() == nil {
+		return
+	}
+	_, packed := l.planner.Counts()
+	if packed.Documents < int64(c.Pool) && !l.ended {
+		return
+	}
+	l.heard = true
+	if silent := l.planner.Detail()["documents_silent"]; silent > 0 && silent == packed.Documents {
+		l.run.log.Warn("no document so far says what it is about: rows are packed by length alone", "retriever", c.Splice.Retriever, "documents", silent,
+			"do", silentAdvice[c.Splice.Retriever])
+	}
+}

@@ -1,0 +1,69 @@
+package loader_test
+
+import (
+	"bytes"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	"loaderd/loader"
+	"loaderd/packonline/related"
+)
+
+// kept is a log that a test reads while it is written.
+type kept struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (k *kept) Write(b []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.b.Write(b)
+}
+
+func (k *kept) count(s string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return strings.Count(k.b.String(), s)
+}
+
+// A run whose retriever finds nothing to compare in a whole pool of documents says so, once a start, and what to do; one that finds something
+// in a single document does not. What the method counts is the same after a restart.
+func TestWarnsOfSilentDocuments(t *testing.T) {
+	const silence = "no document so far says what it is about"
+	for retriever, header := range map[string]string{"repo": "Loaderd-Path", "dense": "Loaderd-Embedding"} {
+		for _, says := range []bool{false, true} {
+			c := config("splice")
+			c.Packing.Pool, c.Packing.Splice.Retriever = 20, retriever
+			w := newWorld(c)
+			var log kept
+			w.edges = func(e *loader.Edges) { e.Log = slog.New(slog.NewTextHandler(&log, nil)) }
+			for i, n := range someLengths(3, 400) {
+				d := loader.Document{Tokens: documentTokens(uint64(i+1), n), Hint: &related.Hint{}}
+				if says && i == 10 {
+					d.Hint = hintOf(1)
+				}
+				w.docs.publish(d)
+			}
+			var counted map[string]int64
+			for start := range 2 {
+				run, stop := w.start(t)
+				read(t, run, loader.Place{World: 1}, 0, 12) // of more than a pool of documents
+				packing := func() map[string]int64 { return run.Stats().Packing }
+				eventually(t, func() bool {
+					return run.Stats().Planned == 16 && len(packing()) > 0 && (counted == nil || maps.Equal(packing(), counted))
+				})
+				if warnings := log.count(silence); says && warnings > 0 || !says && (warnings != start+1 || log.count(header) != warnings) {
+					t.Errorf("%s, one document says something: %v: %d warnings after %d starts", retriever, says, warnings, start+1)
+				}
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				counted = packing()
+			}
+		}
+	}
+}

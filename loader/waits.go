@@ -1,0 +1,81 @@
+package loader
+
+import (
+	"context"
+	"maps"
+	"time"
+)
+
+const (
+	// tellAfter is how long readers wait for a step before the log says why.
+	tellAfter = 10 * time.Second
+	// tellAgain is how often it names the same reason, with other figures.
+	tellAgain = time.Minute
+	// tellEvery is how often the run looks.
+	tellEvery = time.Second
+)
+
+// waits tells the log why readers wait: once when they have waited for tellAfter, again when the cause changes, and when the step is there.
+type waits struct {
+	run    *Run
+	since  time.Time // of the wait that was told; zero without one
+	reason Reason    // that was told last
+	facts  map[string]string
+	told   map[Reason]time.Time // when each was told last
+	gone   time.Time            // when the last reader had gone; zero while there is one
+}
+
+// tellWaits looks until ctx is done.
+func (r *Run) tellWaits(ctx context.Context) {
+	w := waits{run: r, told: map[Reason]time.Time{}}
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			w.look(time.Now())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *waits) look(now time.Time) {
+	r := w.run
+	r.mu.Lock()
+	since, step, readers := r.starving, r.planned, 0
+	for x := range r.readers {
+		if x.next >= r.planned {
+			readers++
+		}
+	}
+	over := r.ended || r.failed != nil
+	r.mu.Unlock()
+	if !w.since.IsZero() && (since != w.since || over) {
+		r.log.Warn("readers wait no more", "step", step, "waited", now.Sub(w.since).Round(time.Second))
+		w.since = time.Time{}
+	}
+	if readers > 0 {
+		w.gone = time.Time{}
+	} else if w.gone.IsZero() {
+		w.gone = now
+	}
+	switch {
+	case over || since.IsZero() || now.Sub(since) < tellAfter:
+		return
+	case readers == 0:
+		if now.Sub(w.gone) >= tellAfter { // one that was told the cause comes again within seconds
+			r.mu.Lock()
+			r.starving = time.Time{}
+			r.mu.Unlock()
+			w.since = time.Time{}
+		}
+		return
+	}
+	e := r.Cause(step)
+	if e == nil || now.Sub(w.told[e.Reason]) < tellAgain || e.Reason == w.reason && maps.Equal(e.Facts, w.facts) {
+		return
+	}
+	w.since, w.reason, w.facts, w.told[e.Reason] = since, e.Reason, e.Facts, now
+	r.log.Warn("readers wait for a step", "step", step, "readers", readers, "waited", now.Sub(since).Round(time.Second), "reason", e.Reason, "cause", e.Message, "do", e.Do)
+}

@@ -1,0 +1,150 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/loader"
+)
+
+// lines keeps the messages of a log that begin with some words, each with its attributes.
+type lines struct {
+	slog.Handler
+	words string
+	mu    sync.Mutex
+	all   []string
+}
+
+func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
+func (l *lines) WithAttrs([]slog.Attr) slog.Handler       { return l }
+
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool { line += " " + a.Key + "=" + a.Value.String(); return true })
+	if strings.HasPrefix(line, l.words) {
+		l.all = append(l.all, line)
+	}
+	return nil
+}
+
+func (l *lines) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.all
+	l.all = nil
+	return out
+}
+
+// waiting is a run in a bubble of its own, with a reader that asks again whenever it is sent away with a cause.
+func waiting(t *testing.T, test func(w *world, run *loader.Run, log *lines)) {
+	synctest.Test(t, func(t *testing.T) {
+		w, log := newWorld(config("concat")), &lines{words: "readers wait"}
+		w.options.Stall = time.Minute
+		w.edges = func(e *loader.Edges) { e.Log = slog.New(log) }
+		run, stop := w.start(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			for step := uint64(0); ctx.Err() == nil; {
+				r, err := run.Join(loader.Place{World: 1}, step)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for ; err == nil; step++ {
+					if _, err = r.Next(ctx); err != nil {
+						break
+					}
+				}
+				r.Close()
+				if e := (*loader.Error)(nil); !errors.As(err, &e) {
+					return // the end, or ctx
+				}
+				time.Sleep(time.Second)
+			}
+		})
+		test(w, run, log)
+		cancel()
+		reading.Wait()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func check(t *testing.T, log *lines, when string, want ...string) {
+	t.Helper()
+	got := log.take()
+	if len(got) != len(want) {
+		t.Fatalf("%s: the log says %q, want %q", when, got, want)
+	}
+	for i, line := range got {
+		for word := range strings.FieldsSeq(want[i]) {
+			if !slices.Contains(strings.Fields(strings.NewReplacer(",", " ", ";", " ", ":", " ").Replace(line)), word) {
+				t.Errorf("%s: the log says %q, without %q", when, line, word)
+			}
+		}
+	}
+}
+
+// A wait is told once when it has lasted 10 seconds, again when its cause changes, once a minute when only its figures do, and its end.
+func TestWaitsAreTold(t *testing.T) {
+	waiting(t, func(w *world, run *loader.Run, log *lines) {
+		time.Sleep(9*time.Second + 500*time.Millisecond)
+		check(t, log, "after 9 s")
+		time.Sleep(3 * time.Second)
+		check(t, log, "after 12 s", "step=0 readers=1 waited=10s reason=SOURCE_DRY empty 10 rows needed 0 there")
+		time.Sleep(5 * time.Minute) // the reader is sent away, and comes again
+		check(t, log, "when nothing changes")
+		w.docs.lengths(16, 16, 16)
+		time.Sleep(2 * time.Second)
+		check(t, log, "when documents come", "reason=POOL_FILLING 10 rows needed 3 there 7 more documents")
+		time.Sleep(10 * time.Second)
+		check(t, log, "when no more come", "reason=SOURCE_DRY")
+		for range 4 { // the cause is another one every few seconds
+			w.docs.lengths(16)
+			time.Sleep(8 * time.Second)
+		}
+		check(t, log, "while documents trickle")
+		time.Sleep(time.Minute)
+		check(t, log, "when they have not for a minute", "reason=SOURCE_DRY 10 rows needed 7 there")
+		w.docs.lengths(slices.Repeat([]int{16}, 3)...)
+		time.Sleep(2 * time.Second)
+		check(t, log, "when the step is there", "no more step=1")
+		time.Sleep(30 * time.Second)
+		check(t, log, "at the next step", "step=1 reason=SOURCE_DRY")
+	})
+}
+
+// Nobody is told to wait when nobody does.
+func TestWaitsOfNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, log := newWorld(config("concat")), &lines{words: "readers wait"}
+		w.edges = func(e *loader.Edges) { e.Log = slog.New(log) }
+		run, stop := w.start(t)
+		r, err := run.Join(loader.Place{World: 1}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := r.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Next = %v", err)
+		}
+		r.Close()
+		time.Sleep(time.Hour)
+		check(t, log, "without a reader")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package packonline
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// AppendState appends the state of the Packer, and behind it the rows that are held in the order in which they were packed: their
+// number, and for each which of the row lengths it has, and its pieces as a list of the Packer's own format.
+func (h *hold) AppendState(b []byte) []byte {
+	b = h.Packer.AppendState(b)
+	b = binary.AppendUvarint(b, uint64(h.counts.Rows))
+	lengths := h.config.rowLengths()
+	var before waiting
+	for _, i := range h.inOrder() {
+		r := &h.rows[i]
+		b = binary.AppendUvarint(b, uint64(slices.Index(lengths, r.length)))
+		b = binary.AppendUvarint(b, uint64(r.pieces))
+		for at := r.slot; at != none; at = h.slots[at].next {
+			x := &h.slots[at]
+			b = appendPiece(b, waiting{x.Doc, h.now - int64(uint32(h.now)-x.arrived), x.Start, x.Length}, &before)
+		}
+	}
+	return b
+}
+
+// inOrder returns the numbers of the rows in the order in which they were packed.
+func (h *hold) inOrder() (rows []int32) {
+	for i := range h.rows {
+		if h.rows[i].pieces > 0 {
+			rows = append(rows, int32(i))
+		}
+	}
+	slices.SortFunc(rows, func(a, b int32) int { return cmp.Compare(h.rows[a].serial, h.rows[b].serial) })
+	return rows
+}
+
+func (h *hold) RestoreState(b []byte) ([]byte, error) {
+	fresh := makeHold(find(h.config.Method).make(h.config), h.config)
+	b, err := fresh.Packer.RestoreState(b)
+	if err != nil {
+		return nil, err
+	}
+	r := reader{b: b}
+	fresh.read(&r)
+	if r.err != nil {
+		return nil, fmt.Errorf("restore packer: %w", r.err)
+	}
+	*h = *fresh
+	return r.b, nil
+}
+
+// read reads the rows that are held.
+func (h *hold) read(r *reader) {
+	t := newTally(h.config)
+	t.counts, t.next = h.Packer.Counts(), h.Packer.Next()
+	h.now = t.now()
+	var before waiting
+	for range r.number("rows that are held", min(int64(h.most), t.counts.Rows)) {
+		length := t.lengths[r.number("for a row's length", int64(len(t.lengths)-1))]
+		var used int64
+		pieces := r.pieces(&t, &before, &used)
+		if r.err == nil && (used < 1 || used > int64(length)) {
+			r.fail(fmt.Errorf("a row of %d tokens that is held has %d", length, used))
+		}
+		for _, w := range pieces {
+			if h.late(w.arrived) {
+				r.fail(fmt.Errorf("a piece of document %d is held and %d documents old, the bound is %d", w.doc, h.now-w.arrived, h.span))
+			}
+			h.packed.add(Piece{w.doc, w.start, w.length}, age(h.now, w))
+		}
+		if r.err != nil {
+			return
+		}
+		h.hold(length, h.packed.pieces, h.packed.ages)
+		h.packed.Reset()
+	}
+	switch c := &h.counts; {
+	case r.err != nil:
+	case h.pieces > h.most:
+		r.fail(fmt.Errorf("%d pieces are held, the bound is %d", h.pieces, h.most))
+	case c.Slots > t.counts.Slots || c.Padding > t.counts.Padding || c.Slots-c.Padding > t.counts.Slots-t.counts.Padding:
+		r.fail(fmt.Errorf("%d tokens and %d padding are held, %d and %d were packed", c.Slots-c.Padding, c.Padding, t.counts.Slots-t.counts.Padding, t.counts.Padding))
+	}
+}

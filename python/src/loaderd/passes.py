@@ -1,0 +1,34 @@
+"""A pass over steps that yields nothing, which the log is told of: a loop over it ends at once, and looks as if it had trained."""
+
+from __future__ import annotations
+
+import logging
+
+log = logging.getLogger("loaderd")
+
+
+class Passes:
+    """Follows the passes of one reader: `begun` (a loop was entered), `yielded`, `ended`."""
+
+    def __init__(self) -> None:
+        self._empty = True
+
+    def begun(self) -> None:
+        self._empty = True
+
+    def yielded(self) -> None:
+        self._empty = False
+
+    def ended(self, run: str | None, step: int, last: int | None = None) -> None:
+        """The pass ended at a step: behind the `last` that was asked for, else with the run."""
+        if not self._empty:
+            return
+        self._empty = False  # asking again is no pass of its own
+        if last is not None and step >= last:
+            log.warning("nothing is left to read: all steps before %d, which is as far as was asked for, were read; to read steps again make another reader", last)
+            return
+        log.warning(
+            "nothing is left to read: run %s ended at step %d, and reading begins there. To train once more on its documents use a new run (loaderd serve"
+            " --run NAME); to go on with documents that came later fork it (loaderd fork --run %s --step %d --new NAME)",
+            run, step, run, step,
+        )  # fmt: skip

@@ -1,0 +1,59 @@
+"""Documents that are not stored because the stream has documents of their ids: what to say of them. Pure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from loaderd.producer.message import INPUT, Message
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """The first document that was not stored again."""
+
+    message: Message
+    sequence: int = 0
+    """Of the document of that id in the stream; 0 for one of the same batch."""
+    headers: Mapping[str, str] | None = None
+    """Of that document; None when they are not known."""
+    meanwhile: bool = False
+    """Whether that document was stored since publishing began."""
+
+    @property
+    def own(self) -> bool:
+        """Whether the stream has this very document, in this very place of its input: publishing goes on where it stopped."""
+        if self.sequence == 0 or self.headers is None:
+            return False
+        place = self.message.headers.get(INPUT)
+        return self.headers.get(INPUT) == place and (place is not None or self.message.made)
+
+    @property
+    def within(self) -> bool:
+        """Whether that document is of the same input, as far as is known: one without a name is known by its time alone."""
+        if self.sequence == 0 or self.headers is None:
+            return self.sequence == 0 or self.meanwhile
+        name = _input(self.message.headers)
+        return _input(self.headers) == name and (name != "" or self.meanwhile)
+
+
+def tell(repeats: int, stored: int, first: Repeat) -> tuple[int, str]:
+    """Level and text of the log's record of so many documents that were not stored beside so many that were."""
+    which = f"all {repeats:,} documents" if stored == 0 else f"{repeats:,} of {repeats + stored:,} documents"
+    if first.own and stored:
+        return logging.INFO, f"{which} were in the stream already: publishing went on where it had stopped"
+    if first.own:
+        return logging.WARNING, f"{which} were in the stream already: this input was published before, and nothing of it is new"
+    if first.within:
+        why, advice = "their ids come more than once in this input", "give every document an id of its own, or none"
+    else:
+        name = _input(first.headers)
+        why = f"the stream has documents of these ids, published before{f' as input {name!r}' if name else ''}"
+        advice = "if they are other documents, or to be trained on once more, give them ids of their own, or none"
+    at = f", in the stream as document {first.sequence:,}" if first.sequence else ""
+    return logging.WARNING, f"{which} were not stored: {why}; the first is {first.message.label}{at}. {advice.capitalize()}"
+
+
+def _input(headers: Mapping[str, str] | None) -> str:
+    return (headers or {}).get(INPUT, "").partition(" ")[2]

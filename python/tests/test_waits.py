@@ -1,0 +1,216 @@
+"""A trainer that waits says why in its log: once it has waited for long, and again when the cause changes."""
+
+import json
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+from conftest import Daemon, free_ports
+from test_client_protocol import INFO, SCHEMA, message
+from test_errors import status
+from tokenized import SETTINGS, documents, publish_tokens
+from waiting import wait_for
+
+import loaderd
+from loaderd import Client, Prefetcher, reading, waits
+from loaderd.torch import StepLoader
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Waits count after 50 ms, and the same reason is named again after 300."""
+    monkeypatch.setattr(waits, "TELL_SECONDS", 0.05)
+    monkeypatch.setattr(waits, "AGAIN_SECONDS", 0.3)
+    monkeypatch.setattr(reading, "LOOK_SECONDS", 0.01)
+    caplog.set_level(logging.INFO, logger="loaderd")
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    return lambda: [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+
+
+class Slow(flight.FlightServerBase):
+    """Gives a step whenever `go` is set, and says why there is none as it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        self.go = threading.Semaphore(0)
+        self.cause: dict[str, object] | Exception = {}
+        self.asked: list[dict[str, object]] = []
+        self.url = f"grpc://127.0.0.1:{self.port}"
+
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
+        step = json.loads(ticket.ticket)["step"]
+
+        def play() -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
+            for n in range(step, 5):
+                while not self.go.acquire(timeout=0.05):
+                    if context.is_cancelled():
+                        return
+                yield message(n)
+
+        return flight.GeneratorStream(SCHEMA, play())
+
+    def do_action(self, context: object, action: flight.Action) -> list[bytes]:
+        if action.type == "info":
+            return [json.dumps(INFO).encode()]
+        self.asked.append(json.loads(action.body.to_pybytes()))
+        if isinstance(self.cause, Exception):
+            raise self.cause
+        return [json.dumps({"run": "r", "step": 0} | self.cause).encode()]
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    server = Slow()
+    yield server
+    server.shutdown()
+
+
+def dry(rows: int) -> dict[str, object]:
+    return {"reason": "SOURCE_DRY", "message": f"{rows} there", "do": "publish", "facts": {"rows_there": str(rows)}}
+
+
+def reading_on(reader: Iterator[loaderd.Step]) -> Callable[[], loaderd.Step]:
+    """Takes the next step in a thread; what is returned waits for it."""
+    got: list[loaderd.Step] = []
+    thread = threading.Thread(target=lambda: got.append(next(reader)))
+    thread.start()
+
+    def result() -> loaderd.Step:
+        thread.join(timeout=30)
+        return got[0]
+
+    return result
+
+
+@pytest.mark.parametrize("threaded", [True, False])
+def test_a_wait_names_its_cause_again_when_it_changes(slow: Slow, warnings: Callable[[], list[str]], threaded: bool) -> None:
+    slow.cause = dry(310)
+    with Client(slow.url, world=1) as client:
+        take = reading_on(client if threaded else client.stream())
+        wait_for(lambda: len(slow.asked) > 3)
+        (only,) = warnings()
+        assert only.startswith("step 0 of run r for rank 0 of 1 has not come for 0 s: SOURCE_DRY: 310 there; publish")
+        slow.cause = {"reason": "POOL_FILLING", "message": "400 there", "do": "wait", "facts": {"rows_there": "400"}}
+        wait_for(lambda: len(warnings()) == 2)
+        assert "POOL_FILLING: 400 there" in warnings()[1]
+        slow.cause = {}
+        wait_for(lambda: len(warnings()) == 3)
+        assert "on their way" in warnings()[2]
+        slow.go.release()
+        assert take().index == 0
+    assert slow.asked[0] == {"run": "r", "step": 0}
+
+
+def test_other_figures_are_named_now_and_then(
+    slow: Slow, warnings: Callable[[], list[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    with Client(slow.url) as client:
+        slow.cause = dry(0)
+        take = reading_on(client)
+        wait_for(lambda: warnings())
+        slow.cause = dry(1)
+        wait_for(lambda: len(warnings()) == 2)
+        first, second = (r.created for r in caplog.records)
+        assert second - first > 0.25
+        slow.go.release()
+        assert take().index == 0
+
+
+def test_the_end_of_a_told_wait_is_told(slow: Slow, caplog: pytest.LogCaptureFixture) -> None:
+    slow.cause = dry(0)
+    with Client(slow.url) as client:
+        take = reading_on(client)
+        wait_for(lambda: caplog.records)
+        slow.go.release()
+        take()
+    assert [r.getMessage().split(",")[0] for r in caplog.records if r.levelno == logging.INFO] == ["waits no more"]
+
+
+def test_reading_ahead_is_no_wait(slow: Slow, warnings: Callable[[], list[str]]) -> None:
+    """A trainer that has not asked for the next step waits for nothing, although its thread does."""
+    slow.cause = dry(0)
+    slow.go.release()
+    with Client(slow.url) as client, Client(slow.url) as other:
+        next(client)
+        take = reading_on(other)  # somebody whose wait shows that there was time
+        wait_for(lambda: warnings())
+        assert client._stream is not None and not client._stream.waits.due()
+        slow.go.release(10)
+        take()
+    assert not [w for w in warnings() if w.startswith("step 1 ")]
+
+
+def test_a_daemon_that_cannot_say(slow: Slow, warnings: Callable[[], list[str]]) -> None:
+    slow.cause = flight.FlightServerError("no", extra_info=status(12, "UNSUPPORTED: no", "UNSUPPORTED", {}))
+    with Client(slow.url) as client:
+        take = reading_on(client)
+        wait_for(lambda: warnings())
+        assert "older than this package" in warnings()[0]
+        slow.go.release()
+        assert take().index == 0
+    assert len(slow.asked) == 1, "it was asked once"
+
+
+@pytest.mark.parametrize("cause", [{"facts": 7, "reason": "NEW"}, {"reason": 7}, flight.FlightServerError("broken")])
+def test_answers_that_make_no_sense_do_no_harm(slow: Slow, warnings: Callable[[], list[str]], cause: object) -> None:
+    slow.cause = cause  # type: ignore[assignment]
+    with Client(slow.url) as client:
+        take = reading_on(client)
+        wait_for(lambda: warnings())
+        slow.go.release(2)
+        assert take().index == 0
+
+
+def test_patience_shorter_than_the_stall_timeout_ends_with_the_cause(slow: Slow) -> None:
+    slow.cause = dry(310)
+    with Client(slow.url, patience=1) as client, pytest.raises(loaderd.SourceDry, match="310 there") as caught:
+        next(client)
+    assert caught.value.facts == {"rows_there": "310"}
+
+
+def test_nobody_there(warnings: Callable[[], list[str]]) -> None:
+    """Before the first answer, too: of the calls that a loader begins with."""
+    url = f"grpc://127.0.0.1:{free_ports(1)[0]}"
+    with Client(url, connect_timeout=1.0) as client, StepLoader(url, connect_timeout=1.0, rank=0, world=1) as loader:
+        for reader, awaited in ((client, "step 0 for rank 0 of 1"), (loader, f"an answer of {url}")):
+            with pytest.raises(loaderd.Unreachable):
+                next(reader)
+            assert re.match(f"{awaited} has not come for . s: no (connection to|answer from) {url}", warnings()[-1])
+    assert len(warnings()) == 2, "the same is said once, whoever finds it"
+
+
+def test_a_prefetcher_of_something_else_tells_nothing(warnings: Callable[[], list[str]]) -> None:
+    go = threading.Event()
+
+    class Waiting:
+        def __next__(self) -> int:
+            go.wait()
+            return 1
+
+        def cancel(self) -> None:
+            go.set()
+
+    with Prefetcher(Waiting()) as reader:
+        take = reading_on(reader)  # type: ignore[arg-type]
+        wait_for(lambda: reader._shared.waits.due())
+        go.set()
+        take()
+    assert not warnings()
+
+
+def test_what_a_daemon_says(daemon: Callable[..., Daemon], warnings: Callable[[], list[str]]) -> None:
+    """The figures are the daemon's own; asking them changes nothing about what comes."""
+    d = daemon({**SETTINGS, "serve.stall_timeout": "60s"})
+    with Client(d.flight_url) as client, Client(d.flight_url) as undisturbed:
+        take = reading_on(client)
+        wait_for(lambda: warnings())
+        assert " rows needed, 0 there" in warnings()[0]
+        publish_tokens(d.nats_url, documents(400))
+        assert (take().input_ids == next(undisturbed).input_ids).all()

@@ -1,0 +1,35 @@
+package stream_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream"
+)
+
+// FuzzPublishRecord resumes an input of which the server holds anything as its record: an error, or a record whose counts can be gone on with.
+func FuzzPublishRecord(f *testing.F) {
+	for _, s := range []string{"", "{}", "null", "[]", `{"version":1}`, `{"version":9}`, `{"version":1,"documents":-1}`, `{"version":1,"documents":3,"skipped":4}`,
+		`{"version":1,"documents":1e300}`, `{"version":1,"documents":3,"last_sequence":18446744073709551615}`, `{"version":1,"first_sequence":5,"last_sequence":4}`, "\xff"} {
+		f.Add([]byte(s))
+	}
+	s := publishStore(f)
+	kv, err := s.JetStream().CreateOrUpdateKeyValue(f.Context(), jetstream.KeyValueConfig{Bucket: "loaderd_publish"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	p := newPublisher(f, s, stream.PublishOptions{})
+	sum := sha256.Sum256([]byte(s.Config().Name + "\x00" + "web" + "\x00" + "/input"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if _, err := kv.Put(t.Context(), "web."+hex.EncodeToString(sum[:16]), data); err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Resume(t.Context(), "/input", "fingerprint")
+		if err == nil && (r.Committed() < 0 || r.Stored() < 0 || r.Stored() > r.Committed()) {
+			t.Fatalf("%q: %d documents, %d of them stored", data, r.Committed(), r.Stored())
+		}
+	})
+}

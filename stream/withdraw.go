@@ -1,0 +1,53 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// made are the streams that a Store has created.
+type made struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (m *made) add(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.names = append(m.names, name)
+}
+
+func (m *made) take() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	names := m.names
+	m.names = nil
+	return names
+}
+
+// Withdraw removes the streams that this Store has created and that have never held anything: what a start that fails would leave behind.
+// What was there before, or has come to hold something, stays.
+func (s *Store) Withdraw(ctx context.Context) error {
+	var failed error
+	for _, name := range slices.Backward(s.made.take()) {
+		err := s.retry(ctx, "remove empty stream "+name, func(ctx context.Context) error {
+			st, err := s.js.Stream(ctx, name)
+			if err == nil && st.CachedInfo().State.LastSeq == 0 {
+				err = s.js.DeleteStream(ctx, name)
+			}
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("withdraw: %w", err))
+		}
+	}
+	return failed
+}
