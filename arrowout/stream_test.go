@@ -3,6 +3,7 @@ package arrowout_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -104,12 +105,18 @@ func rawMessages(t *testing.T, c flight.Client, ticket string) [][]byte {
 	}
 }
 
+// wireSum is the SHA-256 of what TestReadingTwiceGivesTheSameBytes reads: clients of all versions expect these bytes.
+const wireSum = "7679a827b3c23eef45ea10b710c841330e7f48c2071bdeacefc770a14bc21141"
+
 func TestReadingTwiceGivesTheSameBytes(t *testing.T) {
 	c := dialRaw(t, serve(t, newFake(20, 8, 64)))
 	ticket := `{"rank":1,"world":2,"columns":["input_ids","segment_ids","documents"]}`
 	first, again := rawMessages(t, c, ticket), rawMessages(t, c, ticket)
 	if len(first) != 21 || !bytes.Equal(bytes.Join(first, nil), bytes.Join(again, nil)) {
 		t.Fatalf("%d and %d messages, equal: %v", len(first), len(again), bytes.Equal(bytes.Join(first, nil), bytes.Join(again, nil)))
+	}
+	if sum := fmt.Sprintf("%x", sha256.Sum256(bytes.Join(first, nil))); sum != wireSum {
+		t.Errorf("the bytes on the wire have changed: their sum is %s", sum)
 	}
 	for i, m := range first[1:] {
 		var d flight.FlightData

@@ -1,0 +1,196 @@
+package loader_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+var update = flag.Bool("update", false, "write testdata/golden.json anew: plans of equal configurations and documents have changed on purpose")
+
+const goldenFile = "testdata/golden.json"
+
+// golden is what one run leaves behind, as SHA-256 sums.
+type golden struct {
+	Records    int    `json:"records"`
+	Steps      int    `json:"steps"`
+	Plan       string `json:"plan"`       // records of the plan log
+	Batches    string `json:"batches"`    // tokens and pieces of all steps
+	Checkpoint string `json:"checkpoint"` // states asked for amid the run
+	Fork       string `json:"fork"`       // header of a run forked amid the run, and the plan that it makes of the rest
+	Audit      string `json:"audit"`      // figures
+}
+
+// goldenRuns are every packing method with several shapes of steps, atoms and rows.
+func goldenRuns() map[string]loader.Config {
+	runs := map[string]loader.Config{}
+	for _, method := range packonline.Methods() {
+		runs[method] = config(method)
+		half := config(method)
+		half.Packing.Atom, half.Steps.Last, half.Attention = 0.5, loader.LastDrop, loader.AttentionRow
+		runs[method+"/half a row"] = half
+		two := config(method)
+		two.Packing.Atom, two.Packing.Hold, two.Steps.Balance, two.Steps.MaxWait = 2, 0, true, 40
+		runs[method+"/two rows"] = two
+		if packonline.Buckets(method) {
+			several := config(method)
+			several.Packing.Buckets, several.Steps = []int{8, 16, 32}, loader.StepsConfig{Rows: 4, Tokens: 64, Backlog: 2, MaxWait: 60, Last: loader.LastPad}
+			runs[method+"/three buckets"] = several
+		}
+	}
+	for _, method := range []string{"bfd-m", "seamless", "bucketllm"} {
+		c := config(method)
+		c.Packing.Extra, c.Packing.Overlap, c.Packing.PaddingThreshold = 3, 0.3, 0.1
+		runs[method+"/with its parameters"] = c
+	}
+	for _, retriever := range []string{"repo", "dense"} {
+		c := config("splice")
+		c.Packing.Splice.Retriever = retriever
+		runs["splice/"+retriever] = c
+	}
+	for name, c := range runs {
+		if len(c.Validate()) > 0 {
+			delete(runs, name) // decompose has no parts of rows
+		}
+	}
+	return runs
+}
+
+// TestGolden compares plans, batches, checkpoints, forks and audits of every method with those that were made before.
+func TestGolden(t *testing.T) {
+	want := map[string]golden{}
+	if b, err := os.ReadFile(goldenFile); err != nil || json.Unmarshal(b, &want) != nil {
+		t.Error("cannot read", goldenFile, err)
+	}
+	got := map[string]golden{}
+	for name, c := range goldenRuns() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { got[name] = goldenRun(t, c) })
+			if got[name] != want[name] && !*update {
+				t.Errorf("the run is not what it was:\n got %+v\nwant %+v", got[name], want[name])
+			}
+		})
+	}
+	if !*update {
+		return
+	}
+	b, err := json.MarshalIndent(got, "", "\t")
+	if err == nil {
+		err = os.WriteFile(goldenFile, append(b, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// goldenRun makes a run with controls of every kind, each when the planner has come to the end of what is published: so the order of
+// the log's records does not depend on time.
+func goldenRun(t *testing.T, c loader.Config) (g golden) {
+	w := newWorld(c)
+	w.options = loader.Options{Ahead: 1 << 20, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 1 << 30}
+	run, stop := w.start(t)
+	lengths := someLengths(5, 360)
+	states := sha256.New()
+	publish := func(upto int) {
+		for w.docs.state().Last < uint64(upto) {
+			sequence := w.docs.state().Last + 1
+			d := loader.Document{ID: sequence, Tokens: documentTokens(sequence, lengths[sequence-1])}
+			switch {
+			case sequence%31 == 0:
+				d.Skip, d.Tokens = loader.SkipEmpty, nil
+			case sequence%37 == 0:
+				d.Skip, d.Tokens = loader.SkipUndecodable, nil
+			case sequence%11 == 0:
+				d.ID = sequence - 3 // a duplicate
+			case sequence%7 == 0:
+				d.ID = 0
+			}
+			w.docs.publish(d)
+		}
+		settled(t, run, uint64(upto))
+		step, err := run.Checkpoint(t.Context())
+		must(t, err)
+		fmt.Fprintln(states, step)
+		names, _ := w.checkpoints.List(t.Context())
+		state, _ := w.checkpoints.Get(t.Context(), slices.Max(names))
+		states.Write(state)
+	}
+	publish(100)
+	_, err := run.Drain(t.Context())
+	must(t, err)
+	settled(t, run, 100)
+	_, err = run.Commit(t.Context(), "trainer", run.Info().Planned/2)
+	must(t, err)
+	publish(220)
+	_, err = run.Commit(t.Context(), "evaluator", run.Info().Planned)
+	must(t, err)
+	_, err = run.Leave(t.Context(), "evaluator")
+	must(t, err)
+	publish(360)
+	_, err = run.Seal(t.Context())
+	must(t, err)
+	sum := sha256.New()
+	for _, b := range read(t, run, loader.Place{World: 1}, 0, 0) {
+		fmt.Fprintln(sum, b.Step, b.Bucket, b.First, b.Rows, b.Tokens, b.Pieces)
+		g.Steps++
+	}
+	must(t, stop())
+	g.Records, g.Plan, g.Batches, g.Checkpoint = len(w.plan.records), digest(w.plan.records...), hex.EncodeToString(sum.Sum(nil)), hex.EncodeToString(states.Sum(nil))
+
+	audited, err := loader.Audit(t.Context(), w.docs, c.Tokenizer, w.plan, nil)
+	must(t, err)
+	g.Audit = fmt.Sprintf("%+v", audited)
+
+	fork := newWorld(c)
+	fork.docs, fork.options = w.docs, w.options
+	fork.config.Seed++
+	h, _, err := loader.Fork(t.Context(), w.plan, uint64(g.Steps/2), "test", fork.config, w.docs.state())
+	must(t, err)
+	must(t, loader.Begin(t.Context(), fork.beginning(&memFloors{docs: w.docs}), h))
+	run, stop = fork.start(t)
+	settled(t, run, 360)
+	_, err = run.Seal(t.Context())
+	must(t, err)
+	settled(t, run, 360)
+	eventually(t, func() bool { return run.Info().Ended })
+	must(t, stop())
+	g.Fork = digest(fork.plan.records...)
+	return g
+}
+
+// settled waits until everything up to a document is planned and stored.
+func settled(t *testing.T, run *loader.Run, document uint64) {
+	t.Helper()
+	eventually(t, func() bool {
+		_, err := run.Checkpoint(t.Context()) // it is stored behind all that was planned before
+		s := run.Stats()
+		return s.Cursor == document && (err == nil || s.Ended)
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// digest sums up records, each with its length.
+func digest(records ...[]byte) string {
+	sum := sha256.New()
+	for _, r := range records {
+		fmt.Fprintln(sum, len(r))
+		sum.Write(r)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
