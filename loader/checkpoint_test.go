@@ -123,7 +123,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("14 steps took %s beside a checkpoint that is not stored", took)
 	}
-	eventually(t, func() bool { return run.Info().Planned == 18 })
+	eventually(t, func() bool { return run.Info().Planned == 18 && len(c.began) > 0 }) // the first one is stored beside all this
 	if n := len(c.began); n != 1 {
 		t.Errorf("%d checkpoints are on their way", n)
 	}
