@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/apache/arrow/go/v17/parquet/file"
+	"github.com/apache/arrow/go/v17/parquet/pqarrow"
+
+	"loaderd/loader"
+)
+
+// someStep has a document in two rows, a row without pieces, documents that are known in part, and texts of every kind.
+func someStep() ledgerStep {
+	text := func(s string) *pieceText { return &pieceText{[]byte(s)} }
+	return ledgerStep{Run: "whole", Step: 7, Bucket: 16, Cursor: 1 << 40, Rows: [][]ledgerPiece{
+		{{Sequence: 1, Length: 9, Text: text("a \"first\" <line>\nand more")}, {Sequence: 1 << 53, Start: 3, Length: 7, Text: text("cut \xe4\xb8")}},
+		{},
+		{{Sequence: 1, Start: 9, Length: 4, Text: text(strings.Repeat("x", 200))}, {Sequence: 3, Length: 1}},
+	}, Documents: []loader.DocumentInfo{
+		{Sequence: 1, Subject: "docs.web", ID: "corpus/1.txt", Path: "corpus/1.txt", Domain: "law"},
+		{Sequence: 3},
+		{Sequence: 1 << 53, Subject: "docs.web", ID: "id-9", Path: "b.jsonl"},
+	}}
+}
+
+// withoutText is a step as it comes without --text.
+func withoutText(s ledgerStep) ledgerStep {
+	for _, row := range s.Rows {
+		for k := range row {
+			row[k].Text = nil
+		}
+	}
+	return s
+}
+
+// What the ledger writes in every format.
+func TestLedgerGolden(t *testing.T) {
+	found := []ledgerFound{
+		{Run: "whole", Step: 7, Bucket: 16, Row: 0, Pieces: []ledgerPiece{{Sequence: 1, Length: 9}}},
+		{Run: "whole", Step: 12, Bucket: 4096, Row: 31, Pieces: []ledgerPiece{{Sequence: 1, Start: 9, Length: 4}, {Sequence: 1, Start: 13, Length: 4000}}},
+	}
+	bare := withoutText(someStep())
+	bare.Documents = nil
+	steps := map[string]ledgerStep{"step": bare, "documents": withoutText(someStep()), "text": someStep(), "empty": {Run: "whole", Step: 1, Bucket: 8}}
+	for format, write := range ledgerFormats {
+		for name, s := range steps {
+			if binary := format == "arrow" || format == "parquet"; name == "text" && binary {
+				continue // they have no column for it
+			}
+			t.Run(name+" "+format, func(t *testing.T) {
+				golden(t, "ledger/"+name+"."+format, listed(format, func(w io.Writer) error { return write.step(w, s) }))
+			})
+		}
+		t.Run("found "+format, func(t *testing.T) {
+			golden(t, "ledger/found."+format, listed(format, func(w io.Writer) error { return write.found(w, found) }))
+		})
+		t.Run("none "+format, func(t *testing.T) {
+			golden(t, "ledger/none."+format, listed(format, func(w io.Writer) error { return write.found(w, []ledgerFound{}) }))
+		})
+	}
+}
+
+// listed turns what is written in a binary format into its schema and a line a row.
+func listed(format string, write func(io.Writer) error) func(io.Writer) error {
+	decode := map[string]func([]byte) (array.RecordReader, error){"arrow": arrowRecords, "parquet": parquetRecords}[format]
+	if decode == nil {
+		return write
+	}
+	return func(w io.Writer) error {
+		var data bytes.Buffer
+		if err := write(&data); err != nil {
+			return err
+		}
+		records, err := decode(data.Bytes())
+		if err != nil {
+			return err
+		}
+		defer records.Release()
+		for _, f := range records.Schema().Fields() {
+			fmt.Fprintf(w, "%s %s nullable=%t\n", f.Name, f.Type, f.Nullable)
+		}
+		for records.Next() {
+			rec := records.Record()
+			for i := range int(rec.NumRows()) {
+				for _, column := range rec.Columns() {
+					fmt.Fprintf(w, "%q ", column.ValueStr(i))
+				}
+				fmt.Fprintln(w)
+			}
+		}
+		if err := records.Err(); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		return nil
+	}
+}
+
+func arrowRecords(data []byte) (array.RecordReader, error) {
+	return ipc.NewReader(bytes.NewReader(data), ipc.WithAllocator(memory.DefaultAllocator))
+}
+
+func parquetRecords(data []byte) (array.RecordReader, error) {
+	f, err := file.NewParquetReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	p, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
+	if err != nil {
+		return nil, err
+	}
+	table, err := p.ReadTable(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	defer table.Release()
+	return array.NewTableReader(table, -1), nil
+}

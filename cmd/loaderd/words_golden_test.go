@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"loaderd/loader"
+)
+
+// someSummary is what a demo on two readers did.
+func someSummary() demoSummary {
+	return demoSummary{Complete: true, From: "/usr/local/go/src", Tokenizer: "gpt2", Method: "bucket", RowLengths: []int{2048}, StepRows: []int{64}, Readers: 2,
+		ReadersAgreed: true, Documents: 12_345, LeftOut: 67, TextBytes: 89_012_345, Packed: 12_300, Duplicates: 45, Tokens: 23_456_789, TokensRead: 23_456_700,
+		Dropped: 89, Repeated: 0, Steps: 179, Rows: 11_456, PaddingRatio: 0.00123, TruncationRatio: 0.2345, AgeMax: 4096, Seconds: 12.5, FirstBatchSeconds: 1.25,
+		TokensPerSecond: 1_876_543.2, TextBytesPerSecond: 7_120_987.6, PeakMemory: 512 << 20, Flight: "grpc://127.0.0.1:4711", NATS: "nats://127.0.0.1:4712",
+		Folder: "/tmp/demo", whole: true}
+}
+
+// What a demo says in the end.
+func TestDemoSummaryGolden(t *testing.T) {
+	stopped := someSummary()
+	stopped.Complete, stopped.ReadersAgreed, stopped.LeftOut, stopped.FirstBatchSeconds, stopped.whole = false, false, 0, 0, false
+	stopped.RowLengths, stopped.StepRows = []int{1024, 16384}, []int{256, 16}
+	for name, write := range map[string]func(io.Writer) error{
+		"summary.txt":         func(w io.Writer) error { return someSummary().writeText(w, false) },
+		"summary-stays.txt":   func(w io.Writer) error { return someSummary().writeText(w, true) },
+		"summary-stopped.txt": func(w io.Writer) error { return stopped.writeText(w, false) },
+		"summary-nothing.txt": func(w io.Writer) error { return demoSummary{}.writeText(w, false) },
+		"summary.json":        func(w io.Writer) error { return someSummary().writeJSON(w) },
+	} {
+		t.Run(name, func(t *testing.T) { golden(t, "demo/"+name, write) })
+	}
+}
+
+// What a publish says in the end.
+func TestPublishSummaryGolden(t *testing.T) {
+	all := published{Server: "nats://127.0.0.1:4222", Stream: "DOCS", Subject: "docs.web", Inputs: 9, InputsComplete: 8, Documents: 1234, Bytes: 5_678_901, Duplicates: 21,
+		Already: 300, Skipped: map[string]int64{"empty": 1, "bad record": 2, "hidden": 3}, LastSequence: 99_999, Seconds: 2.5, WaitedSeconds: 0.75,
+		Repeated: &repeats{Documents: 20, Sequence: 17, Input: "/data/a.jsonl", Path: "a.jsonl"}, UnreadBy: []unreadBy{{"one", 5}, {"two", 7}}, noText: errors.New("a.json: no field")}
+	for name, s := range map[string]published{
+		"all":         all,
+		"one":         {Subject: "docs.files", Inputs: 1, InputsComplete: 1, Documents: 1, Bytes: 1023, Seconds: 0.001, LastSequence: 1, Skipped: map[string]int64{"bad record": 1}},
+		"again":       {Subject: "docs.files", Inputs: 1, InputsComplete: 1, Already: 1, Skipped: map[string]int64{}},
+		"interrupted": {Subject: "docs.files", Inputs: 2, Interrupted: true, Error: "interrupted", Seconds: 3, Repeated: &repeats{Documents: 1, Sequence: 2, Path: "-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			golden(t, "publish/"+name+".txt", func(w io.Writer) error { return s.write(w, false) })
+			golden(t, "publish/"+name+".json", func(w io.Writer) error { return s.write(w, true) })
+		})
+	}
+}
+
+// What audit and repair say.
+func TestRunsGolden(t *testing.T) {
+	seen := loader.Audited{Documents: 12_000, Steps: 300, Planned: 301, Tokens: 9_876_543, Emitted: 9_000_000, Waiting: 876_000, Dropped: 600, Repeated: 57, Padding: 1234}
+	golden(t, "runs/audited.txt", func(w io.Writer) error { return writeAudited(w, "pretrain", seen) })
+	seen.Ended = true
+	golden(t, "runs/audited-ended.txt", func(w io.Writer) error { return writeAudited(w, "pretrain", seen) })
+	for name, d := range map[string]loader.Damage{
+		"whole":   {Run: "pretrain", Records: 1002, Steps: 1000},
+		"same":    {Run: "pretrain", Records: 1002, Steps: 1000, Why: "record 1003: bad checksum", OnceRecords: 1200, OnceSteps: 1195},
+		"unknown": {Run: "pretrain", Records: 2, Steps: 0, Why: "it is cut", Unknown: 3, Lost: []loader.Lost{{What: "a seal", Record: 9}, {What: "a commit"}}, OnceRecords: 12, OnceSteps: 7},
+	} {
+		golden(t, "runs/damage-"+name+".txt", func(w io.Writer) error { writeDamage(w, d); return nil })
+	}
+}
