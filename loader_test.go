@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"loaderd/internal/answers"
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
@@ -47,9 +48,9 @@ func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
 					t.Fatal(err)
 				}
 				for k, row := range s.Rows {
-					var pieces []reader.Piece
+					var pieces []answers.Piece
 					for _, p := range row {
-						pieces = append(pieces, reader.Piece{Sequence: p.Doc, Start: p.Start, Length: p.Length})
+						pieces = append(pieces, answers.Piece{Sequence: p.Doc, Start: p.Start, Length: p.Length})
 					}
 					if !slices.Equal(pieces, b.Documents[k]) {
 						t.Fatalf("step %d row %d: the ledger says %v, the batch %v", i, k, pieces, b.Documents[k])
@@ -296,7 +297,7 @@ func TestALedgerActionTellsTheStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	var page struct{ Rows [][]reader.Piece }
+	var page struct{ Rows [][]answers.Piece }
 	if err := client.Do(t.Context(), "ledger", map[string]any{"step": 0}, &page); err != nil {
 		t.Fatal(err)
 	}

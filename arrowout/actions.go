@@ -3,18 +3,13 @@ package arrowout
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
-	"golang.org/x/sync/errgroup"
 
+	"loaderd/internal/answers"
 	"loaderd/loader"
-	"loaderd/packonline"
 )
 
 // action is an action that clients may ask for. Bodies and results are JSON.
@@ -120,15 +115,11 @@ func (s *service) leave(ctx context.Context, q asked, send func(any) error) erro
 	return s.keepers(committed, err, send)
 }
 
-// keepers answers what stands, not what was asked for.
 func (s *service) keepers(committed uint64, err error, send func(any) error) error {
 	if err != nil {
 		return err
 	}
-	return send(struct {
-		Run       string `json:"run"`
-		Committed uint64 `json:"committed"`
-	}{s.run.Info().Run, committed})
+	return send(answers.Committed{Run: s.run.Info().Run, Step: committed})
 }
 
 func (s *service) checkpoint(ctx context.Context, _ asked, send func(any) error) error {
@@ -136,10 +127,7 @@ func (s *service) checkpoint(ctx context.Context, _ asked, send func(any) error)
 	if err != nil {
 		return err
 	}
-	return send(struct {
-		Run  string `json:"run"`
-		Step uint64 `json:"step"`
-	}{s.run.Info().Run, step})
+	return send(answers.Checkpoint{Run: s.run.Info().Run, Step: step})
 }
 
 func (s *service) info(_ context.Context, _ asked, send func(any) error) error {
@@ -150,20 +138,12 @@ func (s *service) stats(_ context.Context, _ asked, send func(any) error) error 
 	return send(s.run.Stats())
 }
 
-// cause answers with what a reader that waits for the step would be told at the stall timeout; without a reason when the step is there.
 func (s *service) cause(_ context.Context, q asked, send func(any) error) error {
-	result := struct {
-		Run     string            `json:"run"`
-		Step    uint64            `json:"step"`
-		Reason  loader.Reason     `json:"reason,omitempty"`
-		Message string            `json:"message,omitempty"`
-		Do      string            `json:"do,omitempty"`
-		Facts   map[string]string `json:"facts,omitempty"`
-	}{Run: s.run.Info().Run, Step: q.step}
+	answer := answers.Cause{Run: s.run.Info().Run, Step: q.step}
 	if e := s.run.Cause(q.step); e != nil {
-		result.Reason, result.Message, result.Do, result.Facts = e.Reason, e.Message, e.Do, e.Facts
+		answer.Reason, answer.Message, answer.Do, answer.Facts = e.Reason, e.Message, e.Do, e.Facts
 	}
-	return send(result)
+	return send(answer)
 }
 
 func (s *service) seal(ctx context.Context, _ asked, send func(any) error) error {
@@ -179,105 +159,6 @@ func (s *service) position(send func(any) error) func(uint64, error) error {
 		if err != nil {
 			return err
 		}
-		return send(struct {
-			Run      string `json:"run"`
-			Sequence uint64 `json:"sequence"`
-		}{s.run.Info().Run, sequence})
+		return send(answers.Recorded{Run: s.run.Info().Run, Sequence: sequence})
 	}
-}
-
-// ledgerPage is one result of the ledger action: a long step comes as several, each a part of its rows.
-type ledgerPage struct {
-	Run    string          `json:"run"`
-	Step   uint64          `json:"step"`
-	Bucket int32           `json:"bucket"`
-	Cursor uint64          `json:"cursor"` // last document that the planner had seen
-	Total  int             `json:"total"`  // rows of the step
-	First  int             `json:"first"`  // first row of this result
-	Rows   [][]ledgerPiece `json:"rows"`
-	// Documents are those of the rows, in order of their sequences, when the request asks for them.
-	Documents []loader.DocumentInfo `json:"documents,omitempty"`
-}
-
-type ledgerPiece struct {
-	Sequence uint64 `json:"sequence"`
-	Start    int32  `json:"start"`
-	Length   int32  `json:"length"`
-}
-
-// ledgerPieces bounds the pieces of a result, so that it stays under 4 MiB (a single row may have more).
-const ledgerPieces = 16 << 10
-
-// describedPieces bounds them when each comes with its document's path, and ledgerFetches how many are fetched at a time.
-const (
-	describedPieces = 1 << 10
-	ledgerFetches   = 8
-)
-
-func (s *service) ledger(ctx context.Context, q asked, send func(any) error) error {
-	index := q.step
-	step, err := s.run.Step(ctx, index)
-	run := s.run.Info().Run
-	if errors.Is(err, io.EOF) {
-		return &loader.Error{Reason: loader.StepNotPlanned, Message: fmt.Sprintf("run %q ended before step %d", run, index),
-			Do: "ask for an earlier step", Facts: map[string]string{"step": strconv.FormatUint(index, 10)}}
-	}
-	if err != nil {
-		return err
-	}
-	page := ledgerPage{Run: run, Step: step.Index, Bucket: step.Bucket, Cursor: step.Cursor, Total: len(step.Rows)}
-	pieces, most := 0, ledgerPieces
-	if q.documents {
-		most = describedPieces
-	}
-	for i, row := range step.Rows {
-		if pieces > 0 && pieces+len(row) > most {
-			if err := s.page(ctx, page, q.documents, send); err != nil {
-				return err
-			}
-			page.First, page.Rows, pieces = i, nil, 0
-		}
-		page.Rows = append(page.Rows, ledgerRow(row))
-		pieces += len(row) + 1
-	}
-	return s.page(ctx, page, q.documents, send)
-}
-
-// page sends a part of a step, with where its documents came from when that is asked for.
-func (s *service) page(ctx context.Context, page ledgerPage, describe bool, send func(any) error) error {
-	if !describe {
-		return send(page)
-	}
-	var sequences []uint64
-	for _, row := range page.Rows {
-		for _, p := range row {
-			sequences = append(sequences, p.Sequence)
-		}
-	}
-	slices.Sort(sequences)
-	sequences = slices.Compact(sequences)
-	page.Documents = make([]loader.DocumentInfo, len(sequences))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(ledgerFetches)
-	for i, sequence := range sequences {
-		g.Go(func() (err error) {
-			page.Documents[i], err = s.run.Describe(ctx, sequence)
-			if e := (*loader.Error)(nil); errors.As(err, &e) && e.Reason == loader.DocumentLost {
-				page.Documents[i], err = loader.DocumentInfo{Sequence: sequence}, nil // released: that is all that is known
-			}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	return send(page)
-}
-
-func ledgerRow(row []packonline.Piece) []ledgerPiece {
-	out := make([]ledgerPiece, len(row))
-	for i, p := range row {
-		out[i] = ledgerPiece{p.Doc, p.Start, p.Length}
-	}
-	return out
 }

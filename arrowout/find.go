@@ -3,18 +3,10 @@ package arrowout
 import (
 	"context"
 
+	"loaderd/internal/answers"
 	"loaderd/loader"
 	"loaderd/packonline"
 )
-
-// foundRow is one result of the find action: a row that holds a part of the document.
-type foundRow struct {
-	Run    string        `json:"run"`
-	Step   uint64        `json:"step"`
-	Bucket int32         `json:"bucket"`
-	Row    int           `json:"row"`
-	Pieces []ledgerPiece `json:"pieces"` // of the document, in the row
-}
 
 // find sends the rows that hold a document, in order. A document that no step holds yet has none.
 func (s *service) find(ctx context.Context, q asked, send func(any) error) error {
@@ -31,7 +23,7 @@ func (s *service) find(ctx context.Context, q asked, send func(any) error) error
 	run := s.run.Info().Run
 	for _, sequence := range sequences {
 		err := s.run.Find(ctx, sequence, func(step *loader.Step, row int, pieces []packonline.Piece) error {
-			return send(foundRow{run, step.Index, step.Bucket, row, ledgerRow(pieces)})
+			return send(answers.Found{Run: run, Step: step.Index, Bucket: int(step.Bucket), Row: row, Pieces: ledgerRow(pieces)})
 		})
 		if err != nil {
 			return err

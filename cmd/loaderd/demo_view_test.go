@@ -1,22 +1,17 @@
 package main
 
 import (
-	"flag"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/lipgloss"
-	"github.com/google/go-cmp/cmp"
 
+	"loaderd/internal/goldentest"
 	"loaderd/loader"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // plainView draws without colours: the writer is no terminal.
 func plainView() demoView { return newDemoView(lipgloss.NewRenderer(io.Discard)) }
@@ -47,20 +42,10 @@ func TestViewGolden(t *testing.T) {
 		{"start", demoFigures{From: "docs", Phase: "starting"}, 80, 24},
 	} {
 		t.Run(test.file, func(t *testing.T) {
-			got := plainView().render(test.figures, test.width, test.height) + "\n"
-			path := filepath.Join("testdata", "demo", test.file+".txt")
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			goldentest.Compare(t, "demo/"+test.file+".txt", func(w io.Writer) error {
+				_, err := io.WriteString(w, plainView().render(test.figures, test.width, test.height)+"\n")
+				return err
+			})
 		})
 	}
 }

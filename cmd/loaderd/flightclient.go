@@ -31,25 +31,31 @@ func (f *flightClient) register(cmd *cobra.Command) {
 	flags.StringVar(&f.run, "run", "", "`name` of the run; the daemon refuses when it serves another")
 }
 
-// action asks the daemon for one action and calls each with every result.
-func (f *flightClient) action(ctx context.Context, name string, body map[string]any, each func([]byte) error) error {
-	if f.run != "" {
-		body["run"] = f.run
-	}
+// open prepares a connection to the daemon.
+func (f *flightClient) open() (*reader.Client, error) {
 	options, err := f.options()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	client, err := reader.Open(f.uri, options)
 	if err != nil {
-		return usageError{fmt.Errorf("--flight: %w", err)}
+		return nil, usageError{fmt.Errorf("--flight: %w", err)}
+	}
+	return client, nil
+}
+
+// ask has f ask the daemon for an action, and says what to do when the daemon cannot be reached.
+func (f *flightClient) ask(ctx context.Context, action string, ask func(*reader.Client) error) error {
+	client, err := f.open()
+	if err != nil {
+		return err
 	}
 	defer client.Close()
-	if err = client.Results(ctx, name, body, each); err == nil {
+	if err = ask(client); err == nil {
 		return nil
 	}
 	if s, ok := status.FromError(errors.Unwrap(err)); ok { // the daemon's sentence without gRPC's frame
-		return fmt.Errorf("%s at %s: %s%s", name, f.uri, s.Message(), f.advice(ctx, s))
+		return fmt.Errorf("%s at %s: %s%s", action, f.uri, s.Message(), f.advice(ctx, s))
 	}
 	return err
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"loaderd/internal/ledger"
 )
 
 // outputFails expects a command to say that standard output takes nothing, after a write that failed, and to exit as failed.
@@ -48,7 +50,7 @@ func TestFullDisk(t *testing.T) {
 func (s *site) fullDisk(t *testing.T) {
 	flight := []string{"--flight", "grpc://" + s.flight}
 	for _, how := range [][]string{{"--step", "2"}, {"--step", "2", "--documents"}, {"--sequence", "1"}, {"--find", "nothing"}} {
-		for format := range ledgerFormats {
+		for format := range ledger.Formats {
 			outputFails(t, "", append(append([]string{"ledger", "--format", format}, how...), flight...)...)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
+	"loaderd/internal/answers"
+	"loaderd/internal/ledger"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/loader"
@@ -200,7 +202,7 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 // ledger compares what the ledger says, in each format, with what was read.
 func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 	const step = 2
-	var page ledgerStep
+	var page ledger.Step
 	if err := json.Unmarshal([]byte(s.does("ledger", "--step", fmt.Sprint(step), "--documents", "--format", "json")), &page); err != nil {
 		t.Fatal(err)
 	}
@@ -220,13 +222,13 @@ func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 			want = append(want, fmt.Sprint(step, 128, i, p.Sequence, p.Start, p.Length, "docs.files", paths[p.Sequence]))
 		}
 	}
-	if have := ledgerLines(page.pieces()); !slices.Equal(have, want) {
+	if have := stepLines(page); !slices.Equal(have, want) {
 		t.Errorf("json: %v, want %v", have, want)
 	}
-	for format, decode := range map[string]func(*testing.T, string) []usedPiece{"arrow": fromArrow, "parquet": fromParquet} {
+	for format, decode := range map[string]func(*testing.T, string) []string{"arrow": fromArrow, "parquet": fromParquet} {
 		have := decode(t, s.does("ledger", "--step", fmt.Sprint(step), "--documents", "--format", format))
-		if lines := ledgerLines(have); !slices.Equal(lines, want) {
-			t.Errorf("%s: %v, want %v", format, lines, want)
+		if !slices.Equal(have, want) {
+			t.Errorf("%s: %v, want %v", format, have, want)
 		}
 	}
 	table := s.does("ledger", "--step", fmt.Sprint(step), "--documents")
@@ -251,17 +253,17 @@ func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 	id := page.Documents[slices.IndexFunc(page.Documents, func(d loader.DocumentInfo) bool { return d.Sequence == sought })].ID
 	for _, how := range [][]string{{"--find", id}, {"--sequence", fmt.Sprint(sought)}} {
 		args := append([]string{"ledger"}, how...)
-		var found []ledgerFound
+		var found []answers.Found
 		if err := json.Unmarshal([]byte(s.does(append(args, "--format", "json")...)), &found); err != nil {
 			t.Fatal(err)
 		}
-		for format, have := range map[string][]usedPiece{
-			"json":    foundPieces(found),
+		for format, have := range map[string][]string{
+			"json":    foundLines(found),
 			"arrow":   fromArrow(t, s.does(append(args, "--format", "arrow")...)),
 			"parquet": fromParquet(t, s.does(append(args, "--format", "parquet")...)),
 		} {
-			if lines := ledgerLines(have); !slices.Equal(lines, want) {
-				t.Errorf("%v in %s: %v, want %v", how, format, lines, want)
+			if !slices.Equal(have, want) {
+				t.Errorf("%v in %s: %v, want %v", how, format, have, want)
 			}
 		}
 		if table := s.does(args...); strings.Count(table, "\n") != len(found)+1 {
@@ -276,14 +278,34 @@ func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 	}
 }
 
-func ledgerLines(pieces []usedPiece) (out []string) {
-	for _, p := range pieces {
-		out = append(out, fmt.Sprint(p.step, p.bucket, p.row, p.piece.Sequence, p.piece.Start, p.piece.Length, p.from.Subject, p.from.Path))
+// pieceLine is what is compared of a piece.
+func pieceLine(step uint64, bucket, row int, p answers.Piece, subject, path string) string {
+	return fmt.Sprint(step, bucket, row, p.Sequence, p.Start, p.Length, subject, path)
+}
+
+func stepLines(s ledger.Step) (out []string) {
+	from := map[uint64]loader.DocumentInfo{}
+	for _, d := range s.Documents {
+		from[d.Sequence] = d
+	}
+	for i, row := range s.Rows {
+		for _, p := range row {
+			out = append(out, pieceLine(s.Index, s.Bucket, i, p.Piece, from[p.Sequence].Subject, from[p.Sequence].Path))
+		}
 	}
 	return out
 }
 
-func fromArrow(t *testing.T, data string) []usedPiece {
+func foundLines(found []answers.Found) (out []string) {
+	for _, f := range found {
+		for _, p := range f.Pieces {
+			out = append(out, pieceLine(f.Step, f.Bucket, f.Row, p, "", ""))
+		}
+	}
+	return out
+}
+
+func fromArrow(t *testing.T, data string) []string {
 	t.Helper()
 	r, err := ipc.NewReader(strings.NewReader(data))
 	if err != nil {
@@ -293,7 +315,7 @@ func fromArrow(t *testing.T, data string) []usedPiece {
 	return fromRecords(t, r)
 }
 
-func fromParquet(t *testing.T, data string) []usedPiece {
+func fromParquet(t *testing.T, data string) []string {
 	t.Helper()
 	f, err := file.NewParquetReader(strings.NewReader(data))
 	if err != nil {
@@ -314,7 +336,7 @@ func fromParquet(t *testing.T, data string) []usedPiece {
 	return fromRecords(t, r)
 }
 
-func fromRecords(t *testing.T, r array.RecordReader) (out []usedPiece) {
+func fromRecords(t *testing.T, r array.RecordReader) (out []string) {
 	t.Helper()
 	for r.Next() {
 		rec := r.Record()
@@ -322,10 +344,8 @@ func fromRecords(t *testing.T, r array.RecordReader) (out []usedPiece) {
 		number := func(name string, i int) int { return int(column(name).(*array.Int32).Value(i)) }
 		text := func(name string, i int) string { return column(name).(*array.String).Value(i) }
 		for i := range int(rec.NumRows()) {
-			p := usedPiece{step: column("step").(*array.Uint64).Value(i), bucket: number("bucket", i), row: number("row", i),
-				piece: ledgerPiece{Sequence: column("sequence").(*array.Uint64).Value(i), Start: number("start", i), Length: number("length", i)}}
-			p.from.Subject, p.from.Path = text("subject", i), text("path", i)
-			out = append(out, p)
+			p := answers.Piece{Sequence: column("sequence").(*array.Uint64).Value(i), Start: int32(number("start", i)), Length: int32(number("length", i))}
+			out = append(out, pieceLine(column("step").(*array.Uint64).Value(i), number("bucket", i), number("row", i), p, text("subject", i), text("path", i)))
 		}
 	}
 	if err := r.Err(); err != nil {

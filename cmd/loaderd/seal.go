@@ -1,10 +1,13 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"loaderd/internal/answers"
+	"loaderd/internal/reader"
 )
 
 func newSealCmd() *cobra.Command {
@@ -19,7 +22,7 @@ published later belong to other runs. Sealing twice changes nothing.`,
   loaderd seal --flight grpc://trainer-0:8815 --run pretrain-7`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return client.record(cmd, "seal", "run %s ends behind document %d\n")
+			return client.record(cmd, "seal", (*reader.Client).Seal, "run %s ends behind document %d\n")
 		},
 	}
 	client.register(cmd)
@@ -37,7 +40,7 @@ plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
 		Example: `  loaderd publish corpus/ && loaderd drain`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return client.record(cmd, "drain", "run %s is drained behind document %d\n")
+			return client.record(cmd, "drain", (*reader.Client).Drain, "run %s is drained behind document %d\n")
 		},
 	}
 	client.register(cmd)
@@ -45,16 +48,14 @@ plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
 }
 
 // record asks for a record of the plan behind the present last document, and says which that is.
-func (c *flightClient) record(cmd *cobra.Command, action, done string) error {
-	return c.action(cmd.Context(), action, map[string]any{}, func(b []byte) error {
-		var r struct {
-			Run      string
-			Sequence uint64
-		}
-		if err := json.Unmarshal(b, &r); err != nil {
-			return fmt.Errorf("decode the daemon's answer: %w", err)
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), done, r.Run, r.Sequence)
-		return nil
+func (f *flightClient) record(cmd *cobra.Command, action string, ask func(*reader.Client, context.Context, string) (answers.Recorded, error), done string) error {
+	var recorded answers.Recorded
+	err := f.ask(cmd.Context(), action, func(c *reader.Client) (err error) {
+		recorded, err = ask(c, cmd.Context(), f.run)
+		return err
 	})
+	if err == nil {
+		fmt.Fprintf(cmd.OutOrStdout(), done, recorded.Run, recorded.Sequence)
+	}
+	return err
 }

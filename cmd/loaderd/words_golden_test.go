@@ -5,6 +5,7 @@ import (
 	"io"
 	"testing"
 
+	"loaderd/internal/goldentest"
 	"loaderd/loader"
 )
 
@@ -29,7 +30,7 @@ func TestDemoSummaryGolden(t *testing.T) {
 		"summary-nothing.txt": func(w io.Writer) error { return demoSummary{}.writeText(w, false) },
 		"summary.json":        func(w io.Writer) error { return someSummary().writeJSON(w) },
 	} {
-		t.Run(name, func(t *testing.T) { golden(t, "demo/"+name, write) })
+		t.Run(name, func(t *testing.T) { goldentest.Compare(t, "demo/"+name, write) })
 	}
 }
 
@@ -45,8 +46,8 @@ func TestPublishSummaryGolden(t *testing.T) {
 		"interrupted": {Subject: "docs.files", Inputs: 2, Interrupted: true, Error: "interrupted", Seconds: 3, Repeated: &repeats{Documents: 1, Sequence: 2, Path: "-"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			golden(t, "publish/"+name+".txt", func(w io.Writer) error { return s.write(w, false) })
-			golden(t, "publish/"+name+".json", func(w io.Writer) error { return s.write(w, true) })
+			goldentest.Compare(t, "publish/"+name+".txt", func(w io.Writer) error { return s.write(w, false) })
+			goldentest.Compare(t, "publish/"+name+".json", func(w io.Writer) error { return s.write(w, true) })
 		})
 	}
 }
@@ -54,14 +55,14 @@ func TestPublishSummaryGolden(t *testing.T) {
 // What audit and repair say.
 func TestRunsGolden(t *testing.T) {
 	seen := loader.Audited{Documents: 12_000, Steps: 300, Planned: 301, Tokens: 9_876_543, Emitted: 9_000_000, Waiting: 876_000, Dropped: 600, Repeated: 57, Padding: 1234}
-	golden(t, "runs/audited.txt", func(w io.Writer) error { return writeAudited(w, "pretrain", seen) })
+	goldentest.Compare(t, "runs/audited.txt", func(w io.Writer) error { return writeAudited(w, "pretrain", seen) })
 	seen.Ended = true
-	golden(t, "runs/audited-ended.txt", func(w io.Writer) error { return writeAudited(w, "pretrain", seen) })
+	goldentest.Compare(t, "runs/audited-ended.txt", func(w io.Writer) error { return writeAudited(w, "pretrain", seen) })
 	for name, d := range map[string]loader.Damage{
 		"whole":   {Run: "pretrain", Records: 1002, Steps: 1000},
 		"same":    {Run: "pretrain", Records: 1002, Steps: 1000, Why: "record 1003: bad checksum", OnceRecords: 1200, OnceSteps: 1195},
 		"unknown": {Run: "pretrain", Records: 2, Steps: 0, Why: "it is cut", Unknown: 3, Lost: []loader.Lost{{What: "a seal", Record: 9}, {What: "a commit"}}, OnceRecords: 12, OnceSteps: 7},
 	} {
-		golden(t, "runs/damage-"+name+".txt", func(w io.Writer) error { writeDamage(w, d); return nil })
+		goldentest.Compare(t, "runs/damage-"+name+".txt", func(w io.Writer) error { writeDamage(w, d); return nil })
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
+
+	"loaderd/internal/answers"
 )
 
 // Meta is the app_metadata of a record batch. Counts are of this batch alone.
@@ -33,13 +35,7 @@ type Batch struct {
 	PositionIDs []int32  // Rows*L
 	Labels      []int32  // Rows*L; -100 on padding
 	CuSeqlens   [][]int32
-	Documents   [][]Piece // of each row
-}
-
-// Piece says where consecutive tokens of a row came from: tokens [Start, Start+Length) of the document of a stream sequence.
-type Piece struct {
-	Sequence      uint64
-	Start, Length int32
+	Documents   [][]answers.Piece // of each row
 }
 
 // decode reads a record and checks that its columns have the shape that its metadata promises.
@@ -130,7 +126,7 @@ func (b *Batch) square(column *array.List) error {
 	return nil
 }
 
-func pieces(column *array.List) ([][]Piece, error) {
+func pieces(column *array.List) ([][]answers.Piece, error) {
 	values, ok := column.ListValues().(*array.Struct)
 	if !ok || values.NumField() != 3 {
 		return nil, fmt.Errorf("has values of %s, want {sequence, start, length}", column.ListValues().DataType())
@@ -141,15 +137,15 @@ func pieces(column *array.List) ([][]Piece, error) {
 	if !ok1 || !ok2 || !ok3 {
 		return nil, fmt.Errorf("has values of %s, want {sequence: uint64, start: int32, length: int32}", values.DataType())
 	}
-	rows := make([][]Piece, column.Len())
+	rows := make([][]answers.Piece, column.Len())
 	for i := range rows {
 		from, to, err := span(column, i)
 		if err != nil {
 			return nil, err
 		}
-		rows[i] = make([]Piece, 0, to-from)
+		rows[i] = make([]answers.Piece, 0, to-from)
 		for k := from; k < to; k++ {
-			rows[i] = append(rows[i], Piece{sequences.Value(k), starts.Value(k), lengths.Value(k)})
+			rows[i] = append(rows[i], answers.Piece{Sequence: sequences.Value(k), Start: starts.Value(k), Length: lengths.Value(k)})
 		}
 	}
 	return rows, nil

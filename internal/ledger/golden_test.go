@@ -1,4 +1,4 @@
-package main
+package ledger
 
 import (
 	"bytes"
@@ -15,16 +15,20 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
+	"loaderd/internal/answers"
+	"loaderd/internal/goldentest"
 	"loaderd/loader"
 )
 
 // someStep has a document in two rows, a row without pieces, documents that are known in part, and texts of every kind.
-func someStep() ledgerStep {
-	text := func(s string) *pieceText { return &pieceText{[]byte(s)} }
-	return ledgerStep{Run: "whole", Step: 7, Bucket: 16, Cursor: 1 << 40, Rows: [][]ledgerPiece{
-		{{Sequence: 1, Length: 9, Text: text("a \"first\" <line>\nand more")}, {Sequence: 1 << 53, Start: 3, Length: 7, Text: text("cut \xe4\xb8")}},
+func someStep() Step {
+	piece := func(sequence uint64, start, length int32, text string) Piece {
+		return Piece{answers.Piece{Sequence: sequence, Start: start, Length: length}, &Text{[]byte(text)}}
+	}
+	return Step{Step: answers.Step{Run: "whole", Index: 7, Bucket: 16, Cursor: 1 << 40}, Rows: [][]Piece{
+		{piece(1, 0, 9, "a \"first\" <line>\nand more"), piece(1<<53, 3, 7, "cut \xe4\xb8")},
 		{},
-		{{Sequence: 1, Start: 9, Length: 4, Text: text(strings.Repeat("x", 200))}, {Sequence: 3, Length: 1}},
+		{piece(1, 9, 4, strings.Repeat("x", 200)), {Piece: answers.Piece{Sequence: 3, Length: 1}}},
 	}, Documents: []loader.DocumentInfo{
 		{Sequence: 1, Subject: "docs.web", ID: "corpus/1.txt", Path: "corpus/1.txt", Domain: "law"},
 		{Sequence: 3},
@@ -33,7 +37,7 @@ func someStep() ledgerStep {
 }
 
 // withoutText is a step as it comes without --text.
-func withoutText(s ledgerStep) ledgerStep {
+func withoutText(s Step) Step {
 	for _, row := range s.Rows {
 		for k := range row {
 			row[k].Text = nil
@@ -44,27 +48,27 @@ func withoutText(s ledgerStep) ledgerStep {
 
 // What the ledger writes in every format.
 func TestLedgerGolden(t *testing.T) {
-	found := []ledgerFound{
-		{Run: "whole", Step: 7, Bucket: 16, Row: 0, Pieces: []ledgerPiece{{Sequence: 1, Length: 9}}},
-		{Run: "whole", Step: 12, Bucket: 4096, Row: 31, Pieces: []ledgerPiece{{Sequence: 1, Start: 9, Length: 4}, {Sequence: 1, Start: 13, Length: 4000}}},
+	found := []answers.Found{
+		{Run: "whole", Step: 7, Bucket: 16, Row: 0, Pieces: []answers.Piece{{Sequence: 1, Length: 9}}},
+		{Run: "whole", Step: 12, Bucket: 4096, Row: 31, Pieces: []answers.Piece{{Sequence: 1, Start: 9, Length: 4}, {Sequence: 1, Start: 13, Length: 4000}}},
 	}
 	bare := withoutText(someStep())
 	bare.Documents = nil
-	steps := map[string]ledgerStep{"step": bare, "documents": withoutText(someStep()), "text": someStep(), "empty": {Run: "whole", Step: 1, Bucket: 8}}
-	for format, write := range ledgerFormats {
+	steps := map[string]Step{"step": bare, "documents": withoutText(someStep()), "text": someStep(), "empty": {Step: answers.Step{Run: "whole", Index: 1, Bucket: 8}}}
+	for format, write := range Formats {
 		for name, s := range steps {
-			if binary := format == "arrow" || format == "parquet"; name == "text" && binary {
-				continue // they have no column for it
+			if name == "text" && !write.Texts {
+				continue
 			}
 			t.Run(name+" "+format, func(t *testing.T) {
-				golden(t, "ledger/"+name+"."+format, listed(format, func(w io.Writer) error { return write.step(w, s) }))
+				goldentest.Compare(t, name+"."+format, listed(format, func(w io.Writer) error { return write.Step(w, s) }))
 			})
 		}
 		t.Run("found "+format, func(t *testing.T) {
-			golden(t, "ledger/found."+format, listed(format, func(w io.Writer) error { return write.found(w, found) }))
+			goldentest.Compare(t, "found."+format, listed(format, func(w io.Writer) error { return write.Found(w, found) }))
 		})
 		t.Run("none "+format, func(t *testing.T) {
-			golden(t, "ledger/none."+format, listed(format, func(w io.Writer) error { return write.found(w, []ledgerFound{}) }))
+			goldentest.Compare(t, "none."+format, listed(format, func(w io.Writer) error { return write.Found(w, []answers.Found{}) }))
 		})
 	}
 }

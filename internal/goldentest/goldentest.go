@@ -1,7 +1,9 @@
-package main
+// Package goldentest compares what a test writes with files that are kept; the flag -update writes them.
+package goldentest
 
 import (
 	"bytes"
+	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,8 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// golden compares what is written with the file testdata/NAME.
-func golden(t *testing.T, name string, write func(io.Writer) error) {
+var update = flag.Bool("update", false, "write the golden files")
+
+// Compare compares what is written with the file testdata/NAME.
+func Compare(t *testing.T, name string, write func(io.Writer) error) {
 	t.Helper()
 	var got bytes.Buffer
 	if err := write(&got); err != nil {

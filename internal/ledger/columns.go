@@ -1,4 +1,4 @@
-package main
+package ledger
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
+	"loaderd/internal/answers"
 	"loaderd/loader"
 )
 
@@ -20,34 +21,39 @@ type usedPiece struct {
 	step   uint64
 	bucket int
 	row    int
-	piece  ledgerPiece
+	piece  answers.Piece
 	from   loader.DocumentInfo
 }
 
-func (s ledgerStep) pieces() (out []usedPiece) {
-	from := map[uint64]loader.DocumentInfo{}
-	for _, d := range s.Documents {
-		from[d.Sequence] = d
-	}
-	for i, row := range s.Rows {
-		for _, p := range row {
-			out = append(out, usedPiece{s.Step, s.Bucket, i, p, from[p.Sequence]})
+// stepPieces makes a writer of pieces one of steps.
+func stepPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, Step) error {
+	return func(w io.Writer, s Step) error {
+		var used []usedPiece
+		from := s.origins()
+		for i, row := range s.Rows {
+			for _, p := range row {
+				used = append(used, usedPiece{s.Index, s.Bucket, i, p.Piece, from[p.Sequence]})
+			}
 		}
+		return write(w, used)
 	}
-	return out
 }
 
-func foundPieces(found []ledgerFound) (out []usedPiece) {
-	for _, f := range found {
-		for _, p := range f.Pieces {
-			out = append(out, usedPiece{f.Step, f.Bucket, f.Row, p, loader.DocumentInfo{}})
+// foundPieces makes a writer of pieces one of what was found of a document.
+func foundPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, []answers.Found) error {
+	return func(w io.Writer, found []answers.Found) error {
+		var used []usedPiece
+		for _, f := range found {
+			for _, p := range f.Pieces {
+				used = append(used, usedPiece{f.Step, f.Bucket, f.Row, p, loader.DocumentInfo{}})
+			}
 		}
+		return write(w, used)
 	}
-	return out
 }
 
-// ledgerSchema has one row a piece; what is not known of a document is empty.
-var ledgerSchema = arrow.NewSchema([]arrow.Field{
+// schema has one row a piece; what is not known of a document is empty.
+var schema = arrow.NewSchema([]arrow.Field{
 	{Name: "step", Type: arrow.PrimitiveTypes.Uint64},
 	{Name: "bucket", Type: arrow.PrimitiveTypes.Int32},
 	{Name: "row", Type: arrow.PrimitiveTypes.Int32},
@@ -60,15 +66,15 @@ var ledgerSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "domain", Type: arrow.BinaryTypes.String},
 }, nil)
 
-func ledgerRecord(pieces []usedPiece) arrow.Record {
-	b := array.NewRecordBuilder(memory.DefaultAllocator, ledgerSchema)
+func record(pieces []usedPiece) arrow.Record {
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 	defer b.Release()
 	text := func(i int, s string) { b.Field(i).(*array.StringBuilder).Append(s) }
-	number := func(i, n int) { b.Field(i).(*array.Int32Builder).Append(int32(n)) }
+	number := func(i int, n int32) { b.Field(i).(*array.Int32Builder).Append(n) }
 	for _, p := range pieces {
 		b.Field(0).(*array.Uint64Builder).Append(p.step)
-		number(1, p.bucket)
-		number(2, p.row)
+		number(1, int32(p.bucket))
+		number(2, int32(p.row))
 		b.Field(3).(*array.Uint64Builder).Append(p.piece.Sequence)
 		number(4, p.piece.Start)
 		number(5, p.piece.Length)
@@ -81,22 +87,22 @@ func ledgerRecord(pieces []usedPiece) arrow.Record {
 }
 
 func writeArrow(w io.Writer, pieces []usedPiece) error {
-	record := ledgerRecord(pieces)
-	defer record.Release()
-	out := ipc.NewWriter(w, ipc.WithSchema(ledgerSchema))
-	if err := out.Write(record); err != nil {
+	rec := record(pieces)
+	defer rec.Release()
+	out := ipc.NewWriter(w, ipc.WithSchema(schema))
+	if err := out.Write(rec); err != nil {
 		return fmt.Errorf("write ledger: %w", err)
 	}
 	return out.Close()
 }
 
 func writeParquet(w io.Writer, pieces []usedPiece) error {
-	record := ledgerRecord(pieces)
-	defer record.Release()
+	rec := record(pieces)
+	defer rec.Release()
 	var file bytes.Buffer // the parquet library panics where its writer fails
-	out, err := pqarrow.NewFileWriter(ledgerSchema, &file, nil, pqarrow.DefaultWriterProps())
+	out, err := pqarrow.NewFileWriter(schema, &file, nil, pqarrow.DefaultWriterProps())
 	if err == nil {
-		err = errors.Join(out.Write(record), out.Close())
+		err = errors.Join(out.Write(rec), out.Close())
 	}
 	if err == nil {
 		_, err = w.Write(file.Bytes())

@@ -1,0 +1,68 @@
+// Package answers is what a daemon answers to its Flight actions, in JSON: one definition for the server that sends an answer, the Go client
+// that reads it and the commands that show it. The actions info and stats answer with loader.Info and loader.Stats as they are. docs/wire.md
+// is the page for other languages: fields may be added, none may change its name or meaning.
+package answers
+
+import "loaderd/loader"
+
+// Committed answers commit and leave: what stands, not what was asked for.
+type Committed struct {
+	Run  string `json:"run"`
+	Step uint64 `json:"committed"` // all keepers' own checkpoints cover all steps before this one
+}
+
+// Checkpoint answers checkpoint: the step at which the planner's state is stored.
+type Checkpoint struct {
+	Run  string `json:"run"`
+	Step uint64 `json:"step"`
+}
+
+// Recorded answers seal and drain, which become a record of the plan.
+type Recorded struct {
+	Run      string `json:"run"`
+	Sequence uint64 `json:"sequence"` // of the document behind which the record stands
+}
+
+// Cause answers cause with what a reader that waits for the step would be told at the stall timeout; without a reason when the step is there.
+type Cause struct {
+	Run     string            `json:"run"`
+	Step    uint64            `json:"step"`
+	Reason  loader.Reason     `json:"reason,omitempty"`
+	Message string            `json:"message,omitempty"`
+	Do      string            `json:"do,omitempty"`
+	Facts   map[string]string `json:"facts,omitempty"`
+}
+
+// Step is what the ledger says of a step beside its rows.
+type Step struct {
+	Run    string `json:"run"`
+	Index  uint64 `json:"step"`
+	Bucket int    `json:"bucket"` // tokens of a row
+	Cursor uint64 `json:"cursor"` // last document that the planner had seen
+}
+
+// Page answers ledger: a part of a step's rows. A long step comes as several pages.
+type Page struct {
+	Step
+	Total int       `json:"total"` // rows of the step
+	First int       `json:"first"` // first row of this page
+	Rows  [][]Piece `json:"rows"`
+	// Documents are those of the rows, in order of their sequences, when the request asks for them.
+	Documents []loader.DocumentInfo `json:"documents,omitempty"`
+}
+
+// Piece is a part of a row: tokens [Start, Start+Length) of the document of a sequence.
+type Piece struct {
+	Sequence uint64 `json:"sequence"`
+	Start    int32  `json:"start"`
+	Length   int32  `json:"length"`
+}
+
+// Found answers find: a row that holds a part of the document.
+type Found struct {
+	Run    string  `json:"run"`
+	Step   uint64  `json:"step"`
+	Bucket int     `json:"bucket"` // tokens of a row
+	Row    int     `json:"row"`    // of the step
+	Pieces []Piece `json:"pieces"` // of the document, in the row
+}

@@ -1,0 +1,58 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"loaderd/internal/answers"
+	"loaderd/internal/reader"
+)
+
+// Read asks a daemon for a step; with documents, also where its documents came from.
+func Read(ctx context.Context, c *reader.Client, run string, step uint64, documents bool) (Step, error) {
+	var s Step
+	err := c.Ledger(ctx, run, step, documents, func(page answers.Page) { s.Add(page) })
+	return s, err
+}
+
+// Decoder turns token ids into text; Decode is for the beginning of a document, DecodePart for what stands further behind. *tokenizer.Model
+// is one.
+type Decoder interface {
+	Decode(out []byte, ids []int32) ([]byte, error)
+	DecodePart(out []byte, ids []int32) ([]byte, error)
+}
+
+// ReadTexts gives every piece of the step its text: the tokens as a rank reads them from a daemon, decoded.
+func (s *Step) ReadTexts(ctx context.Context, c *reader.Client, d Decoder) error {
+	first := 0 // row of the step that a batch begins with
+	ticket := reader.Ticket{Run: s.Run, Step: s.Index, Steps: 1, Columns: []string{"input_ids", "documents"}}
+	return c.Read(ctx, ticket, func(b reader.Batch) error {
+		for i, pieces := range b.Documents {
+			if err := s.decodeRow(first+i, b.InputIDs[i*b.L:], pieces, d); err != nil {
+				return err
+			}
+		}
+		first += len(b.Documents)
+		return nil
+	})
+}
+
+// decodeRow gives the pieces of a row their texts; ids begin with the row's.
+func (s *Step) decodeRow(row int, ids []int32, pieces []answers.Piece, d Decoder) error {
+	for k, p := range pieces {
+		if row >= len(s.Rows) || k >= len(s.Rows[row]) {
+			return fmt.Errorf("step %d: row %d holds more than the ledger names", s.Index, row)
+		}
+		decode := d.DecodePart
+		if p.Start == 0 {
+			decode = d.Decode
+		}
+		text, err := decode(nil, ids[:p.Length])
+		if err != nil {
+			return fmt.Errorf("step %d row %d: %w", s.Index, row, err)
+		}
+		s.Rows[row][k].Text = &Text{text}
+		ids = ids[p.Length:]
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"loaderd/internal/answers"
+)
+
+// writeTable writes a line a row, and then the pieces' texts or a line a document, as far as they are known.
+func writeTable(w io.Writer, s Step) error {
+	s.writeHead(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "row\ttokens\tpieces")
+	for i, row := range s.Rows {
+		n := 0
+		for _, p := range row {
+			n += int(p.Length)
+		}
+		fmt.Fprintf(t, "%d\t%d\t", i, n)
+		for _, p := range row {
+			fmt.Fprint(t, p, " ")
+		}
+		fmt.Fprintln(t)
+	}
+	if s.hasText() {
+		return errors.Join(t.Flush(), s.writeTexts(w))
+	}
+	if len(s.Documents) > 0 {
+		fmt.Fprint(t, "\ndocument\tsubject\tid\tpath\n")
+		for _, d := range s.Documents {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", d.Sequence, d.Subject, d.ID, d.Path)
+		}
+	}
+	return t.Flush()
+}
+
+// writeHead writes what the whole step counts.
+func (s Step) writeHead(w io.Writer) {
+	pieces, tokens := 0, 0
+	documents := map[uint64]bool{}
+	for _, row := range s.Rows {
+		for _, p := range row {
+			pieces++
+			tokens += int(p.Length)
+			documents[p.Sequence] = true
+		}
+	}
+	slots := len(s.Rows) * s.Bucket
+	fmt.Fprintf(w, "run %s step %d: %d rows of %d tokens, %d pieces of %d documents, %d tokens, %d padding (%.3f %%); planned behind document %d\n\n",
+		s.Run, s.Index, len(s.Rows), s.Bucket, pieces, len(documents), tokens, slots-tokens, 100*float64(slots-tokens)/float64(max(slots, 1)), s.Cursor)
+}
+
+func (s Step) hasText() bool {
+	return slices.ContainsFunc(s.Rows, func(row []Piece) bool {
+		return slices.ContainsFunc(row, func(p Piece) bool { return p.Text != nil })
+	})
+}
+
+// writeTexts writes two lines a piece: what it is and where it came from, and its text.
+func (s Step) writeTexts(w io.Writer) error {
+	from := s.origins()
+	for i, row := range s.Rows {
+		fmt.Fprintf(w, "\nrow %d\n", i)
+		for _, p := range row {
+			d := from[p.Sequence]
+			where := slices.DeleteFunc([]string{p.String(), d.Subject, d.ID, d.Path}, func(s string) bool { return s == "" })
+			if n := len(where); n > 2 && where[n-1] == where[n-2] { // the path as id
+				where = where[:n-1]
+			}
+			for _, x := range where {
+				fmt.Fprint(w, "  ", x)
+			}
+			if p.Text != nil {
+				fmt.Fprint(w, "\n    ", p.Text.shown())
+			}
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func writeFoundTable(w io.Writer, found []answers.Found) error {
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(w, "no step of the plan holds a document of that name")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "step\tbucket\trow\tpieces")
+	for _, f := range found {
+		var pieces []string
+		for _, p := range f.Pieces {
+			pieces = append(pieces, name(p))
+		}
+		fmt.Fprintf(t, "%d\t%d\t%d\t%s\n", f.Step, f.Bucket, f.Row, strings.Join(pieces, " "))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,72 @@
+package reader
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"loaderd/internal/answers"
+)
+
+// Seal ends a run behind the document stream's present last document. An empty run is the one that the daemon serves, here and below.
+func (c *Client) Seal(ctx context.Context, run string) (answers.Recorded, error) {
+	return c.record(ctx, "seal", run)
+}
+
+// Drain packs what waits up to the document stream's present last document.
+func (c *Client) Drain(ctx context.Context, run string) (answers.Recorded, error) {
+	return c.record(ctx, "drain", run)
+}
+
+func (c *Client) record(ctx context.Context, action, run string) (recorded answers.Recorded, err error) {
+	err = each(ctx, c, action, ofRun{run}, func(r answers.Recorded) { recorded = r })
+	return recorded, err
+}
+
+// Ledger calls f with the pages of a step, in order; with documents, each has where its documents came from.
+func (c *Client) Ledger(ctx context.Context, run string, step uint64, documents bool, f func(answers.Page)) error {
+	return each(ctx, c, "ledger", struct {
+		ofRun
+		Step      uint64 `json:"step"`
+		Documents bool   `json:"documents,omitempty"`
+	}{ofRun{run}, step, documents}, f)
+}
+
+// FindID returns the rows that hold a part of a document that has this id or path; none when no step does.
+func (c *Client) FindID(ctx context.Context, run, id string) ([]answers.Found, error) {
+	return c.find(ctx, struct {
+		ofRun
+		ID string `json:"id"`
+	}{ofRun{run}, id})
+}
+
+// FindSequence is FindID of the document at a sequence of the stream.
+func (c *Client) FindSequence(ctx context.Context, run string, sequence uint64) ([]answers.Found, error) {
+	return c.find(ctx, struct {
+		ofRun
+		Sequence uint64 `json:"sequence"`
+	}{ofRun{run}, sequence})
+}
+
+func (c *Client) find(ctx context.Context, body any) ([]answers.Found, error) {
+	found := []answers.Found{}
+	err := each(ctx, c, "find", body, func(f answers.Found) { found = append(found, f) })
+	return found, err
+}
+
+// ofRun is the part of an action's body that names the run.
+type ofRun struct {
+	Run string `json:"run,omitempty"`
+}
+
+// each asks for an action and calls f with every answer.
+func each[T any](ctx context.Context, c *Client, action string, body any, f func(T)) error {
+	return c.Results(ctx, action, body, func(b []byte) error {
+		var answer T
+		if err := json.Unmarshal(b, &answer); err != nil {
+			return fmt.Errorf("decode the daemon's answer: %w", err)
+		}
+		f(answer)
+		return nil
+	})
+}
