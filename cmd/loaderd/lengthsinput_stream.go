@@ -15,6 +15,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
+	"loaderd/internal/lengths"
 	"loaderd/loader"
 	"loaderd/packonline"
 	"loaderd/stream"
@@ -153,7 +154,7 @@ func (in *streamInput) tokenizer() (name string) {
 const streamWait = 30 * time.Second
 
 // read reads the documents' lengths, end-of-document tokens included, and changes nothing.
-func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writer) (lengths []int32, name string, err error) {
+func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writer) (list []int32, name string, err error) {
 	tokens, _, err := daemon.Tokens(c.Tokenizer)
 	if err != nil {
 		return nil, "", err
@@ -166,46 +167,6 @@ func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writ
 	if err != nil {
 		return nil, "", fmt.Errorf("%w at %s: start the daemon, or name its stream with --set stream.name=NAME", err, store.ClientURL())
 	}
-	return in.take(ctx, documents, c.Stream.Name, stderr)
-}
-
-// take reads up to the stream's last document of the moment.
-func (in *streamInput) take(ctx context.Context, documents *stream.DocumentLog, streamName string, stderr io.Writer) (lengths []int32, name string, err error) {
-	state, err := documents.State(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	first, last := state.First, state.Last
-	if last < first {
-		return nil, "", fmt.Errorf("read stream %s: it holds no documents yet", streamName)
-	}
-	source, err := documents.Read(ctx, first)
-	if err != nil {
-		return nil, "", err
-	}
-	defer func() {
-		if closed := source.Close(); err == nil {
-			err = closed
-		}
-	}()
-	want := int(last - first + 1)
-	if in.documents > 0 {
-		want = min(want, in.documents)
-	}
 	progress := newProgress(stderr)
-	at := first
-	for ; ; at++ {
-		d, err := source.Next(ctx)
-		if err != nil {
-			return nil, "", err
-		}
-		if d.Skip == "" {
-			lengths = append(lengths, int32(len(d.Tokens)))
-		}
-		progress.say("%d of %d documents read", len(lengths), want)
-		if d.Sequence == last || len(lengths) == want {
-			break
-		}
-	}
-	return lengths, fmt.Sprintf("stream %s, sequences %d to %d", streamName, first, at), nil
+	return lengths.ReadStream(ctx, documents, c.Stream.Name, in.documents, func(read, of int) { progress.say("%d of %d documents read", read, of) })
 }

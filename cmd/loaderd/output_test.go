@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -58,4 +60,13 @@ func (s *site) fullDisk(t *testing.T) {
 	outputFails(t, "", append([]string{"seal"}, flight...)...)
 	outputFails(t, "", append(append([]string{"audit"}, s.settings()...), "--run", "whole")...)
 	outputFails(t, "", append(append([]string{"fork"}, s.settings()...), "--run", "whole", "--step", "3", "--new", "unsaid")...)
+}
+
+func writeFile(tb testing.TB, name string, data []byte) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), name)
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	return path
 }

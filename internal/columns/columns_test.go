@@ -17,7 +17,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/compress"
-	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
 	"loaderd/internal/columns"
@@ -91,40 +90,30 @@ func readParquet(tb testing.TB, data []byte) (levels int64, err error) {
 	return levels, columns.Guard(func() error {
 		for g := range p.NumRowGroups() {
 			for leaf := range p.MetaData().Schema.NumColumns() {
-				r, err := p.Column(g, leaf)
+				switch p.MetaData().Schema.Column(leaf).PhysicalType() {
+				case parquet.Types.Int32, parquet.Types.Int64, parquet.Types.ByteArray:
+				default:
+					continue
+				}
+				v, err := p.Values(g, leaf, 256)
 				if err != nil {
 					return err
 				}
-				n, err := drain(r)
-				levels += n
-				if err != nil {
-					return err
+				for {
+					more, err := v.More()
+					if err != nil {
+						return err
+					}
+					if !more {
+						break
+					}
+					v.Pass()
+					levels++
 				}
 			}
 		}
 		return nil
 	})
-}
-
-func drain(r file.ColumnChunkReader) (all int64, err error) {
-	def, rep := make([]int16, 256), make([]int16, 256)
-	for r.HasNext() {
-		var n int64
-		switch r := r.(type) {
-		case *file.Int32ColumnChunkReader:
-			n, _, err = r.ReadBatch(256, make([]int32, 256), def, rep)
-		case *file.Int64ColumnChunkReader:
-			n, _, err = r.ReadBatch(256, make([]int64, 256), def, rep)
-		case *file.ByteArrayColumnChunkReader:
-			n, _, err = r.ReadBatch(256, make([]parquet.ByteArray, 256), def, rep)
-		default:
-			return all, nil
-		}
-		if all += n; err != nil || n == 0 {
-			return all, err
-		}
-	}
-	return all, r.Err()
 }
 
 func readArrow(data []byte) (rows int64, err error) {

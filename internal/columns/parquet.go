@@ -64,8 +64,8 @@ func (p *Parquet) NumRows() int64 { return p.pf.NumRows() }
 // NumRowGroups is how many parts the file's rows lie in.
 func (p *Parquet) NumRowGroups() int { return p.pf.NumRowGroups() }
 
-// Column reads a leaf column of a row group.
-func (p *Parquet) Column(group, leaf int) (file.ColumnChunkReader, error) {
+// column reads a leaf column of a row group.
+func (p *Parquet) column(group, leaf int) (file.ColumnChunkReader, error) {
 	chunk, err := p.pf.RowGroup(group).MetaData().ColumnChunk(leaf)
 	if err != nil {
 		return nil, err

@@ -103,7 +103,7 @@ func (o Options) leaves(s *schema.Schema) (at [columnCount]int, err error) {
 		}
 		switch {
 		case found == 0:
-			return at, o.missingColumn(name, tops(s))
+			return at, o.missingColumn(name, columns.TopNames(s))
 		case found > 1:
 			return at, fmt.Errorf("column %q is nested: want a plain column", name)
 		}
@@ -127,19 +127,10 @@ func leafOf(s *schema.Schema, name string) (leaf, found int) {
 	return leaf, found
 }
 
-func tops(s *schema.Schema) (names []string) {
-	for i := range s.NumColumns() {
-		if top, _, _ := strings.Cut(s.Column(i).Path(), "."); !slices.Contains(names, top) {
-			names = append(names, top)
-		}
-	}
-	return names
-}
-
 func (o Options) checkLeaf(name string, c *schema.Column, tokens bool) error {
 	want := ""
 	switch {
-	case tokens && (c.MaxRepetitionLevel() != 1 || !isInteger(c)):
+	case tokens && (c.MaxRepetitionLevel() != 1 || !columns.IsInteger(c)):
 		want = "a list of token ids"
 	case !tokens && name == o.TextField && (c.MaxRepetitionLevel() > 0 || !isBytes(c)):
 		want = "text"
@@ -176,11 +167,11 @@ func openGroup(p *columns.Parquet, g int, leaves [columnCount]int) (*parquetGrou
 				group.columns[i] = group.columns[same]
 				continue
 			}
-			r, err := p.Column(g, leaf)
+			values, err := p.Values(g, leaf, parquetRows)
 			if err != nil {
 				return err
 			}
-			group.columns[i] = newParquetColumn(r)
+			group.columns[i] = &parquetColumn{values}
 		}
 		return nil
 	})

@@ -1,4 +1,4 @@
-package main
+package lengths
 
 import (
 	"bytes"
@@ -15,8 +15,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
-
-	"loaderd/internal/lengths"
 )
 
 // FuzzReadLengths reads anything and compares what is accepted with its lines.
@@ -25,7 +23,7 @@ func FuzzReadLengths(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		have, err := readLengths(bytes.NewReader(in), "fuzz")
+		have, err := Read(bytes.NewReader(in), "fuzz")
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "read lengths: fuzz:") {
 				t.Fatalf("%q: %v", in, err)
@@ -45,11 +43,11 @@ func FuzzReadLengths(f *testing.F) {
 
 func BenchmarkReadLengths(b *testing.B) {
 	var in strings.Builder
-	for _, n := range lengths.LogNormal(1_000_000, 1) {
+	for _, n := range LogNormal(1_000_000, 1) {
 		fmt.Fprintln(&in, n)
 	}
 	for b.Loop() {
-		if _, err := readLengths(strings.NewReader(in.String()), "benchmark"); err != nil {
+		if _, err := Read(strings.NewReader(in.String()), "benchmark"); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -118,8 +116,7 @@ func TestParquetLengths(t *testing.T) {
 		{arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int64), []string{"[1,2]", "[3]"}, []int32{2, 1}},
 	} {
 		path := writeFile(t, "x.parquet", parquetBytes(t, x.kind, x.rows))
-		in := lengthsInput{column: "n"}
-		have, name, err := in.read(nil, []string{path})
+		have, name, err := ReadFile(path, "n")
 		if err != nil || !slices.Equal(have, x.want) || name != path+", column n" {
 			t.Errorf("%s: %v is read as %v of %s, %v", x.kind, x.rows, have, name, err)
 		}
@@ -153,8 +150,7 @@ func TestParquetLengthsRefused(t *testing.T) {
 		"an empty file":  {nil, "n", "not a readable Parquet file"},
 	} {
 		path := writeFile(t, "x.parquet", x.data)
-		in := lengthsInput{column: x.column}
-		if have, _, err := in.read(nil, []string{path}); err == nil || !strings.Contains(err.Error(), x.want) || !strings.HasPrefix(err.Error(), "read lengths: "+path+": ") {
+		if have, _, err := ReadFile(path, x.column); err == nil || !strings.Contains(err.Error(), x.want) || !strings.HasPrefix(err.Error(), "read lengths: "+path+": ") {
 			t.Errorf("%s: %v, the error is %v, want %s", name, have, err, x.want)
 		}
 	}
@@ -168,7 +164,7 @@ func TestParquetLengthsCut(t *testing.T) {
 		if err := os.WriteFile(path, good[:n], 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if have, err := readParquetLengths(path, "n"); err == nil || !strings.Contains(err.Error(), "not a readable Parquet file") {
+		if have, err := readParquet(path, "n"); err == nil || !strings.Contains(err.Error(), "not a readable Parquet file") {
 			t.Fatalf("the first %d of %d bytes are read as %v, %v", n, len(good), have, err)
 		}
 	}
@@ -180,8 +176,7 @@ func FuzzParquetLengths(f *testing.F) {
 	f.Add(parquetBytes(f, arrow.ListOf(arrow.PrimitiveTypes.Int32), []string{"[1,2,3]", "[4]"}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := writeFile(t, "x.parquet", data)
-		in := lengthsInput{column: "n"}
-		have, _, err := in.read(nil, []string{path})
+		have, _, err := ReadFile(path, "n")
 		if err != nil && !strings.HasPrefix(err.Error(), "read lengths: "+path+": ") {
 			t.Fatal(err)
 		}

@@ -1,0 +1,168 @@
+package columns
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/file"
+	"github.com/apache/arrow/go/v17/parquet/schema"
+)
+
+// Values goes through a leaf column of a row group, value by value: More decodes, Pass goes on to the next. A row begins where the repetition
+// level is 0, and a value is there where the definition level is the highest.
+type Values struct {
+	r        file.ColumnChunkReader
+	list     bool
+	unsigned bool
+	most     int16 // definition level of a value that is there
+	element  int16 // definition level from which on a list has an element
+
+	def, rep []int16
+	small    []int32
+	large    []int64
+	texts    []parquet.ByteArray
+	at, n    int // levels that are passed, of those that are decoded
+	value    int // values that are passed
+}
+
+// Presence says what a place in a column holds.
+type Presence uint8
+
+// A row or an element that is there, an element that is null, a list without elements, a row that is null.
+const (
+	Present Presence = iota
+	NullElement
+	EmptyList
+	NullRow
+)
+
+// Values reads a leaf column of a row group: integers of 32 or 64 bits or bytes, or lists of them. batch is how many values are decoded at a
+// time. It may panic where the data is damaged, as may More: see Guard.
+func (p *Parquet) Values(group, leaf, batch int) (*Values, error) {
+	r, err := p.column(group, leaf)
+	if err != nil {
+		return nil, err
+	}
+	c := r.Descriptor()
+	v := &Values{r: r, most: c.MaxDefinitionLevel(), list: c.MaxRepetitionLevel() > 0, unsigned: isUnsigned(c),
+		def: make([]int16, batch), rep: make([]int16, batch)}
+	for n := c.SchemaNode(); n != nil && n.Parent() != nil; n = n.Parent() {
+		if v.element > 0 && n.RepetitionType() != parquet.Repetitions.Required {
+			v.element++
+		}
+		if n.RepetitionType() == parquet.Repetitions.Repeated {
+			v.element = 1
+		}
+	}
+	switch r.(type) {
+	case *file.Int32ColumnChunkReader:
+		v.small = make([]int32, batch)
+	case *file.Int64ColumnChunkReader:
+		v.large = make([]int64, batch)
+	default:
+		v.texts = make([]parquet.ByteArray, batch)
+	}
+	return v, nil
+}
+
+// More says whether there is a value that has not been passed.
+func (v *Values) More() (bool, error) {
+	if v.at < v.n {
+		return true, nil
+	}
+	v.at, v.n, v.value = 0, 0, 0
+	if !v.r.HasNext() {
+		return false, v.r.Err()
+	}
+	var levels int64
+	var err error
+	switch r := v.r.(type) {
+	case *file.Int32ColumnChunkReader:
+		levels, _, err = r.ReadBatch(int64(len(v.def)), v.small, v.def, v.rep)
+	case *file.Int64ColumnChunkReader:
+		levels, _, err = r.ReadBatch(int64(len(v.def)), v.large, v.def, v.rep)
+	case *file.ByteArrayColumnChunkReader:
+		levels, _, err = r.ReadBatch(int64(len(v.def)), v.texts, v.def, v.rep)
+	default:
+		err = fmt.Errorf("a column of %s", v.r.Type())
+	}
+	if v.most == 0 {
+		clear(v.def)
+	}
+	if !v.list {
+		clear(v.rep)
+	}
+	v.n = int(levels)
+	return levels > 0, err
+}
+
+// Pass goes on behind the value.
+func (v *Values) Pass() {
+	if v.def[v.at] >= v.most {
+		v.value++
+	}
+	v.at++
+}
+
+// Begins says whether the value begins a row.
+func (v *Values) Begins() bool { return v.rep[v.at] == 0 }
+
+// Is says what is there in place of the value.
+func (v *Values) Is() Presence {
+	switch def := v.def[v.at]; {
+	case def >= v.most:
+		return Present
+	case !v.list || def+1 < v.element:
+		return NullRow
+	case def >= v.element:
+		return NullElement
+	}
+	return EmptyList
+}
+
+// IsList says whether a row is a list of values, not one.
+func (v *Values) IsList() bool { return v.list }
+
+// IsText says whether values are bytes, not integers.
+func (v *Values) IsText() bool { return v.texts != nil }
+
+// Unsigned says whether integers are meant without a sign.
+func (v *Values) Unsigned() bool { return v.unsigned }
+
+// Integer is a present integer; an unsigned one of 64 bits as the bits of an int64.
+func (v *Values) Integer() int64 {
+	switch {
+	case v.large != nil:
+		return v.large[v.value]
+	case v.unsigned:
+		return int64(uint32(v.small[v.value]))
+	}
+	return int64(v.small[v.value])
+}
+
+// Text is a present value's bytes, until More is called.
+func (v *Values) Text() []byte { return v.texts[v.value] }
+
+// IsInteger says whether a column holds integers, or lists of them, and nothing else that is stored as such.
+func IsInteger(c *schema.Column) bool {
+	_, isInt := c.LogicalType().(*schema.IntLogicalType)
+	plain := isInt || c.LogicalType().Equals(schema.NoLogicalType{})
+	return plain && (c.PhysicalType() == parquet.Types.Int32 || c.PhysicalType() == parquet.Types.Int64)
+}
+
+func isUnsigned(c *schema.Column) bool {
+	i, isInt := c.LogicalType().(*schema.IntLogicalType)
+	return isInt && !i.IsSigned()
+}
+
+// TopNames are the names of a schema's columns, in order.
+func TopNames(s *schema.Schema) (names []string) {
+	for i := range s.NumColumns() {
+		if top, _, _ := strings.Cut(s.Column(i).Path(), "."); !slices.Contains(names, top) {
+			names = append(names, top)
+		}
+	}
+	return names
+}

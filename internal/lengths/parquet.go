@@ -1,0 +1,160 @@
+package lengths
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/apache/arrow/go/v17/parquet/schema"
+
+	"loaderd/internal/columns"
+)
+
+// readParquet reads a top-level column of integers, or of lists of integers, whose lengths count.
+func readParquet(name, column string) (lengths []int32, err error) {
+	p, err := columns.OpenParquet(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if closed := p.Close(); err == nil {
+			err = closed
+		}
+	}()
+	leaf, err := lengthLeaf(p.MetaData().Schema, column)
+	if err != nil {
+		return nil, err
+	}
+	c := lengthColumn{name: column}
+	for g := range p.NumRowGroups() {
+		err := columns.Guard(func() error {
+			values, err := p.Values(g, leaf, lengthBatch)
+			if err != nil {
+				return err
+			}
+			return c.read(values)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("row group %d: %w", g, err)
+		}
+	}
+	if rows := p.NumRows(); int64(len(c.lengths)) != rows {
+		return nil, fmt.Errorf("holds %d rows, its index says %d: the file is damaged", len(c.lengths), rows)
+	}
+	return c.lengths, nil
+}
+
+// lengthLeaf returns the one leaf below a column of integers or of lists of them.
+func lengthLeaf(s *schema.Schema, column string) (int, error) {
+	nested := fmt.Errorf("column %q is nested: want integers, or lists of integers", column)
+	leaf := -1
+	for i := range s.NumColumns() {
+		if top, _, _ := strings.Cut(s.Column(i).Path(), "."); top != column {
+			continue
+		}
+		if leaf >= 0 {
+			return 0, nested
+		}
+		leaf = i
+	}
+	if leaf < 0 {
+		names := columns.TopNames(s)
+		for i, n := range names {
+			names[i] = strconv.Quote(n)
+		}
+		return 0, fmt.Errorf("no column %q; it has %s", column, strings.Join(names, ", "))
+	}
+	c := s.Column(leaf)
+	if !columns.IsInteger(c) {
+		return 0, fmt.Errorf("column %q is of type %s (logical type %s): want integers, or lists of integers", column, c.PhysicalType(), c.LogicalType())
+	}
+	if c.MaxRepetitionLevel() > 1 || c.MaxRepetitionLevel() == 0 && c.Path() != column {
+		return 0, nested
+	}
+	return leaf, nil
+}
+
+// lengthBatch is how many values are decoded at a time.
+const lengthBatch = 8192
+
+// lengthColumn collects the lengths of a column.
+type lengthColumn struct {
+	name     string
+	unsigned bool
+	lengths  []int32
+	open     int64 // elements of the list that is being read
+	started  bool
+}
+
+// read reads the column's part in a row group.
+func (c *lengthColumn) read(values *columns.Values) error {
+	c.unsigned = values.Unsigned()
+	take := c.takeNumber
+	if values.IsList() {
+		take = c.takeElement
+	}
+	for {
+		more, err := values.More()
+		if err != nil {
+			return err
+		}
+		if !more {
+			return c.end()
+		}
+		if err := take(values); err != nil {
+			return err
+		}
+		values.Pass()
+	}
+}
+
+// takeNumber adds a value that is a length.
+func (c *lengthColumn) takeNumber(values *columns.Values) error {
+	if values.Is() != columns.Present {
+		return c.refuse("null")
+	}
+	return c.add(values.Integer())
+}
+
+// takeElement counts a value that is an element of a list; null counts too.
+func (c *lengthColumn) takeElement(values *columns.Values) error {
+	if values.Begins() {
+		if err := c.end(); err != nil {
+			return err
+		}
+		c.started = true
+	}
+	if is := values.Is(); is == columns.Present || is == columns.NullElement {
+		c.open++
+	}
+	return nil
+}
+
+// end ends the list that is being read, if one is.
+func (c *lengthColumn) end() error {
+	if !c.started {
+		return nil
+	}
+	n := c.open
+	c.open, c.started = 0, false
+	if n == 0 {
+		return c.refuse("an empty list")
+	}
+	return c.add(n)
+}
+
+func (c *lengthColumn) add(n int64) error {
+	switch {
+	case n >= 1 && n <= math.MaxInt32:
+		c.lengths = append(c.lengths, int32(n))
+		return nil
+	case c.unsigned:
+		return c.refuse(strconv.FormatUint(uint64(n), 10))
+	}
+	return c.refuse(strconv.FormatInt(n, 10))
+}
+
+func (c *lengthColumn) refuse(what string) error {
+	return fmt.Errorf("column %q, row %d: %s: %s", c.name, len(c.lengths)+1, what, wantLength)
+}

@@ -1,0 +1,55 @@
+package lengths
+
+import (
+	"context"
+	"fmt"
+
+	"loaderd/loader"
+)
+
+// Log is what is read of a document stream.
+type Log interface {
+	State(ctx context.Context) (loader.StreamState, error)
+	Read(ctx context.Context, from uint64) (loader.Source, error)
+}
+
+// ReadStream reads the lengths of a stream's documents, from its first to the one that is its last now or to limit documents (0: all), and says
+// what it read. progress is told after each document how many have been read, of how many at most. Documents that cannot be used do not count.
+func ReadStream(ctx context.Context, documents Log, name string, limit int, progress func(read, of int)) (lengths []int32, read string, err error) {
+	state, err := documents.State(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	first, last := state.First, state.Last
+	if last < first {
+		return nil, "", fmt.Errorf("read stream %s: it holds no documents yet", name)
+	}
+	source, err := documents.Read(ctx, first)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() {
+		if closed := source.Close(); err == nil {
+			err = closed
+		}
+	}()
+	want := int(last - first + 1)
+	if limit > 0 {
+		want = min(want, limit)
+	}
+	at := first
+	for ; ; at++ {
+		d, err := source.Next(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		if d.Skip == "" {
+			lengths = append(lengths, int32(len(d.Tokens)))
+		}
+		progress(len(lengths), want)
+		if d.Sequence == last || len(lengths) == want {
+			break
+		}
+	}
+	return lengths, fmt.Sprintf("stream %s, sequences %d to %d", name, first, at), nil
+}
