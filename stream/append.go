@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -13,13 +12,11 @@ import (
 	"github.com/nats-io/nuid"
 
 	"loaderd/loader"
+	"loaderd/stream/conn"
 )
 
-// The server takes atomic batches of at most 1,000 messages and queues at most 128 MiB.
-const (
-	appendRecords = 1000
-	appendBytes   = 64 << 20
-)
+// appendBytes bounds the records of one atomic batch.
+const appendBytes = 64 << 20
 
 // slowestStore is what a server under load syncs in bytes a second: an answer is given up later for more bytes.
 const slowestStore = 4 << 20
@@ -29,7 +26,7 @@ const slowestStore = 4 << 20
 const appendHeader = "Loaderd-Append"
 
 // Append adds the records behind position last, all or none (more than 1,000 records or 64 MiB: in several such groups, in order).
-// It returns loader.ErrDeposed when the log's end is elsewhere, ErrStreamFull when the plan's bound is reached.
+// It returns loader.ErrDeposed when the log's end is elsewhere, conn.ErrFull when the plan's bound is reached.
 //
 //	what happens                          what the log holds   what Append does
 //	the server refuses                    nothing of ours      returns the cause
@@ -49,7 +46,7 @@ func (l *PlanLog) Append(ctx context.Context, last uint64, records ...[]byte) er
 	}
 	for len(records) > 0 {
 		n, size := 0, 0
-		for n < len(records) && n < appendRecords && (n == 0 || size+len(records[n]) <= appendBytes) {
+		for n < len(records) && n < conn.MaxCommit && (n == 0 || size+len(records[n]) <= appendBytes) {
 			size += len(records[n])
 			n++
 		}
@@ -64,34 +61,34 @@ func (l *PlanLog) Append(ctx context.Context, last uint64, records ...[]byte) er
 // appendGroup stores records or finds that it cannot. unsure is set while an earlier attempt may have been stored or may still be.
 func (l *PlanLog) appendGroup(ctx context.Context, last uint64, records [][]byte) error {
 	id := nuid.Next()
-	wait := retryDelay(l.store.config.ReconnectWait)
-	limit := attemptLimit
+	wait := l.store.Backoff()
+	limit := conn.AttemptLimit
 	for _, r := range records {
 		limit += time.Duration(len(r)) * time.Second / slowestStore
 	}
 	unsure := false
 	for attempt := 1; ; attempt++ {
-		err := l.store.attempt(ctx, limit, func(ctx context.Context) error { return l.send(ctx, id, last, records, attempt > 1) })
+		err := l.store.Attempt(ctx, limit, func(ctx context.Context) error { return l.send(ctx, id, last, records, attempt > 1) })
 		switch {
 		case err == nil:
 			return nil
-		case wrongLast(err) && !unsure:
+		case conn.WrongLast(err) && !unsure:
 			return fmt.Errorf("%w (%w)", loader.ErrDeposed, err)
-		case wrongLast(err):
+		case conn.WrongLast(err):
 			if stored, err := l.readBack(ctx, id, last, records); stored || err != nil {
 				return err
 			}
-		case transient(err) || ctx.Err() != nil:
+		case conn.Transient(err) || ctx.Err() != nil:
 			unsure = unsure || !errors.Is(err, nats.ErrReconnectBufExceeded) // that one never left
 			if attempt == 1 {
 				l.store.log.Warn("the plan log does not answer, trying again", "stream", l.name, "behind", last, "error", err)
 			}
-		case errors.Is(err, ErrStreamFull):
+		case errors.Is(err, conn.ErrFull):
 			return fmt.Errorf("%w: raise stream.plan_bytes", err)
 		default:
 			return err
 		}
-		if err := l.store.pause(ctx, wait(attempt), err); err != nil {
+		if err := l.store.Pause(ctx, wait.NextBackOff(), err); err != nil {
 			if unsure {
 				return fmt.Errorf("%w; whether it was stored is unknown", err)
 			}
@@ -126,9 +123,9 @@ func (l *PlanLog) readBack(ctx context.Context, id string, last uint64, records 
 		return false, fmt.Errorf("%w: record %d is not ours", loader.ErrDeposed, last+1)
 	}
 	// The end of the log moves record by record while the server commits a batch; the batch is all there in the end.
-	wait := retryDelay(l.store.config.ReconnectWait)
+	wait := l.store.Backoff()
 	for attempt := 1; end < last+uint64(len(records)); attempt++ {
-		if err := l.store.pause(ctx, wait(attempt), fmt.Errorf("the server is storing the batch, so far to %d", end)); err != nil {
+		if err := l.store.Pause(ctx, wait.NextBackOff(), fmt.Errorf("the server is storing the batch, so far to %d", end)); err != nil {
 			return false, err
 		}
 		if end, err = l.Last(ctx); err != nil {
@@ -142,68 +139,17 @@ func (l *PlanLog) readBack(ctx context.Context, id string, last uint64, records 
 	return same, err
 }
 
-func wrongLast(err error) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && (api.ErrorCode == codeWrongLast || api.ErrorCode == codeWrongLastConstant)
-}
-
-// send makes one attempt: a plain publish for one record, an atomic batch for more. A careful one waits for the answer to a batch's
-// first message, which tells why the server refuses batches where its answer to the commit only tells that it has none.
+// send makes one attempt. A careful one finds out why the server refuses, at the price of one more answer.
 func (l *PlanLog) send(ctx context.Context, id string, last uint64, records [][]byte, careful bool) error {
-	first := nats.NewMsg(l.subject)
-	first.Data = records[0]
-	first.Header.Set(appendHeader, id)
-	first.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last, 10))
-	first.Header.Set(jetstream.ExpectedStreamHeader, l.name)
-	if len(records) == 1 {
-		return l.request(ctx, first)
+	messages := make([]*nats.Msg, len(records))
+	for i, r := range records {
+		messages[i] = nats.NewMsg(l.subject)
+		messages[i].Data = r
 	}
-	batch := nuid.Next() // a new one for every attempt: the server may still hold a part of the last
-	mark := func(m *nats.Msg, i int) {
-		m.Header.Set(batchIDHeader, batch)
-		m.Header.Set(batchSeqHeader, strconv.Itoa(i+1))
-	}
-	mark(first, 0)
-	open := l.store.nc.PublishMsg
-	if careful {
-		open = func(m *nats.Msg) error { return l.request(ctx, m) }
-	}
-	if err := open(first); err != nil {
-		return err
-	}
-	for i, r := range records[1:] {
-		m := nats.NewMsg(l.subject)
-		m.Data = r
-		mark(m, i+1)
-		if i+2 == len(records) {
-			m.Header.Set(batchCommitHeader, "1")
-			return l.request(ctx, m)
-		}
-		if err := l.store.nc.PublishMsg(m); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// request sends a message and reads the server's answer. The answer to the first message of a batch is empty when all is well.
-func (l *PlanLog) request(ctx context.Context, m *nats.Msg) error {
-	reply, err := l.store.nc.RequestMsgWithContext(ctx, m)
-	if err != nil {
-		return err
-	}
-	if len(reply.Data) == 0 && m.Header.Get(batchIDHeader) != "" && m.Header.Get(batchCommitHeader) == "" {
-		return nil
-	}
-	var answer struct {
-		Error    *jetstream.APIError `json:"error"`
-		Sequence uint64              `json:"seq"`
-	}
-	if err := json.Unmarshal(reply.Data, &answer); err != nil || answer.Error == nil && answer.Sequence == 0 {
-		return jetstream.ErrInvalidJSAck
-	}
-	if answer.Error != nil {
-		return asFull(answer.Error)
-	}
-	return nil
+	first := messages[0].Header
+	first.Set(appendHeader, id)
+	first.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last, 10))
+	first.Set(jetstream.ExpectedStreamHeader, l.name)
+	_, err := l.store.Commit(ctx, careful, messages...)
+	return conn.AsFull(err)
 }

@@ -2,61 +2,18 @@ package stream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
+
+	"loaderd/stream/conn"
 )
-
-// The server's protocol for atomic batches: every message carries the batch's id and its place, from 1; the last one also
-// commits, and only its reply is the acknowledgement. Nothing is stored before the commit.
-const (
-	batchIDHeader     = "Nats-Batch-Id"
-	batchSeqHeader    = "Nats-Batch-Sequence"
-	batchCommitHeader = "Nats-Batch-Commit"
-)
-
-// Error codes of the server's answers.
-const (
-	codeInsufficient      = 10023 // server out of memory or disk
-	codeNoStorage         = 10047
-	codeAccountFull       = 10002
-	codeMessageTooLarge   = 10054
-	codeWrongLast         = 10071
-	codeStoreFailed       = 10077 // with DiscardNew: the stream is full
-	codeDuplicateInFlight = 10158
-	codeWrongLastConstant = 10164
-	codeAtomicDisabled    = 10174
-	codeBatchIncomplete   = 10176
-	codeBatchTooLarge     = 10199
-	codeBatchDuplicate    = 10201
-	codeTooManyInflight   = 10210
-)
-
-// serverError is an error that the server answered: nothing of the request was stored.
-type serverError struct {
-	Code        int    `json:"code"`
-	ErrCode     int    `json:"err_code"`
-	Description string `json:"description"`
-}
-
-func (e *serverError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.ErrCode) }
-
-type ack struct {
-	Error     *serverError `json:"error"`
-	Sequence  uint64       `json:"seq"`
-	Duplicate bool         `json:"duplicate"`
-	Batch     string       `json:"batch"`
-	Count     int          `json:"count"`
-}
 
 // committer commits batches one at a time. It is used by the publisher's goroutine only.
 //
@@ -152,79 +109,77 @@ func (c *committer) messages(ctx context.Context, pending []entry) (err error) {
 	return nil
 }
 
-// settle decides what an error means for the next attempt.
+// settle decides what an error means for the next attempt: nil to make one, with what it changed in c.
 func (c *committer) settle(ctx context.Context, err error, pending []entry, n int, wait *wait) error {
-	var se *serverError
-	if !errors.As(err, &se) {
+	var refused *jetstream.APIError
+	if !errors.As(err, &refused) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrAuthorization) {
+		if !conn.Transient(err) {
 			return err
 		}
 		// No answer: stored or not, nobody knows before the read back.
 		c.unsure = true
 		return wait.pause(ctx, "no acknowledgement from the server: "+err.Error())
 	}
-	switch se.ErrCode {
-	case codeBatchDuplicate:
-		// Some ids are known to the server. Asked one by one it says which.
-		c.single = n
-	case codeWrongLast, codeWrongLastConstant:
+	err = refusal{refused}
+	switch {
+	case conn.WrongLast(err), refused.ErrorCode == conn.CodeDuplicateInFlight:
 		c.unsure = true
 		return wait.pause(ctx, "")
-	case codeStoreFailed, codeAccountFull, codeNoStorage, codeInsufficient:
-		if !full(se) {
-			return fmt.Errorf("store documents: %w", err)
-		}
+	case errors.Is(conn.AsFull(err), conn.ErrFull):
 		if n > 1 {
 			c.size = (n + 1) / 2 // fill what space is left
 			return nil
 		}
-		return wait.pause(ctx, c.fullReason(ctx, se))
-	case codeAtomicDisabled:
+		return wait.pause(ctx, c.fullReason(ctx, refused))
+	}
+	switch refused.ErrorCode {
+	case conn.CodeBatchDuplicate:
+		c.single = n // some ids are known to the server: asked one by one it says which
+	case conn.CodeAtomicDisabled:
 		c.atomic = false
-	case codeBatchTooLarge:
+	case conn.CodeBatchTooLarge:
 		c.size = (n + 1) / 2
-	case codeBatchIncomplete, codeTooManyInflight:
+	case conn.CodeBatchIncomplete, conn.CodeTooManyInflight:
 		if c.broken++; c.broken >= brokenBatches {
 			c.broken, c.single = 0, n
 		}
 		c.unsure = true
 		return wait.pause(ctx, "")
-	case codeDuplicateInFlight:
-		c.unsure = true
-		return wait.pause(ctx, "")
-	case codeMessageTooLarge:
+	case conn.CodeMessageTooLarge:
 		return fmt.Errorf("document %s: %w", pending[0].message.Path, err)
 	default:
-		if se.Code == 503 || se.Code == 500 || se.Code == 429 {
+		if conn.Transient(err) {
 			c.unsure = true
-			return wait.pause(ctx, "the server answers: "+se.Error())
+			return wait.pause(ctx, "the server answers: "+err.Error())
 		}
 		return fmt.Errorf("store documents: %w", err)
 	}
 	return nil
 }
 
-func full(e *serverError) bool {
-	return e.ErrCode != codeStoreFailed || strings.Contains(e.Description, "maximum")
-}
+// refusal is the server's refusal in words for the one who publishes.
+type refusal struct{ *jetstream.APIError }
 
-func (c *committer) fullReason(ctx context.Context, e *serverError) string {
+func (r refusal) Error() string { return fmt.Sprintf("%s (%d)", r.Description, r.ErrorCode) }
+func (r refusal) Unwrap() error { return r.APIError }
+
+func (c *committer) fullReason(ctx context.Context, e *jetstream.APIError) string {
 	name := c.p.store.Config().Name
-	if e.ErrCode != codeStoreFailed {
-		return fmt.Sprintf("stream %s: the server has no space left: %s", name, e)
+	if e.ErrorCode != conn.CodeStoreFailed {
+		return fmt.Sprintf("stream %s: the server has no space left: %v", name, refusal{e})
 	}
 	if info, err := c.p.stream.Info(ctx); err == nil {
 		return fmt.Sprintf("%v: %s holds %d documents, %d of %d bytes; raise stream.max_bytes (the daemon's configuration) to make room",
-			ErrStreamFull, name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
+			conn.ErrFull, name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	}
-	return fmt.Sprintf("%v: %s: %s", ErrStreamFull, name, e.Description)
+	return fmt.Sprintf("%v: %s: %s", conn.ErrFull, name, e.Description)
 }
 
 // accept accounts for messages that the server acknowledged.
-func (c *committer) accept(sent []entry, a ack) {
+func (c *committer) accept(sent []entry, a conn.Ack) {
 	c.unsure, c.broken = false, 0
 	c.single = max(0, c.single-len(sent))
 	c.size = min(2*c.size, c.p.options.BatchMessages)
@@ -283,54 +238,23 @@ func (c *committer) count(documents int, bytes, duplicates int64, last uint64) {
 // noFence sends without an expected sequence.
 const noFence = -1
 
-// send asks the server to store messages: one as a plain publish, more as one atomic batch.
-func (c *committer) send(ctx context.Context, es []entry, fence int64) (ack, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.p.options.Timeout)
-	defer cancel()
-	id := ""
-	if len(es) > 1 {
-		id = nuid.Next()
-	}
-	nc := c.p.store.Conn()
-	var a ack
+// send makes one attempt to store messages behind sequence fence of their subject, all or none.
+func (c *committer) send(ctx context.Context, es []entry, fence int64) (a conn.Ack, err error) {
+	messages := make([]*nats.Msg, len(es))
 	for i, e := range es {
-		m := e.message.NATS()
-		if m.Header == nil {
-			m.Header = nats.Header{}
-		}
-		if i == 0 && fence != noFence {
-			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatInt(fence, 10)}
-		}
-		if id != "" {
-			m.Header[batchIDHeader] = []string{id}
-			m.Header[batchSeqHeader] = []string{strconv.Itoa(i + 1)}
-		}
-		if i < len(es)-1 {
-			if err := nc.PublishMsg(m); err != nil {
-				return a, err
-			}
-			continue
-		}
-		if id != "" {
-			m.Header[batchCommitHeader] = []string{"1"}
-		}
-		reply, err := nc.RequestMsgWithContext(ctx, m)
-		if err != nil {
-			return a, err
-		}
-		if err := json.Unmarshal(reply.Data, &a); err != nil {
-			return a, fmt.Errorf("read acknowledgement %.100q: %w", reply.Data, err)
-		}
+		messages[i] = e.message.NATS()
 	}
-	switch {
-	case a.Error != nil:
-		return a, a.Error
-	case a.Sequence == 0:
-		return a, errors.New("acknowledgement without a sequence")
-	case id != "" && (a.Batch != id || a.Count != len(es)):
-		return a, fmt.Errorf("acknowledgement of %d messages of batch %s, want %d of %s", a.Count, a.Batch, len(es), id)
+	if fence != noFence {
+		if messages[0].Header == nil {
+			messages[0].Header = nats.Header{}
+		}
+		messages[0].Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatInt(fence, 10))
 	}
-	return a, nil
+	err = c.p.store.Attempt(ctx, c.p.options.Timeout, func(ctx context.Context) (err error) {
+		a, err = c.p.store.Commit(ctx, false, messages...)
+		return err
+	})
+	return a, err
 }
 
 // wait is the backoff of one batch and its place in the publisher's progress.
@@ -339,12 +263,7 @@ type wait struct {
 	backoff *backoff.ExponentialBackOff
 }
 
-func (p *Publisher) newWait() *wait {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = 20*time.Millisecond, 2*time.Second
-	b.Reset()
-	return &wait{p, b}
-}
+func (p *Publisher) newWait() *wait { return &wait{p, p.store.Backoff()} }
 
 // pause waits for the next attempt. An empty reason is not worth a report.
 func (w *wait) pause(ctx context.Context, reason string) error {

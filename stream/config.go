@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/stream/conn"
 )
 
 // Config says where the streams are. Nothing of it shapes the plan.
@@ -23,9 +24,9 @@ type Config struct {
 	// Listen is the address where the embedded server takes NATS clients. Loopback by default; port 0 takes a free one.
 	Listen string `koanf:"listen"`
 	// Credentials is a NATS credentials file; NKey an NKey seed file.
-	Credentials string    `koanf:"credentials"`
-	NKey        string    `koanf:"nkey"`
-	TLS         TLSConfig `koanf:"tls"`
+	Credentials string   `koanf:"credentials"`
+	NKey        string   `koanf:"nkey"`
+	TLS         conn.TLS `koanf:"tls"`
 	// Name is the document stream; its subjects are everything below Subject (docs -> docs.>).
 	Name    string `koanf:"name"`
 	Subject string `koanf:"subject"`
@@ -45,13 +46,6 @@ type Config struct {
 	BufferBytes int64 `koanf:"buffer_bytes"`
 	// ReconnectWait is the longest pause between attempts to reconnect.
 	ReconnectWait time.Duration `koanf:"reconnect_wait"`
-}
-
-// TLSConfig are files for TLS to remote servers.
-type TLSConfig struct {
-	CA   string `koanf:"ca"`
-	Cert string `koanf:"cert"`
-	Key  string `koanf:"key"`
 }
 
 // Default returns the configuration of an embedded server on a loopback port.
@@ -103,12 +97,12 @@ func (c Config) Validate() []FieldError {
 		check(c.MaxDocument >= 1<<10 && c.MaxDocument <= MaxDocumentLimit, "max_document", c.MaxDocument,
 			fmt.Sprintf("1024 to %d bytes (records of the server's file store end at 32 MiB)", MaxDocumentLimit))
 		check(c.Replicas <= 1, "replicas", c.Replicas, "1 with the embedded server")
-		check(c.TLS == TLSConfig{}, "tls", c.TLS, "nothing with the embedded server: TLS is for remote servers (url)")
+		check(c.TLS == conn.TLS{}, "tls", c.TLS, "nothing with the embedded server: TLS is for remote servers (url)")
 		check(c.Credentials == "", "credentials", c.Credentials, "nothing with the embedded server: credentials are for remote servers (url)")
 		check(c.NKey == "", "nkey", c.NKey, "nothing with the embedded server: the seed is for remote servers (url)")
 	} else {
 		for _, u := range strings.Split(c.URL, ",") {
-			check(validURL(u), "url", redacted(u), "nats://host:port or tls://host:port, comma separated")
+			check(validURL(u), "url", conn.Redacted(u), "nats://host:port or tls://host:port, comma separated")
 		}
 		check((c.TLS.Cert == "") == (c.TLS.Key == ""), "tls", c.TLS, "cert and key together")
 		check(c.Credentials == "" || c.NKey == "", "nkey", c.NKey, "credentials or nkey, not both")
@@ -151,13 +145,4 @@ const (
 func validURL(raw string) bool {
 	u, err := url.Parse(strings.TrimSpace(raw))
 	return err == nil && (u.Scheme == "nats" || u.Scheme == "tls") && u.Hostname() != ""
-}
-
-// redacted is a server's URL without its password.
-func redacted(raw string) string {
-	u, err := url.Parse(strings.TrimSpace(raw))
-	if err != nil {
-		return "(a URL that cannot be parsed)"
-	}
-	return u.Redacted()
 }

@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
-	"google.golang.org/grpc"
 
 	"loaderd/internal/certtest"
 	"loaderd/internal/natstest"
@@ -44,28 +42,6 @@ func TestServerGoneAndBack(t *testing.T) {
 	}
 	if _, err := remote.JetStream().Publish(ctx, "docs.a", []byte("x")); err != nil {
 		t.Error(err)
-	}
-}
-
-// A Flight server does not greet a NATS client: it is told from a NATS server that does not answer.
-func TestAnotherServersPort(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	flight := grpc.NewServer()
-	go func() { _ = flight.Serve(l) }()
-	defer flight.Stop()
-	ctx := within(t, time.Minute)
-	at := "nats://" + l.Addr().String()
-	if said := stream.NotNATS(ctx, "nats://"+natstest.FreeAddress(t)+", "+at, nats.ErrTimeout); !strings.Contains(said, l.Addr().String()) || !strings.Contains(said, "Flight server") {
-		t.Errorf("of a Flight server it says %q", said)
-	}
-	if said := stream.NotNATS(ctx, natstest.Start(t).Store().ClientURL(), nats.ErrTimeout); said != "" {
-		t.Errorf("of a NATS server it says %q", said)
-	}
-	if said := stream.NotNATS(ctx, at, nats.ErrNoServers); said != "" {
-		t.Errorf("without a timeout it says %q", said)
 	}
 }
 

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
 )
 
 // Headers of a dead letter. The original message's own headers come with the prefix Original-, its payload as it was.
@@ -136,15 +137,14 @@ func (d *deadLetters) run(ctx context.Context) {
 			d.leave()
 			return
 		}
-		wait := retryDelay(d.log.store.config.ReconnectWait)
-		for failures := 0; d.retry(ctx); {
+		wait := d.log.store.Backoff()
+		for d.retry(ctx) {
 			d.mu.Lock()
 			pause := time.Duration(0)
 			if d.broken {
-				failures++
-				pause = wait(failures)
+				pause = wait.NextBackOff()
 			} else {
-				failures = 0
+				wait.Reset()
 			}
 			d.mu.Unlock()
 			select {
@@ -177,11 +177,11 @@ func (d *deadLetters) retry(ctx context.Context) bool {
 
 // resend fetches a late letter's document again and stores the letter.
 func (d *deadLetters) resend(ctx context.Context, next letter) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
+	ctx, cancel := context.WithTimeout(ctx, conn.AttemptLimit)
 	defer cancel()
 	m, err := d.log.fetch(ctx, next.sequence)
 	if err != nil {
-		if !final(err) || ctx.Err() != nil {
+		if conn.Transient(err) || ctx.Err() != nil {
 			return err
 		}
 		m = &message{sequence: next.sequence, garbled: true} // the letter without the message is better than none
@@ -204,17 +204,17 @@ const lettersLeft = 16
 
 // send stores the letter of m unless it is there.
 func (d *deadLetters) send(ctx context.Context, m *message, problem *badDocument) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
+	ctx, cancel := context.WithTimeout(ctx, conn.AttemptLimit)
 	defer cancel()
-	msg := d.letter(m, problem, min(d.log.store.nc.MaxPayload(), d.log.store.config.DeadLetterBytes/lettersLeft))
+	msg := d.letter(m, problem, min(d.log.store.Conn().MaxPayload(), d.log.store.config.DeadLetterBytes/lettersLeft))
 	created := d.log.created
 	id := fmt.Sprintf("%s:%d:%s", d.log.name, created.UnixNano(), number(m.sequence))
 	for before := uint64(0); ; {
-		_, err := d.log.store.js.PublishMsg(ctx, msg, jetstream.WithMsgID(id), jetstream.WithExpectLastSequencePerSubject(before))
+		_, err := d.log.store.JetStream().PublishMsg(ctx, msg, jetstream.WithMsgID(id), jetstream.WithExpectLastSequencePerSubject(before))
 		if err == nil {
 			return nil
 		}
-		if !isWrongLast(err) {
+		if !conn.WrongLast(err) {
 			return fmt.Errorf("publish to %s: %w", msg.Subject, err)
 		}
 		there, err := d.stream.GetLastMsgForSubject(ctx, msg.Subject)
@@ -265,7 +265,7 @@ func (d *deadLetters) letter(m *message, problem *badDocument, limit int64) *nat
 func original(header nats.Header) nats.Header {
 	out := make(nats.Header, len(header))
 	for k, v := range header {
-		if !slices.Contains(directGetHeaders, k) {
+		if !conn.OfDirectGet(k) {
 			out[originalPrefix+k] = v
 		}
 	}

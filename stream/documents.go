@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
 	"loaderd/packonline/related"
+	"loaderd/stream/conn"
 )
 
 // DocumentLog is the document stream as a run needs it: read in order, and by sequence. It implements loader.Documents.
@@ -58,8 +57,8 @@ func (s *Store) Documents(ctx context.Context, t Tokenizing) (*DocumentLog, erro
 // leave no dead letters. Without a document stream it returns ErrNoDocuments.
 func (s *Store) ReadDocuments(ctx context.Context, t Tokenizing) (*DocumentLog, error) {
 	var stream jetstream.Stream
-	err := s.retry(ctx, "open stream "+s.config.Name, func(ctx context.Context) (err error) {
-		stream, err = s.js.Stream(ctx, s.config.Name)
+	err := s.Retry(ctx, "open stream "+s.config.Name, func(ctx context.Context) (err error) {
+		stream, err = s.JetStream().Stream(ctx, s.config.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("stream %s: %w", s.config.Name, ErrNoDocuments)
 		}
@@ -108,7 +107,11 @@ func (l *DocumentLog) State(ctx context.Context) (loader.StreamState, error) {
 
 // info asks for the stream's state, and refuses another stream of the same name.
 func (l *DocumentLog) info(ctx context.Context) (*jetstream.StreamInfo, error) {
-	info, err := l.stream.Info(ctx)
+	var info *jetstream.StreamInfo
+	err := l.store.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) (err error) {
+		info, err = l.stream.Info(ctx)
+		return err
+	})
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil, l.replaced("it was deleted")
@@ -133,8 +136,6 @@ func (l *DocumentLog) own(ctx context.Context, m *message) error {
 	if m.time.UnixNano() < l.confirmed.Load() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
-	defer cancel()
 	_, err := l.info(ctx)
 	return err
 }
@@ -241,16 +242,7 @@ func (l *DocumentLog) fetch(ctx context.Context, sequence uint64) (m *message, e
 		return nil, l.lost(0, 0)
 	}
 	err = l.retry(ctx, func() error {
-		var raw *jetstream.RawStreamMsg
-		err := l.store.attempt(ctx, attemptLimit, func(ctx context.Context) (err error) {
-			raw, err = l.stream.GetMsg(ctx, sequence)
-			return err
-		})
-		if err == nil && copied(raw.Header) || err != nil && l.store.nc.IsConnected() {
-			// A replica that lags answers a direct get with "not found", and a message's own headers can pass for a status:
-			// the leader's word counts. So it does where the answer's place is told twice, by the producer too.
-			raw, err = l.store.leaderGet(ctx, l.name, sequence)
-		}
+		raw, err := l.store.Get(ctx, l.stream, sequence)
 		if err != nil {
 			return err
 		}
@@ -266,82 +258,21 @@ func (l *DocumentLog) fetch(ctx context.Context, sequence uint64) (m *message, e
 	return m, err
 }
 
-// directGetHeaders are those that a direct get adds to a message.
-var directGetHeaders = []string{
-	jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer, jetstream.LastSequenceHeader,
-}
-
-// copied tells whether a message has headers of a direct get beside those of this one: it was got once before, and its producer passed
-// them on.
-func copied(h nats.Header) bool {
-	for _, name := range directGetHeaders {
-		if len(h[name]) > 1 {
-			return true
-		}
-	}
-	return false
-}
-
-// leaderGet asks a stream's leader for a message, where a direct get asks any replica.
-func (s *Store) leaderGet(ctx context.Context, name string, sequence uint64) (*jetstream.RawStreamMsg, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
-	defer cancel()
-	resp, err := s.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+name, fmt.Appendf(nil, `{"seq":%d}`, sequence))
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message *struct {
-			Subject string    `json:"subject"`
-			Header  []byte    `json:"hdrs"`
-			Data    []byte    `json:"data"`
-			Time    time.Time `json:"time"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(resp.Data, &answer); err != nil {
-		return nil, fmt.Errorf("read the answer of stream %s: %w", name, err)
-	}
-	switch m := answer.Message; {
-	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return nil, jetstream.ErrMsgNotFound
-	case answer.Error != nil:
-		return nil, answer.Error
-	case m == nil:
-		return nil, jetstream.ErrInvalidJetStreamResponse
-	default:
-		raw := &jetstream.RawStreamMsg{Subject: m.Subject, Sequence: sequence, Data: m.Data, Time: m.Time}
-		if len(m.Header) > 0 {
-			raw.Header, err = nats.DecodeHeadersMsg(m.Header)
-		}
-		return raw, err
-	}
-}
-
 // retry calls f until it succeeds, fails for good, or ctx ends. In the last case the error's reason is SourceDown.
 func (l *DocumentLog) retry(ctx context.Context, f func() error) error {
-	wait := retryDelay(l.store.config.ReconnectWait)
-	for attempt := 1; ; attempt++ {
+	wait := l.store.Backoff()
+	for {
 		err := f()
-		if err == nil || final(err) {
+		if err == nil || !conn.Transient(err) && ctx.Err() == nil {
 			return err
 		}
 		select {
-		case <-time.After(wait(attempt)):
+		case <-time.After(wait.NextBackOff()):
 		case <-ctx.Done():
 			return &loader.Error{Reason: loader.SourceDown, Message: fmt.Sprintf("reach stream %s: %v", l.name, err),
 				Do: "check that NATS is up and can be reached", Facts: map[string]string{"stream": l.name}, Err: ctx.Err()}
 		}
 	}
-}
-
-// final says whether an error of JetStream is one that no waiting cures.
-func final(err error) bool {
-	var known *loader.Error
-	return errors.As(err, &known) && (known.Reason == loader.DocumentLost || known.Reason == loader.StreamMismatch) ||
-		errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) ||
-		errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrPermissionViolation) ||
-		errors.Is(err, nats.ErrBadHeaderMsg)
 }
 
 func number(n uint64) string { return strconv.FormatUint(n, 10) }

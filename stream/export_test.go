@@ -9,9 +9,6 @@ func SetBeginPatience(d time.Duration) (restore func()) {
 	return func() { beginPatience = before }
 }
 
-// NotNATS says what a client is told that a server of another kind does not greet.
-var NotNATS = notNATS
-
 // SetWorkers lets a benchmark compare numbers of workers over one server.
 func SetWorkers(l *DocumentLog, n int) { l.workers = n }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
+	"loaderd/stream/conn"
 )
 
 const (
@@ -41,22 +42,22 @@ func (s *Store) Floors(ctx context.Context, run string) (*Floors, error) {
 	if f.stream, err = s.EnsureDocuments(ctx); err != nil {
 		return nil, err
 	}
-	err = s.retry(ctx, "open key-value bucket "+floorsBucket, func(ctx context.Context) (err error) {
-		f.kv, err = s.js.KeyValue(ctx, floorsBucket)
+	err = s.Retry(ctx, "open key-value bucket "+floorsBucket, func(ctx context.Context) (err error) {
+		f.kv, err = s.JetStream().KeyValue(ctx, floorsBucket)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			f.kv, err = s.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: floorsBucket, Description: "first document that each run still needs, and the last that it reads",
+			f.kv, err = s.JetStream().CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: floorsBucket, Description: "first document that each run still needs, and the last that it reads",
 				History: 1, MaxBytes: -1, Storage: jetstream.FileStorage, Replicas: s.config.Replicas})
 			if err == nil {
 				s.made.add(floorsStream)
 			}
 		}
 		if errors.Is(err, jetstream.ErrBucketExists) { // another daemon was faster, with other settings
-			f.kv, err = s.js.KeyValue(ctx, floorsBucket)
+			f.kv, err = s.JetStream().KeyValue(ctx, floorsBucket)
 		}
 		if err == nil {
 			err = s.replicateBacking(ctx, floorsStream)
 		}
-		return asFull(err)
+		return conn.AsFull(err)
 	})
 	return f, err
 }
@@ -68,23 +69,23 @@ func (f *Floors) key(run string) string { return f.store.config.Name + "." + run
 
 // Need records that the run needs the documents from sequence from on.
 func (f *Floors) Need(ctx context.Context, from uint64) error {
-	return f.store.retry(ctx, "record the floor of run "+f.run, func(ctx context.Context) error {
+	return f.store.Retry(ctx, "record the floor of run "+f.run, func(ctx context.Context) error {
 		_, err := f.kv.PutString(ctx, f.key(f.run), number(from))
-		return asFull(err)
+		return conn.AsFull(err)
 	})
 }
 
 // Ends records that the run reads no document behind sequence at.
 func (f *Floors) Ends(ctx context.Context, at uint64) error {
-	return f.store.retry(ctx, "record the end of run "+f.run, func(ctx context.Context) error {
+	return f.store.Retry(ctx, "record the end of run "+f.run, func(ctx context.Context) error {
 		_, err := f.kv.PutString(ctx, f.key(f.run)+endKey, number(at))
-		return asFull(err)
+		return conn.AsFull(err)
 	})
 }
 
 // Purge removes the documents below the least floor of all runs whose plan exists, and returns the first sequence left.
 func (f *Floors) Purge(ctx context.Context) (first uint64, err error) {
-	err = f.store.retry(ctx, "purge documents", func(ctx context.Context) error {
+	err = f.store.Retry(ctx, "purge documents", func(ctx context.Context) error {
 		floor, err := f.least(ctx)
 		if err != nil {
 			return err
@@ -127,7 +128,7 @@ func (f *Floors) least(ctx context.Context) (uint64, error) {
 	var floors []uint64
 	for key := range keys.Keys() {
 		run := strings.TrimPrefix(key, f.key(""))
-		plan, err := f.store.js.Stream(ctx, planStreamPrefix+run)
+		plan, err := f.store.JetStream().Stream(ctx, planStreamPrefix+run)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue // its plan is gone: it will not ask again
 		}

@@ -82,7 +82,7 @@ func (s *Store) Lease(ctx context.Context, run string, who LeaseHolder) (*Lease,
 	}
 	l := &Lease{run: run, id: nuid.Next(), holder: who}
 	subject := serviceSubject + ".lead." + run
-	err := s.retry(ctx, "take lead of run "+run, func(ctx context.Context) error { return l.campaign(ctx, s.nc, subject) })
+	err := s.Retry(ctx, "take lead of run "+run, func(ctx context.Context) error { return l.campaign(ctx, s.Conn(), subject) })
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

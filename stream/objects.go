@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
 )
 
 // ErrNoObject says that there is no object of a name.
@@ -44,8 +46,8 @@ func (s *Store) Objects(ctx context.Context, run string) (*Objects, error) {
 		return nil, err
 	}
 	o := &Objects{store: s, name: objectsPrefix + run}
-	err := s.retry(ctx, "open object store "+o.name, func(ctx context.Context) (err error) {
-		o.bucket, err = s.js.ObjectStore(ctx, o.name)
+	err := s.Retry(ctx, "open object store "+o.name, func(ctx context.Context) (err error) {
+		o.bucket, err = s.JetStream().ObjectStore(ctx, o.name)
 		if err == nil {
 			return s.replicateBacking(ctx, objectStreamPrefix+o.name)
 		}
@@ -56,7 +58,7 @@ func (s *Store) Objects(ctx context.Context, run string) (*Objects, error) {
 		if err != nil {
 			return err
 		}
-		o.bucket, err = s.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+		o.bucket, err = s.JetStream().CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
 			Bucket:      o.name,
 			Description: "planner checkpoints of run " + run,
 			MaxBytes:    room,
@@ -82,20 +84,20 @@ const (
 
 // Put stores an object, in place of one of the same name.
 func (o *Objects) Put(ctx context.Context, name string, data []byte) error {
-	return o.store.retryWithin(ctx, transferLimit, fmt.Sprintf("store object %s in %s", name, o.name), func(ctx context.Context) error {
+	return o.store.RetryWithin(ctx, transferLimit, fmt.Sprintf("store object %s in %s", name, o.name), func(ctx context.Context) error {
 		meta := jetstream.ObjectMeta{Name: name}
-		if most := o.store.nc.MaxPayload() - objectRoom; most > 0 && most < objectChunk {
+		if most := o.store.Conn().MaxPayload() - objectRoom; most > 0 && most < objectChunk {
 			meta.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(most)}
 		}
 		_, err := o.bucket.Put(ctx, meta, bytes.NewReader(data))
-		return asFull(err)
+		return conn.AsFull(err)
 	})
 }
 
 // Get returns an object's bytes, ErrNoObject when there is none, and an error when they are not what was stored.
 func (o *Objects) Get(ctx context.Context, name string) ([]byte, error) {
 	var data []byte
-	err := o.store.retryWithin(ctx, transferLimit, fmt.Sprintf("read object %s of %s", name, o.name), func(ctx context.Context) (err error) {
+	err := o.store.RetryWithin(ctx, transferLimit, fmt.Sprintf("read object %s of %s", name, o.name), func(ctx context.Context) (err error) {
 		data, err = o.bucket.GetBytes(ctx, name)
 		return asMissing(err)
 	})
@@ -105,7 +107,7 @@ func (o *Objects) Get(ctx context.Context, name string) ([]byte, error) {
 // List returns the objects, newest first.
 func (o *Objects) List(ctx context.Context) ([]Object, error) {
 	var infos []*jetstream.ObjectInfo
-	err := o.store.retry(ctx, "list objects of "+o.name, func(ctx context.Context) (err error) {
+	err := o.store.Retry(ctx, "list objects of "+o.name, func(ctx context.Context) (err error) {
 		infos, err = o.bucket.List(ctx)
 		if errors.Is(err, jetstream.ErrNoObjectsFound) {
 			infos, err = nil, nil
@@ -125,7 +127,7 @@ func (o *Objects) List(ctx context.Context) ([]Object, error) {
 
 // Delete removes an object. One that is not there is no error.
 func (o *Objects) Delete(ctx context.Context, name string) error {
-	return o.store.retry(ctx, fmt.Sprintf("delete object %s of %s", name, o.name), func(ctx context.Context) error {
+	return o.store.Retry(ctx, fmt.Sprintf("delete object %s of %s", name, o.name), func(ctx context.Context) error {
 		if err := asMissing(o.bucket.Delete(ctx, name)); !errors.Is(err, ErrNoObject) {
 			return err
 		}

@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
+	"loaderd/stream/conn"
 )
 
 const planStreamPrefix = "PLAN_"
@@ -22,9 +21,6 @@ var (
 	// ErrNoRecord says that a position is behind the end of the log.
 	ErrNoRecord = errors.New("there is no record at this position")
 )
-
-// errBehind comes from a replica of the log that a record has not reached yet: records are read from any replica.
-var errBehind = errors.New("the server has not got this record yet")
 
 // PlanLog is the plan of one run: a stream of its own whose sequences are the positions 1, 2, 3, ...
 //
@@ -78,8 +74,8 @@ func (s *Store) planStream(ctx context.Context, run string) (jetstream.Stream, e
 		return nil, err
 	}
 	var st jetstream.Stream
-	err := s.retry(ctx, "open plan of run "+run, func(ctx context.Context) (err error) {
-		st, err = s.js.Stream(ctx, planStreamPrefix+run)
+	err := s.Retry(ctx, "open plan of run "+run, func(ctx context.Context) (err error) {
+		st, err = s.JetStream().Stream(ctx, planStreamPrefix+run)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("stream %s%s: %w", planStreamPrefix, run, ErrNoPlan)
 		}
@@ -108,7 +104,7 @@ func (s *Store) openPlan(ctx context.Context, run string, st jetstream.Stream, r
 // Last returns the position of the last record, 0 for an empty log. A log with holes is an error: positions would mean nothing.
 func (l *PlanLog) Last(ctx context.Context) (uint64, error) {
 	var state jetstream.StreamState
-	err := l.store.retry(ctx, "read end of "+l.name, func(ctx context.Context) error {
+	err := l.store.Retry(ctx, "read end of "+l.name, func(ctx context.Context) error {
 		info, err := l.stream.Info(ctx)
 		if err == nil {
 			state = info.State
@@ -139,20 +135,17 @@ func (l *PlanLog) message(ctx context.Context, position uint64) (*jetstream.RawS
 		return nil, fmt.Errorf("read %s at 0: %w: positions start at 1", l.name, ErrNoRecord)
 	}
 	var m *jetstream.RawStreamMsg
-	err := l.store.retry(ctx, fmt.Sprintf("read %s at %d", l.name, position), func(ctx context.Context) (err error) {
-		m, err = l.stream.GetMsg(ctx, position)
+	err := l.store.RetryWithin(ctx, conn.GetLimit, fmt.Sprintf("read %s at %d", l.name, position), func(ctx context.Context) (err error) {
+		m, err = l.store.Get(ctx, l.stream, position)
 		if !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return err
 		}
-		if l.holes { // the leader's word counts
-			if m, err = l.store.leaderGet(ctx, l.name, position); errors.Is(err, jetstream.ErrMsgNotFound) {
-				err = ErrNoRecord
-			}
-			return err
+		if l.holes {
+			return ErrNoRecord
 		}
 		info, err := l.stream.Info(ctx)
 		if err == nil && position <= info.State.LastSeq {
-			err = errBehind
+			err = conn.ErrBehind
 		} else if err == nil {
 			err = ErrNoRecord
 		}
@@ -169,8 +162,8 @@ func (l *PlanLog) Scan(ctx context.Context, from uint64, f func(position uint64,
 	}
 	for next := max(from, 1); next <= last; {
 		var records [][]byte
-		err := l.store.retry(ctx, fmt.Sprintf("scan %s at %d", l.name, next), func(ctx context.Context) (err error) {
-			records, err = l.fetch(ctx, next, min(last-next+1, fetchRecords))
+		err := l.store.Retry(ctx, fmt.Sprintf("scan %s at %d", l.name, next), func(ctx context.Context) (err error) {
+			records, err = l.store.GetBatch(ctx, l.name, next, min(last-next+1, fetchRecords), fetchBytes)
 			return err
 		})
 		if err != nil {
@@ -192,50 +185,9 @@ const (
 	fetchBytes   = 8 << 20
 )
 
-// fetch returns records from position from on, at least one and at most n, by one request that the stream answers with many messages.
-// The library has no call for it, and its consumers ask for ever for a record that is larger than what they may have on the way.
-func (l *PlanLog) fetch(ctx context.Context, from, n uint64) ([][]byte, error) {
-	inbox := l.store.nc.NewRespInbox()
-	sub, err := l.store.nc.SubscribeSync(inbox)
-	if err != nil {
-		return nil, err
-	}
-	defer sub.Unsubscribe() //nolint:errcheck // fails only on a closed connection
-	if err := sub.SetPendingLimits(-1, -1); err != nil {
-		return nil, err
-	}
-	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d,"no_hdr":true}`, from, n, fetchBytes)
-	if err := l.store.nc.PublishRequest("$JS.API.DIRECT.GET."+l.name, inbox, question); err != nil {
-		return nil, err
-	}
-	var records [][]byte
-	for {
-		m, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
-			return nil, err
-		}
-		switch m.Header.Get("Status") {
-		case "":
-			records = append(records, m.Data)
-		case "204": // the end of the answer: a hole would show in the position of its last record
-			if got, want := m.Header.Get(jetstream.LastSequenceHeader), from+uint64(len(records))-1; got != strconv.FormatUint(want, 10) {
-				return nil, fmt.Errorf("%d records from %d on end at %s: some are gone", len(records), from, got)
-			}
-			if len(records) > 0 {
-				return records, nil
-			}
-			return nil, errBehind
-		case "503":
-			return nil, nats.ErrNoResponders
-		default:
-			return nil, fmt.Errorf("%w: it answers %q", errBehind, m.Header.Get("Description"))
-		}
-	}
-}
-
 // MaxRecord is the largest record in bytes that Append takes.
 func (l *PlanLog) MaxRecord() int {
-	return max(min(int(l.store.nc.MaxPayload()), MaxDocumentLimit+headerRoom)-headerRoom, 1)
+	return max(min(int(l.store.Conn().MaxPayload()), MaxDocumentLimit+headerRoom)-headerRoom, 1)
 }
 
 // equal says whether the log holds exactly records behind position last.

@@ -13,6 +13,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/conn"
 )
 
 func openPlan(t testing.TB, s *stream.Store, run string) *stream.PlanLog {
@@ -173,8 +174,8 @@ func TestFullPlanLog(t *testing.T) {
 		for i := range records {
 			records[i] = make([]byte, 400<<10)
 		}
-		if err := l.Append(ctx, 1, records...); !errors.Is(err, stream.ErrStreamFull) || !strings.Contains(err.Error(), "stream.plan_bytes") {
-			t.Errorf("append of %d: error %v, want ErrStreamFull", n, err)
+		if err := l.Append(ctx, 1, records...); !errors.Is(err, conn.ErrFull) || !strings.Contains(err.Error(), "stream.plan_bytes") {
+			t.Errorf("append of %d: error %v, want conn.ErrFull", n, err)
 		}
 		if last, err := l.Last(ctx); err != nil || last != 1 {
 			t.Errorf("after a refused append of %d the log ends at %d, %v", n, last, err)

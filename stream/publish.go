@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
 )
 
 // PublishOptions tune a Publisher. The zero value is right for most.
@@ -61,9 +63,8 @@ func (e *TooLargeError) Error() string {
 var ErrPublisherClosed = errors.New("publisher is closed")
 
 const (
-	maxBatchMessages = 1000
-	batchBytes       = 8 << 20
-	ackTimeout       = 10 * time.Second
+	batchBytes = 8 << 20
+	ackTimeout = 10 * time.Second
 	// batchHeaders bounds what commit adds to a message's own headers: batch id, sequence, commit, expected sequence.
 	batchHeaders = 256
 )
@@ -132,11 +133,11 @@ func (s *Store) NewPublisher(ctx context.Context, source string, o PublishOption
 	if err := CheckSource(source); err != nil {
 		return nil, err
 	}
-	if o.BatchMessages < 0 || o.BatchMessages > maxBatchMessages {
-		return nil, fmt.Errorf("batch of %d messages: want 1 to %d", o.BatchMessages, maxBatchMessages)
+	if o.BatchMessages < 0 || o.BatchMessages > conn.MaxCommit {
+		return nil, fmt.Errorf("batch of %d messages: want 1 to %d", o.BatchMessages, conn.MaxCommit)
 	}
 	if o.BatchMessages == 0 {
-		o.BatchMessages = maxBatchMessages
+		o.BatchMessages = conn.MaxCommit
 	}
 	if o.BatchBytes <= 0 {
 		o.BatchBytes = batchBytes

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
 )
 
 // Origin is where a document of the stream came from, as far as it is known.
@@ -17,9 +19,9 @@ type Origin struct {
 
 // Origin says where a document of the publisher's source came from. It reads one message and the records of the source.
 func (p *Publisher) Origin(ctx context.Context, sequence uint64) (Origin, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
+	ctx, cancel := context.WithTimeout(ctx, conn.AttemptLimit)
 	defer cancel()
-	m, err := p.stream.GetMsg(ctx, sequence)
+	m, err := p.store.Get(ctx, p.stream, sequence)
 	if err != nil {
 		return Origin{}, fmt.Errorf("read document %d: %w", sequence, err)
 	}

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
 )
 
 // ids is a set of message ids, 16 bytes each.
@@ -26,7 +29,7 @@ func (s ids) take(id string) bool {
 	return ok
 }
 
-// readBackPatience bounds the wait for one more message while reading back: longer means that the server is gone.
+// readBackPatience bounds the wait for the source's last message: longer means that the server is gone.
 const readBackPatience = 10 * time.Second
 
 // readBack returns the ids of the messages of the publisher's subject after a sequence, and the sequence of the last of all its
@@ -52,50 +55,18 @@ func (p *Publisher) readBack(ctx context.Context, after uint64) (ids, uint64, er
 		}
 	}
 	add(newest.Header.Get(jetstream.MsgIDHeader))
-	if err := p.eachHeader(ctx, after+1, last, add); err != nil {
-		return nil, 0, err
+	if after+1 == last {
+		return known, last, nil
 	}
-	return known, last, nil
-}
-
-// eachHeader calls f with the id of every message of the subject from first up to but without last, which may be purged meanwhile.
-func (p *Publisher) eachHeader(ctx context.Context, first, last uint64, f func(id string)) error {
-	if first >= last {
-		return nil
-	}
-	consumer, err := p.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{p.subject},
-		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:    first,
-		HeadersOnly:    true,
+	// The last one may be purged meanwhile: it was added before.
+	err = conn.EachHeader(ctx, p.stream, p.subject, after+1, func(sequence uint64, h nats.Header) bool {
+		if sequence < last {
+			add(h.Get(jetstream.MsgIDHeader))
+		}
+		return sequence < last
 	})
 	if err != nil {
-		return fmt.Errorf("read back %s: %w", p.subject, err)
+		return nil, 0, fmt.Errorf("read back %s: %w", p.subject, err)
 	}
-	if info := consumer.CachedInfo(); info != nil && info.NumPending == 0 {
-		return nil
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return fmt.Errorf("read back %s: %w", p.subject, err)
-	}
-	defer messages.Stop()
-	for {
-		next, cancel := context.WithTimeout(ctx, readBackPatience)
-		m, err := messages.Next(jetstream.NextContext(next))
-		cancel()
-		if err != nil {
-			return fmt.Errorf("read back %s: %w", p.subject, err)
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return fmt.Errorf("read back %s: %w", p.subject, err)
-		}
-		if meta.Sequence.Stream < last {
-			f(m.Headers().Get(jetstream.MsgIDHeader))
-		}
-		if meta.Sequence.Stream >= last || meta.NumPending == 0 {
-			return nil
-		}
-	}
+	return known, last, nil
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"loaderd/stream/conn"
 )
 
 // recordBucket is the key-value bucket of what publishers have committed: one key per source and input.
@@ -266,12 +268,12 @@ func (c *committer) record(ctx context.Context, b batch) (err error) {
 	wait := c.p.newWait()
 	defer func() { wait.end(err) }()
 	for {
-		err = c.save(ctx)
+		err = c.p.store.Attempt(ctx, c.p.options.Timeout, c.save)
 		if err == nil {
 			c.saved = time.Now()
 			return nil
 		}
-		if errors.Is(err, ErrTakenOver) || ctx.Err() != nil {
+		if ctx.Err() != nil || !conn.Transient(err) && !errors.Is(conn.AsFull(err), conn.ErrFull) {
 			return err
 		}
 		if err := wait.pause(ctx, err.Error()); err != nil {
@@ -281,8 +283,6 @@ func (c *committer) record(ctx context.Context, b batch) (err error) {
 }
 
 func (c *committer) save(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.p.options.Timeout)
-	defer cancel()
 	kv, err := c.p.records(ctx)
 	if err != nil {
 		return err
@@ -303,7 +303,7 @@ func (r *Record) save(ctx context.Context, kv jetstream.KeyValue) error {
 		return fmt.Errorf("encode record of %s: %w", r.value.Input, err)
 	}
 	revision, err := kv.Update(ctx, r.key, data, r.revision)
-	if errors.Is(err, jetstream.ErrKeyExists) || isWrongLast(err) {
+	if errors.Is(err, jetstream.ErrKeyExists) || conn.WrongLast(err) {
 		stored, getErr := kv.Get(ctx, r.key)
 		if getErr != nil {
 			return fmt.Errorf("read record of %s: %w", r.value.Input, getErr)
@@ -321,9 +321,4 @@ func (r *Record) save(ctx context.Context, kv jetstream.KeyValue) error {
 	}
 	r.revision = revision
 	return nil
-}
-
-func isWrongLast(err error) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && (api.ErrorCode == codeWrongLast || api.ErrorCode == codeWrongLastConstant)
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
 )
 
 // message is one message of the document stream.
@@ -29,9 +31,9 @@ type message struct {
 // bring is bounded in bytes, which is what the library's own iterators lack: theirs ask for ever for a message larger than the bound.
 type pull struct {
 	nc      *nats.Conn
-	stream  jetstream.Stream
 	name    string // of the consumer
-	subject string // takes requests
+	subject string // takes requests for messages
+	drop    string // takes a request to drop the consumer
 	inbox   string // inbox.<request> takes what they bring
 	sub     *nats.Subscription
 	msgs    chan *nats.Msg
@@ -56,27 +58,37 @@ const (
 )
 
 var (
-	errPullLost = errors.New("messages were lost on the way")
-	errPullGone = errors.New("the consumer is gone")
+	errPullLost = conn.Passing(errors.New("messages were lost on the way"))
+	errPullGone = conn.Passing(errors.New("the consumer is gone"))
 	// errPullIdle says that the consumer asked for nothing for so long that the server is about to drop it.
 	errPullIdle = errors.New("the consumer is idle")
 )
 
 // openPull makes a consumer that starts at sequence from. The server drops it when it asks for nothing for as long as inactive.
-func openPull(ctx context.Context, nc *nats.Conn, stream jetstream.Stream, from uint64, inactive time.Duration) (*pull, error) {
-	p := &pull{nc: nc, stream: stream, since: time.Now(), inbox: nc.NewInbox(), msgs: make(chan *nats.Msg, pullBatch+1024)}
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
-	defer cancel()
-	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
-		MemoryStorage: true, Replicas: 1, InactiveThreshold: inactive, Description: "loaderd document reader",
+func openPull(ctx context.Context, client *conn.Client, stream jetstream.Stream, from uint64, inactive time.Duration) (*pull, error) {
+	nc := client.Conn()
+	p := &pull{nc: nc, since: time.Now(), inbox: nc.NewInbox(), msgs: make(chan *nats.Msg, pullBatch+1024)}
+	var info *jetstream.ConsumerInfo
+	err := client.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
+		consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
+			MemoryStorage: true, Replicas: 1, InactiveThreshold: inactive, Description: "loaderd document reader",
+		})
+		if err == nil {
+			info = consumer.CachedInfo()
+		}
+		return err
 	})
 	if err != nil {
+		var refused *jetstream.APIError
+		if errors.As(err, &refused) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			err = conn.Passing(err) // there may be too many consumers for now
+		}
 		return nil, fmt.Errorf("create consumer: %w", err)
 	}
-	info := consumer.CachedInfo()
 	p.name = info.Name
-	p.subject = "$JS.API.CONSUMER.MSG.NEXT." + info.Stream + "." + info.Name
+	p.subject = client.API("CONSUMER.MSG.NEXT", info.Stream, info.Name)
+	p.drop = client.API("CONSUMER.DELETE", info.Stream, info.Name)
 	if p.sub, err = nc.ChanSubscribe(p.inbox+".*", p.msgs); err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
@@ -115,7 +127,7 @@ func (p *pull) receive(in *nats.Msg) (m *message, pending uint64, tooBig bool, e
 	}
 	meta, err := in.Metadata()
 	if err != nil {
-		return nil, 0, false, fmt.Errorf("read metadata of a message: %w", err)
+		return nil, 0, false, conn.Passing(fmt.Errorf("read metadata of a message: %w", err))
 	}
 	p.seen++
 	if meta.Sequence.Consumer != p.seen {
@@ -170,5 +182,5 @@ func (p *pull) close() {
 		return
 	}
 	// A request that nobody waits for: the answer changes nothing.
-	_ = p.nc.Publish("$JS.API.CONSUMER.DELETE."+p.stream.CachedInfo().Config.Name+"."+p.name, nil)
+	_ = p.nc.Publish(p.drop, nil)
 }

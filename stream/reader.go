@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
+	"loaderd/stream/conn"
 )
 
 // reader is a loader.Source over the document stream: one goroutine fetches, several tokenize, Next puts the results in order.
@@ -52,8 +53,8 @@ const (
 
 var (
 	errReaderClosed = errors.New("the reader is closed")
-	errDisconnected = errors.New("the connection is lost")
-	errSilent       = fmt.Errorf("nothing was heard from the server for %v", silence)
+	errDisconnected = conn.Passing(errors.New("the connection is lost"))
+	errSilent       = conn.Passing(fmt.Errorf("nothing was heard from the server for %v", silence))
 )
 
 func newReader(l *DocumentLog, from uint64, info *jetstream.StreamInfo) *reader {
@@ -138,27 +139,27 @@ func (r *reader) Close() error {
 
 // fetch keeps following the stream until ctx ends or nothing can help.
 func (r *reader) fetch(ctx context.Context) {
-	wait := retryDelay(r.log.store.config.ReconnectWait)
-	for attempt := 1; ; attempt++ {
+	wait := r.log.store.Backoff()
+	for {
 		before, began := r.next, time.Now()
 		err := r.follow(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if final(err) {
+		if errors.Is(err, errPullIdle) { // there was no room for documents for long; there will be
+			wait.Reset()
+			continue
+		}
+		if !conn.Transient(err) {
 			r.submit(ctx, &chunk{err: err})
 			return
 		}
-		if errors.Is(err, errPullIdle) { // there was no room for documents for long; there will be
-			attempt = 0
-			continue
-		}
 		if r.next != before || time.Since(began) > silence { // the stream was read, or would have been
-			attempt = 1
+			wait.Reset()
 		}
 		r.down(err)
 		select {
-		case <-time.After(wait(attempt)):
+		case <-time.After(wait.NextBackOff()):
 		case <-ctx.Done():
 		}
 	}
@@ -166,7 +167,7 @@ func (r *reader) fetch(ctx context.Context) {
 
 // follow reads from r.next on through one consumer until something goes wrong.
 func (r *reader) follow(ctx context.Context) error {
-	nc := r.log.store.nc
+	nc := r.log.store.Conn()
 	lost := nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
 	defer nc.RemoveStatusListener(lost)
 	if nc.IsClosed() {
@@ -178,7 +179,7 @@ func (r *reader) follow(ctx context.Context) error {
 	if err := r.awaitRoom(ctx, lost, tick.C); err != nil {
 		return err
 	}
-	p, err := openPull(ctx, nc, r.log.stream, r.next, r.log.inactive)
+	p, err := openPull(ctx, r.log.store.Client, r.log.stream, r.next, r.log.inactive)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return r.log.replaced("it was deleted")
 	}
@@ -357,8 +358,6 @@ func (r *reader) submit(ctx context.Context, c *chunk) error {
 
 // refresh asks for the stream's state and checks that the reader can go on from it.
 func (r *reader) refresh(ctx context.Context, p *pull) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
-	defer cancel()
 	info, err := r.log.info(ctx)
 	if err != nil {
 		return err

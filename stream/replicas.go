@@ -18,7 +18,7 @@ func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.St
 	}
 	before := present.Replicas
 	present.Replicas = want
-	updated, err := s.js.UpdateStream(ctx, present)
+	updated, err := s.JetStream().UpdateStream(ctx, present)
 	if err != nil {
 		s.log.Warn("a stream has fewer copies than stream.replicas asks for, and they cannot be raised: add servers, or do it yourself (nats stream edit --replicas)",
 			"stream", present.Name, "replicas", before, "stream.replicas", want, "error", err)
@@ -33,7 +33,7 @@ func (s *Store) replicateBacking(ctx context.Context, name string) error {
 	if s.server != nil {
 		return nil
 	}
-	st, err := s.js.Stream(ctx, name)
+	st, err := s.JetStream().Stream(ctx, name)
 	if err == nil {
 		s.replicate(ctx, st)
 	}

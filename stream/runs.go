@@ -37,11 +37,11 @@ func (s *Store) Runs(ctx context.Context) ([]Reading, error) {
 }
 
 func (s *Store) runs(ctx context.Context) ([]Reading, error) {
-	documents, err := s.js.Stream(ctx, s.config.Name)
+	documents, err := s.JetStream().Stream(ctx, s.config.Name)
 	if err != nil {
 		return nil, err
 	}
-	kv, err := s.js.KeyValue(ctx, floorsBucket)
+	kv, err := s.JetStream().KeyValue(ctx, floorsBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, nil
 	}
@@ -49,7 +49,7 @@ func (s *Store) runs(ctx context.Context) ([]Reading, error) {
 		return nil, err
 	}
 	began := map[string]time.Time{} // when a run began; one whose plan is gone reads nothing
-	plans := s.js.ListStreams(ctx, jetstream.WithStreamListSubject(planSubject+".*"))
+	plans := s.JetStream().ListStreams(ctx, jetstream.WithStreamListSubject(planSubject+".*"))
 	for plan := range plans.Info() {
 		began[strings.TrimPrefix(plan.Config.Name, planStreamPrefix)] = plan.Created
 	}

@@ -16,6 +16,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/stream"
+	"loaderd/stream/server"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -80,7 +81,7 @@ func TestSecondServerOnAFolderIsRefused(t *testing.T) {
 	c := s.Config()
 	c.Listen = "127.0.0.1:0"
 	_, err := stream.Open(within(t, time.Minute), c, quiet())
-	if !errors.Is(err, stream.ErrFolderInUse) {
+	if !errors.Is(err, server.ErrFolderInUse) {
 		t.Fatalf("error %v, want ErrFolderInUse", err)
 	}
 	for _, part := range []string{c.Dir, fmt.Sprintf("process %d", os.Getpid()), "stream.dir"} {

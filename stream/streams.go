@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-)
 
-// ErrStreamFull says that a stream holds as much as its bounds allow. Nothing was stored; room comes when documents are purged or
-// the bound is raised.
-var ErrStreamFull = errors.New("stream is full")
+	"loaderd/stream/conn"
+)
 
 // duplicateWindow is how long the server itself recognises a message id. It absorbs a producer's retries; the planner's own window
 // (documents.dedupe) is counted in documents and does the rest.
@@ -123,8 +121,8 @@ func (s *Store) EnsureDeadLetters(ctx context.Context) (jetstream.Stream, error)
 
 func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	var st jetstream.Stream
-	err := s.retry(ctx, "open stream "+want.Name, func(ctx context.Context) (err error) {
-		st, err = s.js.Stream(ctx, want.Name)
+	err := s.Retry(ctx, "open stream "+want.Name, func(ctx context.Context) (err error) {
+		st, err = s.JetStream().Stream(ctx, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			st, err = s.create(ctx, want)
 		}
@@ -151,15 +149,15 @@ func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstr
 			"configured_bytes", want.MaxBytes, "bytes", room)
 		want.MaxBytes = room
 	}
-	st, err := s.js.CreateStream(ctx, want)
+	st, err := s.JetStream().CreateStream(ctx, want)
 	if err == nil {
 		s.made.add(want.Name)
 	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
-		return s.js.Stream(ctx, want.Name)
+		return s.JetStream().Stream(ctx, want.Name)
 	}
 	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == codeSubjectsOverlap {
+	if errors.As(err, &api) && api.ErrorCode == conn.CodeSubjectsOverlap {
 		return nil, fmt.Errorf("%w: another stream takes %s already: change stream.name or stream.subject", err, want.Subjects[0])
 	}
 	return st, err
@@ -170,7 +168,7 @@ func (s *Store) room(wanted int64) (int64, error) {
 	if s.server == nil {
 		return wanted, nil
 	}
-	free, err := s.server.diskFree()
+	free, err := s.server.DiskFree()
 	if err != nil {
 		return 0, err
 	}
@@ -197,7 +195,7 @@ func (s *Store) follow(ctx context.Context, st jetstream.Stream, want jetstream.
 		return st, nil
 	}
 	present.MaxBytes, present.MaxMsgSize = bytes, want.MaxMsgSize
-	updated, err := s.js.UpdateStream(ctx, present)
+	updated, err := s.JetStream().UpdateStream(ctx, present)
 	if err != nil {
 		return nil, fmt.Errorf("set bounds of stream %s to %d bytes: %w", want.Name, bytes, err)
 	}

@@ -35,10 +35,10 @@ func (m *made) take() []string {
 func (s *Store) Withdraw(ctx context.Context) error {
 	var failed error
 	for _, name := range slices.Backward(s.made.take()) {
-		err := s.retry(ctx, "remove empty stream "+name, func(ctx context.Context) error {
-			st, err := s.js.Stream(ctx, name)
+		err := s.Retry(ctx, "remove empty stream "+name, func(ctx context.Context) error {
+			st, err := s.JetStream().Stream(ctx, name)
 			if err == nil && st.CachedInfo().State.LastSeq == 0 {
-				err = s.js.DeleteStream(ctx, name)
+				err = s.JetStream().DeleteStream(ctx, name)
 			}
 			if errors.Is(err, jetstream.ErrStreamNotFound) {
 				return nil

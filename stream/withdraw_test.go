@@ -10,6 +10,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/server"
 )
 
 // A start that fails takes back the empty streams that it made, and nothing else.
@@ -68,8 +69,8 @@ func TestOpenAlone(t *testing.T) {
 	if url := store.ClientURL(); url != "" {
 		t.Errorf("clients are told to connect to %s", url)
 	}
-	if _, err := stream.OpenAlone(testContext(t), c, quiet()); !errors.Is(err, stream.ErrFolderInUse) || stream.HolderURL(c.Dir) != "" {
-		t.Errorf("a second one: %v, at %q", err, stream.HolderURL(c.Dir))
+	if _, err := stream.OpenAlone(testContext(t), c, quiet()); !errors.Is(err, server.ErrFolderInUse) || server.HolderURL(c.Dir) != "" {
+		t.Errorf("a second one: %v, at %q", err, server.HolderURL(c.Dir))
 	}
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
@@ -77,7 +78,7 @@ func TestOpenAlone(t *testing.T) {
 	c.Listen = "127.0.0.1:0"
 	listening := natstest.Open(t, c)
 	defer listening.Close()
-	if url := stream.HolderURL(c.Dir); url != listening.ClientURL() || url == "" {
+	if url := server.HolderURL(c.Dir); url != listening.ClientURL() || url == "" {
 		t.Errorf("the folder is served at %s, it says %q", listening.ClientURL(), url)
 	}
 	checkCounted(t, openSource(t, openLog(t, listening), 1), 1, 3)

@@ -10,6 +10,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/stream"
+	"loaderd/stream/server"
 )
 
 // openRunStore opens the streams of a configuration beside the daemon that may use them: the servers of stream.url; else the data
@@ -20,10 +21,10 @@ func openRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stre
 			return nil, fmt.Errorf("data folder %s does not exist: name the one of the daemon with --data-dir, or its NATS servers with --nats", c.Stream.Dir)
 		}
 		store, err := stream.OpenAlone(ctx, c.Stream, log)
-		if !errors.Is(err, stream.ErrFolderInUse) {
+		if !errors.Is(err, server.ErrFolderInUse) {
 			return store, err
 		}
-		if c.Stream.URL = stream.HolderURL(c.Stream.Dir); c.Stream.URL == "" { // a command like this one, or a daemon that starts or stops
+		if c.Stream.URL = server.HolderURL(c.Stream.Dir); c.Stream.URL == "" { // a command like this one, or a daemon that starts or stops
 			return nil, err
 		}
 	}

@@ -1,4 +1,4 @@
-package stream
+package conn
 
 import (
 	"context"
@@ -8,116 +8,37 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
+	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 )
 
-// ConnStatus is the state of the connection to JetStream.
-type ConnStatus struct {
-	Connected bool      // the server can be reached and, when it is embedded, can write its streams
-	Since     time.Time // when Connected became what it is
-	Error     string    // the last error; empty when there was none since the last connect
-}
-
-// status is the connection's state as the client's callbacks tell it.
-type status struct {
-	mu      sync.Mutex
-	now     ConnStatus
-	checked time.Time // when the embedded server's health was looked at
-	up      context.Context
-	lose    context.CancelFunc // ends up
-	closed  bool               // no connection follows, whatever the client still tells
-}
-
-func newStatus() *status {
-	s := &status{}
-	s.up, s.lose = context.WithCancel(context.Background())
-	return s
-}
-
-// connection ends when the present connection is lost; an answer to what was asked over it will never come.
-func (s *status) connection() context.Context {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.up
-}
-
-// lost and restored are told by the client.
-
-func (s *status) lost(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lose()
-	s.setLocked(false, err)
-}
-
-func (s *status) restored() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lose() // a client that reconnects without word of a loss
-	if s.closed {
-		return
-	}
-	s.up, s.lose = context.WithCancel(context.Background())
-	s.setLocked(true, nil)
-}
-
-// close ends the present connection for good.
-func (s *status) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	s.lose()
-}
-
-func (s *status) setLocked(connected bool, err error) {
-	if s.now.Connected != connected || s.now.Since.IsZero() {
-		s.now.Since = time.Now()
-	}
-	s.now.Connected = connected
-	switch {
-	case err != nil:
-		s.now.Error = err.Error()
-	case connected:
-		s.now.Error = ""
-	}
-}
-
-// fail notes an error that leaves the connection as it is.
-func (s *status) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now.Error = err.Error()
-}
-
 // connect makes the connection. It retries within ctx what waiting can heal.
-func connect(ctx context.Context, cfg Config, e *embedded, st *status, log *slog.Logger) (*nats.Conn, error) {
-	opts, err := connectOptions(cfg, e, st, log)
+func connect(ctx context.Context, o Options, st *status, log *slog.Logger) (*nats.Conn, error) {
+	opts, err := clientOptions(o, st, log)
 	if err != nil {
 		return nil, err
 	}
-	if e != nil {
+	if o.Server != nil {
 		nc, err := nats.Connect("", opts...)
 		if err != nil {
 			return nil, fmt.Errorf("connect to the embedded NATS server: %w", err)
 		}
 		return nc, nil
 	}
-	servers := servers(cfg.URL)
-	wait := retryDelay(cfg.ReconnectWait)
+	servers := servers(o.URL)
+	wait := newBackoff(o.ReconnectWait)
 	for attempt := 1; ; attempt++ {
-		nc, err := nats.Connect(cfg.URL, opts...)
+		nc, err := nats.Connect(o.URL, opts...)
 		if err == nil {
 			return nc, nil
 		}
 		if advice, final := diagnose(err); final {
 			return nil, fmt.Errorf("connect to NATS at %s: %w: %s", servers, err, advice)
 		}
-		if advice := notNATS(ctx, cfg.URL, err); advice != "" {
+		if advice := notNATS(ctx, o.URL, err); advice != "" {
 			return nil, fmt.Errorf("connect to NATS at %s: %w: %s", servers, err, advice)
 		}
 		log.Warn("NATS cannot be reached, trying again", "servers", servers, "attempt", attempt, "error", err)
@@ -125,18 +46,17 @@ func connect(ctx context.Context, cfg Config, e *embedded, st *status, log *slog
 		case <-ctx.Done():
 			return nil, fmt.Errorf("connect to NATS at %s: %w (%w after %d attempts): is the server up, and stream.url right?", servers, err,
 				context.Cause(ctx), attempt)
-		case <-time.After(wait(attempt)):
+		case <-time.After(wait.NextBackOff()):
 		}
 	}
 }
 
-func connectOptions(cfg Config, e *embedded, st *status, log *slog.Logger) ([]nats.Option, error) {
-	wait := retryDelay(cfg.ReconnectWait)
+func clientOptions(o Options, st *status, log *slog.Logger) ([]nats.Option, error) {
 	opts := []nats.Option{
 		nats.Name("loaderd"),
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // credentials are sometimes replaced while the daemon runs
-		nats.CustomReconnectDelay(wait),
+		nats.CustomReconnectDelay(reconnectDelay(o.ReconnectWait)),
 		// Nothing is held back while the connection is down: a caller must know that its message did not leave.
 		nats.ReconnectBufSize(-1),
 		nats.PingInterval(10 * time.Second),
@@ -163,22 +83,22 @@ func connectOptions(cfg Config, e *embedded, st *status, log *slog.Logger) ([]na
 		}),
 		nats.NoCallbacksAfterClientClose(),
 	}
-	if e != nil {
-		return append(opts, nats.InProcessServer(e.server)), nil
+	if o.Server != nil {
+		return append(opts, nats.InProcessServer(o.Server)), nil
 	}
-	if cfg.TLS.CA != "" {
-		opts = append(opts, nats.RootCAs(cfg.TLS.CA))
+	if o.TLS.CA != "" {
+		opts = append(opts, nats.RootCAs(o.TLS.CA))
 	}
-	if cfg.TLS.Cert != "" {
-		opts = append(opts, nats.ClientCert(cfg.TLS.Cert, cfg.TLS.Key))
+	if o.TLS.Cert != "" {
+		opts = append(opts, nats.ClientCert(o.TLS.Cert, o.TLS.Key))
 	}
-	if cfg.Credentials != "" {
-		opts = append(opts, nats.UserCredentials(cfg.Credentials))
+	if o.Credentials != "" {
+		opts = append(opts, nats.UserCredentials(o.Credentials))
 	}
-	if cfg.NKey != "" {
-		opt, err := nats.NkeyOptionFromSeed(cfg.NKey)
+	if o.NKey != "" {
+		opt, err := nats.NkeyOptionFromSeed(o.NKey)
 		if err != nil {
-			return nil, fmt.Errorf("read NKey seed %s (stream.nkey): %w", cfg.NKey, err)
+			return nil, fmt.Errorf("read NKey seed %s (stream.nkey): %w", o.NKey, err)
 		}
 		opts = append(opts, opt)
 	}
@@ -215,18 +135,19 @@ func diagnose(err error) (advice string, final bool) {
 	return "", false
 }
 
-// retryDelay grows from 50 ms to limit, with jitter, so that many clients of one server do not come back at one moment.
-func retryDelay(limit time.Duration) func(attempts int) time.Duration {
-	return func(attempts int) time.Duration {
-		d := min(limit, 50*time.Millisecond<<min(max(attempts-1, 0), 16))
-		return d/2 + rand.N(d/2+1)
-	}
-}
-
 func servers(urls string) string {
 	var out []string
 	for _, u := range strings.Split(urls, ",") {
-		out = append(out, redacted(u))
+		out = append(out, Redacted(u))
 	}
 	return strings.Join(out, ", ")
+}
+
+// Redacted is a server's URL without its password.
+func Redacted(raw string) string {
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil {
+		return "(a URL that cannot be parsed)"
+	}
+	return u.Redacted()
 }

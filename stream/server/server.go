@@ -1,4 +1,6 @@
-package stream
+// Package server is a NATS server with JetStream inside this process: its data folder, which one process holds at a time, its start and stop,
+// and whether it can still write.
+package server
 
 import (
 	"context"
@@ -19,19 +21,27 @@ import (
 // stopLimit bounds the embedded server's shutdown: it only has to flush what is already synced.
 const stopLimit = 20 * time.Second
 
-// embedded is a NATS server inside this process.
+// Options say where a server keeps its data and who reaches it.
+type Options struct {
+	Dir        string // data folder
+	Listen     string // host:port for clients; port 0 takes a free one
+	MaxPayload int    // bytes of one message, headers included
+	Private    bool   // it takes no port: only this process reaches it
+}
+
+// Server is a NATS server inside this process.
 //
 // Every write is synced before it is acknowledged (SyncAlways): with any other setting a power loss takes acknowledged messages along.
-type embedded struct {
+type Server struct {
 	server  *server.Server
 	folder  *folder
 	url     string
 	started chan struct{} // closed when the server has done with starting, well or not
 }
 
-// startEmbedded starts a server that listens for clients, or one that only this process can reach.
-func startEmbedded(ctx context.Context, cfg Config, listens bool, log *slog.Logger) (_ *embedded, err error) {
-	folder, err := holdFolder(cfg.Dir)
+// Start starts a server and waits until it takes clients. Without the data folder to itself it returns ErrFolderInUse.
+func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err error) {
+	folder, err := holdFolder(o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -40,13 +50,12 @@ func startEmbedded(ctx context.Context, cfg Config, listens bool, log *slog.Logg
 			err = errors.Join(err, folder.release())
 		}
 	}()
-	opts, err := serverOptions(cfg)
+	opts, err := serverOptions(o)
 	if err != nil {
 		return nil, err
 	}
-	opts.DontListen = !listens
-	if listens {
-		if err := probeListen(ctx, cfg.Listen); err != nil {
+	if !o.Private {
+		if err := probeListen(ctx, o.Listen); err != nil {
 			return nil, err
 		}
 	}
@@ -56,25 +65,25 @@ func startEmbedded(ctx context.Context, cfg Config, listens bool, log *slog.Logg
 	}
 	sink := &serverLog{log: log.With("part", "nats-server"), fatal: make(chan error, 1)}
 	srv.SetLoggerV2(sink, log.Enabled(ctx, slog.LevelDebug-1), false, false)
-	e := &embedded{server: srv, folder: folder, started: make(chan struct{})}
-	if err := e.start(ctx, sink.fatal); err != nil {
-		return nil, errors.Join(fmt.Errorf("start embedded NATS server in %s on %s: %w", cfg.Dir, cfg.Listen, err), e.shutdown())
+	s := &Server{server: srv, folder: folder, started: make(chan struct{})}
+	if err := s.start(ctx, sink.fatal); err != nil {
+		return nil, errors.Join(fmt.Errorf("start embedded NATS server in %s on %s: %w", o.Dir, o.Listen, err), s.shutdown())
 	}
-	if !listens {
-		return e, nil
+	if o.Private {
+		return s, nil
 	}
-	e.url = clientURL(srv.Addr())
-	if err := folder.announce(e.url); err != nil {
-		return nil, errors.Join(err, e.shutdown())
+	s.url = clientURL(srv.Addr())
+	if err := folder.announce(s.url); err != nil {
+		return nil, errors.Join(err, s.shutdown())
 	}
 	if a, ok := srv.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 		log.Warn("anyone who reaches this address can publish and read documents: the embedded NATS server asks for no password", "stream.listen", a.String())
 	}
-	return e, nil
+	return s, nil
 }
 
-func serverOptions(cfg Config) (*server.Options, error) {
-	host, text, err := net.SplitHostPort(cfg.Listen)
+func serverOptions(o Options) (*server.Options, error) {
+	host, text, err := net.SplitHostPort(o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("read listen address (stream.listen): %w", err)
 	}
@@ -85,16 +94,16 @@ func serverOptions(cfg Config) (*server.Options, error) {
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
-	payload := cfg.MaxDocument + headerRoom
 	return &server.Options{
 		ServerName: "loaderd",
 		Host:       host,
 		Port:       port,
+		DontListen: o.Private,
 		NoSigs:     true,
-		MaxPayload: int32(payload),
-		MaxPending: max(server.MAX_PENDING_SIZE, 4*int64(payload)),
+		MaxPayload: int32(o.MaxPayload),
+		MaxPending: max(server.MAX_PENDING_SIZE, 4*int64(o.MaxPayload)),
 		JetStream:  true,
-		StoreDir:   cfg.Dir,
+		StoreDir:   o.Dir,
 		SyncAlways: true,
 		// The server would otherwise measure the disk at every start and refuse streams whose bounds no longer fit. Bounds are set
 		// against the disk when a stream is created.
@@ -102,6 +111,12 @@ func serverOptions(cfg Config) (*server.Options, error) {
 		JetStreamMaxMemory: 64 << 20, // ordered consumers only; every stream of ours is on disk
 	}, nil
 }
+
+// URL is where any NATS client reaches the server; empty for a private one.
+func (s *Server) URL() string { return s.url }
+
+// InProcessConn connects a client inside this process, past the network.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
 
 // probeListen finds out that an address cannot be had before anything is started, when the cause is still at hand.
 func probeListen(ctx context.Context, address string) error {
@@ -118,69 +133,69 @@ func probeListen(ctx context.Context, address string) error {
 }
 
 // start waits until the server takes clients. Reading back a large store takes a while: only ctx bounds it.
-func (e *embedded) start(ctx context.Context, fatal <-chan error) error {
+func (s *Server) start(ctx context.Context, fatal <-chan error) error {
 	go func() {
-		defer close(e.started)
-		e.server.Start()
+		defer close(s.started)
+		s.server.Start()
 	}()
 	select {
 	case err := <-fatal:
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-e.started:
+	case <-s.started:
 	}
 	select {
 	case err := <-fatal:
 		return err
 	default:
 	}
-	if !e.server.ReadyForConnections(5 * time.Second) {
+	if !s.server.ReadyForConnections(5 * time.Second) {
 		return errors.New("it does not listen for clients")
 	}
-	if !e.server.JetStreamEnabled() {
+	if !s.server.JetStreamEnabled() {
 		return errors.New("JetStream did not start; the log says why")
 	}
 	return nil
 }
 
-// health is nil while every stream can be written.
-func (e *embedded) health() error {
-	if h := e.server.Healthz(&server.HealthzOptions{}); h.Error != "" {
-		return fmt.Errorf("embedded NATS server in %s: %s: look for a full disk or a failing one, then restart the daemon", e.folder.path, h.Error)
+// Health is nil while every stream can be written.
+func (s *Server) Health() error {
+	if h := s.server.Healthz(&server.HealthzOptions{}); h.Error != "" {
+		return fmt.Errorf("embedded NATS server in %s: %s: look for a full disk or a failing one, then restart the daemon", s.folder.path, h.Error)
 	}
 	return nil
 }
 
-func (e *embedded) shutdown() error {
+func (s *Server) shutdown() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		<-e.started // a server that is shut down while it starts goes on starting, and writing
-		e.server.Shutdown()
-		e.server.WaitForShutdown()
+		<-s.started // a server that is shut down while it starts goes on starting, and writing
+		s.server.Shutdown()
+		s.server.WaitForShutdown()
 	}()
 	select {
 	case <-done:
 		return nil
 	case <-time.After(stopLimit):
-		return fmt.Errorf("stop embedded NATS server in %s: not done after %v", e.folder.path, stopLimit)
+		return fmt.Errorf("stop embedded NATS server in %s: not done after %v", s.folder.path, stopLimit)
 	}
 }
 
-// stop ends the server, then gives the folder back: never the other way round.
-func (e *embedded) stop() error {
-	if err := e.shutdown(); err != nil {
+// Stop ends the server, then gives the folder back: never the other way round.
+func (s *Server) Stop() error {
+	if err := s.shutdown(); err != nil {
 		return err // the folder stays locked until the process ends: the server may still write
 	}
-	return e.folder.release()
+	return s.folder.release()
 }
 
-// diskFree is the space that is left for the store, in bytes.
-func (e *embedded) diskFree() (int64, error) {
+// DiskFree is the space that is left for the store, in bytes.
+func (s *Server) DiskFree() (int64, error) {
 	var fs syscall.Statfs_t
-	if err := syscall.Statfs(e.folder.path, &fs); err != nil {
-		return 0, fmt.Errorf("read free space of %s: %w", filepath.Clean(e.folder.path), err)
+	if err := syscall.Statfs(s.folder.path, &fs); err != nil {
+		return 0, fmt.Errorf("read free space of %s: %w", filepath.Clean(s.folder.path), err)
 	}
 	return int64(fs.Bavail) * int64(fs.Bsize), nil
 }

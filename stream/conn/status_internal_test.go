@@ -1,4 +1,4 @@
-package stream
+package conn
 
 import "testing"
 
@@ -16,6 +16,6 @@ func TestStatusStaysClosed(t *testing.T) {
 	<-told
 	s.restored()
 	if s.connection().Err() == nil {
-		t.Error("a closed store has a connection")
+		t.Error("a closed client has a connection")
 	}
 }

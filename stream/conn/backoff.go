@@ -1,0 +1,31 @@
+package conn
+
+import (
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// Backoff are the pauses between attempts at something: they double from at most 50 ms, and none is longer than Options.ReconnectWait. Each
+// is drawn at random, so that the many clients of one server do not come back at one moment. One goroutine uses it.
+func (c *Client) Backoff() *backoff.ExponentialBackOff { return newBackoff(c.options.ReconnectWait) }
+
+func newBackoff(limit time.Duration) *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.Multiplier, b.RandomizationFactor = 2, 0.5 // a pause is half to one and a half times its mean
+	b.MaxInterval = limit * 2 / 3
+	b.InitialInterval = min(50*time.Millisecond, limit) * 2 / 3
+	b.Reset()
+	return b
+}
+
+// reconnectDelay is the same for the client library, which counts the attempts of one loss from 1.
+func reconnectDelay(limit time.Duration) func(attempts int) time.Duration {
+	b := newBackoff(limit)
+	return func(attempts int) time.Duration {
+		if attempts <= 1 {
+			b.Reset()
+		}
+		return b.NextBackOff()
+	}
+}

@@ -1,0 +1,105 @@
+package conn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// The server's protocol for atomic batches: every message carries the batch's id and its place, from 1; the last one also
+// commits, and only its reply is the acknowledgement. Nothing is stored before the commit.
+const (
+	batchIDHeader     = "Nats-Batch-Id"
+	batchSeqHeader    = "Nats-Batch-Sequence"
+	batchCommitHeader = "Nats-Batch-Commit"
+)
+
+// MaxCommit is how many messages the server takes in one atomic batch. It queues at most 128 MiB of one.
+const MaxCommit = 1000
+
+// Ack is the server's word that messages are stored.
+type Ack struct {
+	Sequence  uint64 // of the last of them
+	Duplicate bool   // a single message whose id the server knows: it stands at Sequence already
+}
+
+// answer is what the server says to a message.
+type answer struct {
+	Error     *jetstream.APIError `json:"error"`
+	Sequence  uint64              `json:"seq"`
+	Duplicate bool                `json:"duplicate"`
+	Batch     string              `json:"batch"`
+	Count     int                 `json:"count"`
+}
+
+// Commit stores messages, all or none: one by a plain publish, up to MaxCommit by an atomic batch. It makes one attempt and sets headers of
+// the messages. A refusal is a *jetstream.APIError, and nothing is stored; after any other error nobody knows. A careful commit waits for
+// the answer to a batch's first message, which tells why the server refuses batches where its answer to the last only tells that it has none.
+func (c *Client) Commit(ctx context.Context, careful bool, messages ...*nats.Msg) (Ack, error) {
+	last := messages[len(messages)-1]
+	if len(messages) == 1 {
+		return c.commitLast(ctx, last, "", 1)
+	}
+	id := nuid.Next() // a new one for every attempt: the server may still hold a part of the one before
+	for i, m := range messages {
+		if m.Header == nil {
+			m.Header = nats.Header{}
+		}
+		m.Header.Set(batchIDHeader, id)
+		m.Header.Set(batchSeqHeader, strconv.Itoa(i+1))
+		if m == last {
+			break
+		}
+		send := c.nc.PublishMsg
+		if careful && i == 0 {
+			send = func(m *nats.Msg) error { return c.openBatch(ctx, m) }
+		}
+		if err := send(m); err != nil {
+			return Ack{}, err
+		}
+	}
+	last.Header.Set(batchCommitHeader, "1")
+	return c.commitLast(ctx, last, id, len(messages))
+}
+
+// openBatch sends a batch's first message. The answer is empty when all is well.
+func (c *Client) openBatch(ctx context.Context, m *nats.Msg) error {
+	reply, err := c.nc.RequestMsgWithContext(ctx, m)
+	if err != nil || len(reply.Data) == 0 {
+		return err
+	}
+	var a answer
+	if err := json.Unmarshal(reply.Data, &a); err != nil {
+		return fmt.Errorf("%w: read acknowledgement %.100q: %w", jetstream.ErrInvalidJSAck, reply.Data, err)
+	}
+	if a.Error != nil {
+		return a.Error
+	}
+	return fmt.Errorf("%w: %.100q for the first of several messages", jetstream.ErrInvalidJSAck, reply.Data)
+}
+
+// commitLast sends the message whose answer counts for n messages of a batch, or for itself.
+func (c *Client) commitLast(ctx context.Context, m *nats.Msg, batch string, n int) (Ack, error) {
+	reply, err := c.nc.RequestMsgWithContext(ctx, m)
+	if err != nil {
+		return Ack{}, err
+	}
+	var a answer
+	if err := json.Unmarshal(reply.Data, &a); err != nil {
+		return Ack{}, fmt.Errorf("%w: read acknowledgement %.100q: %w", jetstream.ErrInvalidJSAck, reply.Data, err)
+	}
+	switch {
+	case a.Error != nil:
+		return Ack{}, a.Error
+	case a.Sequence == 0:
+		return Ack{}, fmt.Errorf("%w: acknowledgement without a sequence", jetstream.ErrInvalidJSAck)
+	case batch != "" && (a.Batch != batch || a.Count != n):
+		return Ack{}, fmt.Errorf("%w: acknowledgement of %d messages of batch %s, want %d of %s", jetstream.ErrInvalidJSAck, a.Count, a.Batch, n, batch)
+	}
+	return Ack{Sequence: a.Sequence, Duplicate: a.Duplicate}, nil
+}

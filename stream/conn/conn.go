@@ -1,0 +1,160 @@
+// Package conn is a client's connection to JetStream: it is made, watched and made again, and what is asked over it is asked again while
+// that can help. Beside the client library's calls it has those that the library lacks: a get for which the leader's word counts, many
+// messages in one answer, and several messages stored at once.
+package conn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Options say what to connect to, and as whom.
+type Options struct {
+	// URL of NATS servers, comma separated. Unused with a Server.
+	URL string
+	// Credentials is a NATS credentials file; NKey an NKey seed file.
+	Credentials, NKey string
+	TLS               TLS
+	// ReconnectWait is the longest pause between two attempts, of a connection or a request.
+	ReconnectWait time.Duration
+	// Server is a server inside this process, nil to reach others by URL.
+	Server Server
+}
+
+// TLS are files for TLS to remote servers.
+type TLS struct {
+	CA   string `koanf:"ca"`
+	Cert string `koanf:"cert"`
+	Key  string `koanf:"key"`
+}
+
+// Server is a NATS server inside this process.
+type Server interface {
+	nats.InProcessConnProvider
+	// URL is where other clients reach it.
+	URL() string
+	// Health is nil while every stream can be written.
+	Health() error
+}
+
+// Client is a connection to JetStream. It is safe for use by many goroutines.
+type Client struct {
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	log     *slog.Logger
+	options Options
+	api     string // what subjects of JetStream's interface begin with
+	status  *status
+}
+
+// Dial connects and waits until JetStream answers. It tries again where waiting can help (no server reachable, no leader yet), until
+// ctx ends; everything else fails at once.
+func Dial(ctx context.Context, o Options, log *slog.Logger) (_ *Client, err error) {
+	c := &Client{log: log, options: o, status: newStatus()}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	if c.nc, err = connect(ctx, o, c.status, log); err != nil {
+		return nil, err
+	}
+	c.status.restored()
+	if c.js, err = jetstream.New(c.nc); err != nil {
+		return nil, fmt.Errorf("make JetStream client: %w", err)
+	}
+	c.api = apiPrefix(c.js.Options())
+	if err := c.awaitJetStream(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// awaitJetStream waits for a JetStream that answers: a cluster without a leader answers later, a server without JetStream never.
+func (c *Client) awaitJetStream(ctx context.Context) error {
+	where := c.ClientURL()
+	if v := c.nc.ConnectedServerVersion(); !atLeast(v, 2, 12) {
+		return fmt.Errorf("connect to NATS at %s: server version %s: want 2.12 or later, which has atomic batches", where, v)
+	}
+	wait := c.Backoff()
+	for attempt := 1; ; attempt++ {
+		_, err := c.js.AccountInfo(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+			return fmt.Errorf("connect to NATS at %s: %w: enable JetStream for the account of these credentials", where, err)
+		}
+		c.log.Warn("JetStream does not answer, trying again", "server", where, "attempt", attempt, "error", err)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("connect to NATS at %s: %w (%w): is JetStream enabled there, and has the cluster a leader?", where, err, context.Cause(ctx))
+		case <-time.After(wait.NextBackOff()):
+		}
+	}
+}
+
+func atLeast(version string, major, minor int) bool {
+	var a, b int
+	if _, err := fmt.Sscanf(version, "%d.%d", &a, &b); err != nil {
+		return false
+	}
+	return a > major || a == major && b >= minor
+}
+
+// Conn is the connection itself. While it is down, publishing fails at once instead of being held back.
+func (c *Client) Conn() *nats.Conn { return c.nc }
+
+// JetStream is the connection's JetStream context.
+func (c *Client) JetStream() jetstream.JetStream { return c.js }
+
+// apiPrefix is what the client library puts before its own requests.
+func apiPrefix(o jetstream.JetStreamOptions) string {
+	if o.Domain != "" {
+		return "$JS." + o.Domain + ".API"
+	}
+	return cmp.Or(strings.TrimSuffix(o.APIPrefix, "."), strings.TrimSuffix(jetstream.DefaultAPIPrefix, "."))
+}
+
+// API is the subject of a request that the client library has no call for: an operation and the names that it is about.
+func (c *Client) API(operation string, names ...string) string {
+	return strings.Join(append([]string{c.api, operation}, names...), ".")
+}
+
+// ClientURL is where any NATS client can connect.
+func (c *Client) ClientURL() string {
+	if c.options.Server != nil {
+		return c.options.Server.URL()
+	}
+	return c.nc.ConnectedUrlRedacted()
+}
+
+// Status says whether streams can be read and written, for readiness and as the cause of a stall.
+func (c *Client) Status() Status {
+	st := c.status
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if c.options.Server != nil && time.Since(st.checked) >= time.Second {
+		st.checked = time.Now()
+		if err := c.options.Server.Health(); err != nil || c.nc.IsConnected() {
+			st.setLocked(err == nil, err)
+		}
+	}
+	return st.now
+}
+
+// Close ends the connection.
+func (c *Client) Close() {
+	c.status.close()
+	if c.nc != nil {
+		c.nc.Close()
+	}
+}

@@ -1,0 +1,69 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// AttemptLimit bounds one request to the server; a request without an answer is tried again.
+const AttemptLimit = 5 * time.Second
+
+// Retry calls f until it succeeds, fails for good, or ctx ends. Each attempt is bounded by AttemptLimit. What is f in words, for
+// the log and the error.
+func (c *Client) Retry(ctx context.Context, what string, f func(ctx context.Context) error) error {
+	return c.RetryWithin(ctx, AttemptLimit, what, f)
+}
+
+// RetryWithin is Retry with another bound for each attempt.
+func (c *Client) RetryWithin(ctx context.Context, limit time.Duration, what string, f func(ctx context.Context) error) error {
+	wait := c.Backoff()
+	for attempt := 1; ; attempt++ {
+		err := c.Attempt(ctx, limit, f)
+		if err == nil {
+			return nil
+		}
+		if !Transient(err) && ctx.Err() == nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if attempt == 1 {
+			c.log.Warn("JetStream does not answer, trying again", "action", what, "error", err)
+		}
+		if err := c.Pause(ctx, wait.NextBackOff(), err); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
+
+// Attempt calls f once, until limit and for as long as the connection stands: an answer does not find its way over the next one.
+func (c *Client) Attempt(ctx context.Context, limit time.Duration, f func(ctx context.Context) error) error {
+	try, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	up := c.status.connection()
+	defer context.AfterFunc(up, cancel)()
+	err := f(try)
+	if c.nc.IsClosed() || ctx.Err() != nil {
+		return err
+	}
+	// The client calls a connection closed that it is about to make again.
+	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, context.Canceled) && up.Err() != nil {
+		return fmt.Errorf("%w while waiting for an answer", nats.ErrDisconnected)
+	}
+	return err
+}
+
+// Pause waits before the next attempt. When ctx ends it returns the cause together with the last attempt's error.
+func (c *Client) Pause(ctx context.Context, d time.Duration, last error) error {
+	select {
+	case <-ctx.Done():
+		if st := c.Status(); !st.Connected && st.Error != "" {
+			return fmt.Errorf("%w (last attempt: %w; connection: %s)", context.Cause(ctx), last, st.Error)
+		}
+		return fmt.Errorf("%w (last attempt: %w)", context.Cause(ctx), last)
+	case <-time.After(d):
+		return nil
+	}
+}

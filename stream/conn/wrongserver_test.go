@@ -1,0 +1,38 @@
+package conn_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/grpc"
+
+	"loaderd/internal/natstest"
+	"loaderd/stream/conn"
+)
+
+// A Flight server does not greet a NATS client: it is told from a NATS server that does not answer.
+func TestAnotherServersPort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flight := grpc.NewServer()
+	go func() { _ = flight.Serve(l) }()
+	defer flight.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	at := "nats://" + l.Addr().String()
+	if said := conn.NotNATS(ctx, "nats://"+natstest.FreeAddress(t)+", "+at, nats.ErrTimeout); !strings.Contains(said, l.Addr().String()) || !strings.Contains(said, "Flight server") {
+		t.Errorf("of a Flight server it says %q", said)
+	}
+	if said := conn.NotNATS(ctx, natstest.Start(t).Store().ClientURL(), nats.ErrTimeout); said != "" {
+		t.Errorf("of a NATS server it says %q", said)
+	}
+	if said := conn.NotNATS(ctx, at, nats.ErrNoServers); said != "" {
+		t.Errorf("without a timeout it says %q", said)
+	}
+}
