@@ -20,7 +20,7 @@ const module = "loaderd"
 
 // arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
 var arrows = map[string][]string{
-	"cmd/loaderd":     {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger", "internal/lengths", "stream", "arrowout", "loader", "tokenizer"},
+	"cmd/loaderd":     {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger", "internal/lengths/lengthsin", "internal/lengths", "stream", "arrowout", "loader", "tokenizer"},
 	"internal/daemon": {"internal/config", "stream", "arrowout", "loader", "tokenizer"},
 	"internal/config": {"stream", "arrowout", "loader", "tokenizer"},
 
@@ -28,10 +28,10 @@ var arrows = map[string][]string{
 	"internal/reader":  {"internal/answers"},
 	"internal/answers": {"loader"},
 
-	"internal/report":     {"internal/relatedness", "internal/simulation"},
-	"internal/simulation": {"packonline"},
-	"internal/corpus":     {"internal/columns"},
-	"internal/lengths":    {"internal/columns", "loader"},
+	"internal/report":            {"internal/relatedness", "internal/simulation"},
+	"internal/simulation":        {"packonline"},
+	"internal/corpus":            {"internal/columns"},
+	"internal/lengths/lengthsin": {"internal/columns", "loader"},
 
 	"internal/bench/flightserve": {"arrowout", "loader"},
 	"internal/bench/papers":      {"internal/lengths", "internal/simulation", "packonline", "shuffle"},
@@ -52,6 +52,7 @@ var arrows = map[string][]string{
 	"shuffle":    {},
 
 	"packonline/related":   {},
+	"internal/lengths":     {},
 	"internal/relatedness": {},
 }
 

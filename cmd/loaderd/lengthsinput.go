@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"loaderd/internal/lengths"
+	"loaderd/internal/lengths/lengthsin"
 )
 
 // lengthsInput says where document lengths come from: a file of lines, a column of a Parquet file, or standard input.
@@ -21,7 +21,7 @@ func (in *lengthsInput) register(cmd *cobra.Command) {
 
 // check finds what is wrong before anything is read.
 func (in *lengthsInput) check(args []string) error {
-	parquet := len(args) > 0 && lengths.IsParquet(args[0])
+	parquet := len(args) > 0 && lengthsin.IsParquet(args[0])
 	switch {
 	case parquet && in.column == "":
 		return fmt.Errorf("%s: want --column, the column that holds the lengths", args[0])
@@ -34,9 +34,9 @@ func (in *lengthsInput) check(args []string) error {
 // read reads the lengths of the file that args name, or of stdin, and says what it read.
 func (in *lengthsInput) read(stdin io.Reader, args []string) (list []int32, name string, err error) {
 	if len(args) > 0 && args[0] != "-" {
-		return lengths.ReadFile(args[0], in.column)
+		return lengthsin.ReadFile(args[0], in.column)
 	}
 	name = "standard input"
-	list, err = lengths.Read(stdin, name)
+	list, err = lengthsin.Read(stdin, name)
 	return list, name, err
 }

@@ -15,7 +15,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/internal/lengths"
+	"loaderd/internal/lengths/lengthsin"
 	"loaderd/loader"
 	"loaderd/packonline"
 	"loaderd/stream"
@@ -168,5 +168,5 @@ func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writ
 		return nil, "", fmt.Errorf("%w at %s: start the daemon, or name its stream with --set stream.name=NAME", err, store.ClientURL())
 	}
 	progress := newProgress(stderr)
-	return lengths.ReadStream(ctx, documents, c.Stream.Name, in.documents, func(read, of int) { progress.say("%d of %d documents read", read, of) })
+	return lengthsin.ReadStream(ctx, documents, c.Stream.Name, in.documents, func(read, of int) { progress.say("%d of %d documents read", read, of) })
 }

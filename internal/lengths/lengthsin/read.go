@@ -1,4 +1,5 @@
-package lengths
+// Package lengthsin reads document lengths: a line each, a column of a Parquet file, or a document stream.
+package lengthsin
 
 import (
 	"bufio"

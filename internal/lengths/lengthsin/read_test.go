@@ -1,4 +1,4 @@
-package lengths
+package lengthsin
 
 import (
 	"bytes"
@@ -15,6 +15,8 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
+
+	"loaderd/internal/lengths"
 )
 
 // FuzzReadLengths reads anything and compares what is accepted with its lines.
@@ -43,7 +45,7 @@ func FuzzReadLengths(f *testing.F) {
 
 func BenchmarkReadLengths(b *testing.B) {
 	var in strings.Builder
-	for _, n := range LogNormal(1_000_000, 1) {
+	for _, n := range lengths.LogNormal(1_000_000, 1) {
 		fmt.Fprintln(&in, n)
 	}
 	for b.Loop() {

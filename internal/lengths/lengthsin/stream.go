@@ -1,4 +1,4 @@
-package lengths
+package lengthsin
 
 import (
 	"context"
