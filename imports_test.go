@@ -20,7 +20,8 @@ const module = "loaderd"
 
 // arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
 var arrows = map[string][]string{
-	"cmd/loaderd":     {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger", "internal/lengths/lengthsin", "internal/lengths", "stream", "arrowout", "loader", "tokenizer"},
+	"cmd/loaderd": {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
+		"internal/lengths/lengthsin", "internal/lengths", "internal/publishing", "stream", "arrowout", "loader", "tokenizer"},
 	"internal/daemon": {"internal/config", "stream", "arrowout", "loader", "tokenizer"},
 	"internal/config": {"stream", "arrowout", "loader", "tokenizer"},
 
@@ -32,6 +33,7 @@ var arrows = map[string][]string{
 	"internal/simulation":        {"packonline"},
 	"internal/corpus":            {"internal/columns"},
 	"internal/lengths/lengthsin": {"internal/columns", "loader"},
+	"internal/publishing":        {"internal/corpus", "stream"},
 
 	"internal/bench/flightserve": {"arrowout", "loader"},
 	"internal/bench/papers":      {"internal/lengths", "internal/simulation", "packonline", "shuffle"},

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/lipgloss"
+
+	"loaderd/internal/quantity"
 )
 
 // demoView draws figures for a terminal. It is a function of the figures and the size alone.
@@ -83,7 +85,7 @@ func (f demoFigures) levels() []level {
 	of := func(label string, a, b int64, thing string) level {
 		return level{label, part(a, b), fmt.Sprintf("%s of %s %s", group(a), group(b), thing), short(float64(a)) + "/" + short(float64(b))}
 	}
-	cache := level{"cache", part(s.CacheBytes, f.CacheBytes), byteCount(s.CacheBytes), byteCount(s.CacheBytes)}
+	cache := level{"cache", part(s.CacheBytes, f.CacheBytes), quantity.Bytes(s.CacheBytes), quantity.Bytes(s.CacheBytes)}
 	if asked := s.CacheHits + s.CacheMisses; asked > 0 {
 		cache.long += fmt.Sprintf(", %.1f %% hits", 100*part(s.CacheHits, asked))
 	}

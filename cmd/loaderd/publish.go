@@ -2,65 +2,27 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/publishing"
 	"loaderd/stream"
 )
 
-// published is the summary of a publish. Other programs read it: fields may be added, and none may change its name or meaning.
-type published struct {
-	Server         string           `json:"server"`
-	Stream         string           `json:"stream"`
-	Subject        string           `json:"subject"`
-	Inputs         int              `json:"inputs"`          // files, and folders of plain text
-	InputsComplete int              `json:"inputs_complete"` // now wholly in the stream
-	Documents      int64            `json:"documents"`       // committed by this command
-	Bytes          int64            `json:"bytes"`
-	Duplicates     int64            `json:"duplicates"` // in the stream already; inputs that were complete are not read and not counted
-	Already        int64            `json:"already"`    // in the stream already, of inputs that were complete
-	Skipped        map[string]int64 `json:"skipped"`    // documents and files left out, by reason
-	LastSequence   uint64           `json:"last_sequence"`
-	Seconds        float64          `json:"seconds"`
-	WaitedSeconds  float64          `json:"waited_seconds"` // for a full stream or a lost connection
-	Interrupted    bool             `json:"interrupted"`
-	Repeated       *repeats         `json:"repeated,omitempty"`  // of the duplicates, what other inputs had published
-	UnreadBy       []unreadBy       `json:"unread_by,omitempty"` // sealed runs that do not read the last of these documents
-	Error          string           `json:"error,omitempty"`
-
-	passed int   // inputs that were complete before
-	found  bool  // some input had something that is, or was to be, a document
-	noText error // of the first file that is left out for it
-}
-
-// nothing says that there was not one document anywhere.
-func (s published) nothing() bool { return !s.found && s.passed == 0 }
-
-// emptyDocument is the reason of documents without content, beside those of package corpus.
-const emptyDocument = "empty"
-
 type publishFlags struct {
-	config       stream.Config
-	source       string
-	domain       string
-	format       string
-	corpus       corpus.Options
-	fingerprint  string
-	wait         time.Duration
-	skipTooLarge bool
-	skipBad      bool
-	json         bool
-	pauses       pauses
+	config  stream.Config
+	format  string
+	corpus  corpus.Options
+	options publishing.Options
+	wait    time.Duration
+	json    bool
 }
 
 func newPublishCmd() *cobra.Command {
@@ -115,21 +77,21 @@ room, raise stream.max_bytes in the daemon's configuration. A server that cannot
 	fl.DurationVar(&f.wait, "wait", 30*time.Second, "how long to try to reach a server at the start; 0 tries once")
 	fl.StringVar(&f.config.Name, "stream", f.config.Name, "document stream")
 	fl.StringVar(&f.config.Subject, "subject", f.config.Subject, "subject that documents are below: SUBJECT.SOURCE")
-	fl.StringVar(&f.source, "source", "files", "name of the source: letters, digits, - and _")
-	fl.StringVar(&f.domain, "domain", "", "domain of all documents (header Loaderd-Domain)")
+	fl.StringVar(&f.options.Source, "source", "files", "name of the source: letters, digits, - and _")
+	fl.StringVar(&f.options.Domain, "domain", "", "domain of all documents (header Loaderd-Domain)")
 	fl.StringVar(&f.format, "format", string(corpus.Auto), "format of all files: auto (by content), text, jsonl, json, csv, parquet or arrow")
 	fl.StringVar(&f.corpus.TextField, "text-column", "", `JSON field or column of the document (default "text", of token ids "ids")`)
 	fl.StringVar(&f.corpus.IDField, "id-column", "", "JSON field or column of the document's id; the daemon drops documents of an equal id")
-	fl.StringVar(&f.fingerprint, "tokenizer-fingerprint", "", "documents are token ids, made by the tokenizer of this fingerprint")
-	fl.BoolVar(&f.skipTooLarge, "skip-too-large", false, "leave out, and count, documents larger than the server takes")
-	fl.BoolVar(&f.skipBad, "skip-bad", false, "leave out, and count, lines and rows that are not documents")
+	fl.StringVar(&f.options.Fingerprint, "tokenizer-fingerprint", "", "documents are token ids, made by the tokenizer of this fingerprint")
+	fl.BoolVar(&f.options.SkipTooLarge, "skip-too-large", false, "leave out, and count, documents larger than the server takes")
+	fl.BoolVar(&f.options.SkipBad, "skip-bad", false, "leave out, and count, lines and rows that are not documents")
 	fl.BoolVar(&f.json, "json", false, "write the summary as JSON")
 	return cmd
 }
 
 func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	f.corpus.Format = corpus.Format(f.format)
-	f.corpus.Tokens = f.fingerprint != ""
+	f.corpus.Tokens = f.options.Fingerprint != ""
 	if err := f.check(paths, cmd.Flags().Changed("tokenizer-fingerprint")); err != nil {
 		return usageError{err}
 	}
@@ -152,261 +114,59 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	if err != nil {
 		return err
 	}
-	started := time.Now()
-	sum := published{
-		Server: store.ClientURL(), Stream: store.Config().Name, Subject: store.Config().Subject + "." + f.source,
-		Inputs: len(inputs), Skipped: map[string]int64{},
-	}
 	report := newPublishReport(ctx, stderr, inputs)
-	// An interrupt stops the reading of files at once; the batch that is under way may still be committed.
-	running := context.WithoutCancel(ctx)
-	p, err := store.NewPublisher(running, f.source, stream.PublishOptions{OnWait: report.waits})
+	f.options.OnWait = report.waits
+	p, err := publishing.Open(ctx, store, inputs, f.options)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	before := audienceOf(ctx, store, math.MaxUint64)
-	report.warn(before.warning())
-	stop := report.start(p)
-	resume := f.pauses.watch(ctx, p)
-	err = f.inputs(ctx, p, inputs, &sum)
-	resume()
-	if flushErr := finish(ctx, running, p); err == nil {
-		err = flushErr
-	}
+	before := publishing.AudienceOf(ctx, store, math.MaxUint64)
+	report.warn(audienceWarning(before))
+	stop := report.start(p.Progress)
+	sum, err := p.Run(ctx)
 	stop()
 
-	done := p.Progress()
-	sum.Documents, sum.Bytes, sum.Duplicates, sum.LastSequence = done.Documents, done.Bytes, done.Duplicates, done.LastSequence
-	sum.Seconds, sum.WaitedSeconds = time.Since(started).Seconds(), done.Waited.Seconds()
-	sum.Repeated = repeatsOf(running, p, done)
-	report.warn(sum.Repeated.warning())
-	if done.Documents > 0 && ctx.Err() == nil {
-		after := audienceOf(ctx, store, done.LastSequence)
-		if len(after.sealed) != len(before.sealed) { // sealed since
-			report.warn(after.warning())
+	report.warn(repeatsWarning(sum.Repeated))
+	if sum.Documents > 0 && ctx.Err() == nil {
+		after := publishing.AudienceOf(ctx, store, sum.LastSequence)
+		if len(after.Sealed) != len(before.Sealed) { // sealed since
+			report.warn(audienceWarning(after))
 		}
-		sum.UnreadBy = after.sealed
+		sum.UnreadBy = after.Sealed
+	}
+	nothing := err == nil && sum.Nothing()
+	switch {
+	case nothing:
+		err = noDocuments(paths, sum.NoText)
+	case sum.Interrupted:
+		err = errors.New("interrupted")
+	case err != nil:
+		err = nameSkipFlag(err)
 	}
 	if err != nil {
-		// Which inputs are complete is known only when everything is committed.
-		sum.InputsComplete = 0
-		sum.Interrupted = ctx.Err() != nil
-		if sum.Interrupted {
-			err = errors.New("interrupted")
-		}
 		sum.Error = err.Error()
 	}
-	nothing := err == nil && sum.nothing()
-	if nothing {
-		err = noDocuments(paths, sum.noText)
-		sum.Error = err.Error()
-	}
-	if writeErr := sum.write(stdout, f.json); writeErr != nil {
+	if writeErr := writePublished(stdout, sum, f.json); writeErr != nil {
 		return errors.Join(err, writeErr)
 	}
 	switch {
 	case err == nil || nothing:
 		return err
-	case recorded(inputs) && (sum.Interrupted || lostConnection(err)):
+	case publishing.Recorded(inputs) && (sum.Interrupted || publishing.LostConnection(err)):
 		return fmt.Errorf("%w: committed %s; the same command again goes on from there", err, documentCount(sum.Documents))
 	}
 	return fmt.Errorf("%w: committed %s", err, documentCount(sum.Documents))
 }
 
-// recorded says whether the server knows of all inputs what is committed.
-func recorded(inputs []*corpus.Input) bool {
-	return !slices.ContainsFunc(inputs, func(in *corpus.Input) bool { return in.Fingerprint == "" })
-}
-
-// noDocuments is an error that says, where some file does not have the text where it is looked for, of the first what it has.
-func noDocuments(paths []string, noText error) error {
-	err := errors.New("no documents in standard input")
-	if paths[0] != "-" {
-		err = fmt.Errorf("no documents in %s", strings.Join(paths, ", "))
+// nameSkipFlag adds to the error of a document the flag that leaves such ones out.
+func nameSkipFlag(err error) error {
+	var refused *publishing.RefusedError
+	switch {
+	case !errors.As(err, &refused):
+		return err
+	case refused.Reason == corpus.TooLarge:
+		return fmt.Errorf("%w (--skip-too-large leaves out such documents)", err)
 	}
-	if noText != nil {
-		err = fmt.Errorf("%w: %w", err, noText)
-	}
-	return err
-}
-
-func documentCount(n int64) string {
-	if n == 1 {
-		return "1 document"
-	}
-	return fmt.Sprintf("%d documents", n)
-}
-
-// stopPatience bounds how long an interrupted publish waits for the batch that is under way.
-const stopPatience = 10 * time.Second
-
-// finish waits until everything is committed. After an interrupt it does not wait for a full stream: the record tells the next
-// publish what is committed.
-func finish(ctx, running context.Context, p *stream.Publisher) error {
-	if ctx.Err() == nil {
-		_, err := p.Flush(ctx)
-		if ctx.Err() == nil {
-			return err
-		}
-	}
-	if p.Progress().Waiting != "" {
-		return ctx.Err()
-	}
-	patience, cancel := context.WithTimeout(running, stopPatience)
-	defer cancel()
-	_, err := p.Flush(patience)
-	return err
-}
-
-func (f *publishFlags) inputs(ctx context.Context, p *stream.Publisher, inputs []*corpus.Input, sum *published) error {
-	for _, in := range inputs {
-		if err := f.input(ctx, p, in, sum); err != nil {
-			return err
-		}
-		sum.InputsComplete++
-	}
-	return nil
-}
-
-// order is where an input's documents go: its record, or for standard input the publisher itself.
-type order interface {
-	Publish(ctx context.Context, origin string, m stream.Message) error
-	Skip(ctx context.Context, origin string) error
-	Finish(ctx context.Context) error
-}
-
-func (f *publishFlags) input(ctx context.Context, p *stream.Publisher, in *corpus.Input, sum *published) error {
-	var to order = &unrecorded{p: p, source: f.source}
-	if in.Fingerprint != "" {
-		record, err := p.Resume(ctx, in.Name, in.Fingerprint)
-		if err != nil {
-			return err
-		}
-		if record.Complete() {
-			in.Pass()
-			sum.Already += record.Stored()
-			sum.passed++
-			return nil
-		}
-		to = record
-	}
-	found := false
-	for d, err := range in.Documents(ctx) {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		reason := corpus.Reason("")
-		var skip *corpus.SkipError
-		var large *stream.TooLargeError
-		origin := d.Origin
-		switch {
-		case errors.As(err, &skip):
-			reason, origin = skip.Reason, skip.Origin
-		case err != nil:
-			return err
-		case len(d.Data) == 0:
-			reason = emptyDocument
-		default:
-			m := stream.Message{Name: d.ID, Label: d.Label, Path: d.Path, Domain: f.domain, Data: d.Data}
-			if f.fingerprint != "" {
-				m.ContentType, m.Tokenizer = stream.TypeTokens, f.fingerprint
-			}
-			found = true
-			err = to.Publish(ctx, origin, m)
-			f.pauses.offered.Add(1)
-			if err == nil {
-				continue
-			}
-			if !errors.As(err, &large) {
-				return err
-			}
-			reason = corpus.TooLarge
-		}
-		switch {
-		case reason == corpus.TooLarge && !f.skipTooLarge:
-			return fmt.Errorf("%w (--skip-too-large leaves out such documents)", err)
-		case reason == corpus.BadRecord && !f.skipBad:
-			return fmt.Errorf("%w (--skip-bad leaves out such lines and rows)", err)
-		}
-		found = found || reason == corpus.TooLarge || reason == corpus.BadRecord
-		sum.Skipped[string(reason)]++
-		if reason == corpus.NoText && sum.noText == nil {
-			sum.noText = err
-		}
-		if origin == "" || large != nil {
-			continue
-		}
-		if err := to.Skip(ctx, origin); err != nil {
-			return err
-		}
-	}
-	if !found {
-		return nil // not complete: the same command is to find nothing once more, and say so
-	}
-	sum.found = true
-	return to.Finish(ctx)
-}
-
-// unrecorded publishes what has no lasting name.
-type unrecorded struct {
-	p      *stream.Publisher
-	source string
-	index  int
-}
-
-func (u *unrecorded) Publish(ctx context.Context, origin string, m stream.Message) error {
-	m.ID = stream.DocumentID(u.source, origin, u.index, m.Data)
-	u.index++
-	return u.p.Publish(ctx, m)
-}
-
-func (u *unrecorded) Skip(context.Context, string) error {
-	u.index++
-	return nil
-}
-
-func (u *unrecorded) Finish(context.Context) error { return nil }
-
-func (s published) write(w io.Writer, asJSON bool) error {
-	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(s)
-	}
-	var b strings.Builder
-	before := s.Already + s.Duplicates
-	if s.Documents == 0 && before > 0 {
-		fmt.Fprintf(&b, "already published: %s; nothing is new for %s", documentCount(before), s.Subject)
-	} else {
-		fmt.Fprintf(&b, "committed %s (%s) to %s in %.1f s", documentCount(s.Documents), byteCount(s.Bytes), s.Subject, s.Seconds)
-	}
-	if s.Seconds > 0 && s.Documents > 0 {
-		fmt.Fprintf(&b, ", %.0f documents/s", float64(s.Documents)/s.Seconds)
-	}
-	if s.LastSequence > 0 {
-		fmt.Fprintf(&b, "; last sequence of stream %s: %d", s.Stream, s.LastSequence)
-	}
-	fmt.Fprintf(&b, "\n%d of %d inputs complete", s.InputsComplete, s.Inputs)
-	if s.Documents > 0 && before > 0 {
-		fmt.Fprintf(&b, "; already published: %s", documentCount(before))
-	}
-	if s.WaitedSeconds > 0 {
-		fmt.Fprintf(&b, "; waited %.1f s", s.WaitedSeconds)
-	}
-	b.WriteByte('\n')
-	if line := skippedLine(s.Skipped); line != "" {
-		fmt.Fprintf(&b, "left out: %s\n", line)
-	}
-	if s.noText != nil {
-		fmt.Fprintf(&b, "the first without text: %v\n", s.noText)
-	}
-	if s.Repeated != nil {
-		fmt.Fprintln(&b, s.Repeated.line())
-	}
-	if line := unreadLine(s.UnreadBy); line != "" {
-		fmt.Fprintln(&b, line)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return fmt.Errorf("%w (--skip-bad leaves out such lines and rows)", err)
 }

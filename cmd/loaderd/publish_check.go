@@ -21,14 +21,14 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	for _, e := range f.config.Validate() {
 		return flagNamed{fmt.Errorf("stream.%w", e)}
 	}
-	if err := stream.CheckSource(f.source); err != nil {
+	if err := stream.CheckSource(f.options.Source); err != nil {
 		return fmt.Errorf("--source: %w", err)
 	}
 	if err := f.corpus.Format.Check(); err != nil {
 		return fmt.Errorf("--format: %w", err)
 	}
-	if tokens && !tokenizer.FingerprintForm.MatchString(f.fingerprint) {
-		return fmt.Errorf("--tokenizer-fingerprint %q: want sha256: and 64 hexadecimal digits, as loaderd tokenize --fingerprint prints it", f.fingerprint)
+	if tokens && !tokenizer.FingerprintForm.MatchString(f.options.Fingerprint) {
+		return fmt.Errorf("--tokenizer-fingerprint %q: want sha256: and 64 hexadecimal digits, as loaderd tokenize --fingerprint prints it", f.options.Fingerprint)
 	}
 	if f.wait < 0 {
 		return fmt.Errorf("--wait %v: want 0 (try once) or longer", f.wait)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/stream"
 )
@@ -60,17 +59,4 @@ func dialServers(ctx context.Context, urls string) (servers string, why error) {
 		why = errors.New(strings.Join(causes, "; "))
 	}
 	return strings.Join(names, ", "), why
-}
-
-// lostConnection says whether an error comes from the way to the server, not from what was published.
-func lostConnection(err error) bool {
-	for _, e := range []error{
-		nats.ErrConnectionClosed, nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrStaleConnection, nats.ErrTimeout,
-		nats.ErrNoResponders, context.DeadlineExceeded, jetstream.ErrNoStreamResponse, jetstream.ErrServerShutdown, jetstream.ErrNoHeartbeat,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }

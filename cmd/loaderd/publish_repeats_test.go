@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"loaderd/internal/publishing"
 )
 
 // The same files by another path, and standard input again: whoever publishes them is told that they were published before.
@@ -21,15 +23,15 @@ func TestPublishUnderAnotherName(t *testing.T) {
 		name, stdin string
 		args        []string
 		new         int64
-		repeated    *repeats // without the fields that other inputs give
-		input, said string   // what the warning says, none when empty
+		repeated    *publishing.Repeats // without the fields that other inputs give
+		input, said string              // what the warning says, none when empty
 	}{
 		{"a folder", "", []string{dir}, 20, nil, "", ""},
 		{"the folder again", "", []string{dir}, 0, nil, "", ""},
-		{"files of it", "", []string{file(3), file(4)}, 0, &repeats{Documents: 2, Sequence: 4}, dir + "/", "all of these documents were published before as input " + dir},
+		{"files of it", "", []string{file(3), file(4)}, 0, &publishing.Repeats{Documents: 2, Sequence: 4}, dir + "/", "all of these documents were published before as input " + dir},
 		{"standard input", lines, []string{"-"}, 30, nil, "", ""},
-		{"standard input again", lines, []string{"-"}, 0, &repeats{Documents: 30, Sequence: 21}, "", "all of these documents were published before from standard input"},
-		{"standard input that goes on", lines + `{"text":"one more"}`, []string{"-"}, 1, &repeats{Documents: 30, Sequence: 21}, "", ""},
+		{"standard input again", lines, []string{"-"}, 0, &publishing.Repeats{Documents: 30, Sequence: 21}, "", "all of these documents were published before from standard input"},
+		{"standard input that goes on", lines + `{"text":"one more"}`, []string{"-"}, 1, &publishing.Repeats{Documents: 30, Sequence: 21}, "", ""},
 	} {
 		code, sum, stderr := publishes(t, s, c.stdin, c.args...)
 		if code != exitOK || sum.Documents != c.new {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"loaderd/internal/publishing"
 )
 
 // Who publishes behind the end of a run is told so, and which run reads it all the same.
@@ -13,10 +15,10 @@ func TestPublishBehindASeal(t *testing.T) {
 	s := newSite(t)
 	dir := corpusFolder(t, map[string]string{"a.jsonl": jsonLines(50), "b.jsonl": jsonLines(60), "c.jsonl": jsonLines(70)})
 	file := func(name string) string { return filepath.Join(dir, name) }
-	publish := func(name string) (published, string) {
+	publish := func(name string) (publishing.Summary, string) {
 		t.Helper()
 		code, stdout, stderr := s.loaderd("publish", "--json", file(name))
-		var sum published
+		var sum publishing.Summary
 		if err := json.Unmarshal([]byte(stdout), &sum); code != exitOK || err != nil {
 			t.Fatalf("exit status %d, %v: %s%s", code, err, stdout, stderr)
 		}
@@ -28,7 +30,7 @@ func TestPublishBehindASeal(t *testing.T) {
 	}
 	s.does("seal")
 	sum, stderr := publish("b.jsonl")
-	if !slices.Equal(sum.UnreadBy, []unreadBy{{"first", 50}}) {
+	if !slices.Equal(sum.UnreadBy, []publishing.SealedRun{{Run: "first", End: 50}}) {
 		t.Errorf("behind the seal: %+v", sum)
 	}
 	for _, part := range []string{"run first is sealed behind document 50", "no other run reads this stream", "loaderd serve --run", "loaderd fork"} {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/internal/publishing"
 	"loaderd/stream"
 )
 
@@ -77,12 +78,12 @@ func documents(t *testing.T, s *stream.Store) []string {
 }
 
 // publishes runs loaderd publish --json and returns its exit status and summary.
-func publishes(t *testing.T, s *stream.Store, stdin string, args ...string) (int, published, string) {
+func publishes(t *testing.T, s *stream.Store, stdin string, args ...string) (int, publishing.Summary, string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	args = append([]string{"publish", "--json", "--nats", s.ClientURL()}, args...)
 	code := run(t.Context(), args, strings.NewReader(stdin), &out, &errs)
-	var sum published
+	var sum publishing.Summary
 	if out.Len() > 0 {
 		if err := json.Unmarshal(out.Bytes(), &sum); err != nil {
 			t.Fatalf("summary %q: %v", out.String(), err)
@@ -314,7 +315,7 @@ func stopsWhileItWaits(t *testing.T, path string, goesOn bool) {
 	if said := stderr.said.String(); !strings.Contains(said, "stream.max_bytes") || strings.Contains(said, "going on") || strings.Contains(said, "readers") {
 		t.Errorf("said %q, want what makes room, and nothing of going on", said)
 	}
-	var sum published
+	var sum publishing.Summary
 	if err := json.Unmarshal(out.Bytes(), &sum); err != nil {
 		t.Fatal(err)
 	}

@@ -1,21 +1,15 @@
-package main
+package publishing
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
-
-	"loaderd/stream"
 )
 
 // pauseLimit is how long the documents of an unfinished batch wait for more when the input pauses.
 const pauseLimit = 250 * time.Millisecond
 
-// pauses lets unfinished batches leave while the input pauses.
-type pauses struct{ offered atomic.Int64 }
-
-// watch runs until the returned function is called.
-func (s *pauses) watch(ctx context.Context, p *stream.Publisher) (stop func()) {
+// flushAtPauses lets unfinished batches leave while the input pauses, until the function that it returns is called.
+func (p *Publishing) flushAtPauses(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -29,9 +23,9 @@ func (s *pauses) watch(ctx context.Context, p *stream.Publisher) (stop func()) {
 				return
 			case <-tick.C:
 			}
-			now := s.offered.Load()
+			now := p.offered.Load()
 			if now == seen && now > flushed {
-				if _, err := p.Flush(ctx); err != nil {
+				if _, err := p.publisher.Flush(ctx); err != nil {
 					return // the next document, or the last flush, says why
 				}
 				flushed = now

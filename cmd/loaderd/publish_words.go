@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"loaderd/internal/corpus"
+	"loaderd/internal/publishing"
+	"loaderd/internal/quantity"
+)
+
+// writePublished writes a summary, in words or as JSON.
+func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(s)
+	}
+	var b strings.Builder
+	before := s.Already + s.Duplicates
+	if s.Documents == 0 && before > 0 {
+		fmt.Fprintf(&b, "already published: %s; nothing is new for %s", documentCount(before), s.Subject)
+	} else {
+		fmt.Fprintf(&b, "committed %s (%s) to %s in %.1f s", documentCount(s.Documents), quantity.Bytes(s.Bytes), s.Subject, s.Seconds)
+	}
+	if s.Seconds > 0 && s.Documents > 0 {
+		fmt.Fprintf(&b, ", %.0f documents/s", float64(s.Documents)/s.Seconds)
+	}
+	if s.LastSequence > 0 {
+		fmt.Fprintf(&b, "; last sequence of stream %s: %d", s.Stream, s.LastSequence)
+	}
+	fmt.Fprintf(&b, "\n%d of %d inputs complete", s.InputsComplete, s.Inputs)
+	if s.Documents > 0 && before > 0 {
+		fmt.Fprintf(&b, "; already published: %s", documentCount(before))
+	}
+	if s.WaitedSeconds > 0 {
+		fmt.Fprintf(&b, "; waited %.1f s", s.WaitedSeconds)
+	}
+	b.WriteByte('\n')
+	if line := skippedLine(s.Skipped); line != "" {
+		fmt.Fprintf(&b, "left out: %s\n", line)
+	}
+	if s.NoText != nil {
+		fmt.Fprintf(&b, "the first without text: %v\n", s.NoText)
+	}
+	if s.Repeated != nil {
+		fmt.Fprintln(&b, repeatsLine(s.Repeated))
+	}
+	if line := unreadLine(s.UnreadBy); line != "" {
+		fmt.Fprintln(&b, line)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// noDocuments is an error that says, where some file does not have the text where it is looked for, of the first what it has.
+func noDocuments(paths []string, noText error) error {
+	err := errors.New("no documents in standard input")
+	if paths[0] != "-" {
+		err = fmt.Errorf("no documents in %s", strings.Join(paths, ", "))
+	}
+	if noText != nil {
+		err = fmt.Errorf("%w: %w", err, noText)
+	}
+	return err
+}
+
+func documentCount(n int64) string {
+	if n == 1 {
+		return "1 document"
+	}
+	return fmt.Sprintf("%d documents", n)
+}
+
+// skippedMany are the reasons that are a noun; the others follow a number as they are.
+var skippedMany = map[string]string{string(corpus.BadRecord): "bad records"}
+
+// skippedLine lists what was left out, by reason.
+func skippedLine(skipped map[string]int64) string {
+	var parts []string
+	for reason, n := range skipped {
+		if what, ok := skippedMany[reason]; ok && n != 1 {
+			reason = what
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", n, reason))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+// repeatsLine is the summary's.
+func repeatsLine(r *publishing.Repeats) string {
+	as := ""
+	switch {
+	case r.Input != "":
+		as = " as input " + r.Input
+	case r.Path == "-":
+		as = " from standard input"
+	}
+	return fmt.Sprintf("published before%s: %s, the first is document %d of the stream", as, documentCount(r.Documents), r.Sequence)
+}
+
+// repeatsWarning says what to do about documents that were there already, empty when nothing is to be said. A pipe of which the first part was there was interrupted, and goes on: that is no reason to warn.
+func repeatsWarning(r *publishing.Repeats) string {
+	if r == nil || r.Path == "-" && !r.All {
+		return ""
+	}
+	which := "some"
+	if r.All {
+		which = "all"
+	}
+	return fmt.Sprintf("%s of these documents were %s. They stay in the stream once; to train on them once more, publish them under another --source",
+		which, repeatsLine(r))
+}
+
+// audienceWarning says who does not read what comes now, and what to do; empty when everybody does.
+func audienceWarning(a publishing.Audience) string {
+	if len(a.Sealed) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for i, r := range a.Sealed {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "run %s is sealed behind document %d", r.Run, r.End)
+	}
+	b.WriteString(": documents published later are not part of it")
+	if len(a.Reads) > 0 {
+		fmt.Fprintf(&b, "; read by %s", strings.Join(a.Reads, ", "))
+		return b.String()
+	}
+	b.WriteString(", and no other run reads this stream. A new run (loaderd serve --run NAME) reads it from its first document on; " +
+		"loaderd fork goes on behind a sealed run's last step")
+	return b.String()
+}
+
+// unreadLine is the summary's line of them.
+func unreadLine(runs []publishing.SealedRun) string {
+	var parts []string
+	for _, r := range runs {
+		parts = append(parts, fmt.Sprintf("run %s, which ends behind document %d", r.Run, r.End))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "not read by " + strings.Join(parts, ", nor by ")
+}

@@ -1,0 +1,45 @@
+package publishing
+
+import (
+	"context"
+
+	"loaderd/internal/corpus"
+	"loaderd/stream"
+)
+
+// order is where an input's documents go: its record, or for what has none the publisher itself.
+type order interface {
+	Publish(ctx context.Context, origin string, m stream.Message) error
+	Skip(ctx context.Context, origin string) error
+	Finish(ctx context.Context) error
+}
+
+// unrecorded publishes what has no lasting name.
+type unrecorded struct {
+	p      *stream.Publisher
+	source string
+	index  int
+}
+
+func (u *unrecorded) Publish(ctx context.Context, origin string, m stream.Message) error {
+	m.ID = stream.DocumentID(u.source, origin, u.index, m.Data)
+	u.index++
+	return u.p.Publish(ctx, m)
+}
+
+func (u *unrecorded) Skip(context.Context, string) error {
+	u.index++
+	return nil
+}
+
+func (u *unrecorded) Finish(context.Context) error { return nil }
+
+// Recorded says whether the server knows of all inputs what is committed, so that publishing them again goes on from there.
+func Recorded(inputs []*corpus.Input) bool {
+	for _, in := range inputs {
+		if in.Fingerprint == "" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,225 @@
+// Package publishing puts the documents of files into a document stream, in order, each exactly once. What is committed of a file is recorded
+// beside the stream, so that publishing it again adds what is new and goes on where it stopped.
+package publishing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"loaderd/internal/corpus"
+	"loaderd/stream"
+)
+
+// Options say how documents are published.
+type Options struct {
+	Source      string // documents are stored below the stream's subject by this name: letters, digits, - and _
+	Domain      string // of all documents; empty is none
+	Fingerprint string // documents are token ids of the tokenizer with this fingerprint; empty: they are text
+
+	SkipTooLarge bool // leave out, and count, documents larger than the server takes; else they are a *RefusedError
+	SkipBad      bool // the same for lines and rows that are not documents
+
+	Unrecorded bool  // keep no record beside the stream
+	Limit      int64 // publish at most so many documents; 0 is all. Wants Unrecorded: no input is complete
+
+	// OnWait is told why nothing goes on (a full stream, a lost connection), and with "" that it does again. It must not block.
+	OnWait func(reason string)
+}
+
+// RefusedError is a document that ends the publishing because the options do not leave it out.
+type RefusedError struct {
+	Reason corpus.Reason // TooLarge or BadRecord
+	Err    error
+}
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Publishing publishes inputs, once.
+type Publishing struct {
+	inputs    []*corpus.Input
+	options   Options
+	publisher *stream.Publisher
+	began     time.Time
+	summary   Summary
+
+	offered, offeredBytes, leftOut atomic.Int64
+}
+
+// Open prepares to publish inputs. Close is to be called in the end. The end of ctx stops neither the publisher nor a batch that is under way:
+// that is for the context of Run.
+func Open(ctx context.Context, store *stream.Store, inputs []*corpus.Input, o Options) (*Publishing, error) {
+	if o.Limit > 0 && !o.Unrecorded {
+		return nil, fmt.Errorf("publish at most %d documents: want no records", o.Limit)
+	}
+	p := &Publishing{inputs: inputs, options: o, began: time.Now(), summary: newSummary(store, inputs, o.Source)}
+	var err error
+	p.publisher, err = store.NewPublisher(context.WithoutCancel(ctx), o.Source, stream.PublishOptions{OnWait: o.OnWait})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close ends the publisher. What has not been committed by then is not.
+func (p *Publishing) Close() { p.publisher.Close() }
+
+// Run publishes until everything is committed, and says what came of it, also where it failed. The end of ctx stops the reading of files at once;
+// the batch that is under way may still be committed.
+func (p *Publishing) Run(ctx context.Context) (Summary, error) {
+	resume := p.flushAtPauses(ctx)
+	err := p.publish(ctx)
+	resume()
+	if flushErr := p.finish(ctx); err == nil {
+		err = flushErr
+	}
+	sum := p.summary
+	done := p.publisher.Progress()
+	sum.Documents, sum.Bytes, sum.Duplicates, sum.LastSequence = done.Documents, done.Bytes, done.Duplicates, done.LastSequence
+	sum.Seconds, sum.WaitedSeconds = time.Since(p.began).Seconds(), done.Waited.Seconds()
+	sum.Repeated = repeatsOf(context.WithoutCancel(ctx), p.publisher, done)
+	if err != nil {
+		sum.InputsComplete = 0 // which ones are is known only when everything is committed
+		sum.Interrupted = ctx.Err() != nil
+	}
+	return sum, err
+}
+
+// errLimit says that no more documents are to be published.
+var errLimit = errors.New("the limit is reached")
+
+func (p *Publishing) publish(ctx context.Context) error {
+	for _, in := range p.inputs {
+		if err := p.input(ctx, in); errors.Is(err, errLimit) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		p.summary.InputsComplete++
+	}
+	return nil
+}
+
+// stopPatience bounds how long an interrupted publish waits for the batch that is under way.
+const stopPatience = 10 * time.Second
+
+// finish waits until everything is committed. After an interrupt it does not wait for a full stream: the record tells the next
+// publish what is committed.
+func (p *Publishing) finish(ctx context.Context) error {
+	if ctx.Err() == nil {
+		_, err := p.publisher.Flush(ctx)
+		if ctx.Err() == nil {
+			return err
+		}
+	}
+	if p.publisher.Progress().Waiting != "" {
+		return ctx.Err()
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer cancel()
+	_, err := p.publisher.Flush(patience)
+	return err
+}
+
+// input publishes one input, unless its record says that it is in the stream already.
+func (p *Publishing) input(ctx context.Context, in *corpus.Input) error {
+	var to order = &unrecorded{p: p.publisher, source: p.options.Source}
+	if in.Fingerprint != "" && !p.options.Unrecorded {
+		record, err := p.publisher.Resume(ctx, in.Name, in.Fingerprint)
+		if err != nil {
+			return err
+		}
+		if record.Complete() {
+			in.Pass()
+			p.summary.Already += record.Stored()
+			p.summary.passed++
+			return nil
+		}
+		to = record
+	}
+	found := false
+	for d, err := range in.Documents(ctx) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if limit := p.options.Limit; limit > 0 && p.offered.Load() >= limit {
+			return errLimit
+		}
+		document, err := p.document(ctx, to, d, err)
+		if err != nil {
+			return err
+		}
+		found = found || document
+	}
+	if !found {
+		return nil // not complete: the same publish is to find nothing once more, and say so
+	}
+	p.summary.found = true
+	return to.Finish(ctx)
+}
+
+// document publishes or leaves out what an input yields, and says whether it is, or was to be, a document.
+func (p *Publishing) document(ctx context.Context, to order, d corpus.Document, err error) (document bool, _ error) {
+	var skip *corpus.SkipError
+	switch {
+	case errors.As(err, &skip):
+		return p.leaveOut(ctx, to, skip.Reason, skip.Origin, err)
+	case err != nil:
+		return false, err
+	case len(d.Data) == 0:
+		return p.leaveOut(ctx, to, emptyDocument, d.Origin, nil)
+	}
+	m := stream.Message{Name: d.ID, Label: d.Label, Path: d.Path, Domain: p.options.Domain, Data: d.Data}
+	if p.options.Fingerprint != "" {
+		m.ContentType, m.Tokenizer = stream.TypeTokens, p.options.Fingerprint
+	}
+	err = to.Publish(ctx, d.Origin, m)
+	if large := (*stream.TooLargeError)(nil); errors.As(err, &large) {
+		return p.leaveOut(ctx, to, corpus.TooLarge, "", err) // it has taken its place in the order
+	}
+	if err != nil {
+		return true, err
+	}
+	p.offered.Add(1)
+	p.offeredBytes.Add(int64(len(d.Data)))
+	return true, nil
+}
+
+// leaveOut counts what is not published, unless it may not be left out. An origin says that it has a place in the order of its documents.
+func (p *Publishing) leaveOut(ctx context.Context, to order, reason corpus.Reason, origin string, err error) (document bool, _ error) {
+	document = reason == corpus.TooLarge || reason == corpus.BadRecord
+	if reason == corpus.TooLarge && !p.options.SkipTooLarge || reason == corpus.BadRecord && !p.options.SkipBad {
+		return document, &RefusedError{reason, err}
+	}
+	p.leftOut.Add(1)
+	p.summary.Skipped[string(reason)]++
+	if reason == corpus.NoText && p.summary.NoText == nil {
+		p.summary.NoText = err
+	}
+	if origin == "" {
+		return document, nil
+	}
+	return document, to.Skip(ctx, origin)
+}
+
+// Progress is how far a publishing is.
+type Progress struct {
+	stream.Published       // what is committed
+	Offered          int64 // documents that have been handed over to be committed
+	OfferedBytes     int64 // of their content
+	LeftOut          int64 // documents and files
+	Read, Total      int64 // bytes of the files; of standard input and pipes nothing is known
+}
+
+// Progress may be called at any time.
+func (p *Publishing) Progress() Progress {
+	now := Progress{Published: p.publisher.Progress(), Offered: p.offered.Load(), OfferedBytes: p.offeredBytes.Load(), LeftOut: p.leftOut.Load()}
+	for _, in := range p.inputs {
+		now.Read, now.Total = now.Read+in.Read(), now.Total+in.Bytes
+	}
+	return now
+}

@@ -1,0 +1,99 @@
+package publishing
+
+import (
+	"context"
+
+	"loaderd/internal/corpus"
+	"loaderd/stream"
+)
+
+// Summary is what came of a publishing. Other programs read its JSON: fields may be added, and none may change its name or meaning.
+type Summary struct {
+	Server         string           `json:"server"`
+	Stream         string           `json:"stream"`
+	Subject        string           `json:"subject"`
+	Inputs         int              `json:"inputs"`          // files, and folders of plain text
+	InputsComplete int              `json:"inputs_complete"` // now wholly in the stream
+	Documents      int64            `json:"documents"`       // committed by this publishing
+	Bytes          int64            `json:"bytes"`
+	Duplicates     int64            `json:"duplicates"` // in the stream already; inputs that were complete are not read and not counted
+	Already        int64            `json:"already"`    // in the stream already, of inputs that were complete
+	Skipped        map[string]int64 `json:"skipped"`    // documents and files left out, by reason
+	LastSequence   uint64           `json:"last_sequence"`
+	Seconds        float64          `json:"seconds"`
+	WaitedSeconds  float64          `json:"waited_seconds"` // for a full stream or a lost connection
+	Interrupted    bool             `json:"interrupted"`
+	Repeated       *Repeats         `json:"repeated,omitempty"`  // of the duplicates, what other inputs had published
+	UnreadBy       []SealedRun      `json:"unread_by,omitempty"` // sealed runs that do not read the last of these documents
+	Error          string           `json:"error,omitempty"`
+
+	NoText error `json:"-"` // of the first file that is left out for it
+
+	passed int  // inputs that were complete before
+	found  bool // some input had something that is, or was to be, a document
+}
+
+// emptyDocument is the reason of documents without content, beside those of package corpus.
+const emptyDocument corpus.Reason = "empty"
+
+func newSummary(store *stream.Store, inputs []*corpus.Input, source string) Summary {
+	return Summary{
+		Server: store.ClientURL(), Stream: store.Config().Name, Subject: store.Config().Subject + "." + source,
+		Inputs: len(inputs), Skipped: map[string]int64{},
+	}
+}
+
+// Nothing says that there was not one document anywhere.
+func (s Summary) Nothing() bool { return !s.found && s.passed == 0 }
+
+// Repeats are documents that were published before by something else than the inputs themselves: the same files by another path, or the same
+// standard input.
+type Repeats struct {
+	Documents int64  `json:"documents"`
+	Sequence  uint64 `json:"first_sequence"` // of the first of them in the stream
+	Input     string `json:"input,omitempty"`
+	Path      string `json:"path,omitempty"`
+
+	All bool `json:"-"` // nothing else was published
+}
+
+// repeatsOf tells what was published before, nil when nothing was.
+func repeatsOf(ctx context.Context, p *stream.Publisher, done stream.Published) *Repeats {
+	if done.Repeated == 0 {
+		return nil
+	}
+	r := &Repeats{Documents: done.Repeated, Sequence: done.FirstRepeated, All: done.Documents == 0 && done.Duplicates == done.Repeated}
+	if o, err := p.Origin(ctx, r.Sequence); err == nil { // else it is said without
+		r.Input, r.Path = o.Input, o.Path
+	}
+	return r
+}
+
+// SealedRun is a run that does not read what is published.
+type SealedRun struct {
+	Run string `json:"run"`
+	End uint64 `json:"ends_behind"` // the last document that it reads
+}
+
+// Audience are the runs over a document stream, by whether they read documents behind a sequence.
+type Audience struct {
+	Sealed []SealedRun
+	Reads  []string
+}
+
+// AudienceOf asks who reads documents that are stored now, up to sequence last. A producer need not be permitted to ask, and nothing
+// depends on the answer: without one there is nobody to tell of.
+func AudienceOf(ctx context.Context, store *stream.Store, last uint64) (a Audience) {
+	runs, err := store.Runs(ctx)
+	if err != nil {
+		return Audience{}
+	}
+	for _, r := range runs {
+		if r.Sealed && r.End < last {
+			a.Sealed = append(a.Sealed, SealedRun{r.Run, r.End})
+		} else {
+			a.Reads = append(a.Reads, r.Run)
+		}
+	}
+	return a
+}

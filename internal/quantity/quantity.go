@@ -1,0 +1,68 @@
+// Package quantity writes numbers for people.
+package quantity
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Count writes a count with separators: 12,345.
+func Count[T ~int | ~int32 | ~int64 | ~uint32 | ~uint64](n T) string {
+	s := strconv.FormatInt(int64(n), 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Short writes a number in three digits or so: 950, 12.3k, 4.56M.
+func Short(v float64) string {
+	unit := ""
+	for _, u := range []string{"k", "M", "G", "T"} {
+		if v < 999.5 {
+			break
+		}
+		v, unit = v/1000, u
+	}
+	switch {
+	case unit == "" || v >= 99.95:
+		return fmt.Sprintf("%.0f%s", v, unit)
+	case v >= 9.995:
+		return fmt.Sprintf("%.1f%s", v, unit)
+	}
+	return fmt.Sprintf("%.2f%s", v, unit)
+}
+
+// Bytes writes a number of bytes: 512 B, 5.4 MiB.
+func Bytes(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, unit := float64(n)/1024, 0
+	for v >= 1024 && unit < len(units)-1 {
+		v, unit = v/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", v, units[unit])
+}
+
+// Things counts things: 1 reader, 2,000 readers.
+func Things(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%s %ss", Count(n), thing)
+}
+
+// Range names the least and the greatest of some numbers: 2,048, or 1,024 to 16,384; of none it is no.
+func Range(numbers []int) string {
+	if len(numbers) == 0 {
+		return "no"
+	}
+	least, most := Count(slices.Min(numbers)), Count(slices.Max(numbers))
+	if least == most {
+		return most
+	}
+	return least + " to " + most
+}
