@@ -251,7 +251,7 @@ func (p *Planner) Drains() bool {
 		least = min(least, p.queues.buckets[i].rows)
 	}
 	pool := p.packer.Pending()
-	waiting := pool.Pieces + pool.Rows
+	waiting := pool.Pieces + int(pool.Held.Rows)
 	p.window.Each(func(a atom) { waiting += a.rows() })
 	for i := range p.lines {
 		waiting += p.lines[i].waiting()

@@ -21,7 +21,7 @@ type shortage struct {
 func (p *Planner) shortage() shortage {
 	s := shortage{drains: p.Drains()}
 	pool, window, rows := p.Waiting()
-	s.held = pool.Rows
+	s.held = int(pool.Held.Rows)
 	perAtom := float64(p.atomRows) / float64(p.rowAtoms)
 	s.there = rows + int(float64(window)*perAtom)
 	missing := p.queues.missing()
@@ -41,7 +41,7 @@ func (p *Planner) shortage() shortage {
 		}
 		mean := float64(packed.Tokens) / float64(packed.Documents)
 		tokens := float64(missing) * length
-		if lacks := p.config.Packing.Relevant().Held() - pool.Held - pool.Pieces; lacks > 0 {
+		if lacks := p.config.Packing.Relevant().Held() - int(pool.Held.Pieces) - pool.Pieces; lacks > 0 {
 			tokens += float64(lacks) * min(mean, length) // what is held back is filled first
 		}
 		s.documents = int64(math.Ceil(tokens / mean))

@@ -41,7 +41,7 @@ func (r *Run) cause(step uint64) *Error {
 		"last_document": strconv.FormatUint(s.Last, 10),
 		"read_document": strconv.FormatUint(p.cursor, 10),
 		"pool":          fmt.Sprintf("%d of %d", p.pool.Pieces, r.config.Packing.Pool),
-		"held_rows":     fmt.Sprintf("%d (%d of %d pieces)", p.pool.Rows, p.pool.Held, r.config.Packing.Relevant().Held()),
+		"held_rows":     fmt.Sprintf("%d (%d of %d pieces)", p.pool.Held.Rows, p.pool.Held.Pieces, r.config.Packing.Relevant().Held()),
 		"window":        fmt.Sprintf("%d of %d", p.window, r.config.Shuffle.Window),
 		"queued_rows":   queueNote(p.queues),
 	}}

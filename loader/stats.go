@@ -100,7 +100,7 @@ func (r *Run) Stats() Stats {
 		Documents: p.packed.Documents, Empty: p.counts.Empty, Undecoded: p.counts.Undecoded, Duplicates: p.counts.Duplicates,
 		Tokens: p.packed.Tokens, Rows: p.counts.Rows, Slots: p.counts.Slots, Padding: p.counts.Slots - p.counts.Tokens,
 		Truncated: p.packed.Truncated, Dropped: p.packed.Dropped + p.counts.LeftTokens, Repeated: p.packed.Repeated, AgeMax: p.counts.AgeMax,
-		PoolPieces: p.pool.Pieces, HeldRows: p.pool.Rows, HeldPieces: p.pool.Held, PoolTokens: p.pool.Tokens, WindowRows: p.window, QueueRows: p.queued, Queues: p.queues, RowsNeeded: p.lacks.needed, RowsThere: p.lacks.there, WaitMax: p.counts.WaitMax, Oldest: r.oldest, Cursor: p.cursor, Floor: p.floor, Trouble: r.trouble, Packing: p.detail}
+		PoolPieces: p.pool.Pieces, HeldRows: int(p.pool.Held.Rows), HeldPieces: int(p.pool.Held.Pieces), PoolTokens: p.pool.Tokens, WindowRows: p.window, QueueRows: p.queued, Queues: p.queues, RowsNeeded: p.lacks.needed, RowsThere: p.lacks.there, WaitMax: p.counts.WaitMax, Oldest: r.oldest, Cursor: p.cursor, Floor: p.floor, Trouble: r.trouble, Packing: p.detail}
 	s.CacheBytes, s.CacheHits, s.CacheMisses = r.assembler.cache.stats()
 	s.Readers = make([]ReaderStat, 0, len(r.readers))
 	for x := range r.readers {

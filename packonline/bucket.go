@@ -101,9 +101,9 @@ func (p *bucket) meet(w waiting, out *Rows) {
 	if partner != nil {
 		p.take(partner.length)
 	}
-	p.stock.add(w, class)
-	p.take(w.length)
-	p.emit(length, out)
+	used := p.leave(out)
+	out.add(Piece{w.doc, w.start, w.length}, 0)
+	p.close(length, used+w.length, out)
 }
 
 // How many rows are tried around the oldest pieces when the pool is full, before and after padding becomes necessary. Trying more
@@ -157,8 +157,13 @@ func (p *bucket) putBack(keep int) {
 
 // emit ends the row under construction.
 func (p *bucket) emit(length int32, out *Rows) {
+	used := p.leave(out)
+	p.close(length, used, out)
+}
+
+// leave lets the pieces of the row under construction leave, and returns their tokens.
+func (p *bucket) leave(out *Rows) (used int32) {
 	p.stock.credit += moveCost * len(p.row) // what leaves was not taken in vain
-	var used int32
 	for _, i := range p.row {
 		w := &p.stock.items[i].waiting
 		out.add(Piece{w.doc, w.start, w.length}, p.age(*w))
@@ -166,7 +171,7 @@ func (p *bucket) emit(length int32, out *Rows) {
 		p.free(i)
 	}
 	p.row = p.row[:0]
-	p.close(length, used, out)
+	return used
 }
 
 // free forgets a piece that was taken.

@@ -18,22 +18,41 @@ func (p *bucket) tight(n int32, out *Rows) bool {
 	if p.alone(n) {
 		return false
 	}
+	p.stock.hide(n)
+	p.stock.spend(moveCost)
+	length, other := p.findTight(n)
+	p.stock.show(n)
+	if length == 0 {
+		p.stock.spend(moveCost)
+		return false
+	}
+	p.stock.spend(-moveCost) // of taking it
 	p.take(n)
+	p.take(length - n - other)
+	if other > 0 {
+		p.take(other)
+	}
+	p.emit(length, out)
+	return true
+}
+
+// findTight returns the length of a tight row around a piece of length n, which is hidden, and that of the shorter one of two other
+// pieces, 0 with only one. The row's length is 0 where there is none.
+func (p *bucket) findTight(n int32) (length, other int32) {
 	longer := p.lengths[bucketFor(p.lengths, n):]
 	for _, l := range longer {
-		if p.addOne(l - n) {
-			p.emit(l, out)
-			return true
+		if p.stock.has(l - n) {
+			return l, 0
 		}
 	}
 	for _, l := range longer {
-		if p.near(l-n) && !p.stock.broke() && p.addTight(l-n) {
-			p.emit(l, out)
-			return true
+		if p.near(l-n) && !p.stock.broke() {
+			if other := p.twoTight(l - n); other != none {
+				return l, other
+			}
 		}
 	}
-	p.putBack(0)
-	return false
+	return 0, 0
 }
 
 // near reports whether few pieces may well fill so much room. Between rows of several lengths that depends on the pieces that need
@@ -60,25 +79,29 @@ func (p *bucket) addTwo(room, least, most int32) bool {
 	return true
 }
 
-// addTight fills room with two pieces that need all units of it: the rest of the shorter one is below that of the room. The rests
-// are to be alike, from half that of the room down to an eighth: pieces with a small one are what completes others alone.
-func (p *bucket) addTight(room int32) bool {
+// twoTight finds two pieces that fill room and need all units of it: the rest of the shorter one, whose length it returns, is below that
+// of the room. The rests are to be alike, from half that of the room down to an eighth: pieces with a small one are what completes
+// others alone.
+func (p *bucket) twoTight(room int32) int32 {
 	unit := p.lengths[0]
 	units, rest := room/unit, room%unit
 	edge := rest / 8
 	if units == 0 {
-		return p.addTwo(room, edge+1, room/2)
+		return p.stock.two(room, edge+1, room/2)
 	}
 	for k := range min(units/2+1, bases) {
 		if p.stock.broke() {
-			return false
+			return none
 		}
 		base := k * unit
-		if p.addTwo(room, base+rest/2+1, base+rest-edge-1) || p.addTwo(room, base+edge+1, base+rest/2) {
-			return true
+		if n := p.stock.two(room, base+rest/2+1, base+rest-edge-1); n != none {
+			return n
+		}
+		if n := p.stock.two(room, base+edge+1, base+rest/2); n != none {
+			return n
 		}
 	}
-	return false
+	return none
 }
 
 // alike is how many of the oldest pieces are looked through for one that lacks little of a unit too.

@@ -83,7 +83,7 @@ func (p *bucket) addFew(room int32) bool {
 // of this class come before those that a shorter row would hold.
 func (p *bucket) approach(room, much int32, class int) int32 {
 	for ; class >= 0; class-- {
-		l := &p.stock.needs[class]
+		l := p.stock.need(class)
 		passed := 0
 		for i := l.first; i != none && passed < misfits; {
 			if room <= much || p.stock.broke() {

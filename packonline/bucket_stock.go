@@ -10,7 +10,7 @@ type stock struct {
 	queues  []queue     // length in use -> its pieces by age
 	counts  []int32     // length -> number of its pieces
 	ages    list        // all pieces
-	needs   []list      // class -> its pieces; the class says which row is the shortest that holds them
+	needs   []list      // class -> its pieces; the class says which row is the shortest that holds them. None where there is one class
 	items   []stockItem // by number
 	tried   []int32     // lengths that eldest has called with
 	vacant  int32       // first number without a piece; they are linked by behind
@@ -40,7 +40,7 @@ const equals = 2
 func newStock(longest int32, classes int) *stock {
 	n := int(longest) + 1
 	s := &stock{lengths: newBitset(n), queues: make([]queue, n), counts: make([]int32, n), ages: list{queue{none, none}, 0}, vacant: none}
-	for range classes {
+	for classes > 1 && len(s.needs) < classes {
 		s.needs = append(s.needs, list{queue{none, none}, 1})
 	}
 	return s
@@ -55,21 +55,19 @@ func (s *stock) add(w waiting, class int) int32 {
 	} else {
 		s.vacant = s.items[i].behind
 	}
-	s.items[i] = stockItem{waiting: w, behind: none, class: int32(class)}
-	for _, l := range []*list{&s.ages, &s.needs[class]} {
-		s.items[i].links[l.link] = queue{l.last, none}
-		s.insert(&l.queue, l.link, i)
-	}
 	q := &s.queues[w.length]
-	if !s.lengths.has(w.length) {
-		s.lengths.add(w.length)
+	if s.counts[w.length] == 0 {
 		*q = queue{none, none}
 	}
-	s.items[i].links[equals] = queue{q.last, none}
-	s.insert(q, equals, i)
-	s.counts[w.length]++
-	s.pieces++
-	s.tokens += int64(w.length)
+	x := stockItem{waiting: w, behind: none, class: int32(class)}
+	x.links[s.ages.link], x.links[equals] = queue{s.ages.last, none}, queue{q.last, none}
+	if len(s.needs) > 0 {
+		l := &s.needs[class]
+		x.links[l.link] = queue{l.last, none}
+	}
+	s.items[i] = x
+	s.link(i)
+	s.show(w.length)
 	return i
 }
 
@@ -84,15 +82,13 @@ func (s *stock) take(length int32) int32 {
 func (s *stock) takeItem(i int32) {
 	s.spend(moveCost)
 	x := &s.items[i]
-	q := &s.queues[x.length]
-	if s.counts[x.length]--; s.counts[x.length] == 0 {
-		s.lengths.remove(x.length)
-	}
-	s.remove(q, equals, i)
+	s.hide(x.length)
+	s.remove(&s.queues[x.length], equals, i)
 	s.remove(&s.ages.queue, s.ages.link, i)
-	s.remove(&s.needs[x.class].queue, s.needs[x.class].link, i)
-	s.pieces--
-	s.tokens -= int64(x.length)
+	if len(s.needs) > 0 {
+		l := &s.needs[x.class]
+		s.remove(&l.queue, l.link, i)
+	}
 }
 
 // putBack undoes take. What was taken last comes back first, and nothing is added in between: then everything that the piece was
@@ -100,14 +96,37 @@ func (s *stock) takeItem(i int32) {
 func (s *stock) putBack(i int32) {
 	s.spend(moveCost)
 	x := &s.items[i]
-	if s.counts[x.length]++; s.counts[x.length] == 1 {
-		s.lengths.add(x.length)
-	}
+	s.show(x.length)
+	s.link(i)
+}
+
+// link links a piece between the neighbours that it names, in all its lists.
+func (s *stock) link(i int32) {
+	x := &s.items[i]
 	s.insert(&s.queues[x.length], equals, i)
-	s.insert(&s.needs[x.class].queue, s.needs[x.class].link, i)
 	s.insert(&s.ages.queue, s.ages.link, i)
+	if len(s.needs) > 0 {
+		l := &s.needs[x.class]
+		s.insert(&l.queue, l.link, i)
+	}
+}
+
+// hide takes a piece of a length in use, for searches that look at lengths alone, until show.
+func (s *stock) hide(length int32) {
+	if s.counts[length]--; s.counts[length] == 0 {
+		s.lengths.remove(length)
+	}
+	s.pieces--
+	s.tokens -= int64(length)
+}
+
+// show undoes hide.
+func (s *stock) show(length int32) {
+	if s.counts[length]++; s.counts[length] == 1 {
+		s.lengths.add(length)
+	}
 	s.pieces++
-	s.tokens += int64(x.length)
+	s.tokens += int64(length)
 }
 
 // free forgets a piece that was taken.
@@ -144,6 +163,14 @@ func (s *stock) remove(ends *queue, link int, i int32) {
 	} else {
 		s.items[at.last].links[link].first = at.first
 	}
+}
+
+// need returns the pieces of a class.
+func (s *stock) need(class int) *list {
+	if len(s.needs) == 0 {
+		return &s.ages
+	}
+	return &s.needs[class]
 }
 
 // newer returns the piece that follows i in a list, none behind the last.

@@ -1,7 +1,7 @@
 package packonline
 
 import (
-	"slices"
+	"math"
 
 	"loaderd/packonline/related"
 )
@@ -15,41 +15,30 @@ import (
 //   - A row with a piece that would be too old after one more document leaves now: the bound on ages includes the hold (invariant 4).
 //   - At the end all rows leave, those of the flush among them, in the same order.
 //   - invariant 6: the hold changes the order of rows. What is in them its Packer decides, which never learns of it.
-//   - A row costs as much as its pieces: they are copied into slots and out of them again, and nothing is allocated or moved meanwhile.
+//   - The Packer writes its rows where they are held, and a row that leaves is copied from there. What has left is cleared away when it
+//     is twice as much as may be held: half a copy a row, and nothing is allocated meanwhile.
 type hold struct {
 	Packer
 	config  Config
 	most    int       // pieces that may be held
 	span    int64     // documents that a row may be held for after its oldest piece came
 	now     int64     // documents that came
-	packed  Rows      // what the Packer has just emitted
-	slots   []slot    // of pieces
-	vacant  int32     // first slot without a piece, linked
-	rows    []heldRow // by number
-	free    []int32   // numbers of rows without one
+	packed  Rows      // what the Packer emitted since the last clearing, of ages when it did
+	rows    []heldRow // by number in packed
 	byMean  calendar  // of the mean arrival of their tokens
 	byFirst calendar  // of the arrival of their oldest pieces
-	serial  int64     // of the row that was packed last
-	counts  Counts    // Rows, Slots and Padding of the rows that are held
-	pieces  int       // in them
+	oldest  uint64    // smallest Doc.Seq of the rows that are held; unless stale
+	stale   bool
+	counts  Counts // Rows, Slots and Padding of the rows that are held
+	pieces  int    // in them
 }
 
-// slot has a piece of a row that is held.
-type slot struct {
-	Piece
-	arrived uint32 // the end of the clock's value
-	next    int32  // slot of the row's next piece, or of the next vacant one
-}
-
-// heldRow is a row that is held.
+// heldRow is a row that is held, or was.
 type heldRow struct {
-	slot   int32 // of its first piece
-	pieces int32 // 0 for a number without a row
-	length int32
-	used   int32
 	doc    uint64 // of its oldest piece
-	serial int64
-	links  [2]link // in the calendars
+	packed uint32 // the end of the clock's value when it was packed
+	used   int32  // tokens, 0 when it has left
+	links  [2]link
 }
 
 // Bounds of what is held.
@@ -58,6 +47,7 @@ const (
 	holdShare = 4       // of MaxAge: what would be held for longer is too old before its turn comes, and leaves out of order
 	holdPools = 16      // age in pools of which no piece is held: its row is the next to go
 	maxSpan   = 1 << 20 // likewise, in documents
+	minClear  = 256     // pieces in rows that have left or are held, before the former are cleared away
 )
 
 // Held returns how many pieces finished rows may have that are held back, for a configuration that is Relevant.
@@ -86,7 +76,7 @@ func makeHold(p Packer, c Config) *hold {
 	if c.MaxAge > 0 {
 		span = min(span, c.MaxAge)
 	}
-	return &hold{Packer: p, config: c, most: c.Held(), span: int64(span), vacant: none, byMean: newCalendar(span, 0), byFirst: newCalendar(span, 1)}
+	return &hold{Packer: p, config: c, most: c.Held(), span: int64(span), byMean: newCalendar(span, 0), byFirst: newCalendar(span, 1)}
 }
 
 func (h *hold) Add(d Doc, out *Rows) {
@@ -97,11 +87,15 @@ func (h *hold) Add(d Doc, out *Rows) {
 			h.let(i, out)
 		}
 	}
-	if h.packed.Len() > 0 {
-		h.take(out)
-		for h.pieces > h.most {
-			h.let(h.next(), out)
-		}
+	if h.packed.Len() == len(h.rows) {
+		return
+	}
+	h.take(out)
+	for h.pieces > h.most {
+		h.let(h.next(), out)
+	}
+	if len(h.packed.pieces) > max(3*h.most, minClear) {
+		h.clear()
 	}
 }
 
@@ -112,6 +106,7 @@ func (h *hold) Flush(out *Rows) {
 	for i := h.next(); i != none; i = h.next() {
 		h.let(i, out)
 	}
+	h.clear()
 }
 
 // next returns the row that is to leave next, none without one.
@@ -122,95 +117,93 @@ func (h *hold) late(arrived int64) bool { return h.byFirst.bin(arrived) <= h.byF
 
 // take holds the rows that were packed. Those that are too old for it leave at once.
 func (h *hold) take(out *Rows) {
-	for k := range h.packed.Len() {
-		length, pieces, ages := h.packed.Row(k)
-		if h.late(h.now - int64(slices.Max(ages))) {
-			out.copy(length, pieces, ages)
-			continue
+	for i := len(h.rows); i < h.packed.Len(); i++ {
+		if !h.hold(i) {
+			length, pieces, ages := h.packed.Row(i)
+			out.copy(length, pieces, ages, 0)
 		}
-		h.hold(length, pieces, ages)
 	}
-	h.packed.Reset()
 }
 
-// hold holds a row.
-func (h *hold) hold(length int32, pieces []Piece, ages []uint32) {
-	i := h.number()
-	r := &h.rows[i]
-	h.serial++
-	*r = heldRow{slot: none, pieces: int32(len(pieces)), length: length, doc: pieces[0].Doc, serial: h.serial}
-	eldest := ages[0]
-	var waited int64     // by all tokens; at most maxTable of them for maxSpan documents
-	least := int64(none) // age of the document whose full rows are to leave before its rest, which is here
-	for k := len(pieces) - 1; k >= 0; k-- {
-		x, age := pieces[k], ages[k]
-		r.slot = h.put(slot{x, uint32(h.now) - age, r.slot})
-		r.used += x.Length
-		waited += int64(x.Length) * int64(age)
-		if age > eldest {
-			eldest, r.doc = age, x.Doc
-		}
-		if x.Start > 0 && (least == none || int64(age) < least) {
-			least = int64(age)
-		}
-	}
-	mean := int64(eldest)
+// hold holds row i, which was packed last, and reports whether it did: unless it is too old.
+func (h *hold) hold(i int) bool {
+	length, pieces, ages := h.packed.Row(i)
+	r := heldRow{doc: pieces[0].Doc, packed: uint32(h.now), used: pieces[0].Length}
+	eldest, mean := ages[0], int64(ages[0])
 	if len(pieces) > 1 {
-		mean = (waited + int64(r.used) - 1) / int64(r.used)
+		eldest, mean = r.sum(pieces, ages)
 	}
-	if least != none {
-		mean = min(mean, least)
+	first := h.now - int64(eldest)
+	if h.late(first) {
+		h.rows = append(h.rows, heldRow{})
+		return false
 	}
-	h.byMean.add(h.rows, h.now-mean, i)
-	h.byFirst.add(h.rows, h.now-int64(eldest), i)
+	h.rows = append(h.rows, r)
+	h.byMean.add(h.rows, h.now-mean, int32(i))
+	h.byFirst.add(h.rows, first, int32(i))
+	if h.counts.Rows == 0 {
+		h.oldest, h.stale = r.doc, false
+	}
+	h.oldest = min(h.oldest, r.doc)
 	h.counts.Rows++
 	h.counts.Slots += int64(length)
 	h.counts.Padding += int64(length - r.used)
 	h.pieces += len(pieces)
+	return true
 }
 
-// number returns a number for a row.
-func (h *hold) number() int32 {
-	if last := len(h.free) - 1; last >= 0 {
-		i := h.free[last]
-		h.free = h.free[:last]
-		return i
+// sum sums up the pieces of a row. It returns the age of the oldest one, and the one by which the row is to leave: that of its tokens in
+// the mean, or that of a document whose full rows are to leave before its rest, which is here.
+func (r *heldRow) sum(pieces []Piece, ages []uint32) (eldest uint32, mean int64) {
+	var waited int64 // by all tokens; at most maxTable of them for maxSpan documents
+	least := int64(math.MaxInt64)
+	r.used = 0
+	for k, x := range pieces {
+		age := ages[k]
+		r.used += x.Length
+		waited += int64(x.Length) * int64(age)
+		if age > eldest || k == 0 {
+			eldest, r.doc = age, x.Doc
+		}
+		if x.Start > 0 {
+			least = min(least, int64(age))
+		}
 	}
-	h.rows = append(h.rows, heldRow{})
-	return int32(len(h.rows) - 1)
-}
-
-// put puts a piece into a vacant slot.
-func (h *hold) put(s slot) int32 {
-	at := h.vacant
-	if at == none {
-		h.slots = append(h.slots, s)
-		return int32(len(h.slots) - 1)
-	}
-	h.vacant = h.slots[at].next
-	h.slots[at] = s
-	return at
+	return eldest, min((waited+int64(r.used)-1)/int64(r.used), least)
 }
 
 // let lets row i go.
 func (h *hold) let(i int32, out *Rows) {
 	r := &h.rows[i]
-	last := r.slot
-	for at := r.slot; at != none; at = h.slots[at].next {
-		s := &h.slots[at]
-		out.add(s.Piece, uint32(h.now)-s.arrived)
-		last = at
-	}
-	out.close(r.length, false)
-	h.slots[last].next, h.vacant = h.vacant, r.slot
+	length, pieces, ages := h.packed.Row(int(i))
+	out.copy(length, pieces, ages, uint32(h.now)-r.packed)
 	h.byMean.remove(h.rows, i)
 	h.byFirst.remove(h.rows, i)
+	h.stale = h.stale || r.doc == h.oldest
 	h.counts.Rows--
-	h.counts.Slots -= int64(r.length)
-	h.counts.Padding -= int64(r.length - r.used)
-	h.pieces -= int(r.pieces)
-	r.pieces = 0
-	h.free = append(h.free, i)
+	h.counts.Slots -= int64(length)
+	h.counts.Padding -= int64(length - r.used)
+	h.pieces -= len(pieces)
+	r.used = 0
+}
+
+// clear clears away the rows that have left. The others move together, in their order, and so do their numbers: each to a place whose row
+// has been read.
+func (h *hold) clear() {
+	rows := h.rows
+	from := h.packed
+	h.rows = h.rows[:0]
+	h.packed.Reset()
+	for i, r := range rows {
+		if r.used == 0 {
+			continue
+		}
+		length, pieces, ages := from.Row(i)
+		h.packed.copy(length, pieces, ages, 0)
+		h.rows = append(h.rows, r)
+		h.byMean.renumber(h.rows)
+		h.byFirst.renumber(h.rows)
+	}
 }
 
 func (h *hold) Counts() Counts {
@@ -223,18 +216,27 @@ func (h *hold) Counts() Counts {
 
 func (h *hold) Pending() Pending {
 	p := h.Packer.Pending()
-	i := h.byFirst.first(h.now - h.span)
-	if i == none {
+	if h.counts.Rows == 0 {
 		return p
 	}
+	if h.stale {
+		h.oldest, h.stale = h.first(), false
+	}
+	oldest := h.oldest
+	if p.Pieces > 0 {
+		oldest = min(oldest, p.Oldest)
+	}
+	return Pending{p.Pieces, Held{int32(h.counts.Rows), int32(h.pieces)}, p.Tokens + h.counts.Slots - h.counts.Padding, oldest}
+}
+
+// first returns the smallest Doc.Seq of the rows that are held.
+func (h *hold) first() uint64 {
+	i := h.byFirst.first(h.now - h.span)
 	oldest := h.rows[i].doc // the other rows of its bin can be older
 	for i = h.rows[i].links[h.byFirst.link].after; i != none; i = h.rows[i].links[h.byFirst.link].after {
 		oldest = min(oldest, h.rows[i].doc)
 	}
-	if p.Pieces > 0 {
-		oldest = min(oldest, p.Oldest)
-	}
-	return Pending{p.Pieces, int(h.counts.Rows), h.pieces, p.Tokens + h.counts.Slots - h.counts.Padding, oldest}
+	return oldest
 }
 
 // hintedHold holds the rows of splice, which asks for hints and counts how its rows ended.

@@ -79,6 +79,20 @@ func (c *calendar) remove(rows []heldRow, i int32) {
 	}
 }
 
+// renumber tells the number of the row that has the last one now. It is called with all rows, in the order in which they were packed.
+func (c *calendar) renumber(rows []heldRow) {
+	i := int32(len(rows) - 1)
+	x := &rows[i].links[c.link]
+	q := &c.rows[x.place]
+	if x.before == none {
+		q.first = i
+	} else {
+		x.before = q.last
+		rows[q.last].links[c.link].after = i
+	}
+	q.last = i
+}
+
 // first returns the first row, none without one. All rows' bins are behind that of a time.
 func (c *calendar) first(behind int64) int32 {
 	at := c.used.from(c.place(behind + 1<<c.width))

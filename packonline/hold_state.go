@@ -1,7 +1,6 @@
 package packonline
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -14,27 +13,19 @@ func (h *hold) AppendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(h.counts.Rows))
 	lengths := h.config.rowLengths()
 	var before waiting
-	for _, i := range h.inOrder() {
-		r := &h.rows[i]
-		b = binary.AppendUvarint(b, uint64(slices.Index(lengths, r.length)))
-		b = binary.AppendUvarint(b, uint64(r.pieces))
-		for at := r.slot; at != none; at = h.slots[at].next {
-			x := &h.slots[at]
-			b = appendPiece(b, waiting{x.Doc, h.now - int64(uint32(h.now)-x.arrived), x.Start, x.Length}, &before)
+	for i := range h.rows {
+		if h.rows[i].used == 0 {
+			continue
+		}
+		length, pieces, ages := h.packed.Row(i)
+		b = binary.AppendUvarint(b, uint64(slices.Index(lengths, length)))
+		b = binary.AppendUvarint(b, uint64(len(pieces)))
+		for k, x := range pieces {
+			age := ages[k] + uint32(h.now) - h.rows[i].packed
+			b = appendPiece(b, waiting{x.Doc, h.now - int64(age), x.Start, x.Length}, &before)
 		}
 	}
 	return b
-}
-
-// inOrder returns the numbers of the rows in the order in which they were packed.
-func (h *hold) inOrder() (rows []int32) {
-	for i := range h.rows {
-		if h.rows[i].pieces > 0 {
-			rows = append(rows, int32(i))
-		}
-	}
-	slices.SortFunc(rows, func(a, b int32) int { return cmp.Compare(h.rows[a].serial, h.rows[b].serial) })
-	return rows
 }
 
 func (h *hold) RestoreState(b []byte) ([]byte, error) {
@@ -74,8 +65,8 @@ func (h *hold) read(r *reader) {
 		if r.err != nil {
 			return
 		}
-		h.hold(length, h.packed.pieces, h.packed.ages)
-		h.packed.Reset()
+		h.packed.close(length, false)
+		h.hold(len(h.rows))
 	}
 	switch c := &h.counts; {
 	case r.err != nil:

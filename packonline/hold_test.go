@@ -170,7 +170,7 @@ func TestHoldRefusesImpossibleStates(t *testing.T) {
 	for i := range 10 {
 		p.Add(packonline.Doc{Seq: uint64(i), Length: 16}, &out)
 	}
-	if have := p.Pending(); have != (packonline.Pending{Rows: 8, Held: 8, Tokens: 128, Oldest: 2}) {
+	if have := p.Pending(); have != (packonline.Pending{Held: packonline.Held{Rows: 8, Pieces: 8}, Tokens: 128, Oldest: 2}) {
 		t.Fatalf("pending is %+v", have)
 	}
 	good := p.AppendState(nil)

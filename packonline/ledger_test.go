@@ -180,7 +180,7 @@ func (l *ledger) settle() error {
 				return fmt.Errorf("%s is %d", name, n)
 			}
 		}
-		if rows != have.Rows+int64(pending.Rows) {
+		if rows != have.Rows+int64(pending.Held.Rows) {
 			return fmt.Errorf("%d rows ended as %v", have.Rows, d.Detail())
 		}
 	}
@@ -192,7 +192,7 @@ func (l *ledger) settlePending(pending packonline.Pending) error {
 	for l.oldest < len(l.docs) && l.docs[l.oldest].done == l.docs[l.oldest].doc.Length {
 		l.oldest++
 	}
-	if pending.Any() != (pending.Tokens > 0) || (pending.Rows > 0) != (pending.Held > 0) || pending.Rows > pending.Held {
+	if pending.Any() != (pending.Tokens > 0) || (pending.Held.Rows > 0) != (pending.Held.Pieces > 0) || pending.Held.Rows > pending.Held.Pieces {
 		return fmt.Errorf("pending is %+v", pending)
 	}
 	if !l.traits.drops && pending.Any() != (l.oldest < len(l.docs)) {
@@ -212,8 +212,8 @@ func (l *ledger) settlePending(pending packonline.Pending) error {
 	if pending.Pieces > bound {
 		return fmt.Errorf("invariant 3: %d pieces wait, at most %d may", pending.Pieces, bound)
 	}
-	if bound := heldAtMost(l.c); pending.Held > bound {
-		return fmt.Errorf("%d pieces are held, at most %d may be", pending.Held, bound)
+	if bound := heldAtMost(l.c); int(pending.Held.Pieces) > bound {
+		return fmt.Errorf("%d pieces are held, at most %d may be", pending.Held.Pieces, bound)
 	}
 	return nil
 }

@@ -42,8 +42,12 @@ func (p *naive) Add(d Doc, out *Rows) {
 
 // bucketFor returns which of the lengths, ascending, is the smallest that holds n tokens, and the last one if none does.
 func bucketFor(lengths []int32, n int32) int {
-	i, _ := slices.BinarySearch(lengths, n)
-	return min(i, len(lengths)-1)
+	for i, l := range lengths[:len(lengths)-1] {
+		if n <= l {
+			return i
+		}
+	}
+	return len(lengths) - 1
 }
 
 func (p *naive) Flush(out *Rows) {

@@ -37,14 +37,17 @@ type Counts struct {
 // Pending describes what a Packer holds back.
 type Pending struct {
 	Pieces int    // that wait to be packed
-	Rows   int    // finished ones that are held back
-	Held   int    // their pieces
+	Held   Held   // what is packed
 	Tokens int64  // of all these pieces
 	Oldest uint64 // smallest Doc.Seq that one of them belongs to; meaningless without any
 }
 
+// Held counts finished rows that are held back. It is as narrow as it can be, for Pending is asked for after every document and should fit
+// the processor's registers.
+type Held struct{ Rows, Pieces int32 }
+
 // Any reports whether anything is held back.
-func (p Pending) Any() bool { return p.Pieces > 0 || p.Rows > 0 }
+func (p Pending) Any() bool { return p.Pieces > 0 || p.Held.Rows > 0 }
 
 // Packer is one packing method over a bounded pool.
 type Packer interface {

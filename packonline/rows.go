@@ -52,9 +52,11 @@ func (r *Rows) close(length int32, joined bool) {
 	r.ends = append(r.ends, rowEnd{length, joined, len(r.pieces)})
 }
 
-// copy appends a row.
-func (r *Rows) copy(length int32, pieces []Piece, ages []uint32) {
+// copy appends a row whose pieces have become older by so many documents.
+func (r *Rows) copy(length int32, pieces []Piece, ages []uint32, older uint32) {
 	r.pieces = append(r.pieces, pieces...)
-	r.ages = append(r.ages, ages...)
+	for _, age := range ages {
+		r.ages = append(r.ages, age+older)
+	}
 	r.close(length, false)
 }

@@ -121,8 +121,8 @@ func (s *script) run(line string, w *strings.Builder) error {
 	s.out.Reset()
 	if x := s.p.Pending(); x.Any() {
 		rows := ""
-		if x.Rows > 0 {
-			rows = fmt.Sprintf(" %d rows with %d,", x.Rows, x.Held)
+		if x.Held.Rows > 0 {
+			rows = fmt.Sprintf(" %d rows with %d,", x.Held.Rows, x.Held.Pieces)
 		}
 		fmt.Fprintf(w, "> waiting: %d pieces,%s %d tokens, oldest %s\n", x.Pieces, rows, x.Tokens, name(x.Oldest))
 	} else {
