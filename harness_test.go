@@ -19,6 +19,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 // goSource returns real documents: files of Go's own library.
@@ -92,13 +93,13 @@ func stop(t testing.TB, d *daemon.Daemon) {
 	}
 }
 
-func publish(t testing.TB, url string, messages []stream.Message) stream.Published {
+func publishTo(t testing.TB, url string, messages []stream.Message) publish.Committed {
 	t.Helper()
 	c := natstest.Config(t)
 	c.URL = url
 	store := natstest.Open(t, c)
 	defer store.Close()
-	p, err := store.NewPublisher(t.Context(), "go", stream.PublishOptions{BatchMessages: 50})
+	p, err := publish.New(t.Context(), store, "go", publish.Options{BatchMessages: 50})
 	if err != nil {
 		t.Fatal(err)
 	}

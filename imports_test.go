@@ -21,7 +21,7 @@ const module = "loaderd"
 // arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
 var arrows = map[string][]string{
 	"cmd/loaderd": {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
-		"internal/lengths/lengthsin", "internal/lengths", "internal/publishing", "stream", "arrowout", "loader", "tokenizer"},
+		"internal/lengths/lengthsin", "internal/lengths", "internal/publishing", "stream", "stream/publish", "arrowout", "loader", "tokenizer"},
 	"internal/daemon": {"internal/config", "stream", "arrowout", "loader", "tokenizer"},
 	"internal/config": {"stream", "arrowout", "loader", "tokenizer"},
 
@@ -33,19 +33,20 @@ var arrows = map[string][]string{
 	"internal/simulation":        {"packonline"},
 	"internal/corpus":            {"internal/columns"},
 	"internal/lengths/lengthsin": {"internal/columns", "loader"},
-	"internal/publishing":        {"internal/corpus", "stream"},
+	"internal/publishing":        {"internal/corpus", "stream", "stream/publish"},
 
 	"internal/bench/flightserve": {"arrowout", "loader"},
 	"internal/bench/papers":      {"internal/lengths", "internal/simulation", "packonline", "shuffle"},
 	"internal/bench/splice":      {"internal/relatedness", "packonline", "tokenizer"},
 	"internal/bench/peers":       {"internal/lengths", "packonline"},
-	"internal/bench/endtoend":    {"internal/daemon", "internal/config", "internal/corpus", "stream", "tokenizer"},
+	"internal/bench/endtoend":    {"internal/daemon", "internal/config", "internal/corpus", "stream", "stream/publish", "tokenizer"},
 	"internal/bench/tokenizers":  {"tokenizer"},
-	"internal/bench/guarantees":  {"internal/daemon", "internal/config", "internal/lengths", "internal/reader", "stream", "loader", "packonline"},
+	"internal/bench/guarantees":  {"internal/daemon", "internal/config", "internal/lengths", "internal/reader", "stream", "stream/publish", "loader", "packonline"},
 
-	"stream":        {"stream/conn", "stream/server", "loader"},
-	"stream/conn":   {},
-	"stream/server": {},
+	"stream":         {"stream/conn", "stream/server", "loader"},
+	"stream/publish": {"stream"},
+	"stream/conn":    {},
+	"stream/server":  {},
 
 	"arrowout":   {"internal/answers", "loader"},
 	"loader":     {"packonline", "shuffle"},

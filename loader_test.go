@@ -19,6 +19,7 @@ import (
 	"loaderd/internal/reader"
 	"loaderd/packonline"
 	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 // The promise, end to end and on real parts: real text into a real JetStream server, through the daemon, out of real Flight sockets.
@@ -33,7 +34,7 @@ func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
 			c := settings(t, "")
 			c.Plan.Packing.Method, c.Plan.Packing.Atom = x.method, x.atom
 			d := start(t, c)
-			publish(t, d.Store().ClientURL(), messages)
+			publishTo(t, d.Store().ClientURL(), messages)
 			seal(t, d)
 			one := world(t, d.FlightURI(), 1)
 			conserved(t, one, messages)
@@ -75,12 +76,12 @@ func TestTwoRunsAreByteIdentical(t *testing.T) {
 		if i == 1 { // the documents come one by one while a rank already reads
 			go func() {
 				for _, m := range messages {
-					publish(t, d.Store().ClientURL(), []stream.Message{m})
+					publishTo(t, d.Store().ClientURL(), []stream.Message{m})
 				}
 				seal(t, d)
 			}()
 		} else {
-			publish(t, d.Store().ClientURL(), messages)
+			publishTo(t, d.Store().ClientURL(), messages)
 			seal(t, d)
 		}
 		runs[i] = world(t, d.FlightURI(), 1+i)
@@ -105,7 +106,7 @@ func restartInTheMiddle(t *testing.T, change func(*packonline.Config)) {
 	c := settings(t, "")
 	change(&c.Plan.Packing)
 	d := start(t, c)
-	publish(t, d.Store().ClientURL(), messages)
+	publishTo(t, d.Store().ClientURL(), messages)
 	seal(t, d)
 	want := world(t, d.FlightURI(), 1)
 
@@ -115,7 +116,7 @@ func restartInTheMiddle(t *testing.T, change func(*packonline.Config)) {
 	for i := 0; len(got) < len(want); i++ {
 		d := start(t, c)
 		if from := i * 100; from < len(messages) {
-			publish(t, d.Store().ClientURL(), messages[from:from+100])
+			publishTo(t, d.Store().ClientURL(), messages[from:from+100])
 		} else {
 			seal(t, d)
 		}
@@ -148,7 +149,7 @@ func TestPoisonDoesNotStopTheRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(t, d.Store().ClientURL(), messages[:30])
+	publishTo(t, d.Store().ClientURL(), messages[:30])
 	poison := []*nats.Msg{
 		{Subject: "docs.x", Data: []byte(`{"text": `), Header: nats.Header{"Content-Type": {"application/json"}}},
 		{Subject: "docs.x", Data: []byte(`{"text": 5}`), Header: nats.Header{"Content-Type": {"application/json"}}},
@@ -160,7 +161,7 @@ func TestPoisonDoesNotStopTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publish(t, d.Store().ClientURL(), messages[30:])
+	publishTo(t, d.Store().ClientURL(), messages[30:])
 	seal(t, d)
 	steps := world(t, d.FlightURI(), 1)
 	documents := map[uint64]bool{}
@@ -196,7 +197,7 @@ func TestAFullStreamMakesTheProducerWait(t *testing.T) {
 	producer := natstest.Open(t, c.Stream)
 	defer producer.Close()
 	waits := make(chan string, 100)
-	p, err := producer.NewPublisher(t.Context(), "go", stream.PublishOptions{BatchMessages: 20, OnWait: func(reason string) { waits <- reason }})
+	p, err := publish.New(t.Context(), producer, "go", publish.Options{BatchMessages: 20, OnWait: func(reason string) { waits <- reason }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +242,7 @@ func TestNATSGoesAwayAndComesBack(t *testing.T) {
 	c.Serve.Stall = 5 * time.Second
 	d := start(t, c)
 	messages := goSource(t, 200)
-	publish(t, server.Store().ClientURL(), messages[:100])
+	publishTo(t, server.Store().ClientURL(), messages[:100])
 	first := read(t, d.FlightURI(), reader.Ticket{Steps: 2})
 	server.Stop()
 	client, err := reader.Open(d.FlightURI(), reader.Options{})
@@ -255,7 +256,7 @@ func TestNATSGoesAwayAndComesBack(t *testing.T) {
 	}
 	server.Restart()
 	until(t, func() bool { return d.Run().Stats().Source.DownSince.IsZero() })
-	publish(t, server.Store().ClientURL(), messages[100:])
+	publishTo(t, server.Store().ClientURL(), messages[100:])
 	seal(t, d)
 	steps := world(t, d.FlightURI(), 1)
 	conserved(t, steps, messages)
@@ -289,7 +290,7 @@ func TestASecondDaemonIsRefused(t *testing.T) {
 
 func TestALedgerActionTellsTheStep(t *testing.T) {
 	d := start(t, settings(t, ""))
-	publish(t, d.Store().ClientURL(), goSource(t, 60))
+	publishTo(t, d.Store().ClientURL(), goSource(t, 60))
 	seal(t, d)
 	b := world(t, d.FlightURI(), 1)[0]
 	client, err := reader.Open(d.FlightURI(), reader.Options{})
@@ -312,7 +313,7 @@ func TestTinyStreamsEnd(t *testing.T) {
 		d := start(t, settings(t, ""))
 		messages := goSource(t, n)
 		if n > 0 {
-			publish(t, d.Store().ClientURL(), messages)
+			publishTo(t, d.Store().ClientURL(), messages)
 		}
 		seal(t, d)
 		steps := world(t, d.FlightURI(), 2)
@@ -328,7 +329,7 @@ func TestALargeDocument(t *testing.T) {
 	d := start(t, settings(t, ""))
 	text := bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog\n"), 30_000_000/44)
 	messages := []stream.Message{{ID: "small", Data: []byte("before")}, {ID: "large", Data: text}, {ID: "after", Data: []byte("behind")}}
-	publish(t, d.Store().ClientURL(), messages)
+	publishTo(t, d.Store().ClientURL(), messages)
 	seal(t, d)
 	conserved(t, world(t, d.FlightURI(), 1), messages)
 }

@@ -31,6 +31,7 @@ import (
 	"loaderd/internal/reader"
 	"loaderd/internal/testscale"
 	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 // daemonEnv names the configuration file of a daemon that this test binary is to be, instead of running tests.
@@ -296,7 +297,7 @@ func (v *victim) publish(documents int, seed uint64) error {
 		return err
 	}
 	defer store.Close()
-	p, err := store.NewPublisher(v.ctx, "torture", stream.PublishOptions{BatchMessages: 20})
+	p, err := publish.New(v.ctx, store, "torture", publish.Options{BatchMessages: 20})
 	if err != nil {
 		return err
 	}

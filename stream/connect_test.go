@@ -21,7 +21,7 @@ import (
 
 func TestServerGoneAndBack(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	if _, err := s.Store().EnsureDocuments(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -31,12 +31,12 @@ func TestServerGoneAndBack(t *testing.T) {
 		t.Fatalf("status %+v, want connected", up)
 	}
 	s.Stop()
-	await(t, "the loss shows", func() bool { return !remote.Status().Connected })
+	natstest.Soon(t, "the loss shows", func() bool { return !remote.Status().Connected })
 	if down := remote.Status(); down.Error == "" || !down.Since.After(up.Since) {
 		t.Errorf("status %+v, want the error and since when", down)
 	}
 	s.Restart()
-	await(t, "the connection is back", func() bool { return remote.Status().Connected })
+	natstest.Soon(t, "the connection is back", func() bool { return remote.Status().Connected })
 	if back := remote.Status(); back.Error != "" {
 		t.Errorf("status %+v, want no error", back)
 	}
@@ -51,7 +51,7 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 	s.Stop()
 	opened := make(chan error, 1)
 	go func() {
-		store, err := stream.Open(within(t, time.Minute), c, quiet())
+		store, err := stream.Open(natstest.Within(t, time.Minute), c, quiet())
 		if err == nil {
 			err = store.Close()
 		}
@@ -76,7 +76,7 @@ func TestUnreachableServer(t *testing.T) {
 	}
 	address := l.Addr().String()
 	l.Close()
-	_, err = stream.Open(within(t, 300*time.Millisecond), remoteConfig("nats://user:secret@"+address), quiet())
+	_, err = stream.Open(natstest.Within(t, 300*time.Millisecond), remoteConfig("nats://user:secret@"+address), quiet())
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), "stream.url") {
 		t.Errorf("error %v, want one that names %s and stream.url", err, address)
 	}
@@ -107,7 +107,7 @@ func plainServer(t *testing.T, opts *server.Options) string {
 // refusedAtOnce says that an error is final: it comes although there is a lot of time left to try again.
 func refusedAtOnce(t *testing.T, c stream.Config, part string) {
 	t.Helper()
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	_, err := stream.Open(ctx, c, quiet())
 	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), part) {
 		t.Errorf("error %v, want one at once that names %q", err, part)
@@ -116,7 +116,7 @@ func refusedAtOnce(t *testing.T, c stream.Config, part string) {
 
 func opens(t *testing.T, c stream.Config) {
 	t.Helper()
-	store, err := stream.Open(within(t, time.Minute), c, quiet())
+	store, err := stream.Open(natstest.Within(t, time.Minute), c, quiet())
 	if err != nil {
 		t.Error(err)
 		return
@@ -197,7 +197,7 @@ func certificate(t *testing.T, dir, name string) tls.Certificate {
 
 func TestServerWithoutJetStream(t *testing.T) {
 	address := plainServer(t, &server.Options{})
-	_, err := stream.Open(within(t, 300*time.Millisecond), remoteConfig("nats://"+address), quiet())
+	_, err := stream.Open(natstest.Within(t, 300*time.Millisecond), remoteConfig("nats://"+address), quiet())
 	if err == nil || !strings.Contains(err.Error(), "JetStream enabled") || !strings.Contains(err.Error(), address) {
 		t.Errorf("error %v, want one that asks for JetStream at %s", err, address)
 	}
@@ -207,7 +207,7 @@ func TestServerWithoutJetStream(t *testing.T) {
 func TestWriteErrorsSurface(t *testing.T) {
 	s := natstest.Start(t)
 	l := openPlan(t, s.Store(), "run")
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	if err := l.Append(ctx, 0, []byte("one")); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestWriteErrorsSurface(t *testing.T) {
 			}
 		}
 	}()
-	await(t, "the write error shows", func() bool { return !s.Store().Status().Connected })
+	natstest.Soon(t, "the write error shows", func() bool { return !s.Store().Status().Connected })
 	if st := s.Store().Status(); !strings.Contains(st.Error, "write error") || !strings.Contains(st.Error, s.Config().Dir) {
 		t.Errorf("status %+v, want the write error and the folder", st)
 	}

@@ -23,17 +23,17 @@ import (
 // deadLetters returns the dead-letter stream's messages by the original sequence.
 func deadLetters(t testing.TB, s *stream.Store) map[string]*jetstream.RawStreamMsg {
 	t.Helper()
-	st, err := s.EnsureDeadLetters(testContext(t))
+	st, err := s.EnsureDeadLetters(natstest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := st.Info(testContext(t))
+	info, err := st.Info(natstest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]*jetstream.RawStreamMsg{}
 	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
-		m, err := st.GetMsg(testContext(t), seq)
+		m, err := st.GetMsg(natstest.Context(t), seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue // a probe
 		}
@@ -77,13 +77,13 @@ func TestBadDocumentsBecomeDeadLetters(t *testing.T) {
 	want := map[string]string{} // reason by sequence
 	messages := map[string]*nats.Msg{}
 	for reason, m := range badMessages() {
-		ack, err := s.JetStream().PublishMsg(testContext(t), m)
+		ack, err := s.JetStream().PublishMsg(natstest.Context(t), m)
 		if err != nil {
 			t.Fatal(err)
 		}
 		seq := strconv.FormatUint(ack.Sequence, 10)
 		want[seq], messages[seq] = reason, m
-		publishAll(t, s, stream.Message{Data: []byte("good")})
+		natstest.Publish(t, s, stream.Message{Data: []byte("good")})
 	}
 	n := 2 * len(want)
 	src := openSource(t, l, 1)
@@ -137,7 +137,7 @@ func TestReadingAgainAddsNoDeadLetter(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
 	for _, m := range badMessages() {
-		if _, err := srv.Store().JetStream().PublishMsg(testContext(t), m); err != nil {
+		if _, err := srv.Store().JetStream().PublishMsg(natstest.Context(t), m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,7 +165,7 @@ func TestLettersOfAnEarlierStreamDoNotCount(t *testing.T) {
 		m := nats.NewMsg("docs.bad")
 		m.Header.Set("Content-Type", "image/png")
 		m.Data = []byte(data)
-		if _, err := s.JetStream().PublishMsg(testContext(t), m); err != nil {
+		if _, err := s.JetStream().PublishMsg(natstest.Context(t), m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -177,21 +177,21 @@ func TestLettersOfAnEarlierStreamDoNotCount(t *testing.T) {
 			nextDoc(t, src)
 			src.Close()
 		}
-		if err := s.JetStream().DeleteStream(testContext(t), "DOCS"); err != nil {
+		if err := s.JetStream().DeleteStream(natstest.Context(t), "DOCS"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	st, err := s.EnsureDeadLetters(testContext(t))
+	st, err := s.EnsureDeadLetters(natstest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := st.Info(testContext(t))
+	info, err := st.Info(natstest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var have []string
 	for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
-		m, err := st.GetMsg(testContext(t), seq)
+		m, err := st.GetMsg(natstest.Context(t), seq)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,24 +205,24 @@ func TestLettersOfAnEarlierStreamDoNotCount(t *testing.T) {
 // forgetIDs waits until the dead-letter stream has forgotten the message ids that it has seen, as it does after its dedupe window.
 func forgetIDs(t *testing.T, s *stream.Store) {
 	t.Helper()
-	st, err := s.EnsureDeadLetters(testContext(t))
+	st, err := s.EnsureDeadLetters(natstest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := st.CachedInfo().Config
 	cfg.Duplicates = 100 * time.Millisecond
-	if _, err := s.JetStream().UpdateStream(testContext(t), cfg); err != nil {
+	if _, err := s.JetStream().UpdateStream(natstest.Context(t), cfg); err != nil {
 		t.Fatal(err)
 	}
 	taken := 0
-	soon(t, "an id is taken a second time", func() bool {
-		ack, err := s.JetStream().Publish(testContext(t), "dead.docs.probe", nil, jetstream.WithMsgID("probe"))
+	natstest.Soon(t, "an id is taken a second time", func() bool {
+		ack, err := s.JetStream().Publish(natstest.Context(t), "dead.docs.probe", nil, jetstream.WithMsgID("probe"))
 		if err == nil && !ack.Duplicate {
 			taken++
 		}
 		return taken == 2
 	})
-	if err := st.Purge(testContext(t), jetstream.WithPurgeSubject("dead.docs.probe")); err != nil {
+	if err := st.Purge(natstest.Context(t), jetstream.WithPurgeSubject("dead.docs.probe")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -237,7 +237,7 @@ func TestEmptyDocumentsAreSkipped(t *testing.T) {
 		{ContentType: stream.TypeTokens, Tokenizer: "sha256:bytes", Data: stream.AppendTokens(nil, []int32{1, testEnd})},
 	}
 	l := openLog(t, srv.Store())
-	publishAll(t, srv.Store(), publishable...)
+	natstest.Publish(t, srv.Store(), publishable...)
 	src := openSource(t, l, 1)
 	for range 4 {
 		if d := nextDoc(t, src); d.Skip != loader.SkipEmpty || d.Tokens != nil || d.ID != 0 {
@@ -260,11 +260,11 @@ func TestMessagesThatLookLikeTheServers(t *testing.T) {
 		m := nats.NewMsg("docs.odd")
 		m.Header.Set("Status", status)
 		m.Header.Set("Description", "Consumer Deleted")
-		if _, err := srv.Store().JetStream().PublishMsg(testContext(t), m); err != nil {
+		if _, err := srv.Store().JetStream().PublishMsg(natstest.Context(t), m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	publishAll(t, srv.Store(), counted(6, 1)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(6, 1)...)
 	src := openSource(t, l, 1)
 	for range 5 {
 		if d := nextDoc(t, src); d.Skip != loader.SkipEmpty {
@@ -272,7 +272,7 @@ func TestMessagesThatLookLikeTheServers(t *testing.T) {
 		}
 	}
 	checkCounted(t, src, 6, 1)
-	if info, err := l.Describe(testContext(t), 2); err != nil || info.Bytes != 0 || info.Subject != "docs.odd" {
+	if info, err := l.Describe(natstest.Context(t), 2); err != nil || info.Bytes != 0 || info.Subject != "docs.odd" {
 		t.Errorf("description: %+v, %v", info, err)
 	}
 }
@@ -282,7 +282,7 @@ func TestGarbledHeaders(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
 	rawPublish(t, srv.Store().ClientURL(), "docs.raw", "NATS/1.0\r\nno colon here\r\n\r\n", "payload")
-	publishAll(t, srv.Store(), counted(2, 1)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(2, 1)...)
 	src := openSource(t, l, 1)
 	if d := nextDoc(t, src); d.Sequence != 1 || d.Skip != loader.SkipUndecodable {
 		t.Errorf("document %+v, want it skipped as undecodable", d)
@@ -298,21 +298,21 @@ func TestGarbledHeaders(t *testing.T) {
 func TestRunGoesOnWithoutDeadLetters(t *testing.T) {
 	srv := natstest.Start(t)
 	l, s := openLog(t, srv.Store()), srv.Store()
-	st, err := s.EnsureDeadLetters(testContext(t))
+	st, err := s.EnsureDeadLetters(natstest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := st.CachedInfo().Config
 	sealed := cfg
 	sealed.MaxMsgSize = 1
-	if _, err := s.JetStream().UpdateStream(testContext(t), sealed); err != nil {
+	if _, err := s.JetStream().UpdateStream(natstest.Context(t), sealed); err != nil {
 		t.Fatal(err)
 	}
 	const n = 200
 	for i := range n {
-		publishAll(t, s, stream.Message{ContentType: "image/png", Data: []byte(strconv.Itoa(i))})
+		natstest.Publish(t, s, stream.Message{ContentType: "image/png", Data: []byte(strconv.Itoa(i))})
 	}
-	publishAll(t, s, counted(n+1, 1)...)
+	natstest.Publish(t, s, natstest.Documents(n+1, 1)...)
 	src := openSource(t, l, 1)
 	for range n {
 		if d := nextDoc(t, src); d.Skip != loader.SkipUndecodable {
@@ -323,10 +323,10 @@ func TestRunGoesOnWithoutDeadLetters(t *testing.T) {
 	if c := l.DeadLetters(); c.Stored != 0 || c.Failed == 0 || c.Dropped != 0 {
 		t.Errorf("dead letters are counted as %+v", c)
 	}
-	if _, err := s.JetStream().UpdateStream(testContext(t), cfg); err != nil {
+	if _, err := s.JetStream().UpdateStream(natstest.Context(t), cfg); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "all dead letters are stored", func() bool { return l.DeadLetters().Stored == n })
+	natstest.Soon(t, "all dead letters are stored", func() bool { return l.DeadLetters().Stored == n })
 	letters := deadLetters(t, s)
 	for i := range n {
 		if m := letters[strconv.Itoa(i+1)]; m == nil || string(m.Data) != strconv.Itoa(i) || m.Header.Get("Original-Content-Type") != "image/png" {
@@ -359,10 +359,10 @@ func TestLargeDeadLetterIsCut(t *testing.T) {
 	bad := func(n int) stream.Message {
 		return stream.Message{ContentType: stream.TypeJSON, Data: []byte(strings.Repeat("x", n))}
 	}
-	publishAll(t, srv.Store(), bad(10), bad(2<<20), bad(30))
+	natstest.Publish(t, srv.Store(), bad(10), bad(2<<20), bad(30))
 	source := openSource(t, l, 1)
 	for range 3 {
 		nextDoc(t, source)
 	}
-	soon(t, "the letters are there", func() bool { return len(deadLetters(t, srv.Store())) == 3 })
+	natstest.Soon(t, "the letters are there", func() bool { return len(deadLetters(t, srv.Store())) == 3 })
 }

@@ -2,17 +2,14 @@ package stream_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/internal/natstest"
 	"loaderd/loader"
 	"loaderd/stream"
 )
@@ -37,16 +34,9 @@ var bytesTokenizing = stream.Tokenizing{
 	Fingerprint: "sha256:bytes", VocabSize: 257, End: testEnd,
 }
 
-// testContext ends well before the test binary's own limit.
-func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func openLog(t testing.TB, s *stream.Store) *stream.DocumentLog {
 	t.Helper()
-	l, err := s.Documents(testContext(t), bytesTokenizing)
+	l, err := s.Documents(natstest.Context(t), bytesTokenizing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +45,7 @@ func openLog(t testing.TB, s *stream.Store) *stream.DocumentLog {
 
 func openSource(t testing.TB, l *stream.DocumentLog, from uint64) loader.Source {
 	t.Helper()
-	src, err := l.Read(testContext(t), from)
+	src, err := l.Read(natstest.Context(t), from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,47 +55,11 @@ func openSource(t testing.TB, l *stream.DocumentLog, from uint64) loader.Source 
 
 func nextDoc(t testing.TB, src loader.Source) loader.Document {
 	t.Helper()
-	d, err := src.Next(testContext(t))
+	d, err := src.Next(natstest.Context(t))
 	if err != nil {
 		t.Fatalf("next document: %v", err)
 	}
 	return d
-}
-
-// publishAll adds messages and waits until all are stored.
-func publishAll(t testing.TB, s *stream.Store, messages ...stream.Message) {
-	t.Helper()
-	ctx := testContext(t)
-	for part := range slices.Chunk(messages, 1000) {
-		acks := make([]jetstream.PubAckFuture, len(part))
-		for i, m := range part {
-			if m.Subject == "" {
-				m.Subject = "docs.test"
-			}
-			var err error
-			if acks[i], err = s.JetStream().PublishMsgAsync(m.NATS()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, ack := range acks {
-			select {
-			case <-ack.Ok():
-			case err := <-ack.Err():
-				t.Fatal(err)
-			case <-ctx.Done():
-				t.Fatal("messages were not stored in time")
-			}
-		}
-	}
-}
-
-// counted are documents whose text names their place.
-func counted(first, n int) []stream.Message {
-	out := make([]stream.Message, n)
-	for i := range out {
-		out[i].Data = []byte("document " + strconv.Itoa(first+i))
-	}
-	return out
 }
 
 // docText is a document's tokens as text again, without the end.
@@ -132,21 +86,6 @@ func checkCounted(t testing.TB, src loader.Source, first, n int) {
 		}
 		if got, want := docText(t, d), "document "+strconv.Itoa(i); got != want {
 			t.Fatalf("document %d is %q, want %q", i, got, want)
-		}
-	}
-}
-
-// soon waits for a condition that the reader or a server brings about.
-func soon(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	ctx := testContext(t)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("did not happen in time: %s", what)
 		}
 	}
 }

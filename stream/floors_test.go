@@ -12,7 +12,7 @@ import (
 // Runs tells who reads the document stream and where those end that were sealed: not a run whose plan is gone, nor what an earlier run
 // of the same name, or a run over an earlier stream of that name, left behind.
 func TestRunsThatReadTheStream(t *testing.T) {
-	ctx := testContext(t)
+	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	openLog(t, store)
 	wants := func(want ...stream.Reading) {
@@ -62,10 +62,10 @@ func TestRunsThatReadTheStream(t *testing.T) {
 
 // TestPurgeKeepsWhatAnyRunNeeds: the least floor of all runs counts, until the plan of the run that holds it is deleted.
 func TestPurgeKeepsWhatAnyRunNeeds(t *testing.T) {
-	ctx := testContext(t)
+	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	l := openLog(t, store)
-	publishAll(t, store, counted(1, 100)...)
+	natstest.Publish(t, store, natstest.Documents(1, 100)...)
 	for run, floor := range map[string]uint64{"a": 60, "b": 30} {
 		if _, err := store.PlanLog(ctx, run); err != nil {
 			t.Fatal(err)
@@ -102,17 +102,17 @@ func TestPurgeKeepsWhatAnyRunNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	purged(101)
-	publishAll(t, store, counted(101, 1)...)
+	natstest.Publish(t, store, natstest.Documents(101, 1)...)
 	purged(101)
 }
 
 // A run that recorded its floor and was killed before it began holds the documents for a while only; one that has begun holds them for ever.
 func TestAFloorOfARunThatDidNotBegin(t *testing.T) {
 	defer stream.SetBeginPatience(300 * time.Millisecond)()
-	ctx := testContext(t)
+	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	l := openLog(t, store)
-	publishAll(t, store, counted(1, 100)...)
+	natstest.Publish(t, store, natstest.Documents(1, 100)...)
 	floors := map[string]*stream.Floors{}
 	for run, floor := range map[string]uint64{"killed": 1, "begun": 30, "purging": 60} {
 		plan, err := store.PlanLog(ctx, run)
@@ -143,7 +143,7 @@ func TestAFloorOfARunThatDidNotBegin(t *testing.T) {
 	if have := first(); have != 1 {
 		t.Errorf("documents are purged up to %d that a run needs which begins", have)
 	}
-	soon(t, "the floor of the run that was killed expires", func() bool { return first() == 30 })
+	natstest.Soon(t, "the floor of the run that was killed expires", func() bool { return first() == 30 })
 	if s, err := l.State(ctx); err != nil || s.First != 30 {
 		t.Errorf("the stream begins at %d, %v", s.First, err)
 	}

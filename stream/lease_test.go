@@ -19,7 +19,7 @@ func holder(pid int) stream.LeaseHolder {
 
 func TestOnePlannerARun(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	first, err := s.Store().Lease(ctx, "run", holder(1))
 	if err != nil {
 		t.Fatal(err)
@@ -52,13 +52,13 @@ func TestOnePlannerARun(t *testing.T) {
 // A planner that dies says nothing: its connection just ends. The next one leads at once.
 func TestLeaseEndsWithTheConnection(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	link := natstest.NewLink(t, s.Store().ClientURL())
 	if _, err := s.RemoteAt(link.URL()).Lease(ctx, "run", holder(1)); err != nil {
 		t.Fatal(err)
 	}
 	link.Cut()
-	await(t, "the dead planner's run is led by another", func() bool {
+	natstest.Soon(t, "the dead planner's run is led by another", func() bool {
 		_, err := s.Store().Lease(ctx, "run", holder(2))
 		return err == nil
 	})
@@ -67,7 +67,7 @@ func TestLeaseEndsWithTheConnection(t *testing.T) {
 func TestOfPlannersThatStartTogetherOneLeads(t *testing.T) {
 	s := natstest.Start(t)
 	stores := []*stream.Store{s.Store(), s.Remote(), s.Remote()}
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	for round := range 5 {
 		run := fmt.Sprint("run-", round)
 		errs := make([]error, len(stores))
@@ -94,7 +94,7 @@ func TestOfPlannersThatStartTogetherOneLeads(t *testing.T) {
 
 func TestLeaseIgnoresNoise(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	noise, err := s.Remote().Conn().Subscribe("loaderd.lead.>", nil)
 	if err == nil {
 		t.Fatal("a subscription without a handler was taken")
@@ -138,7 +138,7 @@ func TestLeaseNeedsAServer(t *testing.T) {
 	s := natstest.Start(t)
 	remote := s.Remote()
 	s.Stop()
-	if _, err := remote.Lease(within(t, 200*time.Millisecond), "run", holder(1)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := remote.Lease(natstest.Within(t, 200*time.Millisecond), "run", holder(1)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want the context's", err)
 	}
 }

@@ -10,13 +10,13 @@ import (
 
 // TestLookup finds documents by the producer's id, a label or a path, in headers and in JSON.
 func TestLookup(t *testing.T) {
-	ctx := testContext(t)
+	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	l := openLog(t, store)
 	if have, err := l.Lookup(ctx, "a"); err != nil || have != nil {
 		t.Fatalf("in an empty stream: %v, %v", have, err)
 	}
-	publishAll(t, store,
+	natstest.Publish(t, store,
 		stream.Message{ID: "a", Data: []byte("1")},
 		stream.Message{ID: "b", Data: []byte("2")},
 		stream.Message{ContentType: stream.TypeJSON, Data: []byte(`{"id":"a","text":"3"}`)},

@@ -15,7 +15,7 @@ import (
 
 func TestObjects(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	open := func() *stream.Objects {
 		t.Helper()
 		o, err := s.Store().Objects(ctx, "run")
@@ -72,7 +72,7 @@ func TestObjects(t *testing.T) {
 // An object of which a part is missing or different is an error, never a shorter or a wrong object.
 func TestDamagedObjectIsRefused(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	o, err := s.Store().Objects(ctx, "run")
 	if err != nil {
 		t.Fatal(err)
@@ -102,15 +102,15 @@ func TestDamagedObjectIsRefused(t *testing.T) {
 // Checkpoints are larger than the messages of a server for small documents.
 func TestObjectsOfASmallServer(t *testing.T) {
 	srv := natstest.Start(t, func(c *stream.Config) { c.MaxDocument = 32 << 10 })
-	o, err := srv.Store().Objects(testContext(t), "run")
+	o, err := srv.Store().Objects(natstest.Context(t), "run")
 	if err != nil {
 		t.Fatal(err)
 	}
 	data := bytes.Repeat([]byte("checkpoint"), 20<<10)
-	if err := o.Put(testContext(t), "x", data); err != nil {
+	if err := o.Put(natstest.Context(t), "x", data); err != nil {
 		t.Fatal(err)
 	}
-	if have, err := o.Get(testContext(t), "x"); err != nil || !bytes.Equal(have, data) {
+	if have, err := o.Get(natstest.Context(t), "x"); err != nil || !bytes.Equal(have, data) {
 		t.Errorf("%d bytes, %v", len(have), err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 func openPlan(t testing.TB, s *stream.Store, run string) *stream.PlanLog {
 	t.Helper()
-	l, err := s.PlanLog(within(t, time.Minute), run)
+	l, err := s.PlanLog(natstest.Within(t, time.Minute), run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func scan(t testing.TB, l *stream.PlanLog, from uint64) []string {
 	t.Helper()
 	var out []string
 	next := from
-	err := l.Scan(within(t, 3*time.Minute), from, func(position uint64, record []byte) error {
+	err := l.Scan(natstest.Within(t, 3*time.Minute), from, func(position uint64, record []byte) error {
 		if position != next {
 			t.Errorf("scan: position %d, want %d", position, next)
 		}
@@ -59,7 +59,7 @@ func asStrings(records [][]byte) (out []string) {
 
 func TestPlanLogAppendsAndReads(t *testing.T) {
 	l := openPlan(t, natstest.Start(t).Store(), "run")
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	if last, err := l.Last(ctx); err != nil || last != 0 {
 		t.Fatalf("empty log: last %d, %v", last, err)
 	}
@@ -95,11 +95,11 @@ func TestPlanLogAppendsAndReads(t *testing.T) {
 
 func TestScanStopsOnTheCallersError(t *testing.T) {
 	l := openPlan(t, natstest.Start(t).Store(), "run")
-	if err := l.Append(within(t, time.Minute), 0, planRecords(1, 10)...); err != nil {
+	if err := l.Append(natstest.Within(t, time.Minute), 0, planRecords(1, 10)...); err != nil {
 		t.Fatal(err)
 	}
 	stop, calls := errors.New("enough"), 0
-	err := l.Scan(within(t, time.Minute), 1, func(uint64, []byte) error {
+	err := l.Scan(natstest.Within(t, time.Minute), 1, func(uint64, []byte) error {
 		calls++
 		return stop
 	})
@@ -110,7 +110,7 @@ func TestScanStopsOnTheCallersError(t *testing.T) {
 
 func TestLargestPlanRecord(t *testing.T) {
 	l := openPlan(t, natstest.Start(t).Store(), "run")
-	ctx := within(t, 3*time.Minute)
+	ctx := natstest.Within(t, 3*time.Minute)
 	if err := l.Append(ctx, 0, make([]byte, l.MaxRecord())); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestOfTwoWritersOneIsDeposed(t *testing.T) {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
 			s := natstest.Start(t)
 			logs := []*stream.PlanLog{openPlan(t, s.Store(), "run"), openPlan(t, s.Remote(), "run")}
-			ctx := within(t, time.Minute)
+			ctx := natstest.Within(t, time.Minute)
 			last := uint64(0)
 			for range 20 {
 				errs := make([]error, len(logs))
@@ -165,7 +165,7 @@ func TestOfTwoWritersOneIsDeposed(t *testing.T) {
 func TestFullPlanLog(t *testing.T) {
 	s := natstest.Start(t, func(c *stream.Config) { c.PlanBytes = 1 << 20 })
 	l := openPlan(t, s.Store(), "run")
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	if err := l.Append(ctx, 0, make([]byte, 800<<10)); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestFullPlanLog(t *testing.T) {
 
 func TestReadLogCreatesNothing(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	if _, err := s.Store().ReadLog(ctx, "run"); !errors.Is(err, stream.ErrNoPlan) {
 		t.Fatalf("error %v, want ErrNoPlan", err)
 	}
@@ -209,7 +209,7 @@ func TestReadLogCreatesNothing(t *testing.T) {
 
 func TestRunNames(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	for _, run := range []string{"", "a b", "a.b", "*", "run>", "ä", strings.Repeat("a", 65)} {
 		if _, err := s.Store().PlanLog(ctx, run); err == nil || !strings.Contains(err.Error(), "run name") {
 			t.Errorf("run %q: error %v", run, err)
@@ -226,7 +226,7 @@ func TestAppendSurvivesServerRestarts(t *testing.T) {
 			s := natstest.Start(t)
 			l := openPlan(t, s.Remote(), "run")
 			appended := make(chan int)
-			ctx := within(t, 2*time.Minute)
+			ctx := natstest.Within(t, 2*time.Minute)
 			var writer sync.WaitGroup
 			var failed error
 			total := 0
@@ -272,12 +272,12 @@ func TestAppendSurvivesLostAcknowledgements(t *testing.T) {
 			s := natstest.Start(t)
 			link := natstest.NewLink(t, s.Store().ClientURL())
 			l, near := openPlan(t, s.RemoteAt(link.URL()), "run"), openPlan(t, s.Store(), "run")
-			ctx := within(t, time.Minute)
+			ctx := natstest.Within(t, time.Minute)
 			for last := uint64(0); last < uint64(10*n); last += uint64(n) {
 				link.Deafen()
 				done := make(chan error, 1)
 				go func() { done <- l.Append(ctx, last, planRecords(int(last)+1, n)...) }()
-				await(t, "the records are stored", func() bool { end, err := near.Last(ctx); return err == nil && end == last+uint64(n) })
+				natstest.Soon(t, "the records are stored", func() bool { end, err := near.Last(ctx); return err == nil && end == last+uint64(n) })
 				link.Cut()
 				link.Mend()
 				if err := <-done; err != nil {
@@ -297,7 +297,7 @@ func TestAppendBehindALostConnectionIsDeposed(t *testing.T) {
 		s := natstest.Start(t)
 		link := natstest.NewLink(t, s.Store().ClientURL())
 		l, other := openPlan(t, s.RemoteAt(link.URL()), "run"), openPlan(t, s.Store(), "run")
-		ctx := within(t, time.Minute)
+		ctx := natstest.Within(t, time.Minute)
 		link.Cut()
 		done := make(chan error, 1)
 		go func() { done <- l.Append(ctx, 0, planRecords(1, n)...) }()
@@ -315,7 +315,7 @@ func TestAppendWithoutServerEndsWithTheContext(t *testing.T) {
 	s := natstest.Start(t)
 	l := openPlan(t, s.Remote(), "run")
 	s.Stop()
-	ctx := within(t, 300*time.Millisecond)
+	ctx := natstest.Within(t, 300*time.Millisecond)
 	if err := l.Append(ctx, 0, []byte("x")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want the context's", err)
 	}

@@ -17,14 +17,14 @@ import (
 // TestReadDocuments looks at a stream: nothing is created, and what cannot be decoded leaves no letter.
 func TestReadDocuments(t *testing.T) {
 	srv := natstest.Start(t)
-	ctx := testContext(t)
+	ctx := natstest.Context(t)
 	if _, err := srv.Store().ReadDocuments(ctx, bytesTokenizing); !errors.Is(err, stream.ErrNoDocuments) {
 		t.Fatalf("without a stream the error is %v", err)
 	}
 	if _, err := srv.Store().EnsureDocuments(ctx); err != nil {
 		t.Fatal(err)
 	}
-	publishAll(t, srv.Store(), stream.Message{Subject: "docs.a", Data: []byte("{"), ContentType: stream.TypeJSON}, stream.Message{Subject: "docs.a", Data: []byte("ab")})
+	natstest.Publish(t, srv.Store(), stream.Message{Subject: "docs.a", Data: []byte("{"), ContentType: stream.TypeJSON}, stream.Message{Subject: "docs.a", Data: []byte("ab")})
 	l, err := srv.Store().ReadDocuments(ctx, bytesTokenizing)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
 	srv := natstest.Start(t)
 	tokenizing := bytesTokenizing
 	tokenizing.Hints = &related.Config{Retriever: "repo"}
-	l, err := srv.Store().Documents(testContext(t), tokenizing)
+	l, err := srv.Store().Documents(natstest.Context(t), tokenizing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,15 +58,15 @@ func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
 	for name, value := range map[string]string{jetstream.SubjectHeader: "docs.other", jetstream.SequenceHeader: "77"} {
 		m.Header.Set(name, value)
 	}
-	if _, err := srv.Store().JetStream().PublishMsg(testContext(t), m); err != nil {
+	if _, err := srv.Store().JetStream().PublishMsg(natstest.Context(t), m); err != nil {
 		t.Fatal(err)
 	}
 	d := nextDoc(t, openSource(t, l, 1))
-	h, err := l.Hint(testContext(t), 1)
+	h, err := l.Hint(natstest.Context(t), 1)
 	if err != nil || h.Source != d.Hint.Source {
 		t.Errorf("read again it is about %+v, %v, want %+v", h, err, d.Hint)
 	}
-	if info, err := l.Describe(testContext(t), 1); err != nil || info.Subject != "docs.web" || info.Sequence != 1 {
+	if info, err := l.Describe(natstest.Context(t), 1); err != nil || info.Subject != "docs.web" || info.Sequence != 1 {
 		t.Errorf("it is described as %+v, %v", info, err)
 	}
 }
@@ -75,16 +75,16 @@ func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
 func TestDocumentIsAskedForAgain(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
-	publishAll(t, srv.Store(), counted(1, 1)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 1)...)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
 	l := openLog(t, srv.RemoteAt(link.URL()))
-	if _, err := l.Tokens(testContext(t), 1); err != nil {
+	if _, err := l.Tokens(natstest.Context(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	link.Deafen()
 	asked := make(chan error, 1)
 	go func() {
-		_, err := l.Tokens(testContext(t), 1)
+		_, err := l.Tokens(natstest.Context(t), 1)
 		asked <- err
 	}()
 	select {

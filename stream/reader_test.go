@@ -53,12 +53,12 @@ func TestReadInOrderWhilePublishing(t *testing.T) {
 		seen[p]++
 	}
 	running.Wait()
-	soon(t, "the source is dry", func() bool { return !src.Status().DrySince.IsZero() })
+	natstest.Soon(t, "the source is dry", func() bool { return !src.Status().DrySince.IsZero() })
 	s := src.Status()
 	if s.Last != publishers*each || s.Fetched != s.Last || s.Delivered != s.Last || s.Buffered != 0 || !s.DownSince.IsZero() {
 		t.Errorf("status at the end: %+v", s)
 	}
-	publishAll(t, srv.Store(), stream.Message{Data: []byte("late")})
+	natstest.Publish(t, srv.Store(), stream.Message{Data: []byte("late")})
 	if got := docText(t, nextDoc(t, src)); got != "late" {
 		t.Errorf("document after a dry spell is %q", got)
 	}
@@ -70,9 +70,9 @@ func TestQuietSinceTheLastDocument(t *testing.T) {
 	src := openSource(t, openLog(t, srv.Store()), 1)
 	for i := range 3 {
 		before := time.Now()
-		publishAll(t, srv.Store(), counted(i+1, 1)...)
+		natstest.Publish(t, srv.Store(), natstest.Documents(i+1, 1)...)
 		checkCounted(t, src, i+1, 1)
-		soon(t, "the source is dry", func() bool { return !src.Status().DrySince.IsZero() })
+		natstest.Soon(t, "the source is dry", func() bool { return !src.Status().DrySince.IsZero() })
 		if since := src.Status().DrySince; since.Before(before) {
 			t.Fatalf("dry since %v before document %d was published", before.Sub(since), i+1)
 		}
@@ -82,19 +82,19 @@ func TestQuietSinceTheLastDocument(t *testing.T) {
 func TestReadFromTheMiddle(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
-	publishAll(t, srv.Store(), counted(1, 300)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 300)...)
 	for _, from := range []int{1, 2, 150, 300} {
 		checkCounted(t, openSource(t, l, uint64(from)), from, 301-from)
 	}
 	src := openSource(t, l, 301) // the next one to be published
-	publishAll(t, srv.Store(), counted(301, 1)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(301, 1)...)
 	checkCounted(t, src, 301, 1)
 }
 
 func TestReadRefusesPositions(t *testing.T) {
 	srv := natstest.Start(t)
-	l, ctx := openLog(t, srv.Store()), testContext(t)
-	publishAll(t, srv.Store(), counted(1, 10)...)
+	l, ctx := openLog(t, srv.Store()), natstest.Context(t)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 10)...)
 	if _, err := l.Read(ctx, 0); err == nil {
 		t.Error("sequence 0 was taken")
 	}
@@ -114,7 +114,7 @@ func TestReadRefusesPositions(t *testing.T) {
 
 func TestFirstAndLastOfAnEmptyStream(t *testing.T) {
 	srv := natstest.Start(t)
-	l, ctx := openLog(t, srv.Store()), testContext(t)
+	l, ctx := openLog(t, srv.Store()), natstest.Context(t)
 	if s, err := l.State(ctx); s.First != 1 || s.Last != 0 || s.Trouble != nil || err != nil {
 		t.Errorf("sequences %d to %d, %v, %v, want 1 to 0", s.First, s.Last, s.Trouble, err)
 	}
@@ -125,9 +125,9 @@ func TestFirstAndLastOfAnEmptyStream(t *testing.T) {
 
 func purgeDocs(t testing.TB, s *stream.Store, before uint64) {
 	t.Helper()
-	st, err := s.JetStream().Stream(testContext(t), s.Config().Name)
+	st, err := s.JetStream().Stream(natstest.Context(t), s.Config().Name)
 	if err == nil {
-		err = st.Purge(testContext(t), jetstream.WithPurgeSequence(before))
+		err = st.Purge(natstest.Context(t), jetstream.WithPurgeSequence(before))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -136,10 +136,10 @@ func purgeDocs(t testing.TB, s *stream.Store, before uint64) {
 
 func removeDocs(t testing.TB, s *stream.Store, sequences ...uint64) {
 	t.Helper()
-	st, err := s.JetStream().Stream(testContext(t), s.Config().Name)
+	st, err := s.JetStream().Stream(natstest.Context(t), s.Config().Name)
 	for _, seq := range sequences {
 		if err == nil {
-			err = st.DeleteMsg(testContext(t), seq)
+			err = st.DeleteMsg(natstest.Context(t), seq)
 		}
 	}
 	if err != nil {
@@ -150,18 +150,18 @@ func removeDocs(t testing.TB, s *stream.Store, sequences ...uint64) {
 func TestGapIsNamed(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
-	publishAll(t, srv.Store(), counted(1, 20)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 20)...)
 	removeDocs(t, srv.Store(), 8, 9, 15)
 	src := openSource(t, l, 1)
 	checkCounted(t, src, 1, 7)
-	_, err := src.Next(testContext(t))
+	_, err := src.Next(natstest.Context(t))
 	lostRange(t, err, 8, 9)
-	if _, again := src.Next(testContext(t)); !errors.Is(again, err) {
+	if _, again := src.Next(natstest.Context(t)); !errors.Is(again, err) {
 		t.Errorf("the error after the error is %v", again)
 	}
 	src = openSource(t, l, 10)
 	checkCounted(t, src, 10, 5)
-	_, err = src.Next(testContext(t))
+	_, err = src.Next(natstest.Context(t))
 	lostRange(t, err, 15, 15)
 }
 
@@ -169,24 +169,24 @@ func TestGapAtTheEndIsNamed(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
-	publishAll(t, srv.Store(), counted(1, 10)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 10)...)
 	removeDocs(t, srv.Store(), 9, 10)
 	src := openSource(t, l, 1)
 	checkCounted(t, src, 1, 8)
-	_, err := src.Next(testContext(t))
+	_, err := src.Next(natstest.Context(t))
 	lostRange(t, err, 9, 10)
 }
 
 func TestPurgeWhileReadingIsNamed(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
-	publishAll(t, srv.Store(), counted(1, 10)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 10)...)
 	src := openSource(t, l, 1)
 	checkCounted(t, src, 1, 10)
-	publishAll(t, srv.Store(), stream.Message{Data: []byte("document 11")})
+	natstest.Publish(t, srv.Store(), stream.Message{Data: []byte("document 11")})
 	checkCounted(t, src, 11, 1)
 	removeDocs(t, srv.Store(), 3) // behind the reader: nothing to it
-	publishAll(t, srv.Store(), counted(12, 1)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(12, 1)...)
 	checkCounted(t, src, 12, 1)
 }
 
@@ -194,19 +194,19 @@ func TestServerRestartsUnderTheReader(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
-	publishAll(t, srv.Store(), counted(1, 3000)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 3000)...)
 	remote := srv.Remote()
 	src := openSource(t, openLog(t, remote), 1)
 	checkCounted(t, src, 1, 700)
 	srv.Stop()
-	soon(t, "the source says that it is down", func() bool { return !src.Status().DownSince.IsZero() })
+	natstest.Soon(t, "the source says that it is down", func() bool { return !src.Status().DownSince.IsZero() })
 	if s := src.Status(); s.DownReason == "" {
 		t.Errorf("no reason for being down: %+v", s)
 	}
 	srv.Restart()
-	publishAll(t, srv.Store(), counted(3001, 1000)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(3001, 1000)...)
 	checkCounted(t, src, 701, 3300)
-	soon(t, "the source is up and dry", func() bool { s := src.Status(); return s.DownSince.IsZero() && !s.DrySince.IsZero() })
+	natstest.Soon(t, "the source is up and dry", func() bool { s := src.Status(); return s.DownSince.IsZero() && !s.DrySince.IsZero() })
 }
 
 func TestConnectionIsCutAgainAndAgain(t *testing.T) {
@@ -214,7 +214,7 @@ func TestConnectionIsCutAgainAndAgain(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
 	const n = 20000
-	publishAll(t, srv.Store(), counted(1, n)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, n)...)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
 	src := openSource(t, openLog(t, srv.RemoteAt(link.URL())), 1)
 	for i := range 10 {
@@ -227,16 +227,16 @@ func TestConnectionIsCutAgainAndAgain(t *testing.T) {
 func TestAnotherStreamOfTheSameName(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
-	publishAll(t, srv.Store(), counted(1, 5)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 5)...)
 	l := openLog(t, srv.Store())
 	src := openSource(t, l, 1)
 	checkCounted(t, src, 1, 5)
-	if err := srv.Store().JetStream().DeleteStream(testContext(t), "DOCS"); err != nil {
+	if err := srv.Store().JetStream().DeleteStream(natstest.Context(t), "DOCS"); err != nil {
 		t.Fatal(err)
 	}
 	openLog(t, srv.Store()) // makes it anew
-	publishAll(t, srv.Store(), counted(1, 50)...)
-	_, err := src.Next(testContext(t))
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 50)...)
+	_, err := src.Next(natstest.Context(t))
 	mismatch := func(what string, err error) {
 		t.Helper()
 		var other *loader.Error
@@ -245,21 +245,21 @@ func TestAnotherStreamOfTheSameName(t *testing.T) {
 		}
 	}
 	mismatch("a document of another stream", err)
-	_, err = l.State(testContext(t))
+	_, err = l.State(natstest.Context(t))
 	mismatch("its state", err)
-	_, err = l.Tokens(testContext(t), 3) // there is such a document, of the same length
+	_, err = l.Tokens(natstest.Context(t), 3) // there is such a document, of the same length
 	mismatch("its tokens", err)
-	if err := srv.Store().JetStream().DeleteStream(testContext(t), "DOCS"); err != nil {
+	if err := srv.Store().JetStream().DeleteStream(natstest.Context(t), "DOCS"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = l.Tokens(testContext(t), 3)
+	_, err = l.Tokens(natstest.Context(t), 3)
 	mismatch("tokens without a stream", err)
 }
 
 // A stream whose settings are changed so that it may lose documents, or gets no more of them, says so.
 func TestStateTellsOfSettings(t *testing.T) {
 	srv := natstest.Start(t)
-	l, ctx := openLog(t, srv.Store()), testContext(t)
+	l, ctx := openLog(t, srv.Store()), natstest.Context(t)
 	st, err := srv.Store().JetStream().Stream(ctx, "DOCS")
 	if err != nil {
 		t.Fatal(err)
@@ -296,19 +296,19 @@ func TestNextHonoursItsContext(t *testing.T) {
 	if _, err := src.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("next on an empty stream: %v", err)
 	}
-	publishAll(t, srv.Store(), counted(1, 2)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 2)...)
 	checkCounted(t, src, 1, 2) // nothing was lost by giving up
 	if err := src.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := src.Next(testContext(t)); err == nil {
+	if _, err := src.Next(natstest.Context(t)); err == nil {
 		t.Error("a closed source gave a document")
 	}
 }
 
 func TestTokensAgain(t *testing.T) {
 	srv := natstest.Start(t)
-	l, ctx := openLog(t, srv.Store()), testContext(t)
+	l, ctx := openLog(t, srv.Store()), natstest.Context(t)
 	messages := []stream.Message{
 		{Subject: "docs.web", ID: "a", Path: "p/a.txt", Domain: "example.org", Data: []byte("some text")},
 		{ContentType: stream.TypeJSON, Data: []byte(`{"id":7,"text":"more"}`)},
@@ -316,7 +316,7 @@ func TestTokensAgain(t *testing.T) {
 		{Data: nil},
 		{Data: []byte("\xff\xfe")},
 	}
-	publishAll(t, srv.Store(), messages...)
+	natstest.Publish(t, srv.Store(), messages...)
 	src := openSource(t, l, 1)
 	for i := range messages {
 		d := nextDoc(t, src)
@@ -345,7 +345,7 @@ func TestTokensAgain(t *testing.T) {
 func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
-	publishAll(t, srv.Store(), counted(1, 1)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 1)...)
 	l := openLog(t, srv.Remote())
 	srv.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
@@ -356,7 +356,7 @@ func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
 		t.Fatalf("tokens without a server: %v, want %s", err, loader.SourceDown)
 	}
 	srv.Restart()
-	if ids, err := l.Tokens(testContext(t), 1); err != nil || len(ids) != len("document 1")+1 {
+	if ids, err := l.Tokens(natstest.Context(t), 1); err != nil || len(ids) != len("document 1")+1 {
 		t.Errorf("tokens after the restart: %v, %v", ids, err)
 	}
 }
@@ -366,7 +366,7 @@ func TestNobodyTakesDocumentsForLong(t *testing.T) {
 	var said lockedBuffer
 	c := natstest.Config(t)
 	c.BufferBytes = 1 << 20
-	s, err := stream.Open(testContext(t), c, slog.New(slog.NewTextHandler(&said, nil)))
+	s, err := stream.Open(natstest.Context(t), c, slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,14 +375,14 @@ func TestNobodyTakesDocumentsForLong(t *testing.T) {
 	stream.SetInactive(l, 200*time.Millisecond)
 	const n = 400 // many times what is read ahead
 	large := stream.Message{Data: bytes.Repeat([]byte("x"), 4<<10)}
-	publishAll(t, s, slices.Repeat([]stream.Message{large}, n)...)
+	natstest.Publish(t, s, slices.Repeat([]stream.Message{large}, n)...)
 	src := openSource(t, l, 1)
-	st, err := s.EnsureDocuments(testContext(t))
+	st, err := s.EnsureDocuments(natstest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	consumers := func() int {
-		info, err := st.Info(testContext(t))
+		info, err := st.Info(natstest.Context(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -390,7 +390,7 @@ func TestNobodyTakesDocumentsForLong(t *testing.T) {
 	}
 	for at := uint64(1); at <= n; at++ {
 		if at%150 == 1 {
-			soon(t, "there is no room, and no consumer", func() bool { return src.Status().Buffered > 0 && consumers() == 0 })
+			natstest.Soon(t, "there is no room, and no consumer", func() bool { return src.Status().Buffered > 0 && consumers() == 0 })
 		}
 		if d := nextDoc(t, src); d.Sequence != at {
 			t.Fatalf("sequence %d came instead of %d", d.Sequence, at)

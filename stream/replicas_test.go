@@ -18,19 +18,19 @@ func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
 		t.Helper()
 		c := srv.Config()
 		c.URL, c.Dir, c.Listen, c.Replicas = srv.Store().ClientURL(), "", "", replicas
-		s, err := stream.Open(testContext(t), c, slog.New(slog.NewTextHandler(&said, nil)))
+		s, err := stream.Open(natstest.Context(t), c, slog.New(slog.NewTextHandler(&said, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() })
 		openLog(t, s)
-		if _, err := s.PlanLog(testContext(t), "r"); err != nil {
+		if _, err := s.PlanLog(natstest.Context(t), "r"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Objects(testContext(t), "r"); err != nil {
+		if _, err := s.Objects(natstest.Context(t), "r"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Floors(testContext(t), "r"); err != nil {
+		if _, err := s.Floors(natstest.Context(t), "r"); err != nil {
 			t.Fatal(err)
 		}
 		return s
@@ -39,7 +39,7 @@ func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
 	if text := said.String(); strings.Contains(text, "replicas") {
 		t.Errorf("with one copy the log says %s", text)
 	}
-	publishAll(t, s, counted(1, 1)...)
+	natstest.Publish(t, s, natstest.Documents(1, 1)...)
 	s = open(3)
 	for _, name := range []string{"DOCS", "DOCS_DEAD", "PLAN_r", "OBJ_CHECKPOINTS_r", "KV_loaderd_floors"} {
 		if want := "stream=" + name + " replicas=1 stream.replicas=3"; !strings.Contains(said.String(), want) {

@@ -21,28 +21,6 @@ import (
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func within(t testing.TB, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// await waits for a condition that another goroutine or process brings about.
-func await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	ctx := within(t, 30*time.Second)
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("still not so: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
 func TestEmbeddedServerTakesStockClients(t *testing.T) {
 	s := natstest.Start(t)
 	nc, err := nats.Connect(s.Store().ClientURL())
@@ -50,7 +28,7 @@ func TestEmbeddedServerTakesStockClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	docs, err := s.Store().EnsureDocuments(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +58,7 @@ func TestSecondServerOnAFolderIsRefused(t *testing.T) {
 	s := natstest.Start(t)
 	c := s.Config()
 	c.Listen = "127.0.0.1:0"
-	_, err := stream.Open(within(t, time.Minute), c, quiet())
+	_, err := stream.Open(natstest.Within(t, time.Minute), c, quiet())
 	if !errors.Is(err, server.ErrFolderInUse) {
 		t.Fatalf("error %v, want ErrFolderInUse", err)
 	}
@@ -102,12 +80,12 @@ func TestPortInUseNamesAddressAndKey(t *testing.T) {
 	defer l.Close()
 	c := natstest.Config(t)
 	c.Listen = l.Addr().String()
-	_, err = stream.Open(within(t, time.Minute), c, quiet())
+	_, err = stream.Open(natstest.Within(t, time.Minute), c, quiet())
 	if err == nil || !strings.Contains(err.Error(), c.Listen) || !strings.Contains(err.Error(), "stream.listen") {
 		t.Fatalf("error %v, want one that names %s and stream.listen", err, c.Listen)
 	}
 	l.Close()
-	store, err := stream.Open(within(t, time.Minute), c, quiet()) // the failed start gave the folder back
+	store, err := stream.Open(natstest.Within(t, time.Minute), c, quiet()) // the failed start gave the folder back
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +96,7 @@ func TestPortInUseNamesAddressAndKey(t *testing.T) {
 
 func TestDocumentsSurviveARestart(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	if _, err := s.Store().EnsureDocuments(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +122,7 @@ func TestDocumentsSurviveARestart(t *testing.T) {
 // The largest document that the configuration allows passes; the server's own limits are never what a producer runs into.
 func TestLargestDocument(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	docs, err := s.Store().EnsureDocuments(ctx)
 	if err != nil {
 		t.Fatal(err)

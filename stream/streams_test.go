@@ -21,7 +21,7 @@ func jetstreamMessage(subject string, data []byte) *nats.Msg {
 
 func TestStreamsAreMadeOnceAndVerified(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	for range 2 {
 		docs, err := s.Store().EnsureDocuments(ctx)
 		if err != nil {
@@ -49,7 +49,7 @@ func TestBoundsFollowTheConfiguration(t *testing.T) {
 	for _, bytes := range []int64{8 << 20, 32 << 20, 4 << 20} {
 		c.MaxBytes = bytes
 		store := natstest.Open(t, c)
-		docs, err := store.EnsureDocuments(within(t, time.Minute))
+		docs, err := store.EnsureDocuments(natstest.Within(t, time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestSettingsThatLoseDataAreNamed(t *testing.T) {
 	}
 	for name, spoil := range cases {
 		t.Run(name, func(t *testing.T) {
-			s, ctx, c := natstest.Start(t), within(t, time.Minute), good
+			s, ctx, c := natstest.Start(t), natstest.Within(t, time.Minute), good
 			spoil(&c)
 			if _, err := s.Store().JetStream().CreateStream(ctx, c); err != nil {
 				t.Fatal(err)
@@ -107,17 +107,17 @@ func TestSettingsThatLoseDataAreNamed(t *testing.T) {
 		})
 	}
 	s := natstest.Start(t)
-	if _, err := s.Store().JetStream().CreateStream(within(t, time.Minute), good); err != nil {
+	if _, err := s.Store().JetStream().CreateStream(natstest.Within(t, time.Minute), good); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Store().EnsureDocuments(within(t, time.Minute)); err != nil {
+	if _, err := s.Store().EnsureDocuments(natstest.Within(t, time.Minute)); err != nil {
 		t.Errorf("a good stream: %v", err)
 	}
 }
 
 func TestAllBadSettingsAreListed(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	_, err := s.Store().JetStream().CreateStream(ctx, jetstream.StreamConfig{
 		Name: "PLAN_run", Subjects: []string{"plan.run"}, MaxAge: time.Hour, Storage: jetstream.MemoryStorage, FirstSeq: 7,
 	})
@@ -141,7 +141,7 @@ func TestAllBadSettingsAreListed(t *testing.T) {
 
 func TestSubjectsOfAnotherStream(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := within(t, time.Minute)
+	ctx := natstest.Within(t, time.Minute)
 	if _, err := s.Store().JetStream().CreateStream(ctx, jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"docs.web"}}); err != nil {
 		t.Fatal(err)
 	}

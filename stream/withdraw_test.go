@@ -15,7 +15,7 @@ import (
 
 // A start that fails takes back the empty streams that it made, and nothing else.
 func TestWithdraw(t *testing.T) {
-	ctx := testContext(t)
+	ctx := natstest.Context(t)
 	srv := natstest.Start(t)
 	before, err := srv.Store().PlanLog(ctx, "before") // empty, and of another start
 	if err != nil {
@@ -34,7 +34,7 @@ func TestWithdraw(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publishAll(t, srv.Store(), counted(1, 1)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 1)...)
 	if err := store.Withdraw(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -60,16 +60,16 @@ func TestOpenAlone(t *testing.T) {
 	defer taken.Close()
 	c := natstest.Config(t)
 	c.Listen = taken.Addr().String()
-	store, err := stream.OpenAlone(testContext(t), c, quiet())
+	store, err := stream.OpenAlone(natstest.Context(t), c, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
 	openLog(t, store)
-	publishAll(t, store, counted(1, 3)...)
+	natstest.Publish(t, store, natstest.Documents(1, 3)...)
 	if url := store.ClientURL(); url != "" {
 		t.Errorf("clients are told to connect to %s", url)
 	}
-	if _, err := stream.OpenAlone(testContext(t), c, quiet()); !errors.Is(err, server.ErrFolderInUse) || server.HolderURL(c.Dir) != "" {
+	if _, err := stream.OpenAlone(natstest.Context(t), c, quiet()); !errors.Is(err, server.ErrFolderInUse) || server.HolderURL(c.Dir) != "" {
 		t.Errorf("a second one: %v, at %q", err, server.HolderURL(c.Dir))
 	}
 	if err := store.Close(); err != nil {
@@ -86,7 +86,7 @@ func TestOpenAlone(t *testing.T) {
 
 // A plan with a hole is read for what it has: the record that is gone is named, those behind it are there.
 func TestReadDamaged(t *testing.T) {
-	ctx := testContext(t)
+	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	l, err := store.PlanLog(ctx, "r")
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -20,10 +21,10 @@ func TestLargeDocument(t *testing.T) {
 		srv := natstest.Start(t, func(c *stream.Config) { c.BufferBytes = buffer })
 		l := openLog(t, srv.Store())
 		large := bytes.Repeat([]byte("0123456789"), 3<<20) // about as large as a stream takes
-		publishAll(t, srv.Store(), counted(1, 100)...)
-		publishAll(t, srv.Store(), stream.Message{Data: large})
-		publishAll(t, srv.Store(), stream.Message{Data: large[:300<<10]}, stream.Message{Data: large[:3<<20]})
-		publishAll(t, srv.Store(), counted(104, 100)...)
+		natstest.Publish(t, srv.Store(), natstest.Documents(1, 100)...)
+		natstest.Publish(t, srv.Store(), stream.Message{Data: large})
+		natstest.Publish(t, srv.Store(), stream.Message{Data: large[:300<<10]}, stream.Message{Data: large[:3<<20]})
+		natstest.Publish(t, srv.Store(), natstest.Documents(104, 100)...)
 		src := openSource(t, l, 1)
 		checkCounted(t, src, 1, 100)
 		for i, want := range [][]byte{large, large[:300<<10], large[:3<<20]} {
@@ -44,7 +45,7 @@ func TestBufferIsBounded(t *testing.T) {
 	for i := range messages {
 		messages[i].Data = bytes.Repeat([]byte{byte(i)}, size)
 	}
-	publishAll(t, srv.Store(), messages...)
+	natstest.Publish(t, srv.Store(), messages...)
 	src := openSource(t, l, 1)
 	check := func() int64 {
 		held := src.Status().Buffered
@@ -55,7 +56,7 @@ func TestBufferIsBounded(t *testing.T) {
 	}
 	// With nobody reading it fills up and stops.
 	full := int64(0)
-	soon(t, "the buffer is full", func() bool { full = max(full, check()); return full > bound*3/4 })
+	natstest.Soon(t, "the buffer is full", func() bool { full = max(full, check()); return full > bound*3/4 })
 	stopped := src.Status().Fetched
 	if stopped >= n/2 {
 		t.Fatalf("%d documents were fetched into a buffer of %d", stopped, bound)
@@ -95,7 +96,7 @@ func TestWorkersKeepTheOrder(t *testing.T) {
 	tokenizing := bytesTokenizing
 	even := make(chan struct{})
 	tokenizing.NewEncoder = func() stream.Encoder { return gate{&running, &most, even} }
-	l, err := srv.Store().Documents(testContext(t), tokenizing)
+	l, err := srv.Store().Documents(natstest.Context(t), tokenizing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestWorkersKeepTheOrder(t *testing.T) {
 	const n = 40
 	padding := bytes.Repeat([]byte("."), 64<<10)
 	for i := range n {
-		publishAll(t, srv.Store(), stream.Message{Data: append([]byte{"oe"[i%2], byte(i)}, padding...)})
+		natstest.Publish(t, srv.Store(), stream.Message{Data: append([]byte{"oe"[i%2], byte(i)}, padding...)})
 	}
 	src := openSource(t, l, 1)
 	for i := range n {
@@ -125,7 +126,7 @@ func goroutines() int {
 func TestCloseInTheMiddle(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
-	publishAll(t, srv.Store(), counted(1, 5000)...)
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 5000)...)
 	before := goroutines()
 	for i := range 20 {
 		src := openSource(t, l, 1)
@@ -137,9 +138,9 @@ func TestCloseInTheMiddle(t *testing.T) {
 			t.Errorf("closed twice: %v", err)
 		}
 	}
-	soon(t, "the readers' goroutines are gone", func() bool { return goroutines() <= before })
-	soon(t, "the readers' consumers are gone", func() bool {
-		st, err := srv.Store().EnsureDocuments(testContext(t))
+	natstest.Soon(t, "the readers' goroutines are gone", func() bool { return goroutines() <= before })
+	natstest.Soon(t, "the readers' consumers are gone", func() bool {
+		st, err := srv.Store().EnsureDocuments(natstest.Context(t))
 		return err == nil && st.CachedInfo().State.Consumers == 0
 	})
 }
@@ -167,14 +168,8 @@ func BenchmarkRead(b *testing.B) {
 		{"json", stream.Message{ContentType: stream.TypeJSON, Data: append(append([]byte(`{"id":"1","text":"`), payload...), `"}`...)}},
 		{"tokens", stream.Message{ContentType: stream.TypeTokens, Tokenizer: "sha256:trivial", Data: make([]byte, size)}},
 	} {
-		store := publishStore(b, func(c *stream.Config) { c.MaxBytes = 1 << 30 })
-		p := newPublisher(b, store, stream.PublishOptions{})
-		for range n {
-			if err := p.Publish(b.Context(), kind.message); err != nil {
-				b.Fatal(err)
-			}
-		}
-		flush(b, p)
+		store := natstest.Start(b).Store()
+		natstest.Publish(b, store, slices.Repeat([]stream.Message{kind.message}, n)...)
 		for _, workers := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/workers=%d", kind.name, workers), func(b *testing.B) {
 				l, err := store.Documents(b.Context(), stream.Tokenizing{
@@ -218,8 +213,8 @@ func TestCloseWithAFullLine(t *testing.T) {
 	src := openSource(t, openLog(t, srv.Store()), 1)
 	const most = 4096                 // chunks between fetching and Next
 	for i := range uint64(most + 1) { // one by one, so that each is a chunk of its own
-		publishAll(t, srv.Store(), counted(int(i)+1, 1)...)
-		for testContext(t).Err() == nil && src.Status().Fetched < i+1 {
+		natstest.Publish(t, srv.Store(), natstest.Documents(int(i)+1, 1)...)
+		for natstest.Context(t).Err() == nil && src.Status().Fetched < i+1 {
 			runtime.Gosched()
 		}
 	}
@@ -233,7 +228,7 @@ func TestCloseWithAFullLine(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("Close does not return")
 	}
-	if _, err := src.Next(testContext(t)); err == nil {
+	if _, err := src.Next(natstest.Context(t)); err == nil {
 		t.Fatal("Next gives a document after Close")
 	}
 }

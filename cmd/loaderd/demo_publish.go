@@ -9,6 +9,7 @@ import (
 
 	"loaderd/internal/corpus"
 	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 // goTree finds the sources of a Go installation: real text that is on every machine that builds this program.
@@ -49,7 +50,7 @@ func (d *demoPublisher) run(ctx context.Context, url string, job *demoJob) error
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var full *time.Timer // used by the publisher's goroutine alone
-	p, err := store.NewPublisher(ctx, demoSource, stream.PublishOptions{OnWait: func(reason string) {
+	p, err := publish.New(ctx, store, demoSource, publish.Options{OnWait: func(reason string) {
 		if full != nil {
 			full.Stop()
 		}
@@ -80,17 +81,17 @@ func (d *demoPublisher) run(ctx context.Context, url string, job *demoJob) error
 	return nil
 }
 
-func (d *demoPublisher) publish(ctx context.Context, p *stream.Publisher) error {
+func (d *demoPublisher) publish(ctx context.Context, p *publish.Publisher) error {
 	for _, in := range d.inputs {
 		for doc, err := range in.Documents(ctx) {
 			if d.limit > 0 && d.documents.Load() >= d.limit {
 				return nil
 			}
 			var skip *corpus.SkipError
-			var large *stream.TooLargeError
+			var large *publish.TooLargeError
 			if err == nil && len(doc.Data) > 0 {
 				index := int(d.documents.Load())
-				err = p.Publish(ctx, stream.Message{Path: doc.Path, Label: doc.Label, ID: stream.DocumentID(demoSource, doc.Origin, index, doc.Data), Data: doc.Data})
+				err = p.Publish(ctx, stream.Message{Path: doc.Path, Label: doc.Label, ID: publish.DocumentID(demoSource, doc.Origin, index, doc.Data), Data: doc.Data})
 				if err == nil {
 					d.documents.Add(1)
 					d.textBytes.Add(int64(len(doc.Data)))

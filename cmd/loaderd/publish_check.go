@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"loaderd/internal/corpus"
-	"loaderd/stream"
+	"loaderd/stream/publish"
 	"loaderd/tokenizer"
 )
 
@@ -21,7 +21,7 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	for _, e := range f.config.Validate() {
 		return flagNamed{fmt.Errorf("stream.%w", e)}
 	}
-	if err := stream.CheckSource(f.options.Source); err != nil {
+	if err := publish.CheckSource(f.options.Source); err != nil {
 		return fmt.Errorf("--source: %w", err)
 	}
 	if err := f.corpus.Format.Check(); err != nil {

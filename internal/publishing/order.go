@@ -5,6 +5,7 @@ import (
 
 	"loaderd/internal/corpus"
 	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 // order is where an input's documents go: its record, or for what has none the publisher itself.
@@ -16,13 +17,13 @@ type order interface {
 
 // unrecorded publishes what has no lasting name.
 type unrecorded struct {
-	p      *stream.Publisher
+	p      *publish.Publisher
 	source string
 	index  int
 }
 
 func (u *unrecorded) Publish(ctx context.Context, origin string, m stream.Message) error {
-	m.ID = stream.DocumentID(u.source, origin, u.index, m.Data)
+	m.ID = publish.DocumentID(u.source, origin, u.index, m.Data)
 	u.index++
 	return u.p.Publish(ctx, m)
 }

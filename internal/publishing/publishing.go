@@ -11,6 +11,7 @@ import (
 
 	"loaderd/internal/corpus"
 	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 // Options say how documents are published.
@@ -43,7 +44,7 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 type Publishing struct {
 	inputs    []*corpus.Input
 	options   Options
-	publisher *stream.Publisher
+	publisher *publish.Publisher
 	began     time.Time
 	summary   Summary
 
@@ -58,7 +59,7 @@ func Open(ctx context.Context, store *stream.Store, inputs []*corpus.Input, o Op
 	}
 	p := &Publishing{inputs: inputs, options: o, began: time.Now(), summary: newSummary(store, inputs, o.Source)}
 	var err error
-	p.publisher, err = store.NewPublisher(context.WithoutCancel(ctx), o.Source, stream.PublishOptions{OnWait: o.OnWait})
+	p.publisher, err = publish.New(context.WithoutCancel(ctx), store, o.Source, publish.Options{OnWait: o.OnWait})
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +179,7 @@ func (p *Publishing) document(ctx context.Context, to order, d corpus.Document, 
 		m.ContentType, m.Tokenizer = stream.TypeTokens, p.options.Fingerprint
 	}
 	err = to.Publish(ctx, d.Origin, m)
-	if large := (*stream.TooLargeError)(nil); errors.As(err, &large) {
+	if large := (*publish.TooLargeError)(nil); errors.As(err, &large) {
 		return p.leaveOut(ctx, to, corpus.TooLarge, "", err) // it has taken its place in the order
 	}
 	if err != nil {
@@ -208,7 +209,7 @@ func (p *Publishing) leaveOut(ctx context.Context, to order, reason corpus.Reaso
 
 // Progress is how far a publishing is.
 type Progress struct {
-	stream.Published       // what is committed
+	publish.Committed       // what is committed
 	Offered          int64 // documents that have been handed over to be committed
 	OfferedBytes     int64 // of their content
 	LeftOut          int64 // documents and files
@@ -217,7 +218,7 @@ type Progress struct {
 
 // Progress may be called at any time.
 func (p *Publishing) Progress() Progress {
-	now := Progress{Published: p.publisher.Progress(), Offered: p.offered.Load(), OfferedBytes: p.offeredBytes.Load(), LeftOut: p.leftOut.Load()}
+	now := Progress{Committed: p.publisher.Progress(), Offered: p.offered.Load(), OfferedBytes: p.offeredBytes.Load(), LeftOut: p.leftOut.Load()}
 	for _, in := range p.inputs {
 		now.Read, now.Total = now.Read+in.Read(), now.Total+in.Bytes
 	}

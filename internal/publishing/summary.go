@@ -5,6 +5,7 @@ import (
 
 	"loaderd/internal/corpus"
 	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 // Summary is what came of a publishing. Other programs read its JSON: fields may be added, and none may change its name or meaning.
@@ -58,7 +59,7 @@ type Repeats struct {
 }
 
 // repeatsOf tells what was published before, nil when nothing was.
-func repeatsOf(ctx context.Context, p *stream.Publisher, done stream.Published) *Repeats {
+func repeatsOf(ctx context.Context, p *publish.Publisher, done publish.Committed) *Repeats {
 	if done.Repeated == 0 {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
 	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 // serve starts a daemon with rows of 8 tokens, two a step, over three documents; they fill the first step.
@@ -34,7 +35,7 @@ func serve(t *testing.T) *daemon.Daemon {
 			t.Error(err)
 		}
 	})
-	p, err := d.Store().NewPublisher(t.Context(), "test", stream.PublishOptions{})
+	p, err := publish.New(t.Context(), d.Store(), "test", publish.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"loaderd/internal/corpus"
 	"loaderd/internal/daemon"
 	"loaderd/stream"
+	"loaderd/stream/publish"
 	"loaderd/tokenizer"
 )
 
@@ -159,7 +160,7 @@ func fill(ctx context.Context, c config.Config, documents int, tokenized bool, l
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	p, err := store.NewPublisher(ctx, "bench", stream.PublishOptions{})
+	p, err := publish.New(ctx, store, "bench", publish.Options{})
 	if err != nil {
 		return 0, err
 	}

@@ -13,6 +13,7 @@ import (
 	"loaderd/internal/lengths"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 const (
@@ -40,7 +41,7 @@ func (b *bench) fill(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	p, err := store.NewPublisher(ctx, "bench", stream.PublishOptions{})
+	p, err := publish.New(ctx, store, "bench", publish.Options{})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package stream
+package publish
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/stream"
 	"loaderd/stream/conn"
 )
 
@@ -25,7 +26,7 @@ func (p *Publisher) Origin(ctx context.Context, sequence uint64) (Origin, error)
 	if err != nil {
 		return Origin{}, fmt.Errorf("read document %d: %w", sequence, err)
 	}
-	o := Origin{Path: m.Header.Get(HeaderPath)}
+	o := Origin{Path: m.Header.Get(stream.HeaderPath)}
 	kv, err := p.records(ctx)
 	if err != nil {
 		return o, err

@@ -1,4 +1,4 @@
-package stream
+package publish
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"loaderd/stream"
 	"loaderd/stream/conn"
 )
 
@@ -170,7 +171,7 @@ func (r *Record) Stored() int64 { return r.stored }
 // Publish adds the input's next document, unless it is already committed. Documents must come in the input's own order. The message's
 // ID becomes one that depends on the source, the origin (the absolute path of the document's file), the place among the documents
 // of that origin, and the content.
-func (r *Record) Publish(ctx context.Context, origin string, m Message) error {
+func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) error {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	if r.next(origin) {

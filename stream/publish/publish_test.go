@@ -1,4 +1,4 @@
-package stream_test
+package publish_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 // publishStore is a store on an embedded server of its own.
@@ -36,9 +37,9 @@ func publishStore(tb testing.TB, change ...func(*stream.Config)) *stream.Store {
 	return s
 }
 
-func newPublisher(tb testing.TB, s *stream.Store, o stream.PublishOptions) *stream.Publisher {
+func newPublisher(tb testing.TB, s *stream.Store, o publish.Options) *publish.Publisher {
 	tb.Helper()
-	p, err := s.NewPublisher(tb.Context(), "web", o)
+	p, err := publish.New(tb.Context(), s, "web", o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func newPublisher(tb testing.TB, s *stream.Store, o stream.PublishOptions) *stre
 	return p
 }
 
-func flush(tb testing.TB, p *stream.Publisher) stream.Published {
+func flush(tb testing.TB, p *publish.Publisher) publish.Committed {
 	tb.Helper()
 	done, err := p.Flush(tb.Context())
 	if err != nil {
@@ -124,7 +125,7 @@ func TestPublishKeepsOrderAndHeaders(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		t.Run(fmt.Sprint("single=", single), func(t *testing.T) {
 			s := publishStore(t)
-			p := newPublisher(t, s, stream.PublishOptions{Single: single, BatchMessages: 100})
+			p := newPublisher(t, s, publish.Options{Single: single, BatchMessages: 100})
 			docs := numbered(0, 1234)
 			docs[7].Name, docs[7].Path, docs[7].Domain, docs[7].Tokenizer = "seven", "a/b.txt", "code", "abc"
 			docs[7].ContentType = stream.TypeTokens
@@ -176,7 +177,7 @@ func TestPublishDropsDuplicates(t *testing.T) {
 			var want []string
 			seen := map[string]bool{}
 			for _, ms := range [][]stream.Message{c.first, c.then} {
-				p := newPublisher(t, s, stream.PublishOptions{BatchMessages: 100})
+				p := newPublisher(t, s, publish.Options{BatchMessages: 100})
 				if err := p.Publish(t.Context(), ms...); err != nil {
 					t.Fatal(err)
 				}
@@ -196,7 +197,7 @@ func TestPublishDropsDuplicates(t *testing.T) {
 func TestPublishWaitsForRoom(t *testing.T) {
 	s := publishStore(t, func(c *stream.Config) { c.MaxBytes = 1 << 20 })
 	waits := make(chan string, 100)
-	p := newPublisher(t, s, stream.PublishOptions{OnWait: func(reason string) { waits <- reason }})
+	p := newPublisher(t, s, publish.Options{OnWait: func(reason string) { waits <- reason }})
 	big := strings.Repeat("x", 4000)
 	var docs []stream.Message
 	for i := range 1000 {
@@ -246,7 +247,7 @@ func TestPublishWaitsForRoom(t *testing.T) {
 func TestPublishClosedWhileItWaits(t *testing.T) {
 	s := publishStore(t, func(c *stream.Config) { c.MaxBytes = 1 << 20 })
 	waits := make(chan string, 100)
-	p := newPublisher(t, s, stream.PublishOptions{OnWait: func(reason string) { waits <- reason }})
+	p := newPublisher(t, s, publish.Options{OnWait: func(reason string) { waits <- reason }})
 	if err := p.Publish(t.Context(), stream.Message{ID: "1", Data: make([]byte, 900<<10)}, stream.Message{ID: "2", Data: make([]byte, 900<<10)}); err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +280,7 @@ func TestPublishFallsBackToSingleMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPublisher(t, s, stream.PublishOptions{BatchMessages: 50})
+	p := newPublisher(t, s, publish.Options{BatchMessages: 50})
 	sc := st.CachedInfo().Config
 	sc.AllowAtomicPublish = false
 	if _, err := s.JetStream().UpdateStream(t.Context(), sc); err != nil {
@@ -295,10 +296,10 @@ func TestPublishFallsBackToSingleMessages(t *testing.T) {
 
 func TestPublishRefusesTooLarge(t *testing.T) {
 	s := publishStore(t, func(c *stream.Config) { c.MaxDocument = 4096 })
-	p := newPublisher(t, s, stream.PublishOptions{})
+	p := newPublisher(t, s, publish.Options{})
 	docs := []stream.Message{{Data: []byte("small")}, {Path: "big.txt", Data: make([]byte, 5000)}, {Data: []byte("also small")}}
 	err := p.Publish(t.Context(), docs...)
-	var tooLarge *stream.TooLargeError
+	var tooLarge *publish.TooLargeError
 	if !errors.As(err, &tooLarge) || tooLarge.Document != "big.txt" || tooLarge.Limit != 4096 || tooLarge.Size <= 5000 {
 		t.Fatalf("error is %v, want one that names big.txt, its size and the limit", err)
 	}
@@ -321,7 +322,7 @@ func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
 	client := publishStore(t, func(c *stream.Config) { c.URL = first.ClientURL() })
 	restart := make(chan struct{})
 	restarted := make(chan *stream.Store, 1)
-	p := newPublisher(t, client, stream.PublishOptions{BatchMessages: 20, Timeout: time.Second, OnWait: func(reason string) {
+	p := newPublisher(t, client, publish.Options{BatchMessages: 20, Timeout: time.Second, OnWait: func(reason string) {
 		select {
 		case <-restart:
 			// The publisher is between two attempts and stays there until this returns.
@@ -359,21 +360,21 @@ func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
 
 func TestPublishCloses(t *testing.T) {
 	s := publishStore(t)
-	if _, err := s.NewPublisher(t.Context(), "not a token", stream.PublishOptions{}); err == nil {
+	if _, err := publish.New(t.Context(), s, "not a token", publish.Options{}); err == nil {
 		t.Error("a source name with spaces was accepted")
 	}
-	if _, err := s.NewPublisher(t.Context(), "web", stream.PublishOptions{BatchMessages: 1001}); err == nil {
+	if _, err := publish.New(t.Context(), s, "web", publish.Options{BatchMessages: 1001}); err == nil {
 		t.Error("a batch of 1001 messages was accepted")
 	}
-	p := newPublisher(t, s, stream.PublishOptions{})
+	p := newPublisher(t, s, publish.Options{})
 	p.Close()
-	if err := p.Publish(t.Context(), numbered(0, 1)...); !errors.Is(err, stream.ErrPublisherClosed) {
+	if err := p.Publish(t.Context(), numbered(0, 1)...); !errors.Is(err, publish.ErrClosed) {
 		t.Errorf("publish after close: %v, want ErrPublisherClosed", err)
 	}
-	if _, err := p.Flush(t.Context()); !errors.Is(err, stream.ErrPublisherClosed) {
+	if _, err := p.Flush(t.Context()); !errors.Is(err, publish.ErrClosed) {
 		t.Errorf("flush after close: %v, want ErrPublisherClosed", err)
 	}
-	q := newPublisher(t, s, stream.PublishOptions{})
+	q := newPublisher(t, s, publish.Options{})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := q.Flush(ended); err != nil && !errors.Is(err, context.Canceled) {

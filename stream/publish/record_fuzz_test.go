@@ -1,4 +1,4 @@
-package stream_test
+package publish_test
 
 import (
 	"crypto/sha256"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 // FuzzPublishRecord resumes an input of which the server holds anything as its record: an error, or a record whose counts can be gone on with.
@@ -21,7 +21,7 @@ func FuzzPublishRecord(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	p := newPublisher(f, s, stream.PublishOptions{})
+	p := newPublisher(f, s, publish.Options{})
 	sum := sha256.Sum256([]byte(s.Config().Name + "\x00" + "web" + "\x00" + "/input"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if _, err := kv.Put(t.Context(), "web."+hex.EncodeToString(sum[:16]), data); err != nil {

@@ -1,4 +1,4 @@
-package stream
+package publish
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/stream"
 	"loaderd/stream/conn"
 )
 
-// PublishOptions tune a Publisher. The zero value is right for most.
-type PublishOptions struct {
+// Options tune a Publisher. The zero value is right for most.
+type Options struct {
 	// BatchMessages bounds the messages of one atomic batch: 1 to 1000, 0 means 1000 (the server's own limit).
 	BatchMessages int
 	// BatchBytes bounds the bytes of one atomic batch; 0 means 8 MiB. A larger single message is a batch of its own.
@@ -29,8 +30,8 @@ type PublishOptions struct {
 	OnWait func(reason string)
 }
 
-// Published is what a Publisher has committed so far.
-type Published struct {
+// Committed is what a Publisher has committed so far.
+type Committed struct {
 	// Documents and Bytes are committed by this publisher: stored by the server and acknowledged.
 	Documents int64
 	Bytes     int64
@@ -59,8 +60,8 @@ func (e *TooLargeError) Error() string {
 		e.Document, e.Size, e.Limit)
 }
 
-// ErrPublisherClosed says that the publisher was closed before the call.
-var ErrPublisherClosed = errors.New("publisher is closed")
+// ErrClosed says that the publisher was closed before the call.
+var ErrClosed = errors.New("publisher is closed")
 
 const (
 	batchBytes = 8 << 20
@@ -77,13 +78,13 @@ var sourceToken = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // order in the stream is the order of Publish. A full stream or a lost connection makes Publish block.
 // Publish and Flush may be called from several goroutines; the order is then that of the calls.
 type Publisher struct {
-	store   *Store
+	store   *stream.Store
 	js      jetstream.JetStream
 	stream  jetstream.Stream
 	created time.Time // of the stream, which tells it from a later one of the same name
 	source  string
 	subject string
-	options PublishOptions
+	options Options
 	limit   int64 // bytes of one message with its headers
 
 	mu      sync.Mutex // guards filling and its companions
@@ -99,13 +100,13 @@ type Publisher struct {
 	commit committer
 
 	progress sync.Mutex
-	sofar    Published
+	sofar    Committed
 	waiting  time.Time
 }
 
 // entry is one place in the publish order: a message, or only news for a record.
 type entry struct {
-	message   *Message
+	message   *stream.Message
 	size      int
 	duplicate bool // counted, not sent
 	record    *Record
@@ -129,7 +130,7 @@ func CheckSource(source string) error {
 
 // NewPublisher starts a publisher for the subject of one source: <subject>.<source>. The stream is created when absent.
 // Cancelling ctx aborts the publisher; Close stops it.
-func (s *Store) NewPublisher(ctx context.Context, source string, o PublishOptions) (*Publisher, error) {
+func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publisher, error) {
 	if err := CheckSource(source); err != nil {
 		return nil, err
 	}
@@ -187,7 +188,7 @@ func messageLimit(payload int64, c jetstream.StreamConfig) int64 {
 // Publish adds documents, in order; their Subject is the publisher's. It returns when they are in a batch, not when they are committed: Flush waits for that.
 // It blocks while the stream is full or the connection is lost. A *TooLargeError leaves out that document and those after it
 // in the call, and the publisher can go on; any other error is final.
-func (p *Publisher) Publish(ctx context.Context, ms ...Message) error {
+func (p *Publisher) Publish(ctx context.Context, ms ...stream.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range ms {
@@ -246,7 +247,7 @@ func (p *Publisher) handOver(ctx context.Context, flushed chan struct{}) error {
 }
 
 // Flush waits until everything published so far is committed, and says what is.
-func (p *Publisher) Flush(ctx context.Context) (Published, error) {
+func (p *Publisher) Flush(ctx context.Context) (Committed, error) {
 	flushed := make(chan struct{})
 	p.mu.Lock()
 	err := p.handOver(ctx, flushed)
@@ -265,7 +266,7 @@ func (p *Publisher) Flush(ctx context.Context) (Published, error) {
 }
 
 // Progress says what is committed now.
-func (p *Publisher) Progress() Published {
+func (p *Publisher) Progress() Committed {
 	p.progress.Lock()
 	defer p.progress.Unlock()
 	now := p.sofar
@@ -285,7 +286,7 @@ func (p *Publisher) ended() error {
 	if p.err != nil {
 		return p.err
 	}
-	return ErrPublisherClosed
+	return ErrClosed
 }
 
 // run commits one batch after the other.

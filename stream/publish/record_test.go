@@ -1,4 +1,4 @@
-package stream_test
+package publish_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 // unnamed are documents without ids: a record gives them theirs.
@@ -24,9 +25,9 @@ func unnamed(prefix string, n int) []stream.Message {
 const corpusFile = "/data/corpus.jsonl"
 
 // publishInput publishes a whole input through its record.
-func publishInput(tb testing.TB, s *stream.Store, fingerprint string, docs []stream.Message) stream.Published {
+func publishInput(tb testing.TB, s *stream.Store, fingerprint string, docs []stream.Message) publish.Committed {
 	tb.Helper()
-	p := newPublisher(tb, s, stream.PublishOptions{BatchMessages: 50})
+	p := newPublisher(tb, s, publish.Options{BatchMessages: 50})
 	defer p.Close()
 	r, err := p.Resume(tb.Context(), corpusFile, fingerprint)
 	if err != nil {
@@ -64,7 +65,7 @@ func TestRecordAddsNothingTwice(t *testing.T) {
 	if first.Documents != 500 || first.Duplicates != 0 {
 		t.Fatalf("first time: %+v, want 500 documents", first)
 	}
-	p := newPublisher(t, s, stream.PublishOptions{})
+	p := newPublisher(t, s, publish.Options{})
 	r, err := p.Resume(t.Context(), corpusFile, "v1")
 	if err != nil {
 		t.Fatal(err)
@@ -118,9 +119,9 @@ func TestRecordRefusesAChangedInputThatIsReleased(t *testing.T) {
 	if done := publishInput(t, s, "v1", docs); done.Documents != 0 {
 		t.Errorf("unchanged input: %+v, want nothing published", done)
 	}
-	p := newPublisher(t, s, stream.PublishOptions{})
+	p := newPublisher(t, s, publish.Options{})
 	_, err = p.Resume(t.Context(), corpusFile, "v2")
-	var released *stream.ReleasedError
+	var released *publish.ReleasedError
 	if !errors.As(err, &released) || released.Documents != 100 || released.Oldest != 51 {
 		t.Errorf("changed input: %v, want a ReleasedError of 100 documents and oldest sequence 51", err)
 	}
@@ -140,7 +141,7 @@ func TestRecordForgetsAStreamThatIsGone(t *testing.T) {
 
 func TestRecordIsTakenOverByTheLatest(t *testing.T) {
 	s := publishStore(t)
-	one, two := newPublisher(t, s, stream.PublishOptions{}), newPublisher(t, s, stream.PublishOptions{})
+	one, two := newPublisher(t, s, publish.Options{}), newPublisher(t, s, publish.Options{})
 	r1, err := one.Resume(t.Context(), corpusFile, "v1")
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +162,7 @@ func TestRecordIsTakenOverByTheLatest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := one.Flush(t.Context()); !errors.Is(err, stream.ErrTakenOver) {
+	if _, err := one.Flush(t.Context()); !errors.Is(err, publish.ErrTakenOver) {
 		t.Errorf("the earlier publisher ends with %v, want ErrTakenOver", err)
 	}
 	wantStored(t, s, texts(docs))
@@ -182,8 +183,8 @@ func TestRecordResumesFromAnyPoint(t *testing.T) {
 		docs := unnamed("document", rapid.IntRange(1, 400).Draw(rt, "documents"))
 		for _, killAfter := range rapid.SliceOfN(rapid.IntRange(0, 400), 0, 4).Draw(rt, "kills") {
 			// Nothing waits for the batch in flight or for the record: that is what a kill leaves.
-			o := stream.PublishOptions{BatchMessages: rapid.IntRange(1, 60).Draw(rt, "batch")}
-			p, err := s.NewPublisher(t.Context(), "web", o)
+			o := publish.Options{BatchMessages: rapid.IntRange(1, 60).Draw(rt, "batch")}
+			p, err := publish.New(t.Context(), s, "web", o)
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -246,7 +247,7 @@ func recorded(tb testing.TB, s *stream.Store) map[string][2]int64 {
 }
 
 // offer publishes documents of an input whose end has not come.
-func offer(tb testing.TB, p *stream.Publisher, input string, docs []stream.Message) {
+func offer(tb testing.TB, p *publish.Publisher, input string, docs []stream.Message) {
 	tb.Helper()
 	r, err := p.Resume(tb.Context(), input, "v1")
 	if err != nil {
@@ -264,7 +265,7 @@ func offer(tb testing.TB, p *stream.Publisher, input string, docs []stream.Messa
 func TestRecordFollowsItsInputAmongOthers(t *testing.T) {
 	t.Run("behind another input", func(t *testing.T) {
 		s := publishStore(t)
-		p := newPublisher(t, s, stream.PublishOptions{BatchMessages: 100})
+		p := newPublisher(t, s, publish.Options{BatchMessages: 100})
 		offer(t, p, "/data/one", unnamed("one", 1000))
 		offer(t, p, "/data/two", unnamed("two", 100))
 		flush(t, p)
@@ -275,11 +276,11 @@ func TestRecordFollowsItsInputAmongOthers(t *testing.T) {
 	t.Run("interrupted, with another input behind it", func(t *testing.T) {
 		s := publishStore(t)
 		docs := unnamed("two", 100)
-		p := newPublisher(t, s, stream.PublishOptions{})
+		p := newPublisher(t, s, publish.Options{})
 		offer(t, p, "/data/two", docs[:50])
 		flush(t, p)
 		p.Close()
-		p = newPublisher(t, s, stream.PublishOptions{})
+		p = newPublisher(t, s, publish.Options{})
 		offer(t, p, "/data/one", unnamed("one", 1000))
 		flush(t, p)
 		offer(t, p, "/data/two", docs)

@@ -1,10 +1,11 @@
-package stream_test
+package publish_test
 
 import (
 	"fmt"
 	"testing"
 
 	"loaderd/stream"
+	"loaderd/stream/publish"
 )
 
 // BenchmarkPublish stores documents of 4 KB on an embedded server that syncs every write: in atomic batches, against one
@@ -16,11 +17,11 @@ func BenchmarkPublish(b *testing.B) {
 	}
 	for _, c := range []struct {
 		name string
-		o    stream.PublishOptions
+		o    publish.Options
 	}{
-		{"single", stream.PublishOptions{Single: true}},
-		{"batch=100", stream.PublishOptions{BatchMessages: 100}},
-		{"batch=1000", stream.PublishOptions{}},
+		{"single", publish.Options{Single: true}},
+		{"batch=100", publish.Options{BatchMessages: 100}},
+		{"batch=1000", publish.Options{}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := publishStore(b, func(c *stream.Config) { c.MaxBytes = 16 << 30 })

@@ -1,0 +1,78 @@
+package natstest
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream"
+)
+
+// Within is a context that ends after d, or with the test.
+func Within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Context ends well before the test binary's own limit.
+func Context(t testing.TB) context.Context {
+	t.Helper()
+	return Within(t, 2*time.Minute)
+}
+
+// Soon waits for a condition that another goroutine or a server brings about.
+func Soon(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	ctx := Context(t)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("did not happen in time: %s", what)
+		}
+	}
+}
+
+// Documents are n documents whose text names their place, from first on.
+func Documents(first, n int) []stream.Message {
+	out := make([]stream.Message, n)
+	for i := range out {
+		out[i].Data = []byte("document " + strconv.Itoa(first+i))
+	}
+	return out
+}
+
+// Publish adds messages to the document stream, on docs.test where they name no subject, and waits until all are stored.
+func Publish(t testing.TB, s *stream.Store, messages ...stream.Message) {
+	t.Helper()
+	ctx := Context(t)
+	for part := range slices.Chunk(messages, 1000) {
+		acks := make([]jetstream.PubAckFuture, len(part))
+		for i, m := range part {
+			if m.Subject == "" {
+				m.Subject = "docs.test"
+			}
+			var err error
+			if acks[i], err = s.JetStream().PublishMsgAsync(m.NATS()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, ack := range acks {
+			select {
+			case <-ack.Ok():
+			case err := <-ack.Err():
+				t.Fatal(err)
+			case <-ctx.Done():
+				t.Fatal("messages were not stored in time")
+			}
+		}
+	}
+}
