@@ -21,9 +21,14 @@ const module = "loaderd"
 // arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
 var arrows = map[string][]string{
 	"cmd/loaderd": {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
-		"internal/lengths/lengthsin", "internal/lengths", "internal/publishing", "stream", "stream/publish", "arrowout", "loader", "tokenizer"},
-	"internal/daemon": {"internal/config", "stream", "arrowout", "loader", "tokenizer"},
+		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/publishing",
+		"stream", "stream/publish", "arrowout", "loader", "tokenizer"},
+	"internal/daemon": {"internal/config", "internal/stats", "stream", "arrowout", "loader", "tokenizer"},
 	"internal/config": {"stream", "arrowout", "loader", "tokenizer"},
+
+	"internal/demo/screen": {"internal/demo", "internal/stats"},
+	"internal/demo":        {"internal/daemon", "internal/publishing", "internal/reader", "internal/stats", "internal/corpus"},
+	"internal/stats":       {"loader"},
 
 	"internal/ledger":  {"internal/reader", "internal/answers", "loader"},
 	"internal/reader":  {"internal/answers"},

@@ -12,6 +12,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
+	"loaderd/internal/quantity"
 	"loaderd/loader"
 )
 
@@ -85,6 +86,6 @@ func writeAudited(w io.Writer, run string, a loader.Audited) error {
   dropped    %s
   waiting    %s
 Every token is accounted for behind every step.
-`, run, group(int64(a.Steps)), state, group(a.Documents), group(a.Tokens), group(a.Emitted), group(a.Padding), group(a.Repeated), group(a.Dropped), group(a.Waiting))
+`, run, quantity.Count(a.Steps), state, quantity.Count(a.Documents), quantity.Count(a.Tokens), quantity.Count(a.Emitted), quantity.Count(a.Padding), quantity.Count(a.Repeated), quantity.Count(a.Dropped), quantity.Count(a.Waiting))
 	return err
 }

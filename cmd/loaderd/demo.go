@@ -13,6 +13,9 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/corpus"
+	"loaderd/internal/demo"
+	"loaderd/internal/demo/screen"
+	"loaderd/internal/quantity"
 )
 
 // demoFlags are the flags of demo.
@@ -83,43 +86,43 @@ func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	if err != nil {
 		return err
 	}
-	log := &demoLog{}
-	job := &demoJob{began: began, config: c, inputs: inputs, from: from, world: f.world, limit: f.limit, log: newLogger(c.Log, log), notes: log}
-	defer func() { err = errors.Join(err, job.stop()) }()
+	notes := &demo.Notes{}
+	job := demo.New(demo.Options{Began: began, Config: c, Inputs: inputs, From: from, World: f.world, Limit: f.limit, Log: newLogger(c.Log, notes), Notes: notes})
+	defer func() { err = errors.Join(err, job.Stop()) }()
 
 	stopped, err := f.show(ctx, job, stdout, stderr)
-	if _, writeErr := stderr.Write(log.take()); err == nil {
+	if _, writeErr := stderr.Write(notes.Take()); err == nil {
 		err = writeErr
 	}
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
-	sum := job.summary()
+	sum := job.Summary()
 	if err := f.report(stdout, sum); err != nil {
 		return err
 	}
 	if ctx.Err() != nil || stopped || !f.stay {
 		return ctx.Err()
 	}
-	return job.stay(ctx)
+	return job.Stay(ctx)
 }
 
 // show runs the job and shows it while it runs. It tells whether the user stopped it at the live view.
-func (f *demoFlags) show(ctx context.Context, job *demoJob, stdout, stderr io.Writer) (stopped bool, err error) {
+func (f *demoFlags) show(ctx context.Context, job *demo.Job, stdout, stderr io.Writer) (stopped bool, err error) {
 	if f.json {
-		return false, showLines(ctx, job, stderr)
+		return false, screen.Lines(ctx, job, stderr)
 	}
 	if out := terminal(stdout); out != nil && os.Getenv("TERM") != "dumb" {
-		return showScreen(ctx, job, out)
+		return screen.Live(ctx, job, out)
 	}
-	return false, showLines(ctx, job, stdout)
+	return false, screen.Lines(ctx, job, stdout)
 }
 
-func (f *demoFlags) report(w io.Writer, s demoSummary) error {
+func (f *demoFlags) report(w io.Writer, s demo.Summary) error {
 	if f.json {
-		return s.writeJSON(w)
+		return s.WriteJSON(w)
 	}
-	return s.writeText(w, f.stay)
+	return s.WriteText(w, f.stay)
 }
 
 // documents finds what to publish.
@@ -168,26 +171,14 @@ func (f *demoFlags) folder() (path string, remove func() error, err error) {
 	}
 	if len(held) > 0 {
 		return "", nil, fmt.Errorf("data folder %s is not empty: name another for --keep, or serve what is in it with loaderd serve --run %s --data-dir %s",
-			f.keep, demoRun, f.keep)
+			f.keep, demo.Run, f.keep)
 	}
 	return f.keep, func() error { return nil }, nil
 }
 
-// demoRun is the name of the demo's run.
-const demoRun = "demo"
-
-// config is that of a real daemon, on free loopback ports.
+// config is that of a real daemon, with what the flags set.
 func (f *demoFlags) config(folder string) (config.Config, error) {
-	overrides := []config.Override{
-		{Path: "run", Value: demoRun}, {Path: "stream.dir", Value: folder}, {Path: "log.level", Value: "warn"},
-		// Bounds that fit the disks and the documents of a demo.
-		{Path: "stream.max_bytes", Value: "4GiB"}, {Path: "stream.dead_letter_bytes", Value: "64MiB"}, {Path: "stream.plan_bytes", Value: "1GiB"},
-		{Path: "stream.max_document", Value: "7MiB"},
-	}
-	for _, path := range []string{"stream.listen", "flight.listen", "http.listen"} {
-		overrides = append(overrides, config.Override{Path: path, Value: "127.0.0.1:0"})
-	}
-	c, err := config.Load(config.Layers{Overrides: append(overrides, f.settings.overrides...)})
+	c, err := demo.Config(folder, f.settings.overrides)
 	switch {
 	case err != nil:
 		return c, err
@@ -198,7 +189,17 @@ func (f *demoFlags) config(folder string) (config.Config, error) {
 	case f.world < 1:
 		return c, usageError{fmt.Errorf("--world %d: want 1 reader or more", f.world)}
 	case c.Plan.CheckWorld(f.world) != nil:
-		return c, usageError{fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)", f.world, span(c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets)))}
+		return c, usageError{fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)", f.world,
+			quantity.Range(c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets)))}
 	}
 	return c, nil
+}
+
+// goTree finds the sources of a Go installation: real text that is on every machine that builds this program.
+func goTree(ctx context.Context) (string, error) {
+	tree, err := corpus.GoSource(ctx)
+	if err != nil {
+		return "", fmt.Errorf("find documents: %w: name files or folders with text, as in loaderd demo ~/src", err)
+	}
+	return tree, nil
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/demo"
 	"loaderd/internal/reader"
 )
 
@@ -42,8 +43,8 @@ func demoFiles(t *testing.T, n int) (folder string, size, tokens int64) {
 	return folder, size, tokens
 }
 
-// demo runs the command to its end.
-func demo(t *testing.T, args ...string) (code int, stdout, stderr string) {
+// runDemo runs the command to its end.
+func runDemo(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
 	var out, err bytes.Buffer
@@ -70,11 +71,11 @@ func TestDemoFigures(t *testing.T) {
 		{"several row lengths", []string{"--set", "packing.buckets=[64,128,256]", "--set", "steps.tokens=512", "--set", "packing.pool=32", "--set", "shuffle.window=4"}, 2, "bucket", 8, true, 100},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			code, stdout, stderr := demo(t, append(test.args, "--json", folder)...)
+			code, stdout, stderr := runDemo(t, append(test.args, "--json", folder)...)
 			if code != exitOK {
 				t.Fatalf("exit status %d: %s", code, stderr)
 			}
-			var s demoSummary
+			var s demo.Summary
 			if err := json.Unmarshal([]byte(stdout), &s); err != nil {
 				t.Fatalf("%v in\n%s", err, stdout)
 			}
@@ -100,7 +101,7 @@ func TestDemoFigures(t *testing.T) {
 func TestDemoText(t *testing.T) {
 	folder, _, _ := demoFiles(t, 20)
 	more, _, _ := demoFiles(t, 1)
-	code, stdout, stderr := demo(t, "--limit", "10", folder, more)
+	code, stdout, stderr := runDemo(t, "--limit", "10", folder, more)
 	if code != exitOK {
 		t.Fatalf("exit status %d: %s", code, stderr)
 	}
@@ -117,13 +118,13 @@ func TestDemoText(t *testing.T) {
 func TestDemoKeepsFolder(t *testing.T) {
 	folder, _, _ := demoFiles(t, 3)
 	data := filepath.Join(t.TempDir(), "data")
-	if code, _, stderr := demo(t, "--json", "--keep", data, folder); code != exitOK {
+	if code, _, stderr := runDemo(t, "--json", "--keep", data, folder); code != exitOK {
 		t.Fatalf("exit status %d: %s", code, stderr)
 	}
 	if held, err := os.ReadDir(data); err != nil || len(held) == 0 {
 		t.Errorf("folder holds %v, %v", held, err)
 	}
-	if code, _, stderr := demo(t, "--json", "--keep", data, folder); code != exitFailed || !strings.Contains(stderr, "is not empty") {
+	if code, _, stderr := runDemo(t, "--json", "--keep", data, folder); code != exitFailed || !strings.Contains(stderr, "is not empty") {
 		t.Errorf("again: exit status %d: %s", code, stderr)
 	}
 }
@@ -142,7 +143,7 @@ func TestDemoStays(t *testing.T) {
 		out.Close()
 		ended <- code
 	}()
-	var s demoSummary
+	var s demo.Summary
 	if err := json.NewDecoder(bufio.NewReader(in)).Decode(&s); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +182,7 @@ func TestDemoInterrupted(t *testing.T) {
 			}
 			var stdout, stderr bytes.Buffer
 			code := run(ctx, []string{"demo", "--json", folder}, nil, &stdout, &stderr)
-			var s demoSummary
+			var s demo.Summary
 			if err := json.Unmarshal(stdout.Bytes(), &s); err != nil {
 				t.Fatalf("%v in %q, stderr %s", err, stdout.String(), stderr.String())
 			}
@@ -221,7 +222,7 @@ func TestDemoRefuses(t *testing.T) {
 		{"folder that can not be made", []string{"--keep", filepath.Join(binary, "x", "y"), folder}, exitFailed, "make data folder"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			code, stdout, stderr := demo(t, append(test.args, "--json")...)
+			code, stdout, stderr := runDemo(t, append(test.args, "--json")...)
 			if code != test.code || !strings.Contains(stderr, test.want) || stdout != "" {
 				t.Errorf("exit status %d, want %d; stdout %q; stderr %q, want %q", code, test.code, stdout, stderr, test.want)
 			}
@@ -248,33 +249,8 @@ func TestGoTree(t *testing.T) {
 	}
 }
 
-func TestDemoLogIsBounded(t *testing.T) {
-	var l demoLog
-	line := append(bytes.Repeat([]byte("x"), 999), '\n')
-	for range 2 * demoLogLimit / len(line) {
-		if n, err := l.Write(line); n != len(line) || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	if n := len(l.take()); n == 0 || n > demoLogLimit || len(l.last()) != 999 {
-		t.Errorf("kept %d bytes, last line of %d", n, len(l.last()))
-	}
-	if n := len(l.take()); n != 0 {
-		t.Errorf("%d bytes were taken twice", n)
-	}
-}
-
 var errWrite = errors.New("no room")
 
 type fullWriter struct{}
 
 func (fullWriter) Write([]byte) (int, error) { return 0, errWrite }
-
-func TestSummaryWriteFails(t *testing.T) {
-	if err := (demoSummary{}).writeText(fullWriter{}, false); !errors.Is(err, errWrite) {
-		t.Errorf("text: %v", err)
-	}
-	if err := (demoSummary{}).writeJSON(fullWriter{}); !errors.Is(err, errWrite) {
-		t.Errorf("JSON: %v", err)
-	}
-}

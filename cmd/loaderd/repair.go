@@ -12,6 +12,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
+	"loaderd/internal/quantity"
 	"loaderd/loader"
 	"loaderd/stream"
 )
@@ -134,11 +135,11 @@ func damagedEdges(ctx context.Context, store *stream.Store, c config.Config) (lo
 
 func writeDamage(w io.Writer, d loader.Damage) {
 	if d.Why == "" {
-		fmt.Fprintf(w, "the plan of run %s is whole: %s records, %s steps\n", d.Run, group(int64(d.Records)), group(int64(d.Steps)))
+		fmt.Fprintf(w, "the plan of run %s is whole: %s records, %s steps\n", d.Run, quantity.Count(d.Records), quantity.Count(d.Steps))
 		return
 	}
 	fmt.Fprintf(w, "the plan of run %s is damaged: %s\n  usable   %s records, with %s steps\n  it had   %s records, with %s steps, at least\n",
-		d.Run, d.Why, group(int64(d.Records)), group(int64(d.Steps)), group(int64(d.OnceRecords)), group(int64(d.OnceSteps)))
+		d.Run, d.Why, quantity.Count(d.Records), quantity.Count(d.Steps), quantity.Count(d.OnceRecords), quantity.Count(d.OnceSteps))
 	for _, l := range d.Lost {
 		where := "no record is left, a checkpoint tells of it"
 		if l.Record > 0 {
@@ -147,7 +148,7 @@ func writeDamage(w io.Writer, d loader.Damage) {
 		fmt.Fprintf(w, "  lost     %s (%s)\n", l.What, where)
 	}
 	if d.Unknown > 0 {
-		fmt.Fprintf(w, "  unknown  what %s more of the lost records were: steps, drains, commits\n", group(int64(d.Unknown)))
+		fmt.Fprintf(w, "  unknown  what %s more of the lost records were: steps, drains, commits\n", quantity.Count(d.Unknown))
 	}
 	if d.Same() {
 		fmt.Fprintf(w, "Steps from %d on are planned again and will be the same as before: only steps and keepers' words are lost.\n", d.Steps)

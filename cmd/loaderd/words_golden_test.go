@@ -10,31 +10,6 @@ import (
 	"loaderd/loader"
 )
 
-// someSummary is what a demo on two readers did.
-func someSummary() demoSummary {
-	return demoSummary{Complete: true, From: "/usr/local/go/src", Tokenizer: "gpt2", Method: "bucket", RowLengths: []int{2048}, StepRows: []int{64}, Readers: 2,
-		ReadersAgreed: true, Documents: 12_345, LeftOut: 67, TextBytes: 89_012_345, Packed: 12_300, Duplicates: 45, Tokens: 23_456_789, TokensRead: 23_456_700,
-		Dropped: 89, Repeated: 0, Steps: 179, Rows: 11_456, PaddingRatio: 0.00123, TruncationRatio: 0.2345, AgeMax: 4096, Seconds: 12.5, FirstBatchSeconds: 1.25,
-		TokensPerSecond: 1_876_543.2, TextBytesPerSecond: 7_120_987.6, PeakMemory: 512 << 20, Flight: "grpc://127.0.0.1:4711", NATS: "nats://127.0.0.1:4712",
-		Folder: "/tmp/demo", whole: true}
-}
-
-// What a demo says in the end.
-func TestDemoSummaryGolden(t *testing.T) {
-	stopped := someSummary()
-	stopped.Complete, stopped.ReadersAgreed, stopped.LeftOut, stopped.FirstBatchSeconds, stopped.whole = false, false, 0, 0, false
-	stopped.RowLengths, stopped.StepRows = []int{1024, 16384}, []int{256, 16}
-	for name, write := range map[string]func(io.Writer) error{
-		"summary.txt":         func(w io.Writer) error { return someSummary().writeText(w, false) },
-		"summary-stays.txt":   func(w io.Writer) error { return someSummary().writeText(w, true) },
-		"summary-stopped.txt": func(w io.Writer) error { return stopped.writeText(w, false) },
-		"summary-nothing.txt": func(w io.Writer) error { return demoSummary{}.writeText(w, false) },
-		"summary.json":        func(w io.Writer) error { return someSummary().writeJSON(w) },
-	} {
-		t.Run(name, func(t *testing.T) { goldentest.Compare(t, "demo/"+name, write) })
-	}
-}
-
 // What a publish says in the end.
 func TestPublishSummaryGolden(t *testing.T) {
 	all := publishing.Summary{Server: "nats://127.0.0.1:4222", Stream: "DOCS", Subject: "docs.web", Inputs: 9, InputsComplete: 8, Documents: 1234, Bytes: 5_678_901, Duplicates: 21,

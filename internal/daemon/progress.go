@@ -6,37 +6,40 @@ import (
 	"log/slog"
 	"time"
 
+	"loaderd/internal/stats"
 	"loaderd/loader"
 )
 
 // progress logs how a run gets on, every so often until ctx is done: what has been planned since the line before, and where readers are.
 // While nothing changes it says so once. An interval of 0 logs nothing.
-func progress(ctx context.Context, log *slog.Logger, every time.Duration, stats func() loader.Stats) {
+func progress(ctx context.Context, log *slog.Logger, every time.Duration, snapshot func() loader.Stats) {
 	if every <= 0 {
 		return
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	last, at, idle := stats(), time.Now(), false
+	last, at, idle := snapshot(), time.Now(), false
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		s, now := stats(), time.Now()
+		s, now := snapshot(), time.Now()
 		if !moved(last, s) {
 			if !idle && !s.Ended {
-				log.Info("no progress: no document, step or reader has moved since the last line", "steps", s.Planned, "documents", s.Documents, "readers", readersAt(s.Readers))
+				log.Info("no progress: no document, step or reader has moved since the last line",
+					"steps", s.Planned, "documents", s.Documents, "readers", readersAt(s.Readers))
 			}
 			idle = true
 			last, at = s, now
 			continue
 		}
 		idle = false
-		seconds := now.Sub(at).Seconds()
-		log.Info("progress", "steps", s.Planned, "documents", s.Documents, "tokens", s.Tokens, "tokens_per_second", int64(float64(s.Tokens-last.Tokens)/seconds),
-			"cursor", s.Cursor, "behind", s.Source.Last-min(s.Source.Last, s.Cursor), "floor", s.Floor, "pool", s.PoolPieces, "rows_waiting", s.RowsThere, "readers", readersAt(s.Readers))
+		rates := stats.Between(stats.Planned(last), stats.Planned(s), now.Sub(at))
+		log.Info("progress", "steps", s.Planned, "documents", s.Documents, "tokens", s.Tokens, "tokens_per_second", int64(rates.Tokens), "cursor", s.Cursor,
+			"behind", s.Source.Last-min(s.Source.Last, s.Cursor), "floor", s.Floor, "pool", s.PoolPieces, "rows_waiting", s.RowsThere,
+			"readers", readersAt(s.Readers))
 		last, at = s, now
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+
+	"loaderd/internal/quantity"
 )
 
 //go:embed page.html
@@ -62,8 +64,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	err = page.Execute(w, map[string]any{
 		"Report": r, "Setting": r.setting(), "Hero": figures[:min(1, len(figures))], "Figures": figures[min(1, len(figures)):], "Tables": tables,
 		"Facts": [][2]string{
-			{count(d.Documents), "documents"}, {short(float64(d.Tokens)), "tokens"}, {count(d.Median), "median length"}, {count(int64(d.Mean + 0.5)), "mean length"},
-			{count(d.P99), "99 % are no longer"}, {count(d.Max), "longest"},
+			{quantity.Count(d.Documents), "documents"}, {short(float64(d.Tokens)), "tokens"}, {quantity.Count(d.Median), "median length"}, {quantity.Count(int64(d.Mean + 0.5)), "mean length"},
+			{quantity.Count(d.P99), "99 % are no longer"}, {quantity.Count(d.Max), "longest"},
 		},
 	})
 	if err != nil {

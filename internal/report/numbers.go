@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"loaderd/internal/quantity"
 )
 
 // percent is a share for people, with as many digits as tell it from others.
@@ -25,15 +27,6 @@ func percent(share float64) string {
 func significant(v float64, digits int) string {
 	decimals := digits - 1 - int(math.Floor(math.Log10(v)))
 	return strconv.FormatFloat(v, 'f', max(decimals, 0), 64)
-}
-
-// count is a whole number with its thousands apart.
-func count[T int | int32 | int64 | uint32](n T) string {
-	s := strconv.FormatInt(int64(n), 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 // short is a large number in at most four characters and a unit.
@@ -74,17 +67,17 @@ func length(n int) string {
 	if n >= 1024 && n%1024 == 0 {
 		return strconv.Itoa(n/1024) + "k"
 	}
-	return count(n)
+	return quantity.Count(n)
 }
 
 // rows says row lengths in words.
 func rows(lengths []int) string {
 	if len(lengths) > 4 {
-		return fmt.Sprintf("%d lengths from %s to %s", len(lengths), count(lengths[0]), count(lengths[len(lengths)-1]))
+		return fmt.Sprintf("%d lengths from %s to %s", len(lengths), quantity.Count(lengths[0]), quantity.Count(lengths[len(lengths)-1]))
 	}
 	var s []string
 	for _, l := range lengths {
-		s = append(s, count(l))
+		s = append(s, quantity.Count(l))
 	}
 	if n := len(s) - 1; n > 0 {
 		return strings.Join(s[:n], ", ") + " and " + s[n]

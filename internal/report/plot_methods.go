@@ -9,6 +9,8 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"loaderd/internal/quantity"
 )
 
 // perMethod is a plot with a line for every method: its name, its marks along the x axis, and its figure in words at the end.
@@ -143,7 +145,7 @@ func (r *Report) ages() perMethod {
 	most = max(most, 10)
 	return perMethod{
 		about: "Documents that arrive while one waits: quantiles", results: r.Results, best: r.Best, scale: logFromZero{1}, most: most,
-		figure: func(x Result) string { return count(x.AgeMedian) + " / " + count(x.AgeMax) },
+		figure: func(x Result) string { return quantity.Count(x.AgeMedian) + " / " + quantity.Count(x.AgeMax) },
 		ticks:  append([]plot.Tick{{Label: "0"}}, decades(1, most, round)...),
 		paint: func(c draw.Canvas, res Result, col color.Color, x func(float64) vg.Length, y vg.Length) {
 			at := func(share float64) vg.Length { return x(float64(res.AgeQuantile(share))) }

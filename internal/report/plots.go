@@ -5,6 +5,8 @@ import (
 	"html/template"
 
 	"gonum.org/v1/plot/vg"
+
+	"loaderd/internal/quantity"
 )
 
 // figure is a plot with the words around it.
@@ -51,7 +53,7 @@ func (r *Report) plots() (all []plotted) {
 		var legend []swatch
 		for k, l := range r.Rows {
 			c := ramp(k, len(r.Rows))
-			legend = append(legend, swatch{template.CSS(fmt.Sprintf("background:#%02x%02x%02x", c.R, c.G, c.B)), count(l)})
+			legend = append(legend, swatch{template.CSS(fmt.Sprintf("background:#%02x%02x%02x", c.R, c.G, c.B)), quantity.Count(l)})
 		}
 		add("Which rows", "Share of the slots that lies in rows of each length, for methods with several.", r.bucketShares, legend...)
 	}

@@ -8,6 +8,8 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"loaderd/internal/quantity"
 )
 
 // sampleHeight is the height of a method's line in the plot of samples, which goes up and down; fairBand is what is drawn behind it: a
@@ -38,7 +40,7 @@ func (r *Report) sampled() (some []Result) {
 
 // aboutSamples says what is compared.
 func (r *Report) aboutSamples() string {
-	return fmt.Sprintf("the share of tokens that are of documents shorter than %s", count(r.sampled()[0].Sample.Below))
+	return fmt.Sprintf("the share of tokens that are of documents shorter than %s", quantity.Count(r.sampled()[0].Sample.Below))
 }
 
 // samples shows for every method how far the share of short documents goes up and down along its run, all on one scale.

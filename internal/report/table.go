@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"loaderd/internal/quantity"
 )
 
 // tableWidth is how many characters fit a line: those of a narrow terminal.
@@ -15,8 +17,8 @@ const tableWidth = 80
 func (r *Report) WriteTable(w io.Writer) error {
 	d := r.Lengths
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", wrap(fmt.Sprintf("%s documents, %s tokens: median %s, mean %s, 99 %% up to %s, longest %s", count(d.Documents), short(float64(d.Tokens)),
-		count(d.Median), count(int64(d.Mean+0.5)), count(d.P99), count(d.Max)), tableWidth))
+	fmt.Fprintf(&b, "%s\n", wrap(fmt.Sprintf("%s documents, %s tokens: median %s, mean %s, 99 %% up to %s, longest %s", quantity.Count(d.Documents), short(float64(d.Tokens)),
+		quantity.Count(d.Median), quantity.Count(int64(d.Mean+0.5)), quantity.Count(d.P99), quantity.Count(d.Max)), tableWidth))
 	fmt.Fprintf(&b, "%s\n\n", wrap(r.setting()+".", tableWidth))
 	if len(r.Results) > 0 {
 		b.WriteString(table(columns, r.Results))
@@ -44,17 +46,17 @@ func (r *Report) WriteTable(w io.Writer) error {
 func (r *Report) setting() string {
 	s := fmt.Sprintf("Rows of %s tokens", rows(r.Rows))
 	if len(r.Rows) > 1 {
-		s += fmt.Sprintf(" (methods with one row length: %s)", count(r.largest()))
+		s += fmt.Sprintf(" (methods with one row length: %s)", quantity.Count(r.largest()))
 	}
 	if r.Pool == 0 {
 		s += "; the whole input waits at once"
 	} else {
-		s += fmt.Sprintf("; a pool of %s pieces", count(r.Pool))
+		s += fmt.Sprintf("; a pool of %s pieces", quantity.Count(r.Pool))
 	}
 	if r.MaxAge == 0 {
 		return s + ", ages without a bound set"
 	}
-	return s + fmt.Sprintf(", ages up to %s documents", count(r.MaxAge))
+	return s + fmt.Sprintf(", ages up to %s documents", quantity.Count(r.MaxAge))
 }
 
 // table has a line for every result. Columns that fit no more into it follow in another one below.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"loaderd/internal/quantity"
 )
 
 // Differences below these are no reason to prefer a method.
@@ -53,7 +55,7 @@ func (r *Report) reasons(w Result) []string {
 	case w.TruncatedDocuments == 0:
 		cuts = "keeps every document whole"
 	case n <= 0 && r.Lengths.Longer > 0.5:
-		cuts = fmt.Sprintf("cuts no document more often than rows of %s tokens demand", count(r.largest()))
+		cuts = fmt.Sprintf("cuts no document more often than rows of %s tokens demand", quantity.Count(r.largest()))
 	case n <= 0:
 		cuts = fmt.Sprintf("cuts only the %s of the documents that are longer than the longest row, no more often than it demands", percent(r.Lengths.Longer))
 	default:
@@ -69,13 +71,13 @@ func (r *Report) reasons(w Result) []string {
 	}
 	say("%s.", padding)
 	if one := float64(r.largest()); w.unmasked() < 0.9*one {
-		say("Rows of several lengths cost a dense attention %s of what rows of %s alone do.", percent(w.unmasked()/one), count(r.largest()))
+		say("Rows of several lengths cost a dense attention %s of what rows of %s alone do.", percent(w.unmasked()/one), quantity.Count(r.largest()))
 	}
 	switch {
 	case w.AgeMedian > 0:
-		say("Half of the documents wait for at most %s later ones, none for more than %s.", count(w.AgeMedian), count(w.AgeMax))
+		say("Half of the documents wait for at most %s later ones, none for more than %s.", quantity.Count(w.AgeMedian), quantity.Count(w.AgeMax))
 	case w.AgeMax > 0:
-		say("Half of the documents wait for none, and none waits for more than %s later ones.", count(w.AgeMax))
+		say("Half of the documents wait for none, and none waits for more than %s later ones.", quantity.Count(w.AgeMax))
 	}
 	if x := r.rival(w); x != nil {
 		say("%s pads less, %s, but %s.", x.Method, percent(x.PaddingRatio), r.price(w, *x))

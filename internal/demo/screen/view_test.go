@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"io"
@@ -9,17 +9,19 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/lipgloss"
 
+	"loaderd/internal/demo"
 	"loaderd/internal/goldentest"
+	"loaderd/internal/stats"
 	"loaderd/loader"
 )
 
 // plainView draws without colours: the writer is no terminal.
-func plainView() demoView { return newDemoView(lipgloss.NewRenderer(io.Discard)) }
+func plainView() view { return newView(lipgloss.NewRenderer(io.Discard)) }
 
-func someFigures() demoFigures {
-	return demoFigures{
+func someFigures() demo.Figures {
+	return demo.Figures{
 		From: "/usr/local/go/src", Settings: "gpt2, bfd, rows of 2048 tokens, 64 rows a step, 2 readers", Phase: "streaming", Elapsed: 4800 * time.Millisecond, World: 2,
-		Published: 0.38, Offered: 4235, Read: 79, Tokens: 10_354_688, DocumentsNow: 1350, TokensNow: 4.66e6, DocumentsMean: 648, TokensMean: 2.17e6,
+		Published: 0.38, Offered: 4235, Read: 79, Tokens: 10_354_688, Now: stats.Rates{Documents: 1350, Tokens: 4.66e6}, Mean: stats.Rates{Documents: 648, Tokens: 2.17e6},
 		Pool: 4096, Window: 1024, Rows: 64, Ahead: 64, CacheBytes: 1 << 30,
 		Stats: loader.Stats{Planned: 82, Documents: 3099, Slots: 10_747_904, Padding: 1234, Truncated: 648, PoolPieces: 3099, WindowRows: 1024, QueueRows: 21, Cursor: 3099,
 			CacheBytes: 56 << 20, CacheHits: 9999, CacheMisses: 1, Source: loader.SourceStatus{Last: 3216}},
@@ -31,7 +33,7 @@ func TestViewGolden(t *testing.T) {
 	noted.Note = "level=WARN msg=\"the disk is smaller than a stream may grow: the stream's bound is lowered\" stream=DOCS"
 	for _, test := range []struct {
 		file          string
-		figures       demoFigures
+		figures       demo.Figures
 		width, height int
 	}{
 		{"wide", someFigures(), 120, 40},
@@ -39,10 +41,10 @@ func TestViewGolden(t *testing.T) {
 		{"noted", noted, 80, 24},
 		{"narrow", someFigures(), 40, 24},
 		{"low", someFigures(), 80, 9},
-		{"start", demoFigures{From: "docs", Phase: "starting"}, 80, 24},
+		{"start", demo.Figures{From: "docs", Phase: "starting"}, 80, 24},
 	} {
 		t.Run(test.file, func(t *testing.T) {
-			goldentest.Compare(t, "demo/"+test.file+".txt", func(w io.Writer) error {
+			goldentest.Compare(t, test.file+".txt", func(w io.Writer) error {
 				_, err := io.WriteString(w, plainView().render(test.figures, test.width, test.height)+"\n")
 				return err
 			})
@@ -51,7 +53,7 @@ func TestViewGolden(t *testing.T) {
 }
 
 func TestViewFits(t *testing.T) {
-	for _, f := range []demoFigures{someFigures(), {}, {From: strings.Repeat("長", 99), Note: strings.Repeat("x", 300), Stats: loader.Stats{Planned: 1 << 40, PoolPieces: 1 << 40}}} {
+	for _, f := range []demo.Figures{someFigures(), {}, {From: strings.Repeat("長", 99), Note: strings.Repeat("x", 300), Stats: loader.Stats{Planned: 1 << 40, PoolPieces: 1 << 40}}} {
 		for width := 40; width <= 200; width++ {
 			for _, height := range []int{1, 5, 24, 60} {
 				lines := strings.Split(plainView().render(f, width, height), "\n")
@@ -70,7 +72,7 @@ func TestViewFits(t *testing.T) {
 
 func TestScreenKeys(t *testing.T) {
 	stops := 0
-	s := &demoScreen{view: plainView(), stop: func() { stops++ }, figures: someFigures()}
+	s := &screen{view: plainView(), stop: func() { stops++ }, figures: someFigures()}
 	s.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
 	if view := s.View(); !strings.Contains(view, "streaming") {
 		t.Errorf("before a key:\n%s", view)
@@ -84,33 +86,5 @@ func TestScreenKeys(t *testing.T) {
 	}
 	if _, cmd := s.Update(jobEnded{}); cmd == nil {
 		t.Error("the end of the job does not end the view")
-	}
-}
-
-func TestRatesOfNow(t *testing.T) {
-	var r demoRates
-	var last demoFigures
-	for i := range 11 {
-		last = demoFigures{Elapsed: time.Duration(i) * 500 * time.Millisecond, Tokens: int64(max(0, i-5)) * 1000, Stats: loader.Stats{Documents: int64(i)}}
-		r.fill(&last)
-	}
-	if last.TokensNow != 2000 || last.DocumentsNow != 2 {
-		t.Errorf("%v tokens/s and %v documents/s, want the last 2 s: 2000 and 2", last.TokensNow, last.DocumentsNow)
-	}
-	if len(r.past) > 6 {
-		t.Errorf("%d figures are kept", len(r.past))
-	}
-}
-
-func TestShortAndGrouped(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 999: "999", 999.6: "1.00k", 1234: "1.23k", 12_345: "12.3k", 99_960: "100k", 999_999: "1.00M", 4.56e9: "4.56G"} {
-		if got := short(v); got != want {
-			t.Errorf("short(%v) = %s, want %s", v, got, want)
-		}
-	}
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234", -123: "-123"} {
-		if got := group(n); got != want {
-			t.Errorf("group(%d) = %s, want %s", n, got, want)
-		}
 	}
 }

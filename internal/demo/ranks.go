@@ -1,27 +1,34 @@
-package main
+package demo
 
 import (
 	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/internal/reader"
+	"loaderd/loader"
 )
 
-// demoRanks are the readers of a data-parallel job. Every rank has a stream of its own, and none begins a step before all have
+// ranks are the readers of a data-parallel job. Every rank has a stream of its own, and none begins a step before all have
 // finished the one before, as the collectives of a training step would have it.
-type demoRanks struct {
+type ranks struct {
 	world  int
 	rows   map[int]int // of a step over all ranks, by the length of its rows
 	steps  atomic.Uint64
 	tokens atomic.Int64
 	first  sync.Once
 	began  func() // called with the first batch
-	last   atomic.Int64
+}
+
+func newRanks(world int, plan loader.Config, began func()) *ranks {
+	r := &ranks{world: world, rows: map[int]int{}, began: began}
+	for i, rows := range plan.Steps.PerBucket(plan.Packing.Buckets) {
+		r.rows[plan.Packing.Buckets[i]] = rows
+	}
+	return r
 }
 
 // share is one rank's part of a step, or its end of the run.
@@ -35,7 +42,7 @@ type share struct {
 }
 
 // read reads the whole run on every rank and compares their shares of every step.
-func (r *demoRanks) read(ctx context.Context, uri string) error {
+func (r *ranks) read(ctx context.Context, uri string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	shares := make(chan share)
 	release := make([]chan struct{}, r.world)
@@ -48,7 +55,7 @@ func (r *demoRanks) read(ctx context.Context, uri string) error {
 }
 
 // rank reads one rank's batches. It reports each step when its last part is there and goes on when it is released.
-func (r *demoRanks) rank(ctx context.Context, uri string, rank int, shares chan<- share, release <-chan struct{}) error {
+func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- share, release <-chan struct{}) error {
 	client, err := reader.Open(uri, reader.Options{})
 	if err != nil {
 		return err
@@ -101,7 +108,7 @@ func (r *demoRanks) rank(ctx context.Context, uri string, rank int, shares chan<
 }
 
 // compare takes a share from every rank, step after step, until all have ended.
-func (r *demoRanks) compare(ctx context.Context, shares <-chan share, release []chan struct{}) error {
+func (r *ranks) compare(ctx context.Context, shares <-chan share, release []chan struct{}) error {
 	for step := uint64(0); ; step++ {
 		got := make([]share, 0, r.world)
 		for range r.world {
@@ -120,7 +127,6 @@ func (r *demoRanks) compare(ctx context.Context, shares <-chan share, release []
 		}
 		if !got[0].end {
 			r.steps.Store(step + 1)
-			r.last.Store(time.Now().UnixNano())
 		}
 		for _, c := range release {
 			select {

@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"fmt"
@@ -6,17 +6,19 @@ import (
 
 	"github.com/charmbracelet/lipgloss"
 
+	"loaderd/internal/demo"
 	"loaderd/internal/quantity"
+	"loaderd/internal/stats"
 )
 
-// demoView draws figures for a terminal. It is a function of the figures and the size alone.
-type demoView struct {
+// view draws figures for a terminal. It is a function of the figures and the size alone.
+type view struct {
 	title, label, value, bar, rest, note lipgloss.Style
 }
 
-// newDemoView draws in the colours that the renderer's terminal has: none where NO_COLOR is set.
-func newDemoView(r *lipgloss.Renderer) demoView {
-	return demoView{
+// newView draws in the colours that the renderer's terminal has: none where NO_COLOR is set.
+func newView(r *lipgloss.Renderer) view {
+	return view{
 		title: r.NewStyle().Bold(true),
 		label: r.NewStyle().Faint(true),
 		value: r.NewStyle().Bold(true),
@@ -43,7 +45,7 @@ type level struct {
 }
 
 // render draws at most height lines (0: as many as it takes) of at most width columns.
-func (v demoView) render(f demoFigures, width, height int) string {
+func (v view) render(f demo.Figures, width, height int) string {
 	w := max(20, min(width-2*viewMargin, viewWidest))
 	state := fmt.Sprintf("%s  %.1f s", f.Phase, f.Elapsed.Seconds())
 	lines := []string{
@@ -52,9 +54,9 @@ func (v demoView) render(f demoFigures, width, height int) string {
 		v.label.Render(cut(f.Settings, w)),
 		"",
 	}
-	lines = append(lines, v.grid(f.cells(), w)...)
+	lines = append(lines, v.grid(cells(f), w)...)
 	lines = append(lines, "")
-	for _, l := range f.levels() {
+	for _, l := range levels(f) {
 		lines = append(lines, v.level(l, w))
 	}
 	lines = append(lines, "")
@@ -72,36 +74,36 @@ func (v demoView) render(f demoFigures, width, height int) string {
 }
 
 // cells are the figures, three that belong together a line where there is room.
-func (f demoFigures) cells() []cell {
+func cells(f demo.Figures) []cell {
 	return []cell{
-		{"tokens/s", short(f.TokensNow)}, {"tokens/s, mean", short(f.TokensMean)}, {"tokens", short(float64(f.Tokens))},
-		{"documents/s", short(f.DocumentsNow)}, {"documents/s, mean", short(f.DocumentsMean)}, {"documents", group(f.Stats.Documents)},
-		{"steps read", group(int64(f.Read))}, {"padding", fmt.Sprintf("%.2f %%", f.padding())}, {"truncated", fmt.Sprintf("%.1f %%", f.truncated())},
+		{"tokens/s", quantity.Short(f.Now.Tokens)}, {"tokens/s, mean", quantity.Short(f.Mean.Tokens)}, {"tokens", quantity.Short(float64(f.Tokens))},
+		{"documents/s", quantity.Short(f.Now.Documents)}, {"documents/s, mean", quantity.Short(f.Mean.Documents)}, {"documents", quantity.Count(f.Stats.Documents)},
+		{"steps read", quantity.Count(f.Read)}, {"padding", fmt.Sprintf("%.2f %%", 100*stats.Padding(f.Stats))}, {"truncated", fmt.Sprintf("%.1f %%", 100*stats.Truncated(f.Stats))},
 	}
 }
 
-func (f demoFigures) levels() []level {
+func levels(f demo.Figures) []level {
 	s := f.Stats
 	of := func(label string, a, b int64, thing string) level {
-		return level{label, part(a, b), fmt.Sprintf("%s of %s %s", group(a), group(b), thing), short(float64(a)) + "/" + short(float64(b))}
+		return level{label, stats.Share(a, b), fmt.Sprintf("%s of %s %s", quantity.Count(a), quantity.Count(b), thing), quantity.Short(float64(a)) + "/" + quantity.Short(float64(b))}
 	}
-	cache := level{"cache", part(s.CacheBytes, f.CacheBytes), quantity.Bytes(s.CacheBytes), quantity.Bytes(s.CacheBytes)}
-	if asked := s.CacheHits + s.CacheMisses; asked > 0 {
-		cache.long += fmt.Sprintf(", %.1f %% hits", 100*part(s.CacheHits, asked))
+	cache := level{"cache", stats.Share(s.CacheBytes, f.CacheBytes), quantity.Bytes(s.CacheBytes), quantity.Bytes(s.CacheBytes)}
+	if s.CacheHits+s.CacheMisses > 0 {
+		cache.long += fmt.Sprintf(", %.1f %% hits", 100*stats.CacheHits(s))
 	}
 	return []level{
-		{"published", f.Published, group(f.Offered) + " documents", short(float64(f.Offered))},
+		{"published", f.Published, quantity.Count(f.Offered) + " documents", quantity.Short(float64(f.Offered))},
 		of("stream", int64(s.Cursor), int64(s.Source.Last), "documents"),
 		of("pool", int64(s.PoolPieces), int64(f.Pool), "pieces"),
 		of("shuffle", int64(s.WindowRows), int64(f.Window), "rows"),
 		of("queue", int64(s.QueueRows), int64(f.Rows), "rows"),
-		of("reader lag", f.lag(), int64(f.Ahead), "steps"),
+		of("reader lag", f.Lag(), int64(f.Ahead), "steps"),
 		cache,
 	}
 }
 
 // grid lays cells out in as many columns of a line as fit, three at most.
-func (v demoView) grid(cells []cell, w int) []string {
+func (v view) grid(cells []cell, w int) []string {
 	columns := max(1, min(3, w/cellWidth))
 	each := w / columns
 	var lines []string
@@ -125,7 +127,7 @@ func (v demoView) grid(cells []cell, w int) []string {
 }
 
 // level draws a labelled bar.
-func (v demoView) level(l level, w int) string {
+func (v view) level(l level, w int) string {
 	const label, roomy = 11, 60
 	text, room := l.long, 27
 	if w < roomy {
@@ -138,7 +140,7 @@ func (v demoView) level(l level, w int) string {
 }
 
 // between puts a at the left and b at the right end of w columns.
-func (v demoView) between(a, b string, w int) string {
+func (v view) between(a, b string, w int) string {
 	return a + strings.Repeat(" ", max(1, w-lipgloss.Width(a)-lipgloss.Width(b))) + b
 }
 

@@ -1,22 +1,20 @@
-package main
+package demo
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"loaderd/internal/quantity"
+	"loaderd/internal/stats"
 	"loaderd/packonline"
 )
 
-// demoSummary is what a demo did. Other programs read its JSON: fields may be added, and none may change its name or meaning.
-type demoSummary struct {
+// Summary is what a demo did. Other programs read its JSON: fields may be added, and none may change its name or meaning.
+type Summary struct {
 	Complete           bool    `json:"complete"` // every step was read; false when it was stopped early
 	From               string  `json:"from"`
 	Tokenizer          string  `json:"tokenizer"`
@@ -52,26 +50,28 @@ type demoSummary struct {
 	whole bool // documents that fit into a row stay whole
 }
 
-// summary is of a job that has ended.
-func (j *demoJob) summary() demoSummary {
-	f := j.figures()
+// Summary is of a job that has ended.
+func (j *Job) Summary() Summary {
+	f, progress := j.Figures(), j.progress()
 	s := f.Stats
-	plan := j.config.Plan
-	sum := demoSummary{
-		From: j.from, Tokenizer: j.config.Tokenizer.Name, Method: plan.Packing.Method, RowLengths: plan.Packing.Buckets, StepRows: plan.Steps.PerBucket(plan.Packing.Buckets),
-		Readers: j.world, Documents: f.Offered, Packed: s.Documents, Duplicates: s.Duplicates, Undecoded: s.Undecoded, Tokens: s.Tokens, TokensRead: f.Tokens,
+	plan := j.Config.Plan
+	sum := Summary{
+		From: j.From, Tokenizer: j.Config.Tokenizer.Name, Method: plan.Packing.Method, RowLengths: plan.Packing.Buckets,
+		StepRows: plan.Steps.PerBucket(plan.Packing.Buckets), Readers: j.World, Documents: f.Offered, Packed: s.Documents, Duplicates: s.Duplicates, Undecoded: s.Undecoded, Tokens: s.Tokens, TokensRead: f.Tokens,
 		Dropped: s.Dropped, Repeated: s.Repeated, Steps: f.Read, Rows: s.Rows, AgeMax: s.AgeMax,
-		PaddingRatio: part(s.Padding, s.Slots), TruncationRatio: part(s.Truncated, s.Documents),
-		Seconds: f.Elapsed.Seconds(), FirstBatchSeconds: time.Duration(j.firstBatch.Load()).Seconds(), TokensPerSecond: f.TokensMean,
-		PeakMemory: peakMemory(), Folder: j.config.Stream.Dir, whole: keepsWhole(plan.Packing),
+		PaddingRatio: stats.Padding(s), TruncationRatio: stats.Truncated(s),
+		Seconds: f.Elapsed.Seconds(), FirstBatchSeconds: time.Duration(j.firstBatch.Load()).Seconds(), TokensPerSecond: f.Mean.Tokens,
+		PeakMemory: peakMemory(), Folder: j.Config.Stream.Dir, whole: keepsWhole(plan.Packing),
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	sum.Complete, sum.ReadersAgreed = j.complete, j.complete
 	if j.daemon != nil {
 		sum.Flight, sum.NATS = j.daemon.FlightURI(), j.daemon.Store().ClientURL()
-		sum.TextBytes, sum.LeftOut = j.publisher.textBytes.Load(), j.publisher.left.Load()
-		sum.TextBytesPerSecond = quotient(float64(sum.TextBytes), sum.Seconds)
+		sum.TextBytes, sum.LeftOut = progress.OfferedBytes, progress.LeftOut
+		if sum.Seconds > 0 {
+			sum.TextBytesPerSecond = float64(sum.TextBytes) / sum.Seconds
+		}
 	}
 	return sum
 }
@@ -87,7 +87,8 @@ func keepsWhole(c packonline.Config) bool {
 	return false
 }
 
-func (s demoSummary) writeJSON(w io.Writer) error {
+// WriteJSON writes one JSON object.
+func (s Summary) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	if err := e.Encode(s); err != nil {
@@ -96,19 +97,19 @@ func (s demoSummary) writeJSON(w io.Writer) error {
 	return nil
 }
 
-// writeText writes the summary for people, and how to go on: with the steps of this demo when it stays, else with a daemon.
-func (s demoSummary) writeText(w io.Writer, stays bool) error {
+// WriteText writes the summary for people, and how to go on: with the steps of this demo when it stays, else with a daemon.
+func (s Summary) WriteText(w io.Writer, stays bool) error {
 	var b strings.Builder
 	line := func(label, value, more string) { fmt.Fprintf(&b, "  %-12s %-12s %s\n", label, value, more) }
 	megabytes := func(v float64) string { return fmt.Sprintf("%.1f MB", v/1e6) }
 	if !s.Complete {
 		fmt.Fprintf(&b, "Stopped early. Up to here:\n\n")
 	}
-	line("documents", group(s.Documents), fmt.Sprintf("%s of text, %s tokens (%s)", megabytes(float64(s.TextBytes)), short(float64(s.Tokens)), s.Tokenizer))
+	line("documents", quantity.Count(s.Documents), fmt.Sprintf("%s of text, %s tokens (%s)", megabytes(float64(s.TextBytes)), quantity.Short(float64(s.Tokens)), s.Tokenizer))
 	if s.LeftOut > 0 {
-		line("left out", group(s.LeftOut), "files without text: empty, binary or hidden")
+		line("left out", quantity.Count(s.LeftOut), "files without text: empty, binary or hidden")
 	}
-	line("steps", group(int64(s.Steps)), fmt.Sprintf("of %s rows of %s tokens: %s rows", span(s.StepRows), span(s.RowLengths), group(s.Rows)))
+	line("steps", quantity.Count(s.Steps), fmt.Sprintf("of %s rows of %s tokens: %s rows", quantity.Range(s.StepRows), quantity.Range(s.RowLengths), quantity.Count(s.Rows)))
 	line("padding", fmt.Sprintf("%.3f %%", 100*s.PaddingRatio), "of all tokens of the rows, the last step's included")
 	split := "of the documents are split over rows"
 	if s.whole && s.TruncationRatio > 0 {
@@ -118,8 +119,8 @@ func (s demoSummary) writeText(w io.Writer, stays bool) error {
 	if s.whole {
 		line("", "", "none that fits into one is")
 	}
-	line("oldest", group(s.AgeMax), "documents came, at most, while one waited")
-	line("speed", short(s.TokensPerSecond)+" tok/s", fmt.Sprintf("%s/s of text, over all of the %.1f s", megabytes(s.TextBytesPerSecond), s.Seconds))
+	line("oldest", quantity.Count(s.AgeMax), "documents came, at most, while one waited")
+	line("speed", quantity.Short(s.TokensPerSecond)+" tok/s", fmt.Sprintf("%s/s of text, over all of the %.1f s", megabytes(s.TextBytesPerSecond), s.Seconds))
 	if s.FirstBatchSeconds > 0 {
 		line("first batch", fmt.Sprintf("%.2f s", s.FirstBatchSeconds), "after the start")
 	}
@@ -162,26 +163,4 @@ func snippet(uri string, world int) string {
       ids = ids.reshape(meta["rows"], meta["bucket"])
       print("step", meta["step"], ids.shape, ids[0, :8])
 `, uri, world)
-}
-
-// peakMemory is the most memory that was resident in this process, in bytes.
-func peakMemory() int64 {
-	if f, err := os.Open("/proc/self/status"); err == nil {
-		defer f.Close()
-		for lines := bufio.NewScanner(f); lines.Scan(); {
-			if v, ok := strings.CutPrefix(lines.Text(), "VmHWM:"); ok {
-				if kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(v, "kB")), 10, 64); err == nil {
-					return kib << 10
-				}
-			}
-		}
-	}
-	var usage syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
-		return 0
-	}
-	if runtime.GOOS == "darwin" {
-		return int64(usage.Maxrss) // bytes there, KiB elsewhere
-	}
-	return int64(usage.Maxrss) << 10
 }

@@ -1,4 +1,5 @@
-package main
+// Package screen shows a demo while it runs: as a live view on a terminal, or as a line now and then.
+package screen
 
 import (
 	"context"
@@ -10,6 +11,10 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/lipgloss"
+
+	"loaderd/internal/demo"
+	"loaderd/internal/quantity"
+	"loaderd/internal/stats"
 )
 
 const (
@@ -17,40 +22,50 @@ const (
 	lineInterval  = 2 * time.Second
 )
 
-// showLines runs the job and writes a line now and then.
-func showLines(ctx context.Context, job *demoJob, w io.Writer) error {
+// Lines runs the job and writes a line now and then.
+func Lines(ctx context.Context, job *demo.Job, w io.Writer) error {
 	ended := make(chan error, 1)
-	go func() { ended <- job.run(ctx) }()
+	go func() { ended <- job.Run(ctx) }()
 	tick := time.NewTicker(lineInterval)
 	defer tick.Stop()
-	var rates demoRates
-	start := job.figures()
-	rates.fill(&start)
+	var rates demo.Rates
+	start := job.Figures()
+	rates.Fill(&start)
 	for {
 		select {
 		case err := <-ended:
 			return err
 		case <-tick.C:
-			f := job.figures()
-			rates.fill(&f)
-			if _, err := fmt.Fprintf(w, "%s\n%s", f.line(), job.notes.take()); err != nil {
+			f := job.Figures()
+			rates.Fill(&f)
+			if _, err := fmt.Fprintf(w, "%s\n%s", line(f), job.Notes.Take()); err != nil {
 				return fmt.Errorf("write progress: %w", err)
 			}
 		}
 	}
 }
 
-// showScreen runs the job under a live view. The terminal is as it was when it returns.
-func showScreen(ctx context.Context, job *demoJob, terminal *os.File) (stopped bool, err error) {
+// line is the figures as one line of text.
+func line(f demo.Figures) string {
+	return fmt.Sprintf("%6.1f s  %s: %s documents, %s steps read, %s tokens/s, padding %.2f %%, truncated %.1f %%, pool %s, window %s, lag %s",
+		f.Elapsed.Seconds(), f.Phase, quantity.Count(f.Stats.Documents), quantity.Count(f.Read), quantity.Short(f.Now.Tokens), 100*stats.Padding(f.Stats), 100*stats.Truncated(f.Stats),
+		quantity.Count(f.Stats.PoolPieces), quantity.Count(f.Stats.WindowRows), quantity.Things(int(f.Lag()), "step"))
+}
+
+// errStopped says that the user stopped the demo at the live view.
+var errStopped = errors.New("stopped")
+
+// Live runs the job under a live view. The terminal is as it was when it returns. stopped says that the user stopped the job there.
+func Live(ctx context.Context, job *demo.Job, terminal *os.File) (stopped bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &demoScreen{job: job, view: newDemoView(lipgloss.NewRenderer(terminal)), stop: func() { cancel(errStopped) }, figures: job.figures()}
-	s.rates.fill(&s.figures)
+	s := &screen{job: job, view: newView(lipgloss.NewRenderer(terminal)), stop: func() { cancel(errStopped) }, figures: job.Figures()}
+	s.rates.Fill(&s.figures)
 	// The program does not end with ctx: it shows how the job ends, which does.
 	program := tea.NewProgram(s, tea.WithOutput(terminal), tea.WithAltScreen(), tea.WithoutSignalHandler())
 	ended := make(chan error, 1)
 	go func() {
-		err := job.run(ctx)
+		err := job.Run(ctx)
 		ended <- err
 		program.Send(jobEnded{})
 	}()
@@ -69,14 +84,14 @@ func showScreen(ctx context.Context, job *demoJob, terminal *os.File) (stopped b
 	return false, err
 }
 
-// demoScreen is the live view as a bubbletea model.
-type demoScreen struct {
-	job           *demoJob
-	view          demoView
+// screen is the live view as a bubbletea model.
+type screen struct {
+	job           *demo.Job
+	view          view
 	stop          func()
 	stopping      bool
-	figures       demoFigures
-	rates         demoRates
+	figures       demo.Figures
+	rates         demo.Rates
 	width, height int
 }
 
@@ -90,10 +105,10 @@ func frame() tea.Cmd {
 }
 
 // Init implements tea.Model.
-func (s *demoScreen) Init() tea.Cmd { return frame() }
+func (s *screen) Init() tea.Cmd { return frame() }
 
 // Update implements tea.Model.
-func (s *demoScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case tea.WindowSizeMsg:
 		s.width, s.height = m.Width, m.Height
@@ -109,15 +124,15 @@ func (s *demoScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case jobEnded:
 		return s, tea.Quit
 	case nextFrame:
-		s.figures = s.job.figures()
-		s.rates.fill(&s.figures)
+		s.figures = s.job.Figures()
+		s.rates.Fill(&s.figures)
 		return s, frame()
 	}
 	return s, nil
 }
 
 // View implements tea.Model.
-func (s *demoScreen) View() string {
+func (s *screen) View() string {
 	if s.width == 0 {
 		return "" // the size comes first
 	}

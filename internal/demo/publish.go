@@ -1,0 +1,84 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"loaderd/internal/publishing"
+	"loaderd/internal/stats"
+	"loaderd/stream"
+)
+
+// source is the source that the demo publishes to.
+const source = "demo"
+
+// fullPatience is how long the publisher waits for room. Nobody commits steps in a demo, so a full stream stays full.
+const fullPatience = 10 * time.Second
+
+// publish publishes the inputs' documents as loaderd publish does, over a connection of its own, until all is committed.
+func (j *Job) publish(ctx context.Context, url string) error {
+	c := stream.Default()
+	c.URL, c.Name, c.Subject = url, j.Config.Stream.Name, j.Config.Stream.Subject
+	store, err := stream.Open(ctx, c, j.Log)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var full *time.Timer // used by the publisher's goroutine alone
+	p, err := publishing.Open(ctx, store, j.Inputs, publishing.Options{
+		Source: source, Unrecorded: true, Limit: j.Limit, SkipTooLarge: true, SkipBad: true,
+		OnWait: func(reason string) {
+			if full != nil {
+				full.Stop()
+			}
+			if reason != "" {
+				full = time.AfterFunc(fullPatience, func() {
+					cancel(fmt.Errorf("publish documents: nothing was stored for %v: %s: free disk space, or choose another disk with TMPDIR or --keep",
+						fullPatience, reason))
+				})
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	j.mu.Lock()
+	j.publishing = p
+	j.mu.Unlock()
+	_, err = p.Run(ctx)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if err != nil {
+		return err
+	}
+	if now := p.Progress(); now.Offered == 0 {
+		return fmt.Errorf("find documents: %s holds no text (%d files left out: empty, binary, hidden or unreadable): name files or folders with text",
+			j.From, now.LeftOut)
+	}
+	j.published.Store(true)
+	return nil
+}
+
+// progress is how far the publishing is.
+func (j *Job) progress() publishing.Progress {
+	j.mu.Lock()
+	p := j.publishing
+	j.mu.Unlock()
+	if p == nil {
+		return publishing.Progress{}
+	}
+	return p.Progress()
+}
+
+// publishedShare is how much of the documents has been handed over, 0 to 1.
+func (j *Job) publishedShare(now publishing.Progress) float64 {
+	if j.published.Load() {
+		return 1
+	}
+	return min(1, max(stats.Share(now.Read, now.Total), stats.Share(now.Offered, j.Limit)))
+}

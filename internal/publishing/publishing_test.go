@@ -1,0 +1,72 @@
+package publishing_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"loaderd/internal/corpus"
+	"loaderd/internal/natstest"
+	"loaderd/internal/publishing"
+)
+
+// publish publishes these files of a folder, in the order of their names.
+func publish(t *testing.T, s *natstest.Server, files map[string]string, o publishing.Options) (publishing.Summary, publishing.Progress, error) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inputs, err := corpus.Open([]string{dir}, nil, corpus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := publishing.Open(t.Context(), s.Store(), inputs, o)
+	if err != nil {
+		return publishing.Summary{}, publishing.Progress{}, err
+	}
+	defer p.Close()
+	sum, err := p.Run(t.Context())
+	return sum, p.Progress(), err
+}
+
+func TestLimitWithoutRecords(t *testing.T) {
+	s := natstest.Start(t)
+	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{"a.txt": "one", "b.txt": "", "c.txt": "three", "d.jsonl": `{"text":"four"}` + "\n" + `{"text":"five"}`}
+	sum, now, err := publish(t, s, files, publishing.Options{Source: "s", Unrecorded: true, Limit: 3})
+	if err != nil || sum.Documents != 3 || now.Offered != 3 || now.OfferedBytes != int64(len("onethreefour")) || now.LeftOut != 1 || sum.Skipped["empty"] != 1 {
+		t.Errorf("%+v, %+v, %v", sum, now, err)
+	}
+	sum, _, err = publish(t, s, files, publishing.Options{Source: "t", Unrecorded: true})
+	if err != nil || sum.Documents != 4 || sum.InputsComplete != sum.Inputs || sum.Nothing() {
+		t.Errorf("without a limit: %+v, %v", sum, err)
+	}
+	if _, _, err := publish(t, s, files, publishing.Options{Source: "s", Limit: 3}); err == nil {
+		t.Error("a limit is taken with records, which would call an input complete")
+	}
+}
+
+// What may not be left out ends the publishing with its reason; what is before it is committed, and no input counts as complete.
+func TestRefusedDocument(t *testing.T) {
+	s := natstest.Start(t)
+	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{"a.txt": "one", "d.jsonl": `{"text":"two"}` + "\nnonsense\n" + `{"text":"four"}`}
+	sum, _, err := publish(t, s, files, publishing.Options{Source: "s"})
+	var refused *publishing.RefusedError
+	if !errors.As(err, &refused) || refused.Reason != corpus.BadRecord || !strings.Contains(err.Error(), "d.jsonl:2") || sum.Documents != 2 || sum.InputsComplete != 0 {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	sum, now, err := publish(t, s, files, publishing.Options{Source: "s", SkipBad: true})
+	if err != nil || now.LeftOut != 1 || sum.Skipped["bad record"] != 1 || sum.InputsComplete != 2 {
+		t.Errorf("left out: %+v, %v", sum, err)
+	}
+}
