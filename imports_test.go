@@ -22,8 +22,8 @@ const module = "loaderd"
 var arrows = map[string][]string{
 	"cmd/loaderd": {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
 		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/publishing",
-		"stream", "stream/publish", "arrowout", "loader", "tokenizer"},
-	"internal/daemon": {"internal/config", "internal/stats", "stream", "arrowout", "loader", "tokenizer"},
+		"stream", "stream/publish", "stream/planlog", "arrowout", "loader", "tokenizer"},
+	"internal/daemon": {"internal/config", "internal/stats", "stream", "stream/planlog", "arrowout", "loader", "tokenizer"},
 	"internal/config": {"stream", "arrowout", "loader", "tokenizer"},
 
 	"internal/demo/screen": {"internal/demo", "internal/stats"},
@@ -38,7 +38,7 @@ var arrows = map[string][]string{
 	"internal/simulation":        {"packonline"},
 	"internal/corpus":            {"internal/columns"},
 	"internal/lengths/lengthsin": {"internal/columns", "loader"},
-	"internal/publishing":        {"internal/corpus", "stream", "stream/publish"},
+	"internal/publishing":        {"internal/corpus", "stream", "stream/publish", "stream/planlog"},
 
 	"internal/bench/flightserve": {"arrowout", "loader"},
 	"internal/bench/papers":      {"internal/lengths", "internal/simulation", "packonline", "shuffle"},
@@ -46,9 +46,10 @@ var arrows = map[string][]string{
 	"internal/bench/peers":       {"internal/lengths", "packonline"},
 	"internal/bench/endtoend":    {"internal/daemon", "internal/config", "internal/corpus", "stream", "stream/publish", "tokenizer"},
 	"internal/bench/tokenizers":  {"tokenizer"},
-	"internal/bench/guarantees":  {"internal/daemon", "internal/config", "internal/lengths", "internal/reader", "stream", "stream/publish", "loader", "packonline"},
+	"internal/bench/guarantees":  {"internal/daemon", "internal/config", "internal/lengths", "internal/reader", "stream", "stream/publish", "stream/planlog", "loader", "packonline"},
 
 	"stream":         {"stream/conn", "stream/server", "loader"},
+	"stream/planlog": {"stream"},
 	"stream/publish": {"stream"},
 	"stream/conn":    {},
 	"stream/server":  {},

@@ -19,6 +19,7 @@ import (
 	"loaderd/internal/reader"
 	"loaderd/packonline"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
 )
 
@@ -273,7 +274,7 @@ func TestASecondDaemonIsRefused(t *testing.T) {
 	start(t, c)
 	log := slog.New(slog.DiscardHandler)
 	_, err := daemon.Start(t.Context(), c, log)
-	var led *stream.LedError
+	var led *planlog.LedError
 	if !errors.As(err, &led) || led.Holder.PID != os.Getpid() {
 		t.Errorf("a second daemon of one run: %v", err)
 	}

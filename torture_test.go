@@ -31,6 +31,7 @@ import (
 	"loaderd/internal/reader"
 	"loaderd/internal/testscale"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
 )
 
@@ -328,7 +329,7 @@ func (v *victim) spoil(i int) {
 		return
 	}
 	defer store.Close()
-	objects, err := store.Objects(ctx, v.c.Run)
+	objects, err := planlog.OpenCheckpoints(ctx, store, v.c.Run)
 	if err != nil {
 		return
 	}
@@ -336,7 +337,7 @@ func (v *victim) spoil(i int) {
 	if err != nil || len(list) == 0 {
 		return
 	}
-	newest := list[0].Name // of the list the newest comes first
+	newest := list[0] // of the list the newest comes first
 	data, err := objects.Get(ctx, newest)
 	if err != nil {
 		return

@@ -78,10 +78,10 @@ var (
 
 // MaxDocumentLimit is the largest MaxDocument: the server's file store refuses records above 32 MiB, and a dead letter carries its
 // document with headers of its own.
-const MaxDocumentLimit = 32<<20 - 2*headerRoom
+const MaxDocumentLimit = 32<<20 - 2*HeaderRoom
 
-// headerRoom is what headers may add to a payload: the server's own limit on headers.
-const headerRoom = 64 << 10
+// HeaderRoom is what headers may add to a payload, in bytes: the server's own limit on headers.
+const HeaderRoom = 64 << 10
 
 // Validate returns every bad field. It looks at values only, not at files or servers.
 func (c Config) Validate() []FieldError {
@@ -120,6 +120,14 @@ func (c Config) Validate() []FieldError {
 	return bad
 }
 
+// ValidRun says whether a name can name a run.
+func ValidRun(run string) error {
+	if !streamName.MatchString(run) {
+		return fmt.Errorf("run name %q: want 1 to 64 letters, digits, - and _", run)
+	}
+	return nil
+}
+
 func validListen(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" {
@@ -132,14 +140,15 @@ func validListen(address string) bool {
 // reservedSubject says whether a subject lies where the daemon keeps its own streams and services.
 func reservedSubject(subject string) bool {
 	first, _, _ := strings.Cut(subject, ".")
-	return first == deadSubject || first == planSubject || first == serviceSubject
+	return first == deadSubject || first == planSubject || first == ServiceSubject
 }
 
 // The first tokens of subjects that the daemon uses itself.
 const (
-	deadSubject    = "dead"
-	planSubject    = "plan"
-	serviceSubject = "loaderd"
+	deadSubject = "dead"
+	planSubject = "plan"
+	// ServiceSubject is for questions that daemons answer.
+	ServiceSubject = "loaderd"
 )
 
 func validURL(raw string) bool {

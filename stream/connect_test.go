@@ -17,6 +17,7 @@ import (
 	"loaderd/internal/certtest"
 	"loaderd/internal/natstest"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 )
 
 func TestServerGoneAndBack(t *testing.T) {
@@ -206,8 +207,11 @@ func TestServerWithoutJetStream(t *testing.T) {
 // A store that cannot be written any more shows in Status and in the error of an append, with the cause.
 func TestWriteErrorsSurface(t *testing.T) {
 	s := natstest.Start(t)
-	l := openPlan(t, s.Store(), "run")
 	ctx := natstest.Within(t, time.Minute)
+	l, err := planlog.Open(ctx, s.Store(), "run")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := l.Append(ctx, 0, []byte("one")); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"loaderd/internal/natstest"
 	"loaderd/loader"
 	"loaderd/stream"

@@ -7,6 +7,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 )
 
 // A server that cannot keep as many copies of the streams that are there as the configuration asks for: the log says so of each, and the
@@ -24,13 +25,13 @@ func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
 		}
 		t.Cleanup(func() { s.Close() })
 		openLog(t, s)
-		if _, err := s.PlanLog(natstest.Context(t), "r"); err != nil {
+		if _, err := planlog.Open(natstest.Context(t), s, "r"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Objects(natstest.Context(t), "r"); err != nil {
+		if _, err := planlog.OpenCheckpoints(natstest.Context(t), s, "r"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Floors(natstest.Context(t), "r"); err != nil {
+		if _, err := planlog.OpenFloors(natstest.Context(t), s, "r"); err != nil {
 			t.Fatal(err)
 		}
 		return s

@@ -84,9 +84,9 @@ func (c Config) deadLetterStream() jetstream.StreamConfig {
 	return sc
 }
 
-// planStream keeps a run's plan for ever.
-func (c Config) planStream(run string) jetstream.StreamConfig {
-	sc := c.logStream(planStreamPrefix+run, planSubject+"."+run, c.PlanBytes)
+// PlanStream is the stream of a run's plan, which is kept for ever.
+func (c Config) PlanStream(run string) jetstream.StreamConfig {
+	sc := c.logStream("PLAN_"+run, planSubject+"."+run, c.PlanBytes)
 	sc.Description = "plan of run " + run
 	sc.DenyDelete, sc.DenyPurge = true, true
 	return sc
@@ -111,15 +111,16 @@ func (c Config) logStream(name, subject string, bytes int64) jetstream.StreamCon
 
 // EnsureDocuments returns the document stream. It creates the stream when it is absent and refuses one that would lose data.
 func (s *Store) EnsureDocuments(ctx context.Context) (jetstream.Stream, error) {
-	return s.ensure(ctx, s.config.documentStream())
+	return s.Ensure(ctx, s.config.documentStream())
 }
 
 // EnsureDeadLetters returns the dead-letter stream, as EnsureDocuments does. When it is full it drops the oldest letters.
 func (s *Store) EnsureDeadLetters(ctx context.Context) (jetstream.Stream, error) {
-	return s.ensure(ctx, s.config.deadLetterStream())
+	return s.Ensure(ctx, s.config.deadLetterStream())
 }
 
-func (s *Store) ensure(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+// Ensure returns a stream of these settings. It creates the stream when it is absent, and refuses one whose settings would lose data.
+func (s *Store) Ensure(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	var st jetstream.Stream
 	err := s.Retry(ctx, "open stream "+want.Name, func(ctx context.Context) (err error) {
 		st, err = s.JetStream().Stream(ctx, want.Name)

@@ -8,16 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/natstest"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 )
-
-func jetstreamMessage(subject string, data []byte) *nats.Msg {
-	return &nats.Msg{Subject: subject, Data: data}
-}
 
 func TestStreamsAreMadeOnceAndVerified(t *testing.T) {
 	s := natstest.Start(t)
@@ -124,7 +120,7 @@ func TestAllBadSettingsAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Store().PlanLog(ctx, "run")
+	_, err = planlog.Open(ctx, s.Store(), "run")
 	var bad *stream.SettingsError
 	if !errors.As(err, &bad) {
 		t.Fatalf("error %v, want a SettingsError", err)

@@ -14,6 +14,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/quantity"
 	"loaderd/loader"
+	"loaderd/stream/planlog"
 )
 
 func newAuditCmd() *cobra.Command {
@@ -61,7 +62,7 @@ func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Wri
 		return loader.Audited{}, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	plan, err := store.ReadLog(ctx, c.Run)
+	plan, err := planlog.OpenReadOnly(ctx, store, c.Run)
 	if err != nil {
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", c.Run, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 )
 
 // runStoreWait is how long a server may take to answer at the start.
@@ -71,15 +72,15 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, log *s
 		}
 		err = errors.Join(err, store.Close())
 	}()
-	parent, err := store.ReadLog(ctx, c.Run)
+	parent, err := planlog.OpenReadOnly(ctx, store, c.Run)
 	if err != nil {
 		return fmt.Errorf("fork run %s: %w", c.Run, err)
 	}
-	plan, err := store.PlanLog(ctx, name)
+	plan, err := planlog.Open(ctx, store, name)
 	if err != nil {
 		return err
 	}
-	floors, err := store.Floors(ctx, name)
+	floors, err := planlog.OpenFloors(ctx, store, name)
 	if err != nil {
 		return err
 	}
@@ -104,11 +105,11 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, log *s
 	if err != nil {
 		return err
 	}
-	objects, err := store.Objects(ctx, name)
+	objects, err := planlog.OpenCheckpoints(ctx, store, name)
 	if err != nil {
 		return err
 	}
-	if err := loader.Begin(ctx, loader.Edges{Documents: documents, Plan: plan, Checkpoints: daemon.Checkpoints(objects), Floors: floors}, h); err != nil {
+	if err := loader.Begin(ctx, loader.Edges{Documents: documents, Plan: plan, Checkpoints: objects, Floors: floors}, h); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "run %s begins where step %d of run %s does: documents below %d are used up, those behind %d are untouched\n", name, step, c.Run, h.Parent.Floor, h.Parent.Cursor)

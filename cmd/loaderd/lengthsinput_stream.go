@@ -19,6 +19,7 @@ import (
 	"loaderd/loader"
 	"loaderd/packonline"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 )
 
 // streamInput takes the lengths of the documents in a running daemon's stream, as its tokenizer makes them.
@@ -93,17 +94,17 @@ func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Wr
 	if err != nil {
 		return nil, err
 	}
-	runs, err := store.Runs(ctx)
+	runs, err := planlog.Runs(ctx, store)
 	if err != nil {
 		return nil, nil // there is no such stream, which reading it says better, or none may ask
 	}
-	if open := slices.DeleteFunc(slices.Clone(runs), func(r stream.Reading) bool { return r.Sealed }); len(open) > 0 {
+	if open := slices.DeleteFunc(slices.Clone(runs), func(r planlog.Reading) bool { return r.Sealed }); len(open) > 0 {
 		runs = open
 	}
 	var own *packonline.Config
 	var names []string
 	for _, r := range runs {
-		plan, err := store.ReadLog(ctx, r.Run)
+		plan, err := planlog.OpenReadOnly(ctx, store, r.Run)
 		if err != nil {
 			return nil, err
 		}

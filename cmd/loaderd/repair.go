@@ -15,6 +15,7 @@ import (
 	"loaderd/internal/quantity"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 )
 
 func newRepairCmd() *cobra.Command {
@@ -81,7 +82,7 @@ func repair(ctx context.Context, c config.Config, name string, log *slog.Logger,
 	if err != nil {
 		return d, fmt.Errorf("repair run %s: %w", c.Run, err)
 	}
-	lease, err := store.Lease(ctx, c.Run, daemon.Holder(c)) // nobody appends meanwhile
+	lease, err := planlog.TakeLease(ctx, store, c.Run, daemon.Holder(c)) // nobody appends meanwhile
 	if err != nil {
 		return d, err
 	}
@@ -97,15 +98,13 @@ func repair(ctx context.Context, c config.Config, name string, log *slog.Logger,
 		return d, fmt.Errorf("the plan of run %s is damaged: copy what can be used with --new NAME", c.Run)
 	}
 	to := loader.Edges{Documents: from.Documents}
-	if to.Plan, err = store.PlanLog(ctx, name); err != nil {
+	if to.Plan, err = planlog.Open(ctx, store, name); err != nil {
 		return d, err
 	}
-	objects, err := store.Objects(ctx, name)
-	if err != nil {
+	if to.Checkpoints, err = planlog.OpenCheckpoints(ctx, store, name); err != nil {
 		return d, err
 	}
-	to.Checkpoints = daemon.Checkpoints(objects)
-	if to.Floors, err = store.Floors(ctx, name); err != nil {
+	if to.Floors, err = planlog.OpenFloors(ctx, store, name); err != nil {
 		return d, err
 	}
 	progress := newProgress(stderr)
@@ -118,7 +117,7 @@ func repair(ctx context.Context, c config.Config, name string, log *slog.Logger,
 
 // damagedEdges opens what there is of a run.
 func damagedEdges(ctx context.Context, store *stream.Store, c config.Config) (loader.Edges, error) {
-	plan, err := store.ReadDamaged(ctx, c.Run)
+	plan, err := planlog.OpenDamaged(ctx, store, c.Run)
 	if err != nil {
 		return loader.Edges{}, err
 	}
@@ -126,11 +125,11 @@ func damagedEdges(ctx context.Context, store *stream.Store, c config.Config) (lo
 	if err != nil {
 		return loader.Edges{}, err
 	}
-	objects, err := store.Objects(ctx, c.Run)
+	objects, err := planlog.OpenCheckpoints(ctx, store, c.Run)
 	if err != nil {
 		return loader.Edges{}, err
 	}
-	return loader.Edges{Documents: documents, Plan: plan, Checkpoints: daemon.Checkpoints(objects)}, nil
+	return loader.Edges{Documents: documents, Plan: plan, Checkpoints: objects}, nil
 }
 
 func writeDamage(w io.Writer, d loader.Damage) {

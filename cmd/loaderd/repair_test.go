@@ -10,6 +10,7 @@ import (
 
 	"loaderd/internal/reader"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 )
 
 // alone opens the site's data folder while no daemon runs.
@@ -30,7 +31,7 @@ func (s *site) cut(run string, records int) {
 	store := s.alone()
 	defer store.Close()
 	ctx := s.t.Context()
-	plan, err := store.ReadLog(ctx, run)
+	plan, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func (s *site) cut(run string, records int) {
 	if err := store.JetStream().DeleteStream(ctx, "PLAN_"+run); err != nil {
 		s.t.Fatal(err)
 	}
-	empty, err := store.PlanLog(ctx, run)
+	empty, err := planlog.Open(ctx, store, run)
 	if err == nil {
 		err = empty.Append(ctx, 0, left...)
 	}

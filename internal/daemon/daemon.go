@@ -19,6 +19,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 )
 
 // Daemon is a running daemon.
@@ -26,7 +27,7 @@ type Daemon struct {
 	config  config.Config
 	log     *slog.Logger
 	store   *stream.Store
-	lease   *stream.Lease
+	lease   *planlog.Lease
 	docs    *stream.DocumentLog
 	run     *loader.Run
 	flight  *arrowout.Server
@@ -71,19 +72,17 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.docs, err = d.store.Documents(ctx, tokens); err != nil {
 		return nil, err
 	}
-	if d.lease, err = d.store.Lease(ctx, c.Run, Holder(c)); err != nil {
+	if d.lease, err = planlog.TakeLease(ctx, d.store, c.Run, Holder(c)); err != nil {
 		return nil, err
 	}
 	edges := loader.Edges{Documents: d.docs, Log: log}
-	if edges.Plan, err = d.store.PlanLog(ctx, c.Run); err != nil {
+	if edges.Plan, err = planlog.Open(ctx, d.store, c.Run); err != nil {
 		return nil, err
 	}
-	objects, err := d.store.Objects(ctx, c.Run)
-	if err != nil {
+	if edges.Checkpoints, err = planlog.OpenCheckpoints(ctx, d.store, c.Run); err != nil {
 		return nil, err
 	}
-	edges.Checkpoints = Checkpoints(objects)
-	if edges.Floors, err = d.store.Floors(ctx, c.Run); err != nil {
+	if edges.Floors, err = planlog.OpenFloors(ctx, d.store, c.Run); err != nil {
 		return nil, err
 	}
 	if d.run, err = loader.Open(ctx, c.Run, c.Plan, c.Serve, edges); err != nil {
@@ -115,12 +114,12 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 }
 
 // Holder is what this process says of itself when it leads a run.
-func Holder(c config.Config) stream.LeaseHolder {
+func Holder(c config.Config) planlog.Holder {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return stream.LeaseHolder{Host: host, PID: os.Getpid(), Started: time.Now().UTC(), Flight: c.Flight.Listen}
+	return planlog.Holder{Host: host, PID: os.Getpid(), Started: time.Now().UTC(), Flight: c.Flight.Listen}
 }
 
 // watch waits for the first part that ends.
@@ -216,21 +215,6 @@ func half(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithTimeout(ctx, time.Until(end)/2)
 	}
 	return context.WithCancel(ctx)
-}
-
-// Checkpoints names the objects of a run.
-func Checkpoints(o *stream.Objects) loader.Checkpoints { return checkpoints{o} }
-
-type checkpoints struct{ *stream.Objects }
-
-// List implements loader.Checkpoints.
-func (c checkpoints) List(ctx context.Context) ([]string, error) {
-	objects, err := c.Objects.List(ctx)
-	names := make([]string, len(objects))
-	for i, o := range objects {
-		names[i] = o.Name
-	}
-	return names, err
 }
 
 // Run is the run that the daemon serves.

@@ -116,6 +116,9 @@ func (c *Client) Conn() *nats.Conn { return c.nc }
 // JetStream is the connection's JetStream context.
 func (c *Client) JetStream() jetstream.JetStream { return c.js }
 
+// Log is where the client reports.
+func (c *Client) Log() *slog.Logger { return c.log }
+
 // apiPrefix is what the client library puts before its own requests.
 func apiPrefix(o jetstream.JetStreamOptions) string {
 	if o.Domain != "" {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"loaderd/stream/planlog"
 	"loaderd/loader"
 	"loaderd/stream"
 )
@@ -49,7 +50,7 @@ type stateFigures struct {
 func measureState(ctx context.Context, store *stream.Store, c loader.Config, b *bench) (f stateFigures, err error) {
 	const apart = 10_000 // documents
 	in := arrivals(3*c.Documents.Dedupe + 8*c.Packing.Pool)
-	objects, err := store.Objects(ctx, fmt.Sprintf("state-%d-%d", c.Packing.Pool, len(c.Packing.Buckets)))
+	objects, err := planlog.OpenCheckpoints(ctx, store, fmt.Sprintf("state-%d-%d", c.Packing.Pool, len(c.Packing.Buckets)))
 	if err != nil {
 		return f, err
 	}

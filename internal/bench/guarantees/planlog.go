@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"loaderd/stream/planlog"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/loader"
@@ -63,7 +64,7 @@ func weigh(ctx context.Context, c config.Config) (w weight, err error) {
 		return w, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	log, err := store.ReadLog(ctx, c.Run)
+	log, err := planlog.OpenReadOnly(ctx, store, c.Run)
 	if err != nil {
 		return w, err
 	}

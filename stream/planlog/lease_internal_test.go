@@ -1,4 +1,4 @@
-package stream
+package planlog
 
 import (
 	"encoding/json"

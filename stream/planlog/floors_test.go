@@ -1,4 +1,4 @@
-package stream_test
+package planlog_test
 
 import (
 	"slices"
@@ -7,26 +7,36 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 )
+
+func openDocuments(t *testing.T, s *stream.Store) *stream.DocumentLog {
+	t.Helper()
+	l, err := s.Documents(natstest.Context(t), stream.Tokenizing{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
 
 // Runs tells who reads the document stream and where those end that were sealed: not a run whose plan is gone, nor what an earlier run
 // of the same name, or a run over an earlier stream of that name, left behind.
 func TestRunsThatReadTheStream(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
-	openLog(t, store)
-	wants := func(want ...stream.Reading) {
+	openDocuments(t, store)
+	wants := func(want ...planlog.Reading) {
 		t.Helper()
-		if have, err := store.Runs(ctx); err != nil || !slices.Equal(have, want) {
+		if have, err := planlog.Runs(ctx, store); err != nil || !slices.Equal(have, want) {
 			t.Errorf("runs are %v: %v, want %v", have, err, want)
 		}
 	}
-	begin := func(run string) *stream.Floors {
+	begin := func(run string) *planlog.Floors {
 		t.Helper()
-		if _, err := store.PlanLog(ctx, run); err != nil {
+		if _, err := planlog.Open(ctx, store, run); err != nil {
 			t.Fatal(err)
 		}
-		f, err := store.Floors(ctx, run)
+		f, err := planlog.OpenFloors(ctx, store, run)
 		if err == nil {
 			err = f.Need(ctx, 1)
 		}
@@ -40,7 +50,7 @@ func TestRunsThatReadTheStream(t *testing.T) {
 	if err := begin("a").Ends(ctx, 17); err != nil {
 		t.Fatal(err)
 	}
-	wants(stream.Reading{Run: "a", Sealed: true, End: 17}, stream.Reading{Run: "b"})
+	wants(planlog.Reading{Run: "a", Sealed: true, End: 17}, planlog.Reading{Run: "b"})
 	for _, run := range []string{"a", "b"} {
 		if err := store.JetStream().DeleteStream(ctx, "PLAN_"+run); err != nil {
 			t.Fatal(err)
@@ -48,29 +58,29 @@ func TestRunsThatReadTheStream(t *testing.T) {
 	}
 	wants()
 	f := begin("a")
-	wants(stream.Reading{Run: "a"})
+	wants(planlog.Reading{Run: "a"})
 	if err := f.Ends(ctx, 3); err != nil {
 		t.Fatal(err)
 	}
-	wants(stream.Reading{Run: "a", Sealed: true, End: 3})
+	wants(planlog.Reading{Run: "a", Sealed: true, End: 3})
 	if err := store.JetStream().DeleteStream(ctx, "DOCS"); err != nil {
 		t.Fatal(err)
 	}
-	openLog(t, store)
-	wants(stream.Reading{Run: "a"})
+	openDocuments(t, store)
+	wants(planlog.Reading{Run: "a"})
 }
 
 // TestPurgeKeepsWhatAnyRunNeeds: the least floor of all runs counts, until the plan of the run that holds it is deleted.
 func TestPurgeKeepsWhatAnyRunNeeds(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
-	l := openLog(t, store)
+	l := openDocuments(t, store)
 	natstest.Publish(t, store, natstest.Documents(1, 100)...)
 	for run, floor := range map[string]uint64{"a": 60, "b": 30} {
-		if _, err := store.PlanLog(ctx, run); err != nil {
+		if _, err := planlog.Open(ctx, store, run); err != nil {
 			t.Fatal(err)
 		}
-		f, err := store.Floors(ctx, run)
+		f, err := planlog.OpenFloors(ctx, store, run)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +88,7 @@ func TestPurgeKeepsWhatAnyRunNeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a, err := store.Floors(ctx, "a")
+	a, err := planlog.OpenFloors(ctx, store, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,18 +118,18 @@ func TestPurgeKeepsWhatAnyRunNeeds(t *testing.T) {
 
 // A run that recorded its floor and was killed before it began holds the documents for a while only; one that has begun holds them for ever.
 func TestAFloorOfARunThatDidNotBegin(t *testing.T) {
-	defer stream.SetBeginPatience(300 * time.Millisecond)()
+	defer planlog.SetBeginPatience(300 * time.Millisecond)()
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
-	l := openLog(t, store)
+	l := openDocuments(t, store)
 	natstest.Publish(t, store, natstest.Documents(1, 100)...)
-	floors := map[string]*stream.Floors{}
+	floors := map[string]*planlog.Floors{}
 	for run, floor := range map[string]uint64{"killed": 1, "begun": 30, "purging": 60} {
-		plan, err := store.PlanLog(ctx, run)
+		plan, err := planlog.Open(ctx, store, run)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if floors[run], err = store.Floors(ctx, run); err == nil {
+		if floors[run], err = planlog.OpenFloors(ctx, store, run); err == nil {
 			err = floors[run].Need(ctx, floor)
 		}
 		if err == nil && run != "killed" {

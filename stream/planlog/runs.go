@@ -1,4 +1,4 @@
-package stream
+package planlog
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream"
 )
 
 // Reading is a run that reads the document stream.
@@ -26,18 +28,18 @@ const runsWithin = 5 * time.Second
 
 // Runs returns the runs that read the document stream, in the order of their names, for those who publish to it. Of a run that was
 // sealed by a daemon that did not record it, it does not know the end. It changes nothing, and takes few requests however many runs there are.
-func (s *Store) Runs(ctx context.Context) ([]Reading, error) {
+func Runs(ctx context.Context, s *stream.Store) ([]Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, runsWithin)
 	defer cancel()
-	all, err := s.runs(ctx)
+	all, err := runs(ctx, s)
 	if err != nil {
-		return nil, fmt.Errorf("ask which runs read stream %s: %w", s.config.Name, err)
+		return nil, fmt.Errorf("ask which runs read stream %s: %w", s.Config().Name, err)
 	}
 	return all, nil
 }
 
-func (s *Store) runs(ctx context.Context) ([]Reading, error) {
-	documents, err := s.JetStream().Stream(ctx, s.config.Name)
+func runs(ctx context.Context, s *stream.Store) ([]Reading, error) {
+	documents, err := s.JetStream().Stream(ctx, s.Config().Name)
 	if err != nil {
 		return nil, err
 	}
@@ -49,14 +51,14 @@ func (s *Store) runs(ctx context.Context) ([]Reading, error) {
 		return nil, err
 	}
 	began := map[string]time.Time{} // when a run began; one whose plan is gone reads nothing
-	plans := s.JetStream().ListStreams(ctx, jetstream.WithStreamListSubject(planSubject+".*"))
+	plans := s.JetStream().ListStreams(ctx, jetstream.WithStreamListSubject(s.Config().PlanStream("*").Subjects[0]))
 	for plan := range plans.Info() {
-		began[strings.TrimPrefix(plan.Config.Name, planStreamPrefix)] = plan.Created
+		began[strings.TrimPrefix(plan.Config.Name, s.Config().PlanStream("").Name)] = plan.Created
 	}
 	if err := plans.Err(); err != nil {
 		return nil, err
 	}
-	prefix := s.config.Name + "."
+	prefix := s.Config().Name + "."
 	watch, err := kv.WatchFiltered(ctx, []string{prefix + "*", prefix + "*" + endKey}, jetstream.IgnoreDeletes())
 	if err != nil {
 		return nil, err

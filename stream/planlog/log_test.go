@@ -1,4 +1,4 @@
-package stream_test
+package planlog_test
 
 import (
 	"context"
@@ -14,18 +14,19 @@ import (
 	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/conn"
+	"loaderd/stream/planlog"
 )
 
-func openPlan(t testing.TB, s *stream.Store, run string) *stream.PlanLog {
+func openPlan(t testing.TB, s *stream.Store, run string) *planlog.Log {
 	t.Helper()
-	l, err := s.PlanLog(natstest.Within(t, time.Minute), run)
+	l, err := planlog.Open(natstest.Within(t, time.Minute), s, run)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func scan(t testing.TB, l *stream.PlanLog, from uint64) []string {
+func scan(t testing.TB, l *planlog.Log, from uint64) []string {
 	t.Helper()
 	var out []string
 	next := from
@@ -87,7 +88,7 @@ func TestPlanLogAppendsAndReads(t *testing.T) {
 		t.Errorf("get 1002: %q, %v", r, err)
 	}
 	for _, p := range []uint64{0, last + 1} {
-		if _, err := l.Get(ctx, p); !errors.Is(err, stream.ErrNoRecord) {
+		if _, err := l.Get(ctx, p); !errors.Is(err, planlog.ErrNoRecord) {
 			t.Errorf("get %d: %v, want ErrNoRecord", p, err)
 		}
 	}
@@ -130,7 +131,7 @@ func TestOfTwoWritersOneIsDeposed(t *testing.T) {
 	for _, n := range []int{1, 20} {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
 			s := natstest.Start(t)
-			logs := []*stream.PlanLog{openPlan(t, s.Store(), "run"), openPlan(t, s.Remote(), "run")}
+			logs := []*planlog.Log{openPlan(t, s.Store(), "run"), openPlan(t, s.Remote(), "run")}
 			ctx := natstest.Within(t, time.Minute)
 			last := uint64(0)
 			for range 20 {
@@ -186,16 +187,16 @@ func TestFullPlanLog(t *testing.T) {
 func TestReadLogCreatesNothing(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
-	if _, err := s.Store().ReadLog(ctx, "run"); !errors.Is(err, stream.ErrNoPlan) {
+	if _, err := planlog.OpenReadOnly(ctx, s.Store(), "run"); !errors.Is(err, planlog.ErrNoPlan) {
 		t.Fatalf("error %v, want ErrNoPlan", err)
 	}
-	if _, err := s.Store().ReadLog(ctx, "run"); !errors.Is(err, stream.ErrNoPlan) {
+	if _, err := planlog.OpenReadOnly(ctx, s.Store(), "run"); !errors.Is(err, planlog.ErrNoPlan) {
 		t.Fatal("ReadLog made the plan that it looked for")
 	}
 	if err := openPlan(t, s.Store(), "run").Append(ctx, 0, []byte("one")); err != nil {
 		t.Fatal(err)
 	}
-	l, err := s.Store().ReadLog(ctx, "run")
+	l, err := planlog.OpenReadOnly(ctx, s.Store(), "run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +212,7 @@ func TestRunNames(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
 	for _, run := range []string{"", "a b", "a.b", "*", "run>", "ä", strings.Repeat("a", 65)} {
-		if _, err := s.Store().PlanLog(ctx, run); err == nil || !strings.Contains(err.Error(), "run name") {
+		if _, err := planlog.Open(ctx, s.Store(), run); err == nil || !strings.Contains(err.Error(), "run name") {
 			t.Errorf("run %q: error %v", run, err)
 		}
 	}
@@ -361,4 +362,61 @@ func BenchmarkPlanScan(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+}
+
+// A plan with a hole is read for what it has: the record that is gone is named, those behind it are there.
+func TestReadDamaged(t *testing.T) {
+	ctx := natstest.Context(t)
+	store := natstest.Start(t).Store()
+	l, err := planlog.Open(ctx, store, "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(ctx, 0, []byte("a"), []byte("b"), []byte("c")); err != nil {
+		t.Fatal(err)
+	}
+	js := store.JetStream()
+	st, err := js.Stream(ctx, "PLAN_r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := st.CachedInfo().Config
+	if err := js.DeleteStream(ctx, "PLAN_r"); err != nil {
+		t.Fatal(err)
+	}
+	open.DenyDelete, open.DenyPurge = false, false
+	if st, err = js.CreateStream(ctx, open); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"a", "b", "c"} {
+		if _, err := js.Publish(ctx, "plan.r", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := st.DeleteMsg(ctx, 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := planlog.OpenReadOnly(ctx, store, "r"); err == nil {
+		t.Error("a plan with a hole was opened")
+	}
+	var damaged loader.PlanLog
+	if damaged, err = planlog.OpenDamaged(ctx, store, "r"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for at, want := range map[uint64]string{1: "a", 2: "", 3: "c", 4: ""} {
+		have, err := damaged.Get(ctx, at)
+		if string(have) != want || errors.Is(err, planlog.ErrNoRecord) != (want == "") {
+			t.Errorf("record %d is %q, %v, want %q", at, have, err, want)
+		}
+	}
+	if last, err := damaged.Last(ctx); last != 3 || err != nil || time.Since(began) > 5*time.Second {
+		t.Errorf("it ends at %d, %v", last, err)
+	}
+	if _, err := planlog.OpenDamaged(ctx, store, "nobody"); !errors.Is(err, planlog.ErrNoPlan) {
+		t.Errorf("no plan: %v", err)
+	}
+	if err := damaged.Append(ctx, 3, []byte("d")); err == nil {
+		t.Error("a damaged plan took a record")
+	}
 }

@@ -1,4 +1,4 @@
-package stream_test
+package planlog_test
 
 import (
 	"context"
@@ -11,36 +11,37 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 )
 
-func holder(pid int) stream.LeaseHolder {
-	return stream.LeaseHolder{Host: "host", PID: pid, Started: time.Unix(1700000000, 0).UTC(), Flight: "127.0.0.1:8815"}
+func holder(pid int) planlog.Holder {
+	return planlog.Holder{Host: "host", PID: pid, Started: time.Unix(1700000000, 0).UTC(), Flight: "127.0.0.1:8815"}
 }
 
 func TestOnePlannerARun(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
-	first, err := s.Store().Lease(ctx, "run", holder(1))
+	first, err := planlog.TakeLease(ctx, s.Store(), "run", holder(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	remote := s.Remote()
-	_, err = remote.Lease(ctx, "run", holder(2))
-	var led *stream.LedError
+	_, err = planlog.TakeLease(ctx, remote, "run", holder(2))
+	var led *planlog.LedError
 	if !errors.As(err, &led) || led.Holder != holder(1) || led.Run != "run" {
 		t.Fatalf("error %v, want a LedError that names process 1", err)
 	}
 	if !strings.Contains(err.Error(), "127.0.0.1:8815") {
 		t.Errorf("error %q does not say where readers find the leader", err)
 	}
-	other, err := remote.Lease(ctx, "another-run", holder(2))
+	other, err := planlog.TakeLease(ctx, remote, "another-run", holder(2))
 	if err != nil {
 		t.Fatalf("another run: %v", err)
 	}
 	if err := errors.Join(first.Close(), other.Close()); err != nil {
 		t.Fatal(err)
 	}
-	next, err := remote.Lease(ctx, "run", holder(2))
+	next, err := planlog.TakeLease(ctx, remote, "run", holder(2))
 	if err != nil {
 		t.Fatalf("after the leader gave up: %v", err)
 	}
@@ -54,12 +55,12 @@ func TestLeaseEndsWithTheConnection(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
 	link := natstest.NewLink(t, s.Store().ClientURL())
-	if _, err := s.RemoteAt(link.URL()).Lease(ctx, "run", holder(1)); err != nil {
+	if _, err := planlog.TakeLease(ctx, s.RemoteAt(link.URL()), "run", holder(1)); err != nil {
 		t.Fatal(err)
 	}
 	link.Cut()
 	natstest.Soon(t, "the dead planner's run is led by another", func() bool {
-		_, err := s.Store().Lease(ctx, "run", holder(2))
+		_, err := planlog.TakeLease(ctx, s.Store(), "run", holder(2))
 		return err == nil
 	})
 }
@@ -73,12 +74,12 @@ func TestOfPlannersThatStartTogetherOneLeads(t *testing.T) {
 		errs := make([]error, len(stores))
 		var all sync.WaitGroup
 		for i, st := range stores {
-			all.Go(func() { _, errs[i] = st.Lease(ctx, run, holder(i+1)) })
+			all.Go(func() { _, errs[i] = planlog.TakeLease(ctx, st, run, holder(i+1)) })
 		}
 		all.Wait()
 		leaders := 0
 		for _, err := range errs {
-			var led *stream.LedError
+			var led *planlog.LedError
 			switch {
 			case err == nil:
 				leaders++
@@ -119,7 +120,7 @@ func TestLeaseIgnoresNoise(t *testing.T) {
 			}
 		}
 	})
-	lease, err := s.Store().Lease(ctx, "run", holder(1))
+	lease, err := planlog.TakeLease(ctx, s.Store(), "run", holder(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func TestLeaseNeedsAServer(t *testing.T) {
 	s := natstest.Start(t)
 	remote := s.Remote()
 	s.Stop()
-	if _, err := remote.Lease(natstest.Within(t, 200*time.Millisecond), "run", holder(1)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := planlog.TakeLease(natstest.Within(t, 200*time.Millisecond), remote, "run", holder(1)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want the context's", err)
 	}
 }

@@ -1,4 +1,6 @@
-package stream
+// Package planlog keeps what a run has decided and what it needs: its plan, the checkpoints of its planner, the lease that says who plans it,
+// and its floor among those of all runs that read the same documents.
+package planlog
 
 import (
 	"bytes"
@@ -9,10 +11,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
+	"loaderd/stream"
 	"loaderd/stream/conn"
 )
-
-const planStreamPrefix = "PLAN_"
 
 // Errors of the plan log.
 var (
@@ -22,14 +23,14 @@ var (
 	ErrNoRecord = errors.New("there is no record at this position")
 )
 
-// PlanLog is the plan of one run: a stream of its own whose sequences are the positions 1, 2, 3, ...
+// Log is the plan of one run: a stream of its own whose sequences are the positions 1, 2, 3, ...
 //
 // Invariants, kept by the stream's settings and by Append:
 //
 //	L1  a record is never changed or removed (DenyDelete, DenyPurge, DiscardNew, no limit but bytes);
 //	L2  a record is stored only behind the position that its writer saw last (compare and set), so of two writers one stops.
-type PlanLog struct {
-	store    *Store
+type Log struct {
+	store    *stream.Store
 	stream   jetstream.Stream
 	name     string
 	subject  string
@@ -37,72 +38,74 @@ type PlanLog struct {
 	holes    bool // it may have some: it is looked at for what is left
 }
 
-var _ loader.PlanLog = (*PlanLog)(nil)
+var _ loader.PlanLog = (*Log)(nil)
 
-// ValidRun says whether a name can name a run.
-func ValidRun(run string) error {
-	if !streamName.MatchString(run) {
-		return fmt.Errorf("run name %q: want 1 to 64 letters, digits, - and _", run)
-	}
-	return nil
-}
-
-// PlanLog opens the plan of a run for writing and creates it when it is absent.
-func (s *Store) PlanLog(ctx context.Context, run string) (*PlanLog, error) {
-	if err := ValidRun(run); err != nil {
+// Open opens the plan of a run for writing and creates it when it is absent.
+func Open(ctx context.Context, s *stream.Store, run string) (*Log, error) {
+	if err := stream.ValidRun(run); err != nil {
 		return nil, err
 	}
-	st, err := s.ensure(ctx, s.config.planStream(run))
+	st, err := s.Ensure(ctx, s.Config().PlanStream(run))
 	if err != nil {
 		return nil, err
 	}
-	return s.openPlan(ctx, run, st, false)
+	l := newLog(s, st)
+	return l, l.whole(ctx)
 }
 
-// ReadLog opens the plan of a run for reading. It creates nothing: without a plan it returns ErrNoPlan.
-func (s *Store) ReadLog(ctx context.Context, run string) (*PlanLog, error) {
-	st, err := s.planStream(ctx, run)
+// OpenReadOnly opens the plan of a run for reading. It creates nothing: without a plan it returns ErrNoPlan.
+func OpenReadOnly(ctx context.Context, s *stream.Store, run string) (*Log, error) {
+	l, err := find(ctx, s, run)
 	if err != nil {
 		return nil, err
 	}
-	return s.openPlan(ctx, run, st, true)
+	return l, l.whole(ctx)
 }
 
-// planStream returns the stream of a plan that is there.
-func (s *Store) planStream(ctx context.Context, run string) (jetstream.Stream, error) {
-	if err := ValidRun(run); err != nil {
+// OpenDamaged opens the plan of a run for reading, however damaged it is: a record that is gone amid it is ErrNoRecord.
+func OpenDamaged(ctx context.Context, s *stream.Store, run string) (*Log, error) {
+	l, err := find(ctx, s, run)
+	if err == nil {
+		l.holes = true
+	}
+	return l, err
+}
+
+// find opens the plan of a run, for reading, where there is one.
+func find(ctx context.Context, s *stream.Store, run string) (*Log, error) {
+	if err := stream.ValidRun(run); err != nil {
 		return nil, err
 	}
+	name := s.Config().PlanStream(run).Name
 	var st jetstream.Stream
 	err := s.Retry(ctx, "open plan of run "+run, func(ctx context.Context) (err error) {
-		st, err = s.JetStream().Stream(ctx, planStreamPrefix+run)
+		st, err = s.JetStream().Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("stream %s%s: %w", planStreamPrefix, run, ErrNoPlan)
+			return fmt.Errorf("stream %s: %w", name, ErrNoPlan)
 		}
 		return err
 	})
-	return st, err
-}
-
-// ReadDamaged opens the plan of a run for reading, however damaged it is: a record that is gone amid it is ErrNoRecord.
-func (s *Store) ReadDamaged(ctx context.Context, run string) (*PlanLog, error) {
-	st, err := s.planStream(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	return &PlanLog{store: s, stream: st, name: planStreamPrefix + run, subject: planSubject + "." + run, readOnly: true, holes: true}, nil
-}
-
-func (s *Store) openPlan(ctx context.Context, run string, st jetstream.Stream, readOnly bool) (*PlanLog, error) {
-	l := &PlanLog{store: s, stream: st, name: planStreamPrefix + run, subject: planSubject + "." + run, readOnly: readOnly}
-	if _, err := l.Last(ctx); err != nil {
-		return nil, err
-	}
+	l := newLog(s, st)
+	l.readOnly = true
 	return l, nil
 }
 
+func newLog(s *stream.Store, st jetstream.Stream) *Log {
+	config := st.CachedInfo().Config
+	return &Log{store: s, stream: st, name: config.Name, subject: config.Subjects[0]}
+}
+
+// whole says whether the log can be used: it has no holes.
+func (l *Log) whole(ctx context.Context) error {
+	_, err := l.Last(ctx)
+	return err
+}
+
 // Last returns the position of the last record, 0 for an empty log. A log with holes is an error: positions would mean nothing.
-func (l *PlanLog) Last(ctx context.Context) (uint64, error) {
+func (l *Log) Last(ctx context.Context) (uint64, error) {
 	var state jetstream.StreamState
 	err := l.store.Retry(ctx, "read end of "+l.name, func(ctx context.Context) error {
 		info, err := l.stream.Info(ctx)
@@ -122,7 +125,7 @@ func (l *PlanLog) Last(ctx context.Context) (uint64, error) {
 }
 
 // Get returns the record at a position, ErrNoRecord behind the end.
-func (l *PlanLog) Get(ctx context.Context, position uint64) ([]byte, error) {
+func (l *Log) Get(ctx context.Context, position uint64) ([]byte, error) {
 	m, err := l.message(ctx, position)
 	if err != nil {
 		return nil, err
@@ -130,7 +133,7 @@ func (l *PlanLog) Get(ctx context.Context, position uint64) ([]byte, error) {
 	return m.Data, nil
 }
 
-func (l *PlanLog) message(ctx context.Context, position uint64) (*jetstream.RawStreamMsg, error) {
+func (l *Log) message(ctx context.Context, position uint64) (*jetstream.RawStreamMsg, error) {
 	if position == 0 {
 		return nil, fmt.Errorf("read %s at 0: %w: positions start at 1", l.name, ErrNoRecord)
 	}
@@ -155,7 +158,7 @@ func (l *PlanLog) message(ctx context.Context, position uint64) (*jetstream.RawS
 }
 
 // Scan calls f with every record from position from to the last one of the moment, in order. A lost connection is waited for.
-func (l *PlanLog) Scan(ctx context.Context, from uint64, f func(position uint64, record []byte) error) error {
+func (l *Log) Scan(ctx context.Context, from uint64, f func(position uint64, record []byte) error) error {
 	last, err := l.Last(ctx)
 	if err != nil {
 		return err
@@ -186,12 +189,12 @@ const (
 )
 
 // MaxRecord is the largest record in bytes that Append takes.
-func (l *PlanLog) MaxRecord() int {
-	return max(min(int(l.store.Conn().MaxPayload()), MaxDocumentLimit+headerRoom)-headerRoom, 1)
+func (l *Log) MaxRecord() int {
+	return max(min(int(l.store.Conn().MaxPayload()), stream.MaxDocumentLimit+stream.HeaderRoom)-stream.HeaderRoom, 1)
 }
 
 // equal says whether the log holds exactly records behind position last.
-func (l *PlanLog) equal(ctx context.Context, last uint64, records [][]byte) (bool, error) {
+func (l *Log) equal(ctx context.Context, last uint64, records [][]byte) (bool, error) {
 	for i, r := range records {
 		m, err := l.message(ctx, last+1+uint64(i))
 		if err != nil {
@@ -205,7 +208,7 @@ func (l *PlanLog) equal(ctx context.Context, last uint64, records [][]byte) (boo
 }
 
 // header returns one header of the record at a position.
-func (l *PlanLog) header(ctx context.Context, position uint64, key string) (string, error) {
+func (l *Log) header(ctx context.Context, position uint64, key string) (string, error) {
 	m, err := l.message(ctx, position)
 	if err != nil {
 		return "", err

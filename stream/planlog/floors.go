@@ -1,4 +1,4 @@
-package stream
+package planlog
 
 import (
 	"context"
@@ -12,19 +12,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
+	"loaderd/stream"
 	"loaderd/stream/conn"
 )
 
-const (
-	// floorsBucket is the key-value bucket in which runs say what they need. Keys are STREAM.RUN, and STREAM.RUN.end for the last document
-	// that a sealed run reads; values are sequences in decimal.
-	floorsBucket = "loaderd_floors"
-	floorsStream = "KV_" + floorsBucket
-)
+// floorsBucket is the key-value bucket in which runs say what they need. Keys are STREAM.RUN, and STREAM.RUN.end for the last document
+// that a sealed run reads; values are sequences in decimal.
+const floorsBucket = "loaderd_floors"
 
 // Floors is one run's entry among those of all runs that read the document stream. It implements loader.Floors.
+//
+// A run begins with Need and then the first record of its plan; later it raises its floor with Need and then calls Purge. What a crash
+// leaves, and what follows:
+//
+//	behind the first Need      a floor of a run that has not begun    it counts for beginPatience; a start of the run goes on from there
+//	behind the first record    a run that needs its documents         its floor counts until its plan is deleted
+//	behind a later Need        documents that no run needs            the next Purge, of any run, removes them
+//	amid or behind a Purge     the documents of a beginning removed   the next Purge asks the stream where it begins, and goes on there
+//	before Ends                a sealed run without an end            only Runs does not know where it ends; the next start records it
 type Floors struct {
-	store  *Store
+	store  *stream.Store
 	stream jetstream.Stream
 	kv     jetstream.KeyValue
 	run    string
@@ -32,9 +39,9 @@ type Floors struct {
 
 var _ loader.Floors = (*Floors)(nil)
 
-// Floors opens the entry of a run. It creates the bucket when it is absent.
-func (s *Store) Floors(ctx context.Context, run string) (*Floors, error) {
-	if err := ValidRun(run); err != nil {
+// OpenFloors opens the entry of a run. It creates the bucket when it is absent.
+func OpenFloors(ctx context.Context, s *stream.Store, run string) (*Floors, error) {
+	if err := stream.ValidRun(run); err != nil {
 		return nil, err
 	}
 	f := &Floors{store: s, run: run}
@@ -42,35 +49,19 @@ func (s *Store) Floors(ctx context.Context, run string) (*Floors, error) {
 	if f.stream, err = s.EnsureDocuments(ctx); err != nil {
 		return nil, err
 	}
-	err = s.Retry(ctx, "open key-value bucket "+floorsBucket, func(ctx context.Context) (err error) {
-		f.kv, err = s.JetStream().KeyValue(ctx, floorsBucket)
-		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			f.kv, err = s.JetStream().CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: floorsBucket, Description: "first document that each run still needs, and the last that it reads",
-				History: 1, MaxBytes: -1, Storage: jetstream.FileStorage, Replicas: s.config.Replicas})
-			if err == nil {
-				s.made.add(floorsStream)
-			}
-		}
-		if errors.Is(err, jetstream.ErrBucketExists) { // another daemon was faster, with other settings
-			f.kv, err = s.JetStream().KeyValue(ctx, floorsBucket)
-		}
-		if err == nil {
-			err = s.replicateBacking(ctx, floorsStream)
-		}
-		return conn.AsFull(err)
-	})
+	f.kv, err = s.EnsureKeyValue(ctx, floorsBucket, "first document that each run still needs, and the last that it reads")
 	return f, err
 }
 
 // endKey is what the key of a run's end has behind that of its floor.
 const endKey = ".end"
 
-func (f *Floors) key(run string) string { return f.store.config.Name + "." + run }
+func (f *Floors) key(run string) string { return f.store.Config().Name + "." + run }
 
 // Need records that the run needs the documents from sequence from on.
 func (f *Floors) Need(ctx context.Context, from uint64) error {
 	return f.store.Retry(ctx, "record the floor of run "+f.run, func(ctx context.Context) error {
-		_, err := f.kv.PutString(ctx, f.key(f.run), number(from))
+		_, err := f.kv.PutString(ctx, f.key(f.run), strconv.FormatUint(from, 10))
 		return conn.AsFull(err)
 	})
 }
@@ -78,7 +69,7 @@ func (f *Floors) Need(ctx context.Context, from uint64) error {
 // Ends records that the run reads no document behind sequence at.
 func (f *Floors) Ends(ctx context.Context, at uint64) error {
 	return f.store.Retry(ctx, "record the end of run "+f.run, func(ctx context.Context) error {
-		_, err := f.kv.PutString(ctx, f.key(f.run)+endKey, number(at))
+		_, err := f.kv.PutString(ctx, f.key(f.run)+endKey, strconv.FormatUint(at, 10))
 		return conn.AsFull(err)
 	})
 }
@@ -128,7 +119,7 @@ func (f *Floors) least(ctx context.Context) (uint64, error) {
 	var floors []uint64
 	for key := range keys.Keys() {
 		run := strings.TrimPrefix(key, f.key(""))
-		plan, err := f.store.JetStream().Stream(ctx, planStreamPrefix+run)
+		plan, err := f.store.JetStream().Stream(ctx, f.store.Config().PlanStream(run).Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue // its plan is gone: it will not ask again
 		}

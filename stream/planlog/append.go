@@ -1,4 +1,4 @@
-package stream
+package planlog
 
 import (
 	"context"
@@ -34,7 +34,7 @@ const appendHeader = "Loaderd-Append"
 //	connection lost before the answer     all or nothing       reads back: done, tries again, or deposed
 //	an answer too late                    all or nothing       the same; a copy that lands later fails on its expected position
 //	the process dies                      all or nothing       the next process reads the log's end
-func (l *PlanLog) Append(ctx context.Context, last uint64, records ...[]byte) error {
+func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error {
 	if l.readOnly {
 		return fmt.Errorf("append to %s: it was opened for reading", l.name)
 	}
@@ -59,7 +59,7 @@ func (l *PlanLog) Append(ctx context.Context, last uint64, records ...[]byte) er
 }
 
 // appendGroup stores records or finds that it cannot. unsure is set while an earlier attempt may have been stored or may still be.
-func (l *PlanLog) appendGroup(ctx context.Context, last uint64, records [][]byte) error {
+func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte) error {
 	id := nuid.Next()
 	wait := l.store.Backoff()
 	limit := conn.AttemptLimit
@@ -81,7 +81,7 @@ func (l *PlanLog) appendGroup(ctx context.Context, last uint64, records [][]byte
 		case conn.Transient(err) || ctx.Err() != nil:
 			unsure = unsure || !errors.Is(err, nats.ErrReconnectBufExceeded) // that one never left
 			if attempt == 1 {
-				l.store.log.Warn("the plan log does not answer, trying again", "stream", l.name, "behind", last, "error", err)
+				l.store.Log().Warn("the plan log does not answer, trying again", "stream", l.name, "behind", last, "error", err)
 			}
 		case errors.Is(err, conn.ErrFull):
 			return fmt.Errorf("%w: raise stream.plan_bytes", err)
@@ -104,7 +104,7 @@ func (l *PlanLog) appendGroup(ctx context.Context, last uint64, records [][]byte
 }
 
 // readBack says whether an earlier attempt stored the records. Someone else's records in their place mean deposed.
-func (l *PlanLog) readBack(ctx context.Context, id string, last uint64, records [][]byte) (bool, error) {
+func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]byte) (bool, error) {
 	end, err := l.Last(ctx)
 	if err != nil {
 		return false, err
@@ -140,7 +140,7 @@ func (l *PlanLog) readBack(ctx context.Context, id string, last uint64, records 
 }
 
 // send makes one attempt. A careful one finds out why the server refuses, at the price of one more answer.
-func (l *PlanLog) send(ctx context.Context, id string, last uint64, records [][]byte, careful bool) error {
+func (l *Log) send(ctx context.Context, id string, last uint64, records [][]byte, careful bool) error {
 	messages := make([]*nats.Msg, len(records))
 	for i, r := range records {
 		messages[i] = nats.NewMsg(l.subject)

@@ -1,4 +1,4 @@
-package stream
+package planlog
 
 import (
 	"context"
@@ -10,27 +10,29 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+
+	"loaderd/stream"
 )
 
 // leaseWindow is how long a candidate waits for answers of others after its own question has come back to it.
 const leaseWindow = 250 * time.Millisecond
 
-// LeaseHolder says who plans a run.
-type LeaseHolder struct {
+// Holder says who plans a run.
+type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
 	Flight  string    `json:"flight"` // where readers find it
 }
 
-func (h LeaseHolder) String() string {
+func (h Holder) String() string {
 	return fmt.Sprintf("process %d on %s, started %s, serving at %s", h.PID, h.Host, h.Started.Format(time.RFC3339), h.Flight)
 }
 
 // LedError says that another live process plans the run.
 type LedError struct {
 	Run    string
-	Holder LeaseHolder
+	Holder Holder
 }
 
 func (e *LedError) Error() string {
@@ -46,19 +48,19 @@ func (e *LedError) Error() string {
 type Lease struct {
 	run    string
 	id     string
-	holder LeaseHolder
+	holder Holder
 	sub    *nats.Subscription
 
 	mu      sync.Mutex
 	leading bool
-	beaten  *LeaseHolder // by another candidate
+	beaten  *Holder // by another candidate
 }
 
 // leaseWord is question and answer alike.
 type leaseWord struct {
-	ID      string      `json:"id"`
-	Leading bool        `json:"leading"`
-	Holder  LeaseHolder `json:"holder"`
+	ID      string `json:"id"`
+	Leading bool   `json:"leading"`
+	Holder  Holder `json:"holder"`
 }
 
 func decodeLeaseWord(b []byte) (leaseWord, error) {
@@ -72,16 +74,16 @@ func decodeLeaseWord(b []byte) (leaseWord, error) {
 	return w, nil
 }
 
-// Lease makes this process the planner of a run, or returns *LedError when another one is.
+// TakeLease makes this process the planner of a run, or returns *LedError when another one is.
 //
 // Of candidates that ask at one moment the one with the smallest id leads. Each subscribes before it asks, so of any two at least
 // one hears the other's question; hearing a smaller id it gives way, hearing a larger one it says so in its answer.
-func (s *Store) Lease(ctx context.Context, run string, who LeaseHolder) (*Lease, error) {
-	if err := ValidRun(run); err != nil {
+func TakeLease(ctx context.Context, s *stream.Store, run string, who Holder) (*Lease, error) {
+	if err := stream.ValidRun(run); err != nil {
 		return nil, err
 	}
 	l := &Lease{run: run, id: nuid.Next(), holder: who}
-	subject := serviceSubject + ".lead." + run
+	subject := stream.ServiceSubject + ".lead." + run
 	err := s.Retry(ctx, "take lead of run "+run, func(ctx context.Context) error { return l.campaign(ctx, s.Conn(), subject) })
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -162,7 +164,7 @@ func (l *Lease) answer(m *nats.Msg) {
 }
 
 // Holder is who leads: this process.
-func (l *Lease) Holder() LeaseHolder { return l.holder }
+func (l *Lease) Holder() Holder { return l.holder }
 
 // Close gives the run up: from now on another process may plan it.
 func (l *Lease) Close() error {
