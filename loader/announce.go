@@ -27,29 +27,29 @@ func (a announcement) decided(at uint64) {
 }
 
 // announce tells Floors where the run ends, once that is decided.
-func (r *Run) announce(ctx context.Context) error {
-	if r.edges.Floors == nil {
-		close(r.end.told)
+func (l *leader) announce(ctx context.Context) error {
+	if l.edges.Floors == nil {
+		close(l.news.told)
 		return nil
 	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case at := <-r.end.at:
-		if err := r.edges.Floors.Ends(ctx, at); err != nil && ctx.Err() == nil {
-			r.log.Warn("those who publish to the document stream are not told that this run does not read what comes now", "last_document", at, "error", err)
+	case at := <-l.news.at:
+		if err := l.edges.Floors.Ends(ctx, at); err != nil && ctx.Err() == nil {
+			l.log.Warn("those who publish to the document stream are not told that this run does not read what comes now", "last_document", at, "error", err)
 		}
-		close(r.end.told)
+		close(l.news.told)
 	}
 	return nil
 }
 
 // announced waits until Floors has been told, within bounded time.
-func (r *Run) announced(ctx context.Context) {
+func (l *leader) announced(ctx context.Context) {
 	limit := time.NewTimer(tellWithin)
 	defer limit.Stop()
 	select {
-	case <-r.end.told:
+	case <-l.news.told:
 	case <-limit.C:
 	case <-ctx.Done():
 	}

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// assembler turns rows of references into rows of tokens. It depends on the plan and the document stream only, so any number of them
+// assembler turns rows of references into rows of content. It depends on the plan and the document stream only, so any number of them
 // give the same batches.
 type assembler struct {
 	docs  Documents
-	cache *tokenCache
+	cache *contentCache
 	pad   int32
 	stall time.Duration      // how long a fetch may take
 	once  singleflight.Group // one fetch a document, however many readers need it
@@ -29,35 +29,33 @@ func (a *assembler) assemble(ctx context.Context, s *Step, first, n int) (*Batch
 		return nil, fmt.Errorf("assemble step %d: rows [%d, +%d) of %d", s.Index, first, n, len(s.Rows))
 	}
 	length := int(s.Bucket)
-	b := &Batch{Step: s.Index, Bucket: length, First: first, Rows: n, Tokens: make([]int32, n*length), Pieces: s.Rows[first : first+n]}
+	b := &Batch{Step: s.Index, Bucket: length, First: first, Rows: n, Content: Content{make([]int32, n*length)}, Pieces: s.Rows[first : first+n]}
 	texts, err := a.documents(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("assemble step %d: %w", s.Index, err)
 	}
 	for i, pieces := range b.Pieces {
-		row := b.Tokens[i*length : (i+1)*length]
-		at := 0
+		at, end := i*length, (i+1)*length
 		for _, p := range pieces {
 			text := texts[p.Doc]
-			end := int(p.Start) + int(p.Length)
-			if end > len(text) || at+int(p.Length) > length {
+			if behind := int(p.Start) + int(p.Length); behind > text.Len() || at+int(p.Length) > end {
 				return nil, &Error{Reason: PlanMismatch,
-					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of document %d, which has %d", s.Index, first+i, p.Start, end, p.Doc, len(text)),
+					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of document %d, which has %d", s.Index, first+i, p.Start, behind, p.Doc, text.Len()),
 					Do:      "the document or the tokenizer is not the one that was planned; check the tokenizer and the stream",
 					Facts:   map[string]string{"step": strconv.FormatUint(s.Index, 10), "sequence": strconv.FormatUint(p.Doc, 10)}}
 			}
-			at += copy(row[at:], text[p.Start:end])
+			at = b.Content.copy(at, text, p.Start, p.Length)
 		}
-		for ; at < length; at++ {
-			row[at] = a.pad
+		for ; at < end; at++ {
+			b.Tokens[at] = a.pad
 		}
 	}
 	return b, nil
 }
 
-// documents returns the tokens of every document that the batch names.
-func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64][]int32, error) {
-	texts := map[uint64][]int32{}
+// documents returns the content of every document that the batch names.
+func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64]Content, error) {
+	texts := map[uint64]Content{}
 	var missing []uint64
 	for _, pieces := range b.Pieces {
 		for _, p := range pieces {
@@ -71,7 +69,7 @@ func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64][]int32
 			texts[p.Doc] = text
 		}
 	}
-	fetched := make([][]int32, len(missing))
+	fetched := make([]Content, len(missing))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(fetches)
 	for i, sequence := range missing {
@@ -89,12 +87,12 @@ func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64][]int32
 	return texts, nil
 }
 
-func (a *assembler) fetch(ctx context.Context, sequence uint64) ([]int32, error) {
+func (a *assembler) fetch(ctx context.Context, sequence uint64) (Content, error) {
 	// A fetch serves every waiting reader, so it outlives the one that began it: cancelling that one must not fail the others.
 	done := a.once.DoChan(strconv.FormatUint(sequence, 10), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.stall)
 		defer cancel()
-		text, err := a.docs.Tokens(ctx, sequence)
+		text, err := a.docs.Content(ctx, sequence)
 		if err == nil {
 			a.cache.put(sequence, text)
 		}
@@ -102,11 +100,11 @@ func (a *assembler) fetch(ctx context.Context, sequence uint64) ([]int32, error)
 	})
 	select {
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return Content{}, ctx.Err()
 	case r := <-done:
 		if r.Err != nil {
-			return nil, fmt.Errorf("fetch document %d: %w", sequence, r.Err)
+			return Content{}, fmt.Errorf("fetch document %d: %w", sequence, r.Err)
 		}
-		return r.Val.([]int32), nil
+		return r.Val.(Content), nil
 	}
 }

@@ -81,7 +81,7 @@ func (p *Planner) shuffle() {
 		}
 		bucket := slices.IndexFunc(p.lines, func(l line) bool { return l.packed == length })
 		l := &p.lines[bucket]
-		if !l.holds() {
+		if !l.begun() {
 			l.since = p.counts.Arrived
 		}
 		l.open.add(p.parent.place(pieces))
@@ -90,13 +90,13 @@ func (p *Planner) shuffle() {
 			complete = i+1 == p.rows.Len() || !p.rows.Joined(i+1)
 		}
 		if complete {
-			p.release(l)
+			p.submit(l)
 		}
 	}
 }
 
-// release hands an atom to the window, whether or not all its rows have come.
-func (p *Planner) release(l *line) {
+// submit hands an atom to the window, whether or not all its rows have come.
+func (p *Planner) submit(l *line) {
 	if l.open.rows() == 0 {
 		return
 	}
@@ -114,7 +114,7 @@ func (p *Planner) arrange(a atom) {
 		}
 		return
 	}
-	if !l.holds() {
+	if !l.begun() {
 		l.since = p.counts.Arrived
 	}
 	l.merged = merge(l.merged, a.pieces)
@@ -134,8 +134,8 @@ func (p *Planner) complete(l *line) {
 	p.enqueue(l, row)
 }
 
-// holds reports whether an atom or a row is under construction.
-func (l *line) holds() bool { return l.open.rows() > 0 || l.parts > 0 }
+// begun reports whether an atom or a row is under construction.
+func (l *line) begun() bool { return l.open.rows() > 0 || l.parts > 0 }
 
 // waiting returns the number of rows that wait to be whole: those of an atom that has not all its rows, a row that has not all its atoms.
 func (l *line) waiting() int { return l.open.rows() + min(l.parts, 1) }
@@ -146,12 +146,12 @@ func (l *line) each(f func([]packonline.Piece)) {
 	f(l.merged)
 }
 
-// oldest returns the least of a document's sequence and those of the pieces' documents.
-func oldest(pieces []packonline.Piece, document uint64) uint64 {
+// oldest returns what lies before p and before the documents of all pieces.
+func oldest(pieces []packonline.Piece, p Position) Position {
 	for _, x := range pieces {
-		document = min(document, x.Doc)
+		p = p.Least(Before(x.Doc))
 	}
-	return document
+	return p
 }
 
 func tokens(pieces []packonline.Piece) (n int64) {
@@ -162,7 +162,7 @@ func tokens(pieces []packonline.Piece) (n int64) {
 }
 
 // checkRow refuses pieces that no packer can have put into so many tokens.
-func (r *reader) checkRow(pieces []packonline.Piece, length int64) {
+func (r *varints) checkRow(pieces []packonline.Piece, length int64) {
 	if n := tokens(pieces); r.err == nil && (len(pieces) == 0 || n > length) {
 		r.fail(fmt.Errorf("a row of %d tokens with %d pieces of %d tokens is impossible", length, len(pieces), n))
 	}

@@ -127,7 +127,7 @@ func (m *model) merge(bucket int) {
 func (m *model) step(bucket int, row []packonline.Piece) {
 	rows := append(m.rows[bucket], row)
 	if len(rows) == m.c.Steps.Rows {
-		m.steps = append(m.steps, loader.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows, Cursor: m.cursor})
+		m.steps = append(m.steps, loader.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows, Cursor: loader.Behind(m.cursor)})
 		rows = nil
 	}
 	m.rows[bucket] = rows
@@ -154,7 +154,7 @@ func TestPlannerFollowsTheModel(t *testing.T) {
 		steps = append(steps, p.Drain()...)
 		m.drain()
 		for i := range steps {
-			steps[i].Floor = 0 // the model has none
+			steps[i].Floor = loader.Position{} // the model has none
 		}
 		if !reflect.DeepEqual(steps, m.steps) {
 			t.Fatalf("the planner makes\n%v\nthe model\n%v", steps, m.steps)
@@ -189,7 +189,7 @@ func TestAtomsWithoutAShuffle(t *testing.T) {
 		}
 		steps = append(steps, p.Seal()...)
 		for i := range steps {
-			steps[i].Cursor = 0 // atoms of several rows leave when their last row is full
+			steps[i].Cursor = loader.Position{} // atoms of several rows leave when their last row is full
 		}
 		return steps
 	}

@@ -43,9 +43,11 @@ func Audit(ctx context.Context, docs Documents, tokenizer Tokenizer, plan PlanLo
 	if bad := h.Config.Validate(); len(bad) > 0 {
 		return a.seen, fmt.Errorf("audit: the plan's header has a configuration that no run can have: %w", bad[0])
 	}
-	if a.planner, err = h.newPlanner(); err != nil {
+	planner, err := h.newPlanner()
+	if err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
+	a.applier = newApplier(planner)
 	end, err := a.plan.end(ctx)
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: read the end of the plan: %w", err)
@@ -61,7 +63,7 @@ func Audit(ctx context.Context, docs Documents, tokenizer Tokenizer, plan PlanLo
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the scan of the log
-	a.replay = replayFrom(ctx, plan, 2, 0)
+	a.replay = replayFrom(ctx, plan, 2, a.applier)
 	if err := a.run(ctx, source); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
@@ -70,112 +72,69 @@ func Audit(ctx context.Context, docs Documents, tokenizer Tokenizer, plan PlanLo
 
 type auditor struct {
 	plan     *planReader
-	planner  *Planner
+	applier  *applier
 	replay   *replay
-	pending  []control
-	fed      int64 // tokens of used documents
 	seen     Audited
 	progress func(Audited)
 }
 
 func (a *auditor) run(ctx context.Context, source Source) error {
 	for {
-		if err := a.replay.prepare(a.control); err != nil {
+		if err := a.replay.prepare(); err != nil {
 			return err
 		}
-		if sealed, err := a.due(); err != nil {
+		if err := a.applier.settle(a.compare); err != nil {
 			return err
-		} else if sealed {
-			return a.end()
 		}
-		if a.replay.done && len(a.pending) == 0 {
+		switch {
+		case a.applier.ended && !a.replay.done:
+			return fmt.Errorf("step %d follows in the log behind the end of the run", a.replay.next.Index)
+		case a.replay.done && len(a.applier.pending) == 0:
 			return nil
 		}
 		d, err := source.Next(ctx)
 		if err != nil {
 			return err
 		}
-		before, _ := a.planner.Counts()
-		steps, err := a.planner.Add(arrival(d))
+		ready, err := a.applier.document(d)
 		if err != nil {
 			return err
 		}
-		after, _ := a.planner.Counts()
-		if d.Skip == "" && after.Duplicates == before.Duplicates {
-			a.fed += int64(a.planner.parent.rest(d.Sequence, int32(len(d.Tokens))))
-		}
-		if err := a.match(steps); err != nil {
+		if err := a.compare(ready); err != nil {
 			return err
 		}
 	}
 }
 
-// end checks that the log ends where the run does.
-func (a *auditor) end() error {
-	if err := a.replay.prepare(a.control); err != nil {
-		return err
-	}
-	if !a.replay.done {
-		return fmt.Errorf("step %d follows in the log behind the end of the run", a.replay.next.Index)
-	}
-	return nil
-}
-
-// control notes a recorded control.
-func (a *auditor) control(rec Record) {
-	switch rec.Kind {
-	case kindSeal, kindDrain:
-		a.pending = append(a.pending, control{rec.Kind, rec.At})
-	case kindEnd:
-		a.seen.Ended = true
-	}
-}
-
-// due applies the controls behind the document at the cursor.
-func (a *auditor) due() (sealed bool, err error) {
-	for len(a.pending) > 0 && a.pending[0].at <= a.planner.Cursor() {
-		c := a.pending[0]
-		a.pending = a.pending[1:]
-		if c.kind == kindSeal {
-			return true, a.match(a.planner.Seal())
-		}
-		if err := a.match(a.planner.Drain()); err != nil {
-			return false, err
-		}
-	}
-	return false, nil
-}
-
-// match compares steps with the log's. Behind the log's end there is nothing to compare with: the daemon had not stored them yet.
-func (a *auditor) match(steps []Step) error {
-	for i := range steps {
-		if err := a.replay.prepare(a.control); err != nil {
-			return err
-		}
+// compare compares steps with the log's. Behind the log's end there is nothing to compare with: the daemon had not stored them yet.
+func (a *auditor) compare(ready Ready) error {
+	for i := range ready.Steps {
 		if a.replay.done {
 			return a.conserved()
 		}
-		if err := a.replay.match(&steps[i]); err != nil {
+		if err := a.replay.match(&ready.Steps[i]); err != nil {
 			return err
 		}
 		a.seen.Steps++
-	}
-	if err := a.replay.prepare(a.control); err != nil { // the end of the log: behind it no document need follow
-		return err
+		if err := a.replay.prepare(); err != nil { // to the next step, or to the end of the log: behind it no document need follow
+			return err
+		}
 	}
 	return a.conserved()
 }
 
 // conserved checks that every token is accounted for.
 func (a *auditor) conserved() error {
-	counts, packed := a.planner.Counts()
-	a.seen.Documents, a.seen.Tokens, a.seen.Emitted = counts.Arrived, a.fed, counts.Tokens
+	planner, fed := a.applier.planner, a.applier.fed
+	counts, packed := planner.Counts()
+	a.seen.Documents, a.seen.Tokens, a.seen.Emitted = counts.Arrived, fed, counts.Tokens
 	a.seen.Dropped, a.seen.Repeated = packed.Dropped+counts.LeftTokens, packed.Repeated
 	a.seen.Padding = counts.Slots - counts.Tokens
-	a.seen.Waiting = a.planner.waitingTokens()
-	if out := counts.Tokens - a.seen.Repeated + a.seen.Dropped + a.seen.Waiting; out != a.fed {
-		return fmt.Errorf("behind document %d: %d tokens came in, and %d in steps - %d repeated + %d dropped + %d waiting are %d",
-			a.planner.Cursor(), a.fed, counts.Tokens, a.seen.Repeated, a.seen.Dropped, a.seen.Waiting, out)
+	a.seen.Waiting = planner.waitingTokens()
+	a.seen.Ended = a.applier.end != nil
+	if out := counts.Tokens - a.seen.Repeated + a.seen.Dropped + a.seen.Waiting; out != fed {
+		return fmt.Errorf("behind document %s: %d tokens came in, and %d in steps - %d repeated + %d dropped + %d waiting are %d",
+			planner.Cursor(), fed, counts.Tokens, a.seen.Repeated, a.seen.Dropped, a.seen.Waiting, out)
 	}
 	if a.progress != nil {
 		a.progress(a.seen)

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// tokenCache keeps the tokens of documents that were read or fetched lately, bounded in bytes. The least recently used go first;
+// contentCache keeps the content of documents that were read or fetched lately, bounded in bytes. The least recently used go first;
 // the newest always stays, however large, so that a document beyond the bound is not fetched once a row.
-type tokenCache struct {
+type contentCache struct {
 	limit int64
 
 	mu     sync.Mutex
@@ -20,24 +20,24 @@ type tokenCache struct {
 
 type cached struct {
 	sequence uint64
-	tokens   []int32
+	content  Content
 }
 
-// cost counts a document's memory: its tokens and about what the map and the list take.
-func (c *cached) cost() int64 { return int64(4*len(c.tokens)) + 128 }
+// cost counts a document's memory: its content and about what the map and the list take.
+func (c *cached) cost() int64 { return c.content.bytes() + 128 }
 
-func newTokenCache(limit int64) *tokenCache {
-	return &tokenCache{limit: limit, held: map[uint64]*list.Element{}}
+func newContentCache(limit int64) *contentCache {
+	return &contentCache{limit: limit, held: map[uint64]*list.Element{}}
 }
 
-func (c *tokenCache) put(sequence uint64, tokens []int32) {
+func (c *contentCache) put(sequence uint64, content Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.held[sequence]; ok {
 		c.order.MoveToFront(e)
 		return
 	}
-	x := &cached{sequence, tokens}
+	x := &cached{sequence, content}
 	c.held[sequence] = c.order.PushFront(x)
 	c.bytes += x.cost()
 	for c.bytes > c.limit && c.order.Len() > 1 {
@@ -47,20 +47,20 @@ func (c *tokenCache) put(sequence uint64, tokens []int32) {
 	}
 }
 
-func (c *tokenCache) get(sequence uint64) ([]int32, bool) {
+func (c *contentCache) get(sequence uint64) (Content, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.held[sequence]
 	if !ok {
 		c.misses++
-		return nil, false
+		return Content{}, false
 	}
 	c.hits++
 	c.order.MoveToFront(e)
-	return e.Value.(*cached).tokens, true
+	return e.Value.(*cached).content, true
 }
 
-func (c *tokenCache) stats() (bytes, hits, misses int64) {
+func (c *contentCache) stats() (bytes, hits, misses int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bytes, c.hits, c.misses

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +32,7 @@ type checkpoint struct {
 	fingerprint string
 	tail        logTail
 	keepers     Keepers
-	pending     []control
+	pending     []Control
 	planner     []byte
 }
 
@@ -46,7 +45,7 @@ func (c checkpoint) encode() []byte {
 	b = c.keepers.appendState(b)
 	b = binary.AppendUvarint(b, uint64(len(c.pending)))
 	for _, p := range c.pending {
-		b = binary.AppendUvarint(append(b, p.kind), p.at)
+		b = p.appendBody(append(b, p.kind()))
 	}
 	b = append(b, c.planner...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
@@ -64,23 +63,27 @@ func decodeCheckpoint(b []byte) (checkpoint, error) {
 	if crc32.Checksum(body, castagnoli) != sum {
 		return c, errors.New("checksum does not match: it is corrupted or cut short")
 	}
-	in := reader{b: body[3:]}
+	in := varints{b: body[3:]}
 	c.fingerprint = string(in.bytes(int(in.bounded(1 << 10))))
 	c.tail = logTail{in.uvarint(), uint32(in.bounded(1<<32 - 1))}
 	c.keepers = in.keepers()
 	for range in.bounded(1 << 20) {
 		kind := in.bytes(1)
-		at := in.uvarint()
 		if in.err != nil {
 			break
 		}
-		c.pending = append(c.pending, control{kind[0], at})
+		control, ok := in.control(kind[0]).(Control)
+		if in.err != nil || !ok {
+			in.fail(fmt.Errorf("a record of kind %d waits to take effect", kind[0]))
+			break
+		}
+		c.pending = append(c.pending, control)
 	}
 	c.planner = in.b
 	return c, in.err
 }
 
-func (r *reader) bytes(n int) []byte {
+func (r *varints) bytes(n int) []byte {
 	if n > len(r.b) {
 		r.fail(errShort)
 		return nil
@@ -93,15 +96,14 @@ func (r *reader) bytes(n int) []byte {
 // checkpoint saves the planner's state when a configured number of steps has come since the last time and no other is on its way, or always
 // when forced. Failing to store it makes the next restart longer and nothing else.
 func (l *loop) checkpoint(ctx context.Context, force bool) error {
-	r := l.run
-	every, next := uint64(r.options.Checkpoint), l.planner.Next()
+	every, next := uint64(l.options.Checkpoint), l.applier.planner.Next()
 	due := next != l.saved && next >= l.saved+every && l.uploads.under.Load() == 0
-	if r.edges.Checkpoints == nil || every == 0 || l.replay != nil || !force && !due {
+	if l.edges.Checkpoints == nil || every == 0 || l.replay != nil || !force && !due {
 		return nil
 	}
 	return l.save(ctx, func(err error) {
 		if err != nil {
-			r.log.Warn("checkpoint not stored; a restart will re-plan from an older one", "step", next, "error", err)
+			l.log.Warn("checkpoint not stored; a restart will re-plan from an older one", "step", next, "error", err)
 		}
 	})
 }
@@ -112,11 +114,15 @@ const maxAskers = 64
 // ask saves the planner's state for a request, once no other checkpoint is on its way: then for all who have asked meanwhile.
 func (l *loop) ask(ctx context.Context, q request) error {
 	switch {
-	case l.run.edges.Checkpoints == nil:
-		q.reply <- answer{err: &Error{Reason: BadTicket, Message: "this run has no place for checkpoints"}}
+	case l.applier.ended:
+		q.refuse(BadTicket, "the run has ended at step %d: its plan is complete and needs no checkpoint", l.applier.planner.Next())
+		return nil
+	case l.edges.Checkpoints == nil:
+		q.refuse(BadTicket, "this run has no place for checkpoints")
 		return nil
 	case len(l.askers) == maxAskers:
-		q.reply <- answer{err: &Error{Reason: PlanLogDown, Message: fmt.Sprintf("%d requests wait for a checkpoint", maxAskers), Do: "check the JetStream server and its disk, and ask again"}}
+		q.reply <- answer{err: &Error{Reason: PlanLogDown, Message: fmt.Sprintf("%d requests wait for a checkpoint", maxAskers),
+			Do: "check the JetStream server and its disk, and ask again"}}
 		return nil
 	}
 	l.askers = append(l.askers, q)
@@ -128,11 +134,12 @@ func (l *loop) answer(ctx context.Context) error {
 	if len(l.askers) == 0 || l.uploads.under.Load() > 0 {
 		return nil
 	}
-	askers, step := l.askers, l.planner.Next()
+	askers, step := l.askers, l.applier.planner.Next()
 	l.askers = nil
 	return l.save(ctx, func(err error) {
 		if err != nil {
-			err = &Error{Reason: PlanLogDown, Message: "the checkpoint was not stored", Do: "check the JetStream server and its disk, and ask again", Err: err}
+			err = &Error{Reason: PlanLogDown, Message: "the checkpoint was not stored", Err: err,
+				Do: "check the JetStream server and its disk, and ask again"}
 		}
 		for _, q := range askers {
 			q.reply <- answer{step, err}
@@ -142,21 +149,22 @@ func (l *loop) answer(ctx context.Context) error {
 
 // save has the planner's state stored once everything that it covers is in the plan log, and tells the result.
 func (l *loop) save(ctx context.Context, done func(error)) error {
-	l.saved = l.planner.Next()
-	x := upload{l.saved, checkpoint{l.run.header.Fingerprint, l.tail, maps.Clone(l.keepers), slices.Clone(l.pending), l.planner.AppendState(nil)}, done}
+	a := l.applier
+	l.saved = a.planner.Next()
+	x := upload{l.saved, checkpoint{l.plan.header.Fingerprint, l.tail, a.keepers, slices.Clone(a.pending), a.planner.AppendState(nil)}, done}
 	l.uploads.under.Add(1)
 	return l.append(ctx, write{stored: func(ctx context.Context) { l.uploads.put(ctx, x) }})
 }
 
-// keep stores a checkpoint and deletes all but the newest ones. Those of later steps are not of this plan: the planner has been to its
+// storeCheckpoint stores a checkpoint and deletes all but the newest ones. Those of later steps are not of this plan: the planner has been to its
 // end before it stores anything.
-func (r *Run) keep(ctx context.Context, step uint64, data []byte) error {
+func (l *leader) storeCheckpoint(ctx context.Context, step uint64, data []byte) error {
 	name := checkpointName(step)
-	if err := r.edges.Checkpoints.Put(ctx, name, data); err != nil {
+	if err := l.edges.Checkpoints.Put(ctx, name, data); err != nil {
 		return err
 	}
-	r.update(func() { r.checkpointed, r.checkpointBytes = step, int64(len(data)) })
-	names, err := r.edges.Checkpoints.List(ctx)
+	l.update(func() { l.checkpointed, l.checkpointBytes = step, int64(len(data)) })
+	names, err := l.edges.Checkpoints.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -166,19 +174,19 @@ func (r *Run) keep(ctx context.Context, step uint64, data []byte) error {
 		behind++
 	}
 	oldest := max(behind-checkpointsKept, 0)
-	r.keeps(names[oldest:behind])
-	return r.edges.forget(ctx, slices.Concat(names[:oldest], names[behind:]))
+	l.noteStored(names[oldest:behind])
+	return l.edges.forget(ctx, slices.Concat(names[:oldest], names[behind:]))
 }
 
-// keeps notes which checkpoints are stored, by their sorted names.
-func (r *Run) keeps(names []string) {
-	kept := make([]uint64, 0, len(names))
+// noteStored notes which checkpoints are stored, by their sorted names.
+func (l *leader) noteStored(names []string) {
+	steps := make([]uint64, 0, len(names))
 	for _, name := range names {
 		if step, err := strconv.ParseUint(strings.TrimPrefix(name, checkpointPrefix), 10, 64); err == nil {
-			kept = append(kept, step)
+			steps = append(steps, step)
 		}
 	}
-	r.update(func() { r.kept = kept })
+	l.update(func() { l.stored = steps })
 }
 
 func (e Edges) forget(ctx context.Context, names []string) error {
@@ -196,30 +204,32 @@ func checkpointName(step uint64) string { return fmt.Sprintf("%s%020d", checkpoi
 const checkpointPrefix = "step-"
 
 // restore makes the planner: from the newest checkpoint that fits the plan log, else at the start of the run.
-func (r *Run) restore(ctx context.Context) error {
+func (l *leader) restore(ctx context.Context) error {
 	var names []string
 	var err error
-	if !r.fresh {
-		if names, err = r.edges.checkpoints(ctx); err != nil {
+	if !l.fresh {
+		if names, err = l.edges.checkpoints(ctx); err != nil {
 			return err
 		}
 	}
 	slices.Sort(names)
-	r.keeps(names)
+	l.noteStored(names)
 	slices.Reverse(names)
 	for _, name := range names {
-		err := r.load(ctx, name)
+		err := l.load(ctx, name)
 		if err == nil {
-			r.log.Info("planner restored", "checkpoint", name, "step", r.planner.Next(), "document", r.planner.Cursor())
+			p := l.applier.planner
+			l.log.Info("planner restored", "checkpoint", name, "step", p.Next(), "document", p.Cursor().Last())
 			return nil
 		}
 		var truncated *Error
 		if errors.As(err, &truncated) && truncated.Reason == PlanTruncated {
 			return err
 		}
-		r.log.Warn("checkpoint not usable; trying an older one", "checkpoint", name, "error", err)
+		l.log.Warn("checkpoint not usable; trying an older one", "checkpoint", name, "error", err)
 	}
-	r.planner, err = r.header.newPlanner()
+	p, err := l.plan.header.newPlanner()
+	l.applier = newApplier(p)
 	return err
 }
 
@@ -237,18 +247,19 @@ func (e Edges) checkpoints(ctx context.Context) ([]string, error) {
 
 // truncated says that a checkpoint of this run was taken behind a record that the plan does not have: what was lost with it may be a
 // drain, a seal or a commit, and without it the steps from there on would not be those that were served.
-func (r *Run) truncated(name string, c checkpoint) error {
-	have := r.found
+func (l *leader) truncated(name string, c checkpoint) error {
+	have := l.found
 	was, steps := strconv.FormatUint(c.tail.position, 10), strings.TrimLeft(strings.TrimPrefix(name, checkpointPrefix), "0")
 	return &Error{Reason: PlanTruncated,
-		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and %s steps, as checkpoint %s proves: its end is lost", r.name, have.records, have.steps, was, cmp.Or(steps, "0"), name),
-		Do:      "restore the plan's stream from its backup; without one, loaderd repair copies what is left into a usable plan and says what is lost",
-		Facts: map[string]string{"run": r.name, "records": strconv.FormatUint(have.records, 10), "steps": strconv.FormatUint(have.steps, 10),
+		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and %s steps, as checkpoint %s proves: its end is lost",
+			l.name, have.records, have.steps, was, cmp.Or(steps, "0"), name),
+		Do: "restore the plan's stream from its backup; without one, loaderd repair copies what is left into a usable plan and says what is lost",
+		Facts: map[string]string{"run": l.name, "records": strconv.FormatUint(have.records, 10), "steps": strconv.FormatUint(have.steps, 10),
 			"records_once": was, "steps_once": cmp.Or(steps, "0")}}
 }
 
-func (r *Run) load(ctx context.Context, name string) error {
-	b, err := r.edges.Checkpoints.Get(ctx, name)
+func (l *leader) load(ctx context.Context, name string) error {
+	b, err := l.edges.Checkpoints.Get(ctx, name)
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
@@ -256,13 +267,13 @@ func (r *Run) load(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if c.fingerprint != r.header.Fingerprint {
-		return fmt.Errorf("it is of configuration %s, the run has %s", c.fingerprint, r.header.Fingerprint)
+	if header := l.plan.header; c.fingerprint != header.Fingerprint {
+		return fmt.Errorf("it is of configuration %s, the run has %s", c.fingerprint, header.Fingerprint)
 	}
-	if last, err := r.edges.Plan.Last(ctx); err != nil || c.tail.position > last {
-		return cmp.Or(err, r.truncated(name, c))
+	if last, err := l.edges.Plan.Last(ctx); err != nil || c.tail.position > last {
+		return cmp.Or(err, l.truncated(name, c))
 	}
-	record, err := r.edges.Plan.Get(ctx, c.tail.position)
+	record, err := l.edges.Plan.Get(ctx, c.tail.position)
 	if err != nil {
 		return fmt.Errorf("read plan record %d that it follows: %w", c.tail.position, err)
 	}
@@ -272,16 +283,17 @@ func (r *Run) load(ctx context.Context, name string) error {
 	if tailOf(c.tail.position, record) != c.tail {
 		return fmt.Errorf("it belongs to another plan log: record %d differs", c.tail.position)
 	}
-	p, err := r.header.newPlanner()
+	p, err := l.plan.header.newPlanner()
 	if err != nil {
 		return err
 	}
 	if err := p.RestoreState(c.planner); err != nil {
 		return err
 	}
-	if err := hint(ctx, p, r.edges.Documents); err != nil {
+	if err := readTraits(ctx, p, l.edges.Documents); err != nil {
 		return err
 	}
-	r.planner, r.tail, r.pending, r.keepers = p, c.tail, c.pending, c.keepers
+	l.applier, l.tail = &applier{planner: p, pending: c.pending, keepers: c.keepers}, c.tail
+	l.plan.keepers = c.keepers
 	return nil
 }

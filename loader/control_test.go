@@ -42,7 +42,14 @@ type shrinkingDocs struct {
 	lasts chan uint64
 }
 
-func (d shrinkingDocs) Last(context.Context) (uint64, error) { return <-d.lasts, nil }
+func (d shrinkingDocs) State(ctx context.Context) (loader.StreamState, error) {
+	s, err := d.memDocs.State(ctx)
+	select {
+	case s.Last = <-d.lasts:
+	default:
+	}
+	return s, err
+}
 
 // Controls take effect in the order in which they were recorded.
 func TestControlsStayInOrder(t *testing.T) {

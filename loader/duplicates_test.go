@@ -19,7 +19,7 @@ func TestDuplicatesAreTold(t *testing.T) {
 		w.edges = func(e *loader.Edges) { e.Log = slog.New(log) }
 		pass := func(n int) {
 			for id := range n {
-				w.docs.publish(loader.Document{ID: uint64(id + 1), Tokens: make([]int32, 3)})
+				w.docs.publish(loader.Document{ID: uint64(id + 1), Content: loader.Content{Tokens: make([]int32, 3)}})
 			}
 		}
 		told := func(when string, want ...string) {

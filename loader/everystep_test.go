@@ -82,7 +82,7 @@ func newResumable(t *testing.T, c loader.Config) *resumable {
 		if len(r.steps) >= everySteps {
 			break
 		}
-		a := loader.Arrival{Sequence: uint64(i + 1), Length: n, ID: uint64(i + 1), Hint: hintOf(uint64(i + 1))}
+		a := loader.Arrival{Sequence: uint64(i + 1), Length: n, ID: uint64(i + 1), Traits: loader.Traits{Hint: hintOf(uint64(i + 1))}}
 		switch i % 20 {
 		case 3:
 			a.ID-- // a duplicate
@@ -132,7 +132,7 @@ func (r *resumable) resume(t *testing.T, m mark, to int) (steps []loader.Step) {
 		t.Fatalf("behind %d steps: %v", m.steps, err)
 	}
 	p.Hint(hintOf)
-	for _, a := range r.arrivals[p.Cursor():] {
+	for _, a := range r.arrivals[p.Cursor().Last():] {
 		if steps = append(steps, tell(t, p, a)...); m.steps+len(steps) >= to {
 			return steps
 		}

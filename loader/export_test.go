@@ -8,15 +8,18 @@ import (
 )
 
 // Needs is what the run would keep now.
-func (r *Run) Needs(ctx context.Context) (uint64, error) { return r.needs(ctx) }
+func (r *Run) Needs(ctx context.Context) (uint64, error) {
+	floor, err := r.leader.needs(ctx)
+	return floor.Next(), err
+}
 
 // Release purges what the run does not need now, as it does by itself now and then.
 func (r *Run) Release(ctx context.Context) error {
-	from, err := r.needs(ctx)
+	floor, err := r.leader.needs(ctx)
 	if err != nil {
 		return err
 	}
-	return r.purge(ctx, from)
+	return r.leader.purge(ctx, floor)
 }
 
 // NewPlanner returns the planner of a run.

@@ -68,7 +68,7 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 				<-served
 			}
 			w.edges = nil
-			if !slices.ContainsFunc(w.plan.records, func(b []byte) bool { return b[3] == recordSeal }) {
+			if !slices.ContainsFunc(w.plan.records, isSeal) {
 				run, stop := w.start(t)
 				if _, err := run.Seal(t.Context()); err != nil {
 					t.Fatal(err)
@@ -175,4 +175,10 @@ func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+func isSeal(record []byte) bool {
+	e, err := loader.DecodeRecord(record)
+	_, ok := e.(loader.Seal)
+	return err == nil && ok
 }

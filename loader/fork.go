@@ -58,56 +58,53 @@ func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c Confi
 		return forked, from, fmt.Errorf("fork: %w", notPlanned(step, end.steps))
 	}
 	h := Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: name, Fingerprint: c.Fingerprint(), Stream: docs.Stream, Config: c}
-	h.Parent = &Parent{Run: old.Run, Step: step, Fingerprint: old.Fingerprint}
-	taken := map[uint64][]span{}
-	if err := h.Parent.collect(ctx, p, old, taken); err != nil {
+	used, err := p.usedBefore(ctx, step, old)
+	if err != nil {
 		return forked, from, fmt.Errorf("fork: %w", err)
 	}
-	h.Parent.Taken = encodeTaken(taken, h.Parent.Floor)
-	if docs.First > h.Parent.Floor {
+	floor := used.floor.Next()
+	h.Parent = &Parent{Run: old.Run, Step: step, Fingerprint: old.Fingerprint, Floor: floor, Cursor: used.cursor.Last(), Taken: encodeTaken(used.taken, floor)}
+	if !used.floor.Reaches(Before(docs.First)) {
 		return forked, from, fmt.Errorf("fork: %w", &Error{Reason: DocumentLost,
-			Message: fmt.Sprintf("step %d of run %s needs documents from %d on, and the stream begins at %d", step, old.Run, h.Parent.Floor, docs.First), Do: "fork at a later step"})
+			Message: fmt.Sprintf("step %d of run %s needs documents from %d on, and the stream begins at %d", step, old.Run, floor, docs.First),
+			Do:      "fork at a later step"})
 	}
-	h.Start = max(docs.First, old.Start, h.Parent.Floor-min(h.Parent.Floor, uint64(c.Documents.Dedupe)))
+	h.Start = max(docs.First, old.Start, floor-min(floor, uint64(c.Documents.Dedupe)))
 	return h, old, nil
 }
 
-// collect finds what the steps before p.Step hold of documents that are not used up.
-func (p *Parent) collect(ctx context.Context, plan *planReader, old Header, taken map[uint64][]span) error {
-	p.Floor, p.Cursor = old.Start, old.Start-1
-	if old.Parent != nil { // what the parent found taken
-		inherited, err := old.Parent.taken()
-		if err != nil {
-			return err
-		}
-		p.Floor, p.Cursor = old.Parent.Floor, old.Parent.Cursor
-		for doc, spans := range inherited {
-			taken[doc] = append(taken[doc], spans...)
-		}
+// usedBefore finds what the steps of a plan before one hold of documents that are not used up, those included that its own parent had used.
+func (p *planReader) usedBefore(ctx context.Context, before uint64, h Header) (*inheritance, error) {
+	used, err := h.inherits()
+	if err != nil {
+		return nil, err
 	}
-	for step := p.Step; step > 0; step-- {
-		s, err := plan.step(ctx, step-1)
+	if used == nil {
+		used = &inheritance{Before(h.Start), Before(h.Start), map[uint64][]span{}}
+	}
+	for step := before; step > 0; step-- {
+		s, err := p.step(ctx, step-1)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if step == p.Step {
-			p.Floor, p.Cursor = s.Floor, max(p.Cursor, s.Cursor)
+		if step == before {
+			used.floor, used.cursor = s.Floor, used.cursor.Most(s.Cursor)
 		}
-		if s.Cursor < p.Floor {
+		if used.floor.Reaches(s.Cursor) {
 			break
 		}
 		for _, row := range s.Rows {
 			for _, x := range row {
-				taken[x.Doc] = append(taken[x.Doc], span{x.Start, x.Start + x.Length})
+				used.taken[x.Doc] = append(used.taken[x.Doc], span{x.Start, x.Start + x.Length})
 			}
 		}
 	}
-	for doc := range taken {
-		if doc < p.Floor {
-			delete(taken, doc)
+	for doc := range used.taken {
+		if used.floor.Covers(doc) {
+			delete(used.taken, doc)
 		}
 	}
-	return nil
+	return used, nil
 }
 
 func encodeTaken(taken map[uint64][]span, floor uint64) (b []byte) {
@@ -148,7 +145,7 @@ func joinSpans(spans []span) []span {
 
 // taken reads Parent.Taken.
 func (p *Parent) taken() (map[uint64][]span, error) {
-	r := reader{b: p.Taken}
+	r := varints{b: p.Taken}
 	out := map[uint64][]span{}
 	doc := p.Floor
 	for len(r.b) > 0 && r.err == nil {
@@ -177,21 +174,31 @@ func (p *Parent) taken() (map[uint64][]span, error) {
 	return out, nil
 }
 
-// inheritance is what a planner must know of its parent.
-type inheritance struct {
-	floor, cursor uint64
-	taken         map[uint64][]span
+// inherits returns what the planner of a run must know of its parent, nil without one.
+func (h Header) inherits() (*inheritance, error) {
+	if h.Parent == nil {
+		return nil, nil
+	}
+	taken, err := h.Parent.taken()
+	return &inheritance{Before(h.Parent.Floor), Behind(h.Parent.Cursor), taken}, err
 }
 
-// holds tells whether the parent planned a part of a document, which then is no duplicate, however far the new run looks back.
-func (i *inheritance) holds(sequence uint64) bool { return i != nil && len(i.taken[sequence]) > 0 }
+// inheritance is what a planner must know of its parent.
+type inheritance struct {
+	floor  Position // all documents before are used up
+	cursor Position // no document behind is used
+	taken  map[uint64][]span
+}
+
+// used tells whether the parent planned a part of a document, which then is no duplicate, however far the new run looks back.
+func (i *inheritance) used(sequence uint64) bool { return i != nil && len(i.taken[sequence]) > 0 }
 
 // rest returns how many tokens of a document are left. A document that is used up has nothing left.
 func (i *inheritance) rest(sequence uint64, length int32) int32 {
-	if i == nil || sequence > i.cursor {
+	if i == nil || !i.cursor.Covers(sequence) {
 		return length
 	}
-	if sequence < i.floor {
+	if i.floor.Covers(sequence) {
 		return 0
 	}
 	left := length
@@ -203,7 +210,7 @@ func (i *inheritance) rest(sequence uint64, length int32) int32 {
 
 // place returns pieces of what is left of documents as pieces of the documents. What was taken amid a piece parts it in two.
 func (i *inheritance) place(pieces []packonline.Piece) []packonline.Piece {
-	if i == nil || !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return i.holds(x.Doc) }) {
+	if i == nil || !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return i.used(x.Doc) }) {
 		return pieces
 	}
 	out := make([]packonline.Piece, 0, len(pieces)+1)

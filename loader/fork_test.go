@@ -116,7 +116,7 @@ func singly(dedupe, length int, ids ...uint64) *world {
 	c.Documents.Dedupe, c.Shuffle.Window, c.Steps.Rows = dedupe, 0, 1
 	w := newWorld(c)
 	for i, id := range ids {
-		d := loader.Document{ID: id, Tokens: documentTokens(uint64(i+1), length)}
+		d := loader.Document{ID: id, Content: loader.Content{Tokens: documentTokens(uint64(i+1), length)}}
 		if id == 0 {
 			d = loader.Document{Skip: loader.SkipEmpty}
 		}

@@ -104,7 +104,7 @@ func goldenRun(t *testing.T, c loader.Config) (g golden) {
 	publish := func(upto int) {
 		for w.docs.state().Last < uint64(upto) {
 			sequence := w.docs.state().Last + 1
-			d := loader.Document{ID: sequence, Tokens: documentTokens(sequence, lengths[sequence-1])}
+			d := loader.Document{ID: sequence, Content: loader.Content{Tokens: documentTokens(sequence, lengths[sequence-1])}}
 			switch {
 			case sequence%31 == 0:
 				d.Skip, d.Tokens = loader.SkipEmpty, nil

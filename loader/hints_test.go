@@ -28,11 +28,11 @@ type lostHints struct {
 	lost func(sequence uint64) bool
 }
 
-func (d lostHints) Hint(ctx context.Context, sequence uint64) (*related.Hint, error) {
+func (d lostHints) Traits(ctx context.Context, sequence uint64) (loader.Traits, error) {
 	if d.lost(sequence) {
-		return nil, errPurged
+		return loader.Traits{}, errPurged
 	}
-	return d.memDocs.Hint(ctx, sequence)
+	return d.memDocs.Traits(ctx, sequence)
 }
 
 // A checkpoint whose waiting documents cannot be read again is not used: an older one is, or the start of the run, and the steps are

@@ -28,16 +28,12 @@ func (k Keepers) Committed() uint64 {
 	return slices.Min(slices.Collect(maps.Values(k)))
 }
 
-// commit notes a keeper's step. It never goes back: a step below the keeper's last one changes nothing, and a new keeper begins at
-// least where the others already are.
-func (k Keepers) commit(name string, step uint64) (changed bool) {
-	before, known := k[name]
-	step = max(step, before, k.Committed())
-	if known && step == before {
-		return false
-	}
-	k[name] = step
-	return true
+// after returns where a keeper stands after it has committed a step. It never goes back: a step below the keeper's last one changes
+// nothing, and a new keeper begins at least where the others already are.
+func (k Keepers) after(c Commit) (step uint64, changes bool) {
+	before, known := k[c.Keeper]
+	step = max(c.Step, before, k.Committed())
+	return step, !known || step != before
 }
 
 func validKeeper(name string) error {
@@ -52,14 +48,7 @@ func validKeeper(name string) error {
 	return nil
 }
 
-// encodeCommit writes the record of a commit, or of a keeper that leaves.
-func encodeCommit(kind byte, keeper string, step uint64) []byte {
-	b := binary.AppendUvarint(nil, step)
-	b = binary.AppendUvarint(b, uint64(len(keeper)))
-	return seal(kind, append(b, keeper...))
-}
-
-func (r *reader) keeper() string {
+func (r *varints) keeper() string {
 	name := string(r.bytes(int(r.bounded(maxKeeperName))))
 	if err := validKeeper(name); err != nil {
 		r.fail(err)
@@ -71,14 +60,13 @@ func (r *reader) keeper() string {
 func (k Keepers) appendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(k)))
 	for _, name := range slices.Sorted(maps.Keys(k)) {
-		b = binary.AppendUvarint(b, uint64(len(name)))
-		b = append(b, name...)
+		b = appendName(b, name)
 		b = binary.AppendUvarint(b, k[name])
 	}
 	return b
 }
 
-func (r *reader) keepers() Keepers {
+func (r *varints) keepers() Keepers {
 	k := Keepers{}
 	for range r.bounded(maxKeepers) {
 		name := r.keeper()

@@ -8,18 +8,16 @@ package loader
 import (
 	"context"
 	"time"
-
-	"loaderd/packonline/related"
 )
 
 // Document is one message of the document stream, as the Source hands it over. Every sequence of the stream yields exactly one
 // Document, those that are not used too, so that the planner's cursor covers the whole log.
 type Document struct {
-	Sequence uint64        // in the document stream
-	ID       uint64        // hash of the producer's id of the document; 0 when it has none
-	Skip     Skip          // why the document is not used; empty for one that is
-	Tokens   []int32       // its tokens, end-of-document token included; owned by the receiver, never changed
-	Hint     *related.Hint // what it is about, where the packing method asks for that; else nil
+	Sequence uint64 // in the document stream
+	ID       uint64 // hash of the producer's id of the document; 0 when it has none
+	Skip     Skip   // why the document is not used; empty for one that is
+	Content         // owned by the receiver, never changed
+	Traits
 }
 
 // Skip is why a document is not used. It is a function of the message alone (and, for duplicates, of the log before it).
@@ -62,10 +60,10 @@ type Documents interface {
 	State(ctx context.Context) (StreamState, error)
 	// Read starts a Source at sequence from. A from that the stream no longer holds is an error.
 	Read(ctx context.Context, from uint64) (Source, error)
-	// Tokens returns the tokens of one document again, equal to what the Source delivered.
-	Tokens(ctx context.Context, sequence uint64) ([]int32, error)
-	// Hint returns what one document is about again, equal to what the Source delivered.
-	Hint(ctx context.Context, sequence uint64) (*related.Hint, error)
+	// Content returns the content of one document again, equal to what the Source delivered.
+	Content(ctx context.Context, sequence uint64) (Content, error)
+	// Traits returns what travels beside the length of one document again, equal to what the Source delivered.
+	Traits(ctx context.Context, sequence uint64) (Traits, error)
 	// Describe says where one document came from.
 	Describe(ctx context.Context, sequence uint64) (DocumentInfo, error)
 	// Lookup returns the sequences of the documents that have a producer's id, in order.

@@ -16,7 +16,7 @@ type planReader struct {
 	log PlanLog
 
 	mu   sync.Mutex
-	hint uint64 // this step's first record ...
+	next uint64 // this step's first record ...
 	at   uint64 // ... stands here; 0 when unknown
 }
 
@@ -24,16 +24,16 @@ type planReader struct {
 type planEnd struct {
 	records uint64
 	steps   uint64
-	ended   bool   // no step follows
-	needs   uint64 // the last document that the plan was made of
+	ended   bool     // no step follows
+	needs   Position // behind the last document that the plan was made of
 }
 
 // within refuses a document stream that ends before what the plan of a run was made of.
 func (e planEnd) within(last uint64, run string) error {
-	if last >= e.needs {
+	if Behind(last).Reaches(e.needs) {
 		return nil
 	}
-	return &Error{Reason: DocumentLost, Message: fmt.Sprintf("the plan of run %s was made of documents up to %d, the document stream ends at %d", run, e.needs, last),
+	return &Error{Reason: DocumentLost, Message: fmt.Sprintf("the plan of run %s was made of documents up to %s, the document stream ends at %d", run, e.needs, last),
 		Do: "restore the stream that the run began with, or start a new run"}
 }
 
@@ -44,11 +44,15 @@ func ReadHeader(ctx context.Context, plan PlanLog) (Header, error) {
 
 // header reads the first record of the log.
 func (p *planReader) header(ctx context.Context) (Header, error) {
-	rec, err := p.record(ctx, 1)
-	if err == nil && rec.Kind != kindHeader {
-		err = fmt.Errorf("the plan begins with a record of kind %d", rec.Kind)
+	e, err := p.entry(ctx, 1)
+	if err != nil {
+		return Header{}, err
 	}
-	return rec.Header, err
+	h, ok := e.(Header)
+	if !ok {
+		return Header{}, fmt.Errorf("the plan begins with a record of kind %d", e.kind())
+	}
+	return h, nil
 }
 
 // end reads the log backwards to its last step, and refuses what cannot stand behind it.
@@ -56,41 +60,41 @@ func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 	if e.records, err = p.log.Last(ctx); err != nil {
 		return e, err
 	}
-	var behind []Record // backwards
+	var behind []Entry // backwards
 	for at := e.records; at > 1; at-- {
-		rec, err := p.record(ctx, at)
+		x, err := p.entry(ctx, at)
 		if err != nil {
 			return e, err
 		}
-		if rec.Kind == kindStep && rec.Part.part+1 == rec.Part.parts {
-			e.steps, e.needs = rec.Part.Index+1, rec.Part.Cursor
+		if part, ok := x.(StepPart); ok && part.Part+1 == part.Parts {
+			e.steps, e.needs = part.Index+1, part.Cursor
 			break
 		}
-		behind = append(behind, rec)
+		behind = append(behind, x)
 	}
 	o := order{steps: e.steps}
-	for i, rec := range slices.Backward(behind) {
-		if err := o.between(rec); err != nil {
+	for i, x := range slices.Backward(behind) {
+		if err := o.between(x); err != nil {
 			return e, damaged(e.records-uint64(i), err)
 		}
-		if rec.Kind == kindSeal || rec.Kind == kindDrain {
-			e.needs = max(e.needs, rec.At)
+		if c, ok := x.(Control); ok {
+			e.needs = e.needs.Most(Behind(c.behind()))
 		}
 	}
 	e.ended = o.ended
 	return e, nil
 }
 
-func (p *planReader) record(ctx context.Context, at uint64) (Record, error) {
+func (p *planReader) entry(ctx context.Context, at uint64) (Entry, error) {
 	b, err := p.log.Get(ctx, at)
 	if err != nil {
-		return Record{}, fmt.Errorf("read plan record %d: %w", at, err)
+		return nil, fmt.Errorf("read plan record %d: %w", at, err)
 	}
-	rec, err := DecodeRecord(b)
+	e, err := DecodeRecord(b)
 	if err != nil {
-		return Record{}, damaged(at, err)
+		return nil, damaged(at, err)
 	}
-	return rec, nil
+	return e, nil
 }
 
 // step reads a step that the log holds.
@@ -101,18 +105,18 @@ func (p *planReader) step(ctx context.Context, step uint64) (*Step, error) {
 	}
 	var j joiner
 	for {
-		rec, err := p.record(ctx, at)
+		e, err := p.entry(ctx, at)
 		if err != nil {
 			return nil, err
 		}
-		s, err := j.add(rec)
+		s, err := j.add(e)
 		if err != nil {
 			return nil, damaged(at, err)
 		}
 		at++
 		if s != nil {
 			p.mu.Lock()
-			p.hint, p.at = step+1, at
+			p.next, p.at = step+1, at
 			p.mu.Unlock()
 			return s, nil
 		}
@@ -127,7 +131,7 @@ func (p *planReader) locate(ctx context.Context, step uint64) (uint64, error) {
 	}
 	p.mu.Lock()
 	guess := p.at
-	if p.hint != step {
+	if p.next != step {
 		guess = 0
 	}
 	p.mu.Unlock()
@@ -161,25 +165,25 @@ var errNoStep = errors.New("no step follows in the plan log")
 
 // stepFrom returns the first record at or behind a position that begins a step. It refuses records on the way that cannot stand there.
 func (p *planReader) stepFrom(ctx context.Context, from, last uint64) (at, step uint64, err error) {
-	var before []Record
+	var before []Entry
 	for at := from; at <= last; at++ {
-		rec, err := p.record(ctx, at)
+		e, err := p.entry(ctx, at)
 		if err != nil {
 			return 0, 0, err
 		}
-		if rec.Kind == kindStep && rec.Part.part == 0 {
-			o := order{steps: rec.Part.Index}
+		if part, ok := e.(StepPart); ok && part.Part == 0 {
+			o := order{steps: part.Index}
 			for i, passed := range before {
 				if err := o.between(passed); err != nil {
 					return 0, 0, damaged(from+uint64(i), err)
 				}
 			}
-			if err := o.step(&rec.Part.Step); err != nil {
+			if err := o.step(&part.Step); err != nil {
 				return 0, 0, damaged(at, err)
 			}
-			return at, rec.Part.Index, nil
+			return at, part.Index, nil
 		}
-		before = append(before, rec)
+		before = append(before, e)
 	}
 	return 0, 0, errNoStep
 }
@@ -199,7 +203,7 @@ func Find(ctx context.Context, plan PlanLog, document uint64, f func(s *Step, ro
 			failed = err
 			return true
 		}
-		return s.Cursor >= document
+		return s.Cursor.Covers(document)
 	})
 	for step := uint64(first); failed == nil && step < end.steps; step++ {
 		s, err := p.step(ctx, step)
@@ -221,7 +225,7 @@ func Find(ctx context.Context, plan PlanLog, document uint64, f func(s *Step, ro
 				return err
 			}
 		}
-		if s.Floor > document {
+		if s.Floor.Covers(document) {
 			break
 		}
 	}
@@ -238,25 +242,25 @@ type joiner struct {
 }
 
 // add takes the next record of a step and returns the step when it is complete.
-func (j *joiner) add(rec Record) (*Step, error) {
-	if rec.Kind != kindStep {
-		return nil, fmt.Errorf("kind %d where part %d of a step should be", rec.Kind, j.next)
+func (j *joiner) add(e Entry) (*Step, error) {
+	p, ok := e.(StepPart)
+	if !ok {
+		return nil, fmt.Errorf("kind %d where part %d of a step should be", e.kind(), j.next)
 	}
-	p := rec.Part
-	if p.part != j.next || (j.step == nil) != (p.part == 0) || (j.step != nil && (j.step.Index != p.Index || len(j.step.Rows) != p.first)) {
-		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.part, p.Index, j.next)
+	if p.Part != j.next || (j.step == nil) != (p.Part == 0) || (j.step != nil && (j.step.Index != p.Index || len(j.step.Rows) != p.First)) {
+		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.next)
 	}
 	if j.step == nil {
-		j.step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Rows: make([][]packonline.Piece, 0, p.total)}
+		j.step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Rows: make([][]packonline.Piece, 0, p.Total)}
 	}
 	j.step.Rows = append(j.step.Rows, p.Rows...)
 	j.next++
-	if j.next < p.parts {
+	if j.next < p.Parts {
 		return nil, nil
 	}
 	s := j.step
-	if len(s.Rows) != p.total {
-		return nil, fmt.Errorf("step %d has %d rows of %d", s.Index, len(s.Rows), p.total)
+	if len(s.Rows) != p.Total {
+		return nil, fmt.Errorf("step %d has %d rows of %d", s.Index, len(s.Rows), p.Total)
 	}
 	*j = joiner{}
 	return s, nil

@@ -5,115 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
-// loop feeds the planner. It is the only goroutine that touches the planner and that decides what is appended to the plan log.
+// loop is the leader's only goroutine that touches the planner, and that decides what is appended to the plan log.
 type loop struct {
-	run       *Run
-	planner   *Planner
-	replay    *replay // nil once the log's end is reached
-	pending   []control
-	tail      logTail
-	keepers   Keepers
-	writes    chan<- write
-	uploads   *uploads
-	askers    []request // of checkpoints, while another one is on its way
-	endLogged bool
-	ended     bool
-	saved     uint64 // step of the last checkpoint
-	heard     bool   // whether documents say what they are about has been looked at
+	*leader
+	tail    logTail      // last record that was decided on
+	replay  *replay      // nil once the log's end is reached
+	writes  chan<- write // what was decided, for the writer
+	uploads *uploads
+	askers  []request // of checkpoints, while another one is on its way
+	saved   uint64    // step of the last checkpoint
+	heard   bool      // whether documents say what they are about has been looked at
 
 	duplicates duplicates
 }
 
-// Serve plans until ctx is done or the run fails. It returns nil in the first case. After the end of the stream it stays to answer
-// requests. Call it once.
-func (r *Run) Serve(ctx context.Context) error {
-	var telling sync.WaitGroup
-	tell, stop := context.WithCancel(ctx)
-	telling.Go(func() { r.tellWaits(tell) })
-	err := r.serve(ctx)
-	stop()
-	telling.Wait()
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = nil
+func newLoop(ctx context.Context, l *leader, writes chan<- write, u *uploads) *loop {
+	x := &loop{leader: l, tail: l.tail, writes: writes, uploads: u, saved: l.applier.planner.Next(), replay: replayFrom(ctx, l.edges.Plan, l.tail.position+1, l.applier)}
+	if l.found.ended && l.applier.end == nil { // the checkpoint was taken behind the end
+		l.applier.end = &End{l.found.steps}
 	}
-	failed := err
-	if failed == nil {
-		failed = &Error{Reason: NotLeading, Message: "the daemon is shutting down", Do: "reconnect when it is back"}
-	}
-	r.update(func() { r.failed = r.failure(failed) })
-	return err
+	counts, _ := l.applier.planner.Counts()
+	x.duplicates.count = counts.Duplicates
+	return x
 }
 
-func (r *Run) serve(ctx context.Context) error {
-	if r.fresh {
-		if err := r.begin(ctx); err != nil {
-			return fmt.Errorf("begin run %s: %w", r.name, err)
-		}
-	}
-	source, err := r.edges.Documents.Read(ctx, r.planner.Cursor()+1)
-	if err != nil {
-		return fmt.Errorf("read documents: %w", err)
-	}
-	defer source.Close()
-	r.update(func() { r.source = source })
-	if err := r.found.within(source.Status().Last, r.name); err != nil {
-		return err
-	}
-
-	// What the loop decided is still written after ctx is done, within writeGrace: a graceful stop loses no planned step.
-	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWriting()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(writeGrace, stopWriting) })()
-
-	stopped := ctx.Done()
-	g, ctx := errgroup.WithContext(ctx)
-	writes := make(chan write, 64)
-	documents := make(chan Document)
-	uploads := newUploads()
-	uploading, stopUploading := context.WithCancel(writing)
-	defer stopUploading()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(writeGrace, stopUploading) })()
-	g.Go(func() error {
-		defer close(uploads.queue)
-		err := r.write(writing, writes)
-		if err != nil { // of a plan that someone else may write, nothing more is stored
-			stopUploading()
-		}
-		return err
-	})
-	g.Go(func() error { r.upload(uploading, uploads); return nil })
-	g.Go(func() error { return pump(ctx, source, documents) })
-	g.Go(func() error { return r.release(ctx) })
-	g.Go(func() error { return r.watch(ctx) })
-	g.Go(func() error { return r.announce(ctx) })
-	g.Go(func() error {
-		defer close(writes)
-		l := &loop{run: r, planner: r.planner, pending: r.pending, tail: r.tail, keepers: maps.Clone(r.keepers), writes: writes, uploads: uploads, saved: r.planner.Next(), endLogged: r.found.ended,
-			replay: replayFrom(ctx, r.edges.Plan, r.tail.position+1, r.planner.Next())}
-		l.duplicates.count = r.planner.counts.Duplicates
-		err := l.turn(ctx, documents)
-		select {
-		case <-stopped:
-			if errors.Is(err, errBetween) { // so that the next start has nothing to re-plan
-				err = errors.Join(err, l.checkpoint(writing, true))
-			}
-		default:
-		}
-		return err
-	})
-	return g.Wait()
-}
-
-// writeGrace bounds how long a stop waits for the plan log.
-const writeGrace = 5 * time.Second
-
-// pump moves documents from the source to the loop, which must not block in the source while a control is due.
+// pump moves documents from the source to the loop, which must not block in the source while a request waits.
 func pump(ctx context.Context, source Source, out chan<- Document) error {
 	for {
 		d, err := source.Next(ctx)
@@ -128,7 +47,7 @@ func pump(ctx context.Context, source Source, out chan<- Document) error {
 	}
 }
 
-// statsInterval is how often Stats is refreshed.
+// statsInterval is how often the figures of Stats are refreshed.
 const statsInterval = 200 * time.Millisecond
 
 // errBetween says that the loop stopped between two inputs: everything that the planner made has been handed to the writer.
@@ -136,8 +55,7 @@ var errBetween = fmt.Errorf("loop stopped: %w", context.Canceled)
 
 // turn is the loop itself: one document, request or control after the other.
 func (l *loop) turn(ctx context.Context, documents <-chan Document) error {
-	r := l.run
-	r.snapshot(l.planner)
+	l.snapshot()
 	refresh := time.NewTicker(statsInterval)
 	defer refresh.Stop()
 	l.checkSilent() // of a checkpoint
@@ -145,57 +63,57 @@ func (l *loop) turn(ctx context.Context, documents <-chan Document) error {
 		if err := l.prepare(); err != nil {
 			return err
 		}
-		if !l.ended {
-			if err := l.due(ctx); err != nil {
-				return err
-			}
+		if err := l.applier.settle(func(r Ready) error { return l.do(ctx, r) }); err != nil {
+			return err
 		}
-		feed, requests := documents, r.requests
-		if l.ended || (l.replay == nil && l.planner.Next() >= r.limit()) {
+		feed, requests := documents, l.requests
+		if l.applier.ended || (l.replay == nil && l.applier.planner.Next() >= l.limit()) {
 			feed = nil // readers have enough steps before them
 		}
 		if l.replay != nil {
 			requests = nil // they are recorded behind what the log holds
 		}
+		var err error
 		select {
 		case <-ctx.Done():
 			return errBetween
 		case d := <-feed:
-			if err := l.add(ctx, d); err != nil {
-				return err
-			}
+			err = l.add(ctx, d)
 		case q := <-requests:
-			if err := l.handle(ctx, q); err != nil {
-				return err
-			}
+			err = l.handle(ctx, q)
 		case <-l.uploads.ready:
-			if err := errors.Join(l.answer(ctx), l.checkpoint(ctx, false)); err != nil {
-				return err
-			}
-		case <-r.asked:
+			err = errors.Join(l.answer(ctx), l.checkpoint(ctx, false))
+		case <-l.wanted:
 		case <-refresh.C:
-			r.snapshot(l.planner)
-			if l.replay == nil {
-				l.duplicates.tell(time.Now(), r.config.Documents.Dedupe, r.log)
-			}
-			if err := l.linger(ctx); err != nil {
-				return err
-			}
+			err = l.refresh(ctx)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
+// refresh does what is done now and then.
+func (l *loop) refresh(ctx context.Context) error {
+	l.snapshot()
+	if l.replay == nil {
+		l.duplicates.tell(time.Now(), l.config.Documents.Dedupe, l.log)
+	}
+	return l.linger(ctx)
+}
+
 func (l *loop) add(ctx context.Context, d Document) error {
 	if d.Skip == "" {
-		l.run.assembler.cache.put(d.Sequence, d.Tokens)
+		l.passed(d.Sequence, d.Content)
 	}
-	steps, err := l.planner.Add(arrival(d))
+	ready, err := l.applier.document(d)
 	if err != nil {
 		return err
 	}
-	l.duplicates.saw(d.Sequence, l.planner.counts.Duplicates)
+	counts, _ := l.applier.planner.Counts()
+	l.duplicates.saw(d.Sequence, counts.Duplicates)
 	l.checkSilent()
-	if err := l.emit(ctx, steps); err != nil {
+	if err := l.do(ctx, ready); err != nil {
 		return err
 	}
 	return l.checkpoint(ctx, false)
@@ -206,8 +124,12 @@ func (l *loop) prepare() error {
 	if l.replay == nil {
 		return nil
 	}
-	if err := l.replay.prepare(l.replayed); err != nil {
+	before := l.applier.keepers
+	if err := l.replay.prepare(); err != nil {
 		return err
+	}
+	if !maps.Equal(before, l.applier.keepers) {
+		l.plan.keep(l.applier.keepers)
 	}
 	if l.replay.done {
 		if l.replay.tail.position > 0 {
@@ -215,39 +137,71 @@ func (l *loop) prepare() error {
 		}
 		l.replay = nil
 		l.duplicates.replayed()
-		l.ended = l.ended || l.endLogged && len(l.pending) == 0 // the checkpoint was of the end
-		l.announce()
-		l.run.update(func() { l.run.replays = false })
+		l.applier.resume()
+		if at, sealed := l.applier.sealed(); sealed {
+			l.news.decided(at)
+		}
+		l.update(func() { l.replays = false })
 	}
 	return nil
 }
 
-// emit appends steps to the plan log, or compares them with what it holds.
-func (l *loop) emit(ctx context.Context, steps []Step) error {
-	if len(steps) > 0 {
-		l.run.snapshot(l.planner) // what a reader of a step asks for next is not older than the step
+// do does what is ready: the steps are appended to the plan log, or compared with what it holds.
+func (l *loop) do(ctx context.Context, r Ready) error {
+	if len(r.Steps) > 0 {
+		l.snapshot() // what a reader of a step asks for next is not older than the step
 	}
-	for i := range steps {
-		s := steps[i]
-		if err := l.prepare(); err != nil {
-			return err
-		}
-		if l.replay != nil {
-			if err := l.replay.match(&s); err != nil {
-				return err
-			}
-			if s.Index >= l.run.Info().Planned { // another process appended it after Open
-				l.run.publish(&s)
-			}
-			continue
-		}
-		records, err := encodeStep(&s, l.run.edges.Plan.MaxRecord())
-		if err != nil {
-			return err
-		}
-		if err := l.append(ctx, write{records: records, step: &s}); err != nil {
+	for i := range r.Steps {
+		if err := l.emit(ctx, r.Steps[i]); err != nil {
 			return err
 		}
 	}
-	return nil
+	if r.Ended {
+		return l.end(ctx)
+	}
+	return l.prepare() // the log may hold the next control for the same document behind these steps
+}
+
+func (l *loop) emit(ctx context.Context, s Step) error {
+	if err := l.prepare(); err != nil {
+		return err
+	}
+	if l.replay != nil {
+		if err := l.replay.match(&s); err != nil {
+			return err
+		}
+		if s.Index >= l.plan.planned() { // another process appended it after Open
+			l.plan.extend(&s)
+		}
+		return nil
+	}
+	records, err := encodeStep(&s, l.edges.Plan.MaxRecord())
+	if err != nil {
+		return err
+	}
+	return l.append(ctx, write{records: records, step: &s})
+}
+
+// end writes the record behind the last step.
+func (l *loop) end(ctx context.Context) error {
+	l.checkSilent()
+	l.snapshot()
+	steps := l.applier.planner.Next()
+	l.log.Info("run ended", "steps", steps, "last_document", l.applier.planner.Cursor().Last())
+	if err := l.prepare(); err != nil {
+		return err
+	}
+	if l.replay != nil {
+		return fmt.Errorf("plan log: step %d follows behind the end of the run", l.replay.next.Index)
+	}
+	if l.applier.end != nil {
+		l.plan.end()
+		return nil
+	}
+	end := End{steps}
+	l.applier.record(end)
+	if err := l.append(ctx, write{records: [][]byte{EncodeRecord(end)}, stored: func(context.Context) { l.plan.end() }}); err != nil {
+		return err
+	}
+	return l.checkpoint(ctx, true) // a restart of a run that has ended has nothing to plan again
 }

@@ -66,31 +66,36 @@ func (f runFloors) Purge(context.Context) (uint64, error) {
 	return f.docs.first, nil
 }
 
-// Kinds of records, by docs/plan.md.
-const (
-	recordSeal  = 3
-	recordDrain = 4
-)
-
 // reference is a planner that nothing happens to, with a simple account of what goes into it.
 type reference struct {
 	header  loader.Header
 	planner *loader.Planner
 	steps   []loader.Step
 	read    int             // records of the plan log
-	control []loader.Record // recorded, not yet applied
-	known   []loader.Record // all that were recorded
+	control []loader.Control // recorded, not yet applied
+	known   []loader.Control // all that were recorded
 	sealed  bool
 	window  []uint64 // ids of the latest documents, for what is a duplicate
 	in      int64    // tokens of used documents
 	used    map[uint64]bool
 }
 
+// behind returns the document behind which a control takes effect.
+func behind(c loader.Control) uint64 {
+	switch c := c.(type) {
+	case loader.Seal:
+		return c.Behind
+	case loader.Drain:
+		return c.Behind
+	}
+	panic("a control of an unknown kind")
+}
+
 // floor returns the first document that step or a later one may need.
 func (r *reference) floor(step int) uint64 {
 	switch {
 	case step > 0:
-		return r.steps[step-1].Floor
+		return r.steps[step-1].Floor.Next()
 	case r.header.Parent != nil:
 		return r.header.Parent.Floor
 	}
@@ -107,24 +112,25 @@ func (m *machine) follow(rt *rapid.T) {
 		return
 	}
 	if m.ref == nil {
-		rec, err := loader.DecodeRecord(records[0])
+		e, err := loader.DecodeRecord(records[0])
 		if err != nil {
 			rt.Fatal(err)
 		}
-		p, err := rec.Header.NewPlanner()
+		h := e.(loader.Header)
+		p, err := h.NewPlanner()
 		if err != nil {
 			rt.Fatal(err)
 		}
-		m.ref = &reference{header: rec.Header, planner: p, used: map[uint64]bool{}}
+		m.ref = &reference{header: h, planner: p, used: map[uint64]bool{}}
 	}
 	r := m.ref
 	for _, b := range records[r.read:] {
-		rec, err := loader.DecodeRecord(b)
+		e, err := loader.DecodeRecord(b)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if rec.Kind == recordSeal || rec.Kind == recordDrain {
-			r.control, r.known = append(r.control, rec), append(r.known, rec)
+		if c, ok := e.(loader.Control); ok {
+			r.control, r.known = append(r.control, c), append(r.known, c)
 		}
 		r.read++
 	}
@@ -148,13 +154,13 @@ func (m *machine) follow(rt *rapid.T) {
 // advance applies a control that is due or feeds a document. It returns false when neither is left.
 func (m *machine) advance(rt *rapid.T, r *reference) bool {
 	var steps []loader.Step
-	switch at := r.planner.Cursor(); {
+	switch at := r.planner.Cursor().Last(); {
 	case r.sealed:
 		return false
-	case len(r.control) > 0 && r.control[0].At < at:
-		rt.Fatalf("a control takes effect behind document %d, the plan is at %d", r.control[0].At, at)
-	case len(r.control) > 0 && r.control[0].At == at:
-		if r.sealed = r.control[0].Kind == recordSeal; r.sealed {
+	case len(r.control) > 0 && behind(r.control[0]) < at:
+		rt.Fatalf("%s is to take effect, the plan is at %d", r.control[0], at)
+	case len(r.control) > 0 && behind(r.control[0]) == at:
+		if _, r.sealed = r.control[0].(loader.Seal); r.sealed {
 			steps = r.planner.Seal()
 		} else {
 			steps = r.planner.Drain()
@@ -165,7 +171,7 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 		d := m.docs.docs[at]
 		m.docs.mu.Unlock()
 		var err error
-		if steps, err = r.planner.Add(loader.Arrival{Sequence: d.Sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Hint: d.Hint}); err != nil {
+		if steps, err = r.planner.Add(loader.Arrival{Sequence: d.Sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Traits: loader.Traits{Hint: d.Hint}}); err != nil {
 			rt.Fatal(err)
 		}
 		m.account(r, d)
@@ -232,14 +238,14 @@ func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 // sealed reports whether the end of the run is recorded.
 func (m *machine) sealed(rt *rapid.T) bool {
 	m.follow(rt)
-	return slices.ContainsFunc(m.ref.known, func(c loader.Record) bool { return c.Kind == recordSeal })
+	return slices.ContainsFunc(m.ref.known, func(c loader.Control) bool { return c == loader.Seal{Behind: behind(c)} })
 }
 
 // recorded checks that a control is in the log as it was answered.
 func (m *machine) recorded(rt *rapid.T, kind string, at uint64) {
 	m.follow(rt)
-	want := map[string]byte{"seal": recordSeal, "drain": recordDrain}[kind]
-	if !slices.ContainsFunc(m.ref.known, func(c loader.Record) bool { return c.Kind == want && c.At == at }) {
+	want := map[string]loader.Control{"seal": loader.Seal{Behind: at}, "drain": loader.Drain{Behind: at}}[kind]
+	if !slices.Contains(m.ref.known, want) {
 		rt.Fatalf("%s behind document %d is not among %+v", kind, at, m.ref.known)
 	}
 }

@@ -22,22 +22,22 @@ func (o *order) step(s *Step) error {
 }
 
 // between takes a record that stands between steps.
-func (o *order) between(rec Record) error {
-	switch rec.Kind {
-	case kindHeader:
+func (o *order) between(e Entry) error {
+	switch e := e.(type) {
+	case Header:
 		return fmt.Errorf("a header stands behind %d steps", o.steps)
-	case kindCommit:
-		if rec.At > o.steps {
-			return fmt.Errorf("keeper %q commits all steps before %d, and %d steps stand before that record", rec.Keeper, rec.At, o.steps)
+	case Commit:
+		if e.Step > o.steps {
+			return fmt.Errorf("keeper %q commits all steps before %d, and %d steps stand before that record", e.Keeper, e.Step, o.steps)
 		}
-	case kindEnd:
-		if o.ended || rec.At != o.steps {
-			return fmt.Errorf("it ends the run with %d steps, and %d steps stand before it", rec.At, o.steps)
+	case End:
+		if o.ended || e.Steps != o.steps {
+			return fmt.Errorf("it ends the run with %d steps, and %d steps stand before it", e.Steps, o.steps)
 		}
 		o.ended = true
-	case kindSeal, kindDrain:
+	case Control:
 		if o.ended {
-			return fmt.Errorf("a record of kind %d follows behind the end of the run", rec.Kind)
+			return fmt.Errorf("a record of kind %d follows behind the end of the run", e.kind())
 		}
 	}
 	return nil

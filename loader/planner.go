@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"loaderd/packonline"
-	"loaderd/packonline/related"
 	"loaderd/shuffle"
 )
 
@@ -16,15 +15,10 @@ const AlgorithmVersion = 4
 // Arrival is what the Planner is told of one document of the stream.
 type Arrival struct {
 	Sequence uint64
-	ID       uint64        // hash of the producer's id, 0 for none
-	Length   int           // tokens, end-of-document token included
-	Skip     Skip          // not empty: the document is not used
-	Hint     *related.Hint // what it is about; nil unless the packing method asks for that
-}
-
-// arrival is what the Planner is told of a document.
-func arrival(d Document) Arrival {
-	return Arrival{Sequence: d.Sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Hint: d.Hint}
+	ID       uint64 // hash of the producer's id, 0 for none
+	Length   int    // tokens, end-of-document token included
+	Skip     Skip   // not empty: the document is not used
+	Traits
 }
 
 // Counts are a planner's totals since the start of the run.
@@ -61,8 +55,8 @@ type Planner struct {
 
 	seen   *recent
 	counts Counts
-	cursor uint64 // last document sequence seen
-	next   uint64 // index of the next step
+	cursor Position // behind the last document seen
+	next   uint64   // index of the next step
 	rows   packonline.Rows
 	steps  []Step
 }
@@ -76,27 +70,25 @@ func NewPlanner(c Config, start uint64) (*Planner, error) {
 	}
 	return &Planner{config: c, packer: packer, window: shuffle.New[atom](c.Shuffle), lines: lines(c.Packing), queues: newQueues(c),
 		atomRows: int(max(c.Packing.Atom, 1)), rowAtoms: int(1 / min(c.Packing.Atom, 1)),
-		seen: newRecent(c.Documents.Dedupe), cursor: start - 1}, nil
+		seen: newRecent(c.Documents.Dedupe), cursor: Before(start)}, nil
 }
 
 // newPlanner returns the planner of a run.
 func (h Header) newPlanner() (*Planner, error) {
 	p, err := NewPlanner(h.Config, h.Start)
-	if err != nil || h.Parent == nil {
-		return p, err
+	if err == nil {
+		p.parent, err = h.inherits()
 	}
-	taken, err := h.Parent.taken()
-	p.parent = &inheritance{h.Parent.Floor, h.Parent.Cursor, taken}
 	return p, err
 }
 
 // Add tells the planner of the next document and returns the steps that it completes. The slice is valid until the next call;
 // what the steps refer to stays.
 func (p *Planner) Add(a Arrival) ([]Step, error) {
-	if a.Sequence != p.cursor+1 {
-		return nil, fmt.Errorf("plan document %d: the next one is %d", a.Sequence, p.cursor+1)
+	if next := p.cursor.Next(); a.Sequence != next {
+		return nil, fmt.Errorf("plan document %d: the next one is %d", a.Sequence, next)
 	}
-	p.cursor = a.Sequence
+	p.cursor = Behind(a.Sequence)
 	p.counts.Arrived++
 	p.steps = p.steps[:0]
 	switch {
@@ -107,7 +99,7 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 		} else {
 			p.counts.Undecoded++
 		}
-	case p.seen.add(a.ID) && !p.parent.holds(a.Sequence):
+	case p.seen.add(a.ID) && !p.parent.used(a.Sequence):
 		p.counts.Duplicates++
 	default:
 		left := p.parent.rest(a.Sequence, int32(a.Length))
@@ -120,7 +112,7 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 		p.shuffle()
 	}
 	p.overdue()
-	return p.finish(p.cursor + 1), nil
+	return p.finish(p.cursor), nil
 }
 
 // Drain packs everything that waits, padding where it must, and returns the full steps: atoms of several rows may end short, rows of
@@ -128,7 +120,7 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 func (p *Planner) Drain() []Step {
 	p.steps = p.steps[:0]
 	p.drain()
-	return p.finish(p.cursor + 1)
+	return p.finish(p.cursor)
 }
 
 func (p *Planner) drain() {
@@ -136,7 +128,7 @@ func (p *Planner) drain() {
 	p.packer.Flush(&p.rows)
 	p.shuffle()
 	for i := range p.lines {
-		p.release(&p.lines[i])
+		p.submit(&p.lines[i])
 	}
 	p.window.Flush(p.arrange)
 	for i := range p.lines {
@@ -152,7 +144,7 @@ func (p *Planner) drain() {
 func (p *Planner) Seal() []Step {
 	p.steps = p.steps[:0]
 	p.drain()
-	floor := p.cursor + 1 // of rows that are dropped: no step holds them, but a fork may
+	floor := p.cursor // of rows that are dropped: no step holds them, but a fork may
 	for i := range p.queues.buckets {
 		b := &p.queues.buckets[i]
 		switch {
@@ -177,8 +169,8 @@ func (p *Planner) overdue() {
 		return
 	}
 	for i := range p.lines {
-		if l := &p.lines[i]; l.holds() && p.counts.Arrived-l.since >= p.queues.maxWait {
-			p.release(l)
+		if l := &p.lines[i]; l.begun() && p.counts.Arrived-l.since >= p.queues.maxWait {
+			p.submit(l)
 			p.complete(l)
 		}
 	}
@@ -213,11 +205,11 @@ func (p *Planner) emit(b *queue) {
 
 // finish tells each step which documents may still be needed behind it: those from floor on, those that wait now, and those of the
 // steps after it.
-func (p *Planner) finish(floor uint64) []Step {
+func (p *Planner) finish(floor Position) []Step {
 	if len(p.steps) == 0 {
 		return nil
 	}
-	floor = min(floor, p.Floor())
+	floor = floor.Least(p.Floor())
 	for i := len(p.steps) - 1; i >= 0; i-- {
 		s := &p.steps[i]
 		s.Floor = floor
@@ -259,8 +251,11 @@ func (p *Planner) Drains() bool {
 	return waiting > 0 && waiting+p.queues.rowsWaiting() >= least
 }
 
-// Cursor returns the last document sequence that the planner has seen.
-func (p *Planner) Cursor() uint64 { return p.cursor }
+// Cursor returns the position behind the last document that the planner has seen.
+func (p *Planner) Cursor() Position { return p.cursor }
+
+// Clock is what controls take effect behind: the sequence of the last document that the planner has seen.
+func (p *Planner) Clock() uint64 { return p.cursor.Last() }
 
 // Next returns the index of the next step.
 func (p *Planner) Next() uint64 { return p.next }
@@ -288,11 +283,11 @@ func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
 // Queues describes the rows that wait for a step, bucket by bucket.
 func (p *Planner) Queues() []QueueStat { return p.queues.stats(p.counts.Arrived) }
 
-// Floor returns the oldest document sequence that a later step may still need.
-func (p *Planner) Floor() uint64 {
-	floor := p.cursor + 1
+// Floor returns the position before the oldest document that a later step may still need.
+func (p *Planner) Floor() Position {
+	floor := p.cursor
 	if pool := p.packer.Pending(); pool.Any() {
-		floor = min(floor, pool.Oldest)
+		floor = floor.Least(Before(pool.Oldest))
 	}
 	lower := func(pieces []packonline.Piece) { floor = oldest(pieces, floor) }
 	p.window.Each(func(a atom) { lower(a.pieces) })

@@ -74,7 +74,7 @@ func drawArrivals(t *rapid.T) []loader.Arrival {
 	n := rapid.IntRange(0, 80).Draw(t, "documents")
 	out := make([]loader.Arrival, n)
 	for i := range out {
-		out[i] = loader.Arrival{Sequence: uint64(i + 1), Length: rapid.IntRange(1, 90).Draw(t, "tokens"), ID: uint64(rapid.IntRange(0, 12).Draw(t, "id")), Hint: hintOf(uint64(i + 1))}
+		out[i] = loader.Arrival{Sequence: uint64(i + 1), Length: rapid.IntRange(1, 90).Draw(t, "tokens"), ID: uint64(rapid.IntRange(0, 12).Draw(t, "id")), Traits: loader.Traits{Hint: hintOf(uint64(i + 1))}}
 		if rapid.IntRange(0, 9).Draw(t, "skip") == 0 {
 			out[i] = loader.Arrival{Sequence: out[i].Sequence, Skip: rapid.SampledFrom([]loader.Skip{loader.SkipEmpty, loader.SkipUndecodable}).Draw(t, "reason")}
 		}
@@ -144,7 +144,7 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 			}
 			tell(restored, x, &b)
 			if steady.Floor() != restored.Floor() {
-				t.Fatalf("floor %d against %d", steady.Floor(), restored.Floor())
+				t.Fatalf("floor %s against %s", steady.Floor(), restored.Floor())
 			}
 		}
 		floor, known := steady.Floor(), len(a)
@@ -164,11 +164,11 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 	})
 }
 
-func above(t *rapid.T, floor uint64, steps []loader.Step) {
+func above(t *rapid.T, floor loader.Position, steps []loader.Step) {
 	for _, s := range steps {
 		for _, x := range slices.Concat(s.Rows...) {
-			if x.Doc < floor {
-				t.Fatalf("step %d holds document %d, the floor was %d", s.Index, x.Doc, floor)
+			if floor.Covers(x.Doc) {
+				t.Fatalf("step %d holds document %d, the floor was behind %s", s.Index, x.Doc, floor)
 			}
 		}
 	}
@@ -280,7 +280,7 @@ func FuzzPlannerState(f *testing.F) {
 			return
 		}
 		p.Hint(hintOf)
-		if _, err := p.Add(loader.Arrival{Sequence: p.Cursor() + 1, Length: 3}); err != nil {
+		if _, err := p.Add(loader.Arrival{Sequence: p.Cursor().Next(), Length: 3}); err != nil {
 			t.Fatal(err)
 		}
 		p.Seal()

@@ -160,7 +160,7 @@ func (q *queues) appendState(b []byte, previous *uint64) []byte {
 }
 
 // restoreState reads what appendState wrote behind now documents.
-func (q *queues) restoreState(r *reader, previous *uint64, now int64) {
+func (q *queues) restoreState(r *varints, previous *uint64, now int64) {
 	q.draws = r.uvarint()
 	full := 0
 	for i := range q.buckets {

@@ -16,13 +16,13 @@ const FormatVersion = 2
 
 // Kinds of records.
 const (
-	kindHeader = 1 // first record of a plan
+	kindHeader = 1 // the first one
 	kindStep   = 2 // a step, or a part of one that is larger than a record
-	kindSeal   = 3 // control: the stream ends behind a document
-	kindDrain  = 4 // control: the pool empties behind a document
-	kindCommit = 5 // a keeper's own checkpoint covers all steps before one
-	kindEnd    = 6 // no step follows
-	kindLeave  = 7 // a keeper leaves
+	kindSeal   = 3
+	kindDrain  = 4
+	kindCommit = 5
+	kindEnd    = 6
+	kindLeave  = 7
 )
 
 const (
@@ -47,22 +47,26 @@ type Header struct {
 	Repair *Repair `json:"repair,omitempty"`
 }
 
-// Record is one decoded record of a plan. What is meaningful besides Kind depends on it.
-type Record struct {
-	Kind   byte
-	Header Header
-	Part   stepPart
-	At     uint64 // seal, drain: the document behind which it takes effect; commit: the step; end: the number of steps
-	Keeper string // commit, leave
+// Entry is what one record of a plan says: Header, StepPart, Seal, Drain, Commit, Leave or End.
+type Entry interface {
+	kind() byte
+	// appendBody appends the entry as it stands in records and checkpoints. The body of a control tells where it ends.
+	appendBody(b []byte) []byte
 }
 
-// stepPart is rows [First, First+len(Rows)) of a step.
-type stepPart struct {
+// StepPart is rows [First, First+len(Rows)) of a step that has Total of them: part Part of Parts.
+type StepPart struct {
 	Step
-	part, parts, first, total int
+	Part, Parts, First, Total int
+
+	encoded []byte // the rows, where the part is about to be written
 }
 
-func seal(kind byte, body []byte) []byte {
+// EncodeRecord returns the record of an entry.
+func EncodeRecord(e Entry) []byte { return frame(e.kind(), e.appendBody(nil)) }
+
+// frame makes a record of a body.
+func frame(kind byte, body []byte) []byte {
 	b := make([]byte, 0, len(body)+recordOverhead)
 	b = append(b, recordMagic...)
 	b = append(b, FormatVersion, kind)
@@ -70,40 +74,45 @@ func seal(kind byte, body []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-func encodeHeader(h Header) []byte {
-	b, err := json.Marshal(h)
+func (Header) kind() byte { return kindHeader }
+
+func (h Header) appendBody(b []byte) []byte {
+	body, err := json.Marshal(h)
 	if err != nil {
-		panic(fmt.Sprintf("loader: marshal header: %v", err))
+		panic(fmt.Sprintf("loader: marshal header: %v", err)) // only numbers, strings and lists of them
 	}
-	return seal(kindHeader, b)
+	return append(b, body...)
 }
 
-func encodeControl(kind byte, at uint64) []byte { return seal(kind, binary.AppendUvarint(nil, at)) }
+func (StepPart) kind() byte { return kindStep }
+
+func (p StepPart) appendBody(b []byte) []byte {
+	for _, v := range []uint64{p.Index, uint64(p.Bucket), uint64(p.Total), p.Cursor.Last(), p.Floor.Next(),
+		uint64(p.Part), uint64(p.Parts), uint64(p.First), uint64(len(p.Rows))} {
+		b = binary.AppendUvarint(b, v)
+	}
+	return append(b, p.encoded...)
+}
 
 // encodeStep writes a step as one record, or as several when it is larger than limit bytes.
 func encodeStep(s *Step, limit int) ([][]byte, error) {
 	const prefix = 9 * binary.MaxVarintLen64
-	type part struct {
-		first, rows int
-		body        []byte
-	}
-	var parts []part
+	var parts []StepPart
 	for first := 0; first < len(s.Rows); {
-		body, n := encodeRows(s.Rows[first:], limit-prefix-recordOverhead)
+		encoded, n := encodeRows(s.Rows[first:], limit-prefix-recordOverhead)
 		if n == 0 {
 			return nil, fmt.Errorf("encode step %d: row %d alone (%d pieces) is larger than a record of %d bytes; raise the server's max_payload",
 				s.Index, first, len(s.Rows[first]), limit)
 		}
-		parts = append(parts, part{first, n, body})
+		p := StepPart{Step: *s, Part: len(parts), First: first, Total: len(s.Rows), encoded: encoded}
+		p.Rows = s.Rows[first : first+n]
+		parts = append(parts, p)
 		first += n
 	}
 	records := make([][]byte, len(parts))
 	for i, p := range parts {
-		b := make([]byte, 0, prefix+len(p.body))
-		for _, v := range []uint64{s.Index, uint64(s.Bucket), uint64(len(s.Rows)), s.Cursor, s.Floor, uint64(i), uint64(len(parts)), uint64(p.first), uint64(p.rows)} {
-			b = binary.AppendUvarint(b, v)
-		}
-		records[i] = seal(kindStep, append(b, p.body...))
+		p.Parts = len(parts)
+		records[i] = EncodeRecord(p)
 	}
 	return records, nil
 }
@@ -123,60 +132,58 @@ func encodeRows(rows [][]packonline.Piece, limit int) ([]byte, int) {
 }
 
 // DecodeRecord reads one record of a plan.
-func DecodeRecord(b []byte) (Record, error) {
+func DecodeRecord(b []byte) (Entry, error) {
 	if len(b) < recordOverhead || string(b[:2]) != recordMagic {
-		return Record{}, errors.New("decode plan record: not a record of a plan")
+		return nil, errors.New("decode plan record: not a record of a plan")
 	}
 	if b[2] != FormatVersion {
-		return Record{}, fmt.Errorf("decode plan record: format version %d, this binary reads %d", b[2], FormatVersion)
+		return nil, fmt.Errorf("decode plan record: format version %d, this binary reads %d", b[2], FormatVersion)
 	}
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
 	if crc32.Checksum(body, castagnoli) != sum {
-		return Record{}, errors.New("decode plan record: checksum does not match: the record is corrupted")
+		return nil, errors.New("decode plan record: checksum does not match: the record is corrupted")
 	}
-	rec := Record{Kind: b[3]}
-	body = body[4:]
-	in := reader{b: body}
-	switch rec.Kind {
-	case kindHeader:
-		if err := json.Unmarshal(body, &rec.Header); err != nil {
-			return Record{}, fmt.Errorf("decode plan header: %w", err)
+	kind, in := b[3], varints{b: body[4:]}
+	if kind == kindHeader {
+		var h Header
+		if err := json.Unmarshal(in.b, &h); err != nil {
+			return nil, fmt.Errorf("decode plan header: %w", err)
 		}
-		return rec, nil
-	case kindStep:
-		rec.Part = in.stepPart()
-	case kindSeal, kindDrain, kindEnd:
-		rec.At = in.uvarint()
-	case kindCommit, kindLeave:
-		rec.At, rec.Keeper = in.uvarint(), in.keeper()
-	default:
-		return Record{}, fmt.Errorf("decode plan record: unknown kind %d", rec.Kind)
+		return h, nil
+	}
+	var e Entry
+	if kind == kindStep {
+		e = in.stepPart()
+	} else {
+		e = in.control(kind)
 	}
 	if in.err == nil && len(in.b) > 0 {
 		in.err = fmt.Errorf("%d bytes too many", len(in.b))
 	}
 	if in.err != nil {
-		return Record{}, fmt.Errorf("decode plan record: %w", in.err)
+		return nil, fmt.Errorf("decode plan record: %w", in.err)
 	}
-	return rec, nil
+	return e, nil
 }
 
-func (r *reader) stepPart() stepPart {
-	var p stepPart
+func (r *varints) stepPart() StepPart {
+	var p StepPart
 	p.Index = r.uvarint()
 	p.Bucket = int32(r.bounded(math.MaxInt32))
-	p.total = int(r.bounded(1 << 20))
-	p.Cursor, p.Floor = r.uvarint(), r.uvarint()
-	p.part = int(r.bounded(1 << 20))
-	p.parts = int(r.bounded(1 << 20))
-	p.first = int(r.bounded(1 << 20))
+	p.Total = int(r.bounded(1 << 20))
+	p.Cursor = Behind(r.uvarint())
+	floor := r.uvarint()
+	p.Part = int(r.bounded(1 << 20))
+	p.Parts = int(r.bounded(1 << 20))
+	p.First = int(r.bounded(1 << 20))
 	n := int(r.bounded(1 << 20))
-	if r.err == nil && (p.part >= p.parts || p.first+n > p.total || n > len(r.b)) {
-		r.fail(fmt.Errorf("part %d of %d with rows [%d, +%d) of %d is impossible", p.part, p.parts, p.first, n, p.total))
+	if r.err == nil && (floor == 0 || p.Part >= p.Parts || p.First+n > p.Total || n > len(r.b)) {
+		r.fail(fmt.Errorf("part %d of %d with rows [%d, +%d) of %d and floor %d is impossible", p.Part, p.Parts, p.First, n, p.Total, floor))
 	}
 	if r.err != nil {
 		return p
 	}
+	p.Floor = Before(floor)
 	var previous uint64
 	p.Rows = make([][]packonline.Piece, n)
 	for i := range p.Rows {

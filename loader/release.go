@@ -2,9 +2,7 @@ package loader
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sort"
 	"strconv"
 	"time"
 )
@@ -28,26 +26,36 @@ const (
 // releaseInterval is how often a run looks whether documents can go, at most.
 const releaseInterval = time.Second
 
-// release tells Floors what this run needs, and purges what no run does. Whatever goes wrong is tried again: documents that stay too
-// long do no harm but to the disk.
-func (r *Run) release(ctx context.Context) error {
-	if r.edges.Floors == nil || r.options.Release != ReleasePurge {
-		return r.hold(ctx)
+// releaseDocuments tells Floors what this run needs, and purges what no run does. Whatever goes wrong is tried again: documents that stay
+// too long do no harm but to the disk.
+//
+// What a crash leaves behind each step, and what comes of it:
+//
+//	checkpoint stored, older ones not deleted   more than checkpointsKept are there; the next one that is stored deletes them
+//	floor raised, nothing purged                the documents stay; any run that purges, this one too, purges up to the least floor
+//	purged, "oldest step" not noted             a restart finds the stream's first document, and from it the oldest step (open)
+//	purged, a floor raised by another run       never below what this run said: Purge takes the least floor of all
+//
+// The floor is raised before anything is purged, and only below what the oldest stored checkpoint needs: so what a restart plans
+// again is there, whichever checkpoint it finds usable.
+func (l *leader) releaseDocuments(ctx context.Context) error {
+	if l.edges.Floors == nil || l.options.Release != ReleasePurge {
+		return l.claim(ctx)
 	}
 	tick := time.NewTicker(releaseInterval)
 	defer tick.Stop()
-	due := releases{said: r.header.Start}
+	due := releases{said: Before(l.plan.header.Start)}
 	for {
-		from, err := r.needs(ctx)
+		from, err := l.needs(ctx)
 		if err == nil {
-			if to := due.next(from, time.Now(), r.options.ReleaseAfter); to > due.said {
-				if err = r.purge(ctx, to); err == nil {
+			if to := due.next(from, time.Now(), l.options.ReleaseAfter); !due.said.Reaches(to) {
+				if err = l.purge(ctx, to); err == nil {
 					due.done(to)
 				}
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			r.log.Warn("documents not released; trying again", "error", err)
+			l.log.Warn("documents not released; trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -59,136 +67,95 @@ func (r *Run) release(ctx context.Context) error {
 
 // releases are documents that are no longer needed and wait for their time to go.
 type releases struct {
-	said    uint64 // those below it have gone
+	said    Position // what it covers has gone
 	waiting []struct {
-		from uint64
-		at   time.Time
+		floor Position
+		at    time.Time
 	}
 }
 
-// next notes that documents from one on are needed now, and returns the one below which all may go: nobody has needed them for so long,
-// nor does anyone who has come since.
-func (s *releases) next(from uint64, now time.Time, after time.Duration) uint64 {
-	if n := len(s.waiting); from > s.said && (n == 0 || from > s.waiting[n-1].from) {
+// next notes what is not needed now, and returns what may go: nobody has needed it for so long, nor does anyone who has come since.
+func (s *releases) next(floor Position, now time.Time, after time.Duration) Position {
+	if n := len(s.waiting); !s.said.Reaches(floor) && (n == 0 || !s.waiting[n-1].floor.Reaches(floor)) {
 		s.waiting = append(s.waiting, struct {
-			from uint64
-			at   time.Time
-		}{from, now.Add(after)})
+			floor Position
+			at    time.Time
+		}{floor, now.Add(after)})
 	}
 	to := s.said
 	for _, w := range s.waiting {
 		if !now.Before(w.at) {
-			to = max(to, min(w.from, from))
+			to = to.Most(w.floor.Least(floor))
 		}
 	}
 	return to
 }
 
-// done notes that the documents below one have gone.
-func (s *releases) done(to uint64) {
+// done notes what has gone.
+func (s *releases) done(to Position) {
 	s.said = to
-	for len(s.waiting) > 0 && s.waiting[0].from <= to {
+	for len(s.waiting) > 0 && to.Reaches(s.waiting[0].floor) {
 		s.waiting = s.waiting[1:]
 	}
 }
 
-// hold keeps other runs from purging what this one does not release.
-func (r *Run) hold(ctx context.Context) error {
-	if r.edges.Floors == nil {
+// claim keeps other runs from purging what this one does not release.
+func (l *leader) claim(ctx context.Context) error {
+	if l.edges.Floors == nil {
 		return nil
 	}
-	state, err := r.edges.Documents.State(ctx)
+	state, err := l.edges.Documents.State(ctx)
 	if err == nil {
-		err = r.edges.Floors.Need(ctx, max(state.First, r.header.Start))
+		err = l.edges.Floors.Need(ctx, max(state.First, l.plan.header.Start))
 	}
 	if err != nil && ctx.Err() == nil {
-		r.log.Warn("other runs have not been told that this one keeps all documents", "error", err)
+		l.log.Warn("other runs have not been told that this one keeps all documents", "error", err)
 	}
 	return nil
 }
 
-func (r *Run) purge(ctx context.Context, from uint64) error {
-	if err := r.edges.Floors.Need(ctx, from); err != nil {
+// purge gives up what a position covers, and removes what no other run needs of it.
+func (l *leader) purge(ctx context.Context, floor Position) error {
+	if err := l.edges.Floors.Need(ctx, floor.Next()); err != nil {
 		return err
 	}
-	first, err := r.edges.Floors.Purge(ctx)
+	first, err := l.edges.Floors.Purge(ctx)
 	if err != nil {
 		return err
 	}
-	return r.sees(ctx, max(first, from)) // other runs may purge up to what this one has said, at any time
+	return l.plan.release(ctx, floor.Most(Before(first))) // other runs may purge up to what this one has said, at any time
 }
 
-// sees notes which steps can still be read when the stream holds documents from first on.
-func (r *Run) sees(ctx context.Context, first uint64) error {
-	oldest, err := r.oldestStep(ctx, first)
-	if err == nil {
-		r.update(func() { r.oldest = max(r.oldest, oldest) })
-	}
-	return err
+// needed returns the first step that a keeper or a reader may still ask for. It is not known during a replay.
+func (l *leader) needed() (step uint64, replays bool) {
+	committed := l.plan.now().keepers.Committed()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return min(committed, l.demand.Needed), l.replays
 }
 
-// oldestStep returns the first step that needs no document below first, nor does any after it.
-func (r *Run) oldestStep(ctx context.Context, first uint64) (uint64, error) {
-	if first <= r.header.Start {
-		return 0, nil
+// needs returns the floor of all that this run may still need: what the steps need that a keeper or a reader may ask for, and
+// what a restart from the oldest stored checkpoint would plan again.
+func (l *leader) needs(ctx context.Context) (Position, error) {
+	step, replays := l.needed()
+	l.mu.Lock()
+	stored := l.stored
+	l.mu.Unlock()
+	if replays || len(stored) == 0 || step == 0 || stored[0] == 0 {
+		return Before(l.plan.header.Start), nil
 	}
-	var failed error
-	planned := r.Info().Planned
-	n := sort.Search(int(planned), func(step int) bool {
-		floor, err := r.floorBefore(ctx, uint64(step))
-		if err != nil {
-			failed = err
-		}
-		return floor >= first
-	})
-	return uint64(n), failed
-}
-
-// wanted returns the first step that a keeper or a reader may still ask for. It is not known during a replay.
-func (r *Run) wanted() (step uint64, replays bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	step = r.keepers.Committed()
-	for x := range r.readers {
-		step = min(step, x.reads)
-	}
-	return step, r.replays
-}
-
-// needs returns the oldest document that this run may still need: what the steps need that a keeper or a reader may ask for, and
-// what a restart from the oldest kept checkpoint would plan again.
-func (r *Run) needs(ctx context.Context) (uint64, error) {
-	step, replays := r.wanted()
-	r.mu.Lock()
-	kept := r.kept
-	r.mu.Unlock()
-	if replays || len(kept) == 0 || step == 0 || kept[0] == 0 {
-		return r.header.Start, nil
-	}
-	floor, err := r.floorBefore(ctx, step)
+	floor, err := l.plan.floorBefore(ctx, step)
 	if err != nil {
-		return 0, err
+		return Position{}, err
 	}
-	s, err := r.Step(ctx, kept[0]-1)
+	s, err := l.plan.step(ctx, stored[0]-1)
 	if err != nil {
-		return 0, err
+		return Position{}, err
 	}
-	if r.config.Packing.Related() != nil { // it also reads again what the documents are about that waited then
-		floor = min(floor, s.Floor)
+	if l.config.Packing.Related() != nil { // it also reads again what the documents are about that waited then
+		floor = floor.Least(s.Floor)
 	}
-	return min(floor, s.Cursor+1), nil
-}
-
-// floorBefore returns the oldest document that a step from the given one on may need.
-func (r *Run) floorBefore(ctx context.Context, step uint64) (uint64, error) {
-	if step == 0 {
-		return r.header.Start, nil
-	}
-	s, err := r.Step(ctx, step-1)
-	if err != nil {
-		return 0, fmt.Errorf("read the floor of step %d: %w", step, err)
-	}
-	return s.Floor, nil
+	return floor.Least(s.Cursor), nil
 }
 
 // released is the error for a step whose documents are gone.
@@ -196,17 +163,4 @@ func released(step, oldest uint64) error {
 	return &Error{Reason: StepReleased, Message: fmt.Sprintf("the documents of step %d are released: every keeper had committed it", step),
 		Do:    fmt.Sprintf("ask for step %d or a later one; to read old steps again, commit later or set serve.release to keep", oldest),
 		Facts: map[string]string{"step": strconv.FormatUint(step, 10), "oldest": strconv.FormatUint(oldest, 10)}}
-}
-
-// lost turns the loss of a document of a committed step into the news that the step is released.
-func (r *Run) lost(step uint64, err error) error {
-	var e *Error
-	if !errors.As(err, &e) || e.Reason != DocumentLost {
-		return err
-	}
-	info := r.Info()
-	if oldest := max(info.Committed, info.Oldest); step < oldest {
-		return released(step, oldest)
-	}
-	return err
 }

@@ -8,7 +8,7 @@ import (
 // Documents go when nobody has needed them for the whole time, and not while someone who came since needs them.
 func TestReleases(t *testing.T) {
 	start := time.Unix(0, 0)
-	s := releases{said: 1}
+	s := releases{said: Before(1)}
 	for i, x := range []struct {
 		at   time.Duration
 		from uint64 // needed
@@ -25,9 +25,9 @@ func TestReleases(t *testing.T) {
 		{28 * time.Second, 250, 250},
 		{29 * time.Second, 300, 300},
 	} {
-		to := s.next(x.from, start.Add(x.at), 10*time.Second)
-		if to != x.want {
-			t.Fatalf("%d: documents below %d may go, want %d", i, to, x.want)
+		to := s.next(Before(x.from), start.Add(x.at), 10*time.Second)
+		if to != Before(x.want) {
+			t.Fatalf("%d: documents below %d may go, want %d", i, to.Next(), x.want)
 		}
 		s.done(to)
 	}

@@ -29,7 +29,7 @@ func (c *Repair) unfinished(run string, records uint64) error {
 type Lost struct {
 	Record uint64 `json:"record"` // where it stands; 0 for one that only a checkpoint tells of
 	What   string `json:"what"`   // such as: drain behind document 120
-	kind   byte
+	shapes bool   // steps depend on it
 }
 
 // Damage is what Inspect finds of a plan.
@@ -51,7 +51,7 @@ type Damage struct {
 
 // Same reports whether a run that goes on with the copy plans the same steps as were planned before: whether nothing that shapes them is lost.
 func (d Damage) Same() bool {
-	return d.Unknown == 0 && !slices.ContainsFunc(d.Lost, func(l Lost) bool { return l.kind == kindSeal || l.kind == kindDrain })
+	return d.Unknown == 0 && !slices.ContainsFunc(d.Lost, func(l Lost) bool { return l.shapes })
 }
 
 // recordPatience bounds how long a record is waited for that a damaged log may not have.
@@ -102,48 +102,53 @@ type inspection struct {
 	order  order
 	joiner joiner
 	// controls are the seals and drains of the part that can be used.
-	controls []control
+	controls []Control
 	// Of the records behind the part that can be used:
 	unread uint64 // cannot be read
 	later  uint64 // begin a step
 }
 
-func (in *inspection) read(ctx context.Context, at uint64) (Record, error) {
+func (in *inspection) read(ctx context.Context, at uint64) (Entry, error) {
 	limit, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
 	b, err := in.plan.Get(limit, at)
 	if err != nil {
-		return Record{}, fmt.Errorf("it cannot be read: %w", err)
+		return nil, fmt.Errorf("it cannot be read: %w", err)
 	}
 	return DecodeRecord(b)
 }
 
 // next takes the next record of the part that can be used.
 func (in *inspection) next(ctx context.Context, at uint64) error {
-	rec, err := in.read(ctx, at)
-	switch {
-	case err != nil:
+	e, err := in.read(ctx, at)
+	if err != nil {
 		return err
-	case at == 1 && rec.Kind != kindHeader:
-		return fmt.Errorf("it is of kind %d and no header", rec.Kind)
-	case at == 1:
-		in.header, in.Run = rec.Header, rec.Header.Run
-	case rec.Kind == kindStep:
-		s, err := in.joiner.add(rec)
+	}
+	if h, ok := e.(Header); ok && at == 1 {
+		in.header, in.Run = h, h.Run
+		in.Records = at
+		return nil
+	}
+	if at == 1 {
+		return fmt.Errorf("it is of kind %d and no header", e.kind())
+	}
+	if _, ok := e.(StepPart); ok {
+		s, err := in.joiner.add(e)
+		if err == nil && s != nil {
+			err = in.order.step(s)
+		}
 		if err != nil || s == nil { // one that is not complete yet
 			return err
 		}
-		if err := in.order.step(s); err != nil {
+	} else {
+		if in.joiner.step != nil {
+			return fmt.Errorf("step %d is cut short before it", in.joiner.step.Index)
+		}
+		if err := in.order.between(e); err != nil {
 			return err
 		}
-	case in.joiner.step != nil:
-		return fmt.Errorf("step %d is cut short before it", in.joiner.step.Index)
-	default:
-		if err := in.order.between(rec); err != nil {
-			return err
-		}
-		if rec.Kind == kindSeal || rec.Kind == kindDrain {
-			in.controls = append(in.controls, control{rec.Kind, rec.At})
+		if c, ok := e.(Control); ok {
+			in.controls = append(in.controls, c)
 		}
 	}
 	in.Records, in.Steps = at, in.order.steps
@@ -153,35 +158,30 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 // behind looks at what follows the part that can be used.
 func (in *inspection) behind(ctx context.Context, from, last uint64) {
 	for at := from; at <= last; at++ {
-		rec, err := in.read(ctx, at)
-		switch {
-		case err != nil:
+		e, err := in.read(ctx, at)
+		if err != nil {
 			in.unread++
-		case rec.Kind == kindStep:
-			in.OnceSteps = max(in.OnceSteps, rec.Part.Index+1)
-			if rec.Part.part == 0 && rec.Part.Index >= in.Steps {
-				in.later++
-			}
-		default:
-			in.Lost = append(in.Lost, Lost{at, describeControl(rec), rec.Kind})
+			continue
+		}
+		part, ok := e.(StepPart)
+		if !ok {
+			_, shapes := e.(Control)
+			in.Lost = append(in.Lost, Lost{at, describe(e), shapes})
+			continue
+		}
+		in.OnceSteps = max(in.OnceSteps, part.Index+1)
+		if part.Part == 0 && part.Index >= in.Steps {
+			in.later++
 		}
 	}
 }
 
-func describeControl(rec Record) string {
-	switch rec.Kind {
-	case kindSeal:
-		return fmt.Sprintf("seal behind document %d", rec.At)
-	case kindDrain:
-		return fmt.Sprintf("drain behind document %d", rec.At)
-	case kindCommit:
-		return fmt.Sprintf("commit of %q before step %d", rec.Keeper, rec.At)
-	case kindLeave:
-		return fmt.Sprintf("leave of %q", rec.Keeper)
-	case kindEnd:
-		return fmt.Sprintf("end of the run with %d steps", rec.At)
+// describe says what an entry says.
+func describe(e Entry) string {
+	if s, ok := e.(fmt.Stringer); ok {
+		return s.String()
 	}
-	return fmt.Sprintf("record of kind %d", rec.Kind)
+	return fmt.Sprintf("record of kind %d", e.kind())
 }
 
 // checkpoints finds those that a copy can use, and learns from the others how long the plan was.
@@ -220,9 +220,9 @@ func (in *inspection) beyond(name string, step uint64, c checkpoint) {
 	}
 	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.tail.position), max(in.OnceSteps, step)
 	for _, p := range c.pending { // not yet in effect there
-		what := describeControl(Record{Kind: p.kind, At: p.at})
+		what := describe(p)
 		if !slices.ContainsFunc(in.Lost, func(l Lost) bool { return l.What == what }) && !slices.Contains(in.controls, p) {
-			in.Lost = append(in.Lost, Lost{0, what, p.kind})
+			in.Lost = append(in.Lost, Lost{0, what, true})
 		}
 	}
 }
@@ -239,7 +239,7 @@ func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, pro
 		was = h.Repair.Was
 	}
 	h.Run, h.Repair = name, &Repair{Was: append(slices.Clone(was), d.Run), Records: d.Records, Steps: d.OnceSteps}
-	next, err := d.compare(ctx, from.Plan, encodeHeader(h), to)
+	next, err := d.compare(ctx, from.Plan, EncodeRecord(h), to)
 	if err != nil {
 		return fmt.Errorf("copy plan of run %s to run %s: %w", d.Run, name, err)
 	}
@@ -292,7 +292,7 @@ func (d Damage) begin(ctx context.Context, to Edges, h Header) error {
 	if err != nil {
 		return err
 	}
-	return to.Plan.Append(ctx, 0, encodeHeader(h))
+	return to.Plan.Append(ctx, 0, EncodeRecord(h))
 }
 
 // compare returns the position at which a copy goes on: 1 for one that has not begun. Another plan is no copy.

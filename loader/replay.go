@@ -8,9 +8,10 @@ import (
 	"loaderd/packonline"
 )
 
-// replay walks over the part of the plan log that exists while the planner makes it again. Recovery is the same code as normal running:
-// the loop feeds the planner, and what comes out is compared here instead of appended.
+// replay walks over the part of the plan log that exists while an applier makes it again: its entries go to the applier, whose steps are
+// compared here with those of the log instead of being appended to it.
 type replay struct {
+	applier *applier
 	records chan planRecord
 	err     error // why the scan stopped; read after records is closed
 	next    *Step // the step that the planner must make next
@@ -21,22 +22,22 @@ type replay struct {
 }
 
 type planRecord struct {
-	tail logTail
-	rec  Record
+	tail  logTail
+	entry Entry
 }
 
-// replayFrom starts to read the log at a position, before which it has so many steps.
-func replayFrom(ctx context.Context, log PlanLog, from, steps uint64) *replay {
-	p := &replay{records: make(chan planRecord, 16), order: order{steps: steps}}
+// replayFrom starts to read the log at a position, up to which the applier has come.
+func replayFrom(ctx context.Context, log PlanLog, from uint64, a *applier) *replay {
+	p := &replay{applier: a, records: make(chan planRecord, 16), order: order{steps: a.planner.Next()}}
 	go func() {
 		defer close(p.records)
 		p.err = log.Scan(ctx, from, func(at uint64, b []byte) error {
-			rec, err := DecodeRecord(b)
+			e, err := DecodeRecord(b)
 			if err != nil {
 				return damaged(at, err)
 			}
 			select {
-			case p.records <- planRecord{tailOf(at, b), rec}:
+			case p.records <- planRecord{tailOf(at, b), e}:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -46,8 +47,8 @@ func replayFrom(ctx context.Context, log PlanLog, from, steps uint64) *replay {
 	return p
 }
 
-// prepare reads on to the next step. Records between steps go to control in the order of the log.
-func (p *replay) prepare(control func(rec Record)) error {
+// prepare reads on to the next step. What stands between steps is recorded with the applier in the order of the log.
+func (p *replay) prepare() error {
 	for p.next == nil && !p.done {
 		r, ok := <-p.records
 		if !ok {
@@ -58,17 +59,17 @@ func (p *replay) prepare(control func(rec Record)) error {
 			return p.err
 		}
 		p.tail = r.tail
-		if r.rec.Kind != kindStep {
+		if _, ok := r.entry.(StepPart); !ok {
 			if p.begun.step != nil {
 				return damaged(r.tail.position, fmt.Errorf("step %d is cut short before it", p.begun.step.Index))
 			}
-			if err := p.order.between(r.rec); err != nil {
+			if err := p.order.between(r.entry); err != nil {
 				return damaged(r.tail.position, err)
 			}
-			control(r.rec)
+			p.applier.record(r.entry)
 			continue
 		}
-		s, err := p.begun.add(r.rec)
+		s, err := p.begun.add(r.entry)
 		if err == nil && s != nil {
 			err = p.order.step(s)
 		}
@@ -85,7 +86,7 @@ func (p *replay) match(s *Step) error {
 	defer func() { p.next = nil }()
 	if d := difference(p.next, s); d != "" {
 		return &Error{Reason: PlanMismatch, Message: fmt.Sprintf("re-planning gives another step %d than the plan log holds: %s\n  log:     %s\n  planned: %s",
-			s.Index, d, describe(p.next), describe(s)),
+			s.Index, d, showStep(p.next), showStep(s)),
 			Do: "the document stream, the tokenizer or the binary changed since the step was planned; restore them or start a new run"}
 	}
 	return nil
@@ -106,20 +107,20 @@ func difference(a, b *Step) string {
 		}
 	}
 	if a.Cursor != b.Cursor {
-		return fmt.Sprintf("after document %d against %d", a.Cursor, b.Cursor)
+		return fmt.Sprintf("after document %d against %d", a.Cursor.Last(), b.Cursor.Last())
 	}
 	if a.Floor != b.Floor {
-		return fmt.Sprintf("floor %d against %d", a.Floor, b.Floor)
+		return fmt.Sprintf("floor %d against %d", a.Floor.Next(), b.Floor.Next())
 	}
 	return ""
 }
 
-func describe(s *Step) string {
+func showStep(s *Step) string {
 	pieces := 0
 	for _, r := range s.Rows {
 		pieces += len(r)
 	}
-	return fmt.Sprintf("step %d, bucket %d, %d rows, %d pieces, after document %d", s.Index, s.Bucket, len(s.Rows), pieces, s.Cursor)
+	return fmt.Sprintf("step %d, bucket %d, %d rows, %d pieces, after document %d", s.Index, s.Bucket, len(s.Rows), pieces, s.Cursor.Last())
 }
 
 // brief shows the first pieces of a row as doc:start:length.

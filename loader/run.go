@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"maps"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -57,48 +53,12 @@ type Info struct {
 	Was []string `json:"was,omitempty"`
 }
 
-// Run is one run's plan and the rows made from it. Open it, call Serve once, read steps through Readers.
+// Run is a leader and a follower in one process, with the plan and the follower's demand between them. Open it, call Serve once, read steps
+// through Readers.
 type Run struct {
-	name    string
-	config  Config
-	options Options
-	edges   Edges
-	log     *slog.Logger
-
-	header    Header
-	fresh     bool    // nothing of the run has been written yet
-	first     uint64  // document that the stream held at Open
-	found     planEnd // at Open
-	planner   *Planner
-	tail      logTail // last record that the planner's state covers
-	pending   []control
-	assembler assembler
-	plan      *planReader
-	requests  chan request
-	asked     chan struct{} // signals that readers asked for more
-	end       announcement
-
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when what follows changes
-	planned uint64
-	ended   bool
-	failed  error
-	trouble string // with the document stream, empty without
-	replays bool   // re-planning what the log holds
-	keepers Keepers
-	recent  map[uint64]*Step // the newest steps
-	readers map[*Reader]struct{}
-	high    uint64 // no reader asked for this step or a later one yet
-	source  Source
-	stats   planStats
-	storing time.Time // when the append under way began; zero without one
-
-	oldest          uint64   // steps before it cannot be read: their documents are purged
-	kept            []uint64 // steps of the stored checkpoints, ascending
-	checkpointed    uint64   // step of the newest checkpoint
-	checkpointBytes int64
-
-	starving time.Time // since when readers wait for the step that is planned next; zero while none does
+	plan     *planView
+	leader   *leader
+	follower *follower
 }
 
 // Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm. It changes nothing: a
@@ -111,188 +71,147 @@ func Open(ctx context.Context, name string, c Config, o Options, e Edges) (*Run,
 		}
 		return nil, fmt.Errorf("open run %s: %w", name, errors.Join(errs...))
 	}
-	r := &Run{name: name, config: c, options: o, edges: e, log: e.Log.With("run", name), requests: make(chan request), asked: make(chan struct{}, 1), end: newAnnouncement(),
-		changed: make(chan struct{}), recent: map[uint64]*Step{}, keepers: Keepers{}, readers: map[*Reader]struct{}{}, replays: true, plan: &planReader{log: e.Plan}}
-	r.assembler = assembler{docs: e.Documents, cache: newTokenCache(o.CacheBytes), pad: c.Tokenizer.Pad, stall: o.Stall}
-	state, err := e.Documents.State(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("open run %s: read document stream: %w", name, err)
-	}
-	if r.header, err = r.readHeader(ctx, state); err != nil {
+	log := e.Log.With("run", name)
+	view := newPlanView(e.Plan, o)
+	l := &leader{name: name, config: c, options: o, edges: e, log: log, plan: view, requests: make(chan request), wanted: make(chan struct{}, 1),
+		news: newAnnouncement(), replays: true}
+	f := newFollower(view, c, o, e, log)
+	f.leader, l.passed = l, f.assembler.cache.put
+	if err := l.open(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
-	if r.found, err = r.plan.end(ctx); err != nil {
-		return nil, fmt.Errorf("open run %s: read end of plan: %w", name, err)
-	}
-	if c := r.header.Repair; c != nil && r.found.records < c.Records {
-		return nil, fmt.Errorf("open run %s: %w", name, c.unfinished(name, r.found.records))
-	}
-	r.planned, r.ended = r.found.steps, r.found.ended
-	r.high = r.planned - min(r.planned, uint64(o.Ahead)) // what the readers before us asked for, at least
-	if r.header.Repair != nil {
-		r.high = max(r.high, r.header.Repair.Steps)
-	}
-	if err := r.restore(ctx); err != nil {
-		return nil, fmt.Errorf("open run %s: %w", name, err)
-	}
-	r.first = state.First
-	if err := r.sees(ctx, r.first); err != nil {
-		return nil, fmt.Errorf("open run %s: find the oldest step that can be read: %w", name, err)
-	}
-	return r, nil
+	f.begin()
+	return &Run{view, l, f}, nil
 }
 
-// readHeader returns the first record of the plan, or the one that a new run will write.
-func (r *Run) readHeader(ctx context.Context, documents StreamState) (Header, error) {
-	last, err := r.edges.Plan.Last(ctx)
-	if err != nil {
-		return Header{}, fmt.Errorf("read plan log: %w", err)
+// Serve plans until ctx is done or the run fails. It returns nil in the first case. After the end of the stream it stays to answer
+// requests. Call it once.
+func (r *Run) Serve(ctx context.Context) error {
+	var telling sync.WaitGroup
+	tell, stop := context.WithCancel(ctx)
+	telling.Go(func() { r.follower.tellWaits(tell) })
+	err := r.leader.serve(ctx)
+	stop()
+	telling.Wait()
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil
 	}
-	if last == 0 {
-		r.fresh = true
-		return Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: r.name, Fingerprint: r.config.Fingerprint(),
-			Start: documents.First, Stream: documents.Stream, Config: r.config}, nil
+	failed := err
+	if failed == nil {
+		failed = &Error{Reason: NotLeading, Message: "the daemon is shutting down", Do: "reconnect when it is back"}
 	}
-	b, err := r.edges.Plan.Get(ctx, 1)
-	if err != nil {
-		return Header{}, fmt.Errorf("read plan header: %w", err)
-	}
-	rec, err := DecodeRecord(b)
-	if err != nil {
-		return Header{}, err
-	}
-	if rec.Kind != kindHeader {
-		return Header{}, fmt.Errorf("read plan header: record 1 is of kind %d", rec.Kind)
-	}
-	r.tail = tailOf(1, b)
-	if err := r.config.accepts(rec.Header); err != nil {
-		return Header{}, err
-	}
-	return rec.Header, rec.Header.madeOf(documents.Stream)
+	r.plan.fail(failure(failed))
+	return err
 }
 
-// begin writes the header of a new run.
-func (r *Run) begin(ctx context.Context) error {
-	if err := r.edges.clear(ctx, r.header); err != nil {
-		return err
+// failure is what readers see of an error that ended the run.
+func failure(err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
 	}
-	b := encodeHeader(r.header)
-	if err := r.store(ctx, []write{{records: [][]byte{b}}}); err != nil {
-		return err
-	}
-	r.tail = tailOf(1, b)
-	r.log.Info("new run", "fingerprint", r.header.Fingerprint, "first_document", r.header.Start)
-	return nil
-}
-
-// otherAlgorithm says that another version of the planner made the plan.
-func (h Header) otherAlgorithm() string {
-	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, AlgorithmVersion)
-}
-
-// accepts refuses a plan that this configuration or binary would continue differently.
-func (c Config) accepts(h Header) error {
-	mismatch := func(message, do string) error {
-		return &Error{Reason: PlanMismatch, Message: message, Do: do,
-			Facts: map[string]string{"plan_fingerprint": h.Fingerprint, "fingerprint": c.Fingerprint()}}
-	}
-	if h.Algorithm != AlgorithmVersion {
-		return mismatch(h.otherAlgorithm(), "continue it with the binary that began it, or go on with this one in a fork: loaderd fork --run "+h.Run+" --step N --new NAME, N being the step that the training is at")
-	}
-	if h.Fingerprint != c.Fingerprint() {
-		return mismatch(fmt.Sprintf("run %s was planned with another configuration: %s", h.Run, strings.Join(h.Config.Differences(c), "; ")),
-			"restore the configuration or choose another run name")
-	}
-	return nil
+	return &Error{Reason: RunFailed, Message: "the run stopped", Err: err, Do: "read the daemon's log, mend the cause and restart it"}
 }
 
 // Info describes the run as of now.
 func (r *Run) Info() Info {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	info := Info{Run: r.name, Fingerprint: r.header.Fingerprint, Config: r.config, Start: r.header.Start, Planned: r.planned, Ended: r.ended, Committed: r.keepers.Committed(), Oldest: r.oldest, Keepers: maps.Clone(r.keepers)}
-	if r.header.Repair != nil {
-		info.Was = r.header.Repair.Was
+	h, now := r.plan.header, r.plan.now()
+	info := Info{Run: r.leader.name, Fingerprint: h.Fingerprint, Config: r.leader.config, Start: h.Start, Planned: now.steps, Ended: now.ended,
+		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers}
+	if h.Repair != nil {
+		info.Was = h.Repair.Was
 	}
 	return info
 }
 
+// Join registers a reader that will ask for steps from step on. It checks rank, world and step. It changes nothing but when the plan
+// is fed.
+func (r *Run) Join(place Place, step uint64) (*Reader, error) {
+	return r.follower.join(r.leader.name, place, step)
+}
+
 // Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
-func (r *Run) Step(ctx context.Context, step uint64) (*Step, error) {
-	r.mu.Lock()
-	s, planned, ended := r.recent[step], r.planned, r.ended
-	r.mu.Unlock()
-	switch {
-	case s != nil:
-		return s, nil
-	case step < planned:
-		return r.stored(ctx, step)
-	case ended:
-		return nil, io.EOF
-	}
-	return nil, notPlanned(step, planned)
-}
-
-// stored reads a step from the plan log, which may be out of reach.
-func (r *Run) stored(ctx context.Context, step uint64) (*Step, error) {
-	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
-	defer cancel()
-	s, err := r.plan.step(limit, step)
-	if err != nil && limit.Err() != nil && ctx.Err() == nil {
-		return nil, &Error{Reason: PlanLogDown, Message: fmt.Sprintf("step %d could not be read from the plan log within %s", step, r.options.Stall),
-			Do: "check the JetStream server; ask again", Err: err}
-	}
-	return s, err
-}
-
-func notPlanned(step, planned uint64) error {
-	return &Error{Reason: StepNotPlanned, Message: fmt.Sprintf("step %d is not planned yet; the plan holds %d steps", step, planned),
-		Do:    "ask for a step of the plan, or for the next one",
-		Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(planned, 10)}}
-}
+func (r *Run) Step(ctx context.Context, step uint64) (*Step, error) { return r.plan.step(ctx, step) }
 
 // Assemble returns rows [first, first+n) of a step as tokens.
 func (r *Run) Assemble(ctx context.Context, s *Step, first, n int) (*Batch, error) {
-	b, err := r.assembler.assemble(ctx, s, first, n)
-	if err != nil {
-		return nil, r.lost(s.Index, err)
-	}
-	return b, nil
+	return r.follower.assemble(ctx, s, first, n)
 }
 
-// update changes what readers see and wakes them.
-func (r *Run) update(f func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f()
-	close(r.changed)
-	r.changed = make(chan struct{})
-}
-
-// publish makes a stored step readable.
-func (r *Run) publish(s *Step) {
-	r.update(func() {
-		r.planned = s.Index + 1
-		r.starving = time.Time{}
-		r.recent[s.Index] = s
-		delete(r.recent, s.Index-uint64(r.options.Ahead)-recentSteps)
-	})
-}
-
-// recentSteps is how many steps beyond Options.Ahead are kept in memory; older ones are read from the plan log.
-const recentSteps = 64
+// Cause says why a step is not there yet, as its reader would be told; nil when it is, or when the run has ended.
+func (r *Run) Cause(step uint64) *Error { return r.follower.explain(step) }
 
 // Lookup returns the sequences of the documents that have a producer's id, in order.
 func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
-	return r.edges.Documents.Lookup(ctx, id)
+	return r.leader.edges.Documents.Lookup(ctx, id)
 }
 
 // Find calls f with every row of the plan that holds a part of a document, in order.
 func (r *Run) Find(ctx context.Context, document uint64, f func(s *Step, row int, pieces []packonline.Piece) error) error {
-	return Find(ctx, r.edges.Plan, document, f)
+	return Find(ctx, r.plan.log, document, f)
 }
 
 // Describe says where one document came from.
 func (r *Run) Describe(ctx context.Context, sequence uint64) (DocumentInfo, error) {
-	return r.edges.Documents.Describe(ctx, sequence)
+	return r.leader.edges.Documents.Describe(ctx, sequence)
+}
+
+// Seal ends the stream for this run behind its present last document: the pool drains there and every rank sees the same end. It
+// returns the sequence of that document. Idempotent.
+func (r *Run) Seal(ctx context.Context) (uint64, error) {
+	at, err := r.ask(ctx, Seal{})
+	if err == nil {
+		r.leader.announced(ctx)
+	}
+	return at, err
+}
+
+// Drain empties pool and shuffle window behind the stream's present last document, padding where it must, and goes on. Rows that do
+// not fill a step keep waiting.
+func (r *Run) Drain(ctx context.Context) (uint64, error) { return r.ask(ctx, Drain{}) }
+
+// Commit records that a keeper's own durable checkpoint covers all steps before step. The first commit of a name makes it a keeper. It
+// is idempotent and monotone: a smaller step than before changes nothing. It returns the step before which all keepers cover all.
+func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error) {
+	if err := validKeeper(keeper); err != nil {
+		return 0, &Error{Reason: BadTicket, Message: err.Error()}
+	}
+	return r.ask(ctx, Commit{keeper, step})
+}
+
+// Leave records that a keeper keeps no checkpoints any more: it no longer counts. Idempotent.
+func (r *Run) Leave(ctx context.Context, keeper string) (committed uint64, err error) {
+	if err := validKeeper(keeper); err != nil {
+		return 0, &Error{Reason: BadTicket, Message: err.Error()}
+	}
+	return r.ask(ctx, Leave{keeper})
+}
+
+// Checkpoint stores the planner's state as of now and returns the step that it goes on with.
+func (r *Run) Checkpoint(ctx context.Context) (uint64, error) { return r.ask(ctx, nil) }
+
+// ask asks the leader to record an entry, or for a checkpoint, and waits for as long as a reader would wait for a step. What comes to be
+// recorded later does no harm.
+func (r *Run) ask(ctx context.Context, e Entry) (uint64, error) {
+	stall := time.NewTimer(r.leader.options.Stall)
+	defer stall.Stop()
+	reply := make(chan answer, 1)
+	send := r.leader.requests
+	for {
+		now := r.plan.now()
+		if now.failed != nil {
+			return 0, now.failed
+		}
+		select {
+		case send <- request{e, reply}:
+			send = nil
+		case a := <-reply:
+			return a.at, a.err
+		case <-now.changed: // the run may have failed
+		case <-stall.C:
+			return 0, r.follower.unanswered()
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
 }

@@ -9,17 +9,17 @@ var silentAdvice = map[string]string{
 // checkSilent looks once, when a pool of documents has come or the stream has ended, and warns if none says what the retriever compares:
 // then splice packs by length alone.
 func (l *loop) checkSilent() {
-	c := l.run.config.Packing
+	c := l.config.Packing
 	if l.heard || c.Related() == nil {
 		return
 	}
-	_, packed := l.planner.Counts()
-	if packed.Documents < int64(c.Pool) && !l.ended {
+	_, packed := l.applier.planner.Counts()
+	if packed.Documents < int64(c.Pool) && !l.applier.ended {
 		return
 	}
 	l.heard = true
-	if silent := l.planner.Detail()["documents_silent"]; silent > 0 && silent == packed.Documents {
-		l.run.log.Warn("no document so far says what it is about: rows are packed by length alone", "retriever", c.Splice.Retriever, "documents", silent,
+	if silent := l.applier.planner.Detail()["documents_silent"]; silent > 0 && silent == packed.Documents {
+		l.log.Warn("no document so far says what it is about: rows are packed by length alone", "retriever", c.Splice.Retriever, "documents", silent,
 			"do", silentAdvice[c.Splice.Retriever])
 	}
 }

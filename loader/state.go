@@ -23,7 +23,7 @@ const stateVersion = 3
 // AppendState appends the planner's whole state: references to documents, never tokens.
 func (p *Planner) AppendState(b []byte) []byte {
 	b = append(b, stateVersion)
-	b = binary.AppendUvarint(b, p.cursor)
+	b = binary.AppendUvarint(b, p.cursor.Last())
 	b = binary.AppendUvarint(b, p.next)
 	for _, n := range p.counts.fields() {
 		b = binary.AppendUvarint(b, uint64(*n))
@@ -48,7 +48,7 @@ func (p *Planner) AppendState(b []byte) []byte {
 		if l.parts > 0 {
 			b = appendPieces(b, l.merged, &previous)
 		}
-		if l.holds() {
+		if l.begun() {
 			b = binary.AppendUvarint(b, uint64(l.since))
 		}
 	}
@@ -60,8 +60,9 @@ func (p *Planner) RestoreState(b []byte) error {
 	if len(b) == 0 || b[0] != stateVersion {
 		return fmt.Errorf("restore planner: state format is not version %d", stateVersion)
 	}
-	r := reader{b: b[1:]}
-	p.cursor, p.next = r.uvarint(), r.uvarint()
+	r := varints{b: b[1:]}
+	p.cursor = Behind(r.uvarint())
+	p.next = r.uvarint()
 	for _, n := range p.counts.fields() {
 		*n = int64(r.uvarint())
 	}
@@ -75,12 +76,12 @@ func (p *Planner) RestoreState(b []byte) error {
 	if r.b, err = p.packer.RestoreState(r.b); err != nil {
 		return err
 	}
-	if next := p.packer.Next(); next > p.cursor+1 {
-		return fmt.Errorf("restore planner: it is at document %d, its packer before document %d", p.cursor, next)
+	if next := p.packer.Next(); next > p.cursor.Next() {
+		return fmt.Errorf("restore planner: it is at document %s, its packer before document %d", p.cursor, next)
 	}
 	var previous uint64
 	r.b, err = p.window.RestoreState(r.b, func(b []byte) (atom, []byte, error) {
-		r := reader{b: b}
+		r := varints{b: b}
 		bucket := int(r.bounded(uint64(len(p.lines)) - 1))
 		a := r.atom(&p.lines[bucket], p.atomRows, &previous)
 		a.bucket = bucket
@@ -106,7 +107,7 @@ func (p *Planner) RestoreState(b []byte) error {
 }
 
 // restoreLine reads what a line holds: less than an atom and a row, for these would have gone on.
-func (p *Planner) restoreLine(l *line, r *reader, previous *uint64) {
+func (p *Planner) restoreLine(l *line, r *varints, previous *uint64) {
 	most := p.atomRows - 1
 	if packonline.Joins(p.config.Packing.Method) { // its atoms end with a document
 		most = 0
@@ -120,10 +121,10 @@ func (p *Planner) restoreLine(l *line, r *reader, previous *uint64) {
 		r.checkRow(l.merged, int64(l.parts)*int64(l.packed))
 	}
 	l.since = 0
-	if l.holds() {
+	if l.begun() {
 		l.since = int64(r.bounded(uint64(p.counts.Arrived)))
 	}
-	if l.holds() && p.queues.maxWait > 0 && p.counts.Arrived-l.since >= p.queues.maxWait {
+	if l.begun() && p.queues.maxWait > 0 && p.counts.Arrived-l.since >= p.queues.maxWait {
 		r.fail(fmt.Errorf("a row has waited for %d documents, the bound is %d", p.counts.Arrived-l.since, p.queues.maxWait))
 	}
 }
@@ -143,7 +144,7 @@ func (r *recent) appendState(b []byte) []byte {
 	return b
 }
 
-func (r *recent) restoreState(in *reader) error {
+func (r *recent) restoreState(in *varints) error {
 	n, next := in.uvarint(), in.uvarint()
 	if n != uint64(len(r.ring)) {
 		return fmt.Errorf("restore recent ids: state has a window of %d documents, the configuration %d", n, len(r.ring))
@@ -180,20 +181,20 @@ func appendPieces(b []byte, pieces []packonline.Piece, previous *uint64) []byte 
 
 var errShort = errors.New("cut short")
 
-// reader decodes varints; after the first error it returns zeros.
-type reader struct {
+// varints decodes numbers; after the first error it returns zeros.
+type varints struct {
 	b   []byte
 	err error
 }
 
-func (r *reader) fail(err error) {
+func (r *varints) fail(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 	r.b = nil
 }
 
-func (r *reader) uvarint() uint64 {
+func (r *varints) uvarint() uint64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 {
 		r.fail(errShort)
@@ -204,7 +205,7 @@ func (r *reader) uvarint() uint64 {
 }
 
 // bounded reads a number of at most limit.
-func (r *reader) bounded(limit uint64) uint64 {
+func (r *varints) bounded(limit uint64) uint64 {
 	v := r.uvarint()
 	if v > limit {
 		r.fail(fmt.Errorf("%d where at most %d can be", v, limit))
@@ -214,7 +215,7 @@ func (r *reader) bounded(limit uint64) uint64 {
 }
 
 // atom reads an atom of a line, of at most so many rows.
-func (r *reader) atom(l *line, most int, previous *uint64) (a atom) {
+func (r *varints) atom(l *line, most int, previous *uint64) (a atom) {
 	for range r.bounded(uint64(most)) {
 		row := r.pieces(previous)
 		r.checkRow(row, int64(l.packed))
@@ -224,7 +225,7 @@ func (r *reader) atom(l *line, most int, previous *uint64) (a atom) {
 }
 
 // pieces reads what appendPieces wrote.
-func (r *reader) pieces(previous *uint64) []packonline.Piece {
+func (r *varints) pieces(previous *uint64) []packonline.Piece {
 	n := r.bounded(uint64(len(r.b)) / 2) // a piece takes two bytes or more
 	if n == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"loaderd/packonline"
 )
 
-// planStats is what the loop last told of its planner.
+// planStats is what the leader's loop last told of its planner.
 type planStats struct {
 	counts       Counts
 	packed       packonline.Counts
@@ -16,14 +16,15 @@ type planStats struct {
 	queued       int
 	queues       []QueueStat
 	lacks        shortage
-	cursor       uint64
-	cursorBefore uint64 // at the refresh before
-	floor        uint64
+	cursor       Position
+	cursorBefore Position // at the refresh before
+	floor        Position
 	detail       map[string]int64
 }
 
-// snapshot refreshes what Stats and cause show.
-func (r *Run) snapshot(p *Planner) {
+// snapshot refreshes what the leader reports.
+func (l *leader) snapshot() {
+	p := l.applier.planner
 	var s planStats
 	s.counts, s.packed = p.Counts()
 	s.pool, s.window, s.queued = p.Waiting()
@@ -32,10 +33,10 @@ func (r *Run) snapshot(p *Planner) {
 	s.cursor = p.Cursor()
 	s.floor = p.Floor()
 	s.detail = p.Detail()
-	r.mu.Lock()
-	s.cursorBefore = r.stats.cursor
-	r.stats = s
-	r.mu.Unlock()
+	l.mu.Lock()
+	s.cursorBefore = l.figures.cursor
+	l.figures = s
+	l.mu.Unlock()
 }
 
 // Stats is a snapshot of a run, for metrics, the live view and the stats action. Planner figures
@@ -93,24 +94,22 @@ type ReaderStat struct {
 
 // Stats returns the present figures.
 func (r *Run) Stats() Stats {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := r.stats
-	s := Stats{Run: r.name, Planned: r.planned, Ended: r.ended, Replaying: r.replays, Committed: r.keepers.Committed(), Checkpoint: r.checkpointed, CheckpointBytes: r.checkpointBytes,
+	now := r.plan.now() // before the figures, which are not to be older than any step
+	p := r.leader.report()
+	s := Stats{Run: r.leader.name, Planned: now.steps, Ended: now.ended, Replaying: p.replays, Committed: now.keepers.Committed(), Oldest: now.oldest,
+		Checkpoint: p.checkpointed, CheckpointBytes: p.checkpointBytes, Readers: r.follower.readerStats(),
 		Documents: p.packed.Documents, Empty: p.counts.Empty, Undecoded: p.counts.Undecoded, Duplicates: p.counts.Duplicates,
 		Tokens: p.packed.Tokens, Rows: p.counts.Rows, Slots: p.counts.Slots, Padding: p.counts.Slots - p.counts.Tokens,
 		Truncated: p.packed.Truncated, Dropped: p.packed.Dropped + p.counts.LeftTokens, Repeated: p.packed.Repeated, AgeMax: p.counts.AgeMax,
-		PoolPieces: p.pool.Pieces, HeldRows: int(p.pool.Held.Rows), HeldPieces: int(p.pool.Held.Pieces), PoolTokens: p.pool.Tokens, WindowRows: p.window, QueueRows: p.queued, Queues: p.queues, RowsNeeded: p.lacks.needed, RowsThere: p.lacks.there, WaitMax: p.counts.WaitMax, Oldest: r.oldest, Cursor: p.cursor, Floor: p.floor, Trouble: r.trouble, Packing: p.detail}
-	s.CacheBytes, s.CacheHits, s.CacheMisses = r.assembler.cache.stats()
-	s.Readers = make([]ReaderStat, 0, len(r.readers))
-	for x := range r.readers {
-		s.Readers = append(s.Readers, ReaderStat{x.place.Rank, x.place.World, x.next})
-	}
+		PoolPieces: p.pool.Pieces, HeldRows: int(p.pool.Held.Rows), HeldPieces: int(p.pool.Held.Pieces), PoolTokens: p.pool.Tokens,
+		WindowRows: p.window, QueueRows: p.queued, Queues: p.queues, RowsNeeded: p.lacks.needed, RowsThere: p.lacks.there, WaitMax: p.counts.WaitMax,
+		Cursor: p.cursor.Last(), Floor: p.floor.Next(), Trouble: p.trouble, Packing: p.detail}
+	s.CacheBytes, s.CacheHits, s.CacheMisses = r.follower.assembler.cache.stats()
 	slices.SortFunc(s.Readers, func(a, b ReaderStat) int {
 		return cmp.Or(cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Step, b.Step))
 	})
-	if r.source != nil {
-		s.Source = r.source.Status()
+	if p.source != nil {
+		s.Source = *p.source
 	}
 	return s
 }

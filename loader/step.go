@@ -7,8 +7,8 @@ type Step struct {
 	Index  uint64
 	Bucket int32                // length of every row in tokens
 	Rows   [][]packonline.Piece // a row without pieces is all padding
-	Cursor uint64               // last document sequence that the planner had seen when the step came out
-	Floor  uint64               // oldest document sequence that a later step may need
+	Cursor Position             // behind the last document that the planner had seen when the step came out
+	Floor  Position             // before the oldest document that a later step may need
 }
 
 // Batch is rows [First, First+Rows) of a step as tokens.
@@ -17,7 +17,8 @@ type Batch struct {
 	Bucket int // L, the length of every row in tokens
 	First  int // first row within the step
 	Rows   int
-	Tokens []int32 // Rows*Bucket ids, row after row, padding filled with the run's pad id; may be lent to the network: never change it
+	// Content has Rows*Bucket tokens, row after row, padding filled with the run's pad id. It may be lent to the network: never change it.
+	Content
 	// Pieces[i] are the pieces of row First+i in order; the tokens behind them up to L are padding.
 	Pieces [][]packonline.Piece
 }

@@ -47,10 +47,10 @@ func (u *uploads) finish(x upload, err error) {
 }
 
 // upload stores what is queued until the queue is closed.
-func (r *Run) upload(ctx context.Context, u *uploads) {
+func (l *leader) upload(ctx context.Context, u *uploads) {
 	for x := range u.queue {
 		limit, cancel := context.WithTimeout(ctx, uploadLimit)
-		err := r.keep(limit, x.step, x.state.encode())
+		err := l.storeCheckpoint(limit, x.step, x.state.encode())
 		cancel()
 		u.finish(x, err)
 	}

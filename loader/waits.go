@@ -17,7 +17,7 @@ const (
 
 // waits tells the log why readers wait: once when they have waited for tellAfter, again when the cause changes, and when the step is there.
 type waits struct {
-	run    *Run
+	*follower
 	since  time.Time // of the wait that was told; zero without one
 	reason Reason    // that was told last
 	facts  map[string]string
@@ -26,8 +26,8 @@ type waits struct {
 }
 
 // tellWaits looks until ctx is done.
-func (r *Run) tellWaits(ctx context.Context) {
-	w := waits{run: r, told: map[Reason]time.Time{}}
+func (f *follower) tellWaits(ctx context.Context) {
+	w := waits{follower: f, told: map[Reason]time.Time{}}
 	tick := time.NewTicker(tellEvery)
 	defer tick.Stop()
 	for {
@@ -41,18 +41,11 @@ func (r *Run) tellWaits(ctx context.Context) {
 }
 
 func (w *waits) look(now time.Time) {
-	r := w.run
-	r.mu.Lock()
-	since, step, readers := r.starving, r.planned, 0
-	for x := range r.readers {
-		if x.next >= r.planned {
-			readers++
-		}
-	}
-	over := r.ended || r.failed != nil
-	r.mu.Unlock()
+	since, readers := w.waiting()
+	plan := w.plan.now()
+	over := plan.ended || plan.failed != nil
 	if !w.since.IsZero() && (since != w.since || over) {
-		r.log.Warn("readers wait no more", "step", step, "waited", now.Sub(w.since).Round(time.Second))
+		w.log.Warn("readers wait no more", "step", plan.steps, "waited", now.Sub(w.since).Round(time.Second))
 		w.since = time.Time{}
 	}
 	if readers > 0 {
@@ -65,17 +58,15 @@ func (w *waits) look(now time.Time) {
 		return
 	case readers == 0:
 		if now.Sub(w.gone) >= tellAfter { // one that was told the cause comes again within seconds
-			r.mu.Lock()
-			r.starving = time.Time{}
-			r.mu.Unlock()
+			w.relieve()
 			w.since = time.Time{}
 		}
 		return
 	}
-	e := r.Cause(step)
+	e := w.explain(plan.steps)
 	if e == nil || now.Sub(w.told[e.Reason]) < tellAgain || e.Reason == w.reason && maps.Equal(e.Facts, w.facts) {
 		return
 	}
 	w.since, w.reason, w.facts, w.told[e.Reason] = since, e.Reason, e.Facts, now
-	r.log.Warn("readers wait for a step", "step", step, "readers", readers, "waited", now.Sub(since).Round(time.Second), "reason", e.Reason, "cause", e.Message, "do", e.Do)
+	w.log.Warn("readers wait for a step", "step", plan.steps, "readers", readers, "waited", now.Sub(since).Round(time.Second), "reason", e.Reason, "cause", e.Message, "do", e.Do)
 }

@@ -12,7 +12,6 @@ import (
 
 	"loaderd/loader"
 	"loaderd/packonline"
-	"loaderd/packonline/related"
 	"loaderd/shuffle"
 )
 
@@ -212,7 +211,7 @@ func (d *memDocs) lengths(lengths ...int) {
 		d.mu.Lock()
 		seq := len(d.docs) + 1
 		d.mu.Unlock()
-		d.publish(loader.Document{Tokens: documentTokens(uint64(seq), n)})
+		d.publish(loader.Document{Content: loader.Content{Tokens: documentTokens(uint64(seq), n)}})
 	}
 }
 
@@ -254,24 +253,24 @@ func (f *memFloors) Purge(context.Context) (uint64, error) {
 
 var errPurged = &loader.Error{Reason: loader.DocumentLost, Message: "purged"}
 
-func (d *memDocs) Hint(_ context.Context, seq uint64) (*related.Hint, error) {
+func (d *memDocs) Traits(_ context.Context, seq uint64) (loader.Traits, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hints++
 	if seq < d.first {
-		return nil, errPurged
+		return loader.Traits{}, errPurged
 	}
-	return d.docs[seq-1].Hint, nil
+	return d.docs[seq-1].Traits, nil
 }
 
-func (d *memDocs) Tokens(_ context.Context, seq uint64) ([]int32, error) {
+func (d *memDocs) Content(_ context.Context, seq uint64) (loader.Content, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fetched++
 	if seq < d.first {
-		return nil, errPurged
+		return loader.Content{}, errPurged
 	}
-	return d.docs[seq-1].Tokens, nil
+	return d.docs[seq-1].Content, nil
 }
 
 func (d *memDocs) Describe(_ context.Context, seq uint64) (loader.DocumentInfo, error) {

@@ -47,7 +47,7 @@ const (
 )
 
 // write appends what the loop decided, in its order. When much waits behind one append, the next one takes it together.
-func (r *Run) write(ctx context.Context, in <-chan write) error {
+func (l *leader) write(ctx context.Context, in <-chan write) error {
 	for w := range in {
 		group, records := []write{w}, len(w.records)
 		for more := true; more && records < writeBatch; {
@@ -65,7 +65,7 @@ func (r *Run) write(ctx context.Context, in <-chan write) error {
 			if records >= batchPays {
 				n = fitting(group)
 			}
-			if err := r.store(ctx, group[:n]); err != nil {
+			if err := l.store(ctx, group[:n]); err != nil {
 				return err
 			}
 		}
@@ -90,25 +90,25 @@ func fitting(writes []write) (n int) {
 }
 
 // store appends the records of consecutive writes, all or none, and then makes them known.
-func (r *Run) store(ctx context.Context, writes []write) error {
+func (l *leader) store(ctx context.Context, writes []write) error {
 	var records [][]byte
 	for _, w := range writes {
 		records = append(records, w.records...)
 	}
 	if len(records) > 0 {
-		r.update(func() { r.storing = time.Now() })
-		err := r.edges.Plan.Append(ctx, writes[0].after, records...)
-		r.update(func() { r.storing = time.Time{} })
+		l.update(func() { l.storing = time.Now() })
+		err := l.edges.Plan.Append(ctx, writes[0].after, records...)
+		l.update(func() { l.storing = time.Time{} })
 		switch {
 		case errors.Is(err, ErrDeposed):
-			return &Error{Reason: NotLeading, Message: "another process appended to the plan of run " + r.name, Do: "let it lead, or stop it and restart this one", Err: err}
+			return &Error{Reason: NotLeading, Message: "another process appended to the plan of run " + l.name, Do: "let it lead, or stop it and restart this one", Err: err}
 		case err != nil:
 			return fmt.Errorf("append to the plan log: %w", err)
 		}
 	}
 	for _, w := range writes {
 		if w.step != nil {
-			r.publish(w.step)
+			l.plan.extend(w.step)
 		}
 		if w.stored != nil {
 			w.stored(ctx)

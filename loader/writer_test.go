@@ -32,13 +32,13 @@ func TestAppendsTakeWholeSteps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log sizesLog
-			r := &Run{edges: Edges{Plan: &log}, changed: make(chan struct{})}
+			l := &leader{edges: Edges{Plan: &log}}
 			in := make(chan write, len(c.writes))
 			for _, w := range c.writes {
 				in <- write{records: w}
 			}
 			close(in)
-			if err := r.write(t.Context(), in); err != nil {
+			if err := l.write(t.Context(), in); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(log.sizes, c.want) {

@@ -1,0 +1,119 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// request asks the leader for a record of the plan, or for a checkpoint.
+type request struct {
+	entry Entry // what is to be recorded, for a control without its place; nil asks for a checkpoint
+	reply chan<- answer
+}
+
+// answer is a document's sequence or a step, as the request has it.
+type answer struct {
+	at  uint64
+	err error
+}
+
+func (q request) refuse(reason Reason, format string, args ...any) {
+	q.reply <- answer{err: &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}}
+}
+
+// handle records what a request asks for, or answers at once when there is nothing to record.
+func (l *loop) handle(ctx context.Context, q request) error {
+	switch e := q.entry.(type) {
+	case nil:
+		return l.ask(ctx, q)
+	case Commit:
+		return l.commit(ctx, e, q)
+	case Leave:
+		if _, known := l.applier.keepers[e.Keeper]; !known {
+			q.reply <- answer{at: l.applier.keepers.Committed()}
+			return nil
+		}
+		return l.keep(ctx, e, q)
+	case Control:
+		return l.decide(ctx, e, q)
+	}
+	return fmt.Errorf("nobody can ask for a record of kind %d", q.entry.kind())
+}
+
+func (l *loop) commit(ctx context.Context, c Commit, q request) error {
+	planned, keepers := l.plan.planned(), l.applier.keepers
+	_, known := keepers[c.Keeper]
+	step, changes := keepers.after(c)
+	switch {
+	case c.Step > planned:
+		q.refuse(BadTicket, "commit of step %d, but the plan holds %d steps", c.Step, planned)
+	case !known && len(keepers) == maxKeepers:
+		q.refuse(BadTicket, "the run has %d keepers, and %q would be one more: let one leave first", maxKeepers, c.Keeper)
+	case !changes:
+		q.reply <- answer{at: keepers.Committed()}
+	default:
+		return l.keep(ctx, Commit{c.Keeper, step}, q)
+	}
+	return nil
+}
+
+// keep stores the record of a change of keepers, and makes it known then.
+func (l *loop) keep(ctx context.Context, e Entry, q request) error {
+	l.applier.record(e)
+	keepers := l.applier.keepers
+	return l.append(ctx, write{records: [][]byte{EncodeRecord(e)}, stored: func(context.Context) {
+		l.plan.keep(keepers)
+		q.reply <- answer{at: keepers.Committed()}
+	}})
+}
+
+// decide records a control behind the present last document of the stream.
+func (l *loop) decide(ctx context.Context, c Control, q request) error {
+	_, seal := c.(Seal)
+	if at, sealed := l.applier.sealed(); sealed {
+		if seal {
+			q.reply <- answer{at: at}
+		} else {
+			q.refuse(BadTicket, "the run is sealed behind document %d: nothing is left to drain after it", at)
+		}
+		return nil
+	}
+	state, err := l.edges.Documents.State(ctx)
+	if err != nil {
+		q.reply <- answer{err: &Error{Reason: SourceDown, Message: "cannot read the end of the document stream", Err: err, Do: "try again"}}
+		return nil
+	}
+	at := max(state.Last, l.applier.planner.Clock())
+	if n := len(l.applier.pending); n > 0 { // a stale answer must not put it before one that is recorded
+		at = max(at, l.applier.pending[n-1].behind())
+	}
+	return l.control(ctx, c.place(at), func(context.Context) {
+		if seal {
+			l.news.decided(at)
+		}
+		q.reply <- answer{at: at}
+	})
+}
+
+// control records a control; it takes effect when the planner is there.
+func (l *loop) control(ctx context.Context, c Control, stored func(context.Context)) error {
+	l.applier.record(c)
+	return l.append(ctx, write{records: [][]byte{EncodeRecord(c)}, stored: stored})
+}
+
+// linger drains pool and window for a reader that waits, when the stream has been quiet for long enough and what waits could fill a
+// step. The clock decides when that is recorded; the record decides what it does.
+func (l *loop) linger(ctx context.Context) error {
+	if l.options.Linger <= 0 || l.replay != nil || l.applier.ended || len(l.applier.pending) > 0 || !l.waitedFor() {
+		return nil
+	}
+	s, planner := l.source.Status(), l.applier.planner
+	quiet := !s.DrySince.IsZero() && time.Since(s.DrySince) >= l.options.Linger && planner.Cursor().Covers(s.Last)
+	if !quiet || !planner.Drains() {
+		return nil
+	}
+	at := planner.Clock()
+	l.log.Info("the stream is quiet and a reader waits: pool and window are drained", "document", at, "quiet", time.Since(s.DrySince).Round(time.Millisecond))
+	return l.control(ctx, Drain{at}, nil)
+}

@@ -1,0 +1,41 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"loaderd/packonline"
+)
+
+// traitsAtOnce is how many documents are asked for at a time.
+const traitsAtOnce = 32
+
+// readTraits tells a restored planner again what it was told of its waiting documents beside their lengths: a checkpoint holds references
+// only. Packing methods that look at lengths alone need nothing.
+func readTraits(ctx context.Context, p *Planner, documents Documents) error {
+	packer, ok := p.packer.(packonline.Hinted)
+	if !ok {
+		return nil
+	}
+	sequences := packer.Unhinted()
+	traits := make([]Traits, len(sequences))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(traitsAtOnce)
+	for i, sequence := range sequences {
+		g.Go(func() (err error) {
+			if traits[i], err = documents.Traits(ctx, sequence); err != nil {
+				return fmt.Errorf("read what document %d is about: %w", sequence, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for i, sequence := range sequences {
+		packer.Hint(sequence, traits[i].Hint)
+	}
+	return nil
+}
