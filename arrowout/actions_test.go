@@ -18,7 +18,7 @@ import (
 func TestActions(t *testing.T) {
 	f := newFake(2, 2, 16)
 	f.steps[1].Rows = [][]packonline.Piece{{{Doc: 1 << 60, Start: 3, Length: 9}, {Doc: 2, Length: 1}}, nil}
-	f.steps[1].Cursor = 99
+	f.steps[1].Cursor = loader.Behind(99)
 	f.steps[0].Rows = nil
 	c := dial(t, serve(t, f))
 	for _, tc := range []struct{ name, body, want string }{

@@ -66,7 +66,7 @@ func newFake(steps, rows, bucket int) *fakeRun {
 			}
 			s.Rows = append(s.Rows, row)
 		}
-		s.Cursor = sequence
+		s.Cursor = loader.Behind(sequence)
 		f.steps = append(f.steps, s)
 	}
 	f.info.Planned = uint64(steps)

@@ -35,7 +35,7 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 	if err != nil {
 		return err
 	}
-	page := answers.Page{Step: answers.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket), Cursor: step.Cursor}, Total: len(step.Rows)}
+	page := answers.Page{Step: answers.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket), Cursor: step.Cursor.Last()}, Total: len(step.Rows)}
 	pieces, most := 0, ledgerPieces
 	if q.documents {
 		most = describedPieces

@@ -71,7 +71,7 @@ type reference struct {
 	header  loader.Header
 	planner *loader.Planner
 	steps   []loader.Step
-	read    int             // records of the plan log
+	read    int              // records of the plan log
 	control []loader.Control // recorded, not yet applied
 	known   []loader.Control // all that were recorded
 	sealed  bool

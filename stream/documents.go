@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
-	"loaderd/packonline/related"
 	"loaderd/stream/conn"
 )
 
@@ -188,17 +187,17 @@ func (l *DocumentLog) lost(from, to uint64) error {
 		Facts:   map[string]string{"stream": l.name, "first_missing": number(from), "last_missing": number(to)}}
 }
 
-// Tokens returns the tokens of one document again, equal to what the source delivered. It waits while the stream cannot be reached,
+// Content returns the content of one document again, equal to what the source delivered. It waits while the stream cannot be reached,
 // until ctx ends.
-func (l *DocumentLog) Tokens(ctx context.Context, sequence uint64) ([]int32, error) {
+func (l *DocumentLog) Content(ctx context.Context, sequence uint64) (loader.Content, error) {
 	doc, err := l.again(ctx, sequence)
-	return doc.Tokens, err
+	return doc.Content, err
 }
 
-// Hint returns what one document is about again, equal to what the source delivered. It waits as Tokens does.
-func (l *DocumentLog) Hint(ctx context.Context, sequence uint64) (*related.Hint, error) {
+// Traits returns what travels beside the length of one document again, equal to what the source delivered. It waits as Content does.
+func (l *DocumentLog) Traits(ctx context.Context, sequence uint64) (loader.Traits, error) {
 	doc, err := l.again(ctx, sequence)
-	return doc.Hint, err
+	return doc.Traits, err
 }
 
 // again returns a document that a source has delivered.

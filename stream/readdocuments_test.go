@@ -62,9 +62,9 @@ func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := nextDoc(t, openSource(t, l, 1))
-	h, err := l.Hint(natstest.Context(t), 1)
-	if err != nil || h.Source != d.Hint.Source {
-		t.Errorf("read again it is about %+v, %v, want %+v", h, err, d.Hint)
+	h, err := l.Traits(natstest.Context(t), 1)
+	if err != nil || h.Hint.Source != d.Hint.Source {
+		t.Errorf("read again it is about %+v, %v, want %+v", h.Hint, err, d.Hint)
 	}
 	if info, err := l.Describe(natstest.Context(t), 1); err != nil || info.Subject != "docs.web" || info.Sequence != 1 {
 		t.Errorf("it is described as %+v, %v", info, err)
@@ -78,13 +78,13 @@ func TestDocumentIsAskedForAgain(t *testing.T) {
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 1)...)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
 	l := openLog(t, srv.RemoteAt(link.URL()))
-	if _, err := l.Tokens(natstest.Context(t), 1); err != nil {
+	if _, err := l.Content(natstest.Context(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	link.Deafen()
 	asked := make(chan error, 1)
 	go func() {
-		_, err := l.Tokens(natstest.Context(t), 1)
+		_, err := l.Content(natstest.Context(t), 1)
 		asked <- err
 	}()
 	select {

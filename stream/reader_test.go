@@ -247,12 +247,12 @@ func TestAnotherStreamOfTheSameName(t *testing.T) {
 	mismatch("a document of another stream", err)
 	_, err = l.State(natstest.Context(t))
 	mismatch("its state", err)
-	_, err = l.Tokens(natstest.Context(t), 3) // there is such a document, of the same length
+	_, err = l.Content(natstest.Context(t), 3) // there is such a document, of the same length
 	mismatch("its tokens", err)
 	if err := srv.Store().JetStream().DeleteStream(natstest.Context(t), "DOCS"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = l.Tokens(natstest.Context(t), 3)
+	_, err = l.Content(natstest.Context(t), 3)
 	mismatch("tokens without a stream", err)
 }
 
@@ -320,15 +320,15 @@ func TestTokensAgain(t *testing.T) {
 	src := openSource(t, l, 1)
 	for i := range messages {
 		d := nextDoc(t, src)
-		again, err := l.Tokens(ctx, d.Sequence)
-		if err != nil || !slices.Equal(again, d.Tokens) {
+		again, err := l.Content(ctx, d.Sequence)
+		if err != nil || !slices.Equal(again.Tokens, d.Tokens) {
 			t.Errorf("tokens of document %d: %v, %v, the source delivered %v", i+1, again, err, d.Tokens)
 		}
 	}
-	_, err := l.Tokens(ctx, 99)
+	_, err := l.Content(ctx, 99)
 	lostRange(t, err, 99, 99)
 	removeDocs(t, srv.Store(), 2)
-	_, err = l.Tokens(ctx, 2)
+	_, err = l.Content(ctx, 2)
 	lostRange(t, err, 2, 2)
 
 	info, err := l.Describe(ctx, 1)
@@ -350,14 +350,14 @@ func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
 	srv.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	_, err := l.Tokens(ctx, 1)
+	_, err := l.Content(ctx, 1)
 	var down *loader.Error
 	if !errors.As(err, &down) || down.Reason != loader.SourceDown || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("tokens without a server: %v, want %s", err, loader.SourceDown)
 	}
 	srv.Restart()
-	if ids, err := l.Tokens(natstest.Context(t), 1); err != nil || len(ids) != len("document 1")+1 {
-		t.Errorf("tokens after the restart: %v, %v", ids, err)
+	if again, err := l.Content(natstest.Context(t), 1); err != nil || again.Len() != len("document 1")+1 {
+		t.Errorf("tokens after the restart: %v, %v", again, err)
 	}
 }
 

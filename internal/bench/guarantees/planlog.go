@@ -69,14 +69,14 @@ func weigh(ctx context.Context, c config.Config) (w weight, err error) {
 		return w, err
 	}
 	if err := log.Scan(ctx, 1, func(_ uint64, record []byte) error {
-		r, err := loader.DecodeRecord(record)
+		e, err := loader.DecodeRecord(record)
 		w.records += uint64(len(record))
-		if len(r.Part.Rows) > 0 {
+		if part, ok := e.(loader.StepPart); ok {
 			w.steps++
-		}
-		for _, row := range r.Part.Rows {
-			for _, x := range row {
-				w.tokens += int64(x.Length)
+			for _, row := range part.Rows {
+				for _, x := range row {
+					w.tokens += int64(x.Length)
+				}
 			}
 		}
 		return err

@@ -138,5 +138,5 @@ func between(ctx context.Context, r *loader.Run, from, to uint64) (uint64, error
 	if err != nil {
 		return 0, err
 	}
-	return z.Cursor - a.Cursor, nil
+	return z.Cursor.Last() - a.Cursor.Last(), nil
 }
