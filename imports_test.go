@@ -22,6 +22,7 @@ const module = "loaderd"
 var arrows = map[string][]string{
 	"cmd/loaderd": {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
 		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/publishing",
+		"internal/documents",
 		"stream", "stream/publish", "stream/planlog", "arrowout", "loader", "tokenizer"},
 	"internal/daemon": {"internal/config", "internal/stats", "stream", "stream/planlog", "arrowout", "loader", "tokenizer"},
 	"internal/config": {"stream", "arrowout", "loader", "tokenizer"},
@@ -34,6 +35,8 @@ var arrows = map[string][]string{
 	"internal/reader":  {"internal/answers"},
 	"internal/answers": {"loader"},
 
+	"internal/documents":         {"internal/jsonlines", "internal/relatedness", "internal/simulation"},
+	"internal/jsonlines":         {"tokenizer"},
 	"internal/report":            {"internal/relatedness", "internal/simulation"},
 	"internal/simulation":        {"packonline"},
 	"internal/corpus":            {"internal/columns"},

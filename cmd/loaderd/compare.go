@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"loaderd/internal/documents"
+	"loaderd/internal/relatedness"
 	"loaderd/internal/report"
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
@@ -26,7 +28,7 @@ func newCompareCmd() *cobra.Command {
 	var packing packingFlags
 	var file lengthsInput
 	var stream streamInput
-	var documents documentsInput
+	var whole documentsInput
 	var methods []string
 	var out string
 	cmd := &cobra.Command{
@@ -57,12 +59,12 @@ or with --from-stream as the run over the stream has them.`,
 			if err != nil {
 				return fmt.Errorf("compare: %w", err)
 			}
-			runs, err := comparisons(cmd, &packing, methods, documents.on)
+			runs, err := comparisons(cmd, &packing, methods, whole.on)
 			switch {
 			case err != nil:
-			case documents.on && (stream.from || file.column != ""):
+			case whole.on && (stream.from || file.column != ""):
 				err = errors.New("--documents: want JSON lines, not --from-stream or --column")
-			case !documents.on && !stream.from:
+			case !whole.on && !stream.from:
 				err = file.check(args)
 			}
 			if err != nil {
@@ -72,13 +74,13 @@ or with --from-stream as the run over the stream has them.`,
 				return fmt.Errorf("compare: make folder: %w", err)
 			}
 			var lengths []int32
-			var set *documentSet
+			var set *documents.Set
 			var name string
 			switch {
-			case documents.on:
-				documents.tokenizer = cmp.Or(stream.tokenizer(), "gpt2")
-				if set, name, err = documents.read(cmd.InOrStdin(), args); err == nil {
-					lengths = set.lengths()
+			case whole.on:
+				whole.tokenizer = cmp.Or(stream.tokenizer(), "gpt2")
+				if set, name, err = whole.read(cmd.InOrStdin(), args); err == nil {
+					lengths = set.Lengths()
 				}
 			case stream.from:
 				lengths, name, err = stream.read(cmd.Context(), daemon, cmd.ErrOrStderr())
@@ -104,7 +106,7 @@ or with --from-stream as the run over the stream has them.`,
 	}
 	packing.register(cmd)
 	packing.registerSplice(cmd)
-	documents.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"; splice is compared too, and how related the documents of rows are")
+	whole.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"; splice is compared too, and how related the documents of rows are")
 	file.register(cmd)
 	stream.register(cmd)
 	f := cmd.Flags()
@@ -180,7 +182,7 @@ func commonProblems(c packonline.Config) []packonline.FieldError {
 }
 
 // compare runs all methods, shows what they did and writes it to the folder out.
-func compare(cmd *cobra.Command, r *report.Report, lengths []int32, set *documentSet, runs []comparison, out string) error {
+func compare(cmd *cobra.Command, r *report.Report, lengths []int32, set *documents.Set, runs []comparison, out string) error {
 	r.Lengths = report.Describe(lengths, r.Rows[len(r.Rows)-1])
 	progress := newProgress(cmd.ErrOrStderr())
 	for i, run := range runs {
@@ -204,7 +206,7 @@ func compare(cmd *cobra.Command, r *report.Report, lengths []int32, set *documen
 			r.Add(result, nil)
 			continue
 		}
-		result, figures, err := set.pack(cmd, run.config, r.Short)
+		result, figures, err := pack(cmd, set, run.config, r.Short)
 		if err != nil {
 			return fmt.Errorf("%s: %w", run.config.Method, err)
 		}
@@ -228,6 +230,15 @@ func compare(cmd *cobra.Command, r *report.Report, lengths []int32, set *documen
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", filepath.Join(out, "report.html"))
 	return err
+}
+
+// pack packs documents and measures how related those are that share a row.
+func pack(cmd *cobra.Command, set *documents.Set, c packonline.Config, below int) (*simulation.Result, *relatedness.Figures, error) {
+	hints, err := settle(cmd, set, &c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return set.Pack(cmd.Context(), c, hints, below)
 }
 
 // commandLine is the command as one could type it.

@@ -43,7 +43,7 @@ func TestPublishStopsWhileAPipeWaits(t *testing.T) {
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(out.String(), "interrupted: committed 3 documents") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if got := len(documents(t, s)); got != 3 {
+	if got := len(streamed(t, s)); got != 3 {
 		t.Errorf("the stream holds %d documents, want 3", got)
 	}
 }

@@ -45,8 +45,8 @@ func documentServer(t *testing.T, change ...func(*stream.Config)) *stream.Store 
 	return s
 }
 
-// documents reads the stream back: "subject path id data".
-func documents(t *testing.T, s *stream.Store) []string {
+// streamed reads the stream back: "subject path id data".
+func streamed(t *testing.T, s *stream.Store) []string {
 	t.Helper()
 	st, err := s.EnsureDocuments(t.Context())
 	if err != nil {
@@ -129,7 +129,7 @@ func TestPublishFolderTwice(t *testing.T) {
 		t.Errorf("in words: exit %d, %s%s", code, &out, &errs)
 	}
 	want := []string{"docs.web a.txt  text a", "docs.web d.jsonl k0 line 0", "docs.web d.jsonl k1 line 1", "docs.web d.jsonl k2 line 2"}
-	if got := documents(t, s); !slices.Equal(got, want) {
+	if got := streamed(t, s); !slices.Equal(got, want) {
 		t.Errorf("stream holds %q, want %q", got, want)
 	}
 }
@@ -144,7 +144,7 @@ func TestPublishStandardInput(t *testing.T) {
 		t.Errorf("tokens: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	want := []string{"docs.files -  one", "docs.files -  one", "docs.files -  \x01\x00\x00\x00\x02\x00\x00\x00"}
-	if got := documents(t, s); !slices.Equal(got, want) {
+	if got := streamed(t, s); !slices.Equal(got, want) {
 		t.Errorf("stream holds %q, want %q", got, want)
 	}
 	st, err := s.EnsureDocuments(t.Context())
@@ -275,7 +275,7 @@ func TestPublishGoesOnAfterAKill(t *testing.T) {
 	if code, sum, stderr := publishes(t, s, "", path); code != exitOK || sum.Documents+sum.Duplicates != n || sum.Documents == n || sum.Duplicates == 0 {
 		t.Errorf("last run: exit %d, %+v\n%s", code, sum, stderr)
 	}
-	got := documents(t, s)
+	got := streamed(t, s)
 	if len(got) != n {
 		t.Fatalf("stream holds %d documents, want %d", len(got), n)
 	}
@@ -319,7 +319,7 @@ func stopsWhileItWaits(t *testing.T, path string, goesOn bool) {
 	if err := json.Unmarshal(out.Bytes(), &sum); err != nil {
 		t.Fatal(err)
 	}
-	if got := len(documents(t, s)); !sum.Interrupted || sum.Documents != int64(got) || sum.WaitedSeconds <= 0 {
+	if got := len(streamed(t, s)); !sum.Interrupted || sum.Documents != int64(got) || sum.WaitedSeconds <= 0 {
 		t.Errorf("summary %+v with %d documents in the stream", sum, got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"loaderd/internal/documents"
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
 	"loaderd/packonline/related"
@@ -18,7 +19,7 @@ import (
 func newSimulateCmd() *cobra.Command {
 	var packing packingFlags
 	var input lengthsInput
-	var documents documentsInput
+	var whole documentsInput
 	var placements string
 	cmd := &cobra.Command{
 		Use:   "simulate --method M (--length L | --buckets A,B,C) [flags] [FILE]",
@@ -46,9 +47,9 @@ Method splice packs documents that have to do with one another and reads them wh
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			packing.settle(cmd)
-			documents.on = documents.on || packing.config.Related() != nil
+			whole.on = whole.on || packing.config.Related() != nil
 			err := packing.check(cmd)
-			if !documents.on {
+			if !whole.on {
 				err = errors.Join(err, input.check(args))
 			} else if input.column != "" {
 				err = errors.Join(err, errors.New("--column: want lengths, not documents"))
@@ -58,15 +59,11 @@ Method splice packs documents that have to do with one another and reads them wh
 			}
 			var lengths []int32
 			var hints []*related.Hint
-			if documents.on {
-				var set *documentSet
-				if set, _, err = documents.read(cmd.InOrStdin(), args); err == nil {
-					lengths = set.lengths()
-					set.settle(cmd, &packing.config)
-					related := packing.config.Related()
-					if hints, err = set.hints(related); err == nil && related != nil {
-						set.warn(cmd.ErrOrStderr(), related, hints)
-					}
+			if whole.on {
+				var set *documents.Set
+				if set, _, err = whole.read(cmd.InOrStdin(), args); err == nil {
+					lengths = set.Lengths()
+					hints, err = settle(cmd, set, &packing.config)
 				}
 			} else {
 				lengths, _, err = input.read(cmd.InOrStdin(), args)
@@ -90,8 +87,8 @@ Method splice packs documents that have to do with one another and reads them wh
 	packing.registerMethod(cmd)
 	packing.registerSplice(cmd)
 	input.register(cmd)
-	documents.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"")
-	cmd.Flags().StringVar(&documents.tokenizer, "tokenizer", "gpt2", "of documents' text: gpt2, cl100k_base, o200k_base or a tokenizer.json `file`")
+	whole.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"")
+	cmd.Flags().StringVar(&whole.tokenizer, "tokenizer", "gpt2", "of documents' text: gpt2, cl100k_base, o200k_base or a tokenizer.json `file`")
 	cmd.Flags().StringVar(&placements, "placements", "", "write every sequence to this `file`: LENGTH<TAB>document:start:length ...")
 	cmd.MarkFlagsOneRequired("length", "buckets")
 	return cmd

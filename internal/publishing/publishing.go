@@ -210,10 +210,10 @@ func (p *Publishing) leaveOut(ctx context.Context, to order, reason corpus.Reaso
 // Progress is how far a publishing is.
 type Progress struct {
 	publish.Committed       // what is committed
-	Offered          int64 // documents that have been handed over to be committed
-	OfferedBytes     int64 // of their content
-	LeftOut          int64 // documents and files
-	Read, Total      int64 // bytes of the files; of standard input and pipes nothing is known
+	Offered           int64 // documents that have been handed over to be committed
+	OfferedBytes      int64 // of their content
+	LeftOut           int64 // documents and files
+	Read, Total       int64 // bytes of the files; of standard input and pipes nothing is known
 }
 
 // Progress may be called at any time.

@@ -1,4 +1,4 @@
-package main
+package documents
 
 import (
 	"bytes"
@@ -28,12 +28,12 @@ func FuzzReadDocuments(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		set, err := readDocuments(bytes.NewReader(in), "fuzz", nil, bytesAsTokens)
+		set, err := read(bytes.NewReader(in), "fuzz", nil, bytesAsTokens)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "read documents: fuzz:") {
 				t.Fatalf("%q: %v", in, err)
 			}
-			if strings.Contains(err.Error(), "documentLine") || strings.Contains(err.Error(), "Go ") {
+			if strings.Contains(err.Error(), "struct field") || strings.Contains(err.Error(), "Go ") {
 				t.Fatalf("%q: %v names what no user knows", in, err)
 			}
 			return
@@ -55,7 +55,7 @@ func FuzzReadDocuments(f *testing.F) {
 			c := config.Default().Plan.Packing
 			c.Method, c.Splice.Retriever = "splice", retriever
 			c.Splice.Dimension = max(set.dimension, 1)
-			hints, err := set.hints(c.Related())
+			hints, err := set.Hints(c.Related())
 			if err != nil {
 				t.Fatalf("%q: %v", in, err)
 			}

@@ -1,0 +1,79 @@
+// Package documents reads whole documents from JSON lines, for packing methods and figures to which it matters what they are about.
+package documents
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"loaderd/internal/relatedness"
+	"loaderd/internal/simulation"
+	"loaderd/packonline"
+	"loaderd/packonline/related"
+)
+
+// Set is a list of documents.
+type Set struct {
+	documents []relatedness.Document
+	vectors   [][]float32 // nil for those without an embedding
+	dimension int         // of the first embedding, 0 without any
+	end       int32       // token behind ids that do not have it, as the daemon puts it there; -1 for none
+}
+
+// Lengths are the tokens of each document.
+func (s *Set) Lengths() []int32 {
+	out := make([]int32, len(s.documents))
+	for i, d := range s.documents {
+		out[i] = int32(len(d.IDs))
+	}
+	return out
+}
+
+// Hints says what the documents are about, as a method compares them; nil when it does not.
+func (s *Set) Hints(c *related.Config) ([]*related.Hint, error) {
+	if c == nil {
+		return nil, nil
+	}
+	maker := related.NewMaker(*c)
+	out := make([]*related.Hint, len(s.documents))
+	for i, d := range s.documents {
+		var vector []int8
+		if c.Retriever == "dense" && s.vectors[i] != nil {
+			var err error
+			if vector, err = related.Vector(s.vectors[i], c.Dimension); err != nil {
+				return nil, fmt.Errorf("document %d: %w", i, err)
+			}
+		}
+		out[i] = maker.Hint("", d.IDs, d.Path, vector)
+	}
+	return out, nil
+}
+
+// Lacks names what a retriever compares and no document has, empty for none: it then packs by length alone.
+func Lacks(c *related.Config, hints []*related.Hint) string {
+	if len(hints) == 0 || slices.ContainsFunc(hints, c.Says) {
+		return ""
+	}
+	return map[string]string{"repo": "path", "dense": "embedding"}[c.Retriever]
+}
+
+// Pack packs the documents and measures how related those are that share a row. hints are those of Hints for this configuration.
+func (s *Set) Pack(ctx context.Context, c packonline.Config, hints []*related.Hint, below int) (*simulation.Result, *relatedness.Figures, error) {
+	var rows [][]relatedness.Piece
+	result, err := simulation.RunDocuments(ctx, c, s.Lengths(), hints, below, func(_ int, pieces []packonline.Piece) error {
+		row := make([]relatedness.Piece, len(pieces))
+		for i, x := range pieces {
+			row[i] = relatedness.Piece{Document: int(x.Doc), Start: x.Start, Length: x.Length}
+		}
+		rows = append(rows, row)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	f := relatedness.Measure(s.documents, rows)
+	return result, &f, nil
+}
+
+// Dimension is how many numbers the first embedding has, 0 without any.
+func (s *Set) Dimension() int { return s.dimension }
