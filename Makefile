@@ -118,7 +118,7 @@ bench-endtoend: ## JetStream to pyarrow, text and tokens, memory, and tokenizing
 	$$venv python/bench/tokenize_only.py
 
 .PHONY: bench-papers
-bench-papers: ## the tables of docs/papers.md, about three minutes
+bench-papers: ## the tables of docs/results/papers.md, about three minutes
 	@$(GO) run ./internal/bench/papers
 
 .PHONY: bench-guarantees

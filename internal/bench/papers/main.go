@@ -1,4 +1,4 @@
-// Papers prints the tables of docs/papers.md as Markdown: what a paper published and what loaderd does, on lengths drawn from the
+// Papers prints the tables of docs/results/papers.md as Markdown: what a paper published and what loaderd does, on lengths drawn from the
 // distributions of package lengths.
 //
 //	go run ./internal/bench/papers                    # all tables

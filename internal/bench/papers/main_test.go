@@ -20,9 +20,9 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestPageNamesTheTables: docs/papers.md has the command of every table, and of none that is not there.
+// TestPageNamesTheTables: docs/results/papers.md has the command of every table, and of none that is not there.
 func TestPageNamesTheTables(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/papers.md")
+	page, err := os.ReadFile("../../../docs/results/papers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
