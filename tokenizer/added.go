@@ -6,6 +6,17 @@ import (
 	"strings"
 )
 
+// addedToken is found in the text before anything else is done to it.
+type addedToken struct {
+	content    string
+	id         int32
+	special    bool
+	normalized bool // look for it after normalization, and in what the others have left
+	singleWord bool // not beside a word character
+	lstrip     bool // take the white space before it too
+	rstrip     bool // and after it
+}
+
 // addedSet finds added tokens in a text: an Aho-Corasick automaton of leftmost-longest matches, so that its time is
 // linear in the text whatever the tokens are.
 type addedSet struct {
@@ -34,12 +45,13 @@ type growing struct {
 	begin  int // where in it the first token begins that it holds, or -1
 }
 
-// newAddedSet builds the automaton of tokens, which have different contents, none empty.
-func newAddedSet(tokens []addedToken) addedSet {
+// newAddedSet builds the automaton of tokens, which have different contents, none empty. In the text a space stands for a
+// character, itself or another one.
+func newAddedSet(tokens []addedToken, space rune) addedSet {
 	if len(tokens) == 0 {
 		return addedSet{}
 	}
-	a := addedSet{tokens: slices.Clone(tokens), nodes: []addedNode{{miss: dead, token: -1}}, label: []byte{0}}
+	a := addedSet{tokens: slices.Clone(tokens), space: space, nodes: []addedNode{{miss: dead, token: -1}}, label: []byte{0}}
 	slices.SortFunc(a.tokens, func(x, y addedToken) int { return strings.Compare(x.content, y.content) })
 	all := []growing{{lo: 0, hi: len(tokens), begin: -1}} // of each node
 	for at := int32(0); int(at) < len(all); at++ {

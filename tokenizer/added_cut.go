@@ -15,6 +15,14 @@ type addedCutter struct {
 	space  int  // no white space ends later than the last that was stepped over
 }
 
+// newAddedCutter cuts s at the tokens of a set; asText leaves special ones in the text.
+func newAddedCutter(set *addedSet, s []byte, asText bool) addedCutter {
+	return addedCutter{set: set, s: s, asText: asText}
+}
+
+// atStart tells whether the text that next returns begins where the whole text does.
+func (c *addedCutter) atStart() bool { return c.done == 0 }
+
 // next returns the text before the next token, which may be empty, and the token's id: -1 after the last token.
 func (c *addedCutter) next() (text []byte, id int32) {
 	for {

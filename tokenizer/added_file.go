@@ -67,12 +67,11 @@ func (d *definition) addedSets() (raw, normalized addedSet, err error) {
 		from[t.content] = content
 		sets[1] = append(sets[1], t)
 	}
-	raw, normalized = newAddedSet(sets[0]), newAddedSet(sets[1])
-	raw.space, normalized.space = ' ', ' '
+	space := ' '
 	if d.marksSpaces() {
-		normalized.space, _ = utf8.DecodeRuneInString(d.characters.mark)
+		space, _ = utf8.DecodeRuneInString(d.characters.mark)
 	}
-	return raw, normalized, nil
+	return newAddedSet(sets[0], ' '), newAddedSet(sets[1], space), nil
 }
 
 // vocabulary is the id of an entry as it is spelled in the file.

@@ -28,7 +28,7 @@ func setOf(contents []string) addedSet {
 	for i, c := range contents {
 		tokens = append(tokens, addedToken{content: c, id: int32(i)})
 	}
-	return newAddedSet(tokens)
+	return newAddedSet(tokens, ' ')
 }
 
 func TestAddedTokensAreLeftmostLongest(t *testing.T) {
@@ -80,7 +80,7 @@ func TestAddedTokensAreFoundInLinearTime(t *testing.T) {
 		t.Errorf("there is %v at %d, want the second at %d", token, start, n-n/4)
 	}
 	spaces := []byte(strings.Repeat(" ", n))
-	set = newAddedSet([]addedToken{{content: " ", rstrip: true}, {content: "  ", lstrip: true, rstrip: true}})
+	set = newAddedSet([]addedToken{{content: " ", rstrip: true}, {content: "  ", lstrip: true, rstrip: true}}, ' ')
 	cut := addedCutter{set: &set, s: spaces}
 	found := 0
 	for _, id := cut.next(); id >= 0; _, id = cut.next() {

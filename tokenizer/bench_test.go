@@ -113,7 +113,7 @@ func BenchmarkHostile(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
 					e := m.NewEncoder()
-					e.shared = newSharedWords()()
+					e.words.shared = newSharedWords()()
 					b.StartTimer()
 					e.Encode(ids[:0], texts[kind])
 				}

@@ -154,17 +154,6 @@ func (t *briefWords) insert(b brief) {
 	}
 }
 
-// remember puts a word where it is found again.
-func (e *Encoder) remember(k wordKey, ids wordIDs) {
-	if k.short() && ids[0].count() <= idsEach {
-		b := brief{k.shortKey(), ids[0]}
-		e.hot.insert(b)
-		e.brief.insert(b)
-		return
-	}
-	e.cache.insert(k, ids)
-}
-
 // hashLong is the hash of a word of more than keyMax bytes.
 func hashLong(word []byte) uint64 {
 	h := uint64(len(word))

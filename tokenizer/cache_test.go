@@ -22,7 +22,7 @@ func TestWordsOfSharedPlaces(t *testing.T) {
 	r := rand.New(rand.NewPCG(33, 34))
 	for _, letters := range []string{"ACGT", "abcdefghijklmnopqrstuvwxyz"} {
 		m := *load(t, "gpt2")
-		m.shared = newSharedWords() // others have filled that of the model
+		m.words = m.words.afresh() // others have filled what it shares
 		e := m.NewEncoder()
 		var s longScratch
 		for range 400 {
@@ -34,7 +34,7 @@ func TestWordsOfSharedPlaces(t *testing.T) {
 					word = append(word, letters[r.IntN(len(letters))])
 				}
 				text = append(text, word...)
-				want = m.merges.encode(&s, want, word)
+				want = m.def.merges.encode(&s, want, word)
 			}
 			if got := e.Encode(nil, text); !slices.Equal(got, want) {
 				t.Fatalf("%.100q... gives %.20v..., want %.20v...", text, got, want)

@@ -19,6 +19,13 @@ func (c *crossSet) view(b2, b1, a1, a2 uint32) (*uint64, uint64) {
 	return &c.bit[h>>6], 1 << (h & 63)
 }
 
+// fill makes it that some token may lie across every place.
+func (c *crossSet) fill() {
+	for i := range c.bit {
+		c.bit[i] = ^uint64(0)
+	}
+}
+
 func (c *crossSet) add(token string) {
 	for p := 1; p < len(token); p++ {
 		if token[p] < 0xC0 {

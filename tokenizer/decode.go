@@ -3,68 +3,7 @@ package tokenizer
 import (
 	"bytes"
 	"fmt"
-	"strconv"
-	"strings"
 )
-
-// decoder is the way from tokens back to text of a file whose merges begin with characters. It shapes no ids: what is not
-// known of a file's decoder is left out.
-type decoder struct {
-	replace    []replacement
-	bytes      bool // <0x0A> is a byte
-	start      int  // spaces that are dropped at the start of the text
-	firstToken bool // all spaces that the first token begins with are dropped
-}
-
-type replacement struct{ from, to string }
-
-func readDecoder(c map[string]any) (d decoder) {
-	text := func(m map[string]any, field string) string {
-		s, _ := m[field].(string)
-		return s
-	}
-	switch c["type"] {
-	case "Sequence":
-		list, _ := c["decoders"].([]any)
-		for _, x := range list {
-			part, _ := x.(map[string]any)
-			one := readDecoder(part)
-			d.replace = append(d.replace, one.replace...)
-			d.bytes = d.bytes || one.bytes
-			d.start += one.start
-			d.firstToken = d.firstToken || one.firstToken
-		}
-	case "Replace":
-		pattern, _ := c["pattern"].(map[string]any)
-		if from := text(pattern, "String"); from != "" {
-			d.replace = []replacement{{from, text(c, "content")}}
-		}
-	case "ByteFallback":
-		d.bytes = true
-	case "Strip":
-		if n, ok := wholeID(c["start"]); ok && text(c, "content") == " " {
-			d.start = int(n)
-		}
-	case "Metaspace":
-		if mark := text(c, "replacement"); mark != "" {
-			d.replace = []replacement{{mark, " "}}
-		}
-		d.firstToken = c["prepend_scheme"] != "never" && c["add_prefix_space"] != false
-	}
-	return d
-}
-
-// text is what a token stands for inside a text.
-func (d decoder) text(token string) string {
-	if d.bytes && byteToken.MatchString(token) {
-		b, _ := strconv.ParseUint(token[3:5], 16, 8)
-		return string([]byte{byte(b)})
-	}
-	for _, r := range d.replace {
-		token = strings.ReplaceAll(token, r.from, r.to)
-	}
-	return token
-}
 
 // decoding is the way back from ids.
 type decoding struct {
@@ -94,7 +33,7 @@ func newDecoding(d *definition) (m decoding) {
 		return m
 	}
 	m.decoder = d.decoder
-	for _, v := range d.identity.entries {
+	for _, v := range d.entries {
 		set(v.id, m.decoder.text(v.token))
 	}
 	steps := newStepper(d.normalize)

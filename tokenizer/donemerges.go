@@ -1,6 +1,9 @@
 package tokenizer
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // mergeTable is a list of merges by their texts, to find out which of them are ever done.
 type mergeTable struct {
@@ -13,7 +16,7 @@ type mergeTable struct {
 // doneMerges keeps the merges that are ever done: those that merging the characters of their result ends with. Where a
 // merge is done in a longer text, nothing has been joined over the borders of its result before, so what happened within
 // is the same. Of equal merges the last counts.
-func doneMerges(list []mergeEntry) []mergeEntry {
+func doneMerges(list []mergeRule) []mergeRule {
 	list = lastOfEqual(list)
 	t := mergeTable{symbols: make(map[string]uint32, len(list)), pairs: newPairTable(len(list))}
 	for rank, x := range list {
@@ -24,7 +27,7 @@ func doneMerges(list []mergeEntry) []mergeEntry {
 	for i := range last {
 		last[i] = unknownRank
 	}
-	var done []mergeEntry
+	var done []mergeRule
 	for rank, x := range list {
 		made := t.made[rank]
 		if last[made] == unknownRank {
@@ -39,9 +42,9 @@ func doneMerges(list []mergeEntry) []mergeEntry {
 
 const unknownRank = none - 1
 
-func lastOfEqual(list []mergeEntry) []mergeEntry {
-	seen := make(map[mergeEntry]bool, len(list))
-	var kept []mergeEntry
+func lastOfEqual(list []mergeRule) []mergeRule {
+	seen := make(map[mergeRule]bool, len(list))
+	var kept []mergeRule
 	for _, x := range slices.Backward(list) {
 		if !seen[x] {
 			seen[x] = true
@@ -125,3 +128,34 @@ func (l *lastMerge) lastOf(rankOf func(a, b node) uint32, made func(a node, rank
 
 // merged marks a node that has become part of the one before it.
 const merged = -2
+
+// rankMerges finds the merges of a rank file, of bytes, from its tokens by rank. There a pair's rank is the rank of its bytes as a token, however they are
+// split. But of all ways to split a token only one can come up: the one that merging by ranks leaves, because bytes are
+// only ever joined with neighbours, and inside a token that is done in the same order wherever it stands. A token that no
+// merging makes is left to words that are it.
+func rankMerges(tokens []string, ranks map[string]uint32) []mergeRule {
+	var merges []mergeRule
+	var l lastMerge
+	for _, token := range tokens {
+		l.node = l.node[:0]
+		for i := range len(token) {
+			l.node = append(l.node, node{uint32(i), int32(i - 1), int32(i + 1)}) // the symbol is where it begins
+		}
+		rankOf := func(a, b node) uint32 {
+			if r, ok := ranks[token[a.symbol:b.next]]; ok {
+				return r
+			}
+			return none
+		}
+		begin := func(a node, _ uint32) uint32 { return a.symbol }
+		if rank, at := l.lastOf(rankOf, begin); rank != none {
+			merges = append(merges, mergeRule{token[:at], token[at:]})
+		}
+	}
+	return merges
+}
+
+// mergeRule is a merge, spelled as in the file.
+type mergeRule struct{ left, right string }
+
+func (m mergeRule) String() string { return fmt.Sprintf("%q + %q", m.left, m.right) }

@@ -60,7 +60,7 @@ func TestModelFacts(t *testing.T) {
 		if m.Name() != name || m.VocabSize() != want.vocab || !ok || end != want.end {
 			t.Errorf("%s: name %q, %d ids, end %d %t", name, m.Name(), m.VocabSize(), end, ok)
 		}
-		if !m.merges.ordered || len(m.whole) > 0 {
+		if !m.def.merges.ordered || len(m.words.whole) > 0 {
 			t.Errorf("%s: merges are not in the order of training", name)
 		}
 	}
@@ -193,12 +193,12 @@ func TestLongRuns(t *testing.T) {
 				t.Errorf("%s: %d times %q does not decode to itself: %v", name, size/len(unit), unit, err)
 			}
 			var s longScratch
-			if rank, heap := m.merges.byRank(&s, nil, text[:size/8]), m.merges.byHeap(&s, nil, text[:size/8]); !slices.Equal(rank, heap) {
+			if rank, heap := m.def.merges.byRank(&s, nil, text[:size/8]), m.def.merges.byHeap(&s, nil, text[:size/8]); !slices.Equal(rank, heap) {
 				t.Errorf("%s: %q: the two long merges differ", name, unit)
 			}
 		}
-		if cap(e.scratch.node) > keepNodes {
-			t.Errorf("%s: scratch for %d bytes is kept", name, cap(e.scratch.node))
+		if cap(e.words.scratch.node) > keepNodes {
+			t.Errorf("%s: scratch for %d bytes is kept", name, cap(e.words.scratch.node))
 		}
 	}
 }

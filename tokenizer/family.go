@@ -1,6 +1,9 @@
 package tokenizer
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // family is a way to cut text into words.
 type family struct {
@@ -119,4 +122,32 @@ func ruleOf(parts string) *blockRule {
 		}
 	}
 	return nil
+}
+
+// patternAliases are other names of families.
+var patternAliases = map[string]string{
+	"r50k_base": "gpt2", "p50k_base": "gpt2", "cl100k_base": "cl100k", "llama3": "cl100k", "o200k_base": "o200k",
+}
+
+// familyPattern is the pattern of a family of one part by its name, or "".
+func familyPattern(name string) string {
+	if alias, ok := patternAliases[name]; ok {
+		name = alias
+	}
+	for _, f := range families {
+		if f.label == name && len(f.parts) == 1 {
+			return f.parts[0]
+		}
+	}
+	return ""
+}
+
+func patternNames() []string {
+	names := []string{"llama3"}
+	for _, f := range families {
+		if len(f.parts) == 1 && !slices.Contains(names, f.label) {
+			names = append(names, f.label)
+		}
+	}
+	return names
 }

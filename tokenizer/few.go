@@ -135,3 +135,8 @@ func (m *merges) appendFew(dst []int32, w *fewSymbols) []int32 {
 	}
 	return dst
 }
+
+const (
+	laneBits = 5
+	lanes    = 1 << laneBits // words that are merged at once
+)

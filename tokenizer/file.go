@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	hf "github.com/sugarme/tokenizer"
@@ -42,13 +43,38 @@ func cut(s string) string {
 // modelName looks like the name of a model, organization/model, not like a path of a file.
 var modelName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]*[\w-]$`)
 
-func fileDefinition(path string, o Options) (*definition, error) {
+// rankOptions are what a rank file does not say itself.
+type rankOptions struct {
+	pattern       string   // the name of a family or a regular expression
+	specialTokens []string // TOKEN or TOKEN=ID; without an id a token has the one behind the last
+}
+
+// notForRanks refuses options for what is no rank file.
+func (o rankOptions) notForRanks() error {
+	if o.pattern != "" || len(o.specialTokens) > 0 {
+		return errors.New("a pattern and special tokens can be chosen for a rank file only: this one has its own")
+	}
+	return nil
+}
+
+// define reads the definition of a built-in name or of a file.
+func define(nameOrFile string, o rankOptions) (*definition, error) {
+	if slices.Contains(builtinNames(), nameOrFile) {
+		if err := o.notForRanks(); err != nil {
+			return nil, err
+		}
+		return builtinDefinition(nameOrFile)
+	}
+	return fileDefinition(nameOrFile, o)
+}
+
+func fileDefinition(path string, o rankOptions) (*definition, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) && modelName.MatchString(path) {
-		return nil, fmt.Errorf("no such file. If it is a model of a hub: models are not fetched; give the path of the tokenizer.json that comes with it, or a built-in name %v", Builtin())
+		return nil, fmt.Errorf("no such file. If it is a model of a hub: models are not fetched; give the path of the tokenizer.json that comes with it, or a built-in name %v", builtinNames())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("neither a built-in name %v nor a readable file: %w", Builtin(), err)
+		return nil, fmt.Errorf("neither a built-in name %v nor a readable file: %w", builtinNames(), err)
 	}
 	defer f.Close()
 	in := bufio.NewReader(f)

@@ -319,8 +319,8 @@ func TestRandomModelsAgreeWithNaive(t *testing.T) {
 		f["pre_tokenizer"] = patternFor(families[k%len(families)].parts...)
 		f["model"].(object)["ignore_merges"] = k%3 == 0
 		m := mustLoadFile(t, f, Options{})
-		if m.merges.ordered == jumbled {
-			t.Fatalf("model %d: ordered %t", k, m.merges.ordered)
+		if m.def.merges.ordered == jumbled {
+			t.Fatalf("model %d: ordered %t", k, m.def.merges.ordered)
 		}
 		e := m.NewEncoder()
 		for range 60 {
@@ -347,7 +347,7 @@ func FuzzEncode(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		m, err := compile(d)
+		m, err := compile(d, Options{})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -386,7 +386,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m, err := compile(d)
+		m, err := compile(d, Options{})
 		if err != nil {
 			return
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"unicode/utf16"
 )
@@ -16,20 +15,23 @@ import (
 // fingerprintVersion changes when the same definition begins to give other ids.
 const fingerprintVersion = "loaderd tokenizer 3"
 
-// FingerprintForm is what every fingerprint looks like, those of tokenizers that are not ours too.
-var FingerprintForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+// shapes is what shapes ids beside what a tokenizer.json says of its model.
+type shapes struct {
+	added          []addedToken
+	specialAsText  bool
+	before, behind []int32 // special tokens that are added around every text
+}
 
 // fingerprint hashes everything that shapes ids, as one JSON object with sorted names, without white space, in ASCII.
-func (d *definition) fingerprint() string {
+func (id *identity) fingerprint(s shapes) string {
 	h := sha256.New()
 	w := bufio.NewWriterSize(h, 1<<16)
-	id := d.identity
-	list(w, `{"added_tokens":`, slices.SortedFunc(slices.Values(d.added), byIDThenContent), func(t addedToken) {
+	list(w, `{"added_tokens":`, slices.SortedFunc(slices.Values(s.added), byIDThenContent), func(t addedToken) {
 		fmt.Fprintf(w, "[%d,", t.id)
 		writeString(w, t.content)
 		fmt.Fprintf(w, ",%t,%t,%t,%t,%t]", t.singleWord, t.lstrip, t.rstrip, t.normalized, t.special)
 	})
-	list(w, `,"merges":`, id.merges, func(m mergeEntry) {
+	list(w, `,"merges":`, id.merges, func(m mergeRule) {
 		w.WriteByte('[')
 		writeString(w, m.left)
 		w.WriteByte(',')
@@ -39,13 +41,13 @@ func (d *definition) fingerprint() string {
 	for _, field := range []struct {
 		name  string
 		value any
-	}{{"model", id.options}, {"normalizer", id.normalizer}, {"pre_tokenizer", id.preTokenizer}, {"special_as_text", d.specialAsText}} {
+	}{{"model", id.options}, {"normalizer", id.normalizer}, {"pre_tokenizer", id.preTokenizer}, {"special_as_text", s.specialAsText}} {
 		fmt.Fprintf(w, `,"%s":`, field.name)
 		writeJSON(w, field.value)
 	}
-	if t := d.template; d.addSpecial && t.adds() {
-		list(w, `,"special_tokens":[`, t.before, func(id int32) { fmt.Fprint(w, id) })
-		list(w, `,`, t.behind, func(id int32) { fmt.Fprint(w, id) })
+	if len(s.before)+len(s.behind) > 0 {
+		list(w, `,"special_tokens":[`, s.before, func(id int32) { fmt.Fprint(w, id) })
+		list(w, `,`, s.behind, func(id int32) { fmt.Fprint(w, id) })
 		w.WriteByte(']')
 	}
 	list(w, `,"version":"`+fingerprintVersion+`","vocab":`, id.vocab, func(v vocabEntry) {

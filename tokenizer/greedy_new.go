@@ -196,3 +196,12 @@ func (g *greedyMerges) chained() bool {
 	}
 	return false
 }
+
+// prepareGreedy finds out whether words can be encoded without merging. tokens are the texts of the vocabulary by id.
+func (m *merges) prepareGreedy(tokens []string) {
+	text := func(symbol uint32) string { return m.text[symbol] }
+	if m.characters != nil {
+		text = func(symbol uint32) string { return tokens[symbol] }
+	}
+	m.greedy = newGreedy(m, text)
+}

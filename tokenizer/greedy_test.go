@@ -21,15 +21,15 @@ func TestGreedyIsMerging(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, name := range Builtin() {
 		m := load(t, name)
-		if m.merges.greedy == nil {
+		if m.def.merges.greedy == nil {
 			t.Fatalf("%s is not encoded greedily", name)
 		}
-		plain := withoutGreedy(m.merges)
+		plain := withoutGreedy(m.def.merges)
 		var s longScratch
 		var got, want []int32
 		check := func(word []byte) {
 			t.Helper()
-			got, want = m.merges.encode(&s, got[:0], word), plain.encode(&s, want[:0], word)
+			got, want = m.def.merges.encode(&s, got[:0], word), plain.encode(&s, want[:0], word)
 			if !slices.Equal(got, want) {
 				t.Fatalf("%s: %q gives %v, want %v", name, word, got, want)
 			}
@@ -83,7 +83,7 @@ func TestGreedyIsMergingForSmallModels(t *testing.T) {
 			}
 		}
 		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-		m := mustLoadFile(t, smallFile(list...), Options{}).merges
+		m := mustLoadFile(t, smallFile(list...), Options{}).def.merges
 		if m.greedy == nil {
 			continue
 		}
@@ -122,7 +122,7 @@ func TestGreedyWorkIsLinear(t *testing.T) {
 		}
 		for _, word := range words {
 			var s greedyScratch
-			if _, n := m.merges.greedy.encode(&s, nil, word); n < len(word) && word[0] == '=' {
+			if _, n := m.def.merges.greedy.encode(&s, nil, word); n < len(word) && word[0] == '=' {
 				t.Errorf("%s: encodes %d bytes of %.20q", name, n, word)
 			}
 			if bound := (greedyWalk + 1) * (len(word) + 2*greedyText); s.walked > bound {
@@ -137,7 +137,7 @@ func TestLongWordsAreCutExactly(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, name := range Builtin() {
 		m := load(t, name)
-		plain := withoutGreedy(m.merges)
+		plain := withoutGreedy(m.def.merges)
 		var s longScratch
 		e := m.NewEncoder()
 		for _, from := range []rune{0x4E00, 0x0E01, 0x0430, 0xAC00, 0x1F600, 0x0905} {
@@ -148,7 +148,7 @@ func TestLongWordsAreCutExactly(t *testing.T) {
 				}
 				want := plain.encode(&s, nil, word)
 				for range 2 {
-					got := e.inPieces(nil, word, 0, []int32{int32(len(word))})
+					got := e.words.inPieces(nil, word, 0, []int32{int32(len(word))})
 					if !slices.Equal(got, want) {
 						t.Fatalf("%s: %q gives %v, want %v", name, word, got, want)
 					}
@@ -170,10 +170,10 @@ func TestWindowsAreMerging(t *testing.T) {
 		models[fmt.Sprint("random ", k)] = mustLoadFile(t, smallFile(list...), Options{})
 	}
 	for name, m := range models {
-		if m.merges.greedy == nil {
+		if m.def.merges.greedy == nil {
 			continue
 		}
-		plain := withoutGreedy(m.merges)
+		plain := withoutGreedy(m.def.merges)
 		var s longScratch
 		var got, want []int32
 		windows, whole := 0, 0
@@ -192,12 +192,12 @@ func TestWindowsAreMerging(t *testing.T) {
 				case 1:
 					word = append(word, randomText(r)...)
 				}
-				got, want = m.merges.encode(&s, got[:0], word), plain.encode(&s, want[:0], word)
+				got, want = m.def.merges.encode(&s, got[:0], word), plain.encode(&s, want[:0], word)
 				if !slices.Equal(got, want) {
 					t.Fatalf("%s: %q gives %v, want %v", name, word, got, want)
 				}
 				windows += min(s.greedy.windows.n, 1)
-				if _, n := m.merges.greedy.encode(&s.greedy, nil, word); n == len(word) {
+				if _, n := m.def.merges.greedy.encode(&s.greedy, nil, word); n == len(word) {
 					whole++
 				}
 			}

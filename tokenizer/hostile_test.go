@@ -185,8 +185,7 @@ func FuzzTokenizerFile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		d.addSpecial = true
-		m, err := compile(d)
+		m, err := compile(d, Options{AddSpecialTokens: true})
 		if err != nil {
 			return
 		}
@@ -207,11 +206,11 @@ func FuzzRankFile(f *testing.F) {
 	f.Add([]byte(b.String()+"YWI= 256\nYWJj 300\n"), []byte("abc<x> 12"), "gpt2", "<x>")
 	f.Add([]byte("YQ== 0"), []byte("a"), `\w+|.`, "a=1")
 	f.Fuzz(func(t *testing.T, data, text []byte, pattern, special string) {
-		d, err := fileOfRanks(bytes.NewReader(data), Options{Pattern: pattern, SpecialTokens: []string{special}})
+		d, err := fileOfRanks(bytes.NewReader(data), rankOptions{pattern, []string{special}})
 		if err != nil {
 			return
 		}
-		m, err := compile(d)
+		m, err := compile(d, Options{})
 		if err != nil {
 			return
 		}

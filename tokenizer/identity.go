@@ -15,9 +15,7 @@ type identity struct {
 	preTokenizer []any
 	options      map[string]any // of the model
 	vocab        []vocabEntry   // by id
-	merges       []mergeEntry
-
-	entries []vocabEntry // the whole vocabulary, by id
+	merges       []mergeRule
 }
 
 // identify takes a configuration that has been found to be good. Done says that none of its merges is never done.
@@ -33,9 +31,8 @@ func identify(c *hf.Config, done bool) *identity {
 		}
 	}
 	id.vocab, _ = c.Model["vocab"].([]vocabEntry)
-	id.merges, _ = c.Model["merges"].([]mergeEntry)
+	id.merges, _ = c.Model["merges"].([]mergeRule)
 	id.vocab = slices.SortedFunc(slices.Values(id.vocab), func(a, b vocabEntry) int { return int(a.id) - int(b.id) })
-	id.entries = id.vocab
 	id.reduce(done)
 	return id
 }
@@ -67,7 +64,7 @@ func (id *identity) reduce(done bool) {
 		return // words that are entries are reached too
 	}
 	delete(id.options, "ignore_merges")
-	id.vocab = slices.DeleteFunc(slices.Clone(id.vocab), func(v vocabEntry) bool { return !reached(v) && !stands(v.token) })
+	id.vocab = slices.DeleteFunc(id.vocab, func(v vocabEntry) bool { return !reached(v) && !stands(v.token) })
 }
 
 // defaults are the fields of a component that shape ids, with what the reference takes for those that are absent; nil: they

@@ -27,13 +27,8 @@ type vocabEntry struct {
 	id    int32
 }
 
-// mergeEntry is a merge, spelled as in the file.
-type mergeEntry struct{ left, right string }
-
-func (m mergeEntry) String() string { return fmt.Sprintf("%q + %q", m.left, m.right) }
-
 // readConfig reads a tokenizer.json strictly: no name twice, no invalid UTF-8, no unknown field. Model holds "vocab" as
-// []vocabEntry in the order of the file, and "merges" as []mergeEntry, where the file has them in BPE's form.
+// []vocabEntry in the order of the file, and "merges" as []mergeRule, where the file has them in BPE's form.
 func readConfig(in io.Reader) (*hf.Config, error) {
 	r := configReader{dec: jsontext.NewDecoder(&boundedReader{in, maxFileBytes}), c: &hf.Config{}}
 	if err := r.object("tokenizer.json", r.field); err != nil {
@@ -237,7 +232,7 @@ func (r *configReader) vocab() error {
 
 // merges reads the merges of either spelling, "a b" or ["a", "b"]. The reference refuses a file that has both.
 func (r *configReader) merges() error {
-	var list []mergeEntry
+	var list []mergeRule
 	var spelling jsontext.Kind // of the first
 	err := r.list("model merges", func(i int) error {
 		if i > maxID {
@@ -267,7 +262,7 @@ func (r *configReader) merges() error {
 	return err
 }
 
-func readMerge(v jsontext.Value) (m mergeEntry, ok bool) {
+func readMerge(v jsontext.Value) (m mergeRule, ok bool) {
 	if v.Kind() == '"' {
 		var s string
 		if json.Unmarshal(v, &s) != nil {
@@ -280,5 +275,5 @@ func readMerge(v jsontext.Value) (m mergeEntry, ok bool) {
 	if json.Unmarshal(v, &parts) != nil || len(parts) != 2 {
 		return m, false
 	}
-	return mergeEntry{parts[0], parts[1]}, true
+	return mergeRule{parts[0], parts[1]}, true
 }

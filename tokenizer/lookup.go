@@ -23,13 +23,8 @@ type lookup struct {
 	lane [lanes]uint16 // the missing word in few
 }
 
-const (
-	laneBits = 5
-	lanes    = 1 << laneBits // words that are merged at once
-)
-
 // find looks for the words of s that start at i and end at ends in what an encoder knows. It returns how many are missing.
-func (b *lookup) find(e *Encoder, s []byte, i int, ends []int32) (missing int) {
+func (b *lookup) find(e *wordEncoder, s []byte, i int, ends []int32) (missing int) {
 	short, long := b.tellApart(b.findHot(e.hot, s, i, ends))
 	b.pack(s, i, ends, b.missing[:long])
 	missing = b.findBrief(e.brief, e.hot, b.short[:short], long)
@@ -204,7 +199,7 @@ func (b *lookup) findShared(t *sharedWords, s []byte, i int, ends []int32, missi
 }
 
 // lookUp appends the ids of the words of s that start at i and end at ends.
-func (e *Encoder) lookUp(dst []int32, s []byte, i int, ends []int32) []int32 {
+func (e *wordEncoder) lookUp(dst []int32, s []byte, i int, ends []int32) []int32 {
 	b := &e.lookup
 	if n := b.find(e, s, i, ends); n > 0 {
 		missing := b.missing[:n]
@@ -216,9 +211,9 @@ func (e *Encoder) lookUp(dst []int32, s []byte, i int, ends []int32) []int32 {
 }
 
 // mergeNew finds the ids of missing words in the shared ones, and encodes the words that nobody knows.
-func (e *Encoder) mergeNew(s []byte, i int, ends []int32, missing []uint16, fresh int) {
+func (e *wordEncoder) mergeNew(s []byte, i int, ends []int32, missing []uint16, fresh int) {
 	b := &e.lookup
-	single := e.m.merges.characters != nil && fresh < lanes/2 // too few for merging many at once to pay
+	single := e.words.merges.fromCharacters() && fresh < lanes/2 // too few for merging many at once to pay
 	n := 0
 	for j, k := range missing {
 		w := word(s, i, ends, int(k))
@@ -228,12 +223,12 @@ func (e *Encoder) mergeNew(s []byte, i int, ends []int32, missing []uint16, fres
 			e.learn(j, int(k), from)
 			continue
 		}
-		id, whole := e.m.whole[string(w)]
+		id, whole := e.words.whole[string(w)]
 		switch {
 		case whole:
 			b.many = append(b.many, id)
-		case single || !e.m.merges.beginFew(&e.scratch, &b.few[n], w):
-			b.many = e.m.merges.encode(&e.scratch, b.many, w)
+		case single || !e.words.merges.beginFew(&e.scratch, &b.few[n], w):
+			b.many = e.words.merges.encode(&e.scratch, b.many, w)
 		default:
 			b.lane[n] = uint16(j)
 			if n++; n == lanes {
@@ -249,19 +244,19 @@ func (e *Encoder) mergeNew(s []byte, i int, ends []int32, missing []uint16, fres
 }
 
 // mergeFew merges the first n of the few.
-func (e *Encoder) mergeFew(s []byte, i int, ends []int32, missing []uint16, n int) {
+func (e *wordEncoder) mergeFew(s []byte, i int, ends []int32, missing []uint16, n int) {
 	b := &e.lookup
-	e.m.merges.joinFew(&e.scratch.join, b.few[:n])
+	e.words.merges.joinFew(&e.scratch.join, b.few[:n])
 	for l, j := range b.lane[:n] {
 		from, k := len(b.many), int(missing[j])
-		b.many = e.m.merges.appendFew(b.many, &b.few[l])
+		b.many = e.words.merges.appendFew(b.many, &b.few[l])
 		e.shared.insert(b.hash[j], word(s, i, ends, k), b.many[from:])
 		e.learn(int(j), k, from)
 	}
 }
 
 // learn takes what many has from from on for the ids of the j-th missing word, the k-th of the batch.
-func (e *Encoder) learn(j, k, from int) {
+func (e *wordEncoder) learn(j, k, from int) {
 	b := &e.lookup
 	ids, ok := packIDs(b.many[from:])
 	if !ok {

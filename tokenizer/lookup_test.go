@@ -14,7 +14,7 @@ func TestWordsBehindHugeOnes(t *testing.T) {
 		m := load(t, name)
 		e := m.NewEncoder()
 		var s longScratch
-		plain, tokens := withoutGreedy(m.merges), m.byID()
+		plain, tokens := withoutGreedy(m.def.merges), m.byID()
 		for range 40 {
 			var text []byte
 			for range 10 {

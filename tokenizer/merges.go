@@ -44,6 +44,12 @@ func newMerges(n int) *merges {
 	return m
 }
 
+// setByte gives a byte its token.
+func (m *merges) setByte(b byte, id int32) { m.ids[b] = id }
+
+// fromCharacters tells whether merging begins with characters.
+func (m *merges) fromCharacters() bool { return m.characters != nil }
+
 // symbol adds the token of some bytes that a merge will make.
 func (m *merges) symbol(text string, id int32) uint32 {
 	m.ids, m.text = append(m.ids, id), append(m.text, text)
@@ -88,12 +94,5 @@ func (m *merges) encode(s *longScratch, dst []int32, word []byte) []int32 {
 	return m.appendFew(dst, w)
 }
 
-// checkBytes makes sure that every byte that occurs in UTF-8 has a token.
-func (m *merges) checkBytes() error {
-	for b := range 256 {
-		if m.ids[b] < 0 && b != 0xC0 && b != 0xC1 && b < 0xF5 {
-			return fmt.Errorf("no token for byte %#02x: the reference would drop it; %s", b, advice)
-		}
-	}
-	return nil
-}
+// maxID bounds ids and symbols: both must fit symbolBits, and a hostile file must not reserve memory without end.
+const maxID = 1<<symbolBits - 2

@@ -1,7 +1,7 @@
 package tokenizer
 
 import (
-	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -10,37 +10,31 @@ type Model struct {
 	name        string
 	fingerprint string
 	def         *definition
-	merges      *merges
-	shared      func() *sharedWords
+	words       *words
 	split       splitter
 	cuts        *cuts            // instead of split, where merging begins with characters
-	whole       map[string]int32 // words that are one token although merging gives something else
 	mark        []byte           // what spaces become, where that is done late
-	texts       map[string]int32 // the same for texts between added tokens, where they are not cut into words
+	texts       map[string]int32 // texts between added tokens that are one token although merging gives something else, where they are not cut into words
 	raw         addedSet         // added tokens looked for in the text as it is
 	normalized  addedSet         // added tokens looked for in normalized text
-	cross       crossSet
-	seeds       []seed
 	decoding
+
+	specialAsText bool
+	addSpecial    bool // add what the template says
 }
 
-// seed is a short word that is one token. They fill a new cache, in the order of their places in it.
-type seed struct {
-	word wordKey
-	id   int32
-}
-
-// place tells how far into the caches the word lies.
-func (s seed) place() uint64 {
-	if s.word.short() {
-		return briefPlace(s.word.shortKey())
+func compile(d *definition, o Options) (*Model, error) {
+	m, err := assemble(d, o)
+	if err != nil {
+		return nil, err
 	}
-	return 1<<briefLog | uint64(s.word.place())
+	d.merges.prepareGreedy(m.byID())
+	return m, nil
 }
 
-func compile(d *definition) (*Model, error) {
-	m := &Model{def: d, merges: d.merges}
-	m.shared = newSharedWords()
+// assemble makes a model that merges all words.
+func assemble(d *definition, o Options) (*Model, error) {
+	m := &Model{def: d, specialAsText: o.SpecialAsText, addSpecial: o.AddSpecialTokens}
 	if d.family != nil {
 		m.split = d.family.splitter
 	}
@@ -52,42 +46,16 @@ func compile(d *definition) (*Model, error) {
 	if err := m.checkTemplate(); err != nil {
 		return nil, err
 	}
-	m.fillWords()
-	m.fillGreedy()
-	m.fingerprint = d.fingerprint()
-	return m, nil
-}
-
-// fillWords finds out which tokens are what merging makes of their bytes. Those seed the caches; the others matter
-// only where whole words go before merges.
-func (m *Model) fillWords() {
-	var s longScratch
-	var ids []int32
-	for id, text := range m.byID() {
-		if text == "" {
-			continue
-		}
-		ids = m.merges.encode(&s, ids[:0], []byte(text))
-		self := len(ids) == 1 && ids[0] == int32(id)
-		if m.def.wholeWords && !self {
-			if m.whole == nil {
-				m.whole = map[string]int32{}
-			}
-			m.whole[text] = int32(id)
-		}
-		if len(text) <= keyMax && (self || m.def.wholeWords && m.def.cutsWords()) {
-			m.seeds = append(m.seeds, seed{packWord([]byte(text), 0, len(text)), int32(id)})
-		}
-	}
-	slices.SortFunc(m.seeds, func(a, b seed) int { // small ids are mostly the frequent words: they go in last
-		return cmp.Or(cmp.Compare(a.place(), b.place()), cmp.Compare(b.id, a.id))
-	})
-	for _, text := range m.merges.text {
-		m.cross.add(text)
-	}
-	if m.def.characters != nil {
+	m.words, m.texts = newWords(d.merges, m.byID(), wordRules{whole: d.wholeWords, cut: d.cutsWords()})
+	if d.characters != nil {
 		m.fillCuts()
 	}
+	shape := shapes{added: d.added, specialAsText: m.specialAsText}
+	if m.addSpecial {
+		shape.before, shape.behind = d.template.before, d.template.behind
+	}
+	m.fingerprint = d.identity.fingerprint(shape)
+	return m, nil
 }
 
 // byID lists the byte strings of the vocabulary by id, so that what is built from them does not depend on map order.
@@ -99,12 +67,31 @@ func (m *Model) byID() []string {
 	return list
 }
 
-// fillGreedy finds out whether words can be encoded without merging.
-func (m *Model) fillGreedy() {
-	text := func(symbol uint32) string { return m.merges.text[symbol] }
-	if m.def.characters != nil {
-		list := m.byID()
-		text = func(symbol uint32) string { return list[symbol] }
+// fillCuts finds the places where texts may be cut.
+func (m *Model) fillCuts() {
+	c, merges := m.def.characters, m.def.merges
+	m.mark = []byte(c.mark)
+	var may func(before, after int) bool
+	free := !merges.fallsBack() && !m.words.haveWhole() // a word that is a token is not cut
+	if free {
+		may = merges.characters.parts()
 	}
-	m.merges.greedy = newGreedy(m.merges, text)
+	m.cuts = newCuts(c.words, merges.text, may)
+	if !free || !merges.characters.whole() {
+		m.words.keepTogether()
+	}
+}
+
+// checkTemplate makes sure that what is to be added is known.
+func (m *Model) checkTemplate() error {
+	t := m.def.template
+	if !m.addSpecial && !t.always {
+		return nil
+	}
+	for _, id := range slices.Concat(t.before, t.behind) {
+		if !m.known(id) {
+			return fmt.Errorf("post_processor adds id %d, which no token has", id)
+		}
+	}
+	return t.refused
 }

@@ -42,10 +42,11 @@ func (d *definition) readModel(m map[string]any) error {
 	if !ok {
 		return fmt.Errorf("model vocab: want an object of token: id, have %s", describe(m["vocab"]))
 	}
-	merges, ok := m["merges"].([]mergeEntry)
+	merges, ok := m["merges"].([]mergeRule)
 	if !ok {
 		return fmt.Errorf("model merges: want a list, have %s", describe(m["merges"]))
 	}
+	d.entries = vocab
 	if err := d.readVocab(vocab); err != nil {
 		return err
 	}
@@ -86,14 +87,14 @@ func (d *definition) textOf(entry string) (text string, ok bool) {
 }
 
 // readMerges reads merges that begin with bytes.
-func (d *definition) readMerges(list []mergeEntry) error {
+func (d *definition) readMerges(list []mergeRule) error {
 	m := newMerges(len(list))
 	d.merges = m
 	symbols := make(map[string]uint32, len(list)+256)
 	for b := range 256 {
-		text := m.text[b]
+		text := string([]byte{byte(b)})
 		if id, ok := d.tokens[text]; ok {
-			m.ids[b] = id
+			m.setByte(byte(b), id)
 			symbols[text] = uint32(b)
 		}
 	}
@@ -124,5 +125,15 @@ func (d *definition) readMerges(list []mergeEntry) error {
 			return fmt.Errorf("model merges: %w", err)
 		}
 	}
-	return m.checkBytes()
+	return d.checkBytes()
+}
+
+// checkBytes makes sure that every byte that occurs in UTF-8 has a token.
+func (d *definition) checkBytes() error {
+	for b := range 256 {
+		if _, ok := d.tokens[string([]byte{byte(b)})]; !ok && b != 0xC0 && b != 0xC1 && b < 0xF5 {
+			return fmt.Errorf("no token for byte %#02x: the reference would drop it; %s", b, advice)
+		}
+	}
+	return nil
 }

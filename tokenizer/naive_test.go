@@ -18,7 +18,7 @@ func naiveWord(m *Model, word string) []int32 {
 		return []int32{id}
 	}
 	rank := map[[2]uint32]uint32{}
-	for r, p := range m.merges.parts {
+	for r, p := range m.def.merges.parts {
 		rank[p] = uint32(r)
 	}
 	var symbols []uint32
@@ -35,11 +35,11 @@ func naiveWord(m *Model, word string) []int32 {
 		if at < 0 {
 			break
 		}
-		symbols = append(append(symbols[:at:at], m.merges.made[best]), symbols[at+2:]...)
+		symbols = append(append(symbols[:at:at], m.def.merges.made[best]), symbols[at+2:]...)
 	}
 	var ids []int32
 	for _, s := range symbols {
-		ids = append(ids, m.merges.ids[s])
+		ids = append(ids, m.def.merges.ids[s])
 	}
 	return ids
 }

@@ -135,6 +135,9 @@ func asciiEnd(s []byte, i int) int {
 	return i
 }
 
+// keepMarks is how many characters between stable ones scratch space is kept for.
+const keepMarks = 1 << 16
+
 // chunk appends the form C of s.
 func (n *normalizer) chunk(s []byte) {
 	if n.tables == nil {
@@ -154,7 +157,7 @@ func (n *normalizer) chunk(s []byte) {
 	for _, m := range n.mark {
 		n.out = utf8.AppendRune(n.out, m.r)
 	}
-	if cap(n.mark) > keepNodes {
+	if cap(n.mark) > keepMarks {
 		n.mark = nil
 	}
 }

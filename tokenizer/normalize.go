@@ -61,3 +61,14 @@ func replaceAll(buffer *[]byte, s, from, to []byte) []byte {
 	*buffer = append(out, s...)
 	return *buffer
 }
+
+// keepBytes is the largest text buffer that is kept from text to text.
+const keepBytes = 1 << 20
+
+// keep is an empty buffer on the memory of b, or nil where that is too large to keep.
+func keep(b []byte) []byte {
+	if cap(b) > keepBytes {
+		return nil
+	}
+	return b[:0]
+}

@@ -223,10 +223,10 @@ func (p *pattern) skip(s []byte, i int) int {
 	return i
 }
 
-// onAlphabet is p for a text of which every byte is written as a character of the byte-level alphabet.
-func (p *pattern) onAlphabet() *pattern {
+// onAlphabet is p for a text of which every byte is written as a character, which is told to the bytes.
+func (p *pattern) onAlphabet(byteOf map[rune]byte) *pattern {
 	q := *p
-	for r, b := range byteOfRune {
+	for r, b := range byteOf {
 		q.kind[b] = p.pages[uint32(p.page[r>>6])<<6|uint32(r)&0x3f]
 	}
 	return &q

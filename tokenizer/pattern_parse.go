@@ -17,6 +17,18 @@ type expr struct {
 	mode     repeatMode
 }
 
+// oneOf is the pattern of one character of a set.
+func oneOf(set runeSet) *expr { return &expr{kind: one, set: set} }
+
+// literally is the pattern of a text.
+func literally(text string) *expr {
+	e := &expr{kind: sequence}
+	for _, r := range text {
+		e.parts = append(e.parts, oneOf(newRuneSet(runeRange{r, r})))
+	}
+	return e
+}
+
 type exprKind uint8
 
 const (

@@ -40,13 +40,23 @@ func (p published) family() *family {
 	for _, part := range p.parts {
 		var err error
 		if part == digitsPart {
-			err = b.addDigits(nil, "Isolated")
+			err = b.addDigits("Isolated")
 		} else {
-			err = b.addRegex(nil, part, "Isolated", false)
+			err = b.addRegex(part, "Isolated", false)
 		}
 		if err != nil {
 			panic(err)
 		}
+	}
+	return b.family()
+}
+
+// familyOf cuts at the matches of a pattern.
+func familyOf(t *testing.T, regex string) *family {
+	t.Helper()
+	var b splitBuilder
+	if err := b.addRegex(regex, "Isolated", false); err != nil {
+		t.Fatal(err)
 	}
 	return b.family()
 }
@@ -71,7 +81,7 @@ func TestPatterns(t *testing.T) {
 		{`[a-z&&[^b]]+`, "abc", []string{"a", "b", "c"}},
 		{`[^\n]++\n?`, "ab\nc", []string{"ab\n", "c"}},
 	} {
-		f := familyOf(t, splitOn(object{"Regex": c.pattern}, "Isolated", false))
+		f := familyOf(t, c.pattern)
 		if got := splitAll(&f.splitter, []byte(c.text)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q is cut into %q, want %q", c.pattern, c.text, got, c.want)
 		}
@@ -121,7 +131,7 @@ func FuzzSplit(f *testing.F) {
 }
 
 func TestTrailingSpaceAgreesWithItsPattern(t *testing.T) {
-	f := familyOf(t, splitOn(object{"Regex": trailingPattern}, "Isolated", false))
+	f := familyOf(t, trailingPattern)
 	r := rand.New(rand.NewPCG(9, 10))
 	for _, text := range []string{" ", "a ", " a", "a \n", "a\n", "\n", "\n\n", " \n a\n\n ", "a\n \n b \t\nc  "} {
 		compareSplits(t, "trailing space", f, []byte(text))

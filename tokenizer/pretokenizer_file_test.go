@@ -120,11 +120,3 @@ func TestSpaceBeforePieces(t *testing.T) {
 		t.Errorf("pieces %q, %v, want %q", got, err, want)
 	}
 }
-
-// familyOf reads pre-tokenizers with a ByteLevel behind them that does not cut.
-func familyOf(t *testing.T, list ...any) *family {
-	t.Helper()
-	f := smallFile()
-	f["pre_tokenizer"] = inSequence(append(list, byteLevel(false, false))...)
-	return mustLoadFile(t, f, Options{}).def.family
-}

@@ -92,7 +92,7 @@ func sumRanks(list []rankEntry) string {
 }
 
 // fileOfRanks is the definition of a rank file. Its pattern and special tokens are the options', else those of a known file.
-func fileOfRanks(in io.Reader, o Options) (*definition, error) {
+func fileOfRanks(in io.Reader, o rankOptions) (*definition, error) {
 	list, err := readRanks(in)
 	if err != nil {
 		return nil, fmt.Errorf("read rank file: %w", err)
@@ -104,17 +104,17 @@ func fileOfRanks(in io.Reader, o Options) (*definition, error) {
 			pattern, special = familyPattern(k.pattern), k.special
 		}
 	}
-	if o.Pattern != "" {
-		if pattern = familyPattern(o.Pattern); pattern == "" {
-			pattern = o.Pattern
+	if o.pattern != "" {
+		if pattern = familyPattern(o.pattern); pattern == "" {
+			pattern = o.pattern
 		}
 	}
 	if pattern == "" {
 		return nil, fmt.Errorf("read rank file: it is none of those that are known; name the pattern that cuts text into words, "+
 			"one of %v or a regular expression (option pattern), and its special tokens", patternNames())
 	}
-	if len(o.SpecialTokens) > 0 {
-		if special, err = specialTokens(o.SpecialTokens, list); err != nil {
+	if len(o.specialTokens) > 0 {
+		if special, err = specialTokens(o.specialTokens, list); err != nil {
 			return nil, err
 		}
 	}
@@ -139,32 +139,4 @@ func specialTokens(list []string, ranks []rankEntry) (map[string]int32, error) {
 		next++
 	}
 	return special, nil
-}
-
-// patternAliases are other names of families.
-var patternAliases = map[string]string{
-	"r50k_base": "gpt2", "p50k_base": "gpt2", "cl100k_base": "cl100k", "llama3": "cl100k", "o200k_base": "o200k",
-}
-
-// familyPattern is the pattern of a family of one part by its name, or "".
-func familyPattern(name string) string {
-	if alias, ok := patternAliases[name]; ok {
-		name = alias
-	}
-	for _, f := range families {
-		if f.label == name && len(f.parts) == 1 {
-			return f.parts[0]
-		}
-	}
-	return ""
-}
-
-func patternNames() []string {
-	names := []string{"llama3"}
-	for _, f := range families {
-		if len(f.parts) == 1 && !slices.Contains(names, f.label) {
-			names = append(names, f.label)
-		}
-	}
-	return names
 }

@@ -29,8 +29,8 @@ var builtins = []builtin{
 	{"o200k_base", "o200k_base.tiktoken", "o200k", map[string]int32{"<|endoftext|>": 199999, "<|endofprompt|>": 200018}},
 }
 
-// Builtin lists the names that Load knows without a file.
-func Builtin() []string {
+// builtinNames lists the tokenizers that need no file.
+func builtinNames() []string {
 	names := make([]string, len(builtins))
 	for i, b := range builtins {
 		names[i] = b.name
@@ -57,7 +57,7 @@ func builtinDefinition(name string) (*definition, error) {
 		}
 		return d, nil
 	}
-	return nil, fmt.Errorf("no built-in tokenizer has this name; there are %v", Builtin())
+	return nil, fmt.Errorf("no built-in tokenizer has this name; there are %v", builtinNames())
 }
 
 // rankEntry is a token of a rank file: its bytes and its rank, which is its id.
@@ -76,14 +76,19 @@ func rankDefinition(list []rankEntry, pattern string, special map[string]int32) 
 		Model:        map[string]any{"type": "BPE", "ignore_merges": true},
 	}
 	ranks := make(map[string]uint32, len(list))
+	tokens := make([]string, len(list))
 	vocab := make([]vocabEntry, len(list))
 	taken := make(map[int32]bool, len(list))
 	for i, x := range list {
 		ranks[x.token] = uint32(x.rank)
-		vocab[i] = vocabEntry{spellBytes(x.token), x.rank}
+		tokens[i], vocab[i] = x.token, vocabEntry{spellBytes(x.token), x.rank}
 		taken[x.rank] = true
 	}
-	c.Model["vocab"], c.Model["merges"] = vocab, rankMerges(list, ranks)
+	merges := rankMerges(tokens, ranks)
+	for i, m := range merges {
+		merges[i] = mergeRule{spellBytes(m.left), spellBytes(m.right)}
+	}
+	c.Model["vocab"], c.Model["merges"] = vocab, merges
 	d, err := newDefinition(c, true)
 	if err != nil {
 		return nil, err
@@ -97,30 +102,4 @@ func rankDefinition(list []rankEntry, pattern string, special map[string]int32) 
 	}
 	sortAdded(d.added)
 	return d, nil
-}
-
-// rankMerges finds the merges of a rank file. There a pair's rank is the rank of its bytes as a token, however they are
-// split. But of all ways to split a token only one can come up: the one that merging by ranks leaves, because bytes are
-// only ever joined with neighbours, and inside a token that is done in the same order wherever it stands. A token that no
-// merging makes is left to words that are it.
-func rankMerges(list []rankEntry, ranks map[string]uint32) []mergeEntry {
-	var merges []mergeEntry
-	var l lastMerge
-	for _, x := range list {
-		l.node = l.node[:0]
-		for i := range len(x.token) {
-			l.node = append(l.node, node{uint32(i), int32(i - 1), int32(i + 1)}) // the symbol is where it begins
-		}
-		rankOf := func(a, b node) uint32 {
-			if r, ok := ranks[x.token[a.symbol:b.next]]; ok {
-				return r
-			}
-			return none
-		}
-		begin := func(a node, _ uint32) uint32 { return a.symbol }
-		if rank, at := l.lastOf(rankOf, begin); rank != none {
-			merges = append(merges, mergeEntry{spellBytes(x.token[:at]), spellBytes(x.token[at:])})
-		}
-	}
-	return merges
 }

@@ -1,9 +1,6 @@
 package tokenizer
 
-import (
-	"fmt"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // characters says with which symbols a word begins that merges from characters. There a symbol is a token's id.
 type characters struct {
@@ -15,25 +12,26 @@ type characters struct {
 	fuse  bool
 }
 
-func newCharacters(c *characterModel, id func(entry string) (int32, bool)) *characters {
-	t := &characters{space: []byte(" "), unk: none, fuse: c.fuse}
-	if c.mark != "" {
-		t.space = []byte(c.mark)
-	}
+// newCharacters knows no character yet. A space stands for another text; fuse makes one unk of neighbours.
+func newCharacters(space string, fuse bool) *characters {
+	t := &characters{space: []byte(space), unk: none, fuse: fuse}
 	for i := range t.ascii {
 		t.ascii[i] = none
 	}
 	for b := range t.bytes {
 		t.bytes[b] = none
-		if v, ok := id(fmt.Sprintf("<0x%02X>", b)); ok && c.bytes {
-			t.bytes[b] = uint32(v)
-		}
-	}
-	if v, ok := id(c.unk); ok && c.hasUnk {
-		t.unk = uint32(v)
 	}
 	return t
 }
+
+// setByte gives a byte of characters that have no symbol one.
+func (t *characters) setByte(b byte, symbol uint32) { t.bytes[b] = symbol }
+
+// setUnknown gives characters a symbol of which not all bytes have one either.
+func (t *characters) setUnknown(symbol uint32) { t.unk = symbol }
+
+// hasUnknown tells whether such characters have a symbol. Without one they are dropped.
+func (t *characters) hasUnknown() bool { return t.unk != none }
 
 // set gives a character its symbol.
 func (t *characters) set(r rune, symbol uint32) {
@@ -142,4 +140,14 @@ func (t *characters) whole() bool {
 		}
 	}
 	return true
+}
+
+// parts tells of two bytes whether the symbols of a text are those of its two sides where it is cut between them.
+func (t *characters) parts() func(before, after int) bool {
+	whole := t.whole()
+	known := func(b int) bool { return b < utf8.RuneSelf && t.ascii[b] != none }
+	return func(before, after int) bool {
+		// on one side of an unk only what has a token
+		return whole || known(before) && known(after) || t.unk != none && (known(before) || known(after))
+	}
 }

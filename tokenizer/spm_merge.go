@@ -141,3 +141,46 @@ func (s *longScratch) wait(rank, now uint32, p int32) {
 		s.heap.push(rank, p)
 	}
 }
+
+// newCharacterMerges has no merge yet, and makes room for n. Words begin with characters, and symbols are ids below size.
+func newCharacterMerges(begin *characters, size, n int) *merges {
+	m := &merges{
+		characters: begin,
+		pairs:      newPairTable(n),
+		parts:      make([][2]uint32, 0, n),
+		made:       make([]uint32, 0, n),
+		ids:        make([]int32, size),
+	}
+	for i := range m.ids {
+		m.ids[i] = int32(i)
+	}
+	return m
+}
+
+// joinSymbols appends the merge of the next rank, where words begin with characters.
+func (m *merges) joinSymbols(left, right, made uint32) {
+	m.pairs.put(left, right, uint32(len(m.parts)))
+	m.parts, m.made = append(m.parts, [2]uint32{left, right}), append(m.made, made)
+}
+
+// setMade takes the texts of the symbols that merges make, when all merges are there.
+func (m *merges) setMade(texts []string) {
+	m.text = texts
+	m.apart = m.characters.whole() && !m.fallsBack()
+}
+
+// fallsBack reports whether some merge joins what stands for a character that has no token of its own. Then a symbol's
+// text does not tell where it lies.
+func (m *merges) fallsBack() bool {
+	stands := map[uint32]bool{}
+	for _, symbol := range m.characters.bytes {
+		stands[symbol] = true
+	}
+	stands[m.characters.unk] = true
+	for _, p := range m.parts {
+		if stands[p[0]] || stands[p[1]] {
+			return true
+		}
+	}
+	return false
+}

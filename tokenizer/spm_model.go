@@ -6,9 +6,9 @@ import (
 )
 
 // readCharacterMerges reads merges that begin with characters.
-func (d *definition) readCharacterMerges(vocab []vocabEntry, list []mergeEntry) error {
+func (d *definition) readCharacterMerges(vocab []vocabEntry, list []mergeRule) error {
 	c := d.characters
-	t := newCharacters(c, d.vocabulary)
+	t := d.newCharacters()
 	symbols := make(map[string]uint32, len(vocab))
 	size := 0
 	for _, v := range vocab {
@@ -20,20 +20,11 @@ func (d *definition) readCharacterMerges(vocab []vocabEntry, list []mergeEntry) 
 			t.set(r, uint32(id))
 		}
 	}
-	if c.hasUnk && t.unk == none && !t.whole() {
+	if c.hasUnk && !t.hasUnknown() && !t.whole() {
 		return fmt.Errorf("model unk_token %q is not in the vocabulary, and characters without a token need it", c.unk)
 	}
-	m := &merges{
-		characters: t,
-		pairs:      newPairTable(len(list)),
-		parts:      make([][2]uint32, 0, len(list)),
-		made:       make([]uint32, 0, len(list)),
-		ids:        make([]int32, size),
-	}
+	m := newCharacterMerges(t, size, len(list))
 	d.merges = m
-	for i := range m.ids {
-		m.ids[i] = int32(i)
-	}
 	isMade := make([]bool, size)
 	var both []byte
 	for i, x := range list {
@@ -44,31 +35,34 @@ func (d *definition) readCharacterMerges(vocab []vocabEntry, list []mergeEntry) 
 		if !okL || !okR || !okM {
 			return fmt.Errorf("model merges: merge %d %s: its parts and its result must be in the vocabulary", i, x)
 		}
-		m.parts, m.made = append(m.parts, [2]uint32{left, right}), append(m.made, made)
-		m.pairs.put(left, right, uint32(i))
+		m.joinSymbols(left, right, made)
 		isMade[made] = true
 	}
+	var texts []string
 	for text, id := range d.tokens {
 		if isMade[id] {
-			m.text = append(m.text, text)
+			texts = append(texts, text)
 		}
 	}
-	m.apart = t.whole() && !m.fallsBack()
+	m.setMade(texts)
 	return nil
 }
 
-// fallsBack reports whether some merge joins what stands for a character that has no token of its own. Then a symbol's
-// text does not tell where it lies.
-func (m *merges) fallsBack() bool {
-	stands := map[uint32]bool{}
-	for _, symbol := range m.characters.bytes {
-		stands[symbol] = true
+// newCharacters knows the tokens of bytes and of what has none, but no character yet.
+func (d *definition) newCharacters() *characters {
+	c := d.characters
+	space := " "
+	if c.mark != "" {
+		space = c.mark
 	}
-	stands[m.characters.unk] = true
-	for _, p := range m.parts {
-		if stands[p[0]] || stands[p[1]] {
-			return true
+	t := newCharacters(space, c.fuse)
+	for b := range 256 {
+		if v, ok := d.vocabulary(fmt.Sprintf("<0x%02X>", b)); ok && c.bytes {
+			t.setByte(byte(b), uint32(v))
 		}
 	}
-	return false
+	if v, ok := d.vocabulary(c.unk); ok && c.hasUnk {
+		t.setUnknown(uint32(v))
+	}
+	return t
 }

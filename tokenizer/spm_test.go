@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -254,8 +255,14 @@ func randomSpmText(r *rand.Rand) string {
 func compareSpm(t *testing.T, r *rand.Rand) {
 	f := randomSpm(r)
 	m := mustLoadFile(t, f.object(), Options{})
-	plain := *m
-	plain.merges, plain.shared = withoutGreedy(m.merges), newSharedWords()
+	d, err := jsonDefinition(bytes.NewReader(jsonOf(t, f.object())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := assemble(d, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	encoders := []*Encoder{m.NewEncoder(), plain.NewEncoder()}
 	for range 20 {
 		text := randomSpmText(r)

@@ -1,10 +1,6 @@
 package tokenizer
 
-import (
-	"fmt"
-	"math"
-	"slices"
-)
+import "math"
 
 // template is what a post-processor puts around the ids of a text.
 type template struct {
@@ -120,18 +116,4 @@ func namedID(x any) (int32, bool) {
 func wholeID(x any) (int32, bool) {
 	id, ok := x.(float64)
 	return int32(id), ok && id >= 0 && id <= maxID && id == math.Trunc(id)
-}
-
-// checkTemplate makes sure that what is to be added is known.
-func (m *Model) checkTemplate() error {
-	t := m.def.template
-	if !m.def.addSpecial && !t.always {
-		return nil
-	}
-	for _, id := range slices.Concat(t.before, t.behind) {
-		if !m.known(id) {
-			return fmt.Errorf("post_processor adds id %d, which no token has", id)
-		}
-	}
-	return t.refused
 }

@@ -8,9 +8,8 @@
 package tokenizer
 
 import (
-	"errors"
 	"fmt"
-	"slices"
+	"regexp"
 	"strconv"
 )
 
@@ -34,12 +33,11 @@ type Options struct {
 // Load returns the tokenizer of a built-in name (see Builtin), of a tokenizer.json file or of a rank file (*.tiktoken).
 // The error for a file that needs something unverified names the component and its value.
 func Load(nameOrFile string, o Options) (*Model, error) {
-	d, err := define(nameOrFile, o)
+	d, err := define(nameOrFile, rankOptions{pattern: o.Pattern, specialTokens: o.SpecialTokens})
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer %s: %w", strconv.Quote(nameOrFile), err)
 	}
-	d.specialAsText, d.addSpecial = o.SpecialAsText, o.AddSpecialTokens
-	m, err := compile(d)
+	m, err := compile(d, o)
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer %s: %w", strconv.Quote(nameOrFile), err)
 	}
@@ -47,23 +45,11 @@ func Load(nameOrFile string, o Options) (*Model, error) {
 	return m, nil
 }
 
-func define(nameOrFile string, o Options) (*definition, error) {
-	if slices.Contains(Builtin(), nameOrFile) {
-		if err := o.notForRanks(); err != nil {
-			return nil, err
-		}
-		return builtinDefinition(nameOrFile)
-	}
-	return fileDefinition(nameOrFile, o)
-}
+// Builtin lists the names that Load knows without a file.
+func Builtin() []string { return builtinNames() }
 
-// notForRanks refuses options that only a rank file has.
-func (o Options) notForRanks() error {
-	if o.Pattern != "" || len(o.SpecialTokens) > 0 {
-		return errors.New("a pattern and special tokens can be chosen for a rank file only: this one has its own")
-	}
-	return nil
-}
+// FingerprintForm is what every fingerprint looks like, those of tokenizers that are not ours too.
+var FingerprintForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // Name is the built-in name or the file that the model was loaded from.
 func (m *Model) Name() string { return m.name }
