@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"sync"
 	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/ucd"
 )
 
 // addedCutter cuts a text at its added tokens as their flags say.
@@ -62,13 +64,13 @@ func (c *addedCutter) alone(start, end int) bool {
 
 // wordRunes is \w of the regular expressions that the reference uses for single_word, which are not those of its split
 // patterns: no superscript digits and fractions, but joiners.
-var wordRunes = sync.OnceValue(func() runeSet {
-	others := newRuneSet(runeRange{'²', '³'}, runeRange{'¹', '¹'}, runeRange{'¼', '¾'})
-	joiners := newRuneSet(runeRange{0x200c, 0x200d})
-	return withFlag(wordFlag).intersect(others.complement()).union(joiners)
+var wordRunes = sync.OnceValue(func() ucd.Set {
+	others := ucd.Of('²', '³', '¹', '¼', '½', '¾')
+	joiners := ucd.Of(0x200c, 0x200d)
+	return ucd.WordCharacters().Intersect(others.Complement()).Union(joiners)
 })
 
-var spaceRunes = sync.OnceValue(whiteSpace)
+var spaceRunes = sync.OnceValue(ucd.WhiteSpace)
 
 // spaceBefore is where the white space that ends at i begins; what has been given counts as none.
 func (c *addedCutter) spaceBefore(i int) int {
@@ -95,9 +97,9 @@ func (c *addedCutter) spaceAfter(i int) int {
 }
 
 // is tells whether the character that r stands for is in a set.
-func (c *addedCutter) is(r rune, in func() runeSet) bool {
+func (c *addedCutter) is(r rune, in func() ucd.Set) bool {
 	if r == ' ' {
 		r = c.set.space
 	}
-	return in().has(r)
+	return in().Has(r)
 }

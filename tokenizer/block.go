@@ -118,13 +118,13 @@ type wordBatch struct {
 	wide  bool // the words may be of more than ASCII
 }
 
-// split writes the ends of the words of s from i on to w, until it is nearly full or s is done. It returns their number
+// Split writes the ends of the words of s from i on to w, until it is nearly full or s is done. It returns their number
 // and the end of the last.
 //
 // A block is 64 bytes that start at a word start. Its word starts are certain up to its first byte that is not ASCII,
 // or its end, except inside whitespace that reaches this limit. The last word of a block, which may go on behind it, is
 // the first of the next; so no state is carried over. A word that fills a block is left to the scanner.
-func (sp *splitter) split(s []byte, i int, w *wordBatch) (n, end int) {
+func (sp *splitter) Split(s []byte, i int, w *wordBatch) (n, end int) {
 	if w.wide = sp.rule == nil; w.wide {
 		return sp.splitStages(s, i, w)
 	}

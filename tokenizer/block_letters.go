@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"math/bits"
 	"sync"
+
+	"loaderd/tokenizer/internal/ucd"
 )
 
 // letterKinds tells how a rule takes characters beyond ASCII, so that they can be among the masks of a block with all of
@@ -24,8 +26,8 @@ const (
 
 // plainLetters are those of patterns that know \p{L} alone.
 var plainLetters = sync.OnceValue(func() *letterKinds {
-	return newLetterKinds(func(c class) letterKind {
-		if c&isLetter != 0 {
+	return newLetterKinds(func(c ucd.Class) letterKind {
+		if c&ucd.IsLetter != 0 {
 			return aLower
 		}
 		return 0
@@ -34,8 +36,8 @@ var plainLetters = sync.OnceValue(func() *letterKinds {
 
 // lettersAndMarks are those of patterns in which \p{M} is the same as \p{L}.
 var lettersAndMarks = sync.OnceValue(func() *letterKinds {
-	return newLetterKinds(func(c class) letterKind {
-		if c&(isLetter|isMark) != 0 {
+	return newLetterKinds(func(c ucd.Class) letterKind {
+		if c&(ucd.IsLetter|ucd.IsMark) != 0 {
 			return aLower
 		}
 		return 0
@@ -47,34 +49,34 @@ var casedLetters = sync.OnceValue(func() *letterKinds { return newLetterKinds(ca
 
 // casedNotHan leaves ideographs, which are words of their own, to the automatons.
 var casedNotHan = sync.OnceValue(func() *letterKinds {
-	return newLetterKinds(func(c class) letterKind {
-		if c&isHan != 0 {
+	return newLetterKinds(func(c ucd.Class) letterKind {
+		if c&ucd.IsHan != 0 {
 			return unclear
 		}
 		return casedLetter(c)
 	})
 })
 
-func casedLetter(c class) letterKind {
+func casedLetter(c ucd.Class) letterKind {
 	switch {
-	case c&isMark != 0:
+	case c&ucd.IsMark != 0:
 		return aLower | anyCased | combining
-	case c&isUpper != 0 && c&isLower != 0:
+	case c&ucd.IsUpper != 0 && c&ucd.IsLower != 0:
 		return aLower | anyCased
-	case c&isUpper != 0:
+	case c&ucd.IsUpper != 0:
 		return anUpper
-	case c&isLower != 0:
+	case c&ucd.IsLower != 0:
 		return aLower
 	}
 	return 0
 }
 
-func newLetterKinds(of func(c class) letterKind) *letterKinds {
+func newLetterKinds(of func(c ucd.Class) letterKind) *letterKinds {
 	t := &letterKinds{}
 	for r := range t.kind {
-		c := classes.of(uint32(r))
+		c := ucd.ClassOf(rune(r))
 		t.kind[r] = of(c)
-		if c&(isNumber|isDigit|isSpace) != 0 {
+		if c&(ucd.IsNumber|ucd.IsDigit|ucd.IsSpace) != 0 {
 			t.kind[r] = unclear
 		}
 		t.cased = t.cased || t.kind[r]&anUpper != 0

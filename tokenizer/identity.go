@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"regexp"
 	"slices"
 	"unicode/utf8"
 
@@ -36,8 +35,6 @@ func identify(c *hf.Config, done bool) *identity {
 	id.reduce(done)
 	return id
 }
-
-var byteToken = regexp.MustCompile(`^<0x[0-9A-F]{2}>$`)
 
 // reduce leaves out the merges that are never done and the entries that nothing reaches.
 func (id *identity) reduce(done bool) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -277,3 +278,6 @@ func readMerge(v jsontext.Value) (m mergeRule, ok bool) {
 	}
 	return mergeRule{parts[0], parts[1]}, true
 }
+
+// byteToken is how the token of a byte is spelled where merging begins with characters.
+var byteToken = regexp.MustCompile(`^<0x[0-9A-F]{2}>$`)

@@ -29,7 +29,7 @@ func TestWordsBehindHugeOnes(t *testing.T) {
 			var want []int32
 			var w wordBatch
 			for i := 0; i < len(text); {
-				n, end := m.split.split(text, i, &w)
+				n, end := m.split.Split(text, i, &w)
 				for _, next := range w.ends[:n] {
 					want = plain.encode(&s, want, text[i:next])
 					i = int(next)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/ucd"
 )
 
 // backtracker counts its steps: there are patterns and texts for which it takes very many.
@@ -19,11 +21,11 @@ func (b *backtracker) match(e *expr, text string, then func(rest string) (string
 	}
 	switch e.kind {
 	case one:
-		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.set.has(r) {
+		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.set.Has(r) {
 			return then(text[n:])
 		}
 	case next:
-		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.set.has(r) || n == 0 && e.orEnd {
+		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.set.Has(r) || n == 0 && e.orEnd {
 			return then(text)
 		}
 	case sequence:
@@ -105,7 +107,7 @@ var naiveParts sync.Map // name -> *expr
 
 func naivePart(name string) *expr {
 	if name == digitsPart {
-		return &expr{kind: one, set: withFlag(digitFlag)}
+		return &expr{kind: one, set: ucd.Digits()}
 	}
 	regex, ok := strings.CutPrefix(name, "regex ")
 	if !ok {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/ucd"
 )
 
 // Normalization form C (Unicode Standard Annex 15), in the version of Unicode that the reference has. x/text follows a
@@ -101,13 +103,13 @@ func (n *normalizer) nfc(s []byte) []byte {
 			start, i = k-1, k
 			continue
 		}
-		c, size := classAtWide(s[i:])
-		if c&isUnstable == 0 {
+		c, size := ucd.ClassAtWide(s[i:])
+		if c&ucd.IsUnstable == 0 {
 			start = i
 			i += size
 			continue
 		}
-		end := run(s, i, isUnstable)
+		end := ucd.Run(s, i, ucd.IsUnstable)
 		if !changed {
 			changed, n.out = true, keep(n.out)
 		}

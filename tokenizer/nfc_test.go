@@ -43,9 +43,3 @@ func FuzzNFC(f *testing.F) {
 		}
 	})
 }
-
-func TestClassPagesFitTheirNumbers(t *testing.T) {
-	if n := len(classes.class); n > 256 {
-		t.Errorf("%d pages", n)
-	}
-}

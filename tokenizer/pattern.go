@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/ucd"
 )
 
 // pattern is a regular expression as a deterministic automaton: it finds what a backtracking engine finds, in one pass
@@ -84,7 +86,7 @@ func (p *pattern) wideKind(s []byte, i int, b uint8) (kind uint8, n int) {
 }
 
 // tellApart numbers the kinds of characters, and returns for each kind the sets that it is in, a bit each.
-func (p *pattern) tellApart(sets []runeSet) (in []uint64, err error) {
+func (p *pattern) tellApart(sets []ucd.Set) (in []uint64, err error) {
 	type edge struct {
 		at  rune
 		set int
@@ -92,7 +94,7 @@ func (p *pattern) tellApart(sets []runeSet) (in []uint64, err error) {
 	var edges []edge
 	for k, s := range sets {
 		for _, r := range s {
-			edges = append(edges, edge{r.lo, k}, edge{r.hi + 1, k})
+			edges = append(edges, edge{r.Lo, k}, edge{r.Hi + 1, k})
 		}
 	}
 	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })

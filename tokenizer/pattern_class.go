@@ -4,11 +4,13 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/ucd"
 )
 
 // literal is a character that stands for itself; under (?i: ) for the letters that fold to the same as well.
-func (p *patternParser) literal(r rune) runeSet {
-	set := newRuneSet(runeRange{r, r})
+func (p *patternParser) literal(r rune) ucd.Set {
+	set := ucd.Of(r)
 	if p.fold {
 		return p.folded(set)
 	}
@@ -16,35 +18,35 @@ func (p *patternParser) literal(r rune) runeSet {
 }
 
 // folded adds the other case of ASCII letters, with the long s and the Kelvin sign.
-func (p *patternParser) folded(set runeSet) runeSet {
-	var more []runeRange
+func (p *patternParser) folded(set ucd.Set) ucd.Set {
+	var more []rune
 	for _, r := range set {
-		if r.hi >= utf8.RuneSelf {
+		if r.Hi >= utf8.RuneSelf {
 			p.fail("ignoring the case of what is not ASCII")
 		}
-		for c := r.lo; c <= r.hi; c++ {
+		for c := r.Lo; c <= r.Hi; c++ {
 			if c|0x20 < 'a' || c|0x20 > 'z' {
 				continue
 			}
-			more = append(more, runeRange{c ^ 0x20, c ^ 0x20})
+			more = append(more, c^0x20)
 			switch c | 0x20 {
 			case 's':
-				more = append(more, runeRange{'ſ', 'ſ'})
+				more = append(more, 'ſ')
 			case 'k':
-				more = append(more, runeRange{'\u212A', '\u212A'})
+				more = append(more, '\u212A')
 			}
 		}
 	}
-	return set.union(newRuneSet(more...))
+	return set.Union(ucd.Of(more...))
 }
 
 // class reads [...], with classes in it and intersections (&&).
-func (p *patternParser) class() runeSet {
+func (p *patternParser) class() ucd.Set {
 	defer p.deeper()()
 	p.expect("[")
 	not := p.accept("^")
-	var set runeSet
-	var all []runeSet // the operands of && so far
+	var set ucd.Set
+	var all []ucd.Set // the operands of && so far
 	for first := true; ; first = false {
 		switch {
 		case p.sees("]") && (first || set == nil):
@@ -54,10 +56,10 @@ func (p *patternParser) class() runeSet {
 				set = p.folded(set)
 			}
 			for _, other := range all {
-				set = set.intersect(other)
+				set = set.Intersect(other)
 			}
 			if not {
-				return set.complement()
+				return set.Complement()
 			}
 			return set
 		case p.accept("&&"):
@@ -69,15 +71,15 @@ func (p *patternParser) class() runeSet {
 		case p.sees("[:"):
 			p.fail("[:")
 		case p.sees("["):
-			set = set.union(p.class())
+			set = set.Union(p.class())
 		default:
-			set = set.union(p.classRange(first))
+			set = set.Union(p.classRange(first))
 		}
 	}
 }
 
 // classRange reads a character, an escape, or a range of characters inside of a class.
-func (p *patternParser) classRange(first bool) runeSet {
+func (p *patternParser) classRange(first bool) ucd.Set {
 	lo, single := p.classMember()
 	if p.text[p.at-1] == '-' && !first && !p.sees("]") && p.text[p.at-2] != '\\' {
 		p.fail("a bare - inside of a class")
@@ -93,35 +95,35 @@ func (p *patternParser) classRange(first bool) runeSet {
 		p.fail("a range to a class")
 	}
 	hi, single := p.classMember()
-	if !single || hi[0].lo < lo[0].lo {
+	if !single || hi[0].Lo < lo[0].Lo {
 		p.fail("a range to a lower character, or to a class")
 	}
-	return runeSet{{lo[0].lo, hi[0].lo}}
+	return ucd.Between(lo[0].Lo, hi[0].Lo)
 }
 
-func (p *patternParser) classMember() (set runeSet, single bool) {
+func (p *patternParser) classMember() (set ucd.Set, single bool) {
 	if p.sees(`\w`) || p.sees(`\W`) {
 		// The reference takes these for \w outside of a class, but not inside of one.
-		latin := newRuneSet(runeRange{0xB2, 0xB3}, runeRange{0xB9, 0xB9}, runeRange{0xBC, 0xBE})
+		latin := ucd.Of(0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE)
 		set, _ := p.escape()
 		if p.text[p.at-1] == 'W' {
-			return set.union(latin), false
+			return set.Union(latin), false
 		}
-		return set.intersect(latin.complement()), false
+		return set.Intersect(latin.Complement()), false
 	}
 	if p.sees(`\`) {
 		return p.escape()
 	}
 	r := p.rune()
-	return newRuneSet(runeRange{r, r}), true
+	return ucd.Of(r), true
 }
 
 // escape reads what a backslash begins: a single character, or a class.
-func (p *patternParser) escape() (set runeSet, single bool) {
+func (p *patternParser) escape() (set ucd.Set, single bool) {
 	p.expect(`\`)
 	c := p.rune()
-	char := func(r rune) (runeSet, bool) {
-		return newRuneSet(runeRange{r, r}), true
+	char := func(r rune) (ucd.Set, bool) {
+		return ucd.Of(r), true
 	}
 	switch c {
 	case 'r':
@@ -139,17 +141,17 @@ func (p *patternParser) escape() (set runeSet, single bool) {
 	case 'u':
 		return char(p.hex(4, 0xFFFF))
 	case 's':
-		set = whiteSpace()
+		set = ucd.WhiteSpace()
 	case 'S':
-		set = whiteSpace().complement()
+		set = ucd.WhiteSpace().Complement()
 	case 'd':
-		set = inCategory("Nd")
+		set = ucd.InCategory("Nd")
 	case 'D':
-		set = inCategory("Nd").complement()
+		set = ucd.InCategory("Nd").Complement()
 	case 'w':
-		set = withFlag(wordFlag)
+		set = ucd.WordCharacters()
 	case 'W':
-		set = withFlag(wordFlag).complement()
+		set = ucd.WordCharacters().Complement()
 	case 'p', 'P':
 		set = p.propertySet(c == 'P')
 	default:
@@ -176,7 +178,7 @@ func (p *patternParser) hex(digits int, most rune) rune {
 	return rune(n)
 }
 
-func (p *patternParser) propertySet(not bool) runeSet {
+func (p *patternParser) propertySet(not bool) ucd.Set {
 	p.expect("{")
 	name, _, ok := strings.Cut(p.text[p.at:], "}")
 	if !ok {
@@ -186,17 +188,17 @@ func (p *patternParser) propertySet(not bool) runeSet {
 	if strings.HasPrefix(name, "^") {
 		name, not = name[1:], !not
 	}
-	var set runeSet
+	var set ucd.Set
 	switch {
-	case isCategory(name):
-		set = inCategory(name)
+	case ucd.IsCategory(name):
+		set = ucd.InCategory(name)
 	case name == "Han":
-		set = withFlag(hanFlag)
+		set = ucd.Han()
 	default:
 		p.fail(`the property %q`, name)
 	}
 	if not {
-		return set.complement()
+		return set.Complement()
 	}
 	return set
 }

@@ -3,13 +3,15 @@ package tokenizer
 import (
 	"errors"
 	"slices"
+
+	"loaderd/tokenizer/internal/ucd"
 )
 
 // nfa is a pattern as states that take one character, choose, look ahead or accept, as in Thompson's construction. The
 // branches of a choice stand in the order in which a backtracking engine tries them.
 type nfa struct {
 	states []nfaState
-	sets   []runeSet // what states ask of a character
+	sets   []ucd.Set // what states ask of a character
 	start  int32
 }
 
@@ -54,7 +56,7 @@ func (n *nfa) state(s nfaState) int32 {
 	return int32(len(n.states) - 1)
 }
 
-func (n *nfa) setOf(s runeSet) int32 {
+func (n *nfa) setOf(s ucd.Set) int32 {
 	for k, other := range n.sets {
 		if slices.Equal(s, other) {
 			return int32(k)
@@ -118,8 +120,8 @@ func (n *nfa) either(e *expr, again, then int32) nfaState {
 // atomic tells whether every possessive quantifier of e takes what a greedy one would: what comes behind it either may
 // be nothing at all, or cannot begin with what the quantifier would have to give back.
 func atomic(e *expr) bool {
-	var check func(e *expr, behind runeSet, open bool) bool
-	check = func(e *expr, behind runeSet, open bool) bool {
+	var check func(e *expr, behind ucd.Set, open bool) bool
+	check = func(e *expr, behind ucd.Set, open bool) bool {
 		switch e.kind {
 		case sequence:
 			for i := len(e.parts) - 1; i >= 0; i-- {
@@ -128,7 +130,7 @@ func atomic(e *expr) bool {
 				}
 				first, empty := e.parts[i].first()
 				if empty {
-					behind = behind.union(first)
+					behind = behind.Union(first)
 				} else {
 					behind = first
 				}
@@ -143,10 +145,10 @@ func atomic(e *expr) bool {
 		case repeat:
 			if e.mode == possessive {
 				body := e.parts[0]
-				return body.kind == one && (open || body.set.intersect(behind) == nil)
+				return body.kind == one && (open || body.set.Intersect(behind) == nil)
 			}
 			first, _ := e.parts[0].first()
-			return check(e.parts[0], behind.union(first), open && e.max == 1)
+			return check(e.parts[0], behind.Union(first), open && e.max == 1)
 		}
 		return true
 	}
@@ -159,19 +161,19 @@ func (e *expr) looks() bool {
 }
 
 // first is the characters that e may begin with, and whether it may be empty.
-func (e *expr) first() (set runeSet, empty bool) {
+func (e *expr) first() (set ucd.Set, empty bool) {
 	switch e.kind {
 	case one:
 		return e.set, false
 	case next:
-		return runeSet(nil).complement(), true
+		return ucd.Set(nil).Complement(), true
 	case repeat:
 		set, _ = e.parts[0].first()
 		return set, e.min == 0
 	case sequence:
 		for _, part := range e.parts {
 			s, empty := part.first()
-			if set = set.union(s); !empty {
+			if set = set.Union(s); !empty {
 				return set, false
 			}
 		}
@@ -179,7 +181,7 @@ func (e *expr) first() (set runeSet, empty bool) {
 	default:
 		for _, part := range e.parts {
 			s, nothing := part.first()
-			set, empty = set.union(s), empty || nothing
+			set, empty = set.Union(s), empty || nothing
 		}
 		return set, empty
 	}

@@ -5,12 +5,14 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/ucd"
 )
 
 // expr is a node of a parsed pattern.
 type expr struct {
 	kind     exprKind
-	set      runeSet // of one, and of next
+	set      ucd.Set // of one, and of next
 	orEnd    bool    // next holds at the end of the text too
 	parts    []*expr // of sequence and choice
 	min, max int     // of repeat; max < 0 is without end
@@ -18,13 +20,13 @@ type expr struct {
 }
 
 // oneOf is the pattern of one character of a set.
-func oneOf(set runeSet) *expr { return &expr{kind: one, set: set} }
+func oneOf(set ucd.Set) *expr { return &expr{kind: one, set: set} }
 
 // literally is the pattern of a text.
 func literally(text string) *expr {
 	e := &expr{kind: sequence}
 	for _, r := range text {
-		e.parts = append(e.parts, oneOf(newRuneSet(runeRange{r, r})))
+		e.parts = append(e.parts, oneOf(ucd.Of(r)))
 	}
 	return e
 }
@@ -146,9 +148,9 @@ func (p *patternParser) sequence() *expr {
 }
 
 // foldTogether tells whether a and b have letters that fold to the same as one character does: ff, fi, fl, ss, st.
-func foldTogether(a, b runeSet) bool {
+func foldTogether(a, b ucd.Set) bool {
 	for _, pair := range []string{"ff", "fi", "fl", "ss", "st"} {
-		if a.has(rune(pair[0])) && b.has(rune(pair[1])) {
+		if a.Has(rune(pair[0])) && b.Has(rune(pair[1])) {
 			return true
 		}
 	}
@@ -163,10 +165,10 @@ func (p *patternParser) atom() *expr {
 		return &expr{kind: one, set: p.class()}
 	case '.':
 		p.at++
-		return &expr{kind: one, set: newRuneSet(runeRange{'\n', '\n'}).complement()}
+		return &expr{kind: one, set: ucd.Of('\n').Complement()}
 	case '$':
 		p.at++
-		return &expr{kind: next, set: newRuneSet(runeRange{'\n', '\n'}), orEnd: true}
+		return &expr{kind: next, set: ucd.Of('\n'), orEnd: true}
 	case '\\':
 		set, single := p.escape()
 		if single && p.fold { // \x53 is a letter too
@@ -213,7 +215,7 @@ func (p *patternParser) look(not bool) *expr {
 		p.fail("a look at more than one character")
 	}
 	if not {
-		return &expr{kind: next, set: body.set.complement(), orEnd: true}
+		return &expr{kind: next, set: body.set.Complement(), orEnd: true}
 	}
 	return &expr{kind: next, set: body.set}
 }

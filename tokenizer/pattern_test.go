@@ -12,7 +12,7 @@ import (
 func splitAll(sp *splitter, text []byte) (words []string) {
 	var w wordBatch
 	for i := 0; i < len(text); {
-		n, _ := sp.split(text, i, &w)
+		n, _ := sp.Split(text, i, &w)
 		for _, end := range w.ends[:n] {
 			words = append(words, string(text[i:end]))
 			i = int(end)
@@ -205,7 +205,7 @@ func BenchmarkSplit(b *testing.B) {
 					b.SetBytes(int64(len(text)))
 					for b.Loop() {
 						for i := 0; i < len(text); {
-							_, i = sp.split(text, i, &w)
+							_, i = sp.Split(text, i, &w)
 						}
 					}
 				})

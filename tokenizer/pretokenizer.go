@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"errors"
 	"strings"
+
+	"loaderd/tokenizer/internal/ucd"
 )
 
 // splitBuilder collects the parts of a pre-tokenizer, in order. A behavior is what the reference calls so: what becomes of
@@ -37,12 +39,12 @@ func (b *splitBuilder) addByteLevel(prefixSpace, useRegex bool) error {
 
 // addDigits cuts at the digits.
 func (b *splitBuilder) addDigits(behavior string) error {
-	return b.cut(digitsPart, oneOf(withFlag(digitFlag)), behavior, false)
+	return b.cut(digitsPart, oneOf(ucd.Digits()), behavior, false)
 }
 
 // addPunctuation cuts at punctuation.
 func (b *splitBuilder) addPunctuation(behavior string) error {
-	return b.cut("punctuation", oneOf(withFlag(punctFlag)), behavior, false)
+	return b.cut("punctuation", oneOf(ucd.Punctuation()), behavior, false)
 }
 
 // addText cuts at the places where a text is.

@@ -36,9 +36,9 @@ func newCuts(words bool, made []string, may func(before, after int) bool) *cuts 
 	return k
 }
 
-// split writes the ends of the words of s from i on to w, until it is full or s is done. It returns their number and the
+// Split writes the ends of the words of s from i on to w, until it is full or s is done. It returns their number and the
 // end of the last.
-func (c *cuts) split(s []byte, i int, w *wordBatch) (n, end int) {
+func (c *cuts) Split(s []byte, i int, w *wordBatch) (n, end int) {
 	w.wide = true
 	before := uint(s[i])
 	j := i + 1

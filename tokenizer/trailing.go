@@ -1,6 +1,10 @@
 package tokenizer
 
-import "bytes"
+import (
+	"bytes"
+
+	"loaderd/tokenizer/internal/ucd"
+)
 
 // trailingPattern matches whitespace before the end of a text or a line. An automaton would have to read each run of
 // whitespace to its end to know.
@@ -8,13 +12,13 @@ const trailingPattern = `\s+$`
 
 // trailingEnd is the end of the piece that begins at s[i] where texts are cut at the matches of trailingPattern.
 func trailingEnd(s []byte, i int) int {
-	end := run(s, i, isSpace)
+	end := ucd.Run(s, i, ucd.IsSpace)
 	if k := trailingMatch(s, i, end); k > i {
 		return k
 	}
 	for at := max(end, i); at < len(s); {
-		at = runNot(s, at, isSpace)
-		end = run(s, at, isSpace)
+		at = ucd.RunNot(s, at, ucd.IsSpace)
+		end = ucd.Run(s, at, ucd.IsSpace)
 		if trailingMatch(s, at, end) > at {
 			return at
 		}

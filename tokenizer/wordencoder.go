@@ -16,8 +16,8 @@ type wordEncoder struct {
 
 // cutter cuts a text into words.
 type cutter interface {
-	// split writes the ends of the words of s from i on to w. It returns their number, at least 1, and the end of the last.
-	split(s []byte, i int, w *wordBatch) (n, end int)
+	// Split writes the ends of the words of s from i on to w. It returns their number, at least 1, and the end of the last.
+	Split(s []byte, i int, w *wordBatch) (n, end int)
 }
 
 // newEncoder makes an encoder for one goroutine.
@@ -47,7 +47,7 @@ func (e *wordEncoder) remember(k wordKey, ids wordIDs) {
 // encode appends the ids of a text, batch by batch of the words that by cuts it into.
 func (e *wordEncoder) encode(by cutter, dst []int32, s []byte) []int32 {
 	for i := 0; i < len(s); {
-		n, end := by.split(s, i, &e.found)
+		n, end := by.Split(s, i, &e.found)
 		ends := e.found.ends[:n]
 		if e.found.wide && len(e.words.whole) == 0 && longest(i, ends) > cutMin {
 			dst = e.inPieces(dst, s, i, ends)

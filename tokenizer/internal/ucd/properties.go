@@ -1,8 +1,13 @@
-package tokenizer
+// Package ucd is the Unicode Character Database as the reference implementations see it: general categories and other properties
+// of characters, sets of characters, and the classes that cutting and normalizing text ask for.
+//
+// Its table is generated from Hugging Face tokenizers, so that characters are what they are there, whatever version of Unicode
+// the standard library has.
+package ucd
 
 import "strings"
 
-//go:generate python3 internal/gen/tables.py
+//go:generate python3 ../gen/tables.py
 
 // property is what the reference knows about a character: its general category, and flags.
 type property uint16
@@ -25,8 +30,8 @@ func (p property) in(name string) bool {
 	return strings.HasPrefix(categories[k:k+2], name)
 }
 
-// isCategory tells whether name is a general category or a group of them.
-func isCategory(name string) bool {
+// IsCategory tells whether name is a general category or a group of them.
+func IsCategory(name string) bool {
 	for k := 0; k < len(categories); k += 2 {
 		if name == categories[k:k+1] || name == categories[k:k+2] {
 			return true

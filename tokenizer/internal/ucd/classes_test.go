@@ -1,0 +1,9 @@
+package ucd
+
+import "testing"
+
+func TestClassPagesFitTheirNumbers(t *testing.T) {
+	if n := len(classes.class); n > 256 {
+		t.Errorf("%d pages", n)
+	}
+}

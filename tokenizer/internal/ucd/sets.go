@@ -1,0 +1,109 @@
+package ucd
+
+import (
+	"cmp"
+	"slices"
+	"unicode/utf8"
+)
+
+// Range is the characters from Lo to Hi, both included.
+type Range struct{ Lo, Hi rune }
+
+// Set is a set of characters: ranges in order, none next to another.
+type Set []Range
+
+// Of is the set of some characters.
+func Of(characters ...rune) Set {
+	ranges := make([]Range, len(characters))
+	for i, r := range characters {
+		ranges[i] = Range{r, r}
+	}
+	return newSet(ranges...)
+}
+
+// Between is the set of the characters from lo to hi, both included; lo is not above hi.
+func Between(lo, hi rune) Set { return Set{{lo, hi}} }
+
+// newSet takes ranges in any order.
+func newSet(ranges ...Range) Set {
+	slices.SortFunc(ranges, func(a, b Range) int { return cmp.Compare(a.Lo, b.Lo) })
+	s := make(Set, 0, len(ranges))
+	for _, r := range ranges {
+		if n := len(s); n > 0 && r.Lo <= s[n-1].Hi+1 {
+			s[n-1].Hi = max(s[n-1].Hi, r.Hi)
+		} else {
+			s = append(s, r)
+		}
+	}
+	return s
+}
+
+// Union is the set of the characters that are in s or t.
+func (s Set) Union(t Set) Set { return newSet(slices.Concat(s, t)...) }
+
+// Complement is the set of the characters that are not in s.
+func (s Set) Complement() Set {
+	var c Set
+	next := rune(0)
+	for _, r := range s {
+		if r.Lo > next {
+			c = append(c, Range{next, r.Lo - 1})
+		}
+		next = r.Hi + 1
+	}
+	if next <= utf8.MaxRune {
+		c = append(c, Range{next, utf8.MaxRune})
+	}
+	return c
+}
+
+// Intersect is the set of the characters that are in s and t.
+func (s Set) Intersect(t Set) Set {
+	return s.Complement().Union(t.Complement()).Complement()
+}
+
+// Has tells whether a character is in s.
+func (s Set) Has(r rune) bool {
+	k, found := slices.BinarySearchFunc(s, r, func(x Range, r rune) int { return cmp.Compare(x.Lo, r) })
+	return found || k > 0 && r <= s[k-1].Hi
+}
+
+// withProperty is the set of the assigned characters whose property is as wanted.
+func withProperty(want func(property) bool) Set {
+	var ranges []Range
+	for _, r := range propertyRanges {
+		if want(r.property) {
+			ranges = append(ranges, Range{r.lo, r.hi})
+		}
+	}
+	return newSet(ranges...)
+}
+
+// InCategory is \p{name}.
+func InCategory(name string) Set {
+	if name == "C" || name == "Cn" { // the unassigned have no range
+		return withProperty(func(p property) bool { return !p.in(name) }).Complement()
+	}
+	return withProperty(func(p property) bool { return p.in(name) })
+}
+
+func withFlag(flag property) Set {
+	return withProperty(func(p property) bool { return p&flag != 0 })
+}
+
+// WordCharacters is \w.
+func WordCharacters() Set { return withFlag(wordFlag) }
+
+// Han is \p{Han}.
+func Han() Set { return withFlag(hanFlag) }
+
+// Digits is what the Digits pre-tokenizer splits off.
+func Digits() Set { return withFlag(digitFlag) }
+
+// Punctuation is what the Punctuation pre-tokenizer splits off.
+func Punctuation() Set { return withFlag(punctFlag) }
+
+// WhiteSpace is \s.
+func WhiteSpace() Set {
+	return InCategory("Z").Union(Between('\t', '\r')).Union(Of(0x85))
+}
