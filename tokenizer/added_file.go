@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	hf "github.com/sugarme/tokenizer"
+
+	"loaderd/tokenizer/internal/norm"
 )
 
 // readAdded gives added tokens the ids that the reference gives them: that of the vocabulary, else the next one behind
@@ -49,7 +51,7 @@ func (d *definition) readAdded(list []hf.TokenConfig) error {
 // addedSets are the sets of tokens that are looked for in the text as it is, and in normalized text.
 func (d *definition) addedSets() (raw, normalized addedSet, err error) {
 	var sets [2][]addedToken
-	steps := newStepper(d.insideSteps())
+	steps := norm.NewStepper(d.insideSteps())
 	from := map[string]string{}
 	for _, t := range d.added {
 		if !t.normalized {
@@ -57,7 +59,7 @@ func (d *definition) addedSets() (raw, normalized addedSet, err error) {
 			continue
 		}
 		content := t.content
-		t.content = string(steps.normalize([]byte(content)))
+		t.content = string(steps.Normalize([]byte(content)))
 		if t.content == "" {
 			return raw, normalized, fmt.Errorf("added token %q: nothing is left of it when it is normalized", content)
 		}

@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"bytes"
 	"fmt"
+
+	"loaderd/tokenizer/internal/norm"
 )
 
 // decoding is the way back from ids.
@@ -36,11 +38,11 @@ func newDecoding(d *definition) (m decoding) {
 	for _, v := range d.entries {
 		set(v.id, m.decoder.text(v.token))
 	}
-	steps := newStepper(d.normalize)
+	steps := norm.NewStepper(d.normalize)
 	for _, a := range d.added {
 		content := a.content
 		if a.normalized {
-			content = string(steps.normalize([]byte(content)))
+			content = string(steps.Normalize([]byte(content)))
 		}
 		set(a.id, m.decoder.text(content))
 	}

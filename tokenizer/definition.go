@@ -1,9 +1,11 @@
 package tokenizer
 
+import "loaderd/tokenizer/internal/norm"
+
 // definition is what shapes a tokenizer's ids, whatever kind of file it came from.
 type definition struct {
 	family      *family          // how text is cut into words
-	normalize   []step           // what is done to the text between added tokens, in order
+	normalize   []norm.Step      // what is done to the text between added tokens, in order
 	characters  *characterModel  // merging begins with characters; nil: with bytes
 	prefixSpace bool             // put a space before text that has none
 	wholeWords  bool             // a word that is a token is that token, whatever its merges give

@@ -3,12 +3,14 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
+
+	"loaderd/tokenizer/internal/pairs"
 )
 
 // mergeTable is a list of merges by their texts, to find out which of them are ever done.
 type mergeTable struct {
 	symbols map[string]uint32
-	pairs   pairTable
+	pairs   pairs.Table
 	made    []uint32 // rank -> symbol
 	lastMerge
 }
@@ -18,9 +20,9 @@ type mergeTable struct {
 // is the same. Of equal merges the last counts.
 func doneMerges(list []mergeRule) []mergeRule {
 	list = lastOfEqual(list)
-	t := mergeTable{symbols: make(map[string]uint32, len(list)), pairs: newPairTable(len(list))}
+	t := mergeTable{symbols: make(map[string]uint32, len(list)), pairs: pairs.New(len(list))}
 	for rank, x := range list {
-		t.pairs.put(t.symbol(x.left), t.symbol(x.right), uint32(rank))
+		t.pairs.Put(t.symbol(x.left), t.symbol(x.right), uint32(rank))
 		t.made = append(t.made, t.symbol(x.left+x.right))
 	}
 	last := make([]uint32, len(t.symbols)) // result -> rank of the merge that makes it
@@ -74,7 +76,7 @@ func (t *mergeTable) last(text string) uint32 {
 		}
 		t.node = append(t.node, node{s, int32(i - 1), int32(i + 1)})
 	}
-	rank, _ := t.lastOf(func(a, b node) uint32 { return t.pairs.rank(a.symbol, b.symbol) }, func(_ node, rank uint32) uint32 { return t.made[rank] })
+	rank, _ := t.lastOf(func(a, b node) uint32 { return t.pairs.Rank(a.symbol, b.symbol) }, func(_ node, rank uint32) uint32 { return t.made[rank] })
 	return rank
 }
 

@@ -1,26 +1,28 @@
 package tokenizer
 
+import "loaderd/tokenizer/internal/norm"
+
 // Encoder holds the scratch space and the caches of one goroutine: about 9 MB, plus what the longest recent word or
 // text needed, up to some MB.
 type Encoder struct {
 	m      *Model
 	words  *wordEncoder
 	valid  []byte // a text whose invalid UTF-8 is replaced
-	steps  stepper
+	steps  norm.Stepper
 	marked []byte // a text in which spaces stand for their mark
 	plain  []byte // a text that has its space put before it
 }
 
 // NewEncoder makes an encoder for one goroutine.
 func (m *Model) NewEncoder() *Encoder {
-	return &Encoder{m: m, words: m.words.newEncoder(), steps: newStepper(m.def.insideSteps())}
+	return &Encoder{m: m, words: m.words.newEncoder(), steps: norm.NewStepper(m.def.insideSteps())}
 }
 
 // Encode appends the ids of a text to dst. Any bytes will do: of invalid UTF-8 each maximal subpart counts as one
 // U+FFFD, as in Python's bytes.decode(errors="replace"). It allocates nothing once dst and the scratch have grown.
 func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
-	if !validUTF8(text) {
-		e.valid = appendValid(keep(e.valid), text)
+	if !norm.Valid(text) {
+		e.valid = norm.AppendValid(norm.Keep(e.valid), text)
 		text = e.valid
 	}
 	t := &e.m.def.template
@@ -48,14 +50,14 @@ func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
 
 // trim gives back what a large text needed.
 func (e *Encoder) trim() {
-	e.valid, e.marked, e.plain = keep(e.valid), keep(e.marked), keep(e.plain)
+	e.valid, e.marked, e.plain = norm.Keep(e.valid), norm.Keep(e.marked), norm.Keep(e.plain)
 	e.words.trim()
-	e.steps.trim()
+	e.steps.Trim()
 }
 
 // between encodes what lies between the added tokens that are looked for in the text as it is.
 func (e *Encoder) between(dst []int32, s []byte, first bool) []int32 {
-	s = e.steps.normalize(s)
+	s = e.steps.Normalize(s)
 	cut := newAddedCutter(&e.m.normalized, s, e.m.specialAsText)
 	for {
 		first := first && cut.atStart()
@@ -74,7 +76,7 @@ func (e *Encoder) between(dst []int32, s []byte, first bool) []int32 {
 func (e *Encoder) section(dst []int32, s []byte, first bool) []int32 {
 	c := e.m.def.characters
 	if c != nil && c.late && c.mark != " " {
-		s = replaceAll(&e.marked, s, e.m.mark, []byte{' '})
+		s = norm.ReplaceAll(&e.marked, s, e.m.mark, []byte{' '})
 	}
 	if c == nil && e.m.def.family.pieces != nil {
 		return e.spacedPieces(dst, s)
@@ -90,7 +92,7 @@ func (e *Encoder) section(dst []int32, s []byte, first bool) []int32 {
 
 // spaced is s with a space before it. It is valid until the next call.
 func (e *Encoder) spaced(s []byte) []byte {
-	e.plain = append(append(keep(e.plain), ' '), s...)
+	e.plain = append(append(norm.Keep(e.plain), ' '), s...)
 	return e.plain
 }
 

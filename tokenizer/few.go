@@ -1,6 +1,10 @@
 package tokenizer
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"loaderd/tokenizer/internal/pairs"
+)
 
 // fewSymbols is a short word while it is merged. A symbol stays at the place where it began, the first at place 1; before
 // the first and behind the last stands noSymbol. The pair of a symbol and the next one has the rank of their merge above
@@ -76,7 +80,7 @@ func (m *merges) joinFew(s *fewScratch, words []fewSymbols) {
 	for k := range words {
 		open[k] = uint8(k)
 	}
-	table, maybe := m.pairs.slot, &m.pairs.maybe
+	table, maybe := m.pairs.Slot, &m.pairs.Maybe
 	for n := len(words); n > 0; {
 		for k := 0; k < n; {
 			word := open[k&(lanes-1)]
@@ -102,23 +106,23 @@ func (m *merges) joinFew(s *fewScratch, words []fewSymbols) {
 
 			// the new pairs: the pair, the word, the place
 			name := uint64(word) << placeBits
-			s.fresh[2*k&(2*lanes-1)] = pairKey(w.symbol[before], made)<<(placeBits+laneBits) | name | uint64(before)
-			s.fresh[(2*k+1)&(2*lanes-1)] = pairKey(made, w.symbol[next])<<(placeBits+laneBits) | name | uint64(at)
+			s.fresh[2*k&(2*lanes-1)] = pairs.Key(w.symbol[before], made)<<(placeBits+laneBits) | name | uint64(before)
+			s.fresh[(2*k+1)&(2*lanes-1)] = pairs.Key(made, w.symbol[next])<<(placeBits+laneBits) | name | uint64(at)
 			k++
 		}
 		fresh := 0 // those that may have a merge
 		for _, v := range s.fresh[:2*n] {
 			s.fresh[fresh&(2*lanes-1)] = v
-			fresh += maybe.bitOf(v >> (placeBits + laneBits))
+			fresh += maybe.BitOf(v >> (placeBits + laneBits))
 		}
 		var touched uint64
 		for _, v := range s.fresh[:fresh] { // nothing else is in this loop, so that many places are waited for at once
-			touched |= table[m.pairs.home(v>>(placeBits+laneBits))&uint64(len(table)-1)]
+			touched |= table[m.pairs.Home(v>>(placeBits+laneBits))&uint64(len(table)-1)]
 		}
 		s.touched = touched
 		for _, v := range s.fresh[:fresh] {
 			w := &words[v>>placeBits&(lanes-1)]
-			w.pair[v&places] = m.pairs.find(v>>(placeBits+laneBits))<<placeBits | uint32(v&places)
+			w.pair[v&places] = m.pairs.Find(v>>(placeBits+laneBits))<<placeBits | uint32(v&places)
 		}
 	}
 }

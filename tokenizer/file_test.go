@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"loaderd/tokenizer/internal/norm"
 )
 
 // object is a JSON object.
@@ -328,7 +330,7 @@ func TestRandomModelsAgreeWithNaive(t *testing.T) {
 			for range r.IntN(30) {
 				text = append(text, strings.Repeat(units[r.IntN(len(units))], 1+r.IntN(12))...)
 			}
-			compareWithNaive(t, m, e, appendValid(nil, text))
+			compareWithNaive(t, m, e, norm.AppendValid(nil, text))
 		}
 	}
 }
@@ -359,7 +361,7 @@ func FuzzEncode(f *testing.F) {
 			return // the naive encoder is slow
 		}
 		for _, e := range encoders {
-			compareWithNaive(t, e.m, e, appendValid(nil, text))
+			compareWithNaive(t, e.m, e, norm.AppendValid(nil, text))
 		}
 	})
 }

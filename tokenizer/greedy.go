@@ -1,5 +1,7 @@
 package tokenizer
 
+import "loaderd/tokenizer/internal/pairs"
+
 // greedyMerges encodes from left to right, without merging: it takes the longest token that fits behind the last one, and
 // goes back where none does. It rests on this: the merges of some neighbouring symbols happen in the same order whatever
 // is beside them, as long as nothing beside them is merged with them. So
@@ -16,7 +18,7 @@ type greedyMerges struct {
 	atoms uint32
 	trie  []uint64    // see trie.go
 	part  [][2]uint32 // an atom has itself for both parts
-	pairs pairTable   // two symbols -> the first symbol of the age of what they make
+	pairs pairs.Table // two symbols -> the first symbol of the age of what they make
 	of    []spelling
 
 	// Tokens that have at one end a token whose last merge is not that of the highest rank. A pair with one of them is
@@ -203,7 +205,7 @@ func (g *greedyMerges) isOdd(symbol uint32) bool { return g.odd[symbol>>6]>>(sym
 func (g *greedyMerges) apart(left, right uint32) bool {
 	limit := none
 	for {
-		if g.pairs.maybe.has(left, right) && g.pairs.rank(left, right) < limit {
+		if g.pairs.Maybe.Has(left, right) && g.pairs.Rank(left, right) < limit {
 			return false
 		}
 		if max(left, right) < g.atoms {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/pairs"
 )
 
 // Where tokens are longer or nested deeper, the greedy way may cost more than merging.
@@ -23,7 +25,7 @@ func newGreedy(m *merges, text func(symbol uint32) string) *greedyMerges {
 		return nil
 	}
 	g := &greedyMerges{
-		atoms: uint32(len(atoms)), pairs: newPairTable(len(grown)), plain: m,
+		atoms: uint32(len(atoms)), pairs: pairs.New(len(grown)), plain: m,
 		part: make([][2]uint32, 0, n), of: make([]spelling, 0, n), text: make([]string, 0, n), symbol: make([]uint32, 0, n),
 	}
 	number := make([]uint32, len(m.ids)) // the symbol of merges -> that of greedyMerges
@@ -50,7 +52,7 @@ func newGreedy(m *merges, text func(symbol uint32) string) *greedyMerges {
 		if i == 0 || t.age != grown[i-1].age {
 			first = made
 		}
-		g.pairs.put(left, right, first)
+		g.pairs.Put(left, right, first)
 		add(m.made[t.rank], left, right)
 		if t.age != t.rank || len(g.odd) > 0 && (g.isOdd(left) || g.isOdd(right)) {
 			if g.odd == nil {
@@ -144,7 +146,7 @@ func (m *merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks al
 	s = slices.Grow(s, n)[:2*n]
 	w, rank := s[:n], s[n:]
 	for i := range n - 1 {
-		rank[i] = m.pairs.rank(w[i], w[i+1])
+		rank[i] = m.pairs.Rank(w[i], w[i+1])
 	}
 	for ; n > 1; n-- {
 		at := 0
@@ -162,10 +164,10 @@ func (m *merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks al
 		copy(w[at+1:n-1], w[at+2:n])
 		copy(rank[at:n-2], rank[at+1:n-1])
 		if at+2 < n {
-			rank[at] = m.pairs.rank(w[at], w[at+1])
+			rank[at] = m.pairs.Rank(w[at], w[at+1])
 		}
 		if at > 0 {
-			rank[at-1] = m.pairs.rank(w[at-1], w[at])
+			rank[at-1] = m.pairs.Rank(w[at-1], w[at])
 		}
 	}
 	return w[:n], ranks, s

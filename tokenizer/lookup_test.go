@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"loaderd/tokenizer/internal/norm"
 )
 
 // Pieces of a huge word push words out of the cache while those behind it wait to be encoded: these are found all the same.
@@ -25,7 +27,7 @@ func TestWordsBehindHugeOnes(t *testing.T) {
 					text = append(text, string(rune(0x4E00+r.IntN(3000)))...)
 				}
 			}
-			text = appendValid(nil, text)
+			text = norm.AppendValid(nil, text)
 			var want []int32
 			var w wordBatch
 			for i := 0; i < len(text); {

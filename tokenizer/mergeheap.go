@@ -54,12 +54,12 @@ func (m *merges) byHeap(s *longScratch, dst []int32, word []byte) []int32 {
 		join(w, p, made)
 		a = w[p]
 		if a.prev >= 0 {
-			if r := m.pairs.rank(w[a.prev].symbol, made); r != none {
+			if r := m.pairs.Rank(w[a.prev].symbol, made); r != none {
 				s.heap.push(r, a.prev)
 			}
 		}
 		if int(a.next) < len(w) {
-			if r := m.pairs.rank(made, w[a.next].symbol); r != none {
+			if r := m.pairs.Rank(made, w[a.next].symbol); r != none {
 				s.heap.push(r, p)
 			}
 		}

@@ -129,12 +129,12 @@ func (m *merges) byRank(s *longScratch, dst []int32, word []byte) []int32 {
 		for _, p := range done {
 			a := w[p]
 			if int(a.next) < len(w) {
-				if r := m.pairs.rank(made, w[a.next].symbol); r != none {
+				if r := m.pairs.Rank(made, w[a.next].symbol); r != none {
 					q.push(r, p)
 				}
 			}
 			if a.prev >= 0 && w[a.prev].symbol != made { // else a.prev is in done too, and pushes this pair
-				if r := m.pairs.rank(w[a.prev].symbol, made); r != none {
+				if r := m.pairs.Rank(w[a.prev].symbol, made); r != none {
 					q.push(r, a.prev)
 				}
 			}

@@ -1,11 +1,15 @@
 package tokenizer
 
-import "fmt"
+import (
+	"fmt"
+
+	"loaderd/tokenizer/internal/pairs"
+)
 
 // merges is a byte pair encoding: the merge of lowest rank goes first, of equal ones the leftmost, until none applies.
 type merges struct {
 	two   []uint32 // left byte<<8 | right byte -> rank, or none
-	pairs pairTable
+	pairs pairs.Table
 	parts [][2]uint32 // rank -> the pair of symbols it joins
 	made  []uint32    // rank -> the symbol it makes
 	ids   []int32     // symbol -> token id; -1: the byte has no token
@@ -27,7 +31,7 @@ type merges struct {
 func newMerges(n int) *merges {
 	m := &merges{
 		two:     make([]uint32, 1<<16),
-		pairs:   newPairTable(n),
+		pairs:   pairs.New(n),
 		parts:   make([][2]uint32, 0, n),
 		made:    make([]uint32, 0, n),
 		ids:     make([]int32, 256, 256+n),
@@ -63,7 +67,7 @@ func (m *merges) join(left, right, made uint32, fresh bool) error {
 		return fmt.Errorf("merge %d: more than %d merges or tokens", rank, maxID)
 	}
 	m.parts, m.made = append(m.parts, [2]uint32{left, right}), append(m.made, made)
-	m.pairs.put(left, right, rank)
+	m.pairs.Put(left, right, rank)
 	if left < 256 && right < 256 {
 		m.two[left<<8|right] = rank
 	}
@@ -93,6 +97,14 @@ func (m *merges) encode(s *longScratch, dst []int32, word []byte) []int32 {
 	m.joinFew(&s.join, s.few[:])
 	return m.appendFew(dst, w)
 }
+
+// A symbol is a piece of a word while it is merged: where words begin with bytes 0..255 are these, and larger ones are tokens that
+// merges make; where they begin with characters a symbol is a token's id.
+const (
+	none       = pairs.None // no symbol, or no rank
+	symbolBits = pairs.SymbolBits
+	symbolMask = pairs.SymbolMask
+)
 
 // maxID bounds ids and symbols: both must fit symbolBits, and a hostile file must not reserve memory without end.
 const maxID = 1<<symbolBits - 2

@@ -1,5 +1,7 @@
 package tokenizer
 
+import "loaderd/tokenizer/internal/pairs"
+
 // The naive encoder is the definition written down: words by trying every way to match the pattern, merges by looking at
 // all pairs again after each. It shares no fast path with the real one.
 
@@ -26,7 +28,7 @@ func naiveWord(m *Model, word string) []int32 {
 		symbols = append(symbols, uint32(b))
 	}
 	for {
-		best, at := none, -1
+		best, at := pairs.None, -1
 		for i := 0; i+1 < len(symbols); i++ {
 			if r, ok := rank[[2]uint32{symbols[i], symbols[i+1]}]; ok && r < best {
 				best, at = r, i

@@ -1,6 +1,10 @@
 package tokenizer
 
-import "fmt"
+import (
+	"fmt"
+
+	"loaderd/tokenizer/internal/norm"
+)
 
 // maxGrowth bounds how many times as long the literal normalizers may make a text: the memory and the tokens of a document are to follow
 // from its length.
@@ -28,14 +32,14 @@ func (d *definition) readNormalizer(n map[string]any) error {
 		}
 		return nil
 	case "NFC", "NFKC":
-		d.normalize = append(d.normalize, step{form: n["type"].(string)})
+		d.normalize = append(d.normalize, norm.Step{Form: n["type"].(string)})
 		return nil
 	case "Prepend":
 		text, ok := n["prepend"].(string)
 		if !ok || text == "" { // nothing before a text doubles its first character in the reference
 			return refuse("normalizer", n)
 		}
-		d.normalize = append(d.normalize, step{form: "Prepend", to: []byte(text)})
+		d.normalize = append(d.normalize, norm.Step{Form: "Prepend", To: []byte(text)})
 		return d.checkGrowth(n)
 	case "Replace":
 		pattern, _ := n["pattern"].(map[string]any)
@@ -44,7 +48,7 @@ func (d *definition) readNormalizer(n map[string]any) error {
 		if !okFrom || !okTo || len(pattern) != 1 || from == "" {
 			return refuse("normalizer", n)
 		}
-		d.normalize = append(d.normalize, step{form: "Replace", from: []byte(from), to: []byte(to)})
+		d.normalize = append(d.normalize, norm.Step{Form: "Replace", From: []byte(from), To: []byte(to)})
 		return d.checkGrowth(n)
 	}
 	return refuse("normalizer", n)
@@ -54,11 +58,11 @@ func (d *definition) readNormalizer(n map[string]any) error {
 func (d *definition) checkGrowth(n map[string]any) error {
 	growth := 1.0
 	for _, s := range d.normalize {
-		switch s.form {
+		switch s.Form {
 		case "Prepend": // to a single byte, at worst: between added tokens there may be no more
-			growth *= 1 + float64(len(s.to))
+			growth *= 1 + float64(len(s.To))
 		case "Replace":
-			growth *= max(1, float64(len(s.to))/float64(len(s.from)))
+			growth *= max(1, float64(len(s.To))/float64(len(s.From)))
 		}
 	}
 	if growth > maxGrowth {

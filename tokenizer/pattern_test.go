@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"loaderd/tokenizer/internal/norm"
 )
 
 // splitAll cuts a text as an encoder does.
@@ -125,7 +127,7 @@ func FuzzSplit(f *testing.F) {
 			return // the definition tries every way
 		}
 		for k, family := range all {
-			compareSplits(t, families[k].label, family, appendValid(nil, text))
+			compareSplits(t, families[k].label, family, norm.AppendValid(nil, text))
 		}
 	})
 }
@@ -177,7 +179,7 @@ func FuzzPattern(f *testing.F) {
 		if err != nil {
 			return
 		}
-		text = string(appendValid(nil, []byte(text)))
+		text = string(norm.AppendValid(nil, []byte(text)))
 		var b backtracker
 		want := b.cut(e, text)
 		if b.steps > maxSteps {
@@ -195,7 +197,7 @@ func FuzzPattern(f *testing.F) {
 
 func BenchmarkSplit(b *testing.B) {
 	wide := strings.Repeat("Съешь же ещё этих мягких французских булок, да выпей чаю. 我能吞下玻璃而不伤身体。나는 유리를 먹을 수 있어요. ", 20000)
-	texts := map[string][]byte{"source": appendValid(nil, bytes.Join(sourceText(b), nil)), "wide": []byte(wide)}
+	texts := map[string][]byte{"source": norm.AppendValid(nil, bytes.Join(sourceText(b), nil)), "wide": []byte(wide)}
 	for _, p := range families {
 		f := p.family()
 		for kind, text := range texts {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"loaderd/tokenizer/internal/norm"
 )
 
 // Encoders that run at the same time write down words for one another.
@@ -20,7 +22,7 @@ func TestEncodersShareWords(t *testing.T) {
 	var texts [][]byte
 	var want [][]int32
 	for range 300 {
-		texts = append(texts, appendValid(nil, randomText(r)))
+		texts = append(texts, norm.AppendValid(nil, randomText(r)))
 		want = append(want, alone.Encode(nil, texts[len(texts)-1]))
 	}
 	var wg sync.WaitGroup

@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"bytes"
 	"strings"
+
+	"loaderd/tokenizer/internal/norm"
 )
 
 // characterModel is what makes a tokenizer one of SentencePiece's kind: merging begins with characters, and spaces are
@@ -36,13 +38,13 @@ func (c *characterModel) inside(entry string) (text string, ok bool) {
 }
 
 // replacesSpaces is the place of the step after which text has no spaces, and the character that they become.
-func replacesSpaces(steps []step) (at int, mark string, ok bool) {
+func replacesSpaces(steps []norm.Step) (at int, mark string, ok bool) {
 	for at = len(steps) - 1; at >= 0; at-- {
 		s := &steps[at]
 		switch {
-		case s.form == "Replace" && string(s.from) == " ":
-			return at, string(s.to), len([]rune(string(s.to))) == 1
-		case s.form != "Prepend" || bytes.Contains(s.to, []byte(" ")):
+		case s.Form == "Replace" && string(s.From) == " ":
+			return at, string(s.To), len([]rune(string(s.To))) == 1
+		case s.Form != "Prepend" || bytes.Contains(s.To, []byte(" ")):
 			return 0, "", false
 		}
 	}
@@ -56,22 +58,22 @@ func (d *definition) marksSpaces() bool {
 
 // insideSteps are the steps of a definition for the encoder: where spaces become the mark, the mark becomes a space, and
 // what is put before the text goes behind that, where it costs less and gives the same.
-func (d *definition) insideSteps() []step {
+func (d *definition) insideSteps() []norm.Step {
 	if !d.marksSpaces() {
 		return d.normalize
 	}
 	at, mark, _ := replacesSpaces(d.normalize)
 	first := at
-	for first > 0 && d.normalize[first-1].form == "Prepend" {
+	for first > 0 && d.normalize[first-1].Form == "Prepend" {
 		first--
 	}
-	steps := append([]step{}, d.normalize[:first]...)
+	steps := append([]norm.Step{}, d.normalize[:first]...)
 	if mark != " " {
-		steps = append(steps, step{form: "Replace", from: []byte(mark), to: []byte(" ")})
+		steps = append(steps, norm.Step{Form: "Replace", From: []byte(mark), To: []byte(" ")})
 	}
 	for i, s := range d.normalize[first:] {
 		if first+i != at {
-			s.to = bytes.ReplaceAll(s.to, []byte(mark), []byte(" "))
+			s.To = bytes.ReplaceAll(s.To, []byte(mark), []byte(" "))
 			steps = append(steps, s)
 		}
 	}

@@ -102,8 +102,8 @@ func (d *definition) readMetaspace(p map[string]any, folded bool) error {
 	case "first":
 		d.prefixSpace, c.firstOnly = true, true
 		for _, s := range d.normalize { // what moves the first character of a text makes it another text's for the reference
-			if s.form != "Replace" || utf8.RuneCount(s.from) != 1 || utf8.RuneCount(s.to) != 1 {
-				return refuse("pre_tokenizer prepend_scheme first after normalizer "+s.form+",", p)
+			if s.Form != "Replace" || utf8.RuneCount(s.From) != 1 || utf8.RuneCount(s.To) != 1 {
+				return refuse("pre_tokenizer prepend_scheme first after normalizer "+s.Form+",", p)
 			}
 		}
 	default:

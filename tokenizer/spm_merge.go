@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"slices"
 	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/pairs"
 )
 
 // encodeCharacters appends the ids of a word whose merging begins with characters.
@@ -54,7 +56,7 @@ func (m *merges) beginSymbols(w *fewSymbols, symbols []uint32) {
 	w.begin(len(symbols))
 	copy(w.symbol[1:], symbols)
 	for i := 1; i < len(symbols); i++ {
-		w.pair[i] = m.pairs.rank(w.symbol[i], w.symbol[i+1])<<placeBits | uint32(i)
+		w.pair[i] = m.pairs.Rank(w.symbol[i], w.symbol[i+1])<<placeBits | uint32(i)
 	}
 }
 
@@ -91,7 +93,7 @@ func (m *merges) byUrgency(s *longScratch, dst []int32) []int32 {
 		w[i] = node{symbol, int32(i - 1), int32(i + 1)}
 	}
 	for i := n - 2; i >= 0; i-- {
-		if r := m.pairs.rank(w[i].symbol, w[i+1].symbol); r != none {
+		if r := m.pairs.Rank(w[i].symbol, w[i+1].symbol); r != none {
 			q.push(r, int32(i))
 		}
 	}
@@ -124,10 +126,10 @@ func (m *merges) joinIfStill(s *longScratch, rank, now uint32, p int32) {
 	join(w, p, made)
 	a = w[p]
 	if int(a.next) < len(w) {
-		s.wait(m.pairs.rank(made, w[a.next].symbol), now, p)
+		s.wait(m.pairs.Rank(made, w[a.next].symbol), now, p)
 	}
 	if a.prev >= 0 {
-		s.wait(m.pairs.rank(w[a.prev].symbol, made), now, a.prev)
+		s.wait(m.pairs.Rank(w[a.prev].symbol, made), now, a.prev)
 	}
 }
 
@@ -146,7 +148,7 @@ func (s *longScratch) wait(rank, now uint32, p int32) {
 func newCharacterMerges(begin *characters, size, n int) *merges {
 	m := &merges{
 		characters: begin,
-		pairs:      newPairTable(n),
+		pairs:      pairs.New(n),
 		parts:      make([][2]uint32, 0, n),
 		made:       make([]uint32, 0, n),
 		ids:        make([]int32, size),
@@ -159,7 +161,7 @@ func newCharacterMerges(begin *characters, size, n int) *merges {
 
 // joinSymbols appends the merge of the next rank, where words begin with characters.
 func (m *merges) joinSymbols(left, right, made uint32) {
-	m.pairs.put(left, right, uint32(len(m.parts)))
+	m.pairs.Put(left, right, uint32(len(m.parts)))
 	m.parts, m.made = append(m.parts, [2]uint32{left, right}), append(m.made, made)
 }
 

@@ -1,4 +1,4 @@
-package tokenizer
+package norm
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"loaderd/tokenizer/internal/pairs"
 	"loaderd/tokenizer/internal/ucd"
 )
 
@@ -29,7 +30,7 @@ type nfcTables struct {
 	page    [0x1100]uint8
 	pages   [][256]uint16
 	char    []nfcChar // the first is that of all other characters
-	compose pairTable
+	compose pairs.Table
 }
 
 // nfcChar is a combining class and what a character falls apart into, nil if it does not.
@@ -39,7 +40,7 @@ type nfcChar struct {
 }
 
 var nfc = sync.OnceValue(func() *nfcTables {
-	t := &nfcTables{pages: make([][256]uint16, 1), char: make([]nfcChar, 1), compose: newPairTable(len(compositions))}
+	t := &nfcTables{pages: make([][256]uint16, 1), char: make([]nfcChar, 1), compose: pairs.New(len(compositions))}
 	for _, c := range combiningClasses {
 		t.of(c.r).class = c.class
 	}
@@ -53,7 +54,7 @@ var nfc = sync.OnceValue(func() *nfcTables {
 		}
 	}
 	for _, c := range compositions {
-		t.compose.put(uint32(c[0]), uint32(c[1]), uint32(c[2]))
+		t.compose.Put(uint32(c[0]), uint32(c[1]), uint32(c[2]))
 	}
 	return t
 })
@@ -111,7 +112,7 @@ func (n *normalizer) nfc(s []byte) []byte {
 		}
 		end := ucd.Run(s, i, ucd.IsUnstable)
 		if !changed {
-			changed, n.out = true, keep(n.out)
+			changed, n.out = true, Keep(n.out)
 		}
 		n.out = append(n.out, s[done:start]...)
 		n.chunk(s[start:end])
@@ -175,7 +176,7 @@ func (n *normalizer) pair(s []byte) bool {
 	if base.class > 0 || base.to != nil || mark.to != nil {
 		return false
 	}
-	if r := n.tables.compose.rank(uint32(a), uint32(b)); r != none {
+	if r := n.tables.compose.Rank(uint32(a), uint32(b)); r != pairs.None {
 		n.out = utf8.AppendRune(n.out, rune(r))
 	} else {
 		n.out = append(n.out, s...)
@@ -242,6 +243,6 @@ func (n *normalizer) composed(a, b rune) (rune, bool) {
 	if k, t := a-hangulS, b-hangulT; k >= 0 && k < hangulLs*hangulVs*hangulTs && k%hangulTs == 0 && t > 0 && t < hangulTs {
 		return a + t, true
 	}
-	r := n.tables.compose.rank(uint32(a), uint32(b))
-	return rune(r), r != none
+	r := n.tables.compose.Rank(uint32(a), uint32(b))
+	return rune(r), r != pairs.None
 }

@@ -1,4 +1,4 @@
-package tokenizer
+package norm
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ func TestNFC(t *testing.T) {
 func FuzzNFC(f *testing.F) {
 	f.Add([]byte("a\u0323\u0301 하\u11ab \u0958 \u0344"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		text = appendValid(nil, text)
+		text = AppendValid(nil, text)
 		var n, again normalizer
 		once := bytes.Clone(n.nfc(text))
 		if !utf8.Valid(once) || !bytes.Equal(again.nfc(once), once) {

@@ -1,4 +1,4 @@
-package tokenizer
+package norm
 
 import (
 	"encoding/binary"
@@ -63,8 +63,8 @@ var utf8Step = func() (step [256]uint64) {
 	return step
 }()
 
-// validUTF8 is utf8.Valid, two to four times as fast where characters have more than one byte.
-func validUTF8(s []byte) bool {
+// Valid is utf8.Valid, two to four times as fast where characters have more than one byte.
+func Valid(s []byte) bool {
 	state := uint64(complete)
 	for ; len(s) >= 8; s = s[8:] {
 		eight := binary.LittleEndian.Uint64(s)
@@ -86,9 +86,9 @@ func validUTF8(s []byte) bool {
 	return state&63 == complete
 }
 
-// appendValid appends text with one U+FFFD for each maximal subpart of invalid UTF-8: the bytes that begin a
+// AppendValid appends text with one U+FFFD for each maximal subpart of invalid UTF-8: the bytes that begin a
 // character and then break off (Unicode 16, section 3.9, U+FFFD substitution of maximal subparts).
-func appendValid(dst, text []byte) []byte {
+func AppendValid(dst, text []byte) []byte {
 	dst = slices.Grow(dst, len(text)+len(text)/4)
 	done := 0
 	for i := 0; i < len(text); {

@@ -1,4 +1,4 @@
-package tokenizer
+package norm
 
 import (
 	"sync"
@@ -39,7 +39,7 @@ func replaceVariants(buffer *[]byte, s []byte) []byte {
 		r, n := utf8.DecodeRune(s[i:])
 		if to := t.of(r); to != "" {
 			if out == nil {
-				out = keep(*buffer)
+				out = Keep(*buffer)
 			}
 			out = append(append(out, s[done:i]...), to...)
 			done = i + n
