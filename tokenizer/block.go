@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"encoding/binary"
 	"math/bits"
+
+	"loaderd/tokenizer/internal/pattern"
 )
 
 // splitter is how a family cuts text: by the automatons of its patterns, exact for any text, and by a rule that finds
@@ -10,8 +12,8 @@ import (
 type splitter struct {
 	stages  stages
 	rule    *blockRule
-	letters *letterKinds // of the rule, or nil
-	alone   *pattern     // of the only stage, if it matches everywhere
+	letters *letterKinds     // of the rule, or nil
+	alone   *pattern.Pattern // of the only stage, if it matches everywhere
 }
 
 func newSplitter(list stages, rule *blockRule) splitter {
@@ -19,7 +21,7 @@ func newSplitter(list stages, rule *blockRule) splitter {
 	if rule != nil && rule.letters != nil {
 		sp.letters = rule.letters()
 	}
-	if len(list) == 1 && list[0].pattern != nil && !list[0].merged && list[0].pattern.total() {
+	if len(list) == 1 && list[0].pattern != nil && !list[0].merged && list[0].pattern.Total() {
 		sp.alone = list[0].pattern
 	}
 	return sp
@@ -179,7 +181,7 @@ func (sp *splitter) Split(s []byte, i int, w *wordBatch) (n, end int) {
 func (sp *splitter) scanWide(s []byte, i, until int, w *wordBatch, n int) (int, int) {
 	for {
 		if sp.alone != nil {
-			i = sp.alone.match(s, i)
+			i = sp.alone.Match(s, i)
 		} else {
 			i = sp.stages.end(s, i, &w.open)
 		}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"loaderd/tokenizer/internal/pattern"
 	"loaderd/tokenizer/internal/ucd"
 )
 
@@ -15,60 +16,60 @@ const maxSteps = 1 << 20
 
 // match matches a pattern's tree at the start of text as a backtracking engine does, and goes on with then for each way
 // in turn, until one succeeds. It returns what is left behind the match. After maxSteps it finds nothing any more.
-func (b *backtracker) match(e *expr, text string, then func(rest string) (string, bool)) (string, bool) {
+func (b *backtracker) match(e *pattern.Expr, text string, then func(rest string) (string, bool)) (string, bool) {
 	if b.steps++; b.steps > maxSteps {
 		return "", false
 	}
-	switch e.kind {
-	case one:
-		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.set.Has(r) {
+	switch e.Kind {
+	case pattern.One:
+		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.Set.Has(r) {
 			return then(text[n:])
 		}
-	case next:
-		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.set.Has(r) || n == 0 && e.orEnd {
+	case pattern.Next:
+		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.Set.Has(r) || n == 0 && e.OrEnd {
 			return then(text)
 		}
-	case sequence:
-		if len(e.parts) == 0 {
+	case pattern.Sequence:
+		if len(e.Parts) == 0 {
 			return then(text)
 		}
-		return b.match(e.parts[0], text, func(rest string) (string, bool) {
-			return b.match(&expr{kind: sequence, parts: e.parts[1:]}, rest, then)
+		return b.match(e.Parts[0], text, func(rest string) (string, bool) {
+			return b.match(&pattern.Expr{Kind: pattern.Sequence, Parts: e.Parts[1:]}, rest, then)
 		})
-	case choice:
-		for _, part := range e.parts {
+	case pattern.Choice:
+		for _, part := range e.Parts {
 			if rest, ok := b.match(part, text, then); ok {
 				return rest, true
 			}
 		}
-	case repeat:
+	case pattern.Repeat:
 		return b.repeat(e, text, then)
 	}
 	return "", false
 }
 
-func (b *backtracker) repeat(e *expr, text string, then func(rest string) (string, bool)) (string, bool) {
-	fewer := &expr{kind: repeat, parts: e.parts, min: max(e.min-1, 0), max: e.max - 1, mode: e.mode}
-	if e.max < 0 {
-		fewer.max = e.max
+func (b *backtracker) repeat(e *pattern.Expr, text string, then func(rest string) (string, bool)) (string, bool) {
+	fewer := &pattern.Expr{Kind: pattern.Repeat, Parts: e.Parts, Min: max(e.Min-1, 0), Max: e.Max - 1, Mode: e.Mode}
+	if e.Max < 0 {
+		fewer.Max = e.Max
 	}
 	more := func() (string, bool) {
-		if e.max == 0 {
+		if e.Max == 0 {
 			return "", false
 		}
-		if e.mode == possessive {
-			first, ok := b.match(e.parts[0], text, func(rest string) (string, bool) { return rest, true })
+		if e.Mode == pattern.Possessive {
+			first, ok := b.match(e.Parts[0], text, func(rest string) (string, bool) { return rest, true })
 			if !ok {
 				return "", false
 			}
 			return b.repeat(fewer, first, then)
 		}
-		return b.match(e.parts[0], text, func(rest string) (string, bool) { return b.repeat(fewer, rest, then) })
+		return b.match(e.Parts[0], text, func(rest string) (string, bool) { return b.repeat(fewer, rest, then) })
 	}
-	if e.min > 0 {
+	if e.Min > 0 {
 		return more()
 	}
-	if e.mode == lazy {
+	if e.Mode == pattern.Lazy {
 		if rest, ok := then(text); ok {
 			return rest, true
 		}
@@ -77,8 +78,8 @@ func (b *backtracker) repeat(e *expr, text string, then func(rest string) (strin
 	if rest, ok := more(); ok {
 		return rest, true
 	}
-	if e.mode == possessive && e.max != 0 {
-		if _, again := b.match(e.parts[0], text, func(rest string) (string, bool) { return rest, true }); again {
+	if e.Mode == pattern.Possessive && e.Max != 0 {
+		if _, again := b.match(e.Parts[0], text, func(rest string) (string, bool) { return rest, true }); again {
 			return "", false
 		}
 	}
@@ -96,7 +97,7 @@ func naiveWords(name, text string) []string {
 		}
 		var cut []string
 		for _, w := range words {
-			cut = append(cut, new(backtracker).cut(e.(*expr), w)...)
+			cut = append(cut, new(backtracker).cut(e.(*pattern.Expr), w)...)
 		}
 		words = cut
 	}
@@ -105,15 +106,15 @@ func naiveWords(name, text string) []string {
 
 var naiveParts sync.Map // name -> *expr
 
-func naivePart(name string) *expr {
+func naivePart(name string) *pattern.Expr {
 	if name == digitsPart {
-		return &expr{kind: one, set: ucd.Digits()}
+		return &pattern.Expr{Kind: pattern.One, Set: ucd.Digits()}
 	}
 	regex, ok := strings.CutPrefix(name, "regex ")
 	if !ok {
 		panic(name)
 	}
-	e, err := parsePattern(regex)
+	e, err := pattern.Parse(regex)
 	if err != nil {
 		panic(err)
 	}
@@ -121,7 +122,7 @@ func naivePart(name string) *expr {
 }
 
 // cut returns the matches of a pattern and what is between them.
-func (b *backtracker) cut(e *expr, text string) (pieces []string) {
+func (b *backtracker) cut(e *pattern.Expr, text string) (pieces []string) {
 	gap := ""
 	flush := func() {
 		if gap != "" {
@@ -145,7 +146,7 @@ func (b *backtracker) cut(e *expr, text string) (pieces []string) {
 }
 
 // end is the length of the match at the start of text, or 0.
-func (b *backtracker) end(e *expr, text string) int {
+func (b *backtracker) end(e *pattern.Expr, text string) int {
 	rest, ok := b.match(e, text, func(rest string) (string, bool) { return rest, true })
 	if !ok {
 		return 0
@@ -154,7 +155,7 @@ func (b *backtracker) end(e *expr, text string) int {
 }
 
 // covers tells whether matches follow one another to the end of text.
-func (b *backtracker) covers(e *expr, text string) bool {
+func (b *backtracker) covers(e *pattern.Expr, text string) bool {
 	for text != "" {
 		end := b.end(e, text)
 		if end == 0 {

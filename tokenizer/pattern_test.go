@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"loaderd/tokenizer/internal/norm"
+	"loaderd/tokenizer/internal/pattern"
 )
 
 // splitAll cuts a text as an encoder does.
@@ -171,11 +172,11 @@ func FuzzPattern(f *testing.F) {
 		if len(part) > 400 || len(text) > 80 {
 			return
 		}
-		e, err := parsePattern(part)
+		e, err := pattern.Parse(part)
 		if err != nil {
 			return
 		}
-		p, err := compilePattern(e)
+		p, err := pattern.Compile(e)
 		if err != nil {
 			return
 		}
@@ -189,7 +190,7 @@ func FuzzPattern(f *testing.F) {
 		if got := splitAll(&sp, []byte(text)); !slices.Equal(got, want) {
 			t.Fatalf("%s: %q is cut into %q, want %q", part, text, got, want)
 		}
-		if p.total() && !b.covers(e, text) {
+		if p.Total() && !b.covers(e, text) {
 			t.Fatalf("%s: %q has places where nothing matches", part, text)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"loaderd/tokenizer/internal/pattern"
 	"loaderd/tokenizer/internal/ucd"
 )
 
@@ -39,17 +40,17 @@ func (b *splitBuilder) addByteLevel(prefixSpace, useRegex bool) error {
 
 // addDigits cuts at the digits.
 func (b *splitBuilder) addDigits(behavior string) error {
-	return b.cut(digitsPart, oneOf(ucd.Digits()), behavior, false)
+	return b.cut(digitsPart, pattern.OneOf(ucd.Digits()), behavior, false)
 }
 
 // addPunctuation cuts at punctuation.
 func (b *splitBuilder) addPunctuation(behavior string) error {
-	return b.cut("punctuation", oneOf(ucd.Punctuation()), behavior, false)
+	return b.cut("punctuation", pattern.OneOf(ucd.Punctuation()), behavior, false)
 }
 
 // addText cuts at the places where a text is.
 func (b *splitBuilder) addText(text, behavior string, invert bool) error {
-	return b.cut("text "+text, literally(text), behavior, invert)
+	return b.cut("text "+text, pattern.Literally(text), behavior, invert)
 }
 
 // addRegex cuts at the matches of a regular expression. The error is errBehavior, or says what is not known in the expression.
@@ -58,7 +59,7 @@ func (b *splitBuilder) addRegex(regex, behavior string, invert bool) error {
 		b.list = append(b.list, splitPart{name: regexName(regex)})
 		return nil
 	}
-	e, err := parsePattern(regex)
+	e, err := pattern.Parse(regex)
 	if err != nil {
 		return err
 	}
@@ -71,23 +72,23 @@ func regexName(regex string) string {
 }
 
 // cut adds a part that cuts at the matches of a pattern.
-func (b *splitBuilder) cut(name string, e *expr, behavior string, invert bool) error {
-	pattern, err := compilePattern(e)
+func (b *splitBuilder) cut(name string, e *pattern.Expr, behavior string, invert bool) error {
+	p, err := pattern.Compile(e)
 	if err != nil {
 		return err
 	}
-	st := stage{pattern: pattern}
+	st := stage{pattern: p}
 	switch {
 	case behavior == "Isolated":
 	case behavior == "Contiguous":
 		st.merged = true
 		name += " merged"
-	case behavior == "Removed" && invert && pattern.total(): // nothing is between the matches
+	case behavior == "Removed" && invert && p.Total(): // nothing is between the matches
 	default:
 		return errBehavior
 	}
 	if b.byteLevel {
-		st.pattern = pattern.onAlphabet(byteOfRune)
+		st.pattern = p.OnAlphabet(byteOfRune)
 		name = "bytes " + name
 	}
 	b.list = append(b.list, splitPart{name, st})

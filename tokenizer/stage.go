@@ -1,9 +1,11 @@
 package tokenizer
 
+import "loaderd/tokenizer/internal/pattern"
+
 // stage cuts a text into pieces: those that its pattern matches, and what is between them.
 type stage struct {
-	pattern *pattern // nil stands for trailingPattern
-	merged  bool     // matches that follow one another are one piece
+	pattern *pattern.Pattern // nil stands for trailingPattern
+	merged  bool             // matches that follow one another are one piece
 }
 
 // end is the end of the piece that begins at s[i], i < len(s).
@@ -11,12 +13,12 @@ func (st *stage) end(s []byte, i int) int {
 	if st.pattern == nil {
 		return trailingEnd(s, i)
 	}
-	end := st.pattern.match(s, i)
+	end := st.pattern.Match(s, i)
 	if end < 0 {
-		return st.pattern.skip(s, i)
+		return st.pattern.Skip(s, i)
 	}
 	for st.merged && end < len(s) {
-		more := st.pattern.match(s, end)
+		more := st.pattern.Match(s, end)
 		if more < 0 {
 			break
 		}

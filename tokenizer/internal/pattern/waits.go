@@ -1,10 +1,10 @@
-package tokenizer
+package pattern
 
 // waits tells whether finding all matches might take a time that grows with the square of the text. It may where the
 // automaton can read on over any number of characters without accepting, to find that it must go back. It does not
 // where matches that begin among such characters take all of them, like the \s+ behind \s*\n: then each is read at most
 // a few times.
-func (p *pattern) waits() bool {
+func (p *Pattern) waits() bool {
 	width := p.kinds + 1
 	for _, circle := range p.circles() {
 		in := make([]bool, len(p.step)/width)
@@ -28,7 +28,7 @@ func (p *pattern) waits() bool {
 }
 
 // takesAll tells whether a match that begins with characters of these kinds accepts in front of each further one.
-func (p *pattern) takesAll(kinds []int) bool {
+func (p *Pattern) takesAll(kinds []int) bool {
 	width := p.kinds + 1
 	seen := make([]bool, len(p.step)/width)
 	var list []int
@@ -56,7 +56,7 @@ func (p *pattern) takesAll(kinds []int) bool {
 }
 
 // circles are the strongly connected parts of the automaton without the steps that accept: Tarjan's algorithm.
-func (p *pattern) circles() [][]int {
+func (p *Pattern) circles() [][]int {
 	width := p.kinds + 1
 	states := len(p.step) / width
 	number, low := make([]int, states), make([]int, states)

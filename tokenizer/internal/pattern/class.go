@@ -1,4 +1,4 @@
-package tokenizer
+package pattern
 
 import (
 	"strconv"
@@ -9,7 +9,7 @@ import (
 )
 
 // literal is a character that stands for itself; under (?i: ) for the letters that fold to the same as well.
-func (p *patternParser) literal(r rune) ucd.Set {
+func (p *parser) literal(r rune) ucd.Set {
 	set := ucd.Of(r)
 	if p.fold {
 		return p.folded(set)
@@ -18,7 +18,7 @@ func (p *patternParser) literal(r rune) ucd.Set {
 }
 
 // folded adds the other case of ASCII letters, with the long s and the Kelvin sign.
-func (p *patternParser) folded(set ucd.Set) ucd.Set {
+func (p *parser) folded(set ucd.Set) ucd.Set {
 	var more []rune
 	for _, r := range set {
 		if r.Hi >= utf8.RuneSelf {
@@ -41,7 +41,7 @@ func (p *patternParser) folded(set ucd.Set) ucd.Set {
 }
 
 // class reads [...], with classes in it and intersections (&&).
-func (p *patternParser) class() ucd.Set {
+func (p *parser) class() ucd.Set {
 	defer p.deeper()()
 	p.expect("[")
 	not := p.accept("^")
@@ -79,7 +79,7 @@ func (p *patternParser) class() ucd.Set {
 }
 
 // classRange reads a character, an escape, or a range of characters inside of a class.
-func (p *patternParser) classRange(first bool) ucd.Set {
+func (p *parser) classRange(first bool) ucd.Set {
 	lo, single := p.classMember()
 	if p.text[p.at-1] == '-' && !first && !p.sees("]") && p.text[p.at-2] != '\\' {
 		p.fail("a bare - inside of a class")
@@ -101,7 +101,7 @@ func (p *patternParser) classRange(first bool) ucd.Set {
 	return ucd.Between(lo[0].Lo, hi[0].Lo)
 }
 
-func (p *patternParser) classMember() (set ucd.Set, single bool) {
+func (p *parser) classMember() (set ucd.Set, single bool) {
 	if p.sees(`\w`) || p.sees(`\W`) {
 		// The reference takes these for \w outside of a class, but not inside of one.
 		latin := ucd.Of(0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE)
@@ -119,7 +119,7 @@ func (p *patternParser) classMember() (set ucd.Set, single bool) {
 }
 
 // escape reads what a backslash begins: a single character, or a class.
-func (p *patternParser) escape() (set ucd.Set, single bool) {
+func (p *parser) escape() (set ucd.Set, single bool) {
 	p.expect(`\`)
 	c := p.rune()
 	char := func(r rune) (ucd.Set, bool) {
@@ -166,7 +166,7 @@ func (p *patternParser) escape() (set ucd.Set, single bool) {
 	return set, false
 }
 
-func (p *patternParser) hex(digits int, most rune) rune {
+func (p *parser) hex(digits int, most rune) rune {
 	if len(p.text)-p.at < digits {
 		p.fail("the pattern ends early")
 	}
@@ -178,7 +178,7 @@ func (p *patternParser) hex(digits int, most rune) rune {
 	return rune(n)
 }
 
-func (p *patternParser) propertySet(not bool) ucd.Set {
+func (p *parser) propertySet(not bool) ucd.Set {
 	p.expect("{")
 	name, _, ok := strings.Cut(p.text[p.at:], "}")
 	if !ok {

@@ -1,4 +1,4 @@
-package tokenizer
+package pattern
 
 import (
 	"errors"
@@ -39,7 +39,7 @@ const maxSets = 64
 
 var errTooLarge = errors.New("it is too large")
 
-func newNFA(e *expr) (n *nfa, err error) {
+func newNFA(e *Expr) (n *nfa, err error) {
 	n = &nfa{}
 	n.start = n.add(e, n.state(nfaState{kind: accept}))
 	if len(n.states) >= maxStates || len(n.sets) > maxSets {
@@ -69,24 +69,24 @@ func (n *nfa) setOf(s ucd.Set) int32 {
 }
 
 // add returns the state that matches e and goes on at then.
-func (n *nfa) add(e *expr, then int32) int32 {
+func (n *nfa) add(e *Expr, then int32) int32 {
 	if len(n.states) >= maxStates {
 		return then
 	}
-	switch e.kind {
-	case one:
-		return n.state(nfaState{kind: take, set: n.setOf(e.set), out: then})
-	case next:
-		return n.state(nfaState{kind: look, set: n.setOf(e.set), orEnd: e.orEnd, out: then})
-	case sequence:
-		for i := len(e.parts) - 1; i >= 0; i-- {
-			then = n.add(e.parts[i], then)
+	switch e.Kind {
+	case One:
+		return n.state(nfaState{kind: take, set: n.setOf(e.Set), out: then})
+	case Next:
+		return n.state(nfaState{kind: look, set: n.setOf(e.Set), orEnd: e.OrEnd, out: then})
+	case Sequence:
+		for i := len(e.Parts) - 1; i >= 0; i-- {
+			then = n.add(e.Parts[i], then)
 		}
 		return then
-	case choice:
-		first := n.add(e.parts[len(e.parts)-1], then)
-		for i := len(e.parts) - 2; i >= 0; i-- {
-			first = n.state(nfaState{kind: branch, out: n.add(e.parts[i], then), alt: first})
+	case Choice:
+		first := n.add(e.Parts[len(e.Parts)-1], then)
+		for i := len(e.Parts) - 2; i >= 0; i-- {
+			first = n.state(nfaState{kind: branch, out: n.add(e.Parts[i], then), alt: first})
 		}
 		return first
 	default:
@@ -94,24 +94,24 @@ func (n *nfa) add(e *expr, then int32) int32 {
 	}
 }
 
-func (n *nfa) addRepeat(e *expr, then int32) int32 {
+func (n *nfa) addRepeat(e *Expr, then int32) int32 {
 	first := then
-	if e.max < 0 {
+	if e.Max < 0 {
 		first = n.state(n.either(e, 0, then))
-		n.states[first] = n.either(e, n.add(e.parts[0], first), then)
+		n.states[first] = n.either(e, n.add(e.Parts[0], first), then)
 	}
-	for k := e.max - e.min; k > 0; k-- {
-		first = n.state(n.either(e, n.add(e.parts[0], first), then))
+	for k := e.Max - e.Min; k > 0; k-- {
+		first = n.state(n.either(e, n.add(e.Parts[0], first), then))
 	}
-	for k := e.min; k > 0; k-- {
-		first = n.add(e.parts[0], first)
+	for k := e.Min; k > 0; k-- {
+		first = n.add(e.Parts[0], first)
 	}
 	return first
 }
 
 // either branches to once more or to then, in the order of the quantifier.
-func (n *nfa) either(e *expr, again, then int32) nfaState {
-	if e.mode == lazy {
+func (n *nfa) either(e *Expr, again, then int32) nfaState {
+	if e.Mode == Lazy {
 		return nfaState{kind: branch, out: then, alt: again}
 	}
 	return nfaState{kind: branch, out: again, alt: then}
@@ -119,36 +119,36 @@ func (n *nfa) either(e *expr, again, then int32) nfaState {
 
 // atomic tells whether every possessive quantifier of e takes what a greedy one would: what comes behind it either may
 // be nothing at all, or cannot begin with what the quantifier would have to give back.
-func atomic(e *expr) bool {
-	var check func(e *expr, behind ucd.Set, open bool) bool
-	check = func(e *expr, behind ucd.Set, open bool) bool {
-		switch e.kind {
-		case sequence:
-			for i := len(e.parts) - 1; i >= 0; i-- {
-				if !check(e.parts[i], behind, open) {
+func atomic(e *Expr) bool {
+	var check func(e *Expr, behind ucd.Set, open bool) bool
+	check = func(e *Expr, behind ucd.Set, open bool) bool {
+		switch e.Kind {
+		case Sequence:
+			for i := len(e.Parts) - 1; i >= 0; i-- {
+				if !check(e.Parts[i], behind, open) {
 					return false
 				}
-				first, empty := e.parts[i].first()
+				first, empty := e.Parts[i].first()
 				if empty {
 					behind = behind.Union(first)
 				} else {
 					behind = first
 				}
-				open = open && empty && !e.parts[i].looks()
+				open = open && empty && !e.Parts[i].looks()
 			}
-		case choice:
-			for _, part := range e.parts {
+		case Choice:
+			for _, part := range e.Parts {
 				if !check(part, behind, open) {
 					return false
 				}
 			}
-		case repeat:
-			if e.mode == possessive {
-				body := e.parts[0]
-				return body.kind == one && (open || body.set.Intersect(behind) == nil)
+		case Repeat:
+			if e.Mode == Possessive {
+				body := e.Parts[0]
+				return body.Kind == One && (open || body.Set.Intersect(behind) == nil)
 			}
-			first, _ := e.parts[0].first()
-			return check(e.parts[0], behind.Union(first), open && e.max == 1)
+			first, _ := e.Parts[0].first()
+			return check(e.Parts[0], behind.Union(first), open && e.Max == 1)
 		}
 		return true
 	}
@@ -156,22 +156,22 @@ func atomic(e *expr) bool {
 }
 
 // looks tells whether e may look ahead.
-func (e *expr) looks() bool {
-	return e.kind == next || slices.ContainsFunc(e.parts, (*expr).looks)
+func (e *Expr) looks() bool {
+	return e.Kind == Next || slices.ContainsFunc(e.Parts, (*Expr).looks)
 }
 
 // first is the characters that e may begin with, and whether it may be empty.
-func (e *expr) first() (set ucd.Set, empty bool) {
-	switch e.kind {
-	case one:
-		return e.set, false
-	case next:
+func (e *Expr) first() (set ucd.Set, empty bool) {
+	switch e.Kind {
+	case One:
+		return e.Set, false
+	case Next:
 		return ucd.Set(nil).Complement(), true
-	case repeat:
-		set, _ = e.parts[0].first()
-		return set, e.min == 0
-	case sequence:
-		for _, part := range e.parts {
+	case Repeat:
+		set, _ = e.Parts[0].first()
+		return set, e.Min == 0
+	case Sequence:
+		for _, part := range e.Parts {
 			s, empty := part.first()
 			if set = set.Union(s); !empty {
 				return set, false
@@ -179,7 +179,7 @@ func (e *expr) first() (set ucd.Set, empty bool) {
 		}
 		return set, true
 	default:
-		for _, part := range e.parts {
+		for _, part := range e.Parts {
 			s, nothing := part.first()
 			set, empty = set.Union(s), empty || nothing
 		}

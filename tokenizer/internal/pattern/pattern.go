@@ -1,4 +1,4 @@
-package tokenizer
+package pattern
 
 import (
 	"cmp"
@@ -10,10 +10,10 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// pattern is a regular expression as a deterministic automaton: it finds what a backtracking engine finds, in one pass
+// Pattern is a regular expression as a deterministic automaton: it finds what a backtracking engine finds, in one pass
 // and without going back further than a bounded number of characters.
-type pattern struct {
-	// kind has for each byte that is a character the kind of it: characters that the pattern does not tell apart have
+type Pattern struct {
+	// Kind has for each byte that is a character the kind of it: characters that the pattern does not tell apart have
 	// the same. For others it has wide, and page, by r>>6, tells where in pages the kinds of 64 characters are; equal
 	// pages are stored once. So a character is looked up by the bytes of its UTF-8: the last one counts within a page.
 	kind  [256]uint8
@@ -29,8 +29,8 @@ type pattern struct {
 	begins [256]bool // kinds that a match may begin with
 }
 
-// compilePattern makes the automaton of a pattern. The error says what about it is not known to be the same here.
-func compilePattern(e *expr) (*pattern, error) {
+// Compile makes the automaton of a pattern. The error says what about it is not known to be the same here.
+func Compile(e *Expr) (*Pattern, error) {
 	if e.nullable() {
 		return nil, errors.New("it may match nothing")
 	}
@@ -41,7 +41,7 @@ func compilePattern(e *expr) (*pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pattern{}
+	p := &Pattern{}
 	in, err := p.tellApart(n.sets)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ const wide = 255
 const maxPages = 2048
 
 // wideKind is the kind of the character that begins with the byte b at s[i], one of at least two bytes, and its length.
-func (p *pattern) wideKind(s []byte, i int, b uint8) (kind uint8, n int) {
+func (p *Pattern) wideKind(s []byte, i int, b uint8) (kind uint8, n int) {
 	page, last, n := uint32(b)&0x1f, s[i+1], 2
 	if b >= 0xE0 {
 		page, last, n = page&0xf<<6|uint32(last)&0x3f, s[i+2], 3
@@ -86,7 +86,7 @@ func (p *pattern) wideKind(s []byte, i int, b uint8) (kind uint8, n int) {
 }
 
 // tellApart numbers the kinds of characters, and returns for each kind the sets that it is in, a bit each.
-func (p *pattern) tellApart(sets []ucd.Set) (in []uint64, err error) {
+func (p *Pattern) tellApart(sets []ucd.Set) (in []uint64, err error) {
 	type edge struct {
 		at  rune
 		set int
@@ -147,7 +147,7 @@ func (p *pattern) tellApart(sets []ucd.Set) (in []uint64, err error) {
 
 // determine makes the automaton: a state of it is the list of states that a backtracking engine might be in, the one
 // that it would try first in front.
-func (p *pattern) determine(n *nfa, in []uint64) error {
+func (p *Pattern) determine(n *nfa, in []uint64) error {
 	states := [][]int32{nil, {n.start}}
 	numbers := map[string]int{fmt.Sprint(states[0]): 0, fmt.Sprint(states[1]): 1}
 	for s := 0; s < len(states); s++ {
@@ -179,8 +179,8 @@ func (p *pattern) determine(n *nfa, in []uint64) error {
 	return nil
 }
 
-// match returns the end of the match that begins at s[i], or -1.
-func (p *pattern) match(s []byte, i int) int {
+// Match returns the end of the match that begins at s[i], or -1.
+func (p *Pattern) Match(s []byte, i int) int {
 	row, end := p.first, -1
 	for i < len(s) {
 		b := s[i]
@@ -210,14 +210,14 @@ func (p *pattern) match(s []byte, i int) int {
 	return end
 }
 
-// skip returns the first place behind the character at s[i] where a match begins, or len(s).
-func (p *pattern) skip(s []byte, i int) int {
+// Skip returns the first place behind the character at s[i] where a match begins, or len(s).
+func (p *Pattern) Skip(s []byte, i int) int {
 	for first := true; i < len(s); first = false {
 		kind, n := p.kind[s[i]], 1
 		if kind == wide {
 			kind, n = p.wideKind(s, i, s[i])
 		}
-		if p.begins[kind] && !first && p.match(s, i) >= 0 {
+		if p.begins[kind] && !first && p.Match(s, i) >= 0 {
 			break
 		}
 		i += n
@@ -225,8 +225,8 @@ func (p *pattern) skip(s []byte, i int) int {
 	return i
 }
 
-// onAlphabet is p for a text of which every byte is written as a character, which is told to the bytes.
-func (p *pattern) onAlphabet(byteOf map[rune]byte) *pattern {
+// OnAlphabet is p for a text of which every byte is written as a character, which is told to the bytes.
+func (p *Pattern) OnAlphabet(byteOf map[rune]byte) *Pattern {
 	q := *p
 	for r, b := range byteOf {
 		q.kind[b] = p.pages[uint32(p.page[r>>6])<<6|uint32(r)&0x3f]
@@ -234,8 +234,8 @@ func (p *pattern) onAlphabet(byteOf map[rune]byte) *pattern {
 	return &q
 }
 
-// total tells whether p matches something at every place of every text.
-func (p *pattern) total() bool {
+// Total tells whether p matches something at every place of every text.
+func (p *Pattern) Total() bool {
 	width := p.kinds + 1
 	matches := make([]bool, len(p.step)/width) // from these states on the pattern accepts, whatever comes
 	sure := func(entry uint16) bool { return entry%2 == 1 || matches[entry/2] }

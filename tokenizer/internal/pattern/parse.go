@@ -1,0 +1,320 @@
+// Package pattern finds what a regular expression of the reference implementations matches. An expression is parsed to a tree; the tree
+// is made a deterministic automaton, which finds the match of a backtracking engine in one pass. What the two may take
+// differently, or what may take a time that grows with the square of the text, is refused.
+package pattern
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/ucd"
+)
+
+// Expr is a node of a parsed pattern.
+type Expr struct {
+	Kind     Kind
+	Set      ucd.Set // of One, and of Next
+	OrEnd    bool    // Next holds at the end of the text too
+	Parts    []*Expr // of Sequence, Choice and Repeat
+	Min, Max int     // of Repeat; Max < 0 is without end
+	Mode     Mode
+}
+
+// OneOf is the pattern of one character of a set.
+func OneOf(set ucd.Set) *Expr { return &Expr{Kind: One, Set: set} }
+
+// Literally is the pattern of a text.
+func Literally(text string) *Expr {
+	e := &Expr{Kind: Sequence}
+	for _, r := range text {
+		e.Parts = append(e.Parts, OneOf(ucd.Of(r)))
+	}
+	return e
+}
+
+// Kind is what a node of a pattern matches.
+type Kind uint8
+
+// The kinds of nodes.
+const (
+	One      Kind = iota // a character of Set
+	Sequence             // Parts, one behind the other
+	Choice               // the first of Parts that matches
+	Repeat               // Parts[0], Min to Max times
+	Next                 // nothing, if the next character is in Set
+)
+
+// Mode is how many times a Repeat matches, of those that it may.
+type Mode uint8
+
+// The modes of quantifiers: as often as possible, as seldom as possible, as often as possible and never less.
+const (
+	Greedy Mode = iota
+	Lazy
+	Possessive
+)
+
+// parser reads the part of the reference's regular expressions (Oniguruma, Ruby's syntax) whose meaning is the
+// same for every engine: characters, classes, groups, alternatives, quantifiers, and a look at one next character.
+type parser struct {
+	text  string
+	at    int
+	fold  bool // inside (?i: )
+	depth int
+}
+
+// maxDepth bounds groups and classes in one another.
+const maxDepth = 20
+
+type syntaxError struct{ reason string }
+
+func (e syntaxError) Error() string { return e.reason }
+
+// Parse returns the tree of a pattern, or says what it does not know in it.
+func Parse(text string) (e *Expr, err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case syntaxError:
+			e, err = nil, p
+		default:
+			panic(p)
+		}
+	}()
+	p := &parser{text: text}
+	if !utf8.ValidString(text) {
+		p.fail("invalid UTF-8")
+	}
+	e = p.choice()
+	if p.at < len(text) {
+		p.fail("unmatched )")
+	}
+	return e, nil
+}
+
+func (p *parser) fail(format string, args ...any) {
+	panic(syntaxError{fmt.Sprintf(format, args...) + " at byte " + strconv.Itoa(p.at)})
+}
+
+func (p *parser) more() bool           { return p.at < len(p.text) }
+func (p *parser) sees(s string) bool   { return strings.HasPrefix(p.text[p.at:], s) }
+func (p *parser) peek() byte           { return p.text[p.at] }
+func (p *parser) accept(s string) bool { return p.sees(s) && p.skip(len(s)) }
+
+func (p *parser) skip(n int) bool { p.at += n; return true }
+
+func (p *parser) expect(s string) {
+	if !p.accept(s) {
+		p.fail("want %s", s)
+	}
+}
+
+func (p *parser) rune() rune {
+	if !p.more() {
+		p.fail("the pattern ends early")
+	}
+	r, n := utf8.DecodeRuneInString(p.text[p.at:])
+	p.at += n
+	return r
+}
+
+func (p *parser) deeper() func() {
+	if p.depth++; p.depth > maxDepth {
+		p.fail("too many groups in one another")
+	}
+	return func() { p.depth-- }
+}
+
+func (p *parser) choice() *Expr {
+	defer p.deeper()()
+	e := &Expr{Kind: Choice}
+	for {
+		e.Parts = append(e.Parts, p.sequence())
+		if !p.accept("|") {
+			break
+		}
+	}
+	if len(e.Parts) == 1 {
+		return e.Parts[0]
+	}
+	return e
+}
+
+func (p *parser) sequence() *Expr {
+	e := &Expr{Kind: Sequence}
+	for p.more() && p.peek() != '|' && p.peek() != ')' {
+		part := p.quantified(p.atom())
+		if n := len(e.Parts); p.fold && n > 0 && foldTogether(e.Parts[n-1].Set, part.Set) {
+			p.fail("letters that one character may stand for where case is ignored")
+		}
+		e.Parts = append(e.Parts, part)
+	}
+	return e
+}
+
+// foldTogether tells whether a and b have letters that fold to the same as one character does: ff, fi, fl, ss, st.
+func foldTogether(a, b ucd.Set) bool {
+	for _, pair := range []string{"ff", "fi", "fl", "ss", "st"} {
+		if a.Has(rune(pair[0])) && b.Has(rune(pair[1])) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *parser) atom() *Expr {
+	switch c := p.peek(); c {
+	case '(':
+		return p.group()
+	case '[':
+		return &Expr{Kind: One, Set: p.class()}
+	case '.':
+		p.at++
+		return &Expr{Kind: One, Set: ucd.Of('\n').Complement()}
+	case '$':
+		p.at++
+		return &Expr{Kind: Next, Set: ucd.Of('\n'), OrEnd: true}
+	case '\\':
+		set, single := p.escape()
+		if single && p.fold { // \x53 is a letter too
+			set = p.folded(set)
+		}
+		return &Expr{Kind: One, Set: set}
+	case '*', '+', '?', '^', '{', '}', ']':
+		p.fail("%c", c)
+	}
+	return &Expr{Kind: One, Set: p.literal(p.rune())}
+}
+
+func (p *parser) group() *Expr {
+	fold := p.fold
+	defer func() { p.fold = fold }()
+	p.expect("(")
+	switch {
+	case p.accept("?:"):
+	case p.accept("?i:"):
+		p.fold = true
+	case p.accept("?="):
+		return p.look(false)
+	case p.accept("?!"):
+		return p.look(true)
+	case p.sees("?"):
+		p.fail("group (%.4s", p.text[p.at:])
+	}
+	if fold {
+		p.fail("a group where case is ignored")
+	}
+	e := p.choice()
+	p.expect(")")
+	return e
+}
+
+// look is a look ahead at one character.
+func (p *parser) look(not bool) *Expr {
+	body := p.choice()
+	p.expect(")")
+	if body.Kind == Sequence && len(body.Parts) == 1 {
+		body = body.Parts[0]
+	}
+	if body.Kind != One {
+		p.fail("a look at more than one character")
+	}
+	if not {
+		return &Expr{Kind: Next, Set: body.Set.Complement(), OrEnd: true}
+	}
+	return &Expr{Kind: Next, Set: body.Set}
+}
+
+// maxRepeat bounds counted repeats, which are written out.
+const maxRepeat = 64
+
+func (p *parser) quantified(e *Expr) *Expr {
+	if !p.more() {
+		return e
+	}
+	q := &Expr{Kind: Repeat, Parts: []*Expr{e}, Max: -1}
+	switch p.peek() {
+	case '?':
+		q.Max = 1
+		p.at++
+	case '*':
+		p.at++
+	case '+':
+		q.Min = 1
+		p.at++
+	case '{':
+		p.at++
+		q.Min, q.Max = p.counts()
+		if p.more() && strings.IndexByte("?*+{", p.peek()) >= 0 {
+			p.fail("a quantifier behind a count") // it means other things in other engines
+		}
+		return p.checked(q)
+	default:
+		return e
+	}
+	switch {
+	case p.accept("?"):
+		q.Mode = Lazy
+	case p.accept("+"):
+		q.Mode = Possessive
+	}
+	if p.more() && strings.IndexByte("?*+{", p.peek()) >= 0 {
+		p.fail("a quantifier of a quantifier")
+	}
+	return p.checked(q)
+}
+
+func (p *parser) checked(q *Expr) *Expr {
+	if q.Parts[0].nullable() {
+		p.fail("a quantifier of what may be empty")
+	}
+	return q
+}
+
+func (p *parser) counts() (least, most int) {
+	least = p.number()
+	most = least
+	if p.accept(",") {
+		most = -1
+		if !p.sees("}") {
+			most = p.number()
+		}
+	}
+	p.expect("}")
+	if most == 0 || most > 0 && most < least {
+		p.fail("counts {%d,%d}", least, most)
+	}
+	return least, most
+}
+
+func (p *parser) number() int {
+	start := p.at
+	for p.more() && p.peek() >= '0' && p.peek() <= '9' {
+		p.at++
+	}
+	n, err := strconv.Atoi(p.text[start:p.at])
+	if err != nil || n > maxRepeat {
+		p.fail("a count that is not in 0..%d", maxRepeat)
+	}
+	return n
+}
+
+// nullable tells whether e may match nothing.
+func (e *Expr) nullable() bool {
+	switch e.Kind {
+	case One:
+		return false
+	case Next:
+		return true
+	case Repeat:
+		return e.Min == 0
+	}
+	for _, part := range e.Parts {
+		if part.nullable() == (e.Kind == Choice) {
+			return e.Kind == Choice
+		}
+	}
+	return e.Kind == Sequence
+}
