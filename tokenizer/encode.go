@@ -1,6 +1,9 @@
 package tokenizer
 
-import "loaderd/tokenizer/internal/norm"
+import (
+	"loaderd/tokenizer/internal/norm"
+	"loaderd/tokenizer/internal/pretokenize"
+)
 
 // Encoder holds the scratch space and the caches of one goroutine: about 9 MB, plus what the longest recent word or
 // text needed, up to some MB.
@@ -78,7 +81,7 @@ func (e *Encoder) section(dst []int32, s []byte, first bool) []int32 {
 	if c != nil && c.late && c.mark != " " {
 		s = norm.ReplaceAll(&e.marked, s, e.m.mark, []byte{' '})
 	}
-	if c == nil && e.m.def.family.pieces != nil {
+	if c == nil && e.m.def.family.Pieces != nil {
 		return e.spacedPieces(dst, s)
 	}
 	if e.m.def.prefixSpace && s[0] != ' ' && (first || c == nil || !c.firstOnly) {
@@ -98,9 +101,9 @@ func (e *Encoder) spaced(s []byte) []byte {
 
 // spacedPieces encodes text of which each piece gets a space before it, if it has none.
 func (e *Encoder) spacedPieces(dst []int32, s []byte) []int32 {
-	var open openPieces
+	var open pretokenize.OpenPieces
 	for i := 0; i < len(s); {
-		end := e.m.def.family.pieces.end(s, i, &open)
+		end := e.m.def.family.Pieces.End(s, i, &open)
 		piece := s[i:end]
 		if piece[0] != ' ' {
 			piece = e.spaced(piece)

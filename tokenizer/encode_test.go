@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -91,25 +90,6 @@ func TestFingerprintKnowsOptionsAndModel(t *testing.T) {
 	if n := len(asText.NewEncoder().Encode(nil, text)); n == len(gpt2.NewEncoder().Encode(nil, text)) {
 		t.Errorf("special token as text is %d ids", n)
 	}
-}
-
-// pieces are what patterns and merges treat in ways of their own.
-var pieces = []string{
-	" ", "  ", "\n", "\r\n", "\t", "\v", "\u0085", "\u00a0", "\u3000", "'", "'s", "'S", "'ſ", "'ll", "'LL", "'re", "'Ve", "'d",
-	"a", "B", "the", "The", "HTTP", "ſ", "1", "23", "4567", "½", "٣", "é", "e\u0301", "中", "文字", "ا", "ǅ", "ʰ", "ª", "👩‍🔬", "😀",
-	".", "/", "//", "...", "!", "-", "_", "<|", "|>", "\x00", "\ufffd", "\u200d", "\U00010400", "\U000323b0", "ing", "tion", "ize",
-}
-
-func randomText(r *rand.Rand) []byte {
-	var b []byte
-	narrow := pieces[:1+r.IntN(len(pieces))]
-	for range 1 + r.IntN(60) {
-		p := narrow[r.IntN(len(narrow))]
-		for range 1 + r.IntN(3)*r.IntN(20) {
-			b = append(b, p...)
-		}
-	}
-	return b
 }
 
 // compareWithNaive fails unless the encoder, used warm and cold, agrees with the definition.

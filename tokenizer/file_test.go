@@ -11,53 +11,9 @@ import (
 	"testing"
 
 	"loaderd/tokenizer/internal/norm"
+	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/tokentest"
 )
-
-// object is a JSON object.
-type object = map[string]any
-
-// spell writes bytes in the alphabet of a tokenizer.json.
-func spell(text string) string {
-	runes := map[byte]rune{}
-	for r, b := range byteOfRune {
-		runes[b] = r
-	}
-	var s strings.Builder
-	for _, b := range []byte(text) {
-		s.WriteRune(runes[b])
-	}
-	return s.String()
-}
-
-// smallFile is a tokenizer.json of all bytes and the given merges, whose results follow them in the vocabulary.
-func smallFile(merges ...[2]string) object {
-	vocab := object{}
-	for b := range 256 {
-		vocab[spell(string([]byte{byte(b)}))] = b
-	}
-	var list []any
-	for _, m := range merges {
-		if made := spell(m[0] + m[1]); vocab[made] == nil {
-			vocab[made] = len(vocab)
-		}
-		list = append(list, spell(m[0])+" "+spell(m[1]))
-	}
-	return object{
-		"version":       "1.0",
-		"added_tokens":  []any{},
-		"normalizer":    nil,
-		"pre_tokenizer": object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
-		"model":         object{"type": "BPE", "vocab": vocab, "merges": append([]any{}, list...)},
-	}
-}
-
-func added(id int, content string, flags ...string) object {
-	a := object{"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": false}
-	for _, f := range flags {
-		a[f] = true
-	}
-	return a
-}
 
 func loadFile(t *testing.T, file any, o Options) (*Model, error) {
 	t.Helper()
@@ -81,51 +37,49 @@ func mustLoadFile(t *testing.T, file any, o Options) *Model {
 	return m
 }
 
-var abc = [][2]string{{"a", "b"}, {"b", "c"}, {"ab", "c"}, {" ", "ab"}, {"bc", "bc"}, {"a", "a"}, {"aa", "aa"}}
-
 func TestFileOptions(t *testing.T) {
 	ab, bc, abcID := int32(256), int32(257), int32(258)
 	ids := func(x ...int32) []int32 { return x }
 	cases := []struct {
 		name   string
-		change func(object)
+		change func(tokentest.Object)
 		asText bool
 		text   string
 		want   []int32
 	}{
-		{"plain", func(object) {}, false, "abc", ids(abcID)},
-		{"merges as pairs", func(f object) {
-			f["model"].(object)["merges"] = []any{[]string{"b", "c"}, []string{"a", "b"}}
+		{"plain", func(tokentest.Object) {}, false, "abc", ids(abcID)},
+		{"merges as pairs", func(f tokentest.Object) {
+			f["model"].(tokentest.Object)["merges"] = []any{[]string{"b", "c"}, []string{"a", "b"}}
 		}, false, "abc", ids('a', bc)},
-		{"the later of two equal merges counts", func(f object) {
-			f["model"].(object)["merges"] = []any{"a b", "b c", "a b"}
+		{"the later of two equal merges counts", func(f tokentest.Object) {
+			f["model"].(tokentest.Object)["merges"] = []any{"a b", "b c", "a b"}
 		}, false, "abc", ids('a', bc)},
-		{"merges before words", func(f object) { f["model"].(object)["merges"] = []any{"b c"} }, false, "abc", ids('a', bc)},
-		{"words before merges", func(f object) {
-			f["model"].(object)["merges"] = []any{"b c"}
-			f["model"].(object)["ignore_merges"] = true
+		{"merges before words", func(f tokentest.Object) { f["model"].(tokentest.Object)["merges"] = []any{"b c"} }, false, "abc", ids('a', bc)},
+		{"words before merges", func(f tokentest.Object) {
+			f["model"].(tokentest.Object)["merges"] = []any{"b c"}
+			f["model"].(tokentest.Object)["ignore_merges"] = true
 		}, false, "abc abcc", ids(abcID, ' ', 'a', bc, 'c')},
-		{"space before text", func(f object) { f["pre_tokenizer"].(object)["add_prefix_space"] = true }, false, "ab", ids(259)},
-		{"space is there", func(f object) { f["pre_tokenizer"].(object)["add_prefix_space"] = true }, false, " ab", ids(259)},
-		{"added token with an id the vocabulary lacks", func(f object) {
-			f["added_tokens"] = []any{added(9999, "<x>")}
+		{"space before text", func(f tokentest.Object) { f["pre_tokenizer"].(tokentest.Object)["add_prefix_space"] = true }, false, "ab", ids(259)},
+		{"space is there", func(f tokentest.Object) { f["pre_tokenizer"].(tokentest.Object)["add_prefix_space"] = true }, false, " ab", ids(259)},
+		{"added token with an id the vocabulary lacks", func(f tokentest.Object) {
+			f["added_tokens"] = []any{tokentest.Added(9999, "<x>")}
 		}, false, "ab<x>", ids(ab, 263)},
-		{"added token of the vocabulary", func(f object) { f["added_tokens"] = []any{added(0, "bc")} }, false, "abc", ids('a', bc)},
-		{"longest of the leftmost", func(f object) {
-			f["added_tokens"] = []any{added(0, "<x"), added(0, "<x>>"), added(0, "x>")}
+		{"added token of the vocabulary", func(f tokentest.Object) { f["added_tokens"] = []any{tokentest.Added(0, "bc")} }, false, "abc", ids('a', bc)},
+		{"longest of the leftmost", func(f tokentest.Object) {
+			f["added_tokens"] = []any{tokentest.Added(0, "<x"), tokentest.Added(0, "<x>>"), tokentest.Added(0, "x>")}
 		}, false, "<x>>x><x", ids(264, 265, 263)},
-		{"those of the text as it is come first", func(f object) {
-			f["added_tokens"] = []any{added(0, "<x>y", "normalized"), added(0, "x")}
+		{"those of the text as it is come first", func(f tokentest.Object) {
+			f["added_tokens"] = []any{tokentest.Added(0, "<x>y", "normalized"), tokentest.Added(0, "x")}
 		}, false, "<x>y", ids('<', 'x', '>', 'y')},
-		{"special token", func(f object) { f["added_tokens"] = []any{added(0, "ab", "special")} }, false, "abc", ids(ab, 'c')},
-		{"special token as text", func(f object) { f["added_tokens"] = []any{added(0, "ab", "special")} }, true, "abc", ids(abcID)},
-		{"a skipped special token hides what is in it", func(f object) {
-			f["added_tokens"] = []any{added(0, "<<b", "special"), added(0, "b<")}
+		{"special token", func(f tokentest.Object) { f["added_tokens"] = []any{tokentest.Added(0, "ab", "special")} }, false, "abc", ids(ab, 'c')},
+		{"special token as text", func(f tokentest.Object) { f["added_tokens"] = []any{tokentest.Added(0, "ab", "special")} }, true, "abc", ids(abcID)},
+		{"a skipped special token hides what is in it", func(f tokentest.Object) {
+			f["added_tokens"] = []any{tokentest.Added(0, "<<b", "special"), tokentest.Added(0, "b<")}
 		}, true, "<<b<b<", ids('<', '<', 'b', '<', 264)},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			f := smallFile(abc...)
+			f := tokentest.SmallFile(tokentest.ABC...)
 			c.change(f)
 			m := mustLoadFile(t, f, Options{SpecialAsText: c.asText})
 			if got := m.NewEncoder().Encode(nil, []byte(c.text)); !slices.Equal(got, c.want) {
@@ -136,33 +90,33 @@ func TestFileOptions(t *testing.T) {
 }
 
 func TestFingerprintOfFiles(t *testing.T) {
-	plain := mustLoadFile(t, smallFile(abc...), Options{}).Fingerprint()
-	same := smallFile(abc...)
-	same["model"].(object)["merges"] = func() (pairs []any) {
-		for _, m := range abc {
-			pairs = append(pairs, []string{spell(m[0]), spell(m[1])})
+	plain := mustLoadFile(t, tokentest.SmallFile(tokentest.ABC...), Options{}).Fingerprint()
+	same := tokentest.SmallFile(tokentest.ABC...)
+	same["model"].(tokentest.Object)["merges"] = func() (pairs []any) {
+		for _, m := range tokentest.ABC {
+			pairs = append(pairs, []string{tokentest.Spell(m[0]), tokentest.Spell(m[1])})
 		}
 		return pairs
 	}()
-	same["post_processor"] = object{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true}
-	same["model"].(object)["vocab"].(object)["zz"] = 5000 // nothing reaches it
+	same["post_processor"] = tokentest.Object{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true}
+	same["model"].(tokentest.Object)["vocab"].(tokentest.Object)["zz"] = 5000 // nothing reaches it
 	if got := mustLoadFile(t, same, Options{}).Fingerprint(); got != plain {
 		t.Errorf("another spelling of the file has fingerprint %s, want %s", got, plain)
 	}
 	seen := map[string]string{plain: "plain"}
-	for name, change := range map[string]func(object){
-		"merges in another order": func(f object) { slices.Reverse(f["model"].(object)["merges"].([]any)) },
-		"one merge less":          func(f object) { m := f["model"].(object); m["merges"] = m["merges"].([]any)[1:] },
-		"words before merges": func(f object) {
-			f["model"].(object)["merges"] = []any{}
-			f["model"].(object)["ignore_merges"] = true
+	for name, change := range map[string]func(tokentest.Object){
+		"merges in another order": func(f tokentest.Object) { slices.Reverse(f["model"].(tokentest.Object)["merges"].([]any)) },
+		"one merge less":          func(f tokentest.Object) { m := f["model"].(tokentest.Object); m["merges"] = m["merges"].([]any)[1:] },
+		"words before merges": func(f tokentest.Object) {
+			f["model"].(tokentest.Object)["merges"] = []any{}
+			f["model"].(tokentest.Object)["ignore_merges"] = true
 		},
-		"space before text": func(f object) { f["pre_tokenizer"].(object)["add_prefix_space"] = true },
-		"added":             func(f object) { f["added_tokens"] = []any{added(0, "<x>")} },
-		"added special":     func(f object) { f["added_tokens"] = []any{added(0, "<x>", "special")} },
-		"added normalized":  func(f object) { f["added_tokens"] = []any{added(0, "<x>", "normalized")} },
+		"space before text": func(f tokentest.Object) { f["pre_tokenizer"].(tokentest.Object)["add_prefix_space"] = true },
+		"added":             func(f tokentest.Object) { f["added_tokens"] = []any{tokentest.Added(0, "<x>")} },
+		"added special":     func(f tokentest.Object) { f["added_tokens"] = []any{tokentest.Added(0, "<x>", "special")} },
+		"added normalized":  func(f tokentest.Object) { f["added_tokens"] = []any{tokentest.Added(0, "<x>", "normalized")} },
 	} {
-		f := smallFile(abc...)
+		f := tokentest.SmallFile(tokentest.ABC...)
 		change(f)
 		got := mustLoadFile(t, f, Options{}).Fingerprint()
 		if other, ok := seen[got]; ok {
@@ -172,40 +126,36 @@ func TestFingerprintOfFiles(t *testing.T) {
 	}
 }
 
-func replacing(from, to string) object {
-	return object{"type": "Replace", "pattern": object{"String": from}, "content": to}
-}
-
 func TestRefusedFiles(t *testing.T) {
-	set := func(path string, v any) func(object) {
-		return func(f object) {
+	set := func(path string, v any) func(tokentest.Object) {
+		return func(f tokentest.Object) {
 			keys := strings.Split(path, ".")
 			for _, k := range keys[:len(keys)-1] {
-				f = f[k].(object)
+				f = f[k].(tokentest.Object)
 			}
 			f[keys[len(keys)-1]] = v
 		}
 	}
 	for name, c := range map[string]struct {
-		change func(object)
+		change func(tokentest.Object)
 		says   string
 	}{
-		"normalizer":       {set("normalizer", object{"type": "Lowercase"}), `normalizer {"type":"Lowercase"}`},
-		"long replacement": {set("normalizer", replacing("a", strings.Repeat("b", 100_000))), "up to 100000 times as long"},
-		"replacements of replacements": {set("normalizer", object{"type": "Sequence", "normalizers": []any{
-			replacing("a", "bbbbbbbbb"), replacing("b", "aaaaaaaaa")}}), "up to 81 times as long"},
-		"long prefix":         {set("normalizer", object{"type": "Prepend", "prepend": strings.Repeat("b", 100)}), "up to 101 times as long"},
-		"model type":          {set("model.type", "Unigram"), `model type "Unigram"`},
-		"dropout":             {set("model.dropout", 0.1), "model dropout 0.1"},
-		"suffix":              {set("model.end_of_word_suffix", "</w>"), "end_of_word_suffix"},
-		"prefix":              {set("model.continuing_subword_prefix", "##"), "continuing_subword_prefix"},
-		"option is an object": {set("model.dropout", object{}), "dropout {}"},
-		"ignore_merges":       {set("model.ignore_merges", "yes"), "ignore_merges"},
-		"truncation":          {set("truncation", object{"max_length": 3}), "truncation"},
-		"padding":             {set("padding", object{"strategy": "BatchLongest"}), "padding"},
+		"normalizer":       {set("normalizer", tokentest.Object{"type": "Lowercase"}), `normalizer {"type":"Lowercase"}`},
+		"long replacement": {set("normalizer", tokentest.Replacing("a", strings.Repeat("b", 100_000))), "up to 100000 times as long"},
+		"replacements of replacements": {set("normalizer", tokentest.Object{"type": "Sequence", "normalizers": []any{
+			tokentest.Replacing("a", "bbbbbbbbb"), tokentest.Replacing("b", "aaaaaaaaa")}}), "up to 81 times as long"},
+		"long prefix":                   {set("normalizer", tokentest.Object{"type": "Prepend", "prepend": strings.Repeat("b", 100)}), "up to 101 times as long"},
+		"model type":                    {set("model.type", "Unigram"), `model type "Unigram"`},
+		"dropout":                       {set("model.dropout", 0.1), "model dropout 0.1"},
+		"suffix":                        {set("model.end_of_word_suffix", "</w>"), "end_of_word_suffix"},
+		"prefix":                        {set("model.continuing_subword_prefix", "##"), "continuing_subword_prefix"},
+		"option is an tokentest.Object": {set("model.dropout", tokentest.Object{}), "dropout {}"},
+		"ignore_merges":                 {set("model.ignore_merges", "yes"), "ignore_merges"},
+		"truncation":                    {set("truncation", tokentest.Object{"max_length": 3}), "truncation"},
+		"padding":                       {set("padding", tokentest.Object{"strategy": "BatchLongest"}), "padding"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := smallFile(abc...)
+			f := tokentest.SmallFile(tokentest.ABC...)
 			c.change(f)
 			_, err := loadFile(t, f, Options{})
 			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), advice) {
@@ -217,42 +167,42 @@ func TestRefusedFiles(t *testing.T) {
 
 func TestMalformedFiles(t *testing.T) {
 	const addedX = `{"id":0,"content":"<x>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":false}`
-	edit := func(change func(model object)) string {
-		f := smallFile(abc...)
-		change(f["model"].(object))
+	edit := func(change func(model tokentest.Object)) string {
+		f := tokentest.SmallFile(tokentest.ABC...)
+		change(f["model"].(tokentest.Object))
 		data, err := json.Marshal(f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(data)
 	}
-	whole := edit(func(object) {})
+	whole := edit(func(tokentest.Object) {})
 	for name, c := range map[string]struct{ data, says string }{
 		"empty":                         {"", "EOF"},
 		"null":                          {"null", "null"},
 		"truncated":                     {whole[:len(whole)/2], "unexpected EOF"},
-		"more behind":                   {whole + "{}", "behind the object"},
+		"more behind":                   {whole + "{}", "behind the tokentest.Object"},
 		"deep":                          {`{"model":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}", "depth"},
-		"list":                          {"[]", "want an object"},
-		"no vocab":                      {edit(func(m object) { delete(m, "vocab") }), "vocab"},
-		"vocab is a list":               {edit(func(m object) { m["vocab"] = []int{1} }), "vocab"},
-		"no merges":                     {edit(func(m object) { delete(m, "merges") }), "merges"},
-		"huge id":                       {edit(func(m object) { m["vocab"].(object)["zz"] = 1e18 }), `"zz"`},
-		"negative id":                   {edit(func(m object) { m["vocab"].(object)["zz"] = -1 }), `"zz"`},
-		"fraction":                      {edit(func(m object) { m["vocab"].(object)["zz"] = 1.5 }), `"zz"`},
-		"id is a string":                {edit(func(m object) { m["vocab"].(object)["zz"] = "1" }), `"zz"`},
-		"duplicate id":                  {edit(func(m object) { m["vocab"].(object)["zz"] = 97 }), `"a" and "zz" both have id 97`},
-		"empty token":                   {edit(func(m object) { m["vocab"].(object)[""] = 500 }), "empty token"},
-		"byte missing":                  {edit(func(m object) { delete(m["vocab"].(object), "z") }), "0x7a"},
-		"unknown part":                  {edit(func(m object) { m["merges"] = []any{"a zz"} }), `merge 0 "a" + "zz"`},
-		"unknown result":                {edit(func(m object) { m["merges"] = []any{"z z"} }), `merge 0 "z" + "z"`},
-		"merge of one":                  {edit(func(m object) { m["merges"] = []any{"ab"} }), "merge 0"},
-		"merge of three":                {edit(func(m object) { m["merges"] = []any{"a b c"} }), "merge 0"},
-		"merge list of one":             {edit(func(m object) { m["merges"] = []any{[]any{"a"}} }), "merge 0"},
-		"merge of numbers":              {edit(func(m object) { m["merges"] = []any{[]any{1, 2}} }), "merge 0"},
-		"merges in two spellings":       {edit(func(m object) { m["merges"] = []any{"a b", []any{"ab", "c"}} }), "merge 1"},
-		"merges in two spellings again": {edit(func(m object) { m["merges"] = []any{[]any{"a", "b"}, "ab c"} }), "merge 1"},
-		"merge is an object":            {edit(func(m object) { m["merges"] = []any{object{}} }), "merge 0"},
+		"list":                          {"[]", "want an tokentest.Object"},
+		"no vocab":                      {edit(func(m tokentest.Object) { delete(m, "vocab") }), "vocab"},
+		"vocab is a list":               {edit(func(m tokentest.Object) { m["vocab"] = []int{1} }), "vocab"},
+		"no merges":                     {edit(func(m tokentest.Object) { delete(m, "merges") }), "merges"},
+		"huge id":                       {edit(func(m tokentest.Object) { m["vocab"].(tokentest.Object)["zz"] = 1e18 }), `"zz"`},
+		"negative id":                   {edit(func(m tokentest.Object) { m["vocab"].(tokentest.Object)["zz"] = -1 }), `"zz"`},
+		"fraction":                      {edit(func(m tokentest.Object) { m["vocab"].(tokentest.Object)["zz"] = 1.5 }), `"zz"`},
+		"id is a string":                {edit(func(m tokentest.Object) { m["vocab"].(tokentest.Object)["zz"] = "1" }), `"zz"`},
+		"duplicate id":                  {edit(func(m tokentest.Object) { m["vocab"].(tokentest.Object)["zz"] = 97 }), `"a" and "zz" both have id 97`},
+		"empty token":                   {edit(func(m tokentest.Object) { m["vocab"].(tokentest.Object)[""] = 500 }), "empty token"},
+		"byte missing":                  {edit(func(m tokentest.Object) { delete(m["vocab"].(tokentest.Object), "z") }), "0x7a"},
+		"unknown part":                  {edit(func(m tokentest.Object) { m["merges"] = []any{"a zz"} }), `merge 0 "a" + "zz"`},
+		"unknown result":                {edit(func(m tokentest.Object) { m["merges"] = []any{"z z"} }), `merge 0 "z" + "z"`},
+		"merge of one":                  {edit(func(m tokentest.Object) { m["merges"] = []any{"ab"} }), "merge 0"},
+		"merge of three":                {edit(func(m tokentest.Object) { m["merges"] = []any{"a b c"} }), "merge 0"},
+		"merge list of one":             {edit(func(m tokentest.Object) { m["merges"] = []any{[]any{"a"}} }), "merge 0"},
+		"merge of numbers":              {edit(func(m tokentest.Object) { m["merges"] = []any{[]any{1, 2}} }), "merge 0"},
+		"merges in two spellings":       {edit(func(m tokentest.Object) { m["merges"] = []any{"a b", []any{"ab", "c"}} }), "merge 1"},
+		"merges in two spellings again": {edit(func(m tokentest.Object) { m["merges"] = []any{[]any{"a", "b"}, "ab c"} }), "merge 1"},
+		"merge is an tokentest.Object":  {edit(func(m tokentest.Object) { m["merges"] = []any{tokentest.Object{}} }), "merge 0"},
 		"added on a used id": {strings.Replace(strings.Replace(whole, `"added_tokens":[]`, `"added_tokens":[`+addedX+`]`, 1),
 			`"z":122`, `"z":263`, 1), "id 263"},
 		"added twice": {strings.Replace(whole, `"added_tokens":[]`, `"added_tokens":[`+addedX+`,`+strings.Replace(addedX, `"special":false`, `"special":true`, 1)+`]`, 1), "listed twice"},
@@ -275,51 +225,14 @@ func TestMalformedFiles(t *testing.T) {
 	}
 }
 
-// patternFor is the pre-tokenizer of a file that has these parts.
-func patternFor(parts ...string) object {
-	var list []any
-	for _, part := range parts {
-		if part == digitsPart {
-			list = append(list, object{"type": "Digits", "individual_digits": true})
-		} else {
-			list = append(list, object{"type": "Split", "pattern": object{"Regex": part}, "behavior": "Isolated", "invert": false})
-		}
-	}
-	list = append(list, object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false})
-	return object{"type": "Sequence", "pretokenizers": list}
-}
-
-// randomMerges makes n merges of a small alphabet; jumbled, they are in no order that training gives.
-func randomMerges(r *rand.Rand, n int, jumbled bool) [][2]string {
-	tokens := []string{"a", "b", "c", " ", "\n", "1", "'", "s", "\xe4", "\xb8", "\xad", "\xcc", "\x81", "/"}
-	var merges [][2]string
-	known := map[string]bool{}
-	for len(merges) < n {
-		a, b := tokens[r.IntN(len(tokens))], tokens[r.IntN(len(tokens))]
-		if len(a)+len(b) > 12 || known[a+b] && !jumbled {
-			n--
-			continue
-		}
-		if !known[a+b] {
-			known[a+b] = true
-			tokens = append(tokens, a+b)
-		}
-		merges = append(merges, [2]string{a, b})
-	}
-	if jumbled {
-		r.Shuffle(len(merges), func(i, j int) { merges[i], merges[j] = merges[j], merges[i] })
-	}
-	return merges
-}
-
 func TestRandomModelsAgreeWithNaive(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	units := []string{"a", "b", "c", "ab", " ", "\n", "1", "'s", "中", "\u0301", "/", "\xe4\xb8", "ccc"}
 	for k := range 24 {
 		jumbled := k%2 == 1
-		f := smallFile(randomMerges(r, 60, jumbled)...)
-		f["pre_tokenizer"] = patternFor(families[k%len(families)].parts...)
-		f["model"].(object)["ignore_merges"] = k%3 == 0
+		f := tokentest.SmallFile(tokentest.RandomMerges(r, 60, jumbled)...)
+		f["pre_tokenizer"] = tokentest.PatternFor(pretokenize.Families[k%len(pretokenize.Families)].Parts...)
+		f["model"].(tokentest.Object)["ignore_merges"] = k%3 == 0
 		m := mustLoadFile(t, f, Options{})
 		if m.def.merges.ordered == jumbled {
 			t.Fatalf("model %d: ordered %t", k, m.def.merges.ordered)
@@ -339,8 +252,8 @@ func FuzzEncode(f *testing.F) {
 	r := rand.New(rand.NewPCG(5, 6))
 	var encoders []*Encoder
 	for k := range 8 {
-		file := smallFile(randomMerges(r, 40, k%2 == 1)...)
-		file["pre_tokenizer"] = patternFor(families[k%len(families)].parts...)
+		file := tokentest.SmallFile(tokentest.RandomMerges(r, 40, k%2 == 1)...)
+		file["pre_tokenizer"] = tokentest.PatternFor(pretokenize.Families[k%len(pretokenize.Families)].Parts...)
 		data, err := json.Marshal(file)
 		if err != nil {
 			f.Fatal(err)
@@ -367,15 +280,17 @@ func FuzzEncode(f *testing.F) {
 }
 
 func FuzzLoad(f *testing.F) {
-	for _, change := range []func(object){
-		func(object) {},
-		func(o object) { o["added_tokens"] = []any{added(3, "<x>", "special"), added(1, "ab", "normalized")} },
-		func(o object) {
-			o["pre_tokenizer"] = patternFor(families[len(families)-1].parts...)
-			o["model"].(object)["ignore_merges"] = true
+	for _, change := range []func(tokentest.Object){
+		func(tokentest.Object) {},
+		func(o tokentest.Object) {
+			o["added_tokens"] = []any{tokentest.Added(3, "<x>", "special"), tokentest.Added(1, "ab", "normalized")}
+		},
+		func(o tokentest.Object) {
+			o["pre_tokenizer"] = tokentest.PatternFor(pretokenize.Families[len(pretokenize.Families)-1].Parts...)
+			o["model"].(tokentest.Object)["ignore_merges"] = true
 		},
 	} {
-		file := smallFile(abc...)
+		file := tokentest.SmallFile(tokentest.ABC...)
 		change(file)
 		data, err := json.Marshal(file)
 		if err != nil {

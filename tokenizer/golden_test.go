@@ -13,6 +13,9 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/tokentest"
 )
 
 // golden has, for every way to encode that needs no file of others, a hash of the ids of many texts and the fingerprint; and the
@@ -41,7 +44,7 @@ func goldenText(r *rand.Rand) []byte {
 		case 2:
 			b = fmt.Append(b, r.Uint64()>>r.IntN(64))
 		case 3:
-			b = append(b, pieces[r.IntN(len(pieces))]...)
+			b = append(b, tokentest.Pieces[r.IntN(len(tokentest.Pieces))]...)
 		case 4:
 			b = append(b, "\xff\xc3\xe4\xb8\xf0\x9f\x98\xed\xa0"[r.IntN(9)])
 		case 5:
@@ -79,27 +82,27 @@ func goldenTexts() (texts [][]byte) {
 }
 
 // goldenFiles are files of each kind, with all pre-tokenizers that have rules of their own and some that have not.
-func goldenFiles() map[string]object {
+func goldenFiles() map[string]tokentest.Object {
 	r := rand.New(rand.NewPCG(2026, 12))
-	files := map[string]object{}
-	for k, p := range families {
-		f := smallFile(randomMerges(r, 80, k%3 == 2)...)
-		f["pre_tokenizer"] = patternFor(p.parts...)
-		f["model"].(object)["ignore_merges"] = k%4 == 1
-		files[fmt.Sprintf("family %d %s", k, p.label)] = f
+	files := map[string]tokentest.Object{}
+	for k, p := range pretokenize.Families {
+		f := tokentest.SmallFile(tokentest.RandomMerges(r, 80, k%3 == 2)...)
+		f["pre_tokenizer"] = tokentest.PatternFor(p.Parts...)
+		f["model"].(tokentest.Object)["ignore_merges"] = k%4 == 1
+		files[fmt.Sprintf("family %d %s", k, p.Label)] = f
 	}
-	for k, pre := range []object{
-		byteLevel(true, true), inSequence(object{"type": "Digits", "individual_digits": false}, byteLevel(true, true)),
-		inSequence(object{"type": "Punctuation", "behavior": "Contiguous"}, byteLevel(false, true)),
-		inSequence(splitOn(object{"Regex": `\s+$`}, "Isolated", false), splitOn(object{"String": "a"}, "Isolated", false), byteLevel(false, true)),
-		inSequence(splitOn(object{"Regex": `\p{Lu}?[\w&&[^\d_]]++|(?i:[a-f])|.`}, "Isolated", false), byteLevel(false, false)),
-		inSequence(byteLevel(false, true), object{"type": "Digits", "individual_digits": true}),
+	for k, pre := range []tokentest.Object{
+		tokentest.ByteLevel(true, true), tokentest.InSequence(tokentest.Object{"type": "Digits", "individual_digits": false}, tokentest.ByteLevel(true, true)),
+		tokentest.InSequence(tokentest.Object{"type": "Punctuation", "behavior": "Contiguous"}, tokentest.ByteLevel(false, true)),
+		tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"Regex": `\s+$`}, "Isolated", false), tokentest.SplitOn(tokentest.Object{"String": "a"}, "Isolated", false), tokentest.ByteLevel(false, true)),
+		tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"Regex": `\p{Lu}?[\w&&[^\d_]]++|(?i:[a-f])|.`}, "Isolated", false), tokentest.ByteLevel(false, false)),
+		tokentest.InSequence(tokentest.ByteLevel(false, true), tokentest.Object{"type": "Digits", "individual_digits": true}),
 	} {
-		f := smallFile(randomMerges(r, 80, false)...)
+		f := tokentest.SmallFile(tokentest.RandomMerges(r, 80, false)...)
 		f["pre_tokenizer"] = pre
-		f["added_tokens"] = []any{added(1, "<x>", "lstrip", "rstrip"), added(2, "ab", "normalized", "single_word"), added(3, "<|endoftext|>", "special"), added(4, "\r\n")}
-		f["normalizer"] = object{"type": []string{"NFC", "NFKC"}[k%2]}
-		f["post_processor"] = object{"type": "BertProcessing", "cls": []any{"a", 97}, "sep": []any{"b", 98}}
+		f["added_tokens"] = []any{tokentest.Added(1, "<x>", "lstrip", "rstrip"), tokentest.Added(2, "ab", "normalized", "single_word"), tokentest.Added(3, "<|endoftext|>", "special"), tokentest.Added(4, "\r\n")}
+		f["normalizer"] = tokentest.Object{"type": []string{"NFC", "NFKC"}[k%2]}
+		f["post_processor"] = tokentest.Object{"type": "BertProcessing", "cls": []any{"a", 97}, "sep": []any{"b", 98}}
 		files[fmt.Sprint("pre-tokenizer ", k)] = f
 	}
 	for seed := range uint64(40) {
@@ -114,62 +117,62 @@ func goldenRefused(t *testing.T) map[string][]byte {
 		"empty": nil, "list": []byte("[]"), "binary": {0, 1, 2}, "ranks": []byte("YQ== 0\n"), "no rank": []byte("YQ==\n"), "no base64": []byte("Y?= 1\n"),
 	}
 	change := func(name string, keys string, value any) {
-		f := smallFile(abc...)
+		f := tokentest.SmallFile(tokentest.ABC...)
 		at, path := f, strings.Split(keys, ".")
 		for _, k := range path[:len(path)-1] {
-			at = at[k].(object)
+			at = at[k].(tokentest.Object)
 		}
 		at[path[len(path)-1]] = value
-		files[name] = jsonOf(t, f)
+		files[name] = tokentest.JSON(t, f)
 	}
 	for name, regex := range map[string]string{
 		"look behind": `(?<=a)b`, "empty": ``, "no end": `a+b`, "possessive": `a++ab`, "ligature": `(?i:st)`, "open class": `[a`, "property": `\p{Klingon}`, "count": `a{1,99}`,
 		"back reference": `(a)\1`, "range": `[z-a]`, "nothing": `a*`, "large": `(?:(?:(?:a{1,64}){1,64}){1,64}){1,64}`, "case": `(?i:\p{L})`, "look at two": `a(?!bc)`,
 	} {
-		change("pattern "+name, "pre_tokenizer", inSequence(splitOn(object{"Regex": regex}, "Isolated", false), byteLevel(false, false)))
+		change("pattern "+name, "pre_tokenizer", tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"Regex": regex}, "Isolated", false), tokentest.ByteLevel(false, false)))
 	}
-	for name, pre := range map[string]object{
-		"unknown": {"type": "Whitespace"}, "twice": inSequence(byteLevel(false, false), byteLevel(false, false)), "null": {"type": "ByteLevel"},
-		"behavior": inSequence(splitOn(object{"Regex": `\s+`}, "MergedWithPrevious", false), byteLevel(false, false)), "digits": inSequence(object{"type": "Digits"}, byteLevel(false, true)),
-		"between": inSequence(splitOn(object{"Regex": `\w+`}, "Removed", true), byteLevel(false, false)), "mark": {"type": "Metaspace", "replacement": "__"},
-		"scheme": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "no"}, "spaces left": splitOn(object{"String": " "}, "Isolated", false),
+	for name, pre := range map[string]tokentest.Object{
+		"unknown": {"type": "Whitespace"}, "twice": tokentest.InSequence(tokentest.ByteLevel(false, false), tokentest.ByteLevel(false, false)), "null": {"type": "ByteLevel"},
+		"behavior": tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"Regex": `\s+`}, "MergedWithPrevious", false), tokentest.ByteLevel(false, false)), "digits": tokentest.InSequence(tokentest.Object{"type": "Digits"}, tokentest.ByteLevel(false, true)),
+		"between": tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"Regex": `\w+`}, "Removed", true), tokentest.ByteLevel(false, false)), "mark": {"type": "Metaspace", "replacement": "__"},
+		"scheme": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "no"}, "spaces left": tokentest.SplitOn(tokentest.Object{"String": " "}, "Isolated", false),
 	} {
 		change("pre-tokenizer "+name, "pre_tokenizer", pre)
 	}
-	change("normalizer", "normalizer", object{"type": "Lowercase"})
-	change("growth", "normalizer", replacing("a", strings.Repeat("b", 100)))
+	change("normalizer", "normalizer", tokentest.Object{"type": "Lowercase"})
+	change("growth", "normalizer", tokentest.Replacing("a", strings.Repeat("b", 100)))
 	change("model type", "model.type", "Unigram")
 	change("dropout", "model.dropout", 0.1)
 	change("suffix", "model.end_of_word_suffix", "</w>")
 	change("ignore_merges", "model.ignore_merges", "yes")
 	change("unk", "model.unk_token", 1)
 	change("vocab", "model.vocab", []int{1})
-	change("merges", "model.merges", object{})
-	change("no bytes", "model.vocab", object{"a": 0})
-	change("same id", "model.vocab", object{"a": 0, "b": 0})
-	change("huge id", "model.vocab", object{"a": 1 << 40})
+	change("merges", "model.merges", tokentest.Object{})
+	change("no bytes", "model.vocab", tokentest.Object{"a": 0})
+	change("same id", "model.vocab", tokentest.Object{"a": 0, "b": 0})
+	change("huge id", "model.vocab", tokentest.Object{"a": 1 << 40})
 	change("unknown part", "model.merges", []any{"a zz"})
 	change("not the alphabet", "model.merges", []any{"a 中"})
 	change("merge of three", "model.merges", []any{"a b c"})
-	f := smallFile()
-	delete(f["model"].(object)["vocab"].(object), "z")
-	files["byte missing"] = jsonOf(t, f)
-	for name, model := range map[string]object{
-		"characters without unk": {"type": "BPE", "unk_token": "<unk>", "vocab": object{"a": 0}, "merges": []any{}},
-		"characters part":        {"type": "BPE", "vocab": object{"a": 0}, "merges": []any{"a b"}},
+	f := tokentest.SmallFile()
+	delete(f["model"].(tokentest.Object)["vocab"].(tokentest.Object), "z")
+	files["byte missing"] = tokentest.JSON(t, f)
+	for name, model := range map[string]tokentest.Object{
+		"characters without unk": {"type": "BPE", "unk_token": "<unk>", "vocab": tokentest.Object{"a": 0}, "merges": []any{}},
+		"characters part":        {"type": "BPE", "vocab": tokentest.Object{"a": 0}, "merges": []any{"a b"}},
 	} {
-		f := smallFile()
+		f := tokentest.SmallFile()
 		f["pre_tokenizer"], f["model"] = nil, model
-		files[name] = jsonOf(t, f)
+		files[name] = tokentest.JSON(t, f)
 	}
-	change("truncation", "truncation", object{"max_length": 3})
-	change("padding", "padding", object{"strategy": "BatchLongest"})
+	change("truncation", "truncation", tokentest.Object{"max_length": 3})
+	change("padding", "padding", tokentest.Object{"strategy": "BatchLongest"})
 	change("version", "version", "2.0")
 	change("field", "normaliser", nil)
-	change("added twice", "added_tokens", []any{added(1, "<x>"), added(1, "<x>", "special")})
-	change("added flags", "added_tokens", []any{object{"id": 1, "content": "<x>"}})
-	change("template", "post_processor", object{"type": "TemplateProcessing", "single": []any{}})
-	change("template id", "post_processor", object{"type": "BertProcessing", "cls": []any{"a", 9999}, "sep": []any{"b", 98}})
+	change("added twice", "added_tokens", []any{tokentest.Added(1, "<x>"), tokentest.Added(1, "<x>", "special")})
+	change("added flags", "added_tokens", []any{tokentest.Object{"id": 1, "content": "<x>"}})
+	change("template", "post_processor", tokentest.Object{"type": "TemplateProcessing", "single": []any{}})
+	change("template id", "post_processor", tokentest.Object{"type": "BertProcessing", "cls": []any{"a", 9999}, "sep": []any{"b", 98}})
 	return files
 }
 
@@ -213,10 +216,10 @@ func TestGolden(t *testing.T) {
 	}
 	ranks := new(bytes.Buffer)
 	for b := range 256 {
-		fmt.Fprintf(ranks, "%s %d\n", base64Of(string([]byte{byte(b)})), b)
+		fmt.Fprintf(ranks, "%s %d\n", tokentest.Base64(string([]byte{byte(b)})), b)
 	}
 	for i, word := range []string{"ab", "the", " t", " the", "an", "中", "12", "'s", "the the"} {
-		fmt.Fprintf(ranks, "%s %d\n", base64Of(word), 256+i)
+		fmt.Fprintf(ranks, "%s %d\n", tokentest.Base64(word), 256+i)
 	}
 	if err := os.WriteFile(path, ranks.Bytes(), 0o600); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/tokentest"
 )
 
 // withoutGreedy is the same merges, which then go the way of all merges.
@@ -36,7 +38,7 @@ func TestGreedyIsMerging(t *testing.T) {
 		}
 		tokens := slices.DeleteFunc(m.byID(), func(s string) bool { return s == "" })
 		for range 1_500 {
-			word := randomText(r)
+			word := tokentest.RandomText(r)
 			if check(word); r.IntN(2) == 0 {
 				for i := range word {
 					if r.IntN(8) == 0 {
@@ -83,7 +85,7 @@ func TestGreedyIsMergingForSmallModels(t *testing.T) {
 			}
 		}
 		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-		m := mustLoadFile(t, smallFile(list...), Options{}).def.merges
+		m := mustLoadFile(t, tokentest.SmallFile(list...), Options{}).def.merges
 		if m.greedy == nil {
 			continue
 		}
@@ -166,8 +168,8 @@ func TestWindowsAreMerging(t *testing.T) {
 		models[name] = load(t, name)
 	}
 	for k := range 12 { // small ones, of which some merge in another order than they are written down in
-		list := randomMerges(r, 40+20*k, k%2 == 1)
-		models[fmt.Sprint("random ", k)] = mustLoadFile(t, smallFile(list...), Options{})
+		list := tokentest.RandomMerges(r, 40+20*k, k%2 == 1)
+		models[fmt.Sprint("random ", k)] = mustLoadFile(t, tokentest.SmallFile(list...), Options{})
 	}
 	for name, m := range models {
 		if m.def.merges.greedy == nil {
@@ -190,7 +192,7 @@ func TestWindowsAreMerging(t *testing.T) {
 				case 0:
 					word = slices.Insert(word, r.IntN(len(word)), bytes.Repeat([]byte(letters[:1+r.IntN(2)]), r.IntN(400))...)
 				case 1:
-					word = append(word, randomText(r)...)
+					word = append(word, tokentest.RandomText(r)...)
 				}
 				got, want = m.def.merges.encode(&s, got[:0], word), plain.encode(&s, want[:0], word)
 				if !slices.Equal(got, want) {

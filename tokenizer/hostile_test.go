@@ -2,27 +2,19 @@ package tokenizer
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-)
 
-func jsonOf(t testing.TB, file any) []byte {
-	t.Helper()
-	data, err := json.Marshal(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
+	"loaderd/tokenizer/internal/tokentest"
+)
 
 // Files that are made to do harm end in an error, without taking memory that is out of proportion to them.
 func TestHostileFiles(t *testing.T) {
-	whole := string(jsonOf(t, smallFile(abc...)))
+	whole := string(tokentest.JSON(t, tokentest.SmallFile(tokentest.ABC...)))
 	replaced := func(from, to string) string {
 		if !strings.Contains(whole, from) {
 			t.Fatalf("no %s in the file", from)
@@ -30,7 +22,7 @@ func TestHostileFiles(t *testing.T) {
 		return strings.Replace(whole, from, to, 1)
 	}
 	token := func(content string) string {
-		return `{"id":0,"content":` + string(jsonOf(t, content)) + `,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":false}`
+		return `{"id":0,"content":` + string(tokentest.JSON(t, content)) + `,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":false}`
 	}
 	many := func(n int, one func(i int) string) string {
 		parts := make([]string, n)
@@ -40,32 +32,32 @@ func TestHostileFiles(t *testing.T) {
 		return strings.Join(parts, ",")
 	}
 	for name, c := range map[string]struct{ data, says string }{
-		"deep lists":           {strings.Repeat("[", 1<<20), "depth"},
-		"deep normalizer":      {replaced(`"normalizer":null`, `"normalizer":`+strings.Repeat(`{"a":`, 1<<20)), "depth"},
-		"deep sequence":        {replaced(`"normalizer":null`, `"normalizer":`+strings.Repeat(`{"type":"Sequence","normalizers":[`, 4000)+`{"type":"No"}`+strings.Repeat(`]}`, 4000)), "No"},
-		"deep vocab":           {replaced(`"a":97`, `"a":`+strings.Repeat("[", 1<<20)), "depth"},
-		"huge normalizer":      {replaced(`"normalizer":null`, `"normalizer":{"type":"`+strings.Repeat("x", maxComponentBytes)+`"}`), "at most"},
-		"huge added token":     {replaced(`"added_tokens":[]`, `"added_tokens":[`+token(strings.Repeat("x", maxAddedBytes+1))+`]`), "at most"},
-		"many added tokens":    {replaced(`"added_tokens":[]`, `"added_tokens":[`+many(20_000, func(i int) string { return token(strings.Repeat("x", 500) + fmt.Sprint(i)) })+`]`), "at most"},
-		"id of 2^31":           {replaced(`"a":97`, `"a":2147483648`), "integer"},
-		"id of 2^64":           {replaced(`"a":97`, `"a":18446744073709551616`), "integer"},
-		"id with an exponent":  {replaced(`"a":97`, `"a":9e1`), "integer"},
-		"id is not a number":   {replaced(`"a":97`, `"a":NaN`), "invalid"},
-		"id without an end":    {replaced(`"a":97`, `"a":`+strings.Repeat("9", 1<<20)), "integer"},
-		"token twice":          {replaced(`"a":97`, `"a":97,"a":97`), "duplicate"},
-		"field twice":          {replaced(`"normalizer":null`, `"normalizer":null,"normalizer":null`), "duplicate"},
-		"half a surrogate":     {replaced(`"a":97`, `"a\ud800":97`), "surrogate"},
-		"invalid UTF-8":        {replaced(`"a":97`, "\"a\xff\":97"), "UTF-8"},
-		"unknown field":        {replaced(`"normalizer":null`, `"normaliser":null`), "normaliser"},
-		"unknown version":      {replaced(`"version":"1.0"`, `"version":"2.0"`), "version"},
-		"merge of nothing":     {replaced(`"merges":[`, `"merges":[" b",`), "merge 0"},
-		"merge of itself":      {replaced(`"merges":[`, `"merges":["ab ab",`), "merge 0"},
-		"merges are a string":  {replaced(`"merges":[`, `"merges":"","x":[`), "merges"},
-		"model twice removed":  {`{"model":{"model":{}}}`, "vocab"},
-		"model is a list":      {replaced(`"model":{`, `"model":[],"x":{`), "model"},
-		"added is an object":   {replaced(`"added_tokens":[]`, `"added_tokens":{}`), "added_tokens"},
-		"added without flags":  {replaced(`"added_tokens":[]`, `"added_tokens":[{"id":1,"content":"x"}]`), "missing"},
-		"added flag is a word": {replaced(`"added_tokens":[]`, `"added_tokens":[`+strings.Replace(token("x"), "false", `"no"`, 1)+`]`), "added_tokens[0]"},
+		"deep lists":                   {strings.Repeat("[", 1<<20), "depth"},
+		"deep normalizer":              {replaced(`"normalizer":null`, `"normalizer":`+strings.Repeat(`{"a":`, 1<<20)), "depth"},
+		"deep sequence":                {replaced(`"normalizer":null`, `"normalizer":`+strings.Repeat(`{"type":"Sequence","normalizers":[`, 4000)+`{"type":"No"}`+strings.Repeat(`]}`, 4000)), "No"},
+		"deep vocab":                   {replaced(`"a":97`, `"a":`+strings.Repeat("[", 1<<20)), "depth"},
+		"huge normalizer":              {replaced(`"normalizer":null`, `"normalizer":{"type":"`+strings.Repeat("x", maxComponentBytes)+`"}`), "at most"},
+		"huge added token":             {replaced(`"added_tokens":[]`, `"added_tokens":[`+token(strings.Repeat("x", maxAddedBytes+1))+`]`), "at most"},
+		"many added tokens":            {replaced(`"added_tokens":[]`, `"added_tokens":[`+many(20_000, func(i int) string { return token(strings.Repeat("x", 500) + fmt.Sprint(i)) })+`]`), "at most"},
+		"id of 2^31":                   {replaced(`"a":97`, `"a":2147483648`), "integer"},
+		"id of 2^64":                   {replaced(`"a":97`, `"a":18446744073709551616`), "integer"},
+		"id with an exponent":          {replaced(`"a":97`, `"a":9e1`), "integer"},
+		"id is not a number":           {replaced(`"a":97`, `"a":NaN`), "invalid"},
+		"id without an end":            {replaced(`"a":97`, `"a":`+strings.Repeat("9", 1<<20)), "integer"},
+		"token twice":                  {replaced(`"a":97`, `"a":97,"a":97`), "duplicate"},
+		"field twice":                  {replaced(`"normalizer":null`, `"normalizer":null,"normalizer":null`), "duplicate"},
+		"half a surrogate":             {replaced(`"a":97`, `"a\ud800":97`), "surrogate"},
+		"invalid UTF-8":                {replaced(`"a":97`, "\"a\xff\":97"), "UTF-8"},
+		"unknown field":                {replaced(`"normalizer":null`, `"normaliser":null`), "normaliser"},
+		"unknown version":              {replaced(`"version":"1.0"`, `"version":"2.0"`), "version"},
+		"merge of nothing":             {replaced(`"merges":[`, `"merges":[" b",`), "merge 0"},
+		"merge of itself":              {replaced(`"merges":[`, `"merges":["ab ab",`), "merge 0"},
+		"merges are a string":          {replaced(`"merges":[`, `"merges":"","x":[`), "merges"},
+		"model twice removed":          {`{"model":{"model":{}}}`, "vocab"},
+		"model is a list":              {replaced(`"model":{`, `"model":[],"x":{`), "model"},
+		"added is an tokentest.Object": {replaced(`"added_tokens":[]`, `"added_tokens":{}`), "added_tokens"},
+		"added without flags":          {replaced(`"added_tokens":[]`, `"added_tokens":[{"id":1,"content":"x"}]`), "missing"},
+		"added flag is a word":         {replaced(`"added_tokens":[]`, `"added_tokens":[`+strings.Replace(token("x"), "false", `"no"`, 1)+`]`), "added_tokens[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -99,7 +91,7 @@ func TestRankFiles(t *testing.T) {
 	all := func() string {
 		var b strings.Builder
 		for i := range 256 {
-			fmt.Fprintf(&b, "%s %d\n", base64Of(string([]byte{byte(i)})), i)
+			fmt.Fprintf(&b, "%s %d\n", tokentest.Base64(string([]byte{byte(i)})), i)
 		}
 		return b.String()
 	}()
@@ -139,7 +131,7 @@ func TestRankFiles(t *testing.T) {
 	}
 	t.Run("special tokens", func(t *testing.T) {
 		// xyz is made of z's that no merge joins: only a word that is it becomes it
-		data := all + base64Of("ab") + " 300\n" + base64Of("abc") + " 301\n" + base64Of("xyz") + " 302\n"
+		data := all + tokentest.Base64("ab") + " 300\n" + tokentest.Base64("abc") + " 301\n" + tokentest.Base64("xyz") + " 302\n"
 		m, err := Load(write(t, data), Options{Pattern: "llama3", SpecialTokens: []string{"<x>", "<a=b>=400", "<z>"}})
 		if err != nil {
 			t.Fatal(err)
@@ -154,32 +146,22 @@ func TestRankFiles(t *testing.T) {
 	}
 }
 
-func base64Of(s string) string { return strings.Trim(string(mustMarshal([]byte(s))), `"`) }
-
-func mustMarshal(b []byte) []byte {
-	data, err := json.Marshal(b)
-	if err != nil {
-		panic(err)
-	}
-	return data
-}
-
 // Whatever a file says, reading it ends in an error or in a tokenizer that encodes any text, decodes its ids and has a
 // fingerprint.
 func FuzzTokenizerFile(f *testing.F) {
-	f.Add(jsonOf(f, smallFile(abc...)), []byte("abc abc"))
-	with := smallFile(abc...)
-	with["added_tokens"] = []any{added(1, "<x>", "lstrip", "rstrip"), added(2, " ab", "normalized", "single_word"), added(3, " ")}
-	with["normalizer"] = object{"type": "NFC"}
-	f.Add(jsonOf(f, with), []byte("a<x> ab e\u0301"))
-	with = smallFile()
+	f.Add(tokentest.JSON(f, tokentest.SmallFile(tokentest.ABC...)), []byte("abc abc"))
+	with := tokentest.SmallFile(tokentest.ABC...)
+	with["added_tokens"] = []any{tokentest.Added(1, "<x>", "lstrip", "rstrip"), tokentest.Added(2, " ab", "normalized", "single_word"), tokentest.Added(3, " ")}
+	with["normalizer"] = tokentest.Object{"type": "NFC"}
+	f.Add(tokentest.JSON(f, with), []byte("a<x> ab e\u0301"))
+	with = tokentest.SmallFile()
 	with["pre_tokenizer"] = nil
-	with["normalizer"] = object{"type": "Sequence", "normalizers": []any{object{"type": "Prepend", "prepend": "▁"}, object{"type": "Replace", "pattern": object{"String": " "}, "content": "▁"}}}
-	with["decoder"] = object{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}
-	with["post_processor"] = object{"type": "BertProcessing", "cls": []any{"a", 97}, "sep": []any{"b", 98}}
-	with["model"] = object{"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
-		"vocab": object{"<unk>": 0, "▁": 1, "a": 97, "b": 98, "▁a": 2, "ab": 3, "<0x0A>": 4}, "merges": []any{"▁ a", "a b"}}
-	f.Add(jsonOf(f, with), []byte("ab a\n\xff"))
+	with["normalizer"] = tokentest.Object{"type": "Sequence", "normalizers": []any{tokentest.Object{"type": "Prepend", "prepend": "▁"}, tokentest.Object{"type": "Replace", "pattern": tokentest.Object{"String": " "}, "content": "▁"}}}
+	with["decoder"] = tokentest.Object{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}
+	with["post_processor"] = tokentest.Object{"type": "BertProcessing", "cls": []any{"a", 97}, "sep": []any{"b", 98}}
+	with["model"] = tokentest.Object{"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
+		"vocab": tokentest.Object{"<unk>": 0, "▁": 1, "a": 97, "b": 98, "▁a": 2, "ab": 3, "<0x0A>": 4}, "merges": []any{"▁ a", "a b"}}
+	f.Add(tokentest.JSON(f, with), []byte("ab a\n\xff"))
 	f.Fuzz(func(t *testing.T, data, text []byte) {
 		d, err := jsonDefinition(bytes.NewReader(data))
 		if err != nil {
@@ -201,7 +183,7 @@ func FuzzTokenizerFile(f *testing.F) {
 func FuzzRankFile(f *testing.F) {
 	var b strings.Builder
 	for i := range 256 {
-		fmt.Fprintf(&b, "%s %d\n", base64Of(string([]byte{byte(i)})), i)
+		fmt.Fprintf(&b, "%s %d\n", tokentest.Base64(string([]byte{byte(i)})), i)
 	}
 	f.Add([]byte(b.String()+"YWI= 256\nYWJj 300\n"), []byte("abc<x> 12"), "gpt2", "<x>")
 	f.Add([]byte("YQ== 0"), []byte("a"), `\w+|.`, "a=1")

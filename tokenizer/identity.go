@@ -5,6 +5,8 @@ import (
 	"unicode/utf8"
 
 	hf "github.com/sugarme/tokenizer"
+
+	"loaderd/tokenizer/internal/pretokenize"
 )
 
 // identity is what a tokenizer.json says that shapes ids, in the one form that its fingerprint is the hash of.
@@ -106,7 +108,7 @@ func components(c map[string]any) []any {
 		out["prepend_scheme"] = "never"
 	}
 	if kind == "ByteLevel" && len(out) == 2 && out["add_prefix_space"] == false {
-		return splitBytes(byteLevelPattern)
+		return splitBytes(pretokenize.ByteLevelPattern)
 	}
 	return []any{out}
 }

@@ -3,20 +3,22 @@ package tokenizer
 import (
 	"encoding/binary"
 	"slices"
+
+	"loaderd/tokenizer/internal/pretokenize"
 )
 
 // lookup is where the words of a batch are looked up. It is filled step by step, each of which reads memory for all words
 // without a branch that depends on what is read, so that the processor waits for many places at once.
 type lookup struct {
-	ids      [batch]wordIDs // of the words that are found; for those of more ids manyIDs
-	short    [batch]uint16  // the words of up to shortWord bytes that are not found yet
-	shortKey [batch]uint64  // of those
-	missing  [batch]uint16  // the other words that are not found yet, later those that no cache of the encoder has
-	key      [batch]wordKey // of those, as all that follows
-	place    [batch]uint32  // in the encoder's cache
-	hash     [batch]uint64
-	record   [batch]uint32 // place in the shared words, or 0: a new word
-	touched  uint64        // keeps the loads
+	ids      [pretokenize.BatchSize]wordIDs // of the words that are found; for those of more ids manyIDs
+	short    [pretokenize.BatchSize]uint16  // the words of up to shortWord bytes that are not found yet
+	shortKey [pretokenize.BatchSize]uint64  // of those
+	missing  [pretokenize.BatchSize]uint16  // the other words that are not found yet, later those that no cache of the encoder has
+	key      [pretokenize.BatchSize]wordKey // of those, as all that follows
+	place    [pretokenize.BatchSize]uint32  // in the encoder's cache
+	hash     [pretokenize.BatchSize]uint64
+	record   [pretokenize.BatchSize]uint32 // place in the shared words, or 0: a new word
+	touched  uint64                        // keeps the loads
 
 	many []int32 // ids of words that have too many of them for ids
 	few  [lanes]fewSymbols
@@ -63,9 +65,9 @@ func shortSize(n int) int {
 // tryHot looks for the k-th word, the key of which is that of no hot word if it is not a short one.
 func (b *lookup) tryHot(t *hotWords, k int, key uint64, missing int) int {
 	p := &t[t.place(key)]
-	b.ids[k&(batch-1)][0] = p.ids
-	b.short[missing&(batch-1)] = uint16(k)
-	b.shortKey[missing&(batch-1)] = key
+	b.ids[k&(pretokenize.BatchSize-1)][0] = p.ids
+	b.short[missing&(pretokenize.BatchSize-1)] = uint16(k)
+	b.shortKey[missing&(pretokenize.BatchSize-1)] = key
 	return missing + int(min(p.key^key, 1)) // not a branch: whether it is a hot one is unpredictable
 }
 
@@ -73,9 +75,9 @@ func (b *lookup) tryHot(t *hotWords, k int, key uint64, missing int) int {
 func (b *lookup) tellApart(n int) (short, long int) {
 	for j, k := range b.short[:n] {
 		key := b.shortKey[j]
-		b.missing[long&(batch-1)] = k
-		b.short[short&(batch-1)] = k
-		b.shortKey[short&(batch-1)] = key
+		b.missing[long&(pretokenize.BatchSize-1)] = k
+		b.short[short&(pretokenize.BatchSize-1)] = k
+		b.shortKey[short&(pretokenize.BatchSize-1)] = key
 		isLong := int(key >> 59 & 1)
 		long += isLong
 		short += 1 - isLong
@@ -107,8 +109,8 @@ func (b *lookup) findBrief(t *briefWords, hot *hotWords, short []uint16, n int) 
 		en := &line[at]
 		b.ids[short[j]][0] = en.ids
 		if en.key != key {
-			b.missing[n&(batch-1)] = short[j]
-			b.key[n&(batch-1)] = longKey(key)
+			b.missing[n&(pretokenize.BatchSize-1)] = short[j]
+			b.key[n&(pretokenize.BatchSize-1)] = longKey(key)
 			n++
 			continue
 		}
@@ -157,8 +159,8 @@ func (b *lookup) findCached(c *cache, missing []uint16) (still int) {
 		second := c[p|1].differs(key)
 		no := min(first, 1) // neither is a branch: which entry has a word, if any, is unpredictable
 		b.ids[k] = c[p|uint32(no)].ids
-		b.missing[still&(batch-1)] = k
-		b.key[still&(batch-1)] = key
+		b.missing[still&(pretokenize.BatchSize-1)] = k
+		b.key[still&(pretokenize.BatchSize-1)] = key
 		still += int(no & min(second, 1))
 	}
 	return still

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"loaderd/tokenizer/internal/norm"
+	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/tokentest"
 )
 
 // Pieces of a huge word push words out of the cache while those behind it wait to be encoded: these are found all the same.
@@ -29,10 +31,10 @@ func TestWordsBehindHugeOnes(t *testing.T) {
 			}
 			text = norm.AppendValid(nil, text)
 			var want []int32
-			var w wordBatch
+			var w pretokenize.Batch
 			for i := 0; i < len(text); {
 				n, end := m.split.Split(text, i, &w)
-				for _, next := range w.ends[:n] {
+				for _, next := range w.Ends[:n] {
 					want = plain.encode(&s, want, text[i:next])
 					i = int(next)
 				}
@@ -51,8 +53,8 @@ func TestWordsBehindHugeOnes(t *testing.T) {
 
 // The caches pack ids; those that are too large for that, and words of too many, are encoded all the same, each time.
 func TestIDsOfAnySize(t *testing.T) {
-	f := smallFile([2]string{"a", "b"}, [2]string{"c", "d"}, [2]string{"ab", "cd"})
-	vocab := f["model"].(object)["vocab"].(object)
+	f := tokentest.SmallFile([2]string{"a", "b"}, [2]string{"c", "d"}, [2]string{"ab", "cd"})
+	vocab := f["model"].(tokentest.Object)["vocab"].(tokentest.Object)
 	vocab["ab"], vocab["cd"], vocab["abcd"] = idMask, idMask+1, maxID
 	m := mustLoadFile(t, f, Options{})
 	e := m.NewEncoder()

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"loaderd/tokenizer/internal/tokentest"
 )
 
 // workerMemory is the most that an encoder may hold between texts, beside the model.
@@ -60,7 +62,7 @@ func leads(t reflect.Type) bool {
 }
 
 func TestEncoderMemoryIsBounded(t *testing.T) {
-	texts := hostileTexts(5 << 18)
+	texts := tokentest.HostileTexts(5 << 18)
 	models := []*Model{mustLoadFile(t, randomSpm(rand.New(rand.NewPCG(1, 7))).object(), Options{})}
 	for _, name := range Builtin() {
 		models = append(models, load(t, name))

@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
+
+	"loaderd/tokenizer/internal/pretokenize"
 )
 
 // Model is one tokenizer. It is safe for concurrent use, and nothing changes what it gives; encoding is done by an Encoder.
@@ -11,12 +13,12 @@ type Model struct {
 	fingerprint string
 	def         *definition
 	words       *words
-	split       splitter
-	cuts        *cuts            // instead of split, where merging begins with characters
-	mark        []byte           // what spaces become, where that is done late
-	texts       map[string]int32 // texts between added tokens that are one token although merging gives something else, where they are not cut into words
-	raw         addedSet         // added tokens looked for in the text as it is
-	normalized  addedSet         // added tokens looked for in normalized text
+	split       pretokenize.Splitter
+	cuts        *pretokenize.Cuts // instead of split, where merging begins with characters
+	mark        []byte            // what spaces become, where that is done late
+	texts       map[string]int32  // texts between added tokens that are one token although merging gives something else, where they are not cut into words
+	raw         addedSet          // added tokens looked for in the text as it is
+	normalized  addedSet          // added tokens looked for in normalized text
 	decoding
 
 	specialAsText bool
@@ -36,7 +38,7 @@ func compile(d *definition, o Options) (*Model, error) {
 func assemble(d *definition, o Options) (*Model, error) {
 	m := &Model{def: d, specialAsText: o.SpecialAsText, addSpecial: o.AddSpecialTokens}
 	if d.family != nil {
-		m.split = d.family.splitter
+		m.split = d.family.Splitter
 	}
 	var err error
 	if m.raw, m.normalized, err = d.addedSets(); err != nil {
@@ -76,7 +78,7 @@ func (m *Model) fillCuts() {
 	if free {
 		may = merges.characters.parts()
 	}
-	m.cuts = newCuts(c.words, merges.text, may)
+	m.cuts = pretokenize.NewCuts(c.words, merges.text, may)
 	if !free || !merges.characters.whole() {
 		m.words.keepTogether()
 	}

@@ -1,6 +1,10 @@
 package tokenizer
 
-import "fmt"
+import (
+	"fmt"
+
+	"loaderd/tokenizer/internal/pretokenize"
+)
 
 // readModel reads the byte pair encoding itself.
 func (d *definition) readModel(m map[string]any) error {
@@ -83,7 +87,7 @@ func (d *definition) textOf(entry string) (text string, ok bool) {
 	if d.characters != nil {
 		return d.characters.inside(entry)
 	}
-	return bytesOf(entry)
+	return pretokenize.BytesOf(entry)
 }
 
 // readMerges reads merges that begin with bytes.
@@ -110,8 +114,8 @@ func (d *definition) readMerges(list []mergeRule) error {
 		return symbols[text], true, true
 	}
 	for i, x := range list {
-		left, okL := bytesOf(x.left)
-		right, okR := bytesOf(x.right)
+		left, okL := pretokenize.BytesOf(x.left)
+		right, okR := pretokenize.BytesOf(x.right)
 		if !okL || !okR {
 			return fmt.Errorf("model merges: merge %d %s: want byte-level tokens", i, x)
 		}

@@ -1,6 +1,9 @@
 package tokenizer
 
-import "loaderd/tokenizer/internal/pairs"
+import (
+	"loaderd/tokenizer/internal/naive"
+	"loaderd/tokenizer/internal/pairs"
+)
 
 // The naive encoder is the definition written down: words by trying every way to match the pattern, merges by looking at
 // all pairs again after each. It shares no fast path with the real one.
@@ -8,7 +11,7 @@ import "loaderd/tokenizer/internal/pairs"
 // naiveIDs encodes valid UTF-8 without added tokens.
 func naiveIDs(m *Model, text []byte) []int32 {
 	var ids []int32
-	for _, word := range naiveWords(m.def.family.name, string(text)) {
+	for _, word := range naive.Words(m.def.family.Name, string(text)) {
 		ids = append(ids, naiveWord(m, word)...)
 	}
 	return ids

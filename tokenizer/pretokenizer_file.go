@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"loaderd/tokenizer/internal/pretokenize"
 )
 
 // readPreTokenizer accepts ByteLevel with or without its own pattern, and any splitters of text around it that only cut
@@ -20,10 +22,10 @@ func (d *definition) readPreTokenizer(p map[string]any) error {
 		}
 		return err
 	}
-	if len(list) > maxStages {
-		return refuse("pre_tokenizer of more than "+fmt.Sprint(maxStages)+" parts,", p)
+	if len(list) > pretokenize.MaxStages {
+		return refuse("pre_tokenizer of more than "+fmt.Sprint(pretokenize.MaxStages)+" parts,", p)
 	}
-	b := &splitBuilder{}
+	b := &pretokenize.Builder{}
 	for i, part := range list {
 		if isByteLevel(part) && slices.ContainsFunc(list[:i], isByteLevel) {
 			return refuse("pre_tokenizer ByteLevel twice,", part)
@@ -32,37 +34,37 @@ func (d *definition) readPreTokenizer(p map[string]any) error {
 			return err
 		}
 	}
-	d.family = b.family()
+	d.family = b.Family()
 	return nil
 }
 
 func isByteLevel(p map[string]any) bool { return p["type"] == "ByteLevel" }
 
 // addPart adds a part of a pre-tokenizer.
-func (d *definition) addPart(b *splitBuilder, p map[string]any) error {
+func (d *definition) addPart(b *pretokenize.Builder, p map[string]any) error {
 	behavior, _ := p["behavior"].(string)
 	invert := option(p, "invert", false)
 	switch p["type"] {
 	case "ByteLevel":
 		d.prefixSpace = option(p, "add_prefix_space", true)
-		return refusePart(p, b.addByteLevel(d.prefixSpace, option(p, "use_regex", true)))
+		return refusePart(p, b.AddByteLevel(d.prefixSpace, option(p, "use_regex", true)))
 	case "Digits":
 		if behavior = "Contiguous"; option(p, "individual_digits", false) {
 			behavior = "Isolated"
 		}
-		return refusePart(p, b.addDigits(behavior))
+		return refusePart(p, b.AddDigits(behavior))
 	case "Punctuation":
 		if p["behavior"] == nil {
 			behavior = "Isolated"
 		}
-		return refusePart(p, b.addPunctuation(behavior))
+		return refusePart(p, b.AddPunctuation(behavior))
 	case "Split":
 		pattern, _ := p["pattern"].(map[string]any)
 		if regex, ok := pattern["Regex"].(string); ok && len(pattern) == 1 {
-			return refusePart(p, b.addRegex(regex, behavior, invert))
+			return refusePart(p, b.AddRegex(regex, behavior, invert))
 		}
 		if text, ok := pattern["String"].(string); ok && len(pattern) == 1 && text != "" {
-			return refusePart(p, b.addText(text, behavior, invert))
+			return refusePart(p, b.AddText(text, behavior, invert))
 		}
 	}
 	return refuse("pre_tokenizer", p)
@@ -73,7 +75,7 @@ func refusePart(p map[string]any, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errBehavior):
+	case errors.Is(err, pretokenize.ErrBehavior):
 		return refuse("pre_tokenizer behavior", p)
 	}
 	return refuse("pre_tokenizer pattern ("+err.Error()+")", p)

@@ -4,40 +4,35 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/tokentest"
 )
 
-func splitOn(pattern object, behavior string, invert bool) object {
-	return object{"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
-}
-
-func inSequence(list ...any) object { return object{"type": "Sequence", "pretokenizers": list} }
-
-func byteLevel(prefixSpace, useRegex bool) object {
-	return object{"type": "ByteLevel", "add_prefix_space": prefixSpace, "trim_offsets": true, "use_regex": useRegex}
-}
-
 func TestRefusedPreTokenizers(t *testing.T) {
-	level := byteLevel(false, false)
-	regex := func(text string) object { return object{"Regex": text} }
-	isolated := func(text string) object { return inSequence(splitOn(regex(text), "Isolated", false), level) }
+	level := tokentest.ByteLevel(false, false)
+	regex := func(text string) tokentest.Object { return tokentest.Object{"Regex": text} }
+	isolated := func(text string) tokentest.Object {
+		return tokentest.InSequence(tokentest.SplitOn(regex(text), "Isolated", false), level)
+	}
 	many := []any{level}
-	for range maxStages {
-		many = append(many, object{"type": "Digits", "individual_digits": false})
+	for range pretokenize.MaxStages {
+		many = append(many, tokentest.Object{"type": "Digits", "individual_digits": false})
 	}
 	for name, c := range map[string]struct {
-		pre  object
+		pre  tokentest.Object
 		says string
 	}{
-		"unknown":                   {object{"type": "Whitespace"}, "Whitespace"},
-		"unknown before ByteLevel":  {inSequence(object{"type": "Whitespace"}, level), "Whitespace"},
-		"characters are removed":    {inSequence(splitOn(regex(`\s+`), "Removed", false), level), "behavior"},
-		"what is between is lost":   {inSequence(splitOn(regex(`\w+`), "Removed", true), level), "behavior"},
-		"merged with previous":      {inSequence(splitOn(regex(`\s+`), "MergedWithPrevious", false), level), "behavior"},
-		"no behavior":               {inSequence(object{"type": "Split", "pattern": regex("a"), "invert": false}, level), "behavior"},
-		"two patterns":              {inSequence(splitOn(object{"Regex": "a", "String": "a"}, "Isolated", false), level), "String"},
-		"no pattern":                {inSequence(splitOn(object{}, "Isolated", false), level), "Split"},
-		"ByteLevel twice":           {inSequence(level, level), "twice"},
-		"too many":                  {inSequence(many...), "12 parts"},
+		"unknown":                   {tokentest.Object{"type": "Whitespace"}, "Whitespace"},
+		"unknown before ByteLevel":  {tokentest.InSequence(tokentest.Object{"type": "Whitespace"}, level), "Whitespace"},
+		"characters are removed":    {tokentest.InSequence(tokentest.SplitOn(regex(`\s+`), "Removed", false), level), "behavior"},
+		"what is between is lost":   {tokentest.InSequence(tokentest.SplitOn(regex(`\w+`), "Removed", true), level), "behavior"},
+		"merged with previous":      {tokentest.InSequence(tokentest.SplitOn(regex(`\s+`), "MergedWithPrevious", false), level), "behavior"},
+		"no behavior":               {tokentest.InSequence(tokentest.Object{"type": "Split", "pattern": regex("a"), "invert": false}, level), "behavior"},
+		"two patterns":              {tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"Regex": "a", "String": "a"}, "Isolated", false), level), "String"},
+		"no pattern":                {tokentest.InSequence(tokentest.SplitOn(tokentest.Object{}, "Isolated", false), level), "Split"},
+		"ByteLevel twice":           {tokentest.InSequence(level, level), "twice"},
+		"too many":                  {tokentest.InSequence(many...), "12 parts"},
 		"word border":               {isolated(`\bx`), `\\b`},
 		"look behind":               {isolated(`(?<=a)b`), "group"},
 		"look at two":               {isolated(`a(?!bc)`), "more than one character"},
@@ -66,10 +61,10 @@ func TestRefusedPreTokenizers(t *testing.T) {
 		"backwards":                 {isolated(`[z-a]`), "lower"},
 		"bare hyphen":               {isolated(`[a-c-e]`), "bare -"},
 		"surrogate":                 {isolated(`\uD800`), "D800"},
-		"MetaSpace is no ByteLevel": {inSequence(object{"type": "Metaspace", "replacement": "_"}, level), "Metaspace"},
+		"MetaSpace is no ByteLevel": {tokentest.InSequence(tokentest.Object{"type": "Metaspace", "replacement": "_"}, level), "Metaspace"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := smallFile(abc...)
+			f := tokentest.SmallFile(tokentest.ABC...)
 			f["pre_tokenizer"] = c.pre
 			_, err := loadFile(t, f, Options{})
 			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), advice) {
@@ -81,29 +76,29 @@ func TestRefusedPreTokenizers(t *testing.T) {
 
 // The words were taken from Hugging Face tokenizers 0.23.
 func TestPreTokenizers(t *testing.T) {
-	regex := func(text string) object { return object{"Regex": text} }
+	regex := func(text string) tokentest.Object { return tokentest.Object{"Regex": text} }
 	for name, c := range map[string]struct {
-		pre  object
+		pre  tokentest.Object
 		text string
 		want []string
 	}{
-		"no pattern":           {byteLevel(false, false), "a b 12", []string{"a b 12"}},
-		"nested":               {inSequence(inSequence(object{"type": "Digits", "individual_digits": false}), byteLevel(false, true)), "ab 12c", []string{"ab", " ", "12", "c"}},
-		"digits":               {inSequence(object{"type": "Digits", "individual_digits": true}, byteLevel(false, true)), "a 12", []string{"a", " ", "1", "2"}},
-		"text":                 {inSequence(splitOn(object{"String": "ab"}, "Isolated", false), byteLevel(false, false)), "xababy", []string{"x", "ab", "ab", "y"}},
-		"merged matches":       {inSequence(splitOn(object{"String": "ab"}, "Contiguous", false), byteLevel(false, false)), "xababy", []string{"x", "abab", "y"}},
-		"only matches":         {inSequence(splitOn(regex(`a+|[^a]`), "Removed", true), byteLevel(false, false)), "xaay", []string{"x", "aa", "y"}},
-		"punctuation":          {inSequence(object{"type": "Punctuation"}, byteLevel(false, true)), "a?!", []string{"a", "?", "!"}},
-		"punctuation together": {inSequence(object{"type": "Punctuation", "behavior": "Contiguous"}, byteLevel(false, true)), "a ?!", []string{"a", " ", "?!"}},
+		"no pattern":           {tokentest.ByteLevel(false, false), "a b 12", []string{"a b 12"}},
+		"nested":               {tokentest.InSequence(tokentest.InSequence(tokentest.Object{"type": "Digits", "individual_digits": false}), tokentest.ByteLevel(false, true)), "ab 12c", []string{"ab", " ", "12", "c"}},
+		"digits":               {tokentest.InSequence(tokentest.Object{"type": "Digits", "individual_digits": true}, tokentest.ByteLevel(false, true)), "a 12", []string{"a", " ", "1", "2"}},
+		"text":                 {tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"String": "ab"}, "Isolated", false), tokentest.ByteLevel(false, false)), "xababy", []string{"x", "ab", "ab", "y"}},
+		"merged matches":       {tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"String": "ab"}, "Contiguous", false), tokentest.ByteLevel(false, false)), "xababy", []string{"x", "abab", "y"}},
+		"only matches":         {tokentest.InSequence(tokentest.SplitOn(regex(`a+|[^a]`), "Removed", true), tokentest.ByteLevel(false, false)), "xaay", []string{"x", "aa", "y"}},
+		"punctuation":          {tokentest.InSequence(tokentest.Object{"type": "Punctuation"}, tokentest.ByteLevel(false, true)), "a?!", []string{"a", "?", "!"}},
+		"punctuation together": {tokentest.InSequence(tokentest.Object{"type": "Punctuation", "behavior": "Contiguous"}, tokentest.ByteLevel(false, true)), "a ?!", []string{"a", " ", "?!"}},
 		"bytes that are digits": {
-			inSequence(byteLevel(false, true), object{"type": "Digits", "individual_digits": false}), "\u00f2\u00b2x", []string{"\xc3", "\xb2", "\xc2", "\xb2", "x"},
+			tokentest.InSequence(tokentest.ByteLevel(false, true), tokentest.Object{"type": "Digits", "individual_digits": false}), "\u00f2\u00b2x", []string{"\xc3", "\xb2", "\xc2", "\xb2", "x"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := smallFile(abc...)
+			f := tokentest.SmallFile(tokentest.ABC...)
 			f["pre_tokenizer"] = c.pre
 			m := mustLoadFile(t, f, Options{})
-			if got := splitAll(&m.split, []byte(c.text)); !slices.Equal(got, c.want) {
+			if got := tokentest.Words(&m.split, []byte(c.text)); !slices.Equal(got, c.want) {
 				t.Errorf("%q is cut into %q, want %q", c.text, got, c.want)
 			}
 		})
@@ -112,8 +107,8 @@ func TestPreTokenizers(t *testing.T) {
 
 // A space before each piece shows where a text is cut: the ids are those of bytes.
 func TestSpaceBeforePieces(t *testing.T) {
-	f := smallFile()
-	f["pre_tokenizer"] = inSequence(object{"type": "Digits", "individual_digits": false}, byteLevel(true, true), object{"type": "Digits", "individual_digits": false})
+	f := tokentest.SmallFile()
+	f["pre_tokenizer"] = tokentest.InSequence(tokentest.Object{"type": "Digits", "individual_digits": false}, tokentest.ByteLevel(true, true), tokentest.Object{"type": "Digits", "individual_digits": false})
 	m := mustLoadFile(t, f, Options{})
 	got, err := m.Decode(nil, m.NewEncoder().Encode(nil, []byte("ab12 c 3")))
 	if want := " ab 12 c  3"; err != nil || string(got) != want {

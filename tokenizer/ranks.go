@@ -9,6 +9,8 @@ import (
 
 	loader "github.com/pkoukk/tiktoken-go-loader"
 	hf "github.com/sugarme/tokenizer"
+
+	"loaderd/tokenizer/internal/pretokenize"
 )
 
 // builtin is a tokenizer whose rank file is compiled in.
@@ -53,7 +55,7 @@ func builtinDefinition(name string) (*definition, error) {
 		for token, rank := range ranks {
 			list = append(list, rankEntry{token, int32(rank)})
 		}
-		d, err := rankDefinition(list, familyPattern(b.family), b.special)
+		d, err := rankDefinition(list, pretokenize.PatternOf(b.family), b.special)
 		if err != nil {
 			return nil, fmt.Errorf("rank file %s: %w", b.ranks, err)
 		}
@@ -75,12 +77,12 @@ func rankDefinition(list []rankEntry, pattern string, special map[string]int32) 
 	taken := make(map[int32]bool, len(list))
 	for i, x := range list {
 		ranks[x.token] = uint32(x.rank)
-		tokens[i], vocab[i] = x.token, vocabEntry{spellBytes(x.token), x.rank}
+		tokens[i], vocab[i] = x.token, vocabEntry{pretokenize.SpellBytes(x.token), x.rank}
 		taken[x.rank] = true
 	}
 	merges := rankMerges(tokens, ranks)
 	for i, m := range merges {
-		merges[i] = mergeRule{spellBytes(m.left), spellBytes(m.right)}
+		merges[i] = mergeRule{pretokenize.SpellBytes(m.left), pretokenize.SpellBytes(m.right)}
 	}
 	c.Model["vocab"], c.Model["merges"] = vocab, merges
 	d, err := newDefinition(c, true)
@@ -127,17 +129,17 @@ func fileOfRanks(in io.Reader, o rankOptions) (*definition, error) {
 	sum := sumRanks(list)
 	for _, k := range knownRanks {
 		if k.sum == sum {
-			pattern, special = familyPattern(k.pattern), k.special
+			pattern, special = pretokenize.PatternOf(k.pattern), k.special
 		}
 	}
 	if o.pattern != "" {
-		if pattern = familyPattern(o.pattern); pattern == "" {
+		if pattern = pretokenize.PatternOf(o.pattern); pattern == "" {
 			pattern = o.pattern
 		}
 	}
 	if pattern == "" {
 		return nil, fmt.Errorf("read rank file: it is none of those that are known; name the pattern that cuts text into words, "+
-			"one of %v or a regular expression (option pattern), and its special tokens", patternNames())
+			"one of %v or a regular expression (option pattern), and its special tokens", pretokenize.PatternNames())
 	}
 	if len(o.specialTokens) > 0 {
 		if special, err = specialTokens(o.specialTokens, list); err != nil {

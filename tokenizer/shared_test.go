@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"loaderd/tokenizer/internal/norm"
+	"loaderd/tokenizer/internal/tokentest"
 )
 
 // Encoders that run at the same time write down words for one another.
@@ -22,7 +23,7 @@ func TestEncodersShareWords(t *testing.T) {
 	var texts [][]byte
 	var want [][]int32
 	for range 300 {
-		texts = append(texts, norm.AppendValid(nil, randomText(r)))
+		texts = append(texts, norm.AppendValid(nil, tokentest.RandomText(r)))
 		want = append(want, alone.Encode(nil, texts[len(texts)-1]))
 	}
 	var wg sync.WaitGroup

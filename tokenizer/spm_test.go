@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/tokentest"
 )
 
 // spmFile is a SentencePiece-style tokenizer.json with its meaning written down, one sentence after the other and
@@ -24,24 +26,24 @@ type spmFile struct {
 	merges           [][2]string
 }
 
-func (f *spmFile) object() object {
+func (f *spmFile) object() tokentest.Object {
 	normalizers := []any{}
 	if f.replace != "" {
-		normalizers = append(normalizers, object{"type": "Replace", "pattern": object{"String": " "}, "content": f.replace})
+		normalizers = append(normalizers, tokentest.Object{"type": "Replace", "pattern": tokentest.Object{"String": " "}, "content": f.replace})
 	}
 	if f.prepend != "" {
-		normalizers = slices.Insert(normalizers, len(normalizers)*b2i(f.prependLast), any(object{"type": "Prepend", "prepend": f.prepend}))
+		normalizers = slices.Insert(normalizers, len(normalizers)*b2i(f.prependLast), any(tokentest.Object{"type": "Prepend", "prepend": f.prepend}))
 	}
-	model := object{
+	model := tokentest.Object{
 		"type": "BPE", "vocab": f.vocab, "merges": append([][2]string{}, f.merges...), "fuse_unk": f.fuse,
 		"byte_fallback": f.fallback, "ignore_merges": f.ignoreMerges,
 	}
 	if f.unk != "" {
 		model["unk_token"] = f.unk
 	}
-	file := object{"version": "1.0", "normalizer": object{"type": "Sequence", "normalizers": normalizers}, "model": model}
+	file := tokentest.Object{"version": "1.0", "normalizer": tokentest.Object{"type": "Sequence", "normalizers": normalizers}, "model": model}
 	if f.mark != "" {
-		file["pre_tokenizer"] = object{"type": "Metaspace", "replacement": f.mark, "prepend_scheme": f.scheme, "split": f.split}
+		file["pre_tokenizer"] = tokentest.Object{"type": "Metaspace", "replacement": f.mark, "prepend_scheme": f.scheme, "split": f.split}
 	}
 	return file
 }
@@ -255,7 +257,7 @@ func randomSpmText(r *rand.Rand) string {
 func compareSpm(t *testing.T, r *rand.Rand) {
 	f := randomSpm(r)
 	m := mustLoadFile(t, f.object(), Options{})
-	d, err := jsonDefinition(bytes.NewReader(jsonOf(t, f.object())))
+	d, err := jsonDefinition(bytes.NewReader(tokentest.JSON(t, f.object())))
 	if err != nil {
 		t.Fatal(err)
 	}

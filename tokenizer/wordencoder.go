@@ -1,5 +1,7 @@
 package tokenizer
 
+import "loaderd/tokenizer/internal/pretokenize"
+
 // wordEncoder finds the ids of words: in its caches, in what other encoders of the model have seen, and else by merging. It
 // holds the scratch space and the caches of one goroutine.
 type wordEncoder struct {
@@ -9,15 +11,15 @@ type wordEncoder struct {
 	cache   *cache
 	shared  *sharedWords
 	scratch longScratch
-	found   wordBatch
-	cuts    [batch]int32 // ends of words, of long ones those of their pieces
+	found   pretokenize.Batch
+	cuts    [pretokenize.BatchSize]int32 // ends of words, of long ones those of their pieces
 	lookup  lookup
 }
 
 // cutter cuts a text into words.
 type cutter interface {
 	// Split writes the ends of the words of s from i on to w. It returns their number, at least 1, and the end of the last.
-	Split(s []byte, i int, w *wordBatch) (n, end int)
+	Split(s []byte, i int, w *pretokenize.Batch) (n, end int)
 }
 
 // newEncoder makes an encoder for one goroutine.
@@ -48,8 +50,8 @@ func (e *wordEncoder) remember(k wordKey, ids wordIDs) {
 func (e *wordEncoder) encode(by cutter, dst []int32, s []byte) []int32 {
 	for i := 0; i < len(s); {
 		n, end := by.Split(s, i, &e.found)
-		ends := e.found.ends[:n]
-		if e.found.wide && len(e.words.whole) == 0 && longest(i, ends) > cutMin {
+		ends := e.found.Ends[:n]
+		if e.found.Wide && len(e.words.whole) == 0 && longest(i, ends) > cutMin {
 			dst = e.inPieces(dst, s, i, ends)
 		} else {
 			dst = e.lookUp(dst, s, i, ends)
@@ -78,7 +80,7 @@ func (e *wordEncoder) inPieces(dst []int32, s []byte, i int, ends []int32) []int
 	n, from := 0, i
 	put := func(end int) {
 		e.cuts[n] = int32(end)
-		if n++; n == batch {
+		if n++; n == pretokenize.BatchSize {
 			dst = e.lookUp(dst, s, i, e.cuts[:n])
 			n, i = 0, end
 		}
@@ -86,7 +88,7 @@ func (e *wordEncoder) inPieces(dst []int32, s []byte, i int, ends []int32) []int
 	for _, end := range ends {
 		if w := s[from:end]; len(w) > cutMin {
 			for p := 1; p < len(w); p++ {
-				if w[p] >= 0xC0 && !e.words.cross.has(w, p) {
+				if w[p] >= 0xC0 && !e.words.cross.Has(w, p) {
 					put(from + p)
 				}
 			}

@@ -3,13 +3,15 @@ package tokenizer
 import (
 	"cmp"
 	"slices"
+
+	"loaderd/tokenizer/internal/pretokenize"
 )
 
 // words is what all encoders of a model know about its words.
 type words struct {
 	merges *merges
 	whole  map[string]int32 // words that are one token although merging gives something else
-	cross  crossSet
+	cross  pretokenize.CrossSet
 	seeds  []seed
 	shared func() *sharedWords
 }
@@ -61,7 +63,7 @@ func newWords(m *merges, tokens []string, r wordRules) (w *words, texts map[stri
 		return cmp.Or(cmp.Compare(a.place(), b.place()), cmp.Compare(b.id, a.id))
 	})
 	for _, text := range m.text {
-		w.cross.add(text)
+		w.cross.Add(text)
 	}
 	if !r.cut {
 		texts, w.whole = w.whole, nil
@@ -73,7 +75,7 @@ func newWords(m *merges, tokens []string, r wordRules) (w *words, texts map[stri
 func (w *words) haveWhole() bool { return len(w.whole) > 0 }
 
 // keepTogether makes encoders cut no long word into pieces.
-func (w *words) keepTogether() { w.cross.fill() }
+func (w *words) keepTogether() { w.cross.Fill() }
 
 // afresh is w for encoders that are to know nothing of what those of w have seen.
 func (w *words) afresh() *words {

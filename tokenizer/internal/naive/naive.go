@@ -1,4 +1,6 @@
-package tokenizer
+// Package naive is what cutting text into words means, written down without regard to time. It shares no fast path with the packages
+// whose tests compare them with it; only tests import it.
+package naive
 
 import (
 	"strings"
@@ -6,17 +8,18 @@ import (
 	"unicode/utf8"
 
 	"loaderd/tokenizer/internal/pattern"
+	"loaderd/tokenizer/internal/pretokenize"
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// backtracker counts its steps: there are patterns and texts for which it takes very many.
-type backtracker struct{ steps int }
+// Backtracker finds matches by trying every way. It counts its steps: there are patterns and texts for which it takes very many.
+type Backtracker struct{ steps int }
 
 const maxSteps = 1 << 20
 
 // match matches a pattern's tree at the start of text as a backtracking engine does, and goes on with then for each way
 // in turn, until one succeeds. It returns what is left behind the match. After maxSteps it finds nothing any more.
-func (b *backtracker) match(e *pattern.Expr, text string, then func(rest string) (string, bool)) (string, bool) {
+func (b *Backtracker) match(e *pattern.Expr, text string, then func(rest string) (string, bool)) (string, bool) {
 	if b.steps++; b.steps > maxSteps {
 		return "", false
 	}
@@ -48,7 +51,7 @@ func (b *backtracker) match(e *pattern.Expr, text string, then func(rest string)
 	return "", false
 }
 
-func (b *backtracker) repeat(e *pattern.Expr, text string, then func(rest string) (string, bool)) (string, bool) {
+func (b *Backtracker) repeat(e *pattern.Expr, text string, then func(rest string) (string, bool)) (string, bool) {
 	fewer := &pattern.Expr{Kind: pattern.Repeat, Parts: e.Parts, Min: max(e.Min-1, 0), Max: e.Max - 1, Mode: e.Mode}
 	if e.Max < 0 {
 		fewer.Max = e.Max
@@ -86,28 +89,28 @@ func (b *backtracker) repeat(e *pattern.Expr, text string, then func(rest string
 	return then(text)
 }
 
-// naiveWords cuts a text by the parts of a family, given by its name, one after the other.
-func naiveWords(name, text string) []string {
+// Words cuts a text by the parts of a family, given by its name, one after the other.
+func Words(name, text string) []string {
 	words := []string{text}
-	for _, part := range strings.Split(name, betweenParts) {
-		e, ok := naiveParts.Load(part)
+	for _, part := range strings.Split(name, pretokenize.BetweenParts) {
+		e, ok := parts.Load(part)
 		if !ok {
-			e = naivePart(part)
-			naiveParts.Store(part, e)
+			e = parse(part)
+			parts.Store(part, e)
 		}
 		var cut []string
 		for _, w := range words {
-			cut = append(cut, new(backtracker).cut(e.(*pattern.Expr), w)...)
+			cut = append(cut, new(Backtracker).Cut(e.(*pattern.Expr), w)...)
 		}
 		words = cut
 	}
 	return words
 }
 
-var naiveParts sync.Map // name -> *expr
+var parts sync.Map // name -> *pattern.Expr
 
-func naivePart(name string) *pattern.Expr {
-	if name == digitsPart {
+func parse(name string) *pattern.Expr {
+	if name == pretokenize.DigitsPart {
 		return &pattern.Expr{Kind: pattern.One, Set: ucd.Digits()}
 	}
 	regex, ok := strings.CutPrefix(name, "regex ")
@@ -121,8 +124,8 @@ func naivePart(name string) *pattern.Expr {
 	return e
 }
 
-// cut returns the matches of a pattern and what is between them.
-func (b *backtracker) cut(e *pattern.Expr, text string) (pieces []string) {
+// Cut returns the matches of a pattern and what is between them.
+func (b *Backtracker) Cut(e *pattern.Expr, text string) (pieces []string) {
 	gap := ""
 	flush := func() {
 		if gap != "" {
@@ -146,7 +149,7 @@ func (b *backtracker) cut(e *pattern.Expr, text string) (pieces []string) {
 }
 
 // end is the length of the match at the start of text, or 0.
-func (b *backtracker) end(e *pattern.Expr, text string) int {
+func (b *Backtracker) end(e *pattern.Expr, text string) int {
 	rest, ok := b.match(e, text, func(rest string) (string, bool) { return rest, true })
 	if !ok {
 		return 0
@@ -154,8 +157,11 @@ func (b *backtracker) end(e *pattern.Expr, text string) int {
 	return len(text) - len(rest)
 }
 
-// covers tells whether matches follow one another to the end of text.
-func (b *backtracker) covers(e *pattern.Expr, text string) bool {
+// GaveUp tells whether a text took so many steps that what was found is not all.
+func (b *Backtracker) GaveUp() bool { return b.steps > maxSteps }
+
+// Covers tells whether matches follow one another to the end of text.
+func (b *Backtracker) Covers(e *pattern.Expr, text string) bool {
 	for text != "" {
 		end := b.end(e, text)
 		if end == 0 {

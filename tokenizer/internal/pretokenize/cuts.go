@@ -1,18 +1,18 @@
-package tokenizer
+package pretokenize
 
-// cuts knows the places between two bytes where a text may be cut into words that merge on their own: before a character,
+// Cuts knows the places between two bytes where a text may be cut into words that merge on their own: before a character,
 // where no token that merges make lies across, and where the reference begins a word.
-type cuts struct {
+type Cuts struct {
 	at [1 << 16 / 64]uint64 // byte before<<8 | byte after
 }
 
-func (c *cuts) set(before, after int)    { c.at[before<<2|after>>6] |= 1 << (after & 63) }
-func (c *cuts) remove(before, after int) { c.at[before<<2|after>>6] &^= 1 << (after & 63) }
+func (c *Cuts) set(before, after int)    { c.at[before<<2|after>>6] |= 1 << (after & 63) }
+func (c *Cuts) remove(before, after int) { c.at[before<<2|after>>6] &^= 1 << (after & 63) }
 
-// newCuts finds the places: those before spaces, if words begin there, and those that may be cut, if any, where none of the
+// NewCuts finds the places: those before spaces, if words begin there, and those that may be cut, if any, where none of the
 // texts that merges make lies across.
-func newCuts(words bool, made []string, may func(before, after int) bool) *cuts {
-	k := &cuts{}
+func NewCuts(words bool, made []string, may func(before, after int) bool) *Cuts {
+	k := &Cuts{}
 	if may != nil {
 		for before := range 256 {
 			for after := range 256 {
@@ -37,20 +37,20 @@ func newCuts(words bool, made []string, may func(before, after int) bool) *cuts 
 }
 
 // Split writes the ends of the words of s from i on to w, until it is full or s is done. It returns their number and the
-// end of the last.
-func (c *cuts) Split(s []byte, i int, w *wordBatch) (n, end int) {
-	w.wide = true
+// End of the last.
+func (c *Cuts) Split(s []byte, i int, w *Batch) (n, end int) {
+	w.Wide = true
 	before := uint(s[i])
 	j := i + 1
-	for ; j < len(s) && n < batch-1; j++ {
+	for ; j < len(s) && n < BatchSize-1; j++ {
 		after := uint(s[j])
-		w.ends[n] = int32(j)
+		w.Ends[n] = int32(j)
 		n += int(c.at[before<<2|after>>6] >> (after & 63) & 1)
 		before = after
 	}
 	if j == len(s) {
-		w.ends[n] = int32(j)
+		w.Ends[n] = int32(j)
 		n++
 	}
-	return n, int(w.ends[n-1])
+	return n, int(w.Ends[n-1])
 }

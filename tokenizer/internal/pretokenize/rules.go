@@ -1,4 +1,4 @@
-package tokenizer
+package pretokenize
 
 import "math/bits"
 

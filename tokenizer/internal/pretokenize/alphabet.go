@@ -1,4 +1,4 @@
-package tokenizer
+package pretokenize
 
 // The byte-level alphabet: tokenizer.json writes each byte as a printable character, GPT-2's bytes_to_unicode.
 var byteOfRune = func() map[rune]byte {
@@ -15,8 +15,8 @@ var byteOfRune = func() map[rune]byte {
 	return m
 }()
 
-// bytesOf returns the bytes that a token of the alphabet stands for; ok is false for other and for empty tokens.
-func bytesOf(token string) (text string, ok bool) {
+// BytesOf returns the bytes that a token of the alphabet stands for; ok is false for other and for empty tokens.
+func BytesOf(token string) (text string, ok bool) {
 	out := make([]byte, 0, len(token))
 	for _, r := range token {
 		b, ok := byteOfRune[r]
@@ -36,8 +36,8 @@ var runeOfByte = func() (runes [256]rune) {
 	return runes
 }()
 
-// spellBytes writes bytes in the alphabet.
-func spellBytes(text string) string {
+// SpellBytes writes bytes in the alphabet.
+func SpellBytes(text string) string {
 	out := make([]rune, len(text))
 	for i := range len(text) {
 		out[i] = runeOfByte[text[i]]

@@ -1,29 +1,29 @@
-package tokenizer
+package pretokenize
 
 import (
 	"slices"
 	"strings"
 )
 
-// family is a way to cut text into words.
-type family struct {
-	name     string // the same for two only if they cut the same
-	splitter splitter
-	pieces   stages // cut text first, where each piece of it gets a space of its own put before it
+// Family is a way to cut text into words.
+type Family struct {
+	Name     string // the same for two only if they cut the same
+	Splitter Splitter
+	Pieces   Stages // cut text first, where each piece of it gets a space of its own put before it
 }
 
-// published is a way to cut text that many files have. Those of one label cut alike.
-type published struct {
-	label string
-	parts []string // the patterns in sequence, or digitsPart
+// Published is a way to cut text that many files have. Those of one label cut alike.
+type Published struct {
+	Label string
+	Parts []string // the patterns in sequence, or digitsPart
 	rule  *blockRule
 }
 
-// digitsPart stands for the Digits pre-tokenizer, each digit by itself.
-const digitsPart = "digits"
+// DigitsPart stands for the Digits pre-tokenizer, each digit by itself.
+const DigitsPart = "digits"
 
-// byteLevelPattern is the pattern of a ByteLevel pre-tokenizer.
-const byteLevelPattern = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+// ByteLevelPattern is the pattern of a ByteLevel pre-tokenizer.
+const ByteLevelPattern = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
 const (
 	contractionPattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
@@ -38,10 +38,10 @@ const (
 		`|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|` + blanksPattern
 )
 
-// families are those that have a rule for ASCII; any other goes through its automatons alone.
-var families = []published{
-	{"gpt2", []string{byteLevelPattern}, &blockRule{space: true, short: exactCase, letters: plainLetters}},
-	{"digits gpt2", []string{digitsPart, byteLevelPattern}, &blockRule{space: true, short: exactCase, apart: true, letters: plainLetters}},
+// Families are those that have a rule for ASCII; any other goes through its automatons alone.
+var Families = []Published{
+	{"gpt2", []string{ByteLevelPattern}, &blockRule{space: true, short: exactCase, letters: plainLetters}},
+	{"digits gpt2", []string{DigitsPart, ByteLevelPattern}, &blockRule{space: true, short: exactCase, apart: true, letters: plainLetters}},
 	{
 		"cl100k",
 		[]string{contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}{1,3}|` + marksPattern + `[\r\n]*|` + blanksPattern},
@@ -110,14 +110,14 @@ var families = []published{
 
 // ruleOf is the rule of the family with these parts, if there is one.
 func ruleOf(parts string) *blockRule {
-	for _, f := range families {
-		names := make([]string, len(f.parts))
-		for i, part := range f.parts {
-			if names[i] = part; part != digitsPart {
+	for _, f := range Families {
+		names := make([]string, len(f.Parts))
+		for i, part := range f.Parts {
+			if names[i] = part; part != DigitsPart {
 				names[i] = regexName(part)
 			}
 		}
-		if strings.Join(names, betweenParts) == parts {
+		if strings.Join(names, BetweenParts) == parts {
 			return f.rule
 		}
 	}
@@ -129,24 +129,24 @@ var patternAliases = map[string]string{
 	"r50k_base": "gpt2", "p50k_base": "gpt2", "cl100k_base": "cl100k", "llama3": "cl100k", "o200k_base": "o200k",
 }
 
-// familyPattern is the pattern of a family of one part by its name, or "".
-func familyPattern(name string) string {
+// PatternOf is the pattern of a family of one part by its name, or "".
+func PatternOf(name string) string {
 	if alias, ok := patternAliases[name]; ok {
 		name = alias
 	}
-	for _, f := range families {
-		if f.label == name && len(f.parts) == 1 {
-			return f.parts[0]
+	for _, f := range Families {
+		if f.Label == name && len(f.Parts) == 1 {
+			return f.Parts[0]
 		}
 	}
 	return ""
 }
 
-func patternNames() []string {
+func PatternNames() []string {
 	names := []string{"llama3"}
-	for _, f := range families {
-		if len(f.parts) == 1 && !slices.Contains(names, f.label) {
-			names = append(names, f.label)
+	for _, f := range Families {
+		if len(f.Parts) == 1 && !slices.Contains(names, f.Label) {
+			names = append(names, f.Label)
 		}
 	}
 	return names

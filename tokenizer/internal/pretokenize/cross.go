@@ -1,12 +1,12 @@
-package tokenizer
+package pretokenize
 
-// crossSet knows of a place before a lead byte whether some token could lie across it. Where none can, both sides of
+// CrossSet knows of a place before a lead byte whether some token could lie across it. Where none can, both sides of
 // a word merge on their own, so the long words of scripts without spaces fall into short pieces that repeat.
 //
 // A token across a place shows there its last one or two bytes before and its first one or two after. The set holds
 // these views of every token as bits, with a mark where the token begins or ends; if none of a place's four possible
 // views is there, no symbol ever lies across it. A false positive only means no cut.
-type crossSet struct{ bit [1 << (crossLog - 6)]uint64 }
+type CrossSet struct{ bit [1 << (crossLog - 6)]uint64 }
 
 const (
 	crossLog = 21
@@ -14,19 +14,19 @@ const (
 )
 
 // view is the word and the bit of one view.
-func (c *crossSet) view(b2, b1, a1, a2 uint32) (*uint64, uint64) {
+func (c *CrossSet) view(b2, b1, a1, a2 uint32) (*uint64, uint64) {
 	h := (uint64(b2)<<27 | uint64(b1)<<18 | uint64(a1)<<9 | uint64(a2)) * 0x9E3779B97F4A7C15 >> (64 - crossLog)
 	return &c.bit[h>>6], 1 << (h & 63)
 }
 
-// fill makes it that some token may lie across every place.
-func (c *crossSet) fill() {
+// Fill makes it that some token may lie across every place.
+func (c *CrossSet) Fill() {
 	for i := range c.bit {
 		c.bit[i] = ^uint64(0)
 	}
 }
 
-func (c *crossSet) add(token string) {
+func (c *CrossSet) Add(token string) {
 	for p := 1; p < len(token); p++ {
 		if token[p] < 0xC0 {
 			continue
@@ -43,8 +43,8 @@ func (c *crossSet) add(token string) {
 	}
 }
 
-// has reports whether a token may lie across the place before word[p], 0 < p < len(word).
-func (c *crossSet) has(word []byte, p int) bool {
+// Has reports whether a token may lie across the place before word[p], 0 < p < len(word).
+func (c *CrossSet) Has(word []byte, p int) bool {
 	b1, a1 := uint32(word[p-1]), uint32(word[p])
 	v, b := c.view(edge, b1, a1, edge)
 	hit := *v & b

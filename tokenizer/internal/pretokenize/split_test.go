@@ -1,4 +1,4 @@
-package tokenizer
+package pretokenize_test
 
 import (
 	"bytes"
@@ -7,29 +7,18 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/tokenizer/internal/naive"
 	"loaderd/tokenizer/internal/norm"
-	"loaderd/tokenizer/internal/pattern"
+	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/tokentest"
 )
 
-// splitAll cuts a text as an encoder does.
-func splitAll(sp *splitter, text []byte) (words []string) {
-	var w wordBatch
-	for i := 0; i < len(text); {
-		n, _ := sp.Split(text, i, &w)
-		for _, end := range w.ends[:n] {
-			words = append(words, string(text[i:end]))
-			i = int(end)
-		}
-	}
-	return words
-}
-
 // compareSplits fails unless the block rule, the automatons and the definition cut a text at the same places.
-func compareSplits(t *testing.T, label string, f *family, text []byte) {
+func compareSplits(t *testing.T, label string, f *pretokenize.Family, text []byte) {
 	t.Helper()
-	want := naiveWords(f.name, string(text))
-	for form, sp := range map[string]*splitter{"rule": &f.splitter, "automatons": {stages: f.splitter.stages}} {
-		got := splitAll(sp, text)
+	want := naive.Words(f.Name, string(text))
+	for form, sp := range map[string]*pretokenize.Splitter{"rule": &f.Splitter, "automatons": f.Splitter.WithoutRule()} {
+		got := tokentest.Words(sp, text)
 		for k := range max(len(got), len(want)) {
 			if k >= len(got) || k >= len(want) || got[k] != want[k] {
 				t.Fatalf("%s: %q: the %s cut at word %d: %q, want %q", label, text, form, k, got[min(k, len(got)):], want[min(k, len(want)):])
@@ -38,30 +27,30 @@ func compareSplits(t *testing.T, label string, f *family, text []byte) {
 	}
 }
 
-func (p published) family() *family {
-	var b splitBuilder
-	for _, part := range p.parts {
+func familyFrom(p pretokenize.Published) *pretokenize.Family {
+	var b pretokenize.Builder
+	for _, part := range p.Parts {
 		var err error
-		if part == digitsPart {
-			err = b.addDigits("Isolated")
+		if part == pretokenize.DigitsPart {
+			err = b.AddDigits("Isolated")
 		} else {
-			err = b.addRegex(part, "Isolated", false)
+			err = b.AddRegex(part, "Isolated", false)
 		}
 		if err != nil {
 			panic(err)
 		}
 	}
-	return b.family()
+	return b.Family()
 }
 
 // familyOf cuts at the matches of a pattern.
-func familyOf(t *testing.T, regex string) *family {
+func familyOf(t *testing.T, regex string) *pretokenize.Family {
 	t.Helper()
-	var b splitBuilder
-	if err := b.addRegex(regex, "Isolated", false); err != nil {
+	var b pretokenize.Builder
+	if err := b.AddRegex(regex, "Isolated", false); err != nil {
 		t.Fatal(err)
 	}
-	return b.family()
+	return b.Family()
 }
 
 func TestPatterns(t *testing.T) {
@@ -85,7 +74,7 @@ func TestPatterns(t *testing.T) {
 		{`[^\n]++\n?`, "ab\nc", []string{"ab\n", "c"}},
 	} {
 		f := familyOf(t, c.pattern)
-		if got := splitAll(&f.splitter, []byte(c.text)); !slices.Equal(got, c.want) {
+		if got := tokentest.Words(&f.Splitter, []byte(c.text)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q is cut into %q, want %q", c.pattern, c.text, got, c.want)
 		}
 	}
@@ -96,13 +85,13 @@ var kinds = strings.Split("a|A|s|'|l|(| | |\n|\r|\t|/|1|\x00|б|Б|é|ǅ|ʰ|ا|�
 
 func TestSplittersAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, p := range families {
-		f := p.family()
-		if f.splitter.rule == nil {
-			t.Fatalf("%s has no rule", p.label)
+	for _, p := range pretokenize.Families {
+		f := familyFrom(p)
+		if !f.Splitter.HasRule() {
+			t.Fatalf("%s has no rule", p.Label)
 		}
 		for range 400 {
-			compareSplits(t, p.label, f, randomText(r))
+			compareSplits(t, p.Label, f, tokentest.RandomText(r))
 		}
 		for range 2_000 { // characters of every kind beside one another, so that blocks end everywhere among them
 			narrow := slices.Clone(kinds)
@@ -112,15 +101,15 @@ func TestSplittersAgree(t *testing.T) {
 			for range r.IntN(120) {
 				text = append(text, narrow[r.IntN(len(narrow))]...)
 			}
-			compareSplits(t, p.label, f, text)
+			compareSplits(t, p.Label, f, text)
 		}
 	}
 }
 
 func FuzzSplit(f *testing.F) {
-	var all []*family
-	for _, p := range families {
-		all = append(all, p.family())
+	var all []*pretokenize.Family
+	for _, p := range pretokenize.Families {
+		all = append(all, familyFrom(p))
 	}
 	f.Add([]byte("It's  12345\n\n //x\r\n/HTTPServer'LL  中文 \u00a0"))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -128,83 +117,45 @@ func FuzzSplit(f *testing.F) {
 			return // the definition tries every way
 		}
 		for k, family := range all {
-			compareSplits(t, families[k].label, family, norm.AppendValid(nil, text))
+			compareSplits(t, pretokenize.Families[k].Label, family, norm.AppendValid(nil, text))
 		}
 	})
 }
 
 func TestTrailingSpaceAgreesWithItsPattern(t *testing.T) {
-	f := familyOf(t, trailingPattern)
+	f := familyOf(t, pretokenize.TrailingPattern)
 	r := rand.New(rand.NewPCG(9, 10))
 	for _, text := range []string{" ", "a ", " a", "a \n", "a\n", "\n", "\n\n", " \n a\n\n ", "a\n \n b \t\nc  "} {
 		compareSplits(t, "trailing space", f, []byte(text))
 	}
 	for range 3_000 {
-		compareSplits(t, "trailing space", f, randomText(r))
+		compareSplits(t, "trailing space", f, tokentest.RandomText(r))
 	}
 }
 
 // A time that grows with the square of the text would not end here.
 func TestLongRunsAreCutInOnePass(t *testing.T) {
-	for _, p := range families {
-		f := p.family()
+	for _, p := range pretokenize.Families {
+		f := familyFrom(p)
 		for _, unit := range []string{"a", " ", "\n", "1", "'", ".", "中", "é", "\u0301", "\x00", " \n", "a1", "aA", "...\n/"} {
 			text := bytes.Repeat([]byte(unit), 1<<19/len(unit))
-			words := splitAll(&f.splitter, text)
+			words := tokentest.Words(&f.Splitter, text)
 			if got := strings.Join(words, ""); got != string(text) {
-				t.Errorf("%s: %q is not cut into all of itself", p.label, unit)
+				t.Errorf("%s: %q is not cut into all of itself", p.Label, unit)
 			}
 		}
 	}
 }
 
-// Of the patterns of a fuzzer few can be read; those must match what the definition says.
-func FuzzPattern(f *testing.F) {
-	for _, p := range families {
-		for _, part := range p.parts {
-			f.Add(part, "It's  12345\n\n //x\r\n/HTTPServer'LL  中文 \u00a0")
-		}
-	}
-	for _, part := range []string{`a?b*?c+(?!\S)|[^a-c]{1,3}`, `a+?b??c?|.{2,3}`, `(?:ab|a)(?:c|bcd)|.`, `\s?\p{L}+|[\w-]$`, `(?i:'[sk])?x|[^x]`, `[a-z&&[^b]]++|\W`} {
-		f.Add(part, "abcd abab-'S'ſ'K'Kx  \n")
-	}
-	f.Fuzz(func(t *testing.T, part, text string) {
-		if len(part) > 400 || len(text) > 80 {
-			return
-		}
-		e, err := pattern.Parse(part)
-		if err != nil {
-			return
-		}
-		p, err := pattern.Compile(e)
-		if err != nil {
-			return
-		}
-		text = string(norm.AppendValid(nil, []byte(text)))
-		var b backtracker
-		want := b.cut(e, text)
-		if b.steps > maxSteps {
-			return
-		}
-		sp := splitter{stages: stages{{pattern: p}}}
-		if got := splitAll(&sp, []byte(text)); !slices.Equal(got, want) {
-			t.Fatalf("%s: %q is cut into %q, want %q", part, text, got, want)
-		}
-		if p.Total() && !b.covers(e, text) {
-			t.Fatalf("%s: %q has places where nothing matches", part, text)
-		}
-	})
-}
-
 func BenchmarkSplit(b *testing.B) {
 	wide := strings.Repeat("Съешь же ещё этих мягких французских булок, да выпей чаю. 我能吞下玻璃而不伤身体。나는 유리를 먹을 수 있어요. ", 20000)
-	texts := map[string][]byte{"source": norm.AppendValid(nil, bytes.Join(sourceText(b), nil)), "wide": []byte(wide)}
-	for _, p := range families {
-		f := p.family()
+	texts := map[string][]byte{"source": norm.AppendValid(nil, bytes.Join(tokentest.SourceText(b), nil)), "wide": []byte(wide)}
+	for _, p := range pretokenize.Families {
+		f := familyFrom(p)
 		for kind, text := range texts {
-			for form, sp := range map[string]*splitter{"rule": &f.splitter, "automatons": {stages: f.splitter.stages}} {
-				b.Run(p.label+"/"+kind+"/"+form, func(b *testing.B) {
-					var w wordBatch
+			for form, sp := range map[string]*pretokenize.Splitter{"rule": &f.Splitter, "automatons": f.Splitter.WithoutRule()} {
+				b.Run(p.Label+"/"+kind+"/"+form, func(b *testing.B) {
+					var w pretokenize.Batch
 					b.SetBytes(int64(len(text)))
 					for b.Loop() {
 						for i := 0; i < len(text); {

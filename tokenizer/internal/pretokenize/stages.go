@@ -1,4 +1,4 @@
-package tokenizer
+package pretokenize
 
 import "loaderd/tokenizer/internal/pattern"
 
@@ -8,7 +8,7 @@ type stage struct {
 	merged  bool             // matches that follow one another are one piece
 }
 
-// end is the end of the piece that begins at s[i], i < len(s).
+// End is the end of the piece that begins at s[i], i < len(s).
 func (st *stage) end(s []byte, i int) int {
 	if st.pattern == nil {
 		return trailingEnd(s, i)
@@ -27,18 +27,18 @@ func (st *stage) end(s []byte, i int) int {
 	return end
 }
 
-// maxStages bounds the pre-tokenizers in sequence.
-const maxStages = 12
+// MaxStages bounds the pre-tokenizers in sequence.
+const MaxStages = 12
 
-// stages cut one within the pieces of the other. A piece is a text of its own to the stages behind it.
-type stages []stage
+// Stages cut one within the pieces of the other. A piece is a text of its own to the stages behind it.
+type Stages []stage
 
-// openPieces are, for each stage, the end of the piece that is being cut further.
-type openPieces [maxStages]int
+// OpenPieces are, for each stage, the end of the piece that is being cut further.
+type OpenPieces [MaxStages]int
 
-// end is the end of the innermost piece that begins at s[i]. Of a text the pieces are asked for in order, and before the
+// End is the end of the innermost piece that begins at s[i]. Of a text the pieces are asked for in order, and before the
 // first one open is zero.
-func (list stages) end(s []byte, i int, open *openPieces) int {
+func (list Stages) End(s []byte, i int, open *OpenPieces) int {
 	limit := len(s)
 	for k := range list {
 		if open[k] <= i {
@@ -50,13 +50,13 @@ func (list stages) end(s []byte, i int, open *openPieces) int {
 }
 
 // splitStages is split for stages.
-func (sp *splitter) splitStages(s []byte, i int, w *wordBatch) (n, end int) {
+func (sp *Splitter) splitStages(s []byte, i int, w *Batch) (n, end int) {
 	if i == 0 {
-		w.open = openPieces{}
+		w.open = OpenPieces{}
 	}
-	for n < batch && i < len(s) {
-		i = sp.stages.end(s, i, &w.open)
-		w.ends[n] = int32(i)
+	for n < BatchSize && i < len(s) {
+		i = sp.stages.End(s, i, &w.open)
+		w.Ends[n] = int32(i)
 		n++
 	}
 	return n, i

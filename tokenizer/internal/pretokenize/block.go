@@ -1,4 +1,4 @@
-package tokenizer
+package pretokenize
 
 import (
 	"encoding/binary"
@@ -7,17 +7,17 @@ import (
 	"loaderd/tokenizer/internal/pattern"
 )
 
-// splitter is how a family cuts text: by the automatons of its patterns, exact for any text, and by a rule that finds
+// Splitter is how a family cuts text: by the automatons of its patterns, exact for any text, and by a rule that finds
 // the words of a block of ASCII at once, if it has one.
-type splitter struct {
-	stages  stages
+type Splitter struct {
+	stages  Stages
 	rule    *blockRule
 	letters *letterKinds     // of the rule, or nil
 	alone   *pattern.Pattern // of the only stage, if it matches everywhere
 }
 
-func newSplitter(list stages, rule *blockRule) splitter {
-	sp := splitter{stages: list, rule: rule}
+func newSplitter(list Stages, rule *blockRule) Splitter {
+	sp := Splitter{stages: list, rule: rule}
 	if rule != nil && rule.letters != nil {
 		sp.letters = rule.letters()
 	}
@@ -28,7 +28,7 @@ func newSplitter(list stages, rule *blockRule) splitter {
 }
 
 const (
-	batch     = 512 // words that are split before they are encoded
+	BatchSize = 512 // words that are split before they are encoded
 	blockSize = 64
 )
 
@@ -112,12 +112,12 @@ var wideBlock = func() (b [blockSize]byte) {
 	return b
 }()
 
-// wordBatch is the scratch space of split: the ends of the words found, and the masks of the last block.
-type wordBatch struct {
-	ends  [batch]int32
+// Batch is the scratch space of split: the ends of the words found, and the masks of the last block.
+type Batch struct {
+	Ends  [BatchSize]int32
 	masks masks
-	open  openPieces
-	wide  bool // the words may be of more than ASCII
+	open  OpenPieces
+	Wide  bool // the words may be of more than ASCII
 }
 
 // Split writes the ends of the words of s from i on to w, until it is nearly full or s is done. It returns their number
@@ -126,16 +126,16 @@ type wordBatch struct {
 // A block is 64 bytes that start at a word start. Its word starts are certain up to its first byte that is not ASCII,
 // or its end, except inside whitespace that reaches this limit. The last word of a block, which may go on behind it, is
 // the first of the next; so no state is carried over. A word that fills a block is left to the scanner.
-func (sp *splitter) Split(s []byte, i int, w *wordBatch) (n, end int) {
-	if w.wide = sp.rule == nil; w.wide {
+func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
+	if w.Wide = sp.rule == nil; w.Wide {
 		return sp.splitStages(s, i, w)
 	}
 	var tail [blockSize]byte
-	m, ends, letters := &w.masks, &w.ends, sp.letters
+	m, ends, letters := &w.masks, &w.Ends, sp.letters
 	if i == 0 {
-		w.open = openPieces{}
+		w.open = OpenPieces{}
 	}
-	for n <= batch-blockSize && i < len(s) {
+	for n <= BatchSize-blockSize && i < len(s) {
 		p := &tail
 		if len(s)-i >= blockSize {
 			p = (*[blockSize]byte)(s[i:])
@@ -146,7 +146,7 @@ func (sp *splitter) Split(s []byte, i int, w *wordBatch) (n, end int) {
 		m.classify(p)
 		limit, certain := uint(blockSize), ^uint64(0)
 		if m.wide != 0 {
-			w.wide = true
+			w.Wide = true
 			if letters != nil {
 				limit = letters.sort(m, p)
 			} else {
@@ -165,7 +165,7 @@ func (sp *splitter) Split(s []byte, i int, w *wordBatch) (n, end int) {
 		}
 		k := n
 		for n += bits.OnesCount64(b); k < n; k += 8 { // by eights: how many there are is unpredictable
-			eight := (*[8]int32)(ends[k&(batch-1):])
+			eight := (*[8]int32)(ends[k&(BatchSize-1):])
 			for j := range eight {
 				eight[j] = int32(i + bits.TrailingZeros64(b))
 				b &= b - 1
@@ -178,16 +178,16 @@ func (sp *splitter) Split(s []byte, i int, w *wordBatch) (n, end int) {
 
 // scanWide scans at least one word, and goes on up to a place, or as long as a byte that is not ASCII is near if the rule
 // knows none of these.
-func (sp *splitter) scanWide(s []byte, i, until int, w *wordBatch, n int) (int, int) {
+func (sp *Splitter) scanWide(s []byte, i, until int, w *Batch, n int) (int, int) {
 	for {
 		if sp.alone != nil {
 			i = sp.alone.Match(s, i)
 		} else {
-			i = sp.stages.end(s, i, &w.open)
+			i = sp.stages.End(s, i, &w.open)
 		}
-		w.ends[n] = int32(i)
+		w.Ends[n] = int32(i)
 		n++
-		if i >= len(s) || n > batch-blockSize || i+16 > len(s) || sp.letters != nil && i > until {
+		if i >= len(s) || n > BatchSize-blockSize || i+16 > len(s) || sp.letters != nil && i > until {
 			return n, i
 		}
 		if (binary.LittleEndian.Uint64(s[i:])|binary.LittleEndian.Uint64(s[i+8:]))&0x8080808080808080 == 0 {

@@ -1,4 +1,4 @@
-package tokenizer
+package pretokenize
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// splitBuilder collects the parts of a pre-tokenizer, in order. A behavior is what the reference calls so: what becomes of
+// Builder collects the parts of a pre-tokenizer, in order. A behavior is what the reference calls so: what becomes of
 // the matches of a pattern, and of what is between them.
-type splitBuilder struct {
+type Builder struct {
 	list      []splitPart
 	byteLevel bool // what follows sees bytes as characters of the alphabet
 	pieces    int  // the parts in front of ByteLevel: it puts a space before each of their pieces
@@ -22,39 +22,39 @@ type splitPart struct {
 	stage stage
 }
 
-// errBehavior is the error for a behavior that drops characters, or joins matches with what is beside them.
-var errBehavior = errors.New("a behavior that does not only cut")
+// ErrBehavior is the error for a behavior that drops characters, or joins matches with what is beside them.
+var ErrBehavior = errors.New("a behavior that does not only cut")
 
-// addByteLevel adds the ByteLevel pre-tokenizer, with its own pattern or without.
-func (b *splitBuilder) addByteLevel(prefixSpace, useRegex bool) error {
+// AddByteLevel adds the ByteLevel pre-tokenizer, with its own pattern or without.
+func (b *Builder) AddByteLevel(prefixSpace, useRegex bool) error {
 	if prefixSpace {
 		b.pieces = len(b.list)
 	}
 	var err error
 	if useRegex {
-		err = b.addRegex(byteLevelPattern, "Isolated", false)
+		err = b.AddRegex(ByteLevelPattern, "Isolated", false)
 	}
 	b.byteLevel = true
 	return err
 }
 
-// addDigits cuts at the digits.
-func (b *splitBuilder) addDigits(behavior string) error {
-	return b.cut(digitsPart, pattern.OneOf(ucd.Digits()), behavior, false)
+// AddDigits cuts at the digits.
+func (b *Builder) AddDigits(behavior string) error {
+	return b.cut(DigitsPart, pattern.OneOf(ucd.Digits()), behavior, false)
 }
 
-// addPunctuation cuts at punctuation.
-func (b *splitBuilder) addPunctuation(behavior string) error {
+// AddPunctuation cuts at punctuation.
+func (b *Builder) AddPunctuation(behavior string) error {
 	return b.cut("punctuation", pattern.OneOf(ucd.Punctuation()), behavior, false)
 }
 
-// addText cuts at the places where a text is.
-func (b *splitBuilder) addText(text, behavior string, invert bool) error {
+// AddText cuts at the places where a text is.
+func (b *Builder) AddText(text, behavior string, invert bool) error {
 	return b.cut("text "+text, pattern.Literally(text), behavior, invert)
 }
 
-// addRegex cuts at the matches of a regular expression. The error is errBehavior, or says what is not known in the expression.
-func (b *splitBuilder) addRegex(regex, behavior string, invert bool) error {
+// AddRegex cuts at the matches of a regular expression. The error is errBehavior, or says what is not known in the expression.
+func (b *Builder) AddRegex(regex, behavior string, invert bool) error {
 	if regex == trailingPattern && behavior == "Isolated" && !b.byteLevel {
 		b.list = append(b.list, splitPart{name: regexName(regex)})
 		return nil
@@ -72,7 +72,7 @@ func regexName(regex string) string {
 }
 
 // cut adds a part that cuts at the matches of a pattern.
-func (b *splitBuilder) cut(name string, e *pattern.Expr, behavior string, invert bool) error {
+func (b *Builder) cut(name string, e *pattern.Expr, behavior string, invert bool) error {
 	p, err := pattern.Compile(e)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (b *splitBuilder) cut(name string, e *pattern.Expr, behavior string, invert
 		name += " merged"
 	case behavior == "Removed" && invert && p.Total(): // nothing is between the matches
 	default:
-		return errBehavior
+		return ErrBehavior
 	}
 	if b.byteLevel {
 		st.pattern = p.OnAlphabet(byteOfRune)
@@ -95,31 +95,31 @@ func (b *splitBuilder) cut(name string, e *pattern.Expr, behavior string, invert
 	return nil
 }
 
-// family is the known one of these parts, or one that goes through them.
-func (b *splitBuilder) family() *family {
+// Family is the known one of these parts, or one that goes through them.
+func (b *Builder) Family() *Family {
 	before, list := b.list[:b.pieces], b.list[b.pieces:]
-	f := &family{name: nameOf(list)}
-	f.splitter = newSplitter(stagesOf(list), ruleOf(f.name))
+	f := &Family{Name: nameOf(list)}
+	f.Splitter = newSplitter(stagesOf(list), ruleOf(f.Name))
 	if len(before) > 0 {
-		f.name = nameOf(before) + betweenParts + "space" + betweenParts + f.name
-		f.pieces = stagesOf(before)
+		f.Name = nameOf(before) + BetweenParts + "space" + BetweenParts + f.Name
+		f.Pieces = stagesOf(before)
 	}
 	return f
 }
 
-// betweenParts is between the names of the parts of a family.
-const betweenParts = "\n"
+// BetweenParts is between the names of the parts of a family.
+const BetweenParts = "\n"
 
 func nameOf(list []splitPart) string {
 	names := make([]string, len(list))
 	for i, part := range list {
 		names[i] = part.name
 	}
-	return strings.Join(names, betweenParts)
+	return strings.Join(names, BetweenParts)
 }
 
-func stagesOf(list []splitPart) stages {
-	all := make(stages, len(list))
+func stagesOf(list []splitPart) Stages {
+	all := make(Stages, len(list))
 	for i, part := range list {
 		all[i] = part.stage
 	}

@@ -1,0 +1,61 @@
+package pattern_test
+
+import (
+	"slices"
+	"testing"
+
+	"loaderd/tokenizer/internal/naive"
+	"loaderd/tokenizer/internal/norm"
+	"loaderd/tokenizer/internal/pattern"
+	"loaderd/tokenizer/internal/pretokenize"
+)
+
+// Of the patterns of a fuzzer few can be read; those must match what the definition says.
+func FuzzPattern(f *testing.F) {
+	for _, p := range pretokenize.Families {
+		for _, part := range p.Parts {
+			f.Add(part, "It's  12345\n\n //x\r\n/HTTPServer'LL  中文 \u00a0")
+		}
+	}
+	for _, part := range []string{`a?b*?c+(?!\S)|[^a-c]{1,3}`, `a+?b??c?|.{2,3}`, `(?:ab|a)(?:c|bcd)|.`, `\s?\p{L}+|[\w-]$`, `(?i:'[sk])?x|[^x]`, `[a-z&&[^b]]++|\W`} {
+		f.Add(part, "abcd abab-'S'ſ'K'Kx  \n")
+	}
+	f.Fuzz(func(t *testing.T, part, text string) {
+		if len(part) > 400 || len(text) > 80 {
+			return
+		}
+		e, err := pattern.Parse(part)
+		if err != nil {
+			return
+		}
+		p, err := pattern.Compile(e)
+		if err != nil {
+			return
+		}
+		text = string(norm.AppendValid(nil, []byte(text)))
+		var b naive.Backtracker
+		want := b.Cut(e, text)
+		if b.GaveUp() {
+			return
+		}
+		if got := cutAt(p, []byte(text)); !slices.Equal(got, want) {
+			t.Fatalf("%s: %q is cut into %q, want %q", part, text, got, want)
+		}
+		if p.Total() && !b.Covers(e, text) {
+			t.Fatalf("%s: %q has places where nothing matches", part, text)
+		}
+	})
+}
+
+// cutAt returns the matches of a pattern and what is between them.
+func cutAt(p *pattern.Pattern, s []byte) (pieces []string) {
+	for i := 0; i < len(s); {
+		end := p.Match(s, i)
+		if end < 0 {
+			end = p.Skip(s, i)
+		}
+		pieces = append(pieces, string(s[i:end]))
+		i = end
+	}
+	return pieces
+}

@@ -1,0 +1,113 @@
+// Package tokentest makes files and texts for the tests of the tokenizer and its packages; only tests import it.
+package tokentest
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+
+	"loaderd/tokenizer/internal/pretokenize"
+)
+
+// Object is a JSON object.
+type Object = map[string]any
+
+// Spell writes bytes in the alphabet of a tokenizer.json.
+func Spell(text string) string { return pretokenize.SpellBytes(text) }
+
+// SmallFile is a tokenizer.json of all bytes and the given merges, whose results follow them in the vocabulary.
+func SmallFile(merges ...[2]string) Object {
+	vocab := Object{}
+	for b := range 256 {
+		vocab[Spell(string([]byte{byte(b)}))] = b
+	}
+	var list []any
+	for _, m := range merges {
+		if made := Spell(m[0] + m[1]); vocab[made] == nil {
+			vocab[made] = len(vocab)
+		}
+		list = append(list, Spell(m[0])+" "+Spell(m[1]))
+	}
+	return Object{
+		"version":       "1.0",
+		"added_tokens":  []any{},
+		"normalizer":    nil,
+		"pre_tokenizer": Object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+		"model":         Object{"type": "BPE", "vocab": vocab, "merges": append([]any{}, list...)},
+	}
+}
+
+func Added(id int, content string, flags ...string) Object {
+	a := Object{"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": false}
+	for _, f := range flags {
+		a[f] = true
+	}
+	return a
+}
+
+// ABC are merges of a few letters.
+var ABC = [][2]string{{"a", "b"}, {"b", "c"}, {"ab", "c"}, {" ", "ab"}, {"bc", "bc"}, {"a", "a"}, {"aa", "aa"}}
+
+func Replacing(from, to string) Object {
+	return Object{"type": "Replace", "pattern": Object{"String": from}, "content": to}
+}
+
+// PatternFor is the pre-tokenizer of a file that has these parts.
+func PatternFor(parts ...string) Object {
+	var list []any
+	for _, part := range parts {
+		if part == pretokenize.DigitsPart {
+			list = append(list, Object{"type": "Digits", "individual_digits": true})
+		} else {
+			list = append(list, Object{"type": "Split", "pattern": Object{"Regex": part}, "behavior": "Isolated", "invert": false})
+		}
+	}
+	list = append(list, Object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false})
+	return Object{"type": "Sequence", "pretokenizers": list}
+}
+
+// RandomMerges makes n merges of a small alphabet; jumbled, they are in no order that training gives.
+func RandomMerges(r *rand.Rand, n int, jumbled bool) [][2]string {
+	tokens := []string{"a", "b", "c", " ", "\n", "1", "'", "s", "\xe4", "\xb8", "\xad", "\xcc", "\x81", "/"}
+	var merges [][2]string
+	known := map[string]bool{}
+	for len(merges) < n {
+		a, b := tokens[r.IntN(len(tokens))], tokens[r.IntN(len(tokens))]
+		if len(a)+len(b) > 12 || known[a+b] && !jumbled {
+			n--
+			continue
+		}
+		if !known[a+b] {
+			known[a+b] = true
+			tokens = append(tokens, a+b)
+		}
+		merges = append(merges, [2]string{a, b})
+	}
+	if jumbled {
+		r.Shuffle(len(merges), func(i, j int) { merges[i], merges[j] = merges[j], merges[i] })
+	}
+	return merges
+}
+
+func SplitOn(pattern Object, behavior string, invert bool) Object {
+	return Object{"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
+}
+
+func InSequence(list ...any) Object { return Object{"type": "Sequence", "pretokenizers": list} }
+
+func ByteLevel(prefixSpace, useRegex bool) Object {
+	return Object{"type": "ByteLevel", "add_prefix_space": prefixSpace, "trim_offsets": true, "use_regex": useRegex}
+}
+
+func JSON(t testing.TB, file any) []byte {
+	t.Helper()
+	data, err := json.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// Base64 is how rank files write the bytes of a token.
+func Base64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
