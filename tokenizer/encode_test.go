@@ -93,12 +93,12 @@ func TestFingerprintKnowsOptionsAndModel(t *testing.T) {
 }
 
 // compareWithNaive fails unless the encoder, used warm and cold, agrees with the definition.
-func compareWithNaive(t *testing.T, m *Model, e *Encoder, text []byte) {
+func compareWithNaive(t *testing.T, n *naiveModel, e *Encoder, text []byte) {
 	t.Helper()
-	want := naiveIDs(m, bytes.ToValidUTF8(text, []byte("\ufffd")))
+	want := n.ids(bytes.ToValidUTF8(text, []byte("\ufffd")))
 	for range 2 {
 		if got := e.Encode(nil, text); !slices.Equal(got, want) {
-			t.Fatalf("%s: %q gives %v, want %v", m.Name(), text, got, want)
+			t.Fatalf("%s: %q gives %v, want %v", e.m.Name(), text, got, want)
 		}
 	}
 }

@@ -215,7 +215,7 @@ func (e *wordEncoder) lookUp(dst []int32, s []byte, i int, ends []int32) []int32
 // mergeNew finds the ids of missing words in the shared ones, and encodes the words that nobody knows.
 func (e *wordEncoder) mergeNew(s []byte, i int, ends []int32, missing []uint16, fresh int) {
 	b := &e.lookup
-	single := e.words.merges.fromCharacters() && fresh < lanes/2 // too few for merging many at once to pay
+	single := e.words.merges.beginsWith() != nil && fresh < lanes/2 // too few for merging many at once to pay
 	n := 0
 	for j, k := range missing {
 		w := word(s, i, ends, int(k))

@@ -51,8 +51,11 @@ func newMerges(n int) *merges {
 // setByte gives a byte its token.
 func (m *merges) setByte(b byte, id int32) { m.ids[b] = id }
 
-// fromCharacters tells whether merging begins with characters.
-func (m *merges) fromCharacters() bool { return m.characters != nil }
+// beginsWith is what words begin with where merging begins with characters, else nil.
+func (m *merges) beginsWith() *characters { return m.characters }
+
+// texts are those of the symbols that merges make, and where words begin with bytes also these. They are not to be changed.
+func (m *merges) texts() []string { return m.text }
 
 // symbol adds the token of some bytes that a merge will make.
 func (m *merges) symbol(text string, id int32) uint32 {

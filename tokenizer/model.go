@@ -76,10 +76,10 @@ func (m *Model) fillCuts() {
 	var may func(before, after int) bool
 	free := !merges.fallsBack() && !m.words.haveWhole() // a word that is a token is not cut
 	if free {
-		may = merges.characters.parts()
+		may = merges.beginsWith().parts()
 	}
-	m.cuts = pretokenize.NewCuts(c.words, merges.text, may)
-	if !free || !merges.characters.whole() {
+	m.cuts = pretokenize.NewCuts(c.words, merges.texts(), may)
+	if !free || !merges.beginsWith().whole() {
 		m.words.keepTogether()
 	}
 }

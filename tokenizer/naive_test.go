@@ -1,50 +1,61 @@
 package tokenizer
 
 import (
+	"strings"
+
 	"loaderd/tokenizer/internal/naive"
-	"loaderd/tokenizer/internal/pairs"
+	"loaderd/tokenizer/internal/tokentest"
 )
 
-// The naive encoder is the definition written down: words by trying every way to match the pattern, merges by looking at
-// all pairs again after each. It shares no fast path with the real one.
+// naiveModel is a tokenizer.json with its meaning written down: words by trying every way to match the pattern, merges by looking
+// at all pairs again after each. It shares no fast path with the real one.
+type naiveModel struct {
+	family string
+	whole  bool // a word that is a token is that token
+	vocab  tokentest.Object
+	rank   map[[2]string]int
+}
 
-// naiveIDs encodes valid UTF-8 without added tokens.
-func naiveIDs(m *Model, text []byte) []int32 {
-	var ids []int32
-	for _, word := range naive.Words(m.def.family.Name, string(text)) {
-		ids = append(ids, naiveWord(m, word)...)
+// newNaive takes a file of which only the model and the pre-tokenizer matter; family names what the latter is.
+func newNaive(file tokentest.Object, family string) *naiveModel {
+	model := file["model"].(tokentest.Object)
+	whole, _ := model["ignore_merges"].(bool)
+	n := &naiveModel{family: family, whole: whole, vocab: model["vocab"].(tokentest.Object), rank: map[[2]string]int{}}
+	for r, m := range model["merges"].([]any) {
+		left, right, _ := strings.Cut(m.(string), " ")
+		n.rank[[2]string{left, right}] = r
+	}
+	return n
+}
+
+// ids encodes valid UTF-8 without added tokens.
+func (n *naiveModel) ids(text []byte) (ids []int32) {
+	for _, word := range naive.Words(n.family, string(text)) {
+		ids = append(ids, n.word(tokentest.Spell(word))...)
 	}
 	return ids
 }
 
-// naiveWord merges the lowest rank first, of equal ones the leftmost.
-func naiveWord(m *Model, word string) []int32 {
-	if id, ok := m.def.tokens[word]; ok && m.def.wholeWords {
-		return []int32{id}
+// word merges the lowest rank first, of equal ones the leftmost.
+func (n *naiveModel) word(word string) (ids []int32) {
+	if id, ok := n.vocab[word]; ok && n.whole {
+		return []int32{int32(id.(int))}
 	}
-	rank := map[[2]uint32]uint32{}
-	for r, p := range m.def.merges.parts {
-		rank[p] = uint32(r)
-	}
-	var symbols []uint32
-	for _, b := range []byte(word) {
-		symbols = append(symbols, uint32(b))
-	}
+	symbols := strings.Split(word, "")
 	for {
-		best, at := pairs.None, -1
+		best, at := 0, -1
 		for i := 0; i+1 < len(symbols); i++ {
-			if r, ok := rank[[2]uint32{symbols[i], symbols[i+1]}]; ok && r < best {
+			if r, ok := n.rank[[2]string{symbols[i], symbols[i+1]}]; ok && (at < 0 || r < best) {
 				best, at = r, i
 			}
 		}
 		if at < 0 {
 			break
 		}
-		symbols = append(append(symbols[:at:at], m.def.merges.made[best]), symbols[at+2:]...)
+		symbols = append(append(symbols[:at:at], symbols[at]+symbols[at+1]), symbols[at+2:]...)
 	}
-	var ids []int32
 	for _, s := range symbols {
-		ids = append(ids, m.def.merges.ids[s])
+		ids = append(ids, int32(n.vocab[s].(int)))
 	}
 	return ids
 }

@@ -62,7 +62,7 @@ func newWords(m *merges, tokens []string, r wordRules) (w *words, texts map[stri
 	slices.SortFunc(w.seeds, func(a, b seed) int { // small ids are mostly the frequent words: they go in last
 		return cmp.Or(cmp.Compare(a.place(), b.place()), cmp.Compare(b.id, a.id))
 	})
-	for _, text := range m.text {
+	for _, text := range m.texts() {
 		w.cross.Add(text)
 	}
 	if !r.cut {
