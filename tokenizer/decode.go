@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"loaderd/tokenizer/internal/definition"
 	"loaderd/tokenizer/internal/norm"
 )
 
@@ -11,10 +12,10 @@ import (
 type decoding struct {
 	decoded []string // id -> bytes
 	is      []bool   // id -> whether there is such a token
-	decoder decoder
+	decoder definition.Decoder
 }
 
-func newDecoding(d *definition) (m decoding) {
+func newDecoding(d *definition.Definition) (m decoding) {
 	set := func(id int32, s string) {
 		if grow := int(id) + 1 - len(m.decoded); grow > 0 {
 			m.decoded = append(m.decoded, make([]string, grow)...)
@@ -22,29 +23,29 @@ func newDecoding(d *definition) (m decoding) {
 		}
 		m.decoded[id], m.is[id] = s, true
 	}
-	if d.characters == nil {
-		for s, id := range d.tokens {
+	if d.Characters == nil {
+		for s, id := range d.Tokens {
 			set(id, s)
 		}
-		for s, id := range d.names {
+		for s, id := range d.Names {
 			set(id, s)
 		}
-		for _, a := range d.added {
-			set(a.id, a.content)
+		for _, a := range d.Added {
+			set(a.ID, a.Content)
 		}
 		return m
 	}
-	m.decoder = d.decoder
-	for _, v := range d.entries {
-		set(v.id, m.decoder.text(v.token))
+	m.decoder = d.Decoder
+	for _, v := range d.Entries {
+		set(v.ID, m.decoder.Text(v.Token))
 	}
-	steps := norm.NewStepper(d.normalize)
-	for _, a := range d.added {
-		content := a.content
-		if a.normalized {
+	steps := norm.NewStepper(d.Normalize)
+	for _, a := range d.Added {
+		content := a.Content
+		if a.Normalized {
 			content = string(steps.Normalize([]byte(content)))
 		}
-		set(a.id, m.decoder.text(content))
+		set(a.ID, m.decoder.Text(content))
 	}
 	return m
 }
@@ -59,8 +60,8 @@ func (m *Model) Decode(dst []byte, ids []int32) ([]byte, error) {
 	if err != nil || len(ids) == 0 {
 		return dst, err
 	}
-	drop := m.decoder.start
-	if m.decoder.firstToken {
+	drop := m.decoder.Start
+	if m.decoder.FirstToken {
 		drop = len(m.decoded[ids[0]])
 	}
 	text := dst[n:]

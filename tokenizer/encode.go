@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"loaderd/tokenizer/internal/added"
+	"loaderd/tokenizer/internal/lookup"
 	"loaderd/tokenizer/internal/norm"
 	"loaderd/tokenizer/internal/pretokenize"
 )
@@ -9,7 +11,7 @@ import (
 // text needed, up to some MB.
 type Encoder struct {
 	m      *Model
-	words  *wordEncoder
+	words  *lookup.Encoder
 	valid  []byte // a text whose invalid UTF-8 is replaced
 	steps  norm.Stepper
 	marked []byte // a text in which spaces stand for their mark
@@ -18,7 +20,7 @@ type Encoder struct {
 
 // NewEncoder makes an encoder for one goroutine.
 func (m *Model) NewEncoder() *Encoder {
-	return &Encoder{m: m, words: m.words.newEncoder(), steps: norm.NewStepper(m.def.insideSteps())}
+	return &Encoder{m: m, words: m.words.NewEncoder(), steps: norm.NewStepper(m.def.InsideSteps())}
 }
 
 // Encode appends the ids of a text to dst. Any bytes will do: of invalid UTF-8 each maximal subpart counts as one
@@ -28,14 +30,14 @@ func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
 		e.valid = norm.AppendValid(norm.Keep(e.valid), text)
 		text = e.valid
 	}
-	t := &e.m.def.template
+	t := &e.m.def.Template
 	if e.m.addSpecial {
-		dst = append(dst, t.before...)
+		dst = append(dst, t.Before...)
 	}
-	cut := newAddedCutter(&e.m.raw, text, e.m.specialAsText)
+	cut := added.NewCutter(&e.m.raw, text, e.m.specialAsText)
 	for {
-		first := cut.atStart()
-		section, id := cut.next()
+		first := cut.AtStart()
+		section, id := cut.Next()
 		if len(section) > 0 {
 			dst = e.between(dst, section, first)
 		}
@@ -45,7 +47,7 @@ func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
 		dst = append(dst, id)
 	}
 	if e.m.addSpecial {
-		dst = append(dst, t.behind...)
+		dst = append(dst, t.Behind...)
 	}
 	e.trim()
 	return dst
@@ -54,17 +56,17 @@ func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
 // trim gives back what a large text needed.
 func (e *Encoder) trim() {
 	e.valid, e.marked, e.plain = norm.Keep(e.valid), norm.Keep(e.marked), norm.Keep(e.plain)
-	e.words.trim()
+	e.words.Trim()
 	e.steps.Trim()
 }
 
 // between encodes what lies between the added tokens that are looked for in the text as it is.
 func (e *Encoder) between(dst []int32, s []byte, first bool) []int32 {
 	s = e.steps.Normalize(s)
-	cut := newAddedCutter(&e.m.normalized, s, e.m.specialAsText)
+	cut := added.NewCutter(&e.m.normalized, s, e.m.specialAsText)
 	for {
-		first := first && cut.atStart()
-		section, id := cut.next()
+		first := first && cut.AtStart()
+		section, id := cut.Next()
 		if len(section) > 0 {
 			dst = e.section(dst, section, first)
 		}
@@ -77,20 +79,20 @@ func (e *Encoder) between(dst []int32, s []byte, first bool) []int32 {
 
 // section encodes text without added tokens. first says that it begins where the text does.
 func (e *Encoder) section(dst []int32, s []byte, first bool) []int32 {
-	c := e.m.def.characters
-	if c != nil && c.late && c.mark != " " {
+	c := e.m.def.Characters
+	if c != nil && c.Late && c.Mark != " " {
 		s = norm.ReplaceAll(&e.marked, s, e.m.mark, []byte{' '})
 	}
-	if c == nil && e.m.def.family.Pieces != nil {
+	if c == nil && e.m.def.Family.Pieces != nil {
 		return e.spacedPieces(dst, s)
 	}
-	if e.m.def.prefixSpace && s[0] != ' ' && (first || c == nil || !c.firstOnly) {
+	if e.m.def.PrefixSpace && s[0] != ' ' && (first || c == nil || !c.FirstOnly) {
 		s = e.spaced(s)
 	}
 	if c != nil {
 		return e.cutWords(dst, s)
 	}
-	return e.words.encode(&e.m.split, dst, s)
+	return e.words.Encode(&e.m.split, dst, s)
 }
 
 // spaced is s with a space before it. It is valid until the next call.
@@ -103,12 +105,12 @@ func (e *Encoder) spaced(s []byte) []byte {
 func (e *Encoder) spacedPieces(dst []int32, s []byte) []int32 {
 	var open pretokenize.OpenPieces
 	for i := 0; i < len(s); {
-		end := e.m.def.family.Pieces.End(s, i, &open)
+		end := e.m.def.Family.Pieces.End(s, i, &open)
 		piece := s[i:end]
 		if piece[0] != ' ' {
 			piece = e.spaced(piece)
 		}
-		dst = e.words.encode(&e.m.split, dst, piece)
+		dst = e.words.Encode(&e.m.split, dst, piece)
 		i = end
 	}
 	return dst
@@ -119,5 +121,5 @@ func (e *Encoder) cutWords(dst []int32, s []byte) []int32 {
 	if id, ok := e.m.texts[string(s)]; ok {
 		return append(dst, id)
 	}
-	return e.words.encode(e.m.cuts, dst, s)
+	return e.words.Encode(e.m.cuts, dst, s)
 }

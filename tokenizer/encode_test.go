@@ -58,8 +58,8 @@ func TestModelFacts(t *testing.T) {
 		if m.Name() != name || m.VocabSize() != want.vocab || !ok || end != want.end {
 			t.Errorf("%s: name %q, %d ids, end %d %t", name, m.Name(), m.VocabSize(), end, ok)
 		}
-		if !m.def.merges.ordered || len(m.words.whole) > 0 {
-			t.Errorf("%s: merges are not in the order of training", name)
+		if m.words.HaveWhole() {
+			t.Errorf("%s: some tokens are not what merging makes of them", name)
 		}
 	}
 	m := load(t, "cl100k_base")
@@ -113,7 +113,7 @@ func TestEncodeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Long words take other ways through the encoder: the ids must decode to the text, and both long merges must agree.
+// Long words take other ways through the encoder: the ids must decode to the text.
 func TestLongRuns(t *testing.T) {
 	for _, name := range Builtin() {
 		m := load(t, name)
@@ -121,20 +121,13 @@ func TestLongRuns(t *testing.T) {
 		for i, unit := range []string{"a", " ", "\n", "1", "'", "中", "👩‍🔬", "e\u0301", "abc", "文字中"} {
 			size := 1 << 18
 			if i == 0 {
-				size = keepNodes + 1<<18
+				size = 1<<16 + 1<<18
 			}
 			text := []byte(strings.Repeat(unit, size/len(unit)))
 			ids := e.Encode(nil, text)
 			if back, err := m.Decode(nil, ids); err != nil || !bytes.Equal(back, text) {
 				t.Errorf("%s: %d times %q does not decode to itself: %v", name, size/len(unit), unit, err)
 			}
-			var s longScratch
-			if rank, heap := m.def.merges.byRank(&s, nil, text[:size/8]), m.def.merges.byHeap(&s, nil, text[:size/8]); !slices.Equal(rank, heap) {
-				t.Errorf("%s: %q: the two long merges differ", name, unit)
-			}
-		}
-		if cap(e.words.scratch.node) > keepNodes {
-			t.Errorf("%s: scratch for %d bytes is kept", name, cap(e.words.scratch.node))
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/tokenizer/internal/definition"
+	"loaderd/tokenizer/internal/format"
 	"loaderd/tokenizer/internal/norm"
 	"loaderd/tokenizer/internal/pretokenize"
 	"loaderd/tokenizer/internal/tokentest"
@@ -144,21 +146,21 @@ func TestRefusedFiles(t *testing.T) {
 		"long replacement": {set("normalizer", tokentest.Replacing("a", strings.Repeat("b", 100_000))), "up to 100000 times as long"},
 		"replacements of replacements": {set("normalizer", tokentest.Object{"type": "Sequence", "normalizers": []any{
 			tokentest.Replacing("a", "bbbbbbbbb"), tokentest.Replacing("b", "aaaaaaaaa")}}), "up to 81 times as long"},
-		"long prefix":                   {set("normalizer", tokentest.Object{"type": "Prepend", "prepend": strings.Repeat("b", 100)}), "up to 101 times as long"},
-		"model type":                    {set("model.type", "Unigram"), `model type "Unigram"`},
-		"dropout":                       {set("model.dropout", 0.1), "model dropout 0.1"},
-		"suffix":                        {set("model.end_of_word_suffix", "</w>"), "end_of_word_suffix"},
-		"prefix":                        {set("model.continuing_subword_prefix", "##"), "continuing_subword_prefix"},
-		"option is an tokentest.Object": {set("model.dropout", tokentest.Object{}), "dropout {}"},
-		"ignore_merges":                 {set("model.ignore_merges", "yes"), "ignore_merges"},
-		"truncation":                    {set("truncation", tokentest.Object{"max_length": 3}), "truncation"},
-		"padding":                       {set("padding", tokentest.Object{"strategy": "BatchLongest"}), "padding"},
+		"long prefix":         {set("normalizer", tokentest.Object{"type": "Prepend", "prepend": strings.Repeat("b", 100)}), "up to 101 times as long"},
+		"model type":          {set("model.type", "Unigram"), `model type "Unigram"`},
+		"dropout":             {set("model.dropout", 0.1), "model dropout 0.1"},
+		"suffix":              {set("model.end_of_word_suffix", "</w>"), "end_of_word_suffix"},
+		"prefix":              {set("model.continuing_subword_prefix", "##"), "continuing_subword_prefix"},
+		"option is an object": {set("model.dropout", tokentest.Object{}), "dropout {}"},
+		"ignore_merges":       {set("model.ignore_merges", "yes"), "ignore_merges"},
+		"truncation":          {set("truncation", tokentest.Object{"max_length": 3}), "truncation"},
+		"padding":             {set("padding", tokentest.Object{"strategy": "BatchLongest"}), "padding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := tokentest.SmallFile(tokentest.ABC...)
 			c.change(f)
 			_, err := loadFile(t, f, Options{})
-			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), advice) {
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), format.Advice) {
 				t.Errorf("error %v, want one that says %q and what to do", err, c.says)
 			}
 		})
@@ -181,9 +183,9 @@ func TestMalformedFiles(t *testing.T) {
 		"empty":                         {"", "EOF"},
 		"null":                          {"null", "null"},
 		"truncated":                     {whole[:len(whole)/2], "unexpected EOF"},
-		"more behind":                   {whole + "{}", "behind the tokentest.Object"},
+		"more behind":                   {whole + "{}", "behind the object"},
 		"deep":                          {`{"model":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}", "depth"},
-		"list":                          {"[]", "want an tokentest.Object"},
+		"list":                          {"[]", "want an object"},
 		"no vocab":                      {edit(func(m tokentest.Object) { delete(m, "vocab") }), "vocab"},
 		"vocab is a list":               {edit(func(m tokentest.Object) { m["vocab"] = []int{1} }), "vocab"},
 		"no merges":                     {edit(func(m tokentest.Object) { delete(m, "merges") }), "merges"},
@@ -234,7 +236,7 @@ func TestRandomModelsAgreeWithNaive(t *testing.T) {
 		f["pre_tokenizer"] = tokentest.PatternFor(pretokenize.Families[k%len(pretokenize.Families)].Parts...)
 		f["model"].(tokentest.Object)["ignore_merges"] = k%3 == 0
 		m := mustLoadFile(t, f, Options{})
-		n, e := newNaive(f, m.def.family.Name), m.NewEncoder()
+		n, e := newNaive(f, m.def.Family.Name), m.NewEncoder()
 		for range 60 {
 			var text []byte
 			for range r.IntN(30) {
@@ -256,7 +258,7 @@ func FuzzEncode(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		d, err := jsonDefinition(bytes.NewReader(data))
+		d, err := definition.FromJSON(bytes.NewReader(data))
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -265,7 +267,7 @@ func FuzzEncode(f *testing.F) {
 			f.Fatal(err)
 		}
 		encoders = append(encoders, m.NewEncoder())
-		definitions = append(definitions, newNaive(file, m.def.family.Name))
+		definitions = append(definitions, newNaive(file, m.def.Family.Name))
 	}
 	f.Add([]byte("abcab'S  11\n\n中\xe4\xb8 //"))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -298,7 +300,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := jsonDefinition(bytes.NewReader(data))
+		d, err := definition.FromJSON(bytes.NewReader(data))
 		if err != nil {
 			return
 		}

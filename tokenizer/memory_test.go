@@ -13,7 +13,7 @@ import (
 const workerMemory = 16 << 20
 
 // shared are the types of what encoders lead to and do not hold: the model, and tables.
-var shared = []string{"*tokenizer.Model", "*tokenizer.words", "*tokenizer.sharedWords", "*tokenizer.nfcTables"}
+var shared = []string{"*tokenizer.Model", "*lookup.Words", "*lookup.sharedWords", "*norm.nfcTables"}
 
 // held is the memory in bytes that a value leads to.
 func held(t *testing.T, v reflect.Value) (n int) {

@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"strings"
 
-	"loaderd/tokenizer/internal/naive"
 	"loaderd/tokenizer/internal/tokentest"
 )
 
@@ -30,7 +29,7 @@ func newNaive(file tokentest.Object, family string) *naiveModel {
 
 // ids encodes valid UTF-8 without added tokens.
 func (n *naiveModel) ids(text []byte) (ids []int32) {
-	for _, word := range naive.Words(n.family, string(text)) {
+	for _, word := range tokentest.NaiveWords(n.family, string(text)) {
 		ids = append(ids, n.word(tokentest.Spell(word))...)
 	}
 	return ids

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/tokenizer/internal/format"
 	"loaderd/tokenizer/internal/pretokenize"
 	"loaderd/tokenizer/internal/tokentest"
 )
@@ -67,7 +68,7 @@ func TestRefusedPreTokenizers(t *testing.T) {
 			f := tokentest.SmallFile(tokentest.ABC...)
 			f["pre_tokenizer"] = c.pre
 			_, err := loadFile(t, f, Options{})
-			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), advice) {
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), format.Advice) {
 				t.Errorf("error %v, want one that says %q and what to do", err, c.says)
 			}
 		})

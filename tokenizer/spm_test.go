@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"loaderd/tokenizer/internal/definition"
 	"loaderd/tokenizer/internal/tokentest"
 )
 
@@ -257,7 +258,7 @@ func randomSpmText(r *rand.Rand) string {
 func compareSpm(t *testing.T, r *rand.Rand) {
 	f := randomSpm(r)
 	m := mustLoadFile(t, f.object(), Options{})
-	d, err := jsonDefinition(bytes.NewReader(tokentest.JSON(t, f.object())))
+	d, err := definition.FromJSON(bytes.NewReader(tokentest.JSON(t, f.object())))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+
+	"loaderd/tokenizer/internal/definition"
 )
 
 // Options choose among the reference's ways to encode.
@@ -33,7 +35,7 @@ type Options struct {
 // Load returns the tokenizer of a built-in name (see Builtin), of a tokenizer.json file or of a rank file (*.tiktoken).
 // The error for a file that needs something unverified names the component and its value.
 func Load(nameOrFile string, o Options) (*Model, error) {
-	d, err := define(nameOrFile, rankOptions{pattern: o.Pattern, specialTokens: o.SpecialTokens})
+	d, err := definition.Read(nameOrFile, definition.RankOptions{Pattern: o.Pattern, SpecialTokens: o.SpecialTokens})
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer %s: %w", strconv.Quote(nameOrFile), err)
 	}
@@ -46,7 +48,7 @@ func Load(nameOrFile string, o Options) (*Model, error) {
 }
 
 // Builtin lists the names that Load knows without a file.
-func Builtin() []string { return builtinNames() }
+func Builtin() []string { return definition.Builtin() }
 
 // FingerprintForm is what every fingerprint looks like, those of tokenizers that are not ours too.
 var FingerprintForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
@@ -67,9 +69,9 @@ func (m *Model) Fingerprint() string { return m.fingerprint }
 // (<|endoftext|>, <|end_of_text|>, ...) among the added tokens.
 func (m *Model) EndOfText() (id int32, ok bool) {
 	for _, content := range endTokens {
-		for _, a := range m.def.added {
-			if a.content == content {
-				return a.id, true
+		for _, a := range m.def.Added {
+			if a.Content == content {
+				return a.ID, true
 			}
 		}
 	}

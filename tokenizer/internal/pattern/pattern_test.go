@@ -4,10 +4,10 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/tokenizer/internal/naive"
 	"loaderd/tokenizer/internal/norm"
 	"loaderd/tokenizer/internal/pattern"
 	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/tokentest"
 )
 
 // Of the patterns of a fuzzer few can be read; those must match what the definition says.
@@ -33,7 +33,7 @@ func FuzzPattern(f *testing.F) {
 			return
 		}
 		text = string(norm.AppendValid(nil, []byte(text)))
-		var b naive.Backtracker
+		var b tokentest.Backtracker
 		want := b.Cut(e, text)
 		if b.GaveUp() {
 			return

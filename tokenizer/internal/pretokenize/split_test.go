@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/tokenizer/internal/naive"
 	"loaderd/tokenizer/internal/norm"
 	"loaderd/tokenizer/internal/pretokenize"
 	"loaderd/tokenizer/internal/tokentest"
@@ -16,7 +15,7 @@ import (
 // compareSplits fails unless the block rule, the automatons and the definition cut a text at the same places.
 func compareSplits(t *testing.T, label string, f *pretokenize.Family, text []byte) {
 	t.Helper()
-	want := naive.Words(f.Name, string(text))
+	want := tokentest.NaiveWords(f.Name, string(text))
 	for form, sp := range map[string]*pretokenize.Splitter{"rule": &f.Splitter, "automatons": f.Splitter.WithoutRule()} {
 		got := tokentest.Words(sp, text)
 		for k := range max(len(got), len(want)) {

@@ -1,12 +1,15 @@
-// Package tokentest makes files and texts for the tests of the tokenizer and its packages; only tests import it.
+// Package tokentest makes files and texts for the tests of the tokenizer and its packages, and cuts texts by the definition, without
+// regard to time; only tests import it.
 package tokentest
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"math/rand/v2"
 	"testing"
 
+	"loaderd/tokenizer/internal/definition"
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
@@ -111,3 +114,23 @@ func JSON(t testing.TB, file any) []byte {
 
 // Base64 is how rank files write the bytes of a token.
 func Base64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+// Definition reads a file.
+func Definition(t testing.TB, file Object) *definition.Definition {
+	t.Helper()
+	d, err := definition.FromJSON(bytes.NewReader(JSON(t, file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Builtin is the definition of a tokenizer that needs no file. It is read anew each time.
+func Builtin(t testing.TB, name string) *definition.Definition {
+	t.Helper()
+	d, err := definition.Read(name, definition.RankOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package tokenizer
-
-func onHugePages[T any]([]T) {}

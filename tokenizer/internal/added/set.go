@@ -1,0 +1,164 @@
+package added
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// Token is found in the text before anything else is done to it.
+type Token struct {
+	Content    string
+	ID         int32
+	Special    bool
+	Normalized bool // look for it after normalization, and in what the others have left
+	SingleWord bool // not beside a word character
+	Lstrip     bool // take the white space before it too
+	Rstrip     bool // and after it
+}
+
+// Set finds added tokens in a text: an Aho-Corasick automaton of leftmost-longest matches, so that its time is
+// linear in the text whatever the tokens are.
+type Set struct {
+	tokens []Token
+	nodes  []node     // nodes[0] is the root; shorter prefixes first
+	label  []byte     // node -> the byte that leads to it
+	root   [256]int32 // byte -> child of the root, or 0
+	first  []byte     // the bytes that tokens begin with
+	space  rune       // what a space in the text stands for
+}
+
+// node is a prefix of tokens.
+type node struct {
+	child, end int32 // its children are nodes[child:end], in order of their bytes
+	miss       int32 // the longest proper suffix of it that is a node, or dead
+	token      int32 // the longest token that it ends with, or -1
+}
+
+// dead says that to go on at a suffix would lose a token that begins before it.
+const dead = -1
+
+// growing is what is known of a node while the automaton is built.
+type growing struct {
+	lo, hi int // the tokens that begin with it
+	depth  int // its length
+	begin  int // where in it the first token begins that it holds, or -1
+}
+
+// NewSet builds the automaton of tokens, which have different contents, none empty. In the text a space stands for a
+// character, itself or another one.
+func NewSet(tokens []Token, space rune) Set {
+	if len(tokens) == 0 {
+		return Set{}
+	}
+	a := Set{tokens: slices.Clone(tokens), space: space, nodes: []node{{miss: dead, token: -1}}, label: []byte{0}}
+	slices.SortFunc(a.tokens, func(x, y Token) int { return strings.Compare(x.Content, y.Content) })
+	all := []growing{{lo: 0, hi: len(tokens), begin: -1}} // of each node
+	for at := int32(0); int(at) < len(all); at++ {
+		g := all[at]
+		if len(a.tokens[g.lo].Content) == g.depth {
+			g.lo++ // the node itself
+		}
+		a.nodes[at].child, a.nodes[at].end = int32(len(a.nodes)), int32(len(a.nodes))
+		for lo := g.lo; lo < g.hi; {
+			b, hi := a.tokens[lo].Content[g.depth], lo+1
+			for hi < g.hi && a.tokens[hi].Content[g.depth] == b {
+				hi++
+			}
+			child := growing{lo, hi, g.depth + 1, g.begin}
+			node := a.link(at, b, &child, all)
+			a.nodes, a.label, all = append(a.nodes, node), append(a.label, b), append(all, child)
+			a.nodes[at].end++
+			lo = hi
+		}
+	}
+	for c := a.nodes[0].child; c < a.nodes[0].end; c++ {
+		a.root[a.label[c]] = c
+		a.first = append(a.first, a.label[c])
+	}
+	return a
+}
+
+// link makes the child of a node. All shorter nodes are complete.
+func (a *Set) link(at int32, b byte, child *growing, all []growing) node {
+	node := node{miss: a.suffix(at, b), token: -1}
+	if len(a.tokens[child.lo].Content) == child.depth {
+		node.token, child.begin = int32(child.lo), 0
+	}
+	if node.miss != dead && child.begin >= 0 && child.depth-all[node.miss].depth > child.begin {
+		node.miss = dead
+	}
+	if node.miss != dead && node.token < 0 {
+		if node.token = a.nodes[node.miss].token; node.token >= 0 && child.begin < 0 {
+			child.begin = child.depth - len(a.tokens[node.token].Content)
+		}
+	}
+	return node
+}
+
+// suffix is the longest proper suffix of a node's child that is a node and may be gone to.
+func (a *Set) suffix(at int32, b byte) int32 {
+	for at != 0 {
+		if at = a.nodes[at].miss; at == dead {
+			return dead
+		}
+		if to := a.step(at, b); to > 0 {
+			return to
+		}
+	}
+	return 0
+}
+
+// step is the child of a node by a byte, or 0.
+func (a *Set) step(at int32, b byte) int32 {
+	n := a.nodes[at]
+	if k, ok := slices.BinarySearch(a.label[n.child:n.end], b); ok {
+		return n.child + int32(k)
+	}
+	return 0
+}
+
+// find returns where the next token of s from i on begins and ends, and which it is. Without one it is nil.
+func (a *Set) find(s []byte, i int) (start, end int, token *Token) {
+	at := int32(0)
+	for i < len(s) {
+		var to int32
+		if at == 0 {
+			if i = a.candidate(s, i); i == len(s) {
+				break
+			}
+			to = a.root[s[i]]
+		} else if to = a.step(at, s[i]); to == 0 {
+			if at = a.nodes[at].miss; at == dead {
+				break
+			}
+			continue
+		}
+		at = to
+		i++
+		if t := a.nodes[at].token; t >= 0 {
+			end, token = i, &a.tokens[t]
+		}
+	}
+	if token == nil {
+		return len(s), len(s), nil
+	}
+	return end - len(token.Content), end, token
+}
+
+// candidate is the next place from i on where a token might begin, or len(s).
+func (a *Set) candidate(s []byte, i int) int {
+	switch len(a.first) {
+	case 0:
+		return len(s)
+	case 1:
+		if k := bytes.IndexByte(s[i:], a.first[0]); k >= 0 {
+			return i + k
+		}
+		return len(s)
+	}
+	for i < len(s) && a.root[s[i]] == 0 {
+		i++
+	}
+	return i
+}

@@ -1,0 +1,96 @@
+package definition
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	hf "github.com/sugarme/tokenizer"
+
+	"loaderd/tokenizer/internal/added"
+	"loaderd/tokenizer/internal/format"
+	"loaderd/tokenizer/internal/merge"
+	"loaderd/tokenizer/internal/norm"
+)
+
+// readAdded gives added tokens the ids that the reference gives them: that of the vocabulary, else the next one behind
+// the number of the vocabulary's entries, whatever the file says.
+func (d *Definition) readAdded(list []hf.TokenConfig) error {
+	next := int32(len(d.Tokens) + len(d.Names))
+	taken := make(map[int32]bool, next)
+	for _, entries := range []map[string]int32{d.Tokens, d.Names} {
+		for _, id := range entries {
+			taken[id] = true
+		}
+	}
+	seen := make(map[string]hf.TokenConfig, len(list))
+	for i, t := range list {
+		where := fmt.Sprintf("added_tokens[%d] %s", i, format.Cut(strconv.Quote(t.Content)))
+		if t.Content == "" {
+			continue // the reference ignores it
+		}
+		t.Id = 0
+		if other, ok := seen[t.Content]; ok {
+			if t != other {
+				return fmt.Errorf("%s: listed twice, with different flags", where)
+			}
+			continue
+		}
+		seen[t.Content] = t
+		id, ok := d.vocabulary(t.Content)
+		if !ok {
+			if id = next; taken[id] || id > merge.MaxID {
+				return fmt.Errorf("%s: the reference gives it id %d, which the vocabulary uses or which is beyond %d", where, id, merge.MaxID)
+			}
+			next++
+		}
+		d.Added = append(d.Added, added.Token{Content: t.Content, ID: id, Special: t.Special, Normalized: t.Normalized,
+			SingleWord: t.SingleWord, Lstrip: t.Lstrip, Rstrip: t.Rstrip})
+	}
+	return nil
+}
+
+// AddedSets are the sets of tokens that are looked for in the text as it is, and in normalized text.
+func (d *Definition) AddedSets() (raw, normalized added.Set, err error) {
+	var sets [2][]added.Token
+	steps := norm.NewStepper(d.InsideSteps())
+	from := map[string]string{}
+	for _, t := range d.Added {
+		if !t.Normalized {
+			sets[0] = append(sets[0], t)
+			continue
+		}
+		content := t.Content
+		t.Content = string(steps.Normalize([]byte(content)))
+		if t.Content == "" {
+			return raw, normalized, fmt.Errorf("added token %q: nothing is left of it when it is normalized", content)
+		}
+		if other, ok := from[t.Content]; ok {
+			return raw, normalized, fmt.Errorf("added tokens %q and %q are the same when they are normalized", other, content)
+		}
+		from[t.Content] = content
+		sets[1] = append(sets[1], t)
+	}
+	space := ' '
+	if d.marksSpaces() {
+		space, _ = utf8.DecodeRuneInString(d.Characters.Mark)
+	}
+	return added.NewSet(sets[0], ' '), added.NewSet(sets[1], space), nil
+}
+
+// vocabulary is the id of an entry as it is spelled in the file.
+func (d *Definition) vocabulary(entry string) (int32, bool) {
+	if id, ok := d.Names[entry]; ok {
+		return id, true
+	}
+	if text, ok := d.textOf(entry); ok {
+		id, ok := d.Tokens[text]
+		return id, ok
+	}
+	return 0, false
+}
+
+func sortAdded(list []added.Token) {
+	slices.SortFunc(list, func(a, b added.Token) int { return int(a.ID) - int(b.ID) })
+}

@@ -1,0 +1,67 @@
+package definition
+
+import (
+	"strconv"
+	"strings"
+
+	"loaderd/tokenizer/internal/format"
+)
+
+// Decoder is the way from tokens back to text of a file whose merges begin with characters. It shapes no ids: what is not
+// known of a file's decoder is left out.
+type Decoder struct {
+	replace    []replacement
+	bytes      bool // <0x0A> is a byte
+	Start      int  // spaces that are dropped at the start of the text
+	FirstToken bool // all spaces that the first token begins with are dropped
+}
+
+type replacement struct{ from, to string }
+
+func readDecoder(c map[string]any) (d Decoder) {
+	text := func(m map[string]any, field string) string {
+		s, _ := m[field].(string)
+		return s
+	}
+	switch c["type"] {
+	case "Sequence":
+		list, _ := c["decoders"].([]any)
+		for _, x := range list {
+			part, _ := x.(map[string]any)
+			one := readDecoder(part)
+			d.replace = append(d.replace, one.replace...)
+			d.bytes = d.bytes || one.bytes
+			d.Start += one.Start
+			d.FirstToken = d.FirstToken || one.FirstToken
+		}
+	case "Replace":
+		pattern, _ := c["pattern"].(map[string]any)
+		if from := text(pattern, "String"); from != "" {
+			d.replace = []replacement{{from, text(c, "content")}}
+		}
+	case "ByteFallback":
+		d.bytes = true
+	case "Strip":
+		if n, ok := wholeID(c["start"]); ok && text(c, "content") == " " {
+			d.Start = int(n)
+		}
+	case "Metaspace":
+		if mark := text(c, "replacement"); mark != "" {
+			d.replace = []replacement{{mark, " "}}
+		}
+		d.FirstToken = c["prepend_scheme"] != "never" && c["add_prefix_space"] != false
+	}
+	return d
+}
+
+// Text is what a token stands for inside a text.
+func (d Decoder) Text(token string) string {
+	if d.bytes && format.ByteToken.MatchString(token) {
+		b, _ := strconv.ParseUint(token[3:5], 16, 8)
+		return string([]byte{byte(b)})
+	}
+	for _, r := range d.replace {
+		token = strings.ReplaceAll(token, r.from, r.to)
+	}
+	return token
+}

@@ -1,0 +1,73 @@
+package definition
+
+import (
+	"fmt"
+
+	"loaderd/tokenizer/internal/format"
+	"loaderd/tokenizer/internal/norm"
+)
+
+// maxGrowth bounds how many times as long the literal normalizers may make a text: the memory and the tokens of a document are to follow
+// from its length.
+const maxGrowth = 64
+
+// readNormalizer reads what is done to the text between added tokens, in order.
+func (d *Definition) readNormalizer(n map[string]any) error {
+	if n == nil {
+		return nil
+	}
+	switch n["type"] {
+	case "Sequence":
+		list, ok := n["normalizers"].([]any)
+		if !ok {
+			return format.Refuse("normalizer", n)
+		}
+		for _, x := range list {
+			one, ok := x.(map[string]any)
+			if !ok {
+				return format.Refuse("normalizer", n)
+			}
+			if err := d.readNormalizer(one); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "NFC", "NFKC":
+		d.Normalize = append(d.Normalize, norm.Step{Form: n["type"].(string)})
+		return nil
+	case "Prepend":
+		text, ok := n["prepend"].(string)
+		if !ok || text == "" { // nothing before a text doubles its first character in the reference
+			return format.Refuse("normalizer", n)
+		}
+		d.Normalize = append(d.Normalize, norm.Step{Form: "Prepend", To: []byte(text)})
+		return d.checkGrowth(n)
+	case "Replace":
+		pattern, _ := n["pattern"].(map[string]any)
+		from, okFrom := pattern["String"].(string)
+		to, okTo := n["content"].(string)
+		if !okFrom || !okTo || len(pattern) != 1 || from == "" {
+			return format.Refuse("normalizer", n)
+		}
+		d.Normalize = append(d.Normalize, norm.Step{Form: "Replace", From: []byte(from), To: []byte(to)})
+		return d.checkGrowth(n)
+	}
+	return format.Refuse("normalizer", n)
+}
+
+// checkGrowth refuses the last normalizer, n, if with those before it it makes too much of a text.
+func (d *Definition) checkGrowth(n map[string]any) error {
+	growth := 1.0
+	for _, s := range d.Normalize {
+		switch s.Form {
+		case "Prepend": // to a single byte, at worst: between added tokens there may be no more
+			growth *= 1 + float64(len(s.To))
+		case "Replace":
+			growth *= max(1, float64(len(s.To))/float64(len(s.From)))
+		}
+	}
+	if growth > maxGrowth {
+		return fmt.Errorf("normalizer %s makes a text up to %.0f times as long, at most %d is supported: %s", format.Describe(n), growth, maxGrowth, format.Advice)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package definition
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	loader "github.com/pkoukk/tiktoken-go-loader"
+	hf "github.com/sugarme/tokenizer"
+
+	"loaderd/tokenizer/internal/added"
+	"loaderd/tokenizer/internal/fingerprint"
+	"loaderd/tokenizer/internal/format"
+	"loaderd/tokenizer/internal/merge"
+	"loaderd/tokenizer/internal/pretokenize"
+)
+
+// builtin is a tokenizer whose rank file is compiled in.
+type builtin struct {
+	name    string
+	ranks   string // file of tiktoken-go-loader
+	family  string
+	special map[string]int32
+}
+
+// Ranks, patterns and special tokens are those of tiktoken's openai_public. Its pattern for cl100k_base tries \s++$
+// Before \s*[\r\n]; no token of cl100k_base goes past a newline into other whitespace, so the ids are the same.
+var builtins = []builtin{
+	{"gpt2", "r50k_base.tiktoken", "gpt2", map[string]int32{"<|endoftext|>": 50256}},
+	{"r50k_base", "r50k_base.tiktoken", "gpt2", map[string]int32{"<|endoftext|>": 50256}},
+	{"cl100k_base", "cl100k_base.tiktoken", "cl100k", map[string]int32{
+		"<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260,
+		"<|endofprompt|>": 100276,
+	}},
+	{"o200k_base", "o200k_base.tiktoken", "o200k", map[string]int32{"<|endoftext|>": 199999, "<|endofprompt|>": 200018}},
+}
+
+// Builtin lists the tokenizers that need no file.
+func Builtin() []string {
+	names := make([]string, len(builtins))
+	for i, b := range builtins {
+		names[i] = b.name
+	}
+	return names
+}
+
+func builtinDefinition(name string) (*Definition, error) {
+	for _, b := range builtins {
+		if b.name != name {
+			continue
+		}
+		ranks, err := loader.NewOfflineLoader().LoadTiktokenBpe(b.ranks)
+		if err != nil {
+			return nil, fmt.Errorf("read rank file %s: %w", b.ranks, err)
+		}
+		list := make([]format.Rank, 0, len(ranks))
+		for token, rank := range ranks {
+			list = append(list, format.Rank{Token: token, Rank: int32(rank)})
+		}
+		d, err := rankDefinition(list, pretokenize.PatternOf(b.family), b.special)
+		if err != nil {
+			return nil, fmt.Errorf("rank file %s: %w", b.ranks, err)
+		}
+		return d, nil
+	}
+	return nil, fmt.Errorf("no built-in tokenizer has this name; there are %v", Builtin())
+}
+
+// rankDefinition is that of a rank file, a pattern and special tokens. Such a tokenizer looks words up before it merges.
+func rankDefinition(list []format.Rank, pattern string, special map[string]int32) (*Definition, error) {
+	slices.SortFunc(list, format.ByRank)
+	c := &hf.Config{
+		PreTokenizer: map[string]any{"type": "Sequence", "pretokenizers": fingerprint.SplitBytes(pattern)},
+		Model:        map[string]any{"type": "BPE", "ignore_merges": true},
+	}
+	ranks := make(map[string]uint32, len(list))
+	tokens := make([]string, len(list))
+	vocab := make([]format.Entry, len(list))
+	taken := make(map[int32]bool, len(list))
+	for i, x := range list {
+		ranks[x.Token] = uint32(x.Rank)
+		tokens[i], vocab[i] = x.Token, format.Entry{Token: pretokenize.SpellBytes(x.Token), ID: x.Rank}
+		taken[x.Rank] = true
+	}
+	merges := merge.FromRanks(tokens, ranks)
+	for i, m := range merges {
+		merges[i] = merge.Rule{Left: pretokenize.SpellBytes(m.Left), Right: pretokenize.SpellBytes(m.Right)}
+	}
+	c.Model["vocab"], c.Model["merges"] = vocab, merges
+	d, err := newDefinition(c, true)
+	if err != nil {
+		return nil, err
+	}
+	for content, id := range special {
+		if content == "" || id < 0 || id > merge.MaxID || taken[id] {
+			return nil, fmt.Errorf("special token %q: id %d is that of a token, or not in 0..%d", content, id, merge.MaxID)
+		}
+		taken[id] = true
+		d.Added = append(d.Added, added.Token{Content: content, ID: id, Special: true})
+	}
+	sortAdded(d.Added)
+	return d, nil
+}
+
+// knownRanks are published rank files that a pattern and special tokens belong to. Those of llama3 are the ones that all of
+// its versions have.
+var knownRanks = []struct {
+	sum     string // see sumRanks
+	pattern string
+	special map[string]int32
+}{
+	{"22f185846c3da6972451b865f7a74e12f84c19a13b961e0eeae8468a17aa78fa", "gpt2", builtins[0].special},
+	{"74248f4aec6cbe440b5d7cf75d4e6cf57a788f2297a9e62f73347da83795871b", "cl100k", builtins[2].special},
+	{"6d12c35070eec1461435eb1dd5917d3017695992188898477959ce17077f69c6", "o200k", builtins[3].special},
+	{"96691ae4a7281d8af2281dd617074f73d2e32080b07eec3f11d20288532941f7", "llama3", map[string]int32{
+		"<|begin_of_text|>": 128000, "<|end_of_text|>": 128001, "<|start_header_id|>": 128006, "<|end_header_id|>": 128007,
+		"<|eot_id|>": 128009,
+	}},
+	{"18fe0daf01fe55579ce04fa3aa1d9b359163c13f04b1782cf300021860150161", "qwen", map[string]int32{
+		"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645,
+	}},
+}
+
+// FromRanks is the definition of a rank file. Its pattern and special tokens are the options', else those of a known file.
+func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
+	list, err := format.ReadRanks(in)
+	if err != nil {
+		return nil, fmt.Errorf("read rank file: %w", err)
+	}
+	pattern, special := "", map[string]int32{}
+	sum := format.SumRanks(list)
+	for _, k := range knownRanks {
+		if k.sum == sum {
+			pattern, special = pretokenize.PatternOf(k.pattern), k.special
+		}
+	}
+	if o.Pattern != "" {
+		if pattern = pretokenize.PatternOf(o.Pattern); pattern == "" {
+			pattern = o.Pattern
+		}
+	}
+	if pattern == "" {
+		return nil, fmt.Errorf("read rank file: it is none of those that are known; name the pattern that cuts text into words, "+
+			"one of %v or a regular expression (option pattern), and its special tokens", pretokenize.PatternNames())
+	}
+	if len(o.SpecialTokens) > 0 {
+		if special, err = specialTokens(o.SpecialTokens, list); err != nil {
+			return nil, err
+		}
+	}
+	return rankDefinition(list, pattern, special)
+}
+
+// SpecialTokens reads "token=id", or "token", which has the id behind the last one.
+func specialTokens(list []string, ranks []format.Rank) (map[string]int32, error) {
+	next := int64(slices.MaxFunc(ranks, format.ByRank).Rank) + 1
+	special := make(map[string]int32, len(list))
+	for _, s := range list {
+		content := s
+		if k := strings.LastIndexByte(s, '='); k > 0 {
+			if id, err := strconv.ParseInt(s[k+1:], 10, 32); err == nil {
+				content, next = s[:k], id
+			}
+		}
+		if _, ok := special[content]; ok || content == "" || next < 0 || next > merge.MaxID {
+			return nil, fmt.Errorf("special token %q: want each token once, as TOKEN or TOKEN=ID with an id in 0..%d", s, merge.MaxID)
+		}
+		special[content] = int32(next)
+		next++
+	}
+	return special, nil
+}

@@ -1,0 +1,120 @@
+package definition
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	hf "github.com/sugarme/tokenizer"
+
+	"loaderd/tokenizer/internal/fingerprint"
+	"loaderd/tokenizer/internal/format"
+)
+
+// modelName looks like the name of a model, organization/model, not like a path of a file.
+var modelName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]*[\w-]$`)
+
+// RankOptions are what a rank file does not say itself.
+type RankOptions struct {
+	Pattern       string   // the name of a family or a regular expression
+	SpecialTokens []string // TOKEN or TOKEN=ID; without an id a token has the one behind the last
+}
+
+// notForRanks refuses options for what is no rank file.
+func (o RankOptions) notForRanks() error {
+	if o.Pattern != "" || len(o.SpecialTokens) > 0 {
+		return errors.New("a pattern and special tokens can be chosen for a rank file only: this one has its own")
+	}
+	return nil
+}
+
+// Read reads the definition of a built-in name or of a file.
+func Read(nameOrFile string, o RankOptions) (*Definition, error) {
+	if slices.Contains(Builtin(), nameOrFile) {
+		if err := o.notForRanks(); err != nil {
+			return nil, err
+		}
+		return builtinDefinition(nameOrFile)
+	}
+	return fileDefinition(nameOrFile, o)
+}
+
+func fileDefinition(path string, o RankOptions) (*Definition, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) && modelName.MatchString(path) {
+		return nil, fmt.Errorf("no such file. If it is a model of a hub: models are not fetched; give the path of the tokenizer.json that comes with it, or a built-in name %v", Builtin())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("neither a built-in name %v nor a readable file: %w", Builtin(), err)
+	}
+	defer f.Close()
+	in := bufio.NewReader(f)
+	if isJSON(in) {
+		if err := o.notForRanks(); err != nil {
+			return nil, err
+		}
+		return FromJSON(in)
+	}
+	return FromRanks(in, o)
+}
+
+// isJSON tells a tokenizer.json from a rank file by its first character.
+func isJSON(in *bufio.Reader) bool {
+	for n := 1; ; n++ {
+		start, err := in.Peek(n)
+		if err != nil {
+			return len(start) == 0 // an empty file, or nothing but white space: let JSON complain
+		}
+		if c := start[n-1]; !strings.ContainsRune(" \t\r\n", rune(c)) {
+			return strings.ContainsRune("{[\xef", rune(c))
+		}
+	}
+}
+
+// FromJSON reads a tokenizer.json.
+func FromJSON(in io.Reader) (*Definition, error) {
+	c, err := format.ReadConfig(in)
+	if err != nil {
+		return nil, fmt.Errorf("read tokenizer.json: %w", err)
+	}
+	if err := errors.Join(format.CheckFields("pre_tokenizer", c.PreTokenizer), format.CheckFields("post_processor", c.PostProcessor), format.CheckFields("decoder", c.Decoder)); err != nil {
+		return nil, err
+	}
+	return newDefinition(c, false)
+}
+
+// newDefinition takes what a file says. Done says that each of its merges is known to be done for some text.
+func newDefinition(c *hf.Config, done bool) (*Definition, error) {
+	if c.Truncation != nil {
+		return nil, format.Refuse("truncation", c.Truncation)
+	}
+	if c.Padding != nil {
+		return nil, format.Refuse("padding", c.Padding)
+	}
+	if t, ok := c.Model["type"]; ok && t != "BPE" { // first: whoever has another model need not read on
+		return nil, format.Refuse("model type", t)
+	}
+	d := &Definition{}
+	if err := d.readNormalizer(c.Normalizer); err != nil {
+		return nil, err
+	}
+	if err := d.readPreTokenizer(c.PreTokenizer); err != nil {
+		return nil, err
+	}
+	if err := d.readModel(c.Model); err != nil {
+		return nil, err
+	}
+	if err := d.readAdded(c.AddedTokens); err != nil {
+		return nil, err
+	}
+	d.Template = readTemplate(c.PostProcessor)
+	d.Decoder = readDecoder(c.Decoder)
+	d.Identity = fingerprint.Identify(c, done)
+	return d, nil
+}

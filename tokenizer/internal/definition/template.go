@@ -1,0 +1,124 @@
+package definition
+
+import (
+	"math"
+
+	"loaderd/tokenizer/internal/format"
+	"loaderd/tokenizer/internal/merge"
+)
+
+// Template is what a post-processor puts around the ids of a text.
+type template struct {
+	Before, Behind []int32
+	Refused        error // why the post-processor's is not known
+	Always         bool  // the reference heeds what is refused even where no special tokens are to be added
+}
+
+func (t template) adds() bool { return len(t.Before)+len(t.Behind) > 0 }
+
+// readTemplate reads the post_processor of a file. What it asks for counts only when special tokens are to be added.
+func readTemplate(p map[string]any) (t template) {
+	if p == nil {
+		return t
+	}
+	switch p["type"] {
+	case "ByteLevel": // moves offsets
+		return t
+	case "Sequence":
+		list, _ := p["processors"].([]any)
+		for _, x := range list {
+			part, _ := x.(map[string]any)
+			one := readTemplate(part)
+			if one.Refused != nil {
+				return one
+			}
+			if one.adds() {
+				if t.adds() { // the reference does the second to each token that the first adds, too
+					return template{Refused: format.Refuse("post_processor", p)}
+				}
+				t = one
+			}
+		}
+		return t
+	case "BertProcessing", "RobertaProcessing":
+		cls, okC := namedID(p["cls"])
+		sep, okS := namedID(p["sep"])
+		if okC && okS {
+			return template{Before: []int32{cls}, Behind: []int32{sep}}
+		}
+	case "TemplateProcessing":
+		pieces, _ := p["single"].([]any)
+		special, _ := p["special_tokens"].(map[string]any)
+		if !hasTextOnce(pieces) {
+			return template{Refused: format.Refuse("post_processor without the text, or with it twice,", p), Always: true}
+		}
+		if t, ok := readPieces(pieces, special); ok {
+			return t
+		}
+	}
+	return template{Refused: format.Refuse("post_processor", p)}
+}
+
+// hasTextOnce tells whether the text that is encoded is once in a template, and no other.
+func hasTextOnce(pieces []any) bool {
+	texts, others := 0, 0
+	for _, x := range pieces {
+		if sequence, ok := sequenceOf(x); ok && sequence["id"] == "A" {
+			texts++
+		} else if ok {
+			others++
+		}
+	}
+	return texts == 1 && others == 0
+}
+
+// sequenceOf is the piece of a template that stands for a text.
+func sequenceOf(x any) (sequence map[string]any, ok bool) {
+	piece, _ := x.(map[string]any)
+	sequence, ok = piece["Sequence"].(map[string]any)
+	return sequence, ok && len(piece) == 1
+}
+
+// readPieces reads a template that has the text once.
+func readPieces(pieces []any, special map[string]any) (t template, ok bool) {
+	behind := false
+	for _, x := range pieces {
+		if _, is := sequenceOf(x); is {
+			behind = true
+			continue
+		}
+		piece, _ := x.(map[string]any)
+		token, _ := piece["SpecialToken"].(map[string]any)
+		name, _ := token["id"].(string)
+		named, _ := special[name].(map[string]any)
+		list, is := named["ids"].([]any)
+		if !is || len(piece) != 1 {
+			return t, false
+		}
+		for _, x := range list {
+			id, ok := wholeID(x)
+			if !ok {
+				return t, false
+			}
+			if behind {
+				t.Behind = append(t.Behind, id)
+			} else {
+				t.Before = append(t.Before, id)
+			}
+		}
+	}
+	return t, true
+}
+
+// namedID reads ["[CLS]", 101].
+func namedID(x any) (int32, bool) {
+	if list, ok := x.([]any); ok && len(list) == 2 {
+		return wholeID(list[1])
+	}
+	return 0, false
+}
+
+func wholeID(x any) (int32, bool) {
+	id, ok := x.(float64)
+	return int32(id), ok && id >= 0 && id <= merge.MaxID && id == math.Trunc(id)
+}

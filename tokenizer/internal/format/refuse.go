@@ -1,0 +1,32 @@
+package format
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Advice ends every refusal.
+const Advice = "send documents already tokenized (content type application/vnd.loaderd.tokens, docs/tokenizers.md) instead"
+
+// Refuse is the error for what has not been compared with the reference.
+func Refuse(component string, value any) error {
+	return fmt.Errorf("%s %s is not supported: %s", component, Describe(value), Advice)
+}
+
+// Describe shows a value from the file, cut where it is long.
+func Describe(value any) string {
+	b, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return Cut(string(b))
+}
+
+// Cut shortens what a message quotes.
+func Cut(s string) string {
+	if len(s) > 300 {
+		return strings.ToValidUTF8(s[:300], "") + "..."
+	}
+	return s
+}

@@ -1,0 +1,166 @@
+package lookup
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// The cache of an Encoder: most words of a text have been seen before, and a word's ids depend on the word alone.
+const (
+	keyMax    = 15 // bytes of a word in the cache
+	cacheLog  = 16 // lines: 4 MiB
+	shortWord = 7  // bytes of a word that has a shortKey
+	briefLog  = 16 // lines: 4 MiB
+	hotLog    = 13 // hot words: 128 KiB
+)
+
+// someIDs are up to three ids of a word, and above them how many the word has.
+type someIDs uint64
+
+const (
+	idsEach = 3
+	idBits  = 20
+	idMask  = 1<<idBits - 1
+)
+
+func (v someIDs) count() int { return int(v >> (idsEach * idBits)) }
+
+// put writes the ids to dst; where there are fewer, what is behind them means nothing.
+func (v someIDs) put(dst *[idsEach]int32) {
+	dst[0] = int32(v & idMask)
+	dst[1] = int32(v >> idBits & idMask)
+	dst[2] = int32(v >> (2 * idBits) & idMask)
+}
+
+// wordIDs are the ids of a word, at most 2*idsEach, of which the first someIDs counts all.
+type wordIDs [2]someIDs
+
+// packIDs packs the ids of a word; not ok if they do not fit.
+func packIDs(ids []int32) (v wordIDs, ok bool) {
+	if len(ids) > 2*idsEach {
+		return v, false
+	}
+	for i, id := range ids {
+		if id > idMask {
+			return v, false
+		}
+		v[i/idsEach] |= someIDs(id) << (i % idsEach * idBits)
+	}
+	v[0] |= someIDs(len(ids)) << (idsEach * idBits)
+	return v, true
+}
+
+// wordKey is a word of 1..15 bytes: the bytes, zero padded, and in the top byte of hi the length. No word has length 0.
+type wordKey struct{ lo, hi uint64 }
+
+// noWord is the key of no entry.
+var noWord = wordKey{0, ^uint64(0)}
+
+// entry is a word and its ids.
+type entry struct {
+	wordKey
+	ids wordIDs
+}
+
+// cache has two entries where a word may be, side by side in one line of the processor's caches, the newest first.
+type cache [2 << cacheLog]entry
+
+// brief is a word of at most shortWord bytes and idsEach ids: three words of four.
+type brief struct {
+	key uint64 // the bytes, zero padded, and in the top byte the length
+	ids someIDs
+}
+
+// briefWords has four entries where a word may be, one line of the processor's caches, the newest first.
+type briefWords [1 << briefLog][4]brief
+
+// hotWords are the brief words that came last. They are so few that they stay near the processor.
+type hotWords [1 << hotLog]brief
+
+// place is where the brief word with a key is, if it is a hot one.
+func (t *hotWords) place(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - hotLog) }
+
+// briefPlace is the line of the brief word with a key.
+func briefPlace(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - briefLog) }
+
+var keyLo, keyHi = keyMasks()
+
+func keyMasks() (lo, hi [16]uint64) {
+	for n := range 16 {
+		lo[n], hi[n] = ^uint64(0), 0
+		if n < 8 {
+			lo[n] = 1<<(8*n) - 1
+		} else {
+			hi[n] = 1<<(8*(n-8)) - 1
+		}
+	}
+	return lo, hi
+}
+
+// packWord packs s[i:j], 1..15 bytes.
+func packWord(s []byte, i, j int) wordKey {
+	n := (j - i) & 15
+	if i+16 > len(s) {
+		var t [16]byte
+		copy(t[:], s[i:j])
+		return wordKey{binary.LittleEndian.Uint64(t[:]), binary.LittleEndian.Uint64(t[8:]) | uint64(n)<<56}
+	}
+	return wordKey{
+		binary.LittleEndian.Uint64(s[i:]) & keyLo[n],
+		binary.LittleEndian.Uint64(s[i+8:])&keyHi[n] | uint64(n)<<56,
+	}
+}
+
+// mix folds the 128-bit product of two words.
+func mix(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a^0x9E3779B97F4A7C15, b^0xD6E8FEB86659FD93)
+	return hi ^ lo
+}
+
+func (k wordKey) hash() uint64 { return mix(k.lo, k.hi) }
+
+// place is the first of the two entries where a word may be.
+func (k wordKey) place() uint32 { return uint32(k.hash()>>(64-cacheLog)) << 1 }
+
+// short tells whether the word has a key of one word, as brief words have.
+func (k wordKey) short() bool { return k.hi < (shortWord+1)<<56 }
+
+func (k wordKey) shortKey() uint64 { return k.lo | k.hi }
+
+// longKey is the other way round.
+func longKey(short uint64) wordKey { return wordKey{short << 8 >> 8, short >> 56 << 56} }
+
+// differs is 0 where an entry is that of a word.
+func (en *entry) differs(k wordKey) uint64 { return (en.lo ^ k.lo) | (en.hi ^ k.hi) }
+
+// insert puts a word into the cache.
+func (c *cache) insert(k wordKey, ids wordIDs) {
+	p := k.place()
+	if c[p].differs(k) == 0 {
+		return
+	}
+	c[p|1] = c[p]
+	c[p] = entry{k, ids}
+}
+
+// insert puts a word among the hot ones.
+func (t *hotWords) insert(b brief) { t[t.place(b.key)] = b }
+
+// insert puts a word among the brief ones.
+func (t *briefWords) insert(b brief) {
+	line := &t[briefPlace(b.key)]
+	if line[0].key != b.key {
+		line[3], line[2], line[1], line[0] = line[2], line[1], line[0], b
+	}
+}
+
+// hashLong is the hash of a word of more than keyMax bytes.
+func hashLong(word []byte) uint64 {
+	h := uint64(len(word))
+	for ; len(word) > 8; word = word[8:] {
+		h = mix(h, binary.LittleEndian.Uint64(word))
+	}
+	var t [8]byte
+	copy(t[:], word)
+	return mix(h, binary.LittleEndian.Uint64(t[:]))
+}

@@ -1,0 +1,113 @@
+package lookup
+
+import (
+	"loaderd/tokenizer/internal/merge"
+	"loaderd/tokenizer/internal/pretokenize"
+)
+
+// Encoder finds the ids of words: in its caches, in what other encoders of the model have seen, and else by merging. It
+// holds the scratch space and the caches of one goroutine.
+type Encoder struct {
+	words   *Words
+	hot     *hotWords
+	brief   *briefWords
+	cache   *cache
+	shared  *sharedWords
+	scratch merge.Scratch
+	found   pretokenize.Batch
+	cuts    [pretokenize.BatchSize]int32 // ends of words, of long ones those of their pieces
+	lookup  lookup
+}
+
+// Cutter cuts a text into words.
+type Cutter interface {
+	// Split writes the ends of the words of s from i on to w. It returns their number, at least 1, and the end of the last.
+	Split(s []byte, i int, w *pretokenize.Batch) (n, end int)
+}
+
+// NewEncoder makes an encoder for one goroutine.
+func (w *Words) NewEncoder() *Encoder {
+	e := &Encoder{words: w, shared: w.shared(), hot: new(hotWords), brief: new(briefWords), cache: new(cache)}
+	onHugePages(e.brief[:])
+	onHugePages(e.cache[:])
+	for _, s := range w.seeds {
+		if ids, ok := packIDs([]int32{s.id}); ok {
+			e.remember(s.word, ids)
+		}
+	}
+	return e
+}
+
+// remember puts a word where it is found again.
+func (e *Encoder) remember(k wordKey, ids wordIDs) {
+	if k.short() && ids[0].count() <= idsEach {
+		b := brief{k.shortKey(), ids[0]}
+		e.hot.insert(b)
+		e.brief.insert(b)
+		return
+	}
+	e.cache.insert(k, ids)
+}
+
+// Encode appends the ids of a text, batch by batch of the words that by cuts it into.
+func (e *Encoder) Encode(by Cutter, dst []int32, s []byte) []int32 {
+	for i := 0; i < len(s); {
+		n, end := by.Split(s, i, &e.found)
+		ends := e.found.Ends[:n]
+		if e.found.Wide && len(e.words.whole) == 0 && longest(i, ends) > cutMin {
+			dst = e.inPieces(dst, s, i, ends)
+		} else {
+			dst = e.lookUp(dst, s, i, ends)
+		}
+		i = end
+	}
+	return dst
+}
+
+// cutMin is the longest word that is not cut into pieces that merge on their own: they come again more often than it. Where
+// some words are one token whatever merging gives, no word is cut: a piece might be taken for one of them.
+const cutMin = 31
+
+// longest is the length of the longest of the words that start at i and end at ends.
+func longest(i int, ends []int32) int32 {
+	most, from := int32(0), int32(i)
+	for _, end := range ends {
+		most = max(most, end-from)
+		from = end
+	}
+	return most
+}
+
+// inPieces encodes the words of s that start at i and end at ends, the long ones in pieces.
+func (e *Encoder) inPieces(dst []int32, s []byte, i int, ends []int32) []int32 {
+	n, from := 0, i
+	put := func(end int) {
+		e.cuts[n] = int32(end)
+		if n++; n == pretokenize.BatchSize {
+			dst = e.lookUp(dst, s, i, e.cuts[:n])
+			n, i = 0, end
+		}
+	}
+	for _, end := range ends {
+		if w := s[from:end]; len(w) > cutMin {
+			for p := 1; p < len(w); p++ {
+				if w[p] >= 0xC0 && !e.words.cross.Has(w, p) {
+					put(from + p)
+				}
+			}
+		}
+		put(int(end))
+		from = int(end)
+	}
+	return e.lookUp(dst, s, i, e.cuts[:n])
+}
+
+// keepIDs is how many ids of rare words scratch space is kept for.
+const keepIDs = 1 << 16
+
+// Trim gives back what a large text needed.
+func (e *Encoder) Trim() {
+	if cap(e.lookup.many) > keepIDs {
+		e.lookup.many = nil
+	}
+}

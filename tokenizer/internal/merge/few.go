@@ -1,0 +1,146 @@
+package merge
+
+import (
+	"math/bits"
+
+	"loaderd/tokenizer/internal/pairs"
+)
+
+// Few is a short word while it is merged. A symbol stays at the place where it began, the first at place 1; before
+// the first and behind the last stands noSymbol. The pair of a symbol and the next one has the rank of their merge above
+// the place of the symbol, so that of all pairs the least goes first.
+type Few struct {
+	symbol [1 << placeBits]uint32
+	pair   [1 << placeBits]uint32
+	size   int
+	left   uint64 // the places where symbols are, noSymbol too, a bit each
+}
+
+const (
+	// shortMax is the longest word, in symbols, for which looking at all pairs after each merge is the fastest way.
+	shortMax  = 48
+	placeBits = 6
+	places    = 1<<placeBits - 1
+	noPair    = none &^ places // and above
+	noSymbol  = symbolMask     // above maxID: it merges with nothing
+)
+
+var noPairs = func() (p [16]uint32) {
+	for i := range p {
+		p[i] = none
+	}
+	return p
+}()
+
+// begin prepares for size symbols, at most shortMax and perhaps none, and no pair.
+func (w *Few) begin(size int) {
+	for i := 0; i < max(size, 1); i += len(noPairs) {
+		*(*[len(noPairs)]uint32)(w.pair[i:]) = noPairs
+	}
+	w.symbol[0], w.symbol[(size+1)&places] = noSymbol, noSymbol
+	w.size, w.left = size, 2<<(size+1)-1
+}
+
+// beginBytes makes the bytes of a word the symbols.
+func (m *Merges) beginBytes(w *Few, word []byte) {
+	w.begin(len(word))
+	prev := uint32(word[0])
+	w.symbol[1] = prev
+	for i := 1; i < len(word); i++ {
+		c := uint32(word[i])
+		w.symbol[(i+1)&places] = c
+		w.pair[i&places] = m.two[(prev<<8|c)&0xffff]<<placeBits | uint32(i)
+		prev = c
+	}
+}
+
+// least is that of all pairs.
+func (w *Few) least() uint32 {
+	p := (*[16]uint32)(w.pair[:])
+	a, b := min(p[0], p[1], p[2], p[3]), min(p[4], p[5], p[6], p[7])
+	c, d := min(p[8], p[9], p[10], p[11]), min(p[12], p[13], p[14], p[15])
+	for i := 16; i < w.size; i += 16 {
+		p = (*[16]uint32)(w.pair[i&places:])
+		a, b = min(a, p[0], p[1], p[2], p[3]), min(b, p[4], p[5], p[6], p[7])
+		c, d = min(c, p[8], p[9], p[10], p[11]), min(d, p[12], p[13], p[14], p[15])
+	}
+	return min(a, b, c, d)
+}
+
+// fewScratch is what joinFew needs.
+type fewScratch struct {
+	fresh   [2 * Lanes]uint64
+	touched uint64 // keeps loads
+}
+
+// JoinFew merges at most lanes words. It takes a step in each before the next step in any: a step needs two places of large
+// tables, which are read for all words at once. What is there is unpredictable, so nearly nothing branches on it.
+func (m *Merges) JoinFew(s *fewScratch, words []Few) {
+	var open [Lanes]uint8 // words that may have more merges
+	for k := range words {
+		open[k] = uint8(k)
+	}
+	table, maybe := m.pairs.Slot, &m.pairs.Maybe
+	for n := len(words); n > 0; {
+		for k := 0; k < n; {
+			word := open[k&(Lanes-1)]
+			w := &words[word]
+			best := w.least()
+			if best >= noPair {
+				n--
+				open[k&(Lanes-1)] = open[n&(Lanes-1)]
+				continue
+			}
+			at := best & places
+			made := best>>placeBits + 256
+			if !m.inOrder {
+				made = m.made[best>>placeBits]
+			}
+			behind := w.left &^ (2<<at - 1)
+			taken := bits.TrailingZeros64(behind) & places
+			next := bits.TrailingZeros64(behind&(behind-1)) & places
+			before := (bits.Len64(w.left&(1<<at-1)) - 1) & places
+			w.left &^= 1 << taken
+			w.symbol[at] = made
+			w.pair[before], w.pair[at], w.pair[taken] = none, none, none
+
+			// the new pairs: the pair, the word, the place
+			name := uint64(word) << placeBits
+			s.fresh[2*k&(2*Lanes-1)] = pairs.Key(w.symbol[before], made)<<(placeBits+laneBits) | name | uint64(before)
+			s.fresh[(2*k+1)&(2*Lanes-1)] = pairs.Key(made, w.symbol[next])<<(placeBits+laneBits) | name | uint64(at)
+			k++
+		}
+		fresh := 0 // those that may have a merge
+		for _, v := range s.fresh[:2*n] {
+			s.fresh[fresh&(2*Lanes-1)] = v
+			fresh += maybe.BitOf(v >> (placeBits + laneBits))
+		}
+		var touched uint64
+		for _, v := range s.fresh[:fresh] { // nothing else is in this loop, so that many places are waited for at once
+			touched |= table[m.pairs.Home(v>>(placeBits+laneBits))&uint64(len(table)-1)]
+		}
+		s.touched = touched
+		for _, v := range s.fresh[:fresh] {
+			w := &words[v>>placeBits&(Lanes-1)]
+			w.pair[v&places] = m.pairs.Find(v>>(placeBits+laneBits))<<placeBits | uint32(v&places)
+		}
+	}
+}
+
+// AppendFew appends the ids of the symbols that are left.
+func (m *Merges) AppendFew(dst []int32, w *Few) []int32 {
+	for left := w.left & (2<<w.size - 2); left != 0; left &= left - 1 {
+		symbol := w.symbol[bits.TrailingZeros64(left)&places]
+		id := int32(symbol)
+		if symbol < 256 || !m.inOrder {
+			id = m.ids[symbol]
+		}
+		dst = append(dst, id)
+	}
+	return dst
+}
+
+const (
+	laneBits = 5
+	Lanes    = 1 << laneBits // words that are merged at once
+)

@@ -1,0 +1,228 @@
+package merge
+
+import "loaderd/tokenizer/internal/pairs"
+
+// greedyMerges encodes from left to right, without merging: it takes the longest token that fits behind the last one, and
+// goes back where none does. It rests on this: the merges of some neighbouring symbols happen in the same order whatever
+// is beside them, as long as nothing beside them is merged with them. So
+//
+//  1. what has become one token was merged as if it were alone, and of the merges that make a token only one can ever come
+//     up, the last one when the token's text is merged alone;
+//  2. tokens in a row are what merging gives exactly if each two neighbours are what merging gives of the two alone
+//     (apart). So whether a token fits behind another does not depend on the rest of the word, and of all rows of tokens
+//     that spell a word exactly one has neighbours that all fit.
+//
+// A symbol is numbered by when it can first appear: atoms, with which words begin, then tokens by the highest rank of the
+// Merges that make them. Nearly always that is the rank of the last of them.
+type greedyMerges struct {
+	atoms uint32
+	trie  []uint64    // see trie.go
+	part  [][2]uint32 // an atom has itself for both parts
+	pairs pairs.Table // two symbols -> the first symbol of the age of what they make
+	of    []spelling
+
+	// Tokens that have at one end a token whose last merge is not that of the highest rank. A pair with one of them is
+	// merged to see whether it stays.
+	odd    []uint64 // a bit a symbol; nil if there are none
+	plain  *Merges
+	symbol []uint32 // the symbol of plain
+	number []uint32 // and the other way round; nil if words begin with characters
+	text   []string
+}
+
+// spelling is what is known about a symbol beside its parts.
+type spelling struct {
+	shorter uint32 // the longest symbol that it begins with, or none
+	size    uint32 // in bytes
+	id      int32
+}
+
+// knownLog is about how much of fitting is kept: 32 KiB.
+const knownLog = 12
+
+const knownMin = 64
+
+// greedyScratch is what encode needs; it is kept from word to word.
+type greedyScratch struct {
+	known   [1 << knownLog]uint64 // two symbols and one, all but the first plus 1: see fitting
+	dead    []uint64              // a bit a place of the word: no row of tokens goes on from there
+	walked  int                   // bytes, all words together
+	missed  int                   // how often known did not know
+	windows greedyWindows
+
+	pair  []byte // for fits
+	alone []uint32
+}
+
+// Encode appends the ids of a word and returns how many bytes it has spelled: all, or those before the first character
+// that no symbol begins with. It goes back from each place at most once. Of long words that make it go back all the time
+// it spells nothing: merging is faster there.
+func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids []int32, spelled int) {
+	first := len(dst) // the tokens are put behind this as symbols
+	s.windows.look(s, dst, 0, windowLook)
+	last, at, back := none, 0, false
+	dead := 0   // the last place that is dead, or 0
+	placed := 0 // before this place tokens were not found by trying the longest first
+	next, walked := g.longest(word)
+	for next != none {
+		if last != none {
+			next = g.fitting(s, last, next, len(word))
+		}
+		for back && next != none && s.isDead(at+int(g.of[next].size)) {
+			if next = g.of[next].shorter; next != none && last != none {
+				next = g.fitting(s, last, next, len(word))
+			}
+		}
+		if next != none {
+			dst = append(dst, int32(next))
+			if at += int(g.of[next].size); at == len(word) {
+				break
+			}
+			if size := int(g.of[next].size); next == last {
+				n := s.repeats(word, at, size, dead)
+				walked += n
+				for n /= size; n > repeatsLeft; n-- {
+					dst = append(dst, int32(next))
+					at += size
+					placed = at
+				}
+			}
+			last = next
+			if g.number != nil && at > dead {
+				was := at
+				if dst, last, at = s.windows.ahead(g, s, dst, word, last, at); at > was {
+					placed = at
+				}
+				if at == len(word) {
+					break
+				}
+			}
+			var n int
+			next, n = g.longest(word[at:])
+			walked += n
+			continue
+		}
+		if !back { // nothing fits behind the last token, so a shorter one must do in its place
+			back = true
+			s.revive(len(word))
+		}
+		dead = max(dead, at)
+		if s.kill(at); walked > greedyWalk*(at+greedyText) || len(dst) == first {
+			dst, at = dst[:first], 0
+			break
+		}
+		next, last = last, none
+		at -= int(g.of[next].size)
+		if dst = dst[:len(dst)-1]; len(dst) > first {
+			last = uint32(dst[len(dst)-1])
+		}
+		if at < placed {
+			var n int
+			next, n = g.longest(word[at:])
+			walked += n
+		}
+	}
+	for i, symbol := range dst[first:] {
+		dst[first+i] = g.of[symbol].id
+	}
+	s.walked += walked
+	if cap(s.dead) > keepNodes {
+		s.dead = nil
+	}
+	return dst, at
+}
+
+// repeats is how many bytes from a place on repeat the token before it, of size bytes. Where a text repeats itself, encode
+// would find out for each token anew that a longer one leads nowhere; so it takes them at once, but for the last ones.
+func (s *greedyScratch) repeats(word []byte, at, size, dead int) (n int) {
+	for place := at + size; place <= dead; place += size {
+		if s.isDead(place) {
+			return 0
+		}
+	}
+	for at+n < len(word) && word[at+n] == word[at+n-size] {
+		n++
+	}
+	return n
+}
+
+const repeatsLeft = 8
+
+// greedyWalk is how many times over encode may look at the bytes of a word.
+const greedyWalk = 24
+
+// revive makes room for a bit a place, none of them set.
+func (s *greedyScratch) revive(n int) {
+	if n = n>>6 + 1; n <= cap(s.dead) {
+		s.dead = s.dead[:n]
+		clear(s.dead)
+		return
+	}
+	s.dead = make([]uint64, n)
+}
+
+func (s *greedyScratch) kill(at int)        { s.dead[at>>6] |= 1 << (at & 63) }
+func (s *greedyScratch) isDead(at int) bool { return s.dead[at>>6]>>(at&63)&1 != 0 }
+
+// fitting is the longest of a token and those that it begins with that fits behind another one, or none. It depends on the
+// two alone, so the last answers are kept.
+func (g *greedyMerges) fitting(s *greedyScratch, last, next uint32, size int) uint32 {
+	if size <= knownMin {
+		for next != none && !g.fits(s, last, next) {
+			next = g.of[next].shorter
+		}
+		return next
+	}
+	key := uint64(last)<<symbolBits | uint64(next)
+	known := &s.known[key*0x9E3779B97F4A7C15>>(64-knownLog)]
+	if *known>>symbolBits == key+1 {
+		return uint32(*known&symbolMask) - 1
+	}
+	for next != none && !g.fits(s, last, next) {
+		next = g.of[next].shorter
+	}
+	s.missed++
+	*known = (key+1)<<symbolBits | uint64(next+1)
+	return next
+}
+
+// fits reports whether merging leaves two tokens side by side as they are.
+func (g *greedyMerges) fits(s *greedyScratch, left, right uint32) bool {
+	if len(g.odd) == 0 || !g.isOdd(left) && !g.isOdd(right) {
+		return g.apart(left, right)
+	}
+	s.pair = append(append(s.pair[:0], g.text[left]...), g.text[right]...)
+	var symbols []uint32
+	symbols, _, s.alone = g.plain.mergeAlone(s.alone[:0], s.pair)
+	return len(symbols) == 2 && symbols[0] == g.symbol[left]
+}
+
+func (g *greedyMerges) isOdd(symbol uint32) bool { return g.odd[symbol>>6]>>(symbol&63)&1 != 0 }
+
+// apart reports whether merging leaves two tokens side by side as they are. It goes back in time: the younger of the two
+// symbols at the border is taken apart, and the pair that stood there before must not have merged earlier. Of equal
+// ranks the leftmost goes first.
+func (g *greedyMerges) apart(left, right uint32) bool {
+	limit := none
+	for {
+		if g.pairs.Maybe.Has(left, right) && g.pairs.Rank(left, right) < limit {
+			return false
+		}
+		if max(left, right) < g.atoms {
+			return true
+		}
+		inner, outer := g.part[left][1], g.part[right][0]
+		// the three are chosen without a branch, which would go either way
+		younger := left > right
+		limit = right + 1
+		if younger {
+			limit = left
+		}
+		if younger {
+			left = inner
+		}
+		if !younger {
+			right = outer
+		}
+	}
+}

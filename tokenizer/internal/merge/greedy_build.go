@@ -1,0 +1,209 @@
+package merge
+
+import (
+	"cmp"
+	"slices"
+	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/pairs"
+)
+
+// Where tokens are longer or nested deeper, the greedy way may cost more than merging.
+const (
+	greedyText  = 1 << 10 // bytes of a token
+	greedySpine = 1 << 6  // symbols along one end of a token
+	greedyChain = 1 << 9  // tokens that a token begins with
+)
+
+// newGreedy makes the greedy encoder of merges, or returns nil where it would not be fast. text is the text of a symbol of
+// the merges, "" if it has none.
+func newGreedy(m *Merges, text func(symbol uint32) string) *greedyMerges {
+	grown, ok := m.grown(text)
+	atoms := m.atoms(text)
+	n := len(atoms) + len(grown)
+	if !ok || n == 0 {
+		return nil
+	}
+	g := &greedyMerges{
+		atoms: uint32(len(atoms)), pairs: pairs.New(len(grown)), plain: m,
+		part: make([][2]uint32, 0, n), of: make([]spelling, 0, n), text: make([]string, 0, n), symbol: make([]uint32, 0, n),
+	}
+	number := make([]uint32, len(m.ids)) // the symbol of merges -> that of greedyMerges
+	for i := range number {
+		number[i] = none
+	}
+	add := func(symbol, left, right uint32) {
+		t := text(symbol)
+		number[symbol] = uint32(len(g.of))
+		g.part, g.text, g.symbol = append(g.part, [2]uint32{left, right}), append(g.text, t), append(g.symbol, symbol)
+		g.of = append(g.of, spelling{none, uint32(len(t)), m.ids[symbol]})
+	}
+	for i, symbol := range atoms {
+		add(symbol, uint32(i), uint32(i))
+	}
+	entries := make([]trieEntry, 0, n)
+	var first uint32 // of the symbols of an age
+	for i, t := range grown {
+		left, right := number[m.parts[t.rank][0]], number[m.parts[t.rank][1]]
+		if left == none || right == none { // a part that stands for a character without a token
+			return nil
+		}
+		made := uint32(len(g.of))
+		if i == 0 || t.age != grown[i-1].age {
+			first = made
+		}
+		g.pairs.Put(left, right, first)
+		add(m.made[t.rank], left, right)
+		if t.age != t.rank || len(g.odd) > 0 && (g.isOdd(left) || g.isOdd(right)) {
+			if g.odd == nil {
+				g.odd = make([]uint64, n/64+1)
+			}
+			g.odd[made>>6] |= 1 << (made & 63)
+		}
+	}
+	for n, t := range g.text {
+		entries = append(entries, trieEntry{t, uint32(n)})
+	}
+	if g.trie, ok = newTrie(entries); !ok || g.deep() {
+		return nil
+	}
+	for n, t := range g.text {
+		g.of[n].shorter, _ = g.longest([]byte(t[:len(t)-1]))
+	}
+	if g.chained() {
+		return nil
+	}
+	if m.characters == nil {
+		g.number = number
+	}
+	return g
+}
+
+// atoms are the symbols that words begin with.
+func (m *Merges) atoms(text func(symbol uint32) string) []uint32 {
+	var list []uint32
+	if m.characters == nil {
+		for b := range uint32(256) {
+			list = append(list, b)
+		}
+		return list
+	}
+	for symbol := range m.ids {
+		t := text(uint32(symbol))
+		if r, n := utf8.DecodeRuneInString(t); n > 0 && n == len(t) && m.characters.of(r) == uint32(symbol) {
+			list = append(list, uint32(symbol))
+		}
+	}
+	return list
+}
+
+// grownToken is a token that its own text gives.
+type grownToken struct {
+	rank uint32 // of the last merge
+	age  uint32 // the highest rank of its merges
+	size int
+}
+
+// grown finds the tokens that their own text gives, by age, a token before those that it is part of; not ok if one is too
+// long.
+func (m *Merges) grown(text func(symbol uint32) string) (list []grownToken, ok bool) {
+	var symbols, scratch []uint32
+	done := make([]bool, len(m.ids))
+	for _, made := range m.made {
+		t := text(made)
+		if done[made] || t == "" {
+			continue
+		}
+		done[made] = true
+		if len(t) > greedyText {
+			return nil, false
+		}
+		var ranks aloneRanks
+		symbols, ranks, scratch = m.mergeAlone(scratch[:0], []byte(t))
+		if len(symbols) == 1 && symbols[0] == made {
+			list = append(list, grownToken{ranks.last, ranks.highest, len(t)})
+		}
+	}
+	slices.SortFunc(list, func(a, b grownToken) int {
+		return cmp.Or(cmp.Compare(a.age, b.age), cmp.Compare(a.size, b.size))
+	})
+	return list, true
+}
+
+// aloneRanks are those of the last merge of a word, and the highest of all.
+type aloneRanks struct{ last, highest uint32 }
+
+// mergeAlone merges a word in the scratch, by looking at all pairs after each merge, and returns the symbols that are left.
+func (m *Merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks aloneRanks, scratch []uint32) {
+	if m.characters != nil {
+		s = m.characters.start(s, word)
+	} else {
+		for _, b := range word {
+			s = append(s, uint32(b))
+		}
+	}
+	n := len(s)
+	s = slices.Grow(s, n)[:2*n]
+	w, rank := s[:n], s[n:]
+	for i := range n - 1 {
+		rank[i] = m.pairs.Rank(w[i], w[i+1])
+	}
+	for ; n > 1; n-- {
+		at := 0
+		for i, r := range rank[:n-1] {
+			if r < rank[at] {
+				at = i
+			}
+		}
+		if rank[at] == none {
+			break
+		}
+		ranks.last = rank[at]
+		ranks.highest = max(ranks.highest, ranks.last)
+		w[at] = m.made[ranks.last]
+		copy(w[at+1:n-1], w[at+2:n])
+		copy(rank[at:n-2], rank[at+1:n-1])
+		if at+2 < n {
+			rank[at] = m.pairs.Rank(w[at], w[at+1])
+		}
+		if at > 0 {
+			rank[at-1] = m.pairs.Rank(w[at-1], w[at])
+		}
+	}
+	return w[:n], ranks, s
+}
+
+// deep reports whether tokens are nested too deep at one end.
+func (g *greedyMerges) deep() bool {
+	depth := make([][2]uint16, len(g.part))
+	for n := int(g.atoms); n < len(g.part); n++ {
+		p := g.part[n]
+		depth[n] = [2]uint16{depth[p[0]][0] + 1, depth[p[1]][1] + 1}
+		if max(depth[n][0], depth[n][1]) > greedySpine {
+			return true
+		}
+	}
+	return false
+}
+
+// chained reports whether some token begins with too many others.
+func (g *greedyMerges) chained() bool {
+	for n := range g.of {
+		k := 0
+		for s := g.of[n].shorter; s != none; s = g.of[s].shorter {
+			if k++; k > greedyChain {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// PrepareGreedy finds out whether words can be encoded without merging. tokens are the texts of the vocabulary by id.
+func (m *Merges) PrepareGreedy(tokens []string) {
+	text := func(symbol uint32) string { return m.text[symbol] }
+	if m.characters != nil {
+		text = func(symbol uint32) string { return tokens[symbol] }
+	}
+	m.greedy = newGreedy(m, text)
+}

@@ -1,0 +1,144 @@
+package merge
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// Scratch is what merging long words needs; an Encoder keeps it, up to keepBytes, from word to word.
+type Scratch struct {
+	few    [1]Few
+	Join   fewScratch
+	greedy greedyScratch
+	symbol []uint32
+	node   []node
+	queue  rankQueue
+	heap   pairHeap
+}
+
+// keepNodes is the longest word whose scratch is kept: a rare huge word must not cost memory for ever.
+const keepNodes = 1 << 16
+
+// node is a symbol of a long word, at the place of its first byte; none once its left neighbour has taken it.
+type node struct {
+	symbol     uint32
+	prev, next int32
+}
+
+func (s *Scratch) load(word []byte) []node {
+	n := len(word)
+	s.node = slices.Grow(s.node[:0], n)[:n]
+	for i, b := range word {
+		s.node[i] = node{uint32(b), int32(i - 1), int32(i + 1)}
+	}
+	return s.node
+}
+
+// unload appends the ids of the symbols that are left.
+func (s *Scratch) unload(dst []int32, ids []int32) []int32 {
+	for i := 0; i < len(s.node); i = int(s.node[i].next) {
+		dst = append(dst, ids[s.node[i].symbol])
+	}
+	if cap(s.node) > keepNodes {
+		s.node, s.heap, s.queue.wait, s.queue.at = nil, nil, nil, nil
+	}
+	return dst
+}
+
+// Join lets the node at p take its right neighbour.
+func join(word []node, p int32, made uint32) {
+	a := &word[p]
+	b := &word[a.next]
+	a.symbol, b.symbol, a.next = made, none, b.next
+	if int(b.next) < len(word) {
+		word[b.next].prev = p
+	}
+}
+
+// rankQueue holds the pairs that wait, one list a rank; a bitmap of two levels finds the lowest rank.
+type rankQueue struct {
+	head []int32 // rank -> 1 + the first waiting of its list, or 0
+	bit  []uint64
+	top  []uint64
+	wait []waiting
+	at   []int32 // the places that next has found
+}
+
+// waiting is a pair that starts at a place of the word.
+type waiting struct{ at, next int32 }
+
+func (q *rankQueue) push(rank uint32, at int32) {
+	h := &q.head[rank]
+	if *h == 0 {
+		q.bit[rank>>6] |= 1 << (rank & 63)
+		q.top[rank>>12] |= 1 << (rank >> 6 & 63)
+	}
+	q.wait = append(q.wait, waiting{at, *h})
+	*h = int32(len(q.wait))
+}
+
+// next takes the list of the lowest rank out, into q.at.
+func (q *rankQueue) next() (rank uint32, ok bool) {
+	for t, w := range q.top {
+		if w == 0 {
+			continue
+		}
+		i := t<<6 | bits.TrailingZeros64(w)
+		rank = uint32(i<<6 | bits.TrailingZeros64(q.bit[i]))
+		if q.bit[i] &= q.bit[i] - 1; q.bit[i] == 0 {
+			q.top[t] = w & (w - 1)
+		}
+		q.at = q.at[:0]
+		for k := q.head[rank]; k != 0; k = q.wait[k-1].next {
+			q.at = append(q.at, q.wait[k-1].at)
+		}
+		q.head[rank] = 0
+		return rank, true
+	}
+	return 0, false
+}
+
+// byRank merges a long word rank by rank, for ordered merges: a new pair always waits for a higher rank than the one
+// just done, so all pairs of a rank are merged before the pairs that they make are looked up.
+func (m *Merges) byRank(s *Scratch, dst []int32, word []byte) []int32 {
+	q := &s.queue
+	if n := len(m.parts); len(q.head) < n {
+		q.head, q.bit, q.top = make([]int32, n), make([]uint64, n>>6+1), make([]uint64, n>>12+1)
+	}
+	q.wait, q.at = slices.Grow(q.wait[:0], 3*len(word)), slices.Grow(q.at[:0], len(word))
+	w := s.load(word)
+	for i := len(word) - 2; i >= 0; i-- { // last in, first out
+		if r := m.two[uint32(word[i])<<8|uint32(word[i+1])]; r != none {
+			q.push(r, int32(i))
+		}
+	}
+	for rank, ok := q.next(); ok; rank, ok = q.next() {
+		left, right, made := m.parts[rank][0], m.parts[rank][1], m.made[rank]
+		if left == right && !slices.IsSorted(q.at) { // only pairs that may overlap care about the order
+			slices.Sort(q.at)
+		}
+		done := q.at[:0]
+		for _, p := range q.at {
+			a := w[p]
+			if a.symbol != left || int(a.next) >= len(w) || w[a.next].symbol != right {
+				continue // one of the two has been merged since
+			}
+			join(w, p, made)
+			done = append(done, p)
+		}
+		for _, p := range done {
+			a := w[p]
+			if int(a.next) < len(w) {
+				if r := m.pairs.Rank(made, w[a.next].symbol); r != none {
+					q.push(r, p)
+				}
+			}
+			if a.prev >= 0 && w[a.prev].symbol != made { // else a.prev is in done too, and pushes this pair
+				if r := m.pairs.Rank(w[a.prev].symbol, made); r != none {
+					q.push(r, a.prev)
+				}
+			}
+		}
+	}
+	return s.unload(dst, m.ids)
+}

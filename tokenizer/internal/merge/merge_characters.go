@@ -1,0 +1,188 @@
+package merge
+
+import (
+	"slices"
+	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/pairs"
+)
+
+// encodeCharacters appends the ids of a word whose merging begins with characters.
+func (m *Merges) encodeCharacters(s *Scratch, dst []int32, word []byte) []int32 {
+	if m.greedy != nil {
+		if ids, n := m.greedy.encode(&s.greedy, dst, word); n == len(word) {
+			return ids
+		}
+		if m.apart {
+			return m.inParts(s, dst, word)
+		}
+	}
+	return m.merge(s, dst, word)
+}
+
+// inParts appends the ids of a word that falls apart at characters without a token: nothing merges with what stands for
+// them, so the text between them merges on its own.
+func (m *Merges) inParts(s *Scratch, dst []int32, word []byte) []int32 {
+	for len(word) > 0 {
+		known := m.characters.known(word)
+		if ids, n := m.greedy.encode(&s.greedy, dst, word[:known]); n == known {
+			dst = ids
+		} else { // it takes long for the greedy way
+			dst = m.merge(s, dst, word[:known])
+		}
+		if word = word[known:]; len(word) > 0 {
+			_, size := utf8.DecodeRune(word)
+			dst = m.merge(s, dst, word[:size])
+			word = word[size:]
+		}
+	}
+	return dst
+}
+
+// merge appends the ids of a word by merging.
+func (m *Merges) merge(s *Scratch, dst []int32, word []byte) []int32 {
+	s.symbol = m.characters.start(s.symbol[:0], word)
+	if len(s.symbol) > shortMax {
+		return m.byUrgency(s, dst)
+	}
+	w := &s.few[0]
+	m.beginSymbols(w, s.symbol)
+	m.JoinFew(&s.Join, s.few[:])
+	return m.AppendFew(dst, w)
+}
+
+// beginSymbols makes w begin with symbols, at most shortMax.
+func (m *Merges) beginSymbols(w *Few, symbols []uint32) {
+	w.begin(len(symbols))
+	copy(w.symbol[1:], symbols)
+	for i := 1; i < len(symbols); i++ {
+		w.pair[i] = m.pairs.Rank(w.symbol[i], w.symbol[i+1])<<placeBits | uint32(i)
+	}
+}
+
+// BeginFew makes w begin with a short word, unless that has too many symbols.
+func (m *Merges) BeginFew(s *Scratch, w *Few, word []byte) bool {
+	if len(word) > shortMax {
+		return false
+	}
+	if m.characters == nil {
+		m.beginBytes(w, word)
+		return true
+	}
+	if s.symbol = m.characters.start(s.symbol[:0], word); len(s.symbol) > shortMax {
+		return false
+	}
+	m.beginSymbols(w, s.symbol)
+	return true
+}
+
+// byUrgency merges the symbols of a long word for any merges. The pairs that wait lie in a list a rank; all of a rank are
+// done from left to right. A pair that a merge makes possible and that goes before what is left of the list is urgent:
+// the few of these are done at once, by rank, then place.
+func (m *Merges) byUrgency(s *Scratch, dst []int32) []int32 {
+	q := &s.queue
+	if n := len(m.parts); len(q.head) < n {
+		q.head, q.bit, q.top = make([]int32, n), make([]uint64, n>>6+1), make([]uint64, n>>12+1)
+	}
+	q.wait = q.wait[:0]
+	s.heap = s.heap[:0]
+	n := len(s.symbol)
+	s.node = slices.Grow(s.node[:0], n)[:n]
+	w := s.node
+	for i, symbol := range s.symbol {
+		w[i] = node{symbol, int32(i - 1), int32(i + 1)}
+	}
+	for i := n - 2; i >= 0; i-- {
+		if r := m.pairs.Rank(w[i].symbol, w[i+1].symbol); r != none {
+			q.push(r, int32(i))
+		}
+	}
+	for rank, ok := q.next(); ok; rank, ok = q.next() {
+		if !slices.IsSorted(q.at) {
+			slices.Sort(q.at)
+		}
+		for _, p := range q.at {
+			m.joinIfStill(s, rank, rank, p)
+			for len(s.heap) > 0 {
+				urgent, p := s.heap.pop()
+				m.joinIfStill(s, urgent, rank, p)
+			}
+		}
+	}
+	if cap(s.symbol) > keepNodes {
+		s.symbol = nil
+	}
+	return s.unload(dst, m.ids)
+}
+
+// joinIfStill merges the pair of a rank at p, if it is still there, while all of rank now or higher wait in lists.
+func (m *Merges) joinIfStill(s *Scratch, rank, now uint32, p int32) {
+	w := s.node
+	a := w[p]
+	if int(a.next) >= len(w) || a.symbol != m.parts[rank][0] || w[a.next].symbol != m.parts[rank][1] {
+		return
+	}
+	made := m.made[rank]
+	join(w, p, made)
+	a = w[p]
+	if int(a.next) < len(w) {
+		s.wait(m.pairs.Rank(made, w[a.next].symbol), now, p)
+	}
+	if a.prev >= 0 {
+		s.wait(m.pairs.Rank(w[a.prev].symbol, made), now, a.prev)
+	}
+}
+
+// wait lets the pair at p wait for its turn, if it has a merge.
+func (s *Scratch) wait(rank, now uint32, p int32) {
+	switch {
+	case rank == none:
+	case rank > now:
+		s.queue.push(rank, p)
+	default:
+		s.heap.push(rank, p)
+	}
+}
+
+// NewFromCharacters has no merge yet, and makes room for n. Words begin with characters, and symbols are ids below size.
+func NewFromCharacters(begin *Characters, size, n int) *Merges {
+	m := &Merges{
+		characters: begin,
+		pairs:      pairs.New(n),
+		parts:      make([][2]uint32, 0, n),
+		made:       make([]uint32, 0, n),
+		ids:        make([]int32, size),
+	}
+	for i := range m.ids {
+		m.ids[i] = int32(i)
+	}
+	return m
+}
+
+// JoinSymbols appends the merge of the next rank, where words begin with characters.
+func (m *Merges) JoinSymbols(left, right, made uint32) {
+	m.pairs.Put(left, right, uint32(len(m.parts)))
+	m.parts, m.made = append(m.parts, [2]uint32{left, right}), append(m.made, made)
+}
+
+// SetMade takes the texts of the symbols that merges make, when all merges are there.
+func (m *Merges) SetMade(texts []string) {
+	m.text = texts
+	m.apart = m.characters.Whole() && !m.FallsBack()
+}
+
+// FallsBack reports whether some merge joins what stands for a character that has no token of its own. Then a symbol's
+// text does not tell where it lies.
+func (m *Merges) FallsBack() bool {
+	stands := map[uint32]bool{}
+	for _, symbol := range m.characters.bytes {
+		stands[symbol] = true
+	}
+	stands[m.characters.unk] = true
+	for _, p := range m.parts {
+		if stands[p[0]] || stands[p[1]] {
+			return true
+		}
+	}
+	return false
+}

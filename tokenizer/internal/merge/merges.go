@@ -1,0 +1,113 @@
+package merge
+
+import (
+	"fmt"
+
+	"loaderd/tokenizer/internal/pairs"
+)
+
+// Merges is a byte pair encoding: the merge of lowest rank goes first, of equal ones the leftmost, until none applies.
+type Merges struct {
+	two   []uint32 // left byte<<8 | right byte -> rank, or none
+	pairs pairs.Table
+	parts [][2]uint32 // rank -> the pair of symbols it joins
+	made  []uint32    // rank -> the symbol it makes
+	ids   []int32     // symbol -> token id; -1: the byte has no token
+	text  []string    // symbol -> its bytes
+
+	characters *Characters // merging begins with characters; a symbol is then a token's id
+	apart      bool        // with characters: nothing merges with what stands for a character without a token
+
+	// ordered: each merge makes a symbol that no earlier one makes, of symbols that are there before it. Then a merge
+	// never makes a pair possible that should have gone earlier, and whole ranks can be merged at once.
+	ordered bool
+
+	// inOrder: the merge of rank r makes symbol 256+r, which is the token of that id.
+	inOrder bool
+
+	greedy *greedyMerges // another way to the same ids, where it is known to be one; or nil
+}
+
+func New(n int) *Merges {
+	m := &Merges{
+		two:     make([]uint32, 1<<16),
+		pairs:   pairs.New(n),
+		parts:   make([][2]uint32, 0, n),
+		made:    make([]uint32, 0, n),
+		ids:     make([]int32, 256, 256+n),
+		text:    make([]string, 256, 256+n),
+		ordered: true,
+		inOrder: true,
+	}
+	for i := range m.two {
+		m.two[i] = none
+	}
+	for b := range 256 {
+		m.ids[b], m.text[b] = -1, string([]byte{byte(b)})
+	}
+	return m
+}
+
+// SetByte gives a byte its token.
+func (m *Merges) SetByte(b byte, id int32) { m.ids[b] = id }
+
+// BeginsWith is what words begin with where merging begins with characters, else nil.
+func (m *Merges) BeginsWith() *Characters { return m.characters }
+
+// Texts are those of the symbols that merges make, and where words begin with bytes also these. They are not to be changed.
+func (m *Merges) Texts() []string { return m.text }
+
+// Symbol adds the token of some bytes that a merge will make.
+func (m *Merges) Symbol(text string, id int32) uint32 {
+	m.ids, m.text = append(m.ids, id), append(m.text, text)
+	return uint32(len(m.ids) - 1)
+}
+
+// Join appends the merge of the next rank. fresh says that it makes a symbol that was not there before it.
+func (m *Merges) Join(left, right, made uint32, fresh bool) error {
+	rank := uint32(len(m.parts))
+	if rank > MaxID || made > MaxID {
+		return fmt.Errorf("merge %d: more than %d merges or tokens", rank, MaxID)
+	}
+	m.parts, m.made = append(m.parts, [2]uint32{left, right}), append(m.made, made)
+	m.pairs.Put(left, right, rank)
+	if left < 256 && right < 256 {
+		m.two[left<<8|right] = rank
+	}
+	m.ordered = m.ordered && fresh
+	m.inOrder = m.inOrder && made == 256+rank && m.ids[made] == int32(made)
+	return nil
+}
+
+// Encode appends the ids of a word.
+func (m *Merges) Encode(s *Scratch, dst []int32, word []byte) []int32 {
+	if m.characters != nil {
+		return m.encodeCharacters(s, dst, word)
+	}
+	if m.greedy != nil && len(word) > shortMax {
+		if ids, n := m.greedy.encode(&s.greedy, dst, word); n == len(word) {
+			return ids
+		}
+	}
+	if len(word) > shortMax {
+		if m.ordered {
+			return m.byRank(s, dst, word)
+		}
+		return m.byHeap(s, dst, word)
+	}
+	w := &s.few[0]
+	m.beginBytes(w, word)
+	m.JoinFew(&s.Join, s.few[:])
+	return m.AppendFew(dst, w)
+}
+
+// A symbol is a piece of a word while it is merged: where words begin with bytes 0..255 are these, and larger ones are tokens that
+// Merges make; where they begin with characters a symbol is a token's id.
+const (
+	none       = pairs.None // no symbol, or no rank
+	symbolBits = pairs.SymbolBits
+	symbolMask = pairs.SymbolMask
+)
+
+// MaxID bounds ids and symbols: both must fit symbolBits, and a hostile file must not reserve memory without end.
+const MaxID = 1<<symbolBits - 2

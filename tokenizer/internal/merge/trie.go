@@ -1,0 +1,156 @@
+package merge
+
+import (
+	"slices"
+	"strings"
+)
+
+// A trie of byte strings in one array. A cell holds the byte that leads to it in bits 0..8 (noByte in an empty cell), its
+// base in bits 9..31 and its symbol, or none, above. The cell that byte b leads to is at base^b; no two cells share a
+// base, but for 0, which is that of cells that lead nowhere: so the byte alone tells whether a cell is there. Cell 0 is
+// the root.
+const (
+	noByte    = 256
+	byteMask  = 1<<9 - 1
+	baseShift = 9
+	baseMask  = 1<<23 - 1
+	emptyCell = uint64(none)<<32 | noByte
+)
+
+// longest is the symbol of the longest string that s begins with, or none; it has walked so many bytes of s to know.
+func (g *greedyMerges) longest(s []byte) (symbol uint32, walked int) {
+	trie := g.trie
+	symbol = none
+	cell := trie[0]
+	for i, b := range s {
+		cell = trie[uint32(cell)>>baseShift^uint32(b)]
+		if uint32(cell)&byteMask != uint32(b) {
+			return symbol, i
+		}
+		if here := uint32(cell >> 32); here != none {
+			symbol = here
+		}
+	}
+	return symbol, len(s)
+}
+
+// trieEntry is a string with its symbol.
+type trieEntry struct {
+	text   string
+	symbol uint32
+}
+
+// newTrie makes the trie of different strings, none of them empty; ok is false if there are too many.
+func newTrie(list []trieEntry) (trie []uint64, ok bool) {
+	slices.SortFunc(list, func(a, b trieEntry) int { return strings.Compare(a.text, b.text) })
+	b := &trieBuilder{}
+	for range 2 {
+		b.grow()
+	}
+	ok = b.place(0, list, 0)
+	return b.cell, ok
+}
+
+// trieBuilder places cells. The free cells of the last blocks form a list; what is free before them stays so.
+type trieBuilder struct {
+	cell []uint64
+	free []freeCell
+	head uint32   // of the list; 0 ends it
+	used []uint64 // a bit a base
+}
+
+type freeCell struct{ prev, next uint32 }
+
+const (
+	trieBlock  = 256
+	trieWindow = 32 // blocks whose free cells are listed
+)
+
+func (b *trieBuilder) grow() {
+	n := uint32(len(b.cell))
+	for i := n; i < n+trieBlock; i++ {
+		b.cell = append(b.cell, emptyCell)
+		b.free = append(b.free, freeCell{next: b.head})
+		if n > 0 { // the root's block stays empty: base 0 leads there
+			b.free[b.head].prev = i
+			b.head = i
+		}
+	}
+	b.used = append(b.used, make([]uint64, trieBlock/64)...)
+	if n > trieWindow*trieBlock {
+		for i := n - trieWindow*trieBlock; i < n-(trieWindow-1)*trieBlock; i++ {
+			if b.cell[i] == emptyCell {
+				b.take(i)
+			}
+		}
+	}
+}
+
+// take removes a cell from the list.
+func (b *trieBuilder) take(i uint32) {
+	f := b.free[i]
+	if b.head == i {
+		b.head = f.next
+	} else {
+		b.free[f.prev].next = f.next
+	}
+	b.free[f.next].prev = f.prev
+}
+
+// place fills the cell at a place for the strings of a list, which begin with the same depth bytes, and all cells behind.
+func (b *trieBuilder) place(at uint32, list []trieEntry, depth int) bool {
+	if len(list[0].text) == depth {
+		b.cell[at] = b.cell[at]&(1<<32-1) | uint64(list[0].symbol)<<32
+		list = list[1:]
+	}
+	if len(list) == 0 {
+		return true
+	}
+	var bytes []byte
+	var ends []int
+	for i := range list {
+		if c := list[i].text[depth]; i == 0 || c != bytes[len(bytes)-1] {
+			bytes, ends = append(bytes, c), append(ends, i)
+		}
+		ends[len(ends)-1] = i + 1
+	}
+	base := b.base(bytes)
+	if base > baseMask {
+		return false
+	}
+	b.cell[at] |= uint64(base) << baseShift
+	b.used[base>>6] |= 1 << (base & 63)
+	for _, c := range bytes {
+		b.take(base ^ uint32(c))
+		b.cell[base^uint32(c)] = uint64(none)<<32 | uint64(c)
+	}
+	start := 0
+	for k, c := range bytes {
+		if !b.place(base^uint32(c), list[start:ends[k]], depth+1) {
+			return false
+		}
+		start = ends[k]
+	}
+	return true
+}
+
+// base finds one that has room for the cells of the bytes.
+func (b *trieBuilder) base(bytes []byte) uint32 {
+	for {
+		for i := b.head; i != 0; i = b.free[i].next {
+			if base := i ^ uint32(bytes[0]); b.used[base>>6]>>(base&63)&1 == 0 && b.fits(base, bytes) {
+				return base
+			}
+		}
+		b.grow()
+	}
+}
+
+func (b *trieBuilder) fits(base uint32, bytes []byte) bool {
+	for _, c := range bytes[1:] {
+		if b.cell[base^uint32(c)] != emptyCell {
+			return false
+		}
+	}
+	return true
+}
