@@ -22,7 +22,7 @@ const module = "loaderd"
 var arrows = map[string][]string{
 	"cmd/loaderd": {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
 		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/publishing",
-		"internal/documents",
+		"internal/documents", "internal/runs",
 		"stream", "stream/publish", "stream/planlog", "arrowout", "loader", "tokenizer"},
 	"internal/daemon": {"internal/config", "internal/stats", "stream", "stream/planlog", "arrowout", "loader", "tokenizer"},
 	"internal/config": {"stream", "arrowout", "loader", "tokenizer"},
@@ -41,6 +41,7 @@ var arrows = map[string][]string{
 	"internal/simulation":        {"packonline"},
 	"internal/corpus":            {"internal/columns"},
 	"internal/lengths/lengthsin": {"internal/columns", "loader"},
+	"internal/runs":              {"stream", "stream/planlog", "loader", "packonline"},
 	"internal/publishing":        {"internal/corpus", "stream", "stream/publish", "stream/planlog"},
 
 	"internal/bench/flightserve": {"arrowout", "loader"},

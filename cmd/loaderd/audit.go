@@ -13,8 +13,8 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/quantity"
+	"loaderd/internal/runs"
 	"loaderd/loader"
-	"loaderd/stream/planlog"
 )
 
 func newAuditCmd() *cobra.Command {
@@ -62,16 +62,8 @@ func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Wri
 		return loader.Audited{}, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	plan, err := planlog.OpenReadOnly(ctx, store, c.Run)
-	if err != nil {
-		return loader.Audited{}, fmt.Errorf("audit run %s: %w", c.Run, err)
-	}
-	documents, err := store.ReadDocuments(ctx, tokens)
-	if err != nil {
-		return loader.Audited{}, fmt.Errorf("audit run %s: %w", c.Run, err)
-	}
 	progress := newProgress(stderr)
-	return loader.Audit(ctx, documents, tokenizer, plan, func(a loader.Audited) { progress.say("%d of %d steps", a.Steps, a.Planned) })
+	return runs.Audit(ctx, store, c.Run, tokens, tokenizer, func(a loader.Audited) { progress.say("%d of %d steps", a.Steps, a.Planned) })
 }
 
 func writeAudited(w io.Writer, run string, a loader.Audited) error {

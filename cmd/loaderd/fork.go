@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,9 +12,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/loader"
-	"loaderd/stream"
-	"loaderd/stream/planlog"
+	"loaderd/internal/runs"
 )
 
 // runStoreWait is how long a server may take to answer at the start.
@@ -66,53 +63,13 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, log *s
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, store.Withdraw(context.WithoutCancel(ctx)))
-		}
-		err = errors.Join(err, store.Close())
-	}()
-	parent, err := planlog.OpenReadOnly(ctx, store, c.Run)
-	if err != nil {
-		return fmt.Errorf("fork run %s: %w", c.Run, err)
-	}
-	plan, err := planlog.Open(ctx, store, name)
+	defer func() { err = closeAfter(ctx, store, err) }()
+	h, was, err := runs.Fork(ctx, store, c.Run, step, name, c.Plan)
 	if err != nil {
 		return err
 	}
-	floors, err := planlog.OpenFloors(ctx, store, name)
-	if err != nil {
-		return err
-	}
-	last, err := plan.Last(ctx)
-	if err != nil {
-		return err
-	}
-	if last == 0 { // a run that begins: from here on nobody purges what it may need
-		if err := floors.Need(ctx, 1); err != nil {
-			return err
-		}
-	}
-	documents, err := store.ReadDocuments(ctx, stream.Tokenizing{})
-	if err != nil {
-		return fmt.Errorf("fork run %s: %w", c.Run, err)
-	}
-	state, err := documents.State(ctx)
-	if err != nil {
-		return fmt.Errorf("fork run %s: %w", c.Run, err)
-	}
-	h, was, err := loader.Fork(ctx, parent, step, name, c.Plan, state)
-	if err != nil {
-		return err
-	}
-	objects, err := planlog.OpenCheckpoints(ctx, store, name)
-	if err != nil {
-		return err
-	}
-	if err := loader.Begin(ctx, loader.Edges{Documents: documents, Plan: plan, Checkpoints: objects, Floors: floors}, h); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "run %s begins where step %d of run %s does: documents below %d are used up, those behind %d are untouched\n", name, step, c.Run, h.Parent.Floor, h.Parent.Cursor)
+	fmt.Fprintf(out, "run %s begins where step %d of run %s does: documents below %d are used up, those behind %d are untouched\n",
+		name, step, c.Run, h.Parent.Floor, h.Parent.Cursor)
 	if changes := was.Config.Differences(h.Config); len(changes) > 0 {
 		fmt.Fprintf(out, "changed: %s\n", strings.Join(changes, "\n         "))
 	} else {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,10 +14,9 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/lengths/lengthsin"
-	"loaderd/loader"
+	"loaderd/internal/runs"
 	"loaderd/packonline"
 	"loaderd/stream"
-	"loaderd/stream/planlog"
 )
 
 // streamInput takes the lengths of the documents in a running daemon's stream, as its tokenizer makes them.
@@ -88,40 +85,20 @@ func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packin
 	return c, nil
 }
 
-// served asks how the run over the stream packs. Of several runs those count that are not sealed, if there are any. Without a run it is nil.
+// served asks how the runs over the stream pack. Without a run it is nil.
 func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Writer) (*packonline.Config, error) {
 	store, err := in.open(ctx, c, stderr)
 	if err != nil {
 		return nil, err
 	}
-	runs, err := planlog.Runs(ctx, store)
-	if err != nil {
-		return nil, nil // there is no such stream, which reading it says better, or none may ask
-	}
-	if open := slices.DeleteFunc(slices.Clone(runs), func(r planlog.Reading) bool { return r.Sealed }); len(open) > 0 {
-		runs = open
-	}
-	var own *packonline.Config
-	var names []string
-	for _, r := range runs {
-		plan, err := planlog.OpenReadOnly(ctx, store, r.Run)
-		if err != nil {
-			return nil, err
-		}
-		h, err := loader.ReadHeader(ctx, plan)
-		if err != nil {
-			return nil, fmt.Errorf("read the configuration of run %s: %w", r.Run, err)
-		}
-		names = append(names, r.Run)
-		if own != nil && !reflect.DeepEqual(*own, h.Config.Packing) {
-			return nil, usageError{fmt.Errorf("runs %s pack differently: say which with the configuration of one, -c FILE", strings.Join(names, " and "))}
-		}
-		own = &h.Config.Packing
-	}
-	if own != nil {
+	own, names, err := runs.Packing(ctx, store)
+	switch {
+	case errors.Is(err, runs.ErrPackDifferently):
+		return nil, usageError{fmt.Errorf("%w: say which with the configuration of one, -c FILE", err)}
+	case own != nil:
 		fmt.Fprintf(stderr, "row lengths, pool and max_age that are not given are those of run %s\n", strings.Join(names, ", "))
 	}
-	return own, nil
+	return own, err
 }
 
 // open connects to the servers of a configuration, once. The store is to be closed.

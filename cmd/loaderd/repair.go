@@ -13,9 +13,9 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/quantity"
+	"loaderd/internal/runs"
 	"loaderd/loader"
 	"loaderd/stream"
-	"loaderd/stream/planlog"
 )
 
 func newRepairCmd() *cobra.Command {
@@ -72,24 +72,15 @@ func repair(ctx context.Context, c config.Config, name string, log *slog.Logger,
 	if err != nil {
 		return d, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, store.Withdraw(context.WithoutCancel(ctx)))
-		}
-		err = errors.Join(err, store.Close())
-	}()
-	from, err := damagedEdges(ctx, store, c)
-	if err != nil {
-		return d, fmt.Errorf("repair run %s: %w", c.Run, err)
+	defer func() { err = closeAfter(ctx, store, err) }()
+	run, err := runs.Inspect(ctx, store, c.Run, daemon.Holder(c))
+	if run != nil {
+		d = run.Damage
 	}
-	lease, err := planlog.TakeLease(ctx, store, c.Run, daemon.Holder(c)) // nobody appends meanwhile
 	if err != nil {
 		return d, err
 	}
-	defer func() { err = errors.Join(err, lease.Close()) }()
-	if d, err = loader.Inspect(ctx, from.Plan, from.Checkpoints); err != nil {
-		return d, fmt.Errorf("repair run %s: %w", c.Run, err)
-	}
+	defer func() { err = errors.Join(err, run.Close()) }()
 	writeDamage(out, d)
 	switch {
 	case d.Why == "":
@@ -97,39 +88,12 @@ func repair(ctx context.Context, c config.Config, name string, log *slog.Logger,
 	case name == "":
 		return d, fmt.Errorf("the plan of run %s is damaged: copy what can be used with --new NAME", c.Run)
 	}
-	to := loader.Edges{Documents: from.Documents}
-	if to.Plan, err = planlog.Open(ctx, store, name); err != nil {
-		return d, err
-	}
-	if to.Checkpoints, err = planlog.OpenCheckpoints(ctx, store, name); err != nil {
-		return d, err
-	}
-	if to.Floors, err = planlog.OpenFloors(ctx, store, name); err != nil {
-		return d, err
-	}
 	progress := newProgress(stderr)
-	if err := d.Copy(ctx, from, name, to, func(n uint64) { progress.say("%d of %d records copied", n, d.Records) }); err != nil {
+	if err := run.Copy(ctx, name, func(n uint64) { progress.say("%d of %d records copied", n, d.Records) }); err != nil {
 		return d, err
 	}
 	fmt.Fprintf(out, "run %s is a usable copy; the plan of run %s is as it was. Serve it with the same configuration and --run %s.\n", name, c.Run, name)
 	return d, nil
-}
-
-// damagedEdges opens what there is of a run.
-func damagedEdges(ctx context.Context, store *stream.Store, c config.Config) (loader.Edges, error) {
-	plan, err := planlog.OpenDamaged(ctx, store, c.Run)
-	if err != nil {
-		return loader.Edges{}, err
-	}
-	documents, err := store.ReadDocuments(ctx, stream.Tokenizing{})
-	if err != nil {
-		return loader.Edges{}, err
-	}
-	objects, err := planlog.OpenCheckpoints(ctx, store, c.Run)
-	if err != nil {
-		return loader.Edges{}, err
-	}
-	return loader.Edges{Documents: documents, Plan: plan, Checkpoints: objects}, nil
 }
 
 func writeDamage(w io.Writer, d loader.Damage) {

@@ -30,3 +30,11 @@ func openRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stre
 	}
 	return (&publishFlags{config: c.Stream, wait: runStoreWait}).connect(ctx, log)
 }
+
+// closeAfter closes a store and returns the error of the work on it, with those of closing; after an error, what the work made is taken away first.
+func closeAfter(ctx context.Context, store *stream.Store, failed error) error {
+	if failed != nil {
+		failed = errors.Join(failed, store.Withdraw(context.WithoutCancel(ctx)))
+	}
+	return errors.Join(failed, store.Close())
+}

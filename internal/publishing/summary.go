@@ -3,9 +3,9 @@ package publishing
 import (
 	"context"
 
-	"loaderd/stream/planlog"
 	"loaderd/internal/corpus"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
 )
 

@@ -1,0 +1,106 @@
+// Package runs works on the runs over a document stream beside their daemons: it forks, audits and repairs them, and tells how they pack.
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"loaderd/loader"
+	"loaderd/packonline"
+	"loaderd/stream"
+	"loaderd/stream/planlog"
+)
+
+// Fork begins run name where a step of another run begins, with a configuration of its own. It returns the headers of both.
+func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c loader.Config) (forked, from loader.Header, err error) {
+	parent, err := planlog.OpenReadOnly(ctx, store, run)
+	if err != nil {
+		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
+	}
+	to, err := openNew(ctx, store, name)
+	if err != nil {
+		return forked, from, err
+	}
+	last, err := to.Plan.Last(ctx)
+	if err != nil {
+		return forked, from, err
+	}
+	if last == 0 { // a run that begins: from here on nobody purges what it may need
+		if err := to.Floors.Need(ctx, 1); err != nil {
+			return forked, from, err
+		}
+	}
+	documents, err := store.ReadDocuments(ctx, stream.Tokenizing{})
+	if err != nil {
+		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
+	}
+	state, err := documents.State(ctx)
+	if err != nil {
+		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
+	}
+	if forked, from, err = loader.Fork(ctx, parent, step, name, c, state); err != nil {
+		return forked, from, err
+	}
+	if to.Checkpoints, err = planlog.OpenCheckpoints(ctx, store, name); err != nil {
+		return forked, from, err
+	}
+	to.Documents = documents
+	return forked, from, loader.Begin(ctx, to, forked)
+}
+
+// openNew opens the plan and the floors of a run that is made.
+func openNew(ctx context.Context, store *stream.Store, name string) (e loader.Edges, err error) {
+	if e.Plan, err = planlog.Open(ctx, store, name); err != nil {
+		return e, err
+	}
+	e.Floors, err = planlog.OpenFloors(ctx, store, name)
+	return e, err
+}
+
+// Audit plans a run a second time and compares: see loader.Audit. progress is told now and then how far it is.
+func Audit(ctx context.Context, store *stream.Store, run string, tokens stream.Tokenizing, t loader.Tokenizer, progress func(loader.Audited)) (loader.Audited, error) {
+	plan, err := planlog.OpenReadOnly(ctx, store, run)
+	if err != nil {
+		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
+	}
+	documents, err := store.ReadDocuments(ctx, tokens)
+	if err != nil {
+		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
+	}
+	return loader.Audit(ctx, documents, t, plan, progress)
+}
+
+// ErrPackDifferently says that the runs over a stream have different packing settings.
+var ErrPackDifferently = errors.New("pack differently")
+
+// Packing asks how the runs over the stream pack, and which ones these are. Of several runs those count that are not sealed, if there are any.
+// Without a run, and where none may ask, it is nil.
+func Packing(ctx context.Context, store *stream.Store) (own *packonline.Config, names []string, err error) {
+	runs, err := planlog.Runs(ctx, store)
+	if err != nil {
+		return nil, nil, nil // there is no such stream, which reading it says better, or none may ask
+	}
+	if open := slices.DeleteFunc(slices.Clone(runs), func(r planlog.Reading) bool { return r.Sealed }); len(open) > 0 {
+		runs = open
+	}
+	for _, r := range runs {
+		plan, err := planlog.OpenReadOnly(ctx, store, r.Run)
+		if err != nil {
+			return nil, nil, err
+		}
+		h, err := loader.ReadHeader(ctx, plan)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read the configuration of run %s: %w", r.Run, err)
+		}
+		names = append(names, r.Run)
+		if own != nil && !reflect.DeepEqual(*own, h.Config.Packing) {
+			return nil, nil, fmt.Errorf("runs %s %w", strings.Join(names, " and "), ErrPackDifferently)
+		}
+		own = &h.Config.Packing
+	}
+	return own, names, nil
+}
