@@ -14,7 +14,8 @@ import (
 // each of its documents. It is bucket with another way to choose: lengths, cuts, padding and the bounds on pool and age are those of
 // bucket, and so are its invariants 2 to 4, where Fill is exact.
 //
-//   - The root is the oldest piece: as good as the paper's random one, and nothing becomes old. Where Fill is trim it is random.
+//   - The root is the oldest piece: as good as the paper's random one, and nothing becomes old. With several row lengths it is the oldest
+//     of those that need a row of one length, of which too many wait (splice_balance.go). Where Fill is trim it is random.
 //   - Fill exact: once little room is left, of the most related pieces those are taken that fill it exactly (splice_row.go). A root
 //     whose row can not be filled waits a little, and others are tried. Where that happens often, as with documents of one length,
 //     rows keep what is related and are padded (splice_padded.go).
@@ -23,8 +24,8 @@ import (
 //     every earned documents, once twice as many as may be asked in vain, and once those of one row. For every row at most roots have none, and
 //     as many as it has pieces.
 //
-// Its state is the waiting pieces in order of arrival, which of them wait as roots, how many questions it may ask in vain, and what
-// Detail returns. What the pieces are about is not part of it: after a RestoreState the Packer has to be told again, by Hint.
+// Its state is the waiting pieces in order of arrival, which of them wait as roots, how many questions it may ask in vain, what
+// Detail returns, and with several row lengths what came of which class. What the pieces are about is not part of it: after a RestoreState the Packer has to be told again, by Hint.
 type splice struct {
 	bucket
 	relates  *related.Config
@@ -37,6 +38,7 @@ type splice struct {
 	fill     filling
 	padded   padded
 	ends     ends
+	balance  balance
 }
 
 // spliceAges is the bound on ages, in pools, where none is configured.
@@ -47,6 +49,7 @@ func newSplice(c Config) Packer {
 	p := &splice{bucket: bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: patience(c, spliceAges)}, relates: c.Related(), spare: spareMost}
 	p.stock.credit = p.mostCredit()
 	p.left = p.forget
+	p.balance = newBalance(len(t.lengths))
 	p.index = related.New(*p.relates)
 	p.fill = newFilling(t.longest)
 	return p
@@ -85,7 +88,10 @@ func (p *splice) know(i int32, h *related.Hint) {
 	p.index.Add(i, related.Entry{Seq: w.doc, Length: w.length, Hint: h})
 }
 
-func (p *splice) forget(i int32) { p.index.Remove(i) }
+func (p *splice) forget(i int32) {
+	p.index.Remove(i)
+	p.balance.leave(p.stock.items[i].class, p.stock.items[i].length)
+}
 
 func (p *splice) Add(d Doc, out *Rows) {
 	p.ready()
@@ -98,7 +104,9 @@ func (p *splice) Add(d Doc, out *Rows) {
 		p.counts.Truncated++
 	}
 	if start := p.cut(d, out); start < d.Length {
-		i := p.stock.add(waiting{d.Seq, p.now(), start, d.Length - start}, bucketFor(p.lengths, d.Length-start))
+		class := bucketFor(p.lengths, d.Length-start)
+		i := p.stock.add(waiting{d.Seq, p.now(), start, d.Length - start}, class)
+		p.balance.come(class, d.Length-start)
 		for int(i) >= len(p.later) {
 			p.later = append(p.later, 0)
 		}
@@ -112,6 +120,9 @@ func (p *splice) Add(d Doc, out *Rows) {
 		p.next(out)
 	}
 	p.earn(d.Length, spliceCredit)
+	if p.now()%int64(latelyPools*p.config.Pool) == 0 {
+		p.balance.halve()
+	}
 }
 
 // spliceCredit is how many times the credit of bucket a document brings: to look for related pieces takes longer than any search by length.
@@ -143,20 +154,31 @@ func (p *splice) next(out *Rows) {
 		p.trim(p.draw(), out)
 		return
 	}
-	i := p.stock.ages.first
-	for n := 0; i != none && n < roots && p.spare > 0; n++ {
-		newer := p.stock.newer(&p.stock.ages, i)
+	if class := p.balance.most(); class != none && p.root(p.stock.need(class), classRoots, out) {
+		return
+	}
+	if p.root(&p.stock.ages, roots, out) {
+		return
+	}
+	if !p.insist(out) {
+		p.byLength(func() { p.makeRoom(out) })
+	}
+}
+
+// root emits a row around one of the oldest pieces of a list, of so many at most, and reports whether it did.
+func (p *splice) root(l *list, most int, out *Rows) bool {
+	i := l.first
+	for n := 0; i != none && n < most && p.spare > 0; n++ {
+		newer := p.stock.newer(l, i)
 		if p.later[i] <= p.now() {
 			if p.related(i, out) {
-				return
+				return true
 			}
 			p.later[i] = p.now() + retire
 		}
 		i = newer
 	}
-	if !p.insist(out) {
-		p.byLength(func() { p.makeRoom(out) })
-	}
+	return false
 }
 
 // force emits a row around the oldest piece.
@@ -188,7 +210,7 @@ func (p *splice) force(out *Rows) {
 
 // drained is the part of the waiting pieces that a flush packs by length alone: they are too few to choose from, and what they cannot
 // fill is padded.
-const drained = 4
+const drained = 16
 
 // Flush goes on as before until few pieces are left. Where Fill is trim it does so to the end.
 func (p *splice) Flush(out *Rows) {
@@ -211,7 +233,7 @@ func (p *splice) AppendState(b []byte) []byte {
 	for i := p.stock.ages.first; i != none; i = p.stock.newer(&p.stock.ages, i) {
 		b = binary.AppendUvarint(b, uint64(max(0, p.later[i]-p.now())))
 	}
-	return p.ends.append(binary.AppendVarint(b, p.spare))
+	return p.balance.append(p.ends.append(binary.AppendVarint(b, p.spare)))
 }
 
 func (p *splice) RestoreState(b []byte) ([]byte, error) {
@@ -233,11 +255,12 @@ func (p *splice) RestoreState(b []byte) ([]byte, error) {
 		r.fail(fmt.Errorf("state has %d/%d questions to spare", spare, earned))
 	}
 	e := r.ends(t.counts)
+	balance := r.balance(t.counts, stock)
 	if r.err != nil {
 		return nil, fmt.Errorf("restore packer: %w", r.err)
 	}
 	p.tally, p.stock, p.later, p.unhinted, p.index = t, stock, later, unhinted, related.New(*p.relates)
-	p.spare, p.ends = spare, e
+	p.spare, p.ends, p.balance = spare, e, balance
 	return r.b, nil
 }
 
