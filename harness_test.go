@@ -19,6 +19,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/stream"
+	"loaderd/stream/doclog"
 	"loaderd/stream/publish"
 )
 
@@ -51,7 +52,7 @@ func goSource(t testing.TB, n int) []stream.Message {
 }
 
 // gpt2 keeps the model that the daemons of these tests share: each would make it anew.
-var gpt2 = sync.OnceValue(func() stream.Tokenizing {
+var gpt2 = sync.OnceValue(func() doclog.Tokenizing {
 	t, _, err := daemon.Tokens(config.Default().Tokenizer)
 	if err != nil {
 		panic(err)

@@ -23,8 +23,8 @@ var arrows = map[string][]string{
 	"cmd/loaderd": {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
 		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/publishing",
 		"internal/documents", "internal/runs",
-		"stream", "stream/publish", "stream/planlog", "arrowout", "loader", "tokenizer"},
-	"internal/daemon": {"internal/config", "internal/stats", "stream", "stream/planlog", "arrowout", "loader", "tokenizer"},
+		"stream", "stream/publish", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer"},
+	"internal/daemon": {"internal/config", "internal/stats", "stream", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer"},
 	"internal/config": {"stream", "arrowout", "loader", "tokenizer"},
 
 	"internal/demo/screen": {"internal/demo", "internal/stats"},
@@ -41,7 +41,7 @@ var arrows = map[string][]string{
 	"internal/simulation":        {"packonline"},
 	"internal/corpus":            {"internal/columns"},
 	"internal/lengths/lengthsin": {"internal/columns", "loader"},
-	"internal/runs":              {"stream", "stream/planlog", "loader", "packonline"},
+	"internal/runs":              {"stream", "stream/planlog", "stream/doclog", "loader", "packonline"},
 	"internal/publishing":        {"internal/corpus", "stream", "stream/publish", "stream/planlog"},
 
 	"internal/bench/flightserve": {"arrowout", "loader"},
@@ -52,11 +52,13 @@ var arrows = map[string][]string{
 	"internal/bench/tokenizers":  {"tokenizer"},
 	"internal/bench/guarantees":  {"internal/daemon", "internal/config", "internal/lengths", "internal/reader", "stream", "stream/publish", "stream/planlog", "loader", "packonline"},
 
-	"stream":         {"stream/conn", "stream/server", "loader"},
-	"stream/planlog": {"stream"},
-	"stream/publish": {"stream"},
-	"stream/conn":    {},
-	"stream/server":  {},
+	"stream":            {"stream/conn", "stream/server", "loader"},
+	"stream/doclog":     {"stream/deadletter", "stream"},
+	"stream/deadletter": {"stream"},
+	"stream/planlog":    {"stream"},
+	"stream/publish":    {"stream"},
+	"stream/conn":       {},
+	"stream/server":     {},
 
 	"arrowout":   {"internal/answers", "loader"},
 	"loader":     {"packonline", "shuffle"},

@@ -14,7 +14,7 @@ import (
 // streams serve as they are.
 func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
 	srv := natstest.Start(t)
-	var said lockedBuffer
+	var said natstest.LogBuffer
 	open := func(replicas int) *stream.Store {
 		t.Helper()
 		c := srv.Config()
@@ -24,7 +24,7 @@ func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() })
-		openLog(t, s)
+		openDocuments(t, s)
 		if _, err := planlog.Open(natstest.Context(t), s, "r"); err != nil {
 			t.Fatal(err)
 		}
@@ -47,5 +47,5 @@ func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
 			t.Errorf("the log does not say %q: %s", want, said.String())
 		}
 	}
-	checkCounted(t, openSource(t, openLog(t, s), 1), 1, 1)
+	holds(t, s, 1)
 }

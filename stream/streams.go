@@ -133,8 +133,8 @@ func (s *Store) Ensure(ctx context.Context, want jetstream.StreamConfig) (jetstr
 		return nil, err
 	}
 	present := st.CachedInfo().Config
-	if bad := check(present, want); len(bad) > 0 {
-		return nil, &SettingsError{want.Name, bad}
+	if err := check(present, want); err != nil {
+		return nil, err
 	}
 	return s.follow(ctx, st, want)
 }
@@ -203,8 +203,13 @@ func (s *Store) follow(ctx context.Context, st jetstream.Stream, want jetstream.
 	return updated, nil
 }
 
-// check lists the settings that would lose data or cannot do what the daemon needs.
-func check(is, want jetstream.StreamConfig) []Setting {
+// CheckDocuments returns a *SettingsError when the document stream, as it is now, would lose data or cannot do what the daemon needs.
+func (s *Store) CheckDocuments(is jetstream.StreamConfig) error {
+	return check(is, s.config.documentStream())
+}
+
+// check returns a *SettingsError that lists the settings which would lose data or cannot do what the daemon needs.
+func check(is, want jetstream.StreamConfig) error {
 	var bad []Setting
 	expect := func(ok bool, name string, present, want any) {
 		if !ok {
@@ -231,5 +236,8 @@ func check(is, want jetstream.StreamConfig) []Setting {
 	expect(is.DenyDelete || !want.DenyDelete, "deny_delete", is.DenyDelete, true)
 	expect(is.DenyPurge || !want.DenyPurge, "deny_purge", is.DenyPurge, true)
 	expect(is.FirstSeq <= 1 || !want.DenyPurge, "first_seq", is.FirstSeq, 1)
-	return bad
+	if len(bad) == 0 {
+		return nil
+	}
+	return &SettingsError{want.Name, bad}
 }

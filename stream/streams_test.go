@@ -15,6 +15,29 @@ import (
 	"loaderd/stream/planlog"
 )
 
+func openDocuments(t *testing.T, s *stream.Store) jetstream.Stream {
+	t.Helper()
+	docs, err := s.EnsureDocuments(natstest.Context(t))
+	if err == nil {
+		_, err = s.EnsureDeadLetters(natstest.Context(t))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return docs
+}
+
+// holds checks that the document stream holds natstest.Documents from 1 to n.
+func holds(t *testing.T, s *stream.Store, n int) {
+	t.Helper()
+	docs := openDocuments(t, s)
+	for i, want := range natstest.Documents(1, n) {
+		if m, err := docs.GetMsg(natstest.Context(t), uint64(i+1)); err != nil || string(m.Data) != string(want.Data) {
+			t.Errorf("document %d is %v, %v", i+1, m, err)
+		}
+	}
+}
+
 func TestStreamsAreMadeOnceAndVerified(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)

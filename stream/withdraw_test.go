@@ -21,7 +21,7 @@ func TestWithdraw(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := srv.Remote()
-	openLog(t, store)
+	openDocuments(t, store)
 	for _, run := range []string{"before", "new"} {
 		if _, err := planlog.Open(ctx, store, run); err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ func TestOpenAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	openLog(t, store)
+	openDocuments(t, store)
 	natstest.Publish(t, store, natstest.Documents(1, 3)...)
 	if url := store.ClientURL(); url != "" {
 		t.Errorf("clients are told to connect to %s", url)
@@ -80,5 +80,5 @@ func TestOpenAlone(t *testing.T) {
 	if url := server.HolderURL(c.Dir); url != listening.ClientURL() || url == "" {
 		t.Errorf("the folder is served at %s, it says %q", listening.ClientURL(), url)
 	}
-	checkCounted(t, openSource(t, openLog(t, listening), 1), 1, 3)
+	holds(t, listening, 3)
 }

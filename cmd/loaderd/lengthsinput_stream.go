@@ -17,6 +17,7 @@ import (
 	"loaderd/internal/runs"
 	"loaderd/packonline"
 	"loaderd/stream"
+	"loaderd/stream/doclog"
 )
 
 // streamInput takes the lengths of the documents in a running daemon's stream, as its tokenizer makes them.
@@ -141,7 +142,7 @@ func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writ
 	if err != nil {
 		return nil, "", err
 	}
-	documents, err := store.ReadDocuments(ctx, tokens)
+	documents, err := doclog.OpenReadOnly(ctx, store, tokens)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w at %s: start the daemon, or name its stream with --set stream.name=NAME", err, store.ClientURL())
 	}

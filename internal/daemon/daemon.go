@@ -19,6 +19,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/doclog"
 	"loaderd/stream/planlog"
 )
 
@@ -28,7 +29,7 @@ type Daemon struct {
 	log     *slog.Logger
 	store   *stream.Store
 	lease   *planlog.Lease
-	docs    *stream.DocumentLog
+	docs    *doclog.Log
 	run     *loader.Run
 	flight  *arrowout.Server
 	http    *httpServer
@@ -69,7 +70,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.store, err = stream.Open(ctx, c.Stream, log); err != nil {
 		return nil, err
 	}
-	if d.docs, err = d.store.Documents(ctx, tokens); err != nil {
+	if d.docs, err = doclog.Open(ctx, d.store, tokens); err != nil {
 		return nil, err
 	}
 	if d.lease, err = planlog.TakeLease(ctx, d.store, c.Run, Holder(c)); err != nil {

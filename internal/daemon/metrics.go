@@ -7,19 +7,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"loaderd/loader"
-	"loaderd/stream"
+	"loaderd/stream/deadletter"
+	"loaderd/stream/doclog"
 )
 
 // runMetrics shows a daemon's figures under stable names; docs/operations.md lists them.
 type runMetrics struct {
 	run  *loader.Run
-	docs *stream.DocumentLog
+	docs *doclog.Log
 }
 
 // figures are of one moment.
 type figures struct {
 	loader.Stats
-	letters stream.DeadLetterCounts
+	letters deadletter.Counts
 }
 
 type metric struct {

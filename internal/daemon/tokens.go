@@ -8,25 +8,25 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/loader"
-	"loaderd/stream"
+	"loaderd/stream/doclog"
 	"loaderd/tokenizer"
 )
 
 // Tokens loads the configured tokenizer and settles the ids that are not text: what the document stream needs to make tokens, and
 // what the plan must know of it.
-func Tokens(c config.Tokenizer) (stream.Tokenizing, loader.Tokenizer, error) {
+func Tokens(c config.Tokenizer) (doclog.Tokenizing, loader.Tokenizer, error) {
 	if c.Name == config.TokenizerNone {
-		t := stream.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}
+		t := doclog.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}
 		return settle(c, t, 0, false)
 	}
 	m, err := Model(c.Name, c.Options())
 	if err != nil {
-		return stream.Tokenizing{}, loader.Tokenizer{}, err
+		return doclog.Tokenizing{}, loader.Tokenizer{}, err
 	}
 	if c.Fingerprint != "" && c.Fingerprint != m.Fingerprint() {
-		return stream.Tokenizing{}, loader.Tokenizer{}, fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(), c.Fingerprint)
+		return doclog.Tokenizing{}, loader.Tokenizer{}, fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(), c.Fingerprint)
 	}
-	t := stream.Tokenizing{NewEncoder: func() stream.Encoder { return m.NewEncoder() }, Fingerprint: m.Fingerprint(), VocabSize: m.VocabSize()}
+	t := doclog.Tokenizing{NewEncoder: func() doclog.Encoder { return m.NewEncoder() }, Fingerprint: m.Fingerprint(), VocabSize: m.VocabSize()}
 	end, ok := m.EndOfText()
 	return settle(c, t, end, ok)
 }
@@ -59,9 +59,9 @@ func Model(nameOrFile string, o tokenizer.Options) (*tokenizer.Model, error) {
 }
 
 // settle finds the end-of-document and padding ids.
-func settle(c config.Tokenizer, t stream.Tokenizing, end int32, known bool) (stream.Tokenizing, loader.Tokenizer, error) {
-	fail := func(format string, args ...any) (stream.Tokenizing, loader.Tokenizer, error) {
-		return stream.Tokenizing{}, loader.Tokenizer{}, fmt.Errorf(format, args...)
+func settle(c config.Tokenizer, t doclog.Tokenizing, end int32, known bool) (doclog.Tokenizing, loader.Tokenizer, error) {
+	fail := func(format string, args ...any) (doclog.Tokenizing, loader.Tokenizer, error) {
+		return doclog.Tokenizing{}, loader.Tokenizer{}, fmt.Errorf(format, args...)
 	}
 	t.End = -1
 	switch id, ok := c.End.ID(); {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,4 +77,23 @@ func Publish(t testing.TB, s *stream.Store, messages ...stream.Message) {
 			}
 		}
 	}
+}
+
+// LogBuffer is text that many goroutines write, such as a log's.
+type LogBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *LogBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// String is what was written so far.
+func (b *LogBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

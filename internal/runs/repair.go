@@ -7,6 +7,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/doclog"
 	"loaderd/stream/planlog"
 )
 
@@ -41,7 +42,7 @@ func (d *Damaged) open(ctx context.Context, run string) (err error) {
 	if d.from.Plan, err = planlog.OpenDamaged(ctx, d.store, run); err != nil {
 		return err
 	}
-	if d.from.Documents, err = d.store.ReadDocuments(ctx, stream.Tokenizing{}); err != nil {
+	if d.from.Documents, err = doclog.OpenReadOnly(ctx, d.store, doclog.Tokenizing{}); err != nil {
 		return err
 	}
 	d.from.Checkpoints, err = planlog.OpenCheckpoints(ctx, d.store, run)

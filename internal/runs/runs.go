@@ -12,6 +12,7 @@ import (
 	"loaderd/loader"
 	"loaderd/packonline"
 	"loaderd/stream"
+	"loaderd/stream/doclog"
 	"loaderd/stream/planlog"
 )
 
@@ -34,7 +35,7 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 			return forked, from, err
 		}
 	}
-	documents, err := store.ReadDocuments(ctx, stream.Tokenizing{})
+	documents, err := doclog.OpenReadOnly(ctx, store, doclog.Tokenizing{})
 	if err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
 	}
@@ -62,12 +63,12 @@ func openNew(ctx context.Context, store *stream.Store, name string) (e loader.Ed
 }
 
 // Audit plans a run a second time and compares: see loader.Audit. progress is told now and then how far it is.
-func Audit(ctx context.Context, store *stream.Store, run string, tokens stream.Tokenizing, t loader.Tokenizer, progress func(loader.Audited)) (loader.Audited, error) {
+func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.Tokenizing, t loader.Tokenizer, progress func(loader.Audited)) (loader.Audited, error) {
 	plan, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
-	documents, err := store.ReadDocuments(ctx, tokens)
+	documents, err := doclog.OpenReadOnly(ctx, store, tokens)
 	if err != nil {
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}

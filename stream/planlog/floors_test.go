@@ -7,12 +7,13 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/stream"
+	"loaderd/stream/doclog"
 	"loaderd/stream/planlog"
 )
 
-func openDocuments(t *testing.T, s *stream.Store) *stream.DocumentLog {
+func openDocuments(t *testing.T, s *stream.Store) *doclog.Log {
 	t.Helper()
-	l, err := s.Documents(natstest.Context(t), stream.Tokenizing{})
+	l, err := doclog.Open(natstest.Context(t), s, doclog.Tokenizing{})
 	if err != nil {
 		t.Fatal(err)
 	}

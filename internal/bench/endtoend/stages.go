@@ -18,7 +18,7 @@ var owners = []struct{ stage, frame string }{
 	{"plan", "loaderd/loader."},
 	{"JetStream server", "nats-server/v2/server."},
 	{"JetStream client", "nats-io/nats.go"},
-	{"read and decode", "loaderd/stream."},
+	{"read and decode", "loaderd/stream"},
 	{"Flight", "loaderd/arrowout."},
 	{"Flight", "google.golang.org/grpc"},
 	{"garbage collector", "runtime.gcBgMarkWorker"},

@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"loaderd/stream/planlog"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 )
 
 // printCheckpoints measures the state of a planner that is full, into and out of the object store of an embedded server.

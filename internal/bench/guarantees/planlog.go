@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 
-	"loaderd/stream/planlog"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/planlog"
 )
 
 // tokenBytes is what a token costs in a document that is tokenized already, and in a batch.

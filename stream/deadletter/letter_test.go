@@ -1,4 +1,4 @@
-package stream
+package deadletter
 
 import (
 	"bytes"
@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+
+	"loaderd/stream"
 )
 
 // A letter is larger than its message, which may be as large as the server takes.
 func TestLetterFitsTheServer(t *testing.T) {
 	const limit = 1 << 20
-	d := newDeadLetters(&DocumentLog{name: "DOCS", store: &Store{config: Default()}}, nil)
 	for _, tt := range []struct {
 		name            string
 		header, payload int
@@ -24,8 +25,8 @@ func TestLetterFitsTheServer(t *testing.T) {
 		{name: "both", header: 60 << 10, payload: limit - 100, truncated: []string{"headers", "payload of 1048476 bytes"}, kept: limit - 2048},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := &message{sequence: 7, subject: "docs.a", header: nats.Header{"X-Long": {strings.Repeat("h", tt.header)}}, data: bytes.Repeat([]byte("d"), tt.payload)}
-			got := d.letter(m, bad(badJSON, "it is broken"), limit)
+			m := Original{Sequence: 7, Subject: "docs.a", Header: nats.Header{"X-Long": {strings.Repeat("h", tt.header)}}, Data: bytes.Repeat([]byte("d"), tt.payload)}
+			got := newLetter(stream.Default(), m, &Problem{"BAD_JSON", "it is broken"}, limit)
 			if n := got.Size(); n+256 > limit {
 				t.Errorf("%d bytes leave no room for what the client adds, the server takes %d", n, limit)
 			}
@@ -35,7 +36,7 @@ func TestLetterFitsTheServer(t *testing.T) {
 			if strings.Join(got.Header[HeaderTruncated], ";") != strings.Join(tt.truncated, ";") {
 				t.Errorf("%s is %q, want %q", HeaderTruncated, got.Header[HeaderTruncated], tt.truncated)
 			}
-			if len(got.Data) < tt.kept || !bytes.HasPrefix(m.data, got.Data) {
+			if len(got.Data) < tt.kept || !bytes.HasPrefix(m.Data, got.Data) {
 				t.Errorf("%d bytes of payload are kept, want %d", len(got.Data), tt.kept)
 			}
 		})

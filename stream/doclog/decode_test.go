@@ -1,4 +1,4 @@
-package stream
+package doclog
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
+
+	"loaderd/stream"
 )
 
 const testPrint = "sha256:run"
@@ -53,8 +55,8 @@ func TestDecodeTakes(t *testing.T) {
 			data: "{ \"a\" : [ {\"text\":\"}\\\"]\"} , -1e5 ] ,\n\"text\" : \"b\" , \"c\":true,\"d\":0, \"e\" : {}\t}", text: "b"},
 		{name: "json with bytes that are no UTF-8", header: header("Content-Type", "application/json"), data: "{\"text\":\"a\xff\"}", text: "a\xff"},
 		{name: "json lone surrogate", header: header("Content-Type", "application/json"), data: `{"text":"\ud800"}`, text: "\ufffd"},
-		{name: "tokens", header: header("Content-Type", TypeTokens, "Loaderd-Tokenizer", testPrint), data: "\x01\x00\x00\x00\x63\x00\x00\x00", tokens: []int32{1, 99}},
-		{name: "no tokens", header: header("Content-Type", TypeTokens, "Loaderd-Tokenizer", testPrint), tokens: []int32{}},
+		{name: "tokens", header: header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", testPrint), data: "\x01\x00\x00\x00\x63\x00\x00\x00", tokens: []int32{1, 99}},
+		{name: "no tokens", header: header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", testPrint), tokens: []int32{}},
 		{name: "Loaderd-Id before all", header: header("Loaderd-Id", "l", "Nats-Msg-Id", "n", "Content-Type", "application/json"), data: `{"id":"j","text":"a"}`, id: "l", text: "a"},
 		{name: "Nats-Msg-Id before JSON", header: header("Nats-Msg-Id", "n", "Content-Type", "application/json"), data: `{"id":"j","text":"a"}`, id: "n", text: "a"},
 		{name: "an empty Loaderd-Id is none", header: header("Loaderd-Id", "", "Nats-Msg-Id", "n"), data: "a", id: "n", text: "a"},
@@ -63,7 +65,7 @@ func TestDecodeTakes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, failed := testDecoder.decode(tt.header, []byte(tt.data))
 			if failed != nil {
-				t.Fatalf("refused: %s: %s", failed.reason, failed.sentence)
+				t.Fatalf("refused: %s: %s", failed.Reason, failed.Sentence)
 			}
 			if got.id != tt.id || string(got.text) != tt.text {
 				t.Errorf("id %q, text %q, want %q and %q", got.id, got.text, tt.id, tt.text)
@@ -76,7 +78,7 @@ func TestDecodeTakes(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	tokens := header("Content-Type", TypeTokens, "Loaderd-Tokenizer", testPrint)
+	tokens := header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", testPrint)
 	asJSON := header("Content-Type", "application/json")
 	tests := []struct {
 		name   string
@@ -102,8 +104,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"text is null", asJSON, `{"text":null}`, badJSON, "not a string"},
 		{"id of another type", asJSON, `{"id":{"a":1},"text":"a"}`, badJSON, "neither a string nor a number"},
 		{"nesting bomb", asJSON, `{"meta":` + strings.Repeat("[", 1<<20), badJSON, "depth"},
-		{"other tokenizer", header("Content-Type", TypeTokens, "Loaderd-Tokenizer", "sha256:other"), "", wrongTokenizer, `"sha256:other"`},
-		{"no tokenizer named", header("Content-Type", TypeTokens), "", wrongTokenizer, `""`},
+		{"other tokenizer", header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", "sha256:other"), "", wrongTokenizer, `"sha256:other"`},
+		{"no tokenizer named", header("Content-Type", stream.TypeTokens), "", wrongTokenizer, `""`},
 		{"half a token", tokens, "\x01\x00\x00\x00\x01", badTokens, "5 bytes"},
 		{"token behind the vocabulary", tokens, "\x00\x00\x00\x00\x64\x00\x00\x00", tokenOutOfRange, "id 100 at position 1"},
 		{"negative token", tokens, "\xff\xff\xff\xff", tokenOutOfRange, "id -1 at position 0"},
@@ -115,11 +117,11 @@ func TestDecodeRefuses(t *testing.T) {
 			if failed == nil {
 				t.Fatalf("taken as %+v", got)
 			}
-			if failed.reason != tt.reason || !strings.Contains(failed.sentence, tt.says) {
-				t.Errorf("%s: %s\nwant %s: ... %s ...", failed.reason, failed.sentence, tt.reason, tt.says)
+			if failed.Reason != tt.reason || !strings.Contains(failed.Sentence, tt.says) {
+				t.Errorf("%s: %s\nwant %s: ... %s ...", failed.Reason, failed.Sentence, tt.reason, tt.says)
 			}
-			if len(failed.sentence) > 400 || strings.ContainsAny(failed.sentence, "\r\n") {
-				t.Errorf("sentence is no short line: %q", failed.sentence)
+			if len(failed.Sentence) > 400 || strings.ContainsAny(failed.Sentence, "\r\n") {
+				t.Errorf("sentence is no short line: %q", failed.Sentence)
 			}
 		})
 	}
@@ -192,7 +194,7 @@ func TestEncodeLimit(t *testing.T) {
 	if got, failed, _ := e.encode([]byte("abc"), 0, 4); failed != nil || len(got) != 4 || cap(got) != 4 {
 		t.Errorf("3 ids and the end with a limit of 4: %v (capacity %d), %v", got, cap(got), failed)
 	}
-	if _, failed, _ := e.encode([]byte("abcd"), 0, 4); failed == nil || failed.reason != tooLarge {
+	if _, failed, _ := e.encode([]byte("abcd"), 0, 4); failed == nil || failed.Reason != tooLarge {
 		t.Errorf("4 ids and the end with a limit of 4: %v, want %s", failed, tooLarge)
 	}
 	if got, failed, _ := e.encode([]byte("abcd"), -1, 4); failed != nil || len(got) != 4 {
@@ -210,7 +212,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("", "", "", float32s(1, 2), []byte("text"))
 	f.Add("application/json", "", "", "", []byte(`{"text":"a","embedding":[1,2e3],"path":"x","meta":{"path":"y"}}`))
 	f.Fuzz(func(t *testing.T, kind, id, print, embedding string, data []byte) {
-		h := header("Content-Type", kind, "Nats-Msg-Id", id, "Loaderd-Tokenizer", print, HeaderEmbedding, embedding)
+		h := header("Content-Type", kind, "Nats-Msg-Id", id, "Loaderd-Tokenizer", print, stream.HeaderEmbedding, embedding)
 		before := string(data)
 		got, failed := denseDecoder.decode(h, data)
 		again, failedAgain := denseDecoder.decode(h, []byte(before))
@@ -221,8 +223,8 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("the payload was changed")
 		}
 		if failed != nil {
-			if failed.reason == "" || failed.sentence == "" || strings.ContainsAny(failed.sentence, "\r\n\x00") || len(failed.sentence) > 600 {
-				t.Fatalf("reason %q, sentence %q", failed.reason, failed.sentence)
+			if failed.Reason == "" || failed.Sentence == "" || strings.ContainsAny(failed.Sentence, "\r\n\x00") || len(failed.Sentence) > 600 {
+				t.Fatalf("reason %q, sentence %q", failed.Reason, failed.Sentence)
 			}
 			if got.text != nil || got.tokens != nil || got.id != "" || got.vector != nil {
 				t.Fatalf("refused with %+v", got)
@@ -240,10 +242,10 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("id %d is outside the vocabulary", id)
 			}
 		}
-		if kind == TypeTokens && string(AppendTokens(nil, got.tokens)) != before {
+		if kind == stream.TypeTokens && string(stream.AppendTokens(nil, got.tokens)) != before {
 			t.Fatal("the tokens are not the payload's")
 		}
-		if kind == TypeJSON {
+		if kind == stream.TypeJSON {
 			checkJSON(t, data, got)
 		}
 	})

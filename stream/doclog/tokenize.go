@@ -1,4 +1,4 @@
-package stream
+package doclog
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/packonline/related"
+	"loaderd/stream/deadletter"
 )
 
 // Encoder turns text into token ids, appended to dst. One goroutine uses it at a time; what it returns may depend on text only.
@@ -67,7 +68,7 @@ type encoder struct {
 const maxScratch = 1 << 20
 
 // encode returns the ids of text in a slice of exactly their number, end included. limit bounds that number.
-func (e *encoder) encode(text []byte, end int32, limit int) (tokens []int32, failed *badDocument, stack []byte) {
+func (e *encoder) encode(text []byte, end int32, limit int) (tokens []int32, failed *deadletter.Problem, stack []byte) {
 	if e.create == nil {
 		return nil, bad(noTokenizer, "the document is text and the run takes tokenized documents only"), nil
 	}
@@ -104,7 +105,7 @@ func (e *encoder) encode(text []byte, end int32, limit int) (tokens []int32, fai
 }
 
 // document turns a message into the document that a Source delivers. Its result depends on the message alone.
-func (l *DocumentLog) document(m *message, e *encoder) (loader.Document, *badDocument) {
+func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Problem) {
 	doc := loader.Document{Sequence: m.sequence}
 	if m.garbled {
 		return skipped(doc, loader.SkipUndecodable), bad(badHeaders, "the header block is malformed")
@@ -123,7 +124,7 @@ func (l *DocumentLog) document(m *message, e *encoder) (loader.Document, *badDoc
 		doc.Tokens, failed, stack = e.encode(d.text, l.end, l.decoder.limit)
 		if stack != nil {
 			l.log.Error("tokenizer panicked", "stream", l.name, "sequence", m.sequence, "subject", m.subject, "bytes", len(d.text),
-				"panic", failed.sentence, "stack", string(stack))
+				"panic", failed.Sentence, "stack", string(stack))
 		}
 		if failed != nil {
 			return skipped(doc, loader.SkipUndecodable), failed

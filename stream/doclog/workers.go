@@ -1,4 +1,4 @@
-package stream
+package doclog
 
 import (
 	"context"
@@ -120,7 +120,7 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 		doc, failed := r.log.document(m, e)
 		if failed != nil {
 			if r.log.letters != nil {
-				r.log.letters.put(ctx, m, failed)
+				r.log.letters.Put(ctx, m.original(), failed)
 			}
 			undecoded++
 		} else if doc.Skip != "" {

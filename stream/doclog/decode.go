@@ -1,4 +1,4 @@
-package stream
+package doclog
 
 import (
 	"cmp"
@@ -11,6 +11,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/nats-io/nats.go"
+
+	"loaderd/stream"
+	"loaderd/stream/deadletter"
 )
 
 // Reasons why a document is undecodable: stable names, in the header Loaderd-Reason of its dead letter.
@@ -28,14 +31,9 @@ const (
 	encoderPanic    = "ENCODER_PANIC"      // the tokenizer failed on the text
 )
 
-// badDocument says why a message is no document.
-type badDocument struct {
-	reason   string // one of the names above
-	sentence string // what is wrong with this message
-}
-
-func bad(reason, format string, args ...any) *badDocument {
-	return &badDocument{reason, fmt.Sprintf(format, args...)}
+// bad says why a message is no document: one of the names above, and what is wrong with this message.
+func bad(reason, format string, args ...any) *deadletter.Problem {
+	return &deadletter.Problem{Reason: reason, Sentence: fmt.Sprintf(format, args...)}
 }
 
 // decoded is a document before it is tokenized: either text or tokens.
@@ -59,28 +57,28 @@ type decoder struct {
 const maxTokens = math.MaxInt32
 
 // decode turns a message into a document. It is pure: its result depends on header and data alone.
-func (d decoder) decode(header nats.Header, data []byte) (decoded, *badDocument) {
-	kind, err := mediaType(field(header, HeaderContentType))
+func (d decoder) decode(header nats.Header, data []byte) (decoded, *deadletter.Problem) {
+	kind, err := mediaType(field(header, stream.HeaderContentType))
 	if err != nil {
 		return decoded{}, err
 	}
-	out := decoded{id: headerID(header), path: field(header, HeaderPath)}
+	out := decoded{id: headerID(header), path: field(header, stream.HeaderPath)}
 	switch kind {
-	case TypeText:
+	case stream.TypeText:
 		out.text = data
-	case TypeJSON:
+	case stream.TypeJSON:
 		var j jsonDocument
 		j, err = decodeJSON(data)
 		out.text, out.id, out.path = j.text, cmp.Or(out.id, j.id), cmp.Or(out.path, j.path)
 		if err == nil && d.dimension > 0 && j.embedding != nil {
 			out.vector, err = d.jsonVector(j.embedding)
 		}
-	case TypeTokens:
+	case stream.TypeTokens:
 		out.tokens, err = d.decodeTokens(header, data)
 	default:
-		err = bad(badContentType, "content type %s is none of %s, %s and %s", quoted(kind), TypeText, TypeJSON, TypeTokens)
+		err = bad(badContentType, "content type %s is none of %s, %s and %s", quoted(kind), stream.TypeText, stream.TypeJSON, stream.TypeTokens)
 	}
-	if value := field(header, HeaderEmbedding); err == nil && d.dimension > 0 && value != "" {
+	if value := field(header, stream.HeaderEmbedding); err == nil && d.dimension > 0 && value != "" {
 		out.vector, err = d.headerVector(value)
 	}
 	if err != nil {
@@ -90,11 +88,11 @@ func (d decoder) decode(header nats.Header, data []byte) (decoded, *badDocument)
 }
 
 // mediaType returns a Content-Type's media type in lower case and checks its charset.
-func mediaType(value string) (string, *badDocument) {
+func mediaType(value string) (string, *deadletter.Problem) {
 	switch value {
-	case "", TypeText:
-		return TypeText, nil
-	case TypeJSON, TypeTokens:
+	case "", stream.TypeText:
+		return stream.TypeText, nil
+	case stream.TypeJSON, stream.TypeTokens:
 		return value, nil
 	}
 	kind, parameters, err := mime.ParseMediaType(value)
@@ -110,9 +108,9 @@ func mediaType(value string) (string, *badDocument) {
 }
 
 // decodeTokens reads little-endian int32 ids and checks each against the vocabulary.
-func (d decoder) decodeTokens(header nats.Header, data []byte) ([]int32, *badDocument) {
-	if print := field(header, HeaderTokenizer); print != d.fingerprint || print == "" {
-		return nil, bad(wrongTokenizer, "header %s is %s, the run's tokenizer is %s", HeaderTokenizer, quoted(print), quoted(d.fingerprint))
+func (d decoder) decodeTokens(header nats.Header, data []byte) ([]int32, *deadletter.Problem) {
+	if print := field(header, stream.HeaderTokenizer); print != d.fingerprint || print == "" {
+		return nil, bad(wrongTokenizer, "header %s is %s, the run's tokenizer is %s", stream.HeaderTokenizer, quoted(print), quoted(d.fingerprint))
 	}
 	if len(data)%4 != 0 {
 		return nil, bad(badTokens, "%d bytes are not a whole number of int32 ids", len(data))
@@ -134,7 +132,7 @@ func (d decoder) decodeTokens(header nats.Header, data []byte) ([]int32, *badDoc
 
 // headerID returns the producer's id from the headers: Loaderd-Id, else Nats-Msg-Id.
 func headerID(header nats.Header) string {
-	if id := field(header, HeaderID); id != "" {
+	if id := field(header, stream.HeaderID); id != "" {
 		return id
 	}
 	return field(header, nats.MsgIdHdr)

@@ -1,4 +1,4 @@
-package stream_test
+package doclog_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/doclog"
 )
 
 // testEnd is the end token of bytesTokenizing, whose ids are the bytes of the text.
@@ -28,21 +29,21 @@ func (bytesEncoder) Encode(dst []int32, text []byte) []int32 {
 	return dst
 }
 
-var bytesTokenizing = stream.Tokenizing{
-	NewEncoder:  func() stream.Encoder { return bytesEncoder{} },
+var bytesTokenizing = doclog.Tokenizing{
+	NewEncoder:  func() doclog.Encoder { return bytesEncoder{} },
 	Fingerprint: "sha256:bytes", VocabSize: 257, End: testEnd,
 }
 
-func openLog(t testing.TB, s *stream.Store) *stream.DocumentLog {
+func openLog(t testing.TB, s *stream.Store) *doclog.Log {
 	t.Helper()
-	l, err := s.Documents(natstest.Context(t), bytesTokenizing)
+	l, err := doclog.Open(natstest.Context(t), s, bytesTokenizing)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func openSource(t testing.TB, l *stream.DocumentLog, from uint64) loader.Source {
+func openSource(t testing.TB, l *doclog.Log, from uint64) loader.Source {
 	t.Helper()
 	src, err := l.Read(natstest.Context(t), from)
 	if err != nil {

@@ -1,4 +1,4 @@
-package stream
+package doclog
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // Invariant (continuity): documents leave the fetching goroutine with sequences from, from+1, from+2, ..., none missing and none
 // twice, whatever happens to the connection, the server or the consumer. A sequence that the stream no longer holds ends the reader.
 type reader struct {
-	log     *DocumentLog
+	log     *Log
 	cancel  context.CancelFunc
 	closed  <-chan struct{} // when cancel has been called
 	running sync.WaitGroup
@@ -57,7 +57,7 @@ var (
 	errSilent       = conn.Passing(fmt.Errorf("nothing was heard from the server for %v", silence))
 )
 
-func newReader(l *DocumentLog, from uint64, info *jetstream.StreamInfo) *reader {
+func newReader(l *Log, from uint64, info *jetstream.StreamInfo) *reader {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &reader{log: l, cancel: cancel, closed: ctx.Done(), budget: newBudget(l.buffer), next: from,
 		jobs: make(chan *chunk, 2*l.workers), order: make(chan *chunk, queued)}
@@ -68,7 +68,7 @@ func newReader(l *DocumentLog, from uint64, info *jetstream.StreamInfo) *reader 
 		r.running.Go(func() { r.work(ctx) })
 	}
 	if l.letters != nil {
-		r.running.Go(func() { l.letters.run(ctx) })
+		r.running.Go(func() { l.letters.Run(ctx) })
 	}
 	return r
 }

@@ -1,4 +1,4 @@
-package stream
+package doclog
 
 import (
 	"context"
@@ -8,12 +8,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"loaderd/loader"
+	"loaderd/stream"
 	"loaderd/stream/conn"
 )
 
 // Lookup returns the sequences of the documents with a name, in order: a producer's id, a label or a path. It reads the headers of the whole
 // stream, and the payloads of JSON documents without an id or a path there.
-func (l *DocumentLog) Lookup(ctx context.Context, name string) ([]uint64, error) {
+func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 	info, err := l.info(ctx)
 	if err != nil {
 		return nil, err
@@ -24,15 +25,15 @@ func (l *DocumentLog) Lookup(ctx context.Context, name string) ([]uint64, error)
 	var found []uint64
 	var failed error
 	err = conn.EachHeader(ctx, l.stream, "", 1, func(sequence uint64, h nats.Header) bool {
-		id, path := headerID(h), field(h, HeaderPath)
-		if (id == "" || path == "") && strings.HasPrefix(field(h, HeaderContentType), TypeJSON) {
+		id, path := headerID(h), field(h, stream.HeaderPath)
+		if (id == "" || path == "") && strings.HasPrefix(field(h, stream.HeaderContentType), stream.TypeJSON) {
 			var d loader.DocumentInfo
 			if d, failed = l.Describe(ctx, sequence); failed != nil {
 				return false
 			}
 			id, path = d.ID, d.Path
 		}
-		if name == id || name == path || name == field(h, HeaderLabel) {
+		if name == id || name == path || name == field(h, stream.HeaderLabel) {
 			found = append(found, sequence)
 		}
 		return sequence < info.State.LastSeq

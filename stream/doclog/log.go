@@ -1,4 +1,6 @@
-package stream
+// Package doclog reads the document stream: in order, by several workers that decode and tokenize, and one document again by its sequence.
+// What cannot be decoded goes to the dead letters.
+package doclog
 
 import (
 	"context"
@@ -13,12 +15,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
+	"loaderd/stream"
 	"loaderd/stream/conn"
+	"loaderd/stream/deadletter"
 )
 
-// DocumentLog is the document stream as a run needs it: read in order, and by sequence. It implements loader.Documents.
-type DocumentLog struct {
-	store   *Store
+// Log is the document stream as a run needs it: read in order, and by sequence. It implements loader.Documents.
+type Log struct {
+	store   *stream.Store
 	stream  jetstream.Stream
 	name    string
 	log     *slog.Logger
@@ -29,83 +33,95 @@ type DocumentLog struct {
 	buffer  int64
 	// inactive is when the server drops a consumer that asks for nothing.
 	inactive time.Duration
-	letters  *deadLetters // nil when it is only looked at
-	created  time.Time    // of the stream, when it was opened: another one of the same name is another stream
+	letters  *deadletter.Writer // nil when it is only looked at
+	created  time.Time          // of the stream, when it was opened: another one of the same name is another stream
 	// confirmed is the server's time, in nanoseconds, when the stream was last known to be that one: what it held then is of it.
 	confirmed atomic.Int64
 }
 
-var _ loader.Documents = (*DocumentLog)(nil)
+var _ loader.Documents = (*Log)(nil)
 
-// Documents opens the document stream and the dead-letter stream behind it, creating what is absent.
-func (s *Store) Documents(ctx context.Context, t Tokenizing) (*DocumentLog, error) {
-	stream, err := s.EnsureDocuments(ctx)
+// Open opens the document stream and the dead-letter stream behind it, creating what is absent.
+func Open(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
+	st, err := s.EnsureDocuments(ctx)
 	if err != nil {
 		return nil, err
 	}
-	letters, err := s.EnsureDeadLetters(ctx)
+	l := newLog(s, st, t)
+	l.letters, err = deadletter.Open(ctx, s, l.created, func(ctx context.Context, sequence uint64) (deadletter.Original, error) {
+		m, err := l.fetch(ctx, sequence)
+		if err != nil {
+			return deadletter.Original{}, err
+		}
+		return m.original(), nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	l := s.documentLog(stream, t)
-	l.letters = newDeadLetters(l, letters)
 	return l, nil
 }
 
-// ReadDocuments opens the document stream for looking at it: no stream is created or changed, and documents that cannot be decoded
-// leave no dead letters. Without a document stream it returns ErrNoDocuments.
-func (s *Store) ReadDocuments(ctx context.Context, t Tokenizing) (*DocumentLog, error) {
-	var stream jetstream.Stream
-	err := s.Retry(ctx, "open stream "+s.config.Name, func(ctx context.Context) (err error) {
-		stream, err = s.JetStream().Stream(ctx, s.config.Name)
+// ErrNoStream says that there is no document stream.
+var ErrNoStream = errors.New("there is no such document stream")
+
+// OpenReadOnly opens the document stream for looking at it: no stream is created or changed, and documents that cannot be decoded
+// leave no dead letters. Without a document stream it returns ErrNoStream.
+func OpenReadOnly(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
+	name := s.Config().Name
+	var st jetstream.Stream
+	err := s.Retry(ctx, "open stream "+name, func(ctx context.Context) (err error) {
+		st, err = s.JetStream().Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("stream %s: %w", s.config.Name, ErrNoDocuments)
+			return fmt.Errorf("stream %s: %w", name, ErrNoStream)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.documentLog(stream, t), nil
+	return newLog(s, st, t), nil
 }
 
-// ErrNoDocuments says that there is no document stream.
-var ErrNoDocuments = errors.New("there is no such document stream")
-
-func (s *Store) documentLog(stream jetstream.Stream, t Tokenizing) *DocumentLog {
+func newLog(s *stream.Store, st jetstream.Stream, t Tokenizing) *Log {
 	cfg := s.Config()
 	workers := cfg.Workers
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	l := &DocumentLog{
-		created: stream.CachedInfo().Created,
-		store:   s, stream: stream, name: cfg.Name, log: s.log,
+	l := &Log{
+		created: st.CachedInfo().Created,
+		store:   s, stream: st, name: cfg.Name, log: s.Log(),
 		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: maxTokens, dimension: t.dimension()},
 		end:     t.End,
 		encoder: newEncoders(t, workers+1),
 		workers: workers, buffer: cfg.BufferBytes, inactive: pullInactive,
 	}
-	l.confirm(stream.CachedInfo())
+	l.confirm(st.CachedInfo())
 	return l
+}
+
+// DeadLetters counts the dead letters of undecodable documents; none when the log was opened only for looking at it.
+func (l *Log) DeadLetters() deadletter.Counts {
+	if l.letters == nil {
+		return deadletter.Counts{}
+	}
+	return l.letters.Counts()
 }
 
 // State says which stream this is and what it holds now. One that was deleted, or made anew, since this log was opened is an error
 // with the reason STREAM_MISMATCH.
-func (l *DocumentLog) State(ctx context.Context) (loader.StreamState, error) {
+func (l *Log) State(ctx context.Context) (loader.StreamState, error) {
 	info, err := l.info(ctx)
 	if err != nil {
 		return loader.StreamState{}, err
 	}
 	state := loader.StreamState{Stream: loader.Stream{Name: l.name, Created: info.Created}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq}
-	if bad := check(info.Config, l.store.config.documentStream()); len(bad) > 0 {
-		state.Trouble = &SettingsError{l.name, bad}
-	}
+	state.Trouble = l.store.CheckDocuments(info.Config)
 	return state, nil
 }
 
 // info asks for the stream's state, and refuses another stream of the same name.
-func (l *DocumentLog) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+func (l *Log) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	var info *jetstream.StreamInfo
 	err := l.store.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) (err error) {
 		info, err = l.stream.Info(ctx)
@@ -125,13 +141,13 @@ func (l *DocumentLog) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 }
 
 // confirm notes when the stream was known to be the one that was opened.
-func (l *DocumentLog) confirm(info *jetstream.StreamInfo) {
+func (l *Log) confirm(info *jetstream.StreamInfo) {
 	l.confirmed.Store(info.TimeStamp.UnixNano())
 }
 
 // own makes sure that a message is of the stream that was opened. One that was made anew holds none from before it was made, so that
 // only for what is newer than the last look at the stream it has to be looked at again.
-func (l *DocumentLog) own(ctx context.Context, m *message) error {
+func (l *Log) own(ctx context.Context, m *message) error {
 	if m.time.UnixNano() < l.confirmed.Load() {
 		return nil
 	}
@@ -140,7 +156,7 @@ func (l *DocumentLog) own(ctx context.Context, m *message) error {
 }
 
 // Read starts a source at sequence from. It waits while the stream cannot be reached, until ctx ends.
-func (l *DocumentLog) Read(ctx context.Context, from uint64) (loader.Source, error) {
+func (l *Log) Read(ctx context.Context, from uint64) (loader.Source, error) {
 	if from == 0 {
 		return nil, fmt.Errorf("read stream %s: sequences start at 1, not 0", l.name)
 	}
@@ -156,7 +172,7 @@ func (l *DocumentLog) Read(ctx context.Context, from uint64) (loader.Source, err
 }
 
 // covers says whether a reader that wants sequence next can go on: the stream must hold everything from there.
-func (l *DocumentLog) covers(info *jetstream.StreamInfo, next uint64) error {
+func (l *Log) covers(info *jetstream.StreamInfo, next uint64) error {
 	if first := info.State.FirstSeq; first > next {
 		return l.lost(next, first-1)
 	}
@@ -169,14 +185,14 @@ func (l *DocumentLog) covers(info *jetstream.StreamInfo, next uint64) error {
 }
 
 // replaced is the error for a stream that is not the one that the run began with.
-func (l *DocumentLog) replaced(how string) error {
+func (l *Log) replaced(how string) error {
 	return &loader.Error{Reason: loader.StreamMismatch, Message: fmt.Sprintf("document stream %s (created %s) is gone: %s", l.name, l.created.UTC().Format(time.RFC3339Nano), how),
 		Do:    "restore it from its backup; to train on the documents that are there now, begin a new run (another run name)",
 		Facts: map[string]string{"stream": l.name}}
 }
 
 // lost is the error for sequences that the stream no longer holds.
-func (l *DocumentLog) lost(from, to uint64) error {
+func (l *Log) lost(from, to uint64) error {
 	which := fmt.Sprintf("sequences %d to %d are", from, to)
 	if from == to {
 		which = fmt.Sprintf("sequence %d is", from)
@@ -184,24 +200,24 @@ func (l *DocumentLog) lost(from, to uint64) error {
 	return &loader.Error{Reason: loader.DocumentLost,
 		Message: fmt.Sprintf("read stream %s: %s no longer there: deleted or purged", l.name, which),
 		Do:      "a run needs every document from its floor on: restore them, or start a new run",
-		Facts:   map[string]string{"stream": l.name, "first_missing": number(from), "last_missing": number(to)}}
+		Facts:   map[string]string{"stream": l.name, "first_missing": strconv.FormatUint(from, 10), "last_missing": strconv.FormatUint(to, 10)}}
 }
 
 // Content returns the content of one document again, equal to what the source delivered. It waits while the stream cannot be reached,
 // until ctx ends.
-func (l *DocumentLog) Content(ctx context.Context, sequence uint64) (loader.Content, error) {
+func (l *Log) Content(ctx context.Context, sequence uint64) (loader.Content, error) {
 	doc, err := l.again(ctx, sequence)
 	return doc.Content, err
 }
 
 // Traits returns what travels beside the length of one document again, equal to what the source delivered. It waits as Content does.
-func (l *DocumentLog) Traits(ctx context.Context, sequence uint64) (loader.Traits, error) {
+func (l *Log) Traits(ctx context.Context, sequence uint64) (loader.Traits, error) {
 	doc, err := l.again(ctx, sequence)
 	return doc.Traits, err
 }
 
 // again returns a document that a source has delivered.
-func (l *DocumentLog) again(ctx context.Context, sequence uint64) (loader.Document, error) {
+func (l *Log) again(ctx context.Context, sequence uint64) (loader.Document, error) {
 	m, err := l.fetch(ctx, sequence)
 	if err != nil {
 		return loader.Document{}, err
@@ -210,33 +226,33 @@ func (l *DocumentLog) again(ctx context.Context, sequence uint64) (loader.Docume
 	defer l.encoder.put(e)
 	doc, failed := l.document(m, e)
 	if failed != nil {
-		return doc, fmt.Errorf("fetch document %d of stream %s: it is undecodable: %s: %s", sequence, l.name, failed.reason, failed.sentence)
+		return doc, fmt.Errorf("fetch document %d of stream %s: it is undecodable: %s: %s", sequence, l.name, failed.Reason, failed.Sentence)
 	}
 	return doc, nil
 }
 
 // Describe says where a document came from.
-func (l *DocumentLog) Describe(ctx context.Context, sequence uint64) (loader.DocumentInfo, error) {
+func (l *Log) Describe(ctx context.Context, sequence uint64) (loader.DocumentInfo, error) {
 	m, err := l.fetch(ctx, sequence)
 	if err != nil {
 		return loader.DocumentInfo{}, err
 	}
-	info := loader.DocumentInfo{Sequence: sequence, Subject: m.subject, Path: field(m.header, HeaderPath), Domain: field(m.header, HeaderDomain),
-		ContentType: field(m.header, HeaderContentType), Bytes: len(m.data), Time: m.time, ID: headerID(m.header)}
+	info := loader.DocumentInfo{Sequence: sequence, Subject: m.subject, Path: field(m.header, stream.HeaderPath), Domain: field(m.header, stream.HeaderDomain),
+		ContentType: field(m.header, stream.HeaderContentType), Bytes: len(m.data), Time: m.time, ID: headerID(m.header)}
 	if info.ContentType == "" {
-		info.ContentType = TypeText
+		info.ContentType = stream.TypeText
 	}
 	if d, failed := l.decoder.decode(m.header, m.data); failed == nil {
 		info.ID, info.Path = d.id, d.path
 	}
-	if label := field(m.header, HeaderLabel); label != "" && field(m.header, HeaderID) == "" {
+	if label := field(m.header, stream.HeaderLabel); label != "" && field(m.header, stream.HeaderID) == "" {
 		info.ID = label
 	}
 	return info, nil
 }
 
 // fetch gets one message by its sequence.
-func (l *DocumentLog) fetch(ctx context.Context, sequence uint64) (m *message, err error) {
+func (l *Log) fetch(ctx context.Context, sequence uint64) (m *message, err error) {
 	if sequence == 0 {
 		return nil, l.lost(0, 0)
 	}
@@ -258,7 +274,7 @@ func (l *DocumentLog) fetch(ctx context.Context, sequence uint64) (m *message, e
 }
 
 // retry calls f until it succeeds, fails for good, or ctx ends. In the last case the error's reason is SourceDown.
-func (l *DocumentLog) retry(ctx context.Context, f func() error) error {
+func (l *Log) retry(ctx context.Context, f func() error) error {
 	wait := l.store.Backoff()
 	for {
 		err := f()
@@ -273,5 +289,3 @@ func (l *DocumentLog) retry(ctx context.Context, f func() error) error {
 		}
 	}
 }
-
-func number(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -1,4 +1,4 @@
-package stream
+package doclog
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/stream/conn"
+	"loaderd/stream/deadletter"
 )
 
 // message is one message of the document stream.
@@ -24,6 +25,11 @@ type message struct {
 	data     []byte
 	size     int // bytes on the wire
 	time     time.Time
+}
+
+// original is the message as its dead letter needs it.
+func (m *message) original() deadletter.Original {
+	return deadletter.Original{Sequence: m.sequence, Subject: m.subject, Header: m.header, Garbled: m.garbled, Data: m.data}
 }
 
 // pull reads the document stream from one sequence on, through a consumer of its own that keeps no state worth keeping: nothing is

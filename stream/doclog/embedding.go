@@ -1,4 +1,4 @@
-package stream
+package doclog
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"math"
 
 	"loaderd/packonline/related"
+	"loaderd/stream"
+	"loaderd/stream/deadletter"
 )
 
 // dimension of the embeddings that the run compares, 0 when it compares none.
@@ -19,10 +21,10 @@ func (t Tokenizing) dimension() int {
 }
 
 // headerVector reads an embedding from a header: base64 of one byte (int8) or of four (float32, little-endian) a number.
-func (d decoder) headerVector(value string) ([]int8, *badDocument) {
+func (d decoder) headerVector(value string) ([]int8, *deadletter.Problem) {
 	raw, err := base64.StdEncoding.DecodeString(value)
 	if err != nil {
-		return nil, bad(badEmbedding, "header %s is not base64: %v", HeaderEmbedding, err)
+		return nil, bad(badEmbedding, "header %s is not base64: %v", stream.HeaderEmbedding, err)
 	}
 	switch len(raw) {
 	case d.dimension:
@@ -38,11 +40,11 @@ func (d decoder) headerVector(value string) ([]int8, *badDocument) {
 		}
 		return vectorOf(v, d.dimension)
 	}
-	return nil, bad(badEmbedding, "header %s holds %d bytes, the run's embeddings have %d numbers of one byte or four", HeaderEmbedding, len(raw), d.dimension)
+	return nil, bad(badEmbedding, "header %s holds %d bytes, the run's embeddings have %d numbers of one byte or four", stream.HeaderEmbedding, len(raw), d.dimension)
 }
 
 // jsonVector reads an embedding from a JSON document: a list of numbers, or null.
-func (d decoder) jsonVector(raw []byte) ([]int8, *badDocument) {
+func (d decoder) jsonVector(raw []byte) ([]int8, *deadletter.Problem) {
 	if string(raw) == "null" {
 		return nil, nil
 	}
@@ -56,7 +58,7 @@ func (d decoder) jsonVector(raw []byte) ([]int8, *badDocument) {
 	return vectorOf(v, d.dimension)
 }
 
-func vectorOf[T int8 | float32](v []T, dimension int) ([]int8, *badDocument) {
+func vectorOf[T int8 | float32](v []T, dimension int) ([]int8, *deadletter.Problem) {
 	out, err := related.Vector(v, dimension)
 	if err != nil {
 		return nil, bad(badEmbedding, "%v", err)

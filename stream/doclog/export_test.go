@@ -1,9 +1,9 @@
-package stream
+package doclog
 
 import "time"
 
 // SetWorkers lets a benchmark compare numbers of workers over one server.
-func SetWorkers(l *DocumentLog, n int) { l.workers = n }
+func SetWorkers(l *Log, n int) { l.workers = n }
 
 // SetInactive sets when the server drops the consumer of a reader that asks for nothing.
-func SetInactive(l *DocumentLog, d time.Duration) { l.inactive = d }
+func SetInactive(l *Log, d time.Duration) { l.inactive = d }

@@ -1,4 +1,4 @@
-package stream_test
+package doclog_test
 
 import (
 	"bufio"
@@ -18,6 +18,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/deadletter"
 )
 
 // deadLetters returns the dead-letter stream's messages by the original sequence.
@@ -40,7 +41,7 @@ func deadLetters(t testing.TB, s *stream.Store) map[string]*jetstream.RawStreamM
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := m.Header.Get(stream.HeaderOriginalSequence)
+		key := m.Header.Get(deadletter.HeaderOriginalSequence)
 		if out[key] != nil {
 			t.Errorf("two dead letters of sequence %s", key)
 		}
@@ -112,8 +113,8 @@ func TestBadDocumentsBecomeDeadLetters(t *testing.T) {
 			continue
 		}
 		h := m.Header
-		if h.Get(stream.HeaderReason) != reason || h.Get(stream.HeaderProblem) == "" || h.Get(stream.HeaderOriginalStream) != "DOCS" ||
-			h.Get(stream.HeaderOriginalSubject) != "docs.bad" || m.Subject != "dead.docs.bad."+seq || h.Get(stream.HeaderTruncated) != "" {
+		if h.Get(deadletter.HeaderReason) != reason || h.Get(deadletter.HeaderProblem) == "" || h.Get(deadletter.HeaderOriginalStream) != "DOCS" ||
+			h.Get(deadletter.HeaderOriginalSubject) != "docs.bad" || m.Subject != "dead.docs.bad."+seq || h.Get(deadletter.HeaderTruncated) != "" {
 			t.Errorf("%s: subject %s, headers %v", reason, m.Subject, h)
 		}
 		if !bytes.Equal(m.Data, original.Data) {
@@ -128,7 +129,7 @@ func TestBadDocumentsBecomeDeadLetters(t *testing.T) {
 	if st := src.Status(); st.Undecoded != int64(len(want)) || st.Empty != 0 {
 		t.Errorf("%d undecoded and %d empty are counted, want %d and 0", st.Undecoded, st.Empty, len(want))
 	}
-	if c := l.DeadLetters(); c != (stream.DeadLetterCounts{Stored: int64(len(want))}) {
+	if c := l.DeadLetters(); c != (deadletter.Counts{Stored: int64(len(want))}) {
 		t.Errorf("dead letters are counted as %+v", c)
 	}
 }
@@ -289,7 +290,7 @@ func TestGarbledHeaders(t *testing.T) {
 	}
 	checkCounted(t, src, 2, 1)
 	m := deadLetters(t, srv.Store())["1"]
-	if m == nil || m.Header.Get(stream.HeaderReason) != "BAD_HEADERS" || string(m.Data) != "payload" {
+	if m == nil || m.Header.Get(deadletter.HeaderReason) != "BAD_HEADERS" || string(m.Data) != "payload" {
 		t.Errorf("dead letter is %+v", m)
 	}
 }

@@ -1,4 +1,4 @@
-package stream_test
+package doclog_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/stream"
+	"loaderd/stream/doclog"
 )
 
 func TestLargeDocument(t *testing.T) {
@@ -95,8 +96,8 @@ func TestWorkersKeepTheOrder(t *testing.T) {
 	var running, most atomic.Int64
 	tokenizing := bytesTokenizing
 	even := make(chan struct{})
-	tokenizing.NewEncoder = func() stream.Encoder { return gate{&running, &most, even} }
-	l, err := srv.Store().Documents(natstest.Context(t), tokenizing)
+	tokenizing.NewEncoder = func() doclog.Encoder { return gate{&running, &most, even} }
+	l, err := doclog.Open(natstest.Context(t), srv.Store(), tokenizing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,12 +173,12 @@ func BenchmarkRead(b *testing.B) {
 		natstest.Publish(b, store, slices.Repeat([]stream.Message{kind.message}, n)...)
 		for _, workers := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/workers=%d", kind.name, workers), func(b *testing.B) {
-				l, err := store.Documents(b.Context(), stream.Tokenizing{
-					NewEncoder: func() stream.Encoder { return trivialEncoder{} }, Fingerprint: "sha256:trivial", VocabSize: 256, End: -1})
+				l, err := doclog.Open(b.Context(), store, doclog.Tokenizing{
+					NewEncoder: func() doclog.Encoder { return trivialEncoder{} }, Fingerprint: "sha256:trivial", VocabSize: 256, End: -1})
 				if err != nil {
 					b.Fatal(err)
 				}
-				stream.SetWorkers(l, workers)
+				doclog.SetWorkers(l, workers)
 				b.SetBytes(n * size)
 				b.ReportAllocs()
 				before := processorTime(b)

@@ -1,4 +1,4 @@
-package stream_test
+package doclog_test
 
 import (
 	"errors"
@@ -12,20 +12,22 @@ import (
 	"loaderd/loader"
 	"loaderd/packonline/related"
 	"loaderd/stream"
+	"loaderd/stream/deadletter"
+	"loaderd/stream/doclog"
 )
 
 // TestReadDocuments looks at a stream: nothing is created, and what cannot be decoded leaves no letter.
 func TestReadDocuments(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := natstest.Context(t)
-	if _, err := srv.Store().ReadDocuments(ctx, bytesTokenizing); !errors.Is(err, stream.ErrNoDocuments) {
+	if _, err := doclog.OpenReadOnly(ctx, srv.Store(), bytesTokenizing); !errors.Is(err, doclog.ErrNoStream) {
 		t.Fatalf("without a stream the error is %v", err)
 	}
 	if _, err := srv.Store().EnsureDocuments(ctx); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Publish(t, srv.Store(), stream.Message{Subject: "docs.a", Data: []byte("{"), ContentType: stream.TypeJSON}, stream.Message{Subject: "docs.a", Data: []byte("ab")})
-	l, err := srv.Store().ReadDocuments(ctx, bytesTokenizing)
+	l, err := doclog.OpenReadOnly(ctx, srv.Store(), bytesTokenizing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +38,7 @@ func TestReadDocuments(t *testing.T) {
 	if d := nextDoc(t, src); len(d.Tokens) != 3 {
 		t.Errorf("the second document is %+v", d)
 	}
-	if c := l.DeadLetters(); c != (stream.DeadLetterCounts{}) {
+	if c := l.DeadLetters(); c != (deadletter.Counts{}) {
 		t.Errorf("dead letters are counted: %+v", c)
 	}
 	if _, err := srv.Store().JetStream().Stream(ctx, srv.Config().DeadLetterName()); !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -49,7 +51,7 @@ func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
 	srv := natstest.Start(t)
 	tokenizing := bytesTokenizing
 	tokenizing.Hints = &related.Config{Retriever: "repo"}
-	l, err := srv.Store().Documents(natstest.Context(t), tokenizing)
+	l, err := doclog.Open(natstest.Context(t), srv.Store(), tokenizing)
 	if err != nil {
 		t.Fatal(err)
 	}

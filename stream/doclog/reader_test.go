@@ -1,4 +1,4 @@
-package stream_test
+package doclog_test
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/doclog"
 )
 
 func TestReadInOrderWhilePublishing(t *testing.T) {
@@ -363,7 +364,7 @@ func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
 
 // What is read ahead fills its room while nobody takes it: the server drops the consumer, which is no trouble and is not told as one.
 func TestNobodyTakesDocumentsForLong(t *testing.T) {
-	var said lockedBuffer
+	var said natstest.LogBuffer
 	c := natstest.Config(t)
 	c.BufferBytes = 1 << 20
 	s, err := stream.Open(natstest.Context(t), c, slog.New(slog.NewTextHandler(&said, nil)))
@@ -372,7 +373,7 @@ func TestNobodyTakesDocumentsForLong(t *testing.T) {
 	}
 	defer s.Close()
 	l := openLog(t, s)
-	stream.SetInactive(l, 200*time.Millisecond)
+	doclog.SetInactive(l, 200*time.Millisecond)
 	const n = 400 // many times what is read ahead
 	large := stream.Message{Data: bytes.Repeat([]byte("x"), 4<<10)}
 	natstest.Publish(t, s, slices.Repeat([]stream.Message{large}, n)...)
@@ -399,22 +400,4 @@ func TestNobodyTakesDocumentsForLong(t *testing.T) {
 	if strings.Contains(said.String(), "cannot be read") {
 		t.Errorf("the log says %s", said.String())
 	}
-}
-
-// lockedBuffer is a log's writer that can be read.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

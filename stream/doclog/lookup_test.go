@@ -1,4 +1,4 @@
-package stream_test
+package doclog_test
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package stream
+package doclog
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"loaderd/stream/deadletter"
 )
 
 // jsonDocument is what is taken out of a JSON document.
@@ -21,7 +23,7 @@ type jsonDocument struct {
 // decodeJSON takes {"id", "text", "path", "embedding", "meta": {"path"}, ...} apart. Names are matched exactly; the last of equal names counts; unknown
 // ones are let through. The library validates (its depth is bounded), which leaves little to take the two values out of it: decoding
 // everything into maps costs four times as much, and into a struct it would take "TEXT" for "text".
-func decodeJSON(data []byte) (out jsonDocument, _ *badDocument) {
+func decodeJSON(data []byte) (out jsonDocument, _ *deadletter.Problem) {
 	if !json.Valid(data) {
 		return out, bad(badJSON, "payload is not JSON: %s", jsonProblem(data))
 	}

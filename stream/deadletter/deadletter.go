@@ -1,0 +1,309 @@
+// Package deadletter keeps documents that cannot be decoded where people find them: as messages of a stream of their own that say what is
+// wrong and where the document is.
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream"
+	"loaderd/stream/conn"
+)
+
+// Headers of a dead letter. The original message's own headers come with the prefix Original-, its payload as it was.
+const (
+	HeaderReason           = "Loaderd-Reason"            // stable name: BAD_JSON, TOKEN_OUT_OF_RANGE, ...
+	HeaderProblem          = "Loaderd-Problem"           // a sentence
+	HeaderOriginalStream   = "Loaderd-Original-Stream"   // where the message is still to be had
+	HeaderOriginalSequence = "Loaderd-Original-Sequence" // by this number
+	HeaderOriginalSubject  = "Loaderd-Original-Subject"
+	HeaderTruncated        = "Loaderd-Truncated" // payload or headers were left out, wholly or in part
+	originalPrefix         = "Original-"
+)
+
+// Original is the message of a document that cannot be decoded.
+type Original struct {
+	Sequence uint64
+	Subject  string
+	Header   nats.Header
+	Garbled  bool // it has headers that cannot be read
+	Data     []byte
+}
+
+// Problem says why a message is no document.
+type Problem struct {
+	Reason   string // stable name
+	Sentence string // what is wrong with this message
+}
+
+// Writer writes undecodable documents to the dead-letter stream, each once.
+//
+// A letter's subject ends in the original sequence and is published on the condition that its subject is empty, which the server checks
+// in the same step: reading the documents again, years later or from two daemons, adds no second letter. (A dedupe id alone would
+// be forgotten after the server's window; asking first would leave a gap between question and publish.) A letter that is older than
+// the document stream is of an earlier stream of that name, whose sequences mean other documents: it stays, and the new one goes behind it.
+//
+// As long as letters can be written, a document counts as skipped only when its letter is stored. When they cannot, the run goes on:
+// later letters wait in line, by reference, since their documents are still in the document stream. Run writes them when it can.
+type Writer struct {
+	store   *stream.Store
+	letters jetstream.Stream
+	created time.Time // of the document stream
+	fetch   Fetch
+	wake    chan struct{}
+	mu      sync.Mutex
+	late    []letter // that failed, or came while others failed
+	broken  bool     // the last attempt failed
+	count   Counts
+}
+
+// Fetch reads a message of the document stream again.
+type Fetch func(ctx context.Context, sequence uint64) (Original, error)
+
+// letter is what a late letter is made of.
+type letter struct {
+	sequence uint64
+	problem  *Problem
+}
+
+// Counts are totals since the Writer was opened.
+type Counts struct {
+	Stored  int64 // written, or found already written
+	Failed  int64 // attempts that failed
+	Waiting int   // to be written
+	Dropped int64 // given up, because too many waited; their documents are still in the document stream
+}
+
+// maxOriginal bounds the original headers in a letter; a server takes 64 KiB of headers in all.
+const maxOriginal = 48 << 10
+
+// maxLate bounds the letters in line.
+const maxLate = 1 << 16
+
+// Open opens the dead-letter stream behind the document stream that was made at created, and creates it when it is absent.
+func Open(ctx context.Context, s *stream.Store, created time.Time, fetch Fetch) (*Writer, error) {
+	letters, err := s.EnsureDeadLetters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{store: s, letters: letters, created: created, fetch: fetch, wake: make(chan struct{}, 1)}, nil
+}
+
+// Counts says how many letters were written so far, and how many not.
+func (w *Writer) Counts() Counts {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.count
+	c.Waiting = len(w.late)
+	return c
+}
+
+// Put stores the dead letter of m, or puts it in line.
+func (w *Writer) Put(ctx context.Context, m Original, problem *Problem) {
+	w.mu.Lock()
+	broken := w.broken
+	w.mu.Unlock()
+	if !broken && w.note(w.send(ctx, m, problem), m.Sequence, problem) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.late) == maxLate {
+		w.count.Dropped++
+		return
+	}
+	w.late = append(w.late, letter{m.Sequence, problem})
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// documents is the name of the document stream.
+func (w *Writer) documents() string { return w.store.Config().Name }
+
+// note counts an attempt and says whether it succeeded.
+func (w *Writer) note(err error, sequence uint64, problem *Problem) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		w.broken = false
+		w.count.Stored++
+		level := slog.LevelDebug
+		if n := w.count.Stored; n&(n-1) == 0 { // the 1st, 2nd, 4th, 8th, ...: seen at once, and no flood
+			level = slog.LevelWarn
+		}
+		w.store.Log().Log(context.Background(), level, "document is undecodable and went to the dead letters", "stream", w.documents(), "sequence", sequence,
+			"reason", problem.Reason, "problem", problem.Sentence, "so_far", w.count.Stored)
+		return true
+	}
+	w.count.Failed++
+	if !w.broken {
+		w.store.Log().Warn("dead letter cannot be stored, trying again in the background", "stream", w.documents(), "sequence", sequence,
+			"reason", problem.Reason, "problem", problem.Sentence, "error", err)
+	}
+	w.broken = true
+	return false
+}
+
+// Run stores late letters until ctx ends.
+func (w *Writer) Run(ctx context.Context) {
+	for {
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			w.leave()
+			return
+		}
+		pauses := w.store.Backoff()
+		for w.retry(ctx) {
+			w.mu.Lock()
+			pause := time.Duration(0)
+			if w.broken {
+				pause = pauses.NextBackOff()
+			} else {
+				pauses.Reset()
+			}
+			w.mu.Unlock()
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// retry attempts the first late letter and says whether there are more, none when ctx has ended.
+func (w *Writer) retry(ctx context.Context) bool {
+	w.mu.Lock()
+	if len(w.late) == 0 || ctx.Err() != nil {
+		w.mu.Unlock()
+		return false
+	}
+	next := w.late[0]
+	w.late = w.late[1:]
+	w.mu.Unlock()
+	err := w.resend(ctx, next)
+	stored := w.note(err, next.sequence, next.problem)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !stored {
+		w.late = append(w.late, next) // behind the others: it may be the only one that fails
+	}
+	return len(w.late) > 0
+}
+
+// resend fetches a late letter's document again and stores the letter.
+func (w *Writer) resend(ctx context.Context, next letter) error {
+	ctx, cancel := context.WithTimeout(ctx, conn.AttemptLimit)
+	defer cancel()
+	m, err := w.fetch(ctx, next.sequence)
+	if err != nil {
+		if conn.Transient(err) || ctx.Err() != nil {
+			return err
+		}
+		m = Original{Sequence: next.sequence, Garbled: true} // the letter without the message is better than none
+	}
+	return w.send(ctx, m, next.problem)
+}
+
+// leave tells of letters that the end of the reader leaves unwritten.
+func (w *Writer) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.late); n > 0 {
+		w.store.Log().Warn("dead letters were not stored; the documents are still in the document stream", "stream", w.documents(), "letters", n,
+			"first", w.late[0].sequence, "dropped", w.count.Dropped)
+	}
+}
+
+// lettersLeft is how many of the largest letters the dead-letter stream has room for: it drops its oldest for a new one.
+const lettersLeft = 16
+
+// send stores the letter of m unless it is there.
+func (w *Writer) send(ctx context.Context, m Original, problem *Problem) error {
+	ctx, cancel := context.WithTimeout(ctx, conn.AttemptLimit)
+	defer cancel()
+	msg := newLetter(w.store.Config(), m, problem, min(w.store.Conn().MaxPayload(), w.store.Config().DeadLetterBytes/lettersLeft))
+	created := w.created
+	id := fmt.Sprintf("%s:%d:%s", w.documents(), created.UnixNano(), strconv.FormatUint(m.Sequence, 10))
+	for before := uint64(0); ; {
+		_, err := w.store.JetStream().PublishMsg(ctx, msg, jetstream.WithMsgID(id), jetstream.WithExpectLastSequencePerSubject(before))
+		if err == nil {
+			return nil
+		}
+		if !conn.WrongLast(err) {
+			return fmt.Errorf("publish to %s: %w", msg.Subject, err)
+		}
+		there, err := w.letters.GetLastMsgForSubject(ctx, msg.Subject)
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound): // dropped for newer ones since
+			before = 0
+		case err != nil:
+			return fmt.Errorf("read dead letter %s: %w", msg.Subject, err)
+		case !there.Time.Before(created):
+			return nil // stored before
+		default:
+			before = there.Sequence
+		}
+	}
+}
+
+// newLetter builds the dead letter of m in at most limit bytes.
+func newLetter(c stream.Config, m Original, problem *Problem, limit int64) *nats.Msg {
+	subject := m.Subject
+	if subject == "" {
+		subject = c.Subject
+	}
+	msg := nats.NewMsg(c.DeadLetterSubject(subject) + "." + strconv.FormatUint(m.Sequence, 10))
+	msg.Header.Set(HeaderReason, problem.Reason)
+	msg.Header.Set(HeaderProblem, problem.Sentence)
+	msg.Header.Set(HeaderOriginalStream, c.Name)
+	msg.Header.Set(HeaderOriginalSequence, strconv.FormatUint(m.Sequence, 10))
+	msg.Header.Set(HeaderOriginalSubject, m.Subject)
+	// What the server and the client library add: ids, conditions, framing.
+	room := limit - 512 - size(msg.Header)
+	original := original(m.Header)
+	if m.Garbled || size(original) > min(room, maxOriginal) {
+		msg.Header.Add(HeaderTruncated, "headers")
+	} else {
+		maps.Copy(msg.Header, original)
+		room -= size(original)
+	}
+	msg.Data = m.Data
+	if int64(len(m.Data)) > room {
+		msg.Data = m.Data[:max(room, 0)]
+		msg.Header.Add(HeaderTruncated, "payload of "+strconv.Itoa(len(m.Data))+" bytes")
+	}
+	return msg
+}
+
+// original returns a message's headers under names that mean nothing to the server.
+func original(header nats.Header) nats.Header {
+	out := make(nats.Header, len(header))
+	for k, v := range header {
+		if !conn.OfDirectGet(k) {
+			out[originalPrefix+k] = v
+		}
+	}
+	return out
+}
+
+// size is at least what a header takes on the wire.
+func size(header nats.Header) (n int64) {
+	for k, values := range header {
+		for _, v := range values {
+			n += int64(len(k) + len(v) + len(": \r\n"))
+		}
+	}
+	return n
+}
