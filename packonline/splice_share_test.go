@@ -28,10 +28,11 @@ func TestBalanceComparesShares(t *testing.T) {
 	}
 	b := newBalance(2)
 	b.come(0, 100)
+	b.leave(0, 60)
 	b.halve()
 	b.come(1, 90)
-	b.leave(1, 20)
-	if b.most() != 0 { // 100 of 50, and 70 of 90
+	b.leave(1, 40)
+	if b.most() != 0 { // 40 of 50, and 50 of 90
 		t.Errorf("of %+v class %d waits the most", b, b.most())
 	}
 }
