@@ -45,7 +45,8 @@ func newBenchRun(size int) benchRun {
 func (b benchRun) Join(loader.Place, uint64) (*benchReader, error) { return &benchReader{run: b}, nil }
 
 func (b benchRun) Assemble(_ context.Context, s *loader.Step, first, n int) (*loader.Batch, error) {
-	return &loader.Batch{Bucket: 2048, First: first, Rows: n, Content: loader.Content{Tokens: b.tokens[first*2048 : (first+n)*2048]}, Pieces: s.Rows[first : first+n]}, nil
+	return &loader.Batch{Bucket: 2048, First: first, Rows: n, Content: loader.Content{Tokens: b.tokens[first*2048 : (first+n)*2048]},
+		Pieces: s.Rows[first : first+n]}, nil
 }
 
 type benchReader struct{ run benchRun }

@@ -11,7 +11,8 @@ import (
 // find sends the rows that hold a document, in order. A document that no step holds yet has none.
 func (s *service) find(ctx context.Context, q asked, send func(any) error) error {
 	if (q.sequence == 0) == (q.id == "") {
-		return &loader.Error{Reason: loader.BadTicket, Message: "body of action find: name a document by its sequence or by its id", Do: `send {"sequence":N} or {"id":"..."}`}
+		return &loader.Error{Reason: loader.BadTicket, Message: "body of action find: name a document by its sequence or by its id",
+			Do: `send {"sequence":N} or {"id":"..."}`}
 	}
 	sequences := []uint64{q.sequence}
 	if q.id != "" {

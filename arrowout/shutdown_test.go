@@ -91,7 +91,8 @@ func TestAddressInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Start(); err == nil || !strings.Contains(err.Error(), "listen for Flight clients on "+cfg.Listen) || !strings.Contains(err.Error(), "flight.listen") {
+	if err := s.Start(); err == nil || !strings.Contains(err.Error(), "listen for Flight clients on "+cfg.Listen) ||
+		!strings.Contains(err.Error(), "flight.listen") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -150,7 +150,8 @@ func TestLargeStepsAreSplitByRows(t *testing.T) {
 				}
 				for i := range m.Rows {
 					want := model(f, step.Rows[rank*20+row], step.Bucket)
-					if got := rowOf(t, r.Record(), i); !slices.Equal(got.IDs, want.IDs) || !slices.Equal(got.Segments, want.Segments) || !slices.Equal(got.Labels, want.Labels) {
+					if got := rowOf(t, r.Record(), i); !slices.Equal(got.IDs, want.IDs) || !slices.Equal(got.Segments, want.Segments) ||
+						!slices.Equal(got.Labels, want.Labels) {
 						t.Fatalf("step %d row %d differs", step.Index, row)
 					}
 					row++

@@ -79,6 +79,7 @@ func writeAudited(w io.Writer, run string, a loader.Audited) error {
   dropped    %s
   waiting    %s
 Every token is accounted for behind every step.
-`, run, quantity.Count(a.Steps), state, quantity.Count(a.Documents), quantity.Count(a.Tokens), quantity.Count(a.Emitted), quantity.Count(a.Padding), quantity.Count(a.Repeated), quantity.Count(a.Dropped), quantity.Count(a.Waiting))
+`, run, quantity.Count(a.Steps), state, quantity.Count(a.Documents), quantity.Count(a.Tokens),
+		quantity.Count(a.Emitted), quantity.Count(a.Padding), quantity.Count(a.Repeated), quantity.Count(a.Dropped), quantity.Count(a.Waiting))
 	return err
 }

@@ -134,7 +134,7 @@ func (f *compareFlags) checkInput(args []string) error {
 	return nil
 }
 
-// read reads the input, which holds something, and says what it read; set is nil where it holds lengths alone.
+// read reads the input and says what it read; an empty one is an error. set is nil where the input holds lengths alone.
 func (f *compareFlags) read(cmd *cobra.Command, args []string, c config.Config) (lengths []int32, set *documents.Set, name string, err error) {
 	what := "lengths"
 	switch {
@@ -188,7 +188,7 @@ func (f *compareFlags) comparisons(cmd *cobra.Command) ([]report.Comparison, err
 
 // packDocuments packs documents and measures how related those are that share a row.
 func packDocuments(cmd *cobra.Command, set *documents.Set, c packonline.Config, below int) (*simulation.Result, *relatedness.Figures, error) {
-	hints, err := settle(cmd, set, &c)
+	hints, err := documentHints(cmd, set, &c)
 	if err != nil {
 		return nil, nil, err
 	}

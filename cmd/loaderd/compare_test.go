@@ -71,11 +71,14 @@ func TestCompareStream(t *testing.T) {
 		rows  []int
 		pool  int
 	}{
-		{"all", []string{"--nats", s.Store().ClientURL()}, [3]int{4, 3 + 2 + 101 + 4, 101}, "stream DOCS, sequences 2 to 7", []int{1024, 2048, 4096, 8192, 16384}, 4096},
-		{"the first", []string{"--nats", s.Store().ClientURL(), "-n", "2"}, [3]int{2, 5, 3}, "stream DOCS, sequences 2 to 3", []int{1024, 2048, 4096, 8192, 16384}, 4096},
+		{"all", []string{"--nats", s.Store().ClientURL()}, [3]int{4, 3 + 2 + 101 + 4, 101}, "stream DOCS, sequences 2 to 7",
+			[]int{1024, 2048, 4096, 8192, 16384}, 4096},
+		{"the first", []string{"--nats", s.Store().ClientURL(), "-n", "2"}, [3]int{2, 5, 3}, "stream DOCS, sequences 2 to 3",
+			[]int{1024, 2048, 4096, 8192, 16384}, 4096},
 		{"as the daemon packs", []string{"-c", writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\nstream: {listen: \""+s.Config().Listen+"\"}\n"))},
 			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{64}, 7},
-		{"other than the daemon packs", []string{"--length", "32", "-c", writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\n")), "--nats", s.Store().ClientURL()},
+		{"other than the daemon packs", []string{"--length", "32", "-c", writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\n")),
+			"--nats", s.Store().ClientURL()},
 			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{32}, 7},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -93,7 +96,8 @@ func TestCompareStream(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if have := [3]int{r.Lengths.Documents, int(r.Lengths.Tokens), int(r.Lengths.Max)}; have != x.want || r.Input != x.input || r.Pool != x.pool || !cmp.Equal(r.Rows, x.rows) {
+			if have := [3]int{r.Lengths.Documents, int(r.Lengths.Tokens), int(r.Lengths.Max)}; have != x.want || r.Input != x.input || r.Pool != x.pool ||
+				!cmp.Equal(r.Rows, x.rows) {
 				t.Errorf("%v of %s into %v, pool %d; want %+v", have, r.Input, r.Rows, r.Pool, x)
 			}
 			if strings.Contains(r.Command, "nats") {

@@ -51,7 +51,7 @@ func (f *configFlags) load(cmd *cobra.Command) (config.Config, error) {
 	return config.Load(layers)
 }
 
-// overrideFlag is a flag whose values become overrides: of path, or of the path before the = when that is empty.
+// overrideFlag is a flag whose values become overrides of the setting at path. Without a path the value itself names one: PATH=VALUE.
 type overrideFlag struct {
 	flags *configFlags
 	path  string

@@ -68,7 +68,8 @@ func TestDemoFigures(t *testing.T) {
 	}{
 		{"defaults", nil, 2, "bucket", 64, false, 100},
 		{"four readers", []string{"--world", "4", "--method", "concat", "--length", "128", "--rows", "8", "--set", "shuffle.window=16"}, 4, "concat", 8, true, 100},
-		{"several row lengths", []string{"--set", "packing.buckets=[64,128,256]", "--set", "steps.tokens=512", "--set", "packing.pool=32", "--set", "shuffle.window=4"}, 2, "bucket", 8, true, 100},
+		{"several row lengths", []string{"--set", "packing.buckets=[64,128,256]", "--set", "steps.tokens=512", "--set", "packing.pool=32",
+			"--set", "shuffle.window=4"}, 2, "bucket", 8, true, 100},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := runDemo(t, append(test.args, "--json", folder)...)
@@ -88,7 +89,8 @@ func TestDemoFigures(t *testing.T) {
 			if s.Tokens != tokens || s.TokensRead != tokens {
 				t.Errorf("%d tokens, %d read, want %d of both", s.Tokens, s.TokensRead, tokens)
 			}
-			if slots := s.Rows * int64(s.RowLengths[0]); len(s.RowLengths) == 1 && (s.Rows != int64(s.Steps)*int64(test.rows) || slots-tokens != int64(s.PaddingRatio*float64(slots)+0.5)) {
+			if slots := s.Rows * int64(s.RowLengths[0]); len(s.RowLengths) == 1 && (s.Rows != int64(s.Steps)*int64(test.rows) ||
+				slots-tokens != int64(s.PaddingRatio*float64(slots)+0.5)) {
 				t.Errorf("%d rows of %d in %d steps at a padding of %v hold %d tokens", s.Rows, s.RowLengths, s.Steps, s.PaddingRatio, tokens)
 			}
 			if (s.Steps > 1) != test.steps || s.FirstBatchSeconds <= 0 || s.FirstBatchSeconds > s.Seconds || s.PeakMemory < 1<<20 {
@@ -105,7 +107,8 @@ func TestDemoText(t *testing.T) {
 	if code != exitOK {
 		t.Fatalf("exit status %d: %s", code, stderr)
 	}
-	for _, want := range []string{"documents    10 ", "first batch", "agreed on every step", "loaderd publish " + folder + " " + more + "\n", `flight.connect("grpc://127.0.0.1:8815")`} {
+	for _, want := range []string{"documents    10 ", "first batch", "agreed on every step", "loaderd publish " + folder + " " + more + "\n",
+		`flight.connect("grpc://127.0.0.1:8815")`} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s", want, stdout)
 		}

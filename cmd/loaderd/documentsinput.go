@@ -26,7 +26,7 @@ func (in *documentsInput) register(cmd *cobra.Command, why string) {
 	f.BoolVar(&in.on, "documents", false, "the input holds JSON lines of documents, not lengths: "+why)
 }
 
-// warn says so where a retriever finds nothing in any document to compare.
+// warn warns that the retriever compares what no document has.
 func warn(w io.Writer, c *related.Config, hints []*related.Hint) {
 	if lacks := documents.Lacks(c, hints); lacks != "" {
 		fmt.Fprintf(w, "loaderd: warning: no document has %s: splice with retriever %s relates none to another and packs by length alone; "+
@@ -34,8 +34,8 @@ func warn(w io.Writer, c *related.Config, hints []*related.Hint) {
 	}
 }
 
-// settle sets the dimension to that of the documents' embeddings unless one is given, and makes the documents' hints.
-func settle(cmd *cobra.Command, s *documents.Set, c *packonline.Config) ([]*related.Hint, error) {
+// documentHints makes the documents' hints for a configuration, whose dimension it sets to that of the embeddings unless one is given.
+func documentHints(cmd *cobra.Command, s *documents.Set, c *packonline.Config) ([]*related.Hint, error) {
 	if d := s.Dimension(); d > 0 && !cmd.Flags().Changed("dimension") {
 		c.Splice.Dimension = d
 	}

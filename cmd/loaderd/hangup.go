@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// outlive keeps the daemon going when its terminal closes, until the function that it returns is called: SIGHUP, by which other daemons
-// read their configuration again, changes nothing here, and a log that nobody takes any more (SIGPIPE) is lost.
+// outlive keeps the daemon going when its terminal closes, until the function that it returns is called. SIGHUP is logged and changes nothing (other
+// daemons read their configuration again). SIGPIPE, from a log that nobody reads any more, is ignored: the log is lost, the daemon goes on.
 func outlive(log *slog.Logger) (restore func()) {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGPIPE)

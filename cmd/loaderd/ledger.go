@@ -63,7 +63,8 @@ gave it (the field "id" of a line, the path of a plain file as it was given to p
 	f.Uint64Var(&asked.sequence, "sequence", 0, "`sequence` of a document in the stream")
 	f.BoolVar(&asked.documents, "documents", false, "also where the documents came from: id, subject and path")
 	f.BoolVar(&asked.text, "text", false, "also the text of every piece of a step: its tokens, decoded (table and json)")
-	f.StringVar(&asked.tokenizer, "tokenizer", "", "with --text: the run's tokenizer, where its `NAME|FILE` is another here than at the daemon; for a rank file see also --pattern")
+	f.StringVar(&asked.tokenizer, "tokenizer", "",
+		"with --text: the run's tokenizer, where its `NAME|FILE` is another here than at the daemon; for a rank file see also --pattern")
 	registerRankFile(f, &asked.options)
 	f.StringVar(&asked.format, "format", "table", "`format`: table, json, arrow (IPC stream) or parquet; the last two have one row a piece")
 	cmd.MarkFlagsOneRequired("step", "find", "sequence")

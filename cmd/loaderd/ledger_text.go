@@ -31,7 +31,7 @@ func (a ledgerAsked) readTexts(ctx context.Context, client *flightClient, s *led
 	return s.ReadTexts(ctx, c, model)
 }
 
-// tokenizerOf loads the tokenizer of a run, or the named one if it is the same.
+// tokenizerOf loads a run's tokenizer, by its own name or by another. It tries the options that a name does not tell until the fingerprint is the run's.
 func tokenizerOf(t loader.Tokenizer, name string, o tokenizer.Options) (*tokenizer.Model, error) {
 	if name = cmp.Or(name, t.Name); name == config.TokenizerNone {
 		return nil, usageError{errors.New("the run's documents arrive tokenized: name their tokenizer with --tokenizer")}

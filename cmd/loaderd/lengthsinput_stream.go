@@ -34,12 +34,14 @@ func (in *streamInput) register(cmd *cobra.Command) {
 	f.IntVarP(&in.documents, "limit", "n", 0, "with --from-stream: how many, from the stream's first on (default all)")
 	f.StringVarP(&in.flags.file, "config", "c", "", "with --from-stream: the daemon's YAML configuration `file`; - reads standard input")
 	f.Var(&overrideFlag{&in.flags, "", "--set"}, "set", "with --from-stream: override any setting of it, such as stream.name=DOCS; may be repeated")
-	f.Var(&overrideFlag{&in.flags, "stream.url", "--nats"}, "nats", "with --from-stream: `URLs` of the NATS servers (default: the configuration's, else that of the daemon's own server)")
-	f.Var(&overrideFlag{&in.flags, "tokenizer.name", "--tokenizer"}, "tokenizer", "with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
+	f.Var(&overrideFlag{&in.flags, "stream.url", "--nats"}, "nats",
+		"with --from-stream: `URLs` of the NATS servers (default: the configuration's, else that of the daemon's own server)")
+	f.Var(&overrideFlag{&in.flags, "tokenizer.name", "--tokenizer"}, "tokenizer",
+		"with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
 
-// settle reads the configuration. Packing settings that were not given by hand are the daemon's: those of its configuration, else those of the
-// run that it serves.
+// settle reads the configuration. Packing settings that are not given as flags are the daemon's: those of the configuration (-c, --set), or without
+// one those of the run that the daemon serves.
 func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packingFlags) (config.Config, error) {
 	given := cmd.Flags().Changed
 	if !in.from {

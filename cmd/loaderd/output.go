@@ -8,7 +8,7 @@ import (
 	"golang.org/x/term"
 )
 
-// output is standard output. It keeps the first error of a write, for not everything that writes looks: help does not.
+// output is standard output. It keeps the first error of a write, because some writers, such as the help, do not return it.
 type output struct {
 	io.Writer
 	err error

@@ -49,7 +49,8 @@ func TestPublishWaitsForTheServer(t *testing.T) {
 }
 
 func TestErrorsNameFlags(t *testing.T) {
-	err := flagNamed{errors.New("stream.url stream.tls.ca stream.tls.cert stream.tls.key stream.credentials stream.nkey stream.name stream.subject stream.max_bytes")}
+	err := flagNamed{errors.New("stream.url stream.tls.ca stream.tls.cert stream.tls.key stream.credentials stream.nkey stream.name stream.subject " +
+		"stream.max_bytes")}
 	if want := "--nats --tls-ca --tls-cert --tls-key --creds --nkey --stream --subject stream.max_bytes"; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}

@@ -33,7 +33,8 @@ func TestLedgerFindsWhatWasPublished(t *testing.T) {
 	}
 	s.does("seal")
 	s.read()
-	for name, rows := range map[string]int{"corpus/7.txt": 1, "7.txt": 1, "page-17": 1, "src/main.go": 1, "https://example.org/c": 1, "same": 2, "corpus/12.txt": 0} {
+	for name, rows := range map[string]int{"corpus/7.txt": 1, "7.txt": 1, "page-17": 1, "src/main.go": 1, "https://example.org/c": 1, "same": 2,
+		"corpus/12.txt": 0} {
 		found := strings.Count(s.does("ledger", "--find", name), "\n") - 1
 		if found < rows || rows == 0 && found > 0 {
 			t.Errorf("%s is found in %d rows, want %d or more", name, found, rows)

@@ -28,9 +28,11 @@ func TestPublishUnderAnotherName(t *testing.T) {
 	}{
 		{"a folder", "", []string{dir}, 20, nil, "", ""},
 		{"the folder again", "", []string{dir}, 0, nil, "", ""},
-		{"files of it", "", []string{file(3), file(4)}, 0, &publishing.Repeats{Documents: 2, Sequence: 4}, dir + "/", "all of these documents were published before as input " + dir},
+		{"files of it", "", []string{file(3), file(4)}, 0, &publishing.Repeats{Documents: 2, Sequence: 4}, dir + "/",
+			"all of these documents were published before as input " + dir},
 		{"standard input", lines, []string{"-"}, 30, nil, "", ""},
-		{"standard input again", lines, []string{"-"}, 0, &publishing.Repeats{Documents: 30, Sequence: 21}, "", "all of these documents were published before from standard input"},
+		{"standard input again", lines, []string{"-"}, 0, &publishing.Repeats{Documents: 30, Sequence: 21}, "",
+			"all of these documents were published before from standard input"},
 		{"standard input that goes on", lines + `{"text":"one more"}`, []string{"-"}, 1, &publishing.Repeats{Documents: 30, Sequence: 21}, "", ""},
 	} {
 		code, sum, stderr := publishes(t, s, c.stdin, c.args...)

@@ -267,7 +267,8 @@ func TestPublishGoesOnAfterAKill(t *testing.T) {
 			t.Fatalf("%v: ended with %v before the signal: the corpus is too small", stop.signal, err)
 		}
 		if stop.signal == syscall.SIGINT {
-			if exit.ExitCode() != exitFailed || !strings.Contains(out.String(), "interrupted: ") || !strings.Contains(out.String(), "the same command again goes on from there") {
+			if exit.ExitCode() != exitFailed || !strings.Contains(out.String(), "interrupted: ") ||
+				!strings.Contains(out.String(), "the same command again goes on from there") {
 				t.Errorf("interrupted with exit %d: %s", exit.ExitCode(), out)
 			}
 		}

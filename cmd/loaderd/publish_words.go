@@ -57,7 +57,8 @@ func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
 	return err
 }
 
-// noDocuments is an error that says, where some file does not have the text where it is looked for, of the first what it has.
+// noDocuments is the error of a publish that found not one document. noText is the error of the first file that lacks the field or column of the text;
+// it says which ones that file has.
 func noDocuments(paths []string, noText error) error {
 	err := errors.New("no documents in standard input")
 	if paths[0] != "-" {
@@ -76,7 +77,7 @@ func documentCount(n int64) string {
 	return fmt.Sprintf("%d documents", n)
 }
 
-// skippedMany are the reasons that are a noun; the others follow a number as they are.
+// skippedMany has the plurals of reasons that are nouns: "2 bad records", but "2 empty".
 var skippedMany = map[string]string{string(corpus.BadRecord): "bad records"}
 
 // skippedLine lists what was left out, by reason.
@@ -92,7 +93,7 @@ func skippedLine(skipped map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// repeatsLine is the summary's.
+// repeatsLine says in the summary how many documents were published before, and as what.
 func repeatsLine(r *publishing.Repeats) string {
 	as := ""
 	switch {
@@ -104,7 +105,8 @@ func repeatsLine(r *publishing.Repeats) string {
 	return fmt.Sprintf("published before%s: %s, the first is document %d of the stream", as, documentCount(r.Documents), r.Sequence)
 }
 
-// repeatsWarning says what to do about documents that were there already, empty when nothing is to be said. A pipe of which the first part was there was interrupted, and goes on: that is no reason to warn.
+// repeatsWarning says what to do about documents that were there already, empty when nothing is to be said. There is no warning for a pipe that was
+// interrupted and is read again: of it the first part is there, and the rest is new.
 func repeatsWarning(r *publishing.Repeats) string {
 	if r == nil || r.Path == "-" && !r.All {
 		return ""
@@ -139,7 +141,7 @@ func audienceWarning(a publishing.Audience) string {
 	return b.String()
 }
 
-// unreadLine is the summary's line of them.
+// unreadLine says in the summary which sealed runs do not read the documents.
 func unreadLine(runs []publishing.SealedRun) string {
 	var parts []string
 	for _, r := range runs {

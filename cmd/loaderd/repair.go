@@ -117,5 +117,6 @@ func writeDamage(w io.Writer, d loader.Damage) {
 		fmt.Fprintf(w, "Steps from %d on are planned again and will be the same as before: only steps and keepers' words are lost.\n", d.Steps)
 		return
 	}
-	fmt.Fprintf(w, "Steps from %d on are planned again and may differ from those that were served: resume trainers from a checkpoint at that step or before it, or restore the plan's stream from a backup.\n", d.Steps)
+	fmt.Fprintf(w, "Steps from %d on are planned again and may differ from those that were served: "+
+		"resume trainers from a checkpoint at that step or before it, or restore the plan's stream from a backup.\n", d.Steps)
 }

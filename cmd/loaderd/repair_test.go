@@ -77,11 +77,13 @@ func TestADamagedPlanIsRepaired(t *testing.T) {
 		t.Errorf("repair of a plan that is whole says %s", said)
 	}
 	s.cut("whole", 5)
-	if code, _, stderr := s.loaderd("serve", "--run", "whole"); code != exitFailed || !strings.Contains(stderr, "PLAN_TRUNCATED") || !strings.Contains(stderr, "loaderd repair") {
+	if code, _, stderr := s.loaderd("serve", "--run", "whole"); code != exitFailed || !strings.Contains(stderr, "PLAN_TRUNCATED") ||
+		!strings.Contains(stderr, "loaderd repair") {
 		t.Errorf("serve of a plan that is cut short: exit status %d: %s", code, stderr)
 	}
 	code, stdout, stderr := s.loaderd("repair", "--run", "whole")
-	if code != exitFailed || !strings.Contains(stdout, "usable   5 records, with ") || !strings.Contains(stdout, "Steps from ") || !strings.Contains(stderr, "--new") {
+	if code != exitFailed || !strings.Contains(stdout, "usable   5 records, with ") || !strings.Contains(stdout, "Steps from ") ||
+		!strings.Contains(stderr, "--new") {
 		t.Errorf("repair without --new: exit status %d: %s%s", code, stdout, stderr)
 	}
 	for _, refused := range [][]string{{"--new", "whole"}, {"--new", ""}, {"--new", "a b"}} {

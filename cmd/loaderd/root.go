@@ -77,7 +77,7 @@ func noteStart(cmd *cobra.Command, started *bool) {
 	}
 }
 
-// noArguments refuses arguments in words that are about arguments, not about commands.
+// noArguments refuses arguments. Cobra would call the first an unknown command.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%s takes no arguments: %q", cmd.CommandPath(), args[0])

@@ -62,7 +62,8 @@ func (s *site) does(args ...string) string {
 
 func (s *site) settings() []string {
 	out := []string{"--data-dir", s.dir, "--listen", s.flight}
-	for _, x := range []string{"stream.listen=" + s.nats, "stream.max_bytes=1GiB", "stream.plan_bytes=64MiB", "stream.dead_letter_bytes=64MiB", "http.listen=127.0.0.1:0",
+	for _, x := range []string{"stream.listen=" + s.nats, "stream.max_bytes=1GiB", "stream.plan_bytes=64MiB", "stream.dead_letter_bytes=64MiB",
+		"http.listen=127.0.0.1:0",
 		"packing.buckets=[128]", "packing.pool=64", "packing.max_age=256", "shuffle.window=8", "steps.rows=4"} {
 		out = append(out, "--set", x)
 	}
@@ -153,7 +154,8 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 	t.Run("ledger", func(t *testing.T) { s.ledger(t, whole) })
 	t.Run("text", func(t *testing.T) { s.ledgerText(t, files) })
 	t.Run("audit", func(t *testing.T) {
-		if said := s.does("audit", "--run", "whole"); !strings.Contains(said, fmt.Sprintf("all %d steps come out again", len(whole))) || !strings.Contains(said, "has ended") {
+		if said := s.does("audit", "--run", "whole"); !strings.Contains(said, fmt.Sprintf("all %d steps come out again", len(whole))) ||
+			!strings.Contains(said, "has ended") {
 			t.Errorf("audit beside the daemon says %s", said)
 		}
 	})

@@ -42,8 +42,9 @@ func bytesTokenizer(t *testing.T) []byte {
 	}
 	file, err := json.Marshal(map[string]any{
 		"pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true},
-		"added_tokens":  []map[string]any{{"id": 256, "content": "<|endoftext|>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}},
-		"model":         map[string]any{"type": "BPE", "vocab": vocab, "merges": []string{}},
+		"added_tokens": []map[string]any{{"id": 256, "content": "<|endoftext|>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+			"special": true}},
+		"model": map[string]any{"type": "BPE", "vocab": vocab, "merges": []string{}},
 	})
 	if err != nil {
 		t.Fatal(err)

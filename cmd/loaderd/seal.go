@@ -48,7 +48,8 @@ plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
 }
 
 // record asks for a record of the plan behind the present last document, and says which that is.
-func (f *flightClient) record(cmd *cobra.Command, action string, ask func(*reader.Client, context.Context, string) (answers.Recorded, error), done string) error {
+func (f *flightClient) record(cmd *cobra.Command, action string, ask func(*reader.Client, context.Context, string) (answers.Recorded, error),
+	done string) error {
 	var recorded answers.Recorded
 	err := f.ask(cmd.Context(), action, func(c *reader.Client) (err error) {
 		recorded, err = ask(c, cmd.Context(), f.run)

@@ -9,8 +9,8 @@ import (
 	"loaderd/internal/daemon"
 )
 
-// serve runs a daemon until it fails or ctx ends, then gives it the configured time to stop: readers with an open stream get the cause
-// before it goes.
+// serve runs a daemon until it fails or ctx ends, then stops it within the configured time. Readers with an open stream are told the
+// cause before their connections end.
 func serve(ctx context.Context, c config.Config, log *slog.Logger) error {
 	defer outlive(log)()
 	d, err := daemon.Start(ctx, c, log)

@@ -63,7 +63,7 @@ Method splice packs documents that have to do with one another and reads them wh
 				var set *documents.Set
 				if set, _, err = whole.read(cmd.InOrStdin(), args); err == nil {
 					lengths = set.Lengths()
-					hints, err = settle(cmd, set, &packing.config)
+					hints, err = documentHints(cmd, set, &packing.config)
 				}
 			} else {
 				lengths, _, err = input.read(cmd.InOrStdin(), args)

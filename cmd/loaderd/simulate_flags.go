@@ -21,7 +21,7 @@ type packingFlags struct {
 	below  int // documents shorter than this are short; 0 asks the row lengths
 }
 
-// short is the length below which documents are short in figures of how fair a sample every part of a run is.
+// short is the length below which documents count as short. How their share of the tokens varies over a run is one of the figures.
 func (p *packingFlags) short() int {
 	if p.below > 0 {
 		return p.below
@@ -44,10 +44,12 @@ func (p *packingFlags) register(cmd *cobra.Command) {
 	f.IntVar(&p.length, "length", 0, "row length in tokens")
 	f.IntSliceVar(&c.Buckets, "buckets", nil, "row lengths in tokens, ascending")
 	f.IntVar(&c.Pool, "pool", defaults.Pool, "pieces that may wait; 0 is the whole input, without a bound on ages or a hold unless --max-age or --hold is given")
-	f.IntVar(&c.Hold, "hold", defaults.Hold, "pieces that finished rows may have that are held back, in percent of the pool ("+readers("hold")+"); 0 holds none back")
+	f.IntVar(&c.Hold, "hold", defaults.Hold,
+		"pieces that finished rows may have that are held back, in percent of the pool ("+methodsWith("hold")+"); 0 holds none back")
 	f.IntVar(&c.MaxAge, "max-age", defaults.MaxAge, "documents that may arrive while one waits; 0 is no bound")
 	f.Uint64Var(&c.Seed, "seed", 0, "key of the method's random draws")
-	f.IntVar(&p.below, "short", 0, "tokens below which documents are short, whose share is followed through the run (default: the row length, or twice the shortest of several)")
+	f.IntVar(&p.below, "short", 0, "tokens below which documents are short, whose share is followed through the run "+
+		"(default: the row length, or twice the shortest of several)")
 	cmd.MarkFlagsMutuallyExclusive("length", "buckets")
 }
 
@@ -57,9 +59,9 @@ func (p *packingFlags) registerMethod(cmd *cobra.Command) {
 	f, c := cmd.Flags(), &p.config
 	f.StringVar(&c.Method, "method", defaults.Method, "packing method: "+strings.Join(packonline.Methods(), ", "))
 	f.Float64Var(&c.Atom, "atom", defaults.Atom, "rows of the unit that is shuffled: 0.25, 0.5, 1, 2 or 4")
-	f.Float64Var(&c.Overlap, "overlap", defaults.Overlap, "share of a row that windows may repeat ("+readers("overlap")+")")
-	f.IntVar(&c.Extra, "extra", defaults.Extra, "tokens beyond the row that may be dropped ("+readers("extra")+")")
-	f.Float64Var(&c.PaddingThreshold, "padding-threshold", defaults.PaddingThreshold, "share of a row that may stay empty ("+readers("padding_threshold")+")")
+	f.Float64Var(&c.Overlap, "overlap", defaults.Overlap, "share of a row that windows may repeat ("+methodsWith("overlap")+")")
+	f.IntVar(&c.Extra, "extra", defaults.Extra, "tokens beyond the row that may be dropped ("+methodsWith("extra")+")")
+	f.Float64Var(&c.PaddingThreshold, "padding-threshold", defaults.PaddingThreshold, "share of a row that may stay empty ("+methodsWith("padding_threshold")+")")
 }
 
 // registerSplice adds the parameters of splice.
@@ -76,7 +78,7 @@ func (p *packingFlags) registerSplice(cmd *cobra.Command) {
 	f.IntVar(&s.Dimension, "dimension", defaults.Dimension, "splice: numbers in an embedding (default: those of the first)")
 }
 
-// settle applies what flags mean together.
+// settle applies what one flag means for others: --length is one bucket, and a pool of 0 has no bounds unless they are given.
 func (p *packingFlags) settle(cmd *cobra.Command) {
 	if cmd.Flags().Changed("length") {
 		p.config.Buckets = []int{p.length}
@@ -95,7 +97,7 @@ func (p *packingFlags) check(cmd *cobra.Command) error {
 	var bad []error
 	for _, m := range methodFlags {
 		if cmd.Flags().Changed(m.flag) && slices.Contains(packonline.Methods(), method) && !slices.Contains(packonline.Parameters(method), m.parameter) {
-			bad = append(bad, fmt.Errorf("--%s: method %s does not use it; these do: %s", m.flag, method, readers(m.parameter)))
+			bad = append(bad, fmt.Errorf("--%s: method %s does not use it; these do: %s", m.flag, method, methodsWith(m.parameter)))
 		}
 	}
 	if p.below < 0 {
@@ -113,8 +115,8 @@ func joined(fields []packonline.FieldError) error {
 	return errors.Join(bad...)
 }
 
-// readers names the methods that read a parameter.
-func readers(parameter string) string {
+// methodsWith names the methods that use a parameter.
+func methodsWith(parameter string) string {
 	var names []string
 	for _, m := range packonline.Methods() {
 		if slices.Contains(packonline.Parameters(m), parameter) {

@@ -82,7 +82,8 @@ func TestSimulateRefuses(t *testing.T) {
 		{"an absent file", "", "absent: no such file", []string{filepath.Join(dir, "absent")}},
 		{"an absent folder", "1\n", "write placements: open", []string{"--placements", filepath.Join(dir, "absent", "rows")}},
 		{"an unknown method", "1\n", "method: nope: want one of [concat ", []string{"--method", "nope"}},
-		{"another method's flags", "1\n", "--overlap: method bfd-m does not use it; these do: seamless\n--padding-threshold: method bfd-m", []string{"--method", "bfd-m", "--overlap", "0.1", "--padding-threshold", "0.5", "--extra", "1"}},
+		{"another method's flags", "1\n", "--overlap: method bfd-m does not use it; these do: seamless\n--padding-threshold: method bfd-m",
+			[]string{"--method", "bfd-m", "--overlap", "0.1", "--padding-threshold", "0.5", "--extra", "1"}},
 		{"an atom that is none", "1\n", "atom: 3: want one of [0.25 0.5 1 2 4] rows", []string{"--atom", "3"}},
 		{"an atom that does not divide", "1\n", "atom: 0.25: want an atom of 2 or more whole tokens; a row has 6", []string{"--atom", "0.25", "--length", "6"}},
 		{"an overlap out of range", "1\n", "overlap: 1.5: want a share of the row", []string{"--method", "seamless", "--overlap", "1.5"}},
@@ -112,7 +113,8 @@ func TestSimulateRefuses(t *testing.T) {
 			t.Errorf("with buckets %s the error is %v, want %s", buckets, err, want)
 		}
 	}
-	if _, err := runSimulate(t, "1\n", "--method", "bfd", "--buckets", "4,8"); err == nil || !strings.Contains(err.Error(), "buckets: [4 8]: want exactly one row length") {
+	if _, err := runSimulate(t, "1\n", "--method", "bfd", "--buckets", "4,8"); err == nil ||
+		!strings.Contains(err.Error(), "buckets: [4 8]: want exactly one row length") {
 		t.Fatalf("with two row lengths the error is %v", err)
 	}
 }

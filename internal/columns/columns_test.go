@@ -141,7 +141,8 @@ var variants = map[string][]parquet.WriterProperty{
 	"zstd":         {parquet.WithCompression(compress.Codecs.Zstd)},
 	"brotli":       {parquet.WithCompression(compress.Codecs.Brotli)},
 	"second pages": {parquet.WithDataPageVersion(parquet.DataPageV2), parquet.WithCompression(compress.Codecs.Zstd)},
-	"delta":        {parquet.WithDictionaryDefault(false), parquet.WithEncodingFor("text", parquet.Encodings.DeltaByteArray), parquet.WithEncodingFor("n", parquet.Encodings.DeltaBinaryPacked)},
+	"delta": {parquet.WithDictionaryDefault(false), parquet.WithEncodingFor("text", parquet.Encodings.DeltaByteArray),
+		parquet.WithEncodingFor("n", parquet.Encodings.DeltaBinaryPacked)},
 	"delta length": {parquet.WithDictionaryDefault(false), parquet.WithEncodingFor("text", parquet.Encodings.DeltaLengthByteArray)},
 }
 

@@ -45,7 +45,7 @@ func (p *pageReader) SetMaxPageHeaderSize(int) {}
 func (p *pageReader) Page() file.Page          { return p.page }
 func (p *pageReader) Err() error               { return p.err }
 
-// Reset is for those who read several columns with one reader; nobody does.
+// Reset belongs to file.PageReader, for who reads several columns with one reader. It is not called.
 func (p *pageReader) Reset(parquet.BufferedReader, int64, compress.Compression, *file.CryptoContext) {
 	p.err = errors.New("a page reader reads one column")
 }

@@ -120,7 +120,7 @@ func (o Options) arrowRow(rows arrowRows, i int) (Document, error) {
 			return Document{}, bad("column %q: %w", o.TextField, err)
 		}
 	} else {
-		// Copied: the batch's memory is used again.
+		// The bytes are copied because the next batch takes the same memory.
 		d.Data = []byte(textAt(rows.text, i))
 	}
 	if int64(len(d.Data)) > o.MaxDocument {

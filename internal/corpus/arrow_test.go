@@ -128,7 +128,8 @@ func TestArrow(t *testing.T) {
 
 func TestArrowColumns(t *testing.T) {
 	path := filepath.Join(folder(t, map[string]string{"a.arrow": string(arrowStream(t, 3))}), "a.arrow")
-	if docs, _, err := read(t, []string{path}, nil, corpus.Options{Tokens: true, IDField: "kind"}); err != nil || docs[1] != "folder/1|a kind|\x01\x00\x00\x00\x07\x00\x00\x00" {
+	if docs, _, err := read(t, []string{path}, nil, corpus.Options{Tokens: true, IDField: "kind"}); err != nil ||
+		docs[1] != "folder/1|a kind|\x01\x00\x00\x00\x07\x00\x00\x00" {
 		t.Errorf("tokens: %q, %v", docs, err)
 	}
 	if docs, _, err := read(t, []string{path}, nil, corpus.Options{TextField: "kind"}); err != nil || docs[2] != "folder/2||a kind" {

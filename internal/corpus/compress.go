@@ -19,7 +19,7 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// windowMost bounds how far back a compressed file may refer, and so what its decoder keeps: what zstd -d and xz -9 take too.
+// windowMost bounds how far back a compressed file may refer, and so what its decoder keeps in memory. zstd -d and xz -9 have the same bound.
 const windowMost = 128 << 20
 
 // counted counts what is read from a file, before decompression.

@@ -228,7 +228,8 @@ func TestErrorsNameTheFile(t *testing.T) {
 }
 
 func TestTooLargeText(t *testing.T) {
-	dir := folder(t, map[string]string{"fits.txt": strings.Repeat("x", 100), "over.txt": strings.Repeat("x", 101), "z.txt.gz": gzipped(t, strings.Repeat("x", 1<<20))})
+	dir := folder(t, map[string]string{"fits.txt": strings.Repeat("x", 100), "over.txt": strings.Repeat("x", 101),
+		"z.txt.gz": gzipped(t, strings.Repeat("x", 1<<20))})
 	docs, skipped, err := read(t, []string{dir}, nil, corpus.Options{MaxDocument: 100})
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +302,8 @@ func TestPipe(t *testing.T) {
 		t.Fatal(err, skipped)
 	}
 	want(t, "documents", docs, []string{path + "||one", path + "||two"})
-	if _, err := corpus.Open([]string{path}, nil, corpus.Options{Format: corpus.Parquet}); err == nil || !strings.Contains(err.Error(), "a Parquet file has to be given as a file") {
+	if _, err := corpus.Open([]string{path}, nil, corpus.Options{Format: corpus.Parquet}); err == nil ||
+		!strings.Contains(err.Error(), "a Parquet file has to be given as a file") {
 		t.Errorf("Parquet from a pipe: %v", err)
 	}
 }

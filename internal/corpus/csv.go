@@ -120,7 +120,7 @@ func (o Options) header(head []byte) (separator rune, names []string, bom int, e
 	return 0, nil, bom, fmt.Errorf("the first line is to name the columns: %w", o.missing(o.TextField, list(most)))
 }
 
-// clip shortens what may be no name at all.
+// clip shortens the name of a column for an error message: where the file is no table, it may be a whole line of text.
 func clip(name string) string {
 	const most = 40
 	if len(name) <= most {
@@ -184,7 +184,7 @@ func (o Options) csvDocument(record []string, columns map[string]int) (Document,
 
 var errRation = errors.New(`a record is too long: is there a quote (") that is not closed?`)
 
-// rationed gives out a number of bytes between two calls of renew.
+// rationed reads at most limit bytes between two calls of renew, which begins the next record.
 type rationed struct {
 	r     io.Reader
 	limit int64

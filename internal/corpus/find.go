@@ -92,11 +92,11 @@ func open(path string, stdin io.Reader, o Options) ([]*Input, error) {
 	}
 	in := newInput(abs, f, o)
 	in.add(s, info)
-	in.seal()
+	in.finish()
 	return []*Input{in.Input}, nil
 }
 
-// remoteHint says how what lies elsewhere is published; ok is false for what is no URL.
+// remoteHint says how to publish what a URL names; ok is false for a path that is none.
 func remoteHint(path string) (hint string, ok bool) {
 	scheme, rest, found := strings.Cut(path, "://")
 	if !found || scheme == "" || strings.ContainsAny(scheme, `/\ `) {
@@ -185,7 +185,7 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 		}
 		in := newInput(name, f, o)
 		in.add(s, info)
-		in.seal()
+		in.finish()
 		rest = append(rest, in.Input)
 		return nil
 	})
@@ -196,26 +196,26 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 	if len(text.files) == 0 && len(text.skipped) == 0 {
 		return rest, nil
 	}
-	text.seal()
+	text.finish()
 	return append([]*Input{text.Input}, rest...), nil
 }
 
-// unsealed is an input whose fingerprint is being made.
-type unsealed struct {
+// inputBuilder makes an input and, from its files, its fingerprint.
+type inputBuilder struct {
 	*Input
 	sum hash.Hash
 }
 
-func newInput(name string, f Format, o Options) unsealed {
+func newInput(name string, f Format, o Options) inputBuilder {
 	sum := sha256.New()
 	_, _ = fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%t\x00", f, o.TextField, o.IDField, o.Tokens)
-	return unsealed{&Input{Name: name, format: f, options: o}, sum}
+	return inputBuilder{&Input{Name: name, format: f, options: o}, sum}
 }
 
-func (u unsealed) add(s source, info fs.FileInfo) {
+func (u inputBuilder) add(s source, info fs.FileInfo) {
 	u.files = append(u.files, s)
 	u.Bytes += s.size
 	_, _ = fmt.Fprintf(u.sum, "%s\x00%d\x00%d\x00", s.path, s.size, info.ModTime().UnixNano())
 }
 
-func (u unsealed) seal() { u.Fingerprint = hex.EncodeToString(u.sum.Sum(nil)[:16]) }
+func (u inputBuilder) finish() { u.Fingerprint = hex.EncodeToString(u.sum.Sum(nil)[:16]) }

@@ -21,7 +21,8 @@ const (
 )
 
 // bzipped is twoLines, made by bzip2: the standard library only reads it.
-const bzipped = "BZh91AY&SYj\xce\x17g\x00\x00\x0dY\x80\x00\x10\x10\x00\x00\x10\x02\x01\x84\xca \x001\x00\xd3M\x02T\xd1\xeam'\xa9\x06(V6e\x8b\xca\x15\xa5d8|]\xc9\x14\xe1BA\xab8]\x9c"
+const bzipped = "BZh91AY&SYj\xce\x17g\x00\x00\x0dY\x80\x00\x10\x10\x00\x00\x10\x02\x01\x84\xca " +
+	"\x001\x00\xd3M\x02T\xd1\xeam'\xa9\x06(V6e\x8b\xca\x15\xa5d8|]\xc9\x14\xe1BA\xab8]\x9c"
 
 func xzipped(tb testing.TB, s string) string {
 	tb.Helper()
@@ -49,10 +50,12 @@ func TestContentCounts(t *testing.T) {
 		{"a.csv", "text\none\n\"t\"\"wo\"\n", `one t"wo`}, {"a.csv", "\xef\xbb\xbftext,id\n\"a,\nb\",1\n", "a,\nb"}, {"a.csv.gz", gzipped(t, table), "one two"},
 		{"a.tsv", "text\tn\nhe said \"yes\"\t1\n\"open\t2\n", `he said "yes" "open`}, {"a.tsv", "text\tn\n\"o\nne\"\t1\n", "o\nne"},
 		{"a", twoLines, "one two"}, {"part-0", pretty, "one two"}, {"a.data", twoLines, "one two"}, {"a.txt", twoLines, "one two"}, {"a.dat", table, "one two"},
-		{"a.jsonl.gz", zstandard(t, twoLines), "one two"}, {"a.jsonl", gzipped(t, twoLines), "one two"}, {"a.dat", zstandard(t, oneArray), "[{\"text\":\"one\"},{\"text\":\"two\"}]"},
+		{"a.jsonl.gz", zstandard(t, twoLines), "one two"}, {"a.jsonl", gzipped(t, twoLines), "one two"}, {"a.dat", zstandard(t, oneArray),
+			"[{\"text\":\"one\"},{\"text\":\"two\"}]"},
 		{"a.jsonl.bz2", bzipped, "one two"}, {"a.jsonl.xz", xzipped(t, twoLines), "one two"}, {"a", xzipped(t, twoLines), "one two"},
 		// Plain text is what it was.
-		{"a.txt", "{ not JSON", "{ not JSON"}, {"a.md", "[link](x)", "[link](x)"}, {"a.go", "{\n}\n", "{\n}\n"}, {"a.txt", oneArray, oneArray}, {"a.py", "[1]\n[2]\n", "[1]\n[2]\n"},
+		{"a.txt", "{ not JSON", "{ not JSON"}, {"a.md", "[link](x)", "[link](x)"}, {"a.go", "{\n}\n", "{\n}\n"}, {"a.txt", oneArray, oneArray}, {"a.py",
+			"[1]\n[2]\n", "[1]\n[2]\n"},
 		{"a.txt", `{"text":"one"}`, `{"text":"one"}`}, {"a.txt", "BZh9 is no magic", "BZh9 is no magic"}, {"LICENSE", "{{ name }}", "{{ name }}"},
 		{"a.txt", "to be, or not,\ntext,\n", "to be, or not,\ntext,\n"},
 	} {
@@ -90,7 +93,8 @@ func TestBrokenPromises(t *testing.T) {
 		{"a.json", "[{\"text\":\"a\"},]", `a.json:1: unexpected ']' behind a comma`},
 		{"a.json", "{\n\"text\": \"a\"\n}\n{\n\"text\": [\"b\"\n}\n", "a.json:4: a bracket of the value that begins in line 4 is not closed"},
 		{"a.csv", "text,id\na,1\n\"b,2\nc,3\n", `a.csv:3: a field that begins with a quote (") is not closed`},
-		{"a.bin", "\x7fELF\x00\x00", "binary file"}, {"a.pdf", "%PDF-1.7\n\x00", "application/pdf"}, {"a.parquet.gz", gzipped(t, "PAR1....PAR1"), "not compressed as a whole"},
+		{"a.bin", "\x7fELF\x00\x00", "binary file"}, {"a.pdf", "%PDF-1.7\n\x00", "application/pdf"}, {"a.parquet.gz", gzipped(t, "PAR1....PAR1"),
+			"not compressed as a whole"},
 		{"a.txt.xz", "plain", "no compressed data"}, {"a.bz2", bzipped[:60], "bzip2 data is truncated"}, {"a.xz", xzipped(t, twoLines)[:40], "xz data is truncated"},
 		{"a.xz", "\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4\x46" + "\x02\x00\x21\x01\x28\x00\x00\x00", "a dictionary of more than 128 MiB"},
 		{"a.xz", "\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4\x46" + "\x03\xc0\x80\x01\x05\x21\x01\x28\x00\x00\x00", "a dictionary of more than 128 MiB"},
@@ -131,8 +135,9 @@ func TestBadRecordsAreNamed(t *testing.T) {
 func TestNames(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"sub/7.txt": "plain",
-		"a.jsonl":   `{"text":"1","id":"i","path":"p","url":"u"}` + "\n" + `{"text":"2","id":5,"meta":{"path":"m"},"url":"u"}` + "\n" + `{"text":"3","url":"u"}` + "\n" + `{"text":"4","id":{},"path":7,"meta":[]}` + "\n" + `{"text":"5","id":"a\nb"}`,
-		"b.csv":     "text,id,url\n6,i,u\n",
+		"a.jsonl": `{"text":"1","id":"i","path":"p","url":"u"}` + "\n" + `{"text":"2","id":5,"meta":{"path":"m"},"url":"u"}` + "\n" + `{"text":"3","url":"u"}` +
+			"\n" + `{"text":"4","id":{},"path":7,"meta":[]}` + "\n" + `{"text":"5","id":"a\nb"}`,
+		"b.csv": "text,id,url\n6,i,u\n",
 	})
 	t.Chdir(dir)
 	for path, want := range map[string]string{
@@ -171,7 +176,8 @@ func TestRemotePaths(t *testing.T) {
 // In a folder, what has no text is left out, and what breaks its promise otherwise is an error.
 func TestFolderOfAllKinds(t *testing.T) {
 	dir := folder(t, map[string]string{
-		"a.json": twoLines, "package.json": `{"name":"x"}`, "b.csv": "x,y\n1,2\n", "c.csv": table, "image.png": "\x89PNG\x00", "t.txt": "plain", "bad.json": "no JSON",
+		"a.json": twoLines, "package.json": `{"name":"x"}`, "b.csv": "x,y\n1,2\n", "c.csv": table,
+		"image.png": "\x89PNG\x00", "t.txt": "plain", "bad.json": "no JSON",
 	})
 	docs, skipped, err := read(t, []string{dir}, nil, corpus.Options{})
 	if err != nil {

@@ -40,7 +40,8 @@ func readFile(t *testing.T, name string, data []byte, o corpus.Options) (docs, s
 }
 
 func FuzzCompressed(f *testing.F) {
-	for _, s := range []string{gzipped(f, twoLines), zstandard(f, twoLines), bzipped, xzipped(f, twoLines), gzipped(f, "") + gzipped(f, twoLines), "BZh9", "\x1f\x8b\x08"} {
+	for _, s := range []string{gzipped(f, twoLines), zstandard(f, twoLines), bzipped, xzipped(f, twoLines), gzipped(f, "") + gzipped(f, twoLines), "BZh9",
+		"\x1f\x8b\x08"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -62,7 +63,8 @@ func FuzzCSV(f *testing.F) {
 
 // What the standard library reads as JSON is read as it reads it, whatever the lines.
 func FuzzJSON(f *testing.F) {
-	for _, s := range []string{oneArray, pretty, follow, "[]", "[1,", `{"text":"\""}`, `[{"text":"]"},[{"text":1}]]`, `"x" 1 null`, "[{}{}]", "\xef\xbb\xbf[]", `{"text":"a"}]`} {
+	for _, s := range []string{oneArray, pretty, follow, "[]", "[1,", `{"text":"\""}`, `[{"text":"]"},[{"text":1}]]`, `"x" 1 null`, "[{}{}]", "\xef\xbb\xbf[]",
+		`{"text":"a"}]`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -87,7 +89,8 @@ func FuzzLook(f *testing.F) {
 			f.Add(name, []byte(s))
 		}
 	}
-	names := map[string]bool{"a.json": true, "a.jsonl": true, "a.csv": true, "a.tsv": true, "a.txt": true, "a": true, "a.parquet": true, "a.arrow": true, "a.gz": true}
+	names := map[string]bool{"a.json": true, "a.jsonl": true, "a.csv": true, "a.tsv": true, "a.txt": true, "a": true, "a.parquet": true, "a.arrow": true,
+		"a.gz": true}
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
 		if !names[name] {
 			name = "a"

@@ -22,7 +22,7 @@ const headBytes = 64 << 10
 // sniffed is how much of that tells text from anything else: a NUL byte is not text.
 const sniffed = 8000
 
-// errParquetPipe is about Parquet that can not be read from behind.
+// errParquetPipe: the index of a Parquet file is at its end, and a pipe has none before all is read.
 var errParquetPipe = errors.New("a Parquet file has to be given as a file that is not compressed as a whole, because its index is at the end: write it to one")
 
 // promises are what the endings of names promise. Other names promise nothing, and plain text is the rule there.
@@ -66,7 +66,7 @@ func lookAt(s source, o Options) (Format, error) {
 	return f, err
 }
 
-// lookThrough finds the format of what can be read only once, and returns all of it.
+// lookThrough finds the format of what can be read only once, and returns a reader of all of it, the part that was looked at included.
 func (in *Input) lookThrough(s source, r io.Reader) (Format, io.Reader, error) {
 	h, err := readHead(r, true)
 	if err != nil {
@@ -105,7 +105,7 @@ func readHead(r io.Reader, pipe bool) (head, error) {
 	return h, nil
 }
 
-// check refuses what token ids can not come from.
+// check refuses formats that can not hold token ids, where these are asked for.
 func (o Options) check(f Format) (Format, error) {
 	if o.Tokens && (f == Text || f == CSV) {
 		return "", &SkipError{Reason: Binary, Err: fmt.Errorf("token ids come from JSON, Parquet or Arrow, not from %s", kinds[f])}
@@ -208,7 +208,7 @@ func (h head) lines(data []byte, promise Format, loose bool, o Options) Format {
 	return h.json(trimmed)
 }
 
-// unnamed tells what a name says nothing of: by what is hardly an accident.
+// unnamed tells the format of a file whose name promises nothing: another one than plain text only where the content is hardly so by accident.
 func (h head) unnamed(data []byte, loose bool, o Options) Format {
 	first, rest := firstLine(data), afterLine(data)
 	_, err := o.parse(first)

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// labelMost bounds a label or path that is taken unasked: it travels in a header, of which the server takes 64 KiB.
+// labelMost bounds a label or path, which is published though nobody asked for it: it travels in a header, of which the server takes 64 KiB.
 const labelMost = 1 << 10
 
 // idMost bounds the id that was asked for.
@@ -108,7 +108,7 @@ func (d *Document) name(column func(string) string, metaPath string) {
 	}
 }
 
-// short leaves out what no header takes.
+// short is a label or path, or empty where no header can hold it.
 func short(s string) string {
 	if len(s) > labelMost || strings.ContainsAny(s, "\r\n\x00") {
 		return ""

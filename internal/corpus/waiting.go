@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// waiting reads what may keep its reader waiting (a pipe, standard input) and can be interrupted: another goroutine reads, a part ahead.
+// waiting reads a pipe or standard input, whose writer may take its time. Another goroutine reads one part ahead, so that Read can end with ctx.
 type waiting struct {
 	ctx   context.Context
 	parts chan part

@@ -38,7 +38,7 @@ func (f Figures) counts() stats.Counts {
 	return stats.Counts{Documents: f.Stats.Documents, Tokens: f.Tokens}
 }
 
-// Figures looks at the job. The rates of now are left to a Rates.
+// Figures looks at the job. It leaves Now to a Rates, which has the figures before.
 func (j *Job) Figures() Figures {
 	c := j.Config
 	f := Figures{From: j.From, Settings: settings(c.Plan, c.Tokenizer.Name, j.World), Phase: "starting", Elapsed: time.Since(j.Began), World: j.World,
@@ -85,7 +85,7 @@ func settings(p loader.Config, tokenizer string, world int) string {
 		quantity.Range(p.Steps.PerBucket(p.Packing.Buckets)), quantity.Things(world, "reader"))
 }
 
-// Rates fills in the rates of now, from figures that are given one after the other.
+// Rates fills in the rates of the last moments. It is given all figures, one after the other.
 type Rates struct{ window stats.Window }
 
 // Fill sets f.Now.

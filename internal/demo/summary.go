@@ -57,7 +57,8 @@ func (j *Job) Summary() Summary {
 	plan := j.Config.Plan
 	sum := Summary{
 		From: j.From, Tokenizer: j.Config.Tokenizer.Name, Method: plan.Packing.Method, RowLengths: plan.Packing.Buckets,
-		StepRows: plan.Steps.PerBucket(plan.Packing.Buckets), Readers: j.World, Documents: f.Offered, Packed: s.Documents, Duplicates: s.Duplicates, Undecoded: s.Undecoded, Tokens: s.Tokens, TokensRead: f.Tokens,
+		StepRows: plan.Steps.PerBucket(plan.Packing.Buckets), Readers: j.World, Documents: f.Offered,
+		Packed: s.Documents, Duplicates: s.Duplicates, Undecoded: s.Undecoded, Tokens: s.Tokens, TokensRead: f.Tokens,
 		Dropped: s.Dropped, Repeated: s.Repeated, Steps: f.Read, Rows: s.Rows, AgeMax: s.AgeMax,
 		PaddingRatio: stats.Padding(s), TruncationRatio: stats.Truncated(s),
 		Seconds: f.Elapsed.Seconds(), FirstBatchSeconds: time.Duration(j.firstBatch.Load()).Seconds(), TokensPerSecond: f.Mean.Tokens,
@@ -105,11 +106,13 @@ func (s Summary) WriteText(w io.Writer, stays bool) error {
 	if !s.Complete {
 		fmt.Fprintf(&b, "Stopped early. Up to here:\n\n")
 	}
-	line("documents", quantity.Count(s.Documents), fmt.Sprintf("%s of text, %s tokens (%s)", megabytes(float64(s.TextBytes)), quantity.Short(float64(s.Tokens)), s.Tokenizer))
+	line("documents", quantity.Count(s.Documents), fmt.Sprintf("%s of text, %s tokens (%s)", megabytes(float64(s.TextBytes)),
+		quantity.Short(float64(s.Tokens)), s.Tokenizer))
 	if s.LeftOut > 0 {
 		line("left out", quantity.Count(s.LeftOut), "files without text: empty, binary or hidden")
 	}
-	line("steps", quantity.Count(s.Steps), fmt.Sprintf("of %s rows of %s tokens: %s rows", quantity.Range(s.StepRows), quantity.Range(s.RowLengths), quantity.Count(s.Rows)))
+	line("steps", quantity.Count(s.Steps), fmt.Sprintf("of %s rows of %s tokens: %s rows", quantity.Range(s.StepRows), quantity.Range(s.RowLengths),
+		quantity.Count(s.Rows)))
 	line("padding", fmt.Sprintf("%.3f %%", 100*s.PaddingRatio), "of all tokens of the rows, the last step's included")
 	split := "of the documents are split over rows"
 	if s.whole && s.TruncationRatio > 0 {

@@ -54,7 +54,8 @@ func TestLedgerGolden(t *testing.T) {
 	}
 	bare := withoutText(someStep())
 	bare.Documents = nil
-	steps := map[string]Step{"step": bare, "documents": withoutText(someStep()), "text": someStep(), "empty": {Step: answers.Step{Run: "whole", Index: 1, Bucket: 8}}}
+	steps := map[string]Step{"step": bare, "documents": withoutText(someStep()), "text": someStep(),
+		"empty": {Step: answers.Step{Run: "whole", Index: 1, Bucket: 8}}}
 	for format, write := range Formats {
 		for name, s := range steps {
 			if name == "text" && !write.Texts {

@@ -22,7 +22,8 @@ var distributions = []Distribution{
 	{Name: "pubmed", Shape: "2,048 to 30,719, in classes", Documents: sum(pubmed), lengths: classes(pubmed), Source: seamless + "Table 13: PubMed articles"},
 	{Name: "bbc", Shape: "512 to 6,143, in classes", Documents: sum(bbc), lengths: classes(bbc), Source: seamless + "Table 14: BBC News"},
 	{Name: "finance", Shape: "512 to 12,287, in classes", Documents: sum(finance), lengths: classes(finance), Source: seamless + "Table 14: financial articles"},
-	{Name: "wikitext", Shape: "59 + gamma of shape 6, mean 144", Documents: 799_439, lengths: wikitext, Source: shuffles + ": paragraphs of 50 words and more, and EOS"},
+	{Name: "wikitext", Shape: "59 + gamma of shape 6, mean 144", Documents: 799_439, lengths: wikitext,
+		Source: shuffles + ": paragraphs of 50 words and more, and EOS"},
 	{Name: "constant", Shape: "1,500 each", Documents: million, lengths: constant, Source: "divides rows of 2,048 badly"},
 	{Name: "drift", Shape: "log-normal, mu from 5.5 to 7, sigma 1", Documents: million, lengths: drift, Source: "documents that grow longer over time"},
 }

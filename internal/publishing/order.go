@@ -15,7 +15,7 @@ type order interface {
 	Finish(ctx context.Context) error
 }
 
-// unrecorded publishes what has no lasting name.
+// unrecorded publishes documents of inputs that are not recorded, such as standard input: their ids follow from their place among them.
 type unrecorded struct {
 	p      *publish.Publisher
 	source string

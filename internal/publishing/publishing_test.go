@@ -62,7 +62,8 @@ func TestRefusedDocument(t *testing.T) {
 	files := map[string]string{"a.txt": "one", "d.jsonl": `{"text":"two"}` + "\nnonsense\n" + `{"text":"four"}`}
 	sum, _, err := publish(t, s, files, publishing.Options{Source: "s"})
 	var refused *publishing.RefusedError
-	if !errors.As(err, &refused) || refused.Reason != corpus.BadRecord || !strings.Contains(err.Error(), "d.jsonl:2") || sum.Documents != 2 || sum.InputsComplete != 0 {
+	if !errors.As(err, &refused) || refused.Reason != corpus.BadRecord || !strings.Contains(err.Error(), "d.jsonl:2") || sum.Documents != 2 ||
+		sum.InputsComplete != 0 {
 		t.Errorf("%+v, %v", sum, err)
 	}
 	sum, now, err := publish(t, s, files, publishing.Options{Source: "s", SkipBad: true})

@@ -7,7 +7,8 @@ import (
 )
 
 func TestNumbers(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 999: "999", 999.6: "1.00k", 1234: "1.23k", 12_345: "12.3k", 99_960: "100k", 999_999: "1.00M", 4.56e9: "4.56G"} {
+	for v, want := range map[float64]string{0: "0", 999: "999", 999.6: "1.00k", 1234: "1.23k", 12_345: "12.3k", 99_960: "100k", 999_999: "1.00M",
+		4.56e9: "4.56G"} {
 		if got := quantity.Short(v); got != want {
 			t.Errorf("Short(%v) = %s, want %s", v, got, want)
 		}

@@ -14,7 +14,8 @@ import (
 // record is a record of one list column whose offsets nobody has checked.
 func record(name string, offsets []int32, values arrow.Array) arrow.Record {
 	typ := arrow.ListOf(values.DataType())
-	data := array.NewData(typ, len(offsets)-1, []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets))}, []arrow.ArrayData{values.Data()}, 0, 0)
+	data := array.NewData(typ, len(offsets)-1, []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets))},
+		[]arrow.ArrayData{values.Data()}, 0, 0)
 	schema := arrow.NewSchema([]arrow.Field{{Name: name, Type: typ}}, nil)
 	return array.NewRecord(schema, []arrow.Array{array.MakeFromData(data)}, int64(len(offsets)-1))
 }

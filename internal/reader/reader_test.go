@@ -101,7 +101,8 @@ func TestColumnsAgree(t *testing.T) {
 				cu = append(cu, cu[k]+p.Length)
 				for n := range int(p.Length) {
 					if b.SegmentIDs[at] != uint16(k+1) || b.PositionIDs[at] != int32(n) || b.Labels[at] != b.InputIDs[at] {
-						t.Errorf("step %d row %d slot %d: segment %d, position %d, label %d of id %d", i, row, at, b.SegmentIDs[at], b.PositionIDs[at], b.Labels[at], b.InputIDs[at])
+						t.Errorf("step %d row %d slot %d: segment %d, position %d, label %d of id %d", i, row, at, b.SegmentIDs[at], b.PositionIDs[at], b.Labels[at],
+							b.InputIDs[at])
 					}
 					at++
 				}

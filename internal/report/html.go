@@ -64,7 +64,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	err = page.Execute(w, map[string]any{
 		"Report": r, "Setting": r.setting(), "Hero": figures[:min(1, len(figures))], "Figures": figures[min(1, len(figures)):], "Tables": tables,
 		"Facts": [][2]string{
-			{quantity.Count(d.Documents), "documents"}, {short(float64(d.Tokens)), "tokens"}, {quantity.Count(d.Median), "median length"}, {quantity.Count(int64(d.Mean + 0.5)), "mean length"},
+			{quantity.Count(d.Documents), "documents"}, {short(float64(d.Tokens)), "tokens"},
+			{quantity.Count(d.Median), "median length"}, {quantity.Count(int64(d.Mean + 0.5)), "mean length"},
 			{quantity.Count(d.P99), "99 % are no longer"}, {quantity.Count(d.Max), "longest"},
 		},
 	})

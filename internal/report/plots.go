@@ -59,19 +59,22 @@ func (r *Report) plots() (all []plotted) {
 	}
 	add("How long documents wait", "Documents that arrive between a document's arrival and its last token's emission. At the right: median / oldest. Logarithmic.",
 		r.ages().draw, swatch{"background:var(--ink);border-radius:50%;width:.55em;height:.55em", "median"},
-		swatch{"background:var(--mark)", "half of the documents"}, swatch{"background:var(--mark);height:5px", "90 %"}, swatch{"background:var(--mark);height:2px", "all"})
+		swatch{"background:var(--mark)", "half of the documents"},
+		swatch{"background:var(--mark);height:5px", "90 %"}, swatch{"background:var(--mark);height:2px", "all"})
 	if sampled := r.sampled(); len(sampled) > 0 {
 		add("Fair samples", fmt.Sprintf("In every twentieth of the run %s, against the whole run's, %s. All on one scale. At the right: the largest deviation.",
 			r.aboutSamples(), percent(sampled[0].Sample.Share)), r.samples().draw,
 			swatch{"background:var(--muted);height:2px", "the whole run's share"}, swatch{"background:var(--grid)", "10 % more or less of it"})
 	}
-	add("Attention", "Tokens that a token attends to, in the mean: what attention costs. At the right: the masked cost as a share of the unmasked one. Logarithmic.",
+	add("Attention", "Tokens that a token attends to, in the mean: what attention costs. At the right: "+
+		"the masked cost as a share of the unmasked one. Logarithmic.",
 		r.costs().draw, swatch{"background:var(--mark);border-radius:50%", "with the document mask"},
 		swatch{"border:2px solid var(--second);border-radius:50%;box-sizing:border-box", "without a mask"})
 	add("Speed", "Documents packed a second on one core of the machine that made this page.",
 		r.bars("Documents a second", func(x Result) float64 { return x.DocumentsPerSecond }, short).draw)
 	if len(r.related()) > 0 {
-		add("Burstiness of rows", "Zipf's exponent of the token counts of single rows; lower is burstier: what a row speaks of comes again in it. At the right: the mean.",
+		add("Burstiness of rows", "Zipf's exponent of the token counts of single rows; lower is burstier: "+
+			"what a row speaks of comes again in it. At the right: the mean.",
 			r.zipfs().draw, swatch{"background:var(--ink);border-radius:50%;width:.55em;height:.55em", "median"},
 			swatch{"background:var(--mark)", "half of the rows"}, swatch{"background:var(--mark);height:5px", "90 %"})
 		add("Tokens that come again", "Share of a row's distinct tokens that come so often in it or more, in the mean. The flatter, the burstier. Logarithmic.",

@@ -15,14 +15,21 @@ import (
 // relatedColumns are the figures that say how much the documents of a row have to do with one another. They are there when documents
 // were packed, not lengths.
 var relatedColumns = []column{
-	{Name: "neighbours", Unit: "cosine", About: "how alike documents next to each other are: the mean cosine of their tf-idf vectors", value: func(x Result) float64 { return x.Related.NeighbourCosine }, text: thousandths, most: true},
-	{Name: "same", Unit: "folder", About: "neighbours from the same folder", value: func(x Result) float64 { return x.Related.SameFolder }, text: percent, most: true},
+	{Name: "neighbours", Unit: "cosine", About: "how alike documents next to each other are: the mean cosine of their tf-idf vectors",
+		value: func(x Result) float64 { return x.Related.NeighbourCosine }, text: thousandths, most: true},
+	{Name: "same", Unit: "folder", About: "neighbours from the same folder", value: func(x Result) float64 { return x.Related.SameFolder }, text: percent,
+		most: true},
 	{Name: "same", Unit: "file", About: "neighbours from the same file", value: func(x Result) float64 { return x.Related.SameFile }, text: percent, most: true},
-	{Name: "near", Unit: "duplicates", About: "documents that have a cosine above .9 with one of the 128 before them in the row", value: func(x Result) float64 { return x.Related.NearDuplicates }, text: percent},
-	{Name: "exponent", Unit: "MLE", About: "Zipf's exponent of the token counts of a row, 1 + n / sum ln(f / .5): lower is burstier", value: func(x Result) float64 { return x.Related.ZipfMLE.Mean }, text: thousandths},
-	{Name: "", Unit: "std", About: "its standard deviation over rows", value: func(x Result) float64 { return x.Related.ZipfMLE.Std }, text: thousandths, neutral: true},
-	{Name: "exponent", Unit: "zeta", About: "the same exponent by maximum likelihood with the zeta function", value: func(x Result) float64 { return x.Related.ZipfZeta.Mean }, text: thousandths},
-	{Name: "", Unit: "std", About: "its standard deviation over rows", value: func(x Result) float64 { return x.Related.ZipfZeta.Std }, text: thousandths, neutral: true},
+	{Name: "near", Unit: "duplicates", About: "documents that have a cosine above .9 with one of the 128 before them in the row",
+		value: func(x Result) float64 { return x.Related.NearDuplicates }, text: percent},
+	{Name: "exponent", Unit: "MLE", About: "Zipf's exponent of the token counts of a row, 1 + n / sum ln(f / .5): lower is burstier",
+		value: func(x Result) float64 { return x.Related.ZipfMLE.Mean }, text: thousandths},
+	{Name: "", Unit: "std", About: "its standard deviation over rows", value: func(x Result) float64 { return x.Related.ZipfMLE.Std }, text: thousandths,
+		neutral: true},
+	{Name: "exponent", Unit: "zeta", About: "the same exponent by maximum likelihood with the zeta function",
+		value: func(x Result) float64 { return x.Related.ZipfZeta.Mean }, text: thousandths},
+	{Name: "", Unit: "std", About: "its standard deviation over rows", value: func(x Result) float64 { return x.Related.ZipfZeta.Std }, text: thousandths,
+		neutral: true},
 }
 
 func thousandths(v float64) string { return fmt.Sprintf("%.3f", v) }
@@ -51,7 +58,8 @@ func (r *Report) zipfs() perMethod {
 		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%.2f", v)})
 	}
 	return perMethod{
-		about: "Zipf's exponent of the token counts of single rows: quantiles", results: results, best: r.burstiest(), scale: plot.LinearScale{}, least: least, most: most,
+		about: "Zipf's exponent of the token counts of single rows: quantiles", results: results, best: r.burstiest(),
+		scale: plot.LinearScale{}, least: least, most: most,
 		figure: func(x Result) string { return thousandths(x.Related.ZipfMLE.Mean) },
 		ticks:  ticks,
 		paint: func(c draw.Canvas, res Result, col color.Color, x func(float64) vg.Length, y vg.Length) {

@@ -30,7 +30,8 @@ func compared(t *testing.T, in []int32, rows []int, methods ...string) *report.R
 	t.Helper()
 	r := &report.Report{Input: "<lengths>", Command: "loaderd compare", Rows: rows, Pool: 500, MaxAge: 2000, Lengths: report.Describe(in, rows[len(rows)-1])}
 	for _, m := range methods {
-		c := packonline.Config{Method: m, Buckets: rows, Atom: 1, Pool: r.Pool, MaxAge: r.MaxAge, Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02, Splice: config.Default().Plan.Packing.Splice}
+		c := packonline.Config{Method: m, Buckets: rows, Atom: 1, Pool: r.Pool, MaxAge: r.MaxAge, Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02,
+			Splice: config.Default().Plan.Packing.Splice}
 		if !packonline.Buckets(m) {
 			c.Buckets = rows[len(rows)-1:]
 		}
@@ -93,7 +94,8 @@ func TestVerdict(t *testing.T) {
 		}
 	}
 	r = compared(t, []int32{5, 3, 8, 2}, []int{8}, "bfd")
-	if have, want := strings.Join(r.Why, " "), "bfd keeps every document whole, and drops and repeats nothing. Padding takes 25.0 % of its slots: whole documents of these lengths do not fill these rows. "; !strings.HasPrefix(have, want) {
+	if have, want := strings.Join(r.Why, " "), "bfd keeps every document whole, and drops and repeats nothing. Padding takes 25.0 % of its slots: whole "+
+		"documents of these lengths do not fill these rows. "; !strings.HasPrefix(have, want) {
 		t.Errorf("it says %q, want %q", have, want)
 	}
 	// With several row lengths the method whose rows cost least is taken, when all else is alike.
@@ -103,7 +105,8 @@ func TestVerdict(t *testing.T) {
 	}
 	// Where all documents are longer than a row the method is taken that cuts them least.
 	r = compared(t, []int32{100, 100, 100, 100}, []int{64}, "concat", "bfd", "decompose")
-	if have, want := strings.Join(r.Why, " "), "bfd cuts no document more often than rows of 64 tokens demand, and drops and repeats nothing."; r.Best != "bfd" || !strings.HasPrefix(have, want) {
+	if have, want := strings.Join(r.Why, " "), "bfd cuts no document more often than rows of 64 tokens demand, and drops and repeats nothing."; r.Best != "bfd" ||
+		!strings.HasPrefix(have, want) {
 		t.Errorf("%s is chosen: %s", r.Best, have)
 	}
 	// Where most documents wait for none, it says so.
@@ -160,9 +163,12 @@ func TestTable(t *testing.T) {
 func TestStars(t *testing.T) {
 	r := &report.Report{Rows: []int{8}}
 	for _, x := range []simulation.Result{
-		{Method: "a", Documents: 20, NotWhole: 2, Sample: &simulation.Sample{Below: 8, Share: 0.5, Deviation: 0.123}, Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.1, DocumentsPerSecond: 2000, AgeMax: 7, ConcatenationRatio: 1.5},
-		{Method: "b", Documents: 20, NotWhole: 4, Sample: &simulation.Sample{Below: 8, Share: 0.5, Deviation: 0.005}, Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.1, DocumentsPerSecond: 3000, AgeMax: 7, ConcatenationRatio: 1.25},
-		{Method: "c", Documents: 20, NotWhole: 1, Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.2, DroppedTokens: 1, RepeatedTokens: 2, DocumentsPerSecond: 1000, AgeMax: 8, ConcatenationRatio: 0.0312},
+		{Method: "a", Documents: 20, NotWhole: 2, Sample: &simulation.Sample{Below: 8, Share: 0.5, Deviation: 0.123}, Tokens: 100, PaddingRatio: 0.5,
+			TruncationRatio: 0.1, DocumentsPerSecond: 2000, AgeMax: 7, ConcatenationRatio: 1.5},
+		{Method: "b", Documents: 20, NotWhole: 4, Sample: &simulation.Sample{Below: 8, Share: 0.5, Deviation: 0.005}, Tokens: 100, PaddingRatio: 0.25,
+			TruncationRatio: 0.1, DocumentsPerSecond: 3000, AgeMax: 7, ConcatenationRatio: 1.25},
+		{Method: "c", Documents: 20, NotWhole: 1, Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.2, DroppedTokens: 1, RepeatedTokens: 2,
+			DocumentsPerSecond: 1000, AgeMax: 8, ConcatenationRatio: 0.0312},
 		{Method: "d", Documents: 20, NotWhole: 4, Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.2, DocumentsPerSecond: 1000, AgeMax: 9},
 	} {
 		r.Add(&x, nil)
@@ -244,7 +250,8 @@ func TestSamples(t *testing.T) {
 		}
 	}
 	all := strings.Join(strings.Fields(table.String()), " ")
-	if want := "sample: how far the share of tokens that are of documents shorter than 2,048 is off in the worst twentieth of the run"; !strings.Contains(all, want) {
+	if want := "sample: how far the share of tokens that are of documents shorter than 2,048 is off " +
+		"in the worst twentieth of the run"; !strings.Contains(all, want) {
 		t.Errorf("%q is not in\n%s", want, &table)
 	}
 	_, plot, _ := strings.Cut(page.String(), "<h2>Fair samples</h2>")
@@ -431,7 +438,8 @@ func TestRelated(t *testing.T) {
 	// The widest figures there are.
 	r.Results[7].Method = "bucketllm-v0"
 	*r.Results[7].Related = relatedness.Figures{Rows: 1, Neighbours: 1, NeighbourCosine: 0.999, SameFolder: 0.9994, SameFile: 0.9994, NearDuplicates: 0.00012345,
-		ZipfMLE: relatedness.Estimate{Mean: 2.4427, Std: 0.9999}, ZipfZeta: relatedness.Estimate{Mean: 4, Std: 1.4999}, Zipfs: []float64{2.4427}, Counts: []float64{1}}
+		ZipfMLE: relatedness.Estimate{Mean: 2.4427, Std: 0.9999}, ZipfZeta: relatedness.Estimate{Mean: 4, Std: 1.4999},
+		Zipfs: []float64{2.4427}, Counts: []float64{1}}
 	var table, page, data bytes.Buffer
 	if err := errors.Join(r.WriteTable(&table), r.WriteHTML(&page), r.WriteJSON(&data)); err != nil {
 		t.Fatal(err)
@@ -475,7 +483,8 @@ func TestRelated(t *testing.T) {
 		if err := errors.Join(r.WriteTable(&out), r.WriteHTML(&out)); err != nil {
 			t.Fatal(err)
 		}
-		if s := out.String(); strings.Contains(s, "Documents that share a row:") || strings.Contains(s, "<h2>Documents that share a row") || strings.Contains(s, "Burstiness") {
+		if s := out.String(); strings.Contains(s, "Documents that share a row:") || strings.Contains(s, "<h2>Documents that share a row") ||
+			strings.Contains(s, "Burstiness") {
 			t.Error("figures of related documents where there are none")
 		}
 	}

@@ -63,7 +63,8 @@ func render(width, height vg.Length, about string, paint func(draw.Canvas)) (tem
 	for i, part := range parts[1:] {
 		out += fmt.Sprintf(`<text textLength="%.1f" lengthAdjust="spacingAndGlyphs" `, c.widths[i].Points()) + part
 	}
-	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, width.Points(), height.Points(), html.EscapeString(about)) + out), nil
+	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, width.Points(), height.Points(), html.EscapeString(about)) +
+		out), nil
 }
 
 // newPlot returns an empty plot in the page's style.

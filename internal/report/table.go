@@ -17,7 +17,8 @@ const tableWidth = 80
 func (r *Report) WriteTable(w io.Writer) error {
 	d := r.Lengths
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", wrap(fmt.Sprintf("%s documents, %s tokens: median %s, mean %s, 99 %% up to %s, longest %s", quantity.Count(d.Documents), short(float64(d.Tokens)),
+	fmt.Fprintf(&b, "%s\n", wrap(fmt.Sprintf("%s documents, %s tokens: median %s, mean %s, 99 %% up to %s, longest %s", quantity.Count(d.Documents),
+		short(float64(d.Tokens)),
 		quantity.Count(d.Median), quantity.Count(int64(d.Mean+0.5)), quantity.Count(d.P99), quantity.Count(d.Max)), tableWidth))
 	fmt.Fprintf(&b, "%s\n\n", wrap(r.setting()+".", tableWidth))
 	if len(r.Results) > 0 {

@@ -59,7 +59,8 @@ func (r *Report) reasons(w Result) []string {
 	case n <= 0:
 		cuts = fmt.Sprintf("cuts only the %s of the documents that are longer than the longest row, no more often than it demands", percent(r.Lengths.Longer))
 	default:
-		cuts = fmt.Sprintf("cuts the %s of the documents that are longer than the longest row, and makes %s in a hundred documents", percent(r.Lengths.Longer), needlessCuts(n))
+		cuts = fmt.Sprintf("cuts the %s of the documents that are longer than the longest row, and makes %s in a hundred documents", percent(r.Lengths.Longer),
+			needlessCuts(n))
 	}
 	if w.dropped() == 0 && w.repeated() == 0 {
 		cuts += ", and drops and repeats nothing"

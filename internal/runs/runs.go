@@ -63,7 +63,8 @@ func openNew(ctx context.Context, store *stream.Store, name string) (e loader.Ed
 }
 
 // Audit plans a run a second time and compares: see loader.Audit. progress is told now and then how far it is.
-func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.Tokenizing, t loader.Tokenizer, progress func(loader.Audited)) (loader.Audited, error) {
+func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.Tokenizing, t loader.Tokenizer,
+	progress func(loader.Audited)) (loader.Audited, error) {
 	plan, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)

@@ -48,7 +48,8 @@ func Lines(ctx context.Context, job *demo.Job, w io.Writer) error {
 // line is the figures as one line of text.
 func line(f demo.Figures) string {
 	return fmt.Sprintf("%6.1f s  %s: %s documents, %s steps read, %s tokens/s, padding %.2f %%, truncated %.1f %%, pool %s, window %s, lag %s",
-		f.Elapsed.Seconds(), f.Phase, quantity.Count(f.Stats.Documents), quantity.Count(f.Read), quantity.Short(f.Now.Tokens), 100*stats.Padding(f.Stats), 100*stats.Truncated(f.Stats),
+		f.Elapsed.Seconds(), f.Phase, quantity.Count(f.Stats.Documents), quantity.Count(f.Read), quantity.Short(f.Now.Tokens),
+		100*stats.Padding(f.Stats), 100*stats.Truncated(f.Stats),
 		quantity.Count(f.Stats.PoolPieces), quantity.Count(f.Stats.WindowRows), quantity.Things(int(f.Lag()), "step"))
 }
 

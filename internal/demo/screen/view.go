@@ -78,14 +78,16 @@ func cells(f demo.Figures) []cell {
 	return []cell{
 		{"tokens/s", quantity.Short(f.Now.Tokens)}, {"tokens/s, mean", quantity.Short(f.Mean.Tokens)}, {"tokens", quantity.Short(float64(f.Tokens))},
 		{"documents/s", quantity.Short(f.Now.Documents)}, {"documents/s, mean", quantity.Short(f.Mean.Documents)}, {"documents", quantity.Count(f.Stats.Documents)},
-		{"steps read", quantity.Count(f.Read)}, {"padding", fmt.Sprintf("%.2f %%", 100*stats.Padding(f.Stats))}, {"truncated", fmt.Sprintf("%.1f %%", 100*stats.Truncated(f.Stats))},
+		{"steps read", quantity.Count(f.Read)}, {"padding", fmt.Sprintf("%.2f %%", 100*stats.Padding(f.Stats))}, {"truncated",
+			fmt.Sprintf("%.1f %%", 100*stats.Truncated(f.Stats))},
 	}
 }
 
 func levels(f demo.Figures) []level {
 	s := f.Stats
 	of := func(label string, a, b int64, thing string) level {
-		return level{label, stats.Share(a, b), fmt.Sprintf("%s of %s %s", quantity.Count(a), quantity.Count(b), thing), quantity.Short(float64(a)) + "/" + quantity.Short(float64(b))}
+		return level{label, stats.Share(a, b), fmt.Sprintf("%s of %s %s", quantity.Count(a), quantity.Count(b), thing), quantity.Short(float64(a)) + "/" +
+			quantity.Short(float64(b))}
 	}
 	cache := level{"cache", stats.Share(s.CacheBytes, f.CacheBytes), quantity.Bytes(s.CacheBytes), quantity.Bytes(s.CacheBytes)}
 	if s.CacheHits+s.CacheMisses > 0 {

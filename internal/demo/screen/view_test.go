@@ -20,10 +20,13 @@ func plainView() view { return newView(lipgloss.NewRenderer(io.Discard)) }
 
 func someFigures() demo.Figures {
 	return demo.Figures{
-		From: "/usr/local/go/src", Settings: "gpt2, bfd, rows of 2048 tokens, 64 rows a step, 2 readers", Phase: "streaming", Elapsed: 4800 * time.Millisecond, World: 2,
-		Published: 0.38, Offered: 4235, Read: 79, Tokens: 10_354_688, Now: stats.Rates{Documents: 1350, Tokens: 4.66e6}, Mean: stats.Rates{Documents: 648, Tokens: 2.17e6},
+		From: "/usr/local/go/src", Settings: "gpt2, bfd, rows of 2048 tokens, 64 rows a step, 2 " +
+			"readers", Phase: "streaming", Elapsed: 4800 * time.Millisecond, World: 2,
+		Published: 0.38, Offered: 4235, Read: 79, Tokens: 10_354_688, Now: stats.Rates{Documents: 1350, Tokens: 4.66e6}, Mean: stats.Rates{Documents: 648,
+			Tokens: 2.17e6},
 		Pool: 4096, Window: 1024, Rows: 64, Ahead: 64, CacheBytes: 1 << 30,
-		Stats: loader.Stats{Planned: 82, Documents: 3099, Slots: 10_747_904, Padding: 1234, Truncated: 648, PoolPieces: 3099, WindowRows: 1024, QueueRows: 21, Cursor: 3099,
+		Stats: loader.Stats{Planned: 82, Documents: 3099, Slots: 10_747_904, Padding: 1234, Truncated: 648, PoolPieces: 3099, WindowRows: 1024, QueueRows: 21,
+			Cursor:     3099,
 			CacheBytes: 56 << 20, CacheHits: 9999, CacheMisses: 1, Source: loader.SourceStatus{Last: 3216}},
 	}
 }
@@ -53,7 +56,8 @@ func TestViewGolden(t *testing.T) {
 }
 
 func TestViewFits(t *testing.T) {
-	for _, f := range []demo.Figures{someFigures(), {}, {From: strings.Repeat("長", 99), Note: strings.Repeat("x", 300), Stats: loader.Stats{Planned: 1 << 40, PoolPieces: 1 << 40}}} {
+	for _, f := range []demo.Figures{someFigures(), {}, {From: strings.Repeat("長", 99), Note: strings.Repeat("x", 300),
+		Stats: loader.Stats{Planned: 1 << 40, PoolPieces: 1 << 40}}} {
 		for width := 40; width <= 200; width++ {
 			for _, height := range []int{1, 5, 24, 60} {
 				lines := strings.Split(plainView().render(f, width, height), "\n")

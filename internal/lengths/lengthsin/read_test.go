@@ -152,7 +152,8 @@ func TestParquetLengthsRefused(t *testing.T) {
 		"an empty file":  {nil, "n", "not a readable Parquet file"},
 	} {
 		path := writeFile(t, "x.parquet", x.data)
-		if have, _, err := ReadFile(path, x.column); err == nil || !strings.Contains(err.Error(), x.want) || !strings.HasPrefix(err.Error(), "read lengths: "+path+": ") {
+		if have, _, err := ReadFile(path, x.column); err == nil || !strings.Contains(err.Error(), x.want) ||
+			!strings.HasPrefix(err.Error(), "read lengths: "+path+": ") {
 			t.Errorf("%s: %v, the error is %v, want %s", name, have, err, x.want)
 		}
 	}
