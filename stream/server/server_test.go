@@ -1,0 +1,57 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"loaderd/stream/server"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"))
+}
+
+func start(t *testing.T, o server.Options) (*server.Server, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	o.Listen, o.MaxPayload = "127.0.0.1:0", 1<<20
+	return server.Start(ctx, o, slog.New(slog.DiscardHandler))
+}
+
+// A data folder is one server's; it says where clients reach that one, and is free when it has stopped.
+func TestOneServerAFolder(t *testing.T) {
+	dir := t.TempDir()
+	for _, private := range []bool{false, true, false} {
+		s, err := start(t, server.Options{Dir: dir, Private: private})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := start(t, server.Options{Dir: dir}); !errors.Is(err, server.ErrFolderInUse) {
+			t.Errorf("a second server: %v", err)
+		}
+		if held := server.HolderURL(dir); held != s.URL() || (held == "") != private {
+			t.Errorf("the folder says %q, the server %q, private %v", held, s.URL(), private)
+		}
+		if err := s.Health(); err != nil {
+			t.Error(err)
+		}
+		if free, err := s.DiskFree(); err != nil || free <= 0 {
+			t.Errorf("%d bytes are free, %v", free, err)
+		}
+		inside, err := nats.Connect("", nats.InProcessServer(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside.Close()
+		if err := s.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
