@@ -29,7 +29,7 @@ lint-python: ## mypy, strict
 
 # Packages without goroutines of their own have nothing for the race detector to find, and take ten times as long under it.
 PURE = loaderd/packonline loaderd/packonline/related loaderd/shuffle $(shell $(GO) list ./tokenizer/...) loaderd/internal/lengths loaderd/internal/relatedness \
-	loaderd/internal/report loaderd/internal/simulation
+	loaderd/internal/lengths/lengthsin loaderd/internal/quantity loaderd/internal/report loaderd/internal/simulation loaderd/internal/stats
 
 .PHONY: test-go
 test-go: ## Go tests, with the race detector where there are goroutines

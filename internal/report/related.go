@@ -92,21 +92,11 @@ func (r *Report) burstiest() string {
 func (r *Report) tokenCounts(width vg.Length) (template.HTML, error) {
 	results := r.related()
 	best := r.burstiest()
-	least, most := 1.0, 1
 	curves := make([][]float64, len(results))
 	for i, x := range results {
-		tail := 0.0
-		curves[i] = make([]float64, len(x.Related.Counts))
-		for k := len(x.Related.Counts) - 1; k >= 0; k-- {
-			tail += x.Related.Counts[k]
-			curves[i][k] = tail
-		}
-		for k, v := range curves[i] {
-			if v >= 1e-4 {
-				least, most = min(least, v), max(most, k+1)
-			}
-		}
+		curves[i] = atLeast(x.Related.Counts)
 	}
+	least, most := seen(curves)
 	return render(width, 300, "Share of a row's distinct tokens by how often they come in it", func(c draw.Canvas) {
 		p := newPlot()
 		p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
@@ -115,29 +105,54 @@ func (r *Report) tokenCounts(width vg.Length) (template.HTML, error) {
 		p.X.Tick.Marker = plot.ConstantTicks(decades(1, p.X.Max, round))
 		p.Y.Tick.Marker = plot.ConstantTicks(decades(p.Y.Min, 1, percentTick))
 		p.Add(gridLines(true, true), paintFunc(func(area draw.Canvas, p *plot.Plot) {
-			x, y := p.Transforms(&area)
-			paint := func(i int, style draw.LineStyle) {
-				var points []vg.Point
-				for k, v := range curves[i] {
-					if v >= p.Y.Min && float64(k+1) <= p.X.Max {
-						points = append(points, vg.Point{X: x(float64(k + 1)), Y: y(v)})
-					}
-				}
-				if len(points) > 1 {
-					area.StrokeLines(style, points)
-				}
-			}
 			for i, res := range results {
 				if res.Method != best {
-					paint(i, draw.LineStyle{Color: mark, Width: 1.5})
+					strokeCurve(area, p, curves[i], draw.LineStyle{Color: mark, Width: 1.5})
 				}
 			}
 			for i, res := range results {
 				if res.Method == best {
-					paint(i, draw.LineStyle{Color: accent, Width: 2.5})
+					strokeCurve(area, p, curves[i], draw.LineStyle{Color: accent, Width: 2.5})
 				}
 			}
 		}))
 		p.Draw(draw.Crop(c, 0, -8, 0, -8))
 	})
+}
+
+// atLeast sums shares from behind: of counts k+1 ([k]) those of k+1 or more.
+func atLeast(shares []float64) []float64 {
+	sums, sum := make([]float64, len(shares)), 0.0
+	for k := len(shares) - 1; k >= 0; k-- {
+		sum += shares[k]
+		sums[k] = sum
+	}
+	return sums
+}
+
+// seen is the least share of the curves that is large enough to be seen, and the greatest count that has such a one.
+func seen(curves [][]float64) (least float64, most int) {
+	least, most = 1, 1
+	for _, curve := range curves {
+		for k, v := range curve {
+			if v >= 1e-4 {
+				least, most = min(least, v), max(most, k+1)
+			}
+		}
+	}
+	return least, most
+}
+
+// strokeCurve draws the part of a curve over counts from 1 on that is within the plot's axes.
+func strokeCurve(area draw.Canvas, p *plot.Plot, curve []float64, style draw.LineStyle) {
+	x, y := p.Transforms(&area)
+	var points []vg.Point
+	for k, v := range curve {
+		if v >= p.Y.Min && float64(k+1) <= p.X.Max {
+			points = append(points, vg.Point{X: x(float64(k + 1)), Y: y(v)})
+		}
+	}
+	if len(points) > 1 {
+		area.StrokeLines(style, points)
+	}
 }
