@@ -12,7 +12,8 @@ func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.St
 	present, want := st.CachedInfo().Config, s.config.Replicas
 	if s.server != nil || present.Replicas >= want {
 		if present.Replicas > want {
-			s.log.Info("a stream keeps more copies than stream.replicas asks for; they are left", "stream", present.Name, "replicas", present.Replicas, "stream.replicas", want)
+			s.log.Info("a stream keeps more copies than stream.replicas asks for; they are left", "stream", present.Name,
+				"replicas", present.Replicas, "stream.replicas", want)
 		}
 		return st
 	}

@@ -32,8 +32,10 @@ func notNATS(ctx context.Context, urls string, err error) string {
 		if err != nil {
 			continue
 		}
-		if address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222")); answersHTTP2(context.WithoutCancel(ctx), address) { // ctx may end with this very attempt
-			return fmt.Sprintf("at %s listens no NATS server but one that speaks HTTP/2, such as the daemon's Flight server; its NATS server is at stream.listen of its configuration, by default nats://127.0.0.1:4222", address)
+		address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222"))
+		if answersHTTP2(context.WithoutCancel(ctx), address) { // ctx may end with this very attempt
+			return fmt.Sprintf("at %s listens no NATS server but one that speaks HTTP/2, such as the daemon's Flight server; "+
+				"its NATS server is at stream.listen of its configuration, by default nats://127.0.0.1:4222", address)
 		}
 	}
 	return ""

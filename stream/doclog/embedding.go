@@ -40,7 +40,8 @@ func (d decoder) headerVector(value string) ([]int8, *deadletter.Problem) {
 		}
 		return vectorOf(v, d.dimension)
 	}
-	return nil, bad(badEmbedding, "header %s holds %d bytes, the run's embeddings have %d numbers of one byte or four", stream.HeaderEmbedding, len(raw), d.dimension)
+	return nil, bad(badEmbedding, "header %s holds %d bytes, the run's embeddings have %d numbers of one byte or four",
+		stream.HeaderEmbedding, len(raw), d.dimension)
 }
 
 // jsonVector reads an embedding from a JSON document: a list of numbers, or null.

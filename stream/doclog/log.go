@@ -186,9 +186,10 @@ func (l *Log) covers(info *jetstream.StreamInfo, next uint64) error {
 
 // replaced is the error for a stream that is not the one that the run began with.
 func (l *Log) replaced(how string) error {
-	return &loader.Error{Reason: loader.StreamMismatch, Message: fmt.Sprintf("document stream %s (created %s) is gone: %s", l.name, l.created.UTC().Format(time.RFC3339Nano), how),
-		Do:    "restore it from its backup; to train on the documents that are there now, begin a new run (another run name)",
-		Facts: map[string]string{"stream": l.name}}
+	return &loader.Error{Reason: loader.StreamMismatch,
+		Message: fmt.Sprintf("document stream %s (created %s) is gone: %s", l.name, l.created.UTC().Format(time.RFC3339Nano), how),
+		Do:      "restore it from its backup; to train on the documents that are there now, begin a new run (another run name)",
+		Facts:   map[string]string{"stream": l.name}}
 }
 
 // lost is the error for sequences that the stream no longer holds.

@@ -51,6 +51,10 @@ type pull struct {
 	batch   int       // messages it may still bring
 	bytes   int64     // bytes it may still bring, 0 without a bound
 	got     int       // messages it brought
+
+	// Of the reader, while it follows this consumer.
+	heard time.Time // when something came last, or could not have come because nothing was asked for
+	next  uint64    // the reader's next sequence when it looked last
 }
 
 const (

@@ -118,7 +118,8 @@ func (l *Log) Last(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	if state.Msgs != state.LastSeq && !l.holes {
-		return 0, fmt.Errorf("read end of %s: it holds %d records, from %d to %d: some are gone, so the run cannot be continued or replayed; loaderd repair copies what stands before the first of them into a usable plan",
+		return 0, fmt.Errorf("read end of %s: it holds %d records, from %d to %d: some are gone, so the run cannot be continued or replayed; "+
+			"loaderd repair copies what stands before the first of them into a usable plan",
 			l.name, state.Msgs, state.FirstSeq, state.LastSeq)
 	}
 	return state.LastSeq, nil

@@ -61,33 +61,17 @@ func (c *committer) messages(ctx context.Context, pending []entry) (err error) {
 	wait := c.p.newWait()
 	defer func() { wait.end(err) }()
 	for len(pending) > 0 {
-		if err := ctx.Err(); err != nil {
+		rest, fence, problem, err := c.prepare(ctx, pending)
+		if err != nil {
 			return err
 		}
-		if status := c.p.store.Conn().Status(); status != nats.CONNECTED {
-			if status == nats.CLOSED {
-				return nats.ErrConnectionClosed
-			}
-			c.unsure = true
-			if err := wait.pause(ctx, "the connection to NATS is lost"); err != nil {
+		if problem != "" {
+			if err := wait.pause(ctx, problem); err != nil {
 				return err
 			}
 			continue
 		}
-		fence := int64(noFence)
-		if c.unsure {
-			found, last, err := c.p.readBack(ctx, c.last)
-			if err != nil {
-				if err := wait.pause(ctx, "read back: "+err.Error()); err != nil {
-					return err
-				}
-				continue
-			}
-			fence = int64(last)
-			pending = c.drop(pending, found, last)
-		} else if len(c.known) > 0 {
-			pending = c.drop(pending, nil, c.last)
-		}
+		pending = rest
 		if len(pending) == 0 {
 			return nil
 		}
@@ -107,6 +91,33 @@ func (c *committer) messages(ctx context.Context, pending []entry) (err error) {
 		}
 	}
 	return nil
+}
+
+// prepare returns what of pending is still to be sent, and the sequence that must be the last of the subject then, or noFence. While that cannot
+// be known it returns the problem, in words: wait and prepare again. An error is final.
+func (c *committer) prepare(ctx context.Context, pending []entry) (rest []entry, fence int64, problem string, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, "", err
+	}
+	switch c.p.store.Conn().Status() {
+	case nats.CONNECTED:
+	case nats.CLOSED:
+		return nil, 0, "", nats.ErrConnectionClosed
+	default:
+		c.unsure = true
+		return nil, 0, "the connection to NATS is lost", nil
+	}
+	if !c.unsure {
+		if len(c.known) > 0 {
+			pending = c.drop(pending, nil, c.last)
+		}
+		return pending, noFence, "", nil
+	}
+	found, last, err := c.p.readBack(ctx, c.last)
+	if err != nil {
+		return nil, 0, "read back: " + err.Error(), nil
+	}
+	return c.drop(pending, found, last), int64(last), "", nil
 }
 
 // settle decides what an error means for the next attempt: nil to make one, with what it changed in c.

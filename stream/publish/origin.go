@@ -47,7 +47,8 @@ func (p *Publisher) Origin(ctx context.Context, sequence uint64) (Origin, error)
 				return o, nil
 			}
 			var v recordValue
-			if json.Unmarshal(e.Value(), &v) == nil && v.Stream == p.store.Config().Name && v.Created.Equal(p.created) && v.FirstSequence < sequence && sequence <= v.LastSequence {
+			ours := json.Unmarshal(e.Value(), &v) == nil && v.Stream == p.store.Config().Name && v.Created.Equal(p.created)
+			if ours && v.FirstSequence < sequence && sequence <= v.LastSequence {
 				inputs = append(inputs, v.Input)
 			}
 		case <-ctx.Done():

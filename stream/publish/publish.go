@@ -56,7 +56,8 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("document %s has %d bytes with its headers, more than the %d the server takes in one message: split it, raise the server's max_payload, or skip it",
+	return fmt.Sprintf("document %s has %d bytes with its headers, more than the %d the server takes in one message: "+
+		"split it, raise the server's max_payload, or skip it",
 		e.Document, e.Size, e.Limit)
 }
 
@@ -128,7 +129,7 @@ func CheckSource(source string) error {
 	return nil
 }
 
-// NewPublisher starts a publisher for the subject of one source: <subject>.<source>. The stream is created when absent.
+// New starts a publisher for the subject of one source: <subject>.<source>. The stream is created when absent.
 // Cancelling ctx aborts the publisher; Close stops it.
 func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publisher, error) {
 	if err := CheckSource(source); err != nil {

@@ -81,7 +81,8 @@ type ReleasedError struct {
 }
 
 func (e *ReleasedError) Error() string {
-	return fmt.Sprintf("input %s %s, and the stream no longer holds documents that would tell what is published (it starts at %d, needed after %d; %d documents are recorded): publish it under another source name",
+	return fmt.Sprintf("input %s %s, and the stream no longer holds documents that would tell what is published "+
+		"(it starts at %d, needed after %d; %d documents are recorded): publish it under another source name",
 		e.Input, e.Why, e.Oldest, e.After, e.Documents)
 }
 
@@ -112,7 +113,8 @@ func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Reco
 			return nil, fmt.Errorf("record of %s has version %d, this binary knows %d: use a newer loaderd", name, r.value.Version, recordVersion)
 		}
 		if v := r.value; v.Documents < 0 || v.Skipped < 0 || v.Skipped > v.Documents || v.FirstSequence > v.LastSequence {
-			return nil, fmt.Errorf("read record of %s (key %s of bucket %s): its counts contradict each other: delete the key to publish the input anew", name, r.key, recordBucket)
+			return nil, fmt.Errorf("read record of %s (key %s of bucket %s): its counts contradict each other: "+
+				"delete the key to publish the input anew", name, r.key, recordBucket)
 		}
 	}
 	begun := r.revision != 0 && r.value.Created.Equal(p.created)
@@ -239,10 +241,9 @@ func DocumentID(source, origin string, index int, data []byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// record accounts a committed batch to its records, and writes them when it is time.
-func (c *committer) record(ctx context.Context, b batch) (err error) {
-	now := c.dirty == nil
-	for _, e := range b.entries {
+// account adds committed entries to their records.
+func (c *committer) account(entries []entry) {
+	for _, e := range entries {
 		if e.record == nil {
 			continue
 		}
@@ -250,18 +251,25 @@ func (c *committer) record(ctx context.Context, b batch) (err error) {
 			c.dirty = map[*Record]struct{}{}
 		}
 		c.dirty[e.record] = struct{}{}
+		value := &e.record.value
 		if e.finish {
-			e.record.value.Complete = true
+			value.Complete = true
 		} else {
-			e.record.value.Documents++
+			value.Documents++
 			if e.skipped {
-				e.record.value.Skipped++
+				value.Skipped++
 			}
 		}
 		if (e.finish || e.advance) && len(c.known) == 0 {
-			e.record.value.LastSequence = max(e.record.value.LastSequence, c.last)
+			value.LastSequence = max(value.LastSequence, c.last)
 		}
 	}
+}
+
+// record accounts a committed batch to its records, and writes them when it is time.
+func (c *committer) record(ctx context.Context, b batch) (err error) {
+	now := c.dirty == nil
+	c.account(b.entries)
 	now = now || b.flushed != nil || time.Since(c.saved) >= recordEvery
 	if len(c.dirty) == 0 || !now {
 		return nil
