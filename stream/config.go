@@ -1,5 +1,6 @@
-// Package stream is the daemon's edge to NATS JetStream: an embedded server or a remote one, the streams and their settings, the
-// document reader with its tokenizer workers, the plan log, and the publisher.
+// Package stream is the daemon's store on NATS JetStream: its configuration, a connection and, embedded, the server behind it, the streams
+// and buckets with their settings, and the form in which a document travels. What is done with the streams is below: doclog reads
+// documents, deadletter keeps those that cannot be read, planlog keeps a run's plan, publish adds documents.
 package stream
 
 import (
@@ -33,7 +34,8 @@ type Config struct {
 	// MaxBytes bounds the document stream; a full stream makes producers wait.
 	MaxBytes int64 `koanf:"max_bytes"`
 	// DeadLetterBytes and PlanBytes bound the dead-letter stream and each run's plan stream and checkpoints, in bytes. On an
-	// embedded server every bound also gives way to the disk: see Store.room.
+	// embedded server every bound also gives way to the disk: at most half of what is
+	// free when the stream is created.
 	DeadLetterBytes int64 `koanf:"dead_letter_bytes"`
 	PlanBytes       int64 `koanf:"plan_bytes"`
 	// Replicas of each stream on a remote cluster, at least: one that is there with more keeps them.
@@ -65,9 +67,6 @@ func Default() Config {
 	}
 }
 
-// FieldError is a bad field of a Config.
-type FieldError = loader.FieldError
-
 // Embedded says whether the daemon runs the server itself.
 func (c Config) Embedded() bool { return c.URL == "" }
 
@@ -84,11 +83,11 @@ const MaxDocumentLimit = 32<<20 - 2*HeaderRoom
 const HeaderRoom = 64 << 10
 
 // Validate returns every bad field. It looks at values only, not at files or servers.
-func (c Config) Validate() []FieldError {
-	var bad []FieldError
+func (c Config) Validate() []loader.FieldError {
+	var bad []loader.FieldError
 	check := func(ok bool, field string, value any, want string) {
 		if !ok {
-			bad = append(bad, FieldError{Field: field, Value: value, Want: want})
+			bad = append(bad, loader.FieldError{Field: field, Value: value, Want: want})
 		}
 	}
 	if c.Embedded() {
@@ -147,9 +146,10 @@ func reservedSubject(subject string) bool {
 const (
 	deadSubject = "dead"
 	planSubject = "plan"
-	// ServiceSubject is for questions that daemons answer.
-	ServiceSubject = "loaderd"
 )
+
+// ServiceSubject is the first token of subjects on which daemons answer questions.
+const ServiceSubject = "loaderd"
 
 func validURL(raw string) bool {
 	u, err := url.Parse(strings.TrimSpace(raw))

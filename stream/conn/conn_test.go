@@ -170,10 +170,11 @@ func TestTheLeadersWordCounts(t *testing.T) {
 	missing.Header.Set("Status", "404")
 	says := func(text string) *nats.Msg { return &nats.Msg{Data: []byte(text)} }
 	for subject, answer := range map[string]*nats.Msg{
-		"INFO":               says(`{"memory":0}`),
-		"STREAM.INFO.LOG":    says(`{"config":{"name":"LOG","allow_direct":true},"state":{"last_seq":9}}`),
-		"DIRECT.GET.LOG":     missing,
-		"STREAM.MSG.GET.LOG": says(`{"message":{"subject":"log.a","seq":9,"hdrs":"TkFUUy8xLjANClgtTWluZToga2VwdA0KDQo=","data":"dGhlcmU=","time":"2026-01-02T03:04:05Z"}}`),
+		"INFO":            says(`{"memory":0}`),
+		"STREAM.INFO.LOG": says(`{"config":{"name":"LOG","allow_direct":true},"state":{"last_seq":9}}`),
+		"DIRECT.GET.LOG":  missing,
+		"STREAM.MSG.GET.LOG": says(`{"message":{"subject":"log.a","seq":9,"hdrs":"TkFUUy8xLjANClgtTWluZToga2VwdA0KDQo=",` +
+			`"data":"dGhlcmU=","time":"2026-01-02T03:04:05Z"}}`),
 	} {
 		if _, err := cluster.Subscribe("$JS.API."+subject, func(m *nats.Msg) {
 			if err := m.RespondMsg(answer); err != nil {

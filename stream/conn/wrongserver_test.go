@@ -26,7 +26,8 @@ func TestAnotherServersPort(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	at := "nats://" + l.Addr().String()
-	if said := conn.NotNATS(ctx, "nats://"+natstest.FreeAddress(t)+", "+at, nats.ErrTimeout); !strings.Contains(said, l.Addr().String()) || !strings.Contains(said, "Flight server") {
+	said := conn.NotNATS(ctx, "nats://"+natstest.FreeAddress(t)+", "+at, nats.ErrTimeout)
+	if !strings.Contains(said, l.Addr().String()) || !strings.Contains(said, "Flight server") {
 		t.Errorf("of a Flight server it says %q", said)
 	}
 	if said := conn.NotNATS(ctx, natstest.Start(t).Store().ClientURL(), nats.ErrTimeout); said != "" {

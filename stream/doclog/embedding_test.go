@@ -96,7 +96,8 @@ func TestHintsAreMadeOfTheMessage(t *testing.T) {
 			t.Fatal(failed)
 		}
 		h := doc.Hint
-		if has := []bool{len(h.Terms) > 0, len(h.Path) > 0, len(h.Vector) > 0}; !slices.Equal(has, []bool{retriever == "bm25", retriever == "repo", retriever == "dense"}) {
+		has := []bool{len(h.Terms) > 0, len(h.Path) > 0, len(h.Vector) > 0}
+		if !slices.Equal(has, []bool{retriever == "bm25", retriever == "repo", retriever == "dense"}) {
 			t.Errorf("%s: hint %+v", retriever, h)
 		}
 		m.subject = "docs.b"

@@ -259,8 +259,10 @@ func (r *reader) refresh(ctx context.Context, p *pull) error {
 	return r.missing(ctx, p, info.State.LastSeq)
 }
 
-// missing finds documents that were deleted at the stream's end, where no later message shows the gap: the stream says it goes up to
-// last, and the consumer, asked later, has sent everything it will and nothing came. Said twice it is so.
+// missing finds documents that were deleted at the end of the stream. A gap in the middle shows when the message behind it comes; behind
+// these no message comes. So it compares two answers: the stream says that its last sequence is last, and the consumer, asked after that, says
+// that it has nothing left to send, though last was never received. Because the second answer may overtake a message on its way, the
+// documents are lost only when two ticks in a row find the same.
 func (r *reader) missing(ctx context.Context, p *pull, last uint64) error {
 	if last < r.next || len(p.msgs) > 0 {
 		r.stale = 0

@@ -344,7 +344,8 @@ func rawPublish(t testing.TB, url, subject, header, data string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"headers\":true}\r\nHPUB %s %d %d\r\n%s%s\r\nPING\r\n", subject, len(header), len(header)+len(data), header, data)
+	fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"headers\":true}\r\nHPUB %s %d %d\r\n%s%s\r\nPING\r\n",
+		subject, len(header), len(header)+len(data), header, data)
 	for answers := bufio.NewScanner(conn); answers.Scan(); {
 		if answers.Text() == "PONG" {
 			return

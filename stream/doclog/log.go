@@ -35,7 +35,7 @@ type Log struct {
 	inactive time.Duration
 	letters  *deadletter.Writer // nil when it is only looked at
 	created  time.Time          // of the stream, when it was opened: another one of the same name is another stream
-	// confirmed is the server's time, in nanoseconds, when the stream was last known to be that one: what it held then is of it.
+	// confirmed is the server's time, in nanoseconds since 1970, of the last answer that showed the stream to be that one.
 	confirmed atomic.Int64
 }
 
@@ -140,13 +140,13 @@ func (l *Log) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return info, nil
 }
 
-// confirm notes when the stream was known to be the one that was opened.
+// confirm notes the time of an answer that showed the stream to be the one that was opened.
 func (l *Log) confirm(info *jetstream.StreamInfo) {
 	l.confirmed.Store(info.TimeStamp.UnixNano())
 }
 
-// own makes sure that a message is of the stream that was opened. One that was made anew holds none from before it was made, so that
-// only for what is newer than the last look at the stream it has to be looked at again.
+// own refuses a message of another stream of the same name. A stream that was made anew holds no message older than itself, so a message
+// that was stored before the stream was last confirmed is of ours. For a newer one the stream's time of creation is asked for again.
 func (l *Log) own(ctx context.Context, m *message) error {
 	if m.time.UnixNano() < l.confirmed.Load() {
 		return nil

@@ -30,8 +30,8 @@ type reader struct {
 	// Of the fetching goroutine.
 	next    uint64 // sequence that comes next
 	filling *chunk
-	ask     int64  // bytes that the next request needs at least, 0 for no more than usual
-	stale   uint64 // last sequence of the stream when nothing had come although something should, 0 when all was well
+	ask     int64  // bytes that the next request needs at least, because the next document is larger; else 0
+	stale   uint64 // last sequence of the stream when missing found documents gone for the first time, else 0
 
 	// Of Next.
 	current *chunk

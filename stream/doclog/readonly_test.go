@@ -26,7 +26,8 @@ func TestReadDocuments(t *testing.T) {
 	if _, err := srv.Store().EnsureDocuments(ctx); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Publish(t, srv.Store(), stream.Message{Subject: "docs.a", Data: []byte("{"), ContentType: stream.TypeJSON}, stream.Message{Subject: "docs.a", Data: []byte("ab")})
+	natstest.Publish(t, srv.Store(), stream.Message{Subject: "docs.a", Data: []byte("{"), ContentType: stream.TypeJSON},
+		stream.Message{Subject: "docs.a", Data: []byte("ab")})
 	l, err := doclog.OpenReadOnly(ctx, srv.Store(), bytesTokenizing)
 	if err != nil {
 		t.Fatal(err)

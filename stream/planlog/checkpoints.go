@@ -24,15 +24,15 @@ const transferLimit = 2 * time.Minute
 // Checkpoints keeps a run's checkpoints in a JetStream object store. It implements loader.Checkpoints. A checkpoint appears whole or not at
 // all: its chunks are stored first and its entry last, and its digest is verified when it is read.
 //
-// What a crash leaves, and what follows:
+// What a crash leaves behind each step, and what follows:
 //
-//	Put, before its entry          chunks that no entry names    the checkpoint before, of the same name too, is what List and Get show;
-//	                                                             the chunks take room until the run's store is deleted
-//	Put, behind its entry          the new checkpoint; chunks    a start uses it; old chunks take room as above
-//	                               of one of the same name
-//	Put whole, older ones remain   more checkpoints than are     a start uses the newest that fits the plan; the next Put's owner deletes
-//	                               kept                          the older ones
-//	Delete, behind its entry       chunks that no entry names    as above
+//	Put: chunks            chunks that no entry names      List and Get show what they showed before, one of the same name too
+//	Put: entry             the new checkpoint is there     a start of the run finds it; chunks of one that it replaced stay
+//	older ones deleted     some older ones remain          a start takes the newest that fits the plan; the run deletes the others
+//	                                                       behind its next Put
+//	Delete: entry          chunks that no entry names      List and Get do not show it
+//
+// Chunks that no entry names do no harm but to the disk: they count against the store's bound until the run's store is deleted.
 type Checkpoints struct {
 	store  *stream.Store
 	bucket jetstream.ObjectStore

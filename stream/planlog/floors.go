@@ -108,8 +108,8 @@ func abandoned(plan *jetstream.StreamInfo, floor jetstream.KeyValueEntry) bool {
 }
 
 // least returns the least floor of all runs over this document stream, 0 without any. Every run records its floor before the first
-// record of its plan, so one without an entry reads another stream or has not begun. A run that begins late finds that its documents are
-// purged and says so: it looks again behind its floor.
+// record of its plan, so a run without an entry reads another stream or has not begun. One that begins while another purges looks, after it has
+// recorded its floor, whether its documents are still there, and is refused when they are not.
 func (f *Floors) least(ctx context.Context) (uint64, error) {
 	keys, err := f.kv.ListKeysFiltered(ctx, f.key("*"))
 	if err != nil {

@@ -27,12 +27,12 @@ type committer struct {
 	atomic bool   // the stream takes atomic batches
 	size   int    // messages of the next attempt: shrinks while the stream is nearly full
 	single int    // messages to send one by one, because the server knows some of them
-	last   uint64 // everything of ours at or below is accounted for, or in known
-	known  ids    // read back and not asked for yet
-	unsure bool
-	broken int // batches refused as incomplete in a row
+	last   uint64 // messages of the subject up to this sequence are counted, or their ids are in known
+	known  ids    // ids that a read back found and that Publish has not offered again yet
+	unsure bool   // the last attempt may or may not have been stored: read back before the next
+	broken int    // batches refused as incomplete in a row
 	saved  time.Time
-	dirty  map[*Record]struct{}
+	dirty  map[*Record]struct{} // records that changed since they were saved
 }
 
 // brokenBatches is how many refusals as incomplete, whose cause the server does not tell, are taken before messages are sent
@@ -120,7 +120,8 @@ func (c *committer) prepare(ctx context.Context, pending []entry) (rest []entry,
 	return c.drop(pending, found, last), int64(last), "", nil
 }
 
-// settle decides what an error means for the next attempt: nil to make one, with what it changed in c.
+// settle decides what follows from an error of an attempt to send the first n of pending. It returns nil when another attempt is to be made,
+// after it has waited and changed how that is made; else the error with which the publisher ends.
 func (c *committer) settle(ctx context.Context, err error, pending []entry, n int, wait *wait) error {
 	var refused *jetstream.APIError
 	if !errors.As(err, &refused) {

@@ -1,3 +1,5 @@
+// Package publish adds documents to the document stream, in order and each exactly once, whatever happens to the connection, the server or
+// the publisher.
 package publish
 
 import (

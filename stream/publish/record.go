@@ -189,8 +189,8 @@ func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) e
 	case !r.changed:
 		r.known = nil // what is in the stream of an input that is as it was are its first documents: this is the first that is not
 	}
-	// What a later Resume reads back starts at the record's last sequence, so that must not pass a document which is known only
-	// from the read back and has not had its turn.
+	// The next Resume reads ids back from the record's last sequence on. While this read back holds ids of documents that Publish has
+	// not been offered yet, that sequence stays, or the next Resume would not find them.
 	e.advance = len(r.known) == 0
 	err := r.p.add(ctx, e)
 	var large *TooLargeError
