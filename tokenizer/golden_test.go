@@ -71,7 +71,8 @@ func goldenTexts() (texts [][]byte) {
 	for range 150 {
 		texts = append(texts, goldenText(r))
 	}
-	for _, letters := range []string{"a", "ab", "ACGT", "abcdefghijklmnopqrstuvwxyz", "0123456789", "中文字人口", "กขค", "\x80\xe4\xb8\xadab", " -"} { // words without end
+	// words without end
+	for _, letters := range []string{"a", "ab", "ACGT", "abcdefghijklmnopqrstuvwxyz", "0123456789", "中文字人口", "กขค", "\x80\xe4\xb8\xadab", " -"} {
 		var text []byte
 		for range 1 << 13 {
 			text = append(text, letters[r.IntN(len(letters))])
@@ -82,27 +83,28 @@ func goldenTexts() (texts [][]byte) {
 }
 
 // goldenFiles are files of each kind, with all pre-tokenizers that have rules of their own and some that have not.
-func goldenFiles() map[string]tokentest.Object {
+func goldenFiles() map[string]object {
 	r := rand.New(rand.NewPCG(2026, 12))
-	files := map[string]tokentest.Object{}
+	files := map[string]object{}
 	for k, p := range pretokenize.Families {
-		f := tokentest.SmallFile(tokentest.RandomMerges(r, 80, k%3 == 2)...)
-		f["pre_tokenizer"] = tokentest.PatternFor(p.Parts...)
-		f["model"].(tokentest.Object)["ignore_merges"] = k%4 == 1
+		f := smallFile(tokentest.RandomMerges(r, 80, k%3 == 2)...)
+		f["pre_tokenizer"] = patternFor(p.Parts...)
+		f["model"].(object)["ignore_merges"] = k%4 == 1
 		files[fmt.Sprintf("family %d %s", k, p.Label)] = f
 	}
-	for k, pre := range []tokentest.Object{
-		tokentest.ByteLevel(true, true), tokentest.InSequence(tokentest.Object{"type": "Digits", "individual_digits": false}, tokentest.ByteLevel(true, true)),
-		tokentest.InSequence(tokentest.Object{"type": "Punctuation", "behavior": "Contiguous"}, tokentest.ByteLevel(false, true)),
-		tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"Regex": `\s+$`}, "Isolated", false), tokentest.SplitOn(tokentest.Object{"String": "a"}, "Isolated", false), tokentest.ByteLevel(false, true)),
-		tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"Regex": `\p{Lu}?[\w&&[^\d_]]++|(?i:[a-f])|.`}, "Isolated", false), tokentest.ByteLevel(false, false)),
-		tokentest.InSequence(tokentest.ByteLevel(false, true), tokentest.Object{"type": "Digits", "individual_digits": true}),
+	for k, pre := range []object{
+		byteLevel(true, true), inSequence(object{"type": "Digits", "individual_digits": false}, byteLevel(true, true)),
+		inSequence(object{"type": "Punctuation", "behavior": "Contiguous"}, byteLevel(false, true)),
+		inSequence(splitOn(object{"Regex": `\s+$`}, "Isolated", false), splitOn(object{"String": "a"}, "Isolated", false), byteLevel(false, true)),
+		inSequence(splitOn(object{"Regex": `\p{Lu}?[\w&&[^\d_]]++|(?i:[a-f])|.`}, "Isolated", false), byteLevel(false, false)),
+		inSequence(byteLevel(false, true), object{"type": "Digits", "individual_digits": true}),
 	} {
-		f := tokentest.SmallFile(tokentest.RandomMerges(r, 80, false)...)
+		f := smallFile(tokentest.RandomMerges(r, 80, false)...)
 		f["pre_tokenizer"] = pre
-		f["added_tokens"] = []any{tokentest.Added(1, "<x>", "lstrip", "rstrip"), tokentest.Added(2, "ab", "normalized", "single_word"), tokentest.Added(3, "<|endoftext|>", "special"), tokentest.Added(4, "\r\n")}
-		f["normalizer"] = tokentest.Object{"type": []string{"NFC", "NFKC"}[k%2]}
-		f["post_processor"] = tokentest.Object{"type": "BertProcessing", "cls": []any{"a", 97}, "sep": []any{"b", 98}}
+		f["added_tokens"] = []any{addedToken(1, "<x>", "lstrip", "rstrip"),
+			addedToken(2, "ab", "normalized", "single_word"), addedToken(3, "<|endoftext|>", "special"), addedToken(4, "\r\n")}
+		f["normalizer"] = object{"type": []string{"NFC", "NFKC"}[k%2]}
+		f["post_processor"] = object{"type": "BertProcessing", "cls": []any{"a", 97}, "sep": []any{"b", 98}}
 		files[fmt.Sprint("pre-tokenizer ", k)] = f
 	}
 	for seed := range uint64(40) {
@@ -117,62 +119,65 @@ func goldenRefused(t *testing.T) map[string][]byte {
 		"empty": nil, "list": []byte("[]"), "binary": {0, 1, 2}, "ranks": []byte("YQ== 0\n"), "no rank": []byte("YQ==\n"), "no base64": []byte("Y?= 1\n"),
 	}
 	change := func(name string, keys string, value any) {
-		f := tokentest.SmallFile(tokentest.ABC...)
+		f := smallFile(tokentest.ABC...)
 		at, path := f, strings.Split(keys, ".")
 		for _, k := range path[:len(path)-1] {
-			at = at[k].(tokentest.Object)
+			at = at[k].(object)
 		}
 		at[path[len(path)-1]] = value
 		files[name] = tokentest.JSON(t, f)
 	}
 	for name, regex := range map[string]string{
-		"look behind": `(?<=a)b`, "empty": ``, "no end": `a+b`, "possessive": `a++ab`, "ligature": `(?i:st)`, "open class": `[a`, "property": `\p{Klingon}`, "count": `a{1,99}`,
-		"back reference": `(a)\1`, "range": `[z-a]`, "nothing": `a*`, "large": `(?:(?:(?:a{1,64}){1,64}){1,64}){1,64}`, "case": `(?i:\p{L})`, "look at two": `a(?!bc)`,
+		"look behind": `(?<=a)b`, "empty": ``, "no end": `a+b`, "possessive": `a++ab`, "ligature": `(?i:st)`, "open class": `[a`,
+		"property": `\p{Klingon}`, "count": `a{1,99}`,
+		"back reference": `(a)\1`, "range": `[z-a]`, "nothing": `a*`, "large": `(?:(?:(?:a{1,64}){1,64}){1,64}){1,64}`, "case": `(?i:\p{L})`,
+		"look at two": `a(?!bc)`,
 	} {
-		change("pattern "+name, "pre_tokenizer", tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"Regex": regex}, "Isolated", false), tokentest.ByteLevel(false, false)))
+		change("pattern "+name, "pre_tokenizer", inSequence(splitOn(object{"Regex": regex}, "Isolated", false), byteLevel(false, false)))
 	}
-	for name, pre := range map[string]tokentest.Object{
-		"unknown": {"type": "Whitespace"}, "twice": tokentest.InSequence(tokentest.ByteLevel(false, false), tokentest.ByteLevel(false, false)), "null": {"type": "ByteLevel"},
-		"behavior": tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"Regex": `\s+`}, "MergedWithPrevious", false), tokentest.ByteLevel(false, false)), "digits": tokentest.InSequence(tokentest.Object{"type": "Digits"}, tokentest.ByteLevel(false, true)),
-		"between": tokentest.InSequence(tokentest.SplitOn(tokentest.Object{"Regex": `\w+`}, "Removed", true), tokentest.ByteLevel(false, false)), "mark": {"type": "Metaspace", "replacement": "__"},
-		"scheme": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "no"}, "spaces left": tokentest.SplitOn(tokentest.Object{"String": " "}, "Isolated", false),
+	for name, pre := range map[string]object{
+		"unknown": {"type": "Whitespace"}, "twice": inSequence(byteLevel(false, false), byteLevel(false, false)), "null": {"type": "ByteLevel"},
+		"behavior": inSequence(splitOn(object{"Regex": `\s+`}, "MergedWithPrevious", false), byteLevel(false, false)),
+		"digits":   inSequence(object{"type": "Digits"}, byteLevel(false, true)),
+		"between":  inSequence(splitOn(object{"Regex": `\w+`}, "Removed", true), byteLevel(false, false)), "mark": {"type": "Metaspace", "replacement": "__"},
+		"scheme": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "no"}, "spaces left": splitOn(object{"String": " "}, "Isolated", false),
 	} {
 		change("pre-tokenizer "+name, "pre_tokenizer", pre)
 	}
-	change("normalizer", "normalizer", tokentest.Object{"type": "Lowercase"})
-	change("growth", "normalizer", tokentest.Replacing("a", strings.Repeat("b", 100)))
+	change("normalizer", "normalizer", object{"type": "Lowercase"})
+	change("growth", "normalizer", replacing("a", strings.Repeat("b", 100)))
 	change("model type", "model.type", "Unigram")
 	change("dropout", "model.dropout", 0.1)
 	change("suffix", "model.end_of_word_suffix", "</w>")
 	change("ignore_merges", "model.ignore_merges", "yes")
 	change("unk", "model.unk_token", 1)
 	change("vocab", "model.vocab", []int{1})
-	change("merges", "model.merges", tokentest.Object{})
-	change("no bytes", "model.vocab", tokentest.Object{"a": 0})
-	change("same id", "model.vocab", tokentest.Object{"a": 0, "b": 0})
-	change("huge id", "model.vocab", tokentest.Object{"a": 1 << 40})
+	change("merges", "model.merges", object{})
+	change("no bytes", "model.vocab", object{"a": 0})
+	change("same id", "model.vocab", object{"a": 0, "b": 0})
+	change("huge id", "model.vocab", object{"a": 1 << 40})
 	change("unknown part", "model.merges", []any{"a zz"})
 	change("not the alphabet", "model.merges", []any{"a 中"})
 	change("merge of three", "model.merges", []any{"a b c"})
-	f := tokentest.SmallFile()
-	delete(f["model"].(tokentest.Object)["vocab"].(tokentest.Object), "z")
+	f := smallFile()
+	delete(f["model"].(object)["vocab"].(object), "z")
 	files["byte missing"] = tokentest.JSON(t, f)
-	for name, model := range map[string]tokentest.Object{
-		"characters without unk": {"type": "BPE", "unk_token": "<unk>", "vocab": tokentest.Object{"a": 0}, "merges": []any{}},
-		"characters part":        {"type": "BPE", "vocab": tokentest.Object{"a": 0}, "merges": []any{"a b"}},
+	for name, model := range map[string]object{
+		"characters without unk": {"type": "BPE", "unk_token": "<unk>", "vocab": object{"a": 0}, "merges": []any{}},
+		"characters part":        {"type": "BPE", "vocab": object{"a": 0}, "merges": []any{"a b"}},
 	} {
-		f := tokentest.SmallFile()
+		f := smallFile()
 		f["pre_tokenizer"], f["model"] = nil, model
 		files[name] = tokentest.JSON(t, f)
 	}
-	change("truncation", "truncation", tokentest.Object{"max_length": 3})
-	change("padding", "padding", tokentest.Object{"strategy": "BatchLongest"})
+	change("truncation", "truncation", object{"max_length": 3})
+	change("padding", "padding", object{"strategy": "BatchLongest"})
 	change("version", "version", "2.0")
 	change("field", "normaliser", nil)
-	change("added twice", "added_tokens", []any{tokentest.Added(1, "<x>"), tokentest.Added(1, "<x>", "special")})
-	change("added flags", "added_tokens", []any{tokentest.Object{"id": 1, "content": "<x>"}})
-	change("template", "post_processor", tokentest.Object{"type": "TemplateProcessing", "single": []any{}})
-	change("template id", "post_processor", tokentest.Object{"type": "BertProcessing", "cls": []any{"a", 9999}, "sep": []any{"b", 98}})
+	change("added twice", "added_tokens", []any{addedToken(1, "<x>"), addedToken(1, "<x>", "special")})
+	change("added flags", "added_tokens", []any{object{"id": 1, "content": "<x>"}})
+	change("template", "post_processor", object{"type": "TemplateProcessing", "single": []any{}})
+	change("template id", "post_processor", object{"type": "BertProcessing", "cls": []any{"a", 9999}, "sep": []any{"b", 98}})
 	return files
 }
 

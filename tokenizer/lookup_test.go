@@ -14,8 +14,8 @@ import (
 
 // The caches pack ids; those that are too large for that, and words of too many, are encoded all the same, each time.
 func TestIDsOfAnySize(t *testing.T) {
-	f := tokentest.SmallFile([2]string{"a", "b"}, [2]string{"c", "d"}, [2]string{"ab", "cd"})
-	vocab := f["model"].(tokentest.Object)["vocab"].(tokentest.Object)
+	f := smallFile([2]string{"a", "b"}, [2]string{"c", "d"}, [2]string{"ab", "cd"})
+	vocab := f["model"].(object)["vocab"].(object)
 	const packed = 1<<20 - 1 // the largest id that caches pack
 	vocab["ab"], vocab["cd"], vocab["abcd"] = packed, packed+1, merge.MaxID
 	m := mustLoadFile(t, f, Options{})

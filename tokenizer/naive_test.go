@@ -11,15 +11,15 @@ import (
 type naiveModel struct {
 	family string
 	whole  bool // a word that is a token is that token
-	vocab  tokentest.Object
+	vocab  object
 	rank   map[[2]string]int
 }
 
 // newNaive takes a file of which only the model and the pre-tokenizer matter; family names what the latter is.
-func newNaive(file tokentest.Object, family string) *naiveModel {
-	model := file["model"].(tokentest.Object)
+func newNaive(file object, family string) *naiveModel {
+	model := file["model"].(object)
 	whole, _ := model["ignore_merges"].(bool)
-	n := &naiveModel{family: family, whole: whole, vocab: model["vocab"].(tokentest.Object), rank: map[[2]string]int{}}
+	n := &naiveModel{family: family, whole: whole, vocab: model["vocab"].(object), rank: map[[2]string]int{}}
 	for r, m := range model["merges"].([]any) {
 		left, right, _ := strings.Cut(m.(string), " ")
 		n.rank[[2]string{left, right}] = r

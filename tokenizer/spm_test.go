@@ -27,24 +27,24 @@ type spmFile struct {
 	merges           [][2]string
 }
 
-func (f *spmFile) object() tokentest.Object {
+func (f *spmFile) object() object {
 	normalizers := []any{}
 	if f.replace != "" {
-		normalizers = append(normalizers, tokentest.Object{"type": "Replace", "pattern": tokentest.Object{"String": " "}, "content": f.replace})
+		normalizers = append(normalizers, object{"type": "Replace", "pattern": object{"String": " "}, "content": f.replace})
 	}
 	if f.prepend != "" {
-		normalizers = slices.Insert(normalizers, len(normalizers)*b2i(f.prependLast), any(tokentest.Object{"type": "Prepend", "prepend": f.prepend}))
+		normalizers = slices.Insert(normalizers, len(normalizers)*b2i(f.prependLast), any(object{"type": "Prepend", "prepend": f.prepend}))
 	}
-	model := tokentest.Object{
+	model := object{
 		"type": "BPE", "vocab": f.vocab, "merges": append([][2]string{}, f.merges...), "fuse_unk": f.fuse,
 		"byte_fallback": f.fallback, "ignore_merges": f.ignoreMerges,
 	}
 	if f.unk != "" {
 		model["unk_token"] = f.unk
 	}
-	file := tokentest.Object{"version": "1.0", "normalizer": tokentest.Object{"type": "Sequence", "normalizers": normalizers}, "model": model}
+	file := object{"version": "1.0", "normalizer": object{"type": "Sequence", "normalizers": normalizers}, "model": model}
 	if f.mark != "" {
-		file["pre_tokenizer"] = tokentest.Object{"type": "Metaspace", "replacement": f.mark, "prepend_scheme": f.scheme, "split": f.split}
+		file["pre_tokenizer"] = object{"type": "Metaspace", "replacement": f.mark, "prepend_scheme": f.scheme, "split": f.split}
 	}
 	return file
 }

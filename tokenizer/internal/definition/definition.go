@@ -1,3 +1,5 @@
+// Package definition reads what a tokenizer is, from a built-in name, a tokenizer.json or a rank file: how text is normalized, cut and
+// merged, its vocabulary and added tokens. What has not been compared with the reference implementations is refused, by name.
 package definition
 
 import (
@@ -22,7 +24,7 @@ type Definition struct {
 	Names       map[string]int32    // vocabulary entries that are no byte strings: only added tokens reach them
 	Added       []added.Token       // in the order in which the reference adds them
 
-	Template template // what the post-processor adds
+	Template Template // what the post-processor adds
 	Identity *fingerprint.Identity
 	Decoder  Decoder // the way back
 }

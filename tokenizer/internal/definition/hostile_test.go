@@ -13,7 +13,7 @@ import (
 
 // Files that are made to do harm end in an error, without taking memory that is out of proportion to them.
 func TestHostileFiles(t *testing.T) {
-	whole := string(tokentest.JSON(t, tokentest.SmallFile(tokentest.ABC...)))
+	whole := string(tokentest.JSON(t, smallFile(tokentest.ABC...)))
 	replaced := func(from, to string) string {
 		if !strings.Contains(whole, from) {
 			t.Fatalf("no %s in the file", from)
@@ -31,13 +31,15 @@ func TestHostileFiles(t *testing.T) {
 		return strings.Join(parts, ",")
 	}
 	for name, c := range map[string]struct{ data, says string }{
-		"deep lists":           {strings.Repeat("[", 1<<20), "depth"},
-		"deep normalizer":      {replaced(`"normalizer":null`, `"normalizer":`+strings.Repeat(`{"a":`, 1<<20)), "depth"},
-		"deep sequence":        {replaced(`"normalizer":null`, `"normalizer":`+strings.Repeat(`{"type":"Sequence","normalizers":[`, 4000)+`{"type":"No"}`+strings.Repeat(`]}`, 4000)), "No"},
-		"deep vocab":           {replaced(`"a":97`, `"a":`+strings.Repeat("[", 1<<20)), "depth"},
-		"huge normalizer":      {replaced(`"normalizer":null`, `"normalizer":{"type":"`+strings.Repeat("x", 8<<20)+`"}`), "at most"},
-		"huge added token":     {replaced(`"added_tokens":[]`, `"added_tokens":[`+token(strings.Repeat("x", 8<<20+1))+`]`), "at most"},
-		"many added tokens":    {replaced(`"added_tokens":[]`, `"added_tokens":[`+many(20_000, func(i int) string { return token(strings.Repeat("x", 500) + fmt.Sprint(i)) })+`]`), "at most"},
+		"deep lists":      {strings.Repeat("[", 1<<20), "depth"},
+		"deep normalizer": {replaced(`"normalizer":null`, `"normalizer":`+strings.Repeat(`{"a":`, 1<<20)), "depth"},
+		"deep sequence": {replaced(`"normalizer":null`, `"normalizer":`+
+			strings.Repeat(`{"type":"Sequence","normalizers":[`, 4000)+`{"type":"No"}`+strings.Repeat(`]}`, 4000)), "No"},
+		"deep vocab":       {replaced(`"a":97`, `"a":`+strings.Repeat("[", 1<<20)), "depth"},
+		"huge normalizer":  {replaced(`"normalizer":null`, `"normalizer":{"type":"`+strings.Repeat("x", 8<<20)+`"}`), "at most"},
+		"huge added token": {replaced(`"added_tokens":[]`, `"added_tokens":[`+token(strings.Repeat("x", 8<<20+1))+`]`), "at most"},
+		"many added tokens": {replaced(`"added_tokens":[]`, `"added_tokens":[`+
+			many(20_000, func(i int) string { return token(strings.Repeat("x", 500) + fmt.Sprint(i)) })+`]`), "at most"},
 		"id of 2^31":           {replaced(`"a":97`, `"a":2147483648`), "integer"},
 		"id of 2^64":           {replaced(`"a":97`, `"a":18446744073709551616`), "integer"},
 		"id with an exponent":  {replaced(`"a":97`, `"a":9e1`), "integer"},

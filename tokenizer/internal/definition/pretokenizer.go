@@ -82,7 +82,7 @@ func refusePart(p map[string]any, err error) error {
 	return format.Refuse("pre_tokenizer pattern ("+err.Error()+")", p)
 }
 
-// option is an option of a part, which checkFields has seen to, or what the reference takes when it is absent.
+// option is an option of a part, which format.CheckFields has seen to, or what the reference takes when it is absent.
 func option(p map[string]any, name string, absent bool) bool {
 	if v, ok := p[name].(bool); ok {
 		return v

@@ -107,7 +107,7 @@ func rankDefinition(list []format.Rank, pattern string, special map[string]int32
 // knownRanks are published rank files that a pattern and special tokens belong to. Those of llama3 are the ones that all of
 // its versions have.
 var knownRanks = []struct {
-	sum     string // see sumRanks
+	sum     string // see SumRanks
 	pattern string
 	special map[string]int32
 }{

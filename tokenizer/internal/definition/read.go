@@ -48,7 +48,8 @@ func Read(nameOrFile string, o RankOptions) (*Definition, error) {
 func fileDefinition(path string, o RankOptions) (*Definition, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) && modelName.MatchString(path) {
-		return nil, fmt.Errorf("no such file. If it is a model of a hub: models are not fetched; give the path of the tokenizer.json that comes with it, or a built-in name %v", Builtin())
+		return nil, fmt.Errorf("no such file. If it is a model of a hub: models are not fetched; "+
+			"give the path of the tokenizer.json that comes with it, or a built-in name %v", Builtin())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("neither a built-in name %v nor a readable file: %w", Builtin(), err)
@@ -83,7 +84,8 @@ func FromJSON(in io.Reader) (*Definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read tokenizer.json: %w", err)
 	}
-	if err := errors.Join(format.CheckFields("pre_tokenizer", c.PreTokenizer), format.CheckFields("post_processor", c.PostProcessor), format.CheckFields("decoder", c.Decoder)); err != nil {
+	err = errors.Join(format.CheckFields("pre_tokenizer", c.PreTokenizer), format.CheckFields("post_processor", c.PostProcessor), format.CheckFields("decoder", c.Decoder))
+	if err != nil {
 		return nil, err
 	}
 	return newDefinition(c, false)

@@ -12,22 +12,22 @@ import (
 
 // The reference refuses files whose components lack what it wants; there are no ids that theirs could be equal to.
 func TestFieldsThatTheReferenceWants(t *testing.T) {
-	level := tokentest.ByteLevel(false, false)
-	without := func(component tokentest.Object, field string) tokentest.Object {
+	level := byteLevel(false, false)
+	without := func(component object, field string) object {
 		component = maps.Clone(component)
 		delete(component, field)
 		return component
 	}
-	with := func(component tokentest.Object, field string, value any) tokentest.Object {
+	with := func(component object, field string, value any) object {
 		component = maps.Clone(component)
 		component[field] = value
 		return component
 	}
-	split := tokentest.SplitOn(tokentest.Object{"String": "x"}, "Isolated", false)
-	digits := tokentest.Object{"type": "Digits", "individual_digits": true}
+	split := splitOn(object{"String": "x"}, "Isolated", false)
+	digits := object{"type": "Digits", "individual_digits": true}
 	for name, c := range map[string]struct {
 		where     string
-		component tokentest.Object
+		component object
 		says      string // empty: it is taken
 	}{
 		"ByteLevel":                          {"pre_tokenizer", level, ""},
@@ -37,18 +37,19 @@ func TestFieldsThatTheReferenceWants(t *testing.T) {
 		"trim_offsets is a number":           {"pre_tokenizer", with(level, "trim_offsets", 1), "want trim_offsets"},
 		"use_regex is null":                  {"pre_tokenizer", with(level, "use_regex", nil), "want use_regex"},
 		"use_regex is a text":                {"pre_tokenizer", with(level, "use_regex", "no"), "want use_regex"},
-		"Digits":                             {"pre_tokenizer", tokentest.InSequence(digits, level), ""},
-		"Digits without individual_digits":   {"pre_tokenizer", tokentest.InSequence(without(digits, "individual_digits"), level), "want individual_digits"},
-		"individual_digits is a number":      {"pre_tokenizer", tokentest.InSequence(with(digits, "individual_digits", 1), level), "want individual_digits"},
-		"Split":                              {"pre_tokenizer", tokentest.InSequence(split, level), ""},
-		"Split without invert":               {"pre_tokenizer", tokentest.InSequence(tokentest.InSequence(without(split, "invert")), level), "want invert"},
-		"Punctuation":                        {"pre_tokenizer", tokentest.InSequence(tokentest.Object{"type": "Punctuation"}, level), ""},
-		"Punctuation with behavior null":     {"pre_tokenizer", tokentest.InSequence(tokentest.Object{"type": "Punctuation", "behavior": nil}, level), "behavior"},
-		"a post_processor's ByteLevel":       {"post_processor", tokentest.Object{"type": "Sequence", "processors": []any{tokentest.Object{"type": "ByteLevel"}}}, "want add_prefix_space"},
-		"a decoder's ByteLevel":              {"decoder", without(level, "trim_offsets"), "want trim_offsets"},
+		"Digits":                             {"pre_tokenizer", inSequence(digits, level), ""},
+		"Digits without individual_digits":   {"pre_tokenizer", inSequence(without(digits, "individual_digits"), level), "want individual_digits"},
+		"individual_digits is a number":      {"pre_tokenizer", inSequence(with(digits, "individual_digits", 1), level), "want individual_digits"},
+		"Split":                              {"pre_tokenizer", inSequence(split, level), ""},
+		"Split without invert":               {"pre_tokenizer", inSequence(inSequence(without(split, "invert")), level), "want invert"},
+		"Punctuation":                        {"pre_tokenizer", inSequence(object{"type": "Punctuation"}, level), ""},
+		"Punctuation with behavior null":     {"pre_tokenizer", inSequence(object{"type": "Punctuation", "behavior": nil}, level), "behavior"},
+		"a post_processor's ByteLevel": {"post_processor", object{"type": "Sequence", "processors": []any{object{"type": "ByteLevel"}}},
+			"want add_prefix_space"},
+		"a decoder's ByteLevel": {"decoder", without(level, "trim_offsets"), "want trim_offsets"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := tokentest.SmallFile(tokentest.ABC...)
+			f := smallFile(tokentest.ABC...)
 			f[c.where] = c.component
 			_, err := definition.FromJSON(bytes.NewReader(tokentest.JSON(t, f)))
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.where) || !strings.Contains(err.Error(), c.says)) {

@@ -8,16 +8,16 @@ import (
 )
 
 // Template is what a post-processor puts around the ids of a text.
-type template struct {
+type Template struct {
 	Before, Behind []int32
 	Refused        error // why the post-processor's is not known
 	Always         bool  // the reference heeds what is refused even where no special tokens are to be added
 }
 
-func (t template) adds() bool { return len(t.Before)+len(t.Behind) > 0 }
+func (t Template) adds() bool { return len(t.Before)+len(t.Behind) > 0 }
 
 // readTemplate reads the post_processor of a file. What it asks for counts only when special tokens are to be added.
-func readTemplate(p map[string]any) (t template) {
+func readTemplate(p map[string]any) (t Template) {
 	if p == nil {
 		return t
 	}
@@ -34,7 +34,7 @@ func readTemplate(p map[string]any) (t template) {
 			}
 			if one.adds() {
 				if t.adds() { // the reference does the second to each token that the first adds, too
-					return template{Refused: format.Refuse("post_processor", p)}
+					return Template{Refused: format.Refuse("post_processor", p)}
 				}
 				t = one
 			}
@@ -44,19 +44,19 @@ func readTemplate(p map[string]any) (t template) {
 		cls, okC := namedID(p["cls"])
 		sep, okS := namedID(p["sep"])
 		if okC && okS {
-			return template{Before: []int32{cls}, Behind: []int32{sep}}
+			return Template{Before: []int32{cls}, Behind: []int32{sep}}
 		}
 	case "TemplateProcessing":
 		pieces, _ := p["single"].([]any)
 		special, _ := p["special_tokens"].(map[string]any)
 		if !hasTextOnce(pieces) {
-			return template{Refused: format.Refuse("post_processor without the text, or with it twice,", p), Always: true}
+			return Template{Refused: format.Refuse("post_processor without the text, or with it twice,", p), Always: true}
 		}
 		if t, ok := readPieces(pieces, special); ok {
 			return t
 		}
 	}
-	return template{Refused: format.Refuse("post_processor", p)}
+	return Template{Refused: format.Refuse("post_processor", p)}
 }
 
 // hasTextOnce tells whether the text that is encoded is once in a template, and no other.
@@ -80,7 +80,7 @@ func sequenceOf(x any) (sequence map[string]any, ok bool) {
 }
 
 // readPieces reads a template that has the text once.
-func readPieces(pieces []any, special map[string]any) (t template, ok bool) {
+func readPieces(pieces []any, special map[string]any) (t Template, ok bool) {
 	behind := false
 	for _, x := range pieces {
 		if _, is := sequenceOf(x); is {

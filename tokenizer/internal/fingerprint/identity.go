@@ -1,3 +1,5 @@
+// Package fingerprint brings what shapes a tokenizer's ids into one form, whatever file it came from, and hashes it. Two tokenizers of
+// one fingerprint give the same ids.
 package fingerprint
 
 import (

@@ -1,3 +1,5 @@
+// Package format reads tokenizer.json and rank files as they are written: strictly, as the reference implementations do or more so, and
+// in memory that follows from the size of the file. What a file means is told by package definition. It also words the refusals.
 package format
 
 import (
@@ -31,7 +33,7 @@ type Entry struct {
 }
 
 // ReadConfig reads a tokenizer.json strictly: no name twice, no invalid UTF-8, no unknown field. Model holds "vocab" as
-// []vocabEntry in the order of the file, and "merges" as []mergeRule, where the file has them in BPE's form.
+// []Entry in the order of the file, and "merges" as []merge.Rule, where the file has them in BPE's form.
 func ReadConfig(in io.Reader) (*hf.Config, error) {
 	r := configReader{dec: jsontext.NewDecoder(&boundedReader{in, maxFileBytes}), c: &hf.Config{}}
 	if err := r.object("tokenizer.json", r.field); err != nil {
@@ -253,7 +255,8 @@ func (r *configReader) merges() error {
 		}
 		m, ok := readMerge(v)
 		if ok && v.Kind() != spelling {
-			return fmt.Errorf(`model merges: merge %d: %s where those before are spelled otherwise: want all of them as "left right", or all as ["left", "right"]`, i, Cut(v.String()))
+			return fmt.Errorf(`model merges: merge %d: %s where those before are spelled otherwise: `+
+				`want all of them as "left right", or all as ["left", "right"]`, i, Cut(v.String()))
 		}
 		if !ok {
 			return fmt.Errorf(`model merges: merge %d: want "left right" or ["left", "right"], have %s`, i, Cut(v.String()))

@@ -80,4 +80,5 @@ type Rank struct {
 	Rank  int32
 }
 
+// ByRank compares tokens by their ranks.
 func ByRank(a, b Rank) int { return cmp.Compare(a.Rank, b.Rank) }

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// The cache of an Encoder: most words of a text have been seen before, and a word's ids depend on the word alone.
+// The caches of an Encoder: most words of a text have been seen before, and a word's ids depend on the word alone.
 const (
 	keyMax    = 15 // bytes of a word in the cache
 	cacheLog  = 16 // lines: 4 MiB

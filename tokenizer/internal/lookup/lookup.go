@@ -1,3 +1,5 @@
+// Package lookup finds the ids of the words of a text. Most words have been seen before: an encoder looks them up in caches of its own,
+// batch by batch, then in what all encoders of a model share, and has merged what nobody knows.
 package lookup
 
 import (

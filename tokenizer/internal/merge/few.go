@@ -22,7 +22,7 @@ const (
 	placeBits = 6
 	places    = 1<<placeBits - 1
 	noPair    = none &^ places // and above
-	noSymbol  = symbolMask     // above maxID: it merges with nothing
+	noSymbol  = symbolMask     // above MaxID: it merges with nothing
 )
 
 var noPairs = func() (p [16]uint32) {
@@ -67,7 +67,7 @@ func (w *Few) least() uint32 {
 	return min(a, b, c, d)
 }
 
-// fewScratch is what joinFew needs.
+// fewScratch is what JoinFew needs.
 type fewScratch struct {
 	fresh   [2 * Lanes]uint64
 	touched uint64 // keeps loads

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Scratch is what merging long words needs; an Encoder keeps it, up to keepBytes, from word to word.
+// Scratch is what merging long words needs; an encoder keeps it, up to keepNodes, from word to word.
 type Scratch struct {
 	few    [1]Few
 	Join   fewScratch

@@ -1,3 +1,8 @@
+// Package merge encodes one word by byte pair encoding: the merge of the lowest rank goes first, of equal ones the leftmost, until none
+// applies. There are several ways to the same ids: many short words at once (Few), a long word from left to right without merging where
+// that is known to be the same, rank by rank, or by a heap.
+//
+// It also finds out which merges of a file are ever done, and the merges that the ranks of a rank file stand for.
 package merge
 
 import (
@@ -28,6 +33,7 @@ type Merges struct {
 	greedy *greedyMerges // another way to the same ids, where it is known to be one; or nil
 }
 
+// New has no merge yet, and makes room for n. Words begin with bytes, which are the symbols 0..255.
 func New(n int) *Merges {
 	m := &Merges{
 		two:     make([]uint32, 1<<16),

@@ -44,6 +44,7 @@ func Done(list []Rule) []Rule {
 
 const unknownRank = none - 1
 
+// LastOfEqual keeps of equal merges the last.
 func LastOfEqual(list []Rule) []Rule {
 	seen := make(map[Rule]bool, len(list))
 	var kept []Rule

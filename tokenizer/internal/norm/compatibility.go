@@ -8,7 +8,7 @@ import (
 // Normalization form KC is form C of a text in which characters that are variants of others (ligatures, widths, circled
 // digits) are replaced with these. What such a character becomes is decomposed fully, and form C goes on from there.
 
-// variants looks up what a character becomes, in two stages as in classTable; text 0 is empty: it stays.
+// variants looks up what a character becomes, in two stages as those of ucd; text 0 is empty: it stays.
 type variants struct {
 	page  [0x1100]uint8
 	pages [][256]uint16

@@ -24,7 +24,7 @@ type decomposition struct {
 	to string
 }
 
-// nfcTables are the generated tables, made for looking up: a character's two stages as in classTable, of those that are
+// nfcTables are the generated tables, made for looking up: a character's two stages as those of ucd, of those that are
 // marks or fall apart, and the pairs that join.
 type nfcTables struct {
 	page    [0x1100]uint8

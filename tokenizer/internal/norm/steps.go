@@ -18,6 +18,7 @@ type Stepper struct {
 	out   [][]byte
 }
 
+// NewStepper does the steps in their order.
 func NewStepper(steps []Step) Stepper {
 	return Stepper{steps, make([]normalizer, len(steps)), make([][]byte, len(steps))}
 }

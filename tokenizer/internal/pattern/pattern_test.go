@@ -17,7 +17,8 @@ func FuzzPattern(f *testing.F) {
 			f.Add(part, "It's  12345\n\n //x\r\n/HTTPServer'LL  中文 \u00a0")
 		}
 	}
-	for _, part := range []string{`a?b*?c+(?!\S)|[^a-c]{1,3}`, `a+?b??c?|.{2,3}`, `(?:ab|a)(?:c|bcd)|.`, `\s?\p{L}+|[\w-]$`, `(?i:'[sk])?x|[^x]`, `[a-z&&[^b]]++|\W`} {
+	for _, part := range []string{`a?b*?c+(?!\S)|[^a-c]{1,3}`, `a+?b??c?|.{2,3}`, `(?:ab|a)(?:c|bcd)|.`, `\s?\p{L}+|[\w-]$`,
+		`(?i:'[sk])?x|[^x]`, `[a-z&&[^b]]++|\W`} {
 		f.Add(part, "abcd abab-'S'ſ'K'Kx  \n")
 	}
 	f.Fuzz(func(t *testing.T, part, text string) {

@@ -1,3 +1,6 @@
+// Package pretokenize cuts text into words, which are merged each on its own: by patterns in sequence, exact for any text; for the
+// patterns of published tokenizers also by masks, a bit a byte, which find the words of 64 bytes at once; and where merging begins with
+// characters by the places that no token lies across.
 package pretokenize
 
 import (

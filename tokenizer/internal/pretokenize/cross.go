@@ -26,6 +26,7 @@ func (c *CrossSet) Fill() {
 	}
 }
 
+// Add takes the views of a token.
 func (c *CrossSet) Add(token string) {
 	for p := 1; p < len(token); p++ {
 		if token[p] < 0xC0 {

@@ -15,7 +15,7 @@ type Family struct {
 // Published is a way to cut text that many files have. Those of one label cut alike.
 type Published struct {
 	Label string
-	Parts []string // the patterns in sequence, or digitsPart
+	Parts []string // the patterns in sequence, or DigitsPart
 	rule  *blockRule
 }
 
@@ -142,6 +142,7 @@ func PatternOf(name string) string {
 	return ""
 }
 
+// PatternNames lists the names that PatternOf knows, most of them.
 func PatternNames() []string {
 	names := []string{"llama3"}
 	for _, f := range Families {

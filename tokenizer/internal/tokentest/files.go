@@ -41,6 +41,7 @@ func SmallFile(merges ...[2]string) Object {
 	}
 }
 
+// Added is an added token of a file; flags are those that are set.
 func Added(id int, content string, flags ...string) Object {
 	a := Object{"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": false}
 	for _, f := range flags {
@@ -52,6 +53,7 @@ func Added(id int, content string, flags ...string) Object {
 // ABC are merges of a few letters.
 var ABC = [][2]string{{"a", "b"}, {"b", "c"}, {"ab", "c"}, {" ", "ab"}, {"bc", "bc"}, {"a", "a"}, {"aa", "aa"}}
 
+// Replacing is a normalizer.
 func Replacing(from, to string) Object {
 	return Object{"type": "Replace", "pattern": Object{"String": from}, "content": to}
 }
@@ -93,16 +95,20 @@ func RandomMerges(r *rand.Rand, n int, jumbled bool) [][2]string {
 	return merges
 }
 
+// SplitOn is a pre-tokenizer that cuts at the matches of a pattern.
 func SplitOn(pattern Object, behavior string, invert bool) Object {
 	return Object{"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
 }
 
+// InSequence is pre-tokenizers one behind the other.
 func InSequence(list ...any) Object { return Object{"type": "Sequence", "pretokenizers": list} }
 
+// ByteLevel is the pre-tokenizer that writes bytes as characters.
 func ByteLevel(prefixSpace, useRegex bool) Object {
 	return Object{"type": "ByteLevel", "add_prefix_space": prefixSpace, "trim_offsets": true, "use_regex": useRegex}
 }
 
+// JSON is a file as it is written.
 func JSON(t testing.TB, file any) []byte {
 	t.Helper()
 	data, err := json.Marshal(file)

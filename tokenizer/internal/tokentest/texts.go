@@ -21,6 +21,7 @@ var Pieces = []string{
 	".", "/", "//", "...", "!", "-", "_", "<|", "|>", "\x00", "\ufffd", "\u200d", "\U00010400", "\U000323b0", "ing", "tion", "ize",
 }
 
+// RandomText draws a text of Pieces, often few different ones.
 func RandomText(r *rand.Rand) []byte {
 	var b []byte
 	narrow := Pieces[:1+r.IntN(len(Pieces))]

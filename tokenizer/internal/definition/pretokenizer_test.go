@@ -1,0 +1,110 @@
+package definition_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"loaderd/tokenizer/internal/definition"
+	"loaderd/tokenizer/internal/format"
+	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/tokentest"
+)
+
+func TestRefusedPreTokenizers(t *testing.T) {
+	level := byteLevel(false, false)
+	regex := func(text string) object { return object{"Regex": text} }
+	isolated := func(text string) object {
+		return inSequence(splitOn(regex(text), "Isolated", false), level)
+	}
+	many := []any{level}
+	for range pretokenize.MaxStages {
+		many = append(many, object{"type": "Digits", "individual_digits": false})
+	}
+	for name, c := range map[string]struct {
+		pre  object
+		says string
+	}{
+		"unknown":                   {object{"type": "Whitespace"}, "Whitespace"},
+		"unknown before ByteLevel":  {inSequence(object{"type": "Whitespace"}, level), "Whitespace"},
+		"characters are removed":    {inSequence(splitOn(regex(`\s+`), "Removed", false), level), "behavior"},
+		"what is between is lost":   {inSequence(splitOn(regex(`\w+`), "Removed", true), level), "behavior"},
+		"merged with previous":      {inSequence(splitOn(regex(`\s+`), "MergedWithPrevious", false), level), "behavior"},
+		"no behavior":               {inSequence(object{"type": "Split", "pattern": regex("a"), "invert": false}, level), "behavior"},
+		"two patterns":              {inSequence(splitOn(object{"Regex": "a", "String": "a"}, "Isolated", false), level), "String"},
+		"no pattern":                {inSequence(splitOn(object{}, "Isolated", false), level), "Split"},
+		"ByteLevel twice":           {inSequence(level, level), "twice"},
+		"too many":                  {inSequence(many...), "12 parts"},
+		"word border":               {isolated(`\bx`), `\\b`},
+		"look behind":               {isolated(`(?<=a)b`), "group"},
+		"look at two":               {isolated(`a(?!bc)`), "more than one character"},
+		"back reference":            {isolated(`(a)\1`), `\\1`},
+		"start of line":             {isolated(`^a`), "^"},
+		"nothing matches":           {isolated(`a*`), "nothing"},
+		"empty":                     {isolated(``), "nothing"},
+		"empty loop":                {isolated(`(?:a*)+b`), "empty"},
+		"possessive that matters":   {isolated(`a++ab`), "possessive"},
+		"possessive before a look":  {isolated(`\s++(?!\S)`), "possessive"},
+		"count with a quantifier":   {isolated(`a{2}+`), "count"},
+		"count without end":         {isolated(`a{1,99999999999}`), "count"},
+		"counts in counts":          {isolated(`(?:(?:(?:(?:a{1,64}){1,64}){1,64}){1,64}){1,64}`), "large"},
+		"no end":                    {isolated(`a+b`), "without end"},
+		"the rest of a line":        {isolated(`[^\n]*\n`), "without end"},
+		"ligature":                  {isolated(`(?i:st)`), "where case is ignored"},
+		"escaped ligature":          {isolated(`(?i:\x53\u0054)`), "where case is ignored"},
+		"case of other letters":     {isolated(`(?i:é)`), "not ASCII"},
+		"unclosed class":            {isolated(`[a`), "early"},
+		"unclosed group":            {isolated(`(a`), "want )"},
+		"unopened group":            {isolated(`a)`), "unmatched"},
+		"groups in groups":          {isolated(strings.Repeat("(", 100) + "a" + strings.Repeat(")", 100)), "in one another"},
+		"empty class":               {isolated(`[]`), "empty class"},
+		"unknown property":          {isolated(`\p{Klingon}`), "Klingon"},
+		"POSIX class":               {isolated(`[[:alpha:]]`), "[:"},
+		"backwards":                 {isolated(`[z-a]`), "lower"},
+		"bare hyphen":               {isolated(`[a-c-e]`), "bare -"},
+		"surrogate":                 {isolated(`\uD800`), "D800"},
+		"MetaSpace is no ByteLevel": {inSequence(object{"type": "Metaspace", "replacement": "_"}, level), "Metaspace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := smallFile(tokentest.ABC...)
+			f["pre_tokenizer"] = c.pre
+			_, err := definition.FromJSON(bytes.NewReader(tokentest.JSON(t, f)))
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), format.Advice) {
+				t.Errorf("error %v, want one that says %q and what to do", err, c.says)
+			}
+		})
+	}
+}
+
+// The words were taken from Hugging Face tokenizers 0.23.
+func TestPreTokenizers(t *testing.T) {
+	regex := func(text string) object { return object{"Regex": text} }
+	for name, c := range map[string]struct {
+		pre  object
+		text string
+		want []string
+	}{
+		"no pattern": {byteLevel(false, false), "a b 12", []string{"a b 12"}},
+		"nested": {inSequence(inSequence(object{"type": "Digits", "individual_digits": false}), byteLevel(false, true)), "ab 12c",
+			[]string{"ab", " ", "12", "c"}},
+		"digits":               {inSequence(object{"type": "Digits", "individual_digits": true}, byteLevel(false, true)), "a 12", []string{"a", " ", "1", "2"}},
+		"text":                 {inSequence(splitOn(object{"String": "ab"}, "Isolated", false), byteLevel(false, false)), "xababy", []string{"x", "ab", "ab", "y"}},
+		"merged matches":       {inSequence(splitOn(object{"String": "ab"}, "Contiguous", false), byteLevel(false, false)), "xababy", []string{"x", "abab", "y"}},
+		"only matches":         {inSequence(splitOn(regex(`a+|[^a]`), "Removed", true), byteLevel(false, false)), "xaay", []string{"x", "aa", "y"}},
+		"punctuation":          {inSequence(object{"type": "Punctuation"}, byteLevel(false, true)), "a?!", []string{"a", "?", "!"}},
+		"punctuation together": {inSequence(object{"type": "Punctuation", "behavior": "Contiguous"}, byteLevel(false, true)), "a ?!", []string{"a", " ", "?!"}},
+		"bytes that are digits": {
+			inSequence(byteLevel(false, true), object{"type": "Digits", "individual_digits": false}), "\u00f2\u00b2x", []string{"\xc3", "\xb2", "\xc2", "\xb2", "x"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := smallFile(tokentest.ABC...)
+			f["pre_tokenizer"] = c.pre
+			d := tokentest.Definition(t, f)
+			if got := tokentest.Words(&d.Family.Splitter, []byte(c.text)); !slices.Equal(got, c.want) {
+				t.Errorf("%q is cut into %q, want %q", c.text, got, c.want)
+			}
+		})
+	}
+}
