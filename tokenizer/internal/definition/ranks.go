@@ -153,7 +153,7 @@ func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 	return rankDefinition(list, pattern, special)
 }
 
-// SpecialTokens reads "token=id", or "token", which has the id behind the last one.
+// specialTokens reads "token=id", or "token", which has the id behind the last one.
 func specialTokens(list []string, ranks []format.Rank) (map[string]int32, error) {
 	next := int64(slices.MaxFunc(ranks, format.ByRank).Rank) + 1
 	special := make(map[string]int32, len(list))

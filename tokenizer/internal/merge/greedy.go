@@ -54,7 +54,7 @@ type greedyScratch struct {
 	alone []uint32
 }
 
-// Encode appends the ids of a word and returns how many bytes it has spelled: all, or those before the first character
+// encode appends the ids of a word and returns how many bytes it has spelled: all, or those before the first character
 // that no symbol begins with. It goes back from each place at most once. Of long words that make it go back all the time
 // it spells nothing: merging is faster there.
 func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids []int32, spelled int) {
@@ -68,59 +68,42 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 		if last != none {
 			next = g.fitting(s, last, next, len(word))
 		}
-		for back && next != none && s.isDead(at+int(g.of[next].size)) {
-			if next = g.of[next].shorter; next != none && last != none {
-				next = g.fitting(s, last, next, len(word))
-			}
+		if back {
+			next = g.alive(s, last, next, at, len(word))
 		}
-		if next != none {
-			dst = append(dst, int32(next))
-			if at += int(g.of[next].size); at == len(word) {
+		var n int
+		if next == none { // nothing fits behind the last token, so a shorter one must do in its place
+			s.kill(at, len(word), !back)
+			back, dead = true, max(dead, at)
+			if walked > greedyWalk*(at+greedyText) || len(dst) == first {
+				dst, at = dst[:first], 0
 				break
 			}
-			if size := int(g.of[next].size); next == last {
-				n := s.repeats(word, at, size, dead)
+			dst, last, next = withoutLast(dst, first)
+			if at -= int(g.of[next].size); at < placed {
+				next, n = g.longest(word[at:])
 				walked += n
-				for n /= size; n > repeatsLeft; n-- {
-					dst = append(dst, int32(next))
-					at += size
-					placed = at
-				}
 			}
-			last = next
-			if g.number != nil && at > dead {
-				was := at
-				if dst, last, at = s.windows.ahead(g, s, dst, word, last, at); at > was {
-					placed = at
-				}
-				if at == len(word) {
-					break
-				}
-			}
-			var n int
-			next, n = g.longest(word[at:])
-			walked += n
 			continue
 		}
-		if !back { // nothing fits behind the last token, so a shorter one must do in its place
-			back = true
-			s.revive(len(word))
-		}
-		dead = max(dead, at)
-		if s.kill(at); walked > greedyWalk*(at+greedyText) || len(dst) == first {
-			dst, at = dst[:first], 0
+		dst = append(dst, int32(next))
+		if at += int(g.of[next].size); at == len(word) {
 			break
 		}
-		next, last = last, none
-		at -= int(g.of[next].size)
-		if dst = dst[:len(dst)-1]; len(dst) > first {
-			last = uint32(dst[len(dst)-1])
-		}
-		if at < placed {
-			var n int
-			next, n = g.longest(word[at:])
+		was := at
+		if next == last {
+			dst, at, n = g.repeated(s, dst, word, at, dead)
 			walked += n
 		}
+		last = next
+		if g.number != nil && at > dead {
+			dst, last, at = s.windows.ahead(g, s, dst, word, last, at)
+		}
+		if at > was {
+			placed = at
+		}
+		next, n = g.longest(word[at:])
+		walked += n
 	}
 	for i, symbol := range dst[first:] {
 		dst[first+i] = g.of[symbol].id
@@ -130,6 +113,37 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 		s.dead = nil
 	}
 	return dst, at
+}
+
+// alive is the longest of a token and those that it begins with that fits behind the last one and does not end at a dead place.
+func (g *greedyMerges) alive(s *greedyScratch, last, next uint32, at, size int) uint32 {
+	for next != none && s.isDead(at+int(g.of[next].size)) {
+		if next = g.of[next].shorter; next != none && last != none {
+			next = g.fitting(s, last, next, size)
+		}
+	}
+	return next
+}
+
+// withoutLast takes the last token back, and returns the one before it, or none, and it.
+func withoutLast(dst []int32, first int) (rest []int32, last, taken uint32) {
+	taken, last = uint32(dst[len(dst)-1]), none
+	if dst = dst[:len(dst)-1]; len(dst) > first {
+		last = uint32(dst[len(dst)-1])
+	}
+	return dst, last, taken
+}
+
+// repeated takes the last token again as often as the text repeats it, but for a few times. It looks at some bytes to know.
+func (g *greedyMerges) repeated(s *greedyScratch, dst []int32, word []byte, at, dead int) (ids []int32, end, looked int) {
+	token := dst[len(dst)-1]
+	size := int(g.of[token].size)
+	looked = s.repeats(word, at, size, dead)
+	for n := looked / size; n > repeatsLeft; n-- {
+		dst = append(dst, token)
+		at += size
+	}
+	return dst, at, looked
 }
 
 // repeats is how many bytes from a place on repeat the token before it, of size bytes. Where a text repeats itself, encode
@@ -161,7 +175,14 @@ func (s *greedyScratch) revive(n int) {
 	s.dead = make([]uint64, n)
 }
 
-func (s *greedyScratch) kill(at int)        { s.dead[at>>6] |= 1 << (at & 63) }
+// kill marks a place of a word of size bytes; first says that no place of it is marked yet.
+func (s *greedyScratch) kill(at, size int, first bool) {
+	if first {
+		s.revive(size)
+	}
+	s.dead[at>>6] |= 1 << (at & 63)
+}
+
 func (s *greedyScratch) isDead(at int) bool { return s.dead[at>>6]>>(at&63)&1 != 0 }
 
 // fitting is the longest of a token and those that it begins with that fits behind another one, or none. It depends on the

@@ -45,7 +45,7 @@ func (s *Scratch) unload(dst []int32, ids []int32) []int32 {
 	return dst
 }
 
-// Join lets the node at p take its right neighbour.
+// join lets the node at p take its right neighbour.
 func join(word []node, p int32, made uint32) {
 	a := &word[p]
 	b := &word[a.next]
@@ -113,32 +113,42 @@ func (m *Merges) byRank(s *Scratch, dst []int32, word []byte) []int32 {
 		}
 	}
 	for rank, ok := q.next(); ok; rank, ok = q.next() {
-		left, right, made := m.parts[rank][0], m.parts[rank][1], m.made[rank]
-		if left == right && !slices.IsSorted(q.at) { // only pairs that may overlap care about the order
-			slices.Sort(q.at)
+		m.offer(q, w, m.made[rank], m.joinAll(q, w, rank))
+	}
+	return s.unload(dst, m.ids)
+}
+
+// joinAll merges the pairs of a rank at the places that q has found, and returns the places where they were still there.
+func (m *Merges) joinAll(q *rankQueue, w []node, rank uint32) (done []int32) {
+	left, right, made := m.parts[rank][0], m.parts[rank][1], m.made[rank]
+	if left == right && !slices.IsSorted(q.at) { // only pairs that may overlap care about the order
+		slices.Sort(q.at)
+	}
+	done = q.at[:0]
+	for _, p := range q.at {
+		a := w[p]
+		if a.symbol != left || int(a.next) >= len(w) || w[a.next].symbol != right {
+			continue // one of the two has been merged since
 		}
-		done := q.at[:0]
-		for _, p := range q.at {
-			a := w[p]
-			if a.symbol != left || int(a.next) >= len(w) || w[a.next].symbol != right {
-				continue // one of the two has been merged since
+		join(w, p, made)
+		done = append(done, p)
+	}
+	return done
+}
+
+// offer lets the pairs wait that the symbols made at some places are part of.
+func (m *Merges) offer(q *rankQueue, w []node, made uint32, places []int32) {
+	for _, p := range places {
+		a := w[p]
+		if int(a.next) < len(w) {
+			if r := m.pairs.Rank(made, w[a.next].symbol); r != none {
+				q.push(r, p)
 			}
-			join(w, p, made)
-			done = append(done, p)
 		}
-		for _, p := range done {
-			a := w[p]
-			if int(a.next) < len(w) {
-				if r := m.pairs.Rank(made, w[a.next].symbol); r != none {
-					q.push(r, p)
-				}
-			}
-			if a.prev >= 0 && w[a.prev].symbol != made { // else a.prev is in done too, and pushes this pair
-				if r := m.pairs.Rank(w[a.prev].symbol, made); r != none {
-					q.push(r, a.prev)
-				}
+		if a.prev >= 0 && w[a.prev].symbol != made { // else a.prev is among places too, and offers this pair
+			if r := m.pairs.Rank(w[a.prev].symbol, made); r != none {
+				q.push(r, a.prev)
 			}
 		}
 	}
-	return s.unload(dst, m.ids)
 }

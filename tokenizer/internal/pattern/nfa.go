@@ -119,40 +119,39 @@ func (n *nfa) either(e *Expr, again, then int32) nfaState {
 
 // atomic tells whether every possessive quantifier of e takes what a greedy one would: what comes behind it either may
 // be nothing at all, or cannot begin with what the quantifier would have to give back.
-func atomic(e *Expr) bool {
-	var check func(e *Expr, behind ucd.Set, open bool) bool
-	check = func(e *Expr, behind ucd.Set, open bool) bool {
-		switch e.Kind {
-		case Sequence:
-			for i := len(e.Parts) - 1; i >= 0; i-- {
-				if !check(e.Parts[i], behind, open) {
-					return false
-				}
-				first, empty := e.Parts[i].first()
-				if empty {
-					behind = behind.Union(first)
-				} else {
-					behind = first
-				}
-				open = open && empty && !e.Parts[i].looks()
-			}
-		case Choice:
-			for _, part := range e.Parts {
-				if !check(part, behind, open) {
-					return false
-				}
-			}
-		case Repeat:
-			if e.Mode == Possessive {
-				body := e.Parts[0]
-				return body.Kind == One && (open || body.Set.Intersect(behind) == nil)
-			}
-			first, _ := e.Parts[0].first()
-			return check(e.Parts[0], behind.Union(first), open && e.Max == 1)
+func atomic(e *Expr) bool { return e.atomic(nil, true) }
+
+// atomic is that for a part of a pattern: behind are the characters that may come behind it, and open says that nothing has to.
+func (e *Expr) atomic(behind ucd.Set, open bool) bool {
+	switch e.Kind {
+	case Sequence:
+		return e.sequenceAtomic(behind, open)
+	case Choice:
+		return !slices.ContainsFunc(e.Parts, func(part *Expr) bool { return !part.atomic(behind, open) })
+	case Repeat:
+		body := e.Parts[0]
+		if e.Mode == Possessive {
+			return body.Kind == One && (open || body.Set.Intersect(behind) == nil)
 		}
-		return true
+		first, _ := body.first()
+		return body.atomic(behind.Union(first), open && e.Max == 1)
 	}
-	return check(e, nil, true)
+	return true
+}
+
+func (e *Expr) sequenceAtomic(behind ucd.Set, open bool) bool {
+	for _, part := range slices.Backward(e.Parts) {
+		if !part.atomic(behind, open) {
+			return false
+		}
+		first, empty := part.first()
+		if empty {
+			first = behind.Union(first)
+		}
+		behind = first
+		open = open && empty && !part.looks()
+	}
+	return true
 }
 
 // looks tells whether e may look ahead.

@@ -13,7 +13,7 @@ import (
 // Pattern is a regular expression as a deterministic automaton: it finds what a backtracking engine finds, in one pass
 // and without going back further than a bounded number of characters.
 type Pattern struct {
-	// Kind has for each byte that is a character the kind of it: characters that the pattern does not tell apart have
+	// kind has for each byte that is a character the kind of it: characters that the pattern does not tell apart have
 	// the same. For others it has wide, and page, by r>>6, tells where in pages the kinds of 64 characters are; equal
 	// pages are stored once. So a character is looked up by the bytes of its UTF-8: the last one counts within a page.
 	kind  [256]uint8

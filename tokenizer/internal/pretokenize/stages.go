@@ -8,7 +8,7 @@ type stage struct {
 	merged  bool             // matches that follow one another are one piece
 }
 
-// End is the end of the piece that begins at s[i], i < len(s).
+// end is the end of the piece that begins at s[i], i < len(s).
 func (st *stage) end(s []byte, i int) int {
 	if st.pattern == nil {
 		return trailingEnd(s, i)
