@@ -81,7 +81,7 @@ func parseTicket(b []byte, info loader.Info) (request, error) {
 			Do:      "resume against the run that the checkpoint was taken from, or start without a fingerprint",
 			Facts:   map[string]string{"run": info.Run, "want": cut(t.Fingerprint, 80), "have": info.Fingerprint}}
 	}
-	return t, info.Config.CheckWorld(t.World)
+	return t, loader.CheckWorld(info.Config, t.World)
 }
 
 func checkRun(name string, info loader.Info) error {

@@ -31,23 +31,21 @@ func Audit(ctx context.Context, docs Documents, tokenizer Tokenizer, plan PlanLo
 		return a.seen, fmt.Errorf("audit: read the plan's header: %w", err)
 	}
 	if h.Algorithm != AlgorithmVersion {
-		return a.seen, fmt.Errorf("audit: %s: audit it with the binary that planned it", h.otherAlgorithm())
+		return a.seen, fmt.Errorf("audit: %s: audit it with the binary that planned it", otherAlgorithm(h))
 	}
 	state, err := docs.State(ctx)
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
-	if err := errors.Join(h.madeOf(state.Stream), h.Config.Tokenizer.same(tokenizer)); err != nil {
+	if err := errors.Join(madeOf(h, state.Stream), sameTokenizer(h.Config.Tokenizer, tokenizer)); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	if bad := h.Config.Validate(); len(bad) > 0 {
 		return a.seen, fmt.Errorf("audit: the plan's header has a configuration that no run can have: %w", bad[0])
 	}
-	planner, err := h.newPlanner()
-	if err != nil {
+	if a.applier, err = h.Begin(); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
-	a.applier = newApplier(planner)
 	end, err := a.plan.end(ctx)
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: read the end of the plan: %w", err)
@@ -72,7 +70,7 @@ func Audit(ctx context.Context, docs Documents, tokenizer Tokenizer, plan PlanLo
 
 type auditor struct {
 	plan     *planReader
-	applier  *applier
+	applier  *Applier
 	replay   *replay
 	seen     Audited
 	progress func(Audited)
@@ -83,20 +81,20 @@ func (a *auditor) run(ctx context.Context, source Source) error {
 		if err := a.replay.prepare(); err != nil {
 			return err
 		}
-		if err := a.applier.settle(a.compare); err != nil {
+		if err := a.applier.Settle(a.compare); err != nil {
 			return err
 		}
 		switch {
-		case a.applier.ended && !a.replay.done:
+		case a.applier.Ended && !a.replay.done:
 			return fmt.Errorf("step %d follows in the log behind the end of the run", a.replay.next.Index)
-		case a.replay.done && len(a.applier.pending) == 0:
+		case a.replay.done && len(a.applier.Pending) == 0:
 			return nil
 		}
 		d, err := source.Next(ctx)
 		if err != nil {
 			return err
 		}
-		ready, err := a.applier.document(d)
+		ready, err := a.applier.Document(d.arrival())
 		if err != nil {
 			return err
 		}
@@ -125,13 +123,13 @@ func (a *auditor) compare(ready Ready) error {
 
 // conserved checks that every token is accounted for.
 func (a *auditor) conserved() error {
-	planner, fed := a.applier.planner, a.applier.fed
+	planner, fed := a.applier.Planner, a.applier.Fed
 	counts, packed := planner.Counts()
 	a.seen.Documents, a.seen.Tokens, a.seen.Emitted = counts.Arrived, fed, counts.Tokens
 	a.seen.Dropped, a.seen.Repeated = packed.Dropped+counts.LeftTokens, packed.Repeated
 	a.seen.Padding = counts.Slots - counts.Tokens
-	a.seen.Waiting = planner.waitingTokens()
-	a.seen.Ended = a.applier.end != nil
+	a.seen.Waiting = planner.WaitingTokens()
+	a.seen.Ended = a.applier.End != nil
 	if out := counts.Tokens - a.seen.Repeated + a.seen.Dropped + a.seen.Waiting; out != fed {
 		return fmt.Errorf("behind document %s: %d tokens came in, and %d in steps - %d repeated + %d dropped + %d waiting are %d",
 			planner.Cursor(), fed, counts.Tokens, a.seen.Repeated, a.seen.Dropped, a.seen.Waiting, out)

@@ -21,7 +21,7 @@ func (e Edges) clear(ctx context.Context, h Header) error {
 	}
 	now, err := e.Documents.State(ctx)
 	if err == nil {
-		err = h.madeOf(now.Stream)
+		err = madeOf(h, now.Stream)
 	}
 	if err == nil && now.First > h.Start {
 		err = &Error{Reason: DocumentLost, Message: fmt.Sprintf("document %d, where the run was to begin, is purged", h.Start), Do: "start it again"}

@@ -3,10 +3,8 @@ package loader
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,82 +19,13 @@ type Checkpoints interface {
 	Delete(ctx context.Context, name string) error
 }
 
-const (
-	checkpointMagic   = "LC"
-	checkpointVersion = 2
-	checkpointsKept   = 3
-)
-
-// checkpoint is a planner's whole state as of a position of the plan log. It makes a restart short; a plan never depends on it.
-type checkpoint struct {
-	fingerprint string
-	tail        logTail
-	keepers     Keepers
-	pending     []Control
-	planner     []byte
-}
-
-func (c checkpoint) encode() []byte {
-	b := append([]byte(checkpointMagic), checkpointVersion)
-	b = binary.AppendUvarint(b, uint64(len(c.fingerprint)))
-	b = append(b, c.fingerprint...)
-	b = binary.AppendUvarint(b, c.tail.position)
-	b = binary.AppendUvarint(b, uint64(c.tail.check))
-	b = c.keepers.appendState(b)
-	b = binary.AppendUvarint(b, uint64(len(c.pending)))
-	for _, p := range c.pending {
-		b = p.appendBody(append(b, p.kind()))
-	}
-	b = append(b, c.planner...)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-}
-
-func decodeCheckpoint(b []byte) (checkpoint, error) {
-	var c checkpoint
-	if len(b) < len(checkpointMagic)+5 || string(b[:2]) != checkpointMagic {
-		return c, errors.New("not a checkpoint")
-	}
-	if b[2] != checkpointVersion {
-		return c, fmt.Errorf("format version %d, this binary reads %d", b[2], checkpointVersion)
-	}
-	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
-	if crc32.Checksum(body, castagnoli) != sum {
-		return c, errors.New("checksum does not match: it is corrupted or cut short")
-	}
-	in := varints{b: body[3:]}
-	c.fingerprint = string(in.bytes(int(in.bounded(1 << 10))))
-	c.tail = logTail{in.uvarint(), uint32(in.bounded(1<<32 - 1))}
-	c.keepers = in.keepers()
-	for range in.bounded(1 << 20) {
-		kind := in.bytes(1)
-		if in.err != nil {
-			break
-		}
-		control, ok := in.control(kind[0]).(Control)
-		if in.err != nil || !ok {
-			in.fail(fmt.Errorf("a record of kind %d waits to take effect", kind[0]))
-			break
-		}
-		c.pending = append(c.pending, control)
-	}
-	c.planner = in.b
-	return c, in.err
-}
-
-func (r *varints) bytes(n int) []byte {
-	if n > len(r.b) {
-		r.fail(errShort)
-		return nil
-	}
-	out := r.b[:n]
-	r.b = r.b[n:]
-	return out
-}
+// checkpointsKept is how many are stored; an older one is used where the newest cannot be.
+const checkpointsKept = 3
 
 // checkpoint saves the planner's state when a configured number of steps has come since the last time and no other is on its way, or always
 // when forced. Failing to store it makes the next restart longer and nothing else.
 func (l *loop) checkpoint(ctx context.Context, force bool) error {
-	every, next := uint64(l.options.Checkpoint), l.applier.planner.Next()
+	every, next := uint64(l.options.Checkpoint), l.applier.Planner.Next()
 	due := next != l.saved && next >= l.saved+every && l.uploads.under.Load() == 0
 	if l.edges.Checkpoints == nil || every == 0 || l.replay != nil || !force && !due {
 		return nil
@@ -114,8 +43,8 @@ const maxAskers = 64
 // ask saves the planner's state for a request, once no other checkpoint is on its way: then for all who have asked meanwhile.
 func (l *loop) ask(ctx context.Context, q request) error {
 	switch {
-	case l.applier.ended:
-		q.refuse(BadTicket, "the run has ended at step %d: its plan is complete and needs no checkpoint", l.applier.planner.Next())
+	case l.applier.Ended:
+		q.refuse(BadTicket, "the run has ended at step %d: its plan is complete and needs no checkpoint", l.applier.Planner.Next())
 		return nil
 	case l.edges.Checkpoints == nil:
 		q.refuse(BadTicket, "this run has no place for checkpoints")
@@ -134,7 +63,7 @@ func (l *loop) answer(ctx context.Context) error {
 	if len(l.askers) == 0 || l.uploads.under.Load() > 0 {
 		return nil
 	}
-	askers, step := l.askers, l.applier.planner.Next()
+	askers, step := l.askers, l.applier.Planner.Next()
 	l.askers = nil
 	return l.save(ctx, func(err error) {
 		if err != nil {
@@ -150,8 +79,8 @@ func (l *loop) answer(ctx context.Context) error {
 // save has the planner's state stored once everything that it covers is in the plan log, and tells the result.
 func (l *loop) save(ctx context.Context, done func(error)) error {
 	a := l.applier
-	l.saved = a.planner.Next()
-	x := upload{l.saved, checkpoint{l.plan.header.Fingerprint, l.tail, a.keepers, slices.Clone(a.pending), a.planner.AppendState(nil)}, done}
+	l.saved = a.Planner.Next()
+	x := upload{l.saved, a.Checkpoint(l.plan.header.Fingerprint, l.tail), done}
 	l.uploads.under.Add(1)
 	return l.append(ctx, write{stored: func(ctx context.Context) { l.uploads.put(ctx, x) }})
 }
@@ -218,7 +147,7 @@ func (l *leader) restore(ctx context.Context) error {
 	for _, name := range names {
 		err := l.load(ctx, name)
 		if err == nil {
-			p := l.applier.planner
+			p := l.applier.Planner
 			l.log.Info("planner restored", "checkpoint", name, "step", p.Next(), "document", p.Cursor().Last())
 			return nil
 		}
@@ -228,8 +157,7 @@ func (l *leader) restore(ctx context.Context) error {
 		}
 		l.log.Warn("checkpoint not usable; trying an older one", "checkpoint", name, "error", err)
 	}
-	p, err := l.plan.header.newPlanner()
-	l.applier = newApplier(p)
+	l.applier, err = l.plan.header.Begin()
 	return err
 }
 
@@ -247,9 +175,9 @@ func (e Edges) checkpoints(ctx context.Context) ([]string, error) {
 
 // truncated says that a checkpoint of this run was taken behind a record that the plan does not have: what was lost with it may be a
 // drain, a seal or a commit, and without it the steps from there on would not be those that were served.
-func (l *leader) truncated(name string, c checkpoint) error {
+func (l *leader) truncated(name string, c Checkpoint) error {
 	have := l.found
-	was, steps := strconv.FormatUint(c.tail.position, 10), strings.TrimLeft(strings.TrimPrefix(name, checkpointPrefix), "0")
+	was, steps := strconv.FormatUint(c.Tail.Position, 10), strings.TrimLeft(strings.TrimPrefix(name, checkpointPrefix), "0")
 	return &Error{Reason: PlanTruncated,
 		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and %s steps, as checkpoint %s proves: its end is lost",
 			l.name, have.records, have.steps, was, cmp.Or(steps, "0"), name),
@@ -263,37 +191,34 @@ func (l *leader) load(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
-	c, err := decodeCheckpoint(b)
+	c, err := DecodeCheckpoint(b)
 	if err != nil {
 		return err
 	}
-	if header := l.plan.header; c.fingerprint != header.Fingerprint {
-		return fmt.Errorf("it is of configuration %s, the run has %s", c.fingerprint, header.Fingerprint)
+	if header := l.plan.header; c.Fingerprint != header.Fingerprint {
+		return fmt.Errorf("it is of configuration %s, the run has %s", c.Fingerprint, header.Fingerprint)
 	}
-	if last, err := l.edges.Plan.Last(ctx); err != nil || c.tail.position > last {
+	if last, err := l.edges.Plan.Last(ctx); err != nil || c.Tail.Position > last {
 		return cmp.Or(err, l.truncated(name, c))
 	}
-	record, err := l.edges.Plan.Get(ctx, c.tail.position)
+	record, err := l.edges.Plan.Get(ctx, c.Tail.Position)
 	if err != nil {
-		return fmt.Errorf("read plan record %d that it follows: %w", c.tail.position, err)
+		return fmt.Errorf("read plan record %d that it follows: %w", c.Tail.Position, err)
 	}
 	if _, err := DecodeRecord(record); err != nil {
-		return fmt.Errorf("plan record %d that it follows: %w", c.tail.position, err)
+		return fmt.Errorf("plan record %d that it follows: %w", c.Tail.Position, err)
 	}
-	if tailOf(c.tail.position, record) != c.tail {
-		return fmt.Errorf("it belongs to another plan log: record %d differs", c.tail.position)
+	if TailOf(c.Tail.Position, record) != c.Tail {
+		return fmt.Errorf("it belongs to another plan log: record %d differs", c.Tail.Position)
 	}
-	p, err := l.plan.header.newPlanner()
+	applier, err := l.plan.header.Restore(c)
 	if err != nil {
 		return err
 	}
-	if err := p.RestoreState(c.planner); err != nil {
+	if err := readTraits(ctx, applier.Planner, l.edges.Documents); err != nil {
 		return err
 	}
-	if err := readTraits(ctx, p, l.edges.Documents); err != nil {
-		return err
-	}
-	l.applier, l.tail = &applier{planner: p, pending: c.pending, keepers: c.keepers}, c.tail
-	l.plan.keepers = c.keepers
+	l.applier, l.tail = applier, c.Tail
+	l.plan.keepers = applier.Keepers
 	return nil
 }

@@ -32,16 +32,6 @@ type Tokenizer struct {
 	Pad           int32 `json:"pad"`        // id that fills padding
 }
 
-// same refuses a tokenizer that makes other tokens than this one, the plan's.
-func (t Tokenizer) same(o Tokenizer) error {
-	if t.Fingerprint == o.Fingerprint && t.End == o.End && t.VocabSize == o.VocabSize {
-		return nil
-	}
-	return &Error{Reason: PlanMismatch, Message: fmt.Sprintf("the plan was made with tokenizer %s (%s, end %d, %d ids), this is %s (%s, end %d, %d ids)",
-		t.Name, t.Fingerprint, t.End, t.VocabSize, o.Name, o.Fingerprint, o.End, o.VocabSize), Do: "give the tokenizer and the settings of the run",
-		Facts: map[string]string{"plan_tokenizer": t.Fingerprint, "tokenizer": o.Fingerprint}}
-}
-
 // DocumentsConfig says which documents count.
 type DocumentsConfig struct {
 	// Dedupe drops a document whose producer id was seen among the last this many documents. 0 keeps all.

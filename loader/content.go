@@ -1,7 +1,5 @@
 package loader
 
-import "loaderd/packonline/related"
-
 // Content is what a document brings to the rows that hold it: one value a token. Whatever is added to it (losses, weights) is cut, cached
 // and copied as the tokens are.
 type Content struct {
@@ -17,10 +15,4 @@ func (c Content) bytes() int64 { return int64(4 * len(c.Tokens)) }
 // copy copies tokens [start, start+n) of from to position at of c, and returns the position behind them.
 func (c Content) copy(at int, from Content, start, n int32) int {
 	return at + copy(c.Tokens[at:], from.Tokens[start:start+n])
-}
-
-// Traits are what the planner is told of a document beside its length: functions of the document alone, and never its text. They are
-// no part of any state; what a restored planner needs of them is read again.
-type Traits struct {
-	Hint *related.Hint // what it is about, where the packing method asks for that; else nil
 }

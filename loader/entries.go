@@ -8,19 +8,20 @@ import (
 // Control is an entry that takes effect behind a document. Without the record the plan would depend on when it was decided.
 type Control interface {
 	Entry
-	// behind returns the sequence of that document, and place the control behind another one.
-	behind() uint64
-	place(behind uint64) Control
+	// Behind returns the sequence of that document.
+	Behind() uint64
+	// PlaceBehind returns the control behind another document.
+	PlaceBehind(document uint64) Control
 	// apply lets it take effect and returns the steps that it completes; ends says that no document follows.
 	apply(p *Planner) (steps []Step, ends bool)
 	String() string
 }
 
 // Seal ends the run behind a document: everything that waits is packed.
-type Seal struct{ Behind uint64 }
+type Seal struct{ At uint64 }
 
 // Drain empties pool and shuffle window behind a document.
-type Drain struct{ Behind uint64 }
+type Drain struct{ At uint64 }
 
 // Commit says that a keeper's own checkpoint covers all steps before one.
 type Commit struct {
@@ -34,31 +35,31 @@ type Leave struct{ Keeper string }
 // End says that no step follows: the run has so many.
 type End struct{ Steps uint64 }
 
-func (Seal) kind() byte   { return kindSeal }
-func (Drain) kind() byte  { return kindDrain }
-func (Commit) kind() byte { return kindCommit }
-func (Leave) kind() byte  { return kindLeave }
-func (End) kind() byte    { return kindEnd }
+func (Seal) Kind() byte   { return kindSeal }
+func (Drain) Kind() byte  { return kindDrain }
+func (Commit) Kind() byte { return kindCommit }
+func (Leave) Kind() byte  { return kindLeave }
+func (End) Kind() byte    { return kindEnd }
 
-func (c Seal) behind() uint64  { return c.Behind }
-func (c Drain) behind() uint64 { return c.Behind }
+func (c Seal) Behind() uint64  { return c.At }
+func (c Drain) Behind() uint64 { return c.At }
 
-func (Seal) place(behind uint64) Control  { return Seal{behind} }
-func (Drain) place(behind uint64) Control { return Drain{behind} }
+func (Seal) PlaceBehind(document uint64) Control  { return Seal{document} }
+func (Drain) PlaceBehind(document uint64) Control { return Drain{document} }
 
 func (Seal) apply(p *Planner) ([]Step, bool)  { return p.Seal(), true }
 func (Drain) apply(p *Planner) ([]Step, bool) { return p.Drain(), false }
 
-func (c Seal) appendBody(b []byte) []byte  { return binary.AppendUvarint(b, c.Behind) }
-func (c Drain) appendBody(b []byte) []byte { return binary.AppendUvarint(b, c.Behind) }
+func (c Seal) appendBody(b []byte) []byte  { return binary.AppendUvarint(b, c.At) }
+func (c Drain) appendBody(b []byte) []byte { return binary.AppendUvarint(b, c.At) }
 func (c Commit) appendBody(b []byte) []byte {
 	return appendName(binary.AppendUvarint(b, c.Step), c.Keeper)
 }
 func (c Leave) appendBody(b []byte) []byte { return appendName(binary.AppendUvarint(b, 0), c.Keeper) }
 func (c End) appendBody(b []byte) []byte   { return binary.AppendUvarint(b, c.Steps) }
 
-func (c Seal) String() string   { return fmt.Sprintf("seal behind document %d", c.Behind) }
-func (c Drain) String() string  { return fmt.Sprintf("drain behind document %d", c.Behind) }
+func (c Seal) String() string   { return fmt.Sprintf("seal behind document %d", c.At) }
+func (c Drain) String() string  { return fmt.Sprintf("drain behind document %d", c.At) }
 func (c Commit) String() string { return fmt.Sprintf("commit of %q before step %d", c.Keeper, c.Step) }
 func (c Leave) String() string  { return fmt.Sprintf("leave of %q", c.Keeper) }
 func (c End) String() string    { return fmt.Sprintf("end of the run with %d steps", c.Steps) }

@@ -131,7 +131,7 @@ func (r *resumable) resume(t *testing.T, m mark, to int) (steps []loader.Step) {
 	if err := p.RestoreState(m.state); err != nil {
 		t.Fatalf("behind %d steps: %v", m.steps, err)
 	}
-	p.Hint(hintOf)
+	tellHints(p)
 	for _, a := range r.arrivals[p.Cursor().Last():] {
 		if steps = append(steps, tell(t, p, a)...); m.steps+len(steps) >= to {
 			return steps

@@ -54,7 +54,7 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 	if place.World < 1 || place.Rank < 0 || place.Rank >= place.World {
 		return nil, &Error{Reason: BadTicket, Message: fmt.Sprintf("rank %d of world %d", place.Rank, place.World), Do: "ask for 0 <= rank < world"}
 	}
-	if err := f.config.CheckWorld(place.World); err != nil {
+	if err := CheckWorld(f.config, place.World); err != nil {
 		return nil, err
 	}
 	reader := &Reader{follower: f, place: place, next: step, reads: step}

@@ -22,6 +22,13 @@ func hintOf(sequence uint64) *related.Hint {
 	return h
 }
 
+// tellHints tells a restored planner what its documents are about.
+func tellHints(p *loader.Planner) {
+	for _, sequence := range p.Unread() {
+		p.Tell(sequence, loader.Traits{Hint: hintOf(sequence)})
+	}
+}
+
 // lostHints are documents of which some cannot be read again one by one.
 type lostHints struct {
 	*memDocs

@@ -5,18 +5,6 @@ import (
 	"time"
 )
 
-// Stream says which document stream one is: one that was deleted and made again has another time of creation, whatever its name.
-type Stream struct {
-	Name    string    `json:"name"`
-	Created time.Time `json:"created"`
-}
-
-func (s Stream) equal(t Stream) bool { return s.Name == t.Name && s.Created.Equal(t.Created) }
-
-func (s Stream) String() string {
-	return fmt.Sprintf("%s (created %s)", s.Name, s.Created.UTC().Format(time.RFC3339Nano))
-}
-
 // StreamState is what a document stream says of itself at one moment.
 type StreamState struct {
 	Stream
@@ -27,8 +15,8 @@ type StreamState struct {
 }
 
 // madeOf refuses a document stream that is not the one that the plan was made of: equal sequences would name other documents.
-func (h Header) madeOf(s Stream) error {
-	if h.Stream.equal(s) {
+func madeOf(h Header, s Stream) error {
+	if h.Stream.Equal(s) {
 		return nil
 	}
 	how := fmt.Sprintf("this daemon reads %s", s)
@@ -39,4 +27,14 @@ func (h Header) madeOf(s Stream) error {
 		Do: "set stream.name back, or restore the stream from its backup; to train on the documents that are there now, begin a new run (another run name)",
 		Facts: map[string]string{"run": h.Run, "plan_stream": h.Stream.Name, "plan_stream_created": h.Stream.Created.UTC().Format(time.RFC3339Nano),
 			"stream": s.Name, "stream_created": s.Created.UTC().Format(time.RFC3339Nano)}}
+}
+
+// sameTokenizer refuses a tokenizer that makes other tokens than the plan's.
+func sameTokenizer(t, o Tokenizer) error {
+	if t.Fingerprint == o.Fingerprint && t.End == o.End && t.VocabSize == o.VocabSize {
+		return nil
+	}
+	return &Error{Reason: PlanMismatch, Message: fmt.Sprintf("the plan was made with tokenizer %s (%s, end %d, %d ids), this is %s (%s, end %d, %d ids)",
+		t.Name, t.Fingerprint, t.End, t.VocabSize, o.Name, o.Fingerprint, o.End, o.VocabSize), Do: "give the tokenizer and the settings of the run",
+		Facts: map[string]string{"plan_tokenizer": t.Fingerprint, "tokenizer": o.Fingerprint}}
 }

@@ -10,9 +10,9 @@ import (
 // DefaultKeeper is the keeper of a commit that names none.
 const DefaultKeeper = "trainer"
 
-// maxKeepers bounds how many keepers a run may have, and maxKeeperName the bytes of a name.
+// MaxKeepers bounds how many keepers a run may have, and maxKeeperName the bytes of a name.
 const (
-	maxKeepers    = 256
+	MaxKeepers    = 256
 	maxKeeperName = 64
 )
 
@@ -28,15 +28,16 @@ func (k Keepers) Committed() uint64 {
 	return slices.Min(slices.Collect(maps.Values(k)))
 }
 
-// after returns where a keeper stands after it has committed a step. It never goes back: a step below the keeper's last one changes
+// After returns where a keeper stands after it has committed a step. It never goes back: a step below the keeper's last one changes
 // nothing, and a new keeper begins at least where the others already are.
-func (k Keepers) after(c Commit) (step uint64, changes bool) {
+func (k Keepers) After(c Commit) (step uint64, changes bool) {
 	before, known := k[c.Keeper]
 	step = max(c.Step, before, k.Committed())
 	return step, !known || step != before
 }
 
-func validKeeper(name string) error {
+// ValidKeeper refuses names that are no keepers'.
+func ValidKeeper(name string) error {
 	if len(name) < 1 || len(name) > maxKeeperName {
 		return fmt.Errorf("a keeper's name has 1 to %d bytes, this one %d", maxKeeperName, len(name))
 	}
@@ -50,7 +51,7 @@ func validKeeper(name string) error {
 
 func (r *varints) keeper() string {
 	name := string(r.bytes(int(r.bounded(maxKeeperName))))
-	if err := validKeeper(name); err != nil {
+	if err := ValidKeeper(name); err != nil {
 		r.fail(err)
 	}
 	return name
@@ -68,7 +69,7 @@ func (k Keepers) appendState(b []byte) []byte {
 
 func (r *varints) keepers() Keepers {
 	k := Keepers{}
-	for range r.bounded(maxKeepers) {
+	for range r.bounded(MaxKeepers) {
 		name := r.keeper()
 		step := r.uvarint()
 		if r.err != nil {

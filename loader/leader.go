@@ -25,8 +25,8 @@ type leader struct {
 	fresh    bool     // nothing of the run has been written yet
 	first    Position // before the first document that the stream held at the start
 	found    planEnd  // likewise of the plan
-	applier  *applier // as restored
-	tail     logTail  // last record that it covers
+	applier  *Applier // as restored
+	tail     Tail     // last record that it covers
 	requests chan request
 	wanted   chan struct{} // signals that readers want more
 	news     announcement
@@ -119,7 +119,7 @@ func (l *leader) open(ctx context.Context) error {
 		return fmt.Errorf("read end of plan: %w", err)
 	}
 	if c := l.plan.header.Repair; c != nil && l.found.records < c.Records {
-		return c.unfinished(l.name, l.found.records)
+		return unfinished(c, l.name, l.found.records)
 	}
 	l.plan.steps, l.plan.ended = l.found.steps, l.found.ended
 	if err := l.restore(ctx); err != nil {
@@ -153,28 +153,28 @@ func (l *leader) readHeader(ctx context.Context, documents StreamState) (Header,
 	}
 	h, ok := e.(Header)
 	if !ok {
-		return Header{}, fmt.Errorf("read plan header: record 1 is of kind %d", e.kind())
+		return Header{}, fmt.Errorf("read plan header: record 1 is of kind %d", e.Kind())
 	}
-	l.tail = tailOf(1, b)
-	if err := l.config.accepts(h); err != nil {
+	l.tail = TailOf(1, b)
+	if err := accepts(l.config, h); err != nil {
 		return Header{}, err
 	}
-	return h, h.madeOf(documents.Stream)
+	return h, madeOf(h, documents.Stream)
 }
 
 // otherAlgorithm says that another version of the planner made the plan.
-func (h Header) otherAlgorithm() string {
+func otherAlgorithm(h Header) string {
 	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, AlgorithmVersion)
 }
 
 // accepts refuses a plan that this configuration or binary would continue differently.
-func (c Config) accepts(h Header) error {
+func accepts(c Config, h Header) error {
 	mismatch := func(message, do string) error {
 		return &Error{Reason: PlanMismatch, Message: message, Do: do,
 			Facts: map[string]string{"plan_fingerprint": h.Fingerprint, "fingerprint": c.Fingerprint()}}
 	}
 	if h.Algorithm != AlgorithmVersion {
-		return mismatch(h.otherAlgorithm(), "continue it with the binary that began it, or go on with this one in a fork: "+
+		return mismatch(otherAlgorithm(h), "continue it with the binary that began it, or go on with this one in a fork: "+
 			"loaderd fork --run "+h.Run+" --step N --new NAME, N being the step that the training is at")
 	}
 	if h.Fingerprint != c.Fingerprint() {
@@ -194,7 +194,7 @@ func (l *leader) begin(ctx context.Context) error {
 	if err := l.store(ctx, []write{{records: [][]byte{b}}}); err != nil {
 		return err
 	}
-	l.tail = tailOf(1, b)
+	l.tail = TailOf(1, b)
 	l.log.Info("new run", "fingerprint", header.Fingerprint, "first_document", header.Start)
 	return nil
 }
@@ -209,7 +209,7 @@ func (l *leader) serve(ctx context.Context) error {
 			return fmt.Errorf("begin run %s: %w", l.name, err)
 		}
 	}
-	source, err := l.edges.Documents.Read(ctx, l.applier.planner.Cursor().Next())
+	source, err := l.edges.Documents.Read(ctx, l.applier.Planner.Cursor().Next())
 	if err != nil {
 		return fmt.Errorf("read documents: %w", err)
 	}

@@ -20,15 +20,10 @@ type Document struct {
 	Traits
 }
 
-// Skip is why a document is not used. It is a function of the message alone (and, for duplicates, of the log before it).
-type Skip string
-
-// The reasons to skip a document.
-const (
-	SkipEmpty       Skip = "empty"       // no text and no tokens
-	SkipUndecodable Skip = "undecodable" // sent to the dead-letter stream
-	SkipDuplicate   Skip = "duplicate"   // its id was seen among the last documents; set by the planner
-)
+// arrival is what the planner is told of the document.
+func (d Document) arrival() Arrival {
+	return Arrival{Sequence: d.Sequence, ID: d.ID, Length: d.Len(), Skip: d.Skip, Traits: d.Traits}
+}
 
 // Source delivers the documents of the stream in order.
 type Source interface {

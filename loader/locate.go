@@ -50,7 +50,7 @@ func (p *planReader) header(ctx context.Context) (Header, error) {
 	}
 	h, ok := e.(Header)
 	if !ok {
-		return Header{}, fmt.Errorf("the plan begins with a record of kind %d", e.kind())
+		return Header{}, fmt.Errorf("the plan begins with a record of kind %d", e.Kind())
 	}
 	return h, nil
 }
@@ -72,16 +72,16 @@ func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 		}
 		behind = append(behind, x)
 	}
-	o := order{steps: e.steps}
+	o := Order{Steps: e.steps}
 	for i, x := range slices.Backward(behind) {
-		if err := o.between(x); err != nil {
+		if err := o.Between(x); err != nil {
 			return e, damaged(e.records-uint64(i), err)
 		}
 		if c, ok := x.(Control); ok {
-			e.needs = e.needs.Most(Behind(c.behind()))
+			e.needs = e.needs.Most(Behind(c.Behind()))
 		}
 	}
-	e.ended = o.ended
+	e.ended = o.Ended
 	return e, nil
 }
 
@@ -103,13 +103,13 @@ func (p *planReader) step(ctx context.Context, step uint64) (*Step, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find step %d: %w", step, err)
 	}
-	var j joiner
+	var j Joiner
 	for {
 		e, err := p.entry(ctx, at)
 		if err != nil {
 			return nil, err
 		}
-		s, err := j.add(e)
+		s, err := j.Add(e)
 		if err != nil {
 			return nil, damaged(at, err)
 		}
@@ -172,13 +172,13 @@ func (p *planReader) stepFrom(ctx context.Context, from, last uint64) (at, step 
 			return 0, 0, err
 		}
 		if part, ok := e.(StepPart); ok && part.Part == 0 {
-			o := order{steps: part.Index}
+			o := Order{Steps: part.Index}
 			for i, passed := range before {
-				if err := o.between(passed); err != nil {
+				if err := o.Between(passed); err != nil {
 					return 0, 0, damaged(from+uint64(i), err)
 				}
 			}
-			if err := o.step(&part.Step); err != nil {
+			if err := o.Step(&part.Step); err != nil {
 				return 0, 0, damaged(at, err)
 			}
 			return at, part.Index, nil
@@ -235,33 +235,7 @@ func Find(ctx context.Context, plan PlanLog, document uint64, f func(s *Step, ro
 	return nil
 }
 
-// joiner puts the parts of a step together.
-type joiner struct {
-	step *Step
-	next int
-}
-
-// add takes the next record of a step and returns the step when it is complete.
-func (j *joiner) add(e Entry) (*Step, error) {
-	p, ok := e.(StepPart)
-	if !ok {
-		return nil, fmt.Errorf("kind %d where part %d of a step should be", e.kind(), j.next)
-	}
-	if p.Part != j.next || (j.step == nil) != (p.Part == 0) || (j.step != nil && (j.step.Index != p.Index || len(j.step.Rows) != p.First)) {
-		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.next)
-	}
-	if j.step == nil {
-		j.step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Rows: make([][]packonline.Piece, 0, p.Total)}
-	}
-	j.step.Rows = append(j.step.Rows, p.Rows...)
-	j.next++
-	if j.next < p.Parts {
-		return nil, nil
-	}
-	s := j.step
-	if len(s.Rows) != p.Total {
-		return nil, fmt.Errorf("step %d has %d rows of %d", s.Index, len(s.Rows), p.Total)
-	}
-	*j = joiner{}
-	return s, nil
+// damaged says that a record of the plan cannot be used, and what is to be done.
+func damaged(at uint64, err error) error {
+	return fmt.Errorf("plan record %d: %w; the plan log is damaged there: restore its stream from a backup, or copy what stands before it into a usable plan with loaderd repair", at, err)
 }

@@ -11,7 +11,7 @@ import (
 // loop is the leader's only goroutine that touches the planner, and that decides what is appended to the plan log.
 type loop struct {
 	*leader
-	tail    logTail      // last record that was decided on
+	tail    Tail         // last record that was decided on
 	replay  *replay      // nil once the log's end is reached
 	writes  chan<- write // what was decided, for the writer
 	uploads *uploads
@@ -23,11 +23,11 @@ type loop struct {
 }
 
 func newLoop(ctx context.Context, l *leader, writes chan<- write, u *uploads) *loop {
-	x := &loop{leader: l, tail: l.tail, writes: writes, uploads: u, saved: l.applier.planner.Next(), replay: replayFrom(ctx, l.edges.Plan, l.tail.position+1, l.applier)}
-	if l.found.ended && l.applier.end == nil { // the checkpoint was taken behind the end
-		l.applier.end = &End{l.found.steps}
+	x := &loop{leader: l, tail: l.tail, writes: writes, uploads: u, saved: l.applier.Planner.Next(), replay: replayFrom(ctx, l.edges.Plan, l.tail.Position+1, l.applier)}
+	if l.found.ended && l.applier.End == nil { // the checkpoint was taken behind the end
+		l.applier.End = &End{l.found.steps}
 	}
-	counts, _ := l.applier.planner.Counts()
+	counts, _ := l.applier.Planner.Counts()
 	x.duplicates.count = counts.Duplicates
 	return x
 }
@@ -63,11 +63,11 @@ func (l *loop) turn(ctx context.Context, documents <-chan Document) error {
 		if err := l.prepare(); err != nil {
 			return err
 		}
-		if err := l.applier.settle(func(r Ready) error { return l.do(ctx, r) }); err != nil {
+		if err := l.applier.Settle(func(r Ready) error { return l.do(ctx, r) }); err != nil {
 			return err
 		}
 		feed, requests := documents, l.requests
-		if l.applier.ended || (l.replay == nil && l.applier.planner.Next() >= l.limit()) {
+		if l.applier.Ended || (l.replay == nil && l.applier.Planner.Next() >= l.limit()) {
 			feed = nil // readers have enough steps before them
 		}
 		if l.replay != nil {
@@ -106,11 +106,11 @@ func (l *loop) add(ctx context.Context, d Document) error {
 	if d.Skip == "" {
 		l.passed(d.Sequence, d.Content)
 	}
-	ready, err := l.applier.document(d)
+	ready, err := l.applier.Document(d.arrival())
 	if err != nil {
 		return err
 	}
-	counts, _ := l.applier.planner.Counts()
+	counts, _ := l.applier.Planner.Counts()
 	l.duplicates.saw(d.Sequence, counts.Duplicates)
 	l.checkSilent()
 	if err := l.do(ctx, ready); err != nil {
@@ -124,21 +124,21 @@ func (l *loop) prepare() error {
 	if l.replay == nil {
 		return nil
 	}
-	before := l.applier.keepers
+	before := l.applier.Keepers
 	if err := l.replay.prepare(); err != nil {
 		return err
 	}
-	if !maps.Equal(before, l.applier.keepers) {
-		l.plan.keep(l.applier.keepers)
+	if !maps.Equal(before, l.applier.Keepers) {
+		l.plan.keep(l.applier.Keepers)
 	}
 	if l.replay.done {
-		if l.replay.tail.position > 0 {
+		if l.replay.tail.Position > 0 {
 			l.tail = l.replay.tail
 		}
 		l.replay = nil
 		l.duplicates.replayed()
-		l.applier.resume()
-		if at, sealed := l.applier.sealed(); sealed {
+		l.applier.Resume()
+		if at, sealed := l.applier.Sealed(); sealed {
 			l.news.decided(at)
 		}
 		l.update(func() { l.replays = false })
@@ -175,7 +175,7 @@ func (l *loop) emit(ctx context.Context, s Step) error {
 		}
 		return nil
 	}
-	records, err := encodeStep(&s, l.edges.Plan.MaxRecord())
+	records, err := EncodeStep(&s, l.edges.Plan.MaxRecord())
 	if err != nil {
 		return err
 	}
@@ -186,20 +186,20 @@ func (l *loop) emit(ctx context.Context, s Step) error {
 func (l *loop) end(ctx context.Context) error {
 	l.checkSilent()
 	l.snapshot()
-	steps := l.applier.planner.Next()
-	l.log.Info("run ended", "steps", steps, "last_document", l.applier.planner.Cursor().Last())
+	steps := l.applier.Planner.Next()
+	l.log.Info("run ended", "steps", steps, "last_document", l.applier.Planner.Cursor().Last())
 	if err := l.prepare(); err != nil {
 		return err
 	}
 	if l.replay != nil {
 		return fmt.Errorf("plan log: step %d follows behind the end of the run", l.replay.next.Index)
 	}
-	if l.applier.end != nil {
+	if l.applier.End != nil {
 		l.plan.end()
 		return nil
 	}
 	end := End{steps}
-	l.applier.record(end)
+	l.applier.Record(end)
 	if err := l.append(ctx, write{records: [][]byte{EncodeRecord(end)}, stored: func(context.Context) { l.plan.end() }}); err != nil {
 		return err
 	}

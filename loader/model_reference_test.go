@@ -80,17 +80,6 @@ type reference struct {
 	used    map[uint64]bool
 }
 
-// behind returns the document behind which a control takes effect.
-func behind(c loader.Control) uint64 {
-	switch c := c.(type) {
-	case loader.Seal:
-		return c.Behind
-	case loader.Drain:
-		return c.Behind
-	}
-	panic("a control of an unknown kind")
-}
-
 // floor returns the first document that step or a later one may need.
 func (r *reference) floor(step int) uint64 {
 	switch {
@@ -157,9 +146,9 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 	switch at := r.planner.Cursor().Last(); {
 	case r.sealed:
 		return false
-	case len(r.control) > 0 && behind(r.control[0]) < at:
+	case len(r.control) > 0 && r.control[0].Behind() < at:
 		rt.Fatalf("%s is to take effect, the plan is at %d", r.control[0], at)
-	case len(r.control) > 0 && behind(r.control[0]) == at:
+	case len(r.control) > 0 && r.control[0].Behind() == at:
 		if _, r.sealed = r.control[0].(loader.Seal); r.sealed {
 			steps = r.planner.Seal()
 		} else {
@@ -226,7 +215,7 @@ func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 	if err := p.RestoreState(m.ref.planner.AppendState(nil)); err != nil {
 		rt.Fatal(err)
 	}
-	p.Hint(hintOf)
+	tellHints(p)
 	r := *m.ref
 	r.planner, r.used = p, map[uint64]bool{}
 	r.window, r.steps = slices.Clone(r.window), slices.Clone(r.steps)
@@ -238,13 +227,13 @@ func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 // sealed reports whether the end of the run is recorded.
 func (m *machine) sealed(rt *rapid.T) bool {
 	m.follow(rt)
-	return slices.ContainsFunc(m.ref.known, func(c loader.Control) bool { return c == loader.Seal{Behind: behind(c)} })
+	return slices.ContainsFunc(m.ref.known, func(c loader.Control) bool { _, seal := c.(loader.Seal); return seal })
 }
 
 // recorded checks that a control is in the log as it was answered.
 func (m *machine) recorded(rt *rapid.T, kind string, at uint64) {
 	m.follow(rt)
-	want := map[string]loader.Control{"seal": loader.Seal{Behind: at}, "drain": loader.Drain{Behind: at}}[kind]
+	want := map[string]loader.Control{"seal": loader.Seal{At: at}, "drain": loader.Drain{At: at}}[kind]
 	if !slices.Contains(m.ref.known, want) {
 		rt.Fatalf("%s behind document %d is not among %+v", kind, at, m.ref.known)
 	}

@@ -181,7 +181,7 @@ func (m *machine) first() uint64 {
 
 // place draws one that every step can be shared by.
 func (m *machine) place(rt *rapid.T) loader.Place {
-	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool { return m.world.config.CheckWorld(n) != nil })
+	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool { return loader.CheckWorld(m.world.config, n) != nil })
 	world := rapid.SampledFrom(fits).Draw(rt, "world")
 	return loader.Place{World: world, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank")}
 }

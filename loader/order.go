@@ -1,49 +1,79 @@
 package loader
 
-import "fmt"
+import (
+	"fmt"
 
-// order counts a plan's records as they stand in the log and refuses one that cannot stand where it does: everything behind it would be
+	"loaderd/packonline"
+)
+
+// Order counts a plan's records as they stand in the log and refuses one that cannot stand where it does: everything behind it would be
 // taken for something that it is not.
-type order struct {
-	steps uint64 // complete so far
-	ended bool
+type Order struct {
+	Steps uint64 // complete so far
+	Ended bool
 }
 
-// step takes the next complete step.
-func (o *order) step(s *Step) error {
+// Step takes the next complete step.
+func (o *Order) Step(s *Step) error {
 	switch {
-	case o.ended:
+	case o.Ended:
 		return fmt.Errorf("step %d follows behind the end of the run", s.Index)
-	case s.Index != o.steps:
-		return fmt.Errorf("step %d stands where step %d should", s.Index, o.steps)
+	case s.Index != o.Steps:
+		return fmt.Errorf("step %d stands where step %d should", s.Index, o.Steps)
 	}
-	o.steps++
+	o.Steps++
 	return nil
 }
 
-// between takes a record that stands between steps.
-func (o *order) between(e Entry) error {
+// Between takes a record that stands between steps.
+func (o *Order) Between(e Entry) error {
 	switch e := e.(type) {
 	case Header:
-		return fmt.Errorf("a header stands behind %d steps", o.steps)
+		return fmt.Errorf("a header stands behind %d steps", o.Steps)
 	case Commit:
-		if e.Step > o.steps {
-			return fmt.Errorf("keeper %q commits all steps before %d, and %d steps stand before that record", e.Keeper, e.Step, o.steps)
+		if e.Step > o.Steps {
+			return fmt.Errorf("keeper %q commits all steps before %d, and %d steps stand before that record", e.Keeper, e.Step, o.Steps)
 		}
 	case End:
-		if o.ended || e.Steps != o.steps {
-			return fmt.Errorf("it ends the run with %d steps, and %d steps stand before it", e.Steps, o.steps)
+		if o.Ended || e.Steps != o.Steps {
+			return fmt.Errorf("it ends the run with %d steps, and %d steps stand before it", e.Steps, o.Steps)
 		}
-		o.ended = true
+		o.Ended = true
 	case Control:
-		if o.ended {
-			return fmt.Errorf("a record of kind %d follows behind the end of the run", e.kind())
+		if o.Ended {
+			return fmt.Errorf("a record of kind %d follows behind the end of the run", e.Kind())
 		}
 	}
 	return nil
 }
 
-// damaged says that a record of the plan cannot be used, and what is to be done.
-func damaged(at uint64, err error) error {
-	return fmt.Errorf("plan record %d: %w; the plan log is damaged there: restore its stream from a backup, or copy what stands before it into a usable plan with loaderd repair", at, err)
+// Joiner puts the parts of a step together.
+type Joiner struct {
+	Step *Step // that has begun; nil between steps
+	next int
+}
+
+// Add takes the next record of a step and returns the step when it is complete.
+func (j *Joiner) Add(e Entry) (*Step, error) {
+	p, ok := e.(StepPart)
+	if !ok {
+		return nil, fmt.Errorf("kind %d where part %d of a step should be", e.Kind(), j.next)
+	}
+	if p.Part != j.next || (j.Step == nil) != (p.Part == 0) || (j.Step != nil && (j.Step.Index != p.Index || len(j.Step.Rows) != p.First)) {
+		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.next)
+	}
+	if j.Step == nil {
+		j.Step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Rows: make([][]packonline.Piece, 0, p.Total)}
+	}
+	j.Step.Rows = append(j.Step.Rows, p.Rows...)
+	j.next++
+	if j.next < p.Parts {
+		return nil, nil
+	}
+	s := j.Step
+	if len(s.Rows) != p.Total {
+		return nil, fmt.Errorf("step %d has %d rows of %d", s.Index, len(s.Rows), p.Total)
+	}
+	*j = Joiner{}
+	return s, nil
 }

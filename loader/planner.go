@@ -12,15 +12,6 @@ import (
 // every plan; a planner of another version refuses to continue it.
 const AlgorithmVersion = 4
 
-// Arrival is what the Planner is told of one document of the stream.
-type Arrival struct {
-	Sequence uint64
-	ID       uint64 // hash of the producer's id, 0 for none
-	Length   int    // tokens, end-of-document token included
-	Skip     Skip   // not empty: the document is not used
-	Traits
-}
-
 // Counts are a planner's totals since the start of the run.
 type Counts struct {
 	Arrived    int64 // documents of the stream, used or not
@@ -49,7 +40,7 @@ type Planner struct {
 	window *shuffle.Window[atom]
 	lines  []line       // one a bucket, in the order of Config.Packing.Buckets
 	queues queues       // likewise
-	parent *inheritance // nil without one
+	parent *Inheritance // nil without one
 	// An atom has atomRows rows, and a row rowAtoms atoms; one of them is 1.
 	atomRows, rowAtoms int
 
@@ -73,11 +64,11 @@ func NewPlanner(c Config, start uint64) (*Planner, error) {
 		seen: newRecent(c.Documents.Dedupe), cursor: Before(start)}, nil
 }
 
-// newPlanner returns the planner of a run.
-func (h Header) newPlanner() (*Planner, error) {
+// NewPlanner returns the planner of a run at its beginning.
+func (h Header) NewPlanner() (*Planner, error) {
 	p, err := NewPlanner(h.Config, h.Start)
 	if err == nil {
-		p.parent, err = h.inherits()
+		p.parent, err = h.Inherits()
 	}
 	return p, err
 }
@@ -220,8 +211,8 @@ func (p *Planner) finish(floor Position) []Step {
 	return p.steps
 }
 
-// waitingTokens counts the tokens of all pieces that wait, wherever they do.
-func (p *Planner) waitingTokens() int64 {
+// WaitingTokens counts the tokens of all pieces that wait, wherever they do.
+func (p *Planner) WaitingTokens() int64 {
 	n := p.packer.Pending().Tokens
 	add := func(pieces []packonline.Piece) { n += tokens(pieces) }
 	p.window.Each(func(a atom) { add(a.pieces) })
@@ -249,6 +240,19 @@ func (p *Planner) Drains() bool {
 		waiting += p.lines[i].waiting()
 	}
 	return waiting > 0 && waiting+p.queues.rowsWaiting() >= least
+}
+
+// Unread returns the documents that wait and whose traits a restored planner needs to be told again.
+func (p *Planner) Unread() []uint64 {
+	if packer, ok := p.packer.(packonline.Hinted); ok {
+		return packer.Unhinted()
+	}
+	return nil
+}
+
+// Tell tells a restored planner the traits of a document that waits.
+func (p *Planner) Tell(document uint64, t Traits) {
+	p.packer.(packonline.Hinted).Hint(document, t.Hint)
 }
 
 // Cursor returns the position behind the last document that the planner has seen.

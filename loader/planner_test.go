@@ -138,7 +138,7 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 			if err := restored.RestoreState(state); err != nil {
 				t.Fatal(err)
 			}
-			restored.Hint(hintOf)
+			tellHints(restored)
 			if again := restored.AppendState(nil); !bytes.Equal(again, state) {
 				t.Fatal("a restored planner writes another state")
 			}
@@ -279,7 +279,7 @@ func FuzzPlannerState(f *testing.F) {
 		if p.RestoreState(state) != nil {
 			return
 		}
-		p.Hint(hintOf)
+		tellHints(p)
 		if _, err := p.Add(loader.Arrival{Sequence: p.Cursor().Next(), Length: 3}); err != nil {
 			t.Fatal(err)
 		}

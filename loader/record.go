@@ -47,9 +47,17 @@ type Header struct {
 	Repair *Repair `json:"repair,omitempty"`
 }
 
+// Repair stands in the header of a plan that is a copy of what is right of a damaged one.
+type Repair struct {
+	Was     []string `json:"was"`     // names that the run had before, the last of them that of the damaged plan
+	Records uint64   `json:"records"` // that were copied: a copy with fewer of them is not finished
+	Steps   uint64   `json:"steps"`   // that the damaged plan once had: they are planned again before a reader asks, who may be there already
+}
+
 // Entry is what one record of a plan says: Header, StepPart, Seal, Drain, Commit, Leave or End.
 type Entry interface {
-	kind() byte
+	// Kind is the kind of its records; docs/plan.md lists them.
+	Kind() byte
 	// appendBody appends the entry as it stands in records and checkpoints. The body of a control tells where it ends.
 	appendBody(b []byte) []byte
 }
@@ -63,7 +71,7 @@ type StepPart struct {
 }
 
 // EncodeRecord returns the record of an entry.
-func EncodeRecord(e Entry) []byte { return frame(e.kind(), e.appendBody(nil)) }
+func EncodeRecord(e Entry) []byte { return frame(e.Kind(), e.appendBody(nil)) }
 
 // frame makes a record of a body.
 func frame(kind byte, body []byte) []byte {
@@ -74,7 +82,7 @@ func frame(kind byte, body []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-func (Header) kind() byte { return kindHeader }
+func (Header) Kind() byte { return kindHeader }
 
 func (h Header) appendBody(b []byte) []byte {
 	body, err := json.Marshal(h)
@@ -84,7 +92,7 @@ func (h Header) appendBody(b []byte) []byte {
 	return append(b, body...)
 }
 
-func (StepPart) kind() byte { return kindStep }
+func (StepPart) Kind() byte { return kindStep }
 
 func (p StepPart) appendBody(b []byte) []byte {
 	for _, v := range []uint64{p.Index, uint64(p.Bucket), uint64(p.Total), p.Cursor.Last(), p.Floor.Next(),
@@ -94,8 +102,8 @@ func (p StepPart) appendBody(b []byte) []byte {
 	return append(b, p.encoded...)
 }
 
-// encodeStep writes a step as one record, or as several when it is larger than limit bytes.
-func encodeStep(s *Step, limit int) ([][]byte, error) {
+// EncodeStep writes a step as one record, or as several when it is larger than limit bytes.
+func EncodeStep(s *Step, limit int) ([][]byte, error) {
 	const prefix = 9 * binary.MaxVarintLen64
 	var parts []StepPart
 	for first := 0; first < len(s.Rows); {

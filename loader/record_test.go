@@ -38,14 +38,14 @@ func TestStepsSurviveTheirRecords(t *testing.T) {
 		{"a record a row", someStep(3, 40), 280, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			records, err := encodeStep(c.step, c.limit)
+			records, err := EncodeStep(c.step, c.limit)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(records) != c.records {
 				t.Errorf("%d records, want %d", len(records), c.records)
 			}
-			var j joiner
+			var j Joiner
 			for i, b := range records {
 				if len(b) > c.limit {
 					t.Errorf("record %d has %d bytes", i, len(b))
@@ -54,7 +54,7 @@ func TestStepsSurviveTheirRecords(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s, err := j.add(rec)
+				s, err := j.Add(rec)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -67,13 +67,13 @@ func TestStepsSurviveTheirRecords(t *testing.T) {
 			}
 		})
 	}
-	if _, err := encodeStep(someStep(3, 4000), 600); err == nil || !strings.Contains(err.Error(), "max_payload") {
+	if _, err := EncodeStep(someStep(3, 4000), 600); err == nil || !strings.Contains(err.Error(), "max_payload") {
 		t.Errorf("a row larger than a record: %v", err)
 	}
 }
 
 func TestDamagedRecordsAreFound(t *testing.T) {
-	records, err := encodeStep(someStep(4, 2), 1<<20)
+	records, err := EncodeStep(someStep(4, 2), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestDamagedRecordsAreFound(t *testing.T) {
 }
 
 func FuzzDecodeRecord(f *testing.F) {
-	records, err := encodeStep(someStep(20, 3), 300)
+	records, err := EncodeStep(someStep(20, 3), 300)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -112,9 +112,9 @@ func FuzzDecodeRecord(f *testing.F) {
 			}
 			return
 		}
-		var j joiner
-		if s, err := j.add(e); err == nil && s != nil {
-			again, err := encodeStep(s, 1<<26)
+		var j Joiner
+		if s, err := j.Add(e); err == nil && s != nil {
+			again, err := EncodeStep(s, 1<<26)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,32 +127,32 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 func FuzzDecodeCheckpoint(f *testing.F) {
-	good := checkpoint{"sha256:ab", logTail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{7}, Seal{12}}, []byte("state")}.encode()
+	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{7}, Seal{12}}, []byte("state")}.Encode()
 	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, else nothing else would be reached
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append([]byte{checkpointMagic[0], checkpointMagic[1], checkpointVersion}, body...)
-		c, err := decodeCheckpoint(binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)))
+		c, err := DecodeCheckpoint(binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)))
 		if err != nil {
 			return
 		}
-		if again, err := decodeCheckpoint(c.encode()); err != nil || !reflect.DeepEqual(again, c) {
+		if again, err := DecodeCheckpoint(c.Encode()); err != nil || !reflect.DeepEqual(again, c) {
 			t.Fatalf("a decoded checkpoint does not survive: %+v, %v", again, err)
 		}
 	})
 }
 
 func TestDamagedCheckpointsAreFound(t *testing.T) {
-	good := checkpoint{"sha256:ab", logTail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{7}, Seal{12}}, []byte("state")}.encode()
-	if c, err := decodeCheckpoint(good); err != nil || string(c.planner) != "state" || c.tail != (logTail{7, 9}) {
+	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{7}, Seal{12}}, []byte("state")}.Encode()
+	if c, err := DecodeCheckpoint(good); err != nil || string(c.planner) != "state" || c.Tail != (Tail{7, 9}) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	for i := range good {
 		b := bytes.Clone(good)
 		b[i] ^= 1
-		if _, err := decodeCheckpoint(b); err == nil {
+		if _, err := DecodeCheckpoint(b); err == nil {
 			t.Fatalf("byte %d changed and nobody noticed", i)
 		}
-		if _, err := decodeCheckpoint(good[:i]); err == nil {
+		if _, err := DecodeCheckpoint(good[:i]); err == nil {
 			t.Fatalf("cut to %d bytes and nobody noticed", i)
 		}
 	}

@@ -11,15 +11,8 @@ import (
 	"time"
 )
 
-// Repair stands in the header of a plan that is a copy of what is right of a damaged one.
-type Repair struct {
-	Was     []string `json:"was"`     // names that the run had before, the last of them that of the damaged plan
-	Records uint64   `json:"records"` // that were copied: a copy with fewer of them is not finished
-	Steps   uint64   `json:"steps"`   // that the damaged plan once had: they are planned again before a reader asks, who may be there already
-}
-
 // unfinished says that the copy was broken off.
-func (c *Repair) unfinished(run string, records uint64) error {
+func unfinished(c *Repair, run string, records uint64) error {
 	was := c.Was[len(c.Was)-1]
 	return &Error{Reason: PlanTruncated, Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records, c.Records),
 		Do: fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
@@ -78,8 +71,8 @@ func Inspect(ctx context.Context, plan PlanLog, checkpoints Checkpoints) (Damage
 	if d.Records == 0 {
 		return d, fmt.Errorf("the plan has no header that can be read (%s): nothing of it can be used", d.Why)
 	}
-	if d.Why == "" && in.joiner.step != nil {
-		d.Why = fmt.Sprintf("record %d: step %d is cut short at the end of the log", last, in.joiner.step.Index)
+	if d.Why == "" && in.joiner.Step != nil {
+		d.Why = fmt.Sprintf("record %d: step %d is cut short at the end of the log", last, in.joiner.Step.Index)
 	}
 	d.OnceRecords, d.OnceSteps = last, d.Steps
 	if d.Why != "" {
@@ -99,8 +92,8 @@ func Inspect(ctx context.Context, plan PlanLog, checkpoints Checkpoints) (Damage
 type inspection struct {
 	*Damage
 	plan   PlanLog
-	order  order
-	joiner joiner
+	order  Order
+	joiner Joiner
 	// controls are the seals and drains of the part that can be used.
 	controls []Control
 	// Of the records behind the part that can be used:
@@ -130,28 +123,28 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 		return nil
 	}
 	if at == 1 {
-		return fmt.Errorf("it is of kind %d and no header", e.kind())
+		return fmt.Errorf("it is of kind %d and no header", e.Kind())
 	}
 	if _, ok := e.(StepPart); ok {
-		s, err := in.joiner.add(e)
+		s, err := in.joiner.Add(e)
 		if err == nil && s != nil {
-			err = in.order.step(s)
+			err = in.order.Step(s)
 		}
 		if err != nil || s == nil { // one that is not complete yet
 			return err
 		}
 	} else {
-		if in.joiner.step != nil {
-			return fmt.Errorf("step %d is cut short before it", in.joiner.step.Index)
+		if in.joiner.Step != nil {
+			return fmt.Errorf("step %d is cut short before it", in.joiner.Step.Index)
 		}
-		if err := in.order.between(e); err != nil {
+		if err := in.order.Between(e); err != nil {
 			return err
 		}
 		if c, ok := e.(Control); ok {
 			in.controls = append(in.controls, c)
 		}
 	}
-	in.Records, in.Steps = at, in.order.steps
+	in.Records, in.Steps = at, in.order.Steps
 	return nil
 }
 
@@ -181,7 +174,7 @@ func describe(e Entry) string {
 	if s, ok := e.(fmt.Stringer); ok {
 		return s.String()
 	}
-	return fmt.Sprintf("record of kind %d", e.kind())
+	return fmt.Sprintf("record of kind %d", e.Kind())
 }
 
 // checkpoints finds those that a copy can use, and learns from the others how long the plan was.
@@ -196,12 +189,12 @@ func (in *inspection) checkpoints(ctx context.Context, stored Checkpoints) error
 		if err != nil {
 			return fmt.Errorf("read checkpoint %s: %w", name, err)
 		}
-		c, err := decodeCheckpoint(b)
-		if err != nil || c.fingerprint != in.header.Fingerprint {
+		c, err := DecodeCheckpoint(b)
+		if err != nil || c.Fingerprint != in.header.Fingerprint {
 			continue
 		}
-		if c.tail.position <= in.Records {
-			if rec, err := in.plan.Get(ctx, c.tail.position); err == nil && c.tail.position > 1 && tailOf(c.tail.position, rec) == c.tail {
+		if c.Tail.Position <= in.Records {
+			if rec, err := in.plan.Get(ctx, c.Tail.Position); err == nil && c.Tail.Position > 1 && TailOf(c.Tail.Position, rec) == c.Tail {
 				in.usable = append(in.usable, name)
 			}
 			continue
@@ -214,12 +207,12 @@ func (in *inspection) checkpoints(ctx context.Context, stored Checkpoints) error
 }
 
 // beyond learns from a checkpoint that was taken behind the part of the log that can be used.
-func (in *inspection) beyond(name string, step uint64, c checkpoint) {
+func (in *inspection) beyond(name string, step uint64, c Checkpoint) {
 	if in.Why == "" {
-		in.Why = fmt.Sprintf("it ends with record %d and %d steps, and checkpoint %s was taken behind record %d, at step %d", in.Records, in.Steps, name, c.tail.position, step)
+		in.Why = fmt.Sprintf("it ends with record %d and %d steps, and checkpoint %s was taken behind record %d, at step %d", in.Records, in.Steps, name, c.Tail.Position, step)
 	}
-	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.tail.position), max(in.OnceSteps, step)
-	for _, p := range c.pending { // not yet in effect there
+	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.Tail.Position), max(in.OnceSteps, step)
+	for _, p := range c.Pending() { // not yet in effect there
 		what := describe(p)
 		if !slices.ContainsFunc(in.Lost, func(l Lost) bool { return l.What == what }) && !slices.Contains(in.controls, p) {
 			in.Lost = append(in.Lost, Lost{0, what, true})
@@ -232,7 +225,7 @@ func (in *inspection) beyond(name string, step uint64, c checkpoint) {
 func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, progress func(records uint64)) error {
 	h := d.header
 	if h.Algorithm != AlgorithmVersion {
-		return fmt.Errorf("copy plan: %s: repair it with the binary that planned it", h.otherAlgorithm())
+		return fmt.Errorf("copy plan: %s: repair it with the binary that planned it", otherAlgorithm(h))
 	}
 	var was []string
 	if h.Repair != nil {

@@ -11,24 +11,24 @@ import (
 // replay walks over the part of the plan log that exists while an applier makes it again: its entries go to the applier, whose steps are
 // compared here with those of the log instead of being appended to it.
 type replay struct {
-	applier *applier
+	applier *Applier
 	records chan planRecord
 	err     error // why the scan stopped; read after records is closed
 	next    *Step // the step that the planner must make next
 	done    bool  // no step follows in the log
-	begun   joiner
-	order   order
-	tail    logTail // last record read
+	begun   Joiner
+	order   Order
+	tail    Tail // last record read
 }
 
 type planRecord struct {
-	tail  logTail
+	tail  Tail
 	entry Entry
 }
 
 // replayFrom starts to read the log at a position, up to which the applier has come.
-func replayFrom(ctx context.Context, log PlanLog, from uint64, a *applier) *replay {
-	p := &replay{applier: a, records: make(chan planRecord, 16), order: order{steps: a.planner.Next()}}
+func replayFrom(ctx context.Context, log PlanLog, from uint64, a *Applier) *replay {
+	p := &replay{applier: a, records: make(chan planRecord, 16), order: Order{Steps: a.Planner.Next()}}
 	go func() {
 		defer close(p.records)
 		p.err = log.Scan(ctx, from, func(at uint64, b []byte) error {
@@ -37,7 +37,7 @@ func replayFrom(ctx context.Context, log PlanLog, from uint64, a *applier) *repl
 				return damaged(at, err)
 			}
 			select {
-			case p.records <- planRecord{tailOf(at, b), e}:
+			case p.records <- planRecord{TailOf(at, b), e}:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -53,28 +53,28 @@ func (p *replay) prepare() error {
 		r, ok := <-p.records
 		if !ok {
 			p.done = true
-			if p.err == nil && p.begun.step != nil {
-				return damaged(p.tail.position+1, fmt.Errorf("step %d is cut short at the end of the log", p.begun.step.Index))
+			if p.err == nil && p.begun.Step != nil {
+				return damaged(p.tail.Position+1, fmt.Errorf("step %d is cut short at the end of the log", p.begun.Step.Index))
 			}
 			return p.err
 		}
 		p.tail = r.tail
 		if _, ok := r.entry.(StepPart); !ok {
-			if p.begun.step != nil {
-				return damaged(r.tail.position, fmt.Errorf("step %d is cut short before it", p.begun.step.Index))
+			if p.begun.Step != nil {
+				return damaged(r.tail.Position, fmt.Errorf("step %d is cut short before it", p.begun.Step.Index))
 			}
-			if err := p.order.between(r.entry); err != nil {
-				return damaged(r.tail.position, err)
+			if err := p.order.Between(r.entry); err != nil {
+				return damaged(r.tail.Position, err)
 			}
-			p.applier.record(r.entry)
+			p.applier.Record(r.entry)
 			continue
 		}
-		s, err := p.begun.add(r.entry)
+		s, err := p.begun.Add(r.entry)
 		if err == nil && s != nil {
-			err = p.order.step(s)
+			err = p.order.Step(s)
 		}
 		if err != nil {
-			return damaged(r.tail.position, err)
+			return damaged(r.tail.Position, err)
 		}
 		p.next = s
 	}

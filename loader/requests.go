@@ -30,26 +30,26 @@ func (l *loop) handle(ctx context.Context, q request) error {
 	case Commit:
 		return l.commit(ctx, e, q)
 	case Leave:
-		if _, known := l.applier.keepers[e.Keeper]; !known {
-			q.reply <- answer{at: l.applier.keepers.Committed()}
+		if _, known := l.applier.Keepers[e.Keeper]; !known {
+			q.reply <- answer{at: l.applier.Keepers.Committed()}
 			return nil
 		}
 		return l.keep(ctx, e, q)
 	case Control:
 		return l.decide(ctx, e, q)
 	}
-	return fmt.Errorf("nobody can ask for a record of kind %d", q.entry.kind())
+	return fmt.Errorf("nobody can ask for a record of kind %d", q.entry.Kind())
 }
 
 func (l *loop) commit(ctx context.Context, c Commit, q request) error {
-	planned, keepers := l.plan.planned(), l.applier.keepers
+	planned, keepers := l.plan.planned(), l.applier.Keepers
 	_, known := keepers[c.Keeper]
-	step, changes := keepers.after(c)
+	step, changes := keepers.After(c)
 	switch {
 	case c.Step > planned:
 		q.refuse(BadTicket, "commit of step %d, but the plan holds %d steps", c.Step, planned)
-	case !known && len(keepers) == maxKeepers:
-		q.refuse(BadTicket, "the run has %d keepers, and %q would be one more: let one leave first", maxKeepers, c.Keeper)
+	case !known && len(keepers) == MaxKeepers:
+		q.refuse(BadTicket, "the run has %d keepers, and %q would be one more: let one leave first", MaxKeepers, c.Keeper)
 	case !changes:
 		q.reply <- answer{at: keepers.Committed()}
 	default:
@@ -60,8 +60,8 @@ func (l *loop) commit(ctx context.Context, c Commit, q request) error {
 
 // keep stores the record of a change of keepers, and makes it known then.
 func (l *loop) keep(ctx context.Context, e Entry, q request) error {
-	l.applier.record(e)
-	keepers := l.applier.keepers
+	l.applier.Record(e)
+	keepers := l.applier.Keepers
 	return l.append(ctx, write{records: [][]byte{EncodeRecord(e)}, stored: func(context.Context) {
 		l.plan.keep(keepers)
 		q.reply <- answer{at: keepers.Committed()}
@@ -71,7 +71,7 @@ func (l *loop) keep(ctx context.Context, e Entry, q request) error {
 // decide records a control behind the present last document of the stream.
 func (l *loop) decide(ctx context.Context, c Control, q request) error {
 	_, seal := c.(Seal)
-	if at, sealed := l.applier.sealed(); sealed {
+	if at, sealed := l.applier.Sealed(); sealed {
 		if seal {
 			q.reply <- answer{at: at}
 		} else {
@@ -84,11 +84,11 @@ func (l *loop) decide(ctx context.Context, c Control, q request) error {
 		q.reply <- answer{err: &Error{Reason: SourceDown, Message: "cannot read the end of the document stream", Err: err, Do: "try again"}}
 		return nil
 	}
-	at := max(state.Last, l.applier.planner.Clock())
-	if n := len(l.applier.pending); n > 0 { // a stale answer must not put it before one that is recorded
-		at = max(at, l.applier.pending[n-1].behind())
+	at := max(state.Last, l.applier.Planner.Clock())
+	if n := len(l.applier.Pending); n > 0 { // a stale answer must not put it before one that is recorded
+		at = max(at, l.applier.Pending[n-1].Behind())
 	}
-	return l.control(ctx, c.place(at), func(context.Context) {
+	return l.control(ctx, c.PlaceBehind(at), func(context.Context) {
 		if seal {
 			l.news.decided(at)
 		}
@@ -98,17 +98,17 @@ func (l *loop) decide(ctx context.Context, c Control, q request) error {
 
 // control records a control; it takes effect when the planner is there.
 func (l *loop) control(ctx context.Context, c Control, stored func(context.Context)) error {
-	l.applier.record(c)
+	l.applier.Record(c)
 	return l.append(ctx, write{records: [][]byte{EncodeRecord(c)}, stored: stored})
 }
 
 // linger drains pool and window for a reader that waits, when the stream has been quiet for long enough and what waits could fill a
 // step. The clock decides when that is recorded; the record decides what it does.
 func (l *loop) linger(ctx context.Context) error {
-	if l.options.Linger <= 0 || l.replay != nil || l.applier.ended || len(l.applier.pending) > 0 || !l.waitedFor() {
+	if l.options.Linger <= 0 || l.replay != nil || l.applier.Ended || len(l.applier.Pending) > 0 || !l.waitedFor() {
 		return nil
 	}
-	s, planner := l.source.Status(), l.applier.planner
+	s, planner := l.source.Status(), l.applier.Planner
 	quiet := !s.DrySince.IsZero() && time.Since(s.DrySince) >= l.options.Linger && planner.Cursor().Covers(s.Last)
 	if !quiet || !planner.Drains() {
 		return nil

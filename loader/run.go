@@ -173,7 +173,7 @@ func (r *Run) Drain(ctx context.Context) (uint64, error) { return r.ask(ctx, Dra
 // Commit records that a keeper's own durable checkpoint covers all steps before step. The first commit of a name makes it a keeper. It
 // is idempotent and monotone: a smaller step than before changes nothing. It returns the step before which all keepers cover all.
 func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error) {
-	if err := validKeeper(keeper); err != nil {
+	if err := ValidKeeper(keeper); err != nil {
 		return 0, &Error{Reason: BadTicket, Message: err.Error()}
 	}
 	return r.ask(ctx, Commit{keeper, step})
@@ -181,7 +181,7 @@ func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed
 
 // Leave records that a keeper keeps no checkpoints any more: it no longer counts. Idempotent.
 func (r *Run) Leave(ctx context.Context, keeper string) (committed uint64, err error) {
-	if err := validKeeper(keeper); err != nil {
+	if err := ValidKeeper(keeper); err != nil {
 		return 0, &Error{Reason: BadTicket, Message: err.Error()}
 	}
 	return r.ask(ctx, Leave{keeper})

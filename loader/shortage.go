@@ -4,26 +4,25 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 )
 
-// shortage is what the next step lacks: rows, since window and queues let none go before they are full. It is exact for one bucket; with
+// Shortage is what the next step lacks: rows, since window and queues let none go before they are full. It is exact for one bucket; with
 // several it is the least that can do, for the rows may come in another bucket than the one that is nearly full.
-type shortage struct {
-	needed    int   // rows that the next step needs, with all that have to wait behind it
-	there     int   // of those
-	held      int   // finished rows that are held back, none of those
-	documents int64 // at least so many more, should they be as long as those before; 0 when there were none
-	drains    bool  // a drain would complete a step
+type Shortage struct {
+	Needed    int   // rows that the next step needs, with all that have to wait behind it
+	There     int   // of those
+	Held      int   // finished rows that are held back, none of those
+	Documents int64 // at least so many more, should they be as long as those before; 0 when there were none
+	Drains    bool  // a drain would complete a step
 }
 
-// shortage says what the next step lacks.
-func (p *Planner) shortage() shortage {
-	s := shortage{drains: p.Drains()}
+// Shortage says what the next step lacks.
+func (p *Planner) Shortage() Shortage {
+	s := Shortage{Drains: p.Drains()}
 	pool, window, rows := p.Waiting()
-	s.held = int(pool.Held.Rows)
+	s.Held = int(pool.Held.Rows)
 	perAtom := float64(p.atomRows) / float64(p.rowAtoms)
-	s.there = rows + int(float64(window)*perAtom)
+	s.There = rows + int(float64(window)*perAtom)
 	missing := p.queues.missing()
 	if w := p.config.Shuffle.Window; w > 1 {
 		missing += int(float64(w-window) * perAtom)
@@ -32,7 +31,7 @@ func (p *Planner) shortage() shortage {
 		missing -= p.lines[i].waiting()
 	}
 	missing = max(missing, 1)
-	s.needed = s.there + missing
+	s.Needed = s.There + missing
 	_, packed := p.Counts()
 	if packed.Documents > 0 {
 		length := float64(slices.Min(p.config.Packing.Buckets))
@@ -44,7 +43,7 @@ func (p *Planner) shortage() shortage {
 		if lacks := p.config.Packing.Relevant().Held() - int(pool.Held.Pieces) - pool.Pieces; lacks > 0 {
 			tokens += float64(lacks) * min(mean, length) // what is held back is filled first
 		}
-		s.documents = int64(math.Ceil(tokens / mean))
+		s.Documents = int64(math.Ceil(tokens / mean))
 	}
 	return s
 }
@@ -74,24 +73,13 @@ func (q *queues) missing() int {
 	return rows
 }
 
-func (s shortage) String() string {
-	text := fmt.Sprintf("%d rows needed, %d there", s.needed, s.there)
-	if s.held > 0 {
-		text += fmt.Sprintf(" and %d held back", s.held)
+func (s Shortage) String() string {
+	text := fmt.Sprintf("%d rows needed, %d there", s.Needed, s.There)
+	if s.Held > 0 {
+		text += fmt.Sprintf(" and %d held back", s.Held)
 	}
-	if s.documents > 0 {
-		text += fmt.Sprintf(" (at least %d more documents as long as those so far)", s.documents)
+	if s.Documents > 0 {
+		text += fmt.Sprintf(" (at least %d more documents as long as those so far)", s.Documents)
 	}
 	return text
-}
-
-// note adds the figures to the facts of a cause.
-func (s shortage) note(facts map[string]string) {
-	if s.needed == 0 {
-		return // nothing is known yet
-	}
-	facts["rows_needed"], facts["rows_there"] = strconv.Itoa(s.needed), strconv.Itoa(s.there)
-	if s.documents > 0 {
-		facts["documents_needed"] = strconv.FormatInt(s.documents, 10)
-	}
 }

@@ -18,7 +18,7 @@ func TestShortageIsWhatComes(t *testing.T) {
 				c.Steps.MaxWait = 0
 				p := newPlanner(t, c)
 				for _, a := range drawArrivals(t) {
-					needed, there := p.Shortage()
+					s := p.Shortage()
 					_, before := p.Counts()
 					steps, err := p.Add(a)
 					if err != nil {
@@ -26,9 +26,9 @@ func TestShortageIsWhatComes(t *testing.T) {
 					}
 					_, after := p.Counts()
 					rows := int(after.Rows - before.Rows)
-					switch lacks := needed - there; {
+					switch lacks := s.Needed - s.There; {
 					case lacks < 1:
-						t.Fatalf("before document %d: %d rows needed, %d there", a.Sequence, needed, there)
+						t.Fatalf("before document %d: %d rows needed, %d there", a.Sequence, s.Needed, s.There)
 					case len(steps) > 0 && rows < lacks:
 						t.Fatalf("document %d: a step came with %d rows, %d were said to lack", a.Sequence, rows, lacks)
 					case len(steps) == 0 && rows >= lacks && len(c.Packing.Buckets) == 1:

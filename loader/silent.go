@@ -13,12 +13,12 @@ func (l *loop) checkSilent() {
 	if l.heard || c.Related() == nil {
 		return
 	}
-	_, packed := l.applier.planner.Counts()
-	if packed.Documents < int64(c.Pool) && !l.applier.ended {
+	_, packed := l.applier.Planner.Counts()
+	if packed.Documents < int64(c.Pool) && !l.applier.Ended {
 		return
 	}
 	l.heard = true
-	if silent := l.applier.planner.Detail()["documents_silent"]; silent > 0 && silent == packed.Documents {
+	if silent := l.applier.Planner.Detail()["documents_silent"]; silent > 0 && silent == packed.Documents {
 		l.log.Warn("no document so far says what it is about: rows are packed by length alone", "retriever", c.Splice.Retriever, "documents", silent,
 			"do", silentAdvice[c.Splice.Retriever])
 	}

@@ -71,7 +71,7 @@ func (w *wait) facts(planned uint64) map[string]string {
 		"window":        fmt.Sprintf("%d of %d", r.window, w.config.Shuffle.Window),
 		"queued_rows":   queueNote(r.queues),
 	}
-	r.lacks.note(facts)
+	note(r.lacks, facts)
 	return facts
 }
 
@@ -130,7 +130,7 @@ func (w *wait) dry() *Error {
 	if s.Last == 0 {
 		message = fmt.Sprintf("the document stream has been empty for %s: %s", quiet, lacks)
 	}
-	return &Error{Reason: SourceDry, Message: message, Do: w.whenDry(lacks.drains), Facts: map[string]string{"dry_since": s.DrySince.UTC().Format(time.RFC3339Nano)}}
+	return &Error{Reason: SourceDry, Message: message, Do: w.whenDry(lacks.Drains), Facts: map[string]string{"dry_since": s.DrySince.UTC().Format(time.RFC3339Nano)}}
 }
 
 // whenDry is what helps when no documents come.
@@ -179,4 +179,15 @@ func (f *follower) unanswered() *Error {
 	}
 	return &Error{Reason: PlanLogDown, Message: fmt.Sprintf("the request has not been recorded within %s", f.options.Stall),
 		Do: "check the JetStream server and its disk, and ask again"}
+}
+
+// note adds the figures to the facts of a cause.
+func note(s Shortage, facts map[string]string) {
+	if s.Needed == 0 {
+		return // nothing is known yet
+	}
+	facts["rows_needed"], facts["rows_there"] = strconv.Itoa(s.Needed), strconv.Itoa(s.There)
+	if s.Documents > 0 {
+		facts["documents_needed"] = strconv.FormatInt(s.Documents, 10)
+	}
 }

@@ -204,6 +204,16 @@ func (r *varints) uvarint() uint64 {
 	return v
 }
 
+func (r *varints) bytes(n int) []byte {
+	if n > len(r.b) {
+		r.fail(errShort)
+		return nil
+	}
+	out := r.b[:n]
+	r.b = r.b[n:]
+	return out
+}
+
 // bounded reads a number of at most limit.
 func (r *varints) bounded(limit uint64) uint64 {
 	v := r.uvarint()

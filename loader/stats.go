@@ -15,7 +15,7 @@ type planStats struct {
 	window       int
 	queued       int
 	queues       []QueueStat
-	lacks        shortage
+	lacks        Shortage
 	cursor       Position
 	cursorBefore Position // at the refresh before
 	floor        Position
@@ -24,12 +24,12 @@ type planStats struct {
 
 // snapshot refreshes what the leader reports.
 func (l *leader) snapshot() {
-	p := l.applier.planner
+	p := l.applier.Planner
 	var s planStats
 	s.counts, s.packed = p.Counts()
 	s.pool, s.window, s.queued = p.Waiting()
 	s.queues = p.Queues()
-	s.lacks = p.shortage()
+	s.lacks = p.Shortage()
 	s.cursor = p.Cursor()
 	s.floor = p.Floor()
 	s.detail = p.Detail()
@@ -102,7 +102,7 @@ func (r *Run) Stats() Stats {
 		Tokens: p.packed.Tokens, Rows: p.counts.Rows, Slots: p.counts.Slots, Padding: p.counts.Slots - p.counts.Tokens,
 		Truncated: p.packed.Truncated, Dropped: p.packed.Dropped + p.counts.LeftTokens, Repeated: p.packed.Repeated, AgeMax: p.counts.AgeMax,
 		PoolPieces: p.pool.Pieces, HeldRows: int(p.pool.Held.Rows), HeldPieces: int(p.pool.Held.Pieces), PoolTokens: p.pool.Tokens,
-		WindowRows: p.window, QueueRows: p.queued, Queues: p.queues, RowsNeeded: p.lacks.needed, RowsThere: p.lacks.there, WaitMax: p.counts.WaitMax,
+		WindowRows: p.window, QueueRows: p.queued, Queues: p.queues, RowsNeeded: p.lacks.Needed, RowsThere: p.lacks.There, WaitMax: p.counts.WaitMax,
 		Cursor: p.cursor.Last(), Floor: p.floor.Next(), Trouble: p.trouble, Packing: p.detail}
 	s.CacheBytes, s.CacheHits, s.CacheMisses = r.follower.assembler.cache.stats()
 	slices.SortFunc(s.Readers, func(a, b ReaderStat) int {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
-
-	"loaderd/packonline"
 )
 
 // traitsAtOnce is how many documents are asked for at a time.
@@ -15,11 +13,7 @@ const traitsAtOnce = 32
 // readTraits tells a restored planner again what it was told of its waiting documents beside their lengths: a checkpoint holds references
 // only. Packing methods that look at lengths alone need nothing.
 func readTraits(ctx context.Context, p *Planner, documents Documents) error {
-	packer, ok := p.packer.(packonline.Hinted)
-	if !ok {
-		return nil
-	}
-	sequences := packer.Unhinted()
+	sequences := p.Unread()
 	traits := make([]Traits, len(sequences))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(traitsAtOnce)
@@ -35,7 +29,7 @@ func readTraits(ctx context.Context, p *Planner, documents Documents) error {
 		return err
 	}
 	for i, sequence := range sequences {
-		packer.Hint(sequence, traits[i].Hint)
+		p.Tell(sequence, traits[i])
 	}
 	return nil
 }

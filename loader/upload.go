@@ -12,7 +12,7 @@ const uploadLimit = 2 * time.Minute
 // upload is a checkpoint on its way to where checkpoints are kept. What it covers is in the plan log.
 type upload struct {
 	step  uint64
-	state checkpoint
+	state Checkpoint
 	done  func(error)
 }
 
@@ -50,7 +50,7 @@ func (u *uploads) finish(x upload, err error) {
 func (l *leader) upload(ctx context.Context, u *uploads) {
 	for x := range u.queue {
 		limit, cancel := context.WithTimeout(ctx, uploadLimit)
-		err := l.storeCheckpoint(limit, x.step, x.state.encode())
+		err := l.storeCheckpoint(limit, x.step, x.state.Encode())
 		cancel()
 		u.finish(x, err)
 	}

@@ -25,7 +25,7 @@ func (l *leader) watch(ctx context.Context) error {
 		}
 		state, err := l.edges.Documents.State(ctx)
 		if err == nil {
-			err = l.plan.header.madeOf(state.Stream)
+			err = madeOf(l.plan.header, state.Stream)
 		}
 		var mismatch *Error
 		if errors.As(err, &mismatch) && mismatch.Reason == StreamMismatch {

@@ -20,16 +20,16 @@ func TestCheckWorld(t *testing.T) {
 	c := Config{Steps: StepsConfig{Rows: 64, Table: []int{48, 24, 12, 6, 3}}}
 	c.Packing.Buckets = []int{1024, 2048, 4096, 8192, 16384}
 	for world, want := range map[int]string{1: "", 3: "", 2: "world sizes: 1 3;", 6: "[48 24 12 6 3] by its bucket"} {
-		err := c.CheckWorld(world)
+		err := CheckWorld(c, world)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("world %d: %v, want %q", world, err, want)
 		}
 	}
 	c.Steps = StepsConfig{Tokens: 1 << 20}
-	if err := c.CheckWorld(64); err != nil {
+	if err := CheckWorld(c, 64); err != nil {
 		t.Error(err)
 	}
-	if err := c.CheckWorld(128); err == nil {
+	if err := CheckWorld(c, 128); err == nil {
 		t.Error("64 rows of 16,384 tokens were shared by 128 ranks")
 	}
 }

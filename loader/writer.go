@@ -2,7 +2,6 @@ package loader
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -16,21 +15,11 @@ type write struct {
 	stored  func(ctx context.Context) // runs when it is stored, in the writer; may be nil
 }
 
-// logTail identifies the end of a plan log.
-type logTail struct {
-	position uint64
-	check    uint32 // the last record's checksum
-}
-
-func tailOf(position uint64, record []byte) logTail {
-	return logTail{position, binary.LittleEndian.Uint32(record[len(record)-4:])}
-}
-
 // append hands records to the writer. It blocks while the plan log is behind.
 func (l *loop) append(ctx context.Context, w write) error {
-	w.after = l.tail.position
+	w.after = l.tail.Position
 	if n := len(w.records); n > 0 {
-		l.tail = tailOf(w.after+uint64(n), w.records[n-1])
+		l.tail = TailOf(w.after+uint64(n), w.records[n-1])
 	}
 	select {
 	case l.writes <- w:

@@ -1,0 +1,28 @@
+package loader
+
+import "loaderd/packonline/related"
+
+// Arrival is what the Planner is told of one document of the stream.
+type Arrival struct {
+	Sequence uint64
+	ID       uint64 // hash of the producer's id, 0 for none
+	Length   int    // tokens, end-of-document token included
+	Skip     Skip   // not empty: the document is not used
+	Traits
+}
+
+// Skip is why a document is not used. It is a function of the message alone (and, for duplicates, of the log before it).
+type Skip string
+
+// The reasons to skip a document.
+const (
+	SkipEmpty       Skip = "empty"       // no text and no tokens
+	SkipUndecodable Skip = "undecodable" // sent to the dead-letter stream
+	SkipDuplicate   Skip = "duplicate"   // its id was seen among the last documents; set by the planner
+)
+
+// Traits are what the planner is told of a document beside its length: functions of the document alone, and never its text. They are
+// no part of any state; what a restored planner needs of them is read again.
+type Traits struct {
+	Hint *related.Hint // what it is about, where the packing method asks for that; else nil
+}

@@ -1,0 +1,100 @@
+package loader
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+)
+
+const (
+	checkpointMagic   = "LC"
+	checkpointVersion = 2
+)
+
+// Checkpoint is an applier's whole state as of a record of the plan log. It makes a restart short; a plan never depends on it.
+type Checkpoint struct {
+	Fingerprint string // of the run's configuration
+	Tail        Tail   // last record that it covers
+	keepers     Keepers
+	pending     []Control
+	planner     []byte
+}
+
+// Tail identifies the end of a plan log.
+type Tail struct {
+	Position uint64
+	Check    uint32 // the last record's checksum
+}
+
+// TailOf returns the tail of a log that ends with a record.
+func TailOf(position uint64, record []byte) Tail {
+	return Tail{position, binary.LittleEndian.Uint32(record[len(record)-4:])}
+}
+
+// Checkpoint returns the state behind a record of the log of a run's plan.
+func (a *Applier) Checkpoint(fingerprint string, tail Tail) Checkpoint {
+	return Checkpoint{fingerprint, tail, a.Keepers, slices.Clone(a.Pending), a.Planner.AppendState(nil)}
+}
+
+// Restore returns an applier that goes on where a checkpoint of the run was taken.
+func (h Header) Restore(c Checkpoint) (*Applier, error) {
+	a, err := h.Begin()
+	if err != nil {
+		return nil, err
+	}
+	a.Keepers, a.Pending = c.keepers, slices.Clone(c.pending)
+	return a, a.Planner.RestoreState(c.planner)
+}
+
+// Pending are the controls that are recorded and not in effect there.
+func (c Checkpoint) Pending() []Control { return c.pending }
+
+// Encode writes the checkpoint; docs/plan.md describes the form.
+func (c Checkpoint) Encode() []byte {
+	b := append([]byte(checkpointMagic), checkpointVersion)
+	b = appendName(b, c.Fingerprint)
+	b = binary.AppendUvarint(b, c.Tail.Position)
+	b = binary.AppendUvarint(b, uint64(c.Tail.Check))
+	b = c.keepers.appendState(b)
+	b = binary.AppendUvarint(b, uint64(len(c.pending)))
+	for _, p := range c.pending {
+		b = p.appendBody(append(b, p.Kind()))
+	}
+	b = append(b, c.planner...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// DecodeCheckpoint reads what Encode wrote.
+func DecodeCheckpoint(b []byte) (Checkpoint, error) {
+	var c Checkpoint
+	if len(b) < len(checkpointMagic)+5 || string(b[:2]) != checkpointMagic {
+		return c, errors.New("not a checkpoint")
+	}
+	if b[2] != checkpointVersion {
+		return c, fmt.Errorf("format version %d, this binary reads %d", b[2], checkpointVersion)
+	}
+	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
+	if crc32.Checksum(body, castagnoli) != sum {
+		return c, errors.New("checksum does not match: it is corrupted or cut short")
+	}
+	in := varints{b: body[3:]}
+	c.Fingerprint = string(in.bytes(int(in.bounded(1 << 10))))
+	c.Tail = Tail{in.uvarint(), uint32(in.bounded(1<<32 - 1))}
+	c.keepers = in.keepers()
+	for range in.bounded(1 << 20) {
+		kind := in.bytes(1)
+		if in.err != nil {
+			break
+		}
+		control, ok := in.control(kind[0]).(Control)
+		if in.err != nil || !ok {
+			in.fail(fmt.Errorf("a record of kind %d waits to take effect", kind[0]))
+			break
+		}
+		c.pending = append(c.pending, control)
+	}
+	c.planner = in.b
+	return c, in.err
+}
