@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"loaderd/loader/plan"
+
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
 	"loaderd/internal/answers"
@@ -77,7 +79,7 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 	if len(b) == 0 {
 		b = []byte("{}")
 	}
-	q := asked{keeper: loader.DefaultKeeper}
+	q := asked{keeper: plan.DefaultKeeper}
 	run := info.Run
 	keys := map[string]func(json.RawMessage) error{"run": runName(&run)}
 	missing := ""

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"google.golang.org/grpc/codes"
 
@@ -18,7 +20,7 @@ import (
 func TestActions(t *testing.T) {
 	f := newFake(2, 2, 16)
 	f.steps[1].Rows = [][]packonline.Piece{{{Doc: 1 << 60, Start: 3, Length: 9}, {Doc: 2, Length: 1}}, nil}
-	f.steps[1].Cursor = loader.Behind(99)
+	f.steps[1].Cursor = plan.Behind(99)
 	f.steps[0].Rows = nil
 	c := dial(t, serve(t, f))
 	for _, tc := range []struct{ name, body, want string }{

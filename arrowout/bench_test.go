@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/flight"
@@ -34,25 +36,25 @@ func newBenchRun(size int) benchRun {
 	const bucket = 2048
 	rows := size / (bucket * 6)
 	f := newFake(0, rows, bucket)
-	step := &loader.Step{Bucket: bucket}
+	step := &plan.Step{Bucket: bucket}
 	for range rows {
 		step.Rows = append(step.Rows, []packonline.Piece{{Doc: 1, Length: 512}, {Doc: 2, Length: 512}, {Doc: 3, Length: 512}, {Doc: 4, Length: 512}})
 	}
-	f.steps = []*loader.Step{step}
+	f.steps = []*plan.Step{step}
 	return benchRun{f, make([]int32, rows*bucket)}
 }
 
 func (b benchRun) Join(loader.Place, uint64) (*benchReader, error) { return &benchReader{run: b}, nil }
 
-func (b benchRun) Assemble(_ context.Context, s *loader.Step, first, n int) (*loader.Batch, error) {
+func (b benchRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
 	return &loader.Batch{Bucket: 2048, First: first, Rows: n, Content: loader.Content{Tokens: b.tokens[first*2048 : (first+n)*2048]},
 		Pieces: s.Rows[first : first+n]}, nil
 }
 
 type benchReader struct{ run benchRun }
 
-func (r *benchReader) Next(context.Context) (*loader.Step, error) { return r.run.steps[0], nil }
-func (r *benchReader) Close()                                     {}
+func (r *benchReader) Next(context.Context) (*plan.Step, error) { return r.run.steps[0], nil }
+func (r *benchReader) Close()                                   {}
 
 // plainServer is what a Flight server is without this package: the library's record writer over gRPC's own codec and settings.
 type plainServer struct {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"loaderd/loader/plan"
+
 	"github.com/apache/arrow/go/v17/arrow"
 
 	"loaderd/loader"
@@ -43,7 +45,7 @@ var (
 )
 
 // parseColumns looks up the columns that a ticket names, in its order.
-func parseColumns(asked []string, cfg loader.Config) ([]column, error) {
+func parseColumns(asked []string, cfg plan.Config) ([]column, error) {
 	var got []column
 	for _, ask := range asked {
 		i := slices.IndexFunc(allColumns, func(c column) bool { return c.ask == ask })

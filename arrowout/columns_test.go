@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/google/go-cmp/cmp"
@@ -22,7 +24,7 @@ type modelRow struct {
 
 func model(f *fakeRun, row []packonline.Piece, bucket int32) modelRow {
 	m := modelRow{Cu: []int64{0}, Documents: row}
-	whole := f.info.Config.Attention == loader.AttentionRow
+	whole := f.info.Config.Attention == plan.AttentionRow
 	position := int64(0)
 	for i, p := range row {
 		if !whole {
@@ -92,7 +94,7 @@ func rowOf(t *testing.T, rec arrow.Record, i int) modelRow {
 }
 
 func TestEveryColumnEqualsTheModel(t *testing.T) {
-	for _, attention := range []string{loader.AttentionDocument, loader.AttentionRow} {
+	for _, attention := range []string{plan.AttentionDocument, plan.AttentionRow} {
 		for _, ids := range []string{"input_ids", "input_ids:uint16"} {
 			for _, world := range []int{1, 2, 4} {
 				t.Run(fmt.Sprintf("%s/%s/world=%d", attention, ids, world), func(t *testing.T) {
@@ -119,7 +121,7 @@ func TestEveryColumnEqualsTheModel(t *testing.T) {
 	}
 }
 
-func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, step *loader.Step, first, n int) {
+func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, step *plan.Step, first, n int) {
 	t.Helper()
 	want := arrowout.Metadata{Run: "fake", Step: step.Index, Parts: 1, Bucket: int(step.Bucket), Rows: n}
 	for _, row := range step.Rows {

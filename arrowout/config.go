@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // Config shapes the Flight server. Nothing of it shapes the plan.
@@ -43,7 +43,7 @@ func Default() Config {
 }
 
 // FieldError is a bad field of a Config.
-type FieldError = loader.FieldError
+type FieldError = plan.FieldError
 
 // Validate returns every bad field. It does not read files.
 func (c Config) Validate() []FieldError {

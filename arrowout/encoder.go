@@ -3,6 +3,8 @@ package arrowout
 import (
 	"fmt"
 
+	"loaderd/loader/plan"
+
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
@@ -13,13 +15,13 @@ import (
 // encoder makes the messages of one stream.
 type encoder struct {
 	columns []column
-	cfg     loader.Config
+	cfg     plan.Config
 	schema  *arrow.Schema
 	writer  *ipc.Writer
 	last    *message // what the writer wrote last
 }
 
-func newEncoder(columns []column, cfg loader.Config) *encoder {
+func newEncoder(columns []column, cfg plan.Config) *encoder {
 	e := &encoder{columns: columns, cfg: cfg, schema: schemaOf(columns)}
 	e.writer = ipc.NewWriterWithPayloadWriter((*payloads)(e), ipc.WithSchema(e.schema))
 	return e

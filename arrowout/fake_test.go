@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -26,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fakeRun is a run whose steps are all known: what a server should send can be computed from them.
 type fakeRun struct {
 	info  loader.Info
-	steps []*loader.Step
+	steps []*plan.Step
 	last  error // what Next returns behind the last step; nil: it waits
 	vocab int32
 
@@ -45,15 +47,15 @@ type fakeRun struct {
 // newFake makes steps of random rows: some full, some padded, some empty.
 func newFake(steps, rows, bucket int) *fakeRun {
 	f := &fakeRun{last: io.EOF, vocab: 50257}
-	f.info = loader.Info{Run: "fake", Fingerprint: "f00d", Config: loader.Config{
-		Attention: loader.AttentionDocument,
-		Tokenizer: loader.Tokenizer{Name: "gpt2", VocabSize: 50257, End: 50256, Pad: 50256},
+	f.info = loader.Info{Run: "fake", Fingerprint: "f00d", Config: plan.Config{
+		Attention: plan.AttentionDocument,
+		Tokenizer: plan.Tokenizer{Name: "gpt2", VocabSize: 50257, End: 50256, Pad: 50256},
 		Packing:   packonline.Config{Buckets: []int{bucket}},
-		Steps:     loader.StepsConfig{Rows: rows, Last: loader.LastPad},
+		Steps:     plan.StepsConfig{Rows: rows, Last: plan.LastPad},
 	}}
 	rng, sequence := rand.New(rand.NewPCG(1, 2)), uint64(0)
 	for i := range steps {
-		s := &loader.Step{Index: uint64(i), Bucket: int32(bucket)}
+		s := &plan.Step{Index: uint64(i), Bucket: int32(bucket)}
 		for range rows {
 			var row []packonline.Piece
 			for free := int32(bucket); free > 0 && rng.IntN(6) > 0; {
@@ -66,7 +68,7 @@ func newFake(steps, rows, bucket int) *fakeRun {
 			}
 			s.Rows = append(s.Rows, row)
 		}
-		s.Cursor = loader.Behind(sequence)
+		s.Cursor = plan.Behind(sequence)
 		f.steps = append(f.steps, s)
 	}
 	f.info.Planned = uint64(steps)
@@ -97,7 +99,7 @@ func (f *fakeRun) Join(place loader.Place, step uint64) (*fakeReader, error) {
 	return &fakeReader{f, step}, nil
 }
 
-func (f *fakeRun) Assemble(_ context.Context, s *loader.Step, first, n int) (*loader.Batch, error) {
+func (f *fakeRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
 	if f.onAssemble != nil {
 		f.onAssemble(s.Index)
 	}
@@ -118,7 +120,7 @@ func (f *fakeRun) Assemble(_ context.Context, s *loader.Step, first, n int) (*lo
 	return b, nil
 }
 
-func (f *fakeRun) Step(_ context.Context, step uint64) (*loader.Step, error) {
+func (f *fakeRun) Step(_ context.Context, step uint64) (*plan.Step, error) {
 	if step >= uint64(len(f.steps)) {
 		return nil, io.EOF
 	}
@@ -146,7 +148,7 @@ func (f *fakeRun) Lookup(_ context.Context, id string) ([]uint64, error) {
 	return nil, nil
 }
 
-func (f *fakeRun) Find(_ context.Context, document uint64, found func(s *loader.Step, row int, pieces []packonline.Piece) error) error {
+func (f *fakeRun) Find(_ context.Context, document uint64, found func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	for _, s := range f.steps {
 		for i, row := range s.Rows {
 			for _, p := range row {
@@ -189,7 +191,7 @@ type fakeReader struct {
 	step uint64
 }
 
-func (r *fakeReader) Next(ctx context.Context) (*loader.Step, error) {
+func (r *fakeReader) Next(ctx context.Context) (*plan.Step, error) {
 	if r.run.onNext != nil {
 		if err := r.run.onNext(ctx, r.step); err != nil {
 			return nil, err

@@ -3,6 +3,8 @@ package arrowout
 import (
 	"context"
 
+	"loaderd/loader/plan"
+
 	"loaderd/internal/answers"
 	"loaderd/loader"
 	"loaderd/packonline"
@@ -23,7 +25,7 @@ func (s *service) find(ctx context.Context, q asked, send func(any) error) error
 	}
 	run := s.run.Info().Run
 	for _, sequence := range sequences {
-		err := s.run.Find(ctx, sequence, func(step *loader.Step, row int, pieces []packonline.Piece) error {
+		err := s.run.Find(ctx, sequence, func(step *plan.Step, row int, pieces []packonline.Piece) error {
 			return send(answers.Found{Run: run, Step: step.Index, Bucket: int(step.Bucket), Row: row, Pieces: ledgerRow(pieces)})
 		})
 		if err != nil {

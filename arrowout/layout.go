@@ -3,6 +3,8 @@ package arrowout
 import (
 	"fmt"
 
+	"loaderd/loader/plan"
+
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -17,7 +19,7 @@ type layout struct {
 	segments [][]int32 // of every row, their lengths in tokens
 }
 
-func newLayout(b *loader.Batch, cfg loader.Config) (layout, error) {
+func newLayout(b *loader.Batch, cfg plan.Config) (layout, error) {
 	if len(b.Pieces) != b.Rows || len(b.Tokens) != b.Rows*b.Bucket {
 		return layout{}, fmt.Errorf("assemble step %d: %d tokens and %d piece lists for %d rows of %d tokens",
 			b.Step, len(b.Tokens), len(b.Pieces), b.Rows, b.Bucket)
@@ -35,11 +37,11 @@ func newLayout(b *loader.Batch, cfg loader.Config) (layout, error) {
 			if p.Length < 1 || used < 0 || int(used) > b.Bucket {
 				return layout{}, fmt.Errorf("assemble step %d: the pieces of row %d do not fit %d tokens", b.Step, b.First+i, b.Bucket)
 			}
-			if cfg.Attention != loader.AttentionRow {
+			if cfg.Attention != plan.AttentionRow {
 				flat = append(flat, p.Length)
 			}
 		}
-		if cfg.Attention == loader.AttentionRow && used > 0 {
+		if cfg.Attention == plan.AttentionRow && used > 0 {
 			flat = append(flat, used)
 		}
 		l.segments[i] = flat[from:len(flat):len(flat)]

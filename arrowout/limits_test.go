@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"google.golang.org/grpc/codes"
 
 	"loaderd/loader"
@@ -16,7 +18,7 @@ type altered struct {
 	change func(*loader.Batch)
 }
 
-func (a altered) Assemble(ctx context.Context, s *loader.Step, first, n int) (*loader.Batch, error) {
+func (a altered) Assemble(ctx context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
 	b, err := a.fakeRun.Assemble(ctx, s, first, n)
 	a.change(b)
 	return b, err
@@ -54,7 +56,7 @@ func TestARowOfManySegments(t *testing.T) {
 		for i := range row {
 			row[i] = packonline.Piece{Doc: uint64(i + 1), Length: 1}
 		}
-		f.steps = []*loader.Step{{Bucket: int32(n), Rows: [][]packonline.Piece{row}}}
+		f.steps = []*plan.Step{{Bucket: int32(n), Rows: [][]packonline.Piece{row}}}
 		c := dial(t, serve(t, f))
 		r := mustGet(t, c, `{"columns":["cu_seqlens"]}`)
 		if !r.Next() || len(rowOf(t, r.Record(), 0).Cu) != n+1 {

@@ -3,7 +3,7 @@ package arrowout
 import (
 	"encoding/json"
 
-	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // part is a run of rows of a step that travels as one record batch.
@@ -11,7 +11,7 @@ type part struct{ first, rows int }
 
 // split cuts rows [first, first+n) of a step into parts of at most limit bytes, each at least one row. It depends on the plan and
 // the ticket alone, so that reading a step again gives the same batches.
-func split(s *loader.Step, columns []column, first, n, limit int) []part {
+func split(s *plan.Step, columns []column, first, n, limit int) []part {
 	var parts []part
 	size := 0
 	for i := first; i < first+n; i++ {
@@ -45,12 +45,12 @@ type Metadata struct {
 }
 
 // countStep counts what all ranks and parts of a step share.
-func (m *Metadata) countStep(s *loader.Step, attention string) {
+func (m *Metadata) countStep(s *plan.Step, attention string) {
 	for _, row := range s.Rows {
 		for _, p := range row {
 			m.StepTokens += int64(p.Length)
 		}
-		if attention == loader.AttentionRow {
+		if attention == plan.AttentionRow {
 			m.StepSegments += int64(min(len(row), 1))
 		} else {
 			m.StepSegments += int64(len(row))

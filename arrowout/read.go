@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 )
 
@@ -60,7 +62,7 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 	return nil
 }
 
-func (r *reading) next(ctx context.Context, reader Reader) (*loader.Step, error) {
+func (r *reading) next(ctx context.Context, reader Reader) (*plan.Step, error) {
 	start := time.Now()
 	step, err := reader.Next(ctx)
 	r.metrics.wait.Add(time.Since(start).Seconds())

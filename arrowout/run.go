@@ -3,6 +3,8 @@ package arrowout
 import (
 	"context"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 	"loaderd/packonline"
 )
@@ -10,7 +12,7 @@ import (
 // Reader is one rank's place in a run.
 type Reader interface {
 	// Next waits for the next step: io.EOF behind the last one, a *loader.Error with the cause when it does not come in time.
-	Next(ctx context.Context) (*loader.Step, error)
+	Next(ctx context.Context) (*plan.Step, error)
 	// Close gives the place up, so that it no longer holds the plan back.
 	Close()
 }
@@ -27,9 +29,9 @@ type Unjoined interface {
 	// Info describes the run; its Run, Fingerprint and Config never change.
 	Info() loader.Info
 	// Assemble returns rows [first, first+n) of a step as tokens. The result is lent to the network and never changed.
-	Assemble(ctx context.Context, s *loader.Step, first, n int) (*loader.Batch, error)
+	Assemble(ctx context.Context, s *plan.Step, first, n int) (*loader.Batch, error)
 	// Step returns one step of the plan without waiting, io.EOF behind the end.
-	Step(ctx context.Context, step uint64) (*loader.Step, error)
+	Step(ctx context.Context, step uint64) (*plan.Step, error)
 	// Cause says why a step is not there yet; nil when it is, or when the run has ended.
 	Cause(step uint64) *loader.Error
 	// Commit records that a keeper's own checkpoint covers all steps before step, Leave that it keeps none any more; both return the
@@ -40,7 +42,7 @@ type Unjoined interface {
 	Describe(ctx context.Context, sequence uint64) (loader.DocumentInfo, error)
 	// Lookup returns the sequences of the documents that have a producer's id, Find calls f with every row that holds a part of one.
 	Lookup(ctx context.Context, id string) ([]uint64, error)
-	Find(ctx context.Context, document uint64, f func(s *loader.Step, row int, pieces []packonline.Piece) error) error
+	Find(ctx context.Context, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error
 	// Seal ends the stream behind its last document, Drain empties the pool there and goes on; both return that document's sequence.
 	Seal(ctx context.Context) (uint64, error)
 	Drain(ctx context.Context) (uint64, error)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,7 +24,6 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"loaderd/arrowout"
-	"loaderd/loader"
 	"loaderd/packonline"
 )
 
@@ -132,7 +133,7 @@ func TestReadingTwiceGivesTheSameBytes(t *testing.T) {
 func TestLargeStepsAreSplitByRows(t *testing.T) {
 	const limit = 64 << 10
 	f := newFake(3, 40, 2048)
-	f.steps = append(f.steps, &loader.Step{Index: 3, Bucket: 40000, // one row is larger than a batch may be
+	f.steps = append(f.steps, &plan.Step{Index: 3, Bucket: 40000, // one row is larger than a batch may be
 		Rows: append(make([][]packonline.Piece, 39), []packonline.Piece{{Doc: 1, Length: 40000}})})
 	s := serve(t, f, func(c *arrowout.Config) { c.BatchBytes = limit })
 	c := dial(t, s)

@@ -6,13 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 	"loaderd/packonline"
 )
 
-var about = loader.Info{Run: "r1", Was: []string{"r0"}, Fingerprint: "f00d", Config: loader.Config{
-	Tokenizer: loader.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256}, Packing: packonline.Config{Buckets: []int{2048}},
-	Steps: loader.StepsConfig{Rows: 12}}}
+var about = loader.Info{Run: "r1", Was: []string{"r0"}, Fingerprint: "f00d", Config: plan.Config{
+	Tokenizer: plan.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256}, Packing: packonline.Config{Buckets: []int{2048}},
+	Steps: plan.StepsConfig{Rows: 12}}}
 
 func TestTickets(t *testing.T) {
 	for _, tc := range []struct {

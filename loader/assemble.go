@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 )
@@ -24,7 +26,7 @@ type assembler struct {
 const fetches = 8
 
 // assemble returns rows [first, first+n) of a step.
-func (a *assembler) assemble(ctx context.Context, s *Step, first, n int) (*Batch, error) {
+func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*Batch, error) {
 	if first < 0 || n < 0 || first+n > len(s.Rows) {
 		return nil, fmt.Errorf("assemble step %d: rows [%d, +%d) of %d", s.Index, first, n, len(s.Rows))
 	}

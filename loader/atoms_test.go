@@ -6,23 +6,24 @@ import (
 	"slices"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"pgregory.net/rapid"
 
-	"loaderd/loader"
 	"loaderd/packonline"
 	"loaderd/shuffle"
 )
 
 // model plans in the plainest way: it keeps all that was packed, makes atoms of it, shuffles these, and makes rows and steps of them.
 type model struct {
-	c      loader.Config
+	c      plan.Config
 	packer packonline.Packer
 	out    packonline.Rows
 	window *shuffle.Window[modelAtom]
 	atoms  map[int][]modelAtom // by bucket, those before the window
 	parts  map[int][]modelAtom // those behind it that make up a row
 	rows   map[int][][]packonline.Piece
-	steps  []loader.Step
+	steps  []plan.Step
 	cursor uint64
 }
 
@@ -31,7 +32,7 @@ type modelAtom struct {
 	rows   [][]packonline.Piece
 }
 
-func newModel(t *rapid.T, c loader.Config) *model {
+func newModel(t *rapid.T, c plan.Config) *model {
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
 	packer, err := packonline.New(c.Packing)
 	if err != nil {
@@ -127,7 +128,7 @@ func (m *model) merge(bucket int) {
 func (m *model) step(bucket int, row []packonline.Piece) {
 	rows := append(m.rows[bucket], row)
 	if len(rows) == m.c.Steps.Rows {
-		m.steps = append(m.steps, loader.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows, Cursor: loader.Behind(m.cursor)})
+		m.steps = append(m.steps, plan.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows, Cursor: plan.Behind(m.cursor)})
 		rows = nil
 	}
 	m.rows[bucket] = rows
@@ -135,12 +136,12 @@ func (m *model) step(bucket int, row []packonline.Piece) {
 
 // The planner packs, shuffles by atom and merges or splits the atoms into rows as the model does, whatever the method and the atom.
 func TestPlannerFollowsTheModel(t *testing.T) {
-	checkMethods(t, func(t *rapid.T, c loader.Config) {
+	checkMethods(t, func(t *rapid.T, c plan.Config) {
 		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance = 0, 0, 0, nil, false
 		p, m := newPlanner(t, c), newModel(t, c)
-		var steps []loader.Step
+		var steps []plan.Step
 		for i, n := range rapid.SliceOfN(rapid.IntRange(1, 90), 0, 80).Draw(t, "lengths") {
-			out, err := p.Add(loader.Arrival{Sequence: uint64(i + 1), Length: n})
+			out, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: n})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +155,7 @@ func TestPlannerFollowsTheModel(t *testing.T) {
 		steps = append(steps, p.Drain()...)
 		m.drain()
 		for i := range steps {
-			steps[i].Floor = loader.Position{} // the model has none
+			steps[i].Floor = plan.Position{} // the model has none
 		}
 		if !reflect.DeepEqual(steps, m.steps) {
 			t.Fatalf("the planner makes\n%v\nthe model\n%v", steps, m.steps)
@@ -172,16 +173,16 @@ func TestPlannerFollowsTheModel(t *testing.T) {
 // Without a shuffle the run of concat is the same whatever it is cut into: parts of rows come together again, and the rows of an atom
 // stand one behind the other.
 func TestAtomsWithoutAShuffle(t *testing.T) {
-	plan := func(atom float64) []loader.Step {
+	planned := func(atom float64) []plan.Step {
 		c := config("concat")
 		c.Packing.Atom, c.Packing.MaxAge, c.Shuffle.Window = atom, 0, 0
-		p, err := loader.NewPlanner(c, 1)
+		p, err := plan.NewPlanner(c, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var steps []loader.Step
+		var steps []plan.Step
 		for i, n := range someLengths(4, 500) {
-			out, err := p.Add(loader.Arrival{Sequence: uint64(i + 1), Length: n})
+			out, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: n})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,13 +190,13 @@ func TestAtomsWithoutAShuffle(t *testing.T) {
 		}
 		steps = append(steps, p.Seal()...)
 		for i := range steps {
-			steps[i].Cursor = loader.Position{} // atoms of several rows leave when their last row is full
+			steps[i].Cursor = plan.Position{} // atoms of several rows leave when their last row is full
 		}
 		return steps
 	}
-	want := plan(1)
+	want := planned(1)
 	for _, atom := range []float64{0.25, 0.5, 2, 4} {
-		if have := plan(atom); !reflect.DeepEqual(have, want) {
+		if have := planned(atom); !reflect.DeepEqual(have, want) {
 			t.Errorf("atoms of %v rows give\n%v\nwant\n%v", atom, have, want)
 		}
 	}
@@ -216,13 +217,13 @@ func TestAtomStories(t *testing.T) {
 	} {
 		c := config(x.method)
 		c.Packing.Buckets, c.Packing.Atom, c.Shuffle.Window, c.Steps.Rows = []int{8}, x.atom, 0, 2
-		p, err := loader.NewPlanner(c, 1)
+		p, err := plan.NewPlanner(c, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var have []any
 		for i, n := range []int{3, 4, 5, 8, 20} {
-			steps, err := p.Add(loader.Arrival{Sequence: uint64(i + 1), Length: n})
+			steps, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: n})
 			if err != nil {
 				t.Fatal(err)
 			}

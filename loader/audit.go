@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"loaderd/loader/plan"
 )
 
 // Audited is what an audit has seen so far.
@@ -24,13 +26,13 @@ type Audited struct {
 // compares: rows, order, buckets and floors must be those of the log, and behind every step each token must be accounted for: tokens
 // in = tokens out - repeated + dropped + waiting. The error names the first step that differs. The tokenizer is the one that docs makes
 // tokens with: it must be the plan's. progress may be nil.
-func Audit(ctx context.Context, docs Documents, tokenizer Tokenizer, plan PlanLog, progress func(Audited)) (Audited, error) {
-	a := auditor{plan: &planReader{log: plan}, progress: progress}
+func Audit(ctx context.Context, docs Documents, tokenizer plan.Tokenizer, log PlanLog, progress func(Audited)) (Audited, error) {
+	a := auditor{plan: &planReader{log: log}, progress: progress}
 	h, err := a.plan.header(ctx)
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: read the plan's header: %w", err)
 	}
-	if h.Algorithm != AlgorithmVersion {
+	if h.Algorithm != plan.AlgorithmVersion {
 		return a.seen, fmt.Errorf("audit: %s: audit it with the binary that planned it", otherAlgorithm(h))
 	}
 	state, err := docs.State(ctx)
@@ -61,7 +63,7 @@ func Audit(ctx context.Context, docs Documents, tokenizer Tokenizer, plan PlanLo
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the scan of the log
-	a.replay = replayFrom(ctx, plan, 2, a.applier)
+	a.replay = replayFrom(ctx, log, 2, a.applier)
 	if err := a.run(ctx, source); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
@@ -70,7 +72,7 @@ func Audit(ctx context.Context, docs Documents, tokenizer Tokenizer, plan PlanLo
 
 type auditor struct {
 	plan     *planReader
-	applier  *Applier
+	applier  *plan.Applier
 	replay   *replay
 	seen     Audited
 	progress func(Audited)
@@ -105,7 +107,7 @@ func (a *auditor) run(ctx context.Context, source Source) error {
 }
 
 // compare compares steps with the log's. Behind the log's end there is nothing to compare with: the daemon had not stored them yet.
-func (a *auditor) compare(ready Ready) error {
+func (a *auditor) compare(ready plan.Ready) error {
 	for i := range ready.Steps {
 		if a.replay.done {
 			return a.conserved()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 	"loaderd/packonline"
 )
@@ -87,7 +89,7 @@ func TestFind(t *testing.T) {
 				}
 			}
 		}
-		err := loader.Find(t.Context(), w.plan, document, func(s *loader.Step, row int, pieces []packonline.Piece) error {
+		err := loader.Find(t.Context(), w.plan, document, func(s *plan.Step, row int, pieces []packonline.Piece) error {
 			have = append(have, fmt.Sprint(s.Index, row, pieces))
 			return nil
 		})

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"loaderd/loader/plan"
 )
 
 // Checkpoints stores planner states by name.
@@ -175,7 +177,7 @@ func (e Edges) checkpoints(ctx context.Context) ([]string, error) {
 
 // truncated says that a checkpoint of this run was taken behind a record that the plan does not have: what was lost with it may be a
 // drain, a seal or a commit, and without it the steps from there on would not be those that were served.
-func (l *leader) truncated(name string, c Checkpoint) error {
+func (l *leader) truncated(name string, c plan.Checkpoint) error {
 	have := l.found
 	was, steps := strconv.FormatUint(c.Tail.Position, 10), strings.TrimLeft(strings.TrimPrefix(name, checkpointPrefix), "0")
 	return &Error{Reason: PlanTruncated,
@@ -191,7 +193,7 @@ func (l *leader) load(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
-	c, err := DecodeCheckpoint(b)
+	c, err := plan.DecodeCheckpoint(b)
 	if err != nil {
 		return err
 	}
@@ -205,10 +207,10 @@ func (l *leader) load(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("read plan record %d that it follows: %w", c.Tail.Position, err)
 	}
-	if _, err := DecodeRecord(record); err != nil {
+	if _, err := plan.DecodeRecord(record); err != nil {
 		return fmt.Errorf("plan record %d that it follows: %w", c.Tail.Position, err)
 	}
-	if TailOf(c.Tail.Position, record) != c.Tail {
+	if plan.TailOf(c.Tail.Position, record) != c.Tail {
 		return fmt.Errorf("it belongs to another plan log: record %d differs", c.Tail.Position)
 	}
 	applier, err := l.plan.header.Restore(c)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 )
 
@@ -44,7 +46,7 @@ func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 	release := w.plan.hold()
 	committed := make(chan error, 1)
 	go func() {
-		_, err := run.Commit(t.Context(), loader.DefaultKeeper, 2)
+		_, err := run.Commit(t.Context(), plan.DefaultKeeper, 2)
 		committed <- err
 	}()
 	eventually(t, func() bool { return w.plan.held() == 1 })
@@ -117,7 +119,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 	run, stop := w.start(t)
 	began := time.Now()
 	read(t, run, loader.Place{World: 1}, 0, 14)
-	if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 9); err != nil {
+	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 9); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took > 5*time.Second {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 )
 
@@ -140,7 +142,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 		}
 		s.got = append(s.got, whole)
 		if len(s.got)%4 == 0 {
-			if _, err := run.Commit(ctx, loader.DefaultKeeper, uint64(len(s.got))); err != nil {
+			if _, err := run.Commit(ctx, plan.DefaultKeeper, uint64(len(s.got))); err != nil {
 				return err
 			}
 		}
@@ -148,7 +150,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 }
 
 // steps returns the plan that the log holds, by reading it with a run that stores nothing.
-func (s *story) steps(t *testing.T) (out []*loader.Step) {
+func (s *story) steps(t *testing.T) (out []*plan.Step) {
 	t.Helper()
 	run, err := s.world.open(t)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"loaderd/internal/testscale"
 	"loaderd/loader"
 	"loaderd/packonline"
@@ -20,7 +22,7 @@ const (
 var worlds = []int{1, 2, 4, 8}
 
 // everyStep is a run in which all that a planner holds back is in use, with every bucket's steps divisible by 8.
-func everyStep(method string) loader.Config {
+func everyStep(method string) plan.Config {
 	c := config(method)
 	c.Steps.Rows, c.Steps.Balance = 8, true
 	c.Packing.Pool, c.Packing.MaxAge, c.Packing.Overlap, c.Packing.Extra, c.Packing.PaddingThreshold = 24, 200, 0.3, 2, 0.05
@@ -33,9 +35,9 @@ func everyStep(method string) loader.Config {
 
 // resumable is a plan, with what its planner was whenever it had made steps.
 type resumable struct {
-	config   loader.Config
-	arrivals []loader.Arrival
-	steps    []loader.Step
+	config   plan.Config
+	arrivals []plan.Arrival
+	steps    []plan.Step
 	marks    []mark
 }
 
@@ -48,8 +50,8 @@ type mark struct {
 const drainedAt = 700 // the document behind which every plan is drained
 
 // resumed are the configurations that are resumed at every step: every method, and splice with each of its options.
-func resumed() map[string]loader.Config {
-	all := map[string]loader.Config{}
+func resumed() map[string]plan.Config {
+	all := map[string]plan.Config{}
 	for _, method := range packonline.Methods() {
 		all[method] = everyStep(method)
 	}
@@ -73,7 +75,7 @@ func resumed() map[string]loader.Config {
 	return all
 }
 
-func newResumable(t *testing.T, c loader.Config) *resumable {
+func newResumable(t *testing.T, c plan.Config) *resumable {
 	t.Helper()
 	r := &resumable{config: c}
 	p := r.planner(t)
@@ -82,12 +84,12 @@ func newResumable(t *testing.T, c loader.Config) *resumable {
 		if len(r.steps) >= everySteps {
 			break
 		}
-		a := loader.Arrival{Sequence: uint64(i + 1), Length: n, ID: uint64(i + 1), Traits: loader.Traits{Hint: hintOf(uint64(i + 1))}}
+		a := plan.Arrival{Sequence: uint64(i + 1), Length: n, ID: uint64(i + 1), Traits: plan.Traits{Hint: hintOf(uint64(i + 1))}}
 		switch i % 20 {
 		case 3:
 			a.ID-- // a duplicate
 		case 9:
-			a.Skip = loader.SkipUndecodable
+			a.Skip = plan.SkipUndecodable
 		}
 		r.arrivals = append(r.arrivals, a)
 		if steps := tell(t, p, a); len(steps) > 0 {
@@ -102,9 +104,9 @@ func newResumable(t *testing.T, c loader.Config) *resumable {
 	return r
 }
 
-func (r *resumable) planner(t *testing.T) *loader.Planner {
+func (r *resumable) planner(t *testing.T) *plan.Planner {
 	t.Helper()
-	p, err := loader.NewPlanner(r.config, 1)
+	p, err := plan.NewPlanner(r.config, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func (r *resumable) planner(t *testing.T) *loader.Planner {
 }
 
 // tell feeds a document, and drains where every plan is drained.
-func tell(t *testing.T, p *loader.Planner, a loader.Arrival) []loader.Step {
+func tell(t *testing.T, p *plan.Planner, a plan.Arrival) []plan.Step {
 	t.Helper()
 	steps, err := p.Add(a)
 	if err != nil {
@@ -125,7 +127,7 @@ func tell(t *testing.T, p *loader.Planner, a loader.Arrival) []loader.Step {
 }
 
 // resume returns what a planner restored at a mark makes, up to a step at least.
-func (r *resumable) resume(t *testing.T, m mark, to int) (steps []loader.Step) {
+func (r *resumable) resume(t *testing.T, m mark, to int) (steps []plan.Step) {
 	t.Helper()
 	p := r.planner(t)
 	if err := p.RestoreState(m.state); err != nil {
@@ -175,7 +177,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 }
 
 // shared checks that the ranks of every world have the step's rows together, each once and in order.
-func shared(t *testing.T, s loader.Step) {
+func shared(t *testing.T, s plan.Step) {
 	t.Helper()
 	for _, world := range worlds {
 		var rows [][]packonline.Piece

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 )
 
@@ -165,7 +167,7 @@ func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 			}
 			defer r.Close()
 			for i := 0; err == nil; i++ {
-				var s *loader.Step
+				var s *plan.Step
 				if s, err = r.Next(t.Context()); err == nil && s.Index != uint64(i) {
 					t.Fatalf("step %d came where step %d should be", s.Index, i)
 				}
@@ -178,7 +180,7 @@ func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 }
 
 func isSeal(record []byte) bool {
-	e, err := loader.DecodeRecord(record)
-	_, ok := e.(loader.Seal)
+	e, err := plan.DecodeRecord(record)
+	_, ok := e.(plan.Seal)
 	return err == nil && ok
 }

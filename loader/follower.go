@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // follower serves a run's steps to readers: it joins them, waits with them for the plan to grow, and assembles rows. It holds nothing that
@@ -14,7 +16,7 @@ import (
 type follower struct {
 	plan      *planView
 	leader    leading
-	config    Config
+	config    plan.Config
 	options   Options
 	log       *slog.Logger
 	assembler assembler
@@ -34,7 +36,7 @@ type leading interface {
 	report() report
 }
 
-func newFollower(v *planView, c Config, o Options, e Edges, log *slog.Logger) *follower {
+func newFollower(v *planView, c plan.Config, o Options, e Edges, log *slog.Logger) *follower {
 	return &follower{plan: v, config: c, options: o, log: log, readers: map[*Reader]struct{}{}, demand: demand{Needed: everyStep},
 		assembler: assembler{docs: e.Documents, cache: newContentCache(o.CacheBytes), pad: c.Tokenizer.Pad, stall: o.Stall}}
 }
@@ -134,7 +136,7 @@ func (f *follower) waiting() (since time.Time, readers int) {
 }
 
 // assemble returns rows [first, first+n) of a step.
-func (f *follower) assemble(ctx context.Context, s *Step, first, n int) (*Batch, error) {
+func (f *follower) assemble(ctx context.Context, s *plan.Step, first, n int) (*Batch, error) {
 	b, err := f.assembler.assemble(ctx, s, first, n)
 	if err != nil {
 		return nil, f.plan.lost(s.Index, err)

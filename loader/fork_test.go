@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 )
 
@@ -30,7 +32,7 @@ func TestFork(t *testing.T) {
 	for seed := range uint64(24) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		lengths := someLengths(seed, 250)
-		last := []string{loader.LastPad, loader.LastDrop} // what a sealed parent dropped, its fork plans
+		last := []string{plan.LastPad, plan.LastDrop} // what a sealed parent dropped, its fork plans
 		w := newWorld(config(methods[r.IntN(len(methods))]))
 		w.config.Steps.Last = last[r.IntN(2)]
 		w.docs.lengths(lengths...)
@@ -118,7 +120,7 @@ func singly(dedupe, length int, ids ...uint64) *world {
 	for i, id := range ids {
 		d := loader.Document{ID: id, Content: loader.Content{Tokens: documentTokens(uint64(i+1), length)}}
 		if id == 0 {
-			d = loader.Document{Skip: loader.SkipEmpty}
+			d = loader.Document{Skip: plan.SkipEmpty}
 		}
 		w.docs.publish(d)
 	}
@@ -197,7 +199,7 @@ func TestForkOfAnOlderPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(header, "stream")
-	header["algorithm"] = loader.AlgorithmVersion - 1
+	header["algorithm"] = plan.AlgorithmVersion - 1
 	older, err := json.Marshal(header)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 	"loaderd/packonline"
 )
@@ -32,19 +34,19 @@ type golden struct {
 }
 
 // goldenRuns are every packing method with several shapes of steps, atoms and rows.
-func goldenRuns() map[string]loader.Config {
-	runs := map[string]loader.Config{}
+func goldenRuns() map[string]plan.Config {
+	runs := map[string]plan.Config{}
 	for _, method := range packonline.Methods() {
 		runs[method] = config(method)
 		half := config(method)
-		half.Packing.Atom, half.Steps.Last, half.Attention = 0.5, loader.LastDrop, loader.AttentionRow
+		half.Packing.Atom, half.Steps.Last, half.Attention = 0.5, plan.LastDrop, plan.AttentionRow
 		runs[method+"/half a row"] = half
 		two := config(method)
 		two.Packing.Atom, two.Packing.Hold, two.Steps.Balance, two.Steps.MaxWait = 2, 0, true, 40
 		runs[method+"/two rows"] = two
 		if packonline.Buckets(method) {
 			several := config(method)
-			several.Packing.Buckets, several.Steps = []int{8, 16, 32}, loader.StepsConfig{Rows: 4, Tokens: 64, Backlog: 2, MaxWait: 60, Last: loader.LastPad}
+			several.Packing.Buckets, several.Steps = []int{8, 16, 32}, plan.StepsConfig{Rows: 4, Tokens: 64, Backlog: 2, MaxWait: 60, Last: plan.LastPad}
 			runs[method+"/three buckets"] = several
 		}
 	}
@@ -95,7 +97,7 @@ func TestGolden(t *testing.T) {
 
 // goldenRun makes a run with controls of every kind, each when the planner has come to the end of what is published: so the order of
 // the log's records does not depend on time.
-func goldenRun(t *testing.T, c loader.Config) (g golden) {
+func goldenRun(t *testing.T, c plan.Config) (g golden) {
 	w := newWorld(c)
 	w.options = loader.Options{Ahead: 1 << 20, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 1 << 30}
 	run, stop := w.start(t)
@@ -107,9 +109,9 @@ func goldenRun(t *testing.T, c loader.Config) (g golden) {
 			d := loader.Document{ID: sequence, Content: loader.Content{Tokens: documentTokens(sequence, lengths[sequence-1])}}
 			switch {
 			case sequence%31 == 0:
-				d.Skip, d.Tokens = loader.SkipEmpty, nil
+				d.Skip, d.Tokens = plan.SkipEmpty, nil
 			case sequence%37 == 0:
-				d.Skip, d.Tokens = loader.SkipUndecodable, nil
+				d.Skip, d.Tokens = plan.SkipUndecodable, nil
 			case sequence%11 == 0:
 				d.ID = sequence - 3 // a duplicate
 			case sequence%7 == 0:

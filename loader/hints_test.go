@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 	"loaderd/packonline/related"
 )
@@ -23,9 +25,9 @@ func hintOf(sequence uint64) *related.Hint {
 }
 
 // tellHints tells a restored planner what its documents are about.
-func tellHints(p *loader.Planner) {
+func tellHints(p *plan.Planner) {
 	for _, sequence := range p.Unread() {
-		p.Tell(sequence, loader.Traits{Hint: hintOf(sequence)})
+		p.Tell(sequence, plan.Traits{Hint: hintOf(sequence)})
 	}
 }
 
@@ -35,9 +37,9 @@ type lostHints struct {
 	lost func(sequence uint64) bool
 }
 
-func (d lostHints) Traits(ctx context.Context, sequence uint64) (loader.Traits, error) {
+func (d lostHints) Traits(ctx context.Context, sequence uint64) (plan.Traits, error) {
 	if d.lost(sequence) {
-		return loader.Traits{}, errPurged
+		return plan.Traits{}, errPurged
 	}
 	return d.memDocs.Traits(ctx, sequence)
 }

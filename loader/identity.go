@@ -3,11 +3,13 @@ package loader
 import (
 	"fmt"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // StreamState is what a document stream says of itself at one moment.
 type StreamState struct {
-	Stream
+	plan.Stream
 	First uint64 // sequence that the stream still holds, 1 for a stream that never held anything
 	Last  uint64 // last sequence in the stream
 	// Trouble is why the stream may lose documents or get no more of them although it is there: its settings were changed. Else nil.
@@ -15,7 +17,7 @@ type StreamState struct {
 }
 
 // madeOf refuses a document stream that is not the one that the plan was made of: equal sequences would name other documents.
-func madeOf(h Header, s Stream) error {
+func madeOf(h plan.Header, s plan.Stream) error {
 	if h.Stream.Equal(s) {
 		return nil
 	}
@@ -30,7 +32,7 @@ func madeOf(h Header, s Stream) error {
 }
 
 // sameTokenizer refuses a tokenizer that makes other tokens than the plan's.
-func sameTokenizer(t, o Tokenizer) error {
+func sameTokenizer(t, o plan.Tokenizer) error {
 	if t.Fingerprint == o.Fingerprint && t.End == o.End && t.VocabSize == o.VocabSize {
 		return nil
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 )
 
@@ -19,7 +21,7 @@ func TestAnotherDocumentStreamIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := w.docs.stream
-	for what, other := range map[string]loader.Stream{
+	for what, other := range map[string]plan.Stream{
 		"made again": {Name: was.Name, Created: was.Created.Add(time.Hour)},
 		"renamed":    {Name: "NEWS", Created: was.Created},
 	} {
@@ -106,12 +108,12 @@ func TestTroubleWithTheStreamIsTold(t *testing.T) {
 	told("discard is old")
 	set(func() { w.docs.trouble = nil })
 	told()
-	if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 4); err != nil {
+	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 4); err != nil {
 		t.Fatal(err)
 	}
 	set(func() { w.docs.first = 60 })
 	told("documents before 60", "resume from step")
-	if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 18); err != nil { // nobody asks for them any more
+	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 18); err != nil { // nobody asks for them any more
 		t.Fatal(err)
 	}
 	told()

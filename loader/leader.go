@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"golang.org/x/sync/errgroup"
 )
 
@@ -16,17 +18,17 @@ import (
 // documents. There is one of a run, and what it writes is all that others see of it.
 type leader struct {
 	name    string
-	config  Config
+	config  plan.Config
 	options Options
 	edges   Edges
 	log     *slog.Logger
 	plan    *planView
 
-	fresh    bool     // nothing of the run has been written yet
-	first    Position // before the first document that the stream held at the start
-	found    planEnd  // likewise of the plan
-	applier  *Applier // as restored
-	tail     Tail     // last record that it covers
+	fresh    bool          // nothing of the run has been written yet
+	first    plan.Position // before the first document that the stream held at the start
+	found    planEnd       // likewise of the plan
+	applier  *plan.Applier // as restored
+	tail     plan.Tail     // last record that it covers
 	requests chan request
 	wanted   chan struct{} // signals that readers want more
 	news     announcement
@@ -125,7 +127,7 @@ func (l *leader) open(ctx context.Context) error {
 	if err := l.restore(ctx); err != nil {
 		return err
 	}
-	l.first = Before(state.First)
+	l.first = plan.Before(state.First)
 	if err := l.plan.release(ctx, l.first); err != nil {
 		return fmt.Errorf("find the oldest step that can be read: %w", err)
 	}
@@ -133,47 +135,47 @@ func (l *leader) open(ctx context.Context) error {
 }
 
 // readHeader returns the first record of the plan, or the one that a new run will write.
-func (l *leader) readHeader(ctx context.Context, documents StreamState) (Header, error) {
+func (l *leader) readHeader(ctx context.Context, documents StreamState) (plan.Header, error) {
 	last, err := l.edges.Plan.Last(ctx)
 	if err != nil {
-		return Header{}, fmt.Errorf("read plan log: %w", err)
+		return plan.Header{}, fmt.Errorf("read plan log: %w", err)
 	}
 	if last == 0 {
 		l.fresh = true
-		return Header{Format: FormatVersion, Algorithm: AlgorithmVersion, Run: l.name, Fingerprint: l.config.Fingerprint(),
+		return plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: l.name, Fingerprint: l.config.Fingerprint(),
 			Start: documents.First, Stream: documents.Stream, Config: l.config}, nil
 	}
 	b, err := l.edges.Plan.Get(ctx, 1)
 	if err != nil {
-		return Header{}, fmt.Errorf("read plan header: %w", err)
+		return plan.Header{}, fmt.Errorf("read plan header: %w", err)
 	}
-	e, err := DecodeRecord(b)
+	e, err := plan.DecodeRecord(b)
 	if err != nil {
-		return Header{}, err
+		return plan.Header{}, err
 	}
-	h, ok := e.(Header)
+	h, ok := e.(plan.Header)
 	if !ok {
-		return Header{}, fmt.Errorf("read plan header: record 1 is of kind %d", e.Kind())
+		return plan.Header{}, fmt.Errorf("read plan header: record 1 is of kind %d", e.Kind())
 	}
-	l.tail = TailOf(1, b)
+	l.tail = plan.TailOf(1, b)
 	if err := accepts(l.config, h); err != nil {
-		return Header{}, err
+		return plan.Header{}, err
 	}
 	return h, madeOf(h, documents.Stream)
 }
 
 // otherAlgorithm says that another version of the planner made the plan.
-func otherAlgorithm(h Header) string {
-	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, AlgorithmVersion)
+func otherAlgorithm(h plan.Header) string {
+	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, plan.AlgorithmVersion)
 }
 
 // accepts refuses a plan that this configuration or binary would continue differently.
-func accepts(c Config, h Header) error {
+func accepts(c plan.Config, h plan.Header) error {
 	mismatch := func(message, do string) error {
 		return &Error{Reason: PlanMismatch, Message: message, Do: do,
 			Facts: map[string]string{"plan_fingerprint": h.Fingerprint, "fingerprint": c.Fingerprint()}}
 	}
-	if h.Algorithm != AlgorithmVersion {
+	if h.Algorithm != plan.AlgorithmVersion {
 		return mismatch(otherAlgorithm(h), "continue it with the binary that began it, or go on with this one in a fork: "+
 			"loaderd fork --run "+h.Run+" --step N --new NAME, N being the step that the training is at")
 	}
@@ -190,11 +192,11 @@ func (l *leader) begin(ctx context.Context) error {
 	if err := l.edges.clear(ctx, header); err != nil {
 		return err
 	}
-	b := EncodeRecord(header)
+	b := plan.EncodeRecord(header)
 	if err := l.store(ctx, []write{{records: [][]byte{b}}}); err != nil {
 		return err
 	}
-	l.tail = TailOf(1, b)
+	l.tail = plan.TailOf(1, b)
 	l.log.Info("new run", "fingerprint", header.Fingerprint, "first_document", header.Start)
 	return nil
 }

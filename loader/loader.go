@@ -1,28 +1,29 @@
-// Package loader turns a stream of documents into the steps of a training run.
+// Package loader turns a stream of documents into the steps of a training run, and steps into rows of tokens.
 //
-// Its core is the Planner: a pure state machine (no clock, no goroutine, no I/O, no unkeyed randomness) that is told the length of
-// one document after another and returns steps. A Run feeds it from a Source, writes every step to the plan log before anyone can
-// read it, and assembles rows of tokens for readers.
+// A run has a leader, which feeds the planner (package plan) from a Source and writes every step to the plan log before anyone can
+// read it, and followers, which read the plan and assemble rows for readers. A Run is one of each in one process.
 package loader
 
 import (
 	"context"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // Document is one message of the document stream, as the Source hands it over. Every sequence of the stream yields exactly one
 // Document, those that are not used too, so that the planner's cursor covers the whole log.
 type Document struct {
-	Sequence uint64 // in the document stream
-	ID       uint64 // hash of the producer's id of the document; 0 when it has none
-	Skip     Skip   // why the document is not used; empty for one that is
-	Content         // owned by the receiver, never changed
-	Traits
+	Sequence uint64    // in the document stream
+	ID       uint64    // hash of the producer's id of the document; 0 when it has none
+	Skip     plan.Skip // why the document is not used; empty for one that is
+	Content            // owned by the receiver, never changed
+	plan.Traits
 }
 
 // arrival is what the planner is told of the document.
-func (d Document) arrival() Arrival {
-	return Arrival{Sequence: d.Sequence, ID: d.ID, Length: d.Len(), Skip: d.Skip, Traits: d.Traits}
+func (d Document) arrival() plan.Arrival {
+	return plan.Arrival{Sequence: d.Sequence, ID: d.ID, Length: d.Len(), Skip: d.Skip, Traits: d.Traits}
 }
 
 // Source delivers the documents of the stream in order.
@@ -58,7 +59,7 @@ type Documents interface {
 	// Content returns the content of one document again, equal to what the Source delivered.
 	Content(ctx context.Context, sequence uint64) (Content, error)
 	// Traits returns what travels beside the length of one document again, equal to what the Source delivered.
-	Traits(ctx context.Context, sequence uint64) (Traits, error)
+	Traits(ctx context.Context, sequence uint64) (plan.Traits, error)
 	// Describe says where one document came from.
 	Describe(ctx context.Context, sequence uint64) (DocumentInfo, error)
 	// Lookup returns the sequences of the documents that have a producer's id, in order.

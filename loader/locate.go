@@ -8,6 +8,8 @@ import (
 	"sort"
 	"sync"
 
+	"loaderd/loader/plan"
+
 	"loaderd/packonline"
 )
 
@@ -24,13 +26,13 @@ type planReader struct {
 type planEnd struct {
 	records uint64
 	steps   uint64
-	ended   bool     // no step follows
-	needs   Position // behind the last document that the plan was made of
+	ended   bool          // no step follows
+	needs   plan.Position // behind the last document that the plan was made of
 }
 
 // within refuses a document stream that ends before what the plan of a run was made of.
 func (e planEnd) within(last uint64, run string) error {
-	if Behind(last).Reaches(e.needs) {
+	if plan.Behind(last).Reaches(e.needs) {
 		return nil
 	}
 	return &Error{Reason: DocumentLost, Message: fmt.Sprintf("the plan of run %s was made of documents up to %s, the document stream ends at %d", run, e.needs, last),
@@ -38,19 +40,19 @@ func (e planEnd) within(last uint64, run string) error {
 }
 
 // ReadHeader reads what a plan begins with: the run's name and its configuration.
-func ReadHeader(ctx context.Context, plan PlanLog) (Header, error) {
-	return (&planReader{log: plan}).header(ctx)
+func ReadHeader(ctx context.Context, log PlanLog) (plan.Header, error) {
+	return (&planReader{log: log}).header(ctx)
 }
 
 // header reads the first record of the log.
-func (p *planReader) header(ctx context.Context) (Header, error) {
+func (p *planReader) header(ctx context.Context) (plan.Header, error) {
 	e, err := p.entry(ctx, 1)
 	if err != nil {
-		return Header{}, err
+		return plan.Header{}, err
 	}
-	h, ok := e.(Header)
+	h, ok := e.(plan.Header)
 	if !ok {
-		return Header{}, fmt.Errorf("the plan begins with a record of kind %d", e.Kind())
+		return plan.Header{}, fmt.Errorf("the plan begins with a record of kind %d", e.Kind())
 	}
 	return h, nil
 }
@@ -60,37 +62,37 @@ func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 	if e.records, err = p.log.Last(ctx); err != nil {
 		return e, err
 	}
-	var behind []Entry // backwards
+	var behind []plan.Entry // backwards
 	for at := e.records; at > 1; at-- {
 		x, err := p.entry(ctx, at)
 		if err != nil {
 			return e, err
 		}
-		if part, ok := x.(StepPart); ok && part.Part+1 == part.Parts {
+		if part, ok := x.(plan.StepPart); ok && part.Part+1 == part.Parts {
 			e.steps, e.needs = part.Index+1, part.Cursor
 			break
 		}
 		behind = append(behind, x)
 	}
-	o := Order{Steps: e.steps}
+	o := plan.Order{Steps: e.steps}
 	for i, x := range slices.Backward(behind) {
 		if err := o.Between(x); err != nil {
 			return e, damaged(e.records-uint64(i), err)
 		}
-		if c, ok := x.(Control); ok {
-			e.needs = e.needs.Most(Behind(c.Behind()))
+		if c, ok := x.(plan.Control); ok {
+			e.needs = e.needs.Most(plan.Behind(c.Behind()))
 		}
 	}
 	e.ended = o.Ended
 	return e, nil
 }
 
-func (p *planReader) entry(ctx context.Context, at uint64) (Entry, error) {
+func (p *planReader) entry(ctx context.Context, at uint64) (plan.Entry, error) {
 	b, err := p.log.Get(ctx, at)
 	if err != nil {
 		return nil, fmt.Errorf("read plan record %d: %w", at, err)
 	}
-	e, err := DecodeRecord(b)
+	e, err := plan.DecodeRecord(b)
 	if err != nil {
 		return nil, damaged(at, err)
 	}
@@ -98,12 +100,12 @@ func (p *planReader) entry(ctx context.Context, at uint64) (Entry, error) {
 }
 
 // step reads a step that the log holds.
-func (p *planReader) step(ctx context.Context, step uint64) (*Step, error) {
+func (p *planReader) step(ctx context.Context, step uint64) (*plan.Step, error) {
 	at, err := p.locate(ctx, step)
 	if err != nil {
 		return nil, fmt.Errorf("find step %d: %w", step, err)
 	}
-	var j Joiner
+	var j plan.Joiner
 	for {
 		e, err := p.entry(ctx, at)
 		if err != nil {
@@ -165,14 +167,14 @@ var errNoStep = errors.New("no step follows in the plan log")
 
 // stepFrom returns the first record at or behind a position that begins a step. It refuses records on the way that cannot stand there.
 func (p *planReader) stepFrom(ctx context.Context, from, last uint64) (at, step uint64, err error) {
-	var before []Entry
+	var before []plan.Entry
 	for at := from; at <= last; at++ {
 		e, err := p.entry(ctx, at)
 		if err != nil {
 			return 0, 0, err
 		}
-		if part, ok := e.(StepPart); ok && part.Part == 0 {
-			o := Order{Steps: part.Index}
+		if part, ok := e.(plan.StepPart); ok && part.Part == 0 {
+			o := plan.Order{Steps: part.Index}
 			for i, passed := range before {
 				if err := o.Between(passed); err != nil {
 					return 0, 0, damaged(from+uint64(i), err)
@@ -190,8 +192,8 @@ func (p *planReader) stepFrom(ctx context.Context, from, last uint64) (at, step 
 
 // Find calls f with every step of the plan that holds a part of a document, in order. The floors and cursors of the steps say where
 // to look: log n records, and the steps between the document's arrival and its last use.
-func Find(ctx context.Context, plan PlanLog, document uint64, f func(s *Step, row int, pieces []packonline.Piece) error) error {
-	p := &planReader{log: plan}
+func Find(ctx context.Context, log PlanLog, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
+	p := &planReader{log: log}
 	end, err := p.end(ctx)
 	if err != nil {
 		return fmt.Errorf("find document %d: read the end of the plan: %w", document, err)

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // loop is the leader's only goroutine that touches the planner, and that decides what is appended to the plan log.
 type loop struct {
 	*leader
-	tail    Tail         // last record that was decided on
+	tail    plan.Tail    // last record that was decided on
 	replay  *replay      // nil once the log's end is reached
 	writes  chan<- write // what was decided, for the writer
 	uploads *uploads
@@ -25,7 +27,7 @@ type loop struct {
 func newLoop(ctx context.Context, l *leader, writes chan<- write, u *uploads) *loop {
 	x := &loop{leader: l, tail: l.tail, writes: writes, uploads: u, saved: l.applier.Planner.Next(), replay: replayFrom(ctx, l.edges.Plan, l.tail.Position+1, l.applier)}
 	if l.found.ended && l.applier.End == nil { // the checkpoint was taken behind the end
-		l.applier.End = &End{l.found.steps}
+		l.applier.End = &plan.End{Steps: l.found.steps}
 	}
 	counts, _ := l.applier.Planner.Counts()
 	x.duplicates.count = counts.Duplicates
@@ -63,7 +65,7 @@ func (l *loop) turn(ctx context.Context, documents <-chan Document) error {
 		if err := l.prepare(); err != nil {
 			return err
 		}
-		if err := l.applier.Settle(func(r Ready) error { return l.do(ctx, r) }); err != nil {
+		if err := l.applier.Settle(func(r plan.Ready) error { return l.do(ctx, r) }); err != nil {
 			return err
 		}
 		feed, requests := documents, l.requests
@@ -147,7 +149,7 @@ func (l *loop) prepare() error {
 }
 
 // do does what is ready: the steps are appended to the plan log, or compared with what it holds.
-func (l *loop) do(ctx context.Context, r Ready) error {
+func (l *loop) do(ctx context.Context, r plan.Ready) error {
 	if len(r.Steps) > 0 {
 		l.snapshot() // what a reader of a step asks for next is not older than the step
 	}
@@ -162,7 +164,7 @@ func (l *loop) do(ctx context.Context, r Ready) error {
 	return l.prepare() // the log may hold the next control for the same document behind these steps
 }
 
-func (l *loop) emit(ctx context.Context, s Step) error {
+func (l *loop) emit(ctx context.Context, s plan.Step) error {
 	if err := l.prepare(); err != nil {
 		return err
 	}
@@ -175,7 +177,7 @@ func (l *loop) emit(ctx context.Context, s Step) error {
 		}
 		return nil
 	}
-	records, err := EncodeStep(&s, l.edges.Plan.MaxRecord())
+	records, err := plan.EncodeStep(&s, l.edges.Plan.MaxRecord())
 	if err != nil {
 		return err
 	}
@@ -198,9 +200,9 @@ func (l *loop) end(ctx context.Context) error {
 		l.plan.end()
 		return nil
 	}
-	end := End{steps}
+	end := plan.End{Steps: steps}
 	l.applier.Record(end)
-	if err := l.append(ctx, write{records: [][]byte{EncodeRecord(end)}, stored: func(context.Context) { l.plan.end() }}); err != nil {
+	if err := l.append(ctx, write{records: [][]byte{plan.EncodeRecord(end)}, stored: func(context.Context) { l.plan.end() }}); err != nil {
 		return err
 	}
 	return l.checkpoint(ctx, true) // a restart of a run that has ended has nothing to plan again

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"pgregory.net/rapid"
 
 	"loaderd/loader"
@@ -68,12 +70,12 @@ func (f runFloors) Purge(context.Context) (uint64, error) {
 
 // reference is a planner that nothing happens to, with a simple account of what goes into it.
 type reference struct {
-	header  loader.Header
-	planner *loader.Planner
-	steps   []loader.Step
-	read    int              // records of the plan log
-	control []loader.Control // recorded, not yet applied
-	known   []loader.Control // all that were recorded
+	header  plan.Header
+	planner *plan.Planner
+	steps   []plan.Step
+	read    int            // records of the plan log
+	control []plan.Control // recorded, not yet applied
+	known   []plan.Control // all that were recorded
 	sealed  bool
 	window  []uint64 // ids of the latest documents, for what is a duplicate
 	in      int64    // tokens of used documents
@@ -101,11 +103,11 @@ func (m *machine) follow(rt *rapid.T) {
 		return
 	}
 	if m.ref == nil {
-		e, err := loader.DecodeRecord(records[0])
+		e, err := plan.DecodeRecord(records[0])
 		if err != nil {
 			rt.Fatal(err)
 		}
-		h := e.(loader.Header)
+		h := e.(plan.Header)
 		p, err := h.NewPlanner()
 		if err != nil {
 			rt.Fatal(err)
@@ -114,11 +116,11 @@ func (m *machine) follow(rt *rapid.T) {
 	}
 	r := m.ref
 	for _, b := range records[r.read:] {
-		e, err := loader.DecodeRecord(b)
+		e, err := plan.DecodeRecord(b)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if c, ok := e.(loader.Control); ok {
+		if c, ok := e.(plan.Control); ok {
 			r.control, r.known = append(r.control, c), append(r.known, c)
 		}
 		r.read++
@@ -142,14 +144,14 @@ func (m *machine) follow(rt *rapid.T) {
 
 // advance applies a control that is due or feeds a document. It returns false when neither is left.
 func (m *machine) advance(rt *rapid.T, r *reference) bool {
-	var steps []loader.Step
+	var steps []plan.Step
 	switch at := r.planner.Cursor().Last(); {
 	case r.sealed:
 		return false
 	case len(r.control) > 0 && r.control[0].Behind() < at:
 		rt.Fatalf("%s is to take effect, the plan is at %d", r.control[0], at)
 	case len(r.control) > 0 && r.control[0].Behind() == at:
-		if _, r.sealed = r.control[0].(loader.Seal); r.sealed {
+		if _, r.sealed = r.control[0].(plan.Seal); r.sealed {
 			steps = r.planner.Seal()
 		} else {
 			steps = r.planner.Drain()
@@ -160,7 +162,7 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 		d := m.docs.docs[at]
 		m.docs.mu.Unlock()
 		var err error
-		if steps, err = r.planner.Add(loader.Arrival{Sequence: d.Sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Traits: loader.Traits{Hint: d.Hint}}); err != nil {
+		if steps, err = r.planner.Add(plan.Arrival{Sequence: d.Sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Traits: plan.Traits{Hint: d.Hint}}); err != nil {
 			rt.Fatal(err)
 		}
 		m.account(r, d)
@@ -227,13 +229,13 @@ func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 // sealed reports whether the end of the run is recorded.
 func (m *machine) sealed(rt *rapid.T) bool {
 	m.follow(rt)
-	return slices.ContainsFunc(m.ref.known, func(c loader.Control) bool { _, seal := c.(loader.Seal); return seal })
+	return slices.ContainsFunc(m.ref.known, func(c plan.Control) bool { _, seal := c.(plan.Seal); return seal })
 }
 
 // recorded checks that a control is in the log as it was answered.
 func (m *machine) recorded(rt *rapid.T, kind string, at uint64) {
 	m.follow(rt)
-	want := map[string]loader.Control{"seal": loader.Seal{At: at}, "drain": loader.Drain{At: at}}[kind]
+	want := map[string]plan.Control{"seal": plan.Seal{At: at}, "drain": plan.Drain{At: at}}[kind]
 	if !slices.Contains(m.ref.known, want) {
 		rt.Fatalf("%s behind document %d is not among %+v", kind, at, m.ref.known)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"pgregory.net/rapid"
 
 	"loaderd/loader"
@@ -62,7 +64,7 @@ type machine struct {
 	served  chan error
 	readers map[*loader.Reader]uint64 // the step that each is at
 	spoilt  map[string][]byte         // what stands where a checkpoint stood
-	keepers []loader.Keepers          // what the run may know of them: two where a process died over a record
+	keepers []plan.Keepers            // what the run may know of them: two where a process died over a record
 	most    uint64                    // all steps before it were once committed by all keepers
 	ref     *reference                // nil before the run has begun
 	past    history                   // of the runs that it was forked from
@@ -85,7 +87,7 @@ func (m *machine) adopt(rt *rapid.T, w *world) {
 	w.options.Ahead = rapid.IntRange(1, 5).Draw(rt, "ahead")
 	m.runs++
 	m.world, m.name, m.ref, m.most = w, fmt.Sprint("run ", m.runs), nil, 0
-	m.keepers, m.spoilt = []loader.Keepers{{}}, map[string][]byte{}
+	m.keepers, m.spoilt = []plan.Keepers{{}}, map[string][]byte{}
 }
 
 // start is a new process. It returns when everything that the log holds has been planned again.
@@ -111,10 +113,10 @@ func (m *machine) start(rt *rapid.T) {
 		}
 	}
 	have := m.run.Info().Keepers
-	if !slices.ContainsFunc(m.keepers, func(k loader.Keepers) bool { return maps.Equal(k, have) }) {
+	if !slices.ContainsFunc(m.keepers, func(k plan.Keepers) bool { return maps.Equal(k, have) }) {
 		rt.Fatalf("the keepers are %v, want %v", have, m.keepers)
 	}
-	m.keepers, m.most = []loader.Keepers{have}, max(m.most, have.Committed())
+	m.keepers, m.most = []plan.Keepers{have}, max(m.most, have.Committed())
 }
 
 func (m *machine) stop() error {
@@ -163,7 +165,7 @@ func (m *machine) publish(rt *rapid.T) {
 	for range rapid.IntRange(1, 30).Draw(rt, "documents") {
 		d := loader.Document{ID: uint64(rapid.IntRange(0, 40).Draw(rt, "id"))}
 		if rapid.IntRange(0, 9).Draw(rt, "skip") == 0 {
-			d.Skip = rapid.SampledFrom([]loader.Skip{loader.SkipEmpty, loader.SkipUndecodable}).Draw(rt, "reason")
+			d.Skip = rapid.SampledFrom([]plan.Skip{plan.SkipEmpty, plan.SkipUndecodable}).Draw(rt, "reason")
 		} else {
 			d.Tokens = documentTokens(m.last()+1, rapid.IntRange(1, 60).Draw(rt, "tokens"))
 		}
@@ -277,7 +279,7 @@ func (m *machine) part(rt *rapid.T) {
 
 // keeper draws one's name.
 func keeper(rt *rapid.T) string {
-	return rapid.SampledFrom([]string{loader.DefaultKeeper, "evaluator", "archive"}).Draw(rt, "keeper")
+	return rapid.SampledFrom([]string{plan.DefaultKeeper, "evaluator", "archive"}).Draw(rt, "keeper")
 }
 
 func (m *machine) commit(rt *rapid.T) {

@@ -7,20 +7,21 @@ import (
 	"slices"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"pgregory.net/rapid"
 
-	"loaderd/loader"
 	"loaderd/packonline"
 	"loaderd/packonline/related"
 )
 
 // configs draws any small configuration that the method takes.
-func configs(method string) *rapid.Generator[loader.Config] {
-	return rapid.Custom(func(t *rapid.T) loader.Config { return drawConfig(t, method) }).
-		Filter(func(c loader.Config) bool { return len(c.Validate()) == 0 })
+func configs(method string) *rapid.Generator[plan.Config] {
+	return rapid.Custom(func(t *rapid.T) plan.Config { return drawConfig(t, method) }).
+		Filter(func(c plan.Config) bool { return len(c.Validate()) == 0 })
 }
 
-func drawConfig(t *rapid.T, method string) loader.Config {
+func drawConfig(t *rapid.T, method string) plan.Config {
 	c := config(method)
 	c.Seed = rapid.Uint64().Draw(t, "seed")
 	c.Packing.Atom = rapid.SampledFrom([]float64{1, 0.25, 0.5, 2, 4}).Draw(t, "atom")
@@ -44,13 +45,13 @@ func drawConfig(t *rapid.T, method string) loader.Config {
 	c.Steps.Backlog = rapid.IntRange(0, 3).Draw(t, "backlog")
 	c.Steps.MaxWait = rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "max_wait")
 	c.Steps.Balance = rapid.Bool().Draw(t, "balance")
-	c.Steps.Last = rapid.SampledFrom([]string{loader.LastPad, loader.LastDrop}).Draw(t, "last")
+	c.Steps.Last = rapid.SampledFrom([]string{plan.LastPad, plan.LastDrop}).Draw(t, "last")
 	c.Documents.Dedupe = rapid.IntRange(0, 5).Draw(t, "dedupe")
 	return c
 }
 
 // checkMethods checks a property of every method.
-func checkMethods(t *testing.T, property func(*rapid.T, loader.Config)) {
+func checkMethods(t *testing.T, property func(*rapid.T, plan.Config)) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) { property(t, configs(method).Draw(t, "configuration")) })
@@ -70,20 +71,20 @@ func drawBuckets(t *rapid.T, c packonline.Config) []int {
 	return out
 }
 
-func drawArrivals(t *rapid.T) []loader.Arrival {
+func drawArrivals(t *rapid.T) []plan.Arrival {
 	n := rapid.IntRange(0, 80).Draw(t, "documents")
-	out := make([]loader.Arrival, n)
+	out := make([]plan.Arrival, n)
 	for i := range out {
-		out[i] = loader.Arrival{Sequence: uint64(i + 1), Length: rapid.IntRange(1, 90).Draw(t, "tokens"), ID: uint64(rapid.IntRange(0, 12).Draw(t, "id")), Traits: loader.Traits{Hint: hintOf(uint64(i + 1))}}
+		out[i] = plan.Arrival{Sequence: uint64(i + 1), Length: rapid.IntRange(1, 90).Draw(t, "tokens"), ID: uint64(rapid.IntRange(0, 12).Draw(t, "id")), Traits: plan.Traits{Hint: hintOf(uint64(i + 1))}}
 		if rapid.IntRange(0, 9).Draw(t, "skip") == 0 {
-			out[i] = loader.Arrival{Sequence: out[i].Sequence, Skip: rapid.SampledFrom([]loader.Skip{loader.SkipEmpty, loader.SkipUndecodable}).Draw(t, "reason")}
+			out[i] = plan.Arrival{Sequence: out[i].Sequence, Skip: rapid.SampledFrom([]plan.Skip{plan.SkipEmpty, plan.SkipUndecodable}).Draw(t, "reason")}
 		}
 	}
 	return out
 }
 
-func newPlanner(t *rapid.T, c loader.Config) *loader.Planner {
-	p, err := loader.NewPlanner(c, 1)
+func newPlanner(t *rapid.T, c plan.Config) *plan.Planner {
+	p, err := plan.NewPlanner(c, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,13 +94,13 @@ func newPlanner(t *rapid.T, c loader.Config) *loader.Planner {
 // A planner whose state is saved and restored behind every document plans what an undisturbed one plans (invariant 3), no step holds
 // a document below the floor, and every token of every used document comes out, in rows of one bucket (conservation).
 func TestPlannerRestoredAtEveryDocument(t *testing.T) {
-	checkMethods(t, func(t *rapid.T, c loader.Config) {
+	checkMethods(t, func(t *rapid.T, c plan.Config) {
 		arrivals := drawArrivals(t)
 		drain := rapid.IntRange(-1, len(arrivals)).Draw(t, "drain behind")
 		steady, restored := newPlanner(t, c), newPlanner(t, c)
-		var a, b []loader.Step
+		var a, b []plan.Step
 		used := map[uint64]int{}
-		tell := func(p *loader.Planner, x loader.Arrival, out *[]loader.Step) {
+		tell := func(p *plan.Planner, x plan.Arrival, out *[]plan.Step) {
 			floor, known := p.Floor(), len(*out)
 			steps, err := p.Add(x)
 			if err != nil {
@@ -130,7 +131,7 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 			restored = newPlanner(t, c)
 			if rapid.Bool().Draw(t, "used") { // what it held before is gone
 				for k := range rapid.IntRange(1, 9).Draw(t, "before") {
-					if _, err := restored.Add(loader.Arrival{Sequence: uint64(k + 1), Length: 7, ID: uint64(k + 1)}); err != nil {
+					if _, err := restored.Add(plan.Arrival{Sequence: uint64(k + 1), Length: 7, ID: uint64(k + 1)}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -164,7 +165,7 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 	})
 }
 
-func above(t *rapid.T, floor loader.Position, steps []loader.Step) {
+func above(t *rapid.T, floor plan.Position, steps []plan.Step) {
 	for _, s := range steps {
 		for _, x := range slices.Concat(s.Rows...) {
 			if floor.Covers(x.Doc) {
@@ -176,7 +177,7 @@ func above(t *rapid.T, floor loader.Position, steps []loader.Step) {
 
 // conserved compares the tokens of a whole plan with those of its documents: each comes once, but for those that the packer says it
 // repeated or dropped, and those of rows that were dropped at the end.
-func conserved(t *rapid.T, c loader.Config, steps []loader.Step, used map[uint64]int, counts loader.Counts, packed packonline.Counts) {
+func conserved(t *rapid.T, c plan.Config, steps []plan.Step, used map[uint64]int, counts plan.Counts, packed packonline.Counts) {
 	got := map[string]int{}
 	var slots, tokens int64
 	for i, s := range steps {
@@ -211,7 +212,7 @@ func conserved(t *rapid.T, c loader.Config, steps []loader.Step, used map[uint64
 	if known != tokens || total != packed.Tokens || total != tokens-packed.Repeated+packed.Dropped+counts.LeftTokens {
 		t.Fatalf("%d tokens in, %d out of which %d are known, %+v, %+v", total, tokens, known, counts, packed)
 	}
-	exact := c.Steps.Last == loader.LastPad
+	exact := c.Steps.Last == plan.LastPad
 	if exact && counts.LeftTokens != 0 || repeated > packed.Repeated || exact && (repeated != packed.Repeated || missing != packed.Dropped) {
 		t.Fatalf("%d tokens come again, %d never, %+v, %+v", repeated, missing, counts, packed)
 	}
@@ -222,8 +223,8 @@ func conserved(t *rapid.T, c loader.Config, steps []loader.Step, used map[uint64
 
 // Whatever waits, Drains knows of it if Drain can make a step of it.
 func TestDrainsWhereDrainMakesSteps(t *testing.T) {
-	checkMethods(t, func(rt *rapid.T, c loader.Config) {
-		p, err := loader.NewPlanner(c, 1)
+	checkMethods(t, func(rt *rapid.T, c plan.Config) {
+		p, err := plan.NewPlanner(c, 1)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -240,14 +241,14 @@ func TestDrainsWhereDrainMakesSteps(t *testing.T) {
 }
 
 func TestPlannerRefusesAGap(t *testing.T) {
-	p, err := loader.NewPlanner(config("concat"), 5)
+	p, err := plan.NewPlanner(config("concat"), 5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Add(loader.Arrival{Sequence: 6, Length: 1}); err == nil {
+	if _, err := p.Add(plan.Arrival{Sequence: 6, Length: 1}); err == nil {
 		t.Fatal("document 6 was taken although 5 is next")
 	}
-	if _, err := p.Add(loader.Arrival{Sequence: 5, Length: 1}); err != nil {
+	if _, err := p.Add(plan.Arrival{Sequence: 5, Length: 1}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -256,12 +257,12 @@ func TestPlannerRefusesAGap(t *testing.T) {
 func FuzzPlannerState(f *testing.F) {
 	configs := fuzzConfigs()
 	for i, c := range configs {
-		p, err := loader.NewPlanner(c, 1)
+		p, err := plan.NewPlanner(c, 1)
 		if err != nil {
 			f.Fatal(err)
 		}
 		for k, n := range someLengths(1, 61) {
-			if _, err := p.Add(loader.Arrival{Sequence: uint64(k + 1), Length: n, ID: uint64(k % 9)}); err != nil {
+			if _, err := p.Add(plan.Arrival{Sequence: uint64(k + 1), Length: n, ID: uint64(k % 9)}); err != nil {
 				f.Fatal(err)
 			}
 		}
@@ -272,7 +273,7 @@ func FuzzPlannerState(f *testing.F) {
 		f.Add(uint8(i), behind)
 	}
 	f.Fuzz(func(t *testing.T, i uint8, state []byte) {
-		p, err := loader.NewPlanner(configs[int(i)%len(configs)], 1)
+		p, err := plan.NewPlanner(configs[int(i)%len(configs)], 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,7 +281,7 @@ func FuzzPlannerState(f *testing.F) {
 			return
 		}
 		tellHints(p)
-		if _, err := p.Add(loader.Arrival{Sequence: p.Cursor().Next(), Length: 3}); err != nil {
+		if _, err := p.Add(plan.Arrival{Sequence: p.Cursor().Next(), Length: 3}); err != nil {
 			t.Fatal(err)
 		}
 		p.Seal()
@@ -288,7 +289,7 @@ func FuzzPlannerState(f *testing.F) {
 }
 
 // fuzzConfigs returns one configuration for each method and atom that go together.
-func fuzzConfigs() (out []loader.Config) {
+func fuzzConfigs() (out []plan.Config) {
 	for _, method := range packonline.Methods() {
 		for _, atom := range []float64{0.25, 0.5, 1, 2, 4} {
 			c := config(method)
@@ -311,14 +312,14 @@ func BenchmarkPlanner(b *testing.B) {
 			c := config(method)
 			c.Packing.Buckets, c.Packing.Pool, c.Packing.MaxAge = []int{2048}, 4096, 16384
 			c.Shuffle.Window, c.Steps.Rows, c.Documents.Dedupe = 1024, 64, 100_000
-			p, err := loader.NewPlanner(c, 1)
+			p, err := plan.NewPlanner(c, 1)
 			if err != nil {
 				b.Fatal(err)
 			}
 			lengths := someLengths(1, 1<<16)
 			b.ResetTimer()
 			for i := range b.N {
-				if _, err := p.Add(loader.Arrival{Sequence: uint64(i + 1), Length: 60 * lengths[i&(1<<16-1)], ID: uint64(i + 1)}); err != nil {
+				if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: 60 * lengths[i&(1<<16-1)], ID: uint64(i + 1)}); err != nil {
 					b.Fatal(err)
 				}
 			}

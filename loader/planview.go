@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // planView is what one process knows of a run's plan: what its log holds, with the newest steps in memory. Between leader and followers
@@ -17,7 +19,7 @@ import (
 type planView struct {
 	log      PlanLog
 	reader   *planReader
-	header   Header
+	header   plan.Header
 	recent   uint64        // how many steps are kept in memory
 	patience time.Duration // how long a step is read from the log
 
@@ -25,15 +27,15 @@ type planView struct {
 	changed chan struct{} // closed and replaced when what follows changes
 	steps   uint64        // that the log holds
 	ended   bool          // no step follows
-	keepers Keepers
+	keepers plan.Keepers
 	oldest  uint64 // steps before it cannot be read: their documents are purged
 	failed  error  // why nothing follows here, though the run has not ended
-	newest  map[uint64]*Step
+	newest  map[uint64]*plan.Step
 }
 
 func newPlanView(log PlanLog, o Options) *planView {
 	return &planView{log: log, reader: &planReader{log: log}, recent: uint64(o.Ahead) + recentSteps, patience: o.Stall,
-		changed: make(chan struct{}), keepers: Keepers{}, newest: map[uint64]*Step{}}
+		changed: make(chan struct{}), keepers: plan.Keepers{}, newest: map[uint64]*plan.Step{}}
 }
 
 // recentSteps is how many steps beyond Options.Ahead are kept in memory; older ones are read from the plan log.
@@ -43,7 +45,7 @@ const recentSteps = 64
 type planned struct {
 	steps   uint64
 	ended   bool
-	keepers Keepers
+	keepers plan.Keepers
 	oldest  uint64
 	failed  error
 	changed <-chan struct{} // closed when any of this changes
@@ -73,7 +75,7 @@ func (v *planView) update(f func()) {
 }
 
 // extend makes a stored step readable.
-func (v *planView) extend(s *Step) {
+func (v *planView) extend(s *plan.Step) {
 	v.update(func() {
 		v.steps = s.Index + 1
 		v.newest[s.Index] = s
@@ -82,7 +84,7 @@ func (v *planView) extend(s *Step) {
 }
 
 // keep notes who keeps checkpoints now. The map is not changed any more.
-func (v *planView) keep(k Keepers) { v.update(func() { v.keepers = k }) }
+func (v *planView) keep(k plan.Keepers) { v.update(func() { v.keepers = k }) }
 
 // end notes that no step follows.
 func (v *planView) end() { v.update(func() { v.ended = true }) }
@@ -91,7 +93,7 @@ func (v *planView) end() { v.update(func() { v.ended = true }) }
 func (v *planView) fail(err error) { v.update(func() { v.failed = err }) }
 
 // step returns one step without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
-func (v *planView) step(ctx context.Context, step uint64) (*Step, error) {
+func (v *planView) step(ctx context.Context, step uint64) (*plan.Step, error) {
 	v.mu.Lock()
 	s, steps, ended := v.newest[step], v.steps, v.ended
 	v.mu.Unlock()
@@ -113,7 +115,7 @@ func notPlanned(step, planned uint64) error {
 }
 
 // stored reads a step from the plan log, which may be out of reach.
-func (v *planView) stored(ctx context.Context, step uint64) (*Step, error) {
+func (v *planView) stored(ctx context.Context, step uint64) (*plan.Step, error) {
 	limit, cancel := context.WithTimeout(ctx, v.patience)
 	defer cancel()
 	s, err := v.reader.step(limit, step)
@@ -125,20 +127,20 @@ func (v *planView) stored(ctx context.Context, step uint64) (*Step, error) {
 }
 
 // floorBefore returns the floor of a step and all after it: what documents they need lies behind it.
-func (v *planView) floorBefore(ctx context.Context, step uint64) (Position, error) {
+func (v *planView) floorBefore(ctx context.Context, step uint64) (plan.Position, error) {
 	if step == 0 {
-		return Before(v.header.Start), nil
+		return plan.Before(v.header.Start), nil
 	}
 	s, err := v.step(ctx, step-1)
 	if err != nil {
-		return Position{}, fmt.Errorf("read the floor of step %d: %w", step, err)
+		return plan.Position{}, fmt.Errorf("read the floor of step %d: %w", step, err)
 	}
 	return s.Floor, nil
 }
 
 // oldestStep returns the first step that needs no document that a position covers, nor does any after it.
-func (v *planView) oldestStep(ctx context.Context, gone Position) (uint64, error) {
-	if Before(v.header.Start).Reaches(gone) {
+func (v *planView) oldestStep(ctx context.Context, gone plan.Position) (uint64, error) {
+	if plan.Before(v.header.Start).Reaches(gone) {
 		return 0, nil
 	}
 	var failed error
@@ -153,7 +155,7 @@ func (v *planView) oldestStep(ctx context.Context, gone Position) (uint64, error
 }
 
 // release notes that the documents which a position covers may be gone: which steps can be read from now on.
-func (v *planView) release(ctx context.Context, gone Position) error {
+func (v *planView) release(ctx context.Context, gone plan.Position) error {
 	oldest, err := v.oldestStep(ctx, gone)
 	if err == nil {
 		v.update(func() { v.oldest = max(v.oldest, oldest) })

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // Reader is one rank's place in the plan. Use it from one goroutine; Close it to stop holding the plan back.
@@ -17,7 +19,7 @@ type Reader struct {
 
 // Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall. Of the step before,
 // no more rows are needed.
-func (r *Reader) Next(ctx context.Context) (*Step, error) {
+func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 	f := r.follower
 	next := r.ask()
 	stall := time.NewTimer(f.options.Stall)

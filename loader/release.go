@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // Floors is where the runs of one document stream say what they still need.
@@ -44,7 +46,7 @@ func (l *leader) releaseDocuments(ctx context.Context) error {
 	}
 	tick := time.NewTicker(releaseInterval)
 	defer tick.Stop()
-	due := releases{said: Before(l.plan.header.Start)}
+	due := releases{said: plan.Before(l.plan.header.Start)}
 	for {
 		from, err := l.needs(ctx)
 		if err == nil {
@@ -67,18 +69,18 @@ func (l *leader) releaseDocuments(ctx context.Context) error {
 
 // releases are documents that are no longer needed and wait for their time to go.
 type releases struct {
-	said    Position // what it covers has gone
+	said    plan.Position // what it covers has gone
 	waiting []struct {
-		floor Position
+		floor plan.Position
 		at    time.Time
 	}
 }
 
 // next notes what is not needed now, and returns what may go: nobody has needed it for so long, nor does anyone who has come since.
-func (s *releases) next(floor Position, now time.Time, after time.Duration) Position {
+func (s *releases) next(floor plan.Position, now time.Time, after time.Duration) plan.Position {
 	if n := len(s.waiting); !s.said.Reaches(floor) && (n == 0 || !s.waiting[n-1].floor.Reaches(floor)) {
 		s.waiting = append(s.waiting, struct {
-			floor Position
+			floor plan.Position
 			at    time.Time
 		}{floor, now.Add(after)})
 	}
@@ -92,7 +94,7 @@ func (s *releases) next(floor Position, now time.Time, after time.Duration) Posi
 }
 
 // done notes what has gone.
-func (s *releases) done(to Position) {
+func (s *releases) done(to plan.Position) {
 	s.said = to
 	for len(s.waiting) > 0 && to.Reaches(s.waiting[0].floor) {
 		s.waiting = s.waiting[1:]
@@ -115,7 +117,7 @@ func (l *leader) claim(ctx context.Context) error {
 }
 
 // purge gives up what a position covers, and removes what no other run needs of it.
-func (l *leader) purge(ctx context.Context, floor Position) error {
+func (l *leader) purge(ctx context.Context, floor plan.Position) error {
 	if err := l.edges.Floors.Need(ctx, floor.Next()); err != nil {
 		return err
 	}
@@ -123,7 +125,7 @@ func (l *leader) purge(ctx context.Context, floor Position) error {
 	if err != nil {
 		return err
 	}
-	return l.plan.release(ctx, floor.Most(Before(first))) // other runs may purge up to what this one has said, at any time
+	return l.plan.release(ctx, floor.Most(plan.Before(first))) // other runs may purge up to what this one has said, at any time
 }
 
 // needed returns the first step that a keeper or a reader may still ask for. It is not known during a replay.
@@ -136,21 +138,21 @@ func (l *leader) needed() (step uint64, replays bool) {
 
 // needs returns the floor of all that this run may still need: what the steps need that a keeper or a reader may ask for, and
 // what a restart from the oldest stored checkpoint would plan again.
-func (l *leader) needs(ctx context.Context) (Position, error) {
+func (l *leader) needs(ctx context.Context) (plan.Position, error) {
 	step, replays := l.needed()
 	l.mu.Lock()
 	stored := l.stored
 	l.mu.Unlock()
 	if replays || len(stored) == 0 || step == 0 || stored[0] == 0 {
-		return Before(l.plan.header.Start), nil
+		return plan.Before(l.plan.header.Start), nil
 	}
 	floor, err := l.plan.floorBefore(ctx, step)
 	if err != nil {
-		return Position{}, err
+		return plan.Position{}, err
 	}
 	s, err := l.plan.step(ctx, stored[0]-1)
 	if err != nil {
-		return Position{}, err
+		return plan.Position{}, err
 	}
 	if l.config.Packing.Related() != nil { // it also reads again what the documents are about that waited then
 		floor = floor.Least(s.Floor)

@@ -5,11 +5,13 @@ import (
 	"slices"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 )
 
 // purging is a world whose run purges what it has committed, and keeps no tokens in memory.
-func purging(c loader.Config) (*world, *memFloors) {
+func purging(c plan.Config) (*world, *memFloors) {
 	w := newWorld(c)
 	floors := &memFloors{docs: w.docs}
 	w.edges = func(e *loader.Edges) { e.Floors = floors }
@@ -49,7 +51,7 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 		if step%21 != 14 {
 			continue
 		}
-		if _, err := run.Commit(t.Context(), loader.DefaultKeeper, step); err != nil {
+		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, step); err != nil {
 			t.Fatal(err)
 		}
 		if step == 35 { // a step that is not committed is there after a restart, whatever was purged
@@ -64,7 +66,7 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 		}
 	}
 	total := uint64(len(want))
-	if _, err := run.Commit(t.Context(), loader.DefaultKeeper, total); err != nil {
+	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, total); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return run.Info().Oldest > 30 })
@@ -132,7 +134,7 @@ func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 	run, stop := w.start(t)
 	for step := uint64(0); step < 110; step++ {
 		read(t, run, loader.Place{World: 1}, step, 1)
-		if _, err := run.Commit(t.Context(), loader.DefaultKeeper, step+1); err != nil {
+		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, step+1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,7 +193,7 @@ func TestWhatMayBeAskedForIsNotPurged(t *testing.T) {
 			}
 			w.docs.lengths(someLengths(9, 400)...)
 			read(t, run, loader.Place{World: 1}, 0, 40)
-			if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 40); err != nil {
+			if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 40); err != nil {
 				t.Fatal(err)
 			}
 			from, err := run.Needs(t.Context())

@@ -3,12 +3,14 @@ package loader
 import (
 	"testing"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // Documents go when nobody has needed them for the whole time, and not while someone who came since needs them.
 func TestReleases(t *testing.T) {
 	start := time.Unix(0, 0)
-	s := releases{said: Before(1)}
+	s := releases{said: plan.Before(1)}
 	for i, x := range []struct {
 		at   time.Duration
 		from uint64 // needed
@@ -25,8 +27,8 @@ func TestReleases(t *testing.T) {
 		{28 * time.Second, 250, 250},
 		{29 * time.Second, 300, 300},
 	} {
-		to := s.next(Before(x.from), start.Add(x.at), 10*time.Second)
-		if to != Before(x.want) {
+		to := s.next(plan.Before(x.from), start.Add(x.at), 10*time.Second)
+		if to != plan.Before(x.want) {
 			t.Fatalf("%d: documents below %d may go, want %d", i, to.Next(), x.want)
 		}
 		s.done(to)

@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // unfinished says that the copy was broken off.
-func unfinished(c *Repair, run string, records uint64) error {
+func unfinished(c *plan.Repair, run string, records uint64) error {
 	was := c.Was[len(c.Was)-1]
 	return &Error{Reason: PlanTruncated, Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records, c.Records),
 		Do: fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
@@ -38,7 +40,7 @@ type Damage struct {
 	OnceRecords uint64 `json:"once_records"`
 	OnceSteps   uint64 `json:"once_steps"`
 
-	header Header
+	header plan.Header
 	usable []string // checkpoints that fit
 }
 
@@ -92,23 +94,23 @@ func Inspect(ctx context.Context, plan PlanLog, checkpoints Checkpoints) (Damage
 type inspection struct {
 	*Damage
 	plan   PlanLog
-	order  Order
-	joiner Joiner
+	order  plan.Order
+	joiner plan.Joiner
 	// controls are the seals and drains of the part that can be used.
-	controls []Control
+	controls []plan.Control
 	// Of the records behind the part that can be used:
 	unread uint64 // cannot be read
 	later  uint64 // begin a step
 }
 
-func (in *inspection) read(ctx context.Context, at uint64) (Entry, error) {
+func (in *inspection) read(ctx context.Context, at uint64) (plan.Entry, error) {
 	limit, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
 	b, err := in.plan.Get(limit, at)
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be read: %w", err)
 	}
-	return DecodeRecord(b)
+	return plan.DecodeRecord(b)
 }
 
 // next takes the next record of the part that can be used.
@@ -117,7 +119,7 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 	if err != nil {
 		return err
 	}
-	if h, ok := e.(Header); ok && at == 1 {
+	if h, ok := e.(plan.Header); ok && at == 1 {
 		in.header, in.Run = h, h.Run
 		in.Records = at
 		return nil
@@ -125,7 +127,7 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 	if at == 1 {
 		return fmt.Errorf("it is of kind %d and no header", e.Kind())
 	}
-	if _, ok := e.(StepPart); ok {
+	if _, ok := e.(plan.StepPart); ok {
 		s, err := in.joiner.Add(e)
 		if err == nil && s != nil {
 			err = in.order.Step(s)
@@ -140,7 +142,7 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 		if err := in.order.Between(e); err != nil {
 			return err
 		}
-		if c, ok := e.(Control); ok {
+		if c, ok := e.(plan.Control); ok {
 			in.controls = append(in.controls, c)
 		}
 	}
@@ -156,9 +158,9 @@ func (in *inspection) behind(ctx context.Context, from, last uint64) {
 			in.unread++
 			continue
 		}
-		part, ok := e.(StepPart)
+		part, ok := e.(plan.StepPart)
 		if !ok {
-			_, shapes := e.(Control)
+			_, shapes := e.(plan.Control)
 			in.Lost = append(in.Lost, Lost{at, describe(e), shapes})
 			continue
 		}
@@ -170,7 +172,7 @@ func (in *inspection) behind(ctx context.Context, from, last uint64) {
 }
 
 // describe says what an entry says.
-func describe(e Entry) string {
+func describe(e plan.Entry) string {
 	if s, ok := e.(fmt.Stringer); ok {
 		return s.String()
 	}
@@ -189,12 +191,12 @@ func (in *inspection) checkpoints(ctx context.Context, stored Checkpoints) error
 		if err != nil {
 			return fmt.Errorf("read checkpoint %s: %w", name, err)
 		}
-		c, err := DecodeCheckpoint(b)
+		c, err := plan.DecodeCheckpoint(b)
 		if err != nil || c.Fingerprint != in.header.Fingerprint {
 			continue
 		}
 		if c.Tail.Position <= in.Records {
-			if rec, err := in.plan.Get(ctx, c.Tail.Position); err == nil && c.Tail.Position > 1 && TailOf(c.Tail.Position, rec) == c.Tail {
+			if rec, err := in.plan.Get(ctx, c.Tail.Position); err == nil && c.Tail.Position > 1 && plan.TailOf(c.Tail.Position, rec) == c.Tail {
 				in.usable = append(in.usable, name)
 			}
 			continue
@@ -207,7 +209,7 @@ func (in *inspection) checkpoints(ctx context.Context, stored Checkpoints) error
 }
 
 // beyond learns from a checkpoint that was taken behind the part of the log that can be used.
-func (in *inspection) beyond(name string, step uint64, c Checkpoint) {
+func (in *inspection) beyond(name string, step uint64, c plan.Checkpoint) {
 	if in.Why == "" {
 		in.Why = fmt.Sprintf("it ends with record %d and %d steps, and checkpoint %s was taken behind record %d, at step %d", in.Records, in.Steps, name, c.Tail.Position, step)
 	}
@@ -224,15 +226,15 @@ func (in *inspection) beyond(name string, step uint64, c Checkpoint) {
 // was broken off is gone on with; until it is finished no daemon takes it up. The damaged plan stays as it is.
 func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, progress func(records uint64)) error {
 	h := d.header
-	if h.Algorithm != AlgorithmVersion {
+	if h.Algorithm != plan.AlgorithmVersion {
 		return fmt.Errorf("copy plan: %s: repair it with the binary that planned it", otherAlgorithm(h))
 	}
 	var was []string
 	if h.Repair != nil {
 		was = h.Repair.Was
 	}
-	h.Run, h.Repair = name, &Repair{Was: append(slices.Clone(was), d.Run), Records: d.Records, Steps: d.OnceSteps}
-	next, err := d.compare(ctx, from.Plan, EncodeRecord(h), to)
+	h.Run, h.Repair = name, &plan.Repair{Was: append(slices.Clone(was), d.Run), Records: d.Records, Steps: d.OnceSteps}
+	next, err := d.compare(ctx, from.Plan, plan.EncodeRecord(h), to)
 	if err != nil {
 		return fmt.Errorf("copy plan of run %s to run %s: %w", d.Run, name, err)
 	}
@@ -270,7 +272,7 @@ func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, pro
 }
 
 // begin writes the header of a copy. Its run needs what the stream still holds: more than that the damaged one did not have either.
-func (d Damage) begin(ctx context.Context, to Edges, h Header) error {
+func (d Damage) begin(ctx context.Context, to Edges, h plan.Header) error {
 	state, err := to.Documents.State(ctx)
 	if err != nil {
 		return err
@@ -285,7 +287,7 @@ func (d Damage) begin(ctx context.Context, to Edges, h Header) error {
 	if err != nil {
 		return err
 	}
-	return to.Plan.Append(ctx, 0, EncodeRecord(h))
+	return to.Plan.Append(ctx, 0, plan.EncodeRecord(h))
 }
 
 // compare returns the position at which a copy goes on: 1 for one that has not begun. Another plan is no copy.

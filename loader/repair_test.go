@@ -10,13 +10,15 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 	"loaderd/packonline"
 )
 
 // planRecord is a record of a plan, as docs/plan.md describes them.
 func planRecord(kind byte, body []byte) []byte {
-	b := append([]byte{'L', 'P', loader.FormatVersion, kind}, body...)
+	b := append([]byte{'L', 'P', plan.FormatVersion, kind}, body...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }
 
@@ -38,7 +40,7 @@ func drained(t *testing.T) (*world, []*loader.Batch) {
 	}
 	w.docs.lengths(someLengths(5, 300)...)
 	batches = append(batches, read(t, run, loader.Place{World: 1}, 4, 26)...)
-	if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 20); err != nil {
+	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 20); err != nil {
 		t.Fatal(err)
 	}
 	batches = append(batches, read(t, run, loader.Place{World: 1}, 30, 6)...)
@@ -123,7 +125,7 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 			refused("Audit", err)
 			_, _, err = loader.Fork(t.Context(), w.plan, 2, "next", w.config, w.docs.state())
 			refused("Fork", err)
-			err = loader.Find(t.Context(), w.plan, 3, func(*loader.Step, int, []packonline.Piece) error { return nil })
+			err = loader.Find(t.Context(), w.plan, 3, func(*plan.Step, int, []packonline.Piece) error { return nil })
 			refused("Find", err)
 		})
 	}

@@ -5,39 +5,41 @@ import (
 	"fmt"
 	"slices"
 
+	"loaderd/loader/plan"
+
 	"loaderd/packonline"
 )
 
 // replay walks over the part of the plan log that exists while an applier makes it again: its entries go to the applier, whose steps are
 // compared here with those of the log instead of being appended to it.
 type replay struct {
-	applier *Applier
+	applier *plan.Applier
 	records chan planRecord
-	err     error // why the scan stopped; read after records is closed
-	next    *Step // the step that the planner must make next
-	done    bool  // no step follows in the log
-	begun   Joiner
-	order   Order
-	tail    Tail // last record read
+	err     error      // why the scan stopped; read after records is closed
+	next    *plan.Step // the step that the planner must make next
+	done    bool       // no step follows in the log
+	begun   plan.Joiner
+	order   plan.Order
+	tail    plan.Tail // last record read
 }
 
 type planRecord struct {
-	tail  Tail
-	entry Entry
+	tail  plan.Tail
+	entry plan.Entry
 }
 
 // replayFrom starts to read the log at a position, up to which the applier has come.
-func replayFrom(ctx context.Context, log PlanLog, from uint64, a *Applier) *replay {
-	p := &replay{applier: a, records: make(chan planRecord, 16), order: Order{Steps: a.Planner.Next()}}
+func replayFrom(ctx context.Context, log PlanLog, from uint64, a *plan.Applier) *replay {
+	p := &replay{applier: a, records: make(chan planRecord, 16), order: plan.Order{Steps: a.Planner.Next()}}
 	go func() {
 		defer close(p.records)
 		p.err = log.Scan(ctx, from, func(at uint64, b []byte) error {
-			e, err := DecodeRecord(b)
+			e, err := plan.DecodeRecord(b)
 			if err != nil {
 				return damaged(at, err)
 			}
 			select {
-			case p.records <- planRecord{TailOf(at, b), e}:
+			case p.records <- planRecord{plan.TailOf(at, b), e}:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -59,7 +61,7 @@ func (p *replay) prepare() error {
 			return p.err
 		}
 		p.tail = r.tail
-		if _, ok := r.entry.(StepPart); !ok {
+		if _, ok := r.entry.(plan.StepPart); !ok {
 			if p.begun.Step != nil {
 				return damaged(r.tail.Position, fmt.Errorf("step %d is cut short before it", p.begun.Step.Index))
 			}
@@ -82,7 +84,7 @@ func (p *replay) prepare() error {
 }
 
 // match compares a step that the planner made with the one in the log.
-func (p *replay) match(s *Step) error {
+func (p *replay) match(s *plan.Step) error {
 	defer func() { p.next = nil }()
 	if d := difference(p.next, s); d != "" {
 		return &Error{Reason: PlanMismatch, Message: fmt.Sprintf("re-planning gives another step %d than the plan log holds: %s\n  log:     %s\n  planned: %s",
@@ -92,7 +94,7 @@ func (p *replay) match(s *Step) error {
 	return nil
 }
 
-func difference(a, b *Step) string {
+func difference(a, b *plan.Step) string {
 	switch {
 	case a.Index != b.Index:
 		return fmt.Sprintf("step %d against %d", a.Index, b.Index)
@@ -115,7 +117,7 @@ func difference(a, b *Step) string {
 	return ""
 }
 
-func showStep(s *Step) string {
+func showStep(s *plan.Step) string {
 	pieces := 0
 	for _, r := range s.Rows {
 		pieces += len(r)

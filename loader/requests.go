@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // request asks the leader for a record of the plan, or for a checkpoint.
 type request struct {
-	entry Entry // what is to be recorded, for a control without its place; nil asks for a checkpoint
+	entry plan.Entry // what is to be recorded, for a control without its place; nil asks for a checkpoint
 	reply chan<- answer
 }
 
@@ -27,50 +29,50 @@ func (l *loop) handle(ctx context.Context, q request) error {
 	switch e := q.entry.(type) {
 	case nil:
 		return l.ask(ctx, q)
-	case Commit:
+	case plan.Commit:
 		return l.commit(ctx, e, q)
-	case Leave:
+	case plan.Leave:
 		if _, known := l.applier.Keepers[e.Keeper]; !known {
 			q.reply <- answer{at: l.applier.Keepers.Committed()}
 			return nil
 		}
 		return l.keep(ctx, e, q)
-	case Control:
+	case plan.Control:
 		return l.decide(ctx, e, q)
 	}
 	return fmt.Errorf("nobody can ask for a record of kind %d", q.entry.Kind())
 }
 
-func (l *loop) commit(ctx context.Context, c Commit, q request) error {
+func (l *loop) commit(ctx context.Context, c plan.Commit, q request) error {
 	planned, keepers := l.plan.planned(), l.applier.Keepers
 	_, known := keepers[c.Keeper]
 	step, changes := keepers.After(c)
 	switch {
 	case c.Step > planned:
 		q.refuse(BadTicket, "commit of step %d, but the plan holds %d steps", c.Step, planned)
-	case !known && len(keepers) == MaxKeepers:
-		q.refuse(BadTicket, "the run has %d keepers, and %q would be one more: let one leave first", MaxKeepers, c.Keeper)
+	case !known && len(keepers) == plan.MaxKeepers:
+		q.refuse(BadTicket, "the run has %d keepers, and %q would be one more: let one leave first", plan.MaxKeepers, c.Keeper)
 	case !changes:
 		q.reply <- answer{at: keepers.Committed()}
 	default:
-		return l.keep(ctx, Commit{c.Keeper, step}, q)
+		return l.keep(ctx, plan.Commit{Keeper: c.Keeper, Step: step}, q)
 	}
 	return nil
 }
 
 // keep stores the record of a change of keepers, and makes it known then.
-func (l *loop) keep(ctx context.Context, e Entry, q request) error {
+func (l *loop) keep(ctx context.Context, e plan.Entry, q request) error {
 	l.applier.Record(e)
 	keepers := l.applier.Keepers
-	return l.append(ctx, write{records: [][]byte{EncodeRecord(e)}, stored: func(context.Context) {
+	return l.append(ctx, write{records: [][]byte{plan.EncodeRecord(e)}, stored: func(context.Context) {
 		l.plan.keep(keepers)
 		q.reply <- answer{at: keepers.Committed()}
 	}})
 }
 
 // decide records a control behind the present last document of the stream.
-func (l *loop) decide(ctx context.Context, c Control, q request) error {
-	_, seal := c.(Seal)
+func (l *loop) decide(ctx context.Context, c plan.Control, q request) error {
+	_, seal := c.(plan.Seal)
 	if at, sealed := l.applier.Sealed(); sealed {
 		if seal {
 			q.reply <- answer{at: at}
@@ -97,9 +99,9 @@ func (l *loop) decide(ctx context.Context, c Control, q request) error {
 }
 
 // control records a control; it takes effect when the planner is there.
-func (l *loop) control(ctx context.Context, c Control, stored func(context.Context)) error {
+func (l *loop) control(ctx context.Context, c plan.Control, stored func(context.Context)) error {
 	l.applier.Record(c)
-	return l.append(ctx, write{records: [][]byte{EncodeRecord(c)}, stored: stored})
+	return l.append(ctx, write{records: [][]byte{plan.EncodeRecord(c)}, stored: stored})
 }
 
 // linger drains pool and window for a reader that waits, when the stream has been quiet for long enough and what waits could fill a
@@ -115,5 +117,5 @@ func (l *loop) linger(ctx context.Context) error {
 	}
 	at := planner.Clock()
 	l.log.Info("the stream is quiet and a reader waits: pool and window are drained", "document", at, "quiet", time.Since(s.DrySince).Round(time.Millisecond))
-	return l.control(ctx, Drain{at}, nil)
+	return l.control(ctx, plan.Drain{At: at}, nil)
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"loaderd/packonline"
 )
 
@@ -40,15 +42,15 @@ type Edges struct {
 
 // Info describes a run to readers.
 type Info struct {
-	Run         string  `json:"run"`
-	Fingerprint string  `json:"fingerprint"`
-	Config      Config  `json:"config"`
-	Start       uint64  `json:"start"`     // sequence of the first document
-	Planned     uint64  `json:"planned"`   // steps 0 ... Planned-1 can be read
-	Ended       bool    `json:"ended"`     // no step follows
-	Committed   uint64  `json:"committed"` // all keepers' own checkpoints cover all steps before this one
-	Oldest      uint64  `json:"oldest"`    // steps before this one are released: their documents may be gone
-	Keepers     Keepers `json:"keepers"`
+	Run         string       `json:"run"`
+	Fingerprint string       `json:"fingerprint"`
+	Config      plan.Config  `json:"config"`
+	Start       uint64       `json:"start"`     // sequence of the first document
+	Planned     uint64       `json:"planned"`   // steps 0 ... Planned-1 can be read
+	Ended       bool         `json:"ended"`     // no step follows
+	Committed   uint64       `json:"committed"` // all keepers' own checkpoints cover all steps before this one
+	Oldest      uint64       `json:"oldest"`    // steps before this one are released: their documents may be gone
+	Keepers     plan.Keepers `json:"keepers"`
 	// Was are names that the run had before its plan was repaired: who holds one of them means this run.
 	Was []string `json:"was,omitempty"`
 }
@@ -63,7 +65,7 @@ type Run struct {
 
 // Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm. It changes nothing: a
 // new run begins with Serve.
-func Open(ctx context.Context, name string, c Config, o Options, e Edges) (*Run, error) {
+func Open(ctx context.Context, name string, c plan.Config, o Options, e Edges) (*Run, error) {
 	if bad := c.Validate(); len(bad) > 0 {
 		errs := make([]error, len(bad))
 		for i, b := range bad {
@@ -131,10 +133,12 @@ func (r *Run) Join(place Place, step uint64) (*Reader, error) {
 }
 
 // Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
-func (r *Run) Step(ctx context.Context, step uint64) (*Step, error) { return r.plan.step(ctx, step) }
+func (r *Run) Step(ctx context.Context, step uint64) (*plan.Step, error) {
+	return r.plan.step(ctx, step)
+}
 
 // Assemble returns rows [first, first+n) of a step as tokens.
-func (r *Run) Assemble(ctx context.Context, s *Step, first, n int) (*Batch, error) {
+func (r *Run) Assemble(ctx context.Context, s *plan.Step, first, n int) (*Batch, error) {
 	return r.follower.assemble(ctx, s, first, n)
 }
 
@@ -147,7 +151,7 @@ func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
 }
 
 // Find calls f with every row of the plan that holds a part of a document, in order.
-func (r *Run) Find(ctx context.Context, document uint64, f func(s *Step, row int, pieces []packonline.Piece) error) error {
+func (r *Run) Find(ctx context.Context, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	return Find(ctx, r.plan.log, document, f)
 }
 
@@ -159,7 +163,7 @@ func (r *Run) Describe(ctx context.Context, sequence uint64) (DocumentInfo, erro
 // Seal ends the stream for this run behind its present last document: the pool drains there and every rank sees the same end. It
 // returns the sequence of that document. Idempotent.
 func (r *Run) Seal(ctx context.Context) (uint64, error) {
-	at, err := r.ask(ctx, Seal{})
+	at, err := r.ask(ctx, plan.Seal{})
 	if err == nil {
 		r.leader.announced(ctx)
 	}
@@ -168,23 +172,23 @@ func (r *Run) Seal(ctx context.Context) (uint64, error) {
 
 // Drain empties pool and shuffle window behind the stream's present last document, padding where it must, and goes on. Rows that do
 // not fill a step keep waiting.
-func (r *Run) Drain(ctx context.Context) (uint64, error) { return r.ask(ctx, Drain{}) }
+func (r *Run) Drain(ctx context.Context) (uint64, error) { return r.ask(ctx, plan.Drain{}) }
 
 // Commit records that a keeper's own durable checkpoint covers all steps before step. The first commit of a name makes it a keeper. It
 // is idempotent and monotone: a smaller step than before changes nothing. It returns the step before which all keepers cover all.
 func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error) {
-	if err := ValidKeeper(keeper); err != nil {
+	if err := plan.ValidKeeper(keeper); err != nil {
 		return 0, &Error{Reason: BadTicket, Message: err.Error()}
 	}
-	return r.ask(ctx, Commit{keeper, step})
+	return r.ask(ctx, plan.Commit{Keeper: keeper, Step: step})
 }
 
 // Leave records that a keeper keeps no checkpoints any more: it no longer counts. Idempotent.
 func (r *Run) Leave(ctx context.Context, keeper string) (committed uint64, err error) {
-	if err := ValidKeeper(keeper); err != nil {
+	if err := plan.ValidKeeper(keeper); err != nil {
 		return 0, &Error{Reason: BadTicket, Message: err.Error()}
 	}
-	return r.ask(ctx, Leave{keeper})
+	return r.ask(ctx, plan.Leave{Keeper: keeper})
 }
 
 // Checkpoint stores the planner's state as of now and returns the step that it goes on with.
@@ -192,7 +196,7 @@ func (r *Run) Checkpoint(ctx context.Context) (uint64, error) { return r.ask(ctx
 
 // ask asks the leader to record an entry, or for a checkpoint, and waits for as long as a reader would wait for a step. What comes to be
 // recorded later does no harm.
-func (r *Run) ask(ctx context.Context, e Entry) (uint64, error) {
+func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
 	stall := time.NewTimer(r.leader.options.Stall)
 	defer stall.Stop()
 	reply := make(chan answer, 1)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 )
 
@@ -182,12 +184,12 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 1000); reason(err) != loader.BadTicket {
+	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 1000); reason(err) != loader.BadTicket {
 		t.Fatalf("Commit = %v", err)
 	}
 	read(t, run, loader.Place{World: 1}, 0, 3)
 	for _, c := range []struct{ step, want uint64 }{{2, 2}, {1, 2}, {3, 3}, {3, 3}} {
-		if _, err := run.Commit(t.Context(), loader.DefaultKeeper, c.step); err != nil || run.Info().Committed != c.want {
+		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, c.step); err != nil || run.Info().Committed != c.want {
 			t.Fatalf("Commit(%d): %v, committed is %d", c.step, err, run.Info().Committed)
 		}
 	}
@@ -312,14 +314,14 @@ func TestJoinBehindTheEnd(t *testing.T) {
 
 func TestSkippedAndDuplicateDocuments(t *testing.T) {
 	w := newWorld(config("concat"))
-	doc := func(id uint64, skip loader.Skip) loader.Document {
+	doc := func(id uint64, skip plan.Skip) loader.Document {
 		d := loader.Document{ID: id, Skip: skip}
 		if skip == "" {
 			d.Tokens = documentTokens(1, 4)
 		}
 		return d
 	}
-	w.docs.publish(doc(1, ""), doc(2, ""), doc(1, ""), doc(3, loader.SkipUndecodable), doc(3, ""), doc(0, loader.SkipEmpty), doc(0, ""), doc(0, ""))
+	w.docs.publish(doc(1, ""), doc(2, ""), doc(1, ""), doc(3, plan.SkipUndecodable), doc(3, ""), doc(0, plan.SkipEmpty), doc(0, ""), doc(0, ""))
 	w.docs.publish(doc(4, ""), doc(5, ""), doc(1, ""), doc(2, "")) // id 1 is 8 documents of the stream back, two of them not used; id 2 is 10 back
 	run, _ := w.start(t)
 	if _, err := run.Seal(t.Context()); err != nil {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // dryFor is how long a stream has had nothing new before that is the cause of a wait: one that trickles is not dry between its documents.
@@ -55,7 +57,7 @@ type wait struct {
 	report  report
 	source  SourceStatus
 	brake   *ReaderStat // reader that holds the plan back
-	config  Config
+	config  plan.Config
 	options Options
 }
 
@@ -140,7 +142,7 @@ func (w *wait) whenDry(drains bool) string {
 		return fmt.Sprintf("publish more documents, or wait: what is there is packed when the stream has been quiet for %s (serve.linger)", w.options.Linger)
 	case drains:
 		return "publish more documents, drain the run (or set serve.linger) for the steps that what is there fills, or seal the run to get the rest"
-	case w.config.Steps.Last == LastPad:
+	case w.config.Steps.Last == plan.LastPad:
 		return "publish more documents, or seal the run to get the rest; a drain would fill no step"
 	}
 	return "publish more documents; neither a drain nor a seal would fill a step with what is there"
@@ -163,7 +165,7 @@ func (w *wait) filling() *Error {
 }
 
 // queueNote shows the rows that wait for a step: 1024: 3 of 48 rows, 2048: 1 of 24 rows.
-func queueNote(queues []QueueStat) string {
+func queueNote(queues []plan.QueueStat) string {
 	parts := make([]string, len(queues))
 	for i, q := range queues {
 		parts[i] = fmt.Sprintf("%d: %d of %d rows", q.Bucket, q.Rows, q.Of)
@@ -182,7 +184,7 @@ func (f *follower) unanswered() *Error {
 }
 
 // note adds the figures to the facts of a cause.
-func note(s Shortage, facts map[string]string) {
+func note(s plan.Shortage, facts map[string]string) {
 	if s.Needed == 0 {
 		return // nothing is known yet
 	}

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 )
 
@@ -104,7 +106,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 			if _, err := r.Next(t.Context()); reason(err) != c.step {
 				t.Errorf("Next = %v, want %s", err, c.step)
 			}
-			if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 1); reason(err) != c.request {
+			if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 1); reason(err) != c.request {
 				t.Errorf("Commit = %v, want %s", err, c.request)
 			}
 		})
@@ -140,7 +142,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 		if _, err := r.Next(t.Context()); reason(err) != loader.PlanLogDown {
 			t.Errorf("Next = %v", err)
 		}
-		if _, err := run.Commit(t.Context(), loader.DefaultKeeper, 1); reason(err) != loader.PlanLogDown {
+		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 1); reason(err) != loader.PlanLogDown {
 			t.Errorf("Commit = %v", err)
 		}
 	})

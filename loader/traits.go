@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"loaderd/loader/plan"
+
 	"golang.org/x/sync/errgroup"
 )
 
@@ -12,9 +14,9 @@ const traitsAtOnce = 32
 
 // readTraits tells a restored planner again what it was told of its waiting documents beside their lengths: a checkpoint holds references
 // only. Packing methods that look at lengths alone need nothing.
-func readTraits(ctx context.Context, p *Planner, documents Documents) error {
+func readTraits(ctx context.Context, p *plan.Planner, documents Documents) error {
 	sequences := p.Unread()
-	traits := make([]Traits, len(sequences))
+	traits := make([]plan.Traits, len(sequences))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(traitsAtOnce)
 	for i, sequence := range sequences {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // uploadLimit bounds how long one checkpoint may take to be stored.
@@ -12,7 +14,7 @@ const uploadLimit = 2 * time.Minute
 // upload is a checkpoint on its way to where checkpoints are kept. What it covers is in the plan log.
 type upload struct {
 	step  uint64
-	state Checkpoint
+	state plan.Checkpoint
 	done  func(error)
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // watchInterval is how often a run looks whether the document stream is still what it was: one small request each time.
@@ -35,7 +37,7 @@ func (l *leader) watch(ctx context.Context) error {
 			continue
 		}
 		trouble := state.Trouble
-		if trouble == nil && !l.first.Reaches(Before(state.First)) {
+		if trouble == nil && !l.first.Reaches(plan.Before(state.First)) {
 			if trouble, err = l.gone(ctx, state.First); err != nil {
 				continue // the plan is out of reach: it is looked at again
 			}
@@ -50,7 +52,7 @@ func (l *leader) gone(ctx context.Context, first uint64) (trouble, err error) {
 	if replays { // what is committed is not known yet
 		return nil, nil
 	}
-	gone := Before(first)
+	gone := plan.Before(first)
 	floor, err := l.plan.floorBefore(ctx, step)
 	if err != nil || floor.Reaches(gone) {
 		return nil, err

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 	"loaderd/packonline"
 	"loaderd/shuffle"
@@ -171,12 +173,12 @@ type memDocs struct {
 	fetched int
 	first   uint64 // documents below are purged
 	hints   int    // asked for again
-	stream  loader.Stream
+	stream  plan.Stream
 	trouble error
 }
 
 func newDocs() *memDocs {
-	return &memDocs{more: make(chan struct{}), first: 1, stream: loader.Stream{Name: "DOCS", Created: time.Unix(1e9, 0)}}
+	return &memDocs{more: make(chan struct{}), first: 1, stream: plan.Stream{Name: "DOCS", Created: time.Unix(1e9, 0)}}
 }
 
 func (d *memDocs) State(context.Context) (loader.StreamState, error) {
@@ -253,12 +255,12 @@ func (f *memFloors) Purge(context.Context) (uint64, error) {
 
 var errPurged = &loader.Error{Reason: loader.DocumentLost, Message: "purged"}
 
-func (d *memDocs) Traits(_ context.Context, seq uint64) (loader.Traits, error) {
+func (d *memDocs) Traits(_ context.Context, seq uint64) (plan.Traits, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hints++
 	if seq < d.first {
-		return loader.Traits{}, errPurged
+		return plan.Traits{}, errPurged
 	}
 	return d.docs[seq-1].Traits, nil
 }
@@ -331,12 +333,12 @@ func (s *memSource) Status() loader.SourceStatus {
 func (s *memSource) Close() error { return nil }
 
 // config is a small run: rows of 16 tokens, 4 rows a step.
-func config(method string) loader.Config {
-	return loader.Config{Seed: 7, Tokenizer: loader.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20, End: -1, Pad: -7},
-		Documents: loader.DocumentsConfig{Dedupe: 8},
+func config(method string) plan.Config {
+	return plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20, End: -1, Pad: -7},
+		Documents: plan.DocumentsConfig{Dedupe: 8},
 		Packing: packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, Hold: 100, MaxAge: 64,
 			Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 4}},
-		Shuffle: shuffle.Config{Window: 6}, Steps: loader.StepsConfig{Rows: 4, Last: loader.LastPad}, Attention: loader.AttentionDocument}
+		Shuffle: shuffle.Config{Window: 6}, Steps: plan.StepsConfig{Rows: 4, Last: plan.LastPad}, Attention: plan.AttentionDocument}
 }
 
 // world is everything around a run that survives a restart.
@@ -345,11 +347,11 @@ type world struct {
 	plan        *memLog
 	checkpoints *memCheckpoints
 	edges       func(*loader.Edges) // changes what a run gets, when set
-	config      loader.Config
+	config      plan.Config
 	options     loader.Options
 }
 
-func newWorld(c loader.Config) *world {
+func newWorld(c plan.Config) *world {
 	return &world{docs: newDocs(), plan: &memLog{}, checkpoints: &memCheckpoints{data: map[string][]byte{}}, config: c,
 		options: loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 3}}
 }

@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"loaderd/loader/plan"
 )
 
 // CheckWorld refuses a world size that does not divide the rows of every bucket's steps: a *Error with the sizes that do.
-func CheckWorld(c Config, world int) error {
+func CheckWorld(c plan.Config, world int) error {
 	rows := c.Steps.PerBucket(c.Packing.Buckets)
 	shared := 0 // the greatest common divisor
 	for _, n := range rows {

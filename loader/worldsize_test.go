@@ -3,6 +3,8 @@ package loader
 import (
 	"strings"
 	"testing"
+
+	"loaderd/loader/plan"
 )
 
 func TestDivisors(t *testing.T) {
@@ -17,7 +19,7 @@ func TestDivisors(t *testing.T) {
 }
 
 func TestCheckWorld(t *testing.T) {
-	c := Config{Steps: StepsConfig{Rows: 64, Table: []int{48, 24, 12, 6, 3}}}
+	c := plan.Config{Steps: plan.StepsConfig{Rows: 64, Table: []int{48, 24, 12, 6, 3}}}
 	c.Packing.Buckets = []int{1024, 2048, 4096, 8192, 16384}
 	for world, want := range map[int]string{1: "", 3: "", 2: "world sizes: 1 3;", 6: "[48 24 12 6 3] by its bucket"} {
 		err := CheckWorld(c, world)
@@ -25,7 +27,7 @@ func TestCheckWorld(t *testing.T) {
 			t.Errorf("world %d: %v, want %q", world, err, want)
 		}
 	}
-	c.Steps = StepsConfig{Tokens: 1 << 20}
+	c.Steps = plan.StepsConfig{Tokens: 1 << 20}
 	if err := CheckWorld(c, 64); err != nil {
 		t.Error(err)
 	}

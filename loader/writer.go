@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // write is something that the loop decided to append to the plan log. Nobody sees a step before it is stored there.
 type write struct {
 	after   uint64 // position that it follows
 	records [][]byte
-	step    *Step                     // becomes readable
+	step    *plan.Step                // becomes readable
 	stored  func(ctx context.Context) // runs when it is stored, in the writer; may be nil
 }
 
@@ -19,7 +21,7 @@ type write struct {
 func (l *loop) append(ctx context.Context, w write) error {
 	w.after = l.tail.Position
 	if n := len(w.records); n > 0 {
-		l.tail = TailOf(w.after+uint64(n), w.records[n-1])
+		l.tail = plan.TailOf(w.after+uint64(n), w.records[n-1])
 	}
 	select {
 	case l.writes <- w:

@@ -12,7 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/plan"
+
 	"loaderd/stream/conn"
 )
 
@@ -83,11 +84,11 @@ const MaxDocumentLimit = 32<<20 - 2*HeaderRoom
 const HeaderRoom = 64 << 10
 
 // Validate returns every bad field. It looks at values only, not at files or servers.
-func (c Config) Validate() []loader.FieldError {
-	var bad []loader.FieldError
+func (c Config) Validate() []plan.FieldError {
+	var bad []plan.FieldError
 	check := func(ok bool, field string, value any, want string) {
 		if !ok {
-			bad = append(bad, loader.FieldError{Field: field, Value: value, Want: want})
+			bad = append(bad, plan.FieldError{Field: field, Value: value, Want: want})
 		}
 	}
 	if c.Embedded() {

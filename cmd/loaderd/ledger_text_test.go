@@ -9,7 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/plan"
+
 	"loaderd/tokenizer"
 )
 
@@ -83,7 +84,7 @@ func TestTokenizerOfARankFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := loader.Tokenizer{Name: file, Fingerprint: model.Fingerprint()}
+	run := plan.Tokenizer{Name: file, Fingerprint: model.Fingerprint()}
 	if m, err := tokenizerOf(run, "", chosen); err != nil || m.Fingerprint() != run.Fingerprint {
 		t.Errorf("the run's tokenizer is not found: %v", err)
 	}

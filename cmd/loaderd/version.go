@@ -7,9 +7,9 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"github.com/spf13/cobra"
+	"loaderd/loader/plan"
 
-	"loaderd/loader"
+	"github.com/spf13/cobra"
 )
 
 // build says what this binary is and which plans it can continue.
@@ -26,7 +26,7 @@ type build struct {
 func thisBuild() build {
 	b := build{
 		Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		PlanFormat: loader.FormatVersion, PlanAlgorithm: loader.AlgorithmVersion,
+		PlanFormat: plan.FormatVersion, PlanAlgorithm: plan.AlgorithmVersion,
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"loaderd/arrowout"
 	"loaderd/loader"
 	"loaderd/stream"
@@ -20,7 +22,7 @@ type Config struct {
 	// Run is the name of the run: part of the names of its streams and of every reader's ticket.
 	Run string `koanf:"run"`
 	// Plan shapes the plan and therefore its fingerprint. Its own Tokenizer is filled when the tokenizer has been loaded.
-	Plan      loader.Config   `koanf:",squash"`
+	Plan      plan.Config     `koanf:",squash"`
 	Tokenizer Tokenizer       `koanf:"tokenizer"`
 	Stream    stream.Config   `koanf:"stream"`
 	Flight    arrowout.Config `koanf:"flight"`
@@ -89,9 +91,9 @@ func (c *Config) settleAttention() {
 	switch {
 	case c.Plan.Attention != attentionAuto:
 	case c.Plan.Packing.Method == "splice":
-		c.Plan.Attention = loader.AttentionRow
+		c.Plan.Attention = plan.AttentionRow
 	default:
-		c.Plan.Attention = loader.AttentionDocument
+		c.Plan.Attention = plan.AttentionDocument
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"github.com/google/go-cmp/cmp"
 
 	"loaderd/arrowout"
@@ -34,15 +36,15 @@ func printed(t *testing.T, c config.Config) string {
 func TestDefault(t *testing.T) {
 	want := config.Config{
 		Run: "default",
-		Plan: loader.Config{
+		Plan: plan.Config{
 			Seed:      1,
-			Documents: loader.DocumentsConfig{Dedupe: 100000},
+			Documents: plan.DocumentsConfig{Dedupe: 100000},
 			Packing: packonline.Config{Method: "bucket", Buckets: []int{2048}, Atom: 1, Pool: 4096, Hold: 100, MaxAge: 16384,
 				Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02,
 				Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 384}},
 			Shuffle:   shuffle.Config{Window: 1024},
-			Steps:     loader.StepsConfig{Rows: 64, Table: []int{}, Backlog: 16, MaxWait: 262144, Last: loader.LastPad},
-			Attention: loader.AttentionDocument,
+			Steps:     plan.StepsConfig{Rows: 64, Table: []int{}, Backlog: 16, MaxWait: 262144, Last: plan.LastPad},
+			Attention: plan.AttentionDocument,
 		},
 		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto, SpecialTokens: []string{}},
 		Stream:    stream.Default(),

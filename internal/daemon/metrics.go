@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 
+	"loaderd/loader/plan"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"loaderd/loader"
@@ -94,18 +96,18 @@ var metrics = []metric{
 type bucketMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
-	value func(loader.QueueStat) float64
+	value func(plan.QueueStat) float64
 }
 
-func ofBucket(kind prometheus.ValueType, name, help string, value func(loader.QueueStat) float64) bucketMetric {
+func ofBucket(kind prometheus.ValueType, name, help string, value func(plan.QueueStat) float64) bucketMetric {
 	return bucketMetric{prometheus.NewDesc("loaderd_"+name, help, []string{"bucket"}, nil), kind, value}
 }
 
 var bucketMetrics = []bucketMetric{
-	ofBucket(prometheus.CounterValue, "bucket_steps_total", "Steps in the plan, by the length of their rows.", func(q loader.QueueStat) float64 { return float64(q.Steps) }),
-	ofBucket(prometheus.GaugeValue, "bucket_queue_rows", "Rows of the bucket that wait for a step.", func(q loader.QueueStat) float64 { return float64(q.Rows) }),
-	ofBucket(prometheus.GaugeValue, "bucket_queue_tokens", "Tokens of those rows.", func(q loader.QueueStat) float64 { return float64(q.Tokens) }),
-	ofBucket(prometheus.GaugeValue, "bucket_queue_wait_documents", "Documents that came while the oldest of those rows waited.", func(q loader.QueueStat) float64 { return float64(q.Wait) }),
+	ofBucket(prometheus.CounterValue, "bucket_steps_total", "Steps in the plan, by the length of their rows.", func(q plan.QueueStat) float64 { return float64(q.Steps) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_rows", "Rows of the bucket that wait for a step.", func(q plan.QueueStat) float64 { return float64(q.Rows) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_tokens", "Tokens of those rows.", func(q plan.QueueStat) float64 { return float64(q.Tokens) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_wait_documents", "Documents that came while the oldest of those rows waited.", func(q plan.QueueStat) float64 { return float64(q.Wait) }),
 }
 
 // ended are the rows of splice by how they ended, under the names that it counts them by.

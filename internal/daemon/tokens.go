@@ -6,25 +6,26 @@ import (
 	"sync"
 	"weak"
 
+	"loaderd/loader/plan"
+
 	"loaderd/internal/config"
-	"loaderd/loader"
 	"loaderd/stream/doclog"
 	"loaderd/tokenizer"
 )
 
 // Tokens loads the configured tokenizer and settles the ids that are not text: what the document stream needs to make tokens, and
 // what the plan must know of it.
-func Tokens(c config.Tokenizer) (doclog.Tokenizing, loader.Tokenizer, error) {
+func Tokens(c config.Tokenizer) (doclog.Tokenizing, plan.Tokenizer, error) {
 	if c.Name == config.TokenizerNone {
 		t := doclog.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}
 		return settle(c, t, 0, false)
 	}
 	m, err := Model(c.Name, c.Options())
 	if err != nil {
-		return doclog.Tokenizing{}, loader.Tokenizer{}, err
+		return doclog.Tokenizing{}, plan.Tokenizer{}, err
 	}
 	if c.Fingerprint != "" && c.Fingerprint != m.Fingerprint() {
-		return doclog.Tokenizing{}, loader.Tokenizer{}, fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(), c.Fingerprint)
+		return doclog.Tokenizing{}, plan.Tokenizer{}, fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(), c.Fingerprint)
 	}
 	t := doclog.Tokenizing{NewEncoder: func() doclog.Encoder { return m.NewEncoder() }, Fingerprint: m.Fingerprint(), VocabSize: m.VocabSize()}
 	end, ok := m.EndOfText()
@@ -59,9 +60,9 @@ func Model(nameOrFile string, o tokenizer.Options) (*tokenizer.Model, error) {
 }
 
 // settle finds the end-of-document and padding ids.
-func settle(c config.Tokenizer, t doclog.Tokenizing, end int32, known bool) (doclog.Tokenizing, loader.Tokenizer, error) {
-	fail := func(format string, args ...any) (doclog.Tokenizing, loader.Tokenizer, error) {
-		return doclog.Tokenizing{}, loader.Tokenizer{}, fmt.Errorf(format, args...)
+func settle(c config.Tokenizer, t doclog.Tokenizing, end int32, known bool) (doclog.Tokenizing, plan.Tokenizer, error) {
+	fail := func(format string, args ...any) (doclog.Tokenizing, plan.Tokenizer, error) {
+		return doclog.Tokenizing{}, plan.Tokenizer{}, fmt.Errorf(format, args...)
 	}
 	t.End = -1
 	switch id, ok := c.End.ID(); {
@@ -88,5 +89,5 @@ func settle(c config.Tokenizer, t doclog.Tokenizing, end int32, known bool) (doc
 			return fail("tokenizer.%s: %d: want an id below the vocabulary size %d", x.field, x.id, t.VocabSize)
 		}
 	}
-	return t, loader.Tokenizer{Name: c.Name, Fingerprint: t.Fingerprint, SpecialAsText: c.SpecialAsText, VocabSize: t.VocabSize, End: t.End, Pad: pad}, nil
+	return t, plan.Tokenizer{Name: c.Name, Fingerprint: t.Fingerprint, SpecialAsText: c.SpecialAsText, VocabSize: t.VocabSize, End: t.End, Pad: pad}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"loaderd/internal/quantity"
 	"loaderd/internal/stats"
 	"loaderd/loader"
@@ -73,14 +75,14 @@ func (j *Job) Figures() Figures {
 }
 
 // stepRows is how many rows the queues of all buckets hold when each has a full step.
-func stepRows(p loader.Config) (rows int) {
+func stepRows(p plan.Config) (rows int) {
 	for _, n := range p.Steps.PerBucket(p.Packing.Buckets) {
 		rows += n
 	}
 	return rows
 }
 
-func settings(p loader.Config, tokenizer string, world int) string {
+func settings(p plan.Config, tokenizer string, world int) string {
 	return fmt.Sprintf("%s, %s, rows of %s tokens, %s rows a step, %s", tokenizer, p.Packing.Method, quantity.Range(p.Packing.Buckets),
 		quantity.Range(p.Steps.PerBucket(p.Packing.Buckets)), quantity.Things(world, "reader"))
 }

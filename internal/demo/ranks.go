@@ -6,10 +6,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"loaderd/loader/plan"
+
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/internal/reader"
-	"loaderd/loader"
 )
 
 // ranks are the readers of a data-parallel job. Every rank has a stream of its own, and none begins a step before all have
@@ -23,10 +24,10 @@ type ranks struct {
 	began  func() // called with the first batch
 }
 
-func newRanks(world int, plan loader.Config, began func()) *ranks {
+func newRanks(world int, c plan.Config, began func()) *ranks {
 	r := &ranks{world: world, rows: map[int]int{}, began: began}
-	for i, rows := range plan.Steps.PerBucket(plan.Packing.Buckets) {
-		r.rows[plan.Packing.Buckets[i]] = rows
+	for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
+		r.rows[c.Packing.Buckets[i]] = rows
 	}
 	return r
 }

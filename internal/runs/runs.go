@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 	"loaderd/packonline"
 	"loaderd/stream"
@@ -17,7 +19,7 @@ import (
 )
 
 // Fork begins run name where a step of another run begins, with a configuration of its own. It returns the headers of both.
-func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c loader.Config) (forked, from loader.Header, err error) {
+func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c plan.Config) (forked, from plan.Header, err error) {
 	parent, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
@@ -63,7 +65,7 @@ func openNew(ctx context.Context, store *stream.Store, name string) (e loader.Ed
 }
 
 // Audit plans a run a second time and compares: see loader.Audit. progress is told now and then how far it is.
-func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.Tokenizing, t loader.Tokenizer,
+func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.Tokenizing, t plan.Tokenizer,
 	progress func(loader.Audited)) (loader.Audited, error) {
 	plan, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {

@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/natstest"
-	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
 )
@@ -97,7 +98,7 @@ func TestBadDocumentsBecomeDeadLetters(t *testing.T) {
 			if got := docText(t, d); got != "good" {
 				t.Errorf("document %d is %q", i, got)
 			}
-		} else if d.Skip != loader.SkipUndecodable || d.Tokens != nil || d.ID != 0 {
+		} else if d.Skip != plan.SkipUndecodable || d.Tokens != nil || d.ID != 0 {
 			t.Errorf("document %d (%s): %+v, want it skipped as undecodable", i, reason, d)
 		}
 	}
@@ -241,7 +242,7 @@ func TestEmptyDocumentsAreSkipped(t *testing.T) {
 	natstest.Publish(t, srv.Store(), publishable...)
 	src := openSource(t, l, 1)
 	for range 4 {
-		if d := nextDoc(t, src); d.Skip != loader.SkipEmpty || d.Tokens != nil || d.ID != 0 {
+		if d := nextDoc(t, src); d.Skip != plan.SkipEmpty || d.Tokens != nil || d.ID != 0 {
 			t.Errorf("document %+v, want it skipped as empty", d)
 		}
 	}
@@ -268,7 +269,7 @@ func TestMessagesThatLookLikeTheServers(t *testing.T) {
 	natstest.Publish(t, srv.Store(), natstest.Documents(6, 1)...)
 	src := openSource(t, l, 1)
 	for range 5 {
-		if d := nextDoc(t, src); d.Skip != loader.SkipEmpty {
+		if d := nextDoc(t, src); d.Skip != plan.SkipEmpty {
 			t.Errorf("document %+v, want it skipped as empty", d)
 		}
 	}
@@ -285,7 +286,7 @@ func TestGarbledHeaders(t *testing.T) {
 	rawPublish(t, srv.Store().ClientURL(), "docs.raw", "NATS/1.0\r\nno colon here\r\n\r\n", "payload")
 	natstest.Publish(t, srv.Store(), natstest.Documents(2, 1)...)
 	src := openSource(t, l, 1)
-	if d := nextDoc(t, src); d.Sequence != 1 || d.Skip != loader.SkipUndecodable {
+	if d := nextDoc(t, src); d.Sequence != 1 || d.Skip != plan.SkipUndecodable {
 		t.Errorf("document %+v, want it skipped as undecodable", d)
 	}
 	checkCounted(t, src, 2, 1)
@@ -316,7 +317,7 @@ func TestRunGoesOnWithoutDeadLetters(t *testing.T) {
 	natstest.Publish(t, s, natstest.Documents(n+1, 1)...)
 	src := openSource(t, l, 1)
 	for range n {
-		if d := nextDoc(t, src); d.Skip != loader.SkipUndecodable {
+		if d := nextDoc(t, src); d.Skip != plan.SkipUndecodable {
 			t.Fatalf("document %+v, want it skipped as undecodable", d)
 		}
 	}

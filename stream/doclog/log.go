@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
@@ -115,7 +117,7 @@ func (l *Log) State(ctx context.Context) (loader.StreamState, error) {
 	if err != nil {
 		return loader.StreamState{}, err
 	}
-	state := loader.StreamState{Stream: loader.Stream{Name: l.name, Created: info.Created}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq}
+	state := loader.StreamState{Stream: plan.Stream{Name: l.name, Created: info.Created}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq}
 	state.Trouble = l.store.CheckDocuments(info.Config)
 	return state, nil
 }
@@ -212,7 +214,7 @@ func (l *Log) Content(ctx context.Context, sequence uint64) (loader.Content, err
 }
 
 // Traits returns what travels beside the length of one document again, equal to what the source delivered. It waits as Content does.
-func (l *Log) Traits(ctx context.Context, sequence uint64) (loader.Traits, error) {
+func (l *Log) Traits(ctx context.Context, sequence uint64) (plan.Traits, error) {
 	doc, err := l.again(ctx, sequence)
 	return doc.Traits, err
 }

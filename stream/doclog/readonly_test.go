@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/natstest"
-	"loaderd/loader"
 	"loaderd/packonline/related"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
@@ -33,7 +34,7 @@ func TestReadDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := openSource(t, l, 1)
-	if d := nextDoc(t, src); d.Skip != loader.SkipUndecodable {
+	if d := nextDoc(t, src); d.Skip != plan.SkipUndecodable {
 		t.Errorf("the first document is %+v", d)
 	}
 	if d := nextDoc(t, src); len(d.Tokens) != 3 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"loaderd/loader/plan"
+
 	"loaderd/loader"
 	"loaderd/packonline/related"
 	"loaderd/stream/deadletter"
@@ -108,16 +110,16 @@ func (e *encoder) encode(text []byte, end int32, limit int) (tokens []int32, fai
 func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Problem) {
 	doc := loader.Document{Sequence: m.sequence}
 	if m.garbled {
-		return skipped(doc, loader.SkipUndecodable), bad(badHeaders, "the header block is malformed")
+		return skipped(doc, plan.SkipUndecodable), bad(badHeaders, "the header block is malformed")
 	}
 	d, failed := l.decoder.decode(m.header, m.data)
 	if failed != nil {
-		return skipped(doc, loader.SkipUndecodable), failed
+		return skipped(doc, plan.SkipUndecodable), failed
 	}
 	if d.tokens != nil {
 		doc.Tokens = ended(d.tokens, l.end)
 		if len(doc.Tokens) > l.decoder.limit {
-			return skipped(doc, loader.SkipUndecodable), bad(tooLarge, "%d tokens, a document may have %d", len(doc.Tokens), l.decoder.limit)
+			return skipped(doc, plan.SkipUndecodable), bad(tooLarge, "%d tokens, a document may have %d", len(doc.Tokens), l.decoder.limit)
 		}
 	} else if len(d.text) > 0 {
 		var stack []byte
@@ -127,11 +129,11 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 				"panic", failed.Sentence, "stack", string(stack))
 		}
 		if failed != nil {
-			return skipped(doc, loader.SkipUndecodable), failed
+			return skipped(doc, plan.SkipUndecodable), failed
 		}
 	}
 	if len(doc.Tokens) == 0 {
-		return skipped(doc, loader.SkipEmpty), nil
+		return skipped(doc, plan.SkipEmpty), nil
 	}
 	doc.ID = hashID(d.id)
 	if e.hints != nil {
@@ -141,7 +143,7 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 }
 
 // skipped returns a document that is not used. It has no id, so that a later, good document of the same id is not its duplicate.
-func skipped(doc loader.Document, why loader.Skip) loader.Document {
+func skipped(doc loader.Document, why plan.Skip) loader.Document {
 	return loader.Document{Sequence: doc.Sequence, Skip: why}
 }
 

@@ -16,6 +16,8 @@ import (
 	"os"
 	"os/signal"
 
+	"loaderd/loader/plan"
+
 	"loaderd/arrowout"
 	"loaderd/loader"
 	"loaderd/packonline"
@@ -99,11 +101,11 @@ type prebuilt struct {
 
 func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
 	p := &prebuilt{end: loader.Reason(end), tokens: make([]int32, rows*bucket)}
-	p.info = loader.Info{Run: "bench", Fingerprint: "bench", Planned: steps, Config: loader.Config{
-		Attention: loader.AttentionDocument,
-		Tokenizer: loader.Tokenizer{Name: "none", VocabSize: 50257, End: 50256, Pad: 50256},
+	p.info = loader.Info{Run: "bench", Fingerprint: "bench", Planned: steps, Config: plan.Config{
+		Attention: plan.AttentionDocument,
+		Tokenizer: plan.Tokenizer{Name: "none", VocabSize: 50257, End: 50256, Pad: 50256},
 		Packing:   packonline.Config{Method: "bucket", Buckets: []int{bucket}, Atom: 1},
-		Steps:     loader.StepsConfig{Rows: rows, Last: loader.LastDrop},
+		Steps:     plan.StepsConfig{Rows: rows, Last: plan.LastDrop},
 	}}
 	for i := range p.tokens {
 		p.tokens[i] = int32(i*2654435761>>8) & 0x7fff
@@ -124,23 +126,23 @@ func (p *prebuilt) Join(_ loader.Place, step uint64) (arrowout.Reader, error) {
 	return &place{p, step}, nil
 }
 
-func (p *prebuilt) Assemble(_ context.Context, s *loader.Step, first, n int) (*loader.Batch, error) {
+func (p *prebuilt) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
 	l := int(s.Bucket)
 	return &loader.Batch{Step: s.Index, Bucket: l, First: first, Rows: n,
 		Content: loader.Content{Tokens: p.tokens[first*l : (first+n)*l]}, Pieces: s.Rows[first : first+n]}, nil
 }
 
-func (p *prebuilt) Step(_ context.Context, step uint64) (*loader.Step, error) {
+func (p *prebuilt) Step(_ context.Context, step uint64) (*plan.Step, error) {
 	if step >= p.info.Planned {
 		return nil, io.EOF
 	}
-	return &loader.Step{Index: step, Bucket: int32(len(p.tokens) / len(p.pieces)), Rows: p.pieces}, nil
+	return &plan.Step{Index: step, Bucket: int32(len(p.tokens) / len(p.pieces)), Rows: p.pieces}, nil
 }
 
 func (p *prebuilt) Commit(context.Context, string, uint64) (uint64, error) { return 0, nil }
 func (p *prebuilt) Leave(context.Context, string) (uint64, error)          { return 0, nil }
 func (p *prebuilt) Lookup(context.Context, string) ([]uint64, error)       { return nil, nil }
-func (p *prebuilt) Find(context.Context, uint64, func(*loader.Step, int, []packonline.Piece) error) error {
+func (p *prebuilt) Find(context.Context, uint64, func(*plan.Step, int, []packonline.Piece) error) error {
 	return nil
 }
 func (p *prebuilt) Describe(context.Context, uint64) (loader.DocumentInfo, error) {
@@ -157,7 +159,7 @@ type place struct {
 	step uint64
 }
 
-func (p *place) Next(ctx context.Context) (*loader.Step, error) {
+func (p *place) Next(ctx context.Context) (*plan.Step, error) {
 	s, err := p.run.Step(ctx, p.step)
 	if err == io.EOF && p.run.end != "" {
 		return nil, &loader.Error{Reason: p.run.end, Message: "the prebuilt steps end here", Facts: map[string]string{"step": fmt.Sprint(p.step)}}

@@ -5,7 +5,8 @@ import (
 	"io"
 	"slices"
 
-	"loaderd/loader"
+	"loaderd/loader/plan"
+
 	"loaderd/packonline"
 )
 
@@ -16,12 +17,12 @@ func printBalance(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned / 4)
 	var m markdown
 	m.row("buckets", "ranks", "mean", "with `steps.balance`", "no order can do better than", "most", "with `steps.balance`", "no order can do better than")
-	for _, c := range []loader.Config{planConfig(2048), planConfig(fiveBuckets...)} {
+	for _, c := range []plan.Config{planConfig(2048), planConfig(fiveBuckets...)} {
 		var over [2][]excess
 		for i := range over {
 			c.Steps.Balance = i == 1
 			x := make([]excess, len(worlds))
-			if _, err := plan(ctx, c, in, func(_ *loader.Planner, _ loader.Arrival, steps []loader.Step) {
+			if _, err := planSteps(ctx, c, in, func(_ *plan.Planner, _ plan.Arrival, steps []plan.Step) {
 				for _, s := range steps {
 					for k, w := range worlds {
 						x[k].add(s.Rows, w)

@@ -7,7 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"loaderd/loader"
+	"loaderd/loader/plan"
+
 	"loaderd/packonline"
 )
 
@@ -51,7 +52,7 @@ type served struct {
 }
 
 // serve plans documents. A packer of its own, fed likewise, tells what was packed when.
-func serve(ctx context.Context, c loader.Config, in []loader.Arrival) (*served, error) {
+func serve(ctx context.Context, c plan.Config, in []plan.Arrival) (*served, error) {
 	n := len(c.Packing.Buckets)
 	s := &served{packed: [][]float64{make([]float64, n)}, waits: make([][]int64, n), waitSteps: make([][]int64, n)}
 	c.Packing.Seed = c.Seed
@@ -61,9 +62,9 @@ func serve(ctx context.Context, c loader.Config, in []loader.Arrival) (*served, 
 	}
 	var rows packonline.Rows
 	packed := make([]float64, n)
-	var was []loader.QueueStat
+	var was []plan.QueueStat
 	nextAt := make([]uint64, len(in)+1) // step that came next behind each document
-	p, err := plan(ctx, c, in, func(p *loader.Planner, a loader.Arrival, steps []loader.Step) {
+	p, err := planSteps(ctx, c, in, func(p *plan.Planner, a plan.Arrival, steps []plan.Step) {
 		rows.Reset()
 		packer.Add(packonline.Doc{Seq: a.Sequence, Length: int32(a.Length)}, &rows)
 		for i := range rows.Len() {
@@ -78,7 +79,7 @@ func serve(ctx context.Context, c loader.Config, in []loader.Arrival) (*served, 
 			s.order = append(s.order, bucket)
 			s.packed = append(s.packed, slices.Clone(packed))
 			s.emptyRows += emptyRows(step.Rows)
-			again := slices.ContainsFunc(steps[:k], func(o loader.Step) bool { return o.Bucket == step.Bucket })
+			again := slices.ContainsFunc(steps[:k], func(o plan.Step) bool { return o.Bucket == step.Bucket })
 			if !again && was != nil && was[bucket].Rows > 0 {
 				came := int64(a.Sequence) - 1 - was[bucket].Wait
 				s.waits[bucket] = append(s.waits[bucket], int64(a.Sequence)-came)

@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/plan"
+
 	"loaderd/stream"
 	"loaderd/stream/planlog"
 )
@@ -28,7 +29,7 @@ func printCheckpoints(ctx context.Context, b *bench, out io.Writer) (err error) 
 	var m markdown
 	m.row("pool, window", "buckets", "largest state", "of it ids for `documents.dedupe`", "taking it", "storing it", "reading it", "restoring it")
 	for _, x := range []struct{ pool, window, maxAge int }{{4096, 1024, 16384}, {65536, 16384, 262144}} {
-		for _, c := range []loader.Config{planConfig(2048), fiveConfig()} {
+		for _, c := range []plan.Config{planConfig(2048), fiveConfig()} {
 			c.Packing.Pool, c.Packing.MaxAge, c.Shuffle.Window = x.pool, x.maxAge, x.window
 			s, err := measureState(ctx, store, c, b)
 			if err != nil {
@@ -47,7 +48,7 @@ type stateFigures struct {
 }
 
 // measureState plans until everything that waits is full, then looks at the state again and again.
-func measureState(ctx context.Context, store *stream.Store, c loader.Config, b *bench) (f stateFigures, err error) {
+func measureState(ctx context.Context, store *stream.Store, c plan.Config, b *bench) (f stateFigures, err error) {
 	const apart = 10_000 // documents
 	in := arrivals(3*c.Documents.Dedupe + 8*c.Packing.Pool)
 	objects, err := planlog.OpenCheckpoints(ctx, store, fmt.Sprintf("state-%d-%d", c.Packing.Pool, len(c.Packing.Buckets)))
@@ -55,7 +56,7 @@ func measureState(ctx context.Context, store *stream.Store, c loader.Config, b *
 		return f, err
 	}
 	var take, put, get, restore []time.Duration
-	measure := func(p *loader.Planner) error {
+	measure := func(p *plan.Planner) error {
 		began := time.Now()
 		state := p.AppendState(nil)
 		take = append(take, time.Since(began))
@@ -72,7 +73,7 @@ func measureState(ctx context.Context, store *stream.Store, c loader.Config, b *
 		}
 		get = append(get, time.Since(began))
 		began = time.Now()
-		again, err := loader.NewPlanner(c, 1)
+		again, err := plan.NewPlanner(c, 1)
 		if err != nil {
 			return err
 		}
@@ -86,7 +87,7 @@ func measureState(ctx context.Context, store *stream.Store, c loader.Config, b *
 		return nil
 	}
 	var failed error
-	_, err = plan(ctx, c, in, func(p *loader.Planner, a loader.Arrival, _ []loader.Step) {
+	_, err = planSteps(ctx, c, in, func(p *plan.Planner, a plan.Arrival, _ []plan.Step) {
 		if failed == nil && a.Sequence > uint64(len(in)/2) && a.Sequence%apart == 0 {
 			failed = measure(p)
 		}

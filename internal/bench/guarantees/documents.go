@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/lengths"
@@ -65,7 +67,7 @@ func (b *bench) fill(ctx context.Context) (err error) {
 }
 
 // available returns how many steps of one bucket the documents make, less what waits in the pool and behind it.
-func (b *bench) available(c loader.Config) (steps uint64) {
+func (b *bench) available(c plan.Config) (steps uint64) {
 	const waiting = 20_000 // documents
 	var tokens int64
 	for _, n := range lengths.LogNormal(b.documents, 1)[min(waiting, b.documents):] {

@@ -3,9 +3,10 @@ package main
 import (
 	"context"
 
+	"loaderd/loader/plan"
+
 	"loaderd/internal/config"
 	"loaderd/internal/lengths"
-	"loaderd/loader"
 )
 
 // fiveBuckets are the row lengths of Beyond Fixed Length.
@@ -15,31 +16,31 @@ var fiveBuckets = []int{1024, 2048, 4096, 8192, 16384}
 const paperStep = 8 * 48 * 1024
 
 // planConfig is the default configuration, for documents that are tokenized already.
-func planConfig(buckets ...int) loader.Config {
+func planConfig(buckets ...int) plan.Config {
 	c := config.Default().Plan
 	c.Packing.Buckets = buckets
 	return c
 }
 
 // fiveConfig has five buckets and steps of equal tokens.
-func fiveConfig() loader.Config {
+func fiveConfig() plan.Config {
 	c := planConfig(fiveBuckets...)
 	c.Steps.Tokens = paperStep
 	return c
 }
 
 // arrivals returns n documents with an id each.
-func arrivals(n int) []loader.Arrival {
-	out := make([]loader.Arrival, n)
+func arrivals(n int) []plan.Arrival {
+	out := make([]plan.Arrival, n)
 	for i, length := range lengths.LogNormal(n, 1) {
-		out[i] = loader.Arrival{Sequence: uint64(i + 1), ID: uint64(i+1) * 0x9e3779b97f4a7c15, Length: int(length)}
+		out[i] = plan.Arrival{Sequence: uint64(i + 1), ID: uint64(i+1) * 0x9e3779b97f4a7c15, Length: int(length)}
 	}
 	return out
 }
 
-// plan feeds documents to a new planner and tells each of what came of it.
-func plan(ctx context.Context, c loader.Config, in []loader.Arrival, each func(p *loader.Planner, a loader.Arrival, steps []loader.Step)) (*loader.Planner, error) {
-	p, err := loader.NewPlanner(c, 1)
+// planSteps feeds documents to a new planner and tells each of what came of it.
+func planSteps(ctx context.Context, c plan.Config, in []plan.Arrival, each func(p *plan.Planner, a plan.Arrival, steps []plan.Step)) (*plan.Planner, error) {
+	p, err := plan.NewPlanner(c, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io"
 
+	"loaderd/loader/plan"
+
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/planlog"
 )
@@ -27,7 +28,7 @@ func printPlanLog(ctx context.Context, b *bench, out io.Writer) error {
 	small.Steps.Rows = 8
 	for _, x := range []struct {
 		name   string
-		plan   loader.Config
+		plan   plan.Config
 		tokens int64
 	}{
 		{"rows of 2,048, 64 a step", planConfig(2048), 64 * 2048},
@@ -69,9 +70,9 @@ func weigh(ctx context.Context, c config.Config) (w weight, err error) {
 		return w, err
 	}
 	if err := log.Scan(ctx, 1, func(_ uint64, record []byte) error {
-		e, err := loader.DecodeRecord(record)
+		e, err := plan.DecodeRecord(record)
 		w.records += uint64(len(record))
-		if part, ok := e.(loader.StepPart); ok {
+		if part, ok := e.(plan.StepPart); ok {
 			w.steps++
 			for _, row := range part.Rows {
 				for _, x := range row {

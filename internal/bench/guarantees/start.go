@@ -8,6 +8,8 @@ import (
 	"math"
 	"time"
 
+	"loaderd/loader/plan"
+
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
 	"loaderd/loader"
@@ -22,7 +24,7 @@ func printStart(ctx context.Context, b *bench, out io.Writer) error {
 	m.row("run", "documents pending", "the store opens", "ready after that", "first batch after that, median", "largest")
 	for _, x := range []struct {
 		name string
-		plan loader.Config
+		plan plan.Config
 	}{{"rows of 2,048", planConfig(2048)}, {"five buckets", fiveConfig()}} {
 		var opened, ready, first []time.Duration
 		for i := range b.repeats {

@@ -1,4 +1,4 @@
-package loader
+package plan
 
 // recent remembers the ids of the last n documents: its answers depend on the documents before, not on time.
 type recent struct {

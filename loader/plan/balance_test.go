@@ -1,4 +1,4 @@
-package loader
+package plan
 
 import (
 	"fmt"
@@ -14,9 +14,9 @@ import (
 func imbalance(rows [][]packonline.Piece, world int) float64 {
 	var most, sum int64
 	for rank := range world {
-		first, n := Place{rank, world}.Slice(len(rows))
+		n := len(rows) / world
 		var cost int64
-		for _, r := range rows[first : first+n] {
+		for _, r := range rows[rank*n : (rank+1)*n] {
 			cost += attentionCost(r)
 		}
 		most, sum = max(most, cost), sum+cost
