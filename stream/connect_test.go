@@ -86,25 +86,6 @@ func TestUnreachableServer(t *testing.T) {
 	}
 }
 
-// plainServer runs a server that is not the daemon's own.
-func plainServer(t *testing.T, opts *server.Options) string {
-	t.Helper()
-	opts.Host, opts.Port, opts.NoSigs, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, t.TempDir()
-	s, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("server does not listen")
-	}
-	return s.Addr().String()
-}
-
 // refusedAtOnce says that an error is final: it comes although there is a lot of time left to try again.
 func refusedAtOnce(t *testing.T, c stream.Config, part string) {
 	t.Helper()
@@ -128,7 +109,7 @@ func opens(t *testing.T, c stream.Config) {
 }
 
 func TestPasswords(t *testing.T) {
-	address := plainServer(t, &server.Options{JetStream: true, Username: "user", Password: "secret"})
+	address := natstest.Plain(t, &server.Options{JetStream: true, Username: "user", Password: "secret"})
 	opens(t, remoteConfig("nats://user:secret@"+address))
 	refusedAtOnce(t, remoteConfig("nats://user:wrong@"+address), "stream.credentials")
 	refusedAtOnce(t, remoteConfig("nats://"+address), "stream.credentials")
@@ -156,7 +137,7 @@ func TestNKeys(t *testing.T) {
 	}
 	known, public := write("known")
 	stranger, _ := write("stranger")
-	c := remoteConfig("nats://" + plainServer(t, &server.Options{JetStream: true, Nkeys: []*server.NkeyUser{{Nkey: public}}}))
+	c := remoteConfig("nats://" + natstest.Plain(t, &server.Options{JetStream: true, Nkeys: []*server.NkeyUser{{Nkey: public}}}))
 	c.NKey = known
 	opens(t, c)
 	c.NKey = stranger
@@ -171,7 +152,7 @@ func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	serverCert := certificate(t, dir, "server")
 	certificate(t, dir, "other")
-	address := plainServer(t, &server.Options{JetStream: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{serverCert}}, TLSTimeout: 10})
+	address := natstest.Plain(t, &server.Options{JetStream: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{serverCert}}, TLSTimeout: 10})
 	c := remoteConfig("tls://" + address)
 	c.TLS.CA = filepath.Join(dir, "server.pem")
 	opens(t, c)
@@ -182,7 +163,7 @@ func TestTLS(t *testing.T) {
 	c.TLS.CA = filepath.Join(dir, "absent.pem")
 	refusedAtOnce(t, c, "absent.pem")
 	c.TLS.CA = filepath.Join(dir, "server.pem")
-	c.URL = "tls://" + plainServer(t, &server.Options{JetStream: true})
+	c.URL = "tls://" + natstest.Plain(t, &server.Options{JetStream: true})
 	refusedAtOnce(t, c, "tls://")
 }
 
@@ -197,7 +178,7 @@ func certificate(t *testing.T, dir, name string) tls.Certificate {
 }
 
 func TestServerWithoutJetStream(t *testing.T) {
-	address := plainServer(t, &server.Options{})
+	address := natstest.Plain(t, &server.Options{})
 	_, err := stream.Open(natstest.Within(t, 300*time.Millisecond), remoteConfig("nats://"+address), quiet())
 	if err == nil || !strings.Contains(err.Error(), "JetStream enabled") || !strings.Contains(err.Error(), address) {
 		t.Errorf("error %v, want one that asks for JetStream at %s", err, address)

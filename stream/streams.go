@@ -140,6 +140,18 @@ func (s *Store) Ensure(ctx context.Context, want jetstream.StreamConfig) (jetstr
 	return s.follow(ctx, st, want)
 }
 
+// Find returns the stream of a name as it is, or missing when there is none. It is said to open what, in the log and in errors.
+func (s *Store) Find(ctx context.Context, what, name string, missing error) (st jetstream.Stream, err error) {
+	err = s.Retry(ctx, "open "+what, func(ctx context.Context) (err error) {
+		st, err = s.JetStream().Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("stream %s: %w", name, missing)
+		}
+		return err
+	})
+	return st, err
+}
+
 // create makes a stream. On an embedded server its bound gives way to the disk, so that the stream is full before the disk is.
 func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	room, err := s.room(want.MaxBytes)

@@ -21,20 +21,9 @@ const reconnectWait = 200 * time.Millisecond
 // dial connects to a JetStream server of the test's own, whose stream LOG takes log.> and has the settings that edit makes.
 func dial(t *testing.T, edit func(*jetstream.StreamConfig)) (*conn.Client, jetstream.Stream) {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, JetStream: true, StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not listen")
-	}
+	url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
 	ctx := natstest.Within(t, time.Minute)
-	c, err := conn.Dial(ctx, conn.Options{URL: s.ClientURL(), ReconnectWait: reconnectWait}, slog.New(slog.DiscardHandler))
+	c, err := conn.Dial(ctx, conn.Options{URL: url, ReconnectWait: reconnectWait}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,16 +141,8 @@ func TestGet(t *testing.T) {
 
 // A replica that lags says that a message is not there: the leader, who has it, is asked.
 func TestTheLeadersWordCounts(t *testing.T) {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	defer func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	}()
-	cluster, err := nats.Connect(s.ClientURL())
+	url := "nats://" + natstest.Plain(t, &server.Options{})
+	cluster, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +169,7 @@ func TestTheLeadersWordCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := natstest.Within(t, time.Minute)
-	c, err := conn.Dial(ctx, conn.Options{URL: s.ClientURL(), ReconnectWait: reconnectWait}, slog.New(slog.DiscardHandler))
+	c, err := conn.Dial(ctx, conn.Options{URL: url, ReconnectWait: reconnectWait}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

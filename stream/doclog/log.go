@@ -69,15 +69,7 @@ var ErrNoStream = errors.New("there is no such document stream")
 // OpenReadOnly opens the document stream for looking at it: no stream is created or changed, and documents that cannot be decoded
 // leave no dead letters. Without a document stream it returns ErrNoStream.
 func OpenReadOnly(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
-	name := s.Config().Name
-	var st jetstream.Stream
-	err := s.Retry(ctx, "open stream "+name, func(ctx context.Context) (err error) {
-		st, err = s.JetStream().Stream(ctx, name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("stream %s: %w", name, ErrNoStream)
-		}
-		return err
-	})
+	st, err := s.Find(ctx, "stream "+s.Config().Name, s.Config().Name, ErrNoStream)
 	if err != nil {
 		return nil, err
 	}

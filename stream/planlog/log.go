@@ -76,15 +76,7 @@ func find(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err := stream.ValidRun(run); err != nil {
 		return nil, err
 	}
-	name := s.Config().PlanStream(run).Name
-	var st jetstream.Stream
-	err := s.Retry(ctx, "open plan of run "+run, func(ctx context.Context) (err error) {
-		st, err = s.JetStream().Stream(ctx, name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("stream %s: %w", name, ErrNoPlan)
-		}
-		return err
-	})
+	st, err := s.Find(ctx, "plan of run "+run, s.Config().PlanStream(run).Name, ErrNoPlan)
 	if err != nil {
 		return nil, err
 	}

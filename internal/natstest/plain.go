@@ -1,0 +1,27 @@
+package natstest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Plain runs a NATS server that is not the daemon's own, on a free port of loopback, and returns its address. It ends with the test.
+func Plain(t testing.TB, opts *server.Options) string {
+	t.Helper()
+	opts.Host, opts.Port, opts.NoSigs, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, t.TempDir()
+	s, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("natstest: the server does not listen")
+	}
+	return s.Addr().String()
+}
