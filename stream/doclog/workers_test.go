@@ -170,6 +170,7 @@ func BenchmarkRead(b *testing.B) {
 		{"tokens", stream.Message{ContentType: stream.TypeTokens, Tokenizer: "sha256:trivial", Data: make([]byte, size)}},
 	} {
 		store := natstest.Start(b).Store()
+		openLog(b, store)
 		natstest.Publish(b, store, slices.Repeat([]stream.Message{kind.message}, n)...)
 		for _, workers := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/workers=%d", kind.name, workers), func(b *testing.B) {
