@@ -50,7 +50,8 @@ func (e Edges) begin(ctx context.Context, h plan.Header) error {
 	}
 	record := plan.EncodeRecord(h)
 	if most := e.Plan.MaxRecord(); len(record) > most {
-		return fmt.Errorf("its header of %d bytes is larger than a record of %d: fork at a step with less in flight, or raise the server's max_payload", len(record), most)
+		return fmt.Errorf("its header of %d bytes is larger than a record of %d: fork at a step with less in flight, or raise the server's max_payload",
+			len(record), most)
 	}
 	if err := e.clear(ctx, h); err != nil {
 		return err

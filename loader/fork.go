@@ -24,8 +24,9 @@ func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c plan.
 	}
 	if a, b := old.Config.Tokenizer, c.Tokenizer; a.Fingerprint != b.Fingerprint || a.End != b.End {
 		return forked, from, fmt.Errorf("fork: %w", &Error{Reason: PlanMismatch,
-			Message: fmt.Sprintf("run %s has tokenizer %s (end %d), the new run %s (end %d): what is left of documents that were used in part is counted in tokens", old.Run, a.Name, a.End, b.Name, b.End),
-			Do:      "keep the tokenizer, or begin a run that is no fork"})
+			Message: fmt.Sprintf("run %s has tokenizer %s (end %d), the new run %s (end %d): "+
+				"what is left of documents that were used in part is counted in tokens", old.Run, a.Name, a.End, b.Name, b.End),
+			Do: "keep the tokenizer, or begin a run that is no fork"})
 	}
 	end, err := p.end(ctx)
 	if err != nil {

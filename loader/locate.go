@@ -35,8 +35,9 @@ func (e planEnd) within(last uint64, run string) error {
 	if plan.Behind(last).Reaches(e.needs) {
 		return nil
 	}
-	return &Error{Reason: DocumentLost, Message: fmt.Sprintf("the plan of run %s was made of documents up to %s, the document stream ends at %d", run, e.needs, last),
-		Do: "restore the stream that the run began with, or start a new run"}
+	return &Error{Reason: DocumentLost,
+		Message: fmt.Sprintf("the plan of run %s was made of documents up to %s, the document stream ends at %d", run, e.needs, last),
+		Do:      "restore the stream that the run began with, or start a new run"}
 }
 
 // ReadHeader reads what a plan begins with: the run's name and its configuration.
@@ -239,5 +240,6 @@ func Find(ctx context.Context, log PlanLog, document uint64, f func(s *plan.Step
 
 // damaged says that a record of the plan cannot be used, and what is to be done.
 func damaged(at uint64, err error) error {
-	return fmt.Errorf("plan record %d: %w; the plan log is damaged there: restore its stream from a backup, or copy what stands before it into a usable plan with loaderd repair", at, err)
+	return fmt.Errorf("plan record %d: %w; the plan log is damaged there: restore its stream from a backup, "+
+		"or copy what stands before it into a usable plan with loaderd repair", at, err)
 }

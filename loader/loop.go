@@ -25,7 +25,8 @@ type loop struct {
 }
 
 func newLoop(ctx context.Context, l *leader, writes chan<- write, u *uploads) *loop {
-	x := &loop{leader: l, tail: l.tail, writes: writes, uploads: u, saved: l.applier.Planner.Next(), replay: replayFrom(ctx, l.edges.Plan, l.tail.Position+1, l.applier)}
+	x := &loop{leader: l, tail: l.tail, writes: writes, uploads: u, saved: l.applier.Planner.Next(),
+		replay: replayFrom(ctx, l.edges.Plan, l.tail.Position+1, l.applier)}
 	if l.found.ended && l.applier.End == nil { // the checkpoint was taken behind the end
 		l.applier.End = &plan.End{Steps: l.found.steps}
 	}

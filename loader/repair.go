@@ -16,8 +16,9 @@ import (
 // unfinished says that the copy was broken off.
 func unfinished(c *plan.Repair, run string, records uint64) error {
 	was := c.Was[len(c.Was)-1]
-	return &Error{Reason: PlanTruncated, Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records, c.Records),
-		Do: fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
+	return &Error{Reason: PlanTruncated,
+		Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records, c.Records),
+		Do:      fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
 }
 
 // Lost is a control of a damaged plan that its copy does not have.
@@ -211,7 +212,8 @@ func (in *inspection) checkpoints(ctx context.Context, stored Checkpoints) error
 // beyond learns from a checkpoint that was taken behind the part of the log that can be used.
 func (in *inspection) beyond(name string, step uint64, c plan.Checkpoint) {
 	if in.Why == "" {
-		in.Why = fmt.Sprintf("it ends with record %d and %d steps, and checkpoint %s was taken behind record %d, at step %d", in.Records, in.Steps, name, c.Tail.Position, step)
+		in.Why = fmt.Sprintf("it ends with record %d and %d steps, and checkpoint %s was taken behind record %d, at step %d",
+			in.Records, in.Steps, name, c.Tail.Position, step)
 	}
 	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.Tail.Position), max(in.OnceSteps, step)
 	for _, p := range c.Pending() { // not yet in effect there

@@ -132,7 +132,8 @@ func (w *wait) dry() *Error {
 	if s.Last == 0 {
 		message = fmt.Sprintf("the document stream has been empty for %s: %s", quiet, lacks)
 	}
-	return &Error{Reason: SourceDry, Message: message, Do: w.whenDry(lacks.Drains), Facts: map[string]string{"dry_since": s.DrySince.UTC().Format(time.RFC3339Nano)}}
+	return &Error{Reason: SourceDry, Message: message, Do: w.whenDry(lacks.Drains),
+		Facts: map[string]string{"dry_since": s.DrySince.UTC().Format(time.RFC3339Nano)}}
 }
 
 // whenDry is what helps when no documents come.
@@ -153,8 +154,9 @@ func (w *wait) tokenizing() *Error {
 	if s.Delivered >= s.Fetched || r.cursor != r.cursorBefore {
 		return nil
 	}
-	return &Error{Reason: TokenizerBehind, Message: fmt.Sprintf("%d documents (%d bytes) are fetched and wait to be tokenized", s.Fetched-r.cursor.Last(), s.Buffered),
-		Do: "wait, or give the daemon more stream.workers"}
+	return &Error{Reason: TokenizerBehind,
+		Message: fmt.Sprintf("%d documents (%d bytes) are fetched and wait to be tokenized", s.Fetched-r.cursor.Last(), s.Buffered),
+		Do:      "wait, or give the daemon more stream.workers"}
 }
 
 func (w *wait) filling() *Error {

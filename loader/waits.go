@@ -68,5 +68,6 @@ func (w *waits) look(now time.Time) {
 		return
 	}
 	w.since, w.reason, w.facts, w.told[e.Reason] = since, e.Reason, e.Facts, now
-	w.log.Warn("readers wait for a step", "step", plan.steps, "readers", readers, "waited", now.Sub(since).Round(time.Second), "reason", e.Reason, "cause", e.Message, "do", e.Do)
+	w.log.Warn("readers wait for a step", "step", plan.steps, "readers", readers, "waited", now.Sub(since).Round(time.Second),
+		"reason", e.Reason, "cause", e.Message, "do", e.Do)
 }

@@ -62,9 +62,11 @@ func (l *leader) gone(ctx context.Context, first uint64) (trouble, err error) {
 		return nil, err
 	}
 	return &Error{Reason: DocumentLost,
-		Message: fmt.Sprintf("documents before %d are gone from document stream %s, deleted or purged by someone else, and the run may still need those from %d on", first, l.plan.header.Stream.Name, floor.Next()),
-		Do:      fmt.Sprintf("restore the stream from its backup; without it, resume from step %d or a later one", oldest),
-		Facts:   map[string]string{"first": strconv.FormatUint(first, 10), "floor": strconv.FormatUint(floor.Next(), 10), "oldest": strconv.FormatUint(oldest, 10)}}, nil
+		Message: fmt.Sprintf("documents before %d are gone from document stream %s, deleted or purged by someone else, "+
+			"and the run may still need those from %d on", first, l.plan.header.Stream.Name, floor.Next()),
+		Do: fmt.Sprintf("restore the stream from its backup; without it, resume from step %d or a later one", oldest),
+		Facts: map[string]string{"first": strconv.FormatUint(first, 10), "floor": strconv.FormatUint(floor.Next(), 10),
+			"oldest": strconv.FormatUint(oldest, 10)}}, nil
 }
 
 // notice remembers what is wrong with the document stream, nil when all is well, and logs it once.

@@ -92,7 +92,8 @@ func (l *leader) store(ctx context.Context, writes []write) error {
 		l.update(func() { l.storing = time.Time{} })
 		switch {
 		case errors.Is(err, ErrDeposed):
-			return &Error{Reason: NotLeading, Message: "another process appended to the plan of run " + l.name, Do: "let it lead, or stop it and restart this one", Err: err}
+			return &Error{Reason: NotLeading, Message: "another process appended to the plan of run " + l.name, Err: err,
+				Do: "let it lead, or stop it and restart this one"}
 		case err != nil:
 			return fmt.Errorf("append to the plan log: %w", err)
 		}

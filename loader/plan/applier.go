@@ -49,7 +49,10 @@ func (a *Applier) Record(e Entry) {
 
 // Document tells the planner of the next document. Controls that are due come first.
 func (a *Applier) Document(d Arrival) (Ready, error) {
-	if a.due() {
+	switch {
+	case a.Ended:
+		return Ready{}, fmt.Errorf("plan document %d: the run has ended behind document %d", d.Sequence, a.Planner.Clock())
+	case a.due():
 		return Ready{}, fmt.Errorf("plan document %d: %s comes first", d.Sequence, a.Pending[0])
 	}
 	before := a.Planner.counts.Duplicates
