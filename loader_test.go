@@ -13,7 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"

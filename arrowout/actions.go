@@ -10,7 +10,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 	"loaderd/loader"
 )
 

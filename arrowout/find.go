@@ -5,7 +5,7 @@ import (
 
 	"loaderd/loader/plan"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 	"loaderd/loader"
 	"loaderd/packonline"
 )

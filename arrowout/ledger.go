@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 	"loaderd/loader"
 	"loaderd/packonline"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 	"loaderd/internal/ledger"
 	"loaderd/internal/reader"
 	"loaderd/tokenizer"

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 	"loaderd/internal/reader"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 	"loaderd/loader"
 )
 

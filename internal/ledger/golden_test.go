@@ -15,7 +15,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 	"loaderd/internal/goldentest"
 	"loaderd/loader"
 )

@@ -8,7 +8,7 @@ import (
 	"io"
 	"slices"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 	"loaderd/loader"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 	"loaderd/internal/reader"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 )
 
 // writeTable writes a line a row, and then the pieces' texts or a line a document, as far as they are known.

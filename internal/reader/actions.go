@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 )
 
 // Seal ends a run behind the document stream's present last document. An empty run is the one that the daemon serves, here and below.

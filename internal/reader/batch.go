@@ -8,7 +8,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 
-	"loaderd/internal/answers"
+	"loaderd/arrowout/answers"
 )
 
 // Meta is the app_metadata of a record batch. Counts are of this batch alone.
