@@ -17,8 +17,8 @@ type sending struct {
 	Metadata
 }
 
-// reading turns the steps that a ticket asks for into messages. It runs one batch ahead of the one that is being sent: that one
-// waits in the hand-over while the next is waited for and assembled, and no more, so a slow client costs two batches of memory.
+// reading turns the steps that a ticket asks for into messages, one batch ahead: while gRPC sends a batch, reading waits for the next step,
+// assembles its batch, and keeps it until the first is sent. So a slow client costs the memory of two batches.
 type reading struct {
 	run     Run
 	request request

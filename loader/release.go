@@ -31,15 +31,16 @@ const releaseInterval = time.Second
 // releaseDocuments tells Floors what this run needs, and purges what no run does. Whatever goes wrong is tried again: documents that stay
 // too long do no harm but to the disk.
 //
-// What a crash leaves behind each step, and what comes of it:
+// Behind each of its steps and those of storeCheckpoint:
 //
-//	checkpoint stored, older ones not deleted   more than checkpointsKept are there; the next one that is stored deletes them
-//	floor raised, nothing purged                the documents stay; any run that purges, this one too, purges up to the least floor
-//	purged, "oldest step" not noted             a restart finds the stream's first document, and from it the oldest step (open)
-//	purged, a floor raised by another run       never below what this run said: Purge takes the least floor of all
+//	step                             a crash leaves                       and the next start
+//	a checkpoint is stored           one more than checkpointsKept        deletes the oldest when it stores its next one
+//	the oldest checkpoint is deleted nothing to mend                      raises the floor up to what the oldest one needs now
+//	the floor is raised              documents that no run needs          purges them, or another run that purges does
+//	documents are purged             steps whose documents are gone       finds the stream's first document, and refuses readers those steps
 //
-// The floor is raised before anything is purged, and only below what the oldest stored checkpoint needs: so what a restart plans
-// again is there, whichever checkpoint it finds usable.
+// The floor is never raised above what the oldest stored checkpoint needs, and nothing is purged above the floor: so what a restart
+// plans again is there, whichever checkpoint it finds usable.
 func (l *leader) releaseDocuments(ctx context.Context) error {
 	if l.edges.Floors == nil || l.options.Release != ReleasePurge {
 		return l.claim(ctx)

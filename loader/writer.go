@@ -9,9 +9,9 @@ import (
 	"loaderd/loader/plan"
 )
 
-// write is something that the loop decided to append to the plan log. Nobody sees a step before it is stored there.
+// write is what the loop decided to append to the plan log in one piece. Nobody sees a step before it is stored there.
 type write struct {
-	after   uint64 // position that it follows
+	after   uint64 // position of the record that it follows
 	records [][]byte
 	step    *plan.Step                // becomes readable
 	stored  func(ctx context.Context) // runs when it is stored, in the writer; may be nil
@@ -37,7 +37,7 @@ const (
 	batchPays  = 12      // an atomic batch costs the server about as much as this many single appends
 )
 
-// write appends what the loop decided, in its order. When much waits behind one append, the next one takes it together.
+// write appends what the loop decided, in its order. What comes while the log takes one append goes into the next one together.
 func (l *leader) write(ctx context.Context, in <-chan write) error {
 	for w := range in {
 		group, records := []write{w}, len(w.records)
