@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"strings"
 
-	"loaderd/loader/plan"
-
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
 	"loaderd/arrowout/answers"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // action is an action that clients may ask for. Bodies and results are JSON.

@@ -8,12 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"google.golang.org/grpc/codes"
 
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/flight"
@@ -23,6 +21,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

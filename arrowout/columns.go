@@ -6,11 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"loaderd/loader/plan"
-
 	"github.com/apache/arrow/go/v17/arrow"
 
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // column is a column that a ticket may ask for.

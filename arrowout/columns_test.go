@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/google/go-cmp/cmp"
 
 	"loaderd/arrowout"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

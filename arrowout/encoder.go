@@ -3,13 +3,12 @@ package arrowout
 import (
 	"fmt"
 
-	"loaderd/loader/plan"
-
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // encoder makes the messages of one stream.

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -20,6 +18,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

@@ -3,10 +3,9 @@ package arrowout
 import (
 	"context"
 
-	"loaderd/loader/plan"
-
 	"loaderd/arrowout/answers"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

@@ -3,13 +3,12 @@ package arrowout
 import (
 	"fmt"
 
-	"loaderd/loader/plan"
-
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // layout is one batch with its attention segments. Where the run trains across documents a row is one segment, and where it does

@@ -4,11 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"google.golang.org/grpc/codes"
 
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

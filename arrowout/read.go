@@ -6,9 +6,8 @@ import (
 	"io"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // sending is one record batch on its way to a reader.

@@ -3,9 +3,8 @@ package arrowout
 import (
 	"context"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

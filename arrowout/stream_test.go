@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,6 +22,7 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"loaderd/arrowout"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 func TestAheadBoundsThePlan(t *testing.T) {

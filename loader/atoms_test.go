@@ -6,10 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"pgregory.net/rapid"
 
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/shuffle"
 )

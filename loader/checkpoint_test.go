@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // heldCheckpoints holds every Put until it is let through or its context ends.

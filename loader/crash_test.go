@@ -8,9 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 var errKilled = errors.New("the process is dead")

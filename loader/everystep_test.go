@@ -5,10 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"loaderd/internal/testscale"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // What is published behind the end of a run is not of it, whatever checkpoint a later process begins with.

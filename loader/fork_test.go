@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // uses counts how often each token is in a batch.

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline/related"
 )
 

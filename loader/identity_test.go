@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // A plan is made of one document stream: over another one its references would name other documents, of lengths that may well agree.

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"loaderd/loader/plan"
-
 	"loaderd/packonline"
 )
 

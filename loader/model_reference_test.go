@@ -6,11 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"pgregory.net/rapid"
 
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // strictDocs does not deliver a document that is purged, not even to a source that began before.

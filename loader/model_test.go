@@ -12,11 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"pgregory.net/rapid"
 
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

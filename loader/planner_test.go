@@ -7,10 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"pgregory.net/rapid"
 
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/packonline/related"
 )

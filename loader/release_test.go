@@ -5,9 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // purging is a world whose run purges what it has committed, and keeps no tokens in memory.

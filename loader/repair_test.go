@@ -10,9 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"loaderd/loader/plan"
-
 	"loaderd/packonline"
 )
 

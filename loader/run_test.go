@@ -12,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }

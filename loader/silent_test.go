@@ -8,9 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline/related"
 )
 

@@ -9,9 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // oddDocs is a document stream whose source says what it is told to; it delivers nothing when it is stuck.

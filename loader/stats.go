@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"loaderd/loader/plan"
-
 	"loaderd/packonline"
 )
 

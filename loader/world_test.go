@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/shuffle"
 )

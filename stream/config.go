@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"loaderd/loader/plan"
-
 	"loaderd/stream/conn"
 )
 

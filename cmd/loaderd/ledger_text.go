@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 
-	"loaderd/loader/plan"
-
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/ledger"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/tokenizer"
 )
 

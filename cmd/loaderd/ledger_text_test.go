@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"loaderd/loader/plan"
-
 	"loaderd/tokenizer"
 )
 

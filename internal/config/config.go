@@ -9,10 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"loaderd/arrowout"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/tokenizer"
 )

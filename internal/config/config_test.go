@@ -10,13 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"github.com/google/go-cmp/cmp"
 
 	"loaderd/arrowout"
 	"loaderd/internal/config"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/shuffle"
 	"loaderd/stream"

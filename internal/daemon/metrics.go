@@ -4,11 +4,10 @@ import (
 	"strconv"
 	"strings"
 
-	"loaderd/loader/plan"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/stream/deadletter"
 	"loaderd/stream/doclog"
 )

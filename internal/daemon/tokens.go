@@ -6,9 +6,8 @@ import (
 	"sync"
 	"weak"
 
-	"loaderd/loader/plan"
-
 	"loaderd/internal/config"
+	"loaderd/loader/plan"
 	"loaderd/stream/doclog"
 	"loaderd/tokenizer"
 )

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"loaderd/internal/quantity"
 	"loaderd/internal/stats"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // Figures are what the live view shows of one moment.

@@ -6,11 +6,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"loaderd/loader/plan"
-
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/internal/reader"
+	"loaderd/loader/plan"
 )
 
 // ranks are the readers of a data-parallel job. Every rank has a stream of its own, and none begins a step before all have

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/stream"
 	"loaderd/stream/doclog"

@@ -12,11 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/conn"
 	"loaderd/stream/deadletter"

@@ -5,12 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/natstest"
+	"loaderd/loader/plan"
 	"loaderd/packonline/related"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"

@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"runtime/debug"
 
-	"loaderd/loader/plan"
-
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline/related"
 	"loaderd/stream/deadletter"
 )

@@ -16,10 +16,9 @@ import (
 	"os"
 	"os/signal"
 
-	"loaderd/loader/plan"
-
 	"loaderd/arrowout"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 

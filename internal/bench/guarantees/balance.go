@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"loaderd/loader/plan"
-
 	"loaderd/packonline"
 )
 

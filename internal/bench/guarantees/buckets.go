@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"loaderd/loader/plan"
-
 	"loaderd/packonline"
 )
 

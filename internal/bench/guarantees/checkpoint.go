@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"loaderd/loader/plan"
-
 	"loaderd/stream"
 	"loaderd/stream/planlog"
 )

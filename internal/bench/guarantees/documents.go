@@ -8,12 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/lengths"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/publish"
 )

@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 
-	"loaderd/loader/plan"
-
 	"loaderd/internal/config"
 	"loaderd/internal/lengths"
+	"loaderd/loader/plan"
 )
 
 // fiveBuckets are the row lengths of Beyond Fixed Length.

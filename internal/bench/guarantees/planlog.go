@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"io"
 
-	"loaderd/loader/plan"
-
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
+	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/planlog"
 )

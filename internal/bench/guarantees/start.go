@@ -8,11 +8,10 @@ import (
 	"math"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // printStart starts daemons of new runs while all documents wait in the stream.
