@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -14,6 +13,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
+	"loaderd/stream/publish"
 )
 
 func TestLargeDocument(t *testing.T) {
@@ -169,9 +169,21 @@ func BenchmarkRead(b *testing.B) {
 		{"json", stream.Message{ContentType: stream.TypeJSON, Data: append(append([]byte(`{"id":"1","text":"`), payload...), `"}`...)}},
 		{"tokens", stream.Message{ContentType: stream.TypeTokens, Tokenizer: "sha256:trivial", Data: make([]byte, size)}},
 	} {
-		store := natstest.Start(b).Store()
+		store := natstest.Start(b, func(c *stream.Config) { c.MaxBytes = 1 << 30 }).Store()
 		openLog(b, store)
-		natstest.Publish(b, store, slices.Repeat([]stream.Message{kind.message}, n)...)
+		p, err := publish.New(b.Context(), store, "web", publish.Options{}) // in batches: one by one takes minutes
+		if err != nil {
+			b.Fatal(err)
+		}
+		for range n {
+			if err := p.Publish(b.Context(), kind.message); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if _, err := p.Flush(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		p.Close()
 		for _, workers := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/workers=%d", kind.name, workers), func(b *testing.B) {
 				l, err := doclog.Open(b.Context(), store, doclog.Tokenizing{
