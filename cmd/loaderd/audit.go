@@ -56,7 +56,6 @@ func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Wri
 	if err != nil {
 		return loader.Audited{}, err
 	}
-	tokens.Hints = c.Plan.Packing.Related()
 	store, err := openRunStore(ctx, c, log)
 	if err != nil {
 		return loader.Audited{}, err

@@ -135,6 +135,23 @@ func tokensOf(batches []reader.Batch) (out []string) {
 	return out
 }
 
+// An audit relates documents as the run did, whatever method its own configuration names.
+func TestAuditOfARunThatRelatesDocuments(t *testing.T) {
+	s := newSite(t)
+	stop := s.serve("--run", "related", "--set", "packing.method=splice")
+	files := map[string]string{}
+	for i := range 200 {
+		files[fmt.Sprintf("%03d.txt", i)] = strings.Repeat(fmt.Sprintf("topic%d word%d ", i%5, i*31%97), 4+i*7%23)
+	}
+	s.does("publish", "--source", "files", corpusFolder(t, files))
+	s.does("seal")
+	whole := s.read()
+	stop()
+	if said := s.does("audit", "--run", "related"); !strings.Contains(said, fmt.Sprintf("all %d steps come out again", len(whole))) {
+		t.Errorf("the audit says %s", said)
+	}
+}
+
 // A sealed run of 120 documents: it can be audited and looked into, and a fork of it has what its first steps left.
 func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 	s := newSite(t)

@@ -63,18 +63,24 @@ func openNew(ctx context.Context, store *stream.Store, name string) (e loader.Ed
 	return e, err
 }
 
-// Audit plans a run a second time and compares: see loader.Audit. progress is told now and then how far it is.
+// Audit plans a run a second time and compares: see loader.Audit. What documents are about is found out as the run's own configuration has it.
+// progress is told now and then how far it is.
 func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.Tokenizing, t plan.Tokenizer,
 	progress func(loader.Audited)) (loader.Audited, error) {
-	plan, err := planlog.OpenReadOnly(ctx, store, run)
+	log, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
+	h, err := loader.ReadHeader(ctx, log)
+	if err != nil {
+		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
+	}
+	tokens.Hints = h.Config.Packing.Related()
 	documents, err := doclog.OpenReadOnly(ctx, store, tokens)
 	if err != nil {
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
-	return loader.Audit(ctx, documents, t, plan, progress)
+	return loader.Audit(ctx, documents, t, log, progress)
 }
 
 // ErrPackDifferently says that the runs over a stream have different packing settings.
@@ -91,11 +97,11 @@ func Packing(ctx context.Context, store *stream.Store) (own *packonline.Config, 
 		runs = open
 	}
 	for _, r := range runs {
-		plan, err := planlog.OpenReadOnly(ctx, store, r.Run)
+		log, err := planlog.OpenReadOnly(ctx, store, r.Run)
 		if err != nil {
 			return nil, nil, err
 		}
-		h, err := loader.ReadHeader(ctx, plan)
+		h, err := loader.ReadHeader(ctx, log)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the configuration of run %s: %w", r.Run, err)
 		}
