@@ -11,15 +11,15 @@ import (
 
 // owners are the stages of the path: a sample belongs to the first one that any of its frames, innermost first, names.
 var owners = []struct{ stage, frame string }{
-	{"tokenize", "loaderd/tokenizer."},
-	{"pack and shuffle", "loaderd/packonline."},
+	{"tokenize", "loaderd/tokenizer"},
+	{"pack and shuffle", "loaderd/packonline"},
 	{"pack and shuffle", "loaderd/shuffle."},
 	{"assemble rows", "loaderd/loader.(*assembler)"},
-	{"plan", "loaderd/loader."},
+	{"plan", "loaderd/loader"},
 	{"JetStream server", "nats-server/v2/server."},
 	{"JetStream client", "nats-io/nats.go"},
 	{"read and decode", "loaderd/stream"},
-	{"Flight", "loaderd/arrowout."},
+	{"Flight", "loaderd/arrowout"},
 	{"Flight", "google.golang.org/grpc"},
 	{"garbage collector", "runtime.gcBgMarkWorker"},
 	{"garbage collector", "runtime.bgsweep"},
