@@ -14,7 +14,8 @@ class Proxy:
 
     `budget`, called for every connection, gives the bytes from the target after which the connection is cut (None:
     never), or with `hang` everything is swallowed from then on. While `swallow` is set nothing is forwarded either way
-    and connections stay open. `delay` is added to every piece of data, in seconds."""
+    and connections stay open. `delay` is added to every piece of data, in seconds. Between `down` and `up` nobody
+    listens, as when a daemon is killed."""
 
     def __init__(
         self, target: int, *, budget: Callable[[], int | None] = lambda: None, hang: bool = False, delay: float = 0
@@ -23,36 +24,46 @@ class Proxy:
         self.swallow = threading.Event()
         self.forwarded = threading.Condition()
         self.connections = self.cuts = self.bytes = self.swallowed = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
+        self._threads: list[threading.Thread] = []
+        self._port = 0
+        self.up()
 
     @property
     def url(self) -> str:
-        return f"grpc://127.0.0.1:{self._listener.getsockname()[1]}"
+        return f"grpc://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._threads[0].join()
+        self.down()
+        for t in self._threads:
+            t.join()
+
+    def up(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self._port))
+        self._port = self._listener.getsockname()[1]
+        self._accepting = threading.Thread(target=self._accept, args=(self._listener,), daemon=True)
+        self._accepting.start()
+
+    def down(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            self._accepting.join()
         for s in self._sockets:
             reset(s)
-        for t in self._threads[1:]:
-            t.join()
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 30) -> None:
         """Waits until a condition on the counts holds."""
         with self.forwarded:
             assert self.forwarded.wait_for(condition, timeout=seconds)
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
-                client, _ = self._listener.accept()
+                client, _ = listener.accept()
             except OSError:
                 return
             try:

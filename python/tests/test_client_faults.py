@@ -133,10 +133,12 @@ class Hang:
     connection up: that shows in its asking for the run again."""
 
     def __init__(self, client: Client, asked_before: bool, lift: Callable[[], object]) -> None:
-        self.client, self.lift, self.info = client, lift, client._connection.info
+        connection = client._daemons.pick()
+        assert connection is not None
+        self.client, self.lift, self.info = client, lift, connection.info
         self.asked, self.began, self.noticed = int(asked_before), time.monotonic(), 0.0
         self.steps: Digest = []
-        client._connection.info = self.ask  # type: ignore[method-assign]
+        connection.info = self.ask  # type: ignore[method-assign]
         self.thread = threading.Thread(target=lambda: self.steps.extend(digest(client)))
         self.thread.start()
 
@@ -192,7 +194,7 @@ def test_hangs_are_noticed(
             h.thread.join(timeout=60)
     for first, h in zip(before, hangs, strict=True):
         assert first + h.steps == undisturbed
-        assert 0.5 < h.noticed < 40, h.client._connection.url
+        assert 0.5 < h.noticed < 40, h.client._daemons.url
     assert [index for index, *_ in waiting.steps] == [0] and 0.5 < waiting.noticed < 40
 
 

@@ -212,8 +212,13 @@ def test_another_plan_behind_the_same_address(serve: Callable[..., Server]) -> N
         server.info_body = json.dumps(INFO | {"fingerprint": "sha256:2"}).encode()
         with pytest.raises(loaderd.PlanMismatch, match="sha256:2"):
             client.info()
+        with pytest.raises(loaderd.PlanMismatch, match="sha256:2"):
+            next(client)
+        with pytest.raises(loaderd.PlanMismatch, match="sha256:2"):
+            client.commit(1)
+        server.info_body = json.dumps(INFO).encode()
         next(client), next(client)
-    assert {t["fingerprint"] for t in server.tickets} == {"sha256:1"}, "for the daemon to refuse"
+    assert {t["fingerprint"] for t in server.tickets} == {"sha256:1"}, "for the daemon to refuse, too"
 
 
 def test_another_plan_after_an_exception(serve: Callable[..., Server]) -> None:
@@ -223,5 +228,8 @@ def test_another_plan_after_an_exception(serve: Callable[..., Server]) -> None:
         with pytest.raises(loaderd.RunFailed):
             next(client)
         server.info_body = json.dumps(INFO | {"fingerprint": "sha256:2"}).encode()
+        with pytest.raises(loaderd.PlanMismatch, match="sha256:2"):
+            next(client)
+        server.info_body = json.dumps(INFO).encode()
         next(client)
     assert [(t["step"], t["fingerprint"]) for t in server.tickets[:2]] == [(0, "sha256:1"), (1, "sha256:1")]

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -35,11 +36,11 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 class Slow(flight.FlightServerBase):
-    """Gives a step whenever `go` is set, and says why there is none as it is told to."""
+    """Gives the first `steps` steps, to whoever asks, and says why there are no more as it is told to."""
 
     def __init__(self) -> None:
         super().__init__("grpc://127.0.0.1:0")
-        self.go = threading.Semaphore(0)
+        self.steps = 0
         self.cause: dict[str, object] | Exception = {}
         self.asked: list[dict[str, object]] = []
         self.url = f"grpc://127.0.0.1:{self.port}"
@@ -49,7 +50,8 @@ class Slow(flight.FlightServerBase):
 
         def play() -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
             for n in range(step, 5):
-                while not self.go.acquire(timeout=0.05):
+                while n >= self.steps:
+                    time.sleep(0.01)
                     if context.is_cancelled():
                         return
                 yield message(n)
@@ -103,7 +105,7 @@ def test_a_wait_names_its_cause_again_when_it_changes(slow: Slow, warnings: Call
         slow.cause = {}
         wait_for(lambda: len(warnings()) == 3)
         assert "on their way" in warnings()[2]
-        slow.go.release()
+        slow.steps += 1
         assert take().index == 0
     assert slow.asked[0] == {"run": "r", "step": 0}
 
@@ -119,7 +121,7 @@ def test_other_figures_are_named_now_and_then(
         wait_for(lambda: len(warnings()) == 2)
         first, second = (r.created for r in caplog.records)
         assert second - first > 0.25
-        slow.go.release()
+        slow.steps += 1
         assert take().index == 0
 
 
@@ -128,7 +130,7 @@ def test_the_end_of_a_told_wait_is_told(slow: Slow, caplog: pytest.LogCaptureFix
     with Client(slow.url) as client:
         take = reading_on(client)
         wait_for(lambda: caplog.records)
-        slow.go.release()
+        slow.steps += 1
         take()
     assert [r.getMessage().split(",")[0] for r in caplog.records if r.levelno == logging.INFO] == ["waits no more"]
 
@@ -136,13 +138,13 @@ def test_the_end_of_a_told_wait_is_told(slow: Slow, caplog: pytest.LogCaptureFix
 def test_reading_ahead_is_no_wait(slow: Slow, warnings: Callable[[], list[str]]) -> None:
     """A trainer that has not asked for the next step waits for nothing, although its thread does."""
     slow.cause = dry(0)
-    slow.go.release()
-    with Client(slow.url) as client, Client(slow.url) as other:
+    slow.steps += 1
+    with Client(slow.url) as client, Client(slow.url, step=2) as other:
         next(client)
         take = reading_on(other)  # somebody whose wait shows that there was time
         wait_for(lambda: warnings())
         assert client._stream is not None and not client._stream.waits.due()
-        slow.go.release(10)
+        slow.steps += 10
         take()
     assert not [w for w in warnings() if w.startswith("step 1 ")]
 
@@ -153,7 +155,7 @@ def test_a_daemon_that_cannot_say(slow: Slow, warnings: Callable[[], list[str]])
         take = reading_on(client)
         wait_for(lambda: warnings())
         assert "older than this package" in warnings()[0]
-        slow.go.release()
+        slow.steps += 1
         assert take().index == 0
     assert len(slow.asked) == 1, "it was asked once"
 
@@ -164,7 +166,7 @@ def test_answers_that_make_no_sense_do_no_harm(slow: Slow, warnings: Callable[[]
     with Client(slow.url) as client:
         take = reading_on(client)
         wait_for(lambda: warnings())
-        slow.go.release(2)
+        slow.steps += 2
         assert take().index == 0
 
 

@@ -6,15 +6,16 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from loaderd.connection import TLS, Connection, interruptible
-from loaderd.errors import ClosedClient, LoaderdError, PlanMismatch, ProtocolError
+from loaderd.connection import TLS, attended, interruptible
+from loaderd.daemons import Daemons, URLs
+from loaderd.errors import ClosedClient, LoaderdError, ProtocolError
 from loaderd.passes import Passes
 from loaderd.patience import Patience
 from loaderd.prefetch import Prefetcher
-from loaderd.reading import StepStream
+from loaderd.reading import NEAR_PROBE_SECONDS, StepStream
 from loaderd.step import Step
 from loaderd.waits import Waits
-from loaderd.wire import RunInfo
+from loaderd.wire import DEFAULT_JOB, RunInfo
 
 T = TypeVar("T")
 
@@ -28,12 +29,12 @@ class Client(Iterator[Step]):
                 client.commit(step.index + 1)        # once a checkpoint covers it
 
     Steps come in order, each once. Lost connections, restarts of the daemon and causes that pass (`Unavailable`) are
-    waited out. A step is read ahead in a thread; after an exception the client may be asked again and goes on with the
+    waited out; a run of several daemons is read on by another one. A step is read ahead in a thread; after an exception the client may be asked again and goes on with the
     same step. Nothing is connected before the first call, and a client must be used in the process that made it."""
 
     def __init__(
         self,
-        url: str,
+        url: URLs,
         *,
         run: str | None = None,
         rank: int = 0,
@@ -42,17 +43,20 @@ class Client(Iterator[Step]):
         steps: int | None = None,
         fingerprint: str | None = None,
         documents: bool = False,
+        job: str = DEFAULT_JOB,
         token: str | None = None,
         tls: TLS | None = None,
         patience: float = 300.0,
         connect_timeout: float = 60.0,
         prefetch: int = 2,
     ) -> None:
-        """A client of the daemon at `url`, grpc://host:port or grpc+tls://host:port.
+        """A client of the daemon at `url`, grpc://host:port or grpc+tls://host:port. A run of several daemons takes the
+        addresses of some or all, as a sequence or with commas between them: it learns the others from any.
 
         `run` and `fingerprint`, when given, must be those of the daemon's run (RunMismatch, PlanMismatch); a client
         keeps to the ones it finds first. It reads `steps` steps from `step` on, all by default, and of each the rows of
-        `rank` of `world`. `documents` asks for `Step.sources`. `token` is the daemon's bearer token. `prefetch` steps
+        `rank` of `world`. `job` names the job of these ranks: another one that reads the same run neither waits for it nor
+        makes it wait. `documents` asks for `Step.sources`. `token` is the daemon's bearer token. `prefetch` steps
         are read ahead.
 
         `patience`: seconds without a step after which the cause is raised. It belongs below the timeout of the
@@ -68,7 +72,8 @@ class Client(Iterator[Step]):
         self._run, self._fingerprint, self._documents = run, fingerprint, documents
         self._patience, self._connect_timeout, self._prefetch = patience, connect_timeout, prefetch
         self._next, self._end = step, None if steps is None else step + steps
-        self._connection = Connection(url, token=token, tls=tls)
+        self._job = job
+        self._daemons = Daemons(url, rank=rank, token=token, tls=tls)
         self._stream: StepStream | None = None
         self._reader: Prefetcher[Step] | None = None
         self._passes = Passes()
@@ -111,7 +116,7 @@ class Client(Iterator[Step]):
         self._check_open()
         first = self._next if step is None else step
         return StepStream(
-            self._connection,
+            self._daemons,
             rank=self.rank,
             world=self.world,
             step=first,
@@ -119,20 +124,16 @@ class Client(Iterator[Step]):
             run=self._run,
             fingerprint=self._fingerprint,
             documents=self._documents,
+            job=self._job,
             patience=self._patience,
             connect_timeout=self._connect_timeout,
         )
 
     def info(self) -> RunInfo:
         """The run as it is now. The first answer fixes run and fingerprint for this client."""
-        info = self._retried(lambda attempts: self._connection.info(self._run, attempts.answer()))
-        self._run, self._fingerprint = info.name, self._fingerprint or info.fingerprint
-        if info.fingerprint != self._fingerprint:
-            raise PlanMismatch(
-                f"run {info.name} has the fingerprint {info.fingerprint}, this client's is {self._fingerprint}: "
-                "resume with the configuration of the checkpoint",
-                facts={"fingerprint": self._fingerprint, "plan_fingerprint": info.fingerprint},
-            )
+        self._adopt()
+        info = self._retried(self._described)
+        self._run, self._fingerprint = info.name, info.fingerprint
         return info
 
     def commit(self, step: int, keeper: str = "trainer") -> int:
@@ -188,7 +189,7 @@ class Client(Iterator[Step]):
         """Ends reading and waits for the thread. May be called from any thread, and more than once."""
         self._stop.set()
         self._rewind()
-        self._connection.close()
+        self._daemons.close()
 
     def __enter__(self) -> Client:
         return self
@@ -200,12 +201,16 @@ class Client(Iterator[Step]):
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
-        if self._stream is not None:  # the next one keeps to the plan that this one found
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Keeps to the plan that the stream has found."""
+        if self._stream is not None:
             self._run = self._run or self._stream.run
             self._fingerprint = self._fingerprint or self._stream.fingerprint
 
     def _check_open(self) -> None:
-        self._connection.check_fork()
+        self._daemons.check_fork()
         if self._stop.is_set():
             raise ClosedClient("the client is closed")
 
@@ -222,17 +227,41 @@ class Client(Iterator[Step]):
         return results[0]
 
     def _results(self, action: str, **body: Any) -> list[dict[str, Any]]:
-        if self._run is None:
-            self.info()
-        return self._retried(lambda attempts: self._connection.act(action, {"run": self._run} | body, attempts.left()))
+        self._adopt()
+        return self._retried(lambda attempts: self._act(attempts, action, body))
+
+    def _act(self, attempts: Patience, action: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+        connection = attempts.on or attempts.turn()
+        if self._fingerprint is None or connection.plan != self._fingerprint:  # another plan's is none of ours to change
+            info = self._described(attempts)
+            self._run, self._fingerprint = info.name, info.fingerprint
+        body = {"run": self._run} | body
+        if not self._daemons.several:
+            return connection.act(action, body, attempts.left())
+        return attended(
+            lambda: connection.act(action, body, attempts.left()),
+            lambda: connection.ping(attempts.answer()),
+            NEAR_PROBE_SECONDS,
+        )
+
+    def _described(self, attempts: Patience) -> RunInfo:
+        return attempts.described(self._run, self._fingerprint)
 
     def _retried(self, call: Callable[[Patience], T]) -> T:
         self._check_open()
-        waits, what = Waits(), f"an answer of {self._connection.url}"
-        attempts = Patience(self._connection, self._patience, self._connect_timeout, self._stop, waits, what)
+        waits, what = Waits(), f"an answer of {self._daemons.url}"
+        attempts = Patience(self._daemons, self._patience, self._connect_timeout, self._stop, waits, what)
+
+        def attempt() -> T:
+            attempts.turn()
+            return call(attempts)
+
         with waits:
             while True:
                 try:
-                    return interruptible(lambda: call(attempts))
+                    result = interruptible(attempt)
+                    break
                 except LoaderdError as error:
                     attempts.failed(error)
+        attempts.succeeded()
+        return result

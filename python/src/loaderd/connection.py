@@ -47,6 +47,10 @@ class Lost(LoaderdError):
     reason = "LOST"
 
 
+class Silent(Lost):
+    """No answer came in the time that there was for it."""
+
+
 @dataclass(frozen=True)
 class TLS:
     """What TLS needs beyond the system's authorities: PEM as bytes, or the path of a file.
@@ -67,6 +71,19 @@ class TLS:
         return found | ({"override_hostname": self.server_name} if self.server_name else {})
 
 
+def normalized(url: str, tls: bool = False) -> str:
+    """An address as grpc://host:port, or grpc+tls://host:port when it says so or with `tls`. Raises ValueError."""
+    scheme, _, address = url.rpartition("://")
+    if scheme not in ("", "grpc", "grpc+tcp", "grpc+tls") or not address:
+        raise ValueError(f"url {url!r}: want grpc://host:port or grpc+tls://host:port")
+    return f"{'grpc+tls' if tls or scheme == 'grpc+tls' else 'grpc'}://{address.rstrip('/')}"
+
+
+def is_secure(url: str) -> bool:
+    """Whether a normalized address is one with TLS."""
+    return url.startswith("grpc+tls://")
+
+
 class Connection:
     """Flight calls to one daemon, each tried once. It connects with the first call, and again after a loss. Threads may
     share it."""
@@ -74,21 +91,19 @@ class Connection:
     def __init__(self, url: str, *, token: str | None = None, tls: TLS | None = None) -> None:
         """`url` is grpc://host:port, or grpc+tls://host:port for TLS, which `tls` implies; `token` is the daemon's
         bearer token."""
-        scheme, found, address = url.rpartition("://")
-        if scheme not in ("", "grpc", "grpc+tcp", "grpc+tls") or not address:
-            raise ValueError(f"url {url!r}: want grpc://host:port or grpc+tls://host:port")
+        self.url = normalized(url, tls is not None)
+        self.secure = is_secure(self.url)
         if forks.after_use():
             raise ForkedClient(
                 "this process was forked from one that had made a client, and no client works in it: "
                 "fork before the first client is made, or start processes by spawn or forkserver"
             )
-        self.secure = tls is not None or scheme == "grpc+tls"
-        self.url = f"{'grpc+tls' if self.secure else 'grpc'}://{address.rstrip('/')}"
         self._headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._arguments = {"generic_options": _options(), **(tls._arguments() if tls else {})}
         self._client: Any = self._connect()
+        self.plan: str | None = None  # fingerprint of the plan of whoever is there, as far as is known
 
     def check_fork(self) -> None:
         """Raises ForkedClient in a process that was forked after the connection was made: in there it would hang."""
@@ -111,7 +126,18 @@ class Connection:
         results = self.act("info", {"run": run}, timeout)
         if len(results) != 1:
             raise ProtocolError(f"{len(results)} results of info, want 1")
-        return RunInfo.decode(results[0])
+        info = RunInfo.decode(results[0])
+        self.plan = info.fingerprint
+        return info
+
+    def ping(self, timeout: float) -> None:
+        """Raises Lost when nobody answers within `timeout` seconds; any answer will do."""
+        try:
+            self.act("info", {}, timeout)
+        except Lost:
+            raise
+        except LoaderdError:
+            pass
 
     def read(self, ticket: Ticket) -> Opening:
         """Opens the stream of a ticket."""
@@ -140,8 +166,11 @@ class Connection:
     def _failed(self, client: Any, error: Exception) -> LoaderdError:
         """The error of a call. A channel that failed is let go of: it would hold on to a dead connection, or wait before
         it tries again, for longer than we do."""
+        if self._client is None:  # since the call began
+            return ClosedClient(f"the client of {self.url} is closed")
         cause = translate(error)
         if isinstance(cause, Lost):
+            self.plan = None  # the next one there may have another
             with self._lock:
                 if self._client is client:
                     self._client = self._connect()
@@ -166,6 +195,8 @@ def translate(error: Exception) -> LoaderdError:
         return from_status(status)
     if isinstance(error, (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError)):
         return BadToken(str(error))
+    if isinstance(error, flight.FlightTimedOutError):
+        return Silent(str(error))
     if isinstance(error, (flight.FlightError, OSError)):
         return Lost(str(error))
     return ProtocolError(f"{type(error).__name__}: {error}")
@@ -215,6 +246,23 @@ class Opening:
 
 def interruptible(call: Callable[[], T]) -> T:
     """The result of a call that does not see Ctrl-C: it runs in a thread, and the wait for it sees it."""
+    return _begun(call).result()
+
+
+def attended(call: Callable[[], T], alive: Callable[[], None], interval: float) -> T:
+    """The result of a call that has no end of its own when nobody is there any more. Meanwhile `alive`, which raises
+    then, is asked every `interval` seconds."""
+    done = _begun(call)
+    while True:
+        try:
+            return done.result(interval)
+        except FutureTimeout:
+            if done.done():
+                return done.result()
+            alive()
+
+
+def _begun(call: Callable[[], T]) -> Future[T]:
     done: Future[T] = Future()
 
     def run() -> None:
@@ -224,4 +272,4 @@ def interruptible(call: Callable[[], T]) -> T:
             done.set_exception(error)
 
     threading.Thread(target=run, name="loaderd-call", daemon=True).start()
-    return done.result()
+    return done

@@ -10,32 +10,36 @@ from contextlib import nullcontext
 from typing import Any
 
 from loaderd.connection import FAILURES, Connection, Lost, Opening, translate
+from loaderd.daemons import Daemons
 from loaderd.errors import FROM_DAEMON, ClosedClient, LoaderdError, ProtocolError, Unavailable, Unreachable, Unsupported
-from loaderd.patience import Patience
+from loaderd.patience import OF_THE_RUN, Patience
 from loaderd.step import Part, Step, part_of, step_of
 from loaderd.waits import Waits
 from loaderd.watch import Watch
-from loaderd.wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, NARROW_IDS, Metadata, RunInfo, Ticket
+from loaderd.wire import CU_SEQLENS, DEFAULT_JOB, DOCUMENTS, INPUT_IDS, NARROW_IDS, Metadata, RunInfo, Ticket
 
 # The transport's pings find a peer that hangs; this is for when they do not, which happens. Seconds between two
 # questions while a step is waited for, and until an answer.
 PROBE_SECONDS = 20.0
 PROBE_ANSWER_SECONDS = 10.0
+# The same while there is another daemon to go to, which is worth more questions. Patience bounds the answer.
+NEAR_PROBE_SECONDS = 1.0
 # How often a wait is looked at.
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 1.0
 
 
 class StepStream(Iterator[Step]):
     """An iterator over a rank's steps whose `next()` blocks until a step is complete.
 
     Invariant: step `next_step` is asked for, and nothing else is accepted, until it has come whole; then `next_step`
-    grows by one. A lost connection, or a cause worth waiting for, leads to the same step again. `cancel()`, from any
+    grows by one. A lost connection, or a cause worth waiting for, leads to the same step again, by another daemon where
+    there are several. `cancel()`, from any
     thread, ends it with ClosedClient. After another exception `next()` may be called again: it goes on with the same
     step. What whoever takes the steps waits for, the daemon is asked aside, and the log has its answer (`waits`)."""
 
     def __init__(
         self,
-        connection: Connection,
+        daemons: Daemons,
         *,
         rank: int = 0,
         world: int = 1,
@@ -44,12 +48,14 @@ class StepStream(Iterator[Step]):
         run: str | None = None,
         fingerprint: str | None = None,
         documents: bool = False,
+        job: str = DEFAULT_JOB,
         patience: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
         """As `loaderd.Client`. Without a `fingerprint` the one found first must stay."""
-        self.connection, self.rank, self.world, self.next_step = connection, rank, world, step
-        self.run, self.fingerprint, self.documents = run, fingerprint, documents
+        self.daemons, self.rank, self.world, self.next_step = daemons, rank, world, step
+        daemons.rank = rank
+        self.run, self.fingerprint, self.documents, self.job = run, fingerprint, documents, job
         self.patience, self.connect_timeout = patience, connect_timeout
         self.info: RunInfo | None = None
         self._end = None if steps is None else step + steps
@@ -58,6 +64,9 @@ class StepStream(Iterator[Step]):
         self._lock = threading.RLock()  # of the two below, which cancel takes from another thread
         self._opening: Opening | None = None
         self._reader: Any = None
+        self._on: Connection | None = None  # that the last stream was opened on
+        self._attempts: Patience | None = None  # at the step that is waited for
+        self._gone: LoaderdError | None = None  # why a daemon was left while a stream was open
         self.waits = Waits()
         self._probed, self._explains = 0.0, True
         self._explained: LoaderdError | None = None  # why the step does not come, as the daemon said aside
@@ -65,14 +74,14 @@ class StepStream(Iterator[Step]):
         weakref.finalize(self, self._watch.close)
 
     def __next__(self) -> Step:
-        self.connection.check_fork()
+        self.daemons.check_fork()
         if self._ended or self.next_step == self._end:
             self._drop()
             raise StopIteration
-        attempts = Patience(
-            self.connection, self.patience, self.connect_timeout, self._stop, self.waits, self._awaited()
-        )
-        self._probed, self._explained = time.monotonic(), None
+        attempts = Patience(self.daemons, self.patience, self.connect_timeout, self._stop, self.waits, self._awaited())
+        if self._reader is not None:
+            attempts.on = self._on
+        self._attempts, self._probed, self._explained, self._gone = attempts, time.monotonic(), None, None
         with self._watch, nullcontext() if self.waits.ahead else self.waits:
             while True:
                 try:
@@ -87,6 +96,8 @@ class StepStream(Iterator[Step]):
             self._drop()
             raise StopIteration
         self.next_step += 1
+        if attempts.last is not None:
+            attempts.succeeded()
         return step
 
     def cancel(self) -> None:
@@ -98,6 +109,7 @@ class StepStream(Iterator[Step]):
     def _cause(self, error: LoaderdError, attempts: Patience) -> LoaderdError:
         """What a failed attempt means; the stream it had is given up."""
         opened = self._reader is not None
+        gone, self._gone = self._gone, None
         if opened:
             attempts.reached()
             self._drop()
@@ -108,17 +120,19 @@ class StepStream(Iterator[Step]):
                 f"no step {self.next_step} in {self.patience:g} s, and the daemon has not said why: "
                 "patience is shorter than its serve.stall_timeout"
             )
-        return error
+        return gone if gone is not None and isinstance(error, Lost) else error
 
     def _open(self, attempts: Patience) -> None:
         """Opens a stream at `next_step`. What the run is, is asked first: a new daemon may plan another one."""
-        info = self.connection.info(self.run, attempts.answer())
-        attempts.reached()
+        connection = attempts.turn()
+        info = attempts.described(self.run, self.fingerprint)
+        if connection is not self._on and attempts.settle():  # a newcomer here: ranks spread over the daemons
+            connection, info = attempts.turn(), attempts.described(self.run, self.fingerprint or info.fingerprint)
         self.info, self.run, self.fingerprint = info, info.name, self.fingerprint or info.fingerprint
         columns = (NARROW_IDS if info.narrow else INPUT_IDS, CU_SEQLENS) + ((DOCUMENTS,) if self.documents else ())
         steps = None if self._end is None else self._end - self.next_step
-        opening = self.connection.read(
-            Ticket(self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint)
+        opening = connection.read(
+            Ticket(self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job)
         )
         with self._lock:
             self._opening = opening
@@ -133,7 +147,7 @@ class StepStream(Iterator[Step]):
         with self._lock:
             self._opening = None
             if not (self._stop.is_set() or self._watch.expired):
-                self._reader = reader
+                self._reader, self._on = reader, connection
                 return
         reader.cancel()
         raise attempts.last or Lost("the stream was not open in time")
@@ -179,18 +193,24 @@ class StepStream(Iterator[Step]):
             raise ProtocolError(f"the daemon sent (run, step, part, parts, bucket) = {got}, expected {want}")
 
     def _alive(self) -> bool:
-        """Whether the daemon answers on the connection that the stream is on. It is asked why the step does not come, when
-        that is what somebody wants to know or it has been silent for long."""
-        now = time.monotonic()
-        if not (self._explains and self.waits.due()) and now < self._probed + PROBE_SECONDS:
+        """Whether to go on with the daemon of the stream: it answers, and no other one has the step while it is cut off. It
+        is asked why the step does not come, when somebody wants to know that or it has been silent for long."""
+        now, several, attempts = time.monotonic(), self.daemons.several, self._attempts
+        on, reader = attempts.on if attempts else None, self._reader
+        if on is None or attempts is None or (several and reader is None):
+            return True  # an attempt to open a stream has an end of its own
+        due = self._explains and self.waits.due()
+        if not due and now < self._probed + (NEAR_PROBE_SECONDS if several else PROBE_SECONDS):
             return True
         self._probed, what = now, self._awaited()
         action, body = ("cause", {"step": self.next_step}) if self._explains else ("info", {})
         try:
-            found = self.connection.act(action, {"run": self.run} | body, PROBE_ANSWER_SECONDS)
+            found = on.act(action, {"run": self.run} | body, attempts.answer() if several else PROBE_ANSWER_SECONDS)
         except Lost as error:
-            url = self.connection.url
-            self.waits.tell(what, Unreachable(f"no answer from {url}: {error}", facts={"url": url}))
+            if several and self._reader is not reader:
+                return True  # it has been left meanwhile
+            self._gone = error
+            self.waits.tell(what, Unreachable(f"no answer from {on.url}: {error}", facts={"url": on.url}))
             return False
         except Unsupported:
             self._explains = False
@@ -199,10 +219,29 @@ class StepStream(Iterator[Step]):
             self.waits.tell(what, error)
         else:
             if self._explains:
-                cause = _cause_of(found[0] if found else {})
-                self._explained = cause if isinstance(cause, Unavailable) else None
-                self.waits.tell(what, cause)
+                return self._explained_by(_cause_of(found[0] if found else {}), on, attempts, reader)
         return True
+
+    def _explained_by(self, cause: LoaderdError, on: Connection, attempts: Patience, reader: Any) -> bool:
+        """Whether to go on with a daemon, and the stream that is read from it, that has given this cause."""
+        self._explained = cause if isinstance(cause, Unavailable) else None
+        self.waits.tell(self._awaited(), cause)
+        if self._explained is None or isinstance(cause, OF_THE_RUN):
+            return True
+        other = None
+        try:
+            other = self.daemons.pick({on.url})
+            if other is None:
+                return True
+            found = other.act("cause", {"run": self.run, "step": self.next_step}, attempts.answer())
+        except LoaderdError as error:
+            if other is not None and isinstance(error, Lost):
+                self.daemons.failed(other, error)
+            return True
+        if self._reader is not reader or not found or found[0].get("reason"):
+            return True  # no better
+        self._gone = cause
+        return False
 
     def _awaited(self) -> str:
         """The step that is waited for, in words."""

@@ -13,13 +13,14 @@ INPUT_IDS = "input_ids"
 NARROW_IDS = "input_ids:uint16"
 CU_SEQLENS = "cu_seqlens"
 DOCUMENTS = "documents"
+DEFAULT_JOB = "trainer"
 NARROW_LIMIT = 1 << 16
 """Token ids below this travel as uint16."""
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """Which steps a rank asks for: `steps` of them from `step` on, all when it is None."""
+    """Which steps a rank of a job asks for: `steps` of them from `step` on, all when it is None."""
 
     rank: int = 0
     world: int = 1
@@ -28,6 +29,7 @@ class Ticket:
     columns: tuple[str, ...] = (INPUT_IDS, CU_SEQLENS)
     run: str | None = None
     fingerprint: str | None = None
+    job: str = DEFAULT_JOB
 
     def encode(self) -> bytes:
         body: dict[str, Any] = {
@@ -41,6 +43,8 @@ class Ticket:
             for k, v in (("steps", self.steps), ("run", self.run), ("fingerprint", self.fingerprint))
             if v is not None
         }
+        if self.job != DEFAULT_JOB:  # daemons of before there were jobs refuse the key
+            body["job"] = self.job
         return json.dumps(body).encode()
 
 
@@ -87,7 +91,8 @@ class RunInfo:
 
     `rows` has the rows of a step over all ranks for every bucket (row length in tokens). Steps `oldest` ... `planned` -
     1 can be read; all steps before `committed` are in every keeper's checkpoint; no step follows when `ended`. `start`
-    is the sequence of the run's first document. `was` has names that the run had before its plan was repaired."""
+    is the sequence of the run's first document. `was` has names that the run had before its plan was repaired, `daemons`
+    the addresses of its live daemons when there are several."""
 
     name: str
     fingerprint: str
@@ -104,6 +109,7 @@ class RunInfo:
     keepers: Mapping[str, int]
     configuration: Mapping[str, Any]
     was: tuple[str, ...] = ()
+    daemons: tuple[str, ...] = ()
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> RunInfo:
@@ -127,6 +133,7 @@ class RunInfo:
                 keepers={str(k): int(v) for k, v in (body.get("keepers") or {}).items()},
                 configuration=config,
                 was=tuple(str(name) for name in body.get("was") or ()),
+                daemons=tuple(str(url) for url in body.get("daemons") or ()),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"description of the run: {type(error).__name__}: {error}") from error

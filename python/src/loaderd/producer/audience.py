@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import calendar
 import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +63,17 @@ async def _find(session: Session, stream: str) -> Audience:
     began = await _plans(session)
     made = _moment((await session.stream(stream))["created"])
     sealed: dict[str, int] = {}
+    reads: set[str] = set()
+    cell = f"$KV.{BUCKET}.{stream}/{_nanoseconds(made)}"
+    runs = await _cell(session, cell)
+    for run, floor in runs.items():
+        if run not in began or _nanoseconds(began[run]) != floor["plan"]:  # of a plan that is gone
+            continue
+        if floor["sealed"]:
+            sealed[run] = int(floor["end"])
+        else:
+            reads.add(run)
+    keys = [key for key in keys if key.partition(".")[0] not in sealed.keys() | reads]  # of older daemons
     for key in keys:
         run, dot, end = key.partition(".")
         if end != "end" or run not in began:
@@ -69,8 +82,18 @@ async def _find(session: Session, stream: str) -> Audience:
         # What was written before the stream or the plan was made is of an earlier one of that name.
         if _moment(written) >= max(made, began[run]):
             sealed[run] = int(value)
-    reads = sorted(key for key in keys if key in began and key not in sealed)
-    return Audience(tuple(sorted(sealed.items())), tuple(reads))
+    reads |= {key for key in keys if key in began and key not in sealed}
+    return Audience(tuple(sorted(sealed.items())), tuple(sorted(reads)))
+
+
+async def _cell(session: Session, key: str) -> dict[str, Any]:
+    """What the runs over a stream need and read, by their names."""
+    try:
+        value, _ = await session.value(f"KV_{BUCKET}", key)
+    except KeyError:  # the answer is that there is none
+        return {}
+    runs: dict[str, Any] = json.loads(value)["value"]["runs"]
+    return runs
 
 
 async def _plans(session: Session) -> dict[str, tuple[str, str]]:
@@ -84,7 +107,13 @@ async def _plans(session: Session) -> dict[str, tuple[str, str]]:
             return began
 
 
-def _moment(time: str) -> tuple[str, str]:
+def _nanoseconds(moment: tuple[str, str]) -> int:
+    """The nanoseconds from 1970 to a moment."""
+    seconds, digits = moment
+    return calendar.timegm(time.strptime(seconds, "%Y-%m-%dT%H:%M:%S")) * 10**9 + int(digits)
+
+
+def _moment(text: str) -> tuple[str, str]:
     """A time of the server's, in UTC with up to nine digits behind the second, as something that can be compared."""
-    seconds, _, digits = time.rstrip("Z").partition(".")
+    seconds, _, digits = text.rstrip("Z").partition(".")
     return seconds, digits.ljust(9, "0")

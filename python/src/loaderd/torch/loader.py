@@ -12,6 +12,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from loaderd.client import Client
 from loaderd.connection import TLS
+from loaderd.daemons import URLs
 from loaderd.errors import ClosedClient, WorldMismatch
 from loaderd.passes import Passes
 from loaderd.prefetch import Prefetcher
@@ -22,7 +23,7 @@ from loaderd.torch.device import Batch, Mover, to_device
 from loaderd.torch.mock import mock_step
 from loaderd.torch.ranks import Place, find_place
 from loaderd.torch.state import check_state, make_state
-from loaderd.wire import RunInfo
+from loaderd.wire import DEFAULT_JOB, RunInfo
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -55,7 +56,7 @@ class StepLoader(IterableDataset[Batch]):
 
     def __init__(
         self,
-        url: str,
+        url: URLs,
         *,
         run: str | None = None,
         rank: int | None = None,
@@ -69,6 +70,7 @@ class StepLoader(IterableDataset[Batch]):
         cu_seqlens_capacity: int | Literal["auto"] | None = None,
         fields: Sequence[str] | None = None,
         pin_memory: bool | None = None,
+        job: str = DEFAULT_JOB,
         keeper: str = "trainer",
         token: str | None = None,
         tls: TLS | None = None,
@@ -84,7 +86,7 @@ class StepLoader(IterableDataset[Batch]):
         by default when CUDA is there and can be the target. `dtype`: torch.int64 or torch.int32. `cu_seqlens_capacity`:
         a fixed number of `cu_seqlens` (the last value repeats; a step with more raises ValueError), or "auto": the next
         power of two. `fields`: the keys wanted, all by default. `keeper`: the name under which `commit` is kept.
-        `token`, `tls`, `patience`, `connect_timeout`: as `loaderd.Client`.
+        `url`, `job`, `token`, `tls`, `patience`, `connect_timeout`: as `loaderd.Client`.
         """
         self._form = Form.checked(fields, dtype, labels, cu_seqlens_capacity)
         if prefetch < 1:
@@ -96,7 +98,7 @@ class StepLoader(IterableDataset[Batch]):
         self._pin = pin_memory
         self._prefetch = prefetch
         self._keeper = keeper
-        self._connect: dict[str, Any] = {"url": url, "run": run, "token": token, "tls": tls}
+        self._connect: dict[str, Any] = {"url": url, "run": run, "token": token, "tls": tls, "job": job}
         self._connect |= {"patience": patience, "connect_timeout": connect_timeout}
         self._step = 0  # the next one to yield
         self._saved: int | None = None  # step of the last state that was taken or restored
