@@ -40,14 +40,25 @@ test-go: ## Go tests, with the race detector where there are goroutines
 test-go-all: ## all Go tests, with the race detector
 	LOADERD_TEST=all $(GO) test -race -timeout 40m ./...
 
+# One package after the other: each test starts three servers.
+.PHONY: test-cluster
+test-cluster: ## the tests of stream on a cluster of three servers, with the race detector
+	LOADERD_TEST_CLUSTER=3 $(GO) test -race -p 1 -timeout 40m ./stream/...
+
 KILLS ?= 300
 
 .PHONY: torture
-torture: ## kill -9 the daemon KILLS times while ranks read and documents come; LOADERD_SEED repeats a run
-	LOADERD_KILLS=$(KILLS) $(GO) test -count=1 -timeout 24h -run '^TestTorture$$' -v .
+torture: ## KILLS faults while ranks read and documents come: kill -9 of the daemon, or with CLUSTER=3 all kinds to three; LOADERD_SEED repeats a run
+	LOADERD_TEST=all LOADERD_KILLS=$(KILLS) $(GO) test -count=1 -timeout 24h -run '^TestTorture$(if $(CLUSTER),OfACluster)$$' -v .
+
+TAKEOVERS ?= 20
+
+.PHONY: bench-takeover
+bench-takeover: ## how long ranks wait when one of three daemons ends, TAKEOVERS times for each kind of end
+	LOADERD_TAKEOVERS=$(TAKEOVERS) $(GO) test -count=1 -timeout 2h -run '^TestTakeovers$$' -v .
 
 PYTEST = LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" -m pytest -p no:cacheprovider -q
-OLDEST = test_step test_errors test_prefetch test_client test_client_faults test_client_protocol test_torch_batch test_torch_buffers test_torch_ranks test_torch_loader test_masks
+OLDEST = test_step test_errors test_prefetch test_client test_client_faults test_client_failover test_client_daemons test_client_protocol test_torch_batch test_torch_buffers test_torch_ranks test_torch_loader test_masks
 
 # Three at a time: they wait for daemons, timeouts and each other's processes as much as they compute.
 .PHONY: test-python

@@ -2,9 +2,8 @@ package loaderd_test
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"log/slog"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"loaderd/internal/reader"
 	"loaderd/packonline"
 	"loaderd/stream"
-	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
 )
 
@@ -268,20 +266,42 @@ func TestNATSGoesAwayAndComesBack(t *testing.T) {
 	}
 }
 
-func TestASecondDaemonIsRefused(t *testing.T) {
+// A second daemon of a run serves the same steps, and goes on when the first one stops.
+func TestASecondDaemon(t *testing.T) {
 	server := natstest.Start(t)
 	c := settings(t, server.Store().ClientURL())
-	start(t, c)
-	log := slog.New(slog.DiscardHandler)
-	_, err := daemon.Start(t.Context(), c, log)
-	var led *planlog.LedError
-	if !errors.As(err, &led) || led.Holder.PID != os.Getpid() {
-		t.Errorf("a second daemon of one run: %v", err)
+	first := start(t, c)
+	second := start(t, c)
+	messages := goSource(t, 400)
+	publishTo(t, server.Store().ClientURL(), messages[:300])
+	at := read(t, second.FlightURI(), reader.Ticket{Steps: 3})
+	for i, b := range read(t, first.FlightURI(), reader.Ticket{Steps: 3}) {
+		if !slices.Equal(b.InputIDs, at[i].InputIDs) {
+			t.Errorf("step %d differs", i)
+		}
+	}
+	until(t, func() bool { return len(second.Run().Info().Daemons) == 2 })
+	bounded, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := first.Stop(bounded); err != nil {
+		t.Fatal(err)
+	}
+	publishTo(t, server.Store().ClientURL(), messages[300:])
+	seal(t, second)
+	steps := world(t, second.FlightURI(), 2)
+	conserved(t, steps, messages)
+	for i, b := range read(t, second.FlightURI(), reader.Ticket{Steps: 3}) {
+		if !slices.Equal(b.InputIDs, at[i].InputIDs) {
+			t.Errorf("step %d differs from what was read before", i)
+		}
 	}
 	c.Run = "other" // runs share a document stream
 	start(t, c)
+}
 
-	c = settings(t, "")
+func TestASecondDaemonOnAFolder(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	c := settings(t, "")
 	start(t, c)
 	c.Run = "other"
 	if _, err := daemon.Start(t.Context(), c, log); err == nil || !strings.Contains(err.Error(), c.Stream.Dir) {

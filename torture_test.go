@@ -131,6 +131,21 @@ func (v *victim) kill() {
 	v.cmd = nil
 }
 
+// terminate asks the daemon to stop, and waits until it has.
+func (v *victim) terminate() {
+	v.dies.Store(true)
+	v.signal(syscall.SIGTERM)
+	select {
+	case <-v.done:
+	case <-time.After(30 * time.Second):
+		v.t.Errorf("the daemon does not stop\n%s", v.log)
+		v.kill()
+	}
+	v.cmd = nil
+}
+
+func (v *victim) signal(s syscall.Signal) { _ = v.cmd.Process.Signal(s) }
+
 func (v *victim) uri() string { return "grpc://" + v.c.Flight.Listen }
 
 func (v *victim) nats() string { return "nats://" + v.c.Stream.Listen }
@@ -163,17 +178,23 @@ func pause(ctx context.Context, d time.Duration) {
 // errGone is how a client leaves in the middle of a stream.
 var errGone = errors.New("gone")
 
-// rank reads its part of a run to its end, whatever happens to the daemon: it asks again for the step behind the last one that it got.
+// rank reads its part of a run to its end, whatever happens to the daemon.
 func (v *victim) rank(place reader.Ticket, seed uint64) ([]reader.Batch, error) {
+	return readOn(v.ctx, []string{v.uri()}, place, seed)
+}
+
+// readOn reads a rank's part of a run to its end, whatever happens to the daemons: it asks one after the other for the step behind the last
+// one that it got.
+func readOn(ctx context.Context, uris []string, place reader.Ticket, seed uint64) ([]reader.Batch, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(place.Rank)))
 	var out []reader.Batch
-	for {
-		client, err := reader.Open(v.uri(), reader.Options{})
+	for try := place.Rank; ; try++ {
+		client, err := reader.Open(uris[try%len(uris)], reader.Options{})
 		if err != nil {
 			return nil, err
 		}
 		place.Step, place.Columns = uint64(len(out)), everything
-		err = client.Read(v.ctx, place, func(b reader.Batch) error {
+		err = client.Read(ctx, place, func(b reader.Batch) error {
 			if b.Meta.Step != uint64(len(out)) || b.Meta.Parts != 1 {
 				return fmt.Errorf("rank %d got step %d where step %d should be", place.Rank, b.Meta.Step, len(out))
 			}
@@ -188,10 +209,10 @@ func (v *victim) rank(place reader.Ticket, seed uint64) ([]reader.Batch, error) 
 		switch {
 		case err == nil:
 			return out, nil
-		case v.ctx.Err() != nil:
-			return nil, v.ctx.Err()
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
 		case errors.Is(err, errGone), status.Code(errors.Unwrap(err)) == codes.Unavailable: // the daemon is gone, or says why it can not serve
-			pause(v.ctx, time.Duration(5+r.IntN(40))*time.Millisecond)
+			pause(ctx, time.Duration(5+r.IntN(40))*time.Millisecond)
 		default:
 			return nil, err
 		}
@@ -201,11 +222,9 @@ func (v *victim) rank(place reader.Ticket, seed uint64) ([]reader.Batch, error) 
 // tokens is the fingerprint of the documents' tokenizer.
 var tokens = "sha256:" + strings.Repeat("7", 64)
 
-// TestTorture kills a daemon at random instants while documents are published, ranks read, leave and come back, and checkpoints are
-// spoilt. What the ranks have in the end is what an undisturbed run over the same documents gives. LOADERD_KILLS sets how often, and
-// LOADERD_SEED repeats a run's instants.
-func TestTorture(t *testing.T) {
-	kills, seed := testscale.Of(5, 30), uint64(time.Now().UnixNano())
+// tortures returns how many faults there are to be, and the seed of their instants.
+func tortures(t *testing.T, kills int) (int, uint64) {
+	seed := uint64(time.Now().UnixNano())
 	for name, set := range map[string]func(n uint64){"LOADERD_KILLS": func(n uint64) { kills = int(n) }, "LOADERD_SEED": func(n uint64) { seed = n }} {
 		if text := os.Getenv(name); text != "" {
 			n, err := strconv.ParseUint(text, 10, 64)
@@ -216,6 +235,14 @@ func TestTorture(t *testing.T) {
 		}
 	}
 	t.Logf("LOADERD_SEED=%d LOADERD_KILLS=%d", seed, kills)
+	return kills, seed
+}
+
+// TestTorture kills a daemon at random instants while documents are published, ranks read, leave and come back, and checkpoints are
+// spoilt. What the ranks have in the end is what an undisturbed run over the same documents gives. LOADERD_KILLS sets how often, and
+// LOADERD_SEED repeats a run's instants.
+func TestTorture(t *testing.T) {
+	kills, seed := tortures(t, testscale.Of(5, 30))
 	r := rand.New(rand.NewPCG(seed, 0))
 
 	c := settings(t, "")
@@ -227,7 +254,7 @@ func TestTorture(t *testing.T) {
 	v.start()
 
 	published := make(chan error, 1)
-	go func() { published <- v.publish(kills*150, seed) }()
+	go func() { published <- publishTokens(v, v.nats(), kills*150, seed) }()
 	const ranks = 3
 	got := make([][]reader.Batch, ranks)
 	errs := make([]error, ranks)
@@ -289,10 +316,10 @@ func TestTorture(t *testing.T) {
 	t.Logf("%d steps for each of %d ranks, byte-identical after %d kills", len(want[0]), ranks, kills)
 }
 
-// publish publishes documents of tokens, over as many connections as it takes.
-func (v *victim) publish(documents int, seed uint64) error {
+// publishTokens publishes documents of tokens, over as many connections as it takes.
+func publishTokens(v *victim, url string, documents int, seed uint64) error {
 	c := natstest.Config(v.t)
-	c.URL = v.nats()
+	c.URL = url
 	store, err := stream.Open(v.ctx, c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
@@ -329,16 +356,20 @@ func (v *victim) spoil(i int) {
 		return
 	}
 	defer store.Close()
-	objects, err := planlog.OpenCheckpoints(ctx, store, v.c.Run)
+	plan, err := planlog.OpenReadOnly(ctx, store, v.c.Run)
 	if err != nil {
 		return
 	}
-	list, err := objects.List(ctx)
+	checkpoints, err := planlog.OpenCheckpoints(ctx, plan)
+	if err != nil {
+		return
+	}
+	list, err := checkpoints.List(ctx)
 	if err != nil || len(list) == 0 {
 		return
 	}
-	newest := list[0] // of the list the newest comes first
-	data, err := objects.Get(ctx, newest)
+	newest := list[len(list)-1].Name
+	data, err := checkpoints.Get(ctx, newest)
 	if err != nil {
 		return
 	}
@@ -347,5 +378,7 @@ func (v *victim) spoil(i int) {
 	} else {
 		data[len(data)/2] ^= 0x10
 	}
-	_ = objects.Put(ctx, newest, data)
+	if objects, err := store.JetStream().ObjectStore(ctx, "CHECKPOINTS_"+v.c.Run); err == nil {
+		_, _ = objects.PutBytes(ctx, newest, data)
+	}
 }

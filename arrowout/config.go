@@ -17,6 +17,8 @@ import (
 type Config struct {
 	// Listen is the address of the Flight server. Loopback by default; port 0 takes a free one.
 	Listen string `koanf:"listen"`
+	// Advertise is the host:port at which readers on other machines find this daemon; empty stands for listen, with the host's name for a wildcard.
+	Advertise string `koanf:"advertise"`
 	// TokenFile holds the bearer token that clients must send; empty asks for none.
 	TokenFile string `koanf:"token_file"`
 	// Cert and Key are PEM files for TLS; ClientCA asks clients for certificates.
@@ -55,6 +57,9 @@ func (c Config) Validate() []FieldError {
 		add("listen", c.Listen, "host:port, such as 127.0.0.1:8815")
 	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		add("listen", c.Listen, "a port of 0 (any free one) to 65535")
+	}
+	if _, _, err := net.SplitHostPort(c.Advertise); c.Advertise != "" && err != nil {
+		add("advertise", c.Advertise, "host:port at which readers find this daemon, or nothing")
 	}
 	if (c.Cert == "") != (c.Key == "") {
 		add("cert", c.Cert, "cert and key together, or neither")

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
-
-	"loaderd/loader"
 )
 
 // DoGet streams the batches of a ticket: the schema at once, then a batch for every step (or part of one) as it becomes ready.
@@ -21,7 +19,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err != nil {
 		return err
 	}
-	reader, err := s.run.Join(loader.Place{Rank: req.Rank, World: req.World}, req.Step)
+	reader, err := s.run.Join(req.place(), req.Step)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+	protobuf "google.golang.org/protobuf/proto"
 
 	"loaderd/loader"
 )
@@ -21,8 +22,11 @@ type service struct {
 	stopping   context.Context // ends, with the cause for readers, when the server stops
 }
 
-// maxEndpoints bounds the endpoints of one FlightInfo, which has to fit a message of 4 MiB.
-const maxEndpoints = 4096
+// A FlightInfo has to fit a message of 4 MiB, which clients take by default.
+const (
+	maxEndpoints = 4096
+	maxInfoBytes = 4<<20 - 1<<10
+)
 
 // ListFlights lists the run. Criteria, when given, are a run's name.
 func (s *service) ListFlights(c *flight.Criteria, stream flight.FlightService_ListFlightsServer) error {
@@ -78,10 +82,17 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info) (*fli
 		TotalBytes:       -1,
 		AppMetadata:      about,
 	}
+	var locations []*flight.Location // none: the server that was asked
+	for _, uri := range info.Daemons {
+		locations = append(locations, &flight.Location{Uri: uri})
+	}
 	for _, r := range ranks {
 		t := req.Ticket
 		t.Rank = r
-		f.Endpoint = append(f.Endpoint, &flight.FlightEndpoint{Ticket: &flight.Ticket{Ticket: t.encode()}}) // no location: this server
+		f.Endpoint = append(f.Endpoint, &flight.FlightEndpoint{Ticket: &flight.Ticket{Ticket: t.encode()}, Location: locations})
+	}
+	if protobuf.Size(f) > maxInfoBytes {
+		return nil, badTicket("world %d has too many ranks for one answer that lists %d daemons: name a rank", req.World, len(info.Daemons))
 	}
 	return f, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
@@ -94,6 +95,62 @@ func TestFlightInfoHasATicketForEveryRank(t *testing.T) {
 			if got := rowOf(t, r.Record(), 0); fmt.Sprint(got.IDs) != fmt.Sprint(want.IDs) || m.Rows != 4/tc.world {
 				t.Errorf("endpoint %d reads other rows", i)
 			}
+		}
+	}
+}
+
+// Every endpoint lists the daemons of the run, and info does.
+func TestFlightInfoListsTheDaemons(t *testing.T) {
+	f := newFake(3, 1<<12, 2)
+	f.info.Daemons = []string{"grpc://a:8815", "grpc+tls://b:8815"}
+	c := dial(t, serve(t, f))
+	info, err := c.GetFlightInfo(context.Background(), commandOf(`{"world":4096,"columns":["labels"]}`))
+	if err != nil || len(info.Endpoint) != 4096 {
+		t.Fatal(len(info.GetEndpoint()), err)
+	}
+	for _, e := range info.Endpoint {
+		if len(e.Location) != 2 || e.Location[0].Uri != f.info.Daemons[0] || e.Location[1].Uri != f.info.Daemons[1] {
+			t.Fatalf("locations %v, want %v", e.Location, f.info.Daemons)
+		}
+	}
+	var about loader.Info
+	if err := json.Unmarshal(info.AppMetadata, &about); err != nil || !slices.Equal(about.Daemons, f.info.Daemons) {
+		t.Errorf("metadata %s, %v", info.AppMetadata, err)
+	}
+	for i := range 30 { // more than a message holds, for so many ranks
+		f.info.Daemons = append(f.info.Daemons, fmt.Sprintf("grpc+tls://a-long-name-of-a-machine-%d.example.com:8815", i))
+	}
+	_, err = c.GetFlightInfo(context.Background(), commandOf(`{"world":4096}`))
+	if got := infoOf(t, err, codes.InvalidArgument).Reason; got != "BAD_TICKET" {
+		t.Error(got)
+	}
+	if info, err = c.GetFlightInfo(context.Background(), commandOf(`{"world":4096,"rank":7}`)); err != nil || len(info.Endpoint[0].Location) != 32 {
+		t.Error(info, err)
+	}
+}
+
+// A reader joins the run as one of its ticket's job, by default that of the trainer.
+func TestTicketsNameTheirJob(t *testing.T) {
+	f := newFake(3, 4, 16)
+	var joined []loader.Place
+	f.onJoin = func(place loader.Place, _ uint64) error {
+		joined = append(joined, place)
+		return nil
+	}
+	c := dial(t, serve(t, f))
+	for ticket, want := range map[string]string{`{}`: "trainer", `{"job":"eval"}`: "eval"} {
+		joined = nil
+		mustGet(t, c, ticket).Next()
+		if len(joined) != 1 || joined[0] != (loader.Place{World: 1, Job: want}) {
+			t.Errorf("%s: %v joined", ticket, joined)
+		}
+		info, err := c.GetFlightInfo(context.Background(), commandOf(ticket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustGet(t, c, string(info.Endpoint[0].Ticket.Ticket)).Next()
+		if len(joined) != 2 || joined[1] != joined[0] {
+			t.Errorf("%s: by the endpoint's ticket %v joined", ticket, joined)
 		}
 	}
 }

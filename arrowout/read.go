@@ -6,7 +6,6 @@ import (
 	"io"
 	"time"
 
-	"loaderd/loader"
 	"loaderd/loader/plan"
 )
 
@@ -28,7 +27,7 @@ type reading struct {
 
 // batches hands every batch to out, until the steps asked for or the run end (nil), the context ends or something fails.
 func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending) error {
-	place := loader.Place{Rank: r.request.Rank, World: r.request.World}
+	place := r.request.place()
 	for n := uint64(0); r.request.Steps == 0 || n < r.request.Steps; n++ {
 		step, err := r.next(ctx, reader)
 		if errors.Is(err, io.EOF) {

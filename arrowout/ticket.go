@@ -1,11 +1,13 @@
 package arrowout
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // maxWorld bounds the world size of a ticket: a step has at most that many rows.
@@ -20,6 +22,7 @@ type Ticket struct {
 	Step        uint64   `json:"step"`                  // first step to read
 	Steps       uint64   `json:"steps"`                 // how many; 0: until the end of the run
 	Columns     []string `json:"columns"`               // in the order in which they are sent
+	Job         string   `json:"job,omitempty"`         // that the rank belongs to; empty: plan.DefaultKeeper
 }
 
 // request is a ticket that has been checked against the run.
@@ -27,6 +30,11 @@ type request struct {
 	Ticket
 	columns   []column
 	namesRank bool // the ticket named its rank itself
+}
+
+// place is the ticket's place in the run.
+func (t Ticket) place() loader.Place {
+	return loader.Place{Rank: t.Rank, World: t.World, Job: cmp.Or(t.Job, plan.DefaultKeeper)}
 }
 
 func (t Ticket) encode() []byte {
@@ -48,6 +56,12 @@ func parseTicket(b []byte, info loader.Info) (request, error) {
 		"world":       number(&world, 1, maxWorld),
 		"step":        number(&t.Step, 0, maxNumber),
 		"steps":       number(&t.Steps, 0, maxNumber),
+		"job": func(raw json.RawMessage) error {
+			if err := text(&t.Job)(raw); err != nil {
+				return err
+			}
+			return plan.ValidKeeper(t.Job) // by which the job commits
+		},
 		"columns": func(raw json.RawMessage) error {
 			if err := names(&columns)(raw); err != nil {
 				return err

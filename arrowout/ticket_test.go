@@ -22,7 +22,7 @@ func TestTickets(t *testing.T) {
 		says         string
 	}{
 		{"nothing asked", `{}`, "", ""},
-		{"everything", ` {"run":"r1","fingerprint":"f00d","rank":2,"world":3,"step":9007199254740991,"steps":1,"columns":["labels"]} `, "", ""},
+		{"everything", ` {"run":"r1","fingerprint":"f00d","rank":2,"world":3,"step":9007199254740991,"steps":1,"columns":["labels"],"job":"eval"} `, "", ""},
 		{"a run without a name", `{"run":""}`, loader.BadTicket, "leave the key out"},
 		{"narrow ids", `{"columns":["input_ids:uint16"]}`, "", ""},
 
@@ -34,7 +34,7 @@ func TestTickets(t *testing.T) {
 		{"cut off", `{"rank":`, loader.BadTicket, `value of "rank"`},
 		{"not closed", `{"rank":0`, loader.BadTicket, "malformed JSON"},
 		{"two objects", `{}{}`, loader.BadTicket, "more behind"},
-		{"unknown key", `{"ranks":1}`, loader.BadTicket, `unknown key "ranks", want one of columns, fingerprint, rank, run, step, steps, world`},
+		{"unknown key", `{"ranks":1}`, loader.BadTicket, `unknown key "ranks", want one of columns, fingerprint, job, rank, run, step, steps, world`},
 		{"wrong case", `{"Rank":1}`, loader.BadTicket, "unknown key"},
 		{"key twice", `{"rank":0,"rank":0}`, loader.BadTicket, "twice"},
 		{"null value", `{"run":null}`, loader.BadTicket, "leave the key out"},
@@ -50,6 +50,10 @@ func TestTickets(t *testing.T) {
 		{"rank of world", `{"rank":3,"world":3}`, loader.BadTicket, "rank 3 of world 3: want a rank of 0 to 2"},
 		{"rank without world", `{"rank":1}`, loader.BadTicket, "rank 1 of world 1"},
 		{"run of a number", `{"run":1}`, loader.BadTicket, "as a string"},
+		{"a job without a name", `{"job":""}`, loader.BadTicket, `"job" is "\"\""`},
+		{"a job of a number", `{"job":1}`, loader.BadTicket, "want a string"},
+		{"a job's name that no keeper has", `{"job":"a\nb"}`, loader.BadTicket, "printable ASCII"},
+		{"a long name of a job", `{"job":"` + strings.Repeat("j", 65) + `"}`, loader.BadTicket, "1 to 64 bytes"},
 		{"columns of a string", `{"columns":"input_ids"}`, loader.BadTicket, "want a list of strings"},
 		{"columns with null", `{"columns":[null]}`, loader.BadTicket, "want a list of strings"},
 		{"no columns", `{"columns":[]}`, loader.BadTicket, "at least one column"},
@@ -109,7 +113,7 @@ func TestNarrowIDsNeedASmallVocabulary(t *testing.T) {
 }
 
 func FuzzTicket(f *testing.F) {
-	for _, s := range []string{`{}`, `{"run":"r1","rank":1,"world":2,"step":3,"steps":4,"columns":["labels","documents"]}`, `{"rank":-1}`, "\xff", `{"a":{`} {
+	for _, s := range []string{`{}`, `{"run":"r1","rank":1,"world":2,"step":3,"steps":4,"columns":["labels","documents"],"job":"eval"}`, `{"rank":-1}`, "\xff", `{"a":{`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

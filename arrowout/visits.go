@@ -42,7 +42,7 @@ type visit struct {
 
 // begin tells that a reader has come.
 func (v *visits) begin(ctx context.Context, q request) *visit {
-	place := loader.Place{Rank: q.Rank, World: q.World}
+	place := q.place()
 	address := "unknown"
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		address = p.Addr.String()
@@ -53,6 +53,9 @@ func (v *visits) begin(ctx context.Context, q request) *visit {
 	v.mu.Unlock()
 	x := &visit{visits: v, ctx: ctx, request: q, began: time.Now(), step: q.Step, continues: known && step == q.Step,
 		args: []any{"rank", q.Rank, "world", q.World, "address", address}}
+	if q.Job != "" {
+		x.args = append(x.args, "job", q.Job)
+	}
 	x.tell(x.continues, "a reader has come", "from_step", q.Step)
 	return x
 }
@@ -86,7 +89,7 @@ func (x *visit) end(err error) {
 		if len(v.expected) >= maxExpected {
 			clear(v.expected)
 		}
-		v.expected[loader.Place{Rank: q.Rank, World: q.World}] = x.step
+		v.expected[q.place()] = x.step
 		v.mu.Unlock()
 	}
 	x.tell(again && x.continues, "a reader has gone", "from_step", q.Step, "at_step", x.step, "after", time.Since(x.began).Round(time.Millisecond), "why", why)

@@ -74,8 +74,9 @@ func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	for range 3 { // sent away, and comes again
 		all(`{"rank":1,"world":2,"step":4}`)
 	}
-	all(`{"rank":1,"world":2,"step":3}`) // not where it left
-	for step := range 3 {                // a stream a step
+	all(`{"rank":1,"world":2,"step":4,"job":"eval"}`) // another reader, which was never here
+	all(`{"rank":1,"world":2,"step":3}`)              // not where it left
+	for step := range 3 {                             // a stream a step
 		all(fmt.Sprintf(`{"steps":1,"step":%d}`, step))
 	}
 	f.onNext = func(ctx context.Context, step uint64) error {
@@ -94,6 +95,8 @@ func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	want := []string{
 		"a reader has come rank=1 world=2 from_step=0",
 		"a reader has gone rank=1 world=2 from_step=0 at_step=4 why=SOURCE_DRY: nothing new",
+		"a reader has come rank=1 world=2 job=eval from_step=4",
+		"a reader has gone rank=1 world=2 job=eval from_step=4 at_step=4 why=SOURCE_DRY: nothing new",
 		"a reader has come rank=1 world=2 from_step=3",
 		"a reader has gone rank=1 world=2 from_step=3 at_step=4 why=SOURCE_DRY: nothing new",
 		"a reader has come rank=0 world=1 from_step=0",
@@ -105,14 +108,14 @@ func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	defer stop()
 	f.onNext = nil
 	f.last = nil
-	waits := mustGet(t, c, `{"step":4,"rank":3,"world":4}`)
+	waits := mustGet(t, c, `{"step":4,"rank":3,"world":4,"job":"eval"}`)
 	if err := s.Shutdown(ctx); err != nil {
 		t.Fatal(err)
 	}
 	waits.Next()
 	<-s.Ended()
-	want = append(want, "a reader has come rank=3 world=4 from_step=4",
-		"a reader has gone rank=3 world=4 from_step=4 at_step=4 why=SHUTTING_DOWN: the daemon stops")
+	want = append(want, "a reader has come rank=3 world=4 job=eval from_step=4",
+		"a reader has gone rank=3 world=4 job=eval from_step=4 at_step=4 why=SHUTTING_DOWN: the daemon stops")
 	if got := strings.Join(log.said, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("the log says\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}

@@ -85,3 +85,59 @@ func TestRestartsDoNotPlanAhead(t *testing.T) {
 	}
 	read(t, run, loader.Place{World: 1}, 0, 20)
 }
+
+// Jobs on one run do not brake each other, whatever their sizes; the ranks of one job do.
+func TestJobs(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+	run, _ := w.start(t)
+	slow, err := run.Join(loader.Place{Job: "slow", Rank: 0, World: 2}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	fast := make([]*loader.Reader, 2)
+	for rank := range fast {
+		if fast[rank], err = run.Join(loader.Place{Job: "fast", Rank: rank, World: 2}, 0); err != nil {
+			t.Fatal(err)
+		}
+		defer fast[rank].Close()
+	}
+	for range 10 {
+		for _, r := range fast {
+			if _, err := r.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 5 { // one rank alone: 4 ahead of the other, of a job that has asked for 10
+		if _, err := fast[0].Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := fast[0].Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Next = %v", err)
+	}
+	// One rank of another size is of the same job, and does not drive the plan past it.
+	curious, err := run.Join(loader.Place{Job: "fast", World: 1}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer curious.Close()
+	planned := run.Info().Planned
+	for range planned {
+		if _, err := curious.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := curious.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Next = %v", err)
+	}
+	if n := run.Info().Planned; n != planned {
+		t.Fatalf("%d steps are planned, %d before", n, planned)
+	}
+}

@@ -2,15 +2,16 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
-// tellWithin bounds how long Seal waits until producers can know of it. The seal itself stands by then.
+// tellWithin bounds how long Seal waits until Floors has been told where the run ends. The seal is in the plan log before that.
 const tellWithin = 2 * time.Second
 
-// announcement is the news of where a run ends, for those who publish documents that it will not read.
+// announcement carries the last document of a sealed run from the leader's loop to Floors, so that producers learn where the run ends.
 type announcement struct {
-	at   chan uint64   // holds the sequence once it is decided
+	at   chan uint64   // holds the sequence of that document once the seal is decided
 	told chan struct{} // closed when Floors has it
 }
 
@@ -18,7 +19,7 @@ func newAnnouncement() announcement {
 	return announcement{at: make(chan uint64, 1), told: make(chan struct{})}
 }
 
-// decided takes note that the run ends behind a document. Only the first one counts: a run ends once.
+// decided notes that the run ends behind document at. Only the first call counts: a run ends once.
 func (a announcement) decided(at uint64) {
 	select {
 	case a.at <- at:
@@ -36,7 +37,11 @@ func (l *leader) announce(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case at := <-l.news.at:
-		if err := l.edges.Floors.Ends(ctx, at); err != nil && ctx.Err() == nil {
+		err := l.edges.Floors.Ends(ctx, l.term, at)
+		if errors.Is(err, ErrDeposed) {
+			return l.deposed(err)
+		}
+		if err != nil && ctx.Err() == nil {
 			l.log.Warn("those who publish to the document stream are not told that this run does not read what comes now", "last_document", at, "error", err)
 		}
 		close(l.news.told)
@@ -44,7 +49,7 @@ func (l *leader) announce(ctx context.Context) error {
 	return nil
 }
 
-// announced waits until Floors has been told, within bounded time.
+// announced waits until Floors has been told, for tellWithin at most.
 func (l *leader) announced(ctx context.Context) {
 	limit := time.NewTimer(tellWithin)
 	defer limit.Stop()

@@ -4,22 +4,17 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"loaderd/loader/plan"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/singleflight"
 )
 
 // assembler turns rows of references into rows of content. It depends on the plan and the document stream only, so any number of them
 // give the same batches.
 type assembler struct {
-	docs  Documents
-	cache *contentCache
+	again *again
 	pad   int32
-	stall time.Duration      // how long a fetch may take
-	once  singleflight.Group // one fetch a document, however many readers need it
 }
 
 // fetches bounds how many documents one batch fetches at a time.
@@ -64,7 +59,7 @@ func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64]Content
 			if _, ok := texts[p.Doc]; ok {
 				continue
 			}
-			text, ok := a.cache.get(p.Doc)
+			text, ok := a.again.cache.get(p.Doc)
 			if !ok {
 				missing = append(missing, p.Doc)
 			}
@@ -76,7 +71,9 @@ func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64]Content
 	g.SetLimit(fetches)
 	for i, sequence := range missing {
 		g.Go(func() (err error) {
-			fetched[i], err = a.fetch(ctx, sequence)
+			if fetched[i], err = a.again.one(ctx, sequence); err != nil && ctx.Err() == nil {
+				err = fmt.Errorf("fetch document %d: %w", sequence, err)
+			}
 			return err
 		})
 	}
@@ -87,26 +84,4 @@ func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64]Content
 		texts[sequence] = fetched[i]
 	}
 	return texts, nil
-}
-
-func (a *assembler) fetch(ctx context.Context, sequence uint64) (Content, error) {
-	// A fetch serves every waiting reader, so it outlives the one that began it: cancelling that one must not fail the others.
-	done := a.once.DoChan(strconv.FormatUint(sequence, 10), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.stall)
-		defer cancel()
-		text, err := a.docs.Content(ctx, sequence)
-		if err == nil {
-			a.cache.put(sequence, text)
-		}
-		return text, err
-	})
-	select {
-	case <-ctx.Done():
-		return Content{}, ctx.Err()
-	case r := <-done:
-		if r.Err != nil {
-			return Content{}, fmt.Errorf("fetch document %d: %w", sequence, r.Err)
-		}
-		return r.Val.(Content), nil
-	}
 }

@@ -58,7 +58,7 @@ func Audit(ctx context.Context, docs Documents, tokenizer plan.Tokenizer, log Pl
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	defer source.Close()
-	if err := end.within(source.Status().Last, h.Run); err != nil { // the source would wait for them
+	if err := end.within(source.Status().Last, h.Run); err != nil { // the source would wait for the missing documents for ever
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -79,6 +79,7 @@ type auditor struct {
 }
 
 func (a *auditor) run(ctx context.Context, source Source) error {
+	var docs []Document // of the last chunk, not planned yet
 	for {
 		if err := a.replay.prepare(); err != nil {
 			return err
@@ -92,21 +93,24 @@ func (a *auditor) run(ctx context.Context, source Source) error {
 		case a.replay.done && len(a.applier.Pending) == 0:
 			return nil
 		}
-		d, err := source.Next(ctx)
+		if len(docs) == 0 {
+			var err error
+			if docs, err = source.Next(ctx); err != nil {
+				return err
+			}
+		}
+		ready, err := a.applier.Document(docs[0].arrival())
 		if err != nil {
 			return err
 		}
-		ready, err := a.applier.Document(d.arrival())
-		if err != nil {
-			return err
-		}
+		docs = docs[1:]
 		if err := a.compare(ready); err != nil {
 			return err
 		}
 	}
 }
 
-// compare compares steps with the log's. Behind the log's end there is nothing to compare with: the daemon had not stored them yet.
+// compare compares steps with those of the log. Steps behind the log's end are not compared: the daemon had not stored them yet.
 func (a *auditor) compare(ready plan.Ready) error {
 	for i := range ready.Steps {
 		if a.replay.done {
@@ -116,7 +120,7 @@ func (a *auditor) compare(ready plan.Ready) error {
 			return err
 		}
 		a.seen.Steps++
-		if err := a.replay.prepare(); err != nil { // to the next step, or to the end of the log: behind it no document need follow
+		if err := a.replay.prepare(); err != nil { // reads to the next step or to the end of the log, where the audit is done without another document
 			return err
 		}
 	}

@@ -14,8 +14,9 @@ type Batch struct {
 	Pieces [][]packonline.Piece
 }
 
-// Place is a reader's place among the data-parallel ranks.
+// Place is a reader's place among the data-parallel ranks of a job.
 type Place struct {
+	Job   string // of one job the slowest rank counts, and jobs do not wait for each other; empty stands for plan.DefaultKeeper
 	Rank  int
 	World int
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // contentCache keeps the content of documents that were read or fetched lately, bounded in bytes. The least recently used go first;
-// the newest always stays, however large, so that a document beyond the bound is not fetched once a row.
+// the newest always stays, however large, so that a document larger than the bound is not fetched again for every row.
 type contentCache struct {
 	limit int64
 
@@ -23,8 +23,11 @@ type cached struct {
 	content  Content
 }
 
-// cost counts a document's memory: its content and about what the map and the list take.
-func (c *cached) cost() int64 { return c.content.bytes() + 128 }
+// entryBytes is about what a document takes in the map and the list, beside its content.
+const entryBytes = 128
+
+// cost counts a document's memory.
+func (c *cached) cost() int64 { return c.content.bytes() + entryBytes }
 
 func newContentCache(limit int64) *contentCache {
 	return &contentCache{limit: limit, held: map[uint64]*list.Element{}}
@@ -58,6 +61,28 @@ func (c *contentCache) get(sequence uint64) (Content, bool) {
 	c.hits++
 	c.order.MoveToFront(e)
 	return e.Value.(*cached).content, true
+}
+
+// peek returns what get does, and notes nothing.
+func (c *contentCache) peek(sequence uint64) (Content, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok := c.held[sequence]; ok {
+		return e.Value.(*cached).content, true
+	}
+	return Content{}, false
+}
+
+// touch makes a document the most recently used one and returns its bytes; false when it is not there.
+func (c *contentCache) touch(sequence uint64) (bytes int64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.held[sequence]
+	if !ok {
+		return 0, false
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(*cached).cost(), true
 }
 
 func (c *contentCache) stats() (bytes, hits, misses int64) {

@@ -7,25 +7,47 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"loaderd/loader/plan"
 )
 
-// Checkpoints stores planner states by name.
+// Checkpoints stores planner states of a run. What a term is for, is refused with ErrDeposed once a later one has claimed them.
 type Checkpoints interface {
-	Put(ctx context.Context, name string, data []byte) error
+	// Claim makes a term the one that stores them, and returns those that count. Of a plan that has just begun, those of an earlier plan of
+	// the run do not count any more.
+	Claim(ctx context.Context, term uint64, begun bool) ([]Stored, error)
+	// Put stores the state behind so many steps, and returns those that count then: see KeepCheckpoints.
+	Put(ctx context.Context, term, step uint64, data []byte) ([]Stored, error)
 	Get(ctx context.Context, name string) ([]byte, error)
-	// List returns the names, in any order.
-	List(ctx context.Context) ([]string, error)
-	Delete(ctx context.Context, name string) error
+	// List returns those that count, by ascending step.
+	List(ctx context.Context) ([]Stored, error)
 }
 
-// checkpointsKept is how many are stored; an older one is used where the newest cannot be.
+// Stored is a checkpoint that counts.
+type Stored struct {
+	Name  string `json:"name"`
+	Step  uint64 `json:"step"` // that it goes on with
+	Bytes int64  `json:"bytes"`
+	// Earlier says that it was stored for an earlier plan of the run. This one is another, or what was restored of that one.
+	Earlier bool `json:"-"`
+}
+
+// checkpointsKept is how many count; an older one is used where the newest cannot be.
 const checkpointsKept = 3
 
-// checkpoint saves the planner's state when a configured number of steps has come since the last time and no other is on its way, or always
-// when forced. Failing to store it makes the next restart longer and nothing else.
+// KeepCheckpoints returns which checkpoints count once another one is stored, by ascending step, and which do not any more: all but the newest
+// ones, and those of the same or later steps. These are not of this plan, for its planner has been to its end before it stores anything.
+func KeepCheckpoints(count []Stored, put Stored) (kept, dropped []Stored) {
+	behind := slices.IndexFunc(count, func(s Stored) bool { return s.Step >= put.Step })
+	if behind < 0 {
+		behind = len(count)
+	}
+	oldest := max(behind+1-checkpointsKept, 0)
+	return append(slices.Clone(count[oldest:behind]), put), slices.Concat(count[:oldest], count[behind:])
+}
+
+// checkpoint saves the planner's state when Options.Checkpoint steps have come since the last checkpoint and none is being stored, or always
+// when forced. If it cannot be stored, the next restart takes longer and nothing else is lost.
 func (l *loop) checkpoint(ctx context.Context, force bool) error {
 	every, next := uint64(l.options.Checkpoint), l.applier.Planner.Next()
 	due := next != l.saved && next >= l.saved+every && l.uploads.under.Load() == 0
@@ -39,10 +61,10 @@ func (l *loop) checkpoint(ctx context.Context, force bool) error {
 	})
 }
 
-// maxAskers bounds how many requests wait for the checkpoint that follows the one on its way.
+// maxAskers bounds how many requests wait while a checkpoint is being stored.
 const maxAskers = 64
 
-// ask saves the planner's state for a request, once no other checkpoint is on its way: then for all who have asked meanwhile.
+// ask saves the planner's state for a request. While a checkpoint is being stored requests wait; the next checkpoint answers them all.
 func (l *loop) ask(ctx context.Context, q request) error {
 	switch {
 	case l.applier.Ended:
@@ -60,7 +82,7 @@ func (l *loop) ask(ctx context.Context, q request) error {
 	return l.answer(ctx)
 }
 
-// answer saves the planner's state for those who ask for it, unless another checkpoint is on its way.
+// answer saves the planner's state for the requests that wait, unless a checkpoint is still being stored.
 func (l *loop) answer(ctx context.Context) error {
 	if len(l.askers) == 0 || l.uploads.under.Load() > 0 {
 		return nil
@@ -78,118 +100,77 @@ func (l *loop) answer(ctx context.Context) error {
 	})
 }
 
-// save has the planner's state stored once everything that it covers is in the plan log, and tells the result.
+// save takes the planner's state and has it stored once the plan log holds all records that it covers. done gets the result.
 func (l *loop) save(ctx context.Context, done func(error)) error {
 	a := l.applier
 	l.saved = a.Planner.Next()
-	x := upload{l.saved, a.Checkpoint(l.plan.header.Fingerprint, l.tail), done}
+	x := upload{l.saved, a.Checkpoint(l.header.Fingerprint, l.tail), done}
 	l.uploads.under.Add(1)
 	return l.append(ctx, write{stored: func(ctx context.Context) { l.uploads.put(ctx, x) }})
 }
 
-// storeCheckpoint stores a checkpoint and deletes all but the newest ones. Those of later steps are not of this plan: the planner has been to its
-// end before it stores anything.
+// storeCheckpoint stores a checkpoint.
 func (l *leader) storeCheckpoint(ctx context.Context, step uint64, data []byte) error {
-	name := checkpointName(step)
-	if err := l.edges.Checkpoints.Put(ctx, name, data); err != nil {
-		return err
+	stored, err := l.edges.Checkpoints.Put(ctx, l.term, step, data)
+	if err == nil {
+		l.update(func() { l.checkpointed, l.checkpointBytes, l.stored = step, int64(len(data)), stored })
 	}
-	l.update(func() { l.checkpointed, l.checkpointBytes = step, int64(len(data)) })
-	names, err := l.edges.Checkpoints.List(ctx)
-	if err != nil {
-		return err
-	}
-	slices.Sort(names)
-	behind, found := slices.BinarySearch(names, name)
-	if found {
-		behind++
-	}
-	oldest := max(behind-checkpointsKept, 0)
-	l.noteStored(names[oldest:behind])
-	return l.edges.forget(ctx, slices.Concat(names[:oldest], names[behind:]))
+	return err
 }
 
-// noteStored notes which checkpoints are stored, by their sorted names.
-func (l *leader) noteStored(names []string) {
-	steps := make([]uint64, 0, len(names))
-	for _, name := range names {
-		if step, err := strconv.ParseUint(strings.TrimPrefix(name, checkpointPrefix), 10, 64); err == nil {
-			steps = append(steps, step)
+// restore makes the planner: from the newest of these checkpoints that fits the plan log, else at the start of the run.
+func (l *leader) restore(ctx context.Context, stored []Stored) (err error) {
+	l.update(func() {
+		l.stored = stored
+		l.wanted = max(l.wanted, l.found.steps-min(l.found.steps, uint64(l.options.Ahead))) // at least this the readers of earlier processes asked for
+		if r := l.header.Repair; r != nil {                                                 // they may be as far as the damaged plan once was
+			l.wanted = max(l.wanted, r.Steps)
 		}
-	}
-	l.update(func() { l.stored = steps })
-}
-
-func (e Edges) forget(ctx context.Context, names []string) error {
-	for _, name := range names {
-		if err := e.Checkpoints.Delete(ctx, name); err != nil {
-			return fmt.Errorf("delete checkpoint %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// checkpointName sorts like the step.
-func checkpointName(step uint64) string { return fmt.Sprintf("%s%020d", checkpointPrefix, step) }
-
-const checkpointPrefix = "step-"
-
-// restore makes the planner: from the newest checkpoint that fits the plan log, else at the start of the run.
-func (l *leader) restore(ctx context.Context) error {
-	var names []string
-	var err error
-	if !l.fresh {
-		if names, err = l.edges.checkpoints(ctx); err != nil {
-			return err
-		}
-	}
-	slices.Sort(names)
-	l.noteStored(names)
-	slices.Reverse(names)
-	for _, name := range names {
-		err := l.load(ctx, name)
+	})
+	for _, s := range slices.Backward(stored) {
+		err := l.load(ctx, s)
 		if err == nil {
 			p := l.applier.Planner
-			l.log.Info("planner restored", "checkpoint", name, "step", p.Next(), "document", p.Cursor().Last())
+			l.log.Info("planner restored", "checkpoint", s.Name, "step", p.Next(), "document", p.Cursor().Last())
 			return nil
 		}
 		var truncated *Error
 		if errors.As(err, &truncated) && truncated.Reason == PlanTruncated {
 			return err
 		}
-		l.log.Warn("checkpoint not usable; trying an older one", "checkpoint", name, "error", err)
+		l.log.Warn("checkpoint not usable; trying an older one", "checkpoint", s.Name, "error", err)
 	}
-	l.applier, err = l.plan.header.Begin()
+	l.applier, err = l.header.Begin()
 	return err
 }
 
-// checkpoints lists what is stored.
-func (e Edges) checkpoints(ctx context.Context) ([]string, error) {
+// checkpoints lists what is stored for a plan, which is bare or not.
+func (e Edges) checkpoints(ctx context.Context, bare bool) ([]Stored, error) {
 	if e.Checkpoints == nil {
 		return nil, nil
 	}
-	names, err := e.Checkpoints.List(ctx)
+	stored, err := e.Checkpoints.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list checkpoints: %w", err)
 	}
-	return names, nil
+	return slices.DeleteFunc(stored, func(s Stored) bool { return bare && s.Earlier }), nil
 }
 
-// truncated says that a checkpoint of this run was taken behind a record that the plan does not have: what was lost with it may be a
-// drain, a seal or a commit, and without it the steps from there on would not be those that were served.
-func (l *leader) truncated(name string, c plan.Checkpoint) error {
+// truncated is the error for a plan that has lost its end: a checkpoint of this run was taken behind a record that the plan no longer has.
+// The lost record may be a drain, a seal or a commit, and without it planning would go on with other steps than were served.
+func (l *leader) truncated(s Stored, c plan.Checkpoint) error {
 	have := l.found
-	was, steps := strconv.FormatUint(c.Tail.Position, 10), strings.TrimLeft(strings.TrimPrefix(name, checkpointPrefix), "0")
+	was, steps := strconv.FormatUint(c.Tail.Position, 10), strconv.FormatUint(s.Step, 10)
 	return &Error{Reason: PlanTruncated,
 		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and %s steps, as checkpoint %s proves: its end is lost",
-			l.name, have.records, have.steps, was, cmp.Or(steps, "0"), name),
+			l.name, have.records, have.steps, was, steps, s.Name),
 		Do: "restore the plan's stream from its backup; without one, loaderd repair copies what is left into a usable plan and says what is lost",
 		Facts: map[string]string{"run": l.name, "records": strconv.FormatUint(have.records, 10), "steps": strconv.FormatUint(have.steps, 10),
-			"records_once": was, "steps_once": cmp.Or(steps, "0")}}
+			"records_once": was, "steps_once": steps}}
 }
 
-func (l *leader) load(ctx context.Context, name string) error {
-	b, err := l.edges.Checkpoints.Get(ctx, name)
+func (l *leader) load(ctx context.Context, s Stored) error {
+	b, err := l.edges.Checkpoints.Get(ctx, s.Name)
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
@@ -197,11 +178,11 @@ func (l *leader) load(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if header := l.plan.header; c.Fingerprint != header.Fingerprint {
+	if header := l.header; c.Fingerprint != header.Fingerprint {
 		return fmt.Errorf("it is of configuration %s, the run has %s", c.Fingerprint, header.Fingerprint)
 	}
 	if last, err := l.edges.Plan.Last(ctx); err != nil || c.Tail.Position > last {
-		return cmp.Or(err, l.truncated(name, c))
+		return cmp.Or(err, l.truncated(s, c))
 	}
 	record, err := l.edges.Plan.Get(ctx, c.Tail.Position)
 	if err != nil {
@@ -213,7 +194,7 @@ func (l *leader) load(ctx context.Context, name string) error {
 	if plan.TailOf(c.Tail.Position, record) != c.Tail {
 		return fmt.Errorf("it belongs to another plan log: record %d differs", c.Tail.Position)
 	}
-	applier, err := l.plan.header.Restore(c)
+	applier, err := l.header.Restore(c)
 	if err != nil {
 		return err
 	}
@@ -221,6 +202,5 @@ func (l *leader) load(ctx context.Context, name string) error {
 		return err
 	}
 	l.applier, l.tail = applier, c.Tail
-	l.plan.keepers = applier.Keepers
 	return nil
 }

@@ -55,12 +55,20 @@ type mortalCheckpoints struct {
 	life *mortal
 }
 
-func (c mortalCheckpoints) Put(ctx context.Context, name string, data []byte) error {
-	return c.life.store(func() error { return c.memCheckpoints.Put(ctx, name, data) })
+func (c mortalCheckpoints) Put(ctx context.Context, term, step uint64, data []byte) (stored []loader.Stored, err error) {
+	err = c.life.store(func() (err error) {
+		stored, err = c.memCheckpoints.Put(ctx, term, step, data)
+		return err
+	})
+	return stored, err
 }
 
-func (c mortalCheckpoints) Delete(ctx context.Context, name string) error {
-	return c.life.store(func() error { return c.memCheckpoints.Delete(ctx, name) })
+func (c mortalCheckpoints) Claim(ctx context.Context, term uint64, begun bool) (stored []loader.Stored, err error) {
+	err = c.life.store(func() (err error) {
+		stored, err = c.memCheckpoints.Claim(ctx, term, begun)
+		return err
+	})
+	return stored, err
 }
 
 // story is what happens to a run from outside, whatever happens to its processes: documents, a drain behind the 60th, more documents,
@@ -211,7 +219,7 @@ func TestKilledAtEveryStore(t *testing.T) {
 						}
 						same(s, how)
 					}
-					for every := 1; every < 6; every++ {
+					for every := 3; every < 8; every++ { // each life begins with two: its term, and what it claims by it
 						s := newStory(method, checkpoint)
 						how := fmt.Sprintf("killed again and again at store %d, stored %v", every, stored)
 						for !s.over {

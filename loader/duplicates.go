@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Documents that are dropped as duplicates are told of a moment after the first, when there may be thousands, and then less and less often.
+// The log tells of dropped duplicates duplicatesFirst after the first, when there may be thousands, and then less and less often.
 const (
 	duplicatesFirst  = time.Second
 	duplicatesAgain  = 10 * time.Second
@@ -14,24 +14,24 @@ const (
 
 // duplicates tells the log of documents that were dropped because their ids had come before.
 type duplicates struct {
-	last  uint64 // the last of them
-	count int64  // of them all
-	said  int64
+	last  uint64    // sequence of the last dropped document
+	count int64     // of documents that were dropped
+	said  int64     // count when the log was last told
 	next  time.Time // when it may be said again
 	pause time.Duration
 }
 
-// saw takes note of how many there are behind a document.
+// saw notes how many documents have been dropped up to a document.
 func (d *duplicates) saw(document uint64, count int64) {
 	if count > d.count {
 		d.last, d.count = document, count
 	}
 }
 
-// replayed takes note that the present ones were told of before a restart.
+// replayed notes that the log was told of the present duplicates before a restart.
 func (d *duplicates) replayed() { d.said = d.count }
 
-// tell says how many there are, when there is news and it is time.
+// tell writes the number to the log when it has grown and it is time to.
 func (d *duplicates) tell(now time.Time, dedupe int, log *slog.Logger) {
 	switch {
 	case d.count == d.said:

@@ -21,7 +21,7 @@ const (
 	PoolFilling     Reason = "POOL_FILLING"     // documents flow, pool or shuffle window or step are not full yet
 	RankBehind      Reason = "RANK_BEHIND"      // another rank holds the plan back
 	Replaying       Reason = "REPLAYING"        // the daemon re-plans after a restart
-	NotLeading      Reason = "NOT_LEADING"      // another process plans this run
+	NotLeading      Reason = "NOT_LEADING"      // no daemon plans the run, or this one stops
 	PlanLogDown     Reason = "PLAN_LOG_DOWN"    // the plan log cannot be written or read
 	RunFailed       Reason = "RUN_FAILED"       // the run stopped on an error
 	PlanMismatch    Reason = "PLAN_MISMATCH"    // fingerprint or algorithm differ from the plan's
@@ -38,11 +38,11 @@ const (
 
 // Error is a typed cause with facts for machines and advice for people.
 type Error struct {
-	Reason  Reason
-	Message string            // what and where
-	Do      string            // what to do about it
-	Facts   map[string]string // the same as data
-	Err     error             // underlying cause, may be nil
+	Reason  Reason            `json:"reason"`
+	Message string            `json:"message"`         // what and where
+	Do      string            `json:"do,omitempty"`    // what to do about it
+	Facts   map[string]string `json:"facts,omitempty"` // the same as data
+	Err     error             `json:"-"`               // underlying cause, may be nil
 }
 
 func (e *Error) Error() string {

@@ -131,7 +131,7 @@ func TestControlsBehindOneDocument(t *testing.T) {
 	}
 }
 
-// A record of the plan that is damaged stops the run with the record's position, before anything is appended.
+// A record of the plan that is damaged stops the run with the record's position, before anything but its term is appended.
 func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 	for name, damage := range map[string]func(b []byte) []byte{
 		"a bit":     func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
@@ -157,8 +157,8 @@ func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprint("plan record ", at)) || !strings.Contains(err.Error(), "damaged") {
 				t.Errorf("the run ended with: %v", err)
 			}
-			if len(w.plan.records) != before {
-				t.Errorf("%d records were appended to a damaged plan", len(w.plan.records)-before)
+			if n := len(w.plan.records) - before; n > 1 || n == 1 && !isTerm(w.plan.records[before]) {
+				t.Errorf("%d records were appended to a damaged plan", n)
 			}
 			r, err := run.Join(loader.Place{World: 1}, 0)
 			if err != nil {

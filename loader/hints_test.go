@@ -4,31 +4,11 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"testing"
 
 	"loaderd/loader"
 	"loaderd/loader/plan"
-	"loaderd/packonline/related"
 )
-
-// hintOf is what a document of the tests is about: one of a few subjects.
-func hintOf(sequence uint64) *related.Hint {
-	subject := uint32(sequence % 7)
-	h := &related.Hint{Path: related.Path([]string{"a/b/c", "a/b/d", "a/e", "f"}[sequence%4]), Vector: make([]int8, 4)}
-	for i := range uint32(5) {
-		h.Terms = append(h.Terms, (10*subject+2*i)<<8|uint32(sequence%200+1))
-		h.Vector[i%4] = int8(subject*i%5) - 2
-	}
-	return h
-}
-
-// tellHints tells a restored planner what its documents are about.
-func tellHints(p *plan.Planner) {
-	for _, sequence := range p.Unread() {
-		p.Tell(sequence, plan.Traits{Hint: hintOf(sequence)})
-	}
-}
 
 // lostHints are documents of which some cannot be read again one by one.
 type lostHints struct {
@@ -84,7 +64,7 @@ func TestRestartWithDocumentsGone(t *testing.T) {
 	}
 	t.Run("the start too", func(t *testing.T) {
 		w, _ := made()
-		plan := slices.Clone(w.plan.records)
+		plan := decisions(t, w.plan.records)
 		w.docs.first = uint64(len(w.docs.docs))
 		run, err := w.open(t)
 		if err == nil {
@@ -93,7 +73,7 @@ func TestRestartWithDocumentsGone(t *testing.T) {
 		if reason(err) != loader.DocumentLost {
 			t.Errorf("it says %v, want %s", err, loader.DocumentLost)
 		}
-		if fmt.Sprint(w.plan.records) != fmt.Sprint(plan) {
+		if fmt.Sprint(decisions(t, w.plan.records)) != fmt.Sprint(plan) {
 			t.Error("the plan has changed")
 		}
 	})

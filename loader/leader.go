@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// leader plans a run: it feeds the planner from the document stream, appends what comes out to the plan log, stores checkpoints and releases
-// documents. There is one of a run, and what it writes is all that others see of it.
+// leader plans a run: it feeds the planner from the document stream, appends the steps to the plan log, stores checkpoints and releases
+// documents. A run has one leader; others see of it only what it writes.
 type leader struct {
 	name    string
 	config  plan.Config
@@ -24,51 +24,60 @@ type leader struct {
 	log     *slog.Logger
 	plan    *planView
 
+	header   plan.Header   // of the plan
 	fresh    bool          // nothing of the run has been written yet
+	term     uint64        // position of the record by which it leads; 0 before
 	first    plan.Position // before the first document that the stream held at the start
-	found    planEnd       // likewise of the plan
-	applier  *plan.Applier // as restored
-	tail     plan.Tail     // last record that it covers
+	found    planEnd       // what the end of the plan said at the start
+	applier  *plan.Applier // restored at the start
+	tail     plan.Tail     // last record that the restored applier covers
 	requests chan request
-	wanted   chan struct{} // signals that readers want more
+	more     chan struct{} // signals that readers want more
 	news     announcement
-	// passed is shown the content of every document that is used, for a follower in the same process. It is soon asked for.
+	done     chan struct{} // closed when it leads no more
+	// sure waits while it is in doubt whether this process leads; nil where no other could.
+	sure func(context.Context) error
+	// passed gets the content of every document that is used: a follower in the same process caches it, for its readers soon ask for it.
 	passed func(sequence uint64, c Content)
 
 	mu              sync.Mutex
 	demand          demand // of the followers
+	wanted          uint64 // no reader has ever asked for this step or a later one
 	figures         planStats
 	source          Source
 	storing         time.Time // when the append under way began; zero without one
-	replays         bool      // plans again what the log holds
-	trouble         string    // with the document stream, empty without
-	stored          []uint64  // steps of the stored checkpoints, ascending
+	replays         bool      // whether it still plans again what the log holds
+	trouble         string    // what is wrong with the document stream, empty when all is well
+	stored          []Stored  // checkpoints, by ascending step
 	checkpointed    uint64    // step of the newest checkpoint
 	checkpointBytes int64
 }
 
-// report is what a leader says of itself: it explains why a step is not there yet.
+// report is what a leader says of itself: it explains why a step is not there yet. It may come from another process.
 type report struct {
-	planStats
-	source          *SourceStatus // nil before the document stream is open
-	storing         time.Duration // how long the append under way has taken
-	replays         bool
-	trouble         string
-	checkpointed    uint64
-	checkpointBytes int64
+	PlanStats       planStats     `json:"plan"`
+	Wanted          uint64        `json:"wanted"`            // no reader has ever asked for this step or a later one
+	Slowest         *ReaderStat   `json:"slowest,omitempty"` // that the plan stands ahead of; nil without readers
+	Source          *SourceStatus `json:"source,omitempty"`  // nil before the document stream is open
+	Storing         time.Duration `json:"storing,omitempty"` // how long the append under way has taken
+	Replays         bool          `json:"replays,omitempty"`
+	Trouble         string        `json:"trouble,omitempty"`
+	Checkpointed    uint64        `json:"checkpointed"`
+	CheckpointBytes int64         `json:"checkpoint_bytes"`
+	// Elsewhere says that it is the report of another process, Flight where readers find that, and Silent how old it is.
+	Elsewhere bool          `json:"-"`
+	Flight    string        `json:"-"`
+	Silent    time.Duration `json:"-"`
 }
 
 // want implements leading.
 func (l *leader) want(d demand) {
 	l.mu.Lock()
-	more := d.Wanted > l.demand.Wanted
-	l.demand = d
+	more := d.wanted() > l.wanted
+	l.demand, l.wanted = d, max(l.wanted, d.wanted())
 	l.mu.Unlock()
 	if more {
-		select {
-		case l.wanted <- struct{}{}:
-		default:
-		}
+		signal(l.more)
 	}
 }
 
@@ -76,13 +85,14 @@ func (l *leader) want(d demand) {
 func (l *leader) report() report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := report{planStats: l.figures, replays: l.replays, trouble: l.trouble, checkpointed: l.checkpointed, checkpointBytes: l.checkpointBytes}
+	r := report{PlanStats: l.figures, Wanted: l.wanted, Slowest: l.demand.leading(), Replays: l.replays, Trouble: l.trouble,
+		Checkpointed: l.checkpointed, CheckpointBytes: l.checkpointBytes}
 	if l.source != nil {
 		s := l.source.Status()
-		r.source = &s
+		r.Source = &s
 	}
 	if !l.storing.IsZero() {
-		r.storing = time.Since(l.storing)
+		r.Storing = time.Since(l.storing)
 	}
 	return r
 }
@@ -91,7 +101,7 @@ func (l *leader) report() report {
 func (l *leader) limit() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.demand.Wanted + uint64(l.options.Ahead)
+	return l.wanted + uint64(l.options.Ahead)
 }
 
 // waitedFor reports whether a reader waits for a step that is not planned.
@@ -114,19 +124,25 @@ func (l *leader) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read document stream: %w", err)
 	}
-	if l.plan.header, err = l.readHeader(ctx, state); err != nil {
+	if l.header, err = l.readHeader(ctx, state); err != nil {
 		return err
 	}
 	if l.found, err = l.plan.reader.end(ctx); err != nil {
 		return fmt.Errorf("read end of plan: %w", err)
 	}
-	if c := l.plan.header.Repair; c != nil && l.found.records < c.Records {
+	if c := l.header.Repair; c != nil && l.found.records < c.Records {
 		return unfinished(c, l.name, l.found.records)
 	}
-	l.plan.steps, l.plan.ended = l.found.steps, l.found.ended
-	if err := l.restore(ctx); err != nil {
+	var stored []Stored
+	if !l.fresh {
+		if stored, err = l.edges.checkpoints(ctx, l.found.bare); err != nil {
+			return err
+		}
+	}
+	if err := l.restore(ctx, stored); err != nil {
 		return err
 	}
+	l.plan.opened(l)
 	l.first = plan.Before(state.First)
 	if err := l.plan.release(ctx, l.first); err != nil {
 		return fmt.Errorf("find the oldest step that can be read: %w", err)
@@ -188,15 +204,16 @@ func accepts(c plan.Config, h plan.Header) error {
 
 // begin writes the header of a new run.
 func (l *leader) begin(ctx context.Context) error {
-	header := l.plan.header
+	header := l.header
 	if err := l.edges.clear(ctx, header); err != nil {
-		return err
+		return l.deposed(err)
 	}
 	b := plan.EncodeRecord(header)
 	if err := l.store(ctx, []write{{records: [][]byte{b}}}); err != nil {
 		return err
 	}
 	l.tail = plan.TailOf(1, b)
+	l.plan.covers(1)
 	l.log.Info("new run", "fingerprint", header.Fingerprint, "first_document", header.Start)
 	return nil
 }
@@ -211,6 +228,9 @@ func (l *leader) serve(ctx context.Context) error {
 			return fmt.Errorf("begin run %s: %w", l.name, err)
 		}
 	}
+	if err := l.lead(ctx); err != nil {
+		return fmt.Errorf("begin to lead run %s: %w", l.name, err)
+	}
 	source, err := l.edges.Documents.Read(ctx, l.applier.Planner.Cursor().Next())
 	if err != nil {
 		return fmt.Errorf("read documents: %w", err)
@@ -221,38 +241,38 @@ func (l *leader) serve(ctx context.Context) error {
 		return err
 	}
 
-	// What the loop decided is still written after ctx is done, within writeGrace: a graceful stop loses no planned step.
+	stopped := ctx.Done()
+	g, ctx := errgroup.WithContext(ctx)
+	// Writer and uploads go on for writeGrace after ctx is done, to store what the loop had decided: a graceful stop loses no planned step.
 	writing, stopWriting := graceful(ctx, writeGrace)
 	defer stopWriting()
 	uploading, stopUploading := graceful(ctx, writeGrace)
 	defer stopUploading()
-
-	stopped := ctx.Done()
-	g, ctx := errgroup.WithContext(ctx)
-	writes := make(chan write, 64)
-	documents := make(chan Document)
+	writes, written := make(chan write, 64), make(chan struct{})
+	documents := newFeed()
 	uploads := newUploads()
 	g.Go(func() error {
 		defer close(uploads.queue)
+		defer close(written)
 		err := l.write(writing, writes)
-		if err != nil { // of a plan that someone else may write, nothing more is stored
+		if err != nil { // someone else may write the plan: no more checkpoints are stored
 			stopUploading()
 		}
 		return err
 	})
-	g.Go(func() error { l.upload(uploading, uploads); return nil })
-	g.Go(func() error { return pump(ctx, source, documents) })
+	g.Go(func() error { return l.upload(uploading, uploads) })
+	g.Go(func() error { return documents.pump(ctx, source) })
 	g.Go(func() error { return l.releaseDocuments(ctx) })
 	g.Go(func() error { return l.watch(ctx) })
 	g.Go(func() error { return l.announce(ctx) })
 	g.Go(func() error {
 		defer close(writes)
-		loop := newLoop(ctx, l, writes, uploads)
+		loop := newLoop(ctx, l, writes, written, uploads)
 		err := loop.turn(ctx, documents)
 		select {
 		case <-stopped:
-			if errors.Is(err, errBetween) { // so that the next start has nothing to re-plan
-				err = errors.Join(err, loop.checkpoint(writing, true))
+			if errors.Is(err, errBetween) { // a last checkpoint, so that the next start has nothing to re-plan
+				err = errors.Join(err, loop.checkpoint(ctx, true))
 			}
 		default:
 		}

@@ -28,8 +28,9 @@ func (d Document) arrival() plan.Arrival {
 
 // Source delivers the documents of the stream in order.
 type Source interface {
-	// Next blocks for the next document. Errors are final; what can be retried is retried inside.
-	Next(ctx context.Context) (Document, error)
+	// Next blocks for the next documents, at least one. They count as delivered when Next is called again: until then the caller works on
+	// them. Errors are final; what can be retried is retried inside.
+	Next(ctx context.Context) ([]Document, error)
 	// Status says how far the source is, for stall causes and metrics.
 	Status() SourceStatus
 	Close() error
@@ -39,13 +40,13 @@ type Source interface {
 type SourceStatus struct {
 	Last       uint64    `json:"last"`                // last sequence known to be in the stream
 	Fetched    uint64    `json:"fetched"`             // last sequence received
-	Delivered  uint64    `json:"delivered"`           // last sequence that Next returned
+	Delivered  uint64    `json:"delivered"`           // last sequence that the caller of Next is done with
 	DrySince   time.Time `json:"dry_since,omitzero"`  // when the last document of the stream was fetched; zero while there are more
 	DownSince  time.Time `json:"down_since,omitzero"` // when the connection was lost; zero while it is up
 	DownReason string    `json:"down_reason,omitempty"`
 	Empty      int64     `json:"empty"`      // skipped as empty since the start
 	Undecoded  int64     `json:"undecoded"`  // skipped as undecodable since the start
-	Buffered   int64     `json:"buffered"`   // bytes of fetched documents that Next has not returned
+	Buffered   int64     `json:"buffered"`   // bytes of documents that are fetched and not delivered
 	TextBytes  int64     `json:"text_bytes"` // bytes of payload fetched since the start
 	Tokens     int64     `json:"tokens"`     // tokens produced since the start
 }
@@ -58,6 +59,9 @@ type Documents interface {
 	Read(ctx context.Context, from uint64) (Source, error)
 	// Content returns the content of one document again, equal to what the Source delivered.
 	Content(ctx context.Context, sequence uint64) (Content, error)
+	// Contents calls f with the content of each of several documents, equal to what the Source delivered; f is called by several goroutines at a
+	// time. The sequences ascend. What cannot be read now is left out, and Content says why; an error says that no more can be read now.
+	Contents(ctx context.Context, sequences []uint64, f func(sequence uint64, content Content)) error
 	// Traits returns what travels beside the length of one document again, equal to what the Source delivered.
 	Traits(ctx context.Context, sequence uint64) (plan.Traits, error)
 	// Describe says where one document came from.

@@ -17,8 +17,8 @@ type planReader struct {
 	log PlanLog
 
 	mu   sync.Mutex
-	next uint64 // this step's first record ...
-	at   uint64 // ... stands here; 0 when unknown
+	next uint64 // the step behind the one that was read last
+	at   uint64 // position of its first record; 0 when unknown
 }
 
 // planEnd is what the end of the plan log says.
@@ -26,7 +26,8 @@ type planEnd struct {
 	records uint64
 	steps   uint64
 	ended   bool          // no step follows
-	needs   plan.Position // behind the last document that the plan was made of
+	bare    bool          // nothing but a header and terms: nothing has been decided yet
+	needs   plan.Position // behind the last document that the plan refers to
 }
 
 // within refuses a document stream that ends before what the plan of a run was made of.
@@ -74,6 +75,7 @@ func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 		}
 		behind = append(behind, x)
 	}
+	e.bare = e.steps == 0 && !slices.ContainsFunc(behind, func(x plan.Entry) bool { return x.Kind() != (plan.Term{}).Kind() })
 	o := plan.Order{Steps: e.steps}
 	for i, x := range slices.Backward(behind) {
 		if err := o.Between(x); err != nil {
@@ -125,7 +127,7 @@ func (p *planReader) step(ctx context.Context, step uint64) (*plan.Step, error) 
 	}
 }
 
-// locate returns the position of a step's first record. Readers go forward, so the record behind the last one read is tried first.
+// locate returns the position of a step's first record. It tries the record behind the step that was read last first: readers go forward.
 func (p *planReader) locate(ctx context.Context, step uint64) (uint64, error) {
 	last, err := p.log.Last(ctx)
 	if err != nil {
@@ -138,7 +140,7 @@ func (p *planReader) locate(ctx context.Context, step uint64) (uint64, error) {
 	}
 	p.mu.Unlock()
 	if guess == 0 {
-		guess = step + 2 // behind the header, if every step had one record
+		guess = step + 3 // behind the header and the first term, if every step had one record
 	}
 	if at, s, err := p.stepFrom(ctx, guess, last); err == nil && s == step {
 		return at, nil
@@ -191,7 +193,7 @@ func (p *planReader) stepFrom(ctx context.Context, from, last uint64) (at, step 
 }
 
 // Find calls f with every step of the plan that holds a part of a document, in order. The floors and cursors of the steps say where
-// to look: log n records, and the steps between the document's arrival and its last use.
+// to look: it reads about log n steps to find the first, then every step up to the document's last use.
 func Find(ctx context.Context, log PlanLog, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	p := &planReader{log: log}
 	end, err := p.end(ctx)
@@ -237,7 +239,7 @@ func Find(ctx context.Context, log PlanLog, document uint64, f func(s *plan.Step
 	return nil
 }
 
-// damaged says that a record of the plan cannot be used, and what is to be done.
+// damaged is the error for a plan record that cannot be used; it says what to do.
 func damaged(at uint64, err error) error {
 	return fmt.Errorf("plan record %d: %w; the plan log is damaged there: restore its stream from a backup, "+
 		"or copy what stands before it into a usable plan with loaderd repair", at, err)

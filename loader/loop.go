@@ -13,41 +13,28 @@ import (
 // loop is the leader's only goroutine that touches the planner, and that decides what is appended to the plan log.
 type loop struct {
 	*leader
-	tail    plan.Tail    // last record that was decided on
-	replay  *replay      // nil once the log's end is reached
-	writes  chan<- write // what was decided, for the writer
+	tail    plan.Tail       // last record that was handed to the writer
+	replay  *replay         // nil once the log's end is reached
+	writes  chan<- write    // to the writer ...
+	written <-chan struct{} // ... which closes this when it takes no more
 	uploads *uploads
-	askers  []request // of checkpoints, while another one is on its way
-	saved   uint64    // step of the last checkpoint
-	heard   bool      // whether documents say what they are about has been looked at
+	held    []Document // of the last chunk, not planned yet
+	askers  []request  // requests for a checkpoint that wait while one is being stored
+	saved   uint64     // step of the last checkpoint that was taken
+	heard   bool       // whether checkSilent has looked
 
 	duplicates duplicates
 }
 
-func newLoop(ctx context.Context, l *leader, writes chan<- write, u *uploads) *loop {
-	x := &loop{leader: l, tail: l.tail, writes: writes, uploads: u, saved: l.applier.Planner.Next(),
+func newLoop(ctx context.Context, l *leader, writes chan<- write, written <-chan struct{}, u *uploads) *loop {
+	x := &loop{leader: l, tail: l.tail, writes: writes, written: written, uploads: u, saved: l.applier.Planner.Next(),
 		replay: replayFrom(ctx, l.edges.Plan, l.tail.Position+1, l.applier)}
-	if l.found.ended && l.applier.End == nil { // the checkpoint was taken behind the end
+	if l.found.ended && l.applier.End == nil { // the log ends with an End that the checkpoint covers
 		l.applier.End = &plan.End{Steps: l.found.steps}
 	}
 	counts, _ := l.applier.Planner.Counts()
 	x.duplicates.count = counts.Duplicates
 	return x
-}
-
-// pump moves documents from the source to the loop, which must not block in the source while a request waits.
-func pump(ctx context.Context, source Source, out chan<- Document) error {
-	for {
-		d, err := source.Next(ctx)
-		if err != nil {
-			return fmt.Errorf("read documents: %w", err)
-		}
-		select {
-		case out <- d:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // statsInterval is how often the figures of Stats are refreshed.
@@ -57,11 +44,11 @@ const statsInterval = 200 * time.Millisecond
 var errBetween = fmt.Errorf("loop stopped: %w", context.Canceled)
 
 // turn is the loop itself: one document, request or control after the other.
-func (l *loop) turn(ctx context.Context, documents <-chan Document) error {
+func (l *loop) turn(ctx context.Context, documents feed) error {
 	l.snapshot()
 	refresh := time.NewTicker(statsInterval)
 	defer refresh.Stop()
-	l.checkSilent() // of a checkpoint
+	l.checkSilent() // the restored planner may hold enough documents
 	for {
 		if err := l.prepare(); err != nil {
 			return err
@@ -69,24 +56,32 @@ func (l *loop) turn(ctx context.Context, documents <-chan Document) error {
 		if err := l.applier.Settle(func(r plan.Ready) error { return l.do(ctx, r) }); err != nil {
 			return err
 		}
-		feed, requests := documents, l.requests
-		if l.applier.Ended || (l.replay == nil && l.applier.Planner.Next() >= l.limit()) {
-			feed = nil // readers have enough steps before them
+		var chunks <-chan []Document
+		var held <-chan struct{}
+		switch {
+		case ctx.Err() != nil: // no further document is planned
+		case l.applier.Ended || (l.replay == nil && l.applier.Planner.Next() >= l.limit()): // readers have enough steps before them
+		case len(l.held) > 0:
+			held = always
+		default:
+			chunks = documents.chunks
 		}
+		requests := l.requests
 		if l.replay != nil {
-			requests = nil // they are recorded behind what the log holds
+			requests = nil // requests append records, which belong behind all that the log holds
 		}
 		var err error
 		select {
 		case <-ctx.Done():
 			return errBetween
-		case d := <-feed:
-			err = l.add(ctx, d)
+		case l.held = <-chunks:
+		case <-held:
+			err = l.next(ctx, documents.done)
 		case q := <-requests:
 			err = l.handle(ctx, q)
 		case <-l.uploads.ready:
 			err = errors.Join(l.answer(ctx), l.checkpoint(ctx, false))
-		case <-l.wanted:
+		case <-l.more:
 		case <-refresh.C:
 			err = l.refresh(ctx)
 		}
@@ -96,13 +91,23 @@ func (l *loop) turn(ctx context.Context, documents <-chan Document) error {
 	}
 }
 
-// refresh does what is done now and then.
+// refresh does what is due every statsInterval.
 func (l *loop) refresh(ctx context.Context) error {
 	l.snapshot()
 	if l.replay == nil {
 		l.duplicates.tell(time.Now(), l.config.Documents.Dedupe, l.log)
 	}
 	return l.linger(ctx)
+}
+
+// next plans the first document that the loop holds. Behind the last one of a chunk it sends a value to done.
+func (l *loop) next(ctx context.Context, done chan<- struct{}) error {
+	err := l.add(ctx, l.held[0])
+	if l.held = l.held[1:]; len(l.held) == 0 {
+		l.held = nil // lets the contents of the chunk go
+		done <- struct{}{}
+	}
+	return err
 }
 
 func (l *loop) add(ctx context.Context, d Document) error {
@@ -122,7 +127,7 @@ func (l *loop) add(ctx context.Context, d Document) error {
 	return l.checkpoint(ctx, false)
 }
 
-// prepare reads the next step of the log during a replay, and ends the replay behind the last one.
+// prepare reads the log up to its next step during a replay, and ends the replay when no step follows.
 func (l *loop) prepare() error {
 	if l.replay == nil {
 		return nil
@@ -139,6 +144,7 @@ func (l *loop) prepare() error {
 			l.tail = l.replay.tail
 		}
 		l.replay = nil
+		l.plan.covers(l.tail.Position)
 		l.duplicates.replayed()
 		l.applier.Resume()
 		if at, sealed := l.applier.Sealed(); sealed {
@@ -149,10 +155,10 @@ func (l *loop) prepare() error {
 	return nil
 }
 
-// do does what is ready: the steps are appended to the plan log, or compared with what it holds.
+// do carries out what the applier returned: it appends the steps to the plan log, or compares them with the log's during a replay.
 func (l *loop) do(ctx context.Context, r plan.Ready) error {
 	if len(r.Steps) > 0 {
-		l.snapshot() // what a reader of a step asks for next is not older than the step
+		l.snapshot() // before a reader can see the steps: figures are never older than a step
 	}
 	for i := range r.Steps {
 		if err := l.emit(ctx, r.Steps[i]); err != nil {
@@ -173,7 +179,7 @@ func (l *loop) emit(ctx context.Context, s plan.Step) error {
 		if err := l.replay.match(&s); err != nil {
 			return err
 		}
-		if s.Index >= l.plan.planned() { // another process appended it after Open
+		if s.Index >= l.plan.planned() { // another process appended the step after Open
 			l.plan.extend(&s)
 		}
 		return nil
@@ -206,5 +212,5 @@ func (l *loop) end(ctx context.Context) error {
 	if err := l.append(ctx, write{records: [][]byte{plan.EncodeRecord(end)}, stored: func(context.Context) { l.plan.end() }}); err != nil {
 		return err
 	}
-	return l.checkpoint(ctx, true) // a restart of a run that has ended has nothing to plan again
+	return l.checkpoint(ctx, true) // so that a restart has nothing to plan again
 }

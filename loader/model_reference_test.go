@@ -25,19 +25,19 @@ func (d strictDocs) Read(ctx context.Context, from uint64) (loader.Source, error
 	return strictSource{s, d.memDocs}, err
 }
 
-func (s strictSource) Next(ctx context.Context) (loader.Document, error) {
-	d, err := s.Source.Next(ctx)
-	if err == nil && d.Sequence < s.docs.state().First {
-		return d, errPurged
+func (s strictSource) Next(ctx context.Context) ([]loader.Document, error) {
+	docs, err := s.Source.Next(ctx)
+	if err == nil && docs[0].Sequence < s.docs.state().First {
+		return nil, errPurged
 	}
-	return d, err
+	return docs, err
 }
 
 // allDocs is the stream as if nothing had been purged.
 type allDocs struct{ *memDocs }
 
 func (d allDocs) Read(_ context.Context, from uint64) (loader.Source, error) {
-	return &memSource{docs: d.memDocs, next: from}, nil
+	return newSource(d.memDocs, from), nil
 }
 
 // runFloors is one run's entry among those of all runs that read the documents.
@@ -47,18 +47,23 @@ type runFloors struct {
 	run  string
 }
 
-func (f runFloors) Need(_ context.Context, from uint64) error {
-	f.docs.mu.Lock()
-	defer f.docs.mu.Unlock()
-	f.all[f.run] = from
-	return nil
+func (f runFloors) Begin(ctx context.Context, from uint64) (uint64, error) {
+	return f.Claim(ctx, 0, from)
 }
 
-func (f runFloors) Ends(context.Context, uint64) error { return nil }
-
-func (f runFloors) Purge(context.Context) (uint64, error) {
+func (f runFloors) Claim(_ context.Context, _, from uint64) (uint64, error) {
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()
+	f.all[f.run] = max(from, f.docs.first)
+	return f.all[f.run], nil
+}
+
+func (f runFloors) Ends(context.Context, uint64, uint64) error { return nil }
+
+func (f runFloors) Release(_ context.Context, _, from uint64) (uint64, error) {
+	f.docs.mu.Lock()
+	defer f.docs.mu.Unlock()
+	f.all[f.run] = max(f.all[f.run], from)
 	least := f.all[f.run]
 	for _, need := range f.all {
 		least = min(least, need)

@@ -14,22 +14,26 @@ import (
 	"loaderd/loader/plan"
 )
 
-// planView is what one process knows of a run's plan: what its log holds, with the newest steps in memory. Between leader and followers
-// there is nothing else but demand: the leader extends it by what it has stored, followers read it and wait until it changes.
+// planView is what one process knows of a run's plan: what its log holds, with the newest steps in memory. The leader adds the steps that
+// it has stored; followers read them and wait for more. Besides demand it is all that leader and followers share.
+// Where the leader is another process, the view follows the log.
 type planView struct {
 	log      PlanLog
 	reader   *planReader
-	header   plan.Header
 	recent   uint64        // how many steps are kept in memory
-	patience time.Duration // how long a step is read from the log
+	patience time.Duration // how long reading a step from the log may take
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when what follows changes
+	header  plan.Header   // of the plan; while begun is false, the one that this process would write
+	begun   bool          // the plan has a header
+	at      uint64        // last record that was taken in
+	parts   plan.Joiner   // of a step whose last record has not been taken in
+	changed chan struct{} // closed and replaced when one of the fields below changes
 	steps   uint64        // that the log holds
 	ended   bool          // no step follows
 	keepers plan.Keepers
 	oldest  uint64 // steps before it cannot be read: their documents are purged
-	failed  error  // why nothing follows here, though the run has not ended
+	failed  error  // why this process stores no further step, though the run has not ended
 	newest  map[uint64]*plan.Step
 }
 
@@ -41,7 +45,7 @@ func newPlanView(log PlanLog, o Options) *planView {
 // recentSteps is how many steps beyond Options.Ahead are kept in memory; older ones are read from the plan log.
 const recentSteps = 64
 
-// now is what changes of a plan.
+// planned is what a planView knew at one moment.
 type planned struct {
 	steps   uint64
 	ended   bool
@@ -51,11 +55,25 @@ type planned struct {
 	changed <-chan struct{} // closed when any of this changes
 }
 
-// now returns what the process knows now.
+// now returns what is known at this moment.
 func (v *planView) now() planned {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return planned{v.steps, v.ended, maps.Clone(v.keepers), v.oldest, v.failed, v.changed}
+}
+
+// head returns the plan's header.
+func (v *planView) head() plan.Header {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.header
+}
+
+// position returns the last record that is known.
+func (v *planView) position() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.at
 }
 
 // planned returns the number of steps that the log holds.
@@ -74,22 +92,92 @@ func (v *planView) update(f func()) {
 	v.changed = make(chan struct{})
 }
 
-// extend makes a stored step readable.
-func (v *planView) extend(s *plan.Step) {
+// opened takes in what a leader has read of the plan, before it plans anything.
+func (v *planView) opened(l *leader) {
 	v.update(func() {
-		v.steps = s.Index + 1
-		v.newest[s.Index] = s
-		delete(v.newest, s.Index-v.recent)
+		v.header, v.begun = l.header, v.begun || !l.fresh
+		v.steps, v.ended = max(v.steps, l.found.steps), v.ended || l.found.ended
+		if l.tail.Position > v.at { // what lies between here and the end of the plan is taken in by a replay, or when the view follows the log
+			v.at, v.parts, v.keepers = l.tail.Position, plan.Joiner{}, l.applier.Keepers
+		}
 	})
 }
 
-// keep notes who keeps checkpoints now. The map is not changed any more.
+// extend makes a stored step readable.
+func (v *planView) extend(s *plan.Step) { v.update(func() { v.add(s) }) }
+
+// add makes a stored step readable. The caller holds mu.
+func (v *planView) add(s *plan.Step) {
+	if s.Index+v.recent < v.steps {
+		return // long known, and read from the log when it is asked for
+	}
+	v.steps = max(v.steps, s.Index+1)
+	v.newest[s.Index] = s
+	delete(v.newest, s.Index-v.recent)
+}
+
+// covers notes that this process itself has taken in, or written, the records up to one.
+func (v *planView) covers(at uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if at > v.at {
+		v.at, v.parts, v.begun = at, plan.Joiner{}, true
+	}
+}
+
+// follow takes in the records behind the last one that is known, as far as the log shows them.
+func (v *planView) follow(ctx context.Context) error {
+	v.mu.Lock()
+	from := v.at + 1
+	v.mu.Unlock()
+	return v.log.Scan(ctx, from, func(at uint64, record []byte) error {
+		e, err := plan.DecodeRecord(record)
+		if err != nil {
+			return damaged(at, err)
+		}
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if at != v.at+1 {
+			return nil // this process leads now, and knows
+		}
+		if err := v.take(e); err != nil {
+			return damaged(at, err)
+		}
+		v.at = at
+		close(v.changed)
+		v.changed = make(chan struct{})
+		return nil
+	})
+}
+
+// take takes in the next record. The caller holds mu.
+func (v *planView) take(e plan.Entry) error {
+	switch e := e.(type) {
+	case plan.Header:
+		v.header, v.begun = e, true
+	case plan.StepPart:
+		s, err := v.parts.Add(e)
+		if err != nil {
+			return err
+		}
+		if s != nil {
+			v.add(s)
+		}
+	case plan.Commit, plan.Leave:
+		v.keepers = v.keepers.Changed(e)
+	case plan.End:
+		v.ended = true
+	}
+	return nil
+}
+
+// keep notes who keeps checkpoints now. Nobody changes the map afterwards.
 func (v *planView) keep(k plan.Keepers) { v.update(func() { v.keepers = k }) }
 
 // end notes that no step follows.
 func (v *planView) end() { v.update(func() { v.ended = true }) }
 
-// fail notes why nothing follows.
+// fail notes why this process stores no further step.
 func (v *planView) fail(err error) { v.update(func() { v.failed = err }) }
 
 // step returns one step without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
@@ -114,7 +202,7 @@ func notPlanned(step, planned uint64) error {
 		Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(planned, 10)}}
 }
 
-// stored reads a step from the plan log, which may be out of reach.
+// stored reads a step from the plan log; a log that does not answer within patience is PLAN_LOG_DOWN.
 func (v *planView) stored(ctx context.Context, step uint64) (*plan.Step, error) {
 	limit, cancel := context.WithTimeout(ctx, v.patience)
 	defer cancel()
@@ -126,10 +214,10 @@ func (v *planView) stored(ctx context.Context, step uint64) (*plan.Step, error) 
 	return s, err
 }
 
-// floorBefore returns the floor of a step and all after it: what documents they need lies behind it.
+// floorBefore returns a position that covers no document which this step or a later one needs.
 func (v *planView) floorBefore(ctx context.Context, step uint64) (plan.Position, error) {
 	if step == 0 {
-		return plan.Before(v.header.Start), nil
+		return plan.Before(v.head().Start), nil
 	}
 	s, err := v.step(ctx, step-1)
 	if err != nil {
@@ -138,9 +226,9 @@ func (v *planView) floorBefore(ctx context.Context, step uint64) (plan.Position,
 	return s.Floor, nil
 }
 
-// oldestStep returns the first step that needs no document that a position covers, nor does any after it.
+// oldestStep returns the first step from which on no step needs a document that gone covers.
 func (v *planView) oldestStep(ctx context.Context, gone plan.Position) (uint64, error) {
-	if plan.Before(v.header.Start).Reaches(gone) {
+	if plan.Before(v.head().Start).Reaches(gone) {
 		return 0, nil
 	}
 	var failed error
@@ -154,16 +242,23 @@ func (v *planView) oldestStep(ctx context.Context, gone plan.Position) (uint64, 
 	return uint64(n), failed
 }
 
-// release notes that the documents which a position covers may be gone: which steps can be read from now on.
+// release notes that the documents which gone covers may be purged, and so which steps can still be read.
 func (v *planView) release(ctx context.Context, gone plan.Position) error {
 	oldest, err := v.oldestStep(ctx, gone)
 	if err == nil {
-		v.update(func() { v.oldest = max(v.oldest, oldest) })
+		v.released(oldest)
 	}
 	return err
 }
 
-// lost turns the loss of a document of a committed step into the news that the step is released.
+// released notes from which step on steps can be read.
+func (v *planView) released(oldest uint64) {
+	if v.now().oldest < oldest {
+		v.update(func() { v.oldest = max(v.oldest, oldest) })
+	}
+}
+
+// lost turns DOCUMENT_LOST into STEP_RELEASED for a step that all keepers have committed: its documents may be purged. Other errors stay.
 func (v *planView) lost(step uint64, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Reason != DocumentLost {

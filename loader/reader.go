@@ -14,11 +14,12 @@ type Reader struct {
 	place    Place
 	// Under the follower's mu:
 	next  uint64 // step that is asked for next
-	reads uint64 // rows of steps before it are not needed; those of the step returned last still are
+	reads uint64 // first step whose rows may be asked for: the one that Next returned last
+	turn  uint64 // step from which on another window is read ahead
 }
 
-// Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall. Of the step before,
-// no more rows are needed.
+// Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall. Rows of the step
+// that it returned before are not needed any more.
 func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 	f := r.follower
 	next := r.ask()
@@ -28,7 +29,7 @@ func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 		now := f.plan.now()
 		switch {
 		case next < now.steps:
-			s, err := f.plan.step(ctx, next)
+			s, err := f.prefetch.step(ctx, next)
 			if err == nil {
 				r.advance()
 			}
@@ -51,12 +52,15 @@ func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 	}
 }
 
-// ask tells the leader that the reader wants its next step, and no more rows of the one before.
+// ask tells the leader that the reader wants its next step and no more rows of earlier ones.
 func (r *Reader) ask() (next uint64) {
 	r.follower.mu.Lock()
 	defer r.follower.mu.Unlock()
 	r.reads = r.next
 	r.follower.raise()
+	if r.next >= r.turn {
+		r.follower.prefetch.turn()
+	}
 	return r.next
 }
 
@@ -76,16 +80,22 @@ func (r *Reader) Close() {
 	defer r.follower.mu.Unlock()
 	delete(r.follower.readers, r)
 	r.follower.raise()
+	r.follower.prefetch.turn()
 }
 
-// relieve notes that nobody waits any more.
+// stat describes the reader. The caller holds the follower's mu.
+func (r *Reader) stat() ReaderStat {
+	return ReaderStat{r.place.job(), r.place.Rank, r.place.World, r.next}
+}
+
+// relieve forgets since when readers waited: they have gone.
 func (f *follower) relieve() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.since = time.Time{}
 }
 
-// starve notes that a reader waits for a step that is planned next.
+// starve notes that a reader waits for step planned, the next one to be planned, and since when.
 func (f *follower) starve(planned uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -9,14 +10,20 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Floors is where the runs of one document stream say what they still need.
+// Floors is where the runs of one document stream say what they still need. What a term says is refused with ErrDeposed once a later one has
+// claimed to speak for the run.
 type Floors interface {
-	// Need records that this run needs the documents from sequence from on. Until a run has said so it needs all.
-	Need(ctx context.Context, from uint64) error
+	// Begin records, before the first record of the run's plan, that it will need the documents from sequence from on. It returns the first
+	// document that is not given up. A run that has begun is refused with ErrDeposed.
+	Begin(ctx context.Context, from uint64) (first uint64, err error)
+	// Claim makes a term the one that speaks for the run, which needs the documents from sequence from on, as far as they are not given up. It
+	// returns the first of them.
+	Claim(ctx context.Context, term, from uint64) (first uint64, err error)
+	// Release gives up the documents below sequence from, removes those that no run needs, and returns the first sequence that the stream
+	// still holds.
+	Release(ctx context.Context, term, from uint64) (first uint64, err error)
 	// Ends records that this run reads no document behind sequence at.
-	Ends(ctx context.Context, at uint64) error
-	// Purge removes the documents that no run needs, and returns the first sequence that the stream still holds.
-	Purge(ctx context.Context) (first uint64, err error)
+	Ends(ctx context.Context, term, at uint64) error
 }
 
 // Values of Options.Release.
@@ -34,8 +41,7 @@ const releaseInterval = time.Second
 // Behind each of its steps and those of storeCheckpoint:
 //
 //	step                             a crash leaves                       and the next start
-//	a checkpoint is stored           one more than checkpointsKept        deletes the oldest when it stores its next one
-//	the oldest checkpoint is deleted nothing to mend                      raises the floor up to what the oldest one needs now
+//	a checkpoint is stored           objects that do not count any more   deletes them when it claims the checkpoints
 //	the floor is raised              documents that no run needs          purges them, or another run that purges does
 //	documents are purged             steps whose documents are gone       finds the stream's first document, and refuses readers those steps
 //
@@ -43,11 +49,16 @@ const releaseInterval = time.Second
 // plans again is there, whichever checkpoint it finds usable.
 func (l *leader) releaseDocuments(ctx context.Context) error {
 	if l.edges.Floors == nil || l.options.Release != ReleasePurge {
-		return l.claim(ctx)
+		return nil // its floor stays where it was claimed
+	}
+	if l.edges.Leads != nil { // until then the readers of other daemons may not have been heard of
+		if err := pause(ctx, silentAfter); err != nil {
+			return err
+		}
 	}
 	tick := time.NewTicker(releaseInterval)
 	defer tick.Stop()
-	due := releases{said: plan.Before(l.plan.header.Start)}
+	due := releases{said: plan.Before(l.header.Start)}
 	for {
 		from, err := l.needs(ctx)
 		if err == nil {
@@ -56,6 +67,9 @@ func (l *leader) releaseDocuments(ctx context.Context) error {
 					due.done(to)
 				}
 			}
+		}
+		if errors.Is(err, ErrDeposed) {
+			return l.deposed(err)
 		}
 		if err != nil && ctx.Err() == nil {
 			l.log.Warn("documents not released; trying again", "error", err)
@@ -70,14 +84,15 @@ func (l *leader) releaseDocuments(ctx context.Context) error {
 
 // releases are documents that are no longer needed and wait for their time to go.
 type releases struct {
-	said    plan.Position // what it covers has gone
+	said    plan.Position // documents that it covers were released already
 	waiting []struct {
 		floor plan.Position
 		at    time.Time
 	}
 }
 
-// next notes what is not needed now, and returns what may go: nobody has needed it for so long, nor does anyone who has come since.
+// next notes that the documents which floor covers are not needed now. It returns a position whose documents may go: they have not been
+// needed for the time after, and are not needed now.
 func (s *releases) next(floor plan.Position, now time.Time, after time.Duration) plan.Position {
 	if n := len(s.waiting); !s.said.Reaches(floor) && (n == 0 || !s.waiting[n-1].floor.Reaches(floor)) {
 		s.waiting = append(s.waiting, struct {
@@ -94,7 +109,7 @@ func (s *releases) next(floor plan.Position, now time.Time, after time.Duration)
 	return to
 }
 
-// done notes what has gone.
+// done notes that the documents which to covers are released.
 func (s *releases) done(to plan.Position) {
 	s.said = to
 	for len(s.waiting) > 0 && to.Reaches(s.waiting[0].floor) {
@@ -102,34 +117,16 @@ func (s *releases) done(to plan.Position) {
 	}
 }
 
-// claim keeps other runs from purging what this one does not release.
-func (l *leader) claim(ctx context.Context) error {
-	if l.edges.Floors == nil {
-		return nil
-	}
-	state, err := l.edges.Documents.State(ctx)
-	if err == nil {
-		err = l.edges.Floors.Need(ctx, max(state.First, l.plan.header.Start))
-	}
-	if err != nil && ctx.Err() == nil {
-		l.log.Warn("other runs have not been told that this one keeps all documents", "error", err)
-	}
-	return nil
-}
-
 // purge gives up what a position covers, and removes what no other run needs of it.
 func (l *leader) purge(ctx context.Context, floor plan.Position) error {
-	if err := l.edges.Floors.Need(ctx, floor.Next()); err != nil {
-		return err
-	}
-	first, err := l.edges.Floors.Purge(ctx)
+	first, err := l.edges.Floors.Release(ctx, l.term, floor.Next())
 	if err != nil {
 		return err
 	}
-	return l.plan.release(ctx, floor.Most(plan.Before(first))) // other runs may purge up to what this one has said, at any time
+	return l.plan.release(ctx, floor.Most(plan.Before(first))) // from now on other runs may purge up to floor at any time
 }
 
-// needed returns the first step that a keeper or a reader may still ask for. It is not known during a replay.
+// needed returns the first step that a keeper or a reader may still ask for. While replays it is not known yet.
 func (l *leader) needed() (step uint64, replays bool) {
 	committed := l.plan.now().keepers.Committed()
 	l.mu.Lock()
@@ -144,18 +141,18 @@ func (l *leader) needs(ctx context.Context) (plan.Position, error) {
 	l.mu.Lock()
 	stored := l.stored
 	l.mu.Unlock()
-	if replays || len(stored) == 0 || step == 0 || stored[0] == 0 {
-		return plan.Before(l.plan.header.Start), nil
+	if replays || len(stored) == 0 || step == 0 || stored[0].Step == 0 {
+		return plan.Before(l.header.Start), nil
 	}
 	floor, err := l.plan.floorBefore(ctx, step)
 	if err != nil {
 		return plan.Position{}, err
 	}
-	s, err := l.plan.step(ctx, stored[0]-1)
+	s, err := l.plan.step(ctx, stored[0].Step-1)
 	if err != nil {
 		return plan.Position{}, err
 	}
-	if l.config.Packing.Related() != nil { // it also reads again what the documents are about that waited then
+	if l.config.Packing.Related() != nil { // a restart also reads the traits of the documents that waited then
 		floor = floor.Least(s.Floor)
 	}
 	return floor.Least(s.Cursor), nil

@@ -164,12 +164,12 @@ func TestWhatMayBeAskedForIsNotPurged(t *testing.T) {
 			}
 		},
 		"a reader": func(t *testing.T, run *loader.Run, _ *world) {
-			if _, err := run.Join(loader.Place{World: 2}, 0); err != nil {
+			if _, err := run.Join(loader.Place{Job: "evaluator", World: 2}, 0); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"a reader amid a step": func(t *testing.T, run *loader.Run, w *world) {
-			r, err := run.Join(loader.Place{World: 2}, 0)
+			r, err := run.Join(loader.Place{Job: "evaluator", World: 2}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

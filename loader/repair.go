@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"loaderd/loader/plan"
 )
 
-// unfinished says that the copy was broken off.
+// unfinished is the error for a copy that was broken off.
 func unfinished(c *plan.Repair, run string, records uint64) error {
 	was := c.Was[len(c.Was)-1]
 	return &Error{Reason: PlanTruncated,
@@ -21,28 +19,28 @@ func unfinished(c *plan.Repair, run string, records uint64) error {
 		Do:      fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
 }
 
-// Lost is a control of a damaged plan that its copy does not have.
+// Lost is a control of a damaged plan that its copy will not have.
 type Lost struct {
-	Record uint64 `json:"record"` // where it stands; 0 for one that only a checkpoint tells of
+	Record uint64 `json:"record"` // its position; 0 when only a checkpoint tells of it
 	What   string `json:"what"`   // such as: drain behind document 120
-	shapes bool   // steps depend on it
+	shapes bool   // whether steps depend on it
 }
 
-// Damage is what Inspect finds of a plan.
+// Damage is what Inspect finds out about a plan.
 type Damage struct {
 	Run     string `json:"run"`
 	Records uint64 `json:"records"` // up to the last one that can be used
 	Steps   uint64 `json:"steps"`   // of those
 	Why     string `json:"why"`     // the plan is damaged behind them; empty for one that is whole
-	// Lost are the controls behind them. With Unknown records that may have been further ones, nobody knows.
+	// Lost are the controls behind Records. Each of the Unknown records may have been another one.
 	Lost    []Lost `json:"lost,omitempty"`
-	Unknown uint64 `json:"unknown"` // records behind them that cannot be read, less those that are known to be steps
+	Unknown uint64 `json:"unknown"` // records behind Records that cannot be read, without those known to be steps
 	// OnceRecords and OnceSteps are how long the plan was, as far as its records and checkpoints tell.
 	OnceRecords uint64 `json:"once_records"`
 	OnceSteps   uint64 `json:"once_steps"`
 
 	header plan.Header
-	usable []string // checkpoints that fit
+	usable []Stored // checkpoints that fit
 }
 
 // Same reports whether a run that goes on with the copy plans the same steps as were planned before: whether nothing that shapes them is lost.
@@ -50,11 +48,10 @@ func (d Damage) Same() bool {
 	return d.Unknown == 0 && !slices.ContainsFunc(d.Lost, func(l Lost) bool { return l.shapes })
 }
 
-// recordPatience bounds how long a record is waited for that a damaged log may not have.
+// recordPatience bounds the wait for a record: a damaged log may not have it.
 const recordPatience = 10 * time.Second
 
-// Inspect reads a plan that may be damaged up to its last record that can be used, and what can be told of those behind it. It changes
-// nothing.
+// Inspect reads a plan that may be damaged: all records up to the last usable one, and what is left behind that. It changes nothing.
 func Inspect(ctx context.Context, plan PlanLog, checkpoints Checkpoints) (Damage, error) {
 	var d Damage
 	last, err := plan.Last(ctx)
@@ -133,7 +130,7 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 		if err == nil && s != nil {
 			err = in.order.Step(s)
 		}
-		if err != nil || s == nil { // one that is not complete yet
+		if err != nil || s == nil { // the step is not complete yet
 			return err
 		}
 	} else {
@@ -159,6 +156,9 @@ func (in *inspection) behind(ctx context.Context, from, last uint64) {
 			in.unread++
 			continue
 		}
+		if _, ok := e.(plan.Term); ok {
+			continue // the copy has leaders of its own
+		}
 		part, ok := e.(plan.StepPart)
 		if !ok {
 			_, shapes := e.(plan.Control)
@@ -180,17 +180,16 @@ func describe(e plan.Entry) string {
 	return fmt.Sprintf("record of kind %d", e.Kind())
 }
 
-// checkpoints finds those that a copy can use, and learns from the others how long the plan was.
+// checkpoints finds the checkpoints that a copy can use. The others tell how long the plan was.
 func (in *inspection) checkpoints(ctx context.Context, stored Checkpoints) error {
-	names, err := Edges{Checkpoints: stored}.checkpoints(ctx)
+	count, err := Edges{Checkpoints: stored}.checkpoints(ctx, in.Steps == 0)
 	if err != nil {
 		return err
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		b, err := stored.Get(ctx, name)
+	for _, s := range count {
+		b, err := stored.Get(ctx, s.Name)
 		if err != nil {
-			return fmt.Errorf("read checkpoint %s: %w", name, err)
+			return fmt.Errorf("read checkpoint %s: %w", s.Name, err)
 		}
 		c, err := plan.DecodeCheckpoint(b)
 		if err != nil || c.Fingerprint != in.header.Fingerprint {
@@ -198,24 +197,24 @@ func (in *inspection) checkpoints(ctx context.Context, stored Checkpoints) error
 		}
 		if c.Tail.Position <= in.Records {
 			if rec, err := in.plan.Get(ctx, c.Tail.Position); err == nil && c.Tail.Position > 1 && plan.TailOf(c.Tail.Position, rec) == c.Tail {
-				in.usable = append(in.usable, name)
+				in.usable = append(in.usable, s)
 			}
 			continue
 		}
-		if step, err := strconv.ParseUint(strings.TrimPrefix(name, checkpointPrefix), 10, 64); err == nil && step >= in.Steps {
-			in.beyond(name, step, c)
+		if s.Step >= in.Steps {
+			in.beyond(s, c)
 		}
 	}
 	return nil
 }
 
-// beyond learns from a checkpoint that was taken behind the part of the log that can be used.
-func (in *inspection) beyond(name string, step uint64, c plan.Checkpoint) {
+// beyond takes from a checkpoint that was taken behind the usable part of the log how long the plan was, and which controls are lost.
+func (in *inspection) beyond(s Stored, c plan.Checkpoint) {
 	if in.Why == "" {
 		in.Why = fmt.Sprintf("it ends with record %d and %d steps, and checkpoint %s was taken behind record %d, at step %d",
-			in.Records, in.Steps, name, c.Tail.Position, step)
+			in.Records, in.Steps, s.Name, c.Tail.Position, s.Step)
 	}
-	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.Tail.Position), max(in.OnceSteps, step)
+	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.Tail.Position), max(in.OnceSteps, s.Step)
 	for _, p := range c.Pending() { // not yet in effect there
 		what := describe(p)
 		if !slices.ContainsFunc(in.Lost, func(l Lost) bool { return l.What == what }) && !slices.Contains(in.controls, p) {
@@ -224,8 +223,8 @@ func (in *inspection) beyond(name string, step uint64, c plan.Checkpoint) {
 	}
 }
 
-// Copy copies what can be used of a damaged plan, and the checkpoints that fit, into the empty log of a run of another name. A copy that
-// was broken off is gone on with; until it is finished no daemon takes it up. The damaged plan stays as it is.
+// Copy copies the usable part of a damaged plan, and the checkpoints that fit, into the empty log of a run of another name. Called again
+// after it was broken off, it goes on with the copy; until the copy is finished no daemon serves it. The damaged plan stays as it is.
 func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, progress func(records uint64)) error {
 	h := d.header
 	if h.Algorithm != plan.AlgorithmVersion {
@@ -240,10 +239,11 @@ func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, pro
 	if err != nil {
 		return fmt.Errorf("copy plan of run %s to run %s: %w", d.Run, name, err)
 	}
-	if next == 1 {
-		if err := d.begin(ctx, to, h); err != nil {
-			return fmt.Errorf("begin run %s: %w", name, err)
-		}
+	begun := next > 1
+	if err := d.begin(ctx, to, h, begun); err != nil {
+		return fmt.Errorf("begin run %s: %w", name, err)
+	}
+	if !begun {
 		next++
 	}
 	for next <= d.Records {
@@ -262,37 +262,38 @@ func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, pro
 		progress(next - 1)
 	}
 	for _, checkpoint := range d.usable {
-		b, err := from.Checkpoints.Get(ctx, checkpoint)
+		b, err := from.Checkpoints.Get(ctx, checkpoint.Name)
 		if err == nil {
-			err = to.Checkpoints.Put(ctx, checkpoint, b)
+			_, err = to.Checkpoints.Put(ctx, headerTerm, checkpoint.Step, b)
 		}
 		if err != nil {
-			return fmt.Errorf("copy checkpoint %s to run %s: %w", checkpoint, name, err)
+			return fmt.Errorf("copy checkpoint %s to run %s: %w", checkpoint.Name, name, err)
 		}
 	}
 	return nil
 }
 
-// begin writes the header of a copy. Its run needs what the stream still holds: more than that the damaged one did not have either.
-func (d Damage) begin(ctx context.Context, to Edges, h plan.Header) error {
+// begin writes the header of a copy, unless it has begun. Its run needs what the stream still holds: more than that the damaged one did not
+// have either.
+func (d Damage) begin(ctx context.Context, to Edges, h plan.Header, begun bool) error {
 	state, err := to.Documents.State(ctx)
 	if err != nil {
 		return err
 	}
-	left, err := to.checkpoints(ctx)
-	if err == nil {
-		err = to.forget(ctx, left)
+	from := max(state.First, h.Start)
+	if !begun {
+		if _, err := to.Floors.Begin(ctx, from); err != nil {
+			return err
+		}
+		if err := to.Plan.Append(ctx, 0, plan.EncodeRecord(h)); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = to.Floors.Need(ctx, max(state.First, h.Start))
-	}
-	if err != nil {
-		return err
-	}
-	return to.Plan.Append(ctx, 0, plan.EncodeRecord(h))
+	_, _, err = to.claim(ctx, headerTerm, true, from)
+	return err
 }
 
-// compare returns the position at which a copy goes on: 1 for one that has not begun. Another plan is no copy.
+// compare returns the position at which a copy goes on, 1 when it has not begun. A log that holds another plan is an error.
 func (d Damage) compare(ctx context.Context, from PlanLog, header []byte, to Edges) (next uint64, err error) {
 	last, err := to.Plan.Last(ctx)
 	if err != nil {

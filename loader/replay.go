@@ -9,8 +9,8 @@ import (
 	"loaderd/packonline"
 )
 
-// replay walks over the part of the plan log that exists while an applier makes it again: its entries go to the applier, whose steps are
-// compared here with those of the log instead of being appended to it.
+// replay reads the plan log while an applier plans it again. Controls and other entries of the log go to the applier; the steps that it
+// makes are compared with those of the log.
 type replay struct {
 	applier *plan.Applier
 	records chan planRecord
@@ -27,7 +27,7 @@ type planRecord struct {
 	entry plan.Entry
 }
 
-// replayFrom starts to read the log at a position, up to which the applier has come.
+// replayFrom starts to read the log at position from: the applier covers all records before.
 func replayFrom(ctx context.Context, log PlanLog, from uint64, a *plan.Applier) *replay {
 	p := &replay{applier: a, records: make(chan planRecord, 16), order: plan.Order{Steps: a.Planner.Next()}}
 	go func() {
@@ -48,7 +48,7 @@ func replayFrom(ctx context.Context, log PlanLog, from uint64, a *plan.Applier) 
 	return p
 }
 
-// prepare reads on to the next step. What stands between steps is recorded with the applier in the order of the log.
+// prepare reads on to the next step. The applier takes every entry that stands before it, in the order of the log.
 func (p *replay) prepare() error {
 	for p.next == nil && !p.done {
 		r, ok := <-p.records

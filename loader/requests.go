@@ -10,11 +10,11 @@ import (
 
 // request asks the leader for a record of the plan, or for a checkpoint.
 type request struct {
-	entry plan.Entry // what is to be recorded, for a control without its place; nil asks for a checkpoint
+	entry plan.Entry // what to record, a control without its place; nil asks for a checkpoint
 	reply chan<- answer
 }
 
-// answer is a document's sequence or a step, as the request has it.
+// answer is what a request returns: a document's sequence for a control, a step for commits and checkpoints.
 type answer struct {
 	at  uint64
 	err error
@@ -60,7 +60,7 @@ func (l *loop) commit(ctx context.Context, c plan.Commit, q request) error {
 	return nil
 }
 
-// keep stores the record of a change of keepers, and makes it known then.
+// keep appends a change of keepers. Once it is stored, it counts and the request is answered.
 func (l *loop) keep(ctx context.Context, e plan.Entry, q request) error {
 	l.applier.Record(e)
 	keepers := l.applier.Keepers
@@ -87,7 +87,7 @@ func (l *loop) decide(ctx context.Context, c plan.Control, q request) error {
 		return nil
 	}
 	at := max(state.Last, l.applier.Planner.Clock())
-	if n := len(l.applier.Pending); n > 0 { // a stale answer must not put it before one that is recorded
+	if n := len(l.applier.Pending); n > 0 { // State may be older than a control that is recorded: the new one must not stand before it
 		at = max(at, l.applier.Pending[n-1].Behind())
 	}
 	return l.control(ctx, c.PlaceBehind(at), func(context.Context) {
@@ -98,14 +98,14 @@ func (l *loop) decide(ctx context.Context, c plan.Control, q request) error {
 	})
 }
 
-// control records a control; it takes effect when the planner is there.
+// control appends a control; it takes effect when the planner has seen the document that it stands behind.
 func (l *loop) control(ctx context.Context, c plan.Control, stored func(context.Context)) error {
 	l.applier.Record(c)
 	return l.append(ctx, write{records: [][]byte{plan.EncodeRecord(c)}, stored: stored})
 }
 
-// linger drains pool and window for a reader that waits, when the stream has been quiet for long enough and what waits could fill a
-// step. The clock decides when that is recorded; the record decides what it does.
+// linger records a drain for a reader that waits, when the stream has been quiet for Options.Linger and a drain could fill a step. The clock
+// decides only when the drain is recorded: the plan follows from the record.
 func (l *loop) linger(ctx context.Context) error {
 	if l.options.Linger <= 0 || l.replay != nil || l.applier.Ended || len(l.applier.Pending) > 0 || !l.waitedFor() {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"loaderd/packonline"
 )
 
-// Options are what a Run needs besides its plan: nothing of it changes what is served, only when.
+// Options are what a Run needs besides its plan. They decide when steps are served, never what is in them.
 type Options struct {
 	// Ahead is how many steps may be planned beyond what readers asked for.
 	Ahead int `koanf:"ahead"`
@@ -22,7 +22,7 @@ type Options struct {
 	Stall time.Duration `koanf:"stall_timeout"`
 	// Checkpoint is how many steps lie between two stored planner states. 0 stores none; a restart then re-plans from the start.
 	Checkpoint int `koanf:"checkpoint_steps"`
-	// Linger is how long the document stream may be quiet while a reader waits, before what waits is packed for it as by Drain. 0 never.
+	// Linger is how long the document stream may be quiet while a reader waits, before the waiting documents are packed for it as by Drain. 0 never.
 	Linger time.Duration `koanf:"linger"`
 	// Release says what becomes of documents that neither a step behind the keepers' commits nor a restart needs: keep or purge.
 	Release string `koanf:"release"`
@@ -37,6 +37,11 @@ type Edges struct {
 	Checkpoints Checkpoints // may be nil
 	Floors      Floors      // may be nil: all documents stay
 	Log         *slog.Logger
+	// Daemon is the name of this process: the plan says who led when. It may be empty where no other daemon may serve the run.
+	Daemon string
+	// Leads and Bus are who leads the run and what carries the daemons' words where several may serve it; else nil.
+	Leads Leads
+	Bus   Bus
 }
 
 // Info describes a run to readers.
@@ -52,13 +57,17 @@ type Info struct {
 	Keepers     plan.Keepers `json:"keepers"`
 	// Was are names that the run had before its plan was repaired: who holds one of them means this run.
 	Was []string `json:"was,omitempty"`
+	// Daemons are the addresses of all live daemons of the run, as grpc://host:port or grpc+tls://host:port. Empty: the one that answers is alone.
+	Daemons []string `json:"daemons,omitempty"`
+	// Leader is where readers find the daemon that plans the run, as this one has heard last; empty when that is not known.
+	Leader string `json:"leader,omitempty"`
 }
 
-// Run is a leader and a follower in one process, with the plan and the follower's demand between them. Open it, call Serve once, read steps
-// through Readers.
+// Run is one daemon's part in a run: a follower that serves readers, and a leader while it is this daemon's turn, with the plan and the
+// follower's demand between them. Open it, call Serve once, read steps through Readers.
 type Run struct {
 	plan     *planView
-	leader   *leader
+	office   *office
 	follower *follower
 }
 
@@ -72,26 +81,28 @@ func Open(ctx context.Context, name string, c plan.Config, o Options, e Edges) (
 		}
 		return nil, fmt.Errorf("open run %s: %w", name, errors.Join(errs...))
 	}
-	log := e.Log.With("run", name)
-	view := newPlanView(e.Plan, o)
-	l := &leader{name: name, config: c, options: o, edges: e, log: log, plan: view, requests: make(chan request), wanted: make(chan struct{}, 1),
-		news: newAnnouncement(), replays: true}
-	f := newFollower(view, c, o, e, log)
-	f.leader, l.passed = l, f.assembler.cache.put
-	if err := l.open(ctx); err != nil {
+	if err := (plan.Term{Daemon: e.Daemon}).Validate(); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
-	f.begin()
-	return &Run{view, l, f}, nil
+	log := e.Log.With("run", name)
+	view := newPlanView(e.Plan, o)
+	office := newOffice(name, c, o, e, log, view)
+	f := newFollower(view, c, o, e, log)
+	f.leader, office.passed = office, f.assembler.again.cache.put
+	if err := office.open(ctx); err != nil {
+		return nil, fmt.Errorf("open run %s: %w", name, err)
+	}
+	return &Run{view, office, f}, nil
 }
 
-// Serve plans until ctx is done or the run fails. It returns nil in the first case. After the end of the stream it stays to answer
-// requests. Call it once.
+// Serve plans, or follows the plan of the daemon that does, until ctx is done or the run fails. It returns nil in the first case. After
+// the end of the stream it stays to answer requests. Call it once.
 func (r *Run) Serve(ctx context.Context) error {
 	var telling sync.WaitGroup
 	tell, stop := context.WithCancel(ctx)
 	telling.Go(func() { r.follower.tellWaits(tell) })
-	err := r.leader.serve(ctx)
+	telling.Go(func() { r.follower.prefetch.run(tell) })
+	err := r.office.serve(ctx)
 	stop()
 	telling.Wait()
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -114,21 +125,25 @@ func failure(err error) error {
 	return &Error{Reason: RunFailed, Message: "the run stopped", Err: err, Do: "read the daemon's log, mend the cause and restart it"}
 }
 
+// ServesAt says where readers find this daemon, for those that come by way of another one. It is called before Serve.
+func (r *Run) ServesAt(uri string) { r.office.flight = uri }
+
 // Info describes the run as of now.
 func (r *Run) Info() Info {
-	h, now := r.plan.header, r.plan.now()
-	info := Info{Run: r.leader.name, Fingerprint: h.Fingerprint, Config: r.leader.config, Start: h.Start, Planned: now.steps, Ended: now.ended,
-		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers}
+	h, now := r.plan.head(), r.plan.now()
+	daemons, leader := r.office.addresses()
+	info := Info{Run: r.office.name, Fingerprint: h.Fingerprint, Config: r.office.config, Start: h.Start, Planned: now.steps, Ended: now.ended,
+		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers, Daemons: daemons, Leader: leader}
 	if h.Repair != nil {
 		info.Was = h.Repair.Was
 	}
 	return info
 }
 
-// Join registers a reader that will ask for steps from step on. It checks rank, world and step. It changes nothing but when the plan
-// is fed.
+// Join registers a reader that will ask for steps from step on. It checks rank, world and step. Readers decide how far ahead the leader
+// plans, never what it plans.
 func (r *Run) Join(place Place, step uint64) (*Reader, error) {
-	return r.follower.join(r.leader.name, place, step)
+	return r.follower.join(r.office.name, place, step)
 }
 
 // Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
@@ -146,7 +161,7 @@ func (r *Run) Cause(step uint64) *Error { return r.follower.explain(step) }
 
 // Lookup returns the sequences of the documents that have a producer's id, in order.
 func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
-	return r.leader.edges.Documents.Lookup(ctx, id)
+	return r.office.edges.Documents.Lookup(ctx, id)
 }
 
 // Find calls f with every row of the plan that holds a part of a document, in order.
@@ -156,15 +171,15 @@ func (r *Run) Find(ctx context.Context, document uint64, f func(s *plan.Step, ro
 
 // Describe says where one document came from.
 func (r *Run) Describe(ctx context.Context, sequence uint64) (DocumentInfo, error) {
-	return r.leader.edges.Documents.Describe(ctx, sequence)
+	return r.office.edges.Documents.Describe(ctx, sequence)
 }
 
 // Seal ends the stream for this run behind its present last document: the pool drains there and every rank sees the same end. It
 // returns the sequence of that document. Idempotent.
 func (r *Run) Seal(ctx context.Context) (uint64, error) {
 	at, err := r.ask(ctx, plan.Seal{})
-	if err == nil {
-		r.leader.announced(ctx)
+	if l := r.office.present(); err == nil && l != nil {
+		l.announced(ctx)
 	}
 	return at, err
 }
@@ -193,28 +208,45 @@ func (r *Run) Leave(ctx context.Context, keeper string) (committed uint64, err e
 // Checkpoint stores the planner's state as of now and returns the step that it goes on with.
 func (r *Run) Checkpoint(ctx context.Context) (uint64, error) { return r.ask(ctx, nil) }
 
-// ask asks the leader to record an entry, or for a checkpoint, and waits for as long as a reader would wait for a step. What comes to be
-// recorded later does no harm.
+// askPause is the time between two attempts to reach a leader.
+const askPause = 20 * time.Millisecond
+
+// ask asks the leader to record an entry, or for a checkpoint, and waits for Options.Stall at most. An entry that is recorded after
+// that does no harm. Where the leader changes meanwhile, the next one is asked.
 func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
-	stall := time.NewTimer(r.leader.options.Stall)
-	defer stall.Stop()
-	reply := make(chan answer, 1)
-	send := r.leader.requests
+	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
+	defer cancel()
+	q := question{After: r.plan.position()}
+	if e != nil {
+		q.Record = plan.EncodeRecord(e)
+	}
+	if _, drain := e.(plan.Drain); drain && r.office.edges.Leads != nil {
+		state, err := r.office.edges.Documents.State(limit)
+		if err != nil {
+			return 0, err
+		}
+		q.Least = state.Last
+	}
 	for {
 		now := r.plan.now()
 		if now.failed != nil {
 			return 0, now.failed
 		}
-		select {
-		case send <- request{e, reply}:
-			send = nil
-		case a := <-reply:
-			return a.at, a.err
-		case <-now.changed: // the run may have failed
-		case <-stall.C:
-			return 0, r.follower.unanswered()
-		case <-ctx.Done():
+		at, err := r.office.ask(limit, q)
+		switch {
+		case limit.Err() == nil && errors.Is(err, ErrNobodyLeads):
+		case ctx.Err() != nil:
 			return 0, ctx.Err()
+		case limit.Err() != nil:
+			return 0, r.follower.unanswered()
+		default:
+			return at, err
+		}
+		q.Again = true
+		select {
+		case <-time.After(askPause):
+		case <-now.changed: // the run may have failed
+		case <-limit.Done():
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,19 +16,6 @@ import (
 )
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }
-
-// someLengths draws document lengths, some longer than a row.
-func someLengths(seed uint64, n int) []int {
-	r := rand.New(rand.NewPCG(seed, 1))
-	out := make([]int, n)
-	for i := range out {
-		out[i] = 1 + r.IntN(12)
-		if r.IntN(10) == 0 {
-			out[i] = 17 + r.IntN(40)
-		}
-	}
-	return out
-}
 
 var methods = []string{"concat", "bfd"}
 

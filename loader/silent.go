@@ -1,13 +1,13 @@
 package loader
 
-// silentAdvice says by retriever what to do where no document says what it compares. Terms, which bm25 compares, all documents have.
+// silentAdvice says what to do when no document brings what the retriever compares. bm25 needs none: it compares terms, which all have.
 var silentAdvice = map[string]string{
 	"repo":  `publish documents with a path (header Loaderd-Path, "path" of a JSON document), or begin a run with packing.splice.retriever: bm25`,
 	"dense": `publish documents with an embedding (header Loaderd-Embedding, "embedding" of a JSON document), or begin a run with packing.splice.retriever: bm25`,
 }
 
-// checkSilent looks once, when a pool of documents has come or the stream has ended, and warns if none says what the retriever compares:
-// then splice packs by length alone.
+// checkSilent looks once, when a pool of documents has come or the run has ended, and warns if no document brings what the retriever
+// compares: then splice packs by length alone.
 func (l *loop) checkSilent() {
 	c := l.config.Packing
 	if l.heard || c.Related() == nil {

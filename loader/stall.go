@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/plan"
 )
 
-// dryFor is how long a stream has had nothing new before that is the cause of a wait: one that trickles is not dry between its documents.
+// dryFor is how long a stream must have had nothing new before it is called dry: one that trickles is not dry between its documents.
 const dryFor = 5 * time.Second
 
 // explain says why a step is not there yet, as its reader would be told; nil when it is, or when the run has ended.
@@ -26,19 +26,17 @@ func (f *follower) explain(step uint64) *Error {
 	return f.cause(step)
 }
 
-// cause says why a step has not come: the first thing on its way that does not move.
+// cause says why a step has not come: it looks at everything between reader and document stream in turn, and names the first that stands still.
 func (f *follower) cause(step uint64) *Error {
 	w := wait{step: step, report: f.leader.report(), config: f.config, options: f.options}
-	f.mu.Lock()
-	if r := f.brake(step); r != nil {
-		w.brake = &ReaderStat{r.place.Rank, r.place.World, r.next}
+	if step >= w.report.Wanted+uint64(f.options.Ahead) {
+		w.brake = w.report.Slowest
 	}
-	f.mu.Unlock()
-	if w.report.source != nil {
-		w.source = *w.report.source
+	if w.report.Source != nil {
+		w.source = *w.report.Source
 	}
 	facts := w.facts(f.plan.planned())
-	for _, look := range []func() *Error{w.storing, w.opening, w.replaying, w.behind, w.down, w.dry, w.tokenizing, w.filling} {
+	for _, look := range []func() *Error{w.leaderless, w.storing, w.opening, w.replaying, w.behind, w.down, w.dry, w.tokenizing, w.filling} {
 		if e := look(); e != nil {
 			for k, v := range e.Facts {
 				facts[k] = v
@@ -50,8 +48,8 @@ func (f *follower) cause(step uint64) *Error {
 	panic("loader: filling is always a cause")
 }
 
-// wait is a wait for a step: what is looked at, in the order of the way from the reader to the documents. Each look returns nil when it is
-// not the cause.
+// wait is what is known about a wait for a step. Each of its methods up to filling looks at one possible cause and returns nil when it
+// is not that.
 type wait struct {
 	step    uint64
 	report  report
@@ -62,49 +60,58 @@ type wait struct {
 }
 
 func (w *wait) facts(planned uint64) map[string]string {
-	r := &w.report
+	r := &w.report.PlanStats
 	facts := map[string]string{
 		"step":          strconv.FormatUint(w.step, 10),
 		"planned":       strconv.FormatUint(planned, 10),
 		"last_document": strconv.FormatUint(w.source.Last, 10),
-		"read_document": r.cursor.String(),
-		"pool":          fmt.Sprintf("%d of %d", r.pool.Pieces, w.config.Packing.Pool),
-		"held_rows":     fmt.Sprintf("%d (%d of %d pieces)", r.pool.Held.Rows, r.pool.Held.Pieces, w.config.Packing.Relevant().Held()),
-		"window":        fmt.Sprintf("%d of %d", r.window, w.config.Shuffle.Window),
-		"queued_rows":   queueNote(r.queues),
+		"read_document": r.Cursor.String(),
+		"pool":          fmt.Sprintf("%d of %d", r.Pool.Pieces, w.config.Packing.Pool),
+		"held_rows":     fmt.Sprintf("%d (%d of %d pieces)", r.Pool.Held.Rows, r.Pool.Held.Pieces, w.config.Packing.Relevant().Held()),
+		"window":        fmt.Sprintf("%d of %d", r.Window, w.config.Shuffle.Window),
+		"queued_rows":   queueNote(r.Queues),
 	}
-	note(r.lacks, facts)
+	note(r.Lacks, facts)
 	return facts
 }
 
-// asks is what to do when nothing can be done.
+// asks is the advice when the reader can do nothing else.
 const asks = "wait and ask again"
 
-func (w *wait) storing() *Error {
-	if w.report.storing <= time.Second {
+func (w *wait) leaderless() *Error {
+	r := &w.report
+	if !r.Elsewhere || r.Silent < silentAfter {
 		return nil
 	}
-	return &Error{Reason: PlanLogDown, Message: fmt.Sprintf("storing the plan has taken %s", w.report.storing.Round(time.Millisecond)),
+	return &Error{Reason: NotLeading, Message: fmt.Sprintf("no daemon has been heard to plan the run for %s", r.Silent.Round(time.Millisecond)),
+		Do: "wait: another daemon takes over within seconds; when none does, look at the daemons' logs and the JetStream servers"}
+}
+
+func (w *wait) storing() *Error {
+	if w.report.Storing <= time.Second {
+		return nil
+	}
+	return &Error{Reason: PlanLogDown, Message: fmt.Sprintf("storing the plan has taken %s", w.report.Storing.Round(time.Millisecond)),
 		Do: "check the JetStream server and its disk"}
 }
 
 func (w *wait) opening() *Error {
-	if w.report.source != nil {
+	if w.report.Source != nil {
 		return nil
 	}
 	return &Error{Reason: SourceDown, Message: "the document stream has not been opened yet", Do: "check the NATS server; the daemon connects by itself"}
 }
 
 func (w *wait) replaying() *Error {
-	if !w.report.replays || !w.source.DownSince.IsZero() {
+	if !w.report.Replays || !w.source.DownSince.IsZero() {
 		return nil
 	}
-	return &Error{Reason: Replaying, Message: fmt.Sprintf("the daemon re-plans after a restart: it is at document %s", w.report.cursor), Do: asks}
+	return &Error{Reason: Replaying, Message: fmt.Sprintf("the daemon re-plans after a restart: it is at document %s", w.report.PlanStats.Cursor), Do: asks}
 }
 
 func (w *wait) behind() *Error {
 	b := w.brake
-	if b == nil || w.report.replays {
+	if b == nil || w.report.Replays {
 		return nil
 	}
 	return &Error{Reason: RankBehind, Do: "look at that rank; the plan goes on when it does",
@@ -123,7 +130,7 @@ func (w *wait) down() *Error {
 }
 
 func (w *wait) dry() *Error {
-	s, lacks := w.source, w.report.lacks
+	s, lacks := w.source, w.report.PlanStats.Lacks
 	if s.DrySince.IsZero() || s.Delivered < s.Fetched || time.Since(s.DrySince) < min(dryFor, w.options.Stall/2) {
 		return nil
 	}
@@ -150,12 +157,12 @@ func (w *wait) whenDry(drains bool) string {
 }
 
 func (w *wait) tokenizing() *Error {
-	s, r := w.source, &w.report
-	if s.Delivered >= s.Fetched || r.cursor != r.cursorBefore {
+	s, r := w.source, &w.report.PlanStats
+	if s.Delivered >= s.Fetched || r.Cursor != r.CursorBefore {
 		return nil
 	}
 	return &Error{Reason: TokenizerBehind,
-		Message: fmt.Sprintf("%d documents (%d bytes) are fetched and wait to be tokenized", s.Fetched-r.cursor.Last(), s.Buffered),
+		Message: fmt.Sprintf("%d documents (%d bytes) are fetched and wait to be tokenized", s.Fetched-r.Cursor.Last(), s.Buffered),
 		Do:      "wait, or give the daemon more stream.workers"}
 }
 
@@ -163,7 +170,7 @@ func (w *wait) filling() *Error {
 	f := w.facts(0)
 	return &Error{Reason: PoolFilling, Do: asks,
 		Message: fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s pieces, shuffle window %s, queues %s",
-			w.report.lacks, f["pool"], f["window"], f["queued_rows"])}
+			w.report.PlanStats.Lacks, f["pool"], f["window"], f["queued_rows"])}
 }
 
 // queueNote shows the rows that wait for a step: 1024: 3 of 48 rows, 2048: 1 of 24 rows.
@@ -175,10 +182,10 @@ func queueNote(queues []plan.QueueStat) string {
 	return strings.Join(parts, ", ")
 }
 
-// unanswered says why a request has no answer.
+// unanswered says why a request has had no answer within Options.Stall.
 func (f *follower) unanswered() *Error {
 	e := f.cause(f.plan.planned())
-	if e.Reason == Replaying || e.Reason == SourceDown && f.leader.report().replays || e.Reason == PlanLogDown {
+	if e.Reason == Replaying || e.Reason == SourceDown && f.leader.report().Replays || e.Reason == PlanLogDown {
 		return e
 	}
 	return &Error{Reason: PlanLogDown, Message: fmt.Sprintf("the request has not been recorded within %s", f.options.Stall),

@@ -35,10 +35,10 @@ func (d oddDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
 	return oddSource{s, d}, err
 }
 
-func (s oddSource) Next(ctx context.Context) (loader.Document, error) {
+func (s oddSource) Next(ctx context.Context) ([]loader.Document, error) {
 	if s.docs.stuck {
 		<-ctx.Done()
-		return loader.Document{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	return s.Source.Next(ctx)
 }
@@ -190,6 +190,27 @@ func TestStallNamesTheCause(t *testing.T) {
 		var e *loader.Error
 		if !errors.As(err, &e) || e.Reason != loader.SourceDry || e.Facts["last_document"] != "2" || !strings.Contains(e.Message, "document 2") {
 			t.Fatalf("Next = %v", err)
+		}
+	})
+	bubble(t, "source dry, but for documents that the leader holds", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Stall = 600 * time.Millisecond
+		run, stop := w.start(t)
+		eventually(t, func() bool { return !run.Stats().Replaying })
+		release := w.plan.hold() // for less than what would be the cause
+		defer func() { release(); _ = stop() }()
+		r, err := run.Join(loader.Place{World: 1}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		w.docs.lengths(slices.Repeat([]int{16}, 27)...) // one more than the leader plans before a step is stored
+		_, err = r.Next(t.Context())
+		if s := run.Stats().Source; s.Fetched != s.Last || s.Delivered >= s.Fetched || s.DrySince.IsZero() {
+			t.Fatalf("source: %+v", s)
+		}
+		if reason(err) == loader.SourceDry {
+			t.Errorf("Next = %v", err)
 		}
 	})
 	bubble(t, "rank behind", func(t *testing.T) {

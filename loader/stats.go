@@ -8,34 +8,34 @@ import (
 	"loaderd/packonline"
 )
 
-// planStats is what the leader's loop last told of its planner.
+// planStats are the figures of the planner when the leader's loop last took them.
 type planStats struct {
-	counts       plan.Counts
-	packed       packonline.Counts
-	pool         packonline.Pending
-	window       int
-	queued       int
-	queues       []plan.QueueStat
-	lacks        plan.Shortage
-	cursor       plan.Position
-	cursorBefore plan.Position // at the refresh before
-	floor        plan.Position
-	detail       map[string]int64
+	Counts       plan.Counts
+	Packed       packonline.Counts
+	Pool         packonline.Pending
+	Window       int
+	Queued       int
+	Queues       []plan.QueueStat
+	Lacks        plan.Shortage
+	Cursor       plan.Position
+	CursorBefore plan.Position // of the snapshot before
+	Floor        plan.Position
+	Detail       map[string]int64
 }
 
-// snapshot refreshes what the leader reports.
+// snapshot takes the planner's figures for report.
 func (l *leader) snapshot() {
 	p := l.applier.Planner
 	var s planStats
-	s.counts, s.packed = p.Counts()
-	s.pool, s.window, s.queued = p.Waiting()
-	s.queues = p.Queues()
-	s.lacks = p.Shortage()
-	s.cursor = p.Cursor()
-	s.floor = p.Floor()
-	s.detail = p.Detail()
+	s.Counts, s.Packed = p.Counts()
+	s.Pool, s.Window, s.Queued = p.Waiting()
+	s.Queues = p.Queues()
+	s.Lacks = p.Shortage()
+	s.Cursor = p.Cursor()
+	s.Floor = p.Floor()
+	s.Detail = p.Detail()
 	l.mu.Lock()
-	s.cursorBefore = l.figures.cursor
+	s.CursorBefore = l.figures.Cursor
 	l.figures = s
 	l.mu.Unlock()
 }
@@ -65,14 +65,14 @@ type Stats struct {
 	Repeated        int64            `json:"repeated_tokens"`
 	AgeMax          int64            `json:"age_max"`
 	PoolPieces      int              `json:"pool_pieces"`
-	HeldRows        int              `json:"held_rows"`   // finished ones that are held back
-	HeldPieces      int              `json:"held_pieces"` // in them
+	HeldRows        int              `json:"held_rows"`   // finished rows that the packer holds back
+	HeldPieces      int              `json:"held_pieces"` // in those rows
 	PoolTokens      int64            `json:"pool_tokens"` // of the pieces in the pool and in these rows
 	WindowRows      int              `json:"shuffle_rows"`
 	QueueRows       int              `json:"queue_rows"`
 	Queues          []plan.QueueStat `json:"queues"`      // by bucket
-	RowsNeeded      int              `json:"rows_needed"` // that the next step needs, those behind it included; the least that can do
-	RowsThere       int              `json:"rows_there"`  // of those
+	RowsNeeded      int              `json:"rows_needed"` // before the next step comes, at the least; see plan.Shortage
+	RowsThere       int              `json:"rows_there"`  // of the rows needed
 	WaitMax         int64            `json:"wait_max"`    // most documents that came while a row waited for its step
 	Cursor          uint64           `json:"cursor"`
 	Floor           uint64           `json:"floor"`
@@ -82,12 +82,13 @@ type Stats struct {
 	Source          SourceStatus     `json:"source"`
 	// Trouble is what is wrong with the document stream although it can be reached; empty when all is well.
 	Trouble string `json:"stream_trouble,omitempty"`
-	// Packing is what the packing method itself counts: of splice how rows ended, see docs/splice.md. It is not changed.
+	// Packing is what the packing method itself counts: of splice how rows ended, see docs/splice.md. Nobody changes it.
 	Packing map[string]int64 `json:"packing,omitempty"`
 }
 
 // ReaderStat is one registered reader.
 type ReaderStat struct {
+	Job   string `json:"job"`
 	Rank  int    `json:"rank"`
 	World int    `json:"world"`
 	Step  uint64 `json:"step"` // next step it will ask for
@@ -95,22 +96,23 @@ type ReaderStat struct {
 
 // Stats returns the present figures.
 func (r *Run) Stats() Stats {
-	now := r.plan.now() // before the figures, which are not to be older than any step
-	p := r.leader.report()
-	s := Stats{Run: r.leader.name, Planned: now.steps, Ended: now.ended, Replaying: p.replays, Committed: now.keepers.Committed(), Oldest: now.oldest,
-		Checkpoint: p.checkpointed, CheckpointBytes: p.checkpointBytes, Readers: r.follower.readerStats(),
-		Documents: p.packed.Documents, Empty: p.counts.Empty, Undecoded: p.counts.Undecoded, Duplicates: p.counts.Duplicates,
-		Tokens: p.packed.Tokens, Rows: p.counts.Rows, Slots: p.counts.Slots, Padding: p.counts.Slots - p.counts.Tokens,
-		Truncated: p.packed.Truncated, Dropped: p.packed.Dropped + p.counts.LeftTokens, Repeated: p.packed.Repeated, AgeMax: p.counts.AgeMax,
-		PoolPieces: p.pool.Pieces, HeldRows: int(p.pool.Held.Rows), HeldPieces: int(p.pool.Held.Pieces), PoolTokens: p.pool.Tokens,
-		WindowRows: p.window, QueueRows: p.queued, Queues: p.queues, RowsNeeded: p.lacks.Needed, RowsThere: p.lacks.There, WaitMax: p.counts.WaitMax,
-		Cursor: p.cursor.Last(), Floor: p.floor.Next(), Trouble: p.trouble, Packing: p.detail}
-	s.CacheBytes, s.CacheHits, s.CacheMisses = r.follower.assembler.cache.stats()
+	now := r.plan.now() // first: the figures must not be older than any step in it
+	from := r.office.report()
+	p := from.PlanStats
+	s := Stats{Run: r.office.name, Planned: now.steps, Ended: now.ended, Replaying: from.Replays, Committed: now.keepers.Committed(), Oldest: now.oldest,
+		Checkpoint: from.Checkpointed, CheckpointBytes: from.CheckpointBytes, Readers: r.follower.readerStats(),
+		Documents: p.Packed.Documents, Empty: p.Counts.Empty, Undecoded: p.Counts.Undecoded, Duplicates: p.Counts.Duplicates,
+		Tokens: p.Packed.Tokens, Rows: p.Counts.Rows, Slots: p.Counts.Slots, Padding: p.Counts.Slots - p.Counts.Tokens,
+		Truncated: p.Packed.Truncated, Dropped: p.Packed.Dropped + p.Counts.LeftTokens, Repeated: p.Packed.Repeated, AgeMax: p.Counts.AgeMax,
+		PoolPieces: p.Pool.Pieces, HeldRows: int(p.Pool.Held.Rows), HeldPieces: int(p.Pool.Held.Pieces), PoolTokens: p.Pool.Tokens,
+		WindowRows: p.Window, QueueRows: p.Queued, Queues: p.Queues, RowsNeeded: p.Lacks.Needed, RowsThere: p.Lacks.There, WaitMax: p.Counts.WaitMax,
+		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), Trouble: from.Trouble, Packing: p.Detail}
+	s.CacheBytes, s.CacheHits, s.CacheMisses = r.follower.assembler.again.cache.stats()
 	slices.SortFunc(s.Readers, func(a, b ReaderStat) int {
-		return cmp.Or(cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Step, b.Step))
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Step, b.Step))
 	})
-	if p.source != nil {
-		s.Source = *p.source
+	if from.Source != nil {
+		s.Source = *from.Source
 	}
 	return s
 }

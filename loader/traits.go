@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// traitsAtOnce is how many documents are asked for at a time.
+// traitsAtOnce is how many documents are read at a time.
 const traitsAtOnce = 32
 
-// readTraits tells a restored planner again what it was told of its waiting documents beside their lengths: a checkpoint holds references
-// only. Packing methods that look at lengths alone need nothing.
+// readTraits reads the traits of the documents that wait in a restored planner, and tells it: checkpoints do not hold them. It reads
+// nothing for packing methods that look at lengths alone.
 func readTraits(ctx context.Context, p *plan.Planner, documents Documents) error {
 	sequences := p.Unread()
 	traits := make([]plan.Traits, len(sequences))

@@ -9,20 +9,20 @@ import (
 const (
 	// tellAfter is how long readers wait for a step before the log says why.
 	tellAfter = 10 * time.Second
-	// tellAgain is how often it names the same reason, with other figures.
+	// tellAgain is how often the log names the same reason, with other figures.
 	tellAgain = time.Minute
-	// tellEvery is how often the run looks.
+	// tellEvery is how often a follower looks whether readers wait.
 	tellEvery = time.Second
 )
 
-// waits tells the log why readers wait: once when they have waited for tellAfter, again when the cause changes, and when the step is there.
+// waits tells the log why readers wait: when they have waited for tellAfter, when the cause changes, and when the step is there.
 type waits struct {
 	*follower
-	since  time.Time // of the wait that was told; zero without one
-	reason Reason    // that was told last
+	since  time.Time // when the wait began that the log knows of; zero without one
+	reason Reason    // that the log was told last
 	facts  map[string]string
-	told   map[Reason]time.Time // when each was told last
-	gone   time.Time            // when the last reader had gone; zero while there is one
+	told   map[Reason]time.Time // when the log was last told of each reason
+	gone   time.Time            // since when there is no reader; zero while there is one
 }
 
 // tellWaits looks until ctx is done.
@@ -57,7 +57,7 @@ func (w *waits) look(now time.Time) {
 	case over || since.IsZero() || now.Sub(since) < tellAfter:
 		return
 	case readers == 0:
-		if now.Sub(w.gone) >= tellAfter { // one that was told the cause comes again within seconds
+		if now.Sub(w.gone) >= tellAfter { // a reader that got the cause as an error comes back within seconds
 			w.relieve()
 			w.since = time.Time{}
 		}

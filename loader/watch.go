@@ -14,8 +14,8 @@ import (
 const watchInterval = 500 * time.Millisecond
 
 // watch looks after the document stream. Another stream in its place ends the run, since the plan's references would name other documents
-// there. What can be mended (settings that were changed, documents that are gone and may still be asked for) is noted for Stats; the run
-// goes on. A stream that is out of reach is the source's to tell.
+// there. What can be mended (changed settings, lost documents that may still be asked for) is noted for Stats, and the run goes on. A stream
+// that is out of reach is not noted here: SourceStatus tells it.
 func (l *leader) watch(ctx context.Context) error {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -27,7 +27,7 @@ func (l *leader) watch(ctx context.Context) error {
 		}
 		state, err := l.edges.Documents.State(ctx)
 		if err == nil {
-			err = madeOf(l.plan.header, state.Stream)
+			err = madeOf(l.header, state.Stream)
 		}
 		var mismatch *Error
 		if errors.As(err, &mismatch) && mismatch.Reason == StreamMismatch {
@@ -39,17 +39,17 @@ func (l *leader) watch(ctx context.Context) error {
 		trouble := state.Trouble
 		if trouble == nil && !l.first.Reaches(plan.Before(state.First)) {
 			if trouble, err = l.gone(ctx, state.First); err != nil {
-				continue // the plan is out of reach: it is looked at again
+				continue // the plan log is out of reach: the next tick tries again
 			}
 		}
 		l.notice(trouble)
 	}
 }
 
-// gone says that documents below first, which the stream no longer holds, may still be asked for.
+// gone says what is lost when the stream no longer holds documents below first; trouble is nil when nobody can ask for them any more.
 func (l *leader) gone(ctx context.Context, first uint64) (trouble, err error) {
 	step, replays := l.needed()
-	if replays { // what is committed is not known yet
+	if replays { // which steps are committed is not known yet
 		return nil, nil
 	}
 	gone := plan.Before(first)
@@ -63,7 +63,7 @@ func (l *leader) gone(ctx context.Context, first uint64) (trouble, err error) {
 	}
 	return &Error{Reason: DocumentLost,
 		Message: fmt.Sprintf("documents before %d are gone from document stream %s, deleted or purged by someone else, "+
-			"and the run may still need those from %d on", first, l.plan.header.Stream.Name, floor.Next()),
+			"and the run may still need those from %d on", first, l.header.Stream.Name, floor.Next()),
 		Do: fmt.Sprintf("restore the stream from its backup; without it, resume from step %d or a later one", oldest),
 		Facts: map[string]string{"first": strconv.FormatUint(first, 10), "floor": strconv.FormatUint(floor.Next(), 10),
 			"oldest": strconv.FormatUint(oldest, 10)}}, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -12,8 +13,6 @@ import (
 
 	"loaderd/loader"
 	"loaderd/loader/plan"
-	"loaderd/packonline"
-	"loaderd/shuffle"
 )
 
 // memLog is a plan log in memory.
@@ -124,21 +123,56 @@ func (l *memLog) MaxRecord() int {
 	return 1 << 20
 }
 
-// memCheckpoints stores checkpoints in memory.
+// memCheckpoints stores checkpoints in memory. Those in data count, for the plan that has claimed them last.
 type memCheckpoints struct {
 	mu     sync.Mutex
 	data   map[string][]byte
-	refuse bool // to store any
+	refuse bool           // to store any
+	plan   func() *memLog // that there is now
+	owner  *memLog
+	term   uint64
 }
 
-func (c *memCheckpoints) Put(_ context.Context, name string, data []byte) error {
+// passes refuses a term when a later one of the same plan has claimed the checkpoints.
+func (c *memCheckpoints) passes(term uint64) error {
+	if now := c.plan(); c.owner != now {
+		c.owner, c.term = now, 0
+	}
+	if term < c.term {
+		return fmt.Errorf("%w: term %d follows term %d", loader.ErrDeposed, c.term, term)
+	}
+	c.term = term
+	return nil
+}
+
+func (c *memCheckpoints) Claim(_ context.Context, term uint64, begun bool) ([]loader.Stored, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if begun && c.owner != c.plan() {
+		clear(c.data)
+	}
+	if err := c.passes(term); err != nil {
+		return nil, err
+	}
+	return c.stored(), nil
+}
+
+func (c *memCheckpoints) Put(_ context.Context, term, step uint64, data []byte) ([]loader.Stored, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refuse {
-		return errors.New("no room")
+		return nil, errors.New("no room")
 	}
-	c.data[name] = data
-	return nil
+	if err := c.passes(term); err != nil {
+		return nil, err
+	}
+	put := loader.Stored{Name: fmt.Sprintf("step-%020d", step), Step: step, Bytes: int64(len(data))}
+	kept, dropped := loader.KeepCheckpoints(c.stored(), put)
+	for _, s := range dropped {
+		delete(c.data, s.Name)
+	}
+	c.data[put.Name] = data
+	return kept, nil
 }
 
 func (c *memCheckpoints) Get(_ context.Context, name string) ([]byte, error) {
@@ -147,21 +181,32 @@ func (c *memCheckpoints) Get(_ context.Context, name string) ([]byte, error) {
 	return c.data[name], nil
 }
 
-func (c *memCheckpoints) List(context.Context) ([]string, error) {
+func (c *memCheckpoints) List(context.Context) ([]loader.Stored, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var names []string
-	for n := range c.data {
-		names = append(names, n)
+	out := c.stored()
+	for i := range out {
+		out[i].Earlier = c.owner != c.plan()
 	}
-	return names, nil
+	return out, nil
 }
 
-func (c *memCheckpoints) Delete(_ context.Context, name string) error {
+func (c *memCheckpoints) stored() (out []loader.Stored) {
+	for _, name := range slices.Sorted(maps.Keys(c.data)) {
+		var step uint64
+		if _, err := fmt.Sscanf(name, "step-%d", &step); err != nil {
+			panic(err)
+		}
+		out = append(out, loader.Stored{Name: name, Step: step, Bytes: int64(len(c.data[name]))})
+	}
+	return out
+}
+
+// names are those of the checkpoints that count, by ascending step.
+func (c *memCheckpoints) names() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.data, name)
-	return nil
+	return slices.Sorted(maps.Keys(c.data))
 }
 
 // memDocs is a document stream in memory. Token k of document n is n*1000+k, so that a batch shows where every token came from.
@@ -227,28 +272,46 @@ func documentTokens(seq uint64, n int) []int32 {
 // memFloors is the only run's entry in a purgeable memDocs.
 type memFloors struct {
 	docs *memDocs
-	need uint64
+	term uint64
 	ends []uint64
 }
 
-func (f *memFloors) Need(_ context.Context, from uint64) error {
-	f.docs.mu.Lock()
-	defer f.docs.mu.Unlock()
-	f.need = from
+// passes refuses a term when a later one speaks for the run.
+func (f *memFloors) passes(term uint64) error {
+	if term < f.term {
+		return fmt.Errorf("%w: term %d follows term %d", loader.ErrDeposed, f.term, term)
+	}
+	f.term = term
 	return nil
 }
 
-func (f *memFloors) Ends(_ context.Context, at uint64) error {
+func (f *memFloors) Begin(context.Context, uint64) (uint64, error) {
+	return f.Claim(context.Background(), 0, 1)
+}
+
+func (f *memFloors) Claim(_ context.Context, term, from uint64) (uint64, error) {
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()
+	return max(f.docs.first, from), f.passes(term)
+}
+
+func (f *memFloors) Ends(_ context.Context, term, at uint64) error {
+	f.docs.mu.Lock()
+	defer f.docs.mu.Unlock()
+	if err := f.passes(term); err != nil {
+		return err
+	}
 	f.ends = append(f.ends, at)
 	return nil
 }
 
-func (f *memFloors) Purge(context.Context) (uint64, error) {
+func (f *memFloors) Release(_ context.Context, term, from uint64) (uint64, error) {
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()
-	f.docs.first = max(f.docs.first, f.need)
+	if err := f.passes(term); err != nil {
+		return 0, err
+	}
+	f.docs.first = max(f.docs.first, from)
 	return f.docs.first, nil
 }
 
@@ -274,6 +337,15 @@ func (d *memDocs) Content(_ context.Context, seq uint64) (loader.Content, error)
 	return d.docs[seq-1].Content, nil
 }
 
+func (d *memDocs) Contents(ctx context.Context, sequences []uint64, f func(uint64, loader.Content)) error {
+	for _, seq := range sequences {
+		if c, err := d.Content(ctx, seq); err == nil {
+			f(seq, c)
+		}
+	}
+	return ctx.Err()
+}
+
 func (d *memDocs) Describe(_ context.Context, seq uint64) (loader.DocumentInfo, error) {
 	return loader.DocumentInfo{Sequence: seq, Path: fmt.Sprint("doc/", seq)}, nil
 }
@@ -286,59 +358,66 @@ func (d *memDocs) Read(_ context.Context, from uint64) (loader.Source, error) {
 	if from < d.first {
 		return nil, errPurged
 	}
-	return &memSource{docs: d, next: from}, nil
+	return newSource(d, from), nil
 }
 
+// memSource delivers chunks of one document up to seven.
 type memSource struct {
-	docs *memDocs
-	mu   sync.Mutex
-	next uint64
-	dry  time.Time
+	docs      *memDocs
+	mu        sync.Mutex
+	next      uint64
+	delivered uint64
+	dry       time.Time
 }
 
-func (s *memSource) Next(ctx context.Context) (loader.Document, error) {
+func newSource(d *memDocs, from uint64) *memSource {
+	return &memSource{docs: d, next: from, delivered: from - 1}
+}
+
+func (s *memSource) Next(ctx context.Context) ([]loader.Document, error) {
+	s.mu.Lock()
+	s.delivered = s.next - 1
+	s.mu.Unlock()
 	for {
-		s.docs.mu.Lock()
-		more := s.docs.more
-		s.mu.Lock()
-		if s.next <= uint64(len(s.docs.docs)) {
-			d := s.docs.docs[s.next-1]
-			s.next++
-			s.dry = time.Time{}
-			s.mu.Unlock()
-			s.docs.mu.Unlock()
-			return d, nil
+		docs, more := s.chunk()
+		if len(docs) > 0 {
+			return docs, nil
 		}
-		if s.dry.IsZero() {
-			s.dry = time.Now()
-		}
-		s.mu.Unlock()
-		s.docs.mu.Unlock()
 		select {
 		case <-ctx.Done():
-			return loader.Document{}, ctx.Err()
+			return nil, ctx.Err()
 		case <-more:
 		}
 	}
+}
+
+// chunk returns the next documents that are there; more is closed when others come.
+func (s *memSource) chunk() (docs []loader.Document, more <-chan struct{}) {
+	s.docs.mu.Lock()
+	defer s.docs.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	docs = s.docs.docs[min(s.next-1, uint64(len(s.docs.docs))):]
+	docs = docs[:min(uint64(len(docs)), 1+s.next%7)]
+	s.next += uint64(len(docs))
+	if len(docs) > 0 || s.dry.IsZero() {
+		s.dry = time.Now()
+	}
+	return docs, s.docs.more
 }
 
 func (s *memSource) Status() loader.SourceStatus {
 	last := s.docs.state().Last
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return loader.SourceStatus{Last: last, Fetched: s.next - 1, Delivered: s.next - 1, DrySince: s.dry}
+	status := loader.SourceStatus{Last: last, Fetched: s.next - 1, Delivered: s.delivered}
+	if status.Fetched == last {
+		status.DrySince = s.dry
+	}
+	return status
 }
 
 func (s *memSource) Close() error { return nil }
-
-// config is a small run: rows of 16 tokens, 4 rows a step.
-func config(method string) plan.Config {
-	return plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20, End: -1, Pad: -7},
-		Documents: plan.DocumentsConfig{Dedupe: 8},
-		Packing: packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, Hold: 100, MaxAge: 64,
-			Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 4}},
-		Shuffle: shuffle.Config{Window: 6}, Steps: plan.StepsConfig{Rows: 4, Last: plan.LastPad}, Attention: plan.AttentionDocument}
-}
 
 // world is everything around a run that survives a restart.
 type world struct {
@@ -351,8 +430,10 @@ type world struct {
 }
 
 func newWorld(c plan.Config) *world {
-	return &world{docs: newDocs(), plan: &memLog{}, checkpoints: &memCheckpoints{data: map[string][]byte{}}, config: c,
+	w := &world{docs: newDocs(), plan: &memLog{}, config: c,
 		options: loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 3}}
+	w.checkpoints = &memCheckpoints{data: map[string][]byte{}, plan: func() *memLog { return w.plan }}
+	return w
 }
 
 // edgesOf is what a run of the world gets.
@@ -381,6 +462,11 @@ func (w *world) start(t *testing.T) (run *loader.Run, stop func() error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return run, w.serve(t, run)
+}
+
+// serve serves a run; stop ends it and returns what Serve returned.
+func (w *world) serve(t *testing.T, run *loader.Run) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- run.Serve(ctx) }()
@@ -391,7 +477,7 @@ func (w *world) start(t *testing.T) (run *loader.Run, stop func() error) {
 		return result
 	}
 	t.Cleanup(func() { _ = stop() })
-	return run, stop
+	return stop
 }
 
 // read returns the batches of a rank from a step to the end, or n steps when n is not 0.

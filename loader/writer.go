@@ -2,22 +2,22 @@ package loader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"loaderd/loader/plan"
 )
 
-// write is what the loop decided to append to the plan log in one piece. Nobody sees a step before it is stored there.
+// write holds records that the loop hands to the writer and that are appended together. Nobody sees a step before the plan log holds it.
 type write struct {
-	after   uint64 // position of the record that it follows
+	after   uint64 // position of the record before the first
 	records [][]byte
-	step    *plan.Step                // becomes readable
-	stored  func(ctx context.Context) // runs when it is stored, in the writer; may be nil
+	step    *plan.Step                // becomes readable once the records are stored; may be nil
+	stored  func(ctx context.Context) // the writer calls it once the records are stored; may be nil
 }
 
-// append hands records to the writer. It blocks while the plan log is behind.
+// append hands records to the writer, also after ctx is done: a graceful stop loses nothing that was decided. It blocks while the writer's queue
+// is full.
 func (l *loop) append(ctx context.Context, w write) error {
 	w.after = l.tail.Position
 	if n := len(w.records); n > 0 {
@@ -26,18 +26,19 @@ func (l *loop) append(ctx context.Context, w write) error {
 	select {
 	case l.writes <- w:
 		return nil
-	case <-ctx.Done():
+	case <-l.written: // it has failed: that ends ctx
+		<-ctx.Done()
 		return ctx.Err()
 	}
 }
 
 const (
-	writeBatch = 256     // records of one append, unless one step alone has more
-	writeBytes = 8 << 20 // likewise bytes
+	writeBatch = 256     // most records of one append; a step that has more is appended alone
+	writeBytes = 8 << 20 // most bytes of one append, likewise
 	batchPays  = 12      // an atomic batch costs the server about as much as this many single appends
 )
 
-// write appends what the loop decided, in its order. What comes while the log takes one append goes into the next one together.
+// write appends what the loop hands over, in order. All that comes during one append goes into the next one together.
 func (l *leader) write(ctx context.Context, in <-chan write) error {
 	for w := range in {
 		group, records := []write{w}, len(w.records)
@@ -64,7 +65,8 @@ func (l *leader) write(ctx context.Context, in <-chan write) error {
 	return nil
 }
 
-// fitting returns how many writes one append takes. All of a step go together: a log that ends within a step could not be continued.
+// fitting returns how many writes go into one append. The records of a step are never parted: nobody could continue a log that ends
+// within a step.
 func fitting(writes []write) (n int) {
 	records, bytes := 0, 0
 	for _, w := range writes {
@@ -80,28 +82,30 @@ func fitting(writes []write) (n int) {
 	return n
 }
 
-// store appends the records of consecutive writes, all or none, and then makes them known.
+// store appends the records of consecutive writes, all or none, then makes their steps readable and calls stored.
 func (l *leader) store(ctx context.Context, writes []write) error {
 	var records [][]byte
 	for _, w := range writes {
 		records = append(records, w.records...)
 	}
 	if len(records) > 0 {
+		if l.sure != nil {
+			if err := l.sure(ctx); err != nil {
+				return err
+			}
+		}
 		l.update(func() { l.storing = time.Now() })
 		err := l.edges.Plan.Append(ctx, writes[0].after, records...)
 		l.update(func() { l.storing = time.Time{} })
-		switch {
-		case errors.Is(err, ErrDeposed):
-			return &Error{Reason: NotLeading, Message: "another process appended to the plan of run " + l.name, Err: err,
-				Do: "let it lead, or stop it and restart this one"}
-		case err != nil:
-			return fmt.Errorf("append to the plan log: %w", err)
+		if err != nil {
+			return l.deposed(fmt.Errorf("append to the plan log: %w", err))
 		}
 	}
 	for _, w := range writes {
 		if w.step != nil {
 			l.plan.extend(w.step)
 		}
+		l.plan.covers(w.after + uint64(len(w.records)))
 		if w.stored != nil {
 			w.stored(ctx)
 		}

@@ -32,7 +32,7 @@ func TestAppendsTakeWholeSteps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log sizesLog
-			l := &leader{edges: Edges{Plan: &log}}
+			l := &leader{plan: newPlanView(nil, Options{}), edges: Edges{Plan: &log}}
 			in := make(chan write, len(c.writes))
 			for _, w := range c.writes {
 				in <- write{records: w}

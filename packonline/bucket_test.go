@@ -126,7 +126,7 @@ func TestBucketPassesNoPieceBy(t *testing.T) {
 	}
 	seq := uint64(0)
 	add := func(n int32) {
-		if err := l.add(seq, n); err != nil {
+		if err := l.pack(seq, n); err != nil {
 			t.Fatal(err)
 		}
 		seq++

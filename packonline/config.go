@@ -71,27 +71,9 @@ func (c Config) Validate() []FieldError {
 		add("method", c.Method, fmt.Sprintf("one of %v", Methods()))
 		m = &method{several: true, longest: maxRow}
 	}
-	switch {
-	case len(c.Buckets) == 0:
-		add("buckets", c.Buckets, "at least one row length")
-	case len(c.Buckets) > 1 && !m.several:
-		add("buckets", c.Buckets, "exactly one row length for this method")
-	}
+	bad = append(bad, c.badBuckets(m)...)
 	if len(c.Buckets) > maxBuckets {
-		add("buckets", fmt.Sprintf("%d row lengths", len(c.Buckets)), fmt.Sprintf("at most %d row lengths", maxBuckets))
 		return bad
-	}
-	for i, l := range c.Buckets {
-		field := fmt.Sprintf("buckets[%d]", i)
-		if l < 2 || l > m.longest {
-			add(field, l, fmt.Sprintf("a row length of 2 to %d tokens for this method", m.longest))
-		}
-		if i > 0 && l <= c.Buckets[i-1] {
-			add(field, l, "row lengths in ascending order, each once")
-		}
-		if part := float64(l) * c.Atom; c.Atom > 0 && c.Atom < 1 && (part != math.Trunc(part) || part < 2) {
-			add("atom", c.Atom, fmt.Sprintf("an atom of 2 or more whole tokens; a row has %d", l))
-		}
 	}
 	if !slices.Contains(atoms, c.Atom) {
 		add("atom", c.Atom, fmt.Sprintf("one of %v rows", atoms))
@@ -116,6 +98,34 @@ func (c Config) Validate() []FieldError {
 	}
 	if len(bad) == 0 && m.refuse != nil {
 		bad = m.refuse(c)
+	}
+	return bad
+}
+
+// badBuckets is the part of Validate about row lengths. Of too many it names none.
+func (c Config) badBuckets(m *method) (bad []FieldError) {
+	add := func(field string, value any, want string) { bad = append(bad, FieldError{field, value, want}) }
+	switch {
+	case len(c.Buckets) == 0:
+		add("buckets", c.Buckets, "at least one row length")
+	case len(c.Buckets) > 1 && !m.several:
+		add("buckets", c.Buckets, "exactly one row length for this method")
+	}
+	if len(c.Buckets) > maxBuckets {
+		add("buckets", fmt.Sprintf("%d row lengths", len(c.Buckets)), fmt.Sprintf("at most %d row lengths", maxBuckets))
+		return bad
+	}
+	for i, l := range c.Buckets {
+		field := fmt.Sprintf("buckets[%d]", i)
+		if l < 2 || l > m.longest {
+			add(field, l, fmt.Sprintf("a row length of 2 to %d tokens for this method", m.longest))
+		}
+		if i > 0 && l <= c.Buckets[i-1] {
+			add(field, l, "row lengths in ascending order, each once")
+		}
+		if part := float64(l) * c.Atom; c.Atom > 0 && c.Atom < 1 && (part != math.Trunc(part) || part < 2) {
+			add("atom", c.Atom, fmt.Sprintf("an atom of 2 or more whole tokens; a row has %d", l))
+		}
 	}
 	return bad
 }

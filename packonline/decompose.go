@@ -54,7 +54,7 @@ func (p *decompose) Add(d Doc, out *Rows) {
 		}
 	}
 	if left > 0 {
-		p.tails.add(&p.tally, waiting{d.Seq, p.now(), start, left}, out)
+		p.tails.feed(&p.tally, waiting{d.Seq, p.now(), start, left}, out)
 	}
 	p.tails.expire(&p.tally, out)
 }

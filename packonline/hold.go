@@ -139,8 +139,8 @@ func (h *hold) hold(i int) bool {
 		return false
 	}
 	h.rows = append(h.rows, r)
-	h.byMean.add(h.rows, h.now-mean, int32(i))
-	h.byFirst.add(h.rows, first, int32(i))
+	h.byMean.schedule(h.rows, h.now-mean, int32(i))
+	h.byFirst.schedule(h.rows, first, int32(i))
 	if h.counts.Rows == 0 {
 		h.oldest, h.stale = r.doc, false
 	}

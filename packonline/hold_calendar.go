@@ -45,8 +45,8 @@ func (c *calendar) at(time int64) int32 {
 	return none
 }
 
-// add adds the row that was packed last.
-func (c *calendar) add(rows []heldRow, time int64, i int32) {
+// schedule enters the row that was packed last at a time.
+func (c *calendar) schedule(rows []heldRow, time int64, i int32) {
 	at := c.place(time)
 	q := &c.rows[at]
 	if c.used.has(at) {

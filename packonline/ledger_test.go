@@ -109,7 +109,8 @@ func newLedger(c packonline.Config) (*ledger, error) {
 
 func (l *ledger) longest() int32 { return l.lengths[len(l.lengths)-1] }
 
-func (l *ledger) add(seq uint64, length int32) error {
+// pack packs a document and checks the rows that come out.
+func (l *ledger) pack(seq uint64, length int32) error {
 	d := packonline.Doc{Seq: seq, Length: length}
 	if l.c.Method == "splice" {
 		d.Hint = l.hint(seq)
@@ -306,7 +307,7 @@ func packList(t *testing.T, c packonline.Config, in []int32) packonline.Counts {
 		if n > l.longest() {
 			split++
 		}
-		if err := l.add(uint64(i), n); err != nil {
+		if err := l.pack(uint64(i), n); err != nil {
 			t.Fatal(err)
 		}
 	}

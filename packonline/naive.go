@@ -34,7 +34,7 @@ func newRuns(lengths []int32) []run {
 func (p *naive) Add(d Doc, out *Rows) {
 	p.arrive(d)
 	r := &p.runs[bucketFor(p.lengths, d.Length)]
-	r.add(&p.tally, waiting{d.Seq, p.now(), 0, d.Length}, out)
+	r.feed(&p.tally, waiting{d.Seq, p.now(), 0, d.Length}, out)
 	for i := range p.runs {
 		p.runs[i].expire(&p.tally, out)
 	}

@@ -8,8 +8,8 @@ type run struct {
 	used   int32 // tokens in row
 }
 
-// add appends a piece and ends the rows that it fills. A document that is cut here for the first time counts as split.
-func (r *run) add(t *tally, w waiting, out *Rows) {
+// feed appends a piece and ends the rows that it fills. A document that is cut here for the first time counts as split.
+func (r *run) feed(t *tally, w waiting, out *Rows) {
 	if w.start == 0 && w.length > r.length-r.used {
 		t.counts.Truncated++
 	}

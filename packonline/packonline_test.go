@@ -27,7 +27,7 @@ func TestInvariants(t *testing.T) {
 				}
 				seq := r.Uint64N(3)
 				for _, n := range randomLengths(r, r.IntN(400), int(l.longest())) {
-					err = l.add(seq, n)
+					err = l.pack(seq, n)
 					seq += 1 + r.Uint64N(3)
 					if err == nil && r.IntN(150) == 0 {
 						err = l.flush()
@@ -60,7 +60,7 @@ func TestRestore(t *testing.T) {
 					}
 					l.describe = true
 					for i, n := range lengths {
-						err := l.add(uint64(3*i), n)
+						err := l.pack(uint64(3*i), n)
 						if err == nil && restarts {
 							err = l.restart()
 						}
@@ -102,7 +102,7 @@ func FuzzPack(f *testing.F) {
 			case 1<<16 - 1:
 				err = l.restart()
 			default:
-				err = l.add(uint64(i), int32(n))
+				err = l.pack(uint64(i), int32(n))
 			}
 		}
 		if err == nil {

@@ -215,7 +215,7 @@ func TestSeamlessFigures(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, n := range d.Draw(d.Documents, 1) {
-				if err := l.add(uint64(i), n); err != nil {
+				if err := l.pack(uint64(i), n); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -13,6 +13,8 @@ type filling struct {
 	round  []int64 // by length: when that was written
 	rounds int64
 	chosen [3]int32
+	count  int     // of chosen
+	most   int64   // the sum of score times length of chosen
 	short  []int32 // answers that fit, by length
 }
 
@@ -20,70 +22,93 @@ func newFilling(longest int32) filling {
 	return filling{best: make([]int32, longest+1), round: make([]int64, longest+1)}
 }
 
+// answered are related pieces that wait in a stock.
+type answered struct {
+	answers []related.Candidate
+	stock   *stock
+}
+
+func (a answered) length(i int32) int32 { return a.stock.items[a.answers[i].Slot].length }
+
+// value is score times length.
+func (a answered) value(i int32) int64 { return int64(a.answers[i].Score) * int64(a.length(i)) }
+
 // choose returns which one, two, or three if it must, of the answers have room tokens together: those with the greatest sum of score
 // times length.
 func (f *filling) choose(answers []related.Candidate, s *stock, room int32) []int32 {
-	length := func(i int32) int32 { return s.items[answers[i].Slot].length }
-	value := func(i int32) int64 { return int64(answers[i].Score) * int64(length(i)) }
-	f.rounds++
+	a := answered{answers, s}
+	f.most, f.count = -1, 0
+	f.index(a, room)
+	if i, ok := f.found(room); ok {
+		f.offer(a.value(i), i)
+	}
 	for k := range answers {
 		i := int32(k)
-		if n := length(i); n <= room && f.round[n] != f.rounds {
+		if j, ok := f.found(room - a.length(i)); ok && j != i {
+			f.offer(a.value(i)+a.value(j), i, j)
+		}
+	}
+	if f.count == 0 {
+		f.chooseThree(a, room)
+	}
+	return f.chosen[:f.count]
+}
+
+// chooseThree chooses among threes of which two are among the most related answers.
+func (f *filling) chooseThree(a answered, room int32) {
+	for k := range a.answers[:min(len(a.answers), combined)] {
+		i := int32(k)
+		left := room - a.length(i)
+		if left <= 0 {
+			continue
+		}
+		for j := range i {
+			if m, ok := f.found(left - a.length(j)); ok && m != i && m != j {
+				f.offer(a.value(i)+a.value(j)+a.value(m), i, j, m)
+			}
+		}
+	}
+}
+
+// index makes the answers that fit into room known to found.
+func (f *filling) index(a answered, room int32) {
+	f.rounds++
+	for k := range a.answers {
+		i := int32(k)
+		if n := a.length(i); n <= room && f.round[n] != f.rounds {
 			f.round[n], f.best[n] = f.rounds, i
 		}
 	}
-	// found is the most related answer of a length.
-	found := func(n int32) (int32, bool) {
-		if n <= 0 || f.round[n] != f.rounds {
-			return 0, false
-		}
-		return f.best[n], true
+}
+
+// found returns the most related answer of a length.
+func (f *filling) found(n int32) (int32, bool) {
+	if n <= 0 || f.round[n] != f.rounds {
+		return 0, false
 	}
-	most, count := int64(-1), 0
-	take := func(v int64, chosen ...int32) {
-		if v > most {
-			most, count = v, copy(f.chosen[:], chosen)
-		}
+	return f.best[n], true
+}
+
+// offer chooses answers if their value is greater than that of those chosen before.
+func (f *filling) offer(value int64, answers ...int32) {
+	if value > f.most {
+		f.most, f.count = value, copy(f.chosen[:], answers)
 	}
-	if i, ok := found(room); ok {
-		take(value(i), i)
-	}
-	for k := range answers {
-		i := int32(k)
-		if j, ok := found(room - length(i)); ok && j != i {
-			take(value(i)+value(j), i, j)
-		}
-	}
-	if count == 0 {
-		for k := range answers[:min(len(answers), combined)] {
-			i := int32(k)
-			left := room - length(i)
-			if left <= 0 {
-				continue
-			}
-			for j := range i {
-				if m, ok := found(left - length(j)); ok && m != i && m != j {
-					take(value(i)+value(j)+value(m), i, j, m)
-				}
-			}
-		}
-	}
-	return f.chosen[:count]
 }
 
 // nearest returns which of the answers, three at most, leave the least of room, and how much that is: none where none fits. Of those
 // that leave as much it prefers those with the greatest sum of score times length.
 func (f *filling) nearest(answers []related.Candidate, s *stock, room int32) (chosen []int32, left int32) {
-	length := func(i int32) int32 { return s.items[answers[i].Slot].length }
+	a := answered{answers, s}
 	f.short = f.short[:0]
 	for k := range answers {
-		if i := int32(k); length(i) <= room && len(f.short) < neared {
+		if i := int32(k); a.length(i) <= room && len(f.short) < neared {
 			f.short = append(f.short, i)
 		}
 	}
 	// of equal ones the most related stays first
-	slices.SortStableFunc(f.short, func(a, b int32) int { return cmp.Compare(length(a), length(b)) })
-	most, count := int64(-1), 0
+	slices.SortStableFunc(f.short, func(i, j int32) int { return cmp.Compare(a.length(i), a.length(j)) })
+	f.most, f.count = -1, 0
 	left = room
 	take := func(rest int32, chosen ...int32) {
 		if rest > left {
@@ -91,23 +116,24 @@ func (f *filling) nearest(answers []related.Candidate, s *stock, room int32) (ch
 		}
 		var value int64
 		for _, i := range chosen {
-			value += int64(answers[i].Score) * int64(length(i))
+			value += a.value(i)
 		}
-		if rest < left || value > most {
-			left, most, count = rest, value, copy(f.chosen[:], chosen)
+		if rest < left {
+			left, f.most = rest, -1
 		}
+		f.offer(value, chosen...)
 	}
-	for a, i := range f.short {
-		rest := room - length(i)
+	for at, i := range f.short {
+		rest := room - a.length(i)
 		take(rest, i)
-		for low, high := a+1, len(f.short)-1; low <= high; {
+		for low, high := at+1, len(f.short)-1; low <= high; {
 			j, k := f.short[low], f.short[high]
-			if length(k) > rest {
+			if a.length(k) > rest {
 				high--
 				continue
 			}
-			take(rest-length(k), i, k)
-			switch both := length(j) + length(k); {
+			take(rest-a.length(k), i, k)
+			switch both := a.length(j) + a.length(k); {
 			case low == high || both > rest:
 				high--
 			default:
@@ -116,5 +142,5 @@ func (f *filling) nearest(answers []related.Candidate, s *stock, room int32) (ch
 			}
 		}
 	}
-	return f.chosen[:count], left
+	return f.chosen[:f.count], left
 }

@@ -82,7 +82,7 @@ func TestSpliceTellsHowRowsEnded(t *testing.T) {
 			if seq >= 1000 {
 				l.hint = hintless
 			}
-			if err := l.add(seq, 100); err != nil {
+			if err := l.pack(seq, 100); err != nil {
 				t.Fatal(err)
 			}
 		}

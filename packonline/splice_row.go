@@ -127,42 +127,53 @@ func (p *splice) others(used int32, least int) int32 {
 	return 0
 }
 
-// fallback fills a row with one of the answers and two other pieces, else with up to three others.
+// fallback fills a row with one of the answers and one or two other pieces, else with up to three others, and returns its length, 0 if
+// it fills none.
 func (p *splice) fallback(used int32) int32 {
 	for _, l := range p.lengths {
 		room := l - used
-		if room < 0 {
+		switch {
+		case room < 0:
 			continue
-		}
-		if room == 0 {
+		case room == 0:
 			p.ends.related++
 			return l
-		}
-		if room <= p.reach(l, 1) {
-			for _, c := range p.answers[:min(len(p.answers), mixed)] {
-				n := p.stock.items[c.Slot].length
-				if n >= room || p.index.Hidden(c.Slot) {
-					continue
-				}
-				p.grab(c.Slot)
-				if p.addOne(room-n) || p.addTwo(room-n, 1, (room-n)/2) {
-					p.ends.mixed++
-					return l
-				}
-				p.letGo(len(p.row) - 1)
-			}
-		}
-		related := len(p.row)
-		if p.near(room) && p.addFew(room) {
-			if related > 1 {
-				p.ends.length++
-			} else {
-				p.ends.unrelated++
-			}
+		case room <= p.reach(l, 1) && p.mix(room), p.fillByLength(room):
 			return l
 		}
 	}
 	return 0
+}
+
+// mix fills room with one of the answers and one or two other pieces, and reports whether it did.
+func (p *splice) mix(room int32) bool {
+	for _, c := range p.answers[:min(len(p.answers), mixed)] {
+		n := p.stock.items[c.Slot].length
+		if n >= room || p.index.Hidden(c.Slot) {
+			continue
+		}
+		p.grab(c.Slot)
+		if p.addOne(room-n) || p.addTwo(room-n, 1, (room-n)/2) {
+			p.ends.mixed++
+			return true
+		}
+		p.letGo(len(p.row) - 1)
+	}
+	return false
+}
+
+// fillByLength fills room with up to three pieces of the right lengths, and reports whether it did.
+func (p *splice) fillByLength(room int32) bool {
+	before := len(p.row)
+	if !p.near(room) || !p.addFew(room) {
+		return false
+	}
+	if before > 1 {
+		p.ends.length++
+	} else {
+		p.ends.unrelated++
+	}
+	return true
 }
 
 // trim emits a row as the paper's algorithm makes it: related pieces until it is full, in the order that is asked for, and what is too

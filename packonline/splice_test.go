@@ -234,7 +234,7 @@ func TestSpliceTakesAnyHints(t *testing.T) {
 				l.hint = hint
 				r := rand.New(rand.NewPCG(10, 10))
 				for seq := range uint64(1500) {
-					if err := l.add(seq, 1+r.Int32N(300)*(1+r.Int32N(50)/49*20)); err != nil {
+					if err := l.pack(seq, 1+r.Int32N(300)*(1+r.Int32N(50)/49*20)); err != nil {
 						t.Fatalf("%s, %s, %s: %v", name, retriever, fill, err)
 					}
 				}

@@ -29,7 +29,8 @@ func newRun(window int, seed uint64) *run {
 
 func (r *run) emit(atom uint64) { r.out, r.at = append(r.out, atom), append(r.at, r.in) }
 
-func (r *run) add(n int) {
+// feed adds the next n atoms.
+func (r *run) feed(n int) {
 	for range n {
 		r.in++
 		r.w.Add(r.in-1, r.emit)
@@ -63,8 +64,8 @@ func TestInvariants(t *testing.T) {
 		a, b := newRun(window, seed), newRun(window, seed) // b is restarted
 		for range r.IntN(200) {
 			n := r.IntN(5)
-			a.add(n)
-			b.add(n)
+			a.feed(n)
+			b.feed(n)
 			b.restart(t)
 			if r.IntN(40) == 0 {
 				a.w.Flush(a.emit)
@@ -104,7 +105,7 @@ func TestInvariants(t *testing.T) {
 func TestNoWindowKeepsTheOrder(t *testing.T) {
 	for _, window := range []int{0, 1} {
 		r := newRun(window, 5)
-		r.add(100)
+		r.feed(100)
 		if len(r.out) != 100 || !slices.IsSorted(r.out) {
 			t.Fatalf("window %d: %v", window, r.out)
 		}
@@ -113,8 +114,8 @@ func TestNoWindowKeepsTheOrder(t *testing.T) {
 
 func TestSeedsDiffer(t *testing.T) {
 	a, b := newRun(64, 1), newRun(64, 2)
-	a.add(1000)
-	b.add(1000)
+	a.feed(1000)
+	b.feed(1000)
 	if slices.Equal(a.out, b.out) {
 		t.Fatal("two seeds give one order")
 	}
@@ -123,7 +124,7 @@ func TestSeedsDiffer(t *testing.T) {
 // TestOrderIsFixed pins the order, which was computed apart from this code: a change of it would change every plan.
 func TestOrderIsFixed(t *testing.T) {
 	r := newRun(5, 42)
-	r.add(20)
+	r.feed(20)
 	r.w.Flush(r.emit)
 	if have, want := fmt.Sprint(r.out), "[3 0 6 7 1 5 10 2 4 13 9 15 14 12 11 19 16 8 18 17]"; have != want {
 		t.Fatalf("order is %s, want %s", have, want)
@@ -138,7 +139,7 @@ func TestOrderIsFixed(t *testing.T) {
 func TestMixing(t *testing.T) {
 	const window, atoms = 1000, 1_000_000
 	r := newRun(window, 3)
-	r.add(atoms)
+	r.feed(atoms)
 	waits := make([]float64, atoms)
 	var n, sum, forced float64
 	for i, atom := range r.out {

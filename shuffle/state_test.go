@@ -66,7 +66,7 @@ func TestRestoreRefusesBadStates(t *testing.T) {
 func FuzzRestoreState(f *testing.F) {
 	for _, n := range []int{0, 2, 5, 50} {
 		r := newRun(5, 7)
-		r.add(n)
+		r.feed(n)
 		f.Add(r.w.AppendState(nil, appendAtom))
 	}
 	f.Fuzz(func(t *testing.T, state []byte) {

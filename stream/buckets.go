@@ -32,9 +32,17 @@ func (s *Store) EnsureKeyValue(ctx context.Context, name, description string) (k
 		if err == nil {
 			err = s.replicateBacking(ctx, keyValuePrefix+name)
 		}
-		return conn.AsFull(err)
+		return conn.AsFull(soon(err))
 	})
 	return kv, err
+}
+
+// soon marks the answer that there is no stream, where it was found or made a moment ago: not all servers of a cluster know of it yet.
+func soon(err error) error {
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
+		return conn.Passing(err)
+	}
+	return err
 }
 
 // EnsureObjectStore returns an object store. It creates the store when it is absent, as large as maxBytes or as the disk allows.
@@ -42,7 +50,7 @@ func (s *Store) EnsureObjectStore(ctx context.Context, name, description string,
 	err = s.Retry(ctx, "open object store "+name, func(ctx context.Context) (err error) {
 		objects, err = s.JetStream().ObjectStore(ctx, name)
 		if err == nil {
-			return s.replicateBacking(ctx, objectStorePrefix+name)
+			return soon(s.replicateBacking(ctx, objectStorePrefix+name))
 		}
 		if !errors.Is(err, jetstream.ErrBucketNotFound) {
 			return err

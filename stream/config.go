@@ -8,12 +8,14 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"loaderd/loader/plan"
 	"loaderd/stream/conn"
+	"loaderd/stream/server"
 )
 
 // Config says where the streams are. Nothing of it shapes the plan.
@@ -24,6 +26,8 @@ type Config struct {
 	Dir string `koanf:"dir"`
 	// Listen is the address where the embedded server takes NATS clients. Loopback by default; port 0 takes a free one.
 	Listen string `koanf:"listen"`
+	// Cluster makes the embedded servers of several daemons one cluster. Without a name each stands alone.
+	Cluster server.Cluster `koanf:"cluster"`
 	// Credentials is a NATS credentials file; NKey an NKey seed file.
 	Credentials string   `koanf:"credentials"`
 	NKey        string   `koanf:"nkey"`
@@ -38,7 +42,7 @@ type Config struct {
 	// free when the stream is created.
 	DeadLetterBytes int64 `koanf:"dead_letter_bytes"`
 	PlanBytes       int64 `koanf:"plan_bytes"`
-	// Replicas of each stream on a remote cluster, at least: one that is there with more keeps them.
+	// Replicas of each stream on a cluster, at least: one that is there with more keeps them.
 	Replicas int `koanf:"replicas"`
 	// MaxDocument bounds one message of the document stream, headers included, in bytes (embedded server).
 	MaxDocument int `koanf:"max_document"`
@@ -55,6 +59,7 @@ func Default() Config {
 	return Config{
 		Dir:             "loaderd-data",
 		Listen:          "127.0.0.1:4222",
+		Cluster:         server.Cluster{Listen: "127.0.0.1:6222", Peers: []string{}},
 		Name:            "DOCS",
 		Subject:         "docs",
 		MaxBytes:        64 << 30,
@@ -69,6 +74,9 @@ func Default() Config {
 
 // Embedded says whether the daemon runs the server itself.
 func (c Config) Embedded() bool { return c.URL == "" }
+
+// Clustered says whether the daemon's own server is a member of a cluster.
+func (c Config) Clustered() bool { return c.Embedded() && c.Cluster.Name != "" }
 
 var (
 	streamName   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -95,11 +103,18 @@ func (c Config) Validate() []plan.FieldError {
 		check(validListen(c.Listen), "listen", c.Listen, "host:port with a port of 0 (a free one) to 65535")
 		check(c.MaxDocument >= 1<<10 && c.MaxDocument <= MaxDocumentLimit, "max_document", c.MaxDocument,
 			fmt.Sprintf("1024 to %d bytes (records of the server's file store end at 32 MiB)", MaxDocumentLimit))
-		check(c.Replicas <= 1, "replicas", c.Replicas, "1 with the embedded server")
+		if c.Clustered() {
+			c.checkCluster(check)
+		} else {
+			check(c.Replicas <= 1, "replicas", c.Replicas, "1 with an embedded server that stands alone")
+			check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers, "nothing without stream.cluster.name, the name of the cluster")
+		}
 		check(c.TLS == conn.TLS{}, "tls", c.TLS, "nothing with the embedded server: TLS is for remote servers (url)")
 		check(c.Credentials == "", "credentials", c.Credentials, "nothing with the embedded server: credentials are for remote servers (url)")
 		check(c.NKey == "", "nkey", c.NKey, "nothing with the embedded server: the seed is for remote servers (url)")
 	} else {
+		check(c.Cluster.Name == "", "cluster.name", c.Cluster.Name, "nothing beside servers elsewhere (url): a cluster is made of embedded servers")
+		check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers, "nothing beside servers elsewhere (url): a cluster is made of embedded servers")
 		for _, u := range strings.Split(c.URL, ",") {
 			check(validURL(u), "url", conn.Redacted(u), "nats://host:port or tls://host:port, comma separated")
 		}
@@ -119,6 +134,24 @@ func (c Config) Validate() []plan.FieldError {
 	return bad
 }
 
+// checkCluster checks the membership of a cluster.
+func (c Config) checkCluster(check func(ok bool, field string, value any, want string)) {
+	m := c.Cluster
+	const noTLS = "a loopback address: routes between machines need TLS and a password, which this version does not have; " +
+		"for several machines run NATS servers with both and name them in stream.url"
+	check(streamName.MatchString(m.Name), "cluster.name", m.Name, "1 to 64 letters, digits, - and _")
+	check(validPeer(m.Listen), "cluster.listen", m.Listen, "host:port with a port of 1 to 65535, which the other members name in their peers")
+	check(!validPeer(m.Listen) || onLoopback(m.Listen), "cluster.listen", m.Listen, noTLS)
+	check(len(m.Peers) >= 3 && len(m.Peers) <= 64, "cluster.peers", m.Peers, "3 to 64 addresses, of all members and this one: with fewer none may fail")
+	for i, peer := range m.Peers {
+		field := fmt.Sprintf("cluster.peers[%d]", i)
+		check(validPeer(peer), field, peer, "host:port of a member's cluster.listen")
+		check(!validPeer(peer) || onLoopback(peer), field, peer, noTLS)
+		check(!slices.Contains(m.Peers[:i], peer), field, peer, "every member once")
+	}
+	check(len(m.Peers) < 3 || c.Replicas <= len(m.Peers), "replicas", c.Replicas, fmt.Sprintf("at most the members of the cluster, %d", len(m.Peers)))
+}
+
 // ValidRun says whether a name can name a run.
 func ValidRun(run string) error {
 	if !streamName.MatchString(run) {
@@ -134,6 +167,19 @@ func validListen(address string) bool {
 	}
 	n, err := strconv.Atoi(port)
 	return err == nil && n >= 0 && n <= 65535
+}
+
+// validPeer says whether an address is one that other members can be told.
+func validPeer(address string) bool {
+	_, port, _ := net.SplitHostPort(address)
+	return validListen(address) && port != "0"
+}
+
+// onLoopback says whether only this machine reaches an address.
+func onLoopback(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // reservedSubject says whether a subject lies where the daemon keeps its own streams and services.

@@ -41,9 +41,7 @@ func TestServerGoneAndBack(t *testing.T) {
 	if back := remote.Status(); back.Error != "" {
 		t.Errorf("status %+v, want no error", back)
 	}
-	if _, err := remote.JetStream().Publish(ctx, "docs.a", []byte("x")); err != nil {
-		t.Error(err)
-	}
+	natstest.Publish(t, remote, natstest.Documents(1, 1)...)
 }
 
 func TestOpenWaitsForTheServer(t *testing.T) {
@@ -187,7 +185,7 @@ func TestServerWithoutJetStream(t *testing.T) {
 
 // A store that cannot be written any more shows in Status and in the error of an append, with the cause.
 func TestWriteErrorsSurface(t *testing.T) {
-	s := natstest.Start(t)
+	s := natstest.StartEmbedded(t)
 	ctx := natstest.Within(t, time.Minute)
 	l, err := planlog.Open(ctx, s.Store(), "run")
 	if err != nil {

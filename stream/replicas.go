@@ -6,11 +6,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// replicate raises the copies of a remote server's stream to stream.replicas. It never lowers them: the owner of a cluster, or another
+// alone says whether the only server is the one in this process, so that there is one copy of everything.
+func (s *Store) alone() bool { return s.server != nil && !s.config.Clustered() }
+
+// replicate raises the copies of a cluster's stream to stream.replicas. It never lowers them: the owner of a cluster, or another
 // daemon's configuration, may have asked for more. Where the server cannot keep so many, the log says so and the stream stays as it is.
 func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.Stream {
 	present, want := st.CachedInfo().Config, s.config.Replicas
-	if s.server != nil || present.Replicas >= want {
+	if s.alone() || present.Replicas >= want {
 		if present.Replicas > want {
 			s.log.Info("a stream keeps more copies than stream.replicas asks for; they are left", "stream", present.Name,
 				"replicas", present.Replicas, "stream.replicas", want)
@@ -31,7 +34,7 @@ func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.St
 
 // replicateBacking is replicate for the stream behind a bucket or an object store.
 func (s *Store) replicateBacking(ctx context.Context, name string) error {
-	if s.server != nil {
+	if s.alone() {
 		return nil
 	}
 	st, err := s.JetStream().Stream(ctx, name)

@@ -22,7 +22,7 @@ import (
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func TestEmbeddedServerTakesStockClients(t *testing.T) {
-	s := natstest.Start(t)
+	s := natstest.StartEmbedded(t)
 	nc, err := nats.Connect(s.Store().ClientURL())
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestEmbeddedServerTakesStockClients(t *testing.T) {
 }
 
 func TestDataFolderIsPrivate(t *testing.T) {
-	s := natstest.Start(t, func(c *stream.Config) { c.Dir = filepath.Join(c.Dir, "new", "folder") })
+	s := natstest.StartEmbedded(t, func(c *stream.Config) { c.Dir = filepath.Join(c.Dir, "new", "folder") })
 	info, err := os.Stat(s.Config().Dir)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestDataFolderIsPrivate(t *testing.T) {
 }
 
 func TestSecondServerOnAFolderIsRefused(t *testing.T) {
-	s := natstest.Start(t)
+	s := natstest.StartEmbedded(t)
 	c := s.Config()
 	c.Listen = "127.0.0.1:0"
 	_, err := stream.Open(natstest.Within(t, time.Minute), c, quiet())
@@ -95,7 +95,7 @@ func TestPortInUseNamesAddressAndKey(t *testing.T) {
 }
 
 func TestDocumentsSurviveARestart(t *testing.T) {
-	s := natstest.Start(t)
+	s := natstest.StartEmbedded(t)
 	ctx := natstest.Within(t, time.Minute)
 	if _, err := s.Store().EnsureDocuments(ctx); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestDocumentsSurviveARestart(t *testing.T) {
 
 // The largest document that the configuration allows passes; the server's own limits are never what a producer runs into.
 func TestLargestDocument(t *testing.T) {
-	s := natstest.Start(t)
+	s := natstest.StartEmbedded(t)
 	ctx := natstest.Within(t, time.Minute)
 	docs, err := s.Store().EnsureDocuments(ctx)
 	if err != nil {

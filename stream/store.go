@@ -49,7 +49,8 @@ func open(ctx context.Context, cfg Config, listens bool, log *slog.Logger) (_ *S
 	}()
 	options := conn.Options{URL: cfg.URL, Credentials: cfg.Credentials, NKey: cfg.NKey, TLS: cfg.TLS, ReconnectWait: cfg.ReconnectWait}
 	if cfg.Embedded() {
-		s.server, err = server.Start(ctx, server.Options{Dir: cfg.Dir, Listen: cfg.Listen, MaxPayload: cfg.MaxDocument + HeaderRoom, Private: !listens}, log)
+		s.server, err = server.Start(ctx, server.Options{Dir: cfg.Dir, Listen: cfg.Listen, MaxPayload: cfg.MaxDocument + HeaderRoom, Private: !listens,
+			Cluster: cfg.Cluster}, log)
 		if err != nil {
 			return nil, err
 		}

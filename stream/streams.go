@@ -168,7 +168,8 @@ func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstr
 		s.made.add(want.Name)
 	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
-		return s.JetStream().Stream(ctx, want.Name)
+		st, err := s.JetStream().Stream(ctx, want.Name)
+		return st, soon(err)
 	}
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.ErrorCode == conn.CodeSubjectsOverlap {
@@ -190,7 +191,7 @@ func (s *Store) room(wanted int64) (int64, error) {
 }
 
 // follow brings the bounds of an embedded server's stream in line with the configuration; they can change without losing anything.
-// Streams of a remote server keep the bounds that their owner gave them, and get the copies that the configuration asks for.
+// Streams of a remote server keep the bounds that their owner gave them. Those of a cluster get the copies that the configuration asks for.
 func (s *Store) follow(ctx context.Context, st jetstream.Stream, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	info := st.CachedInfo()
 	if s.server == nil {
@@ -206,14 +207,18 @@ func (s *Store) follow(ctx context.Context, st jetstream.Stream, want jetstream.
 		bytes = max(bytes, int64(info.State.Bytes)) // lowering it would drop letters at once
 	}
 	if present.MaxBytes == bytes && present.MaxMsgSize == want.MaxMsgSize {
-		return st, nil
+		return s.replicate(ctx, st), nil
 	}
 	present.MaxBytes, present.MaxMsgSize = bytes, want.MaxMsgSize
-	updated, err := s.JetStream().UpdateStream(ctx, present)
+	var updated jetstream.Stream
+	err = s.Retry(ctx, "set bounds of stream "+want.Name, func(ctx context.Context) (err error) {
+		updated, err = s.JetStream().UpdateStream(ctx, present)
+		return soon(err)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("set bounds of stream %s to %d bytes: %w", want.Name, bytes, err)
 	}
-	return updated, nil
+	return s.replicate(ctx, updated), nil
 }
 
 // CheckDocuments returns a *SettingsError when the document stream, as it is now, would lose data or cannot do what the daemon needs.

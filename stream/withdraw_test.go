@@ -23,15 +23,7 @@ func TestWithdraw(t *testing.T) {
 	store := srv.Remote()
 	openDocuments(t, store)
 	for _, run := range []string{"before", "new"} {
-		if _, err := planlog.Open(ctx, store, run); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := planlog.OpenCheckpoints(ctx, store, run); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := planlog.OpenFloors(ctx, store, run); err != nil {
-			t.Fatal(err)
-		}
+		openRun(t, store, run)
 	}
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 1)...)
 	if err := store.Withdraw(ctx); err != nil {

@@ -18,19 +18,26 @@ type configFlags struct {
 	overrides []config.Override // in the order of the command line
 }
 
+// register adds the flags of commands that work on one run with its configuration.
 func (f *configFlags) register(cmd *cobra.Command) {
+	f.registerStore(cmd)
+	f.override(cmd, "run", "run", "`name` of the run")
+	f.override(cmd, "listen", "flight.listen", "`address` of the Flight server")
+	f.override(cmd, "tokenizer", "tokenizer.name", "gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
+}
+
+// registerStore adds the flags of commands that need only the place where the runs are.
+func (f *configFlags) registerStore(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "config", "c", "", "YAML configuration `file`; - reads standard input")
 	flags.Var(&overrideFlag{f, "", "--set"}, "set", "override any setting, such as packing.pool=8192; may be repeated")
-	for _, x := range []struct{ name, path, usage string }{
-		{"run", "run", "`name` of the run"},
-		{"data-dir", "stream.dir", "data `folder` of the NATS server inside the daemon"},
-		{"nats", "stream.url", "`URLs` of NATS servers to use instead of the one inside"},
-		{"listen", "flight.listen", "`address` of the Flight server"},
-		{"tokenizer", "tokenizer.name", "gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`"},
-	} {
-		flags.Var(&overrideFlag{f, x.path, "--" + x.name}, x.name, x.usage)
-	}
+	f.override(cmd, "data-dir", "stream.dir", "data `folder` of the NATS server inside the daemon")
+	f.override(cmd, "nats", "stream.url", "`URLs` of NATS servers to use instead of the one inside")
+}
+
+// override adds a flag for the setting at path.
+func (f *configFlags) override(cmd *cobra.Command, name, path, usage string) {
+	cmd.Flags().Var(&overrideFlag{f, path, "--" + name}, name, usage)
 }
 
 // load reads the file, the environment and the flags.

@@ -115,6 +115,8 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newSealCmd(),
 		newDrainCmd(),
 		newLedgerCmd(),
+		newRunsCmd(),
+		newRunCmd(),
 		newForkCmd(),
 		newAuditCmd(),
 		newRepairCmd(),

@@ -120,7 +120,7 @@ func TestBadConfigurations(t *testing.T) {
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
 			`sede: 1: want a known setting: did you mean seed? (c.yaml:1)`,
 			`seed.a: 1: want a value for seed, which is no section (c.yaml:6)`,
-			`whatever: []: want a known setting; sections are documents, flight, http, log, packing, packing.splice, serve, shuffle, shutdown, steps, stream, stream.tls, tokenizer (c.yaml:7)`,
+			`whatever: []: want a known setting; sections are documents, flight, http, log, packing, packing.splice, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.tls, tokenizer (c.yaml:7)`,
 		}},
 		{name: "wrong types", Layers: config.Layers{YAML: []byte("run: 2024-01-01\nseed: 1.5\npacking: [1]\nshuffle:\n  window: 1KiB\nserve:\n  stall_timeout: 30\n  cache_bytes: lots\n" +
 			"tokenizer: {end: 1.5, special_as_text: sure}\nsteps: {rows: }\n"),

@@ -53,6 +53,7 @@ func Default() Config {
 	c := theSchema().defaults
 	c.Plan.Packing.Buckets = slices.Clone(c.Plan.Packing.Buckets)
 	c.Tokenizer.SpecialTokens = slices.Clone(c.Tokenizer.SpecialTokens)
+	c.Stream.Cluster.Peers = slices.Clone(c.Stream.Cluster.Peers)
 	c.settleAttention()
 	return c
 }

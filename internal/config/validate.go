@@ -109,10 +109,10 @@ func (v *validation) addresses(c Config) {
 	v.address("http.listen", c.HTTP.Listen)
 	taken := map[string]string{}
 	for _, x := range []struct{ path, address string }{
-		{"stream.listen", c.Stream.Listen}, {"flight.listen", c.Flight.Listen}, {"http.listen", c.HTTP.Listen},
+		{"stream.listen", c.Stream.Listen}, {"stream.cluster.listen", c.Stream.Cluster.Listen}, {"flight.listen", c.Flight.Listen}, {"http.listen", c.HTTP.Listen},
 	} {
-		if x.path == "stream.listen" && !c.Stream.Embedded() {
-			continue // no server inside
+		if x.path == "stream.listen" && !c.Stream.Embedded() || x.path == "stream.cluster.listen" && !c.Stream.Clustered() {
+			continue // no server inside, or one that takes no routes
 		}
 		if _, port, err := net.SplitHostPort(x.address); err != nil || port == "0" {
 			continue

@@ -28,7 +28,7 @@ type Daemon struct {
 	config  config.Config
 	log     *slog.Logger
 	store   *stream.Store
-	lease   *planlog.Lease
+	leads   *planlog.Leads
 	docs    *doclog.Log
 	run     *loader.Run
 	flight  *arrowout.Server
@@ -73,17 +73,20 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.docs, err = doclog.Open(ctx, d.store, tokens); err != nil {
 		return nil, err
 	}
-	if d.lease, err = planlog.TakeLease(ctx, d.store, c.Run, Holder(c)); err != nil {
+	holder := Holder(c)
+	if d.leads, err = planlog.OpenLeads(ctx, d.store, c.Run, holder); err != nil {
 		return nil, err
 	}
-	edges := loader.Edges{Documents: d.docs, Log: log}
-	if edges.Plan, err = planlog.Open(ctx, d.store, c.Run); err != nil {
+	edges := loader.Edges{Documents: d.docs, Log: log, Leads: d.leads, Bus: planlog.NewBus(d.store, c.Run), Daemon: holder.Name()}
+	steps, err := planlog.Open(ctx, d.store, c.Run)
+	if err != nil {
 		return nil, err
 	}
-	if edges.Checkpoints, err = planlog.OpenCheckpoints(ctx, d.store, c.Run); err != nil {
+	edges.Plan = steps
+	if edges.Checkpoints, err = planlog.OpenCheckpoints(ctx, steps); err != nil {
 		return nil, err
 	}
-	if edges.Floors, err = planlog.OpenFloors(ctx, d.store, c.Run); err != nil {
+	if edges.Floors, err = planlog.OpenFloors(ctx, steps); err != nil {
 		return nil, err
 	}
 	if d.run, err = loader.Open(ctx, c.Run, c.Plan, c.Serve, edges); err != nil {
@@ -99,6 +102,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if err := d.flight.Start(); err != nil {
 		return nil, err
 	}
+	d.run.ServesAt(d.advertised())
 	// Nothing of a new run is written before all else is up: a start that fails leaves no trace of its configuration.
 	runCtx, stopRun := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopRun = stopRun
@@ -120,7 +124,7 @@ func Holder(c config.Config) planlog.Holder {
 	if err != nil {
 		host = "unknown"
 	}
-	return planlog.Holder{Host: host, PID: os.Getpid(), Started: time.Now().UTC(), Flight: c.Flight.Listen}
+	return planlog.NewHolder(host, os.Getpid(), c.Flight.Listen)
 }
 
 // watch waits for the first part that ends.
@@ -172,8 +176,8 @@ func (d *Daemon) close(ctx context.Context) (err error) {
 	if d.http != nil {
 		err = errors.Join(err, d.http.shutdown(ctx))
 	}
-	if d.lease != nil {
-		err = errors.Join(err, d.lease.Close())
+	if d.leads != nil {
+		err = errors.Join(err, d.leads.Close())
 	}
 	if d.store != nil {
 		err = errors.Join(err, d.store.Close())
@@ -231,6 +235,22 @@ func (d *Daemon) FlightURI() string {
 		scheme = "grpc+tls://"
 	}
 	return scheme + reachable(d.flight.Addr().String())
+}
+
+// advertised is where readers on other machines find the daemon.
+func (d *Daemon) advertised() string {
+	scheme, address := "grpc://", d.config.Flight.Advertise
+	if d.config.Flight.Cert != "" {
+		scheme = "grpc+tls://"
+	}
+	if address == "" {
+		address = d.flight.Addr().String()
+		host, port, err := net.SplitHostPort(address)
+		if name, unnamed := os.Hostname(); err == nil && unnamed == nil && net.ParseIP(host).IsUnspecified() {
+			address = net.JoinHostPort(name, port)
+		}
+	}
+	return scheme + address
 }
 
 // reachable replaces a wildcard host by loopback.

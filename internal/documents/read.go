@@ -56,7 +56,7 @@ func read(r io.Reader, name string, model *tokenizer.Model, encode func(text str
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 			continue
 		}
-		if err := set.add(lines.Bytes(), encode); err != nil {
+		if err := set.readLine(lines.Bytes(), encode); err != nil {
 			return nil, fmt.Errorf("read documents: %s:%d: %w", name, number, err)
 		}
 	}
@@ -82,8 +82,8 @@ func encodeDocuments(m *tokenizer.Model) func(text string) []int32 {
 	}
 }
 
-// add reads one document. Those without a token are left out.
-func (s *Set) add(text []byte, encode func(string) []int32) error {
+// readLine reads one document. Those without a token are left out.
+func (s *Set) readLine(text []byte, encode func(string) []int32) error {
 	var d line
 	if err := json.Unmarshal(text, &d); err != nil {
 		if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {

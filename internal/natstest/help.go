@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/stream"
@@ -56,14 +57,19 @@ func Documents(first, n int) []stream.Message {
 func Publish(t testing.TB, s *stream.Store, messages ...stream.Message) {
 	t.Helper()
 	ctx := Context(t)
+	if len(messages) > 0 {
+		// The members of a cluster learn of a new stream one after the other.
+		_, err := s.JetStream().PublishMsg(ctx, toSend(messages[0]), jetstream.WithRetryWait(20*time.Millisecond), jetstream.WithRetryAttempts(500))
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = messages[1:]
+	}
 	for part := range slices.Chunk(messages, 1000) {
 		acks := make([]jetstream.PubAckFuture, len(part))
 		for i, m := range part {
-			if m.Subject == "" {
-				m.Subject = "docs.test"
-			}
 			var err error
-			if acks[i], err = s.JetStream().PublishMsgAsync(m.NATS()); err != nil {
+			if acks[i], err = s.JetStream().PublishMsgAsync(toSend(m)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -77,6 +83,13 @@ func Publish(t testing.TB, s *stream.Store, messages ...stream.Message) {
 			}
 		}
 	}
+}
+
+func toSend(m stream.Message) *nats.Msg {
+	if m.Subject == "" {
+		m.Subject = "docs.test"
+	}
+	return m.NATS()
 }
 
 // LogBuffer is text that many goroutines write, such as a log's.

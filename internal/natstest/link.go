@@ -1,24 +1,37 @@
 package natstest
 
 import (
-	"io"
 	"net"
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 )
 
-// Link is a TCP connection between clients and a server that can be cut and mended. It ends with the test.
+// Link is a TCP connection to a server that can be cut, held up and mended. It ends with the test.
 type Link struct {
-	t        testing.TB
-	target   string
 	listener net.Listener
 	serve    sync.WaitGroup
 
-	mu    sync.Mutex
-	cut   bool
-	deaf  bool
-	conns map[net.Conn]struct{}
+	mu      sync.Mutex
+	target  string // host:port; empty refuses connections
+	cut     bool
+	ways    [2]way
+	changed chan struct{} // closed and made anew when the state above changes
+	pairs   map[*pair]struct{}
+}
+
+// The two ways of a link.
+const (
+	toServer = iota
+	fromServer
+)
+
+// way is what happens to bytes that pass in one direction.
+type way struct {
+	deaf  bool          // they are lost
+	held  bool          // they wait until the link is mended
+	delay time.Duration // they arrive that much later
 }
 
 // NewLink starts a link to the server at a nats:// URL.
@@ -28,12 +41,19 @@ func NewLink(t testing.TB, target string) *Link {
 	if err != nil {
 		t.Fatalf("natstest: link to %s: %v", target, err)
 	}
+	l := listenLink(t)
+	l.open(u.Host)
+	return l
+}
+
+// listenLink makes a link whose connections wait until open says where they go.
+func listenLink(t testing.TB) *Link {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatalf("natstest: link to %s: %v", target, err)
+		t.Fatalf("natstest: listen for a link: %v", err)
 	}
-	l := &Link{t: t, target: u.Host, listener: listener, conns: map[net.Conn]struct{}{}}
-	l.serve.Go(l.accept)
+	l := &Link{listener: listener, changed: make(chan struct{}), pairs: map[*pair]struct{}{}}
 	t.Cleanup(func() {
 		listener.Close()
 		l.Cut()
@@ -42,32 +62,55 @@ func NewLink(t testing.TB, target string) *Link {
 	return l
 }
 
+// open starts to take connections for the server at host:port.
+func (l *Link) open(target string) {
+	l.aim(target)
+	l.serve.Go(l.accept)
+}
+
+// aim leads connections from now on to the server at host:port; none takes them where it is empty.
+func (l *Link) aim(target string) { l.change(func() { l.target = target }) }
+
 // URL is where clients reach the server by this link.
-func (l *Link) URL() string { return "nats://" + l.listener.Addr().String() }
+func (l *Link) URL() string { return "nats://" + l.address() }
+
+func (l *Link) address() string { return l.listener.Addr().String() }
 
 // Cut breaks all connections and refuses new ones.
 func (l *Link) Cut() {
+	l.change(func() { l.cut = true })
+	l.drop()
+}
+
+// drop breaks all connections.
+func (l *Link) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cut = true
-	for c := range l.conns {
-		c.Close()
+	for p := range l.pairs {
+		p.close()
 	}
-	clear(l.conns)
 }
 
 // Deafen loses whatever the server says from now on, until Cut and Mend: clients' messages arrive, answers do not.
-func (l *Link) Deafen() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.deaf = true
+func (l *Link) Deafen() { l.change(func() { l.ways[fromServer].deaf = true }) }
+
+// Hold keeps what both sides say back, until Mend: connections stay, new ones too, and nobody hears anything, as from a frozen server.
+func (l *Link) Hold() {
+	l.change(func() { l.ways[toServer].held, l.ways[fromServer].held = true, true })
 }
 
-// Mend lets connections through again.
-func (l *Link) Mend() {
+// Mend lets connections through again, and what was held back.
+func (l *Link) Mend() { l.change(func() { l.cut, l.ways = false, [2]way{} }) }
+
+// impede sets what happens to bytes of one direction.
+func (l *Link) impede(direction int, w way) { l.change(func() { l.ways[direction] = w }) }
+
+func (l *Link) change(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cut, l.deaf = false, false
+	f()
+	close(l.changed)
+	l.changed = make(chan struct{})
 }
 
 func (l *Link) accept() {
@@ -76,51 +119,118 @@ func (l *Link) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", l.target)
-		if err != nil || !l.keep(client, server) {
-			client.Close()
-			if err == nil {
-				server.Close()
+		l.connect(client)
+	}
+}
+
+func (l *Link) connect(client net.Conn) {
+	l.mu.Lock()
+	target := l.target
+	l.mu.Unlock()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		client.Close()
+		return
+	}
+	p := &pair{client: client, server: server, gone: make(chan struct{})}
+	l.mu.Lock()
+	keep := !l.cut && l.target == target
+	if keep {
+		l.pairs[p] = struct{}{}
+	}
+	l.mu.Unlock()
+	if !keep {
+		p.close()
+		return
+	}
+	for direction, ends := range [2][2]net.Conn{{client, server}, {server, client}} {
+		flow := make(chan chunk, 1024)
+		l.serve.Go(func() { read(ends[0], flow, p.gone) })
+		l.serve.Go(func() { l.pass(direction, flow, ends[1], p) })
+	}
+}
+
+// pair are the two connections of one client.
+type pair struct {
+	client, server net.Conn
+	once           sync.Once
+	gone           chan struct{}
+}
+
+func (p *pair) close() {
+	p.once.Do(func() {
+		close(p.gone)
+		p.client.Close()
+		p.server.Close()
+	})
+}
+
+// chunk is what was read at once, and when.
+type chunk struct {
+	data []byte
+	at   time.Time
+}
+
+func read(from net.Conn, flow chan<- chunk, gone <-chan struct{}) {
+	defer close(flow)
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			select {
+			case flow <- chunk{append([]byte(nil), buffer[:n]...), time.Now()}:
+			case <-gone:
+				return
 			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// pass writes what was read, each chunk when its time has come. The end of a connection is the last chunk.
+func (l *Link) pass(direction int, flow <-chan chunk, to net.Conn, p *pair) {
+	defer func() {
+		p.close()
+		l.mu.Lock()
+		delete(l.pairs, p)
+		l.mu.Unlock()
+	}()
+	for c := range flow {
+		deaf, ok := l.await(direction, c.at, p.gone)
+		if !ok {
+			return
+		}
+		if deaf {
 			continue
 		}
-		l.serve.Go(func() { l.copy(server, client) })
-		l.serve.Go(func() { l.copy(answers{client, l}, server) })
+		if _, err := to.Write(c.data); err != nil {
+			return
+		}
+	}
+	l.await(direction, time.Now(), p.gone)
+}
+
+// await waits until what was read at a time may pass. It is not ok when the connection is gone before.
+func (l *Link) await(direction int, at time.Time, gone <-chan struct{}) (deaf, ok bool) {
+	for {
+		l.mu.Lock()
+		w, changed := l.ways[direction], l.changed
+		l.mu.Unlock()
+		wait := time.Until(at.Add(w.delay))
+		if !w.held && wait <= 0 {
+			return w.deaf, true
+		}
+		var due <-chan time.Time
+		if !w.held {
+			due = time.After(wait)
+		}
+		select {
+		case <-changed:
+		case <-due:
+		case <-gone:
+			return false, false
+		}
 	}
 }
-
-func (l *Link) keep(conns ...net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cut {
-		return false
-	}
-	for _, c := range conns {
-		l.conns[c] = struct{}{}
-	}
-	return true
-}
-
-func (l *Link) copy(to io.WriteCloser, from io.ReadCloser) {
-	io.Copy(to, from) //nolint:errcheck // ends when either side goes, which is the purpose
-	to.Close()
-	from.Close()
-}
-
-// answers is a client's connection that hears nothing while the link is deaf.
-type answers struct {
-	client net.Conn
-	link   *Link
-}
-
-func (a answers) Write(b []byte) (int, error) {
-	a.link.mu.Lock()
-	deaf := a.link.deaf
-	a.link.mu.Unlock()
-	if deaf {
-		return len(b), nil
-	}
-	return a.client.Write(b)
-}
-
-func (a answers) Close() error { return a.client.Close() }

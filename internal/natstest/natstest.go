@@ -1,10 +1,14 @@
-// Package natstest runs real JetStream servers for tests: on loopback, on a free port, in the test's temporary folder.
+// Package natstest runs real JetStream servers for tests: on loopback, on a free port, in the test's temporary folder. A test has one server,
+// or a cluster whose members it stops, wipes, cuts off, slows down and freezes. With LOADERD_TEST_CLUSTER=3 in the environment the tests that
+// ask for some server get a cluster of three in its place.
 package natstest
 
 import (
 	"context"
 	"log/slog"
 	"net"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -15,10 +19,12 @@ import (
 // startLimit bounds starting a server, on a machine that does much else.
 const startLimit = time.Minute
 
-// Server is an embedded server that can be stopped and started again on the same folder and port. It ends with the test.
+// Server is an embedded server that can be stopped and started again on the same folder and port, or a cluster of servers that can be so as one.
+// It ends with the test.
 type Server struct {
-	t      testing.TB
-	config stream.Config
+	t       testing.TB
+	config  stream.Config
+	cluster *Cluster // nil for an embedded server
 
 	mu    sync.Mutex
 	store *stream.Store // nil while it is stopped
@@ -48,8 +54,38 @@ func FreeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// Start starts a server; edit may change its configuration first.
+// Start starts a server, or a cluster where the environment asks for one; edit may change its configuration first.
 func Start(t testing.TB, edit ...func(*stream.Config)) *Server {
+	t.Helper()
+	if n := clusterSize(t); n > 0 {
+		c := StartCluster(t, n, func(c *ClusterConfig) {
+			for _, f := range edit {
+				f(&c.Stream)
+			}
+		})
+		s := &Server{t: t, config: c.Config(), cluster: c}
+		t.Cleanup(s.Stop)
+		s.store = Open(t, s.config)
+		return s
+	}
+	return StartEmbedded(t, edit...)
+}
+
+// clusterSize is how many servers the environment asks for in place of one; 0 where it does not.
+func clusterSize(t testing.TB) int {
+	text := os.Getenv("LOADERD_TEST_CLUSTER")
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 2 || n > 5 {
+		t.Fatalf("LOADERD_TEST_CLUSTER is %q, want 2 to 5 servers", text)
+	}
+	return n
+}
+
+// StartEmbedded is Start for tests of the server inside the daemon itself: its folder, its port, its bounds.
+func StartEmbedded(t testing.TB, edit ...func(*stream.Config)) *Server {
 	t.Helper()
 	s := &Server{t: t, config: Config(t)}
 	for _, f := range edit {
@@ -60,7 +96,7 @@ func Start(t testing.TB, edit ...func(*stream.Config)) *Server {
 	return s
 }
 
-// Store is the embedded Store: server and in-process connection. It changes with every Restart.
+// Store is a Store on the server: in process for an embedded one. It changes with every Restart.
 func (s *Server) Store() *stream.Store {
 	s.t.Helper()
 	s.mu.Lock()
@@ -71,7 +107,7 @@ func (s *Server) Store() *stream.Store {
 	return s.store
 }
 
-// Config is the configuration of the running server, with the port that it has.
+// Config is the configuration of Store, with the port that the running server has.
 func (s *Server) Config() stream.Config { return s.config }
 
 // Stop stops the server. Its clients lose their connections.
@@ -86,17 +122,25 @@ func (s *Server) Stop() {
 		s.t.Errorf("natstest: stop server: %v", err)
 	}
 	s.store = nil
+	if s.cluster != nil {
+		s.cluster.stopAll()
+	}
 }
 
 // Restart starts the server, after a Stop on the same folder and port.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
+	if s.cluster != nil {
+		s.cluster.startAll()
+	}
 	store := Open(s.t, s.config)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.store = store
-	s.config.Listen = store.ClientURL()[len("nats://"):]
+	if s.cluster == nil {
+		s.config.Listen = store.ClientURL()[len("nats://"):]
+	}
 }
 
 // Remote opens a Store over TCP, as a daemon with stream.url does. It closes with the test.
@@ -110,10 +154,16 @@ func (s *Server) RemoteAt(url string) *stream.Store {
 	s.t.Helper()
 	c := s.config
 	c.URL, c.Dir, c.Listen = url, "", ""
-	store := Open(s.t, c)
-	s.t.Cleanup(func() {
+	return openFor(s.t, c)
+}
+
+// openFor opens a Store that closes with the test.
+func openFor(t testing.TB, c stream.Config) *stream.Store {
+	t.Helper()
+	store := Open(t, c)
+	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
-			s.t.Errorf("natstest: close store: %v", err)
+			t.Errorf("natstest: close store: %v", err)
 		}
 	})
 	return store

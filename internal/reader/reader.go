@@ -36,6 +36,7 @@ type Ticket struct {
 	Fingerprint string   `json:"fingerprint,omitempty"`
 	Rank        int      `json:"rank"`
 	World       int      `json:"world,omitempty"`
+	Job         string   `json:"job,omitempty"`
 	Step        uint64   `json:"step"`
 	Steps       uint64   `json:"steps,omitempty"`
 	Columns     []string `json:"columns,omitempty"`

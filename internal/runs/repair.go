@@ -17,7 +17,8 @@ type Damaged struct {
 
 	store *stream.Store
 	from  loader.Edges
-	lease *planlog.Lease
+	leads *planlog.Leads
+	lead  loader.Lead // nil until it is taken
 }
 
 // Inspect takes the lead of a run for the holder, which says for others who has it, and looks at its plan. It changes nothing. Where the looking
@@ -28,8 +29,11 @@ func Inspect(ctx context.Context, store *stream.Store, run string, holder planlo
 		return nil, fmt.Errorf("repair run %s: %w", run, err)
 	}
 	var err error
-	if d.lease, err = planlog.TakeLease(ctx, store, run, holder); err != nil {
+	if d.leads, err = planlog.OpenLeads(ctx, store, run, holder); err != nil {
 		return nil, err
+	}
+	if d.lead, err = d.leads.Seize(ctx); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
 	if d.Damage, err = loader.Inspect(ctx, d.from.Plan, d.from.Checkpoints); err != nil {
 		return d, errors.Join(fmt.Errorf("repair run %s: %w", run, err), d.Close())
@@ -39,26 +43,30 @@ func Inspect(ctx context.Context, store *stream.Store, run string, holder planlo
 
 // open opens what there is of the run.
 func (d *Damaged) open(ctx context.Context, run string) (err error) {
-	if d.from.Plan, err = planlog.OpenDamaged(ctx, d.store, run); err != nil {
+	plan, err := planlog.OpenDamaged(ctx, d.store, run)
+	if err != nil {
 		return err
 	}
+	d.from.Plan = plan
 	if d.from.Documents, err = doclog.OpenReadOnly(ctx, d.store, doclog.Tokenizing{}); err != nil {
 		return err
 	}
-	d.from.Checkpoints, err = planlog.OpenCheckpoints(ctx, d.store, run)
+	d.from.Checkpoints, err = planlog.OpenCheckpoints(ctx, plan)
 	return err
 }
 
 // Close gives the lead of the run back.
-func (d *Damaged) Close() error { return d.lease.Close() }
+func (d *Damaged) Close() error {
+	if d.lead == nil {
+		return d.leads.Close()
+	}
+	return errors.Join(d.lead.Close(), d.leads.Close())
+}
 
 // Copy copies what can be used of the plan, and the checkpoints that fit, into a new run. progress is told how many records are copied.
 func (d *Damaged) Copy(ctx context.Context, name string, progress func(records uint64)) error {
 	to, err := openNew(ctx, d.store, name)
 	if err != nil {
-		return err
-	}
-	if to.Checkpoints, err = planlog.OpenCheckpoints(ctx, d.store, name); err != nil {
 		return err
 	}
 	to.Documents = d.from.Documents

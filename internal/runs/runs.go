@@ -31,8 +31,9 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 	if err != nil {
 		return forked, from, err
 	}
-	if last == 0 { // a run that begins: from here on nobody purges what it may need
-		if err := to.Floors.Need(ctx, 1); err != nil {
+	var left uint64
+	if last == 0 { // a run that begins: from here on nobody gives up what it may need
+		if left, err = to.Floors.Begin(ctx, 1); err != nil {
 			return forked, from, err
 		}
 	}
@@ -44,22 +45,25 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 	if err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
 	}
+	state.First = max(state.First, left)
 	if forked, from, err = loader.Fork(ctx, parent, step, name, c, state); err != nil {
-		return forked, from, err
-	}
-	if to.Checkpoints, err = planlog.OpenCheckpoints(ctx, store, name); err != nil {
 		return forked, from, err
 	}
 	to.Documents = documents
 	return forked, from, loader.Begin(ctx, to, forked)
 }
 
-// openNew opens the plan and the floors of a run that is made.
+// openNew opens what is kept of a run that is made.
 func openNew(ctx context.Context, store *stream.Store, name string) (e loader.Edges, err error) {
-	if e.Plan, err = planlog.Open(ctx, store, name); err != nil {
+	plan, err := planlog.Open(ctx, store, name)
+	if err != nil {
 		return e, err
 	}
-	e.Floors, err = planlog.OpenFloors(ctx, store, name)
+	e.Plan = plan
+	if e.Floors, err = planlog.OpenFloors(ctx, plan); err != nil {
+		return e, err
+	}
+	e.Checkpoints, err = planlog.OpenCheckpoints(ctx, plan)
 	return e, err
 }
 

@@ -38,8 +38,8 @@ type shareBin struct{ tokens, short int64 }
 // maxBins keeps a twentieth's borders within half a percent of it.
 const maxBins = 16384
 
-// add counts a sequence of so many tokens, short of them of short documents.
-func (s *shares) add(tokens, short int64) {
+// count counts a sequence of so many tokens, short of them of short documents.
+func (s *shares) count(tokens, short int64) {
 	for s.all.tokens/s.width >= maxBins {
 		for i := range maxBins / 2 {
 			s.bins[i] = shareBin{s.bins[2*i].tokens + s.bins[2*i+1].tokens, s.bins[2*i].short + s.bins[2*i+1].short}

@@ -77,7 +77,7 @@ func (w *watch) row(b int, pieces []packonline.Piece, now int) error {
 			w.ages[x.Doc] = max(w.ages[x.Doc], uint32(now)-uint32(x.Doc))
 		}
 	}
-	w.shares.add(tokens, short)
+	w.shares.count(tokens, short)
 	w.started[b], w.have[b] = w.started[b][:0], 0
 	bucket := &w.result.Buckets[b]
 	bucket.Sequences++

@@ -1,26 +1,23 @@
 package plan
 
-import (
-	"fmt"
-	"maps"
-)
+import "fmt"
 
-// Ready is what has to be done outside for what an applier was given, before it is given anything else.
+// Ready is what an applier's caller has to do before it gives the applier anything else.
 type Ready struct {
-	// Steps are to be appended to the plan, or to be compared with those that it holds. They are valid until the applier's next input.
+	// Steps are to be appended to the plan, or compared with the steps that it holds. They are valid until the applier's next input.
 	Steps []Step
 	// Ended says that no step follows: End is to be recorded behind Steps.
 	Ended bool
 }
 
 // Applier gives a planner documents and controls in the only order there is: behind each document the controls that were recorded for it,
-// in the order of their records. Whoever plans (live, in a replay, in an audit) does it with one; only where the inputs come from and
-// where the steps go is theirs. Like the planner it is pure, and not safe for concurrent use.
+// in the order of their records. Live planning, replay and audit all use one; they differ in where the inputs come from and where the
+// steps go. Like the planner it is pure, and not safe for concurrent use.
 type Applier struct {
 	Planner *Planner
 	Pending []Control // recorded, and not in effect yet
-	Keepers Keepers   // never changed, but replaced
-	End     *End      // recorded; nil while it is not
+	Keepers Keepers   // the map is replaced, never changed
+	End     *End      // nil until it is recorded
 	Ended   bool      // no document is taken any more
 	Fed     int64     // tokens of used documents, less what a parent had used of them
 }
@@ -31,17 +28,13 @@ func (h Header) Begin() (*Applier, error) {
 	return &Applier{Planner: p, Keepers: Keepers{}}, err
 }
 
-// Record takes an entry that stands in the log, or is about to: its effect comes when the planner is there.
+// Record takes an entry that the log holds or is about to hold. A control takes effect when the planner has seen its document.
 func (a *Applier) Record(e Entry) {
 	switch e := e.(type) {
 	case Control:
 		a.Pending = append(a.Pending, e)
-	case Commit:
-		a.Keepers = maps.Clone(a.Keepers)
-		a.Keepers[e.Keeper], _ = a.Keepers.After(e)
-	case Leave:
-		a.Keepers = maps.Clone(a.Keepers)
-		delete(a.Keepers, e.Keeper)
+	case Commit, Leave:
+		a.Keepers = a.Keepers.Changed(e)
 	case End:
 		a.End = &e
 	}
@@ -83,8 +76,8 @@ func (a *Applier) control() (Ready, error) {
 	return Ready{Steps: steps, Ended: ends}, nil
 }
 
-// Settle lets all controls take effect that are due. do does what is ready, and may record further entries: the log may hold the next
-// control for the same document behind the steps of the one before.
+// Settle lets all controls take effect that are due, one by one; do carries out what each returns. do may record further controls: the log
+// may hold another one for the same document behind the steps of the first.
 func (a *Applier) Settle(do func(Ready) error) error {
 	for a.due() {
 		ready, err := a.control()
@@ -98,11 +91,10 @@ func (a *Applier) Settle(do func(Ready) error) error {
 	return nil
 }
 
-// Resume is told that the log holds nothing more: where its end is recorded and nothing is left to be done before it, the planner was
-// restored from behind it.
+// Resume is called behind the last record of the log. If that is the End and no control is pending, the run has ended.
 func (a *Applier) Resume() { a.Ended = a.Ended || a.End != nil && len(a.Pending) == 0 }
 
-// Sealed returns the last document of the run, once that is decided.
+// Sealed returns the sequence of the run's last document once a Seal is recorded.
 func (a *Applier) Sealed() (uint64, bool) {
 	if a.Ended {
 		return a.Planner.Clock(), true

@@ -141,7 +141,9 @@ func TestApplierRefusesAnotherOrder(t *testing.T) {
 func TestApplierFollowsTheLog(t *testing.T) {
 	a := begin(t)
 	before := a.Keepers
-	for _, e := range []plan.Entry{plan.Commit{Keeper: "a", Step: 5}, plan.Commit{Keeper: "b", Step: 2}, plan.Commit{Keeper: "c", Step: 9}, plan.Leave{Keeper: "c"}} {
+	for _, e := range []plan.Entry{
+		plan.Commit{Keeper: "a", Step: 5}, plan.Commit{Keeper: "b", Step: 2}, plan.Commit{Keeper: "c", Step: 9}, plan.Leave{Keeper: "c"},
+	} {
 		a.Record(e)
 	}
 	if len(before) > 0 || fmt.Sprint(a.Keepers) != "map[a:5 b:5]" {

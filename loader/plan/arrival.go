@@ -21,8 +21,8 @@ const (
 	SkipDuplicate   Skip = "duplicate"   // its id was seen among the last documents; set by the planner
 )
 
-// Traits are what the planner is told of a document beside its length: functions of the document alone, and never its text. They are
-// no part of any state; what a restored planner needs of them is read again.
+// Traits are what the planner is told of a document beside its length. They follow from the document alone, and are never its text. No
+// state holds them: for a restored planner they are read again.
 type Traits struct {
 	Hint *related.Hint // what it is about, where the packing method asks for that; else nil
 }

@@ -40,8 +40,8 @@ func (a *atom) add(row []packonline.Piece) {
 	a.pieces = append(a.pieces, row...)
 }
 
-// merge appends the pieces of an atom that is a part of a row to those of the atoms before it. Where it goes on with the document
-// that the row ends with, the two pieces are one: nothing lies between their tokens.
+// merge appends the pieces of an atom to the row that it is a part of. When the atom goes on with the piece that the row ends with, the two
+// become one piece.
 func merge(row, pieces []packonline.Piece) []packonline.Piece {
 	if n := len(row); n > 0 && len(pieces) > 0 {
 		if last, x := &row[n-1], pieces[0]; x.Doc == last.Doc && x.Start == last.Start+last.Length {
@@ -55,8 +55,8 @@ func merge(row, pieces []packonline.Piece) []packonline.Piece {
 // line is the way of the rows of one bucket from the packer to the queue for a step. Atoms of several rows are gathered before the shuffle, atoms
 // that are parts of a row are merged behind it; at most one of open and parts is ever in use.
 type line struct {
-	packed int32              // of a row as the packer makes it: the atom's when that is a part of a row
-	open   atom               // an atom that more rows belong to
+	packed int32              // length of what the packer packs: an atom when rows have several, else a row
+	open   atom               // an atom that lacks rows
 	parts  int                // atoms in merged
 	merged []packonline.Piece // the row under construction
 	since  int64              // documents that had arrived when the first row of open, or the first atom of merged, came
@@ -95,7 +95,7 @@ func (p *Planner) shuffle() {
 	}
 }
 
-// submit hands an atom to the window, whether or not all its rows have come.
+// submit hands the open atom to the window, even if rows of it have not come.
 func (p *Planner) submit(l *line) {
 	if l.open.rows() == 0 {
 		return
@@ -124,7 +124,7 @@ func (p *Planner) arrange(a atom) {
 	}
 }
 
-// complete ends the row under construction, whether or not it has all its atoms.
+// complete ends the row under construction, even if atoms of it have not come.
 func (p *Planner) complete(l *line) {
 	if l.parts == 0 {
 		return
@@ -137,7 +137,7 @@ func (p *Planner) complete(l *line) {
 // begun reports whether an atom or a row is under construction.
 func (l *line) begun() bool { return l.open.rows() > 0 || l.parts > 0 }
 
-// waiting returns the number of rows that wait to be whole: those of an atom that has not all its rows, a row that has not all its atoms.
+// waiting returns the number of rows that wait here: those of an atom that lacks rows, or a row that lacks atoms.
 func (l *line) waiting() int { return l.open.rows() + min(l.parts, 1) }
 
 // each visits everything that waits outside the window.
@@ -146,7 +146,7 @@ func (l *line) each(f func([]packonline.Piece)) {
 	f(l.merged)
 }
 
-// oldest returns what lies before p and before the documents of all pieces.
+// oldest returns the part of p that covers no document of the pieces.
 func oldest(pieces []packonline.Piece, p Position) Position {
 	for _, x := range pieces {
 		p = p.Least(Before(x.Doc))

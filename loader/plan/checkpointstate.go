@@ -13,7 +13,7 @@ const (
 	checkpointVersion = 2
 )
 
-// Checkpoint is an applier's whole state as of a record of the plan log. It makes a restart short; a plan never depends on it.
+// Checkpoint is the whole state of an applier behind a record of the plan log. It makes a restart short; no plan depends on it.
 type Checkpoint struct {
 	Fingerprint string // of the run's configuration
 	Tail        Tail   // last record that it covers
@@ -48,8 +48,11 @@ func (h Header) Restore(c Checkpoint) (*Applier, error) {
 	return a, a.Planner.RestoreState(c.planner)
 }
 
-// Pending are the controls that are recorded and not in effect there.
+// Pending are the controls that were recorded and not in effect when the checkpoint was taken.
 func (c Checkpoint) Pending() []Control { return c.pending }
+
+// Keepers are those of the run when the checkpoint was taken.
+func (c Checkpoint) Keepers() Keepers { return c.keepers }
 
 // Encode writes the checkpoint; docs/plan.md describes the form.
 func (c Checkpoint) Encode() []byte {

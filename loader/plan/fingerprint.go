@@ -17,7 +17,7 @@ func (c Config) Fingerprint() string {
 	return "sha256:" + hex.EncodeToString(sum[:16])
 }
 
-// json leaves out what the packing method does not read, so that a change of it is none.
+// json leaves out the fields that the packing method does not read: changing them does not change the fingerprint.
 func (c Config) json() []byte {
 	c.Packing = c.Packing.Relevant()
 	b, err := json.Marshal(c)

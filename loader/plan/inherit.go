@@ -105,19 +105,19 @@ func (h Header) Inherits() (*Inheritance, error) {
 	return &Inheritance{Before(h.Parent.Floor), Behind(h.Parent.Cursor), taken}, err
 }
 
-// Inheritance is what a planner must know of its parent: what steps hold of documents that are not used up.
+// Inheritance is what a planner must know of its parent: which tokens the parent's steps hold of documents that are not used up.
 type Inheritance struct {
 	Floor  Position // all documents before are used up
 	Cursor Position // no document behind is used
 	taken  map[uint64][]span
 }
 
-// NewInheritance returns one of a run that begins with a document: nothing is used.
+// NewInheritance returns the inheritance of a run whose first document has sequence start: nothing is used.
 func NewInheritance(start uint64) *Inheritance {
 	return &Inheritance{Before(start), Before(start), map[uint64][]span{}}
 }
 
-// Use notes that a step holds what it does.
+// Use notes the tokens that a step holds.
 func (i *Inheritance) Use(s *Step) {
 	for _, row := range s.Rows {
 		for _, x := range row {
@@ -126,7 +126,7 @@ func (i *Inheritance) Use(s *Step) {
 	}
 }
 
-// Parent returns what stands of it in the header of a fork.
+// Parent returns the form that stands in the header of a fork.
 func (i *Inheritance) Parent(run string, step uint64, fingerprint string) *Parent {
 	for doc := range i.taken {
 		if i.Floor.Covers(doc) {
@@ -137,7 +137,7 @@ func (i *Inheritance) Parent(run string, step uint64, fingerprint string) *Paren
 	return &Parent{Run: run, Step: step, Fingerprint: fingerprint, Floor: floor, Cursor: i.Cursor.Last(), Taken: encodeTaken(i.taken, floor)}
 }
 
-// used tells whether the parent planned a part of a document, which then is no duplicate, however far the new run looks back.
+// used reports whether the parent planned a part of a document. Such a document is no duplicate, however far the new run looks back.
 func (i *Inheritance) used(sequence uint64) bool { return i != nil && len(i.taken[sequence]) > 0 }
 
 // rest returns how many tokens of a document are left. A document that is used up has nothing left.
@@ -155,7 +155,8 @@ func (i *Inheritance) rest(sequence uint64, length int32) int32 {
 	return left
 }
 
-// place returns pieces of what is left of documents as pieces of the documents. What was taken amid a piece parts it in two.
+// place turns pieces that count only the tokens left of a document into pieces of the whole document. A piece with taken tokens inside
+// becomes two.
 func (i *Inheritance) place(pieces []packonline.Piece) []packonline.Piece {
 	if i == nil || !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return i.used(x.Doc) }) {
 		return pieces

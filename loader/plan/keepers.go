@@ -16,8 +16,8 @@ const (
 	maxKeeperName = 64
 )
 
-// Keepers are those who hold durable checkpoints of their own that cover all steps before one: a trainer, an evaluator that follows it.
-// The slowest of them counts: what it may still ask for is kept.
+// Keepers are clients with durable checkpoints of their own: a trainer, an evaluator that follows it. Each name has the step before which
+// its checkpoints cover all. The lowest of these steps counts: what its keeper may still ask for is kept.
 type Keepers map[string]uint64
 
 // Committed returns the step before which every keeper's checkpoint covers all, 0 without keepers.
@@ -36,14 +36,28 @@ func (k Keepers) After(c Commit) (step uint64, changes bool) {
 	return step, !known || step != before
 }
 
+// Changed returns the keepers behind the record of a commit or a leave.
+func (k Keepers) Changed(e Entry) Keepers {
+	out := maps.Clone(k)
+	switch e := e.(type) {
+	case Commit:
+		out[e.Keeper], _ = k.After(e)
+	case Leave:
+		delete(out, e.Keeper)
+	}
+	return out
+}
+
 // ValidKeeper refuses names that are no keepers'.
-func ValidKeeper(name string) error {
-	if len(name) < 1 || len(name) > maxKeeperName {
-		return fmt.Errorf("a keeper's name has 1 to %d bytes, this one %d", maxKeeperName, len(name))
+func ValidKeeper(name string) error { return validName("keeper", name, maxKeeperName) }
+
+func validName(whose, name string, most int) error {
+	if len(name) < 1 || len(name) > most {
+		return fmt.Errorf("a %s's name has 1 to %d bytes, this one %d", whose, most, len(name))
 	}
 	for _, c := range []byte(name) {
 		if c < ' ' || c > '~' {
-			return fmt.Errorf("a keeper's name is printable ASCII, %q is not", name)
+			return fmt.Errorf("a %s's name is printable ASCII, %q is not", whose, name)
 		}
 	}
 	return nil

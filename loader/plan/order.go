@@ -6,10 +6,9 @@ import (
 	"loaderd/packonline"
 )
 
-// Order counts a plan's records as they stand in the log and refuses one that cannot stand where it does: everything behind it would be
-// taken for something that it is not.
+// Order follows a plan's records through the log and refuses one that cannot stand where it does: behind it all records would be misread.
 type Order struct {
-	Steps uint64 // complete so far
+	Steps uint64 // complete steps so far
 	Ended bool
 }
 
@@ -49,7 +48,7 @@ func (o *Order) Between(e Entry) error {
 
 // Joiner puts the parts of a step together.
 type Joiner struct {
-	Step *Step // that has begun; nil between steps
+	Step *Step // the step that has begun; nil between steps
 	next int
 }
 

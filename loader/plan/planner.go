@@ -84,13 +84,13 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 	p.steps = p.steps[:0]
 	switch {
 	case a.Skip != "":
-		p.seen.add(0) // dedupe looks back by the stream's documents, so that a fork can
+		p.seen.observe(0) // dedupe looks back by the stream's documents, so that a fork can
 		if a.Skip == SkipEmpty {
 			p.counts.Empty++
 		} else {
 			p.counts.Undecoded++
 		}
-	case p.seen.add(a.ID) && !p.parent.used(a.Sequence):
+	case p.seen.observe(a.ID) && !p.parent.used(a.Sequence):
 		p.counts.Duplicates++
 	default:
 		left := p.parent.rest(a.Sequence, int32(a.Length))
@@ -135,7 +135,7 @@ func (p *Planner) drain() {
 func (p *Planner) Seal() []Step {
 	p.steps = p.steps[:0]
 	p.drain()
-	floor := p.cursor // of rows that are dropped: no step holds them, but a fork may
+	floor := p.cursor // behind dropped rows too: a fork may still plan them
 	for i := range p.queues.buckets {
 		b := &p.queues.buckets[i]
 		switch {
@@ -153,8 +153,8 @@ func (p *Planner) Seal() []Step {
 	return p.finish(floor)
 }
 
-// overdue sends on what would wait beyond Steps.MaxWait with the next document: an atom that has not all its rows, a row that has not
-// all its atoms, a step that has not all its rows.
+// overdue sends on what the next document would make wait longer than Steps.MaxWait: an atom that lacks rows, a row that lacks atoms, a
+// step that lacks rows.
 func (p *Planner) overdue() {
 	if p.queues.maxWait == 0 {
 		return
@@ -170,7 +170,7 @@ func (p *Planner) overdue() {
 	}
 }
 
-// enqueue hands a row to the queue of its bucket, and emits the steps that leave for it.
+// enqueue adds a row to the queue of its bucket, and emits the steps that the queues then let go.
 func (p *Planner) enqueue(l *line, row []packonline.Piece) {
 	p.queues.add(l.open.bucket, row, p.counts.Arrived)
 	for b := p.queues.next(p.queues.backlog); b != nil; b = p.queues.next(p.queues.backlog) {
@@ -194,8 +194,8 @@ func (p *Planner) emit(b *queue) {
 	p.steps = append(p.steps, s)
 }
 
-// finish tells each step which documents may still be needed behind it: those from floor on, those that wait now, and those of the
-// steps after it.
+// finish sets the floor of each step: the documents of later steps, those that wait now and those that floor does not cover may still be
+// needed.
 func (p *Planner) finish(floor Position) []Step {
 	if len(p.steps) == 0 {
 		return nil
@@ -223,8 +223,8 @@ func (p *Planner) WaitingTokens() int64 {
 	return n
 }
 
-// Drains reports whether Drain could complete a step: a full one waits, or something waits to be packed or drawn, or for an atom or a row
-// to be complete, and as many pieces and rows wait as the smallest step has rows.
+// Drains reports whether Drain could complete a step: a full step waits, or something waits before the queues and all that waits, pieces
+// and rows, is as many as the smallest step has rows.
 func (p *Planner) Drains() bool {
 	least := math.MaxInt
 	for i := range p.queues.buckets {
@@ -242,7 +242,7 @@ func (p *Planner) Drains() bool {
 	return waiting > 0 && waiting+p.queues.rowsWaiting() >= least
 }
 
-// Unread returns the documents that wait and whose traits a restored planner needs to be told again.
+// Unread returns the waiting documents whose traits a restored planner has to be told again.
 func (p *Planner) Unread() []uint64 {
 	if packer, ok := p.packer.(packonline.Hinted); ok {
 		return packer.Unhinted()
@@ -258,7 +258,7 @@ func (p *Planner) Tell(document uint64, t Traits) {
 // Cursor returns the position behind the last document that the planner has seen.
 func (p *Planner) Cursor() Position { return p.cursor }
 
-// Clock is what controls take effect behind: the sequence of the last document that the planner has seen.
+// Clock returns the sequence of the last document that the planner has seen. Controls take effect by it.
 func (p *Planner) Clock() uint64 { return p.cursor.Last() }
 
 // Next returns the index of the next step.

@@ -40,5 +40,14 @@ func (p Position) Most(q Position) Position {
 	return q
 }
 
+// MarshalText writes the sequence of the last document that the position covers.
+func (p Position) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, p.last, 10), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (p *Position) UnmarshalText(b []byte) (err error) {
+	p.last, err = strconv.ParseUint(string(b), 10, 64)
+	return err
+}
+
 // String shows the last document that the position covers.
 func (p Position) String() string { return strconv.FormatUint(p.last, 10) }

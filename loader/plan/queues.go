@@ -37,13 +37,13 @@ type queue struct {
 
 type queued struct {
 	pieces  []packonline.Piece
-	arrived int64 // documents that had arrived when it came
+	arrived int64 // documents that had arrived when the row came
 }
 
 func newQueues(c Config) queues {
 	q := queues{backlog: c.Steps.Backlog, maxWait: int64(c.Steps.MaxWait), key: shuffle.NewKey(c.Seed, "bucket")}
 	if len(c.Packing.Buckets) == 1 {
-		q.backlog = 0 // there is nothing to draw from
+		q.backlog = 0 // one bucket: there is nothing to draw
 	}
 	for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
 		q.buckets = append(q.buckets, queue{length: int32(c.Packing.Buckets[i]), rows: rows})
@@ -58,7 +58,7 @@ func (q *queues) add(bucket int, pieces []packonline.Piece, now int64) {
 	b.tokens += tokens(pieces)
 }
 
-// next returns the bucket whose step leaves when so many full steps are to wait, nil when none does.
+// next returns the bucket whose step leaves when more than keep full steps wait, else nil.
 func (q *queues) next(keep int) *queue {
 	full, weight := 0, uint64(0)
 	for i := range q.buckets {
@@ -91,7 +91,7 @@ func (q *queues) draw(weight uint64) *queue {
 	panic("loader: weights of buckets do not add up")
 }
 
-// overdue returns the bucket of the oldest row when it would wait beyond the bound with the next document, nil when none would.
+// overdue returns the bucket of the oldest row if the next document would make the row wait longer than the bound, else nil.
 func (q *queues) overdue(now int64) *queue {
 	if q.maxWait == 0 {
 		return nil

@@ -11,8 +11,8 @@ func newRecent(n int) *recent {
 	return &recent{ring: make([]uint64, n), last: map[uint64]uint64{}}
 }
 
-// add takes the next document's id and reports whether it was among the last n. Id 0 (none) never was.
-func (r *recent) add(id uint64) bool {
+// observe takes the next document's id and reports whether it was among the last n. Id 0 (none) never was.
+func (r *recent) observe(id uint64) bool {
 	n := uint64(len(r.ring))
 	if n == 0 {
 		return false

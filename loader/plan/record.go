@@ -23,6 +23,7 @@ const (
 	kindCommit = 5
 	kindEnd    = 6
 	kindLeave  = 7
+	kindTerm   = 8
 )
 
 const (
@@ -47,14 +48,14 @@ type Header struct {
 	Repair *Repair `json:"repair,omitempty"`
 }
 
-// Repair stands in the header of a plan that is a copy of what is right of a damaged one.
+// Repair stands in the header of a plan that is a copy of the usable part of a damaged one.
 type Repair struct {
 	Was     []string `json:"was"`     // names that the run had before, the last of them that of the damaged plan
-	Records uint64   `json:"records"` // that were copied: a copy with fewer of them is not finished
-	Steps   uint64   `json:"steps"`   // that the damaged plan once had: they are planned again before a reader asks, who may be there already
+	Records uint64   `json:"records"` // that were to be copied: a copy with fewer is not finished
+	Steps   uint64   `json:"steps"`   // that the damaged plan once had: they are planned again at once, as a reader may be that far
 }
 
-// Entry is what one record of a plan says: Header, StepPart, Seal, Drain, Commit, Leave or End.
+// Entry is what one record of a plan says: Header, StepPart, Seal, Drain, Commit, Leave, End or Term.
 type Entry interface {
 	// Kind is the kind of its records; docs/plan.md lists them.
 	Kind() byte

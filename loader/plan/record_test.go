@@ -94,7 +94,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, b := range append(records, EncodeRecord(Seal{77}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Header{Run: "x"})) {
+	for _, b := range append(records, EncodeRecord(Seal{77}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}), EncodeRecord(Term{}), EncodeRecord(Header{Run: "x"})) {
 		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, else nothing else would be reached
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

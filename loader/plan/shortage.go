@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Shortage is what the next step lacks: rows, since window and queues let none go before they are full. It is exact for one bucket; with
-// several it is the least that can do, for the rows may come in another bucket than the one that is nearly full.
+// Shortage is what the next step lacks, in rows: shuffle window and queues let none go before they are full. With one bucket it is exact.
+// With several it is a lower bound, for rows may come in another bucket than the one that is nearly full.
 type Shortage struct {
-	Needed    int   // rows that the next step needs, with all that have to wait behind it
-	There     int   // of those
-	Held      int   // finished rows that are held back, none of those
-	Documents int64 // at least so many more, should they be as long as those before; 0 when there were none
+	Needed    int   // rows that must be packed before the next step leaves, with those that stay behind it
+	There     int   // rows of these that are packed
+	Held      int   // finished rows that the packer holds back; not counted in There
+	Documents int64 // that must still come at least, if as long as those before on average; 0 when there were none
 	Drains    bool  // a drain would complete a step
 }
 
@@ -41,7 +41,7 @@ func (p *Planner) Shortage() Shortage {
 		mean := float64(packed.Tokens) / float64(packed.Documents)
 		tokens := float64(missing) * length
 		if lacks := p.config.Packing.Relevant().Held() - int(pool.Held.Pieces) - pool.Pieces; lacks > 0 {
-			tokens += float64(lacks) * min(mean, length) // what is held back is filled first
+			tokens += float64(lacks) * min(mean, length) // held rows are filled first
 		}
 		s.Documents = int64(math.Ceil(tokens / mean))
 	}
@@ -52,7 +52,7 @@ func (p *Planner) Shortage() Shortage {
 func (q *queues) missing() int {
 	steps, full := q.backlog+1, 0
 	least := math.MaxInt // rows of the smallest step
-	var begun []int      // rows that the steps lack which have begun
+	var begun []int      // rows that each step that has begun lacks
 	for i := range q.buckets {
 		b := &q.buckets[i]
 		full += b.full()

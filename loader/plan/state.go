@@ -106,10 +106,10 @@ func (p *Planner) RestoreState(b []byte) error {
 	return nil
 }
 
-// restoreLine reads what a line holds: less than an atom and a row, for these would have gone on.
+// restoreLine reads what a line holds. It refuses a whole atom or row, which would have gone on.
 func (p *Planner) restoreLine(l *line, r *varints, previous *uint64) {
 	most := p.atomRows - 1
-	if packonline.Joins(p.config.Packing.Method) { // its atoms end with a document
+	if packonline.Joins(p.config.Packing.Method) { // the atoms of such a method end with a document
 		most = 0
 	}
 	bucket := l.open.bucket

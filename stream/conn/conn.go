@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -47,12 +48,13 @@ type Server interface {
 
 // Client is a connection to JetStream. It is safe for use by many goroutines.
 type Client struct {
-	nc      *nats.Conn
-	js      jetstream.JetStream
-	log     *slog.Logger
-	options Options
-	api     string // what subjects of JetStream's interface begin with
-	status  *status
+	nc        *nats.Conn
+	js        jetstream.JetStream
+	log       *slog.Logger
+	options   Options
+	clustered atomic.Bool // a server was a member of a cluster
+	api       string      // what subjects of JetStream's interface begin with
+	status    *status
 }
 
 // Dial connects and waits until JetStream answers. It tries again where waiting can help (no server reachable, no leader yet), until
@@ -85,8 +87,8 @@ func (c *Client) awaitJetStream(ctx context.Context) error {
 		return fmt.Errorf("connect to NATS at %s: server version %s: want 2.12 or later, which has atomic batches", where, v)
 	}
 	wait := c.Backoff()
-	for attempt := 1; ; attempt++ {
-		_, err := c.js.AccountInfo(ctx)
+	for attempt, limit := 1, firstAnswer; ; attempt, limit = attempt+1, min(2*limit, lastAnswer) {
+		err := c.askAccount(ctx, limit)
 		switch {
 		case err == nil:
 			return nil
@@ -100,6 +102,23 @@ func (c *Client) awaitJetStream(ctx context.Context) error {
 		case <-time.After(wait.NextBackOff()):
 		}
 	}
+}
+
+// A cluster drops requests while it has no leader: who asks again soon hears soon.
+const (
+	firstAnswer = 250 * time.Millisecond
+	lastAnswer  = 4 * time.Second
+)
+
+// askAccount asks JetStream whether it serves this account, and waits for the answer no longer than limit.
+func (c *Client) askAccount(ctx context.Context, limit time.Duration) error {
+	attempt, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
+	defer cancel()
+	_, err := c.js.AccountInfo(attempt)
+	if err != nil && attempt.Err() != nil {
+		return context.Cause(attempt)
+	}
+	return err
 }
 
 func atLeast(version string, major, minor int) bool {

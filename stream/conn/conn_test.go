@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -256,6 +257,90 @@ func TestSubjectsOfTheInterface(t *testing.T) {
 	for want, js := range map[string]jetstream.JetStream{"$JS.hub.API": domain, "mine.js": prefix, "$JS.API": c.JetStream()} {
 		if got := conn.APIPrefix(js.Options()); got != want {
 			t.Errorf("prefix %s, want %s", got, want)
+		}
+	}
+}
+
+// What follows a sequence is the message there, or the next one where that is deleted; a batch shows the same hole as an error.
+func TestFollowing(t *testing.T) {
+	ctx := natstest.Within(t, time.Minute)
+	c, st := dial(t, asIs)
+	sent := messages(4)
+	sent[2].Header = nats.Header{jetstream.LastSequenceHeader: {"77"}, "Status": {"204"}} // what an answer's end has
+	for _, m := range sent {
+		if _, err := c.Commit(ctx, false, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := st.DeleteMsg(ctx, 2); err != nil {
+		t.Fatal(err)
+	}
+	for seq, want := range map[uint64]uint64{1: 1, 2: 3, 3: 3, 4: 4, 5: 0} {
+		if got, err := c.Following(ctx, "LOG", seq); err != nil || got != want {
+			t.Errorf("behind %d follows %d, %v, want %d", seq, got, err, want)
+		}
+	}
+	if _, err := c.GetBatch(ctx, "LOG", 1, 3, 1<<20); err == nil || conn.Transient(err) {
+		t.Errorf("a batch with a hole: %v", err)
+	}
+	if _, err := c.Following(ctx, "OTHER", 1); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("of no stream: %v", err)
+	}
+}
+
+func TestBarrierChangesNothing(t *testing.T) {
+	ctx := natstest.Within(t, time.Minute)
+	c, st := dial(t, asIs)
+	if _, err := c.Commit(ctx, false, messages(3)...); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Barrier(ctx, st); err != nil {
+		t.Error(err)
+	}
+	if info, err := st.Info(ctx); err != nil || info.State.Msgs != 3 || info.State.FirstSeq != 1 {
+		t.Errorf("the stream holds %+v, %v, want its 3 messages", info, err)
+	}
+	if c.Clustered() {
+		t.Error("a server that stands alone is a member of a cluster")
+	}
+}
+
+// A range is what lies there between two sequences; of a message with headers like those of an answer another get tells.
+func TestGetRange(t *testing.T) {
+	ctx := natstest.Within(t, time.Minute)
+	c, st := dial(t, asIs)
+	sent := messages(8)
+	sent[1].Header = nats.Header{"X-Mine": {"kept"}, "Status": {"404"}}
+	sent[2].Header = nats.Header{jetstream.SequenceHeader: {"4"}, "Status": {"204"}, jetstream.LastSequenceHeader: {"5"}}
+	for _, m := range sent {
+		if _, err := c.Commit(ctx, false, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := st.DeleteMsg(ctx, 5); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		first, last uint64
+		bytes       int
+		want        []uint64
+		next        uint64
+	}{
+		{1, 4, 1 << 20, []uint64{1, 2, 4}, 5},
+		{4, 6, 1 << 20, []uint64{4, 6}, 8}, // for the hole one behind the range was looked at
+		{4, 8, 1, []uint64{4}, 5},
+		{9, 20, 1 << 20, nil, 21},
+	} {
+		found, next, err := c.GetRange(ctx, "LOG", tt.first, tt.last, tt.bytes)
+		var got []uint64
+		for _, m := range found {
+			got = append(got, m.Sequence)
+			if string(m.Data) != fmt.Sprint("message ", m.Sequence) || m.Subject != "log.a" || m.Time.IsZero() || m.Sequence == 2 && m.Header.Get("X-Mine") != "kept" {
+				t.Errorf("message %d is %+v", m.Sequence, m)
+			}
+		}
+		if err != nil || !slices.Equal(got, tt.want) || next != tt.next {
+			t.Errorf("range %d to %d is %v, next %d, %v; want %v, next %d", tt.first, tt.last, got, next, err, tt.want, tt.next)
 		}
 	}
 }

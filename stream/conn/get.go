@@ -16,20 +16,28 @@ import (
 // GetLimit is how long a Get may take at most: one attempt at any replica, one at the leader.
 const GetLimit = 2 * AttemptLimit
 
+// replicaLimit bounds a cluster's part of a Get that any replica may answer: one that is frozen takes the request along, and the leader may be
+// another one.
+const replicaLimit = time.Second
+
 // Get reads the message at a sequence, jetstream.ErrMsgNotFound when the stream's leader has none there. It makes one attempt.
 //
 // A direct get may go to any replica. One that lags says "not found", and a message's own headers can pass for a status: the leader's
 // word counts. So it does where the answer's place is told twice, by the producer too.
 func (c *Client) Get(ctx context.Context, st jetstream.Stream, sequence uint64) (m *jetstream.RawStreamMsg, err error) {
-	err = c.Attempt(ctx, AttemptLimit, func(ctx context.Context) (err error) {
+	anyLimit := AttemptLimit
+	if c.Clustered() {
+		anyLimit = replicaLimit
+	}
+	err = c.Attempt(ctx, anyLimit, func(ctx context.Context) (err error) {
 		m, err = st.GetMsg(ctx, sequence)
 		return err
 	})
 	if err == nil && !copied(m.Header) || err != nil && !c.nc.IsConnected() {
 		return m, err
 	}
-	err = c.Attempt(ctx, AttemptLimit, func(ctx context.Context) (err error) {
-		m, err = c.leaderGet(ctx, st.CachedInfo().Config.Name, sequence)
+	err = c.Attempt(ctx, GetLimit-anyLimit, func(ctx context.Context) (err error) {
+		m, err = c.leaderGet(ctx, st.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d}`, sequence))
 		return err
 	})
 	return m, err
@@ -49,19 +57,25 @@ func copied(h nats.Header) bool {
 	return slices.ContainsFunc(directGetHeaders, func(name string) bool { return len(h[name]) > 1 })
 }
 
+// GetLast reads the last message on a subject from a stream's leader, jetstream.ErrMsgNotFound when it has none. It makes one attempt.
+func (c *Client) GetLast(ctx context.Context, name, subject string) (*jetstream.RawStreamMsg, error) {
+	return c.leaderGet(ctx, name, fmt.Appendf(nil, `{"last_by_subj":%q}`, subject))
+}
+
 // leaderGet asks a stream's leader for a message, where a direct get asks any replica.
-func (c *Client) leaderGet(ctx context.Context, name string, sequence uint64) (*jetstream.RawStreamMsg, error) {
-	resp, err := c.nc.RequestWithContext(ctx, c.API("STREAM.MSG.GET", name), fmt.Appendf(nil, `{"seq":%d}`, sequence))
+func (c *Client) leaderGet(ctx context.Context, name string, question []byte) (*jetstream.RawStreamMsg, error) {
+	resp, err := c.nc.RequestWithContext(ctx, c.API("STREAM.MSG.GET", name), question)
 	if err != nil {
 		return nil, err
 	}
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message *struct {
-			Subject string    `json:"subject"`
-			Header  []byte    `json:"hdrs"`
-			Data    []byte    `json:"data"`
-			Time    time.Time `json:"time"`
+			Subject  string    `json:"subject"`
+			Sequence uint64    `json:"seq"`
+			Header   []byte    `json:"hdrs"`
+			Data     []byte    `json:"data"`
+			Time     time.Time `json:"time"`
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(resp.Data, &answer); err != nil {
@@ -75,7 +89,7 @@ func (c *Client) leaderGet(ctx context.Context, name string, sequence uint64) (*
 	case m == nil:
 		return nil, jetstream.ErrInvalidJetStreamResponse
 	default:
-		raw := &jetstream.RawStreamMsg{Subject: m.Subject, Sequence: sequence, Data: m.Data, Time: m.Time}
+		raw := &jetstream.RawStreamMsg{Subject: m.Subject, Sequence: m.Sequence, Data: m.Data, Time: m.Time}
 		if len(m.Header) > 0 {
 			raw.Header, err = nats.DecodeHeadersMsg(m.Header)
 		}
@@ -91,40 +105,65 @@ var ErrBehind = Passing(errors.New("the server has not got this record yet"))
 //
 // The library has no call for it, and its consumers ask for ever for a message that is larger than what they may have on the way.
 func (c *Client) GetBatch(ctx context.Context, name string, first, n uint64, maxBytes int) ([][]byte, error) {
+	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d,"no_hdr":true}`, first, n, maxBytes)
+	records, last, err := c.directGet(ctx, name, question)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(records) == 0:
+		return nil, ErrBehind
+	case last != first+uint64(len(records))-1: // a hole shows in the sequence of the last message
+		return nil, fmt.Errorf("%d records from %d on end at %d: some are gone", len(records), first, last)
+	}
+	return records, nil
+}
+
+// Following returns the sequence of the first message at or behind a sequence that some replica has; 0 says that it has none, yet or any more.
+// A sequence that is passed over is in no replica: each takes messages in their order. It makes one attempt.
+func (c *Client) Following(ctx context.Context, name string, sequence uint64) (following uint64, err error) {
+	err = c.Attempt(ctx, AttemptLimit, func(ctx context.Context) error {
+		_, following, err = c.directGet(ctx, name, fmt.Appendf(nil, `{"seq":%d,"batch":1,"no_hdr":true}`, sequence))
+		if errors.Is(err, ErrBehind) {
+			return nil
+		}
+		return err
+	})
+	return following, err
+}
+
+// directGet asks any replica for consecutive messages. It returns their payloads and the sequence of the last of them; where the replica
+// has none of them, ErrBehind. The question asks for a batch without headers: those of a producer may pass for an answer's.
+func (c *Client) directGet(ctx context.Context, name string, question []byte) (payloads [][]byte, last uint64, err error) {
 	inbox := c.nc.NewRespInbox()
 	sub, err := c.nc.SubscribeSync(inbox)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // fails only on a closed connection
 	if err := sub.SetPendingLimits(-1, -1); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d,"no_hdr":true}`, first, n, maxBytes)
 	if err := c.nc.PublishRequest(c.API("DIRECT.GET", name), inbox, question); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var records [][]byte
 	for {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		switch m.Header.Get("Status") {
 		case "":
-			records = append(records, m.Data)
-		case "204": // the end of the answer: a hole would show in the sequence of its last message
-			if got, want := m.Header.Get(jetstream.LastSequenceHeader), first+uint64(len(records))-1; got != strconv.FormatUint(want, 10) {
-				return nil, fmt.Errorf("%d records from %d on end at %s: some are gone", len(records), first, got)
+			payloads = append(payloads, m.Data)
+		case "204": // the end of the answer
+			last, err := strconv.ParseUint(m.Header.Get(jetstream.LastSequenceHeader), 10, 64)
+			if err != nil {
+				return nil, 0, fmt.Errorf("read the end of an answer of stream %s: %w", name, Passing(err))
 			}
-			if len(records) > 0 {
-				return records, nil
-			}
-			return nil, ErrBehind
+			return payloads, last, nil
 		case "503":
-			return nil, nats.ErrNoResponders
+			return nil, 0, nats.ErrNoResponders
 		default:
-			return nil, fmt.Errorf("%w: it answers %q", ErrBehind, m.Header.Get("Description"))
+			return nil, 0, fmt.Errorf("%w: it answers %q", ErrBehind, m.Header.Get("Description"))
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (d decoder) jsonVector(raw []byte) ([]int8, *deadletter.Problem) {
 	if string(raw) == "null" {
 		return nil, nil
 	}
-	if bytes.Contains(raw, []byte("null")) { // would be a 0; some write NaN so
+	if bytes.Contains(raw, []byte("null")) { // the library would read it as 0; some producers write NaN so
 		return nil, bad(badEmbedding, `"embedding" is not a list of numbers: null is none`)
 	}
 	var v []float32

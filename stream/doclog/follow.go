@@ -21,7 +21,7 @@ func (r *reader) fetch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, errPullIdle) { // there was no room for documents for long; there will be
+		if errors.Is(err, errPullIdle) { // the budget had no room for long: no fault
 			wait.Reset()
 			continue
 		}
@@ -29,7 +29,7 @@ func (r *reader) fetch(ctx context.Context) {
 			r.submit(ctx, &chunk{err: err})
 			return
 		}
-		if r.next != before || time.Since(began) > silence { // the stream was read, or would have been
+		if r.next != before || time.Since(began) > silence { // the trouble before is over: the stream was read, or followed in silence
 			wait.Reset()
 		}
 		r.down(err)
@@ -56,7 +56,7 @@ func (r *reader) follow(ctx context.Context) error {
 	}
 	p, err := openPull(ctx, r.log.store.Client, r.log.stream, r.next, r.log.inactive)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return r.log.replaced("it was deleted")
+		return r.log.another("it was deleted", time.Time{})
 	}
 	if err != nil {
 		return err
@@ -85,8 +85,8 @@ func (r *reader) follow(ctx context.Context) error {
 	}
 }
 
-// await returns the consumer's next message, nil when something else happened that the reader goes on from. The chunk that is being filled
-// goes to the workers as soon as no message is there.
+// await returns the consumer's next message, or nil when there is something else to do first. Before it waits, the chunk that is being filled
+// goes to the workers.
 func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time, lost <-chan nats.Status) (*nats.Msg, error) {
 	select {
 	case in := <-p.msgs:
@@ -125,7 +125,7 @@ func (r *reader) look(ctx context.Context, p *pull) error {
 	return r.refresh(ctx, p)
 }
 
-// awaitRoom returns when it is worth to ask for documents: a consumer that asks for none is dropped by the server.
+// awaitRoom waits until the budget has room for a request. Only then a consumer is made: the server drops one that asks for nothing.
 func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-chan time.Time) error {
 	if err := r.refresh(ctx, nil); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-
 	}
 }
 
-// request asks for what the budget has room for, when nothing is asked for and it is worth it.
+// request asks for as many bytes as the budget has room for, unless a request is outstanding or the room is too small.
 func (r *reader) request(p *pull) error {
 	bytes, ok := r.wants()
 	if p.asked || !ok {
@@ -158,7 +158,7 @@ func (r *reader) request(p *pull) error {
 	return p.ask(bytes)
 }
 
-// wants says how many bytes to ask for, 0 for one message of any size, and whether it is worth it.
+// wants returns how many bytes to ask for, 0 for one message of any size; ok says whether there is room enough to ask.
 func (r *reader) wants() (bytes int64, ok bool) {
 	room, empty := r.budget.room()
 	switch {
@@ -189,7 +189,7 @@ func (r *reader) take(ctx context.Context, p *pull, in *nats.Msg) error {
 			return fmt.Errorf("%w: sequence %d came instead of %d", errPullLost, m.sequence, r.next)
 		}
 		// The consumer started at or before r.next and sent everything it found, so the stream does not hold what is missing.
-		return r.log.lost(r.next, m.sequence-1)
+		return r.log.gap(ctx, r.next, m.sequence-1)
 	}
 	r.next++
 	r.ask, r.stale = 0, 0
@@ -201,7 +201,7 @@ func (r *reader) take(ctx context.Context, p *pull, in *nats.Msg) error {
 	r.budget.move(charge{}, fetchedCost(m))
 	r.mu.Lock()
 	r.status.Fetched = m.sequence
-	r.status.DrySince = time.Time{} // a document that is fetched at once ends the quiet before it too
+	r.status.DrySince = time.Time{} // the quiet before this document is over, even if it is the stream's last
 	r.status.TextBytes += int64(len(m.data))
 	r.mu.Unlock()
 	r.sees(m.sequence + pending)
@@ -221,7 +221,7 @@ func (r *reader) flush(ctx context.Context) error {
 	return r.submit(ctx, c)
 }
 
-// submit puts a chunk in line. One that carries an error needs no work.
+// submit puts a chunk in line for Next and hands it to the workers. A chunk that carries an error needs no worker.
 func (r *reader) submit(ctx context.Context, c *chunk) error {
 	if c.err != nil {
 		c.done = make(chan struct{})
@@ -243,13 +243,13 @@ func (r *reader) submit(ctx context.Context, c *chunk) error {
 	return nil
 }
 
-// refresh asks for the stream's state and checks that the reader can go on from it.
+// refresh asks for the stream's state and checks that the stream still holds what the reader needs next.
 func (r *reader) refresh(ctx context.Context, p *pull) error {
-	info, err := r.log.info(ctx)
+	info, err := r.log.ask(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.log.covers(info, r.next); err != nil {
+	if err := r.log.covers(ctx, info, r.next); err != nil {
 		return err
 	}
 	r.sees(info.State.LastSeq)
@@ -259,10 +259,9 @@ func (r *reader) refresh(ctx context.Context, p *pull) error {
 	return r.missing(ctx, p, info.State.LastSeq)
 }
 
-// missing finds documents that were deleted at the end of the stream. A gap in the middle shows when the message behind it comes; behind
-// these no message comes. So it compares two answers: the stream says that its last sequence is last, and the consumer, asked after that, says
-// that it has nothing left to send, though last was never received. Because the second answer may overtake a message on its way, the
-// documents are lost only when two ticks in a row find the same.
+// missing finds documents that were deleted at the end of the stream, where no later message shows the gap. It compares two answers: the
+// stream says that its last sequence is last; the consumer, asked after that, says that it has nothing left to send, though last was never
+// received. The second answer may overtake a message, so the documents count as lost only when two ticks in a row find the same.
 func (r *reader) missing(ctx context.Context, p *pull, last uint64) error {
 	if last < r.next || len(p.msgs) > 0 {
 		r.stale = 0
@@ -278,7 +277,7 @@ func (r *reader) missing(ctx context.Context, p *pull, last uint64) error {
 		return nil
 	}
 	if r.stale == last {
-		return r.log.lost(r.next, last)
+		return r.log.gap(ctx, r.next, last)
 	}
 	r.stale = last
 	return nil

@@ -2,6 +2,7 @@ package doclog_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -43,23 +44,42 @@ func openLog(t testing.TB, s *stream.Store) *doclog.Log {
 	return l
 }
 
-func openSource(t testing.TB, l *doclog.Log, from uint64) loader.Source {
+// source gives the documents of a source one by one.
+type source struct {
+	loader.Source
+	held []loader.Document
+}
+
+func openSource(t testing.TB, l *doclog.Log, from uint64) *source {
 	t.Helper()
 	src, err := l.Read(natstest.Context(t), from)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { src.Close() })
-	return src
+	return &source{Source: src}
 }
 
-func nextDoc(t testing.TB, src loader.Source) loader.Document {
+func nextDoc(t testing.TB, src *source) loader.Document {
 	t.Helper()
-	d, err := src.Next(natstest.Context(t))
-	if err != nil {
-		t.Fatalf("next document: %v", err)
+	if len(src.held) == 0 {
+		docs, err := src.Next(natstest.Context(t))
+		if err != nil {
+			t.Fatalf("next documents: %v", err)
+		}
+		src.held = docs
 	}
+	d := src.held[0]
+	src.held = src.held[1:]
 	return d
+}
+
+// settle says that the documents which nextDoc has given are done with.
+func (s *source) settle(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.held, _ = s.Next(ctx)
 }
 
 // docText is a document's tokens as text again, without the end.
@@ -77,7 +97,7 @@ func docText(t testing.TB, d loader.Document) string {
 }
 
 // checkCounted reads n documents of counted from the source and checks that each comes once, in order.
-func checkCounted(t testing.TB, src loader.Source, first, n int) {
+func checkCounted(t testing.TB, src *source, first, n int) {
 	t.Helper()
 	for i := first; i < first+n; i++ {
 		d := nextDoc(t, src)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +35,7 @@ type Log struct {
 	inactive time.Duration
 	letters  *deadletter.Writer // nil when it is only looked at
 	created  time.Time          // of the stream, when it was opened: another one of the same name is another stream
+	doubts   doubts
 	// confirmed is the server's time, in nanoseconds since 1970, of the last answer that showed the stream to be that one.
 	confirmed atomic.Int64
 }
@@ -113,27 +113,55 @@ func (l *Log) State(ctx context.Context) (loader.StreamState, error) {
 	return state, nil
 }
 
-// info asks for the stream's state, and refuses another stream of the same name.
+// info asks for the stream's state, and refuses another stream of the same name. In a cluster it asks again for a while.
 func (l *Log) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+	patient, cancel := context.WithTimeout(ctx, l.patience())
+	defer cancel()
+	wait := l.store.Backoff()
+	for {
+		info, err := l.ask(ctx)
+		if err == nil || !conn.Transient(err) {
+			return info, err
+		}
+		select {
+		case <-patient.Done():
+			return nil, err
+		case <-time.After(wait.NextBackOff()):
+		}
+	}
+}
+
+// ask is one attempt at info.
+func (l *Log) ask(ctx context.Context) (*jetstream.StreamInfo, error) {
 	var info *jetstream.StreamInfo
-	err := l.store.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) (err error) {
+	err := l.store.Attempt(ctx, l.askLimit(), func(ctx context.Context) (err error) {
 		info, err = l.stream.Info(ctx)
 		return err
 	})
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, l.replaced("it was deleted")
-	case err != nil:
-		return nil, &loader.Error{Reason: loader.SourceDown, Message: "ask for the state of stream " + l.name,
-			Do: "check that NATS is up and can be reached", Facts: map[string]string{"stream": l.name}, Err: err}
-	case !info.Created.Equal(l.created):
-		return nil, l.replaced(fmt.Sprintf("it was deleted and made anew at %s", info.Created.UTC().Format(time.RFC3339Nano)))
+		return nil, l.another("it was deleted", time.Time{})
+	case err == nil && !conn.Led(info):
+		err = errNoLeader
 	}
+	if err != nil {
+		return nil, l.down("ask for the state of stream "+l.name, err)
+	}
+	if !info.Created.Equal(l.created) {
+		return nil, l.another(fmt.Sprintf("it was deleted and made anew at %s", info.Created.UTC().Format(time.RFC3339Nano)), info.Created)
+	}
+	l.doubts.clear()
 	l.confirm(info)
 	return info, nil
 }
 
-// confirm notes the time of an answer that showed the stream to be the one that was opened.
+// down is the error for a stream whose servers do not answer, or not so that anything follows from it.
+func (l *Log) down(what string, err error) error {
+	return &loader.Error{Reason: loader.SourceDown, Message: what,
+		Do: "check that NATS is up and can be reached", Facts: map[string]string{"stream": l.name}, Err: err}
+}
+
+// confirm notes the server's time of an answer that showed the stream to be the one that was opened.
 func (l *Log) confirm(info *jetstream.StreamInfo) {
 	l.confirmed.Store(info.TimeStamp.UnixNano())
 }
@@ -154,47 +182,16 @@ func (l *Log) Read(ctx context.Context, from uint64) (loader.Source, error) {
 		return nil, fmt.Errorf("read stream %s: sequences start at 1, not 0", l.name)
 	}
 	var info *jetstream.StreamInfo
-	err := l.retry(ctx, func() (err error) { info, err = l.info(ctx); return err })
+	err := l.retry(ctx, func() (err error) {
+		if info, err = l.ask(ctx); err != nil {
+			return err
+		}
+		return l.covers(ctx, info, from)
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := l.covers(info, from); err != nil {
-		return nil, err
-	}
 	return newReader(l, from, info), nil
-}
-
-// covers says whether a reader that wants sequence next can go on: the stream must hold everything from there.
-func (l *Log) covers(info *jetstream.StreamInfo, next uint64) error {
-	if first := info.State.FirstSeq; first > next {
-		return l.lost(next, first-1)
-	}
-	if last := info.State.LastSeq; last+1 < next {
-		return &loader.Error{Reason: loader.DocumentLost,
-			Message: fmt.Sprintf("read stream %s: it ends at sequence %d, documents up to %d were read from it before", l.name, last, next-1),
-			Do:      "restore the stream that the run began with, or start a new run", Facts: map[string]string{"stream": l.name}}
-	}
-	return nil
-}
-
-// replaced is the error for a stream that is not the one that the run began with.
-func (l *Log) replaced(how string) error {
-	return &loader.Error{Reason: loader.StreamMismatch,
-		Message: fmt.Sprintf("document stream %s (created %s) is gone: %s", l.name, l.created.UTC().Format(time.RFC3339Nano), how),
-		Do:      "restore it from its backup; to train on the documents that are there now, begin a new run (another run name)",
-		Facts:   map[string]string{"stream": l.name}}
-}
-
-// lost is the error for sequences that the stream no longer holds.
-func (l *Log) lost(from, to uint64) error {
-	which := fmt.Sprintf("sequences %d to %d are", from, to)
-	if from == to {
-		which = fmt.Sprintf("sequence %d is", from)
-	}
-	return &loader.Error{Reason: loader.DocumentLost,
-		Message: fmt.Sprintf("read stream %s: %s no longer there: deleted or purged", l.name, which),
-		Do:      "a run needs every document from its floor on: restore them, or start a new run",
-		Facts:   map[string]string{"stream": l.name, "first_missing": strconv.FormatUint(from, 10), "last_missing": strconv.FormatUint(to, 10)}}
 }
 
 // Content returns the content of one document again, equal to what the source delivered. It waits while the stream cannot be reached,
@@ -251,20 +248,26 @@ func (l *Log) fetch(ctx context.Context, sequence uint64) (m *message, err error
 		return nil, l.lost(0, 0)
 	}
 	err = l.retry(ctx, func() error {
-		raw, err := l.store.Get(ctx, l.stream, sequence)
-		if err != nil {
-			return err
+		m, err = l.get(ctx, sequence)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return l.absent(ctx, sequence, sequence)
 		}
-		m = &message{sequence: sequence, subject: raw.Subject, header: raw.Header, data: raw.Data, time: raw.Time}
-		return l.own(ctx, m)
+		return err
 	})
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, l.lost(sequence, sequence)
-	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, l.replaced("it was deleted")
-	}
 	return m, err
+}
+
+// get is one attempt at a message; jetstream.ErrMsgNotFound is what servers say, and no verdict in a cluster.
+func (l *Log) get(ctx context.Context, sequence uint64) (*message, error) {
+	raw, err := l.store.Get(ctx, l.stream, sequence)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, l.another("it was deleted", time.Time{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &message{sequence: sequence, subject: raw.Subject, header: raw.Header, data: raw.Data, time: raw.Time}
+	return m, l.own(ctx, m)
 }
 
 // retry calls f until it succeeds, fails for good, or ctx ends. In the last case the error's reason is SourceDown.
@@ -278,8 +281,7 @@ func (l *Log) retry(ctx context.Context, f func() error) error {
 		select {
 		case <-time.After(wait.NextBackOff()):
 		case <-ctx.Done():
-			return &loader.Error{Reason: loader.SourceDown, Message: fmt.Sprintf("reach stream %s: %v", l.name, err),
-				Do: "check that NATS is up and can be reached", Facts: map[string]string{"stream": l.name}, Err: ctx.Err()}
+			return l.down(fmt.Sprintf("reach stream %s: %v", l.name, err), ctx.Err())
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"loaderd/stream/conn"
 	"loaderd/stream/deadletter"
@@ -32,9 +33,9 @@ func (m *message) original() deadletter.Original {
 	return deadletter.Original{Sequence: m.sequence, Subject: m.subject, Header: m.header, Garbled: m.garbled, Data: m.data}
 }
 
-// pull reads the document stream from one sequence on, through a consumer of its own that keeps no state worth keeping: nothing is
-// acknowledged, and after any trouble a new one starts at the next sequence. One request is outstanding at a time, and what it may
-// bring is bounded in bytes, which is what the library's own iterators lack: theirs ask for ever for a message larger than the bound.
+// pull reads the document stream from one sequence on, through a consumer of its own. Nothing is acknowledged: after any trouble a new
+// consumer starts at the next sequence. One request is outstanding at a time, bounded in bytes. The library's own iterators do not serve:
+// with a bound they ask for ever for a message that is larger.
 type pull struct {
 	nc      *nats.Conn
 	name    string // of the consumer
@@ -46,15 +47,15 @@ type pull struct {
 	seen    uint64 // messages that the consumer has sent
 
 	request int       // number of the last request
-	since   time.Time // when it was made, or the consumer when there is none
-	asked   bool      // it is outstanding
+	since   time.Time // when the last request was made; before the first, when the consumer was
+	asked   bool      // whether the last request is outstanding
 	batch   int       // messages it may still bring
 	bytes   int64     // bytes it may still bring, 0 without a bound
 	got     int       // messages it brought
 
 	// Of the reader, while it follows this consumer.
-	heard time.Time // when something came last, or could not have come because nothing was asked for
-	next  uint64    // the reader's next sequence when it looked last
+	heard time.Time // when something came last, or when nothing was asked for
+	next  uint64    // the reader's next sequence at the last look
 }
 
 const (
@@ -76,29 +77,26 @@ var (
 
 // openPull makes a consumer that starts at sequence from. The server drops it when it asks for nothing for as long as inactive.
 func openPull(ctx context.Context, client *conn.Client, stream jetstream.Stream, from uint64, inactive time.Duration) (*pull, error) {
-	nc := client.Conn()
-	p := &pull{nc: nc, since: time.Now(), inbox: nc.NewInbox(), msgs: make(chan *nats.Msg, pullBatch+1024)}
-	var info *jetstream.ConsumerInfo
+	nc, name := client.Conn(), stream.CachedInfo().Config.Name
+	p := &pull{nc: nc, since: time.Now(), inbox: nc.NewInbox(), msgs: make(chan *nats.Msg, pullBatch+1024), name: "loaderd-" + nuid.Next()}
+	p.subject = client.API("CONSUMER.MSG.NEXT", name, p.name)
+	p.drop = client.API("CONSUMER.DELETE", name, p.name)
 	err := client.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
-		consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
+		_, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+			Name: p.name, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
 			MemoryStorage: true, Replicas: 1, InactiveThreshold: inactive, Description: "loaderd document reader",
 		})
-		if err == nil {
-			info = consumer.CachedInfo()
-		}
 		return err
 	})
 	if err != nil {
+		p.close()
+		time.AfterFunc(time.Second, p.close) // the server may still make the consumer, and nobody would hear of it
 		var refused *jetstream.APIError
 		if errors.As(err, &refused) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			err = conn.Passing(err) // there may be too many consumers for now
 		}
 		return nil, fmt.Errorf("create consumer: %w", err)
 	}
-	p.name = info.Name
-	p.subject = client.API("CONSUMER.MSG.NEXT", info.Stream, info.Name)
-	p.drop = client.API("CONSUMER.DELETE", info.Stream, info.Name)
 	if p.sub, err = nc.ChanSubscribe(p.inbox+".*", p.msgs); err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
@@ -154,7 +152,7 @@ func (p *pull) receive(in *nats.Msg) (m *message, pending uint64, tooBig bool, e
 	}
 	return &message{
 		sequence: meta.Sequence.Stream, subject: in.Subject, header: in.Header, data: in.Data, size: size, time: meta.Timestamp,
-		// Headers that the library cannot read it leaves out, which only the size tells.
+		// The library leaves out headers that it cannot read; only the size shows it.
 		garbled: in.Header == nil && size > len(in.Subject)+len(in.Reply)+len(in.Data),
 	}, meta.NumPending, false, nil
 }
@@ -185,9 +183,11 @@ func (p *pull) status(in *nats.Msg) (tooBig bool, err error) {
 	}
 }
 
-// close drops the consumer; the server does so itself when it cannot be told.
+// close drops the consumer. If the request is lost, the server drops it later by itself.
 func (p *pull) close() {
-	_ = p.sub.Unsubscribe()
+	if p.sub != nil {
+		_ = p.sub.Unsubscribe()
+	}
 	if !p.nc.IsConnected() {
 		return
 	}

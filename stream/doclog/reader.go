@@ -28,26 +28,25 @@ type reader struct {
 	order   chan *chunk // for Next
 
 	// Of the fetching goroutine.
-	next    uint64 // sequence that comes next
+	next    uint64 // sequence that is fetched next
 	filling *chunk
-	ask     int64  // bytes that the next request needs at least, because the next document is larger; else 0
-	stale   uint64 // last sequence of the stream when missing found documents gone for the first time, else 0
+	ask     int64  // bytes that the next request needs at least, when the next document did not fit the last one; else 0
+	stale   uint64 // the stream's last sequence at the tick that found documents missing first, else 0
 
 	// Of Next.
-	current *chunk
-	at      int
-	err     error
+	current *chunk // received from order
+	handed  bool   // whether Next has returned it
 
 	mu     sync.Mutex
 	status loader.SourceStatus
 }
 
 const (
-	// queued bounds the chunks between fetching and Next; it is the budget that bounds their bytes.
+	// queued bounds the chunks between fetching and Next; the budget bounds their bytes.
 	queued = 4096
 	// refreshEvery is how often the stream's state is asked for while no document comes.
 	refreshEvery = time.Second
-	// silence is when a consumer that sends no heartbeats is given up.
+	// silence is how long a consumer may send nothing, not even heartbeats, before it is given up.
 	silence = 3 * pullHeartbeat
 )
 
@@ -73,51 +72,47 @@ func newReader(l *Log, from uint64, info *jetstream.StreamInfo) *reader {
 	return r
 }
 
-// Next returns the next document.
-func (r *reader) Next(ctx context.Context) (loader.Document, error) {
-	for {
-		if r.err != nil {
-			return loader.Document{}, r.err
-		}
-		select {
-		case <-r.closed:
-			return loader.Document{}, errReaderClosed
-		default:
-		}
-		if r.current == nil {
-			select {
-			case r.current = <-r.order:
-				r.at = 0
-			case <-ctx.Done():
-				return loader.Document{}, ctx.Err()
-			case <-r.closed:
-				return loader.Document{}, errReaderClosed
-			}
-		}
-		select {
-		case <-r.current.done:
-		case <-ctx.Done():
-			return loader.Document{}, ctx.Err()
-		case <-r.closed:
-			return loader.Document{}, errReaderClosed
-		}
-		if r.current.err != nil {
-			r.err = r.current.err
-			continue
-		}
-		if r.at == len(r.current.docs) {
-			r.current = nil
-			continue
-		}
-		d := r.current.docs[r.at]
-		r.current.docs[r.at] = tokenized{}
-		r.at++
-		r.budget.move(d.cost, charge{})
-		r.mu.Lock()
-		r.status.Delivered = d.doc.Sequence
-		r.mu.Unlock()
-		return d.doc, nil
+// Next returns the documents of the next chunk, which count against the budget until it is called again.
+func (r *reader) Next(ctx context.Context) ([]loader.Document, error) {
+	if r.handed {
+		r.deliver()
 	}
+	select {
+	case <-r.closed: // even if a chunk is ready
+		return nil, errReaderClosed
+	default:
+	}
+	if r.current == nil {
+		select {
+		case r.current = <-r.order:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-r.closed:
+			return nil, errReaderClosed
+		}
+	}
+	select {
+	case <-r.current.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-r.closed:
+		return nil, errReaderClosed
+	}
+	if r.current.err != nil { // stays current: every further call returns it
+		return nil, r.current.err
+	}
+	r.handed = true
+	return r.current.docs, nil
+}
+
+// deliver lets go of the chunk that the caller is done with.
+func (r *reader) deliver() {
+	c := r.current
+	r.current, r.handed = nil, false
+	r.budget.move(c.cost, charge{})
+	r.mu.Lock()
+	r.status.Delivered = c.docs[len(c.docs)-1].Sequence
+	r.mu.Unlock()
 }
 
 // Status says how far the reader is.
@@ -151,7 +146,7 @@ func (r *reader) sees(last uint64) {
 	}
 }
 
-// down notes that the stream cannot be read for now.
+// down notes since when and why the stream cannot be read.
 func (r *reader) down(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,7 +160,7 @@ func (r *reader) down(err error) {
 	r.status.DownReason = err.Error()
 }
 
-// up notes that it can be read again.
+// up notes that the stream can be read again.
 func (r *reader) up() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -54,6 +54,7 @@ func TestReadInOrderWhilePublishing(t *testing.T) {
 		seen[p]++
 	}
 	running.Wait()
+	src.settle(t)
 	natstest.Soon(t, "the source is dry", func() bool { return !src.Status().DrySince.IsZero() })
 	s := src.Status()
 	if s.Last != publishers*each || s.Fetched != s.Last || s.Delivered != s.Last || s.Buffered != 0 || !s.DownSince.IsZero() {

@@ -10,7 +10,7 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// Encoder turns text into token ids, appended to dst. One goroutine uses it at a time; what it returns may depend on text only.
+// Encoder turns text into token ids, appended to dst. One goroutine uses it at a time. Its result depends on the text alone.
 type Encoder interface {
 	Encode(dst []int32, text []byte) []int32
 }
@@ -75,7 +75,7 @@ func (e *encoder) encode(text []byte, end int32, limit int) (tokens []int32, fai
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			e.inner, e.scratch = nil, nil // whatever state it left is not to be trusted
+			e.inner, e.scratch = nil, nil // its state cannot be trusted after a panic
 			tokens, failed, stack = nil, bad(encoderPanic, "the tokenizer failed on the text: %s", quoted(fmt.Sprint(r))), debug.Stack()
 		}
 	}()

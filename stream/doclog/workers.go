@@ -7,20 +7,15 @@ import (
 	"loaderd/loader"
 )
 
-// A chunk is a few documents that follow one another. Chunks go to the workers and, in stream order, to Next: what is small is handed
-// over by the dozen, because a hand-over costs as much as tokenizing a kilobyte.
+// A chunk is a few consecutive documents. Chunks go to the workers and, in stream order, to Next. Small documents share one, because handing
+// over a chunk costs as much as tokenizing a kilobyte.
 type chunk struct {
 	messages []message // emptied by the worker
-	docs     []tokenized
-	size     int
+	size     int       // bytes of messages on the wire
+	docs     []loader.Document
+	cost     charge        // of docs against the budget
 	done     chan struct{} // closed when docs is complete
-	err      error         // the reader failed behind the documents of earlier chunks
-}
-
-// tokenized is a document and what it is charged against the budget.
-type tokenized struct {
-	doc  loader.Document
-	cost charge
+	err      error         // why the reader failed behind the chunks before; then there are no documents
 }
 
 const (
@@ -32,34 +27,34 @@ func (c *chunk) full() bool { return len(c.messages) >= chunkDocuments || c.size
 
 // charge is what a document costs the budget.
 type charge struct {
-	reserved int64 // of the bound
+	reserved int64 // bytes of the bound that are taken
 	held     int64 // bytes of payload and tokens
 }
 
 const (
-	// tokenizing is by how much a document may grow in memory: a text of n bytes has at most n tokens of 4 bytes beside it. (Invalid
-	// UTF-8 may have more; the charge is set right when they are known.)
+	// tokenizing is how many times its size a document may take while it is tokenized: a text of n bytes has at most n tokens of 4 bytes
+	// beside it. (Invalid UTF-8 may have more tokens; the charge is corrected when they are counted.)
 	tokenizing = 5
 	// overhead is what a document costs besides its payload and tokens, in bytes.
 	overhead = 128
 )
 
-// fetchedCost is the charge of a document that waits to be tokenized. It is at most tokenizing times its size on the wire, so that
-// the bytes of a request for messages can be had from the budget's room before anyone knows how they split.
+// fetchedCost is the charge of a document that waits to be tokenized. It grows with the size on the wire alone, so a request bounded in
+// bytes is within the budget however many messages it brings.
 func fetchedCost(m *message) charge {
 	return charge{reserved: tokenizing * int64(m.size), held: int64(m.size)}
 }
 
-// tokenizedCost is the charge of a document that waits for Next.
+// tokenizedCost is the charge of a document from its tokenizing until it is delivered.
 func tokenizedCost(d loader.Document) charge {
 	held := 4 * int64(cap(d.Tokens))
 	return charge{reserved: held + overhead, held: held}
 }
 
-// budget bounds the bytes of documents between the wire and Next.
+// budget bounds the bytes of documents that are fetched and not delivered.
 type budget struct {
 	bound int64
-	freed chan struct{} // has a value when room grew
+	freed chan struct{} // gets a value when room has grown
 
 	mu   sync.Mutex
 	used charge
@@ -113,7 +108,7 @@ func (r *reader) work(ctx context.Context) {
 
 func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 	defer close(c.done)
-	c.docs = make([]tokenized, len(c.messages))
+	c.docs = make([]loader.Document, len(c.messages))
 	var empty, undecoded, tokens int64
 	for i := range c.messages {
 		m := &c.messages[i]
@@ -127,8 +122,11 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 			empty++
 		}
 		tokens += int64(len(doc.Tokens))
-		c.docs[i] = tokenized{doc, tokenizedCost(doc)}
-		r.budget.move(fetchedCost(m), c.docs[i].cost)
+		c.docs[i] = doc
+		cost := tokenizedCost(doc)
+		r.budget.move(fetchedCost(m), cost)
+		c.cost.reserved += cost.reserved
+		c.cost.held += cost.held
 		*m = message{}
 	}
 	c.messages = nil

@@ -3,6 +3,7 @@ package doclog_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -69,8 +70,27 @@ func TestBufferIsBounded(t *testing.T) {
 		}
 		check()
 	}
+	src.settle(t)
 	if held := check(); held != 0 {
 		t.Errorf("%d bytes are buffered at the end", held)
+	}
+}
+
+// Documents count until the caller of Next asks for others: while it works on them they are neither delivered nor out of the bound.
+func TestDocumentsInHandCount(t *testing.T) {
+	srv := natstest.Start(t)
+	l := openLog(t, srv.Store())
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 10)...)
+	src := openSource(t, l, 1)
+	natstest.Soon(t, "all documents are fetched", func() bool { return src.Status().Fetched == 10 })
+	checkCounted(t, src, 1, 10)
+	last := src.Status()
+	if last.Delivered >= 10 || last.Buffered == 0 {
+		t.Errorf("in hand: %+v", last)
+	}
+	src.settle(t)
+	if s := src.Status(); s.Delivered != 10 || s.Buffered != 0 {
+		t.Errorf("done with: %+v", s)
 	}
 }
 
@@ -129,8 +149,12 @@ func TestCloseInTheMiddle(t *testing.T) {
 	l := openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 5000)...)
 	before := goroutines()
-	for i := range 20 {
+	for i := range 40 {
 		src := openSource(t, l, 1)
+		if i >= 20 { // while its consumer is being made
+			time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
+			i = 0
+		}
 		checkCounted(t, src, 1, i)
 		if err := src.Close(); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,63 +12,181 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/natstest"
+	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/planlog"
 )
 
-func TestObjects(t *testing.T) {
+// openCheckpoints opens the checkpoints of a run, as a process of its own would.
+func openCheckpoints(t testing.TB, s *stream.Store, run string) *planlog.Checkpoints {
+	t.Helper()
+	c, err := planlog.OpenCheckpoints(natstest.Within(t, time.Minute), openPlan(t, s, run))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// stepsOf are the steps of checkpoints.
+func stepsOf(stored []loader.Stored) (steps []uint64) {
+	for _, s := range stored {
+		steps = append(steps, s.Step)
+	}
+	return steps
+}
+
+// objectsOf are the names of all objects of a run, whether they count or not.
+func objectsOf(t testing.TB, s *stream.Store, run string) (names []string) {
+	t.Helper()
+	ctx := natstest.Within(t, time.Minute)
+	objects, err := s.JetStream().ObjectStore(ctx, "CHECKPOINTS_"+run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	infos, err := objects.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		t.Fatal(err)
+	}
+	for _, i := range infos {
+		names = append(names, i.Name)
+	}
+	return names
+}
+
+func TestCheckpoints(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
-	open := func() *planlog.Checkpoints {
-		t.Helper()
-		o, err := planlog.OpenCheckpoints(ctx, s.Store(), "run")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
+	c := openCheckpoints(t, s.Store(), "run")
+	if list, err := c.List(ctx); err != nil || len(list) != 0 {
+		t.Fatalf("without any it lists %v, %v", list, err)
 	}
-	o := open()
-	if list, err := o.List(ctx); err != nil || len(list) != 0 {
-		t.Fatalf("empty store lists %v, %v", list, err)
-	}
-	if _, err := o.Get(ctx, "x"); !errors.Is(err, planlog.ErrNoCheckpoint) {
+	if _, err := c.Get(ctx, "x"); !errors.Is(err, planlog.ErrNoCheckpoint) {
 		t.Errorf("get of nothing: %v", err)
 	}
-	if err := o.Delete(ctx, "x"); err != nil {
-		t.Errorf("delete of nothing: %v", err)
+	if list, err := c.Claim(ctx, 2, true); err != nil || len(list) != 0 {
+		t.Fatalf("claimed are %v, %v", list, err)
 	}
 	data := make([]byte, 3<<20)
 	for i := range data {
 		data[i] = byte(rand.Uint32())
 	}
-	contents := map[string][]byte{"step-1": data, "step-2": {}, "step 3/ü": []byte("three")}
-	for _, name := range []string{"step-1", "step-2", "step 3/ü"} {
-		if err := o.Put(ctx, name, contents[name]); err != nil {
+	contents := map[uint64][]byte{1: data, 2: {}, 3: []byte("three"), 4: []byte("four")}
+	var stored []loader.Stored
+	for step := uint64(1); step <= 4; step++ {
+		var err error
+		if stored, err = c.Put(ctx, 2, step, contents[step]); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.Restart()
-	o = open()
-	list, err := o.List(ctx)
-	if err != nil || len(list) != 3 || list[0] != "step 3/ü" || list[2] != "step-1" {
-		t.Fatalf("list %v, %v: want three, newest first", list, err)
+	c = openCheckpoints(t, s.Store(), "run")
+	list, err := c.List(ctx)
+	if err != nil || !slices.Equal(list, stored) || !slices.Equal(stepsOf(list), []uint64{2, 3, 4}) {
+		t.Fatalf("it lists %v, %v, want the newest three of %v", list, err, stored)
 	}
-	for name, want := range contents {
-		if got, err := o.Get(ctx, name); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("get %s: %d bytes, %v, want %d", name, len(got), err, len(want))
+	for _, x := range list {
+		if got, err := c.Get(ctx, x.Name); err != nil || !bytes.Equal(got, contents[x.Step]) || x.Bytes != int64(len(got)) {
+			t.Errorf("%+v: %d bytes, %v, want %d", x, len(got), err, len(contents[x.Step]))
 		}
 	}
-	if err := o.Put(ctx, "step-1", []byte("again")); err != nil {
+	if n := len(objectsOf(t, s.Store(), "run")); n != 3 {
+		t.Errorf("%d objects are left, want 3", n)
+	}
+	// One of an earlier step again, and of the same: those of later steps are of another plan.
+	for _, want := range [][]uint64{{2, 3}, {2, 3}} {
+		if stored, err = c.Put(ctx, 2, 3, data); err != nil || !slices.Equal(stepsOf(stored), want) {
+			t.Errorf("stored are %v, %v, want %v", stored, err, want)
+		}
+	}
+	if got, err := c.Get(ctx, stored[1].Name); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("get of what was replaced: %d bytes, %v", len(got), err)
+	}
+	if n := len(objectsOf(t, s.Store(), "run")); n != 2 {
+		t.Errorf("%d objects are left, want 2", n)
+	}
+}
+
+// Whoever led before stores nothing and deletes nothing, whatever it does, and what it left is deleted.
+func TestADeposedLeadersCheckpoints(t *testing.T) {
+	s := natstest.Start(t)
+	ctx := natstest.Within(t, time.Minute)
+	before, now := openCheckpoints(t, s.Store(), "run"), openCheckpoints(t, s.Remote(), "run")
+	for _, step := range []uint64{93, 96, 99} {
+		if _, err := before.Put(ctx, 2, step, []byte("of before")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	objects, err := s.Store().JetStream().ObjectStore(ctx, "CHECKPOINTS_run")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := o.Get(ctx, "step-1"); err != nil || string(got) != "again" {
-		t.Errorf("get of what was replaced: %q, %v", got, err)
+	for _, left := range []string{"step-00000000000000000090", "step-00000000000000000097.plan-1.term-9.x"} { // of an older binary, of an earlier plan
+		if _, err := objects.PutBytes(ctx, left, []byte("left")); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := o.Delete(ctx, "step-1"); err != nil {
+	stored, err := now.Claim(ctx, 50, false)
+	if err != nil || !slices.Equal(stepsOf(stored), []uint64{93, 96, 99}) {
+		t.Fatalf("claimed are %v, %v", stored, err)
+	}
+	if n := len(objectsOf(t, s.Store(), "run")); n != 3 {
+		t.Errorf("%d objects are left, want those that count", n)
+	}
+	if _, err := before.Put(ctx, 2, 4, []byte("behind no record")); !errors.Is(err, loader.ErrDeposed) {
+		t.Errorf("it stores a checkpoint: %v", err)
+	}
+	if _, err := before.Claim(ctx, 2, false); !errors.Is(err, loader.ErrDeposed) {
+		t.Errorf("it claims: %v", err)
+	}
+	if stored, err = now.Put(ctx, 50, 102, []byte("of now")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.Get(ctx, "step-1"); !errors.Is(err, planlog.ErrNoCheckpoint) {
-		t.Errorf("get of what was deleted: %v", err)
+	if err := before.Sweep(ctx, 2, nil); err != nil { // it slept amid its own claim
+		t.Fatal(err)
+	}
+	if list, err := now.List(ctx); err != nil || !slices.Equal(list, stored) || !slices.Equal(stepsOf(list), []uint64{96, 99, 102}) {
+		t.Errorf("it lists %v, %v, want %v", list, err, stored)
+	}
+	for _, x := range stored[2:] {
+		if got, err := now.Get(ctx, x.Name); err != nil || string(got) != "of now" {
+			t.Errorf("%+v: %q, %v", x, got, err)
+		}
+	}
+}
+
+// Checkpoints of an earlier plan of the name do not count, and its leader claims nothing any more.
+func TestCheckpointsOfAnEarlierPlan(t *testing.T) {
+	s := natstest.Start(t)
+	ctx := natstest.Within(t, time.Minute)
+	before := openCheckpoints(t, s.Store(), "run")
+	if _, err := before.Put(ctx, 70, 9, []byte("of before")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Store().JetStream().DeleteStream(ctx, "PLAN_run"); err != nil {
+		t.Fatal(err)
+	}
+	now := openCheckpoints(t, s.Store(), "run")
+	if list, err := now.List(ctx); err != nil || len(list) != 1 || !list[0].Earlier {
+		t.Errorf("it lists %v, %v, want one of the earlier plan", list, err)
+	}
+	if list, err := now.Claim(ctx, 2, true); err != nil || len(list) != 0 || len(objectsOf(t, s.Store(), "run")) != 0 {
+		t.Errorf("claimed are %v, %v, objects are %v", list, err, objectsOf(t, s.Store(), "run"))
+	}
+	if _, err := now.Put(ctx, 2, 5, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Store().JetStream().DeleteStream(ctx, "PLAN_run"); err != nil {
+		t.Fatal(err)
+	}
+	restored := openCheckpoints(t, s.Store(), "run")
+	if list, err := restored.Claim(ctx, 2, false); err != nil || !slices.Equal(stepsOf(list), []uint64{5}) {
+		t.Errorf("of a plan that was restored, claimed are %v, %v", list, err)
+	}
+	if list, err := restored.List(ctx); err != nil || len(list) != 1 || list[0].Earlier {
+		t.Errorf("it lists %v, %v", list, err)
+	}
+	if _, err := before.Put(ctx, 71, 10, []byte("of before")); !errors.Is(err, loader.ErrDeposed) {
+		t.Errorf("the leader of the earlier plan stores a checkpoint: %v", err)
 	}
 }
 
@@ -75,11 +194,9 @@ func TestObjects(t *testing.T) {
 func TestDamagedObjectIsRefused(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
-	o, err := planlog.OpenCheckpoints(ctx, s.Store(), "run")
+	o := openCheckpoints(t, s.Store(), "run")
+	stored, err := o.Put(ctx, 2, 1, make([]byte, 1<<20))
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Put(ctx, "checkpoint", make([]byte, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := s.Store().JetStream().Stream(ctx, "OBJ_CHECKPOINTS_run")
@@ -96,7 +213,7 @@ func TestDamagedObjectIsRefused(t *testing.T) {
 	if _, err := s.Store().JetStream().PublishMsg(ctx, &nats.Msg{Subject: part.Subject, Data: bytes.Repeat([]byte{1}, len(part.Data))}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := o.Get(ctx, "checkpoint"); !errors.Is(err, jetstream.ErrDigestMismatch) {
+	if got, err := o.Get(ctx, stored[0].Name); !errors.Is(err, jetstream.ErrDigestMismatch) {
 		t.Errorf("got %d bytes, error %v, want %v", len(got), err, jetstream.ErrDigestMismatch)
 	}
 }
@@ -104,15 +221,13 @@ func TestDamagedObjectIsRefused(t *testing.T) {
 // Checkpoints are larger than the messages of a server for small documents.
 func TestObjectsOfASmallServer(t *testing.T) {
 	srv := natstest.Start(t, func(c *stream.Config) { c.MaxDocument = 32 << 10 })
-	o, err := planlog.OpenCheckpoints(natstest.Context(t), srv.Store(), "run")
+	o := openCheckpoints(t, srv.Store(), "run")
+	data := bytes.Repeat([]byte("checkpoint"), 20<<10)
+	stored, err := o.Put(natstest.Context(t), 2, 1, data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := bytes.Repeat([]byte("checkpoint"), 20<<10)
-	if err := o.Put(natstest.Context(t), "x", data); err != nil {
-		t.Fatal(err)
-	}
-	if have, err := o.Get(natstest.Context(t), "x"); err != nil || !bytes.Equal(have, data) {
+	if have, err := o.Get(natstest.Context(t), stored[0].Name); err != nil || !bytes.Equal(have, data) {
 		t.Errorf("%d bytes, %v", len(have), err)
 	}
 }

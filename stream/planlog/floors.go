@@ -2,145 +2,249 @@ package planlog
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/loader"
 	"loaderd/stream"
-	"loaderd/stream/conn"
 )
 
-// floorsBucket is the key-value bucket in which runs say what they need. Keys are STREAM.RUN, and STREAM.RUN.end for the last document
-// that a sealed run reads; values are sequences in decimal.
+// floorsBucket is the key-value bucket in which runs say what they need. Under STREAM/CREATED, the second being when the document stream was
+// made, in nanoseconds, stand the floors of all its runs in one cell. Older binaries wrote STREAM.RUN and STREAM.RUN.end, sequences in
+// decimal: these are read, and count for runs that have no floor in the cell.
 const floorsBucket = "loaderd_floors"
 
-// Floors is one run's entry among those of all runs that read the document stream. It implements loader.Floors.
+// Floors is one run's floor among those of all runs that read the document stream. It implements loader.Floors.
 //
-// A run begins with Need and then the first record of its plan; later it raises its floor with Need and then calls Purge. What a crash
-// leaves, and what follows:
+// The cell says what each run needs, and up to where documents are given up. That only ever rises, to the least floor of all runs, in the
+// same change in which one of them is raised; a run that begins adds its floor to the same cell and sees what is given up. So whoever purges
+// what is given up removes nothing that anybody needs, however late. What a crash leaves, and what follows:
 //
-//	behind the first Need      a floor of a run that has not begun    it counts for beginPatience; a start of the run goes on from there
-//	behind the first record    a run that needs its documents         its floor counts until its plan is deleted
-//	behind a later Need        documents that no run needs            the next Purge, of any run, removes them
-//	amid or behind a Purge     the documents of a beginning removed   the next Purge asks the stream where it begins, and goes on there
-//	before Ends                a sealed run without an end            only Runs does not know where it ends; the next start records it
+//	behind Begin                a floor of a run that has not begun    it counts for beginPatience; a start of the run goes on from there
+//	behind the first record     a run that needs its documents         its floor counts until its plan is deleted
+//	Release: cell               documents that are given up            the next Release or Begin, of any run, removes them
+//	Release: some purged        the documents of a beginning removed   the next one asks the stream where it begins, and goes on there
+//	before Ends                 a sealed run without an end            only Runs does not know where it ends; the next start records it
 type Floors struct {
-	store  *stream.Store
-	stream jetstream.Stream
-	kv     jetstream.KeyValue
-	run    string
+	plan     *Log
+	store    *stream.Store
+	stream   jetstream.Stream
+	cell     *cell[floors]
+	patience patience
+}
+
+// floors are those of all runs over a document stream.
+type floors struct {
+	// Purged is the first document that is not given up.
+	Purged uint64           `json:"purged"`
+	Runs   map[string]floor `json:"runs"`
+}
+
+// floor is what a run needs.
+type floor struct {
+	fence
+	From   uint64 `json:"from"` // first document
+	Begun  uint64 `json:"begun"`
+	Sealed bool   `json:"sealed"`
+	End    uint64 `json:"end"` // of a sealed run, the last document that it reads
 }
 
 var _ loader.Floors = (*Floors)(nil)
 
-// OpenFloors opens the entry of a run. It creates the bucket when it is absent.
-func OpenFloors(ctx context.Context, s *stream.Store, run string) (*Floors, error) {
-	if err := stream.ValidRun(run); err != nil {
-		return nil, err
-	}
-	f := &Floors{store: s, run: run}
+// OpenFloors opens the floors of the document stream for a plan's run. It creates the bucket when it is absent.
+func OpenFloors(ctx context.Context, plan *Log) (*Floors, error) {
+	f := &Floors{plan: plan, store: plan.store}
 	var err error
-	if f.stream, err = s.EnsureDocuments(ctx); err != nil {
+	if f.stream, err = f.store.EnsureDocuments(ctx); err != nil {
 		return nil, err
 	}
-	f.kv, err = s.EnsureKeyValue(ctx, floorsBucket, "first document that each run still needs, and the last that it reads")
+	info := f.stream.CachedInfo()
+	f.cell, err = openCell[floors](ctx, f.store, floorsBucket, "first document that each run still needs, and the last that it reads",
+		floorsKey(info), "the floors of stream "+info.Config.Name)
 	return f, err
 }
 
-// endKey is what the key of a run's end has behind that of its floor.
-const endKey = ".end"
+func floorsKey(documents *jetstream.StreamInfo) string {
+	return fmt.Sprintf("%s/%d", documents.Config.Name, documents.Created.UnixNano())
+}
 
-func (f *Floors) key(run string) string { return f.store.Config().Name + "." + run }
-
-// Need records that the run needs the documents from sequence from on.
-func (f *Floors) Need(ctx context.Context, from uint64) error {
-	return f.store.Retry(ctx, "record the floor of run "+f.run, func(ctx context.Context) error {
-		_, err := f.kv.PutString(ctx, f.key(f.run), strconv.FormatUint(from, 10))
-		return conn.AsFull(err)
+// change changes the run's own floor for a term, and what follows from it.
+func (f *Floors) change(ctx context.Context, term uint64, change func(all *floors, own floor) floor) (floors, error) {
+	by := f.plan.fence(term)
+	return f.cell.update(ctx, func(all floors) (floors, error) {
+		own := all.Runs[f.plan.run]
+		if err := by.passes(own.fence); err != nil {
+			return all, err
+		}
+		if own.Plan != by.Plan {
+			own = floor{}
+		}
+		if all.Runs == nil {
+			all.Runs = map[string]floor{}
+		}
+		own.fence = by
+		all.Runs[f.plan.run] = own
+		all.Runs[f.plan.run] = change(&all, own)
+		return all, nil
 	})
+}
+
+// Begin records, before the first record of the plan, that the run will need the documents from sequence from on. It returns the first
+// document that is not given up.
+func (f *Floors) Begin(ctx context.Context, from uint64) (uint64, error) {
+	all, err := f.change(ctx, 0, func(_ *floors, own floor) floor {
+		own.From = from
+		own.Begun++
+		return own
+	})
+	if err != nil {
+		return 0, err
+	}
+	if all.Purged > from { // what is given up may be there still, and the next start must not begin there again
+		if _, err := f.purge(ctx, all.Purged); err != nil {
+			return 0, err
+		}
+	}
+	return all.Purged, nil
+}
+
+// Claim makes a term the one that speaks for the run. Until it says otherwise it needs the documents from sequence from on, as far as they are
+// not given up. It returns the first of them.
+func (f *Floors) Claim(ctx context.Context, term, from uint64) (uint64, error) {
+	all, err := f.change(ctx, term, func(all *floors, own floor) floor {
+		own.From = max(from, all.Purged)
+		return own
+	})
+	return all.Runs[f.plan.run].From, err
 }
 
 // Ends records that the run reads no document behind sequence at.
-func (f *Floors) Ends(ctx context.Context, at uint64) error {
-	return f.store.Retry(ctx, "record the end of run "+f.run, func(ctx context.Context) error {
-		_, err := f.kv.PutString(ctx, f.key(f.run)+endKey, strconv.FormatUint(at, 10))
-		return conn.AsFull(err)
+func (f *Floors) Ends(ctx context.Context, term, at uint64) error {
+	_, err := f.change(ctx, term, func(_ *floors, own floor) floor {
+		own.Sealed, own.End = true, at
+		return own
 	})
+	return err
 }
 
-// Purge removes the documents below the least floor of all runs whose plan exists, and returns the first sequence left.
-func (f *Floors) Purge(ctx context.Context) (first uint64, err error) {
-	err = f.store.Retry(ctx, "purge documents", func(ctx context.Context) error {
-		floor, err := f.least(ctx)
-		if err != nil {
-			return err
+// Release gives up the documents below sequence from, removes those that no run needs, and returns the first sequence left. Those of runs
+// whose plan is gone do not count.
+func (f *Floors) Release(ctx context.Context, term, from uint64) (first uint64, err error) {
+	given, err := f.giveUp(ctx, term, from)
+	if err != nil {
+		return 0, err
+	}
+	return f.purge(ctx, given)
+}
+
+// giveUp raises the run's floor and, with it, what all have given up, which it returns.
+func (f *Floors) giveUp(ctx context.Context, term, from uint64) (uint64, error) {
+	before, _, err := f.cell.read(ctx)
+	if err != nil {
+		return 0, err
+	}
+	gone, err := f.gone(ctx, before.Value.Runs)
+	if err != nil {
+		return 0, err
+	}
+	older, err := f.older(ctx, before.Value.Runs)
+	if err != nil {
+		return 0, err
+	}
+	all, err := f.change(ctx, term, func(all *floors, own floor) floor {
+		own.From = max(own.From, from)
+		least := own.From
+		for run, floor := range all.Runs {
+			switch {
+			case run == f.plan.run:
+			case gone[run] == floor: // as it was looked at
+				delete(all.Runs, run)
+			default:
+				least = min(least, floor.From)
+			}
 		}
+		for _, floor := range older {
+			least = min(least, floor)
+		}
+		all.Purged = max(all.Purged, least)
+		return own
+	})
+	return all.Purged, err
+}
+
+// purge removes the documents below a sequence that is given up, and returns the first one left.
+func (f *Floors) purge(ctx context.Context, to uint64) (first uint64, err error) {
+	err = f.store.Retry(ctx, "purge documents", func(ctx context.Context) error {
 		info, err := f.stream.Info(ctx)
 		if err != nil {
 			return err
 		}
+		if now := floorsKey(info); now != f.cell.key {
+			return fmt.Errorf("stream %s was made again: it is %s now, not %s", info.Config.Name, now, f.cell.key)
+		}
 		first = info.State.FirstSeq
-		if floor <= first {
+		if to <= first {
 			return nil
 		}
-		if err := f.stream.Purge(ctx, jetstream.WithPurgeSequence(floor)); err != nil {
+		if err := f.stream.Purge(ctx, jetstream.WithPurgeSequence(to)); err != nil {
 			return err
 		}
-		first = min(floor, info.State.LastSeq+1)
+		first = min(to, info.State.LastSeq+1)
 		return nil
 	})
 	return first, err
 }
 
-// beginPatience is how long a run may take from its floor to the first record of its plan. Who began it and was killed in between leaves
-// a floor that would hold the documents for ever.
-var beginPatience = 10 * time.Minute
-
-// abandoned reports whether a run recorded its floor and did not begin. Both times are the server's.
-func abandoned(plan *jetstream.StreamInfo, floor jetstream.KeyValueEntry) bool {
-	return plan.State.LastSeq == 0 && plan.TimeStamp.Sub(floor.Created()) > beginPatience
-}
-
-// least returns the least floor of all runs over this document stream, 0 without any. Every run records its floor before the first
-// record of its plan, so a run without an entry reads another stream or has not begun. One that begins while another purges looks, after it has
-// recorded its floor, whether its documents are still there, and is refused when they are not.
-func (f *Floors) least(ctx context.Context) (uint64, error) {
-	keys, err := f.kv.ListKeysFiltered(ctx, f.key("*"))
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = keys.Stop() }()
-	var floors []uint64
-	for key := range keys.Keys() {
-		run := strings.TrimPrefix(key, f.key(""))
-		plan, err := f.store.JetStream().Stream(ctx, f.store.Config().PlanStream(run).Name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue // its plan is gone: it will not ask again
-		}
-		if err != nil {
-			return 0, err
-		}
-		e, err := f.kv.Get(ctx, key)
-		if err != nil {
-			return 0, err
-		}
-		if abandoned(plan.CachedInfo(), e) {
+// gone returns the floors of others that do not count any more: their plan is gone, or was never begun.
+func (f *Floors) gone(ctx context.Context, runs map[string]floor) (map[string]floor, error) {
+	out := map[string]floor{}
+	for run, floor := range runs {
+		if run == f.plan.run {
 			continue
 		}
-		floor, err := strconv.ParseUint(string(e.Value()), 10, 64)
+		absent, err := f.absence(ctx, run, floor.fence)
 		if err != nil {
-			return 0, fmt.Errorf("key %s of bucket %s: %q is no sequence", key, floorsBucket, e.Value())
+			return nil, err
 		}
-		floors = append(floors, floor)
+		if f.patience.over(run, floor, absent) {
+			out[run] = floor
+		}
 	}
-	if len(floors) == 0 {
-		return 0, nil
+	return out, nil
+}
+
+// older returns the floors that older binaries recorded, of runs that have none in the cell.
+func (f *Floors) older(ctx context.Context, runs map[string]floor) (map[string]uint64, error) {
+	keys, err := floorsKeys(ctx, f.store)
+	if err != nil {
+		return nil, err
 	}
-	return slices.Min(floors), nil
+	out := map[string]uint64{}
+	for _, key := range keys {
+		run, ours := strings.CutPrefix(key, f.store.Config().Name+".")
+		if _, there := runs[run]; there || !ours || strings.Contains(run, ".") {
+			continue
+		}
+		absent, err := f.absence(ctx, run, fence{})
+		if err != nil {
+			return nil, err
+		}
+		if f.patience.over(run, floor{}, absent) {
+			continue
+		}
+		value, err := lastValue(ctx, f.store, floorsBucket, key)
+		if err != nil {
+			return nil, err
+		}
+		if len(value) == 0 { // deleted
+			continue
+		}
+		if out[run], err = strconv.ParseUint(string(value), 10, 64); err != nil {
+			return nil, fmt.Errorf("key %s of bucket %s: %q is no sequence", key, floorsBucket, value)
+		}
+	}
+	return out, nil
 }

@@ -1,11 +1,16 @@
 package planlog_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"loaderd/internal/natstest"
+	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
 	"loaderd/stream/planlog"
@@ -34,21 +39,15 @@ func TestRunsThatReadTheStream(t *testing.T) {
 	}
 	begin := func(run string) *planlog.Floors {
 		t.Helper()
-		if _, err := planlog.Open(ctx, store, run); err != nil {
-			t.Fatal(err)
-		}
-		f, err := planlog.OpenFloors(ctx, store, run)
-		if err == nil {
-			err = f.Need(ctx, 1)
-		}
-		if err != nil {
+		f := openFloors(t, store, run)
+		if _, err := f.Claim(ctx, 2, 1); err != nil {
 			t.Fatal(err)
 		}
 		return f
 	}
 	wants()
 	begin("b")
-	if err := begin("a").Ends(ctx, 17); err != nil {
+	if err := begin("a").Ends(ctx, 2, 17); err != nil {
 		t.Fatal(err)
 	}
 	wants(planlog.Reading{Run: "a", Sealed: true, End: 17}, planlog.Reading{Run: "b"})
@@ -60,7 +59,7 @@ func TestRunsThatReadTheStream(t *testing.T) {
 	wants()
 	f := begin("a")
 	wants(planlog.Reading{Run: "a"})
-	if err := f.Ends(ctx, 3); err != nil {
+	if err := f.Ends(ctx, 2, 3); err != nil {
 		t.Fatal(err)
 	}
 	wants(planlog.Reading{Run: "a", Sealed: true, End: 3})
@@ -68,91 +67,295 @@ func TestRunsThatReadTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	openDocuments(t, store)
+	wants()                                                                                                     // they read another stream
+	for key, value := range map[string]string{"DOCS.a": "1", "DOCS.b": "1", "DOCS.b.end": "9", "DOCS.c": "1"} { // of older binaries
+		putFloor(t, store, key, value)
+	}
 	wants(planlog.Reading{Run: "a"})
+	openPlan(t, store, "b")
+	putFloor(t, store, "DOCS.b.end", "9")
+	wants(planlog.Reading{Run: "a"}, planlog.Reading{Run: "b", Sealed: true, End: 9})
+	begin("b")
+	wants(planlog.Reading{Run: "a"}, planlog.Reading{Run: "b"})
 }
 
-// TestPurgeKeepsWhatAnyRunNeeds: the least floor of all runs counts, until the plan of the run that holds it is deleted.
-func TestPurgeKeepsWhatAnyRunNeeds(t *testing.T) {
+// putFloor writes a key as older binaries did.
+func putFloor(t *testing.T, s *stream.Store, key, value string) {
+	t.Helper()
+	kv, err := s.JetStream().KeyValue(natstest.Context(t), "loaderd_floors")
+	if err == nil {
+		_, err = kv.PutString(natstest.Context(t), key, value)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// openFloors opens the floor of a run, as a process of its own would.
+func openFloors(t testing.TB, s *stream.Store, run string) *planlog.Floors {
+	t.Helper()
+	f, err := planlog.OpenFloors(natstest.Context(t), openPlan(t, s, run))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestReleaseKeepsWhatAnyRunNeeds: the least floor of all runs counts, until the plan of the run that holds it is deleted.
+func TestReleaseKeepsWhatAnyRunNeeds(t *testing.T) {
+	defer planlog.SetGonePatience(300 * time.Millisecond)()
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	l := openDocuments(t, store)
 	natstest.Publish(t, store, natstest.Documents(1, 100)...)
-	for run, floor := range map[string]uint64{"a": 60, "b": 30} {
-		if _, err := planlog.Open(ctx, store, run); err != nil {
-			t.Fatal(err)
-		}
-		f, err := planlog.OpenFloors(ctx, store, run)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Need(ctx, floor); err != nil {
-			t.Fatal(err)
+	a, b := openFloors(t, store, "a"), openFloors(t, store, "b")
+	for _, f := range []*planlog.Floors{a, b} {
+		if first, err := f.Claim(ctx, 2, 1); err != nil || first != 1 {
+			t.Fatal(first, err)
 		}
 	}
-	a, err := planlog.OpenFloors(ctx, store, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	purged := func(want uint64) {
+	released := func(f *planlog.Floors, from, want uint64) {
 		t.Helper()
-		first, err := a.Purge(ctx)
+		first, err := f.Release(ctx, 2, from)
 		if err != nil || first != want {
-			t.Fatalf("purge left documents from %d on: %v, want %d", first, err, want)
+			t.Fatalf("release left documents from %d on: %v, want %d", first, err, want)
 		}
 		if have, err := l.State(ctx); err != nil || have.First != want {
 			t.Fatalf("the stream begins at %d: %v, want %d", have.First, err, want)
 		}
 	}
-	purged(30)
-	purged(30)
+	released(a, 60, 1)
+	released(b, 30, 30)
+	released(a, 60, 30)
+	released(a, 40, 30) // it never falls
 	if err := store.JetStream().DeleteStream(ctx, "PLAN_b"); err != nil {
 		t.Fatal(err)
 	}
-	purged(60)
-	if err := a.Need(ctx, 101); err != nil { // all of them
+	released(a, 60, 30) // the server may not know the plan yet
+	natstest.Soon(t, "the floor of the plan that is gone does not count", func() bool { first, err := a.Release(ctx, 2, 60); return err == nil && first == 60 })
+	released(a, 101, 101) // all of them
+	natstest.Publish(t, store, natstest.Documents(101, 1)...)
+	released(a, 101, 101)
+	b = openFloors(t, store, "b")
+	if first, err := b.Begin(ctx, 50); err != nil || first != 101 {
+		t.Errorf("a run begins with documents from %d on: %v", first, err)
+	}
+	if first, err := b.Claim(ctx, 2, 50); err != nil || first != 101 {
+		t.Errorf("a run claims documents from %d on: %v", first, err)
+	}
+}
+
+// A plan that is made again without a record does not hold for long what its predecessor needed; one with records is what was restored of it.
+func TestAFloorOfAPlanThatWasMadeAgain(t *testing.T) {
+	defer planlog.SetBeginPatience(300 * time.Millisecond)()
+	ctx := natstest.Context(t)
+	store := natstest.Start(t).Store()
+	openDocuments(t, store)
+	natstest.Publish(t, store, natstest.Documents(1, 100)...)
+	a, before := openFloors(t, store, "a"), openFloors(t, store, "b")
+	if _, err := before.Claim(ctx, 70, 1); err != nil {
 		t.Fatal(err)
 	}
-	purged(101)
-	natstest.Publish(t, store, natstest.Documents(101, 1)...)
-	purged(101)
+	if err := store.JetStream().DeleteStream(ctx, "PLAN_b"); err != nil {
+		t.Fatal(err)
+	}
+	now := openFloors(t, store, "b")
+	if _, err := openFloors(t, store, "restored").Claim(ctx, 70, 50); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.JetStream().DeleteStream(ctx, "PLAN_restored"); err != nil {
+		t.Fatal(err)
+	}
+	if err := openPlan(t, store, "restored").Append(ctx, 0, []byte("header")); err != nil {
+		t.Fatal(err)
+	}
+	if first, err := a.Release(ctx, 2, 60); err != nil || first != 1 {
+		t.Errorf("release left documents from %d on, %v, want 1", first, err)
+	}
+	natstest.Soon(t, "the floor expires", func() bool { first, err := a.Release(ctx, 2, 60); return err == nil && first == 50 })
+	if first, err := now.Begin(ctx, 60); err != nil || first != 50 {
+		t.Errorf("the run begins at %d, %v", first, err)
+	}
+	for name, err := range deposed(ctx, before, 71) {
+		if !errors.Is(err, loader.ErrDeposed) {
+			t.Errorf("%s of the leader of the earlier plan: %v", name, err)
+		}
+	}
+}
+
+// deposed lets a leader try all that it can, for a term.
+func deposed(ctx context.Context, f *planlog.Floors, term uint64) map[string]error {
+	_, claim := f.Claim(ctx, term, 1)
+	_, release := f.Release(ctx, term, 100)
+	return map[string]error{"Claim": claim, "Release": release, "Ends": f.Ends(ctx, term, 1)}
+}
+
+// Whoever led before gives nothing up and ends nothing.
+func TestADeposedLeadersFloor(t *testing.T) {
+	ctx := natstest.Context(t)
+	srv := natstest.Start(t)
+	store := srv.Store()
+	l := openDocuments(t, store)
+	natstest.Publish(t, store, natstest.Documents(1, 100)...)
+	before, now := openFloors(t, store, "run"), openFloors(t, srv.Remote(), "run")
+	if _, err := before.Release(ctx, 2, 10); err != nil {
+		t.Fatal(err)
+	}
+	if first, err := now.Claim(ctx, 50, 1); err != nil || first != 10 {
+		t.Fatalf("it needs documents from %d on: %v, want those that are not given up", first, err)
+	}
+	for name, err := range deposed(ctx, before, 2) {
+		if !errors.Is(err, loader.ErrDeposed) {
+			t.Errorf("%s of the leader before: %v", name, err)
+		}
+	}
+	if _, err := before.Begin(ctx, 1); !errors.Is(err, loader.ErrDeposed) {
+		t.Errorf("the run is begun again: %v", err)
+	}
+	if have, err := l.State(ctx); err != nil || have.First != 10 {
+		t.Errorf("the stream begins at %d, %v", have.First, err)
+	}
+	if runs, err := planlog.Runs(ctx, store); err != nil || len(runs) != 1 || runs[0].Sealed {
+		t.Errorf("runs are %v, %v", runs, err)
+	}
+	if first, err := now.Release(ctx, 50, 20); err != nil || first != 20 {
+		t.Errorf("release left documents from %d on: %v", first, err)
+	}
+}
+
+// A run that begins while another one purges, at whatever moment, has its documents or is told that they are given up.
+func TestARunThatBeginsAmidAPurge(t *testing.T) {
+	ctx := natstest.Context(t)
+	for _, moment := range []string{"before", "between", "behind"} {
+		store := natstest.Start(t).Store()
+		l := openDocuments(t, store)
+		natstest.Publish(t, store, natstest.Documents(1, 100)...)
+		purging, beginning := openFloors(t, store, "purging"), openFloors(t, store, "beginning")
+		var left uint64
+		begins := func(now string) {
+			t.Helper()
+			var err error
+			if moment != now {
+				return
+			}
+			if left, err = beginning.Begin(ctx, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begins("before")
+		given, err := purging.GiveUp(ctx, 2, 60)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begins("between")
+		if _, err := purging.Remove(ctx, given); err != nil {
+			t.Fatal(err)
+		}
+		begins("behind")
+		state, err := l.State(ctx)
+		if err != nil || state.First > max(left, 1) || (left == 60) != (moment != "before") {
+			t.Errorf("%s: the run is told that it has documents from %d on, and the stream begins at %d, %v", moment, left, state.First, err)
+		}
+	}
+}
+
+// A floor that comes while the others are looked at counts.
+func TestAFloorThatComesAmidAPurge(t *testing.T) {
+	ctx := natstest.Context(t)
+	store := natstest.Start(t).Store()
+	openDocuments(t, store)
+	natstest.Publish(t, store, natstest.Documents(1, 100)...)
+	for i := range 20 {
+		var all sync.WaitGroup
+		purging, beginning := openFloors(t, store, fmt.Sprint("purging", i)), openFloors(t, store, fmt.Sprint("beginning", i))
+		var given, left uint64
+		var errs [2]error
+		all.Go(func() { given, errs[0] = purging.GiveUp(ctx, 2, uint64(2+i)) })
+		all.Go(func() { left, errs[1] = beginning.Begin(ctx, uint64(1+i)) })
+		all.Wait()
+		if err := errors.Join(errs[:]...); err != nil {
+			t.Fatal(err)
+		}
+		if told := left > uint64(1+i); given > uint64(1+i) && !told {
+			t.Fatalf("documents up to %d are given up, and a run begins with %d", given, 1+i)
+		}
+		if _, err := beginning.Claim(ctx, 2, 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Floors that older binaries recorded count as long as there is a plan of the run, until it has one in the cell.
+func TestFloorsOfOlderBinaries(t *testing.T) {
+	defer planlog.SetGonePatience(300 * time.Millisecond)()
+	ctx := natstest.Context(t)
+	store := natstest.Start(t).Store()
+	openDocuments(t, store)
+	natstest.Publish(t, store, natstest.Documents(1, 100)...)
+	old := openPlan(t, store, "old")
+	if err := old.Append(ctx, 0, []byte("header")); err != nil {
+		t.Fatal(err)
+	}
+	a := openFloors(t, store, "a")
+	putFloor(t, store, "DOCS.old", "20")
+	putFloor(t, store, "DOCS.old.end", "1")
+	putFloor(t, store, "DOCS.gone", "5")
+	putFloor(t, store, "OTHER.old", "1")
+	released := func(want uint64) {
+		t.Helper()
+		natstest.Soon(t, fmt.Sprint("documents from ", want, " on are left"), func() bool {
+			first, err := a.Release(ctx, 2, 60)
+			if err != nil || first > want {
+				t.Fatalf("release left documents from %d on: %v, want %d", first, err, want)
+			}
+			return first == want
+		})
+	}
+	released(20) // once the one that is gone does not count
+	if _, err := openFloors(t, store, "old").Claim(ctx, 2, 40); err != nil {
+		t.Fatal(err)
+	}
+	released(40)
 }
 
 // A run that recorded its floor and was killed before it began holds the documents for a while only; one that has begun holds them for ever.
 func TestAFloorOfARunThatDidNotBegin(t *testing.T) {
-	defer planlog.SetBeginPatience(300 * time.Millisecond)()
+	const patience = 300 * time.Millisecond
+	defer planlog.SetBeginPatience(patience)()
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	l := openDocuments(t, store)
 	natstest.Publish(t, store, natstest.Documents(1, 100)...)
-	floors := map[string]*planlog.Floors{}
-	for run, floor := range map[string]uint64{"killed": 1, "begun": 30, "purging": 60} {
-		plan, err := planlog.Open(ctx, store, run)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if floors[run], err = planlog.OpenFloors(ctx, store, run); err == nil {
-			err = floors[run].Need(ctx, floor)
-		}
-		if err == nil && run != "killed" {
-			err = plan.Append(ctx, 0, []byte("header"))
-		}
-		if err != nil {
+	begun := openPlan(t, store, "begun")
+	all := map[string]*planlog.Floors{}
+	for run, floor := range map[string]uint64{"killed": 1, "begun": 30} {
+		all[run] = openFloors(t, store, run)
+		if _, err := all[run].Begin(ctx, floor); err != nil {
 			t.Fatal(err)
 		}
 	}
+	if err := begun.Append(ctx, 0, []byte("header")); err != nil {
+		t.Fatal(err)
+	}
+	purging := openFloors(t, store, "purging")
 	first := func() uint64 {
 		t.Helper()
-		first, err := floors["purging"].Purge(ctx)
+		first, err := purging.Release(ctx, 2, 60)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return first
 	}
-	if err := floors["killed"].Need(ctx, 1); err != nil { // it may still begin
-		t.Fatal(err)
-	}
 	if have := first(); have != 1 {
 		t.Errorf("documents are purged up to %d that a run needs which begins", have)
+	}
+	for began := time.Now(); time.Since(began) < 2*patience; {
+		if _, err := all["killed"].Begin(ctx, 1); err != nil { // another try
+			t.Fatal(err)
+		}
+		if have := first(); have != 1 {
+			t.Fatalf("documents are purged up to %d that a run needs which begins again", have)
+		}
 	}
 	natstest.Soon(t, "the floor of the run that was killed expires", func() bool { return first() == 30 })
 	if s, err := l.State(ctx); err != nil || s.First != 30 {

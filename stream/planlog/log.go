@@ -1,4 +1,4 @@
-// Package planlog keeps what a run has decided and what it needs: its plan, the checkpoints of its planner, the lease that says who plans it,
+// Package planlog keeps what a run has decided and what it needs: its plan, the checkpoints of its planner, who leads it,
 // and its floor among those of all runs that read the same documents.
 package planlog
 
@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -32,8 +33,10 @@ var (
 type Log struct {
 	store    *stream.Store
 	stream   jetstream.Stream
+	run      string
 	name     string
 	subject  string
+	created  time.Time // of the stream
 	readOnly bool
 	holes    bool // it may have some: it is looked at for what is left
 }
@@ -49,7 +52,7 @@ func Open(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLog(s, st)
+	l := newLog(s, st, run)
 	return l, l.whole(ctx)
 }
 
@@ -80,14 +83,14 @@ func find(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLog(s, st)
+	l := newLog(s, st, run)
 	l.readOnly = true
 	return l, nil
 }
 
-func newLog(s *stream.Store, st jetstream.Stream) *Log {
-	config := st.CachedInfo().Config
-	return &Log{store: s, stream: st, name: config.Name, subject: config.Subjects[0]}
+func newLog(s *stream.Store, st jetstream.Stream, run string) *Log {
+	info := st.CachedInfo()
+	return &Log{store: s, stream: st, run: run, name: info.Config.Name, subject: info.Config.Subjects[0], created: info.Created}
 }
 
 // whole says whether the log can be used: it has no holes.

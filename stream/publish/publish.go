@@ -195,15 +195,15 @@ func (p *Publisher) Publish(ctx context.Context, ms ...stream.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range ms {
-		if err := p.add(ctx, entry{message: &m}); err != nil {
+		if err := p.enqueue(ctx, entry{message: &m}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add puts e into the batch that is being filled. The caller holds p.mu.
-func (p *Publisher) add(ctx context.Context, e entry) error {
+// enqueue puts e into the batch that is being filled. The caller holds p.mu.
+func (p *Publisher) enqueue(ctx context.Context, e entry) error {
 	if m := e.message; m != nil {
 		m.Subject = p.subject
 		e.size = messageSize(m.NATS())

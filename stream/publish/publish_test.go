@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -12,29 +11,22 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/internal/natstest"
 	"loaderd/stream"
 	"loaderd/stream/publish"
 )
 
-// publishStore is a store on an embedded server of its own.
+// publishServer is a server whose document stream is small.
+func publishServer(tb testing.TB, change ...func(*stream.Config)) *natstest.Server {
+	tb.Helper()
+	small := func(c *stream.Config) { c.MaxBytes, c.ReconnectWait = 64<<20, 50*time.Millisecond }
+	return natstest.Start(tb, append([]func(*stream.Config){small}, change...)...)
+}
+
+// publishStore is a store on a server of its own.
 func publishStore(tb testing.TB, change ...func(*stream.Config)) *stream.Store {
 	tb.Helper()
-	cfg := stream.Default()
-	cfg.Dir, cfg.Listen, cfg.MaxBytes = tb.TempDir(), "127.0.0.1:0", 64<<20
-	cfg.ReconnectWait = 50 * time.Millisecond
-	for _, c := range change {
-		c(&cfg)
-	}
-	s, err := stream.Open(tb.Context(), cfg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return s
+	return publishServer(tb, change...).Store()
 }
 
 func newPublisher(tb testing.TB, s *stream.Store, o publish.Options) *publish.Publisher {
@@ -76,33 +68,27 @@ func texts(ms []stream.Message) []string {
 // stored reads the whole document stream back.
 func stored(tb testing.TB, s *stream.Store) []string {
 	tb.Helper()
-	st, err := s.JetStream().Stream(tb.Context(), s.Config().Name)
+	var info *jetstream.StreamInfo
+	st, err := s.Find(tb.Context(), "documents", s.Config().Name, jetstream.ErrStreamNotFound)
+	if err == nil {
+		err = s.Retry(tb.Context(), "see where documents end", func(ctx context.Context) (err error) {
+			info, err = st.Info(ctx)
+			return err
+		})
+	}
 	if err != nil {
 		tb.Fatal(err)
 	}
-	info, err := st.Info(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if info.State.Msgs == 0 {
-		return nil
-	}
-	consumer, err := st.OrderedConsumer(tb.Context(), jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer messages.Stop()
 	var all []string
-	for uint64(len(all)) < info.State.Msgs {
-		m, err := messages.Next(jetstream.NextMaxWait(10 * time.Second))
-		if err != nil {
-			tb.Fatal(err)
+	for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+		m, err := s.Get(tb.Context(), st, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
 		}
-		all = append(all, string(m.Data()))
+		if err != nil {
+			tb.Fatalf("read document %d of %d: %v", seq, info.State.LastSeq, err)
+		}
+		all = append(all, string(m.Data))
 	}
 	return all
 }
@@ -295,7 +281,7 @@ func TestPublishFallsBackToSingleMessages(t *testing.T) {
 }
 
 func TestPublishRefusesTooLarge(t *testing.T) {
-	s := publishStore(t, func(c *stream.Config) { c.MaxDocument = 4096 })
+	s := natstest.StartEmbedded(t, func(c *stream.Config) { c.MaxDocument = 4096 }).Store()
 	p := newPublisher(t, s, publish.Options{})
 	docs := []stream.Message{{Data: []byte("small")}, {Path: "big.txt", Data: make([]byte, 5000)}, {Data: []byte("also small")}}
 	err := p.Publish(t.Context(), docs...)
@@ -313,24 +299,17 @@ func TestPublishRefusesTooLarge(t *testing.T) {
 // The connection is cut in the middle of batches, and the server restarts before the publisher comes back.
 func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
 	t.Parallel()
-	dir, listen := t.TempDir(), "127.0.0.1:0"
-	server := func() *stream.Store {
-		return publishStore(t, func(c *stream.Config) { c.Dir, c.Listen = dir, listen })
-	}
-	first := server()
-	listen = strings.TrimPrefix(first.ClientURL(), "nats://")
-	client := publishStore(t, func(c *stream.Config) { c.URL = first.ClientURL() })
+	srv := publishServer(t)
+	client := srv.Remote()
 	restart := make(chan struct{})
-	restarted := make(chan *stream.Store, 1)
+	restarted := make(chan struct{})
 	p := newPublisher(t, client, publish.Options{BatchMessages: 20, Timeout: time.Second, OnWait: func(reason string) {
 		select {
 		case <-restart:
 			// The publisher is between two attempts and stays there until this returns.
 			restart = nil
-			if err := first.Close(); err != nil {
-				t.Error(err)
-			}
-			restarted <- server()
+			srv.Restart()
+			close(restarted)
 		default:
 		}
 	}})
@@ -343,14 +322,15 @@ func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
 			close(restart)
 		}
 		// Between two batches the publisher may not notice that its connection was another for a moment: then once more.
-		if i == 500 || i == 700 || i == 1500 || i >= 2000 && i%100 == 0 && len(restarted) == 0 {
+		if i == 500 || i == 700 || i == 1500 || i >= 2000 && i%100 == 0 && !closed(restarted) {
 			if err := client.Conn().ForceReconnect(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	done := flush(t, p)
-	wantStored(t, <-restarted, texts(docs))
+	<-restarted
+	wantStored(t, srv.Store(), texts(docs))
 	if done.Documents != 4000 || done.Waited <= 0 {
 		t.Errorf("published %+v, want 4000 documents after a wait", done)
 	}
@@ -377,5 +357,14 @@ func TestPublishCloses(t *testing.T) {
 	cancel()
 	if _, err := q.Flush(ended); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("flush with an ended context: %v", err)
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }

@@ -192,11 +192,11 @@ func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) e
 	// The next Resume reads ids back from the record's last sequence on. While this read back holds ids of documents that Publish has
 	// not been offered yet, that sequence stays, or the next Resume would not find them.
 	e.advance = len(r.known) == 0
-	err := r.p.add(ctx, e)
+	err := r.p.enqueue(ctx, e)
 	var large *TooLargeError
 	if errors.As(err, &large) {
 		e.message, e.skipped = nil, true // it has its place all the same
-		if err := r.p.add(ctx, e); err != nil {
+		if err := r.p.enqueue(ctx, e); err != nil {
 			return err
 		}
 	}
@@ -211,7 +211,7 @@ func (r *Record) Skip(ctx context.Context, origin string) error {
 	if r.next(origin) {
 		return nil
 	}
-	return r.p.add(ctx, entry{record: r, advance: len(r.known) == 0, skipped: true})
+	return r.p.enqueue(ctx, entry{record: r, advance: len(r.known) == 0, skipped: true})
 }
 
 // next takes the next place of the input and says whether it is committed already. The caller holds the publisher's lock.
@@ -229,7 +229,7 @@ func (r *Record) next(origin string) (committed bool) {
 func (r *Record) Finish(ctx context.Context) error {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	return r.p.add(ctx, entry{record: r, finish: true})
+	return r.p.enqueue(ctx, entry{record: r, finish: true})
 }
 
 // DocumentID is the id of the document at a place (from 0) among those of an origin: 32 hexadecimal digits that depend on the source

@@ -26,7 +26,8 @@ type Options struct {
 	Dir        string // data folder
 	Listen     string // host:port for clients; port 0 takes a free one
 	MaxPayload int    // bytes of one message, headers included
-	Private    bool   // it takes no port: only this process reaches it
+	Private    bool   // it takes no port: only this process reaches it. A member of a cluster cannot be
+	Cluster    Cluster
 }
 
 // Server is a NATS server inside this process.
@@ -50,14 +51,24 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 			err = errors.Join(err, folder.release())
 		}
 	}()
-	opts, err := serverOptions(o)
+	if o.Private && o.Cluster.Name != "" {
+		return nil, fmt.Errorf("open data folder %s (stream.dir) alone: one member of cluster %s cannot answer for it: start the members, or name those that run (stream.url)",
+			o.Dir, o.Cluster.Name)
+	}
+	name, err := o.Cluster.serverName()
 	if err != nil {
 		return nil, err
 	}
-	if !o.Private {
-		if err := probeListen(ctx, o.Listen); err != nil {
-			return nil, err
-		}
+	member, err := folder.claim(mark{Cluster: o.Cluster.Name, Server: name})
+	if err != nil {
+		return nil, err
+	}
+	opts, err := serverOptions(o, member.Server)
+	if err != nil {
+		return nil, err
+	}
+	if err := probeListens(ctx, o); err != nil {
+		return nil, err
 	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
@@ -82,20 +93,19 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	return s, nil
 }
 
-func serverOptions(o Options) (*server.Options, error) {
-	host, text, err := net.SplitHostPort(o.Listen)
+func serverOptions(o Options, name string) (*server.Options, error) {
+	host, port, err := hostPort(o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("read listen address (stream.listen): %w", err)
 	}
-	port, err := strconv.Atoi(text)
+	cluster, routes, err := o.Cluster.options()
 	if err != nil {
-		return nil, fmt.Errorf("read listen address (stream.listen): %w", err)
-	}
-	if port == 0 {
-		port = server.RANDOM_PORT
+		return nil, err
 	}
 	return &server.Options{
-		ServerName: "loaderd",
+		ServerName: name,
+		Cluster:    cluster,
+		Routes:     routes,
 		Host:       host,
 		Port:       port,
 		DontListen: o.Private,
@@ -112,24 +122,57 @@ func serverOptions(o Options) (*server.Options, error) {
 	}, nil
 }
 
+// hostPort reads an address to listen on, as the server's options want it.
+func hostPort(address string) (string, int, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return "", 0, err
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	return host, port, nil
+}
+
 // URL is where any NATS client reaches the server; empty for a private one.
 func (s *Server) URL() string { return s.url }
 
 // InProcessConn connects a client inside this process, past the network.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
 
-// probeListen finds out that an address cannot be had before anything is started, when the cause is still at hand.
-func probeListen(ctx context.Context, address string) error {
+// probeListens finds out that an address cannot be had before anything is started, when the cause is still at hand.
+func probeListens(ctx context.Context, o Options) error {
+	if o.Private {
+		return nil
+	}
+	if err := probeListen(ctx, o.Listen, "NATS clients", "stream.listen"); err != nil || o.Cluster.Name == "" {
+		return err
+	}
+	return probeListen(ctx, o.Cluster.Listen, "routes of the cluster", "stream.cluster.listen")
+}
+
+func probeListen(ctx context.Context, address, whose, key string) error {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("listen for NATS clients on %s: %w: another program has this port; choose another with stream.listen (port 0 takes a free one)",
-			address, err)
+		return fmt.Errorf("listen for %s on %s: %w: another program has this port; choose another with %s%s", whose, address, err, key, freePort(key))
 	}
 	if err != nil {
-		return fmt.Errorf("listen for NATS clients on %s (stream.listen): %w", address, err)
+		return fmt.Errorf("listen for %s on %s (%s): %w", whose, address, key, err)
 	}
 	return l.Close()
+}
+
+// freePort is what port 0 does where it does it: other members must know where routes go.
+func freePort(key string) string {
+	if key == "stream.listen" {
+		return " (port 0 takes a free one)"
+	}
+	return ""
 }
 
 // start waits until the server takes clients. Reading back a large store takes a while: only ctx bounds it.
@@ -161,10 +204,15 @@ func (s *Server) start(ctx context.Context, fatal <-chan error) error {
 
 // Health is nil while every stream can be written.
 func (s *Server) Health() error {
-	if h := s.server.Healthz(&server.HealthzOptions{}); h.Error != "" {
-		return fmt.Errorf("embedded NATS server in %s: %s: look for a full disk or a failing one, then restart the daemon", s.folder.path, h.Error)
+	h := s.server.Healthz(&server.HealthzOptions{})
+	switch {
+	case h.Error == "":
+		return nil
+	case s.server.JetStreamIsClustered():
+		return fmt.Errorf("embedded NATS server in %s: %s: it may be catching up with the other members, or too few of them may run or reach each other "+
+			"(stream.cluster.peers); else look for a full disk or a failing one", s.folder.path, h.Error)
 	}
-	return nil
+	return fmt.Errorf("embedded NATS server in %s: %s: look for a full disk or a failing one, then restart the daemon", s.folder.path, h.Error)
 }
 
 func (s *Server) shutdown() error {

@@ -24,7 +24,7 @@ func printBalance(ctx context.Context, b *bench, out io.Writer) error {
 			if _, err := planSteps(ctx, c, in, func(_ *plan.Planner, _ plan.Arrival, steps []plan.Step) {
 				for _, s := range steps {
 					for k, w := range worlds {
-						x[k].add(s.Rows, w)
+						x[k].observe(s.Rows, w)
 					}
 				}
 			}); err != nil {
@@ -48,7 +48,8 @@ type excess struct {
 	boundTotal, boundMost float64 // least that any order of the rows leaves
 }
 
-func (e *excess) add(rows [][]packonline.Piece, world int) {
+// observe counts a step.
+func (e *excess) observe(rows [][]packonline.Piece, world int) {
 	costs := make([]float64, len(rows))
 	ranks := make([]float64, world)
 	var sum float64

@@ -50,7 +50,11 @@ type stateFigures struct {
 func measureState(ctx context.Context, store *stream.Store, c plan.Config, b *bench) (f stateFigures, err error) {
 	const apart = 10_000 // documents
 	in := arrivals(3*c.Documents.Dedupe + 8*c.Packing.Pool)
-	objects, err := planlog.OpenCheckpoints(ctx, store, fmt.Sprintf("state-%d-%d", c.Packing.Pool, len(c.Packing.Buckets)))
+	log, err := planlog.Open(ctx, store, fmt.Sprintf("state-%d-%d", c.Packing.Pool, len(c.Packing.Buckets)))
+	if err != nil {
+		return f, err
+	}
+	objects, err := planlog.OpenCheckpoints(ctx, log)
 	if err != nil {
 		return f, err
 	}
@@ -61,12 +65,13 @@ func measureState(ctx context.Context, store *stream.Store, c plan.Config, b *be
 		take = append(take, time.Since(began))
 		f.largest = max(f.largest, len(state))
 		began = time.Now()
-		if err := objects.Put(ctx, "state", state); err != nil {
+		stored, err := objects.Put(ctx, 1, p.Next(), state)
+		if err != nil {
 			return err
 		}
 		put = append(put, time.Since(began))
 		began = time.Now()
-		read, err := objects.Get(ctx, "state")
+		read, err := objects.Get(ctx, stored[len(stored)-1].Name)
 		if err != nil {
 			return err
 		}

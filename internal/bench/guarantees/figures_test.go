@@ -68,7 +68,7 @@ func TestExcess(t *testing.T) {
 		return r
 	}
 	var e excess
-	e.add([][]packonline.Piece{row(3), row(1, 1), row(2), row(1)}, 2) // 9 + 2 against 4 + 1, 8 in the mean
+	e.observe([][]packonline.Piece{row(3), row(1, 1), row(2), row(1)}, 2) // 9 + 2 against 4 + 1, 8 in the mean
 	if math.Abs(e.mean()-3.0/8) > 1e-9 || math.Abs(e.boundMean()-2.0/8) > 1e-9 {
 		t.Errorf("%v over the mean, at least %v", e.mean(), e.boundMean())
 	}

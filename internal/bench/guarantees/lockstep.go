@@ -76,63 +76,83 @@ func (p paces) latency(q float64) string    { return milliseconds(quantile(p.lat
 func (p paces) difference(q float64) string { return milliseconds(quantile(p.apart, q)) }
 
 // lockstep lets ranks read steps; read calls step behind each. The first step, for which the pool has to fill, counts for nothing.
-func lockstep(ctx context.Context, world, steps int, between time.Duration, read func(ctx context.Context, rank int, step func() error) error) (p paces, err error) {
-	arrived := make(chan time.Time, world)
-	released := make([]chan struct{}, world)
+func lockstep(ctx context.Context, world, steps int, between time.Duration, read func(ctx context.Context, rank int, step func() error) error) (paces, error) {
 	g, ctx := errgroup.WithContext(ctx)
+	b := &barrier{arrived: make(chan time.Time, world), released: make([]chan struct{}, world), between: between}
 	for rank := range world {
-		released[rank] = make(chan struct{}, 1)
-		g.Go(func() error {
-			return read(ctx, rank, func() error {
-				arrived <- time.Now()
-				select {
-				case <-released[rank]:
-					return nil
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			})
-		})
+		b.released[rank] = make(chan struct{}, 1)
+		g.Go(func() error { return read(ctx, rank, func() error { return b.arrive(ctx, rank) }) })
 	}
-	g.Go(func() error {
-		var began, barrier time.Time
-		for step := range steps {
-			var first, last time.Time
-			for rank := range world {
-				select {
-				case t := <-arrived:
-					if rank == 0 || t.Before(first) {
-						first = t
-					}
-					if t.After(last) {
-						last = t
-					}
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			}
-			if step == 0 {
-				began = last
-			} else {
-				p.took = last.Sub(began)
-				p.latencies, p.apart = append(p.latencies, last.Sub(barrier)), append(p.apart, last.Sub(first))
-			}
-			if between > 0 {
-				select {
-				case <-time.After(between):
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			}
-			barrier = time.Now()
-			for _, r := range released {
-				r <- struct{}{}
+	g.Go(func() error { return b.run(ctx, steps) })
+	err := g.Wait()
+	return b.paces, err
+}
+
+// barrier holds ranks until all have read their step.
+type barrier struct {
+	arrived  chan time.Time
+	released []chan struct{} // by rank
+	between  time.Duration   // from the last arrival until the ranks go on
+	paces    paces
+}
+
+// arrive waits until the other ranks have read the step too.
+func (b *barrier) arrive(ctx context.Context, rank int) error {
+	b.arrived <- time.Now()
+	select {
+	case <-b.released[rank]:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run lets the ranks go on behind each step, and measures.
+func (b *barrier) run(ctx context.Context, steps int) error {
+	var began, freed time.Time
+	for step := range steps {
+		first, last, err := b.gather(ctx)
+		if err != nil {
+			return err
+		}
+		if step == 0 {
+			began = last
+		} else {
+			p := &b.paces
+			p.took = last.Sub(began)
+			p.latencies, p.apart = append(p.latencies, last.Sub(freed)), append(p.apart, last.Sub(first))
+		}
+		if b.between > 0 {
+			select {
+			case <-time.After(b.between):
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		}
-		return nil
-	})
-	err = g.Wait()
-	return p, err
+		freed = time.Now()
+		for _, r := range b.released {
+			r <- struct{}{}
+		}
+	}
+	return nil
+}
+
+// gather waits for all ranks and returns when the first and the last arrived.
+func (b *barrier) gather(ctx context.Context) (first, last time.Time, err error) {
+	for rank := range b.released {
+		select {
+		case t := <-b.arrived:
+			if rank == 0 || t.Before(first) {
+				first = t
+			}
+			if t.After(last) {
+				last = t
+			}
+		case <-ctx.Done():
+			return first, last, ctx.Err()
+		}
+	}
+	return first, last, nil
 }
 
 // readRank reads one rank's steps from the daemon.

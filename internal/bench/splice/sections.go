@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"loaderd/internal/relatedness"
@@ -20,60 +19,89 @@ var suffixes = []string{".go", ".c", ".h", ".py", ".s", ".md", ".rst", ".txt", "
 // sections reads the text files below folders and cuts each into sections of about 1,000 tokens, at empty lines, in random order.
 // At most most bytes are read of each folder, of files chosen at random. With a chunk above 0 all sections have exactly so many tokens.
 func sections(m *tokenizer.Model, folders []string, most int64, chunk int) ([]relatedness.Document, error) {
-	r := rand.New(rand.NewPCG(1, 2))
-	e := m.NewEncoder()
-	var documents []relatedness.Document
+	c := cutter{r: rand.New(rand.NewPCG(1, 2)), encoder: m.NewEncoder(), chunk: chunk}
 	for _, folder := range folders {
-		var files []string
-		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.Type().IsRegular() && slices.Contains(suffixes, filepath.Ext(path)) {
-				files = append(files, path)
-			}
-			return err
-		})
-		if err != nil {
+		if err := c.readFolder(folder, most); err != nil {
 			return nil, err
 		}
-		// whole folders stay together: related documents are what this is about
-		parents := map[string][]string{}
-		var names []string
-		for _, f := range files {
-			dir := filepath.Dir(f)
-			if parents[dir] == nil {
-				names = append(names, dir)
-			}
-			parents[dir] = append(parents[dir], f)
+	}
+	c.r.Shuffle(len(c.documents), func(i, k int) { c.documents[i], c.documents[k] = c.documents[k], c.documents[i] })
+	return c.documents, nil
+}
+
+// cutter cuts files into documents.
+type cutter struct {
+	r         *rand.Rand
+	encoder   *tokenizer.Encoder
+	chunk     int // tokens of a document, 0 for sections
+	documents []relatedness.Document
+}
+
+// readFolder cuts the text files below a folder, until most bytes are read.
+func (c *cutter) readFolder(folder string, most int64) error {
+	files, err := textFiles(folder)
+	if err != nil {
+		return err
+	}
+	for _, f := range c.byFolder(files) {
+		text, err := os.ReadFile(f)
+		if err != nil || !utf8.Valid(text) {
+			continue
 		}
-		r.Shuffle(len(names), func(i, k int) { names[i], names[k] = names[k], names[i] })
-		left := most
-		for _, dir := range names {
-			for _, f := range parents[dir] {
-				text, err := os.ReadFile(f)
-				if err != nil || !utf8.Valid(text) || left < 0 {
-					continue
-				}
-				left -= int64(len(text))
-				rel, err := filepath.Rel(folder, f)
-				if err != nil {
-					return nil, err
-				}
-				name := strings.ReplaceAll(filepath.Join(filepath.Base(folder), rel), string(filepath.Separator), "/")
-				if chunk > 0 {
-					for ids := e.Encode(nil, text); len(ids) >= chunk; ids = ids[chunk:] {
-						documents = append(documents, relatedness.Document{IDs: ids[:chunk:chunk], Path: name})
-					}
-					continue
-				}
-				for len(text) > 0 {
-					var s []byte
-					s, text = section(text, 400+int(r.ExpFloat64()*1300))
-					documents = append(documents, relatedness.Document{IDs: append(e.Encode(nil, s), 50256), Path: name})
-				}
-			}
+		rel, err := filepath.Rel(folder, f)
+		if err != nil {
+			return err
+		}
+		c.cut(text, filepath.ToSlash(filepath.Join(filepath.Base(folder), rel)))
+		if most -= int64(len(text)); most < 0 {
+			break
 		}
 	}
-	r.Shuffle(len(documents), func(i, k int) { documents[i], documents[k] = documents[k], documents[i] })
-	return documents, nil
+	return nil
+}
+
+// textFiles are the paths of the files below a folder that are read.
+func textFiles(folder string) (files []string, err error) {
+	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && slices.Contains(suffixes, filepath.Ext(path)) {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
+}
+
+// byFolder orders files by folders, and these at random. Whole folders stay together: related documents are what this is about.
+func (c *cutter) byFolder(files []string) (ordered []string) {
+	in := map[string][]string{}
+	var folders []string
+	for _, f := range files {
+		folder := filepath.Dir(f)
+		if in[folder] == nil {
+			folders = append(folders, folder)
+		}
+		in[folder] = append(in[folder], f)
+	}
+	c.r.Shuffle(len(folders), func(i, k int) { folders[i], folders[k] = folders[k], folders[i] })
+	for _, folder := range folders {
+		ordered = append(ordered, in[folder]...)
+	}
+	return ordered
+}
+
+// cut cuts the text of a file. A section ends with the end of text; of chunks what is left behind the last is left out.
+func (c *cutter) cut(text []byte, path string) {
+	if c.chunk > 0 {
+		for ids := c.encoder.Encode(nil, text); len(ids) >= c.chunk; ids = ids[c.chunk:] {
+			c.documents = append(c.documents, relatedness.Document{IDs: ids[:c.chunk:c.chunk], Path: path})
+		}
+		return
+	}
+	for len(text) > 0 {
+		var s []byte
+		s, text = section(text, 400+int(c.r.ExpFloat64()*1300))
+		c.documents = append(c.documents, relatedness.Document{IDs: append(c.encoder.Encode(nil, s), 50256), Path: path})
+	}
 }
 
 // section cuts text at the first empty line behind so many bytes.

@@ -114,7 +114,7 @@ func (c *lengthColumn) takeNumber(values *columns.Values) error {
 	if values.Is() != columns.Present {
 		return c.refuse("null")
 	}
-	return c.add(values.Integer())
+	return c.take(values.Integer())
 }
 
 // takeElement counts a value that is an element of a list; null counts too.
@@ -141,10 +141,11 @@ func (c *lengthColumn) end() error {
 	if n == 0 {
 		return c.refuse("an empty list")
 	}
-	return c.add(n)
+	return c.take(n)
 }
 
-func (c *lengthColumn) add(n int64) error {
+// take takes a length, if it is one.
+func (c *lengthColumn) take(n int64) error {
 	switch {
 	case n >= 1 && n <= math.MaxInt32:
 		c.lengths = append(c.lengths, int32(n))

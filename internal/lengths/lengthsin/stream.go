@@ -37,19 +37,19 @@ func ReadStream(ctx context.Context, documents Log, name string, limit int, prog
 	if limit > 0 {
 		want = min(want, limit)
 	}
-	at := first
-	for ; ; at++ {
-		d, err := source.Next(ctx)
+	for {
+		docs, err := source.Next(ctx)
 		if err != nil {
 			return nil, "", err
 		}
-		if d.Skip == "" {
-			lengths = append(lengths, int32(len(d.Tokens)))
-		}
-		progress(len(lengths), want)
-		if d.Sequence == last || len(lengths) == want {
-			break
+		for _, d := range docs {
+			if d.Skip == "" {
+				lengths = append(lengths, int32(len(d.Tokens)))
+			}
+			progress(len(lengths), want)
+			if d.Sequence == last || len(lengths) == want {
+				return lengths, fmt.Sprintf("stream %s, sequences %d to %d", name, first, d.Sequence), nil
+			}
 		}
 	}
-	return lengths, fmt.Sprintf("stream %s, sequences %d to %d", name, first, at), nil
 }

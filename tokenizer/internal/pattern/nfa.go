@@ -41,7 +41,7 @@ var errTooLarge = errors.New("it is too large")
 
 func newNFA(e *Expr) (n *nfa, err error) {
 	n = &nfa{}
-	n.start = n.add(e, n.state(nfaState{kind: accept}))
+	n.start = n.compile(e, n.state(nfaState{kind: accept}))
 	if len(n.states) >= maxStates || len(n.sets) > maxSets {
 		return nil, errTooLarge
 	}
@@ -68,8 +68,8 @@ func (n *nfa) setOf(s ucd.Set) int32 {
 	return int32(len(n.sets) - 1)
 }
 
-// add returns the state that matches e and goes on at then.
-func (n *nfa) add(e *Expr, then int32) int32 {
+// compile returns the state that matches e and goes on at then.
+func (n *nfa) compile(e *Expr, then int32) int32 {
 	if len(n.states) >= maxStates {
 		return then
 	}
@@ -80,31 +80,31 @@ func (n *nfa) add(e *Expr, then int32) int32 {
 		return n.state(nfaState{kind: look, set: n.setOf(e.Set), orEnd: e.OrEnd, out: then})
 	case Sequence:
 		for i := len(e.Parts) - 1; i >= 0; i-- {
-			then = n.add(e.Parts[i], then)
+			then = n.compile(e.Parts[i], then)
 		}
 		return then
 	case Choice:
-		first := n.add(e.Parts[len(e.Parts)-1], then)
+		first := n.compile(e.Parts[len(e.Parts)-1], then)
 		for i := len(e.Parts) - 2; i >= 0; i-- {
-			first = n.state(nfaState{kind: branch, out: n.add(e.Parts[i], then), alt: first})
+			first = n.state(nfaState{kind: branch, out: n.compile(e.Parts[i], then), alt: first})
 		}
 		return first
 	default:
-		return n.addRepeat(e, then)
+		return n.compileRepeat(e, then)
 	}
 }
 
-func (n *nfa) addRepeat(e *Expr, then int32) int32 {
+func (n *nfa) compileRepeat(e *Expr, then int32) int32 {
 	first := then
 	if e.Max < 0 {
 		first = n.state(n.either(e, 0, then))
-		n.states[first] = n.either(e, n.add(e.Parts[0], first), then)
+		n.states[first] = n.either(e, n.compile(e.Parts[0], first), then)
 	}
 	for k := e.Max - e.Min; k > 0; k-- {
-		first = n.state(n.either(e, n.add(e.Parts[0], first), then))
+		first = n.state(n.either(e, n.compile(e.Parts[0], first), then))
 	}
 	for k := e.Min; k > 0; k-- {
-		first = n.add(e.Parts[0], first)
+		first = n.compile(e.Parts[0], first)
 	}
 	return first
 }

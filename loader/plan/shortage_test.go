@@ -1,11 +1,12 @@
-package loader_test
+package plan_test
 
 import (
 	"testing"
 
-	"loaderd/loader/plan"
-
 	"pgregory.net/rapid"
+
+	"loaderd/loader/internal/plantest"
+	"loaderd/loader/plan"
 )
 
 // The rows that a step is said to lack are those that come before it: exactly with one bucket, at least with several. Nothing else sends a
@@ -14,7 +15,7 @@ func TestShortageIsWhatComes(t *testing.T) {
 	for _, method := range []string{"bucket", "bfd", "concat", "bucketllm", "seamless"} {
 		t.Run(method, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				c := configs(method).Filter(func(c plan.Config) bool { return c.Packing.Atom == 1 }).Draw(t, "configuration")
+				c := plantest.Configs(method).Filter(func(c plan.Config) bool { return c.Packing.Atom == 1 }).Draw(t, "configuration")
 				c.Steps.MaxWait = 0
 				p := newPlanner(t, c)
 				for _, a := range drawArrivals(t) {

@@ -1,4 +1,4 @@
-package loader_test
+package plan_test
 
 import (
 	"bytes"
@@ -9,72 +9,26 @@ import (
 
 	"pgregory.net/rapid"
 
+	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
-	"loaderd/packonline/related"
 )
-
-// configs draws any small configuration that the method takes.
-func configs(method string) *rapid.Generator[plan.Config] {
-	return rapid.Custom(func(t *rapid.T) plan.Config { return drawConfig(t, method) }).
-		Filter(func(c plan.Config) bool { return len(c.Validate()) == 0 })
-}
-
-func drawConfig(t *rapid.T, method string) plan.Config {
-	c := config(method)
-	c.Seed = rapid.Uint64().Draw(t, "seed")
-	c.Packing.Atom = rapid.SampledFrom([]float64{1, 0.25, 0.5, 2, 4}).Draw(t, "atom")
-	c.Packing.Buckets = drawBuckets(t, c.Packing)
-	c.Packing.Pool = rapid.IntRange(1, 60).Draw(t, "pool")
-	c.Packing.Hold = rapid.SampledFrom([]int{0, 100, 300}).Draw(t, "hold")
-	c.Packing.MaxAge = rapid.SampledFrom([]int{0, 200}).Draw(t, "max_age")
-	c.Packing.Overlap = rapid.SampledFrom([]float64{0, 0.3, 0.7}).Draw(t, "overlap")
-	c.Packing.Extra = rapid.IntRange(0, 2).Draw(t, "extra")
-	c.Packing.PaddingThreshold = rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "padding threshold")
-	c.Packing.Splice.Retriever = rapid.SampledFrom(related.Retrievers).Draw(t, "retriever")
-	c.Packing.Splice.Fill = rapid.SampledFrom(packonline.Fills).Draw(t, "fill")
-	c.Packing.Splice.Order = rapid.SampledFrom(packonline.Orders).Draw(t, "order")
-	c.Shuffle.Window = rapid.IntRange(0, 9).Draw(t, "window")
-	c.Steps.Rows = rapid.IntRange(1, 5).Draw(t, "rows")
-	if rapid.Bool().Draw(t, "a table") {
-		for range c.Packing.Buckets {
-			c.Steps.Table = append(c.Steps.Table, rapid.IntRange(1, 5).Draw(t, "rows of a bucket"))
-		}
-	}
-	c.Steps.Backlog = rapid.IntRange(0, 3).Draw(t, "backlog")
-	c.Steps.MaxWait = rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "max_wait")
-	c.Steps.Balance = rapid.Bool().Draw(t, "balance")
-	c.Steps.Last = rapid.SampledFrom([]string{plan.LastPad, plan.LastDrop}).Draw(t, "last")
-	c.Documents.Dedupe = rapid.IntRange(0, 5).Draw(t, "dedupe")
-	return c
-}
 
 // checkMethods checks a property of every method.
 func checkMethods(t *testing.T, property func(*rapid.T, plan.Config)) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) { property(t, configs(method).Draw(t, "configuration")) })
+			rapid.Check(t, func(t *rapid.T) { property(t, plantest.Configs(method).Draw(t, "configuration")) })
 		})
 	}
-}
-
-func drawBuckets(t *rapid.T, c packonline.Config) []int {
-	parts := int(1 / min(c.Atom, 1))
-	out := []int{rapid.IntRange(2, 40/parts).Draw(t, "length") * parts}
-	if packonline.Buckets(c.Method) {
-		out = []int{rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "length") * parts}
-		for range rapid.IntRange(0, 3).Draw(t, "more lengths") {
-			out = append(out, 2*out[len(out)-1])
-		}
-	}
-	return out
 }
 
 func drawArrivals(t *rapid.T) []plan.Arrival {
 	n := rapid.IntRange(0, 80).Draw(t, "documents")
 	out := make([]plan.Arrival, n)
 	for i := range out {
-		out[i] = plan.Arrival{Sequence: uint64(i + 1), Length: rapid.IntRange(1, 90).Draw(t, "tokens"), ID: uint64(rapid.IntRange(0, 12).Draw(t, "id")), Traits: plan.Traits{Hint: hintOf(uint64(i + 1))}}
+		out[i] = plan.Arrival{Sequence: uint64(i + 1), Length: rapid.IntRange(1, 90).Draw(t, "tokens"), ID: uint64(rapid.IntRange(0, 12).Draw(t, "id")),
+			Traits: plan.Traits{Hint: plantest.Hint(uint64(i + 1))}}
 		if rapid.IntRange(0, 9).Draw(t, "skip") == 0 {
 			out[i] = plan.Arrival{Sequence: out[i].Sequence, Skip: rapid.SampledFrom([]plan.Skip{plan.SkipEmpty, plan.SkipUndecodable}).Draw(t, "reason")}
 		}
@@ -138,7 +92,7 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 			if err := restored.RestoreState(state); err != nil {
 				t.Fatal(err)
 			}
-			tellHints(restored)
+			plantest.TellHints(restored)
 			if again := restored.AppendState(nil); !bytes.Equal(again, state) {
 				t.Fatal("a restored planner writes another state")
 			}
@@ -240,7 +194,7 @@ func TestDrainsWhereDrainMakesSteps(t *testing.T) {
 }
 
 func TestPlannerRefusesAGap(t *testing.T) {
-	p, err := plan.NewPlanner(config("concat"), 5)
+	p, err := plan.NewPlanner(plantest.Config("concat"), 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +214,7 @@ func FuzzPlannerState(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		for k, n := range someLengths(1, 61) {
+		for k, n := range plantest.Lengths(1, 61) {
 			if _, err := p.Add(plan.Arrival{Sequence: uint64(k + 1), Length: n, ID: uint64(k % 9)}); err != nil {
 				f.Fatal(err)
 			}
@@ -279,7 +233,7 @@ func FuzzPlannerState(f *testing.F) {
 		if p.RestoreState(state) != nil {
 			return
 		}
-		tellHints(p)
+		plantest.TellHints(p)
 		if _, err := p.Add(plan.Arrival{Sequence: p.Cursor().Next(), Length: 3}); err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +245,7 @@ func FuzzPlannerState(f *testing.F) {
 func fuzzConfigs() (out []plan.Config) {
 	for _, method := range packonline.Methods() {
 		for _, atom := range []float64{0.25, 0.5, 1, 2, 4} {
-			c := config(method)
+			c := plantest.Config(method)
 			c.Packing.Atom = atom
 			if packonline.Buckets(method) {
 				c.Packing.Buckets = []int{16, 32}
@@ -306,16 +260,16 @@ func fuzzConfigs() (out []plan.Config) {
 
 // BenchmarkPlanner plans log-normal-like lengths: documents a second over the whole state machine.
 func BenchmarkPlanner(b *testing.B) {
-	for _, method := range methods {
+	for _, method := range []string{"concat", "bfd"} {
 		b.Run(method, func(b *testing.B) {
-			c := config(method)
+			c := plantest.Config(method)
 			c.Packing.Buckets, c.Packing.Pool, c.Packing.MaxAge = []int{2048}, 4096, 16384
 			c.Shuffle.Window, c.Steps.Rows, c.Documents.Dedupe = 1024, 64, 100_000
 			p, err := plan.NewPlanner(c, 1)
 			if err != nil {
 				b.Fatal(err)
 			}
-			lengths := someLengths(1, 1<<16)
+			lengths := plantest.Lengths(1, 1<<16)
 			b.ResetTimer()
 			for i := range b.N {
 				if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: 60 * lengths[i&(1<<16-1)], ID: uint64(i + 1)}); err != nil {

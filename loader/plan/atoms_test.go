@@ -1,4 +1,4 @@
-package loader_test
+package plan_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/shuffle"
@@ -41,7 +42,7 @@ func newModel(t *rapid.T, c plan.Config) *model {
 		atoms: map[int][]modelAtom{}, parts: map[int][]modelAtom{}, rows: map[int][][]packonline.Piece{}}
 }
 
-func (m *model) add(seq uint64, length int) {
+func (m *model) feed(seq uint64, length int) {
 	m.cursor = seq
 	m.packer.Add(packonline.Doc{Seq: seq, Length: int32(length)}, &m.out)
 	m.settle(false)
@@ -145,7 +146,7 @@ func TestPlannerFollowsTheModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			steps = append(steps, out...)
-			m.add(uint64(i+1), n)
+			m.feed(uint64(i+1), n)
 			if rapid.IntRange(0, 30).Draw(t, "drain") == 0 {
 				steps = append(steps, p.Drain()...)
 				m.drain()
@@ -173,14 +174,14 @@ func TestPlannerFollowsTheModel(t *testing.T) {
 // stand one behind the other.
 func TestAtomsWithoutAShuffle(t *testing.T) {
 	planned := func(atom float64) []plan.Step {
-		c := config("concat")
+		c := plantest.Config("concat")
 		c.Packing.Atom, c.Packing.MaxAge, c.Shuffle.Window = atom, 0, 0
 		p, err := plan.NewPlanner(c, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var steps []plan.Step
-		for i, n := range someLengths(4, 500) {
+		for i, n := range plantest.Lengths(4, 500) {
 			out, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: n})
 			if err != nil {
 				t.Fatal(err)
@@ -214,7 +215,7 @@ func TestAtomStories(t *testing.T) {
 		{"pad", 2, "[[{1 0 3}] [{2 0 4}]] [[{3 0 5}] [{4 0 8}]] [[{5 0 8}] [{5 8 7}]] [[{5 15 5}] []]"},
 		{"concat", 2, "[[{1 0 3} {2 0 4} {3 0 1}] [{3 1 4} {4 0 4}]] [[{4 4 4} {5 0 4}] [{5 4 8}]] [[{5 12 8}] []]"},
 	} {
-		c := config(x.method)
+		c := plantest.Config(x.method)
 		c.Packing.Buckets, c.Packing.Atom, c.Shuffle.Window, c.Steps.Rows = []int{8}, x.atom, 0, 2
 		p, err := plan.NewPlanner(c, 1)
 		if err != nil {

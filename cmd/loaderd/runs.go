@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/config"
+	"loaderd/internal/quantity"
+	"loaderd/internal/runs"
+)
+
+func newRunsCmd() *cobra.Command {
+	var flags configFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "runs [flags]",
+		Short: "List the runs: how far each is, who leads it, what it takes and what it keeps",
+		Long: `List all runs of which the server keeps something: the document stream of each, its state, its steps, the step before which every keeper has
+committed, who leads it, its floor (the first document that it still needs) and the bytes of its plan and checkpoints.
+
+Nothing is changed; daemons may serve the runs meanwhile. A leader with a ? does not answer: it was killed, or is cut off.`,
+		Example: `  loaderd runs --data-dir /data/loaderd
+  loaderd runs -c loaderd.yaml --nats nats://nats-1:4222 --json`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.load(cmd)
+			if err != nil {
+				return err
+			}
+			all, err := listRuns(cmd.Context(), c, newLogger(c.Log, cmd.ErrOrStderr()))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(all)
+			}
+			return writeRuns(cmd.OutOrStdout(), all)
+		},
+	}
+	flags.registerStore(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON array with an object a run")
+	return cmd
+}
+
+func listRuns(ctx context.Context, c config.Config, log *slog.Logger) (_ []runs.Listed, err error) {
+	store, err := openRunStore(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return runs.List(ctx, store)
+}
+
+func writeRuns(w io.Writer, all []runs.Listed) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "there are no runs")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "RUN\tDOCUMENTS\tSTATE\tSTEPS\tCOMMITTED\tLEADER\tFLOOR\tPLAN\tCHECKPOINTS")
+	for _, r := range all {
+		fmt.Fprintln(t, strings.Join([]string{r.Run, dash(r.Stream), stateOf(r), quantity.Count(r.Steps), countOf(r.Committed), leaderOf(r.Leader), countOf(r.Floor),
+			quantity.Bytes(int64(r.PlanBytes)), quantity.Bytes(int64(r.CheckpointBytes))}, "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, r := range all {
+		if r.Problem != "" {
+			if _, err := fmt.Fprintf(w, "run %s: %s\n", r.Run, r.Problem); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func stateOf(r runs.Listed) string {
+	if r.State == runs.Sealed {
+		return fmt.Sprintf("sealed at %s", quantity.Count(r.SealedAt))
+	}
+	return string(r.State)
+}
+
+func countOf(n *uint64) string {
+	if n == nil {
+		return "-"
+	}
+	return quantity.Count(*n)
+}
+
+// leaderOf names the host and the port where a leader serves readers.
+func leaderOf(l *runs.Leader) string {
+	if l == nil {
+		return "-"
+	}
+	name := l.Host + "/" + strconv.Itoa(l.PID)
+	if _, port, err := net.SplitHostPort(l.Flight); err == nil {
+		name = net.JoinHostPort(l.Host, port)
+	}
+	if !l.Answers {
+		name += "?"
+	}
+	return name
+}

@@ -1,0 +1,334 @@
+package natstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream"
+)
+
+// Cluster are NATS servers in this process that keep their streams together. Members are counted from 0. Each listens on ports of its own;
+// what clients and other members say to it passes through links, so that a test can stop, freeze, slow down or cut off any of them.
+// It ends with the test. Its methods are for one goroutine at a time; stores may be used meanwhile.
+type Cluster struct {
+	t       testing.TB
+	config  ClusterConfig
+	members []*member
+	routes  [][]*Link // routes[i][j] is how member i reaches member j; nil where i is j
+}
+
+// ClusterConfig says how a cluster of a test is set up.
+type ClusterConfig struct {
+	// Stream is what stores are opened with, the address aside: bounds, names and copies.
+	Stream stream.Config
+	// SyncAlways syncs every write before it is acknowledged, as the daemon's own server does.
+	SyncAlways bool
+	// Ping is how often members of the cluster ask each other whether they are there; who misses two answers is left. A delay of routes
+	// beyond it breaks them; so does a loaded machine when it is short.
+	Ping time.Duration
+}
+
+// member is one server of a cluster.
+type member struct {
+	name    string
+	dir     string
+	server  *server.Server // nil while it is stopped
+	clients *Link
+}
+
+// StartCluster starts n servers with empty disks, and waits until streams can be made on them. edit may change the set-up first.
+func StartCluster(t testing.TB, n int, edit ...func(*ClusterConfig)) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, config: ClusterConfig{Stream: Config(t), Ping: 2 * time.Second}}
+	c.config.Stream.Replicas = min(n, 3)
+	for _, f := range edit {
+		f(&c.config)
+	}
+	for i := range n {
+		c.members = append(c.members, &member{name: fmt.Sprintf("n%d", i), dir: t.TempDir(), clients: listenLink(t)})
+		c.routes = append(c.routes, make([]*Link, n))
+		for j := range n {
+			if j != i {
+				c.routes[i][j] = listenLink(t)
+			}
+		}
+	}
+	t.Cleanup(c.stopAll)
+	for i := range n {
+		c.start(i)
+	}
+	// Two members that reach for each other at the same time both give way, for a second: at first one of two does.
+	c.accept(func(from, to int) bool { return from > to })
+	c.awaitRoutes()
+	c.accept(func(from, to int) bool { return from <= to })
+	c.awaitStreams()
+	return c
+}
+
+// startAll starts all members, which are stopped, and waits until streams can be made on them.
+func (c *Cluster) startAll() {
+	c.t.Helper()
+	for i := range c.members {
+		c.start(i)
+	}
+	c.awaitRoutes()
+	c.awaitStreams()
+}
+
+// start runs a member's server. Those that start later reach it, it them when they do.
+func (c *Cluster) start(i int) {
+	c.t.Helper()
+	m := c.members[i]
+	s, err := server.NewServer(c.options(i))
+	if err != nil {
+		c.t.Fatalf("natstest: make server %s: %v", m.name, err)
+	}
+	s.Start()
+	m.server = s
+	if !s.ReadyForConnections(startLimit) {
+		c.t.Fatalf("natstest: server %s does not listen", m.name)
+	}
+	c.wire()
+}
+
+func (c *Cluster) options(i int) *server.Options {
+	m, config := c.members[i], c.config
+	var routes []*url.URL
+	for _, l := range c.routes[i] {
+		if l != nil {
+			routes = append(routes, &url.URL{Scheme: "nats", Host: l.address()})
+		}
+	}
+	payload := config.Stream.MaxDocument + stream.HeaderRoom
+	return &server.Options{
+		ServerName: m.name, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		MaxPayload: int32(payload), MaxPending: max(server.MAX_PENDING_SIZE, 4*int64(payload)),
+		JetStream: true, StoreDir: m.dir, SyncAlways: config.SyncAlways,
+		JetStreamMaxStore: 1 << 60, JetStreamMaxMemory: 64 << 20,
+		Cluster: server.ClusterOpts{
+			Name: "corpus", Host: "127.0.0.1", Port: server.RANDOM_PORT,
+			PingInterval: config.Ping, MaxPingsOut: 2,
+			PoolSize: -1, // one connection for all that a member says to another: it is there, or not
+			// Members tell each other where the others are, and clients too: by another way than the links.
+			Advertise: "127.0.0.1:1", NoAdvertise: true,
+		},
+		Routes: routes,
+	}
+}
+
+// wire leads every link to the server behind it, and those of stopped members nowhere.
+func (c *Cluster) wire() {
+	for j, m := range c.members {
+		clients, routes := "", ""
+		if m.server != nil {
+			clients, routes = m.server.Addr().String(), m.server.ClusterAddr().String()
+		}
+		m.clients.aim(clients)
+		for i := range c.members {
+			if l := c.routes[i][j]; l != nil {
+				l.aim(routes)
+			}
+		}
+	}
+}
+
+// accept lets members be reached by those links that are chosen; clients' links are those from a member to itself.
+func (c *Cluster) accept(chosen func(from, to int) bool) {
+	for i, m := range c.members {
+		for j, l := range c.routes[i] {
+			if i == j {
+				l = m.clients
+			}
+			if chosen(i, j) {
+				l.serve.Go(l.accept)
+			}
+		}
+	}
+}
+
+// awaitRoutes waits until every running member has a route to each other one.
+func (c *Cluster) awaitRoutes() {
+	c.t.Helper()
+	running := c.running()
+	Soon(c.t, "all members have routes to each other", func() bool {
+		return !slices.ContainsFunc(running, func(i int) bool { return c.server(i).NumRoutes() < len(running)-1 })
+	})
+}
+
+// awaitStreams waits until a stream can be made on all members. Before that requests go unanswered or are refused.
+func (c *Cluster) awaitStreams() {
+	c.t.Helper()
+	nc := c.connect(0)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx := Within(c.t, startLimit)
+	probe := jetstream.StreamConfig{Name: "READY", Subjects: []string{"ready"}, Storage: jetstream.MemoryStorage, Replicas: c.config.Stream.Replicas}
+	c.retry(ctx, "make a stream", func(ctx context.Context) error {
+		_, err := js.CreateStream(ctx, probe)
+		return err
+	})
+	c.retry(ctx, "delete a stream", func(ctx context.Context) error {
+		err := js.DeleteStream(ctx, probe.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) { // an earlier attempt did it, unheard
+			return nil
+		}
+		return err
+	})
+}
+
+// retry asks every 20 ms, for 200 ms each time: a cluster that has no leader yet drops requests.
+func (c *Cluster) retry(ctx context.Context, what string, ask func(context.Context) error) {
+	c.t.Helper()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		err := ask(attempt)
+		cancel()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			c.t.Fatalf("natstest: %s: %v", what, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// connect is a connection to a member past its links.
+func (c *Cluster) connect(i int) *nats.Conn {
+	c.t.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(c.server(i)))
+	if err != nil {
+		c.t.Fatalf("natstest: connect to %s: %v", c.members[i].name, err)
+	}
+	return nc
+}
+
+func (c *Cluster) server(i int) *server.Server {
+	c.t.Helper()
+	m := c.members[i]
+	if m.server == nil {
+		c.t.Fatalf("natstest: server %s is stopped", m.name)
+	}
+	return m.server
+}
+
+// Config is the configuration of a store that reaches all members.
+func (c *Cluster) Config() stream.Config { return c.configOf(c.all()) }
+
+func (c *Cluster) configOf(members []int) stream.Config {
+	config := c.config.Stream
+	var urls []string
+	for _, i := range members {
+		urls = append(urls, c.URL(i))
+	}
+	config.URL, config.Dir, config.Listen = strings.Join(urls, ","), "", ""
+	return config
+}
+
+func (c *Cluster) all() []int {
+	members := make([]int, len(c.members))
+	for i := range members {
+		members[i] = i
+	}
+	return members
+}
+
+// URL is where clients reach a member; the same one after a restart.
+func (c *Cluster) URL(member int) string { return c.members[member].clients.URL() }
+
+// Store opens a Store on one member, or on any of several, or without arguments of all. It knows of no others. It closes with the test.
+func (c *Cluster) Store(members ...int) *stream.Store {
+	c.t.Helper()
+	if len(members) == 0 {
+		members = c.all()
+	}
+	return openFor(c.t, c.configOf(members))
+}
+
+// Stop stops a member as a careful administrator does: it hands over what it leads first.
+func (c *Cluster) Stop(member int) {
+	c.t.Helper()
+	shutDown(c.server(member))
+	c.members[member].server = nil
+	c.wire()
+}
+
+// Kill ends a member at once for all others: nothing that it says while it stops is heard. Its disk is what it was.
+func (c *Cluster) Kill(member int) {
+	c.t.Helper()
+	s, m := c.server(member), c.members[member]
+	m.server = nil
+	c.wire()
+	m.clients.drop()
+	for j := range c.members {
+		if j != member {
+			c.routes[member][j].aim("")
+			c.routes[member][j].drop()
+			c.routes[j][member].drop()
+		}
+	}
+	shutDown(s)
+	c.wire()
+}
+
+// Wipe empties the disk of a stopped member.
+func (c *Cluster) Wipe(member int) {
+	c.t.Helper()
+	m := c.members[member]
+	if m.server != nil {
+		c.t.Fatalf("natstest: wipe the disk of server %s, which runs", m.name)
+	}
+	if err := os.RemoveAll(filepath.Join(m.dir, "jetstream")); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Restart starts a member again, after it was stopped where it runs. It comes back by itself: Settle waits for it.
+func (c *Cluster) Restart(member int) {
+	c.t.Helper()
+	if c.members[member].server != nil {
+		c.Stop(member)
+	}
+	c.start(member)
+}
+
+func (c *Cluster) stopAll() {
+	var done sync.WaitGroup
+	for _, m := range c.members {
+		if m.server != nil {
+			done.Go(func() {
+				shutDown(m.server)
+				m.server = nil
+			})
+		}
+	}
+	done.Wait()
+	c.wire()
+}
+
+func shutDown(s *server.Server) {
+	s.Shutdown()
+	s.WaitForShutdown()
+}
+
+// running are the members that are not stopped.
+func (c *Cluster) running() []int {
+	return slices.DeleteFunc(c.all(), func(i int) bool { return c.members[i].server == nil })
+}

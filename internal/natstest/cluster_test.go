@@ -1,0 +1,217 @@
+package natstest_test
+
+import (
+	"testing"
+	"time"
+
+	"loaderd/internal/natstest"
+	"loaderd/stream"
+)
+
+// documents makes the document stream of a cluster with n documents in it, on every member.
+func documents(t *testing.T, c *natstest.Cluster, n int) {
+	t.Helper()
+	s := c.Store()
+	if _, err := s.EnsureDocuments(natstest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Publish(t, s, natstest.Documents(1, n)...)
+	c.Settle("DOCS")
+}
+
+// publish tries once to store a document.
+func publish(t *testing.T, s *stream.Store, limit time.Duration) error {
+	t.Helper()
+	_, err := s.JetStream().Publish(natstest.Within(t, limit), "docs.test", []byte("x"))
+	return err
+}
+
+func TestClusterKeepsThreeCopies(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	c := natstest.StartCluster(t, 3)
+	t.Logf("a cluster of three takes streams after %v", time.Since(began))
+	documents(t, c, 100)
+	st, err := c.Store(0).JetStream().Stream(natstest.Context(t), "DOCS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := st.CachedInfo().Config.Replicas; got != 3 {
+		t.Errorf("%d copies, want 3", got)
+	}
+	for i := range 3 {
+		if got := c.LastSeq(i, "DOCS"); got != 100 {
+			t.Errorf("member %d ends at %d, want 100", i, got)
+		}
+	}
+	before := c.Leader("DOCS")
+	if after := c.StepDown("DOCS"); after == before {
+		t.Errorf("member %d leads as before it stepped down", after)
+	}
+	if got := c.MoveLeader("DOCS", before); got != before {
+		t.Errorf("member %d leads, want %d", got, before)
+	}
+}
+
+// A leader that is cut off goes on as one for those who ask it; it stores nothing. The others elect one of them, and what that one stored
+// is what all have when the cut is healed.
+func TestIsolatedLeader(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t, 3)
+	documents(t, c, 10)
+	old := c.Leader("DOCS")
+	others := c.Followers("DOCS")
+	cutOff, rest := c.Store(old), c.Store(others...)
+
+	c.Isolate(old)
+	if err := publish(t, cutOff, time.Second); err == nil {
+		t.Error("a leader without followers stored a document")
+	}
+	elected := c.Leader("DOCS", others...)
+	st, err := cutOff.JetStream().Stream(natstest.Context(t), "DOCS")
+	if err != nil {
+		t.Fatalf("a leader that is cut off does not answer: %v", err)
+	}
+	if info := st.CachedInfo(); info.Cluster == nil || info.Cluster.Leader != cutOff.Conn().ConnectedServerName() {
+		t.Errorf("the leader that is cut off names %+v as the leader, want itself", info.Cluster)
+	}
+	natstest.Soon(t, "the others store a document", func() bool { return publish(t, rest, time.Second) == nil })
+	if got := c.LastSeq(elected, "DOCS"); got < 11 {
+		t.Errorf("the others end at %d, want 11 or more", got)
+	}
+
+	c.Heal()
+	c.Settle("DOCS")
+	if err := publish(t, cutOff, 10*time.Second); err != nil {
+		t.Errorf("publish by the healed member: %v", err)
+	}
+}
+
+func TestWipedMemberCatchesUp(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t, 3)
+	documents(t, c, 1000)
+	wiped := c.Followers("DOCS")[0]
+	c.Stop(wiped)
+	c.Wipe(wiped)
+	c.Restart(wiped)
+	if got := c.LastSeq(wiped, "DOCS"); got == 1000 {
+		t.Fatal("the disk was not wiped")
+	}
+	c.Settle("DOCS")
+	if got := c.LastSeq(wiped, "DOCS"); got != 1000 {
+		t.Errorf("the wiped member ends at %d, want 1000", got)
+	}
+	m, err := c.Store(wiped).JetStream().Stream(natstest.Context(t), "DOCS")
+	if err != nil || m.CachedInfo().State.Msgs != 1000 {
+		t.Errorf("by the wiped member: %v, %v", m, err)
+	}
+}
+
+// A killed leader hands nothing over, and is back with its disk after a restart under the same address.
+func TestKilledLeader(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t, 3)
+	documents(t, c, 10)
+	killed := c.Leader("DOCS")
+	s := c.Store(killed)
+	began := time.Now()
+	c.Kill(killed)
+	c.Leader("DOCS")
+	if took := time.Since(began); took < 2*time.Second {
+		t.Errorf("another one leads after %v: the leader handed over", took)
+	}
+	c.Restart(killed)
+	c.Settle("DOCS")
+	natstest.Soon(t, "the store is connected again", func() bool { return s.Status().Connected })
+	if err := publish(t, s, 10*time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+// shortest publishes some documents, one after the other, and returns the shortest time from when one was stored until a member had it,
+// or limit.
+func shortest(t *testing.T, c *natstest.Cluster, member int, limit time.Duration) time.Duration {
+	t.Helper()
+	s, least := c.Store(c.Leader("DOCS")), limit
+	for range 2 {
+		ack, err := s.JetStream().Publish(natstest.Context(t), "docs.test", []byte("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := time.Now()
+		for c.LastSeq(member, "DOCS") < ack.Sequence && time.Since(stored) < limit {
+			time.Sleep(time.Millisecond)
+		}
+		least = min(least, time.Since(stored))
+	}
+	return least
+}
+
+func TestMemberThatLags(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t, 3)
+	documents(t, c, 10)
+	member := c.Followers("DOCS")[0]
+	for _, tt := range []struct {
+		name string
+		slow func()
+		want time.Duration
+	}{
+		{"delayed", func() { c.Lag(member, 800*time.Millisecond) }, 700 * time.Millisecond},
+		{"blocked", func() { c.Withhold(member) }, time.Second},
+		{"healed, delayed again", func() { c.Heal(); c.Settle("DOCS"); c.Lag(member, 800*time.Millisecond) }, 700 * time.Millisecond},
+	} {
+		tt.slow()
+		if took := shortest(t, c, member, time.Second); took < tt.want {
+			t.Errorf("%s: the slow member had a document %v after it was stored, want %v or more", tt.name, took, tt.want)
+		}
+	}
+	c.Heal()
+	c.Settle("DOCS")
+	if took := shortest(t, c, member, time.Second); took > 600*time.Millisecond {
+		t.Errorf("the healed member had no document before %v", took)
+	}
+}
+
+// A frozen member says nothing to clients and takes part in the cluster as before.
+func TestFrozenMember(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t, 3)
+	documents(t, c, 10)
+	frozen, others := c.Leader("DOCS"), c.Followers("DOCS")
+	s := c.Store(frozen)
+	c.Freeze(frozen)
+	if err := publish(t, s, 300*time.Millisecond); err == nil {
+		t.Error("a frozen member answered")
+	}
+	if err := publish(t, c.Store(others...), 10*time.Second); err != nil {
+		t.Errorf("by the others: %v", err)
+	}
+	if got := c.Leader("DOCS"); got != frozen {
+		t.Errorf("member %d leads, want the frozen one, %d", got, frozen)
+	}
+	c.Thaw(frozen)
+	natstest.Soon(t, "the frozen member answers", func() bool { return publish(t, s, time.Second) == nil })
+}
+
+// A member's disk is its own: a cluster that was stopped whole has everything again.
+func TestRestartOfAll(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t, 3, func(o *natstest.ClusterConfig) { o.SyncAlways = true })
+	documents(t, c, 10)
+	for i := range 3 {
+		c.Stop(i)
+	}
+	for i := range 3 {
+		c.Restart(i)
+	}
+	c.Settle("DOCS")
+	st, err := c.Store().JetStream().Stream(natstest.Context(t), "DOCS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := st.GetMsg(natstest.Context(t), 10); err != nil || string(m.Data) != "document 10" {
+		t.Errorf("document 10 is %v, %v", m, err)
+	}
+}

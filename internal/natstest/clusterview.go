@@ -1,0 +1,126 @@
+package natstest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+const account = server.DEFAULT_GLOBAL_ACCOUNT
+
+// Leads says whether a member takes itself for the leader of a stream. One that was cut off does so for a while.
+func (c *Cluster) Leads(member int, stream string) bool {
+	s := c.members[member].server
+	return s != nil && s.JetStreamIsStreamLeader(account, stream)
+}
+
+// Leader waits until exactly one of these members, of all where none are named, leads a stream.
+func (c *Cluster) Leader(stream string, among ...int) int {
+	c.t.Helper()
+	if len(among) == 0 {
+		among = c.all()
+	}
+	var leader int
+	Soon(c.t, fmt.Sprintf("one of the members %v leads %s", among, stream), func() bool {
+		leaders := 0
+		for _, i := range among {
+			if c.Leads(i, stream) {
+				leader = i
+				leaders++
+			}
+		}
+		return leaders == 1
+	})
+	return leader
+}
+
+// Followers are the running members that do not lead a stream, once another one does.
+func (c *Cluster) Followers(stream string) []int {
+	c.t.Helper()
+	leader := c.Leader(stream)
+	var followers []int
+	for _, i := range c.running() {
+		if i != leader {
+			followers = append(followers, i)
+		}
+	}
+	return followers
+}
+
+// LastSeq is the last sequence of a stream that a member has itself; 0 where it has none, or is stopped.
+func (c *Cluster) LastSeq(member int, stream string) uint64 {
+	s := c.members[member].server
+	if s == nil {
+		return 0
+	}
+	detail, err := s.JszAccount(&server.JSzOptions{Account: account, Streams: true})
+	if err != nil {
+		return 0
+	}
+	for _, st := range detail.Streams {
+		if st.Name == stream {
+			return st.State.LastSeq
+		}
+	}
+	return 0
+}
+
+// Settle waits until one member leads each of these streams and all running ones have what it has.
+func (c *Cluster) Settle(streams ...string) {
+	c.t.Helper()
+	for _, name := range streams {
+		leader := c.Leader(name)
+		Soon(c.t, "all members have what the leader of "+name+" has", func() bool {
+			for _, i := range c.running() {
+				if c.LastSeq(i, name) != c.LastSeq(leader, name) || !c.server(i).JetStreamIsStreamCurrent(account, name) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+}
+
+// StepDown makes the leader of a stream give it up, and returns who leads it then.
+func (c *Cluster) StepDown(stream string) int {
+	c.t.Helper()
+	followers := c.Followers(stream)
+	return c.MoveLeader(stream, followers[0])
+}
+
+// MoveLeader makes a member the leader of a stream, and returns it.
+func (c *Cluster) MoveLeader(stream string, to int) int {
+	c.t.Helper()
+	nc := c.connect(to)
+	defer nc.Close()
+	want, err := json.Marshal(map[string]any{"placement": map[string]string{"preferred": c.members[to].name}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.retry(Context(c.t), "move the leader of "+stream, func(ctx context.Context) error {
+		if c.Leads(to, stream) {
+			return nil
+		}
+		reply, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, want)
+		if err != nil && !errors.Is(err, nats.ErrNoResponders) {
+			return err
+		}
+		answer := ""
+		if reply != nil {
+			answer = string(reply.Data)
+		}
+		for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+			if c.Leads(to, stream) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s does not lead yet: %s", c.members[to].name, strings.TrimSpace(answer))
+	})
+	return c.Leader(stream)
+}

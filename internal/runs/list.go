@@ -1,0 +1,153 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/stream"
+	"loaderd/stream/planlog"
+)
+
+// State says how far a run is.
+type State string
+
+// States of a run.
+const (
+	Live       State = "live"
+	Sealed     State = "sealed"     // it reads no more documents, and has not planned all that it reads
+	Ended      State = "ended"      // all its steps are planned
+	NotBegun   State = "not begun"  // its plan is empty
+	Remainder  State = "remainder"  // its plan is gone: a removal was broken off
+	Unreadable State = "unreadable" // Problem says why
+)
+
+// Listed is a run as List finds it.
+type Listed struct {
+	Run    string `json:"run"`
+	Stream string `json:"stream"` // that its documents come from
+	State  State  `json:"state"`
+	// Problem is why its plan cannot be read.
+	Problem string    `json:"problem,omitempty"`
+	Begun   time.Time `json:"begun,omitzero"`
+	Steps   uint64    `json:"steps"`
+	// SealedAt is the last document that a sealed run reads; 0 where that is not known.
+	SealedAt uint64 `json:"sealed_at,omitempty"`
+	// Committed is the step before which every keeper's checkpoint covers all; nil without keepers.
+	Committed *uint64 `json:"committed"`
+	// Leader is who leads the run by its record; nil where nobody does.
+	Leader *Leader `json:"leader"`
+	// Floor is the first document that the run still needs; nil where it has not said so.
+	Floor           *uint64 `json:"floor"`
+	PlanBytes       uint64  `json:"plan_bytes"`
+	CheckpointBytes uint64  `json:"checkpoint_bytes"`
+}
+
+// Leader is who leads a run by its record.
+type Leader struct {
+	planlog.Holder
+	// Answers says that it has answered just now. One that was killed or is cut off does not.
+	Answers bool `json:"answers"`
+}
+
+// List returns all runs of which the server keeps something, over whatever document stream, in the order of their names. It changes nothing.
+func List(ctx context.Context, store *stream.Store) ([]Listed, error) {
+	kept, err := planlog.ListKept(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	needs, err := planlog.Needs(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Listed, len(kept))
+	for i, k := range kept {
+		if out[i], err = look(ctx, store, k, needs); err != nil {
+			return nil, fmt.Errorf("look at run %s: %w", k.Run, err)
+		}
+	}
+	return out, nil
+}
+
+// Look returns a run as List does; planlog.ErrNoPlan says that nothing of it is kept.
+func Look(ctx context.Context, store *stream.Store, run string) (Listed, error) {
+	kept, err := planlog.ListKept(ctx, store)
+	if err != nil {
+		return Listed{}, err
+	}
+	i := slices.IndexFunc(kept, func(k planlog.Kept) bool { return k.Run == run })
+	if i < 0 {
+		return Listed{}, fmt.Errorf("run %s: %w", run, planlog.ErrNoPlan)
+	}
+	needs, err := planlog.Needs(ctx, store)
+	if err != nil {
+		return Listed{}, err
+	}
+	return look(ctx, store, kept[i], needs)
+}
+
+// look finds out about one run. A plan that cannot be read is told, and is no error.
+func look(ctx context.Context, store *stream.Store, k planlog.Kept, needs []planlog.Need) (Listed, error) {
+	l := Listed{Run: k.Run, State: Remainder, Begun: k.Begun, PlanBytes: k.PlanBytes, CheckpointBytes: k.CheckpointBytes}
+	h, answers, found, err := planlog.Leader(ctx, store, k.Run)
+	if err != nil {
+		return l, err
+	}
+	if found {
+		l.Leader = &Leader{h, answers}
+	}
+	if k.Begun.IsZero() {
+		return l, nil
+	}
+	s, begun, err := summarize(ctx, store, k.Run)
+	switch {
+	case ctx.Err() != nil:
+		return l, ctx.Err()
+	case err != nil:
+		l.State, l.Problem = Unreadable, err.Error()
+		return l, nil
+	case !begun:
+		l.State = NotBegun
+		return l, nil
+	}
+	l.Stream, l.Steps, l.SealedAt = s.Header.Stream.Name, s.Steps, s.SealedAt
+	switch {
+	case s.Ended:
+		l.State = Ended
+	case s.Sealed:
+		l.State = Sealed
+	default:
+		l.State = Live
+	}
+	if len(s.Keepers) > 0 {
+		committed := s.Keepers.Committed()
+		l.Committed = &committed
+	}
+	for _, n := range needs {
+		if n.Run == k.Run && n.Stream == l.Stream {
+			l.Floor = &n.From
+			l.SealedAt = max(l.SealedAt, n.End) // a checkpoint behind the end of planning does not say
+		}
+	}
+	return l, nil
+}
+
+// summarize reads a run's plan, from its newest checkpoint on where it has one; begun is false for a plan without records.
+func summarize(ctx context.Context, store *stream.Store, run string) (s loader.Summary, begun bool, err error) {
+	log, err := planlog.OpenReadOnly(ctx, store, run)
+	if err != nil {
+		return s, false, err
+	}
+	last, err := log.Last(ctx)
+	if err != nil || last == 0 {
+		return s, false, err
+	}
+	checkpoint, err := planlog.NewestCheckpoint(ctx, log)
+	if err != nil {
+		store.Log().Warn("the newest checkpoint of a run cannot be read; its whole plan is", "run", run, "error", err)
+	}
+	s, err = loader.Summarize(ctx, log, checkpoint)
+	return s, true, err
+}

@@ -1,0 +1,261 @@
+package runs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/internal/natstest"
+	"loaderd/internal/runs"
+	"loaderd/loader"
+	"loaderd/stream"
+	"loaderd/stream/planlog"
+)
+
+// list returns what List finds, in words.
+func list(t *testing.T, store *stream.Store) (words []string) {
+	t.Helper()
+	all, err := runs.List(natstest.Context(t), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		line := fmt.Sprintf("%s of %s is %s with %d steps", r.Run, r.Stream, r.State, r.Steps)
+		if r.SealedAt != 0 {
+			line += fmt.Sprintf(", sealed at %d", r.SealedAt)
+		}
+		if r.Committed != nil {
+			line += fmt.Sprintf(", committed %d", *r.Committed)
+		}
+		if r.Floor != nil {
+			line += fmt.Sprintf(", floor %d", *r.Floor)
+		}
+		if r.Leader != nil {
+			line += fmt.Sprintf(", led by %s (%v)", r.Leader.Host, r.Leader.Answers)
+		}
+		words = append(words, line)
+		if r.State != runs.Remainder && (r.PlanBytes == 0 && r.State != runs.NotBegun || time.Since(r.Begun) > time.Hour) {
+			t.Errorf("%+v", r)
+		}
+	}
+	return words
+}
+
+func wantList(t *testing.T, store *stream.Store, want ...string) {
+	t.Helper()
+	if have := list(t, store); !slices.Equal(have, want) {
+		t.Errorf("List finds\n%s\nwant\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// goesOn begins a run, reads eight steps of it and stops it behind f.
+func goesOn(t *testing.T, store *stream.Store, run string, f func(context.Context, *loader.Run)) {
+	t.Helper()
+	r, stop := start(t, store, run, config("bfd"))
+	defer stop()
+	read(t, r, 0, 8)
+	f(natstest.Context(t), r)
+}
+
+func openPlan(t *testing.T, store *stream.Store, run string) *planlog.Log {
+	t.Helper()
+	log, err := planlog.Open(natstest.Context(t), store, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
+
+// Runs in all their states are listed with what their plans and floors say.
+func TestList(t *testing.T) {
+	store, ctx := published(t), natstest.Context(t)
+	wantList(t, store)
+	steps := len(serve(t, store, "whole", config("bfd")))
+	if _, _, err := runs.Fork(ctx, store, "whole", 3, "rest", config("concat")); err != nil {
+		t.Fatal(err)
+	}
+	openPlan(t, store, "young")
+	goesOn(t, store, "going", func(ctx context.Context, r *loader.Run) {
+		if _, err := r.Commit(ctx, "trainer", 5); err != nil {
+			t.Error(err)
+		}
+		if _, err := r.Commit(ctx, "other", 7); err != nil {
+			t.Error(err)
+		}
+	})
+	bad := openPlan(t, store, "bad")
+	if err := bad.Append(ctx, 0, []byte("no header")); err != nil {
+		t.Fatal(err)
+	}
+	leads, err := planlog.OpenLeads(ctx, store, "young", planlog.NewHolder("here", 1, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lead, err := leads.Take(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	going, err := runs.Look(ctx, store, "going")
+	if err != nil || going.Steps < 8 {
+		t.Errorf("%+v, %v", going, err)
+	}
+	whole := fmt.Sprintf("whole of DOCS is ended with %d steps, sealed at %d, floor 1", steps, documents)
+	rest := "rest of DOCS is live with 0 steps, floor 7"
+	wantList(t, store, "bad of  is unreadable with 0 steps", fmt.Sprintf("going of DOCS is live with %d steps, committed 5, floor 1", going.Steps), rest, whole,
+		"young of  is not begun with 0 steps, led by here (true)")
+	if err := leads.Close(); err != nil { // it does not answer, and has not given the lead up
+		t.Fatal(err)
+	}
+	if have := list(t, store); !strings.HasSuffix(have[4], "led by here (false)") {
+		t.Errorf("a leader that is gone: %s", have[4])
+	}
+	if err := lead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if have := list(t, store); strings.Contains(have[4], "led") {
+		t.Errorf("a lead that was given up: %s", have[4])
+	}
+	if _, err := runs.Look(ctx, store, "nobody"); !errors.Is(err, planlog.ErrNoPlan) {
+		t.Errorf("of a run that is not there: %v", err)
+	}
+}
+
+// What is said of a run is the same from a checkpoint on as from the first record on.
+func TestListWithoutCheckpoints(t *testing.T) {
+	store, ctx := published(t), natstest.Context(t)
+	goesOn(t, store, "run", func(ctx context.Context, r *loader.Run) {
+		if _, err := r.Commit(ctx, "trainer", 3); err != nil {
+			t.Error(err)
+		}
+		if _, err := r.Checkpoint(ctx); err != nil {
+			t.Error(err)
+		}
+		if _, err := r.Commit(ctx, "trainer", 6); err != nil {
+			t.Error(err)
+		}
+	})
+	checkpoint, err := planlog.NewestCheckpoint(ctx, openPlan(t, store, "run"))
+	if err != nil || len(checkpoint) == 0 {
+		t.Fatalf("no checkpoint: %v", err)
+	}
+	with := list(t, store)
+	if err := store.JetStream().DeleteStream(ctx, "OBJ_CHECKPOINTS_run"); err != nil {
+		t.Fatal(err)
+	}
+	if without := list(t, store); !slices.Equal(with, without) || !strings.Contains(with[0], "committed 6") {
+		t.Errorf("with checkpoints %s, without %s", with, without)
+	}
+	s, err := loader.Summarize(ctx, openPlan(t, store, "run"), checkpoint)
+	if err != nil || s.Keepers["trainer"] != 6 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Of a removed run nothing is left, and the name begins anew.
+func TestRemove(t *testing.T) {
+	store, ctx := published(t), natstest.Context(t)
+	before := streams(t, store)
+	holder := planlog.NewHolder("here", 1, "")
+	if _, err := runs.Remove(ctx, store, "nobody", holder); !errors.Is(err, planlog.ErrNoPlan) {
+		t.Errorf("a run that is not there: %v", err)
+	}
+	steps := serve(t, store, "one", config("bfd"))
+	serve(t, store, "two", config("bfd"))
+	for _, want := range []runs.StreamFloor{{Stream: "DOCS", Runs: 1, From: 1, By: "two"}, {Stream: "DOCS"}} {
+		run := map[string]string{"two": "one", "": "two"}[want.By]
+		removed, err := runs.Remove(ctx, store, run, holder)
+		if err != nil || !removed.Plan || !removed.Floor || !removed.Checkpoints || !slices.Equal(removed.Floors, []runs.StreamFloor{want}) {
+			t.Errorf("removal of %s: %+v, %v", run, removed, err)
+		}
+		if _, err := runs.Remove(ctx, store, run, holder); !errors.Is(err, planlog.ErrNoPlan) {
+			t.Errorf("removal of %s again: %v", run, err)
+		}
+	}
+	wantList(t, store)
+	for _, name := range streams(t, store) {
+		if !slices.Contains(before, name) && !strings.HasPrefix(name, "KV_") {
+			t.Errorf("stream %s is left", name)
+		}
+	}
+	if again := serve(t, store, "one", config("bfd")); !reflect.DeepEqual(again, steps) {
+		t.Errorf("a run of the same name has %d steps, the first had %d", len(again), len(steps))
+	}
+}
+
+// A run that a live daemon leads is not removed.
+func TestRemoveOfALedRun(t *testing.T) {
+	store, ctx := published(t), natstest.Context(t)
+	serve(t, store, "run", config("bfd"))
+	was := list(t, store)
+	leads, err := planlog.OpenLeads(ctx, store, "run", planlog.NewHolder("here", 1, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leads.Close()
+	lead, err := leads.Take(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	led := new(planlog.LedError)
+	if _, err := runs.Remove(ctx, store, "run", planlog.NewHolder("there", 2, "")); !errors.As(err, &led) || led.Holder.Host != "here" {
+		t.Errorf("%v", err)
+	}
+	if err := lead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantList(t, store, was...)
+}
+
+// A removal that was broken off behind any of its steps is finished by the next, and meanwhile the name can begin anew.
+func TestRemoveThatWasBrokenOff(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		gone []string
+		left string
+	}{
+		{"behind the plan", []string{"PLAN_run"}, "run of  is remainder with 0 steps"},
+		{"behind the checkpoints", []string{"PLAN_run", "OBJ_CHECKPOINTS_run"}, ""},
+	} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, began anew %v", tt.name, again), func(t *testing.T) {
+				store, ctx := published(t), natstest.Context(t)
+				steps := serve(t, store, "run", config("bfd"))
+				for _, name := range tt.gone {
+					if err := store.JetStream().DeleteStream(ctx, name); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if tt.left != "" {
+					wantList(t, store, tt.left)
+				}
+				if again {
+					if have := serve(t, store, "run", config("bfd")); !reflect.DeepEqual(have, steps) {
+						t.Errorf("%d steps, want %d", len(have), len(steps))
+					}
+				}
+				removed, err := runs.Remove(ctx, store, "run", planlog.NewHolder("here", 1, ""))
+				if err != nil || removed.Plan != again || !removed.Floor {
+					t.Errorf("%+v, %v", removed, err)
+				}
+				wantList(t, store)
+			})
+		}
+	}
+}
+
+func streams(t *testing.T, store *stream.Store) (names []string) {
+	t.Helper()
+	all := store.JetStream().StreamNames(natstest.Context(t))
+	for name := range all.Name() {
+		names = append(names, name)
+	}
+	if err := all.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}

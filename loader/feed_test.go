@@ -1,0 +1,69 @@
+package loader_test
+
+import (
+	"context"
+	"testing"
+
+	"loaderd/loader"
+)
+
+// instantDocs is a document stream whose source has everything at hand, and tells when all of it has been planned.
+type instantDocs struct {
+	*memDocs
+	docs    []loader.Document
+	planned chan struct{}
+}
+
+type instantSource struct {
+	loader.Source
+	docs *instantDocs
+	at   int
+}
+
+func (d *instantDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+	s, err := d.memDocs.Read(ctx, from)
+	return &instantSource{s, d, 0}, err
+}
+
+func (s *instantSource) Next(ctx context.Context) ([]loader.Document, error) {
+	rest := s.docs.docs[s.at:]
+	if len(rest) == 0 {
+		close(s.docs.planned)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	rest = rest[:min(len(rest), 64)]
+	s.at += len(rest)
+	return rest, nil
+}
+
+// BenchmarkLeader plans documents from a source that never waits into a plan log in memory: what the way through the leader costs,
+// compared with BenchmarkPlanner, the planner alone.
+func BenchmarkLeader(b *testing.B) {
+	w := newWorld(config("bucket"))
+	w.config.Packing.Buckets, w.config.Packing.Pool, w.config.Packing.MaxAge = []int{2048}, 4096, 16384
+	w.config.Shuffle.Window, w.config.Steps.Rows, w.config.Documents.Dedupe = 1024, 64, 100_000
+	w.options.Ahead, w.options.Checkpoint = 1<<30, 0
+	docs := &instantDocs{memDocs: w.docs, docs: make([]loader.Document, b.N), planned: make(chan struct{})}
+	w.edges = func(e *loader.Edges) { e.Documents = docs }
+	lengths, tokens := someLengths(1, 1<<16), make([]int32, 1<<16)
+	for i := range docs.docs {
+		n := min(60*lengths[i&(1<<16-1)], len(tokens))
+		docs.docs[i] = loader.Document{Sequence: uint64(i + 1), ID: uint64(i + 1), Content: loader.Content{Tokens: tokens[:n]}}
+	}
+	run, err := loader.Open(b.Context(), "test", w.config, w.options, w.edgesOf())
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	served := make(chan error, 1)
+	b.ReportAllocs()
+	b.ResetTimer()
+	go func() { served <- run.Serve(ctx) }()
+	<-docs.planned
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "docs/s")
+	cancel()
+	if err := <-served; err != nil {
+		b.Fatal(err)
+	}
+}

@@ -1,0 +1,67 @@
+// Package plantest makes small plans for tests: configurations, lengths of documents, and what these are about.
+package plantest
+
+import (
+	"pgregory.net/rapid"
+
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+	"loaderd/packonline/related"
+	"loaderd/shuffle"
+)
+
+// Config is a small run: rows of 16 tokens, 4 rows a step.
+func Config(method string) plan.Config {
+	return plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20, End: -1, Pad: -7},
+		Documents: plan.DocumentsConfig{Dedupe: 8},
+		Packing: packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, Hold: 100, MaxAge: 64,
+			Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 4}},
+		Shuffle: shuffle.Config{Window: 6}, Steps: plan.StepsConfig{Rows: 4, Last: plan.LastPad}, Attention: plan.AttentionDocument}
+}
+
+// Configs draws any small configuration that the method takes.
+func Configs(method string) *rapid.Generator[plan.Config] {
+	return rapid.Custom(func(t *rapid.T) plan.Config { return drawConfig(t, method) }).
+		Filter(func(c plan.Config) bool { return len(c.Validate()) == 0 })
+}
+
+func drawConfig(t *rapid.T, method string) plan.Config {
+	c := Config(method)
+	c.Seed = rapid.Uint64().Draw(t, "seed")
+	c.Packing.Atom = rapid.SampledFrom([]float64{1, 0.25, 0.5, 2, 4}).Draw(t, "atom")
+	c.Packing.Buckets = drawBuckets(t, c.Packing)
+	c.Packing.Pool = rapid.IntRange(1, 60).Draw(t, "pool")
+	c.Packing.Hold = rapid.SampledFrom([]int{0, 100, 300}).Draw(t, "hold")
+	c.Packing.MaxAge = rapid.SampledFrom([]int{0, 200}).Draw(t, "max_age")
+	c.Packing.Overlap = rapid.SampledFrom([]float64{0, 0.3, 0.7}).Draw(t, "overlap")
+	c.Packing.Extra = rapid.IntRange(0, 2).Draw(t, "extra")
+	c.Packing.PaddingThreshold = rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "padding threshold")
+	c.Packing.Splice.Retriever = rapid.SampledFrom(related.Retrievers).Draw(t, "retriever")
+	c.Packing.Splice.Fill = rapid.SampledFrom(packonline.Fills).Draw(t, "fill")
+	c.Packing.Splice.Order = rapid.SampledFrom(packonline.Orders).Draw(t, "order")
+	c.Shuffle.Window = rapid.IntRange(0, 9).Draw(t, "window")
+	c.Steps.Rows = rapid.IntRange(1, 5).Draw(t, "rows")
+	if rapid.Bool().Draw(t, "a table") {
+		for range c.Packing.Buckets {
+			c.Steps.Table = append(c.Steps.Table, rapid.IntRange(1, 5).Draw(t, "rows of a bucket"))
+		}
+	}
+	c.Steps.Backlog = rapid.IntRange(0, 3).Draw(t, "backlog")
+	c.Steps.MaxWait = rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "max_wait")
+	c.Steps.Balance = rapid.Bool().Draw(t, "balance")
+	c.Steps.Last = rapid.SampledFrom([]string{plan.LastPad, plan.LastDrop}).Draw(t, "last")
+	c.Documents.Dedupe = rapid.IntRange(0, 5).Draw(t, "dedupe")
+	return c
+}
+
+func drawBuckets(t *rapid.T, c packonline.Config) []int {
+	parts := int(1 / min(c.Atom, 1))
+	out := []int{rapid.IntRange(2, 40/parts).Draw(t, "length") * parts}
+	if packonline.Buckets(c.Method) {
+		out = []int{rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "length") * parts}
+		for range rapid.IntRange(0, 3).Draw(t, "more lengths") {
+			out = append(out, 2*out[len(out)-1])
+		}
+	}
+	return out
+}

@@ -1,0 +1,39 @@
+package plantest
+
+import (
+	"math/rand/v2"
+
+	"loaderd/loader/plan"
+	"loaderd/packonline/related"
+)
+
+// Lengths draws document lengths, some longer than a row.
+func Lengths(seed uint64, n int) []int {
+	r := rand.New(rand.NewPCG(seed, 1))
+	out := make([]int, n)
+	for i := range out {
+		out[i] = 1 + r.IntN(12)
+		if r.IntN(10) == 0 {
+			out[i] = 17 + r.IntN(40)
+		}
+	}
+	return out
+}
+
+// Hint is what a document of the tests is about: one of a few subjects.
+func Hint(sequence uint64) *related.Hint {
+	subject := uint32(sequence % 7)
+	h := &related.Hint{Path: related.Path([]string{"a/b/c", "a/b/d", "a/e", "f"}[sequence%4]), Vector: make([]int8, 4)}
+	for i := range uint32(5) {
+		h.Terms = append(h.Terms, (10*subject+2*i)<<8|uint32(sequence%200+1))
+		h.Vector[i%4] = int8(subject*i%5) - 2
+	}
+	return h
+}
+
+// TellHints tells a restored planner what its documents are about.
+func TellHints(p *plan.Planner) {
+	for _, sequence := range p.Unread() {
+		p.Tell(sequence, plan.Traits{Hint: Hint(sequence)})
+	}
+}

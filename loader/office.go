@@ -1,0 +1,318 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"loaderd/loader/plan"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Leads says which of the daemons of a run leads it. It spares them work in vain; it is not what keeps a plan sound: against two that
+// both believe that they lead stands the expected position of every append, and the term behind which everything shared is changed.
+type Leads interface {
+	// Take waits until this daemon leads, or ctx ends.
+	Take(ctx context.Context) (Lead, error)
+}
+
+// Lead is the right to plan a run.
+type Lead interface {
+	// Sure waits while it is in doubt whether the right still stands. It returns ErrDeposed when another daemon leads.
+	Sure(ctx context.Context) error
+	// Over is closed when another daemon leads.
+	Over() <-chan struct{}
+	// Close gives the right up, so that another daemon takes it at once.
+	Close() error
+}
+
+// Bus carries words between the daemons of a run. A word may be lost.
+type Bus interface {
+	// Say tells all daemons.
+	Say(word []byte) error
+	// Hear calls f with what any daemon says, one after the other, until stop is called.
+	Hear(f func(word []byte)) (stop func(), err error)
+	// Ask puts a question to the daemon that leads. ErrNobodyLeads says that nobody has heard it.
+	Ask(ctx context.Context, question []byte) (answer []byte, err error)
+	// Answer has f answer the questions of others, several at a time, until stop is called.
+	Answer(f func(ctx context.Context, question []byte) (answer []byte)) (stop func(), err error)
+}
+
+// ErrNobodyLeads says that no daemon leads the run at this moment.
+var ErrNobodyLeads = errors.New("no daemon leads the run")
+
+const (
+	// sayEvery is how often a daemon says what its readers want, and the leader how far it is, when nothing has changed.
+	sayEvery = 250 * time.Millisecond
+	// sayPause is the least time between two such words.
+	sayPause = 5 * time.Millisecond
+	// silentAfter is when a daemon that says nothing counts as gone: what its readers wanted is forgotten.
+	silentAfter = 3 * time.Second
+	// lookEvery is how often the plan is looked at for new records when nobody says that there are any.
+	lookEvery = 500 * time.Millisecond
+	// askLimit is when a question that the leader has not answered is put again, to the one that leads by then.
+	askLimit = 5 * time.Second
+	// leadPause is the time before a daemon that has been refused tries to lead again.
+	leadPause = 100 * time.Millisecond
+)
+
+// office is where a daemon's follower finds the leader: in the same process while that leads, over the bus else.
+type office struct {
+	name    string
+	config  plan.Config
+	options Options
+	edges   Edges
+	log     *slog.Logger
+	plan    *planView
+	passed  func(sequence uint64, c Content)
+	flight  string        // where readers find this daemon; empty when they need not be told
+	news    chan struct{} // signals that there is something to say
+	hint    chan struct{} // signals that the plan may have grown
+
+	mu      sync.Mutex
+	leader  *leader // nil while another process leads
+	leads   bool    // the leader's term has begun, or there are no other daemons
+	own     demand  // of this process's follower
+	daemons map[string]*daemon
+	told    report    // by the leader elsewhere ...
+	heard   time.Time // ... then
+}
+
+// daemon is another daemon of the run.
+type daemon struct {
+	flight string
+	demand demand
+	heard  time.Time
+}
+
+func newOffice(name string, c plan.Config, o Options, e Edges, log *slog.Logger, v *planView) *office {
+	return &office{name: name, config: c, options: o, edges: e, log: log, plan: v, news: make(chan struct{}, 1), hint: make(chan struct{}, 1),
+		own: noDemand(), daemons: map[string]*daemon{}, heard: time.Now()}
+}
+
+func (o *office) newLeader() *leader {
+	return &leader{name: o.name, config: o.config, options: o.options, edges: o.edges, log: o.log, plan: o.plan, requests: make(chan request),
+		more: make(chan struct{}, 1), news: newAnnouncement(), replays: true, passed: o.passed, demand: noDemand(), done: make(chan struct{})}
+}
+
+// open prepares a leader, which reads the plan and refuses what this process could not plan on.
+func (o *office) open(ctx context.Context) error {
+	l := o.newLeader()
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.leader = l
+	l.want(o.demandOfAll())
+	return nil
+}
+
+// serve leads while it is this process's turn, and follows the plan of others else, until ctx is done or something fails for good.
+func (o *office) serve(ctx context.Context) error {
+	if o.edges.Leads == nil {
+		defer o.close()
+		return o.leader.serve(ctx)
+	}
+	stop, err := o.edges.Bus.Hear(o.hear)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return o.speak(ctx) })
+	g.Go(func() error { return o.follow(ctx) })
+	g.Go(func() error { return o.run(ctx) })
+	return g.Wait()
+}
+
+// run takes the lead whenever it can be had.
+func (o *office) run(ctx context.Context) error {
+	defer o.close()
+	for {
+		lead, err := o.edges.Leads.Take(ctx)
+		if err != nil {
+			return err
+		}
+		err = o.lead(ctx, lead)
+		o.close()
+		err = errors.Join(err, lead.Close())
+		var refused *Error
+		if ctx.Err() != nil || !errors.Is(err, ErrDeposed) && !(errors.As(err, &refused) && refused.Reason == NotLeading) {
+			return err
+		}
+		o.log.Warn("this daemon leads the run no more", "cause", err)
+		if err := pause(ctx, leadPause); err != nil {
+			return err
+		}
+	}
+}
+
+// lead plans until ctx is done, another daemon leads, or something fails.
+func (o *office) lead(ctx context.Context, lead Lead) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	deposed := make(chan struct{})
+	go func() {
+		select {
+		case <-lead.Over():
+			close(deposed)
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	for !o.begins() {
+		if err := o.open(ctx); err != nil {
+			return err
+		}
+	}
+	quiet, err := o.edges.Bus.Answer(o.answer)
+	if err != nil {
+		return err
+	}
+	defer quiet()
+	o.leader.sure = lead.Sure
+	err = o.leader.serve(ctx)
+	select {
+	case <-deposed:
+		return ErrDeposed
+	default:
+		return err
+	}
+}
+
+// begins lets the leader that is prepared lead, unless the plan has grown since it was: then it would have too much to plan again.
+func (o *office) begins() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.leads = o.leader != nil && !o.overtaken()
+	return o.leads
+}
+
+// overtaken reports whether the plan has grown since the leader was prepared. The caller holds mu.
+func (o *office) overtaken() bool { return o.plan.position() > o.leader.found.records }
+
+// stands drops the leader that is prepared when the plan has grown without it: it holds as much memory as one that leads.
+func (o *office) stands() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.leads && o.leader != nil && o.overtaken() {
+		o.leader = nil
+	}
+}
+
+// close gives the leader up: who waits for its answers asks the next one.
+func (o *office) close() {
+	o.mu.Lock()
+	l := o.leader
+	if l != nil {
+		o.told, o.heard = l.report(), time.Now()
+	}
+	o.leader, o.leads = nil, false
+	o.mu.Unlock()
+	if l != nil {
+		close(l.done)
+	}
+}
+
+// present returns the leader in this process, nil while another one leads.
+func (o *office) present() *leader {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.here()
+}
+
+// here is present. The caller holds mu.
+func (o *office) here() *leader {
+	if o.leads || o.edges.Leads == nil {
+		return o.leader
+	}
+	return nil
+}
+
+// follow takes in what another process appends to the plan.
+func (o *office) follow(ctx context.Context) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		case <-o.hint:
+		}
+		if o.present() != nil {
+			continue
+		}
+		if err := o.plan.follow(ctx); err != nil {
+			return err
+		}
+		o.stands()
+	}
+}
+
+// want implements leading.
+func (o *office) want(d demand) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.own = d
+	if o.leader != nil {
+		o.leader.want(o.demandOfAll())
+	}
+	if o.edges.Leads != nil {
+		signal(o.news)
+	}
+}
+
+// demandOfAll returns what the readers of all daemons want that have been heard of lately. The caller holds mu.
+func (o *office) demandOfAll() demand {
+	d := noDemand()
+	d.join(o.own)
+	for id, x := range o.daemons {
+		if time.Since(x.heard) > silentAfter {
+			delete(o.daemons, id)
+			continue
+		}
+		d.join(x.demand)
+	}
+	return d
+}
+
+// report implements leading.
+func (o *office) report() report {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if l := o.here(); l != nil {
+		return l.report()
+	}
+	r := o.told
+	r.Elsewhere, r.Silent = true, time.Since(o.heard)
+	return r
+}
+
+// addresses returns where readers find the run's daemons, and the one that leads.
+func (o *office) addresses() (daemons []string, leader string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.edges.Leads == nil || o.flight == "" {
+		return nil, ""
+	}
+	switch {
+	case o.leads:
+		leader = o.flight
+	case time.Since(o.heard) <= silentAfter:
+		leader = o.told.Flight
+	}
+	all := map[string]bool{o.flight: true}
+	for _, d := range o.daemons {
+		if time.Since(d.heard) <= silentAfter && d.flight != "" {
+			all[d.flight] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all)), leader
+}

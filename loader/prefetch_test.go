@@ -1,0 +1,215 @@
+package loader_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+)
+
+// rangedDocs notes what is read again, and how.
+type rangedDocs struct {
+	*memDocs
+	asked chan []uint64 // what each call of Contents asks for
+	pass  chan struct{} // each call waits for a value
+	done  chan struct{} // gets one when a call has delivered everything
+
+	mu     sync.Mutex
+	times  map[uint64]int // how often each document was read
+	single int            // of these reads, by Content
+	gone   uint64         // this document is lost
+}
+
+func (d *rangedDocs) count(sequence uint64, single int) (lost bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.times[sequence]++
+	d.single += single
+	return sequence == d.gone
+}
+
+func (d *rangedDocs) Content(ctx context.Context, sequence uint64) (loader.Content, error) {
+	if d.count(sequence, 1) {
+		return loader.Content{}, errPurged
+	}
+	return d.memDocs.Content(ctx, sequence)
+}
+
+func (d *rangedDocs) Contents(ctx context.Context, sequences []uint64, f func(uint64, loader.Content)) error {
+	d.asked <- sequences
+	select {
+	case <-d.pass:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for _, sequence := range sequences {
+		if !d.count(sequence, 0) {
+			f(sequence, loader.Content{Tokens: d.docs[sequence-1].Tokens})
+		}
+	}
+	d.done <- struct{}{}
+	return nil
+}
+
+// written is a world whose plan is there and whose documents are in no cache.
+func written(t *testing.T, documents int) (w *world, docs *rangedDocs, want []*loader.Batch) {
+	w = newWorld(config("bfd"))
+	for i := range documents {
+		w.docs.lengths(1 + i%12)
+	}
+	run, stop := w.start(t)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want = read(t, run, loader.Place{World: 1}, 0, 0)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	docs = &rangedDocs{memDocs: w.docs, asked: make(chan []uint64, 100), pass: make(chan struct{}, 100), done: make(chan struct{}, 100), times: map[uint64]int{}}
+	w.edges = func(e *loader.Edges) { e.Documents = docs }
+	return w, docs, want
+}
+
+func join(t *testing.T, run *loader.Run, place loader.Place, step int) *loader.Reader {
+	t.Helper()
+	r, err := run.Join(place, uint64(step))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	if _, err := r.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// call returns what the next call of Contents asks for.
+func (d *rangedDocs) call(t *testing.T) []uint64 {
+	t.Helper()
+	select {
+	case s := <-d.asked:
+		return s
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing is read ahead")
+		return nil
+	}
+}
+
+// What the ranks of a world need is read once, in the order of the stream and together, before they ask.
+func TestDocumentsAreReadAheadOnce(t *testing.T) {
+	w, docs, want := written(t, 600)
+	run, _ := w.start(t)
+	join(t, run, loader.Place{World: 1}, 0)
+	got := docs.call(t)
+	if !slices.IsSorted(got) || len(got) < 500 {
+		t.Fatalf("%d documents are read together, sorted: %v", len(got), slices.IsSorted(got))
+	}
+	for range 100 {
+		docs.pass <- struct{}{}
+	}
+	for rank := range 2 { // by two ranks of another world
+		place := loader.Place{Rank: rank, World: 2}
+		for i, b := range read(t, run, place, 0, 0) {
+			first, n := place.Slice(want[i].Rows)
+			if length := want[i].Bucket; !slices.Equal(b.Tokens, want[i].Tokens[first*length:(first+n)*length]) {
+				t.Fatalf("rank %d: step %d differs", rank, i)
+			}
+		}
+	}
+	docs.mu.Lock()
+	defer docs.mu.Unlock()
+	for sequence, n := range docs.times {
+		if n != 1 {
+			t.Errorf("document %d is read %d times", sequence, n)
+		}
+	}
+	if docs.single > 0 {
+		t.Errorf("%d documents are read by themselves although they are read ahead", docs.single)
+	}
+}
+
+func TestNothingIsReadAheadOfAReaderThatHasGone(t *testing.T) {
+	w, docs, want := written(t, 3000)
+	run, _ := w.start(t)
+	r := join(t, run, loader.Place{World: 1}, 0)
+	if first := docs.call(t); len(first) > 1024 {
+		t.Fatalf("%d documents are read at a time", len(first))
+	}
+	r.Close()
+	docs.pass <- struct{}{}
+	last := len(want) - 1
+	join(t, run, loader.Place{World: 1}, last)
+	needs := map[uint64]bool{}
+	for _, pieces := range want[last].Pieces {
+		for _, p := range pieces {
+			needs[p.Doc] = true
+		}
+	}
+	for _, sequence := range docs.call(t) {
+		if !needs[sequence] {
+			t.Errorf("document %d is read for a reader that has gone", sequence)
+		}
+	}
+}
+
+func TestReadingAheadIsBounded(t *testing.T) {
+	w, docs, _ := written(t, 600)
+	w.options.CacheBytes = 8 << 10
+	run, _ := w.start(t)
+	join(t, run, loader.Place{World: 1}, 0)
+	got, bytes := docs.call(t), 0
+	for _, sequence := range got {
+		bytes += 128 + 4*docs.docs[sequence-1].Len()
+	}
+	const step = 4 * 16 * (128 + 4) // the most that a step may need
+	if bytes > 4<<10+step {
+		t.Errorf("%d documents of %d bytes are read ahead with a cache of %d", len(got), bytes, w.options.CacheBytes)
+	}
+}
+
+// The step that needs a lost document fails with it, and no step before.
+func TestALostDocumentFailsAtItsStep(t *testing.T) {
+	w, docs, want := written(t, 600)
+	docs.gone = want[20].Pieces[0][0].Doc
+	first := slices.IndexFunc(want, func(b *loader.Batch) bool {
+		for _, pieces := range b.Pieces {
+			for _, p := range pieces {
+				if p.Doc == docs.gone {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	for range 100 {
+		docs.pass <- struct{}{}
+	}
+	run, _ := w.start(t)
+	r, err := run.Join(loader.Place{World: 1}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for i := range want {
+		s, err := r.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			<-docs.done // by now the lost one was asked for too
+		}
+		_, err = run.Assemble(t.Context(), s, 0, len(s.Rows))
+		if i == first {
+			if reason(err) != loader.DocumentLost {
+				t.Errorf("step %d, whose document is lost: %v", i, err)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatalf("step %d of which nothing is lost: %v", i, err)
+		}
+	}
+}

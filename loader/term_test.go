@@ -1,0 +1,281 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+func isTerm(record []byte) bool {
+	e, err := plan.DecodeRecord(record)
+	_, ok := e.(plan.Term)
+	return err == nil && ok
+}
+
+// terms are the positions at which someone began to lead, and who.
+func (w *world) terms() (at []uint64, who []string) {
+	w.plan.mu.Lock()
+	defer w.plan.mu.Unlock()
+	for i, b := range w.plan.records {
+		if e, err := plan.DecodeRecord(b); err == nil {
+			if term, ok := e.(plan.Term); ok {
+				at, who = append(at, uint64(i+1)), append(who, term.Daemon)
+			}
+		}
+	}
+	return at, who
+}
+
+// Each lead begins with a record of its own, behind whatever the plan holds: its end too.
+func TestEveryLeadIsATermOfThePlan(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(3, 60)...)
+	var want []string
+	for _, name := range []string{"host-a/1", "", "host-b/7", "host-b/7"} {
+		w.edges = func(e *loader.Edges) { e.Daemon = name }
+		before, _ := w.plan.Last(t.Context())
+		run, stop := w.start(t)
+		if _, err := run.Seal(t.Context()); err != nil { // the first one; it ends in the second life
+			t.Fatal(err)
+		}
+		if want = append(want, name); len(want) > 1 {
+			read(t, run, loader.Place{World: 1}, 0, 0)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		at, who := w.terms()
+		if !slices.Equal(who, want) || at[len(at)-1] != max(before, 1)+1 {
+			t.Fatalf("the terms begin at %v, of %q, want those of %q, the last at %d", at, who, want, max(before, 1)+1)
+		}
+		if _, err := loader.Audit(t.Context(), w.docs, w.config.Tokenizer, w.plan, nil); err != nil {
+			t.Error(err)
+		}
+		if d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints); err != nil || d.Why != "" {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	w.edges = func(e *loader.Edges) { e.Daemon = "no\nname" }
+	if _, err := w.open(t); err == nil {
+		t.Error("a name that no record can have was taken")
+	}
+}
+
+// Who begins to lead deposes the leader before, also one that has nothing to append.
+func TestATermDeposesTheLeaderBefore(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(3, 200)...)
+	first, stopFirst := w.start(t)
+	have := read(t, first, loader.Place{World: 1}, 0, 8)
+	second, stopSecond := w.start(t)
+	eventually(t, func() bool { return !second.Stats().Replaying })
+	if _, err := first.Commit(t.Context(), plan.DefaultKeeper, 2); reason(err) != loader.NotLeading {
+		t.Errorf("a commit with the leader before: %v", err)
+	}
+	if err := stopFirst(); !errors.Is(err, loader.ErrDeposed) {
+		t.Errorf("the leader before ended with %v", err)
+	}
+	again := read(t, second, loader.Place{World: 1}, 0, 20)
+	if len(again) != 20 || !slices.Equal(again[7].Tokens, have[7].Tokens) {
+		t.Error("the steps differ")
+	}
+	if err := stopSecond(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A leader that idles at its limit while another one leads on, and is stopped later, stores nothing and deletes nothing.
+func TestALeaderThatIsStoppedLate(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(3, 2000)...)
+	first, stopFirst := w.start(t)
+	read(t, first, loader.Place{World: 1}, 0, 2)
+	second, stopSecond := w.start(t)
+	read(t, second, loader.Place{World: 1}, 0, 90)
+	if err := stopSecond(); err != nil {
+		t.Fatal(err)
+	}
+	want, records := w.checkpoints.names(), len(w.plan.records)
+	_ = stopFirst()
+	if have := w.checkpoints.names(); len(want) != 3 || !slices.Equal(have, want) || len(w.plan.records) != records {
+		t.Errorf("stored are %v, want %v", have, want)
+	}
+	third, _ := w.start(t)
+	read(t, third, loader.Place{World: 1}, 88, 5)
+}
+
+// Whatever says that another process leads ends the lead with that reason.
+func TestADeposedLeaderEnds(t *testing.T) {
+	for name, act := range map[string]func(t *testing.T, run *loader.Run, w *world, floors *memFloors){
+		"a checkpoint": func(t *testing.T, run *loader.Run, w *world, _ *memFloors) {
+			if _, err := w.checkpoints.Claim(t.Context(), 1000, false); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := run.Checkpoint(t.Context()); err == nil {
+				t.Error("the checkpoint was stored")
+			}
+		},
+		"a release": func(t *testing.T, run *loader.Run, w *world, floors *memFloors) {
+			read(t, run, loader.Place{World: 1}, 0, 40)
+			if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 40); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := floors.Claim(t.Context(), 1000, 1); err != nil {
+				t.Fatal(err)
+			}
+			if err := run.Release(t.Context()); !errors.Is(err, loader.ErrDeposed) {
+				t.Errorf("Release = %v", err)
+			}
+			time.Sleep(time.Minute) // its own turn comes
+			if w.first() != 1 {
+				t.Errorf("documents before %d are purged", w.first())
+			}
+		},
+		"the end": func(t *testing.T, run *loader.Run, _ *world, floors *memFloors) {
+			if _, err := floors.Claim(t.Context(), 1000, 1); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = run.Seal(t.Context())
+			time.Sleep(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, floors := purging(config("bfd"))
+				w.options.ReleaseAfter = 10 * time.Second
+				w.docs.lengths(someLengths(3, 400)...)
+				run, stop := w.start(t)
+				eventually(t, func() bool { return run.Info().Planned == 4 })
+				act(t, run, w, floors)
+				synctest.Wait() // it has ended before it is stopped
+				if err := stop(); reason(err) != loader.NotLeading || !errors.Is(err, loader.ErrDeposed) {
+					t.Errorf("Serve = %v", err)
+				}
+			})
+		})
+	}
+}
+
+// emptyLog looks empty, as a plan does to a server that is behind.
+type emptyLog struct{ *memLog }
+
+func (emptyLog) Last(context.Context) (uint64, error) { return 0, nil }
+
+// Who takes a run for a new one although it has a plan touches nothing of it.
+func TestARunThatIsTakenForANewOne(t *testing.T) {
+	w, floors := purging(config("bfd"))
+	edges := w.edges
+	w.docs.lengths(someLengths(3, 400)...)
+	run, stop := w.start(t)
+	read(t, run, loader.Place{World: 1}, 0, 40)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	stored, records, term := w.checkpoints.names(), slices.Clone(w.plan.records), floors.term
+	for _, fenced := range []bool{true, false} { // the floor refuses it, or the append of the header
+		w.edges = func(e *loader.Edges) {
+			edges(e)
+			if e.Plan = (emptyLog{w.plan}); !fenced {
+				e.Floors = nil
+			}
+		}
+		run, err := w.open(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := run.Serve(t.Context()); reason(err) != loader.NotLeading {
+			t.Errorf("Serve = %v", err)
+		}
+	}
+	if have := w.checkpoints.names(); len(stored) != 3 || !slices.Equal(have, stored) || !reflect.DeepEqual(w.plan.records, records) || floors.term != term {
+		t.Errorf("stored are %v, want %v", have, stored)
+	}
+}
+
+// What another process has stored and purged between a look at the run and the lead of it, the lead begins with.
+func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		w, _ := purging(config("bfd"))
+		w.docs.lengths(someLengths(3, 600)...)
+		first, stopFirst := w.start(t)
+		read(t, first, loader.Place{World: 1}, 0, 2)
+		second, err := w.open(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := read(t, first, loader.Place{World: 1}, 0, 60)
+		if sealed {
+			if _, err := first.Seal(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want = read(t, first, loader.Place{World: 1}, 0, 0)
+		}
+		if _, err := first.Commit(t.Context(), plan.DefaultKeeper, 50); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool {
+			if err := first.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return w.first() > 50
+		})
+		if err := stopFirst(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- second.Serve(ctx) }()
+		eventually(t, func() bool { return !second.Stats().Replaying })
+		if have := read(t, second, loader.Place{World: 1}, 50, len(want)-50); !reflect.DeepEqual(have, want[50:]) {
+			t.Error("the steps differ")
+		}
+		if sealed != second.Info().Ended {
+			t.Errorf("ended is %v", second.Info().Ended)
+		}
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if _, err := second.Join(loader.Place{World: 1}, 0); reason(err) != loader.StepReleased && reason(err) != loader.NotLeading {
+			t.Errorf("Join of a released step = %v", err)
+		}
+	}
+}
+
+// A run that begins over what an earlier plan of its name has left, and dies at any of its first stores, begins again, without that.
+func TestABeginningThatDies(t *testing.T) {
+	for left := range 5 {
+		for _, stored := range []bool{false, true} {
+			w := checkpointedEarly(t)
+			w.plan = &memLog{}
+			life := &mortal{left: left, stored: stored}
+			w.edges = func(e *loader.Edges) {
+				e.Plan, e.Checkpoints = roomyLog{mortalLog{w.plan, life}}, mortalCheckpoints{w.checkpoints, life}
+			}
+			w.docs.lengths(someLengths(2, 200)...)
+			dying, err := w.open(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := dying.Serve(t.Context()); !errors.Is(err, errKilled) {
+				t.Errorf("killed at store %d: Serve = %v", left, err)
+			}
+			w.edges = nil
+			run, stop := w.start(t)
+			read(t, run, loader.Place{World: 1}, 0, 6)
+			if err := stop(); err != nil {
+				t.Errorf("after a death at store %d, stored %v: %v", left, stored, err)
+			}
+			if slices.Contains(w.checkpoints.names(), "step-00000000000000000000") {
+				t.Errorf("after a death at store %d, stored %v, the checkpoint of the earlier run is left", left, stored)
+			}
+		}
+	}
+}

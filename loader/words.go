@@ -1,0 +1,228 @@
+package loader
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"loaderd/loader/plan"
+)
+
+// word is what a daemon says to the others of its run.
+type word struct {
+	Daemon string  `json:"daemon"`
+	Flight string  `json:"flight,omitempty"` // where readers find it
+	Demand demand  `json:"demand"`
+	Left   bool    `json:"left,omitempty"`   // it stops
+	Lead   *report `json:"lead,omitempty"`   // when it leads
+	At     uint64  `json:"at,omitempty"`     // likewise: last record of the plan
+	Oldest uint64  `json:"oldest,omitempty"` // likewise: steps before it cannot be read
+}
+
+// speak tells the other daemons what the readers of this one want, and how far the plan is if this one leads: when it changes, and now
+// and then. The word that something was appended is a hint: who has missed it looks by itself.
+func (o *office) speak(ctx context.Context) error {
+	defer o.say(word{Left: true})
+	tick := time.NewTicker(sayEvery)
+	defer tick.Stop()
+	for {
+		changed := o.plan.now().changed
+		if o.present() == nil {
+			changed = nil // what this process knows of the plan it has from the others
+		}
+		o.say(o.word())
+		if err := pause(ctx, sayPause); err != nil { // nothing is said more often than this
+			return err
+		}
+		select {
+		case <-changed:
+		case <-o.news:
+		case <-tick.C:
+			o.mu.Lock()
+			if o.leader != nil { // some daemons may have fallen silent
+				o.leader.want(o.demandOfAll())
+			}
+			o.mu.Unlock()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (o *office) word() word {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w := word{Demand: o.own}
+	if o.leads {
+		r := o.leader.report()
+		w.Lead, w.At, w.Oldest = &r, o.plan.position(), o.plan.now().oldest
+	}
+	return w
+}
+
+func (o *office) say(w word) {
+	w.Daemon, w.Flight = o.edges.Daemon, o.flight
+	b, err := json.Marshal(w)
+	if err == nil {
+		err = o.edges.Bus.Say(b)
+	}
+	if err != nil {
+		o.log.Debug("the other daemons of the run do not hear this one", "error", err)
+	}
+}
+
+// hear takes in what another daemon says.
+func (o *office) hear(b []byte) {
+	var w word
+	if err := json.Unmarshal(b, &w); err != nil || w.Daemon == "" || w.Daemon == o.edges.Daemon {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if w.Left {
+		delete(o.daemons, w.Daemon)
+	} else {
+		o.daemons[w.Daemon] = &daemon{w.Flight, w.Demand, time.Now()}
+	}
+	if o.leader != nil {
+		o.leader.want(o.demandOfAll())
+	}
+	if w.Lead != nil && !o.leads {
+		o.told, o.heard = *w.Lead, time.Now()
+		o.told.Flight = w.Flight
+		o.plan.released(w.Oldest)
+		if w.At > o.plan.position() {
+			signal(o.hint)
+		}
+	}
+}
+
+// question asks the leader to record an entry, or for a checkpoint.
+type question struct {
+	Record []byte `json:"record,omitempty"` // of the entry; a control's without its place
+	// Again says that the question was put before and the answer is missing: a drain of the documents up to Least that stands behind
+	// record After of the plan is the answer.
+	Again bool   `json:"again,omitempty"`
+	After uint64 `json:"after,omitempty"`
+	Least uint64 `json:"least,omitempty"`
+}
+
+// reply answers a question.
+type reply struct {
+	At     uint64 `json:"at"`
+	Nobody bool   `json:"nobody,omitempty"` // leads here
+	Error  *Error `json:"error,omitempty"`
+}
+
+// answer answers the question of another daemon.
+func (o *office) answer(ctx context.Context, b []byte) []byte {
+	ctx, cancel := context.WithTimeout(ctx, o.options.Stall)
+	defer cancel()
+	var out reply
+	var q question
+	err := json.Unmarshal(b, &q)
+	if err == nil {
+		out.At, err = o.record(ctx, q)
+	}
+	switch {
+	case errors.Is(err, ErrNobodyLeads) || ctx.Err() != nil:
+		out.Nobody = true
+	case err != nil && !errors.As(err, &out.Error):
+		out.Error = &Error{Reason: RunFailed, Message: err.Error()}
+	}
+	b, err = json.Marshal(out)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// ask has the leader, wherever it is, answer a question. ErrNobodyLeads asks to put it again.
+func (o *office) ask(ctx context.Context, q question) (uint64, error) {
+	if o.present() != nil || o.edges.Leads == nil {
+		return o.record(ctx, q)
+	}
+	b, err := json.Marshal(q)
+	if err != nil {
+		return 0, err
+	}
+	attempt, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	b, err = o.edges.Bus.Ask(attempt, b)
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case attempt.Err() != nil: // the leader may be gone
+		return 0, ErrNobodyLeads
+	case err != nil:
+		return 0, err
+	}
+	var a reply
+	if err := json.Unmarshal(b, &a); err != nil {
+		return 0, fmt.Errorf("read the leader's answer: %w", err)
+	}
+	switch {
+	case a.Nobody:
+		return 0, ErrNobodyLeads
+	case a.Error != nil:
+		return 0, a.Error
+	}
+	return a.At, nil
+}
+
+// record has the leader of this process answer a question.
+func (o *office) record(ctx context.Context, q question) (uint64, error) {
+	l := o.present()
+	if l == nil {
+		return 0, ErrNobodyLeads
+	}
+	var e plan.Entry
+	if q.Record != nil {
+		var err error
+		if e, err = plan.DecodeRecord(q.Record); err != nil {
+			return 0, err
+		}
+	}
+	if _, drain := e.(plan.Drain); drain && q.Again {
+		at, found, err := l.drained(ctx, q)
+		if found || err != nil {
+			return at, err
+		}
+	}
+	return l.ask(ctx, e)
+}
+
+// drained looks for a drain that the plan holds behind a record.
+func (l *leader) drained(ctx context.Context, q question) (at uint64, found bool, err error) {
+	err = l.edges.Plan.Scan(ctx, q.After+1, func(position uint64, b []byte) error {
+		e, err := plan.DecodeRecord(b)
+		if err != nil {
+			return damaged(position, err)
+		}
+		if d, ok := e.(plan.Drain); ok && d.At >= q.Least {
+			at, found = d.At, true
+		}
+		return nil
+	})
+	return at, found, err
+}
+
+// ask hands a request to the loop and waits for the answer.
+func (l *leader) ask(ctx context.Context, e plan.Entry) (uint64, error) {
+	reply := make(chan answer, 1)
+	send := l.requests
+	for {
+		select {
+		case send <- request{e, reply}:
+			send = nil
+		case a := <-reply:
+			return a.at, a.err
+		case <-l.done:
+			return 0, ErrNobodyLeads
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}

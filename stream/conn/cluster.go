@@ -1,0 +1,35 @@
+package conn
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// Clustered says whether the servers are members of a cluster: what one of them answers may be behind what the others have agreed on. Once
+// it was one it stays one, also while there is no connection.
+func (c *Client) Clustered() bool {
+	if c.nc.ConnectedClusterName() != "" {
+		c.clustered.Store(true)
+	}
+	return c.clustered.Load()
+}
+
+// barrierLimit bounds a write that changes nothing; a stream without a majority stores none, and does not say so.
+const barrierLimit = 2 * time.Second
+
+// Barrier writes to a stream what changes nothing, and returns when a majority of its servers has taken it: a leader that was cut off, or that
+// is none any more, cannot. It makes one attempt. The write is a purge of a subject that no stream has; a stream may deny purges.
+func (c *Client) Barrier(ctx context.Context, st jetstream.Stream) error {
+	return c.Attempt(ctx, barrierLimit, func(ctx context.Context) error {
+		return st.Purge(ctx, jetstream.WithPurgeSubject("loaderd.barrier."+nuid.Next()))
+	})
+}
+
+// Led says whether a stream's state is told by a server that is its leader, or takes itself for it. Any other server of the cluster may tell
+// what was long ago, while it knows of no leader.
+func Led(info *jetstream.StreamInfo) bool {
+	return info.Cluster == nil || info.Cluster.Name == "" || info.Cluster.Leader != ""
+}

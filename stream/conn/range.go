@@ -1,0 +1,92 @@
+package conn
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// rangeSilence is how long the next message of a range may take: a replica that is frozen takes the request along.
+const rangeSilence = time.Second
+
+// GetRange returns those messages of sequences first to last that a replica has, in order, by one request that the stream answers with many
+// messages: no more behind maxBytes, but one at least. next is the sequence behind those that were looked at. That a message is not among
+// them proves nothing: another replica may have it, or its own headers may hide its place. It makes one attempt.
+func (c *Client) GetRange(ctx context.Context, name string, first, last uint64, maxBytes int) (found []*jetstream.RawStreamMsg, next uint64, err error) {
+	err = c.Attempt(ctx, AttemptLimit, func(ctx context.Context) error {
+		found, next, err = c.getRange(ctx, name, first, last, maxBytes)
+		return err
+	})
+	return found, next, err
+}
+
+func (c *Client) getRange(ctx context.Context, name string, first, last uint64, maxBytes int) (found []*jetstream.RawStreamMsg, next uint64, err error) {
+	n := last - first + 1
+	inbox, answers := c.nc.NewRespInbox(), make(chan *nats.Msg, n+1)
+	sub, err := c.nc.ChanSubscribe(inbox, answers)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // fails only on a closed connection
+	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d}`, first, n, maxBytes)
+	if err := c.nc.PublishRequest(c.API("DIRECT.GET", name), inbox, question); err != nil {
+		return nil, 0, err
+	}
+	silence := time.NewTimer(rangeSilence)
+	defer silence.Stop()
+	for {
+		select {
+		case m := <-answers:
+			raw, next, err := rangeAnswer(m, last)
+			if err != nil || next > 0 {
+				return found, next, err
+			}
+			if raw != nil && raw.Sequence <= last { // where messages are gone, others behind the range came for them
+				found = append(found, raw)
+			}
+			silence.Reset(rangeSilence)
+		case <-silence.C:
+			return nil, 0, nats.ErrTimeout
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+}
+
+// rangeAnswer is one of the messages that answer a request for a range that ends at last: a message of the stream, or (next is not 0) the end
+// of the answer. Both are empty for a message whose headers cannot be read or pass for those of an answer.
+func rangeAnswer(m *nats.Msg, last uint64) (raw *jetstream.RawStreamMsg, next uint64, err error) {
+	if at, ok := m.Header[jetstream.SequenceHeader]; ok {
+		if copied(m.Header) {
+			return nil, 0, nil
+		}
+		raw = &jetstream.RawStreamMsg{Subject: m.Header.Get(jetstream.SubjectHeader), Header: m.Header, Data: m.Data}
+		if raw.Sequence, err = strconv.ParseUint(at[0], 10, 64); err != nil {
+			return nil, 0, Passing(fmt.Errorf("read the sequence of a message: %w", err))
+		}
+		if raw.Time, err = time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer)); err != nil {
+			return nil, 0, Passing(fmt.Errorf("read the time of a message: %w", err))
+		}
+		return raw, 0, nil
+	}
+	switch m.Header.Get("Status") {
+	case "":
+		return nil, 0, nil
+	case "204": // behind the last message
+		at, err := strconv.ParseUint(m.Header.Get(jetstream.LastSequenceHeader), 10, 64)
+		if err != nil {
+			return nil, 0, Passing(fmt.Errorf("read the end of a range: %w", err))
+		}
+		return nil, at + 1, nil
+	case "404": // nothing at or behind the first one
+		return nil, last + 1, nil
+	case "503":
+		return nil, 0, nats.ErrNoResponders
+	default:
+		return nil, 0, Passing(fmt.Errorf("get a range: the server answers %q", m.Header.Get("Description")))
+	}
+}

@@ -1,0 +1,140 @@
+package doclog_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"loaderd/internal/natstest"
+	"loaderd/loader"
+	"loaderd/stream/doclog"
+)
+
+// clusterOf is a cluster of three whose document stream holds n documents on all members.
+func clusterOf(t *testing.T, n int) *natstest.Cluster {
+	t.Helper()
+	c := natstest.StartCluster(t, 3)
+	s := c.Store()
+	if _, err := s.EnsureDocuments(natstest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Publish(t, s, natstest.Documents(1, n)...)
+	c.Settle("DOCS")
+	return c
+}
+
+func lookAt(t *testing.T, c *natstest.Cluster, members ...int) *doclog.Log {
+	t.Helper()
+	l, err := doclog.OpenReadOnly(natstest.Context(t), c.Store(members...), bytesTokenizing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A leader that is cut off does not know what the others have stored since. Who asks it waits until it knows, and loses nothing.
+func TestNothingIsLostForAServerThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(t, 10)
+	old := c.Leader("DOCS")
+	others := c.Followers("DOCS")
+	l := lookAt(t, c, old)
+	c.Isolate(old)
+	c.Leader("DOCS", others...)
+	natstest.Publish(t, c.Store(others...), natstest.Documents(11, 10)...)
+
+	ctx := natstest.Context(t)
+	type got struct {
+		what string
+		err  error
+	}
+	asked := make(chan got, 2)
+	go func() {
+		_, err := l.Content(ctx, 15)
+		asked <- got{"a document", err}
+	}()
+	var src loader.Source
+	go func() {
+		var err error
+		src, err = l.Read(ctx, 15)
+		asked <- got{"a reader", err}
+	}()
+	select {
+	case g := <-asked:
+		t.Errorf("%s of a server that is cut off: %v", g.what, g.err)
+	case <-time.After(time.Second):
+	}
+	c.Heal()
+	for range 2 {
+		if g := <-asked; g.err != nil {
+			t.Fatalf("%s: %v", g.what, g.err)
+		}
+	}
+	defer src.Close()
+	checkCounted(t, &source{Source: src}, 15, 6)
+}
+
+// What is deleted from a cluster is lost, wherever it stood.
+func TestLossInAClusterIsNamed(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(t, 20)
+	l, ctx, s := lookAt(t, c), natstest.Context(t), c.Store()
+	removeDocs(t, s, 12, 20)
+	purgeDocs(t, s, 6)
+	_, err := l.Read(ctx, 3)
+	lostRange(t, err, 3, 5)
+	_, err = l.Content(ctx, 5)
+	lostRange(t, err, 5, 5)
+	_, err = l.Content(ctx, 12)
+	lostRange(t, err, 12, 12)
+	src := openSource(t, l, 6)
+	checkCounted(t, src, 6, 6)
+	_, err = src.Next(ctx)
+	lostRange(t, err, 12, 12)
+	src = openSource(t, l, 13)
+	checkCounted(t, src, 13, 7)
+	_, err = src.Next(ctx)
+	lostRange(t, err, 20, 20)
+	_, err = l.Content(ctx, 99)
+	lostRange(t, err, 99, 99)
+	var gone *loader.Error
+	if _, err = l.Read(ctx, 30); !errors.As(err, &gone) || gone.Reason != loader.DocumentLost {
+		t.Errorf("a reader behind the end: %v, want %s", err, loader.DocumentLost)
+	}
+}
+
+// Another stream of the name is told at once; that there is none is believed after a while.
+func TestAnotherStreamInACluster(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(t, 5)
+	l, ctx, s := lookAt(t, c), natstest.Context(t), c.Store()
+	mismatch := func(what string, least, most time.Duration, ask func(context.Context) error) {
+		t.Helper()
+		began := time.Now()
+		err := ask(ctx)
+		var other *loader.Error
+		if !errors.As(err, &other) || other.Reason != loader.StreamMismatch {
+			t.Errorf("%s: %v, want %s", what, err, loader.StreamMismatch)
+		}
+		if took := time.Since(began); took < least || took > most {
+			t.Errorf("%s: told after %v, want between %v and %v", what, took, least, most)
+		}
+	}
+	state := func(ctx context.Context) error { _, err := l.State(ctx); return err }
+	remove := func() {
+		t.Helper()
+		if err := s.JetStream().DeleteStream(ctx, "DOCS"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove()
+	if _, err := s.EnsureDocuments(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mismatch("a stream made anew", 0, 2*time.Second, state)
+	l = lookAt(t, c)
+	remove()
+	mismatch("no stream", 4*time.Second, 20*time.Second, state)
+	mismatch("a document of no stream", 0, 20*time.Second, func(ctx context.Context) error { _, err := l.Content(ctx, 3); return err })
+}

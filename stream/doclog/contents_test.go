@@ -1,0 +1,55 @@
+package doclog_test
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"testing"
+
+	"loaderd/internal/natstest"
+	"loaderd/loader"
+	"loaderd/stream"
+)
+
+// Documents that are read together are those that are read one by one: beside holes, far apart, large, and without those that are gone or were
+// never documents.
+func TestContentsAreThoseOfEachDocument(t *testing.T) {
+	srv := natstest.Start(t)
+	l, ctx := openLog(t, srv.Store()), natstest.Context(t)
+	messages := natstest.Documents(1, 700)
+	messages[300] = stream.Message{Data: bytes.Repeat([]byte("large "), 100_000)}
+	messages[301] = stream.Message{Data: bytes.Repeat([]byte("large "), 100_000)}
+	messages[400] = stream.Message{Data: []byte("\xff\xfe")}
+	natstest.Publish(t, srv.Store(), messages...)
+	removeDocs(t, srv.Store(), 2, 3, 250)
+	var ask []uint64
+	for i := uint64(1); i <= 705; i++ {
+		if i%7 != 0 && (i < 500 || i > 560 || i == 530) {
+			ask = append(ask, i)
+		}
+	}
+	want := map[uint64][]int32{}
+	for _, sequence := range ask {
+		if again, err := l.Content(ctx, sequence); err == nil {
+			want[sequence] = again.Tokens
+		}
+	}
+	var mu sync.Mutex
+	got := map[uint64][]int32{}
+	err := l.Contents(ctx, ask, func(sequence uint64, content loader.Content) {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, twice := got[sequence]; twice {
+			t.Errorf("document %d comes twice", sequence)
+		}
+		got[sequence] = content.Tokens
+	})
+	if err != nil || len(got) != len(want) || len(want) < 500 {
+		t.Fatalf("%d documents instead of %d, %v", len(got), len(want), err)
+	}
+	for sequence, tokens := range want {
+		if !slices.Equal(got[sequence], tokens) {
+			t.Errorf("document %d differs", sequence)
+		}
+	}
+}

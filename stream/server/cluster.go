@@ -1,0 +1,70 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Cluster says which servers keep their streams together. Without a name the server stands alone.
+type Cluster struct {
+	// Name of the cluster, the same for all members.
+	Name string `koanf:"name"`
+	// Listen is the address where this member takes routes of the others, host:port.
+	Listen string `koanf:"listen"`
+	// Peers are the addresses of all members, host:port, this one's too: the same list for all.
+	Peers []string `koanf:"peers"`
+}
+
+// A peer that does not answer two pings is left: otherwise one that is frozen, or whose machine is gone, swallows requests for long.
+const (
+	routePing     = 500 * time.Millisecond
+	routePingsOut = 2
+)
+
+// aloneName is the name of a server that stands alone.
+const aloneName = "loaderd"
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
+// serverName makes a name for a new member. A machine's name and the port of routes are unique in a cluster, and the same again for a member
+// that lost its disk: it takes its old place.
+func (c Cluster) serverName() (string, error) {
+	if c.Name == "" {
+		return aloneName, nil
+	}
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return "", fmt.Errorf("read address of routes (stream.cluster.listen): %w", err)
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" || host == "localhost" {
+		var random [8]byte
+		rand.Read(random[:]) //nolint:errcheck // it never returns one
+		host = hex.EncodeToString(random[:])
+	}
+	return notInNames.ReplaceAllString(host, "-") + "-" + port, nil
+}
+
+// options are the server's options for its routes.
+func (c Cluster) options() (server.ClusterOpts, []*url.URL, error) {
+	if c.Name == "" {
+		return server.ClusterOpts{}, nil, nil
+	}
+	host, port, err := hostPort(c.Listen)
+	if err != nil {
+		return server.ClusterOpts{}, nil, fmt.Errorf("read address of routes (stream.cluster.listen): %w", err)
+	}
+	var routes []*url.URL
+	for _, peer := range c.Peers {
+		routes = append(routes, &url.URL{Scheme: "nats", Host: peer})
+	}
+	return server.ClusterOpts{Name: c.Name, Host: host, Port: port, PingInterval: routePing, MaxPingsOut: routePingsOut}, routes, nil
+}

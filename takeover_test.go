@@ -1,0 +1,154 @@
+package loaderd_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"loaderd/internal/config"
+	"loaderd/internal/reader"
+	"loaderd/loader"
+)
+
+// leading returns the daemon that leads, once all of them say that it does.
+func (f *fleet) leading() *victim {
+	f.t.Helper()
+	for range 600 {
+		said := map[string]int{}
+		for _, v := range f.members {
+			var info loader.Info
+			client, err := reader.Open(v.uri(), reader.Options{})
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(f.ctx, 2*time.Second)
+			if client.Do(ctx, "info", map[string]any{}, &info) == nil {
+				said[info.Leader]++
+			}
+			cancel()
+			_ = client.Close()
+		}
+		for _, v := range f.members {
+			if said[v.uri()] == len(f.members) {
+				return v
+			}
+		}
+		pause(f.ctx, 50*time.Millisecond)
+	}
+	f.t.Fatalf("the daemons do not agree on who leads\n%s", f.logs())
+	return nil
+}
+
+// arrivals are the times at which a rank got its steps.
+type arrivals struct {
+	mu  sync.Mutex
+	all []time.Time
+}
+
+// longest returns the longest time without a step from a moment on; a step has come since another one.
+func (a *arrivals) longest(from, until time.Time) (gap time.Duration, over bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last := from
+	for _, at := range a.all {
+		if at.Before(from) {
+			last = from
+			continue
+		}
+		gap, last = max(gap, at.Sub(last)), at
+	}
+	return gap, last.After(until)
+}
+
+// follow reads a job's steps at a pace of its own, from one daemon after the other.
+func (f *fleet) follow(job string, first int, a *arrivals) {
+	uris := f.uris()
+	step := uint64(0)
+	for try := first; f.ctx.Err() == nil; try++ {
+		client, err := reader.Open(uris[try%len(uris)], reader.Options{})
+		if err != nil {
+			f.t.Error(err)
+			return
+		}
+		for err == nil { // a step each: no steps wait in buffers on their way
+			err = client.Read(f.ctx, reader.Ticket{Job: job, Step: step, Steps: 1, Columns: everything}, func(b reader.Batch) error {
+				step = b.Meta.Step + 1
+				a.mu.Lock()
+				a.all = append(a.all, time.Now())
+				a.mu.Unlock()
+				return nil
+			})
+			pause(f.ctx, 50*time.Millisecond)
+		}
+		_ = client.Close()
+		pause(f.ctx, 5*time.Millisecond)
+	}
+}
+
+// TestTakeovers measures how long ranks wait for a step that nobody had planned when one of three daemons ends, its server with it. The
+// ranks train 50 ms a step, and nothing is planned ahead of them. LOADERD_TAKEOVERS says how often each kind of end is measured.
+func TestTakeovers(t *testing.T) {
+	n, _ := strconv.Atoi(os.Getenv("LOADERD_TAKEOVERS"))
+	if n == 0 {
+		t.Skip("it measures: make bench-takeover")
+	}
+	c := settings(t, "")
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
+	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 4, 50, 1
+	c.Serve.Stall = 20 * time.Second
+	f := newFleet(t, c)
+	f.startAll()
+	if err := publishTokens(f.victim, f.nats(), 20000+n*4000, 1); err != nil {
+		t.Fatal(err)
+	}
+	ranks := make([]arrivals, 3)
+	for i := range ranks {
+		go f.follow(fmt.Sprint(i), i, &ranks[i])
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, kind := range []struct {
+		name  string
+		other bool // than the one that leads
+		end   func(v *victim)
+	}{
+		{"kill -9 of the leading daemon and its server", false, (*victim).kill},
+		{"clean stop of the leading daemon and its server", false, (*victim).terminate},
+		{"kill -9 of another daemon and its server", true, (*victim).kill},
+	} {
+		var waits []time.Duration
+		for range n {
+			pause(f.ctx, time.Duration(5000+r.IntN(1000))*time.Millisecond) // all is well again
+			v := f.leading()
+			if kind.other {
+				v = f.members[(slices.Index(f.members, v)+1+r.IntN(2))%3]
+			}
+			began := time.Now()
+			go kind.end(v)
+			var worst time.Duration
+			for i := range ranks {
+				for {
+					wait, over := ranks[i].longest(began, began.Add(time.Second))
+					if over {
+						worst = max(worst, wait)
+						break
+					}
+					if pause(f.ctx, 10*time.Millisecond); f.ctx.Err() != nil {
+						t.Fatalf("%s\n%s", kind.name, f.logs())
+					}
+				}
+			}
+			waits = append(waits, max(worst-50*time.Millisecond, 0))
+			<-v.done
+			v.start()
+		}
+		slices.Sort(waits)
+		t.Logf("%s: a rank waited %v in the median, %v at most (%d times)", kind.name, waits[len(waits)/2].Round(10*time.Millisecond),
+			waits[len(waits)-1].Round(10*time.Millisecond), len(waits))
+	}
+}

@@ -1,0 +1,45 @@
+package pairs_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"loaderd/tokenizer/internal/pairs"
+)
+
+// A table answers as a map does, however little room it was made with, and its filter denies no pair that is there, but most others.
+func TestTableIsAMap(t *testing.T) {
+	const n = 5000
+	for _, room := range []int{0, 100, n} {
+		r := rand.New(rand.NewPCG(1, uint64(room)))
+		symbol := func() uint32 { // some of few, so that pairs come again; the least and the largest among them
+			return []uint32{0, 1, pairs.SymbolMask, r.Uint32N(20), r.Uint32N(1 << pairs.SymbolBits)}[r.IntN(5)]
+		}
+		table, want := pairs.New(room), map[[2]uint32]uint32{}
+		for rank := range uint32(n) {
+			pair := [2]uint32{symbol(), symbol()}
+			want[pair] = rank
+			table.Put(pair[0], pair[1], rank)
+		}
+		for pair, rank := range want {
+			if have := table.Rank(pair[0], pair[1]); have != rank || !table.Maybe.Has(pair[0], pair[1]) {
+				t.Fatalf("room for %d: pair %v has rank %d, want %d, the filter says %v", room, pair, have, rank, table.Maybe.Has(pair[0], pair[1]))
+			}
+		}
+		asked, said := 0, 0
+		for range n {
+			pair := [2]uint32{symbol(), symbol()}
+			if _, there := want[pair]; there {
+				continue
+			}
+			if have := table.Rank(pair[0], pair[1]); have != pairs.None {
+				t.Fatalf("room for %d: pair %v, which is not there, has rank %d", room, pair, have)
+			}
+			asked++
+			said += table.Maybe.BitOf(pairs.Key(pair[0], pair[1]))
+		}
+		if said > asked/4 {
+			t.Errorf("room for %d: the filter says of %d pairs out of %d that they may be there", room, said, asked)
+		}
+	}
+}
