@@ -20,8 +20,11 @@ func (s *Store) EnsureKeyValue(ctx context.Context, name, description string) (k
 	err = s.Retry(ctx, "open key-value bucket "+name, func(ctx context.Context) (err error) {
 		kv, err = s.JetStream().KeyValue(ctx, name)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			kv, err = s.JetStream().CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: description,
-				History: 1, MaxBytes: -1, Storage: jetstream.FileStorage, Replicas: s.config.Replicas})
+			err = s.copied(func(copies int) (err error) {
+				kv, err = s.JetStream().CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: description,
+					History: 1, MaxBytes: -1, Storage: jetstream.FileStorage, Replicas: copies})
+				return err
+			})
 			if err == nil {
 				s.made.add(keyValuePrefix + name)
 			}
@@ -59,12 +62,16 @@ func (s *Store) EnsureObjectStore(ctx context.Context, name, description string,
 		if err != nil {
 			return err
 		}
-		objects, err = s.JetStream().CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Description: description,
-			MaxBytes: room, Storage: jetstream.FileStorage, Replicas: s.config.Replicas})
+		err = s.copied(func(copies int) (err error) {
+			objects, err = s.JetStream().CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Description: description,
+				MaxBytes: room, Storage: jetstream.FileStorage, Replicas: copies})
+			return err
+		})
 		if err == nil {
 			s.made.add(objectStorePrefix + name)
+			err = s.replicateBacking(ctx, objectStorePrefix+name)
 		}
-		return err
+		return soon(err)
 	})
 	return objects, err
 }

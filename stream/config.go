@@ -42,7 +42,8 @@ type Config struct {
 	// free when the stream is created.
 	DeadLetterBytes int64 `koanf:"dead_letter_bytes"`
 	PlanBytes       int64 `koanf:"plan_bytes"`
-	// Replicas of each stream on a cluster, at least: one that is there with more keeps them.
+	// Replicas of each stream on a cluster, at least: one that is there with more keeps them. 0 gives new streams three on a cluster of three
+	// servers or more and one elsewhere, and leaves those that are there as they are.
 	Replicas int `koanf:"replicas"`
 	// MaxDocument bounds one message of the document stream, headers included, in bytes (embedded server).
 	MaxDocument int `koanf:"max_document"`
@@ -65,7 +66,6 @@ func Default() Config {
 		MaxBytes:        64 << 30,
 		DeadLetterBytes: 1 << 30,
 		PlanBytes:       16 << 30,
-		Replicas:        1,
 		MaxDocument:     MaxDocumentLimit,
 		BufferBytes:     64 << 20,
 		ReconnectWait:   2 * time.Second,
@@ -106,7 +106,7 @@ func (c Config) Validate() []plan.FieldError {
 		if c.Clustered() {
 			c.checkCluster(check)
 		} else {
-			check(c.Replicas <= 1, "replicas", c.Replicas, "1 with an embedded server that stands alone")
+			check(c.Replicas <= 1, "replicas", c.Replicas, "1, or 0 (left to the daemon), with an embedded server that stands alone")
 			check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers, "nothing without stream.cluster.name, the name of the cluster")
 		}
 		check(c.TLS == conn.TLS{}, "tls", c.TLS, "nothing with the embedded server: TLS is for remote servers (url)")
@@ -121,7 +121,7 @@ func (c Config) Validate() []plan.FieldError {
 		check((c.TLS.Cert == "") == (c.TLS.Key == ""), "tls", c.TLS, "cert and key together")
 		check(c.Credentials == "" || c.NKey == "", "nkey", c.NKey, "credentials or nkey, not both")
 	}
-	check(c.Replicas >= 1 && c.Replicas <= 5, "replicas", c.Replicas, "1 to 5")
+	check(c.Replicas >= 0 && c.Replicas <= 5, "replicas", c.Replicas, "0 (3 on a cluster of as many servers, else 1) to 5")
 	check(streamName.MatchString(c.Name), "name", c.Name, "1 to 64 letters, digits, - and _")
 	check(subjectToken.MatchString(c.Subject) && len(c.Subject) <= 128 && !reservedSubject(c.Subject), "subject", c.Subject,
 		"letters, digits, - and _, in parts joined by dots, and not below dead, plan or loaderd")

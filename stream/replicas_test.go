@@ -1,11 +1,13 @@
 package stream_test
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 
 	"loaderd/internal/natstest"
+	"loaderd/internal/testscale"
 	"loaderd/stream"
 	"loaderd/stream/planlog"
 )
@@ -85,6 +87,56 @@ func TestCopiesAreRaisedAndNeverLowered(t *testing.T) {
 	for member := range 3 {
 		if got := cluster.LastSeq(member, "DOCS"); got != 10 {
 			t.Errorf("member %d has the documents up to %d, want 10", member, got)
+		}
+	}
+}
+
+// replicasOf are the copies of the streams of openWithCopies.
+func replicasOf(t *testing.T, s *stream.Store) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	for _, name := range ofRun {
+		st, err := s.JetStream().Stream(natstest.Context(t), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[name] = st.CachedInfo().Config.Replicas
+	}
+	return found
+}
+
+// Without stream.replicas all that is made on a cluster of three has three copies; on one of two it has one, and the log says what is at risk.
+func TestCopiesThatAreNotAskedFor(t *testing.T) {
+	clusters := testscale.Of(map[int]int{3: 3}, map[int]int{3: 3, 2: 1}) // one of two has to say so for seconds
+	for servers, want := range clusters {
+		t.Run(fmt.Sprint(servers, " servers"), func(t *testing.T) {
+			cluster := natstest.StartCluster(t, servers)
+			var said natstest.LogBuffer
+			s := openWithCopies(t, cluster.Config(), 0, slog.New(slog.NewTextHandler(&said, nil)))
+			for name, copies := range replicasOf(t, s) {
+				if copies != want {
+					t.Errorf("%s has %d copies, want %d", name, copies, want)
+				}
+				if told := strings.Contains(said.String(), "stream="+name+" replicas=1 want=3"); told != (want == 1) {
+					t.Errorf("the log tells of too few copies of %s: %v, want %v: %s", name, told, want == 1, said.String())
+				}
+			}
+		})
+	}
+}
+
+// A daemon that asks for no number leaves streams with one copy as they are, and warns of each.
+func TestCopiesAreNotRaisedUnasked(t *testing.T) {
+	cluster := natstest.StartCluster(t, 3)
+	openWithCopies(t, cluster.Config(), 1, quiet())
+	var said natstest.LogBuffer
+	s := openWithCopies(t, cluster.Config(), 0, slog.New(slog.NewTextHandler(&said, nil)))
+	for name, copies := range replicasOf(t, s) {
+		if copies != 1 {
+			t.Errorf("%s has %d copies, want 1", name, copies)
+		}
+		if want := "stream=" + name + " replicas=1 want=3"; !strings.Contains(said.String(), want) {
+			t.Errorf("the log does not say %q: %s", want, said.String())
 		}
 	}
 }

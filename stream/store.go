@@ -17,6 +17,7 @@ type Store struct {
 	log    *slog.Logger
 	server *server.Server // nil with a remote one
 	made   made
+	few    fewServers
 }
 
 // Open starts the embedded server or connects to the remote ones. It waits and retries where waiting can help (no server

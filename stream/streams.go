@@ -104,7 +104,6 @@ func (c Config) logStream(name, subject string, bytes int64) jetstream.StreamCon
 		MaxMsgs:            -1,
 		MaxMsgsPerSubject:  -1,
 		MaxMsgSize:         -1,
-		Replicas:           c.Replicas,
 		AllowDirect:        true,
 		AllowAtomicPublish: true,
 	}
@@ -163,7 +162,12 @@ func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstr
 			"configured_bytes", want.MaxBytes, "bytes", room)
 		want.MaxBytes = room
 	}
-	st, err := s.JetStream().CreateStream(ctx, want)
+	var st jetstream.Stream
+	err = s.copied(func(copies int) (err error) {
+		want.Replicas = copies
+		st, err = s.JetStream().CreateStream(ctx, want)
+		return err
+	})
 	if err == nil {
 		s.made.add(want.Name)
 	}

@@ -22,6 +22,9 @@ const (
 	CodeBatchDuplicate    jetstream.ErrorCode = 10201
 	CodeTooManyInflight   jetstream.ErrorCode = 10210
 
+	codeNoPeers            jetstream.ErrorCode = 10005 // no servers to place all copies on
+	codeCopiesNotSupported jetstream.ErrorCode = 10074 // by a server that stands alone
+
 	codeAccountFull       jetstream.ErrorCode = 10002
 	codeInsufficient      jetstream.ErrorCode = 10023 // server out of memory or disk
 	codeNoStorage         jetstream.ErrorCode = 10047
@@ -58,6 +61,16 @@ func WrongLast(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && (api.ErrorCode == codeWrongLast || api.ErrorCode == codeWrongLastConstant)
 }
+
+// TooFewServers says whether the server refused to keep so many copies because there are not as many servers. That one of them is down
+// at the moment, or has no room, are other refusals.
+func TooFewServers(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && (api.ErrorCode == codeCopiesNotSupported || api.ErrorCode == codeNoPeers && api.Description == noPeers)
+}
+
+// noPeers is what the server says when it names no reason why a server cannot be chosen: there are no more.
+const noPeers = "no suitable peers for placement"
 
 // Passing marks an error as one that may pass by itself. It is for what this project finds out itself.
 func Passing(err error) error { return passing{err} }
