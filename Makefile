@@ -57,6 +57,12 @@ TAKEOVERS ?= 20
 bench-takeover: ## how long ranks wait when one of three daemons ends, TAKEOVERS times for each kind of end
 	LOADERD_TAKEOVERS=$(TAKEOVERS) $(GO) test -count=1 -timeout 2h -run '^TestTakeovers$$' -v .
 
+SCALES ?= 3
+
+.PHONY: bench-scale
+bench-scale: ## serving by 1, 2 and 4 daemons, the leader under 1,024 ranks, three copies against one; SCALES times each
+	LOADERD_SCALE=$(SCALES) $(GO) test -count=1 -timeout 2h -run '^TestScale$$' -v .
+
 PYTEST = LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" -m pytest -p no:cacheprovider -q
 OLDEST = test_step test_errors test_prefetch test_client test_client_faults test_client_failover test_client_daemons test_client_protocol test_torch_batch test_torch_buffers test_torch_ranks test_torch_loader test_masks
 

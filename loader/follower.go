@@ -23,7 +23,7 @@ type follower struct {
 	prefetch  *prefetcher
 
 	mu      sync.Mutex
-	readers map[*Reader]struct{}
+	readers readers
 	demand  demand    // what the leader was told last
 	starved uint64    // the step that readers wait for
 	since   time.Time // when the first of them began to wait; meaningless once the step is planned
@@ -38,7 +38,7 @@ type leading interface {
 }
 
 func newFollower(v *planView, c plan.Config, o Options, e Edges, log *slog.Logger) *follower {
-	f := &follower{plan: v, config: c, options: o, log: log, readers: map[*Reader]struct{}{}, demand: noDemand(),
+	f := &follower{plan: v, config: c, options: o, log: log, readers: newReaders(), demand: noDemand(),
 		assembler: assembler{again: newAgain(e.Documents, newContentCache(o.CacheBytes), o.Stall), pad: c.Tokenizer.Pad}}
 	f.prefetch = newPrefetcher(f, o.CacheBytes)
 	return f
@@ -66,7 +66,7 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 	case step > max(now.steps, f.leader.report().Wanted)+uint64(f.options.Ahead):
 		return nil, notPlanned(step, now.steps)
 	}
-	f.readers[reader] = struct{}{}
+	f.readers.add(reader)
 	f.demand.Needed, f.demand.Furthest = min(f.demand.Needed, step), max(f.demand.Furthest, step)
 	f.leader.want(f.demand)
 	return reader, nil
@@ -74,13 +74,8 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 
 // raise tells the leader what readers want now. The caller holds mu.
 func (f *follower) raise() {
-	d := noDemand()
-	for x := range f.readers {
-		d.include(x.stat())
-		d.Needed, d.Furthest = min(d.Needed, x.reads), max(d.Furthest, x.next)
-	}
-	f.demand = d
-	f.leader.want(d)
+	f.demand = f.readers.demand()
+	f.leader.want(f.demand)
 }
 
 // waiting returns since when readers have waited for the step that is planned next, and how many readers do; zeros while none does.
@@ -88,7 +83,7 @@ func (f *follower) waiting() (since time.Time, readers int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	planned := f.plan.planned()
-	for x := range f.readers {
+	for _, x := range f.readers.all() {
 		if x.next >= planned {
 			readers++
 		}
@@ -112,8 +107,9 @@ func (f *follower) assemble(ctx context.Context, s *plan.Step, first, n int) (*B
 func (f *follower) readerStats() []ReaderStat {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := make([]ReaderStat, 0, len(f.readers))
-	for x := range f.readers {
+	all := f.readers.all()
+	out := make([]ReaderStat, 0, len(all))
+	for _, x := range all {
 		out = append(out, x.stat())
 	}
 	return out

@@ -159,8 +159,9 @@ type ahead struct {
 func (f *follower) ahead() []ahead {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := make([]ahead, 0, len(f.readers))
-	for x := range f.readers {
+	all := f.readers.all()
+	out := make([]ahead, 0, len(all))
+	for _, x := range all {
 		out = append(out, ahead{x, x.place, x.reads, x.reads})
 	}
 	return out

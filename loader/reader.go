@@ -13,9 +13,11 @@ type Reader struct {
 	follower *follower
 	place    Place
 	// Under the follower's mu:
-	next  uint64 // step that is asked for next
-	reads uint64 // first step whose rows may be asked for: the one that Next returned last
-	turn  uint64 // step from which on another window is read ahead
+	next  uint64      // step that is asked for next
+	reads uint64      // first step whose rows may be asked for: the one that Next returned last
+	turn  uint64      // step from which on another window is read ahead
+	left  bool        // closed
+	at    [orders]int // where it stands among the follower's readers
 }
 
 // Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall. Rows of the step
@@ -56,8 +58,11 @@ func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 func (r *Reader) ask() (next uint64) {
 	r.follower.mu.Lock()
 	defer r.follower.mu.Unlock()
-	r.reads = r.next
-	r.follower.raise()
+	f := r.follower
+	f.readers.move(r, r.next, r.next)
+	if !r.left && !f.readers.tells(f.demand, r.place.job()) {
+		f.raise()
+	}
 	if r.next >= r.turn {
 		r.follower.prefetch.turn()
 	}
@@ -68,17 +73,18 @@ func (r *Reader) ask() (next uint64) {
 func (r *Reader) advance() {
 	r.follower.mu.Lock()
 	defer r.follower.mu.Unlock()
-	r.next++
-	d := &r.follower.demand
-	d.Furthest = max(d.Furthest, r.next)
-	r.follower.leader.want(*d)
+	r.follower.readers.move(r, r.next+1, r.reads)
+	if d := &r.follower.demand; d.Furthest < r.next {
+		d.Furthest = r.next
+		r.follower.leader.want(*d)
+	}
 }
 
 // Close deregisters the reader.
 func (r *Reader) Close() {
 	r.follower.mu.Lock()
 	defer r.follower.mu.Unlock()
-	delete(r.follower.readers, r)
+	r.follower.readers.remove(r)
 	r.follower.raise()
 	r.follower.prefetch.turn()
 }

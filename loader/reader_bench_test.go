@@ -1,0 +1,71 @@
+package loader_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"loaderd/loader"
+)
+
+// BenchmarkReaders lets jobs of 64 ranks read all steps of a run, a row of 256 tokens each: what the follower costs for one rank and step
+// must not grow with the number of ranks.
+func BenchmarkReaders(b *testing.B) {
+	const world, steps = 64, 100
+	for _, jobs := range []int{1, 4, 16} {
+		b.Run(fmt.Sprintf("ranks=%d", jobs*world), func(b *testing.B) {
+			for b.Loop() {
+				w := newWorld(config("bfd"))
+				w.config.Packing.Buckets, w.config.Packing.Pool, w.config.Packing.MaxAge = []int{256}, 1024, 4096
+				w.config.Shuffle.Window, w.config.Steps.Rows = 256, world
+				w.options.Ahead, w.options.Checkpoint, w.options.CacheBytes = 16, 0, 1<<30
+				lengths := someLengths(1, 20_000)
+				for i := range lengths {
+					lengths[i] *= 10
+				}
+				w.docs.lengths(lengths...)
+				run, err := loader.Open(b.Context(), "test", w.config, w.options, w.edgesOf())
+				if err != nil {
+					b.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(b.Context())
+				served := make(chan error, 1)
+				go func() { served <- run.Serve(ctx) }()
+				g, reading := errgroup.WithContext(ctx)
+				for i := range jobs * world {
+					place := loader.Place{Job: fmt.Sprint(i / world), Rank: i % world, World: world}
+					g.Go(func() error { return readSteps(reading, run, place, steps) })
+				}
+				if err := g.Wait(); err != nil {
+					b.Fatal(err)
+				}
+				cancel()
+				if err := <-served; err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*jobs*world*steps), "ns/batch")
+		})
+	}
+}
+
+func readSteps(ctx context.Context, run *loader.Run, place loader.Place, n int) error {
+	r, err := run.Join(place, 0)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for range n {
+		s, err := r.Next(ctx)
+		if err != nil {
+			return err
+		}
+		first, rows := place.Slice(len(s.Rows))
+		if _, err := run.Assemble(ctx, s, first, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
