@@ -2,6 +2,8 @@ package conn
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,4 +34,33 @@ func (c *Client) Barrier(ctx context.Context, st jetstream.Stream) error {
 // what was long ago, while it knows of no leader.
 func Led(info *jetstream.StreamInfo) bool {
 	return info.Cluster == nil || info.Cluster.Name == "" || info.Cluster.Leader != ""
+}
+
+// MoveLeader asks the leader of a stream to hand that over to another of the stream's servers. It makes one attempt.
+func (c *Client) MoveLeader(ctx context.Context, name, to string) error {
+	type placement struct {
+		Preferred string `json:"preferred"`
+	}
+	question, err := json.Marshal(struct {
+		Placement placement `json:"placement"`
+	}{placement{to}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.silence())
+	defer cancel()
+	reply, err := c.nc.RequestWithContext(ctx, c.API("STREAM.LEADER.STEPDOWN", name), question)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return Passing(fmt.Errorf("read the answer of stream %s: %w", name, err))
+	}
+	if answer.Error != nil {
+		return answer.Error
+	}
+	return nil
 }

@@ -16,27 +16,19 @@ import (
 // GetLimit is how long a Get may take at most: one attempt at any replica, one at the leader.
 const GetLimit = 2 * AttemptLimit
 
-// replicaLimit bounds a cluster's part of a Get that any replica may answer: one that is frozen takes the request along, and the leader may be
-// another one.
-const replicaLimit = time.Second
-
 // Get reads the message at a sequence, jetstream.ErrMsgNotFound when the stream's leader has none there. It makes one attempt.
 //
 // A direct get may go to any replica. One that lags says "not found", and a message's own headers can pass for a status: the leader's
 // word counts. So it does where the answer's place is told twice, by the producer too.
 func (c *Client) Get(ctx context.Context, st jetstream.Stream, sequence uint64) (m *jetstream.RawStreamMsg, err error) {
-	anyLimit := AttemptLimit
-	if c.Clustered() {
-		anyLimit = replicaLimit
-	}
-	err = c.Attempt(ctx, anyLimit, func(ctx context.Context) (err error) {
+	err = c.Attempt(ctx, c.silence(), func(ctx context.Context) (err error) {
 		m, err = st.GetMsg(ctx, sequence)
 		return err
 	})
 	if err == nil && !copied(m.Header) || err != nil && !c.nc.IsConnected() {
 		return m, err
 	}
-	err = c.Attempt(ctx, GetLimit-anyLimit, func(ctx context.Context) (err error) {
+	err = c.Attempt(ctx, AttemptLimit, func(ctx context.Context) (err error) {
 		m, err = c.leaderGet(ctx, st.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d}`, sequence))
 		return err
 	})
@@ -64,6 +56,8 @@ func (c *Client) GetLast(ctx context.Context, name, subject string) (*jetstream.
 
 // leaderGet asks a stream's leader for a message, where a direct get asks any replica.
 func (c *Client) leaderGet(ctx context.Context, name string, question []byte) (*jetstream.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.silence())
+	defer cancel()
 	resp, err := c.nc.RequestWithContext(ctx, c.API("STREAM.MSG.GET", name), question)
 	if err != nil {
 		return nil, err
@@ -106,7 +100,7 @@ var ErrBehind = Passing(errors.New("the server has not got this record yet"))
 // The library has no call for it, and its consumers ask for ever for a message that is larger than what they may have on the way.
 func (c *Client) GetBatch(ctx context.Context, name string, first, n uint64, maxBytes int) ([][]byte, error) {
 	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d,"no_hdr":true}`, first, n, maxBytes)
-	records, last, err := c.directGet(ctx, name, question)
+	records, last, err := c.directGet(ctx, name, question, n)
 	switch {
 	case err != nil:
 		return nil, err
@@ -122,7 +116,7 @@ func (c *Client) GetBatch(ctx context.Context, name string, first, n uint64, max
 // A sequence that is passed over is in no replica: each takes messages in their order. It makes one attempt.
 func (c *Client) Following(ctx context.Context, name string, sequence uint64) (following uint64, err error) {
 	err = c.Attempt(ctx, AttemptLimit, func(ctx context.Context) error {
-		_, following, err = c.directGet(ctx, name, fmt.Appendf(nil, `{"seq":%d,"batch":1,"no_hdr":true}`, sequence))
+		_, following, err = c.directGet(ctx, name, fmt.Appendf(nil, `{"seq":%d,"batch":1,"no_hdr":true}`, sequence), 1)
 		if errors.Is(err, ErrBehind) {
 			return nil
 		}
@@ -131,39 +125,27 @@ func (c *Client) Following(ctx context.Context, name string, sequence uint64) (f
 	return following, err
 }
 
-// directGet asks any replica for consecutive messages. It returns their payloads and the sequence of the last of them; where the replica
-// has none of them, ErrBehind. The question asks for a batch without headers: those of a producer may pass for an answer's.
-func (c *Client) directGet(ctx context.Context, name string, question []byte) (payloads [][]byte, last uint64, err error) {
-	inbox := c.nc.NewRespInbox()
-	sub, err := c.nc.SubscribeSync(inbox)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer sub.Unsubscribe() //nolint:errcheck // fails only on a closed connection
-	if err := sub.SetPendingLimits(-1, -1); err != nil {
-		return nil, 0, err
-	}
-	if err := c.nc.PublishRequest(c.API("DIRECT.GET", name), inbox, question); err != nil {
-		return nil, 0, err
-	}
-	for {
-		m, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
-			return nil, 0, err
-		}
+// directGet asks any replica for at most n consecutive messages. It returns their payloads and the sequence of the last of them; where the
+// replica has none of them, ErrBehind. The question asks for a batch without headers: those of a producer may pass for an answer's.
+func (c *Client) directGet(ctx context.Context, name string, question []byte, n uint64) (payloads [][]byte, last uint64, err error) {
+	err = c.answers(ctx, name, question, n, func(m *nats.Msg) (done bool, err error) {
 		switch m.Header.Get("Status") {
 		case "":
 			payloads = append(payloads, m.Data)
+			return false, nil
 		case "204": // the end of the answer
-			last, err := strconv.ParseUint(m.Header.Get(jetstream.LastSequenceHeader), 10, 64)
-			if err != nil {
-				return nil, 0, fmt.Errorf("read the end of an answer of stream %s: %w", name, Passing(err))
+			if last, err = strconv.ParseUint(m.Header.Get(jetstream.LastSequenceHeader), 10, 64); err != nil {
+				err = fmt.Errorf("read the end of an answer of stream %s: %w", name, Passing(err))
 			}
-			return payloads, last, nil
+			return true, err
 		case "503":
-			return nil, 0, nats.ErrNoResponders
+			return true, nats.ErrNoResponders
 		default:
-			return nil, 0, fmt.Errorf("%w: it answers %q", ErrBehind, m.Header.Get("Description"))
+			return true, fmt.Errorf("%w: it answers %q", ErrBehind, m.Header.Get("Description"))
 		}
+	})
+	if err != nil {
+		return nil, 0, err
 	}
+	return payloads, last, nil
 }

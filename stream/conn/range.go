@@ -10,51 +10,35 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// rangeSilence is how long the next message of a range may take: a replica that is frozen takes the request along.
-const rangeSilence = time.Second
-
 // GetRange returns those messages of sequences first to last that a replica has, in order, by one request that the stream answers with many
 // messages: no more behind maxBytes, but one at least. next is the sequence behind those that were looked at. That a message is not among
 // them proves nothing: another replica may have it, or its own headers may hide its place. It makes one attempt.
 func (c *Client) GetRange(ctx context.Context, name string, first, last uint64, maxBytes int) (found []*jetstream.RawStreamMsg, next uint64, err error) {
+	n := last - first + 1
+	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d}`, first, n, maxBytes)
 	err = c.Attempt(ctx, AttemptLimit, func(ctx context.Context) error {
-		found, next, err = c.getRange(ctx, name, first, last, maxBytes)
+		found, next, err = c.getRange(ctx, name, question, n, last)
 		return err
 	})
 	return found, next, err
 }
 
-func (c *Client) getRange(ctx context.Context, name string, first, last uint64, maxBytes int) (found []*jetstream.RawStreamMsg, next uint64, err error) {
-	n := last - first + 1
-	inbox, answers := c.nc.NewRespInbox(), make(chan *nats.Msg, n+1)
-	sub, err := c.nc.ChanSubscribe(inbox, answers)
+// getRange asks for at most n messages up to sequence last.
+func (c *Client) getRange(ctx context.Context, name string, question []byte, n, last uint64) (found []*jetstream.RawStreamMsg, next uint64, err error) {
+	err = c.answers(ctx, name, question, n, func(m *nats.Msg) (done bool, err error) {
+		var raw *jetstream.RawStreamMsg
+		if raw, next, err = rangeAnswer(m, last); err != nil || next > 0 {
+			return true, err
+		}
+		if raw != nil && raw.Sequence <= last { // where messages are gone, others behind the range came for them
+			found = append(found, raw)
+		}
+		return false, nil
+	})
 	if err != nil {
 		return nil, 0, err
 	}
-	defer sub.Unsubscribe() //nolint:errcheck // fails only on a closed connection
-	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d}`, first, n, maxBytes)
-	if err := c.nc.PublishRequest(c.API("DIRECT.GET", name), inbox, question); err != nil {
-		return nil, 0, err
-	}
-	silence := time.NewTimer(rangeSilence)
-	defer silence.Stop()
-	for {
-		select {
-		case m := <-answers:
-			raw, next, err := rangeAnswer(m, last)
-			if err != nil || next > 0 {
-				return found, next, err
-			}
-			if raw != nil && raw.Sequence <= last { // where messages are gone, others behind the range came for them
-				found = append(found, raw)
-			}
-			silence.Reset(rangeSilence)
-		case <-silence.C:
-			return nil, 0, nats.ErrTimeout
-		case <-ctx.Done():
-			return nil, 0, ctx.Err()
-		}
-	}
+	return found, next, nil
 }
 
 // rangeAnswer is one of the messages that answer a request for a range that ends at last: a message of the stream, or (next is not 0) the end

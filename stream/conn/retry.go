@@ -12,16 +12,29 @@ import (
 // AttemptLimit bounds one request to the server; a request without an answer is tried again.
 const AttemptLimit = 5 * time.Second
 
+// firstClusterLimit bounds the first attempt at something in a cluster: a server that is frozen, or that knows of no leader, takes a request
+// along, and the next one may be answered by another. Later attempts get more time: the machine may be busy.
+const firstClusterLimit = 2 * time.Second
+
 // Retry calls f until it succeeds, fails for good, or ctx ends. Each attempt is bounded by AttemptLimit. What is f in words, for
 // the log and the error.
 func (c *Client) Retry(ctx context.Context, what string, f func(ctx context.Context) error) error {
-	return c.RetryWithin(ctx, AttemptLimit, what, f)
+	first := AttemptLimit
+	if c.Clustered() {
+		first = firstClusterLimit
+	}
+	return c.retry(ctx, first, AttemptLimit, what, f)
 }
 
 // RetryWithin is Retry with another bound for each attempt.
 func (c *Client) RetryWithin(ctx context.Context, limit time.Duration, what string, f func(ctx context.Context) error) error {
+	return c.retry(ctx, limit, limit, what, f)
+}
+
+// retry bounds attempts by limit, which doubles up to most.
+func (c *Client) retry(ctx context.Context, limit, most time.Duration, what string, f func(ctx context.Context) error) error {
 	wait := c.Backoff()
-	for attempt := 1; ; attempt++ {
+	for attempt := 1; ; attempt, limit = attempt+1, min(2*limit, most) {
 		err := c.Attempt(ctx, limit, f)
 		if err == nil {
 			return nil

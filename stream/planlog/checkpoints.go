@@ -35,18 +35,18 @@ const manifestsBucket = "loaderd_checkpoints"
 // What a crash leaves behind each step, and what follows:
 //
 //	Put: chunks            chunks that no entry names            they count against the store's bound until the run's store is deleted
-//	Put: object            an object that no manifest names      whoever claims next deletes it
+//	Put: object            an object that no manifest names      whoever claims next deletes it with its first Put
 //	Put: manifest          the new one counts, and those that    a start takes the newest that fits the plan; whoever claims next deletes
 //	                       it does not name any more remain      the others
 //	Put: objects deleted   nothing to mend
-//	Claim: manifest        a term that has stored nothing        the next one has a higher term
-//	Claim: some deleted    objects that no manifest names        whoever claims next deletes them
+//	Claim                  a term that has stored nothing        the next one has a higher term
 type Checkpoints struct {
 	plan     *Log
 	store    *stream.Store
 	bucket   jetstream.ObjectStore
 	manifest *cell[manifest]
 	name     string
+	claimed  bool // since the last sweep
 }
 
 // manifest names the checkpoints that count, by ascending step.
@@ -91,7 +91,8 @@ func storedBy(name string) (by fence) {
 }
 
 // Claim makes a term the one that stores checkpoints, and returns those that count. Of a plan that has just begun, those of an earlier plan
-// do not count any more; any other plan is taken for what was restored of that one.
+// do not count any more; any other plan is taken for what was restored of that one. What does not count is deleted by the first Put: a
+// leader claims while readers wait, and finding out what there is takes long.
 func (c *Checkpoints) Claim(ctx context.Context, term uint64, begun bool) ([]loader.Stored, error) {
 	own := c.plan.fence(term)
 	m, err := c.manifest.update(ctx, func(m manifest) (manifest, error) {
@@ -104,13 +105,8 @@ func (c *Checkpoints) Claim(ctx context.Context, term uint64, begun bool) ([]loa
 		m.fence = own
 		return m, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if err := c.sweep(ctx, m); err != nil {
-		c.store.Log().Warn("checkpoints that do not count are not deleted yet", "objects", c.name, "error", err)
-	}
-	return m.Checkpoints, nil
+	c.claimed = c.claimed || err == nil
+	return m.Checkpoints, err
 }
 
 // sweep deletes the objects that a claimed manifest does not name and whose writers led before: no manifest will name them. Those of
@@ -162,7 +158,15 @@ func (c *Checkpoints) Put(ctx context.Context, term, step uint64, data []byte) (
 			c.store.Log().Warn("a checkpoint that does not count is not deleted yet", "object", s.Name, "error", err)
 		}
 	}
-	return m.Checkpoints, err
+	if err != nil || !c.claimed {
+		return m.Checkpoints, err
+	}
+	if err := c.sweep(ctx, m); err != nil {
+		c.store.Log().Warn("checkpoints that do not count are not deleted yet", "objects", c.name, "error", err)
+	} else {
+		c.claimed = false
+	}
+	return m.Checkpoints, nil
 }
 
 func (c *Checkpoints) putObject(ctx context.Context, name string, data []byte) error {
@@ -182,17 +186,23 @@ func (c *Checkpoints) Get(ctx context.Context, name string) ([]byte, error) {
 	var data []byte
 	began := time.Now()
 	err := c.store.RetryWithin(ctx, transferLimit, fmt.Sprintf("read object %s of %s", name, c.name), func(ctx context.Context) (err error) {
-		data, err = c.bucket.GetBytes(ctx, name)
+		data, err = c.store.GetObject(ctx, c.name, name)
 		err = asMissing(err)
-		if errors.Is(err, ErrNoCheckpoint) && c.store.Clustered() && time.Since(began) < missingFor {
-			err = conn.Passing(err) // any of the bucket's servers answers, also one that is behind
+		gone := errors.Is(err, conn.ErrBehind) // a part of it
+		switch {
+		case !gone && !errors.Is(err, ErrNoCheckpoint):
+			return err
+		case c.store.Clustered() && time.Since(began) < missingFor:
+			return conn.Passing(err) // any of the bucket's servers answers, also one that is behind
+		case gone:
+			return fmt.Errorf("%w: %s", jetstream.ErrDigestMismatch, err.Error())
 		}
 		return err
 	})
 	return data, err
 }
 
-// missingFor is for how long a cluster has to say that there is no such checkpoint.
+// missingFor is for how long a cluster has to say that there is no such checkpoint, or not all of it.
 const missingFor = 5 * time.Second
 
 // List returns the checkpoints that count, by ascending step.

@@ -27,10 +27,18 @@ const (
 	leadSilence = 2 * time.Second
 	// leadDoubt is when the holder no longer trusts its lead: so long after the beginning of its last good refresh.
 	leadDoubt = leadSilence * 8 / 10
+	// refreshLimit bounds one attempt to refresh it: a server that is frozen takes the request along, and there is time for another one.
+	refreshLimit = leadDoubt / 2
 	// lookAtLead is how often a candidate looks.
 	lookAtLead = 250 * time.Millisecond
 	// tellLead is how often a candidate that cannot look says so.
 	tellLead = 10 * time.Second
+	// firstYield is when, after the lead is taken, its holder's own server hands over the streams that it leads: readers do not wait for the
+	// plan any more then, and it shows which server died before. yieldAgain is when it looks again; the pause doubles whenever it had one to
+	// hand over, so that runs that share streams do not pass them to and fro.
+	firstYield = 3 * time.Second
+	yieldAgain = 15 * time.Second
+	yieldLimit = 10 * time.Second
 	// askHolder is how long a candidate waits for the holder of a lead to answer.
 	askHolder = 500 * time.Millisecond
 )
@@ -134,7 +142,7 @@ func (l *Leads) Take(ctx context.Context) (loader.Lead, error) {
 			}
 			return lead, err
 		}
-		look, cancel := context.WithTimeout(ctx, lookAtLead)
+		look, cancel := context.WithTimeout(ctx, seen.next())
 		_, err = freed.NextMsgWithContext(look)
 		cancel()
 		if err != nil && ctx.Err() == nil && look.Err() == nil { // the connection is closed
@@ -202,6 +210,14 @@ func (c *candidate) saw(revision uint64, holder Holder, now time.Time) {
 	}
 }
 
+// next is when to look again: at the latest when the record, if it stays as it is, has been silent for long enough.
+func (c *candidate) next() time.Duration {
+	if left := leadSilence - time.Since(c.since); left > 0 && left < lookAtLead {
+		return left
+	}
+	return lookAtLead
+}
+
 // try makes one attempt; it returns nil without an error while another daemon leads.
 func (l *Leads) try(ctx context.Context, seen *candidate) (loader.Lead, error) {
 	began := time.Now()
@@ -252,8 +268,11 @@ func (l *Leads) record() []byte {
 func (l *Leads) taken(revision uint64, began time.Time, err error) (loader.Lead, error) {
 	switch {
 	case err == nil:
-		x := &Lead{leads: l, revision: revision, good: began, stop: make(chan struct{}), over: make(chan struct{}), sure: make(chan struct{}, 1)}
-		x.running.Go(x.refresh)
+		x := &Lead{leads: l, revision: revision, good: began, over: make(chan struct{}), sure: make(chan struct{}, 1)}
+		held, stop := context.WithCancel(context.Background())
+		x.stop = stop
+		x.running.Go(func() { x.refresh(held) })
+		x.running.Go(func() { x.yield(held) })
 		return x, nil
 	case conn.WrongLast(err), errors.Is(err, jetstream.ErrKeyExists): // another candidate was faster, or what was read is old
 		return nil, nil
@@ -268,7 +287,7 @@ func (l *Leads) freedSubject() string { return stream.ServiceSubject + ".freed."
 type Lead struct {
 	leads   *Leads
 	running sync.WaitGroup
-	stop    chan struct{}
+	stop    context.CancelFunc
 	over    chan struct{}
 	sure    chan struct{} // has a value when a refresh has succeeded
 
@@ -278,12 +297,12 @@ type Lead struct {
 }
 
 // refresh keeps the record fresh until the lead is given up or another daemon has it.
-func (x *Lead) refresh() {
+func (x *Lead) refresh(held context.Context) {
 	tick := time.NewTicker(refreshLead)
 	defer tick.Stop()
 	for {
 		select {
-		case <-x.stop:
+		case <-held.Done():
 			return
 		case <-tick.C:
 		}
@@ -298,20 +317,20 @@ func (x *Lead) refresh() {
 func (x *Lead) refreshOnce() (deposed bool) {
 	l := x.leads
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), leadDoubt)
+	ctx, cancel := context.WithTimeout(context.Background(), refreshLimit)
 	defer cancel()
 	revision, err := l.kv.Update(ctx, l.run, l.record(), x.revision)
 	if conn.WrongLast(err) { // by another daemon, or by an earlier refresh whose answer was lost
-		e, err := l.kv.Get(ctx, l.run)
-		if err != nil || e.Revision() <= x.revision {
+		record, revision, _, err := l.look(ctx)
+		if err != nil || revision <= x.revision {
 			return false
 		}
 		var holder Holder
-		if err := json.Unmarshal(e.Value(), &holder); err != nil || holder.ID != l.holder.ID {
+		if err := json.Unmarshal(record, &holder); err != nil || holder.ID != l.holder.ID {
 			return true
 		}
 		x.mu.Lock()
-		x.revision = e.Revision()
+		x.revision = revision
 		x.mu.Unlock()
 		return false
 	}
@@ -326,6 +345,36 @@ func (x *Lead) refreshOnce() (deposed bool) {
 	default:
 	}
 	return false
+}
+
+// yield keeps the streams that a takeover needs away from this process's own server, with which they would lose their leader when it dies.
+func (x *Lead) yield(held context.Context) {
+	s, run := x.leads.store, x.leads.run
+	streams := []string{s.Config().PlanStream(run).Name, "OBJ_" + checkpointsPrefix + run, s.Config().Name}
+	for _, bucket := range []string{leadsBucket, floorsBucket, manifestsBucket} {
+		name, _ := keyAt(bucket, run)
+		streams = append(streams, name)
+	}
+	again := yieldAgain
+	for wait := firstYield; ; wait = again {
+		select {
+		case <-time.After(wait):
+		case <-x.over:
+			return
+		case <-held.Done():
+			return
+		}
+		ctx, cancel := context.WithTimeout(held, yieldLimit)
+		moved, err := s.Yield(ctx, streams...)
+		cancel()
+		if err != nil {
+			s.Log().Debug("streams may be led by the server of the daemon that leads the run", "run", run, "error", err)
+		}
+		if len(moved) > 0 {
+			s.Log().Info("other servers lead streams of the run now: this daemon's may end with it", "run", run, "streams", moved)
+			again = min(2*again, time.Hour)
+		}
+	}
 }
 
 // Sure implements loader.Lead.
@@ -356,7 +405,7 @@ func (x *Lead) Over() <-chan struct{} { return x.over }
 
 // Close implements loader.Lead.
 func (x *Lead) Close() error {
-	close(x.stop)
+	x.stop()
 	x.running.Wait()
 	select {
 	case <-x.over:

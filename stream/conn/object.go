@@ -1,0 +1,62 @@
+package conn
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A request for parts of an object brings at most this many, and no more behind this many bytes.
+const (
+	objectParts = 1024
+	objectBytes = 8 << 20
+)
+
+// GetObject reads an object of an object store: jetstream.ErrObjectNotFound where the store's leader knows of none, ErrBehind where a replica
+// has not all of it, jetstream.ErrDigestMismatch where it is not what was stored. It makes one attempt.
+//
+// The library reads objects, and lists them, through a consumer. While a cluster elects the leader that makes consumers, it waits for one.
+func (c *Client) GetObject(ctx context.Context, bucket, name string) ([]byte, error) {
+	stream := "OBJ_" + bucket
+	m, err := c.GetLast(ctx, stream, "$O."+bucket+".M."+base64.URLEncoding.EncodeToString([]byte(name)))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, jetstream.ErrObjectNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	var info jetstream.ObjectInfo
+	if err := json.Unmarshal(m.Data, &info); err != nil {
+		return nil, fmt.Errorf("%w: %w", jetstream.ErrBadObjectMeta, err)
+	}
+	if info.Deleted {
+		return nil, jetstream.ErrObjectNotFound
+	}
+	data := make([]byte, 0, min(info.Size, objectBytes))
+	parts, next := uint32(0), uint64(1)
+	for parts < info.Chunks {
+		question := fmt.Appendf(nil, `{"next_by_subj":%q,"seq":%d,"batch":%d,"max_bytes":%d}`, "$O."+bucket+".C."+info.NUID, next, objectParts, objectBytes)
+		found, after, err := c.getRange(ctx, stream, question, objectParts, math.MaxUint64-1)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("%w: object %s has %d parts, it has %d of them", ErrBehind, name, info.Chunks, parts)
+		}
+		for _, part := range found {
+			data = append(data, part.Data...)
+		}
+		parts, next = parts+uint32(len(found)), after
+	}
+	digest := sha256.Sum256(data)
+	if info.Digest != "SHA-256="+base64.URLEncoding.EncodeToString(digest[:]) {
+		return nil, fmt.Errorf("read object %s: %w", name, jetstream.ErrDigestMismatch)
+	}
+	return data, nil
+}

@@ -1,0 +1,101 @@
+package planlog_test
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"loaderd/internal/natstest"
+	"loaderd/stream"
+	"loaderd/stream/planlog"
+	"loaderd/stream/server"
+)
+
+// embeddedCluster opens three stores whose own servers are a cluster.
+func embeddedCluster(t *testing.T) []*stream.Store {
+	t.Helper()
+	peers := []string{natstest.FreeAddress(t), natstest.FreeAddress(t), natstest.FreeAddress(t)}
+	stores, opening := make([]*stream.Store, len(peers)), sync.WaitGroup{}
+	for i, peer := range peers {
+		c := natstest.Config(t)
+		c.Replicas, c.Cluster = len(peers), server.Cluster{Name: "corpus", Listen: peer, Peers: peers}
+		opening.Go(func() {
+			s, err := stream.Open(natstest.Within(t, time.Minute), c, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Errorf("open member %d: %v", i, err)
+				return
+			}
+			stores[i] = s
+		})
+	}
+	opening.Wait()
+	t.Cleanup(func() {
+		var closing sync.WaitGroup
+		for _, s := range stores {
+			if s != nil {
+				closing.Go(func() { _ = s.Close() })
+			}
+		}
+		closing.Wait()
+	})
+	if slices.Contains(stores, nil) {
+		t.FailNow()
+	}
+	return stores
+}
+
+// leaderOf names the server that leads a stream; empty while none does.
+func leaderOf(t *testing.T, s *stream.Store, name string) string {
+	st, err := s.JetStream().Stream(natstest.Within(t, 2*time.Second), name)
+	if err != nil || st.CachedInfo().Cluster == nil {
+		return ""
+	}
+	return st.CachedInfo().Cluster.Leader
+}
+
+// The daemon that leads a run has its own server lead none of the streams that its successor needs: both may die together.
+func TestTheLeadingDaemonsServerHandsStreamsOver(t *testing.T) {
+	stores := embeddedCluster(t)
+	own := stores[0].Conn().ConnectedServerName()
+	ctx := natstest.Within(t, time.Minute)
+	plan, err := planlog.Open(ctx, stores[0], "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := planlog.OpenCheckpoints(ctx, plan); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := planlog.OpenFloors(ctx, plan); err != nil {
+		t.Fatal(err)
+	}
+	leads := openLeads(t, stores[0], "run")
+	streams := []string{"PLAN_run", "OBJ_CHECKPOINTS_run", "DOCS", "KV_loaderd_leads", "KV_loaderd_floors", "KV_loaderd_checkpoints"}
+	for _, name := range streams {
+		natstest.Soon(t, "its own server leads "+name, func() bool {
+			leader := leaderOf(t, stores[1], name)
+			if leader == "" || leader == own {
+				return leader == own
+			}
+			_ = stores[1].MoveLeader(natstest.Within(t, time.Second), name, own)
+			return false
+		})
+	}
+	lead, err := leads.Take(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range streams {
+		natstest.Soon(t, "another server leads "+name, func() bool {
+			leader := leaderOf(t, stores[1], name)
+			return leader != "" && leader != own
+		})
+	}
+	if err := lead.Sure(ctx); err != nil {
+		t.Errorf("Sure = %v", err)
+	}
+	if err := lead.Close(); err != nil {
+		t.Error(err)
+	}
+}
