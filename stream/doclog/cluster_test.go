@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"loaderd/internal/natstest"
 	"loaderd/loader"
 	"loaderd/stream/doclog"
@@ -137,4 +139,40 @@ func TestAnotherStreamInACluster(t *testing.T) {
 	remove()
 	mismatch("no stream", 4*time.Second, 20*time.Second, state)
 	mismatch("a document of no stream", 0, 20*time.Second, func(ctx context.Context) error { _, err := l.Content(ctx, 3); return err })
+}
+
+// While a cluster makes no consumers, as when it has lost the leader of all its streams, a reader gets what the stream holds and what comes.
+func TestDocumentsComeWithoutAConsumer(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t, 3)
+	s, ctx := c.Store(), natstest.Context(t)
+	st, err := s.EnsureDocuments(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := st.CachedInfo().Config
+	config.MaxConsumers = 1
+	if err := s.JetStream().DeleteStream(ctx, "DOCS"); err != nil {
+		t.Fatal(err)
+	}
+	if st, err = s.JetStream().CreateStream(ctx, config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: "the-only-one"}); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Publish(t, s, natstest.Documents(1, 600)...)
+	src := openSource(t, openLog(t, s), 1)
+	checkCounted(t, src, 1, 600)
+	natstest.Publish(t, s, natstest.Documents(601, 20)...)
+	checkCounted(t, src, 601, 20)
+	if err := st.DeleteConsumer(ctx, "the-only-one"); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Soon(t, "the reader has a consumer", func() bool {
+		info, err := st.Info(natstest.Within(t, time.Second))
+		return err == nil && info.State.Consumers == 1
+	})
+	natstest.Publish(t, s, natstest.Documents(621, 20)...)
+	checkCounted(t, src, 621, 20)
 }

@@ -54,7 +54,7 @@ func (r *reader) follow(ctx context.Context) error {
 	if err := r.awaitRoom(ctx, lost, tick.C); err != nil {
 		return err
 	}
-	p, err := openPull(ctx, r.log.store.Client, r.log.stream, r.next, r.log.inactive)
+	p, err := r.begin(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return r.log.another("it was deleted", time.Time{})
 	}
@@ -114,8 +114,8 @@ func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time, lost
 func (r *reader) look(ctx context.Context, p *pull) error {
 	if !p.asked {
 		p.heard = time.Now()
-	} else if time.Since(p.heard) > silence {
-		return errSilent
+	} else if time.Since(p.heard) > p.silence {
+		return conn.Passing(fmt.Errorf("nothing was heard from the server for %v", p.silence))
 	}
 	before := p.next
 	p.next = r.next
@@ -191,6 +191,11 @@ func (r *reader) take(ctx context.Context, p *pull, in *nats.Msg) error {
 		// The consumer started at or before r.next and sent everything it found, so the stream does not hold what is missing.
 		return r.log.gap(ctx, r.next, m.sequence-1)
 	}
+	return r.accept(ctx, m, m.sequence+pending)
+}
+
+// accept takes the next document; last is the stream's last sequence, as far as it is known.
+func (r *reader) accept(ctx context.Context, m *message, last uint64) error {
 	r.next++
 	r.ask, r.stale = 0, 0
 	if r.filling == nil {
@@ -204,7 +209,7 @@ func (r *reader) take(ctx context.Context, p *pull, in *nats.Msg) error {
 	r.status.DrySince = time.Time{} // the quiet before this document is over, even if it is the stream's last
 	r.status.TextBytes += int64(len(m.data))
 	r.mu.Unlock()
-	r.sees(m.sequence + pending)
+	r.sees(last)
 	if r.filling.full() {
 		return r.flush(ctx)
 	}

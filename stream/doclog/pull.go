@@ -38,10 +38,12 @@ func (m *message) original() deadletter.Original {
 // with a bound they ask for ever for a message that is larger.
 type pull struct {
 	nc      *nats.Conn
-	name    string // of the consumer
-	subject string // takes requests for messages
-	drop    string // takes a request to drop the consumer
-	inbox   string // inbox.<request> takes what they bring
+	name    string        // of the consumer
+	beat    time.Duration // between heartbeats, and ...
+	silence time.Duration // ... how long nothing may come before it is given up
+	subject string        // takes requests for messages
+	drop    string        // takes a request to drop the consumer
+	inbox   string        // inbox.<request> takes what they bring
 	sub     *nats.Subscription
 	msgs    chan *nats.Msg
 	seen    uint64 // messages that the consumer has sent
@@ -64,6 +66,11 @@ const (
 	// pullExpires ends a request that waits for new documents; heartbeats tell a quiet stream from a dead one.
 	pullExpires   = 30 * time.Second
 	pullHeartbeat = 2 * time.Second
+	// silence is how long a consumer may send nothing, not even heartbeats, before it is given up. In a cluster it ends without a word
+	// together with the server that has it, and another one can be made at once.
+	silence          = 3 * pullHeartbeat
+	clusterHeartbeat = 500 * time.Millisecond
+	clusterSilence   = 4 * clusterHeartbeat
 	// pullInactive is when the server drops a consumer that asks for nothing, unless the document log says otherwise.
 	pullInactive = 2 * time.Minute
 )
@@ -78,7 +85,11 @@ var (
 // openPull makes a consumer that starts at sequence from. The server drops it when it asks for nothing for as long as inactive.
 func openPull(ctx context.Context, client *conn.Client, stream jetstream.Stream, from uint64, inactive time.Duration) (*pull, error) {
 	nc, name := client.Conn(), stream.CachedInfo().Config.Name
-	p := &pull{nc: nc, since: time.Now(), inbox: nc.NewInbox(), msgs: make(chan *nats.Msg, pullBatch+1024), name: "loaderd-" + nuid.Next()}
+	p := &pull{nc: nc, since: time.Now(), inbox: nc.NewInbox(), msgs: make(chan *nats.Msg, pullBatch+1024), name: "loaderd-" + nuid.Next(),
+		beat: pullHeartbeat, silence: silence}
+	if client.Clustered() {
+		p.beat, p.silence = clusterHeartbeat, clusterSilence
+	}
 	p.subject = client.API("CONSUMER.MSG.NEXT", name, p.name)
 	p.drop = client.API("CONSUMER.DELETE", name, p.name)
 	err := client.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
@@ -116,7 +127,7 @@ func (p *pull) ask(maxBytes int64) error {
 		MaxBytes  int64         `json:"max_bytes,omitempty"`
 		Expires   time.Duration `json:"expires"`
 		Heartbeat time.Duration `json:"idle_heartbeat"`
-	}{p.batch, maxBytes, pullExpires, pullHeartbeat})
+	}{p.batch, maxBytes, pullExpires, p.beat})
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}

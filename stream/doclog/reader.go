@@ -3,7 +3,6 @@ package doclog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -46,14 +45,11 @@ const (
 	queued = 4096
 	// refreshEvery is how often the stream's state is asked for while no document comes.
 	refreshEvery = time.Second
-	// silence is how long a consumer may send nothing, not even heartbeats, before it is given up.
-	silence = 3 * pullHeartbeat
 )
 
 var (
 	errReaderClosed = errors.New("the reader is closed")
 	errDisconnected = conn.Passing(errors.New("the connection is lost"))
-	errSilent       = conn.Passing(fmt.Errorf("nothing was heard from the server for %v", silence))
 )
 
 func newReader(l *Log, from uint64, info *jetstream.StreamInfo) *reader {

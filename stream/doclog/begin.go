@@ -1,0 +1,101 @@
+package doclog
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// beginEvery is how often documents are asked for while a consumer is being made.
+const beginEvery = 50 * time.Millisecond
+
+// begin makes the consumer that follows the stream from r.next on. A cluster makes consumers while it has a leader, and that may have died a
+// moment ago together with the daemon that led the run: until there is a consumer, documents come by requests that any replica answers.
+func (r *reader) begin(ctx context.Context) (*pull, error) {
+	open := func(from uint64) (*pull, error) {
+		return openPull(ctx, r.log.store.Client, r.log.stream, from, r.log.inactive)
+	}
+	if !r.log.store.Clustered() {
+		return open(r.next)
+	}
+	if err := r.direct(ctx); err != nil {
+		return nil, err
+	}
+	type answer struct {
+		p   *pull
+		err error
+	}
+	made, from := make(chan answer, 1), r.next
+	go func() {
+		p, err := open(from)
+		made <- answer{p, err}
+	}()
+	var failed error
+	for tick := time.NewTicker(beginEvery); ; {
+		select {
+		case a := <-made:
+			tick.Stop()
+			if a.err != nil || failed == nil && r.next == from {
+				return a.p, a.err
+			}
+			a.p.close() // it would bring again what has come meanwhile
+			if failed != nil {
+				return nil, failed
+			}
+			return open(r.next)
+		case <-tick.C:
+			if failed == nil {
+				failed = r.direct(ctx)
+			}
+		}
+	}
+}
+
+// direct reads what the stream holds from r.next on, as far as there is room and a replica has it. What it does not bring it leaves to a
+// consumer: why, and whether that is bad, shows there.
+func (r *reader) direct(ctx context.Context) error {
+	for {
+		room, ok := r.wants()
+		if !ok || room == 0 { // a document of any size passes alone
+			return r.flush(ctx)
+		}
+		raw, _, err := r.log.store.GetRange(ctx, r.log.name, r.next, r.next+rangeDocuments-1, int(min(room, rangeBytes)))
+		if err != nil || len(raw) == 0 {
+			return r.flush(ctx)
+		}
+		found := r.consecutive(raw, room)
+		if len(found) == 0 {
+			return r.flush(ctx)
+		}
+		newest := slices.MaxFunc(found, func(a, b message) int { return a.time.Compare(b.time) })
+		if err := r.log.own(ctx, &newest); err != nil { // what is older than a message of our stream is of our stream
+			return err
+		}
+		r.up()
+		for i := range found {
+			if err := r.accept(ctx, &found[i], found[i].sequence); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// consecutive are the first of the messages that follow each other from r.next on and have room.
+func (r *reader) consecutive(raw []*jetstream.RawStreamMsg, room int64) []message {
+	found := make([]message, 0, len(raw))
+	for i, m := range raw {
+		size := len(m.Subject) + len(m.Data)
+		for key, values := range m.Header {
+			for _, value := range values {
+				size += len(key) + len(value) + len(": \r\n")
+			}
+		}
+		if room -= int64(size); m.Sequence != r.next+uint64(i) || room < 0 {
+			break
+		}
+		found = append(found, message{sequence: m.Sequence, subject: m.Subject, header: m.Header, data: m.Data, size: size, time: m.Time})
+	}
+	return found
+}
