@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,19 +56,26 @@ type Client struct {
 	clustered atomic.Bool // a server was a member of a cluster
 	api       string      // what subjects of JetStream's interface begin with
 	status    *status
+	stop      context.CancelFunc // ends what runs beside the connection ...
+	running   sync.WaitGroup     // ... which this counts
 }
 
 // Dial connects and waits until JetStream answers. It tries again where waiting can help (no server reachable, no leader yet), until
 // ctx ends; everything else fails at once.
 func Dial(ctx context.Context, o Options, log *slog.Logger) (_ *Client, err error) {
-	c := &Client{log: log, options: o, status: newStatus()}
+	running, stop := context.WithCancel(context.Background())
+	c := &Client{log: log, options: o, status: newStatus(), stop: stop}
 	defer func() {
 		if err != nil {
 			c.Close()
 		}
 	}()
-	if c.nc, err = connect(ctx, o, c.status, log); err != nil {
+	l := &lines{}
+	if c.nc, err = connect(ctx, o, c.status, l, log); err != nil {
 		return nil, err
+	}
+	if o.Server == nil {
+		c.running.Go(func() { l.leaveSilent(running, c.nc) })
 	}
 	c.status.restored()
 	if c.js, err = jetstream.New(c.nc); err != nil {
@@ -176,7 +184,9 @@ func (c *Client) Status() Status {
 // Close ends the connection.
 func (c *Client) Close() {
 	c.status.close()
+	c.stop()
 	if c.nc != nil {
 		c.nc.Close()
 	}
+	c.running.Wait()
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // connect makes the connection. It retries within ctx what waiting can heal.
-func connect(ctx context.Context, o Options, st *status, log *slog.Logger) (*nats.Conn, error) {
-	opts, err := clientOptions(o, st, log)
+func connect(ctx context.Context, o Options, st *status, l *lines, log *slog.Logger) (*nats.Conn, error) {
+	opts, err := clientOptions(o, st, l, log)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,13 @@ func connect(ctx context.Context, o Options, st *status, log *slog.Logger) (*nat
 	}
 }
 
-func clientOptions(o Options, st *status, log *slog.Logger) ([]nats.Option, error) {
+// One of several servers is given less time to take a connection than the only one: another one may take it.
+const (
+	connectLimit     = 5 * time.Second
+	connectOneOfMany = 2 * time.Second
+)
+
+func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Option, error) {
 	opts := []nats.Option{
 		nats.Name("loaderd"),
 		nats.MaxReconnects(-1),
@@ -59,8 +65,8 @@ func clientOptions(o Options, st *status, log *slog.Logger) ([]nats.Option, erro
 		nats.CustomReconnectDelay(reconnectDelay(o.ReconnectWait)),
 		// Nothing is held back while the connection is down: a caller must know that its message did not leave.
 		nats.ReconnectBufSize(-1),
-		nats.PingInterval(10 * time.Second),
-		nats.Timeout(5 * time.Second),
+		nats.PingInterval(pingEvery),
+		nats.MaxPingsOutstanding(pingsOut),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err == nil {
 				err = errors.New("connection lost")
@@ -84,8 +90,13 @@ func clientOptions(o Options, st *status, log *slog.Logger) ([]nats.Option, erro
 		nats.NoCallbacksAfterClientClose(),
 	}
 	if o.Server != nil {
-		return append(opts, nats.InProcessServer(o.Server)), nil
+		return append(opts, nats.Timeout(connectLimit), nats.InProcessServer(o.Server)), nil
 	}
+	l.dialer.Timeout = connectLimit
+	if strings.Contains(o.URL, ",") {
+		l.dialer.Timeout = connectOneOfMany
+	}
+	opts = append(opts, nats.Timeout(l.dialer.Timeout), nats.SetCustomDialer(l))
 	if o.TLS.CA != "" {
 		opts = append(opts, nats.RootCAs(o.TLS.CA))
 	}

@@ -1,0 +1,35 @@
+package conn_test
+
+import (
+	"testing"
+	"time"
+
+	"loaderd/internal/natstest"
+)
+
+// A server that says nothing is left for another one that the client knows. The only one is not: it may just be slow.
+func TestASilentServerIsLeft(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t, 3)
+	several := c.Store()
+	frozen := 0
+	for i := range 3 {
+		if c.URL(i) == several.ClientURL() {
+			frozen = i
+		}
+	}
+	one := c.Store(frozen)
+	began := time.Now()
+	c.Freeze(frozen)
+	natstest.Soon(t, "the client is connected to another server", func() bool {
+		return several.Status().Connected && several.ClientURL() != c.URL(frozen)
+	})
+	t.Logf("it left the silent server after %v", time.Since(began))
+	if st := one.Status(); !st.Connected {
+		t.Errorf("who knows no other server has left it: %s", st.Error)
+	}
+	c.Thaw(frozen)
+	if _, err := one.JetStream().AccountInfo(natstest.Within(t, 20*time.Second)); err != nil {
+		t.Errorf("the connection to the only server: %v", err)
+	}
+}
