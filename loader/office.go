@@ -166,7 +166,10 @@ func (o *office) lead(ctx context.Context, lead Lead) error {
 		case <-ctx.Done():
 		}
 	}()
-	for !o.begins() {
+	for wait := time.Duration(0); !o.begins(); wait = leadPause { // it stays overtaken while whoever led before still appends
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
 		if err := o.open(ctx); err != nil {
 			return err
 		}

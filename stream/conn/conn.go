@@ -115,7 +115,7 @@ func (c *Client) awaitJetStream(ctx context.Context) error {
 // A cluster drops requests while it has no leader: who asks again soon hears soon.
 const (
 	firstAnswer = 250 * time.Millisecond
-	lastAnswer  = 4 * time.Second
+	lastAnswer  = 2 * time.Second
 )
 
 // askAccount asks JetStream whether it serves this account, and waits for the answer no longer than limit.

@@ -1,10 +1,13 @@
 package conn_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -341,6 +344,30 @@ func TestGetRange(t *testing.T) {
 		}
 		if err != nil || !slices.Equal(got, tt.want) || next != tt.next {
 			t.Errorf("range %d to %d is %v, next %d, %v; want %v, next %d", tt.first, tt.last, got, next, err, tt.want, tt.next)
+		}
+	}
+}
+
+// A replica that is a moment behind is asked again at once, and nobody is told; one that stays behind is.
+func TestAMomentBehind(t *testing.T) {
+	for _, tt := range []struct{ behind, told int }{{3, 0}, {6, 1}} {
+		var log bytes.Buffer
+		url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
+		c, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{URL: url, ReconnectWait: reconnectWait}, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := tt.behind
+		err = c.Retry(natstest.Context(t), "read", func(context.Context) error {
+			if left == 0 {
+				return nil
+			}
+			left--
+			return conn.ErrBehind
+		})
+		c.Close()
+		if told := strings.Count(log.String(), "trying again"); err != nil || told != tt.told {
+			t.Errorf("behind %d times: %v, told %d times, want %d", tt.behind, err, told, tt.told)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (c *Client) RetryWithin(ctx context.Context, limit time.Duration, what stri
 
 // retry bounds attempts by limit, which doubles up to most.
 func (c *Client) retry(ctx context.Context, limit, most time.Duration, what string, f func(ctx context.Context) error) error {
-	wait := c.Backoff()
+	wait, told := c.Backoff(), false
 	for attempt := 1; ; attempt, limit = attempt+1, min(2*limit, most) {
 		err := c.Attempt(ctx, limit, f)
 		if err == nil {
@@ -42,14 +42,25 @@ func (c *Client) retry(ctx context.Context, limit, most time.Duration, what stri
 		if !Transient(err) && ctx.Err() == nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		if attempt == 1 {
-			c.log.Warn("JetStream does not answer, trying again", "action", what, "error", err)
+		pause := behindPause
+		if !errors.Is(err, ErrBehind) || attempt > behindFor {
+			pause = wait.NextBackOff()
+			if !told {
+				c.log.Warn("JetStream does not answer, trying again", "action", what, "error", err)
+			}
+			told = true
 		}
-		if err := c.Pause(ctx, wait.NextBackOff(), err); err != nil {
+		if err := c.Pause(ctx, pause, err); err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 	}
 }
+
+// A replica that a message has not reached gets it within milliseconds, as a rule: so often it is asked again at once, and nothing is said.
+const (
+	behindFor   = 4
+	behindPause = 5 * time.Millisecond
+)
 
 // Attempt calls f once, until limit and for as long as the connection stands: an answer does not find its way over the next one.
 func (c *Client) Attempt(ctx context.Context, limit time.Duration, f func(ctx context.Context) error) error {
