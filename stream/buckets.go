@@ -17,7 +17,7 @@ const (
 
 // EnsureKeyValue returns a key-value bucket. It creates the bucket when it is absent.
 func (s *Store) EnsureKeyValue(ctx context.Context, name, description string) (kv jetstream.KeyValue, err error) {
-	err = s.Retry(ctx, "open key-value bucket "+name, func(ctx context.Context) (err error) {
+	err = s.ensure(ctx, "open key-value bucket "+name, func(ctx context.Context) (err error) {
 		kv, err = s.JetStream().KeyValue(ctx, name)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
 			err = s.copied(func(copies int) (err error) {
@@ -50,7 +50,7 @@ func soon(err error) error {
 
 // EnsureObjectStore returns an object store. It creates the store when it is absent, as large as maxBytes or as the disk allows.
 func (s *Store) EnsureObjectStore(ctx context.Context, name, description string, maxBytes int64) (objects jetstream.ObjectStore, err error) {
-	err = s.Retry(ctx, "open object store "+name, func(ctx context.Context) (err error) {
+	err = s.ensure(ctx, "open object store "+name, func(ctx context.Context) (err error) {
 		objects, err = s.JetStream().ObjectStore(ctx, name)
 		if err == nil {
 			return soon(s.replicateBacking(ctx, objectStorePrefix+name))
@@ -70,6 +70,9 @@ func (s *Store) EnsureObjectStore(ctx context.Context, name, description string,
 		if err == nil {
 			s.made.add(objectStorePrefix + name)
 			err = s.replicateBacking(ctx, objectStorePrefix+name)
+		}
+		if errors.Is(err, jetstream.ErrBucketExists) { // another daemon was faster, with other settings
+			err = conn.Passing(err)
 		}
 		return soon(err)
 	})

@@ -122,7 +122,7 @@ func (s *Store) EnsureDeadLetters(ctx context.Context) (jetstream.Stream, error)
 // Ensure returns a stream of these settings. It creates the stream when it is absent, and refuses one whose settings would lose data.
 func (s *Store) Ensure(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	var st jetstream.Stream
-	err := s.Retry(ctx, "open stream "+want.Name, func(ctx context.Context) (err error) {
+	err := s.ensure(ctx, "open stream "+want.Name, func(ctx context.Context) (err error) {
 		st, err = s.JetStream().Stream(ctx, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			st, err = s.create(ctx, want)
@@ -139,14 +139,18 @@ func (s *Store) Ensure(ctx context.Context, want jetstream.StreamConfig) (jetstr
 	return s.follow(ctx, st, want)
 }
 
-// Find returns the stream of a name as it is, or missing when there is none. It is said to open what, in the log and in errors.
+// Find returns the stream of a name as it is, or missing when there is none, which a cluster has to say for a while. It is said to open what, in the log and in errors.
 func (s *Store) Find(ctx context.Context, what, name string, missing error) (st jetstream.Stream, err error) {
+	began := time.Now()
 	err = s.Retry(ctx, "open "+what, func(ctx context.Context) (err error) {
 		st, err = s.JetStream().Stream(ctx, name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("stream %s: %w", name, missing)
+		switch {
+		case !errors.Is(err, jetstream.ErrStreamNotFound):
+			return err
+		case s.Clustered() && time.Since(began) < absencePatience:
+			return conn.Passing(err)
 		}
-		return err
+		return fmt.Errorf("stream %s: %w", name, missing)
 	})
 	return st, err
 }

@@ -62,6 +62,12 @@ func WrongLast(err error) bool {
 	return errors.As(err, &api) && (api.ErrorCode == codeWrongLast || api.ErrorCode == codeWrongLastConstant)
 }
 
+// NoPeers says whether the server refused to make something because it finds no servers for it: there are too few, or some are down.
+func NoPeers(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == codeNoPeers
+}
+
 // TooFewServers says whether the server refused to keep so many copies because there are not as many servers. That one of them is down
 // at the moment, or has no room, are other refusals.
 func TooFewServers(err error) bool {
