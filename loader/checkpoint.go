@@ -68,11 +68,9 @@ const maxAskers = 64
 func (l *loop) ask(ctx context.Context, q request) error {
 	switch {
 	case l.applier.Ended:
-		q.refuse(BadTicket, "the run has ended at step %d: its plan is complete and needs no checkpoint", l.applier.Planner.Next())
-		return nil
+		return l.tell(ctx, q, refusal(BadTicket, "the run has ended at step %d: its plan is complete and needs no checkpoint", l.applier.Planner.Next()))
 	case l.edges.Checkpoints == nil:
-		q.refuse(BadTicket, "this run has no place for checkpoints")
-		return nil
+		return l.tell(ctx, q, refusal(BadTicket, "this run has no place for checkpoints"))
 	case len(l.askers) == maxAskers:
 		q.reply <- answer{err: &Error{Reason: PlanLogDown, Message: fmt.Sprintf("%d requests wait for a checkpoint", maxAskers),
 			Do: "check the JetStream server and its disk, and ask again"}}
@@ -90,7 +88,10 @@ func (l *loop) answer(ctx context.Context) error {
 	askers, step := l.askers, l.applier.Planner.Next()
 	l.askers = nil
 	return l.save(ctx, func(err error) {
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrDeposed), errors.Is(err, context.Canceled): // this process leads no more
+			err = ErrNobodyLeads
+		case err != nil:
 			err = &Error{Reason: PlanLogDown, Message: "the checkpoint was not stored", Err: err,
 				Do: "check the JetStream server and its disk, and ask again"}
 		}

@@ -24,6 +24,7 @@ type company struct {
 	answers map[int]func(context.Context, []byte) []byte
 	next    int
 	deaf    bool // words are lost
+	blinded bool // somebody who was ousted knew nothing of it
 }
 
 func newCompany() *company {
@@ -34,15 +35,25 @@ func newCompany() *company {
 
 // memLead is the lead of one daemon.
 type memLead struct {
-	c    *company
-	over chan struct{}
+	c     *company
+	over  chan struct{}
+	blind bool // it is sure of itself, whoever leads
 }
+
+// ousted is what a daemon knows that has lost the lead.
+type ousted string
+
+const (
+	told   ousted = "is told"
+	doubts ousted = "is not sure any more"
+	blind  ousted = "knows nothing"
+)
 
 func (c *company) Take(ctx context.Context) (loader.Lead, error) {
 	for {
 		c.mu.Lock()
 		if c.leader == nil {
-			c.leader, c.free = &memLead{c, make(chan struct{})}, make(chan struct{})
+			c.leader, c.free = &memLead{c: c, over: make(chan struct{})}, make(chan struct{})
 			defer c.mu.Unlock()
 			return c.leader, nil
 		}
@@ -56,22 +67,34 @@ func (c *company) Take(ctx context.Context) (loader.Lead, error) {
 	}
 }
 
-// depose takes the lead from whoever has it, who does not know at once.
-func (c *company) depose(tell bool) {
+// oust takes the lead from whoever has it.
+func (c *company) oust(knows ousted) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.leader == nil {
 		return
 	}
-	if tell {
-		close(c.leader.over)
+	c.leader.blind = knows == blind
+	c.blinded = c.blinded || c.leader.blind
+	if over := c.leader.over; knows == told {
+		close(over)
+	} else { // it finds out when it refreshes its record
+		time.AfterFunc(3*time.Second, func() { close(over) })
 	}
 	c.leader = nil
 	close(c.free)
 }
 
-func (l *memLead) Sure(context.Context) error { return nil }
-func (l *memLead) Over() <-chan struct{}      { return l.over }
+func (l *memLead) Sure(context.Context) error {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	if l.c.leader != l && !l.blind {
+		return loader.ErrDeposed
+	}
+	return nil
+}
+
+func (l *memLead) Over() <-chan struct{} { return l.over }
 func (l *memLead) Close() error {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -144,8 +167,8 @@ func (w *world) join(t *testing.T, c *company, name string) (run *loader.Run, st
 
 // Several daemons serve the steps of one, whoever leads and however often that changes; whatever is asked of any of them is recorded.
 func TestDaemonsOfOneRun(t *testing.T) {
-	for _, tell := range []bool{true, false} {
-		t.Run(fmt.Sprint("told=", tell), func(t *testing.T) {
+	for _, knows := range []ousted{told, doubts, blind} {
+		t.Run(string(knows), func(t *testing.T) {
 			c := config("bfd")
 			alone := newWorld(c)
 			alone.docs.lengths(someLengths(5, 600)...)
@@ -177,7 +200,7 @@ func TestDaemonsOfOneRun(t *testing.T) {
 				select {
 				case <-done:
 				case <-time.After(20 * time.Millisecond):
-					company.depose(tell)
+					company.oust(knows)
 					if at, err := runs[n%3].Commit(t.Context(), plan.DefaultKeeper, min(n, runs[n%3].Info().Planned)); err != nil {
 						t.Errorf("Commit = %d, %v", at, err)
 					}
@@ -205,6 +228,7 @@ func TestADaemonThatFollows(t *testing.T) {
 	w.options.Ahead, w.options.Stall = 2, 10*time.Second
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	first, stop := w.join(t, company, "first")
+	eventually(t, func() bool { return first.Info().Planned > 0 })
 	if _, err := first.Commit(t.Context(), "a", 1); err != nil {
 		t.Fatal(err)
 	}
@@ -252,5 +276,163 @@ func TestNobodyLeads(t *testing.T) {
 	defer cancel()
 	if _, err := run.Commit(ctx, "a", 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Commit = %v", err)
+	}
+}
+
+// lookedAt does something when the checkpoints are listed.
+type lookedAt struct {
+	*memCheckpoints
+	listed func()
+}
+
+func (c lookedAt) List(ctx context.Context) ([]loader.Stored, error) {
+	c.listed()
+	return c.memCheckpoints.List(ctx)
+}
+
+// What another daemon plans and stores while one opens the plan, that one knows.
+func TestADaemonThatOpensWhileAnotherPlans(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		w, company := newWorld(config("concat")), newCompany()
+		w.options.Ahead, w.options.Checkpoint = 2, 4
+		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
+		first, _ := w.join(t, company, "first")
+		read(t, first, loader.Place{World: 1}, 0, 1)
+		w.edges = func(e *loader.Edges) {
+			e.Checkpoints = lookedAt{w.checkpoints, sync.OnceFunc(func() {
+				if sealed {
+					if _, err := first.Seal(t.Context()); err != nil {
+						t.Error(err)
+					}
+					read(t, first, loader.Place{World: 1}, 1, 0)
+				} else {
+					read(t, first, loader.Place{World: 1}, 1, 15)
+				}
+				eventually(t, func() bool {
+					return first.Stats().Checkpoint == first.Info().Planned || !sealed && first.Stats().Checkpoint > 8
+				})
+			})}
+		}
+		second, _ := w.join(t, company, "second")
+		have, want := second.Info(), first.Info()
+		if have.Planned != want.Planned || have.Ended != sealed || want.Ended != sealed {
+			t.Errorf("it knows %d steps, ended %v, of %d, ended %v", have.Planned, have.Ended, want.Planned, want.Ended)
+		}
+	}
+}
+
+// A request that changes nothing is answered when what it finds is recorded: another daemon may lead before that.
+func TestAnswersWaitForTheLog(t *testing.T) {
+	w := newWorld(config("concat"))
+	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
+	run, _ := w.start(t)
+	eventually(t, func() bool { return run.Info().Planned == 4 })
+	release := w.plan.hold()
+	answers := make(chan string, 4)
+	ask := func(what string, f func() (uint64, error)) {
+		go func() {
+			if _, err := f(); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			answers <- what
+		}()
+	}
+	commit := func() (uint64, error) { return run.Commit(t.Context(), "a", 2) }
+	seal := func() (uint64, error) { return run.Seal(t.Context()) }
+	ask("the commit", commit)
+	eventually(t, func() bool { return w.plan.held() == 1 })
+	ask("the commit again", commit)
+	ask("the seal", seal)
+	ask("the seal again", seal)
+	select {
+	case what := <-answers:
+		answers <- what
+		t.Errorf("%s is answered, and nothing is recorded", what)
+	case <-time.After(100 * time.Millisecond):
+	}
+	release()
+	for range 4 {
+		<-answers
+	}
+}
+
+// A daemon that has lost the lead and is not sure of it any more answers nothing by what it knows: the next one does, which knows better.
+func TestADaemonInDoubtAnswersNothing(t *testing.T) {
+	w, company := newWorld(config("concat")), newCompany()
+	w.options.Ahead, w.options.Checkpoint = 2, 1000
+	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+	first, stop := w.join(t, company, "first")
+	eventually(t, func() bool { return first.Info().Planned == 2 })
+	second, _ := w.join(t, company, "second")
+	company.oust(doubts)
+	read(t, second, loader.Place{World: 1}, 0, 20)
+	if _, err := second.Commit(t.Context(), "a", 5); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := first.Commit(t.Context(), "b", 20); err != nil || at != 5 { // a step that the first has never planned
+		t.Errorf("Commit = %d, %v", at, err)
+	}
+	company.oust(doubts)
+	eventually(t, first.Leads)
+	if at, err := second.Checkpoint(t.Context()); err != nil || at < 20 {
+		t.Errorf("Checkpoint = %d, %v", at, err)
+	}
+	company.oust(doubts)
+	eventually(t, func() bool { terms, who := w.terms(); return len(terms) == 4 && who[3] == "second" })
+	if err := stop(); err != nil { // who stops need not lead
+		t.Error(err)
+	}
+}
+
+// shortDocs gives no documents from a sequence on.
+type shortDocs struct {
+	*memDocs
+	before uint64
+}
+
+type shortSource struct {
+	loader.Source
+	before uint64
+}
+
+func (d shortDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+	s, err := d.memDocs.Read(ctx, from)
+	return shortSource{s, d.before}, err
+}
+
+func (s shortSource) Next(ctx context.Context) ([]loader.Document, error) {
+	if s.Source.Status().Fetched+1 >= s.before {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Source.Next(ctx)
+}
+
+// What a daemon knows of the plan it does not forget while it plans the log again.
+func TestAReplayForgetsNothing(t *testing.T) {
+	w, company := newWorld(config("concat")), newCompany()
+	w.options.Ahead, w.options.Checkpoint = 2, 0
+	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+	first, stop := w.join(t, company, "first")
+	read(t, first, loader.Place{World: 1}, 0, 5)
+	if _, err := first.Commit(t.Context(), "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	read(t, first, loader.Place{World: 1}, 5, 25)
+	if _, err := first.Commit(t.Context(), "a", 29); err != nil {
+		t.Fatal(err)
+	}
+	w.edges = func(e *loader.Edges) { e.Documents = shortDocs{w.docs, 60} }
+	second, _ := w.join(t, company, "second")
+	eventually(t, func() bool { return second.Info().Committed == 29 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it begins again where it is ousted
+		eventually(t, func() bool { s := second.Stats(); return s.Replaying && s.Cursor > 40 })
+		if have := second.Info(); have.Committed != 29 || have.Planned < 30 {
+			t.Errorf("%d steps are committed, %d planned", have.Committed, have.Planned)
+		}
+		company.oust(told)
 	}
 }

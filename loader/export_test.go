@@ -24,3 +24,6 @@ func (r *Run) Release(ctx context.Context) error {
 	}
 	return l.purge(ctx, floor)
 }
+
+// Leads reports whether this process takes itself for the leader.
+func (r *Run) Leads() bool { return r.office.present() != nil }

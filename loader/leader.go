@@ -142,6 +142,11 @@ func (l *leader) open(ctx context.Context) error {
 	if err := l.restore(ctx, stored); err != nil {
 		return err
 	}
+	if l.tail.Position > l.found.records { // another daemon has planned on, and has stored the checkpoint meanwhile
+		if l.found, err = l.plan.reader.end(ctx); err != nil {
+			return fmt.Errorf("read end of plan: %w", err)
+		}
+	}
 	l.plan.opened(l)
 	l.first = plan.Before(state.First)
 	if err := l.plan.release(ctx, l.first); err != nil {

@@ -137,14 +137,14 @@ func (l *loop) prepare() error {
 		return err
 	}
 	if !maps.Equal(before, l.applier.Keepers) {
-		l.plan.keep(l.applier.Keepers)
+		l.plan.keepBy(l.replay.tail.Position, l.applier.Keepers)
 	}
 	if l.replay.done {
 		if l.replay.tail.Position > 0 {
 			l.tail = l.replay.tail
 		}
 		l.replay = nil
-		l.plan.covers(l.tail.Position)
+		l.plan.replayed(l.tail.Position, l.applier.Keepers)
 		l.duplicates.replayed()
 		l.applier.Resume()
 		if at, sealed := l.applier.Sealed(); sealed {

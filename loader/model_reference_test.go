@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -43,30 +44,47 @@ func (d allDocs) Read(_ context.Context, from uint64) (loader.Source, error) {
 // runFloors is one run's entry among those of all runs that read the documents.
 type runFloors struct {
 	docs *memDocs
-	all  map[string]uint64
+	all  map[string]runFloor
 	run  string
+}
+
+// runFloor is what a run needs, and the term that says so.
+type runFloor struct{ from, term uint64 }
+
+// change takes a term's word, unless a later one has spoken.
+func (f runFloors) change(term uint64, change func(was uint64) uint64) (uint64, error) {
+	f.docs.mu.Lock()
+	defer f.docs.mu.Unlock()
+	was := f.all[f.run]
+	if term < was.term {
+		return 0, fmt.Errorf("%w: term %d follows term %d", loader.ErrDeposed, was.term, term)
+	}
+	f.all[f.run] = runFloor{change(was.from), term}
+	return f.all[f.run].from, nil
 }
 
 func (f runFloors) Begin(ctx context.Context, from uint64) (uint64, error) {
 	return f.Claim(ctx, 0, from)
 }
 
-func (f runFloors) Claim(_ context.Context, _, from uint64) (uint64, error) {
-	f.docs.mu.Lock()
-	defer f.docs.mu.Unlock()
-	f.all[f.run] = max(from, f.docs.first)
-	return f.all[f.run], nil
+func (f runFloors) Claim(_ context.Context, term, from uint64) (uint64, error) {
+	return f.change(term, func(uint64) uint64 { return max(from, f.docs.first) })
 }
 
-func (f runFloors) Ends(context.Context, uint64, uint64) error { return nil }
+func (f runFloors) Ends(_ context.Context, term, _ uint64) error {
+	_, err := f.change(term, func(was uint64) uint64 { return was })
+	return err
+}
 
-func (f runFloors) Release(_ context.Context, _, from uint64) (uint64, error) {
+func (f runFloors) Release(_ context.Context, term, from uint64) (uint64, error) {
+	least, err := f.change(term, func(was uint64) uint64 { return max(was, from) })
+	if err != nil {
+		return 0, err
+	}
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()
-	f.all[f.run] = max(f.all[f.run], from)
-	least := f.all[f.run]
-	for _, need := range f.all {
-		least = min(least, need)
+	for _, x := range f.all {
+		least = min(least, x.from)
 	}
 	f.docs.first = max(f.docs.first, least)
 	return f.docs.first, nil
@@ -316,21 +334,39 @@ func (m *machine) check(rt *rapid.T) {
 	if info.Oldest > m.most {
 		rt.Fatalf("step %d is the oldest, committed were %d", info.Oldest, m.most)
 	}
-	first := m.first()
-	for _, s := range m.ref.steps[info.Oldest:] {
-		for _, row := range s.Rows {
-			for _, x := range row {
-				if x.Doc < first {
-					rt.Fatalf("step %d needs document %d, the first one left is %d; steps from %d on can be read", s.Index, x.Doc, first, info.Oldest)
-				}
-			}
-		}
+	if m.ignorant() { // it learns what is released when it learns that it leads no more
+		return
 	}
-	if info.Oldest > 0 {
+	for tries := 0; ; tries++ { // a daemon that does not lead hears of it a moment later
+		why := m.unreadable()
+		if why == "" {
+			break
+		}
+		if m.company == nil || tries == 100 {
+			rt.Fatal(why)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if info := m.run.Info(); info.Oldest > 0 {
 		if _, err := m.run.Join(loader.Place{World: 1}, info.Oldest-1); reason(err) != loader.StepReleased {
 			rt.Fatalf("join before the oldest step, %d: %v", info.Oldest, err)
 		}
 	}
+}
+
+// unreadable names a step that can be read by what the process says, and whose documents are purged.
+func (m *machine) unreadable() string {
+	first, oldest := m.first(), m.run.Info().Oldest
+	for _, s := range m.ref.steps[min(oldest, uint64(len(m.ref.steps))):] {
+		for _, row := range s.Rows {
+			for _, x := range row {
+				if x.Doc < first {
+					return fmt.Sprintf("step %d needs document %d, the first one left is %d; steps from %d on can be read", s.Index, x.Doc, first, oldest)
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // audit plans everything again, from what the stream once held.

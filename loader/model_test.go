@@ -9,6 +9,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,8 +24,8 @@ import (
 // a reference that nothing happens to.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		m := newMachine(t, rt)
-		defer func() { _ = m.stop() }()
+		m := newMachine(t, rt, 1)
+		defer m.stopAll()
 		rt.Repeat(map[string]func(*rapid.T){
 			"":               m.check,
 			"publish":        m.publish,
@@ -52,29 +53,44 @@ func TestModel(t *testing.T) {
 type machine struct {
 	t      *testing.T
 	docs   *memDocs // of all runs
-	floors map[string]uint64
+	floors map[string]runFloor
 	runs   int
 
-	name    string
-	world   *world
+	*process            // the one that things happen to
+	crew     []*process // all that serve the run
+	company  *company   // nil where it is one process alone
+	name     string
+	world    *world
+	spoilt   map[string][]byte // what stands where a checkpoint stood
+	keepers  []plan.Keepers    // what the run may know of them: two where a process died over a record
+	most     uint64            // all steps before it were once committed by all keepers
+	ref      *reference        // nil before the run has begun
+	past     history           // of the runs that it was forked from
+}
+
+// process is one that serves the run.
+type process struct {
+	number  int // of it in the crew
+	lives   int
 	life    *mortal
+	killed  *atomic.Bool
 	run     *loader.Run
 	cancel  context.CancelFunc
 	served  chan error
 	readers map[*loader.Reader]uint64 // the step that each is at
-	spoilt  map[string][]byte         // what stands where a checkpoint stood
-	keepers []plan.Keepers            // what the run may know of them: two where a process died over a record
-	most    uint64                    // all steps before it were once committed by all keepers
-	ref     *reference                // nil before the run has begun
-	past    history                   // of the runs that it was forked from
 }
 
-func newMachine(t *testing.T, rt *rapid.T) *machine {
-	m := &machine{t: t, docs: newDocs(), floors: map[string]uint64{}, past: history{seen: map[uint64][]int{}, used: map[uint64]bool{}}}
+// newMachine lets so many processes serve a run.
+func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
+	m := &machine{t: t, docs: newDocs(), floors: map[string]runFloor{}, past: history{seen: map[uint64][]int{}, used: map[uint64]bool{}}}
+	for n := range processes {
+		m.crew = append(m.crew, &process{number: n})
+	}
+	m.process = m.crew[0]
 	m.publish(rt)
 	method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")
 	m.adopt(rt, newWorld(configs(method).Draw(rt, "configuration")))
-	m.start(rt)
+	m.startAll(rt)
 	return m
 }
 
@@ -87,14 +103,42 @@ func (m *machine) adopt(rt *rapid.T, w *world) {
 	m.runs++
 	m.world, m.name, m.ref, m.most = w, fmt.Sprint("run ", m.runs), nil, 0
 	m.keepers, m.spoilt = []plan.Keepers{{}}, map[string][]byte{}
+	if len(m.crew) > 1 {
+		m.company, w.options.Stall = newCompany(), 10*time.Second // longer than a process that died is missed
+	}
+}
+
+func (m *machine) startAll(rt *rapid.T) {
+	for _, m.process = range m.crew {
+		m.start(rt)
+	}
+}
+
+// stopAll stops all processes and returns what their ends say but that they were killed.
+func (m *machine) stopAll() error {
+	var failed error
+	for _, m.process = range m.crew {
+		if m.run == nil {
+			continue
+		}
+		if err := m.stop(); !errors.Is(err, errKilled) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
 }
 
 // start is a new process. It returns when everything that the log holds has been planned again.
 func (m *machine) start(rt *rapid.T) {
 	m.life, m.readers = &mortal{left: 1 << 30}, map[*loader.Reader]uint64{}
+	m.lives++
+	m.killed = &atomic.Bool{}
 	m.world.edges = func(e *loader.Edges) {
 		e.Documents, e.Floors = strictDocs{m.docs}, runFloors{m.docs, m.floors, m.name}
 		e.Plan, e.Checkpoints = roomyLog{mortalLog{m.world.plan, m.life}}, mortalCheckpoints{m.world.checkpoints, m.life}
+		if m.company != nil {
+			e.Leads, e.Bus, e.Daemon = m.company, mortalBus{m.company, m.killed}, m.daemon()
+		}
 	}
 	var err error
 	if m.run, err = m.world.open(m.t); err != nil {
@@ -102,7 +146,7 @@ func (m *machine) start(rt *rapid.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel, m.served = cancel, make(chan error, 1)
-	go func() { m.served <- m.run.Serve(ctx) }()
+	go func(p process) { p.served <- p.run.Serve(ctx) }(*m.process)
 	for m.run.Stats().Replaying {
 		select {
 		case err := <-m.served:
@@ -111,6 +155,10 @@ func (m *machine) start(rt *rapid.T) {
 		case <-time.After(50 * time.Microsecond):
 		}
 	}
+	for m.ignorant() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.settle(rt)
 	have := m.run.Info().Keepers
 	if !slices.ContainsFunc(m.keepers, func(k plan.Keepers) bool { return maps.Equal(k, have) }) {
 		rt.Fatalf("the keepers are %v, want %v", have, m.keepers)
@@ -146,6 +194,7 @@ func (m *machine) restart(rt *rapid.T) {
 
 func (m *machine) kill(rt *rapid.T) {
 	m.life.kill()
+	m.killed.Store(true)
 	_ = m.stop()
 	m.start(rt)
 }
@@ -184,7 +233,11 @@ func (m *machine) first() uint64 {
 func (m *machine) place(rt *rapid.T) loader.Place {
 	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool { return loader.CheckWorld(m.world.config, n) != nil })
 	world := rapid.SampledFrom(fits).Draw(rt, "world")
-	return loader.Place{World: world, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank")}
+	p := loader.Place{World: world, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank")}
+	if m.company != nil {
+		p.Job = rapid.SampledFrom([]string{"", "evaluator"}).Draw(rt, "job")
+	}
+	return p
 }
 
 // read reads some of the steps that are not released.
@@ -192,6 +245,9 @@ func (m *machine) read(rt *rapid.T) {
 	info := m.run.Info()
 	from := uint64(rapid.IntRange(int(info.Oldest), int(info.Planned)).Draw(rt, "from"))
 	r, err := m.run.Join(m.place(rt), from)
+	if m.released(err, from) {
+		return
+	}
 	if err != nil {
 		rt.Fatalf("join at step %d, the oldest is %d, %d are planned: %v", from, info.Oldest, info.Planned, err)
 	}
@@ -213,6 +269,9 @@ func (m *machine) next(rt *rapid.T, r *loader.Reader, at uint64) uint64 {
 		}
 		first, rows := place.Slice(len(s.Rows))
 		b, err := m.run.Assemble(m.t.Context(), s, first, rows)
+		if m.released(err, at) {
+			break
+		}
 		if err != nil {
 			rt.Fatalf("assemble step %d: %v", at, err)
 		}
@@ -228,9 +287,16 @@ func (m *machine) next(rt *rapid.T, r *loader.Reader, at uint64) uint64 {
 
 // ahead returns the step that is not planned before the slowest reader has asked for more.
 func (m *machine) ahead() uint64 {
-	slowest := slices.Sorted(maps.Values(m.readers))
+	var slowest []uint64
+	for _, p := range m.crew {
+		slowest = slices.AppendSeq(slowest, maps.Values(p.readers))
+	}
+	slices.Sort(slowest)
 	if len(slowest) == 0 {
 		return math.MaxUint64
+	}
+	if m.company != nil { // the step that another daemon's reader has got last is the one that it has asked for last
+		return slowest[0] + uint64(m.world.options.Ahead)
 	}
 	return slowest[0] + 1 + uint64(m.world.options.Ahead)
 }
@@ -243,6 +309,9 @@ func (m *machine) join(rt *rapid.T) {
 	}
 	from := uint64(rapid.IntRange(int(max(info.Oldest, info.Committed)), int(info.Planned)).Draw(rt, "from"))
 	r, err := m.run.Join(m.place(rt), from)
+	if m.released(err, from) {
+		return
+	}
 	if err != nil {
 		rt.Fatalf("join at step %d of %+v: %v", from, info, err)
 	}
@@ -282,6 +351,9 @@ func keeper(rt *rapid.T) string {
 }
 
 func (m *machine) commit(rt *rapid.T) {
+	if m.blind() {
+		return
+	}
 	planned := m.run.Info().Planned
 	name, step := keeper(rt), uint64(rapid.IntRange(0, int(planned)).Draw(rt, "step"))
 	if rapid.IntRange(0, 9).Draw(rt, "beyond the plan") == 0 {
@@ -302,6 +374,9 @@ func (m *machine) commit(rt *rapid.T) {
 }
 
 func (m *machine) leave(rt *rapid.T) {
+	if m.blind() {
+		return
+	}
 	name := keeper(rt)
 	after := maps.Clone(m.keepers[0])
 	delete(after, name)
@@ -320,8 +395,12 @@ func (m *machine) kept(rt *rapid.T, committed uint64) {
 	if steps := slices.Sorted(maps.Values(m.keepers[0])); len(steps) > 0 {
 		want = steps[0]
 	}
+	for m.ignorant() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.settle(rt)
 	if info := m.run.Info(); committed != want || info.Committed != want || !maps.Equal(info.Keepers, m.keepers[0]) {
-		rt.Fatalf("committed is %d by the answer and %d by the run, want %d of %v", committed, info.Committed, want, m.keepers[0])
+		rt.Fatalf("committed is %d by the answer and %d by the run, which has %v, want %d of %v", committed, info.Committed, info.Keepers, want, m.keepers[0])
 	}
 	m.most = max(m.most, want)
 }
@@ -344,7 +423,9 @@ func (m *machine) seal(rt *rapid.T) {
 }
 
 func (m *machine) release(rt *rapid.T) {
-	if err := m.run.Release(m.t.Context()); err != nil && !errors.Is(err, loader.ErrNobodyLeads) { // it has died
+	err := m.run.Release(m.t.Context())
+	// It has died, or another daemon leads.
+	if err != nil && !errors.Is(err, loader.ErrNobodyLeads) && !(m.company != nil && errors.Is(err, loader.ErrDeposed)) {
 		rt.Fatal(err)
 	}
 }
@@ -352,6 +433,9 @@ func (m *machine) release(rt *rapid.T) {
 func (m *machine) checkpoint(rt *rapid.T) {
 	_, err := m.run.Checkpoint(m.t.Context())
 	if reason(err) == loader.BadTicket && m.sealed(rt) {
+		return
+	}
+	if reason(err) == loader.PlanLogDown && m.lost() { // the leader has died over it
 		return
 	}
 	m.died(rt, err)
@@ -395,7 +479,7 @@ func (m *machine) fork(rt *rapid.T) {
 	if err != nil || m.first() > floor {
 		rt.Fatalf("fork at step %d, whose floor is %d, when the first document is %d: %v", step, floor, m.first(), err)
 	}
-	if err := m.stop(); err != nil && !errors.Is(err, errKilled) {
+	if err := m.stopAll(); err != nil {
 		rt.Fatalf("stop: %v", err)
 	}
 	parent := m.name
@@ -407,5 +491,5 @@ func (m *machine) fork(rt *rapid.T) {
 	if rapid.Bool().Draw(rt, "the parent goes") {
 		delete(m.floors, parent)
 	}
-	m.start(rt)
+	m.startAll(rt)
 }

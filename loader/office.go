@@ -142,6 +142,9 @@ func (o *office) run(ctx context.Context) error {
 		err = o.lead(ctx, lead)
 		o.close()
 		err = errors.Join(err, lead.Close())
+		if ctx.Err() != nil && errors.Is(err, ErrDeposed) { // who stops need not lead
+			return ctx.Err()
+		}
 		var refused *Error
 		if ctx.Err() != nil || !errors.Is(err, ErrDeposed) && !(errors.As(err, &refused) && refused.Reason == NotLeading) {
 			return err

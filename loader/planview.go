@@ -116,6 +116,15 @@ func (v *planView) add(s *plan.Step) {
 	delete(v.newest, s.Index-v.recent)
 }
 
+// replayed notes that this process has planned the records up to one again, and who keeps checkpoints by them.
+func (v *planView) replayed(at uint64, k plan.Keepers) {
+	v.update(func() {
+		if at > v.at {
+			v.at, v.parts, v.begun, v.keepers = at, plan.Joiner{}, true, k
+		}
+	})
+}
+
 // covers notes that this process itself has taken in, or written, the records up to one.
 func (v *planView) covers(at uint64) {
 	v.mu.Lock()
@@ -173,6 +182,15 @@ func (v *planView) take(e plan.Entry) error {
 
 // keep notes who keeps checkpoints now. Nobody changes the map afterwards.
 func (v *planView) keep(k plan.Keepers) { v.update(func() { v.keepers = k }) }
+
+// keepBy notes who keeps checkpoints by the records up to one. What is known from later records stays.
+func (v *planView) keepBy(at uint64, k plan.Keepers) {
+	v.update(func() {
+		if at > v.at {
+			v.keepers = k
+		}
+	})
+}
 
 // end notes that no step follows.
 func (v *planView) end() { v.update(func() { v.ended = true }) }

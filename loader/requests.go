@@ -20,11 +20,17 @@ type answer struct {
 	err error
 }
 
-func (q request) refuse(reason Reason, format string, args ...any) {
-	q.reply <- answer{err: &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}}
+func refusal(reason Reason, format string, args ...any) answer {
+	return answer{err: &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }
 
-// handle records what a request asks for, or answers at once when there is nothing to record.
+// tell answers a request that needs no record: once all is stored that the answer rests on, and if this process still leads then. Else the
+// next leader is asked, which may know better.
+func (l *loop) tell(ctx context.Context, q request, a answer) error {
+	return l.append(ctx, write{stored: func(context.Context) { q.reply <- a }})
+}
+
+// handle records what a request asks for, or answers it when there is nothing to record.
 func (l *loop) handle(ctx context.Context, q request) error {
 	switch e := q.entry.(type) {
 	case nil:
@@ -33,8 +39,7 @@ func (l *loop) handle(ctx context.Context, q request) error {
 		return l.commit(ctx, e, q)
 	case plan.Leave:
 		if _, known := l.applier.Keepers[e.Keeper]; !known {
-			q.reply <- answer{at: l.applier.Keepers.Committed()}
-			return nil
+			return l.tell(ctx, q, answer{at: l.applier.Keepers.Committed()})
 		}
 		return l.keep(ctx, e, q)
 	case plan.Control:
@@ -49,15 +54,13 @@ func (l *loop) commit(ctx context.Context, c plan.Commit, q request) error {
 	step, changes := keepers.After(c)
 	switch {
 	case c.Step > planned:
-		q.refuse(BadTicket, "commit of step %d, but the plan holds %d steps", c.Step, planned)
+		return l.tell(ctx, q, refusal(BadTicket, "commit of step %d, but the plan holds %d steps", c.Step, planned))
 	case !known && len(keepers) == plan.MaxKeepers:
-		q.refuse(BadTicket, "the run has %d keepers, and %q would be one more: let one leave first", plan.MaxKeepers, c.Keeper)
+		return l.tell(ctx, q, refusal(BadTicket, "the run has %d keepers, and %q would be one more: let one leave first", plan.MaxKeepers, c.Keeper))
 	case !changes:
-		q.reply <- answer{at: keepers.Committed()}
-	default:
-		return l.keep(ctx, plan.Commit{Keeper: c.Keeper, Step: step}, q)
+		return l.tell(ctx, q, answer{at: keepers.Committed()})
 	}
-	return nil
+	return l.keep(ctx, plan.Commit{Keeper: c.Keeper, Step: step}, q)
 }
 
 // keep appends a change of keepers. Once it is stored, it counts and the request is answered.
@@ -74,12 +77,11 @@ func (l *loop) keep(ctx context.Context, e plan.Entry, q request) error {
 func (l *loop) decide(ctx context.Context, c plan.Control, q request) error {
 	_, seal := c.(plan.Seal)
 	if at, sealed := l.applier.Sealed(); sealed {
-		if seal {
-			q.reply <- answer{at: at}
-		} else {
-			q.refuse(BadTicket, "the run is sealed behind document %d: nothing is left to drain after it", at)
+		a := answer{at: at}
+		if !seal {
+			a = refusal(BadTicket, "the run is sealed behind document %d: nothing is left to drain after it", at)
 		}
-		return nil
+		return l.tell(ctx, q, a)
 	}
 	state, err := l.edges.Documents.State(ctx)
 	if err != nil {

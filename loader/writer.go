@@ -88,12 +88,12 @@ func (l *leader) store(ctx context.Context, writes []write) error {
 	for _, w := range writes {
 		records = append(records, w.records...)
 	}
-	if len(records) > 0 {
-		if l.sure != nil {
-			if err := l.sure(ctx); err != nil {
-				return err
-			}
+	if l.sure != nil {
+		if err := l.sure(ctx); err != nil {
+			return err
 		}
+	}
+	if len(records) > 0 {
 		l.update(func() { l.storing = time.Now() })
 		err := l.edges.Plan.Append(ctx, writes[0].after, records...)
 		l.update(func() { l.storing = time.Time{} })

@@ -1,0 +1,221 @@
+package loader_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// memDocs is a document stream in memory. Token k of document n is n*1000+k, so that a batch shows where every token came from.
+type memDocs struct {
+	mu      sync.Mutex
+	docs    []loader.Document
+	more    chan struct{}
+	fetched int
+	first   uint64 // documents below are purged
+	hints   int    // asked for again
+	stream  plan.Stream
+	trouble error
+}
+
+func newDocs() *memDocs {
+	return &memDocs{more: make(chan struct{}), first: 1, stream: plan.Stream{Name: "DOCS", Created: time.Unix(1e9, 0)}}
+}
+
+func (d *memDocs) State(context.Context) (loader.StreamState, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return loader.StreamState{Stream: d.stream, First: d.first, Last: uint64(len(d.docs)), Trouble: d.trouble}, nil
+}
+
+// state is what State says.
+func (d *memDocs) state() loader.StreamState {
+	s, _ := d.State(context.Background())
+	return s
+}
+
+func (d *memDocs) publish(docs ...loader.Document) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range docs {
+		x.Sequence = uint64(len(d.docs) + 1)
+		if x.Hint == nil {
+			x.Hint = hintOf(x.Sequence)
+		}
+		d.docs = append(d.docs, x)
+	}
+	close(d.more)
+	d.more = make(chan struct{})
+}
+
+// lengths publishes documents of the given numbers of tokens.
+func (d *memDocs) lengths(lengths ...int) {
+	for _, n := range lengths {
+		d.mu.Lock()
+		seq := len(d.docs) + 1
+		d.mu.Unlock()
+		d.publish(loader.Document{Content: loader.Content{Tokens: documentTokens(uint64(seq), n)}})
+	}
+}
+
+func documentTokens(seq uint64, n int) []int32 {
+	t := make([]int32, n)
+	for k := range t {
+		t[k] = int32(seq)*1000 + int32(k)
+	}
+	return t
+}
+
+// memFloors is the only run's entry in a purgeable memDocs.
+type memFloors struct {
+	docs *memDocs
+	term uint64
+	ends []uint64
+}
+
+// passes refuses a term when a later one speaks for the run.
+func (f *memFloors) passes(term uint64) error {
+	if term < f.term {
+		return fmt.Errorf("%w: term %d follows term %d", loader.ErrDeposed, f.term, term)
+	}
+	f.term = term
+	return nil
+}
+
+func (f *memFloors) Begin(context.Context, uint64) (uint64, error) {
+	return f.Claim(context.Background(), 0, 1)
+}
+
+func (f *memFloors) Claim(_ context.Context, term, from uint64) (uint64, error) {
+	f.docs.mu.Lock()
+	defer f.docs.mu.Unlock()
+	return max(f.docs.first, from), f.passes(term)
+}
+
+func (f *memFloors) Ends(_ context.Context, term, at uint64) error {
+	f.docs.mu.Lock()
+	defer f.docs.mu.Unlock()
+	if err := f.passes(term); err != nil {
+		return err
+	}
+	f.ends = append(f.ends, at)
+	return nil
+}
+
+func (f *memFloors) Release(_ context.Context, term, from uint64) (uint64, error) {
+	f.docs.mu.Lock()
+	defer f.docs.mu.Unlock()
+	if err := f.passes(term); err != nil {
+		return 0, err
+	}
+	f.docs.first = max(f.docs.first, from)
+	return f.docs.first, nil
+}
+
+var errPurged = &loader.Error{Reason: loader.DocumentLost, Message: "purged"}
+
+func (d *memDocs) Traits(_ context.Context, seq uint64) (plan.Traits, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hints++
+	if seq < d.first {
+		return plan.Traits{}, errPurged
+	}
+	return d.docs[seq-1].Traits, nil
+}
+
+func (d *memDocs) Content(_ context.Context, seq uint64) (loader.Content, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fetched++
+	if seq < d.first {
+		return loader.Content{}, errPurged
+	}
+	return d.docs[seq-1].Content, nil
+}
+
+func (d *memDocs) Contents(ctx context.Context, sequences []uint64, f func(uint64, loader.Content)) error {
+	for _, seq := range sequences {
+		if c, err := d.Content(ctx, seq); err == nil {
+			f(seq, c)
+		}
+	}
+	return ctx.Err()
+}
+
+func (d *memDocs) Describe(_ context.Context, seq uint64) (loader.DocumentInfo, error) {
+	return loader.DocumentInfo{Sequence: seq, Path: fmt.Sprint("doc/", seq)}, nil
+}
+
+func (d *memDocs) Lookup(context.Context, string) ([]uint64, error) { return nil, nil }
+
+func (d *memDocs) Read(_ context.Context, from uint64) (loader.Source, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if from < d.first {
+		return nil, errPurged
+	}
+	return newSource(d, from), nil
+}
+
+// memSource delivers chunks of one document up to seven.
+type memSource struct {
+	docs      *memDocs
+	mu        sync.Mutex
+	next      uint64
+	delivered uint64
+	dry       time.Time
+}
+
+func newSource(d *memDocs, from uint64) *memSource {
+	return &memSource{docs: d, next: from, delivered: from - 1}
+}
+
+func (s *memSource) Next(ctx context.Context) ([]loader.Document, error) {
+	s.mu.Lock()
+	s.delivered = s.next - 1
+	s.mu.Unlock()
+	for {
+		docs, more := s.chunk()
+		if len(docs) > 0 {
+			return docs, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-more:
+		}
+	}
+}
+
+// chunk returns the next documents that are there; more is closed when others come.
+func (s *memSource) chunk() (docs []loader.Document, more <-chan struct{}) {
+	s.docs.mu.Lock()
+	defer s.docs.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	docs = s.docs.docs[min(s.next-1, uint64(len(s.docs.docs))):]
+	docs = docs[:min(uint64(len(docs)), 1+s.next%7)]
+	s.next += uint64(len(docs))
+	if len(docs) > 0 || s.dry.IsZero() {
+		s.dry = time.Now()
+	}
+	return docs, s.docs.more
+}
+
+func (s *memSource) Status() loader.SourceStatus {
+	last := s.docs.state().Last
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := loader.SourceStatus{Last: last, Fetched: s.next - 1, Delivered: s.delivered}
+	if status.Fetched == last {
+		status.DrySince = s.dry
+	}
+	return status
+}
+
+func (s *memSource) Close() error { return nil }

@@ -1,0 +1,178 @@
+package loader_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// TestModelOfDaemons lets the things of TestModel happen to either of two daemons of a run, and lets the lead go from one to the other at any
+// time: whoever had it is told, doubts it, or plans on until something refuses it.
+func TestModelOfDaemons(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		inBubble(t, func(t *testing.T) {
+			m := newMachine(t, rt, 2)
+			defer m.stopAll()
+			rt.Repeat(map[string]func(*rapid.T){
+				"":               m.either(m.check),
+				"publish":        m.publish,
+				"read":           m.either(m.read),
+				"join":           m.either(m.join),
+				"read on":        m.either(m.readOn),
+				"leave a reader": m.either(m.part),
+				"commit":         m.either(m.commit),
+				"leave":          m.either(m.leave),
+				"drain":          m.either(m.drain),
+				"seal":           m.either(m.seal),
+				"release":        m.either(m.release),
+				"checkpoint":     m.either(m.checkpoint),
+				"spoil":          m.spoil,
+				"restart":        m.either(m.restart),
+				"kill":           m.either(m.kill),
+				"light the fuse": m.either(m.fuse),
+				"depose":         m.depose,
+				"wait":           m.wait,
+				"fork":           m.either(m.fork),
+				"audit":          m.either(m.audit),
+			})
+		})
+	})
+}
+
+// inBubble runs a part of a property where time passes when everything waits.
+func inBubble(t *testing.T, f func(t *testing.T)) {
+	var failed any
+	synctest.Test(t, func(t *testing.T) {
+		defer func() { failed = recover() }() // rapid's own way to say that a property does not hold
+		f(t)
+	})
+	if failed != nil {
+		panic(failed)
+	}
+}
+
+// mortalBus carries the words of a process until it is killed.
+type mortalBus struct {
+	*company
+	killed *atomic.Bool
+}
+
+func (b mortalBus) Say(word []byte) error {
+	if b.killed.Load() {
+		return nil
+	}
+	return b.company.Say(word)
+}
+
+// daemon is the name of the present life of the process.
+func (p *process) daemon() string { return fmt.Sprintf("daemon %d/%d", p.number, p.lives) }
+
+// either lets a thing happen to one of the daemons, when that knows what the plan holds.
+func (m *machine) either(act func(*rapid.T)) func(*rapid.T) {
+	return func(rt *rapid.T) {
+		m.process = m.crew[rapid.IntRange(0, len(m.crew)-1).Draw(rt, "daemon")]
+		m.settle(rt)
+		act(rt)
+	}
+}
+
+// ignorant says whether the process takes itself for the leader although the plan holds a later term.
+func (m *machine) ignorant() bool {
+	if m.company == nil || !m.run.Leads() {
+		return false
+	}
+	_, who := m.world.terms()
+	return len(who) > 0 && who[len(who)-1] != m.daemon()
+}
+
+// settle waits until the process knows what the plan holds by now, or does not see that it leads no more. One that has died begins its next life.
+func (m *machine) settle(rt *rapid.T) {
+	if m.company == nil {
+		return
+	}
+	for range 5000 {
+		select {
+		case err := <-m.served:
+			m.served <- err
+			m.died(rt, err)
+			return
+		default:
+		}
+		if !m.run.Stats().Replaying && (m.ignorant() || m.upToDate(rt)) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	info := m.run.Info()
+	rt.Fatalf("%s does not know what the plan holds: %d steps, keepers %v, ended %v, leads %v", m.daemon(), info.Planned, info.Keepers, info.Ended, m.run.Leads())
+}
+
+// upToDate compares what the process knows with the plan.
+func (m *machine) upToDate(rt *rapid.T) bool {
+	m.world.plan.mu.Lock()
+	records := slices.Clone(m.world.plan.records)
+	m.world.plan.mu.Unlock()
+	var steps uint64
+	var parts plan.Joiner
+	keepers, ended := plan.Keepers{}, false
+	for _, b := range records {
+		e, err := plan.DecodeRecord(b)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		switch e := e.(type) {
+		case plan.StepPart:
+			s, err := parts.Add(e)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if s != nil {
+				steps = s.Index + 1
+			}
+		case plan.Commit, plan.Leave:
+			keepers = keepers.Changed(e)
+		case plan.End:
+			ended = true
+		}
+	}
+	info := m.run.Info()
+	return len(records) > 0 && info.Planned >= steps && maps.Equal(info.Keepers, keepers) && (info.Ended || !ended)
+}
+
+// depose takes the lead from whoever has it.
+func (m *machine) depose(rt *rapid.T) {
+	m.company.oust(rapid.SampledFrom([]ousted{told, doubts, blind}).Draw(rt, "whoever led"))
+}
+
+// wait lets time pass: the daemons hear of each other, and what is silent is forgotten.
+func (m *machine) wait(rt *rapid.T) {
+	time.Sleep(time.Duration(rapid.IntRange(1, 5000).Draw(rt, "milliseconds")) * time.Millisecond)
+}
+
+// blind says whether the process is sure of a lead that it has lost: what it answers without a record may be old.
+func (m *machine) blind() bool {
+	return m.ignorant() && m.company.blinded
+}
+
+// lost says whether a process other than this one has died.
+func (m *machine) lost() bool {
+	return slices.ContainsFunc(m.crew, func(p *process) bool {
+		p.life.mu.Lock()
+		defer p.life.mu.Unlock()
+		return p != m.process && p.life.dead
+	})
+}
+
+// released says whether a step was refused that all keepers have committed: another daemon has released it.
+func (m *machine) released(err error, step uint64) bool {
+	return m.company != nil && reason(err) == loader.StepReleased && step < m.most
+}
