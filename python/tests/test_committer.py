@@ -126,7 +126,7 @@ def test_each_document_once_and_in_order(part, monkeypatch):
             assert {m.id for m in messages[: positions[-1]]} <= {found for _, found in server.stored}
 
         committer = Committer(server, "docs.web", None, lambda _: None, committed)
-        committer.begin("DOCS", atomic=seed % 4 != 0, last=server.sequence)
+        committer.begin("DOCS", atomic=seed % 4 != 0, last=server.sequence, read=server.sequence)
 
         async def run() -> None:
             at = 0
@@ -155,7 +155,7 @@ def test_a_neighbour_that_is_always_first_is_named(monkeypatch):
     server, said = Crowded(1), []
     server.faults = False
     committer = Committer(server, "docs.web", 0.05, said.append, lambda: None)
-    committer.begin("DOCS", atomic=True, last=server.sequence)
+    committer.begin("DOCS", atomic=True, last=server.sequence, read=server.sequence)
     with pytest.raises(PublishError, match="a source of its own"):
         asyncio.run(committer.commit([Message(b"x", {MESSAGE_ID: "ours"}, 0, 1)]))
     assert len(said) == 1 and "ours" not in {found for _, found in server.stored}
@@ -180,7 +180,7 @@ def test_the_first_repeat_is_the_earliest_one():
     server = Knowing(1)
     server.faults = False
     committer = Committer(server, "docs.web", None, lambda _: None, lambda: None)
-    committer.begin("DOCS", atomic=True, last=server.sequence)
+    committer.begin("DOCS", atomic=True, last=server.sequence, read=server.sequence)
     ids = ["a", "b", "a", "b"]
     messages = [Message(b"x", {MESSAGE_ID: found}, i, 1) for i, found in enumerate(ids)]
     asyncio.run(committer.commit(messages[:1]))
@@ -210,3 +210,15 @@ def test_where_the_first_repeat_is_of(sequence, headers, meanwhile, name, within
     repeat = Repeat(message, sequence, headers, meanwhile)
     assert repeat.within == within
     assert ("their ids come more than once in this input" in tell(55, 5, repeat)[1]) == within
+
+
+def test_what_lies_behind_the_place_that_was_found_is_not_sent_again():
+    server = Server(1)
+    server.faults = False
+    messages = [Message(b"x", {MESSAGE_ID: f"id-{i}"}, i, 1) for i in range(20)]
+    server.stored = [(n, m.id) for n, m in enumerate(messages[:12], 1)]
+    server.sequence = 12
+    committer = Committer(server, "docs.web", None, lambda _: None, lambda: None)
+    committer.begin("DOCS", True, last=12, read=5)  # a server of a cluster had five of them
+    asyncio.run(committer.commit(messages[5:]))
+    assert [found for _, found in server.stored] == [m.id for m in messages]

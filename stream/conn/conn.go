@@ -54,6 +54,7 @@ type Client struct {
 	log       *slog.Logger
 	options   Options
 	clustered atomic.Bool // a server was a member of a cluster
+	noPurge   atomic.Bool // permissions deny purges
 	api       string      // what subjects of JetStream's interface begin with
 	status    *status
 	stop      context.CancelFunc // ends what runs beside the connection ...

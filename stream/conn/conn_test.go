@@ -196,7 +196,7 @@ func TestEachHeader(t *testing.T) {
 	c, st := dial(t, asIs)
 	seen := func(subject string, first uint64, most int) (out []uint64) {
 		t.Helper()
-		err := conn.EachHeader(ctx, st, subject, first, func(sequence uint64, h nats.Header) bool {
+		err := c.EachHeader(ctx, st, subject, first, 99, func(sequence uint64, h nats.Header) bool {
 			if h.Get("X-Place") != fmt.Sprint(sequence) {
 				t.Errorf("message %d has headers %v", sequence, h)
 			}

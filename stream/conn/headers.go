@@ -2,6 +2,8 @@ package conn
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -11,14 +13,80 @@ import (
 // headerPatience bounds the wait for one more message's headers: longer means that the server is gone.
 const headerPatience = 10 * time.Second
 
-// EachHeader calls f with the sequence and the headers of a stream's messages from sequence first on, of one subject or of all (""), in
-// order, until f returns false or no message is left. Payloads are not sent.
-func EachHeader(ctx context.Context, st jetstream.Stream, subject string, first uint64, f func(sequence uint64, h nats.Header) (more bool)) error {
-	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(first, 1), HeadersOnly: true}
+// errEarly is a reading of headers that ended before the last message, on a server that is behind the others.
+var errEarly = Passing(errors.New("a server that is behind the others says that nothing is left"))
+
+// EachHeader calls f with the sequence and the headers of a stream's messages from sequence first to last, of one subject or of all (""), in
+// order, until f returns false. Payloads are not sent.
+//
+// In a cluster the reading is done by some server, which may be behind the others: there "nothing is left" is a hint. What follows is asked of the
+// stream's leader, behind a write that a majority took, and read as long as it has something. A server that is gone is no end either.
+func (c *Client) EachHeader(ctx context.Context, st jetstream.Stream, subject string, first, last uint64,
+	f func(sequence uint64, h nats.Header) (more bool)) error {
+	next, stopped := max(first, 1), false
+	each := func(sequence uint64, h nats.Header) bool {
+		stopped = !f(sequence, h)
+		next = sequence + 1
+		return !stopped && next <= last
+	}
+	wait, moved := c.Backoff(), time.Now()
+	for {
+		from := next
+		err := eachHeader(ctx, st, subject, from, each)
+		if stopped || next > last || !c.Clustered() {
+			return err
+		}
+		if next > from {
+			moved = time.Now()
+			wait.Reset()
+		}
+		if err == nil {
+			err = c.nothingFrom(ctx, st, subject, next, last)
+		}
+		if err == nil || !Transient(err) || time.Since(moved) >= headerPatience {
+			return err
+		}
+		if err := c.Pause(ctx, wait.NextBackOff(), err); err != nil {
+			return err
+		}
+	}
+}
+
+// nothingFrom is nil when a stream has no message of a subject at sequences first to last, as a majority of its servers has it, and
+// errEarly when it has.
+func (c *Client) nothingFrom(ctx context.Context, st jetstream.Stream, subject string, first, last uint64) error {
+	if err := c.Confirm(ctx, st); err != nil {
+		return err
+	}
+	if subject == "" {
+		subject = ">"
+	}
+	var following uint64
+	err := c.Attempt(ctx, AttemptLimit, func(ctx context.Context) error {
+		m, err := c.leaderGet(ctx, st.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, first, subject))
+		if err == nil {
+			following = m.Sequence
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound), err == nil && following > last:
+		return nil
+	case err == nil:
+		return errEarly
+	}
+	return err
+}
+
+// eachHeader is EachHeader by what one server has, to its end.
+func eachHeader(ctx context.Context, st jetstream.Stream, subject string, first uint64, f func(sequence uint64, h nats.Header) (more bool)) error {
+	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: true}
 	if subject != "" {
 		config.FilterSubjects = []string{subject}
 	}
-	consumer, err := st.OrderedConsumer(ctx, config)
+	create, cancel := context.WithTimeout(ctx, AttemptLimit) // a server that does not know of the stream yet says nothing
+	consumer, err := st.OrderedConsumer(create, config)
+	cancel()
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,14 @@ import (
 
 	"loaderd/loader"
 	"loaderd/stream"
-	"loaderd/stream/conn"
 )
 
 // Lookup returns the sequences of the documents with a name, in order: a producer's id, a label or a path. It reads the headers of the whole
 // stream, and the payloads of JSON documents without an id or a path there.
 func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
+	if err := l.store.Confirm(ctx, l.stream); err != nil {
+		return nil, l.down("write to stream "+l.name, err)
+	}
 	info, err := l.info(ctx)
 	if err != nil {
 		return nil, err
@@ -24,7 +26,7 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 	}
 	var found []uint64
 	var failed error
-	err = conn.EachHeader(ctx, l.stream, "", 1, func(sequence uint64, h nats.Header) bool {
+	err = l.store.EachHeader(ctx, l.stream, "", 1, info.State.LastSeq, func(sequence uint64, h nats.Header) bool {
 		id, path := headerID(h), field(h, stream.HeaderPath)
 		if (id == "" || path == "") && strings.HasPrefix(field(h, stream.HeaderContentType), stream.TypeJSON) {
 			var d loader.DocumentInfo
@@ -36,7 +38,7 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 		if name == id || name == path || name == field(h, stream.HeaderLabel) {
 			found = append(found, sequence)
 		}
-		return sequence < info.State.LastSeq
+		return true
 	})
 	if failed != nil {
 		return nil, failed

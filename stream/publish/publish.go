@@ -102,6 +102,9 @@ type Publisher struct {
 
 	commit committer
 
+	bucket sync.Mutex // guards kv
+	kv     jetstream.KeyValue
+
 	progress sync.Mutex
 	sofar    Committed
 	waiting  time.Time

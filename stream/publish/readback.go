@@ -9,8 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"loaderd/stream/conn"
 )
 
 // ids is a set of message ids, 16 bytes each.
@@ -32,12 +30,37 @@ func (s ids) take(id string) bool {
 // readBackPatience bounds the wait for the source's last message: longer means that the server is gone.
 const readBackPatience = 10 * time.Second
 
+// newest is the last message of the publisher's subject. In a cluster any server answers a direct get, also one that is behind the others.
+func (p *Publisher) newest(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+	if p.store.Clustered() {
+		return p.store.GetLast(ctx, p.store.Config().Name, p.subject)
+	}
+	return p.stream.GetLastMsgForSubject(ctx, p.subject)
+}
+
+// readBackSurely is readBack behind a write that a majority of the stream's servers has taken, where that is permitted: nothing that was stored before
+// is missing. What readBack returns may be old, and is right to send after, behind the last sequence that it returns: then the server
+// refuses what follows from too little.
+func (p *Publisher) readBackSurely(ctx context.Context, after uint64) (known ids, err error) {
+	err = p.store.RetryWithin(ctx, readBackLimit, "read back "+p.subject, func(ctx context.Context) error {
+		if err := p.store.Confirm(ctx, p.stream); err != nil {
+			return err
+		}
+		known, _, err = p.readBack(ctx, after)
+		return err
+	})
+	return known, err
+}
+
+// readBackLimit bounds one attempt to read all headers of a source.
+const readBackLimit = time.Hour
+
 // readBack returns the ids of the messages of the publisher's subject after a sequence, and the sequence of the last of all its
 // messages (0 when there is none). It reads headers only.
 func (p *Publisher) readBack(ctx context.Context, after uint64) (ids, uint64, error) {
 	call, cancel := context.WithTimeout(ctx, readBackPatience)
 	defer cancel()
-	newest, err := p.stream.GetLastMsgForSubject(call, p.subject)
+	newest, err := p.newest(call)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, 0, nil
 	}
@@ -59,7 +82,7 @@ func (p *Publisher) readBack(ctx context.Context, after uint64) (ids, uint64, er
 		return known, last, nil
 	}
 	// The last one may be purged meanwhile: it was added before.
-	err = conn.EachHeader(ctx, p.stream, p.subject, after+1, func(sequence uint64, h nats.Header) bool {
+	err = p.store.EachHeader(ctx, p.stream, p.subject, after+1, last-1, func(sequence uint64, h nats.Header) bool {
 		if sequence < last {
 			add(h.Get(jetstream.MsgIDHeader))
 		}

@@ -89,33 +89,31 @@ func (e *ReleasedError) Error() string {
 // Resume opens the record of an input. Name is the input's lasting name (an absolute path); fingerprint changes when its content
 // does (sizes and times of its files).
 func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Record, error) {
+	for attempt := 1; ; attempt++ {
+		r, err := p.resume(ctx, name, fingerprint)
+		if !errors.Is(err, ErrTakenOver) || attempt == resumeAttempts {
+			return r, err
+		}
+	}
+}
+
+// resumeAttempts are those to take a record over. One is refused when the record was read from a server of a cluster that is behind, or
+// another publisher resumed it at the same moment.
+const resumeAttempts = 5
+
+func (p *Publisher) resume(ctx context.Context, name, fingerprint string) (*Record, error) {
 	kv, err := p.records(ctx)
 	if err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(p.store.Config().Name + "\x00" + p.source + "\x00" + name))
 	r := &Record{p: p, key: p.source + "." + hex.EncodeToString(sum[:16])}
-	info, err := p.stream.Info(ctx)
+	info, err := p.state(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read state of stream %s: %w", p.store.Config().Name, err)
+		return nil, err
 	}
-	stored, err := kv.Get(ctx, r.key)
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
-	case err != nil:
-		return nil, fmt.Errorf("read record of %s: %w", name, err)
-	default:
-		r.revision = stored.Revision()
-		if err := json.Unmarshal(stored.Value(), &r.value); err != nil {
-			return nil, fmt.Errorf("read record of %s (key %s of bucket %s): %w", name, r.key, recordBucket, err)
-		}
-		if r.value.Version > recordVersion {
-			return nil, fmt.Errorf("record of %s has version %d, this binary knows %d: use a newer loaderd", name, r.value.Version, recordVersion)
-		}
-		if v := r.value; v.Documents < 0 || v.Skipped < 0 || v.Skipped > v.Documents || v.FirstSequence > v.LastSequence {
-			return nil, fmt.Errorf("read record of %s (key %s of bucket %s): its counts contradict each other: "+
-				"delete the key to publish the input anew", name, r.key, recordBucket)
-		}
+	if err := r.read(ctx, kv, name); err != nil {
+		return nil, err
 	}
 	begun := r.revision != 0 && r.value.Created.Equal(p.created)
 	if !begun { // never published, or into a stream that is gone
@@ -134,7 +132,7 @@ func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Reco
 		if info.State.FirstSeq > after+1 && info.State.LastSeq > after {
 			return nil, &ReleasedError{Input: name, Why: why, Documents: recorded, After: after, Oldest: info.State.FirstSeq}
 		}
-		if r.known, _, err = p.readBack(ctx, after); err != nil {
+		if r.known, err = p.readBackSurely(ctx, after); err != nil {
 			return nil, err
 		}
 	}
@@ -144,21 +142,80 @@ func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Reco
 	if r.complete {
 		return r, nil
 	}
-	return r, r.save(ctx, kv)
+	return r, p.patiently(ctx, "write the record of "+name, func(ctx context.Context) error { return r.save(ctx, kv) })
 }
 
-func (p *Publisher) records(ctx context.Context) (jetstream.KeyValue, error) {
-	kv, err := p.js.KeyValue(ctx, recordBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = p.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: recordBucket, Description: "what loaderd publish has committed, by source and input",
-			Storage: jetstream.FileStorage, Replicas: p.store.Config().Replicas, History: 1,
-		})
+// recordPatience is how long a cluster may leave questions about records unanswered, at the start of an input: servers that lead are replaced
+// within seconds.
+const recordPatience = time.Minute
+
+// patiently asks again until there is an answer.
+func (p *Publisher) patiently(ctx context.Context, what string, ask func(ctx context.Context) error) error {
+	patience, cancel := context.WithTimeout(ctx, recordPatience)
+	defer cancel()
+	return p.store.Retry(patience, what, ask)
+}
+
+// state is the stream's, as its leader tells it.
+func (p *Publisher) state(ctx context.Context) (info *jetstream.StreamInfo, err error) {
+	err = p.patiently(ctx, "read state of stream "+p.store.Config().Name, func(ctx context.Context) error {
+		if info, err = p.stream.Info(ctx); err == nil && !conn.Led(info) {
+			err = conn.Passing(errors.New("the server that answers knows of no leader of the stream"))
+		}
+		return err
+	})
+	return info, err
+}
+
+// read reads what is recorded, if anything is.
+func (r *Record) read(ctx context.Context, kv jetstream.KeyValue, name string) error {
+	var stored jetstream.KeyValueEntry
+	err := r.p.patiently(ctx, "read the record of "+name, func(ctx context.Context) (err error) {
+		stored, err = kv.Get(ctx, r.key)
+		return err
+	})
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open key-value bucket %s: %w", recordBucket, err)
+		return err
 	}
+	r.revision = stored.Revision()
+	if err := json.Unmarshal(stored.Value(), &r.value); err != nil {
+		return fmt.Errorf("read record of %s (key %s of bucket %s): %w", name, r.key, recordBucket, err)
+	}
+	if r.value.Version > recordVersion {
+		return fmt.Errorf("record of %s has version %d, this binary knows %d: use a newer loaderd", name, r.value.Version, recordVersion)
+	}
+	if v := r.value; v.Documents < 0 || v.Skipped < 0 || v.Skipped > v.Documents || v.FirstSequence > v.LastSequence {
+		return fmt.Errorf("read record of %s (key %s of bucket %s): its counts contradict each other: "+
+			"delete the key to publish the input anew", name, r.key, recordBucket)
+	}
+	return nil
+}
+
+// records opens the bucket of records, once.
+func (p *Publisher) records(ctx context.Context) (jetstream.KeyValue, error) {
+	p.bucket.Lock()
+	defer p.bucket.Unlock()
+	if p.kv != nil {
+		return p.kv, nil
+	}
+	patience, cancel := context.WithTimeout(ctx, recordPatience)
+	defer cancel()
+	kv, err := p.store.EnsureKeyValue(patience, recordBucket, "what loaderd publish has committed, by source and input")
+	if err != nil {
+		return nil, err
+	}
+	p.kv = kv
 	return kv, nil
+}
+
+// forgetRecords makes the next use of the bucket open it again.
+func (p *Publisher) forgetRecords() {
+	p.bucket.Lock()
+	defer p.bucket.Unlock()
+	p.kv = nil
 }
 
 // Complete says that the whole input was already published and has not changed: there is no need to read it.
@@ -298,6 +355,7 @@ func (c *committer) save(ctx context.Context) error {
 	}
 	for r := range c.dirty {
 		if err := r.save(ctx, kv); err != nil {
+			c.p.forgetRecords() // the bucket may be gone
 			return err
 		}
 		delete(c.dirty, r)
@@ -314,6 +372,10 @@ func (r *Record) save(ctx context.Context, kv jetstream.KeyValue) error {
 	revision, err := kv.Update(ctx, r.key, data, r.revision)
 	if errors.Is(err, jetstream.ErrKeyExists) || conn.WrongLast(err) {
 		stored, getErr := kv.Get(ctx, r.key)
+		behind := errors.Is(getErr, jetstream.ErrKeyNotFound) || getErr == nil && stored.Revision() <= r.revision
+		if behind && r.p.store.Clustered() {
+			return conn.Passing(fmt.Errorf("write record of %s: a server of the cluster is behind: %w", r.value.Input, err))
+		}
 		if getErr != nil {
 			return fmt.Errorf("read record of %s: %w", r.value.Input, getErr)
 		}

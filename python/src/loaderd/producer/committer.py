@@ -82,9 +82,10 @@ class Committer:
         self._since = 0.0
         self._pause = FIRST_PAUSE
 
-    def begin(self, stream: str, atomic: bool, last: int) -> None:
-        """Names the stream, and says whether it takes atomic batches and what its last sequence was before anything was sent."""
-        self._stream, self._atomic, self._began, self._last = stream, atomic, last, last
+    def begin(self, stream: str, atomic: bool, last: int, read: int) -> None:
+        """Names the stream, and says whether it takes atomic batches, what its last sequence was before anything was sent, and up to where the
+        subject's messages were looked at for documents of this input: what lies behind is read back before the first batch."""
+        self._stream, self._atomic, self._began, self._last = stream, atomic, last, read
 
     async def commit(self, batch: Sequence[Message]) -> None:
         """Returns when every message is stored, or known to the server. Raises PublishError or Unreachable."""

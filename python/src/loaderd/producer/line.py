@@ -276,8 +276,9 @@ class Line:
                 stream = await session.find_stream(self._subject)
                 info = await session.stream(stream)
                 state, config = info["state"], info["config"]
+                read = int(state["last_seq"])
                 if self._lookup is not None:
-                    self.place = await find_place(session, stream, self._subject, self._lookup, int(state["first_seq"]))
+                    self.place, read = await find_place(session, stream, self._subject, self._lookup, int(state["first_seq"]))
                 break
             except (NoStream, Lost, Refused) as error:
                 bound = NO_STREAM_SECONDS if isinstance(error, NoStream) else self._connect_timeout
@@ -290,7 +291,7 @@ class Line:
         self._limit = min(n for n in limits if n > 0)
         self.position = self.place.position
         self._published = Published(position=self.position)
-        self._committer.begin(stream, bool(config.get("allow_atomic")), int(state["last_seq"]))
+        self._committer.begin(stream, bool(config.get("allow_atomic")), int(state["last_seq"]), read)
         return stream
 
 

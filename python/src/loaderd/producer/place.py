@@ -21,8 +21,8 @@ class Place:
     last_id: str = ""
 
 
-async def find_place(session: Session, stream: str, subject: str, name: str, first: int) -> Place:
-    """The place of an input. Takes one request when the input is the last that was published to its subject; else reads the headers of
+async def find_place(session: Session, stream: str, subject: str, name: str, first: int) -> tuple[Place, int]:
+    """The place of an input, as the subject's messages up to the returned sequence tell it: a server of a cluster may not have all yet. Takes one request when the input is the last that was published to its subject; else reads the headers of
     the subject from sequence `first`, the oldest of the stream, on."""
     newest, headers = await session.last(stream, subject)
     place = _place(headers, name)
@@ -34,13 +34,13 @@ async def find_place(session: Session, stream: str, subject: str, name: str, fir
 
         await session.headers(stream, subject, first, newest, look)
     if place is not None:
-        return place
+        return place, newest
     if first > 1:
         raise PublishError(
             f"input {name!r}: stream {stream} has none of its documents, but it begins at {first:,}, so that they may have been there and be"
             " released: say with start= at which position to begin (0 for an input that was never published)"
         )
-    return Place()
+    return Place(), newest
 
 
 def _place(headers: Mapping[str, str], name: str) -> Place | None:

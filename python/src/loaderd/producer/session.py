@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 ATTEMPT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
+BEHIND_SECONDS = 2.0
+"""How long a server of a cluster may have nothing new before others are asked, and they before a reading is begun anew."""
 
 
 class Lost(Exception):
@@ -233,12 +235,7 @@ class Session:
     async def last(self, stream: str, subject: str) -> tuple[int, dict[str, str]]:
         """Sequence and headers of the last message of a subject; 0 when there is none."""
         message = await self._request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", None)
-        headers: dict[str, str] = dict(message.headers or {})
-        if (status := headers.get("Status")) and "Nats-Sequence" not in headers:
-            if status == "404":
-                return 0, {}
-            raise Refused({"code": int(status), "description": headers.get("Description", "")})
-        return int(headers["Nats-Sequence"]), headers
+        return _direct(message)
 
     async def origin(self, stream: str, sequence: int) -> dict[str, str]:
         """Headers of one message."""
@@ -250,10 +247,50 @@ class Session:
         message = await self._request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", None)
         return message.data.decode(), (message.headers or {})["Nats-Time-Stamp"]
 
+    @property
+    def clustered(self) -> bool:
+        """Whether the servers are a cluster: there what one of them answers may be behind what the others have."""
+        return bool(self._live()._server_info.get("cluster"))
+
     async def headers(
         self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
     ) -> None:
-        """Calls `each` with sequence and headers of a subject's messages from one sequence up to another, both included, in order."""
+        """Calls `each` with sequence and headers of a subject's messages from one sequence up to another, both included, in order.
+
+        In a cluster some server reads, and may be behind: that nothing is left is a hint there. Another one is asked what follows, until
+        the last message has come, or one behind it. Raises Lost when neither comes: it may have been deleted meanwhile.
+        """
+        seen, moved = first - 1, time.monotonic()
+
+        def note(sequence: int, headers: dict[str, str]) -> None:
+            nonlocal seen, moved
+            seen, moved = sequence, time.monotonic()
+            if sequence <= last:
+                each(sequence, headers)
+
+        while True:
+            await self._headers_of_one(stream, subject, seen + 1, last, note)
+            if seen >= last or not self.clustered:
+                return
+            following, found = await self._following(stream, subject, seen + 1)
+            if following:
+                note(following, found)
+                if following >= last:
+                    return
+            elif time.monotonic() - moved > BEHIND_SECONDS:
+                raise Lost(f"read back {subject}: servers of the cluster have no message behind {seen}, and one had {last}")
+            else:
+                await asyncio.sleep(0.1)
+
+    async def _following(self, stream: str, subject: str, first: int) -> tuple[int, dict[str, str]]:
+        """Sequence and headers of the first message of a subject from a sequence on, as some server has it; 0 when it has none."""
+        question = json.dumps({"seq": first, "next_by_subj": subject}).encode()
+        return _direct(await self._request(f"$JS.API.DIRECT.GET.{stream}", question, None))
+
+    async def _headers_of_one(
+        self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
+    ) -> None:
+        """What one server has of `headers`, and perhaps one message more."""
         import nats.errors
         from nats.js.api import ConsumerConfig, DeliverPolicy
 
@@ -266,10 +303,14 @@ class Session:
             )  # fmt: skip
             try:
                 while True:
-                    message = await sub.next_msg(timeout=ANSWER_SECONDS)
+                    try:
+                        message = await sub.next_msg(timeout=BEHIND_SECONDS if self.clustered else ANSWER_SECONDS)
+                    except nats.errors.TimeoutError:
+                        if self.clustered:  # it has nothing, yet
+                            return
+                        raise
                     at = message.metadata
-                    if at.sequence.stream <= last:
-                        each(at.sequence.stream, dict(message.headers or {}))
+                    each(at.sequence.stream, dict(message.headers or {}))
                     if at.sequence.stream >= last or at.num_pending == 0:
                         return
             finally:
@@ -280,6 +321,16 @@ class Session:
             await self._unless_lost(read())
         except nats.errors.Error as error:
             raise Lost(f"read back {subject}: {error}") from error
+
+
+def _direct(message: Any) -> tuple[int, dict[str, str]]:
+    """Sequence and headers of a message that was got directly; 0 when there is none."""
+    headers: dict[str, str] = dict(message.headers or {})
+    if (status := headers.get("Status")) and "Nats-Sequence" not in headers:
+        if status == "404":
+            return 0, {}
+        raise Refused({"code": int(status), "description": headers.get("Description", "")})
+    return int(headers["Nats-Sequence"]), headers
 
 
 def _final(cause: BaseException | None) -> bool:

@@ -1,0 +1,52 @@
+package conn_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"loaderd/internal/natstest"
+)
+
+// A server that lost its disk and is catching up takes consumers, and says that nothing is left: the others have all that was asked for.
+func TestEachHeaderPastAServerThatIsBehind(t *testing.T) {
+	t.Parallel()
+	const n = 2000
+	cluster := natstest.StartCluster(t, 3)
+	s := cluster.Store()
+	ctx := natstest.Within(t, 3*time.Minute)
+	st, err := s.EnsureDocuments(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Publish(t, s, natstest.Documents(1, n)...)
+	cluster.Settle("DOCS")
+	behind := cluster.Followers("DOCS")[0]
+	cluster.Kill(behind)
+	cluster.Wipe(behind)
+	cluster.Lag(behind, 300*time.Millisecond)
+	cluster.Restart(behind)
+	early := 0
+	for range 40 {
+		seen := uint64(0)
+		err := s.EachHeader(ctx, st, "docs.test", 1, n, func(sequence uint64, _ nats.Header) bool {
+			if sequence != seen+1 {
+				t.Fatalf("document %d follows %d", sequence, seen)
+			}
+			seen = sequence
+			return true
+		})
+		if err != nil || seen != n {
+			t.Fatalf("it ends at document %d of %d, %v", seen, n, err)
+		}
+		if cluster.LastSeq(behind, "DOCS") == n {
+			break
+		}
+		early++
+	}
+	t.Logf("%d readings while a server was behind", early)
+	if early == 0 {
+		t.Error("no reading took place while a server was behind")
+	}
+}
