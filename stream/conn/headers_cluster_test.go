@@ -25,7 +25,7 @@ func TestEachHeaderPastAServerThatIsBehind(t *testing.T) {
 	behind := cluster.Followers("DOCS")[0]
 	cluster.Kill(behind)
 	cluster.Wipe(behind)
-	cluster.Lag(behind, 300*time.Millisecond)
+	cluster.Lag(behind, 500*time.Millisecond)
 	cluster.Restart(behind)
 	early := 0
 	for range 40 {
