@@ -32,7 +32,7 @@ func (c *Client) EachHeader(ctx context.Context, st jetstream.Stream, subject st
 	wait, moved := c.Backoff(), time.Now()
 	for {
 		from := next
-		err := eachHeader(ctx, st, subject, from, each)
+		err := c.eachHeader(ctx, st, subject, from, each)
 		if stopped || next > last || !c.Clustered() {
 			return err
 		}
@@ -79,12 +79,13 @@ func (c *Client) nothingFrom(ctx context.Context, st jetstream.Stream, subject s
 }
 
 // eachHeader is EachHeader by what one server has, to its end.
-func eachHeader(ctx context.Context, st jetstream.Stream, subject string, first uint64, f func(sequence uint64, h nats.Header) (more bool)) error {
+func (c *Client) eachHeader(ctx context.Context, st jetstream.Stream, subject string, first uint64,
+	f func(sequence uint64, h nats.Header) (more bool)) error {
 	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: true}
 	if subject != "" {
 		config.FilterSubjects = []string{subject}
 	}
-	create, cancel := context.WithTimeout(ctx, AttemptLimit) // a server that does not know of the stream yet says nothing
+	create, cancel := context.WithTimeout(ctx, c.silence()) // a server that does not know of the stream yet says nothing
 	consumer, err := st.OrderedConsumer(create, config)
 	cancel()
 	if err != nil {
