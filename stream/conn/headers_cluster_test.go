@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"loaderd/internal/natstest"
+	"loaderd/internal/testscale"
 )
 
 // A server that lost its disk and is catching up takes consumers, and says that nothing is left: the others have all that was asked for.
@@ -28,7 +29,7 @@ func TestEachHeaderPastAServerThatIsBehind(t *testing.T) {
 	cluster.Lag(behind, 500*time.Millisecond)
 	cluster.Restart(behind)
 	early := 0
-	for range 40 {
+	for range testscale.Of(5, 40) {
 		seen := uint64(0)
 		err := s.EachHeader(ctx, st, "docs.test", 1, n, func(sequence uint64, _ nats.Header) bool {
 			if sequence != seen+1 {
