@@ -86,6 +86,9 @@ func Dial(ctx context.Context, o Options, log *slog.Logger) (_ *Client, err erro
 	if err := c.awaitJetStream(ctx); err != nil {
 		return nil, err
 	}
+	if o.Server == nil {
+		c.running.Go(func() { c.leaveCutOff(running, l) })
+	}
 	return c, nil
 }
 

@@ -27,9 +27,15 @@ var errSilent = errors.New("the server has fallen silent")
 // line is a connection to a server that notes when something comes over it.
 type line struct {
 	net.Conn
-	listening atomic.Bool // somebody waits in Read
-	heard     atomic.Bool // something has come since the last look
-	given     atomic.Bool // it is given up as silent
+	listening atomic.Bool           // somebody waits in Read
+	heard     atomic.Bool           // something has come since the last look
+	left      atomic.Pointer[error] // why it is given up
+}
+
+// leave gives the line up: the client goes to another server.
+func (l *line) leave(why error) {
+	l.left.Store(&why)
+	_ = l.Close()
 }
 
 // Read implements net.Conn.
@@ -40,8 +46,8 @@ func (l *line) Read(b []byte) (int, error) {
 	if n > 0 {
 		l.heard.Store(true)
 	}
-	if err != nil && l.given.Load() {
-		err = errSilent
+	if why := l.left.Load(); err != nil && why != nil {
+		err = *why
 	}
 	return n, err
 }
@@ -83,8 +89,7 @@ func (l *lines) leaveSilent(ctx context.Context, nc *nats.Conn) {
 			continue
 		}
 		if looks++; others && looks >= int(silentAfter/listenEvery) {
-			now.given.Store(true)
-			_ = now.Close()
+			now.leave(errSilent)
 			looks = 0
 		}
 	}

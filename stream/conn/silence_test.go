@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"loaderd/internal/natstest"
+	"loaderd/internal/testscale"
 )
 
 // A server that says nothing is left for another one that the client knows. The only one is not: it may just be slow.
@@ -31,5 +32,30 @@ func TestASilentServerIsLeft(t *testing.T) {
 	c.Thaw(frozen)
 	if _, err := one.JetStream().AccountInfo(natstest.Within(t, 20*time.Second)); err != nil {
 		t.Errorf("the connection to the only server: %v", err)
+	}
+}
+
+// A server that is cut off from the others answers for long as if it was not. Its clients go to the majority.
+func TestAServerThatIsCutOffIsLeft(t *testing.T) {
+	if !testscale.All() {
+		t.Skip("it takes half a minute: make test-all")
+	}
+	t.Parallel()
+	c := natstest.StartCluster(t, 3)
+	s := c.Store()
+	cutOff := 0
+	for i := range 3 {
+		if c.URL(i) == s.ClientURL() {
+			cutOff = i
+		}
+	}
+	began := time.Now()
+	c.Isolate(cutOff)
+	natstest.Soon(t, "the client is connected to another server", func() bool {
+		return s.Status().Connected && s.ClientURL() != c.URL(cutOff)
+	})
+	t.Logf("it left the server after %v", time.Since(began))
+	if _, err := s.EnsureDocuments(natstest.Context(t)); err != nil {
+		t.Error(err)
 	}
 }
