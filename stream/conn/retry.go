@@ -14,16 +14,20 @@ const AttemptLimit = 5 * time.Second
 
 // firstClusterLimit bounds the first attempt at something in a cluster: a server that is frozen, or that knows of no leader, takes a request
 // along, and the next one may be answered by another. Later attempts get more time: the machine may be busy.
-const firstClusterLimit = 2 * time.Second
+const firstClusterLimit = time.Second
 
-// Retry calls f until it succeeds, fails for good, or ctx ends. Each attempt is bounded by AttemptLimit. What is f in words, for
+// FirstLimit bounds the first attempt at something that is tried again; each later one gets twice the time, up to AttemptLimit.
+func (c *Client) FirstLimit() time.Duration {
+	if c.Clustered() {
+		return firstClusterLimit
+	}
+	return AttemptLimit
+}
+
+// Retry calls f until it succeeds, fails for good, or ctx ends. Each attempt is bounded, as FirstLimit says. What is f in words, for
 // the log and the error.
 func (c *Client) Retry(ctx context.Context, what string, f func(ctx context.Context) error) error {
-	first := AttemptLimit
-	if c.Clustered() {
-		first = firstClusterLimit
-	}
-	return c.retry(ctx, first, AttemptLimit, what, f)
+	return c.retry(ctx, c.FirstLimit(), AttemptLimit, what, f)
 }
 
 // RetryWithin is Retry with another bound for each attempt.

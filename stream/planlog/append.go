@@ -30,7 +30,8 @@ const appendHeader = "Loaderd-Append"
 //
 //	what happens                          what the log holds   what Append does
 //	the server refuses                    nothing of ours      returns the cause
-//	no connection when sending            nothing of ours      tries again until ctx ends
+//	no connection when sending, or        nothing of ours      tries again until ctx ends
+//	nobody who leads the stream
 //	connection lost before the answer     all or nothing       reads back: done, tries again, or deposed
 //	an answer too late                    all or nothing       the same; a copy that lands later fails on its expected position
 //	the process dies                      all or nothing       the next process reads the log's end
@@ -62,13 +63,13 @@ func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error 
 func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte) error {
 	id := nuid.Next()
 	wait := l.store.Backoff()
-	limit := conn.AttemptLimit
+	limit, storing := l.store.FirstLimit(), time.Duration(0)
 	for _, r := range records {
-		limit += time.Duration(len(r)) * time.Second / slowestStore
+		storing += time.Duration(len(r)) * time.Second / slowestStore
 	}
 	unsure := false
-	for attempt := 1; ; attempt++ {
-		err := l.store.Attempt(ctx, limit, func(ctx context.Context) error { return l.send(ctx, id, last, records, attempt > 1) })
+	for attempt := 1; ; attempt, limit = attempt+1, min(2*limit, conn.AttemptLimit) {
+		err := l.store.Attempt(ctx, limit+storing, func(ctx context.Context) error { return l.send(ctx, id, last, records, attempt > 1) })
 		switch {
 		case err == nil:
 			return nil
@@ -79,7 +80,7 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte) er
 				return err
 			}
 		case conn.Transient(err) || ctx.Err() != nil:
-			unsure = unsure || !errors.Is(err, nats.ErrReconnectBufExceeded) // that one never left
+			unsure = unsure || !errors.Is(err, nats.ErrReconnectBufExceeded) && !errors.Is(err, nats.ErrNoResponders) // nobody got it
 			if attempt == 1 {
 				l.store.Log().Warn("the plan log does not answer, trying again", "stream", l.name, "behind", last, "error", err)
 			}
