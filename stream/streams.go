@@ -183,6 +183,10 @@ func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstr
 	if errors.As(err, &api) && api.ErrorCode == conn.CodeSubjectsOverlap {
 		return nil, fmt.Errorf("%w: another stream takes %s already: change stream.name or stream.subject", err, want.Subjects[0])
 	}
+	if conn.NoRoom(err) {
+		return nil, fmt.Errorf("%w: the NATS servers promise each stream its whole bound, and have no room left for %d bytes: lower stream.max_bytes, "+
+			"stream.dead_letter_bytes or stream.plan_bytes, or let JetStream take more there (max_file_store, the account's limits)", err, want.MaxBytes)
+	}
 	return st, err
 }
 

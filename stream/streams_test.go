@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/natstest"
@@ -191,5 +192,18 @@ func TestConfigReportsEveryBadField(t *testing.T) {
 	}
 	if _, err := stream.Open(context.Background(), c, quiet()); err == nil || strings.Count(err.Error(), "stream.") < len(want) {
 		t.Errorf("Open: error %v, want every bad field", err)
+	}
+}
+
+// A bound that the servers cannot promise is refused with what to change.
+func TestNoRoomForABound(t *testing.T) {
+	url := natstest.Plain(t, &server.Options{JetStream: true, JetStreamMaxStore: 1 << 20, JetStreamMaxMemory: 1 << 20})
+	c := natstest.Config(t)
+	c.URL, c.Dir, c.Listen = "nats://"+url, "", ""
+	store := natstest.Open(t, c)
+	defer store.Close()
+	_, err := store.EnsureDocuments(natstest.Context(t))
+	if err == nil || !strings.Contains(err.Error(), "lower stream.max_bytes") {
+		t.Errorf("error %v, want one that says what to lower", err)
 	}
 }

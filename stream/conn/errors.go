@@ -45,6 +45,15 @@ func AsFull(err error) error {
 	return err
 }
 
+// NoRoom says whether the server refused to make something because it may not become as large as it asks to.
+func NoRoom(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && (wantsRoom(api) || api.ErrorCode == codeNoPeers && strings.Contains(api.Description, noStorage))
+}
+
+// noStorage is in what a cluster says when none of its servers has room enough.
+const noStorage = "insufficient storage"
+
 func wantsRoom(e *jetstream.APIError) bool {
 	switch e.ErrorCode {
 	case codeAccountFull, codeInsufficient, codeNoStorage:
