@@ -86,12 +86,14 @@ func (m *machine) either(act func(*rapid.T)) func(*rapid.T) {
 }
 
 // ignorant says whether the process takes itself for the leader although the plan holds a later term.
-func (m *machine) ignorant() bool {
-	if m.company == nil || !m.run.Leads() {
+func (m *machine) ignorant() bool { return m.company != nil && m.unaware(m.process) }
+
+func (m *machine) unaware(p *process) bool {
+	if p.run == nil || !p.run.Leads() {
 		return false
 	}
 	_, who := m.world.terms()
-	return len(who) > 0 && who[len(who)-1] != m.daemon()
+	return len(who) > 0 && who[len(who)-1] != p.daemon()
 }
 
 // settle waits until the process knows what the plan holds by now, or does not see that it leads no more. One that has died begins its next life.
@@ -158,9 +160,9 @@ func (m *machine) wait(rt *rapid.T) {
 	time.Sleep(time.Duration(rapid.IntRange(1, 5000).Draw(rt, "milliseconds")) * time.Millisecond)
 }
 
-// blind says whether the process is sure of a lead that it has lost: what it answers without a record may be old.
+// blind says whether one of the processes is sure of a lead that it has lost: what it answers without a record may be old.
 func (m *machine) blind() bool {
-	return m.ignorant() && m.company.blinded
+	return m.company != nil && m.company.blinded && slices.ContainsFunc(m.crew, m.unaware)
 }
 
 // lost says whether a process other than this one has died.
