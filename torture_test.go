@@ -78,9 +78,10 @@ type victim struct {
 	t    *testing.T
 	c    config.Config
 	cmd  *exec.Cmd
-	log  *bytes.Buffer
-	done chan struct{} // closed when the process has ended
-	dies atomic.Bool   // it is to be killed
+	log  *bytes.Buffer   // of this life
+	past strings.Builder // what earlier lives have logged
+	done chan struct{}   // closed when the process has ended
+	dies atomic.Bool     // it is to be killed
 	// ctx ends with the test, or when the daemon ends by itself.
 	ctx    context.Context
 	giveUp context.CancelFunc
@@ -102,6 +103,9 @@ func (v *victim) start() {
 	file := filepath.Join(v.t.TempDir(), "loaderd.yaml")
 	if err := os.WriteFile(file, yaml.Bytes(), 0o600); err != nil {
 		v.t.Fatal(err)
+	}
+	if v.log != nil {
+		v.past.Write(v.log.Bytes())
 	}
 	v.log = &bytes.Buffer{}
 	v.cmd = exec.Command(os.Args[0])
@@ -150,22 +154,34 @@ func (v *victim) uri() string { return "grpc://" + v.c.Flight.Listen }
 
 func (v *victim) nats() string { return "nats://" + v.c.Stream.Listen }
 
+// logged is what all lives of the daemon have logged; it is asked for while the daemon does not run, or for a failure.
+func (v *victim) logged() string { return v.past.String() + v.log.String() }
+
 // do asks for an action until it is done.
 func (v *victim) do(name string, body map[string]any) {
 	v.t.Helper()
-	client, err := reader.Open(v.uri(), reader.Options{})
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	defer client.Close()
+	doSomewhere(v.ctx, v.t, []string{v.uri()}, name, body, v.logged)
+}
+
+// doSomewhere asks daemons one after the other for an action until one has done it.
+func doSomewhere(ctx context.Context, t *testing.T, uris []string, name string, body map[string]any, logs func() string) {
+	t.Helper()
 	var last error
-	for range 600 {
-		if last = client.Do(v.ctx, name, body, nil); last == nil {
+	for try := 0; try < 1200 && ctx.Err() == nil; try++ {
+		client, err := reader.Open(uris[try%len(uris)], reader.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		attempt, cancel := context.WithTimeout(ctx, 10*time.Second)
+		last = client.Do(attempt, name, body, nil)
+		cancel()
+		_ = client.Close()
+		if last == nil {
 			return
 		}
-		pause(v.ctx, 50*time.Millisecond)
+		pause(ctx, 50*time.Millisecond)
 	}
-	v.t.Fatalf("%s: %v\n%s", name, last, v.log)
+	t.Fatalf("%s: %v\n%s", name, last, logs())
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -106,6 +106,8 @@ func TestClusterConfiguration(t *testing.T) {
 			"cluster.listen: 0.0.0.0:6222: want a loopback address: routes between machines need TLS"},
 		{"routes to another machine", func(c *stream.Config) { c.Cluster.Peers[1] = "host-b:6222" }, "cluster.peers[1]: host-b:6222: want a loopback address"},
 		{"no port for routes", func(c *stream.Config) { c.Cluster.Listen = "127.0.0.1:0" }, "cluster.listen: 127.0.0.1:0: want host:port with a port of 1"},
+		{"an address of another machine", func(c *stream.Config) { c.Cluster.Advertise = "host-b:6222" }, "cluster.advertise: host-b:6222: want a loopback address"},
+		{"an address without a port", func(c *stream.Config) { c.Cluster.Advertise = "127.0.0.1" }, "cluster.advertise"},
 		{"a peer without a port", func(c *stream.Config) { c.Cluster.Peers[0] = "127.0.0.1" }, "cluster.peers[0]"},
 		{"a peer twice", func(c *stream.Config) { c.Cluster.Peers[2] = c.Cluster.Peers[0] }, "cluster.peers[2]: 127.0.0.1:1: want every member once"},
 		{"two members", func(c *stream.Config) { c.Cluster.Peers = loopback[:2] }, "want 3 to 64 addresses"},

@@ -142,6 +142,8 @@ func (c Config) checkCluster(check func(ok bool, field string, value any, want s
 	check(streamName.MatchString(m.Name), "cluster.name", m.Name, "1 to 64 letters, digits, - and _")
 	check(validPeer(m.Listen), "cluster.listen", m.Listen, "host:port with a port of 1 to 65535, which the other members name in their peers")
 	check(!validPeer(m.Listen) || onLoopback(m.Listen), "cluster.listen", m.Listen, noTLS)
+	check(m.Advertise == "" || validPeer(m.Advertise), "cluster.advertise", m.Advertise, "host:port where the other members reach this one, or nothing")
+	check(!validPeer(m.Advertise) || onLoopback(m.Advertise), "cluster.advertise", m.Advertise, noTLS)
 	check(len(m.Peers) >= 3 && len(m.Peers) <= 64, "cluster.peers", m.Peers, "3 to 64 addresses, of all members and this one: with fewer none may fail")
 	for i, peer := range m.Peers {
 		field := fmt.Sprintf("cluster.peers[%d]", i)

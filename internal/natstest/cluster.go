@@ -109,7 +109,7 @@ func (c *Cluster) options(i int) *server.Options {
 	var routes []*url.URL
 	for _, l := range c.routes[i] {
 		if l != nil {
-			routes = append(routes, &url.URL{Scheme: "nats", Host: l.address()})
+			routes = append(routes, &url.URL{Scheme: "nats", Host: l.Address()})
 		}
 	}
 	payload := config.Stream.MaxDocument + stream.HeaderRoom

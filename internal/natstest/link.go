@@ -72,9 +72,10 @@ func (l *Link) open(target string) {
 func (l *Link) aim(target string) { l.change(func() { l.target = target }) }
 
 // URL is where clients reach the server by this link.
-func (l *Link) URL() string { return "nats://" + l.address() }
+func (l *Link) URL() string { return "nats://" + l.Address() }
 
-func (l *Link) address() string { return l.listener.Addr().String() }
+// Address is URL as host:port.
+func (l *Link) Address() string { return l.listener.Addr().String() }
 
 // Cut breaks all connections and refuses new ones.
 func (l *Link) Cut() {
@@ -101,6 +102,11 @@ func (l *Link) Hold() {
 
 // Mend lets connections through again, and what was held back.
 func (l *Link) Mend() { l.change(func() { l.cut, l.ways = false, [2]way{} }) }
+
+// Delay delivers what each side says that much later, until Mend: what clients say, and what the server says.
+func (l *Link) Delay(clients, server time.Duration) {
+	l.change(func() { l.ways[toServer].delay, l.ways[fromServer].delay = clients, server })
+}
 
 // impede sets what happens to bytes of one direction.
 func (l *Link) impede(direction int, w way) { l.change(func() { l.ways[direction] = w }) }

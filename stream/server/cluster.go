@@ -19,6 +19,8 @@ type Cluster struct {
 	Name string `koanf:"name"`
 	// Listen is the address where this member takes routes of the others, host:port.
 	Listen string `koanf:"listen"`
+	// Advertise is where the other members reach this one, host:port, when that is not Listen.
+	Advertise string `koanf:"advertise"`
 	// Peers are the addresses of all members, host:port, this one's too: the same list for all.
 	Peers []string `koanf:"peers"`
 }
@@ -66,5 +68,6 @@ func (c Cluster) options() (server.ClusterOpts, []*url.URL, error) {
 	for _, peer := range c.Peers {
 		routes = append(routes, &url.URL{Scheme: "nats", Host: peer})
 	}
-	return server.ClusterOpts{Name: c.Name, Host: host, Port: port, PingInterval: routePing, MaxPingsOut: routePingsOut}, routes, nil
+	return server.ClusterOpts{Name: c.Name, Host: host, Port: port, Advertise: c.Advertise, PingInterval: routePing, MaxPingsOut: routePingsOut},
+		routes, nil
 }

@@ -1,0 +1,283 @@
+package loaderd_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/internal/config"
+	"loaderd/internal/natstest"
+	"loaderd/internal/reader"
+	"loaderd/loader"
+	"loaderd/stream/server"
+)
+
+// fleet is three daemons of one run, each in a process with a member of the cluster that keeps their streams.
+type fleet struct {
+	*victim // the first: what it does with one daemon's address, the others' does as well
+	members []*victim
+	routes  [][]*natstest.Link // routes[i][j] is how member i's server reaches member j's; nil where i is j
+}
+
+func newFleet(t *testing.T, c config.Config) *fleet {
+	f := &fleet{}
+	var listen []string
+	for range 3 {
+		listen = append(listen, natstest.FreeAddress(t))
+	}
+	for i := range listen {
+		c := c
+		c.Stream.Dir, c.Stream.Listen, c.Flight.Listen = t.TempDir(), natstest.FreeAddress(t), natstest.FreeAddress(t)
+		// Members reach each other by links alone: what they tell each other of their addresses leads nowhere.
+		c.Stream.Cluster, c.Stream.Replicas = server.Cluster{Name: "torture", Listen: listen[i], Advertise: "127.0.0.1:1"}, 3
+		f.routes = append(f.routes, make([]*natstest.Link, len(listen)))
+		for j, to := range listen {
+			if j == i {
+				c.Stream.Cluster.Peers = append(c.Stream.Cluster.Peers, to)
+				continue
+			}
+			f.routes[i][j] = natstest.NewLink(t, "nats://"+to)
+			c.Stream.Cluster.Peers = append(c.Stream.Cluster.Peers, f.routes[i][j].Address())
+		}
+		f.members = append(f.members, newVictim(t, c))
+	}
+	f.victim = f.members[0]
+	for _, v := range f.members[1:] { // what ends one test ends it all
+		v.giveUp = f.giveUp
+		v.ctx = f.ctx
+	}
+	return f
+}
+
+func (f *fleet) startAll() {
+	for _, v := range f.members {
+		v.start()
+	}
+}
+
+// uris are where readers find the daemons.
+func (f *fleet) uris() []string {
+	var out []string
+	for _, v := range f.members {
+		out = append(out, v.uri())
+	}
+	return out
+}
+
+// nats is where producers find the servers.
+func (f *fleet) nats() string {
+	var out []string
+	for _, v := range f.members {
+		out = append(out, "nats://"+v.c.Stream.Listen)
+	}
+	return strings.Join(out, ",")
+}
+
+// do asks daemons one after the other for an action until one has done it.
+func (f *fleet) do(name string, body map[string]any) {
+	f.t.Helper()
+	doSomewhere(f.ctx, f.t, f.uris(), name, body, f.logs)
+}
+
+// logs are the ends of what the daemons have logged.
+func (f *fleet) logs() string {
+	var b strings.Builder
+	for i, v := range f.members {
+		all := v.logged()
+		fmt.Fprintf(&b, "daemon %d:\n%s\n", i, all[max(0, len(all)-4000):])
+	}
+	return b.String()
+}
+
+// between does something to both links between a member and each other one: toward it, and from it.
+func (f *fleet) between(member int, toward, from func(*natstest.Link)) {
+	for j := range f.members {
+		if j != member {
+			toward(f.routes[j][member])
+			from(f.routes[member][j])
+		}
+	}
+}
+
+// mightLead is the member that leads the run by what a daemon says, else the first.
+func (f *fleet) mightLead() int {
+	for _, v := range f.members {
+		var info loader.Info
+		client, err := reader.Open(v.uri(), reader.Options{})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(f.ctx, time.Second)
+		err = client.Do(ctx, "info", map[string]any{}, &info)
+		cancel()
+		_ = client.Close()
+		for i, x := range f.members {
+			if err == nil && info.Leader == x.uri() {
+				return i
+			}
+		}
+	}
+	return 0
+}
+
+// A fault happens to one member, or to all, and is over when it returns. Its draws are those of r.
+type fault struct {
+	name string
+	do   func(f *fleet, r *rand.Rand, member int)
+}
+
+var faults = []fault{
+	{"kill -9", func(f *fleet, r *rand.Rand, i int) {
+		f.members[i].kill()
+		f.wait(r, 0, 4000)
+		f.members[i].start()
+	}},
+	{"stop and continue", func(f *fleet, r *rand.Rand, i int) { // for longer than it leads without a refresh
+		f.members[i].signal(syscall.SIGSTOP)
+		f.wait(r, 500, 6500)
+		f.members[i].signal(syscall.SIGCONT)
+	}},
+	{"clean stop", func(f *fleet, _ *rand.Rand, i int) {
+		f.members[i].terminate()
+		f.members[i].start()
+	}},
+	{"kill -9 of two", func(f *fleet, r *rand.Rand, i int) { // no quorum
+		j := (i + 1) % len(f.members)
+		f.members[i].kill()
+		f.members[j].kill()
+		f.wait(r, 0, 3000)
+		f.members[i].start()
+		f.members[j].start()
+	}},
+	{"the leader is cut off", func(f *fleet, r *rand.Rand, _ int) { f.isolate(r, f.mightLead()) }},
+	{"a member is cut off", func(f *fleet, r *rand.Rand, i int) { f.isolate(r, i) }},
+	{"what others say to a member comes late", func(f *fleet, r *rand.Rand, i int) {
+		late := time.Duration(100+r.IntN(600)) * time.Millisecond
+		f.between(i, func(l *natstest.Link) { l.Delay(late, 0) }, func(l *natstest.Link) { l.Delay(0, late) })
+		f.wait(r, 2000, 6000)
+		f.between(i, (*natstest.Link).Mend, (*natstest.Link).Mend)
+	}},
+	{"an empty disk", func(f *fleet, _ *rand.Rand, i int) {
+		f.caughtUp()
+		v := f.members[i]
+		v.kill()
+		if err := os.RemoveAll(v.c.Stream.Dir); err != nil {
+			f.t.Error(err)
+		}
+		v.start()
+		f.caughtUp()
+	}},
+	{"rolling restart", func(f *fleet, _ *rand.Rand, _ int) {
+		for _, v := range f.members {
+			f.caughtUp()
+			v.terminate()
+			v.start()
+		}
+	}},
+}
+
+func (f *fleet) wait(r *rand.Rand, least, most int) {
+	pause(f.ctx, time.Duration(least+r.IntN(most-least))*time.Millisecond)
+}
+
+// isolate cuts a member's server off from the others, not from its daemon and its clients.
+func (f *fleet) isolate(r *rand.Rand, member int) {
+	f.between(member, (*natstest.Link).Cut, (*natstest.Link).Cut)
+	f.wait(r, 1000, 9000)
+	f.between(member, (*natstest.Link).Mend, (*natstest.Link).Mend)
+}
+
+// caughtUp waits until all members have all streams, as an administrator does before one is taken away: with an empty disk, or a stale one, it
+// and another that is behind could make a majority without what the third has acknowledged. What servers say of themselves and each other
+// is not believed alone, for an empty one says that it is current.
+func (f *fleet) caughtUp() {
+	f.t.Helper()
+	last := "no answer"
+	limit, cancel := context.WithTimeout(f.ctx, 60*time.Second)
+	defer cancel()
+	for well := 0; well < 3; {
+		if why := f.behind(); why == "" {
+			well++
+		} else {
+			well, last = 0, why
+		}
+		pause(limit, 300*time.Millisecond)
+		if limit.Err() != nil {
+			f.t.Fatalf("the members have not caught up: %s\n%s", last, f.logs())
+		}
+	}
+}
+
+// behind says what a member lacks, as far as it can be known.
+func (f *fleet) behind() string {
+	nc, err := nats.Connect(f.nats(), nats.Timeout(time.Second))
+	if err != nil {
+		return err.Error()
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err.Error()
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, 3*time.Second)
+	defer cancel()
+	streams := 0
+	list := js.ListStreams(ctx)
+	for s := range list.Info() {
+		streams++
+		if s.Config.Replicas == 1 { // somebody made it without asking for copies; an administrator who takes a disk away asks
+			s.Config.Replicas = len(f.members)
+			_, err := js.UpdateStream(ctx, s.Config)
+			return fmt.Sprintf("stream %s has one copy; asking for more: %v", s.Config.Name, err)
+		}
+		if s.Cluster == nil || s.Cluster.Leader == "" || len(s.Cluster.Replicas) != len(f.members)-1 {
+			return fmt.Sprintf("stream %s has no leader, or not three copies: %+v", s.Config.Name, s.Cluster)
+		}
+		for _, p := range s.Cluster.Replicas {
+			if !p.Current || p.Offline || p.Lag > 0 {
+				return fmt.Sprintf("%s has not all of %s: %+v", p.Name, s.Config.Name, *p)
+			}
+		}
+		var least, most int64
+		for i, v := range f.members {
+			n := messageBytes(v.c.Stream.Dir, s.Config.Name)
+			if i == 0 {
+				least = n
+			}
+			least, most = min(least, n), max(most, n)
+		}
+		if least*10 < most*9-10_000 {
+			return fmt.Sprintf("one member has %d bytes of %s, another %d", least, s.Config.Name, most)
+		}
+	}
+	if err := list.Err(); err != nil {
+		return err.Error()
+	}
+	if streams < 4 {
+		return fmt.Sprintf("%d streams", streams)
+	}
+	return ""
+}
+
+// messageBytes is how much a server has of a stream's messages on its disk.
+func messageBytes(dir, stream string) (n int64) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".blk") && strings.Contains(path, "/streams/"+stream+"/msgs/") {
+			if info, err := d.Info(); err == nil {
+				n += info.Size()
+			}
+		}
+		return nil
+	})
+	return n
+}
