@@ -59,9 +59,24 @@ func newFleet(t *testing.T, c config.Config) *fleet {
 	return f
 }
 
+// startAll starts all members and waits until they have all streams. Two servers that reach for each other at the same time both give way: until
+// then one of two does.
 func (f *fleet) startAll() {
+	f.t.Helper()
+	f.mutual((*natstest.Link).Cut)
 	for _, v := range f.members {
 		v.start()
+	}
+	f.caughtUp()
+	f.mutual((*natstest.Link).Mend)
+}
+
+// mutual does something to one of the two links between any two members.
+func (f *fleet) mutual(do func(*natstest.Link)) {
+	for i := range f.members {
+		for j := range i {
+			do(f.routes[j][i])
+		}
 	}
 }
 
@@ -247,6 +262,9 @@ func (f *fleet) behind() string {
 			if !p.Current || p.Offline || p.Lag > 0 {
 				return fmt.Sprintf("%s has not all of %s: %+v", p.Name, s.Config.Name, *p)
 			}
+		}
+		if s.Config.MaxMsgsPerSubject > 0 || strings.HasPrefix(s.Config.Name, "OBJ_") {
+			continue // values that were replaced take room on some disks
 		}
 		var least, most int64
 		for i, v := range f.members {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -93,48 +92,20 @@ func writeInput(t *testing.T, producer, documents int, seed uint64) (string, [][
 	return file, all
 }
 
-// byCommand publishes by loaderd publish.
-func byCommand(t *testing.T, nats, input string) *producer {
+// byCommand publishes an input of each source by loaderd publish.
+func byCommand(t *testing.T, nats string, inputs map[string]string) []*producer {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "loaderd")
 	if out, err := exec.Command("go", "build", "-o", binary, "./cmd/loaderd").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	return &producer{name: "loaderd publish", make: func(ctx context.Context) *exec.Cmd {
-		return exec.CommandContext(ctx, binary, "publish", "--nats", nats, "--source", "command", "--tokenizer-fingerprint", tokens, input)
-	}}
-}
-
-const pythonPublisher = `
-import itertools, json, sys, time, loaderd
-url, tokenizer, path = sys.argv[1:]
-
-class Lines:
-    def __init__(self): self.first = 0
-    def skip(self, n): self.first += n
-    def __iter__(self):
-        with open(path) as lines:
-            for line in itertools.islice(lines, self.first, None):
-                time.sleep(0.004)
-                yield {"ids": json.loads(line)["ids"]}
-
-from loaderd.producer import publish
-publish(Lines(), url, source="python", name="input", tokenizer=tokenizer)
-`
-
-// byPython publishes by the Python publisher.
-func byPython(t *testing.T, nats, input string) *producer {
-	t.Helper()
-	out, err := exec.Command("python3", "python/venv").Output()
-	if err != nil {
-		t.Fatalf("python3 python/venv: %v", err)
+	var all []*producer
+	for source, input := range inputs {
+		all = append(all, &producer{name: "loaderd publish --source " + source, make: func(ctx context.Context) *exec.Cmd {
+			return exec.CommandContext(ctx, binary, "publish", "--nats", nats, "--source", source, "--tokenizer-fingerprint", tokens, input)
+		}})
 	}
-	python := filepath.Join(strings.TrimSpace(string(out)), "bin", "python")
-	return &producer{name: "the Python publisher", make: func(ctx context.Context) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, python, "-c", pythonPublisher, nats, tokens, input)
-		cmd.Env = append(os.Environ(), "PYTHONPATH=python/src", "PYTHONDONTWRITEBYTECODE=1")
-		return cmd
-	}}
+	return all
 }
 
 // onceEach checks that each document of all producers is in the steps of all ranks once, whole.

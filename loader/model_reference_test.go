@@ -150,7 +150,8 @@ func (m *machine) follow(rt *rapid.T) {
 	compared := len(r.steps)
 	for len(r.steps) < planned {
 		if !m.advance(rt, r) {
-			rt.Fatalf("the run has planned %d steps, there are %d: behind document %d of %d, sealed %v, controls %+v", planned, len(r.steps), r.planner.Cursor(), m.last(), r.sealed, r.known)
+			rt.Fatalf("the run has planned %d steps, there are %d: behind document %d of %d, sealed %v, controls %+v",
+				planned, len(r.steps), r.planner.Cursor(), m.last(), r.sealed, r.known)
 		}
 	}
 	for i := min(compared, planned); i < planned; i++ {
