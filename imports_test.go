@@ -41,7 +41,7 @@ var arrows = map[string][]string{
 	"internal/simulation":        {"packonline"},
 	"internal/corpus":            {"internal/columns"},
 	"internal/lengths/lengthsin": {"internal/columns", "loader"},
-	"internal/runs":              {"stream", "stream/planlog", "stream/doclog", "loader", "packonline"},
+	"internal/runs":              {"stream", "stream/planlog", "stream/doclog", "stream/publish", "loader", "packonline"},
 	"internal/publishing":        {"internal/corpus", "stream", "stream/publish", "stream/planlog"},
 
 	"internal/bench/flightserve": {"arrowout", "loader"},

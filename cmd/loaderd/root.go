@@ -117,6 +117,7 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newLedgerCmd(),
 		newRunsCmd(),
 		newRunCmd(),
+		newClusterCmd(),
 		newForkCmd(),
 		newAuditCmd(),
 		newRepairCmd(),

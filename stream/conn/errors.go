@@ -25,6 +25,8 @@ const (
 	codeNoPeers            jetstream.ErrorCode = 10005 // no servers to place all copies on
 	codeCopiesNotSupported jetstream.ErrorCode = 10074 // by a server that stands alone
 
+	codeRestoreNameTaken jetstream.ErrorCode = 10130
+
 	codeAccountFull       jetstream.ErrorCode = 10002
 	codeInsufficient      jetstream.ErrorCode = 10023 // server out of memory or disk
 	codeNoStorage         jetstream.ErrorCode = 10047
@@ -75,6 +77,12 @@ func WrongLast(err error) bool {
 func NoPeers(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.ErrorCode == codeNoPeers
+}
+
+// NameTaken says whether the server refused a copy of a stream because it has one of the name, or is about to remove what is left of one.
+func NameTaken(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && (api.ErrorCode == codeRestoreNameTaken || api.ErrorCode == jetstream.JSErrCodeStreamNameInUse)
 }
 
 // TooFewServers says whether the server refused to keep so many copies because there are not as many servers. That one of them is down

@@ -82,7 +82,7 @@ func newLog(s *stream.Store, st jetstream.Stream, t Tokenizing) *Log {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	l := &Log{
-		created: st.CachedInfo().Created,
+		created: stream.Created(st.CachedInfo()),
 		store:   s, stream: st, name: cfg.Name, log: s.Log(),
 		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: maxTokens, dimension: t.dimension()},
 		end:     t.End,
@@ -108,7 +108,7 @@ func (l *Log) State(ctx context.Context) (loader.StreamState, error) {
 	if err != nil {
 		return loader.StreamState{}, err
 	}
-	state := loader.StreamState{Stream: plan.Stream{Name: l.name, Created: info.Created}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq}
+	state := loader.StreamState{Stream: plan.Stream{Name: l.name, Created: stream.Created(info)}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq}
 	state.Trouble = l.store.CheckDocuments(info.Config)
 	return state, nil
 }
@@ -147,8 +147,8 @@ func (l *Log) ask(ctx context.Context) (*jetstream.StreamInfo, error) {
 	if err != nil {
 		return nil, l.down("ask for the state of stream "+l.name, err)
 	}
-	if !info.Created.Equal(l.created) {
-		return nil, l.another(fmt.Sprintf("it was deleted and made anew at %s", info.Created.UTC().Format(time.RFC3339Nano)), info.Created)
+	if created := stream.Created(info); !created.Equal(l.created) {
+		return nil, l.another(fmt.Sprintf("it was deleted and made anew at %s", created.UTC().Format(time.RFC3339Nano)), created)
 	}
 	l.doubts.clear()
 	l.confirm(info)

@@ -68,7 +68,7 @@ func OpenFloors(ctx context.Context, plan *Log) (*Floors, error) {
 }
 
 func floorsKey(documents *jetstream.StreamInfo) string {
-	return fmt.Sprintf("%s/%d", documents.Config.Name, documents.Created.UnixNano())
+	return fmt.Sprintf("%s/%d", documents.Config.Name, stream.Created(documents).UnixNano())
 }
 
 // change changes the run's own floor for a term, and what follows from it.

@@ -39,7 +39,7 @@ func ListKept(ctx context.Context, s *stream.Store) ([]Kept, error) {
 			name := info.Config.Name
 			if run, ok := strings.CutPrefix(name, plans); ok && stream.ValidRun(run) == nil {
 				k := found[run]
-				k.Run, k.Begun, k.PlanBytes = run, info.Created, info.State.Bytes
+				k.Run, k.Begun, k.PlanBytes = run, stream.Created(info), info.State.Bytes
 				found[run] = k
 			}
 			if run, ok := strings.CutPrefix(name, checkpoints); ok && stream.ValidRun(run) == nil {

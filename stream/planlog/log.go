@@ -90,7 +90,7 @@ func find(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 
 func newLog(s *stream.Store, st jetstream.Stream, run string) *Log {
 	info := st.CachedInfo()
-	return &Log{store: s, stream: st, run: run, name: info.Config.Name, subject: info.Config.Subjects[0], created: info.Created}
+	return &Log{store: s, stream: st, run: run, name: info.Config.Name, subject: info.Config.Subjects[0], created: stream.Created(info)}
 }
 
 // whole says whether the log can be used: it has no holes.

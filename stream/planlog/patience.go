@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream"
 )
 
 // absence is what is missing of a run that has a floor.
@@ -38,7 +40,7 @@ func (f *Floors) absence(ctx context.Context, run string, by fence) (a absence, 
 		}
 		info := plan.CachedInfo()
 		a = present
-		if info.State.LastSeq == 0 && (by.Term == 0 || info.Created.UnixNano() > by.Plan) {
+		if info.State.LastSeq == 0 && (by.Term == 0 || stream.Created(info).UnixNano() > by.Plan) {
 			a = notBegun
 		}
 		return nil

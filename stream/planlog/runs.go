@@ -57,13 +57,13 @@ func runs(ctx context.Context, s *stream.Store) ([]Reading, error) {
 	began := map[string]time.Time{} // when a run began; one whose plan is gone reads nothing
 	plans := s.JetStream().ListStreams(ctx, jetstream.WithStreamListSubject(s.Config().PlanStream("*").Subjects[0]))
 	for plan := range plans.Info() {
-		began[strings.TrimPrefix(plan.Config.Name, s.Config().PlanStream("").Name)] = plan.Created
+		began[strings.TrimPrefix(plan.Config.Name, s.Config().PlanStream("").Name)] = stream.Created(plan)
 	}
 	if err := plans.Err(); err != nil {
 		return nil, err
 	}
 	found := map[string]Reading{}
-	older := olderFloors{prefix: s.Config().Name + ".", documents: documents.CachedInfo().Created, began: began, found: found}
+	older := olderFloors{prefix: s.Config().Name + ".", documents: stream.Created(documents.CachedInfo()), began: began, found: found}
 	if err := older.read(ctx, kv); err != nil {
 		return nil, err
 	}

@@ -162,7 +162,7 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	}
 	run, cancel := context.WithCancel(ctx)
 	p := &Publisher{
-		store: s, js: s.JetStream(), stream: st, created: info.Created,
+		store: s, js: s.JetStream(), stream: st, created: stream.Created(info),
 		source: source, subject: s.Config().Subject + "." + source, options: o,
 		limit:   messageLimit(s.Conn().MaxPayload(), info.Config),
 		ids:     map[string]struct{}{},

@@ -19,7 +19,10 @@ import (
 )
 
 // recordBucket is the key-value bucket of what publishers have committed: one key per source and input.
-const recordBucket = "loaderd_publish"
+const (
+	recordBucket       = "loaderd_publish"
+	recordsDescription = "what loaderd publish has committed, by source and input"
+)
 
 // recordEvery is how often a record is written while its input is published. What was committed after the last write is found by
 // reading back.
@@ -203,7 +206,7 @@ func (p *Publisher) records(ctx context.Context) (jetstream.KeyValue, error) {
 	}
 	patience, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
-	kv, err := p.store.EnsureKeyValue(patience, recordBucket, "what loaderd publish has committed, by source and input")
+	kv, err := p.store.EnsureKeyValue(patience, recordBucket, recordsDescription)
 	if err != nil {
 		return nil, err
 	}

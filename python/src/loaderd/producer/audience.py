@@ -61,7 +61,7 @@ async def _find(session: Session, stream: str) -> Audience:
         raise
     keys = [key.removeprefix(prefix) for key in info["state"].get("subjects") or {}]
     began = await _plans(session)
-    made = _moment((await session.stream(stream))["created"])
+    made = _created(await session.stream(stream))
     sealed: dict[str, int] = {}
     reads: set[str] = set()
     cell = f"$KV.{BUCKET}.{stream}/{_nanoseconds(made)}"
@@ -102,7 +102,7 @@ async def _plans(session: Session) -> dict[str, tuple[str, str]]:
     while True:
         page: dict[str, Any] = await session.ask("$JS.API.STREAM.LIST", json.dumps({"subject": "plan.*", "offset": len(began)}).encode())
         some = page.get("streams") or []
-        began |= {s["config"]["name"].removeprefix("PLAN_"): _moment(s["created"]) for s in some}
+        began |= {s["config"]["name"].removeprefix("PLAN_"): _created(s) for s in some}
         if not some or len(began) >= int(page["total"]):
             return began
 
@@ -111,6 +111,11 @@ def _nanoseconds(moment: tuple[str, str]) -> int:
     """The nanoseconds from 1970 to a moment."""
     seconds, digits = moment
     return calendar.timegm(time.strptime(seconds, "%Y-%m-%dT%H:%M:%S")) * 10**9 + int(digits)
+
+
+def _created(info: dict[str, Any]) -> tuple[str, str]:
+    """When a stream was made; of a copy from other servers, when its original was."""
+    return _moment((info["config"].get("metadata") or {}).get("loaderd.created") or info["created"])
 
 
 def _moment(text: str) -> tuple[str, str]:

@@ -1,0 +1,244 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream"
+	"loaderd/stream/planlog"
+	"loaderd/stream/publish"
+)
+
+// Migration copies what belongs to runs over a document stream, and the stream itself, to other servers, where they go on as if they had always been
+// there: sequences, times, headers and ids are the same, and so is when each stream was made.
+//
+// What a kill leaves, and what the same migration does when it is called again:
+//
+//	behind the first stream    copies that are marked as unfinished    those that are whole are kept, others made anew
+//	behind the keys            the same, and keys                      the keys are written again
+//	behind some marks          the document stream is marked still     all is compared again, and the other marks are taken away
+//	behind the last mark       a finished migration                    it is refused: the streams are there
+type Migration struct {
+	From, To *stream.Store
+	Run      string // only this one; empty: all
+	Holder   planlog.Holder
+	// Progress is told now and then what is done, how much of it, in bytes or messages, and of how much.
+	Progress func(what string, done, of int64)
+
+	streams []Moved
+	runs    []string
+}
+
+// Migrated says what a migration copied, or would.
+type Migrated struct {
+	Runs    []string `json:"runs"`
+	Streams []Moved  `json:"streams"`
+	Records int      `json:"records"` // of what publishers have committed
+}
+
+// Moved is a stream that is copied.
+type Moved struct {
+	Stream   string `json:"stream"`
+	Messages uint64 `json:"messages"`
+	Bytes    uint64 `json:"bytes"`
+	First    uint64 `json:"first"`
+	Last     uint64 `json:"last"`
+	// There says that the servers have a whole copy already, of a migration that was broken off.
+	There bool `json:"there"`
+
+	created time.Time
+}
+
+// ErrThere says that the servers have a stream that a migration would make, and that it is no unfinished copy.
+var ErrThere = errors.New("there is such a stream already")
+
+// Look finds out what is to be copied, and whether it can be. It changes nothing.
+func (m *Migration) Look(ctx context.Context) (Migrated, error) {
+	var out Migrated
+	kept, err := planlog.ListKept(ctx, m.From)
+	if err != nil {
+		return out, err
+	}
+	if err := m.lookAt(ctx, m.From.Config().Name, true); err != nil {
+		return out, err
+	}
+	if err := m.lookAt(ctx, m.From.Config().DeadLetterName(), false); err != nil {
+		return out, err
+	}
+	for _, k := range kept {
+		if m.Run != "" && k.Run != m.Run {
+			continue
+		}
+		if err := m.lookAtRun(ctx, k); err != nil {
+			return out, err
+		}
+	}
+	if m.Run != "" && len(m.runs) == 0 {
+		return out, fmt.Errorf("run %s over document stream %s: %w: loaderd runs lists those that there are", m.Run, m.From.Config().Name, planlog.ErrNoPlan)
+	}
+	if err := m.lookAtTarget(ctx); err != nil {
+		return out, err
+	}
+	return Migrated{Runs: m.runs, Streams: slices.Clone(m.streams)}, nil
+}
+
+// lookAtRun adds a run to what is copied, if it is over the document stream and has begun.
+func (m *Migration) lookAtRun(ctx context.Context, k planlog.Kept) error {
+	listed, err := look(ctx, m.From, k, nil)
+	if err != nil {
+		return err
+	}
+	switch {
+	case listed.State == Remainder, listed.State == NotBegun:
+		return nil
+	case listed.State == Unreadable:
+		return fmt.Errorf("run %s cannot be read: %s: mend it (loaderd repair), or name the runs to copy one by one (--run)", k.Run, listed.Problem)
+	case listed.Stream != m.From.Config().Name:
+		return nil
+	case listed.Leader != nil && listed.Leader.Answers:
+		return &planlog.LedError{Run: k.Run, Holder: listed.Leader.Holder}
+	}
+	m.runs = append(m.runs, k.Run)
+	if err := m.lookAt(ctx, planlog.ObjectsStream(k.Run), false); err != nil {
+		return err
+	}
+	return m.lookAt(ctx, m.From.Config().PlanStream(k.Run).Name, true)
+}
+
+// lookAt adds a stream to what is copied.
+func (m *Migration) lookAt(ctx context.Context, name string, needed bool) error {
+	info, err := infoOf(ctx, m.From, name)
+	if errors.Is(err, errAbsent) && !needed {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what is to be copied: %w", err)
+	}
+	m.streams = append(m.streams, Moved{Stream: name, Messages: info.State.Msgs, Bytes: info.State.Bytes, First: firstOf(info),
+		Last: info.State.LastSeq, created: stream.Created(info)})
+	return nil
+}
+
+var errAbsent = errors.New("there is no such stream")
+
+func infoOf(ctx context.Context, s *stream.Store, name string) (*jetstream.StreamInfo, error) {
+	st, err := s.Find(ctx, "stream "+name, name, errAbsent)
+	if err != nil {
+		return nil, err
+	}
+	return st.CachedInfo(), nil
+}
+
+// lookAtTarget finds what the other servers have of the streams. The document stream, whose mark is taken away last, says whether that is of a
+// migration that was broken off.
+func (m *Migration) lookAtTarget(ctx context.Context) error {
+	unfinished := false
+	for i := range m.streams {
+		s := &m.streams[i]
+		info, err := infoOf(ctx, m.To, s.Stream)
+		if errors.Is(err, errAbsent) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("look for copies: %w", err)
+		}
+		marked := stream.CopyOf(info, s.created)
+		if i == 0 {
+			unfinished = marked
+		}
+		s.There = info.State.Msgs == s.Messages && firstOf(info) == s.First && info.State.LastSeq == s.Last && stream.Created(info).Equal(s.created)
+		if !unfinished || !marked && !s.There {
+			return fmt.Errorf("stream %s at %s: %w, and it is no unfinished copy: copy to servers without it, or remove the run (loaderd run delete) and the stream there",
+				s.Stream, m.To.ClientURL(), ErrThere)
+		}
+	}
+	return nil
+}
+
+// Do copies all that Look found, compares every message, and finishes the copies.
+func (m *Migration) Do(ctx context.Context) (done Migrated, err error) {
+	if done, err = m.Look(ctx); err != nil {
+		return done, err
+	}
+	for _, run := range m.runs { // nobody leads it meanwhile
+		leads, err := planlog.OpenLeads(ctx, m.From, run, m.Holder)
+		if err != nil {
+			return done, err
+		}
+		defer leads.Close() //nolint:errcheck // it has answered nobody who matters
+		lead, err := leads.Seize(ctx)
+		if err != nil {
+			return done, err
+		}
+		defer lead.Close() //nolint:errcheck // it counts no more once it is silent
+	}
+	for _, s := range m.streams {
+		if err := m.copy(ctx, s); err != nil {
+			return done, err
+		}
+		if err := m.To.SpreadCopy(ctx, s.Stream); err != nil {
+			return done, err
+		}
+	}
+	for _, run := range m.runs {
+		if err := planlog.CopyKeys(ctx, m.From, m.To, run); err != nil {
+			return done, fmt.Errorf("copy the floor and the checkpoints of run %s: %w", run, err)
+		}
+	}
+	if done.Records, err = publish.CopyRecords(ctx, m.From, m.To); err != nil {
+		return done, fmt.Errorf("copy the records of publishers: %w", err)
+	}
+	for _, s := range m.streams {
+		if err := m.compare(ctx, s); err != nil {
+			return done, err
+		}
+	}
+	for _, s := range slices.Backward(m.streams) {
+		if err := m.To.FinishCopy(ctx, s.Stream); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+func (m *Migration) copy(ctx context.Context, s Moved) error {
+	if s.There {
+		return nil
+	}
+	bytes := int64(0)
+	return m.To.CopyStream(ctx, m.From, s.Stream, s.created, func(n int) {
+		bytes += int64(n)
+		m.Progress("copy "+s.Stream, bytes, int64(s.Bytes))
+	})
+}
+
+// compare reads a stream and its copy. The stream must be what it was when the copy began.
+func (m *Migration) compare(ctx context.Context, s Moved) error {
+	for _, side := range []*stream.Store{m.From, m.To} {
+		info, err := infoOf(ctx, side, s.Stream)
+		if err != nil {
+			return err
+		}
+		is := Moved{Stream: s.Stream, Messages: info.State.Msgs, Bytes: s.Bytes, First: firstOf(info), Last: info.State.LastSeq, There: s.There,
+			created: stream.Created(info)}
+		if is.created = is.created.UTC(); !is.created.Equal(s.created) || is.Messages != s.Messages || is.First != s.First || is.Last != s.Last {
+			return fmt.Errorf("stream %s at %s has changed meanwhile: it holds %d messages from %d to %d, and held %d from %d to %d: stop who publishes, and begin again",
+				s.Stream, side.ClientURL(), is.Messages, is.First, is.Last, s.Messages, s.First, s.Last)
+		}
+	}
+	n, err := m.From.CompareStreams(ctx, m.To.Client, s.Stream, s.First, s.Last, func(sequence uint64) {
+		m.Progress("compare "+s.Stream, int64(sequence-s.First+1), int64(s.Last-s.First+1))
+	})
+	if err == nil && n != s.Messages {
+		err = fmt.Errorf("compared %d of %d messages of stream %s", n, s.Messages, s.Stream)
+	}
+	return err
+}
+
+// firstOf is a stream's first sequence; servers tell two of an empty one.
+func firstOf(info *jetstream.StreamInfo) uint64 { return max(info.State.FirstSeq, 1) }

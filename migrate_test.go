@@ -1,0 +1,148 @@
+package loaderd_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/internal/natstest"
+	"loaderd/internal/reader"
+	"loaderd/internal/runs"
+	"loaderd/internal/testscale"
+	"loaderd/stream"
+	"loaderd/stream/planlog"
+)
+
+// briefly are settings by which a document soon is needed no more.
+func briefly(t *testing.T) config.Config {
+	t.Helper()
+	c := settings(t, "")
+	c.Plan.Packing.Pool, c.Plan.Packing.MaxAge, c.Plan.Shuffle.Window = 16, 64, 4
+	return c
+}
+
+// begun is the folder of a run on one machine that was stopped in the middle: of its documents the first are purged and others deleted.
+func begun(t *testing.T, messages []stream.Message, steps uint64) (config.Config, []reader.Batch) {
+	t.Helper()
+	c := briefly(t)
+	d := start(t, c)
+	publishTo(t, d.Store().ClientURL(), messages)
+	first := read(t, d.FlightURI(), reader.Ticket{Steps: steps})
+	kept, err := d.Store().JetStream().Stream(t.Context(), "DOCS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.Purge(t.Context(), jetstream.WithPurgeSequence(4)); err != nil {
+		t.Fatal(err)
+	}
+	for _, sequence := range []uint64{6, 9} {
+		if err := kept.DeleteMsg(t.Context(), sequence); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop(t, d)
+	return c, first
+}
+
+// migration copies from a folder to a cluster.
+func migration(t *testing.T, c config.Config, cluster *natstest.Cluster) *runs.Migration {
+	t.Helper()
+	from, err := stream.OpenAlone(t.Context(), c.Stream, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = from.Close() })
+	return &runs.Migration{From: from, To: cluster.Store(), Holder: planlog.NewHolder("test", 1, ""), Progress: func(string, int64, int64) {}}
+}
+
+// A run that began on one machine goes on on a cluster of three, with the steps that it would have had, however often its copy was broken off.
+func TestARunMovesToACluster(t *testing.T) {
+	messages := goSource(t, 300)
+	c := briefly(t)
+	undisturbed := start(t, c)
+	publishTo(t, undisturbed.Store().ClientURL(), messages)
+	seal(t, undisturbed)
+	want := read(t, undisturbed.FlightURI(), reader.Ticket{})
+	stop(t, undisturbed)
+
+	const steps, resumed = 40, 60 // the documents of steps between are purged or deleted
+	c, first := begun(t, messages[:250], steps)
+	if !reflect.DeepEqual(first, want[:steps]) {
+		t.Fatal("the run differs before it moves")
+	}
+	cluster := natstest.StartCluster(t, 3)
+	m := migration(t, c, cluster)
+	// What is left of a copy that is broken off keeps the name for seconds.
+	for _, at := range testscale.Of([]string{"compare DOCS"}, []string{"copy DOCS", "copy PLAN_default", "compare DOCS", "compare PLAN_default"}) {
+		killed, kill := context.WithCancel(t.Context())
+		again := anew(m)
+		again.Progress = func(what string, _, _ int64) {
+			if what == at {
+				kill()
+			}
+		}
+		if _, err := again.Do(killed); !errors.Is(err, context.Canceled) {
+			t.Fatalf("broken off at %s: %v", at, err)
+		}
+	}
+	done, err := anew(m).Do(natstest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(done.Runs, []string{"default"}) {
+		t.Errorf("it copied %+v", done)
+	}
+	if _, err := anew(m).Do(natstest.Context(t)); !errors.Is(err, runs.ErrThere) {
+		t.Errorf("a migration that is finished, once more: %v, want %v", err, runs.ErrThere)
+	}
+	cluster.Settle("DOCS", "PLAN_default")
+	cluster.StepDown("DOCS") // what a server calls the time when a copy was made differs
+	cluster.StepDown("PLAN_default")
+
+	c.Stream.URL = cluster.Config().URL
+	moved := start(t, c)
+	publishTo(t, cluster.Config().URL, messages[250:])
+	seal(t, moved)
+	got := read(t, moved.FlightURI(), reader.Ticket{Step: resumed})
+	if !reflect.DeepEqual(got, want[resumed:]) {
+		t.Errorf("the %d steps behind the move differ from the %d of the run that did not move", len(got), len(want)-resumed)
+	}
+	checkMoved(t, moved)
+}
+
+// anew is the same migration in another process.
+func anew(m *runs.Migration) *runs.Migration {
+	return &runs.Migration{From: m.From, To: m.To, Holder: m.Holder, Progress: m.Progress}
+}
+
+// checkMoved looks at what a run has on the cluster.
+func checkMoved(t *testing.T, d *daemon.Daemon) {
+	t.Helper()
+	for _, name := range []string{"DOCS", "DOCS_DEAD", "PLAN_default", "OBJ_CHECKPOINTS_default", "KV_loaderd_floors", "KV_loaderd_checkpoints"} {
+		st, err := d.Store().JetStream().Stream(t.Context(), name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if copies := st.CachedInfo().Config.Replicas; copies != 3 {
+			t.Errorf("%s has %d copies, want 3", name, copies)
+		}
+	}
+	docs, err := d.Store().JetStream().Stream(t.Context(), "DOCS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := docs.CachedInfo().State; s.FirstSeq != 4 || s.NumDeleted != 2 || s.LastSeq != 300 {
+		t.Errorf("the documents are %d to %d, %d deleted among them, want 4 to 300 and 2", s.FirstSeq, s.LastSeq, s.NumDeleted)
+	}
+	if runs, err := planlog.Runs(t.Context(), d.Store()); err != nil || len(runs) != 1 || !runs[0].Sealed {
+		t.Errorf("runs over the stream: %+v, %v, want the sealed one", runs, err)
+	}
+}

@@ -1,0 +1,101 @@
+package conn
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Messages are compared by ranges of so many sequences, a range in parts of so many bytes.
+const (
+	compareSequences = 256
+	compareBytes     = 4 << 20
+)
+
+// CompareStreams reads sequences first to last of a stream and of its copy on other servers, and returns how many messages both have there. That
+// they differ is an error. A server of a cluster that is behind is given time. progress is told how far it is.
+func (c *Client) CompareStreams(ctx context.Context, to *Client, name string, first, last uint64, progress func(sequence uint64)) (n uint64, err error) {
+	for first <= last {
+		var original []*jetstream.RawStreamMsg
+		var next uint64
+		err := c.Retry(ctx, "read stream "+name, func(ctx context.Context) (err error) {
+			original, next, err = c.GetRange(ctx, name, first, min(last, first+compareSequences-1), compareBytes)
+			return err
+		})
+		if err != nil {
+			return n, err
+		}
+		until := min(max(next, first+1)-1, last, first+compareSequences-1) // a hole is passed over in one go
+		if err := to.sameRange(ctx, name, original, first, until); err != nil {
+			return n, err
+		}
+		n += uint64(len(original))
+		first = until + 1
+		progress(until)
+	}
+	return n, nil
+}
+
+// sameRange compares what a copy has at sequences first to last.
+func (c *Client) sameRange(ctx context.Context, name string, original []*jetstream.RawStreamMsg, first, last uint64) error {
+	wait, began := c.Backoff(), time.Now()
+	for {
+		copied, err := c.wholeRange(ctx, name, first, last)
+		if err == nil {
+			err = differ(name, original, copied)
+		}
+		if err == nil || time.Since(began) > compareFor {
+			return err
+		}
+		if err := c.Pause(ctx, wait.NextBackOff(), err); err != nil {
+			return err
+		}
+	}
+}
+
+// compareFor is how long a copy may take to show what is in the original: any server of a cluster answers, once it has caught up.
+const compareFor = 30 * time.Second
+
+func (c *Client) wholeRange(ctx context.Context, name string, first, last uint64) (all []*jetstream.RawStreamMsg, err error) {
+	for first <= last {
+		found, next, err := c.GetRange(ctx, name, first, last, compareBytes)
+		if err != nil {
+			return nil, fmt.Errorf("read the copy of stream %s: %w", name, err)
+		}
+		all = append(all, found...)
+		first = max(next, first+1)
+	}
+	return all, nil
+}
+
+func differ(name string, original, copied []*jetstream.RawStreamMsg) error {
+	if len(original) != len(copied) {
+		return fmt.Errorf("the copy of stream %s has %d messages where the original has %d", name, len(copied), len(original))
+	}
+	for i, o := range original {
+		c := copied[i]
+		if o.Sequence != c.Sequence || o.Subject != c.Subject || !o.Time.Equal(c.Time) || !bytes.Equal(o.Data, c.Data) || !sameHeaders(o.Header, c.Header) {
+			return fmt.Errorf("the copy of stream %s has another message at sequence %d than the original at %d", name, c.Sequence, o.Sequence)
+		}
+	}
+	return nil
+}
+
+// sameHeaders compares the headers of two messages but for what the answers tell of the streams.
+func sameHeaders(a, b nats.Header) bool {
+	return maps.EqualFunc(ownHeaders(a), ownHeaders(b), slices.Equal[[]string])
+}
+
+func ownHeaders(h nats.Header) nats.Header {
+	own := maps.Clone(h)
+	maps.DeleteFunc(own, func(name string, _ []string) bool {
+		return OfDirectGet(name) || name == "Nats-Num-Pending" || name == "Nats-UpTo-Sequence"
+	})
+	return own
+}

@@ -1,0 +1,103 @@
+package planlog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"loaderd/stream"
+)
+
+// CopyKeys copies what buckets keep of a run over the document stream to other servers: its floor, with what is given up of the documents, and which of
+// its checkpoints count. All of it refers to when streams were made, which copies of these say too (stream.Created). Who leads is not copied: nobody does there.
+func CopyKeys(ctx context.Context, from, to *stream.Store, run string) error {
+	if err := copyFloors(ctx, from, to, run); err != nil {
+		return err
+	}
+	value, err := lastValue(ctx, from, manifestsBucket, run)
+	if err != nil || len(value) == 0 {
+		return err
+	}
+	var m content[manifest]
+	if err := json.Unmarshal(value, &m); err != nil {
+		return fmt.Errorf("key %s of bucket %s: %w", run, manifestsBucket, err)
+	}
+	c, err := openCell[manifest](ctx, to, manifestsBucket, "which checkpoints of each run count", run, "the checkpoints of run "+run)
+	if err != nil {
+		return err
+	}
+	_, err = c.update(ctx, func(manifest) (manifest, error) { return m.Value, nil })
+	return err
+}
+
+func copyFloors(ctx context.Context, from, to *stream.Store, run string) error {
+	documents, err := from.Find(ctx, "the document stream", from.Config().Name, fmt.Errorf("there is no document stream"))
+	if err != nil {
+		return err
+	}
+	keys, err := floorsKeys(ctx, from)
+	if err != nil {
+		return err
+	}
+	cellKey, older := floorsKey(documents.CachedInfo()), from.Config().Name+"."+run
+	for _, key := range keys {
+		if key != cellKey && key != older && key != older+endKey {
+			continue
+		}
+		value, err := lastValue(ctx, from, floorsBucket, key)
+		if err != nil {
+			return err
+		}
+		if len(value) == 0 { // deleted
+			continue
+		}
+		if !strings.Contains(key, "/") {
+			err = putKey(ctx, to, floorsBucket, key, value)
+		} else {
+			err = copyFloor(ctx, to, key, value, run)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyFloor copies a run's floor out of a cell, with what is given up.
+func copyFloor(ctx context.Context, to *stream.Store, key string, value []byte, run string) error {
+	var all content[floors]
+	if err := json.Unmarshal(value, &all); err != nil {
+		return fmt.Errorf("key %s of bucket %s: %w", key, floorsBucket, err)
+	}
+	c, err := openCell[floors](ctx, to, floorsBucket, "first document that each run still needs, and the last that it reads", key, "the floor of run "+run)
+	if err != nil {
+		return err
+	}
+	_, err = c.update(ctx, func(there floors) (floors, error) {
+		there.Purged = max(there.Purged, all.Value.Purged)
+		if own, ok := all.Value.Runs[run]; ok {
+			if there.Runs == nil {
+				there.Runs = map[string]floor{}
+			}
+			there.Runs[run] = own
+		}
+		return there, nil
+	})
+	return err
+}
+
+// putKey writes a key of a bucket, which is made when it is absent.
+func putKey(ctx context.Context, s *stream.Store, bucket, key string, value []byte) error {
+	kv, err := s.EnsureKeyValue(ctx, bucket, "")
+	if err != nil {
+		return err
+	}
+	return s.Retry(ctx, fmt.Sprintf("write key %s of bucket %s", key, bucket), func(ctx context.Context) error {
+		_, err := kv.Put(ctx, key, value)
+		return err
+	})
+}
+
+// ObjectsStream is the stream in which the checkpoints of a run are kept.
+func ObjectsStream(run string) string { return "OBJ_" + checkpointsPrefix + run }

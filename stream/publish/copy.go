@@ -1,0 +1,58 @@
+package publish
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream"
+)
+
+// CopyRecords copies the records of what was published into the document stream, which is copied too, to other servers, and returns how many.
+func CopyRecords(ctx context.Context, from, to *stream.Store) (n int, err error) {
+	documents, err := from.Find(ctx, "the document stream", from.Config().Name, errors.New("there is no document stream"))
+	if err != nil {
+		return 0, err
+	}
+	created := stream.Created(documents.CachedInfo())
+	kv, err := from.JetStream().KeyValue(ctx, recordBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("open key-value bucket %s: %w", recordBucket, err)
+	}
+	keys, err := kv.ListKeys(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("list the keys of bucket %s: %w", recordBucket, err)
+	}
+	defer keys.Stop() //nolint:errcheck // fails only on a closed connection
+	var target jetstream.KeyValue
+	for key := range keys.Keys() {
+		record, err := kv.Get(ctx, key)
+		if err != nil {
+			return n, fmt.Errorf("read key %s of bucket %s: %w", key, recordBucket, err)
+		}
+		var v recordValue
+		if json.Unmarshal(record.Value(), &v) != nil || v.Stream != from.Config().Name || !v.Created.Equal(created) {
+			continue
+		}
+		if target == nil {
+			if target, err = to.EnsureKeyValue(ctx, recordBucket, recordsDescription); err != nil {
+				return n, err
+			}
+		}
+		err = to.Retry(ctx, "write key "+key+" of bucket "+recordBucket, func(ctx context.Context) error {
+			_, err := target.Put(ctx, key, record.Value())
+			return err
+		})
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
