@@ -42,10 +42,28 @@ func (s *Store) Yield(ctx context.Context, streams ...string) (moved []string, e
 				continue
 			}
 			moved = append(moved, name)
+			s.awaitLeader(ctx, name, own)
 		}
 		together = cmp.Or(together, to)
 	}
 	return moved, errors.Join(failed...)
+}
+
+// awaitLeader waits until another server than before leads a stream, for as long as ctx allows. It takes some 60 ms, in which requests are lost.
+func (s *Store) awaitLeader(ctx context.Context, name, before string) {
+	const look, pause = 100 * time.Millisecond, 5 * time.Millisecond
+	for ctx.Err() == nil {
+		attempt, cancel := context.WithTimeout(ctx, look)
+		st, err := s.JetStream().Stream(attempt, name)
+		cancel()
+		if err == nil && st.CachedInfo().Cluster != nil && st.CachedInfo().Cluster.Leader != "" && st.CachedInfo().Cluster.Leader != before {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // deadAfter is since when a leader has not heard of a server that may be dead; servers say something every second. It may count as current

@@ -39,6 +39,8 @@ const (
 	firstYield = 3 * time.Second
 	yieldAgain = 15 * time.Second
 	yieldLimit = 10 * time.Second
+	// holdLimit is how long nothing is appended to the plan while its stream is handed over: an append in between may get no answer.
+	holdLimit = 500 * time.Millisecond
 	// askHolder is how long a candidate waits for the holder of a lead to answer.
 	askHolder = 500 * time.Millisecond
 )
@@ -293,7 +295,8 @@ type Lead struct {
 
 	mu       sync.Mutex
 	revision uint64
-	good     time.Time // beginning of the last good refresh
+	good     time.Time     // beginning of the last good refresh
+	holds    chan struct{} // closed when the plan's stream has been handed over; nil while it is not
 }
 
 // refresh keeps the record fresh until the lead is given up or another daemon has it.
@@ -350,10 +353,14 @@ func (x *Lead) refreshOnce() (deposed bool) {
 // yield keeps the streams that a takeover needs away from this process's own server, with which they would lose their leader when it dies.
 func (x *Lead) yield(held context.Context) {
 	s, run := x.leads.store, x.leads.run
-	streams := []string{s.Config().PlanStream(run).Name, "OBJ_" + checkpointsPrefix + run, s.Config().Name}
+	if !s.Config().Clustered() {
+		return
+	}
+	plan := s.Config().PlanStream(run).Name
+	others := []string{"OBJ_" + checkpointsPrefix + run, s.Config().Name}
 	for _, bucket := range []string{leadsBucket, floorsBucket, manifestsBucket} {
 		name, _ := keyAt(bucket, run)
-		streams = append(streams, name)
+		others = append(others, name)
 	}
 	again := yieldAgain
 	for wait := firstYield; ; wait = again {
@@ -364,9 +371,7 @@ func (x *Lead) yield(held context.Context) {
 		case <-held.Done():
 			return
 		}
-		ctx, cancel := context.WithTimeout(held, yieldLimit)
-		moved, err := s.Yield(ctx, streams...)
-		cancel()
+		moved, err := x.handOver(held, plan, others)
 		if err != nil {
 			s.Log().Debug("streams may be led by the server of the daemon that leads the run", "run", run, "error", err)
 		}
@@ -377,21 +382,49 @@ func (x *Lead) yield(held context.Context) {
 	}
 }
 
+// handOver hands over the plan's stream, to which nothing is appended meanwhile, and others, where it can. It returns those that it has.
+func (x *Lead) handOver(held context.Context, plan string, others []string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(held, holdLimit)
+	ended := x.hold()
+	first, failed := x.leads.store.Yield(ctx, plan)
+	ended()
+	cancel()
+	ctx, cancel = context.WithTimeout(held, yieldLimit)
+	defer cancel()
+	rest, err := x.leads.store.Yield(ctx, append([]string{plan}, others...)...)
+	return append(first, rest...), errors.Join(failed, err)
+}
+
+// hold has Sure wait until ended is called.
+func (x *Lead) hold() (ended func()) {
+	holds := make(chan struct{})
+	x.mu.Lock()
+	x.holds = holds
+	x.mu.Unlock()
+	return func() {
+		x.mu.Lock()
+		x.holds = nil
+		x.mu.Unlock()
+		close(holds)
+	}
+}
+
 // Sure implements loader.Lead.
 func (x *Lead) Sure(ctx context.Context) error {
 	for {
 		x.mu.Lock()
-		left := leadDoubt - time.Since(x.good)
+		left, holds := leadDoubt-time.Since(x.good), x.holds
 		x.mu.Unlock()
 		select {
 		case <-x.over:
 			return loader.ErrDeposed
 		default:
 		}
-		if left > 0 {
+		if left > 0 && holds == nil {
 			return nil
 		}
 		select {
+		case <-holds:
 		case <-x.sure:
 		case <-x.over:
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package planlog_test
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -86,11 +87,30 @@ func TestTheLeadingDaemonsServerHandsStreamsOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stop, appended := make(chan struct{}), make(chan error, 1)
+	go func() { // as who leads does, all the time
+		for last := uint64(0); ; last++ {
+			select {
+			case <-stop:
+				appended <- nil
+				return
+			default:
+			}
+			if err := errors.Join(lead.Sure(ctx), plan.Append(ctx, last, []byte("record"))); err != nil {
+				appended <- err
+				return
+			}
+		}
+	}()
 	for _, name := range streams {
 		natstest.Soon(t, "another server leads "+name, func() bool {
 			leader := leaderOf(t, stores[1], name)
 			return leader != "" && leader != own
 		})
+	}
+	close(stop)
+	if err := <-appended; err != nil {
+		t.Error(err)
 	}
 	if err := lead.Sure(ctx); err != nil {
 		t.Errorf("Sure = %v", err)
