@@ -12,34 +12,37 @@ import (
 // AttemptLimit bounds one request to the server; a request without an answer is tried again.
 const AttemptLimit = 5 * time.Second
 
-// firstClusterLimit bounds the first attempt at something in a cluster: a server that is frozen, or that knows of no leader, takes a request
-// along, and the next one may be answered by another. Later attempts get more time: the machine may be busy.
-const firstClusterLimit = time.Second
+const (
+	// clusterLimit bounds an attempt in a cluster at first: a server that is frozen, or that knows of no leader, takes a request along, and the
+	// next one is answered as soon as there is a leader. Behind electionTime attempts get more time: the machine may be busy.
+	clusterLimit = time.Second
+	electionTime = 10 * time.Second
+)
 
-// FirstLimit bounds the first attempt at something that is tried again; each later one gets twice the time, up to AttemptLimit.
-func (c *Client) FirstLimit() time.Duration {
-	if c.Clustered() {
-		return firstClusterLimit
+// Limit bounds the next attempt at something that is tried since a time.
+func (c *Client) Limit(began time.Time) time.Duration {
+	if c.Clustered() && time.Since(began) < electionTime {
+		return clusterLimit
 	}
 	return AttemptLimit
 }
 
-// Retry calls f until it succeeds, fails for good, or ctx ends. Each attempt is bounded, as FirstLimit says. What is f in words, for
+// Retry calls f until it succeeds, fails for good, or ctx ends. Each attempt is bounded, as Limit says. What is f in words, for
 // the log and the error.
 func (c *Client) Retry(ctx context.Context, what string, f func(ctx context.Context) error) error {
-	return c.retry(ctx, c.FirstLimit(), AttemptLimit, what, f)
+	began := time.Now()
+	return c.retry(ctx, func() time.Duration { return c.Limit(began) }, what, f)
 }
 
 // RetryWithin is Retry with another bound for each attempt.
 func (c *Client) RetryWithin(ctx context.Context, limit time.Duration, what string, f func(ctx context.Context) error) error {
-	return c.retry(ctx, limit, limit, what, f)
+	return c.retry(ctx, func() time.Duration { return limit }, what, f)
 }
 
-// retry bounds attempts by limit, which doubles up to most.
-func (c *Client) retry(ctx context.Context, limit, most time.Duration, what string, f func(ctx context.Context) error) error {
+func (c *Client) retry(ctx context.Context, limit func() time.Duration, what string, f func(ctx context.Context) error) error {
 	wait, told := c.Backoff(), false
-	for attempt := 1; ; attempt, limit = attempt+1, min(2*limit, most) {
-		err := c.Attempt(ctx, limit, f)
+	for attempt := 1; ; attempt++ {
+		err := c.Attempt(ctx, limit(), f)
 		if err == nil {
 			return nil
 		}

@@ -63,13 +63,13 @@ func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error 
 func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte) error {
 	id := nuid.Next()
 	wait := l.store.Backoff()
-	limit, storing := l.store.FirstLimit(), time.Duration(0)
+	began, storing := time.Now(), time.Duration(0)
 	for _, r := range records {
 		storing += time.Duration(len(r)) * time.Second / slowestStore
 	}
 	unsure := false
-	for attempt := 1; ; attempt, limit = attempt+1, min(2*limit, conn.AttemptLimit) {
-		err := l.store.Attempt(ctx, limit+storing, func(ctx context.Context) error { return l.send(ctx, id, last, records, attempt > 1) })
+	for attempt := 1; ; attempt++ {
+		err := l.store.Attempt(ctx, l.store.Limit(began)+storing, func(ctx context.Context) error { return l.send(ctx, id, last, records, attempt > 1) })
 		switch {
 		case err == nil:
 			return nil

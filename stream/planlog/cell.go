@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -70,8 +71,8 @@ func (c *cell[T]) read(ctx context.Context) (v content[T], revision uint64, err 
 // update changes the value and returns the new one. change gets the value, which it may alter, and returns the one to be written, or why
 // none is; it is called again when someone else was faster, so it does nothing else. An answer that is lost is made up for.
 func (c *cell[T]) update(ctx context.Context, change func(T) (T, error)) (value T, err error) {
-	id, wait, limit := nuid.Next(), c.store.Backoff(), c.store.FirstLimit()
-	for attempt := 1; ; attempt, limit = attempt+1, min(2*limit, conn.AttemptLimit) {
+	id, wait, began := nuid.Next(), c.store.Backoff(), time.Now()
+	for attempt := 1; ; attempt++ {
 		old, revision, err := c.read(ctx)
 		if err != nil {
 			return value, err
@@ -83,7 +84,7 @@ func (c *cell[T]) update(ctx context.Context, change func(T) (T, error)) (value 
 		if err != nil {
 			return value, fmt.Errorf("change %s: %w", c.what, err)
 		}
-		err = c.store.Attempt(ctx, limit, func(ctx context.Context) error { return c.write(ctx, revision, content[T]{id, next}) })
+		err = c.store.Attempt(ctx, c.store.Limit(began), func(ctx context.Context) error { return c.write(ctx, revision, content[T]{id, next}) })
 		switch {
 		case err == nil:
 			return next, nil
