@@ -26,7 +26,8 @@ func madeOf(h plan.Header, s plan.Stream) error {
 		how = fmt.Sprintf("the one that is there now is %s: it was deleted and made again", s)
 	}
 	return &Error{Reason: StreamMismatch, Message: fmt.Sprintf("the plan of run %s was made of document stream %s; %s", h.Run, h.Stream, how),
-		Do: "set stream.name back, or restore the stream from its backup; to train on the documents that are there now, begin a new run (another run name)",
+		Do: "set stream.name back, or restore the stream from its backup and give the copy its former time (docs/cluster.md, Backups); " +
+			"to train on the documents that are there now, begin a new run (another run name)",
 		Facts: map[string]string{"run": h.Run, "plan_stream": h.Stream.Name, "plan_stream_created": h.Stream.Created.UTC().Format(time.RFC3339Nano),
 			"stream": s.Name, "stream_created": s.Created.UTC().Format(time.RFC3339Nano)}}
 }
