@@ -1,7 +1,6 @@
 package loaderd_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -18,7 +17,7 @@ import (
 // verdicts are what no daemon may say of documents and plans that are there.
 var verdicts = []string{string(loader.DocumentLost), string(loader.PlanTruncated), string(loader.PlanMismatch), "was replaced", "was deleted"}
 
-// TestTortureOfACluster lets things happen to three daemons, each with a server of its own, while two commands that are killed at times
+// TestTortureOfACluster lets things happen to three daemons, each with a server of its own, while the command and the Python package, killed at times,
 // publish documents and the ranks of two jobs read. What they have in the end is what an undisturbed run over the same documents gives: each document
 // once. No daemon has said of anything that it is lost.
 func TestTortureOfACluster(t *testing.T) {
@@ -35,11 +34,11 @@ func TestTortureOfACluster(t *testing.T) {
 	f := newFleet(t, c)
 	f.startAll()
 
-	inputs, documents := map[string]string{}, make([][][]int32, 2)
+	inputs, documents := make([]string, 2), make([][][]int32, 2)
 	for i := range documents {
-		inputs[fmt.Sprint("source-", i)], documents[i] = writeInput(t, i, n*300, seed)
+		inputs[i], documents[i] = writeInput(t, i, n*300, seed)
 	}
-	producers := byCommand(t, f.nats(), inputs)
+	producers := []*producer{byCommand(t, f.nats(), inputs[0]), byPython(t, f.nats(), inputs[1])}
 	published := make(chan error, len(producers))
 	for _, p := range producers {
 		go func() { published <- p.run(f.ctx) }()

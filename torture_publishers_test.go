@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func (p *producer) run(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if code := cmd.ProcessState.ExitCode(); code != -1 && tries > 100 { // not killed
+		if code := cmd.ProcessState.ExitCode(); code != -1 && tries > 20 { // not killed
 			return fmt.Errorf("%s: %w: %s", p.name, err, p.last.String())
 		}
 		pause(ctx, 300*time.Millisecond)
@@ -92,20 +93,52 @@ func writeInput(t *testing.T, producer, documents int, seed uint64) (string, [][
 	return file, all
 }
 
-// byCommand publishes an input of each source by loaderd publish.
-func byCommand(t *testing.T, nats string, inputs map[string]string) []*producer {
+// byCommand publishes an input by loaderd publish.
+func byCommand(t *testing.T, nats, input string) *producer {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "loaderd")
 	if out, err := exec.Command("go", "build", "-o", binary, "./cmd/loaderd").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	var all []*producer
-	for source, input := range inputs {
-		all = append(all, &producer{name: "loaderd publish --source " + source, make: func(ctx context.Context) *exec.Cmd {
-			return exec.CommandContext(ctx, binary, "publish", "--nats", nats, "--source", source, "--tokenizer-fingerprint", tokens, input)
-		}})
+	return &producer{name: "loaderd publish", make: func(ctx context.Context) *exec.Cmd {
+		return exec.CommandContext(ctx, binary, "publish", "--nats", nats, "--source", "command", "--tokenizer-fingerprint", tokens, input)
+	}}
+}
+
+// pythonProducer publishes the lines of a file at a pace that leaves documents for most of the faults.
+const pythonProducer = `
+import itertools, json, sys, time, loaderd
+url, tokenizer, path = sys.argv[1:]
+
+class Lines:
+    def __init__(self, first=0):
+        self.first = first
+
+    def skip(self, n):
+        return Lines(self.first + n)
+
+    def __iter__(self):
+        with open(path) as lines:
+            for line in itertools.islice(lines, self.first, None):
+                time.sleep(0.02)
+                yield json.loads(line)
+
+loaderd.publish(Lines(), url, source="python", name="input", tokenizer=tokenizer)
+`
+
+// byPython publishes an input by the Python package.
+func byPython(t *testing.T, nats, input string) *producer {
+	t.Helper()
+	venv, err := exec.Command("python3", "python/venv").Output()
+	if err != nil {
+		t.Fatalf("python3 python/venv: %v", err)
 	}
-	return all
+	python := filepath.Join(strings.TrimSpace(string(venv)), "bin", "python")
+	return &producer{name: "the Python publisher", make: func(ctx context.Context) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, python, "-c", pythonProducer, nats, tokens, input)
+		cmd.Env = append(os.Environ(), "PYTHONPATH=python/src", "PYTHONDONTWRITEBYTECODE=1")
+		return cmd
+	}}
 }
 
 // onceEach checks that each document of all producers is in the steps of all ranks once, whole.
