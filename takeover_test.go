@@ -70,27 +70,36 @@ func (a *arrivals) longest(from, until time.Time) (gap time.Duration, over bool)
 	return gap, last.After(until)
 }
 
-// follow reads a job's steps at a pace of its own, from one daemon after the other.
-func (f *fleet) follow(job string, first int, a *arrivals) {
+func (a *arrivals) note() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, time.Now())
+}
+
+// train reads a rank's steps one by one, from one daemon after the other, to the end of the run or of ctx, and calls trained behind each.
+func (f *fleet) train(rank reader.Ticket, first int, trained func(reader.Batch)) {
 	uris := f.uris()
-	step := uint64(0)
+	rank.Steps, rank.Columns = 1, everything // a step each: none waits in buffers on its way
 	for try := first; f.ctx.Err() == nil; try++ {
 		client, err := reader.Open(uris[try%len(uris)], reader.Options{})
 		if err != nil {
 			f.t.Error(err)
 			return
 		}
-		for err == nil { // a step each: no steps wait in buffers on their way
-			err = client.Read(f.ctx, reader.Ticket{Job: job, Step: step, Steps: 1, Columns: everything}, func(b reader.Batch) error {
-				step = b.Meta.Step + 1
-				a.mu.Lock()
-				a.all = append(a.all, time.Now())
-				a.mu.Unlock()
+		for more := true; more && err == nil; {
+			more = false
+			err = client.Read(f.ctx, rank, func(b reader.Batch) error {
+				more = true
+				rank.Step = b.Meta.Step + 1
+				trained(b)
 				return nil
 			})
 			pause(f.ctx, 50*time.Millisecond)
 		}
 		_ = client.Close()
+		if err == nil {
+			return
+		}
 		pause(f.ctx, 5*time.Millisecond)
 	}
 }
@@ -120,7 +129,7 @@ func TestTakeovers(t *testing.T) {
 	defer store.Close()
 	ranks := make([]arrivals, 3)
 	for i := range ranks {
-		go f.follow(fmt.Sprint(i), i, &ranks[i])
+		go f.train(reader.Ticket{Job: fmt.Sprint(i)}, i, func(reader.Batch) { ranks[i].note() })
 	}
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, kind := range []struct {

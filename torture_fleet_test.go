@@ -250,11 +250,6 @@ func (f *fleet) behind() string {
 	list := js.ListStreams(ctx)
 	for s := range list.Info() {
 		streams++
-		if s.Config.Replicas == 1 { // somebody made it without asking for copies; an administrator who takes a disk away asks
-			s.Config.Replicas = len(f.members)
-			_, err := js.UpdateStream(ctx, s.Config)
-			return fmt.Sprintf("stream %s has one copy; asking for more: %v", s.Config.Name, err)
-		}
 		if s.Cluster == nil || s.Cluster.Leader == "" || len(s.Cluster.Replicas) != len(f.members)-1 {
 			return fmt.Sprintf("stream %s has no leader, or not three copies: %+v", s.Config.Name, s.Cluster)
 		}

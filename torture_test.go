@@ -82,6 +82,8 @@ type victim struct {
 	past strings.Builder // what earlier lives have logged
 	done chan struct{}   // closed when the process has ended
 	dies atomic.Bool     // it is to be killed
+	// binary is a loaderd to run; empty: this test binary.
+	binary string
 	// ctx ends with the test, or when the daemon ends by itself.
 	ctx    context.Context
 	giveUp context.CancelFunc
@@ -110,6 +112,9 @@ func (v *victim) start() {
 	v.log = &bytes.Buffer{}
 	v.cmd = exec.Command(os.Args[0])
 	v.cmd.Env = append(os.Environ(), daemonEnv+"="+file)
+	if v.binary != "" {
+		v.cmd = exec.Command(v.binary, "serve", "-c", file)
+	}
 	v.cmd.Stderr = v.log
 	if err := v.cmd.Start(); err != nil {
 		v.t.Fatal(err)

@@ -23,6 +23,9 @@ type build struct {
 	PlanAlgorithm int    `json:"plan_algorithm"`
 }
 
+// version is that of a release, which its build sets: -ldflags "-X main.version=v1.2.3".
+var version string
+
 func thisBuild() build {
 	b := build{
 		Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -34,6 +37,9 @@ func thisBuild() build {
 	}
 	if info.Main.Version != "" {
 		b.Version = info.Main.Version
+	}
+	if version != "" {
+		b.Version = version
 	}
 	for _, s := range info.Settings {
 		switch s.Key {
