@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"loaderd/loader"
@@ -253,6 +255,102 @@ func TestADaemonThatFollows(t *testing.T) {
 	if batches := read(t, second, loader.Place{World: 1}, 20, 10); len(batches) != 10 {
 		t.Fatalf("%d steps", len(batches))
 	}
+}
+
+// robbed is a document stream that is found to have lost documents once lost is closed.
+type robbed struct {
+	*memDocs
+	lost chan struct{}
+}
+
+type robbedSource struct {
+	loader.Source
+	lost chan struct{}
+}
+
+func (d robbed) Read(ctx context.Context, from uint64) (loader.Source, error) {
+	s, err := d.memDocs.Read(ctx, from)
+	return robbedSource{s, d.lost}, err
+}
+
+func (s robbedSource) Next(ctx context.Context) ([]loader.Document, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.lost:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	docs, err := s.Source.Next(ctx)
+	select {
+	case <-s.lost:
+		return nil, errPurged
+	default:
+		return docs, err
+	}
+}
+
+// A daemon that leads no more, and does not know it yet, takes what its successor has released for lost. It does not end for that: it follows.
+func TestALossSeenByOneThatLeadsNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, company := newWorld(config("concat")), newCompany()
+		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
+		lost := make(chan struct{})
+		w.edges = func(e *loader.Edges) { e.Documents = robbed{w.docs, lost} }
+		first, stop := w.join(t, company, "first")
+		read(t, first, loader.Place{World: 1}, 0, 3)
+		company.oust(doubts)
+		close(lost)
+		w.edges = nil
+		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
+		second, stopSecond := w.join(t, company, "second")
+		want := read(t, second, loader.Place{World: 1}, 0, 20)
+		if have := read(t, first, loader.Place{World: 1}, 0, 20); !reflect.DeepEqual(have, want) {
+			t.Error("it follows with other steps")
+		}
+		if err := errors.Join(stop(), stopSecond()); err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+	})
+}
+
+// That a step's documents are gone because every keeper has committed it is in the plan, which a daemon may not have read so far.
+func TestAReleaseThatOneHasNotReadOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := purging(config("concat"))
+		company := newCompany()
+		w.options.Ahead, w.options.Checkpoint, w.options.ReleaseAfter = 2, 2, time.Millisecond
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		first, stop := w.join(t, company, "first")
+		read(t, first, loader.Place{World: 1}, 0, 30)
+		second, stopSecond := w.join(t, company, "second")
+		eventually(t, func() bool { return second.Info().Planned == first.Info().Planned })
+		early, err := second.Step(t.Context(), 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		company.mu.Lock()
+		company.deaf = true
+		company.mu.Unlock()
+		time.Sleep(501 * time.Millisecond) // it has just looked
+		if _, err := first.Commit(t.Context(), "a", 28); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Release(t.Context()); err != nil || w.first() < 4 {
+			t.Fatalf("documents from %d on are left, %v", w.first(), err)
+		}
+		if have := second.Info().Keepers["a"]; have != 0 {
+			t.Fatalf("it knows of the commit of step %d", have)
+		}
+		if _, err := second.Assemble(t.Context(), early, 0, 1); reason(err) != loader.StepReleased {
+			t.Errorf("Assemble = %v", err)
+		}
+		if err := errors.Join(stop(), stopSecond()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What a rank waits for when no daemon leads is told.

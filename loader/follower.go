@@ -98,7 +98,7 @@ func (f *follower) waiting() (since time.Time, readers int) {
 func (f *follower) assemble(ctx context.Context, s *plan.Step, first, n int) (*Batch, error) {
 	b, err := f.assembler.assemble(ctx, s, first, n)
 	if err != nil {
-		return nil, f.plan.lost(s.Index, err)
+		return nil, f.plan.lost(ctx, s.Index, err)
 	}
 	return b, nil
 }

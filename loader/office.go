@@ -184,6 +184,13 @@ func (o *office) lead(ctx context.Context, lead Lead) error {
 	defer quiet()
 	o.leader.sure = lead.Sure
 	err = o.leader.serve(ctx)
+	if err != nil && ctx.Err() == nil { // to one that leads no more what others have released looks lost
+		limit, cancel := context.WithTimeout(ctx, o.options.Stall)
+		defer cancel()
+		if sure := lead.Sure(limit); errors.Is(sure, ErrDeposed) {
+			return errors.Join(sure, err)
+		}
+	}
 	select {
 	case <-deposed:
 		return ErrDeposed

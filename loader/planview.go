@@ -225,11 +225,16 @@ func (v *planView) stored(ctx context.Context, step uint64) (*plan.Step, error) 
 	limit, cancel := context.WithTimeout(ctx, v.patience)
 	defer cancel()
 	s, err := v.reader.step(limit, step)
-	if err != nil && limit.Err() != nil && ctx.Err() == nil {
-		return nil, &Error{Reason: PlanLogDown, Message: fmt.Sprintf("step %d could not be read from the plan log within %s", step, v.patience),
-			Do: "check the JetStream server; ask again", Err: err}
+	return s, v.patient(ctx, limit, step, err)
+}
+
+// patient turns the error of reading what the log says of a step into PLAN_LOG_DOWN when patience ended and ctx did not.
+func (v *planView) patient(ctx, limit context.Context, step uint64, err error) error {
+	if err == nil || limit.Err() == nil || ctx.Err() != nil {
+		return err
 	}
-	return s, err
+	return &Error{Reason: PlanLogDown, Message: fmt.Sprintf("step %d could not be read from the plan log within %s", step, v.patience),
+		Do: "check the JetStream server; ask again", Err: err}
 }
 
 // floorBefore returns a position that covers no document which this step or a later one needs.
@@ -277,10 +282,15 @@ func (v *planView) released(oldest uint64) {
 }
 
 // lost turns DOCUMENT_LOST into STEP_RELEASED for a step that all keepers have committed: its documents may be purged. Other errors stay.
-func (v *planView) lost(step uint64, err error) error {
+func (v *planView) lost(ctx context.Context, step uint64, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Reason != DocumentLost {
 		return err
+	}
+	limit, cancel := context.WithTimeout(ctx, v.patience)
+	defer cancel()
+	if follow := v.follow(limit); follow != nil { // that it is committed may be what this process has not read yet
+		return v.patient(ctx, limit, step, follow)
 	}
 	now := v.now()
 	if oldest := max(now.keepers.Committed(), now.oldest); step < oldest {
