@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -255,6 +256,84 @@ func TestADaemonThatFollows(t *testing.T) {
 	if batches := read(t, second, loader.Place{World: 1}, 20, 10); len(batches) != 10 {
 		t.Fatalf("%d steps", len(batches))
 	}
+}
+
+// behindLog shows an old end of the plan while old says so.
+type behindLog struct {
+	*memLog
+	last uint64
+	old  func() bool
+}
+
+func (l behindLog) Last(ctx context.Context) (uint64, error) {
+	last, err := l.memLog.Last(ctx)
+	if l.old() {
+		last = min(last, l.last)
+	}
+	return last, err
+}
+
+func (l behindLog) Scan(ctx context.Context, from uint64, f func(uint64, []byte) error) error {
+	if l.old() {
+		return nil
+	}
+	return l.memLog.Scan(ctx, from, f)
+}
+
+// A daemon that has opened the plan on a server that is behind does not say that a step is not planned: it asks its ranks to wait until it has
+// heard of one that leads.
+func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, company := newWorld(config("concat")), newCompany()
+		w.options.Ahead, w.options.Checkpoint = 2, 0
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		first, stop := w.join(t, company, "first")
+		read(t, first, loader.Place{World: 1}, 0, 40)
+		company.deaf = true
+		var caughtUp atomic.Bool
+		w.edges = func(e *loader.Edges) { e.Plan = behindLog{w.plan, 10, func() bool { return !caughtUp.Load() }} }
+		second, stopSecond := w.join(t, company, "second")
+		if _, err := second.Join(loader.Place{World: 1}, 38); reason(err) != loader.NotLeading {
+			t.Errorf("Join = %v", err)
+		}
+		company.mu.Lock()
+		company.deaf = false
+		company.mu.Unlock()
+		time.Sleep(time.Second)
+		if _, err := second.Join(loader.Place{World: 1}, 1000); reason(err) != loader.StepNotPlanned {
+			t.Errorf("Join = %v", err)
+		}
+		caughtUp.Store(true)
+		if batches := read(t, second, loader.Place{World: 1}, 38, 3); len(batches) != 3 {
+			t.Errorf("%d steps", len(batches))
+		}
+		if err := errors.Join(stop(), stopSecond()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An old end of the plan is not believed beside a checkpoint that lies behind it.
+func TestAnOldEndBesideACheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, company := newWorld(config("concat")), newCompany()
+		w.options.Ahead, w.options.Checkpoint = 2, 4
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		first, stop := w.join(t, company, "first")
+		read(t, first, loader.Place{World: 1}, 0, 40)
+		asked := 0
+		w.edges = func(e *loader.Edges) {
+			e.Plan = behindLog{w.plan, 10, func() bool { asked++; return asked == 2 || asked == 4 }} // the two reads of the end
+		}
+		company.deaf = true
+		second, stopSecond := w.join(t, company, "second")
+		if have, want := second.Info().Planned, first.Info().Planned; have != want {
+			t.Errorf("it knows %d steps of %d", have, want)
+		}
+		if err := errors.Join(stop(), stopSecond()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // robbed is a document stream that is found to have lost documents once lost is closed.

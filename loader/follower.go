@@ -63,7 +63,12 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 		return nil, &Error{Reason: StepNotPlanned, Message: fmt.Sprintf("run %s ended before step %d: it has %d steps", run, step, now.steps),
 			Do:    "ask for an earlier step; this may be another run than the one you resume",
 			Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(now.steps, 10)}}
-	case step > max(now.steps, f.leader.report().Wanted)+uint64(f.options.Ahead):
+	}
+	if r := f.leader.report(); step > max(now.steps, r.Wanted)+uint64(f.options.Ahead) {
+		if r.Unheard {
+			return nil, &Error{Reason: NotLeading, Message: fmt.Sprintf("this daemon knows %d steps of the plan, and has not heard from one that leads whether there is a step %d",
+				now.steps, step), Do: "wait: one will lead within seconds; when none does, look at the daemons' logs and the JetStream servers"}
+		}
 		return nil, notPlanned(step, now.steps)
 	}
 	f.readers.add(reader)

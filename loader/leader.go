@@ -64,8 +64,10 @@ type report struct {
 	Trouble         string        `json:"trouble,omitempty"`
 	Checkpointed    uint64        `json:"checkpointed"`
 	CheckpointBytes int64         `json:"checkpoint_bytes"`
-	// Elsewhere says that it is the report of another process, Flight where readers find that, and Silent how old it is.
+	// Elsewhere says that it is the report of another process, Flight where readers find that, and Silent how old it is. Unheard says that
+	// none leads at this moment, as far as this process has heard: the plan may be longer than it knows.
 	Elsewhere bool          `json:"-"`
+	Unheard   bool          `json:"-"`
 	Flight    string        `json:"-"`
 	Silent    time.Duration `json:"-"`
 }
@@ -142,7 +144,10 @@ func (l *leader) open(ctx context.Context) error {
 	if err := l.restore(ctx, stored); err != nil {
 		return err
 	}
-	if l.tail.Position > l.found.records { // another daemon has planned on, and has stored the checkpoint meanwhile
+	for l.tail.Position > l.found.records { // another daemon has planned on and stored the checkpoint meanwhile, or a server that is behind said so
+		if err := pause(ctx, leadPause); err != nil {
+			return err
+		}
 		if l.found, err = l.plan.reader.end(ctx); err != nil {
 			return fmt.Errorf("read end of plan: %w", err)
 		}

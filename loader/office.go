@@ -81,6 +81,7 @@ type office struct {
 	daemons map[string]*daemon
 	told    report    // by the leader elsewhere ...
 	heard   time.Time // ... then
+	any     bool      // it has been told something
 }
 
 // daemon is another daemon of the run.
@@ -224,7 +225,7 @@ func (o *office) close() {
 	o.mu.Lock()
 	l := o.leader
 	if l != nil {
-		o.told, o.heard = l.report(), time.Now()
+		o.told, o.heard, o.any = l.report(), time.Now(), o.any || o.leads
 	}
 	o.leader, o.leads = nil, false
 	o.mu.Unlock()
@@ -305,6 +306,7 @@ func (o *office) report() report {
 	}
 	r := o.told
 	r.Elsewhere, r.Silent = true, time.Since(o.heard)
+	r.Unheard = !o.any || r.Silent >= silentAfter
 	return r
 }
 
