@@ -15,7 +15,7 @@ import (
 // A start that fails takes back the empty streams that it made, and nothing else.
 func TestWithdraw(t *testing.T) {
 	ctx := natstest.Context(t)
-	srv := natstest.Start(t)
+	srv := natstest.StartEmbedded(t)
 	before, err := planlog.Open(ctx, srv.Store(), "before") // empty, and of another start
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +39,20 @@ func TestWithdraw(t *testing.T) {
 	}
 	if _, err := before.Last(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// On a cluster a start that fails leaves what it has made: other daemons may have opened it.
+func TestWithdrawOnACluster(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t, 3)
+	store := c.Store(0)
+	created := stream.Created(openDocuments(t, store).CachedInfo())
+	if err := store.Withdraw(natstest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	if now := stream.Created(openDocuments(t, c.Store(1)).CachedInfo()); !now.Equal(created) {
+		t.Errorf("the document stream was made at %v, and again at %v", created, now)
 	}
 }
 
