@@ -123,10 +123,6 @@ func (l *leader) storeCheckpoint(ctx context.Context, step uint64, data []byte) 
 func (l *leader) restore(ctx context.Context, stored []Stored) (err error) {
 	l.update(func() {
 		l.stored = stored
-		l.wanted = max(l.wanted, l.found.steps-min(l.found.steps, uint64(l.options.Ahead))) // at least this the readers of earlier processes asked for
-		if r := l.header.Repair; r != nil {                                                 // they may be as far as the damaged plan once was
-			l.wanted = max(l.wanted, r.Steps)
-		}
 	})
 	for _, s := range slices.Backward(stored) {
 		err := l.load(ctx, s)

@@ -303,6 +303,11 @@ func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
 		if _, err := second.Join(loader.Place{World: 1}, 1000); reason(err) != loader.StepNotPlanned {
 			t.Errorf("Join = %v", err)
 		}
+		if r, err := second.Join(loader.Place{World: 1}, first.Info().Planned+1); err != nil { // further than any reader was
+			t.Errorf("Join = %v", err)
+		} else {
+			r.Close()
+		}
 		caughtUp.Store(true)
 		if batches := read(t, second, loader.Place{World: 1}, 38, 3); len(batches) != 3 {
 			t.Errorf("%d steps", len(batches))
@@ -321,6 +326,7 @@ func TestAnOldEndBesideACheckpoint(t *testing.T) {
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		first, stop := w.join(t, company, "first")
 		read(t, first, loader.Place{World: 1}, 0, 40)
+		eventually(t, func() bool { return first.Stats().Checkpoint > 8 })
 		asked := 0
 		w.edges = func(e *loader.Edges) {
 			e.Plan = behindLog{w.plan, 10, func() bool { asked++; return asked == 2 || asked == 4 }} // the two reads of the end

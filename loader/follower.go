@@ -64,7 +64,7 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 			Do:    "ask for an earlier step; this may be another run than the one you resume",
 			Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(now.steps, 10)}}
 	}
-	if r := f.leader.report(); step > max(now.steps, r.Wanted)+uint64(f.options.Ahead) {
+	if r := f.leader.report(); step > max(now.steps, r.Steps, r.Wanted)+uint64(f.options.Ahead) {
 		if r.Unheard {
 			return nil, &Error{Reason: NotLeading, Message: fmt.Sprintf("this daemon knows %d steps of the plan, and has not heard from one that leads whether there is a step %d",
 				now.steps, step), Do: "wait: one will lead within seconds; when none does, look at the daemons' logs and the JetStream servers"}

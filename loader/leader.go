@@ -56,6 +56,7 @@ type leader struct {
 // report is what a leader says of itself: it explains why a step is not there yet. It may come from another process.
 type report struct {
 	PlanStats       planStats     `json:"plan"`
+	Steps           uint64        `json:"steps"`             // that the plan holds
 	Wanted          uint64        `json:"wanted"`            // no reader has ever asked for this step or a later one
 	Slowest         *ReaderStat   `json:"slowest,omitempty"` // that the plan stands ahead of; nil without readers
 	Source          *SourceStatus `json:"source,omitempty"`  // nil before the document stream is open
@@ -87,7 +88,7 @@ func (l *leader) want(d demand) {
 func (l *leader) report() report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := report{PlanStats: l.figures, Wanted: l.wanted, Slowest: l.demand.leading(), Replays: l.replays, Trouble: l.trouble,
+	r := report{PlanStats: l.figures, Steps: l.plan.planned(), Wanted: l.wanted, Slowest: l.demand.leading(), Replays: l.replays, Trouble: l.trouble,
 		Checkpointed: l.checkpointed, CheckpointBytes: l.checkpointBytes}
 	if l.source != nil {
 		s := l.source.Status()
@@ -152,6 +153,12 @@ func (l *leader) open(ctx context.Context) error {
 			return fmt.Errorf("read end of plan: %w", err)
 		}
 	}
+	l.update(func() {
+		l.wanted = max(l.wanted, l.found.steps-min(l.found.steps, uint64(l.options.Ahead))) // at least this the readers of earlier processes asked for
+		if r := l.header.Repair; r != nil {                                                 // they may be as far as the damaged plan once was
+			l.wanted = max(l.wanted, r.Steps)
+		}
+	})
 	l.plan.opened(l)
 	l.first = plan.Before(state.First)
 	if err := l.plan.release(ctx, l.first); err != nil {
