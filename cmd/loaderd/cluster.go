@@ -20,15 +20,7 @@ import (
 )
 
 func newClusterCmd() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "cluster",
-		Short:   "Work on the servers that keep the runs",
-		Example: `  loaderd cluster migrate --data-dir /data/loaderd --to nats://nats-1:4222`,
-		Args:    noArguments,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newMigrateCmd())
-	return cmd
+	return group("cluster", "Work on the servers that keep the runs", `  loaderd cluster migrate --data-dir /data/loaderd --to nats://nats-1:4222`, newMigrateCmd())
 }
 
 // migrateFlags say where runs are copied to.

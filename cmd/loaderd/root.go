@@ -85,6 +85,16 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// group makes a command that has no work of its own but its subcommands'.
+func group(use, short, example string, subcommands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Example: example, Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(subcommands...)
+	return cmd
+}
+
 func newRootCmd() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "loaderd",

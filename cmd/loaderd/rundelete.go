@@ -22,15 +22,7 @@ import (
 )
 
 func newRunCmd() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "run",
-		Short:   "Work on one run",
-		Example: `  loaderd run delete pretrain --data-dir /data/loaderd`,
-		Args:    noArguments,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newRunDeleteCmd())
-	return cmd
+	return group("run", "Work on one run", `  loaderd run delete pretrain --data-dir /data/loaderd`, newRunDeleteCmd())
 }
 
 func newRunDeleteCmd() *cobra.Command {

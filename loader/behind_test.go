@@ -1,0 +1,190 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/loader"
+)
+
+// behindLog shows an old end of the plan while old says so.
+type behindLog struct {
+	*memLog
+	last uint64
+	old  func() bool
+}
+
+func (l behindLog) Last(ctx context.Context) (uint64, error) {
+	last, err := l.memLog.Last(ctx)
+	if l.old() {
+		last = min(last, l.last)
+	}
+	return last, err
+}
+
+func (l behindLog) Scan(ctx context.Context, from uint64, f func(uint64, []byte) error) error {
+	if l.old() {
+		return nil
+	}
+	return l.memLog.Scan(ctx, from, f)
+}
+
+// A daemon that has opened the plan on a server that is behind does not say that a step is not planned: it asks its ranks to wait until it has
+// heard of one that leads.
+func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, company := newWorld(config("concat")), newCompany()
+		w.options.Ahead, w.options.Checkpoint = 2, 0
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		first, stop := w.join(t, company, "first")
+		read(t, first, loader.Place{World: 1}, 0, 40)
+		company.setDeaf(true)
+		var caughtUp atomic.Bool
+		w.edges = func(e *loader.Edges) { e.Plan = behindLog{w.plan, 10, func() bool { return !caughtUp.Load() }} }
+		second, stopSecond := w.join(t, company, "second")
+		if _, err := second.Join(loader.Place{World: 1}, 38); reason(err) != loader.NotLeading {
+			t.Errorf("Join = %v", err)
+		}
+		company.setDeaf(false)
+		time.Sleep(time.Second)
+		if _, err := second.Join(loader.Place{World: 1}, 1000); reason(err) != loader.StepNotPlanned {
+			t.Errorf("Join = %v", err)
+		}
+		if r, err := second.Join(loader.Place{World: 1}, first.Info().Planned+1); err != nil { // further than any reader was
+			t.Errorf("Join = %v", err)
+		} else {
+			r.Close()
+		}
+		caughtUp.Store(true)
+		if batches := read(t, second, loader.Place{World: 1}, 38, 3); len(batches) != 3 {
+			t.Errorf("%d steps", len(batches))
+		}
+		if err := errors.Join(stop(), stopSecond()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An old end of the plan is not believed beside a checkpoint that lies behind it.
+func TestAnOldEndBesideACheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, company := newWorld(config("concat")), newCompany()
+		w.options.Ahead, w.options.Checkpoint = 2, 4
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		first, stop := w.join(t, company, "first")
+		read(t, first, loader.Place{World: 1}, 0, 40)
+		eventually(t, func() bool { return first.Stats().Checkpoint > 8 })
+		asked := 0
+		w.edges = func(e *loader.Edges) {
+			e.Plan = behindLog{w.plan, 10, func() bool { asked++; return asked == 2 || asked == 4 }} // the two reads of the end
+		}
+		company.setDeaf(true)
+		second, stopSecond := w.join(t, company, "second")
+		if have, want := second.Info().Planned, first.Info().Planned; have != want {
+			t.Errorf("it knows %d steps of %d", have, want)
+		}
+		if err := errors.Join(stop(), stopSecond()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// robbed is a document stream that is found to have lost documents once lost is closed.
+type robbed struct {
+	*memDocs
+	lost chan struct{}
+}
+
+type robbedSource struct {
+	loader.Source
+	lost chan struct{}
+}
+
+func (d robbed) Read(ctx context.Context, from uint64) (loader.Source, error) {
+	s, err := d.memDocs.Read(ctx, from)
+	return robbedSource{s, d.lost}, err
+}
+
+func (s robbedSource) Next(ctx context.Context) ([]loader.Document, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.lost:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	docs, err := s.Source.Next(ctx)
+	select {
+	case <-s.lost:
+		return nil, errPurged
+	default:
+		return docs, err
+	}
+}
+
+// A daemon that leads no more, and does not know it yet, takes what its successor has released for lost. It does not end for that: it follows.
+func TestALossSeenByOneThatLeadsNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, company := newWorld(config("concat")), newCompany()
+		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
+		lost := make(chan struct{})
+		w.edges = func(e *loader.Edges) { e.Documents = robbed{w.docs, lost} }
+		first, stop := w.join(t, company, "first")
+		read(t, first, loader.Place{World: 1}, 0, 3)
+		company.oust(doubts)
+		close(lost)
+		w.edges = nil
+		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
+		second, stopSecond := w.join(t, company, "second")
+		want := read(t, second, loader.Place{World: 1}, 0, 20)
+		if have := read(t, first, loader.Place{World: 1}, 0, 20); !reflect.DeepEqual(have, want) {
+			t.Error("it follows with other steps")
+		}
+		if err := errors.Join(stop(), stopSecond()); err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+	})
+}
+
+// That a step's documents are gone because every keeper has committed it is in the plan, which a daemon may not have read so far.
+func TestAReleaseThatOneHasNotReadOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := purging(config("concat"))
+		company := newCompany()
+		w.options.Ahead, w.options.Checkpoint, w.options.ReleaseAfter = 2, 2, time.Millisecond
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		first, stop := w.join(t, company, "first")
+		read(t, first, loader.Place{World: 1}, 0, 30)
+		second, stopSecond := w.join(t, company, "second")
+		eventually(t, func() bool { return second.Info().Planned == first.Info().Planned })
+		early, err := second.Step(t.Context(), 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		company.setDeaf(true)
+		time.Sleep(501 * time.Millisecond) // it has just looked
+		if _, err := first.Commit(t.Context(), "a", 28); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Release(t.Context()); err != nil || w.first() < 4 {
+			t.Fatalf("documents from %d on are left, %v", w.first(), err)
+		}
+		if have := second.Info().Keepers["a"]; have != 0 {
+			t.Fatalf("it knows of the commit of step %d", have)
+		}
+		if _, err := second.Assemble(t.Context(), early, 0, 1); reason(err) != loader.StepReleased {
+			t.Errorf("Assemble = %v", err)
+		}
+		if err := errors.Join(stop(), stopSecond()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package loader_test
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+)
+
+// company is the daemons of one run: who leads, and what carries their words.
+type company struct {
+	mu      sync.Mutex
+	leader  *memLead
+	free    chan struct{} // closed when nobody leads
+	ears    map[int]func([]byte)
+	answers map[int]func(context.Context, []byte) []byte
+	next    int
+	deaf    bool // words are lost
+	blinded bool // somebody who was ousted knew nothing of it
+}
+
+func newCompany() *company {
+	c := &company{free: make(chan struct{}), ears: map[int]func([]byte){}, answers: map[int]func(context.Context, []byte) []byte{}}
+	close(c.free)
+	return c
+}
+
+// memLead is the lead of one daemon.
+type memLead struct {
+	c     *company
+	over  chan struct{}
+	blind bool // it is sure of itself, whoever leads
+}
+
+// ousted is what a daemon knows that has lost the lead.
+type ousted string
+
+const (
+	told   ousted = "is told"
+	doubts ousted = "is not sure any more"
+	blind  ousted = "knows nothing"
+)
+
+func (c *company) Take(ctx context.Context) (loader.Lead, error) {
+	for {
+		c.mu.Lock()
+		if c.leader == nil {
+			c.leader, c.free = &memLead{c: c, over: make(chan struct{})}, make(chan struct{})
+			defer c.mu.Unlock()
+			return c.leader, nil
+		}
+		free := c.free
+		c.mu.Unlock()
+		select {
+		case <-free:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// oust takes the lead from whoever has it.
+func (c *company) oust(knows ousted) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leader == nil {
+		return
+	}
+	c.leader.blind = knows == blind
+	c.blinded = c.blinded || c.leader.blind
+	if over := c.leader.over; knows == told {
+		close(over)
+	} else { // it finds out when it refreshes its record
+		time.AfterFunc(3*time.Second, func() { close(over) })
+	}
+	c.leader = nil
+	close(c.free)
+}
+
+func (l *memLead) Sure(context.Context) error {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	if l.c.leader != l && !l.blind {
+		return loader.ErrDeposed
+	}
+	return nil
+}
+
+func (l *memLead) Over() <-chan struct{} { return l.over }
+func (l *memLead) Close() error {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	if l.c.leader == l {
+		l.c.leader = nil
+		close(l.c.free)
+	}
+	return nil
+}
+
+func (c *company) Say(word []byte) error {
+	c.mu.Lock()
+	ears := slices.Collect(maps.Values(c.ears))
+	if c.deaf {
+		ears = nil
+	}
+	c.mu.Unlock()
+	for _, f := range ears {
+		f(word)
+	}
+	return nil
+}
+
+func (c *company) Hear(f func([]byte)) (func(), error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next++
+	id := c.next
+	c.ears[id] = f
+	return func() { c.mu.Lock(); defer c.mu.Unlock(); delete(c.ears, id) }, nil
+}
+
+func (c *company) Answer(f func(context.Context, []byte) []byte) (func(), error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next++
+	id := c.next
+	c.answers[id] = f
+	return func() { c.mu.Lock(); defer c.mu.Unlock(); delete(c.answers, id) }, nil
+}
+
+func (c *company) Ask(ctx context.Context, question []byte) ([]byte, error) {
+	c.mu.Lock()
+	all := slices.Collect(maps.Values(c.answers))
+	c.mu.Unlock()
+	if len(all) == 0 {
+		return nil, loader.ErrNobodyLeads
+	}
+	return all[rand.IntN(len(all))](ctx, question), nil
+}
+
+// join starts one more daemon of a world's run.
+func (w *world) join(t *testing.T, c *company, name string) (run *loader.Run, stop func() error) {
+	t.Helper()
+	before := w.edges
+	defer func() { w.edges = before }()
+	w.edges = func(e *loader.Edges) {
+		if before != nil {
+			before(e)
+		}
+		e.Leads, e.Bus, e.Daemon = c, c, name
+	}
+	run, err := w.open(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.ServesAt("grpc://" + name)
+	return run, w.serve(t, run)
+}
+
+// setDeaf has words be lost from now on, or come again.
+func (c *company) setDeaf(deaf bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deaf = deaf
+}
