@@ -59,7 +59,7 @@ func migration(t *testing.T, c config.Config, cluster *natstest.Cluster) *runs.M
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = from.Close() })
-	return &runs.Migration{From: from, To: cluster.Store(), Holder: planlog.NewHolder("test", 1, ""), Progress: func(string, int64, int64) {}}
+	return &runs.Migration{From: from, To: cluster.Store(), Holder: planlog.NewHolder("test", 1), Progress: func(string, int64, int64) {}}
 }
 
 // A run that began on one machine goes on on a cluster of three, with the steps that it would have had, however often its copy was broken off.

@@ -35,6 +35,32 @@ func (l behindLog) Scan(ctx context.Context, from uint64, f func(uint64, []byte)
 	return l.memLog.Scan(ctx, from, f)
 }
 
+// A leader that was cut off while another one plans on does not say that a step is not planned as soon as it is in doubt.
+func TestALeaderInDoubtDoesNotSayThatAStepIsNotPlanned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, company := newWorld(config("concat")), newCompany()
+		w.options.Ahead, w.options.Checkpoint = 2, 0
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		first, stop := w.join(t, company, "first")
+		read(t, first, loader.Place{World: 1}, 0, 5)
+		second, stopSecond := w.join(t, company, "second")
+		company.oust(doubts)
+		read(t, second, loader.Place{World: 1}, 0, 40)
+		if _, err := first.Join(loader.Place{World: 1}, 38); reason(err) != loader.NotLeading {
+			t.Errorf("Join = %v", err)
+		}
+		time.Sleep(10 * time.Second) // it has learned who leads
+		if r, err := first.Join(loader.Place{World: 1}, 38); err != nil {
+			t.Errorf("Join = %v", err)
+		} else {
+			r.Close()
+		}
+		if err := errors.Join(stop(), stopSecond()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A daemon that has opened the plan on a server that is behind does not say that a step is not planned: it asks its ranks to wait until it has
 // heard of one that leads.
 func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {

@@ -66,11 +66,21 @@ type report struct {
 	Checkpointed    uint64        `json:"checkpointed"`
 	CheckpointBytes int64         `json:"checkpoint_bytes"`
 	// Elsewhere says that it is the report of another process, Flight where readers find that, and Silent how old it is. Unheard says that
-	// none leads at this moment, as far as this process has heard: the plan may be longer than it knows.
+	// none leads at this moment, as far as this process knows: the plan may be longer than it has seen.
 	Elsewhere bool          `json:"-"`
 	Unheard   bool          `json:"-"`
 	Flight    string        `json:"-"`
 	Silent    time.Duration `json:"-"`
+}
+
+// doubted reports whether it is in doubt at this moment whether this process leads.
+func (l *leader) doubted() bool {
+	if l.sure == nil {
+		return false
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // it does not wait
+	return l.sure(ctx) != nil
 }
 
 // want implements leading.

@@ -170,7 +170,7 @@ func (o *office) lead(ctx context.Context, lead Lead) error {
 		case <-ctx.Done():
 		}
 	}()
-	for wait := time.Duration(0); !o.begins(); wait = leadPause { // it stays overtaken while whoever led before still appends
+	for wait := time.Duration(0); !o.begins(lead); wait = leadPause { // it stays overtaken while whoever led before still appends
 		if err := pause(ctx, wait); err != nil {
 			return err
 		}
@@ -183,7 +183,6 @@ func (o *office) lead(ctx context.Context, lead Lead) error {
 		return err
 	}
 	defer quiet()
-	o.leader.sure = lead.Sure
 	err = o.leader.serve(ctx)
 	if err != nil && ctx.Err() == nil { // to one that leads no more what others have released looks lost
 		limit, cancel := context.WithTimeout(ctx, o.options.Stall)
@@ -201,10 +200,13 @@ func (o *office) lead(ctx context.Context, lead Lead) error {
 }
 
 // begins lets the leader that is prepared lead, unless the plan has grown since it was: then it would have too much to plan again.
-func (o *office) begins() bool {
+func (o *office) begins(lead Lead) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.leads = o.leader != nil && !o.overtaken()
+	if o.leads {
+		o.leader.sure = lead.Sure
+	}
 	return o.leads
 }
 
@@ -302,7 +304,9 @@ func (o *office) report() report {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l := o.here(); l != nil {
-		return l.report()
+		r := l.report()
+		r.Unheard = l.doubted()
+		return r
 	}
 	r := o.told
 	r.Elsewhere, r.Silent = true, time.Since(o.heard)

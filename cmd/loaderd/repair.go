@@ -73,7 +73,7 @@ func repair(ctx context.Context, c config.Config, name string, log *slog.Logger,
 		return d, err
 	}
 	defer func() { err = closeAfter(ctx, store, err) }()
-	run, err := runs.Inspect(ctx, store, c.Run, daemon.Holder(c))
+	run, err := runs.Inspect(ctx, store, c.Run, daemon.Holder())
 	if run != nil {
 		d = run.Damage
 	}

@@ -80,7 +80,7 @@ func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Wr
 		quantity.Bytes(int64(run.PlanBytes)), quantity.Bytes(int64(run.CheckpointBytes)))); err != nil {
 		return err
 	}
-	removed, err := runs.Remove(ctx, store, c.Run, daemon.Holder(c))
+	removed, err := runs.Remove(ctx, store, c.Run, daemon.Holder())
 	if err != nil {
 		return err
 	}

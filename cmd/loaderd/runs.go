@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -112,8 +113,8 @@ func leaderOf(l *runs.Leader) string {
 		return "-"
 	}
 	name := l.Host + "/" + strconv.Itoa(l.PID)
-	if _, port, err := net.SplitHostPort(l.Flight); err == nil {
-		name = net.JoinHostPort(l.Host, port)
+	if u, err := url.Parse(l.Flight); err == nil && u.Port() != "" {
+		name = net.JoinHostPort(l.Host, u.Port())
 	}
 	if !l.Answers {
 		name += "?"

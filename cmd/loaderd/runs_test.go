@@ -40,7 +40,11 @@ func (s *site) loaderd(args ...string) (code int, stdout, stderr string) {
 	switch args[0] {
 	case "serve", "fork", "audit", "repair":
 		args = slices.Concat(args[:1], s.settings(), args[1:])
+	case "cluster":
 	case "runs", "run":
+		if slices.Contains(args, "--nats") {
+			break
+		}
 		args = append(args, "--data-dir", s.dir, "--set", "stream.listen="+s.nats)
 	case "publish":
 		args = append(args, "--nats", "nats://"+s.nats)

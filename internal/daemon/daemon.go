@@ -73,7 +73,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.docs, err = doclog.Open(ctx, d.store, tokens); err != nil {
 		return nil, err
 	}
-	holder := Holder(c)
+	holder := Holder()
 	if d.leads, err = planlog.OpenLeads(ctx, d.store, c.Run, holder); err != nil {
 		return nil, err
 	}
@@ -103,6 +103,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		return nil, err
 	}
 	d.run.ServesAt(d.advertised())
+	d.leads.ServesAt(d.advertised())
 	// Nothing of a new run is written before all else is up: a start that fails leaves no trace of its configuration.
 	runCtx, stopRun := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopRun = stopRun
@@ -119,12 +120,12 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 }
 
 // Holder is what this process says of itself when it leads a run.
-func Holder(c config.Config) planlog.Holder {
+func Holder() planlog.Holder {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return planlog.NewHolder(host, os.Getpid(), c.Flight.Listen)
+	return planlog.NewHolder(host, os.Getpid())
 }
 
 // watch waits for the first part that ends.

@@ -39,6 +39,8 @@ type ClusterConfig struct {
 	// Ping is how often members of the cluster ask each other whether they are there; who misses two answers is left. A delay of routes
 	// beyond it breaks them; so does a loaded machine when it is short.
 	Ping time.Duration
+	// Users may do what their permissions allow; who gives no name may do everything.
+	Users []*server.User
 }
 
 // member is one server of a cluster.
@@ -113,7 +115,13 @@ func (c *Cluster) options(i int) *server.Options {
 		}
 	}
 	payload := config.Stream.MaxDocument + stream.HeaderRoom
+	users, nobody := config.Users, ""
+	if len(users) > 0 {
+		nobody = "nobody"
+		users = append([]*server.User{{Username: nobody}}, users...)
+	}
 	return &server.Options{
+		Users: users, NoAuthUser: nobody,
 		ServerName: m.name, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
 		MaxPayload: int32(payload), MaxPending: max(server.MAX_PENDING_SIZE, 4*int64(payload)),
 		JetStream: true, StoreDir: m.dir, SyncAlways: config.SyncAlways,

@@ -92,7 +92,7 @@ func TestList(t *testing.T) {
 	if err := bad.Append(ctx, 0, []byte("no header")); err != nil {
 		t.Fatal(err)
 	}
-	leads, err := planlog.OpenLeads(ctx, store, "young", planlog.NewHolder("here", 1, ""))
+	leads, err := planlog.OpenLeads(ctx, store, "young", planlog.NewHolder("here", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestListWithoutCheckpoints(t *testing.T) {
 func TestRemove(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	before := streams(t, store)
-	holder := planlog.NewHolder("here", 1, "")
+	holder := planlog.NewHolder("here", 1)
 	if _, err := runs.Remove(ctx, store, "nobody", holder); !errors.Is(err, planlog.ErrNoPlan) {
 		t.Errorf("a run that is not there: %v", err)
 	}
@@ -192,7 +192,7 @@ func TestRemoveOfALedRun(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	serve(t, store, "run", config("bfd"))
 	was := list(t, store)
-	leads, err := planlog.OpenLeads(ctx, store, "run", planlog.NewHolder("here", 1, ""))
+	leads, err := planlog.OpenLeads(ctx, store, "run", planlog.NewHolder("here", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestRemoveOfALedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	led := new(planlog.LedError)
-	if _, err := runs.Remove(ctx, store, "run", planlog.NewHolder("there", 2, "")); !errors.As(err, &led) || led.Holder.Host != "here" {
+	if _, err := runs.Remove(ctx, store, "run", planlog.NewHolder("there", 2)); !errors.As(err, &led) || led.Holder.Host != "here" {
 		t.Errorf("%v", err)
 	}
 	if err := lead.Close(); err != nil {
@@ -238,7 +238,7 @@ func TestRemoveThatWasBrokenOff(t *testing.T) {
 						t.Errorf("%d steps, want %d", len(have), len(steps))
 					}
 				}
-				removed, err := runs.Remove(ctx, store, "run", planlog.NewHolder("here", 1, ""))
+				removed, err := runs.Remove(ctx, store, "run", planlog.NewHolder("here", 1))
 				if err != nil || removed.Plan != again || !removed.Floor {
 					t.Errorf("%+v, %v", removed, err)
 				}

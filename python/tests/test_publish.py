@@ -164,6 +164,14 @@ def test_named_input_goes_on_where_it_stands(daemon):
     with pytest.raises(InputChanged, match="fewer than the 20"):
         publish(tokens[:19], name="part 2", **options)
     assert publish(tokens[20:30], name="part 2", start=20, **options).position == 30
+    # One whose skip changes the dataset itself, and returns nothing.
+    class Odd(Dataset):
+        def skip(self, count: int) -> None:  # type: ignore[override]
+            self.first += count
+
+    for rows in (Odd(), documents(Odd(), ids="input_ids")):
+        with pytest.raises(TypeError, match="Odd.skip returned None: want an iterable"):
+            publish(rows, name="part 2", **options)
     with Publisher(name="part 2", **options) as publisher:
         assert publisher.position == 30
         publisher.send(tokens[30])

@@ -3,6 +3,7 @@ package doclog_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -175,4 +176,50 @@ func TestDocumentsComeWithoutAConsumer(t *testing.T) {
 	})
 	natstest.Publish(t, s, natstest.Documents(621, 20)...)
 	checkCounted(t, src, 621, 20)
+}
+
+// A document that others have stored is found behind a server that knows nothing of it.
+func TestLookupOnAServerThatKnowsLess(t *testing.T) {
+	t.Parallel()
+	for what, impede := range map[string]func(*natstest.Cluster, int){
+		"cut off": func(c *natstest.Cluster, member int) { c.Isolate(member) },
+		"behind":  func(c *natstest.Cluster, member int) { c.Lag(member, 500*time.Millisecond) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			c := clusterOf(t, 10)
+			old := c.Leader("DOCS")
+			if what == "behind" {
+				old = c.Followers("DOCS")[0]
+			}
+			others := slices.DeleteFunc([]int{0, 1, 2}, func(i int) bool { return i == old })
+			l := lookAt(t, c, old)
+			impede(c, old)
+			late := natstest.Documents(11, 2)
+			late[1].ID = "late"
+			natstest.Publish(t, c.Store(others...), late...)
+			found := make(chan []uint64, 1)
+			ctx := natstest.Context(t)
+			go func() {
+				for {
+					at, err := l.Lookup(ctx, "late")
+					if err == nil || ctx.Err() != nil {
+						found <- at
+						return
+					}
+				}
+			}()
+			if what == "cut off" {
+				select {
+				case at := <-found:
+					t.Errorf("a server that is cut off found it at %d", at)
+				case <-time.After(time.Second):
+				}
+				c.Heal()
+			}
+			if at := <-found; !slices.Equal(at, []uint64{12}) {
+				t.Errorf("it is found at %d, want 12", at)
+			}
+		})
+	}
 }

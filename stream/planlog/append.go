@@ -26,10 +26,11 @@ const slowestStore = 4 << 20
 const appendHeader = "Loaderd-Append"
 
 // Append adds the records behind position last, all or none (more than 1,000 records or 64 MiB: in several such groups, in order).
-// It returns loader.ErrDeposed when the log's end is elsewhere, conn.ErrFull when the plan's bound is reached.
+// It returns loader.ErrDeposed when somebody else's records are there, conn.ErrFull when the plan's bound is reached.
 //
 //	what happens                          what the log holds   what Append does
 //	the server refuses                    nothing of ours      returns the cause
+//	it refuses, and is behind (cluster)   nothing of ours      tries again, until the record in the place of ours is read
 //	no connection when sending, or        nothing of ours      tries again until ctx ends
 //	nobody who leads the stream
 //	connection lost before the answer     all or nothing       reads back: done, tries again, or deposed
@@ -74,9 +75,15 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte) er
 		case err == nil:
 			return nil
 		case conn.WrongLast(err) && !unsure:
-			return fmt.Errorf("%w (%w)", loader.ErrDeposed, err)
+			taken, failed := l.taken(ctx, last, began)
+			if taken {
+				failed = fmt.Errorf("%w (%w)", loader.ErrDeposed, err)
+			}
+			if failed != nil {
+				return failed
+			}
 		case conn.WrongLast(err):
-			if stored, err := l.readBack(ctx, id, last, records); stored || err != nil {
+			if stored, err := l.readBack(ctx, id, last, records, began); stored || err != nil {
 				return err
 			}
 		case conn.Transient(err) || ctx.Err() != nil:
@@ -98,14 +105,36 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte) er
 		if !unsure {
 			continue
 		}
-		if stored, err := l.readBack(ctx, id, last, records); stored || err != nil {
+		if stored, err := l.readBack(ctx, id, last, records, began); stored || err != nil {
 			return err
 		}
 	}
 }
 
+// shortFor is for how long the servers of a cluster may say that a log ends before what they have acknowledged: a leader that is cut off says
+// so until it learns of the next one, or the connection has left it.
+const shortFor = time.Minute
+
+// doubted says whether a log that ends too early may be the word of a server that is behind.
+func (l *Log) doubted(began time.Time) bool {
+	return l.store.Clustered() && time.Since(began) < shortFor
+}
+
+// taken says whether somebody else has appended behind position last, after a server said that the end of the log is elsewhere. In a cluster that
+// server may be behind: only a record that is read there is evidence.
+func (l *Log) taken(ctx context.Context, last uint64, began time.Time) (bool, error) {
+	if !l.doubted(began) {
+		return true, nil
+	}
+	_, err := l.message(ctx, last+1)
+	if errors.Is(err, ErrNoRecord) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // readBack says whether an earlier attempt stored the records. Someone else's records in their place mean deposed.
-func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]byte) (bool, error) {
+func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]byte, began time.Time) (bool, error) {
 	end, err := l.Last(ctx)
 	if err != nil {
 		return false, err
@@ -114,6 +143,9 @@ func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]
 		return false, nil
 	}
 	if end < last {
+		if l.doubted(began) {
+			return false, nil
+		}
 		return false, fmt.Errorf("%w: the log ends at %d already", loader.ErrDeposed, end)
 	}
 	first, err := l.header(ctx, last+1, appendHeader)

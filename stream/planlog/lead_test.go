@@ -18,10 +18,11 @@ import (
 // openLeads makes a candidate for the lead of a run.
 func openLeads(t *testing.T, s *stream.Store, run string) *planlog.Leads {
 	t.Helper()
-	l, err := planlog.OpenLeads(natstest.Within(t, time.Minute), s, run, planlog.NewHolder("host", 1, "127.0.0.1:8815"))
+	l, err := planlog.OpenLeads(natstest.Within(t, time.Minute), s, run, planlog.NewHolder("host", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.ServesAt("grpc://127.0.0.1:8815")
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -151,6 +152,39 @@ func TestADeposedDaemonLearnsIt(t *testing.T) {
 		if err := lead.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A refresh whose answer was lost makes the next one wrong: the record in its place is one's own, and nobody is deposed.
+func TestALostAnswerDeposesNobody(t *testing.T) {
+	s := natstest.Start(t)
+	lead, err := take(t, openLeads(t, s.Store(), "run"), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := s.Store().JetStream().KeyValue(t.Context(), "loaderd_leads")
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := kv.Get(t.Context(), "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := kv.Put(t.Context(), "run", record.Value())
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Soon(t, "the lead is refreshed behind its own record", func() bool {
+		record, err := kv.Get(t.Context(), "run")
+		return err == nil && record.Revision() > own
+	})
+	select {
+	case <-lead.Over():
+		t.Error("it is deposed")
+	default:
+	}
+	if err := lead.Sure(natstest.Within(t, time.Minute)); err != nil {
+		t.Errorf("Sure = %v", err)
 	}
 }
 

@@ -163,6 +163,44 @@ func TestOfTwoWritersOneIsDeposed(t *testing.T) {
 	}
 }
 
+// A server that was cut off, and takes itself for the leader, deposes nobody whose records it lacks.
+func TestAServerThatIsBehindDeposesNobody(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t, 3)
+	ctx := natstest.Within(t, 2*time.Minute)
+	l := openPlan(t, c.Store(), "run")
+	if err := l.Append(ctx, 0, planRecords(0, 5)...); err != nil {
+		t.Fatal(err)
+	}
+	plan := c.Config().PlanStream("run").Name
+	c.Settle(plan)
+	old := c.Leader(plan)
+	others := c.Followers(plan)
+	behind, ahead := openPlan(t, c.Store(old), "run"), openPlan(t, c.Store(others...), "run")
+	c.Isolate(old)
+	c.Leader(plan, others...)
+	if err := ahead.Append(ctx, 5, planRecords(5, 5)...); err != nil {
+		t.Fatal(err)
+	}
+	appended := make(chan error, 1)
+	go func() { appended <- behind.Append(ctx, 10, planRecords(10, 5)...) }()
+	select {
+	case err := <-appended:
+		t.Fatalf("Append = %v by a server that is cut off", err)
+	case <-time.After(2 * time.Second):
+	}
+	c.Heal()
+	if err := <-appended; err != nil {
+		t.Errorf("Append = %v", err)
+	}
+	if end, err := l.Last(ctx); err != nil || end != 15 {
+		t.Errorf("the log ends at %d, %v", end, err)
+	}
+	if err := behind.Append(ctx, 10, planRecords(10, 5)...); !errors.Is(err, loader.ErrDeposed) {
+		t.Errorf("Append = %v where others have appended", err)
+	}
+}
+
 func TestFullPlanLog(t *testing.T) {
 	s := natstest.Start(t, func(c *stream.Config) { c.PlanBytes = 1 << 20 })
 	l := openPlan(t, s.Store(), "run")

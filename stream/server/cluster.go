@@ -36,17 +36,24 @@ const aloneName = "loaderd"
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// serverName makes a name for a new member. A machine's name and the port of routes are unique in a cluster, and the same again for a member
-// that lost its disk: it takes its old place.
+// serverName makes a name for a new member: of the host where the others reach it, else of the machine, and the port of routes. It is unique
+// in a cluster, and the same again for a member that lost its disk: it takes its old place.
 func (c Cluster) serverName() (string, error) {
 	if c.Name == "" {
 		return aloneName, nil
 	}
-	_, port, err := net.SplitHostPort(c.Listen)
+	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return "", fmt.Errorf("read address of routes (stream.cluster.listen): %w", err)
 	}
-	host, err := os.Hostname()
+	if c.Advertise != "" {
+		if host, port, err = net.SplitHostPort(c.Advertise); err != nil {
+			return "", fmt.Errorf("read address that other members are told (stream.cluster.advertise): %w", err)
+		}
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && (ip.IsUnspecified() || ip.IsLoopback()) {
+		host, err = os.Hostname()
+	}
 	if err != nil || host == "" || host == "localhost" {
 		var random [8]byte
 		rand.Read(random[:]) //nolint:errcheck // it never returns one

@@ -110,11 +110,13 @@ func serverOptions(o Options, name string) (*server.Options, error) {
 		Port:       port,
 		DontListen: o.Private,
 		NoSigs:     true,
-		MaxPayload: int32(o.MaxPayload),
-		MaxPending: max(server.MAX_PENDING_SIZE, 4*int64(o.MaxPayload)),
-		JetStream:  true,
-		StoreDir:   o.Dir,
-		SyncAlways: true,
+		// A member that is away is tried once a second, and is a line in the log once a minute.
+		ReconnectErrorReports: 60,
+		MaxPayload:            int32(o.MaxPayload),
+		MaxPending:            max(server.MAX_PENDING_SIZE, 4*int64(o.MaxPayload)),
+		JetStream:             true,
+		StoreDir:              o.Dir,
+		SyncAlways:            true,
 		// The server would otherwise measure the disk at every start and refuse streams whose bounds no longer fit. Bounds are set
 		// against the disk when a stream is created.
 		JetStreamMaxStore:  math.MaxInt64 / 4,

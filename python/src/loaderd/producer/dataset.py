@@ -29,8 +29,8 @@ class Documents:
 
     def skip(self, count: int) -> Documents:
         """The documents from a place on. Costs little where the dataset has a `skip` of its own, else the rows are read and thrown away."""
-        own = getattr(self.rows, "skip", None)
-        return replace(self, rows=own(count) if own is not None else _Skipped(self.rows, count), first=self.first + count)
+        rest = behind(self.rows, count)
+        return replace(self, rows=_Skipped(self.rows, count) if rest is None else rest, first=self.first + count)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for document in self.each():
@@ -78,6 +78,17 @@ class _Skipped:
 
     def __iter__(self) -> Iterator[Any]:
         return islice(iter(self.rows), self.count, None)
+
+
+def behind(rows: object, count: int) -> Iterable[Any] | None:
+    """What is behind the first `count` entries of an input, by a `skip` of its own; None where it has none."""
+    skip = getattr(rows, "skip", None)
+    if skip is None:
+        return None
+    rest = skip(count)
+    if not isinstance(rest, Iterable):
+        raise TypeError(f"{type(rows).__name__}.skip returned {rest!r}: want an iterable of what is behind the first {count:,}")
+    return rest
 
 
 def documents(

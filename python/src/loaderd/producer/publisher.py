@@ -10,7 +10,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from loaderd.producer.dataset import Documents
+from loaderd.producer.dataset import Documents, behind
 from loaderd.producer.errors import BadDocument, InputChanged
 from loaderd.producer.line import Line, Options, Published
 
@@ -191,8 +191,8 @@ def _rest(documents: Iterable[Document], line: Line) -> Iterator[Document | BadD
     if not known.last_id:
         return _each(documents)
     last = known.position - 1
-    skip = getattr(documents, "skip", None)
-    rest = _each(skip(last)) if skip is not None else islice(_each(documents), last, None)
+    skipped = behind(documents, last)
+    rest = _each(skipped) if skipped is not None else islice(_each(documents), last, None)
     _compare(next(rest, None), line)
     return rest
 
