@@ -227,7 +227,7 @@ func (o *office) close() {
 	o.mu.Lock()
 	l := o.leader
 	if l != nil {
-		o.told, o.heard, o.any = l.report(), time.Now(), o.any || o.leads
+		o.told, o.heard, o.any = l.report(), time.Now(), false // whoever leads next may be further
 	}
 	o.leader, o.leads = nil, false
 	o.mu.Unlock()

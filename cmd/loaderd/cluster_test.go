@@ -43,7 +43,7 @@ func TestRunsMoveToOtherServers(t *testing.T) {
 			t.Errorf("%v says %q, want %q", args, said, want)
 		}
 	}
-	says("to be copied: 5 streams with 2 runs (first, second)", "--data-dir", s.dir, "--to", near, "--dry-run")
+	says("to be copied: 6 streams with 2 runs (first, second)", "--data-dir", s.dir, "--to", near, "--dry-run")
 	says("with 2 runs (first, second)", "--data-dir", s.dir, "--to", near)
 	refused(exitFailed, "there is such a stream already", "--data-dir", s.dir, "--to", near)
 	says("with 1 run (first)", "--nats", near, "--to", far, "--run", "first")

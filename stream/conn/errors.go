@@ -26,6 +26,7 @@ const (
 	codeCopiesNotSupported jetstream.ErrorCode = 10074 // by a server that stands alone
 
 	codeRestoreNameTaken jetstream.ErrorCode = 10130
+	codePurgeDenied      jetstream.ErrorCode = 10110 // by the stream's configuration
 
 	codeAccountFull       jetstream.ErrorCode = 10002
 	codeInsufficient      jetstream.ErrorCode = 10023 // server out of memory or disk
@@ -125,7 +126,8 @@ func Transient(err error) bool {
 	}
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
-		return api.ErrorCode == CodeBatchIncomplete || (api.Code >= 500 || api.Code == 429) && api.ErrorCode != CodeStoreFailed && !wantsRoom(api)
+		return api.ErrorCode == CodeBatchIncomplete || (api.Code >= 500 || api.Code == 429) && api.ErrorCode != CodeStoreFailed &&
+			api.ErrorCode != codePurgeDenied && !wantsRoom(api)
 	}
 	for _, e := range passes {
 		if errors.Is(err, e) {

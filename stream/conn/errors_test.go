@@ -43,6 +43,7 @@ func TestWhichErrorsPass(t *testing.T) {
 		{name: "no leader", err: refusal(503, 10008, "JetStream system temporarily unavailable"), passes: true},
 		{name: "too many requests", err: refusal(429, 10167, "too many requests"), passes: true},
 		{name: "a part of a batch is missing", err: refusal(400, conn.CodeBatchIncomplete, "incomplete"), passes: true},
+		{name: "a stream that denies purges", err: refusal(500, 10110, "stream purge not permitted")},
 		{name: "batches are off", err: refusal(400, conn.CodeAtomicDisabled, "disabled")},
 		{name: "no memory or disk", err: refusal(503, 10023, "insufficient resources"), full: true},
 		{name: "no storage", err: refusal(500, 10047, "insufficient storage resources available"), full: true},

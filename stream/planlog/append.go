@@ -74,14 +74,8 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte) er
 		switch {
 		case err == nil:
 			return nil
-		case conn.WrongLast(err) && !unsure:
-			taken, failed := l.taken(ctx, last, began)
-			if taken {
-				failed = fmt.Errorf("%w (%w)", loader.ErrDeposed, err)
-			}
-			if failed != nil {
-				return failed
-			}
+		case conn.WrongLast(err) && !unsure && !l.store.Clustered(): // else it may be the word of a server that is behind, beside one that stores ours
+			return fmt.Errorf("%w (%w)", loader.ErrDeposed, err)
 		case conn.WrongLast(err):
 			if stored, err := l.readBack(ctx, id, last, records, began); stored || err != nil {
 				return err
@@ -118,19 +112,6 @@ const shortFor = time.Minute
 // doubted says whether a log that ends too early may be the word of a server that is behind.
 func (l *Log) doubted(began time.Time) bool {
 	return l.store.Clustered() && time.Since(began) < shortFor
-}
-
-// taken says whether somebody else has appended behind position last, after a server said that the end of the log is elsewhere. In a cluster that
-// server may be behind: only a record that is read there is evidence.
-func (l *Log) taken(ctx context.Context, last uint64, began time.Time) (bool, error) {
-	if !l.doubted(began) {
-		return true, nil
-	}
-	_, err := l.message(ctx, last+1)
-	if errors.Is(err, ErrNoRecord) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // readBack says whether an earlier attempt stored the records. Someone else's records in their place mean deposed.
