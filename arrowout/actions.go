@@ -1,24 +1,39 @@
 package arrowout
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
 	"loaderd/arrowout/answers"
+	"loaderd/internal/access"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 )
 
 // action is an action that clients may ask for. Bodies and results are JSON.
 type action struct {
-	name, about string
-	keys        string // of its body beside run; "?" behind one that may be missing
-	do          func(s *service, ctx context.Context, q asked, send func(any) error) error
+	name  string
+	role  access.Role // that it takes
+	about string
+	keys  string // of its body beside run; "?" behind one that may be missing
+	do    func(s *service, ctx context.Context, q asked, send func(any) error) error
+	cost  cost
 }
+
+// cost is what an action costs others.
+type cost int
+
+const (
+	costLittle cost = iota
+	costRecord      // a record of the plan, for ever, or a state in the object store
+	costSearch      // a reading of much of the plan
+)
 
 // asked is the body of an action.
 type asked struct {
@@ -30,16 +45,16 @@ type asked struct {
 }
 
 var actions = []action{
-	{"commit", `{"run","step","keeper"}: the keeper's own durable checkpoint covers all steps before step`, "step keeper?", (*service).commit},
-	{"leave", `{"run","keeper"}: the keeper holds no checkpoints any more`, "keeper?", (*service).leave},
-	{"checkpoint", `{"run"}: store the planner's state now`, "", (*service).checkpoint},
-	{"info", `{"run"}: the run, its fingerprint and configuration`, "", (*service).info},
-	{"stats", `{"run"}: counts of the run since its start`, "", (*service).stats},
-	{"cause", `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step", (*service).cause},
-	{"ledger", `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*service).ledger},
-	{"find", `{"run","sequence"} or {"run","id"}: the rows that hold a document`, "sequence? id?", (*service).find},
-	{"seal", `{"run"}: end the stream of documents behind its present last one`, "", (*service).seal},
-	{"drain", `{"run"}: pack everything that is pending, then go on`, "", (*service).drain},
+	{"commit", access.Train, `{"run","step","keeper"}: the keeper's own durable checkpoint covers all steps before step`, "step keeper?", (*service).commit, costRecord},
+	{"leave", access.Train, `{"run","keeper"}: the keeper holds no checkpoints any more`, "keeper?", (*service).leave, costRecord},
+	{"checkpoint", access.Operate, `{"run"}: store the planner's state now`, "", (*service).checkpoint, costRecord},
+	{"info", access.Read, `{"run"}: the run, its fingerprint and configuration`, "", (*service).info, costLittle},
+	{"stats", access.Read, `{"run"}: counts of the run since its start`, "", (*service).stats, costLittle},
+	{"cause", access.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step", (*service).cause, costLittle},
+	{"ledger", access.Operate, `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*service).ledger, costLittle},
+	{"find", access.Operate, `{"run","sequence"} or {"run","id"}: the rows that hold a document`, "sequence? id?", (*service).find, costSearch},
+	{"seal", access.Operate, `{"run"}: end the stream of documents behind its present last one`, "", (*service).seal, costRecord},
+	{"drain", access.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*service).drain, costRecord},
 }
 
 // ListActions lists the actions with the keys of their bodies.
@@ -58,19 +73,55 @@ func (s *service) DoAction(asked *flight.Action, stream flight.FlightService_DoA
 		if a.name != asked.GetType() {
 			continue
 		}
+		ctx := stream.Context()
+		who := callerOf(ctx)
 		q, err := parseAction(asked.GetBody(), a, s.run.Info())
-		if err != nil {
-			return err
+		if err == nil {
+			q.keeper = cmp.Or(q.keeper, who.Keeper(plan.DefaultKeeper))
+			err = permits(who, a, q)
 		}
-		return a.do(s, stream.Context(), q, func(result any) error {
-			b, err := json.Marshal(result)
-			if err != nil {
-				return fmt.Errorf("encode the result of %s: %w", a.name, err)
-			}
-			return stream.Send(&flight.Result{Body: b})
-		})
+		done := func() {}
+		if err == nil {
+			done, err = s.limits.action(who, a)
+		}
+		if err == nil {
+			defer done()
+			err = a.do(s, ctx, q, func(result any) error {
+				b, err := json.Marshal(result)
+				if err != nil {
+					return fmt.Errorf("encode the result of %s: %w", a.name, err)
+				}
+				return stream.Send(&flight.Result{Body: b})
+			})
+		}
+		if a.role != access.Read && !isLimited(err) {
+			s.audit.tell(ctx, who, a, q, err)
+		}
+		return err
 	}
 	return unsupported("unknown action "+excerpt([]byte(asked.GetType())), "ListActions names the ones there are")
+}
+
+// isLimited says whether a call was refused because there are too many: nothing was looked at.
+func isLimited(err error) bool {
+	var e *loader.Error
+	return errors.As(err, &e) && e.Reason == Limited
+}
+
+// permits refuses what an identity may not do.
+func permits(who access.Identity, a action, q asked) error {
+	switch {
+	case !who.Role.Includes(a.role):
+		return notPermitted(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.name, a.role, who.Role))
+	case strings.Contains(a.keys, "keeper") && !who.Keeps(q.keeper):
+		return notPermitted(who, fmt.Sprintf("keeper %s is not its own", excerpt([]byte(q.keeper))))
+	}
+	return nil
+}
+
+func notPermitted(who access.Identity, why string) error {
+	return &loader.Error{Reason: loader.NotPermitted, Message: fmt.Sprintf("identity %s may not do this: %s", who, why),
+		Do: "ask with a token that may, or have whoever operates the daemon change what this one may (loaderd token)", Facts: map[string]string{"identity": who.String()}}
 }
 
 // parseAction reads an action's body; an empty one stands for {}.
@@ -78,7 +129,7 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 	if len(b) == 0 {
 		b = []byte("{}")
 	}
-	q := asked{keeper: plan.DefaultKeeper}
+	q := asked{}
 	run := info.Run
 	keys := map[string]func(json.RawMessage) error{"run": runName(&run)}
 	missing := ""

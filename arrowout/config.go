@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"loaderd/internal/access"
 	"loaderd/loader/plan"
 )
 
@@ -19,14 +20,22 @@ type Config struct {
 	Listen string `koanf:"listen"`
 	// Advertise is the host:port at which readers on other machines find this daemon; empty stands for listen, with the host's name for a wildcard.
 	Advertise string `koanf:"advertise"`
-	// TokenFile holds the bearer token that clients must send; empty asks for none.
+	// TokenFile holds one bearer token, with which everything is permitted; empty asks for none.
 	TokenFile string `koanf:"token_file"`
+	// Identities is a file of those who are let in, each with a role; empty asks for none.
+	Identities string `koanf:"identities"`
 	// Cert and Key are PEM files for TLS; ClientCA asks clients for certificates.
 	Cert     string `koanf:"cert"`
 	Key      string `koanf:"key"`
 	ClientCA string `koanf:"client_ca"`
+	// Insecure permits to listen beyond loopback without asking who calls, or without TLS.
+	Insecure bool `koanf:"insecure"`
 	// BatchBytes is the size above which a rank's part of a step is sent as several record batches.
 	BatchBytes int `koanf:"batch_bytes"`
+	// MaxConnections, MaxStreams and MaxStreamsOfOne bound connections, open DoGet streams, and those of one identity.
+	MaxConnections  int `koanf:"max_connections"`
+	MaxStreams      int `koanf:"max_streams"`
+	MaxStreamsOfOne int `koanf:"max_streams_of_one"`
 	// Keepalive is the interval of pings on idle connections.
 	Keepalive time.Duration `koanf:"keepalive"`
 }
@@ -41,7 +50,8 @@ const (
 
 // Default is a server on loopback without TLS and token.
 func Default() Config {
-	return Config{Listen: "127.0.0.1:8815", BatchBytes: 2 << 20, Keepalive: 30 * time.Second}
+	return Config{Listen: "127.0.0.1:8815", BatchBytes: 2 << 20, Keepalive: 30 * time.Second,
+		MaxConnections: 4096, MaxStreams: 16384, MaxStreamsOfOne: 4096}
 }
 
 // FieldError is a bad field of a Config.
@@ -58,6 +68,15 @@ func (c Config) Validate() []FieldError {
 	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		add("listen", c.Listen, "a port of 0 (any free one) to 65535")
 	}
+	if !c.Insecure && access.Exposed(c.Listen) {
+		switch {
+		case c.TokenFile == "" && c.Identities == "" && c.ClientCA == "":
+			add("listen", c.Listen, "a loopback address, because whoever reaches it could do everything: say who is let in (flight.identities, flight.cert, flight.key), "+
+				"or set flight.insecure: true")
+		case c.Cert == "":
+			add("listen", c.Listen, "a loopback address, because tokens would travel in the clear: serve with TLS (flight.cert, flight.key), or set flight.insecure: true")
+		}
+	}
 	if _, _, err := net.SplitHostPort(c.Advertise); c.Advertise != "" && err != nil {
 		add("advertise", c.Advertise, "host:port at which readers find this daemon, or nothing")
 	}
@@ -72,6 +91,14 @@ func (c Config) Validate() []FieldError {
 	}
 	if c.Keepalive < minKeepalive || c.Keepalive > maxKeepalive {
 		add("keepalive", c.Keepalive, fmt.Sprintf("%v to %v", minKeepalive, maxKeepalive))
+	}
+	for _, x := range []struct {
+		field string
+		n     int
+	}{{"max_connections", c.MaxConnections}, {"max_streams", c.MaxStreams}, {"max_streams_of_one", c.MaxStreamsOfOne}} {
+		if x.n < 1 || x.n > 1<<20 {
+			add(x.field, x.n, "1 to 2^20")
+		}
 	}
 	return bad
 }

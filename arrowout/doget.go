@@ -10,7 +10,7 @@ import (
 // DoGet streams the batches of a ticket: the schema at once, then a batch for every step (or part of one) as it becomes ready.
 func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServer) (err error) {
 	info := s.run.Info()
-	req, err := parseTicket(t.GetTicket(), info)
+	req, err := parseTicket(t.GetTicket(), info, callerOf(stream.Context()))
 	if err != nil {
 		return err
 	}
@@ -19,6 +19,11 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err != nil {
 		return err
 	}
+	done, err := s.limits.stream(callerOf(stream.Context()))
+	if err != nil {
+		return err
+	}
+	defer done()
 	reader, err := s.run.Join(req.place(), req.Step)
 	if err != nil {
 		return err

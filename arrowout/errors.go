@@ -23,6 +23,7 @@ const (
 	ShuttingDown    loader.Reason = "SHUTTING_DOWN"     // the daemon stops; another or its successor goes on
 	TooManySegments loader.Reason = "TOO_MANY_SEGMENTS" // a row has more segments than segment_ids can number
 	Unsupported     loader.Reason = "UNSUPPORTED"       // a call or an action that this server does not have
+	Limited         loader.Reason = "LIMITED"           // there are too many such calls at this moment
 	Internal        loader.Reason = "INTERNAL"          // a failure that has no reason of its own; the daemon's log has the cause
 )
 
@@ -30,7 +31,7 @@ const (
 func Code(r loader.Reason) codes.Code {
 	switch r {
 	case loader.SourceDry, loader.SourceDown, loader.TokenizerBehind, loader.PoolFilling, loader.RankBehind, loader.Replaying,
-		loader.NotLeading, loader.PlanLogDown, ShuttingDown:
+		loader.NotLeading, loader.PlanLogDown, ShuttingDown, Limited:
 		return codes.Unavailable
 	case loader.PlanMismatch, loader.StreamMismatch, loader.PlanTruncated, loader.RunMismatch, loader.WorldMismatch, TooManySegments:
 		return codes.FailedPrecondition
@@ -40,6 +41,8 @@ func Code(r loader.Reason) codes.Code {
 		return codes.InvalidArgument
 	case loader.BadToken:
 		return codes.Unauthenticated
+	case loader.NotPermitted:
+		return codes.PermissionDenied
 	case loader.DocumentLost:
 		return codes.DataLoss
 	case Unsupported:

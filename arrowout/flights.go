@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	protobuf "google.golang.org/protobuf/proto"
 
+	"loaderd/internal/access"
 	"loaderd/loader"
 )
 
@@ -19,6 +20,8 @@ type service struct {
 	batchBytes int
 	metrics    *metrics
 	visits     *visits
+	audit      audit
+	limits     *limits
 	stopping   context.Context // ends, with the cause for readers, when the server stops
 }
 
@@ -34,7 +37,7 @@ func (s *service) ListFlights(c *flight.Criteria, stream flight.FlightService_Li
 	if e := string(c.GetExpression()); e != "" && e != info.Run {
 		return nil
 	}
-	f, err := s.flightInfo(&flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{info.Run}}, info)
+	f, err := s.flightInfo(&flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{info.Run}}, info, callerOf(stream.Context()))
 	if err != nil {
 		return err
 	}
@@ -43,21 +46,21 @@ func (s *service) ListFlights(c *flight.Criteria, stream flight.FlightService_Li
 
 // GetFlightInfo describes the run ([run] as path) or what a ticket asks for (the ticket as command): the schema and the tickets
 // to read it with, one for every rank when the command names a world and no rank.
-func (s *service) GetFlightInfo(_ context.Context, d *flight.FlightDescriptor) (*flight.FlightInfo, error) {
-	return s.flightInfo(d, s.run.Info())
+func (s *service) GetFlightInfo(ctx context.Context, d *flight.FlightDescriptor) (*flight.FlightInfo, error) {
+	return s.flightInfo(d, s.run.Info(), callerOf(ctx))
 }
 
 // GetSchema returns the schema alone.
-func (s *service) GetSchema(_ context.Context, d *flight.FlightDescriptor) (*flight.SchemaResult, error) {
-	req, err := describe(d, s.run.Info())
+func (s *service) GetSchema(ctx context.Context, d *flight.FlightDescriptor) (*flight.SchemaResult, error) {
+	req, err := describe(d, s.run.Info(), callerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return &flight.SchemaResult{Schema: flight.SerializeSchema(schemaOf(req.columns), memory.DefaultAllocator)}, nil
 }
 
-func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info) (*flight.FlightInfo, error) {
-	req, err := describe(d, info)
+func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info, who access.Identity) (*flight.FlightInfo, error) {
+	req, err := describe(d, info, who)
 	if err != nil {
 		return nil, err
 	}
@@ -98,10 +101,10 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info) (*fli
 }
 
 // describe reads a descriptor as a request.
-func describe(d *flight.FlightDescriptor, info loader.Info) (request, error) {
+func describe(d *flight.FlightDescriptor, info loader.Info, who access.Identity) (request, error) {
 	switch d.GetType() {
 	case flight.DescriptorCMD:
-		return parseTicket(d.GetCmd(), info)
+		return parseTicket(d.GetCmd(), info, who)
 	case flight.DescriptorPATH:
 		if len(d.GetPath()) != 1 {
 			return request{}, badTicket("a descriptor's path of %d parts: want one, the run's name", len(d.GetPath()))
@@ -109,7 +112,7 @@ func describe(d *flight.FlightDescriptor, info loader.Info) (request, error) {
 		if err := checkRun(d.GetPath()[0], info); err != nil {
 			return request{}, err
 		}
-		return parseTicket([]byte("{}"), info)
+		return parseTicket([]byte("{}"), info, who)
 	}
 	return request{}, badTicket("a descriptor without type: want the run's name as path or a ticket as command")
 }

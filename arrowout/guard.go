@@ -2,8 +2,7 @@ package arrowout
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,27 +12,27 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 
+	"loaderd/internal/access"
 	"loaderd/loader"
 )
 
-// guard stands around every call: it checks the bearer token, turns panics into errors and errors into statuses that every
+// guard stands around every call: it finds out who calls, turns panics into errors and errors into statuses that every
 // Flight client understands, and counts them.
 type guard struct {
-	token   [sha256.Size]byte // hash of the bearer token
-	ask     bool              // whether to ask for it
+	gate    *access.Gate
+	run     string // that is served
 	log     *slog.Logger
 	metrics *metrics
 	calls   atomic.Uint64
-}
-
-func newGuard(token string, log *slog.Logger, m *metrics) *guard {
-	return &guard{token: sha256.Sum256([]byte(token)), ask: token != "", log: log, metrics: m}
+	samples *sampler
 }
 
 func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
-	err = g.call(ctx, info.FullMethod, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) }, func() (err error) {
+	err = g.call(ctx, info.FullMethod, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) }, func(ctx context.Context) (err error) {
 		resp, err = handle(ctx, req)
 		return err
 	})
@@ -41,13 +40,30 @@ func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	return g.call(stream.Context(), info.FullMethod, stream.SetTrailer, func() error { return handle(srv, stream) })
+	return g.call(stream.Context(), info.FullMethod, stream.SetTrailer, func(ctx context.Context) error { return handle(srv, identified{stream, ctx}) })
 }
 
-func (g *guard) call(ctx context.Context, method string, trailer func(metadata.MD), handle func() error) error {
-	err := g.authenticate(ctx, method)
+// identified is a stream whose context says who has called.
+type identified struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s identified) Context() context.Context { return s.ctx }
+
+// callerKey is the key of who has called, in a context.
+type callerKey struct{}
+
+// callerOf is who has called; nobody, who may do nothing, where guard has not been.
+func callerOf(ctx context.Context) access.Identity {
+	who, _ := ctx.Value(callerKey{}).(access.Identity)
+	return who
+}
+
+func (g *guard) call(ctx context.Context, method string, trailer func(metadata.MD), handle func(ctx context.Context) error) error {
+	who, err := g.identify(ctx, method)
 	if err == nil {
-		err = guarded(handle)
+		err = guarded(func() error { return handle(context.WithValue(ctx, callerKey{}, who)) })
 	}
 	if err == nil {
 		return nil
@@ -78,28 +94,42 @@ func (g *guard) report(ctx context.Context, id uint64, method string, code codes
 	if errors.As(err, &p) {
 		args = append(args, "stack", string(p.stack))
 	}
+	if level < slog.LevelError {
+		tell, left := g.samples.tell(code.String())
+		if !tell {
+			return
+		}
+		if left > 0 {
+			args = append(args, "more_of_the_kind", left)
+		}
+	}
 	g.log.Log(context.WithoutCancel(ctx), level, "flight call failed", args...)
 }
 
-// authenticate checks the bearer token in constant time. Health checks need none, as load balancers have none.
-func (g *guard) authenticate(ctx context.Context, method string) error {
-	if !g.ask || strings.HasPrefix(method, "/grpc.health.v1.Health/") {
-		return nil
+// identify finds out who calls. Health checks need no identity, as load balancers have none.
+func (g *guard) identify(ctx context.Context, method string) (access.Identity, error) {
+	if strings.HasPrefix(method, "/grpc.health.v1.Health/") {
+		return access.Identity{}, nil
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
-	given := md.Get("authorization")
-	for _, v := range given {
-		scheme, token, _ := strings.Cut(v, " ")
-		sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
-		if strings.EqualFold(scheme, "bearer") && subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 {
-			return nil
+	var verified *x509.Certificate
+	if p, ok := peer.FromContext(ctx); ok {
+		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
+			verified = t.State.VerifiedChains[0][0]
 		}
 	}
-	message := "the call has no bearer token"
-	if len(given) > 0 {
-		message = "the call's bearer token is wrong"
+	md, _ := metadata.FromIncomingContext(ctx)
+	who, err := g.gate.Identify(md.Get("authorization"), verified)
+	var unknown *access.UnknownError
+	if errors.As(err, &unknown) {
+		return who, &loader.Error{Reason: loader.BadToken, Message: unknown.Message, Do: unknown.Do}
 	}
-	return &loader.Error{Reason: loader.BadToken, Message: message, Do: "send the header authorization: Bearer TOKEN with the daemon's token"}
+	if err != nil {
+		return who, err
+	}
+	if !who.Sees(g.run) {
+		return who, notPermitted(who, "it does not see the run that this daemon serves")
+	}
+	return who, nil
 }
 
 // panicked is a panic that was caught.

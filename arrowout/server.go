@@ -2,24 +2,22 @@ package arrowout
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
+	"loaderd/internal/access"
 	"loaderd/loader"
 )
 
@@ -33,16 +31,18 @@ const (
 
 // Server is a Flight server for one run.
 type Server struct {
-	cfg    Config
-	log    *slog.Logger
-	grpc   *grpc.Server
-	health *health.Server
-	stop   context.CancelCauseFunc
-	listen net.Listener
-	ended  chan error
+	cfg          Config
+	gate         *access.Gate
+	certificates *access.Certificates
+	log          *slog.Logger
+	grpc         *grpc.Server
+	health       *health.Server
+	stop         context.CancelCauseFunc
+	listen       net.Listener
+	ended        chan error
 }
 
-// NewServer makes a server and reads its token and certificates; Start lets it listen. A nil registerer keeps metrics unregistered.
+// NewServer makes a server and reads who is let in and its certificates; Start lets it listen. A nil registerer keeps metrics unregistered.
 func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer) (*Server, error) {
 	var bad []error
 	for _, e := range cfg.Validate() {
@@ -51,75 +51,43 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	if err := errors.Join(bad...); err != nil {
 		return nil, fmt.Errorf("configure the flight server: %w", err)
 	}
-	token, err := readToken(cfg.TokenFile)
+	gate, err := access.Open(access.Config{TokenFile: cfg.TokenFile, Identities: cfg.Identities, Certificates: cfg.ClientCA != ""})
 	if err != nil {
 		return nil, err
 	}
-	options, err := transportOptions(cfg)
+	certificates, err := access.OpenCertificates(cfg.Cert, cfg.Key, cfg.ClientCA)
 	if err != nil {
 		return nil, err
 	}
+	options := transportOptions(cfg, certificates)
 	m, err := newMetrics(reg)
 	if err != nil {
 		return nil, err
 	}
-	g := newGuard(token, log, m)
+	g := &guard{gate: gate, run: run.Info().Run, log: log, metrics: m, samples: newSampler()}
 	options = append(options,
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ChainUnaryInterceptor(g.unary),
 		grpc.ChainStreamInterceptor(g.stream))
 
 	stopping, stop := context.WithCancelCause(context.Background())
-	s := &Server{cfg: cfg, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1)}
-	flight.RegisterFlightServiceServer(s.grpc, &service{run: run, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), stopping: stopping})
+	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1)}
+	flight.RegisterFlightServiceServer(s.grpc, &service{run: run, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: newLimits(cfg), stopping: stopping})
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	return s, nil
 }
 
-func transportOptions(cfg Config) ([]grpc.ServerOption, error) {
+func transportOptions(cfg Config, certificates *access.Certificates) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.ReadBufferSize(socketBuffer), grpc.WriteBufferSize(socketBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: cfg.Keepalive, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 	}
-	if cfg.Cert == "" {
-		return options, nil
+	if c := certificates.Config("h2"); c != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(c)))
 	}
-	cert, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key)
-	if err != nil {
-		return nil, fmt.Errorf("load certificate %s and key %s: %w", cfg.Cert, cfg.Key, err)
-	}
-	t := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
-	if cfg.ClientCA != "" {
-		pem, err := os.ReadFile(cfg.ClientCA)
-		if err != nil {
-			return nil, fmt.Errorf("read client CA: %w", err)
-		}
-		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
-		if !t.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read client CA %s: no PEM certificate in it", cfg.ClientCA)
-		}
-	}
-	return append(options, grpc.Creds(credentials.NewTLS(t))), nil
-}
-
-func readToken(file string) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("read bearer token: %w", err)
-	}
-	token := strings.TrimSpace(string(b))
-	if token == "" {
-		return "", fmt.Errorf("read bearer token: %s is empty; put a token into it or leave token_file out", file)
-	}
-	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("read bearer token: %s holds blanks or characters that no header carries; use letters, digits and -._~+/=", file)
-	}
-	return token, nil
+	return options
 }
 
 // Start listens and serves in the background.
@@ -129,12 +97,17 @@ func (s *Server) Start() error {
 		return fmt.Errorf("listen for Flight clients on %s: %w: choose another address with flight.listen (port 0 takes a free one)", s.cfg.Listen, err)
 	}
 	s.listen = l
-	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.cfg.TokenFile == "" && s.cfg.ClientCA == "" {
-		s.log.Warn("flight clients need neither token nor certificate and the address is not loopback", "listen", l.Addr().String())
+	l = netutil.LimitListener(l, s.cfg.MaxConnections)
+	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.cfg.Insecure {
+		s.log.Warn("whoever reaches this address may do everything, or hear the tokens: flight.insecure is set", "listen", l.Addr().String())
 	}
 	go func() { s.ended <- s.grpc.Serve(l) }()
 	return nil
 }
+
+// Gate knows who is let in, and Certificates what the server shows: both are read again by their Reload, and no stream ends by that.
+func (s *Server) Gate() *access.Gate                 { return s.gate }
+func (s *Server) Certificates() *access.Certificates { return s.certificates }
 
 // Addr is the address that Start listens on.
 func (s *Server) Addr() net.Addr { return s.listen.Addr() }

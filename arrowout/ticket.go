@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"loaderd/internal/access"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 )
@@ -46,7 +47,7 @@ func (t Ticket) encode() []byte {
 }
 
 // parseTicket reads a ticket's bytes, fills defaults in and checks it against the run.
-func parseTicket(b []byte, info loader.Info) (request, error) {
+func parseTicket(b []byte, info loader.Info, who access.Identity) (request, error) {
 	t := request{Ticket: Ticket{Run: info.Run, World: 1}}
 	var rank, world, columns = uint64(0), uint64(1), []string(nil)
 	err := decodeObject(b, map[string]func(json.RawMessage) error{
@@ -88,6 +89,11 @@ func parseTicket(b []byte, info loader.Info) (request, error) {
 	}
 	if err := checkRun(t.Run, info); err != nil {
 		return request{}, err
+	}
+	if t.Job == "" {
+		t.Job = who.Keeper("")
+	} else if !who.Keeps(t.Job) {
+		return request{}, notPermitted(who, fmt.Sprintf("job %s is not its own", excerpt([]byte(t.Job))))
 	}
 	if t.Fingerprint != "" && t.Fingerprint != info.Fingerprint {
 		return request{}, &loader.Error{Reason: loader.PlanMismatch,

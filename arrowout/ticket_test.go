@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/access"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -69,7 +70,7 @@ func TestTickets(t *testing.T) {
 		{"world of 24", `{"world":24}`, loader.WorldMismatch, "12 rows"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := parseTicket([]byte(tc.ticket), about)
+			_, err := parseTicket([]byte(tc.ticket), about, access.Identity{Role: access.Operate})
 			if tc.reason == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -88,7 +89,7 @@ func TestTickets(t *testing.T) {
 }
 
 func TestTicketDefaults(t *testing.T) {
-	got, err := parseTicket([]byte("{}"), about)
+	got, err := parseTicket([]byte("{}"), about, access.Identity{Role: access.Operate})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestNarrowIDsNeedASmallVocabulary(t *testing.T) {
 	}{{65536, 65535, true}, {65537, 0, false}, {50257, 70000, false}, {50257, -1, false}} {
 		info := about
 		info.Config.Tokenizer.VocabSize, info.Config.Tokenizer.Pad = tc.vocab, tc.pad
-		if _, err := parseTicket([]byte(`{"columns":["input_ids:uint16"]}`), info); (err == nil) != tc.ok {
+		if _, err := parseTicket([]byte(`{"columns":["input_ids:uint16"]}`), info, access.Identity{Role: access.Operate}); (err == nil) != tc.ok {
 			t.Errorf("vocabulary %d, pad %d: got %v", tc.vocab, tc.pad, err)
 		}
 	}
@@ -117,7 +118,7 @@ func FuzzTicket(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := parseTicket(b, about)
+		got, err := parseTicket(b, about, access.Identity{Role: access.Operate})
 		if err != nil {
 			if s := statusOf(err, 1); reasonOf(s) == string(Internal) {
 				t.Fatalf("untyped error %v", err)
@@ -127,7 +128,7 @@ func FuzzTicket(f *testing.F) {
 		if got.Rank < 0 || got.Rank >= got.World || len(got.columns) == 0 || 12%got.World != 0 {
 			t.Fatalf("accepted %+v", got)
 		}
-		again, err := parseTicket(got.encode(), about)
+		again, err := parseTicket(got.encode(), about, access.Identity{Role: access.Operate})
 		if err != nil || string(again.encode()) != string(got.encode()) {
 			t.Fatalf("ticket %s reads back as %s, %v", got.encode(), again.encode(), err)
 		}

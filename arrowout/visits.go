@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 
 	"loaderd/loader"
 )
@@ -43,16 +42,15 @@ type visit struct {
 // begin tells that a reader has come.
 func (v *visits) begin(ctx context.Context, q request) *visit {
 	place := q.place()
-	address := "unknown"
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		address = p.Addr.String()
-	}
 	v.mu.Lock()
 	step, known := v.expected[place]
 	delete(v.expected, place)
 	v.mu.Unlock()
 	x := &visit{visits: v, ctx: ctx, request: q, began: time.Now(), step: q.Step, continues: known && step == q.Step,
-		args: []any{"rank", q.Rank, "world", q.World, "address", address}}
+		args: []any{"rank", q.Rank, "world", q.World, "address", addressOf(ctx)}}
+	if who := callerOf(ctx); who.Name != "" {
+		x.args = append(x.args, "identity", who.Name)
+	}
 	if q.Job != "" {
 		x.args = append(x.args, "job", q.Job)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"loaderd/internal/access"
 	"loaderd/loader/plan"
 	"loaderd/stream/conn"
 	"loaderd/stream/server"
@@ -26,6 +27,8 @@ type Config struct {
 	Dir string `koanf:"dir"`
 	// Listen is the address where the embedded server takes NATS clients. Loopback by default; port 0 takes a free one.
 	Listen string `koanf:"listen"`
+	// Insecure permits the embedded server to listen beyond loopback, although it asks nobody who they are.
+	Insecure bool `koanf:"insecure"`
 	// Cluster makes the embedded servers of several daemons one cluster. Without a name each stands alone.
 	Cluster server.Cluster `koanf:"cluster"`
 	// Credentials is a NATS credentials file; NKey an NKey seed file.
@@ -141,14 +144,14 @@ func (c Config) checkCluster(check func(ok bool, field string, value any, want s
 		"for several machines run NATS servers with both and name them in stream.url"
 	check(streamName.MatchString(m.Name), "cluster.name", m.Name, "1 to 64 letters, digits, - and _")
 	check(validPeer(m.Listen), "cluster.listen", m.Listen, "host:port with a port of 1 to 65535, which the other members name in their peers")
-	check(!validPeer(m.Listen) || onLoopback(m.Listen), "cluster.listen", m.Listen, noTLS)
+	check(!validPeer(m.Listen) || access.OnLoopback(m.Listen), "cluster.listen", m.Listen, noTLS)
 	check(m.Advertise == "" || validPeer(m.Advertise), "cluster.advertise", m.Advertise, "host:port where the other members reach this one, or nothing")
-	check(!validPeer(m.Advertise) || onLoopback(m.Advertise), "cluster.advertise", m.Advertise, noTLS)
+	check(!validPeer(m.Advertise) || access.OnLoopback(m.Advertise), "cluster.advertise", m.Advertise, noTLS)
 	check(len(m.Peers) >= 3 && len(m.Peers) <= 64, "cluster.peers", m.Peers, "3 to 64 addresses, of all members and this one: with fewer none may fail")
 	for i, peer := range m.Peers {
 		field := fmt.Sprintf("cluster.peers[%d]", i)
 		check(validPeer(peer), field, peer, "host:port of a member's cluster.listen")
-		check(!validPeer(peer) || onLoopback(peer), field, peer, noTLS)
+		check(!validPeer(peer) || access.OnLoopback(peer), field, peer, noTLS)
 		check(!slices.Contains(m.Peers[:i], peer), field, peer, "every member once")
 	}
 	check(len(m.Peers) < 3 || c.Replicas <= len(m.Peers), "replicas", c.Replicas, fmt.Sprintf("at most the members of the cluster, %d", len(m.Peers)))
@@ -175,13 +178,6 @@ func validListen(address string) bool {
 func validPeer(address string) bool {
 	_, port, _ := net.SplitHostPort(address)
 	return validListen(address) && port != "0"
-}
-
-// onLoopback says whether only this machine reaches an address.
-func onLoopback(address string) bool {
-	host, _, _ := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // reservedSubject says whether a subject lies where the daemon keeps its own streams and services.

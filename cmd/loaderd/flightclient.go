@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"loaderd/internal/access"
 	"loaderd/internal/reader"
 )
 
@@ -104,11 +105,11 @@ func (f *flightClient) options() (reader.Options, error) {
 		return o, usageError{fmt.Errorf("--tls-ca and --tls-cert are for TLS, and --flight %s has none: want grpc+tls://", f.uri)}
 	}
 	if f.tokenFile != "" {
-		token, err := os.ReadFile(f.tokenFile)
+		token, err := access.ReadToken(f.tokenFile)
 		if err != nil {
-			return o, fmt.Errorf("read token: %w", err)
+			return o, err
 		}
-		o.Token = strings.TrimSpace(string(token))
+		o.Token = token
 	}
 	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.cert != "" {

@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// outlive keeps the daemon going when its terminal closes, until the function that it returns is called. SIGHUP is logged and changes nothing (other
-// daemons read their configuration again). SIGPIPE, from a log that nobody reads any more, is ignored: the log is lost, the daemon goes on.
-func outlive(log *slog.Logger) (restore func()) {
+// outlive keeps the daemon going when its terminal closes, until the function that it returns is called. SIGHUP calls reload. SIGPIPE, from a log that nobody reads any more, is ignored: the log is lost, the daemon goes on.
+func outlive(log *slog.Logger, reload func()) (restore func()) {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGPIPE)
 	go func() {
@@ -17,7 +16,8 @@ func outlive(log *slog.Logger) (restore func()) {
 			select {
 			case s := <-signals:
 				if s == syscall.SIGHUP {
-					log.Warn("SIGHUP changes nothing: the configuration is read at the start alone, and the daemon outlives its terminal; SIGTERM stops it")
+					log.Info("SIGHUP: certificates, tokens and identities are read again; all other settings are read at the start alone, and SIGTERM stops the daemon")
+					reload()
 				}
 			case <-done:
 				return

@@ -36,7 +36,7 @@ func TestServeOutlivesItsTerminal(t *testing.T) {
 	}
 	until("msg=ready")
 	send(syscall.SIGHUP)
-	until("SIGHUP changes nothing")
+	until("SIGHUP: certificates, tokens and identities are read again")
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -128,6 +128,7 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newRunsCmd(),
 		newRunCmd(),
 		newClusterCmd(),
+		newTokenCmd(),
 		newForkCmd(),
 		newAuditCmd(),
 		newRepairCmd(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
@@ -12,11 +13,17 @@ import (
 // serve runs a daemon until it fails or ctx ends, then stops it within the configured time. Readers with an open stream are told the
 // cause before their connections end.
 func serve(ctx context.Context, c config.Config, log *slog.Logger) error {
-	defer outlive(log)()
+	var started atomic.Pointer[daemon.Daemon]
+	defer outlive(log, func() {
+		if d := started.Load(); d != nil {
+			d.Reload()
+		}
+	})()
 	d, err := daemon.Start(ctx, c, log)
 	if err != nil {
 		return fmt.Errorf("start daemon: %w", err)
 	}
+	started.Store(d)
 	ended := make(chan error, 1)
 	go func() { ended <- d.Wait() }()
 	var failed error

@@ -99,6 +99,11 @@ func (c *Config) settleAttention() {
 // HTTP is where metrics and health are served.
 type HTTP struct {
 	Listen string `koanf:"listen"`
+	// Cert and Key are PEM files for TLS.
+	Cert string `koanf:"cert"`
+	Key  string `koanf:"key"`
+	// Insecure permits to listen beyond loopback without asking who calls, or without TLS.
+	Insecure bool `koanf:"insecure"`
 }
 
 // Log shapes the log on stderr.

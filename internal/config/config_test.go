@@ -108,6 +108,21 @@ func TestLayersOverrideInOrder(t *testing.T) {
 	}
 }
 
+// What listens beyond loopback is taken with TLS and identities, or when it is called insecure by name.
+func TestListeningBeyondLoopback(t *testing.T) {
+	for _, text := range []string{
+		"flight: {listen: 0.0.0.0:1, identities: x, cert: x, key: x}\nhttp: {listen: 0.0.0.0:2, cert: x, key: x}\n",
+		"flight: {listen: 0.0.0.0:1, token_file: x, cert: x, key: x}\n",
+		"flight: {listen: 0.0.0.0:1, client_ca: x, cert: x, key: x}\n",
+		"flight: {listen: 0.0.0.0:1, insecure: true}\nhttp: {listen: 0.0.0.0:2, insecure: true}\nstream: {listen: 0.0.0.0:3, insecure: true}\n",
+		"stream: {url: nats://host-a:4222, listen: 0.0.0.0:3}\n",
+	} {
+		if _, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(text)}); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestBadConfigurations(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -166,6 +181,20 @@ func TestBadConfigurations(t *testing.T) {
 			`stream.buffer_bytes: "1MiB": want at least one document: stream.max_document is 32640KiB (c.yaml:3)`,
 			`http.listen: "here": want host:port, such as 127.0.0.1:9815; port 0 takes a free one (c.yaml:5)`,
 			`flight.listen: "127.0.0.1:4222": want an address of its own: stream.listen has the same (c.yaml:4)`,
+		}},
+		{name: "open to everybody", Layers: config.Layers{YAML: []byte("stream: {listen: 0.0.0.0:4222}\nflight: {listen: \":8815\"}\nhttp: {listen: 192.0.2.1:9815}\n")}, want: []string{
+			`flight.listen: ":8815": want a loopback address, because whoever reaches it could do everything: say who is let in (flight.identities, flight.cert, ` +
+				`flight.key), or set flight.insecure: true (c.yaml:2)`,
+			`http.listen: "192.0.2.1:9815": want a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, http.cert, ` +
+				`http.key), or set http.insecure: true (c.yaml:3)`,
+			`stream.listen: "0.0.0.0:4222": want a loopback address, because the server inside the daemon asks nobody who they are: run a NATS server of your own ` +
+				`and name it in stream.url, or set stream.insecure: true (c.yaml:1)`,
+		}},
+		{name: "tokens in the clear", Layers: config.Layers{YAML: []byte("flight: {listen: host-a:8815, identities: x}\nhttp: {listen: host-a:9815}\n")}, want: []string{
+			`flight.listen: "host-a:8815": want a loopback address, because tokens would travel in the clear: serve with TLS (flight.cert, flight.key), or set ` +
+				`flight.insecure: true (c.yaml:1)`,
+			`http.listen: "host-a:9815": want a loopback address, because tokens would travel in the clear: serve with TLS (http.cert, http.key), or set ` +
+				`http.insecure: true (c.yaml:2)`,
 		}},
 		{name: "unknown tokenizer", Layers: config.Layers{YAML: []byte("tokenizer: {name: gpt3, vocab_size: 5}\n")}, want: []string{
 			`tokenizer.name: "gpt3": want one of [gpt2 r50k_base cl100k_base o200k_base], the path of a tokenizer.json or of a rank file (.tiktoken), or none (c.yaml:1)`,

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"loaderd/internal/access"
 	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/tokenizer"
@@ -107,6 +108,17 @@ func (v *validation) serve(c Config) {
 // addresses checks that what listens can: the embedded NATS server, Flight and HTTP want ports of their own.
 func (v *validation) addresses(c Config) {
 	v.address("http.listen", c.HTTP.Listen)
+	v.check((c.HTTP.Cert == "") == (c.HTTP.Key == ""), "http.cert", c.HTTP.Cert, "cert and key together, or neither")
+	if !c.HTTP.Insecure && access.Exposed(c.HTTP.Listen) {
+		v.check(c.Flight.TokenFile != "" || c.Flight.Identities != "", "http.listen", c.HTTP.Listen,
+			"a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, http.cert, http.key), or set http.insecure: true")
+		v.check(c.HTTP.Cert != "" || c.Flight.TokenFile == "" && c.Flight.Identities == "", "http.listen", c.HTTP.Listen,
+			"a loopback address, because tokens would travel in the clear: serve with TLS (http.cert, http.key), or set http.insecure: true")
+	}
+	if c.Stream.Embedded() && !c.Stream.Insecure {
+		v.check(!access.Exposed(c.Stream.Listen), "stream.listen", c.Stream.Listen, "a loopback address, because the server inside the daemon asks nobody who they are: "+
+			"run a NATS server of your own and name it in stream.url, or set stream.insecure: true")
+	}
 	taken := map[string]string{}
 	for _, x := range []struct{ path, address string }{
 		{"stream.listen", c.Stream.Listen}, {"stream.cluster.listen", c.Stream.Cluster.Listen}, {"flight.listen", c.Flight.Listen}, {"http.listen", c.HTTP.Listen},

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"loaderd/arrowout"
+	"loaderd/internal/access"
 	"loaderd/internal/config"
 	"loaderd/loader"
 	"loaderd/stream"
@@ -36,6 +37,7 @@ type Daemon struct {
 	metrics *prometheus.Registry
 
 	stopping atomic.Bool
+	again    chan struct{} // asks for certificates, tokens and identities to be read again
 
 	stopRun context.CancelFunc
 	served  chan struct{} // closed when the run has ended; nil before it has begun
@@ -50,7 +52,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50) // most of the heap are caches that stay: without this the process grows to twice their bounds
 	}
-	d := &Daemon{config: c, log: log, metrics: prometheus.NewRegistry(), ended: make(chan struct{}), stopRun: func() {}}
+	d := &Daemon{config: c, log: log, metrics: prometheus.NewRegistry(), again: make(chan struct{}, 1), ended: make(chan struct{}), stopRun: func() {}}
 	defer func() {
 		if err != nil {
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Shutdown.Timeout)
@@ -96,8 +98,11 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.flight, err = arrowout.NewServer(c.Flight, arrowout.Serving(d.run), log, d.metrics); err != nil {
 		return nil, err
 	}
-	if d.http, err = listenHTTP(c.HTTP.Listen, d); err != nil {
+	if d.http, err = listenHTTP(c.HTTP, d); err != nil {
 		return nil, err
+	}
+	for what, r := range d.reloaders() {
+		d.metrics.MustRegister(expiry(what, r))
 	}
 	if err := d.flight.Start(); err != nil {
 		return nil, err
@@ -113,6 +118,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		d.result = d.run.Serve(runCtx)
 	}()
 	d.http.start()
+	go access.Watch(runCtx, log, d.again, d.reloaders())
 	go progress(runCtx, log.With("run", c.Run), c.Log.Progress, d.run.Stats)
 	go d.watch()
 	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after", time.Since(began).Round(time.Millisecond))
@@ -126,6 +132,19 @@ func Holder() planlog.Holder {
 		host = "unknown"
 	}
 	return planlog.NewHolder(host, os.Getpid())
+}
+
+// Reload reads certificates, tokens and identities again, which also happens by itself when their files change.
+func (d *Daemon) Reload() {
+	select {
+	case d.again <- struct{}{}:
+	default:
+	}
+}
+
+// reloaders are what is read again while the daemon runs.
+func (d *Daemon) reloaders() map[string]access.Reloader {
+	return map[string]access.Reloader{"flight certificate": d.flight.Certificates(), "identities": d.flight.Gate(), "http certificate": d.http.certificates}
 }
 
 // watch waits for the first part that ends.

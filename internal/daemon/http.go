@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -9,22 +10,35 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"loaderd/internal/access"
+	"loaderd/internal/config"
 )
 
 // httpServer serves /metrics, /healthz and /readyz.
 type httpServer struct {
-	server *http.Server
-	listen net.Listener
-	ended  chan error
+	server       *http.Server
+	certificates *access.Certificates
+	listen       net.Listener
+	address      string
+	ended        chan error
 }
 
-func listenHTTP(address string, d *Daemon) (*httpServer, error) {
-	l, err := net.Listen("tcp", address)
+func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
+	certificates, err := access.OpenCertificates(c.Cert, c.Key, "")
+	if err != nil {
+		return nil, fmt.Errorf("http.cert: %w", err)
+	}
+	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("http.listen: %w: choose a free address", err)
 	}
+	h := &httpServer{certificates: certificates, listen: l, address: l.Addr().String(), ended: make(chan error, 1)}
+	if t := certificates.Config("h2", "http/1.1"); t != nil {
+		h.listen = tls.NewListener(l, t)
+	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", d.only(access.Read, promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case <-d.ended:
@@ -40,7 +54,28 @@ func listenHTTP(address string, d *Daemon) (*httpServer, error) {
 		}
 		fmt.Fprintln(w, "ready")
 	})
-	return &httpServer{&http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, l, make(chan error, 1)}, nil
+	h.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	return h, nil
+}
+
+// only lets those in who have a role, by the tokens of the Flight server. Health needs none, as load balancers have none.
+func (d *Daemon) only(role access.Role, next http.Handler) http.Handler {
+	gate := d.flight.Gate()
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if gate.Asks() {
+			who, err := gate.Identify(q.Header.Values("Authorization"), nil)
+			if err != nil {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				http.Error(w, err.Error(), http.StatusUnauthorized)
+				return
+			}
+			if !who.Role.Includes(role) || !who.Sees(d.config.Run) {
+				http.Error(w, fmt.Sprintf("identity %s may not see this: it takes the role %s, and the run %s", who, role, d.config.Run), http.StatusForbidden)
+				return
+			}
+		}
+		next.ServeHTTP(w, q)
+	})
 }
 
 // ready says whether a reader that connects now can expect steps.
@@ -73,7 +108,13 @@ func (d *Daemon) over() error {
 	return errors.New("the daemon is stopping")
 }
 
-func (h *httpServer) url() string { return "http://" + reachable(h.listen.Addr().String()) }
+func (h *httpServer) url() string {
+	scheme := "http://"
+	if h.certificates.Config() != nil {
+		scheme = "https://"
+	}
+	return scheme + reachable(h.address)
+}
 
 func (h *httpServer) start() {
 	go func() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"loaderd/internal/access"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/stream/deadletter"
@@ -36,6 +37,18 @@ func counter(name, help string, value func(figures) float64) metric {
 
 func gauge(name, help string, value func(figures) float64) metric {
 	return metric{prometheus.NewDesc("loaderd_"+name, help, nil, nil), prometheus.GaugeValue, value}
+}
+
+// expiry is when what was read from files expires.
+func expiry(what string, r access.Reloader) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_expires_timestamp_seconds", Help: "When a certificate, or the first identity, expires; 0 never.",
+		ConstLabels: prometheus.Labels{"what": strings.ReplaceAll(what, " ", "_")}}, func() float64 {
+		at := r.Expires()
+		if at.IsZero() {
+			return 0
+		}
+		return float64(at.Unix())
+	})
 }
 
 func truth(b bool) float64 {

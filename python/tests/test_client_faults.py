@@ -4,6 +4,7 @@ time."""
 import gc
 import random
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -312,8 +313,37 @@ def outcome(url: str, tls: TLS | None) -> str:
             return type(error).__name__
 
 
-def test_tls(daemon: Callable[..., Daemon]) -> None:
-    one, other = (CERTIFICATES / f"{name}.pem" for name in ("one", "other"))
+def test_identities(daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    binary = request.getfixturevalue("loaderd")
+    file, tokens = tmp_path / "identities.json", {}
+    for name, role in (("big", "train"), ("eval", "read"), ("me", "operate")):
+        made = subprocess.run(
+            [binary, "token", "create", name, "--role", role, "--identities", file],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        tokens[name] = made.stdout.strip()
+    d = daemon({**SETTINGS, "flight.identities": file})
+    publish_tokens(d.nats_url, documents(200))
+    with Client(d.flight_url, token=tokens["big"]) as client:
+        assert next(client).index == 0 and client.commit(1) == 1 and client.info().keepers == {"big": 1}
+        for call in (client.seal, lambda: client.commit(1, "trainer"), lambda: client.leave("other")):
+            with pytest.raises(loaderd.Forbidden, match="identity big may not do this"):
+                call()
+        assert client.leave() == 0
+    with Client(d.flight_url, token=tokens["eval"]) as client:
+        assert next(client).index == 0
+        with pytest.raises(loaderd.Forbidden, match="takes the role train"):
+            client.commit(1)
+    with Client(d.flight_url, token=tokens["me"]) as client:
+        client.seal()
+        assert client.commit(1, "anybody") == 1
+
+
+def test_tls(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    for file in CERTIFICATES.iterdir():  # a key that others can read is refused
+        (tmp_path / file.name).touch(0o600)
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    one, other = (tmp_path / f"{name}.pem" for name in ("one", "other"))
     key = one.with_suffix(".key")
     served = {"flight.cert": one, "flight.key": key}
     daemons = {"plain": {}, "tls": served, "mutual": served | {"flight.client_ca": other}}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"loaderd/internal/access"
 )
 
 // connect makes the connection. It retries within ctx what waiting can heal.
@@ -97,6 +99,11 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 		l.dialer.Timeout = connectOneOfMany
 	}
 	opts = append(opts, nats.Timeout(l.dialer.Timeout), nats.SetCustomDialer(l))
+	for key, file := range map[string]string{"tls.key": o.TLS.Key, "credentials": o.Credentials, "nkey": o.NKey} {
+		if err := access.Private(file); file != "" && err != nil {
+			return nil, fmt.Errorf("read secret (stream.%s): %w", key, err)
+		}
+	}
 	if o.TLS.CA != "" {
 		opts = append(opts, nats.RootCAs(o.TLS.CA))
 	}

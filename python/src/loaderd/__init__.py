@@ -14,8 +14,10 @@ from loaderd.errors import (
     BadToken,
     ClosedClient,
     DocumentLost,
+    Forbidden,
     ForkedClient,
     InternalError,
+    Limited,
     LoaderdError,
     NotLeading,
     PlanLogDown,
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "TLS", "BadDocument", "BadTicket", "BadToken", "Client", "ClosedClient", "DocumentLost", "DocumentTooLarge",
-    "Documents", "ForkedClient", "InputChanged", "InternalError", "LoaderdError", "NoStream", "NotLeading",
+    "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "NoStream", "NotLeading",
     "NotPermitted", "Part", "PlanLogDown", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
     "PublishError", "Published", "Publisher", "RankBehind", "Replaying", "RunFailed", "RunInfo", "RunMismatch", "ShuttingDown",
     "SourceDown", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",

@@ -136,17 +136,17 @@ class Client(Iterator[Step]):
         self._run, self._fingerprint = info.name, info.fingerprint
         return info
 
-    def commit(self, step: int, keeper: str = "trainer") -> int:
+    def commit(self, step: int, keeper: str | None = None) -> int:
         """Says that the keeper's durable checkpoint covers all steps before `step`; returns the least such step of all
-        keepers.
+        keepers. Who names none commits for the keeper "trainer", or, where the daemon knows callers by name, for the one of its own name.
 
         Documents that no later step needs may be released then: commit when the checkpoint is on disk, not when it is
         begun."""
-        return self._number("commit", "committed", step=step, keeper=keeper)
+        return self._number("commit", "committed", step=step, **_named(keeper))
 
-    def leave(self, keeper: str = "trainer") -> int:
+    def leave(self, keeper: str | None = None) -> int:
         """Says that the keeper keeps no checkpoints any more; returns the least committed step of those that remain."""
-        return self._number("leave", "committed", keeper=keeper)
+        return self._number("leave", "committed", **_named(keeper))
 
     def checkpoint(self) -> int:
         """Has the daemon store its planner's state now; returns the step it stands at."""
@@ -265,3 +265,7 @@ class Client(Iterator[Step]):
                     attempts.failed(error)
         attempts.succeeded()
         return result
+
+
+def _named(keeper: str | None) -> dict[str, str]:
+    return {} if keeper is None else {"keeper": keeper}

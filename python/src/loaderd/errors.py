@@ -82,6 +82,12 @@ class ShuttingDown(Unavailable):
     reason = "SHUTTING_DOWN"
 
 
+class Limited(Unavailable):
+    """There are too many streams, records or searches, of this identity or of all."""
+
+    reason = "LIMITED"
+
+
 class PlanMismatch(LoaderdError):
     """The run has another fingerprint: its configuration is not the one of the checkpoint."""
 
@@ -142,6 +148,12 @@ class BadToken(LoaderdError):
     reason = "BAD_TOKEN"
 
 
+class Forbidden(LoaderdError):
+    """The daemon knows who asks, and they may not do this: another run, another's keeper, or an action that takes another role."""
+
+    reason = "NOT_PERMITTED"
+
+
 class Unsupported(LoaderdError):
     """This daemon has no such call or action."""
 
@@ -197,8 +209,8 @@ FROM_DAEMON: dict[str, type[LoaderdError]] = {
     cls.reason: cls
     for cls in (
         SourceDry, SourceDown, TokenizerBehind, PoolFilling, RankBehind, Replaying, NotLeading, PlanLogDown,
-        ShuttingDown, PlanMismatch, StreamMismatch, PlanTruncated, RunMismatch, WorldMismatch, TooManySegments,
-        StepReleased, StepNotPlanned, BadTicket, BadToken, Unsupported, DocumentLost, RunFailed, InternalError,
+        ShuttingDown, Limited, PlanMismatch, StreamMismatch, PlanTruncated, RunMismatch, WorldMismatch, TooManySegments,
+        StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
     )
 }  # fmt: skip
 """The class of every reason that the daemon gives."""

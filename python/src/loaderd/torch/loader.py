@@ -71,7 +71,7 @@ class StepLoader(IterableDataset[Batch]):
         fields: Sequence[str] | None = None,
         pin_memory: bool | None = None,
         job: str = DEFAULT_JOB,
-        keeper: str = "trainer",
+        keeper: str | None = None,
         token: str | None = None,
         tls: TLS | None = None,
         patience: float = 300.0,
@@ -85,7 +85,8 @@ class StepLoader(IterableDataset[Batch]):
         else a world of one. `device`: where tensors go; None leaves them on the CPU. `pin_memory`: pinned host memory;
         by default when CUDA is there and can be the target. `dtype`: torch.int64 or torch.int32. `cu_seqlens_capacity`:
         a fixed number of `cu_seqlens` (the last value repeats; a step with more raises ValueError), or "auto": the next
-        power of two. `fields`: the keys wanted, all by default. `keeper`: the name under which `commit` is kept.
+        power of two. `fields`: the keys wanted, all by default. `keeper`: the name under which `commit` is kept
+        (as `Client.commit`).
         `url`, `job`, `token`, `tls`, `patience`, `connect_timeout`: as `loaderd.Client`.
         """
         self._form = Form.checked(fields, dtype, labels, cu_seqlens_capacity)

@@ -1,0 +1,39 @@
+package arrowout
+
+import (
+	"context"
+	"log/slog"
+
+	"google.golang.org/grpc/peer"
+
+	"loaderd/internal/access"
+)
+
+// audit tells who changed a run, or looked where documents came from, and who was refused that.
+type audit struct{ log *slog.Logger }
+
+func (a audit) tell(ctx context.Context, who access.Identity, did action, q asked, err error) {
+	args := []any{"identity", who.String(), "role", string(who.Role), "action", did.name, "address", addressOf(ctx)}
+	switch did.name {
+	case "commit":
+		args = append(args, "keeper", q.keeper, "step", q.step)
+	case "leave":
+		args = append(args, "keeper", q.keeper)
+	case "ledger":
+		args = append(args, "step", q.step)
+	case "find":
+		args = append(args, "sequence", q.sequence, "id", q.id)
+	}
+	if err != nil {
+		args = append(args, "error", err)
+	}
+	a.log.Log(context.WithoutCancel(ctx), slog.LevelInfo, "audit", args...)
+}
+
+// addressOf is where a call comes from.
+func addressOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return p.Addr.String()
+	}
+	return "unknown"
+}

@@ -1,0 +1,144 @@
+package arrowout
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"loaderd/internal/access"
+	"loaderd/loader"
+)
+
+const (
+	// recordsPerSecond is how many commits, leaves, seals, drains and checkpoints an identity may ask for, beyond a burst: each rank of a large
+	// job may commit at the same moment.
+	recordsPerSecond = 100
+	recordsBurst     = 2048
+	// searches are how many searches for documents may run at the same time, and searchesOfOne how many of one identity: each reads much of the plan.
+	searches      = 4
+	searchesOfOne = 1
+	// failuresPerSecond is how many failed calls the log tells of, by code, beyond a burst.
+	failuresPerSecond = 1
+	failuresBurst     = 20
+)
+
+// limits bound what identities cost.
+type limits struct {
+	streams, ofOne int
+
+	mu      sync.Mutex
+	open    int
+	of      map[string]*usage // by the name of the identity
+	search  int
+	forgets time.Time
+}
+
+// usage is what one identity uses.
+type usage struct {
+	streams, searches int
+	records           *rate.Limiter
+	last              time.Time
+}
+
+func newLimits(c Config) *limits {
+	return &limits{streams: c.MaxStreams, ofOne: c.MaxStreamsOfOne, of: map[string]*usage{}}
+}
+
+func limited(what string, most int) error {
+	return &loader.Error{Reason: Limited, Message: fmt.Sprintf("%s: at most %d", what, most), Do: "wait a little and ask again; close what is not used"}
+}
+
+// user is what an identity uses. Those that use nothing for long are forgotten. The caller holds mu.
+func (l *limits) user(who access.Identity) *usage {
+	now := time.Now()
+	if now.Sub(l.forgets) > time.Minute {
+		l.forgets = now
+		for name, u := range l.of {
+			if u.streams == 0 && u.searches == 0 && now.Sub(u.last) > time.Minute {
+				delete(l.of, name)
+			}
+		}
+	}
+	u := l.of[who.Name]
+	if u == nil {
+		u = &usage{records: rate.NewLimiter(recordsPerSecond, recordsBurst)}
+		l.of[who.Name] = u
+	}
+	u.last = now
+	return u
+}
+
+// stream counts a stream of an identity until done is called.
+func (l *limits) stream(who access.Identity) (done func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.user(who)
+	switch {
+	case l.open >= l.streams:
+		return nil, limited("open streams (flight.max_streams)", l.streams)
+	case u.streams >= l.ofOne:
+		return nil, limited(fmt.Sprintf("open streams of identity %s (flight.max_streams_of_one)", who), l.ofOne)
+	}
+	l.open, u.streams = l.open+1, u.streams+1
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.open, u.streams = l.open-1, u.streams-1
+	}, nil
+}
+
+// action counts an action of an identity until done is called.
+func (l *limits) action(who access.Identity, a action) (done func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.user(who)
+	switch a.cost {
+	case costRecord:
+		if !u.records.Allow() {
+			return nil, limited(fmt.Sprintf("%s and the like of identity %s a second", a.name, who), recordsPerSecond)
+		}
+	case costSearch:
+		switch {
+		case l.search >= searches:
+			return nil, limited("searches for documents at the same time", searches)
+		case u.searches >= searchesOfOne:
+			return nil, limited(fmt.Sprintf("searches of identity %s at the same time", who), searchesOfOne)
+		}
+		l.search, u.searches = l.search+1, u.searches+1
+		return func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.search, u.searches = l.search-1, u.searches-1
+		}, nil
+	}
+	return func() {}, nil
+}
+
+// sampler lets some of many equal lines through.
+type sampler struct {
+	mu   sync.Mutex
+	of   map[string]*rate.Limiter
+	left map[string]int
+}
+
+func newSampler() *sampler { return &sampler{of: map[string]*rate.Limiter{}, left: map[string]int{}} }
+
+// tell says whether a line is told, and how many of its kind were not since the last one.
+func (s *sampler) tell(kind string) (tell bool, left int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.of[kind]
+	if l == nil {
+		l = rate.NewLimiter(failuresPerSecond, failuresBurst)
+		s.of[kind] = l
+	}
+	if !l.Allow() {
+		s.left[kind]++
+		return false, 0
+	}
+	left = s.left[kind]
+	s.left[kind] = 0
+	return true, left
+}

@@ -1,0 +1,155 @@
+package arrowout_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"google.golang.org/grpc/codes"
+
+	"loaderd/arrowout"
+	"loaderd/internal/access"
+)
+
+// Streams are bounded for an identity and for all; one that ends makes room for another.
+func TestHowManyStreams(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "identities.json")
+	one, other := let(t, file, access.Identity{Name: "one", Role: access.Read}), let(t, file, access.Identity{Name: "other", Role: access.Read})
+	f := newFake(2, 2, 16)
+	f.last = nil // its readers wait behind the last step
+	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxStreams, c.MaxStreamsOfOne = file, 3, 2 }))
+	open := func(token string) (context.CancelFunc, error) {
+		ctx, cancel := context.WithCancel(withToken(token))
+		t.Cleanup(cancel)
+		s, err := c.DoGet(ctx, &flight.Ticket{Ticket: []byte("{}")})
+		return cancel, received(s, &flight.FlightData{}, err)
+	}
+	refused := func(token, part string) {
+		t.Helper()
+		_, err := open(token)
+		if infoOf(t, err, codes.Unavailable).Reason != "LIMITED" || !strings.Contains(err.Error(), part) {
+			t.Errorf("DoGet = %v, want one that names %q", err, part)
+		}
+	}
+	var ends []context.CancelFunc
+	for _, token := range []string{one, one, other} {
+		end, err := open(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, end)
+	}
+	refused(other, "flight.max_streams)")
+	ends[2]()
+	eventually(t, "a stream has ended", func() bool { return f.readers.Load() == 2 })
+	eventually(t, "the bound of one", func() bool {
+		_, err := open(one)
+		return err != nil && strings.Contains(err.Error(), "identity one (flight.max_streams_of_one)")
+	})
+	ends[0]()
+	eventually(t, "there is room again", func() bool { _, err := open(one); return err == nil })
+}
+
+// Who commits in a loop writes no more of the plan than the limit, and others go on.
+func TestRecordsInALoop(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "identities.json")
+	loud, other := let(t, file, access.Identity{Name: "loud", Role: access.Train}), let(t, file, access.Identity{Name: "other", Role: access.Train})
+	f := newFake(2, 2, 16)
+	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
+	commit := func(token string) error {
+		s, err := c.DoAction(withToken(token), &flight.Action{Type: "commit", Body: []byte(`{"step":1}`)})
+		return received(s, &flight.Result{}, err)
+	}
+	refused := 0
+	for range 2 * 2048 {
+		if err := commit(loud); err != nil {
+			if infoOf(t, err, codes.Unavailable).Reason != "LIMITED" {
+				t.Fatal(err)
+			}
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("nothing was refused")
+	}
+	if err := commit(other); err != nil {
+		t.Errorf("another identity: %v", err)
+	}
+}
+
+// searching is a run whose searches take long.
+type searching struct {
+	*fakeRun
+	begun, end chan struct{}
+}
+
+func (s searching) Lookup(ctx context.Context, id string) ([]uint64, error) {
+	s.begun <- struct{}{}
+	<-s.end
+	return s.fakeRun.Lookup(ctx, id)
+}
+
+// One identity searches one document at a time.
+func TestSearchesAtTheSameTime(t *testing.T) {
+	run := searching{newFake(2, 2, 16), make(chan struct{}), make(chan struct{})}
+	c := dial(t, serve(t, run))
+	first := make(chan error, 1)
+	go func() { _, err := act(c, "find", `{"id":"two"}`); first <- err }()
+	<-run.begun
+	if _, err := act(c, "find", `{"id":"two"}`); infoOf(t, err, codes.Unavailable).Reason != "LIMITED" {
+		t.Errorf("find = %v", err)
+	}
+	close(run.end)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	go func() { <-run.begun }()
+	if _, err := act(c, "find", `{"id":"two"}`); err != nil {
+		t.Error(err)
+	}
+}
+
+// syncBuffer is a log that can be read while it is written.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+func (s *syncBuffer) String() string { s.mu.Lock(); defer s.mu.Unlock(); return s.b.String() }
+
+// Calls that fail in a loop do not fill the log.
+func TestFailuresInALoop(t *testing.T) {
+	var log syncBuffer
+	cfg := arrowout.Default()
+	cfg.Listen = "127.0.0.1:0"
+	s, err := arrowout.NewServer(cfg, arrowout.Serving(newFake(2, 2, 16)), slog.New(slog.NewTextHandler(&log, nil)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, s)
+	for range 1000 {
+		if _, err := act(c, "nothing", ""); err == nil {
+			t.Fatal("an action that there is not")
+		}
+	}
+	if err := s.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	<-s.Ended()
+	if lines := strings.Count(log.String(), "flight call failed"); lines < 5 || lines > 100 {
+		t.Errorf("%d lines for 1,000 calls", lines)
+	}
+}

@@ -1,0 +1,136 @@
+// Package access says who may do what: identities with a role, known by a bearer token or by a name in their client certificate.
+package access
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Role is what an identity may do. Each includes those before it.
+type Role string
+
+// The roles, from the least to the most.
+const (
+	Read    Role = "read"    // steps, and what the run says of itself
+	Train   Role = "train"   // commit and leave, for keepers of one's own
+	Operate Role = "operate" // all that changes the run for everybody, and where documents came from
+)
+
+// Roles are all roles, from the least to the most.
+var Roles = []Role{Read, Train, Operate}
+
+// Includes says whether who has the role may do what takes another one.
+func (r Role) Includes(other Role) bool { return slices.Index(Roles, r) >= slices.Index(Roles, other) }
+
+// Identity is somebody who is let in.
+type Identity struct {
+	Name string `json:"name"`
+	Role Role   `json:"role"`
+	// SHA256 is the hash of the bearer token, in hexadecimal digits. The token itself is kept nowhere.
+	SHA256 string `json:"sha256,omitempty"`
+	// Certificate is a name in the client certificate: of a host (DNS), a URI, or the common name of its subject.
+	Certificate string `json:"certificate,omitempty"`
+	// Runs are those it may see, by name or by the beginning of names, a* for all that begin with a. None stands for all.
+	Runs []string `json:"runs,omitempty"`
+	// Keepers are those it may commit for, in the same form. None stands for its own name, and those that begin with it and a dash.
+	Keepers []string  `json:"keepers,omitempty"`
+	Created time.Time `json:"created,omitzero"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+}
+
+// Sees says whether it may see a run.
+func (i Identity) Sees(run string) bool { return len(i.Runs) == 0 || matches(i.Runs, run) }
+
+// Keeps says whether it may commit for a keeper.
+func (i Identity) Keeps(keeper string) bool {
+	switch {
+	case i.Role == Operate:
+		return true
+	case len(i.Keepers) == 0:
+		return keeper == i.Name || strings.HasPrefix(keeper, i.Name+"-")
+	}
+	return matches(i.Keepers, keeper)
+}
+
+// Keeper is the keeper that it commits for when it names none; usual is that of who may commit for all.
+func (i Identity) Keeper(usual string) string {
+	if i.Keeps(usual) || i.Name == "" {
+		return usual
+	}
+	if len(i.Keepers) > 0 && !strings.HasSuffix(i.Keepers[0], "*") {
+		return i.Keepers[0]
+	}
+	return i.Name
+}
+
+func (i Identity) String() string { return cmp.Or(i.Name, "anybody") }
+
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		beginning, open := strings.CutSuffix(p, "*")
+		return name == p || open && strings.HasPrefix(name, beginning)
+	})
+}
+
+const (
+	maxName       = 32 // of an identity: its keepers have names of 64 bytes at most
+	maxPattern    = 64
+	maxPatterns   = 64
+	maxIdentities = 4096
+)
+
+// validate refuses what an identity of a file cannot be.
+func (i Identity) validate() error {
+	var bad []error
+	refuse := func(key, is, want string) { bad = append(bad, fmt.Errorf("%s %q: want %s", key, is, want)) }
+	if err := ValidName(i.Name); err != nil {
+		bad = append(bad, err)
+	}
+	if !slices.Contains(Roles, i.Role) {
+		refuse("role", string(i.Role), "read, train or operate")
+	}
+	if b, err := hex.DecodeString(i.SHA256); i.SHA256 != "" && (err != nil || len(b) != sha256.Size) {
+		refuse("sha256", i.SHA256, "64 hexadecimal digits")
+	}
+	if i.SHA256 == "" && i.Certificate == "" {
+		refuse("sha256", "", "it, or certificate: by what is it known?")
+	}
+	for key, patterns := range map[string][]string{"runs": i.Runs, "keepers": i.Keepers} {
+		if len(patterns) > maxPatterns {
+			refuse(key, fmt.Sprint(len(patterns), " names"), fmt.Sprint("at most ", maxPatterns))
+		}
+		for _, p := range patterns {
+			name := strings.TrimSuffix(p, "*")
+			if p == "" || len(p) > maxPattern || strings.Contains(name, "*") || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+				refuse(key, p, "a name, or the beginning of one and *")
+			}
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// ValidName refuses what is no identity's name.
+func ValidName(name string) error {
+	if len(name) < 1 || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.", r)
+	}) {
+		return fmt.Errorf("name %q: want 1 to %d letters, digits, -, _ and .", name, maxName)
+	}
+	return nil
+}
+
+// namesOf are the names in a client certificate by which identities are known.
+func namesOf(c *x509.Certificate) []string {
+	names := slices.Clone(c.DNSNames)
+	for _, u := range c.URIs {
+		names = append(names, u.String())
+	}
+	return append(names, c.Subject.CommonName)
+}

@@ -1,0 +1,312 @@
+package access_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"loaderd/internal/access"
+)
+
+func write(t *testing.T, name, text string, mode fs.FileMode) string {
+	t.Helper()
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(t.TempDir(), name)
+	}
+	if err := os.WriteFile(name, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(name, mode); err != nil { // past the umask
+		t.Fatal(err)
+	}
+	return name
+}
+
+func open(t *testing.T, c access.Config) *access.Gate {
+	t.Helper()
+	g, err := access.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func bearer(token string) []string { return []string{"Bearer " + token} }
+
+func TestRoles(t *testing.T) {
+	for at, role := range access.Roles {
+		for other, needs := range access.Roles {
+			if role.Includes(needs) != (at >= other) {
+				t.Errorf("%s includes %s: %v", role, needs, role.Includes(needs))
+			}
+		}
+	}
+	var nobody access.Identity
+	for _, needs := range access.Roles {
+		if nobody.Role.Includes(needs) {
+			t.Errorf("nobody may do what takes %s", needs)
+		}
+	}
+}
+
+func TestRunsAndKeepers(t *testing.T) {
+	for _, c := range []struct {
+		who                                access.Identity
+		sees, not, keeps, others, byItself string
+	}{
+		{access.Identity{Name: "a", Role: access.Train}, "any", "", "a a-1 a-", "b ab trainer", "a"},
+		{access.Identity{Name: "a", Role: access.Train, Runs: []string{"x", "y*"}, Keepers: []string{"trainer", "k*"}}, "x y yz", "z xy", "trainer k k9", "a a-1", "trainer"},
+		{access.Identity{Name: "a", Role: access.Train, Keepers: []string{"k*"}}, "any", "", "k", "a", "a"},
+		{access.Identity{Name: "a", Role: access.Operate, Keepers: []string{"k"}}, "any", "", "a k trainer", "", "trainer"},
+		{access.Identity{Role: access.Operate}, "any", "", "trainer", "", "trainer"},
+	} {
+		check := func(names string, is func(string) bool, want bool) {
+			for _, name := range strings.Fields(names) {
+				if is(name) != want {
+					t.Errorf("%+v, %s: %v", c.who, name, !want)
+				}
+			}
+		}
+		check(c.sees, c.who.Sees, true)
+		check(c.not, c.who.Sees, false)
+		check(c.keeps, c.who.Keeps, true)
+		check(c.others, c.who.Keeps, false)
+		if have := c.who.Keeper("trainer"); have != c.byItself {
+			t.Errorf("%+v commits for %s, want %s", c.who, have, c.byItself)
+		}
+	}
+}
+
+func TestAFileOfIdentities(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "identities.json")
+	token, hash := access.NewToken()
+	other, _ := access.NewToken()
+	if err := access.Add(name, access.Identity{Name: "a", Role: access.Train, SHA256: hash}); err != nil {
+		t.Fatal(err)
+	}
+	if err := access.Add(name, access.Identity{Name: "b", Role: access.Read, Certificate: "b.corp"}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil || bytes.Contains(b, []byte(token)) {
+		t.Errorf("the file holds the token: %s, %v", b, err)
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has the mode %v, %v", info.Mode(), err)
+	}
+	g := open(t, access.Config{Identities: name})
+	if who, err := g.Identify(bearer(token), nil); err != nil || who.Name != "a" || who.Role != access.Train {
+		t.Errorf("Identify = %+v, %v", who, err)
+	}
+	for _, header := range [][]string{nil, {""}, {"Bearer"}, {"Bearer "}, bearer(other), bearer(hash), {"Basic " + token}, {token}} {
+		var unknown *access.UnknownError
+		if who, err := g.Identify(header, nil); !errors.As(err, &unknown) {
+			t.Errorf("%q: %+v, %v", header, who, err)
+		}
+	}
+	for _, again := range []access.Identity{{Name: "a", Role: access.Read, SHA256: strings.Repeat("0", 64)}, {Name: "c", Role: access.Read, SHA256: hash},
+		{Name: "c", Role: access.Read, Certificate: "b.corp"}, {Name: "c", Role: "admin", SHA256: hash[1:] + "0"}, {Name: "", Role: access.Read, SHA256: hash[1:] + "0"},
+		{Name: "c", Role: access.Read}, {Name: "c", Role: access.Read, Certificate: "x", Runs: []string{"a*b"}}} {
+		if err := access.Add(name, again); err == nil {
+			t.Errorf("%+v was added", again)
+		}
+	}
+	if after, err := os.ReadFile(name); err != nil || !bytes.Equal(after, b) {
+		t.Errorf("what was refused has changed the file: %s, %v", after, err)
+	}
+	if err := access.Remove(name, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := access.Remove(name, "a"); !errors.Is(err, access.ErrNoIdentity) {
+		t.Errorf("removed twice: %v", err)
+	}
+	if err := g.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if who, err := g.Identify(bearer(token), nil); err == nil {
+		t.Errorf("revoked, and let in: %+v", who)
+	}
+}
+
+// Changes at the same time exclude each other: none is lost.
+func TestChangesAtTheSameTime(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "identities.json")
+	var all sync.WaitGroup
+	var added atomic.Int64
+	for n := range 20 {
+		all.Go(func() {
+			_, hash := access.NewToken()
+			if err := access.Add(name, access.Identity{Name: fmt.Sprint("i", n), Role: access.Read, SHA256: hash}); err == nil {
+				added.Add(1)
+			} else if !strings.Contains(err.Error(), "changes the identities at this moment") {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	kept, err := access.ReadFile(name)
+	if err != nil || int64(len(kept)) != added.Load() || len(kept) == 0 {
+		t.Errorf("%d identities of %d that were added, %v", len(kept), added.Load(), err)
+	}
+}
+
+func TestAnIdentityExpires(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "identities.json")
+	over, overHash := access.NewToken()
+	soon, soonHash := access.NewToken()
+	at := time.Now().Add(time.Hour)
+	for _, i := range []access.Identity{{Name: "over", Role: access.Read, SHA256: overHash, Expires: time.Now().Add(-time.Second)},
+		{Name: "soon", Role: access.Read, SHA256: soonHash, Expires: at}} {
+		if err := access.Add(name, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := open(t, access.Config{Identities: name})
+	if _, err := g.Identify(bearer(soon), nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := g.Identify(bearer(over), nil); err == nil || !strings.Contains(err.Error(), "identity over has expired on") {
+		t.Errorf("expired: %v", err)
+	}
+	if have := g.Expires(); have.After(at) || have.IsZero() {
+		t.Errorf("the next one expires %v", have)
+	}
+}
+
+func TestTheTokenOfAFile(t *testing.T) {
+	g := open(t, access.Config{TokenFile: write(t, "token", " s3cret\n", 0o600)})
+	if who, err := g.Identify(bearer("s3cret"), nil); err != nil || who.Role != access.Operate {
+		t.Errorf("%+v, %v", who, err)
+	}
+	if who, err := open(t, access.Config{}).Identify(nil, nil); err != nil || who.Role != access.Operate {
+		t.Errorf("a gate that asks nobody: %+v, %v", who, err)
+	}
+}
+
+func TestSecretsOfOthersEyes(t *testing.T) {
+	for _, mode := range []fs.FileMode{0o644, 0o640, 0o604, 0o660} {
+		name := write(t, "token", "s3cret", mode)
+		if _, err := access.Open(access.Config{TokenFile: name}); err == nil || !strings.Contains(err.Error(), "chmod 600 "+name) {
+			t.Errorf("mode %o: %v", mode, err)
+		}
+	}
+	for _, mode := range []fs.FileMode{0o600, 0o400} {
+		if _, err := access.Open(access.Config{TokenFile: write(t, "token", "s3cret", mode)}); err != nil {
+			t.Errorf("mode %o: %v", mode, err)
+		}
+	}
+}
+
+func TestFilesThatCannotBe(t *testing.T) {
+	hash := strings.Repeat("a", 64)
+	for text, want := range map[string]string{
+		"":                               "EOF",
+		"{}":                             "format 0",
+		`{"format":2,"identities":[]}`:   "another version",
+		`{"format":1,"x":1}`:             "unknown field",
+		`{"format":1} {}`:                "more behind",
+		`{"format":1,"identities":[{}]}`: "identity 1",
+		`{"format":1,"identities":[{"name":"a","role":"read","sha256":"zz"}]}`:                                                         "64 hexadecimal digits",
+		`{"format":1,"identities":[{"name":"a","role":"root","sha256":"` + hash + `"}]}`:                                               "read, train or operate",
+		`{"format":1,"identities":[{"name":"a","role":"read","sha256":"` + hash + `","token":"x"}]}`:                                   "unknown field",
+		`{"format":1,"identities":[{"name":"a\u0000","role":"read","sha256":"` + hash + `"}]}`:                                         "letters, digits",
+		`{"format":1,"identities":[{"name":"a","role":"read","sha256":"` + hash + `","runs":[""]}]}`:                                   "beginning of one",
+		`{"format":1,"identities":[{"name":"a","role":"read","certificate":"x"},{"name":"b","role":"read","certificate":"x"}]}`:        "same certificate",
+		`{"format":1,"identities":[{"name":"a","role":"read","certificate":"x"},{"name":"a","role":"operate","certificate":"other"}]}`: "same name",
+	} {
+		name := write(t, "identities.json", text, 0o600)
+		if _, err := access.Open(access.Config{Identities: name}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v, want one that names %q and the file", text, err, want)
+		}
+	}
+}
+
+// What cannot be read again leaves what was read before.
+func TestWatch(t *testing.T) {
+	name := write(t, "token", "first", 0o600)
+	g := open(t, access.Config{TokenFile: name})
+	ctx, stop := context.WithCancel(t.Context())
+	var log lines
+	var watching sync.WaitGroup
+	again := make(chan struct{}, 1)
+	watching.Go(func() {
+		access.Watch(ctx, slog.New(slog.NewTextHandler(&log, nil)), again, map[string]access.Reloader{"token": g, "expires": soon{}})
+	})
+	defer watching.Wait()
+	defer stop()
+	lets := func(token string) bool { _, err := g.Identify(bearer(token), nil); return err == nil }
+	until := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("not in 30 s: %s; the log says %s", what, log.String())
+			}
+		}
+	}
+	write(t, name, "second!", 0o600)
+	again <- struct{}{}
+	until("the second token lets in", func() bool { return lets("second!") && !lets("first") })
+	write(t, name, "a b c", 0o600)
+	until("a token that is none is told", func() bool { return strings.Contains(log.String(), "what was read before stands") })
+	if !lets("second!") {
+		t.Error("what could not be read again has taken the place of what was there")
+	}
+	write(t, name, "third token", 0o600)
+	write(t, name, "third", 0o600)
+	until("the third token lets in by itself", func() bool { return lets("third") })
+	if strings.Count(log.String(), "expires soon") != 1 {
+		t.Errorf("the log says %s", log.String())
+	}
+}
+
+// soon expires soon.
+type soon struct{}
+
+func (soon) Files() []string    { return nil }
+func (soon) Reload() error      { return nil }
+func (soon) Expires() time.Time { return time.Now().Add(time.Hour) }
+
+// lines is a log that can be read while it is written.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) { l.mu.Lock(); defer l.mu.Unlock(); return l.b.Write(p) }
+func (l *lines) String() string              { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
+
+// Whatever a file holds, it is refused or comes back as it was.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"format":1,"identities":[{"name":"a","role":"read","sha256":"` + strings.Repeat("a", 64) + `","runs":["x*"]}]}`))
+	f.Add([]byte(`{"format":1,"identities":[{"name":"a","role":"train","certificate":"x","expires":"2026-01-02T03:04:05Z"}]}`))
+	f.Add([]byte(`{"format":1}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		all, err := access.Parse(b)
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(map[string]any{"format": 1, "identities": all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := access.Parse(again); err != nil {
+			t.Errorf("%s was taken, and is refused as %s: %v", b, again, err)
+		}
+		for _, i := range all {
+			if !i.Keeps(i.Keeper("trainer")) && i.Role == access.Train && len(i.Keepers) == 0 {
+				t.Errorf("%+v may not commit for its own keeper", i)
+			}
+		}
+	})
+}

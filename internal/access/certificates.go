@@ -1,0 +1,73 @@
+package access
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// Certificates are what a server shows to its clients, and the authorities of what they show to it.
+type Certificates struct {
+	cert, key, clientCA string
+	now                 atomic.Pointer[tls.Config]
+}
+
+// OpenCertificates reads PEM files. Without cert the server has no TLS, without clientCA it asks clients for nothing.
+func OpenCertificates(cert, key, clientCA string) (*Certificates, error) {
+	c := &Certificates{cert: cert, key: key, clientCA: clientCA}
+	return c, c.Reload()
+}
+
+// Reload reads the files again, for connections that are made from now on. After an error what stood before stands.
+func (c *Certificates) Reload() error {
+	if c.cert == "" {
+		return nil
+	}
+	if err := Private(c.key); err != nil {
+		return fmt.Errorf("load key: %w", err)
+	}
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return fmt.Errorf("load certificate %s and key %s: %w", c.cert, c.key, err)
+	}
+	t := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if c.clientCA != "" {
+		pem, err := os.ReadFile(c.clientCA)
+		if err != nil {
+			return fmt.Errorf("read client CA: %w", err)
+		}
+		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+		if !t.ClientCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("read client CA %s: no PEM certificate in it", c.clientCA)
+		}
+	}
+	c.now.Store(t)
+	return nil
+}
+
+// Config is what a listener needs, nil without TLS. It always shows what was read last.
+func (c *Certificates) Config(protocols ...string) *tls.Config {
+	if c.now.Load() == nil {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		t := c.now.Load().Clone()
+		t.NextProtos = protocols
+		return t, nil
+	}}
+}
+
+// Files are the files that Reload reads.
+func (c *Certificates) Files() []string { return given(c.cert, c.key, c.clientCA) }
+
+// Expires is when the server's certificate expires; zero without one.
+func (c *Certificates) Expires() time.Time {
+	t := c.now.Load()
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Certificates[0].Leaf.NotAfter
+}

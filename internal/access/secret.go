@@ -1,0 +1,54 @@
+package access
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Private refuses a file of this user that others can read or change, as ssh does for its keys. What belongs to somebody else (a file that is mounted
+// into a container, for instance) is that one's care.
+func Private(name string) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && ownedByUs(info) {
+		return fmt.Errorf("%s is a secret that others can read or change (mode %04o): chmod 600 %s", name, mode, name)
+	}
+	return nil
+}
+
+// readSecret reads a file that only its owner may read.
+func readSecret(name string) ([]byte, error) {
+	if err := Private(name); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxFile)
+	}
+	return b, err
+}
+
+// ReadToken reads a file with a bearer token.
+func ReadToken(name string) (string, error) {
+	b, err := readSecret(name)
+	if err != nil {
+		return "", fmt.Errorf("read bearer token: %w", err)
+	}
+	token := strings.TrimSpace(string(b))
+	if token == "" {
+		return "", fmt.Errorf("read bearer token: %s is empty; put a token into it or leave token_file out", name)
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("read bearer token: %s holds blanks or characters that no header carries; use letters, digits and -._~+/=", name)
+	}
+	return token, nil
+}
