@@ -112,15 +112,15 @@ func isLimited(err error) bool {
 func permits(who access.Identity, a action, q asked) error {
 	switch {
 	case !who.Role.Includes(a.role):
-		return notPermitted(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.name, a.role, who.Role))
+		return forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.name, a.role, who.Role))
 	case strings.Contains(a.keys, "keeper") && !who.Keeps(q.keeper):
-		return notPermitted(who, fmt.Sprintf("keeper %s is not its own", excerpt([]byte(q.keeper))))
+		return forbidden(who, fmt.Sprintf("keeper %s is not its own", excerpt([]byte(q.keeper))))
 	}
 	return nil
 }
 
-func notPermitted(who access.Identity, why string) error {
-	return &loader.Error{Reason: loader.NotPermitted, Message: fmt.Sprintf("identity %s may not do this: %s", who, why),
+func forbidden(who access.Identity, why string) error {
+	return &loader.Error{Reason: loader.Forbidden, Message: fmt.Sprintf("identity %s may not do this: %s", who, why),
 		Do: "ask with a token that may, or have whoever operates the daemon change what this one may (loaderd token)", Facts: map[string]string{"identity": who.String()}}
 }
 

@@ -41,7 +41,7 @@ func Code(r loader.Reason) codes.Code {
 		return codes.InvalidArgument
 	case loader.BadToken:
 		return codes.Unauthenticated
-	case loader.NotPermitted:
+	case loader.Forbidden:
 		return codes.PermissionDenied
 	case loader.DocumentLost:
 		return codes.DataLoss

@@ -127,7 +127,7 @@ func (g *guard) identify(ctx context.Context, method string) (access.Identity, e
 		return who, err
 	}
 	if !who.Sees(g.run) {
-		return who, notPermitted(who, "it does not see the run that this daemon serves")
+		return who, forbidden(who, "it does not see the run that this daemon serves")
 	}
 	return who, nil
 }

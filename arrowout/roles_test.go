@@ -72,7 +72,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"nobody":      {reason: "BAD_TOKEN"},
 		"unknown":     {token: unknown, reason: "BAD_TOKEN"},
 		"expired":     {token: let(t, file, access.Identity{Name: "expired", Role: access.Operate, Expires: time.Now().Add(-time.Hour)}), reason: "BAD_TOKEN"},
-		"another run": {token: let(t, file, access.Identity{Name: "another", Role: access.Operate, Runs: []string{"other", "fak"}}), reason: "NOT_PERMITTED"},
+		"another run": {token: let(t, file, access.Identity{Name: "another", Role: access.Operate, Runs: []string{"other", "fak"}}), reason: "FORBIDDEN"},
 		"this run":    {token: let(t, file, access.Identity{Name: "this", Role: access.Operate, Runs: []string{"other", "fa*"}}), role: access.Operate},
 	}
 	for _, role := range access.Roles {
@@ -109,7 +109,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 				t.Helper()
 				want, code := who.reason, codes.PermissionDenied
 				if want == "" && !who.role.Includes(role) {
-					want = "NOT_PERMITTED"
+					want = "FORBIDDEN"
 				}
 				if want == "BAD_TOKEN" {
 					code = codes.Unauthenticated
@@ -188,7 +188,7 @@ func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 			s, failed := c.DoAction(withToken(tc.token), &flight.Action{Type: tc.action, Body: []byte(tc.body)})
 			err = received(s, &flight.Result{}, failed)
 		}
-		if tc.ok && err != nil || !tc.ok && infoOf(t, err, codes.PermissionDenied).Reason != "NOT_PERMITTED" {
+		if tc.ok && err != nil || !tc.ok && infoOf(t, err, codes.PermissionDenied).Reason != "FORBIDDEN" {
 			t.Errorf("%s %s: %v", tc.action, tc.body, err)
 		}
 	}

@@ -93,7 +93,7 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 	if t.Job == "" {
 		t.Job = who.Keeper("")
 	} else if !who.Keeps(t.Job) {
-		return request{}, notPermitted(who, fmt.Sprintf("job %s is not its own", excerpt([]byte(t.Job))))
+		return request{}, forbidden(who, fmt.Sprintf("job %s is not its own", excerpt([]byte(t.Job))))
 	}
 	if t.Fingerprint != "" && t.Fingerprint != info.Fingerprint {
 		return request{}, &loader.Error{Reason: loader.PlanMismatch,

@@ -34,7 +34,7 @@ const (
 	DocumentLost    Reason = "DOCUMENT_LOST"    // a document that a step needs is gone from the stream
 	BadTicket       Reason = "BAD_TICKET"       // a ticket or an action's body is malformed
 	BadToken        Reason = "BAD_TOKEN"        // the bearer token is missing or wrong
-	NotPermitted    Reason = "NOT_PERMITTED"    // who calls is known, and may not do this
+	Forbidden       Reason = "FORBIDDEN"        // who calls is known, and may not do this
 )
 
 // Error is a typed cause with facts for machines and advice for people.

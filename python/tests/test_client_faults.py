@@ -291,6 +291,7 @@ def test_a_slow_path(big: Daemon, undisturbed: Digest) -> None:
 
 def test_bearer_token(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
     file = tmp_path / "token"
+    file.touch(0o600)  # one that others can read is refused
     file.write_text("s3cret\n")
     d = daemon({**SETTINGS, "flight.token_file": file})
     publish_tokens(d.nats_url, documents(200))
@@ -324,6 +325,8 @@ def test_identities(daemon: Callable[..., Daemon], request: pytest.FixtureReques
         tokens[name] = made.stdout.strip()
     d = daemon({**SETTINGS, "flight.identities": file})
     publish_tokens(d.nats_url, documents(200))
+    with Client(d.flight_url, token=tokens["me"]) as client:
+        client.seal()
     with Client(d.flight_url, token=tokens["big"]) as client:
         assert next(client).index == 0 and client.commit(1) == 1 and client.info().keepers == {"big": 1}
         for call in (client.seal, lambda: client.commit(1, "trainer"), lambda: client.leave("other")):
@@ -335,7 +338,6 @@ def test_identities(daemon: Callable[..., Daemon], request: pytest.FixtureReques
         with pytest.raises(loaderd.Forbidden, match="takes the role train"):
             client.commit(1)
     with Client(d.flight_url, token=tokens["me"]) as client:
-        client.seal()
         assert client.commit(1, "anybody") == 1
 
 

@@ -151,7 +151,7 @@ class BadToken(LoaderdError):
 class Forbidden(LoaderdError):
     """The daemon knows who asks, and they may not do this: another run, another's keeper, or an action that takes another role."""
 
-    reason = "NOT_PERMITTED"
+    reason = "FORBIDDEN"
 
 
 class Unsupported(LoaderdError):

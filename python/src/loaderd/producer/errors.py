@@ -20,7 +20,7 @@ class NoStream(PublishError):
 class NotPermitted(PublishError):
     """The server refuses these credentials."""
 
-    reason = "NOT_PERMITTED"
+    reason = "FORBIDDEN"
 
 
 class InputChanged(PublishError):
