@@ -221,7 +221,7 @@ func TestDemoRefuses(t *testing.T) {
 		{"negative limit", []string{"--limit", "-1", folder}, exitUsage, "--limit -1"},
 		{"bad settings", []string{"--length", "1", "--method", "best", folder}, exitUsage, "2 problems"},
 		{"a remote server", []string{"--set", "stream.url=nats://127.0.0.1:1", folder}, exitUsage, "a NATS server of its own"},
-		{"address in use", []string{"--set", "flight.listen=203.0.113.1:1", folder}, exitFailed, "203.0.113.1:1"},
+		{"address in use", []string{"--set", "flight.listen=203.0.113.1:1", "--set", "flight.insecure=true", folder}, exitFailed, "203.0.113.1:1"},
 		{"folder that can not be made", []string{"--keep", filepath.Join(binary, "x", "y"), folder}, exitFailed, "make data folder"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
