@@ -121,7 +121,7 @@ func ValidName(name string) error {
 	if len(name) < 1 || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.", r)
 	}) {
-		return fmt.Errorf("name %q: want 1 to %d letters, digits, -, _ and .", name, maxName)
+		return fmt.Errorf("name %q: want 1 to %d letters, digits, dots, - and _", name, maxName)
 	}
 	return nil
 }
