@@ -212,6 +212,7 @@ func TestADaemonInDoubtAnswersNothing(t *testing.T) {
 	first, stop := w.join(t, company, "first")
 	eventually(t, func() bool { return first.Info().Planned == 2 })
 	second, _ := w.join(t, company, "second")
+	company.setDeaf(true) // nor does it hear what readers want, and find out by an append
 	company.oust(doubts)
 	read(t, second, loader.Place{World: 1}, 0, 20)
 	if _, err := second.Commit(t.Context(), "a", 5); err != nil {
