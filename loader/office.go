@@ -82,6 +82,7 @@ type office struct {
 	told    report    // by the leader elsewhere ...
 	heard   time.Time // ... then
 	any     bool      // it has been told something
+	times   uint64    // that it was told
 }
 
 // daemon is another daemon of the run.
@@ -312,6 +313,25 @@ func (o *office) report() report {
 	r.Elsewhere, r.Silent = true, time.Since(o.heard)
 	r.Unheard = !o.any || r.Silent >= silentAfter
 	return r
+}
+
+// listen waits until the leader elsewhere has said twice how far it is: the first of these words may have been on its way. It returns whether there
+// was such a wait.
+func (o *office) listen() bool {
+	const limit, look = 4 * sayEvery, 10 * time.Millisecond
+	heard := func() (uint64, bool) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.times, o.here() == nil
+	}
+	before, elsewhere := heard()
+	for began := time.Now(); elsewhere && time.Since(began) < limit; {
+		time.Sleep(look)
+		if now, _ := heard(); now >= before+2 {
+			break
+		}
+	}
+	return elsewhere
 }
 
 // addresses returns where readers find the run's daemons, and the one that leads.

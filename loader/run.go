@@ -143,7 +143,12 @@ func (r *Run) Info() Info {
 // Join registers a reader that will ask for steps from step on. It checks rank, world and step. Readers decide how far ahead the leader
 // plans, never what it plans.
 func (r *Run) Join(place Place, step uint64) (*Reader, error) {
-	return r.follower.join(r.office.name, place, step)
+	reader, err := r.follower.join(r.office.name, place, step)
+	var refused *Error
+	if errors.As(err, &refused) && refused.Reason == StepNotPlanned && r.office.listen() { // a reader that comes from another daemon may know more
+		return r.follower.join(r.office.name, place, step)
+	}
+	return reader, err
 }
 
 // Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.

@@ -90,7 +90,7 @@ func (o *office) hear(b []byte) {
 		o.leader.want(o.demandOfAll())
 	}
 	if w.Lead != nil && !o.leads {
-		o.told, o.heard, o.any = *w.Lead, time.Now(), true
+		o.told, o.heard, o.any, o.times = *w.Lead, time.Now(), true, o.times+1
 		o.told.Flight = w.Flight
 		o.plan.released(w.Oldest)
 		if w.At > o.plan.position() {
