@@ -107,6 +107,7 @@ bench-moment: build ## every benchmark for a moment: do they still run? Part of 
 	bin/endtoend -documents 300 -python $(VENV)
 	bin/endtoend -documents 300 -tokenized -python $(VENV)
 	bin/guarantees -planned 60000 shares order balance
+	LOADERD_SCALE=moment $(GO) test -count=1 -run '^TestScale$$' .
 	bin/splice -pool 256 -bytes 4000000 $(shell $(GO) env GOROOT)/src/net
 
 .PHONY: bench-simulate

@@ -22,15 +22,28 @@ import (
 )
 
 // TestScale measures what a run costs on several machines: serving by one, two and four daemons, the leader under many ranks, and three copies
-// of every stream against one. LOADERD_SCALE says how often; the medians are printed, with the extremes.
+// of every stream against one. LOADERD_SCALE says how often; the medians are printed, with the extremes. "moment" measures little, to see that it runs.
 func TestScale(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("LOADERD_SCALE"))
+	if forAMoment() {
+		n = 1
+	}
 	if n == 0 {
 		t.Skip("it measures: make bench-scale")
 	}
 	t.Run("daemons", func(t *testing.T) { scaleDaemons(t, n) })
 	t.Run("ranks", func(t *testing.T) { scaleRanks(t, n) })
 	t.Run("copies", func(t *testing.T) { scaleCopies(t, n) })
+}
+
+func forAMoment() bool { return os.Getenv("LOADERD_SCALE") == "moment" }
+
+// size is how large something is when it is measured, or for a moment.
+func size(measured, moment int) int {
+	if forAMoment() {
+		return moment
+	}
+	return measured
 }
 
 // crew is several daemons of one run beside a NATS server.
@@ -45,7 +58,9 @@ func crew(t *testing.T, n int, c config.Config) *fleet {
 	for _, v := range f.members[1:] {
 		v.giveUp, v.ctx = f.giveUp, f.ctx
 	}
-	f.startAll()
+	for _, v := range f.members {
+		v.start()
+	}
 	return f
 }
 
@@ -132,7 +147,8 @@ func scaleSettings(t *testing.T, url string) config.Config {
 
 // scaleDaemons has eight ranks read all steps of a new run, spread over one, two and four daemons that share the machine.
 func scaleDaemons(t *testing.T, rounds int) {
-	const documents, world, steps = 40_000, 8, 200
+	const world = 8
+	documents, steps := size(40_000, 6_000), size(200, 5)
 	c := scaleSettings(t, natstest.Start(t).Store().ClientURL())
 	c.Plan.Packing.Buckets, c.Plan.Steps.Rows = []int{2048}, 64
 	if err := publishTokens(newVictim(t, c), c.Stream.URL, documents, 1); err != nil {
@@ -153,7 +169,7 @@ func scaleDaemons(t *testing.T, rounds int) {
 			for _, v := range f.members {
 				after += v.processorTime()
 			}
-			rate[n] = append(rate[n], steps/took.Seconds())
+			rate[n] = append(rate[n], float64(steps)/took.Seconds())
 			cost[n] = append(cost[n], float64((after-before).Nanoseconds())/float64(got))
 			f.stopAll()
 		}
@@ -166,7 +182,8 @@ func scaleDaemons(t *testing.T, rounds int) {
 // scaleRanks has more and more ranks read from the daemon that leads, or from another one. All train at one pace, so that what the daemons do
 // by the clock costs the same each time.
 func scaleRanks(t *testing.T, rounds int) {
-	const documents, world, steps, pace = 16_000, 64, 60, 500 * time.Millisecond
+	const world = 64
+	documents, steps, pace := size(16_000, 6_000), size(60, 3), 500*time.Millisecond
 	c := scaleSettings(t, natstest.Start(t).Store().ClientURL())
 	c.Plan.Packing.Buckets, c.Plan.Steps.Rows = []int{256}, world
 	c.Serve.Ahead = 16
@@ -191,8 +208,8 @@ func scaleRanks(t *testing.T, rounds int) {
 			}
 			l, o := leader.processorTime(), follower.processorTime()
 			f.readers(k.jobs, world, steps, pace, func(int, int) string { return from.uri() })
-			leads[k] = append(leads[k], float64((leader.processorTime()-l).Microseconds())/steps)
-			other[k] = append(other[k], float64((follower.processorTime()-o).Microseconds())/steps)
+			leads[k] = append(leads[k], float64((leader.processorTime()-l).Microseconds())/float64(steps))
+			other[k] = append(other[k], float64((follower.processorTime()-o).Microseconds())/float64(steps))
 			f.stopAll()
 		}
 	}
@@ -225,7 +242,7 @@ func scaleCopies(t *testing.T, rounds int) {
 			for _, x := range []struct {
 				records, times int
 				rates          map[int]figure
-			}{{1, 1000, appends}, {100, 50, batches}} {
+			}{{1, size(1000, 10), appends}, {100, size(50, 2), batches}} {
 				records := slices.Repeat([][]byte{make([]byte, 1000)}, x.records)
 				began := time.Now()
 				for range x.times {
@@ -251,7 +268,7 @@ func scaleCopies(t *testing.T, rounds int) {
 }
 
 // copiedDocuments are published and read.
-const copiedDocuments = 10_000
+var copiedDocuments = size(10_000, 200)
 
 func publishRate(t *testing.T, store *stream.Store) float64 {
 	t.Helper()
@@ -270,7 +287,7 @@ func publishRate(t *testing.T, store *stream.Store) float64 {
 	if _, err := p.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return copiedDocuments / time.Since(began).Seconds()
+	return float64(copiedDocuments) / time.Since(began).Seconds()
 }
 
 func readRate(t *testing.T, store *stream.Store) float64 {
@@ -292,5 +309,5 @@ func readRate(t *testing.T, store *stream.Store) float64 {
 		}
 		n += len(documents)
 	}
-	return copiedDocuments / time.Since(began).Seconds()
+	return float64(copiedDocuments) / time.Since(began).Seconds()
 }
