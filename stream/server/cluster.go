@@ -46,12 +46,10 @@ func (c Cluster) serverName() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read address of routes (stream.cluster.listen): %w", err)
 	}
-	if c.Advertise != "" {
-		if host, port, err = net.SplitHostPort(c.Advertise); err != nil {
-			return "", fmt.Errorf("read address that other members are told (stream.cluster.advertise): %w", err)
-		}
+	if at, forwarded, err := net.SplitHostPort(c.Advertise); err == nil && !everywhere(at) {
+		host, port = at, forwarded
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && (ip.IsUnspecified() || ip.IsLoopback()) {
+	if everywhere(host) {
 		host, err = os.Hostname()
 	}
 	if err != nil || host == "" || host == "localhost" {
@@ -60,6 +58,12 @@ func (c Cluster) serverName() (string, error) {
 		host = hex.EncodeToString(random[:])
 	}
 	return notInNames.ReplaceAllString(host, "-") + "-" + port, nil
+}
+
+// everywhere says whether a host is one that every machine has.
+func everywhere(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || host == "localhost" || ip != nil && (ip.IsUnspecified() || ip.IsLoopback())
 }
 
 // options are the server's options for its routes.
