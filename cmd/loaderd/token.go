@@ -33,7 +33,7 @@ func newTokenCreateCmd() *cobra.Command {
 		Short: "Let somebody in, and print their token",
 		Long: `Add an identity to a file, and print its token, once: the file keeps a hash of it. A daemon with flight.identities set to the file lets it in within
 seconds, without a restart. Roles: read (steps, and what a run says of itself), train (commit and leave too, for keepers of its own: those with its
-name, or its name, a dash and more), operate (seal, drain, checkpoint, ledger, find too, and all keepers).
+name, or its name, a slash and more), operate (seal, drain, checkpoint, ledger, find too, and all keepers).
 
 With --certificate there is no token: who shows a client certificate with that name (of a host, a URI, or the common name) is known by it
 (flight.client_ca).`,
@@ -110,7 +110,7 @@ func newTokenListCmd() *cobra.Command {
 				case i.Role == access.Operate:
 					keepers = []string{"*"}
 				case len(keepers) == 0:
-					keepers = []string{i.Name, i.Name + "-*"}
+					keepers = []string{i.Name, i.Name + "/*"}
 				}
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Name, i.Role, knownBy(i), listed(i.Runs, "*"), listed(keepers, ""), day(i.Created, "-"), day(i.Expires, "never"))
 			}

@@ -39,7 +39,7 @@ type Identity struct {
 	Certificate string `json:"certificate,omitempty"`
 	// Runs are those it may see, by name or by the beginning of names, a* for all that begin with a. None stands for all.
 	Runs []string `json:"runs,omitempty"`
-	// Keepers are those it may commit for, in the same form. None stands for its own name, and those that begin with it and a dash.
+	// Keepers are those it may commit for, in the same form. None stands for its own name, and those that begin with it and a slash, which no identity's name has.
 	Keepers []string  `json:"keepers,omitempty"`
 	Created time.Time `json:"created,omitzero"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
@@ -54,7 +54,7 @@ func (i Identity) Keeps(keeper string) bool {
 	case i.Role == Operate:
 		return true
 	case len(i.Keepers) == 0:
-		return keeper == i.Name || strings.HasPrefix(keeper, i.Name+"-")
+		return keeper == i.Name || strings.HasPrefix(keeper, i.Name+"/")
 	}
 	return matches(i.Keepers, keeper)
 }

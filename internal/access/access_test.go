@@ -65,7 +65,7 @@ func TestRunsAndKeepers(t *testing.T) {
 		who                                access.Identity
 		sees, not, keeps, others, byItself string
 	}{
-		{access.Identity{Name: "a", Role: access.Train}, "any", "", "a a-1 a-", "b ab trainer", "a"},
+		{access.Identity{Name: "a", Role: access.Train}, "any", "", "a a/1 a/", "b ab a-1 trainer", "a"},
 		{access.Identity{Name: "a", Role: access.Train, Runs: []string{"x", "y*"}, Keepers: []string{"trainer", "k*"}}, "x y yz", "z xy", "trainer k k9", "a a-1", "trainer"},
 		{access.Identity{Name: "a", Role: access.Train, Keepers: []string{"k*"}}, "any", "", "k", "a", "a"},
 		{access.Identity{Name: "a", Role: access.Operate, Keepers: []string{"k"}}, "any", "", "a k trainer", "", "trainer"},
