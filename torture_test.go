@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -48,7 +47,7 @@ func TestMain(m *testing.M) {
 	}
 	// The client's listener for reconnects stays when its connection is closed while the first object is being put: daemons are stopped
 	// here with their servers gone. It was seen once.
-	natstest.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+	natstest.VerifyTestMain(m)
 }
 
 // beDaemon serves until SIGTERM, as loaderd serve does.
