@@ -130,8 +130,8 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 		b = []byte("{}")
 	}
 	q := asked{}
-	run := info.Run
-	keys := map[string]func(json.RawMessage) error{"run": runName(&run)}
+	run, id := info.Run, ""
+	keys := map[string]func(json.RawMessage) error{"run": runName(&run), "run_id": runID(&id)}
 	missing := ""
 	for _, key := range strings.Fields(a.keys) {
 		key, optional := strings.CutSuffix(key, "?")
@@ -154,7 +154,7 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 	if err != nil {
 		return q, &loader.Error{Reason: loader.BadTicket, Message: fmt.Sprintf("body of action %s: %v", a.name, err), Do: "send " + a.about}
 	}
-	return q, checkRun(run, info)
+	return q, checkRun(run, id, info)
 }
 
 func (s *service) commit(ctx context.Context, q asked, send func(any) error) error {

@@ -109,7 +109,7 @@ func describe(d *flight.FlightDescriptor, info loader.Info, who access.Identity)
 		if len(d.GetPath()) != 1 {
 			return request{}, badTicket("a descriptor's path of %d parts: want one, the run's name", len(d.GetPath()))
 		}
-		if err := checkRun(d.GetPath()[0], info); err != nil {
+		if err := checkRun(d.GetPath()[0], "", info); err != nil {
 			return request{}, err
 		}
 		return parseTicket([]byte("{}"), info, who)

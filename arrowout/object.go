@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"loaderd/loader/plan"
 )
 
 // maxNumber bounds step numbers on the wire: what a double, and so every JSON library, holds exactly.
@@ -87,6 +89,16 @@ func runName(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || *into == "" {
 			return errors.New("want the name of a run as a string; leave the key out for the run that is served")
+		}
+		return nil
+	}
+}
+
+// runID reads the id of a run. An empty one is that of a run which has none: nothing to check.
+func runID(into *string) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		if json.Unmarshal(raw, into) != nil || !plan.ValidID(*into) {
+			return errors.New("want the run_id that info gives, or leave the key out")
 		}
 		return nil
 	}

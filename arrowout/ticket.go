@@ -17,6 +17,7 @@ const maxWorld = 1 << 20
 // Ticket asks for one rank's rows of consecutive steps. On the wire it is a JSON object; every key may be left out.
 type Ticket struct {
 	Run         string   `json:"run,omitempty"`         // name of the run; empty: the one that is served
+	RunID       string   `json:"run_id,omitempty"`      // of the run; when given it must match
 	Fingerprint string   `json:"fingerprint,omitempty"` // of the plan; when given it must match
 	Rank        int      `json:"rank"`                  // data-parallel rank, 0 ... World-1
 	World       int      `json:"world"`                 // number of data-parallel ranks
@@ -52,6 +53,7 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 	var rank, world, columns = uint64(0), uint64(1), []string(nil)
 	err := decodeObject(b, map[string]func(json.RawMessage) error{
 		"run":         runName(&t.Run),
+		"run_id":      runID(&t.RunID),
 		"fingerprint": text(&t.Fingerprint),
 		"rank":        func(raw json.RawMessage) error { t.namesRank = true; return number(&rank, 0, maxWorld-1)(raw) },
 		"world":       number(&world, 1, maxWorld),
@@ -87,7 +89,7 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 	if t.columns, err = parseColumns(columns, info.Config); err != nil {
 		return request{}, err
 	}
-	if err := checkRun(t.Run, info); err != nil {
+	if err := checkRun(t.Run, t.RunID, info); err != nil {
 		return request{}, err
 	}
 	if t.Job == "" {
@@ -104,14 +106,28 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 	return t, loader.CheckWorld(info.Config, t.World)
 }
 
-func checkRun(name string, info loader.Info) error {
+// checkRun refuses a request for another run than the one that is served, by its name or, where it has one, its id.
+func checkRun(name, id string, info loader.Info) error {
 	if name == info.Run || slices.Contains(info.Was, name) {
-		return nil
+		return checkRunID(id, info)
 	}
 	return &loader.Error{Reason: loader.RunMismatch,
 		Message: fmt.Sprintf("this daemon serves run %q, not %s", info.Run, excerpt([]byte(name))),
 		Do:      "ask for that run, leave run out, or connect to the daemon of the other run",
 		Facts:   map[string]string{"want": cut(name, 80), "have": info.Run}}
+}
+
+func checkRunID(id string, info loader.Info) error {
+	switch {
+	case id == "" || id == info.ID:
+		return nil
+	case !info.Begun: // or this daemon has not read the plan yet
+		return &loader.Error{Reason: loader.NotLeading, Message: fmt.Sprintf("this daemon has not seen the plan of run %q yet", info.Run), Do: "ask again"}
+	}
+	return &loader.Error{Reason: loader.RunReplaced,
+		Message: fmt.Sprintf("run %q was deleted and begun again: it has the id %s, the request is for %s", info.Run, cmp.Or(info.ID, "(none)"), id),
+		Do:      "its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without one, or restore the former run's plan from its backup",
+		Facts:   map[string]string{"run": info.Run, "want": id, "have": info.ID}}
 }
 
 func badTicket(format string, args ...any) error {

@@ -12,7 +12,7 @@ import (
 	"loaderd/packonline"
 )
 
-var about = loader.Info{Run: "r1", Was: []string{"r0"}, Fingerprint: "f00d", Config: plan.Config{
+var about = loader.Info{Run: "r1", Was: []string{"r0"}, ID: strings.Repeat("1a", 16), Begun: true, Fingerprint: "f00d", Config: plan.Config{
 	Tokenizer: plan.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256}, Packing: packonline.Config{Buckets: []int{2048}},
 	Steps: plan.StepsConfig{Rows: 12}}}
 
@@ -35,7 +35,7 @@ func TestTickets(t *testing.T) {
 		{"cut off", `{"rank":`, loader.BadTicket, `value of "rank"`},
 		{"not closed", `{"rank":0`, loader.BadTicket, "malformed JSON"},
 		{"two objects", `{}{}`, loader.BadTicket, "more behind"},
-		{"unknown key", `{"ranks":1}`, loader.BadTicket, `unknown key "ranks", want one of columns, fingerprint, job, rank, run, step, steps, world`},
+		{"unknown key", `{"ranks":1}`, loader.BadTicket, `unknown key "ranks", want one of columns, fingerprint, job, rank, run, run_id, step, steps, world`},
 		{"wrong case", `{"Rank":1}`, loader.BadTicket, "unknown key"},
 		{"key twice", `{"rank":0,"rank":0}`, loader.BadTicket, "twice"},
 		{"null value", `{"run":null}`, loader.BadTicket, "leave the key out"},
@@ -65,6 +65,10 @@ func TestTickets(t *testing.T) {
 
 		{"a name that the run had", `{"run":"r0"}`, "", ""},
 		{"other run", `{"run":"r2"}`, loader.RunMismatch, `serves run "r1", not "r2"`},
+		{"the run by its id", `{"run_id":"` + about.ID + `"}`, "", ""},
+		{"any id", `{"run_id":""}`, "", ""},
+		{"no id", `{"run_id":"1A"}`, loader.BadTicket, "want the run_id that info gives"},
+		{"another id", `{"run_id":"` + strings.Repeat("2b", 16) + `"}`, loader.RunReplaced, "deleted and begun again: it has the id 1a1a"},
 		{"other plan", `{"fingerprint":"beef"}`, loader.PlanMismatch, "wants the plan beef"},
 		{"world of 5", `{"world":5}`, loader.WorldMismatch, "use one of these world sizes: 1 2 3 4 6 12"},
 		{"world of 24", `{"world":24}`, loader.WorldMismatch, "12 rows"},
@@ -85,6 +89,29 @@ func TestTickets(t *testing.T) {
 				t.Errorf("want advice and a short message, got %q", typed.Error())
 			}
 		})
+	}
+}
+
+// What is asked of a run by its id is refused for good only where the plan is known to be another one's.
+func TestAnIDBeforeTheRunHasBegun(t *testing.T) {
+	ticket, commit := []byte(`{"run_id":"`+strings.Repeat("2b", 16)+`"}`), []byte(`{"run_id":"`+strings.Repeat("2b", 16)+`","step":1}`)
+	for _, tc := range []struct {
+		what  string
+		info  loader.Info
+		wants loader.Reason
+	}{
+		{"not begun, or not read yet", loader.Info{Run: "r1", Config: about.Config}, loader.NotLeading},
+		{"begun by an older binary", loader.Info{Run: "r1", Begun: true, Config: about.Config}, loader.RunReplaced},
+		{"begun again", about, loader.RunReplaced},
+	} {
+		_, err := parseTicket(ticket, tc.info, access.Identity{Role: access.Operate})
+		_, failed := parseAction(commit, actions[0], tc.info)
+		for _, err := range []error{err, failed} {
+			var typed *loader.Error
+			if !errors.As(err, &typed) || typed.Reason != tc.wants {
+				t.Errorf("%s: got %v, want %s", tc.what, err, tc.wants)
+			}
+		}
 	}
 }
 
@@ -114,7 +141,7 @@ func TestNarrowIDsNeedASmallVocabulary(t *testing.T) {
 }
 
 func FuzzTicket(f *testing.F) {
-	for _, s := range []string{`{}`, `{"run":"r1","rank":1,"world":2,"step":3,"steps":4,"columns":["labels","documents"],"job":"eval"}`, `{"rank":-1}`, "\xff", `{"a":{`} {
+	for _, s := range []string{`{}`, `{"run":"r1","run_id":"1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a","rank":1,"world":2,"step":3,"steps":4,"columns":["labels","documents"],"job":"eval"}`, `{"rank":-1}`, "\xff", `{"a":{`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -28,6 +28,7 @@ const (
 	StreamMismatch  Reason = "STREAM_MISMATCH"  // the document stream is not the one that the plan was made of
 	PlanTruncated   Reason = "PLAN_TRUNCATED"   // the plan ends before what it is known to have held
 	RunMismatch     Reason = "RUN_MISMATCH"     // the daemon serves another run
+	RunReplaced     Reason = "RUN_REPLACED"     // the daemon serves a run of that name that was begun anew
 	WorldMismatch   Reason = "WORLD_MISMATCH"   // the world size does not divide a step's rows
 	StepReleased    Reason = "STEP_RELEASED"    // the step is below the floor
 	StepNotPlanned  Reason = "STEP_NOT_PLANNED" // the step is too far in the future

@@ -35,12 +35,13 @@ func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c plan.
 	if step > end.steps {
 		return forked, from, fmt.Errorf("fork: %w", notPlanned(step, end.steps))
 	}
-	h := plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: name, Fingerprint: c.Fingerprint(), Stream: docs.Stream, Config: c}
+	h := plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: name, ID: newID(),
+		Fingerprint: c.Fingerprint(), Stream: docs.Stream, Config: c}
 	used, err := p.usedBefore(ctx, step, old)
 	if err != nil {
 		return forked, from, fmt.Errorf("fork: %w", err)
 	}
-	h.Parent = used.Parent(old.Run, step, old.Fingerprint)
+	h.Parent = used.Parent(old, step)
 	floor := h.Parent.Floor
 	if !used.Floor.Reaches(plan.Before(docs.First)) {
 		return forked, from, fmt.Errorf("fork: %w", &Error{Reason: DocumentLost,

@@ -189,15 +189,33 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// decisions are a plan's records but those of its terms: who led when shapes nothing.
+// decisions are a plan's records but those of its terms, and without the run's ids: who led when, and when the run began, shapes nothing.
 func decisions(t *testing.T, records [][]byte) [][]byte {
 	t.Helper()
-	return slices.DeleteFunc(slices.Clone(records), func(b []byte) bool {
+	records = slices.Clone(records)
+	records[0] = withoutID(t, records[0])
+	return slices.DeleteFunc(records, func(b []byte) bool {
 		e, err := plan.DecodeRecord(b)
 		must(t, err)
 		_, is := e.(plan.Term)
 		return is
 	})
+}
+
+// withoutID is the header of a run without its id, and its parent's.
+func withoutID(t *testing.T, header []byte) []byte {
+	t.Helper()
+	e, err := plan.DecodeRecord(header)
+	must(t, err)
+	h := e.(plan.Header)
+	if len(h.ID) != 32 || h.Parent != nil && len(h.Parent.ID) != 32 {
+		t.Errorf("run %s has the id %q, its parent %+v", h.Run, h.ID, h.Parent)
+	}
+	h.ID = ""
+	if h.Parent != nil {
+		h.Parent.ID = ""
+	}
+	return plan.EncodeRecord(h)
 }
 
 // digest sums up records, each with its length.

@@ -1,6 +1,8 @@
 package loader
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -14,6 +16,13 @@ type StreamState struct {
 	Last  uint64 // last sequence in the stream
 	// Trouble is why the stream may lose documents or get no more of them although it is there: its settings were changed. Else nil.
 	Trouble error
+}
+
+// newID draws the id of a run that begins.
+func newID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
 }
 
 // madeOf refuses a document stream that is not the one that the plan was made of: equal sequences would name other documents.

@@ -62,11 +62,17 @@ func (v *planView) now() planned {
 	return planned{v.steps, v.ended, maps.Clone(v.keepers), v.oldest, v.failed, v.changed}
 }
 
-// head returns the plan's header.
-func (v *planView) head() plan.Header {
+// head returns the plan's header; before it has begun, the one that this process would write.
+func (v *planView) head() (h plan.Header, begun bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.header
+	return v.header, v.begun
+}
+
+// start returns the first document of the run.
+func (v *planView) start() uint64 {
+	h, _ := v.head()
+	return h.Start
 }
 
 // position returns the last record that is known.
@@ -95,7 +101,9 @@ func (v *planView) update(f func()) {
 // opened takes in what a leader has read of the plan, before it plans anything.
 func (v *planView) opened(l *leader) {
 	v.update(func() {
-		v.header, v.begun = l.header, v.begun || !l.fresh
+		if !v.begun || !l.fresh { // the header of a plan that is there is none that this process would write
+			v.header, v.begun = l.header, !l.fresh
+		}
 		v.steps, v.ended = max(v.steps, l.found.steps), v.ended || l.found.ended
 		if l.tail.Position > v.at { // what lies between here and the end of the plan is taken in by a replay, or when the view follows the log
 			v.at, v.parts, v.keepers = l.tail.Position, plan.Joiner{}, l.applier.Keepers
@@ -240,7 +248,7 @@ func (v *planView) patient(ctx, limit context.Context, step uint64, err error) e
 // floorBefore returns a position that covers no document which this step or a later one needs.
 func (v *planView) floorBefore(ctx context.Context, step uint64) (plan.Position, error) {
 	if step == 0 {
-		return plan.Before(v.head().Start), nil
+		return plan.Before(v.start()), nil
 	}
 	s, err := v.step(ctx, step-1)
 	if err != nil {
@@ -251,7 +259,7 @@ func (v *planView) floorBefore(ctx context.Context, step uint64) (plan.Position,
 
 // oldestStep returns the first step from which on no step needs a document that gone covers.
 func (v *planView) oldestStep(ctx context.Context, gone plan.Position) (uint64, error) {
-	if plan.Before(v.head().Start).Reaches(gone) {
+	if plan.Before(v.start()).Reaches(gone) {
 		return 0, nil
 	}
 	var failed error

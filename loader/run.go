@@ -46,7 +46,10 @@ type Edges struct {
 
 // Info describes a run to readers.
 type Info struct {
-	Run         string       `json:"run"`
+	Run string `json:"run"`
+	// ID tells the run from others of its name: one that was deleted and begun again has another. Empty before it begins, and of a run that
+	// an older binary began.
+	ID          string       `json:"run_id"`
 	Fingerprint string       `json:"fingerprint"`
 	Config      plan.Config  `json:"config"`
 	Start       uint64       `json:"start"`     // sequence of the first document
@@ -57,6 +60,8 @@ type Info struct {
 	Keepers     plan.Keepers `json:"keepers"`
 	// Was are names that the run had before its plan was repaired: who holds one of them means this run.
 	Was []string `json:"was,omitempty"`
+	// Begun says that the run has a plan, as far as this process knows.
+	Begun bool `json:"-"`
 	// Daemons are the addresses of all live daemons of the run, as grpc://host:port or grpc+tls://host:port. Empty: the one that answers is alone.
 	Daemons []string `json:"daemons,omitempty"`
 	// Leader is where readers find the daemon that plans the run, as this one has heard last; empty when that is not known.
@@ -130,10 +135,14 @@ func (r *Run) ServesAt(uri string) { r.office.flight = uri }
 
 // Info describes the run as of now.
 func (r *Run) Info() Info {
-	h, now := r.plan.head(), r.plan.now()
+	now := r.plan.now() // first: a plan with steps has begun
+	h, begun := r.plan.head()
 	daemons, leader := r.office.addresses()
 	info := Info{Run: r.office.name, Fingerprint: h.Fingerprint, Config: r.office.config, Start: h.Start, Planned: now.steps, Ended: now.ended,
-		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers, Daemons: daemons, Leader: leader}
+		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers, Begun: begun, Daemons: daemons, Leader: leader}
+	if begun {
+		info.ID = h.ID
+	}
 	if h.Repair != nil {
 		info.Was = h.Repair.Was
 	}

@@ -68,9 +68,9 @@ func writeRuns(w io.Writer, all []runs.Listed) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RUN\tDOCUMENTS\tSTATE\tSTEPS\tCOMMITTED\tLEADER\tFLOOR\tPLAN\tCHECKPOINTS")
+	fmt.Fprintln(t, "RUN\tID\tDOCUMENTS\tSTATE\tSTEPS\tCOMMITTED\tLEADER\tFLOOR\tPLAN\tCHECKPOINTS")
 	for _, r := range all {
-		fmt.Fprintln(t, strings.Join([]string{r.Run, dash(r.Stream), stateOf(r), quantity.Count(r.Steps), countOf(r.Committed), leaderOf(r.Leader), countOf(r.Floor),
+		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), dash(r.Stream), stateOf(r), quantity.Count(r.Steps), countOf(r.Committed), leaderOf(r.Leader), countOf(r.Floor),
 			quantity.Bytes(int64(r.PlanBytes)), quantity.Bytes(int64(r.CheckpointBytes))}, "\t"))
 	}
 	if err := t.Flush(); err != nil {
@@ -85,6 +85,9 @@ func writeRuns(w io.Writer, all []runs.Listed) error {
 	}
 	return nil
 }
+
+// shortID shows enough of a run's id to tell it from others.
+func shortID(id string) string { return dash(id[:min(len(id), 8)]) }
 
 func dash(s string) string {
 	if s == "" {

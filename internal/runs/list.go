@@ -27,7 +27,8 @@ const (
 // Listed is a run as List finds it.
 type Listed struct {
 	Run    string `json:"run"`
-	Stream string `json:"stream"` // that its documents come from
+	ID     string `json:"run_id,omitempty"` // of the run; a run that is deleted and begun again has another
+	Stream string `json:"stream"`           // that its documents come from
 	State  State  `json:"state"`
 	// Problem is why its plan cannot be read.
 	Problem string    `json:"problem,omitempty"`
@@ -112,7 +113,7 @@ func look(ctx context.Context, store *stream.Store, k planlog.Kept, needs []plan
 		l.State = NotBegun
 		return l, nil
 	}
-	l.Stream, l.Steps, l.SealedAt = s.Header.Stream.Name, s.Steps, s.SealedAt
+	l.ID, l.Stream, l.Steps, l.SealedAt = s.Header.ID, s.Header.Stream.Name, s.Steps, s.SealedAt
 	switch {
 	case s.Ended:
 		l.State = Ended

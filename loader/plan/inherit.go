@@ -14,6 +14,7 @@ import (
 // documents Floor ... Cursor, and all that follow.
 type Parent struct {
 	Run         string `json:"run"`
+	ID          string `json:"id,omitempty"` // of that run
 	Step        uint64 `json:"step"`
 	Fingerprint string `json:"fingerprint"`
 	Floor       uint64 `json:"floor"`  // all documents below are used up
@@ -126,15 +127,15 @@ func (i *Inheritance) Use(s *Step) {
 	}
 }
 
-// Parent returns the form that stands in the header of a fork.
-func (i *Inheritance) Parent(run string, step uint64, fingerprint string) *Parent {
+// Parent returns the form that stands in the header of a fork of a run at a step.
+func (i *Inheritance) Parent(of Header, step uint64) *Parent {
 	for doc := range i.taken {
 		if i.Floor.Covers(doc) {
 			delete(i.taken, doc)
 		}
 	}
 	floor := i.Floor.Next()
-	return &Parent{Run: run, Step: step, Fingerprint: fingerprint, Floor: floor, Cursor: i.Cursor.Last(), Taken: encodeTaken(i.taken, floor)}
+	return &Parent{Run: of.Run, ID: of.ID, Step: step, Fingerprint: of.Fingerprint, Floor: floor, Cursor: i.Cursor.Last(), Taken: encodeTaken(i.taken, floor)}
 }
 
 // used reports whether the parent planned a part of a document. Such a document is no duplicate, however far the new run looks back.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"strings"
 
 	"loaderd/packonline"
 )
@@ -35,9 +36,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Header is the first record of a plan.
 type Header struct {
-	Format      int    `json:"format"`
-	Algorithm   int    `json:"algorithm"`
-	Run         string `json:"run"`
+	Format    int    `json:"format"`
+	Algorithm int    `json:"algorithm"`
+	Run       string `json:"run"`
+	// ID tells the run from every other one of its name: 32 hexadecimal digits, drawn when it began and kept by a repaired copy. Nothing
+	// that the run plans depends on it. Empty in plans of older binaries.
+	ID          string `json:"id,omitempty"`
 	Fingerprint string `json:"fingerprint"`
 	Start       uint64 `json:"start"`  // sequence of the run's first document
 	Stream      Stream `json:"stream"` // that its documents come from
@@ -154,11 +158,7 @@ func DecodeRecord(b []byte) (Entry, error) {
 	}
 	kind, in := b[3], varints{b: body[4:]}
 	if kind == kindHeader {
-		var h Header
-		if err := json.Unmarshal(in.b, &h); err != nil {
-			return nil, fmt.Errorf("decode plan header: %w", err)
-		}
-		return h, nil
+		return decodeHeader(in.b)
 	}
 	var e Entry
 	if kind == kindStep {
@@ -173,6 +173,25 @@ func DecodeRecord(b []byte) (Entry, error) {
 		return nil, fmt.Errorf("decode plan record: %w", in.err)
 	}
 	return e, nil
+}
+
+func decodeHeader(b []byte) (Entry, error) {
+	var h Header
+	if err := json.Unmarshal(b, &h); err != nil {
+		return nil, fmt.Errorf("decode plan header: %w", err)
+	}
+	if !ValidID(h.ID) {
+		return nil, fmt.Errorf("decode plan header: %q is no id of a run: it has %d hexadecimal digits", h.ID, idDigits)
+	}
+	return h, nil
+}
+
+// idDigits are the hexadecimal digits of a run's id.
+const idDigits = 32
+
+// ValidID reports whether a run may have an id, or that of a run that has none: the empty one.
+func ValidID(id string) bool {
+	return id == "" || len(id) == idDigits && strings.Trim(id, "0123456789abcdef") == ""
 }
 
 func (r *varints) stepPart() StepPart {

@@ -262,6 +262,7 @@ def test_a_long_step_of_the_ledger_is_put_together(module_daemon: Callable[..., 
     [
         ({"run": "other"}, loaderd.RunMismatch, {"want": "other", "have": "default"}),
         ({"fingerprint": "sha256:other"}, loaderd.PlanMismatch, {"want": "sha256:other"}),
+        ({"run_id": "00" * 16}, loaderd.RunReplaced, {"want": "00" * 16}),
         ({"world": 3}, loaderd.WorldMismatch, {"divisors": "1 2 4 8"}),
         ({"step": 10**9}, loaderd.StepNotPlanned, {"step": str(10**9)}),
         ({"step": 2**60}, loaderd.BadTicket, {}),
@@ -276,7 +277,7 @@ def test_causes_that_do_not_pass_are_raised_at_once(
         assert caught.value.facts.items() >= facts.items()
         with pytest.raises(error):
             next(client)
-        if arguments.keys() & {"run", "fingerprint"}:
+        if arguments.keys() & {"run", "fingerprint", "run_id"}:
             with pytest.raises(error):
                 client.info()
 

@@ -221,6 +221,52 @@ def test_another_plan_behind_the_same_address(serve: Callable[..., Server]) -> N
     assert {t["fingerprint"] for t in server.tickets} == {"sha256:1"}, "for the daemon to refuse, too"
 
 
+ID, OTHER = "1a" * 16, "2b" * 16
+
+
+def with_id(run_id: str) -> bytes:
+    return json.dumps(INFO | {"run_id": run_id}).encode()
+
+
+def test_a_run_that_was_begun_again_behind_the_same_address(serve: Callable[..., Server]) -> None:
+    server = serve([message(0), flight.FlightUnavailableError("restart")], [message(1)], info=with_id(ID))
+    with Client(server.url) as client:
+        next(client)
+        server.info_body = with_id(OTHER)
+        for call in (lambda: next(client), client.info, lambda: client.commit(1)):
+            with pytest.raises(loaderd.RunReplaced, match=OTHER) as caught:
+                call()
+            assert caught.value.facts == {"run": "r", "want": ID, "have": OTHER}
+        server.info_body = with_id(ID)
+        next(client)
+    assert {t["run_id"] for t in server.tickets} == {ID}, "for the daemon to refuse, too"
+
+
+def test_the_id_of_a_run_that_begins_later(serve: Callable[..., Server]) -> None:
+    server = serve([message(0), flight.FlightUnavailableError("restart")], [message(1)], info=with_id(""))
+    with Client(server.url) as client:
+        stream = client.stream()
+        opened = stream.daemons.pick().info
+
+        def begun(run: str | None, timeout: float) -> loaderd.RunInfo:
+            info = opened(run, timeout)
+            server.info_body = with_id(ID)  # for whoever asks next
+            return info
+
+        stream.daemons.pick().info = begun  # type: ignore[method-assign]
+        next(stream)
+        assert stream.run_id == ID
+        next(stream)
+    assert [t.get("run_id") for t in server.tickets] == [None, ID]
+
+
+def test_an_older_daemon_is_not_asked_for_an_id(serve: Callable[..., Server]) -> None:
+    server = serve([message(0)])
+    with Client(server.url, run_id=ID) as client:
+        next(client)
+    assert "run_id" not in server.tickets[0], "it would refuse the key"
+
+
 def test_another_plan_after_an_exception(serve: Callable[..., Server]) -> None:
     server = serve([message(0), typed("RUN_FAILED")], [message(1)])
     with Client(server.url) as client:

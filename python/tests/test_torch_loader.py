@@ -32,6 +32,7 @@ from loaderd import (
     PlanMismatch,
     RankBehind,
     RunMismatch,
+    RunReplaced,
     SourceDry,
     Unavailable,
     Unreachable,
@@ -304,7 +305,8 @@ def test_state_is_small_and_of_what_was_yielded(sealed):
             next(loader)
         wait_for(lambda loader=loader: len(loader._reader._shared.items) == 8)
     states = [loader.state_dict() for loader in loaders]
-    assert states == [{"version": 1, "run": "sealed", "fingerprint": loaders[0].fingerprint, "step": 5}] * 4
+    known = {"version": 1, "run": "sealed", "fingerprint": loaders[0].fingerprint, "step": 5, "run_id": loaders[0].info.run_id}
+    assert states == [known] * 4 and len(known["run_id"]) == 32
     assert len(pickle.dumps(states[0])) < 200
     for loader in loaders:
         loader.close()
@@ -326,6 +328,8 @@ def test_wrong_states(sealed):
         for change, error, says in [
             ({"run": "other"}, RunMismatch, "checkpoint is of the run other, the daemon serves sealed"),
             ({"fingerprint": "sha256:00"}, PlanMismatch, f"sha256:00, the daemon's {fine['fingerprint']}"),
+            ({"run_id": "00" * 16}, RunReplaced, f"deleted and begun again: it has the id {fine['run_id']}"),
+            ({"run_id": 7}, ValueError, r"\['run_id'\]"),
             ({"version": 2, "more": 1}, ValueError, "version 2, this loaderd reads up to 1"),
             ({"version": 0}, ValueError, "no state"),
             ({"version": "1"}, ValueError, r"\['version'\]"),
@@ -336,12 +340,14 @@ def test_wrong_states(sealed):
         ]:
             with pytest.raises(error, match=says):
                 loader.load_state_dict({**fine, **change})
-        for missing in fine:
+        for missing in fine.keys() - {"run_id"}:
             with pytest.raises(ValueError, match=missing):
                 loader.load_state_dict({k: v for k, v in fine.items() if k != missing})
         with pytest.raises(ValueError):
             loader.load_state_dict({})
         assert loader.step == 1 and digest(next(loader))  # none of them did anything
+        loader.load_state_dict({k: v for k, v in fine.items() if k != "run_id"})  # of an older package
+        assert loader.step == 1 and digest(next(loader)) and loader.state_dict()["run_id"] == fine["run_id"]
     with StepLoader(sealed.flight_url, run="other") as loader:
         for use in (loader.state_dict, lambda: next(loader), loader.get_mock_batch):
             with pytest.raises(RunMismatch):

@@ -42,6 +42,7 @@ class Client(Iterator[Step]):
         step: int = 0,
         steps: int | None = None,
         fingerprint: str | None = None,
+        run_id: str | None = None,
         documents: bool = False,
         job: str = DEFAULT_JOB,
         token: str | None = None,
@@ -53,8 +54,8 @@ class Client(Iterator[Step]):
         """A client of the daemon at `url`, grpc://host:port or grpc+tls://host:port. A run of several daemons takes the
         addresses of some or all, as a sequence or with commas between them: it learns the others from any.
 
-        `run` and `fingerprint`, when given, must be those of the daemon's run (RunMismatch, PlanMismatch); a client
-        keeps to the ones it finds first. It reads `steps` steps from `step` on, all by default, and of each the rows of
+        `run`, `fingerprint` and `run_id`, when given, must be those of the daemon's run (RunMismatch, PlanMismatch, RunReplaced: a run
+        that was deleted and begun again has another id); a client keeps to the ones it finds first. It reads `steps` steps from `step` on, all by default, and of each the rows of
         `rank` of `world`. `job` names the job of these ranks: another one that reads the same run neither waits for it nor
         makes it wait. `documents` asks for `Step.sources`. `token` is the daemon's bearer token. `prefetch` steps
         are read ahead.
@@ -70,6 +71,7 @@ class Client(Iterator[Step]):
             raise ValueError(f"prefetch {prefetch}: want 1 step or more")
         self.rank, self.world = rank, world
         self._run, self._fingerprint, self._documents = run, fingerprint, documents
+        self._run_id = run_id
         self._patience, self._connect_timeout, self._prefetch = patience, connect_timeout, prefetch
         self._next, self._end = step, None if steps is None else step + steps
         self._job = job
@@ -123,6 +125,7 @@ class Client(Iterator[Step]):
             steps=None if self._end is None else max(0, self._end - first),
             run=self._run,
             fingerprint=self._fingerprint,
+            run_id=self._run_id,
             documents=self._documents,
             job=self._job,
             patience=self._patience,
@@ -130,11 +133,15 @@ class Client(Iterator[Step]):
         )
 
     def info(self) -> RunInfo:
-        """The run as it is now. The first answer fixes run and fingerprint for this client."""
+        """The run as it is now. The first answer fixes run, fingerprint and id for this client."""
         self._adopt()
         info = self._retried(self._described)
-        self._run, self._fingerprint = info.name, info.fingerprint
+        self._keep_to(info)
         return info
+
+    def keep_to_id(self, run_id: str | None) -> None:
+        """Has the client refuse any run but the one with this id, None: whichever it finds. What it reads already goes on."""
+        self._run_id = run_id
 
     def commit(self, step: int, keeper: str | None = None) -> int:
         """Says that the keeper's durable checkpoint covers all steps before `step`; returns the least such step of all
@@ -208,6 +215,11 @@ class Client(Iterator[Step]):
         if self._stream is not None:
             self._run = self._run or self._stream.run
             self._fingerprint = self._fingerprint or self._stream.fingerprint
+            self._run_id = self._run_id or self._stream.run_id
+
+    def _keep_to(self, info: RunInfo) -> None:
+        self._run, self._fingerprint = info.name, info.fingerprint
+        self._run_id = self._run_id or info.run_id or None
 
     def _check_open(self) -> None:
         self._daemons.check_fork()
@@ -232,10 +244,10 @@ class Client(Iterator[Step]):
 
     def _act(self, attempts: Patience, action: str, body: dict[str, Any]) -> list[dict[str, Any]]:
         connection = attempts.on or attempts.turn()
-        if self._fingerprint is None or connection.plan != self._fingerprint:  # another plan's is none of ours to change
-            info = self._described(attempts)
-            self._run, self._fingerprint = info.name, info.fingerprint
-        body = {"run": self._run} | body
+        another = connection.run_id and self._run_id and connection.run_id != self._run_id
+        if self._fingerprint is None or connection.plan != self._fingerprint or another:  # another plan's is none of ours to change
+            self._keep_to(self._described(attempts))
+        body = {"run": self._run} | ({"run_id": self._run_id} if connection.run_id is not None else {}) | body
         if not self._daemons.several:
             return connection.act(action, body, attempts.left())
         return attended(
@@ -245,7 +257,7 @@ class Client(Iterator[Step]):
         )
 
     def _described(self, attempts: Patience) -> RunInfo:
-        return attempts.described(self._run, self._fingerprint)
+        return attempts.described(self._run, self._fingerprint, self._run_id)
 
     def _retried(self, call: Callable[[Patience], T]) -> T:
         self._check_open()

@@ -104,6 +104,7 @@ class Connection:
         self._arguments = {"generic_options": _options(), **(tls._arguments() if tls else {})}
         self._client: Any = self._connect()
         self.plan: str | None = None  # fingerprint of the plan of whoever is there, as far as is known
+        self.run_id: str | None = None  # likewise; None also of an older daemon, which takes no ids
 
     def check_fork(self) -> None:
         """Raises ForkedClient in a process that was forked after the connection was made: in there it would hang."""
@@ -127,7 +128,7 @@ class Connection:
         if len(results) != 1:
             raise ProtocolError(f"{len(results)} results of info, want 1")
         info = RunInfo.decode(results[0])
-        self.plan = info.fingerprint
+        self.plan, self.run_id = info.fingerprint, info.run_id
         return info
 
     def ping(self, timeout: float) -> None:

@@ -112,6 +112,12 @@ class RunMismatch(LoaderdError):
     reason = "RUN_MISMATCH"
 
 
+class RunReplaced(LoaderdError):
+    """The run was deleted and begun again: it has another id than the run of the checkpoint."""
+
+    reason = "RUN_REPLACED"
+
+
 class WorldMismatch(LoaderdError):
     """The world size does not divide the rows of a step; `facts["divisors"]` has those that do."""
 
@@ -209,7 +215,7 @@ FROM_DAEMON: dict[str, type[LoaderdError]] = {
     cls.reason: cls
     for cls in (
         SourceDry, SourceDown, TokenizerBehind, PoolFilling, RankBehind, Replaying, NotLeading, PlanLogDown,
-        ShuttingDown, Limited, PlanMismatch, StreamMismatch, PlanTruncated, RunMismatch, WorldMismatch, TooManySegments,
+        ShuttingDown, Limited, PlanMismatch, StreamMismatch, PlanTruncated, RunMismatch, RunReplaced, WorldMismatch, TooManySegments,
         StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
     )
 }  # fmt: skip

@@ -21,6 +21,7 @@ from loaderd.errors import (
     PoolFilling,
     RankBehind,
     RunFailed,
+    RunReplaced,
     SourceDry,
     StepNotPlanned,
     TokenizerBehind,
@@ -79,9 +80,9 @@ class Patience:
         before, self.on = self.on, self.daemons.settle()
         return self.on is not before
 
-    def described(self, run: str | None, fingerprint: str | None) -> RunInfo:
+    def described(self, run: str | None, fingerprint: str | None, run_id: str | None = None) -> RunInfo:
         """The run as the daemon of the present attempt describes it. Raises PlanMismatch when its fingerprint is another
-        one."""
+        one, RunReplaced when its id is."""
         connection = self.on or self.turn()
         info = connection.info(run, self.answer())
         self.reached()
@@ -92,6 +93,8 @@ class Patience:
                 "resume with the configuration of the checkpoint",
                 facts={"run": info.name, "want": str(fingerprint), "have": info.fingerprint},
             )
+        if run_id and info.run_id and run_id != info.run_id:
+            raise replaced(info, run_id, connection.url)
         return info
 
     def left(self) -> float:
@@ -206,6 +209,16 @@ class Patience:
             f"or {tls}: {error}",
             facts={"url": d.url},
         )
+
+
+def replaced(info: RunInfo, run_id: str, where: str) -> RunReplaced:
+    """The error of a run that was begun again under its name, as the daemon would give it."""
+    return RunReplaced(
+        f"RUN_REPLACED: run {info.name} at {where} was deleted and begun again: it has the id {info.run_id or '(none)'}, the one that is read here has "
+        f"{run_id}; its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without one, or restore the former "
+        "run's plan from its backup",
+        facts={"run": info.name, "want": run_id, "have": info.run_id or ""},
+    )
 
 
 def greets_as_nats(url: str) -> bool:

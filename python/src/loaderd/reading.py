@@ -47,15 +47,18 @@ class StepStream(Iterator[Step]):
         steps: int | None = None,
         run: str | None = None,
         fingerprint: str | None = None,
+        run_id: str | None = None,
         documents: bool = False,
         job: str = DEFAULT_JOB,
         patience: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
-        """As `loaderd.Client`. Without a `fingerprint` the one found first must stay."""
+        """As `loaderd.Client`. Without a `fingerprint` or a `run_id` the one found first must stay."""
         self.daemons, self.rank, self.world, self.next_step = daemons, rank, world, step
         daemons.rank = rank
         self.run, self.fingerprint, self.documents, self.job = run, fingerprint, documents, job
+        self.run_id = run_id
+        self._identified = False  # or it is known that there is no more to learn from the daemon of the stream
         self.patience, self.connect_timeout = patience, connect_timeout
         self.info: RunInfo | None = None
         self._end = None if steps is None else step + steps
@@ -96,9 +99,20 @@ class StepStream(Iterator[Step]):
             self._drop()
             raise StopIteration
         self.next_step += 1
+        self._identify()
         if attempts.last is not None:
             attempts.succeeded()
         return step
+
+    def _identify(self) -> None:
+        """Takes note of the id of a run that had not begun when the stream was opened. It may be asked for later, too."""
+        if self._identified or self._on is None:
+            return
+        self._identified = True
+        try:
+            self.run_id = self._on.info(self.run, PROBE_ANSWER_SECONDS).run_id or None
+        except LoaderdError:
+            return
 
     def cancel(self) -> None:
         """Ends reading, now and for ever."""
@@ -125,14 +139,17 @@ class StepStream(Iterator[Step]):
     def _open(self, attempts: Patience) -> None:
         """Opens a stream at `next_step`. What the run is, is asked first: a new daemon may plan another one."""
         connection = attempts.turn()
-        info = attempts.described(self.run, self.fingerprint)
+        info = attempts.described(self.run, self.fingerprint, self.run_id)
         if connection is not self._on and attempts.settle():  # a newcomer here: ranks spread over the daemons
-            connection, info = attempts.turn(), attempts.described(self.run, self.fingerprint or info.fingerprint)
+            connection, info = attempts.turn(), attempts.described(self.run, self.fingerprint or info.fingerprint, self.run_id or info.run_id)
         self.info, self.run, self.fingerprint = info, info.name, self.fingerprint or info.fingerprint
+        self.run_id = self.run_id or info.run_id or None
+        self._identified = self.run_id is not None or info.run_id is None
+        asked = info.asking_for(self.run_id)
         columns = (NARROW_IDS if info.narrow else INPUT_IDS, CU_SEQLENS) + ((DOCUMENTS,) if self.documents else ())
         steps = None if self._end is None else self._end - self.next_step
         opening = connection.read(
-            Ticket(self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job)
+            Ticket(self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, asked)
         )
         with self._lock:
             self._opening = opening

@@ -30,6 +30,7 @@ class Ticket:
     run: str | None = None
     fingerprint: str | None = None
     job: str = DEFAULT_JOB
+    run_id: str | None = None
 
     def encode(self) -> bytes:
         body: dict[str, Any] = {
@@ -40,7 +41,7 @@ class Ticket:
         }
         body |= {
             k: v
-            for k, v in (("steps", self.steps), ("run", self.run), ("fingerprint", self.fingerprint))
+            for k, v in (("steps", self.steps), ("run", self.run), ("fingerprint", self.fingerprint), ("run_id", self.run_id))
             if v is not None
         }
         if self.job != DEFAULT_JOB:  # daemons of before there were jobs refuse the key
@@ -91,7 +92,8 @@ class RunInfo:
 
     `rows` has the rows of a step over all ranks for every bucket (row length in tokens). Steps `oldest` ... `planned` -
     1 can be read; all steps before `committed` are in every keeper's checkpoint; no step follows when `ended`. `start`
-    is the sequence of the run's first document. `was` has names that the run had before its plan was repaired, `daemons`
+    is the sequence of the run's first document. `run_id` tells the run from another one of its name: empty before it has begun and of a
+    run that has none, None when an older daemon does not say. `was` has names that the run had before its plan was repaired, `daemons`
     the addresses of its live daemons when there are several."""
 
     name: str
@@ -110,6 +112,7 @@ class RunInfo:
     configuration: Mapping[str, Any]
     was: tuple[str, ...] = ()
     daemons: tuple[str, ...] = ()
+    run_id: str | None = None
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> RunInfo:
@@ -134,9 +137,14 @@ class RunInfo:
                 configuration=config,
                 was=tuple(str(name) for name in body.get("was") or ()),
                 daemons=tuple(str(url) for url in body.get("daemons") or ()),
+                run_id=str(body["run_id"]) if "run_id" in body else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"description of the run: {type(error).__name__}: {error}") from error
+
+    def asking_for(self, run_id: str | None) -> str | None:
+        """An id in the form in which the daemon is sent it: None where there is none, or to an older daemon, which refuses the key."""
+        return run_id or None if self.run_id is not None else None
 
     @property
     def narrow(self) -> bool:

@@ -16,6 +16,7 @@ from loaderd.daemons import URLs
 from loaderd.errors import ClosedClient, WorldMismatch
 from loaderd.passes import Passes
 from loaderd.prefetch import Prefetcher
+from loaderd.reading import StepStream
 from loaderd.step import Step
 from loaderd.torch.batch import Form, make_batch
 from loaderd.torch.buffers import Buffers
@@ -102,12 +103,14 @@ class StepLoader(IterableDataset[Batch]):
         self._connect: dict[str, Any] = {"url": url, "run": run, "token": token, "tls": tls, "job": job}
         self._connect |= {"patience": patience, "connect_timeout": connect_timeout}
         self._step = 0  # the next one to yield
+        self._run_id: str | None = None  # of the run, once it is known
         self._saved: int | None = None  # step of the last state that was taken or restored
         self._passes = Passes()
         self._closed = False
         self._client: Client | None = None
         self._info: RunInfo | None = None
         self._reader: Prefetcher[_Ready] | None = None
+        self._stream: StepStream | None = None  # that it reads, or the last one did
         self._place: Place | None = None  # while reading
 
     # Iteration
@@ -212,17 +215,19 @@ class StepLoader(IterableDataset[Batch]):
         """
         info = self._describe()
         self._saved = self._step
-        return make_state(info, self._step)
+        return make_state(info, self._step, self._identify())
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Goes on at the position of a state, before the first batch or between two; the world may be another than the
         one that saved it.
 
-        Raises RunMismatch or PlanMismatch when the state is of another run or of another plan, ValueError when it is no
-        state that this version reads.
+        Raises RunMismatch, PlanMismatch or RunReplaced when the state is of another run, of another plan, or of a run of that name that was
+        deleted since and begun again; ValueError when it is no state that this version reads.
         """
         step = check_state(state_dict, self._describe())
         self._stop()
+        self._run_id = state_dict.get("run_id") or None
+        self._connected().keep_to_id(self._run_id)
         self._step = self._saved = step
 
     def commit(self, step: int | None = None) -> int:
@@ -288,6 +293,12 @@ class StepLoader(IterableDataset[Batch]):
             self._info = self._connected().info()
         return self._info
 
+    def _identify(self) -> str | None:
+        """The run's id. One that began after the loader asked first tells it with its first step."""
+        known = self._stream.run_id if self._stream else None
+        self._run_id = self._run_id or self._describe().run_id or known
+        return self._run_id
+
     def _open(self) -> Prefetcher[_Ready]:
         """A reader from the present step on, and what its thread needs."""
         self._describe()  # a state can then be taken whether the daemon is there or not
@@ -297,7 +308,8 @@ class StepLoader(IterableDataset[Batch]):
         unused = 4 * (self._prefetch + 2)  # a batch has three tensors of a size, and one of another bucket's
         make = _Maker(self._form, Buffers(pinned=mover.pinned, keep=unused), mover)
         self._place = place
-        stream = client.stream(self._step)
+        client.keep_to_id(self._identify())
+        stream = self._stream = client.stream(self._step)
         self._reader = Prefetcher(stream, self._prefetch, make, stream.waits)
         return self._reader
 

@@ -6,25 +6,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from loaderd.errors import PlanMismatch, RunMismatch
+from loaderd.patience import replaced
 from loaderd.wire import RunInfo
 
 VERSION = 1
 _TYPES = {"version": int, "run": str, "fingerprint": str, "step": int}
 
 
-def make_state(info: RunInfo, step: int) -> dict[str, Any]:
-    """The state of a loader that yields `step` next."""
-    return {"version": VERSION, "run": info.name, "fingerprint": info.fingerprint, "step": step}
+def make_state(info: RunInfo, step: int, run_id: str | None = None) -> dict[str, Any]:
+    """The state of a loader that yields `step` next of the run with this id, None for one that has none."""
+    state = {"version": VERSION, "run": info.name, "fingerprint": info.fingerprint, "step": step}
+    return state | ({"run_id": run_id} if run_id else {})
 
 
 def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
-    """The step of a state, when it belongs to the run; raises ValueError, RunMismatch or PlanMismatch when not."""
+    """The step of a state, when it belongs to the run; raises ValueError, RunMismatch, PlanMismatch or RunReplaced when not. A
+    state without an id, of an older package or run, is taken without asking for one."""
     version = state.get("version")
     if type(version) is int and version > VERSION:
         raise ValueError(
             f"the loader's state has version {version}, this loaderd reads up to {VERSION}: use the one that saved it"
         )
     wrong = [k for k, t in _TYPES.items() if type(state.get(k)) is not t]
+    run_id = state.get("run_id")
+    if run_id is not None and type(run_id) is not str:
+        wrong.append("run_id")
     if wrong or state["version"] < 1 or state["step"] < 0:
         raise ValueError(f"this is no state of a StepLoader (see {wrong or ['version', 'step']}): {dict(state)}")
     if state["run"] not in (info.name, *info.was):
@@ -38,4 +44,6 @@ def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
             f"daemon's {info.fingerprint}: start the daemon with the configuration of the checkpoint",
             facts={"fingerprint": info.fingerprint, "wanted": state["fingerprint"]},
         )
+    if run_id and info.run_id and run_id != info.run_id:
+        raise replaced(info, run_id, "the daemon")
     return int(state["step"])

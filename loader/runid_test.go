@@ -1,0 +1,112 @@
+package loader_test
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// lived is a run that was read and sealed, with the id that it told.
+func lived(t *testing.T, w *world) (batches []*loader.Batch, id string) {
+	t.Helper()
+	run, stop := w.start(t)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	batches = read(t, run, loader.Place{World: 1}, 0, 0)
+	info := run.Info()
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if !info.Begun || !plan.ValidID(info.ID) || info.ID == "" {
+		t.Fatalf("%+v", info)
+	}
+	return batches, info.ID
+}
+
+// A run that is deleted and begun again over the same documents is the same but for its id, which stands in its header and nowhere else.
+func TestARunIsTheSameButForItsID(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(2, 120)...)
+	first, id := lived(t, w)
+	records := w.plan.records
+	if _, again := lived(t, w); again != id {
+		t.Errorf("after a restart the run has the id %s, before it had %s", again, id)
+	}
+	w.plan, w.checkpoints.data = &memLog{}, map[string][]byte{}
+	second, other := lived(t, w)
+	if other == id {
+		t.Error("two runs have one id")
+	}
+	if !reflect.DeepEqual(second, first) {
+		t.Error("the batches differ")
+	}
+	if bytes.Equal(w.plan.records[0], records[0]) {
+		t.Error("the header is that of another run")
+	}
+	if a, b := digest(decisions(t, w.plan.records)...), digest(decisions(t, records)...); a != b {
+		t.Error("the plans differ in more than the id")
+	}
+	for _, b := range w.plan.records[1:] {
+		if bytes.Contains(b, []byte(other)) {
+			t.Errorf("the id stands in %q", b)
+		}
+	}
+}
+
+// A process that has not seen the plan has no id to tell: the one that it would draw may not be the run's.
+func TestARunThatHasNotBegunHasNoID(t *testing.T) {
+	w := newWorld(config("bfd"))
+	run, err := w.open(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := run.Info(); info.Begun || info.ID != "" {
+		t.Errorf("%+v", info)
+	}
+}
+
+// Plans of older binaries have no id; they go on.
+func TestAPlanWithoutAnIDGoesOn(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(2, 120)...)
+	run, stop := w.start(t)
+	read(t, run, loader.Place{World: 1}, 0, 4)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.plan.records[0] = withoutID(t, w.plan.records[0])
+	run, stop = w.start(t)
+	read(t, run, loader.Place{World: 1}, 0, 6)
+	if info := run.Info(); !info.Begun || info.ID != "" {
+		t.Errorf("%+v", info)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A fork has an id of its own and names its parent's; a repaired copy is the run that it is a copy of.
+func TestIDsOfForksAndCopies(t *testing.T) {
+	w, _ := drained(t)
+	h, old, err := loader.Fork(t.Context(), w.plan, 4, "next", w.config, w.docs.state())
+	if err != nil || h.ID == old.ID || len(h.ID) != 32 || h.Parent.ID != old.ID || len(old.ID) != 32 {
+		t.Errorf("id %q, parent %+v, of %q: %v", h.ID, h.Parent, old.ID, err)
+	}
+	w.plan.records[20] = nil
+	d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := newWorld(w.config)
+	next.docs = w.docs
+	if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memFloors{docs: w.docs}), func(uint64) {}); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := plan.DecodeRecord(next.plan.records[0]); err != nil || e.(plan.Header).ID != old.ID {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
