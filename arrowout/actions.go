@@ -199,11 +199,11 @@ func (s *service) cause(_ context.Context, q asked, send func(any) error) error 
 }
 
 func (s *service) seal(ctx context.Context, _ asked, send func(any) error) error {
-	return s.position(send)(s.run.Seal(ctx))
+	return s.position(send)(s.run.SealBy(ctx, callerOf(ctx).Name))
 }
 
 func (s *service) drain(ctx context.Context, _ asked, send func(any) error) error {
-	return s.position(send)(s.run.Drain(ctx))
+	return s.position(send)(s.run.DrainBy(ctx, callerOf(ctx).Name))
 }
 
 func (s *service) position(send func(any) error) func(uint64, error) error {

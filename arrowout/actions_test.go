@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"google.golang.org/grpc/codes"
 
+	"loaderd/arrowout"
+	"loaderd/internal/access"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -57,6 +61,23 @@ func TestActions(t *testing.T) {
 	var info loader.Info
 	if got, err := act(c, "info", ""); err != nil || json.Unmarshal([]byte(got), &info) != nil || info.Config.Tokenizer.VocabSize != 50257 {
 		t.Errorf("info: %s, %v", got, err)
+	}
+}
+
+// Who seals or drains a run is named to it as the token says, which the plan then has.
+func TestWhoSealed(t *testing.T) {
+	f := newFake(2, 2, 16)
+	file := filepath.Join(t.TempDir(), "identities.json")
+	alice := let(t, file, access.Identity{Name: "alice", Role: access.Operate})
+	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
+	for _, action := range []string{"drain", "seal"} {
+		stream, err := c.DoAction(withToken(alice), &flight.Action{Type: action})
+		if err := received(stream, new(flight.Result), err); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"drain by alice", "seal by alice"}; !slices.Equal(f.askers, want) {
+		t.Errorf("asked for %q, want %q", f.askers, want)
 	}
 }
 

@@ -41,6 +41,7 @@ type fakeRun struct {
 	mu        sync.Mutex
 	committed []uint64
 	keepers   []string
+	askers    []string // of seals and drains
 }
 
 // newFake makes steps of random rows: some full, some padded, some empty.
@@ -166,8 +167,20 @@ func (f *fakeRun) Describe(_ context.Context, sequence uint64) (loader.DocumentI
 	return loader.DocumentInfo{Sequence: sequence, Subject: "docs.fake", Path: fmt.Sprintf("/%d", sequence)}, nil
 }
 
-func (f *fakeRun) Seal(context.Context) (uint64, error)       { return f.doAct("seal", 0) }
-func (f *fakeRun) Drain(context.Context) (uint64, error)      { return f.doAct("drain", 0) }
+func (f *fakeRun) SealBy(_ context.Context, who string) (uint64, error) {
+	return f.askedBy("seal", who)
+}
+func (f *fakeRun) DrainBy(_ context.Context, who string) (uint64, error) {
+	return f.askedBy("drain", who)
+}
+
+func (f *fakeRun) askedBy(action, who string) (uint64, error) {
+	f.mu.Lock()
+	f.askers = append(f.askers, action+" by "+who)
+	f.mu.Unlock()
+	return f.doAct(action, 0)
+}
+
 func (f *fakeRun) Checkpoint(context.Context) (uint64, error) { return f.doAct("checkpoint", 0) }
 func (f *fakeRun) Cause(step uint64) *loader.Error {
 	if step < uint64(len(f.steps)) {

@@ -42,9 +42,10 @@ type Unjoined interface {
 	// Lookup returns the sequences of the documents that have a producer's id, Find calls f with every row that holds a part of one.
 	Lookup(ctx context.Context, id string) ([]uint64, error)
 	Find(ctx context.Context, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error
-	// Seal ends the stream behind its last document, Drain empties the pool there and goes on; both return that document's sequence.
-	Seal(ctx context.Context) (uint64, error)
-	Drain(ctx context.Context) (uint64, error)
+	// SealBy ends the stream behind its last document, DrainBy empties the pool there and goes on; both return that document's sequence. The plan
+	// records who asked for it, empty where callers have no names.
+	SealBy(ctx context.Context, who string) (uint64, error)
+	DrainBy(ctx context.Context, who string) (uint64, error)
 	// Checkpoint stores the planner's state and returns its step.
 	Checkpoint(ctx context.Context) (uint64, error)
 	Stats() loader.Stats

@@ -20,6 +20,14 @@ type Audited struct {
 	Repeated  int64  `json:"repeated"`
 	Padding   int64  `json:"padding"` // tokens in steps
 	Ended     bool   `json:"ended"`
+	// Controls are the seals and drains of the plan, and who asked for them.
+	Controls []Recorded `json:"controls,omitempty"`
+}
+
+// Recorded is a control of a plan.
+type Recorded struct {
+	Record uint64 `json:"record"` // its position
+	What   string `json:"what"`   // such as: drain behind document 120, asked for by alice
 }
 
 // Audit reads a run's documents and its plan again from their beginning, plans every step a second time without any checkpoint, and
@@ -64,6 +72,11 @@ func Audit(ctx context.Context, docs Documents, tokenizer plan.Tokenizer, log Pl
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the scan of the log
 	a.replay = replayFrom(ctx, log, 2, a.applier)
+	a.replay.read = func(at uint64, e plan.Entry) {
+		if c, ok := e.(plan.Control); ok {
+			a.seen.Controls = append(a.seen.Controls, Recorded{at, c.String()})
+		}
+	}
 	if err := a.run(ctx, source); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}

@@ -19,7 +19,8 @@ type replay struct {
 	done    bool       // no step follows in the log
 	begun   plan.Joiner
 	order   plan.Order
-	tail    plan.Tail // last record read
+	read    func(at uint64, e plan.Entry) // gets every entry but steps; may be nil
+	tail    plan.Tail                     // last record read
 }
 
 type planRecord struct {
@@ -68,6 +69,9 @@ func (p *replay) prepare() error {
 				return damaged(r.tail.Position, err)
 			}
 			p.applier.Record(r.entry)
+			if p.read != nil {
+				p.read(r.tail.Position, r.entry)
+			}
 			continue
 		}
 		s, err := p.begun.Add(r.entry)

@@ -190,8 +190,14 @@ func (r *Run) Describe(ctx context.Context, sequence uint64) (DocumentInfo, erro
 
 // Seal ends the stream for this run behind its present last document: the pool drains there and every rank sees the same end. It
 // returns the sequence of that document. Idempotent.
-func (r *Run) Seal(ctx context.Context) (uint64, error) {
-	at, err := r.ask(ctx, plan.Seal{})
+func (r *Run) Seal(ctx context.Context) (uint64, error) { return r.SealBy(ctx, "") }
+
+// SealBy is Seal for somebody who is known by name, which the plan's record then has.
+func (r *Run) SealBy(ctx context.Context, who string) (uint64, error) {
+	if err := plan.ValidIdentity(who); err != nil {
+		return 0, &Error{Reason: BadTicket, Message: err.Error(), Do: "give the identity a name of printable ASCII"}
+	}
+	at, err := r.ask(ctx, plan.Seal{By: who})
 	if l := r.office.present(); err == nil && l != nil {
 		l.announced(ctx)
 	}
@@ -200,7 +206,15 @@ func (r *Run) Seal(ctx context.Context) (uint64, error) {
 
 // Drain empties pool and shuffle window behind the stream's present last document, padding where it must, and goes on. Rows that do
 // not fill a step keep waiting.
-func (r *Run) Drain(ctx context.Context) (uint64, error) { return r.ask(ctx, plan.Drain{}) }
+func (r *Run) Drain(ctx context.Context) (uint64, error) { return r.DrainBy(ctx, "") }
+
+// DrainBy is Drain for somebody who is known by name, which the plan's record then has.
+func (r *Run) DrainBy(ctx context.Context, who string) (uint64, error) {
+	if err := plan.ValidIdentity(who); err != nil {
+		return 0, &Error{Reason: BadTicket, Message: err.Error(), Do: "give the identity a name of printable ASCII"}
+	}
+	return r.ask(ctx, plan.Drain{By: who})
+}
 
 // Commit records that a keeper's own durable checkpoint covers all steps before step. The first commit of a name makes it a keeper. It
 // is idempotent and monotone: a smaller step than before changes nothing. It returns the step before which all keepers cover all.

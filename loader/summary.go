@@ -14,6 +14,7 @@ type Summary struct {
 	// Sealed says that the run reads no document behind SealedAt, Ended that no step follows.
 	Sealed   bool
 	SealedAt uint64
+	SealedBy string // who asked for it, where that is known
 	Ended    bool
 	// Keepers have committed so far.
 	Keepers plan.Keepers
@@ -64,7 +65,7 @@ func (p *planReader) covers(ctx context.Context, h plan.Header, checkpoint []byt
 func (s *Summary) note(e plan.Entry) {
 	switch e := e.(type) {
 	case plan.Seal:
-		s.Sealed, s.SealedAt = true, e.At
+		s.Sealed, s.SealedAt, s.SealedBy = true, e.At, e.By
 	case plan.Commit, plan.Leave:
 		s.Keepers = s.Keepers.Changed(e)
 	}

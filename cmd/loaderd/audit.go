@@ -80,5 +80,10 @@ func writeAudited(w io.Writer, run string, a loader.Audited) error {
 Every token is accounted for behind every step.
 `, run, quantity.Count(a.Steps), state, quantity.Count(a.Documents), quantity.Count(a.Tokens),
 		quantity.Count(a.Emitted), quantity.Count(a.Padding), quantity.Count(a.Repeated), quantity.Count(a.Dropped), quantity.Count(a.Waiting))
+	for _, c := range a.Controls {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "Record %d: %s.\n", c.Record, c.What)
+		}
+	}
 	return err
 }

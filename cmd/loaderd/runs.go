@@ -98,7 +98,11 @@ func dash(s string) string {
 
 func stateOf(r runs.Listed) string {
 	if r.State == runs.Sealed {
-		return fmt.Sprintf("sealed at %s", quantity.Count(r.SealedAt))
+		state := fmt.Sprintf("sealed at %s", quantity.Count(r.SealedAt))
+		if r.SealedBy != "" {
+			state += " by " + r.SealedBy
+		}
+		return state
 	}
 	return string(r.State)
 }

@@ -36,6 +36,8 @@ type Listed struct {
 	Steps   uint64    `json:"steps"`
 	// SealedAt is the last document that a sealed run reads; 0 where that is not known.
 	SealedAt uint64 `json:"sealed_at,omitempty"`
+	// SealedBy is the identity that asked for the seal, where the plan names it behind the newest checkpoint; loaderd audit lists all controls.
+	SealedBy string `json:"sealed_by,omitempty"`
 	// Committed is the step before which every keeper's checkpoint covers all; nil without keepers.
 	Committed *uint64 `json:"committed"`
 	// Leader is who leads the run by its record; nil where nobody does.
@@ -113,7 +115,7 @@ func look(ctx context.Context, store *stream.Store, k planlog.Kept, needs []plan
 		l.State = NotBegun
 		return l, nil
 	}
-	l.ID, l.Stream, l.Steps, l.SealedAt = s.Header.ID, s.Header.Stream.Name, s.Steps, s.SealedAt
+	l.ID, l.Stream, l.Steps, l.SealedAt, l.SealedBy = s.Header.ID, s.Header.Stream.Name, s.Steps, s.SealedAt, s.SealedBy
 	switch {
 	case s.Ended:
 		l.State = Ended

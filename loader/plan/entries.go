@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -18,10 +19,16 @@ type Control interface {
 }
 
 // Seal ends the run behind a document: everything that waits is packed.
-type Seal struct{ At uint64 }
+type Seal struct {
+	At uint64
+	By string // the identity that asked for it, empty where nobody is asked for a name; it shapes nothing
+}
 
 // Drain empties pool and shuffle window behind a document.
-type Drain struct{ At uint64 }
+type Drain struct {
+	At uint64
+	By string // as in Seal; empty, too, of one that the daemon decided itself
+}
 
 // Commit says that a keeper's own checkpoint covers all steps before one.
 type Commit struct {
@@ -39,24 +46,31 @@ type End struct{ Steps uint64 }
 // before it, and what a lower one has begun nobody finishes.
 type Term struct{ Daemon string }
 
-func (Seal) Kind() byte   { return kindSeal }
-func (Drain) Kind() byte  { return kindDrain }
-func (Commit) Kind() byte { return kindCommit }
-func (Leave) Kind() byte  { return kindLeave }
-func (End) Kind() byte    { return kindEnd }
-func (Term) Kind() byte   { return kindTerm }
+func (c Seal) Kind() byte  { return kindBy(c.By, kindSeal, kindSealBy) }
+func (c Drain) Kind() byte { return kindBy(c.By, kindDrain, kindDrainBy) }
+func (Commit) Kind() byte  { return kindCommit }
+func (Leave) Kind() byte   { return kindLeave }
+func (End) Kind() byte     { return kindEnd }
+func (Term) Kind() byte    { return kindTerm }
 
 func (c Seal) Behind() uint64  { return c.At }
 func (c Drain) Behind() uint64 { return c.At }
 
-func (Seal) PlaceBehind(document uint64) Control  { return Seal{document} }
-func (Drain) PlaceBehind(document uint64) Control { return Drain{document} }
+func kindBy(by string, bare, named byte) byte {
+	if by == "" {
+		return bare
+	}
+	return named
+}
+
+func (c Seal) PlaceBehind(document uint64) Control  { return Seal{document, c.By} }
+func (c Drain) PlaceBehind(document uint64) Control { return Drain{document, c.By} }
 
 func (Seal) apply(p *Planner) ([]Step, bool)  { return p.Seal(), true }
 func (Drain) apply(p *Planner) ([]Step, bool) { return p.Drain(), false }
 
-func (c Seal) appendBody(b []byte) []byte  { return binary.AppendUvarint(b, c.At) }
-func (c Drain) appendBody(b []byte) []byte { return binary.AppendUvarint(b, c.At) }
+func (c Seal) appendBody(b []byte) []byte  { return appendPlace(b, c.At, c.By) }
+func (c Drain) appendBody(b []byte) []byte { return appendPlace(b, c.At, c.By) }
 func (c Commit) appendBody(b []byte) []byte {
 	return appendName(binary.AppendUvarint(b, c.Step), c.Keeper)
 }
@@ -64,12 +78,29 @@ func (c Leave) appendBody(b []byte) []byte { return appendName(binary.AppendUvar
 func (c End) appendBody(b []byte) []byte   { return binary.AppendUvarint(b, c.Steps) }
 func (c Term) appendBody(b []byte) []byte  { return appendName(b, c.Daemon) }
 
-func (c Seal) String() string   { return fmt.Sprintf("seal behind document %d", c.At) }
-func (c Drain) String() string  { return fmt.Sprintf("drain behind document %d", c.At) }
+func (c Seal) String() string { return fmt.Sprintf("seal behind document %d%s", c.At, suffixBy(c.By)) }
+func (c Drain) String() string {
+	return fmt.Sprintf("drain behind document %d%s", c.At, suffixBy(c.By))
+}
 func (c Commit) String() string { return fmt.Sprintf("commit of %q before step %d", c.Keeper, c.Step) }
 func (c Leave) String() string  { return fmt.Sprintf("leave of %q", c.Keeper) }
 func (c End) String() string    { return fmt.Sprintf("end of the run with %d steps", c.Steps) }
 func (c Term) String() string   { return fmt.Sprintf("begin of the lead of %q", c.Daemon) }
+
+func suffixBy(by string) string {
+	if by == "" {
+		return ""
+	}
+	return ", asked for by " + by
+}
+
+func appendPlace(b []byte, at uint64, by string) []byte {
+	b = binary.AppendUvarint(b, at)
+	if by == "" {
+		return b
+	}
+	return appendName(b, by)
+}
 
 func appendName(b []byte, name string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(name))), name...)
@@ -86,6 +117,29 @@ func (c Term) Validate() error {
 	return validName("daemon", c.Daemon, maxDaemonName)
 }
 
+// maxIdentity bounds the bytes of an identity's name.
+const maxIdentity = 255
+
+// ValidIdentity refuses names that no record can have as those of who asked for it. An empty one is nobody's.
+func ValidIdentity(name string) error {
+	if name == "" {
+		return nil
+	}
+	return validName("identity", name, maxIdentity)
+}
+
+func (r *varints) identity() string {
+	name := string(r.bytes(int(r.bounded(maxIdentity))))
+	err := ValidIdentity(name)
+	if err == nil && name == "" {
+		err = errors.New("who asked for it has no name")
+	}
+	if err != nil {
+		r.fail(err)
+	}
+	return name
+}
+
 func (r *varints) daemon() string {
 	t := Term{string(r.bytes(int(r.bounded(maxDaemonName))))}
 	if err := t.Validate(); err != nil {
@@ -98,9 +152,15 @@ func (r *varints) daemon() string {
 func (r *varints) control(kind byte) Entry {
 	switch kind {
 	case kindSeal:
-		return Seal{r.uvarint()}
+		return Seal{At: r.uvarint()}
 	case kindDrain:
-		return Drain{r.uvarint()}
+		return Drain{At: r.uvarint()}
+	case kindSealBy:
+		at := r.uvarint()
+		return Seal{at, r.identity()}
+	case kindDrainBy:
+		at := r.uvarint()
+		return Drain{at, r.identity()}
 	case kindCommit:
 		step := r.uvarint()
 		return Commit{r.keeper(), step}

@@ -25,6 +25,9 @@ const (
 	kindEnd    = 6
 	kindLeave  = 7
 	kindTerm   = 8
+	// A seal and a drain that somebody known by name has asked for. Those that nobody is named for are of the kinds above.
+	kindSealBy  = 9
+	kindDrainBy = 10
 )
 
 const (

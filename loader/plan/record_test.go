@@ -94,7 +94,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, b := range append(records, EncodeRecord(Seal{77}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}), EncodeRecord(Term{}), EncodeRecord(Header{Run: "x"})) {
+	for _, b := range append(records, EncodeRecord(Seal{At: 77}), EncodeRecord(Seal{77, "alice"}), EncodeRecord(Drain{78, "bob/7"}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}), EncodeRecord(Term{}), EncodeRecord(Header{Run: "x"})) {
 		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, else nothing else would be reached
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -127,7 +127,7 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 func FuzzDecodeCheckpoint(f *testing.F) {
-	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{7}, Seal{12}}, []byte("state")}.Encode()
+	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{At: 7}, Drain{8, "bob"}, Seal{12, "alice"}}, []byte("state")}.Encode()
 	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, else nothing else would be reached
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append([]byte{checkpointMagic[0], checkpointMagic[1], checkpointVersion}, body...)
@@ -142,7 +142,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 }
 
 func TestDamagedCheckpointsAreFound(t *testing.T) {
-	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{7}, Seal{12}}, []byte("state")}.Encode()
+	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{At: 7}, Drain{8, "bob"}, Seal{12, "alice"}}, []byte("state")}.Encode()
 	if c, err := DecodeCheckpoint(good); err != nil || string(c.planner) != "state" || c.Tail != (Tail{7, 9}) {
 		t.Fatalf("%+v, %v", c, err)
 	}

@@ -147,11 +147,11 @@ func (p *prebuilt) Find(context.Context, uint64, func(*plan.Step, int, []packonl
 func (p *prebuilt) Describe(context.Context, uint64) (loader.DocumentInfo, error) {
 	return loader.DocumentInfo{}, nil
 }
-func (p *prebuilt) Seal(context.Context) (uint64, error)       { return 0, nil }
-func (p *prebuilt) Drain(context.Context) (uint64, error)      { return 0, nil }
-func (p *prebuilt) Checkpoint(context.Context) (uint64, error) { return 0, nil }
-func (p *prebuilt) Stats() loader.Stats                        { return loader.Stats{Run: p.info.Run} }
-func (p *prebuilt) Cause(uint64) *loader.Error                 { return nil }
+func (p *prebuilt) SealBy(context.Context, string) (uint64, error)  { return 0, nil }
+func (p *prebuilt) DrainBy(context.Context, string) (uint64, error) { return 0, nil }
+func (p *prebuilt) Checkpoint(context.Context) (uint64, error)      { return 0, nil }
+func (p *prebuilt) Stats() loader.Stats                             { return loader.Stats{Run: p.info.Run} }
+func (p *prebuilt) Cause(uint64) *loader.Error                      { return nil }
 
 type place struct {
 	run  *prebuilt

@@ -1,0 +1,97 @@
+package loader_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// sealedBy is a run that was drained and sealed for somebody.
+func sealedBy(t *testing.T, who string) (*world, []*loader.Batch) {
+	t.Helper()
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(2, 60)...)
+	w.options.Ahead = 1 << 20
+	run, stop := w.start(t)
+	settled(t, run, 60)
+	if _, err := run.DrainBy(t.Context(), who); err != nil {
+		t.Fatal(err)
+	}
+	w.docs.lengths(someLengths(3, 60)...)
+	settled(t, run, 120)
+	if _, err := run.SealBy(t.Context(), who); err != nil {
+		t.Fatal(err)
+	}
+	batches := read(t, run, loader.Place{World: 1}, 0, 0)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	return w, batches
+}
+
+// The plan names who asked for a seal or a drain, audits and lists of runs show it, and what is planned is the same for whoever asked.
+func TestThePlanNamesWhoAsked(t *testing.T) {
+	nobody, want := sealedBy(t, "")
+	alice, have := sealedBy(t, "alice")
+	if !reflect.DeepEqual(have, want) {
+		t.Error("the batches depend on who asked")
+	}
+	for what, w := range map[string]*world{"": nobody, ", asked for by alice": alice} {
+		audited, err := loader.Audit(t.Context(), w.docs, w.config.Tokenizer, w.plan, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var controls []string
+		for _, c := range audited.Controls {
+			if e, err := plan.DecodeRecord(w.plan.records[c.Record-1]); err != nil || e.(plan.Control).String() != c.What {
+				t.Errorf("record %d is %v, %v; audited %s", c.Record, e, err, c.What)
+			}
+			controls = append(controls, c.What)
+		}
+		if said := []string{"drain behind document 60" + what, "seal behind document 120" + what}; !slices.Equal(controls, said) {
+			t.Errorf("the audit says %q, want %q", controls, said)
+		}
+		s, err := loader.Summarize(t.Context(), w.plan, nil)
+		if err != nil || s.SealedAt != 120 || !strings.HasSuffix(what, s.SealedBy) || (s.SealedBy == "") != (what == "") {
+			t.Errorf("%+v, %v", s, err)
+		}
+	}
+	steps := func(w *world) (steps [][]byte) {
+		for _, b := range w.plan.records {
+			if b[3] == (plan.StepPart{}).Kind() {
+				steps = append(steps, b)
+			}
+		}
+		return steps
+	}
+	if !reflect.DeepEqual(steps(alice), steps(nobody)) {
+		t.Error("the records of the steps depend on who asked")
+	}
+}
+
+// What a record cannot hold is refused before it is one: a plan with it could not be read again.
+func TestNamesThatNoRecordHas(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(1, 2, 3)
+	run, stop := w.start(t)
+	for _, name := range []string{"ålice", "a\nb", strings.Repeat("a", 256)} {
+		if _, err := run.SealBy(t.Context(), name); reason(err) != loader.BadTicket {
+			t.Errorf("seal by %q: %v", name, err)
+		}
+		if _, err := run.DrainBy(t.Context(), name); reason(err) != loader.BadTicket {
+			t.Errorf("drain by %q: %v", name, err)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range w.plan.records[1:] {
+		if !isTerm(b) {
+			t.Errorf("recorded %q", b)
+		}
+	}
+}
