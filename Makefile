@@ -9,7 +9,7 @@ BIN      := $(CURDIR)/bin/loaderd
 test: lint test-go test-python ## what must pass with every change, in minutes
 
 .PHONY: test-all
-test-all: lint test-go-all test-python-all bench-moment ## everything: races, every step, thirty kills, the oldest versions, all examples
+test-all: lint test-go-all test-python-all bench-moment audit ## everything: races, every step, thirty kills, the oldest versions, all examples, licences
 
 VENV = $$($(PYTHON) python/venv)/bin/python
 
@@ -94,6 +94,24 @@ test-python-all: ## all Python tests, and those of client and loader with the ol
 .PHONY: build
 build: ## bin/loaderd
 	$(GO) build -o $(BIN) ./cmd/loaderd
+
+TOOLS = $$($(PYTHON) python/venv python/requirements-audit.txt)/bin
+BILLS = bin/loaderd.cdx.json bin/loaderd-python.cdx.json
+
+.PHONY: sbom
+sbom: build ## bills of materials (CycloneDX): the binary's modules, and what the Python package needs, in bin/*.cdx.json
+	$(GO) run ./internal/supply binary $(BIN) > bin/loaderd.cdx.json
+	@venv=$(VENV) && tools=$(TOOLS) && \
+	"$$tools/cyclonedx-py" environment --pyproject python/pyproject.toml --output-reproducible -o bin/environment.cdx.json "$$venv" && \
+	"$$venv" python/bill bin/environment.cdx.json > bin/loaderd-python.cdx.json && \
+	"$$tools/python" python/validate-bill $(BILLS)
+
+AUDIT_STRICT ?=
+VULNDB ?=
+
+.PHONY: audit
+audit: sbom ## licences, known vulnerabilities where databases can be asked (AUDIT_STRICT=1: they must be; VULNDB: a copy of vuln.go.dev)
+	@tools=$(TOOLS) && $(GO) run ./internal/supply audit $(if $(AUDIT_STRICT),-strict) -binary $(BIN) -db "$(VULNDB)" -pip-audit "$$tools/pip-audit" $(BILLS)
 
 .PHONY: bench
 bench: ## all benchmarks

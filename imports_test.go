@@ -52,6 +52,8 @@ var arrows = map[string][]string{
 	"internal/bench/tokenizers":  {"tokenizer"},
 	"internal/bench/guarantees":  {"internal/daemon", "internal/config", "internal/lengths", "internal/reader", "stream", "stream/publish", "stream/planlog", "loader", "packonline"},
 
+	"internal/supply": {},
+
 	"stream":            {"stream/conn", "stream/server", "loader", "internal/access"},
 	"stream/doclog":     {"stream/deadletter", "stream"},
 	"stream/deadletter": {"stream"},
