@@ -36,6 +36,10 @@ type Config struct {
 	MaxConnections  int `koanf:"max_connections"`
 	MaxStreams      int `koanf:"max_streams"`
 	MaxStreamsOfOne int `koanf:"max_streams_of_one"`
+	// SendBytes bounds the bytes of record batches that are assembled or that clients have not taken yet, over all streams.
+	SendBytes int `koanf:"send_bytes"`
+	// SlowReader is how long a reader may take nothing, while there is something for it, before its stream and then its connection is ended.
+	SlowReader time.Duration `koanf:"slow_reader"`
 	// Keepalive is the interval of pings on idle connections.
 	Keepalive time.Duration `koanf:"keepalive"`
 }
@@ -46,12 +50,15 @@ const (
 	maxBatchBytes = 4<<20 - 64<<10
 	minKeepalive  = time.Second
 	maxKeepalive  = time.Hour
+	minSlowReader = 100 * time.Millisecond
+	maxSlowReader = 24 * time.Hour
+	minSendBytes  = 16 << 20
 )
 
 // Default is a server on loopback without TLS and token.
 func Default() Config {
 	return Config{Listen: "127.0.0.1:8815", BatchBytes: 2 << 20, Keepalive: 30 * time.Second,
-		MaxConnections: 4096, MaxStreams: 16384, MaxStreamsOfOne: 4096}
+		MaxConnections: 4096, MaxStreams: 16384, MaxStreamsOfOne: 4096, SendBytes: 1 << 30, SlowReader: 5 * time.Minute}
 }
 
 // FieldError is a bad field of a Config.
@@ -91,6 +98,12 @@ func (c Config) Validate() []FieldError {
 	}
 	if c.Keepalive < minKeepalive || c.Keepalive > maxKeepalive {
 		add("keepalive", c.Keepalive, fmt.Sprintf("%v to %v", minKeepalive, maxKeepalive))
+	}
+	if c.SendBytes < minSendBytes {
+		add("send_bytes", c.SendBytes, fmt.Sprintf("%d bytes at least, which are a few batches", minSendBytes))
+	}
+	if c.SlowReader < minSlowReader || c.SlowReader > maxSlowReader {
+		add("slow_reader", c.SlowReader, fmt.Sprintf("%v to %v", minSlowReader, maxSlowReader))
 	}
 	for _, x := range []struct {
 		field string

@@ -19,7 +19,8 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err != nil {
 		return err
 	}
-	done, err := s.limits.stream(callerOf(stream.Context()))
+	who := callerOf(stream.Context())
+	done, err := s.limits.stream(who)
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,9 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })()
-	r := &reading{run: s.run, request: req, encoder: enc, limit: s.batchBytes, metrics: s.metrics}
+	memory := s.budget.open(who.Name, addressOf(ctx), connectionOf(ctx), cancel)
+	defer memory.close()
+	r := &reading{run: s.run, request: req, encoder: enc, limit: s.batchBytes, metrics: s.metrics, memory: memory}
 	ready := make(chan sending)
 	var failed error // set before ready is closed
 	go func() {
@@ -46,29 +49,63 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 			return r.batches(ctx, reader, ready)
 		})
 	}()
-
-	if err := stream.SendMsg(schema); err != nil {
+	if err := stream.SendMsg(schema); err != nil { // which does not wait: it is the first
 		cancel(err)
 	}
-	for b := range ready { // to its end, so that the reader is closed when the call returns
-		if ctx.Err() != nil {
-			continue
-		}
-		if err := s.sendBatch(stream, b); err != nil {
-			cancel(err)
-			continue
-		}
-		visit.sent(b)
+	if err := s.deliver(ctx, stream, ready, visit); err != nil {
+		cancel(err)
 	}
-	if cause := context.Cause(ctx); cause != nil {
+	cause := context.Cause(ctx)
+	cancel(nil)
+	for b := range ready { // to its end, so that the reader is closed when the call returns
+		b.message.charge.drop()
+	}
+	if cause != nil {
 		return cause
 	}
 	return failed
 }
 
+// deliver sends what is ready. It returns when ctx ends although a send stands still, which ends when the call does: until then gRPC waits for the
+// reader to take something.
+func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGetServer, ready <-chan sending, visit *visit) error {
+	var first sending
+	select {
+	case b, any := <-ready:
+		if !any {
+			return nil
+		}
+		first = b
+	case <-ctx.Done():
+		return nil
+	}
+	sent := make(chan error, 1)
+	go func() {
+		sent <- guarded(func() error {
+			for b, more := first, true; more; b, more = <-ready {
+				if ctx.Err() != nil {
+					b.message.charge.drop()
+				} else if err := s.sendBatch(stream, b); err != nil {
+					return err
+				} else {
+					visit.sent(b)
+				}
+			}
+			return nil
+		})
+	}()
+	select {
+	case err := <-sent:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
 func (s *service) sendBatch(stream flight.FlightService_DoGetServer, b sending) error {
 	start := time.Now()
 	if err := stream.SendMsg(b.message); err != nil {
+		b.message.charge.drop() // if it did not come to gRPC's buffers
 		return err
 	}
 	s.metrics.sent(b, time.Since(start))

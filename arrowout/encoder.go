@@ -55,6 +55,7 @@ func (e *encoder) batch(b *loader.Batch, m Metadata) (*message, Metadata, error)
 		return nil, m, fmt.Errorf("encode step %d: %w", b.Step, err)
 	}
 	out := e.last
+	e.last = nil // it would live as long as the next batch is waited for
 	out.metadata = m.encode()
 	out.align()
 	return out, m, nil

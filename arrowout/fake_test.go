@@ -240,17 +240,19 @@ func serve[R arrowout.Reader](t testing.TB, run interface {
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := <-s.Ended(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { stop(t, s) })
 	return s
+}
+
+func stop(t testing.TB, s *arrowout.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := <-s.Ended(); err != nil {
+		t.Error(err)
+	}
 }
 
 // dial connects a stock Flight client that closes with the test.

@@ -22,6 +22,7 @@ type service struct {
 	visits     *visits
 	audit      audit
 	limits     *limits
+	budget     *budget
 	stopping   context.Context // ends, with the cause for readers, when the server stops
 }
 

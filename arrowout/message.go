@@ -10,12 +10,13 @@ import (
 )
 
 // message is a FlightData whose body is a list of borrowed slices. They belong to the garbage collector: gRPC may still hold them
-// after a send has returned, and after a cancel nobody is told when it lets go.
+// after a send has returned. A message with a charge hears when gRPC lets go of them, unless the connection has ended.
 type message struct {
 	header   []byte // Arrow IPC message
 	metadata []byte // app_metadata, nil for none
 	body     [][]byte
 	bodyLen  int
+	charge   *charge // what it holds of the budget; nil for a schema
 }
 
 // Field numbers of FlightData in Flight.proto.
@@ -54,8 +55,11 @@ func (m *message) align() {
 	m.metadata = append(m.metadata, bytes.Repeat([]byte{' '}, k)...)
 }
 
+// tracked is the capacity from which on gRPC tells when it lets go of a buffer.
+const tracked = 1<<10 + 1
+
 func (m *message) marshal() mem.BufferSlice {
-	b := make([]byte, 0, m.preamble(len(m.metadata)))
+	b := make([]byte, 0, max(m.preamble(len(m.metadata)), tracked))
 	b = protowire.AppendTag(b, fieldHeader, protowire.BytesType)
 	b = protowire.AppendBytes(b, m.header)
 	if len(m.metadata) > 0 {
@@ -66,10 +70,34 @@ func (m *message) marshal() mem.BufferSlice {
 		b = protowire.AppendTag(b, fieldBody, protowire.BytesType)
 		b = protowire.AppendVarint(b, uint64(m.bodyLen))
 	}
-	out := make(mem.BufferSlice, 0, 1+len(m.body))
-	out = append(out, mem.SliceBuffer(b))
-	for _, s := range m.body {
-		out = append(out, mem.SliceBuffer(s))
+	slices := append([][]byte{b}, gathered(m.body)...)
+	out := make(mem.BufferSlice, 0, len(slices))
+	if m.charge == nil {
+		for _, s := range slices {
+			out = append(out, mem.SliceBuffer(s))
+		}
+		return out
+	}
+	m.charge.hand(len(slices))
+	for _, s := range slices {
+		out = append(out, mem.NewBuffer(&s, m.charge))
+	}
+	return out
+}
+
+// gathered copies neighbours that are too small for gRPC to tell of into slices that are not, and leaves the others as they are.
+func gathered(body [][]byte) [][]byte {
+	var out [][]byte
+	open := false // the last slice is made of small ones
+	for _, s := range body {
+		switch {
+		case cap(s) >= tracked:
+			out, open = append(out, s), false
+		case open && len(out[len(out)-1])+len(s) <= cap(out[len(out)-1]):
+			out[len(out)-1] = append(out[len(out)-1], s...)
+		case len(s) > 0:
+			out, open = append(out, append(make([]byte, 0, tracked), s...)), true
+		}
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package arrowout
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -52,6 +53,30 @@ func TestMessageIsAFlightData(t *testing.T) {
 		}
 		if !proto.Equal(&got, want) {
 			t.Errorf("%s: got %v, want %v", name, &got, want)
+		}
+	}
+}
+
+// Neighbours that are small are put together, so that gRPC tells of every buffer of a message; what they say stays the same.
+func TestSmallPiecesOfABody(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		var body [][]byte
+		for range rng.IntN(12) {
+			piece := make([]byte, rng.IntN(2*tracked)/(1+rng.IntN(50)))
+			for i := range piece {
+				piece[i] = byte(rng.IntN(256))
+			}
+			body = append(body, piece)
+		}
+		out := gathered(body)
+		if !bytes.Equal(bytes.Join(out, nil), bytes.Join(body, nil)) {
+			t.Fatal("the body has changed")
+		}
+		for _, s := range out {
+			if cap(s) < tracked {
+				t.Fatalf("gRPC does not tell of a buffer of %d bytes", cap(s))
+			}
 		}
 	}
 }

@@ -11,12 +11,14 @@ import (
 type metrics struct {
 	streams                      prometheus.Gauge
 	batches, bytes, rows, tokens prometheus.Counter
-	wait, send                   prometheus.Counter
+	wait, send, memory           prometheus.Counter
+	cuts                         prometheus.Counter
+	held                         prometheus.GaugeFunc
 	errors                       *prometheus.CounterVec
 }
 
 // newMetrics registers the metrics; a nil registerer keeps them to itself.
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, b *budget) (*metrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "loaderd_flight_" + name, Help: help})
 	}
@@ -28,13 +30,17 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		tokens:  counter("tokens_total", "Tokens of those batches, padding left out."),
 		wait:    counter("step_wait_seconds_total", "Seconds that streams waited for the next step of the run."),
 		send:    counter("send_seconds_total", "Seconds that streams waited for clients to take batches."),
+		memory:  counter("memory_wait_seconds_total", "Seconds that streams waited for the memory of their next batch (flight.send_bytes)."),
+		cuts:    counter("cut_connections_total", "Connections that were cut because a reader took nothing (flight.slow_reader)."),
+		held: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_flight_held_bytes",
+			Help: "Bytes of batches that are assembled or being sent; at most flight.send_bytes."}, func() float64 { return float64(b.inUse()) }),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "loaderd_flight_errors_total", Help: "Calls that ended with an error, by reason."}, []string{"reason"}),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.streams, m.batches, m.bytes, m.rows, m.tokens, m.wait, m.send, m.errors} {
+	for _, c := range []prometheus.Collector{m.streams, m.batches, m.bytes, m.rows, m.tokens, m.wait, m.send, m.memory, m.cuts, m.held, m.errors} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register flight metrics: %w", err)
 		}

@@ -2,6 +2,7 @@ package arrowout
 
 import (
 	"encoding/json"
+	"slices"
 
 	"loaderd/loader/plan"
 )
@@ -23,6 +24,24 @@ func split(s *plan.Step, columns []column, first, n, limit int) []part {
 		size += b
 	}
 	return parts
+}
+
+// envelope is more than a message takes beside its columns' values, and bytesOfID what an id takes where rows are assembled.
+const (
+	envelope  = 4 << 10
+	bytesOfID = 4
+)
+
+// memory bounds the bytes that a part takes while it is assembled and sent.
+func (p part) memory(s *plan.Step, columns []column) int64 {
+	n := envelope
+	for i := p.first; i < p.first+p.rows; i++ {
+		n += rowBytes(columns, int(s.Bucket), len(s.Rows[i]))
+	}
+	if !slices.ContainsFunc(columns, func(c column) bool { return c.ask == "input_ids" }) { // which lends the ids as they are
+		n += p.rows * int(s.Bucket) * bytesOfID
+	}
+	return int64(n)
 }
 
 // Metadata travels with every record batch as JSON in app_metadata. Counts are of this batch alone, so that those of a step's

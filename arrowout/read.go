@@ -16,13 +16,15 @@ type sending struct {
 }
 
 // reading turns the steps that a ticket asks for into messages, one batch ahead: while gRPC sends a batch, reading waits for the next step,
-// assembles its batch, and keeps it until the first is sent. So a slow client costs the memory of two batches.
+// assembles its batch, and keeps it until the first is sent. So a slow client costs the memory of three batches, as far as the budget has it: the one
+// that gRPC writes, the one that it does not take yet and the next.
 type reading struct {
 	run     Run
 	request request
 	encoder *encoder
 	limit   int // bytes of a batch
 	metrics *metrics
+	memory  *hold
 }
 
 // batches hands every batch to out, until the steps asked for or the run end (nil), the context ends or something fails.
@@ -41,23 +43,45 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 		about := Metadata{Run: r.request.Run, Step: step.Index, Parts: len(parts)}
 		about.countStep(step, r.encoder.cfg.Attention)
 		for i, p := range parts {
-			b, err := r.run.Assemble(ctx, step, p.first, p.rows)
+			about.Part = i
+			s, err := r.batch(ctx, step, p, about)
 			if err != nil {
-				return err
-			}
-			s := sending{Metadata: about}
-			s.Part = i
-			if s.message, s.Metadata, err = r.encoder.batch(b, s.Metadata); err != nil {
 				return err
 			}
 			select {
 			case out <- s:
 			case <-ctx.Done():
+				s.message.charge.drop()
 				return context.Cause(ctx)
 			}
 		}
 	}
 	return nil
+}
+
+// batch assembles one part of a step, as soon as there is memory for it.
+func (r *reading) batch(ctx context.Context, step *plan.Step, p part, about Metadata) (s sending, err error) {
+	start := time.Now()
+	charge, err := r.memory.take(ctx, p.memory(step, r.request.columns))
+	r.metrics.memory.Add(time.Since(start).Seconds())
+	if err != nil {
+		return s, err
+	}
+	defer func() {
+		if err != nil {
+			charge.drop()
+		}
+	}()
+	b, err := r.run.Assemble(ctx, step, p.first, p.rows)
+	if err != nil {
+		return s, err
+	}
+	if s.message, s.Metadata, err = r.encoder.batch(b, about); err != nil {
+		return s, err
+	}
+	charge.settle(int64(s.message.size()))
+	s.message.charge = charge
+	return s, nil
 }
 
 func (r *reading) next(ctx context.Context, reader Reader) (*plan.Step, error) {

@@ -40,6 +40,8 @@ type Server struct {
 	stop         context.CancelCauseFunc
 	listen       net.Listener
 	ended        chan error
+	budget       *budget
+	slowness     *slowness
 }
 
 // NewServer makes a server and reads who is let in and its certificates; Start lets it listen. A nil registerer keeps metrics unregistered.
@@ -60,7 +62,8 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 		return nil, err
 	}
 	options := transportOptions(cfg, certificates)
-	m, err := newMetrics(reg)
+	budget := newBudget(int64(cfg.SendBytes))
+	m, err := newMetrics(reg, budget)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +74,10 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 		grpc.ChainStreamInterceptor(g.stream))
 
 	stopping, stop := context.WithCancelCause(context.Background())
-	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1)}
-	flight.RegisterFlightServiceServer(s.grpc, &service{run: run, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: newLimits(cfg), stopping: stopping})
+	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1),
+		budget: budget, slowness: &slowness{budget, log, newSampler(), m.cuts}}
+	flight.RegisterFlightServiceServer(s.grpc, &service{run: run, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: newLimits(cfg),
+		budget: budget, stopping: stopping})
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	return s, nil
 }
@@ -97,11 +102,16 @@ func (s *Server) Start() error {
 		return fmt.Errorf("listen for Flight clients on %s: %w: choose another address with flight.listen (port 0 takes a free one)", s.cfg.Listen, err)
 	}
 	s.listen = l
-	l = netutil.LimitListener(l, s.cfg.MaxConnections)
+	l = netutil.LimitListener(connections{l, s.budget.lost}, s.cfg.MaxConnections)
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.cfg.Insecure {
 		s.log.Warn("whoever reaches this address may do everything, or hear the tokens: flight.insecure is set", "listen", l.Addr().String())
 	}
-	go func() { s.ended <- s.grpc.Serve(l) }()
+	watch, end := context.WithCancel(context.Background())
+	go s.slowness.watch(watch, s.cfg.SlowReader)
+	go func() {
+		defer end()
+		s.ended <- s.grpc.Serve(l)
+	}()
 	return nil
 }
 

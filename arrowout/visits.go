@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -34,8 +35,8 @@ type visit struct {
 	ctx       context.Context // of the stream
 	request   request
 	began     time.Time
-	step      uint64 // that it has not been sent whole
-	continues bool   // it was expected
+	step      atomic.Uint64 // that it has not been sent whole; a send that stands still ends behind the visit
+	continues bool          // it was expected
 	args      []any
 }
 
@@ -46,8 +47,9 @@ func (v *visits) begin(ctx context.Context, q request) *visit {
 	step, known := v.expected[place]
 	delete(v.expected, place)
 	v.mu.Unlock()
-	x := &visit{visits: v, ctx: ctx, request: q, began: time.Now(), step: q.Step, continues: known && step == q.Step,
+	x := &visit{visits: v, ctx: ctx, request: q, began: time.Now(), continues: known && step == q.Step,
 		args: []any{"rank", q.Rank, "world", q.World, "address", addressOf(ctx)}}
+	x.step.Store(q.Step)
 	if who := callerOf(ctx); who.Name != "" {
 		x.args = append(x.args, "identity", who.Name)
 	}
@@ -61,17 +63,17 @@ func (v *visits) begin(ctx context.Context, q request) *visit {
 // sent notes what it has.
 func (x *visit) sent(b sending) {
 	if b.Part == b.Parts-1 {
-		x.step = b.Step + 1
+		x.step.Store(b.Step + 1)
 	}
 }
 
 // end tells that it has gone, and why.
 func (x *visit) end(err error) {
-	q, v := x.request, x.visits
+	q, v, step := x.request, x.visits, x.step.Load()
 	why, again := "", false
 	var typed *loader.Error
 	switch {
-	case err == nil && q.Steps > 0 && x.step == q.Step+q.Steps:
+	case err == nil && q.Steps > 0 && step == q.Step+q.Steps:
 		why, again = "it has the steps that it asked for", true
 	case err == nil:
 		why = "the run has ended"
@@ -87,10 +89,10 @@ func (x *visit) end(err error) {
 		if len(v.expected) >= maxExpected {
 			clear(v.expected)
 		}
-		v.expected[q.place()] = x.step
+		v.expected[q.place()] = step
 		v.mu.Unlock()
 	}
-	x.tell(again && x.continues, "a reader has gone", "from_step", q.Step, "at_step", x.step, "after", time.Since(x.began).Round(time.Millisecond), "why", why)
+	x.tell(again && x.continues, "a reader has gone", "from_step", q.Step, "at_step", step, "after", time.Since(x.began).Round(time.Millisecond), "why", why)
 }
 
 func (x *visit) tell(quietly bool, message string, args ...any) {

@@ -90,6 +90,12 @@ class Daemon:
         except (urllib.error.URLError, OSError):
             return False
 
+    def metric(self, name: str) -> float:
+        """The value of a metric without labels, 0 where there is none."""
+        with urllib.request.urlopen(self.http_url + "/metrics", timeout=5) as response:
+            lines = [line.split() for line in response.read().decode().splitlines()]
+        return next((float(line[1]) for line in lines if line[0] == name), 0.0)
+
     def stop(self) -> int:
         """SIGTERM; returns the exit status. A daemon that does not stop in time is killed, and the test fails."""
         assert self.process is not None

@@ -382,3 +382,17 @@ def test_tls(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
         t.join()
     assert found == {name: want for name, (*_, want) in cases.items()}
     assert time.monotonic() - begin < 10
+
+
+def test_a_trainer_that_pauses_for_long(daemon: Callable[..., Daemon]) -> None:
+    """The daemon cuts the connection of one that takes nothing, while its batches hold memory. It goes on where it was."""
+    d = daemon({**BIG, "steps.rows": 192, "flight.batch_bytes": 1 << 20, "flight.slow_reader": "500ms"})
+    publish_tokens(d.nats_url, [np.resize(t, 8 * len(t)) for t in LONG])
+    with Client(d.flight_url) as client:
+        client.seal()
+        whole = digest(client)
+    with Client(d.flight_url, prefetch=1, patience=60) as client:
+        steps = digest([next(client)])
+        wait_for(lambda: d.metric("loaderd_flight_cut_connections_total") > 0)  # it does something else meanwhile
+        steps += digest(client)
+    assert steps == whole and len(steps) > 15

@@ -31,6 +31,7 @@ from loaderd.errors import (
     RunMismatch,
     RunReplaced,
     ShuttingDown,
+    SlowReader,
     SourceDown,
     SourceDry,
     StepNotPlanned,
@@ -70,7 +71,7 @@ __all__ = [
     "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "NoStream", "NotLeading",
     "NotPermitted", "Part", "PlanLogDown", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
     "PublishError", "Published", "Publisher", "RankBehind", "Replaying", "RunFailed", "RunInfo", "RunMismatch", "RunReplaced", "ShuttingDown",
-    "SourceDown", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
+    "SlowReader", "SourceDown", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
     "TokenizerBehind", "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish",
     "documents", "publish",
 ]  # fmt: skip

@@ -88,6 +88,12 @@ class Limited(Unavailable):
     reason = "LIMITED"
 
 
+class SlowReader(Unavailable):
+    """The reader took nothing for so long that the daemon ended its stream: the client asks again by itself when it goes on."""
+
+    reason = "SLOW_READER"
+
+
 class PlanMismatch(LoaderdError):
     """The run has another fingerprint: its configuration is not the one of the checkpoint."""
 
@@ -215,8 +221,8 @@ FROM_DAEMON: dict[str, type[LoaderdError]] = {
     cls.reason: cls
     for cls in (
         SourceDry, SourceDown, TokenizerBehind, PoolFilling, RankBehind, Replaying, NotLeading, PlanLogDown,
-        ShuttingDown, Limited, PlanMismatch, StreamMismatch, PlanTruncated, RunMismatch, RunReplaced, WorldMismatch, TooManySegments,
-        StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
+        ShuttingDown, Limited, SlowReader, PlanMismatch, StreamMismatch, PlanTruncated, RunMismatch, RunReplaced, WorldMismatch,
+        TooManySegments, StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
     )
 }  # fmt: skip
 """The class of every reason that the daemon gives."""

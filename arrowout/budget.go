@@ -1,0 +1,234 @@
+package arrowout
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// provenAfter is how many batches a stream's reader has to have taken before it counts as one that reads: what sockets and windows take of one that
+// never does is less, unless its batches are small.
+const provenAfter = 4
+
+// othersShare is how many times as much as it leaves to others an identity may hold.
+const othersShare = 3
+
+// budget bounds the bytes of record batches that are being assembled, or that gRPC has not written yet, over all streams.
+//
+//  1. All hold at most size together, but for a batch that is larger: it is held when nothing else is.
+//  2. A share is what one identity holds by one connection. An identity takes its next batch only while it then holds no more than three times what
+//     is left free for others, and by one connection no more than what it may still take by others. So however much is asked for by streams that
+//     never read, whoever else comes finds room: another identity a quarter of the budget, another connection of that identity a part of its own.
+//     A stream that has a batch takes another one only where its share may take twice as much: streams that read ahead do not keep others from their
+//     first batch.
+//  3. Streams that have not shown that they read are a class of their own, which has three quarters of the budget: what comes from any number of
+//     connections leaves a quarter to those that read.
+//  4. Where several shares wait they take turns, and within one the streams come in the order in which they asked. A stream whose share may have its
+//     batch is not overtaken.
+//
+// A stream that never reads still keeps a part of its share from others of it: what to do about that is the caller's (slow.go).
+type budget struct {
+	mu            sync.Mutex
+	size, held    int64
+	fresh, proven class // of streams: those that have not shown that they read, and those that have
+	shares        map[shareKey]*share
+	holds         map[*hold]struct{}
+}
+
+// class is what streams of one kind hold.
+type class struct {
+	held  int64
+	of    map[string]int64 // by identity
+	turns []*share         // in which streams wait, the next one first
+}
+
+// shareKey is whose share it is, by which connection, and whether it is that of the streams that have shown that they read.
+type shareKey struct {
+	who, from string
+	proven    bool
+}
+
+type share struct {
+	shareKey
+	held    int64
+	streams int
+	waits   [lines][]*wait
+}
+
+// hold is what one stream holds of a budget.
+type hold struct {
+	budget *budget
+	from   *connection // nil: one whose end nobody tells of
+	end    func(error) // ends the stream
+
+	// Under the budget's mu:
+	share *share
+	bytes int64
+	out   int64     // of these, what gRPC has
+	moved time.Time // when gRPC last wrote some of out, or came to have any
+	taken int       // batches that were written whole
+	wait  *wait     // nil while it does not wait
+	ended bool      // nothing more is assembled for it
+	gone  bool      // so is its connection, and what gRPC had of it
+	told  bool      // that it is slow
+}
+
+type wait struct {
+	hold  *hold
+	bytes int64
+	since time.Time
+	ready chan struct{} // closed when it has the bytes
+	in    *share        // in a line of which it stands
+	line  int
+}
+
+func newBudget(size int64) *budget {
+	return &budget{size: size, shares: map[shareKey]*share{}, holds: map[*hold]struct{}{}, fresh: class{of: map[string]int64{}}, proven: class{of: map[string]int64{}}}
+}
+
+// open makes the hold of a stream of an identity, at an address. end ends the stream.
+func (b *budget) open(who, address string, from *connection, end func(error)) *hold {
+	h := &hold{budget: b, from: from, end: end}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h.gone = from != nil && from.closed.Load()
+	b.enter(h, shareKey{who: who, from: address})
+	b.holds[h] = struct{}{}
+	return h
+}
+
+// close says that nothing more is assembled for a stream. It holds what gRPC has of it until that is written.
+func (h *hold) close() {
+	b := h.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h.ended = true
+	b.forget(h)
+}
+
+// lost gives back what streams of a connection hold that has ended: gRPC does not tell of what it had.
+func (b *budget) lost(c *connection) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for h := range b.holds {
+		if h.from == c {
+			if h.wait != nil { // its call ends
+				b.leave(h.wait)
+			}
+			b.charge(h, -h.bytes)
+			h.out, h.gone = 0, true
+			b.forget(h)
+		}
+	}
+	b.grant()
+}
+
+// take waits until a stream may hold so many bytes more, and returns what gives them back. It returns the cause when ctx ends before.
+func (h *hold) take(ctx context.Context, bytes int64) (*charge, error) {
+	b := h.budget
+	b.mu.Lock()
+	if h.gone {
+		b.mu.Unlock()
+		return nil, context.Canceled
+	}
+	w := &wait{hold: h, bytes: bytes, since: time.Now(), ready: make(chan struct{})}
+	b.join(w)
+	b.grant()
+	b.mu.Unlock()
+	select {
+	case <-w.ready:
+		return &charge{hold: h, bytes: bytes}, nil
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-w.ready: // at the same moment
+		b.charge(h, -bytes)
+	default:
+		b.leave(w)
+	}
+	b.grant()
+	return nil, context.Cause(ctx)
+}
+
+// inUse is how many bytes are held.
+func (b *budget) inUse() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held
+}
+
+// Everything below is called with mu held.
+
+// charge adds to what a stream holds.
+func (b *budget) charge(h *hold, bytes int64) {
+	if h.gone {
+		return
+	}
+	h.bytes += bytes
+	b.held += bytes
+	b.count(h.share, bytes)
+	if w := h.wait; w != nil && w.line != lineOf(h) { // what it waits for would be its first batch now
+		b.leave(w)
+		b.join(w)
+	}
+}
+
+// count adds to what a share, its identity and its class hold.
+func (b *budget) count(s *share, bytes int64) {
+	c := b.class(s)
+	s.held += bytes
+	c.held += bytes
+	if c.of[s.who] += bytes; c.of[s.who] == 0 {
+		delete(c.of, s.who)
+	}
+}
+
+func (b *budget) class(s *share) *class {
+	if s.proven {
+		return &b.proven
+	}
+	return &b.fresh
+}
+
+// prove moves a stream to the share of those that read.
+func (b *budget) prove(h *hold) {
+	w := h.wait
+	if w != nil {
+		b.leave(w)
+	}
+	key := h.share.shareKey
+	key.proven = true
+	b.count(h.share, -h.bytes)
+	b.exit(h)
+	b.enter(h, key)
+	b.count(h.share, h.bytes)
+	if w != nil {
+		b.join(w)
+	}
+}
+
+func (b *budget) enter(h *hold, key shareKey) {
+	s := b.shares[key]
+	if s == nil {
+		s = &share{shareKey: key}
+		b.shares[key] = s
+	}
+	s.streams++
+	h.share = s
+}
+
+func (b *budget) exit(h *hold) {
+	if h.share.streams--; h.share.streams == 0 {
+		delete(b.shares, h.share.shareKey)
+	}
+}
+
+// forget drops a stream that has ended and holds nothing.
+func (b *budget) forget(h *hold) {
+	if _, known := b.holds[h]; known && h.ended && (h.bytes == 0 || h.gone) {
+		delete(b.holds, h)
+		b.exit(h)
+	}
+}

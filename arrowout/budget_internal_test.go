@@ -1,0 +1,367 @@
+package arrowout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/mem"
+
+	"loaderd/loader"
+)
+
+const kib = 1 << 10
+
+// stream is one of a test, with the batch that it waits for or holds.
+type stream struct {
+	*hold
+	taken   chan *charge
+	cancel  context.CancelFunc
+	refused chan error
+	ended   error
+	sent    bool
+}
+
+func (b *budget) stream(who string, from *connection) *stream {
+	s := &stream{taken: make(chan *charge, 1), refused: make(chan error, 1)}
+	s.hold = b.open(who, who, from, func(err error) { s.ended = err })
+	return s
+}
+
+func (b *budget) streamOf(who, address string) *stream {
+	s := &stream{taken: make(chan *charge, 1), refused: make(chan error, 1)}
+	s.hold = b.open(who, address, nil, func(error) {})
+	return s
+}
+
+// asks lets a stream ask for bytes, and returns whether it has them at once.
+func (s *stream) asks(t *testing.T, bytes int64) bool {
+	t.Helper()
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancel(context.Background())
+	t.Cleanup(s.cancel)
+	go func() {
+		c, err := s.take(ctx, bytes)
+		if err != nil {
+			s.refused <- err
+			return
+		}
+		s.taken <- c
+	}()
+	for s.waits() == nil && len(s.taken) == 0 && len(s.refused) == 0 {
+		runtime.Gosched() // until the goroutine above has come to it
+	}
+	return s.waits() == nil
+}
+
+func (s *stream) waits() *wait {
+	s.budget.mu.Lock()
+	defer s.budget.mu.Unlock()
+	return s.wait
+}
+
+// sends hands what a stream holds to gRPC, as two buffers.
+func (c *charge) sends(bytes int64) mem.BufferSlice {
+	m := message{header: make([]byte, bytes/4), body: [][]byte{make([]byte, bytes/2)}, bodyLen: int(bytes / 2), charge: c}
+	return m.marshal()
+}
+
+func holds(t *testing.T, b *budget, want int64) {
+	t.Helper()
+	if got := b.inUse(); got != want {
+		t.Errorf("%d bytes are held, want %d", got, want)
+	}
+}
+
+// One connection, and one identity, leave room to others.
+func TestWhatOneMayHold(t *testing.T) {
+	b := newBudget(1200 * kib) // of which 900 are there for those who have not shown that they read
+	hold := func(who, from string) (had int) {
+		for range 20 {
+			if b.streamOf(who, from).asks(t, 50*kib) {
+				had++
+			}
+		}
+		return had
+	}
+	if n := hold("hog", "1"); n != 10 { // 500: three times the 400 that are left, and as much again less than that
+		t.Errorf("one connection has %d batches", n)
+	}
+	if n := hold("hog", "2"); n != 2 {
+		t.Errorf("another connection of the identity has %d batches", n)
+	}
+	if n := hold("hog", "3") + hold("hog", "4") + hold("hog", "5"); n != 1 { // 650, of which 750 would be three times what is left
+		t.Errorf("further connections of the identity have %d batches", n)
+	}
+	if n := hold("other", "6"); n < 3 {
+		t.Errorf("another identity has %d batches", n)
+	}
+}
+
+// A stream with a batch waits for another one while others could have their first.
+func TestFirstBatchesComeFirst(t *testing.T) {
+	b := newBudget(1600 * kib)
+	ahead := b.stream("a", nil)
+	had := 0
+	for ; had < 16 && ahead.asks(t, 100*kib); had++ {
+		<-ahead.taken
+	}
+	if had != 6 { // 600: half of three times the 600 that are left, less as much again
+		t.Errorf("it has %d batches", had)
+	}
+	if !b.stream("a", nil).asks(t, 100*kib) {
+		t.Error("another stream of the connection waits for its first batch")
+	}
+}
+
+// A stream whose reader has taken batches is not kept from more by those of its connection that have taken none, nor by any number of others.
+func TestStreamsThatReadAreAClassOfTheirOwn(t *testing.T) {
+	b := newBudget(1200 * kib)
+	reads := b.stream("trainer", nil)
+	for range provenAfter {
+		reads.asks(t, 50*kib)
+		sent := (<-reads.taken).sends(50 * kib)
+		sent.Free()
+	}
+	for range 20 {
+		b.stream("trainer", nil).asks(t, 50*kib)
+	}
+	for n := range 100 {
+		b.stream(fmt.Sprint(n), nil).asks(t, 50*kib)
+	}
+	if got := b.inUse(); got > 900*kib {
+		t.Errorf("%d bytes are held by those who have taken nothing", got)
+	}
+	for n := range 2 {
+		if !reads.asks(t, 50*kib) {
+			t.Fatal("it waits for batch", n)
+		}
+		<-reads.taken
+	}
+}
+
+// A batch that is larger than the budget is had alone, and nobody overtakes it.
+func TestABatchLargerThanTheBudget(t *testing.T) {
+	b := newBudget(100 * kib)
+	small, large, later := b.stream("a", nil), b.stream("b", nil), b.stream("c", nil)
+	small.asks(t, 10*kib)
+	if large.asks(t, 300*kib) || later.asks(t, 10*kib) {
+		t.Fatal("it was not waited for")
+	}
+	(<-small.taken).drop()
+	(<-large.taken).drop()
+	(<-later.taken).drop()
+	holds(t, b, 0)
+}
+
+// What lacks bytes of the whole budget is not overtaken by streams that read either.
+func TestALargeBatchAmongStreamsThatRead(t *testing.T) {
+	b := newBudget(1000 * kib)
+	var reading []*stream
+	for range 2 {
+		s := b.stream("trainer", nil)
+		b.mu.Lock()
+		b.prove(s.hold)
+		b.mu.Unlock()
+		reading = append(reading, s)
+	}
+	large := b.stream("other", nil)
+	if !reading[0].asks(t, 600*kib) || large.asks(t, 500*kib) || reading[1].asks(t, 100*kib) {
+		t.Error("there was room for the first alone")
+	}
+	(<-reading[0].taken).drop()
+	<-large.taken
+	<-reading[1].taken
+}
+
+// A stream that waits can be cancelled, and does not stand in the way of the next one.
+func TestAWaitIsCancelled(t *testing.T) {
+	b := newBudget(100 * kib)
+	holder, waits, next := b.stream("a", nil), b.stream("b", nil), b.stream("c", nil)
+	holder.asks(t, 50*kib)
+	if waits.asks(t, 70*kib) || next.asks(t, 20*kib) {
+		t.Fatal("there was no room")
+	}
+	waits.cancel()
+	if err := <-waits.refused; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	<-next.taken
+	holds(t, b, 70*kib)
+}
+
+// What a connection's streams held is free when it has ended, and gRPC's letting go of it later changes nothing.
+func TestAConnectionIsLost(t *testing.T) {
+	b := newBudget(1000 * kib)
+	c := &connection{}
+	s, waits := b.stream("a", c), b.stream("a", c)
+	s.asks(t, 400*kib)
+	sent := (<-s.taken).sends(400 * kib)
+	if waits.asks(t, 700*kib) {
+		t.Fatal("there was no room")
+	}
+	c.closed.Store(true)
+	b.lost(c)
+	holds(t, b, 0)
+	waits.cancel()
+	<-waits.refused
+	sent.Free()
+	s.close()
+	waits.close()
+	holds(t, b, 0)
+	if late := b.stream("a", c); late.asks(t, 1) && len(late.taken) > 0 {
+		t.Error("a stream of the connection that came late holds memory for ever")
+	}
+	if len(b.shares) > 1 || len(b.fresh.turns) != 0 {
+		t.Errorf("%d shares and %d turns are left", len(b.shares), len(b.fresh.turns))
+	}
+}
+
+// A stream that waits for long takes the place of the one of its share that has stood still for longest, and of no other one.
+func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
+	b := newBudget(1200 * kib)
+	s := &slowness{b, slog.New(slog.DiscardHandler), newSampler(), counterFor(t)}
+	other := b.stream("other", nil)
+	other.asks(t, 100*kib)
+	(<-other.taken).sends(100 * kib)
+	var still []*stream
+	for range 4 {
+		x := b.stream("a", nil)
+		if !x.asks(t, 80*kib) {
+			t.Fatal("there was room")
+		}
+		(<-x.taken).sends(80 * kib)
+		still = append(still, x)
+	}
+	waits := b.stream("a", nil)
+	if waits.asks(t, 170*kib) {
+		t.Fatal("there was no room")
+	}
+	for i, x := range still {
+		x.moved = x.moved.Add(-2*pressing + time.Duration(i)) // they have stood still for long
+	}
+	s.look(time.Now(), time.Hour)
+	for _, x := range still {
+		if x.ended != nil {
+			t.Fatal("a stream has ended before anybody waited for long")
+		}
+	}
+	s.look(time.Now().Add(2*pressing), time.Hour)
+	for i, x := range append(still, other) {
+		var e *loader.Error
+		if ended := errors.As(x.ended, &e) && e.Reason == SlowReader; ended != (i < 3) {
+			t.Errorf("stream %d: %v", i, x.ended)
+		}
+	}
+}
+
+// Streams come, take, send, are read, are cancelled and lose their connections in any order: what is held stays within the budget, nobody waits when
+// nothing is held, and in the end nothing is.
+func TestAnyOrderOfStreams(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		b := newBudget(1000 * kib)
+		var streams []*stream
+		var out []mem.BufferSlice
+		conns := []*connection{{}, {}, {}}
+		for range 300 {
+			switch rng.IntN(6) {
+			case 0, 1:
+				n := rng.IntN(len(conns))
+				s := b.stream(fmt.Sprint(n), conns[n])
+				s.asks(t, int64(20+rng.IntN(200))*kib)
+				streams = append(streams, s)
+			case 2, 3:
+				for _, s := range streams {
+					select {
+					case c := <-s.taken:
+						out = append(out, c.sends(16*kib))
+						s.sent = true
+					default:
+					}
+				}
+			case 4:
+				if len(out) > 0 {
+					i := rng.IntN(len(out))
+					out[i].Free()
+					out = append(out[:i], out[i+1:]...)
+				}
+			case 5:
+				if rng.IntN(10) == 0 {
+					n := rng.IntN(len(conns))
+					conns[n].closed.Store(true)
+					b.lost(conns[n])
+					for _, s := range streams {
+						if s.from == conns[n] {
+							s.cancel()
+						}
+					}
+					conns[n] = &connection{}
+				} else if len(streams) > 0 {
+					streams[rng.IntN(len(streams))].cancel()
+				}
+			}
+			b.check(t)
+		}
+		for _, s := range streams {
+			s.cancel()
+			if !s.sent {
+				select {
+				case c := <-s.taken:
+					c.drop()
+				case <-s.refused:
+				}
+			}
+			s.close()
+		}
+		for _, x := range out {
+			x.Free()
+		}
+		if b.check(t); b.inUse() != 0 || len(b.holds) != 0 || len(b.shares) != 0 {
+			t.Fatalf("seed %d: %d bytes, %d streams and %d shares are left", seed, b.inUse(), len(b.holds), len(b.shares))
+		}
+	}
+}
+
+// check compares what is noted with what it is the sum of.
+func (b *budget) check(t *testing.T) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held, fresh, waits := int64(0), int64(0), 0
+	for h := range b.holds {
+		held += h.bytes
+		if !h.share.proven {
+			fresh += h.bytes
+		}
+		if h.wait != nil {
+			waits++
+		}
+	}
+	shares := int64(0)
+	for _, s := range b.shares {
+		shares += s.held
+		waits -= s.waiting()
+	}
+	if held != b.held || fresh != b.fresh.held || fresh+b.proven.held != held || shares != held || waits != 0 || held > b.size {
+		t.Fatalf("noted: %d held, %d fresh; streams hold %d and %d fresh, shares %d; %d waits differ", b.held, b.fresh.held, held, fresh, shares, waits)
+	}
+	if held == 0 && len(b.fresh.turns)+len(b.proven.turns) > 0 {
+		t.Fatal("somebody waits although nothing is held")
+	}
+}
+
+func counterFor(t *testing.T) prometheus.Counter {
+	t.Helper()
+	m, err := newMetrics(nil, newBudget(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.cuts
+}

@@ -1,0 +1,113 @@
+package arrowout_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+
+	"loaderd/arrowout"
+	"loaderd/internal/access"
+)
+
+// BenchmarkGoodReader reports MB/s of a reader while others do what they can to a server and, as of_alone, the fraction of what it reads when it is alone.
+// The floods share the processors with it: what is left to a reader beside one that calls as fast as it can is a matter of their number.
+func BenchmarkGoodReader(b *testing.B) {
+	run := newBenchRun(1 << 20)
+	size := len(run.tokens) * 6
+	file := filepath.Join(b.TempDir(), "identities.json")
+	good, bad := let(b, file, access.Identity{Name: "good", Role: access.Read}), let(b, file, access.Identity{Name: "bad", Role: access.Operate})
+	s := serve(b, run, func(c *arrowout.Config) { c.Identities, c.MaxStreamsOfOne = file, 1<<14 })
+	calls := func(token, name, body string) func(testing.TB) (end func()) {
+		return func(t testing.TB) func() {
+			c, done, ended := dial(t, s), make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				for {
+					select {
+					case <-done:
+						return
+					default:
+						stream, err := c.DoAction(withToken(token), &flight.Action{Type: name, Body: []byte(body)})
+						_ = received(stream, &flight.Result{}, err)
+					}
+				}
+			}()
+			return func() { close(done); <-ended }
+		}
+	}
+	never := func(of string) func(testing.TB) func() {
+		return func(t testing.TB) func() {
+			var all []*flood
+			for range 2 {
+				all = append(all, openFlood(t, s, 1000, 0, of, `{}`))
+			}
+			return func() {
+				for _, f := range all {
+					f.close()
+				}
+			}
+		}
+	}
+	for _, flood := range []struct {
+		name  string
+		start func(testing.TB) func()
+	}{
+		{"readers-that-never-read", never(bad)}, {"of-its-own-identity", never(good)},
+		{"calls-without-a-token", calls("", "info", "")}, {"commits", calls(bad, "commit", `{"step":1}`)}, {"searches", calls(bad, "find", `{"id":"two"}`)},
+	} {
+		b.Run(flood.name, func(b *testing.B) {
+			var alone, beside time.Duration
+			b.SetBytes(int64(size))
+			b.ResetTimer()
+			for range rounds {
+				b.StopTimer()
+				alone += readFor(b, s, good, b.N/rounds)
+				end := flood.start(b)
+				b.StartTimer()
+				beside += readFor(b, s, good, b.N/rounds)
+				b.StopTimer()
+				end()
+			}
+			if b.N > 1 {
+				b.ReportMetric(float64(alone)/float64(beside), "of_alone")
+			}
+		})
+	}
+}
+
+// rounds are how often the two are measured in turns.
+const rounds = 5
+
+// readFor reads so many batches, after as many that do not count, and says how long that took.
+func readFor(b *testing.B, s *arrowout.Server, token string, batches int) time.Duration {
+	c, err := flight.NewClientWithMiddleware(s.Addr().String(), nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(discard{encoding.GetCodecV2(proto.Name)})), grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(16<<20))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithCancel(withToken(token))
+	defer cancel()
+	stream, err := c.DoGet(ctx, &flight.Ticket{Ticket: []byte("{}")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	receive := func() {
+		for range batches + 1 {
+			if _, err := stream.Recv(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	receive()
+	start := time.Now()
+	receive()
+	return time.Since(start)
+}

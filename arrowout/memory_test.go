@@ -1,0 +1,154 @@
+package arrowout_test
+
+import (
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+
+	"loaderd/arrowout"
+	"loaderd/internal/testscale"
+)
+
+// beside is what a server may take beside the budget, whatever is asked of it.
+const beside = 200 << 20
+
+// inUse is the memory of this process that is not garbage: heap and stacks.
+func inUse() int64 {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// metered starts a server and returns what reads its metrics, by name and label.
+func metered(t testing.TB, run *fakeRun, change func(*arrowout.Config)) (*arrowout.Server, func(name string) float64) {
+	t.Helper()
+	cfg := arrowout.Default()
+	cfg.Listen = "127.0.0.1:0"
+	change(&cfg)
+	return meteredBy(t, cfg, run, slog.New(slog.DiscardHandler))
+}
+
+// Readers that never read, thousands of them, take the memory of the budget and little more, give it back when they go, and leave others what
+// they need.
+func TestReadersThatNeverRead(t *testing.T) {
+	calls, budget := testscale.Of(500, 5000), testscale.Of(64<<20, 1<<30)
+	f := newFake(40, 4, 64<<10) // 1.5 MiB a batch
+	s, metric := metered(t, f, func(c *arrowout.Config) { c.SendBytes, c.MaxStreamsOfOne = budget, calls+1 })
+	before := inUse()
+	var floods []*flood
+	for i := range 2 {
+		floods = append(floods, openFlood(t, s, calls/2, []uint32{0, 64 << 10}[i], "", `{}`))
+	}
+	eventually(t, "all have come", func() bool { return f.readers.Load() == int64(calls) })
+	eventually(t, "they hold what one share may", func() bool { return metric("held_bytes") > float64(budget)*3/8 })
+	if held := metric("held_bytes"); held > float64(budget)*3/4 {
+		t.Errorf("readers that have taken nothing hold %.0f bytes, more than three quarters of the budget", held)
+	}
+	if took := inUse() - before; took > int64(budget)+beside {
+		t.Errorf("%d readers that never read take %d MiB, with a budget of %d MiB", calls, took>>20, budget>>20)
+	} else {
+		t.Logf("%d readers that never read take %d MiB, with a budget of %d MiB", calls, took>>20, budget>>20)
+	}
+
+	r := mustGet(t, dial(t, s), `{}`)
+	for step := range 40 {
+		if !r.Next() || metadataOf(t, r).Step != uint64(step) {
+			t.Fatalf("a reader that reads has had %d steps: %v", step, r.Err())
+		}
+	}
+	for _, x := range floods {
+		x.close()
+	}
+	eventually(t, "they are gone", func() bool { return f.readers.Load() == 0 && metric("held_bytes") == 0 })
+	if left := inUse() - before; left > 64<<20 {
+		t.Errorf("%d MiB are left of readers that have gone", left>>20)
+	}
+}
+
+// A reader that takes nothing for flight.slow_reader loses its connection, and what it held is given back. The log tells of it.
+func TestASlowReaderLosesItsConnection(t *testing.T) {
+	f := newFake(40, 4, 64<<10)
+	var log syncBuffer
+	cfg := arrowout.Default()
+	cfg.Listen, cfg.SlowReader = "127.0.0.1:0", 200*time.Millisecond
+	s, metric := meteredBy(t, cfg, f, slog.New(slog.NewTextHandler(&log, nil)))
+	x := openFlood(t, s, 20, 1<<10, "", `{}`)
+	<-x.ended
+	eventually(t, "its memory is given back", func() bool { return f.readers.Load() == 0 && metric("held_bytes") == 0 })
+	if n := metric("cut_connections_total"); n != 1 {
+		t.Errorf("%v connections are cut", n)
+	}
+	if n := metric("errors_total SLOW_READER"); n < 1 || n > 20 {
+		t.Errorf("%v streams have ended as slow", n)
+	}
+	if n := strings.Count(log.String(), "a connection is cut"); n != 1 || !strings.Contains(log.String(), "address=127.0.0.1:") {
+		t.Errorf("%d lines of the log tell of it: %s", n, log.String())
+	}
+}
+
+// A reader that goes on before its connection is cut reads what was sent and then why there is no more.
+func TestASlowReaderThatGoesOn(t *testing.T) {
+	f := newFake(4, 4, 64<<10)
+	f.last = nil
+	s, metric := metered(t, f, func(*arrowout.Config) {})
+	r := mustGet(t, dial(t, s), `{}`)
+	eventually(t, "it has batches to take", func() bool { return f.assembled.Load() == 3 })
+	soon := time.Now().Add(arrowout.Default().SlowReader)
+	s.LookForSlowReaders(soon.Add(-time.Minute))
+	if n := metric("errors_total SLOW_READER"); n != 0 {
+		t.Error("its stream has ended too soon")
+	}
+	s.LookForSlowReaders(soon.Add(time.Second))
+	eventually(t, "its stream has ended", func() bool { return metric("errors_total SLOW_READER") == 1 })
+	read := 0
+	for r.Next() {
+		read++
+	}
+	if read == 0 || read == 4 || infoOf(t, r.Err(), codes.Unavailable).Reason != "SLOW_READER" {
+		t.Errorf("after %d steps: %v", read, r.Err())
+	}
+}
+
+func meteredBy(t testing.TB, cfg arrowout.Config, run *fakeRun, log *slog.Logger) (*arrowout.Server, func(string) float64) {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	s, err := arrowout.NewServer(cfg, arrowout.Serving(run), log, reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, s) })
+	return s, func(name string) float64 {
+		name, label, _ := strings.Cut(name, " ")
+		return valueOf(t, reg, "loaderd_flight_"+name, label)
+	}
+}
+
+// valueOf is the value of a metric, with the value of its label if it has one; 0 where there is none yet.
+func valueOf(t testing.TB, reg *prometheus.Registry, name, label string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if label == "" || m.GetLabel()[0].GetValue() == label {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,146 @@
+package arrowout
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"loaderd/internal/access"
+	"loaderd/loader"
+)
+
+const (
+	// pressing is for how long a stream waits for memory before others lose theirs that have stood still for as long.
+	pressing = 10 * time.Second
+	// looks is how often within the shortest of these times slow readers are looked for.
+	looks = 8
+)
+
+// slowness ends streams whose readers take nothing. What gRPC has of a stream goes only when the reader takes it or the connection ends: so the
+// stream ends first, with an error that a reader which goes on at last finds behind its batches, and then the connection.
+type slowness struct {
+	budget  *budget
+	log     *slog.Logger
+	samples *sampler
+	cuts    prometheus.Counter
+}
+
+// watch looks for slow readers until ctx is done. after is how long one may take nothing.
+func (s *slowness) watch(ctx context.Context, after time.Duration) {
+	tick := time.NewTicker(min(after, pressing) / looks)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			s.look(now, after)
+		}
+	}
+}
+
+// look ends those streams, and cuts those connections, whose time is over.
+func (s *slowness) look(now time.Time, after time.Duration) {
+	var ends []slow
+	cuts := map[*connection][]slow{}
+	b := s.budget
+	b.mu.Lock()
+	pressed := b.pressed(now, min(after, pressing))
+	for h := range b.holds {
+		if h.out == 0 {
+			continue
+		}
+		still := slow{h, h.share.who, now.Sub(h.moved), h.out}
+		if !h.told && (still.waited >= after || pressed[h]) {
+			h.told = true
+			ends = append(ends, still)
+		}
+		if h.from != nil && (still.waited >= after+after/looks || pressed[h]) {
+			cuts[h.from] = append(cuts[h.from], still)
+		}
+	}
+	b.mu.Unlock()
+	for _, x := range ends {
+		x.hold.end(x.err())
+	}
+	for c, of := range cuts {
+		s.cut(c, of)
+	}
+}
+
+// slow is a stream whose reader takes nothing.
+type slow struct {
+	hold   *hold
+	who    string // identity
+	waited time.Duration
+	bytes  int64 // that gRPC has of it
+}
+
+func (x slow) err() error {
+	return &loader.Error{Reason: SlowReader,
+		Message: fmt.Sprintf("the reader has taken nothing for %s, and its batches hold %d bytes of memory", x.waited.Round(time.Millisecond), x.bytes),
+		Do:      "ask again for the same step; a reader that pauses for longer than flight.slow_reader may do so, or close its stream first",
+		Facts:   map[string]string{"waited": x.waited.String(), "bytes": strconv.FormatInt(x.bytes, 10)}}
+}
+
+func (s *slowness) cut(c *connection, of []slow) {
+	s.cuts.Inc()
+	if tell, left := s.samples.tell("slow reader"); tell {
+		longest, bytes := time.Duration(0), int64(0)
+		for _, x := range of {
+			longest, bytes = max(longest, x.waited), bytes+x.bytes
+		}
+		args := []any{"address", c.RemoteAddr().String(), "identity", access.Identity{Name: of[0].who}.String(), "streams", len(of), "bytes", bytes, "after", longest.Round(time.Millisecond)}
+		if left > 0 {
+			args = append(args, "more_of_the_kind", left)
+		}
+		s.log.Warn("a connection is cut: its reader takes nothing, and its batches hold memory", args...)
+	}
+	c.cut()
+}
+
+// pressed returns the streams that stand still for after, from the one that does for longest, as many as make room for the one that has waited for
+// as long. Those that do not keep it from its bytes are left alone. The caller holds mu.
+func (b *budget) pressed(now time.Time, after time.Duration) map[*hold]bool {
+	var w *wait
+	for _, s := range slices.Concat(b.fresh.turns, b.proven.turns) {
+		for _, line := range s.waits {
+			if len(line) > 0 && (w == nil || line[0].since.Before(w.since)) {
+				w = line[0]
+			}
+		}
+	}
+	if w == nil || now.Sub(w.since) < after {
+		return nil
+	}
+	var still []*hold
+	for h := range b.holds {
+		keeps := true
+		switch {
+		case b.freshFull(w):
+			keeps = !h.share.proven
+		case b.identityFull(w):
+			keeps = h.share.who == w.in.who && h.share.proven == w.in.proven
+		case b.shareFull(w):
+			keeps = h.share == w.in
+		}
+		if keeps && h.out > 0 && now.Sub(h.moved) >= after {
+			still = append(still, h)
+		}
+	}
+	slices.SortFunc(still, func(x, y *hold) int { return x.moved.Compare(y.moved) })
+	out, room := map[*hold]bool{}, int64(0)
+	for _, h := range still {
+		if room >= w.bytes {
+			break
+		}
+		out[h] = true
+		room += h.bytes
+	}
+	return out
+}

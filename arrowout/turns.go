@@ -1,0 +1,112 @@
+package arrowout
+
+import "slices"
+
+// Who of those that wait for a budget gets its bytes. All of it is called with the budget's mu held.
+
+// The lines of a share: for the first batch of a stream, for further ones.
+const (
+	firstLine = iota
+	aheadLine
+	lines
+)
+
+func lineOf(h *hold) int {
+	if h.bytes > 0 {
+		return aheadLine
+	}
+	return firstLine
+}
+
+// join puts a stream in the line of its share in which it waits, leave takes it out if it is in one.
+func (b *budget) join(w *wait) {
+	w.hold.wait = w
+	w.in, w.line = w.hold.share, lineOf(w.hold)
+	if w.in.waiting() == 0 {
+		c := b.class(w.in)
+		c.turns = append(c.turns, w.in)
+	}
+	w.in.waits[w.line] = append(w.in.waits[w.line], w)
+}
+
+func (b *budget) leave(w *wait) {
+	if w.hold.wait != w {
+		return
+	}
+	w.hold.wait = nil
+	line := &w.in.waits[w.line]
+	i := slices.Index(*line, w)
+	*line = slices.Delete(*line, i, i+1)
+	if w.in.waiting() == 0 {
+		c := b.class(w.in)
+		i := slices.Index(c.turns, w.in)
+		c.turns = slices.Delete(c.turns, i, i+1)
+	}
+}
+
+func (s *share) waiting() int { return len(s.waits[firstLine]) + len(s.waits[aheadLine]) }
+
+// grant gives those who wait their bytes, as far as there are any.
+func (b *budget) grant() {
+	for again := true; again; {
+		again = false
+		for _, turns := range []*[]*share{&b.fresh.turns, &b.proven.turns} {
+			i, w := b.next(*turns)
+			if w == nil || b.freshFull(w) {
+				continue
+			}
+			if b.full(w) {
+				return
+			}
+			s := w.in
+			*turns = append(slices.Delete(*turns, i, i+1), s) // it is the last one now
+			b.leave(w)
+			b.charge(w.hold, w.bytes)
+			close(w.ready)
+			again = true
+		}
+	}
+}
+
+// next is the first in its turn whose share may have its bytes.
+func (b *budget) next(turns []*share) (int, *wait) {
+	for i, s := range turns {
+		for _, line := range s.waits {
+			if len(line) > 0 && !b.shareFull(line[0]) {
+				return i, line[0]
+			}
+		}
+	}
+	return 0, nil
+}
+
+// full says that there is not as much as a stream waits for.
+func (b *budget) full(w *wait) bool { return b.held > 0 && b.held+w.bytes > b.size }
+
+// freshFull says that streams that are not proven hold what they may.
+func (b *budget) freshFull(w *wait) bool {
+	return !w.in.proven && b.fresh.held > 0 && b.fresh.held+w.bytes > b.freshSize()
+}
+
+func (b *budget) freshSize() int64 { return b.size / 4 * 3 }
+
+// shareFull says that a share, or its identity, holds what it may.
+func (b *budget) shareFull(w *wait) bool {
+	s, room := w.in, b.room(w)
+	if w.line == aheadLine {
+		room /= 2
+	}
+	return s.held > 0 && s.held+w.bytes > room || b.identityFull(w)
+}
+
+// identityFull says that an identity holds what it may.
+func (b *budget) identityFull(w *wait) bool { return b.class(w.in).of[w.in.who] > 0 && b.room(w) < 0 }
+
+// room is what an identity could take behind what a stream of it waits for.
+func (b *budget) room(w *wait) int64 {
+	leaves := b.size - b.held
+	if !w.in.proven {
+		leaves = min(leaves, b.freshSize()-b.fresh.held)
+	}
+	return othersShare*(leaves-w.bytes) - b.class(w.in).of[w.in.who] - w.bytes
+}
