@@ -53,6 +53,7 @@ func (b benchRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*load
 type benchReader struct{ run benchRun }
 
 func (r *benchReader) Next(context.Context) (*plan.Step, error) { return r.run.steps[0], nil }
+func (r *benchReader) Dropped() <-chan error                    { return nil }
 func (r *benchReader) Close()                                   {}
 
 // plainServer is what a Flight server is without this package: the library's record writer over gRPC's own codec and settings.

@@ -52,7 +52,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err := stream.SendMsg(schema); err != nil { // which does not wait: it is the first
 		cancel(err)
 	}
-	if err := s.deliver(ctx, stream, ready, visit); err != nil {
+	if err := s.deliver(ctx, stream, ready, reader.Dropped(), visit); err != nil {
 		cancel(err)
 	}
 	cause := context.Cause(ctx)
@@ -66,9 +66,9 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	return failed
 }
 
-// deliver sends what is ready. It returns when ctx ends although a send stands still, which ends when the call does: until then gRPC waits for the
+// deliver sends what is ready. It returns when ctx ends, or the reader is dropped, although a send stands still, which ends when the call does: until then gRPC waits for the
 // reader to take something.
-func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGetServer, ready <-chan sending, visit *visit) error {
+func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGetServer, ready <-chan sending, dropped <-chan error, visit *visit) error {
 	var first sending
 	select {
 	case b, any := <-ready:
@@ -76,6 +76,8 @@ func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGet
 			return nil
 		}
 		first = b
+	case err := <-dropped:
+		return err
 	case <-ctx.Done():
 		return nil
 	}
@@ -96,6 +98,8 @@ func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGet
 	}()
 	select {
 	case err := <-sent:
+		return err
+	case err := <-dropped:
 		return err
 	case <-ctx.Done():
 		return nil

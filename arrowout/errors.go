@@ -32,7 +32,7 @@ const (
 func Code(r loader.Reason) codes.Code {
 	switch r {
 	case loader.SourceDry, loader.SourceDown, loader.TokenizerBehind, loader.PoolFilling, loader.RankBehind, loader.Replaying,
-		loader.NotLeading, loader.PlanLogDown, ShuttingDown, Limited, SlowReader:
+		loader.NotLeading, loader.PlanLogDown, ShuttingDown, Limited, SlowReader, loader.SilentReader:
 		return codes.Unavailable
 	case loader.PlanMismatch, loader.StreamMismatch, loader.PlanTruncated, loader.RunMismatch, loader.RunReplaced, loader.WorldMismatch, TooManySegments:
 		return codes.FailedPrecondition

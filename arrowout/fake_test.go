@@ -33,6 +33,7 @@ type fakeRun struct {
 
 	onNext     func(ctx context.Context, step uint64) error // before a step is returned
 	onAssemble func(step uint64)
+	joined     func(r *fakeReader)
 	onJoin     func(place loader.Place, step uint64) error
 	act        func(action string, step uint64) (uint64, error)
 
@@ -96,7 +97,11 @@ func (f *fakeRun) Join(place loader.Place, step uint64) (*fakeReader, error) {
 		}
 	}
 	f.readers.Add(1)
-	return &fakeReader{f, step}, nil
+	r := &fakeReader{run: f, step: step, dropped: make(chan error, 1)}
+	if f.joined != nil {
+		f.joined(r)
+	}
+	return r, nil
 }
 
 func (f *fakeRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
@@ -199,9 +204,12 @@ func (f *fakeRun) doAct(action string, step uint64) (uint64, error) {
 }
 
 type fakeReader struct {
-	run  *fakeRun
-	step uint64
+	run     *fakeRun
+	step    uint64
+	dropped chan error
 }
+
+func (r *fakeReader) Dropped() <-chan error { return r.dropped }
 
 func (r *fakeReader) Next(ctx context.Context) (*plan.Step, error) {
 	if r.run.onNext != nil {

@@ -13,6 +13,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/testscale"
+	"loaderd/loader"
 )
 
 // beside is what a server may take beside the budget, whatever is asked of it.
@@ -151,4 +152,22 @@ func valueOf(t testing.TB, reg *prometheus.Registry, name, label string) float64
 		}
 	}
 	return 0
+}
+
+// A reader that the run drops loses its stream at once, also where a send to it stands still or it waits for a step.
+func TestADroppedReader(t *testing.T) {
+	for name, steps := range map[string]int{"a send stands still": 40, "no step": 0} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(steps, 4, 64<<10)
+			f.last = nil
+			joined := make(chan *fakeReader, 1)
+			f.joined = func(r *fakeReader) { joined <- r }
+			s, metric := metered(t, f, func(*arrowout.Config) {})
+			openFlood(t, s, 1, 1<<10, "", `{}`)
+			r := <-joined
+			eventually(t, "its batches are there", func() bool { return f.assembled.Load() == int64(min(steps, 3)) })
+			r.dropped <- &loader.Error{Reason: loader.SilentReader, Message: "it has not asked for long"}
+			eventually(t, "its stream has ended", func() bool { return f.readers.Load() == 0 && metric("errors_total SILENT_READER") == 1 })
+		})
+	}
 }

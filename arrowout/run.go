@@ -12,6 +12,8 @@ import (
 type Reader interface {
 	// Next waits for the next step: io.EOF behind the last one, a *loader.Error with the cause when it does not come in time.
 	Next(ctx context.Context) (*plan.Step, error)
+	// Dropped gets the cause when the run gives the reader up by itself: it has not asked for its next step for long.
+	Dropped() <-chan error
 	// Close gives the place up, so that it no longer holds the plan back.
 	Close()
 }

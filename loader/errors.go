@@ -35,6 +35,7 @@ const (
 	DocumentLost    Reason = "DOCUMENT_LOST"    // a document that a step needs is gone from the stream
 	BadTicket       Reason = "BAD_TICKET"       // a ticket or an action's body is malformed
 	BadToken        Reason = "BAD_TOKEN"        // the bearer token is missing or wrong
+	SilentReader    Reason = "SILENT_READER"    // a reader has not asked for its next step for long
 	Forbidden       Reason = "FORBIDDEN"        // who calls is known, and may not do this
 )
 

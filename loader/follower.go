@@ -52,7 +52,7 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 	if err := CheckWorld(f.config, place.World); err != nil {
 		return nil, err
 	}
-	reader := &Reader{follower: f, place: place, next: step, reads: step}
+	reader := &Reader{follower: f, place: place, next: step, reads: step, idle: time.Now(), dropped: make(chan error, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.plan.now()
@@ -75,6 +75,13 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 	f.demand.Needed, f.demand.Furthest = min(f.demand.Needed, step), max(f.demand.Furthest, step)
 	f.leader.want(f.demand)
 	return reader, nil
+}
+
+// remove takes a reader out. The caller holds mu.
+func (f *follower) remove(r *Reader) {
+	f.readers.remove(r)
+	f.raise()
+	f.prefetch.turn()
 }
 
 // raise tells the leader what readers want now. The caller holds mu.

@@ -16,15 +16,22 @@ type Reader struct {
 	next  uint64      // step that is asked for next
 	reads uint64      // first step whose rows may be asked for: the one that Next returned last
 	turn  uint64      // step from which on another window is read ahead
-	left  bool        // closed
+	left  bool        // closed, or dropped
+	idle  time.Time   // since when it has had its step and not asked for the next one; zero while it asks
+	gone  *Error      // why it was dropped; nil else
 	at    [orders]int // where it stands among the follower's readers
+
+	dropped chan error
 }
 
 // Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall. Rows of the step
 // that it returned before are not needed any more.
 func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 	f := r.follower
-	next := r.ask()
+	next, err := r.ask()
+	if err != nil {
+		return nil, err
+	}
 	stall := time.NewTimer(f.options.Stall)
 	defer stall.Stop()
 	for {
@@ -55,10 +62,14 @@ func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 }
 
 // ask tells the leader that the reader wants its next step and no more rows of earlier ones.
-func (r *Reader) ask() (next uint64) {
+func (r *Reader) ask() (next uint64, err error) {
 	r.follower.mu.Lock()
 	defer r.follower.mu.Unlock()
+	if r.gone != nil {
+		return 0, r.gone
+	}
 	f := r.follower
+	r.idle = time.Time{}
 	f.readers.move(r, r.next, r.next)
 	if !r.left && !f.readers.tells(f.demand, r.place.job()) {
 		f.raise()
@@ -66,13 +77,14 @@ func (r *Reader) ask() (next uint64) {
 	if r.next >= r.turn {
 		r.follower.prefetch.turn()
 	}
-	return r.next
+	return r.next, nil
 }
 
 // advance notes that the reader has its next step.
 func (r *Reader) advance() {
 	r.follower.mu.Lock()
 	defer r.follower.mu.Unlock()
+	r.idle = time.Now()
 	r.follower.readers.move(r, r.next+1, r.reads)
 	if d := &r.follower.demand; d.Furthest < r.next {
 		d.Furthest = r.next
@@ -84,10 +96,11 @@ func (r *Reader) advance() {
 func (r *Reader) Close() {
 	r.follower.mu.Lock()
 	defer r.follower.mu.Unlock()
-	r.follower.readers.remove(r)
-	r.follower.raise()
-	r.follower.prefetch.turn()
+	r.follower.remove(r)
 }
+
+// Dropped gets the cause when the reader is dropped, whatever it does at that moment. Next returns the same then.
+func (r *Reader) Dropped() <-chan error { return r.dropped }
 
 // stat describes the reader. The caller holds the follower's mu.
 func (r *Reader) stat() ReaderStat {

@@ -22,6 +22,9 @@ type Options struct {
 	Stall time.Duration `koanf:"stall_timeout"`
 	// Checkpoint is how many steps lie between two stored planner states. 0 stores none; a restart then re-plans from the start.
 	Checkpoint int `koanf:"checkpoint_steps"`
+	// Silent is how long a reader may not ask for its next step although that is planned, before it is dropped: it holds back the ranks of its job, and
+	// what is released, no longer. 0 never.
+	Silent time.Duration `koanf:"silent_reader"`
 	// Linger is how long the document stream may be quiet while a reader waits, before the waiting documents are packed for it as by Drain. 0 never.
 	Linger time.Duration `koanf:"linger"`
 	// Release says what becomes of documents that neither a step behind the keepers' commits nor a restart needs: keep or purge.
@@ -107,6 +110,7 @@ func (r *Run) Serve(ctx context.Context) error {
 	tell, stop := context.WithCancel(ctx)
 	telling.Go(func() { r.follower.tellWaits(tell) })
 	telling.Go(func() { r.follower.prefetch.run(tell) })
+	telling.Go(func() { r.follower.dropSilent(tell) })
 	err := r.office.serve(ctx)
 	stop()
 	telling.Wait()

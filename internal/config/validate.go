@@ -90,6 +90,7 @@ func (v *validation) serve(c Config) {
 	v.check(s.Stall > 0 && s.Stall <= 24*time.Hour, "serve.stall_timeout", s.Stall, "more than 0 and at most 24h")
 	v.check(s.Checkpoint >= 0 && s.Checkpoint <= 1<<30, "serve.checkpoint_steps", s.Checkpoint, "0 (none) to 2^30 steps")
 	v.check(s.Release == loader.ReleaseKeep || s.Release == loader.ReleasePurge, "serve.release", s.Release, loader.ReleaseKeep+" or "+loader.ReleasePurge)
+	v.check(s.Silent >= 0, "serve.silent_reader", s.Silent, "0 (never) or more")
 	v.check(s.Linger >= 0, "serve.linger", s.Linger, "0 (never) or more")
 	v.check(s.ReleaseAfter >= 0, "serve.release_after", s.ReleaseAfter, "0 or more")
 	v.check(s.CacheBytes >= 0, "serve.cache_bytes", s.CacheBytes, "0 bytes or more")

@@ -167,4 +167,5 @@ func (p *place) Next(ctx context.Context) (*plan.Step, error) {
 	return s, err
 }
 
-func (p *place) Close() {}
+func (p *place) Dropped() <-chan error { return nil }
+func (p *place) Close()                {}

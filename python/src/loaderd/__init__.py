@@ -31,6 +31,7 @@ from loaderd.errors import (
     RunMismatch,
     RunReplaced,
     ShuttingDown,
+    SilentReader,
     SlowReader,
     SourceDown,
     SourceDry,
@@ -71,7 +72,7 @@ __all__ = [
     "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "NoStream", "NotLeading",
     "NotPermitted", "Part", "PlanLogDown", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
     "PublishError", "Published", "Publisher", "RankBehind", "Replaying", "RunFailed", "RunInfo", "RunMismatch", "RunReplaced", "ShuttingDown",
-    "SlowReader", "SourceDown", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
+    "SilentReader", "SlowReader", "SourceDown", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
     "TokenizerBehind", "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish",
     "documents", "publish",
 ]  # fmt: skip

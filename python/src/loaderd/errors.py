@@ -94,6 +94,12 @@ class SlowReader(Unavailable):
     reason = "SLOW_READER"
 
 
+class SilentReader(Unavailable):
+    """The reader asked for no step for so long that the daemon dropped it: the client asks again by itself when it goes on."""
+
+    reason = "SILENT_READER"
+
+
 class PlanMismatch(LoaderdError):
     """The run has another fingerprint: its configuration is not the one of the checkpoint."""
 
@@ -221,7 +227,7 @@ FROM_DAEMON: dict[str, type[LoaderdError]] = {
     cls.reason: cls
     for cls in (
         SourceDry, SourceDown, TokenizerBehind, PoolFilling, RankBehind, Replaying, NotLeading, PlanLogDown,
-        ShuttingDown, Limited, SlowReader, PlanMismatch, StreamMismatch, PlanTruncated, RunMismatch, RunReplaced, WorldMismatch,
+        ShuttingDown, Limited, SlowReader, SilentReader, PlanMismatch, StreamMismatch, PlanTruncated, RunMismatch, RunReplaced, WorldMismatch,
         TooManySegments, StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
     )
 }  # fmt: skip

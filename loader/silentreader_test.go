@@ -1,0 +1,107 @@
+package loader_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// A rank that joins and never reads holds the others of its job back, and what is released, for Options.Silent and no longer. One that waits for a
+// step, or comes for one now and then, is not silent.
+func TestARankThatNeverReads(t *testing.T) {
+	bubble(t, "never", func(t *testing.T) {
+		w, _ := purging(config("concat"))
+		w.options.Stall, w.options.Silent = 10*time.Second, time.Minute
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		run, _ := w.start(t)
+		began := time.Now()
+		reads, err := run.Join(loader.Place{Rank: 0, World: 2}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reads.Close()
+		never, err := run.Join(loader.Place{Rank: 1, World: 2}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer never.Close()
+		steps, behind := 0, 0
+		for steps < 20 {
+			switch _, err := reads.Next(t.Context()); {
+			case err == nil:
+				steps++
+			case reason(err) == loader.RankBehind:
+				behind++
+			default:
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); behind < 4 || took > 90*time.Second {
+			t.Errorf("the other rank was held back %d times in %v", behind, took)
+		}
+		for range 2 {
+			if _, err := never.Next(t.Context()); reason(err) != loader.SilentReader {
+				t.Errorf("Next of the silent reader = %v", err)
+			}
+		}
+		if err := <-never.Dropped(); reason(err) != loader.SilentReader {
+			t.Errorf("it is dropped with %v", err)
+		}
+		if len(reads.Dropped()) > 0 || len(run.Stats().Readers) != 1 {
+			t.Errorf("readers are %v", run.Stats().Readers)
+		}
+		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 15); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { return w.first() > 40 }) // of the steps before 15; the silent reader is at step 0
+	})
+	bubble(t, "waits", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Stall, w.options.Silent = time.Hour, time.Minute
+		run, _ := w.start(t)
+		r, err := run.Join(loader.Place{World: 1}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		time.AfterFunc(10*time.Minute, func() { w.docs.lengths(slices.Repeat([]int{16}, 40)...) })
+		if _, err := r.Next(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	bubble(t, "seldom", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Silent = time.Minute
+		w.docs.lengths(slices.Repeat([]int{16}, 200)...)
+		run, _ := w.start(t)
+		r, err := run.Join(loader.Place{World: 1}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		for range 10 {
+			if _, err := r.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(50 * time.Second)
+		}
+	})
+	bubble(t, "for ever", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Stall = 10 * time.Second
+		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
+		run, _ := w.start(t)
+		r, err := run.Join(loader.Place{World: 1}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		<-time.After(24 * time.Hour)
+		if _, err := r.Next(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
