@@ -34,7 +34,7 @@ func Code(r loader.Reason) codes.Code {
 	case loader.SourceDry, loader.SourceDown, loader.TokenizerBehind, loader.PoolFilling, loader.RankBehind, loader.Replaying,
 		loader.NotLeading, loader.PlanLogDown, ShuttingDown, Limited, SlowReader, loader.SilentReader:
 		return codes.Unavailable
-	case loader.PlanMismatch, loader.StreamMismatch, loader.PlanTruncated, loader.RunMismatch, loader.RunReplaced, loader.WorldMismatch, TooManySegments:
+	case loader.PlanMismatch, loader.StreamMismatch, loader.PlanTruncated, loader.PlanForeign, loader.RunMismatch, loader.RunReplaced, loader.WorldMismatch, TooManySegments:
 		return codes.FailedPrecondition
 	case loader.StepReleased, loader.StepNotPlanned:
 		return codes.OutOfRange

@@ -71,7 +71,7 @@ func Audit(ctx context.Context, docs Documents, tokenizer plan.Tokenizer, log Pl
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the scan of the log
-	a.replay = replayFrom(ctx, log, 2, a.applier)
+	a.replay = replayFrom(ctx, log, 2, a.applier, h.Order())
 	a.replay.read = func(at uint64, e plan.Entry) {
 		if c, ok := e.(plan.Control); ok {
 			a.seen.Controls = append(a.seen.Controls, Recorded{at, c.String()})
@@ -127,7 +127,7 @@ func (a *auditor) run(ctx context.Context, source Source) error {
 func (a *auditor) compare(ready plan.Ready) error {
 	for i := range ready.Steps {
 		if a.replay.done {
-			return a.conserved()
+			return errors.Join(a.replay.early(&ready.Steps[i]), a.conserved())
 		}
 		if err := a.replay.match(&ready.Steps[i]); err != nil {
 			return err

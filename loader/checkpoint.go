@@ -198,6 +198,11 @@ func (l *leader) load(ctx context.Context, s Stored) error {
 	if err := readTraits(ctx, applier.Planner, l.edges.Documents); err != nil {
 		return err
 	}
+	if l.found.ended != 0 && l.found.ended <= c.Tail.Position { // it was taken behind the end of the run
+		if next := applier.Planner.Next(); next != l.found.steps {
+			return fmt.Errorf("it goes on with step %d, and the run had ended with %d steps before it was taken", next, l.found.steps)
+		}
+	}
 	l.applier, l.tail = applier, c.Tail
 	return nil
 }

@@ -32,6 +32,16 @@ func (d *demand) join(e demand) {
 	d.Needed, d.Furthest = min(d.Needed, e.Needed), max(d.Furthest, e.Furthest)
 }
 
+// within returns the demand without what lies behind a step: no reader wants it.
+func (d demand) within(furthest uint64) demand {
+	for job, r := range d.Jobs {
+		r.Step = min(r.Step, furthest)
+		d.Jobs[job] = r
+	}
+	d.Furthest = min(d.Furthest, furthest)
+	return d
+}
+
 // wanted returns the first step that no job has asked for. The slowest rank of a job counts.
 func (d demand) wanted() uint64 {
 	if r := d.leading(); r != nil {

@@ -26,6 +26,7 @@ const (
 	RunFailed       Reason = "RUN_FAILED"       // the run stopped on an error
 	PlanMismatch    Reason = "PLAN_MISMATCH"    // fingerprint or algorithm differ from the plan's
 	StreamMismatch  Reason = "STREAM_MISMATCH"  // the document stream is not the one that the plan was made of
+	PlanForeign     Reason = "PLAN_FOREIGN"     // the plan has a record that none of the run's daemons wrote
 	PlanTruncated   Reason = "PLAN_TRUNCATED"   // the plan ends before what it is known to have held
 	RunMismatch     Reason = "RUN_MISMATCH"     // the daemon serves another run
 	RunReplaced     Reason = "RUN_REPLACED"     // the daemon serves a run of that name that was begun anew

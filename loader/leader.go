@@ -169,6 +169,7 @@ func (l *leader) open(ctx context.Context) error {
 			l.wanted = max(l.wanted, r.Steps)
 		}
 	})
+	l.covered()
 	l.plan.opened(l)
 	l.first = plan.Before(state.First)
 	if err := l.plan.release(ctx, l.first); err != nil {
@@ -207,6 +208,21 @@ func (l *leader) readHeader(ctx context.Context, documents StreamState) (plan.He
 	return h, madeOf(h, documents.Stream)
 }
 
+// covered notes the end of the run where the checkpoint of the restored applier was taken behind it.
+func (l *leader) covered() {
+	if l.found.ended != 0 && l.found.ended <= l.tail.Position {
+		l.applier.End = &plan.End{Steps: l.found.steps}
+	}
+}
+
+// order is that of the records behind the last one that the restored applier covers.
+func (l *leader) order() plan.Order {
+	if l.tail.Position <= 1 {
+		return l.header.Order()
+	}
+	return l.applier.Order(&l.header.Config)
+}
+
 // otherAlgorithm says that another version of the planner made the plan.
 func otherAlgorithm(h plan.Header) string {
 	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, plan.AlgorithmVersion)
@@ -240,7 +256,6 @@ func (l *leader) begin(ctx context.Context) error {
 		return err
 	}
 	l.tail = plan.TailOf(1, b)
-	l.plan.covers(1)
 	l.log.Info("new run", "fingerprint", header.Fingerprint, "first_document", header.Start)
 	return nil
 }

@@ -25,7 +25,7 @@ type planReader struct {
 type planEnd struct {
 	records uint64
 	steps   uint64
-	ended   bool          // no step follows
+	ended   uint64        // position of the record which says that no step follows; 0 without one
 	bare    bool          // nothing but a header and terms: nothing has been decided yet
 	needs   plan.Position // behind the last document that the plan refers to
 }
@@ -70,6 +70,9 @@ func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 			return e, err
 		}
 		if part, ok := x.(plan.StepPart); ok && part.Part+1 == part.Parts {
+			if part.Index+1 >= at { // a step has a record or more, and so has what stands before the first
+				return e, damaged(at, fmt.Errorf("step %d cannot stand there", part.Index))
+			}
 			e.steps, e.needs = part.Index+1, part.Cursor
 			break
 		}
@@ -81,11 +84,13 @@ func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 		if err := o.Between(x); err != nil {
 			return e, damaged(e.records-uint64(i), err)
 		}
+		if o.Ended && e.ended == 0 {
+			e.ended = e.records - uint64(i)
+		}
 		if c, ok := x.(plan.Control); ok {
 			e.needs = e.needs.Most(plan.Behind(c.Behind()))
 		}
 	}
-	e.ended = o.Ended
 	return e, nil
 }
 
@@ -241,6 +246,10 @@ func Find(ctx context.Context, log PlanLog, document uint64, f func(s *plan.Step
 
 // damaged is the error for a plan record that cannot be used; it says what to do.
 func damaged(at uint64, err error) error {
+	var noted *plan.ForeignError
+	if errors.As(err, &noted) {
+		at = noted.At
+	}
 	return fmt.Errorf("plan record %d: %w; the plan log is damaged there: restore its stream from a backup, "+
 		"or copy what stands before it into a usable plan with loaderd repair", at, err)
 }

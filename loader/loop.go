@@ -18,20 +18,19 @@ type loop struct {
 	writes  chan<- write    // to the writer ...
 	written <-chan struct{} // ... which closes this when it takes no more
 	uploads *uploads
-	held    []Document // of the last chunk, not planned yet
-	askers  []request  // requests for a checkpoint that wait while one is being stored
-	saved   uint64     // step of the last checkpoint that was taken
-	heard   bool       // whether checkSilent has looked
+	held    []Document             // of the last chunk, not planned yet
+	askers  []request              // requests for a checkpoint that wait while one is being stored
+	saved   uint64                 // step of the last checkpoint that was taken
+	early   func(*plan.Step) error // refuses a step behind the end that the log told
+	heard   bool                   // whether checkSilent has looked
 
 	duplicates duplicates
 }
 
 func newLoop(ctx context.Context, l *leader, writes chan<- write, written <-chan struct{}, u *uploads) *loop {
 	x := &loop{leader: l, tail: l.tail, writes: writes, written: written, uploads: u, saved: l.applier.Planner.Next(),
-		replay: replayFrom(ctx, l.edges.Plan, l.tail.Position+1, l.applier)}
-	if l.found.ended && l.applier.End == nil { // the log ends with an End that the checkpoint covers
-		l.applier.End = &plan.End{Steps: l.found.steps}
-	}
+		replay: replayFrom(ctx, l.edges.Plan, l.tail.Position+1, l.applier, l.order())}
+	x.early = x.replay.early
 	counts, _ := l.applier.Planner.Counts()
 	x.duplicates.count = counts.Duplicates
 	return x
@@ -143,8 +142,9 @@ func (l *loop) prepare() error {
 		if l.replay.tail.Position > 0 {
 			l.tail = l.replay.tail
 		}
+		behind := l.replay.behind
 		l.replay = nil
-		l.plan.replayed(l.tail.Position, l.applier.Keepers)
+		l.plan.replayed(l.tail.Position, behind, l.applier.Keepers)
 		l.duplicates.replayed()
 		l.applier.Resume()
 		if at, sealed := l.applier.Sealed(); sealed {
@@ -184,6 +184,9 @@ func (l *loop) emit(ctx context.Context, s plan.Step) error {
 		}
 		return nil
 	}
+	if err := l.early(&s); err != nil {
+		return err
+	}
 	records, err := plan.EncodeStep(&s, l.edges.Plan.MaxRecord())
 	if err != nil {
 		return err
@@ -201,7 +204,7 @@ func (l *loop) end(ctx context.Context) error {
 		return err
 	}
 	if l.replay != nil {
-		return fmt.Errorf("plan log: step %d follows behind the end of the run", l.replay.next.Index)
+		return damaged(l.replay.nextAt, fmt.Errorf("step %d follows behind the end of the run", l.replay.next.Index))
 	}
 	if l.applier.End != nil {
 		l.plan.end()

@@ -83,6 +83,7 @@ type office struct {
 	heard   time.Time // ... then
 	any     bool      // it has been told something
 	times   uint64    // that it was told
+	claimed uint64    // the first step that can be read, as it was told; 0 when that has been looked at
 }
 
 // daemon is another daemon of the run.
@@ -267,6 +268,9 @@ func (o *office) follow(ctx context.Context) error {
 			continue
 		}
 		if err := o.plan.follow(ctx); err != nil {
+			return err
+		}
+		if err := o.verify(ctx); err != nil {
 			return err
 		}
 		o.stands()

@@ -20,25 +20,29 @@ import (
 type planView struct {
 	log      PlanLog
 	reader   *planReader
+	config   plan.Config   // of this process, which the plan's must equal
 	recent   uint64        // how many steps are kept in memory
 	patience time.Duration // how long reading a step from the log may take
 
-	mu      sync.Mutex
-	header  plan.Header   // of the plan; while begun is false, the one that this process would write
-	begun   bool          // the plan has a header
-	at      uint64        // last record that was taken in
-	parts   plan.Joiner   // of a step whose last record has not been taken in
-	changed chan struct{} // closed and replaced when one of the fields below changes
-	steps   uint64        // that the log holds
-	ended   bool          // no step follows
-	keepers plan.Keepers
-	oldest  uint64 // steps before it cannot be read: their documents are purged
-	failed  error  // why this process stores no further step, though the run has not ended
-	newest  map[uint64]*plan.Step
+	mu        sync.Mutex
+	header    plan.Header   // of the plan; while begun is false, the one that this process would write
+	begun     bool          // the plan has a header
+	at        uint64        // last record that was taken in
+	behind    plan.Sequence // of the records behind it
+	changed   chan struct{} // closed and replaced when one of the fields below changes
+	confirmed uint64        // last record that a leader elsewhere has confirmed
+	daemon    string        // that began the last term of them; empty when that is not known
+	steps     uint64        // that the log holds
+	ended     bool          // no step follows
+	endAt     uint64        // record that says so; 0 while none was read
+	keepers   plan.Keepers
+	oldest    uint64 // steps before it cannot be read: their documents are purged
+	failed    error  // why this process stores no further step, though the run has not ended
+	newest    map[uint64]*plan.Step
 }
 
-func newPlanView(log PlanLog, o Options) *planView {
-	return &planView{log: log, reader: &planReader{log: log}, recent: uint64(o.Ahead) + recentSteps, patience: o.Stall,
+func newPlanView(log PlanLog, c plan.Config, o Options) *planView {
+	return &planView{log: log, config: c, reader: &planReader{log: log}, recent: uint64(o.Ahead) + recentSteps, patience: o.Stall,
 		changed: make(chan struct{}), keepers: plan.Keepers{}, newest: map[uint64]*plan.Step{}}
 }
 
@@ -82,6 +86,13 @@ func (v *planView) position() uint64 {
 	return v.at
 }
 
+// ledBy reports whether a daemon leads, as far as the plan's terms tell.
+func (v *planView) ledBy(daemon string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.daemon == "" || v.daemon == daemon
+}
+
 // planned returns the number of steps that the log holds.
 func (v *planView) planned() uint64 {
 	v.mu.Lock()
@@ -104,9 +115,10 @@ func (v *planView) opened(l *leader) {
 		if !v.begun || !l.fresh { // the header of a plan that is there is none that this process would write
 			v.header, v.begun = l.header, !l.fresh
 		}
-		v.steps, v.ended = max(v.steps, l.found.steps), v.ended || l.found.ended
+		v.steps = max(v.steps, l.found.steps)
 		if l.tail.Position > v.at { // what lies between here and the end of the plan is taken in by a replay, or when the view follows the log
-			v.at, v.parts, v.keepers = l.tail.Position, plan.Joiner{}, l.applier.Keepers
+			v.at, v.behind, v.keepers, v.daemon = l.tail.Position, plan.Sequence{Order: l.order()}, l.applier.Keepers, ""
+			v.ended = v.ended || v.behind.Ended
 		}
 	})
 }
@@ -125,21 +137,55 @@ func (v *planView) add(s *plan.Step) {
 }
 
 // replayed notes that this process has planned the records up to one again, and who keeps checkpoints by them.
-func (v *planView) replayed(at uint64, k plan.Keepers) {
+func (v *planView) replayed(at uint64, behind plan.Sequence, k plan.Keepers) {
 	v.update(func() {
 		if at > v.at {
-			v.at, v.parts, v.begun, v.keepers = at, plan.Joiner{}, true, k
+			v.at, v.behind, v.begun, v.keepers, v.daemon = at, behind, true, k, ""
 		}
 	})
 }
 
-// covers notes that this process itself has taken in, or written, the records up to one.
-func (v *planView) covers(at uint64) {
+// wrote notes that this process has stored records. What it writes itself stands in the order that others hold it against.
+func (v *planView) wrote(w write) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if at > v.at {
-		v.at, v.parts, v.begun = at, plan.Joiner{}, true
+	for i, b := range w.records {
+		at := w.after + uint64(i) + 1
+		if at != v.at+1 {
+			continue // others' records that were read since
+		}
+		var err error
+		switch {
+		case w.step == nil:
+			err = v.wroteEntry(b)
+		case i == len(w.records)-1:
+			err = v.behind.Step(w.step)
+		}
+		if err != nil {
+			return damaged(at, err)
+		}
+		v.at = at
 	}
+	return nil
+}
+
+// wroteEntry takes in a record between steps. The caller holds mu.
+func (v *planView) wroteEntry(b []byte) error {
+	e, err := plan.DecodeRecord(b)
+	if err != nil {
+		return err
+	}
+	if h, ok := e.(plan.Header); ok {
+		v.begins(h)
+		return nil
+	}
+	_, err = v.behind.Take(e)
+	return err
+}
+
+// begins takes in the header of the plan. The caller holds mu.
+func (v *planView) begins(h plan.Header) {
+	v.header, v.begun, v.behind = h, true, plan.Sequence{Order: h.Order()}
 }
 
 // follow takes in the records behind the last one that is known, as far as the log shows them.
@@ -169,23 +215,42 @@ func (v *planView) follow(ctx context.Context) error {
 
 // take takes in the next record. The caller holds mu.
 func (v *planView) take(e plan.Entry) error {
+	if h, ok := e.(plan.Header); ok && v.at == 0 {
+		v.begins(h)
+		return accepts(v.config, h)
+	}
+	if v.at == 0 {
+		return fmt.Errorf("it is of kind %d and no header", e.Kind())
+	}
+	s, err := v.behind.Take(e)
+	if err != nil {
+		return err
+	}
+	if s != nil {
+		v.add(s)
+	}
 	switch e := e.(type) {
-	case plan.Header:
-		v.header, v.begun = e, true
-	case plan.StepPart:
-		s, err := v.parts.Add(e)
-		if err != nil {
-			return err
-		}
-		if s != nil {
-			v.add(s)
-		}
+	case plan.Term:
+		v.daemon = e.Daemon
 	case plan.Commit, plan.Leave:
 		v.keepers = v.keepers.Changed(e)
 	case plan.End:
-		v.ended = true
+		v.endAt = v.at + 1
+		v.ended = v.ended || v.endAt <= v.confirmed
 	}
 	return nil
+}
+
+// confirm notes that the leader says the plan's records up to one are its own, or were planned again by it. A record that ends the run counts
+// only then: one that somebody else wrote may stand where the leader's next step will not be able to come.
+func (v *planView) confirm(at uint64) {
+	v.mu.Lock()
+	v.confirmed = max(v.confirmed, at)
+	ends := !v.ended && v.endAt != 0 && v.endAt <= v.confirmed
+	v.mu.Unlock()
+	if ends {
+		v.end()
+	}
 }
 
 // keep notes who keeps checkpoints now. Nobody changes the map afterwards.

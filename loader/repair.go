@@ -51,28 +51,22 @@ func (d Damage) Same() bool {
 // recordPatience bounds the wait for a record: a damaged log may not have it.
 const recordPatience = 10 * time.Second
 
-// Inspect reads a plan that may be damaged: all records up to the last usable one, and what is left behind that. It changes nothing.
-func Inspect(ctx context.Context, plan PlanLog, checkpoints Checkpoints) (Damage, error) {
+// Inspect reads a plan that may be damaged: all records up to the last usable one, and what is left behind that. No record from before on is
+// taken for usable; 0 leaves it to the records. It changes nothing.
+func Inspect(ctx context.Context, plan PlanLog, checkpoints Checkpoints, before uint64) (Damage, error) {
 	var d Damage
 	last, err := plan.Last(ctx)
 	if err != nil {
 		return d, fmt.Errorf("read end of plan: %w", err)
 	}
-	in := inspection{Damage: &d, plan: plan}
-	at := uint64(1)
-	for ; at <= last && d.Why == ""; at++ {
-		if err := in.next(ctx, at); err != nil {
-			if ctx.Err() != nil {
-				return d, err
-			}
-			d.Why = fmt.Sprintf("record %d: %v", at, err)
-		}
+	in, err := inspect(ctx, plan, last, before)
+	d = *in.Damage
+	in.Damage = &d
+	if err != nil {
+		return d, err
 	}
 	if d.Records == 0 {
 		return d, fmt.Errorf("the plan has no header that can be read (%s): nothing of it can be used", d.Why)
-	}
-	if d.Why == "" && in.joiner.Step != nil {
-		d.Why = fmt.Sprintf("record %d: step %d is cut short at the end of the log", last, in.joiner.Step.Index)
 	}
 	d.OnceRecords, d.OnceSteps = last, d.Steps
 	if d.Why != "" {
@@ -88,12 +82,43 @@ func Inspect(ctx context.Context, plan PlanLog, checkpoints Checkpoints) (Damage
 	return d, nil
 }
 
+// inspect reads the part of a plan that can be used.
+func inspect(ctx context.Context, log PlanLog, last, before uint64) (*inspection, error) {
+	in := &inspection{Damage: &Damage{}, plan: log}
+	if before == 0 {
+		before = last + 1
+	}
+	for at := uint64(1); at <= min(last, before-1) && in.Why == ""; at++ {
+		err := in.next(ctx, at)
+		var noted *plan.ForeignError
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return in, err
+		case errors.As(err, &noted) && noted.At > 1 && noted.At < at: // what stands from there on is nobody's
+			in, err = inspect(ctx, log, last, noted.At)
+			in.Why, in.foreign = fmt.Sprintf("record %d: %v, in record %d", noted.At, noted, at), at
+			return in, err
+		default:
+			in.Why = fmt.Sprintf("record %d: %v", at, err)
+		}
+	}
+	switch cut := in.records.Cut(); {
+	case in.Why != "":
+	case before <= last:
+		in.Why = fmt.Sprintf("record %d: it and what follows are not to be used", before)
+	case cut != nil:
+		in.Why = fmt.Sprintf("record %d: %v", last, cut)
+	}
+	return in, nil
+}
+
 // inspection is an Inspect under way.
 type inspection struct {
 	*Damage
-	plan   PlanLog
-	order  plan.Order
-	joiner plan.Joiner
+	plan    PlanLog
+	records plan.Sequence // behind the header
+	foreign uint64        // up to this one the records behind the part that can be used are noted as nobody's
 	// controls are the seals and drains of the part that can be used.
 	controls []plan.Control
 	// Of the records behind the part that can be used:
@@ -118,45 +143,36 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 		return err
 	}
 	if h, ok := e.(plan.Header); ok && at == 1 {
-		in.header, in.Run = h, h.Run
+		in.header, in.Run, in.records.Order = h, h.Run, h.Order()
 		in.Records = at
 		return nil
 	}
 	if at == 1 {
 		return fmt.Errorf("it is of kind %d and no header", e.Kind())
 	}
-	if _, ok := e.(plan.StepPart); ok {
-		s, err := in.joiner.Add(e)
-		if err == nil && s != nil {
-			err = in.order.Step(s)
-		}
-		if err != nil || s == nil { // the step is not complete yet
-			return err
-		}
-	} else {
-		if in.joiner.Step != nil {
-			return fmt.Errorf("step %d is cut short before it", in.joiner.Step.Index)
-		}
-		if err := in.order.Between(e); err != nil {
-			return err
-		}
-		if c, ok := e.(plan.Control); ok {
-			in.controls = append(in.controls, c)
-		}
+	if _, err := in.records.Take(e); err != nil {
+		return err
 	}
-	in.Records, in.Steps = at, in.order.Steps
+	if !in.records.Whole() {
+		return nil
+	}
+	if c, ok := e.(plan.Control); ok {
+		in.controls = append(in.controls, c)
+	}
+	in.Records, in.Steps = at, in.records.Steps
 	return nil
 }
 
 // behind looks at what follows the part that can be used.
 func (in *inspection) behind(ctx context.Context, from, last uint64) {
-	for at := from; at <= last; at++ {
+	for at := max(from, in.foreign+1); at <= last; at++ {
 		e, err := in.read(ctx, at)
 		if err != nil {
 			in.unread++
 			continue
 		}
-		if _, ok := e.(plan.Term); ok {
+		switch e.(type) {
+		case plan.Term, plan.Foreign:
 			continue // the copy has leaders of its own
 		}
 		part, ok := e.(plan.StepPart)

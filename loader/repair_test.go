@@ -173,7 +173,7 @@ func TestRepair(t *testing.T) {
 			w, want := drained(t)
 			c.damage(w)
 			before := slices.Clone(w.plan.records)
-			d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints)
+			d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0)
 			if err != nil || d.Why == "" || d.Same() != c.same {
 				t.Fatalf("%+v, %v, want same %v", d, err, c.same)
 			}
@@ -223,7 +223,7 @@ func TestRepair(t *testing.T) {
 func TestABrokenOffRepairIsFinished(t *testing.T) {
 	w, _ := drained(t)
 	w.plan.records[20] = nil
-	d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints)
+	d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0)
 	if err != nil || d.Records != 20 {
 		t.Fatalf("%+v, %v", d, err)
 	}
@@ -247,10 +247,10 @@ func TestABrokenOffRepairIsFinished(t *testing.T) {
 	if err := d.Copy(t.Context(), w.beginning(nil), "other", next.beginning(&memFloors{docs: w.docs}), func(uint64) {}); err == nil {
 		t.Error("a plan was copied over another one")
 	}
-	if _, err := loader.Inspect(t.Context(), &memLog{records: [][]byte{nil, whole[1]}}, w.checkpoints); err == nil {
+	if _, err := loader.Inspect(t.Context(), &memLog{records: [][]byte{nil, whole[1]}}, w.checkpoints, 0); err == nil {
 		t.Error("a plan without a header was inspected")
 	}
-	if d, err := loader.Inspect(t.Context(), next.plan, next.checkpoints); err != nil || d.Why != "" || d.Records != 20 {
+	if d, err := loader.Inspect(t.Context(), next.plan, next.checkpoints, 0); err != nil || d.Why != "" || d.Records != 20 {
 		t.Errorf("the copy is %+v, %v", d, err)
 	}
 }

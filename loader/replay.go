@@ -17,8 +17,9 @@ type replay struct {
 	err     error      // why the scan stopped; read after records is closed
 	next    *plan.Step // the step that the planner must make next
 	done    bool       // no step follows in the log
-	begun   plan.Joiner
-	order   plan.Order
+	behind  plan.Sequence
+	nextAt  uint64                        // last record of next
+	ended   uint64                        // position of the End; 0 without one
 	read    func(at uint64, e plan.Entry) // gets every entry but steps; may be nil
 	tail    plan.Tail                     // last record read
 }
@@ -28,9 +29,9 @@ type planRecord struct {
 	entry plan.Entry
 }
 
-// replayFrom starts to read the log at position from: the applier covers all records before.
-func replayFrom(ctx context.Context, log PlanLog, from uint64, a *plan.Applier) *replay {
-	p := &replay{applier: a, records: make(chan planRecord, 16), order: plan.Order{Steps: a.Planner.Next()}}
+// replayFrom starts to read the log at position from: the applier covers all records before, behind which stand records of such an order.
+func replayFrom(ctx context.Context, log PlanLog, from uint64, a *plan.Applier, o plan.Order) *replay {
+	p := &replay{applier: a, records: make(chan planRecord, 16), behind: plan.Sequence{Order: o}}
 	go func() {
 		defer close(p.records)
 		p.err = log.Scan(ctx, from, func(at uint64, b []byte) error {
@@ -55,35 +56,42 @@ func (p *replay) prepare() error {
 		r, ok := <-p.records
 		if !ok {
 			p.done = true
-			if p.err == nil && p.begun.Step != nil {
-				return damaged(p.tail.Position+1, fmt.Errorf("step %d is cut short at the end of the log", p.begun.Step.Index))
+			if cut := p.behind.Cut(); p.err == nil && cut != nil {
+				return damaged(p.tail.Position+1, cut)
 			}
 			return p.err
 		}
 		p.tail = r.tail
-		if _, ok := r.entry.(plan.StepPart); !ok {
-			if p.begun.Step != nil {
-				return damaged(r.tail.Position, fmt.Errorf("step %d is cut short before it", p.begun.Step.Index))
-			}
-			if err := p.order.Between(r.entry); err != nil {
-				return damaged(r.tail.Position, err)
-			}
-			p.applier.Record(r.entry)
-			if p.read != nil {
-				p.read(r.tail.Position, r.entry)
-			}
-			continue
-		}
-		s, err := p.begun.Add(r.entry)
-		if err == nil && s != nil {
-			err = p.order.Step(s)
-		}
+		s, err := p.behind.Take(r.entry)
 		if err != nil {
 			return damaged(r.tail.Position, err)
 		}
+		if _, part := r.entry.(plan.StepPart); !part {
+			p.takes(r.entry)
+		}
+		p.nextAt = r.tail.Position
 		p.next = s
 	}
 	return nil
+}
+
+// takes hands an entry to the applier.
+func (p *replay) takes(e plan.Entry) {
+	p.applier.Record(e)
+	if _, end := e.(plan.End); end {
+		p.ended = p.tail.Position
+	}
+	if p.read != nil {
+		p.read(p.tail.Position, e)
+	}
+}
+
+// early refuses a step that the planner makes although the log says that the run has ended.
+func (p *replay) early(s *plan.Step) error {
+	if p.ended == 0 {
+		return nil
+	}
+	return damaged(p.ended, fmt.Errorf("it ends the run with %d steps, and the documents up to the seal make a step %d", p.applier.End.Steps, s.Index))
 }
 
 // match compares a step that the planner made with the one in the log.
@@ -92,7 +100,8 @@ func (p *replay) match(s *plan.Step) error {
 	if d := difference(p.next, s); d != "" {
 		return &Error{Reason: PlanMismatch, Message: fmt.Sprintf("re-planning gives another step %d than the plan log holds: %s\n  log:     %s\n  planned: %s",
 			s.Index, d, showStep(p.next), showStep(s)),
-			Do: "the document stream, the tokenizer or the binary changed since the step was planned; restore them or start a new run"}
+			Do: fmt.Sprintf("the document stream, the tokenizer or the binary changed since the step was planned: restore them or start a new run; "+
+				"if record %d of the plan is none that a daemon wrote: loaderd repair --before %d", p.nextAt, p.nextAt)}
 	}
 	return nil
 }

@@ -45,7 +45,8 @@ func (l *loop) handle(ctx context.Context, q request) error {
 	case plan.Control:
 		return l.decide(ctx, e, q)
 	}
-	return fmt.Errorf("nobody can ask for a record of kind %d", q.entry.Kind())
+	q.reply <- refusal(BadTicket, "nobody can ask for a record of kind %d", q.entry.Kind())
+	return nil
 }
 
 func (l *loop) commit(ctx context.Context, c plan.Commit, q request) error {

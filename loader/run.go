@@ -93,7 +93,7 @@ func Open(ctx context.Context, name string, c plan.Config, o Options, e Edges) (
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
 	log := e.Log.With("run", name)
-	view := newPlanView(e.Plan, o)
+	view := newPlanView(e.Plan, c, o)
 	office := newOffice(name, c, o, e, log, view)
 	f := newFollower(view, c, o, e, log)
 	f.leader, office.passed = office, f.assembler.again.cache.put

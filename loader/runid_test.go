@@ -97,7 +97,7 @@ func TestIDsOfForksAndCopies(t *testing.T) {
 		t.Errorf("id %q, parent %+v, of %q: %v", h.ID, h.Parent, old.ID, err)
 	}
 	w.plan.records[20] = nil
-	d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints)
+	d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"loaderd/loader/plan"
@@ -30,7 +31,7 @@ func Summarize(ctx context.Context, log PlanLog, checkpoint []byte) (s Summary, 
 	if err != nil {
 		return s, err
 	}
-	s.Steps, s.Ended, s.Keepers = end.steps, end.ended, plan.Keepers{}
+	s.Steps, s.Ended, s.Keepers = end.steps, end.ended != 0, plan.Keepers{}
 	from := uint64(2)
 	if c, fits := p.covers(ctx, s.Header, checkpoint, end.records); fits {
 		from, s.Keepers = c.Tail.Position+1, c.Keepers()
@@ -46,6 +47,9 @@ func Summarize(ctx context.Context, log PlanLog, checkpoint []byte) (s Summary, 
 		s.note(e)
 		return nil
 	})
+	if err == nil && end.ended >= from && !s.Sealed {
+		err = damaged(end.ended, errors.New("it ends the run, and no seal stands before it"))
+	}
 	if err != nil {
 		return s, fmt.Errorf("read the plan: %w", err)
 	}

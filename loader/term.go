@@ -68,6 +68,7 @@ func (l *leader) again(ctx context.Context, stored []Stored) error {
 	if err := l.restore(ctx, stored); err != nil {
 		return err
 	}
+	l.covered()
 	l.plan.opened(l)
 	return nil
 }

@@ -58,7 +58,7 @@ func TestEveryLeadIsATermOfThePlan(t *testing.T) {
 		if _, err := loader.Audit(t.Context(), w.docs, w.config.Tokenizer, w.plan, nil); err != nil {
 			t.Error(err)
 		}
-		if d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints); err != nil || d.Why != "" {
+		if d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0); err != nil || d.Why != "" {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"loaderd/loader/plan"
@@ -19,6 +20,71 @@ type word struct {
 	Lead   *report `json:"lead,omitempty"`   // when it leads
 	At     uint64  `json:"at,omitempty"`     // likewise: last record of the plan
 	Oldest uint64  `json:"oldest,omitempty"` // likewise: steps before it cannot be read
+}
+
+// Bounds of what others say. Whoever reaches the NATS servers may say anything, in any daemon's name.
+const (
+	maxDaemons  = 4096
+	maxJobs     = 1024
+	maxWordName = 255
+)
+
+// decodeWord reads a word; it refuses one that no daemon says.
+func decodeWord(b []byte) (w word, err error) {
+	if err := json.Unmarshal(b, &w); err != nil {
+		return w, err
+	}
+	if w.Daemon == "" {
+		return w, errors.New("a word of nobody")
+	}
+	if err := (plan.Term{Daemon: w.Daemon}).Validate(); err != nil {
+		return w, err
+	}
+	if len(w.Flight) > maxWordName || strings.ContainsFunc(w.Flight, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return w, fmt.Errorf("%q is no address", w.Flight)
+	}
+	if len(w.Demand.Jobs) > maxJobs {
+		return w, fmt.Errorf("%d jobs", len(w.Demand.Jobs))
+	}
+	for name, r := range w.Demand.Jobs {
+		if err := errors.Join(plan.ValidKeeper(name), plan.ValidKeeper(r.Job)); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// furthest is the furthest step that a reader of any daemon can have asked for by now: none is let in that asks for much more than is planned.
+func (o *office) furthest() uint64 {
+	h, _ := o.plan.head()
+	planned := o.plan.planned()
+	if h.Repair != nil {
+		planned = max(planned, h.Repair.Steps)
+	}
+	return planned + 2*uint64(o.options.Ahead) + 2
+}
+
+// verify takes in from which step on steps can be read, as far as more than the leader's word says so: every keeper has committed those before it,
+// or their documents are gone from the stream.
+func (o *office) verify(ctx context.Context) error {
+	o.mu.Lock()
+	claimed := o.claimed
+	o.claimed = 0
+	o.mu.Unlock()
+	now := o.plan.now()
+	if claimed <= now.oldest {
+		return nil
+	}
+	committed := now.keepers.Committed()
+	o.plan.released(min(claimed, committed))
+	if claimed <= committed {
+		return nil
+	}
+	state, err := o.edges.Documents.State(ctx)
+	if err != nil {
+		return nil // the next word claims it again
+	}
+	return o.plan.release(ctx, plan.Before(state.First))
 }
 
 // speak tells the other daemons what the readers of this one want, and how far the plan is if this one leads: when it changes, and now
@@ -75,24 +141,28 @@ func (o *office) say(w word) {
 
 // hear takes in what another daemon says.
 func (o *office) hear(b []byte) {
-	var w word
-	if err := json.Unmarshal(b, &w); err != nil || w.Daemon == "" || w.Daemon == o.edges.Daemon {
+	w, err := decodeWord(b)
+	if err != nil || w.Daemon == o.edges.Daemon {
 		return
 	}
+	w.Demand = w.Demand.within(o.furthest())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if w.Left {
 		delete(o.daemons, w.Daemon)
-	} else {
+	} else if o.daemons[w.Daemon] != nil || len(o.daemons) < maxDaemons {
 		o.daemons[w.Daemon] = &daemon{w.Flight, w.Demand, time.Now()}
 	}
 	if o.leader != nil {
 		o.leader.want(o.demandOfAll())
 	}
-	if w.Lead != nil && !o.leads {
+	if w.Lead != nil && !o.leads && o.plan.ledBy(w.Daemon) {
 		o.told, o.heard, o.any, o.times = *w.Lead, time.Now(), true, o.times+1
 		o.told.Flight = w.Flight
-		o.plan.released(w.Oldest)
+		o.claimed = max(o.claimed, w.Oldest)
+		if !w.Lead.Replays {
+			o.plan.confirm(w.At)
+		}
 		if w.At > o.plan.position() {
 			signal(o.hint)
 		}
@@ -160,11 +230,8 @@ func (o *office) ask(ctx context.Context, q question) (uint64, error) {
 		return 0, err
 	}
 	var a reply
-	if err := json.Unmarshal(b, &a); err != nil {
-		return 0, fmt.Errorf("read the leader's answer: %w", err)
-	}
-	switch {
-	case a.Nobody:
+	switch err := json.Unmarshal(b, &a); {
+	case err != nil, a.Nobody: // no leader's answer is anything else
 		return 0, ErrNobodyLeads
 	case a.Error != nil:
 		return 0, a.Error
@@ -178,12 +245,9 @@ func (o *office) record(ctx context.Context, q question) (uint64, error) {
 	if l == nil {
 		return 0, ErrNobodyLeads
 	}
-	var e plan.Entry
-	if q.Record != nil {
-		var err error
-		if e, err = plan.DecodeRecord(q.Record); err != nil {
-			return 0, err
-		}
+	e, err := q.entry()
+	if err != nil {
+		return 0, err
 	}
 	if _, drain := e.(plan.Drain); drain && q.Again {
 		at, found, err := l.drained(ctx, q)
@@ -192,6 +256,22 @@ func (o *office) record(ctx context.Context, q question) (uint64, error) {
 		}
 	}
 	return l.ask(ctx, e)
+}
+
+// entry is what is asked for: a control without its place, a change of keepers, or nil for a checkpoint.
+func (q question) entry() (plan.Entry, error) {
+	if q.Record == nil {
+		return nil, nil
+	}
+	e, err := plan.DecodeRecord(q.Record)
+	if err != nil {
+		return nil, &Error{Reason: BadTicket, Message: err.Error()}
+	}
+	switch e.(type) {
+	case plan.Control, plan.Commit, plan.Leave:
+		return e, nil
+	}
+	return nil, &Error{Reason: BadTicket, Message: fmt.Sprintf("nobody can ask for a record of kind %d", e.Kind())}
 }
 
 // drained looks for a drain that the plan holds behind a record.

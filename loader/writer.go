@@ -98,14 +98,16 @@ func (l *leader) store(ctx context.Context, writes []write) error {
 		err := l.edges.Plan.Append(ctx, writes[0].after, records...)
 		l.update(func() { l.storing = time.Time{} })
 		if err != nil {
-			return l.deposed(fmt.Errorf("append to the plan log: %w", err))
+			return l.deposed(l.foreign(ctx, writes[0].after, records, fmt.Errorf("append to the plan log: %w", err)))
 		}
 	}
 	for _, w := range writes {
 		if w.step != nil {
 			l.plan.extend(w.step)
 		}
-		l.plan.covers(w.after + uint64(len(w.records)))
+		if err := l.plan.wrote(w); err != nil {
+			return err
+		}
 		if w.stored != nil {
 			w.stored(ctx)
 		}

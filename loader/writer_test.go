@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"testing"
+
+	"loaderd/loader/plan"
 )
 
 // sizesLog notes how many records every append has.
@@ -32,10 +34,10 @@ func TestAppendsTakeWholeSteps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log sizesLog
-			l := &leader{plan: newPlanView(nil, Options{}), edges: Edges{Plan: &log}}
+			l := &leader{plan: newPlanView(nil, plan.Config{}, Options{}), edges: Edges{Plan: &log}}
 			in := make(chan write, len(c.writes))
 			for _, w := range c.writes {
-				in <- write{records: w}
+				in <- write{after: 7, records: w} // behind records that the view has not taken in
 			}
 			close(in)
 			if err := l.write(t.Context(), in); err != nil {

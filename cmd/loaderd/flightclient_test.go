@@ -18,7 +18,7 @@ import (
 type sealingRun struct{ arrowout.Run }
 
 func (sealingRun) Info() loader.Info                    { return loader.Info{Run: "r"} }
-func (sealingRun) Seal(context.Context) (uint64, error) { return 7, nil }
+func (sealingRun) SealBy(context.Context, string) (uint64, error) { return 7, nil }
 
 // sealingServer returns the address of a Flight server on loopback.
 func sealingServer(t *testing.T, change func(*arrowout.Config)) string {

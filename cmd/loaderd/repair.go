@@ -21,6 +21,7 @@ import (
 func newRepairCmd() *cobra.Command {
 	var flags configFlags
 	var name string
+	var before uint64
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "repair --run A [--new B] [flags]",
@@ -28,6 +29,8 @@ func newRepairCmd() *cobra.Command {
 		Long: `Look at a run's plan that is damaged (a record that cannot be read or cannot stand where it does) or has lost its end (the run's stored
 checkpoints prove that it was longer), and say what of it can be used, what is lost, and whether steps that are planned again will be those
 that were served. With --new, copy what can be used, and the checkpoints that fit, into a new run.
+
+A record that somebody else wrote may look right: --before names the first that is not to be used.
 
 The damaged plan is never changed. Stop the run's daemon first. Serve the copy with the same configuration and --run B; trainers that hold
 the old run's name go on with it as they are. A copy that was broken off is finished by the same command; no daemon serves it before.
@@ -53,7 +56,7 @@ The exit status is 0 for a plan that is whole, and when a copy is made; 1 for a 
 			if asJSON {
 				out = io.Discard
 			}
-			d, err := repair(cmd.Context(), c, name, newLogger(c.Log, cmd.ErrOrStderr()), out, cmd.ErrOrStderr())
+			d, err := repair(cmd.Context(), c, name, before, newLogger(c.Log, cmd.ErrOrStderr()), out, cmd.ErrOrStderr())
 			if asJSON && d.Run != "" {
 				err = errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(d))
 			}
@@ -62,18 +65,19 @@ The exit status is 0 for a plan that is whole, and when a copy is made; 1 for a 
 	}
 	flags.register(cmd)
 	cmd.Flags().StringVar(&name, "new", "", "`name` of the run that is to go on with the copy; without it nothing is copied")
+	cmd.Flags().Uint64Var(&before, "before", 0, "use nothing from this `record` on: one that can be read, and that no daemon wrote; 0 leaves it to the records")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	_ = cmd.MarkFlagRequired("run")
 	return cmd
 }
 
-func repair(ctx context.Context, c config.Config, name string, log *slog.Logger, out, stderr io.Writer) (d loader.Damage, err error) {
+func repair(ctx context.Context, c config.Config, name string, before uint64, log *slog.Logger, out, stderr io.Writer) (d loader.Damage, err error) {
 	store, err := openRunStore(ctx, c, log)
 	if err != nil {
 		return d, err
 	}
 	defer func() { err = closeAfter(ctx, store, err) }()
-	run, err := runs.Inspect(ctx, store, c.Run, daemon.Holder())
+	run, err := runs.Inspect(ctx, store, c.Run, daemon.Holder(), before)
 	if run != nil {
 		d = run.Damage
 	}

@@ -167,7 +167,7 @@ func TestFailureOfTheRunIsTold(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "loaderd repair") { // the record is looked at when the append behind it is refused
 		t.Errorf("Wait = %v", err)
 	}
-	if err := <-result; reader.Reason(err) != string(loader.RunFailed) {
+	if err := <-result; reader.Reason(err) != string(loader.PlanForeign) {
 		t.Errorf("the reader got %v", err)
 	}
 	if stopped != nil {

@@ -21,9 +21,9 @@ type Damaged struct {
 	lead  loader.Lead // nil until it is taken
 }
 
-// Inspect takes the lead of a run for the holder, which says for others who has it, and looks at its plan. It changes nothing. Where the looking
-// fails, what has been seen by then comes with the error, closed.
-func Inspect(ctx context.Context, store *stream.Store, run string, holder planlog.Holder) (*Damaged, error) {
+// Inspect takes the lead of a run for the holder, which says for others who has it, and looks at its plan: at the records before one, 0 for all.
+// It changes nothing. Where the looking fails, what has been seen by then comes with the error, closed.
+func Inspect(ctx context.Context, store *stream.Store, run string, holder planlog.Holder, before uint64) (*Damaged, error) {
 	d := &Damaged{store: store}
 	if err := d.open(ctx, run); err != nil {
 		return nil, fmt.Errorf("repair run %s: %w", run, err)
@@ -35,7 +35,7 @@ func Inspect(ctx context.Context, store *stream.Store, run string, holder planlo
 	if d.lead, err = d.leads.Seize(ctx); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	if d.Damage, err = loader.Inspect(ctx, d.from.Plan, d.from.Checkpoints); err != nil {
+	if d.Damage, err = loader.Inspect(ctx, d.from.Plan, d.from.Checkpoints, before); err != nil {
 		return d, errors.Join(fmt.Errorf("repair run %s: %w", run, err), d.Close())
 	}
 	return d, nil

@@ -210,7 +210,7 @@ func TestRepair(t *testing.T) {
 	steps := serve(t, store, "run", config("bfd"))
 	inspect := func() *runs.Damaged {
 		t.Helper()
-		d, err := runs.Inspect(ctx, store, "run", planlog.NewHolder("here", 1))
+		d, err := runs.Inspect(ctx, store, "run", planlog.NewHolder("here", 1), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestRepair(t *testing.T) {
 		t.Errorf("a whole plan of %d steps: %d, damaged: %s", len(steps), d.Steps, d.Why)
 	}
 	led := new(planlog.LedError)
-	if _, err := runs.Inspect(ctx, store, "run", planlog.NewHolder("there", 2)); !errors.As(err, &led) || led.Run != "run" || led.Holder.Host != "here" {
+	if _, err := runs.Inspect(ctx, store, "run", planlog.NewHolder("there", 2), 0); !errors.As(err, &led) || led.Run != "run" || led.Holder.Host != "here" {
 		t.Errorf("another one: %v", err)
 	}
 	if err := d.Close(); err != nil {

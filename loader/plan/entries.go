@@ -46,12 +46,24 @@ type End struct{ Steps uint64 }
 // before it, and what a lower one has begun nobody finishes.
 type Term struct{ Daemon string }
 
+// Foreign says that none of the run's daemons wrote the record at a position: the leader found it where its own next record should have come,
+// and it begins no term. From there on nothing of the plan counts.
+type Foreign struct{ At uint64 }
+
+// ForeignError is why a plan with a Foreign is not followed.
+type ForeignError struct{ At uint64 }
+
+func (e *ForeignError) Error() string {
+	return "none of the run's daemons wrote it, as the one that led has noted"
+}
+
 func (c Seal) Kind() byte  { return kindBy(c.By, kindSeal, kindSealBy) }
 func (c Drain) Kind() byte { return kindBy(c.By, kindDrain, kindDrainBy) }
 func (Commit) Kind() byte  { return kindCommit }
 func (Leave) Kind() byte   { return kindLeave }
 func (End) Kind() byte     { return kindEnd }
 func (Term) Kind() byte    { return kindTerm }
+func (Foreign) Kind() byte { return kindForeign }
 
 func (c Seal) Behind() uint64  { return c.At }
 func (c Drain) Behind() uint64 { return c.At }
@@ -74,18 +86,20 @@ func (c Drain) appendBody(b []byte) []byte { return appendPlace(b, c.At, c.By) }
 func (c Commit) appendBody(b []byte) []byte {
 	return appendName(binary.AppendUvarint(b, c.Step), c.Keeper)
 }
-func (c Leave) appendBody(b []byte) []byte { return appendName(binary.AppendUvarint(b, 0), c.Keeper) }
-func (c End) appendBody(b []byte) []byte   { return binary.AppendUvarint(b, c.Steps) }
-func (c Term) appendBody(b []byte) []byte  { return appendName(b, c.Daemon) }
+func (c Leave) appendBody(b []byte) []byte   { return appendName(binary.AppendUvarint(b, 0), c.Keeper) }
+func (c End) appendBody(b []byte) []byte     { return binary.AppendUvarint(b, c.Steps) }
+func (c Foreign) appendBody(b []byte) []byte { return binary.AppendUvarint(b, c.At) }
+func (c Term) appendBody(b []byte) []byte    { return appendName(b, c.Daemon) }
 
 func (c Seal) String() string { return fmt.Sprintf("seal behind document %d%s", c.At, suffixBy(c.By)) }
 func (c Drain) String() string {
 	return fmt.Sprintf("drain behind document %d%s", c.At, suffixBy(c.By))
 }
-func (c Commit) String() string { return fmt.Sprintf("commit of %q before step %d", c.Keeper, c.Step) }
-func (c Leave) String() string  { return fmt.Sprintf("leave of %q", c.Keeper) }
-func (c End) String() string    { return fmt.Sprintf("end of the run with %d steps", c.Steps) }
-func (c Term) String() string   { return fmt.Sprintf("begin of the lead of %q", c.Daemon) }
+func (c Commit) String() string  { return fmt.Sprintf("commit of %q before step %d", c.Keeper, c.Step) }
+func (c Leave) String() string   { return fmt.Sprintf("leave of %q", c.Keeper) }
+func (c End) String() string     { return fmt.Sprintf("end of the run with %d steps", c.Steps) }
+func (c Foreign) String() string { return fmt.Sprintf("note that record %d is nobody's", c.At) }
+func (c Term) String() string    { return fmt.Sprintf("begin of the lead of %q", c.Daemon) }
 
 func suffixBy(by string) string {
 	if by == "" {
@@ -171,6 +185,8 @@ func (r *varints) control(kind byte) Entry {
 		return End{r.uvarint()}
 	case kindTerm:
 		return Term{r.daemon()}
+	case kindForeign:
+		return Foreign{r.uvarint()}
 	}
 	r.fail(fmt.Errorf("unknown kind %d", kind))
 	return nil

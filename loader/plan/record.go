@@ -28,6 +28,7 @@ const (
 	// A seal and a drain that somebody known by name has asked for. Those that nobody is named for are of the kinds above.
 	kindSealBy  = 9
 	kindDrainBy = 10
+	kindForeign = 11
 )
 
 const (

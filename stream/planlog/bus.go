@@ -44,11 +44,23 @@ func (b *Bus) Ask(ctx context.Context, question []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %w", loader.ErrNobodyLeads, err)
 }
 
+// maxQuestions bounds how many questions are answered at a time.
+const maxQuestions = 1024
+
 // Answer implements loader.Bus.
 func (b *Bus) Answer(f func(ctx context.Context, question []byte) []byte) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
+	room := make(chan struct{}, maxQuestions)
 	quiet, err := b.subscribe(b.asks, func(m *nats.Msg) {
-		go func() { _ = m.Respond(f(ctx, m.Data)) }() // who hears nothing asks again
+		select {
+		case room <- struct{}{}:
+		default:
+			return // who hears nothing asks again
+		}
+		go func() {
+			defer func() { <-room }()
+			_ = m.Respond(f(ctx, m.Data)) // likewise
+		}()
 	})
 	if err != nil {
 		cancel()

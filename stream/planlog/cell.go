@@ -18,13 +18,16 @@ import (
 
 // cell is a value that several processes share: JSON under one key of a key-value bucket. It changes by compare-and-set alone, so that of
 // two who read the same value one is refused and reads again. A read may be an old one: then what follows from it is refused.
-type cell[T any] struct {
+type cell[T checked] struct {
 	store   *stream.Store
 	stream  string // behind the bucket
 	key     string
 	subject string
 	what    string // in words, for errors
 }
+
+// checked is a value that says what no daemon writes.
+type checked interface{ check() error }
 
 // content is what stands under the key.
 type content[T any] struct {
@@ -34,7 +37,7 @@ type content[T any] struct {
 }
 
 // openCell opens the cell of a key. It creates the bucket when it is absent.
-func openCell[T any](ctx context.Context, s *stream.Store, bucket, description, key, what string) (*cell[T], error) {
+func openCell[T checked](ctx context.Context, s *stream.Store, bucket, description, key, what string) (*cell[T], error) {
 	kv, err := s.EnsureKeyValue(ctx, bucket, description)
 	if err != nil {
 		return nil, err
@@ -63,9 +66,20 @@ func (c *cell[T]) read(ctx context.Context) (v content[T], revision uint64, err 
 		if revision = m.Sequence; len(m.Data) == 0 { // deleted
 			return nil
 		}
-		return json.Unmarshal(m.Data, &v)
+		if v, err = decodeCell[T](m.Data); err != nil {
+			return fmt.Errorf("%w (revision %d of stream %s): none of the daemons wrote that; restore the stream from its backup", err, revision, c.stream)
+		}
+		return nil
 	})
 	return v, revision, err
+}
+
+// decodeCell reads what stands under a key. Anything may, where others can write to the bucket.
+func decodeCell[T checked](b []byte) (v content[T], err error) {
+	if err = json.Unmarshal(b, &v); err == nil {
+		err = v.Value.check()
+	}
+	return v, err
 }
 
 // update changes the value and returns the new one. change gets the value, which it may alter, and returns the one to be written, or why

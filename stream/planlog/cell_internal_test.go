@@ -12,9 +12,14 @@ import (
 	"loaderd/stream"
 )
 
-func openCount(t *testing.T, s *stream.Store) *cell[map[string]int] {
+// counts are what the cells of these tests hold.
+type counts map[string]int
+
+func (counts) check() error { return nil }
+
+func openCount(t *testing.T, s *stream.Store) *cell[counts] {
 	t.Helper()
-	c, err := openCell[map[string]int](natstest.Within(t, time.Minute), s, "bucket", "a test's", "key/1", "counts")
+	c, err := openCell[counts](natstest.Within(t, time.Minute), s, "bucket", "a test's", "key/1", "counts")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,9 +27,9 @@ func openCount(t *testing.T, s *stream.Store) *cell[map[string]int] {
 }
 
 // count adds one to what a name has, and counts how often it was asked to.
-func (c *cellCounter) count(old map[string]int) (map[string]int, error) {
+func (c *cellCounter) count(old counts) (counts, error) {
 	c.calls++
-	next := map[string]int{c.name: old[c.name] + 1}
+	next := counts{c.name: old[c.name] + 1}
 	for name, n := range old {
 		if name != c.name {
 			next[name] = n
@@ -68,7 +73,7 @@ func TestLostAnswersOfACell(t *testing.T) {
 	own := &cellCounter{name: "a"}
 	for n := 1; n <= 5; n++ {
 		// The value is read before the link goes deaf, as it is when only the answer to the write is lost.
-		deafened := func(old map[string]int) (map[string]int, error) {
+		deafened := func(old counts) (counts, error) {
 			if own.calls < n {
 				link.Deafen()
 			}
@@ -109,7 +114,7 @@ func TestChangesThatAreNotMade(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
 	c, refused := openCount(t, srv.Remote()), errors.New("no")
-	if _, err := c.update(ctx, func(map[string]int) (map[string]int, error) { return nil, refused }); !errors.Is(err, refused) {
+	if _, err := c.update(ctx, func(counts) (counts, error) { return nil, refused }); !errors.Is(err, refused) {
 		t.Errorf("%v", err)
 	}
 	if v, revision, err := c.read(ctx); err != nil || revision != 0 || v.Value != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -53,6 +54,24 @@ type Checkpoints struct {
 type manifest struct {
 	fence
 	Checkpoints []loader.Stored `json:"checkpoints"`
+}
+
+// maxManifest bounds how many checkpoints can count, and the bytes of an object's name.
+const (
+	maxManifest   = 64
+	maxObjectName = 512
+)
+
+func (m manifest) check() error {
+	if len(m.Checkpoints) > maxManifest {
+		return fmt.Errorf("%d checkpoints count", len(m.Checkpoints))
+	}
+	for _, s := range m.Checkpoints {
+		if s.Name == "" || len(s.Name) > maxObjectName || strings.ContainsFunc(s.Name, func(r rune) bool { return r <= ' ' || r > '~' }) || s.Bytes < 0 {
+			return fmt.Errorf("%q with %d bytes is no checkpoint", s.Name, s.Bytes)
+		}
+	}
+	return nil
 }
 
 var _ loader.Checkpoints = (*Checkpoints)(nil)

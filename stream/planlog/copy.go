@@ -2,7 +2,6 @@ package planlog
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -19,8 +18,8 @@ func CopyKeys(ctx context.Context, from, to *stream.Store, run string) error {
 	if err != nil || len(value) == 0 {
 		return err
 	}
-	var m content[manifest]
-	if err := json.Unmarshal(value, &m); err != nil {
+	m, err := decodeCell[manifest](value)
+	if err != nil {
 		return fmt.Errorf("key %s of bucket %s: %w", run, manifestsBucket, err)
 	}
 	c, err := openCell[manifest](ctx, to, manifestsBucket, "which checkpoints of each run count", run, "the checkpoints of run "+run)
@@ -66,8 +65,8 @@ func copyFloors(ctx context.Context, from, to *stream.Store, run string) error {
 
 // copyFloor copies a run's floor out of a cell, with what is given up.
 func copyFloor(ctx context.Context, to *stream.Store, key string, value []byte, run string) error {
-	var all content[floors]
-	if err := json.Unmarshal(value, &all); err != nil {
+	all, err := decodeCell[floors](value)
+	if err != nil {
 		return fmt.Errorf("key %s of bucket %s: %w", key, floorsBucket, err)
 	}
 	c, err := openCell[floors](ctx, to, floorsBucket, "first document that each run still needs, and the last that it reads", key, "the floor of run "+run)

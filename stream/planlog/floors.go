@@ -43,6 +43,24 @@ type floors struct {
 	Runs   map[string]floor `json:"runs"`
 }
 
+// maxSequence is behind every document that a stream will ever hold.
+const maxSequence = 1 << 53
+
+func (f floors) check() error {
+	if f.Purged > maxSequence {
+		return fmt.Errorf("documents below %d are given up", f.Purged)
+	}
+	for run, needs := range f.Runs {
+		if err := stream.ValidRun(run); err != nil {
+			return err
+		}
+		if needs.From > maxSequence || needs.End > maxSequence {
+			return fmt.Errorf("run %s needs documents from %d to %d", run, needs.From, needs.End)
+		}
+	}
+	return nil
+}
+
 // floor is what a run needs.
 type floor struct {
 	fence
@@ -188,6 +206,10 @@ func (f *Floors) purge(ctx context.Context, to uint64) (first uint64, err error)
 		first = info.State.FirstSeq
 		if to <= first {
 			return nil
+		}
+		if to > info.State.LastSeq+1 && !f.store.Clustered() { // on a cluster the end may be an old one
+			return fmt.Errorf("documents up to %d are given up by what key %s of bucket %s says, and stream %s ends at %d: none of the daemons wrote that",
+				to-1, f.cell.key, floorsBucket, info.Config.Name, info.State.LastSeq)
 		}
 		if err := f.stream.Purge(ctx, jetstream.WithPurgeSequence(to)); err != nil {
 			return err

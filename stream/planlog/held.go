@@ -2,7 +2,6 @@ package planlog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -73,8 +72,7 @@ func (x *Lead) refreshOnce() (deposed bool) {
 		if err != nil || revision <= x.revision {
 			return false
 		}
-		var holder Holder
-		if err := json.Unmarshal(record, &holder); err != nil || holder.ID != l.holder.ID {
+		if holder, err := decodeHolder(record); err != nil || holder.ID != l.holder.ID {
 			return true
 		}
 		x.mu.Lock()

@@ -3,7 +3,6 @@ package planlog
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,8 +59,9 @@ func Leader(ctx context.Context, s *stream.Store, run string) (h Holder, answers
 	if err != nil || len(record) == 0 {
 		return h, false, false, err
 	}
-	if err := json.Unmarshal(record, &h); err != nil {
-		return h, false, true, fmt.Errorf("read who leads run %s (bucket %s): %w", run, leadsBucket, err)
+	if h, err = decodeHolder(record); err != nil { // of no daemon
+		s.Log().Warn("the record of who leads a run cannot be read", "run", run, "bucket", leadsBucket, "error", err)
+		return Holder{Host: "unknown"}, false, true, nil
 	}
 	return h, askAlive(ctx, s, h) == nil, true, ctx.Err() // whatever the cause, it does not answer
 }
@@ -72,8 +72,8 @@ func NewestCheckpoint(ctx context.Context, plan *Log) (checkpoint []byte, err er
 	if err != nil || len(value) == 0 {
 		return nil, err
 	}
-	var m content[manifest]
-	if err := json.Unmarshal(value, &m); err != nil {
+	m, err := decodeCell[manifest](value)
+	if err != nil {
 		return nil, fmt.Errorf("read which checkpoints of run %s count (bucket %s): %w", plan.run, manifestsBucket, err)
 	}
 	if len(m.Value.Checkpoints) == 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -50,6 +51,25 @@ func (h Holder) String() string {
 		s += ", serving at " + h.Flight
 	}
 	return s
+}
+
+// maxHolder bounds the bytes of what a holder says of itself.
+const maxHolder = 255
+
+// decodeHolder reads the record of a lead. It refuses one that no daemon writes: what it says is shown to people.
+func decodeHolder(b []byte) (h Holder, err error) {
+	if err := json.Unmarshal(b, &h); err != nil {
+		return Holder{}, err
+	}
+	for _, s := range []string{h.ID, h.Host, h.Flight} {
+		if len(s) > maxHolder || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return Holder{}, fmt.Errorf("%q is no name or address", s)
+		}
+	}
+	if h.ID == "" || strings.ContainsAny(h.ID, ".*>") {
+		return Holder{}, fmt.Errorf("%q is no id of a daemon", h.ID)
+	}
+	return h, nil
 }
 
 // Name tells the process from all others, in a plan's records and among the daemons of a run.
@@ -157,7 +177,7 @@ func (l *Leads) Seize(ctx context.Context) (loader.Lead, error) {
 		if lead != nil || err != nil {
 			return lead, err
 		}
-		if seen.refreshed || seen.answers {
+		if seen.refreshed { // an answer alone may be anybody's
 			return nil, &LedError{l.run, seen.holder}
 		}
 		select {
@@ -174,7 +194,6 @@ type candidate struct {
 	revision  uint64
 	since     time.Time // when the record was seen first
 	refreshed bool      // it has changed since this candidate looked first
-	answers   bool      // its holder has answered
 	behind    time.Time // since when only older records are seen; zero while none is
 }
 
@@ -225,8 +244,8 @@ func (l *Leads) try(ctx context.Context, seen *candidate) (loader.Lead, error) {
 		revision, err := l.kv.Create(attempt, l.run, l.record())
 		return l.taken(revision, began, err)
 	}
-	var holder Holder
-	if err := json.Unmarshal(record, &holder); err != nil && revision != seen.revision { // of no daemon, which will not refresh it
+	holder, err := decodeHolder(record)
+	if err != nil && revision != seen.revision { // of no daemon, which will not refresh it
 		l.store.Log().Warn("the record of who leads a run cannot be read", "run", l.run, "bucket", leadsBucket, "error", err)
 	}
 	seen.saw(revision, holder, began)
@@ -246,9 +265,7 @@ func (l *Leads) there(ctx context.Context, seen *candidate) bool {
 	if seen.holder.ID == "" {
 		return false
 	}
-	err := askAlive(ctx, l.store, seen.holder)
-	seen.answers = err == nil
-	return !errors.Is(err, nats.ErrNoResponders)
+	return !errors.Is(askAlive(ctx, l.store, seen.holder), nats.ErrNoResponders)
 }
 
 func (l *Leads) record() []byte {

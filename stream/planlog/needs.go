@@ -2,7 +2,6 @@ package planlog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -38,8 +37,8 @@ func Needs(ctx context.Context, s *stream.Store) (all []Need, err error) {
 		switch {
 		case len(value) == 0: // deleted
 		case isCell:
-			var cell content[floors]
-			if err := json.Unmarshal(value, &cell); err != nil {
+			cell, err := decodeCell[floors](value)
+			if err != nil {
 				return nil, fmt.Errorf("key %s of bucket %s: %w", key, floorsBucket, err)
 			}
 			for run, floor := range cell.Value.Runs {

@@ -2,7 +2,6 @@ package planlog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -130,8 +129,8 @@ func inCell(ctx context.Context, kv jetstream.KeyValue, key string, began map[st
 	if err != nil {
 		return err
 	}
-	var all content[floors]
-	if err := json.Unmarshal(e.Value(), &all); err != nil {
+	all, err := decodeCell[floors](e.Value())
+	if err != nil {
 		return fmt.Errorf("key %s of bucket %s: %w", key, floorsBucket, err)
 	}
 	for run, floor := range all.Value.Runs {

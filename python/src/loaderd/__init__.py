@@ -21,6 +21,7 @@ from loaderd.errors import (
     LoaderdError,
     NotLeading,
     PlanLogDown,
+    PlanForeign,
     PlanMismatch,
     PlanTruncated,
     PoolFilling,
@@ -70,7 +71,7 @@ __version__ = "0.1.0"
 __all__ = [
     "TLS", "BadDocument", "BadTicket", "BadToken", "Client", "ClosedClient", "DocumentLost", "DocumentTooLarge",
     "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "NoStream", "NotLeading",
-    "NotPermitted", "Part", "PlanLogDown", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
+    "NotPermitted", "Part", "PlanLogDown", "PlanForeign", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
     "PublishError", "Published", "Publisher", "RankBehind", "Replaying", "RunFailed", "RunInfo", "RunMismatch", "RunReplaced", "ShuttingDown",
     "SilentReader", "SlowReader", "SourceDown", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
     "TokenizerBehind", "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish",

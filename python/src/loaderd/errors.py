@@ -118,6 +118,12 @@ class PlanTruncated(LoaderdError):
     reason = "PLAN_TRUNCATED"
 
 
+class PlanForeign(LoaderdError):
+    """The plan has a record that none of the run's daemons wrote: it is not followed before `loaderd repair`."""
+
+    reason = "PLAN_FOREIGN"
+
+
 class RunMismatch(LoaderdError):
     """The daemon serves another run."""
 
@@ -227,8 +233,8 @@ FROM_DAEMON: dict[str, type[LoaderdError]] = {
     cls.reason: cls
     for cls in (
         SourceDry, SourceDown, TokenizerBehind, PoolFilling, RankBehind, Replaying, NotLeading, PlanLogDown,
-        ShuttingDown, Limited, SlowReader, SilentReader, PlanMismatch, StreamMismatch, PlanTruncated, RunMismatch, RunReplaced, WorldMismatch,
-        TooManySegments, StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
+        ShuttingDown, Limited, SlowReader, SilentReader, PlanMismatch, StreamMismatch, PlanTruncated, PlanForeign, RunMismatch,
+        RunReplaced, WorldMismatch, TooManySegments, StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
     )
 }  # fmt: skip
 """The class of every reason that the daemon gives."""

@@ -1,0 +1,292 @@
+package loader_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// places are where a stranger writes to the plan, in the order of the script below.
+var places = []string{"behind the first steps", "behind the drain", "behind the seal", "behind the end"}
+
+// forgeries are records of every kind that a stranger writes into a plan which says so much of itself.
+var forgeries = map[string]func(p soFar) []byte{
+	"rubbish":                     func(soFar) []byte { return []byte("hello") },
+	"nothing":                     func(soFar) []byte { return nil },
+	"a record that is cut":        func(p soFar) []byte { return p.last[:len(p.last)-3] },
+	"the last record again":       func(p soFar) []byte { return p.last },
+	"a header":                    func(p soFar) []byte { return p.header },
+	"a commit of what is planned": func(p soFar) []byte { return plan.EncodeRecord(plan.Commit{Keeper: "trainer", Step: p.steps}) },
+	"a commit of step 2^40":       func(soFar) []byte { return plan.EncodeRecord(plan.Commit{Keeper: "trainer", Step: 1 << 40}) },
+	"a leave":                     func(soFar) []byte { return plan.EncodeRecord(plan.Leave{Keeper: "trainer"}) },
+	"a seal here":                 func(p soFar) []byte { return plan.EncodeRecord(plan.Seal{At: p.cursor}) },
+	"a seal behind all documents": func(soFar) []byte { return plan.EncodeRecord(plan.Seal{At: 1 << 40}) },
+	"a seal in the past":          func(soFar) []byte { return plan.EncodeRecord(plan.Seal{At: 1}) },
+	"a drain here":                func(p soFar) []byte { return plan.EncodeRecord(plan.Drain{At: p.cursor}) },
+	"an end here":                 func(p soFar) []byte { return plan.EncodeRecord(plan.End{Steps: p.steps}) },
+	"an end elsewhere":            func(p soFar) []byte { return plan.EncodeRecord(plan.End{Steps: p.steps + 3}) },
+	"a term":                      func(soFar) []byte { return plan.EncodeRecord(plan.Term{Daemon: "stranger"}) },
+	"a note":                      func(soFar) []byte { return plan.EncodeRecord(plan.Foreign{At: 2}) },
+	"a note of a later record":    func(soFar) []byte { return plan.EncodeRecord(plan.Foreign{At: 1 << 40}) },
+	"the next step":               func(p soFar) []byte { return p.step(func(*plan.Step) {}) },
+	"step 2^40":                   func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Index = 1 << 40 }) },
+	"a step of huge rows":         func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Bucket = 1<<31 - 1 }) },
+	"a step of one row":           func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Rows = s.Rows[:1] }) },
+	"a step of documents to come": func(p soFar) []byte {
+		return p.step(func(s *plan.Step) { s.Rows[0] = []packonline.Piece{{Doc: 1 << 40, Length: 1}} })
+	},
+	"a step that goes back": func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Cursor = plan.Behind(1) }) },
+}
+
+// soFar is what a plan says of itself to whoever can read it.
+type soFar struct {
+	header, last  []byte
+	steps, cursor uint64
+}
+
+// step is the record of a step such as the planner may make next.
+func (p soFar) step(change func(*plan.Step)) []byte {
+	s := &plan.Step{Index: p.steps, Bucket: 16, Cursor: plan.Behind(p.cursor), Floor: plan.Before(p.cursor), Rows: make([][]packonline.Piece, 4)}
+	for i := range s.Rows {
+		s.Rows[i] = []packonline.Piece{{Doc: p.cursor, Start: int32(i), Length: 1}}
+	}
+	change(s)
+	records, err := plan.EncodeStep(s, 1<<20)
+	if err != nil {
+		panic(err)
+	}
+	return records[0]
+}
+
+// forge writes a record to the end of the plan.
+func (w *world) forge(t *testing.T, make func(soFar) []byte) {
+	t.Helper()
+	w.plan.mu.Lock()
+	defer w.plan.mu.Unlock()
+	p := soFar{header: w.plan.records[0], last: w.plan.records[len(w.plan.records)-1]}
+	for _, b := range w.plan.records {
+		if e, err := plan.DecodeRecord(b); err == nil {
+			if s, is := e.(plan.StepPart); is {
+				p.steps, p.cursor = s.Index+1, s.Cursor.Last()
+			}
+		}
+	}
+	w.plan.records = append(w.plan.records, bytes.Clone(make(p)))
+}
+
+// served is a run that is drained and sealed while two daemons serve it; at each place write is called.
+func (w *world) served(t *testing.T, leads bool, write func(place string)) (read map[string]outcome) {
+	company, read := newCompany(), map[string]outcome{}
+	w.options.Ahead, w.options.Stall = 2, 5*time.Second
+	w.docs.lengths(someLengths(4, 120)...)
+	first, stopFirst := w.join(t, company, "first")
+	begun := readAll(t, first, 3)
+	second, stopSecond := w.join(t, company, "second")
+	must(t, begun.err)
+	write(places[0])
+	_, err := first.Drain(t.Context())
+	failed := errors.Join(err)
+	write(places[1])
+	w.docs.lengths(someLengths(5, 80)...)
+	_, err = second.Seal(t.Context())
+	failed = errors.Join(failed, err)
+	write(places[2])
+	if leads { // which daemon's reader comes first
+		read["first"] = readAll(t, first, 0)
+	}
+	read["second"] = readAll(t, second, 0)
+	if !leads {
+		read["first"] = readAll(t, first, 0)
+	}
+	write(places[3])
+	time.Sleep(2 * time.Second) // all that follows the plan has looked at it
+	read["behind the end"] = readAll(t, second, 0)
+	for name, stop := range map[string]func() error{"first": stopFirst, "second": stopSecond} {
+		o := read[name]
+		o.served = stop()
+		read[name] = o
+	}
+	if failed != nil && read["first"].served == nil && read["second"].served == nil {
+		t.Errorf("a control failed and no daemon did: %v", failed)
+	}
+	return read
+}
+
+// outcome is what a reader got, and how its daemon ended.
+type outcome struct {
+	batches     []*loader.Batch
+	err, served error
+}
+
+// readAll reads n steps of a run from its beginning on, all for 0.
+func readAll(t *testing.T, run *loader.Run, n int) (o outcome) {
+	r, err := run.Join(loader.Place{World: 1}, 0)
+	if err != nil {
+		return outcome{err: err}
+	}
+	defer r.Close()
+	for n == 0 || len(o.batches) < n {
+		s, err := r.Next(t.Context())
+		if err == nil {
+			var b *loader.Batch
+			if b, err = run.Assemble(t.Context(), s, 0, len(s.Rows)); err == nil {
+				o.batches = append(o.batches, b)
+			}
+		}
+		if isEOF(err) {
+			return o
+		}
+		if err != nil {
+			o.err = err
+			return o
+		}
+	}
+	return o
+}
+
+// named is how errors say which record of the plan is the trouble.
+var named = regexp.MustCompile(`(plan )?record \d+|documents up to \d+, the document stream ends at`)
+
+// honest checks that a reader got the steps of the undisturbed run to their end, or an error before it. A plan with a seal that looks right is not
+// told from a sealed one by a daemon that begins with it; none begins with one that a leader has met.
+func (o outcome) honest(t *testing.T, who string, want []*loader.Batch) {
+	t.Helper()
+	switch {
+	case o.err == nil && !reflect.DeepEqual(o.batches, want):
+		t.Errorf("%s: %d steps without an error, of %d", who, len(o.batches), len(want))
+	case o.err != nil && (len(o.batches) > len(want) || !reflect.DeepEqual(o.batches, want[:len(o.batches)])):
+		t.Errorf("%s: other steps before the error %v", who, o.err)
+	case o.served != nil && !named.MatchString(o.served.Error()):
+		t.Errorf("%s: its daemon ends with %v", who, o.served)
+	}
+}
+
+// Whatever one record a stranger appends to the plan of a run that is led, readers get the run's own steps to their end, or an error; the daemon
+// that stops says which record it is, and so does the next. A repaired copy then has the steps of the undisturbed run.
+func TestForgedRecords(t *testing.T) {
+	var want []*loader.Batch
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(config("bfd"))
+		for who, o := range w.served(t, true, func(string) {}) {
+			if o.err != nil || o.served != nil || len(o.batches) < 20 {
+				t.Fatalf("%s: %d steps, %v, %v", who, len(o.batches), o.err, o.served)
+			}
+			want = o.batches
+		}
+	})
+	for what, forgery := range forgeries {
+		for _, place := range places {
+			for who, leads := range map[string]bool{"the leader's reader": true, "another reader": false} {
+				t.Run(what+" "+place+", met by "+who, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { forgedAt(t, leads, place, forgery, want) })
+				})
+			}
+		}
+	}
+}
+
+func forgedAt(t *testing.T, leads bool, place string, forgery func(soFar) []byte, want []*loader.Batch) {
+	w := newWorld(config("bfd"))
+	at := 0
+	for who, o := range w.served(t, leads, func(here string) {
+		if here == place {
+			w.forge(t, forgery)
+			at = len(w.plan.records)
+		}
+	}) {
+		o.honest(t, who, want)
+	}
+	next, err := restarted(t, w)
+	if err == nil {
+		next.honest(t, "after a restart", want)
+	} else if !named.MatchString(err.Error()) {
+		t.Errorf("it does not start: %v", err)
+	}
+	// The operator knows the record by now, be it by what the daemons say or by --before.
+	d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, uint64(at))
+	must(t, err)
+	copied := newWorld(w.config)
+	copied.docs, copied.options = w.docs, w.options
+	must(t, d.Copy(t.Context(), w.beginning(nil), "test", copied.beginning(&memFloors{docs: w.docs}), func(uint64) {}))
+	run, stop := copied.start(t)
+	if place != places[0] { // the drain stands before the record; behind it the documents of then are not known any more
+		_, err = run.Seal(t.Context())
+		must(t, err)
+		readAll(t, run, 0).honest(t, "the repaired copy", want)
+	}
+	must(t, stop())
+}
+
+// restarted is what a daemon that begins with the plan gives its readers.
+func restarted(t *testing.T, w *world) (o outcome, err error) {
+	run, err := w.open(t)
+	if err != nil {
+		return o, err
+	}
+	stop := w.serve(t, run)
+	o = readAll(t, run, 0)
+	o.served = stop()
+	return o, nil
+}
+
+// A leader that meets a record of nobody notes it in the plan, so that no daemon follows that record later, and repair leaves it out by itself.
+func TestAForeignRecordIsNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(config("bfd"))
+		w.options.Ahead = 2
+		w.docs.lengths(someLengths(4, 120)...)
+		run, stop := w.start(t)
+		read(t, run, loader.Place{World: 1}, 0, 3)
+		before := len(w.plan.records)
+		w.forge(t, forgeries["a seal here"])
+		if o := readAll(t, run, 0); reason(o.err) != loader.PlanForeign || !strings.Contains(o.err.Error(), fmt.Sprintf("record %d ", before+1)) {
+			t.Errorf("the reader is told %v", o.err)
+		}
+		if err := stop(); reason(err) != loader.PlanForeign {
+			t.Errorf("Serve = %v", err)
+		}
+		if e, err := plan.DecodeRecord(w.plan.records[len(w.plan.records)-1]); err != nil || e != (plan.Foreign{At: uint64(before + 1)}) {
+			t.Errorf("the plan ends with %v, %v", e, err)
+		}
+		if _, err := w.open(t); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("plan record %d: none of the run's daemons wrote it", before+1)) {
+			t.Errorf("Open = %v", err)
+		}
+		d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0)
+		if err != nil || d.Records != uint64(before) || !strings.HasPrefix(d.Why, fmt.Sprintf("record %d: none", before+1)) || len(d.Lost) > 0 || !d.Same() {
+			t.Errorf("%+v, %v", d, err)
+		}
+	})
+}
+
+// A leader that another one has overtaken tells that from a stranger's record.
+func TestATermIsNoForeignRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(config("bfd"))
+		w.options.Ahead = 2
+		w.docs.lengths(someLengths(4, 120)...)
+		run, stop := w.start(t)
+		read(t, run, loader.Place{World: 1}, 0, 3)
+		w.forge(t, forgeries["a term"])
+		if o := readAll(t, run, 0); reason(o.err) != loader.NotLeading {
+			t.Errorf("the reader is told %v", o.err)
+		}
+		if err := stop(); !errors.Is(err, loader.ErrDeposed) {
+			t.Errorf("Serve = %v", err)
+		}
+		for _, b := range w.plan.records {
+			if e, _ := plan.DecodeRecord(b); e != nil && e.Kind() == (plan.Foreign{}).Kind() {
+				t.Error("it is noted")
+			}
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package loader
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"loaderd/loader/plan"
+)
+
+// listener is the office of a daemon that follows.
+func listener() *office {
+	o := Options{Ahead: 4}
+	v := newPlanView(nil, plan.Config{}, o)
+	v.steps, v.daemon, v.keepers = 10, "host/7/a", plan.Keepers{"trainer": 6}
+	return newOffice("run", plan.Config{}, o, Edges{Daemon: "me", Log: slog.New(slog.DiscardHandler)}, slog.New(slog.DiscardHandler), v)
+}
+
+func said(t testing.TB, w word) []byte {
+	t.Helper()
+	b, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// What strangers say neither drives the plan on without bounds, nor stops it, nor keeps readers from steps that they can read.
+func TestWordsOfStrangers(t *testing.T) {
+	o := listener()
+	far := demand{Jobs: map[string]ReaderStat{"a": {Job: "a", Step: 1<<64 - 1}}, Furthest: 1<<64 - 1}
+	o.hear(said(t, word{Daemon: "stranger", Demand: far}))
+	if d := o.demandOfAll(); d.wanted() > 10+2*4+3 || d.Furthest > 10+2*4+2 || d.wanted() == 0 {
+		t.Errorf("a stranger wants %+v of a plan of 10 steps", d)
+	}
+	o.hear(said(t, word{Daemon: "stranger", Lead: &report{Steps: 1 << 40, Wanted: 1 << 40}, At: 1 << 40, Oldest: 1 << 40}))
+	if r := o.report(); !r.Unheard || r.Steps != 0 {
+		t.Errorf("a stranger's report is taken for the leader's: %+v", r)
+	}
+	o.hear(said(t, word{Daemon: "host/7/a", Lead: &report{Steps: 11}, Oldest: 1 << 40}))
+	if r := o.report(); r.Unheard || r.Steps != 11 {
+		t.Errorf("the report of the daemon whose term it is: %+v", r)
+	}
+	if now := o.plan.now(); now.oldest != 0 {
+		t.Errorf("steps before %d cannot be read, by a word alone", now.oldest)
+	}
+	for i := range 2 * maxDaemons {
+		o.hear(said(t, word{Daemon: strings.Repeat("x", 1+i%200) + string(rune('a'+i/200%26)) + string(rune('a'+i/5200))}))
+	}
+	if len(o.daemons) > maxDaemons {
+		t.Errorf("%d daemons are remembered", len(o.daemons))
+	}
+}
+
+// Questions for what nobody can ask for are refused, and the leader's loop goes on.
+func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
+	for _, e := range []plan.Entry{plan.Header{Run: "x"}, plan.End{Steps: 3}, plan.Term{Daemon: "x"}, plan.Foreign{At: 3}, plan.StepPart{}} {
+		_, err := question{Record: plan.EncodeRecord(e)}.entry()
+		var refused *Error
+		if !errors.As(err, &refused) || refused.Reason != BadTicket {
+			t.Errorf("%T: %v", e, err)
+		}
+	}
+	if _, err := (question{Record: []byte("rubbish")}).entry(); err == nil {
+		t.Error("rubbish is taken for a record")
+	}
+	for _, e := range []plan.Entry{plan.Seal{By: "a"}, plan.Drain{}, plan.Commit{Keeper: "a"}, plan.Leave{Keeper: "a"}} {
+		if have, err := (question{Record: plan.EncodeRecord(e)}).entry(); err != nil || have != e {
+			t.Errorf("%v: %v, %v", e, have, err)
+		}
+	}
+}
+
+func FuzzWords(f *testing.F) {
+	f.Add(said(f, word{Daemon: "a", Flight: "grpc://a:1", Demand: noDemand(), Lead: &report{Source: &SourceStatus{}}, At: 3, Oldest: 1}))
+	f.Add(said(f, word{Daemon: "host/7/a", Lead: &report{}, Demand: demand{Jobs: map[string]ReaderStat{"j": {Job: "j"}}}}))
+	f.Add([]byte(`{"daemon":"a","left":true}`))
+	f.Add([]byte(`{"daemon":"\u0000"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o := listener()
+		o.hear(b)
+		if d := o.demandOfAll(); d.wanted() > 21 || o.plan.now().oldest > 0 {
+			t.Fatalf("it wants %+v", d)
+		}
+		_, _ = o.addresses()
+		_ = o.report()
+	})
+}
+
+func FuzzQuestions(f *testing.F) {
+	for _, e := range []plan.Entry{plan.Seal{By: "a"}, plan.Commit{Keeper: "a", Step: 7}, plan.End{Steps: 1}} {
+		b, _ := json.Marshal(question{Record: plan.EncodeRecord(e), Again: true, After: 1<<64 - 1})
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var q question
+		if json.Unmarshal(b, &q) != nil {
+			return
+		}
+		switch e, err := q.entry(); e.(type) {
+		case plan.Control, plan.Commit, plan.Leave:
+		default:
+			if err == nil && q.Record != nil {
+				t.Fatalf("%T can be asked for", e)
+			}
+		}
+	})
+}
