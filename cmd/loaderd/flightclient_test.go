@@ -17,7 +17,7 @@ import (
 // sealingRun is a run that can be sealed, and nothing else.
 type sealingRun struct{ arrowout.Run }
 
-func (sealingRun) Info() loader.Info                    { return loader.Info{Run: "r"} }
+func (sealingRun) Info() loader.Info                              { return loader.Info{Run: "r"} }
 func (sealingRun) SealBy(context.Context, string) (uint64, error) { return 7, nil }
 
 // sealingServer returns the address of a Flight server on loopback.
