@@ -60,7 +60,7 @@ var arrows = map[string][]string{
 	"stream/planlog":    {"stream"},
 	"stream/publish":    {"stream"},
 	"stream/conn":       {"internal/access"},
-	"stream/server":     {},
+	"stream/server":     {"internal/access"},
 
 	"arrowout":    {"arrowout/answers", "loader", "internal/access"},
 	"loader":      {"loader/plan"},

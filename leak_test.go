@@ -39,7 +39,7 @@ var leakAllowed = held{5, 3, 8 << 20}
 // A daemon holds no more after 1,000 readers that came, left amid a batch or a wait, were cut off, or spoke nonsense.
 func TestReadersThatComeAndGoLeaveNothing(t *testing.T) {
 	d := start(t, settings(t, ""))
-	publishTo(t, d.Store().ClientURL(), goSource(t, 60))
+	publishTo(t, natstest.URL(d.Store()), goSource(t, 60))
 	steps := uint64(len(read(t, d.FlightURI(), reader.Ticket{Steps: 4})))
 	link := natstest.NewLink(t, d.FlightURI())
 	linked := "grpc://" + link.URL()[len("nats://"):]

@@ -33,7 +33,7 @@ func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
 			c := settings(t, "")
 			c.Plan.Packing.Method, c.Plan.Packing.Atom = x.method, x.atom
 			d := start(t, c)
-			publishTo(t, d.Store().ClientURL(), messages)
+			publishTo(t, natstest.URL(d.Store()), messages)
 			seal(t, d)
 			one := world(t, d.FlightURI(), 1)
 			conserved(t, one, messages)
@@ -75,12 +75,12 @@ func TestTwoRunsAreByteIdentical(t *testing.T) {
 		if i == 1 { // the documents come one by one while a rank already reads
 			go func() {
 				for _, m := range messages {
-					publishTo(t, d.Store().ClientURL(), []stream.Message{m})
+					publishTo(t, natstest.URL(d.Store()), []stream.Message{m})
 				}
 				seal(t, d)
 			}()
 		} else {
-			publishTo(t, d.Store().ClientURL(), messages)
+			publishTo(t, natstest.URL(d.Store()), messages)
 			seal(t, d)
 		}
 		runs[i] = world(t, d.FlightURI(), 1+i)
@@ -105,7 +105,7 @@ func restartInTheMiddle(t *testing.T, change func(*packonline.Config)) {
 	c := settings(t, "")
 	change(&c.Plan.Packing)
 	d := start(t, c)
-	publishTo(t, d.Store().ClientURL(), messages)
+	publishTo(t, natstest.URL(d.Store()), messages)
 	seal(t, d)
 	want := world(t, d.FlightURI(), 1)
 
@@ -115,7 +115,7 @@ func restartInTheMiddle(t *testing.T, change func(*packonline.Config)) {
 	for i := 0; len(got) < len(want); i++ {
 		d := start(t, c)
 		if from := i * 100; from < len(messages) {
-			publishTo(t, d.Store().ClientURL(), messages[from:from+100])
+			publishTo(t, natstest.URL(d.Store()), messages[from:from+100])
 		} else {
 			seal(t, d)
 		}
@@ -139,7 +139,7 @@ func restartInTheMiddle(t *testing.T, change func(*packonline.Config)) {
 func TestPoisonDoesNotStopTheRun(t *testing.T) {
 	messages := goSource(t, 60)
 	d := start(t, settings(t, ""))
-	nc, err := nats.Connect(d.Store().ClientURL())
+	nc, err := nats.Connect(natstest.URL(d.Store()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestPoisonDoesNotStopTheRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publishTo(t, d.Store().ClientURL(), messages[:30])
+	publishTo(t, natstest.URL(d.Store()), messages[:30])
 	poison := []*nats.Msg{
 		{Subject: "docs.x", Data: []byte(`{"text": `), Header: nats.Header{"Content-Type": {"application/json"}}},
 		{Subject: "docs.x", Data: []byte(`{"text": 5}`), Header: nats.Header{"Content-Type": {"application/json"}}},
@@ -160,7 +160,7 @@ func TestPoisonDoesNotStopTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publishTo(t, d.Store().ClientURL(), messages[30:])
+	publishTo(t, natstest.URL(d.Store()), messages[30:])
 	seal(t, d)
 	steps := world(t, d.FlightURI(), 1)
 	documents := map[uint64]bool{}
@@ -182,7 +182,7 @@ func TestPoisonDoesNotStopTheRun(t *testing.T) {
 
 func TestAFullStreamMakesTheProducerWait(t *testing.T) {
 	server := natstest.Start(t)
-	c := settings(t, server.Store().ClientURL())
+	c := settings(t, natstest.URL(server.Store()))
 	c.Stream.MaxBytes = 1 << 20
 	d := start(t, c)
 	messages := goSource(t, 900)
@@ -237,11 +237,11 @@ func TestAFullStreamMakesTheProducerWait(t *testing.T) {
 // The NATS server goes away in the middle and comes back: readers that wait get the cause, then the run goes on.
 func TestNATSGoesAwayAndComesBack(t *testing.T) {
 	server := natstest.Start(t)
-	c := settings(t, server.Store().ClientURL())
+	c := settings(t, natstest.URL(server.Store()))
 	c.Serve.Stall = 5 * time.Second
 	d := start(t, c)
 	messages := goSource(t, 200)
-	publishTo(t, server.Store().ClientURL(), messages[:100])
+	publishTo(t, natstest.URL(server.Store()), messages[:100])
 	first := read(t, d.FlightURI(), reader.Ticket{Steps: 2})
 	server.Stop()
 	client, err := reader.Open(d.FlightURI(), reader.Options{})
@@ -255,7 +255,7 @@ func TestNATSGoesAwayAndComesBack(t *testing.T) {
 	}
 	server.Restart()
 	until(t, func() bool { return d.Run().Stats().Source.DownSince.IsZero() })
-	publishTo(t, server.Store().ClientURL(), messages[100:])
+	publishTo(t, natstest.URL(server.Store()), messages[100:])
 	seal(t, d)
 	steps := world(t, d.FlightURI(), 1)
 	conserved(t, steps, messages)
@@ -269,11 +269,11 @@ func TestNATSGoesAwayAndComesBack(t *testing.T) {
 // A second daemon of a run serves the same steps, and goes on when the first one stops.
 func TestASecondDaemon(t *testing.T) {
 	server := natstest.Start(t)
-	c := settings(t, server.Store().ClientURL())
+	c := settings(t, natstest.URL(server.Store()))
 	first := start(t, c)
 	second := start(t, c)
 	messages := goSource(t, 400)
-	publishTo(t, server.Store().ClientURL(), messages[:300])
+	publishTo(t, natstest.URL(server.Store()), messages[:300])
 	at := read(t, second.FlightURI(), reader.Ticket{Steps: 3})
 	for i, b := range read(t, first.FlightURI(), reader.Ticket{Steps: 3}) {
 		if !slices.Equal(b.InputIDs, at[i].InputIDs) {
@@ -286,7 +286,7 @@ func TestASecondDaemon(t *testing.T) {
 	if err := first.Stop(bounded); err != nil {
 		t.Fatal(err)
 	}
-	publishTo(t, server.Store().ClientURL(), messages[300:])
+	publishTo(t, natstest.URL(server.Store()), messages[300:])
 	seal(t, second)
 	steps := world(t, second.FlightURI(), 2)
 	conserved(t, steps, messages)
@@ -311,7 +311,7 @@ func TestASecondDaemonOnAFolder(t *testing.T) {
 
 func TestALedgerActionTellsTheStep(t *testing.T) {
 	d := start(t, settings(t, ""))
-	publishTo(t, d.Store().ClientURL(), goSource(t, 60))
+	publishTo(t, natstest.URL(d.Store()), goSource(t, 60))
 	seal(t, d)
 	b := world(t, d.FlightURI(), 1)[0]
 	client, err := reader.Open(d.FlightURI(), reader.Options{})
@@ -334,7 +334,7 @@ func TestTinyStreamsEnd(t *testing.T) {
 		d := start(t, settings(t, ""))
 		messages := goSource(t, n)
 		if n > 0 {
-			publishTo(t, d.Store().ClientURL(), messages)
+			publishTo(t, natstest.URL(d.Store()), messages)
 		}
 		seal(t, d)
 		steps := world(t, d.FlightURI(), 2)
@@ -350,7 +350,7 @@ func TestALargeDocument(t *testing.T) {
 	d := start(t, settings(t, ""))
 	text := bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog\n"), 30_000_000/44)
 	messages := []stream.Message{{ID: "small", Data: []byte("before")}, {ID: "large", Data: text}, {ID: "after", Data: []byte("behind")}}
-	publishTo(t, d.Store().ClientURL(), messages)
+	publishTo(t, natstest.URL(d.Store()), messages)
 	seal(t, d)
 	conserved(t, world(t, d.FlightURI(), 1), messages)
 }

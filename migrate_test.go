@@ -33,7 +33,7 @@ func begun(t *testing.T, messages []stream.Message, steps uint64) (config.Config
 	t.Helper()
 	c := briefly(t)
 	d := start(t, c)
-	publishTo(t, d.Store().ClientURL(), messages)
+	publishTo(t, natstest.URL(d.Store()), messages)
 	first := read(t, d.FlightURI(), reader.Ticket{Steps: steps})
 	kept, err := d.Store().JetStream().Stream(t.Context(), "DOCS")
 	if err != nil {
@@ -67,7 +67,7 @@ func TestARunMovesToACluster(t *testing.T) {
 	messages := goSource(t, 300)
 	c := briefly(t)
 	undisturbed := start(t, c)
-	publishTo(t, undisturbed.Store().ClientURL(), messages)
+	publishTo(t, natstest.URL(undisturbed.Store()), messages)
 	seal(t, undisturbed)
 	want := read(t, undisturbed.FlightURI(), reader.Ticket{})
 	stop(t, undisturbed)
@@ -126,7 +126,7 @@ func anew(m *runs.Migration) *runs.Migration {
 func checkMoved(t *testing.T, d *daemon.Daemon) {
 	t.Helper()
 	for _, name := range []string{"DOCS", "DOCS_DEAD", "PLAN_default", "OBJ_CHECKPOINTS_default", "KV_loaderd_floors", "KV_loaderd_checkpoints"} {
-		st, err := d.Store().JetStream().Stream(t.Context(), name)
+		st, err := d.Store().Of(name).JetStream().Stream(t.Context(), name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -149,7 +149,7 @@ func scaleSettings(t *testing.T, url string) config.Config {
 func scaleDaemons(t *testing.T, rounds int) {
 	const world = 8
 	documents, steps := size(40_000, 6_000), size(200, 5)
-	c := scaleSettings(t, natstest.Start(t).Store().ClientURL())
+	c := scaleSettings(t, natstest.URL(natstest.Start(t).Store()))
 	c.Plan.Packing.Buckets, c.Plan.Steps.Rows = []int{2048}, 64
 	if err := publishTokens(newVictim(t, c), c.Stream.URL, documents, 1); err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func scaleDaemons(t *testing.T, rounds int) {
 func scaleRanks(t *testing.T, rounds int) {
 	const world = 64
 	documents, steps, pace := size(16_000, 6_000), size(60, 3), 500*time.Millisecond
-	c := scaleSettings(t, natstest.Start(t).Store().ClientURL())
+	c := scaleSettings(t, natstest.URL(natstest.Start(t).Store()))
 	c.Plan.Packing.Buckets, c.Plan.Steps.Rows = []int{256}, world
 	c.Serve.Ahead = 16
 	if err := publishTokens(newVictim(t, c), c.Stream.URL, documents, 1); err != nil {

@@ -3,7 +3,6 @@ package loaderd_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -120,9 +119,7 @@ func TestTakeovers(t *testing.T) {
 	if err := publishTokens(f.victim, f.nats(), 20000+n*4000, 1); err != nil {
 		t.Fatal(err)
 	}
-	config := stream.Default()
-	config.URL = f.nats()
-	store, err := stream.Open(f.ctx, config, slog.New(slog.DiscardHandler))
+	store, err := f.open(f.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +179,7 @@ func (f *fleet) leadsPlan(s *stream.Store, v *victim) bool {
 	name := s.Config().PlanStream(v.c.Run).Name
 	for range 600 {
 		ctx, cancel := context.WithTimeout(f.ctx, time.Second)
-		st, err := s.JetStream().Stream(ctx, name)
+		st, err := s.Of(name).JetStream().Stream(ctx, name)
 		cancel()
 		if err == nil && st.CachedInfo().Cluster != nil && st.CachedInfo().Cluster.Leader != "" {
 			_, port, _ := net.SplitHostPort(v.c.Stream.Cluster.Listen)

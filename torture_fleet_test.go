@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -12,13 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"loaderd/internal/config"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/loader"
+	"loaderd/stream"
 	"loaderd/stream/server"
 )
 
@@ -31,6 +30,10 @@ type fleet struct {
 
 func newFleet(t *testing.T, c config.Config) *fleet {
 	f := &fleet{}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("the-secret-of-all-members\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var listen []string
 	for range 3 {
 		listen = append(listen, natstest.FreeAddress(t))
@@ -39,7 +42,7 @@ func newFleet(t *testing.T, c config.Config) *fleet {
 		c := c
 		c.Stream.Dir, c.Stream.Listen, c.Flight.Listen = t.TempDir(), natstest.FreeAddress(t), natstest.FreeAddress(t)
 		// Members reach each other by links alone: what they tell each other of their addresses leads nowhere.
-		c.Stream.Cluster, c.Stream.Replicas = server.Cluster{Name: "torture", Listen: listen[i], Advertise: "127.0.0.1:1"}, 3
+		c.Stream.Cluster, c.Stream.Replicas = server.Cluster{Name: "torture", Listen: listen[i], Advertise: "127.0.0.1:1", SecretFile: secret}, 3
 		f.routes = append(f.routes, make([]*natstest.Link, len(listen)))
 		for j, to := range listen {
 			if j == i {
@@ -93,9 +96,20 @@ func (f *fleet) uris() []string {
 func (f *fleet) nats() string {
 	var out []string
 	for _, v := range f.members {
-		out = append(out, "nats://"+v.c.Stream.Listen)
+		out = append(out, natstest.URLAs("nats://"+v.c.Stream.Listen, v.c.Stream.Dir, server.ProducerFile))
 	}
 	return strings.Join(out, ",")
+}
+
+// open connects to the members that run.
+func (f *fleet) open(ctx context.Context) (*stream.Store, error) {
+	c := natstest.Config(f.t)
+	var urls []string
+	for _, v := range f.members {
+		urls = append(urls, "nats://"+v.c.Stream.Listen)
+	}
+	c.URL, c.TokenFile = strings.Join(urls, ","), filepath.Join(f.members[0].c.Stream.Dir, server.OperatorFile)
+	return stream.Open(ctx, c, slog.New(slog.DiscardHandler))
 }
 
 // do asks daemons one after the other for an action until one has done it.
@@ -235,21 +249,30 @@ func (f *fleet) caughtUp() {
 
 // behind says what a member lacks, as far as it can be known.
 func (f *fleet) behind() string {
-	nc, err := nats.Connect(f.nats(), nats.Timeout(time.Second))
-	if err != nil {
-		return err.Error()
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err.Error()
-	}
 	ctx, cancel := context.WithTimeout(f.ctx, 3*time.Second)
 	defer cancel()
+	store, err := f.open(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	defer store.Close()
 	streams := 0
-	list := js.ListStreams(ctx)
+	for _, account := range []*stream.Store{store, store.Own()} {
+		if lacks := f.lacks(ctx, account, &streams); lacks != "" {
+			return lacks
+		}
+	}
+	if streams < 4 {
+		return fmt.Sprintf("%d streams", streams)
+	}
+	return ""
+}
+
+// lacks says what a member lacks of an account's streams, which it counts.
+func (f *fleet) lacks(ctx context.Context, account *stream.Store, streams *int) string {
+	list := account.JetStream().ListStreams(ctx)
 	for s := range list.Info() {
-		streams++
+		*streams++
 		if s.Cluster == nil || s.Cluster.Leader == "" || len(s.Cluster.Replicas) != len(f.members)-1 {
 			return fmt.Sprintf("stream %s has no leader, or not three copies: %+v", s.Config.Name, s.Cluster)
 		}
@@ -275,9 +298,6 @@ func (f *fleet) behind() string {
 	}
 	if err := list.Err(); err != nil {
 		return err.Error()
-	}
-	if streams < 4 {
-		return fmt.Sprintf("%d streams", streams)
 	}
 	return ""
 }

@@ -339,8 +339,8 @@ func TestTorture(t *testing.T) {
 // publishTokens publishes documents of tokens, over as many connections as it takes.
 func publishTokens(v *victim, url string, documents int, seed uint64) error {
 	c := natstest.Config(v.t)
-	c.URL = url
-	store, err := stream.Open(v.ctx, c, slog.New(slog.DiscardHandler))
+	c.URL, c.Dir = url, v.c.Stream.Dir
+	store, err := stream.OpenProducer(v.ctx, c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -368,7 +368,7 @@ func publishTokens(v *victim, url string, documents int, seed uint64) error {
 // spoil puts something that is no checkpoint where a restart looks for the newest one, if the daemon is up.
 func (v *victim) spoil(i int) {
 	c := natstest.Config(v.t)
-	c.URL = v.nats()
+	c.URL, c.Dir = v.nats(), v.c.Stream.Dir
 	ctx, cancel := context.WithTimeout(v.ctx, 3*time.Second)
 	defer cancel()
 	store, err := stream.Open(ctx, c, slog.New(slog.DiscardHandler))
@@ -398,7 +398,7 @@ func (v *victim) spoil(i int) {
 	} else {
 		data[len(data)/2] ^= 0x10
 	}
-	if objects, err := store.JetStream().ObjectStore(ctx, "CHECKPOINTS_"+v.c.Run); err == nil {
+	if objects, err := store.Own().JetStream().ObjectStore(ctx, "CHECKPOINTS_"+v.c.Run); err == nil {
 		_, _ = objects.PutBytes(ctx, newest, data)
 	}
 }

@@ -27,17 +27,23 @@ func (a announcement) decided(at uint64) {
 	}
 }
 
-// announce tells Floors where the run ends, once that is decided.
+// announce tells producers that the run reads what they publish, and Floors and them where it ends, once that is decided.
 func (l *leader) announce(ctx context.Context) error {
 	if l.edges.Floors == nil {
 		close(l.news.told)
 		return nil
+	}
+	if err := l.edges.Floors.Tell(ctx); err != nil && ctx.Err() == nil {
+		l.log.Warn("those who publish to the document stream are not told that this run reads it", "error", err)
 	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case at := <-l.news.at:
 		err := l.edges.Floors.Ends(ctx, l.term, at)
+		if err == nil {
+			err = l.edges.Floors.Tell(ctx)
+		}
 		if errors.Is(err, ErrDeposed) {
 			return l.deposed(err)
 		}

@@ -96,6 +96,8 @@ func (f *memFloors) Claim(_ context.Context, term, from uint64) (uint64, error) 
 	return max(f.docs.first, from), f.passes(term)
 }
 
+func (f *memFloors) Tell(context.Context) error { return nil }
+
 func (f *memFloors) Ends(_ context.Context, term, at uint64) error {
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()

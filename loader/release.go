@@ -24,6 +24,8 @@ type Floors interface {
 	Release(ctx context.Context, term, from uint64) (first uint64, err error)
 	// Ends records that this run reads no document behind sequence at.
 	Ends(ctx context.Context, term, at uint64) error
+	// Tell tells those who publish to the stream which runs read it, and where those end that have said so.
+	Tell(ctx context.Context) error
 }
 
 // Values of Options.Release.

@@ -10,6 +10,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/stream"
+	"loaderd/stream/conn"
 	"loaderd/stream/server"
 )
 
@@ -103,7 +104,16 @@ func TestClusterConfiguration(t *testing.T) {
 	}{
 		{"a cluster of three", func(*stream.Config) {}, ""},
 		{"another machine reaches the routes", func(c *stream.Config) { c.Cluster.Listen = "0.0.0.0:6222" },
-			"cluster.listen: 0.0.0.0:6222: want a loopback address: routes between machines need TLS"},
+			"cluster.listen: 0.0.0.0:6222: want a loopback address: routes between machines need certificates"},
+		{"other machines, with certificates and a secret", func(c *stream.Config) {
+			c.Cluster.Listen, c.Cluster.Peers[1], c.Cluster.SecretFile = "0.0.0.0:6222", "host-b:6222", "secret"
+			c.TLS = conn.TLS{CA: "ca.pem", Cert: "member.pem", Key: "member.key"}
+		}, ""},
+		{"other machines, without a secret", func(c *stream.Config) {
+			c.Cluster.Listen, c.TLS = "0.0.0.0:6222", conn.TLS{CA: "ca.pem", Cert: "member.pem", Key: "member.key"}
+		}, "a secret that all members have (stream.cluster.secret_file)"},
+		{"members that cannot tell whose certificates they see", func(c *stream.Config) { c.TLS = conn.TLS{Cert: "member.pem", Key: "member.key"} },
+			"tls.ca: : want the authorities"},
 		{"routes to another machine", func(c *stream.Config) { c.Cluster.Peers[1] = "host-b:6222" }, "cluster.peers[1]: host-b:6222: want a loopback address"},
 		{"no port for routes", func(c *stream.Config) { c.Cluster.Listen = "127.0.0.1:0" }, "cluster.listen: 127.0.0.1:0: want host:port with a port of 1"},
 		{"an address of another machine", func(c *stream.Config) { c.Cluster.Advertise = "host-b:6222" }, "cluster.advertise: host-b:6222: want a loopback address"},

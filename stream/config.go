@@ -27,14 +27,20 @@ type Config struct {
 	Dir string `koanf:"dir"`
 	// Listen is the address where the embedded server takes NATS clients. Loopback by default; port 0 takes a free one.
 	Listen string `koanf:"listen"`
-	// Insecure permits the embedded server to listen beyond loopback, although it asks nobody who they are.
+	// Insecure permits the embedded server to listen beyond loopback without TLS.
 	Insecure bool `koanf:"insecure"`
 	// Cluster makes the embedded servers of several daemons one cluster. Without a name each stands alone.
 	Cluster server.Cluster `koanf:"cluster"`
 	// Credentials is a NATS credentials file; NKey an NKey seed file.
-	Credentials string   `koanf:"credentials"`
-	NKey        string   `koanf:"nkey"`
-	TLS         conn.TLS `koanf:"tls"`
+	Credentials string `koanf:"credentials"`
+	NKey        string `koanf:"nkey"`
+	// Own is who connects to the account of the daemon's own streams (plans, checkpoints, floors, leads), where that is another one than the documents'.
+	Own Login `koanf:"own"`
+	// TokenFile holds the token of a server at URL: of one inside a daemon, operator.token or producer.token of its data folder. Without one, and
+	// without other credentials, those of a daemon on this machine are looked for in Dir.
+	TokenFile string `koanf:"token_file"`
+	// TLS are the files of a client of URL's servers; of the embedded server, what it shows to clients, and members of its cluster to each other.
+	TLS conn.TLS `koanf:"tls"`
 	// Name is the document stream; its subjects are everything below Subject (docs -> docs.>).
 	Name    string `koanf:"name"`
 	Subject string `koanf:"subject"`
@@ -56,6 +62,12 @@ type Config struct {
 	BufferBytes int64 `koanf:"buffer_bytes"`
 	// ReconnectWait is the longest pause between attempts to reconnect.
 	ReconnectWait time.Duration `koanf:"reconnect_wait"`
+}
+
+// Login is by what a client of NATS is known: one of both, or nothing.
+type Login struct {
+	Credentials string `koanf:"credentials"` // a credentials file
+	NKey        string `koanf:"nkey"`        // an NKey seed file
 }
 
 // Default returns the configuration of an embedded server on a loopback port.
@@ -112,7 +124,9 @@ func (c Config) Validate() []plan.FieldError {
 			check(c.Replicas <= 1, "replicas", c.Replicas, "1, or 0 (left to the daemon), with an embedded server that stands alone")
 			check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers, "nothing without stream.cluster.name, the name of the cluster")
 		}
-		check(c.TLS == conn.TLS{}, "tls", c.TLS, "nothing with the embedded server: TLS is for remote servers (url)")
+		check(c.TLS.CA == "" || c.TLS.Cert != "", "tls.ca", c.TLS.CA, "nothing where the embedded server has no certificate (tls.cert, tls.key)")
+		check(c.Own == Login{}, "own", c.Own, "nothing with the embedded server: it has accounts of its own")
+		check(c.TokenFile == "", "token_file", c.TokenFile, "nothing with the embedded server: it has its own in its data folder")
 		check(c.Credentials == "", "credentials", c.Credentials, "nothing with the embedded server: credentials are for remote servers (url)")
 		check(c.NKey == "", "nkey", c.NKey, "nothing with the embedded server: the seed is for remote servers (url)")
 	} else {
@@ -121,9 +135,12 @@ func (c Config) Validate() []plan.FieldError {
 		for _, u := range strings.Split(c.URL, ",") {
 			check(validURL(u), "url", conn.Redacted(u), "nats://host:port or tls://host:port, comma separated")
 		}
-		check((c.TLS.Cert == "") == (c.TLS.Key == ""), "tls", c.TLS, "cert and key together")
-		check(c.Credentials == "" || c.NKey == "", "nkey", c.NKey, "credentials or nkey, not both")
+		given := slices.DeleteFunc([]string{c.Credentials, c.NKey, c.TokenFile}, func(s string) bool { return s == "" })
+		check(len(given) <= 1, "nkey", c.NKey, "one of credentials, nkey and token_file")
+		check(c.Own.Credentials == "" || c.Own.NKey == "", "own.nkey", c.Own.NKey, "credentials or nkey, not both")
+		check(c.Own == Login{} || c.TokenFile == "", "own", c.Own, "nothing beside token_file: that token is for both accounts")
 	}
+	check((c.TLS.Cert == "") == (c.TLS.Key == ""), "tls", c.TLS, "cert and key together")
 	check(c.Replicas >= 0 && c.Replicas <= 5, "replicas", c.Replicas, "0 (3 on a cluster of as many servers, else 1) to 5")
 	check(streamName.MatchString(c.Name), "name", c.Name, "1 to 64 letters, digits, - and _")
 	check(subjectToken.MatchString(c.Subject) && len(c.Subject) <= 128 && !reservedSubject(c.Subject), "subject", c.Subject,
@@ -140,18 +157,20 @@ func (c Config) Validate() []plan.FieldError {
 // checkCluster checks the membership of a cluster.
 func (c Config) checkCluster(check func(ok bool, field string, value any, want string)) {
 	m := c.Cluster
-	const noTLS = "a loopback address: routes between machines need TLS and a password, which this version does not have; " +
-		"for several machines run NATS servers with both and name them in stream.url"
+	safe := c.TLS.Cert != "" && c.TLS.CA != "" && m.SecretFile != ""
+	const notSafe = "a loopback address: routes between machines need certificates (stream.tls.cert, key and ca) and a secret that all members have " +
+		"(stream.cluster.secret_file)"
 	check(streamName.MatchString(m.Name), "cluster.name", m.Name, "1 to 64 letters, digits, - and _")
 	check(validPeer(m.Listen), "cluster.listen", m.Listen, "host:port with a port of 1 to 65535, which the other members name in their peers")
-	check(!validPeer(m.Listen) || access.OnLoopback(m.Listen), "cluster.listen", m.Listen, noTLS)
+	check(safe || !validPeer(m.Listen) || access.OnLoopback(m.Listen), "cluster.listen", m.Listen, notSafe)
 	check(m.Advertise == "" || validPeer(m.Advertise), "cluster.advertise", m.Advertise, "host:port where the other members reach this one, or nothing")
-	check(!validPeer(m.Advertise) || access.OnLoopback(m.Advertise), "cluster.advertise", m.Advertise, noTLS)
+	check(safe || !validPeer(m.Advertise) || access.OnLoopback(m.Advertise), "cluster.advertise", m.Advertise, notSafe)
+	check(c.TLS.Cert == "" || c.TLS.CA != "", "tls.ca", c.TLS.CA, "the authorities of the members' certificates, which they show to each other")
 	check(len(m.Peers) >= 3 && len(m.Peers) <= 64, "cluster.peers", m.Peers, "3 to 64 addresses, of all members and this one: with fewer none may fail")
 	for i, peer := range m.Peers {
 		field := fmt.Sprintf("cluster.peers[%d]", i)
 		check(validPeer(peer), field, peer, "host:port of a member's cluster.listen")
-		check(!validPeer(peer) || access.OnLoopback(peer), field, peer, noTLS)
+		check(safe || !validPeer(peer) || access.OnLoopback(peer), field, peer, notSafe)
 		check(!slices.Contains(m.Peers[:i], peer), field, peer, "every member once")
 	}
 	check(len(m.Peers) < 3 || c.Replicas <= len(m.Peers), "replicas", c.Replicas, fmt.Sprintf("at most the members of the cluster, %d", len(m.Peers)))

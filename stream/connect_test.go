@@ -18,6 +18,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/stream"
 	"loaderd/stream/planlog"
+	embedded "loaderd/stream/server"
 )
 
 func TestServerGoneAndBack(t *testing.T) {
@@ -47,6 +48,7 @@ func TestServerGoneAndBack(t *testing.T) {
 func TestOpenWaitsForTheServer(t *testing.T) {
 	s := natstest.Start(t)
 	c := remoteConfig(s.Store().ClientURL())
+	c.TokenFile = filepath.Join(s.Config().Dir, embedded.OperatorFile)
 	s.Stop()
 	opened := make(chan error, 1)
 	go func() {
@@ -195,7 +197,7 @@ func TestWriteErrorsSurface(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Blocks can no longer be made: what a full disk looks like from within, for every user that runs this test.
-	blocks := filepath.Join(s.Config().Dir, "jetstream", "$G", "streams", "PLAN_run", "msgs")
+	blocks := filepath.Join(s.Config().Dir, "jetstream", "LOADERD", "streams", "PLAN_run", "msgs")
 	if err := os.Rename(blocks, blocks+".gone"); err != nil {
 		t.Fatal(err)
 	}

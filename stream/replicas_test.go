@@ -52,7 +52,7 @@ func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
 	var said natstest.LogBuffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
 	c := srv.Config()
-	c.URL = srv.Store().ClientURL()
+	c.URL = natstest.URL(srv.Store())
 	s := openWithCopies(t, c, 1, log)
 	if text := said.String(); strings.Contains(text, "replicas") {
 		t.Errorf("with one copy the log says %s", text)

@@ -21,21 +21,34 @@ import (
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
+// A stock client with the producers' token publishes; without one, or with another, nobody gets in.
 func TestEmbeddedServerTakesStockClients(t *testing.T) {
 	s := natstest.StartEmbedded(t)
-	nc, err := nats.Connect(s.Store().ClientURL())
-	if err != nil {
-		t.Fatal(err)
+	url := s.Store().ClientURL()
+	for name, as := range map[string]nats.Option{"nobody": nats.Name(""), "a stranger": nats.Token("producer_" + strings.Repeat("0", 64)), "a user": nats.UserInfo("own", "")} {
+		if nc, err := nats.Connect(url, as); !errors.Is(err, nats.ErrAuthorization) {
+			t.Errorf("%s: connection %v, error %v, want ErrAuthorization", name, nc, err)
+		}
 	}
-	defer nc.Close()
 	ctx := natstest.Within(t, time.Minute)
 	docs, err := s.Store().EnsureDocuments(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reply, err := nc.RequestWithContext(ctx, "docs.web", []byte("hello"))
-	if err != nil || !strings.Contains(string(reply.Data), `"seq":1`) {
-		t.Fatalf("publish: %s, %v", reply.Data, err)
+	token, err := os.ReadFile(filepath.Join(s.Config().Dir, server.ProducerFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, as := range []nats.Option{nats.Token(strings.TrimSpace(string(token))), nats.UserInfo("anybody", strings.TrimSpace(string(token)))} {
+		nc, err := nats.Connect(url, as)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		reply, err := nc.RequestWithContext(ctx, "docs.web", []byte("hello"))
+		if err != nil || !strings.Contains(string(reply.Data), fmt.Sprintf(`"seq":%d`, i+1)) {
+			t.Fatalf("publish: %v, %v", reply, err)
+		}
 	}
 	m, err := docs.GetMsg(ctx, 1)
 	if err != nil || string(m.Data) != "hello" {

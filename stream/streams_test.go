@@ -138,7 +138,7 @@ func TestSettingsThatLoseDataAreNamed(t *testing.T) {
 func TestAllBadSettingsAreListed(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
-	_, err := s.Store().JetStream().CreateStream(ctx, jetstream.StreamConfig{
+	_, err := s.Store().Own().JetStream().CreateStream(ctx, jetstream.StreamConfig{
 		Name: "PLAN_run", Subjects: []string{"plan.run"}, MaxAge: time.Hour, Storage: jetstream.MemoryStorage, FirstSeq: 7,
 	})
 	if err != nil {

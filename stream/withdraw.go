@@ -38,6 +38,9 @@ func (s *Store) Withdraw(ctx context.Context) error {
 		return nil
 	}
 	var failed error
+	if s.own != nil && s.own.Client != nil {
+		failed = s.own.Withdraw(ctx)
+	}
 	for _, name := range slices.Backward(s.made.take()) {
 		err := s.Retry(ctx, "remove empty stream "+name, func(ctx context.Context) error {
 			st, err := s.JetStream().Stream(ctx, name)

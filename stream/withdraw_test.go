@@ -30,8 +30,10 @@ func TestWithdraw(t *testing.T) {
 		t.Fatal(err)
 	}
 	var left []string
-	for name := range store.JetStream().StreamNames(ctx).Name() {
-		left = append(left, name)
+	for _, account := range []*stream.Store{store, store.Own()} {
+		for name := range account.JetStream().StreamNames(ctx).Name() {
+			left = append(left, name)
+		}
 	}
 	slices.Sort(left)
 	if want := []string{"DOCS", "PLAN_before"}; !slices.Equal(left, want) {

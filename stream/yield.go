@@ -23,7 +23,8 @@ func (s *Store) Yield(ctx context.Context, streams ...string) (moved []string, e
 	own, together := s.Conn().ConnectedServerName(), ""
 	var failed []error
 	for _, name := range streams {
-		st, err := s.JetStream().Stream(ctx, name)
+		in := s.Of(name)
+		st, err := in.JetStream().Stream(ctx, name)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("find the leader of stream %s: %w", name, err))
 			continue
@@ -37,12 +38,12 @@ func (s *Store) Yield(ctx context.Context, streams ...string) (moved []string, e
 			if to = heir(c, together); to == "" {
 				continue
 			}
-			if err := s.MoveLeader(ctx, name, to); err != nil {
+			if err := in.MoveLeader(ctx, name, to); err != nil {
 				failed = append(failed, fmt.Errorf("hand stream %s over to %s: %w", name, to, err))
 				continue
 			}
 			moved = append(moved, name)
-			s.awaitLeader(ctx, name, own)
+			in.awaitLeader(ctx, name, own)
 		}
 		together = cmp.Or(together, to)
 	}

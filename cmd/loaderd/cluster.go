@@ -61,6 +61,7 @@ on: what is copied whole is kept. Start daemons over the new servers when it is 
 	fl := cmd.Flags()
 	fl.StringVar(&f.target.URL, "to", "", "NATS servers to copy to, comma separated (nats:// or tls://)")
 	fl.StringVar(&f.target.Credentials, "to-creds", "", "NATS credentials file for --to")
+	fl.StringVar(&f.target.TokenFile, "to-token-file", "", "operator.token of a member's data folder, where --to are servers inside daemons")
 	fl.StringVar(&f.target.NKey, "to-nkey", "", "NKey seed file for --to")
 	fl.StringVar(&f.target.TLS.CA, "to-tls-ca", "", "certificates of the authorities that signed those of --to")
 	fl.StringVar(&f.target.TLS.Cert, "to-tls-cert", "", "client certificate for --to, with --to-tls-key")
@@ -79,7 +80,7 @@ func (f *migrateFlags) migrate(ctx context.Context, c config.Config, log *slog.L
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	f.target.Name, f.target.Subject, f.target.Dir = c.Stream.Name, c.Stream.Subject, ""
-	to, err := (&publishFlags{config: f.target, wait: runStoreWait}).connect(ctx, log)
+	to, err := (&publishFlags{config: f.target, wait: runStoreWait}).connect(ctx, log, stream.Open)
 	if err != nil {
 		return err
 	}

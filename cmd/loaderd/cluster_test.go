@@ -20,7 +20,7 @@ func TestRunsMoveToOtherServers(t *testing.T) {
 	s.does("publish", "--source", "files", corpusFolder(t, files))
 	s.does("seal")
 	want := s.read()
-	near, far := natstest.StartEmbedded(t).Store().ClientURL(), natstest.StartEmbedded(t).Store().ClientURL()
+	near, far := natstest.URL(natstest.StartEmbedded(t).Store()), natstest.URL(natstest.StartEmbedded(t).Store())
 	refused := func(code int, part string, args ...string) {
 		t.Helper()
 		if have, stdout, stderr := s.loaderd(append([]string{"cluster", "migrate"}, args...)...); have != code || !strings.Contains(stderr, part) || stdout != "" {
@@ -29,7 +29,7 @@ func TestRunsMoveToOtherServers(t *testing.T) {
 	}
 	refused(exitUsage, "--to", "--data-dir", s.dir)
 	refused(exitFailed, "run first is led by", "--data-dir", s.dir, "--to", near)
-	refused(exitFailed, "run first is led by", "--nats", "nats://"+s.nats, "--to", near, "--dry-run")
+	refused(exitFailed, "run first is led by", "--nats", "nats://"+s.nats, "--data-dir", s.dir, "--to", near, "--dry-run")
 	stop()
 	stop = s.serve("--run", "second")
 	s.does("seal")

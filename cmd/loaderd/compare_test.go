@@ -71,14 +71,14 @@ func TestCompareStream(t *testing.T) {
 		rows  []int
 		pool  int
 	}{
-		{"all", []string{"--nats", s.Store().ClientURL()}, [3]int{4, 3 + 2 + 101 + 4, 101}, "stream DOCS, sequences 2 to 7",
+		{"all", []string{"--nats", natstest.URL(s.Store())}, [3]int{4, 3 + 2 + 101 + 4, 101}, "stream DOCS, sequences 2 to 7",
 			[]int{1024, 2048, 4096, 8192, 16384}, 4096},
-		{"the first", []string{"--nats", s.Store().ClientURL(), "-n", "2"}, [3]int{2, 5, 3}, "stream DOCS, sequences 2 to 3",
+		{"the first", []string{"--nats", natstest.URL(s.Store()), "-n", "2"}, [3]int{2, 5, 3}, "stream DOCS, sequences 2 to 3",
 			[]int{1024, 2048, 4096, 8192, 16384}, 4096},
-		{"as the daemon packs", []string{"-c", writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\nstream: {listen: \""+s.Config().Listen+"\"}\n"))},
+		{"as the daemon packs", []string{"-c", writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\nstream: {dir: \""+s.Config().Dir+"\", listen: \""+s.Config().Listen+"\"}\n"))},
 			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{64}, 7},
 		{"other than the daemon packs", []string{"--length", "32", "-c", writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\n")),
-			"--nats", s.Store().ClientURL()},
+			"--nats", natstest.URL(s.Store())},
 			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{32}, 7},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestCompareStream(t *testing.T) {
 
 func TestCompareStreamFails(t *testing.T) {
 	s := natstest.Start(t)
-	url := s.Store().ClientURL()
+	url := natstest.URL(s.Store())
 	compare := func(args ...string) (int, string) {
 		var stderr bytes.Buffer
 		code := run(t.Context(), append([]string{"compare", "--from-stream", "--out", t.TempDir()}, args...), nil, &bytes.Buffer{}, &stderr)
@@ -123,7 +123,7 @@ func TestCompareStreamFails(t *testing.T) {
 		code int
 		want string
 	}{
-		"no stream":          {[]string{"--nats", url}, exitFailed, "stream DOCS: there is no such document stream at " + url},
+		"no stream":          {[]string{"--nats", url}, exitFailed, "stream DOCS: there is no such document stream at " + s.Store().ClientURL()},
 		"no such tokenizer":  {[]string{"--nats", url, "--tokenizer", "gpt7"}, exitUsage, "tokenizer.name: \"gpt7\""},
 		"a bad setting":      {[]string{"--nats", url, "--set", "packing.pool=0"}, exitUsage, "packing.pool"},
 		"no such file":       {[]string{"-c", filepath.Join(t.TempDir(), "absent.yaml")}, exitFailed, "absent.yaml"},
@@ -157,6 +157,7 @@ func (s *site) compareAsServed(t *testing.T) {
 		{[]string{"--length", "256"}, []int{256}, 64},
 	} {
 		dir := t.TempDir()
+		t.Setenv("LOADERD_STREAM__DIR", s.dir) // where the token is
 		var out, stderr bytes.Buffer
 		args := append([]string{"compare", "--from-stream", "--nats", "nats://" + s.nats, "--methods", "concat", "--limit", "40", "--out", dir}, x.args...)
 		if code := run(t.Context(), args, nil, &out, &stderr); code != exitOK || !strings.Contains(stderr.String(), "those of run whole") {

@@ -108,7 +108,7 @@ func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Wr
 func (in *streamInput) open(ctx context.Context, c config.Config, stderr io.Writer) (_ *stream.Store, err error) {
 	if in.store == nil {
 		log := slog.New(newSeldom(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-		in.store, err = (&publishFlags{config: c.Stream, wait: streamWait}).connect(ctx, log)
+		in.store, err = (&publishFlags{config: c.Stream, wait: streamWait}).connect(ctx, log, stream.Open)
 	}
 	return in.store, err
 }

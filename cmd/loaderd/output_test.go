@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"loaderd/internal/ledger"
+	"loaderd/internal/natstest"
 )
 
 // outputFails expects a command to say that standard output takes nothing, after a write that failed, and to exit as failed.
@@ -44,7 +45,7 @@ func TestFullDisk(t *testing.T) {
 		outputFails(t, x.stdin, x.args...)
 	}
 	for _, args := range [][]string{nil, {"--json"}} {
-		outputFails(t, "", append([]string{"publish", "--nats", documentServer(t).ClientURL(), corpusFolder(t, map[string]string{"a.txt": "a"})}, args...)...)
+		outputFails(t, "", append([]string{"publish", "--nats", natstest.URL(documentServer(t)), corpusFolder(t, map[string]string{"a.txt": "a"})}, args...)...)
 	}
 }
 

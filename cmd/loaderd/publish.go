@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,6 +72,8 @@ room, raise stream.max_bytes in the daemon's configuration. A server that cannot
 	fl := cmd.Flags()
 	fl.StringVar(&f.config.URL, "nats", "nats://127.0.0.1:4222", "NATS servers, comma separated (nats:// or tls://)")
 	fl.StringVar(&f.config.Credentials, "creds", "", "NATS credentials file")
+	fl.StringVar(&f.config.Dir, "data-dir", cmp.Or(os.Getenv("LOADERD_STREAM__DIR"), f.config.Dir), "data folder of a daemon on this machine, which has the token for its server")
+	fl.StringVar(&f.config.TokenFile, "token-file", os.Getenv("LOADERD_STREAM__TOKEN_FILE"), "file with the token of the server inside a daemon elsewhere: producer.token of its data folder")
 	fl.StringVar(&f.config.NKey, "nkey", "", "NKey seed file")
 	fl.StringVar(&f.config.TLS.CA, "tls-ca", "", "certificates of the authorities that signed the server's")
 	fl.StringVar(&f.config.TLS.Cert, "tls-cert", "", "client certificate, with --tls-key")
@@ -97,7 +101,7 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	}
 	ctx := cmd.Context()
 	log := slog.New(newSeldom(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
-	store, err := f.connect(ctx, log)
+	store, err := f.connect(ctx, log, stream.OpenProducer)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ type flagNamed struct{ error }
 
 var keyFlags = strings.NewReplacer(
 	"stream.tls.ca", "--tls-ca", "stream.tls.cert", "--tls-cert", "stream.tls.key", "--tls-key", "stream.tls", "--tls-ca, --tls-cert",
-	"stream.url", "--nats", "stream.credentials", "--creds", "stream.nkey", "--nkey", "stream.name", "--stream", "stream.subject", "--subject",
+	"stream.url", "--nats", "stream.credentials", "--creds", "stream.nkey", "--nkey", "stream.token_file", "--token-file", "stream.name", "--stream", "stream.subject", "--subject",
 )
 
 func (e flagNamed) Error() string { return keyFlags.Replace(e.error.Error()) }

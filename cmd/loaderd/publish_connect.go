@@ -19,12 +19,15 @@ import (
 // onceWithin bounds the first connection where it is tried once.
 const onceWithin = 5 * time.Second
 
+// opener opens a Store: stream.Open, or stream.OpenProducer.
+type opener func(context.Context, stream.Config, *slog.Logger) (*stream.Store, error)
+
 // connect makes the first connection, within --wait. One that is lost later is waited for without bound.
-func (f *publishFlags) connect(ctx context.Context, log *slog.Logger) (*stream.Store, error) {
+func (f *publishFlags) connect(ctx context.Context, log *slog.Logger, open opener) (*stream.Store, error) {
 	wait := cmp.Or(f.wait, onceWithin)
 	first, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	store, err := stream.Open(first, f.config, log)
+	store, err := open(first, f.config, log)
 	if err == nil {
 		return store, nil
 	}

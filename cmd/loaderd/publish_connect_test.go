@@ -33,7 +33,7 @@ func TestPublishWithoutServer(t *testing.T) {
 // A server that comes in time is waited for.
 func TestPublishWaitsForTheServer(t *testing.T) {
 	s := natstest.Start(t)
-	url := s.Store().ClientURL()
+	url := natstest.URL(s.Store())
 	s.Stop()
 	stderr := &notifyingWriter{part: "trying again", found: make(chan struct{})}
 	ended := make(chan int, 1)
@@ -49,9 +49,9 @@ func TestPublishWaitsForTheServer(t *testing.T) {
 }
 
 func TestErrorsNameFlags(t *testing.T) {
-	err := flagNamed{errors.New("stream.url stream.tls.ca stream.tls.cert stream.tls.key stream.credentials stream.nkey stream.name stream.subject " +
+	err := flagNamed{errors.New("stream.url stream.tls.ca stream.tls.cert stream.tls.key stream.credentials stream.nkey stream.token_file stream.name stream.subject " +
 		"stream.max_bytes")}
-	if want := "--nats --tls-ca --tls-cert --tls-key --creds --nkey --stream --subject stream.max_bytes"; err.Error() != want {
+	if want := "--nats --tls-ca --tls-cert --tls-key --creds --nkey --token-file --stream --subject stream.max_bytes"; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
 }
@@ -82,7 +82,7 @@ func TestSeldom(t *testing.T) {
 func TestPublishTriesOnce(t *testing.T) {
 	srv := natstest.Start(t)
 	var out, errs bytes.Buffer
-	args := []string{"publish", "--nats", srv.Store().ClientURL(), "--wait", "0s", "-"}
+	args := []string{"publish", "--nats", natstest.URL(srv.Store()), "--wait", "0s", "-"}
 	if code := run(t.Context(), args, strings.NewReader(`{"text":"one"}`), &out, &errs); code != 0 {
 		t.Errorf("exit status %d: %s", code, errs.String())
 	}

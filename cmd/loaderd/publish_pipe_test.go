@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"loaderd/internal/natstest"
 )
 
 func fifo(t *testing.T) string {
@@ -24,7 +26,7 @@ func fifo(t *testing.T) string {
 func TestPublishStopsWhileAPipeWaits(t *testing.T) {
 	s := documentServer(t)
 	path := fifo(t)
-	cmd, out := loaderdProcess("publish", "--nats", s.ClientURL(), path)
+	cmd, out := loaderdProcess("publish", "--nats", natstest.URL(s), path)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +57,7 @@ func TestPublishDoesNotHoldABatchWhileItsInputPauses(t *testing.T) {
 	var out, errs bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(t.Context(), []string{"publish", "--nats", s.ClientURL(), "-"}, r, &out, &errs)
+		ended <- run(t.Context(), []string{"publish", "--nats", natstest.URL(s), "-"}, r, &out, &errs)
 	}()
 	for i, line := range slices.Collect(strings.Lines(jsonLines(3))) {
 		if _, err := io.WriteString(w, line); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/internal/natstest"
 	"loaderd/internal/publishing"
 	"loaderd/stream"
 )
@@ -81,7 +82,7 @@ func streamed(t *testing.T, s *stream.Store) []string {
 func publishes(t *testing.T, s *stream.Store, stdin string, args ...string) (int, publishing.Summary, string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	args = append([]string{"publish", "--json", "--nats", s.ClientURL()}, args...)
+	args = append([]string{"publish", "--json", "--nats", natstest.URL(s)}, args...)
 	code := run(t.Context(), args, strings.NewReader(stdin), &out, &errs)
 	var sum publishing.Summary
 	if out.Len() > 0 {
@@ -124,7 +125,7 @@ func TestPublishFolderTwice(t *testing.T) {
 		t.Errorf("again: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	var out, errs bytes.Buffer
-	args := []string{"publish", "--nats", s.ClientURL(), "--source", "web", "--id-column", "key", dir}
+	args := []string{"publish", "--nats", natstest.URL(s), "--source", "web", "--id-column", "key", dir}
 	if code := run(t.Context(), args, nil, &out, &errs); code != exitOK || !strings.HasPrefix(out.String(), "already published: 4 documents") {
 		t.Errorf("in words: exit %d, %s%s", code, &out, &errs)
 	}
@@ -248,7 +249,7 @@ func TestPublishGoesOnAfterAKill(t *testing.T) {
 	s := documentServer(t)
 	const n = 60_000
 	path := filepath.Join(corpusFolder(t, map[string]string{"d.jsonl": jsonLines(n)}), "d.jsonl")
-	args := []string{"publish", "--nats", s.ClientURL(), path}
+	args := []string{"publish", "--nats", natstest.URL(s), path}
 	for _, stop := range []struct {
 		signal syscall.Signal
 		after  uint64
@@ -303,7 +304,7 @@ func stopsWhileItWaits(t *testing.T, path string, goesOn bool) {
 	ended := make(chan int, 1)
 	var out bytes.Buffer
 	go func() {
-		ended <- run(ctx, []string{"publish", "--json", "--nats", s.ClientURL(), path}, strings.NewReader(jsonLines(30_000)), &out, stderr)
+		ended <- run(ctx, []string{"publish", "--json", "--nats", natstest.URL(s), path}, strings.NewReader(jsonLines(30_000)), &out, stderr)
 	}()
 	<-stderr.found
 	cancel()

@@ -43,7 +43,7 @@ func (s *site) cut(run string, records int) {
 		}
 		left = append(left, b)
 	}
-	if err := store.JetStream().DeleteStream(ctx, "PLAN_"+run); err != nil {
+	if err := store.Own().JetStream().DeleteStream(ctx, "PLAN_"+run); err != nil {
 		s.t.Fatal(err)
 	}
 	empty, err := planlog.Open(ctx, store, run)

@@ -47,7 +47,7 @@ func (s *site) loaderd(args ...string) (code int, stdout, stderr string) {
 		}
 		args = append(args, "--data-dir", s.dir, "--set", "stream.listen="+s.nats)
 	case "publish":
-		args = append(args, "--nats", "nats://"+s.nats)
+		args = append(args, "--nats", "nats://"+s.nats, "--data-dir", s.dir)
 	default:
 		args = append(args, "--flight", "grpc://"+s.flight)
 	}

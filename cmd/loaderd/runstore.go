@@ -28,7 +28,7 @@ func openRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stre
 			return nil, err
 		}
 	}
-	return (&publishFlags{config: c.Stream, wait: runStoreWait}).connect(ctx, log)
+	return (&publishFlags{config: c.Stream, wait: runStoreWait}).connect(ctx, log, stream.Open)
 }
 
 // closeAfter closes a store and returns the error of the work on it, with those of closing; after an error, what the work made is taken away first.

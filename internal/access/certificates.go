@@ -60,6 +60,18 @@ func (c *Certificates) Config(protocols ...string) *tls.Config {
 	}}
 }
 
+// Mutual is what servers need that are each other's clients: each shows what was read last, and wants one of the same authorities. These are
+// as they were read first. It is nil without TLS.
+func (c *Certificates) Mutual() *tls.Config {
+	t := c.Config()
+	if t == nil {
+		return nil
+	}
+	t.RootCAs = c.now.Load().ClientCAs
+	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c.now.Load().Certificates[0], nil }
+	return t
+}
+
 // Files are the files that Reload reads.
 func (c *Certificates) Files() []string { return given(c.cert, c.key, c.clientCA) }
 

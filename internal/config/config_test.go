@@ -135,7 +135,7 @@ func TestBadConfigurations(t *testing.T) {
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
 			`sede: 1: want a known setting: did you mean seed? (c.yaml:1)`,
 			`seed.a: 1: want a value for seed, which is no section (c.yaml:6)`,
-			`whatever: []: want a known setting; sections are documents, flight, http, log, packing, packing.splice, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.tls, tokenizer (c.yaml:7)`,
+			`whatever: []: want a known setting; sections are documents, flight, http, log, packing, packing.splice, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.own, stream.tls, tokenizer (c.yaml:7)`,
 		}},
 		{name: "wrong types", Layers: config.Layers{YAML: []byte("run: 2024-01-01\nseed: 1.5\npacking: [1]\nshuffle:\n  window: 1KiB\nserve:\n  stall_timeout: 30\n  cache_bytes: lots\n" +
 			"tokenizer: {end: 1.5, special_as_text: sure}\nsteps: {rows: }\n"),
@@ -172,7 +172,7 @@ func TestBadConfigurations(t *testing.T) {
 		}},
 		{name: "contradictions", Layers: config.Layers{YAML: []byte("tokenizer: {name: none, pad: 9, vocab_size: 8}\nserve: {cache_bytes: 4KiB}\nstream: {buffer_bytes: 1MiB, tls: {ca: x}}\n" +
 			"flight: {listen: 127.0.0.1:4222, cert: x}\nhttp: {listen: here}\n")}, want: []string{
-			`stream.tls.ca: "x": want nothing with the embedded server: TLS is for remote servers (url) (c.yaml:3)`,
+			`stream.tls.ca: "x": want nothing where the embedded server has no certificate (tls.cert, tls.key) (c.yaml:3)`,
 			`flight.cert: "x": want cert and key together, or neither (c.yaml:4)`,
 			`tokenizer.fingerprint: "": want the fingerprint that documents carry (sha256: and 64 hexadecimal digits), because tokenizer.name is none (default)`,
 			`tokenizer.end: "auto": want none or a token id, because tokenizer.name is none (default)`,
@@ -187,8 +187,8 @@ func TestBadConfigurations(t *testing.T) {
 				`flight.key), or set flight.insecure: true (c.yaml:2)`,
 			`http.listen: "192.0.2.1:9815": want a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, http.cert, ` +
 				`http.key), or set http.insecure: true (c.yaml:3)`,
-			`stream.listen: "0.0.0.0:4222": want a loopback address, because the server inside the daemon asks nobody who they are: run a NATS server of your own ` +
-				`and name it in stream.url, or set stream.insecure: true (c.yaml:1)`,
+			`stream.listen: "0.0.0.0:4222": want a loopback address, because tokens and documents would travel in the clear: ` +
+				`serve with TLS (stream.tls.cert, stream.tls.key), or set stream.insecure: true (c.yaml:1)`,
 		}},
 		{name: "tokens in the clear", Layers: config.Layers{YAML: []byte("flight: {listen: host-a:8815, identities: x}\nhttp: {listen: host-a:9815}\n")}, want: []string{
 			`flight.listen: "host-a:8815": want a loopback address, because tokens would travel in the clear: serve with TLS (flight.cert, flight.key), or set ` +

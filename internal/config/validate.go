@@ -116,9 +116,9 @@ func (v *validation) addresses(c Config) {
 		v.check(c.HTTP.Cert != "" || c.Flight.TokenFile == "" && c.Flight.Identities == "", "http.listen", c.HTTP.Listen,
 			"a loopback address, because tokens would travel in the clear: serve with TLS (http.cert, http.key), or set http.insecure: true")
 	}
-	if c.Stream.Embedded() && !c.Stream.Insecure {
-		v.check(!access.Exposed(c.Stream.Listen), "stream.listen", c.Stream.Listen, "a loopback address, because the server inside the daemon asks nobody who they are: "+
-			"run a NATS server of your own and name it in stream.url, or set stream.insecure: true")
+	if c.Stream.Embedded() && !c.Stream.Insecure && c.Stream.TLS.Cert == "" {
+		v.check(!access.Exposed(c.Stream.Listen), "stream.listen", c.Stream.Listen, "a loopback address, because tokens and documents would travel in the clear: "+
+			"serve with TLS (stream.tls.cert, stream.tls.key), or set stream.insecure: true")
 	}
 	taken := map[string]string{}
 	for _, x := range []struct{ path, address string }{

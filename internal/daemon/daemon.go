@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"runtime/debug"
@@ -71,6 +72,11 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	tokens.Hints = c.Plan.Packing.Related()
 	if d.store, err = stream.Open(ctx, c.Stream, log); err != nil {
 		return nil, err
+	}
+	if d.store.Own() != d.store { // producers may make nothing themselves
+		if _, err = d.store.EnsureRecords(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if d.docs, err = doclog.Open(ctx, d.store, tokens); err != nil {
 		return nil, err
@@ -144,7 +150,9 @@ func (d *Daemon) Reload() {
 
 // reloaders are what is read again while the daemon runs.
 func (d *Daemon) reloaders() map[string]access.Reloader {
-	return map[string]access.Reloader{"flight certificate": d.flight.Certificates(), "identities": d.flight.Gate(), "http certificate": d.http.certificates}
+	all := map[string]access.Reloader{"flight certificate": d.flight.Certificates(), "identities": d.flight.Gate(), "http certificate": d.http.certificates}
+	maps.Copy(all, d.store.Reloaders())
+	return all
 }
 
 // watch waits for the first part that ends.

@@ -158,7 +158,7 @@ func TestFailureOfTheRunIsTold(t *testing.T) {
 	publish(t, d, 4)
 	batches, result := following(t, d)
 	<-batches
-	if _, err := d.Store().JetStream().Publish(t.Context(), "plan."+c.Run, []byte("of another planner")); err != nil {
+	if _, err := d.Store().Own().JetStream().Publish(t.Context(), "plan."+c.Run, []byte("of another planner")); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, d, 4)

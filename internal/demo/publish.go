@@ -19,8 +19,8 @@ const fullPatience = 10 * time.Second
 // publish publishes the inputs' documents as loaderd publish does, over a connection of its own, until all is committed.
 func (j *Job) publish(ctx context.Context, url string) error {
 	c := stream.Default()
-	c.URL, c.Name, c.Subject = url, j.Config.Stream.Name, j.Config.Stream.Subject
-	store, err := stream.Open(ctx, c, j.Log)
+	c.URL, c.Dir, c.Name, c.Subject = url, j.Config.Stream.Dir, j.Config.Stream.Name, j.Config.Stream.Subject
+	store, err := stream.OpenProducer(ctx, c, j.Log)
 	if err != nil {
 		return err
 	}

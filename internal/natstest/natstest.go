@@ -8,12 +8,15 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"loaderd/stream"
+	"loaderd/stream/server"
 )
 
 // startLimit bounds starting a server, on a machine that does much else.
@@ -153,8 +156,23 @@ func (s *Server) Remote() *stream.Store {
 func (s *Server) RemoteAt(url string) *stream.Store {
 	s.t.Helper()
 	c := s.config
+	if s.cluster == nil {
+		c.TokenFile = filepath.Join(c.Dir, server.OperatorFile)
+	}
 	c.URL, c.Dir, c.Listen = url, "", ""
 	return openFor(s.t, c)
+}
+
+// URL is where a client of any kind reaches the server of a Store, with all permissions in the account of the documents.
+func URL(s *stream.Store) string { return URLAs(s.ClientURL(), s.Config().Dir, server.OperatorFile) }
+
+// URLAs is a server's URL with a token of a data folder, if that has one.
+func URLAs(url, dir, file string) string {
+	token, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil || dir == "" { // a server without accounts
+		return url
+	}
+	return strings.Replace(url, "://", "://user:"+strings.TrimSpace(string(token))+"@", 1)
 }
 
 // openFor opens a Store that closes with the test.

@@ -86,7 +86,7 @@ type Audience struct {
 // AudienceOf asks who reads documents that are stored now, up to sequence last. A producer need not be permitted to ask, and nothing
 // depends on the answer: without one there is nobody to tell of.
 func AudienceOf(ctx context.Context, store *stream.Store, last uint64) (a Audience) {
-	runs, err := planlog.Runs(ctx, store)
+	runs, err := planlog.Readers(ctx, store)
 	if err != nil {
 		return Audience{}
 	}

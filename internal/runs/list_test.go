@@ -144,7 +144,7 @@ func TestListWithoutCheckpoints(t *testing.T) {
 		t.Fatalf("no checkpoint: %v", err)
 	}
 	with := list(t, store)
-	if err := store.JetStream().DeleteStream(ctx, "OBJ_CHECKPOINTS_run"); err != nil {
+	if err := store.Own().JetStream().DeleteStream(ctx, "OBJ_CHECKPOINTS_run"); err != nil {
 		t.Fatal(err)
 	}
 	if without := list(t, store); !slices.Equal(with, without) || !strings.Contains(with[0], "committed 6") {
@@ -226,7 +226,7 @@ func TestRemoveThatWasBrokenOff(t *testing.T) {
 				store, ctx := published(t), natstest.Context(t)
 				steps := serve(t, store, "run", config("bfd"))
 				for _, name := range tt.gone {
-					if err := store.JetStream().DeleteStream(ctx, name); err != nil {
+					if err := store.Own().JetStream().DeleteStream(ctx, name); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -112,7 +112,7 @@ func (m *Migration) lookAtRun(ctx context.Context, k planlog.Kept) error {
 
 // lookAt adds a stream to what is copied.
 func (m *Migration) lookAt(ctx context.Context, name string, needed bool) error {
-	info, err := infoOf(ctx, m.From, name)
+	info, err := infoOf(ctx, m.From.Of(name), name)
 	if errors.Is(err, errAbsent) && !needed {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (m *Migration) lookAtTarget(ctx context.Context) error {
 	unfinished := false
 	for i := range m.streams {
 		s := &m.streams[i]
-		info, err := infoOf(ctx, m.To, s.Stream)
+		info, err := infoOf(ctx, m.To.Of(s.Stream), s.Stream)
 		if errors.Is(err, errAbsent) {
 			continue
 		}
@@ -181,7 +181,7 @@ func (m *Migration) Do(ctx context.Context) (done Migrated, err error) {
 		if err := m.copy(ctx, s); err != nil {
 			return done, err
 		}
-		if err := m.To.SpreadCopy(ctx, s.Stream); err != nil {
+		if err := m.To.Of(s.Stream).SpreadCopy(ctx, s.Stream); err != nil {
 			return done, err
 		}
 	}
@@ -199,7 +199,7 @@ func (m *Migration) Do(ctx context.Context) (done Migrated, err error) {
 		}
 	}
 	for _, s := range slices.Backward(m.streams) {
-		if err := m.To.FinishCopy(ctx, s.Stream); err != nil {
+		if err := m.To.Of(s.Stream).FinishCopy(ctx, s.Stream); err != nil {
 			return done, err
 		}
 	}
@@ -211,7 +211,7 @@ func (m *Migration) copy(ctx context.Context, s Moved) error {
 		return nil
 	}
 	bytes := int64(0)
-	return m.To.CopyStream(ctx, m.From, s.Stream, s.created, func(n int) {
+	return m.To.Of(s.Stream).CopyStream(ctx, m.From.Of(s.Stream), s.Stream, s.created, func(n int) {
 		bytes += int64(n)
 		m.Progress("copy "+s.Stream, bytes, int64(s.Bytes))
 	})
@@ -220,7 +220,7 @@ func (m *Migration) copy(ctx context.Context, s Moved) error {
 // compare reads a stream and its copy. The stream must be what it was when the copy began.
 func (m *Migration) compare(ctx context.Context, s Moved) error {
 	for _, side := range []*stream.Store{m.From, m.To} {
-		info, err := infoOf(ctx, side, s.Stream)
+		info, err := infoOf(ctx, side.Of(s.Stream), s.Stream)
 		if err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (m *Migration) compare(ctx context.Context, s Moved) error {
 				s.Stream, side.ClientURL(), is.Messages, is.First, is.Last, s.Messages, s.First, s.Last)
 		}
 	}
-	n, err := m.From.CompareStreams(ctx, m.To.Client, s.Stream, s.First, s.Last, func(sequence uint64) {
+	n, err := m.From.Of(s.Stream).CompareStreams(ctx, m.To.Of(s.Stream).Client, s.Stream, s.First, s.Last, func(sequence uint64) {
 		m.Progress("compare "+s.Stream, int64(sequence-s.First+1), int64(s.Last-s.First+1))
 	})
 	if err == nil && n != s.Messages {

@@ -236,7 +236,7 @@ func TestRepair(t *testing.T) {
 		}
 		left = append(left, b)
 	}
-	if err := store.JetStream().DeleteStream(ctx, "PLAN_run"); err != nil {
+	if err := store.Own().JetStream().DeleteStream(ctx, "PLAN_run"); err != nil {
 		t.Fatal(err)
 	}
 	if err := edges(t, store, "run").Plan.Append(ctx, 0, left...); err != nil {

@@ -93,21 +93,21 @@ func TestAnAnswerIsNoLead(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	serve(t, store, "run", config("bfd"))
 	gone := planlog.NewHolder("evil", 666)
-	kv, err := store.JetStream().KeyValue(ctx, "loaderd_leads")
+	kv, err := store.Own().JetStream().KeyValue(ctx, "loaderd_leads")
 	if err != nil {
 		leads, openErr := planlog.OpenLeads(ctx, store, "other", planlog.NewHolder("here", 1))
 		if openErr != nil {
 			t.Fatal(openErr)
 		}
 		defer leads.Close()
-		if kv, err = store.JetStream().KeyValue(ctx, "loaderd_leads"); err != nil {
+		if kv, err = store.Own().JetStream().KeyValue(ctx, "loaderd_leads"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := kv.PutString(ctx, "run", `{"id":"`+gone.ID+`","host":"evil","pid":666}`); err != nil {
 		t.Fatal(err)
 	}
-	sub, err := store.Conn().Subscribe(stream.ServiceSubject+".alive."+gone.ID, func(m *nats.Msg) { _ = m.Respond(nil) })
+	sub, err := store.Own().Conn().Subscribe(stream.ServiceSubject+".alive."+gone.ID, func(m *nats.Msg) { _ = m.Respond(nil) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestRepairBehindAStranger(t *testing.T) {
 	for i, forged := range [][]byte{[]byte("hello"), plan.EncodeRecord(plan.Seal{At: 60}), plan.EncodeRecord(plan.Commit{Keeper: "trainer", Step: 1 << 40})} {
 		name := []string{"a", "b", "c"}[i]
 		served, goOn := begun(t, store, name)
-		if _, err := store.JetStream().Publish(ctx, "plan."+name, forged); err != nil {
+		if _, err := store.Own().JetStream().Publish(ctx, "plan."+name, forged); err != nil {
 			t.Fatal(err)
 		}
 		goOn()

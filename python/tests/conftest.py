@@ -52,11 +52,17 @@ class Daemon:
             "http.listen": f"127.0.0.1:{http}",
             **settings,
         }
-        self.nats_url = f"nats://127.0.0.1:{nats}"
+        self.nats = f"127.0.0.1:{nats}"
         self.flight_url = f"grpc://127.0.0.1:{flight}"
         self.http_url = f"http://127.0.0.1:{http}"
         self.log = folder / "daemon.log"
+        self.said = ""  # when a path was last answered with something else than 200
         self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def nats_url(self) -> str:
+        """Where producers publish, with their token; the daemon has to have been started once."""
+        return f"nats://producer:{(self.folder / 'data' / 'producer.token').read_text().strip()}@{self.nats}"
 
     @property
     def flags(self) -> list[str]:
@@ -87,8 +93,11 @@ class Daemon:
         try:
             with urllib.request.urlopen(self.http_url + path, timeout=5) as response:
                 return response.status == 200
-        except (urllib.error.URLError, OSError):
-            return False
+        except urllib.error.HTTPError as error:
+            self.said = error.read().decode(errors="replace")
+        except (urllib.error.URLError, OSError) as error:
+            self.said = str(error)
+        return False
 
     def metric(self, name: str) -> float:
         """The value of a metric without labels, 0 where there is none."""

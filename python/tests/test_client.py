@@ -147,7 +147,7 @@ def test_wide_ids(module_daemon: Callable[..., Daemon]) -> None:
 
 
 def test_the_port_of_nats_is_told_from_a_daemon_that_is_down(sealed: Daemon) -> None:
-    with Client(sealed.nats_url.replace("nats", "grpc"), connect_timeout=0.5) as client:
+    with Client(f"grpc://{sealed.nats}", connect_timeout=0.5) as client:
         with pytest.raises(loaderd.Unreachable, match="a NATS server listens there"):
             next(client)
 

@@ -211,11 +211,32 @@ def test_nothing_is_lost_or_doubled_over_a_connection_that_breaks(daemon):
     cuts = random.Random(11)
     # Cut anywhere behind the greeting: while documents are sent, inside an acknowledgement, and while what became of them is read back.
     with Proxy(int(d.nats_url.rpartition(":")[2]), budget=lambda: cuts.randrange(2500, 5000)) as proxy:
-        url = proxy.url.replace("grpc", "nats")
+        url = d.nats_url.replace(d.nats, proxy.url.removeprefix("grpc://"))
         done = publish(tokens, url, source="web", tokenizer=TOKENIZER, batch_bytes=20_000)
     assert done.documents == len(tokens) and proxy.cuts > 5
     assert in_order(d) == ended(tokens)
     assert stats(d)["duplicate_documents"] == 0
+
+
+def test_the_token_of_a_daemon_on_this_machine_is_found(daemon, monkeypatch, tmp_path):
+    d = daemon(SETTINGS)
+    plain, tokens = f"nats://{d.nats}", made_up(20)
+    monkeypatch.delenv("LOADERD_STREAM__DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotPermitted, match="producer.token"):
+        publish(tokens, plain, source="web", tokenizer=TOKENIZER)
+    with pytest.raises(NotPermitted):
+        publish(tokens, plain, source="web", tokenizer=TOKENIZER, token="producer_" + 64 * "0")
+    secret = (d.folder / "data" / "producer.token").read_text().strip()
+    assert publish(tokens[:5], plain, source="web", tokenizer=TOKENIZER, token=secret, start=0).documents == 5
+    monkeypatch.setenv("LOADERD_STREAM__DIR", str(d.folder / "data"))
+    assert publish(tokens[5:10], plain.replace("127.0.0.1", "localhost"), source="web", tokenizer=TOKENIZER, start=5).documents == 5
+    with pytest.raises(Unreachable):  # the token is for its own server only
+        publish(tokens, "nats://127.0.0.1:1", source="web", tokenizer=TOKENIZER, connect_timeout=0.1)
+    monkeypatch.delenv("LOADERD_STREAM__DIR")
+    (tmp_path / "loaderd-data").symlink_to(d.folder / "data")
+    assert publish(tokens[10:], plain, source="web", tokenizer=TOKENIZER, start=10).documents == 10
+    assert in_order(d) == ended(tokens)
 
 
 def test_full_stream_is_waited_for(daemon):

@@ -24,7 +24,12 @@ type Options struct {
 	URL string
 	// Credentials is a NATS credentials file; NKey an NKey seed file.
 	Credentials, NKey string
-	TLS               TLS
+	// Login is asked at every connection for user and password, Token for a token; nil and empty: there is none.
+	Login func() (user, password string)
+	Token string
+	// Inbox is what the subjects begin with on which answers come, empty for the usual _INBOX. Who may listen to those cannot hear or make up answers on others.
+	Inbox string
+	TLS   TLS
 	// ReconnectWait is the longest pause between two attempts, of a connection or a request.
 	ReconnectWait time.Duration
 	// Server is a server inside this process, nil to reach others by URL.

@@ -91,6 +91,15 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 		}),
 		nats.NoCallbacksAfterClientClose(),
 	}
+	if o.Login != nil {
+		opts = append(opts, nats.UserInfoHandler(o.Login))
+	}
+	if o.Token != "" {
+		opts = append(opts, nats.Token(o.Token))
+	}
+	if o.Inbox != "" {
+		opts = append(opts, nats.CustomInboxPrefix(o.Inbox))
+	}
 	if o.Server != nil {
 		return append(opts, nats.Timeout(connectLimit), nats.InProcessServer(o.Server)), nil
 	}
@@ -99,7 +108,7 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 		l.dialer.Timeout = connectOneOfMany
 	}
 	opts = append(opts, nats.Timeout(l.dialer.Timeout), nats.SetCustomDialer(l))
-	for key, file := range map[string]string{"tls.key": o.TLS.Key, "credentials": o.Credentials, "nkey": o.NKey} {
+	for key, file := range map[string]string{"tls.key": o.TLS.Key, "credentials, stream.own.credentials": o.Credentials, "nkey, stream.own.nkey": o.NKey} {
 		if err := access.Private(file); file != "" && err != nil {
 			return nil, fmt.Errorf("read secret (stream.%s): %w", key, err)
 		}
@@ -145,7 +154,8 @@ func diagnose(err error) (advice string, final bool) {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked),
 		errors.Is(err, nats.ErrAccountAuthExpired), errors.Is(err, nats.ErrNkeysNotSupported),
 		strings.Contains(strings.ToLower(err.Error()), "authorization violation"), strings.Contains(strings.ToLower(err.Error()), "nkeys"):
-		return "the server does not accept these credentials: check stream.credentials, stream.nkey or the user in stream.url", true
+		return "the server does not accept these credentials: check stream.credentials, stream.nkey, stream.token_file or the user in stream.url; a server inside a " +
+			"daemon wants producer.token or operator.token of its data folder", true
 	case errors.As(err, &path), strings.Contains(err.Error(), "error loading"), strings.Contains(err.Error(), "error parsing"),
 		strings.Contains(err.Error(), "failed to parse"):
 		return "a file that stream.tls, stream.credentials or stream.nkey names cannot be used", true

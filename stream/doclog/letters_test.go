@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	neturl "net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -282,7 +283,7 @@ func TestMessagesThatLookLikeTheServers(t *testing.T) {
 func TestGarbledHeaders(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
-	rawPublish(t, srv.Store().ClientURL(), "docs.raw", "NATS/1.0\r\nno colon here\r\n\r\n", "payload")
+	rawPublish(t, natstest.URL(srv.Store()), "docs.raw", "NATS/1.0\r\nno colon here\r\n\r\n", "payload")
 	natstest.Publish(t, srv.Store(), natstest.Documents(2, 1)...)
 	src := openSource(t, l, 1)
 	if d := nextDoc(t, src); d.Sequence != 1 || d.Skip != plan.SkipUndecodable {
@@ -339,13 +340,18 @@ func TestRunGoesOnWithoutDeadLetters(t *testing.T) {
 // rawPublish sends one message with a header block of any bytes and waits until the server has taken it.
 func rawPublish(t testing.TB, url, subject, header, data string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "nats://"))
+	at, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", at.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"headers\":true}\r\nHPUB %s %d %d\r\n%s%s\r\nPING\r\n",
-		subject, len(header), len(header)+len(data), header, data)
+	token, _ := at.User.Password()
+	fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"headers\":true,\"auth_token\":%q}\r\nHPUB %s %d %d\r\n%s%s\r\nPING\r\n",
+		token, subject, len(header), len(header)+len(data), header, data)
 	for answers := bufio.NewScanner(conn); answers.Scan(); {
 		if answers.Text() == "PONG" {
 			return

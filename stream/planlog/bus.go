@@ -21,7 +21,7 @@ var _ loader.Bus = (*Bus)(nil)
 
 // NewBus returns the bus of a run.
 func NewBus(s *stream.Store, run string) *Bus {
-	return &Bus{nc: s.Conn(), words: stream.ServiceSubject + ".word." + run, asks: stream.ServiceSubject + ".ask." + run}
+	return &Bus{nc: s.Own().Conn(), words: stream.ServiceSubject + ".word." + run, asks: stream.ServiceSubject + ".ask." + run}
 }
 
 // Say implements loader.Bus.

@@ -39,7 +39,7 @@ func stepsOf(stored []loader.Stored) (steps []uint64) {
 func objectsOf(t testing.TB, s *stream.Store, run string) (names []string) {
 	t.Helper()
 	ctx := natstest.Within(t, time.Minute)
-	objects, err := s.JetStream().ObjectStore(ctx, "CHECKPOINTS_"+run)
+	objects, err := s.Own().JetStream().ObjectStore(ctx, "CHECKPOINTS_"+run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestADeposedLeadersCheckpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	objects, err := s.Store().JetStream().ObjectStore(ctx, "CHECKPOINTS_run")
+	objects, err := s.Store().Own().JetStream().ObjectStore(ctx, "CHECKPOINTS_run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestCheckpointsOfAnEarlierPlan(t *testing.T) {
 	if _, err := before.Put(ctx, 70, 9, []byte("of before")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Store().JetStream().DeleteStream(ctx, "PLAN_run"); err != nil {
+	if err := s.Store().Own().JetStream().DeleteStream(ctx, "PLAN_run"); err != nil {
 		t.Fatal(err)
 	}
 	now := openCheckpoints(t, s.Store(), "run")
@@ -175,7 +175,7 @@ func TestCheckpointsOfAnEarlierPlan(t *testing.T) {
 	if _, err := now.Put(ctx, 2, 5, nil); err != nil || len(objectsOf(t, s.Store(), "run")) != 1 {
 		t.Errorf("%v, objects are %v, want that of now", err, objectsOf(t, s.Store(), "run"))
 	}
-	if err := s.Store().JetStream().DeleteStream(ctx, "PLAN_run"); err != nil {
+	if err := s.Store().Own().JetStream().DeleteStream(ctx, "PLAN_run"); err != nil {
 		t.Fatal(err)
 	}
 	restored := openCheckpoints(t, s.Store(), "run")
@@ -199,7 +199,7 @@ func TestDamagedObjectIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := s.Store().JetStream().Stream(ctx, "OBJ_CHECKPOINTS_run")
+	raw, err := s.Store().Own().JetStream().Stream(ctx, "OBJ_CHECKPOINTS_run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestDamagedObjectIsRefused(t *testing.T) {
 	if err := raw.DeleteMsg(ctx, 8); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Store().JetStream().PublishMsg(ctx, &nats.Msg{Subject: part.Subject, Data: bytes.Repeat([]byte{1}, len(part.Data))}); err != nil {
+	if _, err := s.Store().Own().JetStream().PublishMsg(ctx, &nats.Msg{Subject: part.Subject, Data: bytes.Repeat([]byte{1}, len(part.Data))}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := o.Get(ctx, stored[0].Name); !errors.Is(err, jetstream.ErrDigestMismatch) {

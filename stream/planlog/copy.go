@@ -22,7 +22,7 @@ func CopyKeys(ctx context.Context, from, to *stream.Store, run string) error {
 	if err != nil {
 		return fmt.Errorf("key %s of bucket %s: %w", run, manifestsBucket, err)
 	}
-	c, err := openCell[manifest](ctx, to, manifestsBucket, "which checkpoints of each run count", run, "the checkpoints of run "+run)
+	c, err := openCell[manifest](ctx, to.Own(), manifestsBucket, "which checkpoints of each run count", run, "the checkpoints of run "+run)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func CopyKeys(ctx context.Context, from, to *stream.Store, run string) error {
 }
 
 func copyFloors(ctx context.Context, from, to *stream.Store, run string) error {
-	documents, err := from.Find(ctx, "the document stream", from.Config().Name, fmt.Errorf("there is no document stream"))
+	documents, err := from.Find(ctx, "the document stream", from.Config().Name, errNoDocuments)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func copyFloor(ctx context.Context, to *stream.Store, key string, value []byte, 
 	if err != nil {
 		return fmt.Errorf("key %s of bucket %s: %w", key, floorsBucket, err)
 	}
-	c, err := openCell[floors](ctx, to, floorsBucket, "first document that each run still needs, and the last that it reads", key, "the floor of run "+run)
+	c, err := openCell[floors](ctx, to.Own(), floorsBucket, "first document that each run still needs, and the last that it reads", key, "the floor of run "+run)
 	if err != nil {
 		return err
 	}
@@ -88,6 +88,7 @@ func copyFloor(ctx context.Context, to *stream.Store, key string, value []byte, 
 
 // putKey writes a key of a bucket, which is made when it is absent.
 func putKey(ctx context.Context, s *stream.Store, bucket, key string, value []byte) error {
+	s = s.Own()
 	kv, err := s.EnsureKeyValue(ctx, bucket, "")
 	if err != nil {
 		return err

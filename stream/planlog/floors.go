@@ -30,9 +30,11 @@ const floorsBucket = "loaderd_floors"
 //	before Ends                 a sealed run without an end            only Runs does not know where it ends; the next start records it
 type Floors struct {
 	plan     *Log
-	store    *stream.Store
+	store    *stream.Store // the floors'
+	docs     *stream.Store // the documents'
 	stream   jetstream.Stream
 	cell     *cell[floors]
+	readers  *cell[readers]
 	patience patience
 }
 
@@ -74,12 +76,15 @@ var _ loader.Floors = (*Floors)(nil)
 
 // OpenFloors opens the floors of the document stream for a plan's run. It creates the bucket when it is absent.
 func OpenFloors(ctx context.Context, plan *Log) (*Floors, error) {
-	f := &Floors{plan: plan, store: plan.store}
+	f := &Floors{plan: plan, store: plan.store, docs: plan.docs}
 	var err error
-	if f.stream, err = f.store.EnsureDocuments(ctx); err != nil {
+	if f.stream, err = f.docs.EnsureDocuments(ctx); err != nil {
 		return nil, err
 	}
 	info := f.stream.CachedInfo()
+	if f.readers, err = openReaders(ctx, f.docs, floorsKey(info)); err != nil {
+		return nil, err
+	}
 	f.cell, err = openCell[floors](ctx, f.store, floorsBucket, "first document that each run still needs, and the last that it reads",
 		floorsKey(info), "the floors of stream "+info.Config.Name)
 	return f, err
@@ -195,7 +200,7 @@ func (f *Floors) giveUp(ctx context.Context, term, from uint64) (uint64, error) 
 
 // purge removes the documents below a sequence that is given up, and returns the first one left.
 func (f *Floors) purge(ctx context.Context, to uint64) (first uint64, err error) {
-	err = f.store.Retry(ctx, "purge documents", func(ctx context.Context) error {
+	err = f.docs.Retry(ctx, "purge documents", func(ctx context.Context) error {
 		info, err := f.stream.Info(ctx)
 		if err != nil {
 			return err

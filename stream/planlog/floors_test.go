@@ -52,7 +52,7 @@ func TestRunsThatReadTheStream(t *testing.T) {
 	}
 	wants(planlog.Reading{Run: "a", Sealed: true, End: 17}, planlog.Reading{Run: "b"})
 	for _, run := range []string{"a", "b"} {
-		if err := store.JetStream().DeleteStream(ctx, "PLAN_"+run); err != nil {
+		if err := store.Own().JetStream().DeleteStream(ctx, "PLAN_"+run); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestRunsThatReadTheStream(t *testing.T) {
 // putFloor writes a key as older binaries did.
 func putFloor(t *testing.T, s *stream.Store, key, value string) {
 	t.Helper()
-	kv, err := s.JetStream().KeyValue(natstest.Context(t), "loaderd_floors")
+	kv, err := s.Own().JetStream().KeyValue(natstest.Context(t), "loaderd_floors")
 	if err == nil {
 		_, err = kv.PutString(natstest.Context(t), key, value)
 	}
@@ -128,7 +128,7 @@ func TestReleaseKeepsWhatAnyRunNeeds(t *testing.T) {
 	released(b, 30, 30)
 	released(a, 60, 30)
 	released(a, 40, 30) // it never falls
-	if err := store.JetStream().DeleteStream(ctx, "PLAN_b"); err != nil {
+	if err := store.Own().JetStream().DeleteStream(ctx, "PLAN_b"); err != nil {
 		t.Fatal(err)
 	}
 	released(a, 60, 30) // the server may not know the plan yet
@@ -156,14 +156,14 @@ func TestAFloorOfAPlanThatWasMadeAgain(t *testing.T) {
 	if _, err := before.Claim(ctx, 70, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.JetStream().DeleteStream(ctx, "PLAN_b"); err != nil {
+	if err := store.Own().JetStream().DeleteStream(ctx, "PLAN_b"); err != nil {
 		t.Fatal(err)
 	}
 	now := openFloors(t, store, "b")
 	if _, err := openFloors(t, store, "restored").Claim(ctx, 70, 50); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.JetStream().DeleteStream(ctx, "PLAN_restored"); err != nil {
+	if err := store.Own().JetStream().DeleteStream(ctx, "PLAN_restored"); err != nil {
 		t.Fatal(err)
 	}
 	if err := openPlan(t, store, "restored").Append(ctx, 0, []byte("header")); err != nil {

@@ -129,12 +129,12 @@ func (x *Lead) yield(held context.Context) {
 func (x *Lead) handOver(held context.Context, plan string, others []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(held, holdLimit)
 	ended := x.hold()
-	first, failed := x.leads.store.Yield(ctx, plan)
+	first, failed := x.leads.docs.Yield(ctx, plan)
 	ended()
 	cancel()
 	ctx, cancel = context.WithTimeout(held, yieldLimit)
 	defer cancel()
-	rest, err := x.leads.store.Yield(ctx, append([]string{plan}, others...)...)
+	rest, err := x.leads.docs.Yield(ctx, append([]string{plan}, others...)...)
 	return append(first, rest...), errors.Join(failed, err)
 }
 

@@ -30,6 +30,7 @@ type Kept struct {
 // ListKept returns all runs of which the server keeps something, in the order of their names. It changes nothing.
 func ListKept(ctx context.Context, s *stream.Store) ([]Kept, error) {
 	var all []Kept
+	s = s.Own()
 	err := s.Retry(ctx, "list runs", func(ctx context.Context) error {
 		found := map[string]Kept{}
 		plans, checkpoints := s.Config().PlanStream("").Name, "OBJ_"+checkpointsPrefix
@@ -92,6 +93,7 @@ func NewestCheckpoint(ctx context.Context, plan *Log) (checkpoint []byte, err er
 
 // lastValue returns what stands under a key of a bucket, nothing where the key was never written or is deleted, or there is no such bucket.
 func lastValue(ctx context.Context, s *stream.Store, bucket, key string) (value []byte, err error) {
+	s = s.Own()
 	err = s.Retry(ctx, fmt.Sprintf("read key %s of bucket %s", key, bucket), func(ctx context.Context) error {
 		stream, subject := keyAt(bucket, key)
 		m, err := s.GetLast(ctx, stream, subject)

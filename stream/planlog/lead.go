@@ -88,7 +88,8 @@ func (e *LedError) Error() string {
 // Leads is where the daemons of a run find out who leads it: a record that its holder refreshes, and that others take over by
 // compare-and-set once it has stayed unchanged. It has no time to live, so that no two clocks are compared.
 type Leads struct {
-	store  *stream.Store
+	store  *stream.Store // the leads'
+	docs   *stream.Store // the documents'
 	kv     jetstream.KeyValue
 	run    string
 	holder Holder
@@ -102,12 +103,12 @@ func OpenLeads(ctx context.Context, s *stream.Store, run string, holder Holder) 
 	if err := stream.ValidRun(run); err != nil {
 		return nil, err
 	}
-	l := &Leads{store: s, run: run, holder: holder}
+	l := &Leads{store: s.Own(), docs: s, run: run, holder: holder}
 	var err error
-	if l.kv, err = s.EnsureKeyValue(ctx, leadsBucket, "which daemon leads each run"); err != nil {
+	if l.kv, err = l.store.EnsureKeyValue(ctx, leadsBucket, "which daemon leads each run"); err != nil {
 		return nil, err
 	}
-	if l.alive, err = s.Conn().Subscribe(aliveSubject(holder), func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {
+	if l.alive, err = l.store.Conn().Subscribe(aliveSubject(holder), func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {
 		return nil, fmt.Errorf("answer other daemons: %w", err)
 	}
 	return l, nil
@@ -123,7 +124,7 @@ func aliveSubject(h Holder) string { return stream.ServiceSubject + ".alive." + 
 func askAlive(ctx context.Context, s *stream.Store, h Holder) error {
 	ctx, cancel := context.WithTimeout(ctx, askHolder)
 	defer cancel()
-	_, err := s.Conn().RequestWithContext(ctx, aliveSubject(h), nil)
+	_, err := s.Own().Conn().RequestWithContext(ctx, aliveSubject(h), nil)
 	return err
 }
 

@@ -125,7 +125,7 @@ func TestADeposedDaemonLearnsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := s.Store().JetStream().KeyValue(t.Context(), "loaderd_leads")
+	kv, err := s.Store().Own().JetStream().KeyValue(t.Context(), "loaderd_leads")
 	if err == nil {
 		_, err = kv.PutString(t.Context(), "run", `{"id":"another"}`)
 	}
@@ -162,7 +162,7 @@ func TestALostAnswerDeposesNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := s.Store().JetStream().KeyValue(t.Context(), "loaderd_leads")
+	kv, err := s.Store().Own().JetStream().KeyValue(t.Context(), "loaderd_leads")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,8 @@ var (
 //	L1  a record is never changed or removed (DenyDelete, DenyPurge, DiscardNew, no limit but bytes);
 //	L2  a record is stored only behind the position that its writer saw last (compare and set), so of two writers one stops.
 type Log struct {
-	store    *stream.Store
+	store    *stream.Store // the plan's
+	docs     *stream.Store // the documents'
 	stream   jetstream.Stream
 	run      string
 	name     string
@@ -48,7 +49,7 @@ func Open(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err := stream.ValidRun(run); err != nil {
 		return nil, err
 	}
-	st, err := s.Ensure(ctx, s.Config().PlanStream(run))
+	st, err := s.Own().Ensure(ctx, s.Config().PlanStream(run))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func find(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err := stream.ValidRun(run); err != nil {
 		return nil, err
 	}
-	st, err := s.Find(ctx, "plan of run "+run, s.Config().PlanStream(run).Name, ErrNoPlan)
+	st, err := s.Own().Find(ctx, "plan of run "+run, s.Config().PlanStream(run).Name, ErrNoPlan)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func find(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 
 func newLog(s *stream.Store, st jetstream.Stream, run string) *Log {
 	info := st.CachedInfo()
-	return &Log{store: s, stream: st, run: run, name: info.Config.Name, subject: info.Config.Subjects[0], created: stream.Created(info)}
+	return &Log{store: s.Own(), docs: s, stream: st, run: run, name: info.Config.Name, subject: info.Config.Subjects[0], created: stream.Created(info)}
 }
 
 // whole says whether the log can be used: it has no holes.

@@ -413,7 +413,7 @@ func TestReadDamaged(t *testing.T) {
 	if err := l.Append(ctx, 0, []byte("a"), []byte("b"), []byte("c")); err != nil {
 		t.Fatal(err)
 	}
-	js := store.JetStream()
+	js := store.Own().JetStream()
 	st, err := js.Stream(ctx, "PLAN_r")
 	if err != nil {
 		t.Fatal(err)

@@ -66,6 +66,7 @@ func Needs(ctx context.Context, s *stream.Store) (all []Need, err error) {
 
 // floorsKeys are all keys of the floors' bucket, deleted ones too.
 func floorsKeys(ctx context.Context, s *stream.Store) (keys []string, err error) {
+	s = s.Own()
 	err = s.Retry(ctx, "list the floors of all runs", func(ctx context.Context) error {
 		behind, prefix := keyAt(floorsBucket, "")
 		keys = nil
@@ -112,7 +113,7 @@ func dropFloors(ctx context.Context, s *stream.Store, run string) (dropped bool,
 // dropFromCell removes a run's floor from those over a document stream. What is given up stays as it is: the next Release of another run
 // gives up more.
 func dropFromCell(ctx context.Context, s *stream.Store, key, run string) (there bool, err error) {
-	c, err := openCell[floors](ctx, s, floorsBucket, "", key, "the floor of run "+run)
+	c, err := openCell[floors](ctx, s.Own(), floorsBucket, "", key, "the floor of run "+run)
 	if err != nil {
 		return false, err
 	}
@@ -136,6 +137,7 @@ func dropKey(ctx context.Context, s *stream.Store, bucket, key string) (there bo
 	if err != nil || len(value) == 0 {
 		return false, err
 	}
+	s = s.Own()
 	err = s.Retry(ctx, fmt.Sprintf("remove key %s of bucket %s", key, bucket), func(ctx context.Context) error {
 		kv, err := s.JetStream().KeyValue(ctx, bucket)
 		if err != nil {

@@ -44,6 +44,11 @@ func Remove(ctx context.Context, s *stream.Store, run string) (r Removed, err er
 	}
 	manifest, err := dropKey(ctx, s, manifestsBucket, run)
 	r.Checkpoints = objects || manifest
+	if r.Floor {
+		if err := tellAll(ctx, s); err != nil {
+			s.Log().Warn("producers are not told yet that the run does not read the stream any more", "run", run, "error", err)
+		}
+	}
 	if err == nil && r == (Removed{}) {
 		err = ErrNoPlan
 	}
@@ -52,6 +57,7 @@ func Remove(ctx context.Context, s *stream.Store, run string) (r Removed, err er
 
 // dropStream removes a stream; there is false where it is not there.
 func dropStream(ctx context.Context, s *stream.Store, name string) (there bool, err error) {
+	s = s.Own()
 	err = s.Retry(ctx, "remove stream "+name, func(ctx context.Context) error {
 		err := s.JetStream().DeleteStream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) { // or an earlier attempt removed it, whose answer was lost

@@ -29,7 +29,7 @@ const endKey = ".end"
 // runsWithin bounds how long Runs asks.
 const runsWithin = 5 * time.Second
 
-// Runs returns the runs that read the document stream, in the order of their names, for those who publish to it. Of a run that was
+// Runs returns the runs that read the document stream, in the order of their names, for who operates them. Of a run that was
 // sealed by a daemon that did not record it, it does not know the end. It changes nothing, and takes few requests however many runs there are.
 func Runs(ctx context.Context, s *stream.Store) ([]Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, runsWithin)
@@ -46,7 +46,7 @@ func runs(ctx context.Context, s *stream.Store) ([]Reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	kv, err := s.JetStream().KeyValue(ctx, floorsBucket)
+	kv, err := s.Own().JetStream().KeyValue(ctx, floorsBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func runs(ctx context.Context, s *stream.Store) ([]Reading, error) {
 		return nil, err
 	}
 	began := map[string]time.Time{} // when a run began; one whose plan is gone reads nothing
-	plans := s.JetStream().ListStreams(ctx, jetstream.WithStreamListSubject(s.Config().PlanStream("*").Subjects[0]))
+	plans := s.Own().JetStream().ListStreams(ctx, jetstream.WithStreamListSubject(s.Config().PlanStream("*").Subjects[0]))
 	for plan := range plans.Info() {
 		began[strings.TrimPrefix(plan.Config.Name, s.Config().PlanStream("").Name)] = stream.Created(plan)
 	}

@@ -49,7 +49,7 @@ func embeddedCluster(t *testing.T) []*stream.Store {
 
 // leaderOf names the server that leads a stream; empty while none does.
 func leaderOf(t *testing.T, s *stream.Store, name string) string {
-	st, err := s.JetStream().Stream(natstest.Within(t, 2*time.Second), name)
+	st, err := s.Of(name).JetStream().Stream(natstest.Within(t, 2*time.Second), name)
 	if err != nil || st.CachedInfo().Cluster == nil {
 		return ""
 	}
@@ -79,7 +79,7 @@ func TestTheLeadingDaemonsServerHandsStreamsOver(t *testing.T) {
 			if leader == "" || leader == own {
 				return leader == own
 			}
-			_ = stores[1].MoveLeader(natstest.Within(t, time.Second), name, own)
+			_ = stores[1].Of(name).MoveLeader(natstest.Within(t, time.Second), name, own)
 			return false
 		})
 	}

@@ -18,12 +18,6 @@ import (
 	"loaderd/stream/conn"
 )
 
-// recordBucket is the key-value bucket of what publishers have committed: one key per source and input.
-const (
-	recordBucket       = "loaderd_publish"
-	recordsDescription = "what loaderd publish has committed, by source and input"
-)
-
 // recordEvery is how often a record is written while its input is published. What was committed after the last write is found by
 // reading back.
 const recordEvery = 250 * time.Millisecond
@@ -185,14 +179,14 @@ func (r *Record) read(ctx context.Context, kv jetstream.KeyValue, name string) e
 	}
 	r.revision = stored.Revision()
 	if err := json.Unmarshal(stored.Value(), &r.value); err != nil {
-		return fmt.Errorf("read record of %s (key %s of bucket %s): %w", name, r.key, recordBucket, err)
+		return fmt.Errorf("read record of %s (key %s of bucket %s): %w", name, r.key, stream.RecordsBucket, err)
 	}
 	if r.value.Version > recordVersion {
 		return fmt.Errorf("record of %s has version %d, this binary knows %d: use a newer loaderd", name, r.value.Version, recordVersion)
 	}
 	if v := r.value; v.Documents < 0 || v.Skipped < 0 || v.Skipped > v.Documents || v.FirstSequence > v.LastSequence {
 		return fmt.Errorf("read record of %s (key %s of bucket %s): its counts contradict each other: "+
-			"delete the key to publish the input anew", name, r.key, recordBucket)
+			"delete the key to publish the input anew", name, r.key, stream.RecordsBucket)
 	}
 	return nil
 }
@@ -206,7 +200,7 @@ func (p *Publisher) records(ctx context.Context) (jetstream.KeyValue, error) {
 	}
 	patience, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
-	kv, err := p.store.EnsureKeyValue(patience, recordBucket, recordsDescription)
+	kv, err := p.store.EnsureRecords(patience)
 	if err != nil {
 		return nil, err
 	}

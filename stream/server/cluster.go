@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"loaderd/internal/access"
 )
 
 // Cluster says which servers keep their streams together. Without a name the server stands alone.
@@ -23,7 +25,29 @@ type Cluster struct {
 	Advertise string `koanf:"advertise"`
 	// Peers are the addresses of all members, host:port, this one's too: the same list for all.
 	Peers []string `koanf:"peers"`
+	// SecretFile holds a secret that all members have, and nobody else. Routes are taken from members only, and the tokens of the members are the same.
+	SecretFile string `koanf:"secret_file"`
 }
+
+// secret reads the members' secret; without a file it is empty.
+func (c Cluster) secret() (string, error) {
+	if c.Name == "" || c.SecretFile == "" {
+		return "", nil
+	}
+	secret, err := access.ReadToken(c.SecretFile)
+	if err == nil && len(secret) < minSecret {
+		err = fmt.Errorf("%s holds %d characters: want %d at least", c.SecretFile, len(secret), minSecret)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the secret of the cluster (stream.cluster.secret_file): %w", err)
+	}
+	return secret, nil
+}
+
+const minSecret = 16 // characters
+
+// routeUser is as whom a member connects to the others.
+const routeUser = "member"
 
 // A peer that does not answer two pings is left: otherwise one that is frozen, or whose machine is gone, swallows requests for long.
 const (
@@ -75,10 +99,19 @@ func (c Cluster) options() (server.ClusterOpts, []*url.URL, error) {
 	if err != nil {
 		return server.ClusterOpts{}, nil, fmt.Errorf("read address of routes (stream.cluster.listen): %w", err)
 	}
+	opts := server.ClusterOpts{Name: c.Name, Host: host, Port: port, Advertise: c.Advertise, PingInterval: routePing, MaxPingsOut: routePingsOut}
+	secret, err := c.secret()
+	if err != nil {
+		return opts, nil, err
+	}
+	var user *url.Userinfo
+	if secret != "" {
+		opts.Username, opts.Password = routeUser, derived(secret, "routes")
+		user = url.UserPassword(opts.Username, opts.Password)
+	}
 	var routes []*url.URL
 	for _, peer := range c.Peers {
-		routes = append(routes, &url.URL{Scheme: "nats", Host: peer})
+		routes = append(routes, &url.URL{Scheme: "nats", User: user, Host: peer})
 	}
-	return server.ClusterOpts{Name: c.Name, Host: host, Port: port, Advertise: c.Advertise, PingInterval: routePing, MaxPingsOut: routePingsOut},
-		routes, nil
+	return opts, routes, nil
 }

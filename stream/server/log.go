@@ -5,12 +5,54 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // serverLog hands the embedded server's log lines to slog and its fatal errors to whoever waits for the start.
 type serverLog struct {
 	log   *slog.Logger
 	fatal chan error // buffered: the first fatal error
+
+	mu sync.Mutex
+	of map[string]*failures
+}
+
+// failures are lines of one kind, which clients may cause as often as they like: a few are told, then one a second.
+type failures struct {
+	told rate.Sometimes
+	left int // not told since
+}
+
+const (
+	failuresFirst = 20
+	failuresEvery = time.Second
+)
+
+// failure tells some of the lines of a kind, and how many there were between. The kind is what stands behind the name of the client, which is its own.
+func (l *serverLog) failure(level slog.Level, format string, v []any) {
+	kind := format[strings.LastIndex(format, " - ")+1:]
+	tell := -1
+	l.mu.Lock()
+	f := l.of[kind]
+	if f == nil {
+		f = &failures{told: rate.Sometimes{First: failuresFirst, Interval: failuresEvery}}
+		if l.of == nil {
+			l.of = map[string]*failures{}
+		}
+		l.of[kind] = f
+	}
+	f.left++
+	f.told.Do(func() { tell, f.left = f.left-1, 0 })
+	l.mu.Unlock()
+	switch {
+	case tell > 0:
+		l.log.Log(context.Background(), level, fmt.Sprintf(format, v...), "like_it_before", tell)
+	case tell == 0:
+		l.write(level, format, v)
+	}
 }
 
 func (l *serverLog) write(level slog.Level, format string, v []any) {
@@ -22,7 +64,7 @@ func (l *serverLog) write(level slog.Level, format string, v []any) {
 // The server's notices are steps of its start and stop: details, to the daemon's user.
 
 func (l *serverLog) Noticef(format string, v ...any) { l.write(slog.LevelDebug, format, v) }
-func (l *serverLog) Errorf(format string, v ...any)  { l.write(slog.LevelError, format, v) }
+func (l *serverLog) Errorf(format string, v ...any)  { l.failure(slog.LevelError, format, v) }
 func (l *serverLog) Debugf(format string, v ...any)  { l.write(slog.LevelDebug-1, format, v) }
 func (l *serverLog) Tracef(format string, v ...any)  { l.write(slog.LevelDebug-2, format, v) }
 
@@ -32,7 +74,7 @@ func (l *serverLog) Warnf(format string, v ...any) {
 		l.write(slog.LevelDebug, format, v)
 		return
 	}
-	l.write(slog.LevelWarn, format, v)
+	l.failure(slog.LevelWarn, format, v)
 }
 
 // Fatalf does not end the process as the server means it to: the daemon decides.

@@ -12,8 +12,8 @@ import (
 // ErrOtherCluster says that a data folder belongs to a server of another cluster, or to one that stands alone, than the one that is started.
 var ErrOtherCluster = errors.New("data folder belongs to another server")
 
-// markFormat is the version of the mark's form.
-const markFormat = 1
+// markFormat is the version of the mark's form, and of the folder's: from the second on its streams are in accounts.
+const markFormat = 2
 
 // mark says what kind of server a data folder belongs to. A member of a cluster deletes the streams of a server that stood alone, and
 // a server alone takes no part in what the other members store.
@@ -39,7 +39,7 @@ func (f *folder) claim(want mark) (mark, error) {
 	is, err := readMark(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && f.hasStreams():
-		is = mark{markFormat, "", aloneName}
+		is = mark{1, "", aloneName}
 	case errors.Is(err, fs.ErrNotExist):
 		is = want
 	case err != nil:
@@ -48,6 +48,16 @@ func (f *folder) claim(want mark) (mark, error) {
 	if is.Cluster != want.Cluster {
 		return is, fmt.Errorf("open data folder %s (stream.dir): %w: it is of %s, not of %s (stream.cluster.name); give this server a folder of its own, "+
 			"and copy what the other one holds with loaderd cluster migrate", f.path, ErrOtherCluster, is.kind(), want.kind())
+	}
+	if is.Format < 2 {
+		if is.Cluster != "" {
+			return is, fmt.Errorf("open data folder %s (stream.dir): it is of a cluster that an earlier version of loaderd made, whose streams are in no accounts: start "+
+				"members of this version on new folders, and copy the runs with loaderd cluster migrate, while the earlier version runs the old ones", f.path)
+		}
+		if err := f.intoAccounts(); err != nil {
+			return is, err
+		}
+		is.Format = markFormat
 	}
 	return is, writeMark(name, is)
 }
@@ -66,43 +76,22 @@ func readMark(name string) (m mark, err error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("read mark of data folder %s: %w: it says which servers the folder belongs to; restore it from a backup", name, err)
 	}
-	if m.Format != markFormat || m.Server == "" {
-		return m, fmt.Errorf("read mark of data folder %s: format %d, server %q: want format %d and a name; another version of loaderd wrote it", name,
+	if m.Format < 1 || m.Format > markFormat || m.Server == "" {
+		return m, fmt.Errorf("read mark of data folder %s: format %d, server %q: want format %d at most and a name; another version of loaderd wrote it", name,
 			m.Format, m.Server, markFormat)
 	}
 	return m, nil
 }
 
 // writeMark writes the mark whole or not at all, and on disk before the server writes anything.
-func writeMark(name string, m mark) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write mark of data folder %s: %w", name, err)
-		}
-	}()
+func writeMark(name string, m mark) error {
 	text, err := json.Marshal(m)
 	if err != nil {
-		return err
+		return fmt.Errorf("write mark of data folder %s: %w", name, err)
 	}
-	if present, err := os.ReadFile(name); err == nil && string(present) == string(text)+"\n" {
+	text = append(text, '\n')
+	if present, err := os.ReadFile(name); err == nil && string(present) == string(text) {
 		return nil
 	}
-	file, err := os.CreateTemp(filepath.Dir(name), "server-*.json")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) //nolint:errcheck // it is gone where it was renamed
-	_, err = file.Write(append(text, '\n'))
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), name)
-	}
-	if err != nil {
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return writeWhole(name, text)
 }

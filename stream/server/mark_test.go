@@ -74,7 +74,7 @@ func TestMemberAlone(t *testing.T) {
 }
 
 func TestMarkThatCannotBeRead(t *testing.T) {
-	for _, text := range []string{"", "{", `{"format":2,"cluster":"","server":"loaderd"}`, `{"format":1}`} {
+	for _, text := range []string{"", "{", `{"format":3,"cluster":"","server":"loaderd"}`, `{"format":1}`} {
 		dir := t.TempDir()
 		name := filepath.Join(dir, "server.json")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

@@ -28,6 +28,10 @@ type Options struct {
 	MaxPayload int    // bytes of one message, headers included
 	Private    bool   // it takes no port: only this process reaches it. A member of a cluster cannot be
 	Cluster    Cluster
+	Producers  Producers
+	// Cert and Key are PEM files of what is shown to clients, and to the other members of a cluster, who show theirs, of authorities in CA. Without
+	// them there is no TLS.
+	Cert, Key, CA string
 }
 
 // Server is a NATS server inside this process.
@@ -36,6 +40,8 @@ type Options struct {
 type Server struct {
 	server  *server.Server
 	folder  *folder
+	users   *users
+	certs   certificates
 	url     string
 	started chan struct{} // closed when the server has done with starting, well or not
 }
@@ -63,10 +69,19 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err != nil {
 		return nil, err
 	}
-	opts, err := serverOptions(o, member.Server)
+	users, err := openUsers(o)
 	if err != nil {
 		return nil, err
 	}
+	certs, err := openCertificates(o)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := serverOptions(o, member.Server, certs)
+	if err != nil {
+		return nil, err
+	}
+	opts.CustomClientAuthentication = users
 	if err := probeListens(ctx, o); err != nil {
 		return nil, err
 	}
@@ -76,7 +91,8 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	}
 	sink := &serverLog{log: log.With("part", "nats-server"), fatal: make(chan error, 1)}
 	srv.SetLoggerV2(sink, log.Enabled(ctx, slog.LevelDebug-1), false, false)
-	s := &Server{server: srv, folder: folder, started: make(chan struct{})}
+	users.server = srv
+	s := &Server{server: srv, folder: folder, users: users, certs: certs, started: make(chan struct{})}
 	if err := s.start(ctx, sink.fatal); err != nil {
 		return nil, errors.Join(fmt.Errorf("start embedded NATS server in %s on %s: %w", o.Dir, o.Listen, err), s.shutdown())
 	}
@@ -87,13 +103,16 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err := folder.announce(s.url); err != nil {
 		return nil, errors.Join(err, s.shutdown())
 	}
-	if a, ok := srv.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-		log.Warn("anyone who reaches this address can publish and read documents: the embedded NATS server asks for no password", "stream.listen", a.String())
+	if a, ok := srv.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && opts.TLSConfig == nil {
+		log.Warn("tokens and documents travel in the clear: the server inside the daemon has no certificate (stream.tls.cert)", "stream.listen", a.String())
+	}
+	if o.Cluster.Name != "" && o.Cluster.SecretFile == "" {
+		log.Warn("who may log in to this machine can join the cluster: its routes have no secret (stream.cluster.secret_file)", "cluster", o.Cluster.Name)
 	}
 	return s, nil
 }
 
-func serverOptions(o Options, name string) (*server.Options, error) {
+func serverOptions(o Options, name string, certs certificates) (*server.Options, error) {
 	host, port, err := hostPort(o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("read listen address (stream.listen): %w", err)
@@ -102,7 +121,7 @@ func serverOptions(o Options, name string) (*server.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &server.Options{
+	opts := &server.Options{
 		ServerName: name,
 		Cluster:    cluster,
 		Routes:     routes,
@@ -121,7 +140,9 @@ func serverOptions(o Options, name string) (*server.Options, error) {
 		// against the disk when a stream is created.
 		JetStreamMaxStore:  math.MaxInt64 / 4,
 		JetStreamMaxMemory: 64 << 20, // ordered consumers only; every stream of ours is on disk
-	}, nil
+	}
+	certs.use(opts)
+	return opts, accounts(opts)
 }
 
 // hostPort reads an address to listen on, as the server's options want it.

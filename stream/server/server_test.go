@@ -45,7 +45,7 @@ func TestOneServerAFolder(t *testing.T) {
 		if free, err := s.DiskFree(); err != nil || free <= 0 {
 			t.Errorf("%d bytes are free, %v", free, err)
 		}
-		inside, err := nats.Connect("", nats.InProcessServer(s))
+		inside, err := nats.Connect("", nats.InProcessServer(s), nats.UserInfo(s.Inside(server.Documents)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from loaderd.connection import TLS
 from loaderd.errors import Unreachable
+from loaderd.producer.login import data_folder, find_login
 from loaderd.producer.errors import NoStream, NotPermitted, PublishError
 
 if TYPE_CHECKING:
@@ -81,6 +82,13 @@ class Access:
             "tls_hostname": self.tls.server_name if isinstance(self.tls, TLS) else None,
         }  # fmt: skip
 
+    def login(self) -> dict[str, Any]:
+        """More arguments of nats.connect, looked up for each connection: a daemon on this machine may start later, or with another token."""
+        if any(x is not None for x in (self.credentials, self.nkey, self.user, self.token)) or "@" in self.url:
+            return {}
+        found = find_login(self.servers)
+        return {} if found is None else {"user": found[0], "password": found[1]}
+
 
 def context(tls: TLS) -> ssl.SSLContext:
     """What Python's own TLS needs. It reads the client's certificate and key from files only."""
@@ -113,7 +121,10 @@ class Session:
             except Lost as error:
                 cause = error.__cause__
                 if _final(cause):
-                    raise NotPermitted(f"connect to NATS at {self.access.shown}: {cause}") from cause
+                    raise NotPermitted(
+                        f"connect to NATS at {self.access.shown}: {cause}: the server inside a daemon wants token=, the text of producer.token in the"
+                        f" daemon's data folder, which is found by itself as {data_folder()} (LOADERD_STREAM__DIR)"
+                    ) from cause
                 if time.monotonic() + wait > deadline:
                     raise Unreachable(
                         f"connect to NATS at {self.access.shown}: no answer within {seconds:g} s: {error}:"
@@ -144,7 +155,7 @@ class Session:
         connect = nats.connect(
             self.access.servers, name="loaderd", allow_reconnect=False, max_reconnect_attempts=1, reconnect_time_wait=0,
             connect_timeout=int(ATTEMPT_SECONDS), ping_interval=10, max_outstanding_pings=2, pending_size=0,
-            closed_cb=closed, disconnected_cb=closed, error_cb=failed, **self._options,
+            closed_cb=closed, disconnected_cb=closed, error_cb=failed, **{**self._options, **self.access.login()},
         )  # fmt: skip
         try:
             client = await asyncio.wait_for(connect, 4 * ATTEMPT_SECONDS)

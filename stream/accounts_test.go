@@ -1,0 +1,299 @@
+package stream_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/internal/natstest"
+	"loaderd/stream"
+	"loaderd/stream/planlog"
+	"loaderd/stream/server"
+)
+
+// deniedWithin is how long a request that nobody may make stays without an answer. A server that takes one answers within a fraction of it.
+const deniedWithin = 2 * time.Second
+
+// as connects a stock client with a token of an embedded server.
+func as(t *testing.T, s *natstest.Server, file string, user server.User) *nats.Conn {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(s.Config().Dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(s.Store().ClientURL(), nats.UserInfo(string(user), strings.TrimSpace(string(token))), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// answered makes a request and says whether JetStream did it.
+func answered(ctx context.Context, nc *nats.Conn, subject, payload string) bool {
+	ctx, cancel := context.WithTimeout(ctx, deniedWithin)
+	defer cancel()
+	m, err := nc.RequestWithContext(ctx, subject, []byte(payload))
+	if err != nil {
+		return false
+	}
+	var a struct {
+		Error *struct {
+			Code int `json:"code"`
+		} `json:"error"`
+	}
+	return m.Header.Get("Status") == "" && (json.Unmarshal(m.Data, &a) != nil || a.Error == nil)
+}
+
+// What each user of an embedded server may do, and what not: the plan of a run and all that belongs to it is out of reach of everybody but the operator, and of the
+// account of the documents altogether.
+func TestWhatUsersOfTheServerMayDo(t *testing.T) {
+	s := natstest.StartEmbedded(t)
+	ctx := natstest.Context(t)
+	openDocuments(t, s.Store())
+	if _, err := s.Store().EnsureRecords(ctx); err != nil {
+		t.Fatal(err)
+	}
+	openRun(t, s.Store(), "r")
+	natstest.Publish(t, s.Store(), natstest.Documents(1, 3)...)
+	type may struct{ producer, documents, own bool }
+	var (
+		all       = may{true, true, true}
+		producers = may{true, true, false}
+		operators = may{false, true, false} // of the documents
+		daemon    = may{false, false, true}
+	)
+	for _, x := range []struct {
+		what, subject, payload string
+		want                   may
+	}{
+		{"ask for the account", "$JS.API.INFO", "", all},
+		{"publish a document", "docs.web", "text", producers},
+		{"see the document stream", "$JS.API.STREAM.INFO.DOCS", "", producers},
+		{"find a stream by its subject", "$JS.API.STREAM.NAMES", `{"subject":"docs.web"}`, all}, // the daemon's own account says that there is none
+		{"read a document", "$JS.API.DIRECT.GET.DOCS", `{"seq":1}`, producers},
+		{"read a document of the leader", "$JS.API.STREAM.MSG.GET.DOCS", `{"seq":1}`, producers},
+		{"write a record of a publisher", "$KV.loaderd_publish.a.b", "{}", producers},
+		{"see who reads", "$JS.API.STREAM.INFO.KV_loaderd_readers", "", may{}}, // no run has been served
+		{"make a stream", "$JS.API.STREAM.CREATE.ELSE", `{"name":"ELSE","subjects":["else"],"storage":"memory"}`, may{false, true, true}},
+		{"make a stream of the plan's subject", "$JS.API.STREAM.CREATE.TAKES", `{"name":"TAKES","subjects":["plan.>"],"storage":"memory"}`, operators},
+		{"change the document stream", "$JS.API.STREAM.UPDATE.DOCS", `{"name":"DOCS","subjects":["docs.>"],"description":"x"}`, operators},
+		{"write who reads", "$KV.loaderd_readers.x", "{}", may{}},
+		{"write a dead letter", "dead.docs.web.1", "x", operators},
+		{"list streams", "$JS.API.STREAM.LIST", "", may{false, true, true}},
+		{"delete a document", "$JS.API.STREAM.MSG.DELETE.DOCS", `{"seq":1}`, operators},
+		{"purge the documents", "$JS.API.STREAM.PURGE.DOCS", "", operators},
+		{"read the plan", "$JS.API.DIRECT.GET.PLAN_r", `{"seq":1}`, may{}}, // it is empty
+		{"see the plan", "$JS.API.STREAM.INFO.PLAN_r", "", daemon},
+		{"see the checkpoints", "$JS.API.STREAM.INFO.OBJ_CHECKPOINTS_r", "", daemon},
+		{"see the floors", "$JS.API.STREAM.INFO.KV_loaderd_floors", "", daemon},
+		{"write to the plan", "plan.r", "rubbish", daemon},
+		{"write a floor", "$KV.loaderd_floors.DOCS/1", "{}", daemon},
+		{"take the lead", "$KV.loaderd_leads.r", "{}", may{}}, // no daemon has made the bucket
+		{"delete the plan", "$JS.API.STREAM.DELETE.PLAN_r", "", daemon},
+		{"delete the documents", "$JS.API.STREAM.DELETE.DOCS", "", operators},
+	} {
+		t.Run(x.what, func(t *testing.T) {
+			have := may{
+				answered(ctx, as(t, s, server.ProducerFile, server.Producer), x.subject, x.payload),
+				answered(ctx, as(t, s, server.OperatorFile, server.Documents), x.subject, x.payload),
+				answered(ctx, as(t, s, server.OperatorFile, server.Own), x.subject, x.payload),
+			}
+			if have != x.want {
+				t.Errorf("producer, operator of the documents, operator of the daemon's own: %v, want %v", have, x.want)
+			}
+			if x.what == "make a stream of the plan's subject" {
+				_ = s.Store().JetStream().DeleteStream(ctx, "TAKES")
+			}
+		})
+	}
+}
+
+// What permissions within one account cannot prevent: a consumer that delivers to the plan. In another account there is no such plan.
+func TestAProducersConsumerDeliversToNoPlan(t *testing.T) {
+	s := natstest.StartEmbedded(t)
+	ctx := natstest.Context(t)
+	plan, err := planlog.Open(ctx, s.Store(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	openDocuments(t, s.Store())
+	natstest.Publish(t, s.Store(), natstest.Documents(1, 5)...)
+	producer := as(t, s, server.ProducerFile, server.Producer)
+	answered(ctx, producer, "$JS.API.CONSUMER.CREATE.DOCS", `{"stream_name":"DOCS","config":{"deliver_subject":"plan.r","ack_policy":"none","deliver_policy":"all"}}`)
+	// The same consumer within the account of the documents does deliver: it is the account that protects the plan.
+	if _, err := s.Store().JetStream().CreateStream(ctx, jetstream.StreamConfig{Name: "DECOY", Subjects: []string{"decoy"}, Storage: jetstream.MemoryStorage}); err != nil {
+		t.Fatal(err)
+	}
+	answered(ctx, producer, "$JS.API.CONSUMER.CREATE.DOCS", `{"stream_name":"DOCS","config":{"deliver_subject":"decoy","ack_policy":"none","deliver_policy":"all"}}`)
+	natstest.Soon(t, "the decoy has the documents", func() bool {
+		st, err := s.Store().JetStream().Stream(ctx, "DECOY")
+		return err == nil && st.CachedInfo().State.Msgs == 5
+	})
+	if last, err := plan.Last(ctx); err != nil || last != 0 {
+		t.Errorf("the plan has %d records, %v", last, err)
+	}
+}
+
+// Producers hear nothing of what the daemon asks, and cannot answer in the server's place.
+func TestAProducerHearsNoAnswersOfOthers(t *testing.T) {
+	s := natstest.StartEmbedded(t)
+	ctx := natstest.Context(t)
+	docs := openDocuments(t, s.Store())
+	producer := as(t, s, server.ProducerFile, server.Producer)
+	heard := make(chan string, 1000)
+	for _, subject := range []string{"_INBOX.>", "_LOADERD.>", ">"} {
+		if _, err := producer.Subscribe(subject, func(m *nats.Msg) { heard <- m.Subject }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := producer.FlushWithContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := docs.Info(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !answered(ctx, producer, "$JS.API.INFO", "") { // its own answers come behind those
+		t.Fatal("the producer has no answers of its own")
+	}
+	for len(heard) > 0 {
+		if subject := <-heard; !strings.HasPrefix(subject, "_INBOX.") {
+			t.Errorf("it hears %s", subject)
+		}
+	}
+}
+
+// A folder that a server without accounts wrote is taken up whole: each stream in the account where it belongs.
+func TestAFolderWithoutAccountsIsTakenUp(t *testing.T) {
+	s := natstest.StartEmbedded(t)
+	ctx := natstest.Context(t)
+	openDocuments(t, s.Store())
+	natstest.Publish(t, s.Store(), natstest.Documents(1, 7)...)
+	plan, err := planlog.Open(ctx, s.Store(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Append(ctx, 0, []byte("one"), []byte("two")); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	// As the first version of a folder was: all streams in one account, and a mark that says so; one of them was moved before the server was killed.
+	all := filepath.Join(s.Config().Dir, "jetstream")
+	if err := os.MkdirAll(filepath.Join(all, "$G", "streams"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"DOCUMENTS/streams/DOCS", "LOADERD/streams/PLAN_r"} {
+		if err := os.Rename(filepath.Join(all, name), filepath.Join(all, "$G", "streams", filepath.Base(name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{server.OperatorFile, server.ProducerFile} {
+		if err := os.Remove(filepath.Join(s.Config().Dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark := filepath.Join(s.Config().Dir, "server.json")
+	if err := os.WriteFile(mark, []byte(`{"format":1,"cluster":"","server":"loaderd"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Restart()
+	holds(t, s.Store(), 7)
+	if plan, err = planlog.Open(ctx, s.Store(), "r"); err != nil {
+		t.Fatal(err)
+	}
+	if last, err := plan.Last(ctx); err != nil || last != 2 {
+		t.Errorf("the plan has %d records, %v, want 2", last, err)
+	}
+	if text, err := os.ReadFile(mark); err != nil || !strings.Contains(string(text), `"format":2`) {
+		t.Errorf("the mark is %s, %v", text, err)
+	}
+	if err := os.WriteFile(mark, []byte(`{"format":1,"cluster":"old","server":"loaderd"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	c := s.Config()
+	c.Cluster = server.Cluster{Name: "old", Listen: natstest.FreeAddress(t), Peers: []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}}
+	if store, err := stream.Open(ctx, c, quiet()); err == nil || !strings.Contains(err.Error(), "loaderd cluster migrate") {
+		t.Errorf("a member's folder without accounts: %v, %v", store, err)
+	}
+}
+
+// The tokens are in files that only their owner may read, last, and are refused when others can read them.
+func TestTokensOfTheServer(t *testing.T) {
+	s := natstest.StartEmbedded(t)
+	read := func(file string) string {
+		name := filepath.Join(s.Config().Dir, file)
+		info, err := os.Stat(name)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v, want mode 600", name, info.Mode(), err)
+		}
+		text, err := os.ReadFile(name)
+		if err != nil || len(text) < 64 {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+		return string(text)
+	}
+	operator, producer := read(server.OperatorFile), read(server.ProducerFile)
+	s.Restart()
+	if read(server.OperatorFile) != operator || read(server.ProducerFile) != producer || operator == producer {
+		t.Error("the tokens are others after a restart, or one is the other")
+	}
+	// While it runs: another token is made where the file is gone, and the old one opens nothing any more.
+	old := natstest.URLAs(s.Store().ClientURL(), s.Config().Dir, server.ProducerFile)
+	inside, err := nats.Connect(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inside.Close()
+	if err := os.Remove(filepath.Join(s.Config().Dir, server.ProducerFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Store().Reloaders()["nats tokens"].Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if read(server.ProducerFile) == producer {
+		t.Error("the token is the same after its file was deleted")
+	}
+	if _, err := nats.Connect(old); !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("with the old token: %v", err)
+	}
+	if err := inside.FlushTimeout(time.Minute); err != nil {
+		t.Errorf("who was connected: %v", err)
+	}
+	s.Stop()
+	if err := os.Chmod(filepath.Join(s.Config().Dir, server.OperatorFile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if store, err := stream.Open(natstest.Context(t), s.Config(), quiet()); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("a token that others can read: %v, %v", store, err)
+	}
+}
+
+// Who has no token, or a producer's, gets an error at once that says which token is wanted, not a request that nobody answers.
+func TestCommandsWithoutTheOperatorsToken(t *testing.T) {
+	s := natstest.StartEmbedded(t)
+	c := s.Config()
+	c.URL, c.Dir = s.Store().ClientURL(), t.TempDir()
+	if _, err := stream.Open(natstest.Context(t), c, quiet()); !errors.Is(err, nats.ErrAuthorization) || !strings.Contains(err.Error(), "operator.token") {
+		t.Errorf("without a token: %v", err)
+	}
+	c.TokenFile = filepath.Join(s.Config().Dir, server.ProducerFile)
+	if _, err := stream.Open(natstest.Context(t), c, quiet()); err == nil || !strings.Contains(err.Error(), "operator.token") {
+		t.Errorf("with a producer's: %v", err)
+	}
+	store, err := stream.OpenProducer(natstest.Context(t), c, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+}

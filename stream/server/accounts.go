@@ -1,0 +1,243 @@
+package server
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"loaderd/internal/access"
+)
+
+// The server's accounts. What is in one of them cannot be named in another: permissions within one account would not do, because who may make
+// a consumer may have it deliver to any subject of the account, the plan's too.
+const (
+	accountOwn       = "LOADERD"   // plans, checkpoints, floors, leads, and the words between daemons
+	accountDocuments = "DOCUMENTS" // documents, dead letters, what publishers have committed
+)
+
+// User is as whom a client connects. The operator's token opens both accounts: the user's name says which.
+type User string
+
+// The users.
+const (
+	Own       User = "own"       // everything in the account of the daemon's own streams
+	Documents User = "documents" // everything in the account of the documents
+	Producer  User = "producer"  // what a producer needs there
+)
+
+// Tokens are the secrets of the users, as they are kept in the data folder: each in a file of its own, which only its owner may read.
+const (
+	OperatorFile = "operator.token" // for Own and Documents
+	ProducerFile = "producer.token"
+
+	operatorPrefix = "operator_"
+	producerPrefix = "producer_"
+)
+
+// OperatorToken says whether a token is one that opens both accounts.
+func OperatorToken(token string) bool { return strings.HasPrefix(token, operatorPrefix) }
+
+// ProducerToken says whether a token is one of producers.
+func ProducerToken(token string) bool { return strings.HasPrefix(token, producerPrefix) }
+
+// Producers says what producers may do in the account of the documents.
+type Producers struct {
+	Publish   []string // subjects that they may publish to, requests to JetStream among them
+	Subscribe []string
+}
+
+// users knows who may connect. It is asked by the server.
+type users struct {
+	server    *server.Server // set before it starts
+	dir       string
+	producers Producers
+	secret    string // of the cluster's members; empty without one
+	inside    string // of this process, for its own connections
+	tokens    atomic.Pointer[tokens]
+}
+
+// tokens are the hashes of the tokens as they were read last.
+type tokens struct{ operator, producer [32]byte }
+
+func openUsers(o Options) (*users, error) {
+	secret, err := o.Cluster.secret()
+	if err != nil {
+		return nil, err
+	}
+	u := &users{dir: o.Dir, producers: o.Producers, secret: secret, inside: random()}
+	return u, u.Reload()
+}
+
+// Files implements access.Reloader.
+func (u *users) Files() []string {
+	return []string{filepath.Join(u.dir, OperatorFile), filepath.Join(u.dir, ProducerFile)}
+}
+
+// Expires implements access.Reloader: tokens do not.
+func (u *users) Expires() time.Time { return time.Time{} }
+
+// Reload reads the tokens of the data folder, and makes those that are not there: at random, or, in a cluster, from the secret of its members, so that all
+// of them know the same.
+func (u *users) Reload() error {
+	var now tokens
+	for _, t := range []struct {
+		file, prefix string
+		hash         *[32]byte
+	}{{OperatorFile, operatorPrefix, &now.operator}, {ProducerFile, producerPrefix, &now.producer}} {
+		token := t.prefix + random()
+		if u.secret != "" {
+			token = t.prefix + derived(u.secret, t.file)
+		}
+		token, err := keepToken(filepath.Join(u.dir, t.file), token, u.secret != "")
+		if err != nil {
+			return err
+		}
+		*t.hash = sha256.Sum256([]byte(token))
+	}
+	u.tokens.Store(&now)
+	return nil
+}
+
+func random() string {
+	var b [32]byte
+	rand.Read(b[:]) //nolint:errcheck // it never returns one
+	return hex.EncodeToString(b[:])
+}
+
+// derived makes a secret for one purpose from another one.
+func derived(secret, purpose string) string {
+	m := hmac.New(sha256.New, []byte(secret))
+	m.Write([]byte(purpose))
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// keepToken returns the token in a file, which is written when it is absent, or when it must be another one.
+func keepToken(name, token string, must bool) (string, error) {
+	is, err := access.ReadToken(name)
+	switch {
+	case err == nil && (is == token || !must):
+		return is, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("%w; where the file is not there the server makes another token", err)
+	}
+	return token, writeWhole(name, []byte(token+"\n"))
+}
+
+// Check implements server.Authentication. Tokens are compared by their hashes: how long that takes says nothing of them.
+func (u *users) Check(c server.ClientAuthentication) bool {
+	o := c.GetOpts()
+	secret := o.Password
+	if secret == "" {
+		secret = o.Token
+	}
+	hash, known := sha256.Sum256([]byte(secret)), u.tokens.Load()
+	switch {
+	case hash == sha256.Sum256([]byte(u.inside)), hash == known.operator:
+		name := accountDocuments
+		if User(o.Username) == Own {
+			name = accountOwn
+		}
+		return u.register(c, name, nil)
+	case hash == known.producer:
+		return u.register(c, accountDocuments, &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: u.producers.Publish},
+			Subscribe: &server.SubjectPermission{Allow: u.producers.Subscribe},
+		})
+	}
+	return false
+}
+
+func (u *users) register(c server.ClientAuthentication, account string, may *server.Permissions) bool {
+	a, err := u.server.LookupAccount(account)
+	if err != nil {
+		return false
+	}
+	c.RegisterUser(&server.User{Username: c.GetOpts().Username, Account: a, Permissions: may})
+	return true
+}
+
+// accounts are the server's accounts, as its configuration names them.
+func accounts(o *server.Options) error {
+	return o.ProcessConfigString(fmt.Sprintf("accounts { %s: {jetstream: enabled}, %s: {jetstream: enabled} }", accountOwn, accountDocuments))
+}
+
+// Inside are the user's name and password for a connection of this process.
+func (s *Server) Inside(user User) (name, password string) { return string(user), s.users.inside }
+
+// TokenFor finds the token of a server inside a daemon on this machine, by the data folder that the daemon holds: that of the operator if it is wanted,
+// else of producers. It is empty where the address is not that server's, or its tokens are not for us.
+func TokenFor(dir, address string, operator bool) string {
+	if !sameServer(HolderURL(dir), address) {
+		return ""
+	}
+	name := ProducerFile
+	if operator {
+		name = OperatorFile
+	}
+	token, err := access.ReadToken(filepath.Join(dir, name))
+	if err != nil {
+		return ""
+	}
+	return token
+}
+
+// sameServer says whether two URLs are of one server on this machine.
+func sameServer(a, b string) bool {
+	first, second := hostOf(a), hostOf(b)
+	_, port, err := net.SplitHostPort(first)
+	_, other, otherErr := net.SplitHostPort(second)
+	return err == nil && otherErr == nil && port == other && (first == second || access.OnLoopback(first) && access.OnLoopback(second))
+}
+
+// hostOf is host:port of a URL, without its scheme and user.
+func hostOf(url string) string {
+	_, host, _ := strings.Cut(url, "://")
+	if at := strings.LastIndexByte(host, '@'); at >= 0 {
+		host = host[at+1:]
+	}
+	return strings.TrimSuffix(host, "/")
+}
+
+// writeWhole writes a file whole or not at all, and on disk. Only its owner may read it.
+func writeWhole(name string, text []byte) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", name, err)
+		}
+	}()
+	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) //nolint:errcheck // it is gone where it was renamed
+	_, err = file.Write(text)
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	if err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(name))
+}
+
+// syncFolder has what was renamed in a folder stay so.
+func syncFolder(name string) error {
+	folder, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
