@@ -158,6 +158,11 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 }
 
 func (s *service) commit(ctx context.Context, q asked, send func(any) error) error {
+	done, err := s.limits.keeper(callerOf(ctx), q.keeper, s.run.Info().Keepers)
+	if err != nil {
+		return err
+	}
+	defer done()
 	committed, err := s.run.Commit(ctx, q.keeper, q.step)
 	return s.keepers(committed, err, send)
 }

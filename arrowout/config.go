@@ -36,6 +36,8 @@ type Config struct {
 	MaxConnections  int `koanf:"max_connections"`
 	MaxStreams      int `koanf:"max_streams"`
 	MaxStreamsOfOne int `koanf:"max_streams_of_one"`
+	// MaxKeepersOfOne bounds the keepers of an identity that may commit for its own alone.
+	MaxKeepersOfOne int `koanf:"max_keepers_of_one"`
 	// SendBytes bounds the bytes of record batches that are assembled or that clients have not taken yet, over all streams.
 	SendBytes int `koanf:"send_bytes"`
 	// SlowReader is how long a reader may take nothing, while there is something for it, before its stream and then its connection is ended.
@@ -58,7 +60,7 @@ const (
 // Default is a server on loopback without TLS and token.
 func Default() Config {
 	return Config{Listen: "127.0.0.1:8815", BatchBytes: 2 << 20, Keepalive: 30 * time.Second,
-		MaxConnections: 4096, MaxStreams: 16384, MaxStreamsOfOne: 4096, SendBytes: 1 << 30, SlowReader: 5 * time.Minute}
+		MaxConnections: 4096, MaxStreams: 16384, MaxStreamsOfOne: 4096, MaxKeepersOfOne: 16, SendBytes: 1 << 30, SlowReader: 5 * time.Minute}
 }
 
 // FieldError is a bad field of a Config.
@@ -108,7 +110,7 @@ func (c Config) Validate() []FieldError {
 	for _, x := range []struct {
 		field string
 		n     int
-	}{{"max_connections", c.MaxConnections}, {"max_streams", c.MaxStreams}, {"max_streams_of_one", c.MaxStreamsOfOne}} {
+	}{{"max_connections", c.MaxConnections}, {"max_streams", c.MaxStreams}, {"max_streams_of_one", c.MaxStreamsOfOne}, {"max_keepers_of_one", c.MaxKeepersOfOne}} {
 		if x.n < 1 || x.n > 1<<20 {
 			add(x.field, x.n, "1 to 2^20")
 		}

@@ -29,14 +29,20 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })()
+	left, err := s.places.take(who, req.place(), cancel)
+	if err != nil {
+		reader.Close()
+		return err
+	}
+	defer left()
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
 	visit := s.visits.begin(stream.Context(), req)
 	defer func() { visit.end(err) }()
 
-	ctx, cancel := context.WithCancelCause(stream.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })()
 	memory := s.budget.open(who.Name, addressOf(ctx), connectionOf(ctx), cancel)
 	defer memory.close()
 	r := &reading{run: s.run, request: req, encoder: enc, limit: s.batchBytes, metrics: s.metrics, memory: memory}

@@ -24,6 +24,7 @@ const (
 	TooManySegments loader.Reason = "TOO_MANY_SEGMENTS" // a row has more segments than segment_ids can number
 	Unsupported     loader.Reason = "UNSUPPORTED"       // a call or an action that this server does not have
 	Limited         loader.Reason = "LIMITED"           // there are too many such calls at this moment
+	Replaced        loader.Reason = "REPLACED"          // another stream of the identity reads in this one's place
 	SlowReader      loader.Reason = "SLOW_READER"       // a reader takes nothing, and its batches hold memory
 	Internal        loader.Reason = "INTERNAL"          // a failure that has no reason of its own; the daemon's log has the cause
 )
@@ -34,7 +35,8 @@ func Code(r loader.Reason) codes.Code {
 	case loader.SourceDry, loader.SourceDown, loader.TokenizerBehind, loader.PoolFilling, loader.RankBehind, loader.Replaying,
 		loader.NotLeading, loader.PlanLogDown, ShuttingDown, Limited, SlowReader, loader.SilentReader:
 		return codes.Unavailable
-	case loader.PlanMismatch, loader.StreamMismatch, loader.PlanTruncated, loader.PlanForeign, loader.RunMismatch, loader.RunReplaced, loader.WorldMismatch, TooManySegments:
+	case loader.PlanMismatch, loader.StreamMismatch, loader.PlanTruncated, loader.PlanForeign, loader.RunMismatch, loader.RunReplaced, loader.WorldMismatch, Replaced,
+		TooManySegments:
 		return codes.FailedPrecondition
 	case loader.StepReleased, loader.StepNotPlanned:
 		return codes.OutOfRange

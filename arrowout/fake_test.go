@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -42,12 +43,13 @@ type fakeRun struct {
 	mu        sync.Mutex
 	committed []uint64
 	keepers   []string
+	kept      plan.Keepers
 	askers    []string // of seals and drains
 }
 
 // newFake makes steps of random rows: some full, some padded, some empty.
 func newFake(steps, rows, bucket int) *fakeRun {
-	f := &fakeRun{last: io.EOF, vocab: 50257}
+	f := &fakeRun{last: io.EOF, vocab: 50257, kept: plan.Keepers{}}
 	f.info = loader.Info{Run: "fake", Fingerprint: "f00d", Config: plan.Config{
 		Attention: plan.AttentionDocument,
 		Tokenizer: plan.Tokenizer{Name: "gpt2", VocabSize: 50257, End: 50256, Pad: 50256},
@@ -84,6 +86,7 @@ func (f *fakeRun) Info() loader.Info {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	info := f.info
+	info.Keepers = maps.Clone(f.kept)
 	for _, step := range f.committed {
 		info.Committed = max(info.Committed, step)
 	}
@@ -138,11 +141,17 @@ func (f *fakeRun) Commit(_ context.Context, keeper string, step uint64) (uint64,
 	f.keepers = append(f.keepers, keeper)
 	f.mu.Unlock()
 	_, err := f.doAct("commit", step)
+	f.mu.Lock()
+	f.kept[keeper] = step
+	f.mu.Unlock()
 	return f.Info().Committed, err
 }
 
 func (f *fakeRun) Leave(_ context.Context, keeper string) (uint64, error) {
 	_, err := f.doAct("leave "+keeper, 0)
+	f.mu.Lock()
+	delete(f.kept, keeper)
+	f.mu.Unlock()
 	return f.Info().Committed, err
 }
 

@@ -23,6 +23,7 @@ type service struct {
 	audit      audit
 	limits     *limits
 	budget     *budget
+	places     *places
 	stopping   context.Context // ends, with the cause for readers, when the server stops
 }
 

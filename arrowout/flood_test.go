@@ -3,8 +3,10 @@ package arrowout_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
@@ -21,7 +23,7 @@ type flood struct {
 	ended chan struct{} // closed when the server has ended it
 }
 
-// openFlood calls DoGet so many times with a ticket. window is what each stream has room for. It costs this process next to no memory.
+// openFlood calls DoGet so many times with a ticket, in which # stands for the number of the call. window is what each stream has room for. It costs this process next to no memory.
 func openFlood(t testing.TB, s *arrowout.Server, calls int, window uint32, token, ticket string) *flood {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr().String())
@@ -39,7 +41,6 @@ func openFlood(t testing.TB, s *arrowout.Server, calls int, window uint32, token
 		}
 	}
 	must(framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}))
-	body := message(t, ticket)
 	var headers bytes.Buffer
 	compressed := hpack.NewEncoder(&headers)
 	for i := range calls {
@@ -54,7 +55,7 @@ func openFlood(t testing.TB, s *arrowout.Server, calls int, window uint32, token
 		}
 		id := uint32(2*i + 1)
 		must(framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers.Bytes(), EndHeaders: true}))
-		must(framer.WriteData(id, true, body))
+		must(framer.WriteData(id, true, message(t, strings.ReplaceAll(ticket, "#", fmt.Sprint(i)))))
 	}
 	go f.answer(framer, &out)
 	return f

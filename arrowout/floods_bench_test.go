@@ -2,6 +2,7 @@ package arrowout_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -42,11 +43,11 @@ func BenchmarkGoodReader(b *testing.B) {
 			return func() { close(done); <-ended }
 		}
 	}
-	never := func(of string) func(testing.TB) func() {
+	never := func(of, name string) func(testing.TB) func() {
 		return func(t testing.TB) func() {
 			var all []*flood
-			for range 2 {
-				all = append(all, openFlood(t, s, 1000, 0, of, `{}`))
+			for i := range 2 {
+				all = append(all, openFlood(t, s, 1000, 0, of, fmt.Sprintf(`{"job":"%s/%d/#"}`, name, i)))
 			}
 			return func() {
 				for _, f := range all {
@@ -59,7 +60,7 @@ func BenchmarkGoodReader(b *testing.B) {
 		name  string
 		start func(testing.TB) func()
 	}{
-		{"readers-that-never-read", never(bad)}, {"of-its-own-identity", never(good)},
+		{"readers-that-never-read", never(bad, "bad")}, {"of-its-own-identity", never(good, "good")},
 		{"calls-without-a-token", calls("", "info", "")}, {"commits", calls(bad, "commit", `{"step":1}`)}, {"searches", calls(bad, "find", `{"id":"two"}`)},
 	} {
 		b.Run(flood.name, func(b *testing.B) {

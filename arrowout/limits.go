@@ -9,6 +9,7 @@ import (
 
 	"loaderd/internal/access"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 
 // limits bound what identities cost.
 type limits struct {
-	streams, ofOne int
+	streams, ofOne, keepersOfOne int
 
 	mu      sync.Mutex
 	open    int
@@ -38,15 +39,16 @@ type limits struct {
 // usage is what one identity uses.
 type usage struct {
 	streams, searches int
+	keepers           map[string]int // that it asks for at this moment, by how many calls each
 	records           *rate.Limiter
 	last              time.Time
 }
 
 func newLimits(c Config) *limits {
-	return &limits{streams: c.MaxStreams, ofOne: c.MaxStreamsOfOne, of: map[string]*usage{}}
+	return &limits{streams: c.MaxStreams, ofOne: c.MaxStreamsOfOne, keepersOfOne: c.MaxKeepersOfOne, of: map[string]*usage{}}
 }
 
-func limited(what string, most int) error {
+func limited(what string, most int) *loader.Error {
 	return &loader.Error{Reason: Limited, Message: fmt.Sprintf("%s: at most %d", what, most), Do: "wait a little and ask again; close what is not used"}
 }
 
@@ -56,14 +58,14 @@ func (l *limits) user(who access.Identity) *usage {
 	if now.Sub(l.forgets) > time.Minute {
 		l.forgets = now
 		for name, u := range l.of {
-			if u.streams == 0 && u.searches == 0 && now.Sub(u.last) > time.Minute {
+			if u.streams == 0 && u.searches == 0 && len(u.keepers) == 0 && now.Sub(u.last) > time.Minute {
 				delete(l.of, name)
 			}
 		}
 	}
 	u := l.of[who.Name]
 	if u == nil {
-		u = &usage{records: rate.NewLimiter(recordsPerSecond, recordsBurst)}
+		u = &usage{keepers: map[string]int{}, records: rate.NewLimiter(recordsPerSecond, recordsBurst)}
 		l.of[who.Name] = u
 	}
 	u.last = now
@@ -86,6 +88,39 @@ func (l *limits) stream(who access.Identity) (done func(), err error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.open, u.streams = l.open-1, u.streams-1
+	}, nil
+}
+
+// keeper counts a commit of a keeper until done is called, for an identity that may commit for its own keepers alone. there are the run's keepers: one
+// that is not among them is another one of the identity's.
+func (l *limits) keeper(who access.Identity, keeper string, there plan.Keepers) (done func(), err error) {
+	if who.Role.Includes(access.Operate) {
+		return func() {}, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.user(who)
+	own := map[string]struct{}{}
+	for name := range there {
+		if who.Keeps(name) {
+			own[name] = struct{}{}
+		}
+	}
+	for name := range u.keepers {
+		own[name] = struct{}{}
+	}
+	if _, known := own[keeper]; !known && len(own) >= l.keepersOfOne {
+		e := limited(fmt.Sprintf("keepers of identity %s (flight.max_keepers_of_one)", who), l.keepersOfOne)
+		e.Do = "commit for one that is there, or let one leave first"
+		return nil, e
+	}
+	u.keepers[keeper]++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if u.keepers[keeper]--; u.keepers[keeper] == 0 {
+			delete(u.keepers, keeper)
+		}
 	}, nil
 }
 

@@ -258,7 +258,7 @@ func TestRotationUnderLoad(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				stream, err := c.DoGet(withToken(kept), &flight.Ticket{Ticket: []byte("{}")})
+				stream, err := c.DoGet(withToken(kept), &flight.Ticket{Ticket: fmt.Appendf(nil, `{"job":"kept/%d"}`, n)})
 				batches := -1 // the schema
 				for ; err == nil; batches++ {
 					_, err = stream.Recv()

@@ -77,7 +77,7 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1),
 		budget: budget, slowness: &slowness{budget, log, newSampler(), m.cuts}}
 	flight.RegisterFlightServiceServer(s.grpc, &service{run: run, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: newLimits(cfg),
-		budget: budget, stopping: stopping})
+		budget: budget, places: newPlaces(), stopping: stopping})
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	return s, nil
 }

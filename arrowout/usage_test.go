@@ -3,6 +3,8 @@ package arrowout_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -23,10 +25,13 @@ func TestHowManyStreams(t *testing.T) {
 	f := newFake(2, 2, 16)
 	f.last = nil // its readers wait behind the last step
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxStreams, c.MaxStreamsOfOne = file, 3, 2 }))
+	jobs := map[string]string{one: "one", other: "other"}
+	opened := 0
 	open := func(token string) (context.CancelFunc, error) {
+		opened++ // each in a place of its own
 		ctx, cancel := context.WithCancel(withToken(token))
 		t.Cleanup(cancel)
-		s, err := c.DoGet(ctx, &flight.Ticket{Ticket: []byte("{}")})
+		s, err := c.DoGet(ctx, &flight.Ticket{Ticket: fmt.Appendf(nil, `{"job":"%s/%d"}`, jobs[token], opened)})
 		return cancel, received(s, &flight.FlightData{}, err)
 	}
 	refused := func(token, part string) {
@@ -79,6 +84,50 @@ func TestRecordsInALoop(t *testing.T) {
 	}
 	if err := commit(other); err != nil {
 		t.Errorf("another identity: %v", err)
+	}
+}
+
+// An identity has as many keepers as it may, and not the run's: those that there are, those that it asks for at this moment, and no more.
+func TestKeepersOfOne(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "identities.json")
+	loud, other := let(t, file, access.Identity{Name: "loud", Role: access.Train}), let(t, file, access.Identity{Name: "other", Role: access.Train})
+	operator := let(t, file, access.Identity{Name: "operator", Role: access.Operate})
+	f := newFake(2, 2, 16)
+	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxKeepersOfOne = file, 3 }))
+	try := func(token, action, keeper string) error {
+		s, err := c.DoAction(withToken(token), &flight.Action{Type: action, Body: []byte(fmt.Sprintf(`{%s"keeper":%q}`, map[string]string{"commit": `"step":1,`}[action], keeper))})
+		return received(s, &flight.Result{}, err)
+	}
+	for _, x := range []struct {
+		token, action, keeper string
+		refused               bool
+	}{
+		{loud, "commit", "loud", false}, {loud, "commit", "loud/1", false}, {loud, "commit", "loud/2", false},
+		{loud, "commit", "loud/3", true}, {loud, "commit", "loud/1", false}, {other, "commit", "other", false},
+		{operator, "commit", "loud/4", false}, {loud, "leave", "loud/2", false}, {loud, "commit", "loud/3", true}, // the operator has made one of its own
+		{loud, "leave", "loud/4", false}, {loud, "commit", "loud/3", false},
+	} {
+		switch err := try(x.token, x.action, x.keeper); {
+		case x.refused && (infoOf(t, err, codes.Unavailable).Reason != "LIMITED" || !strings.Contains(err.Error(), "flight.max_keepers_of_one")):
+			t.Errorf("%s %s: %v", x.action, x.keeper, err)
+		case !x.refused && err != nil:
+			t.Errorf("%s %s: %v", x.action, x.keeper, err)
+		}
+	}
+
+	asked, answer := make(chan struct{}, 9), make(chan struct{})
+	f.act = func(string, uint64) (uint64, error) { asked <- struct{}{}; <-answer; return 0, nil }
+	ended := make(chan error, 2)
+	for _, keeper := range []string{"other/1", "other/2"} {
+		go func() { ended <- try(other, "commit", keeper) }()
+		<-asked
+	}
+	if err := try(other, "commit", "other/3"); infoOf(t, err, codes.Unavailable).Reason != "LIMITED" {
+		t.Errorf("beside two that are asked for: %v", err)
+	}
+	close(answer)
+	if err := errors.Join(<-ended, <-ended); err != nil {
+		t.Error(err)
 	}
 }
 

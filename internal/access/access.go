@@ -43,6 +43,8 @@ type Identity struct {
 	Keepers []string  `json:"keepers,omitempty"`
 	Created time.Time `json:"created,omitzero"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
+	// Shared says that it is whoever has the token of a token file: several parties may be the same.
+	Shared bool `json:"-"`
 }
 
 // Sees says whether it may see a run.

@@ -53,7 +53,7 @@ func (g *Gate) Reload() error {
 		if err != nil {
 			return err
 		}
-		k.add(Identity{Name: "token_file", Role: Operate, SHA256: hashOf(token)})
+		k.add(Identity{Name: "token_file", Role: Operate, SHA256: hashOf(token), Shared: true})
 	}
 	g.known.Store(k)
 	return nil

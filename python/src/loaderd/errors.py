@@ -136,6 +136,12 @@ class RunReplaced(LoaderdError):
     reason = "RUN_REPLACED"
 
 
+class Replaced(LoaderdError):
+    """Another stream of the same identity reads as this rank of the job: the newest has the place."""
+
+    reason = "REPLACED"
+
+
 class WorldMismatch(LoaderdError):
     """The world size does not divide the rows of a step; `facts["divisors"]` has those that do."""
 
@@ -234,7 +240,7 @@ FROM_DAEMON: dict[str, type[LoaderdError]] = {
     for cls in (
         SourceDry, SourceDown, TokenizerBehind, PoolFilling, RankBehind, Replaying, NotLeading, PlanLogDown,
         ShuttingDown, Limited, SlowReader, SilentReader, PlanMismatch, StreamMismatch, PlanTruncated, PlanForeign, RunMismatch,
-        RunReplaced, WorldMismatch, TooManySegments, StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
+        RunReplaced, Replaced, WorldMismatch, TooManySegments, StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
     )
 }  # fmt: skip
 """The class of every reason that the daemon gives."""
