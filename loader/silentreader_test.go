@@ -14,7 +14,7 @@ import (
 func TestARankThatNeverReads(t *testing.T) {
 	bubble(t, "never", func(t *testing.T) {
 		w, _ := purging(config("concat"))
-		w.options.Stall, w.options.Silent = 10*time.Second, time.Minute
+		w.options.Stall, w.options.Silent = 7*time.Second, time.Minute // they never end at the same moment
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		run, _ := w.start(t)
 		began := time.Now()
