@@ -152,6 +152,14 @@ func (h *hold) take(ctx context.Context, bytes int64) (*charge, error) {
 	return nil, context.Cause(ctx)
 }
 
+// resize changes how much there is. What is held beyond it is given back by and by.
+func (b *budget) resize(size int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.size = size
+	b.grant()
+}
+
 // inUse is how many bytes are held.
 func (b *budget) inUse() int64 {
 	b.mu.Lock()

@@ -226,7 +226,7 @@ func TestAConnectionIsLost(t *testing.T) {
 // A stream that waits for long takes the place of the one of its share that has stood still for longest, and of no other one.
 func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
 	b := newBudget(1200 * kib)
-	s := &slowness{b, slog.New(slog.DiscardHandler), newSampler(), counterFor(t)}
+	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: newSampler(), cuts: counterFor(t)}
 	other := b.stream("other", nil)
 	other.asks(t, 100*kib)
 	(<-other.taken).sends(100 * kib)

@@ -27,9 +27,12 @@ const (
 
 // limits bound what identities cost.
 type limits struct {
-	streams, ofOne, keepersOfOne int
-
 	mu      sync.Mutex
+	streams int // at most, of all ...
+	ofOne   int // ... and of one identity
+
+	keepersOfOne int
+
 	open    int
 	of      map[string]*usage // by the name of the identity
 	search  int
@@ -45,7 +48,16 @@ type usage struct {
 }
 
 func newLimits(c Config) *limits {
-	return &limits{streams: c.MaxStreams, ofOne: c.MaxStreamsOfOne, keepersOfOne: c.MaxKeepersOfOne, of: map[string]*usage{}}
+	l := &limits{of: map[string]*usage{}}
+	l.set(c)
+	return l
+}
+
+// set changes the limits. What is beyond one now stays until it ends.
+func (l *limits) set(c Config) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.streams, l.ofOne, l.keepersOfOne = c.MaxStreams, c.MaxStreamsOfOne, c.MaxKeepersOfOne
 }
 
 func limited(what string, most int) *loader.Error {

@@ -42,6 +42,7 @@ type Server struct {
 	ended        chan error
 	budget       *budget
 	slowness     *slowness
+	limits       *limits
 }
 
 // NewServer makes a server and reads who is let in and its certificates; Start lets it listen. A nil registerer keeps metrics unregistered.
@@ -75,8 +76,9 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 
 	stopping, stop := context.WithCancelCause(context.Background())
 	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1),
-		budget: budget, slowness: &slowness{budget, log, newSampler(), m.cuts}}
-	flight.RegisterFlightServiceServer(s.grpc, &service{run: run, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: newLimits(cfg),
+		budget: budget, slowness: &slowness{budget: budget, log: log, samples: newSampler(), cuts: m.cuts}, limits: newLimits(cfg)}
+	s.Limit(cfg)
+	flight.RegisterFlightServiceServer(s.grpc, &service{run: run, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: s.limits,
 		budget: budget, places: newPlaces(), stopping: stopping})
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	return s, nil
@@ -107,7 +109,7 @@ func (s *Server) Start() error {
 		s.log.Warn("whoever reaches this address may do everything, or hear the tokens: flight.insecure is set", "listen", l.Addr().String())
 	}
 	watch, end := context.WithCancel(context.Background())
-	go s.slowness.watch(watch, s.cfg.SlowReader)
+	go s.slowness.watch(watch)
 	go func() {
 		defer end()
 		s.ended <- s.grpc.Serve(l)
@@ -118,6 +120,14 @@ func (s *Server) Start() error {
 // Gate knows who is let in, and Certificates what the server shows: both are read again by their Reload, and no stream ends by that.
 func (s *Server) Gate() *access.Gate                 { return s.gate }
 func (s *Server) Certificates() *access.Certificates { return s.certificates }
+
+// Limit takes the limits of a configuration that is valid: of streams, keepers, memory and slow readers. Nothing else of it counts, and that of
+// connections does at the start alone.
+func (s *Server) Limit(c Config) {
+	s.limits.set(c)
+	s.budget.resize(int64(c.SendBytes))
+	s.slowness.after.Store(int64(c.SlowReader))
+}
 
 // Addr is the address that Start listens on.
 func (s *Server) Addr() net.Addr { return s.listen.Addr() }

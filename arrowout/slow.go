@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,17 +29,17 @@ type slowness struct {
 	log     *slog.Logger
 	samples *sampler
 	cuts    prometheus.Counter
+	after   atomic.Int64 // nanoseconds that a reader may take nothing
 }
 
-// watch looks for slow readers until ctx is done. after is how long one may take nothing.
-func (s *slowness) watch(ctx context.Context, after time.Duration) {
-	tick := time.NewTicker(min(after, pressing) / looks)
-	defer tick.Stop()
+// watch looks for slow readers until ctx is done.
+func (s *slowness) watch(ctx context.Context) {
 	for {
+		after := time.Duration(s.after.Load())
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
+		case now := <-time.After(min(after, pressing) / looks):
 			s.look(now, after)
 		}
 	}

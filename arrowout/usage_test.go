@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"google.golang.org/grpc/codes"
@@ -58,6 +59,49 @@ func TestHowManyStreams(t *testing.T) {
 	})
 	ends[0]()
 	eventually(t, "there is room again", func() bool { _, err := open(one); return err == nil })
+}
+
+// Limits are set while a server runs: of streams, keepers, memory and slow readers.
+func TestLimitsOfARunningServer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "identities.json")
+	trainer := let(t, file, access.Identity{Name: "big", Role: access.Train})
+	f := newFake(40, 4, 64<<10) // 1.5 MiB a batch
+	cfg := arrowout.Default()
+	cfg.Listen, cfg.Identities = "127.0.0.1:0", file
+	cfg.MaxStreams, cfg.MaxStreamsOfOne, cfg.MaxKeepersOfOne, cfg.SendBytes = 9, 9, 1, 16<<20
+	s, metric := meteredBy(t, cfg, f, slog.New(slog.DiscardHandler))
+	c := dial(t, s)
+	commit := func(keeper string) error {
+		stream, err := c.DoAction(withToken(trainer), &flight.Action{Type: "commit", Body: fmt.Appendf(nil, `{"step":1,"keeper":%q}`, keeper)})
+		return received(stream, &flight.Result{}, err)
+	}
+	x := openFlood(t, s, 9, 0, trainer, `{"job":"big/#"}`)
+	eventually(t, "nine read", func() bool { return f.readers.Load() == 9 })
+	for _, keeper := range []string{"big", "big/1"} {
+		if err := commit(keeper); (err == nil) != (keeper == "big") {
+			t.Errorf("keeper %s: %v", keeper, err)
+		}
+	}
+	_, err := c.DoGet(withToken(trainer), &flight.Ticket{Ticket: []byte("{}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the tenth is refused", func() bool { return metric("errors_total LIMITED") == 2 })
+	if held := metric("held_bytes"); held > 16<<20 {
+		t.Errorf("%.0f bytes are held", held)
+	}
+
+	cfg.MaxStreams, cfg.MaxStreamsOfOne, cfg.MaxKeepersOfOne, cfg.SendBytes = 10, 10, 2, 1<<30
+	s.Limit(cfg)
+	if err := commit("big/1"); err != nil {
+		t.Errorf("another keeper: %v", err)
+	}
+	eventually(t, "there is more memory", func() bool { return metric("held_bytes") > 16<<20 })
+	openFlood(t, s, 1, 0, trainer, `{}`)
+	eventually(t, "ten read", func() bool { return f.readers.Load() == 10 })
+	cfg.SlowReader = 100 * time.Millisecond
+	s.Limit(cfg)
+	<-x.ended
 }
 
 // Who commits in a loop writes no more of the plan than the limit, and others go on.

@@ -16,7 +16,7 @@ func outlive(log *slog.Logger, reload func()) (restore func()) {
 			select {
 			case s := <-signals:
 				if s == syscall.SIGHUP {
-					log.Info("SIGHUP: certificates, tokens and identities are read again; all other settings are read at the start alone, and SIGTERM stops the daemon")
+					log.Info("SIGHUP: certificates, tokens, identities and limits of Flight are read again; all other settings are read at the start alone, and SIGTERM stops the daemon")
 					reload()
 				}
 			case <-done:

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,7 +13,14 @@ import (
 // A daemon whose terminal closes goes on: SIGHUP is logged, and whoever took the log may be gone. SIGTERM stops it.
 func TestServeOutlivesItsTerminal(t *testing.T) {
 	s := newSite(t)
-	cmd := exec.CommandContext(t.Context(), "loaderd", append([]string{"serve"}, s.settings()...)...)
+	file := filepath.Join(t.TempDir(), "loaderd.yaml")
+	configure := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure("flight: {max_streams: 7}")
+	cmd := exec.CommandContext(t.Context(), "loaderd", append([]string{"serve", "-c", file}, s.settings()...)...)
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +44,13 @@ func TestServeOutlivesItsTerminal(t *testing.T) {
 		}
 	}
 	until("msg=ready")
+	configure("flight: {max_streams: 9, send_bytes: 64MiB}")
 	send(syscall.SIGHUP)
-	until("SIGHUP: certificates, tokens and identities are read again")
+	until("SIGHUP: certificates, tokens, identities and limits of Flight are read again")
+	until("max_streams=9 max_streams_of_one=4096 max_keepers_of_one=16 send_bytes=67108864 slow_reader=5m0s")
+	configure("flight: {max_streams: 0}")
+	send(syscall.SIGHUP)
+	until("the limits stay as they are")
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,11 @@ later over the earlier. --print-config shows every setting with its meaning.`,
 			if printConfig {
 				return c.Print(cmd.OutOrStdout())
 			}
-			return serve(cmd.Context(), c, newLogger(c.Log, cmd.ErrOrStderr()))
+			again := func() (config.Config, error) { return flags.load(cmd) }
+			if flags.file == "-" { // which has been read
+				again = func() (config.Config, error) { return c, nil }
+			}
+			return serve(cmd.Context(), c, again, newLogger(c.Log, cmd.ErrOrStderr()))
 		},
 	}
 	flags.register(cmd)

@@ -12,12 +12,21 @@ import (
 
 // serve runs a daemon until it fails or ctx ends, then stops it within the configured time. Readers with an open stream are told the
 // cause before their connections end.
-func serve(ctx context.Context, c config.Config, log *slog.Logger) error {
+// again reads the configuration again, of which a running daemon takes the limits.
+func serve(ctx context.Context, c config.Config, again func() (config.Config, error), log *slog.Logger) error {
 	var started atomic.Pointer[daemon.Daemon]
 	defer outlive(log, func() {
-		if d := started.Load(); d != nil {
-			d.Reload()
+		d := started.Load()
+		if d == nil {
+			return
 		}
+		d.Reload()
+		c, err := again()
+		if err != nil {
+			log.Error("the configuration cannot be read again: the limits stay as they are", "error", err)
+			return
+		}
+		d.Limit(c)
 	})()
 	d, err := daemon.Start(ctx, c, log)
 	if err != nil {

@@ -148,6 +148,13 @@ func (d *Daemon) Reload() {
 	}
 }
 
+// Limit takes the limits of a configuration, and nothing else of it: those of Flight, but for connections.
+func (d *Daemon) Limit(c config.Config) {
+	d.flight.Limit(c.Flight)
+	d.log.Info("limits are set", "max_streams", c.Flight.MaxStreams, "max_streams_of_one", c.Flight.MaxStreamsOfOne, "max_keepers_of_one", c.Flight.MaxKeepersOfOne,
+		"send_bytes", c.Flight.SendBytes, "slow_reader", c.Flight.SlowReader)
+}
+
 // reloaders are what is read again while the daemon runs.
 func (d *Daemon) reloaders() map[string]access.Reloader {
 	all := map[string]access.Reloader{"flight certificate": d.flight.Certificates(), "identities": d.flight.Gate(), "http certificate": d.http.certificates}
