@@ -103,8 +103,12 @@ func (f *fleet) train(rank reader.Ticket, first int, trained func(reader.Batch))
 	}
 }
 
+// planLeader is a kind of end that TestTakeovers measures.
+const planLeader = "kill -9 of another daemon whose server leads the plan's stream"
+
 // TestTakeovers measures how long ranks wait for a step that nobody had planned when one of three daemons ends, its server with it. The
-// ranks train 50 ms a step, and nothing is planned ahead of them. LOADERD_TAKEOVERS says how often each kind of end is measured.
+// ranks train 50 ms a step, and nothing is planned ahead of them. LOADERD_TAKEOVERS says how often each kind of end is measured, LOADERD_TAKEOVERS_OF what
+// the names of the kinds contain that are.
 func TestTakeovers(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("LOADERD_TAKEOVERS"))
 	if n == 0 {
@@ -137,7 +141,11 @@ func TestTakeovers(t *testing.T) {
 		{"kill -9 of the leading daemon and its server", false, (*victim).kill},
 		{"clean stop of the leading daemon and its server", false, (*victim).terminate},
 		{"kill -9 of another daemon and its server", true, (*victim).kill},
+		{planLeader, true, (*victim).kill},
 	} {
+		if !strings.Contains(kind.name, os.Getenv("LOADERD_TAKEOVERS_OF")) {
+			continue
+		}
 		waits := map[bool][]time.Duration{} // by whether the server that ended led the plan's stream
 		for range n {
 			pause(f.ctx, time.Duration(5000+r.IntN(1000))*time.Millisecond) // all is well again
@@ -146,6 +154,11 @@ func TestTakeovers(t *testing.T) {
 				v = f.members[(slices.Index(f.members, v)+1+r.IntN(2))%3]
 			}
 			led := f.leadsPlan(store, v)
+			for kind.name == planLeader && !led { // the leading daemon's server has handed it to one of the others, or will
+				pause(f.ctx, 50*time.Millisecond)
+				v = f.members[(slices.Index(f.members, f.leading())+1+r.IntN(2))%3]
+				led = f.leadsPlan(store, v)
+			}
 			began := time.Now()
 			go kind.end(v)
 			var worst time.Duration
