@@ -107,6 +107,69 @@ func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
 	})
 }
 
+// neverLeads is a candidate that does not get the lead.
+type neverLeads struct{ loader.Leads }
+
+func (neverLeads) Take(ctx context.Context) (loader.Lead, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A daemon that reads a server which is behind when another daemon takes the lead does not say by the word of the old leader that a step is not planned.
+func TestADaemonThatIsBehindWhenAnotherLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, company := newWorld(config("concat")), newCompany()
+		w.options.Ahead, w.options.Checkpoint = 2, 0
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		_, stop := w.join(t, company, "first")
+		var behind atomic.Bool
+		w.edges = func(e *loader.Edges) { e.Plan = behindLog{w.plan, 1 << 40, behind.Load} }
+		third, err := func() (*loader.Run, error) {
+			defer func(before func(*loader.Edges)) { w.edges = before }(w.edges)
+			plan := w.edges
+			w.edges = func(e *loader.Edges) {
+				plan(e)
+				e.Leads, e.Bus, e.Daemon = neverLeads{company}, company, "third"
+			}
+			return w.open(t)
+		}()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- third.Serve(ctx) }()
+		w.edges = nil
+		second, stopSecond := w.join(t, company, "second")
+		read(t, third, loader.Place{World: 1}, 0, 5)
+		behind.Store(true)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		read(t, second, loader.Place{World: 1}, 0, 40)
+		for range 500 {
+			if r, err := third.Join(loader.Place{World: 1}, 38); err == nil {
+				r.Close()
+			} else if reason(err) != loader.NotLeading {
+				t.Fatalf("Join = %v", err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		behind.Store(false)
+		time.Sleep(5 * time.Second)
+		if _, err := third.Join(loader.Place{World: 1}, 1000); reason(err) != loader.StepNotPlanned {
+			t.Errorf("when it has caught up: Join = %v", err)
+		}
+		if batches := read(t, third, loader.Place{World: 1}, 38, 3); len(batches) != 3 {
+			t.Errorf("%d steps", len(batches))
+		}
+		end()
+		if err := errors.Join(stopSecond(), <-ended); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
 // An old end of the plan is not believed beside a checkpoint that lies behind it.
 func TestAnOldEndBesideACheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -84,6 +84,14 @@ type office struct {
 	any     bool      // it has been told something
 	times   uint64    // that it was told
 	claimed uint64    // the first step that can be read, as it was told; 0 when that has been looked at
+	rumour  rumour
+}
+
+// rumour is the last word of a daemon that says it leads, which the plan, as far as it is known here, does not say. It may have the next term,
+// and then the plan is longer than is known here.
+type rumour struct {
+	daemon string
+	heard  time.Time
 }
 
 // daemon is another daemon of the run.
@@ -315,7 +323,7 @@ func (o *office) report() report {
 	}
 	r := o.told
 	r.Elsewhere, r.Silent = true, time.Since(o.heard)
-	r.Unheard = !o.any || r.Silent >= silentAfter
+	r.Unheard = !o.any || r.Silent >= silentAfter || time.Since(o.rumour.heard) < silentAfter && !o.plan.ledBy(o.rumour.daemon)
 	return r
 }
 

@@ -156,7 +156,12 @@ func (o *office) hear(b []byte) {
 	if o.leader != nil {
 		o.leader.want(o.demandOfAll())
 	}
-	if w.Lead != nil && !o.leads && o.plan.ledBy(w.Daemon) {
+	if w.Lead != nil && !o.leads && !o.plan.ledBy(w.Daemon) {
+		o.rumour = rumour{w.Daemon, time.Now()}
+		if w.At > o.plan.position() {
+			signal(o.hint)
+		}
+	} else if w.Lead != nil && !o.leads {
 		o.told, o.heard, o.any, o.times = *w.Lead, time.Now(), true, o.times+1
 		o.told.Flight = w.Flight
 		o.claimed = max(o.claimed, w.Oldest)
