@@ -3,6 +3,7 @@ package loader_test
 import (
 	"bytes"
 	"reflect"
+	"slices"
 	"testing"
 
 	"loaderd/loader"
@@ -27,6 +28,16 @@ func lived(t *testing.T, w *world) (batches []*loader.Batch, id string) {
 	return batches, info.ID
 }
 
+// unsealed are a plan's decisions without the seal, which stands behind as many steps as were planned when it was asked for.
+func unsealed(t *testing.T, records [][]byte) [][]byte {
+	return slices.DeleteFunc(decisions(t, records), func(b []byte) bool {
+		e, err := plan.DecodeRecord(b)
+		must(t, err)
+		_, is := e.(plan.Seal)
+		return is
+	})
+}
+
 // A run that is deleted and begun again over the same documents is the same but for its id, which stands in its header and nowhere else.
 func TestARunIsTheSameButForItsID(t *testing.T) {
 	w := newWorld(config("bfd"))
@@ -47,7 +58,7 @@ func TestARunIsTheSameButForItsID(t *testing.T) {
 	if bytes.Equal(w.plan.records[0], records[0]) {
 		t.Error("the header is that of another run")
 	}
-	if a, b := digest(decisions(t, w.plan.records)...), digest(decisions(t, records)...); a != b {
+	if a, b := digest(unsealed(t, w.plan.records)...), digest(unsealed(t, records)...); a != b {
 		t.Error("the plans differ in more than the id")
 	}
 	for _, b := range w.plan.records[1:] {
