@@ -1,8 +1,12 @@
 package loaderd_test
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,9 +14,13 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
 	"loaderd/internal/publishing"
 	"loaderd/internal/reader"
+	"loaderd/stream"
+	"loaderd/stream/conn"
+	"loaderd/stream/planlog"
 )
 
 // permitted returns what docs/cluster.md lists for a party, under a heading such as "publish".
@@ -121,4 +129,113 @@ func TestPermissions(t *testing.T) {
 		t.Error(err)
 	}
 	stop(t, other)
+}
+
+// unasked are patterns of the daemon's list whose lack is not found out by asking.
+var unasked = []string{
+	"$JS.API.INFO",         // without it there is no connection
+	"$JS.API.STREAM.NAMES", // for tools
+	"_INBOX.>", "$JS.FC.>", // answers, of which there is none to give
+	conn.UserInfo, // without it the daemon knows less, and does all the same
+}
+
+// A daemon that lacks a permission does not start, and names all that it lacks at once; who has all of the list lacks nothing. Asking leaves nothing behind.
+func TestMissingPermissionsAreNamed(t *testing.T) {
+	list := permitted(t, "daemon")
+	users := []*server.User{{Username: "all", Password: "d"}, {Username: "listed", Password: "d", Permissions: list}}
+	type lack struct {
+		user, pattern, what string
+	}
+	var lacks []lack
+	without := func(p *server.SubjectPermission, i int) *server.SubjectPermission {
+		return &server.SubjectPermission{Allow: slices.Concat(p.Allow[:i], p.Allow[i+1:])}
+	}
+	for i, pattern := range list.Publish.Allow {
+		if !slices.Contains(unasked, pattern) {
+			lacks = append(lacks, lack{fmt.Sprint("publisher", i), pattern, "publish"})
+			users = append(users, &server.User{Username: lacks[len(lacks)-1].user, Password: "d",
+				Permissions: &server.Permissions{Publish: without(list.Publish, i), Subscribe: list.Subscribe}})
+		}
+	}
+	for i, pattern := range list.Subscribe.Allow {
+		if pattern != "_INBOX.>" { // without answers nothing can be asked
+			lacks = append(lacks, lack{fmt.Sprint("subscriber", i), pattern, "subscribe"})
+			users = append(users, &server.User{Username: lacks[len(lacks)-1].user, Password: "d",
+				Permissions: &server.Permissions{Publish: list.Publish, Subscribe: without(list.Subscribe, i)}})
+		}
+	}
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, StoreDir: t.TempDir(), JetStream: true, Users: users})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the server does not listen")
+	}
+	open := func(user string) *stream.Store {
+		c := natstest.Config(t)
+		c.URL = "nats://" + user + ":d@" + s.Addr().String()
+		store := natstest.Open(t, c)
+		t.Cleanup(func() { store.Close() })
+		return store
+	}
+	ctx := natstest.Within(t, time.Minute)
+	all := open("all")
+	check := func(when string) {
+		if err := planlog.Permitted(ctx, open("listed"), "pretrain", true); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		for _, l := range lacks {
+			err := planlog.Permitted(ctx, open(l.user), "pretrain", true)
+			if when != "before there are streams" && l.pattern == "$JS.API.STREAM.CREATE.*" {
+				if err != nil {
+					t.Errorf("%s: without permission to make streams, which are there: %v", when, err)
+				}
+				continue
+			}
+			var missing *planlog.NotPermittedError
+			if !errors.As(err, &missing) || !strings.Contains(err.Error(), "docs/cluster.md#permissions") {
+				t.Errorf("%s, without permission to %s to %s: %v", when, l.what, l.pattern, err)
+				continue
+			}
+			for _, p := range missing.Missing {
+				if !server.SubjectsCollide(p.Subject, l.pattern) || p.Subscribe != (l.what == "subscribe") {
+					t.Errorf("%s, without permission to %s to %s: %+v", when, l.what, l.pattern, p)
+				}
+			}
+		}
+	}
+	check("before there are streams")
+	if account, err := all.Account(ctx); err != nil || account != "$G" {
+		t.Errorf("the account is %q, %v", account, err)
+	}
+	if n, err := all.JetStream().AccountInfo(ctx); err != nil || n.Streams > 0 {
+		t.Errorf("asking made %d streams, %v", n.Streams, err)
+	}
+	c := settings(t, "nats://all:d@"+s.Addr().String())
+	c.Run = "pretrain"
+	d := start(t, c)
+	publishTo(t, c.Stream.URL, goSource(t, 50))
+	read(t, d.FlightURI(), reader.Ticket{Steps: 4})
+	stop(t, d)
+	before := states(t, all)
+	check("where there are streams")
+	if after := states(t, all); !maps.Equal(before, after) {
+		t.Errorf("asking changed streams from %v to %v", before, after)
+	}
+	c.Stream.URL = "nats://" + lacks[0].user + ":d@" + s.Addr().String()
+	if _, err := daemon.Start(ctx, c, slog.New(slog.DiscardHandler)); !errors.As(err, new(*planlog.NotPermittedError)) {
+		t.Errorf("a daemon starts without %s: %v", lacks[0].pattern, err)
+	}
+}
+
+// states are first and last sequences of all streams, and how many messages lie between.
+func states(t *testing.T, s *stream.Store) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for info := range s.JetStream().ListStreams(t.Context()).Info() {
+		all[info.Config.Name] = fmt.Sprint(info.State.FirstSeq, info.State.LastSeq, info.State.Msgs)
+	}
+	return all
 }

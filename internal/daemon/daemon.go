@@ -73,6 +73,11 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.store, err = stream.Open(ctx, c.Stream, log); err != nil {
 		return nil, err
 	}
+	if !c.Stream.Embedded() {
+		if err = planlog.Permitted(ctx, d.store, c.Run, c.Serve.Release == "purge"); err != nil {
+			return nil, err
+		}
+	}
 	if d.store.Own() != d.store { // producers may make nothing themselves
 		if _, err = d.store.EnsureRecords(ctx); err != nil {
 			return nil, err

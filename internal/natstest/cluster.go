@@ -41,6 +41,8 @@ type ClusterConfig struct {
 	Ping time.Duration
 	// Users may do what their permissions allow; who gives no name may do everything.
 	Users []*server.User
+	// Accounts are in the form of a server's configuration. LOADERD is that of who gives no name.
+	Accounts string
 }
 
 // member is one server of a cluster.
@@ -120,7 +122,7 @@ func (c *Cluster) options(i int) *server.Options {
 		nobody = "nobody"
 		users = append([]*server.User{{Username: nobody}}, users...)
 	}
-	return &server.Options{
+	o := &server.Options{
 		Users: users, NoAuthUser: nobody,
 		ServerName: m.name, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
 		MaxPayload: int32(payload), MaxPending: max(server.MAX_PENDING_SIZE, 4*int64(payload)),
@@ -135,6 +137,16 @@ func (c *Cluster) options(i int) *server.Options {
 		},
 		Routes: routes,
 	}
+	if config.Accounts == "" {
+		return o
+	}
+	if err := o.ProcessConfigString(config.Accounts); err != nil {
+		c.t.Fatalf("natstest: accounts: %v", err)
+	}
+	own := slices.IndexFunc(o.Accounts, func(a *server.Account) bool { return a.Name == "LOADERD" })
+	o.NoAuthUser = "nobody"
+	o.Users = append(o.Users, &server.User{Username: o.NoAuthUser, Account: o.Accounts[own]})
+	return o
 }
 
 // wire leads every link to the server behind it, and those of stopped members nowhere.

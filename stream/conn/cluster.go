@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 )
@@ -33,10 +31,10 @@ func (c *Client) Barrier(ctx context.Context, st jetstream.Stream) error {
 	})
 }
 
-// Confirm is Barrier where this client may write one. Where it may not (its permissions, or the stream, deny purges) it does nothing: then the word
+// Confirm is Barrier where this client may write one. Where it may not (its permissions, its account, or the stream, deny purges) it does nothing: then the word
 // of a server that takes itself for the leader has to do. A server alone needs none.
 func (c *Client) Confirm(ctx context.Context, st jetstream.Stream) error {
-	if !c.Clustered() || c.noPurge.Load() {
+	if !c.Clustered() || c.mayNot(opPurge) {
 		return nil
 	}
 	err := c.Barrier(ctx, st)
@@ -44,17 +42,10 @@ func (c *Client) Confirm(ctx context.Context, st jetstream.Stream) error {
 	if errors.As(err, &refused) && !Transient(err) {
 		return nil
 	}
-	if err != nil && c.mayNotPurge() {
-		c.noPurge.Store(true)
+	if c.denied(ctx, opPurge, st.CachedInfo().Config.Name, err) {
 		return nil
 	}
 	return err
-}
-
-// mayNotPurge says whether the last thing that a server said of this connection is that it may not ask for a purge. Such a request has no answer.
-func (c *Client) mayNotPurge() bool {
-	err := c.nc.LastError()
-	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(strings.ToUpper(err.Error()), "STREAM.PURGE")
 }
 
 // Led says whether a stream's state is told by a server that is its leader, or takes itself for it. Any other server of the cluster may tell

@@ -59,7 +59,7 @@ type Client struct {
 	log       *slog.Logger
 	options   Options
 	clustered atomic.Bool // a server was a member of a cluster
-	noPurge   atomic.Bool // permissions deny purges
+	denies    sync.Map    // the operations that were denied to this client
 	api       string      // what subjects of JetStream's interface begin with
 	status    *status
 	stop      context.CancelFunc // ends what runs beside the connection ...

@@ -32,7 +32,7 @@ func (c *Client) EachHeader(ctx context.Context, st jetstream.Stream, subject st
 	wait, moved := c.Backoff(), time.Now()
 	for {
 		from := next
-		err := c.eachHeader(ctx, st, subject, from, each)
+		err := c.eachHeader(ctx, st, subject, from, last, each)
 		if stopped || next > last || !c.Clustered() {
 			return err
 		}
@@ -78,19 +78,58 @@ func (c *Client) nothingFrom(ctx context.Context, st jetstream.Stream, subject s
 	return err
 }
 
-// eachHeader is EachHeader by what one server has, to its end.
-func (c *Client) eachHeader(ctx context.Context, st jetstream.Stream, subject string, first uint64,
+// eachHeader is EachHeader by what one server has, to its end: by a consumer, or where none can be made, as by who may not, by gets of many messages, which
+// send payloads too.
+func (c *Client) eachHeader(ctx context.Context, st jetstream.Stream, subject string, first, last uint64,
 	f func(sequence uint64, h nats.Header) (more bool)) error {
+	if !c.mayNot(opCreateConsumer) {
+		consumer, err := c.headersConsumer(ctx, st, subject, first)
+		if err == nil {
+			return consumeHeaders(ctx, consumer, f)
+		}
+		var refused *jetstream.APIError
+		if !c.denied(ctx, opCreateConsumer, st.CachedInfo().Config.Name, err) && (errors.As(err, &refused) || ctx.Err() != nil) {
+			return err
+		}
+	}
+	return c.getHeaders(ctx, st, subject, first, last, f)
+}
+
+func (c *Client) headersConsumer(ctx context.Context, st jetstream.Stream, subject string, first uint64) (jetstream.Consumer, error) {
 	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: true}
 	if subject != "" {
 		config.FilterSubjects = []string{subject}
 	}
-	create, cancel := context.WithTimeout(ctx, c.silence()) // a server that does not know of the stream yet says nothing
-	consumer, err := st.OrderedConsumer(create, config)
-	cancel()
-	if err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(ctx, c.silence()) // a server that does not know of the stream yet says nothing
+	defer cancel()
+	return st.OrderedConsumer(ctx, config)
+}
+
+// Of one get of many messages, for their headers.
+const (
+	headersAtOnce = 1000
+	headersBytes  = 8 << 20
+)
+
+func (c *Client) getHeaders(ctx context.Context, st jetstream.Stream, subject string, first, last uint64,
+	f func(sequence uint64, h nats.Header) (more bool)) error {
+	for next := first; next <= last; {
+		end := min(last, next+headersAtOnce-1)
+		found, behind, err := c.GetRange(ctx, st.CachedInfo().Config.Name, next, end, headersBytes)
+		if err != nil {
+			return err
+		}
+		for _, m := range found {
+			if (subject == "" || m.Subject == subject) && !f(m.Sequence, m.Header) {
+				return nil
+			}
+		}
+		next = min(behind, end+1) // where messages are gone, more was looked at than was asked for
 	}
+	return nil
+}
+
+func consumeHeaders(ctx context.Context, consumer jetstream.Consumer, f func(sequence uint64, h nats.Header) (more bool)) error {
 	if info := consumer.CachedInfo(); info != nil && info.NumPending == 0 {
 		return nil
 	}

@@ -303,6 +303,7 @@ class Session:
     ) -> None:
         """What one server has of `headers`, and perhaps one message more."""
         import nats.errors
+        import nats.js.errors
         from nats.js.api import ConsumerConfig, DeliverPolicy
 
         js = self._live().jetstream(timeout=ANSWER_SECONDS)
@@ -330,8 +331,21 @@ class Session:
 
         try:
             await self._unless_lost(read())
+        except (nats.errors.NoRespondersError, nats.js.errors.ServiceUnavailableError):
+            await self._headers_one_by_one(stream, subject, first, last, each)
         except nats.errors.Error as error:
             raise Lost(f"read back {subject}: {error}") from error
+
+    async def _headers_one_by_one(
+        self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
+    ) -> None:
+        """`_headers_of_one` without a consumer, for an account that may make none: a request a message."""
+        while first <= last:
+            sequence, headers = await self._following(stream, subject, first)
+            if not sequence:
+                return
+            each(sequence, headers)
+            first = sequence + 1
 
 
 def _direct(message: Any) -> tuple[int, dict[str, str]]:

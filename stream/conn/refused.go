@@ -1,0 +1,101 @@
+package conn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Refused returns those of some subjects that this client's user may not publish to, and those that it may not subscribe to. It finds out over a connection
+// of its own, by doing so without harm.
+func (c *Client) Refused(ctx context.Context, publish, subscribe []string) (notPublish, notSubscribe []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, AttemptLimit)
+	defer cancel()
+	options, err := clientOptions(c.options, newStatus(), &lines{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, nil, err
+	}
+	var mu sync.Mutex
+	var said []string
+	closed := make(chan struct{})
+	options = append(options, nats.NoReconnect(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		said = append(said, strings.ToLower(err.Error()))
+	}), nats.ClosedHandler(func(*nats.Conn) { close(closed) }), func(o *nats.Options) error {
+		o.NoCallbacksAfterClientClose = false // the last callback tells that all errors have come
+		return nil
+	})
+	nc, err := nats.Connect(c.options.URL, options...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect once more: %w", err)
+	}
+	defer nc.Close()
+	for _, subject := range publish {
+		if err := nc.PublishMsg(harmless(subject)); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", subject, err)
+		}
+	}
+	for _, subject := range subscribe {
+		if _, err := nc.Subscribe(subject, func(*nats.Msg) {}); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", subject, err)
+		}
+	}
+	if err := nc.FlushWithContext(ctx); err != nil { // the server answers in order
+		return nil, nil, err
+	}
+	nc.Close()
+	<-closed
+	mu.Lock()
+	defer mu.Unlock()
+	among := func(subjects []string, what string) (refused []string) {
+		for _, subject := range subjects {
+			line := strings.ToLower(fmt.Sprintf("%s to %q", what, subject))
+			if slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, line) }) {
+				refused = append(refused, subject)
+			}
+		}
+		return refused
+	}
+	return among(publish, "publish"), among(subscribe, "subscription"), nil
+}
+
+// Account is the name of the account that the client's user belongs to. A server may not tell.
+func (c *Client) Account(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, lastAnswer)
+	defer cancel()
+	m, err := c.nc.RequestWithContext(ctx, UserInfo, nil)
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Data struct {
+			Account string `json:"account"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return "", fmt.Errorf("read what the server says of this user: %w", err)
+	}
+	return answer.Data.Account, nil
+}
+
+// UserInfo is the subject on which a server tells a client who it is.
+const UserInfo = "$SYS.REQ.USER.INFO"
+
+// harmless is a message that changes nothing whoever takes it. A stream refuses it, because it is meant for one that there is not. JetStream's interface refuses
+// it twice: it asks for a version that is far off, and it is the beginning of an object in JSON. (What is no object is not looked at: a purge takes it for
+// a request to purge everything.)
+func harmless(subject string) *nats.Msg {
+	m := nats.NewMsg(subject)
+	m.Header.Set(jetstream.ExpectedStreamHeader, "loaderd_asks_what_is_permitted")
+	m.Header.Set("Nats-Required-Api-Level", "1000000")
+	m.Data = []byte("{")
+	return m
+}

@@ -1,0 +1,174 @@
+package planlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nuid"
+
+	"loaderd/internal/access"
+	"loaderd/stream"
+	"loaderd/stream/conn"
+)
+
+// NotPermittedError names what the daemon's user of NATS may not do, and has to.
+type NotPermittedError struct {
+	Missing []Permission
+}
+
+// Permission is one that a daemon needs.
+type Permission struct {
+	Subject   string
+	Subscribe bool // else to publish
+	For       string
+
+	absent string // needed where there is no stream of this name alone
+}
+
+func (e *NotPermittedError) Error() string {
+	var b strings.Builder
+	b.WriteString("the daemon's user of NATS may not do what a daemon does (docs/cluster.md#permissions has templates); it lacks permission to")
+	for _, p := range e.Missing {
+		what := "publish"
+		if p.Subscribe {
+			what = "subscribe"
+		}
+		fmt.Fprintf(&b, "\n  %s to %s, %s", what, p.Subject, p.For)
+	}
+	return b.String()
+}
+
+// Permitted returns a *NotPermittedError when the store's users may not do all that a daemon of a run does, as far as can be told by asking without harm.
+// A request that is not permitted has no answer: without this a daemon would wait, and name the first one alone. Where others may do the same as the daemon,
+// as far as it can know of them, the log says so. So it does when nothing can be found out, which is no error.
+func Permitted(ctx context.Context, s *stream.Store, run string, purges bool) error {
+	needs := neededOfDocuments(s, purges)
+	if s.Own() == s {
+		needs = append(needs, neededOfOwn(s, run)...)
+	}
+	missing := lacks(ctx, s, needs)
+	if s.Own() != s {
+		missing = append(missing, lacks(ctx, s.Own(), neededOfOwn(s.Own(), run))...)
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return &NotPermittedError{missing}
+}
+
+// lacks returns those of some permissions that a store's user has not.
+func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []Permission) {
+	publish, subscribe := []string{conn.UserInfo}, []string{}
+	for _, p := range needs {
+		if p.Subscribe {
+			subscribe = append(subscribe, p.Subject)
+		} else {
+			publish = append(publish, p.Subject)
+		}
+	}
+	notPublish, notSubscribe, err := s.Refused(ctx, publish, subscribe)
+	if err != nil {
+		s.Log().Warn("it cannot be found out what the daemon's user of NATS may do", "error", err)
+		return nil
+	}
+	if !slices.Contains(notPublish, conn.UserInfo) {
+		if account, err := s.Account(ctx); err == nil && open(account, s.ClientURL()) {
+			s.Log().Warn("the daemon's user of NATS is in the default account, as is whoever else connects there: a producer there can forge the plan. "+
+				"Give daemons an account of their own (docs/cluster.md#permissions has templates)", "account", account)
+		}
+	}
+	for _, p := range needs {
+		refused := notPublish
+		if p.Subscribe {
+			refused = notSubscribe
+		}
+		if !slices.Contains(refused, p.Subject) {
+			continue
+		}
+		if p.absent != "" && !slices.Contains(notPublish, s.API("STREAM.INFO", p.absent)) {
+			if _, err := s.Find(ctx, "stream "+p.absent, p.absent, errNoStream); !errors.Is(err, errNoStream) {
+				continue // or it cannot be told: whoever opens the stream says so
+			}
+		}
+		missing = append(missing, p)
+	}
+	return missing
+}
+
+// open says whether an account is one that all users of servers without accounts share, and the server one that others reach.
+func open(account, server string) bool {
+	u, err := url.Parse(server)
+	return err == nil && account == "$G" && !access.OnLoopback(u.Host)
+}
+
+var errNoStream = errors.New("there is no such stream")
+
+// neededOfDocuments lists what a daemon publishes and subscribes to where the documents are, with subjects as it uses them.
+func neededOfDocuments(s *stream.Store, purges bool) []Permission {
+	c := s.Config()
+	n := needed{store: s}
+	n.hear("to hear answers", s.Conn().NewInbox())
+	n.streams(c.Name, c.DeadLetterName())
+	n.add("to read documents", s.API("STREAM.MSG.GET", c.Name), s.API("DIRECT.GET", c.Name), s.API("CONSUMER.CREATE", c.Name, nuid.Next()),
+		s.API("CONSUMER.MSG.NEXT", c.Name, nuid.Next()), s.API("CONSUMER.INFO", c.Name, nuid.Next()), s.API("CONSUMER.DELETE", c.Name, nuid.Next()))
+	n.add("to keep documents that cannot be decoded", c.DeadLetterSubject(c.Subject+".x"))
+	n.bucket(stream.ReadersBucket, "x")
+	if purges {
+		n.add("to release documents (serve.release: purge)", s.API("STREAM.PURGE", c.Name))
+	}
+	return n.all
+}
+
+// neededOfOwn lists what a daemon of a run publishes and subscribes to where its own streams are.
+func neededOfOwn(s *stream.Store, run string) []Permission {
+	plan, objects := s.Config().PlanStream(run), "OBJ_"+checkpointsPrefix+run
+	n := needed{store: s}
+	n.streams(plan.Name, objects)
+	for _, bucket := range []string{leadsBucket, floorsBucket, manifestsBucket} {
+		n.bucket(bucket, run)
+	}
+	n.add("to plan", plan.Subjects[0])
+	n.add("to read the plan", s.API("STREAM.MSG.GET", plan.Name), s.API("DIRECT.GET", plan.Name))
+	n.add("to store checkpoints", "$O."+checkpointsPrefix+run+".C.x", "$O."+checkpointsPrefix+run+".M.x")
+	n.add("to remove old checkpoints", s.API("STREAM.PURGE", objects))
+	alive := stream.ServiceSubject + ".alive." + nuid.Next()
+	n.add("to talk to other daemons", alive, stream.ServiceSubject+".freed."+run)
+	n.hear("to hear answers", s.Conn().NewInbox())
+	n.hear("to hear other daemons", stream.ServiceSubject+".word."+run)
+	n.hear("to tell other daemons that it is there", alive)
+	return n.all
+}
+
+// needed collects permissions.
+type needed struct {
+	store *stream.Store
+	all   []Permission
+}
+
+func (n *needed) add(why string, subjects ...string) {
+	for _, subject := range subjects {
+		n.all = append(n.all, Permission{Subject: subject, For: why})
+	}
+}
+
+func (n *needed) hear(why, subject string) {
+	n.all = append(n.all, Permission{Subject: subject, Subscribe: true, For: why})
+}
+
+func (n *needed) streams(names ...string) {
+	for _, name := range names {
+		n.add("to find stream "+name, n.store.API("STREAM.INFO", name))
+		n.all = append(n.all, Permission{Subject: n.store.API("STREAM.CREATE", name), For: "to make stream " + name + ", which is not there", absent: name})
+	}
+}
+
+func (n *needed) bucket(name, key string) {
+	behind, subject := keyAt(name, key)
+	n.streams(behind)
+	n.add("to read bucket "+name, n.store.API("STREAM.MSG.GET", behind), n.store.API("DIRECT.GET", behind)+"."+subject)
+	n.add("to write to bucket "+name, subject)
+}
