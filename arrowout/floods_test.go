@@ -15,17 +15,29 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/access"
+	"loaderd/internal/testscale"
 )
 
-// BenchmarkGoodReader reports MB/s of a reader while others do what they can to a server and, as of_alone, the fraction of what it reads when it is alone.
-// The floods share the processors with it: what is left to a reader beside one that calls as fast as it can is a matter of their number.
-func BenchmarkGoodReader(b *testing.B) {
+// site is a server that a good reader and others reach, and what those others do to it.
+type site struct {
+	server *arrowout.Server
+	good   string // token of the reader
+	size   int    // bytes of a batch
+	floods []aFlood
+}
+
+type aFlood struct {
+	name  string
+	start func(testing.TB) (end func())
+}
+
+// flooded starts a server of batches of 1 MiB.
+func flooded(t testing.TB) site {
 	run := newBenchRun(1 << 20)
-	size := len(run.tokens) * 6
-	file := filepath.Join(b.TempDir(), "identities.json")
-	good, bad := let(b, file, access.Identity{Name: "good", Role: access.Read}), let(b, file, access.Identity{Name: "bad", Role: access.Operate})
-	s := serve(b, run, func(c *arrowout.Config) { c.Identities, c.MaxStreamsOfOne = file, 1<<14 })
-	calls := func(token, name, body string) func(testing.TB) (end func()) {
+	file := filepath.Join(t.TempDir(), "identities.json")
+	good, bad := let(t, file, access.Identity{Name: "good", Role: access.Read}), let(t, file, access.Identity{Name: "bad", Role: access.Operate})
+	s := serve(t, run, func(c *arrowout.Config) { c.Identities, c.MaxStreamsOfOne = file, 1<<14 })
+	calls := func(token, name, body string) func(testing.TB) func() {
 		return func(t testing.TB) func() {
 			c, done, ended := dial(t, s), make(chan struct{}), make(chan struct{})
 			go func() {
@@ -47,7 +59,7 @@ func BenchmarkGoodReader(b *testing.B) {
 		return func(t testing.TB) func() {
 			var all []*flood
 			for i := range 2 {
-				all = append(all, openFlood(t, s, 1000, 0, of, fmt.Sprintf(`{"job":"%s/%d/#"}`, name, i)))
+				all = append(all, openFlood(t, s, testscale.Of(200, 1000), 0, of, fmt.Sprintf(`{"job":"%s/%d/#"}`, name, i)))
 			}
 			return func() {
 				for _, f := range all {
@@ -56,23 +68,42 @@ func BenchmarkGoodReader(b *testing.B) {
 			}
 		}
 	}
-	for _, flood := range []struct {
-		name  string
-		start func(testing.TB) func()
-	}{
+	return site{s, good, len(run.tokens) * 6, []aFlood{
 		{"readers-that-never-read", never(bad, "bad")}, {"of-its-own-identity", never(good, "good")},
 		{"calls-without-a-token", calls("", "info", "")}, {"commits", calls(bad, "commit", `{"step":1}`)}, {"searches", calls(bad, "find", `{"id":"two"}`)},
-	} {
+	}}
+}
+
+// A reader that reads goes on, whatever others do to the server.
+func TestAGoodReaderAmongOthers(t *testing.T) {
+	batches := testscale.Of(20, 200)
+	x := flooded(t)
+	for _, flood := range x.floods {
+		t.Run(flood.name, func(t *testing.T) {
+			alone := readFor(t, x.server, x.good, batches)
+			end := flood.start(t)
+			beside := readFor(t, x.server, x.good, batches)
+			end()
+			t.Logf("%d batches at %.2f of the speed that it has alone", batches, float64(alone)/float64(beside))
+		})
+	}
+}
+
+// BenchmarkGoodReader reports MB/s of a reader while others do what they can to a server and, as of_alone, the fraction of what it reads when it is alone.
+// The floods share the processors with it: what is left to a reader beside one that calls as fast as it can is a matter of their number.
+func BenchmarkGoodReader(b *testing.B) {
+	x := flooded(b)
+	for _, flood := range x.floods {
 		b.Run(flood.name, func(b *testing.B) {
 			var alone, beside time.Duration
-			b.SetBytes(int64(size))
+			b.SetBytes(int64(x.size))
 			b.ResetTimer()
 			for range rounds {
 				b.StopTimer()
-				alone += readFor(b, s, good, b.N/rounds)
+				alone += readFor(b, x.server, x.good, b.N/rounds)
 				end := flood.start(b)
 				b.StartTimer()
-				beside += readFor(b, s, good, b.N/rounds)
+				beside += readFor(b, x.server, x.good, b.N/rounds)
 				b.StopTimer()
 				end()
 			}
@@ -87,7 +118,7 @@ func BenchmarkGoodReader(b *testing.B) {
 const rounds = 5
 
 // readFor reads so many batches, after as many that do not count, and says how long that took.
-func readFor(b *testing.B, s *arrowout.Server, token string, batches int) time.Duration {
+func readFor(b testing.TB, s *arrowout.Server, token string, batches int) time.Duration {
 	c, err := flight.NewClientWithMiddleware(s.Addr().String(), nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(discard{encoding.GetCodecV2(proto.Name)})), grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(16<<20))
 	if err != nil {
