@@ -143,6 +143,34 @@ func TestAProducersConsumerDeliversToNoPlan(t *testing.T) {
 	}
 }
 
+// The server sends an acknowledgement wherever a producer asks for it. That is no request to JetStream, and in the account of the documents there is no plan.
+func TestAProducersAcknowledgementsDoNothing(t *testing.T) {
+	s := natstest.StartEmbedded(t)
+	ctx := natstest.Context(t)
+	docs := openDocuments(t, s.Store())
+	plan, err := planlog.Open(ctx, s.Store(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	producer := as(t, s, server.ProducerFile, server.Producer)
+	replies := []string{"plan.r", "$JS.API.STREAM.PURGE.DOCS", "$JS.API.STREAM.DELETE.DOCS", "$JS.API.STREAM.MSG.DELETE.DOCS"}
+	for i, reply := range replies {
+		if err := producer.PublishMsg(&nats.Msg{Subject: "docs.a", Reply: reply, Data: []byte("text")}); err != nil {
+			t.Fatal(err)
+		}
+		if !answered(ctx, producer, "docs.a", "text") { // its acknowledgement comes behind that one
+			t.Fatal("the producer cannot publish")
+		}
+		info, err := docs.Info(ctx)
+		if err != nil || info.State.Msgs != uint64(2*i+2) {
+			t.Errorf("behind an acknowledgement to %s: %+v, %v", reply, info, err)
+		}
+	}
+	if last, err := plan.Last(ctx); err != nil || last != 0 {
+		t.Errorf("the plan has %d records, %v", last, err)
+	}
+}
+
 // Producers hear nothing of what the daemon asks, and cannot answer in the server's place.
 func TestAProducerHearsNoAnswersOfOthers(t *testing.T) {
 	s := natstest.StartEmbedded(t)
