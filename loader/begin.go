@@ -70,6 +70,7 @@ func (e Edges) begin(ctx context.Context, h plan.Header) error {
 	if last > 0 {
 		return errors.New("there is a run of that name, with a plan: choose another name")
 	}
+	h.Keyed = e.Keyed
 	record := plan.EncodeRecord(h)
 	if most := e.Plan.MaxRecord(); len(record) > most {
 		return fmt.Errorf("its header of %d bytes is larger than a record of %d: fork at a step with less in flight, or raise the server's max_payload",

@@ -24,7 +24,7 @@ const (
 	NotLeading      Reason = "NOT_LEADING"      // no daemon plans the run, or this one stops
 	PlanLogDown     Reason = "PLAN_LOG_DOWN"    // the plan log cannot be written or read
 	RunFailed       Reason = "RUN_FAILED"       // the run stopped on an error
-	PlanMismatch    Reason = "PLAN_MISMATCH"    // fingerprint or algorithm differ from the plan's
+	PlanMismatch    Reason = "PLAN_MISMATCH"    // fingerprint or algorithm differ from the plan's, or whether it has a key
 	StreamMismatch  Reason = "STREAM_MISMATCH"  // the document stream is not the one that the plan was made of
 	PlanForeign     Reason = "PLAN_FOREIGN"     // the plan has a record that none of the run's daemons wrote
 	PlanTruncated   Reason = "PLAN_TRUNCATED"   // the plan ends before what it is known to have held

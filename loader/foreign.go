@@ -22,6 +22,10 @@ func (l *leader) foreign(ctx context.Context, after uint64, records [][]byte, fa
 		return failed
 	}
 	at, b, err := l.other(ctx, after, records)
+	var told *Error
+	if errors.As(err, &told) && told.Reason == PlanForeign { // the log itself tells
+		return err
+	}
 	if err != nil || b == nil { // the log is shorter than this process knows, or out of reach: that is for the next leader to find out
 		return failed
 	}

@@ -186,7 +186,7 @@ func (l *leader) readHeader(ctx context.Context, documents StreamState) (plan.He
 	}
 	if last == 0 {
 		l.fresh = true
-		return plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: l.name, ID: newID(),
+		return plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: l.name, ID: newID(), Keyed: l.edges.Keyed,
 			Fingerprint: l.config.Fingerprint(), Start: documents.First, Stream: documents.Stream, Config: l.config}, nil
 	}
 	b, err := l.edges.Plan.Get(ctx, 1)

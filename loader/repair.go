@@ -167,6 +167,10 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 func (in *inspection) behind(ctx context.Context, from, last uint64) {
 	for at := max(from, in.foreign+1); at <= last; at++ {
 		e, err := in.read(ctx, at)
+		var foreign *Error
+		if errors.As(err, &foreign) && foreign.Reason == PlanForeign {
+			continue // it never counted
+		}
 		if err != nil {
 			in.unread++
 			continue
@@ -250,6 +254,7 @@ func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, pro
 	if h.Repair != nil {
 		was = h.Repair.Was
 	}
+	h.Keyed = to.Keyed
 	h.Run, h.Repair = name, &plan.Repair{Was: append(slices.Clone(was), d.Run), Records: d.Records, Steps: d.OnceSteps}
 	next, err := d.compare(ctx, from.Plan, plan.EncodeRecord(h), to)
 	if err != nil {

@@ -40,6 +40,8 @@ type Edges struct {
 	Checkpoints Checkpoints // may be nil
 	Floors      Floors      // may be nil: all documents stay
 	Log         *slog.Logger
+	// Keyed says that Plan authenticates records by a key: a plan that is begun says so.
+	Keyed bool
 	// Daemon is the name of this process: the plan says who led when. It may be empty where no other daemon may serve the run.
 	Daemon string
 	// Leads and Bus are who leads the run and what carries the daemons' words where several may serve it; else nil.

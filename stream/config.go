@@ -51,6 +51,8 @@ type Config struct {
 	// free when the stream is created.
 	DeadLetterBytes int64 `koanf:"dead_letter_bytes"`
 	PlanBytes       int64 `koanf:"plan_bytes"`
+	// PlanKeyFile holds keys by which the records of plans are authenticated; empty for none.
+	PlanKeyFile string `koanf:"plan_key_file"`
 	// Replicas of each stream on a cluster, at least: one that is there with more keeps them. 0 gives new streams three on a cluster of three
 	// servers or more and one elsewhere, and leaves those that are there as they are.
 	Replicas int `koanf:"replicas"`

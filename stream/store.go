@@ -26,6 +26,7 @@ type Store struct {
 	own    *Store         // nil where both accounts are one
 	made   made
 	few    fewServers
+	keys   [][]byte // of plans
 }
 
 // Open starts the embedded server or connects to the remote ones. It waits and retries where waiting can help (no server
@@ -61,6 +62,11 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if cfg.PlanKeyFile != "" {
+		if s.keys, err = access.ReadKeys(cfg.PlanKeyFile); err != nil {
+			return nil, err
+		}
+	}
 	who, err := s.identify(ctx, listens, producer)
 	if err != nil {
 		return nil, err
@@ -71,7 +77,7 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 	if who.own == nil {
 		return s, nil
 	}
-	s.own = &Store{config: cfg, log: log, server: s.server}
+	s.own = &Store{config: cfg, log: log, server: s.server, keys: s.keys}
 	if s.own.Client, err = conn.Dial(ctx, *who.own, log); err != nil {
 		return nil, err
 	}
@@ -235,6 +241,9 @@ func (s *Store) Status() conn.Status {
 
 // Config returns the configuration that the Store was opened with.
 func (s *Store) Config() Config { return s.config }
+
+// PlanKeys are the keys by which the records of plans are authenticated, the first for those that are written; none without plan_key_file.
+func (s *Store) PlanKeys() [][]byte { return s.keys }
 
 // Close ends the connection and stops the embedded server, within bounded time. What was acknowledged is on disk already.
 func (s *Store) Close() error {

@@ -95,7 +95,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if err != nil {
 		return nil, err
 	}
-	edges.Plan = steps
+	edges.Plan, edges.Keyed = steps, steps.Keyed()
 	if edges.Checkpoints, err = planlog.OpenCheckpoints(ctx, steps); err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func openNew(ctx context.Context, store *stream.Store, name string) (e loader.Ed
 	if err != nil {
 		return e, err
 	}
-	e.Plan = plan
+	e.Plan, e.Keyed = plan, plan.Keyed()
 	if e.Floors, err = planlog.OpenFloors(ctx, plan); err != nil {
 		return e, err
 	}

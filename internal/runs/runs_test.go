@@ -66,7 +66,7 @@ func edges(t *testing.T, store *stream.Store, run string) (e loader.Edges) {
 	e.Log = slog.New(slog.DiscardHandler)
 	log, err := planlog.Open(ctx, store, run)
 	fail(err)
-	e.Plan = log
+	e.Plan, e.Keyed = log, log.Keyed()
 	e.Checkpoints, err = planlog.OpenCheckpoints(ctx, log)
 	fail(err)
 	e.Floors, err = planlog.OpenFloors(ctx, log)

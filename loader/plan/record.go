@@ -47,9 +47,11 @@ type Header struct {
 	// that the run plans depends on it. Empty in plans of older binaries.
 	ID          string `json:"id,omitempty"`
 	Fingerprint string `json:"fingerprint"`
-	Start       uint64 `json:"start"`  // sequence of the run's first document
-	Stream      Stream `json:"stream"` // that its documents come from
-	Config      Config `json:"config"`
+	// Keyed says that the run was begun with a plan key: no record counts without a code of it.
+	Keyed  bool   `json:"keyed,omitempty"`
+	Start  uint64 `json:"start"`  // sequence of the run's first document
+	Stream Stream `json:"stream"` // that its documents come from
+	Config Config `json:"config"`
 	// Parent is the run that this one was forked from.
 	Parent *Parent `json:"parent,omitempty"`
 	// Repair says of which damaged plan this one is a copy.

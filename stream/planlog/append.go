@@ -46,13 +46,21 @@ func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error 
 			return fmt.Errorf("append to %s: record %d has %d bytes: the server takes %d", l.name, i, len(r), limit)
 		}
 	}
+	codes, err := l.codes(ctx, last, records)
+	if err != nil {
+		return fmt.Errorf("append to %s behind %d: %w", l.name, last, err)
+	}
 	for len(records) > 0 {
 		n, size := 0, 0
 		for n < len(records) && n < conn.MaxCommit && (n == 0 || size+len(records[n]) <= appendBytes) {
 			size += len(records[n])
 			n++
 		}
-		if err := l.appendGroup(ctx, last, records[:n]); err != nil {
+		var own []string
+		if codes != nil {
+			own, codes = codes[:n], codes[n:]
+		}
+		if err := l.appendGroup(ctx, last, records[:n], own); err != nil {
 			return fmt.Errorf("append to %s behind %d: %w", l.name, last, err)
 		}
 		last, records = last+uint64(n), records[n:]
@@ -61,7 +69,7 @@ func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error 
 }
 
 // appendGroup stores records or finds that it cannot. unsure is set while an earlier attempt may have been stored or may still be.
-func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte) error {
+func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, codes []string) error {
 	id := nuid.Next()
 	wait := l.store.Backoff()
 	began, storing := time.Now(), time.Duration(0)
@@ -70,7 +78,7 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte) er
 	}
 	unsure := false
 	for attempt := 1; ; attempt++ {
-		err := l.store.Attempt(ctx, l.store.Limit(began)+storing, func(ctx context.Context) error { return l.send(ctx, id, last, records, attempt > 1) })
+		err := l.store.Attempt(ctx, l.store.Limit(began)+storing, func(ctx context.Context) error { return l.send(ctx, id, last, records, codes, attempt > 1) })
 		switch {
 		case err == nil:
 			return nil
@@ -154,11 +162,14 @@ func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]
 }
 
 // send makes one attempt. A careful one finds out why the server refuses, at the price of one more answer.
-func (l *Log) send(ctx context.Context, id string, last uint64, records [][]byte, careful bool) error {
+func (l *Log) send(ctx context.Context, id string, last uint64, records [][]byte, codes []string, careful bool) error {
 	messages := make([]*nats.Msg, len(records))
 	for i, r := range records {
 		messages[i] = nats.NewMsg(l.subject)
 		messages[i].Data = r
+		if codes != nil {
+			messages[i].Header.Set(macHeader, codes[i])
+		}
 	}
 	first := messages[0].Header
 	first.Set(appendHeader, id)

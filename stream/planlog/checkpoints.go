@@ -154,7 +154,11 @@ func (c *Checkpoints) sweep(ctx context.Context, m manifest) error {
 func (c *Checkpoints) Put(ctx context.Context, term, step uint64, data []byte) ([]loader.Stored, error) {
 	own := c.plan.fence(term)
 	put := loader.Stored{Name: objectName(step, own), Step: step, Bytes: int64(len(data))}
-	if err := c.putObject(ctx, put.Name, data); err != nil {
+	sealed, err := c.plan.seal(ctx, put.Name, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.putObject(ctx, put.Name, sealed); err != nil {
 		return nil, err
 	}
 	var dropped []loader.Stored
@@ -218,7 +222,10 @@ func (c *Checkpoints) Get(ctx context.Context, name string) ([]byte, error) {
 		}
 		return err
 	})
-	return data, err
+	if err != nil {
+		return nil, err
+	}
+	return c.plan.unseal(ctx, name, data)
 }
 
 // missingFor is for how long a cluster has to say that there is no such checkpoint, or not all of it.

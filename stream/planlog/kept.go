@@ -88,7 +88,10 @@ func NewestCheckpoint(ctx context.Context, plan *Log) (checkpoint []byte, err er
 		}
 		return err
 	})
-	return checkpoint, err
+	if err != nil {
+		return nil, err
+	}
+	return plan.unseal(ctx, newest.Name, checkpoint)
 }
 
 // lastValue returns what stands under a key of a bucket, nothing where the key was never written or is deleted, or there is no such bucket.

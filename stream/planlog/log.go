@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -40,6 +41,8 @@ type Log struct {
 	created  time.Time // of the stream
 	readOnly bool
 	holes    bool // it may have some: it is looked at for what is left
+	keys     keyring
+	binding  atomic.Pointer[bound] // once it is known
 }
 
 var _ loader.PlanLog = (*Log)(nil)
@@ -91,7 +94,8 @@ func find(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 
 func newLog(s *stream.Store, st jetstream.Stream, run string) *Log {
 	info := st.CachedInfo()
-	return &Log{store: s.Own(), docs: s, stream: st, run: run, name: info.Config.Name, subject: info.Config.Subjects[0], created: stream.Created(info)}
+	return &Log{store: s.Own(), docs: s, stream: st, run: run, name: info.Config.Name, subject: info.Config.Subjects[0], created: stream.Created(info),
+		keys: s.PlanKeys()}
 }
 
 // whole says whether the log can be used: it has no holes.
@@ -127,7 +131,7 @@ func (l *Log) Get(ctx context.Context, position uint64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.Data, nil
+	return m.Data, l.authentic(ctx, position, m.Data, m.Header.Get(macHeader))
 }
 
 func (l *Log) message(ctx context.Context, position uint64) (*jetstream.RawStreamMsg, error) {
@@ -160,16 +164,27 @@ func (l *Log) Scan(ctx context.Context, from uint64, f func(position uint64, rec
 	if err != nil {
 		return err
 	}
+	if last > 0 {
+		if _, err := l.bound(ctx); err != nil {
+			return err
+		}
+	}
 	for next := max(from, 1); next <= last; {
 		var records [][]byte
+		var codes []string
 		err := l.store.Retry(ctx, fmt.Sprintf("scan %s at %d", l.name, next), func(ctx context.Context) (err error) {
-			records, err = l.store.GetBatch(ctx, l.name, next, min(last-next+1, fetchRecords), fetchBytes)
+			records, codes, err = l.fetch(ctx, next, last)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		for _, r := range records {
+		for i, r := range records {
+			if len(l.keys) > 0 {
+				if err := l.authentic(ctx, next, r, codes[i]); err != nil {
+					return err
+				}
+			}
 			if err := f(next, r); err != nil {
 				return err
 			}
@@ -177,6 +192,29 @@ func (l *Log) Scan(ctx context.Context, from uint64, f func(position uint64, rec
 		}
 	}
 	return nil
+}
+
+// fetch reads records from a position to last, as many as come at once, and with keys their codes.
+func (l *Log) fetch(ctx context.Context, next, last uint64) (records [][]byte, codes []string, err error) {
+	n := min(last-next+1, fetchRecords)
+	if len(l.keys) == 0 {
+		records, err = l.store.GetBatch(ctx, l.name, next, n, fetchBytes)
+		return records, nil, err
+	}
+	found, _, err := l.store.GetRange(ctx, l.name, next, next+n-1, fetchBytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, m := range found {
+		if m.Sequence != next+uint64(i) {
+			break
+		}
+		records, codes = append(records, m.Data), append(codes, m.Header.Get(macHeader))
+	}
+	if len(records) == 0 {
+		err = conn.ErrBehind
+	}
+	return records, codes, err
 }
 
 // A fetch brings at most this many records, and no more behind this many bytes.

@@ -1,0 +1,45 @@
+package access
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+const (
+	keyBytes = 32
+	maxKeys  = 16
+)
+
+// ReadKeys reads a file of keys of 32 bytes, one a line in hexadecimal digits, the first for what is written from now on. Blank lines and those
+// that begin with # are left aside.
+func ReadKeys(name string) (keys [][]byte, err error) {
+	b, err := readSecret(name)
+	if err != nil {
+		return nil, fmt.Errorf("read plan keys: %w", err)
+	}
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		key, err := hex.DecodeString(line)
+		if err != nil || len(key) != keyBytes { // what stands there is not said: it may be a key all the same
+			return nil, fmt.Errorf("read plan keys: %s:%d: want a key of %d hexadecimal digits, as openssl rand -hex %d makes one", name, n, 2*keyBytes, keyBytes)
+		}
+		keys = append(keys, key)
+	}
+	switch {
+	case len(keys) == 0:
+		err = errors.New("it holds no key")
+	case len(keys) > maxKeys:
+		err = fmt.Errorf("it holds %d keys, more than %d", len(keys), maxKeys)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read plan keys: %s: %w", name, err)
+	}
+	return keys, nil
+}
