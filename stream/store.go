@@ -62,7 +62,7 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if cfg.PlanKeyFile != "" {
+	if cfg.PlanKeyFile != "" && !producer { // who publishes needs no plan
 		if s.keys, err = access.ReadKeys(cfg.PlanKeyFile); err != nil {
 			return nil, err
 		}
