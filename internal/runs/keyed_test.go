@@ -128,7 +128,7 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, want := natstest.Context(t), serve(t, with(), "plain", config("bfd"))
 	goesOn(t, store, "whole", func(context.Context, *loader.Run) {})
-	genuine, err := store.JetStream().Stream(ctx, "PLAN_whole")
+	genuine, err := store.Own().JetStream().Stream(ctx, "PLAN_whole")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 				} else {
 					goesOn(t, store, run, func(context.Context, *loader.Run) {})
 				}
-				if _, err := store.JetStream().PublishMsg(ctx, forged); err != nil {
+				if _, err := store.Own().JetStream().PublishMsg(ctx, forged); err != nil {
 					t.Fatal(err)
 				}
 				if led {
@@ -198,7 +198,7 @@ func TestForgedCheckpointsOfAKeyedRun(t *testing.T) {
 	if err != nil || len(stored) < 2 {
 		t.Fatalf("%v, %v", stored, err)
 	}
-	objects, err := store.JetStream().ObjectStore(ctx, "CHECKPOINTS_run")
+	objects, err := store.Own().JetStream().ObjectStore(ctx, "CHECKPOINTS_run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,11 +235,11 @@ func TestWordsWithCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer quiet()
-	if err := rotated.Conn().Flush(); err != nil {
+	if err := rotated.Own().Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
 	for word, s := range map[string]*stream.Store{"of a stranger": with(), "of another key": with(strings.Repeat("c3", 32))} {
-		if err := errors.Join(planlog.NewBus(s, "run").Say([]byte(word)), s.Conn().Flush()); err != nil {
+		if err := errors.Join(planlog.NewBus(s, "run").Say([]byte(word)), s.Own().Conn().Flush()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -250,7 +250,7 @@ func TestWordsWithCodes(t *testing.T) {
 		t.Errorf("a word %s is heard", word)
 	}
 	asked := make(chan string, 16)
-	evil, err := with().Conn().Subscribe(stream.ServiceSubject+".ask.run", func(m *nats.Msg) { _ = m.Respond([]byte("of a stranger")); asked <- string(m.Data) })
+	evil, err := with().Own().Conn().Subscribe(stream.ServiceSubject+".ask.run", func(m *nats.Msg) { _ = m.Respond([]byte("of a stranger")); asked <- string(m.Data) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestWordsWithCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer quiet()
-	if err := errors.Join(rotated.Conn().Flush()); err != nil {
+	if err := errors.Join(rotated.Own().Conn().Flush()); err != nil {
 		t.Fatal(err)
 	}
 	go func() { <-asked; close(first) }() // the stranger has answered

@@ -149,20 +149,19 @@ func (l *Log) authentic(ctx context.Context, position uint64, record []byte, cod
 
 // codes are those of records that are to follow position last, nil for a plan without.
 func (l *Log) codes(ctx context.Context, last uint64, records [][]byte) ([]string, error) {
-	if len(records) == 0 {
+	if len(records) == 0 || len(l.keys) == 0 {
 		return nil, nil
 	}
 	var b *bound
 	var err error
 	if last > 0 {
 		b, err = l.bound(ctx)
-	} else if e, _ := plan.DecodeRecord(records[0]); len(l.keys) > 0 {
+	} else {
+		e, _ := plan.DecodeRecord(records[0])
 		h, _ := e.(plan.Header)
 		if b = (&bound{h.ID, h.Keyed}); !h.Keyed {
 			err = l.wrongKey("is to begin without a plan key, and this process has one", "report it")
 		}
-	} else {
-		b = &bound{}
 	}
 	if err != nil || !b.keyed {
 		return nil, err
