@@ -3,6 +3,7 @@ package loader_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -117,6 +118,12 @@ func (neverLeads) Take(ctx context.Context) (loader.Lead, error) {
 
 // A daemon that reads a server which is behind when another daemon takes the lead does not say by the word of the old leader that a step is not planned.
 func TestADaemonThatIsBehindWhenAnotherLeads(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		t.Run(fmt.Sprintf("it hears nothing any more %v", deaf), func(t *testing.T) { behindWhenAnotherLeads(t, deaf) })
+	}
+}
+
+func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
 		w.options.Ahead, w.options.Checkpoint = 2, 0
@@ -142,7 +149,9 @@ func TestADaemonThatIsBehindWhenAnotherLeads(t *testing.T) {
 		w.edges = nil
 		second, stopSecond := w.join(t, company, "second")
 		read(t, third, loader.Place{World: 1}, 0, 5)
+		time.Sleep(time.Second) // it has heard of the leader
 		behind.Store(true)
+		company.setDeaf(deaf)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
@@ -156,6 +165,7 @@ func TestADaemonThatIsBehindWhenAnotherLeads(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		behind.Store(false)
+		company.setDeaf(false)
 		time.Sleep(5 * time.Second)
 		if _, err := third.Join(loader.Place{World: 1}, 1000); reason(err) != loader.StepNotPlanned {
 			t.Errorf("when it has caught up: Join = %v", err)

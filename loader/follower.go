@@ -66,8 +66,7 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 	}
 	if r := f.leader.report(); step > max(now.steps, r.Steps, r.Wanted)+uint64(f.options.Ahead) {
 		if r.Unheard {
-			return nil, &Error{Reason: NotLeading, Message: fmt.Sprintf("this daemon knows %d steps of the plan, and has not heard from one that leads whether there is a step %d",
-				now.steps, step), Do: "wait: one will lead within seconds; when none does, look at the daemons' logs and the JetStream servers"}
+			return nil, unheard(step, now.steps)
 		}
 		return nil, notPlanned(step, now.steps)
 	}
@@ -75,6 +74,12 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 	f.demand.Needed, f.demand.Furthest = min(f.demand.Needed, step), max(f.demand.Furthest, step)
 	f.leader.want(f.demand)
 	return reader, nil
+}
+
+// unheard is the error for a step of which only a daemon that leads could say that it is not planned.
+func unheard(step, planned uint64) error {
+	return &Error{Reason: NotLeading, Message: fmt.Sprintf("this daemon knows %d steps of the plan, and has not heard from one that leads whether there is a step %d",
+		planned, step), Do: "wait: one will lead within seconds; when none does, look at the daemons' logs and the JetStream servers"}
 }
 
 // remove takes a reader out. The caller holds mu.

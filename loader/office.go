@@ -328,22 +328,22 @@ func (o *office) report() report {
 }
 
 // listen waits until the leader elsewhere has said twice how far it is: the first of these words may have been on its way. It returns whether there
-// was such a wait.
-func (o *office) listen() bool {
+// is a leader elsewhere, and whether it has said so: one that was heard a moment ago may lead no more.
+func (o *office) listen() (elsewhere, heard bool) {
 	const limit, look = 4 * sayEvery, 10 * time.Millisecond
-	heard := func() (uint64, bool) {
+	words := func() (uint64, bool) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return o.times, o.here() == nil
 	}
-	before, elsewhere := heard()
+	before, elsewhere := words()
 	for began := time.Now(); elsewhere && time.Since(began) < limit; {
 		time.Sleep(look)
-		if now, _ := heard(); now >= before+2 {
-			break
+		if now, _ := words(); now >= before+2 {
+			return true, true
 		}
 	}
-	return elsewhere
+	return elsewhere, false
 }
 
 // addresses returns where readers find the run's daemons, and the one that leads.

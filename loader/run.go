@@ -160,8 +160,16 @@ func (r *Run) Info() Info {
 func (r *Run) Join(place Place, step uint64) (*Reader, error) {
 	reader, err := r.follower.join(r.office.name, place, step)
 	var refused *Error
-	if errors.As(err, &refused) && refused.Reason == StepNotPlanned && r.office.listen() { // a reader that comes from another daemon may know more
-		return r.follower.join(r.office.name, place, step)
+	if !errors.As(err, &refused) || refused.Reason != StepNotPlanned {
+		return reader, err
+	}
+	elsewhere, heard := r.office.listen() // a reader that comes from another daemon may know more
+	if !elsewhere {
+		return reader, err
+	}
+	reader, err = r.follower.join(r.office.name, place, step)
+	if errors.As(err, &refused) && refused.Reason == StepNotPlanned && !heard {
+		return nil, unheard(step, r.plan.planned())
 	}
 	return reader, err
 }
