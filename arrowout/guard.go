@@ -29,6 +29,7 @@ type guard struct {
 	metrics *metrics
 	calls   atomic.Uint64
 	samples *sampler
+	refused refusals
 }
 
 func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
@@ -74,6 +75,9 @@ func (g *guard) call(ctx context.Context, method string, trailer func(metadata.M
 		g.metrics.errors.WithLabelValues(reasonOf(s)).Inc()
 	}
 	g.report(ctx, id, method, s.Code(), err)
+	if slows(reasonOf(s)) {
+		g.refused.wait(ctx, addressOf(ctx))
+	}
 	trailer(arrowTrailers(s))
 	return s.Err()
 }

@@ -20,6 +20,9 @@ const (
 	// searches are how many searches for documents may run at the same time, and searchesOfOne how many of one identity: each reads much of the plan.
 	searches      = 4
 	searchesOfOne = 1
+	// searchesPerSecond is how many an identity may ask for, beyond a burst.
+	searchesPerSecond = 2
+	searchesBurst     = 20
 	// failuresPerSecond is how many failed calls the log tells of, by code, beyond a burst.
 	failuresPerSecond = 1
 	failuresBurst     = 20
@@ -43,7 +46,7 @@ type limits struct {
 type usage struct {
 	streams, searches int
 	keepers           map[string]int // that it asks for at this moment, by how many calls each
-	records           *rate.Limiter
+	records, finds    *rate.Limiter
 	last              time.Time
 }
 
@@ -77,7 +80,8 @@ func (l *limits) user(who access.Identity) *usage {
 	}
 	u := l.of[who.Name]
 	if u == nil {
-		u = &usage{keepers: map[string]int{}, records: rate.NewLimiter(recordsPerSecond, recordsBurst)}
+		u = &usage{keepers: map[string]int{}, records: rate.NewLimiter(recordsPerSecond, recordsBurst),
+			finds: rate.NewLimiter(searchesPerSecond, searchesBurst)}
 		l.of[who.Name] = u
 	}
 	u.last = now
@@ -152,6 +156,8 @@ func (l *limits) action(who access.Identity, a action) (done func(), err error) 
 			return nil, limited("searches for documents at the same time", searches)
 		case u.searches >= searchesOfOne:
 			return nil, limited(fmt.Sprintf("searches of identity %s at the same time", who), searchesOfOne)
+		case !u.finds.Allow():
+			return nil, limited(fmt.Sprintf("searches of identity %s a second", who), searchesPerSecond)
 		}
 		l.search, u.searches = l.search+1, u.searches+1
 		return func() {
