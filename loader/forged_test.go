@@ -68,8 +68,8 @@ func (p soFar) step(change func(*plan.Step)) []byte {
 	return records[0]
 }
 
-// forge writes a record to the end of the plan.
-func (w *world) forge(t *testing.T, make func(soFar) []byte) {
+// forge writes a record to the end of the plan and says at which place.
+func (w *world) forge(t *testing.T, make func(soFar) []byte) (at int) {
 	t.Helper()
 	w.plan.mu.Lock()
 	defer w.plan.mu.Unlock()
@@ -82,6 +82,7 @@ func (w *world) forge(t *testing.T, make func(soFar) []byte) {
 		}
 	}
 	w.plan.records = append(w.plan.records, bytes.Clone(make(p)))
+	return len(w.plan.records)
 }
 
 // served is a run that is drained and sealed while two daemons serve it; at each place write is called.
@@ -200,8 +201,7 @@ func forgedAt(t *testing.T, leads bool, place string, forgery func(soFar) []byte
 	at := 0
 	for who, o := range w.served(t, leads, func(here string) {
 		if here == place {
-			w.forge(t, forgery)
-			at = len(w.plan.records)
+			at = w.forge(t, forgery)
 		}
 	}) {
 		o.honest(t, who, want)
@@ -247,22 +247,21 @@ func TestAForeignRecordIsNoted(t *testing.T) {
 		w.docs.lengths(someLengths(4, 120)...)
 		run, stop := w.start(t)
 		read(t, run, loader.Place{World: 1}, 0, 3)
-		before := len(w.plan.records)
-		w.forge(t, forgeries["a seal here"])
-		if o := readAll(t, run, 0); reason(o.err) != loader.PlanForeign || !strings.Contains(o.err.Error(), fmt.Sprintf("record %d ", before+1)) {
+		at := w.forge(t, forgeries["a seal here"])
+		if o := readAll(t, run, 0); reason(o.err) != loader.PlanForeign || !strings.Contains(o.err.Error(), fmt.Sprintf("record %d ", at)) {
 			t.Errorf("the reader is told %v", o.err)
 		}
 		if err := stop(); reason(err) != loader.PlanForeign {
 			t.Errorf("Serve = %v", err)
 		}
-		if e, err := plan.DecodeRecord(w.plan.records[len(w.plan.records)-1]); err != nil || e != (plan.Foreign{At: uint64(before + 1)}) {
+		if e, err := plan.DecodeRecord(w.plan.records[len(w.plan.records)-1]); err != nil || e != (plan.Foreign{At: uint64(at)}) {
 			t.Errorf("the plan ends with %v, %v", e, err)
 		}
-		if _, err := w.open(t); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("plan record %d: none of the run's daemons wrote it", before+1)) {
+		if _, err := w.open(t); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("plan record %d: none of the run's daemons wrote it", at)) {
 			t.Errorf("Open = %v", err)
 		}
 		d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0)
-		if err != nil || d.Records != uint64(before) || !strings.HasPrefix(d.Why, fmt.Sprintf("record %d: none", before+1)) || len(d.Lost) > 0 || !d.Same() {
+		if err != nil || d.Records != uint64(at-1) || !strings.HasPrefix(d.Why, fmt.Sprintf("record %d: none", at)) || len(d.Lost) > 0 || !d.Same() {
 			t.Errorf("%+v, %v", d, err)
 		}
 	})
