@@ -184,6 +184,8 @@ func (p *bucket) free(i int32) {
 
 func (p *bucket) Pending() Pending { return p.pending(p.stock.pieces, p.stock.oldest()) }
 
+func (p *bucket) Each(f func(uint64)) { each(f, p.stock.list()) }
+
 func (p *bucket) AppendState(b []byte) []byte {
 	return binary.AppendUvarint(p.appendState(b, p.stock.list()), uint64(p.mostCredit()-p.stock.credit))
 }

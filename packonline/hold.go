@@ -229,6 +229,20 @@ func (h *hold) Pending() Pending {
 	return Pending{p.Pieces, Held{int32(h.counts.Rows), int32(h.pieces)}, p.Tokens + h.counts.Slots - h.counts.Padding, oldest}
 }
 
+// Each calls f for the Packer's pieces and for those of the rows that are held.
+func (h *hold) Each(f func(uint64)) {
+	h.Packer.Each(f)
+	for i := range h.rows {
+		if h.rows[i].used == 0 {
+			continue
+		}
+		_, pieces, _ := h.packed.Row(i)
+		for _, x := range pieces {
+			f(x.Doc)
+		}
+	}
+}
+
 // first returns the smallest Doc.Seq of the rows that are held.
 func (h *hold) first() uint64 {
 	i := h.byFirst.first(h.now - h.span)

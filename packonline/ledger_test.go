@@ -82,9 +82,10 @@ type ledger struct {
 	docs     []entry
 	oldest   int // first document with tokens to come, if none are dropped
 	want     packonline.Counts
-	floor    uint64   // no later piece is of a document below
-	emitted  []string // rows, for comparisons
-	describe bool     // keep emitted
+	floor    uint64          // no later piece is of a document below
+	waits    map[uint64]bool // documents of pieces that are pending; others do not come but the next one
+	emitted  []string        // rows, for comparisons
+	describe bool            // keep emitted
 	hint     func(seq uint64) *related.Hint
 }
 
@@ -206,6 +207,9 @@ func (l *ledger) settlePending(pending packonline.Pending) error {
 	if pending.Any() {
 		l.floor = pending.Oldest
 	}
+	if err := l.settleWaits(pending); err != nil {
+		return err
+	}
 	bound := l.traits.most(l.c)
 	if l.c.MaxAge > 0 && !l.traits.drops {
 		bound = min(bound, l.c.MaxAge)
@@ -215,6 +219,25 @@ func (l *ledger) settlePending(pending packonline.Pending) error {
 	}
 	if bound := heldAtMost(l.c); int(pending.Held.Pieces) > bound {
 		return fmt.Errorf("%d pieces are held, at most %d may be", pending.Held.Pieces, bound)
+	}
+	return nil
+}
+
+// settleWaits checks which documents are said to wait. To look at them after every document would take too long for a large pool.
+func (l *ledger) settleWaits(pending packonline.Pending) error {
+	l.waits = nil
+	if len(l.docs)%16 > 0 {
+		return nil
+	}
+	pieces, oldest := 0, l.p.Next()
+	l.waits = map[uint64]bool{}
+	l.p.Each(func(doc uint64) {
+		pieces++
+		oldest = min(oldest, doc)
+		l.waits[doc] = true
+	})
+	if pieces != pending.Pieces+int(pending.Held.Pieces) || pending.Any() && oldest != pending.Oldest {
+		return fmt.Errorf("%d pieces are pending and %d is the oldest document, but pending is %+v", pieces, oldest, pending)
 	}
 	return nil
 }
@@ -273,6 +296,9 @@ func (l *ledger) piece(x packonline.Piece, haveAge uint32) error {
 	i, known := l.index[x.Doc]
 	if !known {
 		return fmt.Errorf("document %d was never added", x.Doc)
+	}
+	if l.waits != nil && i+1 < len(l.docs) && !l.waits[x.Doc] {
+		return fmt.Errorf("%+v comes although its document did not wait", x)
 	}
 	e := &l.docs[i]
 	if err := l.follows(e, x); err != nil {

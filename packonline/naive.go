@@ -68,12 +68,17 @@ func (p *naive) Pending() Pending {
 	return p.pending(pieces, oldest)
 }
 
-func (p *naive) AppendState(b []byte) []byte {
+func (p *naive) Each(f func(uint64)) { each(f, p.lists()...) }
+
+func (p *naive) AppendState(b []byte) []byte { return p.appendState(b, p.lists()...) }
+
+// lists returns what waits in each run.
+func (p *naive) lists() [][]waiting {
 	lists := make([][]waiting, len(p.runs))
 	for i := range p.runs {
 		lists[i] = p.runs[i].row
 	}
-	return p.appendState(b, lists...)
+	return lists
 }
 
 func (p *naive) RestoreState(b []byte) ([]byte, error) {

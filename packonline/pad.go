@@ -55,6 +55,8 @@ func (p *pad) Flush(*Rows) {}
 
 func (p *pad) Pending() Pending { return p.pending(0, nil) }
 
+func (p *pad) Each(func(uint64)) {} // nothing waits
+
 func (p *pad) AppendState(b []byte) []byte { return p.appendState(b) }
 
 func (p *pad) RestoreState(b []byte) ([]byte, error) {

@@ -118,6 +118,8 @@ func (p *seamless) Pending() Pending {
 }
 
 // AppendState appends the detail behind what all keep.
+func (p *seamless) Each(f func(uint64)) { each(f, p.pool, p.run) }
+
 func (p *seamless) AppendState(b []byte) []byte {
 	b = p.appendState(b, p.pool, p.run)
 	for _, n := range []int64{p.detail.slid, p.detail.short, p.detail.runs} {

@@ -87,6 +87,15 @@ func (t *tally) pending(pieces int, oldest *waiting) Pending {
 	return p
 }
 
+// each calls f with the document of every piece that waits.
+func each(f func(document uint64), lists ...[]waiting) {
+	for _, pieces := range lists {
+		for i := range pieces {
+			f(pieces[i].doc)
+		}
+	}
+}
+
 // first returns the first of the pieces, nil without one.
 func first(pieces []waiting) *waiting {
 	if len(pieces) == 0 {

@@ -141,6 +141,8 @@ func (p *windowed) compact() {
 
 func (p *windowed) Pending() Pending { return p.pending(len(p.pool), first(p.pool)) }
 
+func (p *windowed) Each(f func(uint64)) { each(f, p.pool) }
+
 func (p *windowed) AppendState(b []byte) []byte { return p.appendState(b, p.pool) }
 
 func (p *windowed) RestoreState(b []byte) ([]byte, error) {
