@@ -1,0 +1,286 @@
+package mixture
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"loaderd/shuffle"
+)
+
+// Config is what shapes the order in which a run takes the documents of its sources.
+type Config struct {
+	Sources map[string]Source // those that the run begins with
+	Mix     Mix
+	// Seed keys the order of documents in an epoch.
+	Seed uint64
+}
+
+// Source says how a run reads one source.
+type Source struct {
+	// Weight is the source's share of the tokens, relative to those of the others.
+	Weight float64 `koanf:"weight" json:"weight"`
+	// Epochs is how often the source is read; a second time only when it is sealed.
+	Epochs Epochs `koanf:"epochs" json:"epochs"`
+	// Block is how many documents in a row of the stream stay together where an epoch is read in a drawn order (unit: documents). 0 reads
+	// every epoch in the order of the stream.
+	Block int `koanf:"block" json:"block"`
+	// Split chooses a part of the documents by a hash of their ids. The zero Split takes all.
+	Split Split `koanf:"split" json:"split,omitzero"`
+	// MinTokens and MaxTokens bound the lengths of documents that are used (unit: tokens, end-of-document token included). 0 sets no bound.
+	MinTokens int `koanf:"min_tokens" json:"min_tokens,omitempty"`
+	MaxTokens int `koanf:"max_tokens" json:"max_tokens,omitempty"`
+}
+
+// Mix says how sources make a run together.
+type Mix struct {
+	// Dry says what happens while the source that comes next has no document: wait, or share (after DryAfter the others share its weight).
+	Dry string `koanf:"dry" json:"dry"`
+	// End says when the run ends: when all sources are used up, or the first of them is.
+	End string `koanf:"end" json:"end"`
+	// Schedule changes the weights as tokens are taken, in ascending order of Tokens.
+	Schedule []Point `koanf:"schedule" json:"schedule,omitempty"`
+}
+
+// Point is where a schedule sets weights.
+type Point struct {
+	// Tokens is how many tokens the run has taken when the change begins.
+	Tokens Tokens `koanf:"tokens" json:"tokens"`
+	// Ramp is over how many tokens the shares go from what they are to Weights, in a straight line. 0 changes them at once.
+	Ramp Tokens `koanf:"ramp" json:"ramp,omitempty"`
+	// Weights are relative to each other, one for every source of the configuration.
+	Weights map[string]float64 `koanf:"weights" json:"weights"`
+}
+
+// Values of Mix.Dry and Mix.End.
+const (
+	DryWait  = "wait"
+	DryShare = "share"
+	EndAll   = "all"
+	EndFirst = "first"
+)
+
+// Defaults of a Source and a Mix.
+const (
+	DefaultBlock = 64
+	maxBlock     = 1 << 20
+	// MaxSources bounds how many sources a run can have, those that were removed among them.
+	MaxSources = 1024
+)
+
+// Tokens is a number of tokens. In a configuration it may be written as 80e9.
+type Tokens int64
+
+// UnmarshalText reads 80000000000 or 80e9.
+func (t *Tokens) UnmarshalText(b []byte) error {
+	x, err := strconv.ParseFloat(string(b), 64)
+	if err != nil || x != math.Trunc(x) || !(x >= 0 && x < 1<<62) {
+		return fmt.Errorf("%q is no number of tokens: 80e9 or 80000000000 is one", b)
+	}
+	*t = Tokens(x)
+	if n, err := strconv.ParseInt(string(b), 10, 64); err == nil { // all digits of a number beyond 2^53
+		*t = Tokens(n)
+	}
+	return nil
+}
+
+// Epochs is how often a source is read.
+type Epochs int
+
+// Forever reads a source again and again.
+const Forever Epochs = -1
+
+// UnmarshalText reads a number or forever.
+func (e *Epochs) UnmarshalText(b []byte) error {
+	if string(b) == "forever" {
+		*e = Forever
+		return nil
+	}
+	n, err := strconv.Atoi(string(b))
+	if err != nil || n < 1 || n > 1<<30 {
+		return fmt.Errorf("%q is no number of epochs: 1 or more, or forever", b)
+	}
+	*e = Epochs(n)
+	return nil
+}
+
+func (e Epochs) String() string {
+	if e == Forever {
+		return "forever"
+	}
+	return strconv.Itoa(int(e))
+}
+
+// MarshalJSON writes a number, or "forever".
+func (e Epochs) MarshalJSON() ([]byte, error) {
+	if e == Forever {
+		return json.Marshal(e.String())
+	}
+	return json.Marshal(int(e))
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (e *Epochs) UnmarshalJSON(b []byte) error {
+	var text string
+	if json.Unmarshal(b, &text) == nil {
+		return e.UnmarshalText([]byte(text))
+	}
+	return e.UnmarshalText(b)
+}
+
+// another reports whether an epoch follows behind so many.
+func (e Epochs) another(done uint64) bool { return e == Forever || done < uint64(e) }
+
+// Split takes the documents whose hash falls into a range of Of equal parts. The hash has a key that never changes: two runs that take
+// ranges which do not overlap share no document, also when it arrives again elsewhere in the stream.
+type Split struct {
+	Of   int   `koanf:"of" json:"of"`
+	Take []int `koanf:"take" json:"take"` // first and last part
+}
+
+// splits keys the hash of all runs.
+var splits = shuffle.NewKey(0, "split")
+
+// Takes reports whether a document belongs to the split. It goes by the hash of its id; by its sequence where it has none, for which id is 0.
+func (s Split) Takes(id, sequence uint64) bool {
+	if s.Of == 0 {
+		return true
+	}
+	if id == 0 {
+		id = sequence
+	}
+	part := splits.Below(id, s.Of)
+	return part >= s.Take[0] && part <= s.Take[1]
+}
+
+// FieldError is a bad field of a configuration.
+type FieldError = shuffle.FieldError
+
+// Validate returns every bad field, with its path in a configuration file.
+func (c Config) Validate() (bad []FieldError) {
+	add := func(field string, value any, want string) {
+		bad = append(bad, FieldError{Field: field, Value: value, Want: want})
+	}
+	if len(c.Sources) > MaxSources {
+		add("sources", len(c.Sources), fmt.Sprintf("at most %d sources", MaxSources))
+	}
+	sum := 0.0
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
+		s := c.Sources[name]
+		if !ValidName(name) {
+			add("sources", name, "a name of letters, digits, - and _, at most 64: it is a part of a stream's name and of subjects")
+		}
+		for _, e := range s.Validate() {
+			add("sources."+name+"."+e.Field, e.Value, e.Want)
+		}
+		sum += s.Weight
+	}
+	if len(bad) == 0 && len(c.Sources) > 0 && sum == 0 {
+		add("sources", "weights that are all 0", "a weight above 0 for one source at least")
+	}
+	if c.Mix.Dry != DryWait && c.Mix.Dry != DryShare {
+		add("mix.dry", c.Mix.Dry, fmt.Sprintf("%s or %s", DryWait, DryShare))
+	}
+	if c.Mix.End != EndAll && c.Mix.End != EndFirst {
+		add("mix.end", c.Mix.End, fmt.Sprintf("%s or %s", EndAll, EndFirst))
+	}
+	return append(bad, c.badSchedule()...)
+}
+
+// Validate returns every bad field of a source.
+func (s Source) Validate() (bad []FieldError) {
+	add := func(field string, value any, want string) {
+		bad = append(bad, FieldError{Field: field, Value: value, Want: want})
+	}
+	if !validWeight(s.Weight) {
+		add("weight", s.Weight, wantWeight)
+	}
+	if s.Epochs != Forever && s.Epochs < 1 {
+		add("epochs", int(s.Epochs), "1 or more, or forever")
+	}
+	if s.Block < 0 || s.Block > maxBlock {
+		add("block", s.Block, "0 (the order of the stream) to 2^20 documents")
+	}
+	if s.Split.Of != 0 || len(s.Split.Take) > 0 {
+		switch t := s.Split.Take; {
+		case s.Split.Of < 1 || s.Split.Of > 1<<30:
+			add("split.of", s.Split.Of, "1 to 2^30 parts")
+		case len(t) != 2 || t[0] < 0 || t[0] > t[1] || t[1] >= s.Split.Of:
+			add("split.take", t, fmt.Sprintf("[first, last] of parts 0 to %d", s.Split.Of-1))
+		}
+	}
+	if s.MinTokens < 0 {
+		add("min_tokens", s.MinTokens, "0 (no bound) or more tokens")
+	}
+	if s.MaxTokens < 0 || s.MaxTokens > 0 && s.MaxTokens < s.MinTokens {
+		add("max_tokens", s.MaxTokens, "0 (no bound), or at least min_tokens")
+	}
+	return bad
+}
+
+func (c Config) badSchedule() (bad []FieldError) {
+	add := func(i int, field string, value any, want string) {
+		bad = append(bad, FieldError{Field: fmt.Sprintf("mix.schedule[%d].%s", i, field), Value: value, Want: want})
+	}
+	behind := Tokens(0) // the end of the ramp before
+	for i, p := range c.Mix.Schedule {
+		if p.Ramp < 0 {
+			add(i, "ramp", p.Ramp, "0 (at once) or more tokens")
+		}
+		if p.Tokens < behind {
+			add(i, "tokens", p.Tokens, fmt.Sprintf("%d or more tokens: where the change before is done", behind))
+		}
+		if p.Tokens > 1<<60 || p.Ramp > 1<<60 {
+			add(i, "tokens", p.Tokens, "at most 2^60 tokens")
+		}
+		behind = p.Tokens + max(p.Ramp, 0)
+		sum := 0.0
+		for _, name := range slices.Sorted(maps.Keys(p.Weights)) {
+			if _, known := c.Sources[name]; !known {
+				add(i, "weights."+name, p.Weights[name], "a source of the configuration")
+			}
+			if !validWeight(p.Weights[name]) {
+				add(i, "weights."+name, p.Weights[name], wantWeight)
+			}
+			sum += p.Weights[name]
+		}
+		if missing := c.unnamed(p.Weights); len(missing) > 0 {
+			add(i, "weights", p.Weights, fmt.Sprintf("a weight for every source, 0 to leave it out: %v has none", missing))
+		} else if sum == 0 {
+			add(i, "weights", p.Weights, "a weight above 0 for one source at least")
+		}
+	}
+	return bad
+}
+
+// unnamed returns the sources without a weight.
+func (c Config) unnamed(weights map[string]float64) (out []string) {
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
+		if _, ok := weights[name]; !ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+const wantWeight = "a number from 0 to 1e9"
+
+func validWeight(w float64) bool { return w >= 0 && w <= 1e9 } // false for NaN
+
+// ValidName reports whether a source may have a name: it is a token of subjects and a part of a stream's name.
+func ValidName(name string) bool {
+	if name == "" || len(name) > 64 {
+		return false
+	}
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,532 @@
+// Package mixture decides from which of its sources a run takes the next document, and which one of that source's.
+//
+// It is pure: what it decides is a function of its configuration, of the lengths of the documents so far, and of the changes that were made
+// behind them. It has no clock, no I/O, and every draw is keyed.
+package mixture
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+)
+
+// Mixture chooses by credit: taking a document of n tokens from a source adds n times its share to the credit of every source, and takes n
+// from the source that it came from; the source with the largest credit is next, of equal ones the first by name.
+//
+//   - invariant: at every document a source is off its share of the tokens by less than the longest document of any times the number of
+//     sources, whatever the shares were before. (What it is short of is its credit. The credits of those that can be taken add up to a constant,
+//     and only the largest is ever lowered.)
+//
+// It is not safe for concurrent use.
+type Mixture struct {
+	config  Config
+	sources []*source // in the order in which they came; the index is the source's number in the run
+	tokens  int64     // taken so far
+	point   int       // of the schedule: the next one
+	ramp    ramp
+	next    int // source of the next document; -1 for none
+}
+
+// Begin is where a run begins to read a source.
+type Begin struct {
+	First uint64 // sequence of the first document
+	Last  uint64 // of the last one, where the source was sealed before the run began; else 0. First-1 when it has none
+	// Sealed says that Last is known.
+	Sealed bool
+}
+
+// source is the state of one source.
+type source struct {
+	name   string
+	config Source
+	begin  Begin
+	sealed bool
+	last   uint64 // sequence of the last document, if sealed
+	drawn  bool   // the first epoch has a drawn order
+
+	target  int64 // share of Unit that it is to have
+	share   int64 // likewise, of those that can be taken now
+	credit  int64 // tokens times Unit that it is short of its share
+	resting bool
+	removed bool
+
+	epoch uint64 // that is read, from 0
+	taken uint64 // documents of this epoch
+	fresh int64  // tokens of this epoch
+	total int64  // tokens of all epochs
+	walk  *Walk  // of the epoch
+}
+
+// ramp is a change of the targets that is under way.
+type ramp struct {
+	from, to      []int64 // by source; empty without one
+	start, length int64   // in tokens taken
+	part          int64   // of parts that is reached
+}
+
+// parts is in how many equal steps a ramp goes.
+const parts = 256
+
+// New returns the mixture of a run that begins to read its sources at begins.
+func New(c Config, begins map[string]Begin) (*Mixture, error) {
+	m := &Mixture{config: c}
+	names := slices.Sorted(maps.Keys(c.Sources))
+	weights := make([]float64, len(names))
+	for i, name := range names {
+		begin, ok := begins[name]
+		if !ok {
+			return nil, fmt.Errorf("mix sources: it is not said where %s begins", name)
+		}
+		s, err := newSource(name, c.Sources[name], begin)
+		if err != nil {
+			return nil, err
+		}
+		m.sources = append(m.sources, s)
+		weights[i] = s.config.Weight
+	}
+	m.aim(apportion(rationals(weights)))
+	m.advance()
+	return m, nil
+}
+
+func newSource(name string, c Source, begin Begin) (*source, error) {
+	s := &source{name: name, config: c, begin: begin, sealed: begin.Sealed, last: begin.Last}
+	if begin.First == 0 || begin.Sealed && begin.Last < begin.First-1 {
+		return nil, fmt.Errorf("mix sources: %s cannot begin at document %d and end behind %d", name, begin.First, begin.Last)
+	}
+	s.drawn = begin.Sealed && c.Block > 0
+	return s, nil
+}
+
+// aim sets the targets.
+func (m *Mixture) aim(targets []int64) {
+	for i, s := range m.sources {
+		s.target = targets[i]
+	}
+}
+
+// documents returns how many documents an epoch has, if the source is sealed.
+func (s *source) documents() uint64 { return s.last + 1 - s.begin.First }
+
+// usedUp reports whether no document of the source follows.
+func (s *source) usedUp() bool {
+	return s.sealed && s.taken == s.documents() && !s.more()
+}
+
+// more reports whether an epoch follows behind the current one. One without tokens would be followed by others for ever.
+func (s *source) more() bool { return s.fresh > 0 && s.config.Epochs.another(s.epoch+1) }
+
+func (s *source) active() bool { return !s.removed && !s.resting && !s.usedUp() }
+
+// turn begins the next epoch where the one before is done.
+func (s *source) turn() {
+	if s.sealed && s.taken == s.documents() && s.more() {
+		s.epoch, s.taken, s.fresh, s.walk = s.epoch+1, 0, 0, nil
+	}
+}
+
+// Take notes that the document which comes next was taken; so many of its tokens are used.
+func (m *Mixture) Take(tokens int) {
+	s := m.sources[m.next]
+	s.taken++
+	n := int64(tokens)
+	if n > 0 {
+		s.fresh += n
+		s.total += n
+		m.tokens += n
+		for _, x := range m.sources {
+			x.credit += x.share * n
+		}
+		s.credit -= Unit * n
+	}
+	if n > 0 && m.due() || s.sealed && s.taken == s.documents() {
+		s.turn()
+		m.advance()
+		return
+	}
+	if n > 0 {
+		m.choose()
+	}
+}
+
+// due reports whether the schedule changes a target at the tokens taken so far.
+func (m *Mixture) due() bool {
+	return m.point < len(m.config.Mix.Schedule) && m.tokens >= int64(m.config.Mix.Schedule[m.point].Tokens) || m.ramp.reached(m.tokens) != m.ramp.part
+}
+
+// reached returns the part of a ramp that is reached behind so many tokens.
+func (r *ramp) reached(tokens int64) int64 {
+	if len(r.to) == 0 {
+		return r.part
+	}
+	if tokens-r.start >= r.length {
+		return parts
+	}
+	hi, lo := bits.Mul64(uint64(tokens-r.start), parts)
+	q, _ := bits.Div64(hi, lo, uint64(r.length))
+	return int64(q)
+}
+
+// advance follows the schedule to the tokens taken so far, divides the shares anew, and chooses.
+func (m *Mixture) advance() {
+	for {
+		for m.point < len(m.config.Mix.Schedule) && int64(m.config.Mix.Schedule[m.point].Tokens) <= m.tokens {
+			m.finish(parts) // of the ramp before
+			m.begin(m.config.Mix.Schedule[m.point])
+			m.point++
+		}
+		m.finish(m.ramp.reached(m.tokens))
+		m.divide()
+		if m.next >= 0 || m.point == len(m.config.Mix.Schedule) || m.Ended() || !m.idle() {
+			return
+		}
+		// No token can be taken before the schedule gives a weight to a source that has documents: what it says next holds now.
+		m.tokensSkipped()
+	}
+}
+
+// idle reports whether a source could be taken that no weight is given to.
+func (m *Mixture) idle() bool { return slices.ContainsFunc(m.sources, (*source).active) }
+
+// tokensSkipped lets the next point of the schedule begin.
+func (m *Mixture) tokensSkipped() {
+	m.finish(parts)
+	p := m.config.Mix.Schedule[m.point]
+	p.Tokens = Tokens(m.tokens - (int64(p.Ramp)+parts-1)/parts) // its first part is reached: it has a share for every source that gets one
+	m.begin(p)
+	m.point++
+}
+
+// begin begins a change of the schedule.
+func (m *Mixture) begin(p Point) {
+	weights := make([]float64, len(m.sources))
+	others := int64(0) // shares of sources that the schedule does not know
+	for i, s := range m.sources {
+		if w, ok := p.Weights[s.name]; ok && !s.removed {
+			weights[i] = w
+		} else {
+			others += s.target
+		}
+	}
+	to := apportion(rationals(weights))
+	if others > 0 {
+		for i, s := range m.sources {
+			if _, ok := p.Weights[s.name]; ok && !s.removed {
+				to[i] = to[i] * (Unit - others) / Unit
+			} else {
+				to[i] = s.target
+			}
+		}
+		to = share(to)
+	}
+	if p.Ramp == 0 {
+		m.aim(to)
+		return
+	}
+	from := make([]int64, len(m.sources))
+	for i, s := range m.sources {
+		from[i] = s.target
+	}
+	m.ramp = ramp{from: from, to: to, start: int64(p.Tokens), length: int64(p.Ramp)}
+}
+
+// finish sets the targets of a part of the ramp, and ends it with the last one.
+func (m *Mixture) finish(part int64) {
+	r := &m.ramp
+	if len(r.to) == 0 {
+		return
+	}
+	targets := make([]int64, len(m.sources))
+	for i := range targets {
+		targets[i] = r.from[i]*(parts-part) + r.to[i]*part
+	}
+	r.part = part
+	m.aim(share(targets))
+	if part == parts {
+		*r = ramp{}
+	}
+}
+
+// divide gives the sources that can be taken now their shares, and chooses.
+func (m *Mixture) divide() {
+	weights := make([]int64, len(m.sources))
+	for i, s := range m.sources {
+		if s.active() {
+			weights[i] = s.target
+		}
+	}
+	for i, n := range share(weights) {
+		m.sources[i].share = n
+	}
+	m.choose()
+}
+
+// choose finds the source of the next document.
+func (m *Mixture) choose() {
+	m.next = -1
+	for i, s := range m.sources {
+		if s.share == 0 {
+			continue
+		}
+		if m.next < 0 {
+			m.next = i
+			continue
+		}
+		best := m.sources[m.next]
+		if c := cmp.Compare(s.credit, best.credit); c > 0 || c == 0 && s.name < best.name {
+			m.next = i
+		}
+	}
+}
+
+// Next returns the source of the next document, and its sequence there. ok is false when there is none: the run has ended, all sources that
+// have a weight rest, or none has one.
+func (m *Mixture) Next() (source int, sequence uint64, ok bool) {
+	if m.next < 0 || m.Ended() {
+		return 0, 0, false
+	}
+	s := m.sources[m.next]
+	return m.next, s.walkNow(m.config.Seed).At(s.taken), true
+}
+
+// walkNow returns the walk of the epoch that is read.
+func (s *source) walkNow(seed uint64) *Walk {
+	if s.walk == nil {
+		s.walk = s.newWalk(seed)
+	}
+	return s.walk
+}
+
+func (s *source) newWalk(seed uint64) *Walk {
+	if s.config.Block > 0 && (s.epoch > 0 || s.drawn) {
+		return drawn(seed, s.name, s.epoch, s.begin.First, s.last, uint64(s.config.Block))
+	}
+	return inOrder(s.begin.First)
+}
+
+// Ended reports whether no document of any source follows.
+func (m *Mixture) Ended() bool {
+	left := false
+	for _, s := range m.sources {
+		switch {
+		case s.removed:
+		case !s.usedUp():
+			left = true
+		case m.config.Mix.End == EndFirst:
+			return true
+		}
+	}
+	return !left
+}
+
+// Seal notes that a source has no document behind last.
+func (m *Mixture) Seal(source int, last uint64) error {
+	s, err := m.at(source)
+	switch {
+	case err != nil:
+		return err
+	case s.sealed:
+		return fmt.Errorf("source %s is sealed behind document %d already", s.name, s.last)
+	case last+1 < s.begin.First+s.taken:
+		return fmt.Errorf("source %s cannot end behind document %d: %d documents from %d on are taken", s.name, last, s.taken, s.begin.First)
+	}
+	s.sealed, s.last = true, last
+	s.turn()
+	m.advance()
+	return nil
+}
+
+// Rest lets the others share a source's weight until it wakes.
+func (m *Mixture) Rest(source int, rests bool) error {
+	s, err := m.at(source)
+	if err != nil {
+		return err
+	}
+	if s.resting == rests {
+		return fmt.Errorf("source %s rests already, or is awake", s.name)
+	}
+	s.resting = rests
+	m.advance()
+	return nil
+}
+
+// Change is a change of the mixture that somebody asked for.
+type Change struct {
+	// Weights are relative to each other, one for every source behind the change.
+	Weights map[string]float64 `json:"weights"`
+	Add     map[string]Source  `json:"add,omitempty"`
+	Remove  []string           `json:"remove,omitempty"`
+}
+
+// Change changes the mixture. A ramp that is under way ends where it is; what the schedule says of later tokens stays. begins says where added sources begin.
+func (m *Mixture) Change(c Change, begins map[string]Begin) error {
+	if err := m.Check(c); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
+		begin, ok := begins[name]
+		if !ok {
+			return fmt.Errorf("it is not said where source %s begins", name)
+		}
+		s, err := newSource(name, c.Add[name], begin)
+		if err != nil {
+			return err
+		}
+		m.sources = append(m.sources, s)
+	}
+	weights := make([]float64, len(m.sources))
+	for i, s := range m.sources {
+		if slices.Contains(c.Remove, s.name) {
+			s.removed = true
+		}
+		if !s.removed {
+			weights[i] = c.Weights[s.name]
+		}
+	}
+	m.ramp = ramp{}
+	m.aim(apportion(rationals(weights)))
+	m.advance()
+	return nil
+}
+
+// Check refuses a change that cannot be made now.
+func (m *Mixture) Check(c Change) error {
+	there := map[string]bool{} // whether it is there still
+	for _, s := range m.sources {
+		there[s.name] = !s.removed
+	}
+	for name, s := range c.Add {
+		if _, known := there[name]; known {
+			return fmt.Errorf("source %s is or was a source of the run: a new one takes another name", name)
+		}
+		if !ValidName(name) {
+			return fmt.Errorf("%q is no name of a source: it has letters, digits, - and _, at most 64", name)
+		}
+		if bad := s.Validate(); len(bad) > 0 {
+			return fmt.Errorf("source %s: %w", name, bad[0])
+		}
+		there[name] = true
+	}
+	if len(there) > MaxSources {
+		return fmt.Errorf("a run has at most %d sources, removed ones among them", MaxSources)
+	}
+	for _, name := range c.Remove {
+		if !there[name] {
+			return fmt.Errorf("%s is no source of the run; they are %v", name, present(there))
+		}
+		there[name] = false
+	}
+	sum := 0.0
+	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
+		w := c.Weights[name]
+		if !there[name] {
+			return fmt.Errorf("%s is no source of the run; they are %v", name, present(there))
+		}
+		if !validWeight(w) {
+			return fmt.Errorf("weight %v of %s: want %s", w, name, wantWeight)
+		}
+		sum += w
+	}
+	for _, name := range present(there) {
+		if _, ok := c.Weights[name]; !ok {
+			return fmt.Errorf("source %s has no weight: 0 leaves it out", name)
+		}
+	}
+	if sum == 0 {
+		return fmt.Errorf("all weights are 0: one source at least needs a weight above")
+	}
+	return nil
+}
+
+func present(there map[string]bool) (out []string) {
+	for name, is := range there {
+		if is {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (m *Mixture) at(source int) (*source, error) {
+	if source < 0 || source >= len(m.sources) || m.sources[source].removed {
+		return nil, fmt.Errorf("the run has no source %d", source)
+	}
+	return m.sources[source], nil
+}
+
+// Status describes one source.
+type Status struct {
+	Name    string  `json:"name"`
+	Target  float64 `json:"target"` // share that it is to have
+	Share   float64 `json:"share"`  // likewise, with those of sources that rest or are used up divided among the others
+	Credit  float64 `json:"credit"` // tokens that it is short of its share
+	Tokens  int64   `json:"tokens"` // taken
+	Epoch   uint64  `json:"epoch"`  // that is read, from 0
+	Epochs  Epochs  `json:"epochs"`
+	Taken   uint64  `json:"taken"`          // documents of this epoch
+	Last    uint64  `json:"last,omitempty"` // sequence of the last document, if sealed
+	Sealed  bool    `json:"sealed,omitempty"`
+	Resting bool    `json:"resting,omitempty"`
+	Removed bool    `json:"removed,omitempty"`
+	UsedUp  bool    `json:"used_up,omitempty"`
+}
+
+// Status describes the sources in the order of their numbers.
+func (m *Mixture) Status() []Status {
+	out := make([]Status, len(m.sources))
+	for i, s := range m.sources {
+		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: float64(s.share) / Unit, Credit: float64(s.credit) / Unit, Tokens: s.total,
+			Epoch: s.epoch, Epochs: s.config.Epochs, Taken: s.taken, Last: s.last, Sealed: s.sealed, Resting: s.resting, Removed: s.removed, UsedUp: s.usedUp()}
+	}
+	return out
+}
+
+// Len returns the number of sources, those that were removed among them.
+func (m *Mixture) Len() int { return len(m.sources) }
+
+// Name returns the name of a source.
+func (m *Mixture) Name(source int) string { return m.sources[source].name }
+
+// Source returns the number of a source that is there.
+func (m *Mixture) Source(name string) (int, bool) {
+	i := slices.IndexFunc(m.sources, func(s *source) bool { return s.name == name && !s.removed })
+	return i, i >= 0
+}
+
+// Config returns the configuration of a source.
+func (m *Mixture) Config(source int) Source { return m.sources[source].config }
+
+// Tokens returns how many tokens were taken.
+func (m *Mixture) Tokens() int64 { return m.tokens }
+
+// Place is how far a source is read.
+type Place struct {
+	Epoch uint64 // that is read, from 0
+	Taken uint64 // documents of it
+}
+
+// Place returns how far a source is read.
+func (m *Mixture) Place(source int) Place {
+	return Place{m.sources[source].epoch, m.sources[source].taken}
+}
+
+// Walk returns the order of an epoch of a source.
+func (m *Mixture) Walk(source int, epoch uint64) *Walk {
+	s := *m.sources[source]
+	s.epoch = epoch
+	return s.newWalk(m.config.Seed)
+}
+
+// Floor returns the sequence of the first document of a source that is still taken from a place on.
+func (m *Mixture) Floor(source int, p Place) uint64 {
+	s := m.sources[source]
+	another := !s.removed && s.config.Epochs.another(p.Epoch+1)
+	whole := s.config.Block > 0 && (p.Epoch > 0 || s.drawn) && p.Taken < s.documents() // a drawn order may end with any
+	if another || whole {
+		return s.begin.First
+	}
+	return s.begin.First + p.Taken
+}

@@ -1,0 +1,547 @@
+package mixture_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"loaderd/loader/mixture"
+)
+
+func config(sources map[string]mixture.Source) mixture.Config {
+	return mixture.Config{Sources: sources, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}, Seed: 7}
+}
+
+// plain is a source that is read once, in the order of its stream.
+func plain(weight float64) mixture.Source { return mixture.Source{Weight: weight, Epochs: 1} }
+
+func live(names map[string]mixture.Source) map[string]mixture.Begin {
+	out := map[string]mixture.Begin{}
+	for name := range names {
+		out[name] = mixture.Begin{First: 1}
+	}
+	return out
+}
+
+func open(t interface {
+	Helper()
+	Fatal(...any)
+}, c mixture.Config, begins map[string]mixture.Begin) *mixture.Mixture {
+	t.Helper()
+	if bad := c.Validate(); len(bad) > 0 {
+		t.Fatal(bad)
+	}
+	m, err := mixture.New(c, begins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func must(t interface {
+	Helper()
+	Fatal(...any)
+}, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// world follows a mixture from outside: what each source should have had, by the shares of the moment.
+type world struct {
+	m       *mixture.Mixture
+	owed    []float64 // tokens of each source by the shares so far
+	longest int
+	taken   []string // name/sequence
+}
+
+func (w *world) take(t *rapid.T, tokens int) {
+	s, sequence, ok := w.m.Next()
+	if !ok {
+		t.Fatal("no source comes next")
+	}
+	status := w.m.Status()
+	for len(w.owed) < len(status) {
+		w.owed = append(w.owed, 0)
+	}
+	for i, x := range status {
+		w.owed[i] += x.Share * float64(tokens)
+	}
+	w.taken = append(w.taken, fmt.Sprint(status[s].Name, "/", sequence))
+	w.longest = max(w.longest, tokens)
+	w.m.Take(tokens)
+	for i, x := range w.m.Status() {
+		if off := math.Abs(w.owed[i] - float64(x.Tokens)); i < len(w.owed) && off > float64(w.longest*len(status))+1 {
+			t.Fatalf("%s has %d tokens and should have %.0f", x.Name, x.Tokens, w.owed[i])
+		}
+	}
+}
+
+func drawConfig(t *rapid.T) mixture.Config {
+	c := config(map[string]mixture.Source{})
+	names := rapid.SliceOfNDistinct(rapid.StringMatching("[a-z]{1,3}"), 1, 5, rapid.ID).Draw(t, "names")
+	weight := rapid.SampledFrom([]float64{0, 0.1, 1, 2.5, 1e-7, 1e6})
+	for _, name := range names {
+		s := plain(weight.Draw(t, "weight"))
+		s.Epochs = rapid.SampledFrom([]mixture.Epochs{1, 1, 2, 3, mixture.Forever}).Draw(t, "epochs")
+		s.Block = rapid.SampledFrom([]int{0, 1, 3, 64}).Draw(t, "block")
+		c.Sources[name] = s
+	}
+	first := c.Sources[names[0]]
+	first.Weight = 1
+	c.Sources[names[0]] = first
+	c.Mix.End = rapid.SampledFrom([]string{mixture.EndAll, mixture.EndAll, mixture.EndFirst}).Draw(t, "end")
+	at := 0
+	for range rapid.IntRange(0, 2).Draw(t, "points") {
+		at += rapid.IntRange(0, 2000).Draw(t, "tokens")
+		p := mixture.Point{Tokens: mixture.Tokens(at), Ramp: mixture.Tokens(rapid.IntRange(0, 1000).Draw(t, "ramp")), Weights: map[string]float64{}}
+		at += int(p.Ramp)
+		for _, name := range names {
+			p.Weights[name] = weight.Draw(t, "weight")
+		}
+		p.Weights[names[len(names)-1]] = 3
+		c.Mix.Schedule = append(c.Mix.Schedule, p)
+	}
+	return c
+}
+
+// Whatever is done to a mixture, each source is off its share by less than the longest document times the number of sources at every document, and
+// a mixture that is restored behind every step of it goes on as one that never is. Sealed sources are taken whole, each epoch once.
+func TestCreditAndRestore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawConfig(t)
+		begins := map[string]mixture.Begin{}
+		for name := range c.Sources {
+			begin := mixture.Begin{First: 1 + uint64(rapid.IntRange(0, 5).Draw(t, "first"))}
+			if begin.Sealed = rapid.Bool().Draw(t, "sealed at the start"); begin.Sealed {
+				begin.Last = begin.First - 1 + uint64(rapid.IntRange(0, 40).Draw(t, "documents"))
+			}
+			begins[name] = begin
+		}
+		w := &world{m: open(t, c, begins)}
+		restored := open(t, c, begins)
+		both := func(f func(m *mixture.Mixture) error) {
+			must(t, f(w.m))
+			must(t, f(restored))
+		}
+		for range rapid.IntRange(0, 400).Draw(t, "steps") {
+			a, sa, oka := w.m.Next()
+			b, sb, okb := restored.Next()
+			if a != b || sa != sb || oka != okb {
+				t.Fatalf("it goes on with document %d of source %d (%v), restored with %d of %d (%v)", sa, a, oka, sb, b, okb)
+			}
+			some := rapid.IntRange(0, 40).Draw(t, "what")
+			i := rapid.IntRange(0, w.m.Len()-1).Draw(t, "source")
+			x := w.m.Status()[i]
+			switch {
+			case some == 0 && !x.Sealed && !x.Removed:
+				last := begins[x.Name].First + x.Taken - 1 + uint64(rapid.IntRange(0, 10).Draw(t, "more"))
+				both(func(m *mixture.Mixture) error { return m.Seal(i, last) })
+			case some == 1 && !x.Removed:
+				both(func(m *mixture.Mixture) error { return m.Rest(i, !x.Resting) })
+			case some == 2 && w.m.Len() < 8:
+				change := mixture.Change{Weights: map[string]float64{}, Add: map[string]mixture.Source{fmt.Sprint("new", w.m.Len()): plain(1)}}
+				begins[fmt.Sprint("new", w.m.Len())] = mixture.Begin{First: 1}
+				for _, x := range w.m.Status() {
+					if !x.Removed {
+						change.Weights[x.Name] = rapid.SampledFrom([]float64{0, 1, 5}).Draw(t, "weight")
+					}
+				}
+				if !x.Removed && rapid.Bool().Draw(t, "removes") {
+					change.Remove = []string{x.Name}
+					delete(change.Weights, x.Name)
+				}
+				change.Weights[fmt.Sprint("new", w.m.Len())] = 2
+				both(func(m *mixture.Mixture) error { return m.Change(change, begins) })
+			case oka:
+				n := rapid.SampledFrom([]int{0, 1, 5, 30, 300}).Draw(t, "length")
+				w.take(t, n)
+				restored.Take(n)
+			}
+			state := restored.AppendState(nil)
+			restored = open(t, c, begins)
+			rest, err := restored.RestoreState(append(state, "behind"...))
+			must(t, err)
+			if string(rest) != "behind" || !bytes.Equal(restored.AppendState(nil), state) || restored.Ended() != w.m.Ended() {
+				t.Fatal("a restored mixture is another one")
+			}
+			if a, b := w.m.Status(), restored.Status(); !slices.Equal(a, b) {
+				t.Fatalf("%+v becomes %+v", a, b)
+			}
+		}
+		for _, x := range w.m.Status() {
+			if x.Sealed && x.Epoch > 0 {
+				whole(t, x.Name, begins[x.Name].First, x.Last, w.taken)
+			}
+		}
+	})
+}
+
+// whole checks that each epoch but the last holds every document once.
+func whole(t *rapid.T, name string, first, last uint64, taken []string) {
+	n := int(last + 1 - first)
+	var mine []string
+	for _, x := range taken {
+		if strings.HasPrefix(x, name+"/") {
+			mine = append(mine, x)
+		}
+	}
+	var want []string
+	for s := first; s <= last; s++ {
+		want = append(want, fmt.Sprint(name, "/", s))
+	}
+	slices.Sort(want)
+	for epoch := range slices.Chunk(mine, n) {
+		if have := slices.Sorted(slices.Values(epoch)); len(have) == n && !slices.Equal(have, want) {
+			t.Fatalf("an epoch of %s takes %v", name, epoch)
+		}
+	}
+}
+
+// sharesAfter takes so many tokens in documents whose lengths go by the source, and returns the share of each.
+func sharesAfter(m *mixture.Mixture, tokens int64, lengths map[string]int) map[string]float64 {
+	before := m.Status()
+	for end := m.Tokens() + tokens; m.Tokens() < end; {
+		i, _, ok := m.Next()
+		if !ok {
+			break
+		}
+		m.Take(lengths[m.Name(i)])
+	}
+	out := map[string]float64{}
+	for i, x := range m.Status() {
+		t := x.Tokens
+		if i < len(before) {
+			t -= before[i].Tokens
+		}
+		out[x.Name] = float64(t) / float64(tokens)
+	}
+	return out
+}
+
+func near(t *testing.T, have, want map[string]float64, by float64) {
+	t.Helper()
+	for name := range want {
+		if math.Abs(have[name]-want[name]) > by {
+			t.Errorf("share of %s is %.4f, want %.4f", name, have[name], want[name])
+		}
+	}
+}
+
+// Shares are of tokens, whatever the lengths of documents are.
+func TestSharesOfTokens(t *testing.T) {
+	c := config(map[string]mixture.Source{"a": plain(.2), "b": plain(.2), "c": plain(.2), "d": plain(.2), "e": plain(.2)})
+	m := open(t, c, live(c.Sources))
+	have := sharesAfter(m, 10e6, map[string]int{"a": 80, "b": 500, "c": 2000, "d": 7000, "e": 20000})
+	near(t, have, map[string]float64{"a": .2, "b": .2, "c": .2, "d": .2, "e": .2}, .004)
+}
+
+// A schedule goes in a straight line to its weights and stays there.
+func TestSchedule(t *testing.T) {
+	c := config(map[string]mixture.Source{"web": plain(8), "math": plain(2)})
+	c.Mix.Schedule = []mixture.Point{{Tokens: 1e6, Ramp: 1e6, Weights: map[string]float64{"web": 0, "math": 1}}, {Tokens: 3e6, Weights: map[string]float64{"web": 1, "math": 1}}}
+	m := open(t, c, live(c.Sources))
+	for _, want := range []float64{.8, .4, 0, .5} { // on the way the mean of .8 and 0
+		near(t, sharesAfter(m, 1e6, map[string]int{"web": 100, "math": 30}), map[string]float64{"web": want, "math": 1 - want}, .003)
+	}
+}
+
+// While a ramp is under way the target moves in at least 256 equal parts.
+func TestRampParts(t *testing.T) {
+	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(0)})
+	c.Mix.Schedule = []mixture.Point{{Tokens: 0, Ramp: 256000, Weights: map[string]float64{"a": 0, "b": 1}}}
+	m := open(t, c, live(c.Sources))
+	seen := map[float64]bool{}
+	for m.Tokens() < 256000 {
+		seen[m.Status()[0].Target] = true
+		m.Take(100)
+	}
+	if m.Status()[0].Target != 0 || len(seen) != 256 {
+		t.Errorf("the target of a goes through %d values to %v", len(seen), m.Status()[0].Target)
+	}
+}
+
+// When the sources that have a weight are used up, those come that only a later point of the schedule gives one.
+func TestScheduleBehindTheEnd(t *testing.T) {
+	for _, ramp := range []mixture.Tokens{0, 1, 1000} {
+		c := config(map[string]mixture.Source{"a": plain(1), "b": plain(0)})
+		c.Mix.Schedule = []mixture.Point{{Tokens: 1e9, Ramp: ramp, Weights: map[string]float64{"a": 0, "b": 1}}}
+		m := open(t, c, map[string]mixture.Begin{"a": {First: 1, Last: 3, Sealed: true}, "b": {First: 1, Last: 2, Sealed: true}})
+		var order []string
+		for !m.Ended() {
+			i, s, ok := m.Next()
+			if !ok {
+				t.Fatalf("nothing comes behind %v", order)
+			}
+			order = append(order, fmt.Sprint(m.Name(i), s))
+			m.Take(10)
+		}
+		if want := []string{"a1", "a2", "a3", "b1", "b2"}; !slices.Equal(order, want) {
+			t.Errorf("ramp %d: %v comes", ramp, order)
+		}
+	}
+}
+
+// A source that rests or is used up leaves its weight to the others, in their proportion; when it wakes it has its share again, and is not paid back for its rest.
+func TestRest(t *testing.T) {
+	c := config(map[string]mixture.Source{"a": plain(5), "b": plain(3), "c": plain(2)})
+	m := open(t, c, live(c.Sources))
+	lengths := map[string]int{"a": 10, "b": 10, "c": 10}
+	near(t, sharesAfter(m, 1e5, lengths), map[string]float64{"a": .5, "b": .3, "c": .2}, .002)
+	must(t, m.Rest(0, true))
+	near(t, sharesAfter(m, 1e5, lengths), map[string]float64{"a": 0, "b": .6, "c": .4}, .002)
+	must(t, m.Rest(0, false))
+	near(t, sharesAfter(m, 1e5, lengths), map[string]float64{"a": .5, "b": .3, "c": .2}, .002)
+	must(t, m.Seal(1, m.Status()[1].Taken))
+	near(t, sharesAfter(m, 1e5, lengths), map[string]float64{"a": 5. / 7, "b": 0, "c": 2. / 7}, .002)
+}
+
+func TestEndFirst(t *testing.T) {
+	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(1)})
+	c.Mix.End = mixture.EndFirst
+	m := open(t, c, map[string]mixture.Begin{"a": {First: 1}, "b": {First: 1, Last: 3, Sealed: true}})
+	for !m.Ended() {
+		m.Take(10)
+	}
+	if m.Tokens() != 60 {
+		t.Errorf("it ends behind %d tokens", m.Tokens())
+	}
+}
+
+// An epoch in which nothing is used is the last one: those behind it would have nothing either.
+func TestForeverOfNothing(t *testing.T) {
+	a := plain(1)
+	a.Epochs = mixture.Forever
+	c := config(map[string]mixture.Source{"a": a})
+	m := open(t, c, map[string]mixture.Begin{"a": {First: 1, Last: 3, Sealed: true}})
+	for range 3 {
+		m.Take(0)
+	}
+	if !m.Ended() {
+		t.Error("it goes on")
+	}
+}
+
+func TestChangeRefuses(t *testing.T) {
+	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(1)})
+	m := open(t, c, live(c.Sources))
+	begins := map[string]mixture.Begin{"c": {First: 1}}
+	weights := func(w ...float64) map[string]float64 {
+		out := map[string]float64{}
+		for i, x := range w {
+			out[string(rune('a'+i))] = x
+		}
+		return out
+	}
+	before := m.AppendState(nil)
+	for want, change := range map[string]mixture.Change{
+		"has no weight":         {Weights: weights(1)},
+		"all weights are 0":     {Weights: weights(0, 0)},
+		"want a number":         {Weights: weights(1, math.NaN())},
+		"from 0 to":             {Weights: weights(1, -1)},
+		"c is no source":        {Weights: weights(1, 1, 1)},
+		"is or was a source":    {Weights: weights(1, 1), Add: map[string]mixture.Source{"a": plain(1)}},
+		"no name of a source":   {Weights: weights(1, 1), Add: map[string]mixture.Source{"a.b": plain(1)}},
+		"d is no source":        {Weights: weights(1, 1), Remove: []string{"d"}},
+		"they are [a]":          {Weights: weights(1, 1), Remove: []string{"b"}},
+		"epochs: 0":             {Weights: weights(1, 1, 1), Add: map[string]mixture.Source{"c": {Weight: 1}}},
+		"source c has no":       {Weights: weights(1, 1), Add: map[string]mixture.Source{"c": plain(1)}},
+		"not said where source": {Weights: map[string]float64{"a": 1, "b": 1, "e": 1}, Add: map[string]mixture.Source{"e": plain(1)}},
+	} {
+		if err := m.Change(change, begins); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", change, err, want)
+		}
+	}
+	if !bytes.Equal(m.AppendState(nil), before) {
+		t.Error("a refused change changes something")
+	}
+	must(t, m.Change(mixture.Change{Weights: map[string]float64{"a": 1, "c": 3}, Add: map[string]mixture.Source{"c": plain(1)}, Remove: []string{"b"}}, begins))
+	near(t, sharesAfter(m, 1e5, map[string]int{"a": 7, "b": 7, "c": 7}), map[string]float64{"a": .25, "b": 0, "c": .75}, .002)
+}
+
+func TestValidate(t *testing.T) {
+	good := func() mixture.Config {
+		c := config(map[string]mixture.Source{"web": plain(1), "code": plain(0)})
+		c.Mix.Schedule = []mixture.Point{{Tokens: 10, Ramp: 5, Weights: map[string]float64{"web": 1, "code": 1}}}
+		return c
+	}
+	if bad := good().Validate(); len(bad) > 0 {
+		t.Fatal(bad)
+	}
+	source := func(change func(*mixture.Source)) func(*mixture.Config) {
+		return func(c *mixture.Config) {
+			s := c.Sources["web"]
+			change(&s)
+			c.Sources["web"] = s
+		}
+	}
+	for want, change := range map[string]func(*mixture.Config){
+		"sources.web.weight":               source(func(s *mixture.Source) { s.Weight = math.Inf(1) }),
+		"sources: weights that are all 0":  source(func(s *mixture.Source) { s.Weight = 0 }),
+		"sources.web.epochs":               source(func(s *mixture.Source) { s.Epochs = 0 }),
+		"sources.web.block":                source(func(s *mixture.Source) { s.Block = -1 }),
+		"sources.web.split.of":             source(func(s *mixture.Source) { s.Split = mixture.Split{Of: 0, Take: []int{0, 1}} }),
+		"sources.web.split.take":           source(func(s *mixture.Source) { s.Split = mixture.Split{Of: 10, Take: []int{3, 10}} }),
+		"sources.web.min_tokens":           source(func(s *mixture.Source) { s.MinTokens = -1 }),
+		"sources.web.max_tokens":           source(func(s *mixture.Source) { s.MinTokens, s.MaxTokens = 9, 8 }),
+		"sources: a b":                     func(c *mixture.Config) { c.Sources["a b"] = plain(1) },
+		"mix.dry":                          func(c *mixture.Config) { c.Mix.Dry = "" },
+		"mix.end":                          func(c *mixture.Config) { c.Mix.End = "last" },
+		"mix.schedule[0].ramp":             func(c *mixture.Config) { c.Mix.Schedule[0].Ramp = -1 },
+		"mix.schedule[0].weights.web":      func(c *mixture.Config) { c.Mix.Schedule[0].Weights["web"] = math.NaN() },
+		"mix.schedule[0].weights.x":        func(c *mixture.Config) { c.Mix.Schedule[0].Weights["x"] = 1 },
+		"mix.schedule[0].weights: map[cod": func(c *mixture.Config) { delete(c.Mix.Schedule[0].Weights, "web") },
+		"mix.schedule[1].tokens: 14": func(c *mixture.Config) {
+			c.Mix.Schedule = append(c.Mix.Schedule, mixture.Point{Tokens: 14, Weights: c.Mix.Schedule[0].Weights})
+		},
+	} {
+		c := good()
+		change(&c)
+		if bad := c.Validate(); len(bad) == 0 || !slices.ContainsFunc(bad, func(e mixture.FieldError) bool { return strings.HasPrefix(e.Error(), want) }) {
+			t.Errorf("%q: %v", want, bad)
+		}
+	}
+}
+
+// Two splits that do not overlap share no document, together they hold all, and each has its part.
+func TestSplit(t *testing.T) {
+	train, held := mixture.Split{Of: 1000, Take: []int{0, 989}}, mixture.Split{Of: 1000, Take: []int{990, 999}}
+	n := 0
+	for id := uint64(1); id <= 100000; id++ {
+		a, b := train.Takes(id*0x9e3779b97f4a7c15, id), held.Takes(id*0x9e3779b97f4a7c15, 3*id)
+		if a == b {
+			t.Fatalf("document %d is in both or none", id)
+		}
+		if b {
+			n++
+		}
+	}
+	if n < 900 || n > 1100 {
+		t.Errorf("%d of 100,000 documents are held out", n)
+	}
+	if train.Takes(0, 5) != train.Takes(5, 77) {
+		t.Error("a document without an id does not go by its sequence")
+	}
+}
+
+// An epoch in a drawn order takes each document once, whatever the sizes are, and another one in another order.
+func TestWalk(t *testing.T) {
+	for _, block := range []int{1, 2, 7, 64, 8192, 10000} {
+		for _, n := range []uint64{1, 2, 5, 63, 64, 65, 1000, 8192, 8193, 20000, 70001} {
+			s := plain(1)
+			s.Block, s.Epochs = block, 3
+			m := open(t, config(map[string]mixture.Source{"a": s}), map[string]mixture.Begin{"a": {First: 11, Last: 10 + n, Sealed: true}})
+			orders := map[string]bool{}
+			for epoch := range uint64(2) {
+				w, again := m.Walk(0, epoch), m.Walk(0, epoch)
+				seen := make([]bool, n)
+				var order strings.Builder
+				for k := range n {
+					s := w.At(k)
+					if s < 11 || s > 10+n || seen[s-11] {
+						t.Fatalf("block %d, %d documents: document %d is %d", block, n, k, s)
+					}
+					seen[s-11] = true
+					fmt.Fprintln(&order, s)
+				}
+				for _, k := range []uint64{n - 1, n / 2, 0, n / 3} { // without those before
+					if a, b := again.At(k), m.Walk(0, epoch).At(k); a != b {
+						t.Fatalf("document %d is %d or %d", k, a, b)
+					}
+				}
+				orders[order.String()] = true
+			}
+			if n > 63 && len(orders) < 2 {
+				t.Errorf("block %d, %d documents: two epochs have one order", block, n)
+			}
+		}
+	}
+}
+
+func TestRanges(t *testing.T) {
+	if have := mixture.Ranges([]uint64{9, 3, 4, 8, 2}); !slices.Equal(have, [][2]uint64{{2, 4}, {8, 9}}) {
+		t.Error(have)
+	}
+}
+
+// Names decide where credits are equal, not the order in which sources came.
+func TestTies(t *testing.T) {
+	c := config(map[string]mixture.Source{"b": plain(1)})
+	m := open(t, c, live(c.Sources))
+	must(t, m.Change(mixture.Change{Weights: map[string]float64{"a": 1, "b": 1}, Add: map[string]mixture.Source{"a": plain(1)}}, map[string]mixture.Begin{"a": {First: 1}}))
+	if i, _, _ := m.Next(); m.Name(i) != "a" {
+		t.Errorf("%s is first", m.Name(i))
+	}
+}
+
+// The floor of a source is the first document that is still taken.
+func TestFloor(t *testing.T) {
+	twice, once, ordered := plain(1), plain(1), plain(1)
+	twice.Epochs, twice.Block, once.Block = 2, 2, 2
+	c := config(map[string]mixture.Source{"live": plain(1), "once": once, "ordered": ordered, "twice": twice})
+	sealed := mixture.Begin{First: 5, Last: 9, Sealed: true}
+	m := open(t, c, map[string]mixture.Begin{"live": {First: 5}, "once": sealed, "ordered": sealed, "twice": sealed})
+	have := map[string][]uint64{}
+	for i, name := range slices.Sorted(maps.Keys(c.Sources)) {
+		for _, p := range []mixture.Place{{0, 0}, {0, 3}, {0, 5}, {1, 2}, {1, 5}} {
+			if name == "twice" || p.Epoch == 0 {
+				have[name] = append(have[name], m.Floor(i, p))
+			}
+		}
+	}
+	if want := (map[string][]uint64{"live": {5, 8, 10}, "once": {5, 5, 10}, "ordered": {5, 8, 10}, "twice": {5, 5, 5, 5, 10}}); !maps.EqualFunc(have, want, slices.Equal) {
+		t.Error(have)
+	}
+}
+
+func FuzzRestoreState(f *testing.F) {
+	s := plain(1)
+	s.Block, s.Epochs = 3, 2
+	c := config(map[string]mixture.Source{"a": s, "b": plain(2)})
+	c.Mix.Schedule = []mixture.Point{{Tokens: 100, Ramp: 1000, Weights: map[string]float64{"a": 1, "b": 5}}}
+	begins := map[string]mixture.Begin{"a": {First: 1, Last: 9, Sealed: true}, "b": {First: 1}}
+	m := open(f, c, begins)
+	for range 40 {
+		f.Add(m.AppendState(nil))
+		m.Take(17)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m := open(t, c, begins)
+		before := m.AppendState(nil)
+		if _, err := m.RestoreState(b); err != nil {
+			if !bytes.Equal(m.AppendState(nil), before) {
+				t.Error("a refused state changes something")
+			}
+			return
+		}
+		for range 50 { // it goes on
+			if _, _, ok := m.Next(); !ok {
+				return
+			}
+			m.Take(50)
+		}
+	})
+}
+
+func BenchmarkTake(b *testing.B) {
+	for _, n := range []int{5, 20, 200} {
+		b.Run(fmt.Sprint(n, " sources"), func(b *testing.B) {
+			c := config(map[string]mixture.Source{})
+			for i := range n {
+				c.Sources[fmt.Sprint("s", i)] = plain(1 + float64(i%7))
+			}
+			m := open(b, c, live(c.Sources))
+			for i := range b.N {
+				m.Take(100 + i%1000)
+				m.Next()
+			}
+		})
+	}
+}

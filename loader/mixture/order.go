@@ -1,0 +1,167 @@
+package mixture
+
+import (
+	"fmt"
+	"slices"
+
+	"loaderd/shuffle"
+)
+
+// Walk is the order in which an epoch takes the documents first ... last of a stream.
+//
+// In the stream's order document k of the epoch is first+k. In a drawn order the documents are cut into blocks, which are permuted; so many blocks
+// as make groupDocuments are a group, and the documents of a group are permuted among each other. So two neighbours in training come out
+// of the same block no more often than one in groupDocuments/Block times, a group is read in ranges of a block, and place k of an epoch
+// is known without any of those before.
+type Walk struct {
+	First uint64
+	Last  uint64 // First-1 for an epoch without documents; not known, 0, where Drawn is not set
+	Drawn bool
+
+	block  uint64
+	blocks uint64      // of the epoch
+	each   uint64      // blocks of a group
+	key    shuffle.Key // of the epoch
+	outer  permutation // of the blocks
+	short  uint64      // documents that the last block of the stream lacks
+	at     uint64      // place of that block among the permuted ones
+	group  uint64      // the one that is in docs, plus 1
+	docs   []uint64    // sequences of the documents of a group, in their order
+}
+
+// groupDocuments is how many documents are in a group, more or less.
+const groupDocuments = 8192
+
+// inOrder is the walk of the documents from first on, however many come.
+func inOrder(first uint64) *Walk { return &Walk{First: first} }
+
+// drawn is a walk of the documents first ... last in an order drawn for an epoch.
+func drawn(seed uint64, name string, epoch, first, last, block uint64) *Walk {
+	w := &Walk{First: first, Last: last, Drawn: true, block: block, key: shuffle.NewKey(seed, fmt.Sprintf("epoch %d of source %s", epoch, name))}
+	n := last + 1 - first
+	w.blocks = (n + block - 1) / block
+	w.each = max(groupDocuments/block, 1)
+	w.short = w.blocks*block - n
+	w.outer = newPermutation(w.blocks, w.key)
+	if w.blocks > 0 {
+		w.at = w.outer.place(w.blocks - 1)
+	}
+	return w
+}
+
+// At returns the sequence of document k of the epoch.
+func (w *Walk) At(k uint64) uint64 {
+	if !w.Drawn {
+		return w.First + k
+	}
+	docs, at := w.Group(k)
+	return docs[at]
+}
+
+// Group returns the sequences of the documents that are permuted among each other with document k, and its place among them. They are valid
+// until the next call.
+func (w *Walk) Group(k uint64) (docs []uint64, at int) {
+	size := w.each * w.block
+	g, start := k/size, uint64(0)
+	if with := w.at / w.each; k >= (with+1)*size-w.short { // behind the group with the short block
+		g = (k + w.short) / size
+	}
+	start = w.start(g)
+	if w.group != g+1 {
+		w.draw(g)
+	}
+	return w.docs, int(k - start)
+}
+
+// start returns the place of the first document of a group.
+func (w *Walk) start(group uint64) uint64 {
+	start := group * w.each * w.block
+	if group > w.at/w.each {
+		start -= w.short
+	}
+	return start
+}
+
+// draw makes the order of a group.
+func (w *Walk) draw(group uint64) {
+	w.group, w.docs = group+1, w.docs[:0]
+	for i := group * w.each; i < min((group+1)*w.each, w.blocks); i++ {
+		first := w.First + w.outer.at(i)*w.block
+		for s := first; s < first+w.block && s <= w.Last; s++ {
+			w.docs = append(w.docs, s)
+		}
+	}
+	base := w.start(group) // draws of a group are addressed by its places: those below 2^63 are of blocks
+	for i := len(w.docs) - 1; i > 0; i-- {
+		j := w.key.Below(1<<63|(base+uint64(i)), i+1)
+		w.docs[i], w.docs[j] = w.docs[j], w.docs[i]
+	}
+}
+
+// Ranges returns the documents of a group as ranges [first, last] of sequences in ascending order.
+func Ranges(docs []uint64) (out [][2]uint64) {
+	docs = slices.Sorted(slices.Values(docs))
+	for _, s := range docs {
+		if n := len(out); n > 0 && out[n-1][1]+1 == s {
+			out[n-1][1] = s
+			continue
+		}
+		out = append(out, [2]uint64{s, s})
+	}
+	return out
+}
+
+// permutation is a bijection of 0 ... n-1: a Feistel network over the least even number of bits that holds n numbers, followed until it leaves the numbers from
+// n on (cycle walking; Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002).
+type permutation struct {
+	n    uint64
+	half uint // bits of a half
+	key  shuffle.Key
+}
+
+const rounds = 4
+
+func newPermutation(n uint64, key shuffle.Key) permutation {
+	p := permutation{n: n, half: 1, key: key}
+	for uint64(1)<<(2*p.half) < n {
+		p.half++
+	}
+	return p
+}
+
+// at returns the image of i.
+func (p *permutation) at(i uint64) uint64 {
+	for i = p.forward(i); i >= p.n; {
+		i = p.forward(i)
+	}
+	return i
+}
+
+// place returns the number whose image is x.
+func (p *permutation) place(x uint64) uint64 {
+	for x = p.backward(x); x >= p.n; {
+		x = p.backward(x)
+	}
+	return x
+}
+
+func (p *permutation) forward(x uint64) uint64 {
+	l, r := x>>p.half, x&(1<<p.half-1)
+	for round := range uint64(rounds) {
+		l, r = r, l^p.mask(round, r)
+	}
+	return l<<p.half | r
+}
+
+func (p *permutation) backward(x uint64) uint64 {
+	l, r := x>>p.half, x&(1<<p.half-1)
+	for round := range uint64(rounds) {
+		l, r = r^p.mask(rounds-1-round, l), l
+	}
+	return l<<p.half | r
+}
+
+// mask is a draw for a half in a round.
+func (p *permutation) mask(round, half uint64) uint64 {
+	return p.key.Uint64(round<<56|half) >> (64 - p.half)
+}

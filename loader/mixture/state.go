@@ -1,0 +1,239 @@
+package mixture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// stateVersion is the version of AppendState's format:
+//
+//	version byte, tokens taken, points of the schedule that began
+//	the ramp: its start (varint), length and part; length 0 without one
+//	the number of sources, and for each of them: name and configuration (JSON), each behind its length; first and last document + 1, flags;
+//	target, credit (varint), epoch, documents of it, tokens of it, tokens of all; during a ramp the targets before and behind it
+//
+// Numbers are uvarints where nothing else is said.
+const stateVersion = 1
+
+// Flags of a source.
+const (
+	flagBegunSealed = 1 << iota
+	flagSealed
+	flagResting
+	flagRemoved
+	flags
+)
+
+// AppendState appends the complete state.
+func (m *Mixture) AppendState(b []byte) []byte {
+	b = append(b, stateVersion)
+	b = binary.AppendUvarint(b, uint64(m.tokens))
+	b = binary.AppendUvarint(b, uint64(m.point))
+	b = binary.AppendVarint(b, m.ramp.start)
+	b = binary.AppendUvarint(b, uint64(m.ramp.length))
+	b = binary.AppendUvarint(b, uint64(m.ramp.part))
+	b = binary.AppendUvarint(b, uint64(len(m.sources)))
+	for i, s := range m.sources {
+		b = s.appendState(b)
+		if m.ramp.length > 0 {
+			b = binary.AppendUvarint(b, uint64(m.ramp.from[i]))
+			b = binary.AppendUvarint(b, uint64(m.ramp.to[i]))
+		}
+	}
+	return b
+}
+
+func (s *source) appendState(b []byte) []byte {
+	config, err := json.Marshal(s.config)
+	if err != nil {
+		panic(fmt.Sprintf("mixture: marshal source: %v", err)) // only numbers and lists of them
+	}
+	b = append(binary.AppendUvarint(b, uint64(len(s.name))), s.name...)
+	b = append(binary.AppendUvarint(b, uint64(len(config))), config...)
+	set := uint64(0)
+	for i, is := range []bool{s.begin.Sealed, s.sealed, s.resting, s.removed} {
+		if is {
+			set |= 1 << i
+		}
+	}
+	last := uint64(0)
+	if s.sealed {
+		last = s.last + 1
+	}
+	for _, v := range []uint64{s.begin.First, last, set, uint64(s.target)} {
+		b = binary.AppendUvarint(b, v)
+	}
+	b = binary.AppendVarint(b, s.credit)
+	for _, v := range []uint64{s.epoch, s.taken, uint64(s.fresh), uint64(s.total)} {
+		b = binary.AppendUvarint(b, v)
+	}
+	return b
+}
+
+// RestoreState replaces the state of a mixture of the same configuration and returns the bytes behind it. What AppendState can not have written is
+// an error and changes nothing.
+func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
+	r := reader{b: b}
+	if v := r.bytes(1); r.err == nil && v[0] != stateVersion {
+		return nil, fmt.Errorf("restore mixture: state format is version %d, this binary reads %d", v[0], stateVersion)
+	}
+	x := &Mixture{config: m.config}
+	x.tokens = int64(r.bounded(math.MaxInt64 / 2))
+	x.point = int(r.bounded(uint64(len(m.config.Mix.Schedule))))
+	x.ramp.start = r.varint()
+	x.ramp.length = int64(r.bounded(math.MaxInt64 / 2))
+	x.ramp.part = int64(r.bounded(parts - 1))
+	if r.err == nil && (x.ramp.start > x.tokens || x.ramp.start < -(1<<61) || x.ramp.length == 0 && (x.ramp.start != 0 || x.ramp.part != 0)) {
+		r.fail(fmt.Errorf("a ramp from %d tokens on cannot be under way behind %d", x.ramp.start, x.tokens))
+	}
+	total := int64(0)
+	for range r.bounded(MaxSources) {
+		s := r.source()
+		if r.err != nil {
+			break
+		}
+		if i := len(x.sources); i < len(m.config.Sources) && (m.sources[i].name != s.name || !equal(m.sources[i].config, s.config) || m.sources[i].begin.First != s.begin.First) {
+			r.fail(fmt.Errorf("source %d is %s, where the run has %s", i, s.name, m.sources[i].name))
+			break
+		}
+		x.sources = append(x.sources, s)
+		total += s.total
+		if x.ramp.length > 0 {
+			x.ramp.from = append(x.ramp.from, int64(r.bounded(Unit)))
+			x.ramp.to = append(x.ramp.to, int64(r.bounded(Unit)))
+		}
+	}
+	if r.err == nil && (len(x.sources) < len(m.config.Sources) || total != x.tokens) {
+		r.fail(fmt.Errorf("%d sources with %d tokens cannot be those of a run of %d tokens", len(x.sources), total, x.tokens))
+	}
+	if r.err == nil {
+		r.fail(x.check())
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("restore mixture: %w", r.err)
+	}
+	x.divide()
+	*m = *x
+	return r.b, nil
+}
+
+// check refuses a state in which a change of the schedule is due or a source stands where none can.
+func (m *Mixture) check() error {
+	names := map[string]bool{}
+	for _, s := range m.sources {
+		switch {
+		case names[s.name]:
+			return fmt.Errorf("source %s comes twice", s.name)
+		case s.sealed && (s.last+1 < s.begin.First || s.taken > s.documents()):
+			return fmt.Errorf("%d documents of source %s are taken, from %d on, and it ends behind %d", s.taken, s.name, s.begin.First, s.last)
+		case s.epoch > 0 && !s.sealed, s.sealed && s.taken == s.documents() && s.more():
+			return fmt.Errorf("source %s cannot be in epoch %d", s.name, s.epoch)
+		case s.taken > math.MaxUint64-s.begin.First:
+			return fmt.Errorf("%d documents of source %s", s.taken, s.name)
+		}
+		names[s.name] = true
+	}
+	if m.due() {
+		return errors.New("a change of the schedule is due and has not been made")
+	}
+	return nil
+}
+
+func equal(a, b Source) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return bytes.Equal(x, y)
+}
+
+// reader decodes numbers; after the first error it returns zeros.
+type reader struct {
+	b   []byte
+	err error
+}
+
+var errShort = errors.New("state is cut short")
+
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *reader) bytes(n int) []byte {
+	if n > len(r.b) {
+		r.fail(errShort)
+	}
+	if r.err != nil {
+		return nil
+	}
+	out := r.b[:n]
+	r.b = r.b[n:]
+	return out
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.fail(errShort)
+	}
+	if r.err != nil {
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// bounded reads a uvarint of at most limit.
+func (r *reader) bounded(limit uint64) uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail(errShort)
+	} else if v > limit {
+		r.fail(fmt.Errorf("%d where at most %d can be", v, limit))
+	}
+	if r.err != nil {
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) source() *source {
+	s := &source{name: string(r.bytes(int(r.bounded(64))))}
+	if config := r.bytes(int(r.bounded(1 << 16))); r.err == nil {
+		if err := json.Unmarshal(config, &s.config); err != nil {
+			r.fail(err)
+		} else if bad := s.config.Validate(); len(bad) > 0 {
+			r.fail(bad[0])
+		}
+	}
+	if !ValidName(s.name) {
+		r.fail(fmt.Errorf("%q is no name of a source", s.name))
+	}
+	s.begin.First = r.bounded(math.MaxUint64 / 2)
+	last := r.bounded(math.MaxUint64 / 2)
+	set := r.bounded(flags - 1)
+	s.sealed, s.resting, s.removed = set&flagSealed != 0, set&flagResting != 0, set&flagRemoved != 0
+	s.begin.Sealed = set&flagBegunSealed != 0
+	if r.err == nil && (s.begin.First == 0 || s.sealed != (last > 0) || s.begin.Sealed && !s.sealed) {
+		r.fail(fmt.Errorf("source %s cannot begin at document %d and end before %d", s.name, s.begin.First, last))
+	}
+	if s.sealed {
+		s.last = last - 1
+	}
+	if s.begin.Sealed {
+		s.begin.Last = s.last
+	}
+	s.drawn = s.begin.Sealed && s.config.Block > 0
+	s.target = int64(r.bounded(Unit))
+	s.credit = r.varint()
+	s.epoch = r.bounded(math.MaxUint64)
+	s.taken = r.bounded(math.MaxUint64)
+	s.fresh = int64(r.bounded(math.MaxInt64))
+	s.total = int64(r.bounded(math.MaxInt64))
+	return s
+}
