@@ -34,6 +34,12 @@ type Counts struct {
 	Truncated int64 // documents that were split into more than one piece
 }
 
+// Plus returns the totals of two Packers.
+func (c Counts) Plus(d Counts) Counts {
+	return Counts{c.Documents + d.Documents, c.Tokens + d.Tokens, c.Rows + d.Rows, c.Slots + d.Slots, c.Padding + d.Padding, c.Repeated + d.Repeated,
+		c.Dropped + d.Dropped, c.Truncated + d.Truncated}
+}
+
 // Pending describes what a Packer holds back.
 type Pending struct {
 	Pieces int    // that wait to be packed

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"loaderd/packonline"
@@ -9,7 +10,8 @@ import (
 
 // atom is what the shuffle moves: one row as packed, or several of one bucket that stay together.
 type atom struct {
-	bucket int // in the order of Config.Packing.Buckets
+	pack   int // of Planner.packs
+	bucket int // in the order of its buckets
 	pieces []packonline.Piece
 	ends   []int // where in pieces the rows end, all but the last
 }
@@ -55,6 +57,7 @@ func merge(row, pieces []packonline.Piece) []packonline.Piece {
 // line is the way of the rows of one bucket from the packer to the queue for a step. Atoms of several rows are gathered before the shuffle, atoms
 // that are parts of a row are merged behind it; at most one of open and parts is ever in use.
 type line struct {
+	queue  int                // of its rows
 	packed int32              // length of what the packer packs: an atom when rows have several, else a row
 	open   atom               // an atom that lacks rows
 	parts  int                // atoms in merged
@@ -62,31 +65,69 @@ type line struct {
 	since  int64              // documents that had arrived when the first row of open, or the first atom of merged, came
 }
 
-// lines returns the empty lines of a configuration.
-func lines(c packonline.Config) []line {
-	out := make([]line, len(c.Buckets))
-	for i, l := range c.Buckets {
-		out[i] = line{packed: int32(float64(l) * min(c.Atom, 1)), open: atom{bucket: i}}
+// pack is a packer and the lines of its rows, one a bucket.
+type pack struct {
+	config packonline.Config
+	packer packonline.Packer
+	lines  []line
+	// An atom has atomRows rows, and a row rowAtoms atoms; one of them is 1.
+	atomRows, rowAtoms int
+	joins              bool // its atoms are what the packer says
+}
+
+// addPack adds a packer of a configuration whose buckets are some of the run's.
+func (p *Planner) addPack(c packonline.Config) error {
+	c.Seed = p.config.Seed
+	packer, err := packonline.New(c)
+	if err != nil {
+		return fmt.Errorf("make packer: %w", err)
 	}
-	return out
+	k := pack{config: c, packer: packer, atomRows: int(max(c.Atom, 1)), rowAtoms: int(1 / min(c.Atom, 1)), joins: packonline.Joins(c.Method)}
+	for i, l := range c.Buckets {
+		queue := slices.Index(p.config.Packing.Buckets, l)
+		if queue < 0 {
+			return fmt.Errorf("make packer: rows of %d tokens are in no bucket of the run: %v", l, p.config.Packing.Buckets)
+		}
+		k.lines = append(k.lines, line{queue: queue, packed: int32(float64(l) * min(c.Atom, 1)), open: atom{pack: len(p.packs), bucket: i}})
+	}
+	p.packs = append(p.packs, k)
+	return nil
+}
+
+// lines visits the lines of all packers.
+func (p *Planner) lines() iter.Seq[*line] {
+	return func(yield func(*line) bool) {
+		for i := range p.packs {
+			for k := range p.packs[i].lines {
+				if !yield(&p.packs[i].lines[k]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// lineOf returns the line of an atom, and its packer.
+func (p *Planner) lineOf(a *atom) (*line, *pack) {
+	k := &p.packs[a.pack]
+	return &k.lines[a.bucket], k
 }
 
 // shuffle takes the rows just packed.
-func (p *Planner) shuffle() {
-	joins := packonline.Joins(p.config.Packing.Method)
+func (p *Planner) shuffle(k *pack) {
 	for i := range p.rows.Len() {
 		length, pieces, ages := p.rows.Row(i)
 		for _, age := range ages {
 			p.counts.AgeMax = max(p.counts.AgeMax, int64(age))
 		}
-		bucket := slices.IndexFunc(p.lines, func(l line) bool { return l.packed == length })
-		l := &p.lines[bucket]
+		bucket := slices.IndexFunc(k.lines, func(l line) bool { return l.packed == length })
+		l := &k.lines[bucket]
 		if !l.begun() {
 			l.since = p.counts.Arrived
 		}
 		l.open.add(p.parent.place(pieces))
-		complete := l.open.rows() == p.atomRows
-		if joins {
+		complete := l.open.rows() == k.atomRows
+		if k.joins {
 			complete = i+1 == p.rows.Len() || !p.rows.Joined(i+1)
 		}
 		if complete {
@@ -101,14 +142,14 @@ func (p *Planner) submit(l *line) {
 		return
 	}
 	a := l.open
-	l.open = atom{bucket: a.bucket}
+	l.open = atom{pack: a.pack, bucket: a.bucket}
 	p.window.Add(a, p.arrange)
 }
 
 // arrange makes rows of an atom that leaves the window.
 func (p *Planner) arrange(a atom) {
-	l := &p.lines[a.bucket]
-	if p.rowAtoms == 1 {
+	l, k := p.lineOf(&a)
+	if k.rowAtoms == 1 {
 		for i := range a.rows() {
 			p.enqueue(l, a.row(i))
 		}
@@ -119,7 +160,7 @@ func (p *Planner) arrange(a atom) {
 	}
 	l.merged = merge(l.merged, a.pieces)
 	l.parts++
-	if l.parts == p.rowAtoms {
+	if l.parts == k.rowAtoms {
 		p.complete(l)
 	}
 }

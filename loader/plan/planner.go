@@ -36,13 +36,10 @@ type Counts struct {
 // It is not safe for concurrent use.
 type Planner struct {
 	config Config
-	packer packonline.Packer
+	packs  []pack
 	window *shuffle.Window[atom]
-	lines  []line       // one a bucket, in the order of Config.Packing.Buckets
-	queues queues       // likewise
+	queues queues       // one a bucket, in the order of Config.Packing.Buckets
 	parent *Inheritance // nil without one
-	// An atom has atomRows rows, and a row rowAtoms atoms; one of them is 1.
-	atomRows, rowAtoms int
 
 	seen   *recent
 	counts Counts
@@ -55,13 +52,8 @@ type Planner struct {
 // NewPlanner returns the planner of a run whose first document has sequence start.
 func NewPlanner(c Config, start uint64) (*Planner, error) {
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
-	packer, err := packonline.New(c.Packing)
-	if err != nil {
-		return nil, fmt.Errorf("make packer: %w", err)
-	}
-	return &Planner{config: c, packer: packer, window: shuffle.New[atom](c.Shuffle), lines: lines(c.Packing), queues: newQueues(c),
-		atomRows: int(max(c.Packing.Atom, 1)), rowAtoms: int(1 / min(c.Packing.Atom, 1)),
-		seen: newRecent(c.Documents.Dedupe), cursor: Before(start)}, nil
+	p := &Planner{config: c, window: shuffle.New[atom](c.Shuffle), queues: newQueues(c), seen: newRecent(c.Documents.Dedupe), cursor: Before(start)}
+	return p, p.addPack(c.Packing)
 }
 
 // NewPlanner returns the planner of a run at its beginning.
@@ -99,8 +91,9 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 			break
 		}
 		p.rows.Reset()
-		p.packer.Add(packonline.Doc{Seq: a.Sequence, Length: left, Hint: a.Hint}, &p.rows)
-		p.shuffle()
+		k := &p.packs[0]
+		k.packer.Add(packonline.Doc{Seq: a.Sequence, Length: left, Hint: a.Hint}, &p.rows)
+		p.shuffle(k)
 	}
 	p.overdue()
 	return p.finish(p.cursor), nil
@@ -115,15 +108,18 @@ func (p *Planner) Drain() []Step {
 }
 
 func (p *Planner) drain() {
-	p.rows.Reset()
-	p.packer.Flush(&p.rows)
-	p.shuffle()
-	for i := range p.lines {
-		p.submit(&p.lines[i])
+	for i := range p.packs {
+		k := &p.packs[i]
+		p.rows.Reset()
+		k.packer.Flush(&p.rows)
+		p.shuffle(k)
+		for i := range k.lines {
+			p.submit(&k.lines[i])
+		}
 	}
 	p.window.Flush(p.arrange)
-	for i := range p.lines {
-		p.complete(&p.lines[i])
+	for l := range p.lines() {
+		p.complete(l)
 	}
 	for b := p.queues.next(0); b != nil; b = p.queues.next(0) {
 		p.emit(b)
@@ -159,8 +155,8 @@ func (p *Planner) overdue() {
 	if p.queues.maxWait == 0 {
 		return
 	}
-	for i := range p.lines {
-		if l := &p.lines[i]; l.begun() && p.counts.Arrived-l.since >= p.queues.maxWait {
+	for l := range p.lines() {
+		if l.begun() && p.counts.Arrived-l.since >= p.queues.maxWait {
 			p.submit(l)
 			p.complete(l)
 		}
@@ -172,7 +168,7 @@ func (p *Planner) overdue() {
 
 // enqueue adds a row to the queue of its bucket, and emits the steps that the queues then let go.
 func (p *Planner) enqueue(l *line, row []packonline.Piece) {
-	p.queues.add(l.open.bucket, row, p.counts.Arrived)
+	p.queues.add(l.queue, row, p.counts.Arrived)
 	for b := p.queues.next(p.queues.backlog); b != nil; b = p.queues.next(p.queues.backlog) {
 		p.emit(b)
 	}
@@ -213,14 +209,34 @@ func (p *Planner) finish(floor Position) []Step {
 
 // WaitingTokens counts the tokens of all pieces that wait, wherever they do.
 func (p *Planner) WaitingTokens() int64 {
-	n := p.packer.Pending().Tokens
-	add := func(pieces []packonline.Piece) { n += tokens(pieces) }
-	p.window.Each(func(a atom) { add(a.pieces) })
-	for i := range p.lines {
-		p.lines[i].each(add)
-	}
-	p.queues.each(add)
+	n := p.pending().Tokens
+	p.beyond(func(pieces []packonline.Piece) { n += tokens(pieces) })
 	return n
+}
+
+// pending describes what all packers hold back.
+func (p *Planner) pending() packonline.Pending {
+	all := p.packs[0].packer.Pending()
+	for i := range p.packs[1:] {
+		one := p.packs[1+i].packer.Pending()
+		if one.Any() && (!all.Any() || one.Oldest < all.Oldest) {
+			all.Oldest = one.Oldest
+		}
+		all.Pieces += one.Pieces
+		all.Held.Rows += one.Held.Rows
+		all.Held.Pieces += one.Held.Pieces
+		all.Tokens += one.Tokens
+	}
+	return all
+}
+
+// beyond visits all pieces that wait beyond the packers.
+func (p *Planner) beyond(f func([]packonline.Piece)) {
+	p.window.Each(func(a atom) { f(a.pieces) })
+	for l := range p.lines() {
+		l.each(f)
+	}
+	p.queues.each(f)
 }
 
 // Drains reports whether Drain could complete a step: a full step waits, or something waits before the queues and all that waits, pieces
@@ -233,26 +249,29 @@ func (p *Planner) Drains() bool {
 		}
 		least = min(least, p.queues.buckets[i].rows)
 	}
-	pool := p.packer.Pending()
+	pool := p.pending()
 	waiting := pool.Pieces + int(pool.Held.Rows)
 	p.window.Each(func(a atom) { waiting += a.rows() })
-	for i := range p.lines {
-		waiting += p.lines[i].waiting()
+	for l := range p.lines() {
+		waiting += l.waiting()
 	}
 	return waiting > 0 && waiting+p.queues.rowsWaiting() >= least
 }
 
 // Unread returns the waiting documents whose traits a restored planner has to be told again.
 func (p *Planner) Unread() []uint64 {
-	if packer, ok := p.packer.(packonline.Hinted); ok {
-		return packer.Unhinted()
+	var out []uint64
+	for i := range p.packs {
+		if packer, ok := p.packs[i].packer.(packonline.Hinted); ok {
+			out = append(out, packer.Unhinted()...)
+		}
 	}
-	return nil
+	return out
 }
 
 // Tell tells a restored planner the traits of a document that waits.
 func (p *Planner) Tell(document uint64, t Traits) {
-	p.packer.(packonline.Hinted).Hint(document, t.Hint)
+	p.packs[0].packer.(packonline.Hinted).Hint(document, t.Hint)
 }
 
 // Cursor returns the position behind the last document that the planner has seen.
@@ -265,23 +284,40 @@ func (p *Planner) Clock() uint64 { return p.cursor.Last() }
 func (p *Planner) Next() uint64 { return p.next }
 
 // Counts returns the planner's totals, and the packer's.
-func (p *Planner) Counts() (Counts, packonline.Counts) { return p.counts, p.packer.Counts() }
+func (p *Planner) Counts() (Counts, packonline.Counts) {
+	all := p.packs[0].packer.Counts()
+	for i := range p.packs[1:] {
+		one := p.packs[1+i].packer.Counts()
+		all = all.Plus(one)
+	}
+	return p.counts, all
+}
 
 // Detail returns what the packing method itself counts, nil where it counts nothing.
 func (p *Planner) Detail() map[string]int64 {
-	if d, ok := p.packer.(packonline.Detailed); ok {
-		return d.Detail()
+	var out map[string]int64
+	for i := range p.packs {
+		d, ok := p.packs[i].packer.(packonline.Detailed)
+		if !ok {
+			continue
+		}
+		if out == nil {
+			out = map[string]int64{}
+		}
+		for name, n := range d.Detail() {
+			out[name] += n
+		}
 	}
-	return nil
+	return out
 }
 
 // Waiting describes what the planner holds back: pieces and finished rows in the packer, atoms in the shuffle window, and rows before and behind it.
 func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
-	for i := range p.lines {
-		queued += p.lines[i].waiting()
+	for l := range p.lines() {
+		queued += l.waiting()
 	}
 	queued += p.queues.rowsWaiting()
-	return p.packer.Pending(), p.window.Len(), queued
+	return p.pending(), p.window.Len(), queued
 }
 
 // Queues describes the rows that wait for a step, bucket by bucket.
@@ -290,14 +326,9 @@ func (p *Planner) Queues() []QueueStat { return p.queues.stats(p.counts.Arrived)
 // Floor returns the position before the oldest document that a later step may still need.
 func (p *Planner) Floor() Position {
 	floor := p.cursor
-	if pool := p.packer.Pending(); pool.Any() {
+	if pool := p.pending(); pool.Any() {
 		floor = floor.Least(Before(pool.Oldest))
 	}
-	lower := func(pieces []packonline.Piece) { floor = oldest(pieces, floor) }
-	p.window.Each(func(a atom) { lower(a.pieces) })
-	for i := range p.lines {
-		p.lines[i].each(lower)
-	}
-	p.queues.each(lower)
+	p.beyond(func(pieces []packonline.Piece) { floor = oldest(pieces, floor) })
 	return floor
 }

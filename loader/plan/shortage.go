@@ -21,14 +21,14 @@ func (p *Planner) Shortage() Shortage {
 	s := Shortage{Drains: p.Drains()}
 	pool, window, rows := p.Waiting()
 	s.Held = int(pool.Held.Rows)
-	perAtom := float64(p.atomRows) / float64(p.rowAtoms)
+	perAtom := float64(p.packs[0].atomRows) / float64(p.packs[0].rowAtoms)
 	s.There = rows + int(float64(window)*perAtom)
 	missing := p.queues.missing()
 	if w := p.config.Shuffle.Window; w > 1 {
 		missing += int(float64(w-window) * perAtom)
 	}
-	for i := range p.lines {
-		missing -= p.lines[i].waiting()
+	for l := range p.lines() {
+		missing -= l.waiting()
 	}
 	missing = max(missing, 1)
 	s.Needed = s.There + missing

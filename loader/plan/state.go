@@ -29,7 +29,9 @@ func (p *Planner) AppendState(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(*n))
 	}
 	b = p.seen.appendState(b)
-	b = p.packer.AppendState(b)
+	for i := range p.packs {
+		b = p.packs[i].packer.AppendState(b)
+	}
 	var previous uint64
 	appendAtom := func(b []byte, a *atom) []byte {
 		b = binary.AppendUvarint(b, uint64(a.rows()))
@@ -41,8 +43,7 @@ func (p *Planner) AppendState(b []byte) []byte {
 	b = p.window.AppendState(b, func(b []byte, a atom) []byte {
 		return appendAtom(binary.AppendUvarint(b, uint64(a.bucket)), &a)
 	})
-	for i := range p.lines {
-		l := &p.lines[i]
+	for l := range p.lines() {
 		b = appendAtom(b, &l.open)
 		b = binary.AppendUvarint(b, uint64(l.parts))
 		if l.parts > 0 {
@@ -73,17 +74,21 @@ func (p *Planner) RestoreState(b []byte) error {
 		return fmt.Errorf("restore planner: %w", r.err)
 	}
 	var err error
-	if r.b, err = p.packer.RestoreState(r.b); err != nil {
-		return err
-	}
-	if next := p.packer.Next(); next > p.cursor.Next() {
-		return fmt.Errorf("restore planner: it is at document %s, its packer before document %d", p.cursor, next)
+	for i := range p.packs {
+		packer := p.packs[i].packer
+		if r.b, err = packer.RestoreState(r.b); err != nil {
+			return err
+		}
+		if next := packer.Next(); next > p.cursor.Next() {
+			return fmt.Errorf("restore planner: it is at document %s, its packer before document %d", p.cursor, next)
+		}
 	}
 	var previous uint64
 	r.b, err = p.window.RestoreState(r.b, func(b []byte) (atom, []byte, error) {
 		r := varints{b: b}
-		bucket := int(r.bounded(uint64(len(p.lines)) - 1))
-		a := r.atom(&p.lines[bucket], p.atomRows, &previous)
+		k := &p.packs[0]
+		bucket := int(r.bounded(uint64(len(k.lines)) - 1))
+		a := r.atom(&k.lines[bucket], k.atomRows, &previous)
 		a.bucket = bucket
 		if r.err == nil && a.rows() == 0 {
 			r.fail(errors.New("an atom without rows waits in the window"))
@@ -93,8 +98,8 @@ func (p *Planner) RestoreState(b []byte) error {
 	if err != nil {
 		return err
 	}
-	for i := range p.lines {
-		p.restoreLine(&p.lines[i], &r, &previous)
+	for l := range p.lines() {
+		p.restoreLine(l, &r, &previous)
 	}
 	p.queues.restoreState(&r, &previous, p.counts.Arrived)
 	if r.err == nil && len(r.b) > 0 {
@@ -108,15 +113,15 @@ func (p *Planner) RestoreState(b []byte) error {
 
 // restoreLine reads what a line holds. It refuses a whole atom or row, which would have gone on.
 func (p *Planner) restoreLine(l *line, r *varints, previous *uint64) {
-	most := p.atomRows - 1
-	if packonline.Joins(p.config.Packing.Method) { // the atoms of such a method end with a document
+	_, k := p.lineOf(&l.open)
+	most := k.atomRows - 1
+	if k.joins { // the atoms of such a method end with a document
 		most = 0
 	}
-	bucket := l.open.bucket
-	l.open = r.atom(l, most, previous)
-	l.open.bucket = bucket
+	a := r.atom(l, most, previous)
+	l.open.pieces, l.open.ends = a.pieces, a.ends
 	l.merged = nil
-	if l.parts = int(r.bounded(uint64(p.rowAtoms) - 1)); l.parts > 0 {
+	if l.parts = int(r.bounded(uint64(k.rowAtoms) - 1)); l.parts > 0 {
 		l.merged = r.pieces(previous)
 		r.checkRow(l.merged, int64(l.parts)*int64(l.packed))
 	}
