@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"loaderd/packonline"
 	"loaderd/shuffle"
 )
 
@@ -33,6 +34,11 @@ type Source struct {
 	// MinTokens and MaxTokens bound the lengths of documents that are used (unit: tokens, end-of-document token included). 0 sets no bound.
 	MinTokens int `koanf:"min_tokens" json:"min_tokens,omitempty"`
 	MaxTokens int `koanf:"max_tokens" json:"max_tokens,omitempty"`
+	// Packing packs the source's documents among themselves, in rows of some of the run's buckets. nil: in the run's own way, together with
+	// those of the other sources that have none.
+	Packing *packonline.Config `koanf:"packing" json:"packing,omitempty"`
+	// Attention is that of the rows of a source with its own Packing. The mixture itself reads neither.
+	Attention string `koanf:"attention" json:"attention,omitempty"`
 }
 
 // Mix says how sources make a run together.
@@ -217,6 +223,11 @@ func (s Source) Validate() (bad []FieldError) {
 	}
 	if s.MaxTokens < 0 || s.MaxTokens > 0 && s.MaxTokens < s.MinTokens {
 		add("max_tokens", s.MaxTokens, "0 (no bound), or at least min_tokens")
+	}
+	if s.Packing != nil {
+		for _, e := range s.Packing.Validate() {
+			add("packing."+e.Field, e.Value, e.Want)
+		}
 	}
 	return bad
 }

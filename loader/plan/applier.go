@@ -48,15 +48,13 @@ func (a *Applier) Document(d Arrival) (Ready, error) {
 	case a.due():
 		return Ready{}, fmt.Errorf("plan document %d: %s comes first", d.Sequence, a.Pending[0])
 	}
-	before := a.Planner.counts.Duplicates
 	steps, err := a.Planner.Add(d)
 	if err != nil {
 		return Ready{}, err
 	}
-	if d.Skip == "" && a.Planner.counts.Duplicates == before {
-		a.Fed += int64(a.Planner.parent.rest(d.Sequence, int32(d.Length)))
-	}
-	return Ready{Steps: steps}, nil
+	a.Fed += a.Planner.used
+	a.Ended = a.Planner.Ended()
+	return Ready{Steps: steps, Ended: a.Ended}, nil
 }
 
 // due reports whether a control takes effect before the next document.
@@ -71,7 +69,10 @@ func (a *Applier) control() (Ready, error) {
 		return Ready{}, fmt.Errorf("plan log: a control takes effect behind document %d, but the plan is at document %d", c.Behind(), now)
 	}
 	a.Pending = a.Pending[1:]
-	steps, ends := c.apply(a.Planner)
+	steps, ends, err := c.apply(a.Planner)
+	if err != nil {
+		return Ready{}, fmt.Errorf("plan log: %s: %w", c, err)
+	}
 	a.Ended = ends
 	return Ready{Steps: steps, Ended: ends}, nil
 }
@@ -87,6 +88,10 @@ func (a *Applier) Settle(do func(Ready) error) error {
 		if err := do(ready); err != nil {
 			return err
 		}
+	}
+	if !a.Ended && a.Planner.Ended() { // all sources were sealed and empty when the run began
+		a.Ended = true
+		return do(Ready{Steps: a.Planner.Seal(), Ended: true})
 	}
 	return nil
 }

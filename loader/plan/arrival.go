@@ -4,6 +4,7 @@ import "loaderd/packonline/related"
 
 // Arrival is what the Planner is told of one document of the stream.
 type Arrival struct {
+	Source   int // number of the source that it comes from, 0 for a run with one stream
 	Sequence uint64
 	ID       uint64 // hash of the producer's id, 0 for none
 	Length   int    // tokens, end-of-document token included
@@ -19,6 +20,9 @@ const (
 	SkipEmpty       Skip = "empty"       // no text and no tokens
 	SkipUndecodable Skip = "undecodable" // sent to the dead-letter stream
 	SkipDuplicate   Skip = "duplicate"   // its id was seen among the last documents; set by the planner
+	SkipSplit       Skip = "split"       // it is not in the split of its source
+	SkipShort       Skip = "short"       // it has less tokens than its source's min_tokens; set by the planner
+	SkipLong        Skip = "long"        // it has more tokens than its source's max_tokens; set by the planner
 )
 
 // Traits are what the planner is told of a document beside its length. They follow from the document alone, and are never its text. No

@@ -2,7 +2,10 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
+	"loaderd/loader/mixture"
 	"loaderd/packonline"
 	"loaderd/shuffle"
 )
@@ -19,6 +22,16 @@ type Config struct {
 	Steps     StepsConfig       `koanf:"steps" json:"steps"`
 	// Attention is document (each piece its own attention segment, positions restart) or row (one segment a row).
 	Attention string `koanf:"attention" json:"attention"`
+	// Sources are those that the run begins with, by name. Without any it reads one document stream.
+	Sources map[string]mixture.Source `koanf:"sources" json:"sources,omitempty"`
+	Mix     mixture.Mix               `koanf:"mix" json:"mix,omitzero"`
+}
+
+// Mixed reports whether the run reads several sources.
+func (c Config) Mixed() bool { return len(c.Sources) > 0 }
+
+func (c Config) mixture() mixture.Config {
+	return mixture.Config{Sources: c.Sources, Mix: c.Mix, Seed: c.Seed}
 }
 
 // Tokenizer is what the plan must know of the tokenizer.
@@ -110,6 +123,43 @@ func (c Config) Validate() []FieldError {
 	bad = append(bad, c.Steps.validate(c.Packing.Buckets)...)
 	if c.Attention != AttentionDocument && c.Attention != AttentionRow {
 		add("attention", c.Attention, fmt.Sprintf("%s or %s", AttentionDocument, AttentionRow))
+	}
+	return append(bad, c.badSources()...)
+}
+
+// badSources is the part of Validate about several sources.
+func (c Config) badSources() (bad []FieldError) {
+	if !c.Mixed() {
+		return nil
+	}
+	for _, e := range c.mixture().Validate() {
+		bad = append(bad, FieldError(e))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
+		s := c.Sources[name]
+		for _, e := range c.badPacking(&s) {
+			bad = append(bad, FieldError{Field: "sources." + name + "." + e.Field, Value: e.Value, Want: e.Want})
+		}
+	}
+	return bad
+}
+
+// badPacking says what of a source's own packing does not fit the run's.
+func (c Config) badPacking(s *mixture.Source) (bad []FieldError) {
+	if s.Packing == nil {
+		if s.Attention != "" {
+			bad = append(bad, FieldError{Field: "attention", Value: s.Attention, Want: "a packing of the source's own: rows that several sources share have the run's attention"})
+		}
+		return bad
+	}
+	if s.Attention != AttentionDocument && s.Attention != AttentionRow {
+		bad = append(bad, FieldError{Field: "attention", Value: s.Attention, Want: fmt.Sprintf("%s or %s", AttentionDocument, AttentionRow)})
+	}
+	for _, l := range s.Packing.Buckets {
+		if !slices.Contains(c.Packing.Buckets, l) {
+			bad = append(bad, FieldError{Field: "packing.buckets", Value: s.Packing.Buckets, Want: fmt.Sprintf("some of the run's buckets: %v", c.Packing.Buckets)})
+			break
+		}
 	}
 	return bad
 }

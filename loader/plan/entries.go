@@ -1,9 +1,13 @@
 package plan
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+
+	"loaderd/loader/mixture"
 )
 
 // Control is an entry that takes effect behind a document. The record fixes which one: without it the plan would depend on the clock.
@@ -14,7 +18,7 @@ type Control interface {
 	// PlaceBehind returns the control behind another document.
 	PlaceBehind(document uint64) Control
 	// apply lets it take effect and returns the steps that it completes; ends says that no document follows.
-	apply(p *Planner) (steps []Step, ends bool)
+	apply(p *Planner) (steps []Step, ends bool, err error)
 	String() string
 }
 
@@ -28,6 +32,35 @@ type Seal struct {
 type Drain struct {
 	At uint64
 	By string // as in Seal; empty, too, of one that the daemon decided itself
+}
+
+// Mix changes the mixture behind an arrival.
+type Mix struct {
+	At uint64
+	By string // as in Seal
+	mixture.Change
+	Begins []SourceBegin // of the sources that it adds
+}
+
+// mixBody is what a Mix says in its record, as JSON.
+type mixBody struct {
+	mixture.Change
+	Begins []SourceBegin `json:"begins,omitempty"`
+}
+
+// SealSource says, behind an arrival, that a source has no document behind Last.
+type SealSource struct {
+	At     uint64
+	By     string // as in Seal
+	Source int
+	Last   uint64
+}
+
+// Rest lets a source rest from an arrival on, because it has no document, or lets it wake.
+type Rest struct {
+	At     uint64
+	Source int
+	Rests  bool
 }
 
 // Commit says that a keeper's own checkpoint covers all steps before one.
@@ -57,16 +90,23 @@ func (e *ForeignError) Error() string {
 	return "none of the run's daemons wrote it, as the one that led has noted"
 }
 
-func (c Seal) Kind() byte  { return kindBy(c.By, kindSeal, kindSealBy) }
-func (c Drain) Kind() byte { return kindBy(c.By, kindDrain, kindDrainBy) }
-func (Commit) Kind() byte  { return kindCommit }
-func (Leave) Kind() byte   { return kindLeave }
-func (End) Kind() byte     { return kindEnd }
-func (Term) Kind() byte    { return kindTerm }
-func (Foreign) Kind() byte { return kindForeign }
+func (c Seal) Kind() byte     { return kindBy(c.By, kindSeal, kindSealBy) }
+func (c Drain) Kind() byte    { return kindBy(c.By, kindDrain, kindDrainBy) }
+func (Mix) Kind() byte        { return kindMix }
+func (SealSource) Kind() byte { return kindSealSource }
+func (Rest) Kind() byte       { return kindRest }
+func (Commit) Kind() byte     { return kindCommit }
+func (Leave) Kind() byte      { return kindLeave }
+func (End) Kind() byte        { return kindEnd }
+func (Term) Kind() byte       { return kindTerm }
+func (Foreign) Kind() byte    { return kindForeign }
 
 func (c Seal) Behind() uint64  { return c.At }
 func (c Drain) Behind() uint64 { return c.At }
+
+func (c Mix) Behind() uint64        { return c.At }
+func (c SealSource) Behind() uint64 { return c.At }
+func (c Rest) Behind() uint64       { return c.At }
 
 func kindBy(by string, bare, named byte) byte {
 	if by == "" {
@@ -78,11 +118,64 @@ func kindBy(by string, bare, named byte) byte {
 func (c Seal) PlaceBehind(document uint64) Control  { return Seal{document, c.By} }
 func (c Drain) PlaceBehind(document uint64) Control { return Drain{document, c.By} }
 
-func (Seal) apply(p *Planner) ([]Step, bool)  { return p.Seal(), true }
-func (Drain) apply(p *Planner) ([]Step, bool) { return p.Drain(), false }
+func (c Mix) PlaceBehind(arrival uint64) Control {
+	c.At = arrival
+	return c
+}
+
+func (c SealSource) PlaceBehind(arrival uint64) Control {
+	c.At = arrival
+	return c
+}
+
+func (c Rest) PlaceBehind(arrival uint64) Control {
+	c.At = arrival
+	return c
+}
+
+func (c Mix) apply(p *Planner) ([]Step, bool, error) {
+	return p.change(func(m *mixture.Mixture) error {
+		for name, s := range c.Add {
+			if bad := p.config.badPacking(&s); len(bad) > 0 {
+				return fmt.Errorf("source %s: %w", name, bad[0])
+			}
+		}
+		return m.Change(c.Change, begins(c.Begins))
+	})
+}
+
+func (c SealSource) apply(p *Planner) ([]Step, bool, error) {
+	return p.change(func(m *mixture.Mixture) error { return m.Seal(c.Source, c.Last) })
+}
+
+func (c Rest) apply(p *Planner) ([]Step, bool, error) {
+	return p.change(func(m *mixture.Mixture) error { return m.Rest(c.Source, c.Rests) })
+}
+
+func (Seal) apply(p *Planner) ([]Step, bool, error)  { return p.Seal(), true, nil }
+func (Drain) apply(p *Planner) ([]Step, bool, error) { return p.Drain(), false, nil }
 
 func (c Seal) appendBody(b []byte) []byte  { return appendPlace(b, c.At, c.By) }
 func (c Drain) appendBody(b []byte) []byte { return appendPlace(b, c.At, c.By) }
+func (c Mix) appendBody(b []byte) []byte {
+	body, err := json.Marshal(mixBody{c.Change, c.Begins})
+	if err != nil {
+		panic(fmt.Sprintf("plan: marshal mixture: %v", err)) // Check has refused what is no number
+	}
+	b = appendName(binary.AppendUvarint(b, c.At), c.By)
+	return appendName(b, string(body))
+}
+func (c SealSource) appendBody(b []byte) []byte {
+	b = appendName(binary.AppendUvarint(b, c.At), c.By)
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(c.Source)), c.Last)
+}
+func (c Rest) appendBody(b []byte) []byte {
+	rests := uint64(0)
+	if c.Rests {
+		rests = 1
+	}
+	return binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(b, c.At), uint64(c.Source)), rests)
+}
 func (c Commit) appendBody(b []byte) []byte {
 	return appendName(binary.AppendUvarint(b, c.Step), c.Keeper)
 }
@@ -94,6 +187,20 @@ func (c Term) appendBody(b []byte) []byte    { return appendName(b, c.Daemon) }
 func (c Seal) String() string { return fmt.Sprintf("seal behind document %d%s", c.At, suffixBy(c.By)) }
 func (c Drain) String() string {
 	return fmt.Sprintf("drain behind document %d%s", c.At, suffixBy(c.By))
+}
+func (c Mix) String() string {
+	body, _ := json.Marshal(c.Change)
+	return fmt.Sprintf("mix behind arrival %d: %s%s", c.At, body, suffixBy(c.By))
+}
+func (c SealSource) String() string {
+	return fmt.Sprintf("seal of source %d behind its document %d, behind arrival %d%s", c.Source, c.Last, c.At, suffixBy(c.By))
+}
+func (c Rest) String() string {
+	verb := "wakes"
+	if c.Rests {
+		verb = "rests"
+	}
+	return fmt.Sprintf("source %d %s behind arrival %d", c.Source, verb, c.At)
 }
 func (c Commit) String() string  { return fmt.Sprintf("commit of %q before step %d", c.Keeper, c.Step) }
 func (c Leave) String() string   { return fmt.Sprintf("leave of %q", c.Keeper) }
@@ -143,16 +250,43 @@ func ValidIdentity(name string) error {
 }
 
 func (r *varints) identity() string {
-	name := string(r.bytes(int(r.bounded(maxIdentity))))
-	err := ValidIdentity(name)
-	if err == nil && name == "" {
-		err = errors.New("who asked for it has no name")
+	name := r.anyIdentity()
+	if name == "" {
+		r.fail(errors.New("who asked for it has no name"))
 	}
-	if err != nil {
+	return name
+}
+
+// anyIdentity reads a name, or the empty one of nobody.
+func (r *varints) anyIdentity() string {
+	name := string(r.bytes(int(r.bounded(maxIdentity))))
+	if err := ValidIdentity(name); err != nil {
 		r.fail(err)
 	}
 	return name
 }
+
+// maxMix bounds the bytes of a change of the mixture.
+const maxMix = 1 << 20
+
+func (r *varints) mix() Control {
+	c := Mix{At: r.uvarint(), By: r.anyIdentity()}
+	body := r.bytes(int(r.bounded(maxMix)))
+	if r.err != nil {
+		return c
+	}
+	var m mixBody
+	if err := json.Unmarshal(body, &m); err != nil {
+		r.fail(fmt.Errorf("change of the mixture: %w", err))
+	}
+	c.Change, c.Begins = m.Change, m.Begins
+	if again, err := json.Marshal(m); err != nil || !bytes.Equal(again, body) {
+		r.fail(errors.New("change of the mixture: it is written in another way than a daemon writes it"))
+	}
+	return c
+}
+
+func (r *varints) source() int { return int(r.bounded(mixture.MaxSources - 1)) }
 
 func (r *varints) daemon() string {
 	t := Term{string(r.bytes(int(r.bounded(maxDaemonName))))}
@@ -187,6 +321,12 @@ func (r *varints) control(kind byte) Entry {
 		return Term{r.daemon()}
 	case kindForeign:
 		return Foreign{r.uvarint()}
+	case kindMix:
+		return r.mix()
+	case kindSealSource:
+		return SealSource{r.uvarint(), r.anyIdentity(), r.source(), r.uvarint()}
+	case kindRest:
+		return Rest{r.uvarint(), r.source(), r.bounded(1) == 1}
 	}
 	r.fail(fmt.Errorf("unknown kind %d", kind))
 	return nil

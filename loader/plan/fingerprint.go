@@ -20,6 +20,14 @@ func (c Config) Fingerprint() string {
 // json leaves out the fields that the packing method does not read: changing them does not change the fingerprint.
 func (c Config) json() []byte {
 	c.Packing = c.Packing.Relevant()
+	c.Sources = maps.Clone(c.Sources)
+	for name, s := range c.Sources {
+		if s.Packing != nil {
+			packing := s.Packing.Relevant()
+			s.Packing = &packing
+			c.Sources[name] = s
+		}
+	}
 	b, err := json.Marshal(c)
 	if err != nil {
 		panic(fmt.Sprintf("loader: marshal configuration: %v", err)) // only numbers, strings and lists of them

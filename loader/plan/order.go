@@ -19,6 +19,8 @@ type Order struct {
 	// Config is that of the run, whose steps have its shape; nil where it is not known.
 	Config *Config
 
+	sources int // of a run with several, those that were removed among them
+
 	cursor Position // of the last step
 	floor  Position // likewise
 	behind uint64   // the document behind which the last control takes effect
@@ -27,12 +29,15 @@ type Order struct {
 // Order is that of the records behind the header.
 func (h Header) Order() Order {
 	// Before runs had ids a daemon could begin a plan without a term.
-	return Order{Known: true, Led: h.ID == "", Config: &h.Config}
+	return Order{Known: true, Led: h.ID == "", Config: &h.Config, sources: len(h.Sources)}
 }
 
 // Order is that of the records behind the last one that the applier has taken.
 func (a *Applier) Order(c *Config) Order {
 	o := Order{Steps: a.Planner.Next(), Known: true, Led: true, Ended: a.End != nil, Config: c}
+	if m := a.Planner.Mixture(); m != nil {
+		o.sources, o.Sealed = m.Len(), m.Ended()
+	}
 	for _, p := range a.Pending {
 		o.sees(p)
 	}
@@ -69,10 +74,17 @@ func (o *Order) shape(s *Step) error {
 	if o.Config != nil && !o.Config.hasStep(int(s.Bucket), len(s.Rows)) {
 		return fmt.Errorf("step %d has %d rows of %d, as no step of the run has", s.Index, len(s.Rows), s.Bucket)
 	}
+	mixed := o.Config != nil && o.Config.Mixed()
 	for i, row := range s.Rows {
 		tokens := int64(0)
 		for _, p := range row {
 			tokens += int64(p.Length)
+			if mixed { // whether the source was read so far follows when the plan is made again
+				if source := RefSource(p.Doc); source >= o.sources {
+					return fmt.Errorf("row %d of step %d names source %d, and the run has %d", i, s.Index, source, o.sources)
+				}
+				continue
+			}
 			if p.Doc == 0 || !s.Cursor.Covers(p.Doc) || o.floor.Covers(p.Doc) {
 				return fmt.Errorf("row %d of step %d names document %d: the step was made behind document %s, and those up to %s were used up before it",
 					i, s.Index, p.Doc, s.Cursor, o.floor)
@@ -141,8 +153,12 @@ func (o *Order) control(c Control) error {
 
 func (o *Order) sees(c Control) {
 	o.behind = c.Behind()
-	_, seal := c.(Seal)
-	o.Sealed = o.Sealed || seal
+	switch c := c.(type) {
+	case Seal:
+		o.Sealed = true
+	case Mix:
+		o.sources += len(c.Add)
+	}
 }
 
 // Sequence takes a plan's records one after the other: it puts the parts of steps together, and refuses what cannot stand where it does.
@@ -193,7 +209,7 @@ func (j *Joiner) Add(e Entry) (*Step, error) {
 		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.next)
 	}
 	if j.Step == nil {
-		j.Step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Rows: make([][]packonline.Piece, 0, p.Total)}
+		j.Step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Places: p.Places, Rows: make([][]packonline.Piece, 0, p.Total)}
 	}
 	j.Step.Rows = append(j.Step.Rows, p.Rows...)
 	j.next++

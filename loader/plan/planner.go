@@ -27,6 +27,18 @@ type Counts struct {
 	WaitMax    int64 // most documents that arrived while a row waited for its step
 }
 
+// skips counts a document that is not used. What its source leaves out is in the counts of the source alone.
+func (c *Counts) skips(s Skip) {
+	switch s {
+	case SkipEmpty:
+		c.Empty++
+	case SkipDuplicate:
+		c.Duplicates++
+	case SkipUndecodable:
+		c.Undecoded++
+	}
+}
+
 // Planner is the deterministic state machine that turns document lengths into steps. What it returns is a function of its
 // configuration and of the sequence of its calls alone:
 //
@@ -40,7 +52,9 @@ type Planner struct {
 	window *shuffle.Window[atom]
 	queues queues       // one a bucket, in the order of Config.Packing.Buckets
 	parent *Inheritance // nil without one
+	blend  *blend       // nil with one document stream
 
+	used   int64 // tokens of the last document, less what a parent had used of them
 	seen   *recent
 	counts Counts
 	cursor Position // behind the last document seen
@@ -58,6 +72,9 @@ func NewPlanner(c Config, start uint64) (*Planner, error) {
 
 // NewPlanner returns the planner of a run at its beginning.
 func (h Header) NewPlanner() (*Planner, error) {
+	if h.Config.Mixed() {
+		return newBlended(h.Config, h.Sources)
+	}
 	p, err := NewPlanner(h.Config, h.Start)
 	if err == nil {
 		p.parent, err = h.Inherits()
@@ -68,28 +85,29 @@ func (h Header) NewPlanner() (*Planner, error) {
 // Add tells the planner of the next document and returns the steps that it completes. The slice is valid until the next call;
 // what the steps refer to stays.
 func (p *Planner) Add(a Arrival) ([]Step, error) {
+	if p.blend != nil {
+		return p.take(a)
+	}
 	if next := p.cursor.Next(); a.Sequence != next {
 		return nil, fmt.Errorf("plan document %d: the next one is %d", a.Sequence, next)
 	}
 	p.cursor = Behind(a.Sequence)
 	p.counts.Arrived++
 	p.steps = p.steps[:0]
+	p.used = 0
 	switch {
 	case a.Skip != "":
 		p.seen.observe(0) // dedupe looks back by the stream's documents, so that a fork can
-		if a.Skip == SkipEmpty {
-			p.counts.Empty++
-		} else {
-			p.counts.Undecoded++
-		}
+		p.counts.skips(a.Skip)
 	case p.seen.observe(a.ID) && !p.parent.used(a.Sequence):
-		p.counts.Duplicates++
+		p.counts.skips(SkipDuplicate)
 	default:
 		left := p.parent.rest(a.Sequence, int32(a.Length))
 		if left == 0 {
 			p.counts.Inherited++
 			break
 		}
+		p.used = int64(left)
 		p.rows.Reset()
 		k := &p.packs[0]
 		k.packer.Add(packonline.Doc{Seq: a.Sequence, Length: left, Hint: a.Hint}, &p.rows)
@@ -130,6 +148,11 @@ func (p *Planner) drain() {
 // afterwards.
 func (p *Planner) Seal() []Step {
 	p.steps = p.steps[:0]
+	return p.finish(p.seal())
+}
+
+// seal is Seal; it returns the floor of the last step.
+func (p *Planner) seal() Position {
 	p.drain()
 	floor := p.cursor // behind dropped rows too: a fork may still plan them
 	for i := range p.queues.buckets {
@@ -146,7 +169,7 @@ func (p *Planner) Seal() []Step {
 			b.wait, b.tokens = nil, 0
 		}
 	}
-	return p.finish(floor)
+	return floor
 }
 
 // overdue sends on what the next document would make wait longer than Steps.MaxWait: an atom that lacks rows, a row that lacks atoms, a
@@ -204,6 +227,9 @@ func (p *Planner) finish(floor Position) []Step {
 			floor = oldest(r, floor)
 		}
 	}
+	if p.blend != nil {
+		p.name()
+	}
 	return p.steps
 }
 
@@ -260,18 +286,25 @@ func (p *Planner) Drains() bool {
 
 // Unread returns the waiting documents whose traits a restored planner has to be told again.
 func (p *Planner) Unread() []uint64 {
-	var out []uint64
-	for i := range p.packs {
-		if packer, ok := p.packs[i].packer.(packonline.Hinted); ok {
-			out = append(out, packer.Unhinted()...)
-		}
+	if p.blend != nil {
+		return p.blend.unreadOf(p.packs)
 	}
-	return out
+	if packer, ok := p.packs[0].packer.(packonline.Hinted); ok {
+		return packer.Unhinted()
+	}
+	return nil
 }
 
 // Tell tells a restored planner the traits of a document that waits.
 func (p *Planner) Tell(document uint64, t Traits) {
-	p.packs[0].packer.(packonline.Hinted).Hint(document, t.Hint)
+	if p.blend == nil {
+		p.packs[0].packer.(packonline.Hinted).Hint(document, t.Hint)
+		return
+	}
+	for _, u := range p.blend.unread[document] { // twice, where the document waits in two epochs
+		p.packs[u.pack].packer.(packonline.Hinted).Hint(u.arrival, t.Hint)
+	}
+	delete(p.blend.unread, document)
 }
 
 // Cursor returns the position behind the last document that the planner has seen.

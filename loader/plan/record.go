@@ -9,6 +9,7 @@ import (
 	"math"
 	"strings"
 
+	"loaderd/loader/mixture"
 	"loaderd/packonline"
 )
 
@@ -29,6 +30,11 @@ const (
 	kindSealBy  = 9
 	kindDrainBy = 10
 	kindForeign = 11
+	// Those of runs with several sources.
+	kindMixedStep  = 12 // as kindStep, with the places of the sources and a source before each piece
+	kindMix        = 13 // a change of the mixture
+	kindSealSource = 14
+	kindRest       = 15
 )
 
 const (
@@ -51,7 +57,9 @@ type Header struct {
 	Keyed  bool   `json:"keyed,omitempty"`
 	Start  uint64 `json:"start"`  // sequence of the run's first document
 	Stream Stream `json:"stream"` // that its documents come from
-	Config Config `json:"config"`
+	// Sources are the streams of a run with several sources, in the order of their numbers; then Start is 1 and Stream is empty.
+	Sources []SourceBegin `json:"sources,omitempty"`
+	Config  Config        `json:"config"`
 	// Parent is the run that this one was forked from.
 	Parent *Parent `json:"parent,omitempty"`
 	// Repair says of which damaged plan this one is a copy.
@@ -77,6 +85,7 @@ type Entry interface {
 type StepPart struct {
 	Step
 	Part, Parts, First, Total int
+	Mixed                     bool // of a run with several sources
 
 	encoded []byte // the rows, where the part is about to be written
 }
@@ -103,27 +112,53 @@ func (h Header) appendBody(b []byte) []byte {
 	return append(b, body...)
 }
 
-func (StepPart) Kind() byte { return kindStep }
+func (p StepPart) Kind() byte {
+	if p.Mixed {
+		return kindMixedStep
+	}
+	return kindStep
+}
 
 func (p StepPart) appendBody(b []byte) []byte {
 	for _, v := range []uint64{p.Index, uint64(p.Bucket), uint64(p.Total), p.Cursor.Last(), p.Floor.Next(),
 		uint64(p.Part), uint64(p.Parts), uint64(p.First), uint64(len(p.Rows))} {
 		b = binary.AppendUvarint(b, v)
 	}
+	if p.Mixed {
+		b = p.appendPlaces(b)
+	}
 	return append(b, p.encoded...)
 }
 
-// EncodeStep writes a step as one record, or as several when it is larger than limit bytes.
-func EncodeStep(s *Step, limit int) ([][]byte, error) {
-	const prefix = 9 * binary.MaxVarintLen64
+// appendPlaces writes how far the sources are read, in the first part of a step that says so: their number, and of each its epoch and how many
+// documents of that.
+func (p *StepPart) appendPlaces(b []byte) []byte {
+	places := p.Places
+	if p.Part > 0 {
+		places = nil
+	}
+	b = binary.AppendUvarint(b, uint64(len(places)))
+	for _, x := range places {
+		b = binary.AppendUvarint(b, x.Epoch)
+		b = binary.AppendUvarint(b, x.Taken)
+	}
+	return b
+}
+
+// EncodeStep writes a step as one record, or as several when it is larger than limit bytes. mixed says that the run has several sources.
+func EncodeStep(s *Step, mixed bool, limit int) ([][]byte, error) {
+	prefix := 9 * binary.MaxVarintLen64
+	if mixed {
+		prefix += (1 + 2*len(s.Places)) * binary.MaxVarintLen64
+	}
 	var parts []StepPart
 	for first := 0; first < len(s.Rows); {
-		encoded, n := encodeRows(s.Rows[first:], limit-prefix-recordOverhead)
+		encoded, n := encodeRows(s.Rows[first:], mixed, limit-prefix-recordOverhead)
 		if n == 0 {
 			return nil, fmt.Errorf("encode step %d: row %d alone (%d pieces) is larger than a record of %d bytes; raise the server's max_payload",
 				s.Index, first, len(s.Rows[first]), limit)
 		}
-		p := StepPart{Step: *s, Part: len(parts), First: first, Total: len(s.Rows), encoded: encoded}
+		p := StepPart{Step: *s, Part: len(parts), First: first, Total: len(s.Rows), Mixed: mixed, encoded: encoded}
 		p.Rows = s.Rows[first : first+n]
 		parts = append(parts, p)
 		first += n
@@ -137,11 +172,11 @@ func EncodeStep(s *Step, limit int) ([][]byte, error) {
 }
 
 // encodeRows writes as many rows as fit in limit bytes and returns their number.
-func encodeRows(rows [][]packonline.Piece, limit int) ([]byte, int) {
+func encodeRows(rows [][]packonline.Piece, mixed bool, limit int) ([]byte, int) {
 	var body []byte
-	var previous uint64
+	previous := before{mixed: mixed}
 	for i, pieces := range rows {
-		next := appendPieces(body, pieces, &previous)
+		next := appendRefs(body, pieces, &previous)
 		if len(next) > limit {
 			return body, i
 		}
@@ -167,8 +202,8 @@ func DecodeRecord(b []byte) (Entry, error) {
 		return decodeHeader(in.b)
 	}
 	var e Entry
-	if kind == kindStep {
-		e = in.stepPart()
+	if kind == kindStep || kind == kindMixedStep {
+		e = in.stepPart(kind == kindMixedStep)
 	} else {
 		e = in.control(kind)
 	}
@@ -200,8 +235,8 @@ func ValidID(id string) bool {
 	return id == "" || len(id) == idDigits && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-func (r *varints) stepPart() StepPart {
-	var p StepPart
+func (r *varints) stepPart(mixed bool) StepPart {
+	p := StepPart{Mixed: mixed}
 	p.Index = r.uvarint()
 	p.Bucket = int32(r.bounded(math.MaxInt32))
 	p.Total = int(r.bounded(1 << 20))
@@ -218,10 +253,33 @@ func (r *varints) stepPart() StepPart {
 		return p
 	}
 	p.Floor = Before(floor)
-	var previous uint64
+	if mixed {
+		p.Places = r.places()
+		if r.err == nil && (len(p.Places) > 0) != (p.Part == 0 && p.Index%MarkSteps == 0) {
+			r.fail(fmt.Errorf("part %d of step %d names %d places of sources", p.Part, p.Index, len(p.Places)))
+		}
+	}
+	previous := before{mixed: mixed}
 	p.Rows = make([][]packonline.Piece, n)
 	for i := range p.Rows {
-		p.Rows[i] = r.pieces(&previous)
+		p.Rows[i] = r.refsOf(&previous)
 	}
 	return p
+}
+
+// places reads what appendPlaces wrote.
+func (r *varints) places() []mixture.Place {
+	n := r.bounded(mixture.MaxSources)
+	if n == 0 {
+		return nil
+	}
+	out := make([]mixture.Place, 0, n)
+	for range n {
+		p := mixture.Place{Epoch: r.uvarint(), Taken: r.uvarint()}
+		if r.err != nil {
+			return nil
+		}
+		out = append(out, p)
+	}
+	return out
 }

@@ -6,18 +6,20 @@ import (
 	"fmt"
 	"math"
 
+	"loaderd/loader/mixture"
 	"loaderd/packonline"
 )
 
 // stateVersion is the version of AppendState's format:
 //
 //	version byte, then uvarints: last document, next step, the totals in the order of Counts
-//	recent ids, packer, shuffle window, each in its own format
+//	recent ids, packer, shuffle window, each in its own format; with several sources the blend (blend.appendState) in place of recent ids,
+//	and as many packers as they have
 //	for each bucket: rows of the atom that more belong to, each of them; atoms of the row under construction and, if there are
 //	any, the row; the documents that had arrived when the first of these came, if there are any
 //	the queues of rows that wait for a step (queues.appendState)
 //
-// An atom in the window is its bucket's index, the number of its rows, and each of them.
+// An atom in the window is its packer's number where there are several, its bucket's index, the number of its rows, and each of them.
 const stateVersion = 3
 
 // AppendState appends the planner's whole state: references to documents, never tokens.
@@ -28,7 +30,11 @@ func (p *Planner) AppendState(b []byte) []byte {
 	for _, n := range p.counts.fields() {
 		b = binary.AppendUvarint(b, uint64(*n))
 	}
-	b = p.seen.appendState(b)
+	if p.blend != nil {
+		b = p.blend.appendState(b, p.waiting())
+	} else {
+		b = p.seen.appendState(b)
+	}
 	for i := range p.packs {
 		b = p.packs[i].packer.AppendState(b)
 	}
@@ -41,6 +47,9 @@ func (p *Planner) AppendState(b []byte) []byte {
 		return b
 	}
 	b = p.window.AppendState(b, func(b []byte, a atom) []byte {
+		if len(p.packs) > 1 {
+			b = binary.AppendUvarint(b, uint64(a.pack))
+		}
 		return appendAtom(binary.AppendUvarint(b, uint64(a.bucket)), &a)
 	})
 	for l := range p.lines() {
@@ -67,7 +76,11 @@ func (p *Planner) RestoreState(b []byte) error {
 	for _, n := range p.counts.fields() {
 		*n = int64(r.uvarint())
 	}
-	if err := p.seen.restoreState(&r); err != nil {
+	if p.blend != nil {
+		if err := p.restoreBlend(&r); err != nil {
+			return fmt.Errorf("restore planner: %w", err)
+		}
+	} else if err := p.seen.restoreState(&r); err != nil {
 		return err
 	}
 	if r.err != nil {
@@ -86,10 +99,14 @@ func (p *Planner) RestoreState(b []byte) error {
 	var previous uint64
 	r.b, err = p.window.RestoreState(r.b, func(b []byte) (atom, []byte, error) {
 		r := varints{b: b}
-		k := &p.packs[0]
+		pack := 0
+		if len(p.packs) > 1 {
+			pack = int(r.bounded(uint64(len(p.packs)) - 1))
+		}
+		k := &p.packs[pack]
 		bucket := int(r.bounded(uint64(len(k.lines)) - 1))
 		a := r.atom(&k.lines[bucket], k.atomRows, &previous)
-		a.bucket = bucket
+		a.pack, a.bucket = pack, bucket
 		if r.err == nil && a.rows() == 0 {
 			r.fail(errors.New("an atom without rows waits in the window"))
 		}
@@ -102,6 +119,11 @@ func (p *Planner) RestoreState(b []byte) error {
 		p.restoreLine(l, &r, &previous)
 	}
 	p.queues.restoreState(&r, &previous, p.counts.Arrived)
+	if p.blend != nil && r.err == nil {
+		if err := p.blend.refs.holds(p.waiting()); err != nil {
+			r.fail(err)
+		}
+	}
 	if r.err == nil && len(r.b) > 0 {
 		r.err = fmt.Errorf("%d bytes too many", len(r.b))
 	}
@@ -167,21 +189,79 @@ func (r *recent) restoreState(in *varints) error {
 	return nil
 }
 
+// before is the document of the piece before: of each source where pieces name documents of several.
+type before struct {
+	mixed    bool
+	document []uint64
+}
+
+// of returns where the piece before of a source is noted.
+func (p *before) of(source int) *uint64 {
+	for len(p.document) <= source {
+		p.document = append(p.document, 0)
+	}
+	return &p.document[source]
+}
+
+// appendRefs writes a row as appendPieces does; where the run has several sources the number of its source stands before each piece, and distances are
+// those in its stream.
+func appendRefs(b []byte, pieces []packonline.Piece, p *before) []byte {
+	if !p.mixed {
+		return appendPieces(b, pieces, p.of(0))
+	}
+	b = binary.AppendUvarint(b, uint64(len(pieces)))
+	for _, x := range pieces {
+		source := RefSource(x.Doc)
+		b = binary.AppendUvarint(b, uint64(source))
+		x.Doc = RefSequence(x.Doc)
+		b = appendPiece(b, x, p.of(source))
+	}
+	return b
+}
+
+// refsOf reads what appendRefs wrote.
+func (r *varints) refsOf(p *before) []packonline.Piece {
+	if !p.mixed {
+		return r.pieces(p.of(0))
+	}
+	n := r.bounded(uint64(len(r.b)) / 3)
+	if n == 0 {
+		return nil
+	}
+	out := make([]packonline.Piece, 0, n)
+	for range n {
+		source := int(r.bounded(mixture.MaxSources - 1))
+		x := r.piece(p.of(source))
+		if r.err == nil && (x.Doc == 0 || x.Doc > maxSequence) {
+			r.fail(fmt.Errorf("document %d of source %d is impossible", x.Doc, source))
+		}
+		if r.err != nil {
+			return nil
+		}
+		x.Doc = Ref(source, x.Doc)
+		out = append(out, x)
+	}
+	return out
+}
+
 // appendPieces writes a row: the number of pieces, then for each the document's distance from the previous piece's (zigzag), and its
 // length with a flag for "starts elsewhere than at 0"; the start follows then. previous goes on from row to row.
 func appendPieces(b []byte, pieces []packonline.Piece, previous *uint64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(pieces)))
 	for _, x := range pieces {
-		b = binary.AppendVarint(b, int64(x.Doc-*previous))
-		*previous = x.Doc
-		if x.Start == 0 {
-			b = binary.AppendUvarint(b, uint64(x.Length)<<1)
-			continue
-		}
-		b = binary.AppendUvarint(b, uint64(x.Length)<<1|1)
-		b = binary.AppendUvarint(b, uint64(x.Start))
+		b = appendPiece(b, x, previous)
 	}
 	return b
+}
+
+func appendPiece(b []byte, x packonline.Piece, previous *uint64) []byte {
+	b = binary.AppendVarint(b, int64(x.Doc-*previous))
+	*previous = x.Doc
+	if x.Start == 0 {
+		return binary.AppendUvarint(b, uint64(x.Length)<<1)
+	}
+	b = binary.AppendUvarint(b, uint64(x.Length)<<1|1)
+	return binary.AppendUvarint(b, uint64(x.Start))
 }
 
 var errShort = errors.New("cut short")
@@ -247,22 +327,30 @@ func (r *varints) pieces(previous *uint64) []packonline.Piece {
 	}
 	out := make([]packonline.Piece, 0, n)
 	for range n {
-		d, k := binary.Varint(r.b)
-		if k <= 0 {
-			r.fail(errShort)
+		x := r.piece(previous)
+		if r.err != nil {
 			return nil
-		}
-		r.b = r.b[k:]
-		*previous += uint64(d)
-		l := r.bounded(math.MaxInt32<<1 | 1)
-		x := packonline.Piece{Doc: *previous, Length: int32(l >> 1)}
-		if l&1 == 1 {
-			x.Start = int32(r.bounded(math.MaxInt32))
-		}
-		if r.err == nil && (x.Length < 1 || int64(x.Start)+int64(x.Length) > math.MaxInt32) {
-			r.fail(fmt.Errorf("piece [%d, +%d) of document %d is impossible", x.Start, x.Length, x.Doc))
 		}
 		out = append(out, x)
 	}
 	return out
+}
+
+func (r *varints) piece(previous *uint64) (x packonline.Piece) {
+	d, k := binary.Varint(r.b)
+	if k <= 0 {
+		r.fail(errShort)
+		return x
+	}
+	r.b = r.b[k:]
+	*previous += uint64(d)
+	l := r.bounded(math.MaxInt32<<1 | 1)
+	x = packonline.Piece{Doc: *previous, Length: int32(l >> 1)}
+	if l&1 == 1 {
+		x.Start = int32(r.bounded(math.MaxInt32))
+	}
+	if r.err == nil && (x.Length < 1 || int64(x.Start)+int64(x.Length) > math.MaxInt32) {
+		r.fail(fmt.Errorf("piece [%d, +%d) of document %d is impossible", x.Start, x.Length, x.Doc))
+	}
+	return x
 }

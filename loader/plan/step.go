@@ -1,6 +1,9 @@
 package plan
 
-import "loaderd/packonline"
+import (
+	"loaderd/loader/mixture"
+	"loaderd/packonline"
+)
 
 // Step is one global batch: rows of one bucket, the same for every world size.
 type Step struct {
@@ -9,4 +12,9 @@ type Step struct {
 	Rows   [][]packonline.Piece // a row without pieces is all padding
 	Cursor Position             // behind the last document that the planner had seen when the step came out
 	Floor  Position             // before the oldest document that a later step may need
+	// Places are how far each source was read at Cursor, in steps whose index is a multiple of MarkSteps of a run with several sources.
+	Places []mixture.Place
 }
+
+// MarkSteps is how many steps come from one with Places to the next.
+const MarkSteps = 64

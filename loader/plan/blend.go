@@ -1,0 +1,336 @@
+package plan
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"loaderd/loader/mixture"
+	"loaderd/packonline"
+)
+
+// SourceBegin says which stream a source is, and where a run begins to read it.
+type SourceBegin struct {
+	Name   string `json:"name"`
+	Stream Stream `json:"stream"`
+	Start  uint64 `json:"start"` // sequence of the run's first document of it
+	// Sealed says that it had ended when the run began; then Last is its last document, Start-1 when there is none.
+	Sealed bool   `json:"sealed,omitempty"`
+	Last   uint64 `json:"last,omitempty"`
+}
+
+func begins(sources []SourceBegin) map[string]mixture.Begin {
+	out := map[string]mixture.Begin{}
+	for _, s := range sources {
+		out[s.Name] = mixture.Begin{First: s.Start, Last: s.Last, Sealed: s.Sealed}
+	}
+	return out
+}
+
+// SourceCounts are a planner's totals of one source.
+type SourceCounts struct {
+	Arrived    int64 `json:"arrived"` // documents taken, used or not
+	Empty      int64 `json:"empty"`
+	Undecoded  int64 `json:"undecoded"`
+	Duplicates int64 `json:"duplicates"`
+	Split      int64 `json:"split"` // not in the split
+	Short      int64 `json:"short"` // less tokens than min_tokens
+	Long       int64 `json:"long"`  // more than max_tokens
+	Tokens     int64 `json:"tokens"`
+	Emitted    int64 `json:"emitted"` // tokens in steps, repeated ones as often as they come
+}
+
+func (c *SourceCounts) fields() []*int64 {
+	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Duplicates, &c.Split, &c.Short, &c.Long, &c.Tokens, &c.Emitted}
+}
+
+// skips counts a document that is not used.
+func (c *SourceCounts) skips(s Skip) {
+	switch s {
+	case SkipEmpty:
+		c.Empty++
+	case SkipDuplicate:
+		c.Duplicates++
+	case SkipSplit:
+		c.Split++
+	case SkipShort:
+		c.Short++
+	case SkipLong:
+		c.Long++
+	default:
+		c.Undecoded++
+	}
+}
+
+// blend is what a planner of a run with several sources keeps beside what all do. Such a planner counts in arrivals: pieces that wait name the
+// arrival of their document, and name the document when a step takes them.
+type blend struct {
+	mix    *mixture.Mixture
+	refs   *refs
+	parts  []blended // by source
+	unread map[uint64][]unread
+}
+
+// blended is what a planner keeps of one source.
+type blended struct {
+	pack   int     // that its documents go to
+	seen   *recent // of this epoch
+	counts SourceCounts
+}
+
+// unread is an arrival whose traits a restored packer lacks.
+type unread struct {
+	pack    int
+	arrival uint64
+}
+
+// newBlended returns the planner of a run with several sources.
+func newBlended(c Config, sources []SourceBegin) (*Planner, error) {
+	p, err := NewPlanner(c, 1)
+	if err != nil {
+		return nil, err
+	}
+	mix, err := mixture.New(c.mixture(), begins(sources))
+	if err != nil {
+		return nil, err
+	}
+	p.blend = &blend{mix: mix, refs: newRefs(1)}
+	return p, p.meet()
+}
+
+// meet makes room for the sources that the mixture has and the planner does not know yet.
+func (p *Planner) meet() error {
+	b := p.blend
+	for i := len(b.parts); i < b.mix.Len(); i++ {
+		x := blended{seen: newRecent(p.config.Documents.Dedupe)}
+		if own := b.mix.Config(i).Packing; own != nil {
+			x.pack = len(p.packs)
+			if err := p.addPack(*own); err != nil {
+				return fmt.Errorf("source %s: %w", b.mix.Name(i), err)
+			}
+		}
+		b.parts = append(b.parts, x)
+	}
+	return nil
+}
+
+// skip says why a document is not used, by what its source is configured to take.
+func skip(a Arrival, c mixture.Source) Skip {
+	switch {
+	case a.Skip != "":
+		return a.Skip
+	case !c.Split.Takes(a.ID, a.Sequence):
+		return SkipSplit
+	case a.Length < c.MinTokens:
+		return SkipShort
+	case c.MaxTokens > 0 && a.Length > c.MaxTokens:
+		return SkipLong
+	}
+	return ""
+}
+
+// take is Add for several sources.
+func (p *Planner) take(a Arrival) ([]Step, error) {
+	b := p.blend
+	source, sequence, ok := b.mix.Next()
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("plan document %d of source %d: none is wanted", a.Sequence, a.Source)
+	case a.Source != source || a.Sequence != sequence || sequence > maxSequence:
+		return nil, fmt.Errorf("plan document %d of source %d: the next one is %d of source %d (%s)", a.Sequence, a.Source, sequence, source, b.mix.Name(source))
+	}
+	arrival := p.cursor.Next()
+	p.cursor = Behind(arrival)
+	p.counts.Arrived++
+	p.steps = p.steps[:0]
+	p.used = 0
+	x := &b.parts[source]
+	x.counts.Arrived++
+	a.Skip = skip(a, b.mix.Config(source))
+	if a.Skip == "" && x.seen.observe(a.ID) {
+		a.Skip = SkipDuplicate
+	} else if a.Skip != "" {
+		x.seen.observe(0)
+	}
+	b.refs.add(Ref(source, sequence))
+	if a.Skip == "" {
+		p.used = int64(a.Length)
+		x.counts.Tokens += p.used
+		k := &p.packs[x.pack]
+		p.rows.Reset()
+		k.packer.Add(packonline.Doc{Seq: arrival, Length: int32(a.Length), Hint: a.Hint}, &p.rows)
+		p.shuffle(k)
+	} else {
+		x.counts.skips(a.Skip)
+		p.counts.skips(a.Skip)
+	}
+	epoch := b.mix.Place(source).Epoch
+	b.mix.Take(int(p.used))
+	if b.mix.Place(source).Epoch != epoch {
+		x.seen = newRecent(p.config.Documents.Dedupe)
+	}
+	p.overdue()
+	return p.settle(), nil
+}
+
+// settle ends what an arrival or a control has begun: the run, when no source has a document left.
+func (p *Planner) settle() []Step {
+	if p.Ended() {
+		return p.finish(p.seal())
+	}
+	steps := p.finish(p.cursor)
+	if p.blend.refs.due() {
+		p.blend.refs.sweep(p.waiting())
+	}
+	return steps
+}
+
+// waiting returns the arrivals that something of waits, as often as it has pieces.
+func (p *Planner) waiting() []uint64 {
+	var out []uint64
+	note := func(arrival uint64) { out = append(out, arrival) }
+	for i := range p.packs {
+		p.packs[i].packer.Each(note)
+	}
+	p.beyond(func(pieces []packonline.Piece) {
+		for _, x := range pieces {
+			note(x.Doc)
+		}
+	})
+	return out
+}
+
+// name lets the steps that are finished name documents, and say how far the sources are read.
+func (p *Planner) name() {
+	b := p.blend
+	var places []mixture.Place
+	for i := range p.steps {
+		s := &p.steps[i]
+		for _, row := range s.Rows {
+			for k := range row {
+				ref := b.refs.of(row[k].Doc)
+				row[k].Doc = ref
+				b.parts[RefSource(ref)].counts.Emitted += int64(row[k].Length)
+			}
+		}
+		if s.Index%MarkSteps == 0 {
+			if places == nil {
+				places = p.places()
+			}
+			s.Places = places
+		}
+	}
+}
+
+// places returns how far each source is read.
+func (p *Planner) places() []mixture.Place {
+	out := make([]mixture.Place, p.blend.mix.Len())
+	for i := range out {
+		out[i] = p.blend.mix.Place(i)
+	}
+	return out
+}
+
+// change lets a control change the mixture.
+func (p *Planner) change(f func(*mixture.Mixture) error) ([]Step, bool, error) {
+	if p.blend == nil {
+		return nil, false, fmt.Errorf("the run reads one document stream: it has no mixture")
+	}
+	p.steps = p.steps[:0]
+	if err := f(p.blend.mix); err != nil {
+		return nil, false, err
+	}
+	if err := p.meet(); err != nil {
+		return nil, false, err
+	}
+	return p.settle(), p.Ended(), nil
+}
+
+// Ended reports whether no source of the run has a document left. With one document stream a Seal says so.
+func (p *Planner) Ended() bool { return p.blend != nil && p.blend.mix.Ended() }
+
+// Mixture returns the state of the run's sources, nil for a run with one document stream. It is not to be changed.
+func (p *Planner) Mixture() *mixture.Mixture {
+	if p.blend == nil {
+		return nil
+	}
+	return p.blend.mix
+}
+
+// Wants returns the source and the sequence of the document that comes next; false when none does before a control comes.
+func (p *Planner) Wants() (source int, sequence uint64, ok bool) {
+	if p.blend == nil {
+		return 0, p.cursor.Next(), true
+	}
+	return p.blend.mix.Next()
+}
+
+// SourceCounts returns the totals of each source, nil for a run with one document stream.
+func (p *Planner) SourceCounts() []SourceCounts {
+	if p.blend == nil {
+		return nil
+	}
+	out := make([]SourceCounts, len(p.blend.parts))
+	for i := range out {
+		out[i] = p.blend.parts[i].counts
+	}
+	return out
+}
+
+// unreadOf returns the documents whose traits a packer lacks, each once.
+func (b *blend) unreadOf(packs []pack) []uint64 {
+	b.unread = map[uint64][]unread{}
+	for i := range packs {
+		if packer, ok := packs[i].packer.(packonline.Hinted); ok {
+			for _, arrival := range packer.Unhinted() {
+				ref := b.refs.of(arrival)
+				b.unread[ref] = append(b.unread[ref], unread{i, arrival})
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(b.unread))
+}
+
+// appendState writes the mixture, the documents of the arrivals that wait, and for each source its totals and recent ids.
+func (b *blend) appendState(out []byte, waiting []uint64) []byte {
+	out = b.mix.AppendState(out)
+	out = b.refs.appendState(out, waiting)
+	for i := range b.parts {
+		for _, n := range b.parts[i].counts.fields() {
+			out = binary.AppendUvarint(out, uint64(*n))
+		}
+		out = b.parts[i].seen.appendState(out)
+	}
+	return out
+}
+
+// restoreBlend reads what appendState wrote.
+func (p *Planner) restoreBlend(r *varints) error {
+	b := p.blend
+	rest, err := b.mix.RestoreState(r.b)
+	if err != nil {
+		return err
+	}
+	r.b = rest
+	p.packs, b.parts = p.packs[:1], nil // sources that were added are met again
+	if err := p.meet(); err != nil {
+		return err
+	}
+	b.refs = r.refs(p.cursor.Next(), b.mix.Len())
+	arrived := int64(0)
+	for i := range b.parts {
+		for _, n := range b.parts[i].counts.fields() {
+			*n = int64(r.bounded(math.MaxInt64))
+		}
+		arrived += b.parts[i].counts.Arrived
+		if err := b.parts[i].seen.restoreState(r); err != nil {
+			return err
+		}
+	}
+	if r.err == nil && (arrived != p.counts.Arrived || uint64(arrived) != p.cursor.Last()) {
+		r.fail(fmt.Errorf("%d documents of all sources arrived behind arrival %s", arrived, p.cursor))
+	}
+	return r.err
+}

@@ -1,0 +1,332 @@
+package plan_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"loaderd/loader/internal/plantest"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// blended is a run of several sources whose documents are functions of (source, sequence).
+type blended struct {
+	header  plan.Header
+	applier *plan.Applier
+	taken   []uint64 // refs of used documents, in order of arrival
+	tokens  map[uint64]int
+	steps   []plan.Step
+}
+
+func newBlended(t *rapid.T, c plan.Config, sources []plan.SourceBegin) *blended {
+	h := plan.Header{Config: c, Start: 1, Sources: sources}
+	a, err := h.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &blended{header: h, applier: a, tokens: map[uint64]int{}}
+}
+
+// mixedDocument is the one of a source with a sequence.
+func mixedDocument(source int, sequence uint64) plan.Arrival {
+	x := uint64(source)*1000003 + sequence*7919
+	a := plan.Arrival{Source: source, Sequence: sequence, Length: 1 + int(x%37), ID: x % 40, Traits: plan.Traits{Hint: plantest.Hint(sequence)}}
+	if x%11 == 3 {
+		a.Skip, a.Length = plan.SkipEmpty, 0
+	}
+	return a
+}
+
+// next plans the next document; false when none is wanted.
+func (b *blended) next(t *rapid.T) bool {
+	source, sequence, ok := b.applier.Planner.Wants()
+	if !ok {
+		return false
+	}
+	fed := b.applier.Fed
+	ready, err := b.applier.Document(mixedDocument(source, sequence))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := int(b.applier.Fed - fed); n > 0 {
+		ref := plan.Ref(source, sequence)
+		b.taken = append(b.taken, ref)
+		b.tokens[ref] += n
+	}
+	b.steps = append(b.steps, ready.Steps...)
+	return true
+}
+
+func (b *blended) settle(t *rapid.T) {
+	if err := b.applier.Settle(func(r plan.Ready) error { b.steps = append(b.steps, r.Steps...); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restart carries the state over to a fresh applier.
+func (b *blended) restart(t *rapid.T) {
+	c, err := plan.DecodeCheckpoint(b.applier.Checkpoint("f", plan.Tail{}).Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fed := b.applier.Fed
+	state := b.applier.Planner.AppendState(nil)
+	if b.applier, err = b.header.Restore(c); err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range b.applier.Planner.Unread() {
+		b.applier.Planner.Tell(ref, mixedDocument(plan.RefSource(ref), plan.RefSequence(ref)).Traits)
+	}
+	b.applier.Fed = fed
+	if again := b.applier.Planner.AppendState(nil); !bytes.Equal(state, again) {
+		t.Fatal("a restored planner writes another state")
+	}
+}
+
+func drawBlend(t *rapid.T) (plan.Config, []plan.SourceBegin) {
+	c := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "method")).Draw(t, "configuration")
+	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: rapid.SampledFrom([]string{mixture.EndAll, mixture.EndFirst}).Draw(t, "end")}
+	c.Sources = map[string]mixture.Source{}
+	var sources []plan.SourceBegin
+	for i := range rapid.IntRange(1, 4).Draw(t, "sources") {
+		s := mixture.Source{Weight: float64(1 + i), Epochs: mixture.Epochs(rapid.IntRange(1, 3).Draw(t, "epochs")), Block: rapid.IntRange(0, 3).Draw(t, "block")}
+		switch rapid.IntRange(0, 3).Draw(t, "more") {
+		case 0:
+			s.Split = mixture.Split{Of: 10, Take: []int{0, 7}}
+		case 1:
+			s.MinTokens, s.MaxTokens = 3, 30
+		case 2:
+			own := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "own method")).Draw(t, "own packing").Packing
+			own.Buckets = slices.Clone(c.Packing.Buckets[:1])
+			s.Packing, s.Attention = &own, plan.AttentionRow
+		}
+		name := fmt.Sprint("s", i)
+		c.Sources[name] = s
+		begin := plan.SourceBegin{Name: name, Start: 1 + uint64(rapid.IntRange(0, 3).Draw(t, "start"))}
+		if rapid.Bool().Draw(t, "sealed") {
+			begin.Sealed, begin.Last = true, begin.Start-1+uint64(rapid.IntRange(0, 60).Draw(t, "documents"))
+		}
+		sources = append(sources, begin)
+	}
+	if len(c.Validate()) > 0 {
+		t.Skip()
+	}
+	return c, sources
+}
+
+// A planner of several sources that is restored behind every document and control plans what an undisturbed one plans. Every token of every
+// used document comes out once for each time that it was taken, in rows of one packing, and no step needs what lies below the floor before it.
+func TestBlendRestoredAtEveryDocument(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c, sources := drawBlend(t)
+		steady, restored := newBlended(t, c, sources), newBlended(t, c, sources)
+		both := []*blended{steady, restored}
+		record := func(control plan.Control) {
+			control = control.PlaceBehind(steady.applier.Planner.Clock())
+			e, err := plan.DecodeRecord(plan.EncodeRecord(control))
+			if err != nil || !reflect.DeepEqual(e, control) {
+				t.Fatalf("%+v is read as %+v, %v", control, e, err)
+			}
+			for _, b := range both {
+				b.applier.Record(e)
+				b.settle(t)
+			}
+		}
+		for _, b := range both {
+			b.settle(t)
+		}
+		added := 0
+		for range rapid.IntRange(0, 150).Draw(t, "documents") {
+			status := steady.applier.Planner.Mixture().Status()
+			i := rapid.IntRange(0, len(status)-1).Draw(t, "source")
+			x := status[i]
+			what := rapid.IntRange(0, 30).Draw(t, "what")
+			switch {
+			case steady.applier.Ended:
+			case what == 0:
+				record(plan.Drain{})
+			case what == 1 && !x.Sealed && !x.Removed:
+				first := uint64(1)
+				if i < len(sources) {
+					first = sources[i].Start
+				}
+				record(plan.SealSource{Source: i, Last: first + x.Taken - 1 + uint64(rapid.IntRange(0, 20).Draw(t, "more")), By: "alice"})
+			case what == 2 && !x.Removed:
+				record(plan.Rest{Source: i, Rests: !x.Resting})
+			case what == 3 && added < 3:
+				added++
+				name := fmt.Sprint("added", added)
+				change := mixture.Change{Weights: map[string]float64{name: 1}, Add: map[string]mixture.Source{name: {Weight: 1, Epochs: 1}}}
+				for _, x := range status {
+					if !x.Removed {
+						change.Weights[x.Name] = 2
+					}
+				}
+				if !x.Removed {
+					change.Remove = []string{x.Name}
+					delete(change.Weights, x.Name)
+				}
+				record(plan.Mix{Change: change, Begins: []plan.SourceBegin{{Name: name, Start: 1}}})
+			}
+			if !steady.applier.Ended {
+				restored.restart(t)
+				if a, b := steady.next(t), restored.next(t); a != b {
+					t.Fatalf("a document is wanted: %v, restored %v", a, b)
+				}
+			}
+		}
+		if !steady.applier.Ended {
+			record(plan.Seal{})
+		}
+		if !reflect.DeepEqual(steady.steps, restored.steps) || !steady.applier.Ended || !restored.applier.Ended {
+			t.Fatal("the plans differ")
+		}
+		steady.check(t)
+	})
+}
+
+// check checks the steps of a run that has ended.
+func (b *blended) check(t *rapid.T) {
+	planner := b.applier.Planner
+	emitted := map[uint64]int{}
+	order := b.header.Order()
+	order.Led, order.Known = true, false
+	for i := range b.steps {
+		s := &b.steps[i]
+		if (len(s.Places) > 0) != (s.Index%plan.MarkSteps == 0) {
+			t.Fatalf("step %d has %d places", s.Index, len(s.Places))
+		}
+		records, err := plan.EncodeStep(s, true, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := plan.DecodeRecord(records[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var j plan.Joiner
+		if again, err := j.Add(e); err != nil || !reflect.DeepEqual(again, s) {
+			t.Fatalf("step %+v is read as %+v, %v", s, again, err)
+		}
+		for _, row := range s.Rows {
+			own := map[bool]bool{}
+			for _, x := range row {
+				emitted[x.Doc] += int(x.Length)
+				source := plan.RefSource(x.Doc)
+				own[planner.Mixture().Config(source).Packing != nil] = true
+				if planner.Mixture().Config(source).Packing != nil && slices.ContainsFunc(row, func(y packonline.Piece) bool { return plan.RefSource(y.Doc) != source }) {
+					t.Fatalf("row %v of source %d has pieces of others", row, source)
+				}
+			}
+		}
+	}
+	counts, packed := planner.Counts()
+	total := 0
+	for _, n := range emitted {
+		total += n
+	}
+	if packed.Dropped+packed.Repeated+counts.LeftTokens == 0 && !maps.Equal(emitted, b.tokens) {
+		t.Fatalf("%d tokens of %d documents came, %d of %d were taken", total, len(emitted), b.applier.Fed, len(b.tokens))
+	}
+	if have := int64(total) - packed.Repeated + packed.Dropped + counts.LeftTokens; have != b.applier.Fed || planner.WaitingTokens() != 0 {
+		t.Fatalf("%d tokens were taken, %d came out", b.applier.Fed, have)
+	}
+	var arrived, out int64
+	for _, x := range planner.SourceCounts() {
+		arrived += x.Arrived
+		out += x.Emitted
+	}
+	if arrived != counts.Arrived || out != int64(total) {
+		t.Fatalf("%d arrivals and %d tokens by source, %d and %d in all", arrived, out, counts.Arrived, total)
+	}
+}
+
+// fiveSources have documents of very unlike lengths and equal weights.
+func fiveSources() (plan.Config, []plan.SourceBegin, func(source int, sequence uint64) int) {
+	c := plantest.Config("bucket")
+	c.Packing = packonline.Config{Method: "bucket", Buckets: []int{2048}, Atom: 1, Pool: 4096, Hold: 100, MaxAge: 16384}
+	c.Shuffle.Window, c.Steps.Rows, c.Documents.Dedupe = 1024, 64, 0
+	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
+	c.Sources = map[string]mixture.Source{}
+	means := []float64{80, 400, 1500, 6000, 20000}
+	var sources []plan.SourceBegin
+	for i := range means {
+		name := string(rune('a' + i))
+		c.Sources[name] = mixture.Source{Weight: 1, Epochs: 1}
+		sources = append(sources, plan.SourceBegin{Name: name, Start: 1})
+	}
+	return c, sources, func(source int, sequence uint64) int {
+		return int(means[source] * (.5 + rand.New(rand.NewPCG(uint64(source), sequence)).Float64()))
+	}
+}
+
+// In every 100 steps of 64 rows of 2,048 tokens the share of each of five sources is within half a percent (absolute) of its target, the first and the
+// last ones included.
+func TestSharesOfSteps(t *testing.T) {
+	c, sources, length := fiveSources()
+	a, err := plan.Header{Config: c, Start: 1, Sources: sources}.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps [][5]int64
+	note := func(r plan.Ready) error {
+		for _, s := range r.Steps {
+			var n [5]int64
+			for _, row := range s.Rows {
+				for _, x := range row {
+					n[plan.RefSource(x.Doc)] += int64(x.Length)
+				}
+			}
+			steps = append(steps, n)
+		}
+		return nil
+	}
+	for a.Fed < 120e6 {
+		source, sequence, _ := a.Planner.Wants()
+		r, err := a.Document(plan.Arrival{Source: source, Sequence: sequence, Length: length(source, sequence)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		note(r)
+	}
+	for i, s := range a.Planner.Mixture().Status() {
+		a.Record(plan.SealSource{At: a.Planner.Clock(), Source: i, Last: s.Taken})
+	}
+	if err := a.Settle(note); err != nil || !a.Ended {
+		t.Fatal(err)
+	}
+	worst := 0.0
+	var told []string
+	for first := 0; first < len(steps); first += 100 {
+		last := min(first+100, len(steps))
+		first := max(0, last-100)
+		var n [5]int64
+		total := int64(0)
+		for _, s := range steps[first:last] {
+			for i := range n {
+				n[i] += s[i]
+				total += s[i]
+			}
+		}
+		off := 0.0
+		for i := range n {
+			off = max(off, math.Abs(float64(n[i])/float64(total)-.2))
+		}
+		told = append(told, fmt.Sprintf("%.4f", off))
+		worst = max(worst, off)
+	}
+	t.Logf("%d steps; off by at most, per 100 steps: %s", len(steps), strings.Join(told, " "))
+	if worst > .005 {
+		t.Errorf("a source is off its share by %.4f in 100 steps", worst)
+	}
+}

@@ -1,0 +1,128 @@
+package plan
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Ref names a document in a plan: the number of its source and its sequence there. With one document stream it is the sequence.
+func Ref(source int, sequence uint64) uint64 { return uint64(source)<<sequenceBits | sequence }
+
+// RefSource returns the number of a document's source.
+func RefSource(ref uint64) int { return int(ref >> sequenceBits) }
+
+// RefSequence returns a document's sequence in its source.
+func RefSequence(ref uint64) uint64 { return ref & maxSequence }
+
+// A sequence has 48 bits: a thousand million documents a day for 700 years.
+const (
+	sequenceBits = 48
+	maxSequence  = 1<<sequenceBits - 1
+)
+
+// refs tells which document an arrival was, for the arrivals that something of waits. The planner counts in arrivals; steps name documents.
+//
+// Those that came since the last sweep are all there; of the others those that waited at the sweep.
+type refs struct {
+	old   []arrived // ascending
+	first uint64    // arrival of young[0]
+	young []uint64
+	limit int // of young, before a sweep
+}
+
+type arrived struct{ arrival, ref uint64 }
+
+// minYoung is how many arrivals come between two sweeps at least.
+const minYoung = 4096
+
+func newRefs(first uint64) *refs { return &refs{first: first, limit: minYoung} }
+
+// add notes the next arrival.
+func (r *refs) add(ref uint64) { r.young = append(r.young, ref) }
+
+// of returns the document of an arrival that waits.
+func (r *refs) of(arrival uint64) uint64 {
+	if arrival >= r.first {
+		return r.young[arrival-r.first]
+	}
+	i, _ := slices.BinarySearchFunc(r.old, arrival, func(a arrived, b uint64) int { return compare(a.arrival, b) })
+	return r.old[i].ref
+}
+
+func compare(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// due reports whether it is time for a sweep.
+func (r *refs) due() bool { return len(r.young) >= r.limit }
+
+// sweep forgets the arrivals that do not wait. A sweep comes when as many have arrived as waited at the last one: what it costs is shared by them.
+func (r *refs) sweep(waiting []uint64) {
+	r.old = r.live(waiting)
+	r.first += uint64(len(r.young))
+	r.young = r.young[:0]
+	r.limit = max(minYoung, len(r.old))
+}
+
+// live returns the arrivals that wait, each once.
+func (r *refs) live(waiting []uint64) []arrived {
+	slices.Sort(waiting)
+	waiting = slices.Compact(waiting)
+	out := make([]arrived, len(waiting))
+	for i, a := range waiting {
+		out[i] = arrived{a, r.of(a)}
+	}
+	return out
+}
+
+// appendState writes the arrivals that wait: their number, and of each the distance from the one before, its source and its sequence. It
+// leaves out when the next sweep is due, which shapes nothing.
+func (r *refs) appendState(b []byte, waiting []uint64) []byte {
+	live := r.live(waiting)
+	b = binary.AppendUvarint(b, uint64(len(live)))
+	before := uint64(0)
+	for _, a := range live {
+		b = binary.AppendUvarint(b, a.arrival-before)
+		b = binary.AppendUvarint(b, uint64(RefSource(a.ref)))
+		b = binary.AppendUvarint(b, RefSequence(a.ref))
+		before = a.arrival
+	}
+	return b
+}
+
+// refs reads what appendState wrote behind the arrivals before next, of a run with so many sources.
+func (r *varints) refs(next uint64, sources int) *refs {
+	out := newRefs(next)
+	before := uint64(0)
+	for range r.bounded(uint64(len(r.b)) / 3) {
+		d := r.uvarint()
+		a := arrived{before + d, Ref(int(r.bounded(uint64(sources)-1)), r.bounded(maxSequence))}
+		if r.err == nil && (d == 0 || d >= next-before || RefSequence(a.ref) == 0) {
+			r.fail(fmt.Errorf("arrival %d+%d is document %d of source %d, and the next one is arrival %d", before, d, RefSequence(a.ref), RefSource(a.ref), next))
+		}
+		if r.err != nil {
+			return out
+		}
+		out.old = append(out.old, a)
+		before = a.arrival
+	}
+	return out
+}
+
+// holds reports whether exactly these arrivals wait, in any order and as often as may be.
+func (r *refs) holds(waiting []uint64) error {
+	slices.Sort(waiting)
+	waiting = slices.Compact(waiting)
+	if !slices.EqualFunc(r.old, waiting, func(a arrived, b uint64) bool { return a.arrival == b }) {
+		return errors.New("it does not name the documents that wait")
+	}
+	return nil
+}
