@@ -61,7 +61,7 @@ func (p soFar) step(change func(*plan.Step)) []byte {
 		s.Rows[i] = []packonline.Piece{{Doc: p.cursor, Start: int32(i), Length: 1}}
 	}
 	change(s)
-	records, err := plan.EncodeStep(s, false, 1<<20)
+	records, err := plan.EncodeStep(s, 1<<20)
 	if err != nil {
 		panic(err)
 	}

@@ -187,7 +187,7 @@ func (l *loop) emit(ctx context.Context, s plan.Step) error {
 	if err := l.early(&s); err != nil {
 		return err
 	}
-	records, err := plan.EncodeStep(&s, l.config.Mixed(), l.edges.Plan.MaxRecord())
+	records, err := plan.EncodeStep(&s, l.edges.Plan.MaxRecord())
 	if err != nil {
 		return err
 	}

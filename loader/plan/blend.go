@@ -2,6 +2,8 @@ package plan
 
 import (
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -19,6 +21,39 @@ type SourceBegin struct {
 	// Sealed says that it had ended when the run began; then Last is its last document, Start-1 when there is none.
 	Sealed bool   `json:"sealed,omitempty"`
 	Last   uint64 `json:"last,omitempty"`
+}
+
+// SourceInfo is a source of a run, and how it is read.
+type SourceInfo struct {
+	SourceBegin
+	Config mixture.Source `json:"config"`
+}
+
+// Floor returns the sequence of the first document that is still taken when the source is read as far as a place. A source that is read in a drawn
+// order, or again, is needed whole until the run ends.
+func (s *SourceInfo) Floor(p mixture.Place) uint64 {
+	if s.Config.Epochs != 1 || s.Sealed && s.Config.Block > 0 {
+		return s.Start
+	}
+	return s.Start + p.Taken
+}
+
+// Infos returns the sources that a run begins with, in the order of their numbers.
+func (h Header) Infos() []SourceInfo {
+	out := make([]SourceInfo, len(h.Sources))
+	for i, s := range h.Sources {
+		out[i] = SourceInfo{s, h.Config.Sources[s.Name]}
+	}
+	return out
+}
+
+// Infos returns the sources that a change adds, in the order of their numbers.
+func (c Mix) Infos() []SourceInfo {
+	out := make([]SourceInfo, len(c.Begins))
+	for i, s := range c.Begins {
+		out[i] = SourceInfo{s, c.Add[s.Name]}
+	}
+	return out
 }
 
 func begins(sources []SourceBegin) map[string]mixture.Begin {
@@ -68,6 +103,8 @@ func (c *SourceCounts) skips(s Skip) {
 // arrival of their document, and name the document when a step takes them.
 type blend struct {
 	mix    *mixture.Mixture
+	infos  []SourceInfo // by source
+	begun  int          // how many of them the run began with
 	refs   *refs
 	parts  []blended // by source
 	unread map[uint64][]unread
@@ -87,16 +124,19 @@ type unread struct {
 }
 
 // newBlended returns the planner of a run with several sources.
-func newBlended(c Config, sources []SourceBegin) (*Planner, error) {
-	p, err := NewPlanner(c, 1)
+func newBlended(h Header) (*Planner, error) {
+	p, err := NewPlanner(h.Config, 1)
 	if err != nil {
 		return nil, err
 	}
-	mix, err := mixture.New(c.mixture(), begins(sources))
+	mix, err := mixture.New(h.Config.mixture(), begins(h.Sources))
 	if err != nil {
 		return nil, err
 	}
-	p.blend = &blend{mix: mix, refs: newRefs(1)}
+	if !slices.EqualFunc(h.Sources, mix.Status(), func(s SourceBegin, x mixture.Status) bool { return s.Name == x.Name }) {
+		return nil, fmt.Errorf("the sources of run %s are not in the order of their names", h.Run)
+	}
+	p.blend = &blend{mix: mix, infos: h.Infos(), begun: len(h.Sources), refs: newRefs(1)}
 	return p, p.meet()
 }
 
@@ -234,7 +274,7 @@ func (p *Planner) places() []mixture.Place {
 }
 
 // change lets a control change the mixture.
-func (p *Planner) change(f func(*mixture.Mixture) error) ([]Step, bool, error) {
+func (p *Planner) change(f func(*mixture.Mixture) error, added ...SourceInfo) ([]Step, bool, error) {
 	if p.blend == nil {
 		return nil, false, fmt.Errorf("the run reads one document stream: it has no mixture")
 	}
@@ -242,10 +282,19 @@ func (p *Planner) change(f func(*mixture.Mixture) error) ([]Step, bool, error) {
 	if err := f(p.blend.mix); err != nil {
 		return nil, false, err
 	}
+	p.blend.infos = append(slices.Clip(p.blend.infos), added...)
 	if err := p.meet(); err != nil {
 		return nil, false, err
 	}
 	return p.settle(), p.Ended(), nil
+}
+
+// Infos returns the run's sources in the order of their numbers, those that were removed among them.
+func (p *Planner) Infos() []SourceInfo {
+	if p.blend == nil {
+		return nil
+	}
+	return p.blend.infos
 }
 
 // Ended reports whether no source of the run has a document left. With one document stream a Seal says so.
@@ -293,8 +342,13 @@ func (b *blend) unreadOf(packs []pack) []uint64 {
 	return slices.Sorted(maps.Keys(b.unread))
 }
 
-// appendState writes the mixture, the documents of the arrivals that wait, and for each source its totals and recent ids.
+// appendState writes the streams of sources that were added (JSON behind its length), the mixture, the documents of the arrivals that wait, and for each source its totals and recent ids.
 func (b *blend) appendState(out []byte, waiting []uint64) []byte {
+	added, err := json.Marshal(b.infos[b.begun:])
+	if err != nil {
+		panic(fmt.Sprintf("plan: marshal sources: %v", err)) // only numbers, strings and lists of them
+	}
+	out = appendName(out, string(added))
 	out = b.mix.AppendState(out)
 	out = b.refs.appendState(out, waiting)
 	for i := range b.parts {
@@ -309,11 +363,19 @@ func (b *blend) appendState(out []byte, waiting []uint64) []byte {
 // restoreBlend reads what appendState wrote.
 func (p *Planner) restoreBlend(r *varints) error {
 	b := p.blend
+	var added []SourceInfo
+	if err := json.Unmarshal(r.bytes(int(r.bounded(maxMix))), &added); err != nil {
+		return fmt.Errorf("sources that were added: %w", err)
+	}
 	rest, err := b.mix.RestoreState(r.b)
 	if err != nil {
 		return err
 	}
 	r.b = rest
+	b.infos = append(slices.Clip(b.infos[:b.begun]), added...)
+	if !slices.EqualFunc(b.infos, b.mix.Status(), func(s SourceInfo, x mixture.Status) bool { return s.Name == x.Name }) {
+		return errors.New("the sources that were added are others than those of the mixture")
+	}
 	p.packs, b.parts = p.packs[:1], nil // sources that were added are met again
 	if err := p.meet(); err != nil {
 		return err

@@ -206,7 +206,7 @@ func (b *blended) check(t *rapid.T) {
 		if (len(s.Places) > 0) != (s.Index%plan.MarkSteps == 0) {
 			t.Fatalf("step %d has %d places", s.Index, len(s.Places))
 		}
-		records, err := plan.EncodeStep(s, true, 1<<20)
+		records, err := plan.EncodeStep(s, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"loaderd/loader/mixture"
 )
@@ -140,8 +142,11 @@ func (c Mix) apply(p *Planner) ([]Step, bool, error) {
 				return fmt.Errorf("source %s: %w", name, bad[0])
 			}
 		}
+		if !slices.EqualFunc(c.Begins, slices.Sorted(maps.Keys(c.Add)), func(b SourceBegin, name string) bool { return b.Name == name }) {
+			return errors.New("it does not say where each source that it adds begins, in the order of their names")
+		}
 		return m.Change(c.Change, begins(c.Begins))
-	})
+	}, c.Infos()...)
 }
 
 func (c SealSource) apply(p *Planner) ([]Step, bool, error) {

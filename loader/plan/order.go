@@ -74,13 +74,15 @@ func (o *Order) shape(s *Step) error {
 	if o.Config != nil && !o.Config.hasStep(int(s.Bucket), len(s.Rows)) {
 		return fmt.Errorf("step %d has %d rows of %d, as no step of the run has", s.Index, len(s.Rows), s.Bucket)
 	}
-	mixed := o.Config != nil && o.Config.Mixed()
+	if o.Config != nil && s.Mixed != o.Config.Mixed() {
+		return fmt.Errorf("step %d names documents in another way than the run does", s.Index)
+	}
 	for i, row := range s.Rows {
 		tokens := int64(0)
 		for _, p := range row {
 			tokens += int64(p.Length)
-			if mixed { // whether the source was read so far follows when the plan is made again
-				if source := RefSource(p.Doc); source >= o.sources {
+			if s.Mixed { // whether the source was read so far follows when the plan is made again
+				if source := RefSource(p.Doc); o.Config != nil && source >= o.sources {
 					return fmt.Errorf("row %d of step %d names source %d, and the run has %d", i, s.Index, source, o.sources)
 				}
 				continue
@@ -209,7 +211,7 @@ func (j *Joiner) Add(e Entry) (*Step, error) {
 		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.next)
 	}
 	if j.Step == nil {
-		j.Step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Places: p.Places, Rows: make([][]packonline.Piece, 0, p.Total)}
+		j.Step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Mixed: p.Mixed, Places: p.Places, Rows: make([][]packonline.Piece, 0, p.Total)}
 	}
 	j.Step.Rows = append(j.Step.Rows, p.Rows...)
 	j.next++

@@ -73,7 +73,7 @@ func NewPlanner(c Config, start uint64) (*Planner, error) {
 // NewPlanner returns the planner of a run at its beginning.
 func (h Header) NewPlanner() (*Planner, error) {
 	if h.Config.Mixed() {
-		return newBlended(h.Config, h.Sources)
+		return newBlended(h)
 	}
 	p, err := NewPlanner(h.Config, h.Start)
 	if err == nil {
@@ -200,7 +200,7 @@ func (p *Planner) enqueue(l *line, row []packonline.Piece) {
 // emit makes a step of the oldest rows of a bucket.
 func (p *Planner) emit(b *queue) {
 	p.counts.WaitMax = max(p.counts.WaitMax, p.counts.Arrived-b.wait[0].arrived)
-	s := Step{Index: p.next, Bucket: b.length, Cursor: p.cursor, Rows: b.take()}
+	s := Step{Index: p.next, Bucket: b.length, Cursor: p.cursor, Rows: b.take(), Mixed: p.blend != nil}
 	if p.config.Steps.Balance && p.config.Attention == AttentionDocument {
 		balance(s.Rows)
 	}

@@ -85,7 +85,6 @@ type Entry interface {
 type StepPart struct {
 	Step
 	Part, Parts, First, Total int
-	Mixed                     bool // of a run with several sources
 
 	encoded []byte // the rows, where the part is about to be written
 }
@@ -145,20 +144,20 @@ func (p *StepPart) appendPlaces(b []byte) []byte {
 	return b
 }
 
-// EncodeStep writes a step as one record, or as several when it is larger than limit bytes. mixed says that the run has several sources.
-func EncodeStep(s *Step, mixed bool, limit int) ([][]byte, error) {
+// EncodeStep writes a step as one record, or as several when it is larger than limit bytes.
+func EncodeStep(s *Step, limit int) ([][]byte, error) {
 	prefix := 9 * binary.MaxVarintLen64
-	if mixed {
+	if s.Mixed {
 		prefix += (1 + 2*len(s.Places)) * binary.MaxVarintLen64
 	}
 	var parts []StepPart
 	for first := 0; first < len(s.Rows); {
-		encoded, n := encodeRows(s.Rows[first:], mixed, limit-prefix-recordOverhead)
+		encoded, n := encodeRows(s.Rows[first:], s.Mixed, limit-prefix-recordOverhead)
 		if n == 0 {
 			return nil, fmt.Errorf("encode step %d: row %d alone (%d pieces) is larger than a record of %d bytes; raise the server's max_payload",
 				s.Index, first, len(s.Rows[first]), limit)
 		}
-		p := StepPart{Step: *s, Part: len(parts), First: first, Total: len(s.Rows), Mixed: mixed, encoded: encoded}
+		p := StepPart{Step: *s, Part: len(parts), First: first, Total: len(s.Rows), encoded: encoded}
 		p.Rows = s.Rows[first : first+n]
 		parts = append(parts, p)
 		first += n
@@ -236,7 +235,7 @@ func ValidID(id string) bool {
 }
 
 func (r *varints) stepPart(mixed bool) StepPart {
-	p := StepPart{Mixed: mixed}
+	p := StepPart{Step: Step{Mixed: mixed}}
 	p.Index = r.uvarint()
 	p.Bucket = int32(r.bounded(math.MaxInt32))
 	p.Total = int(r.bounded(1 << 20))

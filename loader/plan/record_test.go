@@ -38,7 +38,7 @@ func TestStepsSurviveTheirRecords(t *testing.T) {
 		{"a record a row", someStep(3, 40), 280, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			records, err := EncodeStep(c.step, false, c.limit)
+			records, err := EncodeStep(c.step, c.limit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,13 +67,13 @@ func TestStepsSurviveTheirRecords(t *testing.T) {
 			}
 		})
 	}
-	if _, err := EncodeStep(someStep(3, 4000), false, 600); err == nil || !strings.Contains(err.Error(), "max_payload") {
+	if _, err := EncodeStep(someStep(3, 4000), 600); err == nil || !strings.Contains(err.Error(), "max_payload") {
 		t.Errorf("a row larger than a record: %v", err)
 	}
 }
 
 func TestDamagedRecordsAreFound(t *testing.T) {
-	records, err := EncodeStep(someStep(4, 2), false, 1<<20)
+	records, err := EncodeStep(someStep(4, 2), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestDamagedRecordsAreFound(t *testing.T) {
 }
 
 func FuzzDecodeRecord(f *testing.F) {
-	records, err := EncodeStep(someStep(20, 3), false, 300)
+	records, err := EncodeStep(someStep(20, 3), 300)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		}
 		var j Joiner
 		if s, err := j.Add(e); err == nil && s != nil {
-			again, err := EncodeStep(s, false, 1<<26)
+			again, err := EncodeStep(s, 1<<26)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,8 @@ type Step struct {
 	Rows   [][]packonline.Piece // a row without pieces is all padding
 	Cursor Position             // behind the last document that the planner had seen when the step came out
 	Floor  Position             // before the oldest document that a later step may need
+	// Mixed says that it is of a run with several sources: its pieces name documents by Ref.
+	Mixed bool
 	// Places are how far each source was read at Cursor, in steps whose index is a multiple of MarkSteps of a run with several sources.
 	Places []mixture.Place
 }
