@@ -107,9 +107,12 @@ func (a *again) many(ctx context.Context, sequences []uint64) error {
 			}
 		}
 	}()
-	return a.docs.Contents(ctx, wanted, func(sequence uint64, content Content) {
-		c := claims[sequence]
-		c.content, c.read = content, true
-		a.settle(sequence, c)
+	return a.docs.Again(ctx, wanted, func(d Document) {
+		if d.Skip != "" { // no plan names it
+			return
+		}
+		c := claims[d.Sequence]
+		c.content, c.read = d.Content, true
+		a.settle(d.Sequence, c)
 	})
 }

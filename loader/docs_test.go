@@ -140,10 +140,13 @@ func (d *memDocs) Content(_ context.Context, seq uint64) (loader.Content, error)
 	return d.docs[seq-1].Content, nil
 }
 
-func (d *memDocs) Contents(ctx context.Context, sequences []uint64, f func(uint64, loader.Content)) error {
+func (d *memDocs) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
 	for _, seq := range sequences {
-		if c, err := d.Content(ctx, seq); err == nil {
-			f(seq, c)
+		if _, err := d.Content(ctx, seq); err == nil {
+			d.mu.Lock()
+			x := d.docs[seq-1]
+			d.mu.Unlock()
+			f(x)
 		}
 	}
 	return ctx.Err()

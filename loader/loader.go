@@ -59,9 +59,9 @@ type Documents interface {
 	Read(ctx context.Context, from uint64) (Source, error)
 	// Content returns the content of one document again, equal to what the Source delivered.
 	Content(ctx context.Context, sequence uint64) (Content, error)
-	// Contents calls f with the content of each of several documents, equal to what the Source delivered; f is called by several goroutines at a
-	// time. The sequences ascend. What cannot be read now is left out, and Content says why; an error says that no more can be read now.
-	Contents(ctx context.Context, sequences []uint64, f func(sequence uint64, content Content)) error
+	// Again calls f with each of several documents, equal to what the Source delivered, those that are not used too; f is called by several goroutines
+	// at a time. The sequences ascend. What cannot be read now is left out, and Content says why; an error says that no more can be read now.
+	Again(ctx context.Context, sequences []uint64, f func(Document)) error
 	// Traits returns what travels beside the length of one document again, equal to what the Source delivered.
 	Traits(ctx context.Context, sequence uint64) (plan.Traits, error)
 	// Describe says where one document came from.

@@ -38,7 +38,7 @@ func (d *rangedDocs) Content(ctx context.Context, sequence uint64) (loader.Conte
 	return d.memDocs.Content(ctx, sequence)
 }
 
-func (d *rangedDocs) Contents(ctx context.Context, sequences []uint64, f func(uint64, loader.Content)) error {
+func (d *rangedDocs) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
 	d.asked <- sequences
 	select {
 	case <-d.pass:
@@ -47,7 +47,7 @@ func (d *rangedDocs) Contents(ctx context.Context, sequences []uint64, f func(ui
 	}
 	for _, sequence := range sequences {
 		if !d.count(sequence, 0) {
-			f(sequence, loader.Content{Tokens: d.docs[sequence-1].Tokens})
+			f(d.docs[sequence-1])
 		}
 	}
 	d.done <- struct{}{}

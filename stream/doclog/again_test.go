@@ -8,6 +8,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/stream"
 )
 
@@ -36,9 +37,15 @@ func TestContentsAreThoseOfEachDocument(t *testing.T) {
 	}
 	var mu sync.Mutex
 	got := map[uint64][]int32{}
-	err := l.Contents(ctx, ask, func(sequence uint64, content loader.Content) {
+	var skipped []loader.Document
+	err := l.Again(ctx, ask, func(d loader.Document) {
+		sequence, content := d.Sequence, d.Content
 		mu.Lock()
 		defer mu.Unlock()
+		if d.Skip != "" {
+			skipped = append(skipped, d)
+			return
+		}
 		if _, twice := got[sequence]; twice {
 			t.Errorf("document %d comes twice", sequence)
 		}
@@ -46,6 +53,9 @@ func TestContentsAreThoseOfEachDocument(t *testing.T) {
 	})
 	if err != nil || len(got) != len(want) || len(want) < 500 {
 		t.Fatalf("%d documents instead of %d, %v", len(got), len(want), err)
+	}
+	if len(skipped) != 1 || skipped[0].Sequence != 401 || skipped[0].Skip != plan.SkipUndecodable {
+		t.Errorf("skipped are %+v", skipped)
 	}
 	for sequence, tokens := range want {
 		if !slices.Equal(got[sequence], tokens) {

@@ -22,11 +22,11 @@ const (
 	rangesAtOnce = 8
 )
 
-// Contents calls f with the content of each of several documents, equal to what the source delivered, by several goroutines at a time. The
-// sequences ascend: those that lie close together are read by one request. What cannot be read now is left out, and Content says why; an
-// error says that no more can be read now.
-func (l *Log) Contents(ctx context.Context, sequences []uint64, f func(sequence uint64, content loader.Content)) error {
-	c := contents{log: l, deliver: f, workers: make(chan struct{}, l.workers)}
+// Again calls f with each of several documents, equal to what the source delivered, by several goroutines at a time. The sequences ascend: those
+// that lie close together are read by one request. What cannot be read now is left out, and Content says why; an error says that no more
+// can be read now.
+func (l *Log) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
+	c := again{log: l, deliver: f, workers: make(chan struct{}, l.workers)}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(rangesAtOnce)
 	for len(sequences) > 0 && ctx.Err() == nil {
@@ -53,15 +53,15 @@ func reach(sequences []uint64) int {
 	return len(sequences)
 }
 
-// contents reads documents again for one caller.
-type contents struct {
+// again reads documents again for one caller.
+type again struct {
 	log     *Log
-	deliver func(sequence uint64, content loader.Content)
+	deliver func(loader.Document)
 	workers chan struct{} // has room for those who may decode and tokenize at a time
 }
 
 // one reads a document that lies by itself.
-func (c contents) one(ctx context.Context, sequence uint64) error {
+func (c again) one(ctx context.Context, sequence uint64) error {
 	m, err := c.log.get(ctx, sequence)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
@@ -73,7 +73,7 @@ func (c contents) one(ctx context.Context, sequence uint64) error {
 }
 
 // several reads documents that lie close together.
-func (c contents) several(ctx context.Context, wanted []uint64) error {
+func (c again) several(ctx context.Context, wanted []uint64) error {
 	for len(wanted) > 0 {
 		found, next, err := c.log.store.GetRange(ctx, c.log.name, wanted[0], wanted[len(wanted)-1], rangeBytes)
 		if err != nil {
@@ -111,7 +111,7 @@ func choose(wanted []uint64, found []*jetstream.RawStreamMsg) []message {
 }
 
 // decode delivers what the messages hold.
-func (c contents) decode(ctx context.Context, messages []message) error {
+func (c again) decode(ctx context.Context, messages []message) error {
 	select {
 	case c.workers <- struct{}{}:
 	case <-ctx.Done():
@@ -121,9 +121,8 @@ func (c contents) decode(ctx context.Context, messages []message) error {
 	e := c.log.encoder.get()
 	defer c.log.encoder.put(e)
 	for i := range messages {
-		if doc, failed := c.log.document(&messages[i], e); failed == nil {
-			c.deliver(doc.Sequence, doc.Content)
-		}
+		doc, _ := c.log.document(&messages[i], e) // one that cannot be decoded has its dead letter
+		c.deliver(doc)
 	}
 	return nil
 }
