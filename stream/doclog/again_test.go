@@ -20,7 +20,7 @@ func TestContentsAreThoseOfEachDocument(t *testing.T) {
 	messages := natstest.Documents(1, 700)
 	messages[300] = stream.Message{Data: bytes.Repeat([]byte("large "), 100_000)}
 	messages[301] = stream.Message{Data: bytes.Repeat([]byte("large "), 100_000)}
-	messages[400] = stream.Message{Data: []byte("\xff\xfe")}
+	messages[400] = stream.Message{ContentType: stream.TypeJSON, Data: []byte("no object")}
 	natstest.Publish(t, srv.Store(), messages...)
 	removeDocs(t, srv.Store(), 2, 3, 250)
 	var ask []uint64
