@@ -4,53 +4,88 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"loaderd/loader/mixture"
 )
 
 // tellWithin bounds how long Seal waits until Floors has been told where the run ends. The seal is in the plan log before that.
 const tellWithin = 2 * time.Second
 
-// announcement carries the last document of a sealed run from the leader's loop to Floors, so that producers learn where the run ends.
+// announcement carries the last documents of sealed streams from the leader's loop to Floors, so that producers learn where the run ends.
 type announcement struct {
-	at   chan uint64   // holds the sequence of that document once the seal is decided
-	told chan struct{} // closed when Floors has it
+	at   chan ending   // holds a stream's last document once its seal is decided
+	told chan struct{} // closed when Floors has the first
+}
+
+// ending is the last document that the run reads of a source.
+type ending struct {
+	source int
+	at     uint64
 }
 
 func newAnnouncement() announcement {
-	return announcement{at: make(chan uint64, 1), told: make(chan struct{})}
+	return announcement{at: make(chan ending, mixture.MaxSources), told: make(chan struct{})}
 }
 
-// decided notes that the run ends behind document at. Only the first call counts: a run ends once.
-func (a announcement) decided(at uint64) {
+// decided notes that the run reads no document of a source behind at. Only the first call for it counts: it ends once.
+func (a announcement) decided(source int, at uint64) {
 	select {
-	case a.at <- at:
+	case a.at <- ending{source, at}:
 	default:
 	}
 }
 
 // announce tells producers that the run reads what they publish, and Floors and them where it ends, once that is decided.
 func (l *leader) announce(ctx context.Context) error {
-	if l.edges.Floors == nil {
+	if !l.streams.purges() {
 		close(l.news.told)
 		return nil
 	}
-	if err := l.edges.Floors.Tell(ctx); err != nil && ctx.Err() == nil {
-		l.log.Warn("those who publish to the document stream are not told that this run reads it", "error", err)
+	all, err := l.streams.all(ctx, l.header)
+	if err != nil {
+		return err
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case at := <-l.news.at:
-		err := l.edges.Floors.Ends(ctx, l.term, at)
-		if err == nil {
-			err = l.edges.Floors.Tell(ctx)
+	for _, x := range all {
+		if err := x.Floors.Tell(ctx); err != nil && ctx.Err() == nil {
+			l.log.Warn("those who publish to the document stream are not told that this run reads it", "stream", x.SourceBegin.Stream.Name, "error", err)
 		}
-		if errors.Is(err, ErrDeposed) {
-			return l.deposed(err)
+	}
+	ended := map[int]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e := <-l.news.at:
+			if ended[e.source] {
+				continue
+			}
+			if err := l.tellEnd(ctx, e); err != nil {
+				return err
+			}
+			if len(ended) == 0 {
+				close(l.news.told)
+			}
+			ended[e.source] = true
 		}
-		if err != nil && ctx.Err() == nil {
-			l.log.Warn("those who publish to the document stream are not told that this run does not read what comes now", "last_document", at, "error", err)
-		}
-		close(l.news.told)
+	}
+}
+
+// tellEnd tells Floors and producers where the run ends in a stream.
+func (l *leader) tellEnd(ctx context.Context, e ending) error {
+	all, err := l.streams.all(ctx, l.header)
+	if err != nil {
+		return err
+	}
+	x := all[e.source]
+	if err = x.Floors.Ends(ctx, l.term, e.at); err == nil {
+		err = x.Floors.Tell(ctx)
+	}
+	if errors.Is(err, ErrDeposed) {
+		return l.deposed(err)
+	}
+	if err != nil && ctx.Err() == nil {
+		l.log.Warn("those who publish to the document stream are not told that this run does not read what comes now", "stream", x.SourceBegin.Stream.Name,
+			"last_document", e.at, "error", err)
 	}
 	return nil
 }

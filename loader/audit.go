@@ -47,7 +47,7 @@ func Audit(ctx context.Context, docs Documents, tokenizer plan.Tokenizer, log Pl
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
-	if err := errors.Join(madeOf(h, state.Stream), sameTokenizer(h.Config.Tokenizer, tokenizer)); err != nil {
+	if err := errors.Join(madeOf(h.Run, h.Stream, state.Stream), sameTokenizer(h.Config.Tokenizer, tokenizer)); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	if bad := h.Config.Validate(); len(bad) > 0 {

@@ -17,40 +17,65 @@ import (
 //	                            earlier plan of that name
 //	the term is appended        a term that has claimed nothing            appends another one
 //	its owner claims            checkpoints of the earlier plan to delete  deletes them
-func (e Edges) clear(ctx context.Context, h plan.Header) error {
+func (s *streams) clear(ctx context.Context, h plan.Header) error {
+	all, err := s.all(ctx, h)
+	for _, x := range all {
+		if err == nil {
+			err = x.clear(ctx, h.Run)
+		}
+	}
+	return err
+}
+
+func (x opened) clear(ctx context.Context, run string) error {
 	var left uint64 // the first document that is not given up
-	if e.Floors != nil {
+	if x.Floors != nil {
 		var err error
-		if left, err = e.Floors.Begin(ctx, h.Start); err != nil {
+		if left, err = x.Floors.Begin(ctx, x.Start); err != nil {
 			return err
 		}
 	}
-	now, err := e.Documents.State(ctx)
+	now, err := x.Documents.State(ctx)
 	if err == nil {
-		err = madeOf(h, now.Stream)
+		err = madeOf(run, x.SourceBegin.Stream, now.Stream)
 	}
-	if err == nil && max(now.First, left) > h.Start {
-		err = &Error{Reason: DocumentLost, Message: fmt.Sprintf("document %d, where the run was to begin, is purged", h.Start), Do: "start it again"}
+	if err == nil && max(now.First, left) > x.Start {
+		err = &Error{Reason: DocumentLost, Message: fmt.Sprintf("document %d%s, where the run was to begin, is purged", x.Start, ofSource(x.name)), Do: "start it again"}
 	}
 	return err
+}
+
+// ofSource names the source of a document, where there are several.
+func ofSource(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " of source " + name
 }
 
 // headerTerm is the term of who has written the header of a run that others will lead: every leader has a higher one.
 const headerTerm = 1
 
 // claim makes a term the one that speaks for the run. begun says that its plan holds nothing but its header and terms. It returns the
-// checkpoints that count. The run needs the documents from sequence from on, as far as they are not given up; the first of them is returned too.
-func (e Edges) claim(ctx context.Context, term uint64, begun bool, from uint64) (stored []Stored, first uint64, err error) {
-	if e.Checkpoints != nil {
-		if stored, err = e.Checkpoints.Claim(ctx, term, begun); err != nil {
-			return nil, 0, err
+// checkpoints that count.
+func (e Edges) claim(ctx context.Context, term uint64, begun bool) ([]Stored, error) {
+	if e.Checkpoints == nil {
+		return nil, nil
+	}
+	return e.Checkpoints.Claim(ctx, term, begun)
+}
+
+// claim says for a term that the run needs its documents from the first one on, as far as they are not given up. It returns which are not.
+func (s *streams) claim(ctx context.Context, term uint64, h plan.Header) (needs, error) {
+	all, err := s.all(ctx, h)
+	first := make(needs, len(all))
+	for i, x := range all {
+		first[i] = x.Start
+		if err == nil && x.Floors != nil {
+			first[i], err = x.Floors.Claim(ctx, term, x.Start)
 		}
 	}
-	if e.Floors == nil {
-		return stored, from, nil
-	}
-	first, err = e.Floors.Claim(ctx, term, from)
-	return stored, first, err
+	return first, err
 }
 
 // Begin writes the header of a forked run into its empty plan log, after it has told Floors what the run needs. A daemon that serves
@@ -76,12 +101,15 @@ func (e Edges) begin(ctx context.Context, h plan.Header) error {
 		return fmt.Errorf("its header of %d bytes is larger than a record of %d: fork at a step with less in flight, or raise the server's max_payload",
 			len(record), most)
 	}
-	if err := e.clear(ctx, h); err != nil {
+	all := newStreams(e, func() []plan.SourceInfo { return nil })
+	if err := all.clear(ctx, h); err != nil {
 		return err
 	}
 	if err := e.Plan.Append(ctx, 0, record); err != nil {
 		return err
 	}
-	_, _, err = e.claim(ctx, headerTerm, true, h.Start)
+	if _, err = e.claim(ctx, headerTerm, true); err == nil {
+		_, err = all.claim(ctx, headerTerm, h)
+	}
 	return err
 }

@@ -195,7 +195,8 @@ func (l *leader) load(ctx context.Context, s Stored) error {
 	if err != nil {
 		return err
 	}
-	if err := readTraits(ctx, applier.Planner, l.edges.Documents); err != nil {
+	l.streams.learn(applier.Planner.Infos())
+	if err := readTraits(ctx, applier.Planner, l.streams); err != nil {
 		return err
 	}
 	if l.found.ended != 0 && l.found.ended <= c.Tail.Position { // it was taken behind the end of the run

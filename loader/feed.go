@@ -2,22 +2,116 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"loaderd/loader/plan"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// feed hands chunks of documents from a source to the leader's loop, which must not block in the source while a request waits.
-type feed struct {
-	chunks chan []Document
-	done   chan struct{} // gets a value when the loop has planned a chunk; has room for it
+// feeds hand documents from the streams of a run to the leader's loop, which must not block in one while a request waits. Each stream is read by
+// itself: one that the planner asks seldom holds a chunk ready, and keeps no other waiting.
+type feeds struct {
+	leader *leader
+	group  *errgroup.Group
+	ctx    context.Context // of the group
+	of     map[int]*feed   // by source
 }
 
-func newFeed() feed { return feed{make(chan []Document), make(chan struct{}, 1)} }
+// feed hands over the documents of one source.
+type feed struct {
+	source int
+	epoch  uint64
+	split  func(d Document) bool // whether the source takes a document
+	reader Source
+	stop   context.CancelFunc
+	chunks chan []Document
+	done   chan struct{} // gets a value when the loop has planned a chunk; has room for it
+	held   []Document    // of the last chunk, not planned yet; the loop's
+}
+
+// nothing is the feed where no document is wanted.
+var nothing = &feed{}
+
+func newFeeds(ctx context.Context, l *leader, g *errgroup.Group) *feeds {
+	return &feeds{leader: l, group: g, ctx: ctx, of: map[int]*feed{}}
+}
+
+// next returns the feed of the document that the planner wants; nil when it wants none.
+func (f *feeds) next(p *plan.Planner) (*feed, error) {
+	source, _, ok := p.Wants()
+	if !ok {
+		return nil, nil
+	}
+	return f.open(p, source)
+}
+
+// open returns the feed of a source that goes on where the planner is with it.
+func (f *feeds) open(p *plan.Planner, source int) (*feed, error) {
+	epoch := uint64(0)
+	if m := p.Mixture(); m != nil {
+		epoch = m.Place(source).Epoch
+	}
+	x := f.of[source]
+	if x != nil && x.epoch == epoch {
+		return x, nil
+	}
+	if x != nil {
+		x.stop()
+	}
+	x, err := f.read(p, source, epoch)
+	if err != nil {
+		return nil, err
+	}
+	f.of[source] = x
+	f.leader.update(func() { f.leader.readers[source] = x.reader })
+	return x, nil
+}
+
+// read begins to read a source.
+func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
+	x := &feed{source: source, epoch: epoch, chunks: make(chan []Document), done: make(chan struct{}, 1)}
+	all, err := f.leader.streams.all(f.ctx, f.leader.header)
+	if err != nil {
+		return nil, err
+	}
+	docs, from := all[source].Documents, p.Cursor().Next()
+	if m := p.Mixture(); m != nil {
+		c := m.Config(source)
+		x.split = func(d Document) bool { return c.Split.Takes(d.ID, d.Sequence) }
+		walk, taken := m.Walk(source, epoch), m.Place(source).Taken
+		if walk.Drawn || epoch > 0 {
+			x.reader = newWalker(docs, walk, taken)
+		}
+		from = walk.First + taken
+	}
+	if x.reader == nil {
+		if x.reader, err = docs.Read(f.ctx, from); err != nil {
+			return nil, fmt.Errorf("read documents%s: %w", ofSource(all[source].name), err)
+		}
+		if err := f.leader.found.within(x.reader.Status().Last, f.leader.name); err != nil && p.Mixture() == nil {
+			return nil, errors.Join(err, x.reader.Close())
+		}
+	}
+	ctx, stop := context.WithCancel(f.ctx)
+	x.stop = stop
+	f.group.Go(func() error {
+		err := x.pump(ctx)
+		err = errors.Join(err, x.reader.Close())
+		if ctx.Err() != nil && f.ctx.Err() == nil { // another epoch is read
+			return nil
+		}
+		return err
+	})
+	return x, nil
+}
 
 // pump hands over one chunk after the other until ctx is done. While the loop plans one, pump does not call Next: documents that the loop
 // holds are not delivered yet, for the source's bound of bytes and for stall causes.
-func (f feed) pump(ctx context.Context, source Source) error {
+func (f *feed) pump(ctx context.Context) error {
 	for {
-		docs, err := source.Next(ctx)
+		docs, err := f.reader.Next(ctx)
 		if err != nil {
 			return fmt.Errorf("read documents: %w", err)
 		}
@@ -30,6 +124,29 @@ func (f feed) pump(ctx context.Context, source Source) error {
 		case <-f.done:
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// unlessHeld brings the next chunk where none is held.
+func (f *feed) unlessHeld() <-chan []Document {
+	if len(f.held) > 0 {
+		return nil
+	}
+	return f.chunks
+}
+
+// take returns the next document that is held. Behind the last one of a chunk it sends a value to done when planned is called.
+func (f *feed) take() (d Document, planned func()) {
+	d = f.held[0]
+	d.Source = f.source
+	if f.split != nil && d.Skip == "" && !f.split(d) {
+		d.Skip = plan.SkipSplit
+	}
+	return d, func() {
+		if f.held = f.held[1:]; len(f.held) == 0 {
+			f.held = nil // lets the contents of the chunk go
+			f.done <- struct{}{}
 		}
 	}
 }

@@ -37,9 +37,9 @@ type leading interface {
 	report() report
 }
 
-func newFollower(v *planView, c plan.Config, o Options, e Edges, log *slog.Logger) *follower {
+func newFollower(v *planView, c plan.Config, o Options, s *streams, log *slog.Logger) *follower {
 	f := &follower{plan: v, config: c, options: o, log: log, readers: newReaders(), demand: noDemand(),
-		assembler: assembler{again: newAgain(e.Documents, newContentCache(o.CacheBytes), o.Stall), pad: c.Tokenizer.Pad}}
+		assembler: assembler{again: newAgain(s, newContentCache(o.CacheBytes), o.Stall), pad: c.Tokenizer.Pad}}
 	f.prefetch = newPrefetcher(f, o.CacheBytes)
 	return f
 }

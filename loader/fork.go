@@ -18,7 +18,7 @@ func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c plan.
 		return forked, from, fmt.Errorf("fork: read the parent's header: %w", err)
 	}
 	if old.Stream != (plan.Stream{}) {
-		if err := madeOf(old, docs.Stream); err != nil {
+		if err := madeOf(old.Run, old.Stream, docs.Stream); err != nil {
 			return forked, from, fmt.Errorf("fork: %w", err)
 		}
 	}

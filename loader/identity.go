@@ -14,6 +14,8 @@ type StreamState struct {
 	plan.Stream
 	First uint64 // sequence that the stream still holds, 1 for a stream that never held anything
 	Last  uint64 // last sequence in the stream
+	// Sealed says that Last is the last document: none follows, for any run.
+	Sealed bool
 	// Trouble is why the stream may lose documents or get no more of them although it is there: its settings were changed. Else nil.
 	Trouble error
 }
@@ -26,18 +28,18 @@ func newID() string {
 }
 
 // madeOf refuses a document stream that is not the one that the plan was made of: equal sequences would name other documents.
-func madeOf(h plan.Header, s plan.Stream) error {
-	if h.Stream.Equal(s) {
+func madeOf(run string, planned, s plan.Stream) error {
+	if planned.Equal(s) {
 		return nil
 	}
 	how := fmt.Sprintf("this daemon reads %s", s)
-	if s.Name == h.Stream.Name {
+	if s.Name == planned.Name {
 		how = fmt.Sprintf("the one that is there now is %s: it was deleted and made again", s)
 	}
-	return &Error{Reason: StreamMismatch, Message: fmt.Sprintf("the plan of run %s was made of document stream %s; %s", h.Run, h.Stream, how),
+	return &Error{Reason: StreamMismatch, Message: fmt.Sprintf("the plan of run %s was made of document stream %s; %s", run, planned, how),
 		Do: "set stream.name back, or restore the stream from its backup and give the copy its former time (docs/cluster.md, Backups); " +
 			"to train on the documents that are there now, begin a new run (another run name)",
-		Facts: map[string]string{"run": h.Run, "plan_stream": h.Stream.Name, "plan_stream_created": h.Stream.Created.UTC().Format(time.RFC3339Nano),
+		Facts: map[string]string{"run": run, "plan_stream": planned.Name, "plan_stream_created": planned.Created.UTC().Format(time.RFC3339Nano),
 			"stream": s.Name, "stream_created": s.Created.UTC().Format(time.RFC3339Nano)}}
 }
 

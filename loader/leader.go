@@ -21,13 +21,14 @@ type leader struct {
 	config  plan.Config
 	options Options
 	edges   Edges
+	streams *streams
 	log     *slog.Logger
 	plan    *planView
 
 	header   plan.Header   // of the plan
 	fresh    bool          // nothing of the run has been written yet
 	term     uint64        // position of the record by which it leads; 0 before
-	first    plan.Position // before the first document that the stream held at the start
+	first    needs         // first document that each stream held at the start
 	found    planEnd       // what the end of the plan said at the start
 	applier  *plan.Applier // restored at the start
 	tail     plan.Tail     // last record that the restored applier covers
@@ -44,27 +45,28 @@ type leader struct {
 	demand          demand // of the followers
 	wanted          uint64 // no reader has ever asked for this step or a later one
 	figures         planStats
-	source          Source
-	storing         time.Time // when the append under way began; zero without one
-	replays         bool      // whether it still plans again what the log holds
-	trouble         string    // what is wrong with the document stream, empty when all is well
-	stored          []Stored  // checkpoints, by ascending step
-	checkpointed    uint64    // step of the newest checkpoint
+	readers         map[int]Source // of the documents, by source
+	storing         time.Time      // when the append under way began; zero without one
+	replays         bool           // whether it still plans again what the log holds
+	trouble         string         // what is wrong with the document stream, empty when all is well
+	stored          []Stored       // checkpoints, by ascending step
+	checkpointed    uint64         // step of the newest checkpoint
 	checkpointBytes int64
 }
 
 // report is what a leader says of itself: it explains why a step is not there yet. It may come from another process.
 type report struct {
-	PlanStats       planStats     `json:"plan"`
-	Steps           uint64        `json:"steps"`             // that the plan holds
-	Wanted          uint64        `json:"wanted"`            // no reader has ever asked for this step or a later one
-	Slowest         *ReaderStat   `json:"slowest,omitempty"` // that the plan stands ahead of; nil without readers
-	Source          *SourceStatus `json:"source,omitempty"`  // nil before the document stream is open
-	Storing         time.Duration `json:"storing,omitempty"` // how long the append under way has taken
-	Replays         bool          `json:"replays,omitempty"`
-	Trouble         string        `json:"trouble,omitempty"`
-	Checkpointed    uint64        `json:"checkpointed"`
-	CheckpointBytes int64         `json:"checkpoint_bytes"`
+	PlanStats       planStats               `json:"plan"`
+	Steps           uint64                  `json:"steps"`             // that the plan holds
+	Wanted          uint64                  `json:"wanted"`            // no reader has ever asked for this step or a later one
+	Slowest         *ReaderStat             `json:"slowest,omitempty"` // that the plan stands ahead of; nil without readers
+	Source          *SourceStatus           `json:"source,omitempty"`  // that the planner waits for or reads; nil before the document stream is open
+	Sources         map[string]SourceStatus `json:"sources,omitempty"` // by name, of a run with several
+	Storing         time.Duration           `json:"storing,omitempty"` // how long the append under way has taken
+	Replays         bool                    `json:"replays,omitempty"`
+	Trouble         string                  `json:"trouble,omitempty"`
+	Checkpointed    uint64                  `json:"checkpointed"`
+	CheckpointBytes int64                   `json:"checkpoint_bytes"`
 	// Elsewhere says that it is the report of another process, Flight where readers find that, and Silent how old it is. Unheard says that
 	// none leads at this moment, as far as this process knows: the plan may be longer than it has seen.
 	Elsewhere bool          `json:"-"`
@@ -100,9 +102,17 @@ func (l *leader) report() report {
 	defer l.mu.Unlock()
 	r := report{PlanStats: l.figures, Steps: l.plan.planned(), Wanted: l.wanted, Slowest: l.demand.leading(), Replays: l.replays, Trouble: l.trouble,
 		Checkpointed: l.checkpointed, CheckpointBytes: l.checkpointBytes}
-	if l.source != nil {
-		s := l.source.Status()
+	if source, ok := l.readers[l.figures.Wants]; ok {
+		s := source.Status()
 		r.Source = &s
+	}
+	if len(l.figures.Sources) > 0 {
+		r.Sources = make(map[string]SourceStatus, len(l.readers))
+		for source, x := range l.readers {
+			if source < len(l.figures.Sources) {
+				r.Sources[l.figures.Sources[source].Name] = x.Status()
+			}
+		}
 	}
 	if !l.storing.IsZero() {
 		r.Storing = time.Since(l.storing)
@@ -133,11 +143,8 @@ func (l *leader) update(f func()) {
 
 // open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm.
 func (l *leader) open(ctx context.Context) error {
-	state, err := l.edges.Documents.State(ctx)
-	if err != nil {
-		return fmt.Errorf("read document stream: %w", err)
-	}
-	if l.header, err = l.readHeader(ctx, state); err != nil {
+	var err error
+	if l.header, err = l.readHeader(ctx); err != nil {
 		return err
 	}
 	if l.found, err = l.plan.reader.end(ctx); err != nil {
@@ -171,23 +178,50 @@ func (l *leader) open(ctx context.Context) error {
 	})
 	l.covered()
 	l.plan.opened(l)
-	l.first = plan.Before(state.First)
+	if err := l.sameStreams(ctx); err != nil {
+		return err
+	}
 	if err := l.plan.release(ctx, l.first); err != nil {
 		return fmt.Errorf("find the oldest step that can be read: %w", err)
 	}
 	return nil
 }
 
+// sameStreams refuses streams that the plan was not made of, and notes what they hold.
+func (l *leader) sameStreams(ctx context.Context) error {
+	all, err := l.streams.all(ctx, l.header)
+	if err != nil {
+		return err
+	}
+	l.first = make(needs, len(all))
+	for i, x := range all {
+		state, err := x.Documents.State(ctx)
+		if err != nil {
+			return fmt.Errorf("read document stream: %w", err)
+		}
+		if err := madeOf(l.header.Run, x.SourceBegin.Stream, state.Stream); err != nil {
+			return err
+		}
+		l.first[i] = state.First
+	}
+	return nil
+}
+
 // readHeader returns the first record of the plan, or the one that a new run will write.
-func (l *leader) readHeader(ctx context.Context, documents StreamState) (plan.Header, error) {
+func (l *leader) readHeader(ctx context.Context) (plan.Header, error) {
 	last, err := l.edges.Plan.Last(ctx)
 	if err != nil {
 		return plan.Header{}, fmt.Errorf("read plan log: %w", err)
 	}
 	if last == 0 {
 		l.fresh = true
-		return plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: l.name, ID: newID(), Keyed: l.edges.Keyed,
-			Fingerprint: l.config.Fingerprint(), Start: documents.First, Stream: documents.Stream, Config: l.config}, nil
+		h, err := l.streams.begins(ctx, l.config)
+		if err != nil {
+			return h, fmt.Errorf("read document stream: %w", err)
+		}
+		h.Format, h.Algorithm, h.Run, h.ID, h.Keyed = plan.FormatVersion, plan.AlgorithmVersion, l.name, newID(), l.edges.Keyed
+		h.Fingerprint, h.Config = l.config.Fingerprint(), l.config
+		return h, nil
 	}
 	b, err := l.edges.Plan.Get(ctx, 1)
 	if err != nil {
@@ -205,7 +239,7 @@ func (l *leader) readHeader(ctx context.Context, documents StreamState) (plan.He
 	if err := accepts(l.config, h); err != nil {
 		return plan.Header{}, err
 	}
-	return h, madeOf(h, documents.Stream)
+	return h, nil
 }
 
 // covered notes the end of the run where the checkpoint of the restored applier was taken behind it.
@@ -248,7 +282,7 @@ func accepts(c plan.Config, h plan.Header) error {
 // begin writes the header of a new run.
 func (l *leader) begin(ctx context.Context) error {
 	header := l.header
-	if err := l.edges.clear(ctx, header); err != nil {
+	if err := l.streams.clear(ctx, header); err != nil {
 		return l.deposed(err)
 	}
 	b := plan.EncodeRecord(header)
@@ -273,16 +307,6 @@ func (l *leader) serve(ctx context.Context) error {
 	if err := l.lead(ctx); err != nil {
 		return fmt.Errorf("begin to lead run %s: %w", l.name, err)
 	}
-	source, err := l.edges.Documents.Read(ctx, l.applier.Planner.Cursor().Next())
-	if err != nil {
-		return fmt.Errorf("read documents: %w", err)
-	}
-	defer source.Close()
-	l.update(func() { l.source = source })
-	if err := l.found.within(source.Status().Last, l.name); err != nil {
-		return err
-	}
-
 	stopped := ctx.Done()
 	g, ctx := errgroup.WithContext(ctx)
 	// Writer and uploads go on for writeGrace after ctx is done, to store what the loop had decided: a graceful stop loses no planned step.
@@ -291,7 +315,10 @@ func (l *leader) serve(ctx context.Context) error {
 	uploading, stopUploading := graceful(ctx, writeGrace)
 	defer stopUploading()
 	writes, written := make(chan write, 64), make(chan struct{})
-	documents := newFeed()
+	documents := newFeeds(ctx, l, g)
+	if _, err := documents.next(l.applier.Planner); err != nil { // nothing else begins when the documents are not there
+		return errors.Join(err, g.Wait())
+	}
 	uploads := newUploads()
 	g.Go(func() error {
 		defer close(uploads.queue)
@@ -303,14 +330,13 @@ func (l *leader) serve(ctx context.Context) error {
 		return err
 	})
 	g.Go(func() error { return l.upload(uploading, uploads) })
-	g.Go(func() error { return documents.pump(ctx, source) })
 	g.Go(func() error { return l.releaseDocuments(ctx) })
 	g.Go(func() error { return l.watch(ctx) })
 	g.Go(func() error { return l.announce(ctx) })
 	g.Go(func() error {
 		defer close(writes)
-		loop := newLoop(ctx, l, writes, written, uploads)
-		err := loop.turn(ctx, documents)
+		loop := newLoop(ctx, l, documents, writes, written, uploads)
+		err := loop.turn(ctx)
 		select {
 		case <-stopped:
 			if errors.Is(err, errBetween) { // a last checkpoint, so that the next start has nothing to re-plan

@@ -18,17 +18,17 @@ type loop struct {
 	writes  chan<- write    // to the writer ...
 	written <-chan struct{} // ... which closes this when it takes no more
 	uploads *uploads
-	held    []Document             // of the last chunk, not planned yet
 	askers  []request              // requests for a checkpoint that wait while one is being stored
 	saved   uint64                 // step of the last checkpoint that was taken
 	early   func(*plan.Step) error // refuses a step behind the end that the log told
 	heard   bool                   // whether checkSilent has looked
+	feeds   *feeds
 
 	duplicates duplicates
 }
 
-func newLoop(ctx context.Context, l *leader, writes chan<- write, written <-chan struct{}, u *uploads) *loop {
-	x := &loop{leader: l, tail: l.tail, writes: writes, written: written, uploads: u, saved: l.applier.Planner.Next(),
+func newLoop(ctx context.Context, l *leader, f *feeds, writes chan<- write, written <-chan struct{}, u *uploads) *loop {
+	x := &loop{leader: l, feeds: f, tail: l.tail, writes: writes, written: written, uploads: u, saved: l.applier.Planner.Next(),
 		replay: replayFrom(ctx, l.edges.Plan, l.tail.Position+1, l.applier, l.order())}
 	x.early = x.replay.early
 	counts, _ := l.applier.Planner.Counts()
@@ -43,7 +43,7 @@ const statsInterval = 200 * time.Millisecond
 var errBetween = fmt.Errorf("loop stopped: %w", context.Canceled)
 
 // turn is the loop itself: one document, request or control after the other.
-func (l *loop) turn(ctx context.Context, documents feed) error {
+func (l *loop) turn(ctx context.Context) error {
 	l.snapshot()
 	refresh := time.NewTicker(statsInterval)
 	defer refresh.Stop()
@@ -55,15 +55,23 @@ func (l *loop) turn(ctx context.Context, documents feed) error {
 		if err := l.applier.Settle(func(r plan.Ready) error { return l.do(ctx, r) }); err != nil {
 			return err
 		}
-		var chunks <-chan []Document
+		from := nothing
 		var held <-chan struct{}
 		switch {
 		case ctx.Err() != nil: // no further document is planned
 		case l.applier.Ended || (l.replay == nil && l.applier.Planner.Next() >= l.limit()): // readers have enough steps before them
-		case len(l.held) > 0:
-			held = always
 		default:
-			chunks = documents.chunks
+			wanted, err := l.feeds.next(l.applier.Planner)
+			if err != nil {
+				return err
+			}
+			switch {
+			case wanted == nil:
+			case len(wanted.held) > 0:
+				from, held = wanted, always
+			default:
+				from = wanted
+			}
 		}
 		requests := l.requests
 		if l.replay != nil {
@@ -73,9 +81,11 @@ func (l *loop) turn(ctx context.Context, documents feed) error {
 		select {
 		case <-ctx.Done():
 			return errBetween
-		case l.held = <-chunks:
+		case from.held = <-from.unlessHeld():
 		case <-held:
-			err = l.next(ctx, documents.done)
+			d, planned := from.take()
+			err = l.add(ctx, d)
+			planned()
 		case q := <-requests:
 			err = l.handle(ctx, q)
 		case <-l.uploads.ready:
@@ -96,22 +106,12 @@ func (l *loop) refresh(ctx context.Context) error {
 	if l.replay == nil {
 		l.duplicates.tell(time.Now(), l.config.Documents.Dedupe, l.log)
 	}
-	return l.linger(ctx)
-}
-
-// next plans the first document that the loop holds. Behind the last one of a chunk it sends a value to done.
-func (l *loop) next(ctx context.Context, done chan<- struct{}) error {
-	err := l.add(ctx, l.held[0])
-	if l.held = l.held[1:]; len(l.held) == 0 {
-		l.held = nil // lets the contents of the chunk go
-		done <- struct{}{}
-	}
-	return err
+	return errors.Join(l.linger(ctx), l.dryness(ctx))
 }
 
 func (l *loop) add(ctx context.Context, d Document) error {
 	if d.Skip == "" {
-		l.passed(d.Sequence, d.Content)
+		l.passed(plan.Ref(d.Source, d.Sequence), d.Content)
 	}
 	ready, err := l.applier.Document(d.arrival())
 	if err != nil {
@@ -147,8 +147,9 @@ func (l *loop) prepare() error {
 		l.plan.replayed(l.tail.Position, behind, l.applier.Keepers)
 		l.duplicates.replayed()
 		l.applier.Resume()
-		if at, sealed := l.applier.Sealed(); sealed {
-			l.news.decided(at)
+		l.tellSealed()
+		if at, sealed := l.applier.Sealed(); sealed && !l.config.Mixed() {
+			l.news.decided(0, at)
 		}
 		l.update(func() { l.replays = false })
 	}

@@ -67,6 +67,7 @@ type office struct {
 	config  plan.Config
 	options Options
 	edges   Edges
+	streams *streams
 	log     *slog.Logger
 	plan    *planView
 	passed  func(sequence uint64, c Content)
@@ -101,14 +102,14 @@ type daemon struct {
 	heard  time.Time
 }
 
-func newOffice(name string, c plan.Config, o Options, e Edges, log *slog.Logger, v *planView) *office {
-	return &office{name: name, config: c, options: o, edges: e, log: log, plan: v, news: make(chan struct{}, 1), hint: make(chan struct{}, 1),
+func newOffice(name string, c plan.Config, o Options, e Edges, s *streams, log *slog.Logger, v *planView) *office {
+	return &office{name: name, config: c, options: o, edges: e, streams: s, log: log, plan: v, news: make(chan struct{}, 1), hint: make(chan struct{}, 1),
 		own: noDemand(), daemons: map[string]*daemon{}, heard: time.Now()}
 }
 
 func (o *office) newLeader() *leader {
-	return &leader{name: o.name, config: o.config, options: o.options, edges: o.edges, log: o.log, plan: o.plan, requests: make(chan request),
-		more: make(chan struct{}, 1), news: newAnnouncement(), replays: true, passed: o.passed, demand: noDemand(), done: make(chan struct{})}
+	return &leader{name: o.name, config: o.config, options: o.options, edges: o.edges, streams: o.streams, log: o.log, plan: o.plan, requests: make(chan request),
+		more: make(chan struct{}, 1), news: newAnnouncement(), readers: map[int]Source{}, replays: true, passed: o.passed, demand: noDemand(), done: make(chan struct{})}
 }
 
 // open prepares a leader, which reads the plan and refuses what this process could not plan on.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
 
@@ -77,6 +78,13 @@ func (v *planView) head() (h plan.Header, begun bool) {
 func (v *planView) start() uint64 {
 	h, _ := v.head()
 	return h.Start
+}
+
+// infos returns the sources of a run with several, as far as the plan is known.
+func (v *planView) infos() []plan.SourceInfo {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.behind.Infos()
 }
 
 // position returns the last record that is known.
@@ -322,25 +330,90 @@ func (v *planView) floorBefore(ctx context.Context, step uint64) (plan.Position,
 	return s.Floor, nil
 }
 
-// oldestStep returns the first step from which on no step needs a document that gone covers.
-func (v *planView) oldestStep(ctx context.Context, gone plan.Position) (uint64, error) {
-	if plan.Before(v.start()).Reaches(gone) {
+// needs are, of each document stream of a run by the number of its source, the sequence of the first document that is needed, or that is there.
+type needs []uint64
+
+// reaches reports whether nothing that n needs lies before what is there. Of a source that there is nothing said of, all is there.
+func (n needs) reaches(there needs) bool {
+	for source, first := range there {
+		if source < len(n) && n[source] < first {
+			return false
+		}
+	}
+	return true
+}
+
+// needsBehind returns what is needed behind a floor. With several sources the last step before it that says how far they were read decides.
+func (v *planView) needsBehind(ctx context.Context, floor plan.Position) (needs, error) {
+	h, _ := v.head()
+	if !h.Config.Mixed() {
+		return needs{floor.Next()}, nil
+	}
+	var failed error
+	marks := sort.Search(int((v.planned()+plan.MarkSteps-1)/plan.MarkSteps), func(mark int) bool {
+		s, err := v.step(ctx, uint64(mark)*plan.MarkSteps)
+		if err != nil {
+			failed = err
+			return true
+		}
+		return !floor.Reaches(s.Cursor)
+	})
+	var places []mixture.Place
+	if marks > 0 && failed == nil {
+		s, err := v.step(ctx, uint64(marks-1)*plan.MarkSteps)
+		if err != nil {
+			return nil, fmt.Errorf("read how far the sources were read at step %d: %w", uint64(marks-1)*plan.MarkSteps, err)
+		}
+		places = s.Places
+	}
+	infos := v.infos()
+	out := make(needs, len(infos))
+	for source := range infos {
+		var place mixture.Place // of a source that was added since
+		if source < len(places) {
+			place = places[source]
+		}
+		out[source] = infos[source].Floor(place)
+	}
+	return out, failed
+}
+
+// needsOf returns what this step and later ones need.
+func (v *planView) needsOf(ctx context.Context, step uint64) (needs, error) {
+	floor, err := v.floorBefore(ctx, step)
+	if err != nil {
+		return nil, err
+	}
+	return v.needsBehind(ctx, floor)
+}
+
+// oldestStep returns the first step from which on no step needs a document that is not there.
+func (v *planView) oldestStep(ctx context.Context, there needs) (uint64, error) {
+	h, _ := v.head()
+	begun := needs{h.Start}
+	if h.Config.Mixed() {
+		begun = begun[:0]
+		for _, s := range h.Sources {
+			begun = append(begun, s.Start)
+		}
+	}
+	if begun.reaches(there) {
 		return 0, nil
 	}
 	var failed error
 	n := sort.Search(int(v.planned()), func(step int) bool {
-		floor, err := v.floorBefore(ctx, uint64(step))
+		need, err := v.needsOf(ctx, uint64(step))
 		if err != nil {
 			failed = err
 		}
-		return floor.Reaches(gone)
+		return need.reaches(there)
 	})
 	return uint64(n), failed
 }
 
-// release notes that the documents which gone covers may be purged, and so which steps can still be read.
-func (v *planView) release(ctx context.Context, gone plan.Position) error {
-	oldest, err := v.oldestStep(ctx, gone)
+// release notes which documents are there still, and so which steps can be read.
+func (v *planView) release(ctx context.Context, there needs) error {
+	oldest, err := v.oldestStep(ctx, there)
 	if err == nil {
 		v.released(oldest)
 	}

@@ -50,7 +50,7 @@ const releaseInterval = time.Second
 // The floor is never raised above what the oldest stored checkpoint needs, and nothing is purged above the floor: so what a restart
 // plans again is there, whichever checkpoint it finds usable.
 func (l *leader) releaseDocuments(ctx context.Context) error {
-	if l.edges.Floors == nil || l.options.Release != ReleasePurge {
+	if !l.streams.purges() || l.options.Release != ReleasePurge {
 		return nil // its floor stays where it was claimed
 	}
 	if l.edges.Leads != nil { // until then the readers of other daemons may not have been heard of
@@ -121,11 +121,22 @@ func (s *releases) done(to plan.Position) {
 
 // purge gives up what a position covers, and removes what no other run needs of it.
 func (l *leader) purge(ctx context.Context, floor plan.Position) error {
-	first, err := l.edges.Floors.Release(ctx, l.term, floor.Next())
+	from, err := l.plan.needsBehind(ctx, floor)
 	if err != nil {
 		return err
 	}
-	return l.plan.release(ctx, floor.Most(plan.Before(first))) // from now on other runs may purge up to floor at any time
+	all, err := l.streams.all(ctx, l.header)
+	if err != nil {
+		return err
+	}
+	for i, x := range all[:min(len(all), len(from))] {
+		first, err := x.Floors.Release(ctx, l.term, from[i])
+		if err != nil {
+			return err
+		}
+		from[i] = max(from[i], first)
+	}
+	return l.plan.release(ctx, from) // from now on other runs may purge up to the floor at any time
 }
 
 // needed returns the first step that a keeper or a reader may still ask for. While replays it is not known yet.

@@ -297,21 +297,36 @@ func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, pro
 // begin writes the header of a copy, unless it has begun. Its run needs what the stream still holds: more than that the damaged one did not
 // have either.
 func (d Damage) begin(ctx context.Context, to Edges, h plan.Header, begun bool) error {
-	state, err := to.Documents.State(ctx)
+	all, err := newStreams(to, func() []plan.SourceInfo { return nil }).all(ctx, h)
 	if err != nil {
 		return err
 	}
-	from := max(state.First, h.Start)
-	if !begun {
-		if _, err := to.Floors.Begin(ctx, from); err != nil {
+	for i, x := range all {
+		state, err := x.Documents.State(ctx)
+		if err != nil {
 			return err
+		}
+		all[i].Start = max(state.First, x.Start)
+	}
+	if !begun {
+		for _, x := range all {
+			if _, err := x.Floors.Begin(ctx, x.Start); err != nil {
+				return err
+			}
 		}
 		if err := to.Plan.Append(ctx, 0, plan.EncodeRecord(h)); err != nil {
 			return err
 		}
 	}
-	_, _, err = to.claim(ctx, headerTerm, true, from)
-	return err
+	if _, err = to.claim(ctx, headerTerm, true); err != nil {
+		return err
+	}
+	for _, x := range all {
+		if _, err := x.Floors.Claim(ctx, headerTerm, x.Start); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compare returns the position at which a copy goes on, 1 when it has not begun. A log that holds another plan is an error.

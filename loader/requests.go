@@ -76,6 +76,9 @@ func (l *loop) keep(ctx context.Context, e plan.Entry, q request) error {
 
 // decide records a control behind the present last document of the stream.
 func (l *loop) decide(ctx context.Context, c plan.Control, q request) error {
+	if l.config.Mixed() {
+		return l.decideMixed(ctx, c, q)
+	}
 	_, seal := c.(plan.Seal)
 	if at, sealed := l.applier.Sealed(); sealed {
 		a := answer{at: at}
@@ -84,9 +87,14 @@ func (l *loop) decide(ctx context.Context, c plan.Control, q request) error {
 		}
 		return l.tell(ctx, q, a)
 	}
+	switch c.(type) {
+	case plan.Seal, plan.Drain:
+	default:
+		return l.tell(ctx, q, refusal(BadTicket, "the run reads one document stream: it has no sources to mix"))
+	}
 	state, err := l.edges.Documents.State(ctx)
 	if err != nil {
-		q.reply <- answer{err: &Error{Reason: SourceDown, Message: "cannot read the end of the document stream", Err: err, Do: "try again"}}
+		q.reply <- noEnd(err)
 		return nil
 	}
 	at := max(state.Last, l.applier.Planner.Clock())
@@ -95,10 +103,15 @@ func (l *loop) decide(ctx context.Context, c plan.Control, q request) error {
 	}
 	return l.control(ctx, c.PlaceBehind(at), func(context.Context) {
 		if seal {
-			l.news.decided(at)
+			l.news.decided(0, at)
 		}
 		q.reply <- answer{at: at}
 	})
+}
+
+// noEnd is the answer while it is not known which document is the last one.
+func noEnd(err error) answer {
+	return answer{err: &Error{Reason: SourceDown, Message: "cannot read the end of the document stream", Err: err, Do: "try again"}}
 }
 
 // control appends a control; it takes effect when the planner has seen the document that it stands behind.
@@ -113,12 +126,12 @@ func (l *loop) linger(ctx context.Context) error {
 	if l.options.Linger <= 0 || l.replay != nil || l.applier.Ended || len(l.applier.Pending) > 0 || !l.waitedFor() {
 		return nil
 	}
-	s, planner := l.source.Status(), l.applier.Planner
-	quiet := !s.DrySince.IsZero() && time.Since(s.DrySince) >= l.options.Linger && planner.Cursor().Covers(s.Last)
-	if !quiet || !planner.Drains() {
+	planner := l.applier.Planner
+	dry, ok := l.dry()
+	if !ok || dry < l.options.Linger || !planner.Drains() {
 		return nil
 	}
 	at := planner.Clock()
-	l.log.Info("the stream is quiet and a reader waits: pool and window are drained", "document", at, "quiet", time.Since(s.DrySince).Round(time.Millisecond))
+	l.log.Info("the stream is quiet and a reader waits: pool and window are drained", "document", at, "quiet", dry.Round(time.Millisecond))
 	return l.control(ctx, plan.Drain{At: at}, nil)
 }

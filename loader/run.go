@@ -35,7 +35,8 @@ type Options struct {
 
 // Edges are the parts of the world that a Run works with.
 type Edges struct {
-	Documents   Documents
+	Documents   Documents // of a run with one document stream
+	Sources     Sources   // of a run with several; then Documents and Floors are nil
 	Plan        PlanLog
 	Checkpoints Checkpoints // may be nil
 	Floors      Floors      // may be nil: all documents stay
@@ -96,8 +97,9 @@ func Open(ctx context.Context, name string, c plan.Config, o Options, e Edges) (
 	}
 	log := e.Log.With("run", name)
 	view := newPlanView(e.Plan, c, o)
-	office := newOffice(name, c, o, e, log, view)
-	f := newFollower(view, c, o, e, log)
+	streams := newStreams(e, view.infos)
+	office := newOffice(name, c, o, e, streams, log, view)
+	f := newFollower(view, c, o, streams, log)
 	f.leader, office.passed = office, f.assembler.again.cache.put
 	if err := office.open(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
@@ -189,7 +191,7 @@ func (r *Run) Cause(step uint64) *Error { return r.follower.explain(step) }
 
 // Lookup returns the sequences of the documents that have a producer's id, in order.
 func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
-	return r.office.edges.Documents.Lookup(ctx, id)
+	return r.office.streams.Lookup(ctx, id)
 }
 
 // Find calls f with every row of the plan that holds a part of a document, in order.
@@ -199,7 +201,7 @@ func (r *Run) Find(ctx context.Context, document uint64, f func(s *plan.Step, ro
 
 // Describe says where one document came from.
 func (r *Run) Describe(ctx context.Context, sequence uint64) (DocumentInfo, error) {
-	return r.office.edges.Documents.Describe(ctx, sequence)
+	return r.office.streams.Describe(ctx, sequence)
 }
 
 // Seal ends the stream for this run behind its present last document: the pool drains there and every rank sees the same end. It
@@ -262,7 +264,7 @@ func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
 	if e != nil {
 		q.Record = plan.EncodeRecord(e)
 	}
-	if _, drain := e.(plan.Drain); drain && r.office.edges.Leads != nil {
+	if _, drain := e.(plan.Drain); drain && r.office.edges.Leads != nil && r.office.streams.sources == nil {
 		state, err := r.office.edges.Documents.State(limit)
 		if err != nil {
 			return 0, err

@@ -36,7 +36,7 @@ func (f *follower) cause(step uint64) *Error {
 		w.source = *w.report.Source
 	}
 	facts := w.facts(f.plan.planned())
-	for _, look := range []func() *Error{w.leaderless, w.storing, w.opening, w.replaying, w.behind, w.down, w.dry, w.tokenizing, w.filling} {
+	for _, look := range []func() *Error{w.leaderless, w.storing, w.opening, w.replaying, w.behind, w.idle, w.down, w.dry, w.tokenizing, w.filling} {
 		if e := look(); e != nil {
 			for k, v := range e.Facts {
 				facts[k] = v
@@ -125,7 +125,7 @@ func (w *wait) down() *Error {
 		return nil
 	}
 	return &Error{Reason: SourceDown, Do: "check the NATS server; the daemon reconnects by itself",
-		Message: fmt.Sprintf("the document stream has been out of reach for %s (%s)", time.Since(s.DownSince).Round(time.Millisecond), s.DownReason),
+		Message: fmt.Sprintf("%s has been out of reach for %s (%s)", w.stream(), time.Since(s.DownSince).Round(time.Millisecond), s.DownReason),
 		Facts:   map[string]string{"down_since": s.DownSince.UTC().Format(time.RFC3339Nano)}}
 }
 
@@ -135,12 +135,54 @@ func (w *wait) dry() *Error {
 		return nil
 	}
 	quiet := time.Since(s.DrySince).Round(time.Millisecond)
-	message := fmt.Sprintf("the document stream has had nothing new for %s; document %d was its last, and the step is not full: %s", quiet, s.Last, lacks)
+	message := fmt.Sprintf("%s has had nothing new for %s; document %d was its last, and the step is not full: %s", w.stream(), quiet, s.Last, lacks)
 	if s.Last == 0 {
-		message = fmt.Sprintf("the document stream has been empty for %s: %s", quiet, lacks)
+		message = fmt.Sprintf("%s has been empty for %s: %s", w.stream(), quiet, lacks)
 	}
-	return &Error{Reason: SourceDry, Message: message, Do: w.whenDry(lacks.Drains),
-		Facts: map[string]string{"dry_since": s.DrySince.UTC().Format(time.RFC3339Nano)}}
+	facts := map[string]string{"dry_since": s.DrySince.UTC().Format(time.RFC3339Nano)}
+	if x := w.wanted(); x != nil {
+		facts["source"] = x.Name
+		if x.Epochs.Another(x.Epoch + 1) {
+			message += fmt.Sprintf("; its next epoch begins when it is sealed (epochs: %s)", x.Epochs)
+		}
+	}
+	return &Error{Reason: SourceDry, Message: message, Do: w.whenDry(lacks.Drains), Facts: facts}
+}
+
+// wanted returns the source that comes next; nil with one document stream.
+func (w *wait) wanted() *SourceStats {
+	p := &w.report.PlanStats
+	if p.Wants >= len(p.Sources) {
+		return nil
+	}
+	return &p.Sources[p.Wants]
+}
+
+// stream names the document stream that the plan waits for.
+func (w *wait) stream() string {
+	if x := w.wanted(); x != nil {
+		return "source " + x.Name
+	}
+	return "the document stream"
+}
+
+// idle: no source is read before somebody changes the mixture, or one that rests has documents.
+func (w *wait) idle() *Error {
+	p := &w.report.PlanStats
+	if !p.Idle {
+		return nil
+	}
+	var rest []string
+	for _, s := range p.Sources {
+		if s.Resting && !s.Removed {
+			rest = append(rest, s.Name)
+		}
+	}
+	if len(rest) > 0 {
+		return &Error{Reason: SourceDry, Message: fmt.Sprintf("no source has documents: %s rest until they have", strings.Join(rest, ", ")),
+			Do: "publish documents to one of them, or seal them to end the run", Facts: map[string]string{"source": strings.Join(rest, ",")}}
+	}
+	return &Error{Reason: SourceDry, Message: "no source that has documents left has a weight", Do: "give one a weight (loaderd mix --set NAME=1), or seal the run to end it"}
 }
 
 // whenDry is what helps when no documents come.
@@ -162,7 +204,7 @@ func (w *wait) tokenizing() *Error {
 		return nil
 	}
 	return &Error{Reason: TokenizerBehind,
-		Message: fmt.Sprintf("%d documents (%d bytes) are fetched and wait to be tokenized", s.Fetched-r.Cursor.Last(), s.Buffered),
+		Message: fmt.Sprintf("%d documents (%d bytes) are fetched and wait to be tokenized", s.Fetched-s.Delivered, s.Buffered),
 		Do:      "wait, or give the daemon more stream.workers"}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -21,6 +22,16 @@ type planStats struct {
 	CursorBefore plan.Position // of the snapshot before
 	Floor        plan.Position
 	Detail       map[string]int64
+	Wants        int           // number of the source that the planner takes the next document from
+	Idle         bool          // it takes none before a control comes
+	Sources      []SourceStats `json:",omitempty"` // of a run with several
+}
+
+// SourceStats describes one source of a run with several.
+type SourceStats struct {
+	mixture.Status
+	plan.SourceCounts
+	Next uint64 `json:"next"` // sequence of the next document, 0 behind the last one
 }
 
 // snapshot takes the planner's figures for report.
@@ -34,6 +45,14 @@ func (l *leader) snapshot() {
 	s.Cursor = p.Cursor()
 	s.Floor = p.Floor()
 	s.Detail = p.Detail()
+	source, _, wants := p.Wants()
+	s.Wants, s.Idle = source, !wants
+	if m := p.Mixture(); m != nil {
+		counts := p.SourceCounts()
+		for i, x := range m.Status() {
+			s.Sources = append(s.Sources, SourceStats{Status: x, SourceCounts: counts[i], Next: m.Sequence(i)})
+		}
+	}
 	l.mu.Lock()
 	s.CursorBefore = l.figures.Cursor
 	l.figures = s
@@ -80,6 +99,8 @@ type Stats struct {
 	CacheHits       int64            `json:"cache_hits"`
 	CacheMisses     int64            `json:"cache_misses"`
 	Source          SourceStatus     `json:"source"`
+	// Sources are those of a run with several, in the order of their numbers; then Source is the one that comes next.
+	Sources []SourceStats `json:"sources,omitempty"`
 	// Trouble is what is wrong with the document stream although it can be reached; empty when all is well.
 	Trouble string `json:"stream_trouble,omitempty"`
 	// Packing is what the packing method itself counts: of splice how rows ended, see docs/splice.md. Nobody changes it.
@@ -106,7 +127,7 @@ func (r *Run) Stats() Stats {
 		Truncated: p.Packed.Truncated, Dropped: p.Packed.Dropped + p.Counts.LeftTokens, Repeated: p.Packed.Repeated, AgeMax: p.Counts.AgeMax,
 		PoolPieces: p.Pool.Pieces, HeldRows: int(p.Pool.Held.Rows), HeldPieces: int(p.Pool.Held.Pieces), PoolTokens: p.Pool.Tokens,
 		WindowRows: p.Window, QueueRows: p.Queued, Queues: p.Queues, RowsNeeded: p.Lacks.Needed, RowsThere: p.Lacks.There, WaitMax: p.Counts.WaitMax,
-		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), Trouble: from.Trouble, Packing: p.Detail}
+		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), Trouble: from.Trouble, Packing: p.Detail, Sources: p.Sources}
 	s.CacheBytes, s.CacheHits, s.CacheMisses = r.follower.assembler.again.cache.stats()
 	slices.SortFunc(s.Readers, func(a, b ReaderStat) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Step, b.Step))

@@ -43,7 +43,11 @@ func (l *leader) claim(ctx context.Context) error {
 	l.mu.Lock()
 	seen := l.stored
 	l.mu.Unlock()
-	stored, first, err := l.edges.claim(ctx, l.term, l.fresh || l.found.bare, l.header.Start)
+	stored, err := l.edges.claim(ctx, l.term, l.fresh || l.found.bare)
+	if err != nil {
+		return l.deposed(err)
+	}
+	first, err := l.streams.claim(ctx, l.term, l.header)
 	if err != nil {
 		return l.deposed(err)
 	}
@@ -52,7 +56,7 @@ func (l *leader) claim(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.plan.release(ctx, plan.Before(first))
+	return l.plan.release(ctx, first)
 }
 
 // again restores the planner once more, from these checkpoints.

@@ -14,7 +14,7 @@ const traitsAtOnce = 32
 
 // readTraits reads the traits of the documents that wait in a restored planner, and tells it: checkpoints do not hold them. It reads
 // nothing for packing methods that look at lengths alone.
-func readTraits(ctx context.Context, p *plan.Planner, documents Documents) error {
+func readTraits(ctx context.Context, p *plan.Planner, documents *streams) error {
 	sequences := p.Unread()
 	traits := make([]plan.Traits, len(sequences))
 	g, ctx := errgroup.WithContext(ctx)

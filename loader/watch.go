@@ -25,47 +25,89 @@ func (l *leader) watch(ctx context.Context) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
-		state, err := l.edges.Documents.State(ctx)
-		if err == nil {
-			err = madeOf(l.header, state.Stream)
-		}
-		var mismatch *Error
-		if errors.As(err, &mismatch) && mismatch.Reason == StreamMismatch {
-			return err
-		}
+		all, err := l.streams.all(ctx, l.header)
 		if err != nil {
 			continue
 		}
-		trouble := state.Trouble
-		if trouble == nil && !l.first.Reaches(plan.Before(state.First)) {
-			if trouble, err = l.gone(ctx, state.First); err != nil {
-				continue // the plan log is out of reach: the next tick tries again
+		var trouble error
+		for source, x := range all {
+			one, err := l.look(ctx, source, x)
+			if err != nil {
+				return err
+			}
+			if trouble == nil {
+				trouble = one
 			}
 		}
 		l.notice(trouble)
 	}
 }
 
-// gone says what is lost when the stream no longer holds documents below first; trouble is nil when nobody can ask for them any more.
-func (l *leader) gone(ctx context.Context, first uint64) (trouble, err error) {
+// look looks after one stream. An error is final; trouble can be mended.
+func (l *leader) look(ctx context.Context, source int, x opened) (trouble, err error) {
+	state, err := x.Documents.State(ctx)
+	if err == nil {
+		err = madeOf(l.header.Run, x.SourceBegin.Stream, state.Stream)
+	}
+	var mismatch *Error
+	if errors.As(err, &mismatch) && mismatch.Reason == StreamMismatch {
+		return nil, err
+	}
+	if err != nil {
+		return nil, nil
+	}
+	if state.Sealed {
+		if err := l.ends(ctx, source); err != nil {
+			return nil, nil
+		}
+	}
+	if state.Trouble == nil && (source >= len(l.first) || l.first[source] < state.First) {
+		trouble, err = l.gone(ctx, source, x, state.First)
+		if err != nil {
+			return nil, nil // the plan log is out of reach: the next tick tries again
+		}
+		return trouble, nil
+	}
+	return state.Trouble, nil
+}
+
+// ends asks for the record of a source's end, where the plan has none yet.
+func (l *leader) ends(ctx context.Context, source int) error {
+	l.mu.Lock()
+	known := source >= len(l.figures.Sources) || l.figures.Sources[source].Sealed || l.replays
+	l.mu.Unlock()
+	if known {
+		return nil
+	}
+	select {
+	case l.requests <- request{plan.SealSource{Source: source}, make(chan answer, 1)}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// gone says what is lost when a stream no longer holds documents below first; trouble is nil when nobody can ask for them any more.
+func (l *leader) gone(ctx context.Context, source int, x opened, first uint64) (trouble, err error) {
 	step, replays := l.needed()
 	if replays { // which steps are committed is not known yet
 		return nil, nil
 	}
-	gone := plan.Before(first)
-	floor, err := l.plan.floorBefore(ctx, step)
-	if err != nil || floor.Reaches(gone) {
+	there := make(needs, source+1) // of the others all
+	there[source] = first
+	need, err := l.plan.needsOf(ctx, step)
+	if err != nil || need.reaches(there) || source >= len(need) {
 		return nil, err
 	}
-	oldest, err := l.plan.oldestStep(ctx, gone)
+	oldest, err := l.plan.oldestStep(ctx, there)
 	if err != nil {
 		return nil, err
 	}
 	return &Error{Reason: DocumentLost,
 		Message: fmt.Sprintf("documents before %d are gone from document stream %s, deleted or purged by someone else, "+
-			"and the run may still need those from %d on", first, l.header.Stream.Name, floor.Next()),
+			"and the run may still need those from %d on", first, x.SourceBegin.Stream.Name, need[source]),
 		Do: fmt.Sprintf("restore the stream from its backup; without it, resume from step %d or a later one", oldest),
-		Facts: map[string]string{"first": strconv.FormatUint(first, 10), "floor": strconv.FormatUint(floor.Next(), 10),
+		Facts: map[string]string{"first": strconv.FormatUint(first, 10), "floor": strconv.FormatUint(need[source], 10),
 			"oldest": strconv.FormatUint(oldest, 10)}}, nil
 }
 

@@ -80,11 +80,20 @@ func (o *office) verify(ctx context.Context) error {
 	if claimed <= committed {
 		return nil
 	}
-	state, err := o.edges.Documents.State(ctx)
+	h, _ := o.plan.head()
+	all, err := o.streams.all(ctx, h)
 	if err != nil {
 		return nil // the next word claims it again
 	}
-	return o.plan.release(ctx, plan.Before(state.First))
+	there := make(needs, len(all))
+	for i, x := range all {
+		state, err := x.Documents.State(ctx)
+		if err != nil {
+			return nil
+		}
+		there[i] = state.First
+	}
+	return o.plan.release(ctx, there)
 }
 
 // speak tells the other daemons what the readers of this one want, and how far the plan is if this one leads: when it changes, and now

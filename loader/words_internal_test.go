@@ -16,7 +16,8 @@ func listener() *office {
 	o := Options{Ahead: 4}
 	v := newPlanView(nil, plan.Config{}, o)
 	v.steps, v.daemon, v.keepers = 10, "host/7/a", plan.Keepers{"trainer": 6}
-	return newOffice("run", plan.Config{}, o, Edges{Daemon: "me", Log: slog.New(slog.DiscardHandler)}, slog.New(slog.DiscardHandler), v)
+	e := Edges{Daemon: "me", Log: slog.New(slog.DiscardHandler)}
+	return newOffice("run", plan.Config{}, o, e, newStreams(e, v.infos), slog.New(slog.DiscardHandler), v)
 }
 
 func said(t testing.TB, w word) []byte {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"loaderd/packonline"
 	"loaderd/shuffle"
@@ -45,6 +46,8 @@ type Source struct {
 type Mix struct {
 	// Dry says what happens while the source that comes next has no document: wait, or share (after DryAfter the others share its weight).
 	Dry string `koanf:"dry" json:"dry"`
+	// DryAfter shapes nothing: that a source rests is recorded.
+	DryAfter time.Duration `koanf:"dry_after" json:"-"`
 	// End says when the run ends: when all sources are used up, or the first of them is.
 	End string `koanf:"end" json:"end"`
 	// Schedule changes the weights as tokens are taken, in ascending order of Tokens.
@@ -137,8 +140,8 @@ func (e *Epochs) UnmarshalJSON(b []byte) error {
 	return e.UnmarshalText(b)
 }
 
-// another reports whether an epoch follows behind so many.
-func (e Epochs) another(done uint64) bool { return e == Forever || done < uint64(e) }
+// Another reports whether an epoch follows behind so many.
+func (e Epochs) Another(done uint64) bool { return e == Forever || done < uint64(e) }
 
 // Split takes the documents whose hash falls into a range of Of equal parts. The hash has a key that never changes: two runs that take
 // ranges which do not overlap share no document, also when it arrives again elsewhere in the stream.

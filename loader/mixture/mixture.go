@@ -116,7 +116,7 @@ func (s *source) usedUp() bool {
 }
 
 // more reports whether an epoch follows behind the current one. One without tokens would be followed by others for ever.
-func (s *source) more() bool { return s.fresh > 0 && s.config.Epochs.another(s.epoch+1) }
+func (s *source) more() bool { return s.fresh > 0 && s.config.Epochs.Another(s.epoch+1) }
 
 func (s *source) active() bool { return !s.removed && !s.resting && !s.usedUp() }
 
@@ -291,6 +291,15 @@ func (m *Mixture) Next() (source int, sequence uint64, ok bool) {
 	return m.next, s.walkNow(m.config.Seed).At(s.taken), true
 }
 
+// Sequence returns the sequence of a source's next document, 0 when it has none.
+func (m *Mixture) Sequence(source int) uint64 {
+	s := m.sources[source]
+	if s.usedUp() {
+		return 0
+	}
+	return s.walkNow(m.config.Seed).At(s.taken)
+}
+
 // walkNow returns the walk of the epoch that is read.
 func (s *source) walkNow(seed uint64) *Walk {
 	if s.walk == nil {
@@ -303,7 +312,7 @@ func (s *source) newWalk(seed uint64) *Walk {
 	if s.config.Block > 0 && (s.epoch > 0 || s.drawn) {
 		return drawn(seed, s.name, s.epoch, s.begin.First, s.last, uint64(s.config.Block))
 	}
-	return inOrder(s.begin.First)
+	return inOrder(s.begin.First, s.last)
 }
 
 // Ended reports whether no document of any source follows.
@@ -523,7 +532,7 @@ func (m *Mixture) Walk(source int, epoch uint64) *Walk {
 // Floor returns the sequence of the first document of a source that is still taken from a place on.
 func (m *Mixture) Floor(source int, p Place) uint64 {
 	s := m.sources[source]
-	another := !s.removed && s.config.Epochs.another(p.Epoch+1)
+	another := !s.removed && s.config.Epochs.Another(p.Epoch+1)
 	whole := s.config.Block > 0 && (p.Epoch > 0 || s.drawn) && p.Taken < s.documents() // a drawn order may end with any
 	if another || whole {
 		return s.begin.First

@@ -15,7 +15,7 @@ import (
 // is known without any of those before.
 type Walk struct {
 	First uint64
-	Last  uint64 // First-1 for an epoch without documents; not known, 0, where Drawn is not set
+	Last  uint64 // First-1 for an epoch without documents; 0 where it is not known
 	Drawn bool
 
 	block  uint64
@@ -32,8 +32,8 @@ type Walk struct {
 // groupDocuments is how many documents are in a group, more or less.
 const groupDocuments = 8192
 
-// inOrder is the walk of the documents from first on, however many come.
-func inOrder(first uint64) *Walk { return &Walk{First: first} }
+// inOrder is the walk of the documents from first on; last is the last one where that is known.
+func inOrder(first, last uint64) *Walk { return &Walk{First: first, Last: last} }
 
 // drawn is a walk of the documents first ... last in an order drawn for an epoch.
 func drawn(seed uint64, name string, epoch, first, last, block uint64) *Walk {
@@ -49,6 +49,9 @@ func drawn(seed uint64, name string, epoch, first, last, block uint64) *Walk {
 	return w
 }
 
+// Len returns how many documents the epoch has, where that is known.
+func (w *Walk) Len() uint64 { return w.Last + 1 - w.First }
+
 // At returns the sequence of document k of the epoch.
 func (w *Walk) At(k uint64) uint64 {
 	if !w.Drawn {
@@ -58,9 +61,22 @@ func (w *Walk) At(k uint64) uint64 {
 	return docs[at]
 }
 
+// groupOf returns the group of the stream's own order that document k is in.
+func (w *Walk) groupOf(k uint64) (docs []uint64, at int) {
+	first := k - k%groupDocuments
+	w.docs = w.docs[:0]
+	for s := w.First + first; s <= w.Last && s < w.First+first+groupDocuments; s++ {
+		w.docs = append(w.docs, s)
+	}
+	return w.docs, int(k - first)
+}
+
 // Group returns the sequences of the documents that are permuted among each other with document k, and its place among them. They are valid
-// until the next call.
+// until the next call. In the stream's order nothing is permuted, and a group is so many documents in a row; Last must be known.
 func (w *Walk) Group(k uint64) (docs []uint64, at int) {
+	if !w.Drawn {
+		return w.groupOf(k)
+	}
 	size := w.each * w.block
 	g, start := k/size, uint64(0)
 	if with := w.at / w.each; k >= (with+1)*size-w.short { // behind the group with the short block

@@ -70,10 +70,10 @@ type SourceCounts struct {
 	Empty      int64 `json:"empty"`
 	Undecoded  int64 `json:"undecoded"`
 	Duplicates int64 `json:"duplicates"`
-	Split      int64 `json:"split"` // not in the split
-	Short      int64 `json:"short"` // less tokens than min_tokens
-	Long       int64 `json:"long"`  // more than max_tokens
-	Tokens     int64 `json:"tokens"`
+	Split      int64 `json:"split"`   // not in the split
+	Short      int64 `json:"short"`   // less tokens than min_tokens
+	Long       int64 `json:"long"`    // more than max_tokens
+	Tokens     int64 `json:"-"`       // of those that are used: what mixture.Status tells as well
 	Emitted    int64 `json:"emitted"` // tokens in steps, repeated ones as often as they come
 }
 

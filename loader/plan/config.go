@@ -164,6 +164,16 @@ func (c Config) badPacking(s *mixture.Source) (bad []FieldError) {
 	return bad
 }
 
+// CheckChange refuses a change that cannot be made to a mixture of the run now.
+func (c Config) CheckChange(m *mixture.Mixture, change mixture.Change) error {
+	for name, s := range change.Add {
+		if bad := c.badPacking(&s); len(bad) > 0 {
+			return fmt.Errorf("source %s: %w", name, bad[0])
+		}
+	}
+	return m.Check(change)
+}
+
 const maxStepRows = 1 << 20
 
 func (c StepsConfig) validate(buckets []int) []FieldError {

@@ -137,10 +137,8 @@ func (c Rest) PlaceBehind(arrival uint64) Control {
 
 func (c Mix) apply(p *Planner) ([]Step, bool, error) {
 	return p.change(func(m *mixture.Mixture) error {
-		for name, s := range c.Add {
-			if bad := p.config.badPacking(&s); len(bad) > 0 {
-				return fmt.Errorf("source %s: %w", name, bad[0])
-			}
+		if err := p.config.CheckChange(m, c.Change); err != nil {
+			return err
 		}
 		if !slices.EqualFunc(c.Begins, slices.Sorted(maps.Keys(c.Add)), func(b SourceBegin, name string) bool { return b.Name == name }) {
 			return errors.New("it does not say where each source that it adds begins, in the order of their names")

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"loaderd/packonline"
 )
@@ -19,7 +20,7 @@ type Order struct {
 	// Config is that of the run, whose steps have its shape; nil where it is not known.
 	Config *Config
 
-	sources int // of a run with several, those that were removed among them
+	sources []SourceInfo // of a run with several, those that were removed among them
 
 	cursor Position // of the last step
 	floor  Position // likewise
@@ -29,20 +30,23 @@ type Order struct {
 // Order is that of the records behind the header.
 func (h Header) Order() Order {
 	// Before runs had ids a daemon could begin a plan without a term.
-	return Order{Known: true, Led: h.ID == "", Config: &h.Config, sources: len(h.Sources)}
+	return Order{Known: true, Led: h.ID == "", Config: &h.Config, sources: h.Infos()}
 }
 
 // Order is that of the records behind the last one that the applier has taken.
 func (a *Applier) Order(c *Config) Order {
 	o := Order{Steps: a.Planner.Next(), Known: true, Led: true, Ended: a.End != nil, Config: c}
 	if m := a.Planner.Mixture(); m != nil {
-		o.sources, o.Sealed = m.Len(), m.Ended()
+		o.sources, o.Sealed = a.Planner.Infos(), m.Ended()
 	}
 	for _, p := range a.Pending {
 		o.sees(p)
 	}
 	return o
 }
+
+// Infos returns the sources of the run so far, in the order of their numbers.
+func (o *Order) Infos() []SourceInfo { return o.sources }
 
 // Step takes the next complete step.
 func (o *Order) Step(s *Step) error {
@@ -82,8 +86,8 @@ func (o *Order) shape(s *Step) error {
 		for _, p := range row {
 			tokens += int64(p.Length)
 			if s.Mixed { // whether the source was read so far follows when the plan is made again
-				if source := RefSource(p.Doc); o.Config != nil && source >= o.sources {
-					return fmt.Errorf("row %d of step %d names source %d, and the run has %d", i, s.Index, source, o.sources)
+				if source := RefSource(p.Doc); o.Config != nil && source >= len(o.sources) {
+					return fmt.Errorf("row %d of step %d names source %d, and the run has %d", i, s.Index, source, len(o.sources))
 				}
 				continue
 			}
@@ -130,7 +134,7 @@ func (o *Order) Between(e Entry) error {
 		switch {
 		case o.Ended || e.Steps != o.Steps:
 			return fmt.Errorf("it ends the run with %d steps, and %d steps stand before it", e.Steps, o.Steps)
-		case o.Known && !o.Sealed:
+		case o.Known && !o.Sealed && (o.Config == nil || !o.Config.Mixed()): // several sources end the run when they are used up
 			return fmt.Errorf("it ends the run with %d steps, and no seal stands before it", e.Steps)
 		}
 		o.Ended = true
@@ -159,7 +163,7 @@ func (o *Order) sees(c Control) {
 	case Seal:
 		o.Sealed = true
 	case Mix:
-		o.sources += len(c.Add)
+		o.sources = append(slices.Clip(o.sources), c.Infos()...)
 	}
 }
 

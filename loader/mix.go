@@ -1,0 +1,150 @@
+package loader
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// decideMixed records a control of a run with several sources. It takes effect before the next document that the planner takes.
+func (l *loop) decideMixed(ctx context.Context, c plan.Control, q request) error {
+	if _, seals := c.(plan.Seal); l.applier.Ended && !seals {
+		return l.tell(ctx, q, refusal(BadTicket, "the run has ended: all of its sources are used up"))
+	}
+	at := l.applier.Planner.Clock()
+	switch c := c.(type) {
+	case plan.Drain:
+		return l.control(ctx, c.PlaceBehind(at), func(context.Context) { q.reply <- answer{at: at} })
+	case plan.Seal:
+		var all []int
+		for i, s := range l.applier.Planner.Mixture().Status() {
+			if !s.Sealed && !s.Removed {
+				all = append(all, i)
+			}
+		}
+		return l.sealSources(ctx, c.By, q, func(uint64) uint64 { return at }, all...)
+	case plan.SealSource:
+		status := l.applier.Planner.Mixture().Status()
+		if c.Source >= len(status) || status[c.Source].Removed {
+			return l.tell(ctx, q, refusal(BadTicket, "the run has no source %d", c.Source))
+		}
+		if s := status[c.Source]; s.Sealed {
+			return l.tell(ctx, q, answer{at: s.Last})
+		}
+		return l.sealSources(ctx, c.By, q, func(last uint64) uint64 { return last }, c.Source)
+	case plan.Mix:
+		return l.change(ctx, c, q)
+	}
+	return l.tell(ctx, q, refusal(BadTicket, "nobody can ask for a record of kind %d", c.Kind()))
+}
+
+// sealSources records that sources end behind their present last documents. say makes the answer of the last of these.
+func (l *loop) sealSources(ctx context.Context, by string, q request, say func(last uint64) uint64, sources ...int) error {
+	streams, err := l.streams.all(ctx, l.header)
+	if err != nil {
+		q.reply <- noEnd(err)
+		return nil
+	}
+	var records [][]byte
+	var controls []plan.SealSource
+	last := uint64(0)
+	for _, i := range sources {
+		state, err := streams[i].Documents.State(ctx)
+		if err != nil {
+			q.reply <- noEnd(err)
+			return nil
+		}
+		s := l.applier.Planner.Mixture()
+		last = max(state.Last, s.Sequence(i)-1) // State may be older than what was taken
+		c := plan.SealSource{At: l.applier.Planner.Clock(), By: by, Source: i, Last: last}
+		controls = append(controls, c)
+		records = append(records, plan.EncodeRecord(c))
+	}
+	for _, c := range controls {
+		l.applier.Record(c)
+	}
+	return l.append(ctx, write{records: records, stored: func(context.Context) {
+		for _, c := range controls {
+			l.news.decided(c.Source, c.Last)
+		}
+		q.reply <- answer{at: say(last)}
+	}})
+}
+
+// change records a change of the mixture. The answer is the first step that can differ by it.
+func (l *loop) change(ctx context.Context, c plan.Mix, q request) error {
+	if err := l.config.CheckChange(l.applier.Planner.Mixture(), c.Change); err != nil {
+		return l.tell(ctx, q, refusal(BadTicket, "%v", err))
+	}
+	c.Begins = nil
+	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
+		b, err := l.streams.begin(ctx, name)
+		if err != nil {
+			q.reply <- answer{err: &Error{Reason: SourceDown, Message: "cannot open the stream of source " + name, Err: err, Do: "try again"}}
+			return nil
+		}
+		c.Begins = append(c.Begins, b)
+	}
+	step := l.applier.Planner.Next()
+	return l.control(ctx, c.PlaceBehind(l.applier.Planner.Clock()), func(context.Context) { q.reply <- answer{at: step} })
+}
+
+// dry returns for how long the source that comes next has had no document; false while it has one, or none comes next.
+func (l *loop) dry() (time.Duration, bool) {
+	source, sequence, ok := l.applier.Planner.Wants()
+	f := l.feeds.of[source]
+	if !ok || f == nil || len(f.held) > 0 {
+		return 0, false
+	}
+	s := f.reader.Status()
+	if s.DrySince.IsZero() || sequence <= s.Last {
+		return 0, false
+	}
+	return time.Since(s.DrySince), true
+}
+
+// dryness lets a source rest that has had no document for long, where the others are to share its weight, and lets it wake when it has one. The
+// clock decides only when that is recorded: the plan follows from the record.
+func (l *loop) dryness(ctx context.Context) error {
+	m := l.applier.Planner.Mixture()
+	if m == nil || l.config.Mix.Dry != mixture.DryShare || l.replay != nil || l.applier.Ended || len(l.applier.Pending) > 0 {
+		return nil
+	}
+	at := l.applier.Planner.Clock()
+	for i, s := range m.Status() {
+		if !s.Resting || s.Removed {
+			continue
+		}
+		f, err := l.feeds.open(l.applier.Planner, i)
+		if err != nil {
+			return err
+		}
+		if x := f.reader.Status(); len(f.held) > 0 || x.Fetched > x.Delivered {
+			l.log.Info("a source has documents again, and takes its share", "source", s.Name)
+			return l.control(ctx, plan.Rest{At: at, Source: i}, nil)
+		}
+	}
+	if dry, ok := l.dry(); ok && dry >= l.config.Mix.DryAfter {
+		source, _, _ := l.applier.Planner.Wants()
+		l.log.Warn("a source has no documents: the others share its weight until it has", "source", m.Name(source), "dry", dry.Round(time.Millisecond))
+		return l.control(ctx, plan.Rest{At: at, Source: source, Rests: true}, nil)
+	}
+	return nil
+}
+
+// tellSealed tells those who publish where sources end that the plan has sealed.
+func (l *loop) tellSealed() {
+	m := l.applier.Planner.Mixture()
+	if m == nil {
+		return
+	}
+	for i, s := range m.Status() {
+		if s.Sealed {
+			l.news.decided(i, s.Last)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"loaderd/loader/plan"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Stream is one document stream, and where the runs that read it say what they still need of it.
+type Stream struct {
+	Documents Documents
+	Floors    Floors // may be nil: all documents stay
+}
+
+// Sources opens the streams of a run with several sources.
+type Sources interface {
+	// Open opens the stream of a source, and makes it where it is absent. It is called once for each source.
+	Open(ctx context.Context, name string) (Stream, error)
+}
+
+// streams are the document streams of a run by the numbers of their sources. A run with one document stream has it as number 0, and no names:
+// there a document is named by its sequence, and with several by plan.Ref, which of source 0 is the same.
+type streams struct {
+	sources Sources                  // nil with one stream
+	view    func() []plan.SourceInfo // the sources of the run as far as its plan was followed; unused with one stream
+
+	mu    sync.Mutex
+	open  map[string]Stream
+	known []plan.SourceInfo // by a planner that was restored
+}
+
+func newStreams(e Edges, view func() []plan.SourceInfo) *streams {
+	s := &streams{sources: e.Sources, view: view, open: map[string]Stream{}}
+	if e.Sources == nil {
+		s.open[""] = Stream{e.Documents, e.Floors}
+	}
+	return s
+}
+
+// infos returns the sources of the run.
+func (s *streams) infos() []plan.SourceInfo {
+	followed := s.view()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) > len(followed) {
+		return s.known
+	}
+	return followed
+}
+
+// learn takes in the sources that a planner knows.
+func (s *streams) learn(infos []plan.SourceInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(infos) > len(s.known) {
+		s.known = infos
+	}
+}
+
+// named returns the stream of a source; of the empty name with one stream.
+func (s *streams) named(ctx context.Context, name string) (Stream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x, ok := s.open[name]; ok {
+		return x, nil
+	}
+	if s.sources == nil {
+		return Stream{}, fmt.Errorf("the run reads one document stream, and none of source %s", name)
+	}
+	x, err := s.sources.Open(ctx, name)
+	if err != nil {
+		return x, fmt.Errorf("open source %s: %w", name, err)
+	}
+	s.open[name] = x
+	return x, nil
+}
+
+// opened is a stream of the run.
+type opened struct {
+	Stream
+	name string // of its source, empty with one stream
+	plan.SourceBegin
+}
+
+// all returns the streams of the run by their numbers. h is the header of its plan.
+func (s *streams) all(ctx context.Context, h plan.Header) ([]opened, error) {
+	if s.sources == nil {
+		x, err := s.named(ctx, "")
+		return []opened{{Stream: x, SourceBegin: plan.SourceBegin{Stream: h.Stream, Start: h.Start}}}, err
+	}
+	infos := s.infos()
+	if len(infos) == 0 {
+		infos = h.Infos()
+	}
+	out := make([]opened, len(infos))
+	for i, x := range infos {
+		stream, err := s.named(ctx, x.Name)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = opened{stream, x.Name, x.SourceBegin}
+	}
+	return out, nil
+}
+
+// of returns the stream of a document, and its sequence there.
+func (s *streams) of(ctx context.Context, ref uint64) (Stream, uint64, error) {
+	if s.sources == nil {
+		return s.open[""], ref, nil
+	}
+	source := plan.RefSource(ref)
+	infos := s.infos()
+	if source >= len(infos) {
+		return Stream{}, 0, fmt.Errorf("document %d of source %d: the plan names no such source yet", plan.RefSequence(ref), source)
+	}
+	x, err := s.named(ctx, infos[source].Name)
+	return x, plan.RefSequence(ref), err
+}
+
+// Content returns the content of a document that the plan names.
+func (s *streams) Content(ctx context.Context, ref uint64) (Content, error) {
+	x, sequence, err := s.of(ctx, ref)
+	if err != nil {
+		return Content{}, err
+	}
+	return x.Documents.Content(ctx, sequence)
+}
+
+// Traits returns the traits of a document that the plan names.
+func (s *streams) Traits(ctx context.Context, ref uint64) (plan.Traits, error) {
+	x, sequence, err := s.of(ctx, ref)
+	if err != nil {
+		return plan.Traits{}, err
+	}
+	return x.Documents.Traits(ctx, sequence)
+}
+
+// Again is Documents.Again for documents that the plan names; so does their Sequence.
+func (s *streams) Again(ctx context.Context, refs []uint64, f func(Document)) error {
+	if s.sources == nil {
+		return s.open[""].Documents.Again(ctx, refs, f)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for len(refs) > 0 {
+		source := plan.RefSource(refs[0])
+		n, _ := slices.BinarySearch(refs, plan.Ref(source+1, 0))
+		x, _, err := s.of(ctx, refs[0])
+		if err != nil {
+			return err
+		}
+		sequences := make([]uint64, n)
+		for i, ref := range refs[:n] {
+			sequences[i] = plan.RefSequence(ref)
+		}
+		refs = refs[n:]
+		g.Go(func() error {
+			return x.Documents.Again(ctx, sequences, func(d Document) {
+				d.Sequence = plan.Ref(source, d.Sequence)
+				f(d)
+			})
+		})
+	}
+	return g.Wait()
+}
+
+// Describe says where a document that the plan names came from.
+func (s *streams) Describe(ctx context.Context, ref uint64) (DocumentInfo, error) {
+	x, sequence, err := s.of(ctx, ref)
+	if err != nil {
+		return DocumentInfo{}, err
+	}
+	info, err := x.Documents.Describe(ctx, sequence)
+	if s.sources != nil {
+		info.Source = s.infos()[plan.RefSource(ref)].Name
+	}
+	return info, err
+}
+
+// Lookup returns the documents that have a producer's id, as the plan names them: of each source in order.
+func (s *streams) Lookup(ctx context.Context, id string) (refs []uint64, err error) {
+	if s.sources == nil {
+		return s.open[""].Documents.Lookup(ctx, id)
+	}
+	for source, info := range s.infos() {
+		x, err := s.named(ctx, info.Name)
+		if err != nil {
+			return nil, err
+		}
+		sequences, err := x.Documents.Lookup(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("source %s: %w", info.Name, err)
+		}
+		for _, sequence := range sequences {
+			refs = append(refs, plan.Ref(source, sequence))
+		}
+	}
+	return refs, nil
+}
+
+// begins returns what stands in the header of a new run of what its streams hold now.
+func (s *streams) begins(ctx context.Context, c plan.Config) (h plan.Header, err error) {
+	if s.sources == nil {
+		state, err := s.open[""].Documents.State(ctx)
+		return plan.Header{Start: state.First, Stream: state.Stream}, err
+	}
+	h.Start = 1
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
+		b, err := s.begin(ctx, name)
+		if err != nil {
+			return h, err
+		}
+		h.Sources = append(h.Sources, b)
+	}
+	return h, nil
+}
+
+// begin says where a run that begins now begins with a source.
+func (s *streams) begin(ctx context.Context, name string) (plan.SourceBegin, error) {
+	x, err := s.named(ctx, name)
+	if err != nil {
+		return plan.SourceBegin{}, err
+	}
+	state, err := x.Documents.State(ctx)
+	if err != nil {
+		return plan.SourceBegin{}, fmt.Errorf("source %s: %w", name, err)
+	}
+	b := plan.SourceBegin{Name: name, Stream: state.Stream, Start: state.First, Sealed: state.Sealed}
+	if state.Sealed {
+		b.Last = state.Last
+	}
+	return b, nil
+}
+
+// purges reports whether anybody is told what the run needs of its streams.
+func (s *streams) purges() bool { return s.sources != nil || s.open[""].Floors != nil }

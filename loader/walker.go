@@ -1,0 +1,180 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"loaderd/loader/mixture"
+)
+
+// walker reads a sealed source in the order of a walk. It reads the documents of a group together, in the order of the stream and so in ranges, while the
+// group before is delivered. What of them does not fit walkerTokens is read once more, one by one, when its turn comes.
+type walker struct {
+	docs   Documents
+	walk   *mixture.Walk
+	at     uint64 // place of the next document
+	cancel context.CancelFunc
+	groups chan group
+	now    group
+
+	mu     sync.Mutex
+	status SourceStatus
+}
+
+// group is a group of a walk that was read.
+type group struct {
+	order []uint64 // sequences, in the order of the walk, from the first that is wanted on
+	held  map[uint64]Document
+	err   error
+}
+
+// walkerTokens bounds the tokens of a group that are held. There are three groups at most: one is read, one waits, one is delivered.
+const walkerTokens = 16 << 20
+
+// walkerChunk is how many documents Next returns at a time.
+const walkerChunk = 64
+
+func newWalker(docs Documents, walk *mixture.Walk, taken uint64) *walker {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &walker{docs: docs, walk: walk, at: taken, cancel: cancel, groups: make(chan group, 1)}
+	w.status = SourceStatus{Last: walk.Last}
+	go w.read(ctx)
+	return w
+}
+
+// read reads one group after the other.
+func (w *walker) read(ctx context.Context) {
+	defer close(w.groups)
+	for at := w.at; at < w.walk.Len(); {
+		order, first := w.walk.Group(at)
+		g := group{order: slices.Clone(order[first:])}
+		at += uint64(len(g.order))
+		g.held, g.err = w.fetch(ctx, g.order)
+		select {
+		case w.groups <- g:
+		case <-ctx.Done():
+			return
+		}
+		if g.err != nil {
+			return
+		}
+	}
+}
+
+func (w *walker) fetch(ctx context.Context, order []uint64) (map[uint64]Document, error) {
+	held, room := map[uint64]Document{}, int64(walkerTokens)
+	var mu sync.Mutex
+	sequences := slices.Sorted(slices.Values(order))
+	for len(held) == 0 { // the servers may be out of reach
+		err := w.docs.Again(ctx, sequences, func(d Document) {
+			mu.Lock()
+			defer mu.Unlock()
+			if n := int64(d.Len()); n <= room {
+				held[d.Sequence] = d
+				room -= n
+			}
+		})
+		w.note(len(held), err)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err == nil {
+			break
+		}
+		if err := pause(ctx, recovery); err != nil {
+			return nil, err
+		}
+	}
+	return held, nil
+}
+
+// note notes how reading goes.
+func (w *walker) note(documents int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.Fetched += uint64(documents)
+	if err == nil {
+		w.status.DownSince, w.status.DownReason = time.Time{}, ""
+		return
+	}
+	if w.status.DownSince.IsZero() {
+		w.status.DownSince = time.Now()
+	}
+	w.status.DownReason = err.Error()
+}
+
+// Next implements Source.
+func (w *walker) Next(ctx context.Context) ([]Document, error) {
+	for len(w.now.order) == 0 {
+		select {
+		case g, more := <-w.groups:
+			if !more {
+				<-ctx.Done() // the epoch is done: who reads on opens the next one
+				return nil, ctx.Err()
+			}
+			if g.err != nil {
+				return nil, g.err
+			}
+			w.now = g
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	n := min(walkerChunk, len(w.now.order))
+	out := make([]Document, n)
+	for i, sequence := range w.now.order[:n] {
+		d, ok := w.now.held[sequence]
+		if !ok {
+			var err error
+			if d, err = w.one(ctx, sequence); err != nil {
+				return nil, err
+			}
+		}
+		delete(w.now.held, sequence)
+		out[i] = d
+	}
+	w.now.order = w.now.order[n:]
+	w.at += uint64(n)
+	w.mu.Lock()
+	w.status.Delivered += uint64(n)
+	w.mu.Unlock()
+	return out, nil
+}
+
+// one reads a document that is not held.
+func (w *walker) one(ctx context.Context, sequence uint64) (d Document, err error) {
+	found := false
+	for {
+		err := w.docs.Again(ctx, []uint64{sequence}, func(x Document) { d, found = x, true })
+		if err == nil && found {
+			return d, nil
+		}
+		w.note(0, err)
+		if err == nil { // it is left out: Content says why
+			if _, err = w.docs.Content(ctx, sequence); err != nil {
+				return d, fmt.Errorf("read document %d: %w", sequence, err)
+			}
+		}
+		if err := pause(ctx, recovery); err != nil {
+			return d, err
+		}
+	}
+}
+
+// Status implements Source.
+func (w *walker) Status() SourceStatus {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+// Close implements Source.
+func (w *walker) Close() error {
+	w.cancel()
+	for range w.groups {
+	}
+	return nil
+}
