@@ -101,7 +101,7 @@ func (e Edges) begin(ctx context.Context, h plan.Header) error {
 		return fmt.Errorf("its header of %d bytes is larger than a record of %d: fork at a step with less in flight, or raise the server's max_payload",
 			len(record), most)
 	}
-	all := newStreams(e, func() []plan.SourceInfo { return nil })
+	all := newStreams(e, nil)
 	if err := all.clear(ctx, h); err != nil {
 		return err
 	}

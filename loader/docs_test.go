@@ -19,6 +19,8 @@ type memDocs struct {
 	first   uint64 // documents below are purged
 	hints   int    // asked for again
 	stream  plan.Stream
+	base    int32 // added to every token
+	sealed  bool
 	trouble error
 }
 
@@ -29,7 +31,7 @@ func newDocs() *memDocs {
 func (d *memDocs) State(context.Context) (loader.StreamState, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return loader.StreamState{Stream: d.stream, First: d.first, Last: uint64(len(d.docs)), Trouble: d.trouble}, nil
+	return loader.StreamState{Stream: d.stream, First: d.first, Last: uint64(len(d.docs)), Sealed: d.sealed, Trouble: d.trouble}, nil
 }
 
 // state is what State says.
@@ -58,7 +60,11 @@ func (d *memDocs) lengths(lengths ...int) {
 		d.mu.Lock()
 		seq := len(d.docs) + 1
 		d.mu.Unlock()
-		d.publish(loader.Document{Content: loader.Content{Tokens: documentTokens(uint64(seq), n)}})
+		tokens := documentTokens(uint64(seq), n)
+		for i := range tokens {
+			tokens[i] += d.base
+		}
+		d.publish(loader.Document{Content: loader.Content{Tokens: tokens}})
 	}
 }
 

@@ -72,11 +72,16 @@ func (f *feeds) open(p *plan.Planner, source int) (*feed, error) {
 // read begins to read a source.
 func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 	x := &feed{source: source, epoch: epoch, chunks: make(chan []Document), done: make(chan struct{}, 1)}
-	all, err := f.leader.streams.all(f.ctx, f.leader.header)
+	name := ""
+	if infos := p.Infos(); infos != nil {
+		f.leader.streams.learn(infos) // one may just have been added
+		name = infos[source].Name
+	}
+	stream, err := f.leader.streams.named(f.ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	docs, from := all[source].Documents, p.Cursor().Next()
+	docs, from := stream.Documents, p.Cursor().Next()
 	if m := p.Mixture(); m != nil {
 		c := m.Config(source)
 		x.split = func(d Document) bool { return c.Split.Takes(d.ID, d.Sequence) }
@@ -88,7 +93,7 @@ func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 	}
 	if x.reader == nil {
 		if x.reader, err = docs.Read(f.ctx, from); err != nil {
-			return nil, fmt.Errorf("read documents%s: %w", ofSource(all[source].name), err)
+			return nil, fmt.Errorf("read documents%s: %w", ofSource(name), err)
 		}
 		if err := f.leader.found.within(x.reader.Status().Last, f.leader.name); err != nil && p.Mixture() == nil {
 			return nil, errors.Join(err, x.reader.Close())

@@ -297,7 +297,7 @@ func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, pro
 // begin writes the header of a copy, unless it has begun. Its run needs what the stream still holds: more than that the damaged one did not
 // have either.
 func (d Damage) begin(ctx context.Context, to Edges, h plan.Header, begun bool) error {
-	all, err := newStreams(to, func() []plan.SourceInfo { return nil }).all(ctx, h)
+	all, err := newStreams(to, nil).all(ctx, h)
 	if err != nil {
 		return err
 	}

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -64,6 +67,8 @@ type Info struct {
 	Committed   uint64       `json:"committed"` // all keepers' own checkpoints cover all steps before this one
 	Oldest      uint64       `json:"oldest"`    // steps before this one are released: their documents may be gone
 	Keepers     plan.Keepers `json:"keepers"`
+	// Sources are those of a run with several, in the order of their numbers, those that were removed among them.
+	Sources []plan.SourceInfo `json:"sources,omitempty"`
 	// Was are names that the run had before its plan was repaired: who holds one of them means this run.
 	Was []string `json:"was,omitempty"`
 	// Begun says that the run has a plan, as far as this process knows.
@@ -97,7 +102,7 @@ func Open(ctx context.Context, name string, c plan.Config, o Options, e Edges) (
 	}
 	log := e.Log.With("run", name)
 	view := newPlanView(e.Plan, c, o)
-	streams := newStreams(e, view.infos)
+	streams := newStreams(e, view)
 	office := newOffice(name, c, o, e, streams, log, view)
 	f := newFollower(view, c, o, streams, log)
 	f.leader, office.passed = office, f.assembler.again.cache.put
@@ -150,6 +155,9 @@ func (r *Run) Info() Info {
 		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers, Begun: begun, Daemons: daemons, Leader: leader}
 	if begun {
 		info.ID = h.ID
+	}
+	if h.Config.Mixed() {
+		info.Sources = r.office.streams.infos()
 	}
 	if h.Repair != nil {
 		info.Was = h.Repair.Was
@@ -210,8 +218,8 @@ func (r *Run) Seal(ctx context.Context) (uint64, error) { return r.SealBy(ctx, "
 
 // SealBy is Seal for somebody who is known by name, which the plan's record then has.
 func (r *Run) SealBy(ctx context.Context, who string) (uint64, error) {
-	if err := plan.ValidIdentity(who); err != nil {
-		return 0, &Error{Reason: BadTicket, Message: err.Error(), Do: "give the identity a name of printable ASCII"}
+	if err := validWho(who); err != nil {
+		return 0, err
 	}
 	at, err := r.ask(ctx, plan.Seal{By: who})
 	if l := r.office.present(); err == nil && l != nil {
@@ -220,14 +228,55 @@ func (r *Run) SealBy(ctx context.Context, who string) (uint64, error) {
 	return at, err
 }
 
+// SealSource ends one source of a run with several behind its present last document, whose sequence it returns. Idempotent. who asked for it may be
+// empty.
+func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) {
+	if err := validWho(who); err != nil {
+		return 0, err
+	}
+	infos := r.office.streams.infos()
+	i := slices.IndexFunc(infos, func(s plan.SourceInfo) bool { return s.Name == name })
+	if i < 0 {
+		return 0, &Error{Reason: BadTicket, Message: fmt.Sprintf("the run has no source %q", name), Do: "name one of " + strings.Join(sourceNames(infos), ", ")}
+	}
+	return r.ask(ctx, plan.SealSource{Source: i, By: who})
+}
+
+func sourceNames(infos []plan.SourceInfo) (names []string) {
+	for _, s := range infos {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Mix changes the mixture of a run with several sources: weights, sources that come and go. It takes effect with the next document that is planned, and
+// returns the first step that can differ by it. who asked for it may be empty.
+func (r *Run) Mix(ctx context.Context, c mixture.Change, who string) (step uint64, err error) {
+	if err := validWho(who); err != nil {
+		return 0, err
+	}
+	if err := c.Validate(); err != nil {
+		return 0, &Error{Reason: BadTicket, Message: err.Error()}
+	}
+	return r.ask(ctx, plan.Mix{Change: c, By: who})
+}
+
+// validWho refuses names that no identity has.
+func validWho(who string) error {
+	if err := plan.ValidIdentity(who); err != nil {
+		return &Error{Reason: BadTicket, Message: err.Error(), Do: "give the identity a name of printable ASCII"}
+	}
+	return nil
+}
+
 // Drain empties pool and shuffle window behind the stream's present last document, padding where it must, and goes on. Rows that do
 // not fill a step keep waiting.
 func (r *Run) Drain(ctx context.Context) (uint64, error) { return r.DrainBy(ctx, "") }
 
 // DrainBy is Drain for somebody who is known by name, which the plan's record then has.
 func (r *Run) DrainBy(ctx context.Context, who string) (uint64, error) {
-	if err := plan.ValidIdentity(who); err != nil {
-		return 0, &Error{Reason: BadTicket, Message: err.Error(), Do: "give the identity a name of printable ASCII"}
+	if err := validWho(who); err != nil {
+		return 0, err
 	}
 	return r.ask(ctx, plan.Drain{By: who})
 }

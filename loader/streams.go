@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,15 +28,15 @@ type Sources interface {
 // streams are the document streams of a run by the numbers of their sources. A run with one document stream has it as number 0, and no names:
 // there a document is named by its sequence, and with several by plan.Ref, which of source 0 is the same.
 type streams struct {
-	sources Sources                  // nil with one stream
-	view    func() []plan.SourceInfo // the sources of the run as far as its plan was followed; unused with one stream
+	sources Sources   // nil with one stream
+	view    *planView // of the run, which names its sources as far as it was followed; nil where the header's are all
 
 	mu    sync.Mutex
 	open  map[string]Stream
 	known []plan.SourceInfo // by a planner that was restored
 }
 
-func newStreams(e Edges, view func() []plan.SourceInfo) *streams {
+func newStreams(e Edges, view *planView) *streams {
 	s := &streams{sources: e.Sources, view: view, open: map[string]Stream{}}
 	if e.Sources == nil {
 		s.open[""] = Stream{e.Documents, e.Floors}
@@ -45,7 +46,10 @@ func newStreams(e Edges, view func() []plan.SourceInfo) *streams {
 
 // infos returns the sources of the run.
 func (s *streams) infos() []plan.SourceInfo {
-	followed := s.view()
+	var followed []plan.SourceInfo
+	if s.view != nil {
+		followed = s.view.infos()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.known) > len(followed) {
@@ -116,8 +120,14 @@ func (s *streams) of(ctx context.Context, ref uint64) (Stream, uint64, error) {
 	}
 	source := plan.RefSource(ref)
 	infos := s.infos()
+	if source >= len(infos) { // a reader is ahead of what this process has followed of the plan
+		if err := s.view.follow(ctx); err != nil {
+			return Stream{}, 0, err
+		}
+		infos = s.infos()
+	}
 	if source >= len(infos) {
-		return Stream{}, 0, fmt.Errorf("document %d of source %d: the plan names no such source yet", plan.RefSequence(ref), source)
+		return Stream{}, 0, fmt.Errorf("document %d of source %d: the plan names no such source", plan.RefSequence(ref), source)
 	}
 	x, err := s.named(ctx, infos[source].Name)
 	return x, plan.RefSequence(ref), err
@@ -152,7 +162,7 @@ func (s *streams) Again(ctx context.Context, refs []uint64, f func(Document)) er
 		n, _ := slices.BinarySearch(refs, plan.Ref(source+1, 0))
 		x, _, err := s.of(ctx, refs[0])
 		if err != nil {
-			return err
+			return errors.Join(err, g.Wait())
 		}
 		sequences := make([]uint64, n)
 		for i, ref := range refs[:n] {

@@ -17,7 +17,7 @@ func listener() *office {
 	v := newPlanView(nil, plan.Config{}, o)
 	v.steps, v.daemon, v.keepers = 10, "host/7/a", plan.Keepers{"trainer": 6}
 	e := Edges{Daemon: "me", Log: slog.New(slog.DiscardHandler)}
-	return newOffice("run", plan.Config{}, o, e, newStreams(e, v.infos), slog.New(slog.DiscardHandler), v)
+	return newOffice("run", plan.Config{}, o, e, newStreams(e, v), slog.New(slog.DiscardHandler), v)
 }
 
 func said(t testing.TB, w word) []byte {

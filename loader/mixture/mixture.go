@@ -369,6 +369,24 @@ type Change struct {
 	Remove  []string           `json:"remove,omitempty"`
 }
 
+// Validate refuses weights that no mixture takes; Check does more, against the mixture of the moment.
+func (c Change) Validate() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
+		if w := c.Weights[name]; !validWeight(w) {
+			return fmt.Errorf("weight %v of source %s: want %s", w, name, wantWeight)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
+		if !ValidName(name) {
+			return fmt.Errorf("%q is no name of a source: it has letters, digits, - and _, at most 64", name)
+		}
+		if bad := c.Add[name].Validate(); len(bad) > 0 {
+			return fmt.Errorf("source %s: %w", name, bad[0])
+		}
+	}
+	return nil
+}
+
 // Change changes the mixture. A ramp that is under way ends where it is; what the schedule says of later tokens stays. begins says where added sources begin.
 func (m *Mixture) Change(c Change, begins map[string]Begin) error {
 	if err := m.Check(c); err != nil {
@@ -402,19 +420,16 @@ func (m *Mixture) Change(c Change, begins map[string]Begin) error {
 
 // Check refuses a change that cannot be made now.
 func (m *Mixture) Check(c Change) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
 	there := map[string]bool{} // whether it is there still
 	for _, s := range m.sources {
 		there[s.name] = !s.removed
 	}
-	for name, s := range c.Add {
+	for name := range c.Add {
 		if _, known := there[name]; known {
 			return fmt.Errorf("source %s is or was a source of the run: a new one takes another name", name)
-		}
-		if !ValidName(name) {
-			return fmt.Errorf("%q is no name of a source: it has letters, digits, - and _, at most 64", name)
-		}
-		if bad := s.Validate(); len(bad) > 0 {
-			return fmt.Errorf("source %s: %w", name, bad[0])
 		}
 		there[name] = true
 	}
@@ -432,9 +447,6 @@ func (m *Mixture) Check(c Change) error {
 		w := c.Weights[name]
 		if !there[name] {
 			return fmt.Errorf("%s is no source of the run; they are %v", name, present(there))
-		}
-		if !validWeight(w) {
-			return fmt.Errorf("weight %v of %s: want %s", w, name, wantWeight)
 		}
 		sum += w
 	}

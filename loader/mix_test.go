@@ -1,0 +1,345 @@
+package loader_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// shelf are the streams of several sources in memory.
+type shelf map[string]*memDocs
+
+func (s shelf) Open(_ context.Context, name string) (loader.Stream, error) {
+	docs, ok := s[name]
+	if !ok {
+		return loader.Stream{}, fmt.Errorf("there is no stream %s", name)
+	}
+	return loader.Stream{Documents: docs, Floors: &memFloors{docs: docs}}, nil
+}
+
+// mixed is a world whose run reads several sources. Token k of document n of source s is s*10^7+n*1000+k.
+func mixed(c plan.Config, names ...string) (*world, shelf) {
+	s := shelf{}
+	for i, name := range names {
+		s[name] = newDocs()
+		s[name].stream.Name = "DOCS_" + name
+		s[name].base = int32(i) * 1e7
+	}
+	c.Mix.Dry, c.Mix.End = cmpOr(c.Mix.Dry, mixture.DryWait), cmpOr(c.Mix.End, mixture.EndAll)
+	w := newWorld(c)
+	w.edges = func(e *loader.Edges) { e.Documents, e.Sources = nil, s }
+	return w, s
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// sources are some that are read once, with these weights.
+func sources(weights map[string]float64) map[string]mixture.Source {
+	out := map[string]mixture.Source{}
+	for name, w := range weights {
+		out[name] = mixture.Source{Weight: w, Epochs: 1}
+	}
+	return out
+}
+
+// mixedConfig has sources web and code, and one of math that is read twice.
+func mixedConfig() plan.Config {
+	c := config("bfd")
+	c.Sources = sources(map[string]float64{"code": 1, "math": 1, "web": 2})
+	c.Sources["math"] = mixture.Source{Weight: 1, Epochs: 2, Block: 2}
+	return c
+}
+
+func fill(s shelf) {
+	s["code"].lengths(someLengths(4, 90)...)
+	s["math"].lengths(someLengths(5, 25)...)
+	s["web"].lengths(someLengths(6, 130)...)
+}
+
+// checkTokens checks that every piece of a batch has the tokens of its document.
+func checkTokens(t *testing.T, b *loader.Batch) {
+	t.Helper()
+	for i, row := range b.Pieces {
+		at := i * b.Bucket
+		for _, p := range row {
+			want := int32(plan.RefSource(p.Doc))*1e7 + int32(plan.RefSequence(p.Doc))*1000 + p.Start
+			if have := b.Tokens[at]; have != want {
+				t.Fatalf("step %d row %d has token %d, want %d", b.Step, i, have, want)
+			}
+			at += int(p.Length)
+		}
+	}
+}
+
+// shares are the tokens of each source in batches.
+func shares(batches []*loader.Batch) map[int]int {
+	out := map[int]int{}
+	for _, b := range batches {
+		for _, row := range b.Pieces {
+			for _, p := range row {
+				out[plan.RefSource(p.Doc)] += int(p.Length)
+			}
+		}
+	}
+	return out
+}
+
+// A run of several sources that is stopped after any number of steps and opened again gives the rest of the same plan, whatever its checkpoints are and in
+// whatever order documents come between sources.
+func TestMixedRestartAnywhere(t *testing.T) {
+	w, s := mixed(mixedConfig(), "code", "math", "web")
+	fill(s)
+	run, stop := w.start(t)
+	_, err := run.Seal(t.Context())
+	must(t, err)
+	want := read(t, run, loader.Place{World: 1}, 0, 0)
+	must(t, stop())
+	tokens := 0
+	for _, b := range want {
+		checkTokens(t, b)
+	}
+	for _, n := range shares(want) {
+		tokens += n
+	}
+	have := 0
+	for name, docs := range s {
+		for _, d := range docs.docs {
+			have += d.Len() * int(w.config.Sources[name].Epochs)
+		}
+	}
+	if tokens != have {
+		t.Fatalf("%d tokens came, %d were published", tokens, have)
+	}
+	for _, every := range []int{0, 1, 5} {
+		w, s := mixed(mixedConfig(), "web", "code", "math")
+		s["code"].base, s["math"].base, s["web"].base = 0, 1e7, 2e7
+		w.options.Checkpoint, w.options.Ahead = every, 1
+		run, stop := w.start(t)
+		s["web"].lengths(someLengths(6, 130)...) // all of one source comes first
+		s["code"].lengths(someLengths(4, 90)...)
+		s["math"].lengths(someLengths(5, 25)...)
+		_, err := run.Seal(t.Context())
+		must(t, err)
+		must(t, stop())
+		var got []*loader.Batch
+		for n := 1; len(got) < len(want); n = 1 + n%3 {
+			run, stop := w.start(t)
+			got = append(got, read(t, run, loader.Place{World: 1}, uint64(len(got)), min(n, len(want)-len(got)))...)
+			must(t, stop())
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("checkpoint every %d: the steps differ", every)
+		}
+		run, stop = w.start(t)
+		if again := read(t, run, loader.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, want) {
+			t.Fatalf("checkpoint every %d: it ends elsewhere", every)
+		}
+		must(t, stop())
+	}
+}
+
+// What is recorded of a mixture while the run goes on (weights, a source that comes, one that goes, ends) replays to the same plan.
+func TestMixedChanges(t *testing.T) {
+	c := config("bfd")
+	c.Sources = sources(map[string]float64{"code": 1, "web": 1})
+	w, s := mixed(c, "code", "web", "forum")
+	w.options.Ahead = 1
+	for _, docs := range s {
+		docs.lengths(someLengths(8, 400)...)
+	}
+	run, stop := w.start(t)
+	got := read(t, run, loader.Place{World: 1}, 0, 5)
+	step, err := run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"code": 0, "web": 1}}, "alice")
+	must(t, err)
+	if planned := run.Info().Planned; step < 5 || step > planned+1 {
+		t.Errorf("the change takes effect at step %d of %d", step, planned)
+	}
+	got = append(got, read(t, run, loader.Place{World: 1}, 5, 10)...)
+	if n := shares(got[12:]); n[0] > n[1]/10 {
+		t.Errorf("shares are %v without code", n)
+	}
+	_, err = run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"web": 1, "forum": 1}, Add: sources(map[string]float64{"forum": 1}), Remove: []string{"code"}}, "")
+	must(t, err)
+	for what, change := range map[string]mixture.Change{
+		"code is no source":      {Weights: map[string]float64{"code": 1, "web": 1, "forum": 1}},
+		"there is no stream nix": {Weights: map[string]float64{"web": 1, "forum": 1, "nix": 1}, Add: sources(map[string]float64{"nix": 1})},
+		"all weights are 0":      {Weights: map[string]float64{"web": 0, "forum": 0}},
+	} {
+		if _, err := run.Mix(t.Context(), change, ""); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want %q", err, what)
+		}
+	}
+	got = append(got, read(t, run, loader.Place{World: 1}, 15, 10)...)
+	if n := shares(got[20:]); n[2] == 0 {
+		t.Errorf("shares are %v with a forum", n)
+	}
+	last, err := run.SealSource(t.Context(), "web", "")
+	if again, err := run.SealSource(t.Context(), "web", ""); err != nil || again != last || last != 400 {
+		t.Errorf("web ends behind document %d, then %d, %v", last, again, err)
+	}
+	must(t, err)
+	if _, err := run.SealSource(t.Context(), "code", ""); reason(err) != loader.BadTicket {
+		t.Errorf("a source that was removed is sealed: %v", err)
+	}
+	_, err = run.Seal(t.Context())
+	must(t, err)
+	got = append(got, read(t, run, loader.Place{World: 1}, 25, 0)...)
+	for _, b := range got {
+		for _, row := range b.Pieces {
+			for k, p := range row {
+				if plan.RefSource(p.Doc) == 2 { // forum came as the third source and is the second of the world
+					row[k].Doc = p.Doc
+				}
+			}
+		}
+	}
+	stats := run.Stats()
+	must(t, stop())
+	if len(stats.Sources) != 3 || stats.Sources[2].Name != "forum" || !stats.Sources[0].Removed || !stats.Sources[1].UsedUp || stats.Sources[1].Arrived != 400 {
+		t.Errorf("sources are %+v", stats.Sources)
+	}
+	for _, checkpoints := range []map[string][]byte{w.checkpoints.data, {}} {
+		w.checkpoints.data = maps.Clone(checkpoints)
+		run, stop := w.start(t)
+		if again := read(t, run, loader.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, got) {
+			t.Fatal("the plan does not replay")
+		}
+		eventually(t, func() bool { return !run.Stats().Replaying })
+		must(t, stop())
+	}
+}
+
+// A reader that waits for a source without documents learns which one it is.
+func TestMixedDry(t *testing.T) {
+	bubble(t, "wait", func(t *testing.T) {
+		c := config("bfd")
+		c.Sources = sources(map[string]float64{"code": 1, "web": 1})
+		w, s := mixed(c, "code", "web")
+		w.options.Stall = 20 * time.Second
+		s["web"].lengths(someLengths(8, 400)...)
+		s["code"].lengths(5, 5)
+		run, stop := w.start(t)
+		o := readAll(t, run, 0)
+		if reason(o.err) != loader.SourceDry || !strings.Contains(o.err.Error(), "source code has had nothing new") {
+			t.Errorf("%v", o.err)
+		}
+		must(t, stop())
+	})
+	bubble(t, "share", func(t *testing.T) {
+		c := config("bfd")
+		c.Sources = sources(map[string]float64{"code": 1, "web": 1})
+		c.Mix.Dry, c.Mix.DryAfter = mixture.DryShare, 3*time.Second
+		w, s := mixed(c, "code", "web")
+		w.options.Ahead = 1
+		s["web"].lengths(someLengths(8, 400)...)
+		s["code"].lengths(5, 5)
+		run, stop := w.start(t)
+		got := readAll(t, run, 8)
+		must(t, got.err)
+		if n := shares(got.batches); n[0] != 10 || !run.Stats().Sources[0].Resting {
+			t.Errorf("shares are %v, sources %+v", n, run.Stats().Sources)
+		}
+		s["code"].lengths(someLengths(9, 400)...)
+		time.Sleep(time.Second)
+		got = readAll(t, run, 20)
+		must(t, got.err)
+		if n := shares(got.batches[14:]); n[0] == 0 || n[1] == 0 {
+			t.Errorf("shares are %v when code has documents again", n)
+		}
+		must(t, stop())
+		w.checkpoints.data = map[string][]byte{}
+		run, stop = w.start(t)
+		if again := readAll(t, run, 20); !reflect.DeepEqual(again.batches, got.batches) {
+			t.Error("the plan does not replay")
+		}
+		time.Sleep(time.Second)
+		must(t, stop())
+	})
+}
+
+// A source whose stream is sealed before the run begins is read in a drawn order; one that is sealed while it goes on ends there.
+func TestMixedSealedStreams(t *testing.T) {
+	bubble(t, "sealed", func(t *testing.T) {
+		w, s := mixed(mixedConfig(), "code", "math", "web")
+		fill(s)
+		s["math"].sealed = true
+		run, stop := w.start(t)
+		begun := readAll(t, run, 3)
+		must(t, begun.err)
+		for _, docs := range s {
+			docs.mu.Lock()
+			docs.sealed = true
+			docs.mu.Unlock()
+		}
+		time.Sleep(time.Second)
+		o := readAll(t, run, 0)
+		must(t, o.err)
+		epochs := map[uint64]int{}
+		var order []uint64
+		for _, b := range o.batches {
+			for _, row := range b.Pieces {
+				for _, p := range row {
+					if plan.RefSource(p.Doc) == 1 {
+						epochs[p.Doc]++
+						order = append(order, p.Doc)
+					}
+				}
+			}
+		}
+		if len(epochs) != 25 || slices.IsSorted(order[:10]) {
+			t.Errorf("%d documents of math come, in the order %v", len(epochs), order)
+		}
+		must(t, stop())
+	})
+}
+
+// Documents of each source are given up when no step and no restart needs them; those of a source that is read again are not.
+func TestMixedRelease(t *testing.T) {
+	bubble(t, "release", func(t *testing.T) {
+		c := mixedConfig()
+		c.Steps.Rows = 1
+		w, s := mixed(c, "code", "math", "web")
+		for _, docs := range s {
+			docs.lengths(someLengths(8, 600)...)
+		}
+		w.options.Release, w.options.Checkpoint = loader.ReleasePurge, 1
+		run, stop := w.start(t)
+		o := readAll(t, run, 300)
+		must(t, o.err)
+		_, err := run.Commit(t.Context(), plan.DefaultKeeper, 280)
+		must(t, err)
+		_, err = run.Checkpoint(t.Context())
+		must(t, err)
+		time.Sleep(5 * time.Second)
+		if code, math, web := s["code"].state().First, s["math"].state().First, s["web"].state().First; code < 20 || math != 1 || web < 40 {
+			t.Errorf("the first documents are %d of code, %d of math, %d of web", code, math, web)
+		}
+		info := run.Info()
+		if info.Oldest < 64 || info.Oldest > 280 {
+			t.Errorf("step %d is the oldest one", info.Oldest)
+		}
+		if have := read(t, run, loader.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
+			t.Error("steps behind the commit differ")
+		}
+		must(t, stop())
+		run, stop = w.start(t)
+		if have := read(t, run, loader.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
+			t.Error("steps behind the commit differ after a restart")
+		}
+		must(t, stop())
+	})
+}
