@@ -5,7 +5,6 @@
 package mixture
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -21,12 +20,23 @@ import (
 //
 // It is not safe for concurrent use.
 type Mixture struct {
-	config  Config
-	sources []*source // in the order in which they came; the index is the source's number in the run
-	tokens  int64     // taken so far
-	point   int       // of the schedule: the next one
-	ramp    ramp
-	next    int // source of the next document; -1 for none
+	config   Config
+	sources  []*source // in the order in which they came; the index is the source's number in the run
+	accounts []account // by source: apart, for every document changes all of them
+	tokens   int64     // taken so far
+	point    int       // of the schedule: the next one
+	ramp     ramp
+
+	// What follows from the rest.
+	ended    bool
+	next     int    // source of the next document; -1 for none
+	sequence uint64 // of the next document, 0 until it is asked for
+}
+
+// account is by what one source is chosen.
+type account struct {
+	share  int64 // of Unit that the source is to have of those that can be taken now
+	credit int64 // tokens times Unit that it is short of its share
 }
 
 // Begin is where a run begins to read a source.
@@ -47,8 +57,6 @@ type source struct {
 	drawn  bool   // the first epoch has a drawn order
 
 	target  int64 // share of Unit that it is to have
-	share   int64 // likewise, of those that can be taken now
-	credit  int64 // tokens times Unit that it is short of its share
 	resting bool
 	removed bool
 
@@ -83,12 +91,17 @@ func New(c Config, begins map[string]Begin) (*Mixture, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.sources = append(m.sources, s)
+		m.add(s)
 		weights[i] = s.config.Weight
 	}
 	m.aim(apportion(rationals(weights)))
 	m.advance()
 	return m, nil
+}
+
+// add takes a source on, without a share.
+func (m *Mixture) add(s *source) {
+	m.sources, m.accounts = append(m.sources, s), append(m.accounts, account{})
 }
 
 func newSource(name string, c Source, begin Begin) (*source, error) {
@@ -130,16 +143,17 @@ func (s *source) turn() {
 // Take notes that the document which comes next was taken; so many of its tokens are used.
 func (m *Mixture) Take(tokens int) {
 	s := m.sources[m.next]
+	m.sequence = 0
 	s.taken++
 	n := int64(tokens)
 	if n > 0 {
 		s.fresh += n
 		s.total += n
 		m.tokens += n
-		for _, x := range m.sources {
-			x.credit += x.share * n
+		for i := range m.accounts {
+			m.accounts[i].credit += m.accounts[i].share * n
 		}
-		s.credit -= Unit * n
+		m.accounts[m.next].credit -= Unit * n
 	}
 	if n > 0 && m.due() || s.sealed && s.taken == s.documents() {
 		s.turn()
@@ -249,8 +263,9 @@ func (m *Mixture) finish(part int64) {
 	}
 }
 
-// divide gives the sources that can be taken now their shares, and chooses.
+// divide gives the sources that can be taken now their shares, and chooses. It follows whatever changes which ones can.
 func (m *Mixture) divide() {
+	m.ended = m.usedUp()
 	weights := make([]int64, len(m.sources))
 	for i, s := range m.sources {
 		if s.active() {
@@ -258,25 +273,19 @@ func (m *Mixture) divide() {
 		}
 	}
 	for i, n := range share(weights) {
-		m.sources[i].share = n
+		m.accounts[i].share = n
 	}
 	m.choose()
 }
 
 // choose finds the source of the next document.
 func (m *Mixture) choose() {
-	m.next = -1
-	for i, s := range m.sources {
-		if s.share == 0 {
-			continue
-		}
-		if m.next < 0 {
-			m.next = i
-			continue
-		}
-		best := m.sources[m.next]
-		if c := cmp.Compare(s.credit, best.credit); c > 0 || c == 0 && s.name < best.name {
-			m.next = i
+	m.next, m.sequence = -1, 0
+	most := int64(0)
+	for i := range m.accounts {
+		a := &m.accounts[i]
+		if a.share > 0 && (m.next < 0 || a.credit > most || a.credit == most && m.sources[i].name < m.sources[m.next].name) {
+			m.next, most = i, a.credit
 		}
 	}
 }
@@ -284,11 +293,14 @@ func (m *Mixture) choose() {
 // Next returns the source of the next document, and its sequence there. ok is false when there is none: the run has ended, all sources that
 // have a weight rest, or none has one.
 func (m *Mixture) Next() (source int, sequence uint64, ok bool) {
-	if m.next < 0 || m.Ended() {
+	if m.next < 0 || m.ended {
 		return 0, 0, false
 	}
-	s := m.sources[m.next]
-	return m.next, s.walkNow(m.config.Seed).At(s.taken), true
+	if m.sequence == 0 {
+		s := m.sources[m.next]
+		m.sequence = s.walkNow(m.config.Seed).At(s.taken)
+	}
+	return m.next, m.sequence, true
 }
 
 // Sequence returns the sequence of a source's next document, 0 when it has none.
@@ -316,7 +328,10 @@ func (s *source) newWalk(seed uint64) *Walk {
 }
 
 // Ended reports whether no document of any source follows.
-func (m *Mixture) Ended() bool {
+func (m *Mixture) Ended() bool { return m.ended }
+
+// usedUp is Ended, found by looking at all sources.
+func (m *Mixture) usedUp() bool {
 	left := false
 	for _, s := range m.sources {
 		switch {
@@ -401,7 +416,7 @@ func (m *Mixture) Change(c Change, begins map[string]Begin) error {
 		if err != nil {
 			return err
 		}
-		m.sources = append(m.sources, s)
+		m.add(s)
 	}
 	weights := make([]float64, len(m.sources))
 	for i, s := range m.sources {
@@ -499,7 +514,7 @@ type Status struct {
 func (m *Mixture) Status() []Status {
 	out := make([]Status, len(m.sources))
 	for i, s := range m.sources {
-		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: float64(s.share) / Unit, Credit: float64(s.credit) / Unit, Tokens: s.total,
+		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: float64(m.accounts[i].share) / Unit, Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.total,
 			Epoch: s.epoch, Epochs: s.config.Epochs, Taken: s.taken, Last: s.last, Sealed: s.sealed, Resting: s.resting, Removed: s.removed, UsedUp: s.usedUp()}
 	}
 	return out

@@ -38,7 +38,7 @@ func (m *Mixture) AppendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(m.ramp.part))
 	b = binary.AppendUvarint(b, uint64(len(m.sources)))
 	for i, s := range m.sources {
-		b = s.appendState(b)
+		b = s.appendState(b, m.accounts[i].credit)
 		if m.ramp.length > 0 {
 			b = binary.AppendUvarint(b, uint64(m.ramp.from[i]))
 			b = binary.AppendUvarint(b, uint64(m.ramp.to[i]))
@@ -47,7 +47,7 @@ func (m *Mixture) AppendState(b []byte) []byte {
 	return b
 }
 
-func (s *source) appendState(b []byte) []byte {
+func (s *source) appendState(b []byte, credit int64) []byte {
 	config, err := json.Marshal(s.config)
 	if err != nil {
 		panic(fmt.Sprintf("mixture: marshal source: %v", err)) // only numbers and lists of them
@@ -67,7 +67,7 @@ func (s *source) appendState(b []byte) []byte {
 	for _, v := range []uint64{s.begin.First, last, set, uint64(s.target)} {
 		b = binary.AppendUvarint(b, v)
 	}
-	b = binary.AppendVarint(b, s.credit)
+	b = binary.AppendVarint(b, credit)
 	for _, v := range []uint64{s.epoch, s.taken, uint64(s.fresh), uint64(s.total)} {
 		b = binary.AppendUvarint(b, v)
 	}
@@ -92,7 +92,7 @@ func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 	}
 	total := int64(0)
 	for range r.bounded(MaxSources) {
-		s := r.source()
+		s, credit := r.source()
 		if r.err != nil {
 			break
 		}
@@ -100,7 +100,8 @@ func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 			r.fail(fmt.Errorf("source %d is %s, where the run has %s", i, s.name, m.sources[i].name))
 			break
 		}
-		x.sources = append(x.sources, s)
+		x.add(s)
+		x.accounts[len(x.accounts)-1].credit = credit
 		total += s.total
 		if x.ramp.length > 0 {
 			x.ramp.from = append(x.ramp.from, int64(r.bounded(Unit)))
@@ -202,8 +203,8 @@ func (r *reader) bounded(limit uint64) uint64 {
 	return v
 }
 
-func (r *reader) source() *source {
-	s := &source{name: string(r.bytes(int(r.bounded(64))))}
+func (r *reader) source() (s *source, credit int64) {
+	s = &source{name: string(r.bytes(int(r.bounded(64))))}
 	if config := r.bytes(int(r.bounded(1 << 16))); r.err == nil {
 		if err := json.Unmarshal(config, &s.config); err != nil {
 			r.fail(err)
@@ -230,10 +231,10 @@ func (r *reader) source() *source {
 	}
 	s.drawn = s.begin.Sealed && s.config.Block > 0
 	s.target = int64(r.bounded(Unit))
-	s.credit = r.varint()
+	credit = r.varint()
 	s.epoch = r.bounded(math.MaxUint64)
 	s.taken = r.bounded(math.MaxUint64)
 	s.fresh = int64(r.bounded(math.MaxInt64))
 	s.total = int64(r.bounded(math.MaxInt64))
-	return s
+	return s, credit
 }

@@ -35,7 +35,7 @@ type refs struct {
 type arrived struct{ arrival, ref uint64 }
 
 // minYoung is how many arrivals come between two sweeps at least.
-const minYoung = 4096
+const minYoung = 16384
 
 func newRefs(first uint64) *refs { return &refs{first: first, limit: minYoung} }
 
