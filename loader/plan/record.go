@@ -152,7 +152,7 @@ func EncodeStep(s *Step, limit int) ([][]byte, error) {
 	}
 	var parts []StepPart
 	for first := 0; first < len(s.Rows); {
-		encoded, n := encodeRows(s.Rows[first:], s.Mixed, limit-prefix-recordOverhead)
+		encoded, n := encodeRows(s.Rows[first:], before{mixed: s.Mixed, bucket: int64(s.Bucket)}, limit-prefix-recordOverhead)
 		if n == 0 {
 			return nil, fmt.Errorf("encode step %d: row %d alone (%d pieces) is larger than a record of %d bytes; raise the server's max_payload",
 				s.Index, first, len(s.Rows[first]), limit)
@@ -171,9 +171,8 @@ func EncodeStep(s *Step, limit int) ([][]byte, error) {
 }
 
 // encodeRows writes as many rows as fit in limit bytes and returns their number.
-func encodeRows(rows [][]packonline.Piece, mixed bool, limit int) ([]byte, int) {
+func encodeRows(rows [][]packonline.Piece, previous before, limit int) ([]byte, int) {
 	var body []byte
-	previous := before{mixed: mixed}
 	for i, pieces := range rows {
 		next := appendRefs(body, pieces, &previous)
 		if len(next) > limit {
@@ -258,7 +257,7 @@ func (r *varints) stepPart(mixed bool) StepPart {
 			r.fail(fmt.Errorf("part %d of step %d names %d places of sources", p.Part, p.Index, len(p.Places)))
 		}
 	}
-	previous := before{mixed: mixed}
+	previous := before{mixed: mixed, bucket: int64(p.Bucket)}
 	p.Rows = make([][]packonline.Piece, n)
 	for i := range p.Rows {
 		p.Rows[i] = r.refsOf(&previous)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/loader/mixture"
 	"loaderd/packonline"
 )
 
@@ -94,6 +95,13 @@ func FuzzDecodeRecord(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	mixed := &Step{Index: MarkSteps, Bucket: 10, Mixed: true, Cursor: Behind(9), Places: []mixture.Place{{Epoch: 1, Taken: 4}, {Taken: 5}},
+		Rows: [][]packonline.Piece{{{Doc: Ref(0, 7), Length: 4}, {Doc: Ref(1, 3), Length: 6}}, {{Doc: Ref(1, 5), Start: 2, Length: 10}}, {{Doc: Ref(0, 2), Length: 3}}, nil}}
+	several, err := EncodeStep(mixed, 300)
+	if err != nil {
+		f.Fatal(err)
+	}
+	records = append(records, several...)
 	for _, b := range append(records, EncodeRecord(Seal{At: 77}), EncodeRecord(Seal{77, "alice"}), EncodeRecord(Drain{78, "bob/7"}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}), EncodeRecord(Term{}), EncodeRecord(Header{Run: "x"})) {
 		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, else nothing else would be reached
 	}

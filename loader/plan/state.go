@@ -192,6 +192,7 @@ func (r *recent) restoreState(in *varints) error {
 // before is the document of the piece before: of each source where pieces name documents of several.
 type before struct {
 	mixed    bool
+	bucket   int64 // tokens of a full row
 	document []uint64
 }
 
@@ -203,18 +204,40 @@ func (p *before) of(source int) *uint64 {
 	return &p.document[source]
 }
 
-// appendRefs writes a row as appendPieces does; where the run has several sources the number of its source stands before each piece, and distances are
-// those in its stream.
+// Flags of a row's number of pieces, where the run has several sources.
+const (
+	rowFull  = 1 << iota // the last piece fills the row: its length is not said
+	rowStart             // that piece starts elsewhere than at 0
+	rowFlags = iota
+)
+
+// appendRefs writes a row as appendPieces does; where the run has several sources the number of its source stands before each piece, distances are
+// those in its stream, and the last piece of a full row comes without its length: its start alone where rowStart says so.
 func appendRefs(b []byte, pieces []packonline.Piece, p *before) []byte {
 	if !p.mixed {
 		return appendPieces(b, pieces, p.of(0))
 	}
-	b = binary.AppendUvarint(b, uint64(len(pieces)))
-	for _, x := range pieces {
+	last := len(pieces) - 1
+	set := uint64(0)
+	if last >= 0 && tokens(pieces) == p.bucket {
+		set |= rowFull
+		if pieces[last].Start > 0 {
+			set |= rowStart
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(pieces))<<rowFlags|set)
+	for i, x := range pieces {
 		source := RefSource(x.Doc)
 		b = binary.AppendUvarint(b, uint64(source))
 		x.Doc = RefSequence(x.Doc)
-		b = appendPiece(b, x, p.of(source))
+		if i < last || set&rowFull == 0 {
+			b = appendPiece(b, x, p.of(source))
+			continue
+		}
+		b = appendDocument(b, x.Doc, p.of(source))
+		if set&rowStart != 0 {
+			b = binary.AppendUvarint(b, uint64(x.Start))
+		}
 	}
 	return b
 }
@@ -224,24 +247,47 @@ func (r *varints) refsOf(p *before) []packonline.Piece {
 	if !p.mixed {
 		return r.pieces(p.of(0))
 	}
-	n := r.bounded(uint64(len(r.b)) / 3)
-	if n == 0 {
+	head := r.bounded(uint64(len(r.b))<<rowFlags | rowFull | rowStart)
+	n := head >> rowFlags
+	if r.err == nil && (n > uint64(len(r.b)+1)/3 || head&rowStart != 0 && head&rowFull == 0 || head&rowFull != 0 && n == 0) {
+		r.fail(fmt.Errorf("a row cannot begin with %d", head))
+	}
+	if r.err != nil || n == 0 {
 		return nil
 	}
 	out := make([]packonline.Piece, 0, n)
-	for range n {
+	left := p.bucket
+	for i := range n {
 		source := int(r.bounded(mixture.MaxSources - 1))
-		x := r.piece(p.of(source))
+		var x packonline.Piece
+		if i < n-1 || head&rowFull == 0 {
+			x = r.piece(p.of(source))
+		} else {
+			x = r.lastPiece(p.of(source), left, head&rowStart != 0)
+		}
 		if r.err == nil && (x.Doc == 0 || x.Doc > maxSequence) {
 			r.fail(fmt.Errorf("document %d of source %d is impossible", x.Doc, source))
 		}
 		if r.err != nil {
 			return nil
 		}
+		left -= int64(x.Length)
 		x.Doc = Ref(source, x.Doc)
 		out = append(out, x)
 	}
 	return out
+}
+
+// lastPiece reads the last piece of a full row, of which so many tokens are left.
+func (r *varints) lastPiece(previous *uint64, left int64, starts bool) packonline.Piece {
+	x := packonline.Piece{Doc: r.document(previous), Length: int32(left)}
+	if starts {
+		x.Start = int32(r.bounded(math.MaxInt32))
+	}
+	if r.err == nil && (left < 1 || starts && x.Start == 0 || int64(x.Start)+left > math.MaxInt32) {
+		r.fail(fmt.Errorf("piece [%d, +%d) of document %d is impossible at the end of a row", x.Start, left, x.Doc))
+	}
+	return x
 }
 
 // appendPieces writes a row: the number of pieces, then for each the document's distance from the previous piece's (zigzag), and its
@@ -254,9 +300,15 @@ func appendPieces(b []byte, pieces []packonline.Piece, previous *uint64) []byte 
 	return b
 }
 
+// appendDocument writes the distance of a document from the one before (zigzag).
+func appendDocument(b []byte, document uint64, previous *uint64) []byte {
+	b = binary.AppendVarint(b, int64(document-*previous))
+	*previous = document
+	return b
+}
+
 func appendPiece(b []byte, x packonline.Piece, previous *uint64) []byte {
-	b = binary.AppendVarint(b, int64(x.Doc-*previous))
-	*previous = x.Doc
+	b = appendDocument(b, x.Doc, previous)
 	if x.Start == 0 {
 		return binary.AppendUvarint(b, uint64(x.Length)<<1)
 	}
@@ -336,16 +388,22 @@ func (r *varints) pieces(previous *uint64) []packonline.Piece {
 	return out
 }
 
-func (r *varints) piece(previous *uint64) (x packonline.Piece) {
+// document reads what appendDocument wrote.
+func (r *varints) document(previous *uint64) uint64 {
 	d, k := binary.Varint(r.b)
 	if k <= 0 {
 		r.fail(errShort)
-		return x
+		return 0
 	}
 	r.b = r.b[k:]
 	*previous += uint64(d)
+	return *previous
+}
+
+func (r *varints) piece(previous *uint64) (x packonline.Piece) {
+	x.Doc = r.document(previous)
 	l := r.bounded(math.MaxInt32<<1 | 1)
-	x = packonline.Piece{Doc: *previous, Length: int32(l >> 1)}
+	x.Length = int32(l >> 1)
 	if l&1 == 1 {
 		x.Start = int32(r.bounded(math.MaxInt32))
 	}
