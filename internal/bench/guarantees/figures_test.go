@@ -73,3 +73,34 @@ func TestExcess(t *testing.T) {
 		t.Errorf("%v over the mean, at least %v", e.mean(), e.boundMean())
 	}
 }
+
+// Shares that are off are told with the last steps among them, and by rows for chi-square.
+func TestStepShares(t *testing.T) {
+	s := stepShares{{50, 50}, {50, 50}, {60, 40}}
+	if off := s.off(2); !slices.EqualFunc(off, []float64{0, .05}, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
+		t.Errorf("off by %v", off)
+	}
+	if x := (stepShares{{48, 16}}).chiSquare(); math.Abs(x-16) > 1e-9 { // 48 and 16 of 64 rows, where 32 and 32 are expected
+		t.Errorf("chi-square is %v", x)
+	}
+}
+
+// An order of groups of blocks has every document once, and a block's documents in one group.
+func TestOrder(t *testing.T) {
+	o := order(1000, 8, 64)
+	sorted := slices.Sorted(slices.Values(o))
+	for i, x := range sorted {
+		if x != uint64(i+1) {
+			t.Fatalf("document %d comes as number %d", x, i)
+		}
+	}
+	place := make([]int, 1000)
+	for k, x := range o {
+		place[x-1] = k / 64
+	}
+	for i := range 125 {
+		if place[8*i] != place[8*i+7] {
+			t.Fatalf("block %d is in groups %d and %d", i, place[8*i], place[8*i+7])
+		}
+	}
+}

@@ -37,6 +37,10 @@ var tables = []table{
 	{"shares", "Buckets: shares and waits", printShares},
 	{"order", "Buckets: order of steps", printOrder},
 	{"balance", "Attention cost by rank", printBalance},
+	{"mixshares", "Mixtures: shares of steps", printMixtureShares},
+	{"mixspeed", "Mixtures: speed and size of plans", printMixtureSpeed},
+	{"mixpicture", "Mixtures: through a change, a rest and an anneal", printMixturePicture},
+	{"mixneighbours", "Mixtures: neighbours of a drawn epoch", printMixtureNeighbours},
 }
 
 // bench is what the tables share.
@@ -46,6 +50,7 @@ type bench struct {
 	steps     int // read in lock step
 	repeats   int
 	folder    string
+	picture   string // SVG file of table mixpicture
 	filled    bool
 }
 
@@ -64,6 +69,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	flag.IntVar(&b.documents, "documents", 1_400_000, "documents to publish; 10,000 steps of 64 rows of 2,048 take 1,340,000 of them and 5.3 GB")
 	flag.IntVar(&b.planned, "planned", 2_000_000, "documents for the tables of the planner alone")
 	flag.IntVar(&b.steps, "steps", 2000, "steps that ranks read in lock step")
+	flag.StringVar(&b.picture, "picture", "", "draw the picture of table mixpicture into this SVG `file`")
 	flag.IntVar(&b.repeats, "repeats", 3, "times that each start is measured; tables show the median")
 	flag.Parse()
 	if *list {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"loaderd/internal/lengths"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// mixed is a run of several sources whose documents are functions of source and sequence.
+type mixed struct {
+	config plan.Config
+	begins []plan.SourceBegin // by the number of the source
+	length func(source int, sequence uint64) int
+}
+
+// mixedConfig is the default configuration of a run that reads these sources.
+func mixedConfig(sources map[string]mixture.Source) plan.Config {
+	c := planConfig(2048)
+	c.Sources = sources
+	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
+	return c
+}
+
+// newMixed is a run of live sources.
+func newMixed(sources map[string]mixture.Source, length func(source int, sequence uint64) int) *mixed {
+	m := &mixed{config: mixedConfig(sources), length: length}
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		m.begins = append(m.begins, plan.SourceBegin{Name: name, Start: 1})
+	}
+	return m
+}
+
+// begin returns the run's applier.
+func (m *mixed) begin() (*plan.Applier, error) {
+	return plan.Header{Config: m.config, Start: 1, Sources: m.begins}.Begin()
+}
+
+// next is the document that the run takes next.
+func (m *mixed) next(p *plan.Planner) (a plan.Arrival, ok bool) {
+	source, sequence, ok := p.Wants()
+	if ok {
+		a = plan.Arrival{Source: source, Sequence: sequence, Length: m.length(source, sequence)}
+	}
+	return a, ok
+}
+
+// take plans documents until so many tokens are taken or none is left.
+func (m *mixed) take(ctx context.Context, a *plan.Applier, tokens int64, each func(plan.Step)) error {
+	for i := 0; a.Fed < tokens; i++ {
+		if i%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		d, ok := m.next(a.Planner)
+		if !ok {
+			return nil
+		}
+		ready, err := a.Document(d)
+		if err != nil {
+			return err
+		}
+		for _, s := range ready.Steps {
+			each(s)
+		}
+	}
+	return nil
+}
+
+// end seals all sources behind the documents that were taken.
+func (m *mixed) end(a *plan.Applier, each func(plan.Step)) error {
+	for i, s := range a.Planner.Mixture().Status() {
+		if !s.Sealed {
+			a.Record(plan.SealSource{At: a.Planner.Clock(), Source: i, Last: m.begins[i].Start + s.Taken - 1})
+		}
+	}
+	return a.Settle(func(r plan.Ready) error {
+		for _, s := range r.Steps {
+			each(s)
+		}
+		return nil
+	})
+}
+
+// bySource counts the tokens of a step.
+func bySource(s plan.Step, sources int) []int64 {
+	out := make([]int64, sources)
+	for _, row := range s.Rows {
+		for _, x := range row {
+			out[plan.RefSource(x.Doc)] += int64(x.Length)
+		}
+	}
+	return out
+}
+
+// equalSources are n sources of the same weight.
+func equalSources(n int) map[string]mixture.Source {
+	out := map[string]mixture.Source{}
+	for i := range n {
+		out[fmt.Sprintf("s%03d", i)] = mixture.Source{Weight: 1, Epochs: 1}
+	}
+	return out
+}
+
+// webLengths are those of all sources in tables about speed: one list, so that no planner waits longer for its memory than another.
+func webLengths() func(source int, sequence uint64) int {
+	const size = 1 << 15
+	list := lengths.LogNormal(size, 1)
+	return func(source int, sequence uint64) int { return int(list[(sequence+uint64(source)*977)%size]) }
+}
