@@ -72,12 +72,12 @@ func (f *feeds) open(p *plan.Planner, source int) (*feed, error) {
 // read begins to read a source.
 func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 	x := &feed{source: source, epoch: epoch, chunks: make(chan []Document), done: make(chan struct{}, 1)}
-	name := ""
+	var info plan.SourceInfo
 	if infos := p.Infos(); infos != nil {
 		f.leader.streams.learn(infos) // one may just have been added
-		name = infos[source].Name
+		info = infos[source]
 	}
-	stream, err := f.leader.streams.named(f.ctx, name)
+	stream, err := f.leader.streams.named(f.ctx, info.Name, info.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 	}
 	if x.reader == nil {
 		if x.reader, err = docs.Read(f.ctx, from); err != nil {
-			return nil, fmt.Errorf("read documents%s: %w", ofSource(name), err)
+			return nil, fmt.Errorf("read documents%s: %w", ofSource(info.Name), err)
 		}
 		if err := f.leader.found.within(x.reader.Status().Last, f.leader.name); err != nil && p.Mixture() == nil {
 			return nil, errors.Join(err, x.reader.Close())

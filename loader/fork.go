@@ -35,6 +35,7 @@ func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c plan.
 	if step > end.steps {
 		return forked, from, fmt.Errorf("fork: %w", notPlanned(step, end.steps))
 	}
+	c = c.Settled()
 	h := plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: name, ID: newID(),
 		Fingerprint: c.Fingerprint(), Stream: docs.Stream, Config: c}
 	used, err := p.usedBefore(ctx, step, old)

@@ -82,7 +82,7 @@ func (l *loop) change(ctx context.Context, c plan.Mix, q request) error {
 	}
 	c.Begins = nil
 	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
-		b, err := l.streams.begin(ctx, name)
+		b, err := l.streams.begin(ctx, name, c.Add[name])
 		if err != nil {
 			q.reply <- answer{err: &Error{Reason: SourceDown, Message: "cannot open the stream of source " + name, Err: err, Do: "try again"}}
 			return nil

@@ -100,6 +100,7 @@ func Open(ctx context.Context, name string, c plan.Config, o Options, e Edges) (
 	if err := (plan.Term{Daemon: e.Daemon}).Validate(); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
+	c = c.Settled()
 	log := e.Log.With("run", name)
 	view := newPlanView(e.Plan, c, o)
 	streams := newStreams(e, view)

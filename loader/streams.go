@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 
 	"golang.org/x/sync/errgroup"
@@ -22,7 +23,7 @@ type Stream struct {
 // Sources opens the streams of a run with several sources.
 type Sources interface {
 	// Open opens the stream of a source, and makes it where it is absent. It is called once for each source.
-	Open(ctx context.Context, name string) (Stream, error)
+	Open(ctx context.Context, name string, c mixture.Source) (Stream, error)
 }
 
 // streams are the document streams of a run by the numbers of their sources. A run with one document stream has it as number 0, and no names:
@@ -68,7 +69,7 @@ func (s *streams) learn(infos []plan.SourceInfo) {
 }
 
 // named returns the stream of a source; of the empty name with one stream.
-func (s *streams) named(ctx context.Context, name string) (Stream, error) {
+func (s *streams) named(ctx context.Context, name string, c mixture.Source) (Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x, ok := s.open[name]; ok {
@@ -77,7 +78,7 @@ func (s *streams) named(ctx context.Context, name string) (Stream, error) {
 	if s.sources == nil {
 		return Stream{}, fmt.Errorf("the run reads one document stream, and none of source %s", name)
 	}
-	x, err := s.sources.Open(ctx, name)
+	x, err := s.sources.Open(ctx, name, c)
 	if err != nil {
 		return x, fmt.Errorf("open source %s: %w", name, err)
 	}
@@ -95,7 +96,7 @@ type opened struct {
 // all returns the streams of the run by their numbers. h is the header of its plan.
 func (s *streams) all(ctx context.Context, h plan.Header) ([]opened, error) {
 	if s.sources == nil {
-		x, err := s.named(ctx, "")
+		x, err := s.named(ctx, "", mixture.Source{})
 		return []opened{{Stream: x, SourceBegin: plan.SourceBegin{Stream: h.Stream, Start: h.Start}}}, err
 	}
 	infos := s.infos()
@@ -104,7 +105,7 @@ func (s *streams) all(ctx context.Context, h plan.Header) ([]opened, error) {
 	}
 	out := make([]opened, len(infos))
 	for i, x := range infos {
-		stream, err := s.named(ctx, x.Name)
+		stream, err := s.named(ctx, x.Name, x.Config)
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +130,7 @@ func (s *streams) of(ctx context.Context, ref uint64) (Stream, uint64, error) {
 	if source >= len(infos) {
 		return Stream{}, 0, fmt.Errorf("document %d of source %d: the plan names no such source", plan.RefSequence(ref), source)
 	}
-	x, err := s.named(ctx, infos[source].Name)
+	x, err := s.named(ctx, infos[source].Name, infos[source].Config)
 	return x, plan.RefSequence(ref), err
 }
 
@@ -198,7 +199,7 @@ func (s *streams) Lookup(ctx context.Context, id string) (refs []uint64, err err
 		return s.open[""].Documents.Lookup(ctx, id)
 	}
 	for source, info := range s.infos() {
-		x, err := s.named(ctx, info.Name)
+		x, err := s.named(ctx, info.Name, info.Config)
 		if err != nil {
 			return nil, err
 		}
@@ -221,7 +222,7 @@ func (s *streams) begins(ctx context.Context, c plan.Config) (h plan.Header, err
 	}
 	h.Start = 1
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
-		b, err := s.begin(ctx, name)
+		b, err := s.begin(ctx, name, c.Sources[name])
 		if err != nil {
 			return h, err
 		}
@@ -231,8 +232,8 @@ func (s *streams) begins(ctx context.Context, c plan.Config) (h plan.Header, err
 }
 
 // begin says where a run that begins now begins with a source.
-func (s *streams) begin(ctx context.Context, name string) (plan.SourceBegin, error) {
-	x, err := s.named(ctx, name)
+func (s *streams) begin(ctx context.Context, name string, c mixture.Source) (plan.SourceBegin, error) {
+	x, err := s.named(ctx, name, c)
 	if err != nil {
 		return plan.SourceBegin{}, err
 	}

@@ -64,6 +64,12 @@ type Config struct {
 	BufferBytes int64 `koanf:"buffer_bytes"`
 	// ReconnectWait is the longest pause between attempts to reconnect.
 	ReconnectWait time.Duration `koanf:"reconnect_wait"`
+	// Sources are those whose streams producers may publish to, where the run has several.
+	Sources []string `koanf:"-"`
+
+	// Source is whose documents these are; empty for one document stream. Shares is how many sources share the disk and what is buffered.
+	Source string `koanf:"-"`
+	Shares int    `koanf:"-"`
 }
 
 // Login is by what a client of NATS is known: one of both, or nothing.

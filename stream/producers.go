@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -31,10 +32,14 @@ func (c Config) producers() server.Producers {
 		c.Subject + ".>", "$KV." + RecordsBucket + ".>",
 		"$JS.API.INFO", "$JS.API.STREAM.NAMES",
 	}
-	for _, name := range []string{c.Name, records, readers} {
+	documents := []string{c.Name}
+	for _, source := range c.Sources {
+		documents = append(documents, c.OfSource(source, 1).Name)
+	}
+	for _, name := range append(slices.Clone(documents), records, readers) {
 		may = append(may, "$JS.API.STREAM.INFO."+name, "$JS.API.STREAM.MSG.GET."+name, "$JS.API.DIRECT.GET."+name, "$JS.API.DIRECT.GET."+name+".>")
 	}
-	for _, name := range []string{c.Name, records} { // what is stored is read by consumers
+	for _, name := range append(documents, records) { // what is stored is read by consumers
 		may = append(may, "$JS.API.CONSUMER.CREATE."+name, "$JS.API.CONSUMER.CREATE."+name+".>", "$JS.API.CONSUMER.INFO."+name+".>",
 			"$JS.API.CONSUMER.DELETE."+name+".>", "$JS.API.CONSUMER.MSG.NEXT."+name+".>", "$JS.FC."+name+".>")
 	}

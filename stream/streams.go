@@ -66,7 +66,7 @@ func (c Config) DeadLetterSubject(subject string) string { return deadSubject + 
 
 // documentStream keeps every document until it is purged on purpose: a full stream refuses new ones, so that producers wait.
 func (c Config) documentStream() jetstream.StreamConfig {
-	sc := c.logStream(c.Name, c.Subject+".>", c.MaxBytes)
+	sc := c.logStream(c.Name, c.MaxBytes, c.subjects()...)
 	sc.Description = "documents"
 	sc.Duplicates = duplicateWindow
 	if c.Embedded() {
@@ -78,7 +78,11 @@ func (c Config) documentStream() jetstream.StreamConfig {
 // deadLetterStream keeps the last dead letters. It drops old ones: a dead letter must never stop a run, and the document itself is
 // in the document stream still.
 func (c Config) deadLetterStream() jetstream.StreamConfig {
-	sc := c.logStream(c.DeadLetterName(), c.DeadLetterSubject(c.Subject+".>"), c.DeadLetterBytes)
+	subjects := c.subjects()
+	for i, subject := range subjects {
+		subjects[i] = c.DeadLetterSubject(subject)
+	}
+	sc := c.logStream(c.DeadLetterName(), c.DeadLetterBytes, subjects...)
 	sc.Description = "documents that cannot be decoded, with the reason"
 	sc.Duplicates = duplicateWindow
 	sc.Discard = jetstream.DiscardOld
@@ -87,16 +91,16 @@ func (c Config) deadLetterStream() jetstream.StreamConfig {
 
 // PlanStream is the stream of a run's plan, which is kept for ever.
 func (c Config) PlanStream(run string) jetstream.StreamConfig {
-	sc := c.logStream("PLAN_"+run, planSubject+"."+run, c.PlanBytes)
+	sc := c.logStream("PLAN_"+run, c.PlanBytes, planSubject+"."+run)
 	sc.Description = "plan of run " + run
 	sc.DenyDelete, sc.DenyPurge = true, true
 	return sc
 }
 
-func (c Config) logStream(name, subject string, bytes int64) jetstream.StreamConfig {
+func (c Config) logStream(name string, bytes int64, subjects ...string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:               name,
-		Subjects:           []string{subject},
+		Subjects:           subjects,
 		Retention:          jetstream.LimitsPolicy,
 		Discard:            jetstream.DiscardNew,
 		Storage:            jetstream.FileStorage,
@@ -181,7 +185,7 @@ func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstr
 	}
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.ErrorCode == conn.CodeSubjectsOverlap {
-		return nil, fmt.Errorf("%w: another stream takes %s already: change stream.name or stream.subject", err, want.Subjects[0])
+		return nil, s.overlap(ctx, err, want.Subjects[0])
 	}
 	if conn.NoRoom(err) {
 		return nil, fmt.Errorf("%w: the NATS servers promise each stream its whole bound, and have no room left for %d bytes: lower stream.max_bytes, "+
@@ -190,7 +194,25 @@ func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstr
 	return st, err
 }
 
-// room is how large a stream with a bound of wanted bytes may become: on an embedded server at most half of the free disk.
+// overlap is the error for a stream whose subjects another one takes.
+func (s *Store) overlap(ctx context.Context, err error, subject string) error {
+	name, unknown := s.JetStream().StreamNameBySubject(ctx, subject)
+	if unknown != nil {
+		name = "another stream"
+	}
+	sources, _ := s.sources(ctx)
+	switch {
+	case s.config.Source != "":
+		return fmt.Errorf("%w: %s takes %s already, as the one document stream of runs without sources: give the streams of sources other subjects and names "+
+			"(stream.subject, stream.name), or name that source otherwise", err, name, subject)
+	case len(sources) > 0:
+		return fmt.Errorf("%w: %s has streams of sources (%s): publish to one of them (--source), or change stream.name and stream.subject", err, subject,
+			strings.Join(sources, ", "))
+	}
+	return fmt.Errorf("%w: %s takes %s already: change stream.name or stream.subject", err, name, subject)
+}
+
+// room is how large a stream with a bound of wanted bytes may become: on an embedded server at most half of the free disk, which sources share.
 func (s *Store) room(wanted int64) (int64, error) {
 	if s.server == nil {
 		return wanted, nil
@@ -199,7 +221,7 @@ func (s *Store) room(wanted int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(min(wanted, free/2), 1<<20), nil
+	return max(min(wanted, free/2/int64(max(s.config.Shares, 1))), 1<<20), nil
 }
 
 // follow brings the bounds of an embedded server's stream in line with the configuration; they can change without losing anything.

@@ -125,7 +125,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 		return err
 	}
 	defer p.Close()
-	before := publishing.AudienceOf(ctx, store, math.MaxUint64)
+	before := publishing.AudienceOf(ctx, p.Documents(), math.MaxUint64)
 	report.warn(audienceWarning(before))
 	stop := report.start(p.Progress)
 	sum, err := p.Run(ctx)
@@ -133,7 +133,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 
 	report.warn(repeatsWarning(sum.Repeated))
 	if sum.Documents > 0 && ctx.Err() == nil {
-		after := publishing.AudienceOf(ctx, store, sum.LastSequence)
+		after := publishing.AudienceOf(ctx, p.Documents(), sum.LastSequence)
 		if len(after.Sealed) != len(before.Sealed) { // sealed since
 			report.warn(audienceWarning(after))
 		}

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/config"
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/shuffle"
@@ -44,6 +46,8 @@ func TestDefault(t *testing.T) {
 			Shuffle:   shuffle.Config{Window: 1024},
 			Steps:     plan.StepsConfig{Rows: 64, Table: []int{}, Backlog: 16, MaxWait: 262144, Last: plan.LastPad},
 			Attention: plan.AttentionDocument,
+			Sources:   map[string]mixture.Source{},
+			Mix:       mixture.Mix{Dry: mixture.DryWait, DryAfter: time.Minute, End: mixture.EndAll, Schedule: []mixture.Point{}},
 		},
 		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto, SpecialTokens: []string{}},
 		Stream:    stream.Default(),
@@ -123,6 +127,63 @@ func TestListeningBeyondLoopback(t *testing.T) {
 	}
 }
 
+// The page's own example of sources is read, and printed so that it is read as the same.
+func TestSources(t *testing.T) {
+	c, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(`
+packing: {buckets: [1024, 2048], pool: 512}
+sources:
+  web: {weight: 0.6}
+  code: {weight: 0.3, packing: {method: splice, splice: {retriever: repo}}}
+  math: {weight: 0.1, epochs: forever, block: 0, split: {of: 1000, take: [0, 989]}, min_tokens: 5}
+  plain: {}
+mix:
+  dry: share
+  dry_after: 5s
+  schedule:
+    - {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.3, math: 0.4, plain: 0}}
+`), Environ: []string{"LOADERD_SOURCES__WEB__WEIGHT=0.7"}, Overrides: []config.Override{{Path: "sources.math.max_tokens", Value: "900", Flag: "--set"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := packonline.Config{Method: "splice", Buckets: []int{1024, 2048}, Atom: 1, Pool: 512, Hold: 100, MaxAge: 16384, Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02,
+		Splice: packonline.Splice{Retriever: "repo", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 384}}
+	want := map[string]mixture.Source{
+		"web":   {Weight: .7, Epochs: 1, Block: mixture.DefaultBlock},
+		"code":  {Weight: .3, Epochs: 1, Block: mixture.DefaultBlock, Packing: &p, Attention: plan.AttentionRow},
+		"math":  {Weight: .1, Epochs: mixture.Forever, Split: mixture.Split{Of: 1000, Take: []int{0, 989}}, MinTokens: 5, MaxTokens: 900},
+		"plain": {Weight: 1, Epochs: 1, Block: mixture.DefaultBlock},
+	}
+	if diff := cmp.Diff(want, c.Plan.Sources); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if x := c.Plan.Mix.Schedule; len(x) != 1 || x[0].Tokens != 80e9 || x[0].Ramp != 2e9 || x[0].Weights["math"] != .4 || c.Plan.Mix.DryAfter != 5*time.Second {
+		t.Errorf("mix is %+v", c.Plan.Mix)
+	}
+	if !slices.Equal(c.Stream.Sources, []string{"code", "math", "plain", "web"}) {
+		t.Errorf("producers may publish to %v", c.Stream.Sources)
+	}
+	again, err := config.Load(config.Layers{Name: "printed.yaml", YAML: []byte(printed(t, c))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(c, again); diff != "" {
+		t.Errorf("-config +what is read of its print:\n%s", diff)
+	}
+	if c.Plan.Fingerprint() != again.Plan.Fingerprint() {
+		t.Error("the fingerprint changes when it is printed")
+	}
+}
+
+// A run with one document stream has the fingerprint that it had before there were sources.
+func TestFingerprintWithoutSources(t *testing.T) {
+	c := config.Default().Plan
+	bare := c
+	bare.Sources, bare.Mix = nil, mixture.Mix{}
+	if c.Fingerprint() != bare.Fingerprint() {
+		t.Error("mix shapes a run without sources")
+	}
+}
+
 func TestBadConfigurations(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -135,7 +196,7 @@ func TestBadConfigurations(t *testing.T) {
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
 			`sede: 1: want a known setting: did you mean seed? (c.yaml:1)`,
 			`seed.a: 1: want a value for seed, which is no section (c.yaml:6)`,
-			`whatever: []: want a known setting; sections are documents, flight, http, log, packing, packing.splice, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.own, stream.tls, tokenizer (c.yaml:7)`,
+			`whatever: []: want a known setting; sections are documents, flight, http, log, mix, packing, packing.splice, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.own, stream.tls, tokenizer (c.yaml:7)`,
 		}},
 		{name: "wrong types", Layers: config.Layers{YAML: []byte("run: 2024-01-01\nseed: 1.5\npacking: [1]\nshuffle:\n  window: 1KiB\nserve:\n  stall_timeout: 30\n  cache_bytes: lots\n" +
 			"tokenizer: {end: 1.5, special_as_text: sure}\nsteps: {rows: }\n"),
@@ -206,6 +267,21 @@ func TestBadConfigurations(t *testing.T) {
 			`"did not find expected ',' or ']'": want valid YAML (c.yaml:1)`}},
 		{name: "a bracket that is not closed", Layers: config.Layers{YAML: []byte("steps:\n  rows: 8\npacking:\n  buckets: [1024, 2048\nserve:\n  linger: 3s\n")}, want: []string{
 			`"did not find expected ',' or ']'": want valid YAML (c.yaml:4)`}},
+		{name: "sources", Layers: config.Layers{YAML: []byte("packing: {buckets: [1024, 2048]}\nsources:\n  web: {weight: -1, epochs: never, min_tokns: 3}\n  a.b: {weight: 1}\n" +
+			"  code: {packing: {method: magic, buckets: [512]}, split: {of: 10, take: [3, 10]}}\n  forum: {packing: {pol: 3}, attention: row}\n  math: 3\n" +
+			"mix: {dry: soon, schedule: [{tokens: 5, weights: {web: 1}}, {tokens: 80.5}]}\n")}, want: []string{
+			`mix.schedule: [map[tokens:5 weights:map[web:1]] map[tokens:80.5]]: want a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}} (c.yaml:8)`,
+			`sources.math: 3: want names of sources, each with settings below it: web: {weight: 0.6} (c.yaml:7)`,
+			`sources.a.b.weight: 1: want a known setting of a source: did you mean weight? (c.yaml:4)`,
+			`sources.forum.packing.pol: 3: want a known setting of a source: did you mean packing.pool? (c.yaml:6)`,
+			`sources.web.epochs: "never": want a number of 1 or more, or forever (c.yaml:3)`,
+			`sources.web.min_tokns: 3: want a known setting of a source: did you mean min_tokens? (c.yaml:3)`,
+			`sources.code.split.take: [3 10]: want [first, last] of parts 0 to 9 (c.yaml:5)`,
+			fmt.Sprintf(`sources.code.packing.method: "magic": want one of %v (c.yaml:5)`, packonline.Methods()),
+			`sources.web.weight: -1: want a number from 0 to 1e9 (c.yaml:3)`,
+			`mix.dry: "soon": want wait or share (c.yaml:8)`,
+			`sources.code.packing.buckets: [512]: want some of the run's buckets: [1024 2048] (c.yaml:5)`,
+		}},
 		{name: "a list", Layers: config.Layers{YAML: []byte("\n- seed\n")}, want: []string{
 			`"not a mapping": want lines of ` + "`key: value`" + ` (c.yaml:2)`}},
 		{name: "two documents", Layers: config.Layers{YAML: []byte("seed: 1\n---\nseed: 2\n")}, want: []string{

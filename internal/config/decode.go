@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-viper/mapstructure/v2"
+
+	"loaderd/loader/mixture"
 )
 
 var errWrong = errors.New("wrong type")
@@ -16,6 +18,9 @@ var errWrong = errors.New("wrong type")
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	tokenIDType  = reflect.TypeFor[TokenID]()
+	tokensType   = reflect.TypeFor[mixture.Tokens]()
+	epochsType   = reflect.TypeFor[mixture.Epochs]()
+	scheduleType = reflect.TypeFor[[]mixture.Point]()
 )
 
 // decode stores a value in a field. It converts what a user would expect and nothing else: no number is rounded, wrapped or given a
@@ -24,10 +29,14 @@ func (f *field) decode(c *Config, value any, text bool) error {
 	if value == nil {
 		return errWrong
 	}
-	to := f.of(c)
+	return f.set(f.of(c), value, text)
+}
+
+// set stores a value where a field of its type is.
+func (f *field) set(to reflect.Value, value any, text bool) error {
 	fresh := reflect.New(to.Type()) // a list replaces the one below it, it is not merged into it
 	hook := func(from, to reflect.Value) (any, error) { return f.convert(from, to, text) }
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: fresh.Interface(), DecodeHook: hook})
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: fresh.Interface(), DecodeHook: hook, TagName: "koanf", ErrorUnused: true})
 	if err != nil {
 		return err
 	}
@@ -54,6 +63,10 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 			return nil, errWrong
 		}
 		return TokenID(strconv.FormatInt(from.Int(), 10)), nil
+	case to.Type() == tokensType:
+		return mixture.ReadTokens(from.Interface())
+	case to.Type() == epochsType:
+		return mixture.ReadEpochs(from.Interface())
 	case to.CanInt():
 		return f.integer(from, to, text)
 	case to.CanUint():
@@ -104,8 +117,12 @@ func (f *field) integer(from, to reflect.Value, text bool) (any, error) {
 
 // want says what a field takes.
 func (f *field) want() string {
-	t := f.of(&Config{}).Type()
+	t := f.kind
 	switch {
+	case t == epochsType:
+		return "a number of 1 or more, or forever"
+	case t == scheduleType:
+		return "a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}}"
 	case t == durationType:
 		return "a duration such as 30s or 5m"
 	case t == tokenIDType:

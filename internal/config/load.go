@@ -21,7 +21,10 @@ func Load(l Layers) (Config, error) {
 	settings, problems := fileSettings(l.Name, l.YAML)
 	settings = append(settings, s.envSettings(l.Environ)...)
 	settings = append(settings, overrideSettings(l.Overrides)...)
+	settings, ofSources := cutSources(settings)
 	problems = append(problems, s.apply(&c, settings)...)
+	problems = append(problems, c.applySources(ofSources)...)
+	settings = append(settings, ofSources...)
 
 	last := map[string]setting{}
 	for _, x := range settings {

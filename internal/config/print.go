@@ -2,6 +2,7 @@ package config
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"reflect"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"loaderd/loader/mixture"
 )
 
 var keyLine = regexp.MustCompile(`^( *)([a-z0-9_]+):( .*)?$`)
@@ -53,6 +56,12 @@ func (f *field) format(c *Config) string {
 		return "[" + strings.Join(quoted, ", ") + "]"
 	case []int:
 		return "[" + strings.Trim(strings.ReplaceAll(fmt.Sprint(x), " ", ", "), "[]") + "]"
+	case map[string]mixture.Source, []mixture.Point:
+		b, err := json.Marshal(x) // which YAML reads
+		if err != nil {
+			panic(fmt.Sprintf("config: write %s: %v", f.path, err)) // only numbers, strings and lists of them
+		}
+		return string(b)
 	default:
 		if f.size {
 			return formatSize(v.Int())

@@ -16,8 +16,12 @@ var defaultYAML string
 type field struct {
 	path  string // as in YAML: stream.max_bytes
 	index []int  // for reflect's FieldByIndex
-	size  bool   // a number of bytes, which may be written with a unit
+	kind  reflect.Type
+	size  bool // a number of bytes, which may be written with a unit
 }
+
+// mixedField is the section whose subsections have names of the user's own.
+const mixedField = "sources"
 
 func (f *field) of(c *Config) reflect.Value { return reflect.ValueOf(c).Elem().FieldByIndex(f.index) }
 
@@ -67,7 +71,7 @@ func (s *schema) walk(t reflect.Type, prefix string, index []int) {
 		ft, at, path := t.Field(i).Type, append(slices.Clone(index), i), prefix+name
 		switch {
 		case ft.Kind() != reflect.Struct:
-			f := &field{path: path, index: at}
+			f := &field{path: path, index: at, kind: ft}
 			s.fields = append(s.fields, f)
 			s.byPath[path] = f
 		case options == "squash":
@@ -85,8 +89,8 @@ func isSize(f *field, value any) bool {
 	if !ok {
 		return false
 	}
-	switch f.of(&Config{}).Interface().(type) {
-	case int, int64:
+	switch f.kind.Kind() {
+	case reflect.Int, reflect.Int64:
 		_, err := parseSize(text)
 		return err == nil
 	}

@@ -31,7 +31,7 @@ type Daemon struct {
 	log     *slog.Logger
 	store   *stream.Store
 	leads   *planlog.Leads
-	docs    *doclog.Log
+	docs    letters
 	run     *loader.Run
 	flight  *arrowout.Server
 	http    *httpServer
@@ -83,23 +83,20 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 			return nil, err
 		}
 	}
-	if d.docs, err = doclog.Open(ctx, d.store, tokens); err != nil {
-		return nil, err
-	}
 	holder := Holder()
 	if d.leads, err = planlog.OpenLeads(ctx, d.store, c.Run, holder); err != nil {
 		return nil, err
 	}
-	edges := loader.Edges{Documents: d.docs, Log: log, Leads: d.leads, Bus: planlog.NewBus(d.store, c.Run), Daemon: holder.Name()}
+	edges := loader.Edges{Log: log, Leads: d.leads, Bus: planlog.NewBus(d.store, c.Run), Daemon: holder.Name()}
 	steps, err := planlog.Open(ctx, d.store, c.Run)
 	if err != nil {
 		return nil, err
 	}
 	edges.Plan, edges.Keyed = steps, steps.Keyed()
-	if edges.Checkpoints, err = planlog.OpenCheckpoints(ctx, steps); err != nil {
+	if err = d.documents(ctx, c, tokens, steps, &edges); err != nil {
 		return nil, err
 	}
-	if edges.Floors, err = planlog.OpenFloors(ctx, steps); err != nil {
+	if edges.Checkpoints, err = planlog.OpenCheckpoints(ctx, steps); err != nil {
 		return nil, err
 	}
 	if d.run, err = loader.Open(ctx, c.Run, c.Plan, c.Serve, edges); err != nil {
@@ -134,6 +131,23 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	go d.watch()
 	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after", time.Since(began).Round(time.Millisecond))
 	return d, nil
+}
+
+// documents opens the document stream, or says how those of sources are opened.
+func (d *Daemon) documents(ctx context.Context, c config.Config, tokens doclog.Tokenizing, steps *planlog.Log, e *loader.Edges) error {
+	if c.Plan.Mixed() {
+		s := &sources{store: d.store, plan: steps, tokens: tokens, packing: c.Plan.Packing, count: len(c.Plan.Sources)}
+		d.docs, e.Sources = s, s
+		return nil
+	}
+	docs, err := doclog.Open(ctx, d.store, tokens)
+	if err != nil {
+		return err
+	}
+	d.docs, e.Documents = docs, docs
+	floors, err := planlog.OpenFloors(ctx, steps)
+	e.Floors = floors
+	return err
 }
 
 // Holder is what this process says of itself when it leads a run.

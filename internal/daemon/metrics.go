@@ -10,14 +10,16 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/stream/deadletter"
-	"loaderd/stream/doclog"
 )
 
 // runMetrics shows a daemon's figures under stable names; docs/operations.md lists them.
 type runMetrics struct {
 	run  *loader.Run
-	docs *doclog.Log
+	docs letters
 }
+
+// letters are the dead letters of a document stream, or of those of all sources.
+type letters interface{ DeadLetters() deadletter.Counts }
 
 // figures are of one moment.
 type figures struct {

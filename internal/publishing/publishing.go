@@ -57,14 +57,18 @@ func Open(ctx context.Context, store *stream.Store, inputs []*corpus.Input, o Op
 	if o.Limit > 0 && !o.Unrecorded {
 		return nil, fmt.Errorf("publish at most %d documents: want no records", o.Limit)
 	}
-	p := &Publishing{inputs: inputs, options: o, began: time.Now(), summary: newSummary(store, inputs, o.Source)}
+	p := &Publishing{inputs: inputs, options: o, began: time.Now()}
 	var err error
 	p.publisher, err = publish.New(context.WithoutCancel(ctx), store, o.Source, publish.Options{OnWait: o.OnWait})
 	if err != nil {
 		return nil, err
 	}
+	p.summary = newSummary(p.publisher, inputs)
 	return p, nil
 }
+
+// Documents is the store of the stream that is published to.
+func (p *Publishing) Documents() *stream.Store { return p.publisher.Documents() }
 
 // Close ends the publisher. What has not been committed by then is not.
 func (p *Publishing) Close() { p.publisher.Close() }

@@ -38,9 +38,9 @@ type Summary struct {
 // emptyDocument is the reason of documents without content, beside those of package corpus.
 const emptyDocument corpus.Reason = "empty"
 
-func newSummary(store *stream.Store, inputs []*corpus.Input, source string) Summary {
+func newSummary(p *publish.Publisher, inputs []*corpus.Input) Summary {
 	return Summary{
-		Server: store.ClientURL(), Stream: store.Config().Name, Subject: store.Config().Subject + "." + source,
+		Server: p.Documents().ClientURL(), Stream: p.Documents().Config().Name, Subject: p.Subject(),
 		Inputs: len(inputs), Skipped: map[string]int64{},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"loaderd/packonline"
@@ -83,17 +84,17 @@ const (
 // Tokens is a number of tokens. In a configuration it may be written as 80e9.
 type Tokens int64
 
-// UnmarshalText reads 80000000000 or 80e9.
-func (t *Tokens) UnmarshalText(b []byte) error {
-	x, err := strconv.ParseFloat(string(b), 64)
+// ReadTokens reads a number of tokens as a configuration has it: 80000000000, 80e9 or the text of either.
+func ReadTokens(value any) (Tokens, error) {
+	text := fmt.Sprint(value)
+	if n, err := strconv.ParseInt(text, 10, 62); err == nil && n >= 0 {
+		return Tokens(n), nil
+	}
+	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || x != math.Trunc(x) || !(x >= 0 && x < 1<<62) {
-		return fmt.Errorf("%q is no number of tokens: 80e9 or 80000000000 is one", b)
+		return 0, fmt.Errorf("%q is no number of tokens: 80e9 or 80000000000 is one", text)
 	}
-	*t = Tokens(x)
-	if n, err := strconv.ParseInt(string(b), 10, 64); err == nil { // all digits of a number beyond 2^53
-		*t = Tokens(n)
-	}
-	return nil
+	return Tokens(x), nil
 }
 
 // Epochs is how often a source is read.
@@ -102,18 +103,17 @@ type Epochs int
 // Forever reads a source again and again.
 const Forever Epochs = -1
 
-// UnmarshalText reads a number or forever.
-func (e *Epochs) UnmarshalText(b []byte) error {
-	if string(b) == "forever" {
-		*e = Forever
-		return nil
+// ReadEpochs reads a number of epochs, or forever, as a configuration has it.
+func ReadEpochs(value any) (Epochs, error) {
+	text := fmt.Sprint(value)
+	if text == Forever.String() {
+		return Forever, nil
 	}
-	n, err := strconv.Atoi(string(b))
+	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > 1<<30 {
-		return fmt.Errorf("%q is no number of epochs: 1 or more, or forever", b)
+		return 0, fmt.Errorf("%q is no number of epochs: 1 or more, or %s", text, Forever)
 	}
-	*e = Epochs(n)
-	return nil
+	return Epochs(n), nil
 }
 
 func (e Epochs) String() string {
@@ -132,12 +132,9 @@ func (e Epochs) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
-func (e *Epochs) UnmarshalJSON(b []byte) error {
-	var text string
-	if json.Unmarshal(b, &text) == nil {
-		return e.UnmarshalText([]byte(text))
-	}
-	return e.UnmarshalText(b)
+func (e *Epochs) UnmarshalJSON(b []byte) (err error) {
+	*e, err = ReadEpochs(strings.Trim(string(b), `"`))
+	return err
 }
 
 // Another reports whether an epoch follows behind so many.

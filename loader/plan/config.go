@@ -30,6 +30,14 @@ type Config struct {
 // Mixed reports whether the run reads several sources.
 func (c Config) Mixed() bool { return len(c.Sources) > 0 }
 
+// Settled is the configuration as it stands in a plan: without what a run with one document stream does not read.
+func (c Config) Settled() Config {
+	if !c.Mixed() {
+		c.Mix = mixture.Mix{}
+	}
+	return c
+}
+
 func (c Config) mixture() mixture.Config {
 	return mixture.Config{Sources: c.Sources, Mix: c.Mix, Seed: c.Seed}
 }

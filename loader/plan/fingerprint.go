@@ -19,6 +19,7 @@ func (c Config) Fingerprint() string {
 
 // json leaves out the fields that the packing method does not read: changing them does not change the fingerprint.
 func (c Config) json() []byte {
+	c = c.Settled()
 	c.Packing = c.Packing.Relevant()
 	c.Sources = maps.Clone(c.Sources)
 	for name, s := range c.Sources {

@@ -109,6 +109,9 @@ func (l *Log) State(ctx context.Context) (loader.StreamState, error) {
 		return loader.StreamState{}, err
 	}
 	state := loader.StreamState{Stream: plan.Stream{Name: l.name, Created: stream.Created(info)}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq}
+	if last, sealed := stream.Sealed(info.Config); sealed {
+		state.Sealed, state.Last = true, min(state.Last, last)
+	}
 	state.Trouble = l.store.CheckDocuments(info.Config)
 	return state, nil
 }

@@ -76,7 +76,12 @@ var _ loader.Floors = (*Floors)(nil)
 
 // OpenFloors opens the floors of the document stream for a plan's run. It creates the bucket when it is absent.
 func OpenFloors(ctx context.Context, plan *Log) (*Floors, error) {
-	f := &Floors{plan: plan, store: plan.store, docs: plan.docs}
+	return OpenFloorsOf(ctx, plan, plan.docs)
+}
+
+// OpenFloorsOf is OpenFloors for the document stream of a source of the run.
+func OpenFloorsOf(ctx context.Context, plan *Log, documents *stream.Store) (*Floors, error) {
+	f := &Floors{plan: plan, store: plan.store, docs: documents}
 	var err error
 	if f.stream, err = f.docs.EnsureDocuments(ctx); err != nil {
 		return nil, err
@@ -251,7 +256,7 @@ func (f *Floors) older(ctx context.Context, runs map[string]floor) (map[string]u
 	}
 	out := map[string]uint64{}
 	for _, key := range keys {
-		run, ours := strings.CutPrefix(key, f.store.Config().Name+".")
+		run, ours := strings.CutPrefix(key, f.docs.Config().Name+".")
 		if _, there := runs[run]; there || !ours || strings.Contains(run, ".") {
 			continue
 		}

@@ -152,6 +152,11 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	if o.Timeout <= 0 {
 		o.Timeout = ackTimeout
 	}
+	subject := s.Config().Subject + "." + source
+	s, err := s.SourceOf(ctx, source)
+	if err != nil {
+		return nil, err
+	}
 	st, err := s.EnsureDocuments(ctx)
 	if err != nil {
 		return nil, err
@@ -160,10 +165,13 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	if err != nil {
 		return nil, fmt.Errorf("read settings of stream %s: %w", s.Config().Name, err)
 	}
+	if last, sealed := stream.Sealed(info.Config); sealed {
+		return nil, fmt.Errorf("stream %s is sealed: document %d is its last one, and no run reads what comes behind; publish to another source", s.Config().Name, last)
+	}
 	run, cancel := context.WithCancel(ctx)
 	p := &Publisher{
 		store: s, js: s.JetStream(), stream: st, created: stream.Created(info),
-		source: source, subject: s.Config().Subject + "." + source, options: o,
+		source: source, subject: subject, options: o,
 		limit:   messageLimit(s.Conn().MaxPayload(), info.Config),
 		ids:     map[string]struct{}{},
 		batches: make(chan batch),
@@ -178,6 +186,12 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	go p.run(run)
 	return p, nil
 }
+
+// Documents is the store of the stream that is published to: of the source's own, where sources have streams of their own.
+func (p *Publisher) Documents() *stream.Store { return p.store }
+
+// Subject is that of the documents.
+func (p *Publisher) Subject() string { return p.subject }
 
 // messageLimit is the largest message, headers included, that the server stores in a stream of these settings.
 func messageLimit(payload int64, c jetstream.StreamConfig) int64 {

@@ -1,0 +1,119 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// sourceSchema is what can be configured of one source, its packing aside, which has the fields of the run's.
+var sourceSchema = sync.OnceValue(func() *schema {
+	s := &schema{byPath: map[string]*field{}, sections: map[string]bool{}}
+	s.walk(reflect.TypeFor[mixture.Source](), "", nil)
+	delete(s.byPath, packingSection) // a section here, though a pointer there
+	s.sections[packingSection] = true
+	return s
+})
+
+const packingSection = "packing"
+
+// cutSources takes the settings of sources out of others.
+func cutSources(settings []setting) (others, ofSources []setting) {
+	for _, x := range settings {
+		if x.path == mixedField || strings.HasPrefix(x.path, mixedField+".") {
+			ofSources = append(ofSources, x)
+		} else {
+			others = append(others, x)
+		}
+	}
+	return others, ofSources
+}
+
+// defaultSource is a source of which nothing is said but its name.
+func defaultSource() mixture.Source {
+	return mixture.Source{Weight: 1, Epochs: 1, Block: mixture.DefaultBlock}
+}
+
+// applySources decodes the settings of sources. What a source says of its own packing goes over the run's.
+func (c *Config) applySources(settings []setting) (problems Problems) {
+	bySource := map[string][]setting{}
+	for _, x := range settings {
+		_, below, _ := strings.Cut(x.path, ".")
+		name, rest, _ := strings.Cut(below, ".")
+		switch m, isMap := x.value.(map[string]any); {
+		case x.path == mixedField && (x.value == nil || isMap && len(m) == 0), rest == "" && below != "" && (x.value == nil || isMap && len(m) == 0):
+			if below != "" { // a source of which nothing is said
+				bySource[name] = append(bySource[name], setting{})
+			}
+			continue
+		case rest == "":
+			problems = append(problems, Problem{x.path, x.value, "names of sources, each with settings below it: web: {weight: 0.6}", x.origin})
+			continue
+		}
+		bySource[name] = append(bySource[name], setting{rest, x.value, x.origin, x.text})
+	}
+	if len(bySource) == 0 {
+		return problems
+	}
+	c.Plan.Sources = map[string]mixture.Source{}
+	for _, name := range slices.Sorted(maps.Keys(bySource)) {
+		source, bad := c.source(name, bySource[name])
+		problems = append(problems, bad...)
+		c.Plan.Sources[name] = source
+		c.Stream.Sources = append(c.Stream.Sources, name)
+	}
+	return problems
+}
+
+// source decodes the settings of one source, whose paths begin below its name.
+func (c *Config) source(name string, settings []setting) (mixture.Source, Problems) {
+	var problems Problems
+	source := defaultSource()
+	own := Config{Plan: plan.Config{Packing: c.Plan.Packing}}
+	own.Plan.Packing.Buckets = slices.Clone(own.Plan.Packing.Buckets)
+	packs := false
+	for _, x := range settings {
+		s, to := sourceSchema(), reflect.ValueOf(&source).Elem()
+		if strings.HasPrefix(x.path, packingSection+".") {
+			s, to, packs = theSchema(), reflect.ValueOf(&own).Elem(), true
+		}
+		f := s.byPath[x.path]
+		path := strings.Join([]string{mixedField, name, x.path}, ".")
+		switch {
+		case x.path == "":
+		case f == nil && s.sections[x.path]:
+			problems = append(problems, Problem{path, x.value, "a section with settings below it", x.origin})
+		case f == nil:
+			problems = append(problems, Problem{path, x.value, unknownOfSource(s, x.path), x.origin})
+		default:
+			if err := f.set(to.FieldByIndex(f.index), x.value, x.text); err != nil {
+				problems = append(problems, Problem{path, x.value, f.want(), x.origin})
+			}
+		}
+	}
+	if !packs {
+		return source, problems
+	}
+	source.Packing = &own.Plan.Packing
+	if source.Attention == "" || source.Attention == attentionAuto {
+		own.Plan.Attention = attentionAuto
+		own.settleAttention()
+		source.Attention = own.Plan.Attention
+	}
+	return source, problems
+}
+
+// unknownOfSource says what may have been meant by a path that is no setting of a source.
+func unknownOfSource(s *schema, path string) string {
+	known := slices.Sorted(maps.Keys(s.byPath))
+	if near, ok := suggest(path, known); ok {
+		return fmt.Sprintf("a known setting of a source: did you mean %s?", near)
+	}
+	return "a known setting of a source: one of " + strings.Join(slices.Sorted(maps.Keys(sourceSchema().byPath)), ", ") + ", or of its packing"
+}

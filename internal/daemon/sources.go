@@ -1,0 +1,61 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/packonline"
+	"loaderd/stream"
+	"loaderd/stream/deadletter"
+	"loaderd/stream/doclog"
+	"loaderd/stream/planlog"
+)
+
+// sources open the streams of a run with several sources. It implements loader.Sources.
+type sources struct {
+	store   *stream.Store
+	plan    *planlog.Log
+	tokens  doclog.Tokenizing
+	packing packonline.Config // of sources that have none of their own
+	count   int               // of sources, which share what is buffered
+
+	mu   sync.Mutex
+	open []*doclog.Log
+}
+
+// Open implements loader.Sources.
+func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
+	store, tokens, packing := s.store.Source(name, s.count), s.tokens, s.packing
+	if c.Packing != nil {
+		packing = *c.Packing
+	}
+	tokens.Hints = packing.Related()
+	docs, err := doclog.Open(ctx, store, tokens)
+	if err != nil {
+		return loader.Stream{}, err
+	}
+	floors, err := planlog.OpenFloorsOf(ctx, s.plan, store)
+	if err != nil {
+		return loader.Stream{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = append(s.open, docs)
+	return loader.Stream{Documents: docs, Floors: floors}, nil
+}
+
+// DeadLetters counts those of all sources.
+func (s *sources) DeadLetters() (all deadletter.Counts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, docs := range s.open {
+		one := docs.DeadLetters()
+		all.Stored += one.Stored
+		all.Failed += one.Failed
+		all.Waiting += one.Waiting
+		all.Dropped += one.Dropped
+	}
+	return all
+}

@@ -1,0 +1,125 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
+)
+
+// OfSource is the configuration of one of so many sources of a run: its documents are in a stream of their own, DOCS_web with subjects docs.web and
+// docs.web.>. What is buffered is shared by the sources.
+func (c Config) OfSource(name string, sources int) Config {
+	c.Source, c.Shares = name, max(sources, 1)
+	c.Name += "_" + name
+	c.Subject += "." + name
+	c.BufferBytes = max(c.BufferBytes/int64(c.Shares), minSourceBuffer)
+	return c
+}
+
+// minSourceBuffer bounds what a source may buffer from below. A document that is larger is read alone.
+const minSourceBuffer = 1 << 20
+
+// subjects are those of the document stream.
+func (c Config) subjects() []string {
+	if c.Source == "" {
+		return []string{c.Subject + ".>"}
+	}
+	return []string{c.Subject, c.Subject + ".>"}
+}
+
+// Source is the store of one of so many sources' documents, over the same connections.
+func (s *Store) Source(name string, sources int) *Store {
+	x := &Store{Client: s.Client, config: s.config.OfSource(name, sources), log: s.log.With("source", name), server: s.server, own: s.own, keys: s.keys}
+	if x.own == nil {
+		x.own = s
+	}
+	return x
+}
+
+// SourceOf is the store of the source whose stream takes documents of <subject>.<source>, or the store itself where one stream takes all.
+func (s *Store) SourceOf(ctx context.Context, source string) (*Store, error) {
+	of := s.Source(source, 1)
+	var name string
+	err := s.Retry(ctx, "look for the stream of source "+source, func(ctx context.Context) (err error) {
+		name, err = s.JetStream().StreamNameBySubject(ctx, of.config.Subject)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case name == of.config.Name:
+		return of, nil
+	case name != "":
+		return s, nil
+	}
+	others, err := s.sources(ctx)
+	if err == nil && len(others) > 0 {
+		err = fmt.Errorf("no stream takes documents of source %s: there are sources %s; name one of them (--source), or add it to a run first",
+			source, strings.Join(others, ", "))
+	}
+	return s, err
+}
+
+// sources are the names of the sources that have streams.
+func (s *Store) sources(ctx context.Context) (names []string, err error) {
+	list := s.JetStream().StreamNames(ctx, jetstream.WithStreamListSubject(s.config.Subject+".>"))
+	for name := range list.Name() {
+		if source, of := strings.CutPrefix(name, s.config.Name+"_"); of {
+			names = append(names, source)
+		}
+	}
+	slices.Sort(names)
+	return names, list.Err()
+}
+
+// sealedKey is the key of a document stream's metadata that says which document is its last.
+const sealedKey = "loaderd.sealed"
+
+// Sealed returns the last document of a stream that was sealed.
+func Sealed(c jetstream.StreamConfig) (last uint64, sealed bool) {
+	last, err := strconv.ParseUint(c.Metadata[sealedKey], 10, 64)
+	return last, err == nil
+}
+
+// SealDocuments notes in the document stream that its present last document is the last: no run reads one behind it. It returns its sequence.
+// Idempotent.
+func (s *Store) SealDocuments(ctx context.Context) (last uint64, err error) {
+	err = s.Retry(ctx, "seal stream "+s.config.Name, func(ctx context.Context) error {
+		st, err := s.JetStream().Stream(ctx, s.config.Name)
+		if err != nil {
+			return err
+		}
+		info, err := st.Info(ctx)
+		if err != nil {
+			return err
+		}
+		if !conn.Led(info) {
+			return conn.Passing(errors.New("the stream has no leader"))
+		}
+		var sealed bool
+		if last, sealed = Sealed(info.Config); sealed {
+			return nil
+		}
+		last = info.State.LastSeq
+		c := info.Config
+		c.Metadata = maps.Clone(c.Metadata)
+		if c.Metadata == nil {
+			c.Metadata = map[string]string{}
+		}
+		c.Metadata[sealedKey] = strconv.FormatUint(last, 10)
+		_, err = s.JetStream().UpdateStream(ctx, c)
+		return soon(err)
+	})
+	return last, err
+}
