@@ -40,6 +40,7 @@ var (
 		{ask: "position_ids", name: "position_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perToken: 4, build: positionIDs},
 		{ask: "labels", name: "labels", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perToken: 4, build: labels},
 		{ask: "documents", name: "documents", typ: arrow.ListOf(pieceType), perPiece: 16, build: documents},
+		{ask: "sources", name: "sources", typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), perPiece: 2, build: sourceNumbers},
 	}
 )
 
@@ -58,6 +59,9 @@ func parseColumns(asked []string, cfg plan.Config) ([]column, error) {
 		if c.ask == "input_ids:uint16" && (cfg.Tokenizer.VocabSize > wideLimit || cfg.Tokenizer.Pad < 0 || cfg.Tokenizer.Pad >= wideLimit) {
 			return nil, badTicket("input_ids:uint16 cannot hold the ids of tokenizer %s (%d ids, padding %d): ask for input_ids",
 				cfg.Tokenizer.Name, cfg.Tokenizer.VocabSize, cfg.Tokenizer.Pad)
+		}
+		if c.ask == "sources" && !cfg.Mixed() {
+			return nil, badTicket("the run reads one document stream: it has no column sources")
 		}
 		got = append(got, c)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 
 	"loaderd/arrowout"
 	"loaderd/loader"
@@ -19,11 +20,23 @@ import (
 type modelRow struct {
 	IDs, Segments, Cu, Positions, Labels []int64
 	Documents                            []packonline.Piece
+	Sources                              []int64
 }
 
 func model(f *fakeRun, row []packonline.Piece, bucket int32) modelRow {
-	m := modelRow{Cu: []int64{0}, Documents: row}
+	m := modelRow{Cu: []int64{0}}
 	whole := f.info.Config.Attention == plan.AttentionRow
+	for _, p := range row {
+		if f.info.Config.Mixed() {
+			source := plan.RefSource(p.Doc)
+			m.Sources = append(m.Sources, int64(source))
+			if own := f.infos()[source].Config; own.Packing != nil {
+				whole = own.Attention == plan.AttentionRow
+			}
+			p.Doc = plan.RefSequence(p.Doc)
+		}
+		m.Documents = append(m.Documents, p)
+	}
 	position := int64(0)
 	for i, p := range row {
 		if !whole {
@@ -86,6 +99,10 @@ func rowOf(t *testing.T, rec arrow.Record, i int) modelRow {
 				m.Positions = values
 			case "labels":
 				m.Labels = values
+			case "sources":
+				if len(values) > 0 {
+					m.Sources = values
+				}
 			}
 		}
 	}
@@ -120,6 +137,39 @@ func TestEveryColumnEqualsTheModel(t *testing.T) {
 	}
 }
 
+// Rows of several sources, some of which pack for themselves and attend as they say: also of one that came to the run after the stream of steps began.
+func TestColumnsOfSeveralSources(t *testing.T) {
+	for _, attention := range []string{plan.AttentionDocument, plan.AttentionRow} {
+		for _, hidden := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%s/hidden=%d", attention, hidden), func(t *testing.T) {
+				f := newMixed(12, 8, 37, attention)
+				f.hidden.Store(int64(hidden))
+				r := mustGet(t, dial(t, serve(t, f)), `{"rank":1,"world":2,"columns":["input_ids","labels","sources","segment_ids","documents","cu_seqlens","position_ids"]}`)
+				for _, step := range f.steps {
+					if !r.Next() {
+						t.Fatal("stream ended early:", r.Err())
+					}
+					compareBatch(t, f, r.Record(), r.LatestAppMetadata(), step, 4, 4)
+				}
+			})
+		}
+	}
+}
+
+// A plan that names a source which nobody knows is an error and no wrong name.
+func TestAnUnknownSource(t *testing.T) {
+	f := newMixed(1, 1, 16, plan.AttentionDocument)
+	f.steps[0].Rows[0] = []packonline.Piece{{Doc: plan.Ref(9, 1), Length: 1}}
+	r, _, err := get(t, dial(t, serve(t, f)), `{}`)
+	if err == nil {
+		r.Next()
+		err = r.Err()
+	}
+	if err == nil || infoOf(t, err, codes.FailedPrecondition).Reason != "PLAN_MISMATCH" {
+		t.Error(err)
+	}
+}
+
 func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, step *plan.Step, first, n int) {
 	t.Helper()
 	want := arrowout.Metadata{Run: "fake", Step: step.Index, Parts: 1, Bucket: int(step.Bucket), Rows: n}
@@ -145,13 +195,23 @@ func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, s
 				want.LossTokens++
 			}
 		}
+		for _, p := range row {
+			if f.info.Config.Mixed() {
+				if want.Sources == nil {
+					want.Sources = map[string]arrowout.SourceCount{}
+				}
+				name := f.infos()[plan.RefSource(p.Doc)].Name
+				c := want.Sources[name]
+				want.Sources[name] = arrowout.SourceCount{Tokens: c.Tokens + int64(p.Length), LossTokens: c.LossTokens + int64(p.Length)}
+			}
+		}
 	}
 	var got arrowout.Metadata
 	if err := json.Unmarshal(metadata, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got != want {
-		t.Fatalf("metadata\n got %+v\nwant %+v", got, want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("metadata (-want +got):\n%s", diff)
 	}
 }
 

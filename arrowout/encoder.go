@@ -8,20 +8,19 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
 	"loaderd/loader"
-	"loaderd/loader/plan"
 )
 
 // encoder makes the messages of one stream.
 type encoder struct {
 	columns []column
-	cfg     plan.Config
+	sources *sources
 	schema  *arrow.Schema
 	writer  *ipc.Writer
 	last    *message // what the writer wrote last
 }
 
-func newEncoder(columns []column, cfg plan.Config) *encoder {
-	e := &encoder{columns: columns, cfg: cfg, schema: schemaOf(columns)}
+func newEncoder(columns []column, s *sources) *encoder {
+	e := &encoder{columns: columns, sources: s, schema: schemaOf(columns)}
 	e.writer = ipc.NewWriterWithPayloadWriter((*payloads)(e), ipc.WithSchema(e.schema))
 	return e
 }
@@ -37,7 +36,7 @@ func (e *encoder) schemaMessage() (*message, error) {
 
 // batch is one record batch with its metadata, the body aligned.
 func (e *encoder) batch(b *loader.Batch, m Metadata) (*message, Metadata, error) {
-	l, err := newLayout(b, e.cfg)
+	l, err := newLayout(b, e.sources)
 	if err != nil {
 		return nil, m, err
 	}

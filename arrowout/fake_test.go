@@ -19,6 +19,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -45,7 +46,41 @@ type fakeRun struct {
 	keepers   []string
 	kept      plan.Keepers
 	askers    []string // of seals and drains
+
+	hidden atomic.Int64 // sources, the last ones, of which Info does not tell before a document is described
 }
+
+// newMixed is newFake of a run with three sources. Rows of the last one are its own, in which it attends in another way than the run.
+func newMixed(steps, rows, bucket int, attention string) *fakeRun {
+	f := newFake(steps, rows, bucket)
+	f.info.Config.Attention = attention
+	own := map[string]string{plan.AttentionDocument: plan.AttentionRow, plan.AttentionRow: plan.AttentionDocument}[attention]
+	f.info.Config.Sources = map[string]mixture.Source{}
+	for i, name := range []string{"code", "web", "books"} {
+		s := mixture.Source{Weight: float64(i + 1), Epochs: 1, Block: 64}
+		if name == "books" {
+			s.Packing, s.Attention = &f.info.Config.Packing, own
+		}
+		f.info.Config.Sources[name] = s
+		f.info.Sources = append(f.info.Sources, plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: name, Start: 1}, Config: s})
+	}
+	for _, s := range f.steps {
+		s.Mixed = true
+		for i, row := range s.Rows {
+			for k, p := range row {
+				source := int(p.Doc) % 2
+				if i%3 == 0 {
+					source = 2
+				}
+				row[k].Doc = plan.Ref(source, p.Doc)
+			}
+		}
+	}
+	return f
+}
+
+// infos are all sources of the run.
+func (f *fakeRun) infos() []plan.SourceInfo { return f.info.Sources }
 
 // newFake makes steps of random rows: some full, some padded, some empty.
 func newFake(steps, rows, bucket int) *fakeRun {
@@ -86,6 +121,7 @@ func (f *fakeRun) Info() loader.Info {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	info := f.info
+	info.Sources = info.Sources[:len(info.Sources)-int(f.hidden.Load())]
 	info.Keepers = maps.Clone(f.kept)
 	for _, step := range f.committed {
 		info.Committed = max(info.Committed, step)
@@ -178,6 +214,7 @@ func (f *fakeRun) Find(_ context.Context, document uint64, found func(s *plan.St
 }
 
 func (f *fakeRun) Describe(_ context.Context, sequence uint64) (loader.DocumentInfo, error) {
+	f.hidden.Store(0)
 	return loader.DocumentInfo{Sequence: sequence, Subject: "docs.fake", Path: fmt.Sprintf("/%d", sequence)}, nil
 }
 

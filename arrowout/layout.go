@@ -11,36 +11,37 @@ import (
 	"loaderd/loader/plan"
 )
 
-// layout is one batch with its attention segments. Where the run trains across documents a row is one segment, and where it does
-// not each piece is one; segments follow one another from the row's first token, and padding follows the last.
+// layout is one batch with its attention segments. Where the run, or the row's source, trains across documents a row is one segment, and
+// where it does not each piece is one; segments follow one another from the row's first token, and padding follows the last.
 type layout struct {
 	*loader.Batch
+	sources  *sources
 	segments [][]int32 // of every row, their lengths in tokens
 }
 
-func newLayout(b *loader.Batch, cfg plan.Config) (layout, error) {
+func newLayout(b *loader.Batch, s *sources) (layout, error) {
 	if len(b.Pieces) != b.Rows || len(b.Tokens) != b.Rows*b.Bucket {
 		return layout{}, fmt.Errorf("assemble step %d: %d tokens and %d piece lists for %d rows of %d tokens",
 			b.Step, len(b.Tokens), len(b.Pieces), b.Rows, b.Bucket)
 	}
-	l := layout{Batch: b, segments: make([][]int32, b.Rows)}
+	l := layout{Batch: b, sources: s, segments: make([][]int32, b.Rows)}
 	n := 0
 	for _, row := range b.Pieces {
 		n += len(row)
 	}
 	flat := make([]int32, 0, n)
 	for i, row := range b.Pieces {
-		used, from := int32(0), len(flat)
+		used, from, whole := int32(0), len(flat), s.whole(row)
 		for _, p := range row {
 			used += p.Length
 			if p.Length < 1 || used < 0 || int(used) > b.Bucket {
 				return layout{}, fmt.Errorf("assemble step %d: the pieces of row %d do not fit %d tokens", b.Step, b.First+i, b.Bucket)
 			}
-			if cfg.Attention != plan.AttentionRow {
+			if !whole {
 				flat = append(flat, p.Length)
 			}
 		}
-		if cfg.Attention == plan.AttentionRow && used > 0 {
+		if whole && used > 0 {
 			flat = append(flat, used)
 		}
 		l.segments[i] = flat[from:len(flat):len(flat)]
@@ -127,7 +128,7 @@ func documents(l layout) (arrow.ArrayData, error) {
 	offsets := make([]int32, 1, l.Rows+1)
 	for _, pieces := range l.Pieces {
 		for _, p := range pieces {
-			sequences, starts, lengths = append(sequences, p.Doc), append(starts, p.Start), append(lengths, p.Length)
+			sequences, starts, lengths = append(sequences, l.sources.sequence(p.Doc)), append(starts, p.Start), append(lengths, p.Length)
 		}
 		offsets = append(offsets, int32(len(sequences)))
 	}
@@ -137,6 +138,19 @@ func documents(l layout) (arrow.ArrayData, error) {
 		values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(starts)),
 		values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(lengths)),
 	}, 0, 0)), nil
+}
+
+// sourceNumbers are the sources of the pieces.
+func sourceNumbers(l layout) (arrow.ArrayData, error) {
+	var numbers []uint16
+	offsets := make([]int32, 1, l.Rows+1)
+	for _, pieces := range l.Pieces {
+		for _, p := range pieces {
+			numbers = append(numbers, uint16(plan.RefSource(p.Doc)))
+		}
+		offsets = append(offsets, int32(len(numbers)))
+	}
+	return list(arrow.ListOf(arrow.PrimitiveTypes.Uint16), offsets, values(arrow.PrimitiveTypes.Uint16, len(numbers), arrow.Uint16Traits.CastToBytes(numbers))), nil
 }
 
 // slotList is a list column with one value for every slot of every row.

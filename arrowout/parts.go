@@ -34,7 +34,7 @@ const (
 
 // memory bounds the bytes that a part takes while it is assembled and sent.
 func (p part) memory(s *plan.Step, columns []column) int64 {
-	n := envelope
+	n := envelope + bytesOfSource*p.named(s)
 	for i := p.first; i < p.first+p.rows; i++ {
 		n += rowBytes(columns, int(s.Bucket), len(s.Rows[i]))
 	}
@@ -61,15 +61,17 @@ type Metadata struct {
 	// What a loss that leaves out every segment's first token is divided by, StepTokens - StepSegments, without asking the other ranks.
 	StepTokens   int64 `json:"step_tokens"`   // tokens of the whole step, on all ranks, without padding
 	StepSegments int64 `json:"step_segments"` // attention segments of the whole step, on all ranks
+
+	Sources map[string]SourceCount `json:"sources,omitempty"` // of a run with several: what this batch has of each, by name
 }
 
 // countStep counts what all ranks and parts of a step share.
-func (m *Metadata) countStep(s *plan.Step, attention string) {
+func (m *Metadata) countStep(s *plan.Step, sources *sources) {
 	for _, row := range s.Rows {
 		for _, p := range row {
 			m.StepTokens += int64(p.Length)
 		}
-		if attention == plan.AttentionRow {
+		if sources.whole(row) {
 			m.StepSegments += int64(min(len(row), 1))
 		} else {
 			m.StepSegments += int64(len(row))
@@ -87,6 +89,23 @@ func (m *Metadata) count(l layout) {
 		}
 	}
 	m.LossTokens = m.Tokens
+	m.countSources(l)
+}
+
+func (m *Metadata) countSources(l layout) {
+	if !l.sources.config.Mixed() {
+		return
+	}
+	m.Sources = map[string]SourceCount{}
+	for _, row := range l.Pieces {
+		for _, p := range row {
+			name := l.sources.known[plan.RefSource(p.Doc)].Name
+			c := m.Sources[name]
+			c.Tokens += int64(p.Length)
+			c.LossTokens += int64(p.Length)
+			m.Sources[name] = c
+		}
+	}
 }
 
 func (m Metadata) encode() []byte {

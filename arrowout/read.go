@@ -38,10 +38,13 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 		if err != nil {
 			return err
 		}
+		if err := r.encoder.sources.meet(ctx, step); err != nil {
+			return err
+		}
 		first, rows := place.Slice(len(step.Rows))
 		parts := split(step, r.request.columns, first, rows, r.limit)
 		about := Metadata{Run: r.request.Run, Step: step.Index, Parts: len(parts)}
-		about.countStep(step, r.encoder.cfg.Attention)
+		about.countStep(step, r.encoder.sources)
 		for i, p := range parts {
 			about.Part = i
 			s, err := r.batch(ctx, step, p, about)

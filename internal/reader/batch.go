@@ -23,6 +23,14 @@ type Meta struct {
 	LossTokens int64  `json:"loss_tokens"`
 	Documents  int    `json:"documents"` // pieces
 	MaxSeqlen  int    `json:"max_seqlen"`
+	// Sources are those of a run with several, by name.
+	Sources map[string]SourceCount `json:"sources"`
+}
+
+// SourceCount is what a batch has of one source.
+type SourceCount struct {
+	Tokens     int64 `json:"tokens"`
+	LossTokens int64 `json:"loss_tokens"`
 }
 
 // Batch is one record batch: Rows rows of L tokens each, row after row. Columns that the ticket did not ask for are nil. It may be
@@ -36,6 +44,7 @@ type Batch struct {
 	Labels      []int32  // Rows*L; -100 on padding
 	CuSeqlens   [][]int32
 	Documents   [][]answers.Piece // of each row
+	Sources     [][]uint16        // of each row's pieces, as indices into the sources of info
 }
 
 // decode reads a record and checks that its columns have the shape that its metadata promises.
@@ -81,13 +90,13 @@ func (b *Batch) take(name string, column *array.List) (err error) {
 		if !ok {
 			return fmt.Errorf("has values of %s, want int32", column.ListValues().DataType())
 		}
-		for i := range b.Rows {
-			from, to, err := span(column, i)
-			if err != nil {
-				return err
-			}
-			b.CuSeqlens = append(b.CuSeqlens, values.Int32Values()[from:to])
+		b.CuSeqlens, err = lists(column, values.Int32Values())
+	case "sources":
+		values, ok := column.ListValues().(*array.Uint16)
+		if !ok {
+			return fmt.Errorf("has values of %s, want uint16", column.ListValues().DataType())
 		}
+		b.Sources, err = lists(column, values.Uint16Values())
 	case "documents":
 		b.Documents, err = pieces(column)
 	}
@@ -124,6 +133,19 @@ func (b *Batch) square(column *array.List) error {
 		return fmt.Errorf("has %d values, want %d rows of %d", n, b.Rows, b.L)
 	}
 	return nil
+}
+
+// lists returns the values of each row.
+func lists[T any](column *array.List, values []T) ([][]T, error) {
+	var rows [][]T
+	for i := range column.Len() {
+		from, to, err := span(column, i)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, values[from:to])
+	}
+	return rows, nil
 }
 
 func pieces(column *array.List) ([][]answers.Piece, error) {

@@ -41,6 +41,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"values left over", `{"rows":1,"bucket":2}`, record("input_ids", []int32{0, 2}, int32s(3)), "3 values"},
 		{"wrong ids", `{"rows":1,"bucket":1}`, record("segment_ids", []int32{0, 1}, int32s(1)), "want uint16"},
 		{"offsets outside", `{"rows":1,"bucket":1}`, record("cu_seqlens", []int32{0, 9}, int32s(1)), "0 to 9 of 1"},
+		{"wrong sources", `{"rows":1,"bucket":1}`, record("sources", []int32{0, 1}, int32s(1)), "want uint16"},
 		{"no structs", `{"rows":1,"bucket":1}`, record("documents", []int32{0, 1}, int32s(1)), "want {sequence"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

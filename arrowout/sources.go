@@ -1,0 +1,87 @@
+package arrowout
+
+import (
+	"context"
+	"fmt"
+
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// sources are those of a run with several, as far as a stream of steps has met them. A run with one document stream has none.
+type sources struct {
+	run    Unjoined
+	config plan.Config
+	known  []plan.SourceInfo // by number
+}
+
+func sourcesOf(run Unjoined, info loader.Info) *sources {
+	return &sources{run: run, config: info.Config, known: info.Sources}
+}
+
+// meet makes sure that the sources of a step are known: some may have come to the run after it was described.
+func (s *sources) meet(ctx context.Context, step *plan.Step) error {
+	if !step.Mixed {
+		return nil
+	}
+	newest := uint64(0)
+	for _, row := range step.Rows {
+		for _, p := range row {
+			newest = max(newest, p.Doc)
+		}
+	}
+	source := plan.RefSource(newest)
+	if source >= len(s.known) {
+		s.known = s.run.Info().Sources
+	}
+	if source >= len(s.known) { // this daemon has not followed the plan as far: to describe a document it does
+		_, _ = s.run.Describe(ctx, newest)
+		s.known = s.run.Info().Sources
+	}
+	if source < len(s.known) {
+		return nil
+	}
+	return &loader.Error{Reason: loader.PlanMismatch, Message: fmt.Sprintf("step %d names source %d, and the plan has %d", step.Index, source, len(s.known)),
+		Do: "check the plan: loaderd audit"}
+}
+
+// whole reports whether a row is one attention segment, and not one for each piece: that is for its source to say where it has a packing of its own.
+func (s *sources) whole(row []packonline.Piece) bool {
+	if s.config.Mixed() && len(row) > 0 {
+		if own := s.known[plan.RefSource(row[0].Doc)].Config; own.Packing != nil {
+			return own.Attention == plan.AttentionRow
+		}
+	}
+	return s.config.Attention == plan.AttentionRow
+}
+
+// sequence returns that of a document in its stream.
+func (s *sources) sequence(document uint64) uint64 {
+	if s.config.Mixed() {
+		return plan.RefSequence(document)
+	}
+	return document
+}
+
+// SourceCount is what a batch has of one source.
+type SourceCount struct {
+	Tokens     int64 `json:"tokens"`
+	LossTokens int64 `json:"loss_tokens"` // of those whose label is not -100
+}
+
+// bytesOfSource is more than a SourceCount takes with its name.
+const bytesOfSource = 160
+
+// named bounds how many sources the metadata of a part names.
+func (p part) named(s *plan.Step) int {
+	if !s.Mixed {
+		return 0
+	}
+	pieces := 0
+	for _, row := range s.Rows[p.first : p.first+p.rows] {
+		pieces += len(row)
+	}
+	return min(pieces, mixture.MaxSources)
+}
