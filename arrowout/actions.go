@@ -13,6 +13,7 @@ import (
 	"loaderd/arrowout/answers"
 	"loaderd/internal/access"
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
 
@@ -42,6 +43,9 @@ type asked struct {
 	documents bool
 	sequence  uint64
 	id        string
+	source    string
+	change    mixture.Change
+	dryRun    bool
 }
 
 var actions = []action{
@@ -52,8 +56,9 @@ var actions = []action{
 	{"stats", access.Read, `{"run"}: counts of the run since its start`, "", (*service).stats, costLittle},
 	{"cause", access.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step", (*service).cause, costLittle},
 	{"ledger", access.Operate, `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*service).ledger, costLittle},
-	{"find", access.Operate, `{"run","sequence"} or {"run","id"}: the rows that hold a document`, "sequence? id?", (*service).find, costSearch},
-	{"seal", access.Operate, `{"run"}: end the stream of documents behind its present last one`, "", (*service).seal, costRecord},
+	{"find", access.Operate, `{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*service).find, costSearch},
+	{"mix", access.Operate, `{"run","weights","add","remove","dry_run"}: change the mixture of sources; without a change, tell how it stands`, "weights? add? remove? dry_run?", (*service).mix, costRecord},
+	{"seal", access.Operate, `{"run","source"}: end the stream of documents behind its present last one; without source, that of all sources`, "source?", (*service).seal, costRecord},
 	{"drain", access.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*service).drain, costRecord},
 }
 
@@ -78,11 +83,11 @@ func (s *service) DoAction(asked *flight.Action, stream flight.FlightService_DoA
 		q, err := parseAction(asked.GetBody(), a, s.run.Info())
 		if err == nil {
 			q.keeper = cmp.Or(q.keeper, who.Keeper(plan.DefaultKeeper))
-			err = permits(who, a, q)
+			err = permits(who, a, q, s.needs(a, q))
 		}
 		done := func() {}
 		if err == nil {
-			done, err = s.limits.action(who, a)
+			done, err = s.limits.action(who, a.name, a.costs(q))
 		}
 		if err == nil {
 			defer done()
@@ -94,7 +99,7 @@ func (s *service) DoAction(asked *flight.Action, stream flight.FlightService_DoA
 				return stream.Send(&flight.Result{Body: b})
 			})
 		}
-		if a.role != access.Read && !isLimited(err) {
+		if s.needs(a, q) != access.Read && !isLimited(err) {
 			s.audit.tell(ctx, who, a, q, err)
 		}
 		return err
@@ -109,10 +114,10 @@ func isLimited(err error) bool {
 }
 
 // permits refuses what an identity may not do.
-func permits(who access.Identity, a action, q asked) error {
+func permits(who access.Identity, a action, q asked, needs access.Role) error {
 	switch {
-	case !who.Role.Includes(a.role):
-		return forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.name, a.role, who.Role))
+	case !who.Role.Includes(needs):
+		return forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.name, needs, who.Role))
 	case strings.Contains(a.keys, "keeper") && !who.Keeps(q.keeper):
 		return forbidden(who, fmt.Sprintf("keeper %s is not its own", excerpt([]byte(q.keeper))))
 	}
@@ -139,7 +144,8 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 			missing = key
 		}
 		read := map[string]func(json.RawMessage) error{"step": number(&q.step, 0, maxNumber), "keeper": text(&q.keeper), "documents": boolean(&q.documents),
-			"sequence": number(&q.sequence, 1, maxNumber), "id": text(&q.id)}[key]
+			"sequence": number(&q.sequence, 1, maxNumber), "id": text(&q.id), "source": text(&q.source), "dry_run": boolean(&q.dryRun),
+			"weights": object(&q.change.Weights, weight), "add": object(&q.change.Add, sourceOf(info.Config)), "remove": names(&q.change.Remove)}[key]
 		keys[key] = func(raw json.RawMessage) error {
 			if missing == key {
 				missing = ""
@@ -203,7 +209,14 @@ func (s *service) cause(_ context.Context, q asked, send func(any) error) error 
 	return send(answer)
 }
 
-func (s *service) seal(ctx context.Context, _ asked, send func(any) error) error {
+func (s *service) seal(ctx context.Context, q asked, send func(any) error) error {
+	if q.source != "" {
+		sequence, err := s.run.SealSource(ctx, q.source, callerOf(ctx).Name)
+		if err != nil {
+			return err
+		}
+		return send(answers.Recorded{Run: s.run.Info().Run, Sequence: sequence, Source: q.source})
+	}
 	return s.position(send)(s.run.SealBy(ctx, callerOf(ctx).Name))
 }
 

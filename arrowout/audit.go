@@ -3,6 +3,8 @@ package arrowout
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"google.golang.org/grpc/peer"
 
@@ -22,7 +24,13 @@ func (a audit) tell(ctx context.Context, who access.Identity, did action, q aske
 	case "ledger":
 		args = append(args, "step", q.step)
 	case "find":
-		args = append(args, "sequence", q.sequence, "id", q.id)
+		args = append(args, "source", q.source, "sequence", q.sequence, "id", q.id)
+	case "seal":
+		if q.source != "" {
+			args = append(args, "source", q.source)
+		}
+	case "mix":
+		args = append(args, "weights", q.change.Weights, "add", slices.Sorted(maps.Keys(q.change.Add)), "remove", q.change.Remove, "dry_run", q.dryRun)
 	}
 	if err != nil {
 		args = append(args, "error", err)

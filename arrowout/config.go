@@ -38,6 +38,8 @@ type Config struct {
 	MaxStreamsOfOne int `koanf:"max_streams_of_one"`
 	// MaxKeepersOfOne bounds the keepers of an identity that may commit for its own alone.
 	MaxKeepersOfOne int `koanf:"max_keepers_of_one"`
+	// TrainMayMix lets identities of the role train change the mixture of a run with several sources.
+	TrainMayMix bool `koanf:"train_may_mix"`
 	// SendBytes bounds the bytes of record batches that are assembled or that clients have not taken yet, over all streams.
 	SendBytes int `koanf:"send_bytes"`
 	// SlowReader is how long a reader may take nothing, while there is something for it, before its stream and then its connection is ended.

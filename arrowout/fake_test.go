@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,7 +46,12 @@ type fakeRun struct {
 	committed []uint64
 	keepers   []string
 	kept      plan.Keepers
-	askers    []string // of seals and drains
+	askers    []string // of seals, drains and changes of the mixture
+	changes   []mixture.Change
+	stats     []loader.SourceStats
+	stock     []loader.StreamState
+	lookup    []uint64 // what Lookup finds by any id
+	lost      bool     // documents are released
 
 	hidden atomic.Int64 // sources, the last ones, of which Info does not tell before a document is described
 }
@@ -192,6 +198,9 @@ func (f *fakeRun) Leave(_ context.Context, keeper string) (uint64, error) {
 }
 
 func (f *fakeRun) Lookup(_ context.Context, id string) ([]uint64, error) {
+	if f.lookup != nil {
+		return slices.Clone(f.lookup), nil
+	}
 	if id == "two" {
 		return []uint64{2}, nil
 	}
@@ -215,6 +224,9 @@ func (f *fakeRun) Find(_ context.Context, document uint64, found func(s *plan.St
 
 func (f *fakeRun) Describe(_ context.Context, sequence uint64) (loader.DocumentInfo, error) {
 	f.hidden.Store(0)
+	if f.lost {
+		return loader.DocumentInfo{}, &loader.Error{Reason: loader.DocumentLost}
+	}
 	return loader.DocumentInfo{Sequence: sequence, Subject: "docs.fake", Path: fmt.Sprintf("/%d", sequence)}, nil
 }
 
@@ -224,6 +236,17 @@ func (f *fakeRun) SealBy(_ context.Context, who string) (uint64, error) {
 func (f *fakeRun) DrainBy(_ context.Context, who string) (uint64, error) {
 	return f.askedBy("drain", who)
 }
+
+func (f *fakeRun) SealSource(_ context.Context, name, who string) (uint64, error) {
+	return f.askedBy("seal "+name, who)
+}
+func (f *fakeRun) Mix(_ context.Context, c mixture.Change, who string) (uint64, error) {
+	f.mu.Lock()
+	f.changes = append(f.changes, c)
+	f.mu.Unlock()
+	return f.askedBy("mix", who)
+}
+func (f *fakeRun) Stock(context.Context) ([]loader.StreamState, error) { return f.stock, nil }
 
 func (f *fakeRun) askedBy(action, who string) (uint64, error) {
 	f.mu.Lock()
@@ -240,7 +263,7 @@ func (f *fakeRun) Cause(step uint64) *loader.Error {
 	return &loader.Error{Reason: loader.PoolFilling, Message: "not yet", Do: "wait", Facts: map[string]string{"rows_there": "3"}}
 }
 
-func (f *fakeRun) Stats() loader.Stats { return loader.Stats{Run: "fake", Rows: 12} }
+func (f *fakeRun) Stats() loader.Stats { return loader.Stats{Run: "fake", Rows: 12, Sources: f.stats} }
 
 func (f *fakeRun) doAct(action string, step uint64) (uint64, error) {
 	if f.act == nil {

@@ -16,15 +16,16 @@ import (
 // service answers Flight calls for one run.
 type service struct {
 	flight.BaseFlightServer
-	run        Run
-	batchBytes int
-	metrics    *metrics
-	visits     *visits
-	audit      audit
-	limits     *limits
-	budget     *budget
-	places     *places
-	stopping   context.Context // ends, with the cause for readers, when the server stops
+	run         Run
+	batchBytes  int
+	metrics     *metrics
+	visits      *visits
+	audit       audit
+	limits      *limits
+	budget      *budget
+	places      *places
+	trainMayMix bool            // those who train may change the mixture
+	stopping    context.Context // ends, with the cause for readers, when the server stops
 }
 
 // A FlightInfo has to fit a message of 4 MiB, which clients take by default.

@@ -35,6 +35,10 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 	if err != nil {
 		return err
 	}
+	named := sourcesOf(s.run, s.run.Info())
+	if err := named.meet(ctx, step); err != nil {
+		return err
+	}
 	page := answers.Page{Step: answers.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket), Cursor: step.Cursor.Last()}, Total: len(step.Rows)}
 	pieces, most := 0, ledgerPieces
 	if q.documents {
@@ -42,38 +46,44 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 	}
 	for i, row := range step.Rows {
 		if pieces > 0 && pieces+len(row) > most {
-			if err := s.page(ctx, page, q.documents, send); err != nil {
+			if err := s.page(ctx, page, named, described(step.Rows[page.First:i], q.documents), send); err != nil {
 				return err
 			}
 			page.First, page.Rows, pieces = i, nil, 0
 		}
-		page.Rows = append(page.Rows, ledgerRow(row))
+		page.Rows = append(page.Rows, named.row(row))
 		pieces += len(row) + 1
 	}
-	return s.page(ctx, page, q.documents, send)
+	return s.page(ctx, page, named, described(step.Rows[page.First:], q.documents), send)
 }
 
-// page sends a part of a step, with where its documents came from when that is asked for.
-func (s *service) page(ctx context.Context, page answers.Page, describe bool, send func(any) error) error {
+// described are the documents of rows, each once, when they are to be described.
+func described(rows [][]packonline.Piece, describe bool) (documents []uint64) {
 	if !describe {
-		return send(page)
+		return nil
 	}
-	var sequences []uint64
-	for _, row := range page.Rows {
+	for _, row := range rows {
 		for _, p := range row {
-			sequences = append(sequences, p.Sequence)
+			documents = append(documents, p.Doc)
 		}
 	}
-	slices.Sort(sequences)
-	sequences = slices.Compact(sequences)
-	page.Documents = make([]loader.DocumentInfo, len(sequences))
+	slices.Sort(documents)
+	return slices.Compact(documents)
+}
+
+// page sends a part of a step, with where these documents came from.
+func (s *service) page(ctx context.Context, page answers.Page, named *sources, documents []uint64, send func(any) error) error {
+	if len(documents) == 0 {
+		return send(page)
+	}
+	page.Documents = make([]loader.DocumentInfo, len(documents))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(ledgerFetches)
-	for i, sequence := range sequences {
+	for i, document := range documents {
 		g.Go(func() (err error) {
-			page.Documents[i], err = s.run.Describe(ctx, sequence)
+			page.Documents[i], err = s.run.Describe(ctx, document)
 			if e := (*loader.Error)(nil); errors.As(err, &e) && e.Reason == loader.DocumentLost {
-				page.Documents[i], err = loader.DocumentInfo{Sequence: sequence}, nil // released: that is all that is known
+				page.Documents[i], err = loader.DocumentInfo{Source: named.name(document), Sequence: named.sequence(document)}, nil // released: that is all that is known
 			}
 			return err
 		})
@@ -84,10 +94,11 @@ func (s *service) page(ctx context.Context, page answers.Page, describe bool, se
 	return send(page)
 }
 
-func ledgerRow(row []packonline.Piece) []answers.Piece {
+// row is a row as it is shown.
+func (s *sources) row(row []packonline.Piece) []answers.Piece {
 	out := make([]answers.Piece, len(row))
 	for i, p := range row {
-		out[i] = answers.Piece{Sequence: p.Doc, Start: p.Start, Length: p.Length}
+		out[i] = answers.Piece{Source: s.name(p.Doc), Sequence: s.sequence(p.Doc), Start: p.Start, Length: p.Length}
 	}
 	return out
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// recordsPerSecond is how many commits, leaves, seals, drains and checkpoints an identity may ask for, beyond a burst: each rank of a large
+	// recordsPerSecond is how many commits, leaves, seals, drains, changes of the mixture and checkpoints an identity may ask for, beyond a burst: each rank of a large
 	// job may commit at the same moment.
 	recordsPerSecond = 100
 	recordsBurst     = 2048
@@ -141,14 +141,14 @@ func (l *limits) keeper(who access.Identity, keeper string, there plan.Keepers) 
 }
 
 // action counts an action of an identity until done is called.
-func (l *limits) action(who access.Identity, a action) (done func(), err error) {
+func (l *limits) action(who access.Identity, name string, c cost) (done func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u := l.user(who)
-	switch a.cost {
+	switch c {
 	case costRecord:
 		if !u.records.Allow() {
-			return nil, limited(fmt.Sprintf("%s and the like of identity %s a second", a.name, who), recordsPerSecond)
+			return nil, limited(fmt.Sprintf("%s and the like of identity %s a second", name, who), recordsPerSecond)
 		}
 	case costSearch:
 		switch {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
 
@@ -18,6 +19,24 @@ const maxNumber = 1<<53 - 1
 // decodeObject reads one JSON object strictly: only the given keys, each at most once, none null, nothing behind the object.
 // Every key's decoder gets the raw value. What was sent is never guessed at: a typing error in a ticket must not train on other rows.
 func decodeObject(b []byte, keys map[string]func(json.RawMessage) error) error {
+	return eachKey(b, func(key string, raw func() (json.RawMessage, error)) error {
+		decode, known := keys[key]
+		if !known {
+			return fmt.Errorf("unknown key %s, want one of %s", excerpt([]byte(key)), sortedKeys(keys))
+		}
+		value, err := raw()
+		if err != nil {
+			return err
+		}
+		if err := decode(value); err != nil {
+			return fmt.Errorf("%q is %s: %w", key, excerpt(value), err)
+		}
+		return nil
+	})
+}
+
+// eachKey calls f with each key of one JSON object, and with what reads its value, which f calls once where it likes the key. No key may be there twice, no value null.
+func eachKey(b []byte, f func(key string, raw func() (json.RawMessage, error)) error) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return fmt.Errorf("not a JSON object: %s", excerpt(b))
@@ -29,23 +48,21 @@ func decodeObject(b []byte, keys map[string]func(json.RawMessage) error) error {
 			return fmt.Errorf("malformed JSON behind byte %d: %w", dec.InputOffset(), err)
 		}
 		key, _ := t.(string) // the decoder lets only strings be keys
-		decode, known := keys[key]
-		if !known {
-			return fmt.Errorf("unknown key %s, want one of %s", excerpt([]byte(key)), sortedKeys(keys))
-		}
 		if seen[key] {
 			return fmt.Errorf("key %q is there twice", key)
 		}
 		seen[key] = true
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return fmt.Errorf("malformed JSON in the value of %q: %w", key, err)
-		}
-		if string(raw) == "null" {
-			return fmt.Errorf("%q is null: leave the key out instead", key)
-		}
-		if err := decode(raw); err != nil {
-			return fmt.Errorf("%q is %s: %w", key, excerpt(raw), err)
+		err = f(key, func() (raw json.RawMessage, err error) {
+			if err := dec.Decode(&raw); err != nil {
+				return nil, fmt.Errorf("malformed JSON in the value of %q: %w", key, err)
+			}
+			if string(raw) == "null" {
+				return nil, fmt.Errorf("%q is null: leave the key out instead", key)
+			}
+			return raw, nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	if _, err := dec.Token(); err != nil {
@@ -132,5 +149,53 @@ func names(into *[]string) func(json.RawMessage) error {
 			*into = append(*into, *s)
 		}
 		return nil
+	}
+}
+
+// object reads an object of any keys.
+func object[T any](into *map[string]T, decode func(json.RawMessage) (T, error)) func(json.RawMessage) error {
+	return func(b json.RawMessage) error {
+		*into = map[string]T{}
+		return eachKey(b, func(key string, raw func() (json.RawMessage, error)) error {
+			b, err := raw()
+			if err == nil {
+				(*into)[key], err = decode(b)
+			}
+			if err != nil {
+				return fmt.Errorf("of %s: %w", excerpt([]byte(key)), err)
+			}
+			return nil
+		})
+	}
+}
+
+func weight(raw json.RawMessage) (w float64, err error) {
+	if json.Unmarshal(raw, &w) != nil {
+		return 0, errors.New("want a number")
+	}
+	return w, nil
+}
+
+// sourceOf reads the configuration of a source: what it leaves out is as in a configuration file.
+func sourceOf(c plan.Config) func(json.RawMessage) (mixture.Source, error) {
+	return func(raw json.RawMessage) (s mixture.Source, err error) {
+		packing := c.Packing
+		packing.Buckets = slices.Clone(packing.Buckets)
+		s = mixture.Source{Epochs: 1, Block: mixture.DefaultBlock, Packing: &packing}
+		var there map[string]json.RawMessage
+		if json.Unmarshal(raw, &there) != nil {
+			return s, errors.New("want an object: the configuration of a source")
+		}
+		if there["packing"] == nil {
+			s.Packing = nil
+		} else {
+			s.Attention = c.Attention
+		}
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&s); err != nil {
+			return s, fmt.Errorf("the configuration of a source: %w", err)
+		}
+		return s, nil
 	}
 }

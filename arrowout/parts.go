@@ -99,7 +99,7 @@ func (m *Metadata) countSources(l layout) {
 	m.Sources = map[string]SourceCount{}
 	for _, row := range l.Pieces {
 		for _, p := range row {
-			name := l.sources.known[plan.RefSource(p.Doc)].Name
+			name := l.sources.name(p.Doc)
 			c := m.Sources[name]
 			c.Tokens += int64(p.Length)
 			c.LossTokens += int64(p.Length)

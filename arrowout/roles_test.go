@@ -22,6 +22,7 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/access"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // let adds an identity to a file and returns its token.
@@ -60,8 +61,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 	needs := map[string]access.Role{
 		"commit": access.Train, "leave": access.Train, "checkpoint": access.Operate, "info": access.Read, "stats": access.Read, "cause": access.Read,
 		"ledger": access.Operate, "find": access.Operate, "seal": access.Operate, "drain": access.Operate,
+		"mix": access.Operate,
 	}
-	bodies := map[string]string{"commit": `{"step":1}`, "cause": `{"step":1}`, "ledger": `{"step":1}`, "find": `{"sequence":2}`}
+	bodies := map[string]string{"commit": `{"step":1}`, "cause": `{"step":1}`, "ledger": `{"step":1}`, "find": `{"source":"code","sequence":2}`, "mix": `{"weights":{"web":1}}`}
 	file := filepath.Join(t.TempDir(), "identities.json")
 	_, unknown := access.NewToken()
 	identities := map[string]struct {
@@ -85,7 +87,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	actions := actionsOf(t, dial(t, serve(t, newFake(2, 2, 16))))
 	for name, who := range identities {
 		t.Run(name, func(t *testing.T) {
-			f := newFake(2, 2, 16)
+			f := shared(newMixed(2, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
 			f.last = io.EOF
 			c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
 			ctx := withToken(who.token)

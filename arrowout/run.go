@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -48,6 +49,12 @@ type Unjoined interface {
 	// records who asked for it, empty where callers have no names.
 	SealBy(ctx context.Context, who string) (uint64, error)
 	DrainBy(ctx context.Context, who string) (uint64, error)
+	// SealSource ends one source of a run with several behind its last document, whose sequence it returns.
+	SealSource(ctx context.Context, name, who string) (uint64, error)
+	// Mix changes the mixture of a run with several sources; it returns the first step that can differ by it.
+	Mix(ctx context.Context, c mixture.Change, who string) (uint64, error)
+	// Stock says what the sources' streams hold now, by their numbers.
+	Stock(ctx context.Context) ([]loader.StreamState, error)
 	// Checkpoint stores the planner's state and returns its step.
 	Checkpoint(ctx context.Context) (uint64, error)
 	Stats() loader.Stats

@@ -65,6 +65,14 @@ func (s *sources) sequence(document uint64) uint64 {
 	return document
 }
 
+// name returns the name of a document's source, which is known; none in a run with one document stream.
+func (s *sources) name(document uint64) string {
+	if s.config.Mixed() {
+		return s.known[plan.RefSource(document)].Name
+	}
+	return ""
+}
+
 // SourceCount is what a batch has of one source.
 type SourceCount struct {
 	Tokens     int64 `json:"tokens"`

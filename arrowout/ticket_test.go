@@ -163,7 +163,8 @@ func FuzzTicket(f *testing.F) {
 }
 
 func FuzzActionBody(f *testing.F) {
-	for _, s := range []string{``, `{}`, `{"step":3}`, `{"run":"r1","step":3}`, `{"step":-3}`, `{"step":null}`, "\xff"} {
+	for _, s := range []string{``, `{}`, `{"step":3}`, `{"run":"r1","step":3}`, `{"step":-3}`, `{"weights":{"web":1},"add":{"m":{"weight":1,"packing":{"pool":3}}},"remove":["a"],"dry_run":true}`, `{"source":"a","sequence":1}`,
+		`{"step":null}`, "\xff"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

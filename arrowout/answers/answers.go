@@ -3,7 +3,10 @@
 // is the page for other languages: fields may be added, none may change its name or meaning.
 package answers
 
-import "loaderd/loader"
+import (
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+)
 
 // Committed answers commit and leave: what stands, not what was asked for.
 type Committed struct {
@@ -20,7 +23,39 @@ type Checkpoint struct {
 // Recorded answers seal and drain, which become a record of the plan.
 type Recorded struct {
 	Run      string `json:"run"`
-	Sequence uint64 `json:"sequence"` // of the document behind which the record stands
+	Sequence uint64 `json:"sequence"`         // of the document behind which the record stands
+	Source   string `json:"source,omitempty"` // whose document that is, where one source was sealed
+}
+
+// Mixture answers mix: with the first step that a change can show in and the shares that all sources are to have by it, or with how things stand.
+type Mixture struct {
+	Run    string             `json:"run"`
+	Step   uint64             `json:"step"`              // the first one that can differ by a change, as of now
+	DryRun bool               `json:"dry_run,omitempty"` // nothing was changed
+	Target map[string]float64 `json:"target"`            // share of the tokens that each source is to have
+
+	// How things stand, where no change was asked for.
+	Tokens      int64         `json:"tokens,omitempty"`       // taken so far
+	RecentSteps int           `json:"recent_steps,omitempty"` // that MixedSource.Recent is of
+	Sources     []MixedSource `json:"sources,omitempty"`      // by number
+}
+
+// MixedSource is how one source of a mixture stands. Shares are of tokens.
+type MixedSource struct {
+	Name    string         `json:"name"`
+	Target  float64        `json:"target"`       // share that it is to have
+	Share   float64        `json:"share"`        // share of the tokens taken so far
+	Recent  float64        `json:"recent_share"` // share of the last steps
+	Tokens  int64          `json:"tokens"`       // taken so far
+	Epoch   uint64         `json:"epoch"`        // that is read, from 0
+	Epochs  mixture.Epochs `json:"epochs"`
+	Left    int64          `json:"left"`                  // documents that are stored and not taken, all epochs of a sealed source
+	Endless bool           `json:"endless,omitempty"`     // it is read for ever: Left is of this epoch
+	Lasts   *int64         `json:"lasts_steps,omitempty"` // steps that these are enough for, by its mean document and present share
+	Resting bool           `json:"resting,omitempty"`
+	Removed bool           `json:"removed,omitempty"`
+	Sealed  bool           `json:"sealed,omitempty"`
+	UsedUp  bool           `json:"used_up,omitempty"`
 }
 
 // Cause answers cause with what a reader that waits for the step would be told at the stall timeout; without a reason when the step is there.
@@ -53,6 +88,7 @@ type Page struct {
 
 // Piece is a part of a row: tokens [Start, Start+Length) of the document of a sequence.
 type Piece struct {
+	Source   string `json:"source,omitempty"` // the document's, of a run with several
 	Sequence uint64 `json:"sequence"`
 	Start    int32  `json:"start"`
 	Length   int32  `json:"length"`

@@ -22,8 +22,8 @@ func newLedgerCmd() *cobra.Command {
 		Use:   "ledger (--step N | --find ID | --sequence N)",
 		Short: "Show exactly what was in a step, or in which steps a document was",
 		Long: `Show exactly what was in a step: its rows, and the pieces of documents that make each row, as the plan records them. A piece is
-SEQUENCE:START+LENGTH: LENGTH tokens from START on of the document with that sequence in the document stream. With --documents the
-producer's id and the path of every document come along, as long as the stream holds it. With --text the text of every piece comes too.
+SEQUENCE:START+LENGTH: LENGTH tokens from START on of the document with that sequence in the document stream; of a run with several
+sources it is SOURCE/SEQUENCE:START+LENGTH. With --documents the producer's id and the path of every document come along, as long as the stream holds it. With --text the text of every piece comes too.
 
 With --find or --sequence: every row of the plan that holds a part of a document. --find takes the producer's id, the name that publish
 gave it (the field "id" of a line, the path of a plain file as it was given to publish), or its path or url.`,
@@ -61,6 +61,7 @@ gave it (the field "id" of a line, the path of a plain file as it was given to p
 	f.Var((*stepFlag)(&step), "step", "index of the `step`, from 0 on")
 	f.StringVar(&asked.id, "find", "", "the `id` of a document: the producer's, or what the file calls it, or its path")
 	f.Uint64Var(&asked.sequence, "sequence", 0, "`sequence` of a document in the stream")
+	f.StringVar(&asked.source, "source", "", "with --sequence: the `name` of the source, of a run with several")
 	f.BoolVar(&asked.documents, "documents", false, "also where the documents came from: id, subject and path")
 	f.BoolVar(&asked.text, "text", false, "also the text of every piece of a step: its tokens, decoded (table and json)")
 	f.StringVar(&asked.tokenizer, "tokenizer", "",
@@ -70,6 +71,8 @@ gave it (the field "id" of a line, the path of a plain file as it was given to p
 	cmd.MarkFlagsOneRequired("step", "find", "sequence")
 	cmd.MarkFlagsMutuallyExclusive("step", "find", "sequence")
 	cmd.MarkFlagsMutuallyExclusive("text", "find")
+	cmd.MarkFlagsMutuallyExclusive("source", "step")
+	cmd.MarkFlagsMutuallyExclusive("source", "find")
 	cmd.MarkFlagsMutuallyExclusive("text", "sequence")
 	return cmd
 }
@@ -78,6 +81,7 @@ gave it (the field "id" of a line, the path of a plain file as it was given to p
 type ledgerAsked struct {
 	id        string
 	sequence  uint64
+	source    string
 	documents bool
 	text      bool
 	tokenizer string
@@ -102,7 +106,7 @@ func (a ledgerAsked) find(ctx context.Context, client *flightClient) (found []an
 		if a.id != "" {
 			found, err = c.FindID(ctx, client.run, a.id)
 		} else {
-			found, err = c.FindSequence(ctx, client.run, a.sequence)
+			found, err = c.FindSequence(ctx, client.run, a.source, a.sequence)
 		}
 		return err
 	})

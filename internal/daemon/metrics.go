@@ -3,6 +3,7 @@ package daemon
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -150,6 +151,10 @@ func (m runMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, x := range bucketMetrics {
 		out <- x.desc
 	}
+	for _, x := range sourceMetrics {
+		out <- x.desc
+	}
+	out <- leftOut
 	out <- ended
 	out <- silent
 }
@@ -165,5 +170,6 @@ func (m runMetrics) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(x.desc, x.kind, x.value(q), strconv.Itoa(q.Bucket))
 		}
 	}
+	collectSources(out, s.Stats, time.Now())
 	collectSplice(out, s.Packing)
 }

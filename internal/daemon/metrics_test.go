@@ -5,8 +5,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
 )
 
 // Every metric of a run stands in the operator's page.
@@ -27,8 +32,63 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, m := range bucketMetrics {
 		documented(m.desc, "{bucket}")
 	}
+	for _, m := range sourceMetrics {
+		documented(m.desc, "{source}")
+	}
+	documented(leftOut, "{source,why}")
 	documented(ended, "{end}")
 	documented(silent, "")
+}
+
+// sourceCounts collects figures of sources.
+type sourceCounts struct{ loader.Stats }
+
+func (c sourceCounts) Describe(chan<- *prometheus.Desc) {}
+func (c sourceCounts) Collect(out chan<- prometheus.Metric) {
+	collectSources(out, c.Stats, time.Unix(100, 0))
+}
+
+// Each source has its figures; the one that comes next is the one that is dry.
+func TestSourceMetrics(t *testing.T) {
+	code := loader.SourceStats{Status: mixture.Status{Name: "code", Target: 0.25, Share: 0.25, Tokens: 60, Credit: 9, Epoch: 2}, SourceCounts: plan.SourceCounts{Empty: 1, Split: 2, Long: 3}}
+	web := loader.SourceStats{Status: mixture.Status{Name: "web", Target: 0.75, Share: 0.75, Tokens: 140, Credit: -9}}
+	done := loader.SourceStats{Status: mixture.Status{Name: "done", Resting: true, Credit: 20}}
+	have := gathered(t, sourceCounts{loader.Stats{Sources: []loader.SourceStats{web, code, done}, Source: loader.SourceStatus{DrySince: time.Unix(93, 0)}}})
+	for name, want := range map[string]float64{
+		"loaderd_source_tokens_total code": 60, "loaderd_source_tokens_total web": 140, "loaderd_source_target_share code": 0.25, "loaderd_source_share code": 0.3,
+		"loaderd_source_epoch code": 2, "loaderd_source_resting done": 1, "loaderd_source_resting web": 0, "loaderd_source_dry_seconds code": 7,
+		"loaderd_source_dry_seconds web": 0, "loaderd_source_dry_seconds done": 0, "loaderd_source_left_out_documents_total code empty": 1,
+		"loaderd_source_left_out_documents_total code split": 2, "loaderd_source_left_out_documents_total code long": 3, "loaderd_source_left_out_documents_total web duplicate": 0,
+	} {
+		if got, there := have[name]; got != want || !there {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if have := gathered(t, sourceCounts{}); len(have) > 0 {
+		t.Errorf("a run with one document stream has figures of sources: %v", have)
+	}
+}
+
+// gathered are the values of metrics by their names and labels.
+func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			name := f.GetName()
+			for _, l := range m.Label {
+				name += " " + l.GetValue()
+			}
+			have[name] = m.Counter.GetValue() + m.Gauge.GetValue()
+		}
+	}
+	return have
 }
 
 // spliceCounts collects what splice counts.
@@ -39,30 +99,11 @@ func (c spliceCounts) Collect(out chan<- prometheus.Metric) { collectSplice(out,
 
 // What splice counts comes out by how rows ended; other methods count nothing.
 func TestSpliceMetrics(t *testing.T) {
-	collect := func(c spliceCounts) map[string]float64 {
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(c)
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		have := map[string]float64{}
-		for _, f := range families {
-			for _, m := range f.Metric {
-				name := f.GetName()
-				for _, l := range m.Label {
-					name = l.GetValue()
-				}
-				have[name] = m.Counter.GetValue()
-			}
-		}
-		return have
-	}
-	have := collect(spliceCounts{"rows_ended_related": 5, "rows_unrelated": 2, "documents_silent": 7})
-	if want := map[string]float64{"related": 5, "unrelated": 2, "loaderd_splice_silent_documents_total": 7}; !maps.Equal(have, want) {
+	have := gathered(t, spliceCounts{"rows_ended_related": 5, "rows_unrelated": 2, "documents_silent": 7})
+	if want := map[string]float64{"loaderd_splice_rows_total related": 5, "loaderd_splice_rows_total unrelated": 2, "loaderd_splice_silent_documents_total": 7}; !maps.Equal(have, want) {
 		t.Errorf("metrics are %v, want %v", have, want)
 	}
-	if have := collect(nil); len(have) > 0 {
+	if have := gathered(t, spliceCounts(nil)); len(have) > 0 {
 		t.Errorf("another method has metrics %v", have)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -32,7 +33,7 @@ func stepPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, Step) 
 		from := s.origins()
 		for i, row := range s.Rows {
 			for _, p := range row {
-				used = append(used, usedPiece{s.Index, s.Bucket, i, p.Piece, from[p.Sequence]})
+				used = append(used, usedPiece{s.Index, s.Bucket, i, p.Piece, from[document{p.Source, p.Sequence}]})
 			}
 		}
 		return write(w, used)
@@ -53,7 +54,7 @@ func foundPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, []ans
 }
 
 // schema has one row a piece; what is not known of a document is empty.
-var schema = arrow.NewSchema([]arrow.Field{
+var fields = []arrow.Field{
 	{Name: "step", Type: arrow.PrimitiveTypes.Uint64},
 	{Name: "bucket", Type: arrow.PrimitiveTypes.Int32},
 	{Name: "row", Type: arrow.PrimitiveTypes.Int32},
@@ -64,10 +65,19 @@ var schema = arrow.NewSchema([]arrow.Field{
 	{Name: "id", Type: arrow.BinaryTypes.String},
 	{Name: "path", Type: arrow.BinaryTypes.String},
 	{Name: "domain", Type: arrow.BinaryTypes.String},
-}, nil)
+}
+
+// schemaOf has the source of a run with several behind what all have.
+func schemaOf(pieces []usedPiece) *arrow.Schema {
+	all := fields
+	if len(pieces) > 0 && pieces[0].piece.Source != "" {
+		all = append(slices.Clone(fields), arrow.Field{Name: "source", Type: arrow.BinaryTypes.String})
+	}
+	return arrow.NewSchema(all, nil)
+}
 
 func record(pieces []usedPiece) arrow.Record {
-	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schemaOf(pieces))
 	defer b.Release()
 	text := func(i int, s string) { b.Field(i).(*array.StringBuilder).Append(s) }
 	number := func(i int, n int32) { b.Field(i).(*array.Int32Builder).Append(n) }
@@ -82,6 +92,9 @@ func record(pieces []usedPiece) arrow.Record {
 		text(7, p.from.ID)
 		text(8, p.from.Path)
 		text(9, p.from.Domain)
+		if p.piece.Source != "" {
+			text(10, p.piece.Source)
+		}
 	}
 	return b.NewRecord()
 }
@@ -89,7 +102,7 @@ func record(pieces []usedPiece) arrow.Record {
 func writeArrow(w io.Writer, pieces []usedPiece) error {
 	rec := record(pieces)
 	defer rec.Release()
-	out := ipc.NewWriter(w, ipc.WithSchema(schema))
+	out := ipc.NewWriter(w, ipc.WithSchema(rec.Schema()))
 	if err := out.Write(rec); err != nil {
 		return fmt.Errorf("write ledger: %w", err)
 	}
@@ -100,7 +113,7 @@ func writeParquet(w io.Writer, pieces []usedPiece) error {
 	rec := record(pieces)
 	defer rec.Release()
 	var file bytes.Buffer // the parquet library panics where its writer fails
-	out, err := pqarrow.NewFileWriter(schema, &file, nil, pqarrow.DefaultWriterProps())
+	out, err := pqarrow.NewFileWriter(rec.Schema(), &file, nil, pqarrow.DefaultWriterProps())
 	if err == nil {
 		err = errors.Join(out.Write(rec), out.Close())
 	}

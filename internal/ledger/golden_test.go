@@ -56,6 +56,17 @@ func TestLedgerGolden(t *testing.T) {
 	bare.Documents = nil
 	steps := map[string]Step{"step": bare, "documents": withoutText(someStep()), "text": someStep(),
 		"empty": {Step: answers.Step{Run: "whole", Index: 1, Bucket: 8}}}
+	mixed := withoutText(someStep()) // the same sequences in two sources
+	for i, row := range mixed.Rows {
+		for k := range row {
+			row[k].Source = []string{"web", "code"}[(i+k)%2]
+		}
+	}
+	mixed.Documents = nil
+	for _, source := range []string{"web", "code"} {
+		mixed.Add(answers.Page{Step: mixed.Step, Documents: []loader.DocumentInfo{{Source: source, Sequence: 3, Subject: "docs." + source, Path: "three"}, {Source: source, Sequence: 1, ID: source}}})
+	}
+	steps["sources"] = mixed
 	for format, write := range Formats {
 		for name, s := range steps {
 			if name == "text" && !write.Texts {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 
 	"loaderd/arrowout/answers"
 	"loaderd/loader"
@@ -16,7 +17,7 @@ import (
 type Step struct {
 	answers.Step
 	Rows      [][]Piece             `json:"rows"`
-	Documents []loader.DocumentInfo `json:"documents,omitempty"` // of the rows, by sequence, where they are known
+	Documents []loader.DocumentInfo `json:"documents,omitempty"` // of the rows, by source and sequence, where they are known
 }
 
 // Piece is a part of a row, with its text where that has been read.
@@ -27,8 +28,25 @@ type Piece struct {
 
 func (p Piece) String() string { return name(p.Piece) }
 
-// name writes a piece as SEQUENCE:START+LENGTH.
-func name(p answers.Piece) string { return fmt.Sprintf("%d:%d+%d", p.Sequence, p.Start, p.Length) }
+// name writes a piece as SEQUENCE:START+LENGTH, in a run with several sources as SOURCE/SEQUENCE:START+LENGTH.
+func name(p answers.Piece) string {
+	return fmt.Sprintf("%s:%d+%d", document{p.Source, p.Sequence}, p.Start, p.Length)
+}
+
+// document names one: by its sequence, and by its source in a run with several.
+type document struct {
+	source   string
+	sequence uint64
+}
+
+func (d document) String() string {
+	if d.source == "" {
+		return strconv.FormatUint(d.sequence, 10)
+	}
+	return fmt.Sprintf("%s/%d", d.source, d.sequence)
+}
+
+func of(d loader.DocumentInfo) document { return document{d.Source, d.Sequence} }
 
 // Add adds the next page of the step.
 func (s *Step) Add(page answers.Page) {
@@ -41,18 +59,20 @@ func (s *Step) Add(page answers.Page) {
 		s.Rows = append(s.Rows, pieces)
 	}
 	for _, d := range page.Documents { // a document may be on several pages
-		bySequence := func(d loader.DocumentInfo, sequence uint64) int { return cmp.Compare(d.Sequence, sequence) }
-		if at, there := slices.BinarySearchFunc(s.Documents, d.Sequence, bySequence); !there {
+		inOrder := func(d loader.DocumentInfo, o document) int {
+			return cmp.Or(cmp.Compare(d.Source, o.source), cmp.Compare(d.Sequence, o.sequence))
+		}
+		if at, there := slices.BinarySearchFunc(s.Documents, of(d), inOrder); !there {
 			s.Documents = slices.Insert(s.Documents, at, d)
 		}
 	}
 }
 
-// origins are the step's documents by their sequences.
-func (s Step) origins() map[uint64]loader.DocumentInfo {
-	from := map[uint64]loader.DocumentInfo{}
+// origins are the step's documents by their names.
+func (s Step) origins() map[document]loader.DocumentInfo {
+	from := map[document]loader.DocumentInfo{}
 	for _, d := range s.Documents {
-		from[d.Sequence] = d
+		from[of(d)] = d
 	}
 	return from
 }

@@ -33,7 +33,7 @@ func writeTable(w io.Writer, s Step) error {
 	if len(s.Documents) > 0 {
 		fmt.Fprint(t, "\ndocument\tsubject\tid\tpath\n")
 		for _, d := range s.Documents {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", d.Sequence, d.Subject, d.ID, d.Path)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", of(d), d.Subject, d.ID, d.Path)
 		}
 	}
 	return t.Flush()
@@ -42,12 +42,12 @@ func writeTable(w io.Writer, s Step) error {
 // writeHead writes what the whole step counts.
 func (s Step) writeHead(w io.Writer) {
 	pieces, tokens := 0, 0
-	documents := map[uint64]bool{}
+	documents := map[document]bool{}
 	for _, row := range s.Rows {
 		for _, p := range row {
 			pieces++
 			tokens += int(p.Length)
-			documents[p.Sequence] = true
+			documents[document{p.Source, p.Sequence}] = true
 		}
 	}
 	slots := len(s.Rows) * s.Bucket
@@ -67,7 +67,7 @@ func (s Step) writeTexts(w io.Writer) error {
 	for i, row := range s.Rows {
 		fmt.Fprintf(w, "\nrow %d\n", i)
 		for _, p := range row {
-			d := from[p.Sequence]
+			d := from[document{p.Source, p.Sequence}]
 			where := slices.DeleteFunc([]string{p.String(), d.Subject, d.ID, d.Path}, func(s string) bool { return s == "" })
 			if n := len(where); n > 2 && where[n-1] == where[n-2] { // the path as id
 				where = where[:n-1]

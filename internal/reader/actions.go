@@ -13,6 +13,32 @@ func (c *Client) Seal(ctx context.Context, run string) (answers.Recorded, error)
 	return c.record(ctx, "seal", run)
 }
 
+// SealSource ends one source of a run with several behind its stream's present last document.
+func (c *Client) SealSource(ctx context.Context, run, source string) (recorded answers.Recorded, err error) {
+	err = each(ctx, c, "seal", struct {
+		ofRun
+		Source string `json:"source"`
+	}{ofRun{run}, source}, func(r answers.Recorded) { recorded = r })
+	return recorded, err
+}
+
+// MixChange changes a mixture of sources; docs/wire.md says what the keys mean. The zero value changes nothing.
+type MixChange struct {
+	Weights map[string]float64         `json:"weights,omitempty"` // of some sources; the others keep their present shares as weights
+	Add     map[string]json.RawMessage `json:"add,omitempty"`     // configurations of sources, as they stand in a configuration file
+	Remove  []string                   `json:"remove,omitempty"`
+	DryRun  bool                       `json:"dry_run,omitempty"`
+}
+
+// Mix changes the mixture of a run with several sources, or asks how it stands.
+func (c *Client) Mix(ctx context.Context, run string, change MixChange) (m answers.Mixture, err error) {
+	err = each(ctx, c, "mix", struct {
+		ofRun
+		MixChange
+	}{ofRun{run}, change}, func(r answers.Mixture) { m = r })
+	return m, err
+}
+
 // Drain packs what waits up to the document stream's present last document.
 func (c *Client) Drain(ctx context.Context, run string) (answers.Recorded, error) {
 	return c.record(ctx, "drain", run)
@@ -32,7 +58,8 @@ func (c *Client) Ledger(ctx context.Context, run string, step uint64, documents 
 	}{ofRun{run}, step, documents}, f)
 }
 
-// FindID returns the rows that hold a part of a document that has this id or path; none when no step does.
+// FindID returns the rows that hold a part of a document that has this id or path; none when no step does. Of a run with several sources it looks in all
+// of them.
 func (c *Client) FindID(ctx context.Context, run, id string) ([]answers.Found, error) {
 	return c.find(ctx, struct {
 		ofRun
@@ -40,12 +67,13 @@ func (c *Client) FindID(ctx context.Context, run, id string) ([]answers.Found, e
 	}{ofRun{run}, id})
 }
 
-// FindSequence is FindID of the document at a sequence of the stream.
-func (c *Client) FindSequence(ctx context.Context, run string, sequence uint64) ([]answers.Found, error) {
+// FindSequence is FindID of the document at a sequence of the stream: that of the source, in a run with several.
+func (c *Client) FindSequence(ctx context.Context, run, source string, sequence uint64) ([]answers.Found, error) {
 	return c.find(ctx, struct {
 		ofRun
+		Source   string `json:"source,omitempty"`
 		Sequence uint64 `json:"sequence"`
-	}{ofRun{run}, sequence})
+	}{ofRun{run}, source, sequence})
 }
 
 func (c *Client) find(ctx context.Context, body any) ([]answers.Found, error) {

@@ -18,6 +18,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -149,9 +150,14 @@ func (p *prebuilt) Describe(context.Context, uint64) (loader.DocumentInfo, error
 }
 func (p *prebuilt) SealBy(context.Context, string) (uint64, error)  { return 0, nil }
 func (p *prebuilt) DrainBy(context.Context, string) (uint64, error) { return 0, nil }
-func (p *prebuilt) Checkpoint(context.Context) (uint64, error)      { return 0, nil }
-func (p *prebuilt) Stats() loader.Stats                             { return loader.Stats{Run: p.info.Run} }
-func (p *prebuilt) Cause(uint64) *loader.Error                      { return nil }
+func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
+	return 0, nil
+}
+func (p *prebuilt) Mix(context.Context, mixture.Change, string) (uint64, error) { return 0, nil }
+func (p *prebuilt) Stock(context.Context) ([]loader.StreamState, error)         { return nil, nil }
+func (p *prebuilt) Checkpoint(context.Context) (uint64, error)                  { return 0, nil }
+func (p *prebuilt) Stats() loader.Stats                                         { return loader.Stats{Run: p.info.Run} }
+func (p *prebuilt) Cause(uint64) *loader.Error                                  { return nil }
 
 type place struct {
 	run  *prebuilt

@@ -1,0 +1,223 @@
+package arrowout
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/access"
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// mixes reports whether the action mix is asked for a change, and not only for how things stand.
+func (q asked) mixes() bool {
+	return len(q.change.Weights) > 0 || len(q.change.Add) > 0 || len(q.change.Remove) > 0
+}
+
+// mix changes the mixture, or says what a change would do, or how things stand.
+func (s *service) mix(ctx context.Context, q asked, send func(any) error) error {
+	info := s.run.Info()
+	if !info.Config.Mixed() {
+		return badBody("mix", "the run reads one document stream: it has no sources to mix", "begin a run with sources")
+	}
+	now := s.run.Stats().Sources
+	if len(now) == 0 {
+		return &loader.Error{Reason: loader.NotLeading, Message: "no daemon that plans the run has told its mixture yet", Do: "ask again"}
+	}
+	answer := answers.Mixture{Run: info.Run, Step: info.Planned, DryRun: q.dryRun}
+	if !q.mixes() {
+		if q.dryRun {
+			return badBody("mix", "dry_run without a change", `send "weights", "add" or "remove" as well`)
+		}
+		if err := s.describeMixture(ctx, info, now, &answer); err != nil {
+			return err
+		}
+		return send(answer)
+	}
+	for name, s := range q.change.Add {
+		if _, said := q.change.Weights[name]; !said && s.Weight == 0 {
+			return badBody("mix", "source "+name+" is added without a weight", `give it a "weight"; "weights" may give it 0`)
+		}
+	}
+	change := completed(q.change, now)
+	var err error
+	if q.dryRun {
+		err = tryChange(info, now, change)
+	} else {
+		answer.Step, err = s.run.Mix(ctx, change, callerOf(ctx).Name)
+	}
+	if err != nil {
+		return err
+	}
+	answer.Target = targets(change.Weights)
+	return send(answer)
+}
+
+func badBody(action, what, do string) error {
+	return &loader.Error{Reason: loader.BadTicket, Message: "body of action " + action + ": " + what, Do: do}
+}
+
+// completed gives a weight to every source that a change leaves there: those that it does not name keep their present share as weight.
+func completed(c mixture.Change, now []loader.SourceStats) mixture.Change {
+	weights := map[string]float64{}
+	for _, x := range now {
+		if !x.Removed && !slices.Contains(c.Remove, x.Name) {
+			weights[x.Name] = x.Target
+		}
+	}
+	for name, s := range c.Add {
+		weights[name] = s.Weight
+	}
+	maps.Copy(weights, c.Weights)
+	c.Weights = weights
+	return c
+}
+
+// targets are the shares that weights stand for.
+func targets(weights map[string]float64) map[string]float64 {
+	sum, out := 0.0, map[string]float64{}
+	for _, name := range slices.Sorted(maps.Keys(weights)) {
+		sum += weights[name]
+	}
+	for name, w := range weights {
+		out[name] = w / sum
+	}
+	return out
+}
+
+// tryChange refuses a change that the run would refuse now.
+func tryChange(info loader.Info, now []loader.SourceStats, c mixture.Change) error {
+	config, begins := mixture.Config{Sources: map[string]mixture.Source{}, Mix: info.Config.Mix}, map[string]mixture.Begin{}
+	gone := mixture.Change{Weights: map[string]float64{}}
+	for i, x := range info.Sources {
+		source := x.Config
+		source.Weight = 1
+		config.Sources[x.Name], begins[x.Name] = source, mixture.Begin{First: max(x.Start, 1)}
+		if i < len(now) && now[i].Removed {
+			gone.Remove = append(gone.Remove, x.Name)
+		} else {
+			gone.Weights[x.Name] = 1
+		}
+	}
+	m, err := mixture.New(config, begins)
+	if err == nil && len(gone.Remove) > 0 && len(gone.Weights) > 0 {
+		err = m.Change(gone, nil)
+	}
+	if err == nil {
+		err = info.Config.CheckChange(m, c)
+	}
+	if err != nil {
+		return &loader.Error{Reason: loader.BadTicket, Message: err.Error(), Do: "correct the change"}
+	}
+	return nil
+}
+
+// recentSteps are so many that the recent shares are of.
+const recentSteps = 100
+
+// describeMixture says how things stand: shares, and what is left of each source.
+func (s *service) describeMixture(ctx context.Context, info loader.Info, now []loader.SourceStats, answer *answers.Mixture) error {
+	stock, err := s.run.Stock(ctx)
+	if err != nil {
+		return err
+	}
+	recent, steps, err := s.recent(ctx, info)
+	if err != nil {
+		return err
+	}
+	var taken, emitted int64
+	for _, x := range now {
+		taken += x.Status.Tokens
+	}
+	for _, n := range recent {
+		emitted += n
+	}
+	answer.Tokens, answer.RecentSteps, answer.Target = taken, steps, map[string]float64{}
+	for i, x := range now {
+		m := answers.MixedSource{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Share: portion(x.Status.Tokens, taken), Recent: portion(recent[i], emitted),
+			Epoch: x.Epoch, Epochs: x.Epochs, Resting: x.Resting, Removed: x.Removed, Sealed: x.Sealed, UsedUp: x.UsedUp}
+		if !x.Removed {
+			answer.Target[x.Name] = x.Target
+		}
+		if i < len(stock) && i < len(info.Sources) {
+			documents, endless := left(x, info.Sources[i].Start, stock[i].Last)
+			m.Left, m.Endless = documents, endless
+			if x.Arrived > 0 && x.Share > 0 && emitted > 0 && !endless {
+				tokens := float64(documents) * float64(x.Status.Tokens) / float64(x.Arrived)
+				n := int64(tokens / (x.Share * float64(emitted) / float64(steps)))
+				m.Lasts = &n
+			}
+		}
+		answer.Sources = append(answer.Sources, m)
+	}
+	return nil
+}
+
+func portion(n, of int64) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(n) / float64(of)
+}
+
+// recent counts the tokens of each source in the last steps that can be read, and these steps.
+func (s *service) recent(ctx context.Context, info loader.Info) (tokens map[int]int64, steps int, err error) {
+	tokens = map[int]int64{}
+	for i := info.Planned - min(info.Planned, recentSteps); i < info.Planned; i++ {
+		step, err := s.run.Step(ctx, i)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, row := range step.Rows {
+			for _, p := range row {
+				tokens[plan.RefSource(p.Doc)] += int64(p.Length)
+			}
+		}
+		steps++
+	}
+	return tokens, steps, nil
+}
+
+// left counts the documents of a source that are stored and not taken, those of later epochs with them once it is sealed. endless says that they come again
+// for ever.
+func left(x loader.SourceStats, first, last uint64) (documents int64, endless bool) {
+	if x.Removed || x.UsedUp {
+		return 0, false
+	}
+	if x.Sealed {
+		last = x.Last
+	}
+	all := int64(last+1) - int64(first)
+	documents = max(all-int64(x.Taken), 0)
+	switch {
+	case !x.Sealed || x.Epochs == 1:
+	case x.Epochs == mixture.Forever:
+		return documents, true
+	default:
+		documents += (int64(x.Epochs) - 1 - int64(x.Epoch)) * all
+	}
+	return documents, false
+}
+
+// needs is the role that an action takes: to look at a mixture is for all, to change one for those who operate, or train where that is configured.
+func (s *service) needs(a action, q asked) access.Role {
+	switch {
+	case a.name != "mix":
+	case !q.mixes():
+		return access.Read
+	case s.trainMayMix:
+		return access.Train
+	}
+	return a.role
+}
+
+// costs is what an action costs as it is asked for.
+func (a action) costs(q asked) cost {
+	if a.name == "mix" && !q.mixes() {
+		return costSearch
+	}
+	return a.cost
+}

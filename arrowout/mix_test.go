@@ -1,0 +1,286 @@
+package arrowout_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+
+	"loaderd/arrowout"
+	"loaderd/arrowout/answers"
+	"loaderd/internal/access"
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// shared is a mixed run whose sources have these targets.
+func shared(f *fakeRun, targets ...float64) *fakeRun {
+	f.stats = nil
+	for i, target := range targets {
+		f.stats = append(f.stats, loader.SourceStats{Status: mixture.Status{Name: f.info.Sources[i].Name, Target: target, Share: target, Epochs: 1}})
+	}
+	return f
+}
+
+// A change gets a weight for every source: what it does not name keeps its share. It is answered with the shares that come of it.
+func TestMix(t *testing.T) {
+	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25) // code, web, books
+	c := dial(t, serve(t, f))
+	for _, tc := range []struct {
+		body, want string
+		change     mixture.Change
+	}{
+		{`{"weights":{"code":1,"web":2,"books":1}}`, `{"run":"fake","step":7,"target":{"books":0.25,"code":0.25,"web":0.5}}`,
+			mixture.Change{Weights: map[string]float64{"code": 1, "web": 2, "books": 1}}},
+		{`{"weights":{"web":1.25}}`, `{"run":"fake","step":7,"target":{"books":0.125,"code":0.25,"web":0.625}}`,
+			mixture.Change{Weights: map[string]float64{"code": 0.5, "web": 1.25, "books": 0.25}}},
+		{`{"remove":["code"]}`, `{"run":"fake","step":7,"target":{"books":0.5,"web":0.5}}`,
+			mixture.Change{Weights: map[string]float64{"web": 0.25, "books": 0.25}, Remove: []string{"code"}}},
+		{`{"add":{"math":{"weight":1,"epochs":"forever"}}}`, `{"run":"fake","step":7,"target":{"books":0.125,"code":0.25,"math":0.5,"web":0.125}}`,
+			mixture.Change{Weights: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25, "math": 1},
+				Add: map[string]mixture.Source{"math": {Weight: 1, Epochs: mixture.Forever, Block: mixture.DefaultBlock}}}},
+		{`{"add":{"math":{"min_tokens":3,"packing":{"pool":9},"attention":"row"}},"weights":{"math":0}}`, `{"run":"fake","step":7,"target":{"books":0.25,"code":0.5,"math":0,"web":0.25}}`,
+			mixture.Change{Weights: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25, "math": 0},
+				Add: map[string]mixture.Source{"math": {Epochs: 1, Block: mixture.DefaultBlock, MinTokens: 3, Attention: plan.AttentionRow,
+					Packing: &packonline.Config{Buckets: []int{16}, Pool: 9}}}}},
+	} {
+		f.changes = nil
+		got, err := act(c, "mix", tc.body)
+		if err != nil || got != tc.want {
+			t.Errorf("mix %s:\n got %s, %v\nwant %s", tc.body, got, err, tc.want)
+		}
+		if diff := cmp.Diff([]mixture.Change{tc.change}, f.changes); diff != "" {
+			t.Errorf("mix %s (-want +got):\n%s", tc.body, diff)
+		}
+	}
+	if got, err := act(c, "seal", `{"source":"web"}`); err != nil || got != `{"run":"fake","sequence":7,"source":"web"}` || f.askers[len(f.askers)-1] != "seal web by " {
+		t.Errorf("seal: %s, %v, by %q", got, err, f.askers)
+	}
+}
+
+// A dry run changes nothing, says which step would differ, and refuses what the run would refuse.
+func TestMixDryRun(t *testing.T) {
+	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
+	c := dial(t, serve(t, f))
+	got, err := act(c, "mix", `{"weights":{"web":1.25},"dry_run":true}`)
+	if want := `{"run":"fake","step":3,"dry_run":true,"target":{"books":0.125,"code":0.25,"web":0.625}}`; err != nil || got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	f.stats[0].Removed = true
+	for body, says := range map[string]string{
+		`{"weights":{"web":0,"books":0},"dry_run":true}`:                          "all weights are 0",
+		`{"weights":{"nix":1},"dry_run":true}`:                                    "nix is no source",
+		`{"weights":{"code":1},"dry_run":true}`:                                   "code is no source",
+		`{"remove":["nix"],"dry_run":true}`:                                       "nix is no source",
+		`{"add":{"code":{"weight":1}},"dry_run":true}`:                            "code is or was a source",
+		`{"add":{"math":{"weight":1,"attention":"row"}},"dry_run":true}`:          "attention",
+		`{"add":{"math":{"weight":1,"epochs":-3}},"dry_run":true}`:                "epochs",
+		`{"add":{"m.th":{"weight":1}},"dry_run":true}`:                            "no name of a source",
+		`{"weights":{"web":-1},"dry_run":true}`:                                   "weight -1",
+		`{"dry_run":true}`:                                                        "without a change",
+		`{"add":{"math":{}}}`:                                                     "without a weight",
+		`{"add":{"math":{"weight":1,"wait":2}}}`:                                  "unknown field",
+		`{"add":{"math":3}}`:                                                      "the configuration of a source",
+		`{"weights":{"web":"1"}}`:                                                 "want a number",
+		`{"weights":{"web":1,"web":2}}`:                                           "twice",
+		`{"weights":{"web":1e999}}`:                                               "want a number",
+		`{"weights":[1]}`:                                                         "not a JSON object",
+		`{"remove":"web"}`:                                                        "want a list",
+		`{"dry_run":1}`:                                                           "want true or false",
+		`{"weights":{"web":null}}`:                                                "null",
+		`{"weights":{"books":0.5},"remove":["books"],"dry_run":true}`:             "books is no source",
+		`{"add":{"math":{"weight":1,"packing":{"buckets":[99]}}},"dry_run":true}`: "buckets",
+	} {
+		if _, err := act(c, "mix", body); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" || !strings.Contains(err.Error(), says) {
+			t.Errorf("mix %s: %v, want %q", body, err, says)
+		}
+	}
+	if len(f.changes) > 0 {
+		t.Errorf("changes %v", f.changes)
+	}
+	f.stats = nil // nobody leads
+	if _, err := act(c, "mix", `{"weights":{"web":1}}`); infoOf(t, err, codes.Unavailable).Reason != "NOT_LEADING" {
+		t.Error(err)
+	}
+	plain := dial(t, serve(t, newFake(1, 1, 16)))
+	if _, err := act(plain, "mix", ``); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" {
+		t.Error(err)
+	}
+}
+
+// Without a change it answers how things stand: shares of all tokens taken and of the last steps, and what is left.
+func TestHowAMixtureStands(t *testing.T) {
+	f := shared(newMixed(120, 1, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
+	for i, s := range f.steps { // 20 steps of books alone, then 100 of 12 tokens of code and 4 of web
+		s.Rows = [][]packonline.Piece{{{Doc: plan.Ref(2, 1), Length: 16}}}
+		if i >= 20 {
+			s.Rows = [][]packonline.Piece{{{Doc: plan.Ref(0, 1), Length: 12}, {Doc: plan.Ref(1, 1), Length: 4}}}
+		}
+	}
+	set := func(i int, tokens int64, arrived int64, taken uint64) *loader.SourceStats {
+		x := &f.stats[i]
+		x.Status.Tokens, x.Arrived, x.Taken = tokens, arrived, taken
+		return x
+	}
+	set(0, 600, 10, 10)
+	set(1, 200, 20, 20)
+	x := set(2, 1200, 30, 5) // a second epoch of 25 documents has begun, of 4
+	x.Sealed, x.Last, x.Epoch, x.Epochs = true, 28, 1, 4
+	f.info.Sources[2].Start = 4
+	f.stock = []loader.StreamState{{Last: 50}, {Last: 20}, {Last: 99}}
+	c := dial(t, serve(t, f))
+	got, err := act(c, "mix", ``)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have answers.Mixture
+	if err := json.Unmarshal([]byte(got), &have); err != nil {
+		t.Fatal(err)
+	}
+	steps := func(n int64) *int64 { return &n }
+	want := answers.Mixture{Run: "fake", Step: 120, Tokens: 2000, RecentSteps: 100, Target: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25}, Sources: []answers.MixedSource{
+		{Name: "code", Target: 0.5, Share: 0.3, Recent: 0.75, Tokens: 600, Epochs: 1, Left: 40, Lasts: steps(40 * 60 / 8)},
+		{Name: "web", Target: 0.25, Share: 0.1, Recent: 0.25, Tokens: 200, Epochs: 1, Left: 0, Lasts: steps(0)},
+		{Name: "books", Target: 0.25, Share: 0.6, Tokens: 1200, Epoch: 1, Epochs: 4, Sealed: true, Left: 20 + 2*25, Lasts: steps(70 * 40 / 4)},
+	}}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	x.Epochs = mixture.Forever
+	f.stats[0].Removed, f.stats[1].UsedUp = true, true
+	got, err = act(c, "mix", `{}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have = answers.Mixture{}
+	if err := json.Unmarshal([]byte(got), &have); err != nil {
+		t.Fatal(err)
+	}
+	if s := have.Sources; s[0].Left != 0 || s[1].Left != 0 || s[2].Left != 20 || !s[2].Endless || s[2].Lasts != nil || len(have.Target) != 2 {
+		t.Errorf("%s", got)
+	}
+}
+
+// Who trains looks at the mixture and changes it where that is configured; each change, and each refusal of one, is told in the audit log, a look is not.
+func TestWhoMayMix(t *testing.T) {
+	for _, may := range []bool{false, true} {
+		var log syncBuffer
+		file := filepath.Join(t.TempDir(), "identities.json")
+		tokens := map[access.Role]string{}
+		for _, role := range access.Roles {
+			tokens[role] = let(t, file, access.Identity{Name: "who-" + string(role), Role: role})
+		}
+		f := shared(newMixed(2, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
+		f.stock = make([]loader.StreamState, 3)
+		cfg := arrowout.Default()
+		cfg.Listen, cfg.Identities, cfg.TrainMayMix = "127.0.0.1:0", file, may
+		s, err := arrowout.NewServer(cfg, arrowout.Serving(f), slog.New(slog.NewTextHandler(&log, nil)), nil)
+		if err == nil {
+			err = s.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { stop(t, s) })
+		c := dial(t, s)
+		for _, role := range access.Roles {
+			for body, ok := range map[string]bool{
+				``:                                     true,
+				`{"weights":{"web":2}}`:                role == access.Operate || may && role == access.Train,
+				`{"weights":{"web":2},"dry_run":true}`: role == access.Operate || may && role == access.Train,
+				`{"remove":["web"]}`:                   role == access.Operate || may && role == access.Train,
+				`{"add":{"m":{"weight":1}}}`:           role == access.Operate || may && role == access.Train,
+			} {
+				stream, err := c.DoAction(withToken(tokens[role]), &flight.Action{Type: "mix", Body: []byte(body)})
+				if err := received(stream, &flight.Result{}, err); ok && err != nil || !ok && infoOf(t, err, codes.PermissionDenied).Reason != "FORBIDDEN" {
+					t.Errorf("train may mix: %t: mix %s by %s: %v", may, body, role, err)
+				}
+			}
+			stream, err := c.DoAction(withToken(tokens[role]), &flight.Action{Type: "seal", Body: []byte(`{"source":"web"}`)})
+			if err := received(stream, &flight.Result{}, err); (err == nil) != (role == access.Operate) {
+				t.Errorf("seal of a source by %s: %v", role, err)
+			}
+		}
+		lines := strings.Split(log.String(), "\n")
+		count := func(parts ...string) (n int) {
+		each:
+			for _, line := range lines {
+				for _, part := range parts {
+					if !strings.Contains(line, part) {
+						continue each
+					}
+				}
+				n++
+			}
+			return n
+		}
+		if n := count("msg=audit", "action=mix"); n != 4*len(access.Roles) {
+			t.Errorf("%d changes are told, want %d:\n%s", n, 4*len(access.Roles), log.String())
+		}
+		for _, parts := range [][]string{
+			{"identity=who-operate", "action=mix", "weights=map[web:2]", "dry_run=false"}, {"identity=who-operate", "action=mix", "add=[m]"},
+			{"identity=who-operate", "remove=[web]"}, {"identity=who-read", "action=mix", "FORBIDDEN"}, {"identity=who-operate", "action=seal", "source=web"},
+		} {
+			if count(append(parts, "msg=audit")...) == 0 {
+				t.Errorf("no line with %q:\n%s", parts, log.String())
+			}
+		}
+		if want := map[bool]int{false: 3, true: 6}[may]; len(f.changes) != want {
+			t.Errorf("%d changes, want %d", len(f.changes), want)
+		}
+	}
+}
+
+// The ledger and find tell which source a document is of.
+func TestLedgerOfSeveralSources(t *testing.T) {
+	f := newMixed(2, 2, 16, plan.AttentionDocument)
+	f.steps[0].Rows = [][]packonline.Piece{{{Doc: plan.Ref(1, 5), Length: 3}, {Doc: plan.Ref(0, 5), Start: 1, Length: 2}}, {{Doc: plan.Ref(1, 5), Start: 3, Length: 4}}}
+	f.steps[1].Rows = nil
+	f.hidden.Store(2) // web is not known at first
+	c := dial(t, serve(t, f))
+	web, code := `{"source":"web","sequence":5,"start":0,"length":3}`, `{"source":"code","sequence":5,"start":1,"length":2}`
+	more := `{"source":"web","sequence":5,"start":3,"length":4}`
+	found := func(row int, pieces string) string {
+		return fmt.Sprintf(`{"run":"fake","step":0,"bucket":16,"row":%d,"pieces":[%s]}`, row, pieces)
+	}
+	f.lookup = []uint64{plan.Ref(0, 5), plan.Ref(1, 5)}
+	for _, tc := range []struct{ name, body, want string }{
+		{"ledger", `{"step":0}`, `{"run":"fake","step":0,"bucket":16,"cursor":` + fmt.Sprint(f.steps[0].Cursor.Last()) + `,"total":2,"first":0,"rows":[[` + web + `,` + code + `],[` + more + `]]}`},
+		{"find", `{"source":"web","sequence":5}`, found(0, web) + "\n" + found(1, more)},
+		{"find", `{"source":"code","sequence":5}`, found(0, code)},
+		{"find", `{"source":"code","sequence":6}`, ""},
+		{"find", `{"source":"code","sequence":281474976710661}`, ""}, // 2^48 + 5
+		{"find", `{"id":"x"}`, found(0, code) + "\n" + found(0, web) + "\n" + found(1, more)},
+		{"find", `{"id":"x","source":"code"}`, found(0, code)},
+	} {
+		if strings.Contains(tc.body, "id") {
+			f.hidden.Store(2)
+		}
+		if got, err := act(c, tc.name, tc.body); err != nil || got != tc.want {
+			t.Errorf("%s %s:\n got %s, %v\nwant %s", tc.name, tc.body, got, err, tc.want)
+		}
+	}
+	f.hidden.Store(0)
+	for _, body := range []string{`{"sequence":5}`, `{"source":"nix","sequence":5}`, `{"source":"web"}`, `{"source":"nix","id":"x"}`} {
+		if _, err := act(c, "find", body); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" {
+			t.Errorf("find %s: %v", body, err)
+		}
+	}
+	if _, err := act(dial(t, serve(t, newFake(1, 1, 16))), "find", `{"source":"web","sequence":1}`); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" {
+		t.Error(err)
+	}
+	f.lost = true
+	var page answers.Page
+	if got, err := act(c, "ledger", `{"step":0,"documents":true}`); err != nil || json.Unmarshal([]byte(got), &page) != nil || len(page.Documents) != 2 ||
+		page.Documents[0] != (loader.DocumentInfo{Source: "code", Sequence: 5}) || page.Documents[1] != (loader.DocumentInfo{Source: "web", Sequence: 5}) {
+		t.Errorf("ledger with documents: %s, %v", got, err)
+	}
+}

@@ -1,0 +1,69 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"loaderd/loader"
+)
+
+// sourceMetric is a figure of each source of a run with several.
+type sourceMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(mixed, loader.SourceStats) float64
+}
+
+// mixed is what the figures of one source need of all of them.
+type mixed struct {
+	tokens int64 // taken
+	next   string
+	dry    time.Duration // for which the next one has had no document
+}
+
+func ofSource(kind prometheus.ValueType, name, help string, value func(mixed, loader.SourceStats) float64) sourceMetric {
+	return sourceMetric{prometheus.NewDesc("loaderd_source_"+name, help, []string{"source"}, nil), kind, value}
+}
+
+var sourceMetrics = []sourceMetric{
+	ofSource(prometheus.CounterValue, "tokens_total", "Tokens taken of the source.", func(_ mixed, s loader.SourceStats) float64 { return float64(s.Status.Tokens) }),
+	ofSource(prometheus.GaugeValue, "target_share", "Share of the tokens that the source is to have.", func(_ mixed, s loader.SourceStats) float64 { return s.Target }),
+	ofSource(prometheus.GaugeValue, "share", "Share of the tokens taken so far.", func(m mixed, s loader.SourceStats) float64 {
+		return float64(s.Status.Tokens) / float64(max(m.tokens, 1))
+	}),
+	ofSource(prometheus.GaugeValue, "epoch", "Epoch that is read, from 0.", func(_ mixed, s loader.SourceStats) float64 { return float64(s.Epoch) }),
+	ofSource(prometheus.GaugeValue, "resting", "1 while the others share the source's weight, as it has no documents.", func(_ mixed, s loader.SourceStats) float64 { return truth(s.Resting) }),
+	ofSource(prometheus.GaugeValue, "dry_seconds", "For how long the run has waited for a document of the source.", func(m mixed, s loader.SourceStats) float64 {
+		if s.Name != m.next {
+			return 0
+		}
+		return m.dry.Seconds()
+	}),
+}
+
+// leftOut are documents of a source that are not used.
+var leftOut = prometheus.NewDesc("loaderd_source_left_out_documents_total", "Documents of the source that are not used, by why.", []string{"source", "why"}, nil)
+
+// collectSources shows the figures of each source, and nothing of a run with one document stream. The run's Source is the one that comes next.
+func collectSources(out chan<- prometheus.Metric, s loader.Stats, now time.Time) {
+	var m mixed
+	next := -1
+	for i, x := range s.Sources {
+		m.tokens += x.Status.Tokens
+		if x.Share > 0 && (next < 0 || x.Credit > s.Sources[next].Credit || x.Credit == s.Sources[next].Credit && x.Name < s.Sources[next].Name) {
+			next = i
+		}
+	}
+	if next >= 0 && !s.Source.DrySince.IsZero() {
+		m.next, m.dry = s.Sources[next].Name, max(now.Sub(s.Source.DrySince), 0)
+	}
+	for _, x := range s.Sources {
+		for _, metric := range sourceMetrics {
+			out <- prometheus.MustNewConstMetric(metric.desc, metric.kind, metric.value(m, x), x.Name)
+		}
+		for why, n := range map[string]int64{"empty": x.Empty, "undecodable": x.Undecoded, "duplicate": x.Duplicates, "split": x.Split, "short": x.Short, "long": x.Long} {
+			out <- prometheus.MustNewConstMetric(leftOut, prometheus.CounterValue, float64(n), x.Name, why)
+		}
+	}
+}
