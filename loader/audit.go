@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"loaderd/loader/plan"
 )
@@ -33,9 +36,9 @@ type Recorded struct {
 // Audit reads a run's documents and its plan again from their beginning, plans every step a second time without any checkpoint, and
 // compares: rows, order, buckets and floors must be those of the log, and behind every step each token must be accounted for: tokens
 // in = tokens out - repeated + dropped + waiting. The error names the first step that differs. The tokenizer is the one that docs makes
-// tokens with: it must be the plan's. progress may be nil.
-func Audit(ctx context.Context, docs Documents, tokenizer plan.Tokenizer, log PlanLog, progress func(Audited)) (Audited, error) {
-	a := auditor{plan: &planReader{log: log}, progress: progress}
+// tokens with: it must be the plan's. Of e the plan and the documents are read. progress may be nil.
+func Audit(ctx context.Context, e Edges, tokenizer plan.Tokenizer, progress func(Audited)) (Audited, error) {
+	a := auditor{plan: &planReader{log: e.Plan}, progress: progress}
 	h, err := a.plan.header(ctx)
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: read the plan's header: %w", err)
@@ -43,11 +46,21 @@ func Audit(ctx context.Context, docs Documents, tokenizer plan.Tokenizer, log Pl
 	if h.Algorithm != plan.AlgorithmVersion {
 		return a.seen, fmt.Errorf("audit: %s: audit it with the binary that planned it", otherAlgorithm(h))
 	}
-	state, err := docs.State(ctx)
+	streams := newStreams(e, nil)
+	all, err := streams.all(ctx, h)
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
-	if err := errors.Join(madeOf(h.Run, h.Stream, state.Stream), sameTokenizer(h.Config.Tokenizer, tokenizer)); err != nil {
+	for _, x := range all {
+		state, err := x.Documents.State(ctx)
+		if err == nil {
+			err = madeOf(h.Run, x.SourceBegin.Stream, state.Stream)
+		}
+		if err != nil {
+			return a.seen, fmt.Errorf("audit: %w", err)
+		}
+	}
+	if err := sameTokenizer(h.Config.Tokenizer, tokenizer); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	if bad := h.Config.Validate(); len(bad) > 0 {
@@ -61,23 +74,28 @@ func Audit(ctx context.Context, docs Documents, tokenizer plan.Tokenizer, log Pl
 		return a.seen, fmt.Errorf("audit: read the end of the plan: %w", err)
 	}
 	a.seen.Planned = end.steps
-	source, err := docs.Read(ctx, h.Start)
-	if err != nil {
-		return a.seen, fmt.Errorf("audit: %w", err)
-	}
-	defer source.Close()
-	if err := end.within(source.Status().Last, h.Run); err != nil { // the source would wait for the missing documents for ever
-		return a.seen, fmt.Errorf("audit: %w", err)
-	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the scan of the log
-	a.replay = replayFrom(ctx, log, 2, a.applier, h.Order())
+	group, reading := errgroup.WithContext(ctx)
+	defer group.Wait() // what failed there has failed a run before
+	defer cancel()     // ends the readers, and the scan of the log
+	a.run = h.Run
+	a.feeds = newFeeds(reading, streams, group, func(_ int, r Source) error {
+		if h.Config.Mixed() {
+			return nil
+		}
+		return end.within(r.Status().Last, h.Run) // the source would wait for the missing documents for ever
+	})
+	a.replay = replayFrom(ctx, e.Plan, 2, a.applier, h.Order())
 	a.replay.read = func(at uint64, e plan.Entry) {
 		if c, ok := e.(plan.Control); ok {
 			a.seen.Controls = append(a.seen.Controls, Recorded{at, c.String()})
 		}
 	}
-	if err := a.run(ctx, source); err != nil {
+	if err := a.plans(reading); err != nil {
+		cancel()
+		if failed := group.Wait(); failed != nil && errors.Is(err, context.Canceled) { // why reading ended
+			err = failed
+		}
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	return a.seen, nil
@@ -89,10 +107,12 @@ type auditor struct {
 	replay   *replay
 	seen     Audited
 	progress func(Audited)
+	run      string
+	feeds    *feeds
 }
 
-func (a *auditor) run(ctx context.Context, source Source) error {
-	var docs []Document // of the last chunk, not planned yet
+// plans plans what the log holds a second time.
+func (a *auditor) plans(ctx context.Context) error {
 	for {
 		if err := a.replay.prepare(); err != nil {
 			return err
@@ -106,21 +126,47 @@ func (a *auditor) run(ctx context.Context, source Source) error {
 		case a.replay.done && len(a.applier.Pending) == 0:
 			return nil
 		}
-		if len(docs) == 0 {
-			var err error
-			if docs, err = source.Next(ctx); err != nil {
-				return err
-			}
-		}
-		ready, err := a.applier.Document(docs[0].arrival())
+		d, planned, err := a.next(ctx)
 		if err != nil {
 			return err
 		}
-		docs = docs[1:]
+		ready, err := a.applier.Document(d.arrival())
+		if err != nil {
+			return err
+		}
+		planned()
 		if err := a.compare(ready); err != nil {
 			return err
 		}
 	}
+}
+
+// next returns the document that the planner wants.
+func (a *auditor) next(ctx context.Context) (d Document, planned func(), err error) {
+	from, err := a.feeds.next(a.applier.Planner)
+	if err != nil {
+		return d, nil, err
+	}
+	if from == nil {
+		return d, nil, errors.New("the log holds another step, and no source has a document left for it")
+	}
+	look := time.NewTicker(statsInterval)
+	defer look.Stop()
+	for len(from.held) == 0 {
+		select {
+		case from.held = <-from.chunks:
+		case <-ctx.Done():
+			return d, nil, ctx.Err()
+		case <-look.C:
+			source, sequence, _ := a.applier.Planner.Wants()
+			s := from.reader.Status()
+			if m := a.applier.Planner.Mixture(); m != nil && !s.DrySince.IsZero() && sequence > s.Last && time.Since(s.DrySince) > lostAfter {
+				return d, nil, lostOfSource(a.run, m.Name(source), sequence, s.Last)
+			}
+		}
+	}
+	d, planned = from.take()
+	return d, planned, nil
 }
 
 // compare compares steps with those of the log. Steps behind the log's end are not compared: the daemon had not stored them yet.

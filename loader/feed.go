@@ -13,7 +13,9 @@ import (
 // feeds hand documents from the streams of a run to the leader's loop, which must not block in one while a request waits. Each stream is read by
 // itself: one that the planner asks seldom holds a chunk ready, and keeps no other waiting.
 type feeds struct {
-	leader *leader
+	streams *streams
+	// opened is told of each reader before anything is read; it may refuse one.
+	opened func(source int, r Source) error
 	group  *errgroup.Group
 	ctx    context.Context // of the group
 	of     map[int]*feed   // by source
@@ -34,8 +36,8 @@ type feed struct {
 // nothing is the feed where no document is wanted.
 var nothing = &feed{}
 
-func newFeeds(ctx context.Context, l *leader, g *errgroup.Group) *feeds {
-	return &feeds{leader: l, group: g, ctx: ctx, of: map[int]*feed{}}
+func newFeeds(ctx context.Context, s *streams, g *errgroup.Group, opened func(int, Source) error) *feeds {
+	return &feeds{streams: s, opened: opened, group: g, ctx: ctx, of: map[int]*feed{}}
 }
 
 // next returns the feed of the document that the planner wants; nil when it wants none.
@@ -65,7 +67,6 @@ func (f *feeds) open(p *plan.Planner, source int) (*feed, error) {
 		return nil, err
 	}
 	f.of[source] = x
-	f.leader.update(func() { f.leader.readers[source] = x.reader })
 	return x, nil
 }
 
@@ -74,10 +75,10 @@ func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 	x := &feed{source: source, epoch: epoch, chunks: make(chan []Document), done: make(chan struct{}, 1)}
 	var info plan.SourceInfo
 	if infos := p.Infos(); infos != nil {
-		f.leader.streams.learn(infos) // one may just have been added
+		f.streams.learn(infos) // one may just have been added
 		info = infos[source]
 	}
-	stream, err := f.leader.streams.named(f.ctx, info.Name, info.Config)
+	stream, err := f.streams.named(f.ctx, info.Name, info.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +96,9 @@ func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 		if x.reader, err = docs.Read(f.ctx, from); err != nil {
 			return nil, fmt.Errorf("read documents%s: %w", ofSource(info.Name), err)
 		}
-		if err := f.leader.found.within(x.reader.Status().Last, f.leader.name); err != nil && p.Mixture() == nil {
-			return nil, errors.Join(err, x.reader.Close())
-		}
+	}
+	if err := f.opened(source, x.reader); err != nil {
+		return nil, errors.Join(err, x.reader.Close())
 	}
 	ctx, stop := context.WithCancel(f.ctx)
 	x.stop = stop

@@ -152,7 +152,7 @@ func goldenRun(t *testing.T, c plan.Config) (g golden) {
 	decided := decisions(t, w.plan.records)
 	g.Records, g.Plan, g.Batches, g.Checkpoint = len(decided), digest(decided...), hex.EncodeToString(sum.Sum(nil)), hex.EncodeToString(states.Sum(nil))
 
-	audited, err := loader.Audit(t.Context(), w.docs, c.Tokenizer, w.plan, nil)
+	audited, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, c.Tokenizer, nil)
 	must(t, err)
 	controls := audited.Controls
 	if audited.Controls = nil; len(controls) != 2 || !strings.HasPrefix(controls[0].What, "drain behind") || !strings.HasPrefix(controls[1].What, "seal behind") {

@@ -28,7 +28,7 @@ func TestAnotherDocumentStreamIsRefused(t *testing.T) {
 		if _, err := w.open(t); reason(err) != loader.StreamMismatch || !strings.Contains(err.Error(), was.String()) || !strings.Contains(err.Error(), other.String()) {
 			t.Errorf("%s: Open = %v", what, err)
 		}
-		if _, err := loader.Audit(t.Context(), w.docs, w.config.Tokenizer, w.plan, nil); reason(err) != loader.StreamMismatch {
+		if _, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != loader.StreamMismatch {
 			t.Errorf("%s: Audit = %v", what, err)
 		}
 		if _, _, err := loader.Fork(t.Context(), w.plan, 4, "next", w.config, w.docs.state()); reason(err) != loader.StreamMismatch {
@@ -50,7 +50,7 @@ func TestAuditComparesTheTokenizer(t *testing.T) {
 	w, _ := audited(t, "bfd")
 	other := w.config.Tokenizer
 	other.Fingerprint = "g"
-	if _, err := loader.Audit(t.Context(), w.docs, other, w.plan, nil); reason(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "tokenizer") {
+	if _, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, other, nil); reason(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "tokenizer") {
 		t.Errorf("Audit = %v", err)
 	}
 }

@@ -315,7 +315,7 @@ func (l *leader) serve(ctx context.Context) error {
 	uploading, stopUploading := graceful(ctx, writeGrace)
 	defer stopUploading()
 	writes, written := make(chan write, 64), make(chan struct{})
-	documents := newFeeds(ctx, l, g)
+	documents := newFeeds(ctx, l.streams, g, l.reads)
 	if _, err := documents.next(l.applier.Planner); err != nil { // nothing else begins when the documents are not there
 		return errors.Join(err, g.Wait())
 	}
@@ -347,6 +347,15 @@ func (l *leader) serve(ctx context.Context) error {
 		return err
 	})
 	return g.Wait()
+}
+
+// reads takes in who reads a source. A document stream that ends before what the plan was made of is refused; of several sources the loop finds out.
+func (l *leader) reads(source int, r Source) error {
+	l.update(func() { l.readers[source] = r })
+	if l.config.Mixed() {
+		return nil
+	}
+	return l.found.within(r.Status().Last, l.name)
 }
 
 // graceful returns a context that ends a while after ctx.

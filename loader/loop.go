@@ -103,7 +103,11 @@ func (l *loop) turn(ctx context.Context) error {
 // refresh does what is due every statsInterval.
 func (l *loop) refresh(ctx context.Context) error {
 	l.snapshot()
-	if l.replay == nil {
+	if l.replay != nil {
+		if err := l.lost(); err != nil {
+			return err
+		}
+	} else {
 		l.duplicates.tell(time.Now(), l.config.Documents.Dedupe, l.log)
 	}
 	return errors.Join(l.linger(ctx), l.dryness(ctx))

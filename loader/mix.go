@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -105,6 +106,25 @@ func (l *loop) dry() (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Since(s.DrySince), true
+}
+
+// lostAfter is how long a source may have no further document although the plan was made of more.
+const lostAfter = 5 * time.Second
+
+// lost refuses to wait for documents of a source that the plan was made of and that are not there.
+func (l *loop) lost() error {
+	dry, ok := l.dry()
+	if !l.config.Mixed() || !ok || dry < lostAfter {
+		return nil
+	}
+	source, sequence, _ := l.applier.Planner.Wants()
+	return lostOfSource(l.name, l.applier.Planner.Mixture().Name(source), sequence, l.feeds.of[source].reader.Status().Last)
+}
+
+func lostOfSource(run, source string, wanted, last uint64) error {
+	return &Error{Reason: DocumentLost,
+		Message: fmt.Sprintf("the plan of run %s was made of document %d of source %s, and its stream ends at %d", run, wanted, source, last),
+		Do:      "restore the stream that the run began with, or start a new run", Facts: map[string]string{"source": source}}
 }
 
 // dryness lets a source rest that has had no document for long, where the others are to share its weight, and lets it wake when it has one. The

@@ -212,6 +212,10 @@ func TestMixedChanges(t *testing.T) {
 	if len(stats.Sources) != 3 || stats.Sources[2].Name != "forum" || !stats.Sources[0].Removed || !stats.Sources[1].UsedUp || stats.Sources[1].Arrived != 400 {
 		t.Errorf("sources are %+v", stats.Sources)
 	}
+	audited, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+	if err != nil || audited.Steps != uint64(len(got)) || len(audited.Controls) != 4 || !audited.Ended {
+		t.Errorf("the audit says %+v, %v", audited, err)
+	}
 	for _, checkpoints := range []map[string][]byte{w.checkpoints.data, {}} {
 		w.checkpoints.data = maps.Clone(checkpoints)
 		run, stop := w.start(t)
@@ -221,6 +225,28 @@ func TestMixedChanges(t *testing.T) {
 		eventually(t, func() bool { return !run.Stats().Replaying })
 		must(t, stop())
 	}
+}
+
+// A plan that was made of documents which a source does not hold any more is refused, by a daemon and by an audit.
+func TestMixedDocumentsLost(t *testing.T) {
+	bubble(t, "lost", func(t *testing.T) {
+		w, s := mixed(mixedConfig(), "code", "math", "web")
+		fill(s)
+		w.options.Checkpoint = 0
+		run, stop := w.start(t)
+		must(t, readAll(t, run, 10).err)
+		must(t, stop())
+		s["web"].docs = s["web"].docs[:20]
+		_, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+		if reason(err) != loader.DocumentLost || !strings.Contains(err.Error(), "document 21 of source web, and its stream ends at 20") {
+			t.Errorf("audit: %v", err)
+		}
+		_, stop = w.start(t)
+		time.Sleep(10 * time.Second)
+		if err := stop(); reason(err) != loader.DocumentLost {
+			t.Errorf("the daemon: %v", err)
+		}
+	})
 }
 
 // A reader that waits for a source without documents learns which one it is.

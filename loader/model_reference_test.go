@@ -381,7 +381,7 @@ func (m *machine) audit(rt *rapid.T) {
 	planned := m.run.Info().Planned
 	ctx, cancel := context.WithTimeout(m.t.Context(), 2*time.Second)
 	defer cancel()
-	if seen, err := loader.Audit(ctx, allDocs{m.docs}, m.world.config.Tokenizer, m.world.plan, nil); err != nil || seen.Steps < planned {
+	if seen, err := loader.Audit(ctx, loader.Edges{Documents: allDocs{m.docs}, Plan: m.world.plan}, m.world.config.Tokenizer, nil); err != nil || seen.Steps < planned {
 		rt.Fatalf("audit of %d of %d steps: %v", seen.Steps, planned, err)
 	}
 }

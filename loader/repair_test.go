@@ -120,7 +120,7 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 			}
 			_, err := w.open(t)
 			refused("Open", err)
-			_, err = loader.Audit(t.Context(), w.docs, w.config.Tokenizer, w.plan, nil)
+			_, err = loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, w.config.Tokenizer, nil)
 			refused("Audit", err)
 			_, _, err = loader.Fork(t.Context(), w.plan, 2, "next", w.config, w.docs.state())
 			refused("Fork", err)
@@ -138,7 +138,7 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
 			t.Errorf("Serve = %v", err)
 		}
-		if _, err := loader.Audit(t.Context(), w.docs, w.config.Tokenizer, w.plan, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
+		if _, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, w.config.Tokenizer, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
 			t.Errorf("Audit = %v", err)
 		}
 	})
@@ -212,7 +212,7 @@ func TestRepair(t *testing.T) {
 			if err := <-served; err != nil {
 				t.Error(err)
 			}
-			if _, err := loader.Audit(t.Context(), w.docs, next.config.Tokenizer, next.plan, nil); err != nil {
+			if _, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: next.plan}, next.config.Tokenizer, nil); err != nil {
 				t.Error(err)
 			}
 		})

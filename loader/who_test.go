@@ -41,7 +41,7 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 		t.Error("the batches depend on who asked")
 	}
 	for what, w := range map[string]*world{"": nobody, ", asked for by alice": alice} {
-		audited, err := loader.Audit(t.Context(), w.docs, w.config.Tokenizer, w.plan, nil)
+		audited, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, w.config.Tokenizer, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/stream"
@@ -79,12 +80,38 @@ func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.T
 	if err != nil {
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
+	e := loader.Edges{Plan: log}
+	if h.Config.Mixed() {
+		e.Sources = sources{store, tokens, h.Config}
+		return loader.Audit(ctx, e, t, progress)
+	}
 	tokens.Hints = h.Config.Packing.Related()
-	documents, err := doclog.OpenReadOnly(ctx, store, tokens)
-	if err != nil {
+	if e.Documents, err = doclog.OpenReadOnly(ctx, store, tokens); err != nil {
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
-	return loader.Audit(ctx, documents, t, log, progress)
+	return loader.Audit(ctx, e, t, progress)
+}
+
+// sources are the streams of a run with several, to be looked at. It implements loader.Sources.
+type sources struct {
+	store  *stream.Store
+	tokens doclog.Tokenizing
+	config plan.Config
+}
+
+// Open implements loader.Sources.
+func (s sources) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
+	packing := s.config.Packing
+	if c.Packing != nil {
+		packing = *c.Packing
+	}
+	tokens := s.tokens
+	tokens.Hints = packing.Related()
+	docs, err := doclog.OpenReadOnly(ctx, s.store.Source(name, len(s.config.Sources)), tokens)
+	if err != nil {
+		return loader.Stream{}, err
+	}
+	return loader.Stream{Documents: docs}, nil
 }
 
 // ErrPackDifferently says that the runs over a stream have different packing settings.
