@@ -31,7 +31,7 @@ func TestADiskWithoutRoom(t *testing.T) {
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead, c.Serve.Stall = 12, 5, 4, 2*time.Second
 	v := newVictim(t, c)
 	v.start()
-	if err := publishTokens(v, v.nats(), 600, 7); err != nil {
+	if err := publishTokens(v, v.nats(), "torture", 600, 7); err != nil {
 		t.Fatal(err)
 	}
 	v.do("stats", map[string]any{}) // it serves

@@ -151,7 +151,7 @@ func scaleDaemons(t *testing.T, rounds int) {
 	documents, steps := size(40_000, 6_000), size(200, 5)
 	c := scaleSettings(t, natstest.URL(natstest.Start(t).Store()))
 	c.Plan.Packing.Buckets, c.Plan.Steps.Rows = []int{2048}, 64
-	if err := publishTokens(newVictim(t, c), c.Stream.URL, documents, 1); err != nil {
+	if err := publishTokens(newVictim(t, c), c.Stream.URL, "torture", documents, 1); err != nil {
 		t.Fatal(err)
 	}
 	sizes := []int{1, 2, 4}
@@ -187,7 +187,7 @@ func scaleRanks(t *testing.T, rounds int) {
 	c := scaleSettings(t, natstest.URL(natstest.Start(t).Store()))
 	c.Plan.Packing.Buckets, c.Plan.Steps.Rows = []int{256}, world
 	c.Serve.Ahead = 16
-	if err := publishTokens(newVictim(t, c), c.Stream.URL, documents, 1); err != nil {
+	if err := publishTokens(newVictim(t, c), c.Stream.URL, "torture", documents, 1); err != nil {
 		t.Fatal(err)
 	}
 	type kind struct {

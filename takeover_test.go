@@ -120,7 +120,7 @@ func TestTakeovers(t *testing.T) {
 	c.Serve.Stall = 20 * time.Second
 	f := newFleet(t, c)
 	f.startAll()
-	if err := publishTokens(f.victim, f.nats(), 20000+n*4000, 1); err != nil {
+	if err := publishTokens(f.victim, f.nats(), "torture", 20000+n*4000, 1); err != nil {
 		t.Fatal(err)
 	}
 	store, err := f.open(f.ctx)

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -29,6 +30,8 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/internal/testscale"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
@@ -263,18 +266,57 @@ func tortures(t *testing.T, kills int) (int, uint64) {
 // LOADERD_SEED repeats a run's instants.
 func TestTorture(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(5, 30))
-	r := rand.New(rand.NewPCG(seed, 0))
+	tortured(t, ofTokens(t), kills, seed, func(v *victim) error { return publishTokens(v, v.nats(), "torture", kills*150, seed) })
+}
 
+// TestTortureOfSources does the same to a run of several sources, which different producers publish at their own speeds: one is read twice, one is packed
+// by itself, the weights follow a schedule. In the undisturbed run all documents are there from the start, and all sources are sealed.
+func TestTortureOfSources(t *testing.T) {
+	kills, seed := tortures(t, testscale.Of(4, 30))
+	c := ofTokens(t)
+	c.Plan.Mix.Schedule = []mixture.Point{{Tokens: mixture.Tokens(kills * 30000), Ramp: 20000, Weights: map[string]float64{"web": 1, "code": 1, "math": 2}}}
+	own := c.Plan.Packing
+	own.Method = "bfd"
+	c.Plan.Sources = map[string]mixture.Source{
+		"web":  {Weight: 2, Epochs: 1, Block: mixture.DefaultBlock},
+		"code": {Weight: 1, Epochs: 1, Packing: &own, Attention: plan.AttentionRow},
+		"math": {Weight: 1, Epochs: 2, Block: 8, Split: mixture.Split{Of: 10, Take: []int{0, 8}}, MaxTokens: 2500},
+	}
+	tortured(t, c, kills, seed, func(v *victim) error {
+		var g errgroup.Group
+		for i, name := range []string{"web", "code", "math"} {
+			g.Go(func() error {
+				for part := range 3 {
+					if err := publishTokens(v, v.nats(), name, kills*(25-10*i/2), seed+uint64(10*i+part)); err != nil {
+						return err
+					}
+					pause(v.ctx, time.Duration(300*i)*time.Millisecond)
+				}
+				return nil
+			})
+		}
+		return g.Wait()
+	})
+}
+
+// ofTokens are settings of a daemon that is killed often.
+func ofTokens(t *testing.T) config.Config {
 	c := settings(t, "")
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 12, 5, 8
 	c.Serve.Stall = 2 * time.Second
+	return c
+}
+
+// tortured kills a daemon while documents are published and ranks read, and compares what they got with an undisturbed run.
+func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish func(*victim) error) {
+	r := rand.New(rand.NewPCG(seed, 0))
 	v := newVictim(t, c)
 	v.start()
 
 	published := make(chan error, 1)
-	go func() { published <- publishTokens(v, v.nats(), kills*150, seed) }()
+	go func() { published <- publish(v) }()
 	const ranks = 3
 	got := make([][]reader.Batch, ranks)
 	errs := make([]error, ranks)
@@ -337,7 +379,7 @@ func TestTorture(t *testing.T) {
 }
 
 // publishTokens publishes documents of tokens, over as many connections as it takes.
-func publishTokens(v *victim, url string, documents int, seed uint64) error {
+func publishTokens(v *victim, url, source string, documents int, seed uint64) error {
 	c := natstest.Config(v.t)
 	c.URL, c.Dir = url, v.c.Stream.Dir
 	store, err := stream.OpenProducer(v.ctx, c, slog.New(slog.DiscardHandler))
@@ -345,7 +387,7 @@ func publishTokens(v *victim, url string, documents int, seed uint64) error {
 		return err
 	}
 	defer store.Close()
-	p, err := publish.New(v.ctx, store, "torture", publish.Options{BatchMessages: 20})
+	p, err := publish.New(v.ctx, store, source, publish.Options{BatchMessages: 20})
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	f.startAll()
 	published := make(chan error, 1)
-	go func() { published <- publishTokens(f.victim, f.nats(), 5000, 1) }()
+	go func() { published <- publishTokens(f.victim, f.nats(), "torture", 5000, 1) }()
 	jobs := []string{"trainer", "evaluator"}
 	got, at := make([][]reader.Batch, len(jobs)), make([]arrivals, len(jobs))
 	var training sync.WaitGroup

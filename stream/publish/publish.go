@@ -153,11 +153,7 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 		o.Timeout = ackTimeout
 	}
 	subject := s.Config().Subject + "." + source
-	s, err := s.SourceOf(ctx, source)
-	if err != nil {
-		return nil, err
-	}
-	st, err := s.EnsureDocuments(ctx)
+	s, st, err := documents(ctx, s, source)
 	if err != nil {
 		return nil, err
 	}
@@ -185,6 +181,27 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	}
 	go p.run(run)
 	return p, nil
+}
+
+// lookAgain is how long a publisher tries to make the document stream before it looks again whether its source has a stream meanwhile: producers of a
+// server inside a daemon may make none, and the daemon has just begun.
+const lookAgain = 5 * time.Second
+
+// documents opens the stream that takes a source's documents.
+func documents(ctx context.Context, s *stream.Store, source string) (*stream.Store, jetstream.Stream, error) {
+	for {
+		of, err := s.SourceOf(ctx, source)
+		if err != nil {
+			return nil, nil, err
+		}
+		limit, cancel := context.WithTimeout(ctx, lookAgain)
+		st, err := of.EnsureDocuments(limit)
+		over := limit.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !over {
+			return of, st, err
+		}
+	}
 }
 
 // Documents is the store of the stream that is published to: of the source's own, where sources have streams of their own.
