@@ -38,7 +38,7 @@ var arrows = map[string][]string{
 	"internal/documents":         {"internal/jsonlines", "internal/relatedness", "internal/simulation"},
 	"internal/jsonlines":         {"tokenizer"},
 	"internal/report":            {"internal/relatedness", "internal/simulation"},
-	"internal/simulation":        {"packonline"},
+	"internal/simulation":        {"loader/mixture", "packonline"},
 	"internal/corpus":            {"internal/columns"},
 	"internal/lengths/lengthsin": {"internal/columns", "loader"},
 	"internal/runs":              {"stream", "stream/planlog", "stream/doclog", "stream/publish", "loader", "packonline"},

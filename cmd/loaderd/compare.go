@@ -26,6 +26,7 @@ var compareRows = []int{1024, 2048, 4096, 8192, 16384}
 type compareFlags struct {
 	packing packingFlags
 	file    lengthsInput
+	sources sourcesInput
 	stream  streamInput
 	whole   documentsInput
 	methods []string
@@ -43,11 +44,15 @@ report.html, one page with plots that opens without a network.
 It reads one length in tokens a line from FILE, a column of FILE.parquet, standard input without a FILE, or, with --from-stream, the
 documents of a running daemon, which it tokenizes and leaves as they are. Lengths count the end-of-document token. Methods with one row
 length take the longest row. With --documents FILE holds JSON lines of documents, as in simulate; splice is then compared too, and the
-report says how related the documents are that share a row. Without --length and --buckets rows are 1024 to 16384 tokens long, or as in the configuration of -c,
+report says how related the documents are that share a row. With --source, once for each, it compares on a mixture of sources, as simulate packs one, and the
+report says how each source fares. Without --length and --buckets rows are 1024 to 16384 tokens long, or as in the configuration of -c,
 or with --from-stream as the run over the stream has them.`,
 		Example: `  loaderd gen-lengths --dist fineweb-edu | loaderd compare --out report
   loaderd compare --length 2048 --methods concat,bfd,bucket --out report lengths
   loaderd compare --column input_ids --out report corpus.parquet
+
+  # a mixture of two sources; or with the sections sources and mix of a configuration, -c loaderd.yaml
+  loaderd compare --length 2048 --source web=web.txt:0.7 --source code=code.txt:0.3 --out report
 
   # whole documents: how related are those that share a row?
   loaderd compare --documents --length 8192 --methods concat,bucket,splice --out report documents.jsonl
@@ -67,6 +72,7 @@ or with --from-stream as the run over the stream has them.`,
 	f.packing.registerSplice(cmd)
 	f.whole.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"; splice is compared too, and how related the documents of rows are")
 	f.file.register(cmd)
+	f.sources.register(cmd)
 	f.stream.register(cmd)
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.methods, "methods", nil, "packing methods to compare (default all): "+strings.Join(packonline.Methods(), ", "))
@@ -77,7 +83,10 @@ or with --from-stream as the run over the stream has them.`,
 
 func (f *compareFlags) run(cmd *cobra.Command, args []string) (failed error) {
 	defer func() { failed = errors.Join(failed, f.stream.close()) }()
-	daemon, err := f.stream.settle(cmd, args, &f.packing)
+	if err := f.sources.check(cmd, args); err != nil {
+		return usageError{err}
+	}
+	daemon, err := f.configuration(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -91,24 +100,21 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) (failed error) {
 	if err := os.MkdirAll(f.out, 0o755); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
-	lengths, set, name, err := f.read(cmd, args, daemon)
+	in, err := f.read(cmd, args, daemon)
 	if err != nil {
 		return err
 	}
-	r := &report.Report{Input: name, Command: commandLine(cmd, args), Rows: f.packing.config.Buckets, Pool: f.packing.config.Pool,
+	r := &report.Report{Input: in.name, Command: commandLine(cmd, args), Rows: f.packing.config.Buckets, Pool: f.packing.config.Pool,
 		MaxAge: f.packing.config.MaxAge, Short: f.packing.short()}
-	r.Lengths = report.Describe(lengths, r.Rows[len(r.Rows)-1])
+	r.Lengths = report.Describe(in.lengths, r.Rows[len(r.Rows)-1])
 	if !cmd.Flags().Changed("methods") {
-		report.LeaveOutSmallPools(runs, len(lengths))
+		report.LeaveOutSmallPools(runs, len(in.lengths))
 	}
 	progress := newProgress(cmd.ErrOrStderr())
 	err = r.Compare(runs, func(c packonline.Config) (*simulation.Result, *relatedness.Figures, error) {
-		if set != nil {
-			return packDocuments(cmd, set, c, r.Short)
-		}
-		result, err := simulation.RunDocuments(cmd.Context(), c, lengths, nil, r.Short, nil)
-		return result, nil, err
-	}, func(i int, method string) { progress.say("%d of %d: %s", i+1, len(runs), method) })
+		return in.pack(cmd, c, r.Short)
+	},
+		func(i int, method string) { progress.say("%d of %d: %s", i+1, len(runs), method) })
 	if err != nil {
 		return err
 	}
@@ -123,9 +129,22 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) (failed error) {
 	return err
 }
 
+// configuration is that of the daemon whose documents are compared on, or that of a mixture.
+func (f *compareFlags) configuration(cmd *cobra.Command, args []string) (config.Config, error) {
+	if !f.sources.on() {
+		return f.stream.settle(cmd, args, &f.packing)
+	}
+	c, err := f.stream.flags.load(cmd)
+	if err == nil && cmd.Flags().Changed("config") {
+		f.packing.like(cmd, &c.Plan.Packing)
+	}
+	return c, err
+}
+
 // checkInput finds what is wrong with the input before anything is read.
 func (f *compareFlags) checkInput(args []string) error {
 	switch {
+	case f.sources.on():
 	case f.whole.on && (f.stream.from || f.file.column != ""):
 		return errors.New("--documents: want JSON lines, not --from-stream or --column")
 	case !f.whole.on && !f.stream.from:
@@ -134,25 +153,50 @@ func (f *compareFlags) checkInput(args []string) error {
 	return nil
 }
 
-// read reads the input and says what it read; an empty one is an error. set is nil where the input holds lengths alone.
-func (f *compareFlags) read(cmd *cobra.Command, args []string, c config.Config) (lengths []int32, set *documents.Set, name string, err error) {
+// compared is what methods are compared on.
+type compared struct {
+	name     string // of where it comes from
+	lengths  []int32
+	set      *documents.Set       // nil where the input holds lengths alone
+	arrivals *simulation.Arrivals // nil without a mixture
+}
+
+// pack packs the input in one way.
+func (in *compared) pack(cmd *cobra.Command, c packonline.Config, below int) (result *simulation.Result, related *relatedness.Figures, err error) {
+	switch {
+	case in.set != nil:
+		return packDocuments(cmd, in.set, c, below)
+	case in.arrivals != nil:
+		result, err = simulation.RunMixture(cmd.Context(), c, in.arrivals, below, nil)
+	default:
+		result, err = simulation.RunDocuments(cmd.Context(), c, in.lengths, nil, below, nil)
+	}
+	return result, nil, err
+}
+
+// read reads the input; an empty one is an error.
+func (f *compareFlags) read(cmd *cobra.Command, args []string, c config.Config) (in compared, err error) {
 	what := "lengths"
 	switch {
+	case f.sources.on():
+		if in.arrivals, in.name, err = f.sources.arrivals(cmd, &f.packing, f.file.column, c.Plan); err == nil {
+			in.lengths = in.arrivals.Lengths
+		}
 	case f.whole.on:
 		what = "documents"
 		f.whole.tokenizer = cmp.Or(f.stream.tokenizer(), "gpt2")
-		if set, name, err = f.whole.read(cmd.InOrStdin(), args); err == nil {
-			lengths = set.Lengths()
+		if in.set, in.name, err = f.whole.read(cmd.InOrStdin(), args); err == nil {
+			in.lengths = in.set.Lengths()
 		}
 	case f.stream.from:
-		lengths, name, err = f.stream.read(cmd.Context(), c, cmd.ErrOrStderr())
+		in.lengths, in.name, err = f.stream.read(cmd.Context(), c, cmd.ErrOrStderr())
 	default:
-		lengths, name, err = f.file.read(cmd.InOrStdin(), args)
+		in.lengths, in.name, err = f.file.read(cmd.InOrStdin(), args)
 	}
-	if err == nil && len(lengths) == 0 {
-		err = fmt.Errorf("%s holds no %s", name, what)
+	if err == nil && len(in.lengths) == 0 {
+		err = fmt.Errorf("%s holds no %s", in.name, what)
 	}
-	return lengths, set, name, err
+	return in, err
 }
 
 // comparisons returns what is to be run. A method that was asked for by name must be able to; others are left out with the reason.
@@ -166,9 +210,9 @@ func (f *compareFlags) comparisons(cmd *cobra.Command) ([]report.Comparison, err
 		return nil, joined(bad)
 	}
 	if len(f.methods) == 0 {
-		return report.Comparisons(*c, packonline.Methods(), f.whole.on), nil
+		return f.sources.without(report.Comparisons(*c, packonline.Methods(), f.whole.on)), nil
 	}
-	runs := report.Comparisons(*c, f.methods, f.whole.on)
+	runs := f.sources.without(report.Comparisons(*c, f.methods, f.whole.on))
 	var bad []error
 	for i, m := range f.methods {
 		problem := runs[i].Problem
@@ -177,7 +221,7 @@ func (f *compareFlags) comparisons(cmd *cobra.Command) ([]report.Comparison, err
 			bad = append(bad, fmt.Errorf("--methods: %q: want some of %s", m, strings.Join(packonline.Methods(), ", ")))
 		case slices.Contains(f.methods[:i], m):
 			bad = append(bad, fmt.Errorf("--methods: %s is named twice", m))
-		case errors.Is(problem, report.ErrNoDocuments):
+		case errors.Is(problem, report.ErrNoDocuments), errors.Is(problem, errOnlyLengths):
 			bad = append(bad, fmt.Errorf("--methods: %s: %w", m, problem))
 		case problem != nil:
 			bad = append(bad, fmt.Errorf("%s: %w", m, problem))
@@ -210,18 +254,22 @@ func commandLine(cmd *cobra.Command, args []string) string {
 // givenFlags are the flags that were given, save those that may hold a server's password.
 func givenFlags(cmd *cobra.Command) (given []string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		value := f.Value.String()
+		values := []string{f.Value.String()}
 		switch v := f.Value.(type) {
 		case *overrideFlag:
 			return
 		case pflag.SliceValue:
-			value = strings.Join(v.GetSlice(), ",")
+			if values = v.GetSlice(); f.Value.Type() != "stringArray" {
+				values = []string{strings.Join(values, ",")}
+			}
 		}
-		text := "--" + f.Name
-		if value != f.NoOptDefVal {
-			text += " " + quoted(value)
+		for _, value := range values {
+			text := "--" + f.Name
+			if value != f.NoOptDefVal {
+				text += " " + quoted(value)
+			}
+			given = append(given, text)
 		}
-		given = append(given, text)
 	})
 	return given
 }

@@ -74,17 +74,7 @@ func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packin
 			return c, err
 		}
 	}
-	p := &packing.config
-	if !given("pool") {
-		p.Pool = own.Pool
-	}
-	if !given("max-age") {
-		p.MaxAge = own.MaxAge
-	}
-	if !given("buckets") && !given("length") {
-		p.Buckets = own.Buckets
-	}
-	p.Overlap, p.Extra, p.PaddingThreshold = own.Overlap, own.Extra, own.PaddingThreshold
+	packing.like(cmd, own)
 	return c, nil
 }
 

@@ -91,6 +91,21 @@ func (p *packingFlags) settle(cmd *cobra.Command) {
 	}
 }
 
+// like takes what no flag says from another configuration.
+func (p *packingFlags) like(cmd *cobra.Command, other *packonline.Config) {
+	given, c := cmd.Flags().Changed, &p.config
+	if !given("pool") {
+		c.Pool = other.Pool
+	}
+	if !given("max-age") {
+		c.MaxAge = other.MaxAge
+	}
+	if !given("buckets") && !given("length") {
+		c.Buckets = other.Buckets
+	}
+	c.Overlap, c.Extra, c.PaddingThreshold = other.Overlap, other.Extra, other.PaddingThreshold
+}
+
 // check finds everything that is wrong, parameters included that the method does not use.
 func (p *packingFlags) check(cmd *cobra.Command) error {
 	method := p.config.Method

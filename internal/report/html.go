@@ -33,12 +33,13 @@ type pageRow struct {
 
 type pageTable struct {
 	Title   string
+	First   string // what a line is about
 	Columns []column
 	Rows    []pageRow
 }
 
-func (r *Report) pageTable(title string, columns []column, results []Result) pageTable {
-	t := pageTable{Title: title, Columns: columns}
+func (r *Report) pageTable(title, first string, columns []column, results []Result) pageTable {
+	t := pageTable{Title: title, First: first, Columns: columns}
 	for _, x := range results {
 		t.Rows = append(t.Rows, pageRow{Method: x.Method, Best: x.Method == r.Best})
 	}
@@ -56,9 +57,12 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	tables := []pageTable{r.pageTable("All figures", columns, r.Results)}
+	tables := []pageTable{r.pageTable("All figures", "method", columns, r.Results)}
 	if related := r.related(); len(related) > 0 {
-		tables = append(tables, r.pageTable("Documents that share a row", relatedColumns, related))
+		tables = append(tables, r.pageTable("Documents that share a row", "method", relatedColumns, related))
+	}
+	if sources := r.sources(); len(sources) > 0 {
+		tables = append(tables, r.pageTable("Sources", "source", sourceColumns, sources), r.pageTable("By source", "source, method", mixedColumns, r.bySource()))
 	}
 	d := r.Lengths
 	err = page.Execute(w, map[string]any{

@@ -38,6 +38,10 @@ func (r *Report) plots() (all []plotted) {
 	}
 	add("Your documents", "Lengths in tokens. Dotted lines are row lengths: documents beyond the last one must be split by every method.",
 		r.histogram, swatch{"background:var(--mark)", "documents"}, swatch{"background:var(--second);height:3px", "tokens"})
+	if len(r.followed()) > 0 {
+		add("Shares of the sources", "Share of the tokens of every source in every twentieth of the run, in order of emission, and what it is to have in the same twentieth of "+
+			"the tokens taken. At the right: how far the worst is off.", r.shares().draw, r.sourceSwatches()...)
+	}
 	add("Padding", "Slots that hold no token, each of them computed for nothing. Logarithmic.",
 		r.lollipops("Padding of every method", func(x Result) float64 { return x.PaddingRatio }).draw)
 	add("Documents split", fmt.Sprintf("Documents cut into several pieces; %s are longer than the longest row. Logarithmic.", percent(r.Lengths.Longer)),

@@ -33,6 +33,8 @@ type Result struct {
 	Ages []AgeQuantile `json:"ages"`
 	// Related says how related the documents of a row are, where documents were packed, not lengths.
 	Related *relatedness.Figures `json:"related,omitempty"`
+
+	source *simulation.Source // in lines about one source of a mixture
 }
 
 // AgeQuantile is an age in documents that a share of the documents do not exceed.

@@ -334,6 +334,10 @@ func TestPage(t *testing.T) {
 		"documents":       documents(t, 30, packonline.Methods()...),
 		"a row":           documents(t, 1, "concat"),
 		"no two in a row": documents(t, 0, "concat", "splice"),
+		"a mixture":       mixed(t, 3, 2000, "concat", "bfd"),
+		"one source":      mixed(t, 1, 2000, "concat", "bfd"),
+		"many sources":    mixed(t, 40, 200, "concat"),
+		"a short mixture": mixed(t, 2, 3, "concat"),
 	} {
 		var out, again bytes.Buffer
 		if err := errors.Join(r.WriteHTML(&out), r.WriteHTML(&again)); err != nil {

@@ -22,9 +22,12 @@ func (r *Report) WriteTable(w io.Writer) error {
 		quantity.Count(d.Median), quantity.Count(int64(d.Mean+0.5)), quantity.Count(d.P99), quantity.Count(d.Max)), tableWidth))
 	fmt.Fprintf(&b, "%s\n\n", wrap(r.setting()+".", tableWidth))
 	if len(r.Results) > 0 {
-		b.WriteString(table(columns, r.Results))
+		b.WriteString(table("method", columns, r.Results))
 		if related := r.related(); len(related) > 0 {
-			b.WriteString("\nDocuments that share a row:\n\n" + table(relatedColumns, related))
+			b.WriteString("\nDocuments that share a row:\n\n" + table("method", relatedColumns, related))
+		}
+		if sources := r.sources(); len(sources) > 0 {
+			b.WriteString("\nSources:\n\n" + table("source", sourceColumns, sources) + "\nBy source:\n\n" + table("source, method", mixedColumns, r.bySource()))
 		}
 		b.WriteString("\n* best of its column\n")
 		if len(r.sampled()) > 0 {
@@ -60,9 +63,9 @@ func (r *Report) setting() string {
 	return s + fmt.Sprintf(", ages up to %s documents", quantity.Count(r.MaxAge))
 }
 
-// table has a line for every result. Columns that fit no more into it follow in another one below.
-func table(columns []column, results []Result) string {
-	cells := [][]string{{"method"}, {""}}
+// table has a line for every result, which first names. Columns that fit no more into it follow in another one below.
+func table(first string, columns []column, results []Result) string {
+	cells := [][]string{{first}, {""}}
 	for _, x := range results {
 		cells = append(cells, []string{x.Method})
 	}

@@ -33,6 +33,11 @@ type shares struct {
 	all   shareBin
 }
 
+// newShares counts documents shorter than that as short.
+func newShares(below int) shares {
+	return shares{below: below, width: 1, bins: make([]shareBin, maxBins)}
+}
+
 type shareBin struct{ tokens, short int64 }
 
 // maxBins keeps a twentieth's borders within half a percent of it.
@@ -54,22 +59,32 @@ func (s *shares) count(tokens, short int64) {
 	s.all.short += short
 }
 
-// sample sums up. A run with a twentieth in which no sequence begins, or without short documents, has none.
-func (s *shares) sample() *Sample {
-	if s.all.short == 0 {
-		return nil
+// parts returns the twentieths of the run; false where no sequence begins in one of them.
+func (s *shares) parts() (parts [twentieths]shareBin, ok bool) {
+	if s.all.tokens == 0 {
+		return parts, false
 	}
-	var parts [twentieths]shareBin
 	for i, b := range s.bins {
 		p := &parts[min(int64(i)*s.width*twentieths/s.all.tokens, twentieths-1)]
 		p.tokens += b.tokens
 		p.short += b.short
 	}
-	out := &Sample{Below: s.below, Share: float64(s.all.short) / float64(s.all.tokens)}
 	for _, p := range parts {
 		if p.tokens == 0 {
-			return nil
+			return parts, false
 		}
+	}
+	return parts, true
+}
+
+// sample sums up. A run with a twentieth in which no sequence begins, or without short documents, has none.
+func (s *shares) sample() *Sample {
+	parts, ok := s.parts()
+	if !ok || s.all.short == 0 {
+		return nil
+	}
+	out := &Sample{Below: s.below, Share: float64(s.all.short) / float64(s.all.tokens)}
+	for _, p := range parts {
 		share := float64(p.short) / float64(p.tokens)
 		out.Shares = append(out.Shares, share)
 		out.Deviation = max(out.Deviation, math.Abs(share/out.Share-1))

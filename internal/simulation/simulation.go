@@ -40,6 +40,8 @@ type Result struct {
 	AttentionCostUnmasked float64  `json:"attention_cost_unmasked"`
 	Buckets               []Bucket `json:"buckets"`
 	Sample                *Sample  `json:"sample,omitempty"` // nil where a run is too short to have one
+	// Sources are those of a mixture by name, nil without one.
+	Sources map[string]*Source `json:"sources,omitempty"`
 	// Detail says under which bounds the method ran, what the end of the input cost (the flush pads the most), and what the method
 	// itself counts.
 	Detail map[string]any `json:"detail"`
@@ -73,6 +75,11 @@ type Sequence func(length int, pieces []packonline.Piece) error
 // RunDocuments is Run with what each document is about, where the method asks for that (nil hints: nothing is known), with the length
 // below which documents are short for Result.Sample, and with any use of the sequences, which may be nil.
 func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, below int, each Sequence) (*Result, error) {
+	return run(ctx, c, lengths, hints, below, nil, each)
+}
+
+// run is RunDocuments, of a mixture where sources are there to look at.
+func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, below int, sources *bySource, each Sequence) (*Result, error) {
 	if c.Pool == 0 {
 		c.Pool = max(len(lengths), 1)
 	}
@@ -87,6 +94,7 @@ func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hin
 		}
 	}
 	w := newWatch(c, lengths, below, each)
+	w.sources = sources
 	var out packonline.Rows
 	var packing time.Duration
 	waiting := 0

@@ -16,6 +16,7 @@ type watch struct {
 	ages      []uint32 // of each document, until its last piece is out
 	whole     []bool   // of each document, whether it is out in one piece
 	shares    shares
+	sources   *bySource // nil without a mixture
 	each      Sequence
 
 	// Atoms that are a part of a row make rows in order of emission, each bucket on its own.
@@ -27,7 +28,7 @@ type watch struct {
 
 func newWatch(c packonline.Config, documents []int32, below int, each Sequence) *watch {
 	w := &watch{result: &Result{Method: c.Method}, documents: documents, ages: make([]uint32, len(documents)), whole: make([]bool, len(documents)),
-		shares: shares{below: below, width: 1, bins: make([]shareBin, maxBins)}, each: each, parts: 1}
+		shares: newShares(below), each: each, parts: 1}
 	if c.Atom > 0 && c.Atom < 1 {
 		w.parts = int(1 / c.Atom)
 	}
@@ -78,6 +79,9 @@ func (w *watch) row(b int, pieces []packonline.Piece, now int) error {
 		}
 	}
 	w.shares.count(tokens, short)
+	if w.sources != nil {
+		w.sources.count(w.result.Buckets[b].Length, pieces)
+	}
 	w.started[b], w.have[b] = w.started[b][:0], 0
 	bucket := &w.result.Buckets[b]
 	bucket.Sequences++
@@ -90,12 +94,17 @@ func (w *watch) row(b int, pieces []packonline.Piece, now int) error {
 
 // Lines writes sequences down as Run does.
 func Lines(placements io.Writer) Sequence {
+	return lines(placements, func(b []byte, document uint64) []byte { return strconv.AppendUint(b, document, 10) })
+}
+
+// lines is Lines with documents named as appendName does.
+func lines(placements io.Writer, appendName func(b []byte, document uint64) []byte) Sequence {
 	var line []byte
 	return func(length int, pieces []packonline.Piece) error {
 		line = strconv.AppendInt(line[:0], int64(length), 10)
 		separator := byte('\t')
 		for _, x := range pieces {
-			line = strconv.AppendUint(append(line, separator), x.Doc, 10)
+			line = appendName(append(line, separator), x.Doc)
 			line = strconv.AppendInt(append(line, ':'), int64(x.Start), 10)
 			line = strconv.AppendInt(append(line, ':'), int64(x.Length), 10)
 			separator = ' '
@@ -120,6 +129,9 @@ func (w *watch) end() error {
 		}
 	}
 	r.Sample = w.shares.sample()
+	if w.sources != nil {
+		r.Sources = w.sources.results(w.ages)
+	}
 	for i, a := range w.ages {
 		r.AgeMax = max(r.AgeMax, a)
 		if !w.whole[i] {

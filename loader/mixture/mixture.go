@@ -514,7 +514,7 @@ type Status struct {
 func (m *Mixture) Status() []Status {
 	out := make([]Status, len(m.sources))
 	for i, s := range m.sources {
-		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: float64(m.accounts[i].share) / Unit, Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.total,
+		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: m.Share(i), Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.total,
 			Epoch: s.epoch, Epochs: s.config.Epochs, Taken: s.taken, Last: s.last, Sealed: s.sealed, Resting: s.resting, Removed: s.removed, UsedUp: s.usedUp()}
 	}
 	return out
@@ -534,6 +534,9 @@ func (m *Mixture) Source(name string) (int, bool) {
 
 // Config returns the configuration of a source.
 func (m *Mixture) Config(source int) Source { return m.sources[source].config }
+
+// Share returns the share of the tokens that a source is to have now, with those of sources that cannot be taken divided among the others.
+func (m *Mixture) Share(source int) float64 { return float64(m.accounts[source].share) / Unit }
 
 // Tokens returns how many tokens were taken.
 func (m *Mixture) Tokens() int64 { return m.tokens }

@@ -1,0 +1,79 @@
+package report_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"loaderd/internal/lengths"
+	"loaderd/internal/report"
+	"loaderd/internal/simulation"
+	"loaderd/loader/mixture"
+	"loaderd/packonline"
+)
+
+// mixed is a comparison on a mixture of so many sources, of so many documents each.
+func mixed(t *testing.T, sources, documents int, methods ...string) *report.Report {
+	t.Helper()
+	m := &simulation.Mixture{Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}, Sources: map[string]mixture.Source{}},
+		Lengths: map[string][]int32{}}
+	for i := range sources {
+		name := fmt.Sprintf("source-%02d", i)
+		m.Config.Sources[name] = mixture.Source{Weight: float64(i + 1), Epochs: 1, MinTokens: 100}
+		m.Lengths[name] = lengths.LogNormal(documents, uint64(i))
+	}
+	a, err := m.Take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &report.Report{Input: "<lengths>", Command: "loaderd compare", Rows: []int{2048}, Pool: 500, MaxAge: 2000, Lengths: report.Describe(a.Lengths, 2048)}
+	for _, method := range methods {
+		result, err := simulation.RunMixture(t.Context(), packonline.Config{Method: method, Buckets: r.Rows, Atom: 1, Pool: 500, MaxAge: 2000}, a, 2048, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Add(result, nil)
+	}
+	r.Judge()
+	return r
+}
+
+// A comparison on a mixture says how every source fares with every method, and draws the shares of runs that are long enough.
+func TestSources(t *testing.T) {
+	told := func(r *report.Report) (table, page string) {
+		var text, html bytes.Buffer
+		if err := errors.Join(r.WriteTable(&text), r.WriteHTML(&html)); err != nil {
+			t.Fatal(err)
+		}
+		return text.String(), html.String()
+	}
+	r := mixed(t, 3, 2000, "concat", "bfd")
+	text, page := told(r)
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > 80 {
+			t.Errorf("%d characters: %s", n, line)
+		}
+	}
+	_, sources, _ := strings.Cut(text, "\nSources:\n\n")
+	sources, by, ok := strings.Cut(sources, "\nBy source:\n\n")
+	if !ok || strings.Count(sources, "\nsource-") != 3 || strings.Count(by, "\nsource-") != 6 || !strings.Contains(by, "\nsource-01, bfd ") || strings.Contains(by[:300], "*") {
+		t.Errorf("the tables are\n%s", text)
+	}
+	for title, want := range map[string]int{"Shares of the sources": 1, "Sources": 1, "By source": 1} {
+		if n := strings.Count(page, "<h2>"+title+"</h2>"); n != want {
+			t.Errorf("the page has %q %d times", title, n)
+		}
+	}
+	if !strings.Contains(page, "<td>source-02, bfd</td>") || !strings.Contains(page, "</i>source-02</li>") {
+		t.Error("the page does not name its sources")
+	}
+	if _, page = told(mixed(t, 2, 3, "concat")); strings.Contains(page, "Shares of the sources") || !strings.Contains(page, "<h2>By source</h2>") {
+		t.Error("shares are drawn of a run without twentieths")
+	}
+	if text, page = told(compared(t, []int32{5}, []int{8}, "concat")); strings.Contains(text+page, "ource") {
+		t.Error("sources where there are none")
+	}
+}

@@ -1,0 +1,186 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"loaderd/loader/mixture"
+	"loaderd/packonline"
+)
+
+// Mixture is a run of several sources, each a list of document lengths that is sealed before the run begins.
+type Mixture struct {
+	Config  mixture.Config
+	Lengths map[string][]int32 // of every source of Config
+	// Tokens is behind how many tokens the run ends at the latest; 0 where its sources end it.
+	Tokens int64
+}
+
+// Arrivals are the documents of a mixture that are used, in the order in which a run takes them.
+type Arrivals struct {
+	Lengths []int32 // in tokens
+
+	mixture  *Mixture
+	names    []string // of the sources, by number
+	source   []uint16 // of each document
+	document []int32  // and its number in its source, from 0
+	targets  []target
+	tokens   int64
+	sources  []arrived // by number
+}
+
+// arrived counts the documents of one source.
+type arrived struct {
+	all    int64 // used or not, in all epochs
+	used   int64
+	tokens int64
+	left   LeftOut
+}
+
+// target is what share of the tokens each source is to have from a number of tokens on.
+type target struct {
+	from   int64
+	shares []float64
+}
+
+// LeftOut counts the documents of a source that are not used, by reason.
+type LeftOut struct {
+	Split int64 `json:"split"` // not in the split
+	Short int64 `json:"short"` // less tokens than min_tokens
+	Long  int64 `json:"long"`  // more tokens than max_tokens
+	// NotReached are the documents of the list that no epoch came to before the run ended.
+	NotReached int64 `json:"not_reached"`
+}
+
+// Endless reports whether only Tokens ends the run: a source that is read for ever keeps it from ending.
+func (m *Mixture) Endless() bool {
+	forever := 0
+	for _, s := range m.Config.Sources {
+		if s.Epochs == mixture.Forever {
+			forever++
+		}
+	}
+	if m.Config.Mix.End == mixture.EndFirst {
+		return forever == len(m.Config.Sources)
+	}
+	return forever > 0
+}
+
+// Take takes all documents that the run takes.
+func (m *Mixture) Take(ctx context.Context) (*Arrivals, error) {
+	begins := map[string]mixture.Begin{}
+	for name, list := range m.Lengths {
+		begins[name] = mixture.Begin{First: 1, Last: uint64(len(list)), Sealed: true}
+	}
+	mix, err := mixture.New(m.Config, begins)
+	if err != nil {
+		return nil, err
+	}
+	a := &Arrivals{mixture: m, names: slices.Sorted(maps.Keys(m.Config.Sources)), sources: make([]arrived, len(m.Config.Sources))}
+	lists := make([][]int32, len(a.names))
+	for i, name := range a.names {
+		lists[i] = m.Lengths[name]
+	}
+	for {
+		source, sequence, ok := mix.Next()
+		if !ok || m.Tokens > 0 && mix.Tokens() >= m.Tokens {
+			break
+		}
+		if len(a.Lengths)%(1<<16) == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if len(a.Lengths) == math.MaxInt32 {
+			return nil, fmt.Errorf("the mixture has more than 2^31-1 documents: end it earlier, by tokens")
+		}
+		length := lists[source][sequence-1]
+		used := a.sources[source].take(mix.Config(source), sequence, length)
+		if used {
+			a.aim(mix)
+			a.Lengths = append(a.Lengths, length)
+			a.source, a.document = append(a.source, uint16(source)), append(a.document, int32(sequence-1))
+			a.tokens += int64(length)
+			mix.Take(int(length))
+			continue
+		}
+		mix.Take(0)
+	}
+	for i := range a.sources {
+		if all := int64(len(lists[i])); a.sources[i].all < all {
+			a.sources[i].left.NotReached = all - a.sources[i].all
+		}
+	}
+	return a, nil
+}
+
+// take counts a document and reports whether it is used.
+func (s *arrived) take(c mixture.Source, sequence uint64, length int32) bool {
+	s.all++
+	switch {
+	case !c.Split.Takes(0, sequence):
+		s.left.Split++
+	case int(length) < c.MinTokens:
+		s.left.Short++
+	case c.MaxTokens > 0 && int(length) > c.MaxTokens:
+		s.left.Long++
+	default:
+		s.used++
+		s.tokens += int64(length)
+		return true
+	}
+	return false
+}
+
+// aim notes the shares where they have changed.
+func (a *Arrivals) aim(mix *mixture.Mixture) {
+	last := len(a.targets) - 1
+	if last >= 0 && a.unchanged(mix, a.targets[last].shares) {
+		return
+	}
+	t := target{from: a.tokens, shares: make([]float64, len(a.names))}
+	for i := range t.shares {
+		t.shares[i] = mix.Share(i)
+	}
+	a.targets = append(a.targets, t)
+}
+
+func (a *Arrivals) unchanged(mix *mixture.Mixture, shares []float64) bool {
+	for i, x := range shares {
+		if mix.Share(i) != x {
+			return false
+		}
+	}
+	return true
+}
+
+// target returns the mean target of a source over the tokens [from, to).
+func (a *Arrivals) target(source int, from, to float64) float64 {
+	sum := 0.0
+	for k, t := range a.targets {
+		end := float64(a.tokens)
+		if k+1 < len(a.targets) {
+			end = float64(a.targets[k+1].from)
+		}
+		if n := min(end, to) - max(float64(t.from), from); n > 0 {
+			sum += n * t.shares[source]
+		}
+	}
+	return ratio(sum, to-from)
+}
+
+// RunMixture is RunDocuments for a mixture. What it returns has Sources.
+func RunMixture(ctx context.Context, c packonline.Config, a *Arrivals, below int, each Sequence) (*Result, error) {
+	return run(ctx, c, a.Lengths, nil, below, newBySource(a), each)
+}
+
+// Placements writes sequences down as Run does, with documents named by source and their number there: source/document:start:length.
+func (a *Arrivals) Placements(out io.Writer) Sequence {
+	return lines(out, func(b []byte, arrival uint64) []byte {
+		b = append(append(b, a.names[a.source[arrival]]...), '/')
+		return strconv.AppendInt(b, int64(a.document[arrival]), 10)
+	})
+}
