@@ -26,7 +26,7 @@ const sharesSeeds = 8
 // the last ones included, and by chi-square. Figures are the worst of several runs, those of chi-square the mean.
 func printMixtureShares(ctx context.Context, b *bench, out io.Writer) error {
 	var m markdown
-	m.row("lengths in a source", "`shuffle.window`", "longest document", "steps", "first 100", "last 100", "every 100: median", "most",
+	m.row("lengths in a source", "pool", "window", "longest document", "steps", "first 100", "last 100", "every 100: median", "most",
 		"chi-square, whole run", "chi-square of 200 steps, mean", "and of a random order", "beyond 9.49 (5 % of random ones)")
 	logNormal := func(sigma float64) func(mean float64, seed uint64) []int32 {
 		return func(mean float64, seed uint64) []int32 {
@@ -34,21 +34,22 @@ func printMixtureShares(ctx context.Context, b *bench, out io.Writer) error {
 		}
 	}
 	for _, x := range []struct {
-		name   string
-		draw   func(mean float64, seed uint64) []int32
-		window int
+		name         string
+		draw         func(mean float64, seed uint64) []int32
+		pool, window int
 	}{
-		{"0.5 to 1.5 times the mean", around, 1024},
-		{"0.5 to 1.5 times the mean", around, 256},
-		{"0.5 to 1.5 times the mean", around, 64},
-		{"log-normal, sigma 0.5", logNormal(.5), 1024},
-		{"log-normal, sigma 0.5", logNormal(.5), 64},
-		{"log-normal, sigma 1", logNormal(1), 1024},
+		{"0.5 to 1.5 times the mean", around, 4096, 1024},
+		{"0.5 to 1.5 times the mean", around, 4096, 256},
+		{"0.5 to 1.5 times the mean", around, 2048, 256},
+		{"log-normal, sigma 0.5", logNormal(.5), 4096, 1024},
+		{"log-normal, sigma 0.5", logNormal(.5), 2048, 256},
+		{"log-normal, sigma 1", logNormal(1), 4096, 1024},
+		{"log-normal, sigma 1", logNormal(1), 2048, 256},
 	} {
 		var f shareFigures
 		for seed := range uint64(sharesSeeds) {
 			run, longest := equalMeans(seed, x.draw)
-			run.config.Shuffle.Window = x.window
+			run.config.Packing.Pool, run.config.Shuffle.Window = x.pool, x.window
 			s, err := run.shares(ctx)
 			if err != nil {
 				return err
@@ -56,7 +57,7 @@ func printMixtureShares(ctx context.Context, b *bench, out io.Writer) error {
 			f.longest = max(f.longest, longest)
 			f.add(s)
 		}
-		m.row(x.name, x.window, thousands(int64(f.longest)), thousands(f.steps/sharesSeeds), percent(f.first, 2), percent(f.last, 2),
+		m.row(x.name, thousands(x.pool), thousands(x.window), thousands(int64(f.longest)), thousands(f.steps/sharesSeeds), percent(f.first, 2), percent(f.last, 2),
 			percent(quantile(f.off, .5), 2), percent(quantile(f.off, 1), 2), fmt.Sprintf("%.2f", f.whole/sharesSeeds), fmt.Sprintf("%.2f", f.mean/sharesSeeds),
 			len(mixedMeans)-1, percent(f.beyond/sharesSeeds, 1))
 	}
