@@ -124,7 +124,7 @@ bench-moment: build ## every benchmark for a moment: do they still run? Part of 
 	$(MAKE) bench-flight FLIGHT="--seconds 0.1 --rounds 1"
 	bin/endtoend -documents 300 -python $(VENV)
 	bin/endtoend -documents 300 -tokenized -python $(VENV)
-	bin/guarantees -planned 60000 shares order balance
+	bin/guarantees -planned 60000 -repeats 1 shares order balance mixspeed mixpicture mixneighbours
 	LOADERD_SCALE=moment $(GO) test -count=1 -run '^TestScale$$' .
 	bin/splice -pool 256 -bytes 4000000 $(shell $(GO) env GOROOT)/src/net
 

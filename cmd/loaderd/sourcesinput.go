@@ -194,6 +194,9 @@ func (in *sourcesInput) arrivals(cmd *cobra.Command, packing *packingFlags, colu
 
 // read reads the lengths of all sources and says what it read.
 func (in *sourcesInput) read(ctx context.Context, stdin io.Reader, column string, m *simulation.Mixture) (a *simulation.Arrivals, name string, err error) {
+	if column != "" && !slices.ContainsFunc(slices.Collect(maps.Values(in.files)), lengthsin.IsParquet) {
+		return nil, "", usageError{errors.New("--column: want a source whose file ends in .parquet")}
+	}
 	m.Lengths = map[string][]int32{}
 	var names []string
 	for _, source := range slices.Sorted(maps.Keys(in.files)) {

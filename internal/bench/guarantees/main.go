@@ -1,5 +1,5 @@
 // Guarantees measures what the guarantees cost and how well they hold: checkpoints, recovery, the plan log, ranks in lock step, shares
-// and waits of buckets, attention cost by rank. It prints the tables of docs/results/benchmarks.md as Markdown.
+// and waits of buckets, attention cost by rank, mixtures. It prints the tables of docs/results/benchmarks.md and mixtures.md as Markdown.
 //
 //	go run ./internal/bench/guarantees                       # all tables
 //	go run ./internal/bench/guarantees order balance         # some; -list names them
