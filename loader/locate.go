@@ -205,6 +205,16 @@ func Find(ctx context.Context, log PlanLog, document uint64, f func(s *plan.Step
 	if err != nil {
 		return fmt.Errorf("find document %d: read the end of the plan: %w", document, err)
 	}
+	h, err := p.header(ctx)
+	if err != nil {
+		return fmt.Errorf("find document %d: %w", document, err)
+	}
+	if h.Config.Mixed() {
+		if err := p.findMixed(ctx, h, end.steps, document, f); err != nil {
+			return fmt.Errorf("find document %d of source %d: %w", plan.RefSequence(document), plan.RefSource(document), err)
+		}
+		return nil
+	}
 	var failed error
 	first := sort.Search(int(end.steps), func(i int) bool {
 		s, err := p.step(ctx, uint64(i))
@@ -220,19 +230,8 @@ func Find(ctx context.Context, log PlanLog, document uint64, f func(s *plan.Step
 			failed = err
 			break
 		}
-		for i, row := range s.Rows {
-			var pieces []packonline.Piece
-			for _, x := range row {
-				if x.Doc == document {
-					pieces = append(pieces, x)
-				}
-			}
-			if len(pieces) == 0 {
-				continue
-			}
-			if err := f(s, i, pieces); err != nil {
-				return err
-			}
+		if err := holds(s, document, f); err != nil {
+			return err
 		}
 		if s.Floor.Covers(document) {
 			break
@@ -240,6 +239,25 @@ func Find(ctx context.Context, log PlanLog, document uint64, f func(s *plan.Step
 	}
 	if failed != nil {
 		return fmt.Errorf("find document %d: %w", document, failed)
+	}
+	return nil
+}
+
+// holds calls f with every row of a step that holds a part of a document.
+func holds(s *plan.Step, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
+	for i, row := range s.Rows {
+		var pieces []packonline.Piece
+		for _, x := range row {
+			if x.Doc == document {
+				pieces = append(pieces, x)
+			}
+		}
+		if len(pieces) == 0 {
+			continue
+		}
+		if err := f(s, i, pieces); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -545,3 +545,29 @@ func BenchmarkTake(b *testing.B) {
 		})
 	}
 }
+
+// The place of every document of an epoch is the one that it is taken at, and WalkOf has the order of the mixture.
+func TestPlaceOfADocument(t *testing.T) {
+	for _, n := range []uint64{0, 1, 5, 64, 8191, 8192, 20_003} {
+		for _, block := range []int{0, 1, 7, 64, 9000} {
+			c := plain(1)
+			c.Epochs, c.Block = 3, block
+			begin := mixture.Begin{First: 11, Last: 10 + n, Sealed: true}
+			m := open(t, config(map[string]mixture.Source{"a": c}), map[string]mixture.Begin{"a": begin})
+			for epoch := range uint64(3) {
+				w, of := m.Walk(0, epoch), mixture.WalkOf(7, "a", c, begin, begin.Last, epoch)
+				for k := uint64(0); k < n; k += 1 + k/50 {
+					sequence := w.At(k)
+					if have, ok := of.Place(sequence); !ok || have != k || of.At(k) != sequence {
+						t.Fatalf("%d documents by %d, epoch %d: document %d has place %d (%t), want %d", n, block, epoch, sequence, have, ok, k)
+					}
+				}
+				for _, sequence := range []uint64{0, 10, 11 + n, 1 << 40} {
+					if have, ok := of.Place(sequence); ok && (n > 0 || block > 0) {
+						t.Fatalf("%d documents by %d, epoch %d: document %d has place %d", n, block, epoch, sequence, have)
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"sort"
+
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// turns are the places of a document in the epochs of its source.
+type turns struct {
+	seed     uint64
+	number   int // of the source
+	source   plan.SourceInfo
+	last     uint64 // document of the source, 0 where it has not ended
+	sequence uint64
+
+	epoch uint64 // the one in which the document comes next
+	place uint64 // in that
+	comes bool   // false when it comes no more
+}
+
+// turn finds the document's place in an epoch.
+func (t *turns) turn(epoch uint64) {
+	c := t.source.Config
+	t.epoch, t.comes = epoch, false
+	drawn := c.Block > 0 && (epoch > 0 || t.source.Sealed)
+	if !c.Epochs.Another(epoch) || drawn && t.last == 0 {
+		return
+	}
+	begin := mixture.Begin{First: t.source.Start, Last: t.source.Last, Sealed: t.source.Sealed}
+	t.place, t.comes = mixture.WalkOf(t.seed, t.source.Name, c, begin, t.last, epoch).Place(t.sequence)
+}
+
+// passed reports whether the document has come, in the epoch in which it comes next, where sources are read as far as this.
+func (t *turns) passed(places []mixture.Place) bool {
+	if !t.comes || t.number >= len(places) {
+		return false
+	}
+	at := places[t.number]
+	return at.Epoch > t.epoch || at.Epoch == t.epoch && at.Taken > t.place
+}
+
+// findMixed is Find in a run with several sources. The places of the sources, which stand in a step now and then, say where to look: behind the last one at which
+// an epoch has not come to the document, until everything is used up that had come where it has.
+func (p *planReader) findMixed(ctx context.Context, h plan.Header, steps, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
+	t := &turns{seed: h.Config.Seed, number: plan.RefSource(document), sequence: plan.RefSequence(document)}
+	err := p.source(ctx, h, t)
+	if err != nil {
+		return err
+	}
+	t.turn(0)
+	var until plan.Position // that a floor reaches when what has come of the document is used up
+	waits := false          // for that
+	searched := uint64(0)   // steps before this one are looked at
+	for i := uint64(0); i < steps; i++ {
+		if !waits && i >= searched {
+			if !t.comes {
+				return nil
+			}
+			if i, searched, err = p.nextTurn(ctx, t, i, steps); err != nil || i >= steps {
+				return err
+			}
+		}
+		s, err := p.step(ctx, i)
+		if err != nil {
+			return err
+		}
+		if err := holds(s, document, f); err != nil {
+			return err
+		}
+		for t.passed(s.Places) {
+			waits, until = true, s.Cursor
+			t.turn(max(t.epoch+1, s.Places[t.number].Epoch))
+		}
+		waits = waits && !s.Floor.Reaches(until)
+	}
+	return nil
+}
+
+// nextTurn returns the first step, not before from, that can hold a document which comes next, and the step behind the first one by whose places it has come.
+func (p *planReader) nextTurn(ctx context.Context, t *turns, from, steps uint64) (first, behind uint64, err error) {
+	mark := (from + plan.MarkSteps - 1) / plan.MarkSteps // the first one that is not before from
+	marks := (steps + plan.MarkSteps - 1) / plan.MarkSteps
+	n := sort.Search(int(marks-min(mark, marks)), func(i int) bool {
+		s, failed := p.step(ctx, (mark+uint64(i))*plan.MarkSteps)
+		if failed != nil {
+			err = failed
+			return true
+		}
+		return t.passed(s.Places)
+	})
+	if n > 0 {
+		from = (mark+uint64(n)-1)*plan.MarkSteps + 1
+	}
+	return from, min((mark+uint64(n))*plan.MarkSteps+1, steps), err
+}
+
+// errFound ends a scan.
+var errFound = errors.New("found")
+
+// source reads how the source of a document is read, and where it ends: nothing when the run has no such source. What came to the run later, and the end of one that
+// is read in an order drawn for each epoch, stands somewhere in the plan.
+func (p *planReader) source(ctx context.Context, h plan.Header, t *turns) error {
+	infos := h.Infos()
+	ends := func() bool { // it is known where it ends, or need not be
+		if t.number >= len(infos) {
+			return false
+		}
+		t.source = infos[t.number]
+		if t.source.Sealed {
+			t.last = t.source.Last
+		}
+		return t.source.Sealed || t.source.Config.Epochs == 1 || t.source.Config.Block == 0
+	}
+	if ends() {
+		return nil
+	}
+	step := (plan.StepPart{Step: plan.Step{Mixed: true}}).Kind()
+	err := p.log.Scan(ctx, 2, func(at uint64, record []byte) error {
+		if len(record) > 3 && record[3] == step {
+			return nil
+		}
+		e, err := plan.DecodeRecord(record)
+		if err != nil {
+			return damaged(at, err)
+		}
+		switch e := e.(type) {
+		case plan.Mix:
+			if infos = append(infos, e.Infos()...); ends() {
+				return errFound
+			}
+		case plan.SealSource:
+			if e.Source == t.number {
+				t.last = e.Last
+				return errFound
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errFound) {
+		return nil
+	}
+	return err
+}
