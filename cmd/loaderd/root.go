@@ -124,6 +124,8 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newPublishCmd(),
 		newSealCmd(),
 		newDrainCmd(),
+		newMixCmd(),
+		newSourceCmd(),
 		newLedgerCmd(),
 		newRunsCmd(),
 		newRunCmd(),

@@ -13,16 +13,26 @@ import (
 func newSealCmd() *cobra.Command {
 	var client flightClient
 	cmd := &cobra.Command{
-		Use:   "seal",
-		Short: "End a run behind the document stream's present last document",
+		Use:   "seal [SOURCE]",
+		Short: "End a run, or one of its sources, behind the present last document",
 		Long: `End a run behind the document stream's present last document: what waits in the pool is packed, the last step is padded or dropped
 (steps.last), and every rank's stream ends at the same step. The decision is recorded in the plan, so a restart repeats it. Documents
-published later belong to other runs. Sealing twice changes nothing.`,
+published later belong to other runs. Sealing twice changes nothing.
+
+Of a run with several sources it ends all, each behind its present last document: the run ends when they are used up. With the name of a SOURCE it
+ends that one alone; its weight goes to the others when it is used up, and with epochs set it is read again.`,
 		Example: `  loaderd publish corpus/ && loaderd seal
-  loaderd seal --flight grpc://trainer-0:8815 --run pretrain-7`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return client.record(cmd, "seal", (*reader.Client).Seal, "run %s ends behind document %d\n")
+  loaderd seal --flight grpc://trainer-0:8815 --run pretrain-7
+  loaderd seal math`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return client.record(cmd, "seal", (*reader.Client).Seal, "run %s ends behind document %d\n")
+			}
+			seal := func(c *reader.Client, ctx context.Context, run string) (answers.Recorded, error) {
+				return c.SealSource(ctx, run, args[0])
+			}
+			return client.record(cmd, "seal", seal, "source "+args[0]+" of run %s ends behind document %d\n")
 		},
 	}
 	client.register(cmd)
