@@ -44,6 +44,16 @@ func (s *Store) Source(name string, sources int) *Store {
 	return x
 }
 
+// LetPublish lets producers that connect to the embedded server from now on publish to the streams of these sources too.
+func (s *Store) LetPublish(sources ...string) {
+	if s.server == nil {
+		return
+	}
+	c := s.config
+	c.Sources = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(c.Sources), sources...))))
+	s.server.Let(c.producers())
+}
+
 // SourceOf is the store of the source whose stream takes documents of <subject>.<source>, or the store itself where one stream takes all.
 func (s *Store) SourceOf(ctx context.Context, source string) (*Store, error) {
 	of := s.Source(source, 1)

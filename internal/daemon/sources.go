@@ -21,8 +21,9 @@ type sources struct {
 	packing packonline.Config // of sources that have none of their own
 	count   int               // of sources, which share what is buffered
 
-	mu   sync.Mutex
-	open []*doclog.Log
+	mu    sync.Mutex
+	names []string
+	open  []*doclog.Log
 }
 
 // Open implements loader.Sources.
@@ -42,7 +43,8 @@ func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (load
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open = append(s.open, docs)
+	s.open, s.names = append(s.open, docs), append(s.names, name)
+	s.store.LetPublish(s.names...) // it may have come while the run goes on
 	return loader.Stream{Documents: docs, Floors: floors}, nil
 }
 

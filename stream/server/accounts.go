@@ -62,7 +62,7 @@ type Producers struct {
 type users struct {
 	server    *server.Server // set before it starts
 	dir       string
-	producers Producers
+	producers atomic.Pointer[Producers]
 	secret    string // of the cluster's members; empty without one
 	inside    string // of this process, for its own connections
 	tokens    atomic.Pointer[tokens]
@@ -76,9 +76,13 @@ func openUsers(o Options) (*users, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &users{dir: o.Dir, producers: o.Producers, secret: secret, inside: random()}
+	u := &users{dir: o.Dir, secret: secret, inside: random()}
+	u.producers.Store(&o.Producers)
 	return u, u.Reload()
 }
+
+// Let says what producers may do that connect from now on.
+func (s *Server) Let(p Producers) { s.users.producers.Store(&p) }
 
 // Files implements access.Reloader.
 func (u *users) Files() []string {
@@ -151,9 +155,10 @@ func (u *users) Check(c server.ClientAuthentication) bool {
 		}
 		return u.register(c, name, nil)
 	case hash == known.producer:
+		may := u.producers.Load()
 		return u.register(c, accountDocuments, &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: u.producers.Publish},
-			Subscribe: &server.SubjectPermission{Allow: u.producers.Subscribe},
+			Publish:   &server.SubjectPermission{Allow: may.Publish},
+			Subscribe: &server.SubjectPermission{Allow: may.Subscribe},
 		})
 	}
 	return false
