@@ -27,3 +27,6 @@ func (r *Run) Release(ctx context.Context) error {
 
 // Leads reports whether this process takes itself for the leader.
 func (r *Run) Leads() bool { return r.office.present() != nil }
+
+// NewWalker is for benchmarks.
+var NewWalker = newWalker

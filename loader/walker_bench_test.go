@@ -1,0 +1,85 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	settings "loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/internal/natstest"
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/stream"
+	"loaderd/stream/doclog"
+)
+
+// BenchmarkEpoch reads a sealed source of 40,000 documents of 2 KB of Go's own source from a real server and tokenizes them: in the order of the stream as a live
+// source is read, and in drawn orders of blocks.
+func BenchmarkEpoch(b *testing.B) {
+	const documents = 40000
+	srv := natstest.Start(b)
+	tokens, _, err := daemon.Tokens(settings.Default().Tokenizer)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := goSource(b)
+	ctx := b.Context()
+	docs, err := doclog.Open(ctx, srv.Store(), tokens)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var messages []stream.Message
+	for i := range documents {
+		messages = append(messages, stream.Message{ID: fmt.Sprint(i), Data: text[i%(len(text)/2000)*2000:][:2000]})
+	}
+	natstest.Publish(b, srv.Store(), messages...)
+	read := func(b *testing.B, open func() (loader.Source, error)) {
+		for b.Loop() {
+			source, err := open()
+			if err != nil {
+				b.Fatal(err)
+			}
+			for n := 0; n < documents; {
+				docs, err := source.Next(context.Background())
+				if err != nil {
+					b.Fatal(err)
+				}
+				n += len(docs)
+			}
+			source.Close()
+		}
+		b.ReportMetric(float64(documents*b.N)/b.Elapsed().Seconds(), "documents/s")
+	}
+	b.Run("stream", func(b *testing.B) { read(b, func() (loader.Source, error) { return docs.Read(ctx, 1) }) })
+	for _, block := range []int{8, 16, 32, 64, 256} {
+		b.Run(fmt.Sprint("blocks of ", block), func(b *testing.B) {
+			c := mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: block}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
+			m, err := mixture.New(c, map[string]mixture.Begin{"a": {First: 1, Last: documents, Sealed: true}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			read(b, func() (loader.Source, error) { return loader.NewWalker(docs, m.Walk(0, 0), 0), nil })
+		})
+	}
+}
+
+// goSource is text of Go's own source tree.
+func goSource(b *testing.B) (text []byte) {
+	files, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src", "*", "*.go"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			b.Fatal(err)
+		}
+		text = append(text, bytes.ToValidUTF8(data, nil)...)
+	}
+	return text
+}
