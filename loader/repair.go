@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -237,11 +238,14 @@ func (in *inspection) beyond(s Stored, c plan.Checkpoint) {
 	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.Tail.Position), max(in.OnceSteps, s.Step)
 	for _, p := range c.Pending() { // not yet in effect there
 		what := describe(p)
-		if !slices.ContainsFunc(in.Lost, func(l Lost) bool { return l.What == what }) && !slices.Contains(in.controls, p) {
+		if !slices.ContainsFunc(in.Lost, func(l Lost) bool { return l.What == what }) && !slices.ContainsFunc(in.controls, func(c plan.Control) bool { return reflect.DeepEqual(c, p) }) {
 			in.Lost = append(in.Lost, Lost{0, what, true})
 		}
 	}
 }
+
+// Config is the configuration of the run.
+func (d Damage) Config() plan.Config { return d.header.Config }
 
 // Copy copies the usable part of a damaged plan, and the checkpoints that fit, into the empty log of a run of another name. Called again
 // after it was broken off, it goes on with the copy; until the copy is finished no daemon serves it. The damaged plan stays as it is.

@@ -24,7 +24,13 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 	if err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
 	}
-	to, err := openNew(ctx, store, name)
+	if from, err = loader.ReadHeader(ctx, parent); err != nil {
+		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
+	}
+	if from.Config.Mixed() || c.Mixed() {
+		return forked, from, fmt.Errorf("fork run %s: runs with several sources cannot be forked yet: begin a run of another name", run)
+	}
+	to, err := openNew(ctx, store, name, c)
 	if err != nil {
 		return forked, from, err
 	}
@@ -55,13 +61,15 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 }
 
 // openNew opens what is kept of a run that is made.
-func openNew(ctx context.Context, store *stream.Store, name string) (e loader.Edges, err error) {
+func openNew(ctx context.Context, store *stream.Store, name string, c plan.Config) (e loader.Edges, err error) {
 	plan, err := planlog.Open(ctx, store, name)
 	if err != nil {
 		return e, err
 	}
 	e.Plan, e.Keyed = plan, plan.Keyed()
-	if e.Floors, err = planlog.OpenFloors(ctx, plan); err != nil {
+	if c.Mixed() {
+		e.Sources = sources{store: store, config: c, plan: plan}
+	} else if e.Floors, err = planlog.OpenFloors(ctx, plan); err != nil {
 		return e, err
 	}
 	e.Checkpoints, err = planlog.OpenCheckpoints(ctx, plan)
@@ -82,7 +90,7 @@ func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.T
 	}
 	e := loader.Edges{Plan: log}
 	if h.Config.Mixed() {
-		e.Sources = sources{store, tokens, h.Config}
+		e.Sources = sources{store: store, tokens: tokens, config: h.Config}
 		return loader.Audit(ctx, e, t, progress)
 	}
 	tokens.Hints = h.Config.Packing.Related()
@@ -97,6 +105,7 @@ type sources struct {
 	store  *stream.Store
 	tokens doclog.Tokenizing
 	config plan.Config
+	plan   *planlog.Log // of a run that is made, which says what it needs; else nil
 }
 
 // Open implements loader.Sources.
@@ -107,11 +116,13 @@ func (s sources) Open(ctx context.Context, name string, c mixture.Source) (loade
 	}
 	tokens := s.tokens
 	tokens.Hints = packing.Related()
-	docs, err := doclog.OpenReadOnly(ctx, s.store.Source(name, len(s.config.Sources)), tokens)
-	if err != nil {
-		return loader.Stream{}, err
+	store := s.store.Source(name, len(s.config.Sources))
+	docs, err := doclog.OpenReadOnly(ctx, store, tokens)
+	if err != nil || s.plan == nil {
+		return loader.Stream{Documents: docs}, err
 	}
-	return loader.Stream{Documents: docs}, nil
+	floors, err := planlog.OpenFloorsOf(ctx, s.plan, store)
+	return loader.Stream{Documents: docs, Floors: floors}, err
 }
 
 // ErrPackDifferently says that the runs over a stream have different packing settings.
