@@ -172,10 +172,13 @@ func TestAnUnknownSource(t *testing.T) {
 
 func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, step *plan.Step, first, n int) {
 	t.Helper()
-	want := arrowout.Metadata{Run: "fake", Step: step.Index, Parts: 1, Bucket: int(step.Bucket), Rows: n}
+	want := arrowout.Metadata{Run: "fake", Step: step.Index, Parts: 1, Bucket: int(step.Bucket), Rows: n, StepSources: f.begun}
 	for _, row := range step.Rows {
 		m := model(f, row, step.Bucket)
 		want.StepTokens += m.Cu[len(m.Cu)-1]
+		for _, source := range m.Sources {
+			want.StepSources = max(want.StepSources, int(source)+1)
+		}
 		want.StepSegments += int64(len(m.Cu) - 1)
 	}
 	for i, row := range step.Rows[first : first+n] {

@@ -53,6 +53,8 @@ type fakeRun struct {
 	lookup    []uint64 // what Lookup finds by any id
 	lost      bool     // documents are released
 
+	begun int // sources that the run began with
+
 	hidden atomic.Int64 // sources, the last ones, of which Info does not tell before a document is described
 }
 
@@ -70,6 +72,8 @@ func newMixed(steps, rows, bucket int, attention string) *fakeRun {
 		f.info.Config.Sources[name] = s
 		f.info.Sources = append(f.info.Sources, plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: name, Start: 1}, Config: s})
 	}
+	f.begun = 2 // books came later
+	delete(f.info.Config.Sources, "books")
 	for _, s := range f.steps {
 		s.Mixed = true
 		for i, row := range s.Rows {

@@ -62,14 +62,20 @@ type Metadata struct {
 	StepTokens   int64 `json:"step_tokens"`   // tokens of the whole step, on all ranks, without padding
 	StepSegments int64 `json:"step_segments"` // attention segments of the whole step, on all ranks
 
-	Sources map[string]SourceCount `json:"sources,omitempty"` // of a run with several: what this batch has of each, by name
+	// StepSources is how many sources the step's numbers may be of: those that the run began with, and more where one of them came later.
+	StepSources int                    `json:"step_sources,omitempty"`
+	Sources     map[string]SourceCount `json:"sources,omitempty"` // of a run with several: what this batch has of each, by name
 }
 
 // countStep counts what all ranks and parts of a step share.
 func (m *Metadata) countStep(s *plan.Step, sources *sources) {
+	m.StepSources = len(sources.config.Sources)
 	for _, row := range s.Rows {
 		for _, p := range row {
 			m.StepTokens += int64(p.Length)
+			if sources.config.Mixed() {
+				m.StepSources = max(m.StepSources, plan.RefSource(p.Doc)+1)
+			}
 		}
 		if sources.whole(row) {
 			m.StepSegments += int64(min(len(row), 1))
