@@ -144,6 +144,7 @@ func TestColumnsOfSeveralSources(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/hidden=%d", attention, hidden), func(t *testing.T) {
 				f := newMixed(12, 8, 37, attention)
 				f.hidden.Store(int64(hidden))
+				f.steps[3].Rows = make([][]packonline.Piece, 8) // padding alone
 				r := mustGet(t, dial(t, serve(t, f)), `{"rank":1,"world":2,"columns":["input_ids","labels","sources","segment_ids","documents","cu_seqlens","position_ids"]}`)
 				for _, step := range f.steps {
 					if !r.Next() {

@@ -32,14 +32,14 @@ def documents(n: int, seed: int = 1) -> list[np.ndarray]:
     return [rng.integers(1, VOCABULARY - 1, int(length), dtype=np.int32) for length in rng.integers(1, 201, n)]
 
 
-def publish_tokens(nats_url: str, tokens: list[np.ndarray]) -> None:
+def publish_tokens(nats_url: str, tokens: list[np.ndarray], source: str = "test") -> None:
     """Publishes them as any NATS client would."""
     headers = {"Content-Type": "application/vnd.loaderd.tokens", "Loaderd-Tokenizer": TOKENIZER}
 
     async def run() -> None:
         nc = await nats.connect(nats_url)
         js = nc.jetstream(publish_async_max_pending=4096)
-        futures = [await js.publish_async("docs.test", t.astype("<i4").tobytes(), headers=headers) for t in tokens]
+        futures = [await js.publish_async(f"docs.{source}", t.astype("<i4").tobytes(), headers=headers) for t in tokens]
         await asyncio.gather(*futures)
         await nc.close()
 

@@ -50,7 +50,7 @@ from loaderd.errors import (
 from loaderd.prefetch import Prefetcher
 from loaderd.reading import StepStream
 from loaderd.step import Part, Sources, Step
-from loaderd.wire import RunInfo
+from loaderd.wire import RunInfo, SourceCount
 
 if TYPE_CHECKING:
     from loaderd.producer import (
@@ -74,7 +74,7 @@ __all__ = [
     "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "NoStream", "NotLeading",
     "NotPermitted", "Part", "PlanLogDown", "PlanForeign", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
     "PublishError", "Published", "Publisher", "RankBehind", "Replaced", "Replaying", "RunFailed", "RunInfo", "RunMismatch", "RunReplaced", "ShuttingDown",
-    "SilentReader", "SlowReader", "SourceDown", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
+    "SilentReader", "SlowReader", "SourceDown", "SourceCount", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
     "TokenizerBehind", "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish",
     "documents", "publish",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from loaderd.connection import TLS, attended, interruptible
@@ -44,6 +44,7 @@ class Client(Iterator[Step]):
         fingerprint: str | None = None,
         run_id: str | None = None,
         documents: bool = False,
+        sources: bool | None = False,
         job: str = DEFAULT_JOB,
         token: str | None = None,
         tls: TLS | None = None,
@@ -57,7 +58,8 @@ class Client(Iterator[Step]):
         `run`, `fingerprint` and `run_id`, when given, must be those of the daemon's run (RunMismatch, PlanMismatch, RunReplaced: a run
         that was deleted and begun again has another id); a client keeps to the ones it finds first. It reads `steps` steps from `step` on, all by default, and of each the rows of
         `rank` of `world`. `job` names the job of these ranks: another one that reads the same run neither waits for it nor
-        makes it wait. `documents` asks for `Step.sources`. `token` is the daemon's bearer token. `prefetch` steps
+        makes it wait. `documents` asks for `Step.sources`, `sources` for these with their numbers, of a run with several (BadTicket by another; None: where it has
+        several). `token` is the daemon's bearer token. `prefetch` steps
         are read ahead.
 
         `patience`: seconds without a step after which the cause is raised. It belongs below the timeout of the
@@ -71,7 +73,7 @@ class Client(Iterator[Step]):
             raise ValueError(f"prefetch {prefetch}: want 1 step or more")
         self.rank, self.world = rank, world
         self._run, self._fingerprint, self._documents = run, fingerprint, documents
-        self._run_id = run_id
+        self._run_id, self._sources = run_id, sources
         self._patience, self._connect_timeout, self._prefetch = patience, connect_timeout, prefetch
         self._next, self._end = step, None if steps is None else step + steps
         self._job = job
@@ -127,6 +129,7 @@ class Client(Iterator[Step]):
             fingerprint=self._fingerprint,
             run_id=self._run_id,
             documents=self._documents,
+            sources=self._sources,
             job=self._job,
             patience=self._patience,
             connect_timeout=self._connect_timeout,
@@ -166,26 +169,49 @@ class Client(Iterator[Step]):
     def ledger(self, step: int, documents: bool = False) -> dict[str, Any]:
         """What a step is made of: `bucket`, `cursor` (the last document that had been seen) and `rows`, each a list of
         pieces {"sequence", "start", "length"}; with `documents` also where the documents came from, in order of their
-        sequences."""
+        sequences. Of a run with several sources pieces and documents have their "source", too."""
         pages = self._results("ledger", step=step, documents=documents)
         if not pages:
             raise ProtocolError("no result of ledger")
         whole = {k: v for k, v in pages[0].items() if k not in ("first", "total")}
         whole["rows"] = [row for page in pages for row in page["rows"]]
         if documents:
-            found = {d["sequence"]: d for page in pages for d in page.get("documents") or []}
+            found = {(d.get("source", ""), d["sequence"]): d for page in pages for d in page.get("documents") or []}
             whole["documents"] = [found[k] for k in sorted(found)]
         return whole
 
-    def find(self, *, sequence: int | None = None, id: str | None = None) -> list[dict[str, Any]]:
+    def find(self, *, sequence: int | None = None, id: str | None = None, source: str | None = None) -> list[dict[str, Any]]:
         """The rows that hold a part of a document, named by its sequence or its id: {"step", "bucket", "row",
-        "pieces"}."""
-        return self._results("find", sequence=sequence, id=id)
+        "pieces"}. Of a run with several sources a sequence takes its `source`; an id is looked up in all of them, or in that one."""
+        named = {"sequence": sequence, "id": id, "source": source}
+        return self._results("find", **{k: v for k, v in named.items() if v is not None})
 
-    def seal(self) -> int:
+    def mix(
+        self,
+        weights: Mapping[str, float] | None = None,
+        *,
+        add: Mapping[str, Mapping[str, Any]] | None = None,
+        remove: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Changes the mixture of a run with several sources from the next document on that is planned, and returns "step", the first one that can
+        differ, and "target", the share of tokens that each source is to have. Without a change: how things stand (docs/wire.md).
+
+        `weights` are relative to each other; a source that they do not name keeps its present share as weight. `add` has configurations of sources that
+        come, `remove` names of those that go. `dry_run` changes nothing. Raises BadTicket for what no mixture can be, Forbidden for a caller who may not:
+        it takes the role operate, or train where the daemon has flight.train_may_mix."""
+        change: dict[str, Any] = {"add": add or None, "remove": list(remove) or None}
+        if weights:  # all of them: asking again, when an answer was lost, then says the same
+            now = {s["name"]: s["target"] for s in self.stats().get("sources") or () if not s.get("removed")}
+            kept = {k: v for k, v in now.items() if k not in remove and k not in weights}
+            change["weights"] = kept | {k: float(v) for k, v in weights.items()}
+        body = {k: v for k, v in change.items() if v is not None}
+        return self._one("mix", **body, **({"dry_run": True} if dry_run else {}))
+
+    def seal(self, source: str | None = None) -> int:
         """Ends the stream of documents behind its present last one, whose sequence is returned: the run ends once that
-        is packed."""
-        return self._number("seal", "sequence")
+        is packed. Of a run with several sources it ends all, or the one that is named."""
+        return self._number("seal", "sequence", **({} if source is None else {"source": source}))
 
     def drain(self) -> int:
         """Has everything packed that is pending, up to the document whose sequence is returned; then the run goes

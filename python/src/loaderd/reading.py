@@ -16,7 +16,7 @@ from loaderd.patience import OF_THE_RUN, Patience
 from loaderd.step import Part, Step, part_of, step_of
 from loaderd.waits import Waits
 from loaderd.watch import Watch
-from loaderd.wire import CU_SEQLENS, DEFAULT_JOB, DOCUMENTS, INPUT_IDS, NARROW_IDS, Metadata, RunInfo, Ticket
+from loaderd.wire import CU_SEQLENS, DEFAULT_JOB, DOCUMENTS, INPUT_IDS, NARROW_IDS, SOURCES, Metadata, RunInfo, Ticket
 
 # The transport's pings find a peer that hangs; this is for when they do not, which happens. Seconds between two
 # questions while a step is waited for, and until an answer.
@@ -49,15 +49,16 @@ class StepStream(Iterator[Step]):
         fingerprint: str | None = None,
         run_id: str | None = None,
         documents: bool = False,
+        sources: bool | None = False,
         job: str = DEFAULT_JOB,
         patience: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
-        """As `loaderd.Client`. Without a `fingerprint` or a `run_id` the one found first must stay."""
+        """As `loaderd.Client`; `sources` None asks for them where the run has several. Without a `fingerprint` or a `run_id` the one found first must stay."""
         self.daemons, self.rank, self.world, self.next_step = daemons, rank, world, step
         daemons.rank = rank
         self.run, self.fingerprint, self.documents, self.job = run, fingerprint, documents, job
-        self.run_id = run_id
+        self.run_id, self.sources = run_id, sources
         self._identified = False  # or it is known that there is no more to learn from the daemon of the stream
         self.patience, self.connect_timeout = patience, connect_timeout
         self.info: RunInfo | None = None
@@ -146,7 +147,9 @@ class StepStream(Iterator[Step]):
         self.run_id = self.run_id or info.run_id or None
         self._identified = self.run_id is not None or info.run_id is None
         asked = info.asking_for(self.run_id)
-        columns = (NARROW_IDS if info.narrow else INPUT_IDS, CU_SEQLENS) + ((DOCUMENTS,) if self.documents else ())
+        sources = bool(info.sources) if self.sources is None else self.sources
+        columns: tuple[str, ...] = (NARROW_IDS if info.narrow else INPUT_IDS, CU_SEQLENS)
+        columns += ((DOCUMENTS,) if self.documents or sources else ()) + ((SOURCES,) if sources else ())
         steps = None if self._end is None else self._end - self.next_step
         opening = connection.read(
             Ticket(self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, asked)

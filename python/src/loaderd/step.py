@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from loaderd.errors import ProtocolError, TooManySegments
-from loaderd.wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, Metadata
+from loaderd.wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, SOURCES, Metadata, SourceCount
 
 Ints = npt.NDArray[np.int32]
 Tokens = npt.NDArray[np.int32] | npt.NDArray[np.uint16]
@@ -24,13 +24,15 @@ _MOST_SEGMENTS = 65_535
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where tokens came from. Pieces `offsets[i]` ... `offsets[i+1]` - 1 make row i, in order: tokens [start, start +
-    length) of the document with that sequence in the document stream. `offsets` is int32 [rows + 1], `sequence` uint64,
-    `start` and `length` int32."""
+    length) of the document with that sequence in the document stream, in a run with several sources in the stream of the piece's
+    source, `RunInfo.sources[number]`. `offsets` is int32 [rows + 1], `sequence` uint64, `start` and `length` int32, `number` uint16, None where
+    it is not asked for."""
 
     offsets: Ints
     sequence: npt.NDArray[np.uint64]
     start: Ints
     length: Ints
+    number: npt.NDArray[np.uint16] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ class Step:
     `tokens`, `loss_tokens` and `documents` count this rank's tokens without padding, those with a label, and pieces;
     `max_seqlen` is the longest segment, padding left out. `step_tokens` and `step_segments` count those of the whole
     step on all ranks: a loss that leaves out every segment's first token has step_tokens - step_segments terms. (None
-    from a daemon that does not tell.)"""
+    from a daemon that does not tell.) Of a run with several sources `source_counts` has, by name, what this rank's rows have of each, and
+    `step_sources` bounds their numbers, the same on every rank; else they are None."""
 
     run: str
     index: int
@@ -68,6 +71,8 @@ class Step:
     step_tokens: int | None
     step_segments: int | None
     parts: tuple[Part, ...]
+    source_counts: Mapping[str, SourceCount] | None = None
+    step_sources: int | None = None
 
     @property
     def input_ids(self) -> Tokens:
@@ -95,10 +100,21 @@ class Step:
         found = [p.sources for p in self.parts if p.sources is not None]
         if not found or len(found) == 1:
             return found[0] if found else None
-        columns = ("sequence", "start", "length")
+        columns = ["sequence", "start", "length"] + ["number"] * (found[0].number is not None)
         return Sources(
             _join_offsets([s.offsets for s in found]), *(_join([getattr(s, c) for s in found]) for c in columns)
         )
+
+    def source_ids(self) -> Ints:
+        """The source of every token, an index into `RunInfo.sources`, and -1 in the padding; int32 [rows, L]. Raises ValueError where the client
+        does not ask for sources, or the run has none."""
+        found = self.sources
+        if found is None or found.number is None:
+            raise ValueError(f"step {self.index} came without sources: a client of a run with several asks for them with sources=True")
+        ends, rows = found.offsets[1:], np.repeat(np.arange(self.rows), np.diff(found.offsets))
+        padding = self.bucket - np.bincount(rows, found.length, self.rows).astype(np.int64)
+        numbers = np.insert(found.number.astype(np.int32), ends, -1)
+        return np.repeat(numbers, np.insert(found.length, ends, padding)).reshape(self.rows, self.bucket)
 
     def boundaries(self) -> Ints:
         """0, ..., rows * L: where segments begin and end in the rows laid end to end, padding being segments of its
@@ -179,7 +195,7 @@ def part_of(batch: pa.RecordBatch, meta: Metadata) -> Part:
         raise ProtocolError(
             f"{where}: cu_seqlens do not begin with 0, ascend, and end within {meta.bucket} in every row"
         )
-    sources = _sources(columns, where) if DOCUMENTS in columns else None
+    sources = _sources(columns, meta, where) if DOCUMENTS in columns else None
     return Part(ids.reshape(meta.rows, meta.bucket), ends, cu, sources)
 
 
@@ -199,7 +215,21 @@ def step_of(metas: Sequence[Metadata], parts: Sequence[Part]) -> Step:
         step_tokens=first.step_tokens,
         step_segments=first.step_segments,
         parts=tuple(parts),
+        source_counts=_added(metas),
+        step_sources=first.step_sources,
     )
+
+
+def _added(metas: Sequence[Metadata]) -> dict[str, SourceCount] | None:
+    """The counts of a step's parts together."""
+    if metas[0].sources is None:
+        return None
+    out: dict[str, SourceCount] = {}
+    for meta in metas:
+        for name, more in (meta.sources or {}).items():
+            has = out.get(name, SourceCount(0, 0))
+            out[name] = SourceCount(has.tokens + more.tokens, has.loss_tokens + more.loss_tokens)
+    return out
 
 
 def _list(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
@@ -244,13 +274,22 @@ def _view(values: Any) -> Any:
     return _frozen(array if array.flags.aligned else array.copy())
 
 
-def _sources(columns: dict[str, Any], where: str) -> Sources:
+def _sources(columns: dict[str, Any], meta: Metadata, where: str) -> Sources:
     offsets, pieces = _list(columns, DOCUMENTS, where)
     try:
         sequence, start, length = (_view(pieces.field(name)) for name in ("sequence", "start", "length"))
     except (KeyError, AttributeError, pa.ArrowInvalid) as error:
         raise ProtocolError(f"{where}: column documents: {error}") from error
-    return Sources(offsets, sequence, start, length)
+    if SOURCES not in columns:
+        return Sources(offsets, sequence, start, length)
+    of_numbers, number = _list(columns, SOURCES, where)
+    if number.dtype != np.uint16 or not np.array_equal(of_numbers, offsets):
+        raise ProtocolError(f"{where}: sources are not a uint16 for every piece")
+    rows = np.repeat(np.arange(meta.rows), np.diff(offsets))
+    used = np.bincount(rows, length, meta.rows)
+    if length.dtype != np.int32 or (length < 1).any() or (used > meta.bucket).any() or (number >= (meta.step_sources or 0)).any():
+        raise ProtocolError(f"{where}: the pieces of a row are longer than {meta.bucket} tokens, or of sources that the step has not")
+    return Sources(offsets, sequence, start, length, number)
 
 
 def _join(arrays: list[A]) -> A:

@@ -13,6 +13,7 @@ INPUT_IDS = "input_ids"
 NARROW_IDS = "input_ids:uint16"
 CU_SEQLENS = "cu_seqlens"
 DOCUMENTS = "documents"
+SOURCES = "sources"
 DEFAULT_JOB = "trainer"
 NARROW_LIMIT = 1 << 16
 """Token ids below this travel as uint16."""
@@ -50,6 +51,14 @@ class Ticket:
 
 
 @dataclass(frozen=True)
+class SourceCount:
+    """What some rows have of one source: tokens, and those of them with a label."""
+
+    tokens: int
+    loss_tokens: int
+
+
+@dataclass(frozen=True)
 class Metadata:
     """What every record batch says of itself. Counts are of the batch alone, those that begin with `step_` of the step
     on all ranks."""
@@ -66,6 +75,8 @@ class Metadata:
     max_seqlen: int
     step_tokens: int | None = None
     step_segments: int | None = None
+    step_sources: int | None = None
+    sources: Mapping[str, SourceCount] | None = None
 
     @classmethod
     def decode(cls, data: bytes) -> Metadata:
@@ -79,11 +90,22 @@ class Metadata:
             raise ProtocolError(
                 f"metadata of a batch: {', '.join(bad) or 'run'}: missing or not as docs/wire.md says: {body}"
             )
-        return cls(run=run, **numbers)  # type: ignore[arg-type]
+        sources = _source_counts(body["sources"]) if "sources" in body else None
+        return cls(run=run, sources=sources, **numbers)  # type: ignore[arg-type]
 
 
 _NUMBERS = ("step", "part", "parts", "bucket", "rows", "tokens", "loss_tokens", "documents", "max_seqlen")
-_OPTIONAL = ("step_tokens", "step_segments")
+_OPTIONAL = ("step_tokens", "step_segments", "step_sources")
+
+
+def _source_counts(body: Any) -> dict[str, SourceCount]:
+    try:
+        counts = {str(name): (c["tokens"], c["loss_tokens"]) for name, c in body.items()}
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ProtocolError(f"metadata of a batch: sources: not as docs/wire.md says: {body!r:.200}") from error
+    if any(type(n) is not int or n < 0 for c in counts.values() for n in c):
+        raise ProtocolError(f"metadata of a batch: sources: not as docs/wire.md says: {body!r:.200}")
+    return {name: SourceCount(*c) for name, c in counts.items()}
 
 
 @dataclass(frozen=True)
@@ -94,7 +116,8 @@ class RunInfo:
     1 can be read; all steps before `committed` are in every keeper's checkpoint; no step follows when `ended`. `start`
     is the sequence of the run's first document. `run_id` tells the run from another one of its name: empty before it has begun and of a
     run that has none, None when an older daemon does not say. `was` has names that the run had before its plan was repaired, `daemons`
-    the addresses of its live daemons when there are several."""
+    the addresses of its live daemons when there are several. `sources` has the names of a run with several sources: number n of
+    `Step.source_ids` and `batch["sources"]` is `sources[n]`; one that comes to the run later is appended."""
 
     name: str
     fingerprint: str
@@ -113,6 +136,7 @@ class RunInfo:
     was: tuple[str, ...] = ()
     daemons: tuple[str, ...] = ()
     run_id: str | None = None
+    sources: tuple[str, ...] = ()
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> RunInfo:
@@ -138,6 +162,7 @@ class RunInfo:
                 was=tuple(str(name) for name in body.get("was") or ()),
                 daemons=tuple(str(url) for url in body.get("daemons") or ()),
                 run_id=str(body["run_id"]) if "run_id" in body else None,
+                sources=tuple(str(s["name"]) for s in body.get("sources") or ()) or tuple(sorted(config.get("sources") or ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"description of the run: {type(error).__name__}: {error}") from error

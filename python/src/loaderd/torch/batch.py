@@ -18,7 +18,9 @@ FIELDS = (
     "input_ids", "labels", "position_ids", "segment_ids", "cu_seqlens", "max_seqlen", "num_loss_tokens",
     "num_loss_tokens_global",
 )  # fmt: skip
-"""Everything that a batch can hold, in its order."""
+"""Everything that a batch can hold, in its order; of a run with several sources these, too."""
+
+OF_SOURCES = ("sources", "num_sources")
 
 IGNORED = -100
 """The label of a token that is not predicted, as in `torch.nn.functional.cross_entropy`."""
@@ -35,20 +37,24 @@ class Form:
     dtype: torch.dtype = torch.int64
     labels: Literal["unshifted", "shifted"] = "unshifted"
     capacity: int | Literal["auto"] | None = None
+    sources: bool | None = None
+    """Whether a batch has fields of its sources; None: where the run has several."""
 
     @classmethod
     def checked(cls, fields: Sequence[str] | None, dtype: torch.dtype, labels: str, capacity: int | str | None) -> Form:
         """A form from a caller's words. Raises ValueError."""
-        if unknown := [f for f in fields or () if f not in FIELDS]:
-            raise ValueError(f"unknown fields {unknown}, want some of {list(FIELDS)}")
+        if unknown := [f for f in fields or () if f not in FIELDS + OF_SOURCES]:
+            raise ValueError(f"unknown fields {unknown}, want some of {list(FIELDS + OF_SOURCES)}")
         if dtype not in (torch.int64, torch.int32):
             raise ValueError(f"dtype {dtype}: want torch.int64 or torch.int32")
         if labels != "unshifted" and labels != "shifted":
             raise ValueError(f'labels {labels!r}: want "unshifted" (the model shifts) or "shifted" (nobody else does)')
         if isinstance(capacity, str) and capacity != "auto" or isinstance(capacity, int) and capacity < 2:
             raise ValueError(f'cu_seqlens_capacity {capacity!r}: want a number of values (2 or more), "auto" or None')
-        chosen = FIELDS if fields is None else tuple(f for f in FIELDS if f in fields)
-        return cls(chosen, dtype, labels, capacity)  # type: ignore[arg-type]
+        everything = FIELDS + OF_SOURCES
+        chosen = everything if fields is None else tuple(f for f in everything if f in fields)
+        sources = None if fields is None else any(f in fields for f in OF_SOURCES)
+        return cls(chosen, dtype, labels, capacity, sources)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,14 @@ def make_batch(step: Step, form: Form, buffers: Buffers) -> dict[str, Any]:
         elif field == "num_loss_tokens_global":
             if step.step_tokens is not None and step.step_segments is not None:  # else the daemon is too old to tell
                 batch[field] = step.step_tokens - step.step_segments
+        elif field in OF_SOURCES:
+            if step.sources is None or step.sources.number is None:  # the run has none
+                continue
+            if field == "num_sources":
+                batch[field] = step.step_sources
+                continue
+            batch[field] = tensor = buffers.take(step.rows, step.bucket, torch.int32)
+            np.copyto(tensor.numpy(), step.source_ids())
         else:
             dtype = torch.int32 if field == "segment_ids" else form.dtype
             batch[field] = tensor = buffers.take(step.rows, step.bucket, dtype)

@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from loaderd.client import Client
 from loaderd.connection import TLS
 from loaderd.daemons import URLs
-from loaderd.errors import ClosedClient, WorldMismatch
+from loaderd.errors import ClosedClient, ProtocolError, WorldMismatch
 from loaderd.passes import Passes
 from loaderd.prefetch import Prefetcher
 from loaderd.reading import StepStream
@@ -44,6 +44,8 @@ class StepLoader(IterableDataset[Batch]):
     | `max_seqlen` | int: the longest of these segments |
     | `num_loss_tokens` | int: labels other than -100 in this batch |
     | `num_loss_tokens_global` | int: in the batches of all ranks together |
+    | `sources` | int32 [rows, L]: of a run with several sources the number of the token's, an index into `sources` of the loader; -1 in padding |
+    | `num_sources` | int: these numbers are below it, on every rank |
 
     "unshifted" labels are for models that shift by themselves: the first token of every segment has none. "shifted"
     ones are the next token of the segment; its last has none. In `cu_seqlens` the padding of a row is one more segment,
@@ -100,7 +102,7 @@ class StepLoader(IterableDataset[Batch]):
         self._pin = pin_memory
         self._prefetch = prefetch
         self._keeper = keeper
-        self._connect: dict[str, Any] = {"url": url, "run": run, "token": token, "tls": tls, "job": job}
+        self._connect: dict[str, Any] = {"url": url, "run": run, "token": token, "tls": tls, "job": job, "sources": self._form.sources}
         self._connect |= {"patience": patience, "connect_timeout": connect_timeout}
         self._step = 0  # the next one to yield
         self._run_id: str | None = None  # of the run, once it is known
@@ -170,6 +172,11 @@ class StepLoader(IterableDataset[Batch]):
     def buckets(self) -> tuple[int, ...]:
         """Every row length L that batches have, ascending: [rows(L), L] are all shapes there are."""
         return self._describe().buckets
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the run's sources by their numbers, as they are now; empty for a run with one document stream."""
+        return self._connected().info().sources
 
     def rows(self, bucket: int) -> int:
         """This rank's rows of every step with this row length. Raises WorldMismatch when the world does not divide the
@@ -243,6 +250,20 @@ class StepLoader(IterableDataset[Batch]):
                 raise ValueError("no state was taken for a checkpoint to hold: call state_dict() first or name the step")
             step = self._saved
         return self._connected().commit(step, self._keeper)
+
+    # The mixture
+
+    def set_mixture(self, weights: Mapping[str, float]) -> int:
+        """Gives the sources of the run other weights, from the next document on that is planned; call it on one rank. Returns the first step that can differ:
+        those before it are planned. A source that is not named keeps its present share as weight.
+
+        Raises BadTicket for weights that no mixture can have, and Forbidden for a caller who may not: it takes the role operate, or train
+        where the daemon has flight.train_may_mix. `loaderd.Client.mix` does more: sources that come and go.
+        """
+        step = self._connected().mix(weights)["step"]
+        if type(step) is not int:
+            raise ProtocolError(f"result of mix: step is {step!r}")
+        return step
 
     # The end
 

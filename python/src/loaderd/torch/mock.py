@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from loaderd.step import Part, Step
+from loaderd.step import Part, Sources, Step
 from loaderd.wire import RunInfo
 
 
@@ -12,7 +12,12 @@ def mock_step(info: RunInfo, bucket: int, rows: int, world: int) -> Step:
     """A step whose rows are one segment of `bucket` tokens each, with ids of the run's vocabulary."""
     ids = np.arange(rows * bucket) % max(1, info.vocab_size)
     ends = np.tile(np.array([0, bucket], np.int32), rows)
-    part = Part(ids.astype(np.int32).reshape(rows, bucket), ends, np.arange(0, 2 * rows + 1, 2, dtype=np.int32))
+    sources = None
+    if info.sources:
+        each = np.arange(rows + 1, dtype=np.int32)
+        whole = np.full(rows, bucket, np.int32)
+        sources = Sources(each, each[1:].astype(np.uint64), np.zeros(rows, np.int32), whole, np.zeros(rows, np.uint16))
+    part = Part(ids.astype(np.int32).reshape(rows, bucket), ends, np.arange(0, 2 * rows + 1, 2, dtype=np.int32), sources)
     return Step(
         run=info.name,
         index=0,
@@ -25,4 +30,5 @@ def mock_step(info: RunInfo, bucket: int, rows: int, world: int) -> Step:
         step_tokens=world * rows * bucket,
         step_segments=world * rows,
         parts=(part,),
+        step_sources=len(info.sources) or None,
     )
