@@ -22,6 +22,7 @@ type loop struct {
 	saved   uint64                 // step of the last checkpoint that was taken
 	early   func(*plan.Step) error // refuses a step behind the end that the log told
 	heard   bool                   // whether checkSilent has looked
+	later   uint64                 // position of a term behind this process's own, where the log has one
 	feeds   *feeds
 
 	duplicates duplicates
@@ -31,9 +32,17 @@ func newLoop(ctx context.Context, l *leader, f *feeds, writes chan<- write, writ
 	x := &loop{leader: l, feeds: f, tail: l.tail, writes: writes, written: written, uploads: u, saved: l.applier.Planner.Next(),
 		replay: replayFrom(ctx, l.edges.Plan, l.tail.Position+1, l.applier, l.order())}
 	x.early = x.replay.early
+	x.replay.read = x.reads
 	counts, _ := l.applier.Planner.Counts()
 	x.duplicates.count = counts.Duplicates
 	return x
+}
+
+// reads takes in a record between steps that is planned again.
+func (l *loop) reads(at uint64, e plan.Entry) {
+	if _, term := e.(plan.Term); term && at > l.term {
+		l.later = at
+	}
 }
 
 // statsInterval is how often the figures of Stats are refreshed.
@@ -138,6 +147,9 @@ func (l *loop) prepare() error {
 	before := l.applier.Keepers
 	if err := l.replay.prepare(); err != nil {
 		return err
+	}
+	if l.later > 0 { // whoever goes on behind it writes into the term of another
+		return l.deposed(fmt.Errorf("record %d begins a later term: %w", l.later, ErrDeposed))
 	}
 	if !maps.Equal(before, l.applier.Keepers) {
 		l.plan.keepBy(l.replay.tail.Position, l.applier.Keepers)
