@@ -329,7 +329,12 @@ func (l *leader) serve(ctx context.Context) error {
 		}
 		return err
 	})
-	g.Go(func() error { return l.upload(uploading, uploads) })
+	g.Go(func() error {
+		if err := l.upload(uploading, uploads); uploading.Err() == nil {
+			return err
+		}
+		return nil // who has stopped it says why: the writer, or ctx
+	})
 	g.Go(func() error { return l.releaseDocuments(ctx) })
 	g.Go(func() error { return l.watch(ctx) })
 	g.Go(func() error { return l.announce(ctx) })

@@ -68,7 +68,7 @@ func (l *loop) turn(ctx context.Context) error {
 		var held <-chan struct{}
 		switch {
 		case ctx.Err() != nil: // no further document is planned
-		case l.applier.Ended || (l.replay == nil && l.applier.Planner.Next() >= l.limit()): // readers have enough steps before them
+		case l.applier.Ended || l.ahead(): // readers have enough steps before them
 		default:
 			wanted, err := l.feeds.next(l.applier.Planner)
 			if err != nil {
@@ -107,6 +107,12 @@ func (l *loop) turn(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// ahead reports whether the plan is as far before its readers as it may be. Where the log says that no step follows there is only that to be found
+// out, and it goes on.
+func (l *loop) ahead() bool {
+	return l.replay == nil && l.applier.End == nil && l.applier.Planner.Next() >= l.limit()
 }
 
 // refresh does what is due every statsInterval.
