@@ -168,8 +168,8 @@ func (o *office) run(ctx context.Context) error {
 	}
 }
 
-// lead plans until ctx is done, another daemon leads, or something fails.
-func (o *office) lead(ctx context.Context, lead Lead) error {
+// lead plans until ctx is done, another daemon leads, or something fails. Once another leads, that is why it ends, whatever failed by it.
+func (o *office) lead(ctx context.Context, lead Lead) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	deposed := make(chan struct{})
@@ -179,6 +179,13 @@ func (o *office) lead(ctx context.Context, lead Lead) error {
 			close(deposed)
 			stop()
 		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		select {
+		case <-deposed:
+			err = ErrDeposed
+		default:
 		}
 	}()
 	for wait := time.Duration(0); !o.begins(lead); wait = leadPause { // it stays overtaken while whoever led before still appends
@@ -202,12 +209,7 @@ func (o *office) lead(ctx context.Context, lead Lead) error {
 			return errors.Join(sure, err)
 		}
 	}
-	select {
-	case <-deposed:
-		return ErrDeposed
-	default:
-		return err
-	}
+	return err
 }
 
 // begins lets the leader that is prepared lead, unless the plan has grown since it was: then it would have too much to plan again.
