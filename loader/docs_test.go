@@ -159,7 +159,8 @@ func (d *memDocs) Again(ctx context.Context, sequences []uint64, f func(loader.D
 }
 
 func (d *memDocs) Describe(_ context.Context, seq uint64) (loader.DocumentInfo, error) {
-	return loader.DocumentInfo{Sequence: seq, Path: fmt.Sprint("doc/", seq)}, nil
+	at := time.Date(2026, 1, 1, 0, 0, int(seq), 0, time.UTC)
+	return loader.DocumentInfo{Sequence: seq, Path: fmt.Sprint("doc/", seq), Time: at}, nil
 }
 
 func (d *memDocs) Lookup(context.Context, string) ([]uint64, error) { return nil, nil }

@@ -227,6 +227,47 @@ func TestMixedChanges(t *testing.T) {
 	}
 }
 
+// A run begins with the document that each source's start says.
+func TestMixedStart(t *testing.T) {
+	c := config("concat")
+	c.Sources = sources(map[string]float64{"first": 1, "new": 1, "sequence": 1, "time": 1})
+	for name, start := range map[string]string{"new": "new", "sequence": "7", "time": "2026-01-01T00:00:05Z"} {
+		x := c.Sources[name]
+		x.Start = start
+		c.Sources[name] = x
+	}
+	w, s := mixed(c, "first", "new", "sequence", "time")
+	for _, docs := range s {
+		docs.lengths(someLengths(3, 20)...)
+	}
+	for _, bad := range []string{"22", "soon", "0"} {
+		x := w.config.Sources["sequence"]
+		good := x.Start
+		x.Start = bad
+		w.config.Sources["sequence"] = x
+		if _, err := w.open(t); err == nil || !strings.Contains(err.Error(), "start") {
+			t.Errorf("start at %s: %v", bad, err)
+		}
+		x.Start = good
+		w.config.Sources["sequence"] = x
+	}
+	run, stop := w.start(t)
+	eventually(t, func() bool { return run.Info().Begun })
+	var have []uint64
+	for _, x := range run.Info().Sources {
+		have = append(have, x.Start)
+	}
+	if !slices.Equal(have, []uint64{1, 21, 7, 5}) {
+		t.Errorf("the run begins with documents %v", have)
+	}
+	must(t, stop())
+	x := w.config.Sources["new"]
+	x.Start = "first" // it shapes nothing
+	w.config.Sources["new"] = x
+	_, stop = w.start(t)
+	must(t, stop())
+}
+
 // A plan that was made of documents which a source does not hold any more is refused, by a daemon and by an audit.
 func TestMixedDocumentsLost(t *testing.T) {
 	bubble(t, "lost", func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"sync"
 
 	"loaderd/loader/mixture"
@@ -241,11 +242,41 @@ func (s *streams) begin(ctx context.Context, name string, c mixture.Source) (pla
 	if err != nil {
 		return plan.SourceBegin{}, fmt.Errorf("source %s: %w", name, err)
 	}
-	b := plan.SourceBegin{Name: name, Stream: state.Stream, Start: state.First, Sealed: state.Sealed}
+	b := plan.SourceBegin{Name: name, Stream: state.Stream, Sealed: state.Sealed}
 	if state.Sealed {
 		b.Last = state.Last
 	}
+	if b.Start, err = startOf(ctx, x.Documents, state, c.Start); err != nil {
+		return b, fmt.Errorf("source %s: start: %w", name, err)
+	}
 	return b, nil
+}
+
+// startOf returns the sequence of the document that a run begins with.
+func startOf(ctx context.Context, docs Documents, state StreamState, start string) (uint64, error) {
+	sequence, from, err := mixture.ReadStart(start)
+	switch {
+	case err != nil:
+		return 0, err
+	case start == mixture.StartNew:
+		return state.Last + 1, nil
+	case sequence > state.Last+1:
+		return 0, fmt.Errorf("document %d is not there yet: the last one is %d", sequence, state.Last)
+	case sequence > 0 && sequence < state.First:
+		return 0, fmt.Errorf("document %d is not there any more: the first one is %d", sequence, state.First)
+	case sequence > 0:
+		return sequence, nil
+	case from.IsZero():
+		return state.First, nil
+	}
+	n := sort.Search(int(state.Last+1-state.First), func(i int) bool {
+		info, failed := docs.Describe(ctx, state.First+uint64(i))
+		if failed != nil {
+			err = failed
+		}
+		return !info.Time.Before(from)
+	})
+	return state.First + uint64(n), err
 }
 
 // purges reports whether anybody is told what the run needs of its streams.

@@ -135,12 +135,13 @@ sources:
   web: {weight: 0.6}
   code: {weight: 0.3, packing: {method: splice, splice: {retriever: repo}}}
   math: {weight: 0.1, epochs: forever, block: 0, split: {of: 1000, take: [0, 989]}, min_tokens: 5}
-  plain: {}
+  plain: {start: 7}
+  old: {start: 2026-11-01T00:00:00Z}
 mix:
   dry: share
   dry_after: 5s
   schedule:
-    - {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.3, math: 0.4, plain: 0}}
+    - {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.3, math: 0.4, plain: 0, old: 0}}
 `), Environ: []string{"LOADERD_SOURCES__WEB__WEIGHT=0.7"}, Overrides: []config.Override{{Path: "sources.math.max_tokens", Value: "900", Flag: "--set"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +152,8 @@ mix:
 		"web":   {Weight: .7, Epochs: 1, Block: mixture.DefaultBlock},
 		"code":  {Weight: .3, Epochs: 1, Block: mixture.DefaultBlock, Packing: &p, Attention: plan.AttentionRow},
 		"math":  {Weight: .1, Epochs: mixture.Forever, Split: mixture.Split{Of: 1000, Take: []int{0, 989}}, MinTokens: 5, MaxTokens: 900},
-		"plain": {Weight: 1, Epochs: 1, Block: mixture.DefaultBlock},
+		"plain": {Weight: 1, Epochs: 1, Start: "7", Block: mixture.DefaultBlock},
+		"old":   {Weight: 1, Epochs: 1, Start: "2026-11-01T00:00:00Z", Block: mixture.DefaultBlock},
 	}
 	if diff := cmp.Diff(want, c.Plan.Sources); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -159,7 +161,7 @@ mix:
 	if x := c.Plan.Mix.Schedule; len(x) != 1 || x[0].Tokens != 80e9 || x[0].Ramp != 2e9 || x[0].Weights["math"] != .4 || c.Plan.Mix.DryAfter != 5*time.Second {
 		t.Errorf("mix is %+v", c.Plan.Mix)
 	}
-	if !slices.Equal(c.Stream.Sources, []string{"code", "math", "plain", "web"}) {
+	if !slices.Equal(c.Stream.Sources, []string{"code", "math", "old", "plain", "web"}) {
 		t.Errorf("producers may publish to %v", c.Stream.Sources)
 	}
 	again, err := config.Load(config.Layers{Name: "printed.yaml", YAML: []byte(printed(t, c))})

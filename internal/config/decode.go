@@ -67,6 +67,13 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 		return mixture.ReadTokens(from.Interface())
 	case to.Type() == epochsType:
 		return mixture.ReadEpochs(from.Interface())
+	case f.path == "start": // a sequence and a time need no quotes
+		if at, ok := from.Interface().(time.Time); ok {
+			return at.Format(time.RFC3339Nano), nil
+		}
+		if from.CanInt() {
+			return strconv.FormatInt(from.Int(), 10), nil
+		}
 	case to.CanInt():
 		return f.integer(from, to, text)
 	case to.CanUint():

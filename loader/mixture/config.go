@@ -31,6 +31,9 @@ type Source struct {
 	// Block is how many documents in a row of the stream stay together where an epoch is read in a drawn order (unit: documents). 0 reads
 	// every epoch in the order of the stream.
 	Block int `koanf:"block" json:"block"`
+	// Start is with which document a run begins, where the source comes to it: first (of those that the stream holds, the empty one too), new (the first that
+	// is published from then on), a sequence, or a time (RFC 3339: the first that the stream took from then on). It shapes nothing: the plan says where it was.
+	Start string `koanf:"start" json:"start,omitempty"`
 	// Split chooses a part of the documents by a hash of their ids. The zero Split takes all.
 	Split Split `koanf:"split" json:"split,omitzero"`
 	// MinTokens and MaxTokens bound the lengths of documents that are used (unit: tokens, end-of-document token included). 0 sets no bound.
@@ -162,6 +165,26 @@ func (s Split) Takes(id, sequence uint64) bool {
 	return part >= s.Take[0] && part <= s.Take[1]
 }
 
+// Values of Source.Start, beside sequences and times.
+const (
+	StartFirst = "first"
+	StartNew   = "new"
+)
+
+// ReadStart reads a Start that is a sequence, or a time. Of StartFirst, StartNew and the empty one both are zero.
+func ReadStart(text string) (sequence uint64, from time.Time, err error) {
+	if text == "" || text == StartFirst || text == StartNew {
+		return 0, from, nil
+	}
+	if sequence, err = strconv.ParseUint(text, 10, 48); err == nil && sequence > 0 {
+		return sequence, from, nil
+	}
+	if from, err = time.Parse(time.RFC3339, text); err != nil {
+		return 0, from, fmt.Errorf("%q is neither %s nor %s, no sequence from 1 on, and no time such as 2026-11-01T00:00:00Z", text, StartFirst, StartNew)
+	}
+	return 0, from, nil
+}
+
 // FieldError is a bad field of a configuration.
 type FieldError = shuffle.FieldError
 
@@ -209,6 +232,9 @@ func (s Source) Validate() (bad []FieldError) {
 	}
 	if s.Block < 0 || s.Block > maxBlock {
 		add("block", s.Block, "0 (the order of the stream) to 2^20 documents")
+	}
+	if _, _, err := ReadStart(s.Start); err != nil {
+		add("start", s.Start, "first, new, a sequence from 1 on, or a time such as 2026-11-01T00:00:00Z")
 	}
 	if s.Split.Of != 0 || len(s.Split.Take) > 0 {
 		switch t := s.Split.Take; {

@@ -23,11 +23,12 @@ func (c Config) json() []byte {
 	c.Packing = c.Packing.Relevant()
 	c.Sources = maps.Clone(c.Sources)
 	for name, s := range c.Sources {
+		s.Start = ""
 		if s.Packing != nil {
 			packing := s.Packing.Relevant()
 			s.Packing = &packing
-			c.Sources[name] = s
 		}
+		c.Sources[name] = s
 	}
 	b, err := json.Marshal(c)
 	if err != nil {
