@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -173,6 +174,23 @@ mix:
 	}
 	if c.Plan.Fingerprint() != again.Plan.Fingerprint() {
 		t.Error("the fingerprint changes when it is printed")
+	}
+}
+
+// The example configurations are good ones.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Load(config.Layers{Name: file, YAML: data}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
