@@ -188,13 +188,14 @@ func sourceOf(c plan.Config) func(json.RawMessage) (mixture.Source, error) {
 		}
 		if there["packing"] == nil {
 			s.Packing = nil
-		} else {
-			s.Attention = c.Attention
 		}
 		dec := json.NewDecoder(bytes.NewReader(raw))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&s); err != nil {
 			return s, fmt.Errorf("the configuration of a source: %w", err)
+		}
+		if s.Packing != nil && (s.Attention == "" || s.Attention == plan.AttentionAuto) {
+			s.Attention = plan.AttentionOf(s.Packing.Method)
 		}
 		return s, nil
 	}

@@ -37,9 +37,9 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 			text := texts[p.Doc]
 			if behind := int(p.Start) + int(p.Length); behind > text.Len() || at+int(p.Length) > end {
 				return nil, &Error{Reason: PlanMismatch,
-					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of document %d, which has %d", s.Index, first+i, p.Start, behind, p.Doc, text.Len()),
+					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of %s, which has %d", s.Index, first+i, p.Start, behind, a.again.docs.document(p.Doc), text.Len()),
 					Do:      "the document or the tokenizer is not the one that was planned; check the tokenizer and the stream",
-					Facts:   map[string]string{"step": strconv.FormatUint(s.Index, 10), "sequence": strconv.FormatUint(p.Doc, 10)}}
+					Facts:   map[string]string{"step": strconv.FormatUint(s.Index, 10), "sequence": strconv.FormatUint(plan.RefSequence(p.Doc), 10)}}
 			}
 			at = b.Content.copy(at, text, p.Start, p.Length)
 		}
@@ -72,7 +72,7 @@ func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64]Content
 	for i, sequence := range missing {
 		g.Go(func() (err error) {
 			if fetched[i], err = a.again.one(ctx, sequence); err != nil && ctx.Err() == nil {
-				err = fmt.Errorf("fetch document %d: %w", sequence, err)
+				err = fmt.Errorf("fetch %s: %w", a.again.docs.document(sequence), err)
 			}
 			return err
 		})

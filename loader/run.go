@@ -235,12 +235,36 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 	if err := validWho(who); err != nil {
 		return 0, err
 	}
-	infos := r.office.streams.infos()
+	infos, err := r.sources(ctx)
+	if err != nil {
+		return 0, err
+	}
 	i := slices.IndexFunc(infos, func(s plan.SourceInfo) bool { return s.Name == name })
 	if i < 0 {
 		return 0, &Error{Reason: BadTicket, Message: fmt.Sprintf("the run has no source %q", name), Do: "name one of " + strings.Join(sourceNames(infos), ", ")}
 	}
 	return r.ask(ctx, plan.SealSource{Source: i, By: who})
+}
+
+// sources returns those of the run. It waits for the stall timeout that the run begins.
+func (r *Run) sources(ctx context.Context) ([]plan.SourceInfo, error) {
+	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
+	defer cancel()
+	for {
+		now := r.plan.now()
+		infos := r.office.streams.infos()
+		if now.failed != nil || len(infos) > 0 || r.office.streams.sources == nil {
+			return infos, now.failed
+		}
+		select {
+		case <-now.changed:
+		case <-limit.Done():
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, r.follower.unanswered()
+		}
+	}
 }
 
 func sourceNames(infos []plan.SourceInfo) (names []string) {

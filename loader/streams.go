@@ -135,6 +135,18 @@ func (s *streams) of(ctx context.Context, ref uint64) (Stream, uint64, error) {
 	return x, plan.RefSequence(ref), err
 }
 
+// document names a document of the plan for people.
+func (s *streams) document(ref uint64) string {
+	if s.sources == nil {
+		return fmt.Sprintf("document %d", ref)
+	}
+	name := fmt.Sprint(plan.RefSource(ref))
+	if infos := s.infos(); plan.RefSource(ref) < len(infos) {
+		name = infos[plan.RefSource(ref)].Name
+	}
+	return fmt.Sprintf("document %d of source %s", plan.RefSequence(ref), name)
+}
+
 // Content returns the content of a document that the plan names.
 func (s *streams) Content(ctx context.Context, ref uint64) (Content, error) {
 	x, sequence, err := s.of(ctx, ref)

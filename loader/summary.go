@@ -47,7 +47,7 @@ func Summarize(ctx context.Context, log PlanLog, checkpoint []byte) (s Summary, 
 		s.note(e)
 		return nil
 	})
-	if err == nil && end.ended >= from && !s.Sealed {
+	if err == nil && end.ended >= from && !s.Sealed && !s.Header.Config.Mixed() {
 		err = damaged(end.ended, errors.New("it ends the run, and no seal stands before it"))
 	}
 	if err != nil {

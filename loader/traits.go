@@ -22,7 +22,7 @@ func readTraits(ctx context.Context, p *plan.Planner, documents *streams) error 
 	for i, sequence := range sequences {
 		g.Go(func() (err error) {
 			if traits[i], err = documents.Traits(ctx, sequence); err != nil {
-				return fmt.Errorf("read what document %d is about: %w", sequence, err)
+				return fmt.Errorf("read what %s is about: %w", documents.document(sequence), err)
 			}
 			return nil
 		})

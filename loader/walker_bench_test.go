@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	settings "loaderd/internal/config"
+	"loaderd/internal/corpus"
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
 	"loaderd/loader"
@@ -70,7 +70,11 @@ func BenchmarkEpoch(b *testing.B) {
 
 // goSource is text of Go's own source tree.
 func goSource(b *testing.B) (text []byte) {
-	files, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src", "*", "*.go"))
+	source, err := corpus.GoSource(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(source, "*", "*.go"))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -81,18 +81,10 @@ func (t TokenID) ID() (int32, bool) {
 	return int32(n), err == nil && n >= 0
 }
 
-// attentionAuto leaves attention to the packing method.
-const attentionAuto = "auto"
-
-// settleAttention chooses what was left to the packing method: documents that are packed together because they are related attend to
-// one another.
+// settleAttention chooses what was left to the packing method.
 func (c *Config) settleAttention() {
-	switch {
-	case c.Plan.Attention != attentionAuto:
-	case c.Plan.Packing.Method == "splice":
-		c.Plan.Attention = plan.AttentionRow
-	default:
-		c.Plan.Attention = plan.AttentionDocument
+	if c.Plan.Attention == plan.AttentionAuto {
+		c.Plan.Attention = plan.AttentionOf(c.Plan.Packing.Method)
 	}
 }
 

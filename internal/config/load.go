@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"loaderd/loader/plan"
 )
 
 // Layers are what overrides the defaults, the later field over the earlier.
@@ -31,7 +33,7 @@ func Load(l Layers) (Config, error) {
 		last[x.path] = x
 	}
 	if _, given := last["attention"]; !given {
-		c.Plan.Attention = attentionAuto
+		c.Plan.Attention = plan.AttentionAuto
 	}
 	c.settleAttention()
 	wrong := map[string]bool{}

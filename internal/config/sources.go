@@ -101,10 +101,8 @@ func (c *Config) source(name string, settings []setting) (mixture.Source, Proble
 		return source, problems
 	}
 	source.Packing = &own.Plan.Packing
-	if source.Attention == "" || source.Attention == attentionAuto {
-		own.Plan.Attention = attentionAuto
-		own.settleAttention()
-		source.Attention = own.Plan.Attention
+	if source.Attention == "" || source.Attention == plan.AttentionAuto {
+		source.Attention = plan.AttentionOf(source.Packing.Method)
 	}
 	return source, problems
 }

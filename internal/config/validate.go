@@ -11,6 +11,7 @@ import (
 
 	"loaderd/internal/access"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/tokenizer"
 )
@@ -21,7 +22,7 @@ func (c Config) Validate() Problems {
 	v.check(stream.ValidRun(c.Run) == nil, "run", c.Run, "1 to 64 letters, digits, - and _")
 	for _, e := range c.Plan.Validate() {
 		if e.Field == "attention" {
-			e.Want = attentionAuto + ", " + e.Want
+			e.Want = plan.AttentionAuto + ", " + e.Want
 		}
 		v.add(e.Field, e.Value, e.Want)
 	}

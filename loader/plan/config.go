@@ -106,9 +106,20 @@ func (c Config) StepTokens() (most int64) {
 const (
 	AttentionDocument = "document"
 	AttentionRow      = "row"
-	LastPad           = "pad"
-	LastDrop          = "drop"
+	// AttentionAuto leaves attention to the packing method, by [AttentionOf]; no plan has it.
+	AttentionAuto = "auto"
+	LastPad       = "pad"
+	LastDrop      = "drop"
 )
+
+// AttentionOf returns the attention that a packing method asks for: documents that are packed together because they are related attend to one
+// another.
+func AttentionOf(method string) string {
+	if method == "splice" {
+		return AttentionRow
+	}
+	return AttentionDocument
+}
 
 // FieldError is a bad field of a configuration: Field is its path below the configuration it belongs to.
 type FieldError = packonline.FieldError
