@@ -83,7 +83,7 @@ func (l *loop) turn(ctx context.Context) error {
 			}
 		}
 		requests := l.requests
-		if l.replay != nil {
+		if l.repeats() {
 			requests = nil // requests append records, which belong behind all that the log holds
 		}
 		var err error
@@ -112,17 +112,24 @@ func (l *loop) turn(ctx context.Context) error {
 // ahead reports whether the plan is as far before its readers as it may be. Where the log says that no step follows there is only that to be found
 // out, and it goes on.
 func (l *loop) ahead() bool {
-	return l.replay == nil && l.applier.End == nil && l.applier.Planner.Next() >= l.limit()
+	return !l.repeats() && l.applier.End == nil && l.applier.Planner.Next() >= l.limit()
+}
+
+// repeats reports whether the log still says what comes next: steps, or in a run with several sources controls behind documents that were taken before a
+// restart and belong to no step yet. A control stands where the planner is when it is recorded, so that none may be recorded before those.
+func (l *loop) repeats() bool {
+	return l.replay != nil || l.config.Mixed() && len(l.applier.Pending) > 0
 }
 
 // refresh does what is due every statsInterval.
 func (l *loop) refresh(ctx context.Context) error {
 	l.snapshot()
-	if l.replay != nil {
+	if l.repeats() {
 		if err := l.lost(); err != nil {
 			return err
 		}
-	} else {
+	}
+	if l.replay == nil {
 		l.duplicates.tell(time.Now(), l.config.Documents.Dedupe, l.log)
 	}
 	return errors.Join(l.linger(ctx), l.dryness(ctx))

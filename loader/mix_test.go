@@ -413,3 +413,49 @@ func TestMixedRelease(t *testing.T) {
 		must(t, stop())
 	})
 }
+
+// What is recorded of the mixture while documents wait that no step has yet stands behind these. A daemon that starts again comes to that place before it
+// takes the next change, also while nobody reads: the changes keep their order, and each is held against the mixture that the ones before it made.
+func TestMixedChangesBehindTheLastStep(t *testing.T) {
+	for _, checkpoint := range []int{0, 1} {
+		bubble(t, fmt.Sprint("checkpoint every ", checkpoint), func(t *testing.T) {
+			c := config("bfd")
+			c.Sources = sources(map[string]float64{"code": 1, "math": 1, "web": 1})
+			w, s := mixed(c, "code", "math", "web")
+			w.options.Ahead, w.options.Checkpoint = 1, checkpoint
+			for _, docs := range s {
+				docs.lengths(someLengths(8, 40)...)
+			}
+			run, stop := w.start(t)
+			got := readAll(t, run, 0) // to the last step that there are documents for, and on to those that are not enough for one
+			if reason(got.err) != loader.SourceDry {
+				t.Fatal(got.err)
+			}
+			_, err := run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"math": 1, "web": 1}, Remove: []string{"code"}}, "")
+			must(t, err)
+			must(t, stop())
+			run, stop = w.start(t)
+			if _, err := run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 1}}, ""); reason(err) != loader.BadTicket {
+				t.Errorf("a source that was removed: %v", err)
+			}
+			must(t, stop())
+			run, stop = w.start(t)
+			_, err = run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"math": 1, "web": 9}}, "")
+			must(t, err)
+			must(t, stop())
+			run, stop = w.start(t)
+			_, err = run.Seal(t.Context())
+			must(t, err)
+			all := readAll(t, run, 0)
+			must(t, all.err)
+			if n := len(got.batches); len(all.batches) <= n || !reflect.DeepEqual(all.batches[:n], got.batches) {
+				t.Error("the steps differ")
+			}
+			must(t, stop())
+			audited, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+			if err != nil || len(audited.Controls) != 4 {
+				t.Errorf("the audit says %+v, %v", audited, err)
+			}
+		})
+	}
+}
