@@ -46,6 +46,7 @@ type asked struct {
 	source    string
 	change    mixture.Change
 	dryRun    bool
+	decided   *uint64 // behind so many steps a change of the mixture was decided on, and is made once
 }
 
 var actions = []action{
@@ -57,7 +58,7 @@ var actions = []action{
 	{"cause", access.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step", (*service).cause, costLittle},
 	{"ledger", access.Operate, `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*service).ledger, costLittle},
 	{"find", access.Operate, `{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*service).find, costSearch},
-	{"mix", access.Operate, `{"run","weights","add","remove","dry_run"}: change the mixture of sources; without a change, tell how it stands`, "weights? add? remove? dry_run?", (*service).mix, costRecord},
+	{"mix", access.Operate, `{"run","weights","add","remove","decided","dry_run"}: change the mixture of sources; without a change, tell how it stands`, "weights? add? remove? decided? dry_run?", (*service).mix, costRecord},
 	{"seal", access.Operate, `{"run","source"}: end the stream of documents behind its present last one; without source, that of all sources`, "source?", (*service).seal, costRecord},
 	{"drain", access.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*service).drain, costRecord},
 }
@@ -145,7 +146,11 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 		}
 		read := map[string]func(json.RawMessage) error{"step": number(&q.step, 0, maxNumber), "keeper": text(&q.keeper), "documents": boolean(&q.documents),
 			"sequence": number(&q.sequence, 1, maxNumber), "id": text(&q.id), "source": text(&q.source), "dry_run": boolean(&q.dryRun),
-			"weights": object(&q.change.Weights, weight), "add": object(&q.change.Add, sourceOf(info.Config)), "remove": names(&q.change.Remove)}[key]
+			"weights": object(&q.change.Weights, weight), "add": object(&q.change.Add, sourceOf(info.Config)), "remove": names(&q.change.Remove),
+			"decided": func(raw json.RawMessage) error {
+				q.decided = new(uint64)
+				return number(q.decided, 0, maxNumber)(raw)
+			}}[key]
 		keys[key] = func(raw json.RawMessage) error {
 			if missing == key {
 				missing = ""

@@ -31,6 +31,9 @@ func (a audit) tell(ctx context.Context, who access.Identity, did action, q aske
 		}
 	case "mix":
 		args = append(args, "weights", q.change.Weights, "add", slices.Sorted(maps.Keys(q.change.Add)), "remove", q.change.Remove, "dry_run", q.dryRun)
+		if q.decided != nil {
+			args = append(args, "decided", *q.decided)
+		}
 	}
 	if err != nil {
 		args = append(args, "error", err)

@@ -48,6 +48,7 @@ type fakeRun struct {
 	kept      plan.Keepers
 	askers    []string // of seals, drains and changes of the mixture
 	changes   []mixture.Change
+	once      map[uint64]loader.Once // changes that the plan has, by the steps behind which they were decided on
 	stats     []loader.SourceStats
 	stock     []loader.StreamState
 	lookup    []uint64 // what Lookup finds by any id
@@ -249,6 +250,14 @@ func (f *fakeRun) Mix(_ context.Context, c mixture.Change, who string) (uint64, 
 	f.changes = append(f.changes, c)
 	f.mu.Unlock()
 	return f.askedBy("mix", who)
+}
+func (f *fakeRun) MixOnce(ctx context.Context, c mixture.Change, decided uint64, who string) (loader.Once, error) {
+	if x, found := f.once[decided]; found {
+		x.Again = true
+		return x, nil
+	}
+	step, err := f.Mix(ctx, c, who)
+	return loader.Once{Step: step, Weights: c.Weights}, err
 }
 func (f *fakeRun) Stock(context.Context) ([]loader.StreamState, error) { return f.stock, nil }
 

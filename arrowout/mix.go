@@ -27,6 +27,9 @@ func (s *service) mix(ctx context.Context, q asked, send func(any) error) error 
 	if len(now) == 0 {
 		return &loader.Error{Reason: loader.NotLeading, Message: "no daemon that plans the run has told its mixture yet", Do: "ask again"}
 	}
+	if q.decided != nil && (q.dryRun || !q.mixes()) {
+		return badBody("mix", "decided is for a change that is made", `send "weights", "add" or "remove" as well, and no "dry_run"`)
+	}
 	answer := answers.Mixture{Run: info.Run, Step: info.Planned, DryRun: q.dryRun}
 	if !q.mixes() {
 		if q.dryRun {
@@ -44,9 +47,14 @@ func (s *service) mix(ctx context.Context, q asked, send func(any) error) error 
 	}
 	change := completed(q.change, now)
 	var err error
-	if q.dryRun {
+	switch {
+	case q.dryRun:
 		err = tryChange(info, now, change)
-	} else {
+	case q.decided != nil:
+		var once loader.Once
+		once, err = s.run.MixOnce(ctx, change, *q.decided, callerOf(ctx).Name)
+		answer.Step, answer.Again, change.Weights = once.Step, once.Again, once.Weights
+	default:
 		answer.Step, err = s.run.Mix(ctx, change, callerOf(ctx).Name)
 	}
 	if err != nil {

@@ -66,6 +66,34 @@ func TestMix(t *testing.T) {
 	}
 }
 
+// A change that is decided on behind a number of steps is made once: it is answered with what the plan has, whatever is asked for later.
+func TestMixOnce(t *testing.T) {
+	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
+	f.once = map[uint64]loader.Once{2: {Step: 5, Weights: map[string]float64{"code": 1, "web": 3, "books": 0}}}
+	c := dial(t, serve(t, f))
+	for _, tc := range []struct{ body, want string }{
+		{`{"weights":{"code":1,"web":2,"books":1},"decided":0}`, `{"run":"fake","step":7,"target":{"books":0.25,"code":0.25,"web":0.5}}`},
+		{`{"weights":{"code":1,"web":2,"books":1},"decided":2}`, `{"run":"fake","step":5,"target":{"books":0,"code":0.25,"web":0.75},"again":true}`},
+	} {
+		if got, err := act(c, "mix", tc.body); err != nil || got != tc.want {
+			t.Errorf("mix %s:\n got %s, %v\nwant %s", tc.body, got, err, tc.want)
+		}
+	}
+	if len(f.changes) != 1 {
+		t.Errorf("changes %v", f.changes)
+	}
+	for body, says := range map[string]string{
+		`{"decided":1}`: "a change that is made",
+		`{"weights":{"web":1},"decided":1,"dry_run":true}`: "a change that is made",
+		`{"weights":{"web":1},"decided":-1}`:               "want an integer",
+		`{"weights":{"web":1},"decided":null}`:             "null",
+	} {
+		if _, err := act(c, "mix", body); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" || !strings.Contains(err.Error(), says) {
+			t.Errorf("mix %s: %v, want %q", body, err, says)
+		}
+	}
+}
+
 // A dry run changes nothing, says which step would differ, and refuses what the run would refuse.
 func TestMixDryRun(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)

@@ -53,6 +53,8 @@ type Unjoined interface {
 	SealSource(ctx context.Context, name, who string) (uint64, error)
 	// Mix changes the mixture of a run with several sources; it returns the first step that can differ by it.
 	Mix(ctx context.Context, c mixture.Change, who string) (uint64, error)
+	// MixOnce does so once for a number of steps behind which the change was decided on.
+	MixOnce(ctx context.Context, c mixture.Change, decided uint64, who string) (loader.Once, error)
 	// Stock says what the sources' streams hold now, by their numbers.
 	Stock(ctx context.Context) ([]loader.StreamState, error)
 	// Checkpoint stores the planner's state and returns its step.

@@ -22,6 +22,7 @@ type company struct {
 	next    int
 	deaf    bool // words are lost
 	blinded bool // somebody who was ousted knew nothing of it
+	mute    bool // the next answer is lost, and whoever gave it leads no more
 }
 
 func newCompany() *company {
@@ -140,7 +141,16 @@ func (c *company) Ask(ctx context.Context, question []byte) ([]byte, error) {
 	if len(all) == 0 {
 		return nil, loader.ErrNobodyLeads
 	}
-	return all[rand.IntN(len(all))](ctx, question), nil
+	answer := all[rand.IntN(len(all))](ctx, question)
+	c.mu.Lock()
+	mute := c.mute
+	c.mute = false
+	c.mu.Unlock()
+	if mute {
+		c.oust(told)
+		return nil, loader.ErrNobodyLeads
+	}
+	return answer, nil
 }
 
 // join starts one more daemon of a world's run.

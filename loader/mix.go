@@ -76,8 +76,16 @@ func (l *loop) sealSources(ctx context.Context, by string, q request, say func(l
 	}})
 }
 
-// change records a change of the mixture. The answer is the first step that can differ by it.
+// change records a change of the mixture, one that is made once unless it is recorded. The answer is the first step that can differ by it.
 func (l *loop) change(ctx context.Context, c plan.Mix, q request) error {
+	if c.Decided != nil {
+		if step, known := l.once.step(*c.Decided); known {
+			return l.tell(ctx, q, answer{at: step})
+		}
+		if planned := l.plan.planned(); *c.Decided > planned {
+			return l.tell(ctx, q, refusal(BadTicket, "a change that was decided on behind step %d, but the plan holds %d steps", *c.Decided, planned))
+		}
+	}
 	if err := l.config.CheckChange(l.applier.Planner.Mixture(), c.Change); err != nil {
 		return l.tell(ctx, q, refusal(BadTicket, "%v", err))
 	}
@@ -91,6 +99,9 @@ func (l *loop) change(ctx context.Context, c plan.Mix, q request) error {
 		c.Begins = append(c.Begins, b)
 	}
 	step := l.applier.Planner.Next()
+	if c.Decided != nil {
+		l.once.made(*c.Decided, step)
+	}
 	return l.control(ctx, c.PlaceBehind(l.applier.Planner.Clock()), func(context.Context) { q.reply <- answer{at: step} })
 }
 

@@ -277,13 +277,22 @@ func sourceNames(infos []plan.SourceInfo) (names []string) {
 // Mix changes the mixture of a run with several sources: weights, sources that come and go. It takes effect with the next document that is planned, and
 // returns the first step that can differ by it. who asked for it may be empty.
 func (r *Run) Mix(ctx context.Context, c mixture.Change, who string) (step uint64, err error) {
-	if err := validWho(who); err != nil {
+	m, err := mixBy(c, who)
+	if err != nil {
 		return 0, err
 	}
-	if err := c.Validate(); err != nil {
-		return 0, &Error{Reason: BadTicket, Message: err.Error()}
+	return r.ask(ctx, m)
+}
+
+// mixBy is the record of a change of the mixture, without its place; it refuses what no mixture can be.
+func mixBy(c mixture.Change, who string) (plan.Mix, error) {
+	if err := validWho(who); err != nil {
+		return plan.Mix{}, err
 	}
-	return r.ask(ctx, plan.Mix{Change: c, By: who})
+	if err := c.Validate(); err != nil {
+		return plan.Mix{}, &Error{Reason: BadTicket, Message: err.Error()}
+	}
+	return plan.Mix{Change: c, By: who}, nil
 }
 
 // validWho refuses names that no identity has.

@@ -269,6 +269,12 @@ func (o *office) record(ctx context.Context, q question) (uint64, error) {
 			return at, err
 		}
 	}
+	if m, mix := e.(plan.Mix); mix && m.Decided != nil {
+		x, found, err := changeDecided(ctx, l.edges.Plan, *m.Decided)
+		if found || err != nil {
+			return x.Step, err
+		}
+	}
 	return l.ask(ctx, e)
 }
 

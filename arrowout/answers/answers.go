@@ -33,6 +33,7 @@ type Mixture struct {
 	Step   uint64             `json:"step"`              // the first one that can differ by a change, as of now
 	DryRun bool               `json:"dry_run,omitempty"` // nothing was changed
 	Target map[string]float64 `json:"target"`            // share of the tokens that each source is to have
+	Again  bool               `json:"again,omitempty"`   // the plan had the change that was decided on at that number of steps: it stays as it was
 
 	// How things stand, where no change was asked for.
 	Tokens      int64         `json:"tokens,omitempty"`       // taken so far

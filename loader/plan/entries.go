@@ -41,13 +41,15 @@ type Mix struct {
 	At uint64
 	By string // as in Seal
 	mixture.Change
-	Begins []SourceBegin // of the sources that it adds
+	Decided *uint64       // the number of steps that a trainer had seen when it decided on the change, which is made once for each; nil of others
+	Begins  []SourceBegin // of the sources that it adds
 }
 
 // mixBody is what a Mix says in its record, as JSON.
 type mixBody struct {
 	mixture.Change
-	Begins []SourceBegin `json:"begins,omitempty"`
+	Decided *uint64       `json:"decided,omitempty"`
+	Begins  []SourceBegin `json:"begins,omitempty"`
 }
 
 // SealSource says, behind an arrival, that a source has no document behind Last.
@@ -161,7 +163,7 @@ func (Drain) apply(p *Planner) ([]Step, bool, error) { return p.Drain(), false, 
 func (c Seal) appendBody(b []byte) []byte  { return appendPlace(b, c.At, c.By) }
 func (c Drain) appendBody(b []byte) []byte { return appendPlace(b, c.At, c.By) }
 func (c Mix) appendBody(b []byte) []byte {
-	body, err := json.Marshal(mixBody{c.Change, c.Begins})
+	body, err := json.Marshal(mixBody{c.Change, c.Decided, c.Begins})
 	if err != nil {
 		panic(fmt.Sprintf("plan: marshal mixture: %v", err)) // Check has refused what is no number
 	}
@@ -192,7 +194,7 @@ func (c Drain) String() string {
 	return fmt.Sprintf("drain behind document %d%s", c.At, suffixBy(c.By))
 }
 func (c Mix) String() string {
-	body, _ := json.Marshal(c.Change)
+	body, _ := json.Marshal(mixBody{c.Change, c.Decided, nil})
 	return fmt.Sprintf("mix behind arrival %d: %s%s", c.At, body, suffixBy(c.By))
 }
 func (c SealSource) String() string {
@@ -282,7 +284,7 @@ func (r *varints) mix() Control {
 	if err := json.Unmarshal(body, &m); err != nil {
 		r.fail(fmt.Errorf("change of the mixture: %w", err))
 	}
-	c.Change, c.Begins = m.Change, m.Begins
+	c.Change, c.Decided, c.Begins = m.Change, m.Decided, m.Begins
 	if again, err := json.Marshal(m); err != nil || !bytes.Equal(again, body) {
 		r.fail(errors.New("change of the mixture: it is written in another way than a daemon writes it"))
 	}

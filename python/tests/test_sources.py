@@ -12,7 +12,7 @@ from tokenized import SETTINGS, documents, publish_tokens
 import loaderd
 from loaderd.step import part_of, step_of
 from loaderd.torch import StepLoader, losses
-from loaderd.wire import Metadata, SourceCount
+from loaderd.wire import Metadata, MixtureChange, SourceCount
 
 MIXED = {
     **SETTINGS,
@@ -110,7 +110,7 @@ def test_a_trainer_changes_the_mixture(mixed):
         batches = [next(loader)["sources"] for _ in range(5)]
         tried = client.mix({"code": 3}, dry_run=True)
         assert tried["target"] == pytest.approx({"code": 0.8, "web": 0.2}) and tried["dry_run"]  # web keeps .75
-        first = loader.set_mixture({"code": 1, "web": 0})
+        first = loader.set_mixture({"code": 1, "web": 0}).step
         assert first >= 5
         batches += [next(loader)["sources"] for _ in range(first + 70 - 5)]
         late = torch.cat([b.reshape(-1) for b in batches[first + 50 :]])
@@ -184,3 +184,28 @@ def test_malformed_sources_are_refused():
     for bad in ([], 3, None, {"web": 1}, {"web": {"tokens": 1}}, {"web": {"tokens": -1, "loss_tokens": 0}}, {"web": {"tokens": 1.5, "loss_tokens": 0}}):
         with pytest.raises(loaderd.ProtocolError, match="sources"):
             Metadata.decode(json.dumps(body | {"sources": bad}).encode())
+    assert MixtureChange.decode({"run": "r", "step": 3, "target": {"web": 1}, "more": 0}) == MixtureChange(3, {"web": 1.0})
+    for bad in ({}, {"step": "3", "target": {}}, {"step": 3}, {"step": 3, "target": [1]}, {"step": 3, "target": {"web": "1"}}, {"step": 3, "target": {}, "again": 1}):
+        with pytest.raises(loaderd.ProtocolError, match="result of mix"):
+            MixtureChange.decode(bad)
+
+
+def test_a_change_that_is_decided_on_once(mixed):
+    """For each position of the loader the plan has one change: the first that was asked for there, whoever asks again for whatever."""
+    with StepLoader(mixed.flight_url, patience=20) as loader, loaderd.Client(mixed.flight_url) as client:
+        for _ in range(3):
+            next(loader)
+        made = loader.set_mixture({"code": 1, "web": 3}, once=True)
+        assert made.target == {"code": 0.25, "web": 0.75} and made.step >= 3 and not made.again
+        state = loader.state_dict()
+        next(loader)
+        other = loader.set_mixture({"code": 1, "web": 1}, once=True)
+        assert other.target == {"code": 0.5, "web": 0.5} and not other.again
+        with StepLoader(mixed.flight_url, job="resumed") as resumed:
+            resumed.load_state_dict(state)
+            assert resumed.set_mixture({"code": 9, "web": 1}, once=True) == MixtureChange(made.step, made.target, again=True)
+        with pytest.raises(loaderd.BadTicket, match="the plan holds"):
+            client.mix({"code": 1}, decided=1_000_000)
+        with pytest.raises(loaderd.BadTicket, match="no \"dry_run\""):
+            client.mix({"code": 1}, decided=1, dry_run=True)
+        assert client.mix()["target"] == {"code": 0.5, "web": 0.5}

@@ -154,10 +154,13 @@ func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
 	return 0, nil
 }
 func (p *prebuilt) Mix(context.Context, mixture.Change, string) (uint64, error) { return 0, nil }
-func (p *prebuilt) Stock(context.Context) ([]loader.StreamState, error)         { return nil, nil }
-func (p *prebuilt) Checkpoint(context.Context) (uint64, error)                  { return 0, nil }
-func (p *prebuilt) Stats() loader.Stats                                         { return loader.Stats{Run: p.info.Run} }
-func (p *prebuilt) Cause(uint64) *loader.Error                                  { return nil }
+func (p *prebuilt) MixOnce(context.Context, mixture.Change, uint64, string) (loader.Once, error) {
+	return loader.Once{}, nil
+}
+func (p *prebuilt) Stock(context.Context) ([]loader.StreamState, error) { return nil, nil }
+func (p *prebuilt) Checkpoint(context.Context) (uint64, error)          { return 0, nil }
+func (p *prebuilt) Stats() loader.Stats                                 { return loader.Stats{Run: p.info.Run} }
+func (p *prebuilt) Cause(uint64) *loader.Error                          { return nil }
 
 type place struct {
 	run  *prebuilt

@@ -50,7 +50,7 @@ from loaderd.errors import (
 from loaderd.prefetch import Prefetcher
 from loaderd.reading import StepStream
 from loaderd.step import Part, Sources, Step
-from loaderd.wire import RunInfo, SourceCount
+from loaderd.wire import MixtureChange, RunInfo, SourceCount
 
 if TYPE_CHECKING:
     from loaderd.producer import (
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "TLS", "BadDocument", "BadTicket", "BadToken", "Client", "ClosedClient", "DocumentLost", "DocumentTooLarge",
-    "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "NoStream", "NotLeading",
+    "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "MixtureChange", "NoStream", "NotLeading",
     "NotPermitted", "Part", "PlanLogDown", "PlanForeign", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
     "PublishError", "Published", "Publisher", "RankBehind", "Replaced", "Replaying", "RunFailed", "RunInfo", "RunMismatch", "RunReplaced", "ShuttingDown",
     "SilentReader", "SlowReader", "SourceDown", "SourceCount", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",

@@ -192,20 +192,23 @@ class Client(Iterator[Step]):
         *,
         add: Mapping[str, Mapping[str, Any]] | None = None,
         remove: Sequence[str] = (),
+        decided: int | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Changes the mixture of a run with several sources from the next document on that is planned, and returns "step", the first one that can
         differ, and "target", the share of tokens that each source is to have. Without a change: how things stand (docs/wire.md).
 
         `weights` are relative to each other; a source that they do not name keeps its present share as weight. `add` has configurations of sources that
-        come, `remove` names of those that go. `dry_run` changes nothing. Raises BadTicket for what no mixture can be, Forbidden for a caller who may not:
+        come, `remove` names of those that go. `decided` is the number of steps that whoever decided had seen, and the plan has one change for each such
+        number: when it has that one already it stays as it is, "step" and "target" are its own, and "again" is true. So a trainer that is killed and
+        resumed asks again without harm. `dry_run` changes nothing. Raises BadTicket for what no mixture can be, Forbidden for a caller who may not:
         it takes the role operate, or train where the daemon has flight.train_may_mix."""
         change: dict[str, Any] = {"add": add or None, "remove": list(remove) or None}
         if weights:  # all of them: asking again, when an answer was lost, then says the same
             now = {s["name"]: s["target"] for s in self.stats().get("sources") or () if not s.get("removed")}
             kept = {k: v for k, v in now.items() if k not in remove and k not in weights}
             change["weights"] = kept | {k: float(v) for k, v in weights.items()}
-        body = {k: v for k, v in change.items() if v is not None}
+        body = {k: v for k, v in (change | {"decided": decided}).items() if v is not None}
         return self._one("mix", **body, **({"dry_run": True} if dry_run else {}))
 
     def seal(self, source: str | None = None) -> int:

@@ -109,6 +109,25 @@ def _source_counts(body: Any) -> dict[str, SourceCount]:
 
 
 @dataclass(frozen=True)
+class MixtureChange:
+    """What the run made of a change of its mixture: `step` is the first one that can differ by it, `target` the share of the tokens that each source is
+    to have. `again` says that the plan had the change already, of somebody who decided behind as many steps; `target` is that one's then."""
+
+    step: int
+    target: Mapping[str, float]
+    again: bool = False
+
+    @classmethod
+    def decode(cls, body: Mapping[str, Any]) -> MixtureChange:
+        """Reads the answer to a change; raises ProtocolError when it is not one."""
+        step, target, again = body.get("step"), body.get("target"), body.get("again", False)
+        shares = isinstance(target, dict) and all(type(v) in (int, float) for v in target.values())
+        if type(step) is not int or not shares or type(again) is not bool:
+            raise ProtocolError(f"result of mix: not as docs/wire.md says: {body!r:.200}")
+        return cls(step, {name: float(share) for name, share in target.items()}, again)  # type: ignore[union-attr]
+
+
+@dataclass(frozen=True)
 class RunInfo:
     """A run as the daemon describes it.
 

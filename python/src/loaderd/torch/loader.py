@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from loaderd.client import Client
 from loaderd.connection import TLS
 from loaderd.daemons import URLs
-from loaderd.errors import ClosedClient, ProtocolError, WorldMismatch
+from loaderd.errors import ClosedClient, WorldMismatch
 from loaderd.passes import Passes
 from loaderd.prefetch import Prefetcher
 from loaderd.reading import StepStream
@@ -24,7 +24,7 @@ from loaderd.torch.device import Batch, Mover, to_device
 from loaderd.torch.mock import mock_step
 from loaderd.torch.ranks import Place, find_place
 from loaderd.torch.state import check_state, make_state
-from loaderd.wire import DEFAULT_JOB, RunInfo
+from loaderd.wire import DEFAULT_JOB, MixtureChange, RunInfo
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -253,17 +253,17 @@ class StepLoader(IterableDataset[Batch]):
 
     # The mixture
 
-    def set_mixture(self, weights: Mapping[str, float]) -> int:
-        """Gives the sources of the run other weights, from the next document on that is planned; call it on one rank. Returns the first step that can differ:
-        those before it are planned. A source that is not named keeps its present share as weight.
+    def set_mixture(self, weights: Mapping[str, float], *, once: bool = False) -> MixtureChange:
+        """Gives the sources of the run other weights, from the next document on that is planned; call it on one rank. The answer has the first step that
+        can differ (those before it are planned) and the share that each source is to have. A source that is not named keeps its present share as weight.
 
-        Raises BadTicket for weights that no mixture can have, and Forbidden for a caller who may not: it takes the role operate, or train
-        where the daemon has flight.train_may_mix. `loaderd.Client.mix` does more: sources that come and go.
+        With `once` the run's plan has one change for each position of the loader: a trainer that was killed, resumes from its checkpoint and decides again
+        where it has decided before is answered with that change, which stays as it is (`again`), whatever weights it asks for now.
+
+        Raises BadTicket for weights that no mixture can have, and where all sources are used up; Forbidden for a caller who may not: it takes the role
+        operate, or train where the daemon has flight.train_may_mix. `loaderd.Client.mix` does more: sources that come and go.
         """
-        step = self._connected().mix(weights)["step"]
-        if type(step) is not int:
-            raise ProtocolError(f"result of mix: step is {step!r}")
-        return step
+        return MixtureChange.decode(self._connected().mix(weights, decided=self._step if once else None))
 
     # The end
 

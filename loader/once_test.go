@@ -1,0 +1,173 @@
+package loader_test
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// changesDecided counts the changes of the mixture in a plan by the number of steps behind which they were decided on.
+func changesDecided(t *testing.T, l *memLog) map[uint64]int {
+	t.Helper()
+	out := map[uint64]int{}
+	must(t, l.Scan(t.Context(), 1, func(_ uint64, b []byte) error {
+		e, err := plan.DecodeRecord(b)
+		if m, is := e.(plan.Mix); is && m.Decided != nil {
+			out[*m.Decided]++
+		}
+		return err
+	}))
+	return out
+}
+
+func codeAndWeb(code float64) mixture.Change {
+	return mixture.Change{Weights: map[string]float64{"code": code, "web": 1 - code}}
+}
+
+func mixedCodeAndWeb(documents int) (*world, shelf) {
+	c := config("bfd")
+	c.Sources = sources(map[string]float64{"code": 1, "web": 1})
+	w, s := mixed(c, "code", "web")
+	w.options.Ahead = 2
+	for _, docs := range s {
+		docs.lengths(someLengths(8, documents)...)
+	}
+	return w, s
+}
+
+// A trainer that is resumed asks again for what it has asked for, with other numbers here, of the same daemon and of one that was started anew: it is told
+// what the plan has and where that begins, and the plan stays as it is. What it had not asked for yet is recorded, also when a later decision stands.
+func TestAChangeIsMadeOnce(t *testing.T) {
+	w, s := mixedCodeAndWeb(900)
+	run, stop := w.start(t)
+	begin, err := run.MixOnce(t.Context(), codeAndWeb(0.5), 0, "")
+	must(t, err)
+	if begin.Step > 2 || begin.Again { // so far it plans ahead
+		t.Errorf("before the first step: %+v", begin)
+	}
+	var want []*loader.Batch
+	made := map[uint64]loader.Once{0: begin}
+	for _, decided := range []uint64{4, 8, 12} {
+		want = append(want, read(t, run, loader.Place{World: 1}, decided-4, 4)...)
+		if decided == 8 {
+			continue // it was killed before it asked
+		}
+		made[decided], err = run.MixOnce(t.Context(), codeAndWeb(float64(decided)/16), decided, "alice")
+		must(t, err)
+		if x := made[decided]; x.Again || x.Step < decided || x.Weights["code"] != float64(decided)/16 {
+			t.Errorf("decided behind %d steps: %+v", decided, x)
+		}
+	}
+	asked := func() {
+		for decided, x := range made {
+			x.Again = true
+			if got, err := run.MixOnce(t.Context(), codeAndWeb(0.99), decided, "bob"); err != nil || !reflect.DeepEqual(got, x) {
+				t.Errorf("decided again behind %d steps: %+v, %v, want %+v", decided, got, err, x)
+			}
+		}
+	}
+	asked()
+	must(t, stop())
+	run, stop = w.start(t)
+	asked()
+	late, err := run.MixOnce(t.Context(), codeAndWeb(0.5), 8, "alice")
+	must(t, err)
+	if late.Again || late.Step < made[12].Step {
+		t.Errorf("decided late: %+v", late)
+	}
+	made[8] = late
+	if _, err := run.MixOnce(t.Context(), codeAndWeb(0.1), 1000, ""); reason(err) != loader.BadTicket {
+		t.Errorf("a change for steps that nobody has seen: %v", err)
+	}
+	if _, err := run.MixOnce(t.Context(), codeAndWeb(-1), 12, ""); reason(err) != loader.BadTicket {
+		t.Errorf("weights that no mixture can have: %v", err)
+	}
+	asked()
+	if got := read(t, run, loader.Place{World: 1}, 0, 12); !reflect.DeepEqual(got, want) {
+		t.Error("the steps differ")
+	}
+	if n := changesDecided(t, w.plan); !maps.Equal(n, map[uint64]int{0: 1, 4: 1, 8: 1, 12: 1}) {
+		t.Errorf("the plan has %v changes", n)
+	}
+	must(t, stop())
+	if audited, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil); err != nil || len(audited.Controls) != 4 {
+		t.Errorf("the audit says %+v, %v", audited, err)
+	}
+}
+
+// Of several that ask at once, of any daemon and while the lead changes, one has its way, and all are told the same.
+func TestOneOfManyDecides(t *testing.T) {
+	w, _ := mixedCodeAndWeb(2000)
+	company := newCompany()
+	w.options.Stall = 20 * time.Second
+	runs := make([]*loader.Run, 3)
+	for i := range runs {
+		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
+	}
+	want := map[uint64]int{}
+	for decided := uint64(1); decided <= 8; decided++ {
+		want[decided] = 1
+		read(t, runs[decided%3], loader.Place{World: 1}, decided-1, 1)
+		answers := make([]loader.Once, 6)
+		var asking sync.WaitGroup
+		for i := range answers {
+			asking.Go(func() {
+				var err error
+				answers[i], err = runs[i%3].MixOnce(t.Context(), codeAndWeb(float64(1+i)/8), decided, "")
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if decided%2 == 0 {
+			company.oust(told)
+		}
+		asking.Wait()
+		for i := range answers {
+			answers[i].Again = false
+			if !reflect.DeepEqual(answers[i], answers[0]) {
+				t.Errorf("decided behind %d steps: %+v and %+v", decided, answers[i], answers[0])
+			}
+		}
+	}
+	if n := changesDecided(t, w.plan); !maps.Equal(n, want) {
+		t.Errorf("the plan has %v changes", n)
+	}
+}
+
+// A change whose answer is lost with the leader that recorded it is asked for again, of the next one, which finds it in the plan.
+func TestALostAnswerIsNoSecondChange(t *testing.T) {
+	w, _ := mixedCodeAndWeb(2000)
+	company := newCompany()
+	w.options.Stall = 20 * time.Second
+	runs := make([]*loader.Run, 2)
+	for i := range runs {
+		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
+	}
+	read(t, runs[0], loader.Place{World: 1}, 0, 3)
+	asks := 0
+	if runs[0].Leads() {
+		asks = 1
+	}
+	company.mu.Lock()
+	company.mute = true
+	company.mu.Unlock()
+	if x, err := runs[asks].MixOnce(t.Context(), codeAndWeb(0.25), 3, ""); err != nil || x.Weights["code"] != 0.25 {
+		t.Errorf("%+v, %v", x, err)
+	}
+	company.mu.Lock()
+	if company.mute {
+		t.Error("no answer was lost")
+	}
+	company.mu.Unlock()
+	if n := changesDecided(t, w.plan); !maps.Equal(n, map[uint64]int{3: 1}) {
+		t.Errorf("the plan has %v changes", n)
+	}
+}

@@ -1,0 +1,104 @@
+"""examples/online_mixing.py: a trainer whose losses move the mixture, killed and resumed."""
+
+import json
+import re
+import subprocess
+
+import numpy as np
+import pytest
+import scale
+from jobs import kill, losses, run, started
+from tokenized import SETTINGS, publish_tokens
+
+import loaderd
+
+MIXED = {
+    **SETTINGS,
+    "packing.pool": 16,
+    "packing.max_age": 64,
+    "shuffle.window": 8,
+    "sources.code.weight": 1,
+    "sources.web.weight": 1,
+    "steps.rows": 16,
+    "packing.buckets": 256,
+    "serve.ahead": 2,
+    "serve.checkpoint_steps": 5,
+    "serve.stall_timeout": "30s",
+}
+STEPS, SAVE, MIX = 45, 10, 4
+UNTIL = ("step 6 ", "step 12 ", "mix 16 ", "step 20 ", "step 33 ")  # what a trainer printed last before it is killed
+MIXTURE = re.compile(r"^mix (\d+) from step (\d+) on: code=(\S+) web=(\S+?)( \(again\))?$", re.M)
+AUDITED = re.compile(r'mix behind arrival .*"decided":(\d+)')
+
+
+def long_documents(low: int, high: int) -> list[np.ndarray]:
+    """Far more tokens than the connections of a test hold, which the daemon has planned before a trainer sees them."""
+    rng = np.random.default_rng(low)
+    return [rng.integers(low, high, 1000, dtype=np.int32) for _ in range(4000)]
+
+
+def told(output: str) -> tuple[dict[int, str], dict[int, tuple[str, ...]]]:
+    """What a trainer printed of every step, and of every change of the mixture without whether it was the first to ask."""
+    steps = {int(line.split()[1]): line for line in output.splitlines() if line.startswith("step ")}
+    return steps, {int(m[1]): m.groups()[1:4] for m in MIXTURE.finditer(output)}
+
+
+def test_killed_and_resumed_with_the_same_weights_and_batches(daemon, tmp_path):
+    """What is equal, to the last digit that is printed: the loss of every step and the tokens that each source has in it, the weights after every
+    decision and the first step that can differ by it, told by a trainer that is killed with SIGKILL several times (before its first checkpoint; while it
+    asks for a change; behind one that no checkpoint covers; while it saves; with the daemon), and by one that trains over the same recorded plan without
+    an interruption, from the first step on. Each decision stands in the plan once. (A trainer that was never killed, over a plan of its own, decides at
+    the same steps; where its changes show depends on how far ahead the daemon has planned when it asks.)
+    """
+    d = daemon(MIXED)
+    publish_tokens(d.nats_url, long_documents(1, 6), "code")  # soon learnt
+    publish_tokens(d.nats_url, long_documents(500, 999), "web")
+    args = ("--url", d.flight_url, "--steps", STEPS, "--mix-every", MIX, "--rate", 0.4, "--reference", "code=0.5")
+    saving = (*args, "--save-every", SAVE, "--checkpoint", tmp_path / "run.pt")
+    outputs = []
+    for until in UNTIL if scale.ALL else UNTIL[:2] + UNTIL[-1:]:
+        with started("online_mixing.py", *saving) as job:
+            lines = []
+            for line in job.stdout:
+                lines.append(line)
+                if line.startswith(until):
+                    break
+            kill(job)
+        outputs.append("".join(lines))
+        if until == UNTIL[-1]:
+            d.kill()
+            d.start()
+    outputs.append(run("online_mixing.py", *saving))
+    begun = [re.match(r"resumed at step (\d+)\n", o) for o in outputs]
+    begins = [int(b[1]) if b else 0 for b in begun]
+    assert begins[:3] == [0, 0, SAVE] and begins[-1] == 3 * SAVE and begins == sorted(begins)
+    undisturbed = run("online_mixing.py", *args)
+
+    steps, mixtures = told(undisturbed)
+    assert list(steps) == list(range(1, STEPS + 1)) and list(mixtures) == list(range(MIX, STEPS, MIX))
+    assert all(m[5] for m in MIXTURE.finditer(undisturbed))  # it asked for nothing that the plan had not
+    seen_steps, seen_mixtures = {}, {}
+    for output in outputs:
+        some, changes = told(output)
+        assert some and some.items() <= steps.items() and changes.items() <= mixtures.items(), output
+        seen_steps |= some
+        seen_mixtures |= changes
+    assert seen_steps == steps and seen_mixtures == mixtures
+    assert sum(bool(m[5]) for o in outputs for m in MIXTURE.finditer(o)) >= 2  # what was decided again
+    web = [float(shares[2]) for shares in mixtures.values()]
+    assert web[-1] > 0.6 and len(set(web)) == len(web)  # web is behind, and gets more
+    assert losses(undisturbed)[STEPS] < losses(undisturbed)[1]
+    with loaderd.Client(d.flight_url, sources=True, step=int(mixtures[max(mixtures)][0]), steps=80, job="later", patience=60) as client:
+        counts = [step.source_counts for step in client][60:]
+        assert client.info().sources == ("code", "web") and client.mix()["target"]["web"] == pytest.approx(web[-1])
+    of_web = sum(c["web"].tokens for c in counts) / sum(n.tokens for c in counts for n in c.values())
+    assert of_web == pytest.approx(web[-1], abs=0.05)  # the steps follow
+
+    if scale.ALL:  # other additions, the same weights: they are those of the plan
+        two, mixtures_of_two = told(run("online_mixing.py", *args, world=2))
+        assert mixtures_of_two == mixtures and {s: line.split(" loss")[0] for s, line in two.items()} == {s: line.split(" loss")[0] for s, line in steps.items()}
+        assert [float(line.split()[-1]) for line in two.values()] == pytest.approx([float(line.split()[-1]) for line in steps.values()], rel=1e-2)
+    d.stop()
+    audit = subprocess.run([d.binary, "audit", "--run", "default", *d.flags, "--json"], cwd=d.folder, capture_output=True, text=True, timeout=120, check=True)
+    decided = [int(m[1]) for c in json.loads(audit.stdout)["controls"] if (m := AUDITED.search(c["what"]))]
+    assert decided == list(mixtures)
