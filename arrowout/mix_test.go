@@ -51,6 +51,13 @@ func TestMix(t *testing.T) {
 			mixture.Change{Weights: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25, "math": 0},
 				Add: map[string]mixture.Source{"math": {Epochs: 1, Block: mixture.DefaultBlock, MinTokens: 3, Attention: plan.AttentionRow,
 					Packing: &packonline.Config{Buckets: []int{16}, Pool: 9}}}}},
+		{`{"add":{"math":{"packing":{"method":"splice"}},"forum":{"packing":{},"attention":"auto"}},"weights":{"math":0,"forum":0}}`,
+			`{"run":"fake","step":7,"target":{"books":0.25,"code":0.5,"forum":0,"math":0,"web":0.25}}`,
+			mixture.Change{Weights: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25, "math": 0, "forum": 0},
+				Add: map[string]mixture.Source{
+					"math":  {Epochs: 1, Block: mixture.DefaultBlock, Attention: plan.AttentionRow, Packing: &packonline.Config{Buckets: []int{16}, Method: "splice"}},
+					"forum": {Epochs: 1, Block: mixture.DefaultBlock, Attention: plan.AttentionDocument, Packing: &packonline.Config{Buckets: []int{16}}},
+				}}},
 	} {
 		f.changes = nil
 		got, err := act(c, "mix", tc.body)

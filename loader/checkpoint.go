@@ -204,6 +204,28 @@ func (l *leader) load(ctx context.Context, s Stored) error {
 			return fmt.Errorf("it goes on with step %d, and the run had ended with %d steps before it was taken", next, l.found.steps)
 		}
 	}
+	if err := l.inTime(ctx, applier, c.Tail); err != nil {
+		return err
+	}
 	l.applier, l.tail = applier, c.Tail
 	return nil
+}
+
+// inTime refuses a restored applier that has taken documents behind which a later control stands. Controls of several sources stand where the planner was:
+// a daemon that did not use this checkpoint, and had taken less again, may have recorded one before where this one was.
+func (l *leader) inTime(ctx context.Context, a *plan.Applier, tail plan.Tail) error {
+	if a.Planner.Mixture() == nil {
+		return nil
+	}
+	clock := a.Planner.Clock()
+	return l.edges.Plan.Scan(ctx, tail.Position+1, func(at uint64, record []byte) error {
+		e, err := plan.DecodeRecord(record)
+		if err != nil {
+			return damaged(at, err)
+		}
+		if c, ok := e.(plan.Control); ok && c.Behind() < clock {
+			return fmt.Errorf("it is behind arrival %d, and record %d that follows it is a %s", clock, at, c)
+		}
+		return nil
+	})
 }

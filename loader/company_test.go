@@ -153,8 +153,8 @@ func (c *company) Ask(ctx context.Context, question []byte) ([]byte, error) {
 	return answer, nil
 }
 
-// join starts one more daemon of a world's run.
-func (w *world) join(t *testing.T, c *company, name string) (run *loader.Run, stop func() error) {
+// join starts one more daemon of a world's run. more change what it gets.
+func (w *world) join(t *testing.T, c *company, name string, more ...func(*loader.Edges)) (run *loader.Run, stop func() error) {
 	t.Helper()
 	before := w.edges
 	defer func() { w.edges = before }()
@@ -163,6 +163,9 @@ func (w *world) join(t *testing.T, c *company, name string) (run *loader.Run, st
 			before(e)
 		}
 		e.Leads, e.Bus, e.Daemon = c, c, name
+		for _, change := range more {
+			change(e)
+		}
 	}
 	run, err := w.open(t)
 	if err != nil {

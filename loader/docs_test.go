@@ -60,12 +60,16 @@ func (d *memDocs) lengths(lengths ...int) {
 		d.mu.Lock()
 		seq := len(d.docs) + 1
 		d.mu.Unlock()
-		tokens := documentTokens(uint64(seq), n)
-		for i := range tokens {
-			tokens[i] += d.base
-		}
-		d.publish(loader.Document{Content: loader.Content{Tokens: tokens}})
+		d.publish(loader.Document{Content: loader.Content{Tokens: d.tokens(uint64(seq), n)}})
 	}
+}
+
+func (d *memDocs) tokens(seq uint64, n int) []int32 {
+	t := documentTokens(seq, n)
+	for k := range t {
+		t[k] += d.base
+	}
+	return t
 }
 
 func documentTokens(seq uint64, n int) []int32 {

@@ -116,10 +116,11 @@ func (l *loop) ahead() bool {
 	return !l.repeats() && l.applier.End == nil && l.applier.Planner.Next() >= l.limit()
 }
 
-// repeats reports whether the log still says what comes next: steps, or in a run with several sources controls behind documents that were taken before a
-// restart and belong to no step yet. A control stands where the planner is when it is recorded, so that none may be recorded before those.
+// repeats reports whether the log still says what comes next: steps, or in a run with several sources controls and an end behind documents that were taken
+// before a restart and belong to no step yet. A control stands where the planner is when it is recorded, so that none may be recorded before those.
 func (l *loop) repeats() bool {
-	return l.replay != nil || l.config.Mixed() && len(l.applier.Pending) > 0
+	a := l.applier
+	return l.replay != nil || l.config.Mixed() && (len(a.Pending) > 0 || a.End != nil && !a.Ended)
 }
 
 // refresh does what is due every statsInterval.
@@ -177,6 +178,9 @@ func (l *loop) prepare() error {
 		l.plan.replayed(l.tail.Position, behind, l.applier.Keepers)
 		l.duplicates.replayed()
 		l.applier.Resume()
+		if l.applier.Ended && l.applier.End != nil { // what was restored stands behind the end: planning does not find it out
+			l.plan.end()
+		}
 		l.tellSealed()
 		if at, sealed := l.applier.Sealed(); sealed && !l.config.Mixed() {
 			l.news.decided(0, at)

@@ -13,8 +13,8 @@ import (
 
 // decideMixed records a control of a run with several sources. It takes effect before the next document that the planner takes.
 func (l *loop) decideMixed(ctx context.Context, c plan.Control, q request) error {
-	if _, seals := c.(plan.Seal); l.applier.Ended && !seals {
-		return l.tell(ctx, q, refusal(BadTicket, "the run has ended: all of its sources are used up"))
+	if l.applier.Ended {
+		return l.tell(ctx, q, l.late(c))
 	}
 	at := l.applier.Planner.Clock()
 	switch c := c.(type) {
@@ -41,6 +41,22 @@ func (l *loop) decideMixed(ctx context.Context, c plan.Control, q request) error
 		return l.change(ctx, c, q)
 	}
 	return l.tell(ctx, q, refusal(BadTicket, "nobody can ask for a record of kind %d", c.Kind()))
+}
+
+// late answers a control that comes behind the end of the run: nothing is recorded there. To end it, or what has ended, once more is no mistake.
+func (l *loop) late(c plan.Control) answer {
+	switch c := c.(type) {
+	case plan.Seal:
+		return answer{at: l.applier.Planner.Clock()}
+	case plan.SealSource:
+		if status := l.applier.Planner.Mixture().Status(); c.Source < len(status) && status[c.Source].Sealed {
+			return answer{at: status[c.Source].Last}
+		}
+	}
+	if l.config.Mix.End == mixture.EndFirst {
+		return refusal(BadTicket, "the run has ended: one of its sources is used up")
+	}
+	return refusal(BadTicket, "the run has ended: all of its sources are used up")
 }
 
 // sealSources records that sources end behind their present last documents. say makes the answer of the last of these.
@@ -142,7 +158,7 @@ func lostOfSource(run, source string, wanted, last uint64) error {
 // clock decides only when that is recorded: the plan follows from the record.
 func (l *loop) dryness(ctx context.Context) error {
 	m := l.applier.Planner.Mixture()
-	if m == nil || l.config.Mix.Dry != mixture.DryShare || l.replay != nil || l.applier.Ended || len(l.applier.Pending) > 0 {
+	if m == nil || l.config.Mix.Dry != mixture.DryShare || l.repeats() || l.applier.Ended {
 		return nil
 	}
 	at := l.applier.Planner.Clock()

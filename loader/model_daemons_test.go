@@ -43,6 +43,9 @@ func TestModelOfDaemons(t *testing.T) {
 				"wait":           m.wait,
 				"fork":           m.either(m.fork),
 				"audit":          m.either(m.audit),
+				"mix":            m.either(m.mix),
+				"seal a source":  m.either(m.sealSource),
+				"end a stream":   m.endStream,
 			})
 		})
 	})

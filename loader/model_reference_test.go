@@ -3,6 +3,7 @@ package loader_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -94,16 +95,22 @@ func (f runFloors) Release(_ context.Context, term, from uint64) (uint64, error)
 
 // reference is a planner that nothing happens to, with a simple account of what goes into it.
 type reference struct {
-	header  plan.Header
-	planner *plan.Planner
-	steps   []plan.Step
-	read    int            // records of the plan log
-	control []plan.Control // recorded, not yet applied
-	known   []plan.Control // all that were recorded
-	sealed  bool
-	window  []uint64 // ids of the latest documents, for what is a duplicate
-	in      int64    // tokens of used documents
-	used    map[uint64]bool
+	header   plan.Header
+	applier  *plan.Applier
+	steps    []plan.Step
+	read     int            // records of the plan log
+	known    []plan.Control // all that were recorded
+	took     []uint64       // the next step when each of them took effect
+	windows  []window       // by source
+	in       int64          // tokens of used documents
+	used     map[uint64]int // how often each document is used
+	arrivals []uint64       // the documents that were used and those that were not, in the order in which they came
+}
+
+// window is what decides what is a duplicate.
+type window struct {
+	epoch uint64
+	ids   []uint64 // of the latest documents
 }
 
 // floor returns the first document that step or a later one may need.
@@ -132,11 +139,11 @@ func (m *machine) follow(rt *rapid.T) {
 			rt.Fatal(err)
 		}
 		h := e.(plan.Header)
-		p, err := h.NewPlanner()
+		a, err := h.Begin()
 		if err != nil {
 			rt.Fatal(err)
 		}
-		m.ref = &reference{header: h, planner: p, used: map[uint64]bool{}}
+		m.ref = &reference{header: h, applier: a, used: map[uint64]int{}}
 	}
 	r := m.ref
 	for _, b := range records[r.read:] {
@@ -145,15 +152,16 @@ func (m *machine) follow(rt *rapid.T) {
 			rt.Fatal(err)
 		}
 		if c, ok := e.(plan.Control); ok {
-			r.control, r.known = append(r.control, c), append(r.known, c)
+			r.applier.Record(c)
+			r.known = append(r.known, c)
 		}
 		r.read++
 	}
 	compared := len(r.steps)
 	for len(r.steps) < planned {
 		if !m.advance(rt, r) {
-			rt.Fatalf("the run has planned %d steps, there are %d: behind document %d of %d, sealed %v, controls %+v",
-				planned, len(r.steps), r.planner.Cursor(), m.last(), r.sealed, r.known)
+			rt.Fatalf("the run has planned %d steps, there are %d: behind document %d, ended %v, controls %+v",
+				planned, len(r.steps), r.applier.Planner.Clock(), r.applier.Ended, r.known)
 		}
 	}
 	for i := min(compared, planned); i < planned; i++ {
@@ -167,51 +175,51 @@ func (m *machine) follow(rt *rapid.T) {
 	}
 }
 
-// advance applies a control that is due or feeds a document. It returns false when neither is left.
+// advance lets the controls take effect that are due, or feeds a document. It returns false when neither is left.
 func (m *machine) advance(rt *rapid.T, r *reference) bool {
-	var steps []plan.Step
-	switch at := r.planner.Cursor().Last(); {
-	case r.sealed:
-		return false
-	case len(r.control) > 0 && r.control[0].Behind() < at:
-		rt.Fatalf("%s is to take effect, the plan is at %d", r.control[0], at)
-	case len(r.control) > 0 && r.control[0].Behind() == at:
-		if _, r.sealed = r.control[0].(plan.Seal); r.sealed {
-			steps = r.planner.Seal()
-		} else {
-			steps = r.planner.Drain()
+	p := r.applier.Planner
+	acted := false
+	if err := r.applier.Settle(func(ready plan.Ready) error {
+		acted = true
+		if len(r.took) < len(r.known)-len(r.applier.Pending) { // else no control did it: all sources were empty at the beginning
+			r.took = append(r.took, p.Next()-uint64(len(ready.Steps)))
 		}
-		r.control = r.control[1:]
-	case at < m.last():
-		m.docs.mu.Lock()
-		d := m.docs.docs[at]
-		m.docs.mu.Unlock()
-		var err error
-		if steps, err = r.planner.Add(plan.Arrival{Sequence: d.Sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Traits: plan.Traits{Hint: d.Hint}}); err != nil {
+		r.steps = append(r.steps, ready.Steps...)
+		return nil
+	}); err != nil {
+		rt.Fatal(err)
+	}
+	source, sequence, wanted := p.Wants()
+	switch {
+	case acted:
+	case r.applier.Ended || !wanted || sequence > m.source(source).state().Last:
+		return false
+	default:
+		d := m.document(plan.Ref(source, sequence))
+		m.account(r, source, d)
+		ready, err := r.applier.Document(plan.Arrival{Source: source, Sequence: sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Traits: plan.Traits{Hint: d.Hint}})
+		if err != nil {
 			rt.Fatal(err)
 		}
-		m.account(r, d)
-	default:
-		return false
+		r.steps = append(r.steps, ready.Steps...)
 	}
-	r.steps = append(r.steps, steps...)
-	counts, packed := r.planner.Counts()
-	if out := counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens + r.planner.WaitingTokens(); out != r.in || packed.Tokens != r.in {
-		rt.Fatalf("behind document %d %d tokens are accounted for and the packer had %d, want %d: %+v, %+v", r.planner.Cursor(), out, packed.Tokens, r.in, counts, packed)
+	counts, packed := p.Counts()
+	if out := counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens + p.WaitingTokens(); out != r.in || packed.Tokens != r.in {
+		rt.Fatalf("behind document %d %d tokens are accounted for and the packer had %d, want %d: %+v, %+v", p.Clock(), out, packed.Tokens, r.in, counts, packed)
 	}
 	return true
 }
 
-// account counts the tokens of a document, unless it is skipped, a duplicate of a recent one, or used up by an earlier run.
-func (m *machine) account(r *reference, d loader.Document) {
-	n := r.header.Config.Documents.Dedupe
-	if d.Skip != "" {
+// account counts the tokens of a document that comes next, unless it is skipped, a duplicate of a recent one, or used up by an earlier run.
+func (m *machine) account(r *reference, source int, d loader.Document) {
+	ref := plan.Ref(source, d.Sequence)
+	r.arrivals = append(r.arrivals, ref)
+	skipped := d.Skip != "" || m.leaves(r, source, d)
+	if skipped {
 		d.ID = 0
 	}
-	duplicate := n > 0 && d.ID != 0 && slices.Contains(r.window, d.ID)
-	r.window = append(r.window, d.ID)
-	r.window = r.window[max(0, len(r.window)-n):]
-	if d.Skip != "" || duplicate {
+	if m.observe(r, source, d.ID) || skipped {
+		r.arrivals[len(r.arrivals)-1] = 0
 		return
 	}
 	left := len(d.Tokens)
@@ -227,33 +235,54 @@ func (m *machine) account(r *reference, d loader.Document) {
 		}
 	}
 	if left > 0 {
-		r.used[d.Sequence] = true
+		r.used[ref]++
 	}
 	r.in += int64(left)
 }
 
-// possible returns how many steps the run can have with the documents that there are, and whether it ends then.
+// observe reports whether a document of an id is a duplicate of one of the latest of its source in this epoch.
+func (m *machine) observe(r *reference, source int, id uint64) bool {
+	for len(r.windows) <= source {
+		r.windows = append(r.windows, window{})
+	}
+	w, n := &r.windows[source], r.header.Config.Documents.Dedupe
+	if mix := r.applier.Planner.Mixture(); mix != nil && mix.Place(source).Epoch != w.epoch {
+		*w = window{epoch: mix.Place(source).Epoch}
+	}
+	duplicate := n > 0 && id != 0 && slices.Contains(w.ids, id)
+	w.ids = append(slices.Clip(w.ids), id)
+	w.ids = w.ids[max(0, len(w.ids)-n):]
+	return duplicate
+}
+
+// possible returns how many steps the run can have with the documents that there are, and whether it ends then. Of a run that reads a source for ever it
+// returns some more than are planned.
 func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 	m.follow(rt)
-	p, err := m.ref.header.NewPlanner()
+	a, err := m.ref.header.Begin()
 	if err != nil {
 		rt.Fatal(err)
 	}
-	if err := p.RestoreState(m.ref.planner.AppendState(nil)); err != nil {
+	if err := a.Planner.RestoreState(m.ref.applier.Planner.AppendState(nil)); err != nil {
 		rt.Fatal(err)
 	}
-	tellHints(p)
+	tellHints(a.Planner)
+	a.Pending, a.Ended = slices.Clone(m.ref.applier.Pending), m.ref.applier.Ended
 	r := *m.ref
-	r.planner, r.used = p, map[uint64]bool{}
-	r.window, r.steps = slices.Clone(r.window), slices.Clone(r.steps)
-	for m.advance(rt, &r) {
+	r.applier, r.used = a, map[uint64]int{}
+	r.windows, r.steps, r.took, r.arrivals = slices.Clone(r.windows), slices.Clone(r.steps), slices.Clone(r.took), slices.Clone(r.arrivals)
+	for len(r.steps) < len(m.ref.steps)+50 && m.advance(rt, &r) {
 	}
-	return uint64(len(r.steps)), r.sealed
+	return uint64(len(r.steps)), r.applier.Ended
 }
 
-// sealed reports whether the end of the run is recorded.
+// sealed reports whether the end of the run is recorded, or follows from what is.
 func (m *machine) sealed(rt *rapid.T) bool {
 	m.follow(rt)
+	if m.mixed() {
+		_, ended := m.possible(rt)
+		return ended
+	}
 	return slices.ContainsFunc(m.ref.known, func(c plan.Control) bool { _, seal := c.(plan.Seal); return seal })
 }
 
@@ -261,7 +290,9 @@ func (m *machine) sealed(rt *rapid.T) bool {
 func (m *machine) recorded(rt *rapid.T, kind string, at uint64) {
 	m.follow(rt)
 	want := map[string]plan.Control{"seal": plan.Seal{At: at}, "drain": plan.Drain{At: at}}[kind]
-	if !slices.Contains(m.ref.known, want) {
+	if m.mixed() && kind == "seal" {
+		m.allSealed(rt)
+	} else if !slices.ContainsFunc(m.ref.known, func(c plan.Control) bool { return reflect.DeepEqual(c, want) }) {
 		rt.Fatalf("%s behind document %d is not among %+v", kind, at, m.ref.known)
 	}
 }
@@ -269,21 +300,21 @@ func (m *machine) recorded(rt *rapid.T, kind string, at uint64) {
 // history is what runs have used of the documents.
 type history struct {
 	seen  map[uint64][]int // how often each token came
-	used  map[uint64]bool
-	loses bool // a run dropped or repeated tokens on purpose
+	used  map[uint64]int   // how often each document is used
+	loses bool             // a run dropped or repeated tokens on purpose
 }
 
 // add adds the first steps of a run.
 func (h *history) add(rt *rapid.T, r *reference, steps int) {
-	counts, packed := r.planner.Counts()
+	counts, packed := r.applier.Planner.Counts()
 	h.loses = h.loses || counts.LeftTokens > 0 || packed.Dropped > 0 || packed.Repeated > 0
-	for doc := range r.used {
-		h.used[doc] = true
+	for doc, n := range r.used {
+		h.used[doc] = max(h.used[doc], n)
 	}
 	for _, s := range r.steps[:steps] {
 		for _, row := range s.Rows {
 			for _, x := range row {
-				if !r.used[x.Doc] {
+				if r.used[x.Doc] == 0 {
 					rt.Fatalf("step %d holds document %d, which is not used", s.Index, x.Doc)
 				}
 				for k := x.Start; k < x.Start+x.Length; k++ {
@@ -299,12 +330,9 @@ func (h *history) add(rt *rapid.T, r *reference, steps int) {
 
 func (h *history) clone() history {
 	c := *h
-	c.seen, c.used = map[uint64][]int{}, map[uint64]bool{}
+	c.seen, c.used = map[uint64][]int{}, maps.Clone(h.used)
 	for doc, tokens := range h.seen {
 		c.seen[doc] = slices.Clone(tokens)
-	}
-	for doc := range h.used {
-		c.used[doc] = true
 	}
 	return c
 }
@@ -321,19 +349,20 @@ func (m *machine) check(rt *rapid.T) {
 	now := m.past.clone()
 	now.add(rt, m.ref, planned)
 	for doc, tokens := range now.seen {
-		if len(tokens) > len(m.docs.docs[doc-1].Tokens) {
-			rt.Fatalf("document %d has no token %d", doc, len(tokens)-1)
+		if len(tokens) > len(m.document(doc).Tokens) {
+			rt.Fatalf("document %x has no token %d", doc, len(tokens)-1)
 		}
-		if !now.loses && slices.Max(tokens) > 1 {
-			rt.Fatalf("of document %d there have come %v", doc, tokens)
+		if !now.loses && slices.Max(tokens) > now.used[doc] {
+			rt.Fatalf("of document %x, which is used %d times, there have come %v", doc, now.used[doc], tokens)
 		}
 	}
 	floor := m.ref.floor(planned)
-	for doc := range now.used {
-		if tokens := now.seen[doc]; doc < floor && !now.loses && (len(tokens) < len(m.docs.docs[doc-1].Tokens) || slices.Contains(tokens, 0)) {
-			rt.Fatalf("the floor is %d, of document %d there have come %v", floor, doc, tokens)
+	for doc, n := range m.done(now, floor) {
+		if tokens := now.seen[doc]; !now.loses && (len(tokens) < len(m.document(doc).Tokens) || slices.Min(tokens) < n) {
+			rt.Fatalf("the floor is %d, of document %x, which came %d times before, there have come %v", floor, doc, n, tokens)
 		}
 	}
+	m.answered(rt)
 	if info.Oldest > m.most {
 		rt.Fatalf("step %d is the oldest, committed were %d", info.Oldest, m.most)
 	}
@@ -359,12 +388,12 @@ func (m *machine) check(rt *rapid.T) {
 
 // unreadable names a step that can be read by what the process says, and whose documents are purged.
 func (m *machine) unreadable() string {
-	first, oldest := m.first(), m.run.Info().Oldest
+	oldest := m.run.Info().Oldest
 	for _, s := range m.ref.steps[min(oldest, uint64(len(m.ref.steps))):] {
 		for _, row := range s.Rows {
 			for _, x := range row {
-				if x.Doc < first {
-					return fmt.Sprintf("step %d needs document %d, the first one left is %d; steps from %d on can be read", s.Index, x.Doc, first, oldest)
+				if first := m.source(plan.RefSource(x.Doc)).state().First; plan.RefSequence(x.Doc) < first {
+					return fmt.Sprintf("step %d needs document %x, the first one left is %d; steps from %d on can be read", s.Index, x.Doc, first, oldest)
 				}
 			}
 		}
@@ -381,7 +410,11 @@ func (m *machine) audit(rt *rapid.T) {
 	planned := m.run.Info().Planned
 	ctx, cancel := context.WithTimeout(m.t.Context(), 2*time.Second)
 	defer cancel()
-	if seen, err := loader.Audit(ctx, loader.Edges{Documents: allDocs{m.docs}, Plan: m.world.plan}, m.world.config.Tokenizer, nil); err != nil || seen.Steps < planned {
+	e := loader.Edges{Documents: allDocs{m.docs[""]}, Plan: m.world.plan}
+	if m.mixed() {
+		e.Documents, e.Sources = nil, allShelf(m.docs)
+	}
+	if seen, err := loader.Audit(ctx, e, m.world.config.Tokenizer, nil); err != nil || seen.Steps < planned {
 		rt.Fatalf("audit of %d of %d steps: %v", seen.Steps, planned, err)
 	}
 }

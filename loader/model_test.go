@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -45,6 +46,9 @@ func TestModel(t *testing.T) {
 			"light the fuse": m.fuse,
 			"fork":           m.fork,
 			"audit":          m.audit,
+			"mix":            m.mix,
+			"seal a source":  m.sealSource,
+			"end a stream":   m.endStream,
 		})
 	})
 }
@@ -52,8 +56,8 @@ func TestModel(t *testing.T) {
 // machine is a run and what is known about it.
 type machine struct {
 	t      *testing.T
-	docs   *memDocs // of all runs
-	floors map[string]runFloor
+	docs   shelf                          // of all runs: by source, under "" where they read one stream
+	floors map[string]map[string]runFloor // by source and run
 	runs   int
 
 	*process            // the one that things happen to
@@ -65,6 +69,7 @@ type machine struct {
 	keepers  []plan.Keepers    // what the run may know of them: two where a process died over a record
 	most     uint64            // all steps before it were once committed by all keepers
 	ref      *reference        // nil before the run has begun
+	answers  map[int]uint64    // the steps with which controls were answered, by their places in the log
 	past     history           // of the runs that it was forked from
 }
 
@@ -82,26 +87,35 @@ type process struct {
 
 // newMachine lets so many processes serve a run.
 func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
-	m := &machine{t: t, docs: newDocs(), floors: map[string]runFloor{}, past: history{seen: map[uint64][]int{}, used: map[uint64]bool{}}}
+	m := &machine{t: t, docs: shelf{}, floors: map[string]map[string]runFloor{}, past: history{seen: map[uint64][]int{}, used: map[uint64]int{}}}
 	for n := range processes {
 		m.crew = append(m.crew, &process{number: n})
 	}
 	m.process = m.crew[0]
+	c := configs(rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")).Draw(rt, "configuration")
+	names := []string{""}
+	if rapid.Bool().Draw(rt, "several sources") {
+		names = sourcesOfModel
+		drawMixture(rt, &c, processes)
+	}
+	for i, name := range names {
+		m.docs[name], m.floors[name] = newDocs(), map[string]runFloor{}
+		m.docs[name].base, m.docs[name].stream.Name = int32(i)*1e7, "DOCS"+name
+	}
 	m.publish(rt)
-	method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")
-	m.adopt(rt, newWorld(configs(method).Draw(rt, "configuration")))
+	m.adopt(rt, newWorld(c))
 	m.startAll(rt)
 	return m
 }
 
 // adopt makes a world the one that things happen to.
 func (m *machine) adopt(rt *rapid.T, w *world) {
-	w.docs = m.docs
+	w.docs = m.docs[""]
 	w.options.CacheBytes, w.options.Stall = 0, 2*time.Second // every row fetches its documents
 	w.options.Checkpoint = rapid.IntRange(0, 4).Draw(rt, "checkpoint every")
 	w.options.Ahead = rapid.IntRange(1, 5).Draw(rt, "ahead")
 	m.runs++
-	m.world, m.name, m.ref, m.most = w, fmt.Sprint("run ", m.runs), nil, 0
+	m.world, m.name, m.ref, m.most, m.answers = w, fmt.Sprint("run ", m.runs), nil, 0, map[int]uint64{}
 	m.keepers, m.spoilt = []plan.Keepers{{}}, map[string][]byte{}
 	if len(m.crew) > 1 {
 		m.company, w.options.Stall = newCompany(), 10*time.Second // longer than a process that died is missed
@@ -134,7 +148,11 @@ func (m *machine) start(rt *rapid.T) {
 	m.lives++
 	m.killed = &atomic.Bool{}
 	m.world.edges = func(e *loader.Edges) {
-		e.Documents, e.Floors = strictDocs{m.docs}, runFloors{m.docs, m.floors, m.name}
+		if m.mixed() {
+			e.Documents, e.Sources = nil, strictShelf{m.docs, m.floorsOf}
+		} else {
+			e.Documents, e.Floors = strictDocs{m.docs[""]}, m.floorsOf("")
+		}
 		e.Plan, e.Checkpoints = roomyLog{mortalLog{m.world.plan, m.life}}, mortalCheckpoints{m.world.checkpoints, m.life}
 		if m.company != nil {
 			e.Leads, e.Bus, e.Daemon = m.company, mortalBus{m.company, m.killed}, m.daemon()
@@ -210,23 +228,20 @@ func (m *machine) fuse(rt *rapid.T) {
 }
 
 func (m *machine) publish(rt *rapid.T) {
+	open := slices.DeleteFunc(slices.Sorted(maps.Keys(m.docs)), func(name string) bool { return m.docs[name].state().Sealed })
+	if len(open) == 0 {
+		return
+	}
+	docs := m.docs[rapid.SampledFrom(open).Draw(rt, "source")]
 	for range rapid.IntRange(1, 30).Draw(rt, "documents") {
 		d := loader.Document{ID: uint64(rapid.IntRange(0, 40).Draw(rt, "id"))}
 		if rapid.IntRange(0, 9).Draw(rt, "skip") == 0 {
 			d.Skip = rapid.SampledFrom([]plan.Skip{plan.SkipEmpty, plan.SkipUndecodable}).Draw(rt, "reason")
 		} else {
-			d.Tokens = documentTokens(m.last()+1, rapid.IntRange(1, 60).Draw(rt, "tokens"))
+			d.Tokens = docs.tokens(docs.state().Last+1, rapid.IntRange(1, 60).Draw(rt, "tokens"))
 		}
-		m.docs.publish(d)
+		docs.publish(d)
 	}
-}
-
-func (m *machine) last() uint64 {
-	return m.docs.state().Last
-}
-
-func (m *machine) first() uint64 {
-	return m.docs.state().First
 }
 
 // place draws one that every step can be shared by.
@@ -276,10 +291,13 @@ func (m *machine) next(rt *rapid.T, r *loader.Reader, at uint64) uint64 {
 			rt.Fatalf("assemble step %d: %v", at, err)
 		}
 		m.follow(rt)
+		if at == possible && m.world.config.Mix.Dry == mixture.DryShare { // a source rests since
+			possible, ended = m.possible(rt)
+		}
 		if at == possible || !reflect.DeepEqual(*s, m.ref.steps[at]) || !reflect.DeepEqual(b.Pieces, s.Rows[first:first+rows]) {
 			rt.Fatalf("step %d differs from the reference's", at)
 		}
-		checkPieces(m.t, b)
+		checkRows(m.t, b, func(x packonline.Piece) []int32 { return m.document(x.Doc).Tokens[x.Start : x.Start+x.Length] })
 		at++
 	}
 	return at
@@ -463,21 +481,22 @@ func (m *machine) spoil(rt *rapid.T) {
 
 // fork begins a run where a step of this one does, and lets things happen to that run from then on.
 func (m *machine) fork(rt *rapid.T) {
-	if m.runs == 4 {
+	if m.runs == 4 || m.mixed() {
 		return
 	}
+	docs := m.docs[""]
 	step := rapid.IntRange(0, int(m.run.Info().Planned)).Draw(rt, "step")
 	m.follow(rt)
 	method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")
 	next := newWorld(configs(method).Draw(rt, "configuration"))
 	next.config.Documents = m.world.config.Documents
 	floor := m.ref.floor(step)
-	h, _, err := loader.Fork(m.t.Context(), m.world.plan, uint64(step), "next", next.config, m.docs.state())
-	if m.first() > floor && reason(err) == loader.DocumentLost && uint64(step) < m.most {
+	h, _, err := loader.Fork(m.t.Context(), m.world.plan, uint64(step), "next", next.config, docs.state())
+	if docs.state().First > floor && reason(err) == loader.DocumentLost && uint64(step) < m.most {
 		return
 	}
-	if err != nil || m.first() > floor {
-		rt.Fatalf("fork at step %d, whose floor is %d, when the first document is %d: %v", step, floor, m.first(), err)
+	if err != nil || docs.state().First > floor {
+		rt.Fatalf("fork at step %d, whose floor is %d, when the first document is %d: %v", step, floor, docs.state().First, err)
 	}
 	if err := m.stopAll(); err != nil {
 		rt.Fatalf("stop: %v", err)
@@ -485,11 +504,11 @@ func (m *machine) fork(rt *rapid.T) {
 	parent := m.name
 	m.past.add(rt, m.ref, step)
 	m.adopt(rt, next)
-	if err := loader.Begin(m.t.Context(), next.beginning(runFloors{m.docs, m.floors, m.name}), h); err != nil {
+	if err := loader.Begin(m.t.Context(), next.beginning(m.floorsOf("")), h); err != nil {
 		rt.Fatal(err)
 	}
 	if rapid.Bool().Draw(rt, "the parent goes") {
-		delete(m.floors, parent)
+		delete(m.floors[""], parent)
 	}
 	m.startAll(rt)
 }

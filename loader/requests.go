@@ -123,7 +123,7 @@ func (l *loop) control(ctx context.Context, c plan.Control, stored func(context.
 // linger records a drain for a reader that waits, when the stream has been quiet for Options.Linger and a drain could fill a step. The clock
 // decides only when the drain is recorded: the plan follows from the record.
 func (l *loop) linger(ctx context.Context) error {
-	if l.options.Linger <= 0 || l.replay != nil || l.applier.Ended || len(l.applier.Pending) > 0 || !l.waitedFor() {
+	if l.options.Linger <= 0 || l.repeats() || l.applier.Ended || len(l.applier.Pending) > 0 || !l.waitedFor() {
 		return nil
 	}
 	planner := l.applier.Planner

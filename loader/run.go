@@ -239,7 +239,15 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 	if err != nil {
 		return 0, err
 	}
-	i := slices.IndexFunc(infos, func(s plan.SourceInfo) bool { return s.Name == name })
+	named := func() int { return slices.IndexFunc(infos, func(s plan.SourceInfo) bool { return s.Name == name }) }
+	i := named()
+	if i < 0 { // another daemon, which leads, may have added it a moment ago
+		elsewhere, heard := r.office.listen()
+		infos = r.office.streams.infos()
+		if i = named(); i < 0 && elsewhere && !heard {
+			return 0, r.follower.unanswered()
+		}
+	}
 	if i < 0 {
 		return 0, &Error{Reason: BadTicket, Message: fmt.Sprintf("the run has no source %q", name), Do: "name one of " + strings.Join(sourceNames(infos), ", ")}
 	}

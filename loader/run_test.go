@@ -13,6 +13,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/packonline"
 )
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }
@@ -81,11 +82,17 @@ func TestEveryTokenArrivesOnce(t *testing.T) {
 // checkPieces compares the tokens of a batch with what its pieces say.
 func checkPieces(t *testing.T, b *loader.Batch) {
 	t.Helper()
+	checkRows(t, b, func(x packonline.Piece) []int32 { return documentTokens(x.Doc, int(x.Start+x.Length))[x.Start:] })
+}
+
+// checkRows compares the tokens of a batch with those of its pieces, and with padding.
+func checkRows(t *testing.T, b *loader.Batch, tokens func(packonline.Piece) []int32) {
+	t.Helper()
 	for i, pieces := range b.Pieces {
 		row := b.Tokens[i*b.Bucket : (i+1)*b.Bucket]
 		at := 0
 		for _, p := range pieces {
-			want := documentTokens(p.Doc, int(p.Start+p.Length))[p.Start:]
+			want := tokens(p)
 			if !slices.Equal(row[at:at+len(want)], want) {
 				t.Fatalf("step %d row %d: piece %v holds %v", b.Step, b.First+i, p, row[at:at+len(want)])
 			}

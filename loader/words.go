@@ -1,10 +1,12 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -186,8 +188,8 @@ func (o *office) hear(b []byte) {
 // question asks the leader to record an entry, or for a checkpoint.
 type question struct {
 	Record []byte `json:"record,omitempty"` // of the entry; a control's without its place
-	// Again says that the question was put before and the answer is missing: a drain of the documents up to Least that stands behind
-	// record After of the plan is the answer.
+	// Again says that the question was put before and the answer is missing: a drain of the documents up to Least, or the same change of the mixture,
+	// that stands behind record After of the plan is the answer.
 	Again bool   `json:"again,omitempty"`
 	After uint64 `json:"after,omitempty"`
 	Least uint64 `json:"least,omitempty"`
@@ -263,8 +265,8 @@ func (o *office) record(ctx context.Context, q question) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, drain := e.(plan.Drain); drain && q.Again {
-		at, found, err := l.drained(ctx, q)
+	if q.Again {
+		at, found, err := l.recorded(ctx, q, e)
 		if found || err != nil {
 			return at, err
 		}
@@ -294,16 +296,44 @@ func (q question) entry() (plan.Entry, error) {
 	return nil, &Error{Reason: BadTicket, Message: fmt.Sprintf("nobody can ask for a record of kind %d", e.Kind())}
 }
 
-// drained looks for a drain that the plan holds behind a record.
-func (l *leader) drained(ctx context.Context, q question) (at uint64, found bool, err error) {
+// recorded looks for what must not be recorded twice, and may stand behind a record of the plan already.
+func (l *leader) recorded(ctx context.Context, q question, e plan.Entry) (at uint64, found bool, err error) {
+	var see func(plan.Entry)
+	switch e := e.(type) {
+	case plan.Drain:
+		see = func(x plan.Entry) {
+			if d, ok := x.(plan.Drain); ok && d.At >= q.Least {
+				at, found = d.At, true
+			}
+		}
+	case plan.Mix:
+		known, step := l.plan.planned(), uint64(0)
+		at = known
+		see = func(x plan.Entry) {
+			switch x := x.(type) {
+			case plan.StepPart:
+				if step = x.Index + 1; found {
+					at = min(at, x.Index)
+				}
+			case plan.Mix:
+				same := x.By == e.By && reflect.DeepEqual(x.Change, e.Change) && reflect.DeepEqual(x.Decided, e.Decided)
+				switch {
+				case same:
+					at, found = cmp.Or(step, known), true
+				case len(e.Add)+len(e.Remove) == 0: // weights may be set to what they were before another change
+					found = false
+				}
+			}
+		}
+	default:
+		return 0, false, nil
+	}
 	err = l.edges.Plan.Scan(ctx, q.After+1, func(position uint64, b []byte) error {
-		e, err := plan.DecodeRecord(b)
+		x, err := plan.DecodeRecord(b)
 		if err != nil {
 			return damaged(position, err)
 		}
-		if d, ok := e.(plan.Drain); ok && d.At >= q.Least {
-			at, found = d.At, true
-		}
+		see(x)
 		return nil
 	})
 	return at, found, err

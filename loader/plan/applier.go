@@ -32,7 +32,9 @@ func (h Header) Begin() (*Applier, error) {
 func (a *Applier) Record(e Entry) {
 	switch e := e.(type) {
 	case Control:
-		a.Pending = append(a.Pending, e)
+		if !a.Ended { // the sources of a run that are sealed at once: the end of one may be that of the run
+			a.Pending = append(a.Pending, e)
+		}
 	case Commit, Leave:
 		a.Keepers = a.Keepers.Changed(e)
 	case End:
@@ -53,7 +55,7 @@ func (a *Applier) Document(d Arrival) (Ready, error) {
 		return Ready{}, err
 	}
 	a.Fed += a.Planner.used
-	a.Ended = a.Planner.Ended()
+	a.over(a.Planner.Ended())
 	return Ready{Steps: steps, Ended: a.Ended}, nil
 }
 
@@ -73,8 +75,15 @@ func (a *Applier) control() (Ready, error) {
 	if err != nil {
 		return Ready{}, fmt.Errorf("plan log: %s: %w", c, err)
 	}
-	a.Ended = ends
+	a.over(ends)
 	return Ready{Steps: steps, Ended: ends}, nil
+}
+
+// over ends the run, where it does: no control takes effect any more.
+func (a *Applier) over(ends bool) {
+	if ends {
+		a.Ended, a.Pending = true, nil
+	}
 }
 
 // Settle lets all controls take effect that are due, one by one; do carries out what each returns. do may record further controls: the log
@@ -90,14 +99,21 @@ func (a *Applier) Settle(do func(Ready) error) error {
 		}
 	}
 	if !a.Ended && a.Planner.Ended() { // all sources were sealed and empty when the run began
-		a.Ended = true
+		a.over(true)
 		return do(Ready{Steps: a.Planner.Seal(), Ended: true})
 	}
 	return nil
 }
 
-// Resume is called behind the last record of the log. If that is the End and no control is pending, the run has ended.
-func (a *Applier) Resume() { a.Ended = a.Ended || a.End != nil && len(a.Pending) == 0 }
+// Resume is called behind the last record of the log. The run has ended if the planner of several sources says so, and with one document stream if the
+// last record is the End and no control is pending.
+func (a *Applier) Resume() {
+	if a.Planner.Mixture() != nil {
+		a.over(a.Planner.Ended())
+		return
+	}
+	a.Ended = a.Ended || a.End != nil && len(a.Pending) == 0
+}
 
 // Sealed returns the sequence of the run's last document once a Seal is recorded.
 func (a *Applier) Sealed() (uint64, bool) {

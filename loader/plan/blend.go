@@ -112,8 +112,9 @@ type blend struct {
 
 // blended is what a planner keeps of one source.
 type blended struct {
-	pack   int     // that its documents go to
-	seen   *recent // of this epoch
+	pack   int    // that its documents go to
+	epoch  uint64 // that seen is of
+	seen   *recent
 	counts SourceCounts
 }
 
@@ -144,7 +145,7 @@ func newBlended(h Header) (*Planner, error) {
 func (p *Planner) meet() error {
 	b := p.blend
 	for i := len(b.parts); i < b.mix.Len(); i++ {
-		x := blended{seen: newRecent(p.config.Documents.Dedupe)}
+		x := blended{epoch: b.mix.Place(i).Epoch, seen: newRecent(p.config.Documents.Dedupe)}
 		if own := b.mix.Config(i).Packing; own != nil {
 			x.pack = len(p.packs)
 			if err := p.addPack(*own); err != nil {
@@ -206,13 +207,18 @@ func (p *Planner) take(a Arrival) ([]Step, error) {
 		x.counts.skips(a.Skip)
 		p.counts.skips(a.Skip)
 	}
-	epoch := b.mix.Place(source).Epoch
 	b.mix.Take(int(p.used))
-	if b.mix.Place(source).Epoch != epoch {
-		x.seen = newRecent(p.config.Documents.Dedupe)
-	}
+	p.turn(source)
 	p.overdue()
 	return p.settle(), nil
+}
+
+// turn forgets the ids of the epoch before, where a source has begun another one.
+func (p *Planner) turn(source int) {
+	x := &p.blend.parts[source]
+	if epoch := p.blend.mix.Place(source).Epoch; epoch != x.epoch {
+		x.epoch, x.seen = epoch, newRecent(p.config.Documents.Dedupe)
+	}
 }
 
 // settle ends what an arrival or a control has begun: the run, when no source has a document left.
@@ -285,6 +291,9 @@ func (p *Planner) change(f func(*mixture.Mixture) error, added ...SourceInfo) ([
 	p.blend.infos = append(slices.Clip(p.blend.infos), added...)
 	if err := p.meet(); err != nil {
 		return nil, false, err
+	}
+	for i := range p.blend.parts { // the end of a source may be found out when it has been read once
+		p.turn(i)
 	}
 	return p.settle(), p.Ended(), nil
 }

@@ -33,7 +33,7 @@ func Hint(sequence uint64) *related.Hint {
 
 // TellHints tells a restored planner what its documents are about.
 func TellHints(p *plan.Planner) {
-	for _, sequence := range p.Unread() {
-		p.Tell(sequence, plan.Traits{Hint: Hint(sequence)})
+	for _, document := range p.Unread() {
+		p.Tell(document, plan.Traits{Hint: Hint(plan.RefSequence(document))})
 	}
 }

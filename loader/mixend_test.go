@@ -1,0 +1,248 @@
+package loader_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// Another epoch begins with what the one before ended with: its documents are no duplicates, also where the end of the source is found out when all of it
+// has been read.
+func TestDuplicatesOfAnEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config("concat")
+		c.Documents.Dedupe = 1000
+		c.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: 3, Block: 2}}
+		w, s := mixed(c, "a")
+		for i := range uint64(5) {
+			s["a"].publish(loader.Document{ID: 100 + i, Content: loader.Content{Tokens: documentTokens(i+1, 8)}})
+		}
+		run, _ := w.start(t)
+		time.Sleep(time.Minute) // all is read
+		if n := run.Stats().Sources[0].Arrived; n != 5 {
+			t.Fatalf("%d documents are read", n)
+		}
+		_, err := run.SealSource(t.Context(), "a", "")
+		must(t, err)
+		if n := shares(read(t, run, loader.Place{World: 1}, 0, 0)); n[0] != 3*5*8 {
+			t.Errorf("%d tokens came, want %d", n[0], 3*5*8)
+		}
+	})
+}
+
+// A run that ends with the first of its sources stays as it is, whatever is sealed at that moment and afterwards.
+func TestSealBehindTheEnd(t *testing.T) {
+	c := config("concat")
+	c.Mix.End = mixture.EndFirst
+	c.Sources = sources(map[string]float64{"a": 1, "b": 1, "c": 1})
+	w, s := mixed(c, "a", "b", "c")
+	for _, docs := range s {
+		docs.lengths(someLengths(4, 40)...)
+	}
+	s["b"].docs = nil // it is used up first, between the others
+	run, stop := w.start(t)
+	at, err := run.Seal(t.Context())
+	must(t, err)
+	want := read(t, run, loader.Place{World: 1}, 0, 0)
+	for range 2 {
+		if again, err := run.Seal(t.Context()); err != nil || again < at {
+			t.Errorf("Seal = %d, %v", again, err)
+		}
+		if last, err := run.SealSource(t.Context(), "b", ""); err != nil || last != 0 {
+			t.Errorf("b ends behind document %d, %v", last, err)
+		}
+		if _, err := run.SealSource(t.Context(), "c", ""); reason(err) != loader.BadTicket {
+			t.Errorf("a source is sealed behind the end of the run: %v", err)
+		}
+		if _, err := run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"a": 1, "b": 1, "c": 2}}, ""); reason(err) != loader.BadTicket {
+			t.Errorf("the mixture is changed behind the end of the run: %v", err)
+		}
+		must(t, stop())
+		w.checkpoints.data = map[string][]byte{}
+		audited, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+		if err != nil || !audited.Ended || audited.Steps != uint64(len(want)) {
+			t.Fatalf("the audit says %+v, %v", audited, err)
+		}
+		run, stop = w.start(t)
+		if have := read(t, run, loader.Place{World: 1}, 0, 0); len(have) != len(want) {
+			t.Fatalf("%d steps, want %d", len(have), len(want))
+		}
+	}
+}
+
+// slowShelf are streams whose documents come one by one.
+type slowShelf struct{ shelf }
+
+type slowDocs struct{ *memDocs }
+
+type slowSource struct{ loader.Source }
+
+func (s slowShelf) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
+	x, err := s.shelf.Open(ctx, name, c)
+	x.Documents = slowDocs{s.shelf[name]}
+	return x, err
+}
+
+func (d slowDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+	s, err := d.memDocs.Read(ctx, from)
+	return slowSource{s}, err
+}
+
+func (s slowSource) Next(ctx context.Context) ([]loader.Document, error) {
+	time.Sleep(time.Second)
+	return s.Source.Next(ctx)
+}
+
+// A checkpoint that was taken further on than a later daemon recorded a change, because that one did not use it, is not used.
+func TestCheckpointBeyondAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config("concat")
+		c.Packing.Buckets, c.Packing.Atom = []int{4000}, 1 // the documents make no step
+		c.Sources = sources(map[string]float64{"a": 1, "b": 1})
+		w, s := mixed(c, "a", "b")
+		for _, docs := range s {
+			docs.lengths(someLengths(4, 40)...)
+		}
+		run, stop := w.start(t)
+		time.Sleep(time.Minute)
+		_, err := run.Checkpoint(t.Context())
+		must(t, err)
+		must(t, stop())
+		if len(w.checkpoints.data) == 0 {
+			t.Fatal("there is no checkpoint")
+		}
+		before := w.checkpoints.data
+
+		w.checkpoints.data, w.checkpoints.refuse = map[string][]byte{}, true
+		w.edges = func(e *loader.Edges) { e.Documents, e.Sources = nil, slowShelf{s} }
+		run, stop = w.start(t)
+		time.Sleep(2500 * time.Millisecond) // some documents have come
+		_, err = run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"a": 1, "b": 3}}, "")
+		must(t, err)
+		must(t, stop())
+
+		w.checkpoints.data = before
+		run, stop = w.start(t)
+		time.Sleep(time.Minute)
+		_, err = run.Seal(t.Context())
+		must(t, err)
+		want := read(t, run, loader.Place{World: 1}, 0, 0)
+		must(t, stop())
+		audited, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+		if err != nil || !audited.Ended || audited.Steps != uint64(len(want)) {
+			t.Errorf("the audit says %+v, %v", audited, err)
+		}
+	})
+}
+
+// A source that was added through one daemon is sealed through another at once.
+func TestSealASourceThroughAnotherDaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config("concat")
+		c.Sources = sources(map[string]float64{"a": 1})
+		w, s := mixed(c, "a", "b", "c", "d")
+		s["a"].lengths(someLengths(4, 40)...)
+		company := newCompany()
+		first, _ := w.join(t, company, "first")
+		eventually(t, func() bool { return first.Info().Planned > 0 })
+		second, _ := w.join(t, company, "second")
+		eventually(t, func() bool { return second.Info().Planned > 0 })
+		weights := map[string]float64{"a": 1}
+		for _, name := range []string{"b", "c", "d"} {
+			weights[name] = 1
+			_, err := first.Mix(t.Context(), mixture.Change{Weights: weights, Add: sources(map[string]float64{name: 1})}, "")
+			must(t, err)
+			if _, err := second.SealSource(t.Context(), name, ""); err != nil {
+				t.Errorf("source %s: %v", name, err)
+			}
+		}
+		if _, err := second.SealSource(t.Context(), "e", ""); reason(err) != loader.BadTicket {
+			t.Errorf("there is no source e: %v", err)
+		}
+	})
+}
+
+// The end of a source waits for the run to begin, and says why it has not.
+func TestSealASourceBeforeTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config("concat")
+		c.Sources = sources(map[string]float64{"a": 1})
+		w, _ := mixed(c, "a")
+		release := w.plan.hold()
+		run, _ := w.start(t)
+		if _, err := run.SealSource(t.Context(), "a", ""); reason(err) != loader.PlanLogDown {
+			t.Errorf("before the run: %v", err)
+		}
+		time.AfterFunc(w.options.Stall/2, release)
+		if _, err := run.SealSource(t.Context(), "a", ""); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// forgetful loses the answers to every other question.
+type forgetful struct {
+	*company
+	asked *atomic.Int32
+}
+
+func (f forgetful) Ask(ctx context.Context, question []byte) ([]byte, error) {
+	answer, err := f.company.Ask(ctx, question)
+	if f.asked.Add(1)%2 == 1 {
+		return nil, loader.ErrNobodyLeads
+	}
+	return answer, err
+}
+
+// A change whose answer is lost is asked for again, recorded once, and answered with the step before which it took effect.
+func TestMixWhoseAnswerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config("concat")
+		c.Sources = sources(map[string]float64{"a": 1})
+		w, s := mixed(c, "a", "b")
+		w.options.Ahead = 1
+		for _, docs := range s {
+			docs.lengths(someLengths(4, 400)...)
+		}
+		company := newCompany()
+		first, _ := w.join(t, company, "first")
+		eventually(t, func() bool { return first.Info().Planned > 0 })
+		second, _ := w.join(t, company, "second", func(e *loader.Edges) { e.Bus = forgetful{company, &atomic.Int32{}} })
+		changes := []mixture.Change{
+			{Weights: map[string]float64{"a": 1, "b": 2}, Add: sources(map[string]float64{"b": 1})},
+			{Weights: map[string]float64{"a": 3, "b": 1}},
+			{Weights: map[string]float64{"a": 1, "b": 1}},
+			{Weights: map[string]float64{"a": 3, "b": 1}},
+			{Weights: map[string]float64{"a": 1}, Remove: []string{"b"}},
+		}
+		var answers []uint64
+		for i, change := range changes {
+			step, err := second.Mix(t.Context(), change, "")
+			must(t, err)
+			answers = append(answers, step)
+			read(t, second, loader.Place{World: 1}, uint64(3*i), 3)
+		}
+		var took []uint64
+		steps := uint64(0)
+		for _, b := range w.plan.records {
+			e, err := plan.DecodeRecord(b)
+			must(t, err)
+			switch e := e.(type) {
+			case plan.StepPart:
+				steps = e.Index + 1
+			case plan.Mix:
+				took = append(took, steps)
+			}
+		}
+		if !slices.Equal(took, answers) {
+			t.Errorf("the changes took effect before steps %v, the answers were %v", took, answers)
+		}
+	})
+}

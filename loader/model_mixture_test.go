@@ -1,0 +1,298 @@
+package loader_test
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// sourcesOfModel are the streams that there are beside a run with several sources.
+var sourcesOfModel = []string{"a", "b", "c", "d"}
+
+// drawMixture lets a run begin with some of the sources.
+func drawMixture(rt *rapid.T, c *plan.Config, processes int) {
+	names := sourcesOfModel[:rapid.IntRange(1, 3).Draw(rt, "sources")]
+	c.Sources = map[string]mixture.Source{}
+	for _, name := range names {
+		c.Sources[name] = drawSource(rt, *c)
+	}
+	if first := c.Sources[names[0]]; first.Weight == 0 {
+		first.Weight = 1
+		c.Sources[names[0]] = first
+	}
+	c.Mix.Dry = rapid.SampledFrom([]string{mixture.DryWait, mixture.DryWait, mixture.DryShare}).Draw(rt, "dry")
+	c.Mix.End = rapid.SampledFrom([]string{mixture.EndAll, mixture.EndAll, mixture.EndFirst}).Draw(rt, "end")
+	c.Mix.DryAfter = time.Millisecond
+	if processes > 1 {
+		c.Mix.DryAfter = time.Second
+	}
+	tokens := mixture.Tokens(0)
+	for range rapid.IntRange(0, 2).Draw(rt, "points") {
+		p := mixture.Point{Tokens: tokens + mixture.Tokens(rapid.IntRange(0, 500).Draw(rt, "tokens")),
+			Ramp: mixture.Tokens(rapid.SampledFrom([]int{0, 10, 400}).Draw(rt, "ramp")), Weights: drawWeights(rt, names)}
+		tokens = p.Tokens + p.Ramp
+		c.Mix.Schedule = append(c.Mix.Schedule, p)
+	}
+	if bad := c.Validate(); len(bad) > 0 {
+		rt.Fatalf("the configuration was to be good: %v", bad)
+	}
+}
+
+func drawSource(rt *rapid.T, c plan.Config) mixture.Source {
+	s := mixture.Source{Weight: rapid.SampledFrom([]float64{1, 0, 3, 0.2}).Draw(rt, "weight"),
+		Epochs: rapid.SampledFrom([]mixture.Epochs{1, 1, 2, mixture.Forever}).Draw(rt, "epochs"), Block: rapid.IntRange(0, 3).Draw(rt, "block")}
+	if rapid.IntRange(0, 3).Draw(rt, "chooses documents") == 0 {
+		s.MinTokens, s.MaxTokens = rapid.IntRange(0, 6).Draw(rt, "min_tokens"), rapid.SampledFrom([]int{0, 40}).Draw(rt, "max_tokens")
+		s.Split = rapid.SampledFrom([]mixture.Split{{}, {Of: 4, Take: []int{0, 2}}, {Of: 4, Take: []int{3, 3}}}).Draw(rt, "split")
+	}
+	if rapid.IntRange(0, 3).Draw(rt, "packs by itself") == 0 {
+		method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "its method")
+		own := configs(method).Draw(rt, "its packing").Packing
+		own.Buckets = c.Packing.Buckets[:1]
+		if packonline.Buckets(method) {
+			own.Buckets = c.Packing.Buckets
+		}
+		if s.Packing = &own; len(own.Validate()) > 0 {
+			s.Packing = nil
+		} else {
+			s.Attention = plan.AttentionOf(method)
+		}
+	}
+	return s
+}
+
+// drawWeights draws some that are not all 0.
+func drawWeights(rt *rapid.T, names []string) map[string]float64 {
+	out := map[string]float64{}
+	for _, name := range names {
+		out[name] = rapid.SampledFrom([]float64{1, 0, 0.3, 4}).Draw(rt, "weight of "+name)
+	}
+	if last := names[len(names)-1]; !slices.ContainsFunc(names, func(name string) bool { return out[name] > 0 }) {
+		out[last] = 1
+	}
+	return out
+}
+
+// strictShelf are the streams of a run with several sources.
+type strictShelf struct {
+	docs   shelf
+	floors func(name string) runFloors
+}
+
+func (s strictShelf) Open(_ context.Context, name string, _ mixture.Source) (loader.Stream, error) {
+	return loader.Stream{Documents: strictDocs{s.docs[name]}, Floors: s.floors(name)}, nil
+}
+
+// allShelf are the streams as if nothing had been purged.
+type allShelf shelf
+
+func (s allShelf) Open(_ context.Context, name string, _ mixture.Source) (loader.Stream, error) {
+	return loader.Stream{Documents: allDocs{s[name]}}, nil
+}
+
+func (m *machine) mixed() bool { return m.docs[""] == nil }
+
+// floorsOf is what the present run needs of one source.
+func (m *machine) floorsOf(name string) runFloors {
+	return runFloors{m.docs[name], m.floors[name], m.name}
+}
+
+// infos are the run's sources, those that were removed among them, as its log tells them.
+func (m *machine) infos() []plan.SourceInfo {
+	infos := m.ref.header.Infos()
+	for _, c := range m.ref.known {
+		if mix, ok := c.(plan.Mix); ok {
+			infos = append(infos, mix.Infos()...)
+		}
+	}
+	return infos
+}
+
+// source returns the stream of a source.
+func (m *machine) source(number int) *memDocs {
+	if !m.mixed() {
+		return m.docs[""]
+	}
+	return m.docs[m.infos()[number].Name]
+}
+
+// document returns a document that a plan names.
+func (m *machine) document(ref uint64) loader.Document {
+	docs := m.source(plan.RefSource(ref))
+	docs.mu.Lock()
+	defer docs.mu.Unlock()
+	return docs.docs[plan.RefSequence(ref)-1]
+}
+
+// leaves reports whether a source is not to take a document.
+func (m *machine) leaves(r *reference, source int, d loader.Document) bool {
+	if !m.mixed() {
+		return false
+	}
+	c, n := m.infos()[source].Config, len(d.Tokens)
+	return !c.Split.Takes(d.ID, d.Sequence) || n < c.MinTokens || c.MaxTokens > 0 && n > c.MaxTokens
+}
+
+// done counts how often each document came before a floor, of those that are used.
+func (m *machine) done(now history, floor uint64) map[uint64]int {
+	out := map[uint64]int{}
+	if !m.mixed() {
+		for doc := range now.used {
+			if doc < floor {
+				out[doc] = 1
+			}
+		}
+		return out
+	}
+	for i, doc := range m.ref.arrivals {
+		if uint64(i+1) < floor && doc != 0 && len(m.document(doc).Tokens) > 0 {
+			out[doc]++
+		}
+	}
+	return out
+}
+
+// present are the names of the sources that the run has, and whether each is sealed.
+func (m *machine) present() map[string]bool {
+	out := map[string]bool{}
+	infos := m.infos()
+	for _, x := range infos {
+		out[x.Name] = x.Sealed
+	}
+	for _, c := range m.ref.known {
+		switch c := c.(type) {
+		case plan.SealSource:
+			out[infos[c.Source].Name] = true
+		case plan.Mix:
+			for _, name := range c.Remove {
+				delete(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// mix changes the mixture of a run with several sources.
+func (m *machine) mix(rt *rapid.T) {
+	if !m.mixed() || m.blind() {
+		return
+	}
+	m.follow(rt)
+	there, was := m.present(), m.infos()
+	names := slices.Sorted(maps.Keys(there))
+	absent := slices.DeleteFunc(slices.Clone(sourcesOfModel), func(name string) bool {
+		return slices.ContainsFunc(was, func(x plan.SourceInfo) bool { return x.Name == name })
+	})
+	var change mixture.Change
+	switch what := rapid.SampledFrom([]string{"weights", "add", "remove", "nonsense"}).Draw(rt, "what"); {
+	case what == "nonsense":
+		m.nonsense(rt, names)
+		return
+	case what == "add" && len(absent) > 0:
+		name := rapid.SampledFrom(absent).Draw(rt, "added")
+		names = append(names, name)
+		change.Add = map[string]mixture.Source{name: drawSource(rt, m.world.config)}
+	case what == "remove" && len(names) > 1:
+		i := rapid.IntRange(0, len(names)-1).Draw(rt, "removed")
+		change.Remove = []string{names[i]}
+		names = slices.Delete(names, i, i+1)
+	}
+	change.Weights = drawWeights(rt, names)
+	step, err := m.run.Mix(m.t.Context(), change, "")
+	if reason(err) == loader.BadTicket && m.sealed(rt) || m.died(rt, err) {
+		return
+	}
+	m.follow(rt)
+	for i, c := range slices.Backward(m.ref.known) {
+		if mix, ok := c.(plan.Mix); ok && reflect.DeepEqual(mix.Change, change) {
+			m.answers[i] = step
+			return
+		}
+	}
+	rt.Fatalf("%+v is not among %+v", change, m.ref.known)
+}
+
+// nonsense asks for a change that is none.
+func (m *machine) nonsense(rt *rapid.T, names []string) {
+	change := mixture.Change{Weights: drawWeights(rt, names)}
+	switch rapid.SampledFrom([]string{"unknown", "zero", "negative", "missing", "there"}).Draw(rt, "nonsense") {
+	case "unknown":
+		change.Weights["z"] = 1
+	case "zero":
+		for name := range change.Weights {
+			change.Weights[name] = 0
+		}
+	case "negative":
+		change.Weights[names[0]] = -1
+	case "missing":
+		delete(change.Weights, names[0])
+	default:
+		change.Add = map[string]mixture.Source{names[0]: {Weight: 1, Epochs: 1}}
+	}
+	if _, err := m.run.Mix(m.t.Context(), change, ""); reason(err) != loader.BadTicket && !m.died(rt, err) {
+		rt.Fatalf("the change %+v: %v", change, err)
+	}
+}
+
+// answered checks that changes took effect with the steps that were named.
+func (m *machine) answered(rt *rapid.T) {
+	for i, step := range m.answers {
+		if i < len(m.ref.took) && m.ref.took[i] != step {
+			rt.Fatalf("%s took effect before step %d, it was answered with %d", m.ref.known[i], m.ref.took[i], step)
+		}
+	}
+}
+
+// sealSource ends a source of a run with several.
+func (m *machine) sealSource(rt *rapid.T) {
+	if !m.mixed() || m.blind() {
+		return
+	}
+	m.follow(rt)
+	name := rapid.SampledFrom(slices.Sorted(maps.Keys(m.present()))).Draw(rt, "sealed")
+	last, err := m.run.SealSource(m.t.Context(), name, "")
+	if reason(err) == loader.BadTicket && m.sealed(rt) || m.died(rt, err) {
+		return
+	}
+	m.follow(rt)
+	for i, x := range m.infos() {
+		if x.Name != name || x.Sealed && x.Last == last {
+			continue
+		}
+		if !slices.ContainsFunc(m.ref.known, func(c plan.Control) bool {
+			seal, ok := c.(plan.SealSource)
+			return ok && seal.Source == i && seal.Last == last
+		}) {
+			rt.Fatalf("the end of %s behind document %d is not among %+v", name, last, m.ref.known)
+		}
+	}
+}
+
+// allSealed checks that every source has ended.
+func (m *machine) allSealed(rt *rapid.T) {
+	for name, sealed := range m.present() {
+		if _, ended := m.possible(rt); !sealed && !ended {
+			rt.Fatalf("the run is sealed and source %s is not: %+v", name, m.ref.known)
+		}
+	}
+}
+
+// endStream ends the stream of a source: every run of it finds that out.
+func (m *machine) endStream(rt *rapid.T) {
+	if !m.mixed() || rapid.IntRange(0, 2).Draw(rt, "really") > 0 {
+		return
+	}
+	docs := m.docs[rapid.SampledFrom(sourcesOfModel).Draw(rt, "stream")]
+	docs.mu.Lock()
+	defer docs.mu.Unlock()
+	docs.sealed = true
+}
