@@ -75,10 +75,20 @@ func (s *Store) SourceOf(ctx context.Context, source string) (*Store, error) {
 	}
 	others, err := s.sources(ctx)
 	if err == nil && len(others) > 0 {
-		err = fmt.Errorf("no stream takes documents of source %s: there are sources %s; name one of them (--source), or add it to a run first",
-			source, strings.Join(others, ", "))
+		err = &NoSourceError{source, others}
 	}
 	return s, err
+}
+
+// NoSourceError says that sources have streams of their own, and one has none.
+type NoSourceError struct {
+	Source string
+	There  []string // sources that have streams
+}
+
+func (e *NoSourceError) Error() string {
+	return fmt.Sprintf("no stream takes documents of source %s: there are sources %s; name one of them (--source), or add it to a run first",
+		e.Source, strings.Join(e.There, ", "))
 }
 
 // sources are the names of the sources that have streams.

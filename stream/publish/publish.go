@@ -187,10 +187,32 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 // server inside a daemon may make none, and the daemon has just begun.
 const lookAgain = 5 * time.Second
 
+// missing is how long a publisher waits for the stream of its source while others are there: a daemon that begins makes one after the other. It waits
+// longer as long as further ones come.
+const (
+	missing     = 2 * time.Second
+	missingLook = 100 * time.Millisecond
+)
+
 // documents opens the stream that takes a source's documents.
 func documents(ctx context.Context, s *stream.Store, source string) (*stream.Store, jetstream.Stream, error) {
+	var grew time.Time
+	there := 0
 	for {
 		of, err := s.SourceOf(ctx, source)
+		var none *stream.NoSourceError
+		if errors.As(err, &none) {
+			if len(none.There) > there {
+				grew, there = time.Now(), len(none.There)
+			}
+			if time.Since(grew) < missing {
+				select {
+				case <-time.After(missingLook):
+				case <-ctx.Done():
+				}
+				continue
+			}
+		}
 		if err != nil {
 			return nil, nil, err
 		}
