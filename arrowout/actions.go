@@ -55,6 +55,7 @@ var actions = []action{
 	{"checkpoint", access.Operate, `{"run"}: store the planner's state now`, "", (*service).checkpoint, costRecord},
 	{"info", access.Read, `{"run"}: the run, its fingerprint and configuration`, "", (*service).info, costLittle},
 	{"stats", access.Read, `{"run"}: counts of the run since its start`, "", (*service).stats, costLittle},
+	{"measure", access.Train, `{"run"}: count how many steps the run will have, in the background; info tells how far that is`, "", (*service).measure, costSearch},
 	{"cause", access.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step", (*service).cause, costLittle},
 	{"ledger", access.Operate, `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*service).ledger, costLittle},
 	{"find", access.Operate, `{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*service).find, costSearch},
@@ -200,6 +201,14 @@ func (s *service) checkpoint(ctx context.Context, _ asked, send func(any) error)
 
 func (s *service) info(_ context.Context, _ asked, send func(any) error) error {
 	return send(s.run.Info())
+}
+
+func (s *service) measure(ctx context.Context, _ asked, send func(any) error) error {
+	if err := s.run.Measure(ctx); err != nil {
+		return err
+	}
+	info := s.run.Info()
+	return send(answers.Measured{Run: info.Run, Length: info.Length})
 }
 
 func (s *service) stats(_ context.Context, _ asked, send func(any) error) error {

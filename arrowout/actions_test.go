@@ -25,6 +25,7 @@ func TestActions(t *testing.T) {
 	f.steps[1].Rows = [][]packonline.Piece{{{Doc: 1 << 60, Start: 3, Length: 9}, {Doc: 2, Length: 1}}, nil}
 	f.steps[1].Cursor = plan.Behind(99)
 	f.steps[0].Rows = nil
+	f.info.Length = &loader.Length{Steps: 900, Error: 12, Open: []string{"web"}, Measured: .5}
 	c := dial(t, serve(t, f))
 	for _, tc := range []struct{ name, body, want string }{
 		{"commit", `{"run":"fake","step":5}`, `{"run":"fake","committed":5}`},
@@ -36,6 +37,7 @@ func TestActions(t *testing.T) {
 		{"drain", `{}`, `{"run":"fake","sequence":7}`},
 		{"cause", `{"step":1}`, `{"run":"fake","step":1}`},
 		{"cause", `{"step":2}`, `{"run":"fake","step":2,"reason":"POOL_FILLING","message":"not yet","do":"wait","facts":{"rows_there":"3"}}`},
+		{"measure", `{"run":"fake"}`, `{"run":"fake","length":{"steps":900,"error":12,"exact":false,"open":["web"],"measured":0.5}}`},
 		{"find", `{"sequence":2}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1}]}`},
 		{"find", `{"id":"two"}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1}]}`},
 		{"ledger", `{"step":1}`, `{"run":"fake","step":1,"bucket":16,"cursor":99,"total":2,"first":0,"rows":` +

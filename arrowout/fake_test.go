@@ -261,6 +261,11 @@ func (f *fakeRun) MixOnce(ctx context.Context, c mixture.Change, decided uint64,
 }
 func (f *fakeRun) Stock(context.Context) ([]loader.StreamState, error) { return f.stock, nil }
 
+func (f *fakeRun) Measure(context.Context) error {
+	_, err := f.doAct("measure", 0)
+	return err
+}
+
 func (f *fakeRun) askedBy(action, who string) (uint64, error) {
 	f.mu.Lock()
 	f.askers = append(f.askers, action+" by "+who)

@@ -59,6 +59,8 @@ type Unjoined interface {
 	Stock(ctx context.Context) ([]loader.StreamState, error)
 	// Checkpoint stores the planner's state and returns its step.
 	Checkpoint(ctx context.Context) (uint64, error)
+	// Measure has it counted how many steps the run will have; Info tells.
+	Measure(ctx context.Context) error
 	Stats() loader.Stats
 }
 

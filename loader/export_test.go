@@ -28,5 +28,12 @@ func (r *Run) Release(ctx context.Context) error {
 // Leads reports whether this process takes itself for the leader.
 func (r *Run) Leads() bool { return r.office.present() != nil }
 
+// Effort bounds how many documents an estimate of a run's length samples and plans, until restore is called.
+func Effort(sample, played int) (restore func()) {
+	before := effort
+	effort.read, effort.sample, effort.played = sample, sample, played
+	return func() { effort = before }
+}
+
 // NewWalker is for benchmarks.
 var NewWalker = newWalker

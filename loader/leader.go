@@ -36,6 +36,7 @@ type leader struct {
 	more     chan struct{} // signals that readers want more
 	news     announcement
 	done     chan struct{} // closed when it leads no more
+	long     length
 	// sure waits while it is in doubt whether this process leads; nil where no other could.
 	sure func(context.Context) error
 	// passed gets the content of every document that is used: a follower in the same process caches it, for its readers soon ask for it.
@@ -67,6 +68,7 @@ type report struct {
 	Trouble         string                  `json:"trouble,omitempty"`
 	Checkpointed    uint64                  `json:"checkpointed"`
 	CheckpointBytes int64                   `json:"checkpoint_bytes"`
+	Length          *Length                 `json:"length,omitempty"`
 	// Elsewhere says that it is the report of another process, Flight where readers find that, and Silent how old it is. Unheard says that
 	// none leads at this moment, as far as this process knows: the plan may be longer than it has seen.
 	Elsewhere bool          `json:"-"`
@@ -101,7 +103,7 @@ func (l *leader) report() report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := report{PlanStats: l.figures, Steps: l.plan.planned(), Wanted: l.wanted, Slowest: l.demand.leading(), Replays: l.replays, Trouble: l.trouble,
-		Checkpointed: l.checkpointed, CheckpointBytes: l.checkpointBytes}
+		Checkpointed: l.checkpointed, CheckpointBytes: l.checkpointBytes, Length: l.howLong()}
 	if source, ok := l.readers[l.figures.Wants]; ok {
 		s := source.Status()
 		r.Source = &s
@@ -338,6 +340,7 @@ func (l *leader) serve(ctx context.Context) error {
 	g.Go(func() error { return l.releaseDocuments(ctx) })
 	g.Go(func() error { return l.watch(ctx) })
 	g.Go(func() error { return l.announce(ctx) })
+	g.Go(func() error { return l.tellLength(ctx) })
 	g.Go(func() error {
 		defer close(writes)
 		loop := newLoop(ctx, l, documents, writes, written, uploads)

@@ -84,6 +84,7 @@ func (l *loop) sealSources(ctx context.Context, by string, q request, say func(l
 	for _, c := range controls {
 		l.applier.Record(c)
 	}
+	l.long.recorded()
 	return l.append(ctx, write{records: records, stored: func(context.Context) {
 		for _, c := range controls {
 			l.news.decided(c.Source, c.Last)

@@ -109,7 +109,8 @@ func newOffice(name string, c plan.Config, o Options, e Edges, s *streams, log *
 
 func (o *office) newLeader() *leader {
 	return &leader{name: o.name, config: o.config, options: o.options, edges: o.edges, streams: o.streams, log: o.log, plan: o.plan, requests: make(chan request),
-		more: make(chan struct{}, 1), news: newAnnouncement(), readers: map[int]Source{}, replays: true, passed: o.passed, demand: noDemand(), done: make(chan struct{})}
+		more: make(chan struct{}, 1), news: newAnnouncement(), readers: map[int]Source{}, replays: true, passed: o.passed, demand: noDemand(), done: make(chan struct{}),
+		long: length{wake: make(chan struct{}, 1)}}
 }
 
 // open prepares a leader, which reads the plan and refuses what this process could not plan on.

@@ -12,6 +12,7 @@ import (
 type request struct {
 	entry plan.Entry // what to record, a control without its place; nil asks for a checkpoint
 	reply chan<- answer
+	look  func(*plan.Applier, plan.Tail) // is shown what there is, and nothing is recorded; nil else
 }
 
 // answer is what a request returns: a document's sequence for a control, a step for commits and checkpoints.
@@ -34,6 +35,11 @@ func (l *loop) tell(ctx context.Context, q request, a answer) error {
 func (l *loop) handle(ctx context.Context, q request) error {
 	switch e := q.entry.(type) {
 	case nil:
+		if q.look != nil {
+			q.look(l.applier, l.tail)
+			q.reply <- answer{}
+			return nil
+		}
 		return l.ask(ctx, q)
 	case plan.Commit:
 		return l.commit(ctx, e, q)
@@ -117,6 +123,7 @@ func noEnd(err error) answer {
 // control appends a control; it takes effect when the planner has seen the document that it stands behind.
 func (l *loop) control(ctx context.Context, c plan.Control, stored func(context.Context)) error {
 	l.applier.Record(c)
+	l.long.recorded()
 	return l.append(ctx, write{records: [][]byte{plan.EncodeRecord(c)}, stored: stored})
 }
 

@@ -34,6 +34,11 @@ type Options struct {
 	Release string `koanf:"release"`
 	// ReleaseAfter is how long they are kept then.
 	ReleaseAfter time.Duration `koanf:"release_after"`
+	// Forecast is how often it is estimated how many steps the run will have. 0 never.
+	Forecast time.Duration `koanf:"forecast"`
+	// Measure is how many tokens a run may still have to take, by the estimate, to be measured without being asked for, once nothing of it is open: then its
+	// number of steps is exact.
+	Measure mixture.Tokens `koanf:"measure_tokens"`
 }
 
 // Edges are the parts of the world that a Run works with.
@@ -77,6 +82,8 @@ type Info struct {
 	Daemons []string `json:"daemons,omitempty"`
 	// Leader is where readers find the daemon that plans the run, as this one has heard last; empty when that is not known.
 	Leader string `json:"leader,omitempty"`
+	// Length is how many steps the run has or will have; nil while that is not known.
+	Length *Length `json:"length,omitempty"`
 }
 
 // Run is one daemon's part in a run: a follower that serves readers, and a leader while it is this daemon's turn, with the plan and the
@@ -153,7 +160,7 @@ func (r *Run) Info() Info {
 	h, begun := r.plan.head()
 	daemons, leader := r.office.addresses()
 	info := Info{Run: r.office.name, Fingerprint: h.Fingerprint, Config: r.office.config, Start: h.Start, Planned: now.steps, Ended: now.ended,
-		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers, Begun: begun, Daemons: daemons, Leader: leader}
+		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length()}
 	if begun {
 		info.ID = h.ID
 	}
@@ -349,12 +356,12 @@ const askPause = 20 * time.Millisecond
 // ask asks the leader to record an entry, or for a checkpoint, and waits for Options.Stall at most. An entry that is recorded after
 // that does no harm. Where the leader changes meanwhile, the next one is asked.
 func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
-	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
-	defer cancel()
 	q := question{After: r.plan.position()}
 	if e != nil {
 		q.Record = plan.EncodeRecord(e)
 	}
+	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
+	defer cancel()
 	if _, drain := e.(plan.Drain); drain && r.office.edges.Leads != nil && r.office.streams.sources == nil {
 		state, err := r.office.edges.Documents.State(limit)
 		if err != nil {
@@ -362,6 +369,11 @@ func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
 		}
 		q.Least = state.Last
 	}
+	return r.asks(ctx, limit, q)
+}
+
+// asks puts a question to the leader, whichever daemon that is, until limit ends.
+func (r *Run) asks(ctx, limit context.Context, q question) (uint64, error) {
 	for {
 		now := r.plan.now()
 		if now.failed != nil {

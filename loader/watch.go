@@ -80,7 +80,7 @@ func (l *leader) ends(ctx context.Context, source int) error {
 		return nil
 	}
 	select {
-	case l.requests <- request{plan.SealSource{Source: source}, make(chan answer, 1)}:
+	case l.requests <- request{entry: plan.SealSource{Source: source}, reply: make(chan answer, 1)}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -193,6 +193,8 @@ type question struct {
 	Again bool   `json:"again,omitempty"`
 	After uint64 `json:"after,omitempty"`
 	Least uint64 `json:"least,omitempty"`
+	// Measure asks for no record, but that the run is measured.
+	Measure bool `json:"measure,omitempty"`
 }
 
 // reply answers a question.
@@ -260,6 +262,9 @@ func (o *office) record(ctx context.Context, q question) (uint64, error) {
 	l := o.present()
 	if l == nil {
 		return 0, ErrNobodyLeads
+	}
+	if q.Measure {
+		return 0, l.measure(ctx)
 	}
 	e, err := q.entry()
 	if err != nil {
@@ -345,7 +350,7 @@ func (l *leader) ask(ctx context.Context, e plan.Entry) (uint64, error) {
 	send := l.requests
 	for {
 		select {
-		case send <- request{e, reply}:
+		case send <- request{entry: e, reply: reply}:
 			send = nil
 		case a := <-reply:
 			return a.at, a.err

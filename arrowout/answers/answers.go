@@ -20,6 +20,12 @@ type Checkpoint struct {
 	Step uint64 `json:"step"`
 }
 
+// Measured answers measure: with what is known before the measuring has begun; nil where that is nothing.
+type Measured struct {
+	Run    string         `json:"run"`
+	Length *loader.Length `json:"length,omitempty"`
+}
+
 // Recorded answers seal and drain, which become a record of the plan.
 type Recorded struct {
 	Run      string `json:"run"`

@@ -126,6 +126,7 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newDrainCmd(),
 		newMixCmd(),
 		newSourceCmd(),
+		newInfoCmd(),
 		newLedgerCmd(),
 		newRunsCmd(),
 		newRunCmd(),

@@ -53,10 +53,11 @@ func TestDefault(t *testing.T) {
 		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto, SpecialTokens: []string{}},
 		Stream:    stream.Default(),
 		Flight:    arrowout.Default(),
-		Serve:     loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute, Checkpoint: 200, Release: loader.ReleaseKeep},
-		HTTP:      config.HTTP{Listen: "127.0.0.1:9815"},
-		Log:       config.Log{Level: "info", Format: "text", Progress: time.Minute},
-		Shutdown:  config.Shutdown{Timeout: 20 * time.Second},
+		Serve: loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute, Checkpoint: 200, Release: loader.ReleaseKeep,
+			Forecast: time.Minute, Measure: 100e6},
+		HTTP:     config.HTTP{Listen: "127.0.0.1:9815"},
+		Log:      config.Log{Level: "info", Format: "text", Progress: time.Minute},
+		Shutdown: config.Shutdown{Timeout: 20 * time.Second},
 	}
 	if diff := cmp.Diff(want, config.Default()); diff != "" {
 		t.Errorf("default.yaml differs from the packages' defaults (-want +got):\n%s", diff)

@@ -94,6 +94,7 @@ func (v *validation) serve(c Config) {
 	v.check(s.Silent >= 0, "serve.silent_reader", s.Silent, "0 (never) or more")
 	v.check(s.Linger >= 0, "serve.linger", s.Linger, "0 (never) or more")
 	v.check(s.ReleaseAfter >= 0, "serve.release_after", s.ReleaseAfter, "0 or more")
+	v.check(s.Forecast == 0 || s.Forecast >= time.Second, "serve.forecast", s.Forecast, "0 (never), or 1s or more")
 	v.check(s.CacheBytes >= 0, "serve.cache_bytes", s.CacheBytes, "0 bytes or more")
 	if s.CacheBytes >= 0 {
 		const idBytes = 4

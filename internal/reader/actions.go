@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"loaderd/arrowout/answers"
+	"loaderd/loader"
 )
 
 // Seal ends a run behind the document stream's present last document. An empty run is the one that the daemon serves, here and below.
@@ -37,6 +38,17 @@ func (c *Client) Mix(ctx context.Context, run string, change MixChange) (m answe
 		MixChange
 	}{ofRun{run}, change}, func(r answers.Mixture) { m = r })
 	return m, err
+}
+
+// Info describes the run.
+func (c *Client) Info(ctx context.Context, run string) (info loader.Info, err error) {
+	err = each(ctx, c, "info", ofRun{run}, func(i loader.Info) { info = i })
+	return info, err
+}
+
+// Measure has it counted how many steps the run will have; Info tells.
+func (c *Client) Measure(ctx context.Context, run string) error {
+	return each(ctx, c, "measure", ofRun{run}, func(answers.Measured) {})
 }
 
 // Drain packs what waits up to the document stream's present last document.

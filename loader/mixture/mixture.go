@@ -500,6 +500,7 @@ type Status struct {
 	Share   float64 `json:"share"`  // likewise, with those of sources that rest or are used up divided among the others
 	Credit  float64 `json:"credit"` // tokens that it is short of its share
 	Tokens  int64   `json:"tokens"` // taken
+	Fresh   int64   `json:"-"`      // of these, those of the epoch that is read
 	Epoch   uint64  `json:"epoch"`  // that is read, from 0
 	Epochs  Epochs  `json:"epochs"`
 	Taken   uint64  `json:"taken"`          // documents of this epoch
@@ -514,7 +515,7 @@ type Status struct {
 func (m *Mixture) Status() []Status {
 	out := make([]Status, len(m.sources))
 	for i, s := range m.sources {
-		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: m.Share(i), Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.total,
+		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: m.Share(i), Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.total, Fresh: s.fresh,
 			Epoch: s.epoch, Epochs: s.config.Epochs, Taken: s.taken, Last: s.last, Sealed: s.sealed, Resting: s.resting, Removed: s.removed, UsedUp: s.usedUp()}
 	}
 	return out
@@ -568,4 +569,18 @@ func (m *Mixture) Floor(source int, p Place) uint64 {
 		return s.begin.First
 	}
 	return s.begin.First + p.Taken
+}
+
+// Clone returns a mixture that goes on from the same state by itself.
+func (m *Mixture) Clone() *Mixture {
+	x := *m
+	x.accounts = slices.Clone(m.accounts)
+	x.ramp.from, x.ramp.to = slices.Clone(m.ramp.from), slices.Clone(m.ramp.to)
+	x.sources = make([]*source, len(m.sources))
+	for i, s := range m.sources {
+		own := *s
+		own.walk = nil // it has a place of its own
+		x.sources[i] = &own
+	}
+	return &x
 }

@@ -1,6 +1,9 @@
 package plan
 
-import "loaderd/packonline/related"
+import (
+	"loaderd/loader/mixture"
+	"loaderd/packonline/related"
+)
 
 // Arrival is what the Planner is told of one document of the stream.
 type Arrival struct {
@@ -29,4 +32,12 @@ const (
 // state holds them: for a restored planner they are read again.
 type Traits struct {
 	Hint *related.Hint // what it is about, where the packing method asks for that; else nil
+}
+
+// Used returns how many tokens of a document a source takes that is configured so, duplicates aside.
+func (a Arrival) Used(c mixture.Source) int {
+	if skip(a, c) != "" {
+		return 0
+	}
+	return a.Length
 }

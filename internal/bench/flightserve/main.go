@@ -161,6 +161,7 @@ func (p *prebuilt) Stock(context.Context) ([]loader.StreamState, error) { return
 func (p *prebuilt) Checkpoint(context.Context) (uint64, error)          { return 0, nil }
 func (p *prebuilt) Stats() loader.Stats                                 { return loader.Stats{Run: p.info.Run} }
 func (p *prebuilt) Cause(uint64) *loader.Error                          { return nil }
+func (p *prebuilt) Measure(context.Context) error                       { return nil }
 
 type place struct {
 	run  *prebuilt

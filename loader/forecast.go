@@ -1,0 +1,349 @@
+package loader
+
+import (
+	"context"
+	"math"
+
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/shuffle"
+)
+
+// forecast finds out how long a run will be. It estimates by a sample of the documents that are left: how many tokens they have, by source, and how many steps
+// the run's own planner makes of such documents. Where nothing can come any more and it is worth it, the run is measured.
+type forecast struct {
+	*leader
+	samples map[int]*sample // by source
+	round   uint64
+}
+
+// effort bounds what an estimate costs, in documents of all sources. Tests change it.
+var effort = struct {
+	read   int // for the samples at a time
+	sample int // that these hold in the end
+	played int // that are planned to find out how many tokens a step takes ...
+	most   int // ... and where those make hardly a step
+}{4096, 1 << 16, 1 << 16, 1 << 20}
+
+const (
+	// leastSample is how many documents of a source are in a sample at the least, where it has so many.
+	leastSample = 64
+	// playedSteps are enough steps to find out how many tokens one takes.
+	playedSteps = 16
+)
+
+// renew finds out how long the run will be now. ended says that the plan tells it.
+func (f *forecast) renew(ctx context.Context) (ended bool, err error) {
+	c, err := f.copy(ctx)
+	if err != nil || c.ended {
+		return c.ended, err
+	}
+	f.mu.Lock()
+	sure := f.long.known != nil && f.long.known.Exact && f.long.at == c.controls
+	asked := f.long.asked
+	f.mu.Unlock()
+	if sure {
+		return false, nil
+	}
+	left, err := f.left(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	known, tokens, err := f.estimate(ctx, c, left)
+	if err != nil {
+		return false, err
+	}
+	f.tells(known, c.controls)
+	if known.Endless || known.Idle || len(known.Open) > 0 || c.rests() || !asked && tokens > float64(f.options.Measure) {
+		return false, nil
+	}
+	steps, err := f.count(ctx, c, known)
+	if err != nil {
+		return false, err
+	}
+	f.tells(Length{Steps: steps, Exact: true}, c.controls)
+	f.log.Info("the run is measured", "steps", steps)
+	return false, nil
+}
+
+// rests reports whether a source that has documents left rests: when it wakes is not decided.
+func (c copied) rests() bool {
+	for _, s := range c.sources {
+		if s.Resting && !s.UsedUp && !s.Removed {
+			return true
+		}
+	}
+	return false
+}
+
+// rest is what a source has left.
+type rest struct {
+	*sample
+	config mixture.Source
+	last   uint64  // document that is stored
+	now    float64 // documents of the epoch that is read
+	lost   float64 // part of the used ones that are duplicates, as far as the run has seen
+	tokens float64 // in all epochs; math.Inf(1) of a source that is read for ever
+	doubt  float64 // standard error of tokens
+}
+
+// left looks at what the sources have left: all that is stored, and a sample of it.
+func (f *forecast) left(ctx context.Context, c copied) ([]rest, error) {
+	streams, err := f.streams.all(ctx, f.header)
+	if err != nil {
+		return nil, err
+	}
+	n := max(len(c.sources), 1)
+	out := make([]rest, n)
+	f.round++
+	size := min(int(f.round)*max(effort.read/n, leastSample), max(effort.sample/n, leastSample))
+	for i := range out {
+		r := &out[i]
+		if c.mix != nil && (c.sources[i].Removed || c.sources[i].UsedUp) {
+			continue
+		}
+		state, err := streams[i].Documents.State(ctx)
+		if err != nil {
+			return nil, err
+		}
+		walk, place := f.walk(c, i, state.Last)
+		r.last, r.config = walk.Last, mixture.Source{Epochs: 1}
+		if c.mix != nil {
+			r.config = c.mix.Config(i)
+		}
+		r.now = float64(walk.Len() - min(place.Taken, walk.Len()))
+		if !f.samples[i].serves(place.Epoch, place.Taken, walk.Len()) {
+			f.samples[i] = newSample(f.config.Seed, i, place.Epoch, place.Taken, max(walk.Len(), place.Taken))
+		}
+		r.sample = f.samples[i]
+		r.taken(place.Taken)
+		if err := r.grow(ctx, streams[i].Documents, walk, size); err != nil {
+			return nil, err
+		}
+		r.count(c, i)
+	}
+	return out, nil
+}
+
+// walk returns the order in which a source's documents are taken up to the last one that is stored, and how far that is.
+func (f *forecast) walk(c copied, source int, last uint64) (*mixture.Walk, mixture.Place) {
+	if c.mix == nil {
+		if c.seal {
+			last = c.sealed
+		}
+		begin := mixture.Begin{First: f.header.Start}
+		return mixture.WalkOf(0, "", mixture.Source{}, begin, max(last, c.clock), 0), mixture.Place{Taken: c.clock + 1 - f.header.Start}
+	}
+	place := c.mix.Place(source)
+	walk := c.mix.Walk(source, place.Epoch)
+	if !c.sources[source].Sealed { // then it is in the order of the stream
+		walk.Last = max(last+1, walk.First+place.Taken) - 1
+	}
+	return walk, place
+}
+
+// count counts the tokens that a source has left, by its sample.
+func (r *rest) count(c copied, source int) {
+	mean, off := r.sample.mean(r.config)
+	epochs, fresh := 1.0, 0.0
+	if c.mix != nil {
+		s, counts := c.sources[source], c.counts[source]
+		if used := counts.Arrived - counts.Empty - counts.Undecoded - counts.Split - counts.Short - counts.Long; used > 0 {
+			r.lost = float64(counts.Duplicates) / float64(used)
+		}
+		epochs, fresh = float64(s.Epochs)-float64(s.Epoch), float64(s.Fresh)
+		if s.Epochs == mixture.Forever {
+			epochs = math.Inf(1)
+		}
+	}
+	now := r.now * mean * (1 - r.lost)
+	r.tokens, r.doubt = now, r.now*off*(1-r.lost)
+	if epochs > 1 {
+		r.tokens, r.doubt = now+(epochs-1)*(fresh+now), epochs*r.doubt
+	}
+	if r.now+fresh == 0 { // no epoch follows one without tokens
+		r.tokens, r.doubt = 0, 0
+	}
+}
+
+// estimate says how long the run will be, and how many tokens it still takes.
+func (f *forecast) estimate(ctx context.Context, c copied, left []rest) (known Length, tokens float64, err error) {
+	known.Open = c.open(f.header.Stream.Name)
+	tokens, doubt, how := c.lasts(left)
+	if how != mixture.Ends {
+		known.Endless, known.Idle = how == mixture.Endless, how == mixture.Idle
+		return known, tokens, nil
+	}
+	a, err := f.play(ctx, c)
+	if err != nil {
+		return known, tokens, err
+	}
+	p := played{Applier: a, left: left, key: shuffle.NewKey(f.config.Seed, "documents to come")}
+	if err := p.run(ctx, c); err != nil {
+		return known, tokens, err
+	}
+	steps, off := p.steps(tokens, doubt)
+	known.Steps, known.Error = uint64(math.Round(steps)), uint64(math.Ceil(2*off))+1
+	return known, tokens, nil
+}
+
+// lasts returns how many tokens the run still takes, with the standard error.
+func (c copied) lasts(left []rest) (tokens, doubt float64, how mixture.Ending) {
+	if c.mix == nil {
+		return left[0].tokens, left[0].doubt, mixture.Ends
+	}
+	tokens, how = c.mix.Lasts(tokensOf(left, -1))
+	if how != mixture.Ends {
+		return 0, 0, how
+	}
+	squares := 0.0
+	for i := range left {
+		if left[i].doubt > 0 {
+			more, _ := c.mix.Lasts(tokensOf(left, i))
+			squares += (more - tokens) * (more - tokens)
+		}
+	}
+	return tokens, math.Sqrt(squares), how
+}
+
+// tokensOf returns what each source has left, one of them with its standard error on top.
+func tokensOf(left []rest, more int) []float64 {
+	out := make([]float64, len(left))
+	for i := range left {
+		out[i] = left[i].tokens
+	}
+	if more >= 0 {
+		out[more] += left[more].doubt
+	}
+	return out
+}
+
+// played is a copy of the run's planner that plans documents such as those of the samples, from where the run is. Nothing of it is written.
+type played struct {
+	*plan.Applier
+	left  []rest
+	key   shuffle.Key
+	dealt []uint64 // documents of each source
+
+	fed     int64 // tokens when it began
+	first   uint64
+	count   float64 // steps that it made before the end ...
+	sum     float64 // ... their tokens ...
+	squares float64 // ... and these squared
+	whole   bool    // it came to the run's end by itself
+}
+
+// run plans documents until there are enough steps, or the run ends, and ends it.
+func (p *played) run(ctx context.Context, c copied) error {
+	p.fed, p.first, p.dealt = p.Fed, p.Planner.Next(), make([]uint64, len(p.left))
+	p.ends(c)
+	for n := 0; ; n++ {
+		if err := p.Settle(p.takes); err != nil {
+			return err
+		}
+		if p.whole = p.Ended; p.whole {
+			return nil
+		}
+		if n >= effort.most || n >= effort.played && p.count >= playedSteps {
+			break
+		}
+		if n%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		source, sequence, ok := p.Planner.Wants()
+		if !ok || p.left[source].sample == nil || len(p.left[source].drawn) == 0 {
+			break
+		}
+		ready, err := p.Document(p.deal(source, sequence))
+		if err != nil {
+			return err
+		}
+		if err := p.takes(ready); err != nil {
+			return err
+		}
+	}
+	p.Planner.Seal()
+	return nil
+}
+
+// ends has all that is open end behind the documents that are stored, and what rests wake.
+func (p *played) ends(c copied) {
+	if c.mix == nil {
+		if !c.seal {
+			p.Record(plan.Seal{At: p.left[0].last})
+		}
+		return
+	}
+	for i, s := range c.sources {
+		if !s.Sealed && !s.Removed && !p.sealing(i) {
+			p.Record(plan.SealSource{At: c.clock, Source: i, Last: p.left[i].last})
+		}
+		if s.Resting && !s.Removed {
+			p.Record(plan.Rest{At: c.clock, Source: i})
+		}
+	}
+}
+
+// sealing reports whether a seal of a source is recorded and not in effect yet.
+func (p *played) sealing(source int) bool {
+	for _, c := range p.Pending {
+		if s, ok := c.(plan.SealSource); ok && s.Source == source {
+			return true
+		}
+	}
+	return false
+}
+
+// deal returns a document of the sample in place of one to come: each as often as the others.
+func (p *played) deal(source int, sequence uint64) plan.Arrival {
+	r := &p.left[source]
+	n := p.dealt[source]
+	p.dealt[source]++
+	a := r.drawn[n%uint64(len(r.drawn))].Arrival
+	a.Source, a.Sequence, a.ID = source, sequence, 0
+	if a.Skip == plan.SkipSplit {
+		a.Skip = ""
+	}
+	if a.Skip == "" && r.lost > 0 && float64(p.key.Uint64(uint64(source)<<48|n)) < r.lost*math.MaxUint64 {
+		a.Skip = plan.SkipDuplicate
+	}
+	return a
+}
+
+// takes counts steps.
+func (p *played) takes(ready plan.Ready) error {
+	if ready.Ended {
+		return nil // they are the last, and some of them not full
+	}
+	for i := range ready.Steps {
+		tokens := 0.0
+		for _, row := range ready.Steps[i].Rows {
+			for _, piece := range row {
+				tokens += float64(piece.Length)
+			}
+		}
+		p.count++
+		p.sum += tokens
+		p.squares += tokens * tokens
+	}
+	return nil
+}
+
+// steps returns how many steps the run has that takes so many tokens more, with the standard error of both.
+func (p *played) steps(tokens, doubt float64) (steps, off float64) {
+	steps = float64(p.Planner.Next())
+	fed := float64(p.Fed - p.fed)
+	each, spread := p.sum/p.count, 0.0
+	if p.count == 0 {
+		if each = fed / (steps - float64(p.first)); !(each > 0) || math.IsInf(each, 0) {
+			return steps, 0
+		}
+	} else if p.count > 1 {
+		spread = math.Sqrt(max(p.squares/p.count-each*each, 0) / (p.count - 1))
+	}
+	beyond := tokens - fed
+	if p.whole {
+		beyond = 0
+	}
+	return max(steps+beyond/each, float64(p.first)), math.Hypot(doubt/each, beyond/each*spread/each)
+}

@@ -1,0 +1,215 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// Length is how many steps a run has from its first to its last one.
+type Length struct {
+	// Steps are all that the run has, planned ones among them. While Open names something they are those that it would have if everything ended behind the
+	// documents that are stored now. 0 when the run has no end.
+	Steps uint64 `json:"steps"`
+	// Error is how far Steps may be off: by more in one of twenty cases. 0 when Exact.
+	Error uint64 `json:"error"`
+	// Exact says that Steps is no estimate: the plan has ended, or was measured to its end. Only a control that somebody asks for still changes it.
+	Exact bool `json:"exact"`
+	// Endless says that a source is read for ever, Idle that sources have documents left and none of them ever gets a weight.
+	Endless bool `json:"endless,omitempty"`
+	Idle    bool `json:"idle,omitempty"`
+	// Open names the sources that are not sealed; of a run with one document stream that stream.
+	Open []string `json:"open,omitempty"`
+	// Measured is the part of the steps that a measuring which is under way has come to, from 0 to 1.
+	Measured float64 `json:"measured,omitempty"`
+}
+
+// length is what a leader knows of the length of its run.
+type length struct {
+	controls atomic.Uint64 // recorded since the leader was made
+	wake     chan struct{} // signals that it is to be looked at now
+
+	// Under the leader's mutex.
+	known *Length
+	at    uint64 // controls that known is behind
+	asked bool   // to be measured whatever that takes
+}
+
+// recorded notes that a control changes how long the run is.
+func (x *length) recorded() {
+	x.controls.Add(1)
+	signal(x.wake)
+}
+
+// howLong returns how long the run will be; nil while that is not known, as behind a control until it is found out anew. The caller holds mu.
+func (l *leader) howLong() *Length {
+	if l.long.known == nil || l.long.at != l.long.controls.Load() {
+		return nil
+	}
+	known := *l.long.known
+	return &known
+}
+
+// copied is a run's planner as it was at one moment, to be played on.
+type copied struct {
+	state    plan.Checkpoint
+	controls uint64
+	clock    uint64 // last document that it had taken
+	ended    bool
+	sealed   uint64 // last document of a run with one stream, if it has a seal
+	seal     bool
+	sources  []mixture.Status
+	counts   []plan.SourceCounts
+	mix      *mixture.Mixture
+}
+
+// copy asks the loop for a copy of the planner. It waits until what the log holds is planned again.
+func (l *leader) copy(ctx context.Context) (c copied, err error) {
+	done := make(chan answer, 1)
+	take := func(a *plan.Applier, tail plan.Tail) {
+		c = copied{state: a.Checkpoint(l.header.Fingerprint, tail), controls: l.long.controls.Load(), clock: a.Planner.Clock(), ended: a.Ended}
+		c.sealed, c.seal = a.Sealed()
+		if m := a.Planner.Mixture(); m != nil {
+			c.mix, c.sources, c.counts = m.Clone(), m.Status(), a.Planner.SourceCounts()
+		}
+	}
+	select {
+	case l.requests <- request{look: take, reply: done}:
+	case <-ctx.Done():
+		return c, ctx.Err()
+	}
+	select {
+	case <-done:
+		return c, nil
+	case <-ctx.Done():
+		return c, ctx.Err()
+	}
+}
+
+// play returns an applier that goes on from the copy and that nobody else has.
+func (l *leader) play(ctx context.Context, c copied) (*plan.Applier, error) {
+	a, err := l.header.Restore(c.state)
+	if err == nil {
+		err = readTraits(ctx, a.Planner, l.streams)
+	}
+	return a, err
+}
+
+// open names what has no last document yet.
+func (c copied) open(stream string) (names []string) {
+	if c.mix == nil && !c.seal {
+		return []string{stream}
+	}
+	for _, s := range c.sources {
+		if !s.Sealed && !s.Removed {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// tellLength keeps what is known of the run's length up to date, until ctx is done. Whatever fails is tried again: the run does not depend on it.
+func (l *leader) tellLength(ctx context.Context) error {
+	var tick <-chan time.Time
+	if every := l.options.Forecast; every > 0 {
+		t := time.NewTicker(every)
+		defer t.Stop()
+		tick = t.C
+		signal(l.long.wake)
+	}
+	f := forecast{leader: l, samples: map[int]*sample{}}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick:
+		case <-l.long.wake:
+		}
+		ended, err := f.renew(ctx)
+		switch {
+		case ended:
+			<-ctx.Done()
+			return ctx.Err()
+		case err != nil && !errors.Is(err, errChanged) && ctx.Err() == nil:
+			l.log.Warn("how long the run will be cannot be told now", "error", err)
+		}
+	}
+}
+
+// tells sets what is known, behind so many controls.
+func (l *leader) tells(known Length, controls uint64) {
+	l.update(func() { l.long.known, l.long.at = &known, controls })
+}
+
+// measure has the leader measure the run, as soon as it may.
+func (l *leader) measure(ctx context.Context) error {
+	c, err := l.copy(ctx)
+	if err != nil || c.ended {
+		return err
+	}
+	if open := c.open(l.header.Stream.Name); len(open) > 0 {
+		return &Error{Reason: BadTicket, Message: fmt.Sprintf("%v may get more documents: how many steps the run will have is not decided", open),
+			Do: "seal it (loaderd seal, loaderd source seal), or take the estimate"}
+	}
+	if l.endless(c) {
+		return &Error{Reason: BadTicket, Message: "the run has no end: a source is read for ever, or no source that has documents left has a weight",
+			Do: "end it by mix.end: first, or give the source a number of epochs"}
+	}
+	l.update(func() { l.long.asked = true })
+	signal(l.long.wake)
+	return nil
+}
+
+// endless reports whether a run whose sources are all sealed does not end by itself.
+func (l *leader) endless(c copied) bool {
+	if c.mix == nil {
+		return false
+	}
+	left := make([]float64, len(c.sources))
+	for i, s := range c.sources {
+		switch {
+		case s.UsedUp || s.Removed:
+		case s.Epochs == mixture.Forever:
+			left[i] = math.Inf(1)
+		default:
+			left[i] = 1e6 // some
+		}
+	}
+	_, how := c.mix.Lasts(left)
+	return how != mixture.Ends
+}
+
+// Measure has the leader count how many steps the run will have, in the background: it reads every document that is left once more, and plans it beside the run. Info
+// tells how far that is. It is refused while a source is not sealed, and for a run without an end.
+func (r *Run) Measure(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
+	defer cancel()
+	_, err := r.asks(ctx, limit, question{Measure: true})
+	return err
+}
+
+// Length returns how many steps the run has or will have, nil while no daemon that plans it has told.
+func (r *Run) Length() *Length {
+	if now := r.plan.now(); now.ended {
+		return &Length{Steps: now.steps, Exact: true}
+	}
+	return r.office.length()
+}
+
+// length is what the leader says of the run's length, here or elsewhere.
+func (o *office) length() *Length {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if l := o.here(); l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.howLong()
+	}
+	return o.told.Length
+}

@@ -1,0 +1,394 @@
+package loader_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// measured lets the runs of a world be measured without being asked for.
+func (w *world) measured() {
+	w.options.Forecast, w.options.Measure, w.options.Ahead = time.Hour, 1<<40, 2
+}
+
+// exact waits for the exact length of a run, that has not ended.
+func exact(t *testing.T, run *loader.Run) uint64 {
+	t.Helper()
+	var l *loader.Length
+	eventually(t, func() bool { l = run.Info().Length; return l != nil && l.Exact })
+	if l.Error != 0 || l.Open != nil || run.Info().Ended {
+		t.Fatalf("the length is %+v; ended: %v", l, run.Info().Ended)
+	}
+	return l.Steps
+}
+
+// A sealed run knows how many steps it will have, whatever it packs and wherever it is.
+func TestLengthExact(t *testing.T) {
+	for name, c := range goldenRuns() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(c)
+			w.measured()
+			for i, n := range someLengths(5, 700) {
+				d := loader.Document{ID: uint64(1 + i - i%9), Content: loader.Content{Tokens: documentTokens(uint64(i+1), n)}} // some are duplicates
+				if i%31 == 0 {
+					d.Skip, d.Tokens = plan.SkipEmpty, nil
+				}
+				w.docs.publish(d)
+			}
+			sealed(t, w)
+		})
+	}
+}
+
+// sealed seals a run after some steps and compares its length with what comes.
+func sealed(t *testing.T, w *world) {
+	t.Helper()
+	for _, behind := range []int{0, 5} {
+		run, stop := w.start(t)
+		if behind > 0 {
+			read(t, run, loader.Place{World: 1}, 0, behind)
+		}
+		if l := run.Length(); l != nil && l.Exact {
+			t.Errorf("it is exact before the end is decided: %+v", l)
+		}
+		if behind > 0 {
+			_, err := run.Seal(t.Context())
+			must(t, err)
+			steps := exact(t, run)
+			if got := len(read(t, run, loader.Place{World: 1}, 0, 0)); uint64(got) != steps {
+				t.Errorf("%d steps come, and %d were measured", got, steps)
+			}
+			if l := run.Info().Length; !l.Exact || l.Steps != steps {
+				t.Errorf("the length behind the end is %+v", l)
+			}
+		}
+		must(t, stop())
+	}
+	w.options.Forecast, w.options.Measure = 0, 0
+	run, stop := w.start(t)
+	eventually(t, func() bool { return run.Info().Ended })
+	if l := run.Info().Length; l == nil || !l.Exact || l.Steps != run.Info().Planned {
+		t.Errorf("of a run that has ended the length is %+v", l)
+	}
+	must(t, stop())
+}
+
+// mixtures are runs of several sources, code, math and web.
+func mixtures() map[string]plan.Config {
+	out := map[string]plan.Config{}
+	add := func(name string, change func(*plan.Config)) {
+		c := mixedConfig()
+		c.Documents.Dedupe = 20
+		change(&c)
+		out[name] = c
+	}
+	of := func(c *plan.Config, name string, change func(*mixture.Source)) {
+		s := c.Sources[name]
+		change(&s)
+		c.Sources[name] = s
+	}
+	weights := func(code, math, web float64) map[string]float64 {
+		return map[string]float64{"code": code, "math": math, "web": web}
+	}
+	add("epochs in a drawn order", func(*plan.Config) {})
+	add("epochs in the order of the stream", func(c *plan.Config) { of(c, "math", func(s *mixture.Source) { s.Epochs, s.Block = 3, 0 }) })
+	add("the first ends it", func(c *plan.Config) { c.Mix.End = mixture.EndFirst })
+	add("for ever, and the first ends it", func(c *plan.Config) {
+		c.Mix.End = mixture.EndFirst
+		of(c, "math", func(s *mixture.Source) { s.Epochs = mixture.Forever })
+	})
+	add("schedule", func(c *plan.Config) {
+		c.Mix.Schedule = []mixture.Point{{Tokens: 300, Ramp: 400, Weights: weights(1, 5, 1)}, {Tokens: 1200, Weights: weights(0, 0, 1)}, {Tokens: 4000, Weights: weights(1, 1, 1)}}
+	})
+	add("split, long and short ones", func(c *plan.Config) {
+		of(c, "web", func(s *mixture.Source) { s.Split = mixture.Split{Of: 10, Take: []int{0, 6}} })
+		of(c, "code", func(s *mixture.Source) { s.MinTokens, s.MaxTokens = 4, 30 })
+	})
+	add("packing of its own", func(c *plan.Config) {
+		own := config("concat").Packing
+		of(c, "code", func(s *mixture.Source) { s.Packing, s.Attention = &own, plan.AttentionRow })
+	})
+	add("share, last rows dropped", func(c *plan.Config) {
+		c.Mix.Dry, c.Mix.DryAfter, c.Steps.Last = mixture.DryShare, time.Minute, plan.LastDrop
+	})
+	return out
+}
+
+// fillLong publishes documents of some sources, some of them twice.
+func fillLong(s shelf) {
+	for i, name := range slices.Sorted(maps.Keys(s)) {
+		for k, n := range someLengths(uint64(3+i), 250) {
+			tokens := documentTokens(uint64(k+1), n)
+			for j := range tokens {
+				tokens[j] += s[name].base
+			}
+			s[name].publish(loader.Document{ID: uint64(1 + k - k%7), Content: loader.Content{Tokens: tokens}})
+		}
+	}
+}
+
+func TestLengthExactOfSources(t *testing.T) {
+	for name, c := range mixtures() {
+		for _, before := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/sealed before %v", name, before), func(t *testing.T) {
+				w, s := mixed(c, "code", "math", "web")
+				w.measured()
+				fillLong(s)
+				if !before {
+					sealed(t, w)
+					return
+				}
+				for _, docs := range s {
+					docs.sealed = true
+				}
+				run, stop := w.start(t) // nobody reads, nobody seals: at the start of a run over a finite corpus
+				steps := exact(t, run)
+				if got := len(read(t, run, loader.Place{World: 1}, 0, 0)); uint64(got) != steps {
+					t.Errorf("%d steps come, and %d were measured", got, steps)
+				}
+				must(t, stop())
+			})
+		}
+	}
+}
+
+// A control makes what was measured untrue: nothing exact is told until it is measured anew. One that comes amid a measuring ends that.
+func TestLengthAfterAChange(t *testing.T) {
+	c := mixedConfig()
+	c.Mix.End = mixture.EndFirst
+	w, s := mixed(c, "code", "math", "web")
+	w.measured()
+	fillLong(s)
+	gate := &gatedDocs{memDocs: s["web"]}
+	w.edges = func(e *loader.Edges) { e.Documents, e.Sources = nil, gated{s, gate} }
+	run, stop := w.start(t)
+	_, err := run.Seal(t.Context())
+	must(t, err)
+	before := exact(t, run)
+	began := gate.shut()
+	_, err = run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 30}}, "")
+	must(t, err)
+	if l := run.Length(); l != nil && l.Exact {
+		t.Errorf("behind a change of the mixture the length is %+v", l)
+	}
+	<-began // the next change comes while that is being found out
+	_, err = run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 8}}, "")
+	must(t, err)
+	gate.open()
+	steps := exact(t, run)
+	if got := len(read(t, run, loader.Place{World: 1}, 0, 0)); uint64(got) != steps || steps == before {
+		t.Errorf("%d steps come, %d were measured, and %d before the change", got, steps, before)
+	}
+	must(t, stop())
+}
+
+// gated is a shelf of which one stream can be shut.
+type gated struct {
+	shelf
+	web *gatedDocs
+}
+
+func (g gated) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
+	x, err := g.shelf.Open(ctx, name, c)
+	if name == "web" {
+		x.Documents = g.web
+	}
+	return x, err
+}
+
+// gatedDocs are documents that cannot be read again while they are shut.
+type gatedDocs struct {
+	*memDocs
+	mu    sync.Mutex
+	began chan struct{} // closed when somebody waits; nil then
+	gate  chan struct{}
+}
+
+func (d *gatedDocs) shut() (began <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gate, d.began = make(chan struct{}), make(chan struct{})
+	return d.began
+}
+
+func (d *gatedDocs) open() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.gate)
+	d.gate = nil
+}
+
+func (d *gatedDocs) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
+	d.mu.Lock()
+	gate := d.gate
+	if gate != nil && d.began != nil {
+		close(d.began)
+		d.began = nil
+	}
+	d.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return d.memDocs.Again(ctx, sequences, f)
+}
+
+// A run that does not end says so, one that is open names what is; neither is measured.
+func TestLengthNotExact(t *testing.T) {
+	c := mixedConfig()
+	c.Sources["math"] = mixture.Source{Weight: 1, Epochs: mixture.Forever, Block: 2}
+	w, s := mixed(c, "code", "math", "web")
+	w.measured()
+	w.options.Measure = 0
+	fillLong(s)
+	run, stop := w.start(t)
+	known := func() (l loader.Length) {
+		eventually(t, func() bool {
+			now := run.Info().Length
+			if now != nil {
+				l = *now
+			}
+			return now != nil
+		})
+		return l
+	}
+	if l := known(); !l.Endless || l.Steps != 0 || len(l.Open) != 3 {
+		t.Errorf("with a source that is read for ever the length is %+v", l)
+	}
+	must(t, errOf(run.SealSource(t.Context(), "math", "")))
+	must(t, errOf(run.SealSource(t.Context(), "code", "")))
+	if err := run.Measure(t.Context()); reason(err) != loader.BadTicket || !strings.Contains(err.Error(), "[web] may get more") {
+		t.Errorf("measured while web is open: %v", err)
+	}
+	must(t, errOf(run.Seal(t.Context())))
+	if l := known(); !l.Endless || l.Exact || l.Open != nil {
+		t.Errorf("with a sealed source that is read for ever the length is %+v", l)
+	}
+	if err := run.Measure(t.Context()); reason(err) != loader.BadTicket || !strings.Contains(err.Error(), "no end") {
+		t.Errorf("measured without an end: %v", err)
+	}
+	must(t, errOf(run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"code": 1, "web": 0}, Remove: []string{"math"}}, "")))
+	if l := known(); !l.Idle || l.Exact || l.Open != nil {
+		t.Errorf("with a source that has no weight the length is %+v", l)
+	}
+	must(t, errOf(run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}}, "")))
+	if l := known(); l.Exact || l.Endless || l.Idle || l.Error == 0 || l.Steps == 0 {
+		t.Errorf("without being asked for it is measured: %+v", l)
+	}
+	must(t, run.Measure(t.Context()))
+	steps := exact(t, run)
+	if got := len(read(t, run, loader.Place{World: 1}, 0, 0)); uint64(got) != steps {
+		t.Errorf("%d steps come, and %d were measured", got, steps)
+	}
+	must(t, run.Measure(t.Context())) // behind the end there is nothing to measure
+	must(t, stop())
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+// A daemon that only follows tells what the leader says, and asks it to measure.
+func TestLengthAtAFollower(t *testing.T) {
+	w, company := newWorld(config("bfd")), newCompany()
+	w.measured()
+	w.options.Measure = 0
+	w.docs.lengths(someLengths(5, 600)...)
+	w.join(t, company, "first")
+	second, _ := w.join(t, company, "second")
+	eventually(t, func() bool { l := second.Length(); return l != nil && len(l.Open) == 1 && l.Open[0] == "DOCS" })
+	must(t, errOf(second.Seal(t.Context())))
+	eventually(t, func() bool { l := second.Length(); return l != nil && l.Open == nil })
+	must(t, second.Measure(t.Context()))
+	steps := exact(t, second)
+	if got := len(read(t, second, loader.Place{World: 1}, 0, 0)); uint64(got) != steps {
+		t.Errorf("%d steps come, and %d were measured", got, steps)
+	}
+}
+
+// The truth lies within the error of an estimate in nineteen of twenty cases, and the error is of use. The samples are a small part of the documents, what is
+// played is a small part of the run, and documents that come late are longer.
+func TestLengthEstimate(t *testing.T) {
+	defer loader.Effort(600, 1500)()
+	const seeds = 60
+	missed, worst := map[string]int{}, map[string]float64{}
+	for seed := range uint64(seeds) {
+		draw := rand.New(rand.NewPCG(seed, 1))
+		for name, c := range map[string]plan.Config{"one": config("bfd"), "several": mixedConfig(), "the first ends it": mixedConfig()} {
+			c.Seed = seed
+			c.Packing.Buckets, c.Packing.Pool, c.Packing.MaxAge, c.Steps.Rows, c.Shuffle.Window = []int{512}, 64, 500, 4, 32
+			if name == "the first ends it" {
+				c.Mix.End = mixture.EndFirst
+				c.Mix.Schedule = []mixture.Point{{Tokens: 200_000, Ramp: 300_000, Weights: map[string]float64{"code": 3, "math": 1, "web": 1}}}
+			}
+			w, docs := newWorld(c), []*memDocs(nil)
+			if c.Mixed() {
+				var s shelf
+				w, s = mixed(c, "code", "math", "web")
+				docs = append(docs, s["code"], s["math"], s["web"])
+			} else {
+				docs = append(docs, w.docs)
+			}
+			for _, d := range docs {
+				publishUnlike(d, draw)
+				d.sealed = true
+			}
+			w.measured()
+			w.options.Measure = 0
+			run, stop := w.start(t)
+			read(t, run, loader.Place{World: 1}, 0, 1+int(seed%3)*60)
+			if !c.Mixed() {
+				must(t, errOf(run.Seal(t.Context())))
+			}
+			var l loader.Length
+			eventually(t, func() bool {
+				now := run.Length()
+				if now != nil && now.Open == nil {
+					l = *now
+				}
+				return l.Steps > 0
+			})
+			must(t, run.Measure(t.Context()))
+			steps := exact(t, run)
+			must(t, stop())
+			if off := math.Abs(float64(l.Steps) - float64(steps)); off > float64(l.Error) {
+				missed[name]++
+				worst[name] = max(worst[name], off/float64(l.Error))
+			}
+			if l.Error > steps/4 || l.Error < 2 {
+				t.Errorf("%s, seed %d: an error of %d for %d steps", name, seed, l.Error, steps)
+			}
+		}
+	}
+	t.Logf("missed %v of %d, by %v errors at the worst", missed, seeds, worst)
+	for name, n := range missed {
+		if n > seeds/10 || worst[name] > 2 {
+			t.Errorf("%s: the truth is not within the error in %d of %d cases, by %.1f errors at the worst", name, n, seeds, worst[name])
+		}
+	}
+}
+
+var zeros = make([]int32, 1<<13)
+
+// publishUnlike publishes documents of very unlike lengths; the mean of the last ones is twice that of the first.
+func publishUnlike(d *memDocs, draw *rand.Rand) {
+	n := 4000 + draw.IntN(8000)
+	docs := make([]loader.Document, n)
+	for i := range docs {
+		length := math.Exp(draw.NormFloat64()*0.9+4) * (1 + float64(i)/float64(n))
+		docs[i] = loader.Document{Content: loader.Content{Tokens: zeros[:1+min(int(length), len(zeros)-1)]}}
+	}
+	d.publish(docs...)
+}

@@ -1,0 +1,76 @@
+package mixture
+
+import (
+	"math"
+	"slices"
+)
+
+// Ending is how a run ends by itself.
+type Ending int
+
+// The ways in which a run ends, or does not.
+const (
+	Ends    Ending = iota
+	Endless        // a source is read for ever
+	Idle           // sources have documents left, and none of them a weight
+)
+
+// Lasts returns how many tokens a run takes from here on when each source has so many left, by number: math.Inf(1) is one that is read for ever.
+// Documents count as if each was a token; so the answer is right to some documents of each source. A source that rests and has tokens left wakes. How many
+// tokens come before a run without an end comes to that is not told.
+func (m *Mixture) Lasts(left []float64) (tokens float64, how Ending) {
+	x := m.sketch(left)
+	rest := slices.Clone(left)
+	x.advance()
+	for !x.ended {
+		if x.next < 0 {
+			return 0, Idle
+		}
+		n := x.untilDue()
+		for i, a := range x.accounts {
+			if a.share > 0 {
+				n = min(n, math.Ceil(rest[i]*Unit/float64(a.share)))
+			}
+		}
+		if n >= math.MaxInt64/4 {
+			return 0, Endless
+		}
+		n = max(n, 1)
+		x.tokens += int64(n)
+		for i, a := range x.accounts {
+			if rest[i] -= n * float64(a.share) / Unit; rest[i] < 0.5 {
+				x.sources[i].taken = x.sources[i].documents()
+			}
+		}
+		x.advance()
+	}
+	return float64(x.tokens - m.tokens), Ends
+}
+
+// sketch returns a copy of the mixture in which each source has a single document, that is taken once it has no tokens left.
+func (m *Mixture) sketch(left []float64) *Mixture {
+	x := *m
+	x.accounts = slices.Clone(m.accounts)
+	x.ramp.from, x.ramp.to = slices.Clone(m.ramp.from), slices.Clone(m.ramp.to)
+	x.sources = make([]*source, len(m.sources))
+	for i, s := range m.sources {
+		x.sources[i] = &source{name: s.name, config: Source{Epochs: 1}, begin: Begin{First: 1}, sealed: true, last: 1, target: s.target, removed: s.removed}
+		if left[i] < 0.5 {
+			x.sources[i].taken = 1
+		}
+	}
+	return &x
+}
+
+// untilDue returns how many tokens come before the schedule changes a target.
+func (m *Mixture) untilDue() float64 {
+	n := math.Inf(1)
+	if m.point < len(m.config.Mix.Schedule) {
+		n = float64(int64(m.config.Mix.Schedule[m.point].Tokens) - m.tokens)
+	}
+	if r := &m.ramp; len(r.to) > 0 {
+		part := float64(r.part + 1)
+		n = min(n, float64(r.start-m.tokens)+math.Ceil(part*float64(r.length)/parts))
+	}
+	return n
+}
