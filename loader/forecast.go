@@ -19,11 +19,12 @@ type forecast struct {
 
 // effort bounds what an estimate costs, in documents of all sources. Tests change it.
 var effort = struct {
-	read   int // for the samples at a time
-	sample int // that these hold in the end
-	played int // that are planned to find out how many tokens a step takes ...
-	most   int // ... and where those make hardly a step
-}{4096, 1 << 16, 1 << 16, 1 << 20}
+	read   int   // for the samples at a time ...
+	tokens int64 // ... as far as they have so many tokens
+	sample int   // that these hold in the end
+	played int   // that are planned to find out how many tokens a step takes ...
+	most   int   // ... and where those make hardly a step
+}{4096, 4 << 20, 1 << 16, 1 << 16, 1 << 20}
 
 const (
 	// leastSample is how many documents of a source are in a sample at the least, where it has so many.
@@ -81,6 +82,8 @@ type rest struct {
 	*sample
 	config mixture.Source
 	last   uint64  // document that is stored
+	epoch  uint64  // that is read
+	first  []drawn // of the sample, those that are left of it
 	now    float64 // documents of the epoch that is read
 	lost   float64 // part of the used ones that are duplicates, as far as the run has seen
 	tokens float64 // in all epochs; math.Inf(1) of a source that is read for ever
@@ -112,14 +115,19 @@ func (f *forecast) left(ctx context.Context, c copied) ([]rest, error) {
 			r.config = c.mix.Config(i)
 		}
 		r.now = float64(walk.Len() - min(place.Taken, walk.Len()))
-		if !f.samples[i].serves(place.Epoch, place.Taken, walk.Len()) {
-			f.samples[i] = newSample(f.config.Seed, i, place.Epoch, place.Taken, max(walk.Len(), place.Taken))
+		from := place.Taken
+		if r.config.Epochs.Another(place.Epoch + 1) {
+			from = 0 // those that were taken come again
+		}
+		if !f.samples[i].serves(place.Epoch, from, walk.Len()) {
+			f.samples[i] = newSample(f.config.Seed, i, place.Epoch, from, max(walk.Len(), from))
 		}
 		r.sample = f.samples[i]
-		r.taken(place.Taken)
-		if err := r.grow(ctx, streams[i].Documents, walk, size); err != nil {
+		r.taken(from)
+		if err := r.grow(ctx, streams[i].Documents, walk, size, effort.tokens/int64(n)); err != nil {
 			return nil, err
 		}
+		r.epoch, r.first = place.Epoch, r.behind(place.Taken)
 		r.count(c, i)
 	}
 	return out, nil
@@ -144,7 +152,7 @@ func (f *forecast) walk(c copied, source int, last uint64) (*mixture.Walk, mixtu
 
 // count counts the tokens that a source has left, by its sample.
 func (r *rest) count(c copied, source int) {
-	mean, off := r.sample.mean(r.config)
+	mean, off := meanOf(r.first, r.now, r.config)
 	epochs, fresh := 1.0, 0.0
 	if c.mix != nil {
 		s, counts := c.sources[source], c.counts[source]
@@ -223,7 +231,7 @@ type played struct {
 	*plan.Applier
 	left  []rest
 	key   shuffle.Key
-	dealt []uint64 // documents of each source
+	dealt []mixture.Place // documents of each source, and of which epoch
 
 	fed     int64 // tokens when it began
 	first   uint64
@@ -235,7 +243,7 @@ type played struct {
 
 // run plans documents until there are enough steps, or the run ends, and ends it.
 func (p *played) run(ctx context.Context, c copied) error {
-	p.fed, p.first, p.dealt = p.Fed, p.Planner.Next(), make([]uint64, len(p.left))
+	p.fed, p.first, p.dealt = p.Fed, p.Planner.Next(), make([]mixture.Place, len(p.left))
 	p.ends(c)
 	for n := 0; ; n++ {
 		if err := p.Settle(p.takes); err != nil {
@@ -251,10 +259,14 @@ func (p *played) run(ctx context.Context, c copied) error {
 			return ctx.Err()
 		}
 		source, sequence, ok := p.Planner.Wants()
-		if !ok || p.left[source].sample == nil || len(p.left[source].drawn) == 0 {
+		a, there := plan.Arrival{}, false
+		if ok {
+			a, there = p.deal(source, sequence)
+		}
+		if !there {
 			break
 		}
-		ready, err := p.Document(p.deal(source, sequence))
+		ready, err := p.Document(a)
 		if err != nil {
 			return err
 		}
@@ -294,12 +306,26 @@ func (p *played) sealing(source int) bool {
 	return false
 }
 
-// deal returns a document of the sample in place of one to come: each as often as the others.
-func (p *played) deal(source int, sequence uint64) plan.Arrival {
-	r := &p.left[source]
-	n := p.dealt[source]
-	p.dealt[source]++
-	a := r.drawn[n%uint64(len(r.drawn))].Arrival
+// deal returns a document of the sample in place of one to come: in an epoch each as often as the others.
+func (p *played) deal(source int, sequence uint64) (a plan.Arrival, ok bool) {
+	r, at := &p.left[source], &p.dealt[source]
+	epoch := uint64(0)
+	if m := p.Planner.Mixture(); m != nil {
+		epoch = m.Place(source).Epoch
+	}
+	if at.Epoch != epoch {
+		*at = mixture.Place{Epoch: epoch}
+	}
+	some := r.first
+	if epoch != r.epoch || len(some) == 0 && r.sample != nil {
+		some = r.drawn
+	}
+	if len(some) == 0 {
+		return a, false
+	}
+	n := at.Taken
+	at.Taken++
+	a = some[n%uint64(len(some))].Arrival
 	a.Source, a.Sequence, a.ID = source, sequence, 0
 	if a.Skip == plan.SkipSplit {
 		a.Skip = ""
@@ -307,7 +333,7 @@ func (p *played) deal(source int, sequence uint64) plan.Arrival {
 	if a.Skip == "" && r.lost > 0 && float64(p.key.Uint64(uint64(source)<<48|n)) < r.lost*math.MaxUint64 {
 		a.Skip = plan.SkipDuplicate
 	}
-	return a
+	return a, true
 }
 
 // takes counts steps.
@@ -333,17 +359,20 @@ func (p *played) takes(ready plan.Ready) error {
 func (p *played) steps(tokens, doubt float64) (steps, off float64) {
 	steps = float64(p.Planner.Next())
 	fed := float64(p.Fed - p.fed)
-	each, spread := p.sum/p.count, 0.0
+	each, spread := p.sum/p.count, 0.0 // tokens of a step, and their standard deviation
 	if p.count == 0 {
 		if each = fed / (steps - float64(p.first)); !(each > 0) || math.IsInf(each, 0) {
 			return steps, 0
 		}
 	} else if p.count > 1 {
-		spread = math.Sqrt(max(p.squares/p.count-each*each, 0) / (p.count - 1))
+		spread = math.Sqrt(max(p.squares-p.count*each*each, 0) / (p.count - 1))
 	}
 	beyond := tokens - fed
 	if p.whole {
 		beyond = 0
 	}
-	return max(steps+beyond/each, float64(p.first)), math.Hypot(doubt/each, beyond/each*spread/each)
+	steps = max(steps+beyond/each, float64(p.first))
+	// Steps that come have other tokens than those that were played, and what these say of the mean is in doubt, too.
+	further := math.Sqrt(steps-float64(p.first)+beyond/each*beyond/each/max(p.count, 1)) * spread / each
+	return steps, math.Hypot(doubt/each, further)
 }

@@ -131,6 +131,9 @@ func (l *leader) tellLength(ctx context.Context) error {
 		case <-tick:
 		case <-l.long.wake:
 		}
+		if tick == nil && !l.asked() {
+			continue
+		}
 		ended, err := f.renew(ctx)
 		switch {
 		case ended:
@@ -140,6 +143,13 @@ func (l *leader) tellLength(ctx context.Context) error {
 			l.log.Warn("how long the run will be cannot be told now", "error", err)
 		}
 	}
+}
+
+// asked reports whether somebody wants the run to be measured.
+func (l *leader) asked() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.long.asked
 }
 
 // tells sets what is known, behind so many controls.

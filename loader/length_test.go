@@ -300,6 +300,47 @@ func TestLengthNotExact(t *testing.T) {
 
 func errOf[T any](_ T, err error) error { return err }
 
+// A run that keeps up with its stream has nothing left, and more comes: the length that it would have if it ended now follows.
+func TestLengthOfAGrowingStream(t *testing.T) {
+	for name, c := range map[string]plan.Config{"one": config("bfd"), "several": mixedConfig()} {
+		w, s := mixed(c, "code", "math", "web")
+		streams := []*memDocs{s["code"], s["math"], s["web"]}
+		if !c.Mixed() {
+			w = newWorld(c)
+			streams = []*memDocs{w.docs}
+		}
+		w.measured()
+		w.options.Ahead = 1 << 20
+		run, stop := w.start(t)
+		last := uint64(0)
+		for round := range 6 {
+			for _, docs := range streams {
+				docs.lengths(someLengths(uint64(round), 40)...)
+			}
+			eventually(t, func() bool { // the mixture waits for the first source that is dry
+				stats := run.Stats()
+				taken := stats.Cursor
+				for _, x := range stats.Sources {
+					if int(x.Taken) == 40*(round+1) {
+						taken = uint64(40 * (round + 1))
+					}
+				}
+				return taken >= uint64(40*(round+1))
+			})
+			must(t, errOf(run.Drain(t.Context()))) // has it looked at now
+			eventually(t, func() bool { l := run.Length(); return l != nil && l.Steps > last })
+			last = run.Length().Steps
+		}
+		l := run.Length()
+		must(t, errOf(run.Seal(t.Context())))
+		got := len(read(t, run, loader.Place{World: 1}, 0, 0))
+		if off := math.Abs(float64(got) - float64(l.Steps)); off > float64(l.Error) {
+			t.Errorf("%s: %d steps come where %+v was told", name, got, l)
+		}
+		must(t, stop())
+	}
+}
+
 // A daemon that only follows tells what the leader says, and asks it to measure.
 func TestLengthAtAFollower(t *testing.T) {
 	w, company := newWorld(config("bfd")), newCompany()
@@ -322,7 +363,7 @@ func TestLengthAtAFollower(t *testing.T) {
 // played is a small part of the run, and documents that come late are longer.
 func TestLengthEstimate(t *testing.T) {
 	defer loader.Effort(600, 1500)()
-	const seeds = 60
+	const seeds = 40
 	missed, worst := map[string]int{}, map[string]float64{}
 	for seed := range uint64(seeds) {
 		draw := rand.New(rand.NewPCG(seed, 1))

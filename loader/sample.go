@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -36,7 +37,7 @@ func newSample(seed uint64, source int, epoch, from, to uint64) *sample {
 
 // serves reports whether a sample is one of the places from one on to another of an epoch, or may stand for it: documents that came since may be a tenth.
 func (s *sample) serves(epoch, from, to uint64) bool {
-	return s != nil && s.epoch == epoch && s.from <= from && s.to <= to && (to-from)-(s.to-min(from, s.to)) <= (to-from)/10
+	return s != nil && s.epoch == epoch && s.from <= from && from <= s.to && s.to <= to && to-s.to <= (to-from)/10
 }
 
 // taken leaves out the documents before a place.
@@ -48,9 +49,42 @@ func (s *sample) taken(place uint64) {
 // whole reports whether every document is in the sample.
 func (s *sample) whole() bool { return uint64(len(s.drawn)) >= s.to-s.from }
 
-// grow draws more documents until there are so many.
-func (s *sample) grow(ctx context.Context, docs Documents, walk *mixture.Walk, size int) error {
-	var places []uint64
+// sampledTogether is how many documents of a sample are read at a time.
+const sampledTogether = 64
+
+// grow draws more documents until there are so many, or those that came have so many tokens.
+func (s *sample) grow(ctx context.Context, docs Documents, walk *mixture.Walk, size int, tokens int64) error {
+	places := s.draw(size)
+	slices.Sort(places)
+	sequences := map[uint64]uint64{} // by place
+	for _, place := range places {
+		sequences[place] = walk.At(place)
+	}
+	slices.SortFunc(places, s.order)
+	for len(places) > 0 && tokens > 0 {
+		n := min(sampledTogether, len(places))
+		more, err := read(ctx, docs, places[:n], sequences)
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(more, func(a, b drawn) int { return s.order(a.place, b.place) })
+		for _, d := range more {
+			s.places[d.place] = true
+			tokens -= int64(d.Length)
+		}
+		s.drawn = append(s.drawn, more...)
+		places = places[n:]
+	}
+	return nil
+}
+
+// order orders places by a draw, and so in no order of the stream.
+func (s *sample) order(a, b uint64) int {
+	return cmp.Compare(s.key.Uint64(1<<63|a), s.key.Uint64(1<<63|b))
+}
+
+// draw draws places that are not in the sample, until it has so many.
+func (s *sample) draw(size int) (places []uint64) {
 	left := s.to - s.from
 	if left <= uint64(size) {
 		for place := s.from; place < s.to; place++ {
@@ -58,50 +92,31 @@ func (s *sample) grow(ctx context.Context, docs Documents, walk *mixture.Walk, s
 				places = append(places, place)
 			}
 		}
-	} else {
-		for want := size - len(s.drawn); want > 0 && s.draws < 1<<32; s.draws++ {
-			place := s.from + uint64(s.key.Below(s.draws, int(left)))
-			if !s.places[place] {
-				places, want = append(places, place), want-1
-				s.places[place] = true
-			}
-		}
-		for _, place := range places {
-			delete(s.places, place) // until it is read
+		return places
+	}
+	now := map[uint64]bool{}
+	for ; len(s.drawn)+len(places) < size && s.draws < 1<<32; s.draws++ {
+		place := s.from + uint64(s.key.Below(s.draws, int(left)))
+		if !s.places[place] && !now[place] {
+			places, now[place] = append(places, place), true
 		}
 	}
-	return s.read(ctx, docs, walk, places)
+	return places
 }
 
-// read reads the documents at some places.
-func (s *sample) read(ctx context.Context, docs Documents, walk *mixture.Walk, places []uint64) error {
-	slices.Sort(places)
+// read reads the documents at some places, as far as they can be read now.
+func read(ctx context.Context, docs Documents, places []uint64, sequences map[uint64]uint64) (out []drawn, err error) {
 	at := map[uint64]uint64{} // places by sequence
 	for _, place := range places {
-		at[walk.At(place)] = place
+		at[sequences[place]] = place
 	}
 	var mu sync.Mutex
-	var more []drawn
-	err := docs.Again(ctx, sortedKeys(at), func(d Document) {
+	err = docs.Again(ctx, sortedKeys(at), func(d Document) {
 		mu.Lock()
 		defer mu.Unlock()
-		more = append(more, drawn{at[d.Sequence], d.arrival()})
+		out = append(out, drawn{at[d.Sequence], d.arrival()})
 	})
-	for _, d := range more {
-		s.places[d.place] = true
-	}
-	slices.SortFunc(more, func(a, b drawn) int { // in no order of the stream
-		x, y := s.key.Uint64(1<<63|a.place), s.key.Uint64(1<<63|b.place)
-		switch {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
-	s.drawn = append(s.drawn, more...)
-	return err
+	return out, err
 }
 
 func sortedKeys(m map[uint64]uint64) []uint64 {
@@ -113,15 +128,26 @@ func sortedKeys(m map[uint64]uint64) []uint64 {
 	return out
 }
 
-// mean returns the mean of the tokens that a document gives, and its standard error. Documents that are left out give none.
-func (s *sample) mean(c mixture.Source) (mean, deviation float64) {
-	n := float64(len(s.drawn))
+// behind returns the documents from a place on.
+func (s *sample) behind(place uint64) (out []drawn) {
+	for _, d := range s.drawn {
+		if d.place >= place {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// meanOf returns the mean of the tokens that a document gives, of so many of which some are drawn, and its standard error. Documents that are left out give
+// none.
+func meanOf(some []drawn, of float64, c mixture.Source) (mean, deviation float64) {
+	n := float64(len(some))
 	if n == 0 {
 		return 0, 0
 	}
 	sum, squares := 0.0, 0.0
-	for i := range s.drawn {
-		x := float64(s.drawn[i].Used(c))
+	for i := range some {
+		x := float64(some[i].Used(c))
 		sum += x
 		squares += x * x
 	}
@@ -130,6 +156,6 @@ func (s *sample) mean(c mixture.Source) (mean, deviation float64) {
 		return mean, mean
 	}
 	variance := max(squares-n*mean*mean, 0) / (n - 1)
-	unseen := max(1-n/float64(s.to-s.from), 0) // of a sample of all documents nothing is in doubt
+	unseen := max(1-n/of, 0) // of a sample of all documents nothing is in doubt
 	return mean, math.Sqrt(variance / n * unseen)
 }

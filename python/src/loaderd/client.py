@@ -186,6 +186,12 @@ class Client(Iterator[Step]):
         named = {"sequence": sequence, "id": id, "source": source}
         return self._results("find", **{k: v for k, v in named.items() if v is not None})
 
+    def measure(self) -> None:
+        """Has the daemon that plans the run count how many steps it will have, and returns at once; `info().length` tells how far that is, and then the number. Every
+        document that is left is read and tokenized once more, beside the run. Raises BadTicket while a source is not sealed, and for a run without an end.
+        It takes the role train."""
+        self._one("measure")
+
     def mix(
         self,
         weights: Mapping[str, float] | None = None,

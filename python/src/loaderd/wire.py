@@ -128,6 +128,39 @@ class MixtureChange:
 
 
 @dataclass(frozen=True)
+class RunLength:
+    """How many steps a run has, from its first to its last.
+
+    `steps` with `exact`: the plan has ended, or was measured to its end, and only a change that somebody makes alters it. Without, it is an estimate: the truth
+    is further off than `error` in one of twenty cases. `open` names the sources that are not sealed (of a run with one document stream: that stream): `steps`
+    is then what the run would have if everything ended behind the documents that are stored now. `endless`: a source is read for ever; `idle`: sources have
+    documents left, and none of them a weight; `steps` is 0 then. `measured` is the part of the steps that a measuring which is under way has come to."""
+
+    steps: int
+    error: int = 0
+    exact: bool = False
+    endless: bool = False
+    idle: bool = False
+    open: tuple[str, ...] = ()
+    measured: float = 0.0
+
+    @classmethod
+    def decode(cls, body: Mapping[str, Any] | None) -> RunLength | None:
+        """Reads `length` of the action `info`, None where it is left out."""
+        if body is None:
+            return None
+        return cls(
+            steps=int(body["steps"]),
+            error=int(body["error"]),
+            exact=bool(body["exact"]),
+            endless=bool(body.get("endless", False)),
+            idle=bool(body.get("idle", False)),
+            open=tuple(str(name) for name in body.get("open") or ()),
+            measured=float(body.get("measured", 0.0)),
+        )
+
+
+@dataclass(frozen=True)
 class RunInfo:
     """A run as the daemon describes it.
 
@@ -136,7 +169,8 @@ class RunInfo:
     is the sequence of the run's first document. `run_id` tells the run from another one of its name: empty before it has begun and of a
     run that has none, None when an older daemon does not say. `was` has names that the run had before its plan was repaired, `daemons`
     the addresses of its live daemons when there are several. `sources` has the names of a run with several sources: number n of
-    `Step.source_ids` and `batch["sources"]` is `sources[n]`; one that comes to the run later is appended."""
+    `Step.source_ids` and `batch["sources"]` is `sources[n]`; one that comes to the run later is appended. `length` says how
+    many steps the run will have; None while that is not known, and by older daemons."""
 
     name: str
     fingerprint: str
@@ -156,6 +190,7 @@ class RunInfo:
     daemons: tuple[str, ...] = ()
     run_id: str | None = None
     sources: tuple[str, ...] = ()
+    length: RunLength | None = None
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> RunInfo:
@@ -182,6 +217,7 @@ class RunInfo:
                 daemons=tuple(str(url) for url in body.get("daemons") or ()),
                 run_id=str(body["run_id"]) if "run_id" in body else None,
                 sources=tuple(str(s["name"]) for s in body.get("sources") or ()) or tuple(sorted(config.get("sources") or ())),
+                length=RunLength.decode(body.get("length")),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"description of the run: {type(error).__name__}: {error}") from error

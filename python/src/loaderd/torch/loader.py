@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,10 +25,14 @@ from loaderd.torch.device import Batch, Mover, to_device
 from loaderd.torch.mock import mock_step
 from loaderd.torch.ranks import Place, find_place
 from loaderd.torch.state import check_state, make_state
-from loaderd.wire import DEFAULT_JOB, MixtureChange, RunInfo
+from loaderd.wire import DEFAULT_JOB, MixtureChange, RunInfo, RunLength
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
+
+
+_MEASURE_LOOK = 0.2
+"""Seconds between two looks at a run that is measured."""
 
 
 class StepLoader(IterableDataset[Batch]):
@@ -177,6 +182,44 @@ class StepLoader(IterableDataset[Batch]):
     def sources(self) -> tuple[str, ...]:
         """The names of the run's sources by their numbers, as they are now; empty for a run with one document stream."""
         return self._connected().info().sources
+
+    @property
+    def total_steps(self) -> int | None:
+        """How many steps the run has from its first to its last one, where that is known exactly; else None. It is for schedules of the learning rate:
+
+            total = loader.total_steps or loader.measure()
+            schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-4, total_steps=total)
+
+        It is known when all sources are sealed and the run is measured, which the daemon does by itself where little is left, or has ended. It is None while a source
+        is not sealed, while the run is being measured, and for one without an end; `loader.length` then has an estimate. It stays what it is until somebody changes
+        the run: its mixture, a drain. Every call asks the daemon: have one rank ask and tell the others, or keep the number.
+        """
+        length = self.length
+        return length.steps if length is not None and length.exact else None
+
+    @property
+    def length(self) -> RunLength | None:
+        """How many steps the run will have as far as that is known now: exactly, or an estimate with its error. None while nothing is known."""
+        return self._connected().info().length
+
+    def measure(self, timeout: float | None = None) -> int:
+        """Has the daemon count how many steps the run will have, and waits for the number: `total_steps` from then on. Call it on one rank.
+
+        All sources must be sealed. Documents that are left are read and tokenized once more: that takes as long as the daemon's tokenizer does for them. Raises
+        BadTicket while a source is not sealed or for a run without an end, and TimeoutError when the number is not there after `timeout` seconds; the daemon goes on
+        with it.
+        """
+        client, began = self._connected(), time.monotonic()
+        client.measure()
+        while True:
+            length = client.info().length
+            if length is not None and length.exact:
+                return length.steps
+            if length is not None and (length.open or length.endless or length.idle):
+                client.measure()  # somebody has changed the run: it says why there is no number
+            if timeout is not None and time.monotonic() - began >= timeout:
+                raise TimeoutError(f"the run is not measured after {timeout:g} s: {length}")
+            time.sleep(_MEASURE_LOOK)
 
     def rows(self, bucket: int) -> int:
         """This rank's rows of every step with this row length. Raises WorldMismatch when the world does not divide the
