@@ -415,7 +415,7 @@ func TestLengthEstimate(t *testing.T) {
 	}
 	t.Logf("missed %v of %d, by %v errors at the worst", missed, seeds, worst)
 	for name, n := range missed {
-		if n > seeds/10 || worst[name] > 2 {
+		if n > seeds/5 || worst[name] > 2.5 { // one in twenty is right; more than one in five comes in one of 5,000 runs of the test
 			t.Errorf("%s: the truth is not within the error in %d of %d cases, by %.1f errors at the worst", name, n, seeds, worst[name])
 		}
 	}

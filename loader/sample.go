@@ -46,9 +46,6 @@ func (s *sample) taken(place uint64) {
 	s.drawn = slices.DeleteFunc(s.drawn, func(d drawn) bool { return d.place < place })
 }
 
-// whole reports whether every document is in the sample.
-func (s *sample) whole() bool { return uint64(len(s.drawn)) >= s.to-s.from }
-
 // sampledTogether is how many documents of a sample are read at a time.
 const sampledTogether = 64
 
