@@ -3,6 +3,7 @@ package loaderd_test
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"loaderd/internal/reader"
 	"loaderd/internal/testscale"
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 )
 
 // verdicts are what no daemon may say of documents and plans that are there.
@@ -25,9 +27,25 @@ func TestTortureOfACluster(t *testing.T) {
 		t.Skip("it takes minutes: LOADERD_TEST=all")
 	}
 	n, seed := tortures(t, 10)
-	r := rand.New(rand.NewPCG(seed, 0))
+	torturedCluster(t, settings(t, ""), n, seed, nil)
+}
 
+// TestTortureOfAMixedCluster does the same to a run with a source for each producer, whose mixture is changed all the while. Ranks have what the run gives
+// once more when nothing happens, and what an audit plans.
+func TestTortureOfAMixedCluster(t *testing.T) {
+	if !testscale.All() {
+		t.Skip("it takes minutes: LOADERD_TEST=all")
+	}
+	n, seed := tortures(t, 6)
 	c := settings(t, "")
+	c.Plan.Mix.Dry, c.Plan.Mix.DryAfter = mixture.DryShare, time.Second
+	c.Plan.Sources = map[string]mixture.Source{"command": {Weight: 2, Epochs: 1}, "python": {Weight: 1, Epochs: 1}}
+	torturedCluster(t, c, n, seed, newMixer(nil, seed, "command", "python"))
+}
+
+// torturedCluster is a torture of n faults. m, if any, changes the mixture.
+func torturedCluster(t *testing.T, c config.Config, n int, seed uint64, m *mixer) {
+	r := rand.New(rand.NewPCG(seed, 0))
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 12, 5, 8
 	c.Serve.Stall = 5 * time.Second
@@ -45,14 +63,22 @@ func TestTortureOfACluster(t *testing.T) {
 	}
 	jobs := []string{"trainer", "evaluator"}
 	const ranks = 2
+	columns := everything
+	if m != nil {
+		columns = append(slices.Clone(everything), "sources")
+	}
 	read := func(job string, rank int) ([]reader.Batch, error) {
-		return readOn(f.ctx, f.uris(), reader.Ticket{Job: job, Rank: rank, World: ranks}, seed)
+		return readOn(f.ctx, f.uris(), reader.Ticket{Job: job, Rank: rank, World: ranks, Columns: columns}, seed)
 	}
 	got := make([][]reader.Batch, len(jobs)*ranks)
 	errs := make([]error, len(got))
 	var reading sync.WaitGroup
 	for i := range got {
 		reading.Go(func() { got[i], errs[i] = read(jobs[i/ranks], i%ranks) })
+	}
+	if m != nil {
+		m.uris = f.uris()
+		go m.run(f.ctx)
 	}
 	var order []int
 	for i := range n {
@@ -77,6 +103,7 @@ func TestTortureOfACluster(t *testing.T) {
 			t.Fatalf("publish: %v\n%s", err, f.logs())
 		}
 	}
+	m.stop(t)
 	f.do("seal", map[string]any{})
 	reading.Wait()
 	for i, err := range errs {
@@ -87,7 +114,9 @@ func TestTortureOfACluster(t *testing.T) {
 	deposed := 0
 	for _, v := range f.members {
 		v.terminate()
-		v.c.Run = "calm"
+		if m == nil {
+			v.c.Run = "calm"
+		}
 		said := v.logged()
 		deposed += strings.Count(said, "leads the run no more")
 		for _, verdict := range verdicts {
@@ -116,6 +145,14 @@ func TestTortureOfACluster(t *testing.T) {
 				t.Fatalf("step %d of rank %d of job %s differs from the undisturbed run's", step, rank, jobs[i/ranks])
 			}
 		}
+	}
+	if m != nil {
+		store, err := f.open(f.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		m.audit(t, store, c)
 	}
 	onceEach(t, want, documents...)
 	t.Logf("%d steps for each of %d ranks of %d jobs, byte-identical after %d faults; %d documents, each once; %d times a daemon that led was deposed",

@@ -16,6 +16,7 @@ import (
 
 	"loaderd/internal/lengths"
 	"loaderd/internal/reader"
+	"loaderd/loader/plan"
 )
 
 // producer publishes an input from a process of its own, which is killed at times and started again.
@@ -144,20 +145,24 @@ func byPython(t *testing.T, nats, input string) *producer {
 // onceEach checks that each document of all producers is in the steps of all ranks once, whole.
 func onceEach(t *testing.T, ranks [][]reader.Batch, published ...[][]int32) {
 	t.Helper()
-	got := map[uint64]map[int32]int32{} // by sequence, the tokens by their places
+	got := map[uint64]map[int32]int32{} // by document, the tokens by their places
 	for _, batches := range ranks {
 		for _, b := range batches {
 			for i, pieces := range b.Documents {
 				at := i * b.L
-				for _, p := range pieces {
-					if got[p.Sequence] == nil {
-						got[p.Sequence] = map[int32]int32{}
+				for j, p := range pieces {
+					document := p.Sequence
+					if b.Sources != nil {
+						document = plan.Ref(int(b.Sources[i][j]), p.Sequence)
+					}
+					if got[document] == nil {
+						got[document] = map[int32]int32{}
 					}
 					for k := range int32(p.Length) {
-						if _, twice := got[p.Sequence][int32(p.Start)+k]; twice {
-							t.Fatalf("token %d of document %d is in the steps twice", int32(p.Start)+k, p.Sequence)
+						if _, twice := got[document][int32(p.Start)+k]; twice {
+							t.Fatalf("token %d of document %x is in the steps twice", int32(p.Start)+k, document)
 						}
-						got[p.Sequence][int32(p.Start)+k] = b.InputIDs[at]
+						got[document][int32(p.Start)+k] = b.InputIDs[at]
 						at++
 					}
 				}
@@ -168,16 +173,16 @@ func onceEach(t *testing.T, ranks [][]reader.Batch, published ...[][]int32) {
 	for sequence, doc := range got {
 		producer, number := int(doc[0]), int(doc[1])<<8|int(doc[2])
 		if producer >= len(published) || number >= len(published[producer]) {
-			t.Fatalf("document %d is nobody's", sequence)
+			t.Fatalf("document %x is nobody's", sequence)
 		}
 		if other, twice := seen[[2]int{producer, number}]; twice {
-			t.Fatalf("document %d of producer %d came twice, as %d and %d", number, producer, other, sequence)
+			t.Fatalf("document %d of producer %d came twice, as %x and %x", number, producer, other, sequence)
 		}
 		seen[[2]int{producer, number}] = sequence
 		want := published[producer][number]
 		for k, id := range want {
 			if have, there := doc[int32(k)]; !there || have != id || len(doc) != len(want) {
-				t.Fatalf("document %d (%d of producer %d) has %d tokens, want %d, or others", sequence, number, producer, len(doc), len(want))
+				t.Fatalf("document %x (%d of producer %d) has %d tokens, want %d, or others", sequence, number, producer, len(doc), len(want))
 			}
 		}
 	}

@@ -210,13 +210,16 @@ func (v *victim) rank(place reader.Ticket, seed uint64) ([]reader.Batch, error) 
 // one that it got.
 func readOn(ctx context.Context, uris []string, place reader.Ticket, seed uint64) ([]reader.Batch, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(place.Rank)))
+	if place.Columns == nil {
+		place.Columns = everything
+	}
 	var out []reader.Batch
 	for try := place.Rank; ; try++ {
 		client, err := reader.Open(uris[try%len(uris)], reader.Options{})
 		if err != nil {
 			return nil, err
 		}
-		place.Step, place.Columns = uint64(len(out)), everything
+		place.Step = uint64(len(out))
 		err = client.Read(ctx, place, func(b reader.Batch) error {
 			if b.Meta.Step != uint64(len(out)) || b.Meta.Parts != 1 {
 				return fmt.Errorf("rank %d got step %d where step %d should be", place.Rank, b.Meta.Step, len(out))
@@ -266,13 +269,28 @@ func tortures(t *testing.T, kills int) (int, uint64) {
 // LOADERD_SEED repeats a run's instants.
 func TestTorture(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(5, 30))
-	tortured(t, ofTokens(t), kills, seed, func(v *victim) error { return publishTokens(v, v.nats(), "torture", kills*150, seed) })
+	tortured(t, ofTokens(t), kills, seed, func(v *victim) error { return publishTokens(v, v.nats(), "torture", kills*150, seed) }, nil)
 }
 
 // TestTortureOfSources does the same to a run of several sources, which different producers publish at their own speeds: one is read twice, one is packed
 // by itself, the weights follow a schedule. In the undisturbed run all documents are there from the start, and all sources are sealed.
 func TestTortureOfSources(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(4, 30))
+	c, publish := ofSources(t, kills, seed)
+	tortured(t, c, kills, seed, publish, nil)
+}
+
+// What is recorded while a daemon is killed again and again (changes of the mixture, sources that come, go, rest and end) shapes one plan: ranks get what
+// the run gives once more, undisturbed and without any checkpoint, and what an audit plans.
+func TestTortureOfChanges(t *testing.T) {
+	kills, seed := tortures(t, testscale.Of(4, 30))
+	c, publish := ofSources(t, kills, seed)
+	c.Plan.Mix.Dry, c.Plan.Mix.DryAfter = mixture.DryShare, 300*time.Millisecond
+	tortured(t, c, kills, seed, publish, func(v *victim) *mixer { return newMixer([]string{v.uri()}, seed, "web", "code", "math") })
+}
+
+// ofSources are settings of a run with three sources that have most of what sources can have, and who publishes their documents.
+func ofSources(t *testing.T, kills int, seed uint64) (config.Config, func(*victim) error) {
 	c := ofTokens(t)
 	c.Plan.Mix.Schedule = []mixture.Point{{Tokens: mixture.Tokens(kills * 30000), Ramp: 20000, Weights: map[string]float64{"web": 1, "code": 1, "math": 2}}}
 	own := c.Plan.Packing
@@ -282,7 +300,7 @@ func TestTortureOfSources(t *testing.T) {
 		"code": {Weight: 1, Epochs: 1, Packing: &own, Attention: plan.AttentionRow},
 		"math": {Weight: 1, Epochs: 2, Block: 8, Split: mixture.Split{Of: 10, Take: []int{0, 8}}, MaxTokens: 2500},
 	}
-	tortured(t, c, kills, seed, func(v *victim) error {
+	return c, func(v *victim) error {
 		var g errgroup.Group
 		for i, name := range []string{"web", "code", "math"} {
 			g.Go(func() error {
@@ -296,7 +314,7 @@ func TestTortureOfSources(t *testing.T) {
 			})
 		}
 		return g.Wait()
-	})
+	}
 }
 
 // ofTokens are settings of a daemon that is killed often.
@@ -309,8 +327,9 @@ func ofTokens(t *testing.T) config.Config {
 	return c
 }
 
-// tortured kills a daemon while documents are published and ranks read, and compares what they got with an undisturbed run.
-func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish func(*victim) error) {
+// tortured kills a daemon while documents are published and ranks read, and compares what they got with an undisturbed run. Where somebody changes the
+// mixture meanwhile, it is compared with another reading of the same run.
+func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish func(*victim) error, changes func(*victim) *mixer) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	v := newVictim(t, c)
 	v.start()
@@ -323,6 +342,11 @@ func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish fun
 	var reading sync.WaitGroup
 	for rank := range ranks {
 		reading.Go(func() { got[rank], errs[rank] = v.rank(reader.Ticket{Rank: rank, World: ranks}, seed) })
+	}
+	var m *mixer
+	if changes != nil {
+		m = changes(v)
+		go m.run(v.ctx)
 	}
 	for i := range kills {
 		if v.ctx.Err() != nil {
@@ -343,6 +367,7 @@ func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish fun
 	if err := <-published; err != nil {
 		t.Fatalf("publish: %v\n%s", err, v.log)
 	}
+	m.stop(t)
 	v.do("seal", map[string]any{})
 	reading.Wait()
 	for rank, err := range errs {
@@ -352,9 +377,19 @@ func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish fun
 	}
 	v.kill()
 
-	calm := c
-	calm.Run = "calm"
-	v = newVictim(t, calm)
+	if m != nil {
+		store, err := stream.OpenAlone(t.Context(), v.c.Stream, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.audit(t, store, c)
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		c.Run = "calm"
+	}
+	v = newVictim(t, c)
 	v.start()
 	v.do("seal", map[string]any{})
 	want := make([][]reader.Batch, ranks)
