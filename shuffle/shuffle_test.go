@@ -20,6 +20,9 @@ type run struct {
 	in  uint64
 	out []uint64
 	at  []uint64 // atoms that had come when out[i] left
+	odd int      // how many odd atoms left
+	// even lets the window prefer what fewer atoms were of those that left, odd or even ones.
+	even bool
 }
 
 func newRun(window int, seed uint64) *run {
@@ -27,7 +30,22 @@ func newRun(window int, seed uint64) *run {
 	return &run{c: c, w: shuffle.New[uint64](c)}
 }
 
-func (r *run) emit(atom uint64) { r.out, r.at = append(r.out, atom), append(r.at, r.in) }
+func newEvenRun(window int, seed uint64) *run {
+	r := newRun(window, seed)
+	r.even = true
+	r.w.Prefer(r.better)
+	return r
+}
+
+func (r *run) better(second, first uint64) bool {
+	even := len(r.out) - r.odd
+	return second%2 == 1 && first%2 == 0 && r.odd < even || second%2 == 0 && first%2 == 1 && even < r.odd
+}
+
+func (r *run) emit(atom uint64) {
+	r.out, r.at = append(r.out, atom), append(r.at, r.in)
+	r.odd += int(atom % 2)
+}
 
 // feed adds the next n atoms.
 func (r *run) feed(n int) {
@@ -50,6 +68,9 @@ func (r *run) restart(t *testing.T) {
 	t.Helper()
 	state := r.w.AppendState([]byte("before"), appendAtom)[len("before"):]
 	r.w = shuffle.New[uint64](r.c)
+	if r.even {
+		r.w.Prefer(r.better)
+	}
 	rest, err := r.w.RestoreState(append(state, "behind"...), readAtom)
 	if err != nil || string(rest) != "behind" {
 		t.Fatalf("restore leaves %q, %v", rest, err)
@@ -61,7 +82,11 @@ func TestInvariants(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		window := r.IntN(20)
-		a, b := newRun(window, seed), newRun(window, seed) // b is restarted
+		begin := newRun
+		if seed%2 == 1 {
+			begin = newEvenRun
+		}
+		a, b := begin(window, seed), begin(window, seed) // b is restarted
 		for range r.IntN(200) {
 			n := r.IntN(5)
 			a.feed(n)
@@ -131,6 +156,22 @@ func TestOrderIsFixed(t *testing.T) {
 	}
 	if have, want := shuffle.NewKey(42, "shuffle").Uint64(7), uint64(0x71bdf77ef20af011); have != want {
 		t.Fatalf("draw 7 is %#x, want %#x", have, want)
+	}
+}
+
+// A window that prefers keeps a count even that uniform draws let walk: of odd and even atoms as many have left at any time, but for a few.
+func TestPrefer(t *testing.T) {
+	worst := func(r *run) (most int) {
+		r.feed(100_000)
+		odd := 0
+		for i, atom := range r.out {
+			odd += int(atom % 2)
+			most = max(most, 2*odd-i-1, i+1-2*odd)
+		}
+		return most
+	}
+	if drawn, even := worst(newRun(1000, 1)), worst(newEvenRun(1000, 1)); even > 10 || drawn < 4*even {
+		t.Errorf("odd atoms are off by %d, by %d where the window prefers", drawn, even)
 	}
 }
 

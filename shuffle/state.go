@@ -36,6 +36,7 @@ func (w *Window[T]) RestoreState(b []byte, readAtom func([]byte) (T, []byte, err
 	if err != nil {
 		return nil, fmt.Errorf("restore shuffle window: %w", err)
 	}
+	restored.prefer = w.prefer
 	*w = *restored
 	return rest, nil
 }

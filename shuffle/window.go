@@ -9,7 +9,8 @@ package shuffle
 // e^4 = 55 leaves by the bound, the others by the draw.
 const Patience = 4
 
-// Window is a windowed shuffle. Once Config.Window atoms wait, each new atom drives out a waiting one that is drawn uniformly.
+// Window is a windowed shuffle. Once Config.Window atoms wait, each new atom drives out a waiting one that is drawn uniformly, or the better one of two
+// ([Window.Prefer]).
 //
 //   - invariant 1: every atom leaves exactly once.
 //   - invariant 2: at most Config.Window atoms wait.
@@ -24,6 +25,7 @@ type Window[T any] struct {
 	added  uint64 // atoms that came
 	draws  uint64 // index of the next draw
 	slots  []slot[T]
+	prefer func(second, first T) bool // nil: one atom is drawn
 	// The slots also form a list in order of arrival, so that the oldest is at hand.
 	oldest, newest int32
 }
@@ -41,6 +43,21 @@ func New[T any](c Config) *Window[T] {
 	return &Window[T]{config: c, key: NewKey(c.Seed, "shuffle"), oldest: none, newest: none}
 }
 
+// Prefer lets the window draw two atoms instead of one: the second leaves if it is better, else the first. better may look at what is outside of the window
+// as long as that follows from the calls too (invariant 4), and is not a part of the state.
+func (w *Window[T]) Prefer(better func(second, first T) bool) { w.prefer = better }
+
+// choose draws one of the first n atoms that wait.
+func (w *Window[T]) choose(n int) int {
+	i := w.draw(n)
+	if w.prefer != nil {
+		if j := w.draw(n); j != i && w.prefer(w.slots[j].atom, w.slots[i].atom) {
+			return j
+		}
+	}
+	return i
+}
+
 // Add takes the next atom. When the window is full it calls emit once, with the atom that leaves.
 func (w *Window[T]) Add(atom T, emit func(T)) {
 	w.added++
@@ -56,7 +73,7 @@ func (w *Window[T]) Add(atom T, emit func(T)) {
 	// One atom comes at a time, so at most one reaches the bound at a time: invariant 3.
 	i := w.oldest
 	if w.added-w.slots[i].arrived < Patience*uint64(w.config.Window) {
-		i = int32(w.draw(len(w.slots)))
+		i = int32(w.choose(len(w.slots)))
 	}
 	leaving := w.slots[i].atom
 	w.leave(i)
@@ -67,7 +84,7 @@ func (w *Window[T]) Add(atom T, emit func(T)) {
 // Flush emits every atom that waits, in drawn order.
 func (w *Window[T]) Flush(emit func(T)) {
 	for n := len(w.slots); n > 0; n-- {
-		i := w.draw(n)
+		i := w.choose(n)
 		atom := w.slots[i].atom
 		w.slots[i] = w.slots[n-1]
 		w.slots[n-1] = slot[T]{}

@@ -539,6 +539,9 @@ func (m *Mixture) Config(source int) Source { return m.sources[source].config }
 // Share returns the share of the tokens that a source is to have now, with those of sources that cannot be taken divided among the others.
 func (m *Mixture) Share(source int) float64 { return float64(m.accounts[source].share) / Unit }
 
+// Parts is Share in parts of Unit.
+func (m *Mixture) Parts(source int) int64 { return m.accounts[source].share }
+
 // Tokens returns how many tokens were taken.
 func (m *Mixture) Tokens() int64 { return m.tokens }
 

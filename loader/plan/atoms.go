@@ -148,6 +148,9 @@ func (p *Planner) submit(l *line) {
 
 // arrange makes rows of an atom that leaves the window.
 func (p *Planner) arrange(a atom) {
+	if p.blend != nil {
+		p.blend.leaves(&a)
+	}
 	l, k := p.lineOf(&a)
 	if k.rowAtoms == 1 {
 		for i := range a.rows() {

@@ -107,6 +107,7 @@ type blend struct {
 	begun  int          // how many of them the run began with
 	refs   *refs
 	parts  []blended // by source
+	even   evenness
 	unread map[uint64][]unread
 }
 
@@ -138,6 +139,8 @@ func newBlended(h Header) (*Planner, error) {
 		return nil, fmt.Errorf("the sources of run %s are not in the order of their names", h.Run)
 	}
 	p.blend = &blend{mix: mix, infos: h.Infos(), begun: len(h.Sources), refs: newRefs(1)}
+	p.blend.even.forget = max(evenSteps*h.Config.StepTokens(), 1)
+	p.window.Prefer(p.blend.closer)
 	return p, p.meet()
 }
 
@@ -153,6 +156,7 @@ func (p *Planner) meet() error {
 			}
 		}
 		b.parts = append(b.parts, x)
+		b.even.lacks = append(b.even.lacks, 0)
 	}
 	return nil
 }
@@ -351,7 +355,8 @@ func (b *blend) unreadOf(packs []pack) []uint64 {
 	return slices.Sorted(maps.Keys(b.unread))
 }
 
-// appendState writes the streams of sources that were added (JSON behind its length), the mixture, the documents of the arrivals that wait, and for each source its totals and recent ids.
+// appendState writes the streams of sources that were added (JSON behind its length), the mixture, the documents of the arrivals that wait, what each source lacks
+// behind the window, and for each its totals and recent ids.
 func (b *blend) appendState(out []byte, waiting []uint64) []byte {
 	added, err := json.Marshal(b.infos[b.begun:])
 	if err != nil {
@@ -360,6 +365,7 @@ func (b *blend) appendState(out []byte, waiting []uint64) []byte {
 	out = appendName(out, string(added))
 	out = b.mix.AppendState(out)
 	out = b.refs.appendState(out, waiting)
+	out = b.even.appendState(out)
 	for i := range b.parts {
 		for _, n := range b.parts[i].counts.fields() {
 			out = binary.AppendUvarint(out, uint64(*n))
@@ -385,11 +391,12 @@ func (p *Planner) restoreBlend(r *varints) error {
 	if !slices.EqualFunc(b.infos, b.mix.Status(), func(s SourceInfo, x mixture.Status) bool { return s.Name == x.Name }) {
 		return errors.New("the sources that were added are others than those of the mixture")
 	}
-	p.packs, b.parts = p.packs[:1], nil // sources that were added are met again
+	p.packs, b.parts, b.even.lacks = p.packs[:1], nil, nil // sources that were added are met again
 	if err := p.meet(); err != nil {
 		return err
 	}
 	b.refs = r.refs(p.cursor.Next(), b.mix.Len())
+	b.even.restoreState(r)
 	arrived := int64(0)
 	for i := range b.parts {
 		for _, n := range b.parts[i].counts.fields() {

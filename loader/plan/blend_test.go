@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -271,7 +270,7 @@ func fiveSources() (plan.Config, []plan.SourceBegin, func(source int, sequence u
 }
 
 // In every 100 steps of 64 rows of 2,048 tokens the share of each of five sources is within half a percent (absolute) of its target, the first and the
-// last ones included.
+// last ones included, and within a tenth in most.
 func TestSharesOfSteps(t *testing.T) {
 	c, sources, length := fiveSources()
 	a, err := plan.Header{Config: c, Start: 1, Sources: sources}.Begin()
@@ -305,8 +304,7 @@ func TestSharesOfSteps(t *testing.T) {
 	if err := a.Settle(note); err != nil || !a.Ended {
 		t.Fatal(err)
 	}
-	worst := 0.0
-	var told []string
+	var told []float64
 	for first := 0; first < len(steps); first += 100 {
 		last := min(first+100, len(steps))
 		first := max(0, last-100)
@@ -322,11 +320,10 @@ func TestSharesOfSteps(t *testing.T) {
 		for i := range n {
 			off = max(off, math.Abs(float64(n[i])/float64(total)-.2))
 		}
-		told = append(told, fmt.Sprintf("%.4f", off))
-		worst = max(worst, off)
+		told = append(told, off)
 	}
-	t.Logf("%d steps; off by at most, per 100 steps: %s", len(steps), strings.Join(told, " "))
-	if worst > .005 {
-		t.Errorf("a source is off its share by %.4f in 100 steps", worst)
+	t.Logf("%d steps; off by at most, per 100 steps: %.4f", len(steps), told)
+	if slices.Sort(told); told[len(told)-1] > .005 || told[len(told)/2] > .001 {
+		t.Errorf("a source is off its share by %.4f in 100 steps, and by %.4f in the median", told[len(told)-1], told[len(told)/2])
 	}
 }

@@ -341,6 +341,12 @@ func (r *varints) uvarint() uint64 {
 	return v
 }
 
+// varint reads a number that may be negative, as zigzag varint.
+func (r *varints) varint() int64 {
+	v := r.uvarint()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
 func (r *varints) bytes(n int) []byte {
 	if n > len(r.b) {
 		r.fail(errShort)
