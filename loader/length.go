@@ -200,7 +200,7 @@ func (l *leader) endless(c copied) bool {
 func (r *Run) Measure(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
 	defer cancel()
-	_, err := r.asks(ctx, limit, question{Measure: true})
+	_, err := r.asks(ctx, limit, question{Measure: true, Record: recordless})
 	return err
 }
 

@@ -216,6 +216,15 @@ func TestMixedChanges(t *testing.T) {
 	if err != nil || audited.Steps != uint64(len(got)) || len(audited.Controls) != 4 || !audited.Ended {
 		t.Errorf("the audit says %+v, %v", audited, err)
 	}
+	names := w.checkpoints.names()
+	for _, checkpoint := range [][]byte{nil, w.checkpoints.data[names[0]], w.checkpoints.data[names[len(names)-1]]} {
+		s, err := loader.Summarize(t.Context(), w.plan, checkpoint)
+		must(t, err)
+		if !s.Sealed || !s.Ended || len(s.Sources) != 3 || !s.Sources[0].Removed || s.Sources[1].Removed || s.Sources[1].Last != 400 || s.Sources[2].Name != "forum" ||
+			!s.Sources[2].Sealed || s.Sources[2].Last != 400 {
+			t.Errorf("the plan says of its sources %+v", s.Sources)
+		}
+	}
 	for _, checkpoints := range []map[string][]byte{w.checkpoints.data, {}} {
 		w.checkpoints.data = maps.Clone(checkpoints)
 		run, stop := w.start(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"loaderd/loader/plan"
 )
@@ -19,6 +20,16 @@ type Summary struct {
 	Ended    bool
 	// Keepers have committed so far.
 	Keepers plan.Keepers
+	// Sources are those of a run with several, by their numbers. Then Sealed says that all of them are, and SealedAt nothing.
+	Sources []SourceSummary
+}
+
+// SourceSummary is what a plan says of a source.
+type SourceSummary struct {
+	plan.SourceBegin
+	Sealed  bool
+	Last    uint64 // document of a sealed one
+	Removed bool
 }
 
 // Summarize reads what a plan says of its run. It reads the records behind a checkpoint of the run, and all of them without one that fits.
@@ -33,8 +44,14 @@ func Summarize(ctx context.Context, log PlanLog, checkpoint []byte) (s Summary, 
 	}
 	s.Steps, s.Ended, s.Keepers = end.steps, end.ended != 0, plan.Keepers{}
 	from := uint64(2)
+	s.adds(s.Header.Infos())
 	if c, fits := p.covers(ctx, s.Header, checkpoint, end.records); fits {
 		from, s.Keepers = c.Tail.Position+1, c.Keepers()
+		if s.Header.Config.Mixed() {
+			if err := s.restored(c); err != nil {
+				return s, fmt.Errorf("read the newest checkpoint: %w", err)
+			}
+		}
 		for _, e := range c.Pending() {
 			s.note(e)
 		}
@@ -53,7 +70,31 @@ func Summarize(ctx context.Context, log PlanLog, checkpoint []byte) (s Summary, 
 	if err != nil {
 		return s, fmt.Errorf("read the plan: %w", err)
 	}
+	if s.Header.Config.Mixed() {
+		s.Sealed = !slices.ContainsFunc(s.Sources, func(x SourceSummary) bool { return !x.Sealed && !x.Removed })
+	}
 	return s, nil
+}
+
+// adds takes in sources that come to the run.
+func (s *Summary) adds(infos []plan.SourceInfo) {
+	for _, x := range infos {
+		s.Sources = append(s.Sources, SourceSummary{SourceBegin: x.SourceBegin, Sealed: x.Sealed, Last: x.Last})
+	}
+}
+
+// restored takes in the sources as they were at a checkpoint.
+func (s *Summary) restored(c plan.Checkpoint) error {
+	a, err := s.Header.Restore(c)
+	if err != nil {
+		return err
+	}
+	s.Sources = nil
+	s.adds(a.Planner.Infos())
+	for i, x := range a.Planner.Mixture().Status() {
+		s.Sources[i].Sealed, s.Sources[i].Last, s.Sources[i].Removed = x.Sealed, x.Last, x.Removed
+	}
+	return nil
 }
 
 // covers reports whether a checkpoint is of this plan, of which so many records are there.
@@ -70,6 +111,15 @@ func (s *Summary) note(e plan.Entry) {
 	switch e := e.(type) {
 	case plan.Seal:
 		s.Sealed, s.SealedAt, s.SealedBy = true, e.At, e.By
+	case plan.SealSource:
+		if e.Source < len(s.Sources) {
+			s.Sources[e.Source].Sealed, s.Sources[e.Source].Last, s.SealedBy = true, e.Last, e.By
+		}
+	case plan.Mix:
+		for i := range s.Sources {
+			s.Sources[i].Removed = s.Sources[i].Removed || slices.Contains(e.Remove, s.Sources[i].Name)
+		}
+		s.adds(e.Infos())
 	case plan.Commit, plan.Leave:
 		s.Keepers = s.Keepers.Changed(e)
 	}

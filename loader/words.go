@@ -195,13 +195,34 @@ type question struct {
 	Least uint64 `json:"least,omitempty"`
 	// Measure asks for no record, but that the run is measured.
 	Measure bool `json:"measure,omitempty"`
+	// Length asks for no record either, but how long the run will be. Both come with a record that nobody can ask for: an older leader refuses it.
+	Length bool `json:"length,omitempty"`
+}
+
+// recordless is in a question that asks for no record.
+var recordless = plan.EncodeRecord(plan.End{})
+
+// AskLength asks the leader of a run, over the bus of its daemons, how many steps the run will have; nil where that is not known.
+func AskLength(ctx context.Context, b Bus) (*Length, error) {
+	q, err := json.Marshal(question{Length: true, Record: recordless})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := b.Ask(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	var a reply
+	err = json.Unmarshal(answer, &a)
+	return a.Length, err
 }
 
 // reply answers a question.
 type reply struct {
-	At     uint64 `json:"at"`
-	Nobody bool   `json:"nobody,omitempty"` // leads here
-	Error  *Error `json:"error,omitempty"`
+	At     uint64  `json:"at"`
+	Nobody bool    `json:"nobody,omitempty"` // leads here
+	Error  *Error  `json:"error,omitempty"`
+	Length *Length `json:"length,omitempty"`
 }
 
 // answer answers the question of another daemon.
@@ -211,7 +232,9 @@ func (o *office) answer(ctx context.Context, b []byte) []byte {
 	var out reply
 	var q question
 	err := json.Unmarshal(b, &q)
-	if err == nil {
+	if err == nil && q.Length {
+		out.Length = o.length()
+	} else if err == nil {
 		out.At, err = o.record(ctx, q)
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,8 @@ func TestInfoOfADaemon(t *testing.T) {
 	if code, _, said := s.loaderd("info", "--measure"); code != exitFailed || !strings.Contains(said, "[code web] may get more documents") {
 		t.Errorf("measured although nothing is sealed: %s", said)
 	}
+	within(t, func() bool { return strings.Contains(s.does("runs"), " so far ") })
+	s.lists(t, "live", `\d+ ± \d+ so far`, "open")
 	s.does("seal")
 	said := ""
 	within(t, func() bool { said = s.does("info"); return strings.Contains(said, "give or take") })
@@ -65,13 +68,27 @@ func TestInfoOfADaemon(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.does("info", "--measure", "--json")), &info); err != nil || !info.Length.Exact || info.Ended {
 		t.Fatalf("info is %+v, %v", info, err)
 	}
+	s.lists(t, "sealed", fmt.Sprint(info.Length.Steps), "sealed at 150")
 	if steps := len(s.read()); uint64(steps) != info.Length.Steps {
 		t.Errorf("%d steps come, and %d were measured", steps, info.Length.Steps)
 	}
 	if said := s.does("info"); !strings.Contains(said, fmt.Sprintf("%d steps, exactly", info.Length.Steps)) {
 		t.Errorf("info says %s", said)
 	}
+	s.lists(t, "ended", fmt.Sprint(info.Length.Steps), "sealed at 150")
 	stop()
+}
+
+// lists checks what runs says of a run with sources code and web.
+func (s *site) lists(t *testing.T, state, length, source string) {
+	t.Helper()
+	said := s.does("runs")
+	for _, line := range []string{`mixed +[0-9a-f]{8} +- +` + state + ` +\d+ +` + length + ` +- +\S+:\d+ +- +`,
+		`  code +DOCS_code +` + source + ` +1 +$`, `  web +DOCS_web +` + source + ` +1 +$`} {
+		if !regexp.MustCompile("(?m)^" + line).MatchString(said) {
+			t.Errorf("runs says\n%swant %s", said, line)
+		}
+	}
 }
 
 // within waits until something is so.

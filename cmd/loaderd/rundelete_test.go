@@ -22,7 +22,7 @@ func TestRunsAreListedAndDeleted(t *testing.T) {
 	s.does("publish", "--source", "files", corpusFolder(t, files))
 	s.does("seal")
 	steps := len(s.read())
-	line := fmt.Sprintf(`(?m)^first +[0-9a-f]{8} +DOCS +ended +%d +- +\S+:\d+ +1 +[0-9.]+ (KiB|B) +[0-9.]+ (KiB|B)$`, steps)
+	line := fmt.Sprintf(`(?m)^first +[0-9a-f]{8} +DOCS +ended +%d +%[1]d +- +\S+:\d+ +1 +[0-9.]+ (KiB|B) +[0-9.]+ (KiB|B)$`, steps)
 	if said := s.does("runs"); !regexp.MustCompile(line).MatchString(said) {
 		t.Errorf("beside the daemon: %s", said)
 	}

@@ -18,6 +18,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/quantity"
 	"loaderd/internal/runs"
+	"loaderd/loader"
 )
 
 func newRunsCmd() *cobra.Command {
@@ -26,8 +27,10 @@ func newRunsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs [flags]",
 		Short: "List the runs: how far each is, who leads it, what it takes and what it keeps",
-		Long: `List all runs of which the server keeps something: the document stream of each, its state, its steps, the step before which every keeper has
-committed, who leads it, its floor (the first document that it still needs) and the bytes of its plan and checkpoints.
+		Long: `List all runs of which the server keeps something: the document stream of each, its state, its steps, how many it will have in the end (LENGTH: as the
+daemon says that leads it; "so far" where more documents may come), the step before which every keeper has committed, who leads it, its floor (the first
+document that it still needs) and the bytes of its plan and checkpoints. Below a run with several sources stand these, with the stream, the state and
+the floor of each.
 
 Nothing is changed; daemons may serve the runs meanwhile. A leader with a ? does not answer: it was killed, or is cut off.`,
 		Example: `  loaderd runs --data-dir /data/loaderd
@@ -68,10 +71,13 @@ func writeRuns(w io.Writer, all []runs.Listed) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RUN\tID\tDOCUMENTS\tSTATE\tSTEPS\tCOMMITTED\tLEADER\tFLOOR\tPLAN\tCHECKPOINTS")
+	fmt.Fprintln(t, "RUN\tID\tDOCUMENTS\tSTATE\tSTEPS\tLENGTH\tCOMMITTED\tLEADER\tFLOOR\tPLAN\tCHECKPOINTS")
 	for _, r := range all {
-		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), dash(r.Stream), stateOf(r), quantity.Count(r.Steps), countOf(r.Committed), leaderOf(r.Leader), countOf(r.Floor),
+		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), dash(r.Stream), stateOf(r), quantity.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(r.Floor),
 			quantity.Bytes(int64(r.PlanBytes)), quantity.Bytes(int64(r.CheckpointBytes))}, "\t"))
+		for _, x := range r.Sources {
+			fmt.Fprintln(t, strings.Join([]string{"  " + x.Name, "", dash(x.Stream), stateOfSource(x), "", "", "", "", countOf(x.Floor), "", ""}, "\t"))
+		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -97,6 +103,9 @@ func dash(s string) string {
 }
 
 func stateOf(r runs.Listed) string {
+	if r.State == runs.Sealed && r.Sources != nil {
+		return "sealed"
+	}
 	if r.State == runs.Sealed {
 		state := fmt.Sprintf("sealed at %s", quantity.Count(r.SealedAt))
 		if r.SealedBy != "" {
@@ -105,6 +114,33 @@ func stateOf(r runs.Listed) string {
 		return state
 	}
 	return string(r.State)
+}
+
+func stateOfSource(s runs.ListedSource) string {
+	switch {
+	case s.Removed:
+		return "removed"
+	case s.Sealed:
+		return "sealed at " + quantity.Count(s.SealedAt)
+	}
+	return "open"
+}
+
+// shortLength says how many steps a run has in the end, as far as that is known.
+func shortLength(l *loader.Length) string {
+	switch {
+	case l == nil || l.Idle:
+		return "-"
+	case l.Endless:
+		return "endless"
+	case l.Exact:
+		return quantity.Count(l.Steps)
+	}
+	text := fmt.Sprintf("%s ± %s", quantity.Count(l.Steps), quantity.Count(l.Error))
+	if len(l.Open) > 0 {
+		text += " so far"
+	}
+	return text
 }
 
 func countOf(n *uint64) string {

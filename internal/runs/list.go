@@ -34,6 +34,10 @@ type Listed struct {
 	Problem string    `json:"problem,omitempty"`
 	Begun   time.Time `json:"begun,omitzero"`
 	Steps   uint64    `json:"steps"`
+	// Length is how many steps it has in the end, as its leader says; nil where none says so and the run has not ended.
+	Length *loader.Length `json:"length,omitempty"`
+	// Sources are those of a run with several, by their numbers; then Stream is empty, and neither SealedAt nor Floor are set.
+	Sources []ListedSource `json:"sources,omitempty"`
 	// SealedAt is the last document that a sealed run reads; 0 where that is not known.
 	SealedAt uint64 `json:"sealed_at,omitempty"`
 	// SealedBy is the identity that asked for the seal, where the plan names it behind the newest checkpoint; loaderd audit lists all controls.
@@ -46,6 +50,16 @@ type Listed struct {
 	Floor           *uint64 `json:"floor"`
 	PlanBytes       uint64  `json:"plan_bytes"`
 	CheckpointBytes uint64  `json:"checkpoint_bytes"`
+}
+
+// ListedSource is a source of a run.
+type ListedSource struct {
+	Name     string  `json:"name"`
+	Stream   string  `json:"stream"`
+	Sealed   bool    `json:"sealed,omitempty"`
+	SealedAt uint64  `json:"sealed_at,omitempty"` // last document of a sealed one
+	Removed  bool    `json:"removed,omitempty"`
+	Floor    *uint64 `json:"floor"` // first document of it that the run still needs; nil where it has not said so
 }
 
 // Leader is who leads a run by its record.
@@ -128,13 +142,50 @@ func look(ctx context.Context, store *stream.Store, k planlog.Kept, needs []plan
 		committed := s.Keepers.Committed()
 		l.Committed = &committed
 	}
+	for _, x := range s.Sources {
+		l.Sources = append(l.Sources, ListedSource{Name: x.Name, Stream: x.Stream.Name, Sealed: x.Sealed, SealedAt: x.Last, Removed: x.Removed})
+	}
+	l.floors(needs)
+	l.Length = howLong(ctx, store, l)
+	return l, nil
+}
+
+// floors takes in what the run has said that it needs.
+func (l *Listed) floors(needs []planlog.Need) {
 	for _, n := range needs {
-		if n.Run == k.Run && n.Stream == l.Stream {
+		if n.Run != l.Run {
+			continue
+		}
+		for i := range l.Sources {
+			if l.Sources[i].Stream == n.Stream {
+				l.Sources[i].Floor = &n.From
+			}
+		}
+		if l.Sources == nil && n.Stream == l.Stream {
 			l.Floor = &n.From
 			l.SealedAt = max(l.SealedAt, n.End) // a checkpoint behind the end of planning does not say
 		}
 	}
-	return l, nil
+}
+
+// askLimit is how long a leader may take to say how long its run will be.
+const askLimit = 2 * time.Second
+
+// howLong asks the leader of a run how many steps it will have; nil where none answers that.
+func howLong(ctx context.Context, store *stream.Store, l Listed) *loader.Length {
+	if l.State == Ended {
+		return &loader.Length{Steps: l.Steps, Exact: true}
+	}
+	if l.Leader == nil || !l.Leader.Answers {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	length, err := loader.AskLength(ctx, planlog.NewBus(store, l.Run))
+	if err != nil {
+		store.Log().Debug("the leader of a run does not say how long it will be", "run", l.Run, "error", err)
+	}
+	return length
 }
 
 // summarize reads a run's plan, from its newest checkpoint on where it has one; begun is false for a plan without records.
