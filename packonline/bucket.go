@@ -184,7 +184,7 @@ func (p *bucket) free(i int32) {
 
 func (p *bucket) Pending() Pending { return p.pending(p.stock.pieces, p.stock.oldest()) }
 
-func (p *bucket) Each(f func(uint64)) { each(f, p.stock.list()) }
+func (p *bucket) Each(f func(Piece)) { each(f, p.stock.list()) }
 
 func (p *bucket) AppendState(b []byte) []byte {
 	return binary.AppendUvarint(p.appendState(b, p.stock.list()), uint64(p.mostCredit()-p.stock.credit))

@@ -133,7 +133,7 @@ func (p *bucketLLM) Pending() Pending {
 	return p.pending(p.pool.pieces, p.pool.at(p.pool.oldest))
 }
 
-func (p *bucketLLM) Each(f func(uint64)) { each(f, p.pool.list()) }
+func (p *bucketLLM) Each(f func(Piece)) { each(f, p.pool.list()) }
 
 func (p *bucketLLM) AppendState(b []byte) []byte { return p.appendState(b, p.pool.list()) }
 

@@ -48,7 +48,7 @@ func (p *concat) emit(out *Rows) {
 
 func (p *concat) Pending() Pending { return p.pending(len(p.row), first(p.row)) }
 
-func (p *concat) Each(f func(uint64)) { each(f, p.row) }
+func (p *concat) Each(f func(Piece)) { each(f, p.row) }
 
 func (p *concat) AppendState(b []byte) []byte { return p.appendState(b, p.row) }
 

@@ -63,7 +63,7 @@ func (p *decompose) Flush(out *Rows) { p.tails.end(&p.tally, out) }
 
 func (p *decompose) Pending() Pending { return p.pending(len(p.tails.row), first(p.tails.row)) }
 
-func (p *decompose) Each(f func(uint64)) { each(f, p.tails.row) }
+func (p *decompose) Each(f func(Piece)) { each(f, p.tails.row) }
 
 func (p *decompose) AppendState(b []byte) []byte { return p.appendState(b, p.tails.row) }
 

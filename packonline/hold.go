@@ -230,7 +230,7 @@ func (h *hold) Pending() Pending {
 }
 
 // Each calls f for the Packer's pieces and for those of the rows that are held.
-func (h *hold) Each(f func(uint64)) {
+func (h *hold) Each(f func(Piece)) {
 	h.Packer.Each(f)
 	for i := range h.rows {
 		if h.rows[i].used == 0 {
@@ -238,7 +238,7 @@ func (h *hold) Each(f func(uint64)) {
 		}
 		_, pieces, _ := h.packed.Row(i)
 		for _, x := range pieces {
-			f(x.Doc)
+			f(x)
 		}
 	}
 }

@@ -229,13 +229,17 @@ func (l *ledger) settleWaits(pending packonline.Pending) error {
 	if len(l.docs)%16 > 0 {
 		return nil
 	}
-	pieces, oldest := 0, l.p.Next()
+	pieces, tokens, oldest := 0, int64(0), l.p.Next()
 	l.waits = map[uint64]bool{}
-	l.p.Each(func(doc uint64) {
+	l.p.Each(func(x packonline.Piece) {
 		pieces++
-		oldest = min(oldest, doc)
-		l.waits[doc] = true
+		tokens += int64(x.Length)
+		oldest = min(oldest, x.Doc)
+		l.waits[x.Doc] = true
 	})
+	if tokens != pending.Tokens {
+		return fmt.Errorf("pieces of %d tokens are pending, but pending is %+v", tokens, pending)
+	}
 	if pieces != pending.Pieces+int(pending.Held.Pieces) || pending.Any() && oldest != pending.Oldest {
 		return fmt.Errorf("%d pieces are pending and %d is the oldest document, but pending is %+v", pieces, oldest, pending)
 	}

@@ -68,7 +68,7 @@ func (p *naive) Pending() Pending {
 	return p.pending(pieces, oldest)
 }
 
-func (p *naive) Each(f func(uint64)) { each(f, p.lists()...) }
+func (p *naive) Each(f func(Piece)) { each(f, p.lists()...) }
 
 func (p *naive) AppendState(b []byte) []byte { return p.appendState(b, p.lists()...) }
 

@@ -64,8 +64,8 @@ type Packer interface {
 	Flush(out *Rows)
 	Counts() Counts
 	Pending() Pending
-	// Each calls f with the Doc.Seq of every piece that is pending, in no order. It looks at all of them.
-	Each(f func(document uint64))
+	// Each calls f with every piece that is pending, in no order. It looks at all of them.
+	Each(f func(Piece))
 	// Next returns the least Doc.Seq that Add takes.
 	Next() uint64
 	// AppendState appends the complete state to b: a Packer of the same configuration that reads it with RestoreState goes on

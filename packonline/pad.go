@@ -55,7 +55,7 @@ func (p *pad) Flush(*Rows) {}
 
 func (p *pad) Pending() Pending { return p.pending(0, nil) }
 
-func (p *pad) Each(func(uint64)) {} // nothing waits
+func (p *pad) Each(func(Piece)) {} // nothing waits
 
 func (p *pad) AppendState(b []byte) []byte { return p.appendState(b) }
 

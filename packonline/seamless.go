@@ -118,7 +118,7 @@ func (p *seamless) Pending() Pending {
 }
 
 // AppendState appends the detail behind what all keep.
-func (p *seamless) Each(f func(uint64)) { each(f, p.pool, p.run) }
+func (p *seamless) Each(f func(Piece)) { each(f, p.pool, p.run) }
 
 func (p *seamless) AppendState(b []byte) []byte {
 	b = p.appendState(b, p.pool, p.run)

@@ -87,11 +87,12 @@ func (t *tally) pending(pieces int, oldest *waiting) Pending {
 	return p
 }
 
-// each calls f with the document of every piece that waits.
-func each(f func(document uint64), lists ...[]waiting) {
+// each calls f with every piece that waits.
+func each(f func(Piece), lists ...[]waiting) {
 	for _, pieces := range lists {
 		for i := range pieces {
-			f(pieces[i].doc)
+			w := &pieces[i]
+			f(Piece{w.doc, w.start, w.length})
 		}
 	}
 }

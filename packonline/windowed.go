@@ -141,7 +141,7 @@ func (p *windowed) compact() {
 
 func (p *windowed) Pending() Pending { return p.pending(len(p.pool), first(p.pool)) }
 
-func (p *windowed) Each(f func(uint64)) { each(f, p.pool) }
+func (p *windowed) Each(f func(Piece)) { each(f, p.pool) }
 
 func (p *windowed) AppendState(b []byte) []byte { return p.appendState(b, p.pool) }
 
