@@ -43,22 +43,16 @@ func Audit(ctx context.Context, e Edges, tokenizer plan.Tokenizer, progress func
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: read the plan's header: %w", err)
 	}
+	a.run = h.Run
 	if h.Algorithm != plan.AlgorithmVersion {
 		return a.seen, fmt.Errorf("audit: %s: audit it with the binary that planned it", otherAlgorithm(h))
 	}
-	streams := newStreams(e, nil)
-	all, err := streams.all(ctx, h)
-	if err != nil {
+	if h.State, err = a.plan.heritage(ctx, h); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
-	for _, x := range all {
-		state, err := x.Documents.State(ctx)
-		if err == nil {
-			err = madeOf(h.Run, x.SourceBegin.Stream, state.Stream)
-		}
-		if err != nil {
-			return a.seen, fmt.Errorf("audit: %w", err)
-		}
+	streams := newStreams(e, nil)
+	if _, err := streams.same(ctx, h); err != nil {
+		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	if err := sameTokenizer(h.Config.Tokenizer, tokenizer); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
@@ -74,18 +68,30 @@ func Audit(ctx context.Context, e Edges, tokenizer plan.Tokenizer, progress func
 		return a.seen, fmt.Errorf("audit: read the end of the plan: %w", err)
 	}
 	a.seen.Planned = end.steps
-	ctx, cancel := context.WithCancel(ctx)
-	group, reading := errgroup.WithContext(ctx)
-	defer group.Wait() // what failed there has failed a run before
-	defer cancel()     // ends the readers, and the scan of the log
-	a.run = h.Run
-	a.feeds = newFeeds(reading, streams, group, func(_ int, r Source) error {
+	reads := func(_ int, r Source) error {
 		if h.Config.Mixed() {
 			return nil
 		}
 		return end.within(r.Status().Last, h.Run) // the source would wait for the missing documents for ever
-	})
-	a.replay = replayFrom(ctx, e.Plan, 2, a.applier, h.Order())
+	}
+	if err := a.again(ctx, streams, reads, func(ctx context.Context) *replay { return replayFrom(ctx, e.Plan, 2, a.applier, h.Order()) }); err != nil {
+		return a.seen, fmt.Errorf("audit: %w", err)
+	}
+	return a.seen, nil
+}
+
+// again plans what the log holds a second time, from where the applier is. reads is told of every reader of a source.
+func (a *auditor) again(ctx context.Context, streams *streams, reads func(int, Source) error, from func(context.Context) *replay) error {
+	streams.learn(a.applier.Planner.Infos())
+	if err := readTraits(ctx, a.applier.Planner, streams); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	group, reading := errgroup.WithContext(ctx)
+	defer group.Wait() // what failed there has failed a run before
+	defer cancel()     // ends the readers, and the scan of the log
+	a.feeds = newFeeds(reading, streams, group, reads)
+	a.replay = from(ctx)
 	a.replay.read = func(at uint64, e plan.Entry) {
 		if c, ok := e.(plan.Control); ok {
 			a.seen.Controls = append(a.seen.Controls, Recorded{at, c.String()})
@@ -96,9 +102,9 @@ func Audit(ctx context.Context, e Edges, tokenizer plan.Tokenizer, progress func
 		if failed := group.Wait(); failed != nil && errors.Is(err, context.Canceled) { // why reading ended
 			err = failed
 		}
-		return a.seen, fmt.Errorf("audit: %w", err)
+		return err
 	}
-	return a.seen, nil
+	return nil
 }
 
 type auditor struct {

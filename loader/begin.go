@@ -21,13 +21,13 @@ func (s *streams) clear(ctx context.Context, h plan.Header) error {
 	all, err := s.all(ctx, h)
 	for _, x := range all {
 		if err == nil {
-			err = x.clear(ctx, h.Run)
+			err = x.clear(ctx, h)
 		}
 	}
 	return err
 }
 
-func (x opened) clear(ctx context.Context, run string) error {
+func (x opened) clear(ctx context.Context, h plan.Header) error {
 	var left uint64 // the first document that is not given up
 	if x.Floors != nil {
 		var err error
@@ -37,10 +37,14 @@ func (x opened) clear(ctx context.Context, run string) error {
 	}
 	now, err := x.Documents.State(ctx)
 	if err == nil {
-		err = madeOf(run, x.SourceBegin.Stream, now.Stream)
+		err = madeOf(h.Run, x.SourceBegin.Stream, now.Stream)
 	}
 	if err == nil && max(now.First, left) > x.Start {
-		err = &Error{Reason: DocumentLost, Message: fmt.Sprintf("document %d%s, where the run was to begin, is purged", x.Start, ofSource(x.name)), Do: "start it again"}
+		do := "start it again"
+		if h.Parent != nil {
+			do = "fork at a later step; an epoch of a source can be read again only while all of its documents are there"
+		}
+		err = &Error{Reason: DocumentLost, Message: fmt.Sprintf("document %d%s, where the run was to begin, is purged", x.Start, ofSource(x.name)), Do: do}
 	}
 	return err
 }
@@ -78,7 +82,7 @@ func (s *streams) claim(ctx context.Context, term uint64, h plan.Header) (needs,
 	return first, err
 }
 
-// Begin writes the header of a forked run into its empty plan log, after it has told Floors what the run needs. A daemon that serves
+// Begin writes the header of a forked run, and the state that it begins with, into its empty plan log, after it has told Floors what the run needs. A daemon that serves
 // the run with the header's configuration goes on from there.
 func Begin(ctx context.Context, e Edges, h plan.Header) error {
 	if err := e.begin(ctx, h); err != nil {
@@ -96,6 +100,10 @@ func (e Edges) begin(ctx context.Context, h plan.Header) error {
 		return errors.New("there is a run of that name, with a plan: choose another name")
 	}
 	h.Keyed = e.Keyed
+	var state [][]byte
+	if h.Heir() {
+		h, state = h.WithState(e.Plan.MaxRecord())
+	}
 	record := plan.EncodeRecord(h)
 	if most := e.Plan.MaxRecord(); len(record) > most {
 		return fmt.Errorf("its header of %d bytes is larger than a record of %d: fork at a step with less in flight, or raise the server's max_payload",
@@ -105,7 +113,7 @@ func (e Edges) begin(ctx context.Context, h plan.Header) error {
 	if err := all.clear(ctx, h); err != nil {
 		return err
 	}
-	if err := e.Plan.Append(ctx, 0, record); err != nil {
+	if err := e.Plan.Append(ctx, 0, append([][]byte{record}, state...)...); err != nil {
 		return err
 	}
 	if _, err = e.claim(ctx, headerTerm, true); err == nil {

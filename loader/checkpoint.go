@@ -137,8 +137,11 @@ func (l *leader) restore(ctx context.Context, stored []Stored) (err error) {
 		}
 		l.log.Warn("checkpoint not usable; trying an older one", "checkpoint", s.Name, "error", err)
 	}
-	l.applier, err = l.header.Begin()
-	return err
+	if l.applier, err = l.header.Begin(); err != nil {
+		return err
+	}
+	l.streams.learn(l.applier.Planner.Infos())
+	return readTraits(ctx, l.applier.Planner, l.streams) // of what a fork inherited
 }
 
 // checkpoints lists what is stored for a plan, which is bare or not.

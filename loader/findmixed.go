@@ -114,7 +114,10 @@ func (p *planReader) source(ctx context.Context, h plan.Header, t *turns) error 
 		if t.source.Sealed {
 			t.last = t.source.Last
 		}
-		return t.source.Sealed || t.source.Config.Epochs == 1 || t.source.Config.Block == 0
+		if h.Heir() && t.number < len(h.Parent.Sources) && h.Parent.Sources[t.number].Sealed {
+			t.last = h.Parent.Sources[t.number].Last
+		}
+		return t.last > 0 || t.source.Sealed || t.source.Config.Epochs == 1 || t.source.Config.Block == 0
 	}
 	if ends() {
 		return nil

@@ -10,23 +10,23 @@ import (
 // Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and the header of the
 // other run: every token that the other run's steps before that one do not hold is planned again, and no other. docs is the document
 // stream, which must be the other run's. A plan of an older algorithm does not name its stream: then nothing is checked.
-// Documents below the floor of step are fed again only for their ids, as many as documents.dedupe looks back.
+// Documents below the floor of step are fed again only for their ids, as many as documents.dedupe looks back. ForkSources does it for runs with several sources.
 func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c plan.Config, docs StreamState) (forked, from plan.Header, err error) {
 	p := &planReader{log: parent}
 	old, err := p.header(ctx)
 	if err != nil {
 		return forked, from, fmt.Errorf("fork: read the parent's header: %w", err)
 	}
+	if old.Config.Mixed() || c.Mixed() {
+		return forked, from, fmt.Errorf("fork: %w", oneKind(old))
+	}
 	if old.Stream != (plan.Stream{}) {
 		if err := madeOf(old.Run, old.Stream, docs.Stream); err != nil {
 			return forked, from, fmt.Errorf("fork: %w", err)
 		}
 	}
-	if a, b := old.Config.Tokenizer, c.Tokenizer; a.Fingerprint != b.Fingerprint || a.End != b.End {
-		return forked, from, fmt.Errorf("fork: %w", &Error{Reason: PlanMismatch,
-			Message: fmt.Sprintf("run %s has tokenizer %s (end %d), the new run %s (end %d): "+
-				"what is left of documents that were used in part is counted in tokens", old.Run, a.Name, a.End, b.Name, b.End),
-			Do: "keep the tokenizer, or begin a run that is no fork"})
+	if err := tokensAs(old, c); err != nil {
+		return forked, from, fmt.Errorf("fork: %w", err)
 	}
 	end, err := p.end(ctx)
 	if err != nil {

@@ -190,23 +190,9 @@ func (l *leader) open(ctx context.Context) error {
 }
 
 // sameStreams refuses streams that the plan was not made of, and notes what they hold.
-func (l *leader) sameStreams(ctx context.Context) error {
-	all, err := l.streams.all(ctx, l.header)
-	if err != nil {
-		return err
-	}
-	l.first = make(needs, len(all))
-	for i, x := range all {
-		state, err := x.Documents.State(ctx)
-		if err != nil {
-			return fmt.Errorf("read document stream: %w", err)
-		}
-		if err := madeOf(l.header.Run, x.SourceBegin.Stream, state.Stream); err != nil {
-			return err
-		}
-		l.first[i] = state.First
-	}
-	return nil
+func (l *leader) sameStreams(ctx context.Context) (err error) {
+	l.first, err = l.streams.same(ctx, l.header)
+	return err
 }
 
 // readHeader returns the first record of the plan, or the one that a new run will write.
@@ -241,7 +227,8 @@ func (l *leader) readHeader(ctx context.Context) (plan.Header, error) {
 	if err := accepts(l.config, h); err != nil {
 		return plan.Header{}, err
 	}
-	return h, nil
+	h.State, err = l.plan.reader.heritage(ctx, h)
+	return h, err
 }
 
 // covered notes the end of the run where the checkpoint of the restored applier was taken behind it.

@@ -26,7 +26,7 @@ type planEnd struct {
 	records uint64
 	steps   uint64
 	ended   uint64        // position of the record which says that no step follows; 0 without one
-	bare    bool          // nothing but a header and terms: nothing has been decided yet
+	bare    bool          // nothing but a header, what it inherited, and terms: nothing has been decided yet
 	needs   plan.Position // behind the last document that the plan refers to
 }
 
@@ -58,6 +58,25 @@ func (p *planReader) header(ctx context.Context) (plan.Header, error) {
 	return h, nil
 }
 
+// heritage reads the state that a fork of a run with several sources begins with; nil for every other run.
+func (p *planReader) heritage(ctx context.Context, h plan.Header) (state []byte, err error) {
+	if !h.Heir() {
+		return nil, nil
+	}
+	for part := range h.Parent.Records {
+		e, err := p.entry(ctx, 2+part)
+		if err != nil {
+			return nil, fmt.Errorf("read part %d of %d of what run %s inherited: %w", part, h.Parent.Records, h.Run, err)
+		}
+		x, ok := e.(plan.Heritage)
+		if !ok || x.Part != part {
+			return nil, damaged(2+part, fmt.Errorf("it is not part %d of what the run inherited", part))
+		}
+		state = append(state, x.State...)
+	}
+	return state, nil
+}
+
 // end reads the log backwards to its last step, and refuses what cannot stand behind it.
 func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 	if e.records, err = p.log.Last(ctx); err != nil {
@@ -78,7 +97,7 @@ func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 		}
 		behind = append(behind, x)
 	}
-	e.bare = e.steps == 0 && !slices.ContainsFunc(behind, func(x plan.Entry) bool { return x.Kind() != (plan.Term{}).Kind() })
+	e.bare = e.steps == 0 && !slices.ContainsFunc(behind, func(x plan.Entry) bool { return !begins(x) })
 	o := plan.Order{Steps: e.steps}
 	for i, x := range slices.Backward(behind) {
 		if err := o.Between(x); err != nil {
@@ -92,6 +111,15 @@ func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 		}
 	}
 	return e, nil
+}
+
+// begins reports whether an entry stands in plans of which nothing has been decided yet.
+func begins(e plan.Entry) bool {
+	switch e.(type) {
+	case plan.Term, plan.Heritage:
+		return true
+	}
+	return false
 }
 
 func (p *planReader) entry(ctx context.Context, at uint64) (plan.Entry, error) {

@@ -393,8 +393,8 @@ func (v *planView) oldestStep(ctx context.Context, there needs) (uint64, error) 
 	begun := needs{h.Start}
 	if h.Config.Mixed() {
 		begun = begun[:0]
-		for _, s := range h.Sources {
-			begun = append(begun, s.Start)
+		for _, s := range h.Infos() {
+			begun = append(begun, s.First())
 		}
 	}
 	if begun.reaches(there) {

@@ -87,7 +87,7 @@ func (s *streams) named(ctx context.Context, name string, c mixture.Source) (Str
 	return x, nil
 }
 
-// opened is a stream of the run.
+// opened is a stream of the run. It is needed from Start on.
 type opened struct {
 	Stream
 	name string // of its source, empty with one stream
@@ -111,8 +111,29 @@ func (s *streams) all(ctx context.Context, h plan.Header) ([]opened, error) {
 			return nil, err
 		}
 		out[i] = opened{stream, x.Name, x.SourceBegin}
+		out[i].Start = x.First()
 	}
 	return out, nil
+}
+
+// same refuses streams that the plan with a header was not made of. It returns the first document that each of them holds.
+func (s *streams) same(ctx context.Context, h plan.Header) (needs, error) {
+	all, err := s.all(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	first := make(needs, len(all))
+	for i, x := range all {
+		state, err := x.Documents.State(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read document stream%s: %w", ofSource(x.name), err)
+		}
+		if err := madeOf(h.Run, x.SourceBegin.Stream, state.Stream); err != nil {
+			return nil, err
+		}
+		first[i] = state.First
+	}
+	return first, nil
 }
 
 // of returns the stream of a document, and its sequence there.

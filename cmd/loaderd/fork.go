@@ -13,6 +13,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/runs"
+	"loaderd/loader/plan"
 )
 
 // runStoreWait is how long a server may take to answer at the start.
@@ -29,7 +30,10 @@ func newForkCmd() *cobra.Command {
 not hold is planned again, and no other: documents that were used in part go on where they were cut. The other run stays as it is.
 
 The configuration of the new run is that of --config and the other flags; what differs from the other run's is printed. Steps of the new
-run count from 0. Serve it with the same configuration and --run B.`,
+run count from 0. Serve it with the same configuration and --run B.
+
+A run with several sources goes on with each where it is; with an unchanged configuration it makes the steps of the other run. To find out where that is
+the other run is planned again, from the newest of its checkpoints before the step, or from its beginning.`,
 		Example: `  loaderd fork -c loaderd.yaml --run pretrain --step 120000 --new anneal --set packing.buckets=[8192] --set steps.rows=32
   loaderd serve -c loaderd.yaml --run anneal --set packing.buckets=[8192] --set steps.rows=32`,
 		Args: noArguments,
@@ -53,8 +57,25 @@ run count from 0. Serve it with the same configuration and --run B.`,
 	return cmd
 }
 
+// tellFork says where a fork begins.
+func tellFork(out io.Writer, h plan.Header) {
+	if !h.Heir() {
+		fmt.Fprintf(out, "run %s begins where step %d of run %s does: documents below %d are used up, those behind %d are untouched\n",
+			h.Run, h.Parent.Step, h.Parent.Run, h.Parent.Floor, h.Parent.Cursor)
+		return
+	}
+	fmt.Fprintf(out, "run %s begins where step %d of run %s does:\n", h.Run, h.Parent.Step, h.Parent.Run)
+	for i, s := range h.Parent.Sources {
+		fmt.Fprintf(out, "  source %s: %d documents taken", h.Sources[i].Name, s.Taken)
+		if s.Epoch > 0 {
+			fmt.Fprintf(out, " of epoch %d", s.Epoch+1)
+		}
+		fmt.Fprintf(out, ", needed from document %d on\n", s.From)
+	}
+}
+
 func fork(ctx context.Context, c config.Config, step uint64, name string, log *slog.Logger, out io.Writer) (err error) {
-	_, tokens, err := daemon.Tokens(c.Tokenizer)
+	tokenizing, tokens, err := daemon.Tokens(c.Tokenizer)
 	if err != nil {
 		return err
 	}
@@ -64,12 +85,11 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, log *s
 		return err
 	}
 	defer func() { err = closeAfter(ctx, store, err) }()
-	h, was, err := runs.Fork(ctx, store, c.Run, step, name, c.Plan)
+	h, was, err := runs.Fork(ctx, store, c.Run, step, name, c.Plan, tokenizing)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "run %s begins where step %d of run %s does: documents below %d are used up, those behind %d are untouched\n",
-		name, step, c.Run, h.Parent.Floor, h.Parent.Cursor)
+	tellFork(out, h)
 	if changes := was.Config.Differences(h.Config); len(changes) > 0 {
 		fmt.Fprintf(out, "changed: %s\n", strings.Join(changes, "\n         "))
 	} else {

@@ -106,15 +106,15 @@ func (s *site) serve(args ...string) (stop func()) {
 	return stop
 }
 
-// read returns all steps of the run that is served.
-func (s *site) read() (out []reader.Batch) {
+// read returns all steps of the run that is served, with more columns than it always asks for.
+func (s *site) read(more ...string) (out []reader.Batch) {
 	s.t.Helper()
 	client, err := reader.Open("grpc://"+s.flight, reader.Options{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer client.Close()
-	err = client.Read(s.t.Context(), reader.Ticket{Columns: []string{"input_ids", "segment_ids", "documents"}}, func(b reader.Batch) error {
+	err = client.Read(s.t.Context(), reader.Ticket{Columns: append([]string{"input_ids", "segment_ids", "documents"}, more...)}, func(b reader.Batch) error {
 		out = append(out, b)
 		return nil
 	})

@@ -92,7 +92,7 @@ func TestAKeyedRun(t *testing.T) {
 	if seen, err := runs.Audit(ctx, rotated, "run", tokenizing, config("bfd").Tokenizer, nil); err != nil || seen.Steps != uint64(len(want)) || !seen.Ended {
 		t.Errorf("Audit = %+v, %v", seen, err)
 	}
-	forked, from, err := runs.Fork(ctx, rotated, "run", 3, "fork", config("bfd"))
+	forked, from, err := runs.Fork(ctx, rotated, "run", 3, "fork", config("bfd"), tokenizing)
 	if err != nil || !forked.Keyed && !from.Keyed {
 		t.Errorf("Fork = %+v, %v", forked, err)
 	}

@@ -76,7 +76,7 @@ func TestList(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	wantList(t, store)
 	steps := len(serve(t, store, "whole", config("bfd")))
-	if _, _, err := runs.Fork(ctx, store, "whole", 3, "rest", config("concat")); err != nil {
+	if _, _, err := runs.Fork(ctx, store, "whole", 3, "rest", config("concat"), tokenizing); err != nil {
 		t.Fatal(err)
 	}
 	openPlan(t, store, "young")

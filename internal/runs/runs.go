@@ -18,8 +18,9 @@ import (
 	"loaderd/stream/planlog"
 )
 
-// Fork begins run name where a step of another run begins, with a configuration of its own. It returns the headers of both.
-func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c plan.Config) (forked, from plan.Header, err error) {
+// Fork begins run name where a step of another run begins, with a configuration of its own. It returns the headers of both. Documents of a run with several
+// sources are made tokens again, up to that step.
+func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c plan.Config, tokens doclog.Tokenizing) (forked, from plan.Header, err error) {
 	parent, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
@@ -27,8 +28,12 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 	if from, err = loader.ReadHeader(ctx, parent); err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
 	}
-	if from.Config.Mixed() || c.Mixed() {
-		return forked, from, fmt.Errorf("fork run %s: runs with several sources cannot be forked yet: begin a run of another name", run)
+	if from.Config.Mixed() && c.Mixed() {
+		forked, from, err = forkSources(ctx, store, parent, from, step, name, c, tokens)
+		if err != nil {
+			err = fmt.Errorf("fork run %s: %w", run, err)
+		}
+		return forked, from, err
 	}
 	to, err := openNew(ctx, store, name, c)
 	if err != nil {
@@ -57,6 +62,38 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 		return forked, from, err
 	}
 	to.Documents = documents
+	return forked, from, loader.Begin(ctx, to, forked)
+}
+
+// forkSources is Fork for runs with several sources.
+func forkSources(ctx context.Context, store *stream.Store, parent *planlog.Log, from plan.Header, step uint64, name string, c plan.Config,
+	tokens doclog.Tokenizing) (forked, _ plan.Header, err error) {
+	to, err := openNew(ctx, store, name, c)
+	if err != nil {
+		return forked, from, err
+	}
+	last, err := to.Plan.Last(ctx)
+	if err != nil {
+		return forked, from, err
+	}
+	if last == 0 { // a run that begins: from here on nobody gives up what it may need
+		for _, s := range from.Infos() {
+			x, err := to.Sources.Open(ctx, s.Name, s.Config)
+			if err == nil {
+				_, err = x.Floors.Begin(ctx, 1)
+			}
+			if err != nil {
+				return forked, from, fmt.Errorf("source %s: %w", s.Name, err)
+			}
+		}
+	}
+	old := loader.Edges{Plan: parent, Sources: sources{store: store, tokens: tokens, config: from.Config}}
+	if old.Checkpoints, err = planlog.OpenCheckpoints(ctx, parent); err != nil {
+		return forked, from, err
+	}
+	if forked, from, err = loader.ForkSources(ctx, old, step, name, c); err != nil {
+		return forked, from, err
+	}
 	return forked, from, loader.Begin(ctx, to, forked)
 }
 

@@ -133,7 +133,7 @@ func TestFork(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	parent := serve(t, store, "parent", config("bfd"))
 	const step = 5
-	forked, from, err := runs.Fork(ctx, store, "parent", step, "child", config("concat"))
+	forked, from, err := runs.Fork(ctx, store, "parent", step, "child", config("concat"), tokenizing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,10 +167,10 @@ func TestFork(t *testing.T) {
 			t.Errorf("audit of %s with %d steps: %+v, %v", run, steps, a, err)
 		}
 	}
-	if _, _, err := runs.Fork(ctx, store, "parent", 1, "child", config("concat")); err == nil {
+	if _, _, err := runs.Fork(ctx, store, "parent", 1, "child", config("concat"), tokenizing); err == nil {
 		t.Error("a run is forked into one that there is")
 	}
-	if _, _, err := runs.Fork(ctx, store, "nobody", 1, "other", config("concat")); err == nil {
+	if _, _, err := runs.Fork(ctx, store, "nobody", 1, "other", config("concat"), tokenizing); err == nil {
 		t.Error("a run that is not there is forked")
 	}
 }
@@ -192,7 +192,7 @@ func TestPacking(t *testing.T) {
 	serve(t, store, "sealed", config("bfd"))
 	want([]string{"sealed"}, config("bfd").Packing, nil)
 	fork := func(name, method string) {
-		if _, _, err := runs.Fork(ctx, store, "sealed", 1, name, config(method)); err != nil {
+		if _, _, err := runs.Fork(ctx, store, "sealed", 1, name, config(method), tokenizing); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,6 +23,7 @@ type Mixture struct {
 	config   Config
 	sources  []*source // in the order in which they came; the index is the source's number in the run
 	accounts []account // by source: apart, for every document changes all of them
+	first    int       // how many of the sources it began with
 	tokens   int64     // taken so far
 	point    int       // of the schedule: the next one
 	ramp     ramp
@@ -94,6 +95,7 @@ func New(c Config, begins map[string]Begin) (*Mixture, error) {
 		m.add(s)
 		weights[i] = s.config.Weight
 	}
+	m.first = len(names)
 	m.aim(apportion(rationals(weights)))
 	m.advance()
 	return m, nil

@@ -81,7 +81,7 @@ func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 	if v := r.bytes(1); r.err == nil && v[0] != stateVersion {
 		return nil, fmt.Errorf("restore mixture: state format is version %d, this binary reads %d", v[0], stateVersion)
 	}
-	x := &Mixture{config: m.config}
+	x := &Mixture{config: m.config, first: m.first}
 	x.tokens = int64(r.bounded(math.MaxInt64 / 2))
 	x.point = int(r.bounded(uint64(len(m.config.Mix.Schedule))))
 	x.ramp.start = r.varint()
@@ -96,7 +96,7 @@ func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 		if r.err != nil {
 			break
 		}
-		if i := len(x.sources); i < len(m.config.Sources) && (m.sources[i].name != s.name || !equal(m.sources[i].config, s.config) || m.sources[i].begin.First != s.begin.First) {
+		if i := len(x.sources); i < m.first && (m.sources[i].name != s.name || !equal(m.sources[i].config, s.config) || m.sources[i].begin.First != s.begin.First) {
 			r.fail(fmt.Errorf("source %d is %s, where the run has %s", i, s.name, m.sources[i].name))
 			break
 		}
@@ -108,7 +108,7 @@ func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 			x.ramp.to = append(x.ramp.to, int64(r.bounded(Unit)))
 		}
 	}
-	if r.err == nil && (len(x.sources) < len(m.config.Sources) || total != x.tokens) {
+	if r.err == nil && (len(x.sources) < m.first || total != x.tokens) {
 		r.fail(fmt.Errorf("%d sources with %d tokens cannot be those of a run of %d tokens", len(x.sources), total, x.tokens))
 	}
 	if r.err == nil {

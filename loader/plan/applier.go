@@ -19,13 +19,16 @@ type Applier struct {
 	Keepers Keepers   // the map is replaced, never changed
 	End     *End      // nil until it is recorded
 	Ended   bool      // no document is taken any more
-	Fed     int64     // tokens of used documents, less what a parent had used of them
+	Fed     int64     // tokens of used documents, less what a parent had used of them; with several sources what waited there counts
 }
 
 // Begin returns the applier of a run at its beginning.
 func (h Header) Begin() (*Applier, error) {
 	p, err := h.NewPlanner()
-	return &Applier{Planner: p, Keepers: Keepers{}}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Applier{Planner: p, Keepers: Keepers{}, Fed: p.accounted()}, nil
 }
 
 // Record takes an entry that the log holds or is about to hold. A control takes effect when the planner has seen its document.
@@ -47,6 +50,8 @@ func (a *Applier) Document(d Arrival) (Ready, error) {
 	switch {
 	case a.Ended:
 		return Ready{}, fmt.Errorf("plan document %d: the run has ended behind document %d", d.Sequence, a.Planner.Clock())
+	case a.Planner.Inherits():
+		return Ready{}, fmt.Errorf("plan document %d: what the run inherited comes first", d.Sequence)
 	case a.due():
 		return Ready{}, fmt.Errorf("plan document %d: %s comes first", d.Sequence, a.Pending[0])
 	}
@@ -86,9 +91,16 @@ func (a *Applier) over(ends bool) {
 	}
 }
 
-// Settle lets all controls take effect that are due, one by one; do carries out what each returns. do may record further controls: the log
-// may hold another one for the same document behind the steps of the first.
+// Settle takes what a fork begins with, and lets all controls take effect that are due, one by one; do carries out what each returns. do may record further
+// controls: the log may hold another one for the same document behind the steps of the first.
 func (a *Applier) Settle(do func(Ready) error) error {
+	if a.Planner.Inherits() {
+		steps := a.Planner.Inherit()
+		a.over(a.Planner.Ended())
+		if err := do(Ready{Steps: steps, Ended: a.Ended}); err != nil {
+			return err
+		}
+	}
 	for a.due() {
 		ready, err := a.control()
 		if err != nil {
@@ -105,11 +117,11 @@ func (a *Applier) Settle(do func(Ready) error) error {
 	return nil
 }
 
-// Resume is called behind the last record of the log. The run has ended if the planner of several sources says so, and with one document stream if the
-// last record is the End and no control is pending.
+// Resume is called behind the last record of the log. The run has ended if that is the End and no control is pending; with several sources if the planner says
+// so, too: where no End is recorded, what waits still has to be packed.
 func (a *Applier) Resume() {
 	if a.Planner.Mixture() != nil {
-		a.over(a.Planner.Ended())
+		a.over(a.End != nil && a.Planner.Ended())
 		return
 	}
 	a.Ended = a.Ended || a.End != nil && len(a.Pending) == 0

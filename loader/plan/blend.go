@@ -27,7 +27,12 @@ type SourceBegin struct {
 type SourceInfo struct {
 	SourceBegin
 	Config mixture.Source `json:"config"`
+	// From is the first document that the run needs, where a parent had read those before; else 0.
+	From uint64 `json:"from,omitempty"`
 }
+
+// First returns the sequence of the first document that the run needs.
+func (s *SourceInfo) First() uint64 { return max(s.Start, s.From) }
 
 // Floor returns the sequence of the first document that is still taken when the source is read as far as a place. A source that is read in a drawn
 // order, or again, is needed whole until the run ends.
@@ -35,14 +40,21 @@ func (s *SourceInfo) Floor(p mixture.Place) uint64 {
 	if s.Config.Epochs != 1 || s.Sealed && s.Config.Block > 0 {
 		return s.Start
 	}
-	return s.Start + p.Taken
+	return max(s.Start+p.Taken, s.From)
 }
 
 // Infos returns the sources that a run begins with, in the order of their numbers.
 func (h Header) Infos() []SourceInfo {
 	out := make([]SourceInfo, len(h.Sources))
 	for i, s := range h.Sources {
-		out[i] = SourceInfo{s, h.Config.Sources[s.Name]}
+		out[i] = SourceInfo{SourceBegin: s, Config: h.Config.Sources[s.Name]}
+		if !h.Heir() {
+			continue
+		}
+		x := h.Parent.Sources[i]
+		if out[i].From = x.From; x.Config != nil {
+			out[i].Config = *x.Config
+		}
 	}
 	return out
 }
@@ -51,7 +63,7 @@ func (h Header) Infos() []SourceInfo {
 func (c Mix) Infos() []SourceInfo {
 	out := make([]SourceInfo, len(c.Begins))
 	for i, s := range c.Begins {
-		out[i] = SourceInfo{s, c.Add[s.Name]}
+		out[i] = SourceInfo{SourceBegin: s, Config: c.Add[s.Name]}
 	}
 	return out
 }
@@ -119,14 +131,18 @@ type blended struct {
 	counts SourceCounts
 }
 
-// unread is an arrival whose traits a restored packer lacks.
+// unread is an arrival whose traits a restored packer lacks, or lacks yet where the document still has to come to it.
 type unread struct {
 	pack    int
 	arrival uint64
+	comes   bool
 }
 
 // newBlended returns the planner of a run with several sources.
 func newBlended(h Header) (*Planner, error) {
+	if h.Heir() {
+		return newHeir(h)
+	}
 	p, err := NewPlanner(h.Config, 1)
 	if err != nil {
 		return nil, err
@@ -241,9 +257,7 @@ func (p *Planner) settle() []Step {
 func (p *Planner) waiting() []uint64 {
 	var out []uint64
 	note := func(arrival uint64) { out = append(out, arrival) }
-	for i := range p.packs {
-		p.packs[i].packer.Each(note)
-	}
+	p.unplaced(func(x packonline.Piece) { note(x.Doc) })
 	p.beyond(func(pieces []packonline.Piece) {
 		for _, x := range pieces {
 			note(x.Doc)
@@ -341,15 +355,22 @@ func (p *Planner) SourceCounts() []SourceCounts {
 	return out
 }
 
-// unreadOf returns the documents whose traits a packer lacks, each once.
-func (b *blend) unreadOf(packs []pack) []uint64 {
+// unreadOf returns the documents whose traits a packer lacks, each once. left are those that still have to come to one.
+func (b *blend) unreadOf(packs []pack, left []packonline.Piece) []uint64 {
 	b.unread = map[uint64][]unread{}
 	for i := range packs {
 		if packer, ok := packs[i].packer.(packonline.Hinted); ok {
 			for _, arrival := range packer.Unhinted() {
 				ref := b.refs.of(arrival)
-				b.unread[ref] = append(b.unread[ref], unread{i, arrival})
+				b.unread[ref] = append(b.unread[ref], unread{i, arrival, false})
 			}
+		}
+	}
+	for _, x := range left {
+		ref := b.refs.of(x.Doc)
+		i := b.parts[RefSource(ref)].pack
+		if _, ok := packs[i].packer.(packonline.Hinted); ok {
+			b.unread[ref] = append(b.unread[ref], unread{i, x.Doc, true})
 		}
 	}
 	return slices.Sorted(maps.Keys(b.unread))

@@ -39,7 +39,7 @@ func newBlended(t *rapid.T, c plan.Config, sources []plan.SourceBegin) *blended 
 // mixedDocument is the one of a source with a sequence.
 func mixedDocument(source int, sequence uint64) plan.Arrival {
 	x := uint64(source)*1000003 + sequence*7919
-	a := plan.Arrival{Source: source, Sequence: sequence, Length: 1 + int(x%37), ID: x % 40, Traits: plan.Traits{Hint: plantest.Hint(sequence)}}
+	a := plan.Arrival{Source: source, Sequence: sequence, Length: 1 + int(x%37), ID: sequence * sequence % 7, Traits: plan.Traits{Hint: plantest.Hint(sequence)}}
 	if x%11 == 3 {
 		a.Skip, a.Length = plan.SkipEmpty, 0
 	}
@@ -123,6 +123,39 @@ func drawBlend(t *rapid.T) (plan.Config, []plan.SourceBegin) {
 	return c, sources
 }
 
+// drawControl draws something that is recorded now and then, nil for nothing. It counts the sources that it adds.
+func (b *blended) drawControl(t *rapid.T, added *int) plan.Control {
+	status := b.applier.Planner.Mixture().Status()
+	i := rapid.IntRange(0, len(status)-1).Draw(t, "source")
+	x := status[i]
+	what := rapid.IntRange(0, 30).Draw(t, "what")
+	switch {
+	case b.applier.Ended:
+	case what == 0:
+		return plan.Drain{}
+	case what == 1 && !x.Sealed && !x.Removed:
+		first := b.applier.Planner.Infos()[i].Start
+		return plan.SealSource{Source: i, Last: first + x.Taken - 1 + uint64(rapid.IntRange(0, 20).Draw(t, "more")), By: "alice"}
+	case what == 2 && !x.Removed:
+		return plan.Rest{Source: i, Rests: !x.Resting}
+	case what == 3 && *added < 3:
+		*added++
+		name := fmt.Sprint("added", *added)
+		change := mixture.Change{Weights: map[string]float64{name: 1}, Add: map[string]mixture.Source{name: {Weight: 1, Epochs: 1}}}
+		for _, x := range status {
+			if !x.Removed {
+				change.Weights[x.Name] = 2
+			}
+		}
+		if !x.Removed {
+			change.Remove = []string{x.Name}
+			delete(change.Weights, x.Name)
+		}
+		return plan.Mix{Change: change, Begins: []plan.SourceBegin{{Name: name, Start: 1}}}
+	}
+	return nil
+}
+
 // A planner of several sources that is restored behind every document and control plans what an undisturbed one plans. Every token of every
 // used document comes out once for each time that it was taken, in rows of one packing, and no step needs what lies below the floor before it.
 func TestBlendRestoredAtEveryDocument(t *testing.T) {
@@ -146,36 +179,8 @@ func TestBlendRestoredAtEveryDocument(t *testing.T) {
 		}
 		added := 0
 		for range rapid.IntRange(0, 150).Draw(t, "documents") {
-			status := steady.applier.Planner.Mixture().Status()
-			i := rapid.IntRange(0, len(status)-1).Draw(t, "source")
-			x := status[i]
-			what := rapid.IntRange(0, 30).Draw(t, "what")
-			switch {
-			case steady.applier.Ended:
-			case what == 0:
-				record(plan.Drain{})
-			case what == 1 && !x.Sealed && !x.Removed:
-				first := uint64(1)
-				if i < len(sources) {
-					first = sources[i].Start
-				}
-				record(plan.SealSource{Source: i, Last: first + x.Taken - 1 + uint64(rapid.IntRange(0, 20).Draw(t, "more")), By: "alice"})
-			case what == 2 && !x.Removed:
-				record(plan.Rest{Source: i, Rests: !x.Resting})
-			case what == 3 && added < 3:
-				added++
-				name := fmt.Sprint("added", added)
-				change := mixture.Change{Weights: map[string]float64{name: 1}, Add: map[string]mixture.Source{name: {Weight: 1, Epochs: 1}}}
-				for _, x := range status {
-					if !x.Removed {
-						change.Weights[x.Name] = 2
-					}
-				}
-				if !x.Removed {
-					change.Remove = []string{x.Name}
-					delete(change.Weights, x.Name)
-				}
-				record(plan.Mix{Change: change, Begins: []plan.SourceBegin{{Name: name, Start: 1}}})
+			if control := steady.drawControl(t, &added); control != nil {
+				record(control)
 			}
 			if !steady.applier.Ended {
 				restored.restart(t)

@@ -45,7 +45,11 @@ func (h Header) Restore(c Checkpoint) (*Applier, error) {
 		return nil, err
 	}
 	a.Keepers, a.Pending = c.keepers, slices.Clone(c.pending)
-	return a, a.Planner.RestoreState(c.planner)
+	if err := a.Planner.RestoreState(c.planner); err != nil {
+		return nil, err
+	}
+	a.Fed = a.Planner.accounted()
+	return a, nil
 }
 
 // Pending are the controls that were recorded and not in effect when the checkpoint was taken.

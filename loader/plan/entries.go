@@ -332,6 +332,8 @@ func (r *varints) control(kind byte) Entry {
 		return SealSource{r.uvarint(), r.anyIdentity(), r.source(), r.uvarint()}
 	case kindRest:
 		return Rest{r.uvarint(), r.source(), r.bounded(1) == 1}
+	case kindHeritage:
+		return r.heritage()
 	}
 	r.fail(fmt.Errorf("unknown kind %d", kind))
 	return nil

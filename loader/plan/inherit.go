@@ -20,6 +20,11 @@ type Parent struct {
 	Floor       uint64 `json:"floor"`  // all documents below are used up
 	Cursor      uint64 `json:"cursor"` // no document behind is used
 	Taken       []byte `json:"taken"`  // the tokens of documents Floor ... Cursor that the steps before Step hold; see takenForm
+	// Of a run with several sources Floor and Cursor count arrivals, and Taken is empty: the planner's state says it. Sources are how far each was read, by the
+	// numbers of the sources; State are the bytes of that state, and Records the records behind the header that have it.
+	Sources []InheritedSource `json:"sources,omitempty"`
+	State   uint64            `json:"state,omitempty"`
+	Records uint64            `json:"records,omitempty"`
 }
 
 // takenForm is the form of Parent.Taken, in uvarints: for each document that is used in part or whole, in order of sequences, the
@@ -68,13 +73,22 @@ func joinSpans(spans []span) []span {
 
 // taken reads Parent.Taken.
 func (p *Parent) taken() (map[uint64][]span, error) {
-	r := varints{b: p.Taken}
+	out, err := readTaken(p.Taken, p.Floor, p.Cursor)
+	if err != nil {
+		return nil, fmt.Errorf("read what run %s had used: %w", p.Run, err)
+	}
+	return out, nil
+}
+
+// readTaken reads what encodeTaken wrote, of documents up to last.
+func readTaken(b []byte, floor, last uint64) (map[uint64][]span, error) {
+	r := varints{b: b}
 	out := map[uint64][]span{}
-	doc := p.Floor
+	doc := floor
 	for len(r.b) > 0 && r.err == nil {
 		doc += r.uvarint()
-		if doc > p.Cursor {
-			r.fail(fmt.Errorf("document %d is behind the last one used, %d", doc, p.Cursor))
+		if doc > last {
+			r.fail(fmt.Errorf("document %d is behind the last one used, %d", doc, last))
 		}
 		if out[doc] != nil {
 			r.fail(fmt.Errorf("document %d comes twice", doc))
@@ -92,7 +106,7 @@ func (p *Parent) taken() (map[uint64][]span, error) {
 		}
 	}
 	if r.err != nil {
-		return nil, fmt.Errorf("read what run %s had used (%s): %w", p.Run, takenForm, r.err)
+		return nil, fmt.Errorf("read used tokens (%s): %w", takenForm, r.err)
 	}
 	return out, nil
 }

@@ -21,6 +21,8 @@ type Order struct {
 	Config *Config
 
 	sources []SourceInfo // of a run with several, those that were removed among them
+	parts   uint64       // of a Heritage, that follow
+	part    uint64       // the next of them
 
 	cursor Position // of the last step
 	floor  Position // likewise
@@ -30,7 +32,11 @@ type Order struct {
 // Order is that of the records behind the header.
 func (h Header) Order() Order {
 	// Before runs had ids a daemon could begin a plan without a term.
-	return Order{Known: true, Led: h.ID == "", Config: &h.Config, sources: h.Infos()}
+	o := Order{Known: true, Led: h.ID == "", Config: &h.Config, sources: h.Infos()}
+	if h.Heir() {
+		o.parts = h.Parent.Records
+	}
+	return o
 }
 
 // Order is that of the records behind the last one that the applier has taken.
@@ -118,6 +124,12 @@ func (o *Order) Between(e Entry) error {
 	if f, ok := e.(Foreign); ok {
 		return &ForeignError{f.At}
 	}
+	if x, part := e.(Heritage); part && o.Known {
+		return o.inherits(x)
+	}
+	if o.part < o.parts {
+		return fmt.Errorf("a record of kind %d stands where part %d of what the run inherited should", e.Kind(), o.part)
+	}
 	if _, term := e.(Term); !term && o.Known && !o.Led {
 		return fmt.Errorf("a record of kind %d stands before any daemon has begun to lead", e.Kind())
 	}
@@ -141,6 +153,14 @@ func (o *Order) Between(e Entry) error {
 	case Control:
 		return o.control(e)
 	}
+	return nil
+}
+
+func (o *Order) inherits(x Heritage) error {
+	if o.part == o.parts || x.Part != o.part {
+		return fmt.Errorf("%s stands where it cannot", x)
+	}
+	o.part++
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"loaderd/packonline"
+	"loaderd/packonline/related"
 	"loaderd/shuffle"
 )
 
@@ -51,7 +52,7 @@ type Planner struct {
 	packs  []pack
 	window *shuffle.Window[atom]
 	queues queues       // one a bucket, in the order of Config.Packing.Buckets
-	parent *Inheritance // nil without one
+	parent *Inheritance // nil without one; of a run with several sources by arrivals
 	blend  *blend       // nil with one document stream
 
 	used   int64 // tokens of the last document, less what a parent had used of them
@@ -61,6 +62,14 @@ type Planner struct {
 	next   uint64   // index of the next step
 	rows   packonline.Rows
 	steps  []Step
+
+	// Of a fork of a run with several sources, and of the planner that it is made from: see Fork.
+	keeps bool
+	from  uint64                   // step that is kept, with those behind it
+	kept  []Step                   // their pieces name arrivals
+	due   []Step                   // that were made before the fork and are not in any plan; their pieces name arrivals
+	left  []packonline.Piece       // documents that wait to be packed anew; the pieces count only tokens that are not used
+	hints map[uint64]*related.Hint // of these
 }
 
 // NewPlanner returns the planner of a run whose first document has sequence start.
@@ -161,6 +170,7 @@ func (p *Planner) seal() Position {
 		case len(b.wait) == 0:
 		case p.config.Steps.Last == LastPad:
 			p.emit(b)
+		case p.keeps: // a fork may still plan them
 		default:
 			for _, r := range b.wait {
 				p.counts.LeftTokens += tokens(r.pieces)
@@ -204,12 +214,17 @@ func (p *Planner) emit(b *queue) {
 	if p.config.Steps.Balance && p.config.Attention == AttentionDocument {
 		balance(s.Rows)
 	}
+	p.made(s)
+}
+
+// made takes in the next step.
+func (p *Planner) made(s Step) {
 	for _, r := range s.Rows {
 		p.counts.Tokens += tokens(r)
 	}
 	p.next++
 	p.counts.Rows += int64(len(s.Rows))
-	p.counts.Slots += int64(len(s.Rows)) * int64(b.length)
+	p.counts.Slots += int64(len(s.Rows)) * int64(s.Bucket)
 	p.steps = append(p.steps, s)
 }
 
@@ -228,6 +243,7 @@ func (p *Planner) finish(floor Position) []Step {
 		}
 	}
 	if p.blend != nil {
+		p.keep()
 		p.name()
 	}
 	return p.steps
@@ -235,9 +251,15 @@ func (p *Planner) finish(floor Position) []Step {
 
 // WaitingTokens counts the tokens of all pieces that wait, wherever they do.
 func (p *Planner) WaitingTokens() int64 {
-	n := p.pending().Tokens
+	n := p.pending().Tokens + tokens(p.left)
 	p.beyond(func(pieces []packonline.Piece) { n += tokens(pieces) })
 	return n
+}
+
+// accounted counts the tokens of used documents by where they are: in steps, dropped, or waiting.
+func (p *Planner) accounted() int64 {
+	counts, packed := p.Counts()
+	return counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens + p.WaitingTokens()
 }
 
 // pending describes what all packers hold back.
@@ -263,6 +285,13 @@ func (p *Planner) beyond(f func([]packonline.Piece)) {
 		l.each(f)
 	}
 	p.queues.each(f)
+	for _, steps := range [][]Step{p.due, p.kept} {
+		for i := range steps {
+			for _, row := range steps[i].Rows {
+				f(row)
+			}
+		}
+	}
 }
 
 // Drains reports whether Drain could complete a step: a full step waits, or something waits before the queues and all that waits, pieces
@@ -287,7 +316,7 @@ func (p *Planner) Drains() bool {
 // Unread returns the waiting documents whose traits a restored planner has to be told again.
 func (p *Planner) Unread() []uint64 {
 	if p.blend != nil {
-		return p.blend.unreadOf(p.packs)
+		return p.blend.unreadOf(p.packs, p.left)
 	}
 	if packer, ok := p.packs[0].packer.(packonline.Hinted); ok {
 		return packer.Unhinted()
@@ -302,6 +331,13 @@ func (p *Planner) Tell(document uint64, t Traits) {
 		return
 	}
 	for _, u := range p.blend.unread[document] { // twice, where the document waits in two epochs
+		if u.comes {
+			if p.hints == nil {
+				p.hints = map[uint64]*related.Hint{}
+			}
+			p.hints[u.arrival] = t.Hint
+			continue
+		}
 		p.packs[u.pack].packer.(packonline.Hinted).Hint(u.arrival, t.Hint)
 	}
 	delete(p.blend.unread, document)
@@ -363,5 +399,5 @@ func (p *Planner) Floor() Position {
 		floor = floor.Least(Before(pool.Oldest))
 	}
 	p.beyond(func(pieces []packonline.Piece) { floor = oldest(pieces, floor) })
-	return floor
+	return oldest(p.left, floor)
 }

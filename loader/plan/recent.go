@@ -34,3 +34,16 @@ func (r *recent) put(id uint64) {
 	}
 	r.next++
 }
+
+// resized remembers the ids of the last n documents, as far as r does.
+func (r *recent) resized(n int) *recent {
+	size := uint64(len(r.ring))
+	if size == uint64(n) {
+		return r
+	}
+	out := newRecent(n)
+	for k := r.next - min(size, r.next); n > 0 && k < r.next; k++ {
+		out.put(r.ring[k%size])
+	}
+	return out
+}

@@ -35,6 +35,7 @@ const (
 	kindMix        = 13 // a change of the mixture
 	kindSealSource = 14
 	kindRest       = 15
+	kindHeritage   = 16
 )
 
 const (
@@ -62,6 +63,8 @@ type Header struct {
 	Config  Config        `json:"config"`
 	// Parent is the run that this one was forked from.
 	Parent *Parent `json:"parent,omitempty"`
+	// State is what the planner of a fork of a run with several sources begins with. Records of their own hold it, behind the header: see Heritage.
+	State []byte `json:"-"`
 	// Repair says of which damaged plan this one is a copy.
 	Repair *Repair `json:"repair,omitempty"`
 }
@@ -73,7 +76,7 @@ type Repair struct {
 	Steps   uint64   `json:"steps"`   // that the damaged plan once had: they are planned again at once, as a reader may be that far
 }
 
-// Entry is what one record of a plan says: Header, StepPart, Seal, Drain, Commit, Leave, End or Term.
+// Entry is what one record of a plan says: a Header, a StepPart, a control, a Commit, Leave, End or Term.
 type Entry interface {
 	// Kind is the kind of its records; docs/plan.md lists them.
 	Kind() byte
@@ -221,6 +224,9 @@ func decodeHeader(b []byte) (Entry, error) {
 	}
 	if !ValidID(h.ID) {
 		return nil, fmt.Errorf("decode plan header: %q is no id of a run: it has %d hexadecimal digits", h.ID, idDigits)
+	}
+	if err := h.check(); err != nil {
+		return nil, fmt.Errorf("decode plan header: %w", err)
 	}
 	return h, nil
 }

@@ -102,7 +102,8 @@ func FuzzDecodeRecord(f *testing.F) {
 		f.Fatal(err)
 	}
 	records = append(records, several...)
-	for _, b := range append(records, EncodeRecord(Seal{At: 77}), EncodeRecord(Seal{77, "alice"}), EncodeRecord(Drain{78, "bob/7"}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}), EncodeRecord(Term{}), EncodeRecord(Mix{At: 5, By: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}}, Decided: new(uint64)}), EncodeRecord(Header{Run: "x"})) {
+	for _, b := range append(records, EncodeRecord(Seal{At: 77}), EncodeRecord(Seal{77, "alice"}), EncodeRecord(Drain{78, "bob/7"}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}), EncodeRecord(Term{}), EncodeRecord(Mix{At: 5, By: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}}, Decided: new(uint64)}), EncodeRecord(Header{Run: "x"}),
+		EncodeRecord(Heritage{3, []byte("state")})) {
 		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, else nothing else would be reached
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -17,7 +17,7 @@ import (
 //	and as many packers as they have
 //	for each bucket: rows of the atom that more belong to, each of them; atoms of the row under construction and, if there are
 //	any, the row; the documents that had arrived when the first of these came, if there are any
-//	the queues of rows that wait for a step (queues.appendState)
+//	the queues of rows that wait for a step (queues.appendState); with several sources what a fork begins with (appendHeritage)
 //
 // An atom in the window is its packer's number where there are several, its bucket's index, the number of its rows, and each of them.
 const stateVersion = 3
@@ -62,7 +62,11 @@ func (p *Planner) AppendState(b []byte) []byte {
 			b = binary.AppendUvarint(b, uint64(l.since))
 		}
 	}
-	return p.queues.appendState(b, &previous)
+	b = p.queues.appendState(b, &previous)
+	if p.blend != nil {
+		b = p.appendHeritage(b, &previous)
+	}
+	return b
 }
 
 // RestoreState replaces the state of a planner of the same configuration. It accepts exactly what AppendState wrote.
@@ -119,8 +123,13 @@ func (p *Planner) RestoreState(b []byte) error {
 		p.restoreLine(l, &r, &previous)
 	}
 	p.queues.restoreState(&r, &previous, p.counts.Arrived)
+	if p.blend != nil {
+		p.restoreHeritage(&r, &previous)
+	}
 	if p.blend != nil && r.err == nil {
 		if err := p.blend.refs.holds(p.waiting()); err != nil {
+			r.fail(err)
+		} else if err := p.checkLeft(); err != nil {
 			r.fail(err)
 		}
 	}

@@ -1,0 +1,214 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"loaderd/loader/plan"
+)
+
+// ForkSources is Fork for runs with several sources. Of from the plan, the checkpoints and the documents are read, with the parent's tokenizer: the plan is made
+// again from the newest checkpoint before the step, or from its beginning, up to the last record before the step. There the new run begins, with all that
+// waits: every source where it is, with its credit, its end and its rest.
+func ForkSources(ctx context.Context, from Edges, step uint64, name string, c plan.Config) (forked, parent plan.Header, err error) {
+	f := forking{from: from, step: step, plan: &planReader{log: from.Plan}, streams: newStreams(from, nil)}
+	if forked, err = f.fork(ctx, name, c.Settled()); err != nil {
+		err = fmt.Errorf("fork: %w", err)
+	}
+	return forked, f.parent, err
+}
+
+// forking is a ForkSources under way.
+type forking struct {
+	from    Edges
+	step    uint64
+	plan    *planReader
+	streams *streams
+
+	parent  plan.Header
+	before  uint64 // the first record that the fork does not share
+	applier *plan.Applier
+	at      uint64 // the last record that it covers at first; 1 at the beginning
+}
+
+func (f *forking) fork(ctx context.Context, name string, c plan.Config) (h plan.Header, err error) {
+	if err := f.open(ctx, c); err != nil {
+		return h, err
+	}
+	if err := f.restore(ctx); err != nil {
+		return h, err
+	}
+	if err := f.there(ctx); err != nil {
+		return h, err
+	}
+	if err := f.again(ctx); err != nil {
+		return h, err
+	}
+	planner := f.applier.Planner
+	more, err := f.more(ctx, planner.Infos(), c)
+	if err != nil {
+		return h, err
+	}
+	if planner, err = planner.Fork(c, more); err != nil {
+		return h, &Error{Reason: PlanMismatch, Message: fmt.Sprintf("the configuration cannot go on where step %d of run %s begins: %v", f.step, f.parent.Run, err),
+			Do: "correct the configuration of the new run"}
+	}
+	h = plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: name, ID: newID(), Fingerprint: c.Fingerprint(), Start: 1, Config: c}
+	h.Sources, h.Parent, h.State = planner.Heritage(f.parent, f.step)
+	_, err = h.Begin() // it is refused before anything is written
+	return h, err
+}
+
+// open reads the parent's header, and finds the step.
+func (f *forking) open(ctx context.Context, c plan.Config) (err error) {
+	if f.parent, err = f.plan.header(ctx); err != nil {
+		return fmt.Errorf("read the parent's header: %w", err)
+	}
+	old := f.parent
+	if !old.Config.Mixed() || !c.Mixed() {
+		return oneKind(old)
+	}
+	if old.Algorithm != plan.AlgorithmVersion {
+		return fmt.Errorf("%s: a fork of several sources plans it again: fork it with the binary that planned it", otherAlgorithm(old))
+	}
+	if err := tokensAs(old, c); err != nil {
+		return err
+	}
+	end, err := f.plan.end(ctx)
+	if err != nil {
+		return fmt.Errorf("read the end of the parent's plan: %w", err)
+	}
+	f.before = end.records + 1
+	switch {
+	case f.step > end.steps:
+		return notPlanned(f.step, end.steps)
+	case f.step < end.steps:
+		if f.before, err = f.plan.locate(ctx, f.step); err != nil {
+			return fmt.Errorf("find step %d: %w", f.step, err)
+		}
+	}
+	f.parent.State, err = f.plan.heritage(ctx, old)
+	return err
+}
+
+// oneKind refuses to fork a run with one document stream into one with several sources, and the other way round.
+func oneKind(old plan.Header) error {
+	have, want := "one document stream", "several sources"
+	if old.Config.Mixed() {
+		have, want = want, have
+	}
+	return &Error{Reason: PlanMismatch, Message: fmt.Sprintf("run %s reads %s, and the new run %s", old.Run, have, want), Do: "begin a run that is no fork"}
+}
+
+// tokensAs refuses another tokenizer: what waits is counted in tokens.
+func tokensAs(old plan.Header, c plan.Config) error {
+	a, b := old.Config.Tokenizer, c.Tokenizer
+	if a.Fingerprint == b.Fingerprint && a.End == b.End {
+		return nil
+	}
+	return &Error{Reason: PlanMismatch,
+		Message: fmt.Sprintf("run %s has tokenizer %s (end %d), the new run %s (end %d): what is left of documents that were used in part is counted in tokens",
+			old.Run, a.Name, a.End, b.Name, b.End),
+		Do: "keep the tokenizer, or begin a run that is no fork"}
+}
+
+// restore makes the planner: from the newest checkpoint before the step that fits, else at the beginning.
+func (f *forking) restore(ctx context.Context) error {
+	stored, err := f.from.checkpoints(ctx, f.before <= 1)
+	if err != nil {
+		return err
+	}
+	for _, s := range slices.Backward(stored) {
+		b, err := f.from.Checkpoints.Get(ctx, s.Name)
+		if err != nil {
+			return fmt.Errorf("read checkpoint %s: %w", s.Name, err)
+		}
+		c, fits := f.plan.covers(ctx, f.parent, b, f.before-1)
+		if !fits {
+			continue
+		}
+		a, err := f.parent.Restore(c)
+		if err == nil && a.Planner.Next() <= f.step && !a.Planner.Ended() { // behind the end it does not hold what was dropped there
+			f.applier, f.at = a, c.Tail.Position
+			return nil
+		}
+	}
+	f.at = 1
+	f.applier, err = f.parent.Begin()
+	return err
+}
+
+// there refuses streams that are not the parent's, or that do not hold what it takes to plan it again.
+func (f *forking) there(ctx context.Context) error {
+	planner := f.applier.Planner
+	f.streams.learn(planner.Infos())
+	first, err := f.streams.same(ctx, f.parent)
+	if err != nil {
+		return err
+	}
+	infos := planner.Infos()
+	for i, s := range planner.Mixture().Status() {
+		need := infos[i].Floor(planner.Mixture().Place(i))
+		if s.Removed || s.UsedUp || first[i] <= need {
+			continue
+		}
+		return &Error{Reason: DocumentLost,
+			Message: fmt.Sprintf("to plan step %d of run %s again takes documents of source %s from %d on, and its stream begins at %d", f.step, f.parent.Run, s.Name, need, first[i]),
+			Do:      "fork at a later step, behind a checkpoint of the run: it keeps the newest three", Facts: map[string]string{"source": s.Name}}
+	}
+	return nil
+}
+
+// again plans the parent again, up to the last record before the step.
+func (f *forking) again(ctx context.Context) error {
+	order := f.parent.Order()
+	if f.at > 1 {
+		order = f.applier.Order(&f.parent.Config)
+	}
+	f.applier.Planner.Keep(f.step)
+	a := auditor{plan: f.plan, applier: f.applier, run: f.parent.Run}
+	return a.again(ctx, f.streams, func(int, Source) error { return nil }, func(ctx context.Context) *replay {
+		return replayFrom(ctx, logBefore{f.from.Plan, f.before}, f.at+1, f.applier, order)
+	})
+}
+
+// more says where the sources begin that come by the new configuration.
+func (f *forking) more(ctx context.Context, known []plan.SourceInfo, c plan.Config) (more []plan.SourceBegin, err error) {
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
+		if slices.ContainsFunc(known, func(s plan.SourceInfo) bool { return s.Name == name }) {
+			continue
+		}
+		b, err := f.streams.begin(ctx, name, c.Sources[name])
+		if err != nil {
+			return nil, err
+		}
+		more = append(more, b)
+	}
+	return more, nil
+}
+
+// logBefore is a plan log up to a record.
+type logBefore struct {
+	PlanLog
+	before uint64
+}
+
+// Scan implements PlanLog.
+func (l logBefore) Scan(ctx context.Context, from uint64, f func(at uint64, record []byte) error) error {
+	if from >= l.before {
+		return nil
+	}
+	err := l.PlanLog.Scan(ctx, from, func(at uint64, record []byte) error {
+		if at >= l.before {
+			return errFound
+		}
+		return f(at, record)
+	})
+	if errors.Is(err, errFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,457 @@
+package loader_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// forksAt begins a fork of a world's run of several sources over the same streams, and returns the fork's world.
+func (w *world) forksAt(t *testing.T, s shelf, step uint64, c plan.Config) *world {
+	t.Helper()
+	next, err := w.tryFork(s, step, c)
+	must(t, err)
+	return next
+}
+
+func (w *world) tryFork(s shelf, step uint64, c plan.Config) (*world, error) {
+	next := newWorld(c)
+	next.edges = w.edges
+	from := w.edgesOf()
+	h, _, err := loader.ForkSources(context.Background(), from, step, "next", c)
+	if err != nil {
+		return nil, err
+	}
+	return next, loader.Begin(context.Background(), loader.Edges{Plan: next.plan, Checkpoints: next.checkpoints, Sources: s}, h)
+}
+
+// from are the batches from a step on, numbered anew.
+func from(batches []*loader.Batch, step int) (out []*loader.Batch) {
+	for i, b := range batches[step:] {
+		c := *b
+		c.Step = uint64(i)
+		out = append(out, &c)
+	}
+	return out
+}
+
+// ends plans a world's run to its end, all its sources sealed.
+func (w *world) ends(t *testing.T) []*loader.Batch {
+	t.Helper()
+	run, stop := w.start(t)
+	_, err := run.Seal(t.Context())
+	must(t, err)
+	out := read(t, run, loader.Place{World: 1}, 0, 0)
+	must(t, stop())
+	return out
+}
+
+func (w *world) audited(t *testing.T, s shelf, steps int) {
+	t.Helper()
+	a, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+	if err != nil || a.Steps != uint64(steps) || !a.Ended {
+		t.Errorf("the audit says %+v, %v; want %d steps", a, err, steps)
+	}
+}
+
+// grandMixture is a run with all that a mixture can have: a source in a drawn order, one that is read twice and then ends, one with its own packing, a ramp.
+func grandMixture() (plan.Config, *world, shelf) {
+	c := config("bfd")
+	c.Steps.Rows, c.Documents.Dedupe = 2, 5
+	c.Sources = sources(map[string]float64{"code": 1, "math": 1, "web": 2, "book": 1})
+	c.Sources["math"] = mixture.Source{Weight: 1, Epochs: 3, Block: 2}
+	c.Sources["book"] = mixture.Source{Weight: 1, Epochs: 2, Block: 4}
+	own := config("splice").Packing
+	c.Sources["code"] = mixture.Source{Weight: 1, Epochs: 1, Packing: &own, Attention: plan.AttentionRow}
+	c.Mix.Schedule = []mixture.Point{{Tokens: 600, Ramp: 1500, Weights: map[string]float64{"code": 2, "math": 1, "web": 1, "book": 1}}}
+	w, s := mixed(c, "book", "code", "math", "web", "forum")
+	fill(s)
+	s["book"].lengths(someLengths(7, 30)...)
+	s["forum"].lengths(someLengths(9, 60)...)
+	s["book"].sealed = true
+	for _, docs := range s { // some documents come twice
+		for i := range docs.docs {
+			docs.docs[i].ID = uint64(i*i)%50 + 1
+		}
+	}
+	w.options.Ahead, w.options.Checkpoint = 1, 7
+	return c, w, s
+}
+
+// A fork of several sources with its parent's configuration makes the steps that the parent makes from there on, token by token: in drawn orders and later
+// epochs, on a ramp, behind changes of the mixture, with a source that rests and one with its own packing. So does a fork of the fork, and it makes no odds
+// which checkpoints the parent has.
+func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
+	bubble(t, "forks", func(t *testing.T) {
+		c, w, s := grandMixture()
+		c.Mix = w.config.Mix
+		c.Mix.Dry, c.Mix.DryAfter = mixture.DryShare, 2*time.Second
+		w.config = c
+		run, stop := w.start(t)
+		want := read(t, run, loader.Place{World: 1}, 0, 12)
+		mixes, err := run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"web": 2, "forum": 3, "math": 1, "code": 1}, Remove: []string{"book"},
+			Add: sources(map[string]float64{"forum": 3})}, "alice")
+		must(t, err)
+		want = append(want, read(t, run, loader.Place{World: 1}, 12, 8)...)
+		seals := run.Info().Planned
+		_, err = run.SealSource(t.Context(), "math", "")
+		must(t, err)
+		want = append(want, read(t, run, loader.Place{World: 1}, 20, 50)...) // forum has no more, and rests
+		if !slices.ContainsFunc(run.Stats().Sources, func(x loader.SourceStats) bool { return x.Resting }) {
+			t.Error("no source rests")
+		}
+		ends := run.Info().Planned
+		_, err = run.Seal(t.Context())
+		must(t, err)
+		want = append(want, read(t, run, loader.Place{World: 1}, uint64(len(want)), 0)...)
+		must(t, stop())
+		checkpoints := w.checkpoints.data
+		for step := 0; step <= len(want); step += 1 + step%5 {
+			w.checkpoints.data = map[string][]byte{}
+			if step%2 == 0 {
+				w.checkpoints.data = checkpoints
+			}
+			fork := w.forksAt(t, s, uint64(step), c)
+			rest, whole := from(want, step), true
+			for _, next := range []uint64{mixes, seals, ends} { // what was asked for later the fork has not been
+				if whole && uint64(step) < next {
+					rest, whole = rest[:next-uint64(step)], false
+				}
+			}
+			plans := func(w *world) (out []*loader.Batch) {
+				if whole {
+					return w.ends(t)
+				}
+				run, stop := w.start(t)
+				defer stop()
+				return read(t, run, loader.Place{World: 1}, 0, len(rest))
+			}
+			if have := plans(fork); !reflect.DeepEqual(have, rest) {
+				t.Fatalf("forked at step %d of %d: %d steps differ from %d of the parent", step, len(want), len(have), len(rest))
+			}
+			if whole {
+				fork.audited(t, s, len(rest))
+				must(t, fork.restarts(t, rest))
+			}
+			half := len(rest) / 2
+			again := fork.forksAt(t, s, uint64(half), c)
+			rest = from(rest, half)
+			if have := plans(again); !reflect.DeepEqual(have, rest) {
+				t.Fatalf("the fork at step %d of the fork at step %d makes other steps", half, step)
+			}
+		}
+	})
+}
+
+// restarts compares what a run that has ended serves after a restart, without a checkpoint.
+func (w *world) restarts(t *testing.T, want []*loader.Batch) error {
+	w.checkpoints.data = map[string][]byte{}
+	run, stop := w.start(t)
+	if again := read(t, run, loader.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, want) {
+		return fmt.Errorf("%d steps after a restart differ from %d before", len(again), len(want))
+	}
+	eventually(t, func() bool { return !run.Stats().Replaying })
+	return stop()
+}
+
+// A fork of several sources with other packing, weights and sources plans what its parent's steps before it do not hold, and every document behind once.
+func TestForkSourcesWithAnotherConfiguration(t *testing.T) {
+	c, w, s := grandMixture()
+	parent := w.ends(t)
+	epochs := map[string]int{"book": 2, "code": 1, "math": 3, "web": 1, "forum": 1}
+	for _, step := range []int{0, 1, 17, len(parent) / 2, len(parent)} {
+		next := c
+		next.Packing, next.Steps.Rows, next.Documents.Dedupe = config("concat").Packing, 3, 9
+		next.Packing.Buckets = []int{24}
+		next.Sources = maps.Clone(c.Sources)
+		next.Sources["code"] = mixture.Source{Weight: 5, Epochs: 1}
+		next.Sources["forum"] = mixture.Source{Weight: 1, Epochs: 1}
+		next.Mix = w.config.Mix
+		next.Mix.Schedule = nil
+		fork := w.forksAt(t, s, uint64(step), next)
+		half := fork.ends(t)
+		fork.audited(t, s, len(half))
+		third := fork.forksAt(t, s, uint64(len(half)/2), fork.config)
+		seen := map[string]int{}
+		uses(parent[:step], seen)
+		uses(half[:len(half)/2], seen)
+		uses(third.ends(t), seen)
+		for i, x := range headerOf(t, third).Sources {
+			docs := s[x.Name].docs
+			for k, d := range docs {
+				skipped := 0 // a document that comes again within the window is left out
+				n := seen[fmt.Sprint(plan.Ref(i, uint64(k+1)), "/", 0)]
+				for at := range d.Len() {
+					if other := seen[fmt.Sprint(plan.Ref(i, uint64(k+1)), "/", at)]; other != n {
+						t.Fatalf("forked at step %d: token %d of document %d of %s comes %d times, the first one %d times", step, at, k+1, x.Name, other, n)
+					}
+				}
+				if skipped = epochs[x.Name] - n; skipped < 0 || skipped > 0 && len(docs) > 50 && !twice(docs, k) {
+					t.Errorf("forked at step %d: document %d of %s comes %d times, want %d", step, k+1, x.Name, n, epochs[x.Name])
+				}
+			}
+		}
+	}
+}
+
+// twice reports whether a document's id is that of one of the nine before.
+func twice(docs []loader.Document, k int) bool {
+	return slices.ContainsFunc(docs[max(0, k-9):k], func(d loader.Document) bool { return d.ID == docs[k].ID })
+}
+
+func headerOf(t *testing.T, w *world) plan.Header {
+	t.Helper()
+	h, err := loader.ReadHeader(t.Context(), w.plan)
+	must(t, err)
+	return h
+}
+
+// Where the configuration leaves a source out, what was taken of it comes still, and no more.
+func TestForkLeavesASourceOut(t *testing.T) {
+	c, w, s := grandMixture()
+	parent := w.ends(t)
+	next := c
+	next.Mix = mixture.Mix{Dry: c.Mix.Dry, End: c.Mix.End}
+	next.Mix.Dry, next.Mix.End = mixture.DryWait, mixture.EndAll
+	next.Sources = maps.Clone(c.Sources)
+	delete(next.Sources, "web")
+	fork := w.forksAt(t, s, 20, next)
+	h := headerOf(t, fork)
+	web := slices.IndexFunc(h.Sources, func(x plan.SourceBegin) bool { return x.Name == "web" })
+	taken := h.Parent.Sources[web].Taken
+	have := fork.ends(t)
+	most := uint64(0)
+	for _, b := range slices.Concat(parent[:20], have) {
+		for _, row := range b.Pieces {
+			for _, x := range row {
+				if plan.RefSource(x.Doc) == web {
+					most = max(most, plan.RefSequence(x.Doc))
+				}
+			}
+		}
+	}
+	if most == 0 || most > taken || taken > 60 {
+		t.Errorf("document %d of web came, and %d were taken", most, taken)
+	}
+	fork.audited(t, s, len(have))
+	run, stop := fork.start(t)
+	eventually(t, func() bool { return len(run.Stats().Sources) > web })
+	if x := run.Stats().Sources[web]; !x.Removed {
+		t.Errorf("web is %+v", x)
+	}
+	must(t, stop())
+	next.Sources["web"] = c.Sources["web"] // it comes back where it was left
+	back := fork.forksAt(t, s, 3, next)
+	if x := headerOf(t, back).Parent.Sources[web]; x.Taken != taken || x.Config != nil {
+		t.Errorf("web goes on at %+v", x)
+	}
+	last := uint64(0)
+	for _, b := range back.ends(t) {
+		for _, row := range b.Pieces {
+			for _, x := range row {
+				if plan.RefSource(x.Doc) == web {
+					last = max(last, plan.RefSequence(x.Doc))
+				}
+			}
+		}
+	}
+	if last < 125 {
+		t.Errorf("web ends with document %d", last)
+	}
+}
+
+// The shares of a fork are those that its schedule gives at the tokens that were taken before it.
+func TestForkTakesItsSchedule(t *testing.T) {
+	c, w, s := grandMixture()
+	w.ends(t)
+	next := c
+	next.Mix = w.config.Mix
+	next.Mix.Schedule = []mixture.Point{{Tokens: 10, Weights: map[string]float64{"book": 0, "code": 0, "math": 0, "web": 1}}}
+	run, stop := w.forksAt(t, s, 30, next).start(t)
+	eventually(t, func() bool { return len(run.Stats().Sources) == 4 })
+	for _, x := range run.Stats().Sources {
+		if want := map[string]float64{"web": 1}[x.Name]; x.Target != want {
+			t.Errorf("the share of %s is to be %v, want %v", x.Name, x.Target, want)
+		}
+	}
+	must(t, stop())
+}
+
+// What a fork finds of a document is what its steps hold, in whatever epoch the document came before.
+func TestForkFinds(t *testing.T) {
+	_, w, s := grandMixture()
+	w.ends(t)
+	fork := w.forksAt(t, s, 25, w.config)
+	want := map[uint64]map[uint64]int32{}
+	for _, b := range fork.ends(t) {
+		for _, row := range b.Pieces {
+			for _, x := range row {
+				if want[x.Doc] == nil {
+					want[x.Doc] = map[uint64]int32{}
+				}
+				want[x.Doc][b.Step] += x.Length
+			}
+		}
+	}
+	for i, x := range headerOf(t, fork).Sources {
+		for k := range s[x.Name].docs {
+			have, ref := map[uint64]int32{}, plan.Ref(i, uint64(k+1))
+			must(t, loader.Find(t.Context(), fork.plan, ref, func(step *plan.Step, _ int, pieces []packonline.Piece) error {
+				for _, x := range pieces {
+					have[step.Index] += x.Length
+				}
+				return nil
+			}))
+			if len(have)+len(want[ref]) > 0 && !maps.Equal(have, want[ref]) {
+				t.Errorf("document %d of %s is found in steps %v, it is in %v", k+1, x.Name, have, want[ref])
+			}
+		}
+	}
+}
+
+// A fork needs what its steps hold and what comes behind, and no other documents: it is made of no others, and serves its steps without them.
+func TestForkOfReleasedDocuments(t *testing.T) {
+	c := mixedConfig()
+	c.Steps.Rows, c.Mix = 1, mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
+	w, s := mixed(c, "code", "math", "web")
+	for _, docs := range s {
+		docs.lengths(someLengths(8, 600)...)
+	}
+	w.options.Checkpoint = 10
+	run, stop := w.start(t)
+	read(t, run, loader.Place{World: 1}, 0, 150)
+	must(t, stop())
+	checkpoints := maps.Clone(w.checkpoints.data)
+	run, stop = w.start(t)
+	want := read(t, run, loader.Place{World: 1}, 150, 60)
+	must(t, stop())
+	w.checkpoints.data = checkpoints
+	h := headerOf(t, w.forksAt(t, s, 150, c))
+	for i, x := range h.Sources {
+		have := h.Parent.Sources[i]
+		if x.Name == "math" && have.From != 1 || x.Name != "math" && (have.From < 20 || have.From > have.Taken) {
+			t.Errorf("of %s %d documents were taken, and it is needed from %d on", x.Name, have.Taken, have.From)
+		}
+		s[x.Name].first = have.From
+	}
+	fork := w.forksAt(t, s, 150, c)
+	run, stop = fork.start(t)
+	if have := read(t, run, loader.Place{World: 1}, 0, 60); !reflect.DeepEqual(have, from(want, 0)) {
+		t.Error("the fork makes other steps without the documents before")
+	}
+	if oldest := run.Info().Oldest; oldest != 0 {
+		t.Errorf("step %d is the oldest one", oldest)
+	}
+	must(t, stop())
+	s["web"].first++ // one too much
+	if _, err := w.tryFork(s, 150, c); reason(err) != loader.DocumentLost || !strings.Contains(err.Error(), "fork at a later step") {
+		t.Errorf("a document that waits is purged: %v", err)
+	}
+	w.checkpoints.data = map[string][]byte{}
+	if _, err := w.tryFork(s, 150, c); reason(err) != loader.DocumentLost || !strings.Contains(err.Error(), "takes documents of source code from 1 on") {
+		t.Errorf("forked without checkpoints: %v", err)
+	}
+}
+
+// A run whose sources are all sealed and empty ends at once, and so it does after a restart.
+func TestARunOfEmptySourcesEnds(t *testing.T) {
+	c := config("bfd")
+	c.Sources = sources(map[string]float64{"code": 1, "web": 1})
+	w, s := mixed(c, "code", "web")
+	s["code"].sealed, s["web"].sealed = true, true
+	for range 2 {
+		run, stop := w.start(t)
+		if have := read(t, run, loader.Place{World: 1}, 0, 0); len(have) > 0 {
+			t.Errorf("%d steps of no documents", len(have))
+		}
+		must(t, stop())
+	}
+}
+
+// What a parent dropped at its end its fork plans, behind the same steps.
+func TestForkPlansWhatWasDropped(t *testing.T) {
+	c := mixedConfig()
+	c.Steps.Last, c.Steps.Rows, c.Mix = plan.LastDrop, 7, mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
+	w, s := mixed(c, "code", "math", "web")
+	fill(s)
+	parent := w.ends(t)
+	whole := 0
+	for name, docs := range s {
+		for _, d := range docs.docs {
+			whole += d.Len() * int(c.Sources[name].Epochs)
+		}
+	}
+	n := shares(parent)
+	if n[0]+n[1]+n[2] == whole {
+		t.Fatal("nothing was dropped")
+	}
+	c.Steps.Last = plan.LastPad
+	for _, step := range []int{3, len(parent) - 1, len(parent)} {
+		have := w.forksAt(t, s, uint64(step), c).ends(t)
+		if rest := from(parent, step); len(have) <= len(rest) || len(rest) > 0 && !reflect.DeepEqual(have[:len(rest)], rest) {
+			t.Errorf("forked at step %d: %d steps, and not %d as the parent and more", step, len(have), len(rest))
+		}
+		if n := shares(append(parent[:step:step], have...)); n[0]+n[1]+n[2] != whole {
+			t.Errorf("forked at step %d: %d tokens come of %d", step, n[0]+n[1]+n[2], whole)
+		}
+	}
+}
+
+func TestForkSourcesRefuses(t *testing.T) {
+	c, w, s := grandMixture()
+	steps := uint64(len(w.ends(t)))
+	single := newWorld(config("bfd"))
+	single.docs.lengths(someLengths(1, 100)...)
+	single.sealed(t)
+	for what, try := range map[string]func(c plan.Config) (*world, error){
+		"step 1000 is not planned": func(c plan.Config) (*world, error) { return w.tryFork(s, 1000, c) },
+		"run test has tokenizer": func(c plan.Config) (*world, error) {
+			c.Tokenizer.Fingerprint = "another"
+			return w.tryFork(s, 2, c)
+		},
+		"run test reads several sources, and the new run one document stream": func(plan.Config) (*world, error) { return w.tryFork(s, 2, config("bfd")) },
+		"run test reads one document stream, and the new run several sources": func(c plan.Config) (*world, error) { return single.tryFork(s, 2, c) },
+		"source book: block is 5": func(c plan.Config) (*world, error) {
+			c.Sources["book"] = mixture.Source{Weight: 1, Epochs: 2, Block: 5}
+			return w.tryFork(s, 20, c)
+		},
+		"keep the seed": func(c plan.Config) (*world, error) {
+			c.Seed++
+			return w.tryFork(s, 20, c)
+		},
+		"some of the run's buckets": func(c plan.Config) (*world, error) {
+			c.Packing.Buckets = []int{24}
+			return w.tryFork(s, 20, c)
+		},
+		"there is no stream nix": func(c plan.Config) (*world, error) {
+			c.Sources["nix"] = mixture.Source{Weight: 1, Epochs: 1}
+			c.Mix.Schedule = nil
+			return w.tryFork(s, 20, c)
+		},
+		"it was deleted and made again": func(c plan.Config) (*world, error) {
+			created := s["web"].stream.Created
+			s["web"].stream.Created = created.Add(1)
+			defer func() { s["web"].stream.Created = created }()
+			return w.tryFork(s, steps, c)
+		},
+	} {
+		next := c
+		next.Mix, next.Sources = w.config.Mix, maps.Clone(c.Sources)
+		if _, err := try(next); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want %q", err, what)
+		}
+	}
+	if _, _, err := loader.Fork(t.Context(), w.plan, 2, "next", w.config, s["web"].state()); reason(err) != loader.PlanMismatch {
+		t.Errorf("forked as if it read one stream: %v", err)
+	}
+}
