@@ -35,16 +35,12 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 		}
 		return forked, from, err
 	}
-	to, err := openNew(ctx, store, name, c)
-	if err != nil {
-		return forked, from, err
-	}
-	last, err := to.Plan.Last(ctx)
+	to, fresh, err := openFork(ctx, store, name, c)
 	if err != nil {
 		return forked, from, err
 	}
 	var left uint64
-	if last == 0 { // a run that begins: from here on nobody gives up what it may need
+	if fresh { // a run that begins: from here on nobody gives up what it may need
 		if left, err = to.Floors.Begin(ctx, 1); err != nil {
 			return forked, from, err
 		}
@@ -68,15 +64,11 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 // forkSources is Fork for runs with several sources.
 func forkSources(ctx context.Context, store *stream.Store, parent *planlog.Log, from plan.Header, step uint64, name string, c plan.Config,
 	tokens doclog.Tokenizing) (forked, _ plan.Header, err error) {
-	to, err := openNew(ctx, store, name, c)
+	to, fresh, err := openFork(ctx, store, name, c)
 	if err != nil {
 		return forked, from, err
 	}
-	last, err := to.Plan.Last(ctx)
-	if err != nil {
-		return forked, from, err
-	}
-	if last == 0 { // a run that begins: from here on nobody gives up what it may need
+	if fresh { // from here on nobody gives up what it may need
 		for _, s := range from.Infos() {
 			x, err := to.Sources.Open(ctx, s.Name, s.Config)
 			if err == nil {
@@ -95,6 +87,15 @@ func forkSources(ctx context.Context, store *stream.Store, parent *planlog.Log, 
 		return forked, from, err
 	}
 	return forked, from, loader.Begin(ctx, to, forked)
+}
+
+// openFork opens what is kept of a fork that is made. fresh says that there is no run of that name.
+func openFork(ctx context.Context, store *stream.Store, name string, c plan.Config) (e loader.Edges, fresh bool, err error) {
+	if e, err = openNew(ctx, store, name, c); err != nil {
+		return e, false, err
+	}
+	last, err := e.Plan.Last(ctx)
+	return e, last == 0, err
 }
 
 // openNew opens what is kept of a run that is made.
