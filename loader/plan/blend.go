@@ -154,10 +154,15 @@ func newBlended(h Header) (*Planner, error) {
 	if !slices.EqualFunc(h.Sources, mix.Status(), func(s SourceBegin, x mixture.Status) bool { return s.Name == x.Name }) {
 		return nil, fmt.Errorf("the sources of run %s are not in the order of their names", h.Run)
 	}
-	p.blend = &blend{mix: mix, infos: h.Infos(), begun: len(h.Sources), refs: newRefs(1)}
-	p.blend.even.forget = max(evenSteps*h.Config.StepTokens(), 1)
-	p.window.Prefer(p.blend.closer)
+	p.blends(mix, h.Infos(), newRefs(1))
 	return p, p.meet()
+}
+
+// blends makes a planner one of several sources.
+func (p *Planner) blends(mix *mixture.Mixture, infos []SourceInfo, r *refs) {
+	p.blend = &blend{mix: mix, infos: infos, begun: len(infos), refs: r}
+	p.blend.even.forget = max(evenSteps*p.config.StepTokens(), 1)
+	p.window.Prefer(p.blend.closer)
 }
 
 // meet makes room for the sources that the mixture has and the planner does not know yet.

@@ -58,11 +58,15 @@ func (p *Planner) Fork(c Config, more []SourceBegin) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.blend = &blend{mix: old.mix, infos: infos, begun: len(infos), refs: old.refs}
+	if goesOn {
+		n.window = p.window
+	}
+	n.blends(old.mix, infos, old.refs)
 	n.cursor = p.cursor
 	n.counts = Counts{Arrived: p.counts.Arrived, Empty: p.counts.Empty, Undecoded: p.counts.Undecoded, Duplicates: p.counts.Duplicates}
 	if goesOn {
-		n.packs, n.window, n.queues, n.parent, n.due, n.blend.parts = p.packs, p.window, p.queues, p.parent, slices.Concat(p.due, p.kept), old.parts
+		n.packs, n.queues, n.parent, n.due = p.packs, p.queues, p.parent, slices.Concat(p.due, p.kept)
+		n.blend.parts, n.blend.even.lacks = old.parts, old.even.lacks
 		for i := range n.queues.buckets {
 			n.queues.buckets[i].steps = 0
 		}

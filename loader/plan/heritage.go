@@ -89,7 +89,7 @@ func newHeir(h Header) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.blend = &blend{mix: mix, infos: infos, begun: len(infos), refs: newRefs(1)}
+	p.blends(mix, infos, newRefs(1))
 	if err := p.meet(); err != nil {
 		return nil, err
 	}
