@@ -114,24 +114,28 @@ func (c copied) open(stream string) (names []string) {
 	return names
 }
 
+// firstForecast is how soon an estimate follows the first one, and one that a control asks for. Each further one takes twice as long to come, up to
+// Options.Forecast: at the beginning documents come fast.
+const firstForecast = time.Second
+
 // tellLength keeps what is known of the run's length up to date, until ctx is done. Whatever fails is tried again: the run does not depend on it.
 func (l *leader) tellLength(ctx context.Context) error {
-	var tick <-chan time.Time
-	if every := l.options.Forecast; every > 0 {
-		t := time.NewTicker(every)
-		defer t.Stop()
-		tick = t.C
-		signal(l.long.wake)
-	}
+	every, wait := l.options.Forecast, time.Duration(0)
+	next := time.NewTimer(0)
+	defer next.Stop()
 	f := forecast{leader: l, samples: map[int]*sample{}}
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick:
+		case <-next.C:
+			wait = min(max(2*wait, firstForecast), every)
 		case <-l.long.wake:
+			wait = min(firstForecast, every)
 		}
-		if tick == nil && !l.asked() {
+		if every > 0 {
+			next.Reset(wait)
+		} else if !l.asked() {
 			continue
 		}
 		ended, err := f.renew(ctx)

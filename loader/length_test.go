@@ -341,6 +341,24 @@ func TestLengthOfAGrowingStream(t *testing.T) {
 	}
 }
 
+// At the beginning, when documents come fast, an estimate is soon followed by others; later they come seldom.
+func TestLengthSoon(t *testing.T) {
+	bubble(t, "soon", func(t *testing.T) {
+		w := newWorld(config("bfd"))
+		w.options.Forecast = time.Hour
+		run, stop := w.start(t)
+		for round := range 4 {
+			w.docs.lengths(someLengths(uint64(round), 400)...)
+			time.Sleep(time.Duration(1500<<round) * time.Millisecond)
+			want := uint64(len(w.docs.docs)) / 40
+			if l := run.Length(); l == nil || l.Steps < want {
+				t.Errorf("of %d documents the length is %+v", len(w.docs.docs), l)
+			}
+		}
+		must(t, stop())
+	})
+}
+
 // A daemon that only follows tells what the leader says, and asks it to measure.
 func TestLengthAtAFollower(t *testing.T) {
 	w, company := newWorld(config("bfd")), newCompany()
