@@ -84,6 +84,26 @@ func sealed(t *testing.T, w *world) {
 	must(t, stop())
 }
 
+// So does a run that was forked from another, of which it has the rest.
+func TestLengthOfAFork(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(5, 400)...)
+	all := len(w.sealed(t))
+	next := newWorld(w.config)
+	next.docs = w.docs
+	next.measured()
+	h, _, err := loader.Fork(t.Context(), w.plan, uint64(all/3), "next", next.config, w.docs.state())
+	must(t, err)
+	must(t, loader.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h))
+	run, stop := next.start(t)
+	must(t, errOf(run.Seal(t.Context())))
+	steps := exact(t, run)
+	if got := len(read(t, run, loader.Place{World: 1}, 0, 0)); uint64(got) != steps || got >= all {
+		t.Errorf("%d steps come of %d, and %d were measured", got, all, steps)
+	}
+	must(t, stop())
+}
+
 // mixtures are runs of several sources, code, math and web.
 func mixtures() map[string]plan.Config {
 	out := map[string]plan.Config{}
