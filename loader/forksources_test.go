@@ -270,6 +270,32 @@ func TestForkLeavesASourceOut(t *testing.T) {
 	}
 }
 
+// A summary of a fork says of its sources what they are, with and without a checkpoint.
+func TestForkIsSummarized(t *testing.T) {
+	c, w, s := grandMixture()
+	w.ends(t)
+	c.Mix, c.Sources = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}, maps.Clone(c.Sources)
+	delete(c.Sources, "web")
+	fork := w.forksAt(t, s, 20, c)
+	for _, served := range []bool{false, true} {
+		var checkpoint []byte
+		if served {
+			fork.ends(t)
+			checkpoint = fork.checkpoints.data[fork.checkpoints.names()[0]]
+		}
+		have, err := loader.Summarize(t.Context(), fork.plan, checkpoint)
+		must(t, err)
+		for _, x := range have.Sources {
+			if !x.Sealed || x.Last != uint64(len(s[x.Name].docs)) || x.Removed != (x.Name == "web") {
+				t.Errorf("served %v: a source is %+v", served, x)
+			}
+		}
+		if have.Ended != served || !have.Sealed || len(have.Sources) != 4 {
+			t.Errorf("served %v: %+v", served, have)
+		}
+	}
+}
+
 // The shares of a fork are those that its schedule gives at the tokens that were taken before it.
 func TestForkTakesItsSchedule(t *testing.T) {
 	c, w, s := grandMixture()

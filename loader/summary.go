@@ -45,9 +45,13 @@ func Summarize(ctx context.Context, log PlanLog, checkpoint []byte) (s Summary, 
 	s.Steps, s.Ended, s.Keepers = end.steps, end.ended != 0, plan.Keepers{}
 	from := uint64(2)
 	s.adds(s.Header.Infos())
+	s.inherits()
 	if c, fits := p.covers(ctx, s.Header, checkpoint, end.records); fits {
 		from, s.Keepers = c.Tail.Position+1, c.Keepers()
 		if s.Header.Config.Mixed() {
+			if s.Header.State, err = p.heritage(ctx, s.Header); err != nil {
+				return s, err
+			}
 			if err := s.restored(c); err != nil {
 				return s, fmt.Errorf("read the newest checkpoint: %w", err)
 			}
@@ -80,6 +84,18 @@ func Summarize(ctx context.Context, log PlanLog, checkpoint []byte) (s Summary, 
 func (s *Summary) adds(infos []plan.SourceInfo) {
 	for _, x := range infos {
 		s.Sources = append(s.Sources, SourceSummary{SourceBegin: x.SourceBegin, Sealed: x.Sealed, Last: x.Last})
+	}
+}
+
+// inherits takes in the sources as a fork found them.
+func (s *Summary) inherits() {
+	if !s.Header.Heir() {
+		return
+	}
+	for i, x := range s.Header.Parent.Sources {
+		if s.Sources[i].Removed = x.Removed; x.Sealed {
+			s.Sources[i].Sealed, s.Sources[i].Last = true, x.Last
+		}
 	}
 }
 

@@ -19,7 +19,9 @@ type InheritedSource struct {
 	// Sealed says that the parent knew where it ends: behind Last.
 	Sealed bool   `json:"sealed,omitempty"`
 	Last   uint64 `json:"last,omitempty"`
-	From   uint64 `json:"from"` // sequence of the first document that the run needs
+	// Removed says that it was removed, or that the run's configuration leaves it out: none of its documents follows.
+	Removed bool   `json:"removed,omitempty"`
+	From    uint64 `json:"from"` // sequence of the first document that the run needs
 	// Config is how it is read, where the configuration of the run does not say so.
 	Config *mixture.Source `json:"config,omitempty"`
 }
@@ -114,7 +116,7 @@ func (p *Planner) Heritage(of Header, step uint64) (sources []SourceBegin, paren
 	}
 	for i, s := range b.mix.Status() {
 		sources = append(sources, b.infos[i].SourceBegin)
-		x := InheritedSource{Epoch: s.Epoch, Taken: s.Taken, Sealed: s.Sealed, Last: s.Last, From: needs[i]}
+		x := InheritedSource{Epoch: s.Epoch, Taken: s.Taken, Sealed: s.Sealed, Last: s.Last, Removed: s.Removed, From: needs[i]}
 		if config := b.mix.Config(i); !sameSource(config, p.config.Sources[s.Name]) {
 			x.Config = &config
 		}
