@@ -11,7 +11,7 @@ import (
 )
 
 // walker reads a sealed source in the order of a walk. It reads the documents of a group together, in the order of the stream and so in ranges, while the
-// group before is delivered. What of them does not fit walkerTokens is read once more, one by one, when its turn comes.
+// group before is delivered. What of them does not fit walkerTokens is read once more, chunk by chunk, when its turn comes.
 type walker struct {
 	docs   Documents
 	walk   *mixture.Walk
@@ -124,17 +124,13 @@ func (w *walker) Next(ctx context.Context) ([]Document, error) {
 		}
 	}
 	n := min(walkerChunk, len(w.now.order))
+	if err := w.complete(ctx, w.now.order[:n]); err != nil {
+		return nil, err
+	}
 	out := make([]Document, n)
 	for i, sequence := range w.now.order[:n] {
-		d, ok := w.now.held[sequence]
-		if !ok {
-			var err error
-			if d, err = w.one(ctx, sequence); err != nil {
-				return nil, err
-			}
-		}
+		out[i] = w.now.held[sequence]
 		delete(w.now.held, sequence)
-		out[i] = d
 	}
 	w.now.order = w.now.order[n:]
 	w.at += uint64(n)
@@ -144,22 +140,41 @@ func (w *walker) Next(ctx context.Context) ([]Document, error) {
 	return out, nil
 }
 
-// one reads a document that is not held.
-func (w *walker) one(ctx context.Context, sequence uint64) (d Document, err error) {
-	found := false
+// complete reads those of some documents that are not held.
+func (w *walker) complete(ctx context.Context, order []uint64) error {
 	for {
-		err := w.docs.Again(ctx, []uint64{sequence}, func(x Document) { d, found = x, true })
-		if err == nil && found {
-			return d, nil
+		var missing []uint64
+		for _, sequence := range order {
+			if _, held := w.now.held[sequence]; !held {
+				missing = append(missing, sequence)
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		slices.Sort(missing)
+		var mu sync.Mutex
+		read := 0
+		err := w.docs.Again(ctx, missing, func(d Document) {
+			mu.Lock()
+			defer mu.Unlock()
+			w.now.held[d.Sequence] = d
+			read++
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil && read == len(missing) {
+			return nil
 		}
 		w.note(0, err)
-		if err == nil { // it is left out: Content says why
-			if _, err = w.docs.Content(ctx, sequence); err != nil {
-				return d, fmt.Errorf("read document %d: %w", sequence, err)
+		if err == nil && read == 0 { // it is left out: Content says why
+			if _, err = w.docs.Content(ctx, missing[0]); err != nil {
+				return fmt.Errorf("read document %d: %w", missing[0], err)
 			}
 		}
 		if err := pause(ctx, recovery); err != nil {
-			return d, err
+			return err
 		}
 	}
 }

@@ -1,0 +1,63 @@
+package loader_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+)
+
+// countedDocs counts how often documents are asked for again, and leaves out all of them once.
+type countedDocs struct {
+	*memDocs
+	asked atomic.Int32
+	away  atomic.Bool
+}
+
+func (d *countedDocs) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
+	if d.asked.Add(1); d.away.CompareAndSwap(true, false) {
+		return context.DeadlineExceeded
+	}
+	return d.memDocs.Again(ctx, sequences, f)
+}
+
+// An epoch in a drawn order delivers each document once, in its order, also where a group is more than is held, by few requests, and when the servers do not
+// answer at once.
+func TestWalker(t *testing.T) {
+	const documents = 20_000
+	shared := make([]int32, 4000) // 16,384 of them are more than the walker holds
+	d := &countedDocs{memDocs: newDocs()}
+	for range documents {
+		d.publish(loader.Document{Content: loader.Content{Tokens: shared}})
+	}
+	m, err := mixture.New(mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: 16}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}},
+		map[string]mixture.Begin{"a": {First: 1, Last: documents, Sealed: true}})
+	must(t, err)
+	walk, want := m.Walk(0, 0), []uint64(nil)
+	for k := range uint64(documents) {
+		want = append(want, walk.At(k))
+	}
+	for _, from := range []uint64{0, 7777} {
+		d.asked.Store(0)
+		d.away.Store(true)
+		w := loader.NewWalker(d, m.Walk(0, 0), from)
+		var have []uint64
+		for from+uint64(len(have)) < documents {
+			docs, err := w.Next(t.Context())
+			must(t, err)
+			for _, x := range docs {
+				have = append(have, x.Sequence)
+			}
+		}
+		must(t, w.Close())
+		if !slices.Equal(have, want[from:]) {
+			t.Errorf("from %d on the order is another one", from)
+		}
+		if n := d.asked.Load(); n > documents/64+10 {
+			t.Errorf("documents are asked for %d times", n)
+		}
+	}
+}
