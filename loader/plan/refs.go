@@ -24,7 +24,7 @@ const (
 
 // refs tells which document an arrival was, for the arrivals that something of waits. The planner counts in arrivals; steps name documents.
 //
-// Those that came since the last sweep are all there; of the others those that waited at the sweep.
+// Those that came lately are all there; of the others those that waited at the last sweep.
 type refs struct {
 	old   []arrived // ascending
 	first uint64    // arrival of young[0]
@@ -64,12 +64,15 @@ func compare(a, b uint64) int {
 // due reports whether it is time for a sweep.
 func (r *refs) due() bool { return len(r.young) >= r.limit }
 
-// sweep forgets the arrivals that do not wait. A sweep comes when as many have arrived as waited at the last one: what it costs is shared by them.
+// sweep forgets the arrivals of the older half of young that do not wait: most that wait came lately, and are found at once in the other half. A sweep comes
+// when as many have arrived as waited at the last one: what it costs is shared by them.
 func (r *refs) sweep(waiting []uint64) {
-	r.old = r.live(waiting)
-	r.first += uint64(len(r.young))
-	r.young = r.young[:0]
-	r.limit = max(minYoung, len(r.old))
+	n := len(r.young) / 2
+	first := r.first + uint64(n)
+	r.old = r.live(slices.DeleteFunc(waiting, func(a uint64) bool { return a >= first }))
+	r.first = first
+	r.young = append(r.young[:0], r.young[n:]...)
+	r.limit = len(r.young) + max(minYoung, len(r.old))
 }
 
 // live returns the arrivals that wait, each once.
