@@ -184,6 +184,16 @@ bench-loaders: build ## StepLoader against DataLoader, MosaicML Streaming, Huggi
 	PYTHONPATH="$$(site $$venv):$$(site $$loaders)" PYTHONDONTWRITEBYTECODE=1 \
 	"$$venv/bin/python" python/bench/loaders/run.py --loaderd $(BIN) $(LOADERS)
 
+MIXTURES ?=
+
+.PHONY: bench-mixtures
+bench-mixtures: ## shares, changes and epochs of several sources against six other libraries, about half an hour; MIXTURES has flags
+	@$(GO) build -o bin/mixing ./internal/bench/mixing && \
+	venv=$$($(PYTHON) python/venv) && mixtures=$$($(PYTHON) python/venv python/requirements-mixtures.txt --no-deps) && \
+	site() { "$$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; } && \
+	PYTHONPATH="$$(site $$venv):$$(site $$mixtures)" PYTHONDONTWRITEBYTECODE=1 JAX_PLATFORMS=cpu \
+	"$$venv/bin/python" python/bench/mixtures/run.py --loaderd bin/mixing $(MIXTURES)
+
 SPLICE_FOLDERS ?= $(shell $(GO) env GOROOT)/src $(shell $(GO) env GOMODCACHE) $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])') /usr/share/doc /usr/include
 
 .PHONY: bench-splice

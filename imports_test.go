@@ -50,6 +50,7 @@ var arrows = map[string][]string{
 	"internal/bench/peers":       {"internal/lengths", "packonline"},
 	"internal/bench/endtoend":    {"internal/daemon", "internal/config", "internal/corpus", "stream", "stream/publish", "tokenizer"},
 	"internal/bench/tokenizers":  {"tokenizer"},
+	"internal/bench/mixing":      {"internal/config", "loader"},
 	"internal/bench/guarantees":  {"internal/daemon", "internal/config", "internal/lengths", "internal/reader", "stream", "stream/publish", "stream/planlog", "loader", "packonline"},
 
 	"internal/supply": {},
