@@ -357,12 +357,13 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 	run, stop := w.start(t)
 	read(t, run, loader.Place{World: 1}, 0, 150)
 	must(t, stop())
-	checkpoints := maps.Clone(w.checkpoints.data)
+	checkpoints := maps.Clone(w.checkpoints.data) // the newest is behind the last step
 	run, stop = w.start(t)
-	want := read(t, run, loader.Place{World: 1}, 150, 60)
+	step := run.Info().Planned
+	want := read(t, run, loader.Place{World: 1}, step, 60)
 	must(t, stop())
 	w.checkpoints.data = checkpoints
-	h := headerOf(t, w.forksAt(t, s, 150, c))
+	h := headerOf(t, w.forksAt(t, s, step, c))
 	for i, x := range h.Sources {
 		have := h.Parent.Sources[i]
 		if x.Name == "math" && have.From != 1 || x.Name != "math" && (have.From < 20 || have.From > have.Taken) {
@@ -370,7 +371,7 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 		}
 		s[x.Name].first = have.From
 	}
-	fork := w.forksAt(t, s, 150, c)
+	fork := w.forksAt(t, s, step, c)
 	run, stop = fork.start(t)
 	if have := read(t, run, loader.Place{World: 1}, 0, 60); !reflect.DeepEqual(have, from(want, 0)) {
 		t.Error("the fork makes other steps without the documents before")
@@ -380,11 +381,11 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 	}
 	must(t, stop())
 	s["web"].first++ // one too much
-	if _, err := w.tryFork(s, 150, c); reason(err) != loader.DocumentLost || !strings.Contains(err.Error(), "fork at a later step") {
+	if _, err := w.tryFork(s, step, c); reason(err) != loader.DocumentLost || !strings.Contains(err.Error(), "fork at a later step") {
 		t.Errorf("a document that waits is purged: %v", err)
 	}
 	w.checkpoints.data = map[string][]byte{}
-	if _, err := w.tryFork(s, 150, c); reason(err) != loader.DocumentLost || !strings.Contains(err.Error(), "takes documents of source code from 1 on") {
+	if _, err := w.tryFork(s, step, c); reason(err) != loader.DocumentLost || !strings.Contains(err.Error(), "takes documents of source code from 1 on") {
 		t.Errorf("forked without checkpoints: %v", err)
 	}
 }
