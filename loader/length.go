@@ -76,6 +76,7 @@ func (l *leader) copy(ctx context.Context) (c copied, err error) {
 		c = copied{state: a.Checkpoint(l.header.Fingerprint, tail), controls: l.long.controls.Load(), clock: a.Planner.Clock(), ended: a.Ended}
 		c.sealed, c.seal = a.Sealed()
 		if m := a.Planner.Mixture(); m != nil {
+			l.streams.learn(a.Planner.Infos()) // one may just have been added, and none of it read
 			c.mix, c.sources, c.counts = m.Clone(), m.Status(), a.Planner.SourceCounts()
 		}
 	}
