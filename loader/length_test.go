@@ -405,7 +405,11 @@ func TestLengthEstimate(t *testing.T) {
 	missed, worst := map[string]int{}, map[string]float64{}
 	for seed := range uint64(seeds) {
 		draw := rand.New(rand.NewPCG(seed, 1))
-		for name, c := range map[string]plan.Config{"one": config("bfd"), "several": mixedConfig(), "the first ends it": mixedConfig()} {
+		for _, name := range []string{"one", "several", "the first ends it"} {
+			c := mixedConfig()
+			if name == "one" {
+				c = config("bfd")
+			}
 			c.Seed = seed
 			c.Packing.Buckets, c.Packing.Pool, c.Packing.MaxAge, c.Steps.Rows, c.Shuffle.Window = []int{512}, 64, 500, 4, 32
 			if name == "the first ends it" {
@@ -445,6 +449,9 @@ func TestLengthEstimate(t *testing.T) {
 			if off := math.Abs(float64(l.Steps) - float64(steps)); off > float64(l.Error) {
 				missed[name]++
 				worst[name] = max(worst[name], off/float64(l.Error))
+				if off > 2*float64(l.Error) {
+					t.Logf("%s, seed %d: %d±%d, and it is %d", name, seed, l.Steps, l.Error, steps)
+				}
 			}
 			if l.Error > steps/4 || l.Error < 2 {
 				t.Errorf("%s, seed %d: an error of %d for %d steps", name, seed, l.Error, steps)
