@@ -88,7 +88,7 @@ func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 		x.split = func(d Document) bool { return c.Split.Takes(d.ID, d.Sequence) }
 		walk, taken := m.Walk(source, epoch), m.Place(source).Taken
 		if walk.Drawn || epoch > 0 {
-			x.reader = newWalker(docs, walk, taken)
+			x.reader = newWalker(docs, walk, taken, walkersTokens/int64(m.Len()))
 		}
 		from = walk.First + taken
 	}

@@ -10,11 +10,13 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// walker reads a sealed source in the order of a walk. It reads the documents of a group together, in the order of the stream and so in ranges, while the
-// group before is delivered. What of them does not fit walkerTokens is read once more, chunk by chunk, when its turn comes.
+// walker reads a sealed source in the order of a walk. It reads the documents of a group, or as many of them as there is likely to be room for, together: in
+// the order of the stream and so in ranges, while those before are delivered. What there is no room for after all is read once more, chunk by chunk, when its
+// turn comes.
 type walker struct {
 	docs   Documents
 	walk   *mixture.Walk
+	room   int64  // tokens of a group that are held
 	at     uint64 // place of the next document
 	cancel context.CancelFunc
 	groups chan group
@@ -24,22 +26,26 @@ type walker struct {
 	status SourceStatus
 }
 
-// group is a group of a walk that was read.
+// group is a group of a walk that was read, or a part of one.
 type group struct {
-	order []uint64 // sequences, in the order of the walk, from the first that is wanted on
+	order []uint64 // sequences, in the order of the walk
 	held  map[uint64]Document
 	err   error
 }
 
-// walkerTokens bounds the tokens of a group that are held. There are three groups at most: one is read, one waits, one is delivered.
-const walkerTokens = 16 << 20
+// walkersTokens bounds the tokens of the groups that are held, of all sources of a run. There are two groups of a source at most: one is read, one is delivered.
+const walkersTokens = 32 << 20
 
 // walkerChunk is how many documents Next returns at a time.
 const walkerChunk = 64
 
-func newWalker(docs Documents, walk *mixture.Walk, taken uint64) *walker {
+// usualTokens is how many tokens a document is taken to have before any was read.
+const usualTokens = 1000
+
+// newWalker reads from place taken of a walk on, and holds so many tokens of a group.
+func newWalker(docs Documents, walk *mixture.Walk, taken uint64, room int64) *walker {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &walker{docs: docs, walk: walk, at: taken, cancel: cancel, groups: make(chan group, 1)}
+	w := &walker{docs: docs, walk: walk, room: room, at: taken, cancel: cancel, groups: make(chan group)}
 	w.status = SourceStatus{Last: walk.Last}
 	go w.read(ctx)
 	return w
@@ -48,11 +54,13 @@ func newWalker(docs Documents, walk *mixture.Walk, taken uint64) *walker {
 // read reads one group after the other.
 func (w *walker) read(ctx context.Context) {
 	defer close(w.groups)
+	mean := int64(usualTokens)
 	for at := w.at; at < w.walk.Len(); {
 		order, first := w.walk.Group(at)
-		g := group{order: slices.Clone(order[first:])}
+		n := min(len(order)-first, max(int(w.room/mean), walkerChunk))
+		g := group{order: slices.Clone(order[first : first+n])}
 		at += uint64(len(g.order))
-		g.held, g.err = w.fetch(ctx, g.order)
+		g.held, mean, g.err = w.fetch(ctx, g.order)
 		select {
 		case w.groups <- g:
 		case <-ctx.Done():
@@ -64,31 +72,35 @@ func (w *walker) read(ctx context.Context) {
 	}
 }
 
-func (w *walker) fetch(ctx context.Context, order []uint64) (map[uint64]Document, error) {
-	held, room := map[uint64]Document{}, int64(walkerTokens)
+// fetch reads documents, holds those that there is room for, and returns how many tokens they have in the mean, 1 at least.
+func (w *walker) fetch(ctx context.Context, order []uint64) (held map[uint64]Document, mean int64, err error) {
+	held = map[uint64]Document{}
+	var read, tokens int64
 	var mu sync.Mutex
 	sequences := slices.Sorted(slices.Values(order))
-	for len(held) == 0 { // the servers may be out of reach
+	for { // the servers may be out of reach
+		room := w.room
 		err := w.docs.Again(ctx, sequences, func(d Document) {
 			mu.Lock()
 			defer mu.Unlock()
-			if n := int64(d.Len()); n <= room {
+			n := int64(d.Len())
+			read, tokens = read+1, tokens+n
+			if n <= room {
 				held[d.Sequence] = d
 				room -= n
 			}
 		})
 		w.note(len(held), err)
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, 0, ctx.Err()
 		}
-		if err == nil {
-			break
+		if err == nil || read > 0 {
+			return held, max(tokens/max(read, 1), 1), nil
 		}
 		if err := pause(ctx, recovery); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	return held, nil
 }
 
 // note notes how reading goes.

@@ -28,7 +28,7 @@ func (d *countedDocs) Again(ctx context.Context, sequences []uint64, f func(load
 // answer at once.
 func TestWalker(t *testing.T) {
 	const documents = 20_000
-	shared := make([]int32, 4000) // 16,384 of them are more than the walker holds
+	shared := make([]int32, 4000)
 	d := &countedDocs{memDocs: newDocs()}
 	for range documents {
 		d.publish(loader.Document{Content: loader.Content{Tokens: shared}})
@@ -40,10 +40,10 @@ func TestWalker(t *testing.T) {
 	for k := range uint64(documents) {
 		want = append(want, walk.At(k))
 	}
-	for _, from := range []uint64{0, 7777} {
+	for from, room := range map[uint64]int64{0: 1 << 30, 7777: 1 << 20, 2: 0} {
 		d.asked.Store(0)
 		d.away.Store(true)
-		w := loader.NewWalker(d, m.Walk(0, 0), from)
+		w := loader.NewWalker(d, m.Walk(0, 0), from, room)
 		var have []uint64
 		for from+uint64(len(have)) < documents {
 			docs, err := w.Next(t.Context())
@@ -56,7 +56,7 @@ func TestWalker(t *testing.T) {
 		if !slices.Equal(have, want[from:]) {
 			t.Errorf("from %d on the order is another one", from)
 		}
-		if n := d.asked.Load(); n > documents/64+10 {
+		if n := d.asked.Load(); n > 2*(documents/64)+20 {
 			t.Errorf("documents are asked for %d times", n)
 		}
 	}

@@ -78,7 +78,7 @@ const (
 
 // Defaults of a Source and a Mix.
 const (
-	DefaultBlock = 64
+	DefaultBlock = 32
 	maxBlock     = 1 << 20
 	// MaxSources bounds how many sources a run can have, those that were removed among them.
 	MaxSources = 1024

@@ -10,8 +10,8 @@ import (
 // Walk is the order in which an epoch takes the documents first ... last of a stream.
 //
 // In the stream's order document k of the epoch is first+k. In a drawn order the documents are cut into blocks, which are permuted; so many blocks
-// as make groupDocuments are a group, and the documents of a group are permuted among each other. So two neighbours in training come out
-// of the same block no more often than one in groupDocuments/Block times, a group is read in ranges of a block, and place k of an epoch
+// as make GroupDocuments are a group, and the documents of a group are permuted among each other. So two neighbours in training come out
+// of the same block no more often than one in GroupDocuments/Block times, a group is read in ranges of a block, and place k of an epoch
 // is known without any of those before.
 type Walk struct {
 	First uint64
@@ -29,8 +29,8 @@ type Walk struct {
 	docs   []uint64    // sequences of the documents of a group, in their order
 }
 
-// groupDocuments is how many documents are in a group, more or less.
-const groupDocuments = 8192
+// GroupDocuments is how many documents are in a group, more or less.
+const GroupDocuments = 16384
 
 // inOrder is the walk of the documents from first on; last is the last one where that is known.
 func inOrder(first, last uint64) *Walk { return &Walk{First: first, Last: last} }
@@ -40,7 +40,7 @@ func drawn(seed uint64, name string, epoch, first, last, block uint64) *Walk {
 	w := &Walk{First: first, Last: last, Drawn: true, block: block, key: shuffle.NewKey(seed, fmt.Sprintf("epoch %d of source %s", epoch, name))}
 	n := last + 1 - first
 	w.blocks = (n + block - 1) / block
-	w.each = max(groupDocuments/block, 1)
+	w.each = max(GroupDocuments/block, 1)
 	w.short = w.blocks*block - n
 	w.outer = newPermutation(w.blocks, w.key)
 	if w.blocks > 0 {
@@ -63,9 +63,9 @@ func (w *Walk) At(k uint64) uint64 {
 
 // groupOf returns the group of the stream's own order that document k is in.
 func (w *Walk) groupOf(k uint64) (docs []uint64, at int) {
-	first := k - k%groupDocuments
+	first := k - k%GroupDocuments
 	w.docs = w.docs[:0]
-	for s := w.First + first; s <= w.Last && s < w.First+first+groupDocuments; s++ {
+	for s := w.First + first; s <= w.Last && s < w.First+first+GroupDocuments; s++ {
 		w.docs = append(w.docs, s)
 	}
 	return w.docs, int(k - first)

@@ -44,17 +44,17 @@ func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error 
 	if err := line("as published", "", "", "all", stored); err != nil {
 		return err
 	}
-	for _, block := range []int{16, 32, mixture.DefaultBlock, 256, 1024} {
+	for _, block := range []int{16, mixture.DefaultBlock, 64, 256, 1024} {
 		walk, err := walked(n, block)
 		if err != nil {
 			return err
 		}
-		if err := line("drawn", thousands(block), thousands(max(8192/block, 1)*block), thousands(block), walk); err != nil {
+		if err := line("drawn", thousands(block), thousands(max(mixture.GroupDocuments/block, 1)*block), thousands(block), walk); err != nil {
 			return err
 		}
 	}
-	for _, x := range [][2]int{{32, 16384}, {64, 16384}, {64, 32768}, {64, 65536}, {64, 131072}} {
-		if err := line("drawn, larger groups", thousands(x[0]), thousands(x[1]), thousands(x[0]), order(n, x[0], x[1])); err != nil {
+	for _, x := range [][2]int{{16, 8192}, {32, 8192}, {64, 32768}, {64, 65536}, {64, 131072}} {
+		if err := line("drawn, other groups", thousands(x[0]), thousands(x[1]), thousands(x[0]), order(n, x[0], x[1])); err != nil {
 			return err
 		}
 	}
