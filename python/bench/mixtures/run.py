@@ -69,10 +69,10 @@ class Loaderd:
         costs = [self.mix(pace, [s["weights"][0]], tokens=2_000_000_000, written=False)[2] for _ in range(3)]
         out["speed"] = max(c["documents"] / c["cpu_seconds"] for c in costs)
         one = [np.full(s["documents"], 1000)]
-        for block in (64, 16):
+        for block in (32, 16):
             taken, _, _ = self.mix(one, [[1.0]], steps=False, epochs=2, block=block)
             first, second = taken[: s["documents"], 1], taken[s["documents"] :, 1]
-            out["epochs"][f"`epochs: 2`, `block: {block}`{' (default)' if block == 64 else ''}"] = [
+            out["epochs"][f"`epochs: 2`, `block: {block}`{' (default)' if block == 32 else ''}"] = [
                 figures.neighbours(first, s["near"]), figures.same_places(first, second), figures.twice(first),
             ]  # fmt: skip
         return out
