@@ -399,7 +399,7 @@ func TestMixedRelease(t *testing.T) {
 		_, err := run.Commit(t.Context(), plan.DefaultKeeper, 280)
 		must(t, err)
 		for i := range 3 { // the older ones fall out: what a restart from them would need goes too
-			must(t, readAll(t, run, 301+i).err)
+			must(t, readAll(t, run, 310+10*i).err)
 			_, err = run.Checkpoint(t.Context())
 			must(t, err)
 		}
@@ -413,6 +413,45 @@ func TestMixedRelease(t *testing.T) {
 		}
 		if have := read(t, run, loader.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
 			t.Error("steps behind the commit differ")
+		}
+		must(t, stop())
+		run, stop = w.start(t)
+		if have := read(t, run, loader.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
+			t.Error("steps behind the commit differ after a restart")
+		}
+		must(t, stop())
+	})
+}
+
+// What a restart has to know about documents that wait stays there, also where only a source of its own packing asks for it.
+func TestMixedReleaseOfRelated(t *testing.T) {
+	bubble(t, "release", func(t *testing.T) {
+		c := mixedConfig()
+		c.Sources["math"] = mixture.Source{Weight: 1, Epochs: 1}
+		own := config("splice").Packing
+		own.Buckets, own.Pool, own.MaxAge = c.Packing.Buckets, 60, 500
+		c.Sources["web"] = mixture.Source{Weight: 2, Epochs: 1, Packing: &own, Attention: plan.AttentionRow}
+		w, s := mixed(c, "code", "math", "web")
+		for _, docs := range s {
+			docs.lengths(someLengths(8, 3000)...)
+		}
+		w.options.Release, w.options.Checkpoint = loader.ReleasePurge, 1000
+		run, stop := w.start(t)
+		must(t, readAll(t, run, 62).err)
+		for range 3 { // the older ones fall out
+			_, err := run.Checkpoint(t.Context())
+			must(t, err)
+		}
+		w.checkpoints.mu.Lock()
+		w.checkpoints.refuse = true
+		w.checkpoints.mu.Unlock()
+		o := readAll(t, run, 300)
+		must(t, o.err)
+		_, err := run.Commit(t.Context(), plan.DefaultKeeper, 280)
+		must(t, err)
+		time.Sleep(5 * time.Second)
+		if web := s["web"].state().First; web < 5 {
+			t.Errorf("the first document is %d of web", web)
 		}
 		must(t, stop())
 		run, stop = w.start(t)

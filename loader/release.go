@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -165,10 +166,17 @@ func (l *leader) needs(ctx context.Context) (plan.Position, error) {
 	if err != nil {
 		return plan.Position{}, err
 	}
-	if l.config.Packing.Related() != nil { // a restart also reads the traits of the documents that waited then
+	if l.relates() { // a restart also reads the traits of the documents that waited then
 		floor = floor.Least(s.Floor)
 	}
 	return floor.Least(s.Cursor), nil
+}
+
+// relates reports whether documents are packed by what they are about, those of one source at least.
+func (l *leader) relates() bool {
+	return l.config.Packing.Related() != nil || slices.ContainsFunc(l.streams.infos(), func(s plan.SourceInfo) bool {
+		return s.Config.Packing != nil && s.Config.Packing.Related() != nil
+	})
 }
 
 // released is the error for a step whose documents are gone.
