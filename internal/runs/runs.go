@@ -79,7 +79,7 @@ func forkSources(ctx context.Context, store *stream.Store, parent *planlog.Log, 
 			}
 		}
 	}
-	old := loader.Edges{Plan: parent, Sources: sources{store: store, tokens: tokens, config: from.Config}}
+	old := loader.Edges{Plan: parent, Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: from.Config}}
 	if old.Checkpoints, err = planlog.OpenCheckpoints(ctx, parent); err != nil {
 		return forked, from, err
 	}
@@ -128,7 +128,7 @@ func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.T
 	}
 	e := loader.Edges{Plan: log}
 	if h.Config.Mixed() {
-		e.Sources = sources{store: store, tokens: tokens, config: h.Config}
+		e.Sources = sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: h.Config}
 		return loader.Audit(ctx, e, t, progress)
 	}
 	tokens.Hints = h.Config.Packing.Related()

@@ -193,7 +193,7 @@ func TestEnded(t *testing.T) {
 }
 
 func TestEncodeLimit(t *testing.T) {
-	e := &encoder{create: func() Encoder { return upper{} }}
+	e := &encoder{shared: NewEncoders(func() Encoder { return upper{} }, 1)}
 	if got, failed, _ := e.encode([]byte("abc"), 0, 4); failed != nil || len(got) != 4 || cap(got) != 4 {
 		t.Errorf("3 ids and the end with a limit of 4: %v (capacity %d), %v", got, cap(got), failed)
 	}

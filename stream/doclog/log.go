@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -77,10 +76,7 @@ func OpenReadOnly(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, err
 
 func newLog(s *stream.Store, st jetstream.Stream, t Tokenizing) *Log {
 	cfg := s.Config()
-	workers := cfg.Workers
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
+	workers := workersOf(cfg.Workers)
 	l := &Log{
 		created: stream.Created(st.CachedInfo()),
 		store:   s, stream: st, name: cfg.Name, log: s.Log(),

@@ -2,6 +2,7 @@ package doclog
 
 import (
 	"fmt"
+	"runtime"
 	"runtime/debug"
 
 	"loaderd/loader"
@@ -18,6 +19,7 @@ type Encoder interface {
 // Tokenizing says how documents become tokens. It is part of what shapes the plan.
 type Tokenizing struct {
 	NewEncoder  func() Encoder // nil: only already tokenized documents are taken
+	Encoders    *Encoders      // those of several logs; nil: a log has its own, made by NewEncoder
 	Fingerprint string         // of the tokenizer; already tokenized documents must carry it
 	VocabSize   int            // ids are 0 ... VocabSize-1
 	End         int32          // id appended to every document, -1 for none
@@ -25,16 +27,82 @@ type Tokenizing struct {
 	Hints *related.Config
 }
 
-// encoders hands out encoders, which are costly to make and to keep: at most as many are kept as were ever in use at a time, and no
+// Shared lets the logs that are opened with t share encoders. workers is as in stream.Config.
+func (t Tokenizing) Shared(workers int) Tokenizing {
+	t.Encoders = NewEncoders(t.NewEncoder, workersOf(workers)+1)
+	return t
+}
+
+// workersOf returns how many work: one a core where nothing is said.
+func workersOf(configured int) int {
+	if configured > 0 {
+		return configured
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// Encoders are encoders that are shared, by the logs of several sources too: each takes megabytes. One is made when all that there are are in use, up to a limit;
+// then whoever wants one waits for a document to be done.
+type Encoders struct {
+	create func() Encoder
+	free   chan Encoder
+	unmade chan struct{} // has one for each that may still be made
+}
+
+// NewEncoders returns a pool of so many encoders at most. create makes one; nil: only already tokenized documents are taken.
+func NewEncoders(create func() Encoder, limit int) *Encoders {
+	p := &Encoders{create: create, free: make(chan Encoder, limit), unmade: make(chan struct{}, limit)}
+	for range limit {
+		p.unmade <- struct{}{}
+	}
+	return p
+}
+
+func (p *Encoders) take() Encoder {
+	select {
+	case e := <-p.free:
+		return e
+	default:
+	}
+	select {
+	case e := <-p.free:
+		return e
+	case <-p.unmade:
+	}
+	made := false
+	defer func() {
+		if !made { // it has panicked
+			p.unmade <- struct{}{}
+		}
+	}()
+	e := p.create()
+	made = true
+	return e
+}
+
+// give returns an encoder; nil for one whose state cannot be trusted.
+func (p *Encoders) give(e Encoder) {
+	if e == nil {
+		p.unmade <- struct{}{}
+		return
+	}
+	p.free <- e
+}
+
+// encoders hands out the rest of what is needed to make documents of one stream: at most as many are kept as were ever in use at a time, and no
 // more than its capacity.
 type encoders struct {
-	create func() Encoder // nil without a tokenizer
+	shared *Encoders
 	hints  *related.Config
 	free   chan *encoder
 }
 
 func newEncoders(t Tokenizing, keep int) *encoders {
-	return &encoders{create: t.NewEncoder, hints: t.Hints, free: make(chan *encoder, keep)}
+	shared := t.Encoders
+	if shared == nil {
+		shared = NewEncoders(t.NewEncoder, keep)
+	}
+	return &encoders{shared: shared, hints: t.Hints, free: make(chan *encoder, keep)}
 }
 
 func (p *encoders) get() *encoder {
@@ -42,7 +110,7 @@ func (p *encoders) get() *encoder {
 	case e := <-p.free:
 		return e
 	default:
-		e := &encoder{create: p.create}
+		e := &encoder{shared: p.shared}
 		if p.hints != nil {
 			e.hints = related.NewMaker(*p.hints)
 		}
@@ -57,10 +125,9 @@ func (p *encoders) put(e *encoder) {
 	}
 }
 
-// encoder is an Encoder with its scratch space. It survives panics of the Encoder.
+// encoder encodes with one of the shared Encoders, and survives its panics.
 type encoder struct {
-	create  func() Encoder
-	inner   Encoder // nil until it is needed, and after a panic
+	shared  *Encoders
 	scratch []int32
 	hints   *related.Maker // nil when the packing method compares no documents
 }
@@ -70,19 +137,13 @@ const maxScratch = 1 << 20
 
 // encode returns the ids of text in a slice of exactly their number, end included. limit bounds that number.
 func (e *encoder) encode(text []byte, end int32, limit int) (tokens []int32, failed *deadletter.Problem, stack []byte) {
-	if e.create == nil {
+	if e.shared.create == nil {
 		return nil, bad(noTokenizer, "the document is text and the run takes tokenized documents only"), nil
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			e.inner, e.scratch = nil, nil // its state cannot be trusted after a panic
-			tokens, failed, stack = nil, bad(encoderPanic, "the tokenizer failed on the text: %s", quoted(fmt.Sprint(r))), debug.Stack()
-		}
-	}()
-	if e.inner == nil {
-		e.inner = e.create()
+	var ids []int32
+	if failed, stack = e.run(func(inner Encoder) { ids = inner.Encode(e.scratch[:0], text) }); failed != nil {
+		return nil, failed, stack
 	}
-	ids := e.inner.Encode(e.scratch[:0], text)
 	if cap(ids) <= maxScratch {
 		e.scratch = ids[:0]
 	} else {
@@ -103,6 +164,26 @@ func (e *encoder) encode(text []byte, end int32, limit int) (tokens []int32, fai
 		tokens[n-1] = end
 	}
 	return tokens, nil, nil
+}
+
+// run lends an encoder to f. What panics is told, and its encoder is not used any more.
+func (e *encoder) run(f func(Encoder)) (failed *deadletter.Problem, stack []byte) {
+	var inner Encoder
+	taken := false
+	defer func() {
+		r := recover()
+		if r != nil {
+			e.scratch, inner = nil, nil // their state cannot be trusted after a panic
+			failed, stack = bad(encoderPanic, "the tokenizer failed on the text: %s", quoted(fmt.Sprint(r))), debug.Stack()
+		}
+		if taken {
+			e.shared.give(inner)
+		}
+	}()
+	inner = e.shared.take()
+	taken = true
+	f(inner)
+	return nil, nil
 }
 
 // document turns a message into the document that a Source delivers. Its result depends on the message alone.
