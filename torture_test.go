@@ -80,10 +80,10 @@ type victim struct {
 	t    *testing.T
 	c    config.Config
 	cmd  *exec.Cmd
-	log  *bytes.Buffer   // of this life
-	past strings.Builder // what earlier lives have logged
-	done chan struct{}   // closed when the process has ended
-	dies atomic.Bool     // it is to be killed
+	log  *natstest.LogBuffer // of this life
+	past strings.Builder     // what earlier lives have logged
+	done chan struct{}       // closed when the process has ended
+	dies atomic.Bool         // it is to be killed
 	// binary is a loaderd to run; empty: this test binary.
 	binary string
 	// ctx ends with the test, or when the daemon ends by itself.
@@ -109,9 +109,9 @@ func (v *victim) start() {
 		v.t.Fatal(err)
 	}
 	if v.log != nil {
-		v.past.Write(v.log.Bytes())
+		v.past.WriteString(v.log.String())
 	}
-	v.log = &bytes.Buffer{}
+	v.log = &natstest.LogBuffer{}
 	v.cmd = exec.Command(os.Args[0])
 	v.cmd.Env = append(os.Environ(), daemonEnv+"="+file)
 	if v.binary != "" {
@@ -123,7 +123,7 @@ func (v *victim) start() {
 	}
 	v.dies.Store(false)
 	v.done = make(chan struct{})
-	go func(cmd *exec.Cmd, log *bytes.Buffer, done chan struct{}) {
+	go func(cmd *exec.Cmd, log *natstest.LogBuffer, done chan struct{}) {
 		defer close(done)
 		if err := cmd.Wait(); !v.dies.Load() {
 			v.t.Errorf("the daemon ended by itself: %v\n%s", err, log)
@@ -161,7 +161,7 @@ func (v *victim) uri() string { return "grpc://" + v.c.Flight.Listen }
 
 func (v *victim) nats() string { return "nats://" + v.c.Stream.Listen }
 
-// logged is what all lives of the daemon have logged; it is asked for while the daemon does not run, or for a failure.
+// logged is what all lives of the daemon have logged.
 func (v *victim) logged() string { return v.past.String() + v.log.String() }
 
 // do asks for an action until it is done.

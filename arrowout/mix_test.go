@@ -244,7 +244,7 @@ func TestWhoMayMix(t *testing.T) {
 				t.Errorf("seal of a source by %s: %v", role, err)
 			}
 		}
-		lines := strings.Split(log.String(), "\n")
+		var lines []string
 		count := func(parts ...string) (n int) {
 		each:
 			for _, line := range lines {
@@ -257,6 +257,10 @@ func TestWhoMayMix(t *testing.T) {
 			}
 			return n
 		}
+		eventually(t, "all calls are told", func() bool { // that comes behind their answers
+			lines = strings.Split(log.String(), "\n")
+			return count("msg=audit") == 5*len(access.Roles)
+		})
 		if n := count("msg=audit", "action=mix"); n != 4*len(access.Roles) {
 			t.Errorf("%d changes are told, want %d:\n%s", n, 4*len(access.Roles), log.String())
 		}

@@ -71,22 +71,23 @@ type copied struct {
 
 // copy asks the loop for a copy of the planner. It waits until what the log holds is planned again.
 func (l *leader) copy(ctx context.Context) (c copied, err error) {
-	done := make(chan answer, 1)
+	taken := make(chan copied, 1) // nobody may take it out, when ctx ends
 	take := func(a *plan.Applier, tail plan.Tail) {
-		c = copied{state: a.Checkpoint(l.header.Fingerprint, tail), controls: l.long.controls.Load(), clock: a.Planner.Clock(), ended: a.Ended}
+		c := copied{state: a.Checkpoint(l.header.Fingerprint, tail), controls: l.long.controls.Load(), clock: a.Planner.Clock(), ended: a.Ended}
 		c.sealed, c.seal = a.Sealed()
 		if m := a.Planner.Mixture(); m != nil {
 			l.streams.learn(a.Planner.Infos()) // one may just have been added, and none of it read
 			c.mix, c.sources, c.counts = m.Clone(), m.Status(), a.Planner.SourceCounts()
 		}
+		taken <- c
 	}
 	select {
-	case l.requests <- request{look: take, reply: done}:
+	case l.requests <- request{look: take, reply: make(chan answer, 1)}:
 	case <-ctx.Done():
 		return c, ctx.Err()
 	}
 	select {
-	case <-done:
+	case c := <-taken:
 		return c, nil
 	case <-ctx.Done():
 		return c, ctx.Err()

@@ -73,7 +73,11 @@ func (s *Store) SourceOf(ctx context.Context, source string) (*Store, error) {
 	case name != "":
 		return s, nil
 	}
-	others, err := s.sources(ctx)
+	var others []string
+	err = s.Retry(ctx, "list the sources", func(ctx context.Context) (err error) {
+		others, err = s.sources(ctx)
+		return err
+	})
 	if err == nil && len(others) > 0 {
 		err = &NoSourceError{source, others}
 	}

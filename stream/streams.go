@@ -148,15 +148,20 @@ func (s *Store) Find(ctx context.Context, what, name string, missing error) (st 
 	began := time.Now()
 	err = s.Retry(ctx, "open "+what, func(ctx context.Context) (err error) {
 		st, err = s.JetStream().Stream(ctx, name)
-		switch {
-		case !errors.Is(err, jetstream.ErrStreamNotFound):
-			return err
-		case s.Clustered() && time.Since(began) < absencePatience:
-			return conn.Passing(err)
+		if err = s.Doubt(began, err); errors.Is(err, jetstream.ErrStreamNotFound) && !conn.Transient(err) {
+			return fmt.Errorf("stream %s: %w", name, missing)
 		}
-		return fmt.Errorf("stream %s: %w", name, missing)
+		return err
 	})
 	return st, err
+}
+
+// Doubt makes an error pass that says there is no stream, for a while from when the stream was first asked for: a member of a cluster may be cut off, or behind.
+func (s *Store) Doubt(began time.Time, err error) error {
+	if errors.Is(err, jetstream.ErrStreamNotFound) && s.Clustered() && time.Since(began) < absencePatience {
+		return conn.Passing(err)
+	}
+	return err
 }
 
 // create makes a stream. On an embedded server its bound gives way to the disk, so that the stream is full before the disk is.

@@ -107,12 +107,13 @@ func (l *Log) whole(ctx context.Context) error {
 // Last returns the position of the last record, 0 for an empty log. A log with holes is an error: positions would mean nothing.
 func (l *Log) Last(ctx context.Context) (uint64, error) {
 	var state jetstream.StreamState
+	began := time.Now()
 	err := l.store.Retry(ctx, "read end of "+l.name, func(ctx context.Context) error {
 		info, err := l.stream.Info(ctx)
 		if err == nil {
 			state = info.State
 		}
-		return err
+		return l.store.Doubt(began, err)
 	})
 	if err != nil {
 		return 0, err

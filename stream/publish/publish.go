@@ -157,9 +157,13 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	if err != nil {
 		return nil, err
 	}
-	info, err := st.Info(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read settings of stream %s: %w", s.Config().Name, err)
+	var info *jetstream.StreamInfo
+	began := time.Now()
+	if err := s.Retry(ctx, "read settings of stream "+s.Config().Name, func(ctx context.Context) (err error) {
+		info, err = st.Info(ctx)
+		return s.Doubt(began, err)
+	}); err != nil {
+		return nil, err
 	}
 	if last, sealed := stream.Sealed(info.Config); sealed {
 		return nil, fmt.Errorf("stream %s is sealed: document %d is its last one, and no run reads what comes behind; publish to another source", s.Config().Name, last)
