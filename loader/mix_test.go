@@ -423,6 +423,37 @@ func TestMixedRelease(t *testing.T) {
 	})
 }
 
+// A source that rests when its end is found out wakes for its next epoch, also where that is read at once.
+func TestMixedRestBeforeAnotherEpoch(t *testing.T) {
+	bubble(t, "rest", func(t *testing.T) {
+		c := config("bfd")
+		c.Sources = map[string]mixture.Source{"math": {Weight: 1, Epochs: 3, Block: 2}, "web": {Weight: 1, Epochs: 1}}
+		c.Mix.Dry, c.Mix.DryAfter = mixture.DryShare, time.Second
+		w, s := mixed(c, "math", "web")
+		s["math"].lengths(someLengths(5, 20)...)
+		s["web"].lengths(someLengths(6, 400)...)
+		run, stop := w.start(t)
+		got := readAll(t, run, 40)
+		must(t, got.err)
+		if !run.Stats().Sources[0].Resting {
+			t.Fatal("math does not rest")
+		}
+		_, err := run.Seal(t.Context())
+		must(t, err)
+		all := readAll(t, run, 0)
+		must(t, all.err)
+		have := shares(all.batches)[0]
+		want := 0
+		for _, d := range s["math"].docs {
+			want += 3 * d.Len()
+		}
+		if have != want {
+			t.Errorf("%d tokens of math have come, want %d", have, want)
+		}
+		must(t, stop())
+	})
+}
+
 // What a restart has to know about documents that wait stays there, also where only a source of its own packing asks for it.
 func TestMixedReleaseOfRelated(t *testing.T) {
 	bubble(t, "release", func(t *testing.T) {

@@ -17,6 +17,7 @@ type walker struct {
 	docs   Documents
 	walk   *mixture.Walk
 	room   int64  // tokens of a group that are held
+	taken  uint64 // place of the first one that was wanted
 	at     uint64 // place of the next document
 	cancel context.CancelFunc
 	groups chan group
@@ -45,7 +46,7 @@ const usualTokens = 1000
 // newWalker reads from place taken of a walk on, and holds so many tokens of a group.
 func newWalker(docs Documents, walk *mixture.Walk, taken uint64, room int64) *walker {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &walker{docs: docs, walk: walk, room: room, at: taken, cancel: cancel, groups: make(chan group)}
+	w := &walker{docs: docs, walk: walk, room: room, taken: taken, at: taken, cancel: cancel, groups: make(chan group)}
 	w.status = SourceStatus{Last: walk.Last}
 	go w.read(ctx)
 	return w
@@ -90,7 +91,7 @@ func (w *walker) fetch(ctx context.Context, order []uint64) (held map[uint64]Doc
 				room -= n
 			}
 		})
-		w.note(len(held), err)
+		w.note(err)
 		if ctx.Err() != nil {
 			return nil, 0, ctx.Err()
 		}
@@ -104,10 +105,9 @@ func (w *walker) fetch(ctx context.Context, order []uint64) (held map[uint64]Doc
 }
 
 // note notes how reading goes.
-func (w *walker) note(documents int, err error) {
+func (w *walker) note(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.status.Fetched += uint64(documents)
 	if err == nil {
 		w.status.DownSince, w.status.DownReason = time.Time{}, ""
 		return
@@ -120,6 +120,7 @@ func (w *walker) note(documents int, err error) {
 
 // Next implements Source.
 func (w *walker) Next(ctx context.Context) ([]Document, error) {
+	w.count(0)
 	for len(w.now.order) == 0 {
 		select {
 		case g, more := <-w.groups:
@@ -131,6 +132,7 @@ func (w *walker) Next(ctx context.Context) ([]Document, error) {
 				return nil, g.err
 			}
 			w.now = g
+			w.count(uint64(len(g.order)))
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -146,10 +148,15 @@ func (w *walker) Next(ctx context.Context) ([]Document, error) {
 	}
 	w.now.order = w.now.order[n:]
 	w.at += uint64(n)
-	w.mu.Lock()
-	w.status.Delivered += uint64(n)
-	w.mu.Unlock()
 	return out, nil
+}
+
+// count notes that so many more documents are at hand, and that those which Next has returned are delivered.
+func (w *walker) count(documents uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.Fetched += documents
+	w.status.Delivered = w.at - w.taken
 }
 
 // complete reads those of some documents that are not held.
@@ -179,7 +186,7 @@ func (w *walker) complete(ctx context.Context, order []uint64) error {
 		if err == nil && read == len(missing) {
 			return nil
 		}
-		w.note(0, err)
+		w.note(err)
 		if err == nil && read == 0 { // it is left out: Content says why
 			if _, err = w.docs.Content(ctx, missing[0]); err != nil {
 				return fmt.Errorf("read document %d: %w", missing[0], err)
