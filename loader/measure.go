@@ -113,11 +113,7 @@ func (m *measuring) open(ctx context.Context, source int, epoch, taken uint64) (
 
 // relates reports whether the planner asks what the documents of a source are about: that is too much to be kept.
 func (m *measuring) relates(source int) bool {
-	packing := m.header.Config.Packing
-	if own := m.applier.Planner.Mixture().Config(source).Packing; own != nil {
-		packing = *own
-	}
-	return packing.Related() != nil
+	return m.header.Config.PackingOf(m.applier.Planner.Mixture().Config(source)).Related() != nil
 }
 
 // pause ends a measuring that is in vain, and stands back while a reader waits.

@@ -175,7 +175,7 @@ func (l *leader) needs(ctx context.Context) (plan.Position, error) {
 // relates reports whether documents are packed by what they are about, those of one source at least.
 func (l *leader) relates() bool {
 	return l.config.Packing.Related() != nil || slices.ContainsFunc(l.streams.infos(), func(s plan.SourceInfo) bool {
-		return s.Config.Packing != nil && s.Config.Packing.Related() != nil
+		return l.config.PackingOf(s.Config).Related() != nil
 	})
 }
 

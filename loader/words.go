@@ -293,17 +293,17 @@ func (o *office) record(ctx context.Context, q question) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if q.Again {
-		at, found, err := l.recorded(ctx, q, e)
-		if found || err != nil {
-			return at, err
-		}
-	}
+	var at uint64
+	var found bool
 	if m, mix := e.(plan.Mix); mix && m.Decided != nil {
-		x, found, err := changeDecided(ctx, l.edges.Plan, *m.Decided)
-		if found || err != nil {
-			return x.Step, err
-		}
+		var x Once
+		x, found, err = changeDecided(ctx, l.edges.Plan, *m.Decided)
+		at = x.Step
+	} else if q.Again {
+		at, found, err = l.recorded(ctx, q, e)
+	}
+	if found || err != nil {
+		return at, err
 	}
 	return l.ask(ctx, e)
 }
@@ -344,9 +344,8 @@ func (l *leader) recorded(ctx context.Context, q question, e plan.Entry) (at uin
 					at = min(at, x.Index)
 				}
 			case plan.Mix:
-				same := x.By == e.By && reflect.DeepEqual(x.Change, e.Change) && reflect.DeepEqual(x.Decided, e.Decided)
 				switch {
-				case same:
+				case x.Decided == nil && x.By == e.By && reflect.DeepEqual(x.Change, e.Change):
 					at, found = cmp.Or(step, known), true
 				case len(e.Add)+len(e.Remove) == 0: // weights may be set to what they were before another change
 					found = false

@@ -136,7 +136,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 // documents opens the document stream, or says how those of sources are opened.
 func (d *Daemon) documents(ctx context.Context, c config.Config, tokens doclog.Tokenizing, steps *planlog.Log, e *loader.Edges) error {
 	if c.Plan.Mixed() {
-		s := &sources{store: d.store, plan: steps, tokens: tokens.Shared(c.Stream.Workers), packing: c.Plan.Packing, count: len(c.Plan.Sources)}
+		s := &sources{store: d.store, plan: steps, tokens: tokens.Shared(c.Stream.Workers), config: c.Plan}
 		d.docs, e.Sources = s, s
 		return nil
 	}

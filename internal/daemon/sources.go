@@ -6,7 +6,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/loader/mixture"
-	"loaderd/packonline"
+	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
 	"loaderd/stream/doclog"
@@ -15,11 +15,10 @@ import (
 
 // sources open the streams of a run with several sources. It implements loader.Sources.
 type sources struct {
-	store   *stream.Store
-	plan    *planlog.Log
-	tokens  doclog.Tokenizing
-	packing packonline.Config // of sources that have none of their own
-	count   int               // of sources, which share what is buffered
+	store  *stream.Store
+	plan   *planlog.Log
+	tokens doclog.Tokenizing
+	config plan.Config // its sources share what is buffered
 
 	mu    sync.Mutex
 	names []string
@@ -28,11 +27,8 @@ type sources struct {
 
 // Open implements loader.Sources.
 func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
-	store, tokens, packing := s.store.Source(name, s.count), s.tokens, s.packing
-	if c.Packing != nil {
-		packing = *c.Packing
-	}
-	tokens.Hints = packing.Related()
+	store, tokens := s.store.Source(name, len(s.config.Sources)), s.tokens
+	tokens.Hints = s.config.PackingOf(c).Related()
 	docs, err := doclog.Open(ctx, store, tokens)
 	if err != nil {
 		return loader.Stream{}, err

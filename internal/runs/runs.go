@@ -148,12 +148,8 @@ type sources struct {
 
 // Open implements loader.Sources.
 func (s sources) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
-	packing := s.config.Packing
-	if c.Packing != nil {
-		packing = *c.Packing
-	}
 	tokens := s.tokens
-	tokens.Hints = packing.Related()
+	tokens.Hints = s.config.PackingOf(c).Related()
 	store := s.store.Source(name, len(s.config.Sources))
 	docs, err := doclog.OpenReadOnly(ctx, store, tokens)
 	if err != nil || s.plan == nil {

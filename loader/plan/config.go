@@ -30,6 +30,14 @@ type Config struct {
 // Mixed reports whether the run reads several sources.
 func (c Config) Mixed() bool { return len(c.Sources) > 0 }
 
+// PackingOf returns how the documents of a source are packed: in its own way, or in the run's.
+func (c Config) PackingOf(s mixture.Source) packonline.Config {
+	if s.Packing != nil {
+		return *s.Packing
+	}
+	return c.Packing
+}
+
 // Settled is the configuration as it stands in a plan: without what a run with one document stream does not read.
 func (c Config) Settled() Config {
 	if !c.Mixed() {

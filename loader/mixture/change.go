@@ -1,0 +1,117 @@
+package mixture
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Change is a change of the mixture that somebody asked for.
+type Change struct {
+	// Weights are relative to each other, one for every source behind the change.
+	Weights map[string]float64 `json:"weights"`
+	Add     map[string]Source  `json:"add,omitempty"`
+	Remove  []string           `json:"remove,omitempty"`
+}
+
+// Validate refuses weights that no mixture takes; Check does more, against the mixture of the moment.
+func (c Change) Validate() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
+		if w := c.Weights[name]; !validWeight(w) {
+			return fmt.Errorf("weight %v of source %s: want %s", w, name, wantWeight)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
+		if !ValidName(name) {
+			return fmt.Errorf("%q is no name of a source: it has letters, digits, - and _, at most 64", name)
+		}
+		if bad := c.Add[name].Validate(); len(bad) > 0 {
+			return fmt.Errorf("source %s: %w", name, bad[0])
+		}
+	}
+	return nil
+}
+
+// Change changes the mixture. A ramp that is under way ends where it is; what the schedule says of later tokens stays. begins says where added sources begin.
+func (m *Mixture) Change(c Change, begins map[string]Begin) error {
+	if err := m.Check(c); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
+		begin, ok := begins[name]
+		if !ok {
+			return fmt.Errorf("it is not said where source %s begins", name)
+		}
+		s, err := newSource(name, c.Add[name], begin)
+		if err != nil {
+			return err
+		}
+		m.add(s)
+	}
+	weights := make([]float64, len(m.sources))
+	for i, s := range m.sources {
+		if slices.Contains(c.Remove, s.name) {
+			s.removed = true
+		}
+		if !s.removed {
+			weights[i] = c.Weights[s.name]
+		}
+	}
+	m.ramp = ramp{}
+	m.aim(apportion(rationals(weights)))
+	m.advance()
+	return nil
+}
+
+// Check refuses a change that cannot be made now.
+func (m *Mixture) Check(c Change) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	there := map[string]bool{} // whether it is there still
+	for _, s := range m.sources {
+		there[s.name] = !s.removed
+	}
+	for name := range c.Add {
+		if _, known := there[name]; known {
+			return fmt.Errorf("source %s is or was a source of the run: a new one takes another name", name)
+		}
+		there[name] = true
+	}
+	if len(there) > MaxSources {
+		return fmt.Errorf("a run has at most %d sources, removed ones among them", MaxSources)
+	}
+	for _, name := range c.Remove {
+		if !there[name] {
+			return fmt.Errorf("%s is no source of the run; they are %v", name, present(there))
+		}
+		there[name] = false
+	}
+	sum := 0.0
+	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
+		w := c.Weights[name]
+		if !there[name] {
+			return fmt.Errorf("%s is no source of the run; they are %v", name, present(there))
+		}
+		sum += w
+	}
+	for _, name := range present(there) {
+		if _, ok := c.Weights[name]; !ok {
+			return fmt.Errorf("source %s has no weight: 0 leaves it out", name)
+		}
+	}
+	if sum == 0 {
+		return fmt.Errorf("all weights are 0: one source at least needs a weight above")
+	}
+	return nil
+}
+
+func present(there map[string]bool) (out []string) {
+	for name, is := range there {
+		if is {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
