@@ -1,0 +1,260 @@
+package answers
+
+import (
+	"time"
+
+	"loaderd/loader"
+)
+
+// Status answers status: how a run does, in a sentence and in figures. The live page, the commands and trainers show it; it is the same whichever
+// daemon of the run is asked, but for Daemon and May. Shares are of tokens, from 0 to 1; times are RFC 3339.
+type Status struct {
+	Run         string         `json:"run"`
+	ID          string         `json:"run_id"`
+	Fingerprint string         `json:"fingerprint"`
+	Time        time.Time      `json:"time"`    // of the figures
+	Daemon      string         `json:"daemon"`  // that answers
+	Version     string         `json:"version"` // of that
+	Verdict     loader.Verdict `json:"verdict"`
+
+	Planned   uint64         `json:"planned_steps"`
+	Ended     bool           `json:"ended"`
+	Committed uint64         `json:"committed_step"`
+	Oldest    uint64         `json:"oldest_step"` // that can be read
+	Length    *loader.Length `json:"length,omitempty"`
+	EndsIn    *float64       `json:"ends_in_seconds,omitempty"` // until the last step is read, at the rate of late; nil where that is not known
+
+	Rates   Rates          `json:"rates"`
+	Flow    []Stage        `json:"flow"` // from the producers to the trainers' checkpoints
+	Sources []SourceStatus `json:"sources,omitempty"`
+	Buckets []BucketStatus `json:"buckets"`
+	Packing PackingStatus  `json:"packing"`
+	Ranks   []RankStatus   `json:"ranks"`       // of all daemons; the MaxRanks that are furthest behind where there are more
+	Readers int            `json:"ranks_total"` // all of them
+	Keepers []KeeperStatus `json:"keepers"`
+	Daemons []DaemonStatus `json:"daemons"`
+	Dead    DeadStatus     `json:"dead_letters"`
+	Events  []Event        `json:"events"` // the last MaxEvents, newest first
+	May     []string       `json:"may"`    // the actions that whoever asks may ask for
+}
+
+// Bounds of a Status.
+const (
+	MaxRanks  = 256
+	MaxEvents = 100
+)
+
+// Rates are of the last ten seconds, and further back where nothing has moved in them; a second each.
+type Rates struct {
+	Published   float64 `json:"published_documents"` // into the streams of the run
+	Documents   float64 `json:"documents"`           // planned
+	TokensIn    float64 `json:"tokens_in"`           // of these
+	Tokens      float64 `json:"tokens"`              // in steps, padding left out
+	Rows        float64 `json:"rows"`                // in steps
+	Steps       float64 `json:"steps"`               // planned
+	Read        float64 `json:"steps_read"`          // by the rank that is furthest behind
+	Bytes       float64 `json:"bytes"`               // sent to ranks
+	Undecodable float64 `json:"undecodable_documents"`
+}
+
+// Names of the stages of a Flow, in order.
+const (
+	StagePublished = "published" // documents that the run has taken, of those that the streams hold
+	StageTokenized = "tokenized" // documents that are fetched and tokenized ahead of the planner, of those that are fetched
+	StagePool      = "pool"      // pieces
+	StageWindow    = "window"    // atoms in the shuffle window
+	StageQueues    = "queues"    // rows that wait for a step
+	StageAhead     = "ahead"     // steps planned beyond those that ranks asked for
+	StageRead      = "read"      // steps that all ranks have, of those planned
+	StageCommitted = "committed" // steps that all keepers have committed, of those read
+)
+
+// Stage is one of the places where a run's documents wait, as a bar that fills.
+type Stage struct {
+	Name   string  `json:"name"`
+	Value  float64 `json:"value"`
+	Of     float64 `json:"of"`               // when the bar is full; 0 where nothing bounds it
+	Unit   string  `json:"unit"`             // documents, pieces, atoms, rows, steps
+	Rate   float64 `json:"rate"`             // of what leaves it, a second
+	Leaves string  `json:"rate_unit"`        // documents, tokens, rows, steps
+	Limits bool    `json:"limits,omitempty"` // what the others wait for
+}
+
+// SourceStatus is a source of a run with several.
+type SourceStatus struct {
+	Name        string     `json:"name"`
+	Target      float64    `json:"target"`       // share that it is to have
+	Share       float64    `json:"share"`        // of all tokens taken
+	Recent      float64    `json:"recent_share"` // of the last steps
+	Tokens      int64      `json:"tokens"`       // taken
+	Emitted     int64      `json:"emitted"`      // in steps
+	Epoch       uint64     `json:"epoch"`
+	Epochs      string     `json:"epochs"`
+	Documents   int64      `json:"documents"` // taken, used or not
+	Undecodable int64      `json:"undecodable"`
+	LeftOut     int64      `json:"left_out"` // documents that are not used, for whatever reason
+	Stored      uint64     `json:"stored"`   // sequence of the last document in its stream
+	Next        uint64     `json:"next"`     // sequence that is taken next; 0 behind the last one
+	DrySince    *time.Time `json:"dry_since,omitempty"`
+	DownSince   *time.Time `json:"down_since,omitempty"`
+	Sealed      bool       `json:"sealed,omitempty"`
+	Resting     bool       `json:"resting,omitempty"`
+	Removed     bool       `json:"removed,omitempty"`
+	UsedUp      bool       `json:"used_up,omitempty"`
+}
+
+// BucketStatus is a row length.
+type BucketStatus struct {
+	Bucket int   `json:"bucket"` // tokens of a row
+	Steps  int64 `json:"steps"`
+	Rows   int   `json:"rows"` // that wait
+	Of     int   `json:"of"`   // rows of a step
+}
+
+// PackingStatus is how well the run packs so far. Shares are from 0 to 1.
+type PackingStatus struct {
+	Method   string           `json:"method"`
+	Padding  float64          `json:"padding"`                 // of the tokens of rows
+	Split    float64          `json:"split"`                   // documents in more than one piece, of those packed
+	Dropped  int64            `json:"dropped"`                 // tokens
+	Repeated int64            `json:"repeated"`                // tokens
+	AgeMax   int64            `json:"age_max"`                 // documents
+	WaitMax  int64            `json:"wait_max"`                // documents
+	Counts   map[string]int64 `json:"method_counts,omitempty"` // what the method itself counts, such as how rows of splice ended
+}
+
+// RankStatus is a rank that reads at this moment.
+type RankStatus struct {
+	Job     string    `json:"job"`
+	Rank    int       `json:"rank"`
+	World   int       `json:"world"`
+	Step    uint64    `json:"step"`     // that it asks for next
+	Lag     uint64    `json:"lag"`      // steps behind the furthest rank of its job
+	WaitP50 float64   `json:"wait_p50"` // seconds that it waited for a step, of the last minute
+	WaitP99 float64   `json:"wait_p99"`
+	Bytes   float64   `json:"bytes"` // a second, of the last ten
+	Since   time.Time `json:"since"` // when it came
+	Who     string    `json:"identity,omitempty"`
+	Address string    `json:"address"`
+	Daemon  string    `json:"daemon"` // that serves it
+}
+
+// KeeperStatus is a trainer that keeps checkpoints.
+type KeeperStatus struct {
+	Keeper string `json:"keeper"`
+	Step   uint64 `json:"step"` // before which its own checkpoint covers all
+}
+
+// DaemonStatus is a daemon of the run.
+type DaemonStatus struct {
+	Name    string  `json:"name"`
+	Flight  string  `json:"flight,omitempty"` // where ranks find it
+	HTTP    string  `json:"http,omitempty"`   // where its page is
+	Version string  `json:"version,omitempty"`
+	Leads   bool    `json:"leads"`
+	Term    uint64  `json:"term,omitempty"` // of the one that leads
+	Ranks   int     `json:"ranks"`
+	Bytes   float64 `json:"bytes"`          // sent a second
+	Silent  float64 `json:"silent_seconds"` // since it was heard last
+}
+
+// DeadStatus are documents that could not be decoded.
+type DeadStatus struct {
+	Total   int64        `json:"total"`   // that the streams of dead letters hold
+	Waiting int          `json:"waiting"` // to be stored
+	Reasons []DeadReason `json:"reasons"` // most letters first
+}
+
+// DeadReason are the dead letters of one reason.
+type DeadReason struct {
+	Reason  string       `json:"reason"`
+	Letters int64        `json:"letters"`
+	Samples []DeadSample `json:"samples"` // the newest
+}
+
+// DeadSample is a dead letter.
+type DeadSample struct {
+	Letter   uint64    `json:"letter"` // its sequence among the dead letters
+	Source   string    `json:"source,omitempty"`
+	Sequence uint64    `json:"sequence"` // of the document
+	Subject  string    `json:"subject"`
+	Problem  string    `json:"problem"`
+	Time     time.Time `json:"time"`
+}
+
+// Event is something that happened to a run.
+type Event struct {
+	Time   time.Time `json:"time"`
+	Kind   string    `json:"kind"` // reader, leader, weights, seal, drain, warning, error
+	Text   string    `json:"text"`
+	Do     string    `json:"do,omitempty"`
+	Daemon string    `json:"daemon"`
+}
+
+// History answers history: how a run went, in bounded memory. By step it covers the whole run, whichever daemon is asked, since it is counted from the
+// plan; by time what this daemon has seen. Lists of one length belong together, an entry a point.
+type History struct {
+	Run     string     `json:"run"`
+	Sources []string   `json:"sources,omitempty"` // by number
+	Buckets []int      `json:"buckets"`           // row lengths
+	Known   uint64     `json:"known_steps"`       // that have been counted; less than are planned while a daemon that has just started reads the plan
+	Steps   StepSeries `json:"steps"`             // the whole run
+	Lately  StepSeries `json:"recent_steps"`      // the last steps, each
+	Times   TimeSeries `json:"times"`             // since the daemon began
+	Minutes TimeSeries `json:"recent_times"`      // the last ten minutes, by seconds
+	Marks   []Mark     `json:"marks"`             // what changed the run, oldest first
+	Lengths []int64    `json:"lengths"`           // pieces of the whole run: [0] of 1 token, [i] of 2^(i-1)+1 to 2^i
+}
+
+// StepSeries are points of Width steps each; point i begins at step First[i].
+type StepSeries struct {
+	Width     uint64      `json:"width"`
+	First     []uint64    `json:"first"`
+	Steps     []uint64    `json:"steps"`   // in the point: fewer than Width at the end
+	Buckets   [][]uint64  `json:"buckets"` // by bucket: steps of it
+	Slots     []int64     `json:"slots"`   // tokens of the rows, padding included
+	Tokens    []int64     `json:"tokens"`  // padding left out
+	Pieces    []int64     `json:"pieces"`
+	Continued []int64     `json:"continued"`         // pieces that go on where one before ended: parts of documents that were split
+	Age       []uint64    `json:"age,omitempty"`     // documents that came between a piece and its step, at most; of a run with one stream
+	Sources   [][]int64   `json:"sources,omitempty"` // by source: tokens
+	Targets   [][]float64 `json:"targets,omitempty"` // by source: share that it was to have
+	P10       []int       `json:"length_p10"`        // of the lengths of pieces, in tokens
+	P50       []int       `json:"length_p50"`
+	P90       []int       `json:"length_p90"`
+}
+
+// TimeSeries are points of Seconds each.
+type TimeSeries struct {
+	Seconds   float64     `json:"seconds"`
+	At        []time.Time `json:"at"` // end of each point
+	Planned   []uint64    `json:"planned_steps"`
+	Read      []uint64    `json:"read_steps"`
+	Committed []uint64    `json:"committed_steps"`
+	Tokens    []float64   `json:"tokens"`            // a second
+	Documents []float64   `json:"documents"`         // a second
+	Published []float64   `json:"published"`         // documents a second
+	Bytes     []float64   `json:"bytes"`             // a second
+	Waiting   []float64   `json:"waiting"`           // part of the time in which a rank waited for a step that was not planned
+	Health    []string    `json:"health"`            // the worst
+	Split     []float64   `json:"split"`             // documents in more than one piece, of those packed in the point
+	Related   []float64   `json:"related,omitempty"` // splice: rows that did not run out of related documents, of those packed in the point
+}
+
+// Mark is a change of a run at a step.
+type Mark struct {
+	Step uint64 `json:"step"`
+	Kind string `json:"kind"` // weights, seal, drain, leader, end
+	Text string `json:"text"`
+}
+
+// Text answers text, and peek with one for each document: a document as it stands in its stream, cut at the borders of its tokens.
+type Text struct {
+	loader.DocumentInfo
+	Skip    string   `json:"skip,omitempty"` // why it is not used: empty, undecodable
+	Total   int      `json:"total_tokens"`   // of the document, the end-of-document token included
+	Start   int      `json:"start"`          // first of the tokens below
+	Tokens  []int32  `json:"tokens"`
+	Texts   []string `json:"texts,omitempty"`   // what each token stands for, bytes that are no UTF-8 as \\xE4; none without a tokenizer
+	Problem string   `json:"problem,omitempty"` // of an undecodable document
+}
