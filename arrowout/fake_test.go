@@ -393,7 +393,7 @@ func mustGet(t testing.TB, c flight.Client, ticket string) *flight.Reader {
 // eventually waits until ok says so.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute) // five thousand readers under the race detector, beside other tests
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

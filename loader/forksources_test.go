@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"loaderd/loader"
@@ -103,6 +104,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 			Add: sources(map[string]float64{"forum": 3})}, "alice")
 		must(t, err)
 		want = append(want, read(t, run, loader.Place{World: 1}, 12, 8)...)
+		synctest.Wait() // until what is wanted is planned: a control stands behind that
 		seals := run.Info().Planned
 		_, err = run.SealSource(t.Context(), "math", "")
 		must(t, err)
@@ -110,6 +112,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 		if !slices.ContainsFunc(run.Stats().Sources, func(x loader.SourceStats) bool { return x.Resting }) {
 			t.Error("no source rests")
 		}
+		synctest.Wait()
 		ends := run.Info().Planned
 		_, err = run.Seal(t.Context())
 		must(t, err)
