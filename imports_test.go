@@ -22,10 +22,12 @@ const module = "loaderd"
 var arrows = map[string][]string{
 	"cmd/loaderd": {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
 		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/publishing",
-		"internal/documents", "internal/runs",
+		"internal/documents", "internal/runs", "internal/reader", "arrowout/answers",
 		"stream", "stream/publish", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer", "internal/access"},
-	"internal/daemon": {"internal/access", "internal/config", "internal/stats", "stream", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer"},
-	"internal/config": {"internal/access", "stream", "arrowout", "loader", "tokenizer"},
+	"internal/daemon":  {"internal/access", "internal/config", "internal/stats", "internal/status", "stream", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer"},
+	"internal/status":  {"internal/history", "internal/stats", "arrowout/answers", "loader"},
+	"internal/history": {"arrowout/answers", "loader"},
+	"internal/config":  {"internal/access", "stream", "arrowout", "loader", "tokenizer"},
 
 	"internal/demo/screen": {"internal/demo", "internal/stats"},
 	"internal/demo":        {"internal/daemon", "internal/publishing", "internal/reader", "internal/stats", "internal/corpus"},

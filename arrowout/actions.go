@@ -56,6 +56,8 @@ var actions = []action{
 	{"info", access.Read, `{"run"}: the run, its fingerprint and configuration`, "", (*service).info, costLittle},
 	{"stats", access.Read, `{"run"}: counts of the run since its start`, "", (*service).stats, costLittle},
 	{"measure", access.Train, `{"run"}: count how many steps the run will have, in the background; info tells how far that is`, "", (*service).measure, costSearch},
+	{"status", access.Read, `{"run"}: how the run does: a sentence, rates, stages, sources, ranks, daemons, events`, "", (*service).status, costLittle},
+	{"history", access.Read, `{"run"}: how the run went, by step and by time`, "", (*service).history, costLittle},
 	{"cause", access.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step", (*service).cause, costLittle},
 	{"ledger", access.Operate, `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*service).ledger, costLittle},
 	{"find", access.Operate, `{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*service).find, costSearch},
@@ -76,13 +78,17 @@ func (s *service) ListActions(_ *flight.Empty, stream flight.FlightService_ListA
 
 // DoAction carries one action out.
 func (s *service) DoAction(asked *flight.Action, stream flight.FlightService_DoActionServer) error {
+	return s.act(stream.Context(), asked.GetType(), asked.GetBody(), func(result []byte) error { return stream.Send(&flight.Result{Body: result}) })
+}
+
+// act carries one action out for whoever ctx says has called, and hands its results to send.
+func (s *service) act(ctx context.Context, name string, body []byte, send func(result []byte) error) error {
 	for _, a := range actions {
-		if a.name != asked.GetType() {
+		if a.name != name {
 			continue
 		}
-		ctx := stream.Context()
 		who := callerOf(ctx)
-		q, err := parseAction(asked.GetBody(), a, s.run.Info())
+		q, err := parseAction(body, a, s.run.Info())
 		if err == nil {
 			q.keeper = cmp.Or(q.keeper, who.Keeper(plan.DefaultKeeper))
 			err = permits(who, a, q, s.needs(a, q))
@@ -98,7 +104,7 @@ func (s *service) DoAction(asked *flight.Action, stream flight.FlightService_DoA
 				if err != nil {
 					return fmt.Errorf("encode the result of %s: %w", a.name, err)
 				}
-				return stream.Send(&flight.Result{Body: b})
+				return send(b)
 			})
 		}
 		if s.needs(a, q) != access.Read && !isLimited(err) {
@@ -106,7 +112,7 @@ func (s *service) DoAction(asked *flight.Action, stream flight.FlightService_DoA
 		}
 		return err
 	}
-	return unsupported("unknown action "+excerpt([]byte(asked.GetType())), "ListActions names the ones there are")
+	return unsupported("unknown action "+excerpt([]byte(name)), "ListActions names the ones there are")
 }
 
 // isLimited says whether a call was refused because there are too many: nothing was looked at.

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"loaderd/arrowout"
+	"loaderd/arrowout/answers"
 	"loaderd/loader"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -332,12 +333,19 @@ func serve[R arrowout.Reader](t testing.TB, run interface {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.Watch(fakeWatcher{})
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { stop(t, s) })
 	return s
 }
+
+// fakeWatcher knows nothing of note.
+type fakeWatcher struct{}
+
+func (fakeWatcher) Status() answers.Status   { return answers.Status{Run: "fake", Planned: 7} }
+func (fakeWatcher) History() answers.History { return answers.History{Run: "fake", Known: 7} }
 
 func stop(t testing.TB, s *arrowout.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -17,6 +17,8 @@ import (
 type service struct {
 	flight.BaseFlightServer
 	run         Run
+	actions     []action // that clients may ask for
+	watcher     Watcher  // nil until Watch was called
 	batchBytes  int
 	metrics     *metrics
 	visits      *visits

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"loaderd/internal/access"
 	"loaderd/loader"
@@ -62,12 +63,22 @@ func callerOf(ctx context.Context) access.Identity {
 }
 
 func (g *guard) call(ctx context.Context, method string, trailer func(metadata.MD), handle func(ctx context.Context) error) error {
+	s, err := g.admit(ctx, method, handle)
+	if err == nil {
+		return nil
+	}
+	trailer(arrowTrailers(s))
+	return s.Err()
+}
+
+// admit lets handle do what was called for, for who has called, and tells log and metrics of an error. The status is what Flight clients get of it.
+func (g *guard) admit(ctx context.Context, method string, handle func(ctx context.Context) error) (*status.Status, error) {
 	who, err := g.identify(ctx, method)
 	if err == nil {
 		err = guarded(func() error { return handle(context.WithValue(ctx, callerKey{}, who)) })
 	}
 	if err == nil {
-		return nil
+		return nil, nil
 	}
 	id := g.calls.Add(1)
 	s := statusOf(err, id)
@@ -78,8 +89,7 @@ func (g *guard) call(ctx context.Context, method string, trailer func(metadata.M
 	if slows(reasonOf(s)) {
 		g.refused.wait(ctx, addressOf(ctx))
 	}
-	trailer(arrowTrailers(s))
-	return s.Err()
+	return s, err
 }
 
 func (g *guard) report(ctx context.Context, id uint64, method string, code codes.Code, err error) {

@@ -60,6 +60,7 @@ func received(stream interface{ RecvMsg(any) error }, into any, err error) error
 func TestWhoMayDoWhat(t *testing.T) {
 	needs := map[string]access.Role{
 		"commit": access.Train, "leave": access.Train, "checkpoint": access.Operate, "info": access.Read, "stats": access.Read, "cause": access.Read,
+		"status": access.Read, "history": access.Read,
 		"ledger": access.Operate, "find": access.Operate, "seal": access.Operate, "drain": access.Operate,
 		"mix": access.Operate, "measure": access.Train,
 	}

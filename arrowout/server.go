@@ -43,6 +43,8 @@ type Server struct {
 	budget       *budget
 	slowness     *slowness
 	limits       *limits
+	guard        *guard
+	service      *service
 }
 
 // NewServer makes a server and reads who is let in and its certificates; Start lets it listen. A nil registerer keeps metrics unregistered.
@@ -76,10 +78,11 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 
 	stopping, stop := context.WithCancelCause(context.Background())
 	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1),
-		budget: budget, slowness: &slowness{budget: budget, log: log, samples: newSampler(), cuts: m.cuts}, limits: newLimits(cfg)}
+		budget: budget, slowness: &slowness{budget: budget, log: log, samples: newSampler(), cuts: m.cuts}, limits: newLimits(cfg), guard: g}
 	s.Limit(cfg)
-	flight.RegisterFlightServiceServer(s.grpc, &service{run: run, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: s.limits,
-		budget: budget, places: newPlaces(), trainMayMix: cfg.TrainMayMix, stopping: stopping})
+	s.service = &service{run: run, actions: actions, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: s.limits,
+		budget: budget, places: newPlaces(), trainMayMix: cfg.TrainMayMix, stopping: stopping}
+	flight.RegisterFlightServiceServer(s.grpc, s.service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	return s, nil
 }
@@ -112,7 +115,11 @@ func (s *Server) Start() error {
 	go s.slowness.watch(watch)
 	go func() {
 		defer end()
-		s.ended <- s.grpc.Serve(l)
+		err := s.grpc.Serve(l)
+		if errors.Is(err, grpc.ErrServerStopped) { // before it had begun
+			err = nil
+		}
+		s.ended <- err
 	}()
 	return nil
 }

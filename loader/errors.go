@@ -47,6 +47,8 @@ type Error struct {
 	Do      string            `json:"do,omitempty"`    // what to do about it
 	Facts   map[string]string `json:"facts,omitempty"` // the same as data
 	Err     error             `json:"-"`               // underlying cause, may be nil
+
+	brief, detail string // of the cause of a wait: the parts of its message
 }
 
 func (e *Error) Error() string {

@@ -21,6 +21,7 @@ type follower struct {
 	log       *slog.Logger
 	assembler assembler
 	prefetch  *prefetcher
+	pulse     pulse
 
 	mu      sync.Mutex
 	readers readers
@@ -35,6 +36,8 @@ type leading interface {
 	want(demand)
 	// report says how far the leader is.
 	report() report
+	// demanded is what the readers of all daemons want, as far as they have been heard of.
+	demanded() demand
 }
 
 func newFollower(v *planView, c plan.Config, o Options, s *streams, log *slog.Logger) *follower {

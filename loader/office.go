@@ -316,6 +316,13 @@ func (o *office) demandOfAll() demand {
 	return d
 }
 
+// demanded implements leading.
+func (o *office) demanded() demand {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.demandOfAll()
+}
+
 // report implements leading.
 func (o *office) report() report {
 	o.mu.Lock()

@@ -205,6 +205,12 @@ func (r *Run) Assemble(ctx context.Context, s *plan.Step, first, n int) (*Batch,
 // Cause says why a step is not there yet, as its reader would be told; nil when it is, or when the run has ended.
 func (r *Run) Cause(step uint64) *Error { return r.follower.explain(step) }
 
+// Verdict says in a sentence how the run does.
+func (r *Run) Verdict() Verdict { return r.follower.verdict() }
+
+// Rates are how fast the run gets on.
+func (r *Run) Rates() Rates { return r.follower.pulse.rates() }
+
 // Lookup returns the sequences of the documents that have a producer's id, in order.
 func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
 	return r.office.streams.Lookup(ctx, id)

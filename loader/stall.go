@@ -3,10 +3,12 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
 
+	"loaderd/internal/quantity"
 	"loaderd/loader/plan"
 )
 
@@ -28,42 +30,75 @@ func (f *follower) explain(step uint64) *Error {
 
 // cause says why a step has not come: it looks at everything between reader and document stream in turn, and names the first that stands still.
 func (f *follower) cause(step uint64) *Error {
-	w := wait{step: step, report: f.leader.report(), config: f.config, options: f.options}
+	w := f.look(step)
+	e := first(w.leaderless, w.storing, w.opening, w.replaying, w.behind, w.idle, w.down, w.dry, w.tokenizing, w.filling)
+	e.Facts = w.factsOf(e)
+	return e
+}
+
+// look takes in what is known of a wait for a step.
+func (f *follower) look(step uint64) *wait {
+	w := &wait{step: step, planned: f.plan.planned(), report: f.leader.report(), demand: f.leader.demanded(), rates: f.pulse.rates(), config: f.config, options: f.options}
 	if step >= w.report.Wanted+uint64(f.options.Ahead) {
 		w.brake = w.report.Slowest
 	}
 	if w.report.Source != nil {
 		w.source = *w.report.Source
 	}
-	facts := w.facts(f.plan.planned())
-	for _, look := range []func() *Error{w.leaderless, w.storing, w.opening, w.replaying, w.behind, w.idle, w.down, w.dry, w.tokenizing, w.filling} {
+	return w
+}
+
+// first returns the first cause that is one.
+func first(looks ...func() *Error) *Error {
+	for _, look := range looks {
 		if e := look(); e != nil {
-			for k, v := range e.Facts {
-				facts[k] = v
-			}
-			e.Facts = facts
 			return e
 		}
 	}
-	panic("loader: filling is always a cause")
+	return nil
 }
+
+// broken is what keeps a run from going on whoever waits, missing what keeps the next step from coming; nil where nothing does.
+func (w *wait) broken() *Error {
+	return first(w.leaderless, w.storing, w.opening, w.replaying, w.down)
+}
+func (w *wait) missing() *Error { return first(w.behind, w.idle, w.dry, w.tokenizing, w.filling) }
 
 // wait is what is known about a wait for a step. Each of its methods up to filling looks at one possible cause and returns nil when it
 // is not that.
 type wait struct {
 	step    uint64
+	planned uint64 // steps that are
 	report  report
 	source  SourceStatus
+	demand  demand      // of the readers of all daemons
 	brake   *ReaderStat // reader that holds the plan back
+	rates   Rates
 	config  plan.Config
 	options Options
 }
 
-func (w *wait) facts(planned uint64) map[string]string {
+// stands is a cause: its sentence, as the run's verdict has it, and what else is known.
+func stands(reason Reason, sentence, detail, do string, facts map[string]string) *Error {
+	e := &Error{Reason: reason, Message: sentence, Do: do, Facts: facts, brief: sentence, detail: detail}
+	if detail != "" {
+		e.Message += ": " + detail
+	}
+	return e
+}
+
+// factsOf are the facts of a cause, and those of every wait.
+func (w *wait) factsOf(e *Error) map[string]string {
+	facts := w.facts()
+	maps.Copy(facts, e.Facts)
+	return facts
+}
+
+func (w *wait) facts() map[string]string {
 	r := &w.report.PlanStats
 	facts := map[string]string{
 		"step":          strconv.FormatUint(w.step, 10),
-		"planned":       strconv.FormatUint(planned, 10),
+		"planned":       strconv.FormatUint(w.planned, 10),
 		"last_document": strconv.FormatUint(w.source.Last, 10),
 		"read_document": r.Cursor.String(),
 		"pool":          fmt.Sprintf("%d of %d", r.Pool.Pieces, w.config.Packing.Pool),
@@ -83,30 +118,34 @@ func (w *wait) leaderless() *Error {
 	if !r.Elsewhere || r.Silent < silentAfter {
 		return nil
 	}
-	return &Error{Reason: NotLeading, Message: fmt.Sprintf("no daemon has been heard to plan the run for %s", r.Silent.Round(time.Millisecond)),
-		Do: "wait: another daemon takes over within seconds; when none does, look at the daemons' logs and the JetStream servers"}
+	return stands(NotLeading, "Waiting for a daemon to plan the run, "+quantity.Time(r.Silent), "none has been heard to for "+r.Silent.Round(time.Millisecond).String(),
+		"wait: another daemon takes over within seconds; when none does, look at the daemons' logs and the JetStream servers", nil)
 }
 
 func (w *wait) storing() *Error {
 	if w.report.Storing <= time.Second {
 		return nil
 	}
-	return &Error{Reason: PlanLogDown, Message: fmt.Sprintf("storing the plan has taken %s", w.report.Storing.Round(time.Millisecond)),
-		Do: "check the JetStream server and its disk"}
+	return stands(PlanLogDown, "Waiting for JetStream to store the plan, "+quantity.Time(w.report.Storing), "", "check the JetStream server and its disk", nil)
 }
 
 func (w *wait) opening() *Error {
 	if w.report.Source != nil {
 		return nil
 	}
-	return &Error{Reason: SourceDown, Message: "the document stream has not been opened yet", Do: "check the NATS server; the daemon connects by itself"}
+	return stands(SourceDown, "Waiting for the document stream to open", "", "check the NATS server; the daemon connects by itself", nil)
 }
 
 func (w *wait) replaying() *Error {
 	if !w.report.Replays || !w.source.DownSince.IsZero() {
 		return nil
 	}
-	return &Error{Reason: Replaying, Message: fmt.Sprintf("the daemon re-plans after a restart: it is at document %s", w.report.PlanStats.Cursor), Do: asks}
+	p := &w.report.PlanStats
+	sentence := fmt.Sprintf("Planning again after a restart: at document %s", w.report.PlanStats.Cursor)
+	if last := w.report.published(); last > 0 && len(p.Sources) == 0 {
+		sentence += " of " + strconv.FormatUint(last, 10)
+	}
+	return stands(Replaying, sentence, "", asks, nil)
 }
 
 func (w *wait) behind() *Error {
@@ -114,9 +153,10 @@ func (w *wait) behind() *Error {
 	if b == nil || w.report.Replays {
 		return nil
 	}
-	return &Error{Reason: RankBehind, Do: "look at that rank; the plan goes on when it does",
-		Message: fmt.Sprintf("rank %d of %d has asked for no step beyond %d, and %d steps are planned beyond that", b.Rank, b.World, b.Step, w.options.Ahead),
-		Facts:   map[string]string{"rank": strconv.Itoa(b.Rank), "world": strconv.Itoa(b.World), "rank_step": strconv.FormatUint(b.Step, 10)}}
+	steps := quantity.Things(int(w.step-min(w.step, b.Step)), "step")
+	return stands(RankBehind, fmt.Sprintf("Waiting for %s, %s behind", b.name(), steps),
+		fmt.Sprintf("it has asked for no step beyond %d, and %d steps are planned beyond that", b.Step, w.options.Ahead), "look at that rank; the plan goes on when it does",
+		map[string]string{"rank": strconv.Itoa(b.Rank), "world": strconv.Itoa(b.World), "rank_step": strconv.FormatUint(b.Step, 10)})
 }
 
 func (w *wait) down() *Error {
@@ -124,9 +164,8 @@ func (w *wait) down() *Error {
 	if s.DownSince.IsZero() {
 		return nil
 	}
-	return &Error{Reason: SourceDown, Do: "check the NATS server; the daemon reconnects by itself",
-		Message: fmt.Sprintf("%s has been out of reach for %s (%s)", w.stream(), time.Since(s.DownSince).Round(time.Millisecond), s.DownReason),
-		Facts:   map[string]string{"down_since": s.DownSince.UTC().Format(time.RFC3339Nano)}}
+	return stands(SourceDown, fmt.Sprintf("Waiting for NATS: %s is out of reach, %s", w.stream(), quantity.Time(time.Since(s.DownSince))), s.DownReason,
+		"check the NATS server; the daemon reconnects by itself", map[string]string{"down_since": s.DownSince.UTC().Format(time.RFC3339Nano)})
 }
 
 func (w *wait) dry() *Error {
@@ -134,19 +173,20 @@ func (w *wait) dry() *Error {
 	if s.DrySince.IsZero() || s.Delivered < s.Fetched || time.Since(s.DrySince) < min(dryFor, w.options.Stall/2) {
 		return nil
 	}
-	quiet := time.Since(s.DrySince).Round(time.Millisecond)
-	message := fmt.Sprintf("%s has had nothing new for %s; document %d was its last, and the step is not full: %s", w.stream(), quiet, s.Last, lacks)
-	if s.Last == 0 {
-		message = fmt.Sprintf("%s has been empty for %s: %s", w.stream(), quiet, lacks)
-	}
+	sentence := "Waiting for documents"
 	facts := map[string]string{"dry_since": s.DrySince.UTC().Format(time.RFC3339Nano)}
+	detail := fmt.Sprintf("document %d was the last, and the step is not full: %s", s.Last, lacks)
+	if s.Last == 0 {
+		detail = fmt.Sprintf("there is none yet, and the step needs them: %s", lacks)
+	}
 	if x := w.wanted(); x != nil {
+		sentence += " of source " + x.Name
 		facts["source"] = x.Name
 		if x.Epochs.Another(x.Epoch + 1) {
-			message += fmt.Sprintf("; its next epoch begins when it is sealed (epochs: %s)", x.Epochs)
+			detail += fmt.Sprintf("; its next epoch begins when it is sealed (epochs: %s)", x.Epochs)
 		}
 	}
-	return &Error{Reason: SourceDry, Message: message, Do: w.whenDry(lacks.Drains), Facts: facts}
+	return stands(SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, w.whenDry(lacks.Drains), facts)
 }
 
 // wanted returns the source that comes next; nil with one document stream.
@@ -179,10 +219,11 @@ func (w *wait) idle() *Error {
 		}
 	}
 	if len(rest) > 0 {
-		return &Error{Reason: SourceDry, Message: fmt.Sprintf("no source has documents: %s rest until they have", strings.Join(rest, ", ")),
-			Do: "publish documents to one of them, or seal them to end the run", Facts: map[string]string{"source": strings.Join(rest, ",")}}
+		return stands(SourceDry, "Waiting for documents of any source", strings.Join(rest, ", ")+" rest until they have some",
+			"publish documents to one of them, or seal them to end the run", map[string]string{"source": strings.Join(rest, ",")})
 	}
-	return &Error{Reason: SourceDry, Message: "no source that has documents left has a weight", Do: "give one a weight (loaderd mix --set NAME=1), or seal the run to end it"}
+	return stands(SourceDry, "Waiting for a change of the mixture", "no source that has documents left has a weight",
+		"give one a weight (loaderd mix --set NAME=1), or seal the run to end it", nil)
 }
 
 // whenDry is what helps when no documents come.
@@ -203,16 +244,27 @@ func (w *wait) tokenizing() *Error {
 	if s.Delivered >= s.Fetched || r.Cursor != r.CursorBefore {
 		return nil
 	}
-	return &Error{Reason: TokenizerBehind,
-		Message: fmt.Sprintf("%d documents (%d bytes) are fetched and wait to be tokenized", s.Fetched-s.Delivered, s.Buffered),
-		Do:      "wait, or give the daemon more stream.workers"}
+	return stands(TokenizerBehind, fmt.Sprintf("Waiting for the tokenizer: %s behind", quantity.Things(int(s.Fetched-s.Delivered), "document")),
+		fmt.Sprintf("they are fetched (%s)", quantity.Bytes(s.Buffered)), "wait, or give the daemon more stream.workers", nil)
 }
 
 func (w *wait) filling() *Error {
-	f := w.facts(0)
-	return &Error{Reason: PoolFilling, Do: asks,
-		Message: fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s pieces, shuffle window %s, queues %s",
-			w.report.PlanStats.Lacks, f["pool"], f["window"], f["queued_rows"])}
+	f, lacks := w.facts(), w.report.PlanStats.Lacks
+	sentence := "Next step"
+	if w.planned == 0 {
+		sentence = "First step"
+	}
+	switch {
+	case lacks.Needed == 0: // nothing is known yet
+		sentence += ": documents flow, pool and shuffle window fill"
+	default:
+		if lacks.Documents > 0 && w.rates.Documents > 0 {
+			sentence += " in about " + quantity.Time(time.Duration(float64(lacks.Documents)/w.rates.Documents*float64(time.Second)))
+		}
+		sentence += fmt.Sprintf(": %s rows needed, %s there", quantity.Count(lacks.Needed), quantity.Count(lacks.There))
+	}
+	return stands(PoolFilling, sentence, fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s pieces, shuffle window %s, queues %s",
+		lacks, f["pool"], f["window"], f["queued_rows"]), asks, nil)
 }
 
 // queueNote shows the rows that wait for a step: 1024: 3 of 48 rows, 2048: 1 of 24 rows.

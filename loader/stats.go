@@ -31,7 +31,8 @@ type planStats struct {
 type SourceStats struct {
 	mixture.Status
 	plan.SourceCounts
-	Next uint64 `json:"next"` // sequence of the next document, 0 behind the last one
+	Next   uint64       `json:"next"`            // sequence of the next document, 0 behind the last one
+	Stream SourceStatus `json:"stream,omitzero"` // how far it is read
 }
 
 // snapshot takes the planner's figures for report.
@@ -64,6 +65,7 @@ func (l *leader) snapshot() {
 type Stats struct {
 	Run             string           `json:"run"`
 	Planned         uint64           `json:"planned_steps"`
+	Wanted          uint64           `json:"wanted_steps"` // no reader has asked for this step or a later one
 	Ended           bool             `json:"ended"`
 	Replaying       bool             `json:"replaying"`
 	Committed       uint64           `json:"committed_step"`
@@ -120,14 +122,17 @@ func (r *Run) Stats() Stats {
 	now := r.plan.now() // first: the figures must not be older than any step in it
 	from := r.office.report()
 	p := from.PlanStats
-	s := Stats{Run: r.office.name, Planned: now.steps, Ended: now.ended, Replaying: from.Replays, Committed: now.keepers.Committed(), Oldest: now.oldest,
+	s := Stats{Run: r.office.name, Planned: now.steps, Wanted: from.Wanted, Ended: now.ended, Replaying: from.Replays, Committed: now.keepers.Committed(), Oldest: now.oldest,
 		Checkpoint: from.Checkpointed, CheckpointBytes: from.CheckpointBytes, Readers: r.follower.readerStats(),
 		Documents: p.Packed.Documents, Empty: p.Counts.Empty, Undecoded: p.Counts.Undecoded, Duplicates: p.Counts.Duplicates,
 		Tokens: p.Packed.Tokens, Rows: p.Counts.Rows, Slots: p.Counts.Slots, Padding: p.Counts.Slots - p.Counts.Tokens,
 		Truncated: p.Packed.Truncated, Dropped: p.Packed.Dropped + p.Counts.LeftTokens, Repeated: p.Packed.Repeated, AgeMax: p.Counts.AgeMax,
 		PoolPieces: p.Pool.Pieces, HeldRows: int(p.Pool.Held.Rows), HeldPieces: int(p.Pool.Held.Pieces), PoolTokens: p.Pool.Tokens,
 		WindowRows: p.Window, QueueRows: p.Queued, Queues: p.Queues, RowsNeeded: p.Lacks.Needed, RowsThere: p.Lacks.There, WaitMax: p.Counts.WaitMax,
-		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), Trouble: from.Trouble, Packing: p.Detail, Sources: p.Sources}
+		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), Trouble: from.Trouble, Packing: p.Detail, Sources: slices.Clone(p.Sources)}
+	for i := range s.Sources {
+		s.Sources[i].Stream = from.Sources[s.Sources[i].Name]
+	}
 	s.CacheBytes, s.CacheHits, s.CacheMisses = r.follower.assembler.again.cache.stats()
 	slices.SortFunc(s.Readers, func(a, b ReaderStat) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Step, b.Step))

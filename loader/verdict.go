@@ -1,13 +1,29 @@
 package loader
 
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"loaderd/internal/quantity"
+)
+
 // Health says how a run does, in one word.
 type Health string
 
 // Healths, the best first.
 const (
 	Running Health = "running" // steps come, or the run has ended as it should
-	Waiting Health = "waiting" // for something that comes, or that somebody has to bring: documents, ranks
+	Waiting Health = "waiting" // for something that comes by itself, or that somebody has to bring: documents, ranks, another daemon
 	Failing Health = "failing" // something is broken
+)
+
+// What the rest of a run waits for: a stage of the way from the producers to the ranks.
+const (
+	LimitDocuments = "published" // documents do not come faster
+	LimitTokenizer = "tokenized" // documents wait to be tokenized
+	LimitPlan      = "ahead"     // steps wait to be stored
+	LimitRanks     = "read"      // ranks ask for no more
 )
 
 // Verdict says in one sentence how a run does: the same on the page, in loaderd status and in the errors of readers that wait.
@@ -16,6 +32,161 @@ type Verdict struct {
 	Sentence string            `json:"sentence"`
 	Detail   string            `json:"detail,omitempty"` // what else is known
 	Do       string            `json:"do,omitempty"`
-	Reason   Reason            `json:"reason,omitempty"` // of what a reader waits for
+	Reason   Reason            `json:"reason,omitempty"` // that a reader which waits is told
+	Limits   string            `json:"limits,omitempty"` // what the rest waits for
 	Facts    map[string]string `json:"facts,omitempty"`
 }
+
+// Line is the verdict with what to do.
+func (v Verdict) Line() string {
+	if v.Do == "" {
+		return v.Sentence
+	}
+	return v.Sentence + ": " + v.Do
+}
+
+const (
+	// standsAfter is for how long no step must have come, though one is wanted, before a run waits: one whose documents are slow runs.
+	standsAfter = 3 * time.Second
+	// idleAfter is for how long ranks may ask for no step before that is what the verdict says: a training step may take long.
+	idleAfter = time.Minute
+	// takeover is how long it takes at most until another daemon leads.
+	takeover = 15 * time.Second
+	// lagging is how many steps a rank must be behind the furthest before it is named.
+	lagging = 4
+)
+
+// verdict judges the run as it is known to this daemon.
+func (f *follower) verdict() Verdict {
+	now := f.plan.now()
+	w := f.look(now.steps)
+	switch {
+	case now.failed != nil:
+		return failed(now.failed)
+	case now.ended:
+		return w.ended(now.steps)
+	}
+	still, waits, readers := f.pulse.still(time.Now()), w.demand.waits(now.steps), len(w.demand.Jobs) > 0
+	full := now.steps >= w.report.Wanted+uint64(f.options.Ahead)
+	e := w.broken()
+	if e == nil && (waits || !readers && !full) && (now.steps == 0 || still >= standsAfter) {
+		e = w.missing()
+	}
+	switch {
+	case e != nil:
+		return w.judge(e)
+	case !readers && full:
+		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for ranks: %s planned ahead", are(f.options.Ahead)), Limits: LimitRanks,
+			Detail: "no reader is connected", Do: "start the trainer; it reads at once"}
+	case !readers:
+		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead at %s tokens/s, no reader is connected", quantity.Short(f.pulse.rates().TokensIn)), Limits: LimitRanks,
+			Detail: fmt.Sprintf("%s planned", are(int(now.steps)))}
+	case !waits && still >= idleAfter && full:
+		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none", quantity.Time(still)), Limits: LimitRanks,
+			Detail: w.holds(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
+	}
+	return w.running(f.pulse.rates(), f.pulse.waiting())
+}
+
+func are(steps int) string {
+	if steps == 1 {
+		return "1 step is"
+	}
+	return quantity.Count(steps) + " steps are"
+}
+
+// judge makes a verdict of what a reader would be told.
+func (w *wait) judge(e *Error) Verdict {
+	v := Verdict{Health: Waiting, Sentence: e.brief, Detail: e.detail, Do: e.Do, Reason: e.Reason, Facts: w.factsOf(e)}
+	switch e.Reason {
+	case SourceDown, PlanLogDown:
+		v.Health = Failing
+	case NotLeading:
+		if w.report.Silent >= takeover {
+			v.Health = Failing
+		}
+	}
+	switch e.Reason {
+	case SourceDown, SourceDry, PoolFilling:
+		v.Limits = LimitDocuments
+	case TokenizerBehind, Replaying:
+		v.Limits = LimitTokenizer
+	case PlanLogDown, NotLeading:
+		v.Limits = LimitPlan
+	case RankBehind:
+		v.Limits = LimitRanks
+	}
+	return v
+}
+
+// failed is the verdict of a run that serves no more.
+func failed(err error) Verdict {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{Reason: RunFailed, Message: err.Error(), Do: "read the daemon's log, mend the cause and restart it"}
+	}
+	v := Verdict{Health: Failing, Sentence: "Stopped: " + e.Message, Do: e.Do, Reason: e.Reason, Facts: e.Facts}
+	if e.Err != nil {
+		v.Detail = e.Err.Error()
+	}
+	return v
+}
+
+func (w *wait) ended(steps uint64) Verdict {
+	v := Verdict{Health: Running, Sentence: "Ended at step " + quantity.Count(steps)}
+	if s := w.demand.leading(); s != nil && s.Step < steps {
+		v.Sentence += fmt.Sprintf(", %s has %s to go", s.name(), quantity.Things(int(steps-s.Step), "step"))
+		v.Limits = LimitRanks
+	}
+	return v
+}
+
+// running is the verdict where steps come.
+func (w *wait) running(r Rates, waits float64) Verdict {
+	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", quantity.Short(r.Tokens)), Limits: LimitRanks}
+	switch holds := w.holds(); {
+	case holds != "":
+		v.Sentence += ", " + holds
+		v.Do = "look at that rank if it falls further behind"
+	case waits < .5:
+		v.Sentence += ", the ranks set the pace"
+	case w.backlog():
+		v.Sentence += ", the tokenizer sets the pace"
+		v.Limits, v.Do = LimitTokenizer, "for more give the daemon more processors (stream.workers), or publish token ids"
+	default:
+		v.Sentence += ", the documents set the pace"
+		v.Limits, v.Do = LimitDocuments, "for more let producers publish faster"
+	}
+	if w.report.Trouble != "" {
+		v.Health, v.Detail = Failing, w.report.Trouble
+		v.Sentence += "; something is wrong with the document stream"
+		v.Do = "see what it is, and docs/operations.md under Health"
+	}
+	if n := r.Undecodable / max(r.Documents, 1e-9); n >= .05 {
+		v.Sentence += fmt.Sprintf("; %.0f %% of the documents cannot be decoded", 100*n)
+		v.Do = "look at the dead letters (loaderd dead list), and at the producer"
+		if n >= .5 {
+			v.Health = Failing
+		}
+	}
+	return v
+}
+
+// holds names the rank that the others wait for, or that is behind them; empty where none is.
+func (w *wait) holds() string {
+	d := w.demand
+	s := d.leading()
+	if s == nil || d.Furthest < s.Step+lagging {
+		return ""
+	}
+	if w.brake != nil && d.Furthest >= w.step {
+		return fmt.Sprintf("%s holds the others (%s behind)", s.name(), quantity.Things(int(d.Furthest-s.Step), "step"))
+	}
+	return fmt.Sprintf("%s is %s behind", s.name(), quantity.Things(int(d.Furthest-s.Step), "step"))
+}
+
+// backlog reports whether documents wait for the daemon: its own work is what takes the time.
+func (w *wait) backlog() bool { return w.source.DrySince.IsZero() && w.source.Last > w.source.Fetched }
+
+// name is a reader for people.
+func (r *ReaderStat) name() string { return fmt.Sprintf("rank %d of %d", r.Rank, r.World) }

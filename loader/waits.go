@@ -28,11 +28,13 @@ type waits struct {
 // tellWaits looks until ctx is done.
 func (f *follower) tellWaits(ctx context.Context) {
 	w := waits{follower: f, told: map[Reason]time.Time{}}
+	f.beat(time.Now())
 	tick := time.NewTicker(tellEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+			f.beat(time.Now())
 			w.look(time.Now())
 		case <-ctx.Done():
 			return

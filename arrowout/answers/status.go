@@ -44,23 +44,16 @@ const (
 	MaxEvents = 100
 )
 
-// Rates are of the last ten seconds, and further back where nothing has moved in them; a second each.
+// Rates are how fast a run gets on, with what ranks are sent.
 type Rates struct {
-	Published   float64 `json:"published_documents"` // into the streams of the run
-	Documents   float64 `json:"documents"`           // planned
-	TokensIn    float64 `json:"tokens_in"`           // of these
-	Tokens      float64 `json:"tokens"`              // in steps, padding left out
-	Rows        float64 `json:"rows"`                // in steps
-	Steps       float64 `json:"steps"`               // planned
-	Read        float64 `json:"steps_read"`          // by the rank that is furthest behind
-	Bytes       float64 `json:"bytes"`               // sent to ranks
-	Undecodable float64 `json:"undecodable_documents"`
+	loader.Rates
+	Bytes float64 `json:"bytes"` // sent to ranks, a second
 }
 
 // Names of the stages of a Flow, in order.
 const (
 	StagePublished = "published" // documents that the run has taken, of those that the streams hold
-	StageTokenized = "tokenized" // documents that are fetched and tokenized ahead of the planner, of those that are fetched
+	StageTokenized = "tokenized" // bytes of documents that are fetched, tokenized or not, and not planned yet
 	StagePool      = "pool"      // pieces
 	StageWindow    = "window"    // atoms in the shuffle window
 	StageQueues    = "queues"    // rows that wait for a step
@@ -74,7 +67,7 @@ type Stage struct {
 	Name   string  `json:"name"`
 	Value  float64 `json:"value"`
 	Of     float64 `json:"of"`               // when the bar is full; 0 where nothing bounds it
-	Unit   string  `json:"unit"`             // documents, pieces, atoms, rows, steps
+	Unit   string  `json:"unit"`             // documents, bytes, pieces, atoms, rows, steps
 	Rate   float64 `json:"rate"`             // of what leaves it, a second
 	Leaves string  `json:"rate_unit"`        // documents, tokens, rows, steps
 	Limits bool    `json:"limits,omitempty"` // what the others wait for

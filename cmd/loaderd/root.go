@@ -43,6 +43,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage usageError
+	var quiet silently
 	var problems config.Problems
 	if out.err != nil && (err == nil || !started) {
 		err, started = out.err, true
@@ -50,6 +51,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &quiet):
+		return quiet.code
 	case errors.As(err, &problems):
 		fmt.Fprintf(stderr, "loaderd: %v\n", err)
 		return exitUsage
@@ -126,6 +129,7 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newDrainCmd(),
 		newMixCmd(),
 		newSourceCmd(),
+		newStatusCmd(),
 		newInfoCmd(),
 		newLedgerCmd(),
 		newRunsCmd(),

@@ -19,6 +19,7 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/access"
 	"loaderd/internal/config"
+	"loaderd/internal/status"
 	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
@@ -34,6 +35,7 @@ type Daemon struct {
 	docs    letters
 	run     *loader.Run
 	flight  *arrowout.Server
+	watch   *status.Watch
 	http    *httpServer
 	metrics *prometheus.Registry
 
@@ -53,6 +55,9 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50) // most of the heap are caches that stay: without this the process grows to twice their bounds
 	}
+	holder := Holder()
+	events := status.NewEvents(holder.Name())
+	log = slog.New(events.Handler(log.Handler()))
 	d := &Daemon{config: c, log: log, metrics: prometheus.NewRegistry(), again: make(chan struct{}, 1), ended: make(chan struct{}), stopRun: func() {}}
 	defer func() {
 		if err != nil {
@@ -83,7 +88,6 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 			return nil, err
 		}
 	}
-	holder := Holder()
 	if d.leads, err = planlog.OpenLeads(ctx, d.store, c.Run, holder); err != nil {
 		return nil, err
 	}
@@ -115,6 +119,8 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if err := d.flight.Start(); err != nil {
 		return nil, err
 	}
+	d.watch = d.newWatch(holder.Name(), events, steps)
+	d.flight.Watch(d.watch)
 	d.run.ServesAt(d.advertised())
 	d.leads.ServesAt(d.advertised())
 	// Nothing of a new run is written before all else is up: a start that fails leaves no trace of its configuration.
@@ -127,8 +133,9 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	}()
 	d.http.start()
 	go access.Watch(runCtx, log, d.again, d.reloaders())
+	go d.watch.Serve(runCtx)
 	go progress(runCtx, log.With("run", c.Run), c.Log.Progress, d.run.Stats)
-	go d.watch()
+	go d.waitForEnd()
 	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after", time.Since(began).Round(time.Millisecond))
 	return d, nil
 }
@@ -181,8 +188,8 @@ func (d *Daemon) reloaders() map[string]access.Reloader {
 	return all
 }
 
-// watch waits for the first part that ends.
-func (d *Daemon) watch() {
+// waitForEnd waits for the first part that ends.
+func (d *Daemon) waitForEnd() {
 	defer close(d.ended)
 	select {
 	case <-d.served:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // Count writes a count with separators: 12,345.
@@ -65,4 +66,18 @@ func Range(numbers []int) string {
 		return most
 	}
 	return least + " to " + most
+}
+
+// Time writes how long something takes or took, in the unit that fits: 40 s, 3 min, 2 h, 4 days.
+func Time(d time.Duration) string {
+	switch s := d.Seconds(); {
+	case s < 90:
+		return fmt.Sprintf("%.0f s", s)
+	case s < 90*60:
+		return fmt.Sprintf("%.0f min", s/60)
+	case s < 36*3600:
+		return fmt.Sprintf("%.0f h", s/3600)
+	default:
+		return fmt.Sprintf("%.0f days", s/86400)
+	}
 }

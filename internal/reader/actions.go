@@ -46,6 +46,17 @@ func (c *Client) Info(ctx context.Context, run string) (info loader.Info, err er
 	return info, err
 }
 
+// Status says how the run does, History how it went.
+func (c *Client) Status(ctx context.Context, run string) (status answers.Status, err error) {
+	err = each(ctx, c, "status", ofRun{run}, func(s answers.Status) { status = s })
+	return status, err
+}
+
+func (c *Client) History(ctx context.Context, run string) (history answers.History, err error) {
+	err = each(ctx, c, "history", ofRun{run}, func(h answers.History) { history = h })
+	return history, err
+}
+
 // Measure has it counted how many steps the run will have; Info tells.
 func (c *Client) Measure(ctx context.Context, run string) error {
 	return each(ctx, c, "measure", ofRun{run}, func(answers.Measured) {})

@@ -16,6 +16,7 @@ type Bus struct {
 	nc    *nats.Conn
 	run   string
 	words string
+	what  string // codes of words are for
 	asks  string
 	keys  keyring
 }
@@ -24,7 +25,14 @@ var _ loader.Bus = (*Bus)(nil)
 
 // NewBus returns the bus of a run.
 func NewBus(s *stream.Store, run string) *Bus {
-	return &Bus{nc: s.Own().Conn(), run: run, words: stream.ServiceSubject + ".word." + run, asks: stream.ServiceSubject + ".ask." + run, keys: s.PlanKeys()}
+	return &Bus{nc: s.Own().Conn(), run: run, words: stream.ServiceSubject + ".word." + run, what: macWord, asks: stream.ServiceSubject + ".ask." + run, keys: s.PlanKeys()}
+}
+
+// NewStatusBus returns another bus of a run, for what daemons say of themselves to be shown; nothing of the run depends on it. Nobody asks by it.
+func NewStatusBus(s *stream.Store, run string) *Bus {
+	b := NewBus(s, run)
+	b.words, b.what = stream.ServiceSubject+".status."+run, macStatus
+	return b
 }
 
 // message is a word with its code; with is what it belongs to.
@@ -43,12 +51,12 @@ func (b *Bus) heard(m *nats.Msg, what string, with ...[]byte) bool {
 }
 
 // Say implements loader.Bus.
-func (b *Bus) Say(word []byte) error { return b.nc.PublishMsg(b.message(b.words, macWord, word)) }
+func (b *Bus) Say(word []byte) error { return b.nc.PublishMsg(b.message(b.words, b.what, word)) }
 
 // Hear implements loader.Bus.
 func (b *Bus) Hear(f func(word []byte)) (stop func(), err error) {
 	return b.subscribe(b.words, func(m *nats.Msg) {
-		if b.heard(m, macWord) {
+		if b.heard(m, b.what) {
 			f(m.Data)
 		}
 	})

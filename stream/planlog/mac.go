@@ -29,6 +29,7 @@ const (
 	macRecord     = "record"
 	macCheckpoint = "checkpoint"
 	macWord       = "word"
+	macStatus     = "status"
 	macQuestion   = "question"
 	macAnswer     = "answer"
 )

@@ -139,6 +139,7 @@ func neededOfOwn(s *stream.Store, run string) []Permission {
 	n.add("to talk to other daemons", alive, stream.ServiceSubject+".freed."+run)
 	n.hear("to hear answers", s.Conn().NewInbox())
 	n.hear("to hear other daemons", stream.ServiceSubject+".word."+run)
+	n.hear("to show other daemons", stream.ServiceSubject+".status."+run)
 	n.hear("to tell other daemons that it is there", alive)
 	return n.all
 }

@@ -1,0 +1,89 @@
+package arrowout
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"net/netip"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/access"
+	"loaderd/loader"
+)
+
+// Watcher knows how the run does, beyond what a Run tells of itself.
+type Watcher interface {
+	// Status and History are of this moment. Nobody changes what they hold; of the Status, May is left to the server.
+	Status() answers.Status
+	History() answers.History
+}
+
+// Watch lets the server answer status and history. It is called before Start.
+func (s *Server) Watch(w Watcher) { s.service.watcher = w }
+
+// unwatched is the answer of a server that was given no Watcher.
+var unwatched = &loader.Error{Reason: loader.NotLeading, Message: "the daemon does not watch the run yet", Do: "ask again"}
+
+func (s *service) status(ctx context.Context, _ asked, send func(any) error) error {
+	if s.watcher == nil {
+		return unwatched
+	}
+	status := s.watcher.Status()
+	status.May = s.may(callerOf(ctx))
+	return send(status)
+}
+
+func (s *service) history(_ context.Context, _ asked, send func(any) error) error {
+	if s.watcher == nil {
+		return unwatched
+	}
+	return send(s.watcher.History())
+}
+
+// may names the actions that an identity may ask for.
+func (s *service) may(who access.Identity) (names []string) {
+	for _, a := range s.actions {
+		if who.Role.Includes(s.needs(a, asked{})) {
+			names = append(names, a.name)
+		}
+	}
+	return names
+}
+
+// Ask asks for an action for a caller that came by HTTP. Roles, limits, audit and errors (*loader.Error) are those of Flight, with one difference: where no
+// token is asked for, a caller from beyond loopback, or one without the certificate that Flight asks for, may read and no more.
+func (s *Server) Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error) {
+	p := &peer.Peer{Addr: httpAddress(from.Address)}
+	if from.Certificate != nil {
+		p.AuthInfo = credentials.TLSInfo{State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{from.Certificate}}}}
+	}
+	ctx = metadata.NewIncomingContext(peer.NewContext(ctx, p), metadata.MD{"authorization": from.Authorization})
+	_, err = s.guard.admit(ctx, "HTTP "+action, func(ctx context.Context) error {
+		if !s.gate.Asks() && (s.cfg.ClientCA != "" && from.Certificate == nil || !p.Addr.(httpAddress).local()) {
+			who := callerOf(ctx)
+			who.Role = access.Read
+			ctx = context.WithValue(ctx, callerKey{}, who)
+		}
+		return s.service.act(ctx, action, body, func(result []byte) error {
+			results = append(results, result)
+			return nil
+		})
+	})
+	return results, err
+}
+
+// httpAddress is where a request came from: host:port.
+type httpAddress string
+
+func (httpAddress) Network() string  { return "tcp" }
+func (a httpAddress) String() string { return string(a) }
+
+func (a httpAddress) local() bool {
+	at, err := netip.ParseAddrPort(string(a))
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}

@@ -1,0 +1,99 @@
+package arrowout_test
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"loaderd/arrowout"
+	"loaderd/arrowout/answers"
+	"loaderd/internal/access"
+	"loaderd/loader"
+)
+
+// asks asks a server by HTTP's way and returns the reason of a refusal.
+func asks(t *testing.T, s *arrowout.Server, from access.Caller, action, body string) ([]json.RawMessage, loader.Reason) {
+	t.Helper()
+	results, err := s.Ask(t.Context(), from, action, []byte(body))
+	var e *loader.Error
+	if err != nil && !errors.As(err, &e) {
+		t.Fatalf("%s: %v is no typed error", action, err)
+	}
+	if e != nil {
+		return nil, e.Reason
+	}
+	return results, ""
+}
+
+// Whoever comes by HTTP with a token may do what that lets Flight clients do.
+func TestAskWithTokens(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "identities.json")
+	f := newFake(2, 2, 16)
+	tokens := map[access.Role]string{}
+	for _, role := range access.Roles {
+		tokens[role] = let(t, file, access.Identity{Name: string(role), Role: role})
+	}
+	s := serve(t, f, func(c *arrowout.Config) { c.Identities = file })
+	away := "192.0.2.7:1234"
+	for _, c := range []struct {
+		token, action, body string
+		want                loader.Reason
+	}{
+		{"", "status", "", loader.BadToken},
+		{"wrong", "status", "", loader.BadToken},
+		{tokens[access.Read], "status", "", ""},
+		{tokens[access.Read], "drain", "", loader.Forbidden},
+		{tokens[access.Read], "ledger", `{"step":0}`, loader.Forbidden},
+		{tokens[access.Train], "commit", `{"step":1}`, ""},
+		{tokens[access.Train], "checkpoint", "", loader.Forbidden},
+		{tokens[access.Operate], "drain", "", ""},
+		{tokens[access.Operate], "ledger", `{"step":0}`, ""},
+		{tokens[access.Operate], "ledger", `{"step":"x"}`, loader.BadTicket},
+		{tokens[access.Operate], "no such action", "", arrowout.Unsupported},
+	} {
+		from := access.Caller{Address: away}
+		if c.token != "" {
+			from.Authorization = []string{"Bearer " + c.token}
+		}
+		if _, reason := asks(t, s, from, c.action, c.body); reason != c.want {
+			t.Errorf("%s by %.4q: %q, want %q", c.action, c.token, reason, c.want)
+		}
+	}
+}
+
+// A status names what whoever asks may do.
+func TestStatusNamesWhatOneMayDo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "identities.json")
+	read := let(t, file, access.Identity{Name: "read", Role: access.Read})
+	operate := let(t, file, access.Identity{Name: "operate", Role: access.Operate})
+	s := serve(t, newFake(2, 2, 16), func(c *arrowout.Config) { c.Identities = file })
+	may := func(token string) []string {
+		results, reason := asks(t, s, access.Caller{Authorization: []string{"Bearer " + token}}, "status", "")
+		var status answers.Status
+		if reason != "" || json.Unmarshal(results[0], &status) != nil || status.Planned != 7 {
+			t.Fatalf("%s, %s", reason, results)
+		}
+		return status.May
+	}
+	if names := may(read); !slices.Contains(names, "history") || slices.Contains(names, "drain") || slices.Contains(names, "commit") {
+		t.Errorf("read may %v", names)
+	}
+	if names := may(operate); !slices.Contains(names, "drain") || !slices.Contains(names, "mix") || !slices.Contains(names, "ledger") {
+		t.Errorf("operate may %v", names)
+	}
+}
+
+// Where nobody is asked for a token, those on this machine may do everything by HTTP, and those beyond it may read.
+func TestAskWithoutTokens(t *testing.T) {
+	s := serve(t, newFake(2, 2, 16))
+	for address, want := range map[string]loader.Reason{"127.0.0.1:99": "", "[::1]:99": "", "[::ffff:127.0.0.1]:99": "", "192.0.2.7:99": loader.Forbidden, "": loader.Forbidden, "x": loader.Forbidden} {
+		if _, reason := asks(t, s, access.Caller{Address: address}, "drain", ""); reason != want {
+			t.Errorf("drain from %q: %q, want %q", address, reason, want)
+		}
+		if _, reason := asks(t, s, access.Caller{Address: address}, "status", ""); reason != "" {
+			t.Errorf("status from %q: %q", address, reason)
+		}
+	}
+}

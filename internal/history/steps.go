@@ -1,0 +1,268 @@
+package history
+
+import (
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"loaderd/arrowout/answers"
+	"loaderd/loader/plan"
+)
+
+// bins are how many bins the lengths of pieces have: bin i has those of 2^(i-1)+1 to 2^i tokens.
+const bins = 32
+
+// maxMarks is how many marks are kept, the newest.
+const maxMarks = 500
+
+// Steps is how a run went by step. It is fed with the records of a plan from its first one on, and depends on nothing else.
+type Steps struct {
+	header  plan.Header
+	buckets []int
+	names   []string // of sources, by number
+	aims    aims
+	known   uint64 // steps that are complete
+	part    point  // of the step whose parts come
+	pyramid pyramid[point]
+	lengths [bins]int64
+	marks   []answers.Mark
+}
+
+// point is the summary of one step or of several.
+type point struct {
+	first, steps                     uint64
+	buckets                          []uint64
+	slots, tokens, pieces, continued int64
+	age                              uint64
+	sources                          []int64
+	targets                          []float64
+	lengths                          [bins]int64
+}
+
+// NewSteps begins with nothing.
+func NewSteps() *Steps { return &Steps{pyramid: newPyramid(joinPoints)} }
+
+func joinPoints(p *point, q point) {
+	if p.steps == 0 {
+		p.first = q.first
+	}
+	p.steps += q.steps
+	for i, n := range q.buckets {
+		p.buckets[i] += n
+	}
+	p.slots, p.tokens, p.pieces, p.continued = p.slots+q.slots, p.tokens+q.tokens, p.pieces+q.pieces, p.continued+q.continued
+	p.age = max(p.age, q.age)
+	p.sources = append(p.sources, make([]int64, max(0, len(q.sources)-len(p.sources)))...)
+	for i, n := range q.sources {
+		p.sources[i] += n
+	}
+	p.targets = q.targets
+	for i, n := range q.lengths {
+		p.lengths[i] += n
+	}
+}
+
+// clone shares the targets, which nobody changes.
+func (p point) clone() point {
+	p.buckets, p.sources = slices.Clone(p.buckets), slices.Clone(p.sources)
+	return p
+}
+
+// Take takes in the next record of the plan.
+func (s *Steps) Take(e plan.Entry) error {
+	switch e := e.(type) {
+	case plan.Header:
+		s.begin(e)
+	case plan.StepPart:
+		return s.step(&e)
+	case plan.Mix:
+		for _, b := range e.Begins {
+			s.names = append(s.names, b.Name)
+		}
+		s.aims.change(s.names, e.Change.Weights)
+		s.mark("weights", "weights "+weightsOf(e.Weights), e.By)
+	case plan.Seal:
+		s.mark("seal", "sealed", e.By)
+	case plan.SealSource:
+		s.mark("seal", "source "+s.name(e.Source)+" sealed", e.By)
+	case plan.Drain:
+		s.mark("drain", "drained", e.By)
+	case plan.Rest:
+		what := "rests"
+		if !e.Rests {
+			what = "has documents again"
+		}
+		s.mark("rest", "source "+s.name(e.Source)+" "+what, "")
+	case plan.Term:
+		s.mark("leader", e.Daemon+" leads", "")
+	case plan.End:
+		s.mark("end", "the run ends", "")
+	}
+	return nil
+}
+
+func (s *Steps) begin(h plan.Header) {
+	s.header, s.buckets = h, slices.Clone(h.Config.Packing.Buckets)
+	for _, x := range h.Infos() {
+		s.names = append(s.names, x.Name)
+	}
+	s.aims = newAims(s.names, h.Config)
+}
+
+func (s *Steps) name(source int) string {
+	if source < len(s.names) {
+		return s.names[source]
+	}
+	return fmt.Sprint(source)
+}
+
+// step takes in a part of a step, and the step with its last one.
+func (s *Steps) step(e *plan.StepPart) error {
+	if e.Index != s.known {
+		return fmt.Errorf("step %d follows step %d", e.Index, s.known)
+	}
+	if e.Part == 0 {
+		s.part = point{first: e.Index, steps: 1, buckets: make([]uint64, len(s.buckets))}
+		if i := slices.Index(s.buckets, int(e.Bucket)); i >= 0 {
+			s.part.buckets[i] = 1
+		}
+	}
+	p := &s.part
+	p.slots += int64(e.Bucket) * int64(len(e.Rows))
+	for _, row := range e.Rows {
+		for _, x := range row {
+			p.pieces++
+			p.tokens += int64(x.Length)
+			p.lengths[bin(x.Length)]++
+			if x.Start > 0 {
+				p.continued++
+			}
+			if !e.Mixed {
+				p.age = max(p.age, e.Cursor.Last()-min(e.Cursor.Last(), x.Doc))
+				continue
+			}
+			source := plan.RefSource(x.Doc)
+			if source >= len(s.names) {
+				return fmt.Errorf("step %d names source %d of %d", e.Index, source, len(s.names))
+			}
+			if source >= len(p.sources) {
+				p.sources = append(p.sources, make([]int64, source+1-len(p.sources))...)
+			}
+			p.sources[source] += int64(x.Length)
+		}
+	}
+	if e.Part < e.Parts-1 {
+		return nil
+	}
+	p.targets = s.aims.at(p.tokens)
+	for i, n := range p.lengths {
+		s.lengths[i] += n
+	}
+	s.known++
+	s.pyramid.add(p.clone(), p.clone())
+	return nil
+}
+
+func bin(length int32) int { return min(bins-1, bits.Len32(uint32(max(length, 1)-1))) }
+
+func (s *Steps) mark(kind, text, by string) {
+	if by != "" {
+		text += " by " + by
+	}
+	if len(s.marks) == maxMarks {
+		s.marks = slices.Delete(s.marks, 0, 1)
+	}
+	s.marks = append(s.marks, answers.Mark{Step: s.known, Kind: kind, Text: text})
+}
+
+func weightsOf(weights map[string]float64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(weights)) {
+		parts = append(parts, fmt.Sprintf("%s %.3g", name, weights[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Known is how many steps have been taken in.
+func (s *Steps) Known() uint64 { return s.known }
+
+// Recent returns of each source its share of the tokens of the newest steps.
+func (s *Steps) Recent() map[string]float64 {
+	sums, all := make([]int64, len(s.names)), int64(0)
+	newest := s.pyramid.newest
+	for _, p := range newest[max(0, len(newest)-recentShare):] {
+		for i, n := range p.sources {
+			sums[i] += n
+			all += n
+		}
+	}
+	out := map[string]float64{}
+	for i, n := range sums {
+		out[s.names[i]] = float64(n) / float64(max(all, 1))
+	}
+	return out
+}
+
+// recentShare is of how many steps Recent tells.
+const recentShare = 100
+
+// Fill writes what is known into a History.
+func (s *Steps) Fill(h *answers.History) {
+	h.Run, h.Sources, h.Buckets, h.Known = s.header.Run, slices.Clone(s.names), slices.Clone(s.buckets), s.known
+	h.Steps, h.Lately = s.series(s.pyramid.whole, uint64(s.pyramid.width)), s.series(s.pyramid.newest, 1)
+	h.Marks, h.Lengths = slices.Clone(s.marks), slices.Clone(s.lengths[:])
+}
+
+func (s *Steps) series(all []point, width uint64) answers.StepSeries {
+	out := answers.StepSeries{Width: width, Buckets: make([][]uint64, len(s.buckets))}
+	mixed := len(s.names) > 0
+	if mixed {
+		out.Sources, out.Targets = make([][]int64, len(s.names)), make([][]float64, len(s.names))
+	}
+	for _, p := range all {
+		out.First, out.Steps = append(out.First, p.first), append(out.Steps, p.steps)
+		for i := range s.buckets {
+			out.Buckets[i] = append(out.Buckets[i], p.buckets[i])
+		}
+		out.Slots, out.Tokens, out.Pieces, out.Continued = append(out.Slots, p.slots), append(out.Tokens, p.tokens), append(out.Pieces, p.pieces), append(out.Continued, p.continued)
+		if !mixed {
+			out.Age = append(out.Age, p.age)
+		}
+		for i := range out.Sources {
+			var tokens int64
+			var target float64
+			if i < len(p.sources) {
+				tokens = p.sources[i]
+			}
+			if i < len(p.targets) {
+				target = p.targets[i]
+			}
+			out.Sources[i], out.Targets[i] = append(out.Sources[i], tokens), append(out.Targets[i], target)
+		}
+		out.P10, out.P50, out.P90 = append(out.P10, quantile(p.lengths, .1)), append(out.P50, quantile(p.lengths, .5)), append(out.P90, quantile(p.lengths, .9))
+	}
+	return out
+}
+
+// quantile is that of lengths, taken as evenly spread over their bin.
+func quantile(lengths [bins]int64, q float64) int {
+	var all int64
+	for _, n := range lengths {
+		all += n
+	}
+	left := q * float64(all)
+	for i, n := range lengths {
+		if left > float64(n) || n == 0 {
+			left -= float64(n)
+			continue
+		}
+		if i == 0 {
+			return 1
+		}
+		low, high := float64(int64(1)<<(i-1)), float64(int64(1)<<i)
+		return int(low + (high-low)*left/float64(n))
+	}
+	return 0
+}

@@ -1,0 +1,229 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"loaderd/arrowout/answers"
+)
+
+// Events are the newest things that happened to a run, of all daemons. Those of this daemon are what its log says: warnings and errors, and the lines that
+// told names; those of others come as words.
+type Events struct {
+	daemon string
+	now    func() time.Time
+
+	mu   sync.Mutex
+	all  []event // oldest first
+	next uint64  // number of the next own one
+}
+
+type event struct {
+	answers.Event
+	message string // of the log line, by which like ones are joined
+	more    int    // like ones since
+	own     uint64 // number among the daemon's own, from 1; 0 of another's
+}
+
+// NewEvents begins with none.
+func NewEvents(daemon string) *Events { return &Events{daemon: daemon, now: time.Now} }
+
+// told are log lines below a warning that are events, with what to do about them.
+var told = map[string]struct{ kind, do string }{
+	"a reader has come":          {"reader", ""},
+	"a reader has gone":          {"reader", "nothing, if its trainer has stopped on purpose; else look at that rank's log"},
+	"new run":                    {"leader", ""},
+	"this process leads the run": {"leader", ""},
+	"planner restored":           {"leader", ""},
+	"run ended":                  {"seal", "stop the trainer when it has read the last step"},
+	"the run is measured":        {"measure", ""},
+	"ready":                      {"daemon", ""},
+	"a source has documents again, and takes its share":                   {"source", ""},
+	"the document stream is as the run needs it again":                    {"source", ""},
+	"the stream is quiet and a reader waits: pool and window are drained": {"drain", ""},
+	"connection to NATS is back":                                          {"source", ""},
+	"document stream can be read again":                                   {"source", ""},
+	"read again":                                                          {"access", ""},
+}
+
+// advice is what to do about warnings that do not say it themselves.
+var advice = map[string]string{
+	"readers wait no more":                                                "nothing: steps come again",
+	"connection to NATS lost, reconnecting":                               "nothing, if it comes back by itself; else look at the NATS servers",
+	"document stream cannot be read, trying again":                        "look at the NATS servers; the daemon goes on by itself",
+	"this daemon leads the run no more":                                   "nothing: another daemon leads",
+	"document is undecodable and went to the dead letters":                "look at it (loaderd dead list), and at its producer",
+	"a source has no documents: the others share its weight until it has": "publish documents to it, or seal it",
+	"checkpoint not stored; a restart will re-plan from an older one":     "look at the JetStream server and its disk",
+	"JetStream does not answer, trying again":                             "look at the JetStream servers and their disks",
+	"documents not released; trying again":                                "look at the JetStream servers, if it goes on",
+	"expires soon: replace it, it is read again by itself":                "replace the file",
+}
+
+// actionsTold are the actions of which the audit's line is an event.
+var actionsTold = map[string]string{"seal": "seal", "drain": "drain", "mix": "weights", "checkpoint": "checkpoint", "leave": "keeper"}
+
+// Handler passes records on to a log's own handler, and takes those that are events.
+func (e *Events) Handler(next slog.Handler) slog.Handler { return handler{next, e, nil, ""} }
+
+// handler is a slog.Handler that listens in.
+type handler struct {
+	slog.Handler
+	events *Events
+	attrs  []slog.Attr
+	part   string
+}
+
+func (h handler) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelInfo || h.Handler.Enabled(ctx, l)
+}
+
+func (h handler) Handle(ctx context.Context, r slog.Record) error {
+	h.events.hear(r, h.attrs)
+	if !h.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	h.Handler, h.attrs = h.Handler.WithAttrs(attrs), append(slices.Clip(h.attrs), attrs...)
+	return h
+}
+
+func (h handler) WithGroup(name string) slog.Handler {
+	h.Handler = h.Handler.WithGroup(name)
+	return h
+}
+
+// together is within which time like events become one.
+const together = 5 * time.Second
+
+// hear takes in a line of the log.
+func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
+	if r.Level < slog.LevelInfo {
+		return
+	}
+	x := event{Event: answers.Event{Time: r.Time, Daemon: e.daemon, Do: advice[r.Message]}, message: r.Message}
+	line, known := told[r.Message]
+	switch {
+	case r.Level >= slog.LevelError:
+		x.Kind = "error"
+	case r.Level >= slog.LevelWarn:
+		x.Kind = "warning"
+	case known:
+		x.Kind, x.Do = line.kind, line.do
+	}
+	text, values := r.Message, map[string]string{}
+	add := func(a slog.Attr) bool {
+		v := a.Value.Resolve().String()
+		switch values[a.Key] = v; a.Key {
+		case "do":
+			x.Do = v
+		case "run", "part", "action", "role", "call", "method":
+		default:
+			text += fmt.Sprintf(", %s %s", strings.ReplaceAll(a.Key, "_", " "), v)
+		}
+		return true
+	}
+	for _, a := range attrs {
+		add(a)
+	}
+	r.Attrs(add)
+	if r.Message == "audit" {
+		kind := actionsTold[values["action"]]
+		if kind == "" || values["dry_run"] == "true" {
+			return
+		}
+		x.Kind, text = kind, values["action"]+strings.TrimPrefix(text, "audit")
+		x.message = text
+	}
+	if x.Kind == "" {
+		return
+	}
+	x.Text = excerpt(text)
+	e.add(x, true)
+}
+
+// maxText bounds the text of an event, in bytes.
+const maxText = 400
+
+func excerpt(s string) string {
+	if len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "") + "..."
+	}
+	return s
+}
+
+func (e *Events) add(x event, own bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := len(e.all); own && n > 0 { // many ranks come at the same moment
+		if last := &e.all[n-1]; last.own > 0 && last.message == x.message && x.Time.Sub(last.Time) < together {
+			e.next++
+			last.more++
+			last.own, last.Time = e.next, x.Time
+			text, _, _ := strings.Cut(last.Text, more)
+			last.Text = fmt.Sprintf("%s%s%d like it)", text, more, last.more)
+			return
+		}
+	}
+	if own {
+		e.next++
+		x.own = e.next
+	}
+	e.all = append(e.all, x)
+	slices.SortStableFunc(e.all, func(a, b event) int { return a.Time.Compare(b.Time) })
+	if len(e.all) > answers.MaxEvents {
+		e.all = slices.Delete(e.all, 0, len(e.all)-answers.MaxEvents)
+	}
+}
+
+const more = " (and "
+
+// newest returns all events, the newest first.
+func (e *Events) newest() []answers.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make([]answers.Event, 0, len(e.all))
+	for _, x := range slices.Backward(e.all) {
+		out = append(out, x.Event)
+	}
+	return out
+}
+
+// since returns this daemon's own events behind one, oldest first, and the number of the last.
+func (e *Events) since(own uint64) (events []answers.Event, last uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, x := range e.all {
+		if x.own > own {
+			events = append(events, x.Event)
+		}
+	}
+	return events, e.next
+}
+
+// others takes in events of another daemon. One that was heard before is left out; one that has become many since takes its place.
+func (e *Events) others(daemon string, events []answers.Event) {
+	for _, x := range events {
+		x.Daemon = daemon
+		message, _, _ := strings.Cut(x.Text, more)
+		e.mu.Lock()
+		i := slices.IndexFunc(e.all, func(y event) bool {
+			return y.own == 0 && y.Daemon == daemon && y.message == message && x.Time.Sub(y.Time).Abs() < together
+		})
+		if i >= 0 {
+			e.all[i].Event = x
+		}
+		e.mu.Unlock()
+		if i < 0 {
+			e.add(event{Event: x, message: message}, false)
+		}
+	}
+}

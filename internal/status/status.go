@@ -1,0 +1,190 @@
+package status
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/history"
+	"loaderd/internal/stats"
+	"loaderd/loader"
+)
+
+// look puts the figures of this moment together.
+func (w *Watch) look(now time.Time) {
+	s, info, verdict, rates := w.Run.Stats(), w.Run.Info(), w.Run.Verdict(), w.Run.Rates()
+	ranks := w.Ranks()
+	own := w.own(ranks)
+	daemons, readers, bytes := []answers.DaemonStatus{own}, len(ranks), own.Bytes
+	for _, o := range w.others.all(now) {
+		d := o.DaemonStatus
+		d.Silent, d.Ranks, d.Bytes = now.Sub(o.at).Seconds(), o.Readers, o.Sent
+		daemons, ranks = append(daemons, d), append(ranks, o.Reading...)
+		readers, bytes = readers+o.Readers, bytes+o.Sent
+	}
+	slices.SortFunc(daemons, func(a, b answers.DaemonStatus) int { return cmp.Compare(a.Name, b.Name) })
+	lags(ranks)
+	out := answers.Status{Run: info.Run, ID: info.ID, Fingerprint: info.Fingerprint, Time: now.UTC(), Daemon: w.Name, Version: w.Version, Verdict: verdict,
+		Planned: s.Planned, Ended: s.Ended, Committed: s.Committed, Oldest: s.Oldest, Length: info.Length,
+		Rates: answers.Rates{Rates: rates, Bytes: bytes}, Ranks: furthestBehind(ranks), Readers: readers, Daemons: daemons, Events: w.Events.newest()}
+	out.EndsIn = endsIn(s, info, ranks, rates)
+	out.Flow = w.flow(s, ranks, rates, verdict)
+	for _, q := range s.Queues {
+		out.Buckets = append(out.Buckets, answers.BucketStatus{Bucket: q.Bucket, Steps: q.Steps, Rows: q.Rows, Of: q.Of})
+	}
+	out.Packing = answers.PackingStatus{Method: w.Bounds.Method, Padding: stats.Padding(s), Split: stats.Truncated(s), Dropped: s.Dropped, Repeated: s.Repeated, AgeMax: s.AgeMax, WaitMax: s.WaitMax,
+		Counts: s.Packing}
+	for _, keeper := range slices.Sorted(maps.Keys(info.Keepers)) {
+		out.Keepers = append(out.Keepers, answers.KeeperStatus{Keeper: keeper, Step: info.Keepers[keeper]})
+	}
+	if w.Dead != nil {
+		out.Dead = w.Dead()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	recent := w.steps.Recent()
+	out.Sources = sourcesOf(s, recent)
+	for i := range out.Daemons {
+		if d := &out.Daemons[i]; d.Name == w.leader {
+			d.Leads, d.Term = true, w.term
+		}
+	}
+	w.status = out
+	w.times.Add(history.Sample{At: now, Planned: s.Planned, Read: leastStep(ranks), Committed: s.Committed, Tokens: s.Slots - s.Padding, Documents: s.Documents, Undecodable: s.Undecoded,
+		Published: published(s), Bytes: bytes, Waits: verdict.Health != loader.Running, Health: verdict.Health, Split: s.Truncated,
+		RowsRelated: s.Packing["rows_ended_related"], RowsSpliced: spliced(s)})
+}
+
+// own is this daemon.
+func (w *Watch) own(ranks []answers.RankStatus) answers.DaemonStatus {
+	d := answers.DaemonStatus{Name: w.Name, Flight: w.Flight, HTTP: w.HTTP, Version: w.Version, Ranks: len(ranks)}
+	for _, r := range ranks {
+		d.Bytes += r.Bytes
+	}
+	return d
+}
+
+// lags counts how far each rank is behind the furthest one of its job.
+func lags(ranks []answers.RankStatus) {
+	furthest := map[string]uint64{}
+	for _, r := range ranks {
+		furthest[r.Job] = max(furthest[r.Job], r.Step)
+	}
+	for i := range ranks {
+		ranks[i].Lag = furthest[ranks[i].Job] - ranks[i].Step
+	}
+}
+
+// furthestBehind are the ranks that are shown, by job, world and rank.
+func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
+	ranks = slices.Clone(ranks)
+	if len(ranks) > answers.MaxRanks {
+		slices.SortFunc(ranks, func(a, b answers.RankStatus) int { return cmp.Compare(a.Step, b.Step) })
+		ranks = ranks[:answers.MaxRanks]
+	}
+	slices.SortFunc(ranks, func(a, b answers.RankStatus) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Daemon, b.Daemon))
+	})
+	return ranks
+}
+
+// leastStep is where the rank is that is furthest behind in the job that is furthest on; 0 without ranks.
+func leastStep(ranks []answers.RankStatus) (step uint64) {
+	least := map[string]uint64{}
+	for _, r := range ranks {
+		if n, ok := least[r.Job]; !ok || r.Step < n {
+			least[r.Job] = r.Step
+		}
+	}
+	for _, n := range least {
+		step = max(step, n)
+	}
+	return step
+}
+
+// endsIn is how long it takes until the last step is read, in seconds.
+func endsIn(s loader.Stats, info loader.Info, ranks []answers.RankStatus, r loader.Rates) *float64 {
+	l := info.Length
+	read := leastStep(ranks)
+	if l == nil || l.Endless || l.Idle || len(l.Open) > 0 || r.Read <= 0 || len(ranks) == 0 || l.Steps < read {
+		return nil
+	}
+	seconds := float64(l.Steps-read) / r.Read
+	return &seconds
+}
+
+// published is how many documents the streams of the run have taken.
+func published(s loader.Stats) (n uint64) {
+	if len(s.Sources) == 0 {
+		return s.Source.Last
+	}
+	for _, x := range s.Sources {
+		n += x.Stream.Last
+	}
+	return n
+}
+
+// spliced are the rows of splice, however they ended.
+func spliced(s loader.Stats) (n int64) {
+	for _, end := range []string{"related", "mixed", "by_length", "padded", "trimmed"} {
+		n += s.Packing["rows_ended_"+end]
+	}
+	return n
+}
+
+func sourcesOf(s loader.Stats, recent map[string]float64) (out []answers.SourceStatus) {
+	var tokens int64
+	for _, x := range s.Sources {
+		tokens += x.Status.Tokens
+	}
+	for _, x := range s.Sources {
+		y := answers.SourceStatus{Name: x.Name, Target: x.Target, Share: stats.Share(x.Status.Tokens, tokens), Recent: recent[x.Name], Tokens: x.Status.Tokens, Emitted: x.Emitted,
+			Epoch: x.Epoch, Epochs: x.Epochs.String(), Documents: x.Arrived, Undecodable: x.Undecoded,
+			LeftOut: x.Empty + x.Undecoded + x.Duplicates + x.Split + x.Short + x.Long, Stored: x.Stream.Last, Next: x.Next,
+			Sealed: x.Sealed, Resting: x.Resting, Removed: x.Removed, UsedUp: x.UsedUp}
+		if at := x.Stream.DrySince; !at.IsZero() {
+			y.DrySince = &at
+		}
+		if at := x.Stream.DownSince; !at.IsZero() {
+			y.DownSince = &at
+		}
+		out = append(out, y)
+	}
+	return out
+}
+
+// flow are the stages from the producers to the trainers' checkpoints.
+func (w *Watch) flow(s loader.Stats, ranks []answers.RankStatus, r loader.Rates, v loader.Verdict) []answers.Stage {
+	read := leastStep(ranks)
+	if len(ranks) == 0 {
+		read = s.Wanted
+	}
+	read = min(read, s.Planned)
+	stage := func(name string, value, of float64, unit string, rate float64, leaves string) answers.Stage {
+		return answers.Stage{Name: name, Value: value, Of: of, Unit: unit, Rate: rate, Leaves: leaves, Limits: v.Limits == name}
+	}
+	var taken, buffered float64
+	sources := []loader.SourceStatus{s.Source}
+	if len(s.Sources) > 0 {
+		sources = sources[:0]
+		for _, x := range s.Sources {
+			sources = append(sources, x.Stream)
+		}
+	}
+	for _, x := range sources {
+		taken += float64(x.Delivered)
+		buffered += float64(x.Buffered)
+	}
+	return []answers.Stage{
+		stage(answers.StagePublished, taken, float64(published(s)), "documents", r.Published, "documents"),
+		stage(answers.StageTokenized, buffered, float64(w.Bounds.BufferBytes), "bytes", r.TokensIn, "tokens"),
+		stage(answers.StagePool, float64(s.PoolPieces+s.HeldPieces), float64(w.Bounds.Pool), "pieces", r.Documents, "documents"),
+		stage(answers.StageWindow, float64(s.WindowRows), float64(w.Bounds.Window), "atoms", r.Rows, "rows"),
+		stage(answers.StageQueues, float64(s.QueueRows), float64(w.Bounds.Rows), "rows", r.Steps, "steps"),
+		stage(answers.StageAhead, float64(s.Planned-min(s.Planned, read)), float64(w.Bounds.Ahead), "steps", r.Steps, "steps"),
+		stage(answers.StageRead, float64(read), float64(s.Planned), "steps", r.Read, "steps"),
+		stage(answers.StageCommitted, float64(s.Committed), float64(read), "steps", 0, "steps"),
+	}
+}

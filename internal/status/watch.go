@@ -1,0 +1,236 @@
+// Package status knows how a run does: it puts together what the run, the Flight server, the dead letters and the other daemons tell, once a second, as the
+// answers to status and history. Nothing of a run depends on it.
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/history"
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// Run is what is watched.
+type Run interface {
+	Stats() loader.Stats
+	Info() loader.Info
+	Verdict() loader.Verdict
+	Rates() loader.Rates
+}
+
+// Plan is the run's plan log.
+type Plan interface {
+	Last(ctx context.Context) (uint64, error)
+	Scan(ctx context.Context, from uint64, f func(position uint64, record []byte) error) error
+}
+
+// Options are what is watched, and who watches.
+type Options struct {
+	Run     Run
+	Plan    Plan
+	Ranks   func() []answers.RankStatus // that this daemon serves
+	Dead    func() answers.DeadStatus   // may be nil
+	Bus     Bus                         // may be nil: there is no other daemon
+	Events  *Events
+	Log     *slog.Logger
+	Bounds  Bounds
+	Name    string // of this daemon
+	Version string
+	Flight  string // where ranks find it
+	HTTP    string // where its page is
+}
+
+// Bounds are when the stages of a flow are full.
+type Bounds struct {
+	Pool, Window, Rows, Ahead int
+	BufferBytes               int64
+	Method                    string
+}
+
+// Watch watches a run.
+type Watch struct {
+	Options
+	others others
+
+	mu      sync.Mutex
+	status  answers.Status
+	steps   *history.Steps
+	times   *history.Times
+	at      uint64 // record of the plan that steps has come to
+	term    uint64
+	leader  string
+	failed  error // why the plan is read no further
+	history answers.History
+	made    time.Time // when history was
+}
+
+// New watches nothing before Serve is called.
+func New(o Options) *Watch {
+	w := &Watch{Options: o, others: others{of: map[string]heard{}}, steps: history.NewSteps(), times: history.NewTimes()}
+	w.look(time.Now())
+	return w
+}
+
+const (
+	// every is how often a run is looked at.
+	every = time.Second
+	// remake is how old a History may be.
+	remake = 2 * time.Second
+	// pace bounds the part of the time in which the plan is read, until all of it has been: a daemon that has just started has other things to do.
+	pace = 4
+)
+
+// Serve watches until ctx is done.
+func (w *Watch) Serve(ctx context.Context) {
+	if w.Bus != nil {
+		if stop, err := w.Bus.Hear(w.hear); err != nil {
+			w.Log.Warn("what other daemons say of themselves is not heard", "error", err)
+		} else {
+			defer stop()
+			defer w.say(word{DaemonStatus: answers.DaemonStatus{Name: w.Name}, Left: true})
+		}
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() { w.read(ctx) })
+	defer reading.Wait()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	told := uint64(0)
+	for {
+		w.look(time.Now())
+		if w.Bus != nil {
+			told = w.tell(told)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// read follows the plan from its first record on.
+func (w *Watch) read(ctx context.Context) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		more, err := w.readOn(ctx)
+		if err != nil && ctx.Err() == nil {
+			w.mu.Lock()
+			first := w.failed == nil
+			w.failed = err
+			w.mu.Unlock()
+			if first {
+				w.Log.Warn("the history of the run is told up to here only", "error", err)
+			}
+		}
+		pause := every
+		if more {
+			pause = pace * time.Since(began)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// batch is how many records are read at a time.
+const batch = 256
+
+// enough ends a scan.
+type enough struct{}
+
+func (enough) Error() string { return "enough" }
+
+// readOn takes in some more records, and reports whether there were as many as it takes at a time.
+func (w *Watch) readOn(ctx context.Context) (more bool, err error) {
+	last, err := w.Plan.Last(ctx)
+	w.mu.Lock()
+	from := w.at + 1
+	w.mu.Unlock()
+	if err != nil || last < from {
+		return false, err
+	}
+	n := 0
+	err = w.Plan.Scan(ctx, from, func(position uint64, record []byte) error {
+		e, err := plan.DecodeRecord(record)
+		if err != nil {
+			return err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if err := w.steps.Take(e); err != nil {
+			return err
+		}
+		if t, ok := e.(plan.Term); ok {
+			w.term, w.leader = position, t.Daemon
+		}
+		w.at = position
+		if n++; n == batch {
+			return enough{}
+		}
+		return nil
+	})
+	if errors.As(err, new(enough)) {
+		return true, nil
+	}
+	return false, err
+}
+
+// hear takes in what a daemon says.
+func (w *Watch) hear(b []byte) {
+	said, err := decodeWord(b)
+	if err != nil || said.Name == w.Name {
+		return
+	}
+	w.Events.others(said.Name, said.Events)
+	if w.others.take(said, time.Now()) {
+		w.say(w.word(0)) // it does not know what has happened here
+	}
+}
+
+// tell says how this daemon does, with the events behind one, and returns the last of them.
+func (w *Watch) tell(since uint64) uint64 {
+	_, last := w.Events.since(since)
+	w.say(w.word(since))
+	return last
+}
+
+func (w *Watch) word(since uint64) word {
+	ranks := w.Ranks()
+	events, _ := w.Events.since(since)
+	own := w.own(ranks)
+	return word{DaemonStatus: own, Readers: len(ranks), Reading: furthestBehind(ranks), Sent: own.Bytes, Events: events}
+}
+
+func (w *Watch) say(said word) {
+	b, err := json.Marshal(said)
+	if err == nil {
+		_ = w.Bus.Say(b) // it is said again
+	}
+}
+
+// Status implements arrowout.Watcher.
+func (w *Watch) Status() answers.Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+// History implements arrowout.Watcher.
+func (w *Watch) History() answers.History {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := time.Now(); now.Sub(w.made) > remake {
+		w.made, w.history = now, answers.History{}
+		w.steps.Fill(&w.history)
+		w.times.Fill(&w.history)
+	}
+	return w.history
+}
