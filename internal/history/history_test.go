@@ -1,0 +1,247 @@
+package history_test
+
+import (
+	"math"
+	"reflect"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/history"
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+func sum[T int | int64 | uint64 | float64](all []T) (n T) {
+	for _, x := range all {
+		n += x
+	}
+	return n
+}
+
+// header is that of a run with two sources and two row lengths.
+func header() plan.Header {
+	c := plan.Config{Sources: map[string]mixture.Source{"code": {Weight: 1}, "web": {Weight: 3}}}
+	c.Packing.Buckets = []int{64, 128}
+	return plan.Header{Run: "r", Config: c, Sources: []plan.SourceBegin{{Name: "code"}, {Name: "web"}}}
+}
+
+// part is a step of one row with a piece of each source.
+func part(step uint64, bucket int32, code, web int32) plan.StepPart {
+	row := []packonline.Piece{{Doc: plan.Ref(0, step+1), Start: int32(step % 2), Length: code}, {Doc: plan.Ref(1, step+1), Length: web}}
+	return plan.StepPart{Step: plan.Step{Index: step, Bucket: bucket, Rows: [][]packonline.Piece{row}, Mixed: true}, Parts: 1}
+}
+
+func take(t *testing.T, s *history.Steps, entries ...plan.Entry) {
+	t.Helper()
+	for _, e := range entries {
+		if err := s.Take(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// However long a run is, all of it is there, in no more points than there are at most, and the newest steps one by one.
+func TestStepsKeepTheWholeRun(t *testing.T) {
+	for _, steps := range []int{0, 1, 599, 600, 601, 1023, 1024, 1025, 2047, 2048, 2049, 5000, 100_000} {
+		s := history.NewSteps()
+		take(t, s, header())
+		var tokens, web, slots, continued int64
+		for i := range steps {
+			bucket, code, w := int32(64<<(i%2)), int32(1+i%30), int32(1+i%7)
+			take(t, s, part(uint64(i), bucket, code, w))
+			tokens, web, slots, continued = tokens+int64(code+w), web+int64(w), slots+int64(bucket), continued+int64(i%2)
+		}
+		var h answers.History
+		s.Fill(&h)
+		x := h.Steps
+		if h.Known != uint64(steps) || s.Known() != h.Known || sum(x.Steps) != uint64(steps) || sum(x.Tokens) != tokens || sum(x.Sources[1]) != web || sum(x.Slots) != slots ||
+			sum(x.Continued) != continued || sum(x.Buckets[0]) != uint64(steps+1)/2 || sum(x.Pieces) != 2*int64(steps) || sum(h.Lengths) != 2*int64(steps) {
+			t.Fatalf("%d steps: %+v", steps, x)
+		}
+		if len(x.First) > 1024 || steps > 1024 && len(x.First) < 512 {
+			t.Errorf("%d steps in %d points", steps, len(x.First))
+		}
+		next := uint64(0)
+		for i, first := range x.First {
+			if first != next || x.Steps[i] > x.Width || x.Steps[i] < x.Width && i < len(x.First)-1 {
+				t.Fatalf("%d steps: point %d begins at %d with %d steps of %d", steps, i, first, x.Steps[i], x.Width)
+			}
+			next = first + x.Steps[i]
+		}
+		if n := len(h.Lately.First); n != min(steps, 600) || h.Lately.Width != 1 || n > 0 && h.Lately.First[n-1] != uint64(steps-1) {
+			t.Errorf("%d steps: %d of the newest", steps, n)
+		}
+		for i := range h.Lately.First {
+			if h.Lately.Buckets[0][i]+h.Lately.Buckets[1][i] != 1 || h.Lately.Sources[0][i] > 30 {
+				t.Fatalf("%d steps: the newest but %d: %v of each bucket, %d tokens of code", steps, i, h.Lately.Buckets, h.Lately.Sources[0][i])
+			}
+		}
+		for _, list := range []int{len(x.Steps), len(x.Slots), len(x.Tokens), len(x.Pieces), len(x.Sources[0]), len(x.Targets[1]), len(x.P10), len(x.P50), len(x.P90), len(x.Buckets[1])} {
+			if list != len(x.First) {
+				t.Errorf("%d steps: a list of %d beside %d points", steps, list, len(x.First))
+			}
+		}
+	}
+}
+
+// What a step consists of counts once, in however many records it stands.
+func TestStepsInParts(t *testing.T) {
+	whole, parts := history.NewSteps(), history.NewSteps()
+	take(t, whole, header())
+	take(t, parts, header())
+	for step := range uint64(5) {
+		p := part(step, 128, 30, 40)
+		p.Rows = append(p.Rows, part(step, 128, 10, 50).Rows...)
+		take(t, whole, p)
+		a, b := p, p
+		a.Parts, b.Parts, b.Part = 2, 2, 1
+		a.Rows, b.Rows = p.Rows[:1], p.Rows[1:]
+		take(t, parts, a)
+		if parts.Known() != step {
+			t.Error("half a step counts")
+		}
+		take(t, parts, b)
+	}
+	var a, b answers.History
+	whole.Fill(&a)
+	parts.Fill(&b)
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("%+v\n%+v", a.Steps, b.Steps)
+	}
+	if err := parts.Take(part(9, 128, 1, 1)); err == nil {
+		t.Error("a step is missing, and nobody says so")
+	}
+	wrong := part(5, 128, 1, 1)
+	wrong.Rows[0][0].Doc = plan.Ref(7, 1)
+	if err := parts.Take(wrong); err == nil {
+		t.Error("a step names a source that the run does not have, and nobody says so")
+	}
+}
+
+// Shares that were aimed at follow the configuration, the schedule and changes, which are marked.
+func TestTargets(t *testing.T) {
+	h := header()
+	h.Config.Mix.Schedule = []mixture.Point{{Tokens: 100, Ramp: 100, Weights: map[string]float64{"code": 3, "web": 1}}}
+	s := history.NewSteps()
+	take(t, s, h)
+	for i := range uint64(30) { // 10 tokens each
+		take(t, s, part(i, 64, 5, 5))
+	}
+	take(t, s, plan.Mix{By: "alice", Change: mixture.Change{Weights: map[string]float64{"code": 0, "web": 1, "math": 1}}, Begins: []plan.SourceBegin{{Name: "math"}}})
+	take(t, s, part(30, 64, 5, 5))
+	var out answers.History
+	s.Fill(&out)
+	target := func(source, step int) float64 { return out.Steps.Targets[source][step] }
+	for _, c := range []struct {
+		step            int
+		code, web, math float64
+	}{{0, .25, .75, 0}, {8, .25, .75, 0}, {14, .5, .5, 0}, {20, .75, .25, 0}, {29, .75, .25, 0}, {30, 0, .5, .5}} {
+		if a, b, m := target(0, c.step), target(1, c.step), target(2, c.step); math.Abs(a-c.code) > 1e-9 || math.Abs(b-c.web) > 1e-9 || math.Abs(m-c.math) > 1e-9 {
+			t.Errorf("step %d: %v %v %v, want %v", c.step, a, b, m, c)
+		}
+	}
+	if want := []answers.Mark{{Step: 30, Kind: "weights", Text: "weights code 0, math 1, web 1 by alice"}}; !slices.Equal(out.Marks, want) {
+		t.Errorf("marks %+v", out.Marks)
+	}
+	if r := s.Recent(); math.Abs(r["code"]-.5) > 1e-9 || r["math"] != 0 {
+		t.Errorf("recent %v", r)
+	}
+}
+
+// A change in the middle of a ramp ends it where it is.
+func TestAChangeEndsARamp(t *testing.T) {
+	h := header()
+	h.Config.Mix.Schedule = []mixture.Point{{Tokens: 10, Ramp: 1000, Weights: map[string]float64{"code": 3, "web": 1}}}
+	s := history.NewSteps()
+	take(t, s, h, part(0, 64, 5, 5), part(1, 64, 5, 5), plan.Mix{Change: mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}}}, part(2, 64, 5, 5), part(3, 64, 5, 5))
+	var out answers.History
+	s.Fill(&out)
+	if a := out.Steps.Targets[0]; a[1] <= .25 || a[2] != .5 || a[3] != .5 {
+		t.Errorf("targets %v", a)
+	}
+}
+
+// Quantiles of lengths are right to the width of their bin.
+func TestLengthQuantiles(t *testing.T) {
+	s := history.NewSteps()
+	take(t, s, header())
+	take(t, s, part(0, 128, 1, 100))
+	take(t, s, part(1, 128, 1, 100))
+	var out answers.History
+	s.Fill(&out)
+	if p := out.Lately; p.P10[0] != 1 || p.P90[0] < 65 || p.P90[0] > 128 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// A day, and a month, by the second: bounded memory, and nothing of it is lost.
+func TestTimesOfADayAndAMonth(t *testing.T) {
+	for _, days := range []int{1, 30} {
+		x := history.NewTimes()
+		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		seconds := days * 86400
+		for i := range seconds + 1 {
+			s := history.Sample{At: at.Add(time.Duration(i) * time.Second), Planned: uint64(i), Tokens: 1000 * int64(i), Documents: 10 * int64(i), Published: uint64(11 * i), Bytes: 4000, Split: int64(i),
+				Health: loader.Running, Waits: i%4 == 0}
+			if i%50_000 == 40_000 {
+				s.Health = loader.Failing
+			}
+			x.Add(s)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 1<<20 {
+			t.Errorf("%d days take %d bytes", days, grown)
+		}
+		var h answers.History
+		x.Fill(&h)
+		p := h.Times
+		var covered, tokens float64
+		last := at
+		for i := range p.At {
+			d := p.At[i].Sub(last).Seconds()
+			covered, tokens, last = covered+d, tokens+d*p.Tokens[i], p.At[i]
+			if math.Abs(p.Tokens[i]-1000) > 1e-6 || math.Abs(p.Bytes[i]-4000) > 1e-6 || math.Abs(p.Split[i]-.1) > 1e-9 || p.Published[i] < 10.99 {
+				t.Fatalf("point %d: %v tokens, %v bytes, %v split a second", i, p.Tokens[i], p.Bytes[i], p.Split[i])
+			}
+		}
+		if n := len(p.At); n > 1024 || n < 512 || covered != float64(seconds) || math.Abs(tokens-1000*float64(seconds)) > 1 || last != at.Add(time.Duration(seconds)*time.Second) {
+			t.Errorf("%d days: %d points, %v s, %v tokens, up to %v", days, n, covered, tokens, last)
+		}
+		failing := 0
+		for _, health := range p.Health {
+			if health == string(loader.Failing) {
+				failing++
+			}
+		}
+		if want := (seconds-40_000)/50_000 + 1; failing != want {
+			t.Errorf("%d points failing, want %d: the worst moment of each counts", failing, want)
+		}
+		if m := h.Minutes; len(m.At) != 600 || m.Seconds != 1 {
+			t.Errorf("the last minutes have %d points of %v s", len(m.At), m.Seconds)
+		}
+	}
+}
+
+// Figures that go back, as when another daemon leads, are no negative rates; a clock that stands or goes back adds nothing.
+func TestTimesThatGoBack(t *testing.T) {
+	x, at := history.NewTimes(), time.Unix(1000, 0)
+	for i, s := range []history.Sample{{Tokens: 100}, {Tokens: 40}, {Tokens: 60}} {
+		s.At = at.Add(time.Duration(i) * time.Second)
+		x.Add(s)
+	}
+	x.Add(history.Sample{At: at, Tokens: 1000})
+	var h answers.History
+	x.Fill(&h)
+	if !slices.Equal(h.Times.Tokens, []float64{0, 20}) {
+		t.Errorf("%v tokens a second", h.Times.Tokens)
+	}
+}
