@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -178,7 +179,7 @@ func (e *Events) add(x event, own bool) {
 		x.own = e.next
 	}
 	e.all = append(e.all, x)
-	slices.SortStableFunc(e.all, func(a, b event) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(e.all, func(a, b event) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Daemon, b.Daemon)) })
 	if len(e.all) > answers.MaxEvents {
 		e.all = slices.Delete(e.all, 0, len(e.all)-answers.MaxEvents)
 	}

@@ -1,0 +1,298 @@
+package status_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/status"
+	"loaderd/loader"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// fakeRun is a run with figures that a test sets.
+type fakeRun struct {
+	stats   loader.Stats
+	info    loader.Info
+	verdict loader.Verdict
+	rates   loader.Rates
+}
+
+func (f *fakeRun) Stats() loader.Stats     { return f.stats }
+func (f *fakeRun) Info() loader.Info       { return f.info }
+func (f *fakeRun) Verdict() loader.Verdict { return f.verdict }
+func (f *fakeRun) Rates() loader.Rates     { return f.rates }
+
+// fakePlan is a plan log in memory.
+type fakePlan struct {
+	mu      sync.Mutex
+	records [][]byte
+	err     error
+}
+
+func (p *fakePlan) add(entries ...plan.Entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range entries {
+		p.records = append(p.records, plan.EncodeRecord(e))
+	}
+}
+
+func (p *fakePlan) Last(context.Context) (uint64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return uint64(len(p.records)), p.err
+}
+
+func (p *fakePlan) Scan(_ context.Context, from uint64, f func(uint64, []byte) error) error {
+	p.mu.Lock()
+	records := p.records
+	p.mu.Unlock()
+	for at := from; at <= uint64(len(records)); at++ {
+		if err := f(at, records[at-1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bus carries words between the watches of a test, to those too that say them.
+type bus struct {
+	mu    sync.Mutex
+	hears map[int]func([]byte)
+	next  int
+}
+
+func (b *bus) Say(word []byte) error {
+	b.mu.Lock()
+	var all []func([]byte)
+	for _, f := range b.hears {
+		all = append(all, f)
+	}
+	b.mu.Unlock()
+	for _, f := range all {
+		f(word)
+	}
+	return nil
+}
+
+func (b *bus) Hear(f func([]byte)) (func(), error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.next++
+	id := b.next
+	if b.hears == nil {
+		b.hears = map[int]func([]byte){}
+	}
+	b.hears[id] = f
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.hears, id)
+	}, nil
+}
+
+// daemon is a watch of a test.
+type daemon struct {
+	*status.Watch
+	log   *slog.Logger
+	ranks []answers.RankStatus
+	stop  func()
+}
+
+func start(name string, run *fakeRun, log *fakePlan, words status.Bus) *daemon {
+	d := &daemon{}
+	events := status.NewEvents(name)
+	d.log = slog.New(events.Handler(slog.DiscardHandler))
+	d.Watch = status.New(status.Options{Run: run, Plan: log, Ranks: func() []answers.RankStatus { return slices.Clone(d.ranks) }, Bus: words, Events: events, Log: d.log, Name: name,
+		Flight: "grpc://" + name + ":1", HTTP: "http://" + name + ":2", Bounds: status.Bounds{Pool: 8, Window: 4, Rows: 2, Ahead: 6, BufferBytes: 100, Method: "bfd"}})
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		d.Serve(ctx)
+	}()
+	d.stop = func() { cancel(); <-served }
+	return d
+}
+
+func rank(job string, rank, world int, step uint64, of string) answers.RankStatus {
+	return answers.RankStatus{Job: job, Rank: rank, World: world, Step: step, Bytes: 1000, Daemon: of}
+}
+
+// Every daemon shows the ranks, events and daemons of all, and who leads by the plan.
+func TestEveryDaemonShowsTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		words, log := &bus{}, &fakePlan{}
+		log.add(plan.Header{Run: "r"}, plan.Term{Daemon: "a"}, plan.Term{Daemon: "b"})
+		run := &fakeRun{stats: loader.Stats{Planned: 50, Wanted: 45, Committed: 30}, info: loader.Info{Run: "r", Keepers: plan.Keepers{"k": 30}}, verdict: loader.Verdict{Sentence: "Running", Limits: loader.LimitRanks}}
+		a, b := start("a", run, log, words), start("b", run, log, words)
+		a.ranks = []answers.RankStatus{rank("j", 0, 3, 45, "a"), rank("j", 2, 3, 40, "a")}
+		b.ranks = []answers.RankStatus{rank("j", 1, 3, 44, "b")}
+		a.log.Info("a reader has come", "rank", 0, "world", 3)
+		b.log.Warn("readers wait for a step", "step", 3, "do", "publish")
+		time.Sleep(3 * time.Second)
+		c := start("c", run, log, words) // it hears what has happened before
+		time.Sleep(3 * time.Second)
+		for _, d := range []*daemon{a, b, c} {
+			s := d.Status()
+			if len(s.Ranks) != 3 || s.Readers != 3 || s.Ranks[0].Lag != 0 || s.Ranks[1].Lag != 1 || s.Ranks[2].Lag != 5 || s.Ranks[1].Daemon != "b" || s.Rates.Bytes != 3000 {
+				t.Errorf("%s: ranks %+v", s.Daemon, s.Ranks)
+			}
+			if len(s.Daemons) != 3 || s.Daemons[0].Leads || !s.Daemons[1].Leads || s.Daemons[1].Term != 3 || s.Daemons[0].Ranks != 2 || s.Daemons[1].HTTP != "http://b:2" {
+				t.Errorf("%s: daemons %+v", s.Daemon, s.Daemons)
+			}
+			if len(s.Events) != 2 || s.Events[0].Kind != "warning" || s.Events[0].Do != "publish" || s.Events[0].Daemon != "b" || s.Events[1].Kind != "reader" || s.Events[1].Daemon != "a" {
+				t.Errorf("%s: events %+v", s.Daemon, s.Events)
+			}
+			if len(s.Keepers) != 1 || s.Keepers[0] != (answers.KeeperStatus{Keeper: "k", Step: 30}) {
+				t.Errorf("keepers %+v", s.Keepers)
+			}
+			flow := map[string]answers.Stage{}
+			for _, x := range s.Flow {
+				flow[x.Name] = x
+			}
+			if x := flow[answers.StageRead]; x.Value != 40 || x.Of != 50 || !x.Limits {
+				t.Errorf("read %+v", x)
+			}
+			if x := flow[answers.StageAhead]; x.Value != 10 || x.Of != 6 || x.Limits {
+				t.Errorf("ahead %+v", x)
+			}
+			if x := flow[answers.StageCommitted]; x.Value != 30 || x.Of != 40 {
+				t.Errorf("committed %+v", x)
+			}
+		}
+		b.stop() // it says so
+		time.Sleep(time.Second)
+		if s := a.Status(); len(s.Daemons) != 2 || len(s.Ranks) != 2 {
+			t.Errorf("after b has left: %+v, %+v", s.Daemons, s.Ranks)
+		}
+		a.stop()
+		c.stop()
+	})
+}
+
+// A daemon that falls silent is shown as such, and left out in the end.
+func TestASilentDaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		words, log, run := &bus{}, &fakePlan{}, &fakeRun{info: loader.Info{Run: "r"}}
+		a := start("a", run, log, words)
+		defer a.stop()
+		synctest.Wait()
+		if err := words.Say([]byte(`{"name":"b","readers":1,"reading":[{"job":"j","rank":0,"world":1,"step":3}]}`)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10*time.Second + time.Millisecond)
+		if s := a.Status(); len(s.Daemons) != 2 || s.Daemons[1].Silent < 9 || len(s.Ranks) != 1 {
+			t.Errorf("%+v %+v", s.Daemons, s.Ranks)
+		}
+		time.Sleep(30 * time.Second)
+		if s := a.Status(); len(s.Daemons) != 1 || len(s.Ranks) != 0 {
+			t.Errorf("%+v", s.Daemons)
+		}
+	})
+}
+
+// Of very many ranks those are shown that are furthest behind, and all are counted.
+func TestManyRanks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := &fakeRun{info: loader.Info{Run: "r"}}
+		a := start("a", run, &fakePlan{}, nil)
+		defer a.stop()
+		for i := range 1000 {
+			a.ranks = append(a.ranks, rank("j", i, 1000, uint64(2000-i), "a"))
+		}
+		time.Sleep(2 * time.Second)
+		s := a.Status()
+		if len(s.Ranks) != answers.MaxRanks || s.Readers != 1000 || s.Ranks[0].Rank != 1000-answers.MaxRanks || s.Ranks[len(s.Ranks)-1].Lag != 999 {
+			t.Errorf("%d of %d ranks, from %+v", len(s.Ranks), s.Readers, s.Ranks[0])
+		}
+	})
+}
+
+// The history follows the plan, and says so when it cannot.
+func TestHistoryFollowsThePlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &fakePlan{}
+		h := plan.Header{Run: "r"}
+		h.Config.Packing.Buckets = []int{16}
+		log.add(h, plan.Term{Daemon: "a"})
+		for i := range uint64(1000) {
+			r, err := plan.EncodeStep(&plan.Step{Index: i, Bucket: 16, Rows: [][]packonline.Piece{{{Doc: 1 + i, Length: 12}}}, Cursor: plan.Behind(1 + i)}, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log.records = append(log.records, r...)
+		}
+		log.add(plan.Drain{At: 1, By: "alice"}, plan.Term{Daemon: "b"}, plan.End{})
+		a := start("a", &fakeRun{info: loader.Info{Run: "r"}}, log, nil)
+		defer a.stop()
+		time.Sleep(10 * time.Second)
+		got := a.History()
+		var kinds []string
+		for _, m := range got.Marks {
+			kinds = append(kinds, m.Kind)
+		}
+		if want := []string{"leader", "drain", "leader", "end"}; !slices.Equal(kinds, want) || got.Run != "r" || got.Known != 1000 || got.Marks[1].Step != 1000 || got.Steps.Tokens[0] == 0 {
+			t.Errorf("marks %+v, %d steps of %s", got.Marks, got.Known, got.Run)
+		}
+		if n := len(got.Times.At); n < 4 {
+			t.Errorf("%d points of time", n)
+		}
+		log.mu.Lock()
+		log.records = append(log.records, []byte("no record"))
+		log.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		if s := a.Status(); len(s.Events) != 1 || !strings.Contains(s.Events[0].Text, "history") {
+			t.Errorf("events %+v", s.Events)
+		}
+	})
+}
+
+// Like events within seconds are one, warnings say what to do, what nobody needs to know is left out, and there are never more than there may be.
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start("a", &fakeRun{info: loader.Info{Run: "r"}}, &fakePlan{}, nil)
+		defer a.stop()
+		for i := range 64 {
+			a.log.Info("a reader has come", "rank", i)
+		}
+		a.log.Debug("a reader has come")
+		a.log.Info("progress", "steps", 3)
+		a.log.With("part", "audit").Info("audit", "action", "ledger", "identity", "x")
+		a.log.With("part", "audit").Info("audit", "action", "mix", "dry_run", true)
+		time.Sleep(time.Second)
+		a.log.With("part", "audit").Info("audit", "action", "seal", "identity", "alice", "role", "operate")
+		a.log.With("run", "r").Warn("connection to NATS lost, reconnecting", "error", errors.New("EOF"))
+		time.Sleep(2 * time.Second)
+		e := a.Status().Events
+		if len(e) != 3 {
+			t.Fatalf("%+v", e)
+		}
+		if e[2].Kind != "reader" || e[2].Text != "a reader has come, rank 0 (and 63 like it)" {
+			t.Errorf("%+v", e[2])
+		}
+		if e[1].Kind != "seal" || e[1].Text != "seal, identity alice" {
+			t.Errorf("%+v", e[1])
+		}
+		if e[0].Kind != "warning" || e[0].Text != "connection to NATS lost, reconnecting, error EOF" || e[0].Do == "" {
+			t.Errorf("%+v", e[0])
+		}
+		for i := range 150 {
+			a.log.Error(fmt.Sprint("failure ", i), "more", strings.Repeat("x", 1000))
+		}
+		time.Sleep(2 * time.Second)
+		if e := a.Status().Events; len(e) != answers.MaxEvents || !strings.HasPrefix(e[0].Text, "failure 149") || len(e[0].Text) > 500 {
+			t.Errorf("%d events, the newest %.50q", len(e), e[0].Text)
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package status
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"loaderd/arrowout/answers"
+	"loaderd/loader"
+)
+
+type noRun struct{}
+
+func (noRun) Stats() loader.Stats     { return loader.Stats{} }
+func (noRun) Info() loader.Info       { return loader.Info{} }
+func (noRun) Verdict() loader.Verdict { return loader.Verdict{} }
+func (noRun) Rates() loader.Rates     { return loader.Rates{} }
+
+// Words that no daemon says are not heard.
+func TestWrongWords(t *testing.T) {
+	for _, bad := range []string{``, `[]`, `{}`, `{"name":""}`, `{"name":"a\n"}`, `{"name":"` + strings.Repeat("x", 300) + `"}`, `{"name":"a","flight":"\u0000"}`,
+		`{"name":"a","reading":[{"job":"j","rank":3,"world":3}]}`, `{"name":"a","reading":[{"job":"j","rank":-1,"world":3}]}`, `{"name":"a","reading":[{"job":"j\u0000","rank":0,"world":3}]}`,
+		`{"name":"a","reading":[` + strings.Repeat(`{"job":"j","world":1},`, 300) + `{"job":"j","world":1}]}`, `{"name":"a","events":[{"text":"` + strings.Repeat("x", 900) + `"}]}`} {
+		if w, err := decodeWord([]byte(bad)); err == nil {
+			t.Errorf("%.60s: %+v", bad, w)
+		}
+	}
+	w, err := decodeWord([]byte(`{"name":"a","reading":[{"job":"j","rank":0,"world":1,"daemon":"somebody else"}]}`))
+	if err != nil || w.Reading[0].Daemon != "a" {
+		t.Errorf("%+v, %v", w, err)
+	}
+}
+
+// Whatever is said, a daemon goes on, and what it shows stays bounded.
+func FuzzWords(f *testing.F) {
+	good, _ := json.Marshal(word{DaemonStatus: answers.DaemonStatus{Name: "b", Flight: "grpc://b:1"}, Readers: 1, Reading: []answers.RankStatus{{Job: "j", World: 1}}, Events: []answers.Event{{Kind: "reader", Text: "t"}}})
+	f.Add(good)
+	f.Add([]byte(`{"name":"a","left":true}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		w := New(Options{Run: noRun{}, Ranks: func() []answers.RankStatus { return nil }, Events: NewEvents("a"), Log: slog.New(slog.DiscardHandler), Name: "a", Bus: silent{}})
+		w.hear(b)
+		w.hear(b)
+		w.look(w.status.Time)
+		if s := w.Status(); len(s.Ranks) > answers.MaxRanks || len(s.Events) > answers.MaxEvents || len(s.Daemons) > 2 {
+			t.Errorf("%d ranks, %d events, %d daemons", len(s.Ranks), len(s.Events), len(s.Daemons))
+		}
+		if _, err := json.Marshal(w.Status()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type silent struct{}
+
+func (silent) Say([]byte) error                  { return nil }
+func (silent) Hear(func([]byte)) (func(), error) { return func() {}, nil }
