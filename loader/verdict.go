@@ -83,7 +83,7 @@ func (f *follower) verdict() Verdict {
 			Detail: fmt.Sprintf("%s planned", are(int(now.steps)))}
 	case !waits && still >= idleAfter && full:
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none", quantity.Time(still)), Limits: LimitRanks,
-			Detail: w.holds(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
+			Detail: w.holds(0), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}
 	return w.running(f.pulse.rates(), f.pulse.waiting())
 }
@@ -144,7 +144,7 @@ func (w *wait) ended(steps uint64) Verdict {
 // running is the verdict where steps come.
 func (w *wait) running(r Rates, waits float64) Verdict {
 	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", quantity.Short(r.Tokens)), Limits: LimitRanks}
-	switch holds := w.holds(); {
+	switch holds := w.holds(waits); {
 	case holds != "":
 		v.Sentence += ", " + holds
 		v.Do = "look at that rank if it falls further behind"
@@ -172,17 +172,18 @@ func (w *wait) running(r Rates, waits float64) Verdict {
 	return v
 }
 
-// holds names the rank that the others wait for, or that is behind them; empty where none is.
-func (w *wait) holds() string {
-	d := w.demand
-	s := d.leading()
-	if s == nil || d.Furthest < s.Step+lagging {
+// holds names the rank that the others wait for, or that is behind them; empty where none is. waits is in which part of the last seconds a rank waited.
+func (w *wait) holds(waits float64) string {
+	s := w.demand.leading()
+	if s == nil || w.demand.Furthest < s.Step+lagging {
 		return ""
 	}
-	if w.brake != nil && d.Furthest >= w.step {
-		return fmt.Sprintf("%s holds the others (%s behind)", s.name(), quantity.Things(int(d.Furthest-s.Step), "step"))
+	behind := w.demand.Furthest - s.Step
+	steps := quantity.Things(int(behind), "step")
+	if waits >= .5 && behind+2 >= uint64(w.options.Ahead) { // the plan goes no further ahead of it
+		return fmt.Sprintf("%s holds the others (%s behind)", s.name(), steps)
 	}
-	return fmt.Sprintf("%s is %s behind", s.name(), quantity.Things(int(d.Furthest-s.Step), "step"))
+	return fmt.Sprintf("%s is %s behind", s.name(), steps)
 }
 
 // backlog reports whether documents wait for the daemon: its own work is what takes the time.

@@ -1,0 +1,320 @@
+package loader_test
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// judged is a run of a test with a reader for each rank that the test moves.
+type judged struct {
+	*testing.T
+	w   *world
+	run *loader.Run
+}
+
+var rates = regexp.MustCompile(`\d+ (tokens/s|%)`)
+
+func (j judged) says(health loader.Health, sentence, limits string) loader.Verdict {
+	j.Helper()
+	v := j.run.Verdict()
+	about := rates.ReplaceAllStringFunc(v.Sentence, func(rate string) string { // a step more or less in ten seconds
+		for near, want := range map[string]string{"[5-9]\\d tokens/s": "64 tokens/s", "(19|2[0-2]) %": "20 %"} {
+			rate = regexp.MustCompile("^"+near).ReplaceAllString(rate, want)
+		}
+		return rate
+	})
+	if v.Health != health || !strings.HasPrefix(about, sentence) || v.Limits != limits {
+		j.Errorf("%+v, want %s: %s..., limited by %q", v, health, sentence, limits)
+	}
+	return v
+}
+
+func (j judged) join(rank, world int, step uint64) *loader.Reader {
+	j.Helper()
+	r, err := j.run.Join(loader.Place{Rank: rank, World: world}, step)
+	if err != nil {
+		j.Fatal(err)
+	}
+	return r
+}
+
+func (j judged) next(r *loader.Reader) {
+	j.Helper()
+	if _, err := r.Next(j.Context()); err != nil {
+		j.Fatal(err)
+	}
+}
+
+// asks has a reader ask for its next step, which does not come.
+func (j judged) asks(r *loader.Reader) (told func() error) {
+	got := make(chan error, 1)
+	go func() {
+		_, err := r.Next(j.Context())
+		got <- err
+	}()
+	return func() error { return <-got }
+}
+
+func (j judged) undecodable(n int) {
+	for range n {
+		j.w.docs.publish(loader.Document{Skip: plan.SkipUndecodable})
+	}
+}
+
+func judge(t *testing.T, name string, prepare func(*world), test func(judged)) {
+	bubble(t, name, func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Stall = 30 * time.Second
+		prepare(w)
+		run, stop := w.start(t)
+		test(judged{t, w, run})
+		if err := stop(); err != nil && name != "failed" {
+			t.Error(err)
+		}
+	})
+}
+
+func documents(n int) func(*world) {
+	return func(w *world) { w.docs.lengths(slices.Repeat([]int{16}, n)...) }
+}
+
+// One sentence says how a run does: the one that a reader which waits is told.
+func TestVerdicts(t *testing.T) {
+	judge(t, "nobody reads", documents(400), func(j judged) {
+		time.Sleep(2 * time.Second)
+		j.says(loader.Waiting, "Waiting for ranks: 4 steps are planned ahead", loader.LimitRanks)
+	})
+	judge(t, "no documents, no readers", documents(0), func(j judged) {
+		time.Sleep(3 * time.Minute)
+		j.says(loader.Waiting, "Waiting for documents, 3 min", loader.LimitDocuments)
+	})
+	judge(t, "the first step comes", documents(2), func(j judged) {
+		r := j.join(0, 1, 0)
+		defer r.Close()
+		told := j.asks(r)
+		time.Sleep(2 * time.Second)
+		j.w.docs.lengths(16, 16)
+		time.Sleep(2 * time.Second)
+		v := j.says(loader.Waiting, "First step in about", loader.LimitDocuments)
+		if !strings.HasSuffix(v.Sentence, ": 10 rows needed, 4 there") || v.Reason != loader.PoolFilling {
+			j.Errorf("%+v", v)
+		}
+		time.Sleep(30 * time.Second)
+		v = j.says(loader.Waiting, "Waiting for documents, 3", loader.LimitDocuments)
+		var e *loader.Error
+		if err := told(); !errors.As(err, &e) || !strings.HasPrefix(e.Message, "Waiting for documents, 2") || e.Do != v.Do {
+			j.Errorf("the reader is told %v", err)
+		}
+	})
+	judge(t, "the ranks set the pace", documents(4000), func(j judged) {
+		r := j.join(0, 1, 0)
+		defer r.Close()
+		for range 20 {
+			j.next(r)
+			time.Sleep(time.Second)
+		}
+		j.says(loader.Running, "Running: 64 tokens/s, the ranks set the pace", loader.LimitRanks)
+		time.Sleep(2 * time.Minute)
+		v := j.says(loader.Waiting, "Waiting for the ranks, 2 min", loader.LimitRanks)
+		if v.Do == "" {
+			j.Error("nobody is told what to do")
+		}
+	})
+	judge(t, "the documents set the pace", documents(40), func(j judged) {
+		r := j.join(0, 1, 0)
+		defer r.Close()
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			for range 27 {
+				j.next(r)
+			}
+		}()
+		for range 20 {
+			j.w.docs.lengths(16, 16, 16, 16)
+			time.Sleep(time.Second)
+		}
+		j.says(loader.Running, "Running: 64 tokens/s, the documents set the pace", loader.LimitDocuments)
+		<-read
+	})
+	judge(t, "a rank holds the others", documents(4000), func(j judged) {
+		fast, slow := j.join(0, 2, 0), j.join(1, 2, 0)
+		defer fast.Close()
+		defer slow.Close()
+		read := make(chan error, 1)
+		go func() {
+			for {
+				if _, err := fast.Next(j.Context()); err != nil {
+					read <- err
+					return
+				}
+			}
+		}()
+		for range 20 {
+			time.Sleep(time.Second)
+			j.next(slow)
+		}
+		v := j.says(loader.Running, "Running: 64 tokens/s, rank 1 of 2 holds the others (", loader.LimitRanks)
+		time.Sleep(20 * time.Second)
+		v = j.says(loader.Waiting, "Waiting for rank 1 of 2, ", loader.LimitRanks)
+		if v.Reason != loader.RankBehind || v.Facts["rank"] != "1" {
+			j.Errorf("%+v", v)
+		}
+		var e *loader.Error
+		if err := <-read; !errors.As(err, &e) || e.Message != v.Sentence+": "+v.Detail {
+			j.Errorf("the others are told %v, not %s", err, v.Sentence)
+		}
+	})
+	judge(t, "the end", documents(60), func(j judged) {
+		r := j.join(0, 1, 0)
+		defer r.Close()
+		j.next(r)
+		if _, err := j.run.Seal(j.Context()); err != nil {
+			j.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		for j.run.Info().Planned < 15 {
+			j.next(r)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(2 * time.Second)
+		j.says(loader.Running, "Ended at step 15, rank 0 of 1 has ", loader.LimitRanks)
+	})
+	judge(t, "NATS is lost", func(w *world) {
+		documents(400)(w)
+		w.odd(oddDocs{status: down, stuck: true})
+	}, func(j judged) {
+		time.Sleep(2 * time.Second)
+		v := j.says(loader.Failing, "Waiting for NATS: the document stream is out of reach, 0 s", loader.LimitDocuments)
+		if v.Detail != "the cable is out" {
+			j.Errorf("%+v", v)
+		}
+	})
+	judge(t, "the plan cannot be stored", documents(400), func(j judged) {
+		r := j.join(0, 1, 0)
+		defer r.Close()
+		time.Sleep(2 * time.Second)
+		release := j.w.plan.hold()
+		defer release()
+		j.next(r)
+		j.next(r)
+		time.Sleep(40 * time.Second)
+		j.says(loader.Failing, "Waiting for JetStream to store the plan, ", loader.LimitPlan)
+	})
+	judge(t, "documents wait for the tokenizer", func(w *world) {
+		documents(400)(w)
+		w.odd(oddDocs{stuck: true, status: func(loader.SourceStatus) loader.SourceStatus {
+			return loader.SourceStatus{Last: 400, Fetched: 300, Delivered: 100, Buffered: 5 << 20}
+		}})
+	}, func(j judged) {
+		time.Sleep(5 * time.Second)
+		v := j.says(loader.Waiting, "Waiting for the tokenizer: 200 documents behind", loader.LimitTokenizer)
+		if v.Detail != "they are fetched (5.0 MiB)" {
+			j.Errorf("%+v", v)
+		}
+	})
+	bubble(t, "planning again", func(t *testing.T) {
+		w := planned(t)
+		w.odd(oddDocs{stuck: true})
+		run, stop := w.start(t)
+		time.Sleep(2 * time.Second)
+		judged{t, w, run}.says(loader.Waiting, "Planning again after a restart: at document 0 of 400", loader.LimitTokenizer)
+		must(t, stop())
+	})
+	judge(t, "failed", documents(60), func(j judged) {
+		time.Sleep(2 * time.Second)
+		j.w.docs.mu.Lock()
+		j.w.docs.stream.Created = time.Unix(2e9, 0) // it was deleted and made again
+		j.w.docs.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		v := j.says(loader.Failing, "Stopped: ", "")
+		if v.Reason != loader.StreamMismatch || v.Do == "" {
+			j.Errorf("%+v", v)
+		}
+	})
+	judge(t, "the document stream has wrong settings", documents(4000), func(j judged) {
+		r := j.join(0, 1, 0)
+		defer r.Close()
+		j.w.docs.mu.Lock()
+		j.w.docs.trouble = errors.New("retention is interest")
+		j.w.docs.mu.Unlock()
+		for range 20 {
+			j.next(r)
+			time.Sleep(time.Second)
+		}
+		v := j.says(loader.Failing, "Running: 64 tokens/s, the ranks set the pace; something is wrong with the document stream", loader.LimitRanks)
+		if !strings.Contains(v.Detail, "retention is interest") {
+			j.Errorf("%+v", v)
+		}
+	})
+	judge(t, "poison", func(w *world) {}, func(j judged) {
+		r := j.join(0, 1, 0)
+		defer r.Close()
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			for range 16 {
+				j.next(r)
+			}
+		}()
+		for range 20 {
+			j.w.docs.lengths(16, 16, 16, 16)
+			j.undecodable(1)
+			time.Sleep(time.Second)
+		}
+		v := j.says(loader.Running, "Running: 64 tokens/s, the documents set the pace; 20 % of the documents cannot be decoded", loader.LimitDocuments)
+		if !strings.Contains(v.Do, "loaderd dead") {
+			j.Errorf("%+v", v)
+		}
+		<-read
+		for range 20 {
+			j.w.docs.lengths(16, 16, 16, 16)
+			j.undecodable(12)
+			time.Sleep(time.Second)
+		}
+		if v := j.run.Verdict(); v.Health != loader.Failing {
+			j.Errorf("with three quarters undecodable: %+v", v)
+		}
+	})
+}
+
+// Of a run with several sources the sentence names the one that is waited for.
+func TestVerdictOfSources(t *testing.T) {
+	bubble(t, "dry", func(t *testing.T) {
+		c := config("bfd")
+		c.Sources = sources(map[string]float64{"code": 1, "web": 1})
+		w, s := mixed(c, "code", "web")
+		s["web"].lengths(someLengths(8, 400)...)
+		s["code"].lengths(5, 5)
+		run, stop := w.start(t)
+		time.Sleep(3 * time.Minute)
+		judged{t, w, run}.says(loader.Waiting, "Waiting for documents of source code, 3 min", loader.LimitDocuments)
+		must(t, stop())
+	})
+	bubble(t, "all rest", func(t *testing.T) {
+		c := config("bfd")
+		c.Sources = sources(map[string]float64{"code": 1, "web": 1})
+		c.Mix.Dry, c.Mix.DryAfter = mixture.DryShare, time.Second
+		w, s := mixed(c, "code", "web")
+		s["web"].lengths(5, 5)
+		s["code"].lengths(5, 5)
+		run, stop := w.start(t)
+		r, err := run.Join(loader.Place{World: 1}, 0)
+		must(t, err)
+		defer r.Close()
+		time.Sleep(time.Minute)
+		v := run.Verdict()
+		if v.Health != loader.Waiting || !strings.HasPrefix(v.Sentence, "Waiting for documents of") {
+			t.Errorf("%+v", v)
+		}
+		must(t, stop())
+	})
+}
