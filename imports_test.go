@@ -20,11 +20,11 @@ const module = "loaderd"
 
 // arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
 var arrows = map[string][]string{
-	"cmd/loaderd": {"internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
+	"cmd/loaderd": {"internal/build", "internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
 		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/publishing",
 		"internal/documents", "internal/runs", "internal/reader", "arrowout/answers",
 		"stream", "stream/publish", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer", "internal/access"},
-	"internal/daemon":  {"internal/access", "internal/config", "internal/stats", "internal/status", "stream", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer"},
+	"internal/daemon":  {"internal/access", "internal/build", "internal/config", "internal/stats", "internal/status", "stream", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer"},
 	"internal/status":  {"internal/history", "internal/stats", "arrowout/answers", "loader"},
 	"internal/history": {"arrowout/answers", "loader"},
 	"internal/config":  {"internal/access", "stream", "arrowout", "loader", "tokenizer"},
@@ -89,6 +89,7 @@ var arrows = map[string][]string{
 	"internal/lengths":     {},
 	"internal/relatedness": {},
 	"internal/access":      {},
+	"internal/build":       {"loader/plan"},
 }
 
 // standardOnly are the packages that import nothing but the standard library and what arrows lead to.

@@ -18,7 +18,7 @@ import (
 func release(t *testing.T, version string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "loaderd")
-	if out, err := exec.Command("go", "build", "-ldflags", "-X main.version="+version, "-o", binary, "./cmd/loaderd").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags", "-X loaderd/internal/build.release="+version, "-o", binary, "./cmd/loaderd").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	said, err := exec.Command(binary, "version").Output()

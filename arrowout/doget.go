@@ -42,10 +42,12 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	defer s.metrics.streams.Dec()
 	visit := s.visits.begin(stream.Context(), req)
 	defer func() { visit.end(err) }()
+	flow := s.traffic.begin(time.Now(), req.place(), who.Name, addressOf(ctx), req.Step)
+	defer func() { s.traffic.end(time.Now(), flow) }()
 
 	memory := s.budget.open(who.Name, addressOf(ctx), connectionOf(ctx), cancel)
 	defer memory.close()
-	r := &reading{run: s.run, request: req, encoder: enc, limit: s.batchBytes, metrics: s.metrics, memory: memory}
+	r := &reading{run: s.run, request: req, encoder: enc, limit: s.batchBytes, metrics: s.metrics, memory: memory, flow: flow}
 	ready := make(chan sending)
 	var failed error // set before ready is closed
 	go func() {
@@ -58,7 +60,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err := stream.SendMsg(schema); err != nil { // which does not wait: it is the first
 		cancel(err)
 	}
-	if err := s.deliver(ctx, stream, ready, reader.Dropped(), visit); err != nil {
+	if err := s.deliver(ctx, stream, ready, reader.Dropped(), visit, flow); err != nil {
 		cancel(err)
 	}
 	cause := context.Cause(ctx)
@@ -74,7 +76,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 
 // deliver sends what is ready. It returns when ctx ends, or the reader is dropped, although a send stands still, which ends when the call does: until then gRPC waits for the
 // reader to take something.
-func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGetServer, ready <-chan sending, dropped <-chan error, visit *visit) error {
+func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGetServer, ready <-chan sending, dropped <-chan error, visit *visit, flow *flow) error {
 	var first sending
 	select {
 	case b, any := <-ready:
@@ -93,7 +95,7 @@ func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGet
 			for b, more := first, true; more; b, more = <-ready {
 				if ctx.Err() != nil {
 					b.message.charge.drop()
-				} else if err := s.sendBatch(stream, b); err != nil {
+				} else if err := s.sendBatch(stream, b, flow); err != nil {
 					return err
 				} else {
 					visit.sent(b)
@@ -112,12 +114,14 @@ func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGet
 	}
 }
 
-func (s *service) sendBatch(stream flight.FlightService_DoGetServer, b sending) error {
+func (s *service) sendBatch(stream flight.FlightService_DoGetServer, b sending, flow *flow) error {
 	start := time.Now()
 	if err := stream.SendMsg(b.message); err != nil {
 		b.message.charge.drop() // if it did not come to gRPC's buffers
 		return err
 	}
-	s.metrics.sent(b, time.Since(start))
+	now := time.Now()
+	s.metrics.sent(b, now, now.Sub(start))
+	flow.sent(now, b)
 	return nil
 }

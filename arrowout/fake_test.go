@@ -30,10 +30,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeRun is a run whose steps are all known: what a server should send can be computed from them.
 type fakeRun struct {
-	info  loader.Info
-	steps []*plan.Step
-	last  error // what Next returns behind the last step; nil: it waits
-	vocab int32
+	info   loader.Info
+	steps  []*plan.Step
+	begins []int64 // of every batch
+	last   error   // what Next returns behind the last step; nil: it waits
+	vocab  int32
 
 	onNext     func(ctx context.Context, step uint64) error // before a step is returned
 	onAssemble func(step uint64)
@@ -159,7 +160,7 @@ func (f *fakeRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*load
 	if f.onAssemble != nil {
 		f.onAssemble(s.Index)
 	}
-	b := &loader.Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: s.Rows[first : first+n]}
+	b := &loader.Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: s.Rows[first : first+n], Begins: f.begins}
 	for _, row := range b.Pieces {
 		used := int32(0)
 		for _, p := range row {

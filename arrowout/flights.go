@@ -26,6 +26,7 @@ type service struct {
 	limits      *limits
 	budget      *budget
 	places      *places
+	traffic     *traffic
 	trainMayMix bool            // those who train may change the mixture
 	stopping    context.Context // ends, with the cause for readers, when the server stops
 }

@@ -12,6 +12,7 @@ import (
 // sending is one record batch on its way to a reader.
 type sending struct {
 	message *message
+	begins  []int64 // as in loader.Batch
 	Metadata
 }
 
@@ -25,6 +26,7 @@ type reading struct {
 	limit   int // bytes of a batch
 	metrics *metrics
 	memory  *hold
+	flow    *flow
 }
 
 // batches hands every batch to out, until the steps asked for or the run end (nil), the context ends or something fails.
@@ -83,13 +85,16 @@ func (r *reading) batch(ctx context.Context, step *plan.Step, p part, about Meta
 		return s, err
 	}
 	charge.settle(int64(s.message.size()))
-	s.message.charge = charge
+	s.message.charge, s.begins = charge, b.Begins
 	return s, nil
 }
 
 func (r *reading) next(ctx context.Context, reader Reader) (*plan.Step, error) {
 	start := time.Now()
+	r.flow.asks(start)
 	step, err := reader.Next(ctx)
-	r.metrics.wait.Add(time.Since(start).Seconds())
+	now := time.Now()
+	r.metrics.waited(now.Sub(start))
+	r.flow.got(now, now.Sub(start))
 	return step, err
 }

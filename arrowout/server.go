@@ -45,6 +45,7 @@ type Server struct {
 	limits       *limits
 	guard        *guard
 	service      *service
+	traffic      *traffic
 }
 
 // NewServer makes a server and reads who is let in and its certificates; Start lets it listen. A nil registerer keeps metrics unregistered.
@@ -78,10 +79,10 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 
 	stopping, stop := context.WithCancelCause(context.Background())
 	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1),
-		budget: budget, slowness: &slowness{budget: budget, log: log, samples: newSampler(), cuts: m.cuts}, limits: newLimits(cfg), guard: g}
+		budget: budget, slowness: &slowness{budget: budget, log: log, samples: newSampler(), cuts: m.cuts}, limits: newLimits(cfg), guard: g, traffic: newTraffic()}
 	s.Limit(cfg)
 	s.service = &service{run: run, actions: actions, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: s.limits,
-		budget: budget, places: newPlaces(), trainMayMix: cfg.TrainMayMix, stopping: stopping}
+		budget: budget, places: newPlaces(), traffic: s.traffic, trainMayMix: cfg.TrainMayMix, stopping: stopping}
 	flight.RegisterFlightServiceServer(s.grpc, s.service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	return s, nil

@@ -26,11 +26,12 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 		return nil, fmt.Errorf("assemble step %d: rows [%d, +%d) of %d", s.Index, first, n, len(s.Rows))
 	}
 	length := int(s.Bucket)
-	b := &Batch{Step: s.Index, Bucket: length, First: first, Rows: n, Content: Content{make([]int32, n*length)}, Pieces: s.Rows[first : first+n]}
+	b := &Batch{Step: s.Index, Bucket: length, First: first, Rows: n, Content: Content{Tokens: make([]int32, n*length)}, Pieces: s.Rows[first : first+n]}
 	texts, err := a.documents(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("assemble step %d: %w", s.Index, err)
 	}
+	b.Begins = make([]int64, 0, len(texts))
 	for i, pieces := range b.Pieces {
 		at, end := i*length, (i+1)*length
 		for _, p := range pieces {
@@ -42,6 +43,9 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 					Facts:   map[string]string{"step": strconv.FormatUint(s.Index, 10), "sequence": strconv.FormatUint(plan.RefSequence(p.Doc), 10)}}
 			}
 			at = b.Content.copy(at, text, p.Start, p.Length)
+			if p.Start == 0 && text.Stored > 0 {
+				b.Begins = append(b.Begins, text.Stored)
+			}
 		}
 		for ; at < end; at++ {
 			b.Tokens[at] = a.pad

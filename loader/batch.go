@@ -12,6 +12,8 @@ type Batch struct {
 	Content
 	// Pieces[i] are the pieces of row First+i in order; the tokens behind them up to L are padding.
 	Pieces [][]packonline.Piece
+	// Begins are the documents whose first token is in these rows: when the stream took each, as Content.Stored, where that is known.
+	Begins []int64
 }
 
 // Place is a reader's place among the data-parallel ranks of a job.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"loaderd/internal/build"
 	"loaderd/internal/config"
 )
 
@@ -117,9 +118,9 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	b := thisBuild()
+	b := build.This()
 	root.Version = b.Version
-	root.SetVersionTemplate(b.text())
+	root.SetVersionTemplate(buildText(b))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		newDemoCmd(),

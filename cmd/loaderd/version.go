@@ -4,56 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
 
-	"loaderd/loader/plan"
+	"loaderd/internal/build"
 
 	"github.com/spf13/cobra"
 )
 
-// build says what this binary is and which plans it can continue.
-type build struct {
-	Version       string `json:"version"`
-	Revision      string `json:"revision,omitempty"` // of the source, as far as the build knew it
-	Modified      bool   `json:"modified,omitempty"` // the source differed from the revision
-	Go            string `json:"go"`
-	Platform      string `json:"platform"`
-	PlanFormat    int    `json:"plan_format"`
-	PlanAlgorithm int    `json:"plan_algorithm"`
-}
-
-// version is that of a release, which its build sets: -ldflags "-X main.version=v1.2.3".
-var version string
-
-func thisBuild() build {
-	b := build{
-		Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		PlanFormat: plan.FormatVersion, PlanAlgorithm: plan.AlgorithmVersion,
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	if info.Main.Version != "" {
-		b.Version = info.Main.Version
-	}
-	if version != "" {
-		b.Version = version
-	}
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			b.Revision = s.Value
-		case "vcs.modified":
-			b.Modified = s.Value == "true"
-		}
-	}
-	return b
-}
-
-// text is the build for people.
-func (b build) text() string {
+// buildText is a build for people.
+func buildText(b build.Build) string {
 	revision := b.Revision
 	switch {
 	case revision == "":
@@ -76,11 +34,11 @@ algorithm version.`,
   loaderd version --json | jq .plan_algorithm`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b := thisBuild()
+			b := build.This()
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(b)
 			}
-			_, err := io.WriteString(cmd.OutOrStdout(), b.text())
+			_, err := io.WriteString(cmd.OutOrStdout(), buildText(b))
 			return err
 		},
 	}

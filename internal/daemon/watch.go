@@ -1,33 +1,29 @@
 package daemon
 
 import (
-	"runtime/debug"
-
 	"loaderd/arrowout/answers"
+	"loaderd/internal/build"
 	"loaderd/internal/status"
 	"loaderd/stream/planlog"
 )
 
 // newWatch makes what knows how the run does.
 func (d *Daemon) newWatch(name string, events *status.Events, plan *planlog.Log) *status.Watch {
-	c, version := d.config, ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-	}
-	rows := 0
+	c, rows := d.config, 0
 	for _, n := range c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets) {
 		rows += n
 	}
 	return status.New(status.Options{Run: d.run, Plan: plan, Ranks: d.ranks(name), Bus: planlog.NewStatusBus(d.store, c.Run), Events: events, Log: d.log.With("run", c.Run),
 		Bounds: status.Bounds{Pool: c.Plan.Packing.Pool + c.Plan.Packing.Relevant().Held(), Window: c.Plan.Shuffle.Window, Rows: rows, Ahead: c.Serve.Ahead, BufferBytes: c.Stream.BufferBytes, Method: string(c.Plan.Packing.Method)},
-		Name:   name, Version: version, Flight: d.advertised(), HTTP: d.http.url()})
+		Name:   name, Version: build.This().Version, Flight: d.advertised(), HTTP: d.http.url()})
 }
 
 // ranks are those that this daemon serves.
 func (d *Daemon) ranks(name string) func() []answers.RankStatus {
 	return func() (out []answers.RankStatus) {
-		for _, r := range d.run.Stats().Readers {
-			out = append(out, answers.RankStatus{Job: r.Job, Rank: r.Rank, World: r.World, Step: r.Step, Daemon: name})
+		for _, r := range d.flight.Traffic() {
+			out = append(out, answers.RankStatus{Job: r.Job, Rank: r.Rank, World: r.World, Step: r.Step, WaitP50: r.WaitP50.Seconds(), WaitP99: r.WaitP99.Seconds(), Bytes: r.Bytes,
+				Since: r.Since.UTC(), Who: r.Who, Address: r.Address, Daemon: name})
 		}
 		return out
 	}

@@ -50,6 +50,9 @@ func TestContentsAreThoseOfEachDocument(t *testing.T) {
 			t.Errorf("document %d comes twice", sequence)
 		}
 		got[sequence] = content.Tokens
+		if content.Stored == 0 {
+			t.Errorf("document %d does not say when it was stored", sequence)
+		}
 	})
 	if err != nil || len(got) != len(want) || len(want) < 500 {
 		t.Fatalf("%d documents instead of %d, %v", len(got), len(want), err)

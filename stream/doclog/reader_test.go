@@ -326,6 +326,13 @@ func TestTokensAgain(t *testing.T) {
 		if err != nil || !slices.Equal(again.Tokens, d.Tokens) {
 			t.Errorf("tokens of document %d: %v, %v, the source delivered %v", i+1, again, err, d.Tokens)
 		}
+		info, err := l.Describe(ctx, d.Sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stored := info.Time.UnixNano(); d.Skip == "" && (d.Stored != stored || again.Stored != stored) {
+			t.Errorf("document %d was stored at %d; the source says %d, and %d again", i+1, stored, d.Stored, again.Stored)
+		}
 	}
 	_, err := l.Content(ctx, 99)
 	lostRange(t, err, 99, 99)

@@ -215,7 +215,7 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 	if len(doc.Tokens) == 0 {
 		return skipped(doc, plan.SkipEmpty), nil
 	}
-	doc.ID = hashID(d.id)
+	doc.ID, doc.Stored = hashID(d.id), m.time.UnixNano()
 	if e.hints != nil {
 		doc.Hint = e.hints.Hint(m.subject, doc.Tokens, d.path, d.vector)
 	}

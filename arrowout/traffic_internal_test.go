@@ -1,0 +1,188 @@
+package arrowout
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+)
+
+// at is a moment that many seconds after the process began.
+func at(seconds float64) time.Time {
+	return slotsBegan.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// Each wait lies in a bin whose middle is off by an eighth at the most, and bins ascend.
+func TestBinsOfWaits(t *testing.T) {
+	rng, before := rand.New(rand.NewPCG(1, 2)), time.Duration(-1)
+	for b := range waitBins {
+		if mid := midOf(b); binOf(mid) != b || mid <= before {
+			t.Fatalf("bin %d has the middle %s, which lies in bin %d; the one before %s", b, mid, binOf(mid), before)
+		}
+		before = midOf(b)
+	}
+	for range 10_000 {
+		wait := time.Duration(math.Exp(rng.Float64() * math.Log(float64(time.Hour)))).Truncate(time.Microsecond)
+		if mid := midOf(binOf(wait)); math.Abs(float64(mid-wait)) > float64(wait)/8+float64(time.Microsecond)/2 {
+			t.Errorf("%s is counted as %s", wait, mid)
+		}
+	}
+	for wait, bin := range map[time.Duration]int{-time.Second: 0, 0: 0, 999: 0, 3 * time.Microsecond: 3, 4 * time.Microsecond: 4, math.MaxInt64: waitBins - 1} {
+		if got := binOf(wait); got != bin {
+			t.Errorf("%s lies in bin %d, want %d", wait, got, bin)
+		}
+	}
+}
+
+// near compares with what bins keep of a number.
+func near(got, want time.Duration) bool {
+	return math.Abs(float64(got-want)) <= float64(want)/8+float64(time.Microsecond)
+}
+
+// Quantiles are of the last minute, whatever was before, and of a wait that goes on.
+func TestQuantilesOfRecentWaits(t *testing.T) {
+	var w recentWaits
+	if q := w.quantiles(at(1000), 0, 0.5); q[0] != 0 {
+		t.Errorf("of no waits: %s", q[0])
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	for second := 900.0; second < 940; second++ { // forgotten
+		w.add(at(second), time.Hour/2)
+	}
+	var all []time.Duration
+	for second := 1000.0; second < 1056; second += 0.1 {
+		wait := time.Duration(math.Exp(rng.Float64()*12)) * time.Microsecond
+		all = append(all, wait)
+		w.add(at(second), wait)
+	}
+	slices.Sort(all)
+	for _, q := range []float64{0, 0.01, 0.5, 0.9, 0.99, 1} {
+		want := all[max(int(math.Ceil(q*float64(len(all))))-1, 0)]
+		if got := w.quantiles(at(1056), 0, q)[0]; !near(got, want) {
+			t.Errorf("quantile %v is %s, want %s", q, got, want)
+		}
+	}
+	if q := w.quantiles(at(1121), 0, 0.5, 0.99); q[0] != 0 || q[1] != 0 {
+		t.Errorf("a minute later: %s", q)
+	}
+	if q := w.quantiles(at(1200), 90*time.Second, 0.5, 0.99); !near(q[0], 90*time.Second) || !near(q[1], 90*time.Second) {
+		t.Errorf("of one wait that goes on: %s", q)
+	}
+}
+
+// Bytes are a second's, of the last ten, of a stream that may be younger.
+func TestRateOfRecentBytes(t *testing.T) {
+	var r recentBytes
+	for second := 100.0; second < 200; second += 0.25 {
+		r.add(at(second), 250)
+	}
+	for _, c := range []struct {
+		name       string
+		now, since float64
+		want       float64
+	}{
+		{"steady", 199.9, 100, 1000}, {"three seconds without", 203, 100, 700}, {"long without", 300, 100, 0}, {"young", 199.9, 194.4, 2000}, {"new", 199.9, 199.8, 11000},
+	} {
+		if got := r.rate(at(c.now), at(c.since)); math.Abs(got-c.want) > c.want*0.05 {
+			t.Errorf("%s: %v bytes a second, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// batchOf is the last batch of a step, of so many bytes.
+func batchOf(step uint64, bytes int) sending {
+	return sending{message: &message{bodyLen: bytes}, Metadata: Metadata{Step: step, Parts: 1}}
+}
+
+// A reader that comes again within a minute goes on with what it got before, as the same reader alone; nobody else does.
+func TestTrafficIsRememberedForAMinute(t *testing.T) {
+	x, place := newTraffic(), loader.Place{Job: "train", Rank: 1, World: 2}
+	waits := func(now time.Time) time.Duration {
+		all := x.now(now)
+		if len(all) != 1 {
+			t.Fatalf("%d streams are open, want 1", len(all))
+		}
+		return all[0].WaitP50
+	}
+	f := x.begin(at(1000), place, "ann", "here", 5)
+	f.asks(at(1000))
+	if got := waits(at(1010)); !near(got, 10*time.Second) {
+		t.Errorf("while it waits: %s", got)
+	}
+	f.got(at(1030), 30*time.Second)
+	if got := x.now(at(1030))[0].Waits; got != 0 {
+		t.Errorf("it has its step, and waits %s", got)
+	}
+	x.end(at(1030), f)
+	if got := x.now(at(1031)); len(got) != 0 {
+		t.Fatalf("open streams: %v", got)
+	}
+	f = x.begin(at(1031), place, "ann", "there", 7)
+	if got := waits(at(1032)); !near(got, 30*time.Second) {
+		t.Errorf("after it came again: %s", got)
+	}
+	if got := x.now(at(1032))[0]; got.Step != 7 || got.Address != "there" || !got.Since.Equal(at(1031)) {
+		t.Errorf("its stream is %+v", got)
+	}
+	x.end(at(1032), f)
+	for who, place := range map[string]loader.Place{"bob": place, "ann": {Job: "eval", Rank: 1, World: 2}} {
+		f := x.begin(at(1033), place, who, "", 0)
+		if got := waits(at(1033)); got != 0 {
+			t.Errorf("%s as %v waited %s", who, place, got)
+		}
+		delete(x.open, f)
+	}
+	x.now(at(1100))
+	if len(x.left) > 0 {
+		t.Errorf("%d readers are remembered after a minute", len(x.left))
+	}
+	for rank := range 2 * maxLeft {
+		x.end(at(1200), x.begin(at(1200), loader.Place{Rank: rank}, "", "", 0))
+	}
+	if len(x.left) > maxLeft {
+		t.Errorf("%d readers are remembered, want %d at most", len(x.left), maxLeft)
+	}
+}
+
+// The step is the one behind the last that was sent whole.
+func TestTrafficCountsWholeSteps(t *testing.T) {
+	x := newTraffic()
+	f := x.begin(at(10), loader.Place{World: 1}, "", "", 4)
+	half := batchOf(4, 1000)
+	half.Parts = 2
+	for _, c := range []struct {
+		b    sending
+		want uint64
+	}{{half, 4}, {batchOf(4, 1000), 5}, {batchOf(5, 1000), 6}} {
+		f.sent(at(12), c.b)
+		if got := x.now(at(12))[0]; got.Step != c.want {
+			t.Errorf("step %d, want %d", got.Step, c.want)
+		}
+	}
+	if got := x.now(at(12))[0].Bytes; got < 1400 || got > 1600 {
+		t.Errorf("%v bytes a second, want 3000 in two", got)
+	}
+}
+
+// BenchmarkTraffic is what it costs to count a step that is waited for and sent; of_copy, as a part of what copying its 1 MiB once takes.
+func BenchmarkTraffic(b *testing.B) {
+	f, s := newTraffic().begin(time.Now(), loader.Place{World: 1}, "", "", 0), batchOf(0, 1<<20)
+	b.ReportAllocs()
+	for b.Loop() {
+		now := time.Now()
+		f.asks(now)
+		f.got(now, 30*time.Microsecond)
+		f.sent(now, s)
+	}
+	each := b.Elapsed() / time.Duration(b.N)
+	from, to := make([]byte, 1<<20), make([]byte, 1<<20)
+	const copies = 200
+	start := time.Now()
+	for range copies {
+		copy(to, from)
+	}
+	b.ReportMetric(float64(each)/(float64(time.Since(start))/copies), "of_copy")
+}

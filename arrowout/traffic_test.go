@@ -1,0 +1,57 @@
+package arrowout_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// A server tells of each open stream whose it is, how far it is and what it gets, in order; one that has ended is no longer told of.
+func TestTrafficOfOpenStreams(t *testing.T) {
+	f := newFake(4, 4, 16)
+	f.last = nil // they wait behind the last step
+	s := serve(t, f)
+	if got := s.Traffic(); len(got) > 0 {
+		t.Fatalf("traffic of no streams: %v", got)
+	}
+	before := time.Now()
+	c := dial(t, s)
+	var cancel [3]context.CancelFunc
+	for i, ticket := range []string{`{"rank":1,"world":2}`, `{"rank":0,"world":2,"step":2}`, `{"rank":0,"world":1,"job":"eval","step":3}`} {
+		r, stop, err := get(t, c, ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel[i] = stop
+		for n := map[int]int{0: 4, 1: 2, 2: 1}[i]; n > 0; n-- {
+			if !r.Next() {
+				t.Fatal(r.Err())
+			}
+		}
+	}
+	eventually(t, "all wait for step 4", func() bool {
+		all := s.Traffic()
+		for _, x := range all {
+			if x.Step != 4 || x.Waits == 0 {
+				return false
+			}
+		}
+		return len(all) == 3
+	})
+	all := s.Traffic()
+	want := []loader.Place{{Job: "eval", Rank: 0, World: 1}, {Job: plan.DefaultKeeper, Rank: 0, World: 2}, {Job: plan.DefaultKeeper, Rank: 1, World: 2}}
+	for i, x := range all {
+		if x.Place != want[i] || x.Who != "" || x.Address == "" || x.Since.Before(before) || x.Since.After(time.Now()) || x.Bytes <= 0 || x.WaitP99 < x.WaitP50 {
+			t.Errorf("stream %d is %+v, want the place %v", i, x, want[i])
+		}
+	}
+	cancel[1]()
+	eventually(t, "the stream is forgotten", func() bool { return len(s.Traffic()) == 2 })
+	if got := fmt.Sprint(s.Traffic()[0].Place, s.Traffic()[1].Place); got != fmt.Sprint(want[0], want[2]) {
+		t.Errorf("open streams are %s", got)
+	}
+}

@@ -1,0 +1,41 @@
+package loader_test
+
+import (
+	"slices"
+	"testing"
+
+	"loaderd/loader"
+)
+
+// Each document's time comes once for the ranks of a job, where its first token is: from the cache and read again, however it was cut.
+func TestBatchesTellWhenTheirDocumentsCame(t *testing.T) {
+	for name, cache := range map[string]int64{"cached": 64 << 20, "read again": 1} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(config("concat"))
+			w.options.CacheBytes = cache
+			var want []int64
+			for i, n := range someLengths(4, 100) {
+				d := loader.Document{Content: loader.Content{Tokens: documentTokens(uint64(i+1), n)}}
+				if i%10 > 0 { // the others' time is not known
+					d.Stored = int64(1000 + i)
+					want = append(want, d.Stored)
+				}
+				w.docs.publish(d)
+			}
+			run, _ := w.start(t)
+			if _, err := run.Seal(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var got []int64
+			for rank := range 2 {
+				for _, b := range read(t, run, loader.Place{Rank: rank, World: 2, Job: []string{"one", "other"}[rank]}, 0, 0) {
+					got = append(got, b.Begins...)
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("the times of %d documents came, want %d:\n%v\n%v", len(got), len(want), got, want)
+			}
+		})
+	}
+}
