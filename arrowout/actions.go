@@ -22,7 +22,7 @@ type action struct {
 	name  string
 	role  access.Role // that it takes
 	about string
-	keys  string // of its body beside run; "?" behind one that may be missing
+	keys  string // of its body beside run; "?" behind one that may be missing, ":" before how it is read where its name does not tell
 	do    func(s *service, ctx context.Context, q asked, send func(any) error) error
 	cost  cost
 }
@@ -44,6 +44,9 @@ type asked struct {
 	sequence  uint64
 	id        string
 	source    string
+	start     uint64 // first token
+	tokens    uint64 // at most; 0 where that is not said
+	count     uint64 // of documents, likewise
 	change    mixture.Change
 	dryRun    bool
 	decided   *uint64 // behind so many steps a change of the mixture was decided on, and is made once
@@ -61,6 +64,8 @@ var actions = []action{
 	{"cause", access.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step", (*service).cause, costLittle},
 	{"ledger", access.Operate, `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*service).ledger, costLittle},
 	{"find", access.Operate, `{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*service).find, costSearch},
+	{"text", access.Operate, `{"run","sequence","start","tokens"}: a document's tokens from start on, each with the text that it stands for; of a run with several sources {"run","source","sequence"}`, "source? sequence start? tokens?", (*service).text, costLittle},
+	{"peek", access.Operate, `{"run","source","documents","tokens"}: the next documents that are planned, as text has them; without source those of the one stream, or the next of each source`, "source? documents:count? tokens?", (*service).peek, costSearch},
 	{"mix", access.Operate, `{"run","weights","add","remove","decided","dry_run"}: change the mixture of sources; without a change, tell how it stands`, "weights? add? remove? decided? dry_run?", (*service).mix, costRecord},
 	{"seal", access.Operate, `{"run","source"}: end the stream of documents behind its present last one; without source, that of all sources`, "source?", (*service).seal, costRecord},
 	{"drain", access.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*service).drain, costRecord},
@@ -148,16 +153,18 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 	missing := ""
 	for _, key := range strings.Fields(a.keys) {
 		key, optional := strings.CutSuffix(key, "?")
+		key, as, _ := strings.Cut(key, ":")
 		if !optional {
 			missing = key
 		}
 		read := map[string]func(json.RawMessage) error{"step": number(&q.step, 0, maxNumber), "keeper": text(&q.keeper), "documents": boolean(&q.documents),
 			"sequence": number(&q.sequence, 1, maxNumber), "id": text(&q.id), "source": text(&q.source), "dry_run": boolean(&q.dryRun),
+			"start": number(&q.start, 0, maxNumber), "tokens": number(&q.tokens, 1, maxTextTokens), "count": number(&q.count, 1, maxPeek),
 			"weights": object(&q.change.Weights, weight), "add": object(&q.change.Add, sourceOf(info.Config)), "remove": names(&q.change.Remove),
 			"decided": func(raw json.RawMessage) error {
 				q.decided = new(uint64)
 				return number(q.decided, 0, maxNumber)(raw)
-			}}[key]
+			}}[cmp.Or(as, key)]
 		keys[key] = func(raw json.RawMessage) error {
 			if missing == key {
 				missing = ""

@@ -100,7 +100,8 @@ func TestListActionsNamesThemAll(t *testing.T) {
 		if _, err := act(c, a.Type, `{"step":1}`); err != nil && !strings.Contains(err.Error(), "unknown key") {
 			t.Errorf("%s: %v", a.Type, err)
 		}
-		if _, err := act(c, a.Type, `{"run":"other"`+map[bool]string{true: `,"step":1`}[strings.Contains(a.Description, `"step"`)]+`}`); infoOf(t, err,
+		if _, err := act(c, a.Type, `{"run":"other"`+map[bool]string{true: `,"step":1`}[strings.Contains(a.Description, `"step"`)]+
+			map[bool]string{true: `,"sequence":1`}[a.Type == "text"]+`}`); infoOf(t, err,
 			codes.FailedPrecondition).Reason != "RUN_MISMATCH" {
 			t.Errorf("%s: %v", a.Type, err)
 		}

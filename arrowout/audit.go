@@ -25,6 +25,10 @@ func (a audit) tell(ctx context.Context, who access.Identity, did action, q aske
 		args = append(args, "step", q.step)
 	case "find":
 		args = append(args, "source", q.source, "sequence", q.sequence, "id", q.id)
+	case "text":
+		args = append(args, "source", q.source, "sequence", q.sequence)
+	case "peek":
+		args = append(args, "source", q.source)
 	case "seal":
 		if q.source != "" {
 			args = append(args, "source", q.source)

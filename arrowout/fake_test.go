@@ -55,6 +55,7 @@ type fakeRun struct {
 	stock     []loader.StreamState
 	lookup    []uint64 // what Lookup finds by any id
 	lost      bool     // documents are released
+	shown     map[uint64]loader.Shown
 
 	begun int // sources that the run began with
 
@@ -235,6 +236,33 @@ func (f *fakeRun) Describe(_ context.Context, sequence uint64) (loader.DocumentI
 		return loader.DocumentInfo{}, &loader.Error{Reason: loader.DocumentLost}
 	}
 	return loader.DocumentInfo{Sequence: sequence, Subject: "docs.fake", Path: fmt.Sprintf("/%d", sequence)}, nil
+}
+
+// Show makes a document of what its plan tells of it: so many tokens as its sequence is, or shown where that is set.
+func (f *fakeRun) Show(ctx context.Context, document uint64) (loader.Shown, error) {
+	if shown, set := f.shown[document]; set {
+		return shown, nil
+	}
+	info, err := f.Describe(ctx, plan.RefSequence(document))
+	if len(f.info.Sources) > 0 {
+		info.Source = f.info.Sources[plan.RefSource(document)].Name
+	}
+	d := loader.Document{Sequence: info.Sequence}
+	for i := range int32(min(info.Sequence, 1<<20)) {
+		d.Tokens = append(d.Tokens, i%200)
+	}
+	return loader.Shown{Info: info, Document: d}, err
+}
+
+func (f *fakeRun) Upcoming(_ context.Context, source string, n int) ([]uint64, error) {
+	refs := make([]uint64, n)
+	for i := range refs {
+		refs[i] = uint64(i + 5)
+		if source != "" {
+			refs[i] = plan.Ref(slices.IndexFunc(f.info.Sources, func(x plan.SourceInfo) bool { return x.Name == source }), refs[i])
+		}
+	}
+	return refs, nil
 }
 
 func (f *fakeRun) SealBy(_ context.Context, who string) (uint64, error) {

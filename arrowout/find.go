@@ -38,20 +38,45 @@ func (s *service) find(ctx context.Context, q asked, send func(any) error) error
 
 // documents are those that somebody looks for, as the plan names them: by an id those of all sources, or of one.
 func (s *service) documents(ctx context.Context, q asked, info loader.Info) ([]uint64, error) {
-	number := slices.IndexFunc(info.Sources, func(x plan.SourceInfo) bool { return x.Name == q.source })
-	switch {
-	case q.source != "" && number < 0:
-		return nil, badBody("find", "the run has no source "+excerpt([]byte(q.source)), "info names its sources")
-	case q.id == "" && q.source == "" && info.Config.Mixed():
-		return nil, badBody("find", "each source has sequences of its own", `send {"source":"...","sequence":N}`)
-	case q.id == "" && q.sequence != plan.RefSequence(q.sequence) && info.Config.Mixed():
-		return nil, nil // no source has it
-	case q.id == "":
-		return []uint64{plan.Ref(max(number, 0), q.sequence)}, nil
+	if q.id == "" {
+		document, there, err := reference("find", q, info)
+		if err != nil || !there {
+			return nil, err
+		}
+		return []uint64{document}, nil
+	}
+	number, err := sourceNumber("find", q, info)
+	if err != nil {
+		return nil, err
 	}
 	documents, err := s.run.Lookup(ctx, q.id)
-	if number >= 0 {
+	if q.source != "" {
 		documents = slices.DeleteFunc(documents, func(d uint64) bool { return plan.RefSource(d) != number })
 	}
 	return documents, err
+}
+
+// reference is the document of a sequence, as the plan names it. there is false for a sequence that no source has.
+func reference(action string, q asked, info loader.Info) (document uint64, there bool, err error) {
+	number, err := sourceNumber(action, q, info)
+	switch {
+	case err != nil:
+		return 0, false, err
+	case !info.Config.Mixed():
+		return q.sequence, true, nil
+	case q.source == "":
+		return 0, false, badBody(action, "each source has sequences of its own", `send {"source":"...","sequence":N}`)
+	case q.sequence != plan.RefSequence(q.sequence):
+		return 0, false, nil
+	}
+	return plan.Ref(number, q.sequence), true, nil
+}
+
+// sourceNumber is the number of the source that a body names, 0 where it names none.
+func sourceNumber(action string, q asked, info loader.Info) (int, error) {
+	number := slices.IndexFunc(info.Sources, func(x plan.SourceInfo) bool { return x.Name == q.source })
+	if q.source != "" && number < 0 {
+		return 0, badBody(action, "the run has no source "+excerpt([]byte(q.source)), "info names its sources")
+	}
+	return max(number, 0), nil
 }

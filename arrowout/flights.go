@@ -27,8 +27,9 @@ type service struct {
 	budget      *budget
 	places      *places
 	traffic     *traffic
-	trainMayMix bool            // those who train may change the mixture
-	stopping    context.Context // ends, with the cause for readers, when the server stops
+	tokenText   func(dst []byte, id int32) []byte // what a token stands for; nil where that is not known
+	trainMayMix bool                              // those who train may change the mixture
+	stopping    context.Context                   // ends, with the cause for readers, when the server stops
 }
 
 // A FlightInfo has to fit a message of 4 MiB, which clients take by default.

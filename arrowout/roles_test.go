@@ -62,9 +62,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"commit": access.Train, "leave": access.Train, "checkpoint": access.Operate, "info": access.Read, "stats": access.Read, "cause": access.Read,
 		"status": access.Read, "history": access.Read,
 		"ledger": access.Operate, "find": access.Operate, "seal": access.Operate, "drain": access.Operate,
-		"mix": access.Operate, "measure": access.Train,
+		"text": access.Operate, "peek": access.Operate, "mix": access.Operate, "measure": access.Train,
 	}
-	bodies := map[string]string{"commit": `{"step":1}`, "cause": `{"step":1}`, "ledger": `{"step":1}`, "find": `{"source":"code","sequence":2}`, "mix": `{"weights":{"web":1}}`}
+	bodies := map[string]string{"commit": `{"step":1}`, "cause": `{"step":1}`, "ledger": `{"step":1}`, "find": `{"source":"code","sequence":2}`, "text": `{"source":"code","sequence":2}`,
+		"mix": `{"weights":{"web":1}}`}
 	file := filepath.Join(t.TempDir(), "identities.json")
 	_, unknown := access.NewToken()
 	identities := map[string]struct {

@@ -42,6 +42,10 @@ type Unjoined interface {
 	Leave(ctx context.Context, keeper string) (committed uint64, err error)
 	// Describe says where one document came from.
 	Describe(ctx context.Context, sequence uint64) (loader.DocumentInfo, error)
+	// Show returns one document for people, as the plan names it, used or not; Upcoming the next ones that the planner takes: n of a source, or
+	// without a name those of the one stream, or the next of each source.
+	Show(ctx context.Context, document uint64) (loader.Shown, error)
+	Upcoming(ctx context.Context, source string, n int) ([]uint64, error)
 	// Lookup returns the sequences of the documents that have a producer's id, Find calls f with every row that holds a part of one.
 	Lookup(ctx context.Context, id string) ([]uint64, error)
 	Find(ctx context.Context, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error

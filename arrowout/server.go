@@ -101,6 +101,10 @@ func transportOptions(cfg Config, certificates *access.Certificates) []grpc.Serv
 	return options
 }
 
+// ShowTexts lets documents be shown with their tokens' texts: f appends what a token stands for. It is called before Start; a nil f, as without it, shows
+// tokens alone.
+func (s *Server) ShowTexts(f func(dst []byte, id int32) []byte) { s.service.tokenText = f }
+
 // Start listens and serves in the background.
 func (s *Server) Start() error {
 	l, err := net.Listen("tcp", s.cfg.Listen)

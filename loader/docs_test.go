@@ -167,6 +167,16 @@ func (d *memDocs) Describe(_ context.Context, seq uint64) (loader.DocumentInfo, 
 	return loader.DocumentInfo{Sequence: seq, Path: fmt.Sprint("doc/", seq), Time: at}, nil
 }
 
+func (d *memDocs) Show(ctx context.Context, seq uint64) (loader.Shown, error) {
+	info, _ := d.Describe(ctx, seq)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if seq < d.first {
+		return loader.Shown{}, errPurged
+	}
+	return loader.Shown{Info: info, Document: d.docs[seq-1]}, nil
+}
+
 func (d *memDocs) Lookup(context.Context, string) ([]uint64, error) { return nil, nil }
 
 func (d *memDocs) Read(_ context.Context, from uint64) (loader.Source, error) {

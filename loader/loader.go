@@ -67,6 +67,8 @@ type Documents interface {
 	Traits(ctx context.Context, sequence uint64) (plan.Traits, error)
 	// Describe says where one document came from.
 	Describe(ctx context.Context, sequence uint64) (DocumentInfo, error)
+	// Show returns one document for people, whatever is wrong with it.
+	Show(ctx context.Context, sequence uint64) (Shown, error)
 	// Lookup returns the sequences of the documents that have a producer's id, in order.
 	Lookup(ctx context.Context, id string) ([]uint64, error)
 }

@@ -24,6 +24,7 @@ type planStats struct {
 	Detail       map[string]int64
 	Wants        int           // number of the source that the planner takes the next document from
 	Idle         bool          // it takes none before a control comes
+	Sealed       *uint64       `json:",omitempty"` // last document, of a run with one stream that is sealed
 	Sources      []SourceStats `json:",omitempty"` // of a run with several
 }
 
@@ -48,6 +49,9 @@ func (l *leader) snapshot() {
 	s.Detail = p.Detail()
 	source, _, wants := p.Wants()
 	s.Wants, s.Idle = source, !wants
+	if at, sealed := l.applier.Sealed(); sealed {
+		s.Sealed = &at
+	}
 	if m := p.Mixture(); m != nil {
 		counts := p.SourceCounts()
 		for i, x := range m.Status() {

@@ -244,7 +244,7 @@ type Mark struct {
 // Text answers text, and peek with one for each document: a document as it stands in its stream, cut at the borders of its tokens.
 type Text struct {
 	loader.DocumentInfo
-	Skip    string   `json:"skip,omitempty"` // why it is not used: empty, undecodable
+	Skip    string   `json:"skip,omitempty"` // why it is not used, as far as the document tells: empty, undecodable, split
 	Total   int      `json:"total_tokens"`   // of the document, the end-of-document token included
 	Start   int      `json:"start"`          // first of the tokens below
 	Tokens  []int32  `json:"tokens"`

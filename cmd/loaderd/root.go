@@ -133,6 +133,7 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newStatusCmd(),
 		newInfoCmd(),
 		newLedgerCmd(),
+		newPeekCmd(),
 		newRunsCmd(),
 		newRunCmd(),
 		newClusterCmd(),

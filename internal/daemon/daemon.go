@@ -110,6 +110,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.flight, err = arrowout.NewServer(c.Flight, arrowout.Serving(d.run), log, d.metrics); err != nil {
 		return nil, err
 	}
+	d.flight.ShowTexts(tokens.Text)
 	if d.http, err = listenHTTP(c.HTTP, d); err != nil {
 		return nil, err
 	}

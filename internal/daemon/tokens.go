@@ -27,6 +27,10 @@ func Tokens(c config.Tokenizer) (doclog.Tokenizing, plan.Tokenizer, error) {
 		return doclog.Tokenizing{}, plan.Tokenizer{}, fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(), c.Fingerprint)
 	}
 	t := doclog.Tokenizing{NewEncoder: func() doclog.Encoder { return m.NewEncoder() }, Fingerprint: m.Fingerprint(), VocabSize: m.VocabSize()}
+	t.Text = func(dst []byte, id int32) []byte {
+		text, _ := m.DecodePart(dst, []int32{id}) // without a token it is as it was
+		return text
+	}
 	end, ok := m.EndOfText()
 	return settle(c, t, end, ok)
 }

@@ -105,6 +105,31 @@ func (c *Client) find(ctx context.Context, body any) ([]answers.Found, error) {
 	return found, err
 }
 
+// Text returns a document's tokens from start on, at most so many (0: as many as the daemon gives), each with what it stands for. source is empty in a run with
+// one document stream.
+func (c *Client) Text(ctx context.Context, run, source string, sequence, start uint64, tokens int) (text answers.Text, err error) {
+	err = each(ctx, c, "text", struct {
+		ofRun
+		Source   string `json:"source,omitempty"`
+		Sequence uint64 `json:"sequence"`
+		Start    uint64 `json:"start,omitempty"`
+		Tokens   int    `json:"tokens,omitempty"`
+	}{ofRun{run}, source, sequence, start, tokens}, func(t answers.Text) { text = t })
+	return text, err
+}
+
+// Peek returns the beginnings, of so many tokens, of the next documents that are planned: n of a source, or without one those of the one stream, or the next
+// of each source. 0 leaves a number to the daemon.
+func (c *Client) Peek(ctx context.Context, run, source string, n, tokens int) (texts []answers.Text, err error) {
+	err = each(ctx, c, "peek", struct {
+		ofRun
+		Source    string `json:"source,omitempty"`
+		Documents int    `json:"documents,omitempty"`
+		Tokens    int    `json:"tokens,omitempty"`
+	}{ofRun{run}, source, n, tokens}, func(t answers.Text) { texts = append(texts, t) })
+	return texts, err
+}
+
 // ofRun is the part of an action's body that names the run.
 type ofRun struct {
 	Run string `json:"run,omitempty"`

@@ -227,7 +227,12 @@ func (l *Log) Describe(ctx context.Context, sequence uint64) (loader.DocumentInf
 	if err != nil {
 		return loader.DocumentInfo{}, err
 	}
-	info := loader.DocumentInfo{Sequence: sequence, Subject: m.subject, Path: field(m.header, stream.HeaderPath), Domain: field(m.header, stream.HeaderDomain),
+	return l.describe(m), nil
+}
+
+// describe says where the document of a message came from.
+func (l *Log) describe(m *message) loader.DocumentInfo {
+	info := loader.DocumentInfo{Sequence: m.sequence, Subject: m.subject, Path: field(m.header, stream.HeaderPath), Domain: field(m.header, stream.HeaderDomain),
 		ContentType: field(m.header, stream.HeaderContentType), Bytes: len(m.data), Time: m.time, ID: headerID(m.header)}
 	if info.ContentType == "" {
 		info.ContentType = stream.TypeText
@@ -238,7 +243,23 @@ func (l *Log) Describe(ctx context.Context, sequence uint64) (loader.DocumentInf
 	if label := field(m.header, stream.HeaderLabel); label != "" && field(m.header, stream.HeaderID) == "" {
 		info.ID = label
 	}
-	return info, nil
+	return info
+}
+
+// Show returns a document for people: where it came from and its tokens, or why it has none.
+func (l *Log) Show(ctx context.Context, sequence uint64) (loader.Shown, error) {
+	m, err := l.fetch(ctx, sequence)
+	if err != nil {
+		return loader.Shown{}, err
+	}
+	e := l.encoder.get()
+	defer l.encoder.put(e)
+	shown := loader.Shown{Info: l.describe(m)}
+	var failed *deadletter.Problem
+	if shown.Document, failed = l.document(m, e); failed != nil {
+		shown.Problem = failed.Reason + ": " + failed.Sentence
+	}
+	return shown, nil
 }
 
 // fetch gets one message by its sequence.

@@ -23,6 +23,8 @@ type Tokenizing struct {
 	Fingerprint string         // of the tokenizer; already tokenized documents must carry it
 	VocabSize   int            // ids are 0 ... VocabSize-1
 	End         int32          // id appended to every document, -1 for none
+	// Text appends what a token stands for, nothing for an id without a token; nil where no tokenizer is known. No document depends on it.
+	Text func(dst []byte, id int32) []byte
 	// Hints says how documents are compared with one another, where the packing method does that; else nil.
 	Hints *related.Config
 }

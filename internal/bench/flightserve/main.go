@@ -148,8 +148,12 @@ func (p *prebuilt) Find(context.Context, uint64, func(*plan.Step, int, []packonl
 func (p *prebuilt) Describe(context.Context, uint64) (loader.DocumentInfo, error) {
 	return loader.DocumentInfo{}, nil
 }
-func (p *prebuilt) SealBy(context.Context, string) (uint64, error)  { return 0, nil }
-func (p *prebuilt) DrainBy(context.Context, string) (uint64, error) { return 0, nil }
+func (p *prebuilt) Show(context.Context, uint64) (loader.Shown, error) {
+	return loader.Shown{}, nil
+}
+func (p *prebuilt) Upcoming(context.Context, string, int) ([]uint64, error) { return nil, nil }
+func (p *prebuilt) SealBy(context.Context, string) (uint64, error)          { return 0, nil }
+func (p *prebuilt) DrainBy(context.Context, string) (uint64, error)         { return 0, nil }
 func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
 	return 0, nil
 }

@@ -1,0 +1,119 @@
+package arrowout
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"loaderd/arrowout/answers"
+	"loaderd/loader"
+)
+
+// Of one answer to text and peek: it is for people to read, and fits a gRPC message.
+const (
+	maxTextTokens = 4096
+	maxTextBytes  = 1 << 20 // of the tokens' texts, as JSON has them
+	maxPeek       = 16      // documents
+)
+
+// peeked is how many documents peek shows where nothing is said.
+const peeked = 3
+
+// showLimit bounds how long one document may take to be read: a stream that cannot be reached is told then.
+const showLimit = 10 * time.Second
+
+// text sends a part of a document.
+func (s *service) text(ctx context.Context, q asked, send func(any) error) error {
+	document, there, err := reference("text", q, s.run.Info())
+	if err != nil {
+		return err
+	}
+	if !there {
+		return badBody("text", "no stream has a document of that sequence", "send a sequence that ledger or peek names")
+	}
+	return s.show(ctx, document, q, send)
+}
+
+// peek sends the beginnings of the documents that are planned next.
+func (s *service) peek(ctx context.Context, q asked, send func(any) error) error {
+	documents, err := s.upcoming(ctx, q)
+	if err != nil {
+		return err
+	}
+	for _, document := range documents[:min(len(documents), maxPeek)] {
+		if err := s.show(ctx, document, q, send); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *service) upcoming(ctx context.Context, q asked) ([]uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, showLimit)
+	defer cancel()
+	return s.run.Upcoming(ctx, q.source, int(cmp.Or(q.count, peeked)))
+}
+
+func (s *service) show(ctx context.Context, document uint64, q asked, send func(any) error) error {
+	limit, cancel := context.WithTimeout(ctx, showLimit)
+	defer cancel()
+	shown, err := s.run.Show(limit, document)
+	if err != nil {
+		return err
+	}
+	return send(s.textOf(shown, q.start, cmp.Or(q.tokens, maxTextTokens)))
+}
+
+// textOf is so many tokens of a document from start on, fewer where their texts are long.
+func (s *service) textOf(d loader.Shown, start, tokens uint64) answers.Text {
+	total := uint64(len(d.Tokens))
+	start = min(start, total)
+	out := answers.Text{DocumentInfo: d.Info, Skip: string(d.Skip), Problem: d.Problem, Total: len(d.Tokens), Start: int(start)}
+	out.Tokens = d.Tokens[start:min(total, start+tokens)]
+	if out.Tokens == nil {
+		out.Tokens = []int32{}
+	}
+	if s.tokenText == nil {
+		return out
+	}
+	out.Texts = make([]string, 0, len(out.Tokens))
+	bytes, raw := 0, []byte(nil)
+	for i, id := range out.Tokens {
+		raw = s.tokenText(raw[:0], id)
+		text := printed(raw)
+		if bytes += jsonSize(text); bytes > maxTextBytes && i > 0 {
+			out.Tokens = out.Tokens[:i]
+			break
+		}
+		out.Texts = append(out.Texts, text)
+	}
+	return out
+}
+
+// printed is what a token stands for as a string: a token may hold a part of a character, whose bytes are shown as \xE4.
+func printed(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	var out strings.Builder
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			fmt.Fprintf(&out, `\x%02X`, b[0])
+		} else {
+			out.Write(b[:n])
+		}
+		b = b[n:]
+	}
+	return out.String()
+}
+
+// jsonSize is what a string takes in JSON, with the comma behind it.
+func jsonSize(text string) int {
+	b, _ := json.Marshal(text) // a string is always taken
+	return len(b) + len(",")
+}

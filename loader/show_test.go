@@ -1,0 +1,93 @@
+package loader_test
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// What comes next of the one stream begins behind what is planned and ends with what is stored, or with the seal.
+func TestUpcomingOfOneStream(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(1, 200)...)
+	run, stop := w.start(t)
+	read(t, run, loader.Place{World: 1}, 0, 2)
+	next := run.Stats().Cursor + 1
+	if got, err := run.Upcoming(t.Context(), "", 3); err != nil || len(got) != 3 || got[0] < next {
+		t.Errorf("%v follow document %d, %v", got, next-1, err)
+	} else if got[1] != got[0]+1 || got[2] != got[0]+2 {
+		t.Errorf("%v follow", got)
+	}
+	shown, err := run.Show(t.Context(), 7)
+	must(t, err)
+	if shown.Info.Path != "doc/7" || !slices.Equal(shown.Tokens, w.docs.docs[6].Tokens) || len(shown.Tokens) == 0 {
+		t.Errorf("document 7 is shown as %+v", shown)
+	}
+	var refused *loader.Error
+	if _, err := run.Upcoming(t.Context(), "web", 1); !errors.As(err, &refused) || refused.Reason != loader.BadTicket {
+		t.Errorf("a source of a run without sources: %v", err)
+	}
+	_, err = run.Seal(t.Context())
+	must(t, err)
+	w.docs.lengths(3, 3, 3) // which the run does not read
+	read(t, run, loader.Place{World: 1}, 0, 0)
+	if got, err := run.Upcoming(t.Context(), "", 3); err != nil || len(got) != 0 {
+		t.Errorf("%v follow the end, %v", got, err)
+	}
+	must(t, stop())
+}
+
+// Of several sources the next of each, or the next ones of one; what a split leaves out says so.
+func TestUpcomingOfSources(t *testing.T) {
+	c := mixedConfig()
+	web := c.Sources["web"]
+	web.Split = mixture.Split{Of: 2, Take: []int{1, 1}}
+	c.Sources["web"] = web
+	w, s := mixed(c, "code", "math", "web")
+	fill(s)
+	s["math"].sealed = true
+	run, stop := w.start(t)
+	read(t, run, loader.Place{World: 1}, 0, 1)
+	var all, of []uint64
+	eventually(t, func() bool { // the planner comes to rest
+		before := run.Stats().Sources
+		var err, failed error
+		all, err = run.Upcoming(t.Context(), "", 5)
+		of, failed = run.Upcoming(t.Context(), "math", 4)
+		must(t, errors.Join(err, failed))
+		if !reflect.DeepEqual(before, run.Stats().Sources) {
+			return false
+		}
+		if len(all) != 3 || len(of) != 4 || of[0] != all[1] {
+			t.Fatalf("%v follow, %v of math", all, of)
+		}
+		for i, ref := range all {
+			if plan.RefSource(ref) != i || plan.RefSequence(ref) != before[i].Next {
+				t.Fatalf("document %d of source %d follows, want %d of %d", plan.RefSequence(ref), plan.RefSource(ref), before[i].Next, i)
+			}
+		}
+		return true
+	})
+	shown, err := run.Show(t.Context(), of[0])
+	must(t, err)
+	if shown.Info.Source != "math" || shown.Info.Sequence != plan.RefSequence(of[0]) || shown.Skip != "" {
+		t.Errorf("it is shown as %+v", shown)
+	}
+	for sequence := uint64(1); sequence < 20; sequence++ {
+		shown, err := run.Show(t.Context(), plan.Ref(2, sequence))
+		must(t, err)
+		if taken := web.Split.Takes(shown.ID, sequence); taken != (shown.Skip == "") || !taken && shown.Skip != plan.SkipSplit {
+			t.Errorf("document %d of web, taken %t: it is skipped as %q", sequence, taken, shown.Skip)
+		}
+	}
+	var refused *loader.Error
+	if _, err := run.Upcoming(t.Context(), "books", 1); !errors.As(err, &refused) || refused.Reason != loader.BadTicket {
+		t.Errorf("a source that the run has not: %v", err)
+	}
+	must(t, stop())
+}
