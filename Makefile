@@ -31,13 +31,17 @@ lint-python: ## mypy, strict
 PURE = loaderd/loader/plan loaderd/loader/mixture loaderd/packonline loaderd/packonline/related loaderd/shuffle $(shell $(GO) list ./tokenizer/...) loaderd/internal/lengths loaderd/internal/relatedness \
 	loaderd/internal/lengths/lengthsin loaderd/internal/quantity loaderd/internal/report loaderd/internal/simulation loaderd/internal/stats
 
+.PHONY: browser
+browser: ## Chromium and axe-core for the tests of the live page, where they are not there yet
+	@PYTHON=$(PYTHON) internal/livepage/browser
+
 .PHONY: test-go
-test-go: ## Go tests, with the race detector where there are goroutines
+test-go: browser ## Go tests, with the race detector where there are goroutines
 	$(GO) test -timeout 10m $(PURE)
 	$(GO) test -race -timeout 10m $(filter-out $(PURE),$(shell $(GO) list ./...))
 
 .PHONY: test-go-all
-test-go-all: ## all Go tests, with the race detector
+test-go-all: browser ## all Go tests, with the race detector
 	LOADERD_TEST=all $(GO) test -race -timeout 40m ./...
 
 # One package after the other: each test starts three servers.

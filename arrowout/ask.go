@@ -14,6 +14,7 @@ import (
 	"loaderd/arrowout/answers"
 	"loaderd/internal/access"
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 )
 
 // Watcher knows how the run does, beyond what a Run tells of itself.
@@ -45,10 +46,11 @@ func (s *service) history(_ context.Context, _ asked, send func(any) error) erro
 	return send(s.watcher.History())
 }
 
-// may names the actions that an identity may ask for.
+// may names the actions that an identity may ask for; mix where it may change the mixture, and not only look at it.
 func (s *service) may(who access.Identity) (names []string) {
+	change := asked{change: mixture.Change{Remove: []string{"any"}}}
 	for _, a := range s.actions {
-		if who.Role.Includes(s.needs(a, asked{})) {
+		if who.Role.Includes(s.needs(a, change)) {
 			names = append(names, a.name)
 		}
 	}

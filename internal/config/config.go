@@ -94,6 +94,8 @@ type HTTP struct {
 	// Cert and Key are PEM files for TLS.
 	Cert string `koanf:"cert"`
 	Key  string `koanf:"key"`
+	// Names are host names that browsers may reach the page by while no token is asked for.
+	Names []string `koanf:"names"`
 	// Insecure permits to listen beyond loopback without asking who calls, or without TLS.
 	Insecure bool `koanf:"insecure"`
 }

@@ -55,7 +55,7 @@ func TestDefault(t *testing.T) {
 		Flight:    arrowout.Default(),
 		Serve: loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute, Checkpoint: 200, Release: loader.ReleaseKeep,
 			Forecast: time.Minute, Measure: 100e6},
-		HTTP:     config.HTTP{Listen: "127.0.0.1:9815"},
+		HTTP:     config.HTTP{Listen: "127.0.0.1:9815", Names: []string{}},
 		Log:      config.Log{Level: "info", Format: "text", Progress: time.Minute},
 		Shutdown: config.Shutdown{Timeout: 20 * time.Second},
 	}

@@ -7,15 +7,17 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"loaderd/internal/access"
 	"loaderd/internal/config"
+	"loaderd/internal/livepage"
 )
 
-// httpServer serves /metrics, /healthz and /readyz.
+// httpServer serves the live page with its JSON, /metrics, /healthz and /readyz.
 type httpServer struct {
 	server       *http.Server
 	certificates *access.Certificates
@@ -54,7 +56,14 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 		}
 		fmt.Fprintln(w, "ready")
 	})
+	names := c.Names
+	if host, _, err := net.SplitHostPort(c.Listen); err == nil && host != "" {
+		names = append(slices.Clone(names), host)
+	}
+	page := livepage.New(livepage.Config{Asker: d.flight, Asks: d.flight.Gate().Asks, Names: names, Log: d.log})
+	mux.Handle("/", page)
 	h.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	h.server.RegisterOnShutdown(page.Close)
 	return h, nil
 }
 

@@ -1,0 +1,201 @@
+package livepage
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/ledger"
+	"loaderd/loader"
+)
+
+// maxBody bounds what an action is asked with.
+const maxBody = 1 << 20
+
+// changes are the actions that the page asks for; all others have a place of their own, or are for programs.
+var changes = map[string]bool{"drain": true, "seal": true, "mix": true, "checkpoint": true, "measure": true}
+
+// ask asks for an action as who sent a request, with a body of JSON.
+func (p *Page) ask(q *http.Request, action string, body any) ([]json.RawMessage, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encode the body of %s: %w", action, err)
+	}
+	return p.config.Asker.Ask(q.Context(), callerOf(q), action, b)
+}
+
+// reply answers with a document, or with an error.
+func (p *Page) reply(w http.ResponseWriter, q *http.Request, document any, err error) {
+	if err == nil {
+		var b []byte
+		if b, err = json.Marshal(document); err == nil {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Cache-Control", "no-store")
+			w.Header().Set("Vary", "Accept-Encoding")
+			b = append(b, '\n')
+			if takesGzip(q) {
+				w.Header().Set("Content-Encoding", "gzip")
+				b = compressed(b)
+			}
+			_, _ = w.Write(b) // whoever asked has gone: there is nobody to tell
+			return
+		}
+	}
+	var typed *loader.Error
+	if !errors.As(err, &typed) && q.Context().Err() == nil {
+		p.config.Log.Error("answer a page", "path", q.URL.Path, "error", err)
+	}
+	refuse(w, err)
+}
+
+// step answers with a whole step: its rows, and with ?documents=true where its documents came from.
+func (p *Page) step(w http.ResponseWriter, q *http.Request) {
+	values, err := asked(q, "documents")
+	documents, unclear := boolean(values, "documents")
+	step, odd := strconv.ParseUint(q.PathValue("step"), 10, 63)
+	if odd != nil {
+		unclear = wrong("step", q.PathValue("step"), "the number of a step, from 0 on")
+	}
+	if err = cmp.Or(err, unclear); err != nil {
+		refuse(w, err)
+		return
+	}
+	results, err := p.ask(q, "ledger", map[string]any{"step": step, "documents": documents})
+	whole := ledger.Step{}
+	for _, r := range results {
+		var part answers.Page
+		if e := json.Unmarshal(r, &part); e != nil && err == nil {
+			err = fmt.Errorf("read a page of step %d: %w", step, e)
+		}
+		whole.Add(part)
+	}
+	p.reply(w, q, whole, err)
+}
+
+// find answers with the rows that hold a document, by its producer's id or by its sequence.
+func (p *Page) find(w http.ResponseWriter, q *http.Request) {
+	values, err := asked(q, "id", "source", "sequence")
+	body := map[string]any{}
+	for _, key := range []string{"id", "source"} {
+		if v := values.Get(key); v != "" {
+			body[key] = v
+		}
+	}
+	if err == nil {
+		err = number(values, "sequence", body)
+	}
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	results, err := p.ask(q, "find", body)
+	p.reply(w, q, append([]json.RawMessage{}, results...), err)
+}
+
+// text answers with a part of a document, cut at the borders of its tokens.
+func (p *Page) text(w http.ResponseWriter, q *http.Request) {
+	values, err := asked(q, "source", "sequence", "start", "tokens")
+	body := map[string]any{}
+	if v := values.Get("source"); v != "" {
+		body["source"] = v
+	}
+	for _, key := range []string{"sequence", "start", "tokens"} {
+		if err == nil {
+			err = number(values, key, body)
+		}
+	}
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	p.one(w, q, "text", body)
+}
+
+// action carries an action out that changes the run. Its body is the action's.
+func (p *Page) action(w http.ResponseWriter, q *http.Request) {
+	name := q.PathValue("action")
+	if !changes[name] {
+		p.unknown(w, q)
+		return
+	}
+	b, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxBody))
+	if err == nil && len(b) > 0 && !json.Valid(b) {
+		err = errors.New("it is no JSON")
+	}
+	if err != nil {
+		refuse(w, bad(fmt.Sprintf("body of action %s: %v", name, err), "send the action's JSON, {} for none"))
+		return
+	}
+	if len(b) == 0 {
+		b = []byte("{}")
+	}
+	p.one(w, q, name, json.RawMessage(b))
+}
+
+// one answers with the one result of an action.
+func (p *Page) one(w http.ResponseWriter, q *http.Request, action string, body any) {
+	results, err := p.ask(q, action, body)
+	if err == nil && len(results) != 1 {
+		err = fmt.Errorf("action %s has %d results, want 1", action, len(results))
+	}
+	if err != nil {
+		p.reply(w, q, nil, err)
+		return
+	}
+	p.reply(w, q, results[0], nil)
+}
+
+func (p *Page) unknown(w http.ResponseWriter, q *http.Request) {
+	refuse(w, &loader.Error{Reason: unsupported, Message: fmt.Sprintf("there is no %s %.100q", q.Method, q.URL.Path), Do: "docs/livepage.md names what there is"})
+}
+
+// asked are the values of a request's query, which has no other keys.
+func asked(q *http.Request, keys ...string) (url.Values, error) {
+	values, err := url.ParseQuery(q.URL.RawQuery)
+	if err != nil {
+		return nil, bad("the query cannot be read: "+err.Error(), "write it as key=value&key=value")
+	}
+	for key := range values {
+		if !slices.Contains(keys, key) {
+			return nil, bad(fmt.Sprintf("the query has the key %.100q", key), fmt.Sprintf("use the keys %q", keys))
+		}
+	}
+	return values, nil
+}
+
+// number puts a number of a query into the body of an action.
+func number(values url.Values, key string, body map[string]any) error {
+	v := values.Get(key)
+	if v == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(v, 10, 63)
+	if err != nil {
+		return wrong(key, v, "a number from 0 on")
+	}
+	body[key] = n
+	return nil
+}
+
+func boolean(values url.Values, key string) (bool, error) {
+	v := values.Get(key)
+	if v == "" {
+		return false, nil
+	}
+	is, err := strconv.ParseBool(v)
+	if err != nil {
+		return false, wrong(key, v, "true or false")
+	}
+	return is, nil
+}
+
+func wrong(key, is, want string) error {
+	return bad(fmt.Sprintf("%s %.100q: want %s", key, is, want), "correct it")
+}

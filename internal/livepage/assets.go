@@ -1,0 +1,101 @@
+package livepage
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"loaderd/loader"
+)
+
+//go:embed page
+var files embed.FS
+
+// asset is a file of the page.
+type asset struct {
+	kind, tag    string // Content-Type; ETag
+	plain, small []byte // small: in gzip
+}
+
+// assets serves the files of the page, by their names; / is index.html. A browser asks each time whether one has changed: after an update of the daemon no
+// page is made of two versions.
+func assets() http.Handler {
+	all := map[string]asset{}
+	err := fs.WalkDir(files, "page", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := files.ReadFile(name)
+		all[strings.TrimPrefix(name, "page")] = assetOf(name, b)
+		return err
+	})
+	if err != nil {
+		panic(err) // they are in the binary
+	}
+	all["/"] = all["/index.html"]
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		a, there := all[q.URL.Path]
+		if !there || q.Method != http.MethodGet && q.Method != http.MethodHead {
+			refuse(w, &loader.Error{Reason: unsupported, Message: "this daemon has nothing there", Do: "open / for its page; docs/livepage.md names the rest"})
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", a.kind)
+		h.Set("Cache-Control", "no-cache")
+		h.Set("Vary", "Accept-Encoding")
+		h.Set("ETag", a.tag)
+		b := a.plain
+		if takesGzip(q) {
+			h.Set("Content-Encoding", "gzip")
+			h.Set("ETag", strings.TrimSuffix(a.tag, `"`)+`-gzip"`)
+			b = a.small
+		}
+		http.ServeContent(w, q, "", time.Time{}, bytes.NewReader(b))
+	})
+}
+
+func assetOf(name string, b []byte) asset {
+	sum := sha256.Sum256(b)
+	kind := mime.TypeByExtension(path.Ext(name))
+	if strings.HasSuffix(name, ".js") { // a machine's own table of types must not say otherwise: browsers run no module of another type
+		kind = "text/javascript; charset=utf-8"
+	}
+	return asset{kind: kind, tag: `"` + hex.EncodeToString(sum[:8]) + `"`, plain: b, small: compressed(b)}
+}
+
+// compressed returns b in gzip.
+func compressed(b []byte) []byte {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, err := z.Write(b)
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		panic(err) // a buffer takes everything
+	}
+	return out.Bytes()
+}
+
+// takesGzip says whether whoever asks takes an answer in gzip.
+func takesGzip(q *http.Request) bool {
+	for _, line := range q.Header.Values("Accept-Encoding") {
+		for part := range strings.SplitSeq(line, ",") {
+			name, weight, weighed := strings.Cut(part, ";")
+			share, err := strconv.ParseFloat(strings.TrimPrefix(strings.TrimSpace(weight), "q="), 64)
+			if strings.TrimSpace(name) == "gzip" && (!weighed || err == nil && share > 0) {
+				return true
+			}
+		}
+	}
+	return false
+}

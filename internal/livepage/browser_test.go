@@ -1,0 +1,279 @@
+package livepage_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+var pictures = flag.Bool("pictures", false, "write the pictures of docs/img")
+
+// patience bounds everything that a browser is waited for: it may share two processors with everything else.
+const patience = 2 * time.Minute
+
+// missing says loudly that something was not tested. Where a change is checked before it lands that is an error.
+func missing(t *testing.T, what string) {
+	t.Helper()
+	fmt.Fprintf(os.Stderr, "\n*** %s DID NOT RUN: %s; internal/livepage/browser gets it ***\n\n", t.Name(), what)
+	if os.Getenv("CI") != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+// chromium starts a browser.
+func chromium(t *testing.T) context.Context {
+	t.Helper()
+	found := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chromium-headless-shell"} {
+		if file, err := exec.LookPath(name); err == nil {
+			found = file
+			break
+		}
+	}
+	if found == "" {
+		missing(t, "no Chromium on the PATH")
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(found), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("force-device-scale-factor", "1"), chromedp.Flag("hide-scrollbars", false), chromedp.WSURLReadTimeout(patience))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, end := chromedp.NewContext(allocated)
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Log(err)
+		}
+		end()
+		stop()
+	})
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+// tab is a page in a browser.
+type tab struct {
+	t      *testing.T
+	ctx    context.Context
+	server string
+
+	mu       sync.Mutex
+	problems []string // what the console said, and requests to others
+	expected []string // parts of problems that are meant to be
+}
+
+// view is how a tab is looked at.
+type view struct {
+	width, height int64
+	dark          bool
+}
+
+var usual = view{1280, 900, false}
+
+// open opens the page of a server in a new tab; it fails the test for errors of the console and requests to others.
+func open(t *testing.T, browser context.Context, server string, v view, expected ...string) *tab {
+	t.Helper()
+	p := &tab{t: t, server: server, expected: expected}
+	ctx, end := chromedp.NewContext(browser, chromedp.WithListener(p.listen))
+	ctx, stop := context.WithTimeout(ctx, patience)
+	p.ctx = ctx
+	t.Cleanup(func() {
+		p.close()
+		stop()
+		end()
+	})
+	scheme := "light"
+	if v.dark {
+		scheme = "dark"
+	}
+	p.do(chromedp.EmulateViewport(v.width, v.height))
+	command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
+	p.do(chromedp.Navigate(server))
+	return p
+}
+
+func (p *tab) listen(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventConsoleAPICalled:
+		p.problems = append(p.problems, fmt.Sprintf("console.%s %s", e.Type, e.Args[0].Value))
+	case *runtime.EventExceptionThrown:
+		what := e.ExceptionDetails.Text
+		if e.ExceptionDetails.Exception != nil {
+			what += " " + e.ExceptionDetails.Exception.Description
+		}
+		p.problems = append(p.problems, what)
+	case *log.EventEntryAdded:
+		p.problems = append(p.problems, fmt.Sprintf("%s: %s (%s)", e.Entry.Level, e.Entry.Text, e.Entry.URL))
+	case *network.EventRequestWillBeSent:
+		if !strings.HasPrefix(e.Request.URL, p.server) {
+			p.problems = append(p.problems, "a request to "+e.Request.URL)
+		}
+	}
+}
+
+// close looks at what the console said.
+func (p *tab) close() {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, what := range p.problems {
+		if !slices.ContainsFunc(p.expected, func(e string) bool { return strings.Contains(what, e) }) {
+			p.t.Errorf("the page: %s", what)
+		}
+	}
+}
+
+func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, actions...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// command sends the browser one of its protocol.
+func command[P, R any](p *tab, c cdp.Command[P, R], params P) R {
+	p.t.Helper()
+	r, err := chromedp.Call(p.ctx, c, params)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return r
+}
+
+// click clicks as somebody does: where the element is.
+func (p *tab) click(selector string) {
+	p.t.Helper()
+	p.do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+// enter writes something into a field and sends its form.
+func (p *tab) enter(selector, value string) {
+	p.t.Helper()
+	p.do(chromedp.SetValue(chromedp.CSS(selector), value), chromedp.Focus(chromedp.CSS(selector)), chromedp.KeyEvent(kb.Enter))
+}
+
+// press presses keys, one after the other.
+func (p *tab) press(keys ...string) {
+	p.t.Helper()
+	for _, k := range keys {
+		p.do(chromedp.KeyEvent(k))
+	}
+}
+
+// run runs a script for what it does.
+func (p *tab) run(script string) {
+	p.t.Helper()
+	p.do(chromedp.Evaluate[chromedp.Void](script))
+}
+
+// eval returns what an expression is.
+func eval[T any](p *tab, expression string) T {
+	p.t.Helper()
+	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression, err)
+	}
+	return value
+}
+
+// until waits until an expression is true, also beyond a reload of the page.
+func (p *tab) until(expression string) {
+	p.t.Helper()
+	for {
+		_, err := chromedp.Run(p.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(patience/2), chromedp.WithPollingInterval(50*time.Millisecond)))
+		switch {
+		case err == nil:
+			return
+		case strings.Contains(err.Error(), "context with specified id") || strings.Contains(err.Error(), "context was destroyed"):
+			continue
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.t.Fatalf("%s: %v; the console says %q", expression, err, p.problems)
+	}
+}
+
+// ready waits until all of the page is drawn.
+func (p *tab) ready() {
+	p.t.Helper()
+	p.until(`document.documentElement.dataset.updates > 0 && document.querySelectorAll("#charts .plot svg").length >= 8`)
+}
+
+// text is what somebody reads of an element.
+func (p *tab) text(selector string) string {
+	p.t.Helper()
+	return eval[string](p, fmt.Sprintf(`document.querySelector(%q)?.innerText ?? "(not there)"`, selector))
+}
+
+// says fails the test when an element does not say something.
+func (p *tab) says(selector string, wants ...string) {
+	p.t.Helper()
+	text := strings.Join(strings.Fields(p.text(selector)), " ")
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			p.t.Errorf("%s says %.1500q, not %q", selector, text, want)
+		}
+	}
+}
+
+// picture takes one of what the window shows, for docs/img; none without a name.
+func (p *tab) picture(name string) {
+	p.t.Helper()
+	if !*pictures || name == "" {
+		return
+	}
+	b := command(p, page.CaptureScreenshot, page.CaptureScreenshotParams{}).Data
+	if err := os.WriteFile(filepath.Join("..", "..", "docs", "img", name+".png"), b, 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// barriers are what axe-core finds that keeps people out, by the rules of WCAG 2 A and AA.
+func (p *tab) barriers(axe string) (found []string) {
+	p.t.Helper()
+	p.run(axe + "; null")
+	result := eval[string](p, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}).then((r) => JSON.stringify(r.violations.map((v) =>
+		v.id + " (" + v.help + "): " + v.nodes.slice(0, 3).map((n) => n.target + " " + n.failureSummary).join("; "))))`)
+	if err := json.Unmarshal([]byte(result), &found); err != nil {
+		p.t.Fatal(err)
+	}
+	return found
+}
+
+// axe is axe-core.
+func axe(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(cache, "loaderd", "axe-0.1.8", "axe.min.js"))
+	if err != nil {
+		missing(t, "no axe-core in the cache folder")
+	}
+	return string(b)
+}

@@ -1,0 +1,56 @@
+package livepage
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"loaderd/loader"
+)
+
+// policy lets the page load its own files and talk to its own daemon, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; " +
+	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// guarded puts what browsers are to keep to on all answers, and refuses what another site's page may have sent.
+func guarded(c Config, next http.Handler) http.Handler {
+	names := append([]string{"localhost"}, c.Names...)
+	if own, err := os.Hostname(); err == nil {
+		names = append(names, own)
+	}
+	origins := http.NewCrossOriginProtection()
+	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		refuse(w, &loader.Error{Reason: loader.Forbidden, Message: "the request comes from a page of another site", Do: "send it from this daemon's own page, or by a program"})
+	}))
+	next = origins.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		if !c.Asks() && !namesOwn(names, q.Host) {
+			refuse(w, foreignHost(q.Host, names))
+			return
+		}
+		next.ServeHTTP(w, q)
+	})
+}
+
+// namesOwn says whether a Host header names this machine. A page of another site whose name suddenly leads here names itself there.
+func namesOwn(names []string, host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return net.ParseIP(host) != nil || slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, host) })
+}
+
+func foreignHost(host string, names []string) error {
+	return &loader.Error{Reason: loader.Forbidden, Message: fmt.Sprintf("the request names the host %.100q, and no token is asked for: another site's page may have sent it", host),
+		Do: "ask by an IP address or by " + strings.Join(names, ", ") + "; behind a proxy have it send one of these as Host, or ask for tokens (flight.identities)"}
+}

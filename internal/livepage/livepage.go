@@ -1,0 +1,73 @@
+// Package livepage serves what a run does to people and their tools: one page that shows it live, and the same figures as JSON. All that it says comes
+// from an Asker, as whoever calls; docs/livepage.md is the page about both.
+package livepage
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+
+	"loaderd/internal/access"
+)
+
+// Asker is the daemon's answer to an action, as Flight clients get it: roles, limits and audit are checked there. Errors that say more than that something
+// failed are *loader.Error.
+type Asker interface {
+	Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error)
+}
+
+// Config says what a Page needs to know of its daemon.
+type Config struct {
+	Asker Asker
+	// Asks says whether callers have to say who they are. While nobody has to, only requests that name this machine are answered.
+	Asks func() bool
+	// Names are host names that stand for this machine in requests, beside localhost, its own name and IP addresses.
+	Names []string
+	Log   *slog.Logger
+}
+
+// Page is the handler of the page and its JSON. Its methods may be called from several goroutines.
+type Page struct {
+	config  Config
+	handler http.Handler
+	viewers viewers
+	streams atomic.Int64 // of events, open now
+	closing context.Context
+	close   context.CancelFunc
+}
+
+// New returns the handler for all paths of a daemon that nothing else serves.
+func New(c Config) *Page {
+	p := &Page{config: c, viewers: viewers{all: map[string]*viewer{}}}
+	p.closing, p.close = context.WithCancel(context.Background())
+	p.viewers.asker = c.Asker
+
+	mux := http.NewServeMux()
+	mux.Handle("/", assets())
+	mux.HandleFunc("GET /api/status", p.shared(status))
+	mux.HandleFunc("GET /api/history", p.shared(history))
+	mux.HandleFunc("GET /api/events", p.events)
+	mux.HandleFunc("GET /api/step/{step}", p.step)
+	mux.HandleFunc("GET /api/find", p.find)
+	mux.HandleFunc("GET /api/text", p.text)
+	mux.HandleFunc("POST /api/action/{action}", p.action)
+	mux.HandleFunc("/api/", p.unknown)
+	p.handler = guarded(c, mux)
+	return p
+}
+
+func (p *Page) ServeHTTP(w http.ResponseWriter, q *http.Request) { p.handler.ServeHTTP(w, q) }
+
+// Close ends all streams of events, which an http.Server that shuts down would wait for.
+func (p *Page) Close() { p.close() }
+
+// callerOf is who sends a request.
+func callerOf(q *http.Request) access.Caller {
+	c := access.Caller{Authorization: q.Header.Values("Authorization"), Address: q.RemoteAddr}
+	if q.TLS != nil && len(q.TLS.VerifiedChains) > 0 && len(q.TLS.VerifiedChains[0]) > 0 {
+		c.Certificate = q.TLS.VerifiedChains[0][0]
+	}
+	return c
+}

@@ -1,0 +1,450 @@
+package livepage_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"loaderd/arrowout"
+	"loaderd/arrowout/answers"
+	"loaderd/internal/ledger"
+	"loaderd/internal/livepage"
+	"loaderd/loader"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve serves the page of a fake daemon.
+func serve(t testing.TB, f *fake) *httptest.Server {
+	t.Helper()
+	page := livepage.New(livepage.Config{Asker: f, Asks: func() bool { return !f.open }, Log: slog.New(slog.DiscardHandler)})
+	s := httptest.NewServer(page)
+	t.Cleanup(func() {
+		page.Close()
+		s.CloseClientConnections()
+		s.Close()
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return s
+}
+
+// call sends a request and returns its answer, which has been read.
+func call(t testing.TB, method, address, body string, header ...string) (*http.Response, string) {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		q.Header.Set(header[i], header[i+1])
+		if header[i] == "Host" {
+			q.Host = header[i+1]
+		}
+	}
+	r, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, string(b)
+}
+
+func TestDocuments(t *testing.T) {
+	f := newFake()
+	s := serve(t, f)
+	for _, test := range []struct {
+		name, path string
+		into       any
+		check      func(any) bool
+	}{
+		{"status", "/api/status", &answers.Status{}, func(v any) bool { return v.(*answers.Status).Run == "demo" && len(v.(*answers.Status).Ranks) == 4 }},
+		{"history", "/api/history", &answers.History{}, func(v any) bool { return len(v.(*answers.History).Steps.First) == 240 }},
+		{"a step in parts", "/api/step/12?documents=true", &ledger.Step{}, func(v any) bool {
+			s := v.(*ledger.Step)
+			return len(s.Rows) == 16 && s.Index == 12 && len(s.Documents) > 16
+		}},
+		{"a step without documents", "/api/step/12", &ledger.Step{}, func(v any) bool { return len(v.(*ledger.Step).Documents) == 0 }},
+		{"find", "/api/find?id=crawl-7", &[]answers.Found{}, func(v any) bool { return len(*v.(*[]answers.Found)) == 2 }},
+		{"find nothing", "/api/find?source=web&sequence=9", &[]answers.Found{}, func(v any) bool { return *v.(*[]answers.Found) != nil && len(*v.(*[]answers.Found)) == 0 }},
+		{"text", "/api/text?source=web&sequence=9&start=4&tokens=3", &answers.Text{}, func(v any) bool { return len(v.(*answers.Text).Tokens) == 3 && v.(*answers.Text).Start == 4 }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, body := call(t, "GET", s.URL+test.path, "")
+			if r.StatusCode != 200 || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("%s %v: %.200s", r.Status, r.Header, body)
+			}
+			if err := json.Unmarshal([]byte(body), test.into); err != nil || !test.check(test.into) {
+				t.Errorf("%v: %.300s", err, body)
+			}
+		})
+	}
+	if _, body := f.took("find"); body != `{"sequence":9,"source":"web"}` {
+		t.Errorf("find was asked with %s", body)
+	}
+}
+
+func TestWrongRequests(t *testing.T) {
+	f := newFake()
+	s := serve(t, f)
+	for _, test := range []struct {
+		name, method, path, body string
+		status                   int
+		says                     string
+	}{
+		{"no such file", "GET", "/secret", "", 404, "this daemon has nothing there"},
+		{"no such document", "GET", "/api/everything", "", 404, "there is no GET"},
+		{"another method", "POST", "/api/status", "", 404, "there is no POST"},
+		{"a step that is no number", "GET", "/api/step/-1", "", 400, "step \\\"-1\\\": want the number"},
+		{"a step that is not planned", "GET", "/api/step/9999999", "", 404, "step 9999999 is not planned"},
+		{"a key that is not known", "GET", "/api/find?ID=4", "", 400, "the query has the key"},
+		{"a query that is none", "GET", "/api/find?id=%zz", "", 400, "the query cannot be read"},
+		{"documents neither true nor false", "GET", "/api/step/1?documents=maybe", "", 400, "want true or false"},
+		{"a sequence that is no number", "GET", "/api/text?sequence=x", "", 400, "want a number"},
+		{"an action that is none", "POST", "/api/action/commit", "{}", 404, "there is no POST"},
+		{"a body that is no JSON", "POST", "/api/action/drain", "drain", 400, "it is no JSON"},
+		{"a body that is too long", "POST", "/api/action/mix", `"` + strings.Repeat("x", 1<<20) + `"`, 400, "too large"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, body := call(t, test.method, s.URL+test.path, test.body)
+			var e loader.Error
+			if err := json.Unmarshal([]byte(body), &e); err != nil || r.StatusCode != test.status || !strings.Contains(body, test.says) || e.Do == "" {
+				t.Errorf("%s %s, want %d and %q", r.Status, body, test.status, test.says)
+			}
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	f := newFake()
+	s := serve(t, f)
+	for _, test := range []struct {
+		err    error
+		status int
+		reason loader.Reason
+	}{
+		{&loader.Error{Reason: loader.BadToken}, 401, loader.BadToken},
+		{&loader.Error{Reason: loader.Forbidden}, 403, loader.Forbidden},
+		{&loader.Error{Reason: loader.BadTicket}, 400, loader.BadTicket},
+		{&loader.Error{Reason: loader.StepReleased}, 404, loader.StepReleased},
+		{&loader.Error{Reason: loader.RunReplaced}, 409, loader.RunReplaced},
+		{&loader.Error{Reason: arrowout.Limited}, 429, arrowout.Limited},
+		{&loader.Error{Reason: arrowout.Unsupported}, 404, arrowout.Unsupported},
+		{&loader.Error{Reason: loader.NotLeading}, 503, loader.NotLeading},
+		{&loader.Error{Reason: arrowout.Internal}, 500, arrowout.Internal},
+		{errors.New("open /etc/secret: no such file"), 500, arrowout.Internal},
+	} {
+		f.set(func(f *fake) { f.fail = test.err })
+		r, body := call(t, "POST", s.URL+"/api/action/drain", "{}")
+		var e loader.Error
+		if err := json.Unmarshal([]byte(body), &e); err != nil || r.StatusCode != test.status || e.Reason != test.reason || strings.Contains(body, "secret") {
+			t.Errorf("%v: %s %s, want %d %s", test.err, r.Status, body, test.status, test.reason)
+		}
+	}
+}
+
+// Browsers are told to keep to the daemon, by whatever it answers.
+func TestHeaders(t *testing.T) {
+	s := serve(t, newFake())
+	for _, path := range []string{"/", "/main.js", "/style.css", "/api/status", "/api/none", "/none"} {
+		r, _ := call(t, "GET", s.URL+path, "")
+		policy := r.Header.Get("Content-Security-Policy")
+		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"} {
+			if !strings.Contains(policy, want) {
+				t.Errorf("%s: %q has no %s", path, policy, want)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || r.Header.Get("X-Content-Type-Options") != "nosniff" || r.Header.Get("Referrer-Policy") != "no-referrer" || len(r.Cookies()) > 0 {
+			t.Errorf("%s: %v", path, r.Header)
+		}
+	}
+}
+
+// A page of another site can neither send an action nor, by a name that suddenly leads here, read anything.
+func TestOtherSites(t *testing.T) {
+	f := newFake()
+	s := serve(t, f)
+	host := strings.TrimPrefix(s.URL, "http://")
+	port := host[strings.LastIndex(host, ":"):]
+	for _, test := range []struct {
+		name, method, path string
+		header             []string
+		status             int
+	}{
+		{"own page", "POST", "/api/action/drain", []string{"Origin", s.URL, "Sec-Fetch-Site", "same-origin"}, 200},
+		{"a program", "POST", "/api/action/drain", nil, 200},
+		{"another site", "POST", "/api/action/drain", []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		{"another site, an older browser", "POST", "/api/action/drain", []string{"Origin", "http://evil.example"}, 403},
+		{"a name of another site", "GET", "/api/status", []string{"Host", "evil.example" + port}, 403},
+		{"localhost", "GET", "/api/status", []string{"Host", "LOCALHOST" + port}, 200},
+		{"an address of six", "GET", "/api/status", []string{"Host", "[::1]" + port}, 200},
+		{"no port", "GET", "/api/status", []string{"Host", "127.0.0.1"}, 200},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if r, body := call(t, test.method, s.URL+test.path, "{}", test.header...); r.StatusCode != test.status {
+				t.Errorf("%s %s, want %d", r.Status, body, test.status)
+			}
+		})
+	}
+	f.set(func(f *fake) { f.open = false })
+	if r, body := call(t, "GET", s.URL+"/api/status", "", "Host", "proxy.example", "Authorization", "Bearer read"); r.StatusCode != 200 {
+		t.Errorf("by any name, with a token: %s %s", r.Status, body)
+	}
+}
+
+func TestRoles(t *testing.T) {
+	f := newFake()
+	f.open = false
+	s := serve(t, f)
+	for _, test := range []struct {
+		token, method, path string
+		status              int
+	}{
+		{"", "GET", "/", 200},
+		{"", "GET", "/api/status", 401},
+		{"", "GET", "/api/events", 401},
+		{"guess", "GET", "/api/history", 401},
+		{"read", "GET", "/api/status", 200},
+		{"read", "GET", "/api/step/4", 403},
+		{"read", "GET", "/api/text?sequence=1", 403},
+		{"read", "POST", "/api/action/drain", 403},
+		{"operate", "GET", "/api/text?sequence=1&tokens=4", 200},
+		{"operate", "POST", "/api/action/drain", 200},
+	} {
+		header := []string{}
+		if test.token != "" {
+			header = []string{"Authorization", "Bearer " + test.token}
+		}
+		r, body := call(t, test.method, s.URL+test.path, "{}", header...)
+		if r.StatusCode != test.status || test.status == 401 && r.Header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("%s %s as %q: %s %.200s, want %d", test.method, test.path, test.token, r.Status, body, test.status)
+		}
+	}
+	var may [2]answers.Status
+	for i, token := range []string{"read", "operate"} {
+		_, body := call(t, "GET", s.URL+"/api/status", "", "Authorization", "Bearer "+token)
+		if err := json.Unmarshal([]byte(body), &may[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(may[0].May) != 2 || len(may[1].May) != 11 {
+		t.Errorf("may: %v and %v", may[0].May, may[1].May)
+	}
+}
+
+func TestFilesAreKeptAndCompressed(t *testing.T) {
+	s := serve(t, newFake())
+	plain, body := call(t, "GET", s.URL+"/main.js", "", "Accept-Encoding", "identity")
+	small, packed := call(t, "GET", s.URL+"/main.js", "", "Accept-Encoding", "br, gzip;q=0.8")
+	z, err := gzip.NewReader(strings.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked, err := io.ReadAll(z)
+	if err != nil || string(unpacked) != body || len(packed) >= len(body) || small.Header.Get("ETag") == plain.Header.Get("ETag") {
+		t.Errorf("%v: %d bytes of %d", err, len(packed), len(body))
+	}
+	if r, _ := call(t, "GET", s.URL+"/main.js", "", "If-None-Match", plain.Header.Get("ETag"), "Accept-Encoding", "gzip;q=0"); r.StatusCode != http.StatusNotModified {
+		t.Errorf("asked again: %s", r.Status)
+	}
+	if !strings.HasPrefix(plain.Header.Get("Content-Type"), "text/javascript") {
+		t.Error(plain.Header)
+	}
+}
+
+// heard reads events from an answer.
+func heard(t testing.TB, r io.Reader) func() (string, []byte) {
+	t.Helper()
+	lines := bufio.NewReaderSize(r, 64<<10)
+	return func() (name string, data []byte) {
+		for {
+			line, err := lines.ReadBytes('\n')
+			switch {
+			case err != nil:
+				return "", []byte(err.Error())
+			case bytes.HasPrefix(line, []byte("event: ")):
+				name = string(line[7 : len(line)-1])
+			case bytes.HasPrefix(line, []byte("data: ")):
+				data = line[6:]
+			case len(line) == 1:
+				return name, data
+			}
+		}
+	}
+}
+
+func listen(t testing.TB, url, token string, header ...string) (*http.Response, func() (string, []byte)) {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), "GET", url+"/api/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		q.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(header); i += 2 {
+		q.Header.Set(header[i], header[i+1])
+	}
+	r, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Body.Close() })
+	return r, heard(t, r.Body)
+}
+
+func TestEvents(t *testing.T) {
+	f := newFake()
+	f.open = false
+	s := serve(t, f)
+	r, next := listen(t, s.URL, "read")
+	if r.StatusCode != 200 || r.Header.Get("Content-Type") != "text/event-stream" || !r.Uncompressed {
+		t.Fatalf("%s %v", r.Status, r.Header)
+	}
+	var before uint64
+	for range 3 {
+		name, data := next()
+		var got answers.Status
+		if err := json.Unmarshal(data, &got); err != nil || name != "status" || got.Planned <= before || len(got.May) != 2 {
+			t.Fatalf("%v: %s %.200s", err, name, data)
+		}
+		before = got.Planned
+	}
+	t.Run("a failure passes", func(t *testing.T) {
+		f.set(func(f *fake) { f.fail = &loader.Error{Reason: loader.NotLeading, Message: "nobody plans", Do: "wait"} })
+		name, data := next()
+		for name == "status" {
+			name, data = next()
+		}
+		var e loader.Error
+		if err := json.Unmarshal(data, &e); err != nil || name != "problem" || e.Reason != loader.NotLeading {
+			t.Fatalf("%v: %s %s", err, name, data)
+		}
+		f.set(func(f *fake) { f.fail = nil })
+		for name != "status" {
+			if name, data = next(); name == "" {
+				t.Fatalf("the stream ended: %s", data)
+			}
+		}
+	})
+	t.Run("who is not let in any more hears it and is left", func(t *testing.T) {
+		f.set(func(f *fake) { f.fail = &loader.Error{Reason: loader.BadToken, Message: "expired", Do: "make another"} })
+		name, data := next()
+		for name == "status" {
+			name, data = next()
+		}
+		if name != "problem" || !strings.Contains(string(data), "BAD_TOKEN") {
+			t.Fatalf("%s %s", name, data)
+		}
+		if name, data := next(); name != "" {
+			t.Errorf("the stream goes on: %s %s", name, data)
+		}
+	})
+}
+
+// The same events come without compression.
+func TestEventsUncompressed(t *testing.T) {
+	s := serve(t, newFake())
+	r, next := listen(t, s.URL, "", "Accept-Encoding", "identity")
+	for range 2 {
+		if name, data := next(); name != "status" || !json.Valid(data) || r.Header.Get("Content-Encoding") != "" {
+			t.Fatalf("%s %.100s", name, data)
+		}
+	}
+}
+
+// However many pages an identity has open, its status is made once a second.
+func TestOneAnswerForAll(t *testing.T) {
+	f := newFake()
+	s := serve(t, f)
+	const pages, rounds = 20, 3
+	nexts := []func() (string, []byte){}
+	for range pages {
+		_, next := listen(t, s.URL, "")
+		nexts = append(nexts, next)
+	}
+	began := time.Now()
+	before, _ := f.took("status")
+	for range rounds {
+		for _, next := range nexts {
+			if name, data := next(); name != "status" {
+				t.Fatalf("%s %s", name, data)
+			}
+		}
+	}
+	after, _ := f.took("status")
+	if most := int(time.Since(began).Seconds()) + 2; after-before > most {
+		t.Errorf("%d answers were made for %d pages in %s", after-before, pages, time.Since(began))
+	}
+	for range pages {
+		call(t, "GET", s.URL+"/api/history", "")
+	}
+	if n, _ := f.took("history"); n > 1+int(time.Since(began).Seconds())/5 {
+		t.Errorf("history was made %d times", n)
+	}
+}
+
+func TestActions(t *testing.T) {
+	f := newFake()
+	s := serve(t, f)
+	for action, body := range map[string]string{"drain": "", "seal": `{"source":"web"}`, "mix": `{"weights":{"web":1,"math":2}}`, "checkpoint": "{}", "measure": "{}"} {
+		r, answer := call(t, "POST", s.URL+"/api/action/"+action, body)
+		_, got := f.took(action)
+		want := body
+		if want == "" {
+			want = "{}"
+		}
+		if r.StatusCode != 200 || !json.Valid([]byte(answer)) || got != want {
+			t.Errorf("%s: %s %s, asked with %s", action, r.Status, answer, got)
+		}
+	}
+}
+
+// Close ends the streams of a server that is to shut down.
+func TestClose(t *testing.T) {
+	page := livepage.New(livepage.Config{Asker: newFake(), Asks: func() bool { return false }, Log: slog.New(slog.DiscardHandler)})
+	s := httptest.NewServer(page)
+	_, next := listen(t, s.URL, "")
+	next()
+	page.Close()
+	for name := "status"; name != ""; {
+		name, _ = next()
+	}
+	s.Close()
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func FuzzQueries(f *testing.F) {
+	for _, seed := range []string{"id=a&source=b", "sequence=1", "sequence=-1", "documents=1", "%zz", "a=b;c=d", "start=4&tokens=99999999999999999999"} {
+		f.Add("step/4", seed)
+		f.Add("find", seed)
+		f.Add("text", seed)
+	}
+	f.Add("step/18446744073709551615", "")
+	page := livepage.New(livepage.Config{Asker: newFake(), Asks: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
+	f.Fuzz(func(t *testing.T, path, query string) {
+		q := httptest.NewRequest("GET", "/", nil)
+		q.URL = &url.URL{Path: "/api/" + path, RawQuery: query}
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, q)
+		if w.Code == 200 || w.Code >= 300 && w.Code < 500 {
+			return
+		}
+		t.Errorf("%s?%s: %d %s", path, query, w.Code, w.Body)
+	})
+}

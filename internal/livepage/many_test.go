@@ -1,0 +1,91 @@
+package livepage_test
+
+import (
+	"encoding/json"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"loaderd/arrowout/answers"
+)
+
+// Two hundred pages are open at once, some of them in a browser: all of them get every update, for little memory.
+func TestManyPages(t *testing.T) {
+	const pages, tabs, rounds = 200, 3, 8
+	browser := chromium(t)
+	f := newFake()
+	f.set(func(f *fake) { f.change = manyRanks })
+	s := serve(t, f)
+	shown := []*tab{}
+	for range tabs {
+		p := open(t, browser, s.URL, usual)
+		p.ready()
+		shown = append(shown, p)
+	}
+	before, cpu := heap(), used(t)
+	began := time.Now()
+	nexts := make([]func() (string, []byte), pages)
+	for i := range nexts {
+		_, nexts[i] = listen(t, s.URL, "")
+	}
+	got := make([][]uint64, pages)
+	var wg sync.WaitGroup
+	for i, next := range nexts {
+		wg.Go(func() {
+			for range rounds {
+				name, data := next()
+				var status answers.Status
+				if err := json.Unmarshal(data, &status); err != nil || name != "status" {
+					t.Errorf("page %d: %v: %s %.200s", i, err, name, data)
+					return
+				}
+				got[i] = append(got[i], status.Planned)
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(began)
+	missed := 0
+	for i, planned := range got {
+		for k := 1; k < len(planned); k++ {
+			if planned[k] <= planned[k-1] {
+				t.Errorf("page %d went back: %v", i, planned)
+			}
+			missed += int(planned[k] - planned[k-1] - 1)
+		}
+	}
+	if missed > pages*rounds/10 { // a page that is not scheduled for a second gets the newest, and not what was before it
+		t.Errorf("%d of %d updates were missed", missed, pages*rounds)
+	}
+	for _, p := range shown {
+		p.says("#health", "Waiting")
+		p.until(`document.documentElement.dataset.updates > 3`)
+	}
+	t.Logf("%d updates missed", missed)
+	t.Logf("%d pages and %d tabs for %s: %.1f %% of a processor with the readers in this process, %.1f MiB of heap more, %d goroutines", pages, tabs, took.Round(time.Second),
+		100*float64(used(t)-cpu)/float64(took), float64(heap()-before)/(1<<20), runtime.NumGoroutine())
+	runtime.KeepAlive(nexts)
+	if grown := int64(heap()) - int64(before); grown > 64<<20 {
+		t.Errorf("200 pages hold %d bytes", grown)
+	}
+}
+
+// heap is what is in use.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
+}
+
+// used is the processor time of this process so far.
+func used(t *testing.T) time.Duration {
+	t.Helper()
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}

@@ -1,0 +1,35 @@
+// Events: what happened to the run, newest first, each with what to do about it.
+import { byId, el, keyed, mark, say, show } from "./dom.js";
+import { clock, count } from "./format.js";
+
+const few = 10;
+let open = false;
+let latest = null;
+
+export function startEvents() {
+  byId("events-more").addEventListener("click", () => {
+    open = !open;
+    if (latest) updateEvents(latest);
+  });
+}
+
+export function updateEvents(s) {
+  latest = s;
+  const all = s.events ?? [];
+  const times = new Map(); // several may be of one moment
+  const named = all.map((e) => {
+    const key = `${e.time} ${e.kind} ${e.text}`;
+    times.set(key, (times.get(key) ?? 0) + 1);
+    return { ...e, key: `${key} ${times.get(key)}` };
+  });
+  keyed(byId("events"), open ? named : named.slice(0, few), (e) => e.key, make, () => {});
+  const more = byId("events-more");
+  show(more, all.length > few);
+  say(more, open ? "Show the newest" : `Show all ${count(all.length)}`);
+  mark(more, "aria-expanded", String(open));
+}
+
+function make(e) {
+  return { node: el("li", { "data-kind": e.kind }, el("time", { datetime: e.time }, clock(e.time)), el("span", { class: "kind" }, e.kind),
+    el("span", {}, e.text, e.do ? el("span", { class: "do" }, ` What to do: ${e.do}`) : null, el("span", { class: "small" }, ` ${e.daemon}`))) };
+}

@@ -1,0 +1,53 @@
+// The flow: a bar for each place where documents wait, from the producers to the trainers' checkpoints.
+import { byId, el, keyed, mark, say } from "./dom.js";
+import { bytes, short } from "./format.js";
+
+const stages = {
+  published: ["Published", "taken by the run, of those that are stored"],
+  tokenized: ["Tokenized", "of documents that are fetched and not planned yet"],
+  pool: ["Pool", "that wait to be packed into rows"],
+  window: ["Shuffle window", "that wait to be drawn"],
+  queues: ["Bucket queues", "that wait for their step to be full"],
+  ahead: ["Planned ahead", "beyond what ranks asked for"],
+  read: ["Read", "that all ranks have, of those planned"],
+  committed: ["Committed", "that all keepers' checkpoints cover, of those read"],
+};
+
+export function updateFlow(s) {
+  const paces = s.verdict?.health === "running";
+  keyed(byId("flow"), s.flow ?? [], (x) => x.name, make, (row, stage) => update(row, stage, paces));
+}
+
+function make(stage) {
+  const [name] = stages[stage.name] ?? [stage.name];
+  const fill = el("i");
+  const meter = el("div", { class: "bar", role: "meter", "aria-label": name, "aria-valuemin": 0 }, fill);
+  const value = el("b");
+  const of = el("span", { class: "small" });
+  const about = el("p", { class: "small about" });
+  const rate = el("span", { class: "rate" });
+  const tag = el("strong", { class: "tag" });
+  const node = el("li", { class: "stage" }, el("h3", {}, name), meter, el("p", {}, value, " ", of), about, rate, tag);
+  return { node, fill, meter, value, of, about, rate, tag };
+}
+
+// update shows a stage; paces says that the run does well, so that what limits it does no harm.
+function update(row, stage, paces) {
+  const full = stage.of > 0 ? Math.min(stage.value / stage.of, 1) : 0;
+  row.fill.style.width = `${(full * 100).toFixed(1)}%`;
+  const write = stage.unit === "bytes" ? bytes : short;
+  const unit = stage.unit === "bytes" ? "" : stage.unit;
+  const amount = write(stage.value);
+  const of = stage.of > 0 ? `of ${write(stage.of)}` : "";
+  const about = `${unit} ${stages[stage.name]?.[1] ?? ""}`.trim();
+  mark(row.meter, "aria-valuemax", Math.max(stage.of, stage.value));
+  mark(row.meter, "aria-valuenow", stage.value);
+  mark(row.meter, "aria-valuetext", `${amount} ${of} ${about}`);
+  mark(row.meter, "data-open", stage.of > 0 ? null : "");
+  say(row.value, amount);
+  say(row.of, of);
+  say(row.about, about);
+  say(row.rate, `${short(stage.rate)} ${stage.rate_unit}/s`);
+  mark(row.node, "data-limits", stage.limits ? (paces ? "paces" : "holds") : null);
+  say(row.tag, stage.limits ? (paces ? "Sets the pace" : "Holds the others up") : "");
+}

@@ -1,0 +1,70 @@
+// The step inspector: the rows of a step as pieces to scale, where a document came from, its text, and all steps that hold it.
+import { get } from "./connection.js";
+import { copyable } from "./copy.js";
+import { el, mark, say, show } from "./dom.js";
+import { several } from "./format.js";
+import { Finder } from "./finder.js";
+import { Origin } from "./origin.js";
+import { Rows } from "./rows.js";
+
+// Inspector stands in host; may() are the names of the actions that whoever looks may ask for, status() is the newest status.
+export class Inspector {
+  constructor(host, may, status) {
+    this.may = may;
+    this.status = status;
+    this.input = el("input", { id: "step", name: "step", inputmode: "numeric", autocomplete: "off", size: 10, pattern: "[0-9]*" });
+    this.note = el("p", { class: "small", role: "status", id: "step-note" });
+    this.origin = new Origin(may);
+    this.rows = new Rows((piece, chosen) => this.origin.show(piece, this.step, chosen), () => (status()?.sources ?? []).map((s) => s.name));
+    this.command = copyable();
+    const by = (n) => () => this.open((this.step?.step ?? this.newest()) + n);
+    const form = el("form", { class: "ask", onsubmit: (e) => (e.preventDefault(), this.open(Number(this.input.value.replace(/[^0-9]/g, "")))) },
+      el("label", { for: "step" }, "Step"), this.input, el("button", { type: "submit" }, "Show"),
+      el("button", { type: "button", onclick: by(-1), "aria-label": "The step before" }, "‹"),
+      el("button", { type: "button", onclick: by(1), "aria-label": "The next step" }, "›"),
+      el("button", { type: "button", onclick: () => this.open(this.newest()) }, "Newest"));
+    this.finder = new Finder((step, row) => this.open(step, row));
+    this.answer = el("div", { hidden: true }, this.rows.node, this.origin.node, this.command.node);
+    this.forbidden = el("p", { class: "small", hidden: true }, "To look into steps takes the role operate.");
+    this.asks = el("div", { class: "asks" }, form, this.finder.node);
+    host.append(this.forbidden, this.asks, this.note, this.answer);
+  }
+
+  newest() {
+    return Math.max((this.status()?.planned_steps ?? 1) - 1, 0);
+  }
+
+  // update shows what whoever looks may ask for.
+  update() {
+    const may = this.may().includes("ledger");
+    show(this.forbidden, !may);
+    show(this.asks, may);
+    show(this.finder.node, this.may().includes("find"));
+    if (!may) show(this.answer, false);
+  }
+
+  // open shows a step, with the focus on one of its rows where that is named.
+  async open(step, row) {
+    if (!Number.isSafeInteger(step) || step < 0) return;
+    this.input.value = String(step);
+    const asked = (this.asked = step);
+    say(this.note, `Looking up step ${step}`);
+    mark(this.note, "class", "small");
+    try {
+      const found = await get(`api/step/${step}`, { documents: "true" });
+      if (asked !== this.asked) return; // another one was asked for meanwhile
+      this.step = found;
+      const pieces = found.rows.reduce((n, r) => n + r.length, 0);
+      say(this.note, `Step ${found.step}: ${several(found.rows.length, "row")} of ${found.bucket} tokens, ${several(pieces, "piece")}. Arrows move from piece to piece, Enter opens one.`);
+      this.origin.clear();
+      show(this.answer, true);
+      this.rows.draw(found, row);
+      this.command.say(`loaderd ledger --step ${found.step} --documents`);
+    } catch (problem) {
+      if (asked !== this.asked) return;
+      show(this.answer, false);
+      mark(this.note, "class", "problem");
+      say(this.note, `${problem.message} ${problem.advice ?? ""}`);
+    }
+  }
+}

@@ -1,0 +1,61 @@
+// The page: hears how the run does once a second, and how it went now and then, and hands both to the sections.
+import { startEvents, updateEvents } from "./events.js";
+import { updateActions } from "./actions.js";
+import { follow, get } from "./connection.js";
+import { updateDaemons } from "./daemons.js";
+import { updateDead } from "./dead.js";
+import { byId, mark, say, show } from "./dom.js";
+import { updateFlow } from "./flow.js";
+import { clock } from "./format.js";
+import { startHistory, updateHistory } from "./history.js";
+import { Inspector } from "./inspector.js";
+import { updateRanks } from "./ranks.js";
+import { updateSources } from "./sources.js";
+import { askForToken, startToken } from "./token.js";
+import { updateVerdict } from "./verdict.js";
+
+const historyEvery = 10000; // milliseconds
+
+let latest = null;
+let asked = 0; // when history was asked for last
+
+startToken();
+startHistory();
+startEvents();
+const inspector = new Inspector(byId("inspector"), () => latest?.may ?? [], () => latest);
+
+function status(s) {
+  latest = s;
+  show(byId("away"), false);
+  mark(document.documentElement, "data-away", null);
+  for (const update of [updateVerdict, updateFlow, updateSources, updateRanks, updateDead, updateEvents, updateDaemons, updateActions, () => inspector.update()]) {
+    try {
+      update(s);
+    } catch (e) { // the other sections still tell what they know
+      reportError(e);
+    }
+  }
+  if (Date.now() - asked > historyEvery) loadHistory();
+  mark(document.documentElement, "data-updates", Number(document.documentElement.dataset.updates ?? 0) + 1);
+}
+
+async function loadHistory() {
+  asked = Date.now();
+  try {
+    updateHistory(await get("api/history"));
+  } catch (problem) {
+    show(byId("history-note"), true);
+    say(byId("history-note"), `How the run went cannot be told: ${problem.message}`);
+  }
+}
+
+// away says that no figures come, and of when those are that still stand there.
+function away(problem) {
+  const figures = latest ? `The figures are of ${clock(latest.time)}.` : "";
+  say(byId("away"), `${problem.message} ${problem.advice ?? ""} ${figures} This page goes on by itself when it answers.`.replace(/\s+/g, " "));
+  show(byId("away"), true);
+  mark(document.documentElement, "data-away", "");
+  asked = 0;
+}
+
+follow({ status, away, denied: askForToken });

@@ -1,0 +1,106 @@
+// Ranks, by job: a strip that shows at a glance who is behind, and a table of each, worst first. Keepers below.
+import { byId, el, keyed, mark, say, show, table } from "./dom.js";
+import { bytes, count, duration, several, since } from "./format.js";
+
+const few = 8; // rows of a table until all are asked for
+const slack = 3; // steps behind that say nothing: ranks ask one after the other
+const numbered = 32; // ranks of a strip that still have room for their numbers
+
+let now = ""; // time of the figures
+
+export function updateRanks(s) {
+  now = s.time;
+  const jobs = new Map();
+  for (const r of s.ranks ?? []) jobs.set(r.job, [...(jobs.get(r.job) ?? []), r]);
+  show(byId("ranks-none"), jobs.size === 0);
+  keyed(byId("jobs"), [...jobs], ([name]) => name, makeJob, (job, [name, ranks]) => updateJob(job, name, ranks, s));
+  updateKeepers(s);
+}
+
+function makeJob([name]) {
+  const title = el("h3");
+  const held = el("p", { class: "held" });
+  const strip = el("div", { class: "strip", role: "img" });
+  const all = table(`Ranks of job ${name}`, columns, (r) => `${r.rank} ${r.daemon} ${r.address}`, (r) => (r.holds ? "holds" : ""));
+  const more = el("button", { type: "button", class: "plain" });
+  const job = { all, more, title, held, strip, open: false };
+  more.addEventListener("click", () => {
+    job.open = !job.open;
+    job.again();
+  });
+  const scroll = el("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": `Ranks of job ${name}, a table` }, all.node);
+  job.node = el("div", { class: "job" }, title, held, strip, scroll, more);
+  return job;
+}
+
+const columns = [
+  { name: "Rank", text: (r) => `${r.rank} of ${r.world}`, left: true },
+  { name: "Step", about: "that it asks for next", text: (r) => count(r.step) },
+  { name: "Behind", about: "steps behind the furthest rank of its job", text: (r) => (r.lag ? several(r.lag, "step") : "0") },
+  { name: "Wait, median", about: "for a step, over the last minute", text: (r) => duration(r.wait_p50) },
+  { name: "Wait, 99 %", about: "99 of 100 waits of the last minute were no longer", text: (r) => duration(r.wait_p99) },
+  { name: "Sent", about: "over the last ten seconds", text: (r) => `${bytes(r.bytes)}/s` },
+  { name: "By daemon", text: (r) => r.daemon, left: true },
+  { name: "From", text: (r) => (r.identity ? `${r.identity}, ${r.address}` : r.address), left: true },
+  { name: "Reads for", text: (r) => since(r.since, now) },
+];
+
+function updateJob(job, name, ranks, s) {
+  job.again = () => updateJob(job, name, ranks, s);
+  const most = Math.max(...ranks.map((r) => r.lag));
+  const holders = ranks.filter((r) => most > slack && r.lag === most);
+  ranks.forEach((r) => (r.holds = holders.includes(r)));
+  const front = Math.max(...ranks.map((r) => r.step));
+  const left = s.ranks_total > s.ranks.length ? `, the furthest behind of ${count(s.ranks_total)}` : "";
+  say(job.title, `${name ? `Job ${name}` : "Ranks"}: ${several(ranks.length, "rank")}${left}, the first at step ${count(front)}`);
+  say(job.held, holders.length ? holding(holders, most) : "");
+  show(job.held, holders.length > 0);
+  const inOrder = [...ranks].sort((a, b) => a.rank - b.rank);
+  mark(job.strip, "aria-label", `${several(ranks.length, "rank")}. ${job.held.textContent || "None is behind."} The table below has each.`);
+  mark(job.strip, "data-many", ranks.length > numbered ? "" : null);
+  keyed(job.strip, inOrder, (r) => `${r.rank} ${r.daemon} ${r.address}`, makeCell, (cell, r) => updateCell(cell, r, most));
+  const worst = [...ranks].sort((a, b) => b.lag - a.lag || b.wait_p99 - a.wait_p99 || a.rank - b.rank);
+  job.all.update(job.open ? worst : worst.slice(0, few));
+  show(job.more, ranks.length > few);
+  say(job.more, job.open ? `Show the ${few} furthest behind` : `Show all ${count(ranks.length)} ranks`);
+  mark(job.more, "aria-expanded", String(job.open));
+}
+
+// holding says who holds the others: rank 3, or ranks 3, 4 and 2 more.
+function holding(holders, most) {
+  const numbers = holders.map((r) => r.rank);
+  const beyond = numbers.length - 4;
+  const who = beyond > 0 ? `${numbers.slice(0, 4).join(", ")} and ${beyond} more` : numbers.join(", ");
+  return `${numbers.length > 1 ? `Ranks ${who} hold` : `Rank ${who} holds`} the others up: ${several(most, "step")} behind`;
+}
+
+function makeCell() {
+  const fill = el("i");
+  const label = el("span");
+  return { node: el("div", { class: "cell" }, fill, label), fill, label };
+}
+
+// updateCell fills a cell as far as the rank has come: full at the front, low for who is furthest behind.
+function updateCell(cell, r, most) {
+  cell.fill.style.height = `${(100 - (85 * r.lag) / Math.max(most, 8)).toFixed(1)}%`;
+  say(cell.label, String(r.rank));
+  mark(cell.node, "data-holds", r.holds ? "" : null);
+  mark(cell.node, "title", `rank ${r.rank} of ${r.world}: step ${count(r.step)}, ${several(r.lag, "step")} behind, waits ${duration(r.wait_p99)} at most, by ${r.daemon}`);
+}
+
+let keepers;
+
+function updateKeepers(s) {
+  if (!keepers) {
+    keepers = table("Keepers", [
+      { name: "Keeper", text: (k) => k.keeper, left: true },
+      { name: "Committed", about: "its own checkpoint covers all steps before this one", text: (k) => `before step ${count(k.step)}` },
+      { name: "Behind what is planned", text: (k) => several(Math.max(k.planned - k.step, 0), "step") },
+    ], (k) => k.keeper);
+    byId("keepers").append(el("p", { class: "small" }), keepers.node);
+  }
+  const all = (s.keepers ?? []).map((k) => ({ ...k, planned: s.planned_steps }));
+  say(byId("keepers").firstElementChild, all.length ? "" : "No trainer has committed a step yet.");
+  show(keepers.node, all.length > 0);
+  keepers.update(all);
+}

@@ -1,0 +1,88 @@
+// Rows of a step, each as a strip of pieces to scale. One piece is in the order of tabs; arrows move on from it.
+import { el, mark, say, show } from "./dom.js";
+import { named, percent, several } from "./format.js";
+
+const some = 64; // rows that are drawn until more are asked for
+
+// Rows calls choose(piece, chosen) for the piece that is looked at; chosen says that it was opened, and not only passed. sources() are the names of the run's
+// sources, in order.
+export class Rows {
+  constructor(choose, sources) {
+    this.choose = choose;
+    this.sources = sources;
+    this.grid = el("div", { class: "rows", role: "grid", "aria-label": "Rows of the step" });
+    this.legend = el("ul", { class: "legend" });
+    this.more = el("button", { type: "button", class: "plain", onclick: () => this.draw(this.step, undefined, this.drawn + 4 * some) });
+    this.node = el("div", {}, this.legend, this.grid, this.more);
+    this.grid.addEventListener("keydown", (e) => this.move(e));
+    for (const kind of ["pointerover", "focusin"]) this.grid.addEventListener(kind, (e) => this.look(e.target, false));
+    this.grid.addEventListener("click", (e) => this.look(e.target, true));
+  }
+
+  draw(step, marked, upTo = some) {
+    this.step = step;
+    this.drawn = Math.min(Math.max(upTo, (marked ?? 0) + 1), step.rows.length);
+    this.colors = colorsOf(this.sources());
+    this.pieces = new Map();
+    const rows = step.rows.slice(0, this.drawn).map((row, i) => this.row(row, i, step.bucket, i === marked));
+    this.grid.replaceChildren(...rows);
+    mark(this.grid, "aria-rowcount", step.rows.length);
+    show(this.more, this.drawn < step.rows.length);
+    say(this.more, `Show more of the ${several(step.rows.length, "row")}`);
+    const sources = [...new Set(step.rows.flat().map((p) => p.source))].filter(Boolean);
+    this.legend.replaceChildren(...sources.map((s) => el("li", {}, el("i", { class: `c-${this.colors({ source: s })}` }), s)),
+      el("li", {}, el("i", { class: "padding" }), "padding"));
+    const first = marked === undefined ? this.grid.querySelector("[role=gridcell]") : rows[marked]?.querySelector("[role=gridcell]");
+    first?.setAttribute("tabindex", "0");
+    if (marked !== undefined) first?.focus();
+  }
+
+  row(row, index, bucket, marked) {
+    let filled = 0;
+    const cells = row.map((p) => {
+      filled += p.length;
+      const cell = el("span", { role: "gridcell", tabindex: -1, class: `piece c-${this.colors(p)}${p.start > 0 ? " goes-on" : ""}`, "aria-label": `${named(p)}, ${several(p.length, "token")} from ${p.start}` });
+      cell.style.flexGrow = p.length;
+      this.pieces.set(cell, { ...p, row: index });
+      return cell;
+    });
+    const padding = bucket - filled;
+    const name = el("span", { class: "row-number", role: "rowheader" }, String(index));
+    const rest = padding > 0 ? el("span", { class: "padding", role: "gridcell", "aria-label": `${several(padding, "token")} of padding`, title: `${several(padding, "token")} of padding, ${percent(padding / bucket)} of the row` }) : null;
+    if (rest) rest.style.flexGrow = padding;
+    return el("div", { class: `row${marked ? " marked" : ""}`, role: "row", "aria-rowindex": index + 1 }, name, ...cells, rest);
+  }
+
+  look(cell, chosen) {
+    const piece = this.pieces?.get(cell);
+    if (piece) this.choose(piece, chosen);
+  }
+
+  move(e) {
+    const cell = e.target;
+    if (!this.pieces?.has(cell)) return;
+    if (e.key === "Enter" || e.key === " ") {
+      e.preventDefault();
+      this.look(cell, true);
+      return;
+    }
+    const row = cell.parentElement;
+    const inRow = (r) => [...(r?.querySelectorAll("[role=gridcell]") ?? [])].filter((c) => this.pieces.has(c));
+    const cells = inRow(row);
+    const at = cells.indexOf(cell);
+    const next = { ArrowRight: cells[at + 1] ?? inRow(row.nextElementSibling)[0], ArrowLeft: cells[at - 1] ?? inRow(row.previousElementSibling).at(-1),
+      ArrowDown: near(inRow(row.nextElementSibling), at), ArrowUp: near(inRow(row.previousElementSibling), at), Home: cells[0], End: cells.at(-1) }[e.key];
+    if (!next) return;
+    e.preventDefault();
+    cell.setAttribute("tabindex", "-1");
+    next.setAttribute("tabindex", "0");
+    next.focus();
+  }
+}
+
+const near = (cells, at) => cells[Math.min(at, cells.length - 1)];
+
+// colorsOf returns the color of a piece: its source's, or where the run has one stream, one of its document.
+function colorsOf(sources) {
+  return (p) => (p.source ? Math.max(sources.indexOf(p.source), 0) : p.sequence * 5) % 8;
+}

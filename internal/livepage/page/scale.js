@@ -1,0 +1,40 @@
+// Axes: which numbers stand at the ticks of a range, and where a value is drawn.
+
+// ticks returns at most n round numbers from low to high.
+export function ticks(low, high, n) {
+  if (!(high > low)) return [low];
+  const rough = (high - low) / n;
+  const size = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((k) => k * size).find((s) => (high - low) / s <= n) ?? 10 * size;
+  const out = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high * (1 + 1e-9); i++) out.push(i * step || 0); // never -0
+  return out;
+}
+
+// powers returns the powers of two from low to high, at most n of them.
+export function powers(low, high, n) {
+  const out = [];
+  const from = Math.ceil(Math.log2(low));
+  const to = Math.floor(Math.log2(high));
+  const every = Math.max(1, Math.ceil((to - from + 1) / n));
+  for (let i = from; i <= to; i += every) out.push(2 ** i);
+  return out;
+}
+
+const spans = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600];
+
+// times returns at most n round times, in milliseconds, by the clock of whoever looks.
+export function times(low, high, n) {
+  const step = 1000 * (spans.find((s) => (high - low) / (1000 * s) <= n) ?? spans.at(-1));
+  const shift = new Date(low).getTimezoneOffset() * 60000;
+  const out = [];
+  for (let t = Math.ceil((low - shift) / step) * step + shift; t <= high; t += step) out.push(t);
+  return out;
+}
+
+// scale returns where a value between low and high is drawn between from and to.
+export function scale(low, high, from, to, log = false) {
+  const f = log ? Math.log : (v) => v;
+  const width = f(high) - f(low);
+  return (v) => (width ? from + ((f(v) - f(low)) / width) * (to - from) : (from + to) / 2);
+}

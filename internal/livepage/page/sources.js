@@ -1,0 +1,55 @@
+// Sources: what each has of the tokens, against what it is to have.
+import { byId, el, mark, say, show, table } from "./dom.js";
+import { count, percent, short, since } from "./format.js";
+
+let all;
+let now = "";
+
+export function updateSources(s) {
+  const sources = s.sources ?? [];
+  show(byId("sources-section"), sources.length > 0);
+  if (!sources.length) return;
+  now = s.time;
+  if (!all) {
+    all = table("Sources", columns, (x) => x.name, (x) => (x.down_since ? "failing" : x.dry_since ? "waiting" : ""));
+    byId("sources").append(all.node);
+  }
+  const most = Math.max(...sources.map((x) => Math.max(x.recent_share, x.target)), 0.01);
+  all.update(sources.map((x, i) => ({ ...x, i, most })));
+}
+
+const columns = [
+  { name: "Source", left: true, cell: nameCell },
+  { name: "Share of the last steps", left: true, cell: shareCell },
+  { name: "Target", text: (x) => percent(x.target) },
+  { name: "Share so far", about: "of all tokens taken", text: (x) => percent(x.share) },
+  { name: "Tokens", about: "taken", text: (x) => short(x.tokens) },
+  { name: "Epoch", text: (x) => `${x.epoch + 1} of ${x.epochs === "forever" ? "any number" : x.epochs}` },
+  { name: "Documents left", about: "stored and not yet taken, in this epoch", text: (x) => (x.next && x.stored >= x.next ? count(x.stored - x.next + 1) : "0") },
+  { name: "State", left: true, text: state },
+];
+
+function nameCell(cell, x) {
+  if (!cell.firstElementChild) cell.append(el("i", { class: "swatch" }), el("span"));
+  mark(cell.firstElementChild, "class", `swatch c-${x.i % 8}`);
+  say(cell.lastElementChild, x.name);
+}
+
+function shareCell(cell, x) {
+  if (!cell.firstElementChild) cell.append(el("div", { class: "share", "aria-hidden": "true" }, el("i"), el("b")), el("span"));
+  const [bar, text] = cell.children;
+  mark(bar.firstElementChild, "class", `c-${x.i % 8}`);
+  bar.firstElementChild.style.width = `${((100 * x.recent_share) / x.most).toFixed(1)}%`;
+  bar.lastElementChild.style.left = `${((100 * x.target) / x.most).toFixed(1)}%`;
+  say(text, percent(x.recent_share));
+}
+
+function state(x) {
+  const bad = x.undecodable ? `, ${count(x.undecodable)} documents undecodable` : "";
+  if (x.removed) return `removed${bad}`;
+  if (x.down_since) return `out of reach for ${since(x.down_since, now)}${bad}`;
+  if (x.used_up) return `used up${bad}`;
+  if (x.dry_since) return `dry for ${since(x.dry_since, now)}${bad}`;
+  if (x.resting) return `rests${bad}`;
+  return `${x.sealed ? "sealed" : "open"}${bad}`;
+}

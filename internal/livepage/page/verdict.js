@@ -1,0 +1,67 @@
+// The verdict: one sentence, and the figures that stand beside it.
+import { byId, el, keyed, mark, say, show } from "./dom.js";
+import { bytes, count, duration, percent, short, since } from "./format.js";
+
+const words = { running: "Running", waiting: "Waiting", failing: "Failing" };
+
+// spoken is the sentence as it was read out last. Its numbers change each second: it is read out again when its words do.
+let spoken = "";
+
+export function updateVerdict(s) {
+  const v = s.verdict ?? {};
+  const health = s.ended && v.health === "running" ? "Ended" : words[v.health] ?? v.health ?? "";
+  mark(byId("top"), "data-health", v.health);
+  say(byId("health"), health);
+  say(byId("sentence"), without(v.sentence ?? "", health));
+  const advice = byId("advice");
+  show(advice, Boolean(v.do));
+  say(advice, v.do ? `What to do: ${v.do}` : "");
+  const detail = byId("detail");
+  show(detail, Boolean(v.detail));
+  say(detail, v.detail ?? "");
+  const inWords = `${health} ${v.sentence}`.replace(/[\d.,]+\s*[kMGT]?/g, "");
+  if (inWords !== spoken) {
+    spoken = inWords;
+    say(byId("announce"), `${health}: ${v.sentence} ${v.do ?? ""}`);
+  }
+  say(byId("run"), s.run);
+  say(byId("who"), `run ${s.run_id.slice(0, 12)}, daemon ${s.daemon}, ${since(s.time, Date.now()) === "0 s" ? "now" : new Date(s.time).toLocaleTimeString("en-GB")}`);
+  say(byId("version"), s.version ? `loaderd ${s.version}.` : "");
+  document.title = `${health}: ${s.run} - loaderd`;
+  keyed(byId("facts"), facts(s), ([, label]) => label, make, ({ value, node }, [text, , about]) => {
+    say(value, text);
+    mark(node, "title", about);
+  });
+}
+
+// without leaves the first word of a sentence out where the word beside it says the same.
+function without(sentence, health) {
+  const rest = sentence.startsWith(`${health}: `) ? sentence.slice(health.length + 2) : sentence;
+  return rest.charAt(0).toUpperCase() + rest.slice(1);
+}
+
+function make([text, label]) {
+  const value = el("b", {}, text);
+  return { node: el("li", {}, value, el("span", {}, label)), value };
+}
+
+// facts are [value, label, what that is].
+function facts(s) {
+  const r = s.rates ?? {};
+  const out = [
+    [short(r.tokens ?? 0), "tokens/s", "tokens in planned steps, padding left out"],
+    [short(r.steps_read ?? 0), "steps/s read", "by the rank that is furthest behind"],
+    [count(s.planned_steps), "steps planned"],
+    [count(s.committed_step), "steps committed", "all keepers' checkpoints cover them"],
+  ];
+  const length = s.length;
+  if (length?.steps && !s.ended) out.push([count(length.steps), length.exact ? "steps in all" : "steps in all, about", length.exact ? "" : `give or take ${count(length.error)}`]);
+  if (s.ends_in_seconds !== null && s.ends_in_seconds !== undefined) out.push([duration(s.ends_in_seconds), "until the end"]);
+  out.push(
+    [count(s.ranks_total), s.ranks_total === 1 ? "rank reads" : "ranks read"],
+    [`${bytes(r.bytes ?? 0)}/s`, "sent to ranks"],
+    [percent(s.packing?.padding ?? 0), "padding", "of the tokens of rows"],
+    [percent(s.packing?.split ?? 0), "documents split", "in more than one piece, of those packed"],
+  );
+  return out;
+}

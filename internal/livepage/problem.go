@@ -1,0 +1,81 @@
+package livepage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"loaderd/loader"
+)
+
+// Reasons that only a server can give, as Flight clients get them.
+const (
+	unsupported loader.Reason = "UNSUPPORTED" // there is no such thing
+	limited     loader.Reason = "LIMITED"     // there are too many such calls at this moment
+	internal    loader.Reason = "INTERNAL"    // a failure that has no reason of its own
+)
+
+// statusCode is the HTTP status of an error.
+func statusCode(err error) int {
+	var typed *loader.Error
+	switch {
+	case errors.As(err, &typed):
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusGatewayTimeout
+	default:
+		return http.StatusInternalServerError
+	}
+	switch typed.Reason {
+	case loader.BadToken:
+		return http.StatusUnauthorized
+	case loader.Forbidden:
+		return http.StatusForbidden
+	case loader.BadTicket:
+		return http.StatusBadRequest
+	case loader.StepReleased, loader.StepNotPlanned, loader.DocumentLost, unsupported:
+		return http.StatusNotFound
+	case limited:
+		return http.StatusTooManyRequests
+	case loader.RunMismatch, loader.RunReplaced, loader.PlanMismatch, loader.StreamMismatch, loader.PlanForeign, loader.PlanTruncated, loader.WorldMismatch:
+		return http.StatusConflict
+	case internal, loader.RunFailed:
+		return http.StatusInternalServerError
+	}
+	return http.StatusServiceUnavailable // all others pass: somebody waits for something
+}
+
+// problem is an error as whoever asked sees it. An error without a type may hold paths or addresses: it says no more than that there was one.
+func problem(err error) []byte {
+	var typed *loader.Error
+	if !errors.As(err, &typed) {
+		typed = &loader.Error{Reason: internal, Message: "the daemon failed to answer", Do: "look at its log"}
+		if errors.Is(err, context.DeadlineExceeded) {
+			typed = &loader.Error{Reason: loader.NotLeading, Message: "the daemon took too long to answer", Do: "ask again"}
+		}
+	}
+	b, err := json.Marshal(typed)
+	if err != nil {
+		panic(err) // strings alone
+	}
+	return b
+}
+
+// refuse answers a request with an error.
+func refuse(w http.ResponseWriter, err error) {
+	code := statusCode(err)
+	switch code {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(problem(err), '\n')) // whoever asked has gone: there is nobody to tell
+}
+
+func bad(what, do string) error {
+	return &loader.Error{Reason: loader.BadTicket, Message: what, Do: do}
+}
