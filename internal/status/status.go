@@ -12,8 +12,8 @@ import (
 	"loaderd/loader"
 )
 
-// look puts the figures of this moment together.
-func (w *Watch) look(now time.Time) {
+// look puts the figures of this moment together, and returns what the history has of them.
+func (w *Watch) look(now time.Time) history.Sample {
 	s, info, verdict, rates := w.Run.Stats(), w.Run.Info(), w.Run.Verdict(), w.Run.Rates()
 	ranks := w.Ranks()
 	own := w.own(ranks)
@@ -28,7 +28,7 @@ func (w *Watch) look(now time.Time) {
 	lags(ranks)
 	out := answers.Status{Run: info.Run, ID: info.ID, Fingerprint: info.Fingerprint, Time: now.UTC(), Daemon: w.Name, Version: w.Version, Verdict: verdict,
 		Planned: s.Planned, Ended: s.Ended, Committed: s.Committed, Oldest: s.Oldest, Length: info.Length,
-		Rates: answers.Rates{Rates: rates, Bytes: bytes}, Ranks: furthestBehind(ranks), Readers: readers, Daemons: daemons, Events: w.Events.newest()}
+		Rates: answers.Rates{Rates: rates, Bytes: bytes}, Buckets: []answers.BucketStatus{}, Keepers: []answers.KeeperStatus{}, Ranks: furthestBehind(ranks), Readers: readers, Daemons: daemons, Events: w.Events.newest()}
 	out.EndsIn = endsIn(s, info, ranks, rates)
 	out.Flow = w.flow(s, ranks, rates, verdict)
 	for _, q := range s.Queues {
@@ -42,6 +42,9 @@ func (w *Watch) look(now time.Time) {
 	if w.Dead != nil {
 		out.Dead = w.Dead()
 	}
+	if out.Dead.Reasons == nil {
+		out.Dead.Reasons = []answers.DeadReason{}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	recent := w.steps.Recent()
@@ -52,9 +55,9 @@ func (w *Watch) look(now time.Time) {
 		}
 	}
 	w.status = out
-	w.times.Add(history.Sample{At: now, Planned: s.Planned, Read: leastStep(ranks), Committed: s.Committed, Tokens: s.Slots - s.Padding, Documents: s.Documents, Undecodable: s.Undecoded,
+	return history.Sample{At: now, Planned: s.Planned, Read: leastStep(ranks), Committed: s.Committed, Tokens: s.Slots - s.Padding, Documents: s.Documents, Undecodable: s.Undecoded,
 		Published: published(s), Bytes: bytes, Waits: verdict.Health != loader.Running, Health: verdict.Health, Split: s.Truncated,
-		RowsRelated: s.Packing["rows_ended_related"], RowsSpliced: spliced(s)})
+		RowsRelated: s.Packing["rows_ended_related"], RowsSpliced: spliced(s)}
 }
 
 // own is this daemon.
@@ -79,7 +82,7 @@ func lags(ranks []answers.RankStatus) {
 
 // furthestBehind are the ranks that are shown, by job, world and rank.
 func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
-	ranks = slices.Clone(ranks)
+	ranks = append([]answers.RankStatus{}, ranks...)
 	if len(ranks) > answers.MaxRanks {
 		slices.SortFunc(ranks, func(a, b answers.RankStatus) int { return cmp.Compare(a.Step, b.Step) })
 		ranks = ranks[:answers.MaxRanks]

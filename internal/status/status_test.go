@@ -104,16 +104,31 @@ func (b *bus) Hear(f func([]byte)) (func(), error) {
 // daemon is a watch of a test.
 type daemon struct {
 	*status.Watch
-	log   *slog.Logger
+	log  *slog.Logger
+	stop func()
+
+	mu    sync.Mutex
 	ranks []answers.RankStatus
-	stop  func()
+}
+
+// serves sets the ranks that the daemon serves.
+func (d *daemon) serves(ranks ...answers.RankStatus) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ranks = ranks
+}
+
+func (d *daemon) served() []answers.RankStatus {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.ranks)
 }
 
 func start(name string, run *fakeRun, log *fakePlan, words status.Bus) *daemon {
 	d := &daemon{}
 	events := status.NewEvents(name)
 	d.log = slog.New(events.Handler(slog.DiscardHandler))
-	d.Watch = status.New(status.Options{Run: run, Plan: log, Ranks: func() []answers.RankStatus { return slices.Clone(d.ranks) }, Bus: words, Events: events, Log: d.log, Name: name,
+	d.Watch = status.New(status.Options{Run: run, Plan: log, Ranks: d.served, Bus: words, Events: events, Log: d.log, Name: name,
 		Flight: "grpc://" + name + ":1", HTTP: "http://" + name + ":2", Bounds: status.Bounds{Pool: 8, Window: 4, Rows: 2, Ahead: 6, BufferBytes: 100, Method: "bfd"}})
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
@@ -136,8 +151,8 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 		log.add(plan.Header{Run: "r"}, plan.Term{Daemon: "a"}, plan.Term{Daemon: "b"})
 		run := &fakeRun{stats: loader.Stats{Planned: 50, Wanted: 45, Committed: 30}, info: loader.Info{Run: "r", Keepers: plan.Keepers{"k": 30}}, verdict: loader.Verdict{Sentence: "Running", Limits: loader.LimitRanks}}
 		a, b := start("a", run, log, words), start("b", run, log, words)
-		a.ranks = []answers.RankStatus{rank("j", 0, 3, 45, "a"), rank("j", 2, 3, 40, "a")}
-		b.ranks = []answers.RankStatus{rank("j", 1, 3, 44, "b")}
+		a.serves(rank("j", 0, 3, 45, "a"), rank("j", 2, 3, 40, "a"))
+		b.serves(rank("j", 1, 3, 44, "b"))
 		a.log.Info("a reader has come", "rank", 0, "world", 3)
 		b.log.Warn("readers wait for a step", "step", 3, "do", "publish")
 		time.Sleep(3 * time.Second)
@@ -208,9 +223,11 @@ func TestManyRanks(t *testing.T) {
 		run := &fakeRun{info: loader.Info{Run: "r"}}
 		a := start("a", run, &fakePlan{}, nil)
 		defer a.stop()
+		var ranks []answers.RankStatus
 		for i := range 1000 {
-			a.ranks = append(a.ranks, rank("j", i, 1000, uint64(2000-i), "a"))
+			ranks = append(ranks, rank("j", i, 1000, uint64(2000-i), "a"))
 		}
+		a.serves(ranks...)
 		time.Sleep(2 * time.Second)
 		s := a.Status()
 		if len(s.Ranks) != answers.MaxRanks || s.Readers != 1000 || s.Ranks[0].Rank != 1000-answers.MaxRanks || s.Ranks[len(s.Ranks)-1].Lag != 999 {

@@ -58,6 +58,7 @@ type Watch struct {
 	Options
 	others others
 
+	looking sync.Mutex // held by who looks; guards status.Time for those who do
 	mu      sync.Mutex
 	status  answers.Status
 	steps   *history.Steps
@@ -80,6 +81,8 @@ func New(o Options) *Watch {
 const (
 	// every is how often a run is looked at.
 	every = time.Second
+	// fresh is how old a Status may be.
+	fresh = every / 5
 	// remake is how old a History may be.
 	remake = 2 * time.Second
 	// pace bounds the part of the time in which the plan is read, until all of it has been: a daemon that has just started has other things to do.
@@ -103,7 +106,12 @@ func (w *Watch) Serve(ctx context.Context) {
 	defer tick.Stop()
 	told := uint64(0)
 	for {
-		w.look(time.Now())
+		w.looking.Lock()
+		sample := w.look(time.Now())
+		w.looking.Unlock()
+		w.mu.Lock()
+		w.times.Add(sample)
+		w.mu.Unlock()
 		if w.Bus != nil {
 			told = w.tell(told)
 		}
@@ -218,6 +226,11 @@ func (w *Watch) say(said word) {
 
 // Status implements arrowout.Watcher.
 func (w *Watch) Status() answers.Status {
+	w.looking.Lock()
+	if now := time.Now(); now.Sub(w.status.Time) > fresh {
+		w.look(now)
+	}
+	w.looking.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.status

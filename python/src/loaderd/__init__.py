@@ -50,7 +50,7 @@ from loaderd.errors import (
 from loaderd.prefetch import Prefetcher
 from loaderd.reading import StepStream
 from loaderd.step import Part, Sources, Step
-from loaderd.wire import MixtureChange, RunInfo, RunLength, SourceCount
+from loaderd.wire import MixtureChange, RunInfo, RunLength, RunStatus, SourceCount
 
 if TYPE_CHECKING:
     from loaderd.producer import (
@@ -73,7 +73,7 @@ __all__ = [
     "TLS", "BadDocument", "BadTicket", "BadToken", "Client", "ClosedClient", "DocumentLost", "DocumentTooLarge",
     "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "MixtureChange", "NoStream", "NotLeading",
     "NotPermitted", "Part", "PlanLogDown", "PlanForeign", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
-    "PublishError", "Published", "Publisher", "RankBehind", "Replaced", "Replaying", "RunFailed", "RunInfo", "RunLength", "RunMismatch", "RunReplaced", "ShuttingDown",
+    "PublishError", "Published", "Publisher", "RankBehind", "Replaced", "Replaying", "RunFailed", "RunInfo", "RunLength", "RunMismatch", "RunReplaced", "RunStatus", "ShuttingDown",
     "SilentReader", "SlowReader", "SourceDown", "SourceCount", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
     "TokenizerBehind", "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish",
     "documents", "publish",

@@ -15,7 +15,7 @@ from loaderd.prefetch import Prefetcher
 from loaderd.reading import NEAR_PROBE_SECONDS, StepStream
 from loaderd.step import Step
 from loaderd.waits import Waits
-from loaderd.wire import DEFAULT_JOB, RunInfo
+from loaderd.wire import DEFAULT_JOB, RunInfo, RunStatus
 
 T = TypeVar("T")
 
@@ -165,6 +165,10 @@ class Client(Iterator[Step]):
     def stats(self) -> dict[str, Any]:
         """Counts and levels of the run."""
         return self._one("stats")
+
+    def status(self) -> RunStatus:
+        """How the run does: a sentence, what to do, and all figures of the live page. Every daemon of the run says the same."""
+        return RunStatus.decode(self._one("status"))
 
     def ledger(self, step: int, documents: bool = False) -> dict[str, Any]:
         """What a step is made of: `bucket`, `cursor` (the last document that had been seen) and `rows`, each a list of

@@ -161,6 +161,47 @@ class RunLength:
 
 
 @dataclass(frozen=True)
+class RunStatus:
+    """How a run does: the sentence that the daemon's live page, `loaderd status` and the errors of ranks that wait have, too.
+
+    `health` is "running", "waiting" or "failing"; `sentence` says in a line how things stand, `detail` what else is known and `do` what to do about it, both
+    empty where there is nothing to say; `reason` is that of the error which a rank that waits gets. `limits` names the stage that the others wait for.
+    `figures` is the whole answer of the action `status` (docs/wire.md): rates, stages, sources, ranks, keepers, daemons, dead letters, events."""
+
+    run: str
+    health: str
+    sentence: str
+    detail: str
+    do: str
+    reason: str
+    limits: str
+    planned: int
+    ended: bool
+    figures: Mapping[str, Any]
+
+    @classmethod
+    def decode(cls, body: Mapping[str, Any]) -> RunStatus:
+        """Reads the result of the action `status`; raises ProtocolError when it is not one."""
+        try:
+            verdict = body["verdict"]
+            texts = {k: str(verdict.get(k, "")) for k in ("detail", "do", "reason", "limits")}
+            return cls(
+                run=str(body["run"]),
+                health=str(verdict["health"]),
+                sentence=str(verdict["sentence"]),
+                planned=int(body["planned_steps"]),
+                ended=bool(body["ended"]),
+                figures=body,
+                **texts,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ProtocolError(f"status of the run: {type(error).__name__}: {error}") from error
+
+    def __str__(self) -> str:
+        return f"{self.sentence}: {self.do}" if self.do else self.sentence
+
+
+@dataclass(frozen=True)
 class RunInfo:
     """A run as the daemon describes it.
 

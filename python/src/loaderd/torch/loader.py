@@ -24,8 +24,9 @@ from loaderd.torch.buffers import Buffers
 from loaderd.torch.device import Batch, Mover, to_device
 from loaderd.torch.mock import mock_step
 from loaderd.torch.ranks import Place, find_place
+from loaderd.torch.seen import Seen
 from loaderd.torch.state import check_state, make_state
-from loaderd.wire import DEFAULT_JOB, MixtureChange, RunInfo, RunLength
+from loaderd.wire import DEFAULT_JOB, MixtureChange, RunInfo, RunLength, RunStatus
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -112,6 +113,7 @@ class StepLoader(IterableDataset[Batch]):
         self._step = 0  # the next one to yield
         self._run_id: str | None = None  # of the run, once it is known
         self._saved: int | None = None  # step of the last state that was taken or restored
+        self._seen = Seen()
         self._passes = Passes()
         self._closed = False
         self._client: Client | None = None
@@ -130,22 +132,25 @@ class StepLoader(IterableDataset[Batch]):
     def __next__(self) -> Batch:
         self._check_process()
         while True:
-            reader = self._reader or self._open()
+            reader, began = self._reader or self._open(), time.monotonic()
             try:
                 ready = next(reader)
             except StopIteration:
                 self._passes.ended(self.run, self._step)
                 raise
             except Exception:
+                self._seen += Seen(waited=time.monotonic() - began)
                 self._stop()  # the next call opens another reader, at the same step
                 if reader.stale:  # patience is for those who wait
                     continue
                 raise
+            waited = time.monotonic() - began
             if ready.step != self._step:  # an interrupt came between the reader and here
                 self._stop()
                 continue
             batch = ready.mover.receive(ready.batch, ready.copied)
             self._passes.yielded()
+            self._seen += ready.seen + Seen(waited=waited)
             self._step = ready.step + 1  # last: what fails or is interrupted before comes again
             return batch
 
@@ -220,6 +225,15 @@ class StepLoader(IterableDataset[Batch]):
             if timeout is not None and time.monotonic() - began >= timeout:
                 raise TimeoutError(f"the run is not measured after {timeout:g} s: {length}")
             time.sleep(_MEASURE_LOOK)
+
+    @property
+    def seen(self) -> Seen:
+        """What this loader has yielded since it was made, and how long it waited: see `loaderd.torch.log` for a logger of these."""
+        return self._seen
+
+    def status(self) -> RunStatus:
+        """How the run does, as the daemon's live page and `loaderd status` say it: a sentence, what to do, all figures. Every call asks the daemon."""
+        return self._connected().status()
 
     def rows(self, bucket: int) -> int:
         """This rank's rows of every step with this row length. Raises WorldMismatch when the world does not divide the
@@ -389,6 +403,7 @@ class _Ready:
     batch: Batch
     copied: torch.cuda.Event | None
     mover: Mover
+    seen: Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,4 +419,4 @@ class _Maker:
     def __call__(self, step: Step) -> _Ready:
         with self.mover.on_gpu():
             batch, copied = self.mover.send(make_batch(step, self.form, self.buffers))
-            return _Ready(step.index, batch, copied, self.mover)
+            return _Ready(step.index, batch, copied, self.mover, Seen.of(step))

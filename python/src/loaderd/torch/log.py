@@ -1,0 +1,127 @@
+"""What a trainer logs of its data: shares of sources, padding, waits, tokens seen.
+
+    from loaderd.torch.log import Log
+
+    log = Log(loader, wandb.init(...))                 # or a SummaryWriter, a Lightning logger, any function of (dict, step)
+    for batch in loader:
+        train(batch)
+        log()                                          # every 50 steps it writes; on the ranks that have a logger
+
+Nothing else is asked of a logger than a method `log_metrics` (Lightning), `add_scalar` (TensorBoard) or `log` (Weights & Biases), or to be callable; none of these
+packages is needed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from loaderd.torch.loader import StepLoader
+from loaderd.torch.seen import Seen
+
+Write = Callable[[dict[str, float], int], object]
+"""Takes the metrics by name, and the step that they are of."""
+
+
+class Log:
+    """Writes how a loader does to a logger, every so many steps.
+
+    | metric | of this rank |
+    | --- | --- |
+    | `loaderd/share/SOURCE` | share of the source in the tokens since the line before; only of runs with several sources |
+    | `loaderd/tokens/SOURCE` | tokens of the source so far |
+    | `loaderd/tokens` | tokens so far, padding left out |
+    | `loaderd/tokens_per_second` | of these, since the line before |
+    | `loaderd/padding` | share of padding in the rows since the line before |
+    | `loaderd/wait_seconds` | time that `next()` waited for a batch, so far |
+    | `loaderd/wait_share` | part of the time since the line before that was lost so |
+    | `loaderd/steps/BUCKET` | steps so far by their row length; only of runs with several |
+
+    Counts go on behind a resume when `state_dict()` is kept in the trainer's checkpoint beside that of the loader.
+    """
+
+    def __init__(self, loader: StepLoader, logger: object = None, *, every: int = 50, prefix: str = "loaderd/") -> None:
+        """`logger`: where lines go; None writes nothing, for ranks that have none. `every`: steps between two lines. Raises TypeError for a logger that has none of
+        the methods, ValueError for an `every` below 1.
+        """
+        if every < 1:
+            raise ValueError(f"every {every}: want 1 or more steps")
+        self._loader, self._every, self._prefix = loader, every, prefix
+        self._write = None if logger is None else writer(logger)
+        self._before = Seen()  # of the runs of this trainer before a resume
+        self._start = self._line = loader.seen
+        self._at = time.monotonic()
+
+    def __call__(self) -> None:
+        """Counts a step: call it once for each batch."""
+        if self._write is not None and self._loader.seen.steps - self._line.steps >= self._every:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes a line now: what there is since the line before."""
+        now, at = self._loader.seen, time.monotonic()
+        if self._write is None or now.steps == self._line.steps:
+            return
+        self._write({self._prefix + name: value for name, value in self._figures(now, at - self._at).items()}, self._loader.step)
+        self._line, self._at = now, at
+
+    def _figures(self, now: Seen, seconds: float) -> dict[str, float]:
+        total, line = self._before + now, self._line
+        tokens, padding = now.tokens - line.tokens, now.padding - line.padding
+        out = {
+            "tokens": float(total.tokens - self._start.tokens),
+            "tokens_per_second": tokens / max(seconds, 1e-9),
+            "padding": padding / max(tokens + padding, 1),
+            "wait_seconds": total.waited - self._start.waited,
+            "wait_share": min(1.0, (now.waited - line.waited) / max(seconds, 1e-9)),
+        }
+        for name, n in total.sources.items():
+            out[f"tokens/{name}"] = float(n - self._start.sources.get(name, 0))
+            out[f"share/{name}"] = (now.sources.get(name, 0) - line.sources.get(name, 0)) / max(tokens, 1)
+        if len(total.buckets) > 1:
+            out |= {f"steps/{bucket}": float(n - self._start.buckets.get(bucket, 0)) for bucket, n in sorted(total.buckets.items())}
+        return out
+
+    def state_dict(self) -> dict[str, Any]:
+        """The counts so far, for the trainer's checkpoint: numbers by name."""
+        total = self._before + self._loader.seen
+        return {
+            "steps": total.steps - self._start.steps,
+            "tokens": total.tokens - self._start.tokens,
+            "padding": total.padding - self._start.padding,
+            "waited": total.waited - self._start.waited,
+            "sources": {k: n - self._start.sources.get(k, 0) for k, n in total.sources.items()},
+            "buckets": {str(k): n - self._start.buckets.get(k, 0) for k, n in total.buckets.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with the counts of a state."""
+        self._before = Seen(
+            int(state["steps"]),
+            int(state["tokens"]),
+            int(state["padding"]),
+            float(state["waited"]),
+            {str(k): int(n) for k, n in state["sources"].items()},
+            {int(k): int(n) for k, n in state["buckets"].items()},
+        )
+        self._start = self._line = self._loader.seen
+        self._at = time.monotonic()
+
+
+def writer(logger: object) -> Write:
+    """What writes metrics to a logger: of Lightning (`log_metrics`), TensorBoard (`add_scalar`), Weights & Biases (`log`), or a function of (dict, step)."""
+    if callable(write := getattr(logger, "log_metrics", None)):
+        return lambda metrics, step: write(metrics, step)
+    if callable(add := getattr(logger, "add_scalar", None)):
+
+        def each(metrics: dict[str, float], step: int) -> None:
+            for name, value in metrics.items():
+                add(name, value, step)
+
+        return each
+    if callable(log := getattr(logger, "log", None)):
+        return lambda metrics, step: log(metrics, step=step)
+    if callable(logger):
+        return logger
+    raise TypeError(f"{type(logger).__name__} is no logger: want a method log_metrics, add_scalar or log, or a function of (metrics, step)")
