@@ -21,7 +21,7 @@ const module = "loaderd"
 // arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
 var arrows = map[string][]string{
 	"cmd/loaderd": {"internal/build", "internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
-		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/publishing",
+		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/top", "internal/publishing",
 		"internal/documents", "internal/runs", "internal/reader", "arrowout/answers",
 		"stream", "stream/publish", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer", "internal/access"},
 	"internal/daemon":   {"internal/access", "internal/build", "internal/config", "internal/livepage", "internal/stats", "internal/status", "stream", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer"},
@@ -30,7 +30,9 @@ var arrows = map[string][]string{
 	"internal/history":  {"arrowout/answers", "loader"},
 	"internal/config":   {"internal/access", "stream", "arrowout", "loader", "tokenizer"},
 
-	"internal/demo/screen": {"internal/demo", "internal/stats"},
+	"internal/demo/screen": {"internal/demo", "internal/screen", "internal/stats"},
+	"internal/screen":      {},
+	"internal/top":         {"internal/screen", "arrowout/answers", "loader"},
 	"internal/demo":        {"internal/daemon", "internal/publishing", "internal/reader", "internal/stats", "internal/corpus"},
 	"internal/stats":       {"loader"},
 

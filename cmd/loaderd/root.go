@@ -131,6 +131,7 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newMixCmd(),
 		newSourceCmd(),
 		newStatusCmd(),
+		newTopCmd(),
 		newInfoCmd(),
 		newLedgerCmd(),
 		newPeekCmd(),

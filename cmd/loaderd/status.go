@@ -14,6 +14,7 @@ import (
 	"loaderd/arrowout/answers"
 	"loaderd/internal/quantity"
 	"loaderd/internal/reader"
+	"loaderd/internal/top"
 	"loaderd/loader"
 )
 
@@ -152,31 +153,13 @@ func stageOf(x answers.Stage) string {
 
 func sourceLines(w io.Writer, s answers.Status) {
 	for _, x := range s.Sources {
-		state := "open"
-		switch {
-		case x.Removed:
-			state = "removed"
-		case x.UsedUp:
-			state = "used up"
-		case x.DownSince != nil:
-			state = "out of reach, " + quantity.Time(s.Time.Sub(*x.DownSince))
-		case x.Resting:
-			state = "rests"
-		case x.Sealed:
-			state = "sealed"
-		case x.DrySince != nil && x.Next > x.Stored:
-			state = "dry, " + quantity.Time(s.Time.Sub(*x.DrySince))
-		}
-		fmt.Fprintf(w, "%s\t%.2f %%\t%.2f %%\t%.2f %%\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, 100*x.Share, 100*x.Recent, quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, state)
+		fmt.Fprintf(w, "%s\t%.2f %%\t%.2f %%\t%.2f %%\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, 100*x.Share, 100*x.Recent, quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.StateOf(x, s.Time))
 	}
 }
 
 func rankLines(w io.Writer, s answers.Status) {
-	seconds := func(v float64) string {
-		return time.Duration(v * float64(time.Second)).Round(100 * time.Microsecond).String()
-	}
 	for _, r := range s.Ranks {
-		fmt.Fprintf(w, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, quantity.Count(r.Step), quantity.Count(r.Lag), seconds(r.WaitP50), seconds(r.WaitP99), quantity.Bytes(int64(r.Bytes)), r.Daemon)
+		fmt.Fprintf(w, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, quantity.Count(r.Step), quantity.Count(r.Lag), top.Wait(r.WaitP50), top.Wait(r.WaitP99), quantity.Bytes(int64(r.Bytes)), r.Daemon)
 	}
 	if n := s.Readers - len(s.Ranks); n > 0 {
 		fmt.Fprintf(w, "and %s that are not as far behind\n", quantity.Things(n, "rank"))

@@ -14,6 +14,7 @@ import (
 
 	"loaderd/internal/demo"
 	"loaderd/internal/quantity"
+	"loaderd/internal/screen"
 	"loaderd/internal/stats"
 )
 
@@ -60,7 +61,7 @@ var errStopped = errors.New("stopped")
 func Live(ctx context.Context, job *demo.Job, terminal *os.File) (stopped bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &screen{job: job, view: newView(lipgloss.NewRenderer(terminal)), stop: func() { cancel(errStopped) }, figures: job.Figures()}
+	s := &live{job: job, view: screen.New(lipgloss.NewRenderer(terminal)), stop: func() { cancel(errStopped) }, figures: job.Figures()}
 	s.rates.Fill(&s.figures)
 	// The program does not end with ctx: it shows how the job ends, which does.
 	program := tea.NewProgram(s, tea.WithOutput(terminal), tea.WithAltScreen(), tea.WithoutSignalHandler())
@@ -85,10 +86,10 @@ func Live(ctx context.Context, job *demo.Job, terminal *os.File) (stopped bool, 
 	return false, err
 }
 
-// screen is the live view as a bubbletea model.
-type screen struct {
+// live is the live view as a bubbletea model.
+type live struct {
 	job           *demo.Job
-	view          view
+	view          screen.View
 	stop          func()
 	stopping      bool
 	figures       demo.Figures
@@ -106,10 +107,10 @@ func frame() tea.Cmd {
 }
 
 // Init implements tea.Model.
-func (s *screen) Init() tea.Cmd { return frame() }
+func (s *live) Init() tea.Cmd { return frame() }
 
 // Update implements tea.Model.
-func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (s *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case tea.WindowSizeMsg:
 		s.width, s.height = m.Width, m.Height
@@ -133,7 +134,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // View implements tea.Model.
-func (s *screen) View() string {
+func (s *live) View() string {
 	if s.width == 0 {
 		return "" // the size comes first
 	}
@@ -141,5 +142,5 @@ func (s *screen) View() string {
 	if s.stopping {
 		f.Phase = "stopping"
 	}
-	return s.view.render(f, s.width, s.height)
+	return s.view.Render(picture(f), s.width, s.height)
 }

@@ -11,12 +11,13 @@ import (
 
 	"loaderd/internal/demo"
 	"loaderd/internal/goldentest"
+	"loaderd/internal/screen"
 	"loaderd/internal/stats"
 	"loaderd/loader"
 )
 
 // plainView draws without colours: the writer is no terminal.
-func plainView() view { return newView(lipgloss.NewRenderer(io.Discard)) }
+func plainView() screen.View { return screen.New(lipgloss.NewRenderer(io.Discard)) }
 
 func someFigures() demo.Figures {
 	return demo.Figures{
@@ -48,7 +49,7 @@ func TestViewGolden(t *testing.T) {
 	} {
 		t.Run(test.file, func(t *testing.T) {
 			goldentest.Compare(t, test.file+".txt", func(w io.Writer) error {
-				_, err := io.WriteString(w, plainView().render(test.figures, test.width, test.height)+"\n")
+				_, err := io.WriteString(w, plainView().Render(picture(test.figures), test.width, test.height)+"\n")
 				return err
 			})
 		})
@@ -60,7 +61,7 @@ func TestViewFits(t *testing.T) {
 		Stats: loader.Stats{Planned: 1 << 40, PoolPieces: 1 << 40}}} {
 		for width := 40; width <= 200; width++ {
 			for _, height := range []int{1, 5, 24, 60} {
-				lines := strings.Split(plainView().render(f, width, height), "\n")
+				lines := strings.Split(plainView().Render(picture(f), width, height), "\n")
 				if len(lines) > height {
 					t.Fatalf("%d lines at a height of %d", len(lines), height)
 				}
@@ -76,7 +77,7 @@ func TestViewFits(t *testing.T) {
 
 func TestScreenKeys(t *testing.T) {
 	stops := 0
-	s := &screen{view: plainView(), stop: func() { stops++ }, figures: someFigures()}
+	s := &live{view: plainView(), stop: func() { stops++ }, figures: someFigures()}
 	s.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
 	if view := s.View(); !strings.Contains(view, "streaming") {
 		t.Errorf("before a key:\n%s", view)

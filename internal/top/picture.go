@@ -1,0 +1,135 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/quantity"
+	"loaderd/internal/screen"
+	"loaderd/loader"
+)
+
+// maxLines are how many lines of ranks, sources and events are drawn at most.
+const maxLines = 12
+
+// Picture is a status as a terminal shows it.
+func Picture(s answers.Status) screen.Picture {
+	p := screen.Picture{Title: "loaderd top  " + s.Run, State: s.Daemon, Verdict: s.Verdict.Sentence, Keys: "q leaves"}
+	switch s.Verdict.Health {
+	case loader.Waiting:
+		p.Tone = screen.Noted
+	case loader.Failing:
+		p.Tone = screen.Alarming
+	}
+	if s.Verdict.Do != "" {
+		p.Lines = append(p.Lines, "-> "+s.Verdict.Do)
+	}
+	p.Cells = cells(s)
+	for _, x := range s.Flow {
+		p.Levels = append(p.Levels, level(x))
+	}
+	if len(s.Sources) > 0 {
+		p.Tables = append(p.Tables, table(len(s.Sources), "SOURCE\tTARGET\tRECENT\tTOKENS\tEPOCH\tSTATE", func(w io.Writer, i int) {
+			x := s.Sources[i]
+			fmt.Fprintf(w, "%s\t%.2f %%\t%.2f %%\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, 100*x.Recent, quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, StateOf(x, s.Time))
+		}))
+	}
+	if len(s.Ranks) > 0 {
+		ranks := furthestBehind(s.Ranks)
+		p.Tables = append(p.Tables, table(len(ranks), "RANK\tSTEP\tLAG\tWAIT P50\tP99\tBYTES/S", func(w io.Writer, i int) {
+			r := ranks[i]
+			fmt.Fprintf(w, "%s %d of %d\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, quantity.Count(r.Step), quantity.Count(r.Lag), Wait(r.WaitP50), Wait(r.WaitP99), quantity.Bytes(int64(r.Bytes)))
+		}))
+	}
+	if len(s.Events) > 0 {
+		p.Tables = append(p.Tables, table(min(5, len(s.Events)), "LAST EVENTS\t", func(w io.Writer, i int) {
+			e := s.Events[i]
+			fmt.Fprintf(w, "%s\t%s\n", e.Time.Local().Format(time.TimeOnly), e.Text)
+		}))
+	}
+	return p
+}
+
+func cells(s answers.Status) []screen.Cell {
+	ends := "-"
+	switch {
+	case s.Ended:
+		ends = "ended"
+	case s.EndsIn != nil:
+		ends = quantity.Time(time.Duration(*s.EndsIn * float64(time.Second)))
+	}
+	return []screen.Cell{
+		{Label: "tokens/s", Value: quantity.Short(s.Rates.Tokens)}, {Label: "documents/s", Value: quantity.Short(s.Rates.Documents)}, {Label: "bytes/s", Value: quantity.Bytes(int64(s.Rates.Bytes))},
+		{Label: "steps", Value: quantity.Count(s.Planned)}, {Label: "committed", Value: quantity.Count(s.Committed)}, {Label: "ends in", Value: ends},
+		{Label: "padding", Value: fmt.Sprintf("%.2f %%", 100*s.Packing.Padding)}, {Label: "split", Value: fmt.Sprintf("%.1f %%", 100*s.Packing.Split)},
+		{Label: "dead letters", Value: quantity.Count(s.Dead.Total)},
+	}
+}
+
+func level(x answers.Stage) screen.Level {
+	l := screen.Level{Label: x.Name, Brief: quantity.Short(x.Value), Long: quantity.Count(int64(x.Value)), Marked: x.Limits}
+	if x.Unit == "bytes" {
+		l.Long, l.Brief = quantity.Bytes(int64(x.Value)), quantity.Bytes(int64(x.Value))
+	}
+	if x.Of > 0 {
+		l.Part = min(1, x.Value/x.Of)
+		if x.Unit == "bytes" {
+			l.Long += " of " + quantity.Bytes(int64(x.Of))
+		} else {
+			l.Long += " of " + quantity.Count(int64(x.Of)) + " " + x.Unit
+			l.Brief += "/" + quantity.Short(x.Of)
+		}
+	}
+	return l
+}
+
+// table lays n lines out below a head, as many as are drawn.
+func table(n int, head string, line func(w io.Writer, i int)) []string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, head)
+	for i := range min(n, maxLines) {
+		line(t, i)
+	}
+	_ = t.Flush() // a strings.Builder takes everything
+	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+	if n > maxLines {
+		lines = append(lines, fmt.Sprintf("and %d more", n-maxLines))
+	}
+	return lines
+}
+
+// furthestBehind puts the ranks first that are furthest behind.
+func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
+	return slices.SortedStableFunc(slices.Values(ranks), func(a, b answers.RankStatus) int { return cmp.Compare(b.Lag, a.Lag) })
+}
+
+// Wait writes a time in seconds that a rank waited.
+func Wait(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Microsecond).String()
+}
+
+// StateOf says in a word or two how a source stands.
+func StateOf(x answers.SourceStatus, now time.Time) string {
+	switch {
+	case x.Removed:
+		return "removed"
+	case x.UsedUp:
+		return "used up"
+	case x.DownSince != nil:
+		return "out of reach, " + quantity.Time(now.Sub(*x.DownSince))
+	case x.Resting:
+		return "rests"
+	case x.Sealed:
+		return "sealed"
+	case x.DrySince != nil && x.Next > x.Stored:
+		return "dry, " + quantity.Time(now.Sub(*x.DrySince))
+	}
+	return "open"
+}

@@ -1,0 +1,108 @@
+// Package top shows on a terminal how a run does, from moment to moment: the status that a daemon answers, drawn.
+package top
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/lipgloss"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/screen"
+)
+
+// Ask asks a daemon how the run does.
+type Ask func(ctx context.Context) (answers.Status, error)
+
+// every is how often a daemon is asked.
+const every = 500 * time.Millisecond
+
+// Show shows until the user leaves or ctx ends. A daemon that does not answer is asked again; what it said last stays, with its age. where names it.
+func Show(ctx context.Context, where string, ask Ask, terminal *os.File) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	m := &model{ctx: ctx, where: where, ask: ask, view: screen.New(lipgloss.NewRenderer(terminal)), now: time.Now}
+	_, err := tea.NewProgram(m, tea.WithOutput(terminal), tea.WithAltScreen(), tea.WithContext(ctx)).Run()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// model is the live view as a bubbletea model.
+type model struct {
+	ctx           context.Context
+	where         string
+	ask           Ask
+	view          screen.View
+	now           func() time.Time
+	status        *answers.Status // nil before the first answer
+	err           error           // of the last attempt
+	width, height int
+}
+
+type (
+	answered struct {
+		status answers.Status
+		err    error
+	}
+	again struct{}
+)
+
+func (m *model) look() tea.Msg {
+	ctx, cancel := context.WithTimeout(m.ctx, 10*every)
+	defer cancel()
+	s, err := m.ask(ctx)
+	return answered{s, err}
+}
+
+// Init implements tea.Model.
+func (m *model) Init() tea.Cmd { return m.look }
+
+// Update implements tea.Model.
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tea.KeyMsg:
+		switch msg.String() {
+		case "q", "esc", "ctrl+c":
+			return m, tea.Quit
+		}
+	case answered:
+		if m.err = msg.err; m.err == nil {
+			m.status = &msg.status
+		}
+		return m, tea.Tick(every, func(time.Time) tea.Msg { return again{} })
+	case again:
+		return m, m.look
+	}
+	return m, nil
+}
+
+// View implements tea.Model.
+func (m *model) View() string {
+	if m.width == 0 {
+		return "" // the size comes first
+	}
+	return m.view.Render(m.picture(), m.width, m.height)
+}
+
+func (m *model) picture() screen.Picture {
+	if m.status == nil {
+		p := screen.Picture{Title: "loaderd top", State: m.where, Verdict: "Asking " + m.where, Keys: "q leaves"}
+		if m.err != nil {
+			p.Verdict, p.Tone = m.err.Error(), screen.Alarming
+		}
+		return p
+	}
+	p := Picture(*m.status)
+	p.State = m.where
+	if m.err != nil {
+		p.Tone, p.Verdict = screen.Alarming, fmt.Sprintf("No answer for %s: %v", m.now().Sub(m.status.Time).Round(time.Second), m.err)
+	}
+	return p
+}

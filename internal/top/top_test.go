@@ -1,0 +1,112 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/lipgloss"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/goldentest"
+	"loaderd/internal/screen"
+	"loaderd/loader"
+)
+
+var at = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+
+// someStatus is of a run with two sources and many ranks, one of which is behind.
+func someStatus() answers.Status {
+	dry, ends := at.Add(-3*time.Minute), 7260.0
+	s := answers.Status{Run: "pretrain", Time: at, Daemon: "node-0/71/x", Planned: 7231, Committed: 7000, EndsIn: &ends,
+		Verdict: loader.Verdict{Health: loader.Waiting, Sentence: "Waiting for documents of source math, 3 min", Do: "publish more documents, or seal the run to get the rest", Limits: "published"},
+		Rates:   answers.Rates{Rates: loader.Rates{Tokens: 12.4e6, Documents: 5120}, Bytes: 52e6},
+		Flow: []answers.Stage{{Name: "published", Value: 120_000, Of: 120_500, Unit: "documents", Limits: true}, {Name: "tokenized", Value: 5 << 20, Of: 64 << 20, Unit: "bytes"},
+			{Name: "pool", Value: 4000, Of: 8192, Unit: "pieces"}, {Name: "ahead", Value: 70, Of: 64, Unit: "steps"}, {Name: "committed", Value: 7000}},
+		Sources: []answers.SourceStatus{{Name: "code", Target: .25, Recent: .2512, Tokens: 31e6, Epochs: "1", Sealed: true}, {Name: "math", Target: .75, Recent: .7488, Tokens: 93e6, Epochs: "forever", DrySince: &dry, Next: 9, Stored: 8}},
+		Packing: answers.PackingStatus{Padding: .0012, Split: .31}, Dead: answers.DeadStatus{Total: 12},
+		Events: []answers.Event{{Time: at, Kind: "warning", Text: "readers wait for a step, step 7231"}}}
+	for i := range 16 {
+		s.Ranks = append(s.Ranks, answers.RankStatus{Job: "trainer", Rank: i, World: 16, Step: 7231, WaitP50: .0123, WaitP99: 1.5, Bytes: 3e6})
+	}
+	s.Ranks[5].Lag, s.Ranks[5].Step = 40, 7191
+	return s
+}
+
+func TestPictures(t *testing.T) {
+	time.Local = time.UTC
+	view := screen.New(lipgloss.NewRenderer(io.Discard))
+	for _, test := range []struct {
+		file          string
+		status        answers.Status
+		width, height int
+	}{
+		{"wide", someStatus(), 140, 60},
+		{"normal", someStatus(), 80, 24},
+		{"narrow", someStatus(), 40, 40},
+		{"begins", answers.Status{Run: "pretrain"}, 80, 24},
+	} {
+		t.Run(test.file, func(t *testing.T) {
+			goldentest.Compare(t, test.file+".txt", func(w io.Writer) error {
+				_, err := io.WriteString(w, view.Render(Picture(test.status), test.width, test.height)+"\n")
+				return err
+			})
+		})
+	}
+}
+
+// Whatever the size, it fits.
+func TestPicturesFit(t *testing.T) {
+	view := screen.New(lipgloss.NewRenderer(io.Discard))
+	long := someStatus()
+	long.Run, long.Verdict.Sentence = strings.Repeat("長", 200), strings.Repeat("word ", 100)
+	for _, s := range []answers.Status{someStatus(), {}, long} {
+		for width := 40; width <= 200; width += 3 {
+			for _, height := range []int{1, 5, 24, 80} {
+				lines := strings.Split(view.Render(Picture(s), width, height), "\n")
+				if len(lines) > height {
+					t.Fatalf("%d lines at a height of %d", len(lines), height)
+				}
+				for _, l := range lines {
+					if lipgloss.Width(l) > width {
+						t.Fatalf("at a width of %d: %d columns: %s", width, lipgloss.Width(l), l)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A daemon that does not answer is asked again; what it said last stays, with its age.
+func TestADaemonThatDoesNotAnswer(t *testing.T) {
+	answer, fails := someStatus(), errors.New("connection refused")
+	m := &model{ctx: t.Context(), where: "grpc://a:1", view: screen.New(lipgloss.NewRenderer(io.Discard)), now: func() time.Time { return at.Add(7 * time.Second) },
+		ask: func(context.Context) (answers.Status, error) { return answer, fails }}
+	says := func(want string) {
+		t.Helper()
+		if got := m.View(); !strings.Contains(got, want) {
+			t.Errorf("it shows\n%s\nwithout %q", got, want)
+		}
+	}
+	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	says("Asking grpc://a:1")
+	_, next := m.Update(m.Init()())
+	says("connection refused")
+	if next == nil {
+		t.Fatal("it is not asked again")
+	}
+	fails = nil
+	m.Update(m.look())
+	says("Waiting for documents of source math")
+	fails = errors.New("gone")
+	m.Update(m.look())
+	says("No answer for 7s: gone")
+	says("published")
+	if _, cmd := m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{'q'}}); cmd == nil {
+		t.Error("q does not leave")
+	}
+}
