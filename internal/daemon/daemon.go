@@ -290,6 +290,9 @@ func (d *Daemon) Run() *loader.Run { return d.run }
 // Store is the daemon's connection to JetStream.
 func (d *Daemon) Store() *stream.Store { return d.store }
 
+// PageURL is where the live page is.
+func (d *Daemon) PageURL() string { return d.http.url() }
+
 // FlightURI is where Flight clients connect.
 func (d *Daemon) FlightURI() string {
 	scheme := "grpc://"

@@ -204,16 +204,17 @@ func eval[T any](p *tab, expression string) T {
 func (p *tab) until(expression string) {
 	p.t.Helper()
 	for {
-		_, err := chromedp.Run(p.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(patience/2), chromedp.WithPollingInterval(50*time.Millisecond)))
+		_, err := chromedp.Run(p.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(20*time.Second), chromedp.WithPollingInterval(50*time.Millisecond)))
 		switch {
 		case err == nil:
 			return
 		case strings.Contains(err.Error(), "context with specified id") || strings.Contains(err.Error(), "context was destroyed"):
 			continue
 		}
+		says, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string](`document.body.innerText`))
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.t.Fatalf("%s: %v; the console says %q", expression, err, p.problems)
+		p.t.Fatalf("%s: %v; the console says %q, and the page:\n%s", expression, err, p.problems, says)
 	}
 }
 

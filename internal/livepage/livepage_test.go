@@ -15,16 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"loaderd/arrowout"
 	"loaderd/arrowout/answers"
 	"loaderd/internal/ledger"
 	"loaderd/internal/livepage"
+	"loaderd/internal/natstest"
 	"loaderd/loader"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { natstest.VerifyTestMain(m) }
 
 // serve serves the page of a fake daemon.
 func serve(t testing.TB, f *fake) *httptest.Server {

@@ -82,9 +82,9 @@ export class Chart {
   range() {
     const d = this.data;
     const all = d.stacked ? [1] : d.series.flatMap((s) => s.values.filter((v) => v !== null && Number.isFinite(v) && (!d.log || v > 0)));
-    const low = d.low ?? (all.length ? Math.min(...all) : 0);
+    const low = d.low ?? (all.length ? Math.min(...all) : d.log ? 1 : 0);
     const high = d.high ?? Math.max(all.length ? Math.max(...all) * (d.log ? 1.3 : 1.08) : 1, d.atLeast ?? 0);
-    return high > low ? [low, high] : [low, low + 1];
+    return high > low ? [low, high] : [low, low + 1]; // a single value, or none
   }
 
   // describe says in words what somebody who does not see the chart may want to know first.

@@ -1,6 +1,6 @@
 // The daemons of the run, and which of them leads.
 import { byId, el, say, table } from "./dom.js";
-import { bytes, count, duration } from "./format.js";
+import { bytes, count, daemonName, duration } from "./format.js";
 
 const quiet = 5; // seconds of silence that are worth a look
 
@@ -30,5 +30,5 @@ function nameCell(cell, d) {
   const key = `${d.name} ${web ? d.http : ""} ${d.here}`;
   if (cell.dataset.is === key) return;
   cell.dataset.is = key;
-  cell.replaceChildren(web ? el("a", { href: d.http, rel: "noreferrer" }, d.name) : d.name, d.here ? el("span", { class: "small" }, " (this page)") : "");
+  cell.replaceChildren(web ? el("a", { href: d.http, rel: "noreferrer", title: d.name }, daemonName(d.name)) : el("span", { title: d.name }, daemonName(d.name)), d.here ? el("span", { class: "small" }, " (this page)") : "");
 }

@@ -1,6 +1,6 @@
 // Events: what happened to the run, newest first, each with what to do about it.
 import { byId, el, keyed, mark, say, show } from "./dom.js";
-import { clock, count } from "./format.js";
+import { clock, count, daemonName } from "./format.js";
 
 const few = 10;
 let open = false;
@@ -31,5 +31,5 @@ export function updateEvents(s) {
 
 function make(e) {
   return { node: el("li", { "data-kind": e.kind }, el("time", { datetime: e.time }, clock(e.time)), el("span", { class: "kind" }, e.kind),
-    el("span", {}, e.text, e.do ? el("span", { class: "do" }, ` What to do: ${e.do}`) : null, el("span", { class: "small" }, ` ${e.daemon}`))) };
+    el("span", {}, e.text, e.do ? el("span", { class: "do" }, ` What to do: ${e.do}`) : null, el("span", { class: "small" }, ` ${daemonName(e.daemon)}`))) };
 }

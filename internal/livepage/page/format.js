@@ -40,7 +40,7 @@ export function percent(share) {
 export function duration(s) {
   if (!Number.isFinite(s)) return "?";
   if (s === 0) return "0 s";
-  if (s < 0.9995) return `${digits(Math.max(s * 1000, 0.01))} ms`;
+  if (s < 0.9995) return `${Number((s * 1000).toPrecision(2))} ms`;
   if (s < 10) return `${digits(s)} s`;
   if (s < 120) return `${Math.round(s)} s`;
   const minutes = Math.round(s / 60);
@@ -61,6 +61,9 @@ export function clock(time, now = Date.now()) {
   const at = `${two(t.getHours())}:${two(t.getMinutes())}:${two(t.getSeconds())}`;
   return new Date(now).toDateString() === t.toDateString() ? at : `${t.getFullYear()}-${two(t.getMonth() + 1)}-${two(t.getDate())} ${at}`;
 }
+
+// daemonName writes a daemon's name without what tells it from one of the same process number: host/process/mark.
+export const daemonName = (name) => name.split("/").slice(0, 2).join("/");
 
 // named writes a document: its sequence, with its source where the run has several.
 export const named = (d) => (d.source ? `${d.source}/${d.sequence}` : String(d.sequence));

@@ -82,8 +82,8 @@ function shareSeries(names, s) {
 // byTime are the charts over time.
 function byTime(t) {
   const x = (t.at ?? []).map((a) => Date.parse(a));
-  const long = x.length > 1 && x.at(-1) - x[0] > 86400000;
-  const axis = { x, xKind: "time", xText: (v) => (long ? clock(v, 0).slice(5, 16) : clock(v, v).slice(0, 5)) };
+  const span = x.length > 1 ? x.at(-1) - x[0] : 0;
+  const axis = { x, xKind: "time", xText: (v) => (span > 86400000 ? clock(v, 0).slice(5, 16) : clock(v, v).slice(0, span > 300000 ? 5 : 8)) };
   const shares = { ...axis, yText: percent, low: 0 };
   const out = [
     { id: "chart-speed", title: "Speed", about: "Tokens a second in planned steps, padding left out.", data: { ...axis, yText: short, low: 0, series: [{ name: "tokens/s", color: 0, values: t.tokens ?? [] }] } },

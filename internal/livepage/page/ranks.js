@@ -1,6 +1,6 @@
 // Ranks, by job: a strip that shows at a glance who is behind, and a table of each, worst first. Keepers below.
 import { byId, el, keyed, mark, say, show, table } from "./dom.js";
-import { bytes, count, duration, several, since } from "./format.js";
+import { bytes, count, daemonName, duration, several, since } from "./format.js";
 
 const few = 8; // rows of a table until all are asked for
 const slack = 3; // steps behind that say nothing: ranks ask one after the other
@@ -40,7 +40,7 @@ const columns = [
   { name: "Wait, median", about: "for a step, over the last minute", text: (r) => duration(r.wait_p50) },
   { name: "Wait, 99 %", about: "99 of 100 waits of the last minute were no longer", text: (r) => duration(r.wait_p99) },
   { name: "Sent", about: "over the last ten seconds", text: (r) => `${bytes(r.bytes)}/s` },
-  { name: "By daemon", text: (r) => r.daemon, left: true },
+  { name: "By daemon", text: (r) => daemonName(r.daemon), left: true },
   { name: "From", text: (r) => (r.identity ? `${r.identity}, ${r.address}` : r.address), left: true },
   { name: "Reads for", text: (r) => since(r.since, now) },
 ];
@@ -85,7 +85,7 @@ function updateCell(cell, r, most) {
   cell.fill.style.height = `${(100 - (85 * r.lag) / Math.max(most, 8)).toFixed(1)}%`;
   say(cell.label, String(r.rank));
   mark(cell.node, "data-holds", r.holds ? "" : null);
-  mark(cell.node, "title", `rank ${r.rank} of ${r.world}: step ${count(r.step)}, ${several(r.lag, "step")} behind, waits ${duration(r.wait_p99)} at most, by ${r.daemon}`);
+  mark(cell.node, "title", `rank ${r.rank} of ${r.world}: step ${count(r.step)}, ${several(r.lag, "step")} behind, waits ${duration(r.wait_p99)} at most, by ${daemonName(r.daemon)}`);
 }
 
 let keepers;

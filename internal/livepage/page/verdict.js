@@ -1,6 +1,6 @@
 // The verdict: one sentence, and the figures that stand beside it.
 import { byId, el, keyed, mark, say, show } from "./dom.js";
-import { bytes, count, duration, percent, short, since } from "./format.js";
+import { bytes, clock, count, daemonName, duration, percent, short } from "./format.js";
 
 const words = { running: "Running", waiting: "Waiting", failing: "Failing" };
 
@@ -25,7 +25,7 @@ export function updateVerdict(s) {
     say(byId("announce"), `${health}: ${v.sentence} ${v.do ?? ""}`);
   }
   say(byId("run"), s.run);
-  say(byId("who"), `run ${s.run_id.slice(0, 12)}, daemon ${s.daemon}, ${since(s.time, Date.now()) === "0 s" ? "now" : new Date(s.time).toLocaleTimeString("en-GB")}`);
+  say(byId("who"), `run ${s.run_id.slice(0, 12)}, daemon ${daemonName(s.daemon)}, ${clock(s.time)}`);
   say(byId("version"), s.version ? `loaderd ${s.version}.` : "");
   document.title = `${health}: ${s.run} - loaderd`;
   keyed(byId("facts"), facts(s), ([, label]) => label, make, ({ value, node }, [text, , about]) => {
@@ -34,10 +34,10 @@ export function updateVerdict(s) {
   });
 }
 
-// without leaves the first word of a sentence out where the word beside it says the same.
+// without leaves the first word of a sentence out where the word beside it says the same: Waiting, for documents.
 function without(sentence, health) {
-  const rest = sentence.startsWith(`${health}: `) ? sentence.slice(health.length + 2) : sentence;
-  return rest.charAt(0).toUpperCase() + rest.slice(1);
+  if (sentence.startsWith(`${health}: `)) return sentence.slice(health.length + 2);
+  return sentence.startsWith(`${health} `) ? sentence.slice(health.length + 1) : sentence;
 }
 
 function make([text, label]) {

@@ -1,0 +1,163 @@
+package livepage_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/internal/natstest"
+	"loaderd/loader/mixture"
+	"loaderd/stream"
+)
+
+// The page of a real daemon: two sources, four ranks one of which stands still, a producer whose documents cannot be decoded. It says who holds the run up,
+// shows what was in a step, and seals the run, which then ends.
+func TestPageOfADaemon(t *testing.T) {
+	browser := chromium(t)
+	d := twoSources(t)
+	publishBoth(t, d.Store(), 600)
+	release, finished := fourRanks(t, d.FlightURI())
+	p := open(t, browser, d.PageURL(), usual)
+	p.ready()
+
+	p.until(`/rank 3 of 4 holds the others/i.test(document.querySelector("#sentence").textContent) && document.querySelector(".cell[data-holds]")?.textContent === "3"`)
+	var now answers.Status
+	_, body := call(t, "GET", d.PageURL()+"/api/status", "")
+	if err := json.Unmarshal([]byte(body), &now); err != nil {
+		t.Fatal(err)
+	}
+	p.says("#top", now.Run, "4 ranks read")
+	p.says("#jobs", "4 ranks", "Rank 3 holds the others up", "3 of 4")
+	p.says("#flow", "Published", "Planned ahead", "Committed")
+	p.says("#sources", "web", "70.0 %", "math", "30.0 %")
+	p.says("#sources", "documents undecodable")
+	p.says("#daemons", now.Daemon[:strings.LastIndex(now.Daemon, "/")], "(this page)", "leads, term")
+	p.until(`document.querySelectorAll("#events > li").length > 0`)
+	p.until(`document.querySelector("#chart-shares svg")?.getAttribute("aria-label").includes("web, target 70.0 %")`)
+
+	p.enter("#step", "1")
+	p.until(`document.querySelectorAll(".row").length === 8`)
+	p.says("#step-note", "Step 1: 8 rows of 512 tokens")
+	p.click(".piece")
+	p.until(`document.querySelectorAll(".token").length > 5`)
+	p.says(".about-piece", "Source", "Path", "published")
+	path := eval[string](p, `[...document.querySelectorAll(".origin dt")].find((x) => x.textContent === "Path").nextElementSibling.textContent`)
+	p.enter("#document", path)
+	p.until(`document.querySelectorAll("#found li").length > 0 && document.querySelector("#found").textContent.includes("Step 1,")`)
+
+	p.click("#action-seal")
+	p.click("dialog button.do")
+	p.until(`document.querySelector("#acted").textContent.includes("recorded behind document")`)
+	release()
+	for range 4 {
+		if err := <-finished; err != nil {
+			t.Error(err)
+		}
+	}
+	p.until(`document.querySelector("#health").textContent === "Ended" && document.querySelector("#sentence").textContent.includes("step")`)
+	p.until(`document.querySelector("#events").textContent.includes("seal")`)
+}
+
+// twoSources starts a daemon.
+func twoSources(t *testing.T) *daemon.Daemon {
+	t.Helper()
+	c := config.Default()
+	c.Stream.Dir, c.Stream.Listen = t.TempDir(), "127.0.0.1:0"
+	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 256<<20, 64<<20, 256<<20
+	c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	c.Plan.Packing.Buckets, c.Plan.Packing.Pool, c.Plan.Packing.MaxAge = []int{512}, 64, 256
+	c.Plan.Shuffle.Window, c.Plan.Steps.Rows, c.Serve.Ahead = 16, 8, 8
+	c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 0.7, Epochs: 1}, "math": {Weight: 0.3, Epochs: 1}}
+	d, err := daemon.Start(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := d.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// publishBoth publishes documents of both sources; a tenth of those of math are no JSON, as they say.
+func publishBoth(t *testing.T, store *stream.Store, n int) {
+	t.Helper()
+	var messages []stream.Message
+	for i := range n {
+		for _, source := range []string{"web", "math"} {
+			id := fmt.Sprintf("%s/%d.txt", source, i)
+			m := stream.Message{Subject: "docs." + source, ID: id, Path: id, Data: []byte(strings.Repeat(fmt.Sprintf("This is document %d of %s. ", i, source), 10+i%30))}
+			if source == "math" && i%10 == 9 {
+				m.ContentType, m.Data = stream.TypeJSON, []byte("{")
+			}
+			messages = append(messages, m)
+		}
+	}
+	natstest.Publish(t, store, messages...)
+}
+
+// fourRanks read as one job; rank 3 stands still behind its second step until it is released. finished has what each ended with.
+func fourRanks(t *testing.T, uri string) (release func(), finished <-chan error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	released, ended := make(chan struct{}), make(chan error, 4)
+	var ranks sync.WaitGroup
+	for rank := range 4 {
+		ranks.Go(func() {
+			ended <- read(ctx, uri, rank, func(step int) {
+				if rank == 3 && step == 2 {
+					select {
+					case <-released:
+					case <-ctx.Done():
+					}
+				}
+			})
+		})
+	}
+	t.Cleanup(func() {
+		cancel()
+		ranks.Wait()
+	})
+	return sync.OnceFunc(func() { close(released) }), ended
+}
+
+// read reads all steps of a rank, over a connection that takes no more in advance than one batch: who stands still is seen by the daemon.
+func read(ctx context.Context, uri string, rank int, each func(step int)) error {
+	const window = 64 << 10
+	client, err := flight.NewClientWithMiddleware(strings.TrimPrefix(uri, "grpc://"), nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	batches, err := client.DoGet(ctx, &flight.Ticket{Ticket: fmt.Appendf(nil, `{"rank":%d,"world":4}`, rank)})
+	if err != nil {
+		return err
+	}
+	for step := 0; ; step++ {
+		switch _, err := batches.Recv(); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		each(step)
+	}
+}
