@@ -43,6 +43,7 @@ type Summary struct {
 	TokensPerSecond    float64 `json:"tokens_per_second"`
 	TextBytesPerSecond float64 `json:"text_bytes_per_second"`
 	PeakMemory         int64   `json:"peak_memory_bytes"` // resident, of the whole process
+	Page               string  `json:"page"`              // address of the live page
 	Flight             string  `json:"flight"`
 	NATS               string  `json:"nats"`
 	Folder             string  `json:"folder"`
@@ -68,7 +69,7 @@ func (j *Job) Summary() Summary {
 	defer j.mu.Unlock()
 	sum.Complete, sum.ReadersAgreed = j.complete, j.complete
 	if j.daemon != nil {
-		sum.Flight, sum.NATS = j.daemon.FlightURI(), j.daemon.Store().ClientURL()
+		sum.Page, sum.Flight, sum.NATS = j.daemon.PageURL(), j.daemon.FlightURI(), j.daemon.Store().ClientURL()
 		sum.TextBytes, sum.LeftOut = progress.OfferedBytes, progress.LeftOut
 		if sum.Seconds > 0 {
 			sum.TextBytesPerSecond = float64(sum.TextBytes) / sum.Seconds
@@ -134,7 +135,7 @@ func (s Summary) WriteText(w io.Writer, stays bool) error {
 	switch {
 	case !s.Complete:
 	case stays:
-		fmt.Fprintf(&b, "\nStill serving. The same steps from Python (pip install pyarrow numpy):\n\n%s\nctrl-C ends it.\n", snippet(s.Flight, s.Readers))
+		fmt.Fprintf(&b, "\nStill serving. The live page is at %s\n\nThe same steps from Python (pip install pyarrow numpy):\n\n%s\nctrl-C ends it.\n", s.Page, snippet(s.Flight, s.Readers))
 	default:
 		fmt.Fprintf(&b, `
 A daemon of your own, and documents for it:

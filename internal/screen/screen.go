@@ -63,7 +63,7 @@ type Level struct {
 	Label       string
 	Part        float64 // filled, 0 to 1
 	Long, Brief string  // in a wide and in a narrow terminal
-	Marked      bool // what the others wait for
+	Marked      bool    // what the others wait for
 }
 
 // Render draws at most height lines (0: as many as it takes) of at most width columns.
@@ -102,7 +102,7 @@ func (v View) Render(p Picture, width, height int) string {
 	if p.Note != "" {
 		lines = append(lines, v.note.Render(cut(p.Note, w)), "")
 	}
-	lines = append(lines, v.label.Render(p.Keys))
+	lines = append(lines, v.label.Render(cut(p.Keys, w)))
 	lines = fitHeight(lines, height)
 	for i, l := range lines {
 		if l != "" {

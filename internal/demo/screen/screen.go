@@ -29,6 +29,8 @@ func Lines(ctx context.Context, job *demo.Job, w io.Writer) error {
 	go func() { ended <- job.Run(ctx) }()
 	tick := time.NewTicker(lineInterval)
 	defer tick.Stop()
+	look := time.NewTicker(frameInterval) // until there is a page
+	defer look.Stop()
 	var rates demo.Rates
 	start := job.Figures()
 	rates.Fill(&start)
@@ -36,6 +38,15 @@ func Lines(ctx context.Context, job *demo.Job, w io.Writer) error {
 		select {
 		case err := <-ended:
 			return err
+		case <-look.C:
+			f := job.Figures()
+			if f.Page == "" {
+				continue
+			}
+			look.Stop()
+			if _, err := fmt.Fprintf(w, "the live page is at %s\n", f.Page); err != nil {
+				return fmt.Errorf("write progress: %w", err)
+			}
 		case <-tick.C:
 			f := job.Figures()
 			rates.Fill(&f)

@@ -11,8 +11,12 @@ import (
 
 // picture is what the live view shows of the figures of one moment.
 func picture(f demo.Figures) screen.Picture {
-	return screen.Picture{Title: "loaderd demo", State: fmt.Sprintf("%s  %.1f s", f.Phase, f.Elapsed.Seconds()), Lines: []string{f.From, f.Settings}, Cells: cells(f), Levels: levels(f),
+	p := screen.Picture{Title: "loaderd demo", State: fmt.Sprintf("%s  %.1f s", f.Phase, f.Elapsed.Seconds()), Lines: []string{f.From, f.Settings}, Cells: cells(f), Levels: levels(f),
 		Note: f.Note, Keys: "q stops"}
+	if f.Page != "" {
+		p.Lines = append([]string{"live page: " + f.Page}, p.Lines...)
+	}
+	return p
 }
 
 // cells are the figures, three that belong together a line where there is room.
