@@ -14,15 +14,13 @@ type metrics struct {
 	wait, send, memory           prometheus.Counter
 	cuts                         prometheus.Counter
 	held                         prometheus.GaugeFunc
-	waits, ages                  prometheus.Histogram
+	waits                        prometheus.Histogram
+	ages                         *ages
 	errors                       *prometheus.CounterVec
 }
 
-// Bounds of the histograms, in seconds: a wait costs a training step, a document's time is what a producer looks at.
-var (
-	waitBounds = []float64{1e-4, 1e-3, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
-	ageBounds  = []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600}
-)
+// waitBounds are those of the histogram of waits, in seconds.
+var waitBounds = []float64{1e-4, 1e-3, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
 
 // newMetrics registers the metrics; a nil registerer keeps them to itself.
 func newMetrics(reg prometheus.Registerer, b *budget) (*metrics, error) {
@@ -43,8 +41,7 @@ func newMetrics(reg prometheus.Registerer, b *budget) (*metrics, error) {
 			Help: "Bytes of batches that are assembled or being sent; at most flight.send_bytes."}, func() float64 { return float64(b.inUse()) }),
 		waits: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "loaderd_step_wait_seconds",
 			Help: "How long streams waited for the next step of the run.", Buckets: waitBounds}),
-		ages: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "loaderd_document_seconds",
-			Help: "Time of documents from their stream, which had taken them, until their first tokens were sent to a rank.", Buckets: ageBounds}),
+		ages: newAges(),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "loaderd_flight_errors_total", Help: "Calls that ended with an error, by reason."}, []string{"reason"}),
 	}
@@ -72,7 +69,5 @@ func (m *metrics) sent(b sending, now time.Time, took time.Duration) {
 	m.rows.Add(float64(b.Rows))
 	m.tokens.Add(float64(b.Tokens))
 	m.send.Add(took.Seconds())
-	for _, stored := range b.begins {
-		m.ages.Observe(max(now.Sub(time.Unix(0, stored)), 0).Seconds()) // the server's clock may be ahead
-	}
+	m.ages.add(now, b.begins)
 }

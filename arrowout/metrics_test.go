@@ -16,7 +16,7 @@ import (
 func TestHistograms(t *testing.T) {
 	f := newFake(3, 4, 16)
 	now := time.Now()
-	for _, ago := range []time.Duration{-time.Hour, 3 * time.Second, 2 * time.Hour} { // the first by a server whose clock is ahead
+	for _, ago := range []time.Duration{3 * time.Second, 2 * time.Hour, -time.Hour} { // the last by a server whose clock is ahead
 		f.begins = append(f.begins, now.Add(-ago).UnixNano())
 	}
 	f.onNext = func(_ context.Context, step uint64) error {

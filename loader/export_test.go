@@ -25,9 +25,6 @@ func (r *Run) Release(ctx context.Context) error {
 	return l.purge(ctx, floor)
 }
 
-// Leads reports whether this process takes itself for the leader.
-func (r *Run) Leads() bool { return r.office.present() != nil }
-
 // Effort bounds how many documents an estimate of a run's length samples and plans, until restore is called.
 func Effort(sample, played int) (restore func()) {
 	before := effort

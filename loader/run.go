@@ -208,6 +208,9 @@ func (r *Run) Cause(step uint64) *Error { return r.follower.explain(step) }
 // Verdict says in a sentence how the run does.
 func (r *Run) Verdict() Verdict { return r.follower.verdict() }
 
+// Leads reports whether this process plans the run, as far as it knows.
+func (r *Run) Leads() bool { return r.office.present() != nil }
+
 // Rates are how fast the run gets on.
 func (r *Run) Rates() Rates { return r.follower.pulse.rates() }
 

@@ -18,9 +18,11 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/access"
+	"loaderd/internal/build"
 	"loaderd/internal/config"
 	"loaderd/internal/status"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
 	"loaderd/stream/planlog"
@@ -69,11 +71,11 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 			err = errors.Join(err, d.close(stop))
 		}
 	}()
-	tokens, plan, err := Tokens(c.Tokenizer)
+	tokens, ids, err := Tokens(c.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
-	c.Plan.Tokenizer = plan
+	c.Plan.Tokenizer = ids
 	tokens.Hints = c.Plan.Packing.Related()
 	if d.store, err = stream.Open(ctx, c.Stream, log); err != nil {
 		return nil, err
@@ -106,8 +108,9 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.run, err = loader.Open(ctx, c.Run, c.Plan, c.Serve, edges); err != nil {
 		return nil, err
 	}
-	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), runMetrics{d.run, d.docs})
-	if d.flight, err = arrowout.NewServer(c.Flight, arrowout.Serving(d.run), log, d.metrics); err != nil {
+	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	ours := prometheus.WrapRegistererWith(prometheus.Labels{"run": c.Run}, d.metrics)
+	if d.flight, err = arrowout.NewServer(c.Flight, arrowout.Serving(d.run), log, ours); err != nil {
 		return nil, err
 	}
 	d.flight.ShowTexts(tokens.Text)
@@ -115,13 +118,15 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		return nil, err
 	}
 	for what, r := range d.reloaders() {
-		d.metrics.MustRegister(expiry(what, r))
+		ours.MustRegister(expiry(what, r))
 	}
 	if err := d.flight.Start(); err != nil {
 		return nil, err
 	}
 	d.watch = d.newWatch(holder.Name(), events, steps)
 	d.flight.Watch(d.watch)
+	ours.MustRegister(runMetrics{d.run, d.docs}, rankMetrics{d.flight.Traffic, func() plan.Keepers { return d.run.Info().Keepers }},
+		daemonMetrics{d.run.Leads, d.watch.Term, d.run.Verdict}, buildInfo(build.This()))
 	d.run.ServesAt(d.advertised())
 	d.leads.ServesAt(d.advertised())
 	// Nothing of a new run is written before all else is up: a start that fails leaves no trace of its configuration.

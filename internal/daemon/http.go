@@ -40,7 +40,7 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 		h.listen = tls.NewListener(l, t)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", d.only(access.Read, promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{})))
+	mux.Handle("GET /metrics", d.only(access.Read, promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{EnableOpenMetrics: true})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case <-d.ended:

@@ -33,6 +33,12 @@ var sourceMetrics = []sourceMetric{
 		return float64(s.Status.Tokens) / float64(max(m.tokens, 1))
 	}),
 	ofSource(prometheus.GaugeValue, "epoch", "Epoch that is read, from 0.", func(_ mixed, s loader.SourceStats) float64 { return float64(s.Epoch) }),
+	ofSource(prometheus.CounterValue, "documents_total", "Documents of the source that were taken, used or not.", func(_ mixed, s loader.SourceStats) float64 { return float64(s.Arrived) }),
+	ofSource(prometheus.CounterValue, "emitted_tokens_total", "Tokens of the source in steps.", func(_ mixed, s loader.SourceStats) float64 { return float64(s.Emitted) }),
+	ofSource(prometheus.GaugeValue, "last_sequence", "Last document in the source's stream.", func(_ mixed, s loader.SourceStats) float64 { return float64(s.Stream.Last) }),
+	ofSource(prometheus.GaugeValue, "next_sequence", "Document that is taken next; 0 behind the last one.", func(_ mixed, s loader.SourceStats) float64 { return float64(s.Next) }),
+	ofSource(prometheus.GaugeValue, "down", "1 while the source's stream is out of reach.", func(_ mixed, s loader.SourceStats) float64 { return truth(!s.Stream.DownSince.IsZero()) }),
+	ofSource(prometheus.GaugeValue, "used_up", "1 when no document of the source is left.", func(_ mixed, s loader.SourceStats) float64 { return truth(s.UsedUp) }),
 	ofSource(prometheus.GaugeValue, "resting", "1 while the others share the source's weight, as it has no documents.", func(_ mixed, s loader.SourceStats) float64 { return truth(s.Resting) }),
 	ofSource(prometheus.GaugeValue, "dry_seconds", "For how long the run has waited for a document of the source.", func(m mixed, s loader.SourceStats) float64 {
 		if s.Name != m.next {

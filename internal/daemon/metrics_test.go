@@ -38,6 +38,60 @@ func TestMetricsAreDocumented(t *testing.T) {
 	documented(leftOut, "{source,why}")
 	documented(ended, "{end}")
 	documented(silent, "")
+	for _, m := range rankFigures {
+		documented(m.desc, "{train_job,rank}")
+	}
+	for _, m := range jobFigures {
+		documented(m.desc, "{train_job}")
+	}
+	documented(committed, "{train_job}")
+}
+
+// What a daemon shows carries the run and stands in the operator's page; no two metrics have one name in OpenMetrics, where counters drop _total.
+func TestMetricsOfADaemon(t *testing.T) {
+	c := settings(t)
+	d := start(t, c)
+	defer func() {
+		if err := stop(d, 20*time.Second); err != nil {
+			t.Error(err)
+		}
+	}()
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	families, err := d.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "loaderd_") {
+			continue
+		}
+		short := strings.TrimSuffix(f.GetName(), "_total")
+		if names[short] {
+			t.Errorf("two metrics are %s in OpenMetrics", short)
+		}
+		names[short] = true
+		if !strings.Contains(string(page), "`"+f.GetName()+"`") && !strings.Contains(string(page), "`"+f.GetName()+"{") {
+			t.Errorf("docs/operations.md lacks %s", f.GetName())
+		}
+		for _, m := range f.Metric {
+			run := ""
+			for _, l := range m.Label {
+				if l.GetName() == "run" {
+					run = l.GetValue()
+				}
+			}
+			if run != c.Run {
+				t.Errorf("%s is of run %q, want %q", f.GetName(), run, c.Run)
+			}
+		}
+	}
+	if len(names) < 60 {
+		t.Errorf("%d metrics", len(names))
+	}
 }
 
 // sourceCounts collects figures of sources.

@@ -236,6 +236,13 @@ func (w *Watch) Status() answers.Status {
 	return w.status
 }
 
+// Term is the number of the last term that the plan names, as far as it has been read.
+func (w *Watch) Term() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.term
+}
+
 // History implements arrowout.Watcher.
 func (w *Watch) History() answers.History {
 	w.mu.Lock()

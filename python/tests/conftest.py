@@ -100,10 +100,10 @@ class Daemon:
         return False
 
     def metric(self, name: str) -> float:
-        """The value of a metric without labels, 0 where there is none."""
+        """The value of a metric without labels but the run's, 0 where there is none."""
         with urllib.request.urlopen(self.http_url + "/metrics", timeout=5) as response:
             lines = [line.split() for line in response.read().decode().splitlines()]
-        return next((float(line[1]) for line in lines if line[0] == name), 0.0)
+        return next((float(line[1]) for line in lines if line[0].partition("{")[0] == name), 0.0)
 
     def stop(self) -> int:
         """SIGTERM; returns the exit status. A daemon that does not stop in time is killed, and the test fails."""

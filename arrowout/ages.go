@@ -1,0 +1,60 @@
+package arrowout
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ages is the histogram of documents' times, from when their stream took them until they are sent. A batch has hundreds of documents: the library's own
+// histogram takes ten times as long for them, which is a part of sending the batch that can be measured.
+type ages struct {
+	desc *prometheus.Desc
+
+	mu     sync.Mutex
+	counts [len(ageBounds) + 1]uint64 // by the first bound that is not below
+	sum    time.Duration
+}
+
+// ageBounds are those of the histogram: what a producer looks at.
+var ageBounds = [...]time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
+	2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
+
+func newAges() *ages {
+	return &ages{desc: prometheus.NewDesc("loaderd_document_seconds", "Time of documents from their stream, which had taken them, until their first tokens were sent to a rank.", nil, nil)}
+}
+
+// add counts documents that are sent now, by when they were stored in nanoseconds since 1970.
+func (a *ages) add(now time.Time, stored []int64) {
+	if len(stored) == 0 {
+		return
+	}
+	until, i := now.UnixNano(), 0
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range stored {
+		age := time.Duration(max(until-s, 0))       // the server's clock may be ahead
+		for ; i > 0 && age <= ageBounds[i-1]; i-- { // neighbours are about as old
+		}
+		for ; i < len(ageBounds) && age > ageBounds[i]; i++ {
+		}
+		a.counts[i]++
+		a.sum += age
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (a *ages) Describe(out chan<- *prometheus.Desc) { out <- a.desc }
+
+// Collect implements prometheus.Collector.
+func (a *ages) Collect(out chan<- prometheus.Metric) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	below, buckets := uint64(0), make(map[float64]uint64, len(ageBounds))
+	for i, bound := range ageBounds {
+		below += a.counts[i]
+		buckets[bound.Seconds()] = below
+	}
+	out <- prometheus.MustNewConstHistogram(a.desc, below+a.counts[len(ageBounds)], a.sum.Seconds(), buckets)
+}

@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"loaderd/internal/build"
+	"loaderd/loader"
+)
+
+// daemonMetrics shows what this daemon is to its run.
+type daemonMetrics struct {
+	leads   func() bool
+	term    func() uint64
+	verdict func() loader.Verdict
+}
+
+var (
+	leadsDesc  = prometheus.NewDesc("loaderd_daemon_leads", "1 while this daemon plans the run.", nil, nil)
+	termDesc   = prometheus.NewDesc("loaderd_daemon_term", "Number of the last term that this daemon knows of; a new one begins with each daemon that leads.", nil, nil)
+	healthDesc = prometheus.NewDesc("loaderd_health", "1 for how the run does: running, waiting or failing.", []string{"health"}, nil)
+	reasonDesc = prometheus.NewDesc("loaderd_waits", "1 for the reason that a reader which waits is told, while there is one.", []string{"reason"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m daemonMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{leadsDesc, termDesc, healthDesc, reasonDesc} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m daemonMetrics) Collect(out chan<- prometheus.Metric) {
+	show := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	show(leadsDesc, truth(m.leads()))
+	show(termDesc, float64(m.term()))
+	v := m.verdict()
+	for _, h := range []loader.Health{loader.Running, loader.Waiting, loader.Failing} {
+		show(healthDesc, truth(v.Health == h), string(h))
+	}
+	if v.Reason != "" {
+		show(reasonDesc, 1, string(v.Reason))
+	}
+}
+
+// buildInfo says which build of the program this is.
+func buildInfo(b build.Build) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_build_info", Help: "1, with the build of the program.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "go": b.Go, "revision": b.Revision}}, func() float64 { return 1 })
+}

@@ -1,0 +1,144 @@
+package daemon
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"loaderd/arrowout"
+	"loaderd/loader/plan"
+)
+
+// Bounds of what has figures of its own: clients choose ranks and the names of jobs.
+const (
+	ranksShown = 64 // of a daemon, those that are furthest behind their jobs
+	jobsShown  = 64 // by name
+)
+
+// rankMetrics shows what ranks get by this daemon. The label is train_job, as Prometheus gives every series a label job of its own.
+type rankMetrics struct {
+	traffic func() []arrowout.Traffic
+	keepers func() plan.Keepers
+}
+
+// rankMetric is a figure of each rank.
+type rankMetric struct {
+	desc  *prometheus.Desc
+	value func(rank) float64
+}
+
+// rank is a rank that reads, and how many steps it is behind the furthest one of its job here.
+type rank struct {
+	arrowout.Traffic
+	lag uint64
+}
+
+func ofRank(name, help string, value func(rank) float64) rankMetric {
+	return rankMetric{prometheus.NewDesc("loaderd_rank_"+name, help, []string{"train_job", "rank"}, nil), value}
+}
+
+var rankFigures = []rankMetric{
+	ofRank("step", "Step that the rank has not been sent whole, of the 64 ranks that are furthest behind.", func(r rank) float64 { return float64(r.Step) }),
+	ofRank("lag_steps", "Steps behind the furthest rank of the job that this daemon serves.", func(r rank) float64 { return float64(r.lag) }),
+	ofRank("wait_p50_seconds", "Half of the rank's waits for its next step were shorter, in the last minute.", func(r rank) float64 { return r.WaitP50.Seconds() }),
+	ofRank("wait_p99_seconds", "99 of 100 of these waits were shorter.", func(r rank) float64 { return r.WaitP99.Seconds() }),
+	ofRank("bytes_per_second", "Bytes that the rank was sent a second, in the last ten.", func(r rank) float64 { return r.Bytes }),
+}
+
+// jobMetric is a figure of each job that reads.
+type jobMetric struct {
+	desc  *prometheus.Desc
+	value func(job) float64
+}
+
+// job is a job whose ranks read from this daemon.
+type job struct {
+	name             string
+	ranks            int
+	slowest, fastest uint64
+}
+
+func jobDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("loaderd_job_"+name, help, []string{"train_job"}, nil)
+}
+
+var jobFigures = []jobMetric{
+	{jobDesc("ranks", "Ranks of the job that read from this daemon."), func(j job) float64 { return float64(j.ranks) }},
+	{jobDesc("slowest_step", "Step that the job's rank furthest behind has not been sent whole, of those that read from this daemon."), func(j job) float64 { return float64(j.slowest) }},
+	{jobDesc("fastest_step", "Step that its furthest rank has not been sent whole."), func(j job) float64 { return float64(j.fastest) }},
+}
+
+// committed is how far the checkpoints of each keeper reach.
+var committed = jobDesc("committed_step", "The job's own checkpoints cover all steps before this one.")
+
+// Describe implements prometheus.Collector.
+func (m rankMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, x := range rankFigures {
+		out <- x.desc
+	}
+	for _, x := range jobFigures {
+		out <- x.desc
+	}
+	out <- committed
+}
+
+// Collect implements prometheus.Collector.
+func (m rankMetrics) Collect(out chan<- prometheus.Metric) {
+	ranks, jobs := readingRanks(m.traffic())
+	for _, r := range ranks {
+		for _, x := range rankFigures {
+			out <- prometheus.MustNewConstMetric(x.desc, prometheus.GaugeValue, x.value(r), r.Job, strconv.Itoa(r.Rank))
+		}
+	}
+	for _, j := range jobs {
+		for _, x := range jobFigures {
+			out <- prometheus.MustNewConstMetric(x.desc, prometheus.GaugeValue, x.value(j), j.name)
+		}
+	}
+	keepers := m.keepers()
+	for _, name := range first(slices.Sorted(maps.Keys(keepers)), jobsShown) {
+		out <- prometheus.MustNewConstMetric(committed, prometheus.GaugeValue, float64(keepers[name]), name)
+	}
+}
+
+// readingRanks are the ranks that are shown, those furthest behind first, and the jobs that are. Of a rank that several read as, the stream counts that is
+// furthest behind.
+func readingRanks(traffic []arrowout.Traffic) ([]rank, []job) {
+	type key struct {
+		job  string
+		rank int
+	}
+	slowest, jobs := map[key]arrowout.Traffic{}, map[string]*job{}
+	for _, t := range traffic {
+		k := key{t.Job, t.Rank}
+		if before, known := slowest[k]; !known || t.Step < before.Step {
+			slowest[k] = t
+		}
+		j := jobs[t.Job]
+		if j == nil {
+			j = &job{name: t.Job, slowest: t.Step}
+			jobs[t.Job] = j
+		}
+		j.slowest, j.fastest = min(j.slowest, t.Step), max(j.fastest, t.Step)
+	}
+	ranks := make([]rank, 0, len(slowest))
+	for _, t := range slowest {
+		j := jobs[t.Job]
+		j.ranks++
+		ranks = append(ranks, rank{t, j.fastest - t.Step})
+	}
+	slices.SortFunc(ranks, func(a, b rank) int {
+		return cmp.Or(cmp.Compare(b.lag, a.lag), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Rank, b.Rank))
+	})
+	shown := make([]job, 0, len(jobs))
+	for _, name := range first(slices.Sorted(maps.Keys(jobs)), jobsShown) {
+		shown = append(shown, *jobs[name])
+	}
+	return first(ranks, ranksShown), shown
+}
+
+// first are the first of a list, n at most.
+func first[T any](list []T, n int) []T { return list[:min(len(list), n)] }
