@@ -24,6 +24,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/stream"
+	"loaderd/stream/deadletter"
 	"loaderd/stream/doclog"
 	"loaderd/stream/planlog"
 )
@@ -35,6 +36,7 @@ type Daemon struct {
 	store   *stream.Store
 	leads   *planlog.Leads
 	docs    letters
+	dead    *deadletter.Tallies
 	run     *loader.Run
 	flight  *arrowout.Server
 	watch   *status.Watch
@@ -60,7 +62,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	holder := Holder()
 	events := status.NewEvents(holder.Name())
 	log = slog.New(events.Handler(log.Handler()))
-	d := &Daemon{config: c, log: log, metrics: prometheus.NewRegistry(), again: make(chan struct{}, 1), ended: make(chan struct{}), stopRun: func() {}}
+	d := &Daemon{config: c, log: log, dead: deadletter.NewTallies(), metrics: prometheus.NewRegistry(), again: make(chan struct{}, 1), ended: make(chan struct{}), stopRun: func() {}}
 	defer func() {
 		if err != nil {
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Shutdown.Timeout)
@@ -125,7 +127,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	}
 	d.watch = d.newWatch(holder.Name(), events, steps)
 	d.flight.Watch(d.watch)
-	ours.MustRegister(runMetrics{d.run, d.docs}, rankMetrics{d.flight.Traffic, func() plan.Keepers { return d.run.Info().Keepers }},
+	ours.MustRegister(runMetrics{d.run, d.docs}, deadLetterMetrics{d.dead}, rankMetrics{d.flight.Traffic, func() plan.Keepers { return d.run.Info().Keepers }},
 		daemonMetrics{d.run.Leads, d.watch.Term, d.run.Verdict}, buildInfo(build.This()))
 	d.run.ServesAt(d.advertised())
 	d.leads.ServesAt(d.advertised())
@@ -140,6 +142,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	d.http.start()
 	go access.Watch(runCtx, log, d.again, d.reloaders())
 	go d.watch.Serve(runCtx)
+	go d.dead.Follow(runCtx)
 	go progress(runCtx, log.With("run", c.Run), c.Log.Progress, d.run.Stats)
 	go d.waitForEnd()
 	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after", time.Since(began).Round(time.Millisecond))
@@ -149,7 +152,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 // documents opens the document stream, or says how those of sources are opened.
 func (d *Daemon) documents(ctx context.Context, c config.Config, tokens doclog.Tokenizing, steps *planlog.Log, e *loader.Edges) error {
 	if c.Plan.Mixed() {
-		s := &sources{store: d.store, plan: steps, tokens: tokens.Shared(c.Stream.Workers), config: c.Plan}
+		s := &sources{store: d.store, plan: steps, tokens: tokens.Shared(c.Stream.Workers), config: c.Plan, dead: d.dead}
 		d.docs, e.Sources = s, s
 		return nil
 	}
@@ -158,6 +161,7 @@ func (d *Daemon) documents(ctx context.Context, c config.Config, tokens doclog.T
 		return err
 	}
 	d.docs, e.Documents = docs, docs
+	d.dead.Add(d.store, "")
 	floors, err := planlog.OpenFloors(ctx, steps)
 	e.Floors = floors
 	return err

@@ -37,6 +37,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	documented(leftOut, "{source,why}")
 	documented(ended, "{end}")
+	documented(deadLetters, "{reason,source}")
 	documented(silent, "")
 	for _, m := range rankFigures {
 		documented(m.desc, "{train_job,rank}")

@@ -19,6 +19,7 @@ type sources struct {
 	plan   *planlog.Log
 	tokens doclog.Tokenizing
 	config plan.Config // its sources share what is buffered
+	dead   *deadletter.Tallies
 
 	mu    sync.Mutex
 	names []string
@@ -40,6 +41,7 @@ func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (load
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open, s.names = append(s.open, docs), append(s.names, name)
+	s.dead.Add(store, name)
 	s.store.LetPublish(s.names...) // it may have come while the run goes on
 	return loader.Stream{Documents: docs, Floors: floors}, nil
 }

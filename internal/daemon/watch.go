@@ -13,7 +13,7 @@ func (d *Daemon) newWatch(name string, events *status.Events, plan *planlog.Log)
 	for _, n := range c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets) {
 		rows += n
 	}
-	return status.New(status.Options{Run: d.run, Plan: plan, Ranks: d.ranks(name), Bus: planlog.NewStatusBus(d.store, c.Run), Events: events, Log: d.log.With("run", c.Run),
+	return status.New(status.Options{Run: d.run, Plan: plan, Ranks: d.ranks(name), Dead: d.deadStatus, Bus: planlog.NewStatusBus(d.store, c.Run), Events: events, Log: d.log.With("run", c.Run),
 		Bounds: status.Bounds{Pool: c.Plan.Packing.Pool + c.Plan.Packing.Relevant().Held(), Window: c.Plan.Shuffle.Window, Rows: rows, Ahead: c.Serve.Ahead, BufferBytes: c.Stream.BufferBytes, Method: string(c.Plan.Packing.Method)},
 		Name:   name, Version: build.This().Version, Flight: d.advertised(), HTTP: d.http.url()})
 }

@@ -16,23 +16,36 @@ const headerPatience = 10 * time.Second
 // errEarly is a reading of headers that ended before the last message, on a server that is behind the others.
 var errEarly = Passing(errors.New("a server that is behind the others says that nothing is left"))
 
-// EachHeader calls f with the sequence and the headers of a stream's messages from sequence first to last, of one subject or of all (""), in
-// order, until f returns false. Payloads are not sent.
+// Head is a message without its payload.
+type Head struct {
+	Sequence uint64
+	Subject  string
+	Header   nats.Header
+	Time     time.Time // when the stream took it
+}
+
+// EachHeader is EachHead for who wants sequence and headers alone.
+func (c *Client) EachHeader(ctx context.Context, st jetstream.Stream, subject string, first, last uint64,
+	f func(sequence uint64, h nats.Header) (more bool)) error {
+	return c.EachHead(ctx, st, subject, first, last, func(m Head) bool { return f(m.Sequence, m.Header) })
+}
+
+// EachHead calls f with a stream's messages from sequence first to last, of one subject or of all (""), in order, until f returns false. Payloads are
+// not sent.
 //
 // In a cluster the reading is done by some server, which may be behind the others: there "nothing is left" is a hint. What follows is asked of the
 // stream's leader, behind a write that a majority took, and read as long as it has something. A server that is gone is no end either.
-func (c *Client) EachHeader(ctx context.Context, st jetstream.Stream, subject string, first, last uint64,
-	f func(sequence uint64, h nats.Header) (more bool)) error {
+func (c *Client) EachHead(ctx context.Context, st jetstream.Stream, subject string, first, last uint64, f func(m Head) (more bool)) error {
 	next, stopped := max(first, 1), false
-	each := func(sequence uint64, h nats.Header) bool {
-		stopped = !f(sequence, h)
-		next = sequence + 1
+	each := func(m Head) bool {
+		stopped = !f(m)
+		next = m.Sequence + 1
 		return !stopped && next <= last
 	}
 	wait, moved := c.Backoff(), time.Now()
 	for {
 		from := next
-		err := c.eachHeader(ctx, st, subject, from, last, each)
+		err := c.eachHead(ctx, st, subject, from, last, each)
 		if stopped || next > last || !c.Clustered() {
 			return err
 		}
@@ -78,10 +91,9 @@ func (c *Client) nothingFrom(ctx context.Context, st jetstream.Stream, subject s
 	return err
 }
 
-// eachHeader is EachHeader by what one server has, to its end: by a consumer, or where none can be made, as by who may not, by gets of many messages, which
+// eachHead is EachHead by what one server has, to its end: by a consumer, or where none can be made, as by who may not, by gets of many messages, which
 // send payloads too.
-func (c *Client) eachHeader(ctx context.Context, st jetstream.Stream, subject string, first, last uint64,
-	f func(sequence uint64, h nats.Header) (more bool)) error {
+func (c *Client) eachHead(ctx context.Context, st jetstream.Stream, subject string, first, last uint64, f func(m Head) (more bool)) error {
 	if !c.mayNot(opCreateConsumer) {
 		consumer, err := c.headersConsumer(ctx, st, subject, first)
 		if err == nil {
@@ -111,8 +123,7 @@ const (
 	headersBytes  = 8 << 20
 )
 
-func (c *Client) getHeaders(ctx context.Context, st jetstream.Stream, subject string, first, last uint64,
-	f func(sequence uint64, h nats.Header) (more bool)) error {
+func (c *Client) getHeaders(ctx context.Context, st jetstream.Stream, subject string, first, last uint64, f func(m Head) (more bool)) error {
 	for next := first; next <= last; {
 		end := min(last, next+headersAtOnce-1)
 		found, behind, err := c.GetRange(ctx, st.CachedInfo().Config.Name, next, end, headersBytes)
@@ -120,7 +131,7 @@ func (c *Client) getHeaders(ctx context.Context, st jetstream.Stream, subject st
 			return err
 		}
 		for _, m := range found {
-			if (subject == "" || m.Subject == subject) && !f(m.Sequence, m.Header) {
+			if (subject == "" || m.Subject == subject) && !f(Head{m.Sequence, m.Subject, m.Header, m.Time}) {
 				return nil
 			}
 		}
@@ -129,7 +140,7 @@ func (c *Client) getHeaders(ctx context.Context, st jetstream.Stream, subject st
 	return nil
 }
 
-func consumeHeaders(ctx context.Context, consumer jetstream.Consumer, f func(sequence uint64, h nats.Header) (more bool)) error {
+func consumeHeaders(ctx context.Context, consumer jetstream.Consumer, f func(m Head) (more bool)) error {
 	if info := consumer.CachedInfo(); info != nil && info.NumPending == 0 {
 		return nil
 	}
@@ -149,7 +160,7 @@ func consumeHeaders(ctx context.Context, consumer jetstream.Consumer, f func(seq
 		if err != nil {
 			return err
 		}
-		if !f(meta.Sequence.Stream, m.Headers()) || meta.NumPending == 0 {
+		if !f(Head{meta.Sequence.Stream, m.Subject(), m.Headers(), meta.Timestamp}) || meta.NumPending == 0 {
 			return nil
 		}
 	}

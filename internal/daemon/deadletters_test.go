@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/natstest"
+	"loaderd/internal/reader"
+	"loaderd/loader/mixture"
+	"loaderd/stream"
+)
+
+// dead waits until the status of a daemon counts so many dead letters, which its metrics do before.
+func dead(t *testing.T, d *Daemon, letters int64, metrics ...string) answers.DeadStatus {
+	t.Helper()
+	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var s answers.Status
+	natstest.Soon(t, fmt.Sprint(letters, " letters are counted"), func() bool {
+		if err := client.Do(t.Context(), "status", map[string]any{}, &s); err != nil {
+			t.Fatal(err)
+		}
+		return s.Dead.Total >= letters
+	})
+	page := get(t, d.http.url()+"/metrics")
+	for _, metric := range metrics {
+		if !strings.Contains(page, metric) {
+			t.Errorf("the metrics lack %s", metric)
+		}
+	}
+	return s.Dead
+}
+
+func badDocument(subject string) stream.Message {
+	return stream.Message{Subject: subject, ContentType: stream.TypeJSON, Data: []byte("{")}
+}
+
+// Dead letters show in the metrics and in the status, by reason and with samples.
+func TestDeadLettersAreShown(t *testing.T) {
+	d := start(t, settings(t))
+	defer stop(d, time.Minute) //nolint:errcheck // the test is over
+	natstest.Publish(t, d.Store(), badDocument("docs.a"), badDocument("docs.b"), stream.Message{Subject: "docs.a", Data: []byte("text")})
+	s := dead(t, d, 3, `loaderd_dead_letters_held{reason="NO_TOKENIZER",run="default",source=""} 1`, `loaderd_dead_letters_held{reason="BAD_JSON",run="default",source=""} 2`)
+	if s.Total != 3 || len(s.Reasons) != 2 || s.Reasons[0].Reason != "BAD_JSON" || s.Reasons[0].Letters != 2 || len(s.Reasons[0].Samples) != 2 ||
+		s.Reasons[0].Samples[0].Subject != "docs.b" || s.Reasons[0].Samples[0].Sequence != 2 {
+		t.Errorf("the status has %+v", s)
+	}
+}
+
+// So do those of sources, and of one that comes while the run goes on.
+func TestDeadLettersOfSources(t *testing.T) {
+	c := settings(t)
+	c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 1, Epochs: 1}}
+	c.Plan.Mix.Dry, c.Plan.Mix.End = mixture.DryWait, mixture.EndAll
+	d := start(t, c)
+	defer stop(d, time.Minute) //nolint:errcheck // the test is over
+	natstest.Publish(t, d.Store(), badDocument("docs.web"))
+	dead(t, d, 1, `loaderd_dead_letters_held{reason="BAD_JSON",run="default",source="web"} 1`)
+	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Mix(t.Context(), "", reader.MixChange{Add: map[string]json.RawMessage{"late": json.RawMessage(`{"weight":100}`)}}); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Publish(t, d.Store(), badDocument("docs.late"), badDocument("docs.late"))
+	s := dead(t, d, 3, `loaderd_dead_letters_held{reason="BAD_JSON",run="default",source="late"} 2`)
+	if s.Total != 3 || len(s.Reasons) != 1 || s.Reasons[0].Samples[0].Source != "late" || s.Reasons[0].Samples[2].Source != "web" {
+		t.Errorf("the status has %+v", s)
+	}
+}

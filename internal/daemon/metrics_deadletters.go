@@ -1,0 +1,27 @@
+package daemon
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"loaderd/stream/deadletter"
+)
+
+// deadLetters are the dead letters that the streams hold. Reasons are bounded, and so are sources. (loaderd_dead_letters is the name that OpenMetrics has for
+// the counter loaderd_dead_letters_total.)
+var deadLetters = prometheus.NewDesc("loaderd_dead_letters_held", "Dead letters that the stream holds, by reason; source is empty in a run with one document stream.",
+	[]string{"reason", "source"}, nil)
+
+// deadLetterMetrics shows what tallies have counted.
+type deadLetterMetrics struct{ tallies *deadletter.Tallies }
+
+// Describe implements prometheus.Collector.
+func (m deadLetterMetrics) Describe(out chan<- *prometheus.Desc) { out <- deadLetters }
+
+// Collect implements prometheus.Collector.
+func (m deadLetterMetrics) Collect(out chan<- prometheus.Metric) {
+	m.tallies.Each(func(source string, s deadletter.Summary) {
+		for _, r := range s.Reasons {
+			out <- prometheus.MustNewConstMetric(deadLetters, prometheus.GaugeValue, float64(r.Letters), r.Reason, source)
+		}
+	})
+}

@@ -1,0 +1,96 @@
+package deadletter
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Bounds of a Summary.
+const (
+	maxReasons = 32 // that are told apart; the others are Other
+	maxSamples = 5  // of a reason
+	maxProblem = 300
+	maxSubject = 200
+)
+
+// Other are the letters whose reason is none of those that are told apart, or no name at all.
+const Other = "OTHER"
+
+// Summary is what streams of dead letters hold.
+type Summary struct {
+	Total   int64    // letters; more than those of Reasons while these are still being read
+	Reasons []Reason // most letters first
+}
+
+// Reason are the letters of one reason.
+type Reason struct {
+	Reason  string
+	Letters int64
+	Samples []Sample // the newest first
+}
+
+// Sample is a letter.
+type Sample struct {
+	Letter   uint64 // its sequence in its stream of dead letters
+	Source   string // empty in a run with one document stream
+	Sequence uint64 // of the document
+	Subject  string // likewise
+	Problem  string
+	Time     time.Time // when the letter was stored
+}
+
+// Merge is the summary of several streams.
+func Merge(all ...Summary) Summary {
+	var out Summary
+	of := map[string]Reason{}
+	for _, s := range all {
+		out.Total += s.Total
+		for _, r := range s.Reasons {
+			sum := of[r.Reason]
+			sum.Reason, sum.Letters = r.Reason, sum.Letters+r.Letters
+			sum.Samples = append(sum.Samples, r.Samples...)
+			of[r.Reason] = sum
+		}
+	}
+	for _, r := range of {
+		out.Reasons = append(out.Reasons, r)
+	}
+	slices.SortFunc(out.Reasons, byLetters)
+	if rest := len(out.Reasons) - maxReasons; rest > 0 {
+		out.Reasons = fold(out.Reasons)
+	}
+	for i := range out.Reasons {
+		newest(&out.Reasons[i])
+	}
+	return out
+}
+
+func byLetters(a, b Reason) int {
+	return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Reason, b.Reason))
+}
+
+// fold makes one reason of those that are too many.
+func fold(all []Reason) []Reason {
+	other := Reason{Reason: Other}
+	kept := make([]Reason, 0, maxReasons)
+	for _, r := range all {
+		if r.Reason != Other && len(kept) < maxReasons-1 {
+			kept = append(kept, r)
+			continue
+		}
+		other.Letters += r.Letters
+		other.Samples = append(other.Samples, r.Samples...)
+	}
+	kept = append(kept, other)
+	slices.SortFunc(kept, byLetters)
+	return kept
+}
+
+// newest keeps the newest samples of a reason.
+func newest(r *Reason) {
+	slices.SortFunc(r.Samples, func(a, b Sample) int {
+		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Source, b.Source), cmp.Compare(b.Letter, a.Letter))
+	})
+	r.Samples = slices.Clip(r.Samples[:min(len(r.Samples), maxSamples)])
+}

@@ -1,0 +1,270 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream"
+	"loaderd/stream/conn"
+)
+
+// Tally counts the dead letters that a stream holds, by reason, and keeps the newest of each. It reads headers alone, each letter's once, and remembers
+// one byte of it: so that a letter which the stream drops, or somebody deletes, leaves the count. Whoever reads the stream counts the same.
+type Tally struct {
+	store  *stream.Store
+	source string
+
+	reading sync.Mutex // one Refresh at a time
+	stream  jetstream.Stream
+	again   time.Time // no recount before
+
+	mu      sync.Mutex
+	created time.Time // of the stream that is counted
+	total   int64     // letters that the stream held when it was last asked
+	first   uint64    // sequence of letters[0]
+	letters []uint8   // by sequence: a place of reasons plus 1, 0 where there is no letter
+	reasons [maxReasons]counted
+}
+
+// counted is what a Tally holds of one reason. The last place is for all others.
+type counted struct {
+	reason  string // empty: the place is free
+	letters int64
+	samples []Sample // oldest first
+}
+
+// most bounds the letters that are counted: those before the newest ones are not.
+const most = 1 << 24
+
+// recountPause lies between two countings from the start.
+const recountPause = time.Minute
+
+// NewTally makes a tally of the dead letters behind a store's document stream, which belongs to a source, or to a run with one stream (""). It is empty until
+// the first Refresh.
+func NewTally(s *stream.Store, source string) *Tally { return &Tally{store: s, source: source} }
+
+// Source is the name of the source whose letters are counted.
+func (t *Tally) Source() string { return t.source }
+
+// Refresh takes in what has come and gone since the last one. After an error, such as a lost connection, the next one goes on where this one ended.
+func (t *Tally) Refresh(ctx context.Context) error {
+	t.reading.Lock()
+	defer t.reading.Unlock()
+	info, err := t.info(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) && !t.store.Clustered() { // where it may be a server that is behind
+		t.stream = nil
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.clear(time.Time{}, 1)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	next := t.follow(info)
+	last := info.State.LastSeq
+	if next <= last && info.State.Msgs > 0 {
+		err = t.store.EachHead(ctx, t.stream, "", next, last, func(m conn.Head) bool {
+			if m.Sequence <= last {
+				t.add(m)
+			}
+			return m.Sequence < last
+		})
+		if err != nil {
+			return err
+		}
+	}
+	t.reached(last)
+	if t.misses(info) && !time.Now().Before(t.again) {
+		t.again = time.Now().Add(recountPause)
+		return t.recount(ctx)
+	}
+	return nil
+}
+
+// misses says whether letters that are counted were deleted between others. (Those that the stream dropped lie before all others.)
+func (t *Tally) misses(info *jetstream.StreamInfo) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	holes := len(t.letters)
+	for _, r := range t.reasons {
+		holes -= int(r.letters)
+	}
+	return info.State.NumDeleted > holes && t.first <= max(info.State.FirstSeq, 1)
+}
+
+// recount counts all letters again, and shows what was counted before until that is done.
+func (t *Tally) recount(ctx context.Context) error {
+	fresh := NewTally(t.store, t.source)
+	fresh.again = t.again // once is enough
+	if err := fresh.Refresh(ctx); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.created, t.total, t.first, t.letters, t.reasons = fresh.created, fresh.total, fresh.first, fresh.letters, fresh.reasons
+	return nil
+}
+
+// info asks for the stream's state.
+func (t *Tally) info(ctx context.Context) (info *jetstream.StreamInfo, err error) {
+	err = t.store.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) (err error) {
+		if t.stream == nil {
+			if t.stream, err = t.store.JetStream().Stream(ctx, t.store.Config().DeadLetterName()); err != nil {
+				t.stream = nil
+				return err
+			}
+			info = t.stream.CachedInfo()
+			return nil
+		}
+		info, err = t.stream.Info(ctx)
+		return err
+	})
+	return info, err
+}
+
+// follow takes in which letters the stream has, and returns the first one that is not counted.
+func (t *Tally) follow(info *jetstream.StreamInfo) (next uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if created := stream.Created(info); !created.Equal(t.created) {
+		t.clear(created, info.State.FirstSeq)
+	}
+	t.total = int64(info.State.Msgs)
+	t.drop(info.State.FirstSeq)
+	if last := info.State.LastSeq; last >= most {
+		t.drop(last - most + 1)
+	}
+	return t.next()
+}
+
+// next is the sequence behind those that are counted. The caller holds mu.
+func (t *Tally) next() uint64 { return t.first + uint64(len(t.letters)) }
+
+// drop forgets letters before a sequence. The caller holds mu.
+func (t *Tally) drop(first uint64) {
+	if first <= t.first {
+		return
+	}
+	gone := min(first-t.first, uint64(len(t.letters)))
+	for _, place := range t.letters[:gone] {
+		if place > 0 {
+			t.reasons[place-1].letters--
+		}
+	}
+	rest := t.letters[gone:]
+	if cap(rest) > 2*len(rest)+1<<10 {
+		rest = slices.Clip(slices.Clone(rest)) // lets the dropped ones go
+	}
+	t.letters, t.first = rest, first
+	for i := range t.reasons {
+		r := &t.reasons[i]
+		r.samples = slices.DeleteFunc(r.samples, func(s Sample) bool { return s.Letter < first })
+		if r.letters == 0 {
+			*r = counted{}
+		}
+	}
+}
+
+// add counts a letter.
+func (t *Tally) add(m conn.Head) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reach(m.Sequence - 1)
+	if m.Sequence != t.next() {
+		return // dropped or counted since
+	}
+	i := t.place(reasonOf(m.Header.Get(HeaderReason)))
+	t.letters = append(t.letters, uint8(i+1))
+	r := &t.reasons[i]
+	r.letters++
+	if len(r.samples) == maxSamples {
+		r.samples = slices.Delete(r.samples, 0, 1)
+	}
+	sequence, _ := strconv.ParseUint(m.Header.Get(HeaderOriginalSequence), 10, 64) // 0 where a foreign letter says none
+	r.samples = append(r.samples, Sample{Letter: m.Sequence, Source: t.source, Sequence: sequence, Subject: short(m.Header.Get(HeaderOriginalSubject), maxSubject),
+		Problem: short(m.Header.Get(HeaderProblem), maxProblem), Time: m.Time})
+}
+
+// reached notes that there are no further letters up to a sequence.
+func (t *Tally) reached(sequence uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reach(sequence)
+}
+
+// reach is reached. The caller holds mu.
+func (t *Tally) reach(sequence uint64) {
+	if n := sequence + 1; n > t.next() {
+		t.letters = append(t.letters, make([]uint8, n-t.next())...)
+	}
+}
+
+// place is where a reason is counted. The caller holds mu.
+func (t *Tally) place(reason string) int {
+	free := maxReasons - 1
+	for i := range t.reasons[:maxReasons-1] {
+		switch t.reasons[i].reason {
+		case reason:
+			return i
+		case "":
+			free = min(free, i)
+		}
+	}
+	if reason == Other {
+		free = maxReasons - 1
+	}
+	t.reasons[free].reason = reason
+	if free == maxReasons-1 {
+		t.reasons[free].reason = Other
+	}
+	return free
+}
+
+// clear begins to count anew. The caller holds mu.
+func (t *Tally) clear(created time.Time, first uint64) {
+	t.created, t.total, t.first, t.letters, t.reasons = created, 0, max(first, 1), nil, [maxReasons]counted{}
+}
+
+// Summary is what is counted now.
+func (t *Tally) Summary() Summary {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := Summary{Total: t.total}
+	for _, r := range t.reasons {
+		if r.letters > 0 {
+			reason := Reason{Reason: r.reason, Letters: r.letters, Samples: slices.Clone(r.samples)}
+			newest(&reason)
+			out.Reasons = append(out.Reasons, reason)
+		}
+	}
+	slices.SortFunc(out.Reasons, byLetters)
+	return out
+}
+
+// reasonForm is what the name of a reason looks like. Whoever may publish dead letters may write anything.
+var reasonForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,39}$`)
+
+func reasonOf(header string) string {
+	if !reasonForm.MatchString(header) {
+		return Other
+	}
+	return header
+}
+
+// short is text from outside, cut to n bytes.
+func short(text string, n int) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if len(text) > n {
+		text = strings.ToValidUTF8(text[:n], "") + "..."
+	}
+	return strings.Clone(text) // not the whole header block with it
+}

@@ -1,0 +1,288 @@
+package deadletter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/internal/natstest"
+	"loaderd/stream"
+	"loaderd/stream/deadletter"
+)
+
+// keep stores letters of documents first to last, of reasons in turn.
+func keep(t *testing.T, s *stream.Store, first, last uint64, reasons ...string) {
+	t.Helper()
+	w, err := deadletter.Open(natstest.Context(t), s, time.Unix(1, 0), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sequence := first; sequence <= last; sequence++ {
+		reason := reasons[sequence%uint64(len(reasons))]
+		m := document(sequence)
+		if source := s.Config().Source; source != "" {
+			m.Subject = "docs." + source
+		}
+		w.Put(natstest.Context(t), m, &deadletter.Problem{Reason: reason, Sentence: fmt.Sprint("document ", sequence)})
+	}
+	if c := w.Counts(); c.Stored != int64(last+1-first) {
+		t.Fatalf("letters are kept as %+v", c)
+	}
+}
+
+// held counts what the stream of letters holds, letter by letter.
+func held(t *testing.T, s *stream.Store) map[string]int64 {
+	t.Helper()
+	counts := map[string]int64{}
+	eachLetter(t, s, func(m *jetstream.RawStreamMsg) { counts[m.Header.Get(deadletter.HeaderReason)]++ })
+	return counts
+}
+
+func eachLetter(t *testing.T, s *stream.Store, f func(m *jetstream.RawStreamMsg)) {
+	t.Helper()
+	st, err := s.EnsureDeadLetters(natstest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := st.Info(natstest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sequence := info.State.FirstSeq; info.State.Msgs > 0 && sequence <= info.State.LastSeq; sequence++ {
+		m, err := st.GetMsg(natstest.Context(t), sequence)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(m)
+	}
+}
+
+// counted are the letters of a summary by reason; it checks what else a summary promises.
+func counted(t *testing.T, s deadletter.Summary) map[string]int64 {
+	t.Helper()
+	total := int64(0)
+	for i, r := range s.Reasons {
+		total += r.Letters
+		if i > 0 && s.Reasons[i-1].Letters < r.Letters {
+			t.Errorf("%s with %d letters stands behind one with less", r.Reason, r.Letters)
+		}
+		if want := int(min(r.Letters, 5)); len(r.Samples) != want {
+			t.Errorf("%s has %d samples, want %d", r.Reason, len(r.Samples), want)
+		}
+		for k, x := range r.Samples {
+			if k > 0 && r.Samples[k-1].Letter <= x.Letter || x.Time.IsZero() {
+				t.Errorf("%s has samples %+v", r.Reason, r.Samples)
+			}
+		}
+	}
+	if total != s.Total {
+		t.Errorf("%d letters of reasons, %d in all", total, s.Total)
+	}
+	return lettersOf(s)
+}
+
+func lettersOf(s deadletter.Summary) map[string]int64 {
+	counts := map[string]int64{}
+	for _, r := range s.Reasons {
+		counts[r.Reason] = r.Letters
+	}
+	return counts
+}
+
+func refreshed(t *testing.T, x *deadletter.Tally) deadletter.Summary {
+	t.Helper()
+	if err := x.Refresh(natstest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	return x.Summary()
+}
+
+func same(t *testing.T, what string, x *deadletter.Tally, s *stream.Store) {
+	t.Helper()
+	if got, want := counted(t, refreshed(t, x)), held(t, s); !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: %v are counted, the stream holds %v", what, got, want)
+	}
+}
+
+// A tally has what the stream of letters holds, whatever comes and goes, and one that begins later has the same.
+func TestTally(t *testing.T) {
+	s := natstest.Start(t).Store()
+	x := deadletter.NewTally(s, "web")
+	if got := refreshed(t, x); got.Total != 0 || len(got.Reasons) != 0 {
+		t.Errorf("without a stream: %+v", got)
+	}
+	keep(t, s, 1, 20, "BAD_JSON", "BAD_JSON", "TOO_LARGE")
+	same(t, "first letters", x, s)
+	newest := x.Summary().Reasons[0].Samples[0]
+	if newest.Source != "web" || newest.Sequence != 19 || newest.Letter != 19 || newest.Subject != "docs.a" || newest.Problem != "document 19" {
+		t.Errorf("the newest letter is shown as %+v", newest)
+	}
+	keep(t, s, 21, 40, "BAD_TOKENS")
+	same(t, "more letters", x, s)
+
+	st, err := s.EnsureDeadLetters(natstest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Purge(natstest.Context(t), jetstream.WithPurgeSequence(18)); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the oldest dropped", x, s)
+	for _, sequence := range []uint64{20, 25, 40} { // between others, and the last one
+		if err := st.DeleteMsg(natstest.Context(t), sequence); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same(t, "some deleted", x, s)
+	keep(t, s, 41, 45, "BAD_JSON")
+	same(t, "letters behind a hole", x, s)
+	if got := refreshed(t, deadletter.NewTally(s, "web")); !reflect.DeepEqual(got, x.Summary()) {
+		t.Errorf("one that begins later has %+v, want %+v", got, x.Summary())
+	}
+	if err := st.Purge(natstest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "all purged", x, s)
+	keep(t, s, 46, 47, "BAD_JSON")
+	same(t, "letters behind a purge", x, s)
+
+	if err := s.JetStream().DeleteStream(natstest.Context(t), s.Config().DeadLetterName()); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, s, 1, 60, "BAD_CHARSET")
+	same(t, "another stream of the name", x, s)
+}
+
+// A full stream drops its oldest letters for each new one, and they leave the count.
+func TestTallyOfAFullStream(t *testing.T) {
+	s := natstest.Start(t, func(c *stream.Config) { c.DeadLetterBytes = 1 << 20 }).Store()
+	x := deadletter.NewTally(s, "")
+	for first := uint64(1); first < 6000; first += 500 {
+		keep(t, s, first, first+499, "BAD_JSON", "TOO_LARGE", "BAD_TOKENS")
+		same(t, fmt.Sprint("letter ", first), x, s)
+	}
+	if n := x.Summary().Total; n >= 6000 || n < 1000 {
+		t.Errorf("%d letters are left: the stream has dropped none, or all", n)
+	}
+}
+
+// Whoever writes letters of their own fills no memory: names of reasons that are too many, or none, are others.
+func TestTallyOfForeignLetters(t *testing.T) {
+	s := natstest.Start(t).Store()
+	if _, err := s.EnsureDeadLetters(natstest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	for i, reason := range append([]string{"", "bad name", "x\x1b[2J", "OTHER", string(slices.Repeat([]byte("A"), 5000))}, manyReasons(50)...) {
+		m := nats.NewMsg(fmt.Sprintf("dead.docs.x.%d", i))
+		m.Header.Set(deadletter.HeaderReason, reason)
+		m.Header.Set(deadletter.HeaderProblem, string(slices.Repeat([]byte("ä"), 5000)))
+		m.Header.Set(deadletter.HeaderOriginalSequence, "-3")
+		if _, err := s.JetStream().PublishMsg(natstest.Context(t), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := deadletter.NewTally(s, "")
+	got := refreshed(t, x)
+	counts := counted(t, got)
+	if got.Total != 55 || len(counts) != 32 || counts[deadletter.Other] != 5+50-31 || counts["REASON_0"] != 1 {
+		t.Errorf("%d letters of %d reasons: %v", got.Total, len(counts), counts)
+	}
+	for _, r := range got.Reasons {
+		for _, sample := range r.Samples {
+			if len(sample.Problem) > 310 || sample.Sequence != 0 {
+				t.Errorf("a sample of %d bytes: %+v", len(sample.Problem), sample)
+			}
+		}
+	}
+}
+
+func manyReasons(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprint("REASON_", i))
+	}
+	return out
+}
+
+// A tally that lost its connection goes on where it was.
+func TestTallyGoesOnBehindALostConnection(t *testing.T) {
+	srv := natstest.Start(t)
+	link := natstest.NewLink(t, srv.Store().ClientURL())
+	s := srv.RemoteAt(link.URL())
+	keep(t, srv.Store(), 1, 10, "BAD_JSON")
+	x := deadletter.NewTally(s, "")
+	same(t, "before", x, srv.Store())
+	link.Cut()
+	natstest.Soon(t, "the connection is lost", func() bool { return !s.Status().Connected })
+	if err := x.Refresh(natstest.Within(t, time.Minute)); err == nil {
+		t.Error("without a connection all is well")
+	}
+	if got := x.Summary(); got.Total != 10 {
+		t.Errorf("without a connection: %+v", got)
+	}
+	keep(t, srv.Store(), 11, 15, "TOO_LARGE")
+	link.Mend()
+	natstest.Soon(t, "it counts again", func() bool { return x.Refresh(natstest.Context(t)) == nil })
+	same(t, "behind it", x, srv.Store())
+}
+
+// Several sources are one summary; one that comes later is followed too.
+func TestTallies(t *testing.T) {
+	s := natstest.Start(t).Store()
+	all := deadletter.NewTallies()
+	ctx, stop := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	following.Go(func() { all.Follow(ctx) })
+	defer following.Wait()
+	defer stop()
+	web, math := s.Source("web", 2), s.Source("math", 2)
+	keep(t, web, 1, 7, "BAD_JSON")
+	all.Add(web, "web")
+	natstest.Soon(t, "the letters of web are counted", func() bool { return all.Summary().Total == 7 })
+	keep(t, math, 1, 4, "BAD_JSON", "TOO_LARGE")
+	all.Add(math, "math")
+	natstest.Soon(t, "the letters of math are counted", func() bool { return all.Summary().Total == 11 })
+	keep(t, web, 8, 9, "BAD_JSON")
+	natstest.Soon(t, "those that come are counted", func() bool { return all.Summary().Total == 13 })
+	if got := lettersOf(all.Summary()); !reflect.DeepEqual(got, map[string]int64{"BAD_JSON": 11, "TOO_LARGE": 2}) {
+		t.Errorf("%v are counted", got)
+	}
+	if samples := all.Summary().Reasons[0].Samples; len(samples) != 5 || samples[0].Source != "web" || samples[0].Sequence != 9 || samples[2].Source != "math" {
+		t.Errorf("the newest are %+v", samples)
+	}
+	of := map[string]int64{}
+	all.Each(func(source string, s deadletter.Summary) { of[source] = s.Total })
+	if !reflect.DeepEqual(of, map[string]int64{"web": 9, "math": 4}) {
+		t.Errorf("by source: %v", of)
+	}
+}
+
+func TestMergeFoldsWhatIsTooMuch(t *testing.T) {
+	var all []deadletter.Summary
+	for i := range 3 {
+		s := deadletter.Summary{Total: 20}
+		for k := range 20 {
+			s.Reasons = append(s.Reasons, deadletter.Reason{Reason: fmt.Sprintf("R_%d_%d", i, k), Letters: 1})
+		}
+		all = append(all, s)
+	}
+	all = append(all, deadletter.Summary{Total: 2, Reasons: []deadletter.Reason{{Reason: deadletter.Other, Letters: 2}}})
+	got := deadletter.Merge(all...)
+	sum := int64(0)
+	for _, r := range got.Reasons {
+		sum += r.Letters
+	}
+	if got.Total != 62 || sum != 62 || len(got.Reasons) != 32 || got.Reasons[0].Reason != deadletter.Other || got.Reasons[0].Letters != 31 {
+		t.Errorf("%d letters of %d reasons, the first %+v", sum, len(got.Reasons), got.Reasons[0])
+	}
+}
