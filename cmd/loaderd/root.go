@@ -137,6 +137,7 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newPeekCmd(),
 		newRunsCmd(),
 		newRunCmd(),
+		newDeadCmd(),
 		newClusterCmd(),
 		newTokenCmd(),
 		newForkCmd(),

@@ -41,7 +41,7 @@ func (s *site) loaderd(args ...string) (code int, stdout, stderr string) {
 	case "serve", "fork", "audit", "repair":
 		args = slices.Concat(args[:1], s.settings(), args[1:])
 	case "cluster":
-	case "runs", "run":
+	case "runs", "run", "dead":
 		if slices.Contains(args, "--nats") {
 			break
 		}

@@ -1,0 +1,154 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream"
+	"loaderd/stream/conn"
+)
+
+// Letter is a dead letter as its stream holds it.
+type Letter struct {
+	Letter    uint64      // its sequence in the stream of dead letters
+	Source    string      // whose document it is; empty in a run with one document stream
+	Stream    string      // that the document stood in ...
+	Sequence  uint64      // ... under this sequence
+	Subject   string      // of the document
+	Reason    string      // stable name
+	Problem   string      // a sentence
+	Time      time.Time   // when the letter was stored
+	Truncated []string    // what was left out of it: headers, payload
+	Header    nats.Header // of the document
+	Data      []byte      // its payload; nil where only heads are read
+}
+
+// ErrNoLetter says that a stream of dead letters has none of a sequence, any more.
+var ErrNoLetter = errors.New("there is no such dead letter: the stream has dropped it, or never had it")
+
+// Box is the stream of dead letters behind a document stream.
+type Box struct {
+	Source string // of the documents; empty where one stream has those of all sources
+	store  *stream.Store
+	stream jetstream.Stream
+	// First and Last are the sequences of the letters that it held when it was opened; First is Last+1 for none.
+	First, Last uint64
+}
+
+// Boxes finds the streams of dead letters of a configuration: that of its document stream, and those of the sources. Without any it is empty.
+func Boxes(ctx context.Context, s *stream.Store) (boxes []*Box, err error) {
+	c := s.Config()
+	var names []string
+	err = s.Retry(ctx, "list the streams of dead letters", func(ctx context.Context) error {
+		names = nil
+		list := s.JetStream().StreamNames(ctx, jetstream.WithStreamListSubject(c.DeadLetterSubject(c.Subject)+".>"))
+		for name := range list.Name() {
+			names = append(names, name)
+		}
+		return list.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		of := s
+		if name != c.DeadLetterName() {
+			source, below := strings.CutPrefix(strings.TrimSuffix(name, "_DEAD"), c.Name+"_")
+			if of = s.Source(source, 1); !below || of.Config().DeadLetterName() != name {
+				continue // of another configuration
+			}
+		}
+		b, err := openBox(ctx, of)
+		if errors.Is(err, errNoBox) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		boxes = append(boxes, b)
+	}
+	return boxes, nil
+}
+
+var errNoBox = errors.New("there is no such stream of dead letters")
+
+func openBox(ctx context.Context, s *stream.Store) (*Box, error) {
+	name := s.Config().DeadLetterName()
+	st, err := s.Find(ctx, "stream "+name, name, errNoBox)
+	if err != nil {
+		return nil, err
+	}
+	state := st.CachedInfo().State
+	return &Box{Source: s.Config().Source, store: s, stream: st, First: max(state.FirstSeq, 1), Last: state.LastSeq}, nil
+}
+
+// Name is that of the stream.
+func (b *Box) Name() string { return b.store.Config().DeadLetterName() }
+
+// Store is that of the document stream that the letters are of.
+func (b *Box) Store() *stream.Store { return b.store }
+
+// Documents is the name of the document stream that the letters are of.
+func (b *Box) Documents() string { return b.store.Config().Name }
+
+// Each calls f with every letter, oldest first, without headers and payload of its document, until f returns false.
+func (b *Box) Each(ctx context.Context, f func(Letter) (more bool)) error {
+	if b.First > b.Last {
+		return nil
+	}
+	err := b.store.EachHead(ctx, b.stream, "", b.First, b.Last, func(m conn.Head) bool {
+		return m.Sequence <= b.Last && f(b.letter(m))
+	})
+	if err != nil {
+		return fmt.Errorf("read stream %s: %w", b.Name(), err)
+	}
+	return nil
+}
+
+// Get returns one letter, whole.
+func (b *Box) Get(ctx context.Context, letter uint64) (l Letter, err error) {
+	err = b.store.Retry(ctx, "read stream "+b.Name(), func(ctx context.Context) error {
+		m, err := b.store.Get(ctx, b.stream, letter)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return ErrNoLetter
+		}
+		if err != nil {
+			return err
+		}
+		l = b.letter(conn.Head{Sequence: m.Sequence, Subject: m.Subject, Header: m.Header, Time: m.Time})
+		l.Header, l.Data = headerOf(m.Header), m.Data
+		return nil
+	})
+	if errors.Is(err, ErrNoLetter) {
+		err = fmt.Errorf("letter %d of stream %s: %w", letter, b.Name(), ErrNoLetter)
+	}
+	return l, err
+}
+
+// letter is what a message's headers say of a letter. Whoever may publish letters may write anything into them.
+func (b *Box) letter(m conn.Head) Letter {
+	h := m.Header
+	sequence, _ := strconv.ParseUint(h.Get(HeaderOriginalSequence), 10, 64) // 0 where a foreign letter says none
+	return Letter{Letter: m.Sequence, Source: b.Source, Stream: h.Get(HeaderOriginalStream), Sequence: sequence, Subject: h.Get(HeaderOriginalSubject),
+		Reason: reasonOf(h.Get(HeaderReason)), Problem: h.Get(HeaderProblem), Time: m.Time, Truncated: h.Values(HeaderTruncated)}
+}
+
+// headerOf returns the document's own headers out of a letter's.
+func headerOf(letter nats.Header) nats.Header {
+	out := nats.Header{}
+	for k, v := range letter {
+		if name, own := strings.CutPrefix(k, originalPrefix); own && name != "" {
+			out[name] = v
+		}
+	}
+	return out
+}

@@ -1,0 +1,185 @@
+package deadletter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"loaderd/stream"
+	"loaderd/stream/conn"
+)
+
+// retriesBucket keeps which letters were published again, beside the documents.
+const retriesBucket = "loaderd_retries"
+
+// blockLetters are those of one key: a bit each.
+const blockLetters = 1 << 16
+
+// block says which letters of a block were published again.
+type block struct {
+	Change string `json:"change"`         // id of the change that made it
+	Done   []byte `json:"done,omitempty"` // bit i%8 of byte i/8: letter i of the block
+}
+
+func (b *block) has(i uint64) bool { return i/8 < uint64(len(b.Done)) && b.Done[i/8]&(1<<(i%8)) != 0 }
+
+func (b *block) set(i uint64) {
+	if n := i/8 + 1; n > uint64(len(b.Done)) {
+		b.Done = append(b.Done, make([]byte, n-uint64(len(b.Done)))...)
+	}
+	b.Done[i/8] |= 1 << (i % 8)
+}
+
+// underway are letters that are being published: whether they were is known by looking for them behind document From.
+type underway struct {
+	Change  string   `json:"change"`
+	Letters []uint64 `json:"letters,omitempty"`
+	From    uint64   `json:"from"`
+}
+
+// retried is the record of what was published again of one box. It is JSON under keys of a bucket, each changed by compare-and-set.
+type retried struct {
+	kv     jetstream.KeyValue
+	store  *stream.Store
+	prefix string // of keys: a stream that was made anew has other letters
+}
+
+// openRetried opens the record; nil where none was made yet and none is to be.
+func openRetried(ctx context.Context, b *Box, create bool) (*retried, error) {
+	r := &retried{store: b.store, prefix: fmt.Sprintf("%s.%d.", b.Name(), stream.Created(b.stream.CachedInfo()).UnixNano())}
+	if create {
+		var err error
+		r.kv, err = b.store.EnsureKeyValue(ctx, retriesBucket, "which dead letters were published again")
+		return r, err
+	}
+	err := b.store.Retry(ctx, "open key-value bucket "+retriesBucket, func(ctx context.Context) (err error) {
+		r.kv, err = b.store.JetStream().KeyValue(ctx, retriesBucket)
+		return err
+	})
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil
+	}
+	return r, err
+}
+
+func (r *retried) blockKey(letter uint64) string {
+	return fmt.Sprintf("%sblock.%d", r.prefix, letter/blockLetters)
+}
+
+func (r *retried) underwayKey() string { return r.prefix + "underway" }
+
+// Retried returns which of some letters, in ascending order, were published again.
+func (b *Box) Retried(ctx context.Context, letters []uint64) (map[uint64]bool, error) {
+	out := map[uint64]bool{}
+	r, err := openRetried(ctx, b, false)
+	if err != nil || r == nil {
+		return out, err
+	}
+	return out, r.done(ctx, letters, out)
+}
+
+// done adds those of some letters, in ascending order, that were published again.
+func (r *retried) done(ctx context.Context, letters []uint64, into map[uint64]bool) error {
+	var at block
+	key := ""
+	for _, letter := range letters {
+		if k := r.blockKey(letter); k != key {
+			var err error
+			if at, _, _, err = get[block](ctx, r, k); err != nil {
+				return err
+			}
+			key = k
+		}
+		if at.has(letter % blockLetters) {
+			into[letter] = true
+		}
+	}
+	return nil
+}
+
+// note records that letters, in ascending order, were published again.
+func (r *retried) note(ctx context.Context, letters []uint64) error {
+	for len(letters) > 0 {
+		key, n := r.blockKey(letters[0]), 1
+		for n < len(letters) && r.blockKey(letters[n]) == key {
+			n++
+		}
+		of := letters[:n]
+		letters = letters[n:]
+		_, err := change(ctx, r, key, func(b *block) *string { return &b.Change }, func(b *block) error {
+			for _, letter := range of {
+				b.set(letter % blockLetters)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// get reads what stands under a key, the zero value where nothing does, when the server took it, and its revision.
+func get[T any](ctx context.Context, r *retried, key string) (value T, made time.Time, revision uint64, err error) {
+	err = r.store.Retry(ctx, "read which dead letters were published again", func(ctx context.Context) error {
+		var zero T
+		value, revision = zero, 0
+		m, err := r.store.GetLast(ctx, "KV_"+retriesBucket, "$KV."+retriesBucket+"."+key)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if made, revision = m.Time, m.Sequence; len(m.Data) == 0 { // deleted
+			return nil
+		}
+		if err := json.Unmarshal(m.Data, &value); err != nil {
+			return fmt.Errorf("key %s of bucket %s: %w: restore the bucket from its backup, or delete the key: then its letters can be published a second time", key, retriesBucket, err)
+		}
+		return nil
+	})
+	return value, made, revision, err
+}
+
+// change alters what stands under a key, and returns the id of the change, which the value has where id says. Where somebody else was faster, or the answer is
+// lost, it looks again.
+func change[T any](ctx context.Context, r *retried, key string, id func(*T) *string, alter func(*T) error) (mine string, err error) {
+	mine = nuid.Next()
+	wait := r.store.Backoff()
+	for {
+		value, _, revision, err := get[T](ctx, r, key)
+		if err != nil {
+			return "", err
+		}
+		if *id(&value) == mine {
+			return mine, nil
+		}
+		if err := alter(&value); err != nil {
+			return "", err
+		}
+		*id(&value) = mine
+		b, err := json.Marshal(value)
+		if err != nil {
+			return "", err
+		}
+		err = r.store.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
+			_, err := r.kv.Update(ctx, key, b, revision)
+			return err
+		})
+		if err == nil {
+			return mine, nil
+		}
+		if !conn.WrongLast(err) && !conn.Transient(err) {
+			return "", fmt.Errorf("record which dead letters were published again: %w", conn.AsFull(err))
+		}
+		if err := r.store.Pause(ctx, wait.NextBackOff(), err); err != nil {
+			return "", fmt.Errorf("record which dead letters were published again: %w", err)
+		}
+	}
+}

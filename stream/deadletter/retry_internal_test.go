@@ -1,0 +1,58 @@
+package deadletter
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"loaderd/stream"
+	"loaderd/stream/conn"
+)
+
+// Whoever may publish dead letters may write anything into them: what is taken out of them is bounded, and no header of a letter passes for one of the
+// server's when its document is published again.
+func FuzzLetter(f *testing.F) {
+	f.Add("Nats-Expected-Last-Sequence", "7", "application/json", []byte(`{"id":"a","text":"x"}`))
+	f.Add("nats-msg-id", "x", "application/json; charset=utf-8", []byte(`{"id":1e3}`))
+	f.Add("", "\xff\x00", "", []byte(`{"id":{}}`))
+	f.Fuzz(func(t *testing.T, name, value, kind string, data []byte) {
+		letter := nats.Header{originalPrefix + name: {value}, originalPrefix + stream.HeaderContentType: {kind}, HeaderReason: {value}, HeaderProblem: {value},
+			HeaderOriginalSequence: {value}, HeaderOriginalSubject: {value}}
+		h := headersAgain(replaced(headerOf(letter), map[string]string{name: value}), data)
+		for k := range h {
+			if strings.HasPrefix(strings.ToLower(k), "nats-") || k == "" {
+				t.Errorf("header %q is published again", k)
+			}
+		}
+		b := &Box{}
+		if l := b.letter(conn.Head{Sequence: 1, Header: letter}); l.Reason != Other && !reasonForm.MatchString(l.Reason) {
+			t.Errorf("reason %q", l.Reason)
+		}
+		x := NewTally(nil, "web")
+		x.clear(x.created, 1)
+		x.add(conn.Head{Sequence: 1, Header: letter})
+		if s := x.Summary(); len(s.Reasons) != 1 || len(s.Reasons[0].Samples[0].Problem) > maxProblem+3 {
+			t.Errorf("it is counted as %+v", s)
+		}
+	})
+}
+
+// The record of what was published again may be anything where others can write to its bucket.
+func FuzzRetried(f *testing.F) {
+	f.Add([]byte(`{"change":"a","done":"/w=="}`), uint64(7))
+	f.Add([]byte(`{"done":null}`), uint64(blockLetters-1))
+	f.Fuzz(func(t *testing.T, data []byte, letter uint64) {
+		var at block
+		if json.Unmarshal(data, &at) != nil {
+			return
+		}
+		at.set(letter % blockLetters)
+		if !at.has(letter % blockLetters) {
+			t.Errorf("letter %d is not noted", letter)
+		}
+		var u underway
+		_ = json.Unmarshal(data, &u)
+	})
+}
