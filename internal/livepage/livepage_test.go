@@ -210,6 +210,8 @@ func TestRoles(t *testing.T) {
 	f := newFake()
 	f.open = false
 	s := serve(t, f)
+	_, next := listen(t, s.URL, "operate") // what is made for one identity is not for another
+	next()
 	for _, test := range []struct {
 		token, method, path string
 		status              int

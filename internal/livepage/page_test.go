@@ -34,6 +34,9 @@ func TestPageShowsEverySection(t *testing.T) {
 	}
 	p.says("#sources", "web 71.2 % 70.0 % 70.2 % 5.2G 1 of 1 160,000 open, 12 documents undecodable", "math 28.8 % 30.0 % 29.8 % 2.2G 2 of 4 17,600 dry for 3 min")
 	p.says("#jobs", "Job train: 4 ranks, the first at step", "Rank 3 holds the others up: 40 steps behind", "3 of 4", "40 steps", "10.0.0.13:5015", "gpu-02.812", "31 min")
+	if first := p.text(".job tbody tr:first-child th"); first != "3 of 4" {
+		t.Errorf("the first rank of the table is %s, not who is furthest behind", first)
+	}
 	p.says("#keepers", "trainer before step 7,100 171 steps", "trainer/eval before step 7,180")
 	p.says("#dead-section", "15 documents could not be decoded", "1 more wait to be stored", "12 not UTF-8", "3 token out of range", "Document web/599870", "byte 0xff", "<script>alert(1)</script>")
 	p.says("#events", "source math has had nothing new for 10 s What to do: look at the producer of math", "gpu-01.4711 leads, term 3")
