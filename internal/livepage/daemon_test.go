@@ -45,7 +45,10 @@ func TestPageOfADaemon(t *testing.T) {
 	p.says("#flow", "Published", "Planned ahead", "Committed")
 	p.says("#sources", "web", "70.0 %", "math", "30.0 %")
 	p.says("#sources", "documents undecodable")
-	p.says("#daemons", now.Daemon[:strings.LastIndex(now.Daemon, "/")], "(this page)", "leads, term")
+	p.until(`document.querySelectorAll("#dead li li").length > 0`)
+	p.says("#dead-section", "could not be decoded", "BAD_JSON", "Document math/")
+	p.until(`document.querySelector("#daemons").textContent.includes("leads, term")`)
+	p.says("#daemons", now.Daemon[:strings.LastIndex(now.Daemon, "/")], "(this page)")
 	p.until(`document.querySelectorAll("#events > li").length > 0`)
 	p.until(`document.querySelector("#chart-shares svg")?.getAttribute("aria-label").includes("web, target 70.0 %")`)
 
