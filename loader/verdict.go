@@ -79,8 +79,8 @@ func (f *follower) verdict() Verdict {
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for ranks: %s planned ahead", are(f.options.Ahead)), Limits: LimitRanks,
 			Detail: "no reader is connected", Do: "start the trainer; it reads at once"}
 	case !readers:
-		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead at %s tokens/s, no reader is connected", quantity.Short(f.pulse.rates().TokensIn)), Limits: LimitRanks,
-			Detail: fmt.Sprintf("%s planned", are(int(now.steps)))}
+		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected", quantity.Things(int(now.steps-w.report.Wanted), "step"), f.options.Ahead),
+			Limits: LimitRanks, Do: "start the trainer when you like"}
 	case !waits && still >= idleAfter && full:
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none", quantity.Time(still)), Limits: LimitRanks,
 			Detail: w.holds(0), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}

@@ -2,6 +2,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -27,6 +28,8 @@ const window = 16 << 20
 type Options struct {
 	Token string      // bearer token; empty sends none
 	TLS   *tls.Config // for grpc+tls; nil takes the system's authorities
+	// Window is how many bytes the server may send before they are taken; 0: as many as an idle network carries.
+	Window int32
 }
 
 // Ticket asks for one rank's rows of consecutive steps; docs/wire.md says what the keys mean. The zero value reads the whole run as
@@ -65,7 +68,7 @@ func Open(uri string, o Options) (*Client, error) {
 		return nil, fmt.Errorf("connect to %q: %w", uri, err)
 	}
 	c, err := flight.NewClientWithMiddleware(address, nil, nil, grpc.WithTransportCredentials(security),
-		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
+		grpc.WithInitialWindowSize(cmp.Or(o.Window, window)), grpc.WithInitialConnWindowSize(cmp.Or(o.Window, window)))
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", uri, err)
 	}

@@ -1,0 +1,544 @@
+package loaderd_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/internal/natstest"
+	"loaderd/internal/reader"
+	"loaderd/internal/testscale"
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/stream"
+	"loaderd/stream/server"
+)
+
+// scene is a daemon in one of the situations that somebody may find it in.
+type scene struct {
+	*testing.T
+	c      config.Config
+	d      *daemon.Daemon
+	flight string
+	page   string
+	ctx    context.Context
+	end    func()           // ends ctx: ranks leave
+	server *natstest.Server // of its own, where the test has made one
+	link   *natstest.Link
+}
+
+// settingsOfScenes are those of a run whose first step takes 32 documents of a row.
+func settingsOfScenes(t *testing.T, url string) config.Config {
+	c := settings(t, url)
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
+	c.Plan.Packing.Method, c.Plan.Packing.Buckets, c.Plan.Shuffle.Window = "concat", []int{2048}, 0
+	c.Plan.Steps.Rows, c.Serve.Ahead, c.Serve.Stall = 32, 6, 4*time.Second // 256 KiB a step: what stands in buffers is a step or two
+	return c
+}
+
+// open starts the daemon of the scene.
+func (s *scene) open() {
+	s.Helper()
+	d, err := daemon.Start(s.ctx, s.c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_ = d.Stop(ctx) // some are beyond a stop in good order
+	})
+	s.d, s.flight, s.page = d, d.FlightURI(), d.PageURL()
+}
+
+// publish publishes documents of a row each, to a source or to the run's one stream.
+func (s *scene) publish(n int, source string) { publishRows(s.T, s.d.Store(), n, source) }
+
+func publishRows(t *testing.T, store *stream.Store, n int, source string) {
+	t.Helper()
+	var all []stream.Message
+	for range n {
+		m := stream.Message{ContentType: stream.TypeTokens, Tokenizer: tokens, Data: stream.AppendTokens(nil, make([]int32, 2048))}
+		if source != "" {
+			m.Subject = "docs." + source
+		}
+		all = append(all, m)
+	}
+	natstest.Publish(t, store, all...)
+}
+
+// rank reads as one of a world until it is told an error or the scene ends; each is called with every step, before the next is taken.
+func (s *scene) rank(rank, world int, each func(step uint64)) (ended <-chan error) {
+	s.Helper()
+	client, err := reader.Open(s.flight, reader.Options{Window: 64 << 10}) // who stands still is seen: little stands in buffers
+	if err != nil {
+		s.Fatal(err)
+	}
+	done := make(chan error, 1)
+	left := make(chan struct{})
+	ctx, leave := context.WithCancel(s.ctx)
+	s.Cleanup(func() { s.end(); leave(); <-left; client.Close() })
+	go func() {
+		defer close(left)
+		done <- client.Read(ctx, reader.Ticket{Rank: rank, World: world}, func(b reader.Batch) error {
+			each(b.Meta.Step)
+			return ctx.Err()
+		})
+	}()
+	return done
+}
+
+// every takes a step every so often.
+func (s *scene) every(d time.Duration) func(uint64) {
+	return func(uint64) {
+		select {
+		case <-time.After(d):
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+var numbers = regexp.MustCompile(`[0-9][0-9,.]*`)
+
+// shown is the sentence on the page, by its own interface.
+func (s *scene) shown() (answers.Status, error) {
+	var status answers.Status
+	response, err := http.Get(s.page + "/api/status")
+	if err != nil {
+		return status, err
+	}
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(string(b))
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &status)
+	}
+	return status, err
+}
+
+// says waits until the page says what is meant, and checks that Flight's action says the same.
+func (s *scene) says(health loader.Health, sentence string) answers.Status {
+	s.Helper()
+	want := regexp.MustCompile("^" + sentence)
+	var status answers.Status
+	var err error
+	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		status, err = s.shown()
+		if err == nil && status.Verdict.Health == health && want.MatchString(status.Verdict.Sentence) {
+			break
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("the page says %q (%s), %v; want %s: %s", status.Verdict.Sentence, status.Verdict.Health, err, health, sentence)
+		}
+	}
+	client, err := reader.Open(s.flight, reader.Options{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
+	defer cancel()
+	if asked, err := client.Status(ctx, ""); err != nil || !want.MatchString(asked.Verdict.Sentence) && asked.Verdict.Health == health {
+		s.Errorf("the action says %q, %v; the page %q", asked.Verdict.Sentence, err, status.Verdict.Sentence)
+	}
+	s.Logf("%s: %s", status.Verdict.Health, status.Verdict.Line())
+	return status
+}
+
+// told waits for what a rank is told, which begins with the sentence of the verdict.
+func (s *scene) told(ended <-chan error, v loader.Verdict) {
+	s.Helper()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(numbers.ReplaceAllString(err.Error(), "#"), numbers.ReplaceAllString(v.Sentence, "#")) {
+			s.Errorf("the rank is told %v, the page says %q", err, v.Sentence)
+		}
+	case <-time.After(time.Minute):
+		s.Error("the rank is told nothing")
+	}
+}
+
+// remote gives the scene a server of its own, which it reaches by a link.
+func (s *scene) remote() {
+	s.server = natstest.Start(s.T)
+	s.link = natstest.NewLink(s.T, s.server.Store().ClientURL())
+	s.c.Stream = natstest.Config(s.T)
+	s.c.Stream.Dir, s.c.Stream.Listen, s.c.Stream.URL, s.c.Stream.TokenFile = "", "", s.link.URL(), filepath.Join(s.server.Config().Dir, server.OperatorFile)
+}
+
+func mixed(names ...string) func(*config.Config) {
+	return func(c *config.Config) {
+		c.Plan.Sources = map[string]mixture.Source{}
+		for _, name := range names {
+			c.Plan.Sources[name] = mixture.Source{Weight: 1, Epochs: 1}
+		}
+	}
+}
+
+// Each situation is made for real, and the page, the action and the ranks that wait say it in the same sentence.
+func TestSituations(t *testing.T) {
+	for _, x := range []struct {
+		name    string
+		prepare func(*config.Config)
+		play    func(s *scene)
+	}{
+		{"nobody publishes, nobody reads", nil, func(s *scene) {
+			s.open()
+			s.says(loader.Waiting, `Waiting for documents, \d+ s$`)
+		}},
+		{"nobody reads", nil, func(s *scene) {
+			s.open()
+			s.publish(300, "")
+			s.says(loader.Waiting, `Waiting for ranks: 6 steps are planned ahead$`)
+		}},
+		{"the first step is to come", nil, func(s *scene) {
+			s.open()
+			s.rank(0, 1, func(uint64) {})
+			for range 3 {
+				s.publish(4, "")
+				s.every(time.Second)(0)
+			}
+			s.says(loader.Waiting, `First step in about \d+ s: 32 rows needed, \d+ there$`)
+		}},
+		{"a dry stream", nil, func(s *scene) {
+			s.open()
+			s.publish(100, "")
+			ended := s.rank(0, 1, func(uint64) {})
+			s.told(ended, s.says(loader.Waiting, `Waiting for documents, \d+ s$`).Verdict)
+		}},
+		{"a dry source", mixed("code", "math"), func(s *scene) {
+			s.open()
+			s.publish(500, "code")
+			s.publish(40, "math")
+			ended := s.rank(0, 1, func(uint64) {})
+			s.told(ended, s.says(loader.Waiting, `Waiting for documents of source math, \d+ s$`).Verdict)
+		}},
+		{"all sources rest", func(c *config.Config) {
+			mixed("code", "math")(c)
+			c.Plan.Mix.Dry, c.Plan.Mix.DryAfter = mixture.DryShare, time.Second
+		}, func(s *scene) {
+			s.open()
+			s.publish(40, "code")
+			s.publish(40, "math")
+			ended := s.rank(0, 1, func(uint64) {})
+			s.told(ended, s.says(loader.Waiting, `Waiting for documents of (any source|source (code|math), \d+ s)$`).Verdict)
+		}},
+		{"no source that has documents has a weight", mixed("code", "math"), func(s *scene) {
+			s.open()
+			s.publish(100, "code")
+			s.publish(100, "math")
+			ended := s.rank(0, 1, func(uint64) {})
+			s.says(loader.Waiting, `Waiting for documents of source`)
+			if _, err := s.d.Run().SealSource(s.ctx, "math", ""); err != nil {
+				s.Fatal(err)
+			}
+			if _, err := s.d.Run().Mix(s.ctx, mixture.Change{Weights: map[string]float64{"code": 0, "math": 1}}, ""); err != nil {
+				s.Fatal(err)
+			}
+			s.publish(100, "code")
+			_ = ended
+			s.says(loader.Waiting, `Waiting for a change of the mixture$`)
+		}},
+		{"the ranks set the pace", nil, func(s *scene) {
+			s.open()
+			s.publish(3000, "")
+			s.rank(0, 2, s.every(300*time.Millisecond))
+			s.rank(1, 2, s.every(300*time.Millisecond))
+			s.says(loader.Running, `Running: [0-9.]+k tokens/s, the ranks set the pace$`)
+		}},
+		{"the documents set the pace", nil, func(s *scene) {
+			s.open()
+			s.rank(0, 1, func(uint64) {})
+			go func() {
+				for s.ctx.Err() == nil {
+					s.publish(32, "")
+					s.every(500 * time.Millisecond)(0)
+				}
+			}()
+			s.says(loader.Running, `Running: [0-9.]+k tokens/s, the documents set the pace$`)
+		}},
+		{"a slow rank", nil, func(s *scene) {
+			s.open()
+			s.publish(3000, "")
+			s.rank(0, 2, func(uint64) {})
+			s.rank(1, 2, s.every(time.Second))
+			status := s.says(loader.Running, `Running: [0-9.]+k tokens/s, rank 1 of 2 holds the others \(\d steps behind\)$`)
+			if len(status.Ranks) != 2 || status.Ranks[1].Lag == 0 {
+				s.Errorf("ranks %+v", status.Ranks)
+			}
+		}},
+		{"a rank that stands still", nil, func(s *scene) {
+			s.open()
+			s.publish(1000, "")
+			ended := s.rank(0, 2, func(uint64) {})
+			s.rank(1, 2, func(step uint64) {
+				if step == 3 {
+					<-s.ctx.Done()
+				}
+			})
+			s.told(ended, s.says(loader.Waiting, `Waiting for rank 1 of 2, \d+ steps behind$`).Verdict)
+		}},
+		{"NATS is lost", nil, func(s *scene) {
+			s.remote()
+			s.open()
+			publishRows(s.T, s.server.Store(), 100, "")
+			ended := s.rank(0, 1, func(uint64) {})
+			s.says(loader.Waiting, `Waiting for documents, \d+ s$`)
+			s.link.Cut()
+			s.says(loader.Failing, `Waiting for NATS: the document stream is out of reach, \d+ s$`)
+			_ = ended
+			s.link.Mend()
+			s.says(loader.Waiting, `Waiting for documents, \d+ s$`)
+		}},
+		{"poison documents", nil, func(s *scene) {
+			s.open()
+			s.rank(0, 1, func(uint64) {})
+			go func() {
+				for s.ctx.Err() == nil {
+					s.publish(32, "")
+					natstest.Publish(s.T, s.d.Store(), poison(8)...)
+					s.every(500 * time.Millisecond)(0)
+				}
+			}()
+			status := s.says(loader.Running, `Running: .*; \d+ % of the documents cannot be decoded$`)
+			if !strings.Contains(status.Verdict.Do, "loaderd dead") {
+				s.Errorf("%+v", status.Verdict)
+			}
+		}},
+		{"nothing but poison", nil, func(s *scene) {
+			s.open()
+			s.publish(64, "")
+			s.rank(0, 1, func(uint64) {})
+			for range 20 {
+				natstest.Publish(s.T, s.d.Store(), poison(40)...)
+				s.publish(16, "")
+				s.every(300 * time.Millisecond)(0)
+			}
+			s.says(loader.Failing, `Running: .*; \d+ % of the documents cannot be decoded$`)
+		}},
+		{"ended", nil, func(s *scene) {
+			s.open()
+			s.publish(100, "")
+			ended := s.rank(0, 1, func(uint64) {})
+			seal(s.T, s.d)
+			s.says(loader.Running, `Ended at step 4$`)
+			if err := <-ended; err != nil {
+				s.Error(err)
+			}
+		}},
+		{"ended, and a rank has steps to go", nil, func(s *scene) {
+			s.open()
+			s.publish(300, "")
+			s.rank(0, 1, s.every(3*time.Second))
+			seal(s.T, s.d)
+			s.says(loader.Running, `Ended at step 10, rank 0 of 1 has \d steps? to go$`)
+		}},
+		{"the document stream is made anew", nil, func(s *scene) {
+			s.remote()
+			s.open()
+			publishRows(s.T, s.server.Store(), 100, "")
+			s.says(loader.Waiting, ``)
+			js := s.server.Store().JetStream()
+			if err := js.DeleteStream(s.ctx, "DOCS"); err != nil {
+				s.Fatal(err)
+			}
+			// The daemon ends by it; until then it says so.
+			select {
+			case err := <-ends(s.d):
+				if reason(err) != loader.StreamMismatch {
+					s.Errorf("the daemon ended with %v", err)
+				}
+			case <-time.After(time.Minute):
+				s.Error("the daemon goes on")
+			}
+			if v := s.d.Run().Verdict(); v.Health != loader.Failing || !strings.HasPrefix(v.Sentence, "Stopped: ") {
+				s.Errorf("%+v", v)
+			}
+		}},
+		{"the document stream may lose documents", nil, func(s *scene) {
+			s.remote()
+			s.open()
+			publishRows(s.T, s.server.Store(), 3000, "")
+			s.rank(0, 1, s.every(300*time.Millisecond))
+			js := s.server.Store().JetStream()
+			st, err := js.Stream(s.ctx, "DOCS")
+			if err != nil {
+				s.Fatal(err)
+			}
+			wrong := st.CachedInfo().Config
+			wrong.MaxAge = 24 * time.Hour
+			if _, err := js.UpdateStream(s.ctx, wrong); err != nil {
+				s.Fatal(err)
+			}
+			s.says(loader.Failing, `Running: .*; something is wrong with the document stream$`)
+		}},
+		{longest, nil, func(s *scene) {
+			s.open()
+			s.publish(1000, "")
+			s.rank(0, 1, func(step uint64) {
+				if step == 3 {
+					<-s.ctx.Done()
+				}
+			})
+			s.says(loader.Waiting, `Waiting for the ranks, (6\d|7\d|8\d) s: they have steps and ask for none$`)
+		}},
+	} {
+		if x.name == longest && !testscale.All() {
+			continue
+		}
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, end := context.WithCancel(context.Background())
+			t.Cleanup(end)
+			s := &scene{T: t, c: settingsOfScenes(t, ""), ctx: ctx, end: end}
+			if x.prepare != nil {
+				x.prepare(&s.c)
+			}
+			x.play(s)
+			end() // readers go before the daemon does
+		})
+	}
+}
+
+// longest is a situation that takes more than a minute to come: make test-all has the time.
+const longest = "the ranks ask for nothing"
+
+// poison are messages that are no documents.
+func poison(n int) (all []stream.Message) {
+	for range n {
+		all = append(all, stream.Message{ContentType: stream.TypeJSON, Data: []byte("{")})
+	}
+	return all
+}
+
+func ends(d *daemon.Daemon) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- d.Wait() }()
+	return ended
+}
+
+func reason(err error) loader.Reason {
+	var e *loader.Error
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return ""
+}
+
+// of makes a scene of a daemon in a process of its own.
+func (v *victim) scene(t *testing.T) *scene {
+	return &scene{T: t, c: v.c, flight: v.uri(), page: "http://" + v.c.HTTP.Listen, ctx: v.ctx, end: func() {}}
+}
+
+// What takes a process of its own: a full disk, a restart, a takeover.
+func TestSituationsOfProcesses(t *testing.T) {
+	settled := func(t *testing.T) config.Config {
+		c := settingsOfScenes(t, "")
+		c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t), natstest.FreeAddress(t)
+		return c
+	}
+	store := func(v *victim) *stream.Store {
+		c := natstest.Config(v.t)
+		c.URL, c.Dir = v.nats(), v.c.Stream.Dir
+		s, err := stream.Open(v.ctx, c, slog.New(slog.DiscardHandler))
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		v.t.Cleanup(func() { s.Close() })
+		return s
+	}
+	t.Run("a restart", func(t *testing.T) {
+		c := settled(t)
+		c.Serve.Checkpoint, c.Tokenizer = 0, config.Default().Tokenizer // everything is planned again, and tokenized
+		c.Serve.Ahead = 1 << 20
+		v := newVictim(t, c)
+		v.start()
+		v.do("stats", map[string]any{})
+		text := []byte(strings.Repeat("All work and no play makes Jack a dull boy, said nobody. ", 200))
+		var all []stream.Message
+		for i := range 6000 {
+			all = append(all, stream.Message{Data: fmt.Appendf(nil, "%d %s", i, text)})
+		}
+		natstest.Publish(t, store(v), all...)
+		until(t, func() bool {
+			s, err := v.scene(t).shown()
+			return err == nil && s.Planned > 200
+		})
+		v.kill()
+		v.start()
+		v.scene(t).says(loader.Waiting, `Planning again after a restart: at document \d+ of 6000$`)
+		v.scene(t).says(loader.Waiting, `Waiting for documents|Planning ahead`)
+	})
+	t.Run("the disk is full", func(t *testing.T) {
+		v := newVictim(t, settled(t))
+		v.start()
+		v.do("stats", map[string]any{})
+		publishRows(t, store(v), 600, "")
+		s := v.scene(t)
+		s.rank(0, 1, func(step uint64) {
+			if step == 3 {
+				v.room(1)
+			}
+		})
+		s.says(loader.Failing, `Waiting for JetStream to store the plan, \d+ s$`)
+		v.kill()
+	})
+	t.Run("the daemon that plans stands still", func(t *testing.T) {
+		alone := natstest.Start(t)
+		c := settled(t)
+		c.Stream = natstest.Config(t)
+		c.Stream.Dir, c.Stream.Listen, c.Stream.URL, c.Stream.TokenFile = "", "", alone.Store().ClientURL(), filepath.Join(alone.Config().Dir, server.OperatorFile)
+		first := newVictim(t, c)
+		first.start()
+		first.do("stats", map[string]any{})
+		other := c
+		other.Flight.Listen, other.HTTP.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
+		second := newVictim(t, other)
+		second.start()
+		second.do("stats", map[string]any{})
+		publishRows(t, alone.Store(), 100, "")
+		s := second.scene(t)
+		status := s.says(loader.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
+		until(t, func() bool { status, _ = s.shown(); return len(status.Daemons) == 2 })
+		leads := func(name string) bool {
+			status, _ := s.shown()
+			for _, d := range status.Daemons {
+				if d.Leads && strings.Contains(name, strings.TrimPrefix(d.Flight, "grpc://")) {
+					return true
+				}
+			}
+			return false
+		}
+		if !leads(first.uri()) {
+			t.Fatalf("%+v", status.Daemons)
+		}
+		first.signal(syscall.SIGSTOP)
+		defer first.signal(syscall.SIGCONT)
+		until(t, func() bool { return leads(second.uri()) })
+		s.says(loader.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
+		until(t, func() bool {
+			status, _ := s.shown()
+			for _, d := range status.Daemons {
+				if d.Silent > 5 {
+					return true
+				}
+			}
+			return false
+		})
+	})
+}
