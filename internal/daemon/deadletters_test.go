@@ -27,7 +27,11 @@ func dead(t *testing.T, d *Daemon, letters int64, metrics ...string) answers.Dea
 		if err := client.Do(t.Context(), "status", map[string]any{}, &s); err != nil {
 			t.Fatal(err)
 		}
-		return s.Dead.Total >= letters
+		counted := int64(0)
+		for _, r := range s.Dead.Reasons {
+			counted += r.Letters
+		}
+		return counted >= letters
 	})
 	page := get(t, d.http.url()+"/metrics")
 	for _, metric := range metrics {
