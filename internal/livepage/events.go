@@ -150,11 +150,11 @@ func (v *viewer) watch(closing context.Context) (leave func()) {
 func (v *viewer) tell(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
-		a, _ := v.ask(ctx, question{status.action, every / 2}) // an answer of the last tick is not new
+	for told := (*answer)(nil); ; {
+		a, _ := v.ask(ctx, question{status.action, every / 2}) // an answer of the last tick is too old
 		v.mu.Lock()
-		if ctx.Err() == nil && a != nil {
-			v.event = newEvent(a)
+		if ctx.Err() == nil && a != nil && a != told {
+			told, v.event = a, newEvent(a)
 			close(v.changed)
 			v.changed = make(chan struct{})
 		}

@@ -3,6 +3,7 @@ package livepage_test
 import (
 	"encoding/json"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -38,6 +39,7 @@ func TestManyPages(t *testing.T) {
 				name, data := next()
 				var status answers.Status
 				if err := json.Unmarshal(data, &status); err != nil || name != "status" {
+					got[i] = append(got[i], 0)
 					t.Errorf("page %d: %v: %s %.200s", i, err, name, data)
 					return
 				}
@@ -47,16 +49,24 @@ func TestManyPages(t *testing.T) {
 	}
 	wg.Wait()
 	took := time.Since(began)
-	missed := 0
+	sent := map[uint64]bool{}
 	for i, planned := range got {
-		for k := 1; k < len(planned); k++ {
-			if planned[k] <= planned[k-1] {
+		for k, n := range planned {
+			sent[n] = true
+			if k > 0 && n <= planned[k-1] {
 				t.Errorf("page %d went back: %v", i, planned)
 			}
-			missed += int(planned[k] - planned[k-1] - 1)
 		}
 	}
-	if missed > pages*rounds/10 { // a page that is not scheduled for a second gets the newest, and not what was before it
+	missed := 0
+	for _, planned := range got {
+		for n := planned[0]; n < planned[len(planned)-1]; n++ {
+			if sent[n] && !slices.Contains(planned, n) {
+				missed++
+			}
+		}
+	}
+	if missed > pages*rounds/4 { // a page that is not scheduled for a second gets the newest, and not what was before it
 		t.Errorf("%d of %d updates were missed", missed, pages*rounds)
 	}
 	for _, p := range shown {
