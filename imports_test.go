@@ -21,14 +21,15 @@ const module = "loaderd"
 // arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
 var arrows = map[string][]string{
 	"cmd/loaderd": {"internal/build", "internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
-		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/top", "internal/publishing",
+		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/top", "internal/publishing", "internal/tracing",
 		"internal/documents", "internal/runs", "internal/reader", "arrowout/answers",
 		"stream", "stream/publish", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer", "internal/access"},
-	"internal/daemon":   {"internal/access", "internal/build", "internal/config", "internal/livepage", "internal/stats", "internal/status", "stream", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer"},
+	"internal/daemon":   {"internal/access", "internal/build", "internal/config", "internal/livepage", "internal/stats", "internal/status", "internal/tracing", "stream", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer"},
 	"internal/livepage": {"internal/access", "internal/ledger", "arrowout/answers", "loader"},
 	"internal/status":   {"internal/history", "internal/stats", "arrowout/answers", "loader"},
 	"internal/history":  {"arrowout/answers", "loader"},
-	"internal/config":   {"internal/access", "stream", "arrowout", "loader", "tokenizer"},
+	"internal/tracing":  {"internal/build", "loader"},
+	"internal/config":   {"internal/access", "internal/tracing", "stream", "arrowout", "loader", "tokenizer"},
 
 	"internal/demo/screen": {"internal/demo", "internal/screen", "internal/stats"},
 	"internal/screen":      {},

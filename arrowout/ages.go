@@ -1,10 +1,15 @@
 package arrowout
 
 import (
+	"encoding/hex"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"loaderd/loader"
 )
 
 // ages is the histogram of documents' times, from when their stream took them until they are sent. A batch has hundreds of documents: the library's own
@@ -15,6 +20,7 @@ type ages struct {
 	mu     sync.Mutex
 	counts [len(ageBounds) + 1]uint64 // by the first bound that is not below
 	sum    time.Duration
+	latest map[int]prometheus.Exemplar // the last sampled document of each
 }
 
 // ageBounds are those of the histogram: what a producer looks at.
@@ -44,6 +50,26 @@ func (a *ages) add(now time.Time, stored []int64) {
 	}
 }
 
+// exemplify lets a sampled document that was counted be an example of its time.
+func (a *ages) exemplify(now time.Time, d loader.Traced) {
+	if d.Stored == 0 {
+		return
+	}
+	age := max(now.Sub(time.Unix(0, d.Stored)), 0)
+	i := slices.IndexFunc(ageBounds[:], func(bound time.Duration) bool { return age <= bound })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.latest == nil {
+		a.latest = map[int]prometheus.Exemplar{}
+	}
+	a.latest[i] = prometheus.Exemplar{Value: age.Seconds(), Labels: exemplarOf(d), Timestamp: now}
+}
+
+// exemplarOf leads from a figure to a trace.
+func exemplarOf(d loader.Traced) prometheus.Labels {
+	return prometheus.Labels{"trace_id": hex.EncodeToString(d.ID[:])}
+}
+
 // Describe implements prometheus.Collector.
 func (a *ages) Describe(out chan<- *prometheus.Desc) { out <- a.desc }
 
@@ -56,5 +82,9 @@ func (a *ages) Collect(out chan<- prometheus.Metric) {
 		below += a.counts[i]
 		buckets[bound.Seconds()] = below
 	}
-	out <- prometheus.MustNewConstHistogram(a.desc, below+a.counts[len(ageBounds)], a.sum.Seconds(), buckets)
+	m := prometheus.MustNewConstHistogram(a.desc, below+a.counts[len(ageBounds)], a.sum.Seconds(), buckets)
+	if len(a.latest) > 0 {
+		m = prometheus.MustNewMetricWithExemplars(m, slices.Collect(maps.Values(a.latest))...)
+	}
+	out <- m
 }

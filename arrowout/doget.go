@@ -123,5 +123,10 @@ func (s *service) sendBatch(stream flight.FlightService_DoGetServer, b sending, 
 	now := time.Now()
 	s.metrics.sent(b, now, now.Sub(start))
 	flow.sent(now, b)
+	if s.tracer != nil {
+		for _, d := range b.traced {
+			s.tracer.Read(d, flow.Place, b.Step, b.began, now)
+		}
+	}
 	return nil
 }

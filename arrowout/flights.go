@@ -27,6 +27,7 @@ type service struct {
 	budget      *budget
 	places      *places
 	traffic     *traffic
+	tracer      Tracer                            // nil: no document is traced
 	tokenText   func(dst []byte, id int32) []byte // what a token stands for; nil where that is not known
 	trainMayMix bool                              // those who train may change the mixture
 	stopping    context.Context                   // ends, with the cause for readers, when the server stops

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"loaderd/loader"
 )
 
 // metrics are the server's Prometheus metrics. Their names are part of the daemon's interface.
@@ -56,10 +58,14 @@ func newMetrics(reg prometheus.Registerer, b *budget) (*metrics, error) {
 	return m, nil
 }
 
-// waited notes a wait for a step.
-func (m *metrics) waited(d time.Duration) {
+// waited notes a wait for a step, and the sampled documents that the step begins with.
+func (m *metrics) waited(d time.Duration, traced []loader.Traced) {
 	m.wait.Add(d.Seconds())
-	m.waits.Observe(d.Seconds())
+	if len(traced) == 0 {
+		m.waits.Observe(d.Seconds())
+		return
+	}
+	m.waits.(prometheus.ExemplarObserver).ObserveWithExemplar(d.Seconds(), exemplarOf(traced[0]))
 }
 
 // sent notes a batch that gRPC has taken by now, which took so long.
@@ -70,4 +76,7 @@ func (m *metrics) sent(b sending, now time.Time, took time.Duration) {
 	m.tokens.Add(float64(b.Tokens))
 	m.send.Add(took.Seconds())
 	m.ages.add(now, b.begins)
+	for _, d := range b.traced {
+		m.ages.exemplify(now, d)
+	}
 }

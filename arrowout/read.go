@@ -6,13 +6,16 @@ import (
 	"io"
 	"time"
 
+	"loaderd/loader"
 	"loaderd/loader/plan"
 )
 
 // sending is one record batch on its way to a reader.
 type sending struct {
 	message *message
-	begins  []int64 // as in loader.Batch
+	began   time.Time // when it was assembled
+	begins  []int64   // as in loader.Batch
+	traced  []loader.Traced
 	Metadata
 }
 
@@ -33,7 +36,10 @@ type reading struct {
 func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending) error {
 	place := r.request.place()
 	for n := uint64(0); r.request.Steps == 0 || n < r.request.Steps; n++ {
-		step, err := r.next(ctx, reader)
+		step, waited, err := r.next(ctx, reader)
+		if err != nil {
+			r.metrics.waited(waited, nil)
+		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -41,6 +47,7 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 			return err
 		}
 		if err := r.encoder.sources.meet(ctx, step); err != nil {
+			r.metrics.waited(waited, nil)
 			return err
 		}
 		first, rows := place.Slice(len(step.Rows))
@@ -50,6 +57,9 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 		for i, p := range parts {
 			about.Part = i
 			s, err := r.batch(ctx, step, p, about)
+			if i == 0 {
+				r.metrics.waited(waited, s.traced)
+			}
 			if err != nil {
 				return err
 			}
@@ -77,6 +87,7 @@ func (r *reading) batch(ctx context.Context, step *plan.Step, p part, about Meta
 			charge.drop()
 		}
 	}()
+	s.began = time.Now()
 	b, err := r.run.Assemble(ctx, step, p.first, p.rows)
 	if err != nil {
 		return s, err
@@ -85,16 +96,16 @@ func (r *reading) batch(ctx context.Context, step *plan.Step, p part, about Meta
 		return s, err
 	}
 	charge.settle(int64(s.message.size()))
-	s.message.charge, s.begins = charge, b.Begins
+	s.message.charge, s.begins, s.traced = charge, b.Begins, b.Traced
 	return s, nil
 }
 
-func (r *reading) next(ctx context.Context, reader Reader) (*plan.Step, error) {
+// next waits for the next step, and says for how long.
+func (r *reading) next(ctx context.Context, reader Reader) (step *plan.Step, waited time.Duration, err error) {
 	start := time.Now()
 	r.flow.asks(start)
-	step, err := reader.Next(ctx)
+	step, err = reader.Next(ctx)
 	now := time.Now()
-	r.metrics.waited(now.Sub(start))
 	r.flow.got(now, now.Sub(start))
-	return step, err
+	return step, now.Sub(start), err
 }

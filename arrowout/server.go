@@ -129,6 +129,15 @@ func (s *Server) Start() error {
 	return nil
 }
 
+// Tracer is told of sampled documents that were sent.
+type Tracer interface {
+	// Read: between from and until the rows of a step that begin a document were assembled for a rank and sent. It must not block.
+	Read(d loader.Traced, by loader.Place, step uint64, from, until time.Time)
+}
+
+// Trace says who is told of sampled documents. It is called before Start, where the run's documents have traces.
+func (s *Server) Trace(t Tracer) { s.service.tracer = t }
+
 // Gate knows who is let in, and Certificates what the server shows: both are read again by their Reload, and no stream ends by that.
 func (s *Server) Gate() *access.Gate                 { return s.gate }
 func (s *Server) Certificates() *access.Certificates { return s.certificates }

@@ -46,6 +46,9 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 			if p.Start == 0 && text.Stored > 0 {
 				b.Begins = append(b.Begins, text.Stored)
 			}
+			if p.Start == 0 && text.Trace != nil {
+				b.Traced = append(b.Traced, Traced{text.Trace, p.Doc, first + i, text.Stored})
+			}
 		}
 		for ; at < end; at++ {
 			b.Tokens[at] = a.pad

@@ -14,6 +14,8 @@ type Batch struct {
 	Pieces [][]packonline.Piece
 	// Begins are the documents whose first token is in these rows: when the stream took each, as Content.Stored, where that is known.
 	Begins []int64
+	// Traced are those of these documents that are sampled.
+	Traced []Traced
 }
 
 // Place is a reader's place among the data-parallel ranks of a job.

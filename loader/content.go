@@ -6,6 +6,8 @@ type Content struct {
 	Tokens []int32 // end-of-document token included
 	// Stored is when the document's stream took it, in nanoseconds since 1970; 0 where that is not known. It is of no consequence for the plan.
 	Stored int64
+	// Trace is that of a sampled document; nil for nearly all.
+	Trace *Trace
 }
 
 // Len returns the length in tokens.

@@ -25,12 +25,13 @@ type loop struct {
 	later   uint64                 // position of a term behind this process's own, where the log has one
 	feeds   *feeds
 	once    madeOnce
+	traces  traces
 
 	duplicates duplicates
 }
 
 func newLoop(ctx context.Context, l *leader, f *feeds, writes chan<- write, written <-chan struct{}, u *uploads) *loop {
-	x := &loop{leader: l, feeds: f, tail: l.tail, writes: writes, written: written, uploads: u, saved: l.applier.Planner.Next(),
+	x := &loop{leader: l, feeds: f, tail: l.tail, writes: writes, written: written, uploads: u, saved: l.applier.Planner.Next(), traces: traces{},
 		replay: replayFrom(ctx, l.edges.Plan, l.tail.Position+1, l.applier, l.order())}
 	x.early = x.replay.early
 	x.replay.read = x.reads
@@ -140,6 +141,9 @@ func (l *loop) refresh(ctx context.Context) error {
 func (l *loop) add(ctx context.Context, d Document) error {
 	if d.Skip == "" {
 		l.passed(plan.Ref(d.Source, d.Sequence), d.Content)
+		if d.Trace != nil && l.edges.Tracer != nil {
+			l.traces.take(plan.Ref(d.Source, d.Sequence), d.Trace)
+		}
 	}
 	ready, err := l.applier.Document(d.arrival())
 	if err != nil {
@@ -207,6 +211,7 @@ func (l *loop) do(ctx context.Context, r plan.Ready) error {
 }
 
 func (l *loop) emit(ctx context.Context, s plan.Step) error {
+	tell := l.traces.leave(&s, l.edges.Tracer) // of a step that the log holds it was told before
 	if err := l.prepare(); err != nil {
 		return err
 	}
@@ -226,7 +231,11 @@ func (l *loop) emit(ctx context.Context, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	return l.append(ctx, write{records: records, step: &s})
+	w := write{records: records, step: &s}
+	if tell != nil {
+		w.stored = func(context.Context) { tell() }
+	}
+	return l.append(ctx, w)
 }
 
 // end writes the record behind the last step.

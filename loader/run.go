@@ -56,6 +56,8 @@ type Edges struct {
 	// Leads and Bus are who leads the run and what carries the daemons' words where several may serve it; else nil.
 	Leads Leads
 	Bus   Bus
+	// Tracer is told of sampled documents; nil: none are.
+	Tracer Tracer
 }
 
 // Info describes a run to readers.

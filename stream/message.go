@@ -15,6 +15,7 @@ const (
 	HeaderDomain      = "Loaderd-Domain"
 	HeaderEmbedding   = "Loaderd-Embedding" // base64 of the document's embedding: int8, or float32 little-endian
 	HeaderTokenizer   = "Loaderd-Tokenizer" // fingerprint of the tokenizer that made the tokens
+	HeaderTrace       = "traceparent"       // W3C trace context of a document that is traced
 )
 
 // Content types of a document's message. Without the header it is text.
@@ -34,6 +35,7 @@ type Message struct {
 	Domain      string
 	ContentType string // one of the Type constants; empty is text
 	Tokenizer   string // fingerprint, required with TypeTokens
+	Trace       string // traceparent of a document that is traced
 	Data        []byte
 }
 
@@ -55,6 +57,7 @@ func (m Message) NATS() *nats.Msg {
 	set(HeaderPath, m.Path)
 	set(HeaderDomain, m.Domain)
 	set(HeaderTokenizer, m.Tokenizer)
+	set(HeaderTrace, m.Trace)
 	if m.ContentType != TypeText {
 		set(HeaderContentType, m.ContentType)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"loaderd/internal/corpus"
 	"loaderd/internal/publishing"
+	"loaderd/internal/tracing"
 	"loaderd/stream"
 )
 
@@ -24,6 +25,7 @@ type publishFlags struct {
 	corpus  corpus.Options
 	options publishing.Options
 	wait    time.Duration
+	trace   tracing.Config
 	json    bool
 }
 
@@ -89,6 +91,8 @@ room, raise stream.max_bytes in the daemon's configuration. A server that cannot
 	fl.StringVar(&f.options.Fingerprint, "tokenizer-fingerprint", "", "documents are token ids, made by the tokenizer of this fingerprint")
 	fl.BoolVar(&f.options.SkipTooLarge, "skip-too-large", false, "leave out, and count, documents larger than the server takes")
 	fl.BoolVar(&f.options.SkipBad, "skip-bad", false, "leave out, and count, lines and rows that are not documents")
+	fl.StringVar(&f.trace.Endpoint, "trace", "", "URL of an OpenTelemetry collector (OTLP over HTTP): sampled documents are followed from here to the ranks")
+	fl.Float64Var(&f.trace.Share, "trace-share", 0.0001, "share of the documents that are sampled, with --trace")
 	fl.BoolVar(&f.json, "json", false, "write the summary as JSON")
 	return cmd
 }
@@ -104,6 +108,14 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	store, err := f.connect(ctx, log, stream.OpenProducer)
 	if err != nil {
 		return err
+	}
+	if f.trace.Endpoint != "" {
+		tracer, err := tracing.New(ctx, f.trace, "loaderd publish", log)
+		if err != nil {
+			return errors.Join(err, store.Close())
+		}
+		defer tracer.Close(context.WithoutCancel(ctx))
+		f.options.Tracer = tracer
 	}
 	err = f.publish(ctx, store, paths, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	if err = errors.Join(err, store.Close()); err != nil {

@@ -21,6 +21,9 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	for _, e := range f.config.Validate() {
 		return flagNamed{fmt.Errorf("stream.%w", e)}
 	}
+	for _, e := range f.trace.Validate() {
+		return fmt.Errorf("--%s: %w", map[string]string{"endpoint": "trace", "share": "trace-share"}[e.Field], e)
+	}
 	if err := publish.CheckSource(f.options.Source); err != nil {
 		return fmt.Errorf("--source: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"loaderd/arrowout"
+	"loaderd/internal/tracing"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/stream"
@@ -27,6 +28,7 @@ type Config struct {
 	Flight    arrowout.Config `koanf:"flight"`
 	Serve     loader.Options  `koanf:"serve"`
 	HTTP      HTTP            `koanf:"http"`
+	Trace     tracing.Config  `koanf:"trace"`
 	Log       Log             `koanf:"log"`
 	Shutdown  Shutdown        `koanf:"shutdown"`
 }

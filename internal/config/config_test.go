@@ -16,6 +16,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/config"
+	"loaderd/internal/tracing"
 	"loaderd/loader"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -56,6 +57,7 @@ func TestDefault(t *testing.T) {
 		Serve: loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute, Checkpoint: 200, Release: loader.ReleaseKeep,
 			Forecast: time.Minute, Measure: 100e6},
 		HTTP:     config.HTTP{Listen: "127.0.0.1:9815", Names: []string{}},
+		Trace:    tracing.Config{Share: 0.0001},
 		Log:      config.Log{Level: "info", Format: "text", Progress: time.Minute},
 		Shutdown: config.Shutdown{Timeout: 20 * time.Second},
 	}
@@ -217,7 +219,7 @@ func TestBadConfigurations(t *testing.T) {
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
 			`sede: 1: want a known setting: did you mean seed? (c.yaml:1)`,
 			`seed.a: 1: want a value for seed, which is no section (c.yaml:6)`,
-			`whatever: []: want a known setting; sections are documents, flight, http, log, mix, packing, packing.splice, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.own, stream.tls, tokenizer (c.yaml:7)`,
+			`whatever: []: want a known setting; sections are documents, flight, http, log, mix, packing, packing.splice, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.own, stream.tls, tokenizer, trace (c.yaml:7)`,
 		}},
 		{name: "wrong types", Layers: config.Layers{YAML: []byte("run: 2024-01-01\nseed: 1.5\npacking: [1]\nshuffle:\n  window: 1KiB\nserve:\n  stall_timeout: 30\n  cache_bytes: lots\n" +
 			"tokenizer: {end: 1.5, special_as_text: sure}\nsteps: {rows: }\n"),
@@ -235,7 +237,7 @@ func TestBadConfigurations(t *testing.T) {
 		}},
 		{name: "out of range, from every layer", Layers: config.Layers{
 			YAML:    []byte("run: a b\npacking: {method: magic, buckets: [1]}\nattention: maybe\n"),
-			Environ: []string{"LOADERD_STEPS__ROWS=0", "LOADERD_LOG__LEVEL=loud", "LOADERD_SEEED=1", "LOADERD_STREAM__DIRR=x"},
+			Environ: []string{"LOADERD_STEPS__ROWS=0", "LOADERD_LOG__LEVEL=loud", "LOADERD_TRACE__SHARE=1.5", "LOADERD_TRACE__ENDPOINT=collector:4318", "LOADERD_SEEED=1", "LOADERD_STREAM__DIRR=x"},
 			Overrides: []config.Override{{Path: "packing.pool", Value: "-3", Flag: "--set"}, {Path: "flight.batch_bytes", Value: "1TiB", Flag: "--set"},
 				{Path: "stream.dir", Value: "", Flag: "--data-dir"}, {Path: "serve.ahead", Value: "many", Flag: "--set"}},
 		}, want: []string{
@@ -250,6 +252,8 @@ func TestBadConfigurations(t *testing.T) {
 			`attention: "maybe": want auto, document or row (c.yaml:3)`,
 			`stream.dir: "": want a folder for the embedded server's data (--data-dir)`,
 			`flight.batch_bytes: "1TiB": want 65536 to 4128768 bytes (messages stay under 4 MiB) (--set)`,
+			`trace.endpoint: "collector:4318": want the URL of a collector, such as http://127.0.0.1:4318, or nothing (LOADERD_TRACE__ENDPOINT)`,
+			`trace.share: "1.5": want 0 to 1 (LOADERD_TRACE__SHARE)`,
 			`log.level: "loud": want debug, info, warn or error (LOADERD_LOG__LEVEL)`,
 		}},
 		{name: "contradictions", Layers: config.Layers{YAML: []byte("tokenizer: {name: none, pad: 9, vocab_size: 8}\nserve: {cache_bytes: 4KiB}\nstream: {buffer_bytes: 1MiB, tls: {ca: x}}\n" +

@@ -35,6 +35,9 @@ func (c Config) Validate() Problems {
 	v.tokenizer(c.Tokenizer)
 	v.serve(c)
 	v.addresses(c)
+	for _, e := range c.Trace.Validate() {
+		v.add("trace."+e.Field, e.Value, e.Want)
+	}
 	v.check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", c.Log.Level, "debug, info, warn or error")
 	v.check(c.Log.Format == "text" || c.Log.Format == "json", "log.format", c.Log.Format, "text or json")
 	v.check(c.Log.Progress >= 0, "log.progress", c.Log.Progress, "0 (never) or more")

@@ -15,12 +15,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/attribute"
 
 	"loaderd/arrowout"
 	"loaderd/internal/access"
 	"loaderd/internal/build"
 	"loaderd/internal/config"
 	"loaderd/internal/status"
+	"loaderd/internal/tracing"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/stream"
@@ -42,6 +44,7 @@ type Daemon struct {
 	watch   *status.Watch
 	http    *httpServer
 	metrics *prometheus.Registry
+	tracer  *tracing.Tracer // nil: no document is traced
 
 	stopping atomic.Bool
 	again    chan struct{} // asks for certificates, tokens and identities to be read again
@@ -79,6 +82,12 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	}
 	c.Plan.Tokenizer = ids
 	tokens.Hints = c.Plan.Packing.Related()
+	if c.Trace.Endpoint != "" {
+		if d.tracer, err = tracing.New(ctx, c.Trace, "loaderd", log, attribute.String("loaderd.run", c.Run), attribute.String("service.instance.id", holder.Name())); err != nil {
+			return nil, err
+		}
+		tokens.Tracer = d.tracer
+	}
 	if d.store, err = stream.Open(ctx, c.Stream, log); err != nil {
 		return nil, err
 	}
@@ -101,6 +110,9 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		return nil, err
 	}
 	edges.Plan, edges.Keyed = steps, steps.Keyed()
+	if d.tracer != nil {
+		edges.Tracer = d.tracer
+	}
 	if err = d.documents(ctx, c, tokens, steps, &edges); err != nil {
 		return nil, err
 	}
@@ -121,6 +133,9 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	}
 	for what, r := range d.reloaders() {
 		ours.MustRegister(expiry(what, r))
+	}
+	if d.tracer != nil {
+		d.flight.Trace(d.tracer)
 	}
 	if err := d.flight.Start(); err != nil {
 		return nil, err
@@ -249,6 +264,9 @@ func (d *Daemon) close(ctx context.Context) (err error) {
 	}
 	if d.leads != nil {
 		err = errors.Join(err, d.leads.Close())
+	}
+	if d.tracer != nil {
+		d.tracer.Close(ctx)
 	}
 	if d.store != nil {
 		err = errors.Join(err, d.store.Close())

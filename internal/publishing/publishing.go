@@ -28,6 +28,7 @@ type Options struct {
 
 	// OnWait is told why nothing goes on (a full stream, a lost connection), and with "" that it does again. It must not block.
 	OnWait func(reason string)
+	Tracer publish.Tracer // samples documents; nil: none is traced
 }
 
 // RefusedError is a document that ends the publishing because the options do not leave it out.
@@ -59,7 +60,7 @@ func Open(ctx context.Context, store *stream.Store, inputs []*corpus.Input, o Op
 	}
 	p := &Publishing{inputs: inputs, options: o, began: time.Now()}
 	var err error
-	p.publisher, err = publish.New(context.WithoutCancel(ctx), store, o.Source, publish.Options{OnWait: o.OnWait})
+	p.publisher, err = publish.New(context.WithoutCancel(ctx), store, o.Source, publish.Options{OnWait: o.OnWait, Tracer: o.Tracer})
 	if err != nil {
 		return nil, err
 	}

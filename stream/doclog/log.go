@@ -32,6 +32,7 @@ type Log struct {
 	buffer  int64
 	// inactive is when the server drops a consumer that asks for nothing.
 	inactive time.Duration
+	tracer   Tracer
 	letters  *deadletter.Writer // nil when it is only looked at
 	created  time.Time          // of the stream, when it was opened: another one of the same name is another stream
 	doubts   doubts
@@ -83,7 +84,7 @@ func newLog(s *stream.Store, st jetstream.Stream, t Tokenizing) *Log {
 		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: maxTokens, dimension: t.dimension()},
 		end:     t.End,
 		encoder: newEncoders(t, workers+1),
-		workers: workers, buffer: cfg.BufferBytes, inactive: pullInactive,
+		workers: workers, buffer: cfg.BufferBytes, inactive: pullInactive, tracer: t.Tracer,
 	}
 	l.confirm(st.CachedInfo())
 	return l

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/packonline/related"
+	"loaderd/stream"
 	"loaderd/stream/deadletter"
 )
 
@@ -27,6 +29,17 @@ type Tokenizing struct {
 	Text func(dst []byte, id int32) []byte
 	// Hints says how documents are compared with one another, where the packing method does that; else nil.
 	Hints *related.Config
+	// Tracer samples documents; nil: none is traced.
+	Tracer Tracer
+}
+
+// Tracer samples documents, and is told of those that were fetched. It must not block.
+type Tracer interface {
+	// Sample returns the trace of a document by what its header traceparent says, else by its place in its stream; nil for one that is not sampled. It
+	// answers the same whoever asks, and again.
+	Sample(traceparent string, created time.Time, sequence uint64) *loader.Trace
+	// Fetched: the stream took a document at stored; it was tokenized between fetched and done.
+	Fetched(t *loader.Trace, stream string, sequence uint64, tokens int, stored, fetched, done time.Time)
 }
 
 // Shared lets the logs that are opened with t share encoders. workers is as in stream.Config.
@@ -218,6 +231,9 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 		return skipped(doc, plan.SkipEmpty), nil
 	}
 	doc.ID, doc.Stored = hashID(d.id), m.time.UnixNano()
+	if l.tracer != nil {
+		doc.Trace = l.tracer.Sample(field(m.header, stream.HeaderTrace), l.created, m.sequence)
+	}
 	if e.hints != nil {
 		doc.Hint = e.hints.Hint(m.subject, doc.Tokens, d.path, d.vector)
 	}

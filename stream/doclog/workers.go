@@ -3,6 +3,7 @@ package doclog
 import (
 	"context"
 	"sync"
+	"time"
 
 	"loaderd/loader"
 )
@@ -106,13 +107,25 @@ func (r *reader) work(ctx context.Context) {
 	}
 }
 
+// clock is the time where documents are traced.
+func (l *Log) clock() (now time.Time) {
+	if l.tracer != nil {
+		now = time.Now()
+	}
+	return now
+}
+
 func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 	defer close(c.done)
 	c.docs = make([]loader.Document, len(c.messages))
 	var empty, undecoded, tokens int64
 	for i := range c.messages {
 		m := &c.messages[i]
+		began := r.log.clock()
 		doc, failed := r.log.document(m, e)
+		if doc.Trace != nil {
+			r.log.tracer.Fetched(doc.Trace, r.log.name, m.sequence, doc.Len(), m.time, began, time.Now())
+		}
 		if failed != nil {
 			if r.log.letters != nil {
 				r.log.letters.Put(ctx, m.original(), failed)

@@ -202,6 +202,7 @@ func (c *committer) accept(sent []entry, a conn.Ack) {
 	var bytes int64
 	for _, e := range sent {
 		bytes += int64(len(e.message.Data))
+		e.traced()
 	}
 	c.last = max(c.last, a.Sequence)
 	c.count(len(sent), bytes, 0, a.Sequence)
@@ -221,11 +222,19 @@ func (c *committer) drop(pending []entry, found ids, last uint64) []entry {
 	for _, e := range pending {
 		if c.known.take(e.message.ID) {
 			c.count(1, int64(len(e.message.Data)), 0, last)
+			e.traced()
 		} else {
 			rest = append(rest, e)
 		}
 	}
 	return rest
+}
+
+// traced tells that the stream has the document.
+func (e entry) traced() {
+	if e.stored != nil {
+		e.stored()
+	}
 }
 
 // repeat counts a document that the stream has at a sequence, of somebody else.

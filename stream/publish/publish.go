@@ -30,6 +30,14 @@ type Options struct {
 	// OnWait is called when the publisher starts to wait (a full stream, a lost connection) with the reason, and with "" when it
 	// goes on, which it does not after an error. It is called from the publisher's own goroutine and must not block.
 	OnWait func(reason string)
+	// Tracer samples documents, which are followed from here to the ranks; nil: none.
+	Tracer Tracer
+}
+
+// Tracer samples documents that are published.
+type Tracer interface {
+	// Publish returns the traceparent of a document that is sampled, and what is called when the stream has it; "" and nil for others.
+	Publish(subject, id string) (traceparent string, stored func())
 }
 
 // Committed is what a Publisher has committed so far.
@@ -116,9 +124,10 @@ type entry struct {
 	size      int
 	duplicate bool // counted, not sent
 	record    *Record
-	finish    bool // the record's input ends here
-	skipped   bool // a place of the input without a document in the stream
-	advance   bool // the record's last sequence may follow
+	finish    bool   // the record's input ends here
+	skipped   bool   // a place of the input without a document in the stream
+	advance   bool   // the record's last sequence may follow
+	stored    func() // called when the stream has a document that is traced; else nil
 }
 
 type batch struct {
@@ -266,6 +275,9 @@ func (p *Publisher) Publish(ctx context.Context, ms ...stream.Message) error {
 func (p *Publisher) enqueue(ctx context.Context, e entry) error {
 	if m := e.message; m != nil {
 		m.Subject = p.subject
+		if p.options.Tracer != nil {
+			m.Trace, e.stored = p.options.Tracer.Publish(m.Subject, m.ID)
+		}
 		e.size = messageSize(m.NATS())
 		if int64(e.size) > p.limit {
 			name := m.Path

@@ -1,0 +1,66 @@
+package loader_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+)
+
+// tracer keeps what it is told, by document.
+type tracer struct {
+	mu      sync.Mutex
+	planned map[uint64][]string
+}
+
+func (x *tracer) Planned(t *loader.Trace, document, step uint64, row int, taken, stored time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.planned[document] = append(x.planned[document], fmt.Sprintf("%d: step %d row %d", t.ID[0], step, row))
+	if taken.IsZero() || stored.Before(taken) {
+		x.planned[document] = append(x.planned[document], fmt.Sprintf("from %s to %s", taken, stored))
+	}
+}
+
+// Of each sampled document it is told once where its first token lies, when that stands in the plan log: not again when a restart plans it again. A batch names
+// those that begin in it.
+func TestSampledDocumentsAreTraced(t *testing.T) {
+	w, told := newWorld(config("concat")), &tracer{planned: map[uint64][]string{}}
+	w.options.Checkpoint = 0 // a restart plans all again
+	w.edges = func(e *loader.Edges) { e.Tracer = told }
+	for i, n := range someLengths(4, 100) {
+		d := loader.Document{Content: loader.Content{Tokens: documentTokens(uint64(i+1), n)}}
+		if i%7 == 0 {
+			d.Trace = &loader.Trace{ID: [16]byte{byte(i)}}
+		}
+		w.docs.publish(d)
+	}
+	run, stop := w.start(t)
+	if _, err := run.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := map[uint64][]string{}
+	for _, b := range read(t, run, loader.Place{World: 1}, 0, 0) {
+		for _, d := range b.Traced {
+			want[d.Document] = append(want[d.Document], fmt.Sprintf("%d: step %d row %d", d.ID[0], b.Step, d.Row))
+			if b.Pieces[d.Row-b.First] == nil {
+				t.Errorf("row %d of step %d is empty", d.Row, b.Step)
+			}
+		}
+	}
+	if len(want) != 15 {
+		t.Errorf("batches name %d sampled documents: %v", len(want), want)
+	}
+	stop()
+	run, _ = w.start(t)
+	read(t, run, loader.Place{World: 1}, 0, 0)
+	told.mu.Lock()
+	defer told.mu.Unlock()
+	if !maps.EqualFunc(told.planned, want, slices.Equal) {
+		t.Errorf("the tracer was told\n%v\nwant\n%v", told.planned, want)
+	}
+}
