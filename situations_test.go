@@ -111,6 +111,19 @@ func (s *scene) every(d time.Duration) func(uint64) {
 	}
 }
 
+// flow publishes twice a second until the scene ends.
+func (s *scene) flow(publish func()) {
+	done := make(chan struct{})
+	s.Cleanup(func() { s.end(); <-done })
+	go func() {
+		defer close(done)
+		for s.ctx.Err() == nil {
+			publish()
+			s.every(500 * time.Millisecond)(0)
+		}
+	}()
+}
+
 var numbers = regexp.MustCompile(`[0-9][0-9,.]*`)
 
 // shown is the sentence on the page, by its own interface.
@@ -264,12 +277,7 @@ func TestSituations(t *testing.T) {
 		{"the documents set the pace", nil, func(s *scene) {
 			s.open()
 			s.rank(0, 1, func(uint64) {})
-			go func() {
-				for s.ctx.Err() == nil {
-					s.publish(32, "")
-					s.every(500 * time.Millisecond)(0)
-				}
-			}()
+			s.flow(func() { s.publish(32, "") })
 			s.says(loader.Running, `Running: [0-9.]+k tokens/s, the documents set the pace$`)
 		}},
 		{"a slow rank", nil, func(s *scene) {
@@ -308,13 +316,10 @@ func TestSituations(t *testing.T) {
 		{"poison documents", nil, func(s *scene) {
 			s.open()
 			s.rank(0, 1, func(uint64) {})
-			go func() {
-				for s.ctx.Err() == nil {
-					s.publish(32, "")
-					natstest.Publish(s.T, s.d.Store(), poison(8)...)
-					s.every(500 * time.Millisecond)(0)
-				}
-			}()
+			s.flow(func() {
+				s.publish(32, "")
+				natstest.Publish(s.T, s.d.Store(), poison(8)...)
+			})
 			status := s.says(loader.Running, `Running: .*; \d+ % of the documents cannot be decoded$`)
 			if !strings.Contains(status.Verdict.Do, "loaderd dead") {
 				s.Errorf("%+v", status.Verdict)
