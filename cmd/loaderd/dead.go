@@ -81,9 +81,9 @@ func sourcesOf(boxes []*deadletter.Box) string {
 		}
 	}
 	if len(names) == 0 {
-		return "no source has any"
+		return "no source has letters"
 	}
-	return "there are of " + strings.Join(names, ", ")
+	return "sources with letters: " + strings.Join(names, ", ")
 }
 
 // one returns the stream that a letter's number is of.

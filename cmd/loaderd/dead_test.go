@@ -156,7 +156,7 @@ func TestDead(t *testing.T) {
 	}{
 		{[]string{"retry"}, exitUsage, "which letters?"}, {[]string{"retry", "7", "--all"}, exitUsage, "either"}, {[]string{"retry", "7", "--header", "Nats-Msg-Id=x"}, exitUsage, "none of the server's"}, {[]string{"show", "x"}, exitUsage, "want a number"},
 		{[]string{"show", "9-3"}, exitUsage, "want a number"}, {[]string{"show", "99"}, exitFailed, "no such dead letter"},
-		{[]string{"list", "--source", "math"}, exitFailed, "no source has any"}, {[]string{"list", "-n", "-1"}, exitUsage, "0 (all)"},
+		{[]string{"list", "--source", "math"}, exitFailed, "no source has letters"}, {[]string{"list", "-n", "-1"}, exitUsage, "0 (all)"},
 	} {
 		if code, _, stderr := s.loaderd(append([]string{"dead"}, c.args...)...); code != c.code || !strings.Contains(stderr, c.says) {
 			t.Errorf("%v: exit status %d: %s", c.args, code, stderr)

@@ -422,7 +422,7 @@ func (w *work) end(ctx context.Context) (last uint64, now time.Time, err error) 
 // settle finds out what became of letters that an earlier retry had under way, which was killed or lost its connection. One that may go on still is
 // waited for.
 func (w *work) settle(ctx context.Context) error {
-	for {
+	for told := false; ; told = true {
 		u, made, _, err := get[underway](ctx, w.record, w.record.underwayKey())
 		if err != nil || len(u.Letters) == 0 {
 			return err
@@ -432,6 +432,9 @@ func (w *work) settle(ctx context.Context) error {
 			return err
 		}
 		if left := overAfter - now.Sub(made); left > 0 && !w.hurry {
+			if !told {
+				w.box.store.Log().Warn("somebody else publishes dead letters again, or was killed at it: waiting for the end of that", "stream", w.box.Name(), "at_most", left.Round(time.Second))
+			}
 			if !wait(ctx, min(left, lookEvery), nil) {
 				return ctx.Err()
 			}

@@ -273,6 +273,33 @@ func TestRetryOfOneThoughtDead(t *testing.T) {
 	}
 }
 
+// Who has letters under way and may be alive is waited for: nothing is published meanwhile.
+func TestRetryWaitsForAnother(t *testing.T) {
+	s := natstest.Start(t).Store()
+	st := documents(t, s, 2)
+	keep(t, s, 1, 2, "BAD_JSON")
+	b := box(t, s)
+	quiet := deadletter.Retry{Told: func(deadletter.Outcome) {}}
+	err := quiet.Killing(func() {
+		ctx := natstest.Within(t, 2*time.Second)
+		if err := quiet.Do(ctx, b, []uint64{1, 2}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the second ends with %v", err)
+		}
+		if all := retries(t, st); len(all) != 1 {
+			t.Errorf("meanwhile %d are published again", len(all))
+		}
+	}).Do(natstest.Context(t), b, []uint64{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := quiet.Do(natstest.Context(t), b, []uint64{1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	if all := retries(t, st); len(all) != 2 {
+		t.Errorf("two letters are published again %d times", len(all))
+	}
+}
+
 // What was published again is recorded of any letter.
 func TestRetriedIsRecorded(t *testing.T) {
 	s := natstest.Start(t).Store()
