@@ -33,6 +33,8 @@ func TestWhoSeesMetrics(t *testing.T) {
 	}{
 		{"/metrics", "", http.StatusUnauthorized}, {"/metrics", unknown, http.StatusUnauthorized}, {"/metrics", other, http.StatusForbidden},
 		{"/metrics", reader, http.StatusOK}, {"/healthz", "", http.StatusOK}, {"/readyz", "", 0},
+		{"/", "", http.StatusOK}, {"/api/status", "", http.StatusUnauthorized}, {"/api/status", other, http.StatusForbidden}, {"/api/status", reader, http.StatusOK},
+		{"/api/step/0", reader, http.StatusForbidden},
 	} {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.http.url()+tc.path, nil)
 		if err != nil {

@@ -75,8 +75,45 @@ func TestPageOfADaemon(t *testing.T) {
 	p.until(`document.querySelector("#events").textContent.includes("seal")`)
 }
 
-// twoSources starts a daemon.
+// A daemon with one document stream shows no sources but ages, and one that has seen no document yet breaks nothing.
+func TestPageOfOneStream(t *testing.T) {
+	d := serving(t, func(*config.Config) {})
+	p := open(t, chromium(t), d.PageURL(), usual)
+	p.ready()
+	p.says("#top", "Waiting", "0 steps planned")
+	p.says("#ranks-section", "No rank reads")
+	p.says("#dead-section", "All documents could be decoded")
+	publishBoth(t, d.Store(), 200)
+	finished := make(chan error, 1)
+	go func() { finished <- read(t.Context(), d.FlightURI(), 0, 1, func(int) {}) }()
+	p.until(`document.querySelectorAll(".cell").length === 1`)
+	p.says("#jobs", "1 rank,", "0 of 1")
+	p.click("#action-seal")
+	p.click("dialog button.do")
+	if err := <-finished; err != nil {
+		t.Error(err)
+	}
+	p.until(`document.querySelector("#health").textContent === "Ended"`)
+	p.until(`Boolean(document.querySelector("#chart-age path")?.getAttribute("d"))`)
+	if shown := eval[bool](p, `!document.querySelector("#sources-section").hidden || Boolean(document.querySelector("#chart-shares"))`); shown {
+		t.Error("a run with one stream shows shares of sources")
+	}
+	p.enter("#step", "0")
+	p.until(`document.querySelectorAll(".row").length === 8`)
+	p.click(".piece")
+	p.until(`document.querySelectorAll(".token").length > 5`)
+	p.says(".about-piece", "before its step was planned, published")
+}
+
+// twoSources starts a daemon whose run has two.
 func twoSources(t *testing.T) *daemon.Daemon {
+	t.Helper()
+	return serving(t, func(c *config.Config) {
+		c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 0.7, Epochs: 1}, "math": {Weight: 0.3, Epochs: 1}}
+	})
+}
+
+func serving(t *testing.T, change func(*config.Config)) *daemon.Daemon {
 	t.Helper()
 	c := config.Default()
 	c.Stream.Dir, c.Stream.Listen = t.TempDir(), "127.0.0.1:0"
@@ -84,7 +121,7 @@ func twoSources(t *testing.T) *daemon.Daemon {
 	c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	c.Plan.Packing.Buckets, c.Plan.Packing.Pool, c.Plan.Packing.MaxAge = []int{512}, 64, 256
 	c.Plan.Shuffle.Window, c.Plan.Steps.Rows, c.Serve.Ahead = 16, 8, 8
-	c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 0.7, Epochs: 1}, "math": {Weight: 0.3, Epochs: 1}}
+	change(&c)
 	d, err := daemon.Start(t.Context(), c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +161,7 @@ func fourRanks(t *testing.T, uri string) (release func(), finished <-chan error)
 	var ranks sync.WaitGroup
 	for rank := range 4 {
 		ranks.Go(func() {
-			ended <- read(ctx, uri, rank, func(step int) {
+			ended <- read(ctx, uri, rank, 4, func(step int) {
 				if rank == 3 && step == 2 {
 					select {
 					case <-released:
@@ -142,7 +179,7 @@ func fourRanks(t *testing.T, uri string) (release func(), finished <-chan error)
 }
 
 // read reads all steps of a rank, over a connection that takes no more in advance than one batch: who stands still is seen by the daemon.
-func read(ctx context.Context, uri string, rank int, each func(step int)) error {
+func read(ctx context.Context, uri string, rank, world int, each func(step int)) error {
 	const window = 64 << 10
 	client, err := flight.NewClientWithMiddleware(strings.TrimPrefix(uri, "grpc://"), nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
@@ -150,7 +187,7 @@ func read(ctx context.Context, uri string, rank int, each func(step int)) error 
 		return err
 	}
 	defer client.Close()
-	batches, err := client.DoGet(ctx, &flight.Ticket{Ticket: fmt.Appendf(nil, `{"rank":%d,"world":4}`, rank)})
+	batches, err := client.DoGet(ctx, &flight.Ticket{Ticket: fmt.Appendf(nil, `{"rank":%d,"world":%d}`, rank, world)})
 	if err != nil {
 		return err
 	}
