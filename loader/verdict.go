@@ -79,7 +79,7 @@ func (f *follower) verdict() Verdict {
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for ranks: %s planned ahead", are(f.options.Ahead)), Limits: LimitRanks,
 			Detail: "no reader is connected", Do: "start the trainer; it reads at once"}
 	case !readers:
-		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected", quantity.Things(int(now.steps-w.report.Wanted), "step"), f.options.Ahead),
+		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected", quantity.Things(int(now.steps-min(now.steps, w.report.Wanted)), "step"), f.options.Ahead),
 			Limits: LimitRanks, Do: "start the trainer when you like"}
 	case !waits && still >= idleAfter && full:
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none", quantity.Time(still)), Limits: LimitRanks,

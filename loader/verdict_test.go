@@ -96,6 +96,19 @@ func TestVerdicts(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		j.says(loader.Waiting, "Waiting for documents, 3 min", loader.LimitDocuments)
 	})
+	judge(t, "a reader has left before the first step", documents(6), func(j judged) {
+		r := j.join(0, 1, 3)
+		told := j.asks(r)
+		time.Sleep(time.Second)
+		j.says(loader.Waiting, "First step", loader.LimitDocuments)
+		if reason(told()) != loader.SourceDry {
+			j.Error("the reader is not told that there are no documents")
+		}
+		r.Close()
+		j.w.docs.lengths(slices.Repeat([]int{16}, 9)...)
+		time.Sleep(1500 * time.Millisecond)
+		j.says(loader.Waiting, "Planning ahead: 0 steps of 4, no reader is connected", loader.LimitRanks)
+	})
 	judge(t, "the first step comes", documents(2), func(j judged) {
 		r := j.join(0, 1, 0)
 		defer r.Close()
