@@ -10,6 +10,7 @@ import (
 
 	"loaderd/arrowout/answers"
 	"loaderd/internal/goldentest"
+	"loaderd/internal/reader"
 	"loaderd/loader"
 )
 
@@ -50,6 +51,17 @@ func TestPeek(t *testing.T) {
 	}
 	if len(texts) != 2 || strings.Join(texts[1].Texts, "") != "One more of" || texts[1].Sequence != texts[0].Sequence+1 || texts[1].Total != 6 {
 		t.Errorf("the next are %+v", texts)
+	}
+	client, err := reader.Open("grpc://"+s.flight, reader.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if got, err := client.Text(t.Context(), "", "", 1, 2, 3); err != nil || strings.Join(got.Texts, "|") != ".|\n|This" || got.Start != 2 || !strings.HasSuffix(got.Path, "1.txt") {
+		t.Errorf("from token 2 on document 1 is %+v, %v", got, err)
+	}
+	if _, err := client.Text(t.Context(), "", "", 1<<40, 0, 0); reader.Reason(err) != "DOCUMENT_LOST" {
+		t.Errorf("a document that is not there: %v", err)
 	}
 	if out := s.does("peek", "-n", "1"); !strings.Contains(out, "One| more| of| those|.|<|endoftext|>") {
 		t.Errorf("peek says %s", out)
