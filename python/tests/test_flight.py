@@ -169,6 +169,7 @@ def test_killed_daemon_continues(daemon):
 )
 def test_errors_name_their_cause(daemon, ticket, exception, reason):
     d = daemon({**SMALL, "serve.stall_timeout": "1s"})
+    action(d, "checkpoint")  # it leads: before, it cannot tell which steps there are
     client = flight.connect(d.flight_url)
     with pytest.raises(Exception) as caught:
         list(client.do_get(flight.Ticket(ticket)))
