@@ -23,6 +23,7 @@ from loaderd.producer.outbox import Outbox, resolve
 from loaderd.producer.place import Place, find_place
 from loaderd.producer.session import Access, Lost, Refused, Session
 from loaderd.producer.source import check_source, fingerprint_of, require_nats
+from loaderd.producer.trace import check_share, traceparent
 
 if TYPE_CHECKING:
     import os
@@ -84,6 +85,8 @@ class Options(TypedDict, total=False):
     """Called with the reason when a wait begins and with "" when it ends, from the publisher's thread. Default: a warning in the log "loaderd"."""
     on_reject: Callable[[BadDocument], None] | None
     """Called with the error of a document that cannot be sent, which is then left out. Default None: the error is raised."""
+    trace: float
+    """Share of the documents that are followed to the ranks, where daemons trace (docs/monitoring.md): 0 to 1, default 0."""
 
 
 class Line:
@@ -111,6 +114,7 @@ class Line:
         self._connect_timeout = options.get("connect_timeout", 60.0)
         self._progress = options.get("progress")
         self._on_reject = options.get("on_reject")
+        self._trace = check_share(options.get("trace", 0.0))
         self._limit = 0
         self._lock = threading.Lock()  # guards position, _rejected and _published
         self.position = 0
@@ -146,7 +150,7 @@ class Line:
         try:
             if isinstance(document, BadDocument):
                 raise document
-            message = self.encoder.encode(document, position)
+            message = self.encoder.encode(document, position, traceparent(self._trace))
             if message.size > self._limit:
                 raise DocumentTooLarge(
                     f"document {message.label} has {message.size:,} bytes with its headers, more than the {self._limit:,} that the server takes"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from loaderd.producer.errors import BadDocument
+from loaderd.producer.trace import TRACE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,8 +78,8 @@ class Encoder:
         plain("name of the input", self.input)
         object.__setattr__(self, "_seed", hashlib.sha256(f"{self.source}\0{self.input}\0".encode()))
 
-    def encode(self, document: Document, position: int) -> Message:
-        """The message of a document. Raises BadDocument, which names the position."""
+    def encode(self, document: Document, position: int, trace: str | None = None) -> Message:
+        """The message of a document, which may be part of a trace. Raises BadDocument, which names the position."""
         try:
             payload, headers = self._content(document)
         except BadDocument as error:
@@ -88,6 +89,8 @@ class Encoder:
             headers[MESSAGE_ID] = self._id(position, payload)
         if self.place:
             headers[INPUT] = f"{position} {self.input}"
+        if trace is not None:
+            headers[TRACE] = trace
         size = len(payload) + _BATCH_ROOM + sum(len(k) + len(v.encode()) + 4 for k, v in headers.items())
         return Message(payload, headers, position, size, made)
 

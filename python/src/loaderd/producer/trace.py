@@ -1,0 +1,37 @@
+"""Which documents are traced, and as part of which trace: W3C trace context (docs/monitoring.md)."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import sys
+
+TRACE = "traceparent"
+"""The header."""
+
+
+def traceparent(share: float) -> str | None:
+    """The trace context of a document, None for one that is not sampled.
+
+    It is that of the span that the caller is in, where OpenTelemetry is in use and samples that, else a new trace.
+    """
+    if random.random() >= share:
+        return None
+    return _current() or f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"
+
+
+def check_share(share: float) -> float:
+    """Raises ValueError for what is no share."""
+    if not 0 <= share <= 1:
+        raise ValueError(f"trace={share!r}: want the share of the documents that are traced, 0 to 1")
+    return share
+
+
+def _current() -> str | None:
+    api = sys.modules.get("opentelemetry.trace")  # who has not imported it is in no span
+    if api is None:
+        return None
+    span = api.get_current_span().get_span_context()
+    if not span.is_valid or not span.trace_flags.sampled:
+        return None
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-01"
