@@ -95,7 +95,7 @@ func looksIntoAStep(t *testing.T, p *tab) {
 	p.enter("#step", "12")
 	p.until(`document.querySelectorAll(".row").length === 16`)
 	p.says("#step-note", "Step 12: 16 rows of 1024 tokens")
-	p.says("#inspector .command", "loaderd ledger --step 12 --documents")
+	p.says("#inspector .command", "loaderd ledger --step 12 --documents --flight grpc://gpu-01:8815")
 	widths := eval[[]float64](p, `(() => { const row = document.querySelectorAll(".row")[2]; const cells = [...row.querySelectorAll("[role=gridcell]")];
 		const all = cells.reduce((n, c) => n + c.getBoundingClientRect().width, 0);
 		return cells.map((c) => c.getBoundingClientRect().width / all - c.style.flexGrow / 1024); })()`)
@@ -310,6 +310,7 @@ func TestPageByKeyboard(t *testing.T) {
 
 // A page whose daemon is away says so, with the time of its figures, and goes on by itself.
 func TestPageGoesOn(t *testing.T) {
+	browser := chromium(t)
 	f := newFake()
 	start := func(address string) (string, func()) {
 		l, err := net.Listen("tcp", address)
@@ -332,7 +333,7 @@ func TestPageGoesOn(t *testing.T) {
 		}
 	}
 	address, stop := start("127.0.0.1:0")
-	p := open(t, chromium(t), "http://"+address, usual, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE", "ERR_CONNECTION_RESET")
+	p := open(t, browser, "http://"+address, usual, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE", "ERR_CONNECTION_RESET")
 	p.ready()
 	stop()
 	p.until(`!document.querySelector("#away").hidden && document.querySelector("#away").textContent.includes("The figures are of")`)

@@ -7,6 +7,8 @@ import { Finder } from "./finder.js";
 import { Origin } from "./origin.js";
 import { Rows } from "./rows.js";
 
+const usual = "grpc://127.0.0.1:8815"; // what commands ask
+
 // Inspector stands in host; may() are the names of the actions that whoever looks may ask for, status() is the newest status.
 export class Inspector {
   constructor(host, may, status) {
@@ -28,6 +30,13 @@ export class Inspector {
     this.forbidden = el("p", { class: "small", hidden: true }, "To look into steps takes the role operate.");
     this.asks = el("div", { class: "asks" }, form, this.finder.node);
     host.append(this.forbidden, this.asks, this.note, this.answer);
+  }
+
+  // flight is how the command finds this daemon, where that is not where it looks by itself.
+  flight() {
+    const s = this.status();
+    const uri = (s?.daemons ?? []).find((d) => d.name === s.daemon)?.flight ?? "";
+    return /^grpc(\+tls)?:\/\/[\w.:[\]-]+$/.test(uri) && uri !== usual ? ` --flight ${uri}` : "";
   }
 
   newest() {
@@ -59,7 +68,7 @@ export class Inspector {
       this.origin.clear();
       show(this.answer, true);
       this.rows.draw(found, row);
-      this.command.say(`loaderd ledger --step ${found.step} --documents`);
+      this.command.say(`loaderd ledger --step ${found.step} --documents${this.flight()}`);
     } catch (problem) {
       if (asked !== this.asked) return;
       show(this.answer, false);
