@@ -221,7 +221,7 @@ func (p *tab) until(expression string) {
 // ready waits until all of the page is drawn.
 func (p *tab) ready() {
 	p.t.Helper()
-	p.until(`document.documentElement.dataset.updates > 0 && document.querySelectorAll("#charts .plot svg").length >= 8`)
+	p.until(`document.documentElement.dataset.updates > 0 && document.querySelectorAll("#charts .plot :is(svg, .empty)").length >= 8`)
 }
 
 // text is what somebody reads of an element.

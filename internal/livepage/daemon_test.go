@@ -82,7 +82,7 @@ func TestPageOfOneStream(t *testing.T) {
 	p.ready()
 	p.says("#top", "Waiting", "0 steps planned")
 	p.says("#ranks-section", "No rank reads")
-	p.says("#dead-section", "All documents could be decoded")
+	p.says("#dead-section", "There are none")
 	publishBoth(t, d.Store(), 200)
 	finished := make(chan error, 1)
 	go func() { finished <- read(t.Context(), d.FlightURI(), 0, 1, func(int) {}) }()

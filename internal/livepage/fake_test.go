@@ -23,10 +23,13 @@ type fake struct {
 	bodies map[string]string // what each was asked with last
 	fail   error             // all questions are answered with it
 	change func(*answers.Status)
+	past   answers.History
 	open   bool // nobody is asked for a token; else "read" and "operate" are tokens
 }
 
-func newFake() *fake { return &fake{asked: map[string]int{}, bodies: map[string]string{}, open: true} }
+func newFake() *fake {
+	return &fake{asked: map[string]int{}, bodies: map[string]string{}, past: madeUpHistory(), open: true}
+}
 
 // set changes what is answered from now on.
 func (f *fake) set(change func(*fake)) {
@@ -83,7 +86,7 @@ func (f *fake) Ask(_ context.Context, from access.Caller, action string, body []
 		}
 		return results(s), nil
 	case "history":
-		return results(madeUpHistory()), nil
+		return results(f.past), nil
 	case "ledger":
 		return ledgerPages(body)
 	case "find":

@@ -26,7 +26,7 @@ func TestPageShowsEverySection(t *testing.T) {
 	p.ready()
 
 	p.says("#top", "Waiting", "Rank 3 of 4 holds the others up: 40 steps behind", "What to do: look at rank 3 of job train", "demo", "7,271 steps planned", "7,100 steps committed",
-		"21,400 steps in all, about", "90 min until the end", "4 ranks read", "20 MiB/s sent to ranks", "0.31 % padding", "12.7 % documents split")
+		"≈ 21,400 steps in all", "90 min until the end", "4 ranks read", "20 MiB/s sent to ranks", "0.31 % padding", "12.7 % documents split")
 	p.says("#flow", "Published 812k of 990k documents taken by the run", "Tokenized 61 MiB of 64 MiB", "Pool 4,000 of 4,096 pieces", "Shuffle window 1,020 of 1,024 atoms", "Bucket queues 88 of 320 rows",
 		"Planned ahead 64 of 64 steps beyond", "9.6 steps/s", "Committed 7,100 of")
 	if limiting := eval[string](p, `[...document.querySelectorAll(".stage[data-limits]")].map((x) => x.innerText).join("|")`); !strings.Contains(limiting, "Read") || !strings.Contains(limiting, "Holds the others up") || strings.Contains(limiting, "|") {
@@ -70,6 +70,17 @@ func TestPageShowsEverySection(t *testing.T) {
 		p.says("#chart-padding table", "7,199")
 	})
 	t.Run("a step", func(t *testing.T) { looksIntoAStep(t, p) })
+	t.Run("a history of nothing", func(t *testing.T) {
+		before := eval[string](p, `document.querySelector("#chart-buckets .empty")?.textContent ?? ""`)
+		f.set(func(f *fake) {
+			f.past = answers.History{Run: "demo", Buckets: []int{1024}, Steps: answers.StepSeries{Buckets: [][]uint64{nil}, Sources: [][]int64{nil}}, Lately: answers.StepSeries{Buckets: [][]uint64{nil}}}
+		})
+		p.until(`document.querySelector("#chart-buckets .empty")?.textContent === "Nothing yet"`)
+		if note := eval[bool](p, `document.querySelector("#history-note").hidden`); before != "" || !note {
+			t.Errorf("before it was %q; the note says %s", before, p.text("#history-note"))
+		}
+		f.set(func(f *fake) { f.past = madeUpHistory() })
+	})
 	t.Run("another verdict", func(t *testing.T) {
 		f.set(func(f *fake) {
 			f.change = func(s *answers.Status) {
@@ -81,7 +92,7 @@ func TestPageShowsEverySection(t *testing.T) {
 		p.until(`document.querySelector("#health").textContent === "Failing"`)
 		p.says("#announce", "Failing: The NATS server is out of reach")
 		p.says("#ranks-section", "No rank reads at this moment", "No trainer has committed")
-		p.says("#dead-section", "All documents could be decoded")
+		p.says("#dead-section", "There are none")
 		if shown := eval[bool](p, `!document.querySelector("#sources-section").hidden || Boolean(document.querySelector("#action-mix"))`); shown {
 			t.Error("a run with one stream has a section of sources, or an action to mix them")
 		}

@@ -21,7 +21,7 @@ type question struct {
 
 var (
 	status  = question{"status", time.Second}
-	history = question{"history", 5 * time.Second}
+	history = question{"history", 2 * time.Second}
 )
 
 // askFor bounds how long an answer may take to make. It is asked for all who wait, so that none of them can give it up.

@@ -42,8 +42,12 @@ export class Chart {
     const d = this.data;
     const width = Math.round(this.plot.clientWidth);
     if (!width) return;
+    if (!d.x.length) {
+      this.plot.replaceChildren(el("p", { class: "empty" }, "Nothing yet"));
+      return;
+    }
     const [low, high] = this.range();
-    const [first, last] = [d.x[0] ?? 0, d.x.at(-1) ?? 1];
+    const [first, last] = [d.x[0], d.x.at(-1)];
     const right = width - edge.right;
     const bottom = height - edge.bottom;
     const x = (this.place = scale(first, last, edge.left, right));
@@ -54,7 +58,10 @@ export class Chart {
         svg("text", { class: "label", x: edge.left - 6, y: y(v) + 4, "text-anchor": "end" }, d.yText(v)));
     }
     const room = Math.max(2, Math.floor(width / 110));
+    let before = "";
     for (const v of d.xKind === "time" ? times(first, last, room) : ticks(first, last, room)) {
+      if (d.xText(v) === before) continue; // a few steps have fewer numbers than an axis has room for
+      before = d.xText(v);
       out.append(svg("text", { class: "label", x: x(v), y: height - 6, "text-anchor": x(v) > right - 20 ? "end" : "middle" }, d.xText(v)));
     }
     for (const m of d.marks ?? []) {

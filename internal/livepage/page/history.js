@@ -24,7 +24,7 @@ function render() {
   const h = shown;
   if (!h) return;
   const late = document.querySelector("input[name=span]:checked")?.value === "late";
-  const steps = (late ? h.recent_steps : h.steps) ?? {};
+  const steps = whole((late ? h.recent_steps : h.steps) ?? {});
   const times = (late ? h.recent_times : h.times) ?? {};
   const made = [...byStep(h, steps), ...byTime(times)];
   keyed(byId("charts"), [...made, { id: "chart-corpus" }], (c) => c.id, (c) => {
@@ -40,6 +40,9 @@ function render() {
   keyed(byId("marks"), [...(h.marks ?? [])].reverse(), (m) => `${m.step} ${m.kind} ${m.text}`, (m) => ({ node: el("li", {}, el("b", {}, `Step ${count(m.step)}`), ` ${m.text}`) }), () => {});
   show(byId("marks-section"), (h.marks ?? []).length > 0);
 }
+
+// whole makes lists of what has no entry yet, which comes as null.
+const whole = (s) => ({ ...s, ...Object.fromEntries(["buckets", "sources", "targets"].map((k) => [k, (s[k] ?? []).map((list) => list ?? [])])) });
 
 const ratio = (a, b) => a.map((v, i) => (b[i] ? v / b[i] : null));
 const sum = (lists) => lists.reduce((all, list) => list.map((v, i) => (all[i] ?? 0) + v), []);

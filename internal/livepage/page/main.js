@@ -15,9 +15,12 @@ import { askForToken, startToken } from "./token.js";
 import { updateVerdict } from "./verdict.js";
 
 const historyEvery = 10000; // milliseconds
+const soonEvery = 2000; // while there is little of it
+const little = 30; // points
 
 let latest = null;
 let asked = 0; // when history was asked for last
+let every = soonEvery;
 
 startToken();
 startHistory();
@@ -35,14 +38,16 @@ function status(s) {
       reportError(e);
     }
   }
-  if (Date.now() - asked > historyEvery) loadHistory();
+  if (Date.now() - asked > every) loadHistory();
   mark(document.documentElement, "data-updates", Number(document.documentElement.dataset.updates ?? 0) + 1);
 }
 
 async function loadHistory() {
   asked = Date.now();
   try {
-    updateHistory(await get("api/history"));
+    const history = await get("api/history");
+    every = (history.times?.at ?? []).length < little ? soonEvery : historyEvery;
+    updateHistory(history);
   } catch (problem) {
     show(byId("history-note"), true);
     say(byId("history-note"), `How the run went cannot be told: ${problem.message}`);

@@ -11,12 +11,14 @@ export function updateSources(s) {
   if (!sources.length) return;
   now = s.time;
   if (!all) {
-    all = table("Sources", columns, (x) => x.name, (x) => (x.down_since ? "failing" : x.dry_since ? "waiting" : ""));
+    all = table("Sources", columns, (x) => x.name, (x) => (x.down_since ? "failing" : dry(x) ? "waiting" : ""));
     byId("sources").append(all.node);
   }
   const most = Math.max(...sources.map((x) => Math.max(x.recent_share, x.target)), 0.01);
   all.update(sources.map((x, i) => ({ ...x, i, most })));
 }
+
+const quiet = 5; // seconds without anything new that are worth a word: documents come in bursts
 
 const columns = [
   { name: "Source", left: true, cell: nameCell },
@@ -44,12 +46,14 @@ function shareCell(cell, x) {
   say(text, percent(x.recent_share));
 }
 
+const dry = (x) => x.dry_since && !x.used_up && !x.removed && Date.parse(now) - Date.parse(x.dry_since) > quiet * 1000;
+
 function state(x) {
   const bad = x.undecodable ? `, ${count(x.undecodable)} documents undecodable` : "";
   if (x.removed) return `removed${bad}`;
   if (x.down_since) return `out of reach for ${since(x.down_since, now)}${bad}`;
   if (x.used_up) return `used up${bad}`;
-  if (x.dry_since) return `dry for ${since(x.dry_since, now)}${bad}`;
+  if (dry(x)) return `dry for ${since(x.dry_since, now)}${bad}`;
   if (x.resting) return `rests${bad}`;
   return `${x.sealed ? "sealed" : "open"}${bad}`;
 }

@@ -1,6 +1,6 @@
 // The token: asked for when the daemon wants one, kept for this tab alone.
 import { token } from "./connection.js";
-import { byId, el, say, show } from "./dom.js";
+import { byId, el, mark, say, show } from "./dom.js";
 
 // askForToken shows why one is asked for, and returns when another one was given.
 export function askForToken(problem) {
@@ -14,12 +14,14 @@ export function askForToken(problem) {
       form.parentElement.remove();
       show(byId("forget"), true);
       show(byId("main"), true);
+      mark(document.documentElement, "data-denied", null);
       given();
     } }, el("label", { for: "token-input" }, "Token"), input, el("button", { type: "submit" }, "Look"));
     const node = el("section", { id: "token", "aria-labelledby": "token-title" }, el("h2", { id: "token-title" }, "This daemon asks who you are"),
       el("p", { class: wrong ? "problem" : "small" }, wrong ? `${problem.message}. ${problem.advice}` : "Give a token of the daemon's (loaderd token create, or the file that flight.token_file names). It stays in this tab."), form);
     byId("top").after(node);
     show(byId("main"), false);
+    mark(document.documentElement, "data-denied", "");
     say(byId("sentence"), "A token is needed to see the run");
     input.focus();
   });

@@ -55,7 +55,7 @@ function facts(s) {
     [count(s.committed_step), "steps committed", "all keepers' checkpoints cover them"],
   ];
   const length = s.length;
-  if (length?.steps && !s.ended) out.push([count(length.steps), length.exact ? "steps in all" : "steps in all, about", length.exact ? "" : `give or take ${count(length.error)}`]);
+  if (length?.steps && !s.ended) out.push([(length.exact ? "" : "≈ ") + count(length.steps), "steps in all", length.exact ? "" : `give or take ${count(length.error)}`]);
   if (s.ends_in_seconds !== null && s.ends_in_seconds !== undefined) out.push([duration(s.ends_in_seconds), "until the end"]);
   out.push(
     [count(s.ranks_total), s.ranks_total === 1 ? "rank reads" : "ranks read"],
