@@ -17,7 +17,6 @@ import (
 // told names; those of others come as words.
 type Events struct {
 	daemon string
-	now    func() time.Time
 
 	mu   sync.Mutex
 	all  []event // oldest first
@@ -32,52 +31,16 @@ type event struct {
 }
 
 // NewEvents begins with none.
-func NewEvents(daemon string) *Events { return &Events{daemon: daemon, now: time.Now} }
-
-// told are log lines below a warning that are events, with what to do about them.
-var told = map[string]struct{ kind, do string }{
-	"a reader has come":          {"reader", ""},
-	"a reader has gone":          {"reader", "nothing, if its trainer has stopped on purpose; else look at that rank's log"},
-	"new run":                    {"leader", ""},
-	"this process leads the run": {"leader", ""},
-	"planner restored":           {"leader", ""},
-	"run ended":                  {"seal", "stop the trainer when it has read the last step"},
-	"the run is measured":        {"measure", ""},
-	"ready":                      {"daemon", ""},
-	"a source has documents again, and takes its share":                   {"source", ""},
-	"the document stream is as the run needs it again":                    {"source", ""},
-	"the stream is quiet and a reader waits: pool and window are drained": {"drain", ""},
-	"connection to NATS is back":                                          {"source", ""},
-	"document stream can be read again":                                   {"source", ""},
-	"read again":                                                          {"access", ""},
-}
-
-// advice is what to do about warnings that do not say it themselves.
-var advice = map[string]string{
-	"readers wait no more":                                                "nothing: steps come again",
-	"connection to NATS lost, reconnecting":                               "nothing, if it comes back by itself; else look at the NATS servers",
-	"document stream cannot be read, trying again":                        "look at the NATS servers; the daemon goes on by itself",
-	"this daemon leads the run no more":                                   "nothing: another daemon leads",
-	"document is undecodable and went to the dead letters":                "look at it (loaderd dead list), and at its producer",
-	"a source has no documents: the others share its weight until it has": "publish documents to it, or seal it",
-	"checkpoint not stored; a restart will re-plan from an older one":     "look at the JetStream server and its disk",
-	"JetStream does not answer, trying again":                             "look at the JetStream servers and their disks",
-	"documents not released; trying again":                                "look at the JetStream servers, if it goes on",
-	"expires soon: replace it, it is read again by itself":                "replace the file",
-}
-
-// actionsTold are the actions of which the audit's line is an event.
-var actionsTold = map[string]string{"seal": "seal", "drain": "drain", "mix": "weights", "checkpoint": "checkpoint", "leave": "keeper"}
+func NewEvents(daemon string) *Events { return &Events{daemon: daemon} }
 
 // Handler passes records on to a log's own handler, and takes those that are events.
-func (e *Events) Handler(next slog.Handler) slog.Handler { return handler{next, e, nil, ""} }
+func (e *Events) Handler(next slog.Handler) slog.Handler { return handler{next, e, nil} }
 
 // handler is a slog.Handler that listens in.
 type handler struct {
 	slog.Handler
 	events *Events
 	attrs  []slog.Attr
-	part   string
 }
 
 func (h handler) Enabled(ctx context.Context, l slog.Level) bool {
@@ -110,23 +73,11 @@ func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
 	if r.Level < slog.LevelInfo {
 		return
 	}
-	x := event{Event: answers.Event{Time: r.Time, Daemon: e.daemon, Do: advice[r.Message]}, message: r.Message}
-	line, known := told[r.Message]
-	switch {
-	case r.Level >= slog.LevelError:
-		x.Kind = "error"
-	case r.Level >= slog.LevelWarn:
-		x.Kind = "warning"
-	case known:
-		x.Kind, x.Do = line.kind, line.do
-	}
 	text, values := r.Message, map[string]string{}
 	add := func(a slog.Attr) bool {
 		v := a.Value.Resolve().String()
 		switch values[a.Key] = v; a.Key {
-		case "do":
-			x.Do = v
-		case "run", "part", "action", "role", "call", "method":
+		case "do", "run", "part", "action", "role", "call", "method":
 		default:
 			text += fmt.Sprintf(", %s %s", strings.ReplaceAll(a.Key, "_", " "), v)
 		}
@@ -136,16 +87,30 @@ func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
 		add(a)
 	}
 	r.Attrs(add)
+	l, message := lines[r.Message], r.Message
 	if r.Message == "audit" {
-		kind := actionsTold[values["action"]]
-		if kind == "" || values["dry_run"] == "true" {
+		if values["dry_run"] == "true" {
 			return
 		}
-		x.Kind, text = kind, values["action"]+strings.TrimPrefix(text, "audit")
-		x.message = text
+		l, message = audited[values["action"]], text
+		if source := values["source"]; source != "" && l.kind == "seal" {
+			l.text = "{identity} has sealed source {source}"
+		}
+		if values["error"] != "" {
+			l.text = "{identity} was refused {action}: {error}"
+		}
 	}
-	if x.Kind == "" {
+	x := event{Event: answers.Event{Time: r.Time, Daemon: e.daemon, Kind: l.kind, Do: cmp.Or(values["do"], l.do)}, message: message}
+	switch {
+	case r.Level >= slog.LevelError:
+		x.Kind = "error"
+	case r.Level >= slog.LevelWarn:
+		x.Kind = "warning"
+	case x.Kind == "":
 		return
+	}
+	if told, ok := l.tell(values); ok {
+		text = told
 	}
 	x.Text = excerpt(text)
 	e.add(x, true)

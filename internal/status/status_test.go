@@ -281,28 +281,34 @@ func TestEvents(t *testing.T) {
 		a := start("a", &fakeRun{info: loader.Info{Run: "r"}}, &fakePlan{}, nil)
 		defer a.stop()
 		for i := range 64 {
-			a.log.Info("a reader has come", "rank", i)
+			a.log.Info("a reader has come", "rank", i, "world", 64, "from_step", 7)
 		}
 		a.log.Debug("a reader has come")
 		a.log.Info("progress", "steps", 3)
 		a.log.With("part", "audit").Info("audit", "action", "ledger", "identity", "x")
 		a.log.With("part", "audit").Info("audit", "action", "mix", "dry_run", true)
 		time.Sleep(time.Second)
-		a.log.With("part", "audit").Info("audit", "action", "seal", "identity", "alice", "role", "operate")
+		a.log.With("part", "audit").Info("audit", "action", "seal", "identity", "alice", "role", "operate", "source", "web")
 		a.log.With("run", "r").Warn("connection to NATS lost, reconnecting", "error", errors.New("EOF"))
 		time.Sleep(2 * time.Second)
 		e := a.Status().Events
 		if len(e) != 3 {
 			t.Fatalf("%+v", e)
 		}
-		if e[2].Kind != "reader" || e[2].Text != "a reader has come, rank 0 (and 63 like it)" {
+		if e[2].Kind != "reader" || e[2].Text != "Rank 0 of 64 has come, from step 7 on (and 63 like it)" {
 			t.Errorf("%+v", e[2])
 		}
-		if e[1].Kind != "seal" || e[1].Text != "seal, identity alice" {
+		if e[1].Kind != "seal" || e[1].Text != "alice has sealed source web" {
 			t.Errorf("%+v", e[1])
 		}
-		if e[0].Kind != "warning" || e[0].Text != "connection to NATS lost, reconnecting, error EOF" || e[0].Do == "" {
+		if e[0].Kind != "warning" || e[0].Text != "The connection to NATS is lost: EOF" || e[0].Do == "" {
 			t.Errorf("%+v", e[0])
+		}
+		a.log.With("part", "audit").Info("audit", "action", "drain", "identity", "bob", "error", errors.New("FORBIDDEN"))
+		a.log.Info("ready", "nothing", "else")
+		time.Sleep(2 * time.Second)
+		if e := a.Status().Events; e[1].Text != "bob was refused drain: FORBIDDEN" && e[0].Text != "bob was refused drain: FORBIDDEN" || e[0].Text != "ready, nothing else" && e[1].Text != "ready, nothing else" {
+			t.Errorf("%+v", e[:2])
 		}
 		for i := range 150 {
 			a.log.Error(fmt.Sprint("failure ", i), "more", strings.Repeat("x", 1000))

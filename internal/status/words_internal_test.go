@@ -2,7 +2,11 @@ package status
 
 import (
 	"encoding/json"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,6 +33,34 @@ func TestWrongWords(t *testing.T) {
 	w, err := decodeWord([]byte(`{"name":"a","reading":[{"job":"j","rank":0,"world":1,"daemon":"somebody else"}]}`))
 	if err != nil || w.Reading[0].Daemon != "a" {
 		t.Errorf("%+v, %v", w, err)
+	}
+}
+
+// The lines that are told in other words are lines of the log still.
+func TestLinesAreOfTheLog(t *testing.T) {
+	var code strings.Builder
+	for _, folder := range []string{"loader", "stream", "arrowout", "internal/daemon", "internal/access"} {
+		err := filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			code.Write(b)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for message, l := range lines {
+		if !strings.Contains(code.String(), strconv.Quote(message)) {
+			t.Errorf("nothing logs %q", message)
+		}
+		for _, place := range places.FindAllString(l.text, -1) {
+			if key := strconv.Quote(strings.Trim(place, "{}")); !strings.Contains(code.String(), key) {
+				t.Errorf("no line has %s, as %q wants", key, l.text)
+			}
+		}
 	}
 }
 

@@ -1,0 +1,65 @@
+package status
+
+import (
+	"regexp"
+	"strings"
+)
+
+// line is how a line of the log is told as an event.
+type line struct {
+	kind string // of one below a warning; such a line that has none is no event
+	text string // with {values} of the line; empty: its message, and behind that all of its values
+	do   string // what to do about it, where the line does not say so itself
+}
+
+// lines are the lines of the log that are told in another way than as they stand there, by their messages.
+var lines = map[string]line{
+	"a reader has come":          {"reader", "Rank {rank} of {world} has come, from step {from_step} on", ""},
+	"a reader has gone":          {"reader", "Rank {rank} of {world} has gone at step {at_step}: {why}", "nothing, if its trainer has stopped on purpose; else look at that rank's log"},
+	"new run":                    {"leader", "The run begins with document {first_document}", ""},
+	"this process leads the run": {"leader", "This daemon leads the run, term {term}", ""},
+	"planner restored":           {"leader", "The planner is restored at step {step}", ""},
+	"run ended":                  {"seal", "The run has ended: it has {steps} steps", "stop the trainer when it has read the last step"},
+	"the run is measured":        {"measure", "The run is measured: it will have {steps} steps", ""},
+	"ready":                      {"daemon", "The daemon is ready, after {after}", ""},
+	"a source has documents again, and takes its share":                   {"source", "Source {source} has documents again, and takes its share", ""},
+	"the document stream is as the run needs it again":                    {"source", "", ""},
+	"the stream is quiet and a reader waits: pool and window are drained": {"drain", "", ""},
+	"connection to NATS is back":                                          {"source", "The connection to NATS is back", ""},
+	"document stream can be read again":                                   {"source", "Stream {stream} can be read again, after {down}", ""},
+	"read again":                                                          {"access", "Read again: {what}", ""},
+	// Warnings and errors are events anyhow.
+	"readers wait for a step":                                             {"", "{readers} ranks wait for step {step}, {waited} so far: {cause}", ""},
+	"readers wait no more":                                                {"", "Step {step} is there: ranks have waited for {waited}", "nothing: steps come again"},
+	"connection to NATS lost, reconnecting":                               {"", "The connection to NATS is lost: {error}", "nothing, if it comes back by itself; else look at the NATS servers"},
+	"document stream cannot be read, trying again":                        {"", "Stream {stream} cannot be read: {error}", "look at the NATS servers; the daemon goes on by itself"},
+	"this daemon leads the run no more":                                   {"", "This daemon leads the run no more", "nothing: another daemon leads"},
+	"document is undecodable and went to the dead letters":                {"", "Document {sequence} of {stream} cannot be decoded: {reason}: {problem}", "look at it (loaderd dead list), and at its producer"},
+	"a source has no documents: the others share its weight until it has": {"", "Source {source} has no documents: the others share its weight", "publish documents to it, or seal it"},
+	"checkpoint not stored; a restart will re-plan from an older one":     {"", "", "look at the JetStream server and its disk"},
+	"JetStream does not answer, trying again":                             {"", "", "look at the JetStream servers and their disks"},
+	"documents not released; trying again":                                {"", "", "look at the JetStream servers, if it goes on"},
+	"expires soon: replace it, it is read again by itself":                {"", "Expires on {expires}: {what}", "replace the file: it is read again by itself"},
+}
+
+// audited are the actions of which the audit's line is an event, by name.
+var audited = map[string]line{
+	"seal":       {"seal", "{identity} has sealed the run", ""},
+	"drain":      {"drain", "{identity} has drained the run", ""},
+	"mix":        {"weights", "{identity} has set the weights {weights}", ""},
+	"checkpoint": {"checkpoint", "{identity} has had a checkpoint stored", ""},
+	"leave":      {"keeper", "Keeper {keeper} keeps no checkpoints any more", ""},
+}
+
+var places = regexp.MustCompile(`\{[a-z_]+\}`)
+
+// tell fills values into a text; false where one of them is missing.
+func (l line) tell(values map[string]string) (text string, ok bool) {
+	ok = l.text != ""
+	text = places.ReplaceAllStringFunc(l.text, func(place string) string {
+		v, there := values[strings.Trim(place, "{}")]
+		ok = ok && there
+		return v
+	})
+	return text, ok
+}
