@@ -210,6 +210,7 @@ type StepSeries struct {
 	Pieces    []int64     `json:"pieces"`
 	Continued []int64     `json:"continued"`         // pieces that go on where one before ended: parts of documents that were split
 	Age       []uint64    `json:"age,omitempty"`     // documents that came between a piece and its step, at most; of a run with one stream
+	Waits     []uint64    `json:"waits"`             // documents that came since the oldest one that a later step needs, at most
 	Sources   [][]int64   `json:"sources,omitempty"` // by source: tokens
 	Targets   [][]float64 `json:"targets,omitempty"` // by source: share that it was to have
 	P10       []int       `json:"length_p10"`        // of the lengths of pieces, in tokens

@@ -89,6 +89,23 @@ func TestStepsKeepTheWholeRun(t *testing.T) {
 	}
 }
 
+// Ages are in documents: of the oldest piece of a step, and of the oldest document that a later step needs.
+func TestAges(t *testing.T) {
+	h := plan.Header{Run: "r"}
+	h.Config.Packing.Buckets = []int{64}
+	s := history.NewSteps()
+	take(t, s, h)
+	for i := range uint64(3) {
+		row := []packonline.Piece{{Doc: 10 + i, Length: 5}, {Doc: 20, Length: 5}}
+		take(t, s, plan.StepPart{Step: plan.Step{Index: i, Bucket: 64, Rows: [][]packonline.Piece{row}, Cursor: plan.Behind(100 * (i + 1)), Floor: plan.Before(8)}, Parts: 1})
+	}
+	var out answers.History
+	s.Fill(&out)
+	if !slices.Equal(out.Lately.Age, []uint64{90, 189, 288}) || !slices.Equal(out.Lately.Waits, []uint64{93, 193, 293}) {
+		t.Errorf("ages %v, waits %v", out.Lately.Age, out.Lately.Waits)
+	}
+}
+
 // What a step consists of counts once, in however many records it stands.
 func TestStepsInParts(t *testing.T) {
 	whole, parts := history.NewSteps(), history.NewSteps()

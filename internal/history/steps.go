@@ -35,7 +35,7 @@ type point struct {
 	first, steps                     uint64
 	buckets                          []uint64
 	slots, tokens, pieces, continued int64
-	age                              uint64
+	age, waits                       uint64
 	sources                          []int64
 	targets                          []float64
 	lengths                          [bins]int64
@@ -53,7 +53,7 @@ func joinPoints(p *point, q point) {
 		p.buckets[i] += n
 	}
 	p.slots, p.tokens, p.pieces, p.continued = p.slots+q.slots, p.tokens+q.tokens, p.pieces+q.pieces, p.continued+q.continued
-	p.age = max(p.age, q.age)
+	p.age, p.waits = max(p.age, q.age), max(p.waits, q.waits)
 	p.sources = append(p.sources, make([]int64, max(0, len(q.sources)-len(p.sources)))...)
 	for i, n := range q.sources {
 		p.sources[i] += n
@@ -124,7 +124,7 @@ func (s *Steps) step(e *plan.StepPart) error {
 		return fmt.Errorf("step %d follows step %d", e.Index, s.known)
 	}
 	if e.Part == 0 {
-		s.part = point{first: e.Index, steps: 1, buckets: make([]uint64, len(s.buckets))}
+		s.part = point{first: e.Index, steps: 1, waits: e.Cursor.Last() - min(e.Cursor.Last(), e.Floor.Last()), buckets: make([]uint64, len(s.buckets))}
 		if i := slices.Index(s.buckets, int(e.Bucket)); i >= 0 {
 			s.part.buckets[i] = 1
 		}
@@ -227,6 +227,7 @@ func (s *Steps) series(all []point, width uint64) answers.StepSeries {
 			out.Buckets[i] = append(out.Buckets[i], p.buckets[i])
 		}
 		out.Slots, out.Tokens, out.Pieces, out.Continued = append(out.Slots, p.slots), append(out.Tokens, p.tokens), append(out.Pieces, p.pieces), append(out.Continued, p.continued)
+		out.Waits = append(out.Waits, p.waits)
 		if !mixed {
 			out.Age = append(out.Age, p.age)
 		}

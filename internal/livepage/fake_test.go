@@ -213,6 +213,7 @@ func madeUpSteps(first uint64, points int, width uint64) answers.StepSeries {
 		for b := range share {
 			s.Buckets[b] = append(s.Buckets[b], uint64(math.Round(share[b]*float64(width)*10)))
 		}
+		s.Waits = append(s.Waits, 900+uint64(i*17)%300)
 		s.P10, s.P50, s.P90 = append(s.P10, 40+i%7), append(s.P50, 300+i%31), append(s.P90, 1500+(i*13)%200)
 	}
 	return s

@@ -62,9 +62,8 @@ function byStep(h, s) {
   out.push({ id: "chart-padding", title: "Padding and parts", about: "Padding, of the tokens of rows. Pieces that go on where one before ended, of all pieces.", data: { ...shares, atLeast: 0.01,
     series: [{ name: "padding", color: 0, values: ratio((s.slots ?? []).map((v, i) => v - s.tokens[i]), s.slots ?? []) },
       { name: "pieces not whole", color: 1, values: ratio(s.continued ?? [], s.pieces ?? []) }] } });
-  if (s.age?.length) {
-    out.push({ id: "chart-age", title: "Ages", about: "Documents that came between a piece and its step, at most.", data: { ...axis, yText: short, low: 0, series: [{ name: "oldest", color: 0, values: s.age }] } });
-  }
+  out.push({ id: "chart-age", title: "Ages", about: "In documents that have come since: the oldest one that still waits for a step, and the oldest in the step.", data: { ...axis, yText: short, low: 0,
+    series: [{ name: "oldest that waits", color: 1, values: s.waits ?? [] }, ...(s.age?.length ? [{ name: "oldest in the step", color: 0, values: s.age }] : [])] } });
   out.push({ id: "chart-lengths", title: "Lengths by step", about: "Of the pieces of each step, in tokens: a tenth is shorter, half, nine tenths.", data: { ...axis, yText: short, log: true,
     series: [["9 of 10", 3, s.length_p90], ["median", 0, s.length_p50], ["1 of 10", 2, s.length_p10]].map(([name, color, values]) => ({ name, color, values: values ?? [] })) } });
   return out;
