@@ -21,6 +21,7 @@ const beside = 200 << 20
 
 // inUse is the memory of this process that is not garbage: heap and stacks.
 func inUse() int64 {
+	runtime.GC() // what pools and finalizers hold goes with the second collection
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"loaderd/loader/plan"
 )
@@ -181,7 +182,7 @@ func (l *leader) load(ctx context.Context, s Stored) error {
 	if header := l.header; c.Fingerprint != header.Fingerprint {
 		return fmt.Errorf("it is of configuration %s, the run has %s", c.Fingerprint, header.Fingerprint)
 	}
-	if last, err := l.edges.Plan.Last(ctx); err != nil || c.Tail.Position > last {
+	if there, err := l.reaches(ctx, c.Tail.Position); err != nil || !there {
 		return cmp.Or(err, l.truncated(s, c))
 	}
 	record, err := l.edges.Plan.Get(ctx, c.Tail.Position)
@@ -212,6 +213,26 @@ func (l *leader) load(ctx context.Context, s Stored) error {
 	}
 	l.applier, l.tail = applier, c.Tail
 	return nil
+}
+
+// behindFor is for how long the servers of a run that several daemons may serve have to show a record of its plan: one that has just come back, or was cut
+// off, answers from before.
+const behindFor = 5 * time.Second
+
+// reaches reports whether the plan has a record at a position.
+func (l *leader) reaches(ctx context.Context, position uint64) (bool, error) {
+	for began := time.Now(); ; {
+		last, err := l.edges.Plan.Last(ctx)
+		if err != nil || last >= position {
+			return err == nil, err
+		}
+		if l.edges.Leads == nil || time.Since(began) >= behindFor {
+			return false, nil
+		}
+		if err := pause(ctx, leadPause); err != nil {
+			return false, err
+		}
+	}
 }
 
 // inTime refuses a restored applier that has taken documents behind which a later control stands. Controls of several sources stand where the planner was:

@@ -253,3 +253,40 @@ func TestForeignCheckpointsGo(t *testing.T) {
 		t.Fatalf("kept %v", names)
 	}
 }
+
+// lateLog shows an earlier end of the plan for some time, as a server does that has just come back.
+type lateLog struct {
+	*memLog
+	shows uint64
+	until time.Time
+}
+
+func (l lateLog) Last(ctx context.Context) (uint64, error) {
+	last, err := l.memLog.Last(ctx)
+	if time.Now().Before(l.until) {
+		last = min(last, l.shows)
+	}
+	return last, err
+}
+
+// A server of several that shows an earlier end of the plan than a checkpoint knows is given time to catch up; one that never does has lost it.
+func TestTheEndOfThePlanComesLate(t *testing.T) {
+	for late, want := range map[time.Duration]loader.Reason{3 * time.Second: "", time.Hour: loader.PlanTruncated} {
+		bubble(t, late.String(), func(t *testing.T) {
+			w, company := newWorld(config("concat")), newCompany()
+			w.options.Checkpoint, w.options.Ahead = 5, 30
+			w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+			first, stop := w.join(t, company, "first")
+			eventually(t, func() bool { return first.Stats().Checkpoint >= 20 })
+			must(t, stop())
+			w.edges = func(e *loader.Edges) {
+				e.Plan, e.Leads, e.Bus, e.Daemon = lateLog{w.plan, 9, time.Now().Add(late)}, company, company, "second"
+			}
+			began := time.Now()
+			_, err := w.open(t)
+			if reason(err) != want || err == nil && time.Since(began) < late {
+				t.Errorf("after %s: %v", time.Since(began), err)
+			}
+		})
+	}
+}

@@ -231,7 +231,10 @@ func TestMixWhoseAnswerIsLost(t *testing.T) {
 		}
 		var took []uint64
 		steps := uint64(0)
-		for _, b := range w.plan.records {
+		w.plan.mu.Lock()
+		records := slices.Clone(w.plan.records)
+		w.plan.mu.Unlock()
+		for _, b := range records {
 			e, err := plan.DecodeRecord(b)
 			must(t, err)
 			switch e := e.(type) {

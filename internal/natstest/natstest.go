@@ -6,6 +6,7 @@ package natstest
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -46,15 +47,21 @@ func Config(t testing.TB) stream.Config {
 	return c
 }
 
-// FreeAddress returns an address on loopback where nothing listens.
+// FreeAddress returns an address on loopback where nothing listens. It is below the ports that systems give to connections and to those who ask for any: a
+// daemon that is killed and started again finds it free.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, ports, attempts = 10_000, 20_000, 100
+	for range attempts {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(ports))))
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		return l.Addr().String()
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // Start starts a server, or a cluster where the environment asks for one; edit may change its configuration first.

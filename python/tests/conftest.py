@@ -1,6 +1,7 @@
 """Fixtures: the loaderd binary, and daemons that live as long as a test."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -176,11 +177,19 @@ def interrupts() -> Iterator[None]:
 
 
 def free_ports(n: int) -> list[int]:
-    """Ports of loopback that nothing listens on, all different."""
-    sockets = [socket.socket() for _ in range(n)]
+    """Ports of loopback that nothing listens on, all different, and below those that systems give to connections and to who asks for any."""
+    sockets: list[socket.socket] = []
     try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
+        for port in random.sample(range(10_000, 30_000), 100 + n):
+            s = socket.socket()
+            sockets.append(s)
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                sockets.pop().close()
+            if len(sockets) == n:
+                break
+        assert len(sockets) == n, "no port is free"
         return [s.getsockname()[1] for s in sockets]
     finally:
         for s in sockets:
