@@ -250,8 +250,12 @@ func TestWordsWithCodes(t *testing.T) {
 		t.Errorf("a word %s is heard", word)
 	}
 	asked := make(chan string, 16)
-	evil, err := with().Own().Conn().Subscribe(stream.ServiceSubject+".ask.run", func(m *nats.Msg) { _ = m.Respond([]byte("of a stranger")); asked <- string(m.Data) })
+	stranger := with().Own().Conn()
+	evil, err := stranger.Subscribe(stream.ServiceSubject+".ask.run", func(m *nats.Msg) { _ = m.Respond([]byte("of a stranger")); asked <- string(m.Data) })
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger.Flush(); err != nil { // the question comes to it, too
 		t.Fatal(err)
 	}
 	defer evil.Unsubscribe() //nolint:errcheck // fails only on a closed connection
