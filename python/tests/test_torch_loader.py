@@ -415,7 +415,7 @@ def test_a_batch_that_does_not_get_to_its_device_comes_again(sealed, batches, mo
 def test_patience_then_the_cause_then_on(live):
     with StepLoader(live.flight_url, patience=1) as loader:
         for _ in range(2):
-            with pytest.raises(SourceDry, match="has been empty"):
+            with pytest.raises(SourceDry, match="there is none yet"):
                 next(loader)
             no_thread_is_left()
         publish_tokens(live.nats_url, TOKENS)
