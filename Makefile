@@ -28,7 +28,7 @@ lint-python: ## mypy, strict
 	@venv=$(VENV) && cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
 
 # Packages without goroutines of their own have nothing for the race detector to find, and take ten times as long under it.
-PURE = loaderd/loader/plan loaderd/loader/mixture loaderd/packonline loaderd/packonline/related loaderd/shuffle $(shell $(GO) list ./tokenizer/...) loaderd/internal/lengths loaderd/internal/relatedness \
+PURE = loaderd/loader/plan loaderd/loader/mixture loaderd/packonline loaderd/packonline/related loaderd/shuffle $(shell $(GO) list ./tokenizer/...) loaderd/internal/lengths loaderd/internal/relatedness loaderd/internal/history \
 	loaderd/internal/lengths/lengthsin loaderd/internal/quantity loaderd/internal/report loaderd/internal/simulation loaderd/internal/stats
 
 .PHONY: browser
