@@ -5,11 +5,15 @@ PYTHON   ?= python3
 FUZZTIME ?= 30s
 BIN      := $(CURDIR)/bin/loaderd
 
+# Without this tag gRPC brings pages about its own calls, which nobody asks for; a template of theirs makes the linker keep every exported method of the
+# program: 6 MB. It stands here, and not in a target, so that the tests run with what is built.
+export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
+
 .PHONY: test
 test: lint test-go test-python ## what must pass with every change, in minutes
 
 .PHONY: test-all
-test-all: lint test-go-all test-python-all bench-moment audit ## everything: races, every step, thirty kills, the oldest versions, all examples, licences
+test-all: lint test-go-all test-python-all test-deploy bench-moment audit ## everything: races, every step, thirty kills, the oldest versions, all examples, what operators get, licences
 
 VENV = $$($(PYTHON) python/venv)/bin/python
 
@@ -27,18 +31,19 @@ lint-go: ## gofmt, go vet, staticcheck
 lint-python: ## mypy, strict
 	@venv=$(VENV) && cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
 
-# Packages without goroutines of their own have nothing for the race detector to find, and take ten times as long under it.
-PURE = loaderd/loader/plan loaderd/loader/mixture loaderd/packonline loaderd/packonline/related loaderd/shuffle $(shell $(GO) list ./tokenizer/...) loaderd/internal/lengths loaderd/internal/relatedness loaderd/internal/history \
-	loaderd/internal/lengths/lengthsin loaderd/internal/quantity loaderd/internal/report loaderd/internal/simulation loaderd/internal/stats
+# Where goroutines share much and the race detector takes a minute at the most. Everything else runs under it in test-all: whole daemons, clusters and the live
+# page take two to four times as long under it, what only computes ten times.
+RACED = $(addprefix loaderd/,arrowout stream/conn stream/deadletter stream/server \
+	$(addprefix internal/,access daemon ledger publishing reader runs status top tracing))
 
 .PHONY: browser
 browser: ## Chromium and axe-core for the tests of the live page, where they are not there yet
 	@PYTHON=$(PYTHON) internal/livepage/browser
 
 .PHONY: test-go
-test-go: browser ## Go tests, with the race detector where there are goroutines
-	$(GO) test -timeout 10m $(PURE)
-	$(GO) test -race -timeout 10m $(filter-out $(PURE),$(shell $(GO) list ./...))
+test-go: browser ## Go tests, with the race detector where it takes a minute at the most; four packages at a time, as most of them wait
+	$(GO) test -race -timeout 20m $(RACED)
+	$(GO) test -p 4 -timeout 20m $(filter-out $(RACED),$(shell $(GO) list ./...))
 
 .PHONY: test-go-all
 test-go-all: browser ## all Go tests, with the race detector
@@ -91,13 +96,50 @@ test-python-others:
 	@venv=$$($(PYTHON) python/venv) && $(PYTEST) python/tests $(patsubst %,--ignore-glob='*/%',$(TOKENIZERS) $(TORCH))
 
 .PHONY: test-python-all
-test-python-all: ## all Python tests, and those of client and loader with the oldest versions
+test-python-all: ## all Python tests, those of recipes with their libraries among them, and those of client and loader with the oldest versions
 	LOADERD_TEST=all $(MAKE) --no-print-directory test-python
 	export LOADERD_TEST=all; venv=$$($(PYTHON) python/venv python/requirements-oldest.txt) && $(PYTEST) $(OLDEST:%=python/tests/%.py)
 
 .PHONY: build
 build: ## bin/loaderd
-	$(GO) build -o $(BIN) ./cmd/loaderd
+	$(GO) build -ldflags "-X loaderd/internal/build.release=$$($(PYTHON) python/version.py)" -o $(BIN) ./cmd/loaderd
+
+PLATFORMS ?=
+
+.PHONY: dist
+dist: ## wheels of daemon and client in bin/dist, for all platforms or those in PLATFORMS (linux-amd64 linux-arm64 darwin-arm64 windows-amd64)
+	@$(VENV) python/dist bin/dist $(PLATFORMS)
+
+.PHONY: docs
+docs: ## the pages of docs/ as a site, bin/site/index.html; a broken link is an error
+	@venv=$$($(PYTHON) python/venv python/requirements-docs.txt) && NO_MKDOCS_2_WARNING=1 PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/mkdocs" build --strict
+
+ARCHES ?= amd64 arm64
+
+# nfpm, like all that looks through deploy/, is in a module of its own: deploy/check.
+.PHONY: packages
+packages: ## deb and rpm in bin/packages for ARCHES (amd64 arm64): the program, manual pages, completion, the service with its user
+	@rm -rf bin/packages && mkdir -p bin/packages && $(GO) -C deploy/check build -o ../../bin/packages/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) $(GO) run -tags grpcnotrace,manual ./cmd/loaderd bin/packages/manual
+	@gzip -9n bin/packages/manual/man/*.1
+	@version=$$($(PYTHON) python/version.py) && for arch in $(ARCHES); do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags "-s -w -X loaderd/internal/build.release=$$version" \
+			-o bin/packages/$$arch/loaderd ./cmd/loaderd && \
+		$(GO) run ./internal/supply notices bin/packages/$$arch/loaderd > bin/packages/$$arch/notices || exit 1; \
+		for kind in deb rpm; do \
+			ARCH=$$arch VERSION=$$(echo "$$version" | sed 's/\.dev/~dev/') \
+				bin/packages/nfpm package --config deploy/packages/nfpm.yaml --packager $$kind --target bin/packages || exit 1; \
+		done; \
+	done
+
+.PHONY: test-deploy
+test-deploy: ## what is handed to operators, by the libraries of their tools: the chart, the image, compose files, units, packages
+	cd deploy/check && $(GO) vet ./... && $(GO) test -count=1 -timeout 20m ./...
+
+.PHONY: size
+size: ## what the bytes of the program are, by section and package (linux/amd64)
+	@CGO_ENABLED=0 GOOS=linux GOARCH=amd64 $(GO) build -trimpath -o bin/loaderd-symbols ./cmd/loaderd
+	@$(GO) run ./internal/bench/size bin/loaderd-symbols
 
 TOOLS = $$($(PYTHON) python/venv python/requirements-audit.txt)/bin
 BILLS = bin/loaderd.cdx.json bin/loaderd-python.cdx.json
@@ -128,8 +170,10 @@ bench-moment: build ## every benchmark for a moment: do they still run? Part of 
 	$(MAKE) bench-flight FLIGHT="--seconds 0.1 --rounds 1"
 	bin/endtoend -documents 300 -python $(VENV)
 	bin/endtoend -documents 300 -tokenized -python $(VENV)
+	$(MAKE) bench-columns COLUMNS="--messages 20 --rounds 1"
 	bin/guarantees -planned 60000 -repeats 1 shares order balance mixspeed mixpicture mixneighbours
 	LOADERD_SCALE=moment $(GO) test -count=1 -run '^TestScale$$' .
+	bin/pull
 	bin/splice -pool 256 -bytes 4000000 $(shell $(GO) env GOROOT)/src/net
 
 .PHONY: bench-simulate
@@ -179,6 +223,16 @@ bench-tokenizers: ## encoding against tokenizers, tiktoken, gigatoken, fastokens
 	PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/tokenizers/run.py && \
 	PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/tokenizers/run.py --hostile --cores 1 --rounds 1 --passes 2 --timeout 60 --vocabularies gpt2,cl100k,llama2
 
+.PHONY: bench-chats
+bench-chats: ## which tokens of the same chats have a loss with TRL, Axolotl and loaderd
+	@venv=$(VENV) && PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/chats/run.py
+
+COLUMNS ?=
+
+.PHONY: bench-columns
+bench-columns: build ## what columns of documents cost: bytes, processor time, memory; COLUMNS has flags
+	@venv=$(VENV) && LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/columns.py $(COLUMNS)
+
 LOADERS ?=
 
 .PHONY: bench-loaders
@@ -190,6 +244,15 @@ bench-loaders: build ## StepLoader against DataLoader, MosaicML Streaming, Huggi
 
 MIXTURES ?=
 
+FORMATS ?=
+
+.PHONY: bench-import
+bench-import: build ## reading every format of loaderd import beside the original library; FORMATS has flags
+	@venv=$$($(PYTHON) python/venv) && formats=$$($(PYTHON) python/venv python/requirements-formats.txt --no-deps) && \
+	site() { echo "$$1"/lib/python*/site-packages; } && \
+	PYTHONPATH="$$(site $$venv):$$(site $$formats)" PYTHONDONTWRITEBYTECODE=1 \
+	"$$venv/bin/python" python/bench/formats/run.py --loaderd $(BIN) $(FORMATS)
+
 .PHONY: bench-mixtures
 bench-mixtures: ## shares, changes and epochs of several sources against six other libraries, about half an hour; MIXTURES has flags
 	@$(GO) build -o bin/mixing ./internal/bench/mixing && \
@@ -197,6 +260,12 @@ bench-mixtures: ## shares, changes and epochs of several sources against six oth
 	site() { "$$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; } && \
 	PYTHONPATH="$$(site $$venv):$$(site $$mixtures)" PYTHONDONTWRITEBYTECODE=1 JAX_PLATFORMS=cpu \
 	"$$venv/bin/python" python/bench/mixtures/run.py --loaderd bin/mixing $(MIXTURES)
+
+PULL ?=
+
+.PHONY: bench-pull
+bench-pull: ## a corpus goes from an object server through a small stream into steps, every document counted; PULL="--bytes 20e9 --window 2e9"
+	@$(GO) run ./internal/bench/pull $(PULL)
 
 SPLICE_FOLDERS ?= $(shell $(GO) env GOROOT)/src $(shell $(GO) env GOMODCACHE) $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])') /usr/share/doc /usr/include
 

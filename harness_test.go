@@ -87,7 +87,7 @@ func start(t testing.TB, c config.Config) *daemon.Daemon {
 
 func stop(t testing.TB, d *daemon.Daemon) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := d.Stop(ctx); err != nil {
 		t.Error(err)
@@ -177,7 +177,7 @@ func conserved(t *testing.T, steps []reader.Batch, messages []stream.Message) {
 	got := map[uint64][]int32{}
 	missing := 0
 	for i, m := range messages {
-		ids := append(encoder.Encode(nil, m.Data), end)
+		ids := append(encoder.EncodePart(nil, m.Data, true, true), end)
 		want[uint64(i+1)], got[uint64(i+1)] = ids, slices.Repeat([]int32{-1}, len(ids))
 		missing += len(ids)
 	}

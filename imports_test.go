@@ -21,15 +21,16 @@ const module = "loaderd"
 // arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
 var arrows = map[string][]string{
 	"cmd/loaderd": {"internal/build", "internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
-		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/top", "internal/publishing", "internal/tracing",
-		"internal/documents", "internal/runs", "internal/reader", "arrowout/answers",
+		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/top", "internal/publishing", "internal/objects", "internal/tracing",
+		"internal/documents", "internal/runs", "internal/reader", "internal/survey", "internal/export", "internal/manual", "arrowout/answers",
 		"stream", "stream/publish", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer", "internal/access"},
-	"internal/daemon":   {"internal/access", "internal/build", "internal/config", "internal/livepage", "internal/stats", "internal/status", "internal/tracing", "stream", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer"},
+	"internal/manual":   {},
+	"internal/daemon":   {"internal/access", "internal/build", "internal/config", "internal/corpus", "internal/pulling", "internal/livepage", "internal/stats", "internal/status", "internal/tracing", "stream", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer"},
 	"internal/livepage": {"internal/access", "internal/ledger", "arrowout/answers", "loader"},
 	"internal/status":   {"internal/history", "internal/stats", "arrowout/answers", "loader"},
 	"internal/history":  {"arrowout/answers", "loader"},
 	"internal/tracing":  {"internal/build", "loader"},
-	"internal/config":   {"internal/access", "internal/tracing", "stream", "arrowout", "loader", "tokenizer"},
+	"internal/config":   {"internal/access", "internal/corpus", "internal/objects", "internal/tracing", "stream", "arrowout", "loader", "tokenizer"},
 
 	"internal/demo/screen": {"internal/demo", "internal/screen", "internal/stats"},
 	"internal/screen":      {},
@@ -45,16 +46,24 @@ var arrows = map[string][]string{
 	"internal/jsonlines":         {"tokenizer"},
 	"internal/report":            {"internal/relatedness", "internal/simulation"},
 	"internal/simulation":        {"loader/mixture", "packonline"},
-	"internal/corpus":            {"internal/columns"},
+	"internal/export":            {"internal/mds", "internal/reader", "loader"},
+	"internal/mds":               {},
+	"internal/survey":            {"internal/corpus"},
+	"internal/tokenfiles":        {},
+	"internal/warc":              {},
+	"internal/corpus":            {"internal/columns", "internal/mds", "internal/objects", "internal/tokenfiles", "internal/warc"},
 	"internal/lengths/lengthsin": {"internal/columns", "loader"},
 	"internal/runs":              {"stream", "stream/planlog", "stream/doclog", "stream/publish", "loader", "packonline"},
+	"internal/pulling":           {"arrowout/answers", "internal/corpus", "internal/objects", "internal/publishing", "stream", "stream/publish", "stream/planlog", "loader"},
 	"internal/publishing":        {"internal/corpus", "stream", "stream/publish", "stream/planlog"},
 
 	"internal/bench/flightserve": {"arrowout", "loader"},
 	"internal/bench/papers":      {"internal/lengths", "internal/simulation", "packonline", "shuffle"},
+	"internal/bench/size":        {},
 	"internal/bench/splice":      {"internal/relatedness", "packonline", "tokenizer"},
 	"internal/bench/peers":       {"internal/lengths", "packonline"},
 	"internal/bench/endtoend":    {"internal/daemon", "internal/config", "internal/corpus", "stream", "stream/publish", "tokenizer"},
+	"internal/bench/pull":        {"internal/daemon", "internal/config", "internal/reader", "arrowout/answers", "stream", "stream/publish", "loader", "tokenizer"},
 	"internal/bench/tokenizers":  {"tokenizer"},
 	"internal/bench/mixing":      {"internal/config", "loader"},
 	"internal/bench/guarantees":  {"internal/daemon", "internal/config", "internal/lengths", "internal/reader", "stream", "stream/publish", "stream/planlog", "loader", "packonline"},
@@ -77,7 +86,7 @@ var arrows = map[string][]string{
 	"packonline":     {"packonline/related"},
 	"shuffle":        {},
 
-	"tokenizer/internal/definition":  {"tokenizer/internal/fingerprint", "tokenizer/internal/norm"},
+	"tokenizer/internal/definition":  {"tokenizer/internal/fingerprint", "tokenizer/internal/norm", "tokenizer/internal/published"},
 	"tokenizer/internal/fingerprint": {"tokenizer/internal/format", "tokenizer/internal/added", "tokenizer/internal/pretokenize"},
 	"tokenizer/internal/format":      {"tokenizer/internal/merge"},
 	"tokenizer/internal/lookup":      {"tokenizer/internal/pretokenize", "tokenizer/internal/merge"},
@@ -87,6 +96,7 @@ var arrows = map[string][]string{
 	"tokenizer/internal/norm":        {"tokenizer/internal/ucd", "tokenizer/internal/pairs"},
 	"tokenizer/internal/merge":       {"tokenizer/internal/pairs"},
 	"tokenizer/internal/pairs":       {},
+	"tokenizer/internal/published":   {},
 	"tokenizer/internal/ucd":         {},
 
 	"packonline/related":   {},
@@ -100,6 +110,7 @@ var arrows = map[string][]string{
 var standardOnly = []string{"loader/plan", "loader/mixture",
 	"packonline", "packonline/related", "shuffle", "tokenizer/internal/ucd", "tokenizer/internal/pairs", "tokenizer/internal/norm", "tokenizer/internal/pattern",
 	"tokenizer/internal/pretokenize", "tokenizer/internal/merge", "tokenizer/internal/added", "tokenizer/internal/lookup",
+	"tokenizer/internal/published",
 }
 
 // Imports point inward, tests aside.

@@ -281,7 +281,7 @@ func TestASecondDaemon(t *testing.T) {
 		}
 	}
 	until(t, func() bool { return len(second.Run().Info().Daemons) == 2 })
-	bounded, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := first.Stop(bounded); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"loaderd/internal/config"
 	"loaderd/internal/corpus"
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
@@ -68,7 +69,7 @@ func publishFolder(t *testing.T, url, folder string) {
 	c.URL = url
 	store := natstest.Open(t, c)
 	defer store.Close()
-	inputs, err := corpus.Open([]string{folder}, nil, corpus.Options{})
+	inputs, err := corpus.Open(t.Context(), []string{folder}, nil, corpus.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,11 +83,10 @@ func publishFolder(t *testing.T, url, folder string) {
 	}
 }
 
-// A daemon and a producer do all that they do with the permissions that docs/cluster.md lists: the server refuses nothing.
-func TestPermissions(t *testing.T) {
-	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, StoreDir: t.TempDir(), JetStream: true, Users: []*server.User{
-		{Username: "daemon", Password: "d", Permissions: permitted(t, "daemon")},
-		{Username: "producer", Password: "p", Permissions: permitted(t, "producer")}}}
+// serveRefusingNothing starts a server with these users, which must refuse nothing until the test ends, and returns its address.
+func serveRefusingNothing(t *testing.T, users ...*server.User) string {
+	t.Helper()
+	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, StoreDir: t.TempDir(), JetStream: true, Users: users}
 	s, err := server.NewServer(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,13 @@ func TestPermissions(t *testing.T) {
 	if !s.ReadyForConnections(10 * time.Second) {
 		t.Fatal("the server does not listen")
 	}
-	at := s.Addr().String()
+	return s.Addr().String()
+}
+
+// A daemon and a producer do all that they do with the permissions that docs/cluster.md lists: the server refuses nothing.
+func TestPermissions(t *testing.T) {
+	at := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d", Permissions: permitted(t, "daemon")},
+		&server.User{Username: "producer", Password: "p", Permissions: permitted(t, "producer")})
 	c := settings(t, "nats://daemon:d@"+at)
 	c.Serve.Release, c.Serve.ReleaseAfter = "purge", time.Millisecond
 	d, other := start(t, c), start(t, c)
@@ -129,6 +135,86 @@ func TestPermissions(t *testing.T) {
 		t.Error(err)
 	}
 	stop(t, other)
+}
+
+// A daemon fetches documents by itself, through a stream that holds a part of them and to its end, with what docs/cluster.md lists for one that does: the
+// server refuses nothing.
+func TestPermissionsToPull(t *testing.T) {
+	daemonMay, more := permitted(t, "daemon"), permitted(t, "daemon with pull.from")
+	for i, several := range []bool{false, true} {
+		url := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d", Permissions: &server.Permissions{Subscribe: daemonMay.Subscribe,
+			Publish: &server.SubjectPermission{Allow: slices.Concat(daemonMay.Publish.Allow, more.Publish.Allow)}}})
+		c, _ := pulling(t, several)
+		c.Run, c.Stream.URL = fmt.Sprint("pulled", i), "nats://daemon:d@"+url
+		d, other := start(t, c), start(t, withFlight(c, natstest.FreeAddress(t)))
+		if steps := trained(t, d.FlightURI(), func(int) {}); len(steps) == 0 {
+			t.Error("no steps")
+		}
+		stop(t, d)
+		stop(t, other)
+	}
+}
+
+// What a daemon lacks to fill a stream is named, each subject once, and asked for where it fills one alone.
+func TestMissingPermissionsToPull(t *testing.T) {
+	lacks := []string{"docs.web", "$JS.API.STREAM.UPDATE.DOCS_web", "$JS.API.STREAM.INFO.DOCS_web", "$JS.API.STREAM.MSG.GET.DOCS_web", "$KV.loaderd_pulls.DOCS_web",
+		"$JS.API.STREAM.INFO.KV_loaderd_pulls", "$JS.API.DIRECT.GET.KV_loaderd_pulls.$KV.loaderd_pulls.DOCS_web", "$KV.loaderd_leads.pull.DOCS_web", "loaderd.freed.pull.DOCS_web"}
+	var users []*server.User
+	for i, subject := range lacks {
+		users = append(users, &server.User{Username: fmt.Sprint("user", i), Password: "d", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: []string{subject}}, Subscribe: &server.SubjectPermission{Allow: []string{">"}}}})
+	}
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, StoreDir: t.TempDir(), JetStream: true, Users: users})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the server does not listen")
+	}
+	for i, subject := range lacks {
+		c := natstest.Config(t)
+		c.URL = fmt.Sprintf("nats://user%d:d@%s", i, s.Addr())
+		store := natstest.Open(t, c)
+		t.Cleanup(func() { store.Close() })
+		does := planlog.Doing{Purges: true}
+		if err := planlog.Permitted(t.Context(), store, "pretrain", does); err != nil {
+			t.Errorf("who pulls nothing does not need %s: %v", subject, err)
+		}
+		web := store.Source("web", 1)
+		does.Pulls = []planlog.Pulling{{Documents: web, Subject: web.Config().Subject, Seals: true}}
+		err := planlog.Permitted(t.Context(), store, "pretrain", does)
+		var missing *planlog.NotPermittedError
+		if !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0].Subject != subject {
+			t.Errorf("without %s: %v", subject, err)
+		}
+	}
+}
+
+// A daemon that is to fill a stream does not start where it may not.
+func TestPullNotPermitted(t *testing.T) {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, StoreDir: t.TempDir(), JetStream: true,
+		Users: []*server.User{{Username: "daemon", Password: "d", Permissions: permitted(t, "daemon")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the server does not listen")
+	}
+	c, _ := pulling(t, true)
+	c.Stream.URL = "nats://daemon:d@" + s.Addr().String()
+	_, err = daemon.Start(natstest.Within(t, time.Minute), c, slog.New(slog.DiscardHandler))
+	if !errors.As(err, new(*planlog.NotPermittedError)) || !strings.Contains(err.Error(), "publish to docs.code,") || !strings.Contains(err.Error(), "STREAM.UPDATE.DOCS_web") {
+		t.Errorf("%v", err)
+	}
+}
+
+func withFlight(c config.Config, listen string) config.Config {
+	c.Flight.Listen = listen
+	return c
 }
 
 // unasked are patterns of the daemon's list whose lack is not found out by asking.
@@ -183,11 +269,11 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 	ctx := natstest.Within(t, time.Minute)
 	all := open("all")
 	check := func(when string) {
-		if err := planlog.Permitted(ctx, open("listed"), "pretrain", true); err != nil {
+		if err := planlog.Permitted(ctx, open("listed"), "pretrain", planlog.Doing{Purges: true}); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 		for _, l := range lacks {
-			err := planlog.Permitted(ctx, open(l.user), "pretrain", true)
+			err := planlog.Permitted(ctx, open(l.user), "pretrain", planlog.Doing{Purges: true})
 			if when != "before there are streams" && l.pattern == "$JS.API.STREAM.CREATE.*" {
 				if err != nil {
 					t.Errorf("%s: without permission to make streams, which are there: %v", when, err)

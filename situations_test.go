@@ -57,7 +57,7 @@ func (s *scene) open() {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = d.Stop(ctx) // some are beyond a stop in good order
 	})
@@ -112,9 +112,8 @@ func (s *scene) every(d time.Duration) func(uint64) {
 }
 
 // flow publishes twice a second until the scene ends.
-func (s *scene) flow(publish func()) {
+func (s *scene) flow(publish func()) (stop func()) {
 	done := make(chan struct{})
-	s.Cleanup(func() { s.end(); <-done })
 	go func() {
 		defer close(done)
 		for s.ctx.Err() == nil {
@@ -122,6 +121,7 @@ func (s *scene) flow(publish func()) {
 			s.every(500 * time.Millisecond)(0)
 		}
 	}()
+	return func() { s.end(); <-done }
 }
 
 var numbers = regexp.MustCompile(`[0-9][0-9,.]*`)
@@ -277,7 +277,7 @@ func TestSituations(t *testing.T) {
 		{"the documents set the pace", nil, func(s *scene) {
 			s.open()
 			s.rank(0, 1, func(uint64) {})
-			s.flow(func() { s.publish(32, "") })
+			defer s.flow(func() { s.publish(32, "") })()
 			s.says(loader.Running, `Running: [0-9.]+k tokens/s, the documents set the pace$`)
 		}},
 		{"a slow rank", nil, func(s *scene) {
@@ -316,10 +316,10 @@ func TestSituations(t *testing.T) {
 		{"poison documents", nil, func(s *scene) {
 			s.open()
 			s.rank(0, 1, func(uint64) {})
-			s.flow(func() {
+			defer s.flow(func() {
 				s.publish(32, "")
 				natstest.Publish(s.T, s.d.Store(), poison(8)...)
-			})
+			})()
 			status := s.says(loader.Running, `Running: .*; \d+ % of the documents cannot be decoded$`)
 			if !strings.Contains(status.Verdict.Do, "loaderd dead") {
 				s.Errorf("%+v", status.Verdict)

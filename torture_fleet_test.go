@@ -232,7 +232,7 @@ func (f *fleet) isolate(r *rand.Rand, member int) {
 func (f *fleet) caughtUp() {
 	f.t.Helper()
 	last := "no answer"
-	limit, cancel := context.WithTimeout(f.ctx, 60*time.Second)
+	limit, cancel := context.WithTimeout(f.ctx, 3*time.Minute)
 	defer cancel()
 	for well := 0; well < 3; {
 		if why := f.behind(); why == "" {
@@ -249,7 +249,7 @@ func (f *fleet) caughtUp() {
 
 // behind says what a member lacks, as far as it can be known.
 func (f *fleet) behind() string {
-	ctx, cancel := context.WithTimeout(f.ctx, 3*time.Second)
+	ctx, cancel := context.WithTimeout(f.ctx, 15*time.Second)
 	defer cancel()
 	store, err := f.open(ctx)
 	if err != nil {

@@ -70,7 +70,7 @@ func beDaemon(file string) error {
 		return err
 	}
 	<-ctx.Done()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return d.Stop(ctx)
 }
@@ -148,7 +148,7 @@ func (v *victim) terminate() {
 	v.signal(syscall.SIGTERM)
 	select {
 	case <-v.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		v.t.Errorf("the daemon does not stop\n%s", v.log)
 		v.kill()
 	}

@@ -213,7 +213,9 @@ func (s *service) checkpoint(ctx context.Context, _ asked, send func(any) error)
 }
 
 func (s *service) info(_ context.Context, _ asked, send func(any) error) error {
-	return send(s.run.Info())
+	info := s.run.Info()
+	info.Columns = columnsOf(info.Config)
+	return send(info)
 }
 
 func (s *service) measure(ctx context.Context, _ asked, send func(any) error) error {

@@ -28,7 +28,7 @@ var ageBounds = [...]time.Duration{100 * time.Millisecond, 500 * time.Millisecon
 	2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
 
 func newAges() *ages {
-	return &ages{desc: prometheus.NewDesc("loaderd_document_seconds", "Time of documents from their stream, which had taken them, until their first tokens were sent to a rank.", nil, nil)}
+	return &ages{desc: prometheus.NewDesc("loaderd_document_seconds", "Time from when its stream took a document until its first tokens were sent to a rank. A document counts once for each job that reads it and each time that it is read.", nil, nil)}
 }
 
 // add counts documents that are sent now, by when they were stored in nanoseconds since 1970.

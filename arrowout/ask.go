@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"net/netip"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -66,7 +65,7 @@ func (s *Server) Ask(ctx context.Context, from access.Caller, action string, bod
 	}
 	ctx = metadata.NewIncomingContext(peer.NewContext(ctx, p), metadata.MD{"authorization": from.Authorization})
 	_, err = s.guard.admit(ctx, "HTTP "+action, func(ctx context.Context) error {
-		if !s.gate.Asks() && (s.cfg.ClientCA != "" && from.Certificate == nil || !p.Addr.(httpAddress).local()) {
+		if !s.gate.Asks() && (s.cfg.ClientCA != "" && from.Certificate == nil || !access.OnLoopback(from.Address)) {
 			who := callerOf(ctx)
 			who.Role = access.Read
 			ctx = context.WithValue(ctx, callerKey{}, who)
@@ -84,8 +83,3 @@ type httpAddress string
 
 func (httpAddress) Network() string  { return "tcp" }
 func (a httpAddress) String() string { return string(a) }
-
-func (a httpAddress) local() bool {
-	at, err := netip.ParseAddrPort(string(a))
-	return err == nil && at.Addr().Unmap().IsLoopback()
-}

@@ -46,7 +46,7 @@ func newBenchRun(size int) benchRun {
 func (b benchRun) Join(loader.Place, uint64) (*benchReader, error) { return &benchReader{run: b}, nil }
 
 func (b benchRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
-	return &loader.Batch{Bucket: 2048, First: first, Rows: n, Content: loader.Content{Tokens: b.tokens[first*2048 : (first+n)*2048]},
+	return &loader.Batch{Bucket: 2048, First: first, Rows: n, Tokens: b.tokens[first*2048 : (first+n)*2048],
 		Pieces: s.Rows[first : first+n]}, nil
 }
 

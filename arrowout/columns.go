@@ -17,8 +17,10 @@ type column struct {
 	ask  string // spelling in a ticket
 	name string // name in the schema
 	typ  arrow.DataType
-	// bytes a row of length L with p pieces takes in the values buffer
-	perToken, perPiece, perRow int
+	bits int // that a token takes in the values buffer
+	// bytes that a piece takes there, a row, and a batch in its messages
+	perPiece, perRow, perBatch int
+	perMasked                  int // a token more, in steps with tokens that have no loss
 	build                      func(layout) (arrow.ArrayData, error)
 }
 
@@ -32,13 +34,19 @@ var (
 		arrow.Field{Name: "start", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
 		arrow.Field{Name: "length", Type: arrow.PrimitiveTypes.Int32, Nullable: true})
 
+	// of a run whose messages may hold several documents
+	pieceOfType = arrow.StructOf(append([]arrow.Field{{Name: "index", Type: arrow.PrimitiveTypes.Int32, Nullable: true}}, pieceType.Fields()...)...)
+	documentsOf = column{ask: "documents", name: "documents", typ: arrow.ListOf(pieceOfType), perPiece: 20, build: documentsWithin}
+
 	allColumns = []column{
-		{ask: "input_ids", name: "input_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perToken: 4, build: inputIDs},
-		{ask: "input_ids:uint16", name: "input_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), perToken: 2, build: narrowIDs},
-		{ask: "segment_ids", name: "segment_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), perToken: 2, build: segmentIDs},
+		{ask: "input_ids", name: "input_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32, build: inputIDs},
+		{ask: "input_ids:uint16", name: "input_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), bits: 16, build: narrowIDs},
+		{ask: "segment_ids", name: "segment_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), bits: 16, build: segmentIDs},
 		{ask: "cu_seqlens", name: "cu_seqlens", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perPiece: 4, perRow: 4, build: cuSeqlens},
-		{ask: "position_ids", name: "position_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perToken: 4, build: positionIDs},
-		{ask: "labels", name: "labels", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perToken: 4, build: labels},
+		{ask: "position_ids", name: "position_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32, build: positionIDs},
+		{ask: "labels", name: "labels", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32, build: labels},
+		{ask: "loss_runs", name: "loss_runs", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perRow: 8, perMasked: 4, build: lossRuns},
+		{ask: "loss_weights", name: "loss_weights", typ: arrow.ListOf(arrow.PrimitiveTypes.Float32), perPiece: 4, build: lossWeights},
 		{ask: "documents", name: "documents", typ: arrow.ListOf(pieceType), perPiece: 16, build: documents},
 		{ask: "sources", name: "sources", typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), perPiece: 2, build: sourceNumbers},
 	}
@@ -47,20 +55,24 @@ var (
 // parseColumns looks up the columns that a ticket names, in its order.
 func parseColumns(asked []string, cfg plan.Config) ([]column, error) {
 	var got []column
+	known := columnsIn(cfg)
 	for _, ask := range asked {
-		i := slices.IndexFunc(allColumns, func(c column) bool { return c.ask == ask })
+		i := slices.IndexFunc(known, func(c column) bool { return c.ask == ask })
 		if i < 0 {
-			return nil, badTicket("unknown column %s, want some of %s", excerpt([]byte(ask)), columnNames())
+			return nil, badTicket("unknown column %s, want some of %s", excerpt([]byte(ask)), columnNames(known))
 		}
-		c := allColumns[i]
+		c := known[i]
+		if c.ask == documentsOf.ask && cfg.Documents.Several() {
+			c = documentsOf
+		}
 		if slices.ContainsFunc(got, func(o column) bool { return o.name == c.name }) {
 			return nil, badTicket("column %s is asked for twice", c.name)
 		}
-		if c.ask == "input_ids:uint16" && (cfg.Tokenizer.VocabSize > wideLimit || cfg.Tokenizer.Pad < 0 || cfg.Tokenizer.Pad >= wideLimit) {
+		if c.narrow() && !narrows(cfg) {
 			return nil, badTicket("input_ids:uint16 cannot hold the ids of tokenizer %s (%d ids, padding %d): ask for input_ids",
 				cfg.Tokenizer.Name, cfg.Tokenizer.VocabSize, cfg.Tokenizer.Pad)
 		}
-		if c.ask == "sources" && !cfg.Mixed() {
+		if c.ofSources() && !cfg.Mixed() {
 			return nil, badTicket("the run reads one document stream: it has no column sources")
 		}
 		got = append(got, c)
@@ -68,9 +80,32 @@ func parseColumns(asked []string, cfg plan.Config) ([]column, error) {
 	return got, nil
 }
 
-func columnNames() string {
+func (c column) narrow() bool    { return c.ask == "input_ids:uint16" }
+func (c column) ofSources() bool { return c.ask == "sources" }
+
+// columnsIn are all columns of a run's schema, and those that documents of the run bring along.
+func columnsIn(cfg plan.Config) []column {
+	return append(slices.Clip(allColumns), columnsBeside(cfg.Documents)...)
+}
+
+// narrows reports whether uint16 holds all ids of a run.
+func narrows(cfg plan.Config) bool {
+	return cfg.Tokenizer.VocabSize <= wideLimit && cfg.Tokenizer.Pad >= 0 && cfg.Tokenizer.Pad < wideLimit
+}
+
+// columnsOf are the columns that a ticket for a run may ask for.
+func columnsOf(cfg plan.Config) (names []string) {
+	for _, c := range columnsIn(cfg) {
+		if (!c.narrow() || narrows(cfg)) && (!c.ofSources() || cfg.Mixed()) {
+			names = append(names, c.ask)
+		}
+	}
+	return names
+}
+
+func columnNames(columns []column) string {
 	var all []string
-	for _, c := range allColumns {
+	for _, c := range columns {
 		all = append(all, c.ask)
 	}
 	return strings.Join(all, ", ")
@@ -85,11 +120,14 @@ func schemaOf(columns []column) *arrow.Schema {
 	return arrow.NewSchema(fields, nil)
 }
 
-// rowBytes is what one row of length l with this many pieces takes on the wire, list offsets included.
-func rowBytes(columns []column, l, pieces int) int {
-	n := 0
+// rowBytes bounds what row i of a step takes on the wire, list offsets included.
+func rowBytes(columns []column, s *plan.Step, i int) int {
+	n, l := 0, int(s.Bucket)
 	for _, c := range columns {
-		n += c.perToken*l + c.perPiece*pieces + c.perRow + 4
+		n += (c.bits*l+7)/8 + c.perPiece*len(s.Rows[i]) + c.perRow + 4
+		if s.Masked > 0 {
+			n += c.perMasked * l
+		}
 	}
 	return n
 }

@@ -21,6 +21,9 @@ type modelRow struct {
 	IDs, Segments, Cu, Positions, Labels []int64
 	Documents                            []packonline.Piece
 	Sources                              []int64
+	Loss                                 []int64
+	Weights                              []float32
+	Index                                []int32
 }
 
 func model(f *fakeRun, row []packonline.Piece, bucket int32) modelRow {
@@ -35,10 +38,18 @@ func model(f *fakeRun, row []packonline.Piece, bucket int32) modelRow {
 			}
 			p.Doc = plan.RefSequence(p.Doc)
 		}
+		if f.info.Config.Documents.Several() {
+			in := f.within(p)
+			m.Index = append(m.Index, in.Index)
+			p.Start -= in.Start
+		}
 		m.Documents = append(m.Documents, p)
 	}
+	lost := false // the last token; runs begin with those that have a loss
+	m.Loss = []int64{}
 	position := int64(0)
 	for i, p := range row {
+		m.Weights = append(m.Weights, f.weight(p))
 		if !whole {
 			position = 0
 		}
@@ -49,6 +60,17 @@ func model(f *fakeRun, row []packonline.Piece, bucket int32) modelRow {
 			}
 			id := int64(f.token(p, k))
 			m.IDs, m.Labels = append(m.IDs, id), append(m.Labels, id)
+			if f.masked(p, k) {
+				m.Labels[len(m.Labels)-1] = -100
+			}
+			if len(m.Loss) == 0 {
+				m.Loss = append(m.Loss, 0)
+			}
+			if f.masked(p, k) != lost {
+				lost = !lost
+				m.Loss = append(m.Loss, 0)
+			}
+			m.Loss[len(m.Loss)-1]++
 			m.Segments, m.Positions = append(m.Segments, segment), append(m.Positions, position)
 			position++
 		}
@@ -56,11 +78,38 @@ func model(f *fakeRun, row []packonline.Piece, bucket int32) modelRow {
 			m.Cu = append(m.Cu, int64(len(m.IDs)))
 		}
 	}
+	if len(m.IDs) == 0 {
+		m.Loss = append(m.Loss, 0)
+	}
 	for k := int64(0); len(m.IDs) < int(bucket); k++ {
 		m.IDs, m.Labels = append(m.IDs, int64(f.info.Config.Tokenizer.Pad)), append(m.Labels, -100)
 		m.Segments, m.Positions = append(m.Segments, 0), append(m.Positions, k)
 	}
 	return m
+}
+
+// mask lets documents have tokens without a loss, and weights.
+func (f *fakeRun) mask() {
+	f.masks = true
+	for _, s := range f.steps {
+		for _, row := range s.Rows {
+			for k, p := range row {
+				for i := range p.Length {
+					if f.masked(p, i) {
+						s.Masked++
+						if i == 0 && f.segmentAt(row, k) {
+							s.MaskedFirst++
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// segmentAt reports whether piece k of a row begins an attention segment.
+func (f *fakeRun) segmentAt(row []packonline.Piece, k int) bool {
+	return k == 0 || len(model(f, row, 0).Cu) > 2
 }
 
 // rowOf reads row i of a record, whatever columns it has.
@@ -73,8 +122,12 @@ func rowOf(t *testing.T, rec arrow.Record, i int) modelRow {
 		switch v := col.ListValues().(type) {
 		case *array.Struct:
 			for k := from; k < to; k++ {
-				m.Documents = append(m.Documents, packonline.Piece{Doc: v.Field(0).(*array.Uint64).Value(int(k)),
-					Start: v.Field(1).(*array.Int32).Value(int(k)), Length: v.Field(2).(*array.Int32).Value(int(k))})
+				at := v.NumField() - 3
+				if at > 0 {
+					m.Index = append(m.Index, v.Field(0).(*array.Int32).Value(int(k)))
+				}
+				m.Documents = append(m.Documents, packonline.Piece{Doc: v.Field(at).(*array.Uint64).Value(int(k)),
+					Start: v.Field(at + 1).(*array.Int32).Value(int(k)), Length: v.Field(at + 2).(*array.Int32).Value(int(k))})
 			}
 		case arrow.Array:
 			values := make([]int64, 0, to-from)
@@ -82,6 +135,8 @@ func rowOf(t *testing.T, rec arrow.Record, i int) modelRow {
 				switch v := v.(type) {
 				case *array.Int32:
 					values = append(values, int64(v.Value(int(k))))
+				case *array.Float32:
+					m.Weights = append(m.Weights, v.Value(int(k)))
 				case *array.Uint16:
 					values = append(values, int64(v.Value(int(k))))
 				default:
@@ -99,6 +154,8 @@ func rowOf(t *testing.T, rec arrow.Record, i int) modelRow {
 				m.Positions = values
 			case "labels":
 				m.Labels = values
+			case "loss_runs":
+				m.Loss = values
 			case "sources":
 				if len(values) > 0 {
 					m.Sources = values
@@ -115,11 +172,17 @@ func TestEveryColumnEqualsTheModel(t *testing.T) {
 			for _, world := range []int{1, 2, 4} {
 				t.Run(fmt.Sprintf("%s/%s/world=%d", attention, ids, world), func(t *testing.T) {
 					f := newFake(12, 8, 37)
-					f.info.Config.Attention = attention
+					f.info.Config.Attention, f.info.Config.Documents.Batches = attention, world == 4
+					if world == 2 {
+						f.info.Config.Documents.MaxTokens = plan.MaxTokens{At: 1, Do: plan.MaxSplit}
+					}
+					if world > 1 {
+						f.mask()
+					}
 					c := dial(t, serve(t, f))
 					for rank := range world {
 						r := mustGet(t, c, fmt.Sprintf(
-							`{"rank":%d,"world":%d,"columns":["documents","labels","%s","cu_seqlens","position_ids","segment_ids"]}`, rank, world, ids))
+							`{"rank":%d,"world":%d,"columns":["documents","labels","loss_runs","loss_weights","%s","cu_seqlens","position_ids","segment_ids"]}`, rank, world, ids))
 						for _, step := range f.steps {
 							if !r.Next() {
 								t.Fatal("stream ended early:", r.Err())
@@ -145,7 +208,8 @@ func TestColumnsOfSeveralSources(t *testing.T) {
 				f := newMixed(12, 8, 37, attention)
 				f.hidden.Store(int64(hidden))
 				f.steps[3].Rows = make([][]packonline.Piece, 8) // padding alone
-				r := mustGet(t, dial(t, serve(t, f)), `{"rank":1,"world":2,"columns":["input_ids","labels","sources","segment_ids","documents","cu_seqlens","position_ids"]}`)
+				f.mask()
+				r := mustGet(t, dial(t, serve(t, f)), `{"rank":1,"world":2,"columns":["loss_weights","loss_runs","input_ids","labels","sources","segment_ids","documents","cu_seqlens","position_ids"]}`)
 				for _, step := range f.steps {
 					if !r.Next() {
 						t.Fatal("stream ended early:", r.Err())
@@ -181,6 +245,16 @@ func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, s
 			want.StepSources = max(want.StepSources, int(source)+1)
 		}
 		want.StepSegments += int64(len(m.Cu) - 1)
+		for k, p := range row {
+			if f.segmentAt(row, k) && !f.masked(p, 0) {
+				want.StepLossSegments++
+			}
+			for i := range p.Length {
+				if !f.masked(p, i) {
+					want.StepLossTokens++
+				}
+			}
+		}
 	}
 	for i, row := range step.Rows[first : first+n] {
 		m := model(f, row, step.Bucket)
@@ -206,10 +280,16 @@ func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, s
 				}
 				name := f.infos()[plan.RefSource(p.Doc)].Name
 				c := want.Sources[name]
-				want.Sources[name] = arrowout.SourceCount{Tokens: c.Tokens + int64(p.Length), LossTokens: c.LossTokens + int64(p.Length)}
+				for i := range p.Length {
+					if !f.masked(p, i) {
+						c.LossTokens++
+					}
+				}
+				want.Sources[name] = arrowout.SourceCount{Tokens: c.Tokens + int64(p.Length), LossTokens: c.LossTokens}
 			}
 		}
 	}
+	want.Weighted = f.masks
 	var got arrowout.Metadata
 	if err := json.Unmarshal(metadata, &got); err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ type connection struct {
 	net.Conn
 	ended  func(*connection)
 	closed atomic.Bool
+	isCut  atomic.Bool
 }
 
 // remote is the address of the other end of a connection.
@@ -46,12 +47,16 @@ func (c *connection) Close() error {
 	return err
 }
 
-// cut ends a connection at once: what is still to be sent is thrown away, by the kernel as well. gRPC then closes it.
-func (c *connection) cut() {
+// cut ends a connection at once: what is still to be sent is thrown away, by the kernel as well. gRPC then closes it. It says whether it is the first to do so.
+func (c *connection) cut() bool {
+	if c.isCut.Swap(true) {
+		return false
+	}
 	if t, ok := c.Conn.(*net.TCPConn); ok {
 		_ = t.SetLinger(0) // else an error of one that is closed, which it is to be
 	}
 	_ = c.Conn.Close()
+	return true
 }
 
 // connectionOf is the connection of a call, nil if it did not come over one of connections.

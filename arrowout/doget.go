@@ -116,6 +116,12 @@ func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGet
 
 func (s *service) sendBatch(stream flight.FlightService_DoGetServer, b sending, flow *flow) error {
 	start := time.Now()
+	for _, d := range b.message.dictionaries {
+		if err := stream.SendMsg(d); err != nil {
+			b.message.charge.drop()
+			return err
+		}
+	}
 	if err := stream.SendMsg(b.message); err != nil {
 		b.message.charge.drop() // if it did not come to gRPC's buffers
 		return err

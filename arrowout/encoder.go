@@ -16,7 +16,8 @@ type encoder struct {
 	sources *sources
 	schema  *arrow.Schema
 	writer  *ipc.Writer
-	last    *message // what the writer wrote last
+	began   bool       // the writer has written a batch
+	written []*message // by the writer, since the last batch
 }
 
 func newEncoder(columns []column, s *sources) *encoder {
@@ -31,7 +32,9 @@ func (e *encoder) schemaMessage() (*message, error) {
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("encode the schema: %w", err)
 	}
-	return e.last, nil
+	schema := e.written[0]
+	e.written = nil
+	return schema, nil
 }
 
 // batch is one record batch with its metadata, the body aligned.
@@ -49,24 +52,29 @@ func (e *encoder) batch(b *loader.Batch, m Metadata) (*message, Metadata, error)
 		}
 		built[i] = array.MakeFromData(data)
 	}
-	// The writer's first record brings the schema's message along a second time; only its last message is kept.
 	if err := e.writer.Write(array.NewRecord(e.schema, built, int64(b.Rows))); err != nil {
 		return nil, m, fmt.Errorf("encode step %d: %w", b.Step, err)
 	}
-	out := e.last
-	e.last = nil // it would live as long as the next batch is waited for
+	last := len(e.written) - 1
+	out := e.written[last]
+	out.dictionaries = e.written[:last]
+	if !e.began { // the writer's first record brings the schema's message along a second time
+		out.dictionaries, e.began = out.dictionaries[1:], true
+	}
+	e.written = nil // it would live as long as the next batch is waited for
 	out.metadata = m.encode()
 	out.align()
 	return out, m, nil
 }
 
-// payloads keeps the encoder's last payload as a message.
+// payloads keeps the payloads that the encoder's writer writes as messages.
 type payloads encoder
 
 func (p *payloads) Start() error { return nil }
 func (p *payloads) Close() error { return nil }
 
 func (p *payloads) WritePayload(payload ipc.Payload) error {
-	p.last = &message{header: payload.Meta().Bytes()}
-	return payload.SerializeBody(p.last)
+	m := &message{header: payload.Meta().Bytes()}
+	p.written = append(p.written, m)
+	return payload.SerializeBody(m)
 }

@@ -167,7 +167,7 @@ loaderd_flight_open_streams 0
 # HELP loaderd_flight_batches_total Record batches handed to gRPC.
 # TYPE loaderd_flight_batches_total counter
 loaderd_flight_batches_total 3
-# HELP loaderd_flight_rows_total Rows of those batches.
+# HELP loaderd_flight_rows_total Rows of the batches handed to gRPC.
 # TYPE loaderd_flight_rows_total counter
 loaderd_flight_rows_total 12
 `

@@ -59,6 +59,10 @@ type fakeRun struct {
 
 	begun int // sources that the run began with
 
+	masks bool // documents have tokens without a loss, and weights
+
+	contents func(document uint64) loader.Content // nil: documents bring nothing along
+
 	hidden atomic.Int64 // sources, the last ones, of which Info does not tell before a document is described
 }
 
@@ -131,6 +135,43 @@ func (f *fakeRun) token(p packonline.Piece, i int32) int32 {
 	return int32((p.Doc*7919 + uint64(p.Start+i)*31) % uint64(f.vocab))
 }
 
+// masked reports whether token i of a piece has no loss.
+func (f *fakeRun) masked(p packonline.Piece, i int32) bool {
+	return f.masks && p.Doc%3 > 0 && (p.Start+i)/3%2 == 0
+}
+
+// within is of which document of its message a piece is.
+func (f *fakeRun) within(p packonline.Piece) loader.Within {
+	return loader.Within{Index: int32(p.Doc % 5), Start: p.Start / 2}
+}
+
+// weight is that of a document's loss.
+func (f *fakeRun) weight(p packonline.Piece) float32 {
+	if !f.masks {
+		return 1
+	}
+	return float32(p.Doc%4) / 2
+}
+
+// loss is what a batch says of its rows' loss.
+func (f *fakeRun) loss(b *loader.Batch) {
+	b.Loss, b.Weights = make([]plan.Runs, b.Rows), make([][]float32, b.Rows)
+	for i, row := range b.Pieces {
+		var lengths []int32
+		for _, p := range row {
+			b.Weights[i] = append(b.Weights[i], f.weight(p))
+			for k := range p.Length {
+				if f.masked(p, k) {
+					lengths = append(lengths, 0, 1)
+				} else {
+					lengths = append(lengths, 1, 0)
+				}
+			}
+		}
+		b.Loss[i] = plan.Normal(lengths)
+	}
+}
+
 func (f *fakeRun) Info() loader.Info {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,6 +213,26 @@ func (f *fakeRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*load
 		}
 		for range s.Bucket - used {
 			b.Tokens = append(b.Tokens, f.info.Config.Tokenizer.Pad)
+		}
+	}
+	if f.masks {
+		f.loss(b)
+	}
+	if f.info.Config.Documents.Several() {
+		for _, row := range b.Pieces {
+			within := make([]loader.Within, len(row))
+			for k, p := range row {
+				within[k] = f.within(p)
+			}
+			b.Within = append(b.Within, within)
+		}
+	}
+	if f.contents != nil {
+		b.Contents = map[uint64]loader.Content{}
+		for _, row := range b.Pieces {
+			for _, p := range row {
+				b.Contents[p.Doc] = f.contents(p.Doc)
+			}
 		}
 	}
 	f.assembled.Add(1)
@@ -377,7 +438,7 @@ func (fakeWatcher) Status() answers.Status   { return answers.Status{Run: "fake"
 func (fakeWatcher) History() answers.History { return answers.History{Run: "fake", Known: 7} }
 
 func stop(t testing.TB, s *arrowout.Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
 		t.Error(err)
@@ -430,7 +491,7 @@ func mustGet(t testing.TB, c flight.Client, ticket string) *flight.Reader {
 // eventually waits until ok says so.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(time.Minute) // five thousand readers under the race detector, beside other tests
+	deadline := time.After(3 * time.Minute) // five thousand readers under the race detector, beside other tests
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

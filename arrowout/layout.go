@@ -9,6 +9,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/packonline"
 )
 
 // layout is one batch with its attention segments. Where the run, or the row's source, trains across documents a row is one segment, and
@@ -96,15 +97,60 @@ func positionIDs(l layout) (arrow.ArrayData, error) {
 	return slotList(l, arrow.PrimitiveTypes.Int32, arrow.Int32Traits.CastToBytes(ids)), nil
 }
 
-// ignored is the label of padding: PyTorch's cross entropy leaves it out by default.
+// ignored is the label of padding and of tokens without a loss: PyTorch's cross entropy leaves it out by default.
 const ignored = -100
 
 func labels(l layout) (arrow.ArrayData, error) {
 	ids := append([]int32(nil), l.Tokens...)
 	for i := range l.Rows {
 		row(l, i, ids, func(int, []int32) {}, func(slots []int32) { fill(slots, ignored) })
+		l.eachMasked(i, 0, int32(l.Bucket), func(start, end int32) { fill(ids[i*l.Bucket:][start:end], ignored) })
 	}
 	return slotList(l, arrow.PrimitiveTypes.Int32, arrow.Int32Traits.CastToBytes(ids)), nil
+}
+
+// eachMasked calls f for those of n tokens of row i, from start on, that have no loss.
+func (l layout) eachMasked(i int, start, n int32, f func(start, end int32)) {
+	if l.Loss != nil {
+		l.Loss[i].Masked(packonline.Piece{Start: start, Length: n}, f)
+	}
+}
+
+// masked returns how many of n tokens of row i, from start on, have no loss.
+func (l layout) masked(i int, start, n int32) (masked int64) {
+	l.eachMasked(i, start, n, func(start, end int32) { masked += int64(end - start) })
+	return masked
+}
+
+// lossRuns are, for every row, the lengths of the runs of tokens with and without a loss, in turns, beginning with those that have one. They end where
+// padding begins.
+func lossRuns(l layout) (arrow.ArrayData, error) {
+	var runs []int32
+	offsets := make([]int32, 1, l.Rows+1)
+	for i, pieces := range l.Pieces {
+		if l.Loss != nil && l.Loss[i] != nil {
+			runs = append(runs, l.Loss[i]...)
+		} else {
+			used := int32(0)
+			for _, p := range pieces {
+				used += p.Length
+			}
+			runs = append(runs, used)
+		}
+		offsets = append(offsets, int32(len(runs)))
+	}
+	return list(arrow.ListOf(arrow.PrimitiveTypes.Int32), offsets, values(arrow.PrimitiveTypes.Int32, len(runs), arrow.Int32Traits.CastToBytes(runs))), nil
+}
+
+// lossWeights are the factors of the loss of the pieces.
+func lossWeights(l layout) (arrow.ArrayData, error) {
+	weight := func(row, piece int) float32 {
+		if l.Weights == nil {
+			return 1
+		}
+		return l.Weights[row][piece]
+	}
+	return pieceList(l, arrow.PrimitiveTypes.Float32, weight, arrow.Float32Traits.CastToBytes), nil
 }
 
 func cuSeqlens(l layout) (arrow.ArrayData, error) {
@@ -122,35 +168,57 @@ func cuSeqlens(l layout) (arrow.ArrayData, error) {
 	return list(arrow.ListOf(arrow.PrimitiveTypes.Int32), offsets, values(arrow.PrimitiveTypes.Int32, len(ends), arrow.Int32Traits.CastToBytes(ends))), nil
 }
 
-func documents(l layout) (arrow.ArrayData, error) {
+func documents(l layout) (arrow.ArrayData, error) { return l.documents(pieceType), nil }
+
+// documentsWithin are documents of messages that may hold several: start counts the document's tokens.
+func documentsWithin(l layout) (arrow.ArrayData, error) { return l.documents(pieceOfType), nil }
+
+func (l layout) documents(typ *arrow.StructType) arrow.ArrayData {
 	var sequences []uint64
-	var starts, lengths []int32
+	var indices, starts, lengths []int32
 	offsets := make([]int32, 1, l.Rows+1)
-	for _, pieces := range l.Pieces {
-		for _, p := range pieces {
-			sequences, starts, lengths = append(sequences, l.sources.sequence(p.Doc)), append(starts, p.Start), append(lengths, p.Length)
+	for i, pieces := range l.Pieces {
+		for k, p := range pieces {
+			in := loader.Within{}
+			if l.Within != nil {
+				in = l.Within[i][k]
+			}
+			sequences, starts, lengths = append(sequences, l.sources.sequence(p.Doc)), append(starts, p.Start-in.Start), append(lengths, p.Length)
+			if typ == pieceOfType {
+				indices = append(indices, in.Index)
+			}
 		}
 		offsets = append(offsets, int32(len(sequences)))
 	}
 	n := len(sequences)
-	return list(arrow.ListOf(pieceType), offsets, array.NewData(pieceType, n, []*memory.Buffer{nil}, []arrow.ArrayData{
+	fields := []arrow.ArrayData{
 		values(arrow.PrimitiveTypes.Uint64, n, arrow.Uint64Traits.CastToBytes(sequences)),
 		values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(starts)),
 		values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(lengths)),
-	}, 0, 0)), nil
+	}
+	if typ == pieceOfType {
+		fields = append([]arrow.ArrayData{values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(indices))}, fields...)
+	}
+	return list(arrow.ListOf(typ), offsets, array.NewData(typ, n, []*memory.Buffer{nil}, fields, 0, 0))
 }
 
 // sourceNumbers are the sources of the pieces.
 func sourceNumbers(l layout) (arrow.ArrayData, error) {
-	var numbers []uint16
+	source := func(row, piece int) uint16 { return uint16(plan.RefSource(l.Pieces[row][piece].Doc)) }
+	return pieceList(l, arrow.PrimitiveTypes.Uint16, source, arrow.Uint16Traits.CastToBytes), nil
+}
+
+// pieceList is a list column with one value for every piece of every row.
+func pieceList[T any](l layout, typ arrow.DataType, value func(row, piece int) T, bytes func([]T) []byte) arrow.ArrayData {
+	var all []T
 	offsets := make([]int32, 1, l.Rows+1)
-	for _, pieces := range l.Pieces {
-		for _, p := range pieces {
-			numbers = append(numbers, uint16(plan.RefSource(p.Doc)))
+	for i, pieces := range l.Pieces {
+		for k := range pieces {
+			all = append(all, value(i, k))
 		}
-		offsets = append(offsets, int32(len(numbers)))
+		offsets = append(offsets, int32(len(all)))
 	}
-	return list(arrow.ListOf(arrow.PrimitiveTypes.Uint16), offsets, values(arrow.PrimitiveTypes.Uint16, len(numbers), arrow.Uint16Traits.CastToBytes(numbers))), nil
+	return list(arrow.ListOf(typ), offsets, values(typ, len(all), bytes(all)))
 }
 
 // slotList is a list column with one value for every slot of every row.

@@ -39,8 +39,8 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 	if err := named.meet(ctx, step); err != nil {
 		return err
 	}
-	page := answers.Page{Step: answers.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket), Cursor: step.Cursor.Last()}, Total: len(step.Rows)}
-	pieces, most := 0, ledgerPieces
+	page := answers.Page{Step: answers.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket), Cursor: step.Cursor.Last(), Masked: step.Masked}, Total: len(step.Rows)}
+	pieces, most, repeats := 0, ledgerPieces, step.Repeats
 	if q.documents {
 		most = describedPieces
 	}
@@ -51,7 +51,12 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 			}
 			page.First, page.Rows, pieces = i, nil, 0
 		}
-		page.Rows = append(page.Rows, named.row(row))
+		shown := named.row(row)
+		for len(repeats) > 0 && repeats[0].Row == i {
+			shown[repeats[0].Piece].Repeats = repeats[0].Tokens
+			repeats = repeats[1:]
+		}
+		page.Rows = append(page.Rows, shown)
 		pieces += len(row) + 1
 	}
 	return s.page(ctx, page, named, described(step.Rows[page.First:], q.documents), send)

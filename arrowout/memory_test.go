@@ -95,6 +95,26 @@ func TestASlowReaderLosesItsConnection(t *testing.T) {
 	}
 }
 
+// A connection whose streams take their time to end is cut once, and it is told once.
+func TestAConnectionIsCutOnce(t *testing.T) {
+	f := newFake(40, 4, 64<<10)
+	s, metric := metered(t, f, func(*arrowout.Config) {})
+	x := openFlood(t, s, 20, 1<<10, "", `{}`)
+	eventually(t, "it holds memory", func() bool { return f.readers.Load() == 20 && metric("held_bytes") > 0 })
+	later := time.Now().Add(2 * arrowout.Default().SlowReader)
+	for ended := false; !ended; {
+		s.LookForSlowReaders(later)
+		select {
+		case <-x.ended:
+			ended = true
+		default:
+		}
+	}
+	if n := metric("cut_connections_total"); n != 1 {
+		t.Errorf("%v connections are cut", n)
+	}
+}
+
 // A reader that goes on before its connection is cut reads what was sent and then why there is no more.
 func TestASlowReaderThatGoesOn(t *testing.T) {
 	f := newFake(4, 4, 64<<10)

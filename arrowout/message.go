@@ -17,6 +17,8 @@ type message struct {
 	body     [][]byte
 	bodyLen  int
 	charge   *charge // what it holds of the budget; nil for a schema
+	// dictionaries go before it: of record batches with columns that have some. They hold nothing of their own.
+	dictionaries []*message
 }
 
 // Field numbers of FlightData in Flight.proto.
@@ -30,8 +32,14 @@ const (
 // instead of copying them then has every column aligned.
 const alignment = 64
 
-// size is how many bytes the message takes on the wire, gRPC's framing not counted.
-func (m *message) size() int { return m.preamble(len(m.metadata)) + m.bodyLen }
+// size is how many bytes the message and its dictionaries take on the wire, gRPC's framing not counted.
+func (m *message) size() int {
+	n := m.preamble(len(m.metadata)) + m.bodyLen
+	for _, d := range m.dictionaries {
+		n += d.size()
+	}
+	return n
+}
 
 // preamble is the number of bytes before the body when the metadata has the given length.
 func (m *message) preamble(metadata int) int {

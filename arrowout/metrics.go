@@ -32,9 +32,9 @@ func newMetrics(reg prometheus.Registerer, b *budget) (*metrics, error) {
 	m := &metrics{
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "loaderd_flight_open_streams", Help: "DoGet streams that are open."}),
 		batches: counter("batches_total", "Record batches handed to gRPC."),
-		bytes:   counter("bytes_total", "Bytes of those batches, headers included."),
-		rows:    counter("rows_total", "Rows of those batches."),
-		tokens:  counter("tokens_total", "Tokens of those batches, padding left out."),
+		bytes:   counter("bytes_total", "Bytes of the batches handed to gRPC, headers included."),
+		rows:    counter("rows_total", "Rows of the batches handed to gRPC."),
+		tokens:  counter("tokens_total", "Tokens of the batches handed to gRPC, padding left out."),
 		wait:    counter("step_wait_seconds_total", "Seconds that streams waited for the next step of the run."),
 		send:    counter("send_seconds_total", "Seconds that streams waited for clients to take batches."),
 		memory:  counter("memory_wait_seconds_total", "Seconds that streams waited for the memory of their next batch (flight.send_bytes)."),

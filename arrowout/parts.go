@@ -16,7 +16,7 @@ func split(s *plan.Step, columns []column, first, n, limit int) []part {
 	var parts []part
 	size := 0
 	for i := first; i < first+n; i++ {
-		b := rowBytes(columns, int(s.Bucket), len(s.Rows[i]))
+		b := rowBytes(columns, s, i)
 		if len(parts) == 0 || size+b > limit {
 			parts, size = append(parts, part{first: i}), 0
 		}
@@ -36,7 +36,10 @@ const (
 func (p part) memory(s *plan.Step, columns []column) int64 {
 	n := envelope + bytesOfSource*p.named(s)
 	for i := p.first; i < p.first+p.rows; i++ {
-		n += rowBytes(columns, int(s.Bucket), len(s.Rows[i]))
+		n += rowBytes(columns, s, i)
+	}
+	for _, c := range columns {
+		n += c.perBatch
 	}
 	if !slices.ContainsFunc(columns, func(c column) bool { return c.ask == "input_ids" }) { // which lends the ids as they are
 		n += p.rows * int(s.Bucket) * bytesOfID
@@ -58,9 +61,16 @@ type Metadata struct {
 	Documents  int    `json:"documents"`   // pieces; a document cut in two counts twice
 	MaxSeqlen  int    `json:"max_seqlen"`  // longest attention segment in tokens, padding left out
 
-	// What a loss that leaves out every segment's first token is divided by, StepTokens - StepSegments, without asking the other ranks.
+	// What a loss that leaves out every segment's first token is divided by, StepTokens - StepSegments, without asking the other ranks, where every token
+	// has a loss.
 	StepTokens   int64 `json:"step_tokens"`   // tokens of the whole step, on all ranks, without padding
 	StepSegments int64 `json:"step_segments"` // attention segments of the whole step, on all ranks
+	// The same where not every token has a loss: such a loss is divided by StepLossTokens - StepLossSegments.
+	StepLossTokens   int64 `json:"step_loss_tokens"`   // tokens of the whole step with a loss
+	StepLossSegments int64 `json:"step_loss_segments"` // segments of the whole step whose first token has a loss
+
+	// Weighted says that the loss of a piece of this batch has another weight than 1: the column loss_weights tells.
+	Weighted bool `json:"weighted,omitempty"`
 
 	// StepSources is how many sources the step's numbers may be of: those that the run began with, and more where one of them came later.
 	StepSources int                    `json:"step_sources,omitempty"`
@@ -83,6 +93,7 @@ func (m *Metadata) countStep(s *plan.Step, sources *sources) {
 			m.StepSegments += int64(len(row))
 		}
 	}
+	m.StepLossTokens, m.StepLossSegments = m.StepTokens-s.Masked, m.StepSegments-s.MaskedFirst
 }
 
 func (m *Metadata) count(l layout) {
@@ -94,7 +105,10 @@ func (m *Metadata) count(l layout) {
 			m.MaxSeqlen = max(m.MaxSeqlen, int(n))
 		}
 	}
-	m.LossTokens = m.Tokens
+	m.LossTokens, m.Weighted = m.Tokens, l.Weights != nil
+	for i := range l.Loss {
+		m.LossTokens -= l.masked(i, 0, int32(l.Bucket))
+	}
 	m.countSources(l)
 }
 
@@ -103,13 +117,15 @@ func (m *Metadata) countSources(l layout) {
 		return
 	}
 	m.Sources = map[string]SourceCount{}
-	for _, row := range l.Pieces {
+	for i, row := range l.Pieces {
+		at := int32(0)
 		for _, p := range row {
 			name := l.sources.name(p.Doc)
 			c := m.Sources[name]
 			c.Tokens += int64(p.Length)
-			c.LossTokens += int64(p.Length)
+			c.LossTokens += int64(p.Length) - l.masked(i, at, p.Length)
 			m.Sources[name] = c
+			at += p.Length
 		}
 	}
 }

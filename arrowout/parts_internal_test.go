@@ -26,24 +26,52 @@ func TestMemoryOfAPart(t *testing.T) {
 		for range rows {
 			var row []packonline.Piece
 			for free := bucket; free > 0 && rng.IntN(8) > 0; free -= int(row[len(row)-1].Length) {
-				row = append(row, packonline.Piece{Doc: plan.Ref(rng.IntN(300)*(n%2), 1), Length: int32(1 + rng.IntN(min(free, 9)))})
+				row = append(row, packonline.Piece{Doc: plan.Ref(rng.IntN(300)*(n%2), uint64(1+rng.IntN(1000))), Length: int32(1 + rng.IntN(min(free, 9)))})
 			}
 			s.Rows = append(s.Rows, row)
 		}
+		info.Config.Documents = plan.DocumentsConfig{Columns: map[string]plan.TokenColumn{}, Meta: map[string]string{}}
+		for i, typ := range []string{plan.ColumnFloat32, plan.ColumnFloat16, plan.ColumnInt8, plan.ColumnBool} {
+			info.Config.Documents.Columns[fmt.Sprintf("column_%d_%060d", i, 0)] = plan.TokenColumn{Type: typ}
+		}
+		for i, typ := range []string{plan.MetaString, plan.MetaInt64, plan.MetaFloat64} {
+			info.Config.Documents.Meta[fmt.Sprintf("value_%d_%060d", i, 0)] = typ
+		}
+		contents := map[uint64]loader.Content{} // each with the longest text that there is
+		for _, row := range s.Rows {
+			for _, p := range row {
+				text := fmt.Sprintf("%*d", plan.MaxMetaText, len(contents))
+				contents[p.Doc] = loader.Content{Beside: &loader.Beside{Meta: []any{text, nil, 0.5}}}
+			}
+		}
 		var columns []column
-		for _, c := range allColumns {
+		for _, c := range columnsIn(info.Config) {
 			if rng.IntN(2) == 0 && (c.ask != "sources" || s.Mixed) {
 				columns = append(columns, c)
 			}
 		}
 		tokens := make([]int32, rows*bucket)
-		b := &loader.Batch{Bucket: bucket, Rows: rows, Content: loader.Content{Tokens: tokens}, Pieces: s.Rows}
+		b := &loader.Batch{Bucket: bucket, Rows: rows, Tokens: tokens, Pieces: s.Rows, Contents: contents}
 		m, _, err := newEncoder(columns, sourcesOf(nil, info)).batch(b, Metadata{Run: info.Run})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if want := (part{0, rows}).memory(s, columns); int64(m.size()) > want || want < int64(len(tokens)*bytesOfID) {
 			t.Fatalf("%d rows of %d: expected %d bytes for a message of %d and %d ids", rows, bucket, want, m.size(), len(tokens))
+		}
+	}
+}
+
+// No document can bring along a column of a name that batches have anyway.
+func TestNamesOfColumnsAreTaken(t *testing.T) {
+	for _, c := range allColumns {
+		cfg := plan.Config{Documents: plan.DocumentsConfig{Meta: map[string]string{c.name: plan.MetaString}}}
+		taken := false
+		for _, bad := range cfg.Validate() {
+			taken = taken || bad.Field == "documents.meta."+c.name
+		}
+		if !taken {
+			t.Errorf("documents may have a column %s", c.name)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestShutdownTellsOpenStreams(t *testing.T) {
 	if !r.Next() {
 		t.Fatal(r.Err())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
 		t.Fatal(err)

@@ -89,7 +89,11 @@ func (x slow) err() error {
 		Facts:   map[string]string{"waited": x.waited.String(), "bytes": strconv.FormatInt(x.bytes, 10)}}
 }
 
+// cut ends a connection. Its streams end later: until then they are slow still, and it is told once.
 func (s *slowness) cut(c *connection, of []slow) {
+	if !c.cut() {
+		return
+	}
 	s.cuts.Inc()
 	if tell, left := s.samples.tell("slow reader"); tell {
 		longest, bytes := time.Duration(0), int64(0)
@@ -102,7 +106,6 @@ func (s *slowness) cut(c *connection, of []slow) {
 		}
 		s.log.Warn("a connection is cut: its reader takes nothing, and its batches hold memory", args...)
 	}
-	c.cut()
 }
 
 // pressed returns the streams that stand still for after, from the one that does for longest, as many as make room for the one that has waited for

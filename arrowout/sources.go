@@ -49,12 +49,11 @@ func (s *sources) meet(ctx context.Context, step *plan.Step) error {
 
 // whole reports whether a row is one attention segment, and not one for each piece: that is for its source to say where it has a packing of its own.
 func (s *sources) whole(row []packonline.Piece) bool {
+	attention := s.config.Attention
 	if s.config.Mixed() && len(row) > 0 {
-		if own := s.known[plan.RefSource(row[0].Doc)].Config; own.Packing != nil {
-			return own.Attention == plan.AttentionRow
-		}
+		attention = s.config.AttentionIn(s.known[plan.RefSource(row[0].Doc)].Config)
 	}
-	return s.config.Attention == plan.AttentionRow
+	return attention == plan.AttentionRow
 }
 
 // sequence returns that of a document in its stream.

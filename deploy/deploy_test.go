@@ -151,9 +151,9 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// Every metric that the board or a rule asks for stands in the operator's page.
+// Every metric that the board or a rule asks for stands in the page of metrics.
 func TestMetricsOfQueriesAreDocumented(t *testing.T) {
-	page := string(read(t, "../docs/operations.md"))
+	page := string(read(t, "../docs/metrics.md"))
 	queries := map[string]string{}
 	for _, p := range board(t).Panels {
 		for _, q := range p.Targets {
@@ -167,7 +167,7 @@ func TestMetricsOfQueriesAreDocumented(t *testing.T) {
 	for what, query := range queries {
 		for _, n := range name.FindAllString(query, -1) {
 			if n = strings.TrimSuffix(n, "_bucket"); !strings.Contains(page, "`"+n+"`") && !strings.Contains(page, "`"+n+"{") {
-				t.Errorf("%s asks for %s, which docs/operations.md does not list", what, n)
+				t.Errorf("%s asks for %s, which docs/metrics.md does not list", what, n)
 			}
 		}
 	}
@@ -179,6 +179,7 @@ func TestRulesOnRecordedSeries(t *testing.T) {
 	for _, args := range [][]string{
 		{"check", "rules", "prometheus/loaderd.rules.yaml"},
 		{"check", "config", "prometheus/prometheus.yaml"},
+		{"check", "config", "prometheus/cluster.yaml"},
 		{"test", "rules", "prometheus/loaderd.rules.test.yaml"},
 	} {
 		if out, err := exec.Command(filepath.Join(folder, "promtool"), args...).CombinedOutput(); err != nil {

@@ -51,13 +51,16 @@ class GPT(nn.Module):
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=0.02)
 
-    def forward(self, input_ids: Tensor, position_ids: Tensor, segment_ids: Tensor, labels: Tensor, reduction: str = "sum") -> Tensor:
-        """The sum of the losses of all tokens that have a label, or with "none" the loss of every token, 0 where it has none."""
+    def logits(self, input_ids: Tensor, position_ids: Tensor, segment_ids: Tensor) -> Tensor:
         mask = dense_mask(segment_ids)  # no token sees another document
         x = self.tokens(input_ids) + self.positions(position_ids)  # which restart in every document
         for block in self.blocks:
             x = block(x, mask)
-        logits = self.norm(x) @ self.tokens.weight.T
+        return self.norm(x) @ self.tokens.weight.T
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor, segment_ids: Tensor, labels: Tensor, reduction: str = "sum") -> Tensor:
+        """The sum of the losses of all tokens that have a label, or with "none" the loss of every token, 0 where it has none."""
+        logits = self.logits(input_ids, position_ids, segment_ids)
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction=reduction)
 
 

@@ -26,11 +26,12 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 		return nil, fmt.Errorf("assemble step %d: rows [%d, +%d) of %d", s.Index, first, n, len(s.Rows))
 	}
 	length := int(s.Bucket)
-	b := &Batch{Step: s.Index, Bucket: length, First: first, Rows: n, Content: Content{Tokens: make([]int32, n*length)}, Pieces: s.Rows[first : first+n]}
+	b := &Batch{Step: s.Index, Bucket: length, First: first, Rows: n, Tokens: make([]int32, n*length), Pieces: s.Rows[first : first+n]}
 	texts, err := a.documents(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("assemble step %d: %w", s.Index, err)
 	}
+	b.Contents = texts
 	b.Begins = make([]int64, 0, len(texts))
 	for i, pieces := range b.Pieces {
 		at, end := i*length, (i+1)*length
@@ -42,7 +43,7 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 					Do:      "the document or the tokenizer is not the one that was planned; check the tokenizer and the stream",
 					Facts:   map[string]string{"step": strconv.FormatUint(s.Index, 10), "sequence": strconv.FormatUint(plan.RefSequence(p.Doc), 10)}}
 			}
-			at = b.Content.copy(at, text, p.Start, p.Length)
+			at += copy(b.Tokens[at:], text.Tokens[p.Start:p.Start+p.Length])
 			if p.Start == 0 && text.Stored > 0 {
 				b.Begins = append(b.Begins, text.Stored)
 			}
@@ -54,7 +55,70 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 			b.Tokens[at] = a.pad
 		}
 	}
+	masks, weighs, several := len(s.Repeats) > 0, false, false
+	for _, text := range texts {
+		masks, weighs = masks || text.Loss != nil, weighs || text.weighs()
+		several = several || text.Docs != nil
+	}
+	if masks {
+		b.lose(s, texts)
+	}
+	if weighs {
+		b.weigh(texts)
+	}
+	if several {
+		b.within(texts)
+	}
 	return b, nil
+}
+
+// lose says which tokens have a loss.
+func (b *Batch) lose(s *plan.Step, texts map[uint64]Content) {
+	repeats := s.Repeats
+	for len(repeats) > 0 && repeats[0].Row < b.First {
+		repeats = repeats[1:]
+	}
+	for i, pieces := range b.Pieces {
+		var lengths []int32 // in turns with and without a loss
+		for k, p := range pieces {
+			if len(repeats) > 0 && repeats[0].Row == b.First+i && repeats[0].Piece == k {
+				n := repeats[0].Tokens
+				lengths = append(lengths, 0, n)
+				p.Start, p.Length = p.Start+n, p.Length-n
+				repeats = repeats[1:]
+			}
+			lengths = texts[p.Doc].Loss.Append(lengths, p.Start, p.Start+p.Length)
+		}
+		if runs := plan.Normal(lengths); runs != nil {
+			if b.Loss == nil {
+				b.Loss = make([]plan.Runs, b.Rows)
+			}
+			b.Loss[i] = runs
+		}
+	}
+}
+
+// within says which documents of their messages the pieces are of.
+func (b *Batch) within(texts map[uint64]Content) {
+	b.Within = make([][]Within, b.Rows)
+	for i, pieces := range b.Pieces {
+		b.Within[i] = make([]Within, len(pieces))
+		for k, p := range pieces {
+			index, start := texts[p.Doc].doc(p.Start)
+			b.Within[i][k] = Within{int32(index), start}
+		}
+	}
+}
+
+// weigh says by how much the loss of each piece counts.
+func (b *Batch) weigh(texts map[uint64]Content) {
+	b.Weights = make([][]float32, b.Rows)
+	for i, pieces := range b.Pieces {
+		b.Weights[i] = make([]float32, len(pieces))
+		for k, p := range pieces {
+			b.Weights[i][k] = texts[p.Doc].weight(p.Start)
+		}
+	}
 }
 
 // documents returns the content of every document that the batch names.

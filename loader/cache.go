@@ -27,7 +27,7 @@ type cached struct {
 const entryBytes = 144
 
 // cost counts a document's memory.
-func (c *cached) cost() int64 { return c.content.bytes() + entryBytes }
+func (c *cached) cost() int64 { return c.content.Bytes() + entryBytes }
 
 func newContentCache(limit int64) *contentCache {
 	return &contentCache{limit: limit, held: map[uint64]*list.Element{}}

@@ -112,7 +112,7 @@ func TestCheckpointTellsItsStep(t *testing.T) {
 // asks for one waits for the next, and a stop stores the last.
 func TestCheckpointsThatTakeLong(t *testing.T) {
 	w := newWorld(config("concat"))
-	w.options.Checkpoint, w.options.Stall = 4, 20*time.Second
+	w.options.Checkpoint, w.options.Stall = 4, 2*time.Minute
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	c := w.holdCheckpoints()
 	run, stop := w.start(t)
@@ -121,7 +121,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 9); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("14 steps took %s beside a checkpoint that is not stored", took)
 	}
 	eventually(t, func() bool { return run.Info().Planned == 18 && len(c.began) > 0 }) // the first one is stored beside all this

@@ -1,25 +1,80 @@
 package loader
 
-// Content is what a document brings to the rows that hold it: one value a token. A further field (losses, weights) would be cut, cached and
-// copied as the tokens are.
+import (
+	"cmp"
+	"slices"
+
+	"loaderd/loader/plan"
+)
+
+// Content is what a document brings to the rows that hold it: one value a token.
 type Content struct {
-	Tokens []int32 // end-of-document token included
+	Tokens []int32   // end-of-document token included
+	Loss   plan.Runs // which of them have a loss
+	// Weight is a factor of the loss of its tokens, where that is not 1; else nil.
+	Weight *float32
+	// Beside is what else came with the tokens, where the run takes it along; nil for nearly all.
+	Beside *Beside
+	// Docs are the documents of a message with several, whose tokens follow one another; then Weight is theirs.
+	Docs []Doc
 	// Stored is when the document's stream took it, in nanoseconds since 1970; 0 where that is not known. It is of no consequence for the plan.
 	Stored int64
 	// Trace is that of a sampled document; nil for nearly all.
 	Trace *Trace
 }
 
+// Doc is one of several documents of a message.
+type Doc struct {
+	Start  int32    // its first token among those of the message
+	Weight *float32 // as Content.Weight
+}
+
+// doc returns which document of the message has a token, with its first token.
+func (c Content) doc(token int32) (index int, start int32) {
+	if c.Docs == nil {
+		return 0, 0
+	}
+	i, found := slices.BinarySearchFunc(c.Docs, token, func(d Doc, token int32) int { return cmp.Compare(d.Start, token) })
+	for found && i+1 < len(c.Docs) && c.Docs[i+1].Start == token { // those before have no tokens
+		i++
+	}
+	if !found {
+		i--
+	}
+	return i, c.Docs[i].Start
+}
+
+// weight returns the factor of the loss of a token.
+func (c Content) weight(token int32) float32 {
+	w := c.Weight
+	if c.Docs != nil {
+		i, _ := c.doc(token)
+		w = c.Docs[i].Weight
+	}
+	if w == nil {
+		return 1
+	}
+	return *w
+}
+
+// weighs reports whether a token has another weight than 1.
+func (c Content) weighs() bool {
+	return c.Weight != nil || slices.ContainsFunc(c.Docs, func(d Doc) bool { return d.Weight != nil })
+}
+
 // Len returns the length in tokens.
 func (c Content) Len() int { return len(c.Tokens) }
 
-// tokenBytes is the memory that the content of one token takes.
-const tokenBytes = 4
+const (
+	numberBytes = 4 // of a token's id, of a run's length and of a weight
+	docNumbers  = 5 // of a document of several, with its weight
+)
 
-// bytes is the memory that the content takes.
-func (c Content) bytes() int64 { return tokenBytes * int64(len(c.Tokens)) }
-
-// copy copies tokens [start, start+n) of from to position at of c, and returns the position behind them.
-func (c Content) copy(at int, from Content, start, n int32) int {
-	return at + copy(c.Tokens[at:], from.Tokens[start:start+n])
+// Bytes is the memory that the content takes.
+func (c Content) Bytes() int64 {
+	n := cap(c.Tokens) + cap(c.Loss) + docNumbers*cap(c.Docs)
+	if c.Weight != nil {
+		n++
+	}
+	return numberBytes*int64(n) + c.Beside.bytes()
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
 )
 
@@ -48,6 +49,9 @@ func (d *memDocs) publish(docs ...loader.Document) {
 		if x.Hint == nil {
 			x.Hint = hintOf(x.Sequence)
 		}
+		if x.Loss == nil && x.Parts == nil {
+			x.Loss, x.Weight = plantest.Loss(x.Sequence, x.Len()), weightOf(x.Sequence)
+		}
 		d.docs = append(d.docs, x)
 	}
 	close(d.more)
@@ -62,6 +66,15 @@ func (d *memDocs) lengths(lengths ...int) {
 		d.mu.Unlock()
 		d.publish(loader.Document{Content: loader.Content{Tokens: d.tokens(uint64(seq), n)}})
 	}
+}
+
+// weightOf is that of a document of a stream in memory: of most 1.
+func weightOf(sequence uint64) *float32 {
+	if sequence%5 > 0 {
+		return nil
+	}
+	w := float32(sequence%7) / 4
+	return &w
 }
 
 func (d *memDocs) tokens(seq uint64, n int) []int32 {
@@ -130,14 +143,14 @@ func (f *memFloors) Release(_ context.Context, term, from uint64) (uint64, error
 
 var errPurged = &loader.Error{Reason: loader.DocumentLost, Message: "purged"}
 
-func (d *memDocs) Traits(_ context.Context, seq uint64) (plan.Traits, error) {
+func (d *memDocs) Traits(_ context.Context, seq uint64) ([]plan.Part, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hints++
 	if seq < d.first {
-		return plan.Traits{}, errPurged
+		return nil, errPurged
 	}
-	return d.docs[seq-1].Traits, nil
+	return d.docs[seq-1].Documents(), nil
 }
 
 func (d *memDocs) Content(_ context.Context, seq uint64) (loader.Content, error) {

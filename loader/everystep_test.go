@@ -132,7 +132,9 @@ func (r *resumable) resume(t *testing.T, m mark, to int) (steps []plan.Step) {
 	if err := p.RestoreState(m.state); err != nil {
 		t.Fatalf("behind %d steps: %v", m.steps, err)
 	}
-	tellHints(p)
+	tellHints(p, func(ref uint64) []plan.Part {
+		return []plan.Part{{Traits: plan.Traits{Hint: hintOf(plan.RefSequence(ref))}}}
+	})
 	for _, a := range r.arrivals[p.Cursor().Last():] {
 		if steps = append(steps, tell(t, p, a)...); m.steps+len(steps) >= to {
 			return steps

@@ -146,7 +146,7 @@ func (f *feed) unlessHeld() <-chan []Document {
 func (f *feed) take() (d Document, planned func()) {
 	d = f.held[0]
 	d.Source = f.source
-	if f.split != nil && d.Skip == "" && !f.split(d) {
+	if f.split != nil && d.Skip == "" && len(d.Parts) == 0 && !f.split(d) {
 		d.Skip = plan.SkipSplit
 	}
 	return d, func() {

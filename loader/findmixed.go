@@ -122,9 +122,8 @@ func (p *planReader) source(ctx context.Context, h plan.Header, t *turns) error 
 	if ends() {
 		return nil
 	}
-	step := (plan.StepPart{Step: plan.Step{Mixed: true}}).Kind()
 	err := p.log.Scan(ctx, 2, func(at uint64, record []byte) error {
-		if len(record) > 3 && record[3] == step {
+		if len(record) > 3 && plan.StepKind(record[3]) {
 			return nil
 		}
 		e, err := plan.DecodeRecord(record)

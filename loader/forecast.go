@@ -50,6 +50,14 @@ func (f *forecast) renew(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	f.update(func() {
+		f.long.stored = make(map[int]uint64, len(left))
+		for i, r := range left {
+			if r.sample != nil {
+				f.long.stored[i] = r.last
+			}
+		}
+	})
 	known, tokens, err := f.estimate(ctx, c, left)
 	if err != nil {
 		return false, err
@@ -156,7 +164,7 @@ func (r *rest) count(c copied, source int) {
 	epochs, fresh := 1.0, 0.0
 	if c.mix != nil {
 		s, counts := c.sources[source], c.counts[source]
-		if used := counts.Arrived - counts.Empty - counts.Undecoded - counts.Split - counts.Short - counts.Long; used > 0 {
+		if used := counts.Arrived - counts.Empty - counts.Undecoded - counts.Masked - counts.Split - counts.Short - counts.Long; used > 0 {
 			r.lost = float64(counts.Duplicates) / float64(used)
 		}
 		epochs, fresh = float64(s.Epochs)-float64(s.Epoch), float64(s.Fresh)

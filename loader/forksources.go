@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"loaderd/loader/plan"
 )
@@ -103,8 +104,14 @@ func oneKind(old plan.Header) error {
 	return &Error{Reason: PlanMismatch, Message: fmt.Sprintf("run %s reads %s, and the new run %s", old.Run, have, want), Do: "begin a run that is no fork"}
 }
 
-// tokensAs refuses another tokenizer: what waits is counted in tokens.
+// tokensAs refuses another tokenizer, and other transformations of documents: what waits is counted in tokens.
 func tokensAs(old plan.Header, c plan.Config) error {
+	if !old.Config.SameTokens(c) {
+		return &Error{Reason: PlanMismatch,
+			Message: fmt.Sprintf("run %s makes other tokens of its documents than the new run (%s): what is left of documents that were used in part is counted in tokens",
+				old.Run, strings.Join(old.Config.Differences(c), "; ")),
+			Do: "keep documents.bos, documents.fim and documents.max_tokens, and with documents.fim the seed, or begin a run that is no fork"}
+	}
 	a, b := old.Config.Tokenizer, c.Tokenizer
 	if a.Fingerprint == b.Fingerprint && a.End == b.End {
 		return nil

@@ -16,9 +16,9 @@ type lostHints struct {
 	lost func(sequence uint64) bool
 }
 
-func (d lostHints) Traits(ctx context.Context, sequence uint64) (plan.Traits, error) {
+func (d lostHints) Traits(ctx context.Context, sequence uint64) ([]plan.Part, error) {
 	if d.lost(sequence) {
-		return plan.Traits{}, errPurged
+		return nil, errPurged
 	}
 	return d.memDocs.Traits(ctx, sequence)
 }

@@ -36,9 +36,23 @@ type length struct {
 	wake     chan struct{} // signals that it is to be looked at now
 
 	// Under the leader's mutex.
-	known *Length
-	at    uint64 // controls that known is behind
-	asked bool   // to be measured whatever that takes
+	known  *Length
+	at     uint64         // controls that known is behind
+	asked  bool           // to be measured whatever that takes
+	stored map[int]uint64 // by source: the last document that was stored when it was looked at last
+}
+
+// muchMore is by which part a stream grows until its run's length is estimated anew before its time.
+const muchMore = 10
+
+// grows notes what a stream holds now: with much more than an estimate knows of it is made anew.
+func (l *leader) grows(source int, last uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if was, known := l.long.stored[source]; known && last > was+was/muchMore {
+		l.long.stored[source] = last
+		signal(l.long.wake)
+	}
 }
 
 // recorded notes that a control changes how long the run is.
@@ -215,7 +229,11 @@ func (r *Run) Length() *Length {
 	if now := r.plan.now(); now.ended {
 		return &Length{Steps: now.steps, Exact: true}
 	}
-	return r.office.length()
+	l := r.office.length()
+	if l != nil && !l.Exact && !l.Endless && !l.Idle { // an estimate may be older than the newest steps
+		l.Steps = max(l.Steps, r.plan.now().steps)
+	}
+	return l
 }
 
 // length is what the leader says of the run's length, here or elsewhere.
@@ -227,5 +245,9 @@ func (o *office) length() *Length {
 		defer l.mu.Unlock()
 		return l.howLong()
 	}
-	return o.told.Length
+	if o.told.Length == nil {
+		return nil
+	}
+	told := *o.told.Length
+	return &told
 }

@@ -18,13 +18,19 @@ type Document struct {
 	Sequence uint64    // in the document stream
 	ID       uint64    // hash of the producer's id of the document; 0 when it has none
 	Skip     plan.Skip // why the document is not used; empty for one that is
+	Cut      bool      // it had more tokens, which the run's configuration leaves out
 	Content            // owned by the receiver, never changed
 	plan.Traits
+	// Parts are the documents of a message with several, whose tokens follow one another in Content; then ID, Loss and Traits are theirs.
+	Parts []plan.Part
 }
+
+// Documents returns the documents of the message: one, or those that it holds.
+func (d Document) Documents() []plan.Part { return d.arrival().Documents() }
 
 // arrival is what the planner is told of the document.
 func (d Document) arrival() plan.Arrival {
-	return plan.Arrival{Source: d.Source, Sequence: d.Sequence, ID: d.ID, Length: d.Len(), Skip: d.Skip, Traits: d.Traits}
+	return plan.Arrival{Source: d.Source, Sequence: d.Sequence, ID: d.ID, Length: d.Len(), Skip: d.Skip, Loss: d.Loss, Cut: d.Cut, Traits: d.Traits, Parts: d.Parts}
 }
 
 // Source delivers the documents of the stream in order.
@@ -63,8 +69,9 @@ type Documents interface {
 	// Again calls f with each of several documents, equal to what the Source delivered, those that are not used too; f is called by several goroutines
 	// at a time. The sequences ascend. What cannot be read now is left out, and Content says why; an error says that no more can be read now.
 	Again(ctx context.Context, sequences []uint64, f func(Document)) error
-	// Traits returns what travels beside the length of one document again, equal to what the Source delivered.
-	Traits(ctx context.Context, sequence uint64) (plan.Traits, error)
+	// Traits returns what travels beside the length of the documents of a message again, equal to what the Source delivered: one Part of a message that
+	// is one document.
+	Traits(ctx context.Context, sequence uint64) ([]plan.Part, error)
 	// Describe says where one document came from.
 	Describe(ctx context.Context, sequence uint64) (DocumentInfo, error)
 	// Show returns one document for people, whatever is wrong with it.
@@ -75,15 +82,19 @@ type Documents interface {
 
 // DocumentInfo says where a document came from, for the ledger.
 type DocumentInfo struct {
-	Source      string    `json:"source,omitempty"` // its source, of a run with several
-	Sequence    uint64    `json:"sequence"`
-	Subject     string    `json:"subject"`
-	ID          string    `json:"id,omitempty"` // producer's id
-	Path        string    `json:"path,omitempty"`
-	Domain      string    `json:"domain,omitempty"`
-	ContentType string    `json:"content_type"`
-	Bytes       int       `json:"bytes"` // of the payload
-	Time        time.Time `json:"time"`  // when the stream took it
+	Source      string `json:"source,omitempty"` // its source, of a run with several
+	Sequence    uint64 `json:"sequence"`
+	Subject     string `json:"subject"`
+	ID          string `json:"id,omitempty"` // producer's id
+	Path        string `json:"path,omitempty"`
+	Domain      string `json:"domain,omitempty"`
+	ContentType string `json:"content_type"`
+	// Weight is the factor of the loss of its tokens where that is not 1; else nil, and nil for messages with several documents.
+	Weight *float32 `json:"weight,omitempty"`
+	// Meta has the values that the run takes along: strings, int64s and float64s. Those of messages with several documents are not told.
+	Meta  map[string]any `json:"meta,omitempty"`
+	Bytes int            `json:"bytes"` // of the payload
+	Time  time.Time      `json:"time"`  // when the stream took it
 }
 
 // PlanLog is an append-only log of records with positions 1, 2, 3, ... and a single writer.

@@ -192,11 +192,10 @@ func (x *lengths) several(ctx context.Context, sequences []uint64) error {
 		err := x.docs.Again(ctx, sequences, func(d Document) {
 			mu.Lock()
 			defer mu.Unlock()
-			a := d.arrival()
+			a := d.arrival().Lengths()
 			x.held[d.Sequence] = a
 			if x.kept != nil {
-				a.Traits = plan.Traits{}
-				x.kept[d.Sequence-x.walk.First] = a
+				x.kept[d.Sequence-x.walk.First] = a.Bare()
 			}
 		})
 		sequences = slices.DeleteFunc(slices.Clone(sequences), func(s uint64) bool { return x.held[s].Sequence > 0 })

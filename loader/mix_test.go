@@ -423,6 +423,36 @@ func TestMixedRelease(t *testing.T) {
 	})
 }
 
+// Steps whose documents of a source that was added are given up cannot be read, also when those of the sources that the run began with are all there.
+func TestMixedReleaseOfAnAddedSource(t *testing.T) {
+	bubble(t, "release", func(t *testing.T) {
+		c := mixedConfig()
+		c.Steps.Rows = 1
+		maps.DeleteFunc(c.Sources, func(name string, _ mixture.Source) bool { return name != "math" })
+		w, s := mixed(c, "math", "web")
+		for _, docs := range s {
+			docs.lengths(someLengths(8, 600)...)
+		}
+		w.options.Release, w.options.Checkpoint = loader.ReleasePurge, 1
+		run, stop := w.start(t)
+		added, err := run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"math": 1, "web": 1}, Add: sources(map[string]float64{"web": 1})}, "")
+		must(t, err)
+		must(t, readAll(t, run, 300).err)
+		_, err = run.Commit(t.Context(), plan.DefaultKeeper, 280)
+		must(t, err)
+		for i := range 3 { // the older ones fall out: what a restart from them would need goes too
+			must(t, readAll(t, run, 310+10*i).err)
+			_, err = run.Checkpoint(t.Context())
+			must(t, err)
+		}
+		time.Sleep(5 * time.Second)
+		if math, web, oldest := s["math"].state().First, s["web"].state().First, run.Info().Oldest; math != 1 || web < 20 || oldest <= added || oldest > 280 {
+			t.Errorf("the first documents are %d of math, %d of web, which was added at step %d, and step %d is the oldest one", math, web, added, oldest)
+		}
+		must(t, stop())
+	})
+}
+
 // A source that rests when its end is found out wakes for its next epoch, also where that is read at once.
 func TestMixedRestBeforeAnotherEpoch(t *testing.T) {
 	bubble(t, "rest", func(t *testing.T) {

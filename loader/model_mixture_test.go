@@ -133,29 +133,32 @@ func (m *machine) document(ref uint64) loader.Document {
 	return docs.docs[plan.RefSequence(ref)-1]
 }
 
-// leaves reports whether a source is not to take a document.
-func (m *machine) leaves(r *reference, source int, d loader.Document) bool {
+// leaves reports whether a source is not to take document i of a message.
+func (m *machine) leaves(source int, sequence uint64, i int, x plan.Part) bool {
 	if !m.mixed() {
 		return false
 	}
-	c, n := m.infos()[source].Config, len(d.Tokens)
-	return !c.Split.Takes(d.ID, d.Sequence) || n < c.MinTokens || c.MaxTokens > 0 && n > c.MaxTokens
+	c := m.infos()[source].Config
+	place := sequence + uint64(i-x.Nth)<<48
+	return !c.Split.Takes(x.ID, place) || x.Length < c.MinTokens || c.MaxTokens > 0 && x.Length > c.MaxTokens
 }
 
 // done counts how often each document came before a floor, of those that are used.
-func (m *machine) done(now history, floor uint64) map[uint64]int {
-	out := map[uint64]int{}
+func (m *machine) done(now history, floor uint64) map[member]int {
+	out := map[member]int{}
 	if !m.mixed() {
 		for doc := range now.used {
-			if doc < floor {
+			if doc.ref < floor {
 				out[doc] = 1
 			}
 		}
 		return out
 	}
-	for i, doc := range m.ref.arrivals {
-		if uint64(i+1) < floor && doc != 0 && len(m.document(doc).Tokens) > 0 {
-			out[doc]++
+	for i, comes := range m.ref.arrivals {
+		for _, doc := range comes {
+			if uint64(i+1) < floor {
+				out[doc]++
+			}
 		}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/packonline"
 )
 
 // strictDocs does not deliver a document that is purged, not even to a source that began before.
@@ -103,14 +104,41 @@ type reference struct {
 	took     []uint64       // the next step when each of them took effect
 	windows  []window       // by source
 	in       int64          // tokens of used documents
-	used     map[uint64]int // how often each document is used
-	arrivals []uint64       // the documents that were used and those that were not, in the order in which they came
+	used     map[member]int // how often each document is used
+	arrivals [][]member     // the documents of each message that are used, in the order in which they came
+}
+
+// member is a document of a message: of most the only one.
+type member struct {
+	ref   uint64
+	index int
+}
+
+// members are the documents of a message, and where each begins among its tokens.
+func (m *machine) members(ref uint64) (parts []plan.Part, starts []int) {
+	first := 0
+	for _, x := range m.document(ref).Documents() {
+		parts, starts = append(parts, x), append(starts, first)
+		first += x.Length
+	}
+	return parts, starts
+}
+
+// member returns the document that has a token of a message.
+func (m *machine) member(x packonline.Piece) member {
+	parts, starts := m.members(x.Doc)
+	for i := range parts {
+		if int(x.Start) < starts[i]+parts[i].Length {
+			return member{x.Doc, i}
+		}
+	}
+	return member{x.Doc, -1}
 }
 
 // window is what decides what is a duplicate.
 type window struct {
 	epoch uint64
-	ids   []uint64 // of the latest documents
+	ids   [][2]uint64 // of the latest documents, and which of its pieces each is
 }
 
 // floor returns the first document that step or a later one may need.
@@ -143,7 +171,7 @@ func (m *machine) follow(rt *rapid.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		m.ref = &reference{header: h, applier: a, used: map[uint64]int{}}
+		m.ref = &reference{header: h, applier: a, used: map[member]int{}}
 	}
 	r := m.ref
 	for _, b := range records[r.read:] {
@@ -197,7 +225,7 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 	default:
 		d := m.document(plan.Ref(source, sequence))
 		m.account(r, source, d)
-		ready, err := r.applier.Document(plan.Arrival{Source: source, Sequence: sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Traits: plan.Traits{Hint: d.Hint}})
+		ready, err := r.applier.Document(plan.Arrival{Source: source, Sequence: sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Loss: d.Loss, Traits: plan.Traits{Hint: d.Hint}, Parts: d.Parts})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -210,38 +238,43 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 	return true
 }
 
-// account counts the tokens of a document that comes next, unless it is skipped, a duplicate of a recent one, or used up by an earlier run.
+// account counts the tokens of a message that comes next, but for documents that are skipped, duplicates of recent ones, or used up by an earlier run.
 func (m *machine) account(r *reference, source int, d loader.Document) {
 	ref := plan.Ref(source, d.Sequence)
-	r.arrivals = append(r.arrivals, ref)
-	skipped := d.Skip != "" || m.leaves(r, source, d)
-	if skipped {
-		d.ID = 0
-	}
-	if m.observe(r, source, d.ID) || skipped {
-		r.arrivals[len(r.arrivals)-1] = 0
-		return
-	}
-	left := len(d.Tokens)
-	switch p := r.header.Parent; {
-	case p == nil || d.Sequence > p.Cursor:
-	case d.Sequence < p.Floor:
-		left = 0
-	default:
-		for _, n := range m.past.seen[d.Sequence] {
-			if n > 0 {
-				left--
+	parts, starts := m.members(ref)
+	var comes []member
+	for i, x := range parts {
+		id := [2]uint64{x.ID, uint64(x.Nth)}
+		skipped := x.Skip != "" || m.leaves(source, d.Sequence, i, x)
+		if skipped {
+			id[0] = 0
+		}
+		if m.observe(r, source, id) || skipped {
+			continue
+		}
+		comes = append(comes, member{ref, i})
+		left := x.Length
+		switch p := r.header.Parent; {
+		case p == nil || d.Sequence > p.Cursor:
+		case d.Sequence < p.Floor:
+			left = 0
+		default:
+			for k, n := range m.past.had[d.Sequence] {
+				if n > 0 && k >= starts[i] && k < starts[i]+x.Length {
+					left--
+				}
 			}
 		}
+		if left > 0 {
+			r.used[member{ref, i}]++
+		}
+		r.in += int64(left)
 	}
-	if left > 0 {
-		r.used[ref]++
-	}
-	r.in += int64(left)
+	r.arrivals = append(r.arrivals, comes)
 }
 
 // observe reports whether a document of an id is a duplicate of one of the latest of its source in this epoch.
-func (m *machine) observe(r *reference, source int, id uint64) bool {
+func (m *machine) observe(r *reference, source int, id [2]uint64) bool {
 	for len(r.windows) <= source {
 		r.windows = append(r.windows, window{})
 	}
@@ -249,7 +282,7 @@ func (m *machine) observe(r *reference, source int, id uint64) bool {
 	if mix := r.applier.Planner.Mixture(); mix != nil && mix.Place(source).Epoch != w.epoch {
 		*w = window{epoch: mix.Place(source).Epoch}
 	}
-	duplicate := n > 0 && id != 0 && slices.Contains(w.ids, id)
+	duplicate := n > 0 && id[0] != 0 && slices.Contains(w.ids, id)
 	w.ids = append(slices.Clip(w.ids), id)
 	w.ids = w.ids[max(0, len(w.ids)-n):]
 	return duplicate
@@ -266,10 +299,10 @@ func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 	if err := a.Planner.RestoreState(m.ref.applier.Planner.AppendState(nil)); err != nil {
 		rt.Fatal(err)
 	}
-	tellHints(a.Planner)
+	tellHints(a.Planner, func(ref uint64) []plan.Part { return m.document(ref).Documents() })
 	a.Pending, a.Ended = slices.Clone(m.ref.applier.Pending), m.ref.applier.Ended
 	r := *m.ref
-	r.applier, r.used = a, map[uint64]int{}
+	r.applier, r.used = a, map[member]int{}
 	r.windows, r.steps, r.took, r.arrivals = slices.Clone(r.windows), slices.Clone(r.steps), slices.Clone(r.took), slices.Clone(r.arrivals)
 	for len(r.steps) < len(m.ref.steps)+50 && m.advance(rt, &r) {
 	}
@@ -299,29 +332,38 @@ func (m *machine) recorded(rt *rapid.T, kind string, at uint64) {
 
 // history is what runs have used of the documents.
 type history struct {
-	seen  map[uint64][]int // how often each token came
-	used  map[uint64]int   // how often each document is used
+	seen  map[uint64][]int // how often each token of a message came
+	had   map[uint64][]int // how often where its loss may count
+	used  map[member]int   // how often each document is used
 	loses bool             // a run dropped or repeated tokens on purpose
 }
 
 // add adds the first steps of a run.
-func (h *history) add(rt *rapid.T, r *reference, steps int) {
+func (h *history) add(rt *rapid.T, m *machine, steps int) {
+	r := m.ref
 	counts, packed := r.applier.Planner.Counts()
 	h.loses = h.loses || counts.LeftTokens > 0 || packed.Dropped > 0 || packed.Repeated > 0
 	for doc, n := range r.used {
 		h.used[doc] = max(h.used[doc], n)
 	}
 	for _, s := range r.steps[:steps] {
-		for _, row := range s.Rows {
-			for _, x := range row {
-				if r.used[x.Doc] == 0 {
-					rt.Fatalf("step %d holds document %d, which is not used", s.Index, x.Doc)
+		repeats := map[[2]int]int32{}
+		for _, x := range s.Repeats {
+			repeats[[2]int{x.Row, x.Piece}] = x.Tokens
+		}
+		for i, row := range s.Rows {
+			for at, x := range row {
+				if d := m.member(x); r.used[d] == 0 {
+					rt.Fatalf("step %d holds document %v, which is not used", s.Index, d)
 				}
 				for k := x.Start; k < x.Start+x.Length; k++ {
 					for int(k) >= len(h.seen[x.Doc]) {
-						h.seen[x.Doc] = append(h.seen[x.Doc], 0)
+						h.seen[x.Doc], h.had[x.Doc] = append(h.seen[x.Doc], 0), append(h.had[x.Doc], 0)
 					}
 					h.seen[x.Doc][k]++
+					if k >= x.Start+repeats[[2]int{i, at}] {
+						h.had[x.Doc][k]++
+					}
 				}
 			}
 		}
@@ -330,9 +372,9 @@ func (h *history) add(rt *rapid.T, r *reference, steps int) {
 
 func (h *history) clone() history {
 	c := *h
-	c.seen, c.used = map[uint64][]int{}, maps.Clone(h.used)
+	c.seen, c.had, c.used = map[uint64][]int{}, map[uint64][]int{}, maps.Clone(h.used)
 	for doc, tokens := range h.seen {
-		c.seen[doc] = slices.Clone(tokens)
+		c.seen[doc], c.had[doc] = slices.Clone(tokens), slices.Clone(h.had[doc])
 	}
 	return c
 }
@@ -347,19 +389,22 @@ func (m *machine) check(rt *rapid.T) {
 	info := m.run.Info()
 	planned := min(int(info.Planned), len(m.ref.steps))
 	now := m.past.clone()
-	now.add(rt, m.ref, planned)
+	now.add(rt, m, planned)
 	for doc, tokens := range now.seen {
 		if len(tokens) > len(m.document(doc).Tokens) {
 			rt.Fatalf("document %x has no token %d", doc, len(tokens)-1)
 		}
-		if !now.loses && slices.Max(tokens) > now.used[doc] {
-			rt.Fatalf("of document %x, which is used %d times, there have come %v", doc, now.used[doc], tokens)
+		for i, some := range m.each(doc, tokens) {
+			if used := now.used[member{doc, i}]; !now.loses && len(some) > 0 && slices.Max(some) > used {
+				rt.Fatalf("of document %d of %x, which is used %d times, there have come %v", i, doc, used, some)
+			}
 		}
 	}
 	floor := m.ref.floor(planned)
 	for doc, n := range m.done(now, floor) {
-		if tokens := now.seen[doc]; !now.loses && (len(tokens) < len(m.document(doc).Tokens) || slices.Min(tokens) < n) {
-			rt.Fatalf("the floor is %d, of document %x, which came %d times before, there have come %v", floor, doc, n, tokens)
+		parts, _ := m.members(doc.ref)
+		if tokens := m.each(doc.ref, now.seen[doc.ref])[doc.index]; !now.loses && (len(tokens) < parts[doc.index].Length || slices.Min(tokens) < n) {
+			rt.Fatalf("the floor is %d, of document %v, which came %d times before, there have come %v", floor, doc, n, tokens)
 		}
 	}
 	m.answered(rt)
@@ -369,12 +414,12 @@ func (m *machine) check(rt *rapid.T) {
 	if m.ignorant() { // it learns what is released when it learns that it leads no more
 		return
 	}
-	for tries := 0; ; tries++ { // a daemon that does not lead hears of it a moment later
+	for tries := 0; ; tries++ { // the news of a purge come a moment after it
 		why := m.unreadable()
 		if why == "" {
 			break
 		}
-		if m.company == nil || tries == 100 {
+		if tries == 100 {
 			rt.Fatal(why)
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -384,6 +429,15 @@ func (m *machine) check(rt *rapid.T) {
 			rt.Fatalf("join before the oldest step, %d: %v", info.Oldest, err)
 		}
 	}
+}
+
+// each cuts what is known of the first tokens of a message into that of its documents.
+func (m *machine) each(ref uint64, tokens []int) (out [][]int) {
+	parts, starts := m.members(ref)
+	for i, x := range parts {
+		out = append(out, tokens[min(starts[i], len(tokens)):min(starts[i]+x.Length, len(tokens))])
+	}
+	return out
 }
 
 // unreadable names a step that can be read by what the process says, and whose documents are purged.
@@ -408,7 +462,7 @@ func (m *machine) audit(rt *rapid.T) {
 		return
 	}
 	planned := m.run.Info().Planned
-	ctx, cancel := context.WithTimeout(m.t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 	defer cancel()
 	e := loader.Edges{Documents: allDocs{m.docs[""]}, Plan: m.world.plan}
 	if m.mixed() {

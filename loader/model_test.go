@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"loaderd/loader"
+	"loaderd/loader/internal/plantest"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -55,10 +56,11 @@ func TestModel(t *testing.T) {
 
 // machine is a run and what is known about it.
 type machine struct {
-	t      *testing.T
-	docs   shelf                          // of all runs: by source, under "" where they read one stream
-	floors map[string]map[string]runFloor // by source and run
-	runs   int
+	t       *testing.T
+	docs    shelf                          // of all runs: by source, under "" where they read one stream
+	floors  map[string]map[string]runFloor // by source and run
+	several bool                           // messages may be several documents
+	runs    int
 
 	*process            // the one that things happen to
 	crew     []*process // all that serve the run
@@ -87,12 +89,13 @@ type process struct {
 
 // newMachine lets so many processes serve a run.
 func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
-	m := &machine{t: t, docs: shelf{}, floors: map[string]map[string]runFloor{}, past: history{seen: map[uint64][]int{}, used: map[uint64]int{}}}
+	m := &machine{t: t, docs: shelf{}, floors: map[string]map[string]runFloor{}, past: history{seen: map[uint64][]int{}, had: map[uint64][]int{}, used: map[member]int{}}}
 	for n := range processes {
 		m.crew = append(m.crew, &process{number: n})
 	}
 	m.process = m.crew[0]
 	c := configs(rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")).Draw(rt, "configuration")
+	m.several = c.Documents.Several()
 	names := []string{""}
 	if rapid.Bool().Draw(rt, "several sources") {
 		names = sourcesOfModel
@@ -235,6 +238,10 @@ func (m *machine) publish(rt *rapid.T) {
 	docs := m.docs[rapid.SampledFrom(open).Draw(rt, "source")]
 	for range rapid.IntRange(1, 30).Draw(rt, "documents") {
 		d := loader.Document{ID: uint64(rapid.IntRange(0, 40).Draw(rt, "id"))}
+		if m.several && rapid.IntRange(0, 3).Draw(rt, "several") == 0 {
+			docs.publish(severalOf(rt, docs))
+			continue
+		}
 		if rapid.IntRange(0, 9).Draw(rt, "skip") == 0 {
 			d.Skip = rapid.SampledFrom([]plan.Skip{plan.SkipEmpty, plan.SkipUndecodable}).Draw(rt, "reason")
 		} else {
@@ -242,6 +249,28 @@ func (m *machine) publish(rt *rapid.T) {
 		}
 		docs.publish(d)
 	}
+}
+
+// severalOf draws a message of several documents, some of them pieces of one that is split. Its losses and weights are those that a document would have.
+func severalOf(rt *rapid.T, docs *memDocs) loader.Document {
+	var d loader.Document
+	sequence := docs.state().Last + 1
+	d.Loss = plantest.Loss(sequence, 5*40)
+	for i := range rapid.IntRange(1, 5).Draw(rt, "documents of the message") {
+		x := plan.Part{ID: uint64(rapid.IntRange(0, 40).Draw(rt, "id")), Length: rapid.IntRange(1, 40).Draw(rt, "tokens"), Traits: plan.Traits{Hint: hintOf(sequence + uint64(i))}}
+		if i > 0 && rapid.Bool().Draw(rt, "a piece of the one before") {
+			x.ID, x.Nth = d.Parts[i-1].ID, d.Parts[i-1].Nth+1
+		}
+		x.Loss = plan.Normal(d.Loss.Append(nil, int32(d.Len()), int32(d.Len()+x.Length)))
+		if !x.Loss.Any() {
+			x.Skip = plan.SkipMasked
+		}
+		d.Docs = append(d.Docs, loader.Doc{Start: int32(d.Len()), Weight: weightOf(sequence)})
+		d.Tokens = append(d.Tokens, make([]int32, x.Length)...)
+		d.Parts = append(d.Parts, x)
+	}
+	d.Tokens, d.Loss = docs.tokens(sequence, d.Len()), plan.Normal(d.Loss.Append(nil, 0, int32(d.Len())))
+	return d
 }
 
 // place draws one that every step can be shared by.
@@ -297,7 +326,7 @@ func (m *machine) next(rt *rapid.T, r *loader.Reader, at uint64) uint64 {
 		if at == possible || !reflect.DeepEqual(*s, m.ref.steps[at]) || !reflect.DeepEqual(b.Pieces, s.Rows[first:first+rows]) {
 			rt.Fatalf("step %d differs from the reference's", at)
 		}
-		checkRows(m.t, b, func(x packonline.Piece) []int32 { return m.document(x.Doc).Tokens[x.Start : x.Start+x.Length] })
+		checkRows(m.t, b, func(x packonline.Piece) []int32 { return m.document(x.Doc).Tokens[x.Start : x.Start+x.Length] }, s.Repeats...)
 		at++
 	}
 	return at
@@ -502,7 +531,7 @@ func (m *machine) fork(rt *rapid.T) {
 		rt.Fatalf("stop: %v", err)
 	}
 	parent := m.name
-	m.past.add(rt, m.ref, step)
+	m.past.add(rt, m, step)
 	m.adopt(rt, next)
 	if err := loader.Begin(m.t.Context(), next.beginning(m.floorsOf("")), h); err != nil {
 		rt.Fatal(err)

@@ -393,7 +393,7 @@ func (v *planView) oldestStep(ctx context.Context, there needs) (uint64, error) 
 	begun := needs{h.Start}
 	if h.Config.Mixed() {
 		begun = begun[:0]
-		for _, s := range h.Infos() {
+		for _, s := range v.infos() { // those that were added among them
 			begun = append(begun, s.First())
 		}
 	}

@@ -139,7 +139,7 @@ func (w *window) add(s *plan.Step, place Place) {
 			w.seen[piece.Doc] = struct{}{}
 			bytes, ok := w.cache.touch(piece.Doc)
 			if !ok { // its length is not known yet
-				bytes = entryBytes + tokenBytes*int64(piece.Start+piece.Length)
+				bytes = entryBytes + numberBytes*int64(piece.Start+piece.Length)
 				w.missing = append(w.missing, piece.Doc)
 			}
 			w.room -= bytes

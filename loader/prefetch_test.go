@@ -92,7 +92,7 @@ func (d *rangedDocs) call(t *testing.T) []uint64 {
 	select {
 	case s := <-d.asked:
 		return s
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("nothing is read ahead")
 		return nil
 	}

@@ -120,6 +120,12 @@ func difference(a, b *plan.Step) string {
 			return fmt.Sprintf("row %d: %v against %v", i, brief(a.Rows[i]), brief(b.Rows[i]))
 		}
 	}
+	switch {
+	case a.Masked != b.Masked || a.MaskedFirst != b.MaskedFirst:
+		return fmt.Sprintf("%d tokens without a loss, %d of them at the beginning of a segment, against %d and %d", a.Masked, a.MaskedFirst, b.Masked, b.MaskedFirst)
+	case !slices.Equal(a.Repeats, b.Repeats):
+		return fmt.Sprintf("%d pieces that repeat tokens without their loss against %d, or other ones", len(a.Repeats), len(b.Repeats))
+	}
 	if a.Cursor != b.Cursor {
 		return fmt.Sprintf("after document %d against %d", a.Cursor.Last(), b.Cursor.Last())
 	}

@@ -58,6 +58,9 @@ type Edges struct {
 	Bus   Bus
 	// Tracer is told of sampled documents; nil: none are.
 	Tracer Tracer
+	// Supply says why no documents of a source come, and what to do, where this process knows; ok is false where producers bring them. The empty name
+	// is the one document stream. It may be nil.
+	Supply func(source string) (why, do string, ok bool)
 }
 
 // Info describes a run to readers.
@@ -86,6 +89,8 @@ type Info struct {
 	Leader string `json:"leader,omitempty"`
 	// Length is how many steps the run has or will have; nil while that is not known.
 	Length *Length `json:"length,omitempty"`
+	// Columns are those that a ticket may ask for; the Flight server says.
+	Columns []string `json:"columns,omitempty"`
 }
 
 // Run is one daemon's part in a run: a follower that serves readers, and a leader while it is this daemon's turn, with the plan and the
@@ -115,6 +120,7 @@ func Open(ctx context.Context, name string, c plan.Config, o Options, e Edges) (
 	streams := newStreams(e, view)
 	office := newOffice(name, c, o, e, streams, log, view)
 	f := newFollower(view, c, o, streams, log)
+	f.supply = e.Supply
 	f.leader, office.passed = office, f.assembler.again.cache.put
 	if err := office.open(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
@@ -145,7 +151,7 @@ func (r *Run) Serve(ctx context.Context) error {
 }
 
 // failure is what readers see of an error that ended the run.
-func failure(err error) error {
+func failure(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
 		return e
@@ -212,6 +218,14 @@ func (r *Run) Verdict() Verdict { return r.follower.verdict() }
 
 // Leads reports whether this process plans the run, as far as it knows.
 func (r *Run) Leads() bool { return r.office.present() != nil }
+
+// Led reports whether this process plans the run, or has heard of another one that does.
+func (r *Run) Led() bool {
+	o := r.office
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.here() != nil || o.times > 0
+}
 
 // Rates are how fast the run gets on.
 func (r *Run) Rates() Rates { return r.follower.pulse.rates() }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -86,7 +87,7 @@ func checkPieces(t *testing.T, b *loader.Batch) {
 }
 
 // checkRows compares the tokens of a batch with those of its pieces, and with padding.
-func checkRows(t *testing.T, b *loader.Batch, tokens func(packonline.Piece) []int32) {
+func checkRows(t *testing.T, b *loader.Batch, tokens func(packonline.Piece) []int32, repeats ...plan.Repeat) {
 	t.Helper()
 	for i, pieces := range b.Pieces {
 		row := b.Tokens[i*b.Bucket : (i+1)*b.Bucket]
@@ -102,6 +103,53 @@ func checkRows(t *testing.T, b *loader.Batch, tokens func(packonline.Piece) []in
 			if row[at] != -7 {
 				t.Fatalf("step %d row %d: padding holds %d", b.Step, b.First+i, row[at])
 			}
+		}
+	}
+	checkLoss(t, b, repeats)
+}
+
+// checkLoss checks which tokens of a batch have a loss, and what weight its pieces have.
+func checkLoss(t *testing.T, b *loader.Batch, repeats []plan.Repeat) {
+	t.Helper()
+	for i, pieces := range b.Pieces {
+		var got, want []bool
+		if b.Loss != nil {
+			for k, n := range b.Loss[i] {
+				got = append(got, slices.Repeat([]bool{k%2 == 0}, int(n))...)
+			}
+		}
+		for k, p := range pieces {
+			mask := make([]bool, p.Start+p.Length)
+			for at := range mask {
+				mask[at] = true
+			}
+			at := int32(0)
+			for k, n := range plantest.Loss(plan.RefSequence(p.Doc), int(p.Start+p.Length)) {
+				for range n {
+					mask[at] = k%2 == 0
+					at++
+				}
+			}
+			mask = mask[p.Start:]
+			for _, r := range repeats {
+				if r.Row == b.First+i && r.Piece == k {
+					clear(mask[:r.Tokens])
+				}
+			}
+			want = append(want, mask...)
+			weight := float32(1)
+			if w := weightOf(plan.RefSequence(p.Doc)); w != nil {
+				weight = *w
+			}
+			if b.Weights == nil && weight != 1 || b.Weights != nil && b.Weights[i][k] != weight {
+				t.Fatalf("step %d row %d: piece %v has the weights %v, want %v", b.Step, b.First+i, p, b.Weights, weight)
+			}
+		}
+		if got == nil && !slices.Contains(want, false) {
+			continue
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("step %d row %d: loss %v of %v", b.Step, b.First+i, b.Loss, pieces)
 		}
 	}
 }
@@ -330,7 +378,7 @@ func TestSkippedAndDuplicateDocuments(t *testing.T) {
 // eventually waits for a condition that another goroutine brings about.
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

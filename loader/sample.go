@@ -111,7 +111,7 @@ func read(ctx context.Context, docs Documents, places []uint64, sequences map[ui
 	err = docs.Again(ctx, sortedKeys(at), func(d Document) {
 		mu.Lock()
 		defer mu.Unlock()
-		out = append(out, drawn{at[d.Sequence], d.arrival()})
+		out = append(out, drawn{at[d.Sequence], d.arrival().Lengths()})
 	})
 	return out, err
 }

@@ -33,7 +33,7 @@ func (s *streams) Show(ctx context.Context, ref uint64) (Shown, error) {
 	}
 	source := s.infos()[plan.RefSource(ref)]
 	shown.Info.Source = source.Name
-	if shown.Skip == "" && !source.Config.Split.Takes(shown.ID, sequence) {
+	if shown.Skip == "" && len(shown.Parts) == 0 && !source.Config.Split.Takes(shown.ID, sequence) {
 		shown.Skip = plan.SkipSplit
 	}
 	return shown, nil

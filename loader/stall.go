@@ -38,7 +38,7 @@ func (f *follower) cause(step uint64) *Error {
 
 // look takes in what is known of a wait for a step.
 func (f *follower) look(step uint64) *wait {
-	w := &wait{step: step, planned: f.plan.planned(), report: f.leader.report(), demand: f.leader.demanded(), rates: f.pulse.rates(), config: f.config, options: f.options}
+	w := &wait{step: step, planned: f.plan.planned(), report: f.leader.report(), demand: f.leader.demanded(), rates: f.pulse.rates(), config: f.config, options: f.options, supply: f.supply}
 	if step >= w.report.Wanted+uint64(f.options.Ahead) {
 		w.brake = w.report.Slowest
 	}
@@ -76,6 +76,7 @@ type wait struct {
 	rates   Rates
 	config  plan.Config
 	options Options
+	supply  func(source string) (why, do string, ok bool)
 }
 
 // stands is a cause: its sentence, as the run's verdict has it, and what else is known.
@@ -186,7 +187,16 @@ func (w *wait) dry() *Error {
 			detail += fmt.Sprintf("; its next epoch begins when it is sealed (epochs: %s)", x.Epochs)
 		}
 	}
-	return stands(SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, w.whenDry(lacks.Drains), facts)
+	do := w.whenDry(lacks.Drains)
+	if w.supply != nil {
+		if why, mend, ok := w.supply(facts["source"]); ok {
+			detail = why + "; " + detail
+			if do = "wait: the daemon fetches them itself"; mend != "" {
+				do = mend
+			}
+		}
+	}
+	return stands(SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, do, facts)
 }
 
 // wanted returns the source that comes next; nil with one document stream.

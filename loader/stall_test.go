@@ -168,7 +168,7 @@ func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := run.Serve(ctx); reason(err) != loader.DocumentLost {
 			t.Errorf("Serve = %v", err)

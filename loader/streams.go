@@ -177,11 +177,11 @@ func (s *streams) Content(ctx context.Context, ref uint64) (Content, error) {
 	return x.Documents.Content(ctx, sequence)
 }
 
-// Traits returns the traits of a document that the plan names.
-func (s *streams) Traits(ctx context.Context, ref uint64) (plan.Traits, error) {
+// Traits returns the documents of a message that the plan names, with their traits.
+func (s *streams) Traits(ctx context.Context, ref uint64) ([]plan.Part, error) {
 	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
-		return plan.Traits{}, err
+		return nil, err
 	}
 	return x.Documents.Traits(ctx, sequence)
 }

@@ -16,12 +16,12 @@ const traitsAtOnce = 32
 // nothing for packing methods that look at lengths alone.
 func readTraits(ctx context.Context, p *plan.Planner, documents *streams) error {
 	sequences := p.Unread()
-	traits := make([]plan.Traits, len(sequences))
+	parts := make([][]plan.Part, len(sequences))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(traitsAtOnce)
 	for i, sequence := range sequences {
 		g.Go(func() (err error) {
-			if traits[i], err = documents.Traits(ctx, sequence); err != nil {
+			if parts[i], err = documents.Traits(ctx, sequence); err != nil {
 				return fmt.Errorf("read what %s is about: %w", documents.document(sequence), err)
 			}
 			return nil
@@ -31,7 +31,7 @@ func readTraits(ctx context.Context, p *plan.Planner, documents *streams) error 
 		return err
 	}
 	for i, sequence := range sequences {
-		p.Tell(sequence, traits[i])
+		p.Tell(sequence, parts[i])
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -85,7 +84,7 @@ func (f *follower) verdict() Verdict {
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none", quantity.Time(still)), Limits: LimitRanks,
 			Detail: w.holds(0), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}
-	return w.running(f.pulse.rates(), f.pulse.waiting())
+	return w.running(f.pulse.waiting())
 }
 
 func are(steps int) string {
@@ -121,10 +120,7 @@ func (w *wait) judge(e *Error) Verdict {
 
 // failed is the verdict of a run that serves no more.
 func failed(err error) Verdict {
-	var e *Error
-	if !errors.As(err, &e) {
-		e = &Error{Reason: RunFailed, Message: err.Error(), Do: "read the daemon's log, mend the cause and restart it"}
-	}
+	e := failure(err)
 	v := Verdict{Health: Failing, Sentence: "Stopped: " + e.Message, Do: e.Do, Reason: e.Reason, Facts: e.Facts}
 	if e.Err != nil {
 		v.Detail = e.Err.Error()
@@ -142,7 +138,8 @@ func (w *wait) ended(steps uint64) Verdict {
 }
 
 // running is the verdict where steps come.
-func (w *wait) running(r Rates, waits float64) Verdict {
+func (w *wait) running(waits float64) Verdict {
+	r := w.rates
 	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", quantity.Short(r.Tokens)), Limits: LimitRanks}
 	switch holds := w.holds(waits); {
 	case holds != "":

@@ -56,6 +56,7 @@ func (l *leader) look(ctx context.Context, source int, x opened) (trouble, err e
 	if err != nil {
 		return nil, nil
 	}
+	l.grows(source, state.Last)
 	if state.Sealed {
 		if err := l.ends(ctx, source); err != nil {
 			return nil, nil

@@ -29,6 +29,8 @@ type Config struct {
 	// Overlap is how much of a row the windows of seamless may share with their neighbours at most: r_max of the paper, a share of
 	// the row's length.
 	Overlap float64 `koanf:"overlap" json:"overlap,omitempty"`
+	// RepeatLoss says whether the tokens that neighbouring windows of seamless share have their loss once, in the window before, or twice.
+	RepeatLoss string `koanf:"repeat_loss" json:"repeat_loss,omitempty"`
 	// Extra is how many tokens beyond a row's length, or beyond an atom's that is a part of a row, bfd-m and seamless may put into a
 	// bin; they are dropped (unit: tokens).
 	Extra int `koanf:"extra" json:"extra,omitempty"`
@@ -40,6 +42,12 @@ type Config struct {
 	// Seed keys every draw of the method.
 	Seed uint64 `koanf:"-" json:"-"`
 }
+
+// Values of Config.RepeatLoss. Empty is LossTwice.
+const (
+	LossOnce  = "once"
+	LossTwice = "twice"
+)
 
 // Bounds of a Config. Methods that keep a table with one entry for every length up to that of a row take no longer rows than maxTable.
 const (
@@ -89,6 +97,9 @@ func (c Config) Validate() []FieldError {
 	}
 	if !(c.Overlap >= 0 && c.Overlap < 1) {
 		add("overlap", c.Overlap, "a share of the row, 0 to below 1")
+	}
+	if c.RepeatLoss != "" && c.RepeatLoss != LossOnce && c.RepeatLoss != LossTwice {
+		add("repeat_loss", c.RepeatLoss, LossOnce+" or "+LossTwice)
 	}
 	if c.Extra < 0 || c.Extra > maxTable || len(c.Buckets) > 0 && m.reads("extra") && float64(c.Extra) > float64(c.Buckets[0])*min(c.Atom, 1) {
 		add("extra", c.Extra, "0 tokens to those of a row, or of the part of one that an atom is")
@@ -141,6 +152,9 @@ func (c Config) Relevant() Config {
 	}
 	if !m.reads("overlap") {
 		c.Overlap = 0
+	}
+	if !m.reads("overlap") || c.RepeatLoss == LossTwice {
+		c.RepeatLoss = ""
 	}
 	if !m.reads("extra") {
 		c.Extra = 0

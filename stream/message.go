@@ -2,6 +2,7 @@ package stream
 
 import (
 	"encoding/binary"
+	"strconv"
 
 	"github.com/nats-io/nats.go"
 )
@@ -15,14 +16,19 @@ const (
 	HeaderDomain      = "Loaderd-Domain"
 	HeaderEmbedding   = "Loaderd-Embedding" // base64 of the document's embedding: int8, or float32 little-endian
 	HeaderTokenizer   = "Loaderd-Tokenizer" // fingerprint of the tokenizer that made the tokens
+	HeaderLoss        = "Loaderd-Loss"      // of tokens: lengths of runs, in turns with and without a loss, beginning with those that have one: 0,120,34
+	HeaderWeight      = "Loaderd-Weight"    // factor of the loss of the document's tokens, 0 or more
+	HeaderMeta        = "Loaderd-Meta"      // of a text or of tokens: a JSON object, as "meta" of a JSON document
+	HeaderInput       = "Loaderd-Input"     // place in the input (from 0), a blank, and the input's name: for who publishes, nobody else reads it
 	HeaderTrace       = "traceparent"       // W3C trace context of a document that is traced
 )
 
 // Content types of a document's message. Without the header it is text.
 const (
-	TypeText   = "text/plain"                     // UTF-8
-	TypeJSON   = "application/json"               // {"id", "text", "meta": {...}}, text required
-	TypeTokens = "application/vnd.loaderd.tokens" // little-endian int32 ids, already tokenized
+	TypeText   = "text/plain"                          // UTF-8
+	TypeJSON   = "application/json"                    // {"id", "text", "weight", "meta": {...}}, or "parts": [{"text", "loss"}, ...] in place of "text"
+	TypeTokens = "application/vnd.loaderd.tokens"      // little-endian int32 ids, already tokenized
+	TypeArrow  = "application/vnd.apache.arrow.stream" // record batches of tokenized documents, a row each
 )
 
 // Message is a document as a producer hands it over. Only Subject and Data are required.
@@ -33,9 +39,13 @@ type Message struct {
 	Label       string // what the ledger calls the document; others may have the same
 	Path        string
 	Domain      string
-	ContentType string // one of the Type constants; empty is text
-	Tokenizer   string // fingerprint, required with TypeTokens
-	Trace       string // traceparent of a document that is traced
+	ContentType string   // one of the Type constants; empty is text
+	Tokenizer   string   // fingerprint, required with TypeTokens
+	Trace       string   // traceparent of a document that is traced
+	Loss        []int32  // of tokens: lengths of runs, in turns with and without a loss; nil: all have one
+	Weight      *float32 // factor of the loss; nil is 1
+	Meta        string   // of a text or of tokens: a JSON object
+	Input       string   // place in the producer's input, a blank, and its name
 	Data        []byte
 }
 
@@ -58,10 +68,29 @@ func (m Message) NATS() *nats.Msg {
 	set(HeaderDomain, m.Domain)
 	set(HeaderTokenizer, m.Tokenizer)
 	set(HeaderTrace, m.Trace)
+	set(HeaderMeta, m.Meta)
+	set(HeaderInput, m.Input)
+	if m.Loss != nil {
+		set(HeaderLoss, runs(m.Loss))
+	}
+	if m.Weight != nil {
+		set(HeaderWeight, strconv.FormatFloat(float64(*m.Weight), 'g', -1, 32))
+	}
 	if m.ContentType != TypeText {
 		set(HeaderContentType, m.ContentType)
 	}
 	return msg
+}
+
+func runs(lengths []int32) string {
+	var b []byte
+	for i, n := range lengths {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(n), 10)
+	}
+	return string(b)
 }
 
 // AppendTokens appends ids to b as TypeTokens has them.

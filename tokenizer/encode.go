@@ -26,17 +26,22 @@ func (m *Model) NewEncoder() *Encoder {
 // Encode appends the ids of a text to dst. Any bytes will do: of invalid UTF-8 each maximal subpart counts as one
 // U+FFFD, as in Python's bytes.decode(errors="replace"). It allocates nothing once dst and the scratch have grown.
 func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
+	return e.EncodePart(dst, text, true, true)
+}
+
+// EncodePart is Encode for a part of a text, which is encoded by itself: what a text begins or ends with comes where first or last says that the text does.
+func (e *Encoder) EncodePart(dst []int32, text []byte, first, last bool) []int32 {
 	if !norm.Valid(text) {
 		e.valid = norm.AppendValid(norm.Keep(e.valid), text)
 		text = e.valid
 	}
 	t := &e.m.def.Template
-	if e.m.addSpecial {
+	if e.m.addSpecial && first {
 		dst = append(dst, t.Before...)
 	}
 	cut := added.NewCutter(&e.m.raw, text, e.m.specialAsText)
 	for {
-		first := cut.AtStart()
+		first := first && cut.AtStart()
 		section, id := cut.Next()
 		if len(section) > 0 {
 			dst = e.between(dst, section, first)
@@ -46,7 +51,7 @@ func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
 		}
 		dst = append(dst, id)
 	}
-	if e.m.addSpecial {
+	if e.m.addSpecial && last {
 		dst = append(dst, t.Behind...)
 	}
 	e.trim()

@@ -64,19 +64,3 @@ func (m *Model) VocabSize() int { return len(m.decoded) }
 // normalizer, pre-tokenizer, added tokens with their flags, and Options. The layout of the
 // file it came from does not matter.
 func (m *Model) Fingerprint() string { return m.fingerprint }
-
-// EndOfText is the id of the token that ends a document: the first of the usual ones
-// (<|endoftext|>, <|end_of_text|>, ...) among the added tokens.
-func (m *Model) EndOfText() (id int32, ok bool) {
-	for _, content := range endTokens {
-		for _, a := range m.def.Added {
-			if a.Content == content {
-				return a.ID, true
-			}
-		}
-	}
-	return 0, false
-}
-
-// endTokens are the end-of-document tokens of published byte-level BPE vocabularies, in order of preference.
-var endTokens = []string{"<|endoftext|>", "<|end_of_text|>", "<|end▁of▁sentence|>", "</s>", "<eos>", "<|eos|>", "<EOS>"}

@@ -79,8 +79,9 @@ type Cause struct {
 type Step struct {
 	Run    string `json:"run"`
 	Index  uint64 `json:"step"`
-	Bucket int    `json:"bucket"` // tokens of a row
-	Cursor uint64 `json:"cursor"` // last document that the planner had seen
+	Bucket int    `json:"bucket"`                  // tokens of a row
+	Cursor uint64 `json:"cursor"`                  // last document that the planner had seen
+	Masked int64  `json:"masked_tokens,omitempty"` // that have no loss
 }
 
 // Page answers ledger: a part of a step's rows. A long step comes as several pages.
@@ -99,6 +100,7 @@ type Piece struct {
 	Sequence uint64 `json:"sequence"`
 	Start    int32  `json:"start"`
 	Length   int32  `json:"length"`
+	Repeats  int32  `json:"repeats,omitempty"` // tokens that it begins with, and whose loss another piece has
 }
 
 // Found answers find: a row that holds a part of the document.

@@ -27,6 +27,7 @@ type Status struct {
 	Rates   Rates          `json:"rates"`
 	Flow    []Stage        `json:"flow"` // from the producers to the trainers' checkpoints
 	Sources []SourceStatus `json:"sources,omitempty"`
+	Pulls   []PullStatus   `json:"pulls,omitempty"` // of sources that daemons fill themselves
 	Buckets []BucketStatus `json:"buckets"`
 	Packing PackingStatus  `json:"packing"`
 	Ranks   []RankStatus   `json:"ranks"`       // of all daemons; the MaxRanks that are furthest behind where there are more
@@ -36,6 +37,25 @@ type Status struct {
 	Dead    DeadStatus     `json:"dead_letters"`
 	Events  []Event        `json:"events"` // the last MaxEvents, newest first
 	May     []string       `json:"may"`    // the actions that whoever asks may ask for
+}
+
+// PullStatus is how far a document stream is filled with objects elsewhere.
+type PullStatus struct {
+	Source    string    `json:"source,omitempty"` // empty of a run with one document stream
+	From      []string  `json:"from"`             // patterns, without secrets
+	Objects   int       `json:"objects"`          // in the listing
+	Read      int       `json:"objects_read"`     // to their ends
+	Bytes     int64     `json:"bytes"`            // of the objects, as they are stored
+	BytesRead int64     `json:"bytes_read"`
+	Documents int64     `json:"documents"` // put into the stream
+	LeftOut   int64     `json:"left_out"`  // lines, rows and objects that are none
+	Complete  bool      `json:"complete"`
+	Puller    string    `json:"puller,omitempty"`  // the daemon that does it
+	Trouble   string    `json:"trouble,omitempty"` // why nothing comes, where something is wrong
+	Waits     string    `json:"waits,omitempty"`   // why nothing comes, where nothing is
+	Rate      float64   `json:"bytes_per_second"`
+	At        time.Time `json:"at"`
+	Says      string    `json:"sentence"`
 }
 
 // Bounds of a Status.

@@ -28,11 +28,16 @@ func (f *configFlags) register(cmd *cobra.Command) {
 
 // registerStore adds the flags of commands that need only the place where the runs are.
 func (f *configFlags) registerStore(cmd *cobra.Command) {
+	f.registerFile(cmd)
+	f.override(cmd, "data-dir", "stream.dir", "data `folder` of the NATS server inside the daemon")
+	f.override(cmd, "nats", "stream.url", "`URLs` of NATS servers to use instead of the one inside")
+}
+
+// registerFile adds the flags by which any setting can be given.
+func (f *configFlags) registerFile(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "config", "c", "", "YAML configuration `file`; - reads standard input")
 	flags.Var(&overrideFlag{f, "", "--set"}, "set", "override any setting, such as packing.pool=8192; may be repeated")
-	f.override(cmd, "data-dir", "stream.dir", "data `folder` of the NATS server inside the daemon")
-	f.override(cmd, "nats", "stream.url", "`URLs` of NATS servers to use instead of the one inside")
 }
 
 // override adds a flag for the setting at path.

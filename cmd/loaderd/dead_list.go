@@ -142,7 +142,7 @@ func (l deadList) write(w io.Writer) error {
 	if n := l.Total - int64(len(l.Letters)); n > 0 {
 		left = fmt.Sprintf("; the newest %s are listed (-n 0 lists all)", quantity.Count(len(l.Letters)))
 	}
-	_, err := fmt.Fprintf(w, "%s: %s%s\n", plural(l.Total, "letter"), byReason(l.Reasons), left)
+	_, err := fmt.Fprintf(w, "%s: %s%s\n", quantity.Things(int(l.Total), "letter"), byReason(l.Reasons), left)
 	return err
 }
 
@@ -158,13 +158,6 @@ func byReason(reasons map[string]int64) string {
 		names[i] = name + " " + quantity.Count(reasons[name])
 	}
 	return strings.Join(names, ", ")
-}
-
-func plural[T ~int | ~int64](n T, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return quantity.Count(n) + " " + what + "s"
 }
 
 // excerptOf is the beginning of a text from outside, on one line.

@@ -143,7 +143,7 @@ func (f *demoFlags) documents(ctx context.Context, paths []string) (inputs []*co
 			return nil, "", usageError{errors.New("demo reads files and folders, not standard input")}
 		}
 	}
-	inputs, err = corpus.Open(paths, nil, corpus.Options{})
+	inputs, err = corpus.Open(ctx, paths, nil, corpus.Options{})
 	if err != nil {
 		return nil, "", err
 	}

@@ -55,7 +55,7 @@ func (f *flightClient) ask(ctx context.Context, action string, ask func(*reader.
 	if err = ask(client); err == nil {
 		return nil
 	}
-	if s, ok := status.FromError(errors.Unwrap(err)); ok { // the daemon's sentence without gRPC's frame
+	if s, ok := status.FromError(errors.Unwrap(err)); ok && s != nil { // the daemon's sentence without gRPC's frame
 		return fmt.Errorf("%s at %s: %s%s", action, f.uri, s.Message(), f.advice(ctx, s))
 	}
 	return err

@@ -75,11 +75,10 @@ func tellFork(out io.Writer, h plan.Header) {
 }
 
 func fork(ctx context.Context, c config.Config, step uint64, name string, log *slog.Logger, out io.Writer) (err error) {
-	tokenizing, tokens, err := daemon.Tokens(c.Tokenizer)
+	tokenizing, err := daemon.Documents(&c)
 	if err != nil {
 		return err
 	}
-	c.Plan.Tokenizer = tokens
 	store, err := openRunStore(ctx, c, log)
 	if err != nil {
 		return err

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,5 +61,43 @@ func TestServeOutlivesItsTerminal(t *testing.T) {
 	send(syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the daemon ended with %v: %s", err, said)
+	}
+}
+
+// A daemon of a program's own ends when that closes its end of standard input, or dies.
+func TestServeUntilEOF(t *testing.T) {
+	s := newSite(t)
+	cmd := exec.CommandContext(t.Context(), "loaderd", append([]string{"serve", "--until-eof"}, s.settings()...)...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewReader(log)
+	for {
+		line, err := said.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the daemon is not ready: %v", err)
+		}
+		if strings.Contains(line, "msg=ready") {
+			break
+		}
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := io.ReadAll(said)
+	if err := cmd.Wait(); err != nil || !strings.Contains(string(rest), "stopping") {
+		t.Errorf("the daemon ended with %v and said %s", err, rest)
+	}
+	out, err := exec.CommandContext(t.Context(), "loaderd", "serve", "--until-eof", "-c", "-").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "both read standard input") {
+		t.Errorf("--until-eof -c - gives %v: %s", err, out)
 	}
 }

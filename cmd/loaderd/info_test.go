@@ -58,7 +58,9 @@ func TestInfoOfADaemon(t *testing.T) {
 	}
 	within(t, func() bool { return strings.Contains(s.does("runs"), " so far ") })
 	s.lists(t, "live", `\d+ ± \d+ so far`, "open")
-	s.does("seal")
+	if said := s.does("seal"); said != "run mixed ends when its sources are used up, each behind its present last document: code, web\n" {
+		t.Errorf("seal says %s", said)
+	}
 	said := ""
 	within(t, func() bool { said = s.does("info"); return strings.Contains(said, "give or take") })
 	if !strings.Contains(said, "sources  code, web") {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/objects"
 	"loaderd/internal/publishing"
 	"loaderd/internal/tracing"
 	"loaderd/stream"
@@ -26,26 +27,32 @@ type publishFlags struct {
 	options publishing.Options
 	wait    time.Duration
 	trace   tracing.Config
+	tokens  tokensFlags
+	meta    []string
+	dryRun  bool
 	json    bool
+
+	following followFlags
 }
 
 func newPublishCmd() *cobra.Command {
-	f := publishFlags{config: stream.Default()}
-	cmd := &cobra.Command{
+	return publishCommand(&cobra.Command{
 		Use:   "publish [flags] PATH...",
 		Short: "Put files into the document stream",
 		Long: `Publish puts documents into the document stream of a NATS server, in order, each exactly once.
 
-A PATH is a file, a folder (searched recursively, in the order of names), a pipe, or - for standard input. What it holds is looked up
-in the content, whatever its name:
+A PATH is a file, a folder (searched recursively, in the order of names), a pipe, - for standard input, or an address in an object store,
+which may be a pattern (* and **): s3://BUCKET/..., gs://BUCKET/..., az://CONTAINER/..., https://..., hf://datasets/OWNER/NAME[@REVISION]/...
+Credentials are looked for where each cloud's own programs look. What a file holds is looked up in the content, whatever its name:
   JSON lines       a JSON object a line; the document is its field "text" (--text-column)
   JSON             the elements of one array, or objects on any lines; the document is the same field
   CSV, TSV         a record a document, below a header; the document is its column "text" (--text-column)
   Parquet, Arrow   a row a document, of a Parquet file or of an Arrow IPC file or stream (what Hugging Face datasets keep); the same column
   plain text       everything else, a file a document
+What other libraries keep (datasets of Hugging Face, MDS, Megatron, token files, web archives, tars of samples) is read, too: loaderd import --help.
 A file whose name promises one of these (.jsonl .ndjson .json .csv .tsv .parquet .arrow .feather) and that is not is an error; other names
 promise plain text. In folders, binary and hidden files, and JSON and CSV without the field or column, are left out and counted. --format
-says what it is where the content does not. Each but Parquet may be compressed (gzip, zstd, bzip2, xz), by any name.
+says what it is where the content does not. --dry-run says what there is, and publishes nothing. Each but Parquet may be compressed (gzip, zstd, bzip2, xz), by any name.
 
 The ledger (loaderd ledger --find) knows a document by its field "id", by its "path", "meta.path" or "url", and a plain file by its path as
 it is given here. Nothing is taken for a duplicate because of these; --id-column says which field does that.
@@ -53,6 +60,9 @@ it is given here. Nothing is taken for a duplicate because of these; --id-column
 What is committed is recorded beside the stream (key-value bucket loaderd_publish), by source and input. The same command again
 adds nothing; after an interruption, or a kill, it goes on where it stopped; of a file that has changed it adds what is new. Standard
 input and pipes have no record: there only the server's own window (two minutes) recognises what was sent before.
+
+With --follow it goes on with files that appear, in the order in which they become whole, until SIGTERM. Names that begin with a dot, or end in
+.tmp, .part, .partial or .crdownload, are passed over.
 
 A full stream makes publish wait until there is room, and a lost connection until it is back. It says so, and goes on by itself. To make
 room, raise stream.max_bytes in the daemon's configuration. A server that cannot be reached at the start is an error after --wait.`,
@@ -65,12 +75,54 @@ room, raise stream.max_bytes in the daemon's configuration. A server that cannot
   # Parquet with another column, to a cluster with TLS and credentials
   loaderd publish --nats tls://nats-1:4222 --creds app.creds --tls-ca ca.pem --text-column content data/
 
+  # where they are: S3, and a data set of the Hugging Face hub
+  loaderd publish 's3://corpus/web/**/*.jsonl.zst' 'hf://datasets/HuggingFaceFW/fineweb-edu/sample/10BT/*.parquet'
+
+  # files as they appear in a folder
+  loaderd publish --follow --source crawl '/data/crawl/**/*.jsonl.zst'
+
   # documents that are already tokenized
-  loaderd tokenize --tokenizer gpt2 docs.jsonl |
-    loaderd publish --tokenizer-fingerprint "$(loaderd tokenize --tokenizer gpt2 --fingerprint)" -`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
-	}
+  loaderd tokenize --tokenizer gpt2 docs.jsonl | loaderd publish --tokenizer gpt2 -`,
+	})
+}
+
+// newImportCmd is publish under the name by which it is looked for, with words for those who come from another library.
+func newImportCmd() *cobra.Command {
+	return publishCommand(&cobra.Command{
+		Use:   "import [flags] PATH...",
+		Short: "Put what other libraries keep into the document stream, or look what it is (--dry-run)",
+		Long: `Import is publish, which reads what other libraries keep as it lies there. A PATH is a file or a folder:
+  Hugging Face     a folder of datasets' save_to_disk: its parts in order, of several the one that --split names
+  MDS              a folder of MosaicML Streaming with index.json: shards as they are, or compressed (zstd, gz, bz2, br, snappy)
+  Megatron         X.bin with X.idx beside it; X, X.bin and X.idx mean both. A document may be several sequences
+  NumPy            X.npy: of one dimension cut at --end-token or before --begin-token; of two, a row a document
+  llm.c            files of llm.c and modded-nanogpt, cut in the same way
+  token ids        any file of ids alone, with --token-type (OLMo-core's .npy are such files: uint16 or uint32)
+  WARC, WET        records with text: conversions, and responses of plain text. HTML is left out and counted: no text is made of it
+  WebDataset       a tar; a sample's text is KEY.txt, or the field "text" of KEY.json. Of token ids it is KEY.npy, or the field "ids"
+and all that loaderd publish --help has. What a file holds is told by its content.
+
+Token ids want to know their tokenizer, by --tokenizer or --tokenizer-fingerprint. With --tokenizer each id is compared with its vocabulary, and its end-of-text
+token ends documents where nothing else is said.
+
+--dry-run reads everything and publishes nothing, and needs no server: formats, documents, their lengths, fields, the first document, what would be left out and
+why. Without it an import goes on where it stopped, adds nothing twice, and is said so, as loaderd publish.`,
+		Example: `  # what is there?
+  loaderd import --dry-run --tokenizer gpt2 corpus_text_document.idx
+
+  # Megatron's pair; token files of OLMo-core; the training part of a dataset on disk; the WET files of a crawl
+  loaderd import --tokenizer gpt2 corpus_text_document
+  loaderd import --tokenizer ./tokenizer.json --token-type uint32 --end-token 100257 part-*.npy
+  loaderd import --split train --text-column content my-dataset/
+  loaderd import --skip-too-large CC-MAIN-*.warc.wet.gz`,
+	})
+}
+
+// publishCommand gives a command the work and the flags of publish.
+func publishCommand(cmd *cobra.Command) *cobra.Command {
+	f := publishFlags{config: stream.Default()}
+	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) }
 	fl := cmd.Flags()
 	fl.StringVar(&f.config.URL, "nats", "nats://127.0.0.1:4222", "NATS servers, comma separated (nats:// or tls://)")
 	fl.StringVar(&f.config.Credentials, "creds", "", "NATS credentials file")
@@ -85,26 +137,50 @@ room, raise stream.max_bytes in the daemon's configuration. A server that cannot
 	fl.StringVar(&f.config.Subject, "subject", f.config.Subject, "subject that documents are below: SUBJECT.SOURCE")
 	fl.StringVar(&f.options.Source, "source", "files", "name of the source: letters, digits, - and _")
 	fl.StringVar(&f.options.Domain, "domain", "", "domain of all documents (header Loaderd-Domain)")
-	fl.StringVar(&f.format, "format", string(corpus.Auto), "format of all files: auto (by content), text, jsonl, json, csv, parquet or arrow")
+	fl.StringVar(&f.format, "format", string(corpus.Auto), "format of all files: auto (by content), text, jsonl, json, csv, parquet, arrow, mds, megatron, tokens, warc or tar")
 	fl.StringVar(&f.corpus.TextField, "text-column", "", `JSON field or column of the document (default "text", of token ids "ids")`)
 	fl.StringVar(&f.corpus.IDField, "id-column", "", "JSON field or column of the document's id; the daemon drops documents of an equal id")
-	fl.StringVar(&f.options.Fingerprint, "tokenizer-fingerprint", "", "documents are token ids, made by the tokenizer of this fingerprint")
+	fl.StringSliceVar(&f.meta, "meta", nil, "fields or columns that come along with documents: `NAME,...`, or NAME=COLUMN, with :string, :int64 or :float64 behind what is to become that")
+	fl.StringVar(&f.corpus.Split, "split", "", "part of a dataset of Hugging Face, or all")
+	f.tokens.register(fl, &f.options.Fingerprint)
+	fl.BoolVar(&f.dryRun, "dry-run", false, "read everything, say what it is, and publish nothing")
 	fl.BoolVar(&f.options.SkipTooLarge, "skip-too-large", false, "leave out, and count, documents larger than the server takes")
 	fl.BoolVar(&f.options.SkipBad, "skip-bad", false, "leave out, and count, lines and rows that are not documents")
 	fl.StringVar(&f.trace.Endpoint, "trace", "", "URL of an OpenTelemetry collector (OTLP over HTTP): sampled documents are followed from here to the ranks")
 	fl.Float64Var(&f.trace.Share, "trace-share", 0.0001, "share of the documents that are sampled, with --trace")
 	fl.BoolVar(&f.json, "json", false, "write the summary as JSON")
+	f.following.register(fl)
 	return cmd
 }
 
 func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	f.corpus.Format = corpus.Format(f.format)
-	f.corpus.Tokens = f.options.Fingerprint != ""
+	for _, text := range f.meta {
+		m, err := corpus.ParseMeta(text)
+		if err != nil {
+			return usageError{fmt.Errorf("--meta: %w", err)}
+		}
+		f.corpus.Meta = append(f.corpus.Meta, m)
+	}
+	if err := f.tokens.apply(cmd.Flags(), &f.corpus, &f.options.Fingerprint); err != nil {
+		return err
+	}
 	if err := f.check(paths, cmd.Flags().Changed("tokenizer-fingerprint")); err != nil {
+		return usageError{err}
+	}
+	if err := f.following.check(cmd.Flags().Changed, paths, f.dryRun); err != nil {
 		return usageError{err}
 	}
 	ctx := cmd.Context()
 	log := slog.New(newSeldom(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	f.corpus.Stores = objects.New(objects.Options{Log: log, OnTrouble: func(problem string) {
+		if problem != "" {
+			log.Warn("an object store is asked again", "problem", problem)
+		}
+	}})
+	if f.dryRun {
+		return f.survey(ctx, paths, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
 	store, err := f.connect(ctx, log, stream.OpenProducer)
 	if err != nil {
 		return err
@@ -126,7 +202,14 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 
 func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	f.corpus.MaxDocument = store.Conn().MaxPayload()
-	inputs, err := corpus.Open(paths, stdin, f.corpus)
+	var inputs []*corpus.Input
+	var files *corpus.Follower
+	var err error
+	if f.following.on {
+		files, err = corpus.NewFollower(paths, f.following.settle)
+	} else {
+		inputs, err = corpus.Open(ctx, paths, stdin, f.corpus)
+	}
 	if err != nil {
 		return err
 	}
@@ -140,7 +223,12 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	before := publishing.AudienceOf(ctx, p.Documents(), math.MaxUint64)
 	report.warn(audienceWarning(before))
 	stop := report.start(p.Progress)
-	sum, err := p.Run(ctx)
+	var sum publishing.Summary
+	if files != nil {
+		sum, err = f.follow(ctx, p, files, report.warn)
+	} else {
+		sum, err = p.Run(ctx)
+	}
 	stop()
 
 	report.warn(repeatsWarning(sum.Repeated))
@@ -151,7 +239,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 		}
 		sum.UnreadBy = after.Sealed
 	}
-	nothing := err == nil && sum.Nothing()
+	nothing := err == nil && files == nil && sum.Nothing()
 	switch {
 	case nothing:
 		err = noDocuments(paths, sum.NoText)

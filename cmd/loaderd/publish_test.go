@@ -246,15 +246,26 @@ func awaitDocuments(t *testing.T, s *stream.Store, n uint64) {
 
 // Killed in the middle, twice, then interrupted, then run to its end: every document once and in order.
 func TestPublishGoesOnAfterAKill(t *testing.T) {
-	s := documentServer(t)
 	const n = 60_000
-	path := filepath.Join(corpusFolder(t, map[string]string{"d.jsonl": jsonLines(n)}), "d.jsonl")
-	args := []string{"publish", "--nats", natstest.URL(s), path}
+	dir := corpusFolder(t, map[string]string{"d.jsonl": jsonLines(n), "d.npy": npyOfPairs(n)})
+	t.Run("lines", func(t *testing.T) {
+		goesOnAfterKills(t, n, func(i int) string { return fmt.Sprintf("docs.files d.jsonl  line %d", i) }, filepath.Join(dir, "d.jsonl"))
+	})
+	t.Run("token ids", func(t *testing.T) {
+		goesOnAfterKills(t, n, func(i int) string { return "docs.files d.npy  " + pairOfIDs(i) }, "--tokenizer-fingerprint", "sha256:"+strings.Repeat("0a", 32),
+			"--end-token", "99", filepath.Join(dir, "d.npy"))
+	})
+}
+
+func goesOnAfterKills(t *testing.T, n int, want func(i int) string, args ...string) {
+	t.Helper()
+	s := documentServer(t)
+	command := append([]string{"import", "--nats", natstest.URL(s)}, args...)
 	for _, stop := range []struct {
 		signal syscall.Signal
 		after  uint64
 	}{{syscall.SIGKILL, 0}, {syscall.SIGKILL, 8_000}, {syscall.SIGINT, 20_000}} {
-		cmd, out := loaderdProcess(args...)
+		cmd, out := loaderdProcess(command...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +285,7 @@ func TestPublishGoesOnAfterAKill(t *testing.T) {
 			}
 		}
 	}
-	if code, sum, stderr := publishes(t, s, "", path); code != exitOK || sum.Documents+sum.Duplicates != n || sum.Documents == n || sum.Duplicates == 0 {
+	if code, sum, stderr := publishes(t, s, "", args...); code != exitOK || sum.Documents+sum.Duplicates != int64(n) || sum.Documents == int64(n) || sum.Duplicates == 0 {
 		t.Errorf("last run: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	got := streamed(t, s)
@@ -282,8 +293,8 @@ func TestPublishGoesOnAfterAKill(t *testing.T) {
 		t.Fatalf("stream holds %d documents, want %d", len(got), n)
 	}
 	for i, d := range got {
-		if want := fmt.Sprintf("docs.files d.jsonl  line %d", i); d != want {
-			t.Fatalf("document %d is %q, want %q", i, d, want)
+		if d != want(i) {
+			t.Fatalf("document %d is %q, want %q", i, d, want(i))
 		}
 	}
 }

@@ -118,23 +118,32 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	b := build.This()
-	root.Version = b.Version
-	root.SetVersionTemplate(buildText(b))
+	// Cobra's own --version wants a template, and with text/template in it the linker keeps every exported method of the program.
+	version := root.Flags().BoolP("version", "v", false, "version for loaderd")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !*version {
+			return cmd.Help()
+		}
+		_, err := io.WriteString(cmd.OutOrStdout(), buildText(build.This()))
+		return err
+	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		newDemoCmd(),
 		newServeCmd(),
 		newPublishCmd(),
+		newImportCmd(),
 		newSealCmd(),
 		newDrainCmd(),
 		newMixCmd(),
 		newSourceCmd(),
 		newStatusCmd(),
+		newHealthCmd(),
 		newTopCmd(),
 		newInfoCmd(),
 		newLedgerCmd(),
 		newPeekCmd(),
+		newExportCmd(),
 		newRunsCmd(),
 		newRunCmd(),
 		newDeadCmd(),

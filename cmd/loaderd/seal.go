@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,12 +28,13 @@ ends that one alone; its weight goes to the others when it is used up, and with 
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return client.record(cmd, "seal", (*reader.Client).Seal, "run %s ends behind document %d\n")
+				return client.record(cmd, "seal", (*reader.Client).Seal, "run %s ends behind document %d\n",
+					"run %s ends when its sources are used up, each behind its present last document: %s\n")
 			}
 			seal := func(c *reader.Client, ctx context.Context, run string) (answers.Recorded, error) {
 				return c.SealSource(ctx, run, args[0])
 			}
-			return client.record(cmd, "seal", seal, "source "+args[0]+" of run %s ends behind document %d\n")
+			return client.record(cmd, "seal", seal, "source "+args[0]+" of run %s ends behind document %d\n", "")
 		},
 	}
 	client.register(cmd)
@@ -50,23 +52,37 @@ plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
 		Example: `  loaderd publish corpus/ && loaderd drain`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return client.record(cmd, "drain", (*reader.Client).Drain, "run %s is drained behind document %d\n")
+			return client.record(cmd, "drain", (*reader.Client).Drain, "run %s is drained behind document %d\n",
+				"run %s is drained behind what it has taken of its sources: %s\n")
 		},
 	}
 	client.register(cmd)
 	return cmd
 }
 
-// record asks for a record of the plan behind the present last document, and says which that is.
+// record asks for a record of the plan behind the present last document, and says which that is; of a run with several sources, whose documents that one
+// number does not name, with their names.
 func (f *flightClient) record(cmd *cobra.Command, action string, ask func(*reader.Client, context.Context, string) (answers.Recorded, error),
-	done string) error {
+	done, ofSources string) error {
 	var recorded answers.Recorded
+	var sources []string
 	err := f.ask(cmd.Context(), action, func(c *reader.Client) (err error) {
-		recorded, err = ask(c, cmd.Context(), f.run)
+		if recorded, err = ask(c, cmd.Context(), f.run); err != nil || recorded.Source != "" {
+			return err
+		}
+		info, err := c.Info(cmd.Context(), f.run)
+		for _, s := range info.Sources {
+			sources = append(sources, s.Name)
+		}
 		return err
 	})
-	if err == nil {
+	switch {
+	case err != nil:
+		return err
+	case len(sources) > 0:
+		fmt.Fprintf(cmd.OutOrStdout(), ofSources, recorded.Run, strings.Join(sources, ", "))
+	default:
 		fmt.Fprintf(cmd.OutOrStdout(), done, recorded.Run, recorded.Sequence)
 	}
-	return err
+	return nil
 }

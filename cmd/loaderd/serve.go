@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"log/slog"
 
@@ -11,7 +13,7 @@ import (
 
 func newServeCmd() *cobra.Command {
 	var flags configFlags
-	var printConfig bool
+	var printConfig, untilEOF bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon",
@@ -37,15 +39,25 @@ later over the earlier. --print-config shows every setting with its meaning.`,
 			if printConfig {
 				return c.Print(cmd.OutOrStdout())
 			}
+			ctx := cmd.Context()
+			if untilEOF {
+				if flags.file == "-" {
+					return usageError{errors.New("--until-eof and --config - both read standard input: give the configuration as a file")}
+				}
+				var cancel context.CancelFunc
+				ctx, cancel = whileOpen(ctx, cmd.InOrStdin())
+				defer cancel()
+			}
 			again := func() (config.Config, error) { return flags.load(cmd) }
 			if flags.file == "-" { // which has been read
 				again = func() (config.Config, error) { return c, nil }
 			}
-			return serve(cmd.Context(), c, again, newLogger(c.Log, cmd.ErrOrStderr()))
+			return serve(ctx, c, again, newLogger(c.Log, cmd.ErrOrStderr()))
 		},
 	}
 	flags.register(cmd)
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the effective configuration as YAML and stop")
+	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends too: for programs that start a daemon of their own, which is not to outlive them")
 	return cmd
 }
 

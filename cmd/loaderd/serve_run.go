@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync/atomic"
 
@@ -48,4 +49,14 @@ func serve(ctx context.Context, c config.Config, again func() (config.Config, er
 		return fmt.Errorf("stop daemon: %w", err)
 	}
 	return failed
+}
+
+// whileOpen returns a context that ends with ctx, or when nothing more comes from r.
+func whileOpen(ctx context.Context, r io.Reader) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, r) // however it ends
+		cancel()
+	}()
+	return ctx, cancel
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,6 +111,7 @@ func writeStatus(w io.Writer, s answers.Status) error {
 		n     int
 	}{
 		{"SOURCE\tTARGET\tSHARE\tRECENT\tTOKENS\tEPOCH\tSTATE", func(w io.Writer) { sourceLines(w, s) }, len(s.Sources)},
+		{"PULLED\tDOCUMENTS\tLEFT OUT\tBYTES\tSTATE", func(w io.Writer) { pullLines(w, s) }, len(s.Pulls)},
 		{"JOB\tRANK\tSTEP\tLAG\tWAIT P50\tP99\tBYTES/S\tDAEMON", func(w io.Writer) { rankLines(w, s) }, len(s.Ranks)},
 		{"KEEPER\tCOMMITTED", func(w io.Writer) {
 			for _, k := range s.Keepers {
@@ -154,6 +156,12 @@ func stageOf(x answers.Stage) string {
 func sourceLines(w io.Writer, s answers.Status) {
 	for _, x := range s.Sources {
 		fmt.Fprintf(w, "%s\t%.2f %%\t%.2f %%\t%.2f %%\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, 100*x.Share, 100*x.Recent, quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.StateOf(x, s.Time))
+	}
+}
+
+func pullLines(w io.Writer, s answers.Status) {
+	for _, x := range s.Pulls {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s of %s\t%s\n", cmp.Or(x.Source, "documents"), quantity.Count(x.Documents), quantity.Count(x.LeftOut), quantity.Bytes(x.BytesRead), quantity.Bytes(x.Bytes), x.Says)
 	}
 }
 

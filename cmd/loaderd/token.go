@@ -2,7 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -11,13 +14,47 @@ import (
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/access"
+	"loaderd/stream/server"
 )
 
 func newTokenCmd() *cobra.Command {
 	return group("token", "Say who is let in, and what they may do", `  loaderd token create trainer --role train > trainer.token
   loaderd token create prometheus --role read --days 90 > prometheus.token
   loaderd token list
-  loaderd token revoke trainer`, newTokenCreateCmd(), newTokenListCmd(), newTokenRevokeCmd())
+  loaderd token revoke trainer
+  loaderd token producer --data-dir /data > producer.token`, newTokenCreateCmd(), newTokenListCmd(), newTokenRevokeCmd(), newTokenProducerCmd())
+}
+
+func newTokenProducerCmd() *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "producer",
+		Short: "Print the token with which producers publish",
+		Long: `Print the token with which producers publish to the NATS server inside the daemon of this machine, from its data folder. All daemons of a cluster have
+the same one. Whoever has it may publish documents and learn what has become of them, and no more.`,
+		Example: `  loaderd token producer --data-dir /data > producer.token
+  kubectl exec pretrain-loaderd-0 -- loaderd token producer -c /etc/loaderd/loaderd.yaml > producer.token`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.load(cmd)
+			if err != nil {
+				return err
+			}
+			if c.Stream.URL != "" {
+				return usageError{fmt.Errorf("stream.url is set: producers are known by what the NATS servers at %s know them by", c.Stream.URL)}
+			}
+			token, err := access.ReadToken(filepath.Join(c.Stream.Dir, server.ProducerFile))
+			if errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("there is no token of producers in %s: it is made when a daemon starts there; name its data folder by --data-dir or -c", c.Stream.Dir)
+			}
+			if err == nil {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
+			}
+			return err
+		},
+	}
+	flags.registerStore(cmd)
+	return cmd
 }
 
 func identitiesFlag(cmd *cobra.Command, file *string) {

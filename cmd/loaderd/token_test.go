@@ -66,3 +66,22 @@ func TestTokens(t *testing.T) {
 	}
 	refused("chmod 600", reader, "seal")
 }
+
+// The token of producers is printed from the daemon's folder.
+func TestTokenOfProducers(t *testing.T) {
+	s := newSite(t)
+	token := func(args ...string) (int, string) {
+		var out bytes.Buffer
+		return run(t.Context(), append([]string{"token", "producer", "--data-dir", s.dir}, args...), nil, &out, &out), out.String()
+	}
+	if code, said := token(); code != exitFailed || !strings.Contains(said, "made when a daemon starts there") {
+		t.Errorf("without a daemon: exit status %d, %s", code, said)
+	}
+	s.serve()
+	if code, said := token(); code != exitOK || !strings.HasPrefix(said, "producer_") || strings.Count(said, "\n") != 1 {
+		t.Errorf("exit status %d, %s", code, said)
+	}
+	if code, said := token("--nats", "nats://127.0.0.1:1"); code != exitUsage || !strings.Contains(said, "stream.url is set") {
+		t.Errorf("with servers of one's own: exit status %d, %s", code, said)
+	}
+}

@@ -186,7 +186,7 @@ func TestTokenizeDoesNotWaitForMoreInput(t *testing.T) {
 		if want := `{"id":1,"ids":[64]}` + "\n"; line != want {
 			t.Fatalf("%q, want %q", line, want)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the command keeps its output back while the input pauses")
 	}
 	if _, err := io.WriteString(input, "{\n"); err != nil {
@@ -197,7 +197,7 @@ func TestTokenizeDoesNotWaitForMoreInput(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("error %v, want line 2", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the command waits for more input behind a bad line")
 	}
 }
@@ -223,7 +223,7 @@ func TestTokenizeStopsWhileItWaits(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the command does not stop")
 	}
 }

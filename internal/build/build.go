@@ -19,13 +19,13 @@ type Build struct {
 	PlanAlgorithm int    `json:"plan_algorithm"`
 }
 
-// release is the version of a release, which its build sets: -ldflags "-X loaderd/internal/build.release=v1.2.3".
-var release string
+// release and revision are what a build was told of its source: -ldflags "-X loaderd/internal/build.release=1.2.3", as make build does.
+var release, revision string
 
 // This is the build that runs.
 func This() Build {
 	b := Build{
-		Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Version: "(devel)", Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		PlanFormat: plan.FormatVersion, PlanAlgorithm: plan.AlgorithmVersion,
 	}
 	info, ok := debug.ReadBuildInfo()

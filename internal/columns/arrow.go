@@ -39,7 +39,10 @@ type Arrow struct {
 }
 
 // NewArrow reads the schema. r needs no buffer of its own.
-func NewArrow(r io.Reader) (*Arrow, error) {
+func NewArrow(r io.Reader) (*Arrow, error) { return NewArrowWithin(r, most) }
+
+// NewArrowWithin is NewArrow for data whose batches may take so many bytes of memory each beside what the data itself has.
+func NewArrowWithin(r io.Reader, limit int64) (*Arrow, error) {
 	a := &Arrow{r: r}
 	head := make([]byte, 8)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -49,8 +52,8 @@ func NewArrow(r io.Reader) (*Arrow, error) {
 		r = io.MultiReader(bytes.NewReader(head), r)
 	}
 	err := Guard(func() (err error) {
-		mem := newBounded(plenty)
-		a.ipc, err = ipc.NewReaderFromMessageReader(&messages{r: r, mem: mem, file: a.file}, ipc.WithAllocator(mem))
+		mem := newBounded(min(plenty, limit))
+		a.ipc, err = ipc.NewReaderFromMessageReader(&messages{r: r, mem: mem, limit: limit, file: a.file}, ipc.WithAllocator(mem))
 		return err
 	})
 	if err != nil {
@@ -111,6 +114,7 @@ func (a *Arrow) ended() error {
 type messages struct {
 	r       io.Reader
 	mem     *bounded // may grow with the largest message
+	limit   int64    // up to here
 	file    bool
 	marked  bool // messages begin with the continuation mark
 	current *ipc.Message
@@ -140,7 +144,7 @@ func (m *messages) Message() (*ipc.Message, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a message is cut off: %w", err)
 	}
-	m.mem.limit = max(m.mem.limit, allowance(length))
+	m.mem.limit = max(m.mem.limit, min(allowance(length), m.limit))
 	if m.current != nil {
 		m.current.Release()
 	}

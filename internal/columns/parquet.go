@@ -17,7 +17,8 @@ import (
 // Parquet is an open Parquet file. Its columns are read one by one, as they lie in the file: the layer above them decodes in goroutines of
 // its own, where a damaged file ends the process, and believes the Arrow schema that a file may carry.
 type Parquet struct {
-	f    *os.File
+	f    io.ReaderAt
+	done func() error
 	size int64
 	pf   *file.Reader
 	mem  *bounded
@@ -30,30 +31,34 @@ func OpenParquet(name string) (_ *Parquet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Parquet{f: f}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return ReadParquet(f, info.Size(), f.Close)
+}
+
+// ReadParquet reads a Parquet file of a size, wherever it is. done is called by Close, and where it cannot be read.
+func ReadParquet(r io.ReaderAt, size int64, done func() error) (*Parquet, error) {
+	p := &Parquet{f: r, size: size, done: done}
 	if err := Guard(p.open); err != nil {
-		return nil, errors.Join(fmt.Errorf("not a readable Parquet file: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("not a readable Parquet file: %w", err), done())
 	}
 	return p, nil
 }
 
-func (p *Parquet) open() error {
-	info, err := p.f.Stat()
-	if err != nil {
-		return err
-	}
-	p.size = info.Size()
+func (p *Parquet) open() (err error) {
 	if err := checkFooter(p.f, p.size); err != nil {
 		return err
 	}
 	p.mem = newBounded(allowance(p.size))
 	p.pool.New = func() any { return memory.NewResizableBuffer(p.mem) }
-	p.pf, err = file.NewParquetReader(p.f, file.WithReadProps(parquet.NewReaderProperties(p.mem)))
+	p.pf, err = file.NewParquetReader(io.NewSectionReader(p.f, 0, p.size), file.WithReadProps(parquet.NewReaderProperties(p.mem)))
 	return err
 }
 
 // Close closes the file.
-func (p *Parquet) Close() error { return p.f.Close() }
+func (p *Parquet) Close() error { return p.done() }
 
 // MetaData is what the file's footer says.
 func (p *Parquet) MetaData() *metadata.FileMetaData { return p.pf.MetaData() }

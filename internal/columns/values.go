@@ -23,6 +23,9 @@ type Values struct {
 	small    []int32
 	large    []int64
 	texts    []parquet.ByteArray
+	singles  []float32
+	doubles  []float64
+	bits     []bool
 	at, n    int // levels that are passed, of those that are decoded
 	value    int // values that are passed
 }
@@ -38,7 +41,7 @@ const (
 	NullRow
 )
 
-// Values reads a leaf column of a row group: integers of 32 or 64 bits or bytes, or lists of them. batch is how many values are decoded at a
+// Values reads a leaf column of a row group: integers of 32 or 64 bits or bytes, numbers or bools, or lists of them. batch is how many values are decoded at a
 // time. It may panic where the data is damaged, as may More: see Guard.
 func (p *Parquet) Values(group, leaf, batch int) (*Values, error) {
 	r, err := p.column(group, leaf)
@@ -61,6 +64,12 @@ func (p *Parquet) Values(group, leaf, batch int) (*Values, error) {
 		v.small = make([]int32, batch)
 	case *file.Int64ColumnChunkReader:
 		v.large = make([]int64, batch)
+	case *file.Float32ColumnChunkReader:
+		v.singles = make([]float32, batch)
+	case *file.Float64ColumnChunkReader:
+		v.doubles = make([]float64, batch)
+	case *file.BooleanColumnChunkReader:
+		v.bits = make([]bool, batch)
 	default:
 		v.texts = make([]parquet.ByteArray, batch)
 	}
@@ -83,6 +92,12 @@ func (v *Values) More() (bool, error) {
 		levels, _, err = r.ReadBatch(int64(len(v.def)), v.small, v.def, v.rep)
 	case *file.Int64ColumnChunkReader:
 		levels, _, err = r.ReadBatch(int64(len(v.def)), v.large, v.def, v.rep)
+	case *file.Float32ColumnChunkReader:
+		levels, _, err = r.ReadBatch(int64(len(v.def)), v.singles, v.def, v.rep)
+	case *file.Float64ColumnChunkReader:
+		levels, _, err = r.ReadBatch(int64(len(v.def)), v.doubles, v.def, v.rep)
+	case *file.BooleanColumnChunkReader:
+		levels, _, err = r.ReadBatch(int64(len(v.def)), v.bits, v.def, v.rep)
 	case *file.ByteArrayColumnChunkReader:
 		levels, _, err = r.ReadBatch(int64(len(v.def)), v.texts, v.def, v.rep)
 	default:
@@ -131,11 +146,27 @@ func (v *Values) IsText() bool { return v.texts != nil }
 // Unsigned says whether integers are meant without a sign.
 func (v *Values) Unsigned() bool { return v.unsigned }
 
+// IsReal says whether values are floating-point numbers.
+func (v *Values) IsReal() bool { return v.singles != nil || v.doubles != nil }
+
+// Real is a present floating-point number.
+func (v *Values) Real() float64 {
+	if v.singles != nil {
+		return float64(v.singles[v.value])
+	}
+	return v.doubles[v.value]
+}
+
 // Integer is a present integer; an unsigned one of 64 bits as the bits of an int64.
 func (v *Values) Integer() int64 {
 	switch {
 	case v.large != nil:
 		return v.large[v.value]
+	case v.bits != nil:
+		if v.bits[v.value] {
+			return 1
+		}
+		return 0
 	case v.unsigned:
 		return int64(uint32(v.small[v.value]))
 	}

@@ -6,7 +6,6 @@
 package config
 
 import (
-	"strconv"
 	"time"
 
 	"loaderd/arrowout"
@@ -25,6 +24,7 @@ type Config struct {
 	Plan      plan.Config     `koanf:",squash"`
 	Tokenizer Tokenizer       `koanf:"tokenizer"`
 	Stream    stream.Config   `koanf:"stream"`
+	Pull      Pull            `koanf:"pull"`
 	Flight    arrowout.Config `koanf:"flight"`
 	Serve     loader.Options  `koanf:"serve"`
 	HTTP      HTTP            `koanf:"http"`
@@ -69,19 +69,13 @@ func (t Tokenizer) Options() tokenizer.Options {
 const TokenizerNone = "none"
 
 // TokenID is a token id, or how to find it: Auto or None.
-type TokenID string
+type TokenID = plan.Token
 
 // Values of TokenID besides ids.
 const (
-	Auto TokenID = "auto" // what the tokenizer says
-	None TokenID = "none" // no such token
+	Auto = plan.TokenAuto // what the tokenizer says
+	None = plan.TokenNone // no such token
 )
-
-// ID returns the id, or false for Auto, None and what is no id.
-func (t TokenID) ID() (int32, bool) {
-	n, err := strconv.ParseInt(string(t), 10, 32)
-	return int32(n), err == nil && n >= 0
-}
 
 // settleAttention chooses what was left to the packing method.
 func (c *Config) settleAttention() {

@@ -40,10 +40,11 @@ func TestDefault(t *testing.T) {
 	want := config.Config{
 		Run: "default",
 		Plan: plan.Config{
-			Seed:      1,
-			Documents: plan.DocumentsConfig{Dedupe: 100000},
+			Seed: 1,
+			Documents: plan.DocumentsConfig{Dedupe: 100000, BOS: plan.TokenNone, MaxTokens: plan.MaxTokens{Do: plan.MaxCut}, Columns: map[string]plan.TokenColumn{}, Meta: map[string]string{},
+				FIM: plan.FIM{SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: plan.TokenAuto, Middle: plan.TokenAuto, Suffix: plan.TokenAuto}}},
 			Packing: packonline.Config{Method: "bucket", Buckets: []int{2048}, Atom: 1, Pool: 4096, Hold: 100, MaxAge: 16384,
-				Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02,
+				Overlap: 0.3, RepeatLoss: "twice", Extra: 50, PaddingThreshold: 0.02,
 				Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 384}},
 			Shuffle:   shuffle.Config{Window: 1024},
 			Steps:     plan.StepsConfig{Rows: 64, Table: []int{}, Backlog: 16, MaxWait: 262144, Last: plan.LastPad},
@@ -53,6 +54,7 @@ func TestDefault(t *testing.T) {
 		},
 		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto, SpecialTokens: []string{}},
 		Stream:    stream.Default(),
+		Pull:      config.Pull{From: []string{}, Format: "auto"},
 		Flight:    arrowout.Default(),
 		Serve: loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute, Checkpoint: 200, Release: loader.ReleaseKeep,
 			Forecast: time.Minute, Measure: 100e6},
@@ -150,7 +152,7 @@ mix:
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := packonline.Config{Method: "splice", Buckets: []int{1024, 2048}, Atom: 1, Pool: 512, Hold: 100, MaxAge: 16384, Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02,
+	p := packonline.Config{Method: "splice", Buckets: []int{1024, 2048}, Atom: 1, Pool: 512, Hold: 100, MaxAge: 16384, Overlap: 0.3, RepeatLoss: "twice", Extra: 50, PaddingThreshold: 0.02,
 		Splice: packonline.Splice{Retriever: "repo", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 384}}
 	want := map[string]mixture.Source{
 		"web":   {Weight: .7, Epochs: 1, Block: mixture.DefaultBlock},
@@ -214,12 +216,12 @@ func TestBadConfigurations(t *testing.T) {
 		want []string
 	}{
 		{name: "unknown keys", Layers: config.Layers{YAML: []byte("sede: 1\npacking:\n  pol: 3\n  frobnicate: 1\npool: 3\nseed: {a: 1}\nwhatever: []\n")}, want: []string{
-			`packing.frobnicate: 1: want a known setting of packing: one of atom, buckets, extra, hold, max_age, method, overlap, padding_threshold, pool (c.yaml:4)`,
+			`packing.frobnicate: 1: want a known setting of packing: one of atom, buckets, extra, hold, max_age, method, overlap, padding_threshold, pool, repeat_loss (c.yaml:4)`,
 			`packing.pol: 3: want a known setting: did you mean packing.pool? (c.yaml:3)`,
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
 			`sede: 1: want a known setting: did you mean seed? (c.yaml:1)`,
 			`seed.a: 1: want a value for seed, which is no section (c.yaml:6)`,
-			`whatever: []: want a known setting; sections are documents, flight, http, log, mix, packing, packing.splice, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.own, stream.tls, tokenizer, trace (c.yaml:7)`,
+			`whatever: []: want a known setting; sections are documents, documents.fim, documents.fim.tokens, documents.max_tokens, flight, http, log, mix, packing, packing.splice, pull, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.own, stream.tls, tokenizer, trace (c.yaml:7)`,
 		}},
 		{name: "wrong types", Layers: config.Layers{YAML: []byte("run: 2024-01-01\nseed: 1.5\npacking: [1]\nshuffle:\n  window: 1KiB\nserve:\n  stall_timeout: 30\n  cache_bytes: lots\n" +
 			"tokenizer: {end: 1.5, special_as_text: sure}\nsteps: {rows: }\n"),
@@ -396,4 +398,37 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("-want +got:\n%s", diff)
 		}
 	})
+}
+
+// Sources that daemons fill themselves: what is printed is read again, and what cannot be is said with its place.
+func TestPull(t *testing.T) {
+	yaml := "sources:\n  web: {weight: 2, from: [\"s3://corpus/web/**/*.jsonl\"]}\n  code: {}\npull: {follow: 1m, skip_bad: true}\n"
+	c, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(yaml)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printed bytes.Buffer
+	if err := c.Print(&printed); err != nil {
+		t.Fatal(err)
+	}
+	again, err := config.Load(config.Layers{Name: "again.yaml", YAML: printed.Bytes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(c.Pull, again.Pull); d != "" || len(c.Pull.Streams()["web"]) != 1 || len(c.Pull.Streams()["code"]) != 0 {
+		t.Errorf("%+v; again %s", c.Pull, d)
+	}
+	for yaml, want := range map[string]string{
+		"pull: {from: [/data/x.jsonl]}":                                              "is no address",
+		"pull: {from: [\"s3://b/x\"]}\nsources: {web: {}}":                           "sources.NAME.from",
+		"sources: {web: {from: [\"https://user:hush@h/*?k=hush\"]}}":                 "",
+		"sources: {web: {from: 7}}":                                                  "a list of addresses",
+		"sources: {web: {from: [\"s3://b/x\"], epochs: 2}}\nserve: {release: purge}": "read once",
+		"pull: {follow: 1ms}":                                                        "1s at least",
+	} {
+		_, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(yaml)})
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) || strings.Contains(fmt.Sprint(err), "hush") {
+			t.Errorf("%s: %v, want %q", yaml, err, want)
+		}
+	}
 }

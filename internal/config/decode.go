@@ -11,6 +11,7 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 
 	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
 )
 
 var errWrong = errors.New("wrong type")
@@ -21,6 +22,7 @@ var (
 	tokensType   = reflect.TypeFor[mixture.Tokens]()
 	epochsType   = reflect.TypeFor[mixture.Epochs]()
 	scheduleType = reflect.TypeFor[[]mixture.Point]()
+	fillType     = reflect.TypeFor[plan.Fill]()
 )
 
 // decode stores a value in a field. It converts what a user would expect and nothing else: no number is rounded, wrapped or given a
@@ -83,6 +85,11 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 		if !from.CanInt() && !from.CanUint() {
 			return nil, errWrong
 		}
+	case to.Type() == fillType && (from.Kind() == reflect.Bool || s == "true" || s == "false"):
+		if s == "true" || !isText && from.Bool() {
+			return 1.0, nil
+		}
+		return 0.0, nil
 	case to.CanFloat() && text && isText:
 		return strconv.ParseFloat(s, to.Type().Bits())
 	case to.Kind() == reflect.Bool && text && isText:
@@ -132,6 +139,14 @@ func (f *field) want() string {
 		return "a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}}"
 	case t == durationType:
 		return "a duration such as 30s or 5m"
+	case t == fillType:
+		return "a number such as 0.5, or true or false"
+	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Struct:
+		return "names, each with settings below it: teacher: {type: float32, fill: 0}"
+	case t.Kind() == reflect.Map:
+		return "names, each with a text: lang: string"
+	case t == tokenIDType && strings.HasPrefix(f.path, "documents."):
+		return "auto, none, a token id or the text of a special token"
 	case t == tokenIDType:
 		return "auto, none or a token id"
 	case f.size:

@@ -73,12 +73,33 @@ func (s *schema) apply(c *Config, settings []setting) Problems {
 			if m, ok := x.value.(map[string]any); x.value == nil || ok && len(m) == 0 {
 				continue // a section with everything in it commented out
 			}
+			if x.value == string(Auto) && s.setTokens(c, x) {
+				continue
+			}
 			problems = append(problems, Problem{x.path, x.value, "a section with settings below it", x.origin})
 		default:
+			if f, name, rest := s.named(x.path); f != nil {
+				if p := f.setNamed(c, name, rest, x); p != nil {
+					problems = append(problems, *p)
+				}
+				continue
+			}
 			problems = append(problems, Problem{x.path, x.value, s.unknown(x.path), x.origin})
 		}
 	}
 	return problems
+}
+
+// setTokens leaves all tokens of a section to the tokenizer; false where the section has other fields.
+func (s *schema) setTokens(c *Config, x setting) bool {
+	for _, f := range s.fields {
+		if strings.HasPrefix(f.path, x.path+".") {
+			if f.kind != tokenIDType || f.decode(c, x.value, x.text) != nil {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // unknown says what may have been meant by a path that is no field.

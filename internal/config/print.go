@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
 )
 
 var keyLine = regexp.MustCompile(`^( *)([a-z0-9_]+):( .*)?$`)
@@ -56,7 +57,21 @@ func (f *field) format(c *Config) string {
 		return "[" + strings.Join(quoted, ", ") + "]"
 	case []int:
 		return "[" + strings.Trim(strings.ReplaceAll(fmt.Sprint(x), " ", ", "), "[]") + "]"
-	case map[string]mixture.Source, []mixture.Point:
+	case map[string]mixture.Source:
+		type source struct {
+			mixture.Source
+			From []string `json:"from,omitempty"`
+		}
+		all := map[string]source{}
+		for name, s := range x {
+			all[name] = source{s, c.Pull.Sources[name]}
+		}
+		b, err := json.Marshal(all)
+		if err != nil {
+			panic(fmt.Sprintf("config: write %s: %v", f.path, err)) // only numbers, strings and lists of them
+		}
+		return string(b)
+	case []mixture.Point, map[string]plan.TokenColumn, map[string]string:
 		b, err := json.Marshal(x) // which YAML reads
 		if err != nil {
 			panic(fmt.Sprintf("config: write %s: %v", f.path, err)) // only numbers, strings and lists of them

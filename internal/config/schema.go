@@ -35,8 +35,7 @@ type schema struct {
 
 // theSchema is built from Config and default.yaml, which must agree: both are compiled in and a test holds them together.
 var theSchema = sync.OnceValue(func() *schema {
-	s := &schema{byPath: map[string]*field{}, sections: map[string]bool{}}
-	s.walk(reflect.TypeFor[Config](), "", nil)
+	s := schemaOf(reflect.TypeFor[Config]())
 	settings, problems := fileSettings("default.yaml", []byte(defaultYAML))
 	for _, x := range settings {
 		f := s.byPath[x.path]
@@ -60,6 +59,13 @@ func Default() Config {
 	c.Stream.Cluster.Peers = slices.Clone(c.Stream.Cluster.Peers)
 	c.settleAttention()
 	return c
+}
+
+// schemaOf is what can be configured of a struct.
+func schemaOf(t reflect.Type) *schema {
+	s := &schema{byPath: map[string]*field{}, sections: map[string]bool{}}
+	s.walk(t, "", nil)
+	return s
 }
 
 func (s *schema) walk(t reflect.Type, prefix string, index []int) {

@@ -14,8 +14,7 @@ import (
 
 // sourceSchema is what can be configured of one source, its packing aside, which has the fields of the run's.
 var sourceSchema = sync.OnceValue(func() *schema {
-	s := &schema{byPath: map[string]*field{}, sections: map[string]bool{}}
-	s.walk(reflect.TypeFor[mixture.Source](), "", nil)
+	s := schemaOf(reflect.TypeFor[mixture.Source]())
 	delete(s.byPath, packingSection) // a section here, though a pointer there
 	s.sections[packingSection] = true
 	return s
@@ -87,6 +86,15 @@ func (c *Config) source(name string, settings []setting) (mixture.Source, Proble
 		path := strings.Join([]string{mixedField, name, x.path}, ".")
 		switch {
 		case x.path == "":
+		case x.path == fromField:
+			if patterns, err := patternsOf(x); err != nil {
+				problems = append(problems, Problem{path, x.value, "a list of addresses of objects", x.origin})
+			} else {
+				if c.Pull.Sources == nil {
+					c.Pull.Sources = map[string][]string{}
+				}
+				c.Pull.Sources[name] = patterns
+			}
 		case f == nil && s.sections[x.path]:
 			problems = append(problems, Problem{path, x.value, "a section with settings below it", x.origin})
 		case f == nil:
@@ -107,11 +115,18 @@ func (c *Config) source(name string, settings []setting) (mixture.Source, Proble
 	return source, problems
 }
 
+// patternsOf reads a list of texts.
+func patternsOf(x setting) (patterns []string, err error) {
+	f := theSchema().byPath["pull.from"]
+	err = f.set(reflect.ValueOf(&patterns).Elem(), x.value, x.text)
+	return patterns, err
+}
+
 // unknownOfSource says what may have been meant by a path that is no setting of a source.
 func unknownOfSource(s *schema, path string) string {
 	known := slices.Sorted(maps.Keys(s.byPath))
 	if near, ok := suggest(path, known); ok {
 		return fmt.Sprintf("a known setting of a source: did you mean %s?", near)
 	}
-	return "a known setting of a source: one of " + strings.Join(slices.Sorted(maps.Keys(sourceSchema().byPath)), ", ") + ", or of its packing"
+	return "a known setting of a source: one of " + strings.Join(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(sourceSchema().byPath)), fromField))), ", ") + ", or of its packing"
 }

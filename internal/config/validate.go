@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,8 @@ func (c Config) Validate() Problems {
 		v.add("flight."+e.Field, e.Value, e.Want)
 	}
 	v.tokenizer(c.Tokenizer)
+	v.documents(c)
+	v.pull(c)
 	v.serve(c)
 	v.addresses(c)
 	for _, e := range c.Trace.Validate() {
@@ -76,6 +79,24 @@ func (v *validation) tokenizer(t Tokenizer) {
 	v.check(t.Pad != Auto, "tokenizer.pad", t.Pad, "a token id, because tokenizer.name is none")
 	v.below("tokenizer.end", t.End, t.VocabSize)
 	v.below("tokenizer.pad", t.Pad, t.VocabSize)
+}
+
+// documents checks the tokens that are put before and into documents where there is no tokenizer that could find them.
+func (v *validation) documents(c Config) {
+	if c.Tokenizer.Name != TokenizerNone {
+		return
+	}
+	d := c.Plan.Documents
+	tokens := map[string]TokenID{"documents.bos": d.BOS}
+	if t := d.FIM.Tokens; d.FIM.Rate != 0 {
+		tokens["documents.fim.tokens.prefix"], tokens["documents.fim.tokens.middle"], tokens["documents.fim.tokens.suffix"] = t.Prefix, t.Middle, t.Suffix
+	}
+	for _, path := range slices.Sorted(maps.Keys(tokens)) {
+		t := tokens[path]
+		_, isID := t.ID()
+		v.check(isID || !t.Set(), path, t, "a token id, because tokenizer.name is none")
+		v.below(path, t, c.Tokenizer.VocabSize)
+	}
 }
 
 func (v *validation) below(path string, t TokenID, vocabSize int) {

@@ -1,10 +1,12 @@
 package corpus
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -68,6 +70,12 @@ func (o Options) arrowSchema(schema *arrow.Schema) error {
 			return o.missingColumn(name, names)
 		}
 	}
+	for _, m := range o.Meta {
+		first, _, _ := strings.Cut(m.Column, ".")
+		if len(schema.FieldIndices(m.Column)) != 1 && len(schema.FieldIndices(first)) != 1 {
+			return o.missingColumn(m.Column, names)
+		}
+	}
 	at := schema.FieldIndices(o.TextField)[0]
 	kind := schema.Field(at).Type
 	if o.Tokens && !isList(kind) || !o.Tokens && !isText(kind) {
@@ -91,6 +99,7 @@ func (o Options) missingColumn(name string, names []string) error {
 // arrowRows are the columns of a batch; those that are not there are nil.
 type arrowRows struct {
 	text, id, label, path, metaPath, url arrow.Array
+	meta                                 map[string]arrow.Array
 }
 
 func (o Options) arrowRows(batch arrow.Record) (rows arrowRows, err error) {
@@ -106,7 +115,34 @@ func (o Options) arrowRows(batch arrow.Record) (rows arrowRows, err error) {
 			rows.metaPath = meta.Field(at)
 		}
 	}
+	rows.meta = map[string]arrow.Array{}
+	for _, m := range o.Meta {
+		if rows.meta[m.Column] = column(m.Column); rows.meta[m.Column] != nil {
+			continue
+		}
+		first, rest, _ := strings.Cut(m.Column, ".")
+		of, ok := column(first).(*array.Struct)
+		if !ok {
+			return rows, o.missingColumn(m.Column, nil)
+		}
+		at, ok := of.DataType().(*arrow.StructType).FieldIdx(rest)
+		if !ok {
+			return rows, o.missingColumn(m.Column, nil)
+		}
+		rows.meta[m.Column] = of.Field(at)
+	}
 	return rows, nil
+}
+
+// jsonAt is a value as JSON.
+func jsonAt(a arrow.Array, i int) (json.RawMessage, error) {
+	switch {
+	case a.IsNull(i):
+		return nil, nil
+	case isText(a.DataType()):
+		return marshal(textAt(a, i)), nil
+	}
+	return json.Marshal(a.GetOneForMarshal(i))
 }
 
 func (o Options) arrowRow(rows arrowRows, i int) (Document, error) {
@@ -129,6 +165,10 @@ func (o Options) arrowRow(rows arrowRows, i int) (Document, error) {
 	d.name(func(name string) string {
 		return nameAt(map[string]arrow.Array{"id": rows.label, "path": rows.path, "url": rows.url}[name], i)
 	}, nameAt(rows.metaPath, i))
+	var err error
+	if d.Meta, err = o.metaOf(func(column string) (json.RawMessage, error) { return jsonAt(rows.meta[column], i) }); err != nil {
+		return Document{}, err
+	}
 	if rows.id == nil {
 		return d, nil
 	}

@@ -101,7 +101,7 @@ func TestArrow(t *testing.T) {
 	} {
 		path := filepath.Join(folder(t, map[string]string{name: string(data)}), name)
 		for _, path := range []string{path, "-"} {
-			inputs, err := corpus.Open([]string{path}, bytes.NewReader(data), corpus.Options{})
+			inputs, err := corpus.Open(t.Context(), []string{path}, bytes.NewReader(data), corpus.Options{})
 			if err != nil {
 				t.Fatal(name, err)
 			}
@@ -135,14 +135,17 @@ func TestArrowColumns(t *testing.T) {
 	if docs, _, err := read(t, []string{path}, nil, corpus.Options{TextField: "kind"}); err != nil || docs[2] != "folder/2||a kind" {
 		t.Errorf("a dictionary: %q, %v", docs, err)
 	}
-	for o, want := range map[corpus.Options]string{
-		{TextField: "body"}:               `no column "body"; it has "id", "ids", "kind", "meta", "text" (--text-column names another)`,
-		{TextField: "id"}:                 `column "id" is int64: want text`,
-		{TextField: "text", Tokens: true}: `column "text" is utf8: want a list of token ids`,
-		{IDField: "key"}:                  `no column "key"`,
+	for _, c := range []struct {
+		o    corpus.Options
+		want string
+	}{
+		{corpus.Options{TextField: "body"}, `no column "body"; it has "id", "ids", "kind", "meta", "text" (--text-column names another)`},
+		{corpus.Options{TextField: "id"}, `column "id" is int64: want text`},
+		{corpus.Options{TextField: "text", Tokens: true}, `column "text" is utf8: want a list of token ids`},
+		{corpus.Options{IDField: "key"}, `no column "key"`},
 	} {
-		if _, _, err := read(t, []string{path}, nil, o); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%+v: %v, want %s", o, err, want)
+		if _, _, err := read(t, []string{path}, nil, c.o); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%+v: %v, want %s", c.o, err, c.want)
 		}
 	}
 }

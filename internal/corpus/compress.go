@@ -43,9 +43,19 @@ func (in *Input) open(ctx context.Context, s source) (io.ReadCloser, error) {
 		}
 		return decompress(s.origin, counted{r, &in.read}, r.Close)
 	}
+	if s.object != nil {
+		r, err := in.options.Stores.Open(ctx, *s.object, 0)
+		if err != nil {
+			return nil, err
+		}
+		return decompress(s.name(), counted{r, &in.read}, r.Close)
+	}
 	f, err := os.Open(s.origin)
 	if err != nil {
 		return nil, err
+	}
+	if s.shard != nil && s.shard.Codec() == "" { // its first bytes are a number
+		return &decompressed{counted{f, &in.read}, "", f.Close}, nil
 	}
 	return decompress(s.origin, counted{f, &in.read}, f.Close)
 }

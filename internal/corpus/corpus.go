@@ -1,16 +1,22 @@
-// Package corpus reads documents from files: plain text and folders of it, JSON lines, JSON, CSV, Parquet and Arrow IPC, compressed or not. What
+// Package corpus reads documents from files: plain text and folders of it, JSON lines, JSON, CSV, Parquet and Arrow IPC, compressed or not, and what other
+// libraries keep: datasets of Hugging Face, MDS, Megatron's pairs, files of token ids, web archives and tars of samples. What
 // a file holds is looked up in the file itself. The order is deterministic and memory is bounded by one document (Parquet and Arrow: by
 // what the file decodes at a time).
 package corpus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"loaderd/internal/mds"
+	"loaderd/internal/objects"
+	"loaderd/internal/tokenfiles"
 )
 
 // Format says how documents lie in a file.
@@ -25,10 +31,16 @@ const (
 	CSV     Format = "csv"     // a record is a document, below a header; tabs, semicolons and bars separate too
 	Parquet Format = "parquet" // a row is a document
 	Arrow   Format = "arrow"   // a row of an Arrow IPC file or stream is a document
+
+	MDS      Format = "mds"      // a sample of MosaicML's shards is a document; their folder is given, or its index.json
+	Megatron Format = "megatron" // a document is one of Megatron's .bin and .idx, either of which is given
+	Tokens   Format = "tokens"   // token ids one behind the other: NumPy's files, those of llm.c, or without any header
+	WARC     Format = "warc"     // a record of a web archive with text is a document
+	Tar      Format = "tar"      // files of a tar whose names have one beginning are a document, as of WebDataset
 )
 
 // Formats are all of them, as they are asked for.
-var Formats = []Format{Auto, Text, JSONL, JSON, CSV, Parquet, Arrow}
+var Formats = []Format{Auto, Text, JSONL, JSON, CSV, Parquet, Arrow, MDS, Megatron, Tokens, WARC, Tar}
 
 // Check refuses what is not a format.
 func (f Format) Check() error {
@@ -52,8 +64,22 @@ type Options struct {
 	IDField string
 	// Tokens says that TextField is a list of token ids, not text.
 	Tokens bool
+	// Stores read what is in object stores and at web addresses; nil: nothing of that kind is read.
+	Stores *objects.Stores
 	// MaxDocument is the largest document in bytes; larger ones are a *SkipError. 0 is 64 MiB.
 	MaxDocument int64
+	// Vocabulary is one more than the largest token id there may be; a document with another one is a *SkipError. 0 checks none.
+	Vocabulary int
+	// Cut says where documents end in files of token ids, which do not say it themselves.
+	Cut tokenfiles.Cut
+	// TokenType is how ids lie in files of token ids without a header; of a column of bytes, too. The zero value is for none.
+	TokenType tokenfiles.Type
+	// Split is the part of a dataset of Hugging Face that is read, "all" for all parts. Empty: of a dataset with several parts none can be.
+	Split string
+	// Meta are values of documents that come along.
+	Meta []Meta
+	// Survey has formats of token ids read where Tokens is not set: to look what is there.
+	Survey bool
 }
 
 const defaultMaxDocument = 64 << 20
@@ -68,8 +94,14 @@ type Document struct {
 	// Label is what the document is called, without a promise that nothing else is: its field or column "id", or the path of a plain
 	// file as it was given.
 	Label string
-	// Data is the text, or little-endian int32 token ids when Options.Tokens is set.
-	Data []byte
+	// Data is the text, or little-endian int32 token ids when Options.Tokens is set; where Parts is set the JSON {"parts": [...]} of a text in parts.
+	Data  []byte
+	Parts bool
+	// Loss are lengths of runs of tokens, in turns with and without a loss, where the record says so of its tokens; Weight is the factor of the loss, nil for 1.
+	Loss   []int32
+	Weight *float32
+	// Meta is a JSON object of those values of Options.Meta that the document has, empty for none.
+	Meta string
 }
 
 // Reason says why a document was left out. The names are stable.
@@ -84,6 +116,9 @@ const (
 	NoText     Reason = "no text"    // a JSON or CSV file in a folder that does not have the field or column of the text
 	BadRecord  Reason = "bad record" // a line, row or element that is not a document
 	TooLarge   Reason = "too large"
+	HTML       Reason = "html"     // a record of a web archive; of HTML no text is made
+	Media      Reason = "media"    // a record of a web archive that is neither text nor HTML
+	Encoding   Reason = "encoding" // a text of a web archive in another encoding than UTF-8
 )
 
 // SkipError is one document, or one file of a folder, that can not be read. The iteration can go on behind it.
@@ -114,6 +149,8 @@ type Input struct {
 	Fingerprint string
 	// Bytes of the files as they lie on disk; 0 for standard input and pipes.
 	Bytes int64
+	// Part is the part of a dataset that the input belongs to, empty for none.
+	Part string
 
 	format  Format // Auto: is looked up when the input is read
 	files   []source
@@ -129,7 +166,21 @@ type source struct {
 	path, given, origin string
 	size                int64
 	pipe                bool
+	bin                 string          // Megatron: the absolute path of the ids
+	shard               *mds.Shard      // MDS
+	object              *objects.Object // where it is in a store
 }
+
+// Format is what the input's files hold, Auto where that is looked up when they are read.
+func (in *Input) Format() Format { return in.format }
+
+// Tokens says whether its documents are token ids.
+func (in *Input) Tokens() bool {
+	return in.options.Tokens || in.format == Megatron || in.format == Tokens
+}
+
+// Files is how many files the input has.
+func (in *Input) Files() int { return len(in.files) }
 
 // Read is how many of Bytes have been read: what progress bars show.
 func (in *Input) Read() int64 { return in.read.Load() }
@@ -145,6 +196,7 @@ type yielder func(Document, error) bool
 // for a pipe or standard input with ctx's error.
 func (in *Input) Documents(ctx context.Context) iter.Seq2[Document, error] {
 	return func(yield func(Document, error) bool) {
+		yield = in.options.known(yield)
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		in.read.Store(0)
@@ -163,8 +215,11 @@ func (in *Input) Documents(ctx context.Context) iter.Seq2[Document, error] {
 
 // file yields the documents of a file.
 func (in *Input) file(ctx context.Context, s source, yield yielder) (more bool) {
-	if in.format == Parquet {
-		return in.parquet(s, yield)
+	switch in.format {
+	case Parquet:
+		return in.parquet(ctx, s, yield)
+	case Megatron:
+		return in.megatron(s, yield)
 	}
 	r, err := in.open(ctx, s)
 	if err != nil {
@@ -179,10 +234,16 @@ func (in *Input) file(ctx context.Context, s source, yield yielder) (more bool) 
 	body := io.Reader(r)
 	if format == Auto {
 		if format, body, err = in.lookThrough(s, r); err != nil {
+			var refused *SkipError
+			if errors.As(err, &refused) && in.folder { // one of many objects, as of a folder's files
+				return yield(Document{}, &SkipError{Reason: refused.Reason, Path: s.path, Err: refused.Err})
+			}
 			return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
 		}
 	}
 	switch format {
+	case Parquet: // what was read of it is its beginning alone
+		return in.parquet(ctx, s, yield)
 	case JSONL:
 		return in.jsonl(s, body, yield)
 	case JSON:
@@ -191,6 +252,14 @@ func (in *Input) file(ctx context.Context, s source, yield yielder) (more bool) 
 		return in.csv(s, body, yield)
 	case Arrow:
 		return in.arrow(s, body, yield)
+	case Tokens:
+		return in.tokens(s, body, yield)
+	case MDS:
+		return in.mds(s, body, yield)
+	case WARC:
+		return in.warc(s, body, yield)
+	case Tar:
+		return in.tar(s, body, yield)
 	}
 	return in.text(s, body, yield)
 }

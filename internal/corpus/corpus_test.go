@@ -62,7 +62,7 @@ func zstandard(tb testing.TB, s string) string {
 // read returns "path|id|data" of every document, "path:line reason" of everything left out, and the error that ended it.
 func read(tb testing.TB, paths []string, stdin io.Reader, o corpus.Options) (docs, skipped []string, err error) {
 	tb.Helper()
-	inputs, err := corpus.Open(paths, stdin, o)
+	inputs, err := corpus.Open(tb.Context(), paths, stdin, o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,7 +116,7 @@ func TestFolder(t *testing.T) {
 func TestFingerprintFollowsContent(t *testing.T) {
 	dir := folder(t, map[string]string{"a.txt": "a", "b.jsonl": `{"text":"b"}`})
 	prints := func(o corpus.Options) []string {
-		inputs, err := corpus.Open([]string{dir}, nil, o)
+		inputs, err := corpus.Open(t.Context(), []string{dir}, nil, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestJSONLines(t *testing.T) {
 
 func TestTokensInJSONLines(t *testing.T) {
 	stdin := strings.NewReader(`{"id":"a","ids":[1,50256,0]}` + "\n" + `{"ids":[-1]}` + "\n" + `{"ids":[1,null]}` + "\n" + `{"ids":"text"}`)
-	inputs, err := corpus.Open([]string{"-"}, stdin, corpus.Options{Tokens: true})
+	inputs, err := corpus.Open(t.Context(), []string{"-"}, stdin, corpus.Options{Tokens: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,6 +194,57 @@ func TestTokensInJSONLines(t *testing.T) {
 	}
 	if !slices.Equal(got, []uint32{1, 50256, 0}) || bad != 3 {
 		t.Errorf("tokens %v and %d bad lines, want [1 50256 0] and 3", got, bad)
+	}
+}
+
+// Records may say which of their tokens have a loss, and what it weighs.
+func TestLossInJSONLines(t *testing.T) {
+	lines := []string{
+		`{"parts":[{"text":"ask","loss":false},{"text":"say"}],"weight":0.5}`,
+		`{"text":"whole","weight":1}`,
+		`{"text":"wins","parts":7}`,
+		`{"parts":[]}`,
+		`{"parts":[{"text":""}]}`,
+	}
+	wrong := []string{`{"parts":"text"}`, `{"parts":null}`, `{"parts":["a"]}`, `{"parts":[{"loss":true}]}`, `{"parts":[{"text":"a","loss":1}]}`,
+		`{"text":"a","weight":-1}`, `{"text":"a","weight":"1"}`, `{"text":"a","weight":1e99}`}
+	stdin := strings.NewReader(strings.Join(append(lines, wrong...), "\n"))
+	inputs, err := corpus.Open(t.Context(), []string{"-"}, stdin, corpus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	bad := 0
+	for d, err := range inputs[0].Documents(t.Context()) {
+		if err != nil {
+			bad++
+			continue
+		}
+		weight := ""
+		if d.Weight != nil {
+			weight = fmt.Sprint(" ", *d.Weight)
+		}
+		got = append(got, fmt.Sprint(d.Parts, " ", string(d.Data), weight))
+	}
+	want(t, "documents", got, []string{`true {"parts":[{"text":"ask","loss":false},{"text":"say"}]} 0.5`, "false whole", "false wins", "true ", "true "})
+	if bad != len(wrong) {
+		t.Errorf("%d records are bad, want %d", bad, len(wrong))
+	}
+	stdin = strings.NewReader(`{"ids":[1,2,3,4],"loss":[false,0,true,1]}` + "\n" + `{"ids":[1],"loss":[1,1]}` + "\n" + `{"ids":[1],"loss":[2]}` + "\n" + `{"ids":[1]}`)
+	if inputs, err = corpus.Open(t.Context(), []string{"-"}, stdin, corpus.Options{Tokens: true}); err != nil {
+		t.Fatal(err)
+	}
+	var losses [][]int32
+	bad = 0
+	for d, err := range inputs[0].Documents(t.Context()) {
+		if err != nil {
+			bad++
+			continue
+		}
+		losses = append(losses, d.Loss)
+	}
+	if bad != 2 || len(losses) != 2 || !slices.Equal(losses[0], []int32{0, 2, 2}) || losses[1] != nil {
+		t.Errorf("losses %v and %d bad lines", losses, bad)
 	}
 }
 
@@ -221,7 +272,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 		{dir, corpus.Options{Format: "xml"}},
 		{filepath.Join(dir, "image.png"), corpus.Options{Tokens: true}},
 	} {
-		if _, err := corpus.Open([]string{c.path}, nil, c.o); err == nil {
+		if _, err := corpus.Open(t.Context(), []string{c.path}, nil, c.o); err == nil {
 			t.Errorf("open %s with %+v: no error", c.path, c.o)
 		}
 	}
@@ -240,7 +291,7 @@ func TestTooLargeText(t *testing.T) {
 
 func TestReadCountsBytesOfTheFile(t *testing.T) {
 	dir := folder(t, map[string]string{"a.jsonl.gz": gzipped(t, `{"text":"a"}`), "b.txt": "text"})
-	inputs, err := corpus.Open([]string{dir}, nil, corpus.Options{})
+	inputs, err := corpus.Open(t.Context(), []string{dir}, nil, corpus.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +339,7 @@ func TestPipe(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	inputs, err := corpus.Open([]string{path}, nil, corpus.Options{})
+	inputs, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +353,7 @@ func TestPipe(t *testing.T) {
 		t.Fatal(err, skipped)
 	}
 	want(t, "documents", docs, []string{path + "||one", path + "||two"})
-	if _, err := corpus.Open([]string{path}, nil, corpus.Options{Format: corpus.Parquet}); err == nil ||
+	if _, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{Format: corpus.Parquet}); err == nil ||
 		!strings.Contains(err.Error(), "a Parquet file has to be given as a file") {
 		t.Errorf("Parquet from a pipe: %v", err)
 	}
@@ -319,7 +370,7 @@ func TestPipeIsInterrupted(t *testing.T) {
 		if stdin != nil {
 			name = "-"
 		}
-		inputs, err := corpus.Open([]string{name}, stdin, corpus.Options{})
+		inputs, err := corpus.Open(t.Context(), []string{name}, stdin, corpus.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -361,7 +412,7 @@ func TestProcessSubstitution(t *testing.T) {
 
 func TestMissingPathIsNamedWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent", "deep", "d.jsonl")
-	if _, err := corpus.Open([]string{path}, nil, corpus.Options{}); err == nil || err.Error() != "find documents: "+path+": no such file or directory" {
+	if _, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{}); err == nil || err.Error() != "find documents: "+path+": no such file or directory" {
 		t.Errorf("error %v, want one that names %s", err, path)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -172,6 +173,19 @@ func (o Options) csvDocument(record []string, columns map[string]int) (Document,
 		return Document{}, o.tooLarge(len(text))
 	}
 	d.name(value, value("meta.path"))
+	var err error
+	if d.Meta, err = o.metaOf(func(column string) (json.RawMessage, error) {
+		at, ok := columns[column]
+		if !ok {
+			return nil, fmt.Errorf("there is no such column")
+		}
+		if record[at] == "" {
+			return nil, nil
+		}
+		return marshal(record[at]), nil
+	}); err != nil {
+		return Document{}, err
+	}
 	if o.IDField == "" {
 		return d, nil
 	}

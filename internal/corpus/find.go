@@ -1,6 +1,8 @@
 package corpus
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,31 +13,24 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
+
+	"loaderd/internal/mds"
+	"loaderd/internal/objects"
 )
 
-// Open finds the inputs of paths ("-" is stdin) and looks at the beginning of each file. Folders are searched recursively.
-func Open(paths []string, stdin io.Reader, o Options) ([]*Input, error) {
-	if o.Format == "" {
-		o.Format = Auto
-	}
-	if err := o.Format.Check(); err != nil {
+// Open finds the inputs of paths ("-" is stdin) and looks at the beginning of each file. Folders are searched recursively. Addresses of stores may be
+// patterns; what their objects hold is looked at when they are read.
+func Open(ctx context.Context, paths []string, stdin io.Reader, o Options) ([]*Input, error) {
+	o, err := o.filled()
+	if err != nil {
 		return nil, err
-	}
-	if o.MaxDocument <= 0 {
-		o.MaxDocument = defaultMaxDocument
-	}
-	if o.TextField == "" {
-		o.TextField = "text"
-		if o.Tokens {
-			o.TextField = "ids"
-		}
 	}
 	var all []*Input
 	seen := map[string]bool{}
 	for _, path := range paths {
-		inputs, err := open(path, stdin, o)
+		inputs, err := open(ctx, path, stdin, o)
 		if err != nil {
 			return nil, err
 		}
@@ -49,14 +44,38 @@ func Open(paths []string, stdin io.Reader, o Options) ([]*Input, error) {
 	return all, nil
 }
 
-func open(path string, stdin io.Reader, o Options) ([]*Input, error) {
+// filled are the options with what is not said.
+func (o Options) filled() (Options, error) {
+	if o.Format == "" {
+		o.Format = Auto
+	}
+	if err := o.Format.Check(); err != nil {
+		return o, err
+	}
+	if o.MaxDocument <= 0 {
+		o.MaxDocument = defaultMaxDocument
+	}
+	if o.TextField == "" {
+		o.TextField = "text"
+		if o.Tokens {
+			o.TextField = "ids"
+		}
+	}
+	return o, nil
+}
+
+func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Input, error) {
+	if o.Stores != nil && objects.Remote(path) {
+		return openObjects(ctx, path, o)
+	}
 	if path == "-" {
 		return openPipe(source{path: "-", given: "-", origin: "-", pipe: true}, stdin, o)
 	}
+	path = pairOf(path)
 	info, err := os.Stat(path)
 	if err != nil {
-		if remote, ok := remoteHint(path); ok {
-			return nil, fmt.Errorf("find documents: %s: %s", path, remote)
+		if hint, ok := addressHint(path); ok {
+			return nil, fmt.Errorf("find documents: %s: %s", path, hint)
 		}
 		var cause *fs.PathError
 		if errors.As(err, &cause) {
@@ -78,6 +97,11 @@ func open(path string, stdin io.Reader, o Options) ([]*Input, error) {
 	if info.IsDir() {
 		return openFolder(given, abs, o)
 	}
+	if filepath.Base(abs) == mds.IndexName {
+		if inputs, ok, err := dataset(filepath.ToSlash(filepath.Dir(given)), filepath.Dir(abs), "", o); ok || err != nil {
+			return inputs, err
+		}
+	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("find documents: %s is neither a file, a folder nor a pipe", path)
 	}
@@ -90,38 +114,31 @@ func open(path string, stdin io.Reader, o Options) ([]*Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", abs, err)
 	}
-	in := newInput(abs, f, o)
-	in.add(s, info)
-	in.finish()
-	return []*Input{in.Input}, nil
+	in, err := inputOf(s, f, info, o)
+	if err != nil {
+		return nil, err
+	}
+	return []*Input{in}, nil
 }
 
-// remoteHint says how to publish what a URL names; ok is false for a path that is none.
-func remoteHint(path string) (hint string, ok bool) {
-	scheme, rest, found := strings.Cut(path, "://")
-	if !found || scheme == "" || strings.ContainsAny(scheme, `/\ `) {
-		return "", false
+// inputOf is the input of a file, or of a Megatron index with its ids.
+func inputOf(s source, f Format, info fs.FileInfo, o Options) (*Input, error) {
+	in := newInput(s.origin, f, o)
+	if f == Megatron {
+		if err := in.addPair(s, info); err != nil {
+			return nil, err
+		}
+	} else {
+		in.add(s, info)
 	}
-	fetch := ""
-	switch scheme {
-	case "file":
-		return "give the path alone: " + rest, true
-	case "s3":
-		fetch = "aws s3 cp " + path + " -"
-	case "gs":
-		fetch = "gcloud storage cat " + path
-	case "http", "https":
-		fetch = "curl -sSfL " + path
-	default:
-		return "only files, folders, pipes and standard input are read: pipe it, PROGRAM | loaderd publish -", true
-	}
-	return "only files, folders, pipes and standard input are read: pipe it, such as " + fetch + " | loaderd publish -", true
+	in.finish()
+	return in.Input, nil
 }
 
 // openPipe makes an input of standard input, of a named pipe, or of a shell's <(command). Its content is looked at when it is read.
 func openPipe(s source, stdin io.Reader, o Options) ([]*Input, error) {
-	if o.Format == Parquet {
-		return nil, fmt.Errorf("find documents: %s: %w", s.path, errParquetPipe)
+	if err := ofPipe(o.Format); err != nil {
+		return nil, fmt.Errorf("find documents: %s: %w", s.path, err)
 	}
 	return []*Input{{Name: s.path, format: o.Format, stdin: stdin, options: o, files: []source{s}}}, nil
 }
@@ -130,7 +147,7 @@ func openPipe(s source, stdin io.Reader, o Options) ([]*Input, error) {
 func openFolder(given, root string, o Options) ([]*Input, error) {
 	text := newInput(root+string(filepath.Separator), Text, o)
 	text.folder = true
-	var rest []*Input
+	var rest []placed
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		rel, relErr := filepath.Rel(root, name)
 		if relErr != nil {
@@ -155,7 +172,14 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 			return nil
 		}
 		if d.IsDir() {
-			return nil
+			inputs, ok, err := dataset(path.Join(given, rel), name, strings.TrimPrefix(rel, "."), o)
+			if err != nil || !ok {
+				return err
+			}
+			for i, in := range inputs {
+				rest = append(rest, placed{in, name, i})
+			}
+			return fs.SkipDir
 		}
 		if !d.Type().IsRegular() {
 			skip(Special, fmt.Errorf("not a regular file (%s)", d.Type()))
@@ -165,6 +189,9 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 		if err != nil {
 			skip(Unreadable, err)
 			return nil
+		}
+		if strings.HasSuffix(name, ".bin") && (o.Format == Auto || o.Format == Megatron) && pairOf(name) != name {
+			return nil // the ids of an index
 		}
 		s := source{path: rel, given: path.Join(given, rel), origin: name, size: info.Size()}
 		// Opened here, because a file that becomes readable must change the input's fingerprint.
@@ -183,21 +210,33 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 			text.add(s, info)
 			return nil
 		}
-		in := newInput(name, f, o)
-		in.add(s, info)
-		in.finish()
-		rest = append(rest, in.Input)
+		in, err := inputOf(s, f, info, o)
+		if err != nil {
+			return err
+		}
+		rest = append(rest, placed{in, name, 0})
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find documents: %w", err)
 	}
-	sort.Slice(rest, func(i, j int) bool { return rest[i].Name < rest[j].Name })
-	if len(text.files) == 0 && len(text.skipped) == 0 {
-		return rest, nil
+	slices.SortFunc(rest, func(a, b placed) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.place, b.place)) })
+	var all []*Input
+	if len(text.files) > 0 || len(text.skipped) > 0 {
+		text.finish()
+		all = append(all, text.Input)
 	}
-	text.finish()
-	return append([]*Input{text.Input}, rest...), nil
+	for _, p := range rest {
+		all = append(all, p.Input)
+	}
+	return all, nil
+}
+
+// placed is an input of a folder with its place: by the name of its file, or of the dataset that it is in, and there by the dataset's own order.
+type placed struct {
+	*Input
+	name  string
+	place int
 }
 
 // inputBuilder makes an input and, from its files, its fingerprint.
@@ -209,13 +248,24 @@ type inputBuilder struct {
 func newInput(name string, f Format, o Options) inputBuilder {
 	sum := sha256.New()
 	_, _ = fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%t\x00", f, o.TextField, o.IDField, o.Tokens)
+	if len(o.Meta) > 0 {
+		_, _ = fmt.Fprintf(sum, "%v\x00", o.Meta)
+	}
+	if f == Tokens || f == MDS && o.TokenType.Size > 0 {
+		_, _ = fmt.Fprintf(sum, "%s\x00%v\x00", o.TokenType.Name, o.Cut)
+	}
 	return inputBuilder{&Input{Name: name, format: f, options: o}, sum}
 }
 
 func (u inputBuilder) add(s source, info fs.FileInfo) {
+	u.addVersion(s, info.ModTime().UnixNano())
+}
+
+// addVersion adds a file of which a version is known.
+func (u inputBuilder) addVersion(s source, version any) {
 	u.files = append(u.files, s)
 	u.Bytes += s.size
-	_, _ = fmt.Fprintf(u.sum, "%s\x00%d\x00%d\x00", s.path, s.size, info.ModTime().UnixNano())
+	_, _ = fmt.Fprintf(u.sum, "%s\x00%d\x00%v\x00", s.path, s.size, version)
 }
 
 func (u inputBuilder) finish() { u.Fingerprint = hex.EncodeToString(u.sum.Sum(nil)[:16]) }

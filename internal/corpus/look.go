@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"loaderd/internal/columns"
+	"loaderd/internal/tokenfiles"
+	"loaderd/internal/warc"
 )
 
 // headBytes is how much of a file is looked at to tell what it holds.
@@ -25,9 +27,21 @@ const sniffed = 8000
 // errParquetPipe: the index of a Parquet file is at its end, and a pipe has none before all is read.
 var errParquetPipe = errors.New("a Parquet file has to be given as a file that is not compressed as a whole, because its index is at the end: write it to one")
 
+// ofPipe refuses formats that are read here and there, or from several files.
+func ofPipe(f Format) error {
+	switch f {
+	case Parquet:
+		return errParquetPipe
+	case Megatron, MDS:
+		return fmt.Errorf("%s is of several files: give their folder", kinds[f])
+	}
+	return nil
+}
+
 // promises are what the endings of names promise. Other names promise nothing, and plain text is the rule there.
 var promises = map[string]Format{
 	".jsonl": JSONL, ".ndjson": JSONL, ".json": JSON, ".csv": CSV, ".tsv": CSV, ".parquet": Parquet, ".arrow": Arrow, ".feather": Arrow,
+	".npy": Tokens, ".warc": WARC, ".wet": WARC, ".tar": Tar,
 }
 
 // promised is what a file's name promises, apart from its compression; empty when it does not. loose says that it says nothing at all.
@@ -73,8 +87,9 @@ func (in *Input) lookThrough(s source, r io.Reader) (Format, io.Reader, error) {
 		return "", nil, err
 	}
 	f, err := h.format(s, in.options)
-	if err == nil && f == Parquet {
-		err = errParquetPipe
+	d, ok := r.(*decompressed)
+	if ranges := s.object != nil && ok && d.format == ""; err == nil && !(f == Parquet && ranges) {
+		err = ofPipe(f)
 	}
 	return f, io.MultiReader(bytes.NewReader(h.data), r), err
 }
@@ -107,20 +122,35 @@ func readHead(r io.Reader, pipe bool) (head, error) {
 
 // check refuses formats that can not hold token ids, where these are asked for.
 func (o Options) check(f Format) (Format, error) {
-	if o.Tokens && (f == Text || f == CSV) {
-		return "", &SkipError{Reason: Binary, Err: fmt.Errorf("token ids come from JSON, Parquet or Arrow, not from %s", kinds[f])}
+	switch {
+	case o.Tokens && (f == Text || f == CSV || f == WARC):
+		return "", &SkipError{Reason: Binary, Err: fmt.Errorf("token ids come from JSON, Parquet or Arrow, or from files of ids, not from %s", kinds[f])}
+	case f == MDS: // told by its index alone
+		return "", errNoIndex
+	case !o.Tokens && !o.Survey && (f == Megatron || f == Tokens):
+		return "", errNoTokenizer
 	}
 	return f, nil
 }
 
-var kinds = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JSON", CSV: "CSV", Parquet: "Parquet", Arrow: "Arrow IPC data"}
+// errNoIndex: a shard does not say how its columns are encoded.
+var errNoIndex = errors.New("no index.json of MDS names it: give the folder of the index")
+
+// errNoTokenizer: ids mean nothing without the tokenizer that made them.
+var errNoTokenizer = errors.New("it holds token ids: say which tokenizer made them, with --tokenizer (its name or file) or --tokenizer-fingerprint")
+
+var kinds = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JSON", CSV: "CSV", Parquet: "Parquet", Arrow: "Arrow IPC data",
+	MDS: "a shard of MDS", Megatron: "an index of Megatron's", Tokens: "token ids", WARC: "a web archive", Tar: "a tar archive"}
 
 // format is what a file holds. What is none of what its name promises is an error; so is what no format can be told of.
 func (h head) format(s source, o Options) (Format, error) {
-	promise, loose := promised(s.origin)
+	promise, loose := promised(s.name())
 	loose = loose || s.pipe
 	data := bytes.TrimPrefix(h.data, []byte("\xef\xbb\xbf"))
 	is := h.columns()
+	if is == "" && o.TokenType.Size > 0 && (promise == "" || promise == Tokens) {
+		is = Tokens
+	}
 	if is == "" && !isBinary(data) {
 		is = h.lines(data, promise, loose, o)
 	}
@@ -137,13 +167,15 @@ func (h head) format(s source, o Options) (Format, error) {
 		what := "it looks like " + kinds[is]
 		switch {
 		case is != "":
+		case promise == Tokens && len(data) > 0:
+			return "", errNoHeader
 		case isBinary(data):
 			what = binaryKind(h.data)
 		default:
 			what = fmt.Sprintf("it begins with %q", clip(string(firstLine(data))))
 		}
 		if len(bytes.TrimSpace(data)) == 0 {
-			if promise != Parquet && promise != Arrow {
+			if promise == JSON || promise == JSONL || promise == CSV {
 				return o.check(promise)
 			}
 			what = "it is empty"
@@ -171,23 +203,34 @@ func (h head) columns() Format {
 		return Parquet
 	case columns.IsArrow(h.data):
 		return Arrow
+	case tokenfiles.IsMegatron(h.data):
+		return Megatron
+	case bytes.HasPrefix(h.data, []byte(tokenfiles.NPYMagic)), tokenfiles.IsLLMC(h.data):
+		return Tokens
+	case isTar(h.data):
+		return Tar
+	case bytes.HasPrefix(h.data, []byte(warc.Magic)):
+		return WARC
 	}
 	return ""
 }
+
+// isTar says whether data begins with the header of a file in a tar.
+func isTar(data []byte) bool { return len(data) > 262 && string(data[257:262]) == "ustar" }
+
+// errNoHeader: the ending .npy is used for ids alone, too.
+var errNoHeader = errors.New("it has no header of NumPy's: if it holds token ids alone, as those of OLMo-core do, say how: --token-type uint16 or uint32, and --end-token")
 
 // isBinary says that data is no text.
 func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), sniffed)], 0) >= 0 }
 
 func errBinary(data []byte) error {
-	return fmt.Errorf("%s, and no text, JSON, CSV, Parquet or Arrow IPC data: leave it out, or turn it into one of these", binaryKind(data))
+	return fmt.Errorf("%s, and of no format that is read: leave it out (token ids without a header want --token-type)", binaryKind(data))
 }
 
 func binaryKind(data []byte) string {
 	kind, _, _ := strings.Cut(http.DetectContentType(data), ";")
-	switch {
-	case len(data) > 262 && string(data[257:262]) == "ustar":
-		kind = "a tar archive"
-	case kind == "application/octet-stream" || strings.HasPrefix(kind, "text/"):
+	if kind == "application/octet-stream" || strings.HasPrefix(kind, "text/") {
 		return "it looks like a binary file (it has a NUL byte)"
 	}
 	return "it looks like a binary file (" + kind + ")"
@@ -215,7 +258,7 @@ func (h head) unnamed(data []byte, loose bool, o Options) Format {
 	switch {
 	case loose && beginsObject(data):
 		return h.json(data)
-	case err == nil && objectWith(firstLine(rest), o.TextField):
+	case err == nil && o.isDocument(firstLine(rest)):
 		return JSONL
 	case loose && h.someObject(data):
 		return JSONL
@@ -281,7 +324,7 @@ func (h head) hasText(data []byte, f Format, o Options) error {
 		var fields map[string]json.RawMessage
 		switch {
 		case err == nil && json.Unmarshal(raw, &fields) == nil:
-			if _, ok := fields[o.TextField]; ok {
+			if o.has(fields) {
 				return nil
 			}
 			if first == nil {
@@ -304,13 +347,16 @@ func (o Options) missing(name, has string) error {
 	return fmt.Errorf("no %s; it has %s%s", strconv.Quote(name), has, hint)
 }
 
-func objectWith(line []byte, field string) bool {
+func (o Options) isDocument(line []byte) bool {
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(line, &fields) != nil {
-		return false
-	}
-	_, ok := fields[field]
-	return ok
+	return json.Unmarshal(line, &fields) == nil && o.has(fields)
+}
+
+// has reports whether a record has a text, in parts or not, or tokens where these are asked for.
+func (o Options) has(fields map[string]json.RawMessage) bool {
+	_, whole := fields[o.TextField]
+	_, parts := fields["parts"]
+	return whole || parts && !o.Tokens
 }
 
 func firstLine(data []byte) []byte {

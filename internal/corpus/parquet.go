@@ -1,6 +1,8 @@
 package corpus
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,9 +17,9 @@ import (
 const parquetRows = 256
 
 // parquet yields a document a row, row group after row group.
-func (in *Input) parquet(s source, yield yielder) bool {
+func (in *Input) parquet(ctx context.Context, s source, yield yielder) bool {
 	more := true
-	if err := in.parquetRows(s, func(d Document, line int64, err error) bool {
+	if err := in.parquetRows(ctx, s, func(d Document, line int64, err error) bool {
 		if err != nil {
 			more = s.skip(yield, line, err)
 		} else {
@@ -30,8 +32,16 @@ func (in *Input) parquet(s source, yield yielder) bool {
 	return more
 }
 
-func (in *Input) parquetRows(s source, give func(Document, int64, error) bool) (err error) {
-	p, err := columns.OpenParquet(s.origin)
+// openParquet opens a Parquet file where it is.
+func (in *Input) openParquet(ctx context.Context, s source) (*columns.Parquet, error) {
+	if s.object == nil {
+		return columns.OpenParquet(s.origin)
+	}
+	return columns.ReadParquet(in.options.Stores.At(ctx, *s.object), s.object.Size, func() error { return nil })
+}
+
+func (in *Input) parquetRows(ctx context.Context, s source, give func(Document, int64, error) bool) (err error) {
+	p, err := in.openParquet(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -87,7 +97,8 @@ const (
 )
 
 // leaves finds the leaf columns; -1 for one that is not there, or is not of a kind that is read.
-func (o Options) leaves(s *schema.Schema) (at [columnCount]int, err error) {
+func (o Options) leaves(s *schema.Schema) (at []int, err error) {
+	at = make([]int, columnCount, columnCount+len(o.Meta))
 	names := []string{o.TextField, o.IDField, "id", "path", "meta.path", "url"}
 	for i, name := range names {
 		at[i] = -1
@@ -111,6 +122,16 @@ func (o Options) leaves(s *schema.Schema) (at [columnCount]int, err error) {
 			return at, err
 		}
 		at[i] = leaf
+	}
+	for _, m := range o.Meta {
+		leaf, found := leafOf(s, m.Column)
+		switch {
+		case found == 0:
+			return at, o.missingColumn(m.Column, columns.TopNames(s))
+		case found > 1 || s.Column(leaf).MaxRepetitionLevel() > 0:
+			return at, fmt.Errorf("column %q is nested or a list: want a plain column", m.Column)
+		}
+		at = append(at, leaf)
 	}
 	return at, nil
 }
@@ -152,12 +173,12 @@ func (o Options) checkLeaf(name string, c *schema.Column, tokens bool) error {
 
 // parquetGroup is a row group that is being read: a cell a column and row.
 type parquetGroup struct {
-	columns [columnCount]*parquetColumn
-	cells   [columnCount][]parquetCell
+	columns []*parquetColumn
+	cells   [][]parquetCell
 }
 
-func openGroup(p *columns.Parquet, g int, leaves [columnCount]int) (*parquetGroup, error) {
-	group := &parquetGroup{}
+func openGroup(p *columns.Parquet, g int, leaves []int) (*parquetGroup, error) {
+	group := &parquetGroup{make([]*parquetColumn, len(leaves)), make([][]parquetCell, len(leaves))}
 	return group, columns.Guard(func() error {
 		for i, leaf := range leaves {
 			if leaf < 0 {
@@ -217,6 +238,11 @@ func (o Options) parquetRow(g *parquetGroup, i int) (Document, error) {
 	d.name(func(name string) string {
 		return cell(map[string]int{"id": labelColumn, "path": pathColumn, "url": urlColumn}[name]).name()
 	}, cell(metaPathColumn).name())
+	place := columnCount
+	var err error
+	if d.Meta, err = o.metaOf(func(string) (json.RawMessage, error) { place++; return cell(place - 1).json() }); err != nil {
+		return Document{}, err
+	}
 	if g.columns[idColumn] == nil {
 		return d, nil
 	}

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,8 +16,22 @@ import (
 type parquetCell struct {
 	null bool
 	data []byte
+	text bool  // data is one, else a number as it is written
 	size int64 // of data, or of what is left out because it is larger than any document
 	err  error
+}
+
+// json is the value of a plain column.
+func (c parquetCell) json() (json.RawMessage, error) {
+	switch {
+	case c.null:
+		return nil, nil
+	case c.size > int64(len(c.data)) && c.text:
+		return nil, fmt.Errorf("a text of %d bytes", c.size)
+	case c.text:
+		return marshal(string(c.data)), nil
+	}
+	return c.data, nil
 }
 
 func (c parquetCell) name() string { return string(c.data[:min(len(c.data), labelMost+1)]) }
@@ -81,9 +96,12 @@ func (p *parquetColumn) take(c *parquetCell, most int64) {
 			}
 		}
 	case p.IsText():
+		c.text = true
 		if c.size = int64(len(p.Text())); c.size <= most {
 			c.data = slices.Clone(p.Text())
 		}
+	case p.IsReal():
+		c.data = strconv.AppendFloat(nil, p.Real(), 'g', -1, 64)
 	case p.Unsigned():
 		c.data = strconv.AppendUint(nil, uint64(p.Integer()), 10)
 	default:

@@ -61,34 +61,123 @@ func (o Options) parse(raw []byte) (Document, error) {
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		return Document{}, notObject(err)
 	}
-	value, ok := fields[o.TextField]
-	if !ok {
-		return Document{}, &badRecord{BadRecord, o.missing(o.TextField, keys(fields))}
-	}
-	var d Document
-	var err error
-	if o.Tokens {
-		d.Data, err = tokens(value)
-	} else {
-		d.Data, err = text(value)
-	}
+	d, err := o.content(fields)
 	if err != nil {
-		return Document{}, bad("field %q: %w", o.TextField, err)
+		return Document{}, err
+	}
+	if d.Weight, err = weight(fields["weight"]); err != nil {
+		return Document{}, bad(`field "weight": %w`, err)
 	}
 	if int64(len(d.Data)) > o.MaxDocument {
 		return Document{}, o.tooLarge(len(d.Data))
 	}
 	d.name(func(column string) string { return label(fields[column]) }, label(member(fields["meta"], "path")))
+	if d.Meta, err = o.metaOf(func(column string) (json.RawMessage, error) { return nested(fields, column) }); err != nil {
+		return Document{}, err
+	}
 	if o.IDField == "" {
 		return d, nil
 	}
-	if value, ok = fields[o.IDField]; !ok {
+	value, ok := fields[o.IDField]
+	if !ok {
 		return Document{}, bad("no field %q; it has %s", o.IDField, keys(fields))
 	}
 	if d.ID, err = id(value); err != nil {
 		return Document{}, bad("field %q: %w", o.IDField, err)
 	}
 	return d, o.checkID(d.ID)
+}
+
+// content is the document that a record's text, parts or tokens make.
+func (o Options) content(fields map[string]json.RawMessage) (d Document, err error) {
+	value, ok := fields[o.TextField]
+	parts, inParts := fields["parts"]
+	switch {
+	case !ok && inParts && !o.Tokens:
+		d.Parts = true
+		if d.Data, err = textInParts(parts); err != nil {
+			return d, bad(`field "parts": %w`, err)
+		}
+		return d, nil
+	case !ok:
+		return d, &badRecord{BadRecord, o.missing(o.TextField, keys(fields))}
+	case !o.Tokens:
+		d.Data, err = text(value)
+	default:
+		d.Data, err = tokens(value)
+	}
+	if err != nil {
+		return d, bad("field %q: %w", o.TextField, err)
+	}
+	if o.Tokens {
+		if d.Loss, err = mask(fields["loss"], len(d.Data)/4); err != nil {
+			return d, bad(`field "loss": %w`, err)
+		}
+	}
+	return d, nil
+}
+
+// textInParts checks [{"text", "loss"}, ...] and returns it as a document's message has it.
+func textInParts(raw json.RawMessage) ([]byte, error) {
+	var parts []struct {
+		Text *string `json:"text"`
+		Loss *bool   `json:"loss"`
+	}
+	if err := json.Unmarshal(raw, &parts); err != nil || parts == nil {
+		return nil, errors.New(`want a list of objects with a string under "text", and true or false under "loss"`)
+	}
+	any := false
+	for i, p := range parts {
+		if p.Text == nil {
+			return nil, fmt.Errorf(`part %d has no "text"`, i)
+		}
+		any = any || *p.Text != ""
+	}
+	if !any {
+		return nil, nil
+	}
+	return slices.Concat([]byte(`{"parts":`), raw, []byte("}")), nil
+}
+
+// weight is a factor of the loss: nil for 1, and for a record that says none.
+func weight(raw json.RawMessage) (*float32, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	f, err := strconv.ParseFloat(string(raw), 32)
+	if err != nil || f < 0 {
+		return nil, fmt.Errorf("%.40s: want a finite number, 0 or more", raw)
+	}
+	w := float32(f)
+	if w == 1 {
+		return nil, nil
+	}
+	return &w, nil
+}
+
+// mask reads which tokens have a loss, true or 1 for each that has, as lengths of runs; nil where a record says nothing.
+func mask(raw json.RawMessage, tokens int) (lengths []int32, _ error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	var flags []json.RawMessage
+	if err := json.Unmarshal(raw, &flags); err != nil || len(flags) != tokens {
+		return nil, fmt.Errorf("want a list of %d values, one for each token, of true and false or 1 and 0", tokens)
+	}
+	loss := true
+	lengths = []int32{0}
+	for i, flag := range flags {
+		switch string(flag) {
+		case "true", "1", "false", "0":
+		default:
+			return nil, fmt.Errorf("value %d is %.40s, want true, false, 1 or 0", i, flag)
+		}
+		if has := string(flag) == "true" || string(flag) == "1"; has != loss {
+			loss, lengths = has, append(lengths, 0)
+		}
+		lengths[len(lengths)-1]++
+	}
+	return lengths, nil
 }
 
 func (o Options) checkID(id string) error {

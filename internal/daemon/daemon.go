@@ -44,6 +44,8 @@ type Daemon struct {
 	watch   *status.Watch
 	http    *httpServer
 	metrics *prometheus.Registry
+	pulls   *pulls
+	pulled  chan struct{}   // closed when no stream is filled any more; nil before one is
 	tracer  *tracing.Tracer // nil: no document is traced
 
 	stopping atomic.Bool
@@ -76,11 +78,10 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 			err = errors.Join(err, d.close(stop))
 		}
 	}()
-	tokens, ids, err := Tokens(c.Tokenizer)
+	tokens, err := Documents(&c)
 	if err != nil {
 		return nil, err
 	}
-	c.Plan.Tokenizer = ids
 	tokens.Hints = c.Plan.Packing.Related()
 	if c.Trace.Endpoint != "" {
 		if d.tracer, err = tracing.New(ctx, c.Trace, "loaderd", log, attribute.String("loaderd.run", c.Run), attribute.String("service.instance.id", holder.Name())); err != nil {
@@ -92,7 +93,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		return nil, err
 	}
 	if !c.Stream.Embedded() {
-		if err = planlog.Permitted(ctx, d.store, c.Run, c.Serve.Release == "purge"); err != nil {
+		if err = planlog.Permitted(ctx, d.store, c.Run, d.doing(c)); err != nil {
 			return nil, err
 		}
 	}
@@ -116,6 +117,10 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if err = d.documents(ctx, c, tokens, steps, &edges); err != nil {
 		return nil, err
 	}
+	edges.Supply = func(source string) (why, do string, ok bool) { return d.pulls.supply(source) }
+	if d.pulls, err = d.newPulls(ctx, c, holder, log); err != nil {
+		return nil, err
+	}
 	if edges.Checkpoints, err = planlog.OpenCheckpoints(ctx, steps); err != nil {
 		return nil, err
 	}
@@ -137,12 +142,12 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.tracer != nil {
 		d.flight.Trace(d.tracer)
 	}
+	d.watch = d.newWatch(holder.Name(), events, steps)
+	d.flight.Watch(d.watch)
 	if err := d.flight.Start(); err != nil {
 		return nil, err
 	}
-	d.watch = d.newWatch(holder.Name(), events, steps)
-	d.flight.Watch(d.watch)
-	ours.MustRegister(runMetrics{d.run, d.docs}, deadLetterMetrics{d.dead}, rankMetrics{d.flight.Traffic, func() plan.Keepers { return d.run.Info().Keepers }},
+	ours.MustRegister(runMetrics{d.run, d.docs}, pullMetrics{d.pulls}, deadLetterMetrics{d.dead}, rankMetrics{d.flight.Traffic, func() plan.Keepers { return d.run.Info().Keepers }},
 		daemonMetrics{d.run.Leads, d.watch.Term, d.run.Verdict}, buildInfo(build.This()))
 	d.run.ServesAt(d.advertised())
 	d.leads.ServesAt(d.advertised())
@@ -153,6 +158,11 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	go func() {
 		defer close(d.served)
 		d.result = d.run.Serve(runCtx)
+	}()
+	d.pulled = make(chan struct{})
+	go func() {
+		defer close(d.pulled)
+		d.pulls.serve(runCtx)
 	}()
 	d.http.start()
 	go access.Watch(runCtx, log, d.again, d.reloaders())
@@ -257,6 +267,13 @@ func (d *Daemon) close(ctx context.Context) (err error) {
 		case <-d.served:
 		case <-ctx.Done():
 			err = errors.Join(err, fmt.Errorf("stop run: %w", ctx.Err()))
+		}
+	}
+	if d.pulled != nil {
+		select {
+		case <-d.pulled:
+		case <-ctx.Done():
+			err = errors.Join(err, fmt.Errorf("stop reading object stores: %w", ctx.Err()))
 		}
 	}
 	if d.http != nil {

@@ -19,7 +19,7 @@ func tells(t *testing.T, d *Daemon, parts ...string) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		said := get(t, d.http.url()+"/readyz")
 		all := true

@@ -101,6 +101,8 @@ func (d *Daemon) ready() error {
 		return fmt.Errorf("the NATS server has been out of reach since %s: %s", s.Since.Format(time.RFC3339), s.Error)
 	}
 	switch s := d.run.Stats(); {
+	case !d.run.Led():
+		return errors.New("no daemon has begun to lead the run yet")
 	case s.Trouble != "":
 		return errors.New(s.Trouble)
 	case s.Replaying:

@@ -13,7 +13,7 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// runMetrics shows a daemon's figures under stable names; docs/operations.md lists them.
+// runMetrics shows a daemon's figures under stable names; docs/metrics.md lists them.
 type runMetrics struct {
 	run  *loader.Run
 	docs letters
@@ -44,7 +44,7 @@ func gauge(name, help string, value func(figures) float64) metric {
 
 // expiry is when what was read from files expires.
 func expiry(what string, r access.Reloader) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_expires_timestamp_seconds", Help: "When a certificate, or the first identity, expires; 0 never.",
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_expires_timestamp_seconds", Help: "When the certificate of Flight or HTTP, or the first identity, expires; 0 never.",
 		ConstLabels: prometheus.Labels{"what": strings.ReplaceAll(what, " ", "_")}}, func() float64 {
 		at := r.Expires()
 		if at.IsZero() {
@@ -64,22 +64,26 @@ func truth(b bool) float64 {
 var metrics = []metric{
 	counter("planned_steps_total", "Steps in the plan.", func(s figures) float64 { return float64(s.Planned) }),
 	counter("documents_total", "Documents that the packer has taken in, waiting ones included.", func(s figures) float64 { return float64(s.Documents) }),
-	counter("tokens_total", "Tokens of those documents.", func(s figures) float64 { return float64(s.Tokens) }),
+	counter("tokens_total", "Tokens of the documents that the packer has taken in.", func(s figures) float64 { return float64(s.Tokens) }),
 	counter("empty_documents_total", "Documents skipped because they are empty.", func(s figures) float64 { return float64(s.Empty) }),
+	counter("masked_documents_total", "Documents skipped because none of their tokens has a loss.", func(s figures) float64 { return float64(s.Masked) }),
+	counter("masked_tokens_total", "Tokens in steps that have no loss.", func(s figures) float64 { return float64(s.MaskedTokens) }),
 	counter("undecodable_documents_total", "Documents of the run that cannot be decoded; each has a dead letter.", func(s figures) float64 { return float64(s.Undecoded) }),
 	counter("dead_letters_total", "Dead letters stored by this process.", func(s figures) float64 { return float64(s.letters.Stored) }),
 	counter("dead_letter_failures_total", "Attempts to store a dead letter that failed.", func(s figures) float64 { return float64(s.letters.Failed) }),
 	gauge("dead_letters_waiting", "Dead letters that wait to be stored.", func(s figures) float64 { return float64(s.letters.Waiting) }),
 	counter("duplicate_documents_total", "Documents dropped because their id was seen lately.", func(s figures) float64 { return float64(s.Duplicates) }),
+	counter("long_documents_total", "Documents left out because they have more tokens than they may (documents.max_tokens, max_tokens of a source).", func(s figures) float64 { return float64(s.Long) }),
+	counter("cut_documents_total", "Documents used without their last tokens because they have more than they may (documents.max_tokens).", func(s figures) float64 { return float64(s.Cut) }),
 	counter("rows_total", "Rows in steps.", func(s figures) float64 { return float64(s.Rows) }),
-	counter("slots_total", "Tokens of those rows, padding included.", func(s figures) float64 { return float64(s.Slots) }),
+	counter("slots_total", "Tokens of the rows in steps, padding included.", func(s figures) float64 { return float64(s.Slots) }),
 	counter("padding_tokens_total", "Padding tokens in steps.", func(s figures) float64 { return float64(s.Padding) }),
 	counter("truncated_documents_total", "Documents split into more than one piece.", func(s figures) float64 { return float64(s.Truncated) }),
 	counter("dropped_tokens_total", "Tokens dropped on purpose.", func(s figures) float64 { return float64(s.Dropped) }),
 	counter("repeated_tokens_total", "Tokens emitted twice on purpose.", func(s figures) float64 { return float64(s.Repeated) }),
 	gauge("piece_age_max_documents", "Largest age of a piece when its row was packed.", func(s figures) float64 { return float64(s.AgeMax) }),
 	gauge("pool_pieces", "Pieces that wait to be packed.", func(s figures) float64 { return float64(s.PoolPieces) }),
-	gauge("held_rows", "Finished rows that are held back.", func(s figures) float64 { return float64(s.HeldRows) }),
+	gauge("held_rows", "Finished rows that are held back (packing.hold).", func(s figures) float64 { return float64(s.HeldRows) }),
 	gauge("held_pieces", "Pieces in the rows that are held back.", func(s figures) float64 { return float64(s.HeldPieces) }),
 	gauge("pool_tokens", "Tokens of the pieces that wait to be packed, and of those in rows that are held back.", func(s figures) float64 { return float64(s.PoolTokens) }),
 	gauge("shuffle_rows", "Atoms in the shuffle window: rows, unless packing.atom says otherwise.", func(s figures) float64 { return float64(s.WindowRows) }),
@@ -94,7 +98,7 @@ var metrics = []metric{
 	gauge("stream_trouble", "1 while the document stream lacks documents that may be needed or has settings that may lose some.", func(s figures) float64 { return truth(s.Trouble != "") }),
 	gauge("queue_wait_max_documents", "Most documents that came while a row waited for its step.", func(s figures) float64 { return float64(s.WaitMax) }),
 	gauge("next_step_rows_needed", "Rows that the next step needs, with those that stay behind it.", func(s figures) float64 { return float64(s.RowsNeeded) }),
-	gauge("next_step_rows_there", "Rows of those that are there.", func(s figures) float64 { return float64(s.RowsThere) }),
+	gauge("next_step_rows_there", "Rows of those that the next step needs that are there.", func(s figures) float64 { return float64(s.RowsThere) }),
 	gauge("oldest_step", "Oldest step that can be read.", func(s figures) float64 { return float64(s.Oldest) }),
 	gauge("committed_step", "All keepers' own checkpoints cover all steps before this one.", func(s figures) float64 { return float64(s.Committed) }),
 	gauge("checkpoint_step", "Step of the newest planner checkpoint of this process.", func(s figures) float64 { return float64(s.Checkpoint) }),
@@ -103,8 +107,8 @@ var metrics = []metric{
 	gauge("ended", "1 when no step follows.", func(s figures) float64 { return truth(s.Ended) }),
 	gauge("readers", "Readers connected.", func(s figures) float64 { return float64(len(s.Readers)) }),
 	gauge("cache_bytes", "Tokens cached for row assembly.", func(s figures) float64 { return float64(s.CacheBytes) }),
-	counter("cache_hits_total", "Documents found in the cache.", func(s figures) float64 { return float64(s.CacheHits) }),
-	counter("cache_misses_total", "Documents fetched from the stream again.", func(s figures) float64 { return float64(s.CacheMisses) }),
+	counter("cache_hits_total", "Documents that a step found in the cache, those that were read ahead for it included.", func(s figures) float64 { return float64(s.CacheHits) }),
+	counter("cache_misses_total", "Documents that a step lacked, waited for and fetched from the stream again.", func(s figures) float64 { return float64(s.CacheMisses) }),
 }
 
 // bucketMetric is a figure of each bucket.
@@ -121,15 +125,15 @@ func ofBucket(kind prometheus.ValueType, name, help string, value func(plan.Queu
 var bucketMetrics = []bucketMetric{
 	ofBucket(prometheus.CounterValue, "bucket_steps_total", "Steps in the plan, by the length of their rows.", func(q plan.QueueStat) float64 { return float64(q.Steps) }),
 	ofBucket(prometheus.GaugeValue, "bucket_queue_rows", "Rows of the bucket that wait for a step.", func(q plan.QueueStat) float64 { return float64(q.Rows) }),
-	ofBucket(prometheus.GaugeValue, "bucket_queue_tokens", "Tokens of those rows.", func(q plan.QueueStat) float64 { return float64(q.Tokens) }),
-	ofBucket(prometheus.GaugeValue, "bucket_queue_wait_documents", "Documents that came while the oldest of those rows waited.", func(q plan.QueueStat) float64 { return float64(q.Wait) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_tokens", "Tokens of the rows of the bucket that wait for a step.", func(q plan.QueueStat) float64 { return float64(q.Tokens) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_wait_documents", "Documents that came while the oldest row of the bucket that waits for a step waited.", func(q plan.QueueStat) float64 { return float64(q.Wait) }),
 }
 
 // ended are the rows of splice by how they ended, under the names that it counts them by.
 var ended = prometheus.NewDesc("loaderd_splice_rows_total", "Rows that splice has packed, by how they ended.", []string{"end"}, nil)
 
 // silent are documents that splice relates to none.
-var silent = prometheus.NewDesc("loaderd_splice_silent_documents_total", "Documents without what the retriever compares: a path, an embedding.", nil, nil)
+var silent = prometheus.NewDesc("loaderd_splice_silent_documents_total", "Documents without what the retriever of splice compares: a path, an embedding.", nil, nil)
 
 // collectSplice shows what splice counts, and nothing of other methods.
 func collectSplice(out chan<- prometheus.Metric, ends map[string]int64) {

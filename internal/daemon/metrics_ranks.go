@@ -41,10 +41,10 @@ func ofRank(name, help string, value func(rank) float64) rankMetric {
 }
 
 var rankFigures = []rankMetric{
-	ofRank("step", "Step that the rank has not been sent whole, of the 64 ranks that are furthest behind.", func(r rank) float64 { return float64(r.Step) }),
+	ofRank("step", "Step that the rank has not been sent whole; of the 64 ranks that are furthest behind, of those that read from this daemon.", func(r rank) float64 { return float64(r.Step) }),
 	ofRank("lag_steps", "Steps behind the furthest rank of the job that this daemon serves.", func(r rank) float64 { return float64(r.lag) }),
-	ofRank("wait_p50_seconds", "Half of the rank's waits for its next step were shorter, in the last minute.", func(r rank) float64 { return r.WaitP50.Seconds() }),
-	ofRank("wait_p99_seconds", "99 of 100 of these waits were shorter.", func(r rank) float64 { return r.WaitP99.Seconds() }),
+	ofRank("wait_p50_seconds", "Half of the rank's waits for its next step were shorter, in the last minute, the present one included.", func(r rank) float64 { return r.WaitP50.Seconds() }),
+	ofRank("wait_p99_seconds", "99 of 100 of the rank's waits for its next step were shorter, in the last minute.", func(r rank) float64 { return r.WaitP99.Seconds() }),
 	ofRank("bytes_per_second", "Bytes that the rank was sent a second, in the last ten.", func(r rank) float64 { return r.Bytes }),
 }
 
@@ -66,13 +66,13 @@ func jobDesc(name, help string) *prometheus.Desc {
 }
 
 var jobFigures = []jobMetric{
-	{jobDesc("ranks", "Ranks of the job that read from this daemon."), func(j job) float64 { return float64(j.ranks) }},
+	{jobDesc("ranks", "Ranks of the job that read from this daemon; of 64 jobs at most."), func(j job) float64 { return float64(j.ranks) }},
 	{jobDesc("slowest_step", "Step that the job's rank furthest behind has not been sent whole, of those that read from this daemon."), func(j job) float64 { return float64(j.slowest) }},
-	{jobDesc("fastest_step", "Step that its furthest rank has not been sent whole."), func(j job) float64 { return float64(j.fastest) }},
+	{jobDesc("fastest_step", "Step that the job's furthest rank has not been sent whole."), func(j job) float64 { return float64(j.fastest) }},
 }
 
 // committed is how far the checkpoints of each keeper reach.
-var committed = jobDesc("committed_step", "The job's own checkpoints cover all steps before this one.")
+var committed = jobDesc("committed_step", "By keeper: its own checkpoints cover all steps before this one.")
 
 // Describe implements prometheus.Collector.
 func (m rankMetrics) Describe(out chan<- *prometheus.Desc) {

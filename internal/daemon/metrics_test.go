@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"maps"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,41 +13,7 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Every metric of a run stands in the operator's page.
-func TestMetricsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented := func(m interface{ String() string }, labels string) {
-		name := strings.Split(m.String(), `"`)[1] + labels
-		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("docs/operations.md lacks %s", name)
-		}
-	}
-	for _, m := range metrics {
-		documented(m.desc, "")
-	}
-	for _, m := range bucketMetrics {
-		documented(m.desc, "{bucket}")
-	}
-	for _, m := range sourceMetrics {
-		documented(m.desc, "{source}")
-	}
-	documented(leftOut, "{source,why}")
-	documented(ended, "{end}")
-	documented(deadLetters, "{reason,source}")
-	documented(silent, "")
-	for _, m := range rankFigures {
-		documented(m.desc, "{train_job,rank}")
-	}
-	for _, m := range jobFigures {
-		documented(m.desc, "{train_job}")
-	}
-	documented(committed, "{train_job}")
-}
-
-// What a daemon shows carries the run and stands in the operator's page; no two metrics have one name in OpenMetrics, where counters drop _total.
+// What a daemon shows carries the run; no two metrics have one name in OpenMetrics, where counters drop _total.
 func TestMetricsOfADaemon(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)
@@ -57,10 +22,6 @@ func TestMetricsOfADaemon(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	page, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	families, err := d.metrics.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -75,9 +36,6 @@ func TestMetricsOfADaemon(t *testing.T) {
 			t.Errorf("two metrics are %s in OpenMetrics", short)
 		}
 		names[short] = true
-		if !strings.Contains(string(page), "`"+f.GetName()+"`") && !strings.Contains(string(page), "`"+f.GetName()+"{") {
-			t.Errorf("docs/operations.md lacks %s", f.GetName())
-		}
 		for _, m := range f.Metric {
 			run := ""
 			for _, l := range m.Label {

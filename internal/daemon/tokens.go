@@ -15,24 +15,50 @@ import (
 // Tokens loads the configured tokenizer and settles the ids that are not text: what the document stream needs to make tokens, and
 // what the plan must know of it.
 func Tokens(c config.Tokenizer) (doclog.Tokenizing, plan.Tokenizer, error) {
+	t, ids, _, err := load(c)
+	return t, ids, err
+}
+
+// Documents is Tokens for a run, with what its configuration makes of documents: it fills in what the plan must know.
+func Documents(c *config.Config) (doclog.Tokenizing, error) {
+	t, ids, m, err := load(c.Tokenizer)
+	if err != nil {
+		return t, err
+	}
+	documents, err := settleDocuments(c.Plan.Documents, m)
+	if err != nil {
+		return t, err
+	}
+	c.Plan.Tokenizer, c.Plan.Documents = ids, documents
+	t.Documents, t.Seed = documents, c.Plan.Seed
+	return t, nil
+}
+
+// load is Tokens with the model, nil without a tokenizer.
+func load(c config.Tokenizer) (doclog.Tokenizing, plan.Tokenizer, *tokenizer.Model, error) {
 	if c.Name == config.TokenizerNone {
-		t := doclog.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}
-		return settle(c, t, 0, false)
+		t, ids, err := settle(c, doclog.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}, 0, false)
+		return t, ids, nil, err
 	}
 	m, err := Model(c.Name, c.Options())
 	if err != nil {
-		return doclog.Tokenizing{}, plan.Tokenizer{}, err
+		return doclog.Tokenizing{}, plan.Tokenizer{}, nil, err
 	}
 	if c.Fingerprint != "" && c.Fingerprint != m.Fingerprint() {
-		return doclog.Tokenizing{}, plan.Tokenizer{}, fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(), c.Fingerprint)
+		return doclog.Tokenizing{}, plan.Tokenizer{}, nil, fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(), c.Fingerprint)
 	}
 	t := doclog.Tokenizing{NewEncoder: func() doclog.Encoder { return m.NewEncoder() }, Fingerprint: m.Fingerprint(), VocabSize: m.VocabSize()}
 	t.Text = func(dst []byte, id int32) []byte {
 		text, _ := m.DecodePart(dst, []int32{id}) // without a token it is as it was
 		return text
 	}
+	t.Decode = func(dst []byte, ids []int32) []byte {
+		text, _ := m.Decode(dst, ids)
+		return text
+	}
 	end, ok := m.EndOfText()
-	return settle(c, t, end, ok)
+	t, ids, err := settle(c, t, end, ok)
+	return t, ids, m, err
 }
 
 // builtins are the built-in models in use (builtinModel -> weak.Pointer[tokenizer.Model]).

@@ -9,13 +9,10 @@ import (
 
 // newWatch makes what knows how the run does.
 func (d *Daemon) newWatch(name string, events *status.Events, plan *planlog.Log) *status.Watch {
-	c, rows := d.config, 0
-	for _, n := range c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets) {
-		rows += n
-	}
-	return status.New(status.Options{Run: d.run, Plan: plan, Ranks: d.ranks(name), Dead: d.deadStatus, Bus: planlog.NewStatusBus(d.store, c.Run), Events: events, Log: d.log.With("run", c.Run),
-		Bounds: status.Bounds{Pool: c.Plan.Packing.Pool + c.Plan.Packing.Relevant().Held(), Window: c.Plan.Shuffle.Window, Rows: rows, Ahead: c.Serve.Ahead, BufferBytes: c.Stream.BufferBytes, Method: string(c.Plan.Packing.Method)},
-		Name:   name, Version: build.This().Version, Flight: d.advertised(), HTTP: d.http.url()})
+	c := d.config
+	return status.New(status.Options{Run: d.run, Plan: plan, Ranks: d.ranks(name), Dead: d.deadStatus, Pulls: d.pulls.answers, Bus: planlog.NewStatusBus(d.store, c.Run), Events: events, Log: d.log.With("run", c.Run),
+		Bounds: status.Bounds{Pool: c.Plan.Packing.Pool + c.Plan.Packing.Relevant().Held(), Window: c.Plan.Shuffle.Window, Rows: c.Plan.Steps.Full(c.Plan.Packing.Buckets), Ahead: c.Serve.Ahead, BufferBytes: c.Stream.BufferBytes, Method: string(c.Plan.Packing.Method)},
+		Name:   name, Version: build.This().Version, Flight: d.advertised, HTTP: d.http.url()})
 }
 
 // ranks are those that this daemon serves.

@@ -44,7 +44,7 @@ func (f Figures) counts() stats.Counts {
 func (j *Job) Figures() Figures {
 	c := j.Config
 	f := Figures{From: j.From, Settings: settings(c.Plan, c.Tokenizer.Name, j.World), Phase: "starting", Elapsed: time.Since(j.Began), World: j.World,
-		Pool: c.Plan.Packing.Pool, Window: c.Plan.Shuffle.Window, Rows: stepRows(c.Plan), Ahead: c.Serve.Ahead, CacheBytes: c.Serve.CacheBytes,
+		Pool: c.Plan.Packing.Pool, Window: c.Plan.Shuffle.Window, Rows: c.Plan.Steps.Full(c.Plan.Packing.Buckets), Ahead: c.Serve.Ahead, CacheBytes: c.Serve.CacheBytes,
 		Note: j.Notes.last()}
 	progress := j.progress()
 	j.mu.Lock()
@@ -72,14 +72,6 @@ func (j *Job) Figures() Figures {
 		f.Phase = "filling pool and window"
 	}
 	return f
-}
-
-// stepRows is how many rows the queues of all buckets hold when each has a full step.
-func stepRows(p plan.Config) (rows int) {
-	for _, n := range p.Steps.PerBucket(p.Packing.Buckets) {
-		rows += n
-	}
-	return rows
 }
 
 func settings(p plan.Config, tokenizer string, world int) string {

@@ -3,10 +3,8 @@ package demo
 import (
 	"bufio"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // peakMemory is the most memory that was resident in this process, in bytes.
@@ -21,12 +19,5 @@ func peakMemory() int64 {
 			}
 		}
 	}
-	var usage syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
-		return 0
-	}
-	if runtime.GOOS == "darwin" {
-		return int64(usage.Maxrss) // bytes there, KiB elsewhere
-	}
-	return int64(usage.Maxrss) << 10
+	return accounted()
 }

@@ -9,15 +9,15 @@ import (
 
 // Sample is what a daemon sees at one moment. Counts are of the run so far; they may go back, when another daemon leads.
 type Sample struct {
-	At                             time.Time
-	Planned, Read, Committed       uint64
-	Tokens, Documents, Undecodable int64 // tokens in steps, documents packed
-	Published                      uint64
-	Bytes                          float64 // sent a second
-	Waits                          bool    // a rank waits for a step that is not planned
-	Health                         loader.Health
-	Split                          int64 // documents in more than one piece
-	RowsRelated, RowsSpliced       int64 // rows of splice that did not run out of related documents, and all of them
+	At                       time.Time
+	Planned, Read, Committed uint64
+	Tokens, Documents        int64 // tokens in steps, documents packed
+	Published                uint64
+	Bytes                    float64 // sent a second
+	Waits                    bool    // a rank waits for a step that is not planned
+	Health                   loader.Health
+	Split                    int64 // documents in more than one piece
+	RowsRelated, RowsSpliced int64 // rows of splice that did not run out of related documents, and all of them
 }
 
 // Times is how a run went by time, one sample a second or so.
@@ -28,13 +28,13 @@ type Times struct {
 
 // moment is the summary of one sample or of several.
 type moment struct {
-	at                              time.Time
-	seconds                         float64
-	planned, read, committed        uint64
-	tokens, documents, published    float64
-	bytes, waits                    float64 // times seconds
-	health                          loader.Health
-	split, packed, related, spliced float64
+	at                           time.Time
+	seconds                      float64
+	planned, read, committed     uint64
+	tokens, documents, published float64
+	bytes, waits                 float64 // times seconds
+	health                       loader.Health
+	split, related, spliced      float64
 }
 
 // NewTimes begins with nothing.
@@ -44,7 +44,7 @@ func joinMoments(m *moment, n moment) {
 	n.seconds += m.seconds
 	n.tokens, n.documents, n.published = n.tokens+m.tokens, n.documents+m.documents, n.published+m.published
 	n.bytes, n.waits = n.bytes+m.bytes, n.waits+m.waits
-	n.split, n.packed, n.related, n.spliced = n.split+m.split, n.packed+m.packed, n.related+m.related, n.spliced+m.spliced
+	n.split, n.related, n.spliced = n.split+m.split, n.related+m.related, n.spliced+m.spliced
 	if rank(m.health) > rank(n.health) {
 		n.health = m.health
 	}
@@ -74,7 +74,7 @@ func (t *Times) Add(s Sample) {
 	since := func(now, then int64) float64 { return float64(max(0, now-then)) }
 	m := moment{at: s.At, seconds: s.At.Sub(before.At).Seconds(), planned: s.Planned, read: s.Read, committed: s.Committed,
 		tokens: since(s.Tokens, before.Tokens), documents: since(s.Documents, before.Documents), published: since(int64(s.Published), int64(before.Published)), health: s.Health,
-		split: since(s.Split, before.Split), packed: since(s.Documents, before.Documents),
+		split:   since(s.Split, before.Split),
 		related: since(s.RowsRelated, before.RowsRelated), spliced: since(s.RowsSpliced, before.RowsSpliced)}
 	m.bytes = s.Bytes * m.seconds
 	if s.Waits {
@@ -107,7 +107,7 @@ func series(all []moment) (out answers.TimeSeries) {
 		out.Tokens, out.Documents, out.Published = append(out.Tokens, a(m.tokens)), append(out.Documents, a(m.documents)), append(out.Published, a(m.published))
 		out.Bytes, out.Waiting = append(out.Bytes, a(m.bytes)), append(out.Waiting, a(m.waits))
 		out.Health = append(out.Health, string(m.health))
-		out.Split = append(out.Split, of(m.split, m.packed))
+		out.Split = append(out.Split, of(m.split, m.documents))
 		if splices {
 			out.Related = append(out.Related, of(m.related, m.spliced))
 		}

@@ -1,8 +1,7 @@
 package ledger
 
 import (
-	"bytes"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
-	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
 	"loaderd/arrowout/answers"
 	"loaderd/loader"
@@ -67,17 +65,41 @@ var fields = []arrow.Field{
 	{Name: "domain", Type: arrow.BinaryTypes.String},
 }
 
-// schemaOf has the source of a run with several behind what all have.
-func schemaOf(pieces []usedPiece) *arrow.Schema {
-	all := fields
-	if len(pieces) > 0 && pieces[0].piece.Source != "" {
-		all = append(slices.Clone(fields), arrow.Field{Name: "source", Type: arrow.BinaryTypes.String})
-	}
-	return arrow.NewSchema(all, nil)
+// more are columns that some ledgers have behind what all have: the source of a run with several, weights other than 1 (null stands for all others), and as
+// JSON the values of documents that have some.
+var more = []column{
+	textColumn("source", func(p usedPiece) string { return p.piece.Source }),
+	{arrow.Field{Name: "weight", Type: arrow.PrimitiveTypes.Float32, Nullable: true}, func(p usedPiece) bool { return p.from.Weight != nil },
+		func(b array.Builder, p usedPiece) {
+			if p.from.Weight == nil {
+				b.AppendNull()
+				return
+			}
+			b.(*array.Float32Builder).Append(*p.from.Weight)
+		}},
+	textColumn("meta", func(p usedPiece) string { return metaOf(p.from) }),
+}
+
+// column is one that a ledger has if a piece has a value for it.
+type column struct {
+	field arrow.Field
+	has   func(usedPiece) bool
+	add   func(array.Builder, usedPiece)
+}
+
+func textColumn(name string, of func(usedPiece) string) column {
+	return column{arrow.Field{Name: name, Type: arrow.BinaryTypes.String}, func(p usedPiece) bool { return of(p) != "" },
+		func(b array.Builder, p usedPiece) { b.(*array.StringBuilder).Append(of(p)) }}
 }
 
 func record(pieces []usedPiece) arrow.Record {
-	b := array.NewRecordBuilder(memory.DefaultAllocator, schemaOf(pieces))
+	all, behind := slices.Clone(fields), more[:0:0]
+	for _, m := range more {
+		if slices.ContainsFunc(pieces, m.has) {
+			all, behind = append(all, m.field), append(behind, m)
+		}
+	}
+	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(all, nil))
 	defer b.Release()
 	text := func(i int, s string) { b.Field(i).(*array.StringBuilder).Append(s) }
 	number := func(i int, n int32) { b.Field(i).(*array.Int32Builder).Append(n) }
@@ -92,11 +114,23 @@ func record(pieces []usedPiece) arrow.Record {
 		text(7, p.from.ID)
 		text(8, p.from.Path)
 		text(9, p.from.Domain)
-		if p.piece.Source != "" {
-			text(10, p.piece.Source)
+		for i, m := range behind {
+			m.add(b.Field(len(fields)+i), p)
 		}
 	}
 	return b.NewRecord()
+}
+
+// metaOf are the values of a document as JSON, empty for none.
+func metaOf(d loader.DocumentInfo) string {
+	if len(d.Meta) == 0 {
+		return ""
+	}
+	b, err := json.Marshal(d.Meta)
+	if err != nil {
+		panic(err) // texts and numbers always encode
+	}
+	return string(b)
 }
 
 func writeArrow(w io.Writer, pieces []usedPiece) error {
@@ -107,21 +141,4 @@ func writeArrow(w io.Writer, pieces []usedPiece) error {
 		return fmt.Errorf("write ledger: %w", err)
 	}
 	return out.Close()
-}
-
-func writeParquet(w io.Writer, pieces []usedPiece) error {
-	rec := record(pieces)
-	defer rec.Release()
-	var file bytes.Buffer // the parquet library panics where its writer fails
-	out, err := pqarrow.NewFileWriter(rec.Schema(), &file, nil, pqarrow.DefaultWriterProps())
-	if err == nil {
-		err = errors.Join(out.Write(rec), out.Close())
-	}
-	if err == nil {
-		_, err = w.Write(file.Bytes())
-	}
-	if err != nil {
-		return fmt.Errorf("write ledger: %w", err)
-	}
-	return nil
 }

@@ -67,6 +67,14 @@ func TestLedgerGolden(t *testing.T) {
 		mixed.Add(answers.Page{Step: mixed.Step, Documents: []loader.DocumentInfo{{Source: source, Sequence: 3, Subject: "docs." + source, Path: "three"}, {Source: source, Sequence: 1, ID: source}}})
 	}
 	steps["sources"] = mixed
+	says := withoutText(someStep())
+	says.Documents[0].Meta = map[string]any{"lang": "de", "year": int64(2024), "score": 0.5}
+	steps["meta"] = says
+	weighs := withoutText(someStep())
+	weights := []float32{0, 0.1}
+	weighs.Documents[0].Weight, weighs.Documents[2].Weight = &weights[0], &weights[1]
+	weighs.Documents[1].Meta, weighs.Documents[2].Meta = map[string]any{"lang": "de"}, map[string]any{"lang": "en"}
+	steps["weights"] = weighs
 	for format, write := range Formats {
 		for name, s := range steps {
 			if name == "text" && !write.Texts {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"loaderd/arrowout/answers"
+	"loaderd/loader"
 )
 
 // writeTable writes a line a row, and then the pieces' texts or a line a document, as far as they are known.
@@ -31,12 +33,36 @@ func writeTable(w io.Writer, s Step) error {
 		return errors.Join(t.Flush(), s.writeTexts(w))
 	}
 	if len(s.Documents) > 0 {
-		fmt.Fprint(t, "\ndocument\tsubject\tid\tpath\n")
+		head := "document\tsubject\tid\tpath"
+		weighs := slices.ContainsFunc(s.Documents, func(d loader.DocumentInfo) bool { return d.Weight != nil })
+		if weighs {
+			head += "\tweight"
+		}
+		if slices.ContainsFunc(s.Documents, func(d loader.DocumentInfo) bool { return d.Meta != nil }) {
+			head += "\tmeta"
+		}
+		fmt.Fprintf(t, "\n%s\n", head)
 		for _, d := range s.Documents {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", of(d), d.Subject, d.ID, d.Path)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s", of(d), d.Subject, d.ID, d.Path)
+			meta := metaOf(d)
+			if weighs && (d.Weight != nil || meta != "") {
+				fmt.Fprintf(t, "\t%s", weightOf(d))
+			}
+			if meta != "" {
+				fmt.Fprintf(t, "\t%s", meta)
+			}
+			fmt.Fprintln(t)
 		}
 	}
 	return t.Flush()
+}
+
+// weightOf is a document's weight, empty where none is told.
+func weightOf(d loader.DocumentInfo) string {
+	if d.Weight == nil {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*d.Weight), 'g', -1, 32)
 }
 
 // writeHead writes what the whole step counts.
@@ -50,9 +76,12 @@ func (s Step) writeHead(w io.Writer) {
 			documents[document{p.Source, p.Sequence}] = true
 		}
 	}
-	slots := len(s.Rows) * s.Bucket
-	fmt.Fprintf(w, "run %s step %d: %d rows of %d tokens, %d pieces of %d documents, %d tokens, %d padding (%.3f %%); planned behind document %d\n\n",
-		s.Run, s.Index, len(s.Rows), s.Bucket, pieces, len(documents), tokens, slots-tokens, 100*float64(slots-tokens)/float64(max(slots, 1)), s.Cursor)
+	slots, masked := len(s.Rows)*s.Bucket, ""
+	if s.Masked > 0 {
+		masked = fmt.Sprintf(", %d without a loss", s.Masked)
+	}
+	fmt.Fprintf(w, "run %s step %d: %d rows of %d tokens, %d pieces of %d documents, %d tokens, %d padding (%.3f %%)%s; planned behind document %d\n\n",
+		s.Run, s.Index, len(s.Rows), s.Bucket, pieces, len(documents), tokens, slots-tokens, 100*float64(slots-tokens)/float64(max(slots, 1)), masked, s.Cursor)
 }
 
 func (s Step) hasText() bool {

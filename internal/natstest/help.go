@@ -58,8 +58,8 @@ func Publish(t testing.TB, s *stream.Store, messages ...stream.Message) {
 	t.Helper()
 	ctx := Context(t)
 	if len(messages) > 0 {
-		// The members of a cluster learn of a new stream one after the other.
-		_, err := s.JetStream().PublishMsg(ctx, toSend(messages[0]), jetstream.WithRetryWait(20*time.Millisecond), jetstream.WithRetryAttempts(500))
+		// The members of a cluster learn of a new stream one after the other, and one whose leader was cut off chooses another: ctx ends the waiting.
+		_, err := s.JetStream().PublishMsg(ctx, toSend(messages[0]), jetstream.WithRetryWait(20*time.Millisecond), jetstream.WithRetryAttempts(5000))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ type unrecorded struct {
 }
 
 func (u *unrecorded) Publish(ctx context.Context, origin string, m stream.Message) error {
-	m.ID = publish.DocumentID(u.source, origin, u.index, m.Data)
+	m.ID = publish.DocumentID(u.source, origin, u.index, m.Data, m.Meta)
 	u.index++
 	return u.p.Publish(ctx, m)
 }

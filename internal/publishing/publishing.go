@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +51,9 @@ type Publishing struct {
 	summary   Summary
 
 	offered, offeredBytes, leftOut atomic.Int64
+
+	reading    atomic.Pointer[corpus.Input] // of files that are followed, which are not in inputs
+	readBefore atomic.Int64                 // bytes of those before it
 }
 
 // Open prepares to publish inputs. Close is to be called in the end. The end of ctx stops neither the publisher nor a batch that is under way:
@@ -76,9 +80,11 @@ func (p *Publishing) Close() { p.publisher.Close() }
 
 // Run publishes until everything is committed, and says what came of it, also where it failed. The end of ctx stops the reading of files at once;
 // the batch that is under way may still be committed.
-func (p *Publishing) Run(ctx context.Context) (Summary, error) {
+func (p *Publishing) Run(ctx context.Context) (Summary, error) { return p.run(ctx, p.publish) }
+
+func (p *Publishing) run(ctx context.Context, publish func(context.Context) error) (Summary, error) {
 	resume := p.flushAtPauses(ctx)
-	err := p.publish(ctx)
+	err := publish(ctx)
 	resume()
 	if flushErr := p.finish(ctx); err == nil {
 		err = flushErr
@@ -179,10 +185,8 @@ func (p *Publishing) document(ctx context.Context, to order, d corpus.Document, 
 	case len(d.Data) == 0:
 		return p.leaveOut(ctx, to, emptyDocument, d.Origin, nil)
 	}
-	m := stream.Message{Name: d.ID, Label: d.Label, Path: d.Path, Domain: p.options.Domain, Data: d.Data}
-	if p.options.Fingerprint != "" {
-		m.ContentType, m.Tokenizer = stream.TypeTokens, p.options.Fingerprint
-	}
+	m := Message(d, p.options.Fingerprint)
+	m.Domain = p.options.Domain
 	err = to.Publish(ctx, d.Origin, m)
 	if large := (*publish.TooLargeError)(nil); errors.As(err, &large) {
 		return p.leaveOut(ctx, to, corpus.TooLarge, "", err) // it has taken its place in the order
@@ -195,6 +199,21 @@ func (p *Publishing) document(ctx context.Context, to order, d corpus.Document, 
 	return true, nil
 }
 
+// Message is a document as it is published, without its subject and id. With a fingerprint it is token ids of the tokenizer that has it.
+func Message(d corpus.Document, fingerprint string) stream.Message {
+	m := stream.Message{Name: d.ID, Label: d.Label, Path: d.Path, Data: d.Data, Loss: d.Loss, Weight: d.Weight, Meta: d.Meta}
+	if d.Parts {
+		m.ContentType = stream.TypeJSON
+		if d.Meta != "" { // headers have that of texts and tokens alone
+			m.Data, m.Meta = slices.Concat([]byte(`{"meta":`), []byte(d.Meta), []byte(","), d.Data[1:]), ""
+		}
+	}
+	if fingerprint != "" {
+		m.ContentType, m.Tokenizer = stream.TypeTokens, fingerprint
+	}
+	return m
+}
+
 // leaveOut counts what is not published, unless it may not be left out. An origin says that it has a place in the order of its documents.
 func (p *Publishing) leaveOut(ctx context.Context, to order, reason corpus.Reason, origin string, err error) (document bool, _ error) {
 	document = reason == corpus.TooLarge || reason == corpus.BadRecord
@@ -203,7 +222,7 @@ func (p *Publishing) leaveOut(ctx context.Context, to order, reason corpus.Reaso
 	}
 	p.leftOut.Add(1)
 	p.summary.Skipped[string(reason)]++
-	if reason == corpus.NoText && p.summary.NoText == nil {
+	if (reason == corpus.NoText || reason == corpus.HTML) && p.summary.NoText == nil {
 		p.summary.NoText = err
 	}
 	if origin == "" {
@@ -218,7 +237,7 @@ type Progress struct {
 	Offered           int64 // documents that have been handed over to be committed
 	OfferedBytes      int64 // of their content
 	LeftOut           int64 // documents and files
-	Read, Total       int64 // bytes of the files; of standard input and pipes nothing is known
+	Read, Total       int64 // bytes of the files; of standard input and pipes nothing is known, and no total where files are followed
 }
 
 // Progress may be called at any time.
@@ -226,6 +245,10 @@ func (p *Publishing) Progress() Progress {
 	now := Progress{Committed: p.publisher.Progress(), Offered: p.offered.Load(), OfferedBytes: p.offeredBytes.Load(), LeftOut: p.leftOut.Load()}
 	for _, in := range p.inputs {
 		now.Read, now.Total = now.Read+in.Read(), now.Total+in.Bytes
+	}
+	now.Read += p.readBefore.Load()
+	if in := p.reading.Load(); in != nil {
+		now.Read += in.Read()
 	}
 	return now
 }

@@ -21,7 +21,7 @@ func publish(t *testing.T, s *natstest.Server, files map[string]string, o publis
 			t.Fatal(err)
 		}
 	}
-	inputs, err := corpus.Open([]string{dir}, nil, corpus.Options{})
+	inputs, err := corpus.Open(t.Context(), []string{dir}, nil, corpus.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

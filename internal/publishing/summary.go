@@ -29,7 +29,7 @@ type Summary struct {
 	UnreadBy       []SealedRun      `json:"unread_by,omitempty"` // sealed runs that do not read the last of these documents
 	Error          string           `json:"error,omitempty"`
 
-	NoText error `json:"-"` // of the first file that is left out for it
+	NoText error `json:"-"` // of the first file, or record, that is left out for it
 
 	passed int  // inputs that were complete before
 	found  bool // some input had something that is, or was to be, a document

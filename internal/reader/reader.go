@@ -12,6 +12,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -81,6 +82,17 @@ func (c *Client) Close() error { return c.flight.Close() }
 // Read calls f with every record batch of a ticket, in order. It returns nil behind the last one, f's error as soon as f returns one,
 // and the server's otherwise: Reason has its cause.
 func (c *Client) Read(ctx context.Context, t Ticket, f func(Batch) error) error {
+	return c.ReadRecords(ctx, t, func(r arrow.Record, metadata []byte) error {
+		b, err := decode(r, metadata)
+		if err != nil {
+			return fmt.Errorf("decode batch of rank %d: %w", t.Rank, err)
+		}
+		return f(b)
+	})
+}
+
+// ReadRecords is Read with the record batches as they come, and their app_metadata. A record is good until f returns.
+func (c *Client) ReadRecords(ctx context.Context, t Ticket, f func(r arrow.Record, metadata []byte) error) error {
 	ticket, err := json.Marshal(t)
 	if err != nil {
 		return fmt.Errorf("encode ticket: %w", err)
@@ -97,11 +109,7 @@ func (c *Client) Read(ctx context.Context, t Ticket, f func(Batch) error) error 
 	}
 	defer records.Release()
 	for records.Next() {
-		b, err := decode(records.Record(), records.LatestAppMetadata())
-		if err != nil {
-			return fmt.Errorf("decode batch of rank %d: %w", t.Rank, err)
-		}
-		if err := f(b); err != nil {
+		if err := f(records.Record(), records.LatestAppMetadata()); err != nil {
 			return err
 		}
 	}

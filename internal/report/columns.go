@@ -15,6 +15,14 @@ type column struct {
 	neutral           bool // none is the best
 }
 
+// title is the name with the unit.
+func (c column) title() string {
+	if c.Name == "" || c.Unit == "" {
+		return c.Name + c.Unit
+	}
+	return c.Name + ", " + c.Unit
+}
+
 var columns = []column{
 	{Name: "padding", Unit: "% slots", About: "slots of rows that hold no token", value: func(x Result) float64 { return x.PaddingRatio }, text: percent},
 	{Name: "split", Unit: "% docs", About: "documents cut into several pieces", value: func(x Result) float64 { return x.TruncationRatio }, text: percent},

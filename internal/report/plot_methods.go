@@ -2,13 +2,9 @@ package report
 
 import (
 	"cmp"
-	"html/template"
-	"image/color"
 	"math"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
+	"golang.org/x/net/html"
 
 	"loaderd/internal/quantity"
 )
@@ -19,53 +15,47 @@ type perMethod struct {
 	results []Result
 	best    string
 	figure  func(Result) string
-	height  vg.Length // of a line; lineHeight unless something else is said
-	scale   plot.Normalizer
+	height  float64 // of a line; lineHeight unless something else is said
+	scale   scale
 	least   float64 // of the x axis
 	most    float64
-	ticks   []plot.Tick // those for which there is room are shown
+	ticks   []tick // those for which there is room are shown
 	// paint draws the marks of a result at height y; x gives places on the x axis.
-	paint func(c draw.Canvas, r Result, col color.Color, x func(float64) vg.Length, y vg.Length)
+	paint func(d *drawing, r Result, color string, x func(float64) float64, y float64)
 }
 
-const (
-	lineHeight = 22
-	axisHeight = 26
-)
+const lineHeight = 22
 
 // draw draws the plot as wide as that.
-func (m perMethod) draw(width vg.Length) (template.HTML, error) {
-	n := len(m.results)
-	height := vg.Length(n)*cmp.Or(m.height, lineHeight) + axisHeight
-	return render(width, height, m.about, func(c draw.Canvas) {
-		var names, figures vg.Length
-		for _, r := range m.results {
-			names, figures = max(names, textWidth(r.Method)), max(figures, textWidth(m.figure(r)))
+func (m perMethod) draw(width float64) *html.Node {
+	each := cmp.Or(m.height, lineHeight)
+	p := plot{drawing: newDrawing(width, float64(len(m.results))*each+axisHeight, m.about)}
+	var names, figures float64
+	for _, r := range m.results {
+		names, figures = max(names, textWidth(r.Method)), max(figures, textWidth(m.figure(r)))
+	}
+	p.x = axis{least: m.least, most: m.most, place: m.scale, ticks: m.ticks}
+	p.y.from = p.height - axisHeight
+	p.span(names+10, width-figures-12)
+	p.x.ticks = fit(m.ticks, p.x.at)
+	p.gridX()
+	for i, r := range m.results {
+		y := (float64(i) + 0.5) * each
+		color, words := mark, muted
+		if r.Method == m.best {
+			color, words = accent, ink
 		}
-		left, right := c.Min.X+names+10, c.Max.X-figures-12
-		p := newPlot()
-		p.HideY()
-		p.X.Scale, p.X.Min, p.X.Max = m.scale, m.least, m.most
-		p.Y.Min, p.Y.Max = -0.5, float64(n)-0.5
-		p.X.LineStyle.Width = 0
-		p.X.Tick.Marker = plot.ConstantTicks(fit(m.ticks, func(v float64) vg.Length {
-			return left + vg.Length(m.scale.Normalize(m.least, m.most, v))*(right-left)
-		}))
-		p.Add(gridLines(true, false), paintFunc(func(area draw.Canvas, p *plot.Plot) {
-			x, y := p.Transforms(&area)
-			for i, r := range m.results {
-				at := y(float64(n - 1 - i))
-				col, text := color.Color(mark), color.Color(muted)
-				if r.Method == m.best {
-					col, text = accent, ink
-				}
-				write(area, left-10, at, -1, text, r.Method)
-				m.paint(area, r, col, x, at)
-				write(area, c.Max.X, at, -1, text, m.figure(r))
-			}
-		}))
-		p.Draw(draw.Crop(c, left, right-c.Max.X, 0, 0))
-	})
+		p.write(names, y, before, words, r.Method)
+		m.paint(p.drawing, r, color, p.x.at, y)
+		p.write(width, y, before, words, m.figure(r))
+	}
+	return p.svg
+}
+
+// median marks it in a bar.
+func (d *drawing) median(x, y float64) {
+	d.dot(paper, 4, x, y)
+	d.dot(ink, 2.5, x, y)
 }
 
 // values finds the range of a figure over all results.
@@ -86,13 +76,13 @@ func (r *Report) lollipops(about string, value func(Result) float64) perMethod {
 	least = math.Pow10(int(math.Floor(math.Log10(min(least, 0.01) * 1.0000001))))
 	most = max(most, 10*least)
 	return perMethod{
-		about: about, results: r.Results, best: r.Best, scale: logFromZero{least}, most: most,
+		about: about, results: r.Results, best: r.Best, scale: logFromZero(least), most: most,
 		figure: func(x Result) string { return percent(value(x)) },
-		ticks:  append([]plot.Tick{{Label: "0"}}, decades(least, most, percentTick)...),
-		paint: func(c draw.Canvas, res Result, col color.Color, x func(float64) vg.Length, y vg.Length) {
+		ticks:  append([]tick{{label: "0"}}, decades(least, most, percentTick)...),
+		paint: func(d *drawing, res Result, color string, x func(float64) float64, y float64) {
 			at := x(value(res))
-			line(c, col, 1.5, x(0), y, at, y)
-			dot(c, col, 4.5, at, y)
+			d.line(color, 1.5, x(0), y, at, y)
+			d.dot(color, 4.5, at, y)
 		},
 	}
 }
@@ -104,11 +94,11 @@ func (r *Report) bars(about string, value func(Result) float64, text func(float6
 		most = 1
 	}
 	return perMethod{
-		about: about, results: r.Results, best: r.Best, scale: plot.LinearScale{}, most: most,
+		about: about, results: r.Results, best: r.Best, scale: linear, most: most,
 		figure: func(x Result) string { return text(value(x)) },
 		ticks:  steps(most, 8, round),
-		paint: func(c draw.Canvas, res Result, col color.Color, x func(float64) vg.Length, y vg.Length) {
-			box(c, col, x(0), y-6, x(value(res)), y+6)
+		paint: func(d *drawing, res Result, color string, x func(float64) float64, y float64) {
+			d.box(color, x(0), y-6, x(value(res)), y+6)
 		},
 	}
 }
@@ -123,17 +113,17 @@ func (r *Report) costs() perMethod {
 	}
 	return perMethod{
 		about: "Tokens that a token attends to, with and without the document mask", results: r.Results, best: r.Best,
-		scale: plot.LogScale{}, least: least, most: most,
+		scale: logarithmic, least: least, most: most,
 		figure: func(x Result) string { return percent(ratio(x.AttentionCost, x.AttentionCostUnmasked)) },
 		ticks:  doublings(least, most),
-		paint: func(c draw.Canvas, res Result, col color.Color, x func(float64) vg.Length, y vg.Length) {
+		paint: func(d *drawing, res Result, color string, x func(float64) float64, y float64) {
 			if res.Tokens == 0 {
 				return
 			}
 			from, to := x(res.attention()), x(res.unmasked())
-			line(c, grid, 3, from, y, to, y)
-			ring(c, second, 5, to, y)
-			dot(c, col, 4.5, from, y)
+			d.line(grid, 3, from, y, to, y)
+			d.ring(second, 5, to, y)
+			d.dot(color, 4.5, from, y)
 		},
 	}
 }
@@ -144,17 +134,16 @@ func (r *Report) ages() perMethod {
 	_, most := values(r.Results, func(x Result) float64 { return float64(x.AgeMax) })
 	most = max(most, 10)
 	return perMethod{
-		about: "Documents that arrive while one waits: quantiles", results: r.Results, best: r.Best, scale: logFromZero{1}, most: most,
+		about: "Documents that arrive while one waits: quantiles", results: r.Results, best: r.Best, scale: logFromZero(1), most: most,
 		figure: func(x Result) string { return quantity.Count(x.AgeMedian) + " / " + quantity.Count(x.AgeMax) },
-		ticks:  append([]plot.Tick{{Label: "0"}}, decades(1, most, round)...),
-		paint: func(c draw.Canvas, res Result, col color.Color, x func(float64) vg.Length, y vg.Length) {
-			at := func(share float64) vg.Length { return x(float64(res.AgeQuantile(share))) }
-			line(c, col, 1.5, at(0), y, at(1), y)
-			box(c, col, at(0.05), y-2.5, at(0.95), y+2.5)
-			box(c, col, at(0.25), y-6, at(0.75), y+6)
-			line(c, col, 2, at(1), y-6, at(1), y+6)
-			dot(c, paper, 4, at(0.5), y)
-			dot(c, ink, 2.5, at(0.5), y)
+		ticks:  append([]tick{{label: "0"}}, decades(1, most, round)...),
+		paint: func(d *drawing, res Result, color string, x func(float64) float64, y float64) {
+			at := func(share float64) float64 { return x(float64(res.AgeQuantile(share))) }
+			d.line(color, 1.5, at(0), y, at(1), y)
+			d.box(color, at(0.05), y-2.5, at(0.95), y+2.5)
+			d.box(color, at(0.25), y-6, at(0.75), y+6)
+			d.line(color, 2, at(1), y-6, at(1), y+6)
+			d.median(at(0.5), y)
 		},
 	}
 }

@@ -2,14 +2,10 @@ package report
 
 import (
 	"fmt"
-	"html/template"
-	"image/color"
 	"math"
 	"slices"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
+	"golang.org/x/net/html"
 )
 
 // relatedColumns are the figures that say how much the documents of a row have to do with one another. They are there when documents
@@ -53,21 +49,20 @@ func (r *Report) zipfs() perMethod {
 		least, most = min(least, quantile(x.Related.Zipfs, 0.05)), max(most, quantile(x.Related.Zipfs, 0.95))
 	}
 	least, most = math.Floor(20*least)/20, math.Ceil(20*most+0.01)/20
-	var ticks []plot.Tick
+	var ticks []tick
 	for v := least; v < most+0.001; v += 0.05 {
-		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%.2f", v)})
+		ticks = append(ticks, tick{v, fmt.Sprintf("%.2f", v)})
 	}
 	return perMethod{
 		about: "Zipf's exponent of the token counts of single rows: quantiles", results: results, best: r.burstiest(),
-		scale: plot.LinearScale{}, least: least, most: most,
+		scale: linear, least: least, most: most,
 		figure: func(x Result) string { return thousandths(x.Related.ZipfMLE.Mean) },
 		ticks:  ticks,
-		paint: func(c draw.Canvas, res Result, col color.Color, x func(float64) vg.Length, y vg.Length) {
-			at := func(share float64) vg.Length { return x(quantile(res.Related.Zipfs, share)) }
-			box(c, col, at(0.05), y-2.5, at(0.95), y+2.5)
-			box(c, col, at(0.25), y-6, at(0.75), y+6)
-			dot(c, paper, 4, at(0.5), y)
-			dot(c, ink, 2.5, at(0.5), y)
+		paint: func(d *drawing, res Result, color string, x func(float64) float64, y float64) {
+			at := func(share float64) float64 { return x(quantile(res.Related.Zipfs, share)) }
+			d.box(color, at(0.05), y-2.5, at(0.95), y+2.5)
+			d.box(color, at(0.25), y-6, at(0.75), y+6)
+			d.median(at(0.5), y)
 		},
 	}
 }
@@ -89,7 +84,7 @@ func (r *Report) burstiest() string {
 
 // tokenCounts shows which share of a row's distinct tokens comes so often in it or more, on logarithmic axes: a power law is a line, and
 // the flatter it is the burstier are the rows.
-func (r *Report) tokenCounts(width vg.Length) (template.HTML, error) {
+func (r *Report) tokenCounts(width float64) *html.Node {
 	results := r.related()
 	best := r.burstiest()
 	curves := make([][]float64, len(results))
@@ -97,27 +92,24 @@ func (r *Report) tokenCounts(width vg.Length) (template.HTML, error) {
 		curves[i] = atLeast(x.Related.Counts)
 	}
 	least, most := seen(curves)
-	return render(width, 300, "Share of a row's distinct tokens by how often they come in it", func(c draw.Canvas) {
-		p := newPlot()
-		p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-		p.X.Min, p.X.Max = 1, float64(max(most, 2))
-		p.Y.Min, p.Y.Max = min(least, 0.5), 1
-		p.X.Tick.Marker = plot.ConstantTicks(decades(1, p.X.Max, round))
-		p.Y.Tick.Marker = plot.ConstantTicks(decades(p.Y.Min, 1, percentTick))
-		p.Add(gridLines(true, true), paintFunc(func(area draw.Canvas, p *plot.Plot) {
-			for i, res := range results {
-				if res.Method != best {
-					strokeCurve(area, p, curves[i], draw.LineStyle{Color: mark, Width: 1.5})
-				}
-			}
-			for i, res := range results {
-				if res.Method == best {
-					strokeCurve(area, p, curves[i], draw.LineStyle{Color: accent, Width: 2.5})
-				}
-			}
-		}))
-		p.Draw(draw.Crop(c, 0, -8, 0, -8))
-	})
+	p := plot{drawing: newDrawing(width, 300, "Share of a row's distinct tokens by how often they come in it")}
+	p.x = axis{least: 1, most: float64(max(most, 2)), place: logarithmic}
+	p.y = axis{least: min(least, 0.5), most: 1, place: logarithmic}
+	p.x.ticks, p.y.ticks = decades(1, p.x.most, round), decades(p.y.least, 1, percentTick)
+	p.frame(textSize)
+	p.gridY()
+	p.gridX()
+	for i, res := range results {
+		if res.Method != best {
+			p.descent(curves[i], mark, 1.5)
+		}
+	}
+	for i, res := range results {
+		if res.Method == best {
+			p.descent(curves[i], accent, 2.5)
+		}
+	}
+	return p.svg
 }
 
 // atLeast sums shares from behind: of counts k+1 ([k]) those of k+1 or more.
@@ -143,16 +135,19 @@ func seen(curves [][]float64) (least float64, most int) {
 	return least, most
 }
 
-// strokeCurve draws the part of a curve over counts from 1 on that is within the plot's axes.
-func strokeCurve(area draw.Canvas, p *plot.Plot, curve []float64, style draw.LineStyle) {
-	x, y := p.Transforms(&area)
-	var points []vg.Point
+// descent draws the part of a curve over counts from 1 on that is within the plot's axes.
+func (p *plot) descent(curve []float64, color string, width float64) {
+	var points []point
 	for k, v := range curve {
-		if v >= p.Y.Min && float64(k+1) <= p.X.Max {
-			points = append(points, vg.Point{X: x(float64(k + 1)), Y: y(v)})
+		if v < p.y.least || float64(k+1) > p.x.most {
+			continue
+		}
+		next := point{p.x.at(float64(k + 1)), p.y.at(v)}
+		if n := len(points); n == 0 || k+1 == len(curve) || math.Abs(next.x-points[n-1].x)+math.Abs(next.y-points[n-1].y) >= 0.5 {
+			points = append(points, next) // nearer ones cannot be told apart
 		}
 	}
 	if len(points) > 1 {
-		area.StrokeLines(style, points)
+		p.curve(color, width, points)
 	}
 }

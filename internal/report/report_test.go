@@ -350,7 +350,7 @@ func TestPage(t *testing.T) {
 		if strings.Contains(page, "<lengths>") || !strings.Contains(page, "&lt;lengths&gt;") {
 			t.Errorf("%s: names are not escaped", name)
 		}
-		for _, bad := range []string{"src=", "href=", "url(", "@import", "<script", "NaN", "Inf", "#0101"} {
+		for _, bad := range []string{"src=", "href=", "url(", "@import", "<script", "NaN", "Inf"} {
 			if strings.Contains(page, bad) {
 				t.Errorf("%s: the page has %s", name, bad)
 			}

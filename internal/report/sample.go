@@ -2,12 +2,7 @@ package report
 
 import (
 	"fmt"
-	"image/color"
 	"math"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"loaderd/internal/quantity"
 )
@@ -50,24 +45,24 @@ func (r *Report) samples() perMethod {
 	most = min(max(most, 2*fairBand), mostOff)
 	return perMethod{
 		about: "Share of tokens of short documents in every twentieth of the run, against the whole run's", results: results, best: r.Best,
-		height: sampleHeight, scale: plot.LinearScale{}, most: 1,
+		height: sampleHeight, scale: linear, most: 1,
 		figure: func(x Result) string { return percent(x.deviation()) },
 		ticks:  steps(1, 5, percentStep),
-		paint: func(c draw.Canvas, res Result, col color.Color, x func(float64) vg.Length, y vg.Length) {
-			off := func(v float64) vg.Length {
-				return y + vg.Length(min(max(v, -most), most)/most)*(sampleHeight/2-3)
+		paint: func(d *drawing, res Result, color string, x func(float64) float64, y float64) {
+			off := func(v float64) float64 {
+				return y - min(max(v, -most), most)/most*(sampleHeight/2-3)
 			}
-			box(c, grid, x(0), off(-fairBand), x(1), off(fairBand))
-			line(c, muted, 0.5, x(0), y, x(1), y)
-			var points []vg.Point
+			d.box(grid, x(0), off(-fairBand), x(1), off(fairBand))
+			d.line(muted, 0.5, x(0), y, x(1), y)
+			var points []point
 			for k, v := range res.Sample.Shares {
-				points = append(points, vg.Point{X: x((float64(k) + 0.5) / float64(len(res.Sample.Shares))), Y: off(v/res.Sample.Share - 1)})
+				points = append(points, point{x((float64(k) + 0.5) / float64(len(res.Sample.Shares))), off(v/res.Sample.Share - 1)})
 			}
-			width := vg.Length(1.5)
+			width := 1.5
 			if res.Method == r.Best {
 				width = 2.5
 			}
-			c.StrokeLines(draw.LineStyle{Color: col, Width: width}, points)
+			d.curve(color, width, points)
 		},
 	}
 }

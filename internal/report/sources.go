@@ -1,16 +1,9 @@
 package report
 
 import (
-	"fmt"
-	"html/template"
-	"image/color"
 	"maps"
 	"slices"
 	"strconv"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"loaderd/internal/simulation"
 )
@@ -99,14 +92,14 @@ func (r *Report) shares() perMethod {
 	names := r.sourceNames()
 	return perMethod{
 		about: "Share of every source in every twentieth of the run, and its target", results: r.followed(), best: r.Best,
-		height: followedHeight, scale: plot.LinearScale{}, most: 1,
+		height: followedHeight, scale: linear, most: 1,
 		figure: func(x Result) string { return percent(x.worstShare()) },
 		ticks:  steps(1, 5, percentStep),
-		paint: func(c draw.Canvas, res Result, _ color.Color, x func(float64) vg.Length, y vg.Length) {
-			at := func(share float64) vg.Length { return y + vg.Length(share-.5)*(followedHeight-10) }
+		paint: func(d *drawing, res Result, _ string, x func(float64) float64, y float64) {
+			at := func(share float64) float64 { return y - (share-.5)*(followedHeight-10) }
 			share := make([]float64, len(res.Sources[names[0]].Shares)) // of the sources so far, of every twentieth
 			target := slices.Clone(share)
-			var aims [][]vg.Point
+			var aims [][]point
 			for i, name := range names {
 				s := res.Sources[name]
 				lower := stairs(share, x, at)
@@ -115,22 +108,22 @@ func (r *Report) shares() perMethod {
 					target[k] += s.Targets[k]
 				}
 				slices.Reverse(lower)
-				c.FillPolygon(ramp(i, len(names)), append(stairs(share, x, at), lower...))
+				d.polygon(ramp(i, len(names)).String(), append(stairs(share, x, at), lower...))
 				aims = append(aims, stairs(target, x, at))
 			}
 			for _, aim := range aims[:len(aims)-1] { // above the last one there is nothing
-				c.StrokeLines(draw.LineStyle{Color: paper, Width: 2.5}, aim)
-				c.StrokeLines(draw.LineStyle{Color: ink, Width: 1}, aim)
+				d.curve(paper, 2.5, aim)
+				d.curve(ink, 1, aim)
 			}
 		},
 	}
 }
 
 // stairs are the points of a line that is level over each of the values.
-func stairs(values []float64, x, y func(float64) vg.Length) (line []vg.Point) {
+func stairs(values []float64, x, y func(float64) float64) (line []point) {
 	for k, v := range values {
 		from, to := float64(k)/float64(len(values)), float64(k+1)/float64(len(values))
-		line = append(line, vg.Point{X: x(from), Y: y(v)}, vg.Point{X: x(to), Y: y(v)})
+		line = append(line, point{x(from), y(v)}, point{x(to), y(v)})
 	}
 	return line
 }
@@ -147,8 +140,7 @@ func (x Result) worstShare() (worst float64) {
 func (r *Report) sourceSwatches() (legend []swatch) {
 	names := r.sourceNames()
 	for i, name := range names {
-		c := ramp(i, len(names))
-		legend = append(legend, swatch{template.CSS(fmt.Sprintf("background:#%02x%02x%02x", c.R, c.G, c.B)), name})
+		legend = append(legend, swatch{"background:" + ramp(i, len(names)).String(), name})
 	}
 	return append(legend, swatch{"background:var(--ink);height:2px", "targets"})
 }

@@ -131,7 +131,7 @@ func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.T
 		e.Sources = sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: h.Config}
 		return loader.Audit(ctx, e, t, progress)
 	}
-	tokens.Hints = h.Config.Packing.Related()
+	tokens.Hints, tokens.Documents, tokens.Seed = h.Config.Packing.Related(), h.Config.Documents, h.Config.Seed
 	if e.Documents, err = doclog.OpenReadOnly(ctx, store, tokens); err != nil {
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
@@ -149,7 +149,7 @@ type sources struct {
 // Open implements loader.Sources.
 func (s sources) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
 	tokens := s.tokens
-	tokens.Hints = s.config.PackingOf(c).Related()
+	tokens.Hints, tokens.Documents, tokens.Seed = s.config.PackingOf(c).Related(), s.config.Documents, s.config.Seed
 	store := s.store.Source(name, len(s.config.Sources))
 	docs, err := doclog.OpenReadOnly(ctx, store, tokens)
 	if err != nil || s.plan == nil {

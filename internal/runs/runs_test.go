@@ -28,7 +28,7 @@ const documents = 120
 // byBytes is a tokenizer whose tokens are bytes.
 type byBytes struct{}
 
-func (byBytes) Encode(dst []int32, text []byte) []int32 {
+func (byBytes) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {
 	for _, b := range text {
 		dst = append(dst, int32(b))
 	}
@@ -79,8 +79,14 @@ func edges(t *testing.T, store *stream.Store, run string) (e loader.Edges) {
 // start runs a daemon's part in a run until the function that it returns is called.
 func start(t *testing.T, store *stream.Store, run string, c plan.Config) (r *loader.Run, stop func()) {
 	t.Helper()
+	return startOver(t, run, c, edges(t, store, run))
+}
+
+// startOver is start over edges that are there.
+func startOver(t *testing.T, run string, c plan.Config, e loader.Edges) (r *loader.Run, stop func()) {
+	t.Helper()
 	ctx := natstest.Context(t)
-	r, err := loader.Open(ctx, run, c, loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4}, edges(t, store, run))
+	r, err := loader.Open(ctx, run, c, loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4}, e)
 	if err != nil {
 		t.Fatal(err)
 	}

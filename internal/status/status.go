@@ -29,8 +29,11 @@ func (w *Watch) look(now time.Time) history.Sample {
 	out := answers.Status{Run: info.Run, ID: info.ID, Fingerprint: info.Fingerprint, Time: now.UTC(), Daemon: w.Name, Version: w.Version, Verdict: verdict,
 		Planned: s.Planned, Ended: s.Ended, Committed: s.Committed, Oldest: s.Oldest, Length: info.Length,
 		Rates: answers.Rates{Rates: rates, Bytes: bytes}, Buckets: []answers.BucketStatus{}, Keepers: []answers.KeeperStatus{}, Ranks: furthestBehind(ranks), Readers: readers, Daemons: daemons, Events: w.Events.newest()}
-	out.EndsIn = endsIn(s, info, ranks, rates)
-	out.Flow = w.flow(s, ranks, rates, verdict)
+	read := leastStep(ranks)
+	if len(ranks) > 0 {
+		out.EndsIn = endsIn(read, info.Length, rates)
+	}
+	out.Flow = w.flow(s, read, len(ranks) > 0, rates, verdict)
 	for _, q := range s.Queues {
 		out.Buckets = append(out.Buckets, answers.BucketStatus{Bucket: q.Bucket, Steps: q.Steps, Rows: q.Rows, Of: q.Of})
 	}
@@ -41,6 +44,9 @@ func (w *Watch) look(now time.Time) history.Sample {
 	}
 	if w.Dead != nil {
 		out.Dead = w.Dead()
+	}
+	if w.Pulls != nil {
+		out.Pulls = w.Pulls()
 	}
 	if out.Dead.Reasons == nil {
 		out.Dead.Reasons = []answers.DeadReason{}
@@ -55,14 +61,14 @@ func (w *Watch) look(now time.Time) history.Sample {
 		}
 	}
 	w.status = out
-	return history.Sample{At: now, Planned: s.Planned, Read: leastStep(ranks), Committed: s.Committed, Tokens: s.Slots - s.Padding, Documents: s.Documents, Undecodable: s.Undecoded,
-		Published: published(s), Bytes: bytes, Waits: verdict.Health != loader.Running, Health: verdict.Health, Split: s.Truncated,
+	return history.Sample{At: now, Planned: s.Planned, Read: read, Committed: s.Committed, Tokens: s.Slots - s.Padding, Documents: s.Documents,
+		Published: s.Published, Bytes: bytes, Waits: verdict.Health != loader.Running, Health: verdict.Health, Split: s.Truncated,
 		RowsRelated: s.Packing["rows_ended_related"], RowsSpliced: spliced(s)}
 }
 
 // own is this daemon.
 func (w *Watch) own(ranks []answers.RankStatus) answers.DaemonStatus {
-	d := answers.DaemonStatus{Name: w.Name, Flight: w.Flight, HTTP: w.HTTP, Version: w.Version, Ranks: len(ranks)}
+	d := answers.DaemonStatus{Name: w.Name, Flight: w.Flight(), HTTP: w.HTTP, Version: w.Version, Ranks: len(ranks)}
 	for _, r := range ranks {
 		d.Bytes += r.Bytes
 	}
@@ -107,26 +113,13 @@ func leastStep(ranks []answers.RankStatus) (step uint64) {
 	return step
 }
 
-// endsIn is how long it takes until the last step is read, in seconds.
-func endsIn(s loader.Stats, info loader.Info, ranks []answers.RankStatus, r loader.Rates) *float64 {
-	l := info.Length
-	read := leastStep(ranks)
-	if l == nil || l.Endless || l.Idle || len(l.Open) > 0 || r.Read <= 0 || len(ranks) == 0 || l.Steps < read {
+// endsIn is how long it takes until the last step is read by those who have read so many, in seconds; nil where that is not known.
+func endsIn(read uint64, l *loader.Length, r loader.Rates) *float64 {
+	if l == nil || l.Endless || l.Idle || len(l.Open) > 0 || r.Read <= 0 || l.Steps < read {
 		return nil
 	}
 	seconds := float64(l.Steps-read) / r.Read
 	return &seconds
-}
-
-// published is how many documents the streams of the run have taken.
-func published(s loader.Stats) (n uint64) {
-	if len(s.Sources) == 0 {
-		return s.Source.Last
-	}
-	for _, x := range s.Sources {
-		n += x.Stream.Last
-	}
-	return n
 }
 
 // spliced are the rows of splice, however they ended.
@@ -145,7 +138,7 @@ func sourcesOf(s loader.Stats, recent map[string]float64) (out []answers.SourceS
 	for _, x := range s.Sources {
 		y := answers.SourceStatus{Name: x.Name, Target: x.Target, Share: stats.Share(x.Status.Tokens, tokens), Recent: recent[x.Name], Tokens: x.Status.Tokens, Emitted: x.Emitted,
 			Epoch: x.Epoch, Epochs: x.Epochs.String(), Documents: x.Arrived, Undecodable: x.Undecoded,
-			LeftOut: x.Empty + x.Undecoded + x.Duplicates + x.Split + x.Short + x.Long, Stored: x.Stream.Last, Next: x.Next,
+			LeftOut: x.Empty + x.Undecoded + x.Masked + x.Duplicates + x.Split + x.Short + x.Long, Stored: x.Stream.Last, Next: x.Next,
 			Sealed: x.Sealed, Resting: x.Resting, Removed: x.Removed, UsedUp: x.UsedUp}
 		if at := x.Stream.DrySince; !at.IsZero() {
 			y.DrySince = &at
@@ -159,9 +152,8 @@ func sourcesOf(s loader.Stats, recent map[string]float64) (out []answers.SourceS
 }
 
 // flow are the stages from the producers to the trainers' checkpoints.
-func (w *Watch) flow(s loader.Stats, ranks []answers.RankStatus, r loader.Rates, v loader.Verdict) []answers.Stage {
-	read := leastStep(ranks)
-	if len(ranks) == 0 {
+func (w *Watch) flow(s loader.Stats, read uint64, readers bool, r loader.Rates, v loader.Verdict) []answers.Stage {
+	if !readers {
 		read = s.Wanted
 	}
 	read = min(read, s.Planned)
@@ -181,7 +173,7 @@ func (w *Watch) flow(s loader.Stats, ranks []answers.RankStatus, r loader.Rates,
 		buffered += float64(x.Buffered)
 	}
 	return []answers.Stage{
-		stage(answers.StagePublished, taken, float64(published(s)), "documents", r.Published, "documents"),
+		stage(answers.StagePublished, taken, float64(s.Published), "documents", r.Published, "documents"),
 		stage(answers.StageTokenized, buffered, float64(w.Bounds.BufferBytes), "bytes", r.TokensIn, "tokens"),
 		stage(answers.StagePool, float64(s.PoolPieces+s.HeldPieces), float64(w.Bounds.Pool), "pieces", r.Documents, "documents"),
 		stage(answers.StageWindow, float64(s.WindowRows), float64(w.Bounds.Window), "atoms", r.Rows, "rows"),

@@ -36,7 +36,6 @@ func (f *fakeRun) Rates() loader.Rates     { return f.rates }
 type fakePlan struct {
 	mu      sync.Mutex
 	records [][]byte
-	err     error
 }
 
 func (p *fakePlan) add(entries ...plan.Entry) {
@@ -45,12 +44,6 @@ func (p *fakePlan) add(entries ...plan.Entry) {
 	for _, e := range entries {
 		p.records = append(p.records, plan.EncodeRecord(e))
 	}
-}
-
-func (p *fakePlan) Last(context.Context) (uint64, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return uint64(len(p.records)), p.err
 }
 
 func (p *fakePlan) Scan(_ context.Context, from uint64, f func(uint64, []byte) error) error {
@@ -129,7 +122,7 @@ func start(name string, run *fakeRun, log *fakePlan, words status.Bus) *daemon {
 	events := status.NewEvents(name)
 	d.log = slog.New(events.Handler(slog.DiscardHandler))
 	d.Watch = status.New(status.Options{Run: run, Plan: log, Ranks: d.served, Bus: words, Events: events, Log: d.log, Name: name,
-		Flight: "grpc://" + name + ":1", HTTP: "http://" + name + ":2", Bounds: status.Bounds{Pool: 8, Window: 4, Rows: 2, Ahead: 6, BufferBytes: 100, Method: "bfd"}})
+		Flight: func() string { return "grpc://" + name + ":1" }, HTTP: "http://" + name + ":2", Bounds: status.Bounds{Pool: 8, Window: 4, Rows: 2, Ahead: 6, BufferBytes: 100, Method: "bfd"}})
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() {

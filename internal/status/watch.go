@@ -26,7 +26,7 @@ type Run interface {
 
 // Plan is the run's plan log.
 type Plan interface {
-	Last(ctx context.Context) (uint64, error)
+	// Scan calls f with every record from position from to the last one of the moment, in order.
 	Scan(ctx context.Context, from uint64, f func(position uint64, record []byte) error) error
 }
 
@@ -42,8 +42,10 @@ type Options struct {
 	Bounds  Bounds
 	Name    string // of this daemon
 	Version string
-	Flight  string // where ranks find it
-	HTTP    string // where its page is
+	Flight  func() string // where ranks find it; it is called when somebody has asked, or behind Serve
+	HTTP    string        // where its page is
+	// Pulls are the sources that daemons fill themselves; nil: there are none.
+	Pulls func() []answers.PullStatus
 }
 
 // Bounds are when the stages of a flow are full.
@@ -71,11 +73,9 @@ type Watch struct {
 	made    time.Time // when history was
 }
 
-// New watches nothing before Serve is called.
+// New watches nothing before Serve is called, or somebody asks.
 func New(o Options) *Watch {
-	w := &Watch{Options: o, others: others{of: map[string]heard{}}, steps: history.NewSteps(), times: history.NewTimes()}
-	w.look(time.Now())
-	return w
+	return &Watch{Options: o, others: others{of: map[string]heard{}}, steps: history.NewSteps(), times: history.NewTimes()}
 }
 
 const (
@@ -158,13 +158,9 @@ func (enough) Error() string { return "enough" }
 
 // readOn takes in some more records, and reports whether there were as many as it takes at a time.
 func (w *Watch) readOn(ctx context.Context) (more bool, err error) {
-	last, err := w.Plan.Last(ctx)
 	w.mu.Lock()
 	from := w.at + 1
 	w.mu.Unlock()
-	if err != nil || last < from {
-		return false, err
-	}
 	n := 0
 	err = w.Plan.Scan(ctx, from, func(position uint64, record []byte) error {
 		e, err := plan.DecodeRecord(record)

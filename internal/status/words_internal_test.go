@@ -70,7 +70,7 @@ func FuzzWords(f *testing.F) {
 	f.Add(good)
 	f.Add([]byte(`{"name":"a","left":true}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		w := New(Options{Run: noRun{}, Ranks: func() []answers.RankStatus { return nil }, Events: NewEvents("a"), Log: slog.New(slog.DiscardHandler), Name: "a", Bus: silent{}})
+		w := New(Options{Run: noRun{}, Ranks: func() []answers.RankStatus { return nil }, Events: NewEvents("a"), Log: slog.New(slog.DiscardHandler), Name: "a", Bus: silent{}, Flight: func() string { return "" }})
 		w.hear(b)
 		w.hear(b)
 		w.look(w.status.Time)

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/build"
 	"io"
 	"os"
 	"os/exec"
@@ -23,32 +24,39 @@ import (
 // standardLibrary is how bills name what every Go binary holds.
 const standardLibrary = "std"
 
-// binaryBill lists the standard library and the modules that are linked into a Go binary, with the licences in their folders. It fetches modules that
-// are not in the module cache; where the binary was built all of them are. The same binary gives the same bill.
+// linked lists the modules of a Go binary and the standard library, and says where the sources of each lie, by path. It fetches modules that are not in the
+// module cache; where the binary was built all of them are.
+func linked(ctx context.Context, path string) (info *buildinfo.BuildInfo, modules []*debug.Module, folders map[string]string, err error) {
+	if info, err = buildinfo.ReadFile(path); err != nil {
+		return nil, nil, nil, fmt.Errorf("read what %s is built of: %w", path, err)
+	}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		if !build.IsLocalImport(m.Path) { // a folder of this repository is no module of others
+			modules = append(modules, m)
+		}
+	}
+	if folders, err = moduleFolders(ctx, modules); err != nil {
+		return nil, nil, nil, err
+	}
+	if folders[standardLibrary], err = goOutput(ctx, "env", "GOROOT"); err != nil {
+		return nil, nil, nil, err
+	}
+	return info, append(modules, &debug.Module{Path: standardLibrary, Version: strings.TrimPrefix(info.GoVersion, "go")}), folders, nil
+}
+
+// binaryBill lists what is linked into a Go binary, with the licences in its folders. The same binary gives the same bill.
 func binaryBill(ctx context.Context, path string) (*cyclonedx.BOM, error) {
-	info, err := buildinfo.ReadFile(path)
+	info, modules, folders, err := linked(ctx, path)
 	if err != nil {
-		return nil, fmt.Errorf("read what %s is built of: %w", path, err)
+		return nil, err
 	}
 	sum, err := fileSum(path)
 	if err != nil {
 		return nil, err
 	}
-	modules := make([]*debug.Module, 0, len(info.Deps))
-	for _, m := range info.Deps {
-		if m.Replace != nil {
-			m = m.Replace
-		}
-		modules = append(modules, m)
-	}
-	folders, err := moduleFolders(ctx, modules)
-	if err != nil {
-		return nil, err
-	}
-	if folders[standardLibrary], err = goOutput(ctx, "env", "GOROOT"); err != nil {
-		return nil, err
-	}
-	modules = append(modules, &debug.Module{Path: standardLibrary, Version: strings.TrimPrefix(info.GoVersion, "go")})
 	var listed []cyclonedx.Component
 	for _, m := range modules {
 		c, err := moduleComponent(m, folders[m.Path])
@@ -57,6 +65,11 @@ func binaryBill(ctx context.Context, path string) (*cyclonedx.BOM, error) {
 		}
 		listed = append(listed, c)
 	}
+	data, err := embedded(info)
+	if err != nil {
+		return nil, err
+	}
+	listed = append(listed, data...)
 	root := cyclonedx.Component{BOMRef: info.Main.Path, Type: cyclonedx.ComponentTypeApplication, Name: filepath.Base(path), Version: info.Main.Version,
 		Hashes: &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: sum}}}
 	dependencies, err := moduleGraph(ctx, info.Main.Path, listed)
@@ -69,9 +82,60 @@ func binaryBill(ctx context.Context, path string) (*cyclonedx.BOM, error) {
 	return bill, nil
 }
 
+// writeNotices writes the licence files of what is linked into a Go binary, whole, as most licences ask for. Equal texts of several modules come once.
+func writeNotices(ctx context.Context, w io.Writer, path string) error {
+	info, modules, folders, err := linked(ctx, path)
+	if err != nil {
+		return err
+	}
+	rules, err := readPolicy()
+	if err != nil {
+		return err
+	}
+	under := map[string][]string{} // modules by text
+	var texts []string
+	for _, m := range modules {
+		files, err := licenceFiles(folders[m.Path])
+		if err != nil {
+			return fmt.Errorf("look for the licence of %s: %w", m.Path, err)
+		}
+		if licence, known := rules.licences[packageURL(m)]; len(files) == 0 && known {
+			files = []string{licence + ": the module has no file of it"}
+		}
+		if len(files) == 0 {
+			return fmt.Errorf("%s %s has no licence file, and policy.yaml decides none", m.Path, m.Version)
+		}
+		for _, text := range files {
+			if under[text] == nil {
+				texts = append(texts, text)
+			}
+			under[text] = append(under[text], m.Path+" "+m.Version)
+		}
+	}
+	for _, d := range dataOf[info.Path] {
+		files, err := licenceFiles(filepath.FromSlash(d.folder))
+		if err != nil {
+			return fmt.Errorf("look for the licence of %s: %w", d.name, err)
+		}
+		for _, text := range files {
+			texts = append(texts, text)
+			under[text] = append(under[text], d.name)
+		}
+	}
+	for _, text := range texts {
+		if _, err := fmt.Fprintf(w, "==== %s\n\n%s\n\n", strings.Join(under[text], "\n==== "), strings.TrimSpace(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func packageURL(m *debug.Module) string {
+	return "pkg:golang/" + m.Path + "@" + strings.ReplaceAll(m.Version, "+", "%2B")
+}
+
 func moduleComponent(m *debug.Module, folder string) (cyclonedx.Component, error) {
-	c := cyclonedx.Component{BOMRef: m.Path, Type: cyclonedx.ComponentTypeLibrary, Name: m.Path, Version: m.Version,
-		PackageURL: "pkg:golang/" + m.Path + "@" + strings.ReplaceAll(m.Version, "+", "%2B")}
+	c := cyclonedx.Component{BOMRef: m.Path, Type: cyclonedx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, PackageURL: packageURL(m)}
 	if sum, found := strings.CutPrefix(m.Sum, "h1:"); found {
 		raw, err := base64.StdEncoding.DecodeString(sum)
 		if err != nil {

@@ -2,6 +2,7 @@
 // whether vulnerabilities of any of it are known. The Makefile's targets sbom and audit run it.
 //
 //	supply binary bin/loaderd                      the bill of materials of a Go binary (CycloneDX 1.6, JSON)
+//	supply notices bin/loaderd                     the licence texts of what is linked into a Go binary
 //	supply audit [flags] binary.json python.json   licences and known vulnerabilities of what two bills list
 package main
 
@@ -33,7 +34,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func command(ctx context.Context, args []string, stdout io.Writer) error {
-	usage := errors.New("want: binary FILE, or: audit [flags] BILL and more bills")
+	usage := errors.New("want: binary FILE, notices FILE, or: audit [flags] BILL and more bills")
 	if len(args) < 2 {
 		return usage
 	}
@@ -44,6 +45,8 @@ func command(ctx context.Context, args []string, stdout io.Writer) error {
 			return err
 		}
 		return write(stdout, bill)
+	case "notices":
+		return writeNotices(ctx, stdout, args[1])
 	case "audit":
 		return audit(ctx, args[1:], stdout)
 	}

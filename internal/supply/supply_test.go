@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,26 @@ func audited(t *testing.T, args ...string) (status int, stdout, stderr string) {
 func expression(text string) *cyclonedx.Licenses { return &cyclonedx.Licenses{{Expression: text}} }
 
 var harmless = cyclonedx.Component{Name: "harmless", Version: "1", PackageURL: "pkg:pypi/harmless@1", Licenses: expression("MIT")}
+
+// The texts of the licences of all that is linked are there.
+func TestNotices(t *testing.T) {
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, said bytes.Buffer
+	if run(t.Context(), []string{"notices", own}, &out, &said) != 0 {
+		t.Fatal(said.String())
+	}
+	for _, part := range []string{"==== github.com/CycloneDX/cyclonedx-go v", "==== std 1.", "Apache License", "Redistribution and use in source and binary forms"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("%q is not among the notices", part)
+		}
+	}
+	if run(t.Context(), []string{"notices", "supply_test.go"}, &out, &said) == 0 {
+		t.Error("a file that is no program has notices")
+	}
+}
 
 // This test's own program is as good as another: it lists the modules that are linked, with sums and licences, and only these.
 func TestBinary(t *testing.T) {
@@ -81,6 +102,21 @@ func TestBinary(t *testing.T) {
 	root := (*bill.Dependencies)[0]
 	if !slices.Contains(*root.Dependencies, "github.com/CycloneDX/cyclonedx-go") || slices.Contains(*root.Dependencies, "google.golang.org/grpc") {
 		t.Errorf("depends on %v", *root.Dependencies)
+	}
+}
+
+// The vocabularies in the program are listed with the licence of their makers.
+func TestEmbedded(t *testing.T) {
+	t.Chdir("../..")
+	listed, err := embedded(&debug.BuildInfo{Path: "loaderd/cmd/loaderd"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(listed) != 1 || (*listed[0].Licenses)[0].Expression != "MIT" {
+		t.Errorf("the program holds %+v", listed)
+	}
+	if listed, err = embedded(&debug.BuildInfo{Path: "loaderd/internal/supply"}); err != nil || len(listed) > 0 {
+		t.Errorf("another program holds %+v: %v", listed, err)
 	}
 }
 

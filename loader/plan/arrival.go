@@ -12,7 +12,10 @@ type Arrival struct {
 	ID       uint64 // hash of the producer's id, 0 for none
 	Length   int    // tokens, end-of-document token included
 	Skip     Skip   // not empty: the document is not used
+	Loss     Runs   // which of its tokens have a loss
+	Cut      bool   // it had more tokens than documents.max_tokens lets it have
 	Traits
+	Parts []Part // of a message with several documents; then only Source and Sequence count besides
 }
 
 // Skip is why a document is not used. It is a function of the message alone (and, for duplicates, of the log before it).
@@ -22,10 +25,11 @@ type Skip string
 const (
 	SkipEmpty       Skip = "empty"       // no text and no tokens
 	SkipUndecodable Skip = "undecodable" // sent to the dead-letter stream
+	SkipMasked      Skip = "masked"      // none of its tokens has a loss
 	SkipDuplicate   Skip = "duplicate"   // its id was seen among the last documents; set by the planner
 	SkipSplit       Skip = "split"       // it is not in the split of its source
 	SkipShort       Skip = "short"       // it has less tokens than its source's min_tokens; set by the planner
-	SkipLong        Skip = "long"        // it has more tokens than its source's max_tokens; set by the planner
+	SkipLong        Skip = "long"        // it has more tokens than documents.max_tokens, or than its source's max_tokens; the planner sets the latter
 )
 
 // Traits are what the planner is told of a document beside its length. They follow from the document alone, and are never its text. No
@@ -35,9 +39,11 @@ type Traits struct {
 }
 
 // Used returns how many tokens of a document a source takes that is configured so, duplicates aside.
-func (a Arrival) Used(c mixture.Source) int {
-	if skip(a, c) != "" {
-		return 0
+func (a Arrival) Used(c mixture.Source) (tokens int) {
+	for i := range a.count() {
+		if x := a.part(i); skip(&a, i, x, c) == "" {
+			tokens += x.Length
+		}
 	}
-	return a.Length
+	return tokens
 }

@@ -73,6 +73,7 @@ type pack struct {
 	// An atom has atomRows rows, and a row rowAtoms atoms; one of them is 1.
 	atomRows, rowAtoms int
 	joins              bool // its atoms are what the packer says
+	once               bool // the loss of a repeated token counts once
 }
 
 // addPack adds a packer of a configuration whose buckets are some of the run's.
@@ -82,7 +83,8 @@ func (p *Planner) addPack(c packonline.Config) error {
 	if err != nil {
 		return fmt.Errorf("make packer: %w", err)
 	}
-	k := pack{config: c, packer: packer, atomRows: int(max(c.Atom, 1)), rowAtoms: int(1 / min(c.Atom, 1)), joins: packonline.Joins(c.Method)}
+	k := pack{config: c, packer: packer, atomRows: int(max(c.Atom, 1)), rowAtoms: int(1 / min(c.Atom, 1)), joins: packonline.Joins(c.Method),
+		once: c.Relevant().RepeatLoss == packonline.LossOnce}
 	for i, l := range c.Buckets {
 		queue := slices.Index(p.config.Packing.Buckets, l)
 		if queue < 0 {
@@ -90,7 +92,7 @@ func (p *Planner) addPack(c packonline.Config) error {
 		}
 		k.lines = append(k.lines, line{queue: queue, packed: int32(float64(l) * min(c.Atom, 1)), open: atom{pack: len(p.packs), bucket: i}})
 	}
-	p.packs = append(p.packs, k)
+	p.packs, p.once = append(p.packs, k), p.once || k.once
 	return nil
 }
 
@@ -125,7 +127,11 @@ func (p *Planner) shuffle(k *pack) {
 		if !l.begun() {
 			l.since = p.counts.Arrived
 		}
-		l.open.add(p.parent.place(pieces))
+		placed := p.parent.place(pieces)
+		if k.once {
+			placed = mark(placed, p.repeats(i))
+		}
+		l.open.add(placed)
 		complete := l.open.rows() == k.atomRows
 		if k.joins {
 			complete = i+1 == p.rows.Len() || !p.rows.Joined(i+1)
@@ -134,6 +140,21 @@ func (p *Planner) shuffle(k *pack) {
 			p.submit(l)
 		}
 	}
+}
+
+// repeats returns how many tokens row i of those just packed begins with that the row before ends with: windows of one document come one behind the other, and
+// each is a row of one piece.
+func (p *Planner) repeats(i int) int32 {
+	if i == 0 {
+		return 0
+	}
+	_, before, _ := p.rows.Row(i - 1)
+	_, now, _ := p.rows.Row(i)
+	last, x := before[len(before)-1], now[0]
+	if last.Doc != x.Doc {
+		return 0
+	}
+	return last.Start + last.Length - x.Start
 }
 
 // submit hands the open atom to the window, even if rows of it have not come.
@@ -190,12 +211,12 @@ func (l *line) each(f func([]packonline.Piece)) {
 	f(l.merged)
 }
 
-// oldest returns the part of p that covers no document of the pieces.
-func oldest(pieces []packonline.Piece, p Position) Position {
+// oldest returns the part of a floor that covers no document of the pieces.
+func (p *Planner) oldest(pieces []packonline.Piece, floor Position) Position {
 	for _, x := range pieces {
-		p = p.Least(Before(x.Doc))
+		floor = floor.Least(Before(p.names.position(x.Doc)))
 	}
-	return p
+	return floor
 }
 
 func tokens(pieces []packonline.Piece) (n int64) {

@@ -137,7 +137,7 @@ func (m *model) step(bucket int, row []packonline.Piece) {
 // The planner packs, shuffles by atom and merges or splits the atoms into rows as the model does, whatever the method and the atom.
 func TestPlannerFollowsTheModel(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c plan.Config) {
-		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance = 0, 0, 0, nil, false
+		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance, c.Packing.RepeatLoss = 0, 0, 0, nil, false, ""
 		p, m := newPlanner(t, c), newModel(t, c)
 		var steps []plan.Step
 		for i, n := range rapid.SliceOfN(rapid.IntRange(1, 90), 0, 80).Draw(t, "lengths") {

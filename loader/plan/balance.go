@@ -40,10 +40,14 @@ type rowPart struct {
 }
 
 func attentionCost(row []packonline.Piece) (cost int64) {
-	for _, x := range row {
-		cost += int64(x.Length) * int64(x.Length)
+	segment := int64(0)
+	for k, x := range row {
+		if k == 0 || !goesOn(row[k-1], x) {
+			cost, segment = cost+segment*segment, 0
+		}
+		segment += int64(x.Length)
 	}
-	return cost
+	return cost + segment*segment
 }
 
 // join makes each f parts one.

@@ -81,16 +81,18 @@ type SourceCounts struct {
 	Arrived    int64 `json:"arrived"` // documents taken, used or not
 	Empty      int64 `json:"empty"`
 	Undecoded  int64 `json:"undecoded"`
+	Masked     int64 `json:"masked"` // no token has a loss
 	Duplicates int64 `json:"duplicates"`
 	Split      int64 `json:"split"`   // not in the split
 	Short      int64 `json:"short"`   // less tokens than min_tokens
-	Long       int64 `json:"long"`    // more than max_tokens
+	Long       int64 `json:"long"`    // more than its max_tokens, or than documents.max_tokens
+	Cut        int64 `json:"cut"`     // used without their last tokens, by documents.max_tokens
 	Tokens     int64 `json:"-"`       // of those that are used: what mixture.Status tells as well
 	Emitted    int64 `json:"emitted"` // tokens in steps, repeated ones as often as they come
 }
 
 func (c *SourceCounts) fields() []*int64 {
-	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Duplicates, &c.Split, &c.Short, &c.Long, &c.Tokens, &c.Emitted}
+	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Masked, &c.Duplicates, &c.Split, &c.Short, &c.Long, &c.Cut, &c.Tokens, &c.Emitted}
 }
 
 // skips counts a document that is not used.
@@ -100,6 +102,8 @@ func (c *SourceCounts) skips(s Skip) {
 		c.Empty++
 	case SkipDuplicate:
 		c.Duplicates++
+	case SkipMasked:
+		c.Masked++
 	case SkipSplit:
 		c.Split++
 	case SkipShort:
@@ -114,13 +118,13 @@ func (c *SourceCounts) skips(s Skip) {
 // blend is what a planner of a run with several sources keeps beside what all do. Such a planner counts in arrivals: pieces that wait name the
 // arrival of their document, and name the document when a step takes them.
 type blend struct {
-	mix    *mixture.Mixture
-	infos  []SourceInfo // by source
-	begun  int          // how many of them the run began with
-	refs   *refs
-	parts  []blended // by source
-	even   evenness
-	unread map[uint64][]unread
+	mix   *mixture.Mixture
+	infos []SourceInfo // by source
+	begun int          // how many of them the run began with
+	refs  *refs
+	parts []blended // by source
+	even  evenness
+	names naming
 }
 
 // blended is what a planner keeps of one source.
@@ -131,11 +135,11 @@ type blended struct {
 	counts SourceCounts
 }
 
-// unread is an arrival whose traits a restored packer lacks, or lacks yet where the document still has to come to it.
+// unread is a document whose traits a restored packer lacks, or lacks yet where the document still has to come to it.
 type unread struct {
-	pack    int
-	arrival uint64
-	comes   bool
+	pack  int
+	name  uint64
+	comes bool
 }
 
 // newBlended returns the planner of a run with several sources.
@@ -160,7 +164,7 @@ func newBlended(h Header) (*Planner, error) {
 
 // blends makes a planner one of several sources.
 func (p *Planner) blends(mix *mixture.Mixture, infos []SourceInfo, r *refs) {
-	p.blend = &blend{mix: mix, infos: infos, begun: len(infos), refs: r}
+	p.blend = &blend{mix: mix, infos: infos, begun: len(infos), refs: r, names: p.names}
 	p.blend.even.forget = max(evenSteps*p.config.StepTokens(), 1)
 	p.window.Prefer(p.blend.closer)
 }
@@ -182,16 +186,16 @@ func (p *Planner) meet() error {
 	return nil
 }
 
-// skip says why a document is not used, by what its source is configured to take.
-func skip(a Arrival, c mixture.Source) Skip {
+// skip says why document i of an arrival is not used, by what its source is configured to take.
+func skip(a *Arrival, i int, x Part, c mixture.Source) Skip {
 	switch {
-	case a.Skip != "":
-		return a.Skip
-	case !c.Split.Takes(a.ID, a.Sequence):
+	case x.Skip != "":
+		return x.Skip
+	case !c.Split.Takes(x.ID, a.identity(i, x)):
 		return SkipSplit
-	case a.Length < c.MinTokens:
+	case x.Length < c.MinTokens:
 		return SkipShort
-	case c.MaxTokens > 0 && a.Length > c.MaxTokens:
+	case c.MaxTokens > 0 && x.Length > c.MaxTokens:
 		return SkipLong
 	}
 	return ""
@@ -207,35 +211,50 @@ func (p *Planner) take(a Arrival) ([]Step, error) {
 	case a.Source != source || a.Sequence != sequence || sequence > maxSequence:
 		return nil, fmt.Errorf("plan document %d of source %d: the next one is %d of source %d (%s)", a.Sequence, a.Source, sequence, source, b.mix.Name(source))
 	}
+	if err := p.check(&a); err != nil {
+		return nil, err
+	}
 	arrival := p.cursor.Next()
 	p.cursor = Behind(arrival)
-	p.counts.Arrived++
 	p.steps = p.steps[:0]
 	p.used = 0
-	x := &b.parts[source]
-	x.counts.Arrived++
-	a.Skip = skip(a, b.mix.Config(source))
-	if a.Skip == "" && x.seen.observe(a.ID) {
-		a.Skip = SkipDuplicate
-	} else if a.Skip != "" {
-		x.seen.observe(0)
-	}
 	b.refs.add(Ref(source, sequence))
-	if a.Skip == "" {
-		p.used = int64(a.Length)
-		x.counts.Tokens += p.used
-		k := &p.packs[x.pack]
-		p.rows.Reset()
-		k.packer.Add(packonline.Doc{Seq: arrival, Length: int32(a.Length), Hint: a.Hint}, &p.rows)
-		p.shuffle(k)
-	} else {
-		x.counts.skips(a.Skip)
-		p.counts.skips(a.Skip)
+	config, first := b.mix.Config(source), 0
+	for i := range a.count() {
+		x := a.part(i)
+		x.Skip = skip(&a, i, x, config)
+		p.takeOne(&b.parts[source], p.names.name(arrival, first), x)
+		first += x.Length
+		if i+1 < a.count() {
+			p.overdue()
+		}
 	}
 	b.mix.Take(int(p.used))
 	p.turn(source)
 	p.overdue()
 	return p.settle(), nil
+}
+
+// takeOne takes in one document of a source.
+func (p *Planner) takeOne(of *blended, name uint64, x Part) {
+	p.counts.Arrived++
+	of.counts.Arrived++
+	if x.Skip == "" && of.seen.observe(x.identity()) {
+		x.Skip = SkipDuplicate
+	} else if x.Skip != "" {
+		of.seen.observe(0)
+	}
+	if x.Skip != "" {
+		of.counts.skips(x.Skip)
+		p.counts.skips(x.Skip)
+		return
+	}
+	p.used += int64(x.Length)
+	of.counts.Tokens += int64(x.Length)
+	if x.Cut {
+		of.counts.Cut++
+	}
+	p.pack(&p.packs[of.pack], name, int32(x.Length), x)
 }
 
 // turn forgets the ids of the epoch before, where a source has begun another one.
@@ -253,15 +272,30 @@ func (p *Planner) settle() []Step {
 	}
 	steps := p.finish(p.cursor)
 	if p.blend.refs.due() {
-		p.blend.refs.sweep(p.waiting())
+		p.blend.refs.sweep(p.arrivals())
+	}
+	if p.losses.due() {
+		p.losses.sweep(p.waiting())
 	}
 	return steps
 }
 
-// waiting returns the arrivals that something of waits, as often as it has pieces.
+// arrivals returns the positions of the messages that something of waits, as often as it has pieces.
+func (p *Planner) arrivals() []uint64 {
+	out := p.waiting()
+	for i := range out {
+		out[i] = p.names.position(out[i])
+	}
+	return out
+}
+
+// ref returns the document of a name, as a plan has it.
+func (b *blend) ref(name uint64) uint64 { return b.refs.of(b.names.position(name)) }
+
+// waiting returns the documents that something of waits, as often as it has pieces.
 func (p *Planner) waiting() []uint64 {
 	var out []uint64
-	note := func(arrival uint64) { out = append(out, arrival) }
+	note := func(name uint64) { out = append(out, name&^repeated) }
 	p.unplaced(func(x packonline.Piece) { note(x.Doc) })
 	p.beyond(func(pieces []packonline.Piece) {
 		for _, x := range pieces {
@@ -279,6 +313,7 @@ func (p *Planner) name() {
 		s := &p.steps[i]
 		for _, row := range s.Rows {
 			for k := range row {
+				p.names.emit(&row[k])
 				ref := b.refs.of(row[k].Doc)
 				row[k].Doc = ref
 				b.parts[RefSource(ref)].counts.Emitted += int64(row[k].Length)
@@ -360,25 +395,25 @@ func (p *Planner) SourceCounts() []SourceCounts {
 	return out
 }
 
-// unreadOf returns the documents whose traits a packer lacks, each once. left are those that still have to come to one.
-func (b *blend) unreadOf(packs []pack, left []packonline.Piece) []uint64 {
-	b.unread = map[uint64][]unread{}
-	for i := range packs {
-		if packer, ok := packs[i].packer.(packonline.Hinted); ok {
-			for _, arrival := range packer.Unhinted() {
-				ref := b.refs.of(arrival)
-				b.unread[ref] = append(b.unread[ref], unread{i, arrival, false})
+// unreadOf returns the messages of documents whose traits a packer lacks, each once, of a run with several sources.
+func (p *Planner) unreadOf() []uint64 {
+	p.unread = map[uint64][]unread{}
+	for i := range p.packs {
+		if packer, ok := p.packs[i].packer.(packonline.Hinted); ok {
+			for _, name := range packer.Unhinted() {
+				ref := p.blend.ref(name)
+				p.unread[ref] = append(p.unread[ref], unread{i, name, false})
 			}
 		}
 	}
-	for _, x := range left {
-		ref := b.refs.of(x.Doc)
-		i := b.parts[RefSource(ref)].pack
-		if _, ok := packs[i].packer.(packonline.Hinted); ok {
-			b.unread[ref] = append(b.unread[ref], unread{i, x.Doc, true})
+	for _, x := range p.left { // which still have to come to one
+		ref := p.blend.ref(x.Doc)
+		i := p.blend.parts[RefSource(ref)].pack
+		if _, ok := p.packs[i].packer.(packonline.Hinted); ok {
+			p.unread[ref] = append(p.unread[ref], unread{i, x.Doc, true})
 		}
 	}
-	return slices.Sorted(maps.Keys(b.unread))
+	return slices.Sorted(maps.Keys(p.unread))
 }
 
 // appendState writes the streams of sources that were added (JSON behind its length), the mixture, the documents of the arrivals that wait, what each source lacks
@@ -433,7 +468,7 @@ func (p *Planner) restoreBlend(r *varints) error {
 			return err
 		}
 	}
-	if r.err == nil && (arrived != p.counts.Arrived || uint64(arrived) != p.cursor.Last()) {
+	if r.err == nil && (arrived != p.counts.Arrived || uint64(arrived) < p.cursor.Last() || p.names.bits == 0 && uint64(arrived) > p.cursor.Last()) {
 		r.fail(fmt.Errorf("%d documents of all sources arrived behind arrival %s", arrived, p.cursor))
 	}
 	return r.err

@@ -36,10 +36,34 @@ func newBlended(t *rapid.T, c plan.Config, sources []plan.SourceBegin) *blended 
 	return &blended{header: h, applier: a, tokens: map[uint64]int{}}
 }
 
-// mixedDocument is the one of a source with a sequence.
+// document is the one of a source with a sequence; where messages hold several documents some do.
+func (b *blended) document(source int, sequence uint64) plan.Arrival {
+	a := mixedDocument(source, sequence)
+	if !b.header.Config.Documents.Several() || sequence%4 != 1 {
+		return a
+	}
+	whole := plan.Arrival{Source: source, Sequence: sequence}
+	for k := range 1 + sequence*7%5 {
+		x := mixedDocument(source, sequence+1000*k).Documents()[0]
+		if k > 0 && sequence%3 > 0 { // a piece of the one before it
+			x.ID, x.Nth = whole.Parts[k-1].ID, whole.Parts[k-1].Nth+1
+		}
+		whole.Parts = append(whole.Parts, x)
+	}
+	return whole
+}
+
+// named is the one that a plan names.
+func (b *blended) named(ref uint64) plan.Arrival {
+	return b.document(plan.RefSource(ref), plan.RefSequence(ref))
+}
+
+func (b *blended) loss(ref uint64) plan.Runs { return lossOf(b.named(ref)) }
+
 func mixedDocument(source int, sequence uint64) plan.Arrival {
 	x := uint64(source)*1000003 + sequence*7919
 	a := plan.Arrival{Source: source, Sequence: sequence, Length: 1 + int(x%37), ID: sequence * sequence % 7, Traits: plan.Traits{Hint: plantest.Hint(sequence)}}
+	a.Loss = plantest.Loss(x, a.Length)
 	if x%11 == 3 {
 		a.Skip, a.Length = plan.SkipEmpty, 0
 	}
@@ -53,7 +77,7 @@ func (b *blended) next(t *rapid.T) bool {
 		return false
 	}
 	fed := b.applier.Fed
-	ready, err := b.applier.Document(mixedDocument(source, sequence))
+	ready, err := b.applier.Document(b.document(source, sequence))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +108,7 @@ func (b *blended) restart(t *rapid.T) {
 		t.Fatal(err)
 	}
 	for _, ref := range b.applier.Planner.Unread() {
-		b.applier.Planner.Tell(ref, mixedDocument(plan.RefSource(ref), plan.RefSequence(ref)).Traits)
+		b.applier.Planner.Tell(ref, b.named(ref).Documents())
 	}
 	b.applier.Fed = fed
 	if again := b.applier.Planner.AppendState(nil); !bytes.Equal(state, again) {
@@ -234,7 +258,22 @@ func (b *blended) check(t *rapid.T) {
 			}
 		}
 	}
+	apart(t, b.steps, func(ref uint64) []plan.Part { return b.named(ref).Documents() })
+	labels, masked := labelled(t, b.steps, b.loss, func(row []packonline.Piece) bool {
+		if own := planner.Mixture().Config(plan.RefSource(row[0].Doc)); own.Packing != nil {
+			return own.Attention == plan.AttentionRow
+		}
+		return b.header.Config.Attention == plan.AttentionRow
+	})
 	counts, packed := planner.Counts()
+	if masked != counts.MaskedTokens {
+		t.Fatalf("%d tokens have no loss, the counts say %d", masked, counts.MaskedTokens)
+	}
+	if onceOnly(b.header.Config, planner) {
+		for ref, n := range b.tokens {
+			evenly(t, labels, ref, b.named(ref), n)
+		}
+	}
 	total := 0
 	for _, n := range emitted {
 		total += n

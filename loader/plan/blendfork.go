@@ -26,6 +26,7 @@ func (p *Planner) keep() {
 			s.Rows[i] = slices.Clone(row) // the step's own will name documents
 			p.counts.Tokens -= tokens(row)
 		}
+		p.counts.MaskedTokens -= s.Masked
 		p.counts.Rows -= int64(len(s.Rows))
 		p.counts.Slots -= int64(len(s.Rows)) * int64(s.Bucket)
 		p.kept = append(p.kept, s)
@@ -37,6 +38,9 @@ func (p *Planner) keep() {
 // packed anew, before any other document. The planner itself is used up.
 func (p *Planner) Fork(c Config, more []SourceBegin) (*Planner, error) {
 	old := p.blend
+	if c.Documents.naming() != p.config.Documents.naming() {
+		return nil, fmt.Errorf("documents.batches: %v: want %v, as the run had it: what waits is named by that", c.Documents.Batches, p.config.Documents.Batches)
+	}
 	if err := old.mix.Continue(c.mixture(), begins(more)); err != nil {
 		return nil, err
 	}
@@ -62,9 +66,11 @@ func (p *Planner) Fork(c Config, more []SourceBegin) (*Planner, error) {
 		n.window = p.window
 	}
 	n.blends(old.mix, infos, old.refs)
-	n.cursor = p.cursor
-	n.counts = Counts{Arrived: p.counts.Arrived, Empty: p.counts.Empty, Undecoded: p.counts.Undecoded, Duplicates: p.counts.Duplicates}
+	n.cursor, n.losses = p.cursor, p.losses
+	n.counts = Counts{Arrived: p.counts.Arrived, Empty: p.counts.Empty, Undecoded: p.counts.Undecoded, Masked: p.counts.Masked, Duplicates: p.counts.Duplicates,
+		Long: p.counts.Long, Cut: p.counts.Cut}
 	if goesOn {
+		n.once = n.once || p.once
 		n.packs, n.queues, n.parent, n.due = p.packs, p.queues, p.parent, slices.Concat(p.due, p.kept)
 		n.blend.parts, n.blend.even.lacks = old.parts, old.even.lacks
 		for i := range n.queues.buckets {
@@ -113,7 +119,9 @@ func (p *Planner) rest() (left []packonline.Piece, used *Inheritance) {
 	waits := map[uint64][]span{}
 	note := func(pieces []packonline.Piece) {
 		for _, x := range pieces {
-			waits[x.Doc] = append(waits[x.Doc], span{x.Start, x.Start + x.Length})
+			if x.Doc&repeated == 0 { // another piece holds those, here or in a step of the parent
+				waits[x.Doc] = append(waits[x.Doc], span{x.Start, x.Start + x.Length})
+			}
 		}
 	}
 	p.unplaced(func(x packonline.Piece) { note(p.parent.place([]packonline.Piece{x})) })
@@ -157,10 +165,8 @@ func (p *Planner) Inherit() []Step {
 		p.made(s)
 	}
 	for _, x := range left {
-		k := &p.packs[p.blend.parts[RefSource(p.blend.refs.of(x.Doc))].pack]
-		p.rows.Reset()
-		k.packer.Add(packonline.Doc{Seq: x.Doc, Length: x.Length, Hint: p.hints[x.Doc]}, &p.rows)
-		p.shuffle(k)
+		k := &p.packs[p.blend.parts[RefSource(p.blend.ref(x.Doc))].pack]
+		p.pack(k, x.Doc, x.Length, Part{Traits: Traits{p.hints[x.Doc]}})
 	}
 	p.hints = nil
 	p.overdue()

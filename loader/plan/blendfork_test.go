@@ -73,7 +73,7 @@ func (b *blended) fork(t *rapid.T, inputs []plan.Control, step uint64, c plan.Co
 // tell tells the planner what documents are about.
 func (b *blended) tell() {
 	for _, ref := range b.applier.Planner.Unread() {
-		b.applier.Planner.Tell(ref, mixedDocument(plan.RefSource(ref), plan.RefSequence(ref)).Traits)
+		b.applier.Planner.Tell(ref, b.named(ref).Documents())
 	}
 }
 
@@ -191,7 +191,14 @@ func TestForkWithAnotherConfiguration(t *testing.T) {
 		run, inputs := drawRun(t, c, sources)
 		emitted := map[token]int{}
 		taken := map[uint64]int{}
-		lossless := true
+		lossless, once := true, true
+		labels := map[token]int{}
+		learn := func(steps []plan.Step) {
+			more, _ := labelled(t, steps, run.loss, nil)
+			for x, n := range more {
+				labels[x] += n
+			}
+		}
 		for generation := range 2 {
 			step := uint64(rapid.IntRange(0, len(run.steps)).Draw(t, "step"))
 			next := drawChanged(t, run.header)
@@ -202,7 +209,8 @@ func TestForkWithAnotherConfiguration(t *testing.T) {
 			for ref, n := range before.tokens {
 				taken[ref] += n
 			}
-			lossless = lossless && exact(before.applier)
+			lossless, once = lossless && exact(before.applier), once && onceOnly(run.header.Config, before.applier.Planner)
+			learn(run.steps[:step])
 			heir.settle(t)
 			added := 3 * (generation + 1) // no more
 			var more []plan.Control
@@ -236,16 +244,30 @@ func TestForkWithAnotherConfiguration(t *testing.T) {
 		if have := counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens; have != run.applier.Fed || run.applier.Planner.WaitingTokens() != 0 {
 			t.Fatalf("%d tokens were taken, %d came out", run.applier.Fed, have)
 		}
+		learn(run.steps)
+		if once && onceOnly(run.header.Config, run.applier.Planner) {
+			for ref, n := range taken {
+				evenly(t, labels, ref, run.named(ref), n)
+			}
+		}
 		if !lossless || !exact(run.applier) {
 			return
 		}
 		for ref, n := range taken {
-			length := mixedDocument(plan.RefSource(ref), plan.RefSequence(ref)).Length
-			for i := range length {
-				if x := (token{ref, int32(i)}); emitted[x] != n/length {
-					t.Fatalf("token %d of document %d of source %d came %d times of %d", i, plan.RefSequence(ref), plan.RefSource(ref), emitted[x], n/length)
+			sum, at := 0, int32(0)
+			for _, x := range run.named(ref).Documents() {
+				first := emitted[token{ref, at}]
+				for range x.Length {
+					if n := emitted[token{ref, at}]; n != first {
+						t.Fatalf("token %d of document %d of source %d came %d times, the first of its document %d times", at, plan.RefSequence(ref), plan.RefSource(ref), n, first)
+					}
+					delete(emitted, token{ref, at})
+					at++
 				}
-				delete(emitted, token{ref, int32(i)})
+				sum += first * x.Length
+			}
+			if sum != n {
+				t.Fatalf("%d tokens of document %d of source %d came, %d were taken", sum, plan.RefSequence(ref), plan.RefSource(ref), n)
 			}
 		}
 		if len(emitted) > 0 {
@@ -302,6 +324,7 @@ func drawChanged(t *rapid.T, h plan.Header) plan.Config {
 			next.Sources[name] = s
 		}
 	}
+	next.Documents.Batches, next.Documents.MaxTokens = h.Config.Documents.Batches, h.Config.Documents.MaxTokens
 	if len(next.Validate()) > 0 {
 		t.Skip()
 	}

@@ -38,8 +38,17 @@ func (c Config) PackingOf(s mixture.Source) packonline.Config {
 	return c.Packing
 }
 
-// Settled is the configuration as it stands in a plan: without what a run with one document stream does not read.
+// AttentionIn returns the attention in rows of a source's documents: its own where it packs for itself, else the run's.
+func (c Config) AttentionIn(s mixture.Source) string {
+	if s.Packing != nil {
+		return s.Attention
+	}
+	return c.Attention
+}
+
+// Settled is the configuration as it stands in a plan: without what a run with one document stream does not read, and without transformations that are off.
 func (c Config) Settled() Config {
+	c.Documents = c.Documents.settled()
 	if !c.Mixed() {
 		c.Mix = mixture.Mix{}
 	}
@@ -61,10 +70,35 @@ type Tokenizer struct {
 	Pad           int32 `json:"pad"`        // id that fills padding
 }
 
-// DocumentsConfig says which documents count.
+// DocumentsConfig says which documents count, and what becomes of their tokens before they are packed.
 type DocumentsConfig struct {
 	// Dedupe drops a document whose producer id was seen among the last this many documents. 0 keeps all.
 	Dedupe int `koanf:"dedupe" json:"dedupe"`
+	// Batches lets messages hold several documents.
+	Batches bool `koanf:"batches" json:"batches,omitempty"`
+	// BOS is put before every document that does not begin with it.
+	BOS       Token     `koanf:"bos" json:"bos,omitempty"`
+	FIM       FIM       `koanf:"fim" json:"fim,omitzero"`
+	MaxTokens MaxTokens `koanf:"max_tokens" json:"max_tokens,omitzero"`
+	// Columns are those of values for each token that documents may bring along, by name.
+	Columns map[string]TokenColumn `koanf:"columns" json:"columns,omitempty"`
+	// Meta are keys of what documents say of themselves, each with the type of its values: MetaString, MetaInt64 or MetaFloat64.
+	Meta map[string]string `koanf:"meta" json:"meta,omitempty"`
+	// Versions are those of the transformations that are on, by their names.
+	Versions map[string]int `koanf:"-" json:"versions,omitempty"`
+}
+
+// Several reports whether a message may be several documents: as it holds them, or as the one that it holds is split.
+func (c DocumentsConfig) Several() bool { return c.Batches || c.Splits() }
+
+// Splits reports whether documents that are too long are split.
+func (c DocumentsConfig) Splits() bool { return c.MaxTokens.At > 0 && c.MaxTokens.Do == MaxSplit }
+
+func (c DocumentsConfig) naming() (n naming) {
+	if c.Several() {
+		n.bits = partBits
+	}
+	return n
 }
 
 // StepsConfig shapes steps.
@@ -84,6 +118,14 @@ type StepsConfig struct {
 	Balance bool `koanf:"balance" json:"balance"`
 	// Last says what happens to the rows that do not fill a step when the stream is sealed: pad (rows of padding are added) or drop.
 	Last string `koanf:"last" json:"last"`
+}
+
+// Full is how many rows the queues of all buckets hold when each has a full step.
+func (c StepsConfig) Full(buckets []int) (rows int) {
+	for _, n := range c.PerBucket(buckets) {
+		rows += n
+	}
+	return rows
 }
 
 // PerBucket returns the rows of a step for each bucket.
@@ -144,9 +186,7 @@ func (c Config) Validate() []FieldError {
 	for _, e := range c.Shuffle.Validate() {
 		add("shuffle."+e.Field, e.Value, e.Want)
 	}
-	if c.Documents.Dedupe < 0 || c.Documents.Dedupe > 1<<26 {
-		add("documents.dedupe", c.Documents.Dedupe, "0 (keep all) to 2^26 documents")
-	}
+	bad = append(bad, c.Documents.validate()...)
 	bad = append(bad, c.Steps.validate(c.Packing.Buckets)...)
 	if c.Attention != AttentionDocument && c.Attention != AttentionRow {
 		add("attention", c.Attention, fmt.Sprintf("%s or %s", AttentionDocument, AttentionRow))

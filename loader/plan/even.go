@@ -46,7 +46,7 @@ func (b *blend) leaves(a *atom) {
 // leave takes the tokens of an atom from what sources lack, and gives each its share of them. It returns their number.
 func (b *blend) leave(a *atom, lacks []int64) (n int64) {
 	for _, x := range a.pieces {
-		lacks[RefSource(b.refs.of(x.Doc))] -= int64(x.Length) * mixture.Unit
+		lacks[RefSource(b.ref(x.Doc))] -= int64(x.Length) * mixture.Unit
 		n += int64(x.Length)
 	}
 	for s := range lacks {

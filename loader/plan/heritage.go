@@ -110,7 +110,7 @@ func (p *Planner) Heritage(of Header, step uint64) (sources []SourceBegin, paren
 	for i := range b.infos {
 		needs[i] = b.infos[i].Floor(b.mix.Place(i))
 	}
-	for _, arrival := range p.waiting() {
+	for _, arrival := range p.arrivals() {
 		ref := b.refs.of(arrival)
 		needs[RefSource(ref)] = min(needs[RefSource(ref)], RefSequence(ref))
 	}
@@ -159,7 +159,7 @@ func (p *Planner) appendHeritage(b []byte, previous *uint64) []byte {
 // checkLeft refuses documents that are left and that their packer has passed.
 func (p *Planner) checkLeft() error {
 	for _, x := range p.left {
-		if k := p.blend.parts[RefSource(p.blend.refs.of(x.Doc))].pack; x.Doc < p.packs[k].packer.Next() {
+		if k := p.blend.parts[RefSource(p.blend.ref(x.Doc))].pack; x.Doc < p.packs[k].packer.Next() {
 			return fmt.Errorf("arrival %d waits for a packer that is at %d", x.Doc, p.packs[k].packer.Next())
 		}
 	}
@@ -195,7 +195,7 @@ func (p *Planner) restoreHeritage(r *varints, previous *uint64) {
 	if r.err != nil || len(used) == 0 {
 		return
 	}
-	taken, err := readTaken(used, 0, p.cursor.Last())
+	taken, err := readTaken(used, 0, p.names.name(p.cursor.Next(), 0)-1)
 	if err != nil {
 		r.fail(err)
 		return

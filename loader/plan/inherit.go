@@ -117,26 +117,34 @@ func (h Header) Inherits() (*Inheritance, error) {
 		return nil, nil
 	}
 	taken, err := h.Parent.taken()
-	return &Inheritance{Before(h.Parent.Floor), Behind(h.Parent.Cursor), taken}, err
+	return &Inheritance{Floor: Before(h.Parent.Floor), Cursor: Behind(h.Parent.Cursor), taken: taken}, err
 }
 
 // Inheritance is what a planner must know of its parent: which tokens the parent's steps hold of documents that are not used up.
 type Inheritance struct {
 	Floor  Position // all documents before are used up
 	Cursor Position // no document behind is used
+	names  naming   // of the planner, where taken is by messages; those of a fork of several sources are by documents
 	taken  map[uint64][]span
 }
 
 // NewInheritance returns the inheritance of a run whose first document has sequence start: nothing is used.
 func NewInheritance(start uint64) *Inheritance {
-	return &Inheritance{Before(start), Before(start), map[uint64][]span{}}
+	return &Inheritance{Floor: Before(start), Cursor: Before(start), taken: map[uint64][]span{}}
 }
 
 // Use notes the tokens that a step holds.
 func (i *Inheritance) Use(s *Step) {
-	for _, row := range s.Rows {
-		for _, x := range row {
-			i.taken[x.Doc] = append(i.taken[x.Doc], span{x.Start, x.Start + x.Length})
+	repeats := s.Repeats
+	for k, row := range s.Rows {
+		for n, x := range row {
+			if len(repeats) > 0 && repeats[0].Row == k && repeats[0].Piece == n { // their loss is in another piece, which may be left
+				x.Start, x.Length = x.Start+repeats[0].Tokens, x.Length-repeats[0].Tokens
+				repeats = repeats[1:]
+			}
+			if x.Length > 0 {
+				i.taken[x.Doc] = append(i.taken[x.Doc], span{x.Start, x.Start + x.Length})
+			}
 		}
 	}
 }
@@ -153,18 +161,40 @@ func (i *Inheritance) Parent(of Header, step uint64) *Parent {
 }
 
 // used reports whether the parent planned a part of a document. Such a document is no duplicate, however far the new run looks back.
-func (i *Inheritance) used(sequence uint64) bool { return i != nil && len(i.taken[sequence]) > 0 }
+func (i *Inheritance) used(document uint64, length int32) bool {
+	if i == nil {
+		return false
+	}
+	spans := i.spans(document)
+	return len(spans) > 0 && spans[0].start < length
+}
+
+// spans returns the tokens of a document that are taken, and behind them those of documents behind it in its message.
+func (i *Inheritance) spans(document uint64) []span {
+	all := i.taken[i.names.position(document)]
+	first := i.names.first(document)
+	if first == 0 {
+		return all
+	}
+	var out []span
+	for _, s := range all {
+		if s.end > first {
+			out = append(out, span{max(s.start-first, 0), s.end - first})
+		}
+	}
+	return out
+}
 
 // rest returns how many tokens of a document are left. A document that is used up has nothing left.
-func (i *Inheritance) rest(sequence uint64, length int32) int32 {
-	if i == nil || !i.Cursor.Covers(sequence) {
+func (i *Inheritance) rest(document uint64, length int32) int32 {
+	if i == nil || !i.Cursor.Covers(i.names.position(document)) {
 		return length
 	}
-	if i.Floor.Covers(sequence) {
+	if i.Floor.Covers(i.names.position(document)) {
 		return 0
 	}
 	left := length
-	for _, s := range i.taken[sequence] {
+	for _, s := range i.spans(document) {
 		left -= min(s.end, length) - min(s.start, length)
 	}
 	return left
@@ -173,12 +203,12 @@ func (i *Inheritance) rest(sequence uint64, length int32) int32 {
 // place turns pieces that count only the tokens left of a document into pieces of the whole document. A piece with taken tokens inside
 // becomes two.
 func (i *Inheritance) place(pieces []packonline.Piece) []packonline.Piece {
-	if i == nil || !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return i.used(x.Doc) }) {
+	if i == nil || !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return len(i.spans(x.Doc)) > 0 }) {
 		return pieces
 	}
 	out := make([]packonline.Piece, 0, len(pieces)+1)
 	for _, x := range pieces {
-		for _, s := range i.taken[x.Doc] {
+		for _, s := range i.spans(x.Doc) {
 			if n := min(s.start-x.Start, x.Length); n > 0 {
 				out = append(out, packonline.Piece{Doc: x.Doc, Start: x.Start, Length: n})
 				x.Start += n

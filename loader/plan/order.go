@@ -235,8 +235,13 @@ func (j *Joiner) Add(e Entry) (*Step, error) {
 		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.next)
 	}
 	if j.Step == nil {
-		j.Step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Mixed: p.Mixed, Places: p.Places, Rows: make([][]packonline.Piece, 0, p.Total)}
+		j.Step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Mixed: p.Mixed, Places: p.Places,
+			Masked: p.Masked, MaskedFirst: p.MaskedFirst, Rows: make([][]packonline.Piece, 0, p.Total)}
 	}
+	if p.Masked != j.Step.Masked || p.MaskedFirst != j.Step.MaskedFirst {
+		return nil, fmt.Errorf("part %d of step %d counts %d tokens without a loss, the one before it %d", p.Part, p.Index, p.Masked, j.Step.Masked)
+	}
+	j.Step.Repeats = append(j.Step.Repeats, p.Repeats...)
 	j.Step.Rows = append(j.Step.Rows, p.Rows...)
 	j.next++
 	if j.next < p.Parts {
@@ -245,6 +250,13 @@ func (j *Joiner) Add(e Entry) (*Step, error) {
 	s := j.Step
 	if len(s.Rows) != p.Total {
 		return nil, fmt.Errorf("step %d has %d rows of %d", s.Index, len(s.Rows), p.Total)
+	}
+	all := int64(0)
+	for _, row := range s.Rows {
+		all += tokens(row)
+	}
+	if s.Masked > all {
+		return nil, fmt.Errorf("step %d has %d tokens, %d of them without a loss", s.Index, all, s.Masked)
 	}
 	*j = Joiner{}
 	return s, nil

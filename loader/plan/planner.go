@@ -2,7 +2,9 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"loaderd/packonline"
 	"loaderd/packonline/related"
@@ -11,24 +13,28 @@ import (
 
 // AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in the header of
 // every plan; a planner of another version refuses to continue it.
-const AlgorithmVersion = 4
+const AlgorithmVersion = 5
 
 // Counts are a planner's totals since the start of the run.
 type Counts struct {
-	Arrived    int64 // documents of the stream, used or not
-	Empty      int64
-	Undecoded  int64
-	Duplicates int64
-	Inherited  int64 // documents that the run's parent had used up
-	Rows       int64 // rows in steps
-	Slots      int64 // tokens that those rows hold, padding included
-	Tokens     int64 // tokens of documents in those rows, repeated ones as often as they come
-	LeftTokens int64 // tokens of rows dropped at the end because they did not fill a step
-	AgeMax     int64 // largest age of a piece when its row was packed, in documents
-	WaitMax    int64 // most documents that arrived while a row waited for its step
+	Arrived      int64 // documents of the stream, used or not
+	Empty        int64
+	Undecoded    int64
+	Masked       int64 // documents without a token that has a loss
+	Duplicates   int64
+	Long         int64 // documents with more tokens than they may have
+	Cut          int64 // documents that are used without their last tokens, as they had more than they may have
+	Inherited    int64 // documents that the run's parent had used up
+	Rows         int64 // rows in steps
+	Slots        int64 // tokens that those rows hold, padding included
+	Tokens       int64 // tokens of documents in those rows, repeated ones as often as they come
+	MaskedTokens int64 // of these, those without a loss
+	LeftTokens   int64 // tokens of rows dropped at the end because they did not fill a step
+	AgeMax       int64 // largest age of a piece when its row was packed, in documents
+	WaitMax      int64 // most documents that arrived while a row waited for its step
 }
 
-// skips counts a document that is not used. What its source leaves out is in the counts of the source alone.
+// skips counts a document that is not used. What is not in its source's split, or too short for it, is in the counts of the source alone.
 func (c *Counts) skips(s Skip) {
 	switch s {
 	case SkipEmpty:
@@ -37,6 +43,10 @@ func (c *Counts) skips(s Skip) {
 		c.Duplicates++
 	case SkipUndecodable:
 		c.Undecoded++
+	case SkipMasked:
+		c.Masked++
+	case SkipLong:
+		c.Long++
 	}
 }
 
@@ -49,11 +59,15 @@ func (c *Counts) skips(s Skip) {
 // It is not safe for concurrent use.
 type Planner struct {
 	config Config
+	names  naming
 	packs  []pack
 	window *shuffle.Window[atom]
 	queues queues       // one a bucket, in the order of Config.Packing.Buckets
 	parent *Inheritance // nil without one; of a run with several sources by arrivals
 	blend  *blend       // nil with one document stream
+	losses losses
+	once   bool                // the loss of a repeated token counts once, in one of the packers
+	unread map[uint64][]unread // by the document's message, as a plan names it
 
 	used   int64 // tokens of the last document, less what a parent had used of them
 	seen   *recent
@@ -75,7 +89,7 @@ type Planner struct {
 // NewPlanner returns the planner of a run whose first document has sequence start.
 func NewPlanner(c Config, start uint64) (*Planner, error) {
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
-	p := &Planner{config: c, window: shuffle.New[atom](c.Shuffle), queues: newQueues(c), seen: newRecent(c.Documents.Dedupe), cursor: Before(start)}
+	p := &Planner{config: c, names: c.Documents.naming(), window: shuffle.New[atom](c.Shuffle), queues: newQueues(c), seen: newRecent(c.Documents.Dedupe), cursor: Before(start)}
 	return p, p.addPack(c.Packing)
 }
 
@@ -87,6 +101,9 @@ func (h Header) NewPlanner() (*Planner, error) {
 	p, err := NewPlanner(h.Config, h.Start)
 	if err == nil {
 		p.parent, err = h.Inherits()
+		if err == nil && p.parent != nil {
+			p.parent.names = p.names
+		}
 	}
 	return p, err
 }
@@ -100,30 +117,55 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 	if next := p.cursor.Next(); a.Sequence != next {
 		return nil, fmt.Errorf("plan document %d: the next one is %d", a.Sequence, next)
 	}
+	if err := p.check(&a); err != nil {
+		return nil, err
+	}
 	p.cursor = Behind(a.Sequence)
-	p.counts.Arrived++
 	p.steps = p.steps[:0]
 	p.used = 0
+	first := 0
+	for i := range a.count() {
+		x := a.part(i)
+		p.add(p.names.name(a.Sequence, first), x)
+		first += x.Length
+		p.overdue()
+	}
+	steps := p.finish(p.cursor)
+	if p.losses.due() {
+		p.losses.sweep(p.waiting())
+	}
+	return steps, nil
+}
+
+// add takes in one document of a run with one document stream.
+func (p *Planner) add(name uint64, x Part) {
+	p.counts.Arrived++
 	switch {
-	case a.Skip != "":
+	case x.Skip != "":
 		p.seen.observe(0) // dedupe looks back by the stream's documents, so that a fork can
-		p.counts.skips(a.Skip)
-	case p.seen.observe(a.ID) && !p.parent.used(a.Sequence):
+		p.counts.skips(x.Skip)
+	case p.seen.observe(x.identity()) && !p.parent.used(name, int32(x.Length)):
 		p.counts.skips(SkipDuplicate)
 	default:
-		left := p.parent.rest(a.Sequence, int32(a.Length))
+		left := p.parent.rest(name, int32(x.Length))
 		if left == 0 {
 			p.counts.Inherited++
-			break
+			return
 		}
-		p.used = int64(left)
-		p.rows.Reset()
-		k := &p.packs[0]
-		k.packer.Add(packonline.Doc{Seq: a.Sequence, Length: left, Hint: a.Hint}, &p.rows)
-		p.shuffle(k)
+		p.used += int64(left)
+		p.pack(&p.packs[0], name, left, x)
 	}
-	p.overdue()
-	return p.finish(p.cursor), nil
+}
+
+// pack gives a document, or what is left of it, to a packer.
+func (p *Planner) pack(k *pack, name uint64, length int32, x Part) {
+	if x.Cut {
+		p.counts.Cut++
+	}
+	p.losses.note(name, x.Loss)
+	p.rows.Reset()
+	k.packer.Add(packonline.Doc{Seq: name, Length: length, Hint: x.Hint}, &p.rows)
+	p.shuffle(k)
 }
 
 // Drain packs everything that waits, padding where it must, and returns the full steps: atoms of several rows may end short, rows of
@@ -174,7 +216,7 @@ func (p *Planner) seal() Position {
 		default:
 			for _, r := range b.wait {
 				p.counts.LeftTokens += tokens(r.pieces)
-				floor = oldest(r.pieces, floor)
+				floor = p.oldest(r.pieces, floor)
 			}
 			b.wait, b.tokens = nil, 0
 		}
@@ -239,12 +281,31 @@ func (p *Planner) finish(floor Position) []Step {
 		s := &p.steps[i]
 		s.Floor = floor
 		for _, r := range s.Rows {
-			floor = oldest(r, floor)
+			floor = p.oldest(r, floor)
 		}
+		p.losses.count(s, p.once, p.whole)
+		p.counts.MaskedTokens += s.Masked
 	}
 	if p.blend != nil {
 		p.keep()
+	}
+	if p.once {
+		for i := range p.steps {
+			p.steps[i].join()
+		}
+	}
+	if p.blend != nil {
 		p.name()
+		return p.steps
+	}
+	if p.names.bits > 0 {
+		for i := range p.steps {
+			for _, row := range p.steps[i].Rows {
+				for k := range row {
+					p.names.emit(&row[k])
+				}
+			}
+		}
 	}
 	return p.steps
 }
@@ -316,31 +377,39 @@ func (p *Planner) Drains() bool {
 // Unread returns the waiting documents whose traits a restored planner has to be told again.
 func (p *Planner) Unread() []uint64 {
 	if p.blend != nil {
-		return p.blend.unreadOf(p.packs, p.left)
+		return p.unreadOf()
 	}
-	if packer, ok := p.packs[0].packer.(packonline.Hinted); ok {
-		return packer.Unhinted()
+	packer, ok := p.packs[0].packer.(packonline.Hinted)
+	if !ok {
+		return nil
 	}
-	return nil
+	p.unread = map[uint64][]unread{}
+	for _, name := range packer.Unhinted() {
+		p.unread[p.names.position(name)] = append(p.unread[p.names.position(name)], unread{0, name, false})
+	}
+	return slices.Sorted(maps.Keys(p.unread))
 }
 
-// Tell tells a restored planner the traits of a document that waits.
-func (p *Planner) Tell(document uint64, t Traits) {
-	if p.blend == nil {
-		p.packs[0].packer.(packonline.Hinted).Hint(document, t.Hint)
-		return
+// Tell tells a restored planner the traits of the documents of a message, as Arrival.Parts has them, of which some wait.
+func (p *Planner) Tell(message uint64, parts []Part) {
+	traits := make(map[int32]Traits, len(parts))
+	first := 0
+	for _, x := range parts {
+		traits[int32(first)] = x.Traits
+		first += x.Length
 	}
-	for _, u := range p.blend.unread[document] { // twice, where the document waits in two epochs
+	for _, u := range p.unread[message] { // twice, where the document waits in two epochs
+		t := traits[p.names.first(u.name)]
 		if u.comes {
 			if p.hints == nil {
 				p.hints = map[uint64]*related.Hint{}
 			}
-			p.hints[u.arrival] = t.Hint
+			p.hints[u.name] = t.Hint
 			continue
 		}
-		p.packs[u.pack].packer.(packonline.Hinted).Hint(u.arrival, t.Hint)
+		p.packs[u.pack].packer.(packonline.Hinted).Hint(u.name, t.Hint)
 	}
-	delete(p.blend.unread, document)
+	delete(p.unread, message)
 }
 
 // Cursor returns the position behind the last document that the planner has seen.
@@ -396,8 +465,8 @@ func (p *Planner) Queues() []QueueStat { return p.queues.stats(p.counts.Arrived)
 func (p *Planner) Floor() Position {
 	floor := p.cursor
 	if pool := p.pending(); pool.Any() {
-		floor = floor.Least(Before(pool.Oldest))
+		floor = floor.Least(Before(p.names.position(pool.Oldest)))
 	}
-	p.beyond(func(pieces []packonline.Piece) { floor = oldest(pieces, floor) })
-	return oldest(p.left, floor)
+	p.beyond(func(pieces []packonline.Piece) { floor = p.oldest(pieces, floor) })
+	return p.oldest(p.left, floor)
 }

@@ -23,17 +23,66 @@ func checkMethods(t *testing.T, property func(*rapid.T, plan.Config)) {
 	}
 }
 
-func drawArrivals(t *rapid.T) []plan.Arrival {
+// drawArrivals draws messages of one document, and where there may be several of those, too: some of one that is split.
+func drawArrivals(t *rapid.T, several bool) []plan.Arrival {
 	n := rapid.IntRange(0, 80).Draw(t, "documents")
 	out := make([]plan.Arrival, n)
 	for i := range out {
-		out[i] = plan.Arrival{Sequence: uint64(i + 1), Length: rapid.IntRange(1, 90).Draw(t, "tokens"), ID: uint64(rapid.IntRange(0, 12).Draw(t, "id")),
-			Traits: plan.Traits{Hint: plantest.Hint(uint64(i + 1))}}
-		if rapid.IntRange(0, 9).Draw(t, "skip") == 0 {
-			out[i] = plan.Arrival{Sequence: out[i].Sequence, Skip: rapid.SampledFrom([]plan.Skip{plan.SkipEmpty, plan.SkipUndecodable}).Draw(t, "reason")}
+		if several && rapid.IntRange(0, 2).Draw(t, "several") == 0 {
+			out[i].Sequence = uint64(i + 1)
+			for k := range rapid.IntRange(1, 6).Draw(t, "in the message") {
+				x := drawPart(t, uint64(i+1)+uint64(k)*1000)
+				if k > 0 && rapid.Bool().Draw(t, "a piece") {
+					x.ID, x.Nth = out[i].Parts[k-1].ID, out[i].Parts[k-1].Nth+1
+				}
+				out[i].Parts = append(out[i].Parts, x)
+			}
+			continue
+		}
+		x := drawPart(t, uint64(i+1))
+		out[i] = plan.Arrival{Sequence: uint64(i + 1), Length: x.Length, ID: x.ID, Skip: x.Skip, Loss: x.Loss, Traits: x.Traits}
+	}
+	return out
+}
+
+func drawPart(t *rapid.T, key uint64) plan.Part {
+	x := plan.Part{Length: rapid.IntRange(1, 90).Draw(t, "tokens"), ID: uint64(rapid.IntRange(0, 12).Draw(t, "id")), Traits: plan.Traits{Hint: plantest.Hint(key)}}
+	x.Loss = plantest.Loss(key, x.Length)
+	if rapid.IntRange(0, 9).Draw(t, "skip") == 0 {
+		x.Skip = rapid.SampledFrom([]plan.Skip{plan.SkipEmpty, plan.SkipUndecodable, plan.SkipMasked}).Draw(t, "reason")
+		if x.Skip != plan.SkipMasked {
+			x.Length, x.Loss = 0, nil
+		}
+	}
+	return x
+}
+
+// usedTokens says of each token of the messages whether its document is used: the ids of the last dedupe documents come before it, each with the
+// place of a piece in its document.
+func usedTokens(arrivals []plan.Arrival, dedupe int) map[uint64][]bool {
+	out := map[uint64][]bool{}
+	var ids [][2]uint64
+	for _, a := range arrivals {
+		for _, x := range a.Documents() {
+			id := [2]uint64{x.ID, uint64(x.Nth)}
+			if x.Skip != "" {
+				id[0] = 0
+			}
+			twice := id[0] != 0 && slices.Contains(ids[max(0, len(ids)-dedupe):], id)
+			ids = append(ids, id)
+			out[a.Sequence] = append(out[a.Sequence], slices.Repeat([]bool{x.Skip == "" && !twice}, x.Length)...)
 		}
 	}
 	return out
+}
+
+// lossOf is which tokens of a message have a loss.
+func lossOf(a plan.Arrival) plan.Runs {
+	var lengths []int32
+	for _, x := range a.Documents() {
+		lengths = x.Loss.Append(lengths, 0, int32(x.Length))
+	}
+	return plan.Normal(lengths)
 }
 
 func newPlanner(t *rapid.T, c plan.Config) *plan.Planner {
@@ -48,11 +97,11 @@ func newPlanner(t *rapid.T, c plan.Config) *plan.Planner {
 // a document below the floor, and every token of every used document comes out, in rows of one bucket (conservation).
 func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c plan.Config) {
-		arrivals := drawArrivals(t)
+		arrivals := drawArrivals(t, c.Documents.Several())
+		again := func(ref uint64) []plan.Part { return arrivals[ref-1].Documents() }
 		drain := rapid.IntRange(-1, len(arrivals)).Draw(t, "drain behind")
 		steady, restored := newPlanner(t, c), newPlanner(t, c)
 		var a, b []plan.Step
-		used := map[uint64]int{}
 		tell := func(p *plan.Planner, x plan.Arrival, out *[]plan.Step) {
 			floor, known := p.Floor(), len(*out)
 			steps, err := p.Add(x)
@@ -74,12 +123,7 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 			}
 		}
 		for _, x := range arrivals {
-			before, _ := steady.Counts()
 			tell(steady, x, &a)
-			after, _ := steady.Counts()
-			if x.Skip == "" && after.Duplicates == before.Duplicates {
-				used[x.Sequence] = x.Length
-			}
 			state := restored.AppendState(nil)
 			restored = newPlanner(t, c)
 			if rapid.Bool().Draw(t, "used") { // what it held before is gone
@@ -92,7 +136,7 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 			if err := restored.RestoreState(state); err != nil {
 				t.Fatal(err)
 			}
-			plantest.TellHints(restored)
+			plantest.TellHints(restored, again)
 			if again := restored.AppendState(nil); !bytes.Equal(again, state) {
 				t.Fatal("a restored planner writes another state")
 			}
@@ -114,7 +158,26 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 		if c.Steps.MaxWait > 0 && counts.WaitMax > int64(c.Steps.MaxWait) {
 			t.Fatalf("a row waited for %d documents", counts.WaitMax)
 		}
+		apart(t, a, again)
+		used := usedTokens(arrivals, c.Documents.Dedupe)
 		conserved(t, c, a, used, counts, packed)
+		labels, masked := labelled(t, a, func(ref uint64) plan.Runs { return lossOf(arrivals[ref-1]) }, func([]packonline.Piece) bool { return c.Attention == plan.AttentionRow })
+		if masked != counts.MaskedTokens {
+			t.Fatalf("%d tokens have no loss, the counts say %d", masked, counts.MaskedTokens)
+		}
+		if onceOnly(c, steady) {
+			for ref, tokens := range used {
+				comes(t, labels, ref, func(at int) int {
+					if tokens[at] {
+						return 1
+					}
+					return 0
+				}, len(tokens), lossOf(arrivals[ref-1]))
+			}
+			if len(labels) > 0 {
+				t.Fatalf("labels of no document: %v", labels)
+			}
+		}
 	})
 }
 
@@ -130,7 +193,7 @@ func above(t *rapid.T, floor plan.Position, steps []plan.Step) {
 
 // conserved compares the tokens of a whole plan with those of its documents: each comes once, but for those that the packer says it
 // repeated or dropped, and those of rows that were dropped at the end.
-func conserved(t *rapid.T, c plan.Config, steps []plan.Step, used map[uint64]int, counts plan.Counts, packed packonline.Counts) {
+func conserved(t *rapid.T, c plan.Config, steps []plan.Step, used map[uint64][]bool, counts plan.Counts, packed packonline.Counts) {
 	got := map[string]int{}
 	var slots, tokens int64
 	for i, s := range steps {
@@ -153,9 +216,12 @@ func conserved(t *rapid.T, c plan.Config, steps []plan.Step, used map[uint64]int
 		}
 	}
 	var total, known, repeated, missing int64
-	for doc, n := range used {
-		total += int64(n)
-		for k := range n {
+	for doc, tokens := range used {
+		for k, counts := range tokens {
+			if !counts {
+				continue
+			}
+			total++
 			x := got[fmt.Sprintf("%d/%d", doc, k)]
 			known += int64(x)
 			repeated += int64(max(x-1, 0))
@@ -181,7 +247,7 @@ func TestDrainsWhereDrainMakesSteps(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		for _, a := range drawArrivals(rt) {
+		for _, a := range drawArrivals(rt, c.Documents.Several()) {
 			if _, err := p.Add(a); err != nil {
 				rt.Fatal(err)
 			}
@@ -233,7 +299,7 @@ func FuzzPlannerState(f *testing.F) {
 		if p.RestoreState(state) != nil {
 			return
 		}
-		plantest.TellHints(p)
+		plantest.TellHints(p, func(ref uint64) []plan.Part { return []plan.Part{{Traits: plan.Traits{Hint: plantest.Hint(ref)}}} })
 		if _, err := p.Add(plan.Arrival{Sequence: p.Cursor().Next(), Length: 3}); err != nil {
 			t.Fatal(err)
 		}

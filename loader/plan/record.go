@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 	"strings"
 
 	"loaderd/loader/mixture"
@@ -36,6 +37,9 @@ const (
 	kindSealSource = 14
 	kindRest       = 15
 	kindHeritage   = 16
+	// Steps with tokens that have no loss: as kindStep and kindMixedStep, with these.
+	kindMaskedStep      = 17
+	kindMixedMaskedStep = 18
 )
 
 const (
@@ -115,10 +119,20 @@ func (h Header) appendBody(b []byte) []byte {
 }
 
 func (p StepPart) Kind() byte {
-	if p.Mixed {
+	switch {
+	case p.Mixed && p.masks():
+		return kindMixedMaskedStep
+	case p.Mixed:
 		return kindMixedStep
+	case p.masks():
+		return kindMaskedStep
 	}
 	return kindStep
+}
+
+// StepKind reports whether records of a kind are parts of steps.
+func StepKind(kind byte) bool {
+	return kind == kindStep || kind == kindMixedStep || kind == kindMaskedStep || kind == kindMixedMaskedStep
 }
 
 func (p StepPart) appendBody(b []byte) []byte {
@@ -129,7 +143,26 @@ func (p StepPart) appendBody(b []byte) []byte {
 	if p.Mixed {
 		b = p.appendPlaces(b)
 	}
+	if p.masks() {
+		b = p.appendMasked(b)
+	}
 	return append(b, p.encoded...)
+}
+
+// appendMasked writes how many tokens of the whole step have no loss, how many of its attention segments begin with one, and which pieces of the part begin
+// with repeated ones: their number, and of each how many rows behind the one before it (of the part's first row), its place in the row and its tokens.
+func (p *StepPart) appendMasked(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(p.Masked))
+	b = binary.AppendUvarint(b, uint64(p.MaskedFirst))
+	b = binary.AppendUvarint(b, uint64(len(p.Repeats)))
+	row := p.First
+	for _, r := range p.Repeats {
+		b = binary.AppendUvarint(b, uint64(r.Row-row))
+		b = binary.AppendUvarint(b, uint64(r.Piece))
+		b = binary.AppendUvarint(b, uint64(r.Tokens))
+		row = r.Row
+	}
+	return b
 }
 
 // appendPlaces writes how far the sources are read, in the first part of a step that says so: their number, and of each its epoch and how many
@@ -153,15 +186,21 @@ func EncodeStep(s *Step, limit int) ([][]byte, error) {
 	if s.Mixed {
 		prefix += (1 + 2*len(s.Places)) * binary.MaxVarintLen64
 	}
+	if s.masks() {
+		prefix += 3 * binary.MaxVarintLen64
+	}
 	var parts []StepPart
+	repeats := s.Repeats
 	for first := 0; first < len(s.Rows); {
-		encoded, n := encodeRows(s.Rows[first:], before{mixed: s.Mixed, bucket: int64(s.Bucket)}, limit-prefix-recordOverhead)
+		encoded, n := encodeRows(s, first, repeats, limit-prefix-recordOverhead)
 		if n == 0 {
 			return nil, fmt.Errorf("encode step %d: row %d alone (%d pieces) is larger than a record of %d bytes; raise the server's max_payload",
 				s.Index, first, len(s.Rows[first]), limit)
 		}
 		p := StepPart{Step: *s, Part: len(parts), First: first, Total: len(s.Rows), encoded: encoded}
 		p.Rows = s.Rows[first : first+n]
+		k := repeatsOf(repeats, first+n)
+		p.Repeats, repeats = repeats[:k], repeats[k:]
 		parts = append(parts, p)
 		first += n
 	}
@@ -173,17 +212,27 @@ func EncodeStep(s *Step, limit int) ([][]byte, error) {
 	return records, nil
 }
 
-// encodeRows writes as many rows as fit in limit bytes and returns their number.
-func encodeRows(rows [][]packonline.Piece, previous before, limit int) ([]byte, int) {
+// encodeRows writes as many rows from first on as fit in limit bytes with their repeats, and returns their number.
+func encodeRows(s *Step, first int, repeats []Repeat, limit int) ([]byte, int) {
 	var body []byte
-	for i, pieces := range rows {
+	previous := before{mixed: s.Mixed, bucket: int64(s.Bucket)}
+	for i, pieces := range s.Rows[first:] {
 		next := appendRefs(body, pieces, &previous)
-		if len(next) > limit {
+		if len(next)+repeatBytes*repeatsOf(repeats, first+i+1) > limit {
 			return body, i
 		}
 		body = next
 	}
-	return body, len(rows)
+	return body, len(s.Rows) - first
+}
+
+// repeatBytes is the most that a repeat takes in a record.
+const repeatBytes = 3 * binary.MaxVarintLen64
+
+// repeatsOf returns how many of the repeats are of the rows before a row.
+func repeatsOf(repeats []Repeat, row int) int {
+	n, _ := slices.BinarySearchFunc(repeats, row, func(r Repeat, row int) int { return r.Row - row })
+	return n
 }
 
 // DecodeRecord reads one record of a plan.
@@ -203,8 +252,8 @@ func DecodeRecord(b []byte) (Entry, error) {
 		return decodeHeader(in.b)
 	}
 	var e Entry
-	if kind == kindStep || kind == kindMixedStep {
-		e = in.stepPart(kind == kindMixedStep)
+	if StepKind(kind) {
+		e = in.stepPart(kind == kindMixedStep || kind == kindMixedMaskedStep, kind == kindMaskedStep || kind == kindMixedMaskedStep)
 	} else {
 		e = in.control(kind)
 	}
@@ -239,7 +288,7 @@ func ValidID(id string) bool {
 	return id == "" || len(id) == idDigits && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-func (r *varints) stepPart(mixed bool) StepPart {
+func (r *varints) stepPart(mixed, masked bool) StepPart {
 	p := StepPart{Step: Step{Mixed: mixed}}
 	p.Index = r.uvarint()
 	p.Bucket = int32(r.bounded(math.MaxInt32))
@@ -263,12 +312,43 @@ func (r *varints) stepPart(mixed bool) StepPart {
 			r.fail(fmt.Errorf("part %d of step %d names %d places of sources", p.Part, p.Index, len(p.Places)))
 		}
 	}
+	if masked {
+		r.masked(&p)
+	}
 	previous := before{mixed: mixed, bucket: int64(p.Bucket)}
 	p.Rows = make([][]packonline.Piece, n)
 	for i := range p.Rows {
 		p.Rows[i] = r.refsOf(&previous)
 	}
+	for _, x := range p.Repeats {
+		if r.err != nil {
+			return p
+		}
+		if i := x.Row - p.First; i >= n || x.Piece >= len(p.Rows[i]) || x.Tokens > p.Rows[i][x.Piece].Length {
+			r.fail(fmt.Errorf("piece %d of row %d repeats %d tokens: there are not so many", x.Piece, x.Row, x.Tokens))
+		}
+	}
 	return p
+}
+
+// masked reads what appendMasked wrote.
+func (r *varints) masked(p *StepPart) {
+	p.Masked, p.MaskedFirst = int64(r.bounded(math.MaxInt64)), int64(r.bounded(math.MaxInt64))
+	if r.err == nil && (p.Masked == 0 || p.MaskedFirst > p.Masked) {
+		r.fail(fmt.Errorf("%d tokens have no loss, %d of them at the beginning of a segment", p.Masked, p.MaskedFirst))
+	}
+	row := p.First
+	for i := range r.bounded(uint64(len(r.b)) / 3) {
+		x := Repeat{Row: row + int(r.bounded(1<<20)), Piece: int(r.bounded(1 << 31)), Tokens: int32(r.bounded(math.MaxInt32))}
+		if r.err == nil && (x.Tokens == 0 || i > 0 && x.Row == row && x.Piece <= p.Repeats[i-1].Piece) {
+			r.fail(fmt.Errorf("piece %d of row %d repeats %d tokens", x.Piece, x.Row, x.Tokens))
+		}
+		if r.err != nil {
+			return
+		}
+		p.Repeats = append(p.Repeats, x)
+		row = x.Row
+	}
 }
 
 // places reads what appendPlaces wrote.

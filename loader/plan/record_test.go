@@ -24,6 +24,15 @@ func someStep(rows, pieces int) *Step {
 	return s
 }
 
+// masked is a step with tokens that have no loss; the middle piece of every third row begins with repeated ones.
+func masked(s *Step) *Step {
+	s.Masked, s.MaskedFirst = 70, 3
+	for i := 0; i < len(s.Rows); i += 3 {
+		s.Repeats = append(s.Repeats, Repeat{i, 1, 2}, Repeat{i, 2, 1})
+	}
+	return s
+}
+
 func TestStepsSurviveTheirRecords(t *testing.T) {
 	empty := someStep(4, 2)
 	empty.Rows[1] = nil
@@ -37,6 +46,8 @@ func TestStepsSurviveTheirRecords(t *testing.T) {
 		{"rows of padding", empty, 1 << 20, 1},
 		{"several records", someStep(64, 3), 600, 2},
 		{"a record a row", someStep(3, 40), 280, 3},
+		{"tokens without a loss", masked(someStep(64, 3)), 1 << 20, 1},
+		{"these in several records", masked(someStep(64, 3)), 700, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			records, err := EncodeStep(c.step, c.limit)
@@ -102,6 +113,15 @@ func FuzzDecodeRecord(f *testing.F) {
 		f.Fatal(err)
 	}
 	records = append(records, several...)
+	if several, err = EncodeStep(masked(someStep(20, 3)), 500); err != nil {
+		f.Fatal(err)
+	}
+	records = append(records, several...)
+	mixed.Masked, mixed.Repeats = 4, []Repeat{{0, 1, 6}}
+	if several, err = EncodeStep(mixed, 500); err != nil {
+		f.Fatal(err)
+	}
+	records = append(records, several...)
 	for _, b := range append(records, EncodeRecord(Seal{At: 77}), EncodeRecord(Seal{77, "alice"}), EncodeRecord(Drain{78, "bob/7"}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}), EncodeRecord(Term{}), EncodeRecord(Mix{At: 5, By: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}}, Decided: new(uint64)}), EncodeRecord(Header{Run: "x"}),
 		EncodeRecord(Heritage{3, []byte("state")})) {
 		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, else nothing else would be reached
@@ -128,7 +148,7 @@ func FuzzDecodeRecord(f *testing.F) {
 				t.Fatal(err)
 			}
 			second, err := DecodeRecord(again[0])
-			if err != nil || !reflect.DeepEqual(second.(StepPart).Rows, part.Rows) {
+			if err != nil || !reflect.DeepEqual(second.(StepPart).Rows, part.Rows) || !reflect.DeepEqual(second.(StepPart).Repeats, part.Repeats) || s.Masked != part.Masked {
 				t.Fatalf("a decoded step does not survive: %v", err)
 			}
 		}

@@ -18,7 +18,7 @@ func TestShortageIsWhatComes(t *testing.T) {
 				c := plantest.Configs(method).Filter(func(c plan.Config) bool { return c.Packing.Atom == 1 }).Draw(t, "configuration")
 				c.Steps.MaxWait = 0
 				p := newPlanner(t, c)
-				for _, a := range drawArrivals(t) {
+				for _, a := range drawArrivals(t, c.Documents.Several()) {
 					s := p.Shortage()
 					_, before := p.Counts()
 					steps, err := p.Add(a)

@@ -18,9 +18,10 @@ import (
 //	for each bucket: rows of the atom that more belong to, each of them; atoms of the row under construction and, if there are
 //	any, the row; the documents that had arrived when the first of these came, if there are any
 //	the queues of rows that wait for a step (queues.appendState); with several sources what a fork begins with (appendHeritage)
+//	which tokens of the documents that wait have no loss (losses.appendState)
 //
 // An atom in the window is its packer's number where there are several, its bucket's index, the number of its rows, and each of them.
-const stateVersion = 3
+const stateVersion = 4
 
 // AppendState appends the planner's whole state: references to documents, never tokens.
 func (p *Planner) AppendState(b []byte) []byte {
@@ -31,7 +32,7 @@ func (p *Planner) AppendState(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(*n))
 	}
 	if p.blend != nil {
-		b = p.blend.appendState(b, p.waiting())
+		b = p.blend.appendState(b, p.arrivals())
 	} else {
 		b = p.seen.appendState(b)
 	}
@@ -66,7 +67,7 @@ func (p *Planner) AppendState(b []byte) []byte {
 	if p.blend != nil {
 		b = p.appendHeritage(b, &previous)
 	}
-	return b
+	return p.losses.appendState(b, p.waiting)
 }
 
 // RestoreState replaces the state of a planner of the same configuration. It accepts exactly what AppendState wrote.
@@ -96,7 +97,7 @@ func (p *Planner) RestoreState(b []byte) error {
 		if r.b, err = packer.RestoreState(r.b); err != nil {
 			return err
 		}
-		if next := packer.Next(); next > p.cursor.Next() {
+		if next := packer.Next(); next > p.names.name(p.cursor.Next(), 0) {
 			return fmt.Errorf("restore planner: it is at document %s, its packer before document %d", p.cursor, next)
 		}
 	}
@@ -126,8 +127,9 @@ func (p *Planner) RestoreState(b []byte) error {
 	if p.blend != nil {
 		p.restoreHeritage(&r, &previous)
 	}
+	p.losses = r.losses(p.waiting)
 	if p.blend != nil && r.err == nil {
-		if err := p.blend.refs.holds(p.waiting()); err != nil {
+		if err := p.blend.refs.holds(p.arrivals()); err != nil {
 			r.fail(err)
 		} else if err := p.checkLeft(); err != nil {
 			r.fail(err)
@@ -166,7 +168,7 @@ func (p *Planner) restoreLine(l *line, r *varints, previous *uint64) {
 }
 
 func (c *Counts) fields() []*int64 {
-	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Duplicates, &c.Inherited, &c.Rows, &c.Slots, &c.Tokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax}
+	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Masked, &c.Duplicates, &c.Long, &c.Cut, &c.Inherited, &c.Rows, &c.Slots, &c.Tokens, &c.MaskedTokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax}
 }
 
 func (r *recent) appendState(b []byte) []byte {

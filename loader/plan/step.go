@@ -16,7 +16,16 @@ type Step struct {
 	Mixed bool
 	// Places are how far each source was read at Cursor, in steps whose index is a multiple of MarkSteps of a run with several sources.
 	Places []mixture.Place
+	// Masked is how many tokens have no loss: those that their documents say so of, and repeated ones where a repeated token's loss counts once.
+	Masked int64
+	// MaskedFirst is how many attention segments begin with such a token.
+	MaskedFirst int64
+	// Repeats are the pieces that begin with repeated tokens without a loss, by row and piece.
+	Repeats []Repeat
 }
+
+// masks reports whether a token of the step has no loss.
+func (s *Step) masks() bool { return s.Masked > 0 }
 
 // MarkSteps is how many steps come from one with Places to the next.
 const MarkSteps = 64

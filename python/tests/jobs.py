@@ -7,36 +7,56 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 SECONDS = 240
+BLOCK = re.compile(r"(?:<!-- from (\S+) -->\n)?```python\n(.*?)```", re.S)
+"""A snippet of a page, and the file of which it is a part, where the page names one."""
 LOSS = re.compile(r"^step (\d+) .*loss ([\d.]+)$", re.M)
 
 
-def command(example: str, *args: object, world: int = 1) -> list[str]:
-    """The command line of an example; `torchrun` when it has several ranks."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)] if world > 1 else []
-    return [sys.executable, *launcher, str(EXAMPLES / example), *map(str, args)]
+@dataclass(frozen=True)
+class Python:
+    """An interpreter in a user's environment, in which the package is installed, and what else is there."""
+
+    program: str = sys.executable
+    folders: tuple[Path, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def command(self, example: str | Path, *args: object, world: int = 1) -> list[str]:
+        """The command line of an example, or of a file; `torchrun` when it has several ranks."""
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)] if world > 1 else []
+        return [self.program, *launcher, str(EXAMPLES / example), *map(str, args)]
+
+    def environ(self) -> dict[str, str]:
+        mine = {k: v for k, v in os.environ.items() if not k.startswith("LOADERD_")}
+        path = os.pathsep.join(str(folder) for folder in (ROOT / "python" / "src", *self.folders))
+        mine |= {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        return mine | self.variables
 
 
-def environ() -> dict[str, str]:
-    """A user's environment, in which the package is installed."""
-    mine = {k: v for k, v in os.environ.items() if not k.startswith("LOADERD_")}
-    mine |= {"PYTHONPATH": str(ROOT / "python" / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    return mine | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+THIS = Python()
 
 
-def run(example: str, *args: object, world: int = 1) -> str:
+def run(example: str | Path, *args: object, world: int = 1, python: Python = THIS) -> str:
     """Standard output of an example that ends well."""
-    line = command(example, *args, world=world)
-    done = subprocess.run(line, env=environ(), capture_output=True, text=True, timeout=SECONDS)
+    line = python.command(example, *args, world=world)
+    done = subprocess.run(line, env=python.environ(), capture_output=True, text=True, timeout=SECONDS)
     said = f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
     assert done.returncode == 0, f"{example} exited with {done.returncode}:\n{said}"
     return done.stdout
+
+
+def check_part(source: str, block: str) -> None:
+    """A page's snippet is in the file that it names, line by line."""
+    lines = [line.strip() for line in (ROOT / source).read_text().splitlines() if line]
+    wanted = [line.strip() for line in block.splitlines() if line]
+    assert any(lines[i : i + len(wanted)] == wanted for i in range(len(lines))), f"not in {source}:\n{block}"
 
 
 def losses(output: str) -> dict[int, float]:
@@ -45,13 +65,26 @@ def losses(output: str) -> dict[int, float]:
 
 
 @contextmanager
-def started(example: str, *args: object, world: int = 1) -> Iterator[subprocess.Popen[str]]:
+def started(example: str | Path, *args: object, world: int = 1, python: Python = THIS) -> Iterator[subprocess.Popen[str]]:
     """An example that runs; nothing of it is left behind."""
-    process = subprocess.Popen(command(example, *args, world=world), env=environ(), stdout=subprocess.PIPE, text=True)
+    line = python.command(example, *args, world=world)
+    process = subprocess.Popen(line, env=python.environ(), stdout=subprocess.PIPE, text=True)
     try:
         yield process
     finally:
         kill(process)
+
+
+def killed(example: str | Path, *args: object, until: str, python: Python = THIS) -> str:
+    """What an example had printed when it was killed: behind the first line that begins so, or at its end."""
+    with started(example, *args, python=python) as job:
+        lines = []
+        for line in job.stdout or ():
+            lines.append(line)
+            if line.startswith(until):
+                break
+        kill(job)
+    return "".join(lines)
 
 
 def kill(process: subprocess.Popen[str]) -> None:

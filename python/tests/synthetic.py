@@ -5,10 +5,39 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from loaderd.step import Part, Step
+from loaderd.step import LossRuns, Part, Sources, Step
 
 Rows = list[list[list[int]]]
 """Rows of segments of token ids; what is missing to the bucket's length is padding."""
+Masks = list[list[list[bool]]]
+"""Of each of these tokens, whether it has a loss."""
+Weights = list[list[float]]
+"""Of each segment, the factor of its loss."""
+
+
+def random_masks(rng: np.random.Generator, rows: Rows) -> Masks:
+    """Runs of tokens with and without a loss; segments of either alone, too."""
+
+    def mask(n: int) -> list[bool]:
+        kind, made = rng.integers(4), []
+        while len(made) < n:
+            made += [bool(kind == 0 or kind > 1 and len(made) % 2 == 0)] * int(rng.integers(1, 6))
+        return made[:n]
+
+    return [[mask(len(segment)) for segment in row] for row in rows]
+
+
+def random_weights(rng: np.random.Generator, rows: Rows) -> Weights:
+    return [[float(rng.choice([0, 0.5, 1, 3])) for _ in row] for row in rows]
+
+
+def _runs(mask: list[bool]) -> list[int]:
+    runs = [0]
+    for loss in mask:
+        if loss != (len(runs) % 2 == 1):
+            runs.append(0)
+        runs[-1] += 1
+    return runs
 
 
 def random_rows(
@@ -28,9 +57,19 @@ def random_rows(
 
 
 def step_of_rows(
-    rows: Rows, bucket: int, *, dtype: type = np.int32, parts: int = 1, pad: int = 0, index: int = 0, ranks: int = 1
+    rows: Rows,
+    bucket: int,
+    *,
+    dtype: type = np.int32,
+    parts: int = 1,
+    pad: int = 0,
+    index: int = 0,
+    ranks: int = 1,
+    masks: Masks | None = None,
+    weights: Weights | None = None,
 ) -> Step:
-    """The Step that the wire would bring, its arrays read-only as those of Arrow are. `ranks` ranks have the same."""
+    """The Step that the wire would bring, its arrays read-only as those of Arrow are. `ranks` ranks have the same. Without `masks` it is one of a daemon that
+    does not tell of them."""
     cuts = np.linspace(0, len(rows), parts + 1).astype(int)
     made = []
     for a, b in zip(cuts[:-1], cuts[1:], strict=True):
@@ -42,37 +81,64 @@ def step_of_rows(
             ids[i, : len(tokens)] = tokens
             ends += np.cumsum([0] + [len(s) for s in row]).tolist()
             offsets.append(len(ends))
-        part = Part(ids, np.array(ends, np.int32), np.array(offsets, np.int32))
+        runs = None
+        if masks is not None:
+            each = [_runs([loss for segment in row for loss in segment]) for row in masks[a:b]]
+            runs = LossRuns(np.cumsum([0] + [len(r) for r in each], dtype=np.int32), np.array([n for r in each for n in r], np.int32))
+        sources = None
+        if weights is not None:
+            lengths = np.array([len(s) for row in rows[a:b] for s in row], np.int32)
+            of_rows = np.cumsum([0] + [len(row) for row in rows[a:b]], dtype=np.int32)
+            factors = np.array([w for row in weights[a:b] for w in row], np.float32)
+            sources = Sources(of_rows, lengths.astype(np.uint64), 0 * lengths, lengths, weight=factors)
+        part = Part(ids, np.array(ends, np.int32), np.array(offsets, np.int32), sources, runs)
         for array in (part.input_ids, part.ends, part.offsets):
             array.flags.writeable = False
         made.append(part)
     tokens = sum(len(s) for row in rows for s in row)
     segments = sum(len(row) for row in rows)
+    flags = masks if masks is not None else [[[True] * len(s) for s in row] for row in rows]
+    losses = sum(sum(s) for row in flags for s in row)
     return Step(
         run="made-up",
         index=index,
         bucket=bucket,
         rows=len(rows),
         tokens=tokens,
-        loss_tokens=tokens,
+        loss_tokens=losses,
         documents=segments,
         max_seqlen=max((len(s) for row in rows for s in row), default=0),
         step_tokens=tokens * ranks,
         step_segments=segments * ranks,
         parts=tuple(made),
+        step_loss_tokens=None if masks is None else losses * ranks,
+        step_loss_segments=None if masks is None else sum(s[0] for row in flags for s in row) * ranks,
+        weighted=weights is not None,
     )
 
 
-def obvious_batch(rows: Rows, bucket: int, *, dtype: torch.dtype, shifted: bool, pad: int = 0, ranks: int = 1) -> dict:
+def obvious_batch(
+    rows: Rows,
+    bucket: int,
+    *,
+    dtype: torch.dtype,
+    shifted: bool,
+    pad: int = 0,
+    ranks: int = 1,
+    masks: Masks | None = None,
+    weights: Weights | None = None,
+) -> dict:
     """What a batch of these rows is."""
-    ids, labels, positions, numbers = [], [], [], []
+    ids, labels, positions, numbers, factors = [], [], [], [], []
     cu = [0]
     longest = losses = 0
-    for row in rows:
+    for r, row in enumerate(rows):
         padding = bucket - sum(len(s) for s in row)
         for number, segment in [*enumerate(row, 1), (0, [pad] * padding)]:
             if not segment:
                 continue
+            factor = weights[r][number - 1] if weights is not None and number else float(number > 0)
+            factors += [factor] * len(segment)
             ids += segment
             numbers += [number] * len(segment)
             positions += range(len(segment))
@@ -80,16 +146,16 @@ def obvious_batch(rows: Rows, bucket: int, *, dtype: torch.dtype, shifted: bool,
             longest = max(longest, len(segment))
             if number == 0:
                 labels += [-100] * len(segment)
-            elif shifted:
-                labels += [*segment[1:], -100]
             else:
-                labels += [-100, *segment[1:]]
+                mask = masks[r][number - 1] if masks is not None else [True] * len(segment)
+                predicted = [t if loss else -100 for t, loss in zip(segment, mask, strict=True)][1:]
+                labels += [*predicted, -100] if shifted else [-100, *predicted]
     losses = sum(x != -100 for x in labels)
 
-    def table(values: list[int], kind: torch.dtype) -> torch.Tensor:
+    def table(values: list[int] | list[float], kind: torch.dtype) -> torch.Tensor:
         return torch.tensor(values, dtype=kind).reshape(len(rows), bucket)
 
-    return {
+    batch = {
         "input_ids": table(ids, dtype),
         "labels": table(labels, dtype),
         "position_ids": table(positions, dtype),
@@ -99,6 +165,10 @@ def obvious_batch(rows: Rows, bucket: int, *, dtype: torch.dtype, shifted: bool,
         "num_loss_tokens": losses,
         "num_loss_tokens_global": losses * ranks,
     }
+    if weights is not None:
+        of_tokens = table(factors, torch.float32)
+        batch["loss_weights"] = torch.nn.functional.pad(of_tokens[:, 1:], (0, 1)) if shifted else of_tokens
+    return batch
 
 
 def assert_same(got: dict, want: dict) -> None:

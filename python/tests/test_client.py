@@ -546,7 +546,7 @@ def test_a_fork(sealed: Daemon) -> None:
 
 
 def test_the_example_of_the_readme(sealed: Daemon) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (PYTHON / "README.md").read_text(), re.S)
+    example, *_ = re.findall(r"```python\n(.*?)```", (PYTHON / "README.md").read_text(), re.S)
     example = example.replace("grpc://127.0.0.1:8815", sealed.flight_url)
     out = subprocess.run(
         [sys.executable, "-c", example], env=ENVIRON, capture_output=True, text=True, check=True, timeout=60

@@ -7,7 +7,7 @@ import pytest
 import scale
 import torch
 import torch.distributed as dist
-from jobs import EXAMPLES, ROOT, kill, losses, run, started
+from jobs import BLOCK, EXAMPLES, ROOT, check_part, kill, losses, run, started
 from tokenized import SETTINGS, documents, publish_tokens
 from torch import nn
 from torch._dynamo.testing import CompileCounter
@@ -63,15 +63,15 @@ def test_killed_training_equals_an_undisturbed_one(daemon, tmp_path):
     assert got == pytest.approx({k: expected[k] for k in got}, rel=1e-4)  # the order of additions differs
 
 
+OF_THEIR_OWN = ("train.py", "jax_mesh.py", "postgres_documents.py")  # two have a model of their own, one a decoder
+
+
 def test_examples_are_short():
     """Short enough to be read; and every one says at its top how it is run."""
     for path in EXAMPLES.glob("*.py"):
         text = path.read_text()
-        assert len(text.splitlines()) < (200 if path.name == "train.py" else 100), path
+        assert len(text.splitlines()) < (200 if path.name in OF_THEIR_OWN else 100), path
         assert f"examples/{path.name}" in ast.get_docstring(ast.parse(text)), path
-
-
-BLOCK = re.compile(r"(?:<!-- from (\S+) -->\n)?```python\n(.*?)```", re.S)
 
 
 class Toy(nn.Module):
@@ -133,9 +133,7 @@ def test_page_for_pytorch(names, capsys):
     snippets = []
     for source, block in BLOCK.findall(page):
         if source:
-            lines = [line.strip() for line in (ROOT / source).read_text().splitlines() if line]
-            wanted = [line.strip() for line in block.splitlines() if line]
-            assert any(lines[i : i + len(wanted)] == wanted for i in range(len(lines))), f"not in {source}:\n{block}"
+            check_part(source, block)
         else:
             snippets.append(block)
     assert len(snippets) == 4

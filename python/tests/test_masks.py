@@ -4,11 +4,15 @@ import itertools
 import random
 import sys
 
+import numpy as np
 import pytest
 import torch
+from synthetic import random_masks, random_rows, random_weights, step_of_rows
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from loaderd.torch.batch import FIELDS, Form, make_batch
+from loaderd.torch.buffers import Buffers
 from loaderd.torch.masks import block_mask, dense_mask, document_mask_mod, varlen
 
 try:
@@ -144,6 +148,35 @@ def test_packed_equals_each_document_alone(model, attention, tail):
     for got, want in zip(packed, gradients(model, expected), strict=True):
         assert got.isfinite().all()
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("labels", ["unshifted", "shifted"])
+@pytest.mark.parametrize("attention", [attend_dense, attend_varlen])
+def test_masked_and_weighted_equals_each_document_alone(model, attention, labels):
+    """Gradients of a packed step are those of every document alone, with the loss of the tokens that it says, times its weight."""
+    rng = np.random.default_rng(3)
+    rows = random_rows(rng, 7, LENGTH, vocabulary=VOCABULARY)
+    masks, weights = random_masks(rng, rows), random_weights(rng, rows)
+    step = step_of_rows(rows, LENGTH, masks=masks, weights=weights, parts=2)
+    batch = make_batch(step, Form.checked([*FIELDS, "loss_weights"], torch.int64, labels, None), Buffers())
+    logits = model(batch["input_ids"], batch["position_ids"], attention(batch))
+    targets, factors = batch["labels"], batch["loss_weights"].double()
+    if labels == "unshifted":
+        logits, targets, factors = logits[:, :-1], targets[:, 1:], factors[:, 1:]
+    losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    assert int((losses != 0).sum()) == batch["num_loss_tokens"] == batch["num_loss_tokens_global"] > 50
+    packed = (losses * factors.flatten()).sum()
+    got = gradients(model, packed)
+    expected = torch.zeros((), dtype=torch.float64)
+    for row, row_masks, row_weights in zip(rows, masks, weights, strict=True):
+        for ids, mask, weight in zip(row, row_masks, row_weights, strict=True):
+            one = torch.tensor([ids])
+            out = model(one, torch.arange(len(ids))[None], alone)
+            each = F.cross_entropy(out[0, :-1], one[0, 1:], reduction="none")
+            expected = expected + weight * each[torch.tensor(mask[1:], dtype=torch.bool)].sum()
+    torch.testing.assert_close(packed, expected, rtol=1e-12, atol=0)
+    for have, want in zip(got, gradients(model, expected), strict=True):
+        torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-11)
 
 
 FORWARD = [attend_dense, attend_varlen, *([attend_flex] if flex else [])]

@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 import scale
-from jobs import kill, losses, run, started
+from jobs import killed, losses, run
 from tokenized import SETTINGS, publish_tokens
 
 import loaderd
@@ -57,14 +57,7 @@ def test_killed_and_resumed_with_the_same_weights_and_batches(daemon, tmp_path):
     saving = (*args, "--save-every", SAVE, "--checkpoint", tmp_path / "run.pt")
     outputs = []
     for until in UNTIL if scale.ALL else UNTIL[:2] + UNTIL[-1:]:
-        with started("online_mixing.py", *saving) as job:
-            lines = []
-            for line in job.stdout:
-                lines.append(line)
-                if line.startswith(until):
-                    break
-            kill(job)
-        outputs.append("".join(lines))
+        outputs.append(killed("online_mixing.py", *saving, until=until))
         if until == UNTIL[-1]:
             d.kill()
             d.start()

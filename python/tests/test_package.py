@@ -15,7 +15,7 @@ PYTHON = Path(__file__).resolve().parents[1]
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy of the sources without a network."""
     folder = tmp_path_factory.mktemp("package")
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "version.py"):
         shutil.copy(PYTHON / name, folder)
     shutil.copytree(PYTHON / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run(
@@ -36,7 +36,7 @@ def test_content(wheel: Path) -> None:
         f.relative_to(PYTHON / "src").as_posix() for f in (PYTHON / "src").rglob("*") if f.suffix in (".py", ".typed")
     }
     assert (
-        {n for n in names if not n.startswith("loaderd-")}
+        {n for n in names if not n.startswith("loaderd_client-")}
         == sources
         >= {"loaderd/py.typed", "loaderd/__init__.py", "loaderd/torch/__init__.py"}
     )
@@ -46,7 +46,7 @@ def test_content(wheel: Path) -> None:
     }
     assert {r for r in needed if "extra" not in r} == {"numpy>=1.26", "pyarrow>=15"}
     assert {r.partition(";")[0] for r in needed if "extra" in r} == {"nats-py>=2.16", "torch>=2.3"}
-    assert "Requires-Python: >=3.10" in metadata and "# loaderd" in metadata
+    assert "Requires-Python: >=3.10" in metadata and "# loaderd-client" in metadata
 
 
 IMPORT = """
@@ -63,4 +63,4 @@ print(loaderd.__version__)
 
 def test_the_wheel_imports_without_torch_or_nats(wheel: Path) -> None:
     out = subprocess.run([sys.executable, "-I", "-c", IMPORT, wheel], check=True, capture_output=True, text=True).stdout
-    assert wheel.name == f"loaderd-{out.strip()}-py3-none-any.whl"
+    assert wheel.name == f"loaderd_client-{out.strip()}-py3-none-any.whl"

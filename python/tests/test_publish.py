@@ -518,7 +518,7 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
     [
         (None, "a NoneType is no document"),
         (17, "a int is no document"),
-        ({}, "neither text nor ids"),
+        ({}, "no content: want one of text, ids, parts and messages"),
         ({"text": "a", "ids": [1]}, "both text and ids"),
         ({"text": 3}, "text is a int"),
         ({"text": "a", "url": "b"}, r"unknown keys \['url'\].*loaderd.documents"),
@@ -529,7 +529,8 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
         ({"text": "a", "id": "\ud800"}, "no Unicode"),
         ({"text": "a", "meta": {"x": object()}}, "meta is no JSON"),
         ({"text": "a", "meta": {"x": float("nan")}}, "meta is no JSON"),
-        ({"ids": [1], "meta": {}}, "meta goes with text"),
+        ({"ids": [1], "meta": [1]}, "meta is a list, want a dict"),
+        ({"ids": [1], "meta": {"x": object()}}, "meta is no JSON"),
         ([1.5], "float64, want integers"),
         ([True], "bool, want integers"),
         (["a"], "want integers"),

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from synthetic import assert_same, obvious_batch, random_rows, step_of_rows
+from synthetic import assert_same, obvious_batch, random_masks, random_rows, random_weights, step_of_rows
 
 from loaderd.torch.batch import FIELDS, Form, make_batch
 from loaderd.torch.buffers import Buffers
@@ -27,9 +27,15 @@ def test_equals_the_obvious(seed):
     shifted = bool(seed // 4 % 2)
     vocabulary = 65_536 if ids is np.uint16 else 200_000
     rows = random_rows(rng, count, bucket, vocabulary=vocabulary, row_attention=bool(seed // 8 % 2))
-    step = step_of_rows(rows, bucket, dtype=ids, parts=int(rng.integers(1, count + 1)), pad=7, ranks=4)
-    got = make_batch(step, form(dtype=dtype, labels="shifted" if shifted else "unshifted"), Buffers())
-    assert_same(got, obvious_batch(rows, bucket, dtype=dtype, shifted=shifted, pad=7, ranks=4))
+    masks = random_masks(rng, rows) if seed % 3 else None
+    weights = random_weights(rng, rows) if seed % 5 < 2 else None
+    step = step_of_rows(rows, bucket, dtype=ids, parts=int(rng.integers(1, count + 1)), pad=7, ranks=4, masks=masks, weights=weights)
+    fields = None if weights is None else [*FIELDS, "loss_weights"]
+    got = make_batch(step, form(dtype=dtype, labels="shifted" if shifted else "unshifted", fields=fields), Buffers())
+    assert_same(got, obvious_batch(rows, bucket, dtype=dtype, shifted=shifted, pad=7, ranks=4, masks=masks, weights=weights))
+    if masks is not None:
+        flags = [[loss for segment in row for loss in segment] for row in masks]
+        assert step.loss_mask().tolist() == [row + [False] * (bucket - len(row)) for row in flags]
     cu = got["cu_seqlens"]
     assert cu[0] == 0 and cu[-1] == count * bucket and bool((cu.diff() > 0).all())  # every token, no segment empty
     assert got["max_seqlen"] == int(cu.diff().max())

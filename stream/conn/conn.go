@@ -48,7 +48,7 @@ type Server interface {
 	nats.InProcessConnProvider
 	// URL is where other clients reach it.
 	URL() string
-	// Health is nil while every stream can be written.
+	// Health is nil while every stream can be written. It is asked often, by all clients of a server, and says the same to each.
 	Health() error
 }
 
@@ -181,11 +181,13 @@ func (c *Client) Status() Status {
 	st := c.status
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if c.options.Server != nil && time.Since(st.checked) >= time.Second {
-		st.checked = time.Now()
-		if err := c.options.Server.Health(); err != nil || c.nc.IsConnected() {
-			st.setLocked(err == nil, err)
-		}
+	if c.options.Server == nil {
+		return st.now
+	}
+	if err := c.options.Server.Health(); err != nil {
+		st.setLocked(false, err)
+	} else if !st.now.Connected && c.nc.IsConnected() {
+		st.setLocked(true, nil)
 	}
 	return st.now
 }

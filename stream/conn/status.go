@@ -15,12 +15,11 @@ type Status struct {
 
 // status is the connection's state as the client's callbacks tell it.
 type status struct {
-	mu      sync.Mutex
-	now     Status
-	checked time.Time // when the embedded server's health was looked at
-	up      context.Context
-	lose    context.CancelFunc // ends up
-	closed  bool               // no connection follows, whatever the client still tells
+	mu     sync.Mutex
+	now    Status
+	up     context.Context
+	lose   context.CancelFunc // ends up
+	closed bool               // no connection follows, whatever the client still tells
 }
 
 func newStatus() *status {

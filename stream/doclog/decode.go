@@ -7,11 +7,13 @@ import (
 	"math"
 	"mime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/nats-io/nats.go"
 
+	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
 )
@@ -19,13 +21,19 @@ import (
 // Reasons why a document is undecodable: stable names, in the header Loaderd-Reason of its dead letter.
 const (
 	badHeaders      = "BAD_HEADERS"        // the header block is malformed
-	badContentType  = "BAD_CONTENT_TYPE"   // Content-Type is malformed or none of the three
+	badContentType  = "BAD_CONTENT_TYPE"   // Content-Type is malformed or none that the run takes
 	badCharset      = "BAD_CHARSET"        // a charset other than UTF-8
 	badJSON         = "BAD_JSON"           // not one JSON object with a string under text
 	badTokens       = "BAD_TOKENS"         // not a whole number of int32 ids
 	wrongTokenizer  = "WRONG_TOKENIZER"    // tokenized by another tokenizer than the run's
 	tokenOutOfRange = "TOKEN_OUT_OF_RANGE" // an id outside the vocabulary
 	noTokenizer     = "NO_TOKENIZER"       // text for a run that takes tokenized documents only
+	badBatch        = "BAD_BATCH"          // no Arrow IPC stream, or of other columns than documents have
+	badParts        = "BAD_PARTS"          // not a list of objects with a string under text, and true or false under loss
+	badLoss         = "BAD_LOSS"           // lengths of runs that are none, or do not add up to the document's tokens
+	badWeight       = "BAD_WEIGHT"         // no number, negative or not finite
+	badColumn       = "BAD_COLUMN"         // not one value for each token
+	badMeta         = "BAD_META"           // a value of another type than the run takes, or too long
 	badEmbedding    = "BAD_EMBEDDING"      // of another length than the run's, or with a number that is not finite
 	tooLarge        = "TOO_LARGE"          // more tokens than a document may have
 	encoderPanic    = "ENCODER_PANIC"      // the tokenizer failed on the text
@@ -36,14 +44,30 @@ func bad(reason, format string, args ...any) *deadletter.Problem {
 	return &deadletter.Problem{Reason: reason, Sentence: fmt.Sprintf(format, args...)}
 }
 
-// decoded is a document before it is tokenized: either text or tokens.
+// decoded is a document before it is tokenized: text, parts of a text, or tokens.
 type decoded struct {
 	id     string // producer's id, empty when it has none
 	path   string // where it came from, empty when that is not said
 	vector []int8 // its embedding, nil when it has none or no one asks
 	text   []byte
-	tokens []int32 // has room for one more id; nil for text
+	parts  []part    // in place of text, where it comes in parts
+	tokens []int32   // has room for one more id; nil for text
+	loss   plan.Runs // of the tokens
+	weight *float32  // nil is 1
+	// columns are those of values for each token that the run takes along, by their places; nil for one that the document has not, or for all of them.
+	columns [][]byte
+	meta    []any // as loader.Content.Meta
+	// several are the documents of a message that holds more than one; then the rest is empty.
+	several []decoded
 }
+
+// part is a part of a text that is tokenized by itself.
+type part struct {
+	text []byte
+	loss bool // its tokens have a loss
+}
+
+func (p part) any() bool { return len(p.text) > 0 }
 
 // decoder is what decoding depends on besides the message.
 type decoder struct {
@@ -51,10 +75,22 @@ type decoder struct {
 	vocab       int    // ids are 0 ... vocab-1
 	limit       int    // tokens that a document may have, its end included
 	dimension   int    // of embeddings, 0 when no one asks for them
+	batches     bool   // messages may hold several documents
+	columns     []tokenColumn
+	meta        []metaColumn
+	passed      []string // columns that documents may have and the run leaves out
 }
 
 // maxTokens is the largest number of tokens of a document: lengths are int32.
 const maxTokens = math.MaxInt32
+
+// limit is how many tokens a document may have: fewer where a plan names a document by its first token in a message.
+func (t Tokenizing) limit() int {
+	if t.Documents.Several() {
+		return plan.MaxPartTokens
+	}
+	return maxTokens
+}
 
 // decode turns a message into a document. It is pure: its result depends on header and data alone.
 func (d decoder) decode(header nats.Header, data []byte) (decoded, *deadletter.Problem) {
@@ -69,14 +105,38 @@ func (d decoder) decode(header nats.Header, data []byte) (decoded, *deadletter.P
 	case stream.TypeJSON:
 		var j jsonDocument
 		j, err = decodeJSON(data)
-		out.text, out.id, out.path = j.text, cmp.Or(out.id, j.id), cmp.Or(out.path, j.path)
+		out.text, out.parts, out.id, out.path = j.text, j.parts, cmp.Or(out.id, j.id), cmp.Or(out.path, j.path)
+		if err == nil && j.weight != nil && field(header, stream.HeaderWeight) == "" {
+			out.weight, err = weightOf(string(j.weight), `"weight"`)
+		}
+		if err == nil && j.meta != nil && string(j.meta) != "null" && field(header, stream.HeaderMeta) == "" {
+			out.meta, err = d.metaOf(j.meta, `"meta"`)
+		}
 		if err == nil && d.dimension > 0 && j.embedding != nil {
 			out.vector, err = d.jsonVector(j.embedding)
 		}
 	case stream.TypeTokens:
-		out.tokens, err = d.decodeTokens(header, data)
+		if out.tokens, err = d.decodeTokens(header, data); err == nil {
+			out.loss, err = lossOf(field(header, stream.HeaderLoss), len(out.tokens))
+		}
+	case stream.TypeArrow:
+		out = decoded{}
+		out.several, err = d.decodeBatch(header, data)
 	default:
-		err = bad(badContentType, "content type %s is none of %s, %s and %s", quoted(kind), stream.TypeText, stream.TypeJSON, stream.TypeTokens)
+		err = bad(badContentType, "content type %s is none of %s, %s, %s and %s", quoted(kind), stream.TypeText, stream.TypeJSON, stream.TypeTokens, stream.TypeArrow)
+	}
+	if err == nil && kind != stream.TypeTokens && field(header, stream.HeaderLoss) != "" {
+		err = bad(badLoss, `header %s is for tokens; a text says it in "parts"`, stream.HeaderLoss)
+	}
+	if value := field(header, stream.HeaderWeight); err == nil && value != "" && kind == stream.TypeArrow {
+		err = bad(badWeight, "header %s is of one document; column %s has those of several", stream.HeaderWeight, columnWeight)
+	} else if err == nil && value != "" {
+		out.weight, err = weightOf(value, "header "+stream.HeaderWeight)
+	}
+	if value := field(header, stream.HeaderMeta); err == nil && value != "" && kind == stream.TypeArrow && len(d.meta) > 0 {
+		err = bad(badMeta, "header %s is of one document; columns have the values of several", stream.HeaderMeta)
+	} else if err == nil && value != "" && len(d.meta) > 0 {
+		out.meta, err = d.headerMeta(value)
 	}
 	if value := field(header, stream.HeaderEmbedding); err == nil && d.dimension > 0 && value != "" {
 		out.vector, err = d.headerVector(value)
@@ -92,7 +152,7 @@ func mediaType(value string) (string, *deadletter.Problem) {
 	switch value {
 	case "", stream.TypeText:
 		return stream.TypeText, nil
-	case stream.TypeJSON, stream.TypeTokens:
+	case stream.TypeJSON, stream.TypeTokens, stream.TypeArrow:
 		return value, nil
 	}
 	kind, parameters, err := mime.ParseMediaType(value)
@@ -107,10 +167,18 @@ func mediaType(value string) (string, *deadletter.Problem) {
 	}
 }
 
+// tokenizedHere refuses tokens of another tokenizer.
+func (d decoder) tokenizedHere(header nats.Header) *deadletter.Problem {
+	if print := field(header, stream.HeaderTokenizer); print != d.fingerprint || print == "" {
+		return bad(wrongTokenizer, "header %s is %s, the run's tokenizer is %s", stream.HeaderTokenizer, quoted(print), quoted(d.fingerprint))
+	}
+	return nil
+}
+
 // decodeTokens reads little-endian int32 ids and checks each against the vocabulary.
 func (d decoder) decodeTokens(header nats.Header, data []byte) ([]int32, *deadletter.Problem) {
-	if print := field(header, stream.HeaderTokenizer); print != d.fingerprint || print == "" {
-		return nil, bad(wrongTokenizer, "header %s is %s, the run's tokenizer is %s", stream.HeaderTokenizer, quoted(print), quoted(d.fingerprint))
+	if failed := d.tokenizedHere(header); failed != nil {
+		return nil, failed
 	}
 	if len(data)%4 != 0 {
 		return nil, bad(badTokens, "%d bytes are not a whole number of int32 ids", len(data))
@@ -128,6 +196,51 @@ func (d decoder) decodeTokens(header nats.Header, data []byte) ([]int32, *deadle
 		ids[i] = int32(id)
 	}
 	return ids, nil
+}
+
+// lossOf reads the lengths of the runs of tokens with and without a loss, which add up to those of the document.
+func lossOf(value string, tokens int) (plan.Runs, *deadletter.Problem) {
+	if value == "" {
+		return nil, nil
+	}
+	var lengths []int32
+	sum := 0
+	for run := range strings.SplitSeq(value, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(run), 10, 31)
+		if err != nil {
+			return nil, bad(badLoss, "header %s: %s is no length of a run in tokens", stream.HeaderLoss, quoted(run))
+		}
+		if sum += int(n); sum > tokens {
+			break
+		}
+		lengths = append(lengths, int32(n))
+	}
+	if sum != tokens {
+		return nil, bad(badLoss, "header %s: runs of %d tokens or more, the document has %d", stream.HeaderLoss, sum, tokens)
+	}
+	return plan.Normal(lengths), nil
+}
+
+// weightOf reads a weight; 1 is nil.
+func weightOf(value, where string) (*float32, *deadletter.Problem) {
+	f, err := strconv.ParseFloat(value, 32)
+	w, ok := factor(f)
+	if err != nil || !ok {
+		return nil, bad(badWeight, "%s is %s: want a finite number, 0 or more", where, quoted(value))
+	}
+	return w, nil
+}
+
+// factor is a weight as documents have it, nil for 1; ok says that it is one: finite, and 0 or more.
+func factor(f float64) (w *float32, ok bool) {
+	if !(f >= 0) || f > math.MaxFloat32 {
+		return nil, false
+	}
+	if f == 1 {
+		return nil, true
+	}
+	x := float32(f)
+	return &x, true
 }
 
 // headerID returns the producer's id from the headers: Loaderd-Id, else Nats-Msg-Id.

@@ -2,6 +2,8 @@ package doclog
 
 import (
 	"encoding/json"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -9,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
+	"loaderd/loader/plan"
 	"loaderd/stream"
+	"loaderd/stream/deadletter"
 )
 
 const testPrint = "sha256:run"
@@ -83,6 +87,9 @@ func TestDecodeTakes(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	tokens := header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", testPrint)
 	asJSON := header("Content-Type", "application/json")
+	loss := func(runs string) nats.Header {
+		return header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", testPrint, "Loaderd-Loss", runs)
+	}
 	tests := []struct {
 		name   string
 		header nats.Header
@@ -106,6 +113,23 @@ func TestDecodeRefuses(t *testing.T) {
 		{"text of another type", asJSON, `{"text":["a"]}`, badJSON, "not a string"},
 		{"text is null", asJSON, `{"text":null}`, badJSON, "not a string"},
 		{"id of another type", asJSON, `{"id":{"a":1},"text":"a"}`, badJSON, "neither a string nor a number"},
+		{"text and parts", asJSON, `{"text":"a","parts":[]}`, badParts, "both"},
+		{"parts of another type", asJSON, `{"parts":{"text":"a"}}`, badParts, "not a list"},
+		{"parts are null", asJSON, `{"parts":null}`, badParts, "not a list"},
+		{"a part that is a string", asJSON, `{"parts":[{"text":"a"},"b"]}`, badParts, "part 1: it is no object"},
+		{"a part without text", asJSON, `{"parts":[{"loss":true}]}`, badParts, `part 0: it has no "text"`},
+		{"a part of a number", asJSON, `{"parts":[{"text":7}]}`, badParts, `part 0: "text" is not a string`},
+		{"a loss that is a number", asJSON, `{"parts":[{"text":"a","loss":1}]}`, badParts, "neither true nor false"},
+		{"a negative weight", asJSON, `{"text":"a","weight":-0.5}`, badWeight, `"-0.5"`},
+		{"a weight beyond float32", asJSON, `{"text":"a","weight":1e39}`, badWeight, "1e39"},
+		{"a weight that is a string", asJSON, `{"text":"a","weight":"1"}`, badWeight, "finite number"},
+		{"a weight that is infinite", header("Loaderd-Weight", "inf"), "a", badWeight, `"inf"`},
+		{"a weight that is no number", header("Loaderd-Weight", "NaN"), "a", badWeight, `"NaN"`},
+		{"runs of a text", header("Loaderd-Loss", "1"), "a", badLoss, "for tokens"},
+		{"runs that are too short", loss("1"), "\x01\x00\x00\x00\x02\x00\x00\x00", badLoss, "1 tokens or more, the document has 2"},
+		{"runs that are too long", loss("0,1,2"), "\x01\x00\x00\x00\x02\x00\x00\x00", badLoss, "3 tokens or more, the document has 2"},
+		{"a run that is negative", loss("1,-1"), "\x01\x00\x00\x00\x02\x00\x00\x00", badLoss, `"-1"`},
+		{"runs that are no numbers", loss("1,1,"), "\x01\x00\x00\x00\x02\x00\x00\x00", badLoss, `""`},
 		{"nesting bomb", asJSON, `{"meta":` + strings.Repeat("[", 1<<20), badJSON, "depth"},
 		{"other tokenizer", header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", "sha256:other"), "", wrongTokenizer, `"sha256:other"`},
 		{"no tokenizer named", header("Content-Type", stream.TypeTokens), "", wrongTokenizer, `""`},
@@ -149,6 +173,16 @@ func checkJSON(t *testing.T, data []byte, got decoded) {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		t.Fatalf("taken, but the library says: %v", err)
 	}
+	if got.parts != nil {
+		var want []struct {
+			Text *string
+			Loss *bool
+		}
+		if err := json.Unmarshal(fields["parts"], &want); err != nil || len(want) != len(got.parts) || fields["text"] != nil {
+			t.Fatalf("taken, but parts are %s", fields["parts"])
+		}
+		return // names are matched in any case by the library, and not by us
+	}
 	var want *string
 	if err := json.Unmarshal(fields["text"], &want); err != nil || want == nil {
 		t.Fatalf("taken, but text is %s", fields["text"])
@@ -161,7 +195,7 @@ func checkJSON(t *testing.T, data []byte, got decoded) {
 // upper is an Encoder for tests: one id a byte, in the vocabulary of 256.
 type upper struct{}
 
-func (upper) Encode(dst []int32, text []byte) []int32 {
+func (upper) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {
 	for _, c := range text {
 		dst = append(dst, int32(c))
 	}
@@ -181,12 +215,14 @@ func TestEnded(t *testing.T) {
 		{"only the last counts", []int32{end, 1}, end, []int32{end, 1, end}},
 		{"two ends are the producer's", []int32{1, end, end}, end, []int32{1, end, end}},
 		{"nothing but the end is nothing", []int32{end}, end, nil},
-		{"nothing", []int32{}, end, []int32{}},
+		{"nothing", []int32{}, end, nil},
 		{"no end token", []int32{1}, -1, []int32{1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, ended(tt.ids, tt.end)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			x := transform{bos: -1, end: tt.end, limit: 10}
+			m, failed, _ := x.document(&decoded{tokens: tt.ids}, nil)
+			if diff := cmp.Diff(tt.want, m.tokens); diff != "" || failed != nil || (m.skip == plan.SkipEmpty) != (tt.want == nil) {
+				t.Errorf("%q, %v (-want +got):\n%s", m.skip, failed, diff)
 			}
 		})
 	}
@@ -194,32 +230,75 @@ func TestEnded(t *testing.T) {
 
 func TestEncodeLimit(t *testing.T) {
 	e := &encoder{shared: NewEncoders(func() Encoder { return upper{} }, 1)}
-	if got, failed, _ := e.encode([]byte("abc"), 0, 4); failed != nil || len(got) != 4 || cap(got) != 4 {
-		t.Errorf("3 ids and the end with a limit of 4: %v (capacity %d), %v", got, cap(got), failed)
+	build := func(text string, end int32) (made, *deadletter.Problem) {
+		x := transform{bos: -1, end: end, limit: 4}
+		m, failed, _ := x.document(&decoded{text: []byte(text)}, e)
+		return m, failed
 	}
-	if _, failed, _ := e.encode([]byte("abcd"), 0, 4); failed == nil || failed.Reason != tooLarge {
+	if got, failed := build("abc", 0); failed != nil || len(got.tokens) != 4 || cap(got.tokens) != 4 {
+		t.Errorf("3 ids and the end with a limit of 4: %v (capacity %d), %v", got, cap(got.tokens), failed)
+	}
+	if _, failed := build("abcd", 0); failed == nil || failed.Reason != tooLarge {
 		t.Errorf("4 ids and the end with a limit of 4: %v, want %s", failed, tooLarge)
 	}
-	if got, failed, _ := e.encode([]byte("abcd"), -1, 4); failed != nil || len(got) != 4 {
+	if got, failed := build("abcd", -1); failed != nil || len(got.tokens) != 4 {
 		t.Errorf("4 ids without an end and a limit of 4: %v, %v", got, failed)
 	}
 }
 
+func TestEncodeParts(t *testing.T) {
+	e := &encoder{shared: NewEncoders(func() Encoder { return upper{} }, 1)}
+	text := func(loss bool, text string) part { return part{[]byte(text), loss} }
+	for _, tt := range []struct {
+		name   string
+		parts  []part
+		end    int32
+		tokens string
+		loss   plan.Runs
+	}{
+		{"the end behind the last part", []part{text(false, "ask"), text(true, "say")}, '$', "asksay$", plan.Runs{0, 3, 4}},
+		{"not twice", []part{text(false, "ask"), text(true, "say$")}, '$', "asksay$", plan.Runs{0, 3, 4}},
+		{"not twice where a part follows that is empty", []part{text(false, "ask"), text(true, "say$"), text(false, "")}, '$', "asksay$", plan.Runs{0, 3, 3, 1}},
+		{"no end", []part{text(true, "say")}, -1, "say", nil},
+		{"nothing but the end", []part{text(true, "$")}, '$', "", nil},
+		{"nothing", []part{text(true, ""), text(false, "")}, '$', "", nil},
+	} {
+		x := transform{bos: -1, end: tt.end, limit: 100}
+		m, failed, _ := x.document(&decoded{parts: tt.parts}, e)
+		got, loss := m.tokens, m.loss
+		var ids []int32
+		for _, c := range []byte(tt.tokens) {
+			ids = append(ids, int32(c))
+		}
+		if failed != nil || !slices.Equal(got, ids) || !slices.Equal(loss, tt.loss) {
+			t.Errorf("%s: %v, %v, %v", tt.name, got, loss, failed)
+		}
+	}
+	for n := range 9 { // of a document of eight tokens, the end among them
+		x := transform{bos: -1, end: '$', limit: n}
+		_, failed, _ := x.document(&decoded{parts: []part{text(true, "abcd"), text(false, "efg")}}, e)
+		if (failed != nil) != (n < 8) {
+			t.Errorf("a limit of %d tokens: %v", n, failed)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
-	f.Add("", "", "", "", []byte("text"))
-	f.Add("text/plain; charset=utf-8", "i", "", "", []byte("text\xff"))
-	f.Add("application/json", "", "", "", []byte(`{"id":"a","text":"b","text":"c","meta":{"x":[]}}`))
-	f.Add("application/json", "", "", "", []byte(`{"id":-1,"text":"\ud83d\ude00"}`))
-	f.Add("application/vnd.loaderd.tokens", "i", testPrint, "", []byte("\x01\x00\x00\x00\x63\x00\x00\x00"))
-	f.Add("application/vnd.loaderd.tokens", "", "x", "", []byte("\x01"))
-	f.Add("", "", "", float32s(1, 2), []byte("text"))
-	f.Add("application/json", "", "", "", []byte(`{"text":"a","embedding":[1,2e3],"path":"x","meta":{"path":"y"}}`))
-	f.Fuzz(func(t *testing.T, kind, id, print, embedding string, data []byte) {
-		h := header("Content-Type", kind, "Nats-Msg-Id", id, "Loaderd-Tokenizer", print, stream.HeaderEmbedding, embedding)
+	f.Add("", "", "", "", "", "", []byte("text"))
+	f.Add("text/plain; charset=utf-8", "i", "", "", "", "0.5", []byte("text\xff"))
+	f.Add("application/json", "", "", "", "", "", []byte(`{"id":"a","text":"b","text":"c","meta":{"x":[]}}`))
+	f.Add("application/json", "", "", "", "", "", []byte(`{"id":-1,"text":"\ud83d\ude00"}`))
+	f.Add("application/json", "", "", "", "", "", []byte(`{"parts":[{"text":"a","loss":false},{"text":"","loss":true},{"text":"b"}],"weight":0.25}`))
+	f.Add("application/vnd.loaderd.tokens", "i", testPrint, "", "1, 1", "2", []byte("\x01\x00\x00\x00\x63\x00\x00\x00"))
+	f.Add("application/vnd.loaderd.tokens", "", "x", "", "", "", []byte("\x01"))
+	f.Add("", "", "", float32s(1, 2), "", "", []byte("text"))
+	f.Add("application/json", "", "", "", "", "", []byte(`{"text":"a","embedding":[1,2e3],"path":"x","meta":{"path":"y"}}`))
+	f.Fuzz(func(t *testing.T, kind, id, print, embedding, loss, weight string, data []byte) {
+		h := header("Content-Type", kind, "Nats-Msg-Id", id, "Loaderd-Tokenizer", print, stream.HeaderEmbedding, embedding, stream.HeaderLoss, loss, stream.HeaderWeight, weight)
 		before := string(data)
 		got, failed := denseDecoder.decode(h, data)
 		again, failedAgain := denseDecoder.decode(h, []byte(before))
-		if diff := cmp.Diff(got, again, cmp.AllowUnexported(decoded{})); diff != "" || (failed == nil) != (failedAgain == nil) {
+		if diff := cmp.Diff(got, again, cmp.AllowUnexported(decoded{}, part{})); diff != "" || (failed == nil) != (failedAgain == nil) {
 			t.Fatalf("decoded twice (-first +second):\n%s", diff)
 		}
 		if string(data) != before {
@@ -229,13 +308,25 @@ func FuzzDecode(f *testing.F) {
 			if failed.Reason == "" || failed.Sentence == "" || strings.ContainsAny(failed.Sentence, "\r\n\x00") || len(failed.Sentence) > 600 {
 				t.Fatalf("reason %q, sentence %q", failed.Reason, failed.Sentence)
 			}
-			if got.text != nil || got.tokens != nil || got.id != "" || got.vector != nil {
+			if got.text != nil || got.parts != nil || got.loss != nil || got.weight != nil || got.tokens != nil || got.id != "" || got.vector != nil {
 				t.Fatalf("refused with %+v", got)
 			}
 			return
 		}
-		if got.text != nil && got.tokens != nil {
-			t.Fatal("both text and tokens")
+		if got.text != nil && got.tokens != nil || got.parts != nil && (got.text != nil || got.tokens != nil) {
+			t.Fatal("more than one of text, parts and tokens")
+		}
+		sum := 0
+		for i, n := range got.loss {
+			if sum += int(n); n < 0 || n == 0 && i > 0 {
+				t.Fatalf("runs %v", got.loss)
+			}
+		}
+		if got.loss != nil && (len(got.loss) < 2 || sum != len(got.tokens)) {
+			t.Fatalf("runs %v of %d tokens", got.loss, len(got.tokens))
+		}
+		if w := got.weight; w != nil && (!(*w >= 0) || *w > math.MaxFloat32 || *w == 1) {
+			t.Fatalf("weight %v", *w)
 		}
 		if n := len(got.vector); n != 0 && n != denseDecoder.dimension {
 			t.Fatalf("an embedding of %d numbers", n)

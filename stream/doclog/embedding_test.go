@@ -88,7 +88,7 @@ func TestDecodePaths(t *testing.T) {
 func TestHintsAreMadeOfTheMessage(t *testing.T) {
 	for _, retriever := range related.Retrievers {
 		c := related.Config{Retriever: retriever, Postings: 1, Dimension: 2}
-		l := &Log{decoder: denseDecoder, end: -1, encoder: newEncoders(Tokenizing{NewEncoder: func() Encoder { return byteEncoder{} }, Hints: &c}, 1)}
+		l := &Log{decoder: denseDecoder, transform: transform{bos: -1, end: -1, limit: maxTokens}, encoder: newEncoders(Tokenizing{NewEncoder: func() Encoder { return byteEncoder{} }, Hints: &c}, 1)}
 		l.decoder.dimension = Tokenizing{Hints: &c}.dimension()
 		m := &message{sequence: 7, subject: "docs.a", header: header(stream.HeaderPath, "x/y", stream.HeaderEmbedding, float32s(3, 4)), data: []byte("hello")}
 		doc, failed := l.document(m, l.encoder.get())
@@ -110,7 +110,7 @@ func TestHintsAreMadeOfTheMessage(t *testing.T) {
 // byteEncoder takes each byte for a token.
 type byteEncoder struct{}
 
-func (byteEncoder) Encode(dst []int32, text []byte) []int32 {
+func (byteEncoder) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {
 	for _, c := range text {
 		dst = append(dst, int32(c))
 	}

@@ -12,7 +12,7 @@ type brittle struct {
 	used bool
 }
 
-func (b *brittle) Encode(dst []int32, text []byte) []int32 {
+func (b *brittle) EncodePart(dst []int32, text []byte, first, last bool) []int32 {
 	if b.used {
 		panic("two use one encoder")
 	}
@@ -48,7 +48,7 @@ func TestEncodersAreShared(t *testing.T) {
 				if i%50 == 49 {
 					text[0] = '!'
 				}
-				ids, failed, _ := e.encode(text, -1, 100)
+				ids, failed, _ := e.encode(text)
 				pool.put(e)
 				switch {
 				case failed != nil && failed.Reason == encoderPanic:

@@ -20,7 +20,7 @@ const testEnd = 256
 
 type bytesEncoder struct{}
 
-func (bytesEncoder) Encode(dst []int32, text []byte) []int32 {
+func (bytesEncoder) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {
 	if bytes.HasPrefix(text, []byte("panic")) {
 		panic("cannot take this text")
 	}

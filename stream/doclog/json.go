@@ -15,24 +15,33 @@ import (
 // jsonDocument is what is taken out of a JSON document.
 type jsonDocument struct {
 	text      []byte
+	parts     []part // in place of text
+	weight    []byte // as it is written, nil without one
+	meta      []byte // as it is written, nil without one
 	id        string
 	path      string // "path", else "path" of "meta"; anything but a string is none
 	embedding []byte // as it is written, nil without one
 }
 
-// decodeJSON takes {"id", "text", "path", "embedding", "meta": {"path"}, ...} apart. Names are matched exactly; the last of equal names counts; unknown
+// decodeJSON takes {"id", "text" or "parts", "weight", "path", "embedding", "meta": {"path"}, ...} apart. Names are matched exactly; the last of equal names counts; unknown
 // ones are let through. The library validates (its depth is bounded), which leaves little to take the two values out of it: decoding
 // everything into maps costs four times as much, and into a struct it would take "TEXT" for "text".
 func decodeJSON(data []byte) (out jsonDocument, _ *deadletter.Problem) {
 	if !json.Valid(data) {
 		return out, bad(badJSON, "payload is not JSON: %s", jsonProblem(data))
 	}
-	var rawText, rawID []byte
+	var rawText, rawParts, rawID []byte
 	var metaPath string
 	if !members(data, func(name, value []byte) {
 		switch string(name) {
 		case "text":
 			rawText = value
+		case "parts":
+			rawParts = value
+		case "weight":
+			if string(value) != "null" {
+				out.weight = value
+			}
 		case "id":
 			rawID = value
 		case "path":
@@ -40,6 +49,7 @@ func decodeJSON(data []byte) (out jsonDocument, _ *deadletter.Problem) {
 		case "embedding":
 			out.embedding = value
 		case "meta":
+			out.meta = value
 			members(value, func(name, value []byte) {
 				if string(name) == "path" {
 					metaPath = stringOf(value)
@@ -49,11 +59,20 @@ func decodeJSON(data []byte) (out jsonDocument, _ *deadletter.Problem) {
 	}) {
 		return out, bad(badJSON, "payload is not a JSON object")
 	}
-	if rawText == nil {
-		return out, bad(badJSON, `payload has no "text"`)
-	}
-	if rawText[0] != '"' {
+	switch {
+	case rawText == nil && rawParts == nil:
+		return out, bad(badJSON, `payload has no "text" and no "parts"`)
+	case rawText != nil && rawParts != nil:
+		return out, bad(badParts, `payload has both "text" and "parts"`)
+	case rawParts != nil:
+		var err *deadletter.Problem
+		if out.parts, err = partsOf(rawParts); err != nil {
+			return jsonDocument{}, err
+		}
+	case rawText[0] != '"':
 		return out, bad(badJSON, `"text" is not a string`)
+	default:
+		out.text = unquote(rawText)
 	}
 	switch {
 	case rawID == nil || string(rawID) == "null":
@@ -64,11 +83,71 @@ func decodeJSON(data []byte) (out jsonDocument, _ *deadletter.Problem) {
 	default:
 		return out, bad(badJSON, `"id" is neither a string nor a number`)
 	}
-	out.text = unquote(rawText)
 	if out.path == "" {
 		out.path = metaPath
 	}
 	return out, nil
+}
+
+// partsOf takes [{"text", "loss"}, ...] apart. Without "loss" a part has one.
+func partsOf(data []byte) (out []part, failed *deadletter.Problem) {
+	out = []part{}
+	if !elements(data, func(value []byte) {
+		if failed != nil {
+			return
+		}
+		p, text := part{loss: true}, []byte(nil)
+		wrong := ""
+		if !members(value, func(name, value []byte) {
+			switch string(name) {
+			case "text":
+				text = value
+			case "loss":
+				switch string(value) {
+				case "true":
+					p.loss, wrong = true, ""
+				case "false":
+					p.loss, wrong = false, ""
+				default:
+					wrong = `"loss" is neither true nor false`
+				}
+			}
+		}) {
+			wrong = "it is no object"
+		} else if text == nil {
+			wrong = `it has no "text"`
+		} else if text[0] != '"' {
+			wrong = `"text" is not a string`
+		}
+		if wrong != "" {
+			failed = bad(badParts, "part %d: %s", len(out), wrong)
+			return
+		}
+		p.text = unquote(text)
+		out = append(out, p)
+	}) {
+		return nil, bad(badParts, `"parts" is not a list`)
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return out, nil
+}
+
+// elements calls f with every value of a JSON list, in order. data is valid JSON; elements returns false when it is no list.
+func elements(data []byte, f func(value []byte)) bool {
+	if data[0] != '[' {
+		return false
+	}
+	for i := skipSpace(data, 1); data[i] != ']'; i = skipSpace(data, i) {
+		if data[i] == ',' {
+			i = skipSpace(data, i+1)
+		}
+		end := valueEnd(data, i)
+		f(data[i:end])
+		i = end
+	}
+	return true
 }
 
 // stringOf is the value of a JSON string, "" for any other value.

@@ -26,10 +26,11 @@ type Log struct {
 	name    string
 	log     *slog.Logger
 	decoder decoder
-	end     int32
 	encoder *encoders
-	workers int
-	buffer  int64
+	// transform is what becomes of the tokens of a document.
+	transform transform
+	workers   int
+	buffer    int64
 	// inactive is when the server drops a consumer that asks for nothing.
 	inactive time.Duration
 	tracer   Tracer
@@ -48,7 +49,10 @@ func Open(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLog(s, st, t)
+	l, err := newLog(s, st, t)
+	if err != nil {
+		return nil, err
+	}
 	l.letters, err = deadletter.Open(ctx, s, l.created, func(ctx context.Context, sequence uint64) (deadletter.Original, error) {
 		m, err := l.fetch(ctx, sequence)
 		if err != nil {
@@ -72,22 +76,26 @@ func OpenReadOnly(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, err
 	if err != nil {
 		return nil, err
 	}
-	return newLog(s, st, t), nil
+	return newLog(s, st, t)
 }
 
-func newLog(s *stream.Store, st jetstream.Stream, t Tokenizing) *Log {
+func newLog(s *stream.Store, st jetstream.Stream, t Tokenizing) (*Log, error) {
+	transform, err := newTransform(t, t.limit())
+	if err != nil {
+		return nil, err
+	}
 	cfg := s.Config()
 	workers := workersOf(cfg.Workers)
 	l := &Log{
 		created: stream.Created(st.CachedInfo()),
 		store:   s, stream: st, name: cfg.Name, log: s.Log(),
-		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: maxTokens, dimension: t.dimension()},
-		end:     t.End,
-		encoder: newEncoders(t, workers+1),
+		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: t.limit(), dimension: t.dimension(), batches: t.Documents.Batches,
+			columns: tokenColumns(t.Documents), meta: metaColumns(t.Documents), passed: passedOver(t.Documents)},
+		encoder: newEncoders(t, workers+1), transform: transform,
 		workers: workers, buffer: cfg.BufferBytes, inactive: pullInactive, tracer: t.Tracer,
 	}
 	l.confirm(st.CachedInfo())
-	return l
+	return l, nil
 }
 
 // DeadLetters counts the dead letters of undecodable documents; none when the log was opened only for looking at it.
@@ -201,10 +209,10 @@ func (l *Log) Content(ctx context.Context, sequence uint64) (loader.Content, err
 	return doc.Content, err
 }
 
-// Traits returns what travels beside the length of one document again, equal to what the source delivered. It waits as Content does.
-func (l *Log) Traits(ctx context.Context, sequence uint64) (plan.Traits, error) {
+// Traits returns what travels beside the length of the documents of a message again, equal to what the source delivered. It waits as Content does.
+func (l *Log) Traits(ctx context.Context, sequence uint64) ([]plan.Part, error) {
 	doc, err := l.again(ctx, sequence)
-	return doc.Traits, err
+	return doc.Documents(), err
 }
 
 // again returns a document that a source has delivered.
@@ -239,7 +247,16 @@ func (l *Log) describe(m *message) loader.DocumentInfo {
 		info.ContentType = stream.TypeText
 	}
 	if d, failed := l.decoder.decode(m.header, m.data); failed == nil {
-		info.ID, info.Path = d.id, d.path
+		info.ID, info.Path, info.Weight = d.id, d.path, d.weight
+		for i, value := range d.meta {
+			if value == nil {
+				continue
+			}
+			if info.Meta == nil {
+				info.Meta = map[string]any{}
+			}
+			info.Meta[l.decoder.meta[i].name] = value
+		}
 	}
 	if label := field(m.header, stream.HeaderLabel); label != "" && field(m.header, stream.HeaderID) == "" {
 		info.ID = label

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/natstest"
@@ -346,7 +347,7 @@ func TestTokensAgain(t *testing.T) {
 	}
 	info.Time = time.Time{}
 	want := loader.DocumentInfo{Sequence: 1, Subject: "docs.web", ID: "a", Path: "p/a.txt", Domain: "example.org", ContentType: stream.TypeText, Bytes: 9}
-	if info != want {
+	if !cmp.Equal(info, want) {
 		t.Errorf("description is %+v, want %+v", info, want)
 	}
 }

@@ -66,8 +66,8 @@ func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
 	}
 	d := nextDoc(t, openSource(t, l, 1))
 	h, err := l.Traits(natstest.Context(t), 1)
-	if err != nil || h.Hint.Source != d.Hint.Source {
-		t.Errorf("read again it is about %+v, %v, want %+v", h.Hint, err, d.Hint)
+	if err != nil || h[0].Hint.Source != d.Hint.Source {
+		t.Errorf("read again it is about %+v, %v, want %+v", h, err, d.Hint)
 	}
 	if info, err := l.Describe(natstest.Context(t), 1); err != nil || info.Subject != "docs.web" || info.Sequence != 1 {
 		t.Errorf("it is described as %+v, %v", info, err)

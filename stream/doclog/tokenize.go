@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"loaderd/loader"
@@ -13,9 +14,10 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// Encoder turns text into token ids, appended to dst. One goroutine uses it at a time. Its result depends on the text alone.
+// Encoder turns text into token ids. One goroutine uses it at a time. Its result depends on its arguments alone.
 type Encoder interface {
-	Encode(dst []int32, text []byte) []int32
+	// EncodePart appends the ids of a part of a text, which is encoded by itself; first and last say whether the text begins and ends with it.
+	EncodePart(dst []int32, text []byte, first, last bool) []int32
 }
 
 // Tokenizing says how documents become tokens. It is part of what shapes the plan.
@@ -25,6 +27,11 @@ type Tokenizing struct {
 	Fingerprint string         // of the tokenizer; already tokenized documents must carry it
 	VocabSize   int            // ids are 0 ... VocabSize-1
 	End         int32          // id appended to every document, -1 for none
+	// Documents are the transformations of documents: tokens stand there by their ids. Seed keys what they draw.
+	Documents plan.DocumentsConfig
+	Seed      uint64
+	// Decode appends the text of a document's first tokens; nil where no tokenizer is known. Only documents that are cut and filled in depend on it.
+	Decode func(dst []byte, ids []int32) []byte
 	// Text appends what a token stands for, nothing for an id without a token; nil where no tokenizer is known. No document depends on it.
 	Text func(dst []byte, id int32) []byte
 	// Hints says how documents are compared with one another, where the packing method does that; else nil.
@@ -150,35 +157,51 @@ type encoder struct {
 // maxScratch bounds the scratch space that is kept between documents, in ids.
 const maxScratch = 1 << 20
 
-// encode returns the ids of text in a slice of exactly their number, end included. limit bounds that number.
-func (e *encoder) encode(text []byte, end int32, limit int) (tokens []int32, failed *deadletter.Problem, stack []byte) {
+// encode returns the ids of a text, in scratch space that lasts until the next text.
+func (e *encoder) encode(text []byte) (ids []int32, failed *deadletter.Problem, stack []byte) {
 	if e.shared.create == nil {
-		return nil, bad(noTokenizer, "the document is text and the run takes tokenized documents only"), nil
+		return nil, textRefused(), nil
 	}
-	var ids []int32
-	if failed, stack = e.run(func(inner Encoder) { ids = inner.Encode(e.scratch[:0], text) }); failed != nil {
+	if failed, stack = e.run(func(inner Encoder) { ids = inner.EncodePart(e.scratch[:0], text, true, true) }); failed != nil {
 		return nil, failed, stack
 	}
+	e.keep(ids)
+	return ids, nil, nil
+}
+
+// encodeParts is encode for a text in parts, of which each is tokenized by itself. ends are where the ids of each end.
+func (e *encoder) encodeParts(parts []part, limit int) (ids []int32, ends []int, failed *deadletter.Problem, stack []byte) {
+	if e.shared.create == nil {
+		return nil, nil, textRefused(), nil
+	}
+	ids, ends = e.scratch[:0], make([]int, len(parts))
+	first := slices.IndexFunc(parts, part.any)
+	for i, p := range parts {
+		if p.any() {
+			last := !slices.ContainsFunc(parts[i+1:], part.any)
+			if failed, stack = e.run(func(inner Encoder) { ids = inner.EncodePart(ids, p.text, i == first, last) }); failed != nil {
+				return nil, nil, failed, stack
+			}
+		}
+		if ends[i] = len(ids); len(ids) > limit {
+			return nil, nil, bad(tooLarge, "%d tokens or more, a document may have %d", len(ids), limit), nil
+		}
+	}
+	e.keep(ids)
+	return ids, ends, nil, nil
+}
+
+func textRefused() *deadletter.Problem {
+	return bad(noTokenizer, "the document is text and the run takes tokenized documents only")
+}
+
+// keep keeps the scratch space for the next document.
+func (e *encoder) keep(ids []int32) {
 	if cap(ids) <= maxScratch {
 		e.scratch = ids[:0]
 	} else {
 		e.scratch = nil
 	}
-	if len(ids) == 0 {
-		return nil, nil, nil
-	}
-	n := len(ids)
-	if end >= 0 {
-		n++
-	}
-	if n > limit {
-		return nil, bad(tooLarge, "%d tokens, a document may have %d", n, limit), nil
-	}
-	tokens = make([]int32, n)
-	if copy(tokens, ids) < n {
-		tokens[n-1] = end
-	}
-	return tokens, nil, nil
 }
 
 // run lends an encoder to f. What panics is told, and its encoder is not used any more.
@@ -201,7 +224,7 @@ func (e *encoder) run(f func(Encoder)) (failed *deadletter.Problem, stack []byte
 	return nil, nil
 }
 
-// document turns a message into the document that a Source delivers. Its result depends on the message alone.
+// document turns a message into the document that a Source delivers. Its result depends on the message and the run's configuration alone.
 func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Problem) {
 	doc := loader.Document{Sequence: m.sequence}
 	if m.garbled {
@@ -211,31 +234,44 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 	if failed != nil {
 		return skipped(doc, plan.SkipUndecodable), failed
 	}
-	if d.tokens != nil {
-		doc.Tokens = ended(d.tokens, l.end)
-		if len(doc.Tokens) > l.decoder.limit {
-			return skipped(doc, plan.SkipUndecodable), bad(tooLarge, "%d tokens, a document may have %d", len(doc.Tokens), l.decoder.limit)
+	about := topic{e.hints, m.subject, d.path, d.vector}
+	if d.several != nil {
+		if len(d.several) == 0 {
+			return skipped(doc, plan.SkipEmpty), nil
 		}
-	} else if len(d.text) > 0 {
-		var stack []byte
-		doc.Tokens, failed, stack = e.encode(d.text, l.end, l.decoder.limit)
-		if stack != nil {
-			l.log.Error("tokenizer panicked", "stream", l.name, "sequence", m.sequence, "subject", m.subject, "bytes", len(d.text),
-				"panic", failed.Sentence, "stack", string(stack))
-		}
+		doc, failed = l.several(doc, d.several, about)
 		if failed != nil {
 			return skipped(doc, plan.SkipUndecodable), failed
 		}
+		doc.Stored = m.time.UnixNano()
+		return doc, nil
 	}
-	if len(doc.Tokens) == 0 {
-		return skipped(doc, plan.SkipEmpty), nil
+	made, failed, stack := l.transform.document(&d, e)
+	if stack != nil {
+		l.log.Error("tokenizer panicked", "stream", l.name, "sequence", m.sequence, "subject", m.subject, "bytes", len(d.text),
+			"panic", failed.Sentence, "stack", string(stack))
 	}
-	doc.ID, doc.Stored = hashID(d.id), m.time.UnixNano()
+	switch {
+	case failed != nil:
+		return skipped(doc, plan.SkipUndecodable), failed
+	case made.skip != "":
+		return skipped(doc, made.skip), nil
+	case made.pieces != nil:
+		g := l.gather(doc, about)
+		if failed = g.take(&d, &made); failed != nil {
+			return skipped(doc, plan.SkipUndecodable), failed
+		}
+		doc = g.done()
+	default:
+		doc.Tokens, doc.Loss, doc.Cut = made.tokens, made.loss, made.cut
+		doc.Weight, doc.ID, doc.Hint = d.weight, hashID(d.id), about.hint(made.tokens)
+		if d.meta != nil {
+			doc.Beside = &loader.Beside{Meta: d.meta}
+		}
+	}
+	doc.Stored = m.time.UnixNano()
 	if l.tracer != nil {
 		doc.Trace = l.tracer.Sample(field(m.header, stream.HeaderTrace), l.created, m.sequence)
-	}
-	if e.hints != nil {
-		doc.Hint = e.hints.Hint(m.subject, doc.Tokens, d.path, d.vector)
 	}
 	return doc, nil
 }
@@ -243,19 +279,4 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 // skipped returns a document that is not used. It has no id, so that a later, good document of the same id is not its duplicate.
 func skipped(doc loader.Document, why plan.Skip) loader.Document {
 	return loader.Document{Sequence: doc.Sequence, Skip: why}
-}
-
-// ended returns already tokenized ids with the end token behind them, once. Ids that are nothing but the end are an empty document,
-// as the empty text is.
-func ended(ids []int32, end int32) []int32 {
-	switch n := len(ids); {
-	case end < 0 || n == 0:
-		return ids
-	case ids[n-1] != end:
-		return append(ids, end)
-	case n == 1:
-		return nil
-	default:
-		return ids
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // A chunk is a few consecutive documents. Chunks go to the workers and, in stream order, to Next. Small documents share one, because handing
@@ -48,7 +49,7 @@ func fetchedCost(m *message) charge {
 
 // tokenizedCost is the charge of a document from its tokenizing until it is delivered.
 func tokenizedCost(d loader.Document) charge {
-	held := 4 * int64(cap(d.Tokens))
+	held := d.Bytes()
 	return charge{reserved: held + overhead, held: held}
 }
 
@@ -131,8 +132,13 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 				r.log.letters.Put(ctx, m.original(), failed)
 			}
 			undecoded++
-		} else if doc.Skip != "" {
+		} else if doc.Skip == plan.SkipEmpty {
 			empty++
+		}
+		for i := range doc.Parts {
+			if doc.Parts[i].Skip == plan.SkipEmpty {
+				empty++
+			}
 		}
 		tokens += int64(len(doc.Tokens))
 		c.docs[i] = doc

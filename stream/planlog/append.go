@@ -64,6 +64,7 @@ func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error 
 			return fmt.Errorf("append to %s behind %d: %w", l.name, last, err)
 		}
 		last, records = last+uint64(n), records[n:]
+		l.learn(last)
 	}
 	return nil
 }

@@ -33,3 +33,6 @@ func (f *Floors) GiveUp(ctx context.Context, term, from uint64) (uint64, error) 
 
 // Remove is the second half of Release.
 func (f *Floors) Remove(ctx context.Context, to uint64) (uint64, error) { return f.purge(ctx, to) }
+
+// Learn tells a log where it ends, at least.
+func Learn(l *Log, end uint64) { l.learn(end) }

@@ -93,6 +93,7 @@ type Leads struct {
 	kv     jetstream.KeyValue
 	run    string
 	holder Holder
+	plans  bool               // who leads plans, and its server hands streams over
 	alive  *nats.Subscription // answers candidates that ask whether this daemon is there
 }
 
@@ -103,6 +104,15 @@ func OpenLeads(ctx context.Context, s *stream.Store, run string, holder Holder) 
 	if err := stream.ValidRun(run); err != nil {
 		return nil, err
 	}
+	l, err := openLeads(ctx, s, run, holder)
+	if err == nil {
+		l.plans = true
+	}
+	return l, err
+}
+
+// openLeads opens the lead of a run, or of something else that one process at a time does.
+func openLeads(ctx context.Context, s *stream.Store, run string, holder Holder) (*Leads, error) {
 	l := &Leads{store: s.Own(), docs: s, run: run, holder: holder}
 	var err error
 	if l.kv, err = l.store.EnsureKeyValue(ctx, leadsBucket, "which daemon leads each run"); err != nil {
@@ -284,7 +294,9 @@ func (l *Leads) taken(revision uint64, began time.Time, err error) (loader.Lead,
 		held, stop := context.WithCancel(context.Background())
 		x.stop = stop
 		x.running.Go(func() { x.refresh(held) })
-		x.running.Go(func() { x.yield(held) })
+		if l.plans {
+			x.running.Go(func() { x.yield(held) })
+		}
 		return x, nil
 	case conn.WrongLast(err), errors.Is(err, jetstream.ErrKeyExists): // another candidate was faster, or what was read is old
 		return nil, nil
@@ -293,4 +305,6 @@ func (l *Leads) taken(revision uint64, began time.Time, err error) (loader.Lead,
 }
 
 // freedSubject is where a holder says that it has given the lead up.
-func (l *Leads) freedSubject() string { return stream.ServiceSubject + ".freed." + l.run }
+func (l *Leads) freedSubject() string { return freedSubject(l.run) }
+
+func freedSubject(run string) string { return stream.ServiceSubject + ".freed." + run }

@@ -43,6 +43,7 @@ type Log struct {
 	holes    bool // it may have some: it is looked at for what is left
 	keys     keyring
 	binding  atomic.Pointer[bound] // once it is known
+	known    atomic.Uint64         // an end that a server has told: another one that does not know of it yet is behind
 }
 
 var _ loader.PlanLog = (*Log)(nil)
@@ -123,7 +124,18 @@ func (l *Log) Last(ctx context.Context) (uint64, error) {
 			"loaderd repair copies what stands before the first of them into a usable plan",
 			l.name, state.Msgs, state.FirstSeq, state.LastSeq)
 	}
+	l.learn(state.LastSeq)
 	return state.LastSeq, nil
+}
+
+// learn notes where the log ends, at least.
+func (l *Log) learn(end uint64) {
+	for {
+		known := l.known.Load()
+		if end <= known || l.known.CompareAndSwap(known, end) {
+			return
+		}
+	}
 }
 
 // Get returns the record at a position, ErrNoRecord behind the end.
@@ -140,6 +152,7 @@ func (l *Log) message(ctx context.Context, position uint64) (*jetstream.RawStrea
 		return nil, fmt.Errorf("read %s at 0: %w: positions start at 1", l.name, ErrNoRecord)
 	}
 	var m *jetstream.RawStreamMsg
+	began := time.Now()
 	err := l.store.RetryWithin(ctx, conn.GetLimit, fmt.Sprintf("read %s at %d", l.name, position), func(ctx context.Context) (err error) {
 		m, err = l.store.Get(ctx, l.stream, position)
 		if !errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -149,7 +162,7 @@ func (l *Log) message(ctx context.Context, position uint64) (*jetstream.RawStrea
 			return ErrNoRecord
 		}
 		info, err := l.stream.Info(ctx)
-		if err == nil && position <= info.State.LastSeq {
+		if err == nil && (position <= info.State.LastSeq || position <= l.known.Load() && l.doubted(began)) {
 			err = conn.ErrBehind
 		} else if err == nil {
 			err = ErrNoRecord

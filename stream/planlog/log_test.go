@@ -1,6 +1,7 @@
 package planlog_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -198,6 +199,43 @@ func TestAServerThatIsBehindDeposesNobody(t *testing.T) {
 	}
 	if err := behind.Append(ctx, 10, planRecords(10, 5)...); !errors.Is(err, loader.ErrDeposed) {
 		t.Errorf("Append = %v where others have appended", err)
+	}
+}
+
+// A record that the log is known to hold is waited for where a server that was cut off does not know of it.
+func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t, 3)
+	ctx := natstest.Within(t, 2*time.Minute)
+	if err := openPlan(t, c.Store(), "run").Append(ctx, 0, planRecords(0, 5)...); err != nil {
+		t.Fatal(err)
+	}
+	plan := c.Config().PlanStream("run").Name
+	c.Settle(plan)
+	old, others := c.Leader(plan), c.Followers(plan)
+	behind, ahead := openPlan(t, c.Store(old), "run"), openPlan(t, c.Store(others...), "run")
+	c.Isolate(old)
+	c.Leader(plan, others...)
+	if err := ahead.Append(ctx, 5, planRecords(5, 5)...); err != nil {
+		t.Fatal(err)
+	}
+	planlog.Learn(behind, 10) // as from an answer of the others
+	got := make(chan error, 1)
+	go func() {
+		record, err := behind.Get(ctx, 10)
+		if want := planRecords(9, 1)[0]; err == nil && !bytes.Equal(record, want) {
+			err = fmt.Errorf("record %q, want %q", record, want)
+		}
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		t.Fatalf("Get = %v from a server that is cut off", err)
+	case <-time.After(2 * time.Second):
+	}
+	c.Heal()
+	if err := <-got; err != nil {
+		t.Errorf("Get = %v", err)
 	}
 }
 

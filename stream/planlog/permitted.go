@@ -42,17 +42,33 @@ func (e *NotPermittedError) Error() string {
 	return b.String()
 }
 
+// Doing is what only some daemons do.
+type Doing struct {
+	Purges bool
+	Pulls  []Pulling
+}
+
+// Pulling is a document stream that a daemon fills by itself.
+type Pulling struct {
+	Documents *stream.Store
+	Subject   string // of its documents
+	Seals     bool   // when all are there
+}
+
 // Permitted returns a *NotPermittedError when the store's users may not do all that a daemon of a run does, as far as can be told by asking without harm.
 // A request that is not permitted has no answer: without this a daemon would wait, and name the first one alone. Where others may do the same as the daemon,
 // as far as it can know of them, the log says so. So it does when nothing can be found out, which is no error.
-func Permitted(ctx context.Context, s *stream.Store, run string, purges bool) error {
-	needs := neededOfDocuments(s, purges)
+func Permitted(ctx context.Context, s *stream.Store, run string, d Doing) error {
+	needs, own := neededOfDocuments(s, d.Purges), neededOfOwn(s.Own(), run)
+	for _, p := range d.Pulls {
+		needs, own = append(needs, neededToPull(p)...), append(own, neededOfRecord(p)...)
+	}
 	if s.Own() == s {
-		needs = append(needs, neededOfOwn(s, run)...)
+		needs, own = append(needs, own...), nil
 	}
 	missing := lacks(ctx, s, needs)
-	if s.Own() != s {
-		missing = append(missing, lacks(ctx, s.Own(), neededOfOwn(s.Own(), run))...)
+	if own != nil {
+		missing = append(missing, lacks(ctx, s.Own(), own)...)
 	}
 	if len(missing) == 0 {
 		return nil
@@ -86,7 +102,7 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 		if p.Subscribe {
 			refused = notSubscribe
 		}
-		if !slices.Contains(refused, p.Subject) {
+		if !slices.Contains(refused, p.Subject) || slices.ContainsFunc(missing, func(m Permission) bool { return m.Subject == p.Subject && m.Subscribe == p.Subscribe }) {
 			continue
 		}
 		if p.absent != "" && !slices.Contains(notPublish, s.API("STREAM.INFO", p.absent)) {
@@ -123,6 +139,31 @@ func neededOfDocuments(s *stream.Store, purges bool) []Permission {
 	return n.all
 }
 
+// neededToPull lists what else a daemon publishes to where it fills a document stream.
+func neededToPull(p Pulling) []Permission {
+	name := p.Documents.Config().Name
+	n := needed{store: p.Documents}
+	n.streams(name)
+	n.add("to put documents into stream "+name+", which this daemon fills (pull)", p.Subject)
+	n.add("to see how far stream "+name+" is filled", n.store.API("STREAM.MSG.GET", name), n.store.API("DIRECT.GET", name))
+	if p.Seals {
+		n.add("to seal stream "+name+" behind its last document", n.store.API("STREAM.UPDATE", name))
+	}
+	return n.all
+}
+
+// neededOfRecord lists what it takes, where the daemon's own streams are, to fill a document stream in turn with other daemons.
+func neededOfRecord(p Pulling) []Permission {
+	name := p.Documents.Config().Name
+	n := needed{store: p.Documents.Own()}
+	n.bucket(pullsBucket, name)
+	n.bucket(leadsBucket, pullLead(name))
+	freed := freedSubject(pullLead(name))
+	n.add("to tell other daemons that they may fill stream "+name, freed)
+	n.hear("to hear that it may fill stream "+name, freed)
+	return n.all
+}
+
 // neededOfOwn lists what a daemon of a run publishes and subscribes to where its own streams are.
 func neededOfOwn(s *stream.Store, run string) []Permission {
 	plan, objects := s.Config().PlanStream(run), "OBJ_"+checkpointsPrefix+run
@@ -136,7 +177,7 @@ func neededOfOwn(s *stream.Store, run string) []Permission {
 	n.add("to store checkpoints", "$O."+checkpointsPrefix+run+".C.x", "$O."+checkpointsPrefix+run+".M.x")
 	n.add("to remove old checkpoints", s.API("STREAM.PURGE", objects))
 	alive := stream.ServiceSubject + ".alive." + nuid.Next()
-	n.add("to talk to other daemons", alive, stream.ServiceSubject+".freed."+run)
+	n.add("to talk to other daemons", alive, freedSubject(run))
 	n.hear("to hear answers", s.Conn().NewInbox())
 	n.hear("to hear other daemons", stream.ServiceSubject+".word."+run)
 	n.hear("to show other daemons", stream.ServiceSubject+".status."+run)

@@ -181,7 +181,7 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	p := &Publisher{
 		store: s, js: s.JetStream(), stream: st, created: stream.Created(info),
 		source: source, subject: subject, options: o,
-		limit:   messageLimit(s.Conn().MaxPayload(), info.Config),
+		limit:   Limit(s.Conn().MaxPayload(), info.Config),
 		ids:     map[string]struct{}{},
 		batches: make(chan batch),
 		cancel:  cancel,
@@ -245,8 +245,8 @@ func (p *Publisher) Documents() *stream.Store { return p.store }
 // Subject is that of the documents.
 func (p *Publisher) Subject() string { return p.subject }
 
-// messageLimit is the largest message, headers included, that the server stores in a stream of these settings.
-func messageLimit(payload int64, c jetstream.StreamConfig) int64 {
+// Limit is the largest message, headers included, that the server stores in a stream of these settings.
+func Limit(payload int64, c jetstream.StreamConfig) int64 {
 	limit := payload
 	if c.MaxMsgSize > 0 {
 		limit = min(limit, int64(c.MaxMsgSize))

@@ -103,8 +103,7 @@ func (p *Publisher) resume(ctx context.Context, name, fingerprint string) (*Reco
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256([]byte(p.store.Config().Name + "\x00" + p.source + "\x00" + name))
-	r := &Record{p: p, key: p.source + "." + hex.EncodeToString(sum[:16])}
+	r := &Record{p: p, key: p.recordKey(name)}
 	info, err := p.state(ctx)
 	if err != nil {
 		return nil, err
@@ -140,6 +139,11 @@ func (p *Publisher) resume(ctx context.Context, name, fingerprint string) (*Reco
 		return r, nil
 	}
 	return r, p.patiently(ctx, "write the record of "+name, func(ctx context.Context) error { return r.save(ctx, kv) })
+}
+
+func (p *Publisher) recordKey(input string) string {
+	sum := sha256.Sum256([]byte(p.store.Config().Name + "\x00" + p.source + "\x00" + input))
+	return p.source + "." + hex.EncodeToString(sum[:16])
 }
 
 // recordPatience is how long a cluster may leave questions about records unanswered, at the start of an input: servers that lead are replaced
@@ -234,7 +238,7 @@ func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) e
 		r.p.commit.count(0, 0, 1, 0)
 		return nil
 	}
-	m.ID = DocumentID(r.p.source, origin, r.index, m.Data)
+	m.ID = DocumentID(r.p.source, origin, r.index, m.Data, m.Meta)
 	e := entry{message: &m, record: r}
 	switch {
 	case r.known.take(m.ID):
@@ -287,11 +291,14 @@ func (r *Record) Finish(ctx context.Context) error {
 }
 
 // DocumentID is the id of the document at a place (from 0) among those of an origin: 32 hexadecimal digits that depend on the source
-// and on the content too.
-func DocumentID(source, origin string, index int, data []byte) string {
+// and on the content too, what comes along among it.
+func DocumentID(source, origin string, index int, data []byte, meta string) string {
 	h := sha256.New()
 	_, _ = io.WriteString(h, source+"\x00"+origin+"\x00"+strconv.Itoa(index)+"\x00")
 	h.Write(data)
+	if meta != "" {
+		_, _ = io.WriteString(h, "\x00"+meta)
+	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 

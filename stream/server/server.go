@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -44,7 +45,18 @@ type Server struct {
 	certs   certificates
 	url     string
 	started chan struct{} // closed when the server has done with starting, well or not
+	health  health
 }
+
+// health is what was found when a server was last asked whether it can write.
+type health struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+// healthFor is for how long an answer holds: the server looks at each of its streams.
+const healthFor = time.Second
 
 // Start starts a server and waits until it takes clients. Without the data folder to itself it returns ErrFolderInUse.
 func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err error) {
@@ -225,8 +237,20 @@ func (s *Server) start(ctx context.Context, fatal <-chan error) error {
 	return nil
 }
 
-// Health is nil while every stream can be written.
+// Health is nil while every stream can be written. It is at most a second old, and the same to all who ask: who has heard of an error finds it as the cause
+// of what fails in another account.
 func (s *Server) Health() error {
+	h := &s.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.at) >= healthFor {
+		h.err, h.at = s.look(), time.Now()
+	}
+	return h.err
+}
+
+// look asks the server whether every stream can be written.
+func (s *Server) look() error {
 	h := s.server.Healthz(&server.HealthzOptions{})
 	switch {
 	case h.Error == "":
@@ -264,11 +288,11 @@ func (s *Server) Stop() error {
 
 // DiskFree is the space that is left for the store, in bytes.
 func (s *Server) DiskFree() (int64, error) {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(s.folder.path, &fs); err != nil {
+	free, err := diskFree(s.folder.path)
+	if err != nil {
 		return 0, fmt.Errorf("read free space of %s: %w", filepath.Clean(s.folder.path), err)
 	}
-	return int64(fs.Bavail) * int64(fs.Bsize), nil
+	return free, nil
 }
 
 // clientURL is where clients of this machine reach a listener, for one on all interfaces too.

@@ -129,7 +129,7 @@ func (p *prebuilt) Join(_ loader.Place, step uint64) (arrowout.Reader, error) {
 func (p *prebuilt) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
 	l := int(s.Bucket)
 	return &loader.Batch{Step: s.Index, Bucket: l, First: first, Rows: n,
-		Content: loader.Content{Tokens: p.tokens[first*l : (first+n)*l]}, Pieces: s.Rows[first : first+n]}, nil
+		Tokens: p.tokens[first*l : (first+n)*l], Pieces: s.Rows[first : first+n]}, nil
 }
 
 func (p *prebuilt) Step(_ context.Context, step uint64) (*plan.Step, error) {

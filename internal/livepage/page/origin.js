@@ -31,6 +31,8 @@ export class Origin {
     const document = step.documents?.find((d) => d.sequence === piece.sequence && (d.source ?? "") === (piece.source ?? "")) ?? {};
     say(this.title, `Row ${piece.row}: ${several(piece.length, "token")} of document ${named(piece)}, from token ${count(piece.start)}`);
     const facts = [["Source", piece.source], ["Document", count(piece.sequence)], ["Id", document.id], ["Path", document.path], ["Subject", document.subject], ["Domain", document.domain],
+      ["Weight", document.weight === undefined ? "" : String(document.weight)],
+      ["Meta", document.meta ? JSON.stringify(document.meta) : ""],
       ["Kind", document.content_type], ["Size", document.bytes ? bytes(document.bytes) : ""], ["Age", age(piece, step, document)]];
     this.facts.replaceChildren(...facts.filter(([, v]) => v).flatMap(([k, v]) => [el("dt", {}, k), el("dd", {}, v)]));
     show(this.node, true);

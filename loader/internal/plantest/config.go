@@ -34,6 +34,7 @@ func drawConfig(t *rapid.T, method string) plan.Config {
 	c.Packing.Hold = rapid.SampledFrom([]int{0, 100, 300}).Draw(t, "hold")
 	c.Packing.MaxAge = rapid.SampledFrom([]int{0, 200}).Draw(t, "max_age")
 	c.Packing.Overlap = rapid.SampledFrom([]float64{0, 0.3, 0.7}).Draw(t, "overlap")
+	c.Packing.RepeatLoss = rapid.SampledFrom([]string{"", packonline.LossTwice, packonline.LossOnce}).Draw(t, "repeat_loss")
 	c.Packing.Extra = rapid.IntRange(0, 2).Draw(t, "extra")
 	c.Packing.PaddingThreshold = rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "padding threshold")
 	c.Packing.Splice.Retriever = rapid.SampledFrom(related.Retrievers).Draw(t, "retriever")
@@ -51,6 +52,12 @@ func drawConfig(t *rapid.T, method string) plan.Config {
 	c.Steps.Balance = rapid.Bool().Draw(t, "balance")
 	c.Steps.Last = rapid.SampledFrom([]string{plan.LastPad, plan.LastDrop}).Draw(t, "last")
 	c.Documents.Dedupe = rapid.IntRange(0, 5).Draw(t, "dedupe")
+	switch rapid.IntRange(0, 3).Draw(t, "documents of a message") {
+	case 0:
+		c.Documents.Batches = true
+	case 1:
+		c.Documents.MaxTokens = plan.MaxTokens{At: 90, Do: plan.MaxSplit}
+	}
 	return c
 }
 

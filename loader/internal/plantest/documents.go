@@ -31,9 +31,21 @@ func Hint(sequence uint64) *related.Hint {
 	return h
 }
 
-// TellHints tells a restored planner what its documents are about.
-func TellHints(p *plan.Planner) {
+// Loss says which tokens of a document of the tests have a loss: of one in three all.
+func Loss(sequence uint64, length int) plan.Runs {
+	var lengths []int32
+	r := rand.New(rand.NewPCG(sequence, 2))
+	for left := int32(length); left > 0 && sequence%3 > 0; {
+		n := min(int32(r.IntN(9)), left)
+		lengths = append(lengths, n)
+		left -= n
+	}
+	return plan.Normal(lengths)
+}
+
+// TellHints tells a restored planner what its documents are about, as they are told again.
+func TellHints(p *plan.Planner, documents func(ref uint64) []plan.Part) {
 	for _, document := range p.Unread() {
-		p.Tell(document, plan.Traits{Hint: Hint(plan.RefSequence(document))})
+		p.Tell(document, documents(document))
 	}
 }

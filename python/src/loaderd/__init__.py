@@ -1,7 +1,8 @@
 """Reads training steps from a loaderd daemon: packed, shuffled rows of tokens, the same on every rank, exact over
 restarts.
 
-`Client` gives numpy arrays; `loaderd.torch` gives tensors; `publish` sends documents.
+`Client` gives numpy arrays; `loaderd.torch` gives tensors; `publish` sends documents; `serve` runs a daemon for as long
+as a block.
 """
 
 from importlib import import_module
@@ -49,12 +50,14 @@ from loaderd.errors import (
 )
 from loaderd.prefetch import Prefetcher
 from loaderd.reading import StepStream
+from loaderd.serving import NoDaemon, Served, serve
 from loaderd.step import Part, Sources, Step
 from loaderd.wire import MixtureChange, RunInfo, RunLength, RunStatus, SourceCount
 
 if TYPE_CHECKING:
     from loaderd.producer import (
         BadDocument,
+        Chat,
         Documents,
         DocumentTooLarge,
         InputChanged,
@@ -68,25 +71,35 @@ if TYPE_CHECKING:
         publish,
     )
 
-__version__ = "0.1.0"
 __all__ = [
-    "TLS", "BadDocument", "BadTicket", "BadToken", "Client", "ClosedClient", "DocumentLost", "DocumentTooLarge",
-    "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "MixtureChange", "NoStream", "NotLeading",
+    "TLS", "BadDocument", "BadTicket", "BadToken", "Chat", "Client", "ClosedClient", "DocumentLost", "DocumentTooLarge",
+    "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "MixtureChange", "NoDaemon", "NoStream", "NotLeading",
     "NotPermitted", "Part", "PlanLogDown", "PlanForeign", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
-    "PublishError", "Published", "Publisher", "RankBehind", "Replaced", "Replaying", "RunFailed", "RunInfo", "RunLength", "RunMismatch", "RunReplaced", "RunStatus", "ShuttingDown",
+    "PublishError", "Published", "Publisher", "RankBehind", "Replaced", "Replaying", "RunFailed", "RunInfo", "RunLength", "RunMismatch", "RunReplaced", "RunStatus", "Served", "ShuttingDown",
     "SilentReader", "SlowReader", "SourceDown", "SourceCount", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
     "TokenizerBehind", "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish",
-    "documents", "publish",
+    "documents", "publish", "serve",
 ]  # fmt: skip
 
 _PRODUCER = frozenset([
-    "BadDocument", "Documents", "DocumentTooLarge", "InputChanged", "NoStream", "NotPermitted", "Published",
+    "BadDocument", "Chat", "Documents", "DocumentTooLarge", "InputChanged", "NoStream", "NotPermitted", "Published",
     "Publisher", "PublishError", "apublish", "documents", "publish",
 ])  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """Publishing is imported when it is used: readers need none of it."""
+    """Publishing is imported when it is used: readers need none of it. So is what knows the version."""
     if name in _PRODUCER:
         return getattr(import_module("loaderd.producer"), name)
+    if name == "__version__":
+        return _version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("loaderd-client")
+    except PackageNotFoundError:  # imported from its source
+        return "0.0.0"

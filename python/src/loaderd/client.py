@@ -45,6 +45,8 @@ class Client(Iterator[Step]):
         run_id: str | None = None,
         documents: bool = False,
         sources: bool | None = False,
+        weights: bool = False,
+        columns: Sequence[str] = (),
         job: str = DEFAULT_JOB,
         token: str | None = None,
         tls: TLS | None = None,
@@ -59,7 +61,8 @@ class Client(Iterator[Step]):
         that was deleted and begun again has another id); a client keeps to the ones it finds first. It reads `steps` steps from `step` on, all by default, and of each the rows of
         `rank` of `world`. `job` names the job of these ranks: another one that reads the same run neither waits for it nor
         makes it wait. `documents` asks for `Step.sources`, `sources` for these with their numbers, of a run with several (BadTicket by another; None: where it has
-        several). `token` is the daemon's bearer token. `prefetch` steps
+        several), `weights` for the weight of each piece's loss, `columns` for columns that documents bring along (`Step.column`, `Step.values`; BadTicket
+        for one that the run has not). `token` is the daemon's bearer token. `prefetch` steps
         are read ahead.
 
         `patience`: seconds without a step after which the cause is raised. It belongs below the timeout of the
@@ -73,7 +76,7 @@ class Client(Iterator[Step]):
             raise ValueError(f"prefetch {prefetch}: want 1 step or more")
         self.rank, self.world = rank, world
         self._run, self._fingerprint, self._documents = run, fingerprint, documents
-        self._run_id, self._sources = run_id, sources
+        self._run_id, self._sources, self._weights, self._columns = run_id, sources, weights, tuple(columns)
         self._patience, self._connect_timeout, self._prefetch = patience, connect_timeout, prefetch
         self._next, self._end = step, None if steps is None else step + steps
         self._job = job
@@ -130,6 +133,8 @@ class Client(Iterator[Step]):
             run_id=self._run_id,
             documents=self._documents,
             sources=self._sources,
+            weights=self._weights,
+            columns=self._columns,
             job=self._job,
             patience=self._patience,
             connect_timeout=self._connect_timeout,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -16,7 +16,9 @@ from loaderd.patience import OF_THE_RUN, Patience
 from loaderd.step import Part, Step, part_of, step_of
 from loaderd.waits import Waits
 from loaderd.watch import Watch
-from loaderd.wire import CU_SEQLENS, DEFAULT_JOB, DOCUMENTS, INPUT_IDS, NARROW_IDS, SOURCES, Metadata, RunInfo, Ticket
+from loaderd.wire import (
+    CU_SEQLENS, DEFAULT_JOB, DOCUMENTS, INPUT_IDS, LOSS_RUNS, LOSS_WEIGHTS, NARROW_IDS, SOURCES, Metadata, RunInfo, Ticket,
+)  # fmt: skip
 
 # The transport's pings find a peer that hangs; this is for when they do not, which happens. Seconds between two
 # questions while a step is waited for, and until an answer.
@@ -50,6 +52,8 @@ class StepStream(Iterator[Step]):
         run_id: str | None = None,
         documents: bool = False,
         sources: bool | None = False,
+        weights: bool = False,
+        columns: Sequence[str] = (),
         job: str = DEFAULT_JOB,
         patience: float = 300.0,
         connect_timeout: float = 60.0,
@@ -58,7 +62,7 @@ class StepStream(Iterator[Step]):
         self.daemons, self.rank, self.world, self.next_step = daemons, rank, world, step
         daemons.rank = rank
         self.run, self.fingerprint, self.documents, self.job = run, fingerprint, documents, job
-        self.run_id, self.sources = run_id, sources
+        self.run_id, self.sources, self.weights, self.columns = run_id, sources, weights, tuple(columns)
         self._identified = False  # or it is known that there is no more to learn from the daemon of the stream
         self.patience, self.connect_timeout = patience, connect_timeout
         self.info: RunInfo | None = None
@@ -149,7 +153,8 @@ class StepStream(Iterator[Step]):
         asked = info.asking_for(self.run_id)
         sources = bool(info.sources) if self.sources is None else self.sources
         columns: tuple[str, ...] = (NARROW_IDS if info.narrow else INPUT_IDS, CU_SEQLENS)
-        columns += ((DOCUMENTS,) if self.documents or sources else ()) + ((SOURCES,) if sources else ())
+        columns += ((DOCUMENTS,) if self.documents or sources or self.weights else ()) + ((SOURCES,) if sources else ())
+        columns += ((LOSS_RUNS,) if LOSS_RUNS in info.columns else ()) + ((LOSS_WEIGHTS,) if self.weights else ()) + self.columns
         steps = None if self._end is None else self._end - self.next_step
         opening = connection.read(
             Ticket(self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, asked)

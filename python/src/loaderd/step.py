@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from loaderd.beside import Values, is_of_documents, of_tokens
 from loaderd.errors import ProtocolError, TooManySegments
-from loaderd.wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, SOURCES, Metadata, SourceCount
+from loaderd.views import viewed
+from loaderd.wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, LOSS_RUNS, LOSS_WEIGHTS, SOURCES, Metadata, SourceCount
 
 Ints = npt.NDArray[np.int32]
 Tokens = npt.NDArray[np.int32] | npt.NDArray[np.uint16]
@@ -26,13 +28,25 @@ class Sources:
     """Where tokens came from. Pieces `offsets[i]` ... `offsets[i+1]` - 1 make row i, in order: tokens [start, start +
     length) of the document with that sequence in the document stream, in a run with several sources in the stream of the piece's
     source, `RunInfo.sources[number]`. `offsets` is int32 [rows + 1], `sequence` uint64, `start` and `length` int32, `number` uint16, None where
-    it is not asked for."""
+    it is not asked for, `weight` float32, the factor of the loss of the piece's tokens, likewise. In a run whose messages may hold several documents `index`
+    (int32) says which one of its message the document is, else it is None."""
 
     offsets: Ints
     sequence: npt.NDArray[np.uint64]
     start: Ints
     length: Ints
     number: npt.NDArray[np.uint16] | None = None
+    weight: npt.NDArray[np.float32] | None = None
+    index: Ints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LossRuns:
+    """Which tokens have a loss: runs `offsets[i]` ... `offsets[i+1]` - 1 make row i without its padding, in turns with and without a loss, beginning with
+    those that have one. `offsets` is int32 [rows + 1], `length` int32 in tokens."""
+
+    offsets: Ints
+    length: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +56,15 @@ class Part:
 
     `input_ids` is int32 or uint16 [rows, L]. The attention segments of row i end at `ends[offsets[i] : offsets[i+1]]`:
     0, then the end of every segment; the last value is where padding begins. Both are int32, `offsets` is [rows + 1]
-    and begins with 0."""
+    and begins with 0. `columns` has those that documents bring along for each token, [rows, L], `values` those for each piece, by name."""
 
     input_ids: Tokens
     ends: Ints
     offsets: Ints
     sources: Sources | None = None
+    loss_runs: LossRuns | None = None
+    columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    values: Mapping[str, Values] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +73,9 @@ class Step:
 
     `tokens`, `loss_tokens` and `documents` count this rank's tokens without padding, those with a label, and pieces;
     `max_seqlen` is the longest segment, padding left out. `step_tokens` and `step_segments` count those of the whole
-    step on all ranks: a loss that leaves out every segment's first token has step_tokens - step_segments terms. (None
-    from a daemon that does not tell.) Of a run with several sources `source_counts` has, by name, what this rank's rows have of each, and
+    step on all ranks, `step_loss_tokens` and `step_loss_segments` those of them that have a loss, and that begin with a token that has one: a loss that
+    leaves out every segment's first token has step_loss_tokens - step_loss_segments terms. (None
+    from a daemon that does not tell.) `weighted` says that a piece of this rank's rows has another weight than 1. Of a run with several sources `source_counts` has, by name, what this rank's rows have of each, and
     `step_sources` bounds their numbers, the same on every rank; else they are None."""
 
     run: str
@@ -73,6 +91,9 @@ class Step:
     parts: tuple[Part, ...]
     source_counts: Mapping[str, SourceCount] | None = None
     step_sources: int | None = None
+    step_loss_tokens: int | None = None
+    step_loss_segments: int | None = None
+    weighted: bool = False
 
     @property
     def input_ids(self) -> Tokens:
@@ -100,10 +121,8 @@ class Step:
         found = [p.sources for p in self.parts if p.sources is not None]
         if not found or len(found) == 1:
             return found[0] if found else None
-        columns = ["sequence", "start", "length"] + ["number"] * (found[0].number is not None)
-        return Sources(
-            _join_offsets([s.offsets for s in found]), *(_join([getattr(s, c) for s in found]) for c in columns)
-        )
+        columns = [c for c in ("sequence", "start", "length", "number", "weight", "index") if getattr(found[0], c) is not None]
+        return Sources(_join_offsets([s.offsets for s in found]), **{c: _join([getattr(s, c) for s in found]) for c in columns})
 
     def source_ids(self) -> Ints:
         """The source of every token, an index into `RunInfo.sources`, and -1 in the padding; int32 [rows, L]. Raises ValueError where the client
@@ -111,10 +130,52 @@ class Step:
         found = self.sources
         if found is None or found.number is None:
             raise ValueError(f"step {self.index} came without sources: a client of a run with several asks for them with sources=True")
-        ends, rows = found.offsets[1:], np.repeat(np.arange(self.rows), np.diff(found.offsets))
-        padding = self.bucket - np.bincount(rows, found.length, self.rows).astype(np.int64)
-        numbers = np.insert(found.number.astype(np.int32), ends, -1)
-        return np.repeat(numbers, np.insert(found.length, ends, padding)).reshape(self.rows, self.bucket)
+        return self._spread(found.offsets, found.length, found.number.astype(np.int32), -1)
+
+    def loss_weights(self) -> npt.NDArray[np.float32]:
+        """The weight of every token's loss, and 0 in the padding; float32 [rows, L]. Raises ValueError where the client does not ask for weights."""
+        found = self.sources
+        if found is None or found.weight is None:
+            raise ValueError(f"step {self.index} came without weights: a client asks for them with weights=True")
+        return self._spread(found.offsets, found.length, found.weight, 0)
+
+    def loss_mask(self) -> npt.NDArray[np.bool_]:
+        """Which tokens have a loss, those that begin a segment among them; False in the padding; bool [rows, L]. From a daemon that does not tell: all."""
+        runs = [p.loss_runs for p in self.parts]
+        if any(r is None for r in runs):
+            offsets, ends = self.offsets, self.ends
+            return np.arange(self.bucket) < ends[offsets[1:] - 1][:, None]
+        found = LossRuns(_join_offsets([r.offsets for r in runs if r]), _join([r.length for r in runs if r]))
+        first = np.repeat(found.offsets[:-1], np.diff(found.offsets))
+        return self._spread(found.offsets, found.length, (np.arange(len(first)) - first) % 2 == 0, False)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A value for every token, as its document has it, and the column's fill where none has it; [rows, L] of the type that the run's configuration gives
+        the column. A view when the step came in one part, else a copy. Raises KeyError where the client does not ask for the column."""
+        return _join([self._asked(p.columns, name) for p in self.parts])
+
+    def values(self, name: str) -> list[list[Any]]:
+        """For every row the values of its pieces' documents, in the order of `Sources`: str, int or float, None for a document without it. Raises KeyError
+        where the client does not ask for them."""
+        return [row for p in self.parts for row in self._asked(p.values, name).rows()]
+
+    def _asked(self, found: Mapping[str, Any], name: str) -> Any:
+        try:
+            return found[name]
+        except KeyError:
+            raise KeyError(f"step {self.index} came without {name!r}: a client asks for columns with columns=[{name!r}]") from None
+
+    @property
+    def masked(self) -> bool:
+        """Whether a token of these rows has no loss, padding aside."""
+        return self.loss_tokens < self.tokens
+
+    def _spread(self, offsets: Ints, lengths: Ints, values: A, padding: Any) -> A:
+        """A value for every token of values for runs of them, [rows, L]."""
+        ends, rows = offsets[1:], np.repeat(np.arange(self.rows), np.diff(offsets))
+        left = self.bucket - np.bincount(rows, lengths, self.rows).astype(np.int64)
+        spread = np.repeat(np.insert(values, ends, padding), np.insert(lengths, ends, left))
+        return cast(A, spread.reshape(self.rows, self.bucket))
 
     def boundaries(self) -> Ints:
         """0, ..., rows * L: where segments begin and end in the rows laid end to end, padding being segments of its
@@ -145,8 +206,7 @@ class Step:
         return positions.reshape(self.rows, self.bucket)
 
     def labels(self, form: Literal["unshifted", "shifted"] = "unshifted") -> Ints:
-        """Labels int32 [rows, L], -100 where there is none; both forms have `tokens` less the number of segments of
-        them.
+        """Labels int32 [rows, L], -100 where there is none: in the padding, for tokens without a loss and for one token of every segment.
 
         "unshifted": the token itself, for models that shift by themselves; the first token of a segment has none, so
         that no document predicts the beginning of the next. "shifted": the next token of the same segment."""
@@ -161,6 +221,12 @@ class Step:
         else:
             out[:-1] = ids[1:]
             out[(starts + lengths - 1)[lengths > 0]] = IGNORED
+        if self.masked:
+            lost = ~self.loss_mask().reshape(-1)
+            if form == "unshifted":
+                out[lost] = IGNORED
+            else:
+                out[:-1][lost[1:]] = IGNORED
         rows = out.reshape(self.rows, self.bucket)
         padding = self.ends[self.offsets[1:] - 1]
         for row in np.flatnonzero(padding < self.bucket):  # few
@@ -196,7 +262,27 @@ def part_of(batch: pa.RecordBatch, meta: Metadata) -> Part:
             f"{where}: cu_seqlens do not begin with 0, ascend, and end within {meta.bucket} in every row"
         )
     sources = _sources(columns, meta, where) if DOCUMENTS in columns else None
-    return Part(ids.reshape(meta.rows, meta.bucket), ends, cu, sources)
+    runs = _loss_runs(columns, meta, where) if LOSS_RUNS in columns else None
+    return Part(ids.reshape(meta.rows, meta.bucket), ends, cu, sources, runs, *_beside(columns, meta, where))
+
+
+_OURS = frozenset((INPUT_IDS, CU_SEQLENS, DOCUMENTS, SOURCES, LOSS_RUNS, LOSS_WEIGHTS))
+
+
+def _beside(columns: dict[str, Any], meta: Metadata, where: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Values]]:
+    """The columns that documents bring along: those of tokens, and those of documents."""
+    tokens: dict[str, npt.NDArray[Any]] = {}
+    documents: dict[str, Values] = {}
+    for name in columns.keys() - _OURS:
+        offsets, values = _lists(columns, name, where)
+        if is_of_documents(values.type):
+            documents[name] = Values(offsets, values)
+            continue
+        array = of_tokens(values)
+        if array is None or not np.array_equal(offsets, np.arange(meta.rows + 1) * meta.bucket):
+            raise ProtocolError(f"{where}: {name} is {columns[name].type}, not {meta.rows} rows of {meta.bucket} values")
+        tokens[name] = _frozen(array.reshape(meta.rows, meta.bucket))
+    return tokens, documents
 
 
 def step_of(metas: Sequence[Metadata], parts: Sequence[Part]) -> Step:
@@ -217,6 +303,9 @@ def step_of(metas: Sequence[Metadata], parts: Sequence[Part]) -> Step:
         parts=tuple(parts),
         source_counts=_added(metas),
         step_sources=first.step_sources,
+        step_loss_tokens=first.step_loss_tokens,
+        step_loss_segments=first.step_loss_segments,
+        weighted=any(m.weighted for m in metas),
     )
 
 
@@ -232,18 +321,23 @@ def _added(metas: Sequence[Metadata]) -> dict[str, SourceCount] | None:
     return out
 
 
-def _list(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
-    """Offsets, made to begin with 0, and values of a list column: Arrow's for nested ones, else a numpy view."""
+def _lists(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
+    """Offsets, made to begin with 0, and values of a list column."""
     column = columns.get(name)
-    if not isinstance(column, pa.ListArray) or column.null_count or column.values.null_count:
+    if not isinstance(column, pa.ListArray) or column.null_count:
         raise ProtocolError(f"{where}: no column {name} of lists without nulls")
     offsets = _view(column.offsets)
-    values = column.values
     if (np.diff(offsets) < 0).any():
         raise ProtocolError(f"{where}: the lists of {name} overlap")
-    values = values.slice(offsets[0], offsets[-1] - offsets[0])
-    if offsets[0]:
-        offsets = offsets - offsets[0]
+    values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
+    return offsets - offsets[0] if offsets[0] else offsets, values
+
+
+def _list(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
+    """`_lists` of values without nulls: Arrow's for nested ones, else a numpy view."""
+    offsets, values = _lists(columns, name, where)
+    if values.null_count:
+        raise ProtocolError(f"{where}: no column {name} of lists without nulls")
     return offsets, values if pa.types.is_nested(values.type) else _view(values)
 
 
@@ -258,38 +352,53 @@ def _are_ends(offsets: Ints, ends: Ints, bucket: int) -> bool:
     return bool((ends[offsets[:-1]] == 0).all() and rises.all() and (ends[lasts] <= bucket).all())
 
 
-_KINDS: dict[Any, np.dtype[Any]] = {pa.int32(): np.dtype(np.int32), pa.uint16(): np.dtype(np.uint16), pa.uint64(): np.dtype(np.uint64)}
+_KINDS: dict[Any, np.dtype[Any]] = {
+    pa.int32(): np.dtype(np.int32), pa.uint16(): np.dtype(np.uint16), pa.uint64(): np.dtype(np.uint64), pa.float32(): np.dtype(np.float32)
+}
 
 
 def _view(values: Any) -> Any:
-    """An Arrow array of integers as a numpy view, or a copy where it lies at an address that its type does not allow. That
-    happens to messages of a few KiB, which lie where they came to in what was read from the network; larger ones get memory
-    of their own. Arrow's own `to_numpy` imports pandas where that is installed, for half a second."""
-    kind, memory = _KINDS.get(values.type), values.buffers()[1]
+    """An Arrow array of integers as `viewed` has it, read-only."""
+    kind = _KINDS.get(values.type)
     if kind is None:
         return _frozen(values.to_numpy())  # what no daemon of ours sends: the caller refuses it by its type
-    if memory is None or not len(values):
-        return _frozen(np.empty(0, kind))
-    array = np.frombuffer(memory, kind, len(values), values.offset * kind.itemsize)
-    return _frozen(array if array.flags.aligned else array.copy())
+    return _frozen(viewed(values, kind))
 
 
 def _sources(columns: dict[str, Any], meta: Metadata, where: str) -> Sources:
     offsets, pieces = _list(columns, DOCUMENTS, where)
     try:
         sequence, start, length = (_view(pieces.field(name)) for name in ("sequence", "start", "length"))
+        several = any(field.name == "index" for field in pieces.type)
+        index = _view(pieces.field("index")) if several else None
     except (KeyError, AttributeError, pa.ArrowInvalid) as error:
         raise ProtocolError(f"{where}: column documents: {error}") from error
-    if SOURCES not in columns:
-        return Sources(offsets, sequence, start, length)
-    of_numbers, number = _list(columns, SOURCES, where)
-    if number.dtype != np.uint16 or not np.array_equal(of_numbers, offsets):
-        raise ProtocolError(f"{where}: sources are not a uint16 for every piece")
+    number = _of_pieces(columns, SOURCES, np.dtype(np.uint16), offsets, where) if SOURCES in columns else None
+    weight = _of_pieces(columns, LOSS_WEIGHTS, np.dtype(np.float32), offsets, where) if LOSS_WEIGHTS in columns else None
+    if number is None and weight is None:
+        return Sources(offsets, sequence, start, length, index=index)
     rows = np.repeat(np.arange(meta.rows), np.diff(offsets))
     used = np.bincount(rows, length, meta.rows)
-    if length.dtype != np.int32 or (length < 1).any() or (used > meta.bucket).any() or (number >= (meta.step_sources or 0)).any():
+    unknown = number is not None and (number >= (meta.step_sources or 0)).any()
+    if length.dtype != np.int32 or (length < 1).any() or (used > meta.bucket).any() or unknown:
         raise ProtocolError(f"{where}: the pieces of a row are longer than {meta.bucket} tokens, or of sources that the step has not")
-    return Sources(offsets, sequence, start, length, number)
+    return Sources(offsets, sequence, start, length, number, weight, index)
+
+
+def _of_pieces(columns: dict[str, Any], name: str, kind: np.dtype[Any], offsets: Ints, where: str) -> Any:
+    """The values of a column that has one for every piece."""
+    of_values, values = _list(columns, name, where)
+    if values.dtype != kind or not np.array_equal(of_values, offsets):
+        raise ProtocolError(f"{where}: {name} are not a {kind} for every piece")
+    return values
+
+
+def _loss_runs(columns: dict[str, Any], meta: Metadata, where: str) -> LossRuns:
+    offsets, length = _list(columns, LOSS_RUNS, where)
+    rows = np.repeat(np.arange(meta.rows), np.diff(offsets))
+    if length.dtype != np.int32 or (length < 0).any() or (np.bincount(rows, length, meta.rows) > meta.bucket).any():
+        raise ProtocolError(f"{where}: loss_runs are not runs of at most {meta.bucket} tokens a row")
+    return LossRuns(offsets, length)
 
 
 def _join(arrays: list[A]) -> A:

@@ -14,6 +14,8 @@ NARROW_IDS = "input_ids:uint16"
 CU_SEQLENS = "cu_seqlens"
 DOCUMENTS = "documents"
 SOURCES = "sources"
+LOSS_RUNS = "loss_runs"
+LOSS_WEIGHTS = "loss_weights"
 DEFAULT_JOB = "trainer"
 NARROW_LIMIT = 1 << 16
 """Token ids below this travel as uint16."""
@@ -76,6 +78,9 @@ class Metadata:
     step_tokens: int | None = None
     step_segments: int | None = None
     step_sources: int | None = None
+    step_loss_tokens: int | None = None
+    step_loss_segments: int | None = None
+    weighted: bool = False
     sources: Mapping[str, SourceCount] | None = None
 
     @classmethod
@@ -91,11 +96,11 @@ class Metadata:
                 f"metadata of a batch: {', '.join(bad) or 'run'}: missing or not as docs/wire.md says: {body}"
             )
         sources = _source_counts(body["sources"]) if "sources" in body else None
-        return cls(run=run, sources=sources, **numbers)  # type: ignore[arg-type]
+        return cls(run=run, sources=sources, weighted=body.get("weighted") is True, **numbers)  # type: ignore[arg-type]
 
 
 _NUMBERS = ("step", "part", "parts", "bucket", "rows", "tokens", "loss_tokens", "documents", "max_seqlen")
-_OPTIONAL = ("step_tokens", "step_segments", "step_sources")
+_OPTIONAL = ("step_tokens", "step_segments", "step_sources", "step_loss_tokens", "step_loss_segments")
 
 
 def _source_counts(body: Any) -> dict[str, SourceCount]:
@@ -211,7 +216,8 @@ class RunInfo:
     run that has none, None when an older daemon does not say. `was` has names that the run had before its plan was repaired, `daemons`
     the addresses of its live daemons when there are several. `sources` has the names of a run with several sources: number n of
     `Step.source_ids` and `batch["sources"]` is `sources[n]`; one that comes to the run later is appended. `length` says how
-    many steps the run will have; None while that is not known, and by older daemons."""
+    many steps the run will have; None while that is not known, and by older daemons. `columns` has those that the daemon sends, none where it does not
+    say."""
 
     name: str
     fingerprint: str
@@ -232,6 +238,7 @@ class RunInfo:
     run_id: str | None = None
     sources: tuple[str, ...] = ()
     length: RunLength | None = None
+    columns: tuple[str, ...] = ()
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> RunInfo:
@@ -259,6 +266,7 @@ class RunInfo:
                 run_id=str(body["run_id"]) if "run_id" in body else None,
                 sources=tuple(str(s["name"]) for s in body.get("sources") or ()) or tuple(sorted(config.get("sources") or ())),
                 length=RunLength.decode(body.get("length")),
+                columns=tuple(str(name) for name in body.get("columns") or ()),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"description of the run: {type(error).__name__}: {error}") from error

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	hf "github.com/sugarme/tokenizer"
-
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/format"
 	"loaderd/tokenizer/internal/merge"
@@ -16,7 +14,7 @@ import (
 
 // readAdded gives added tokens the ids that the reference gives them: that of the vocabulary, else the next one behind
 // the number of the vocabulary's entries, whatever the file says.
-func (d *Definition) readAdded(list []hf.TokenConfig) error {
+func (d *Definition) readAdded(list []format.AddedToken) error {
 	next := int32(len(d.Tokens) + len(d.Names))
 	taken := make(map[int32]bool, next)
 	for _, entries := range []map[string]int32{d.Tokens, d.Names} {
@@ -24,13 +22,13 @@ func (d *Definition) readAdded(list []hf.TokenConfig) error {
 			taken[id] = true
 		}
 	}
-	seen := make(map[string]hf.TokenConfig, len(list))
+	seen := make(map[string]format.AddedToken, len(list))
 	for i, t := range list {
 		where := fmt.Sprintf("added_tokens[%d] %s", i, format.Cut(strconv.Quote(t.Content)))
 		if t.Content == "" {
 			continue // the reference ignores it
 		}
-		t.Id = 0
+		t.ID = 0
 		if other, ok := seen[t.Content]; ok {
 			if t != other {
 				return fmt.Errorf("%s: listed twice, with different flags", where)

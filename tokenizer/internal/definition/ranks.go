@@ -7,20 +7,18 @@ import (
 	"strconv"
 	"strings"
 
-	loader "github.com/pkoukk/tiktoken-go-loader"
-	hf "github.com/sugarme/tokenizer"
-
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/fingerprint"
 	"loaderd/tokenizer/internal/format"
 	"loaderd/tokenizer/internal/merge"
 	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/published"
 )
 
-// builtin is a tokenizer whose rank file is compiled in.
+// builtin is a tokenizer whose vocabulary is compiled in.
 type builtin struct {
 	name    string
-	ranks   string // file of tiktoken-go-loader
+	ranks   string // the published vocabulary
 	family  string
 	special map[string]int32
 }
@@ -28,13 +26,13 @@ type builtin struct {
 // Ranks, patterns and special tokens are those of tiktoken's openai_public. Its pattern for cl100k_base tries \s++$
 // Before \s*[\r\n]; no token of cl100k_base goes past a newline into other whitespace, so the ids are the same.
 var builtins = []builtin{
-	{"gpt2", "r50k_base.tiktoken", "gpt2", map[string]int32{"<|endoftext|>": 50256}},
-	{"r50k_base", "r50k_base.tiktoken", "gpt2", map[string]int32{"<|endoftext|>": 50256}},
-	{"cl100k_base", "cl100k_base.tiktoken", "cl100k", map[string]int32{
+	{"gpt2", "r50k_base", "gpt2", map[string]int32{"<|endoftext|>": 50256}},
+	{"r50k_base", "r50k_base", "gpt2", map[string]int32{"<|endoftext|>": 50256}},
+	{"cl100k_base", "cl100k_base", "cl100k", map[string]int32{
 		"<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260,
 		"<|endofprompt|>": 100276,
 	}},
-	{"o200k_base", "o200k_base.tiktoken", "o200k", map[string]int32{"<|endoftext|>": 199999, "<|endofprompt|>": 200018}},
+	{"o200k_base", "o200k_base", "o200k", map[string]int32{"<|endoftext|>": 199999, "<|endofprompt|>": 200018}},
 }
 
 // Builtin lists the tokenizers that need no file.
@@ -51,47 +49,54 @@ func builtinDefinition(name string) (*Definition, error) {
 		if b.name != name {
 			continue
 		}
-		ranks, err := loader.NewOfflineLoader().LoadTiktokenBpe(b.ranks)
+		v, err := published.Read(b.ranks)
 		if err != nil {
-			return nil, fmt.Errorf("read rank file %s: %w", b.ranks, err)
+			return nil, err
 		}
-		list := make([]format.Rank, 0, len(ranks))
-		for token, rank := range ranks {
-			list = append(list, format.Rank{Token: token, Rank: int32(rank)})
+		texts := v.Texts(pretokenize.SpellBytes)
+		vocab := make([]format.Entry, len(texts))
+		for rank, text := range texts {
+			vocab[rank] = format.Entry{Token: text, ID: int32(rank)}
 		}
-		d, err := rankDefinition(list, pretokenize.PatternOf(b.family), b.special)
-		if err != nil {
-			return nil, fmt.Errorf("rank file %s: %w", b.ranks, err)
+		merges := make([]merge.Rule, len(v.Merges))
+		for i, parts := range v.Merges {
+			merges[i] = merge.Rule{Left: texts[parts[0]], Right: texts[parts[1]]}
 		}
-		return d, nil
+		return mergesDefinition(vocab, merges, pretokenize.PatternOf(b.family), b.special)
 	}
 	return nil, fmt.Errorf("no built-in tokenizer has this name; there are %v", Builtin())
 }
 
-// rankDefinition is that of a rank file, a pattern and special tokens. Such a tokenizer looks words up before it merges.
+// rankDefinition is that of a rank file, a pattern and special tokens.
 func rankDefinition(list []format.Rank, pattern string, special map[string]int32) (*Definition, error) {
 	slices.SortFunc(list, format.ByRank)
-	c := &hf.Config{
-		PreTokenizer: map[string]any{"type": "Sequence", "pretokenizers": fingerprint.SplitBytes(pattern)},
-		Model:        map[string]any{"type": "BPE", "ignore_merges": true},
-	}
 	ranks := make(map[string]uint32, len(list))
 	tokens := make([]string, len(list))
 	vocab := make([]format.Entry, len(list))
-	taken := make(map[int32]bool, len(list))
 	for i, x := range list {
 		ranks[x.Token] = uint32(x.Rank)
 		tokens[i], vocab[i] = x.Token, format.Entry{Token: pretokenize.SpellBytes(x.Token), ID: x.Rank}
-		taken[x.Rank] = true
 	}
 	merges := merge.FromRanks(tokens, ranks)
 	for i, m := range merges {
 		merges[i] = merge.Rule{Left: pretokenize.SpellBytes(m.Left), Right: pretokenize.SpellBytes(m.Right)}
 	}
-	c.Model["vocab"], c.Model["merges"] = vocab, merges
-	d, err := newDefinition(c, true)
+	return mergesDefinition(vocab, merges, pattern, special)
+}
+
+// mergesDefinition is that of the merges which the ranks of a vocabulary stand for, spelled as in a tokenizer.json, a pattern and special tokens. Such a
+// tokenizer looks words up before it merges.
+func mergesDefinition(vocab []format.Entry, merges []merge.Rule, pattern string, special map[string]int32) (*Definition, error) {
+	d, err := newDefinition(&format.Config{
+		PreTokenizer: map[string]any{"type": "Sequence", "pretokenizers": fingerprint.SplitBytes(pattern)},
+		Model:        map[string]any{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": merges},
+	}, true)
 	if err != nil {
 		return nil, err
+	}
+	taken := make(map[int32]bool, len(vocab)+len(special))
+	for _, v := range vocab {
+		taken[v.ID] = true
 	}
 	for content, id := range special {
 		if content == "" || id < 0 || id > merge.MaxID || taken[id] {

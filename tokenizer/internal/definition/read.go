@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	hf "github.com/sugarme/tokenizer"
-
 	"loaderd/tokenizer/internal/fingerprint"
 	"loaderd/tokenizer/internal/format"
 )
@@ -92,7 +90,7 @@ func FromJSON(in io.Reader) (*Definition, error) {
 }
 
 // newDefinition takes what a file says. Done says that each of its merges is known to be done for some text.
-func newDefinition(c *hf.Config, done bool) (*Definition, error) {
+func newDefinition(c *format.Config, done bool) (*Definition, error) {
 	if c.Truncation != nil {
 		return nil, format.Refuse("truncation", c.Truncation)
 	}

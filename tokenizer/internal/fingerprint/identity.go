@@ -6,8 +6,6 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	hf "github.com/sugarme/tokenizer"
-
 	"loaderd/tokenizer/internal/format"
 	"loaderd/tokenizer/internal/merge"
 	"loaderd/tokenizer/internal/pretokenize"
@@ -24,7 +22,7 @@ type Identity struct {
 }
 
 // Identify takes a configuration that has been found to be good. Done says that none of its merges is never done.
-func Identify(c *hf.Config, done bool) *Identity {
+func Identify(c *format.Config, done bool) *Identity {
 	id := &Identity{
 		normalizer:   components(c.Normalizer),
 		preTokenizer: components(c.PreTokenizer),

@@ -11,9 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	hf "github.com/sugarme/tokenizer"
 
 	"loaderd/tokenizer/internal/merge"
 )
@@ -32,10 +30,9 @@ type Entry struct {
 	ID    int32
 }
 
-// ReadConfig reads a tokenizer.json strictly: no name twice, no invalid UTF-8, no unknown field. Model holds "vocab" as
-// []Entry in the order of the file, and "merges" as []merge.Rule, where the file has them in BPE's form.
-func ReadConfig(in io.Reader) (*hf.Config, error) {
-	r := configReader{dec: jsontext.NewDecoder(&boundedReader{in, maxFileBytes}), c: &hf.Config{}}
+// ReadConfig reads a tokenizer.json strictly: no name twice, no invalid UTF-8, no unknown field.
+func ReadConfig(in io.Reader) (*Config, error) {
+	r := configReader{dec: jsontext.NewDecoder(&boundedReader{in, maxFileBytes}), c: &Config{}}
 	if err := r.object("tokenizer.json", r.field); err != nil {
 		return nil, err
 	}
@@ -60,8 +57,9 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 }
 
 type configReader struct {
-	dec *jsontext.Decoder
-	c   *hf.Config
+	dec  *jsontext.Decoder
+	part jsontext.Decoder // of a value that dec has read
+	c    *Config
 }
 
 // object calls field for each name of an object, which must read the value.
@@ -117,13 +115,12 @@ func (r *configReader) wrong(what, want string) error {
 func (r *configReader) field(name string) error {
 	switch name {
 	case "version":
-		if err := r.into("version", &r.c.Version); err != nil {
-			return err
+		v, err := r.value(name)
+		if err == nil && v != "1.0" {
+			err = Refuse(name, v)
 		}
-		if r.c.Version != "1.0" {
-			return Refuse("version", r.c.Version)
-		}
-		return nil
+		r.c.Version = "1.0"
+		return err
 	case "truncation":
 		return r.into(name, &r.c.Truncation)
 	case "padding":
@@ -149,51 +146,146 @@ func (r *configReader) field(name string) error {
 	return Refuse("field "+strconv.Quote(name), v)
 }
 
-// into reads a component.
-func (r *configReader) into(what string, to any) error {
-	v, err := r.dec.ReadValue()
+// into reads a component: an object, or null.
+func (r *configReader) into(what string, to *map[string]any) error {
+	v, err := r.value(what)
 	if err != nil {
 		return err
 	}
-	if len(v) > maxComponentBytes {
-		return fmt.Errorf("%s: %d bytes, want at most %d", what, len(v), maxComponentBytes)
-	}
-	if err := json.Unmarshal(v, to); err != nil {
-		return fmt.Errorf("%s: have %s: %w", what, Cut(v.String()), err)
+	var ok bool
+	if *to, ok = v.(map[string]any); !ok && v != nil {
+		return fmt.Errorf("%s: want an object, have %s", what, Describe(v))
 	}
 	return nil
 }
 
-// addedFields must all be there, as in the reference.
-var addedFields = []string{"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}
+// value reads whatever stands there: nil, a bool, a float64, a string, a list as []any or an object as map[string]any.
+func (r *configReader) value(what string) (any, error) {
+	v, err := r.dec.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	if len(v) > maxComponentBytes {
+		return nil, fmt.Errorf("%s: %d bytes, want at most %d", what, len(v), maxComponentBytes)
+	}
+	to, err := r.parse(v)
+	if err != nil {
+		return nil, fmt.Errorf("%s: have %s: %w", what, Cut(v.String()), err)
+	}
+	return to, nil
+}
+
+// parse makes of a value what value says.
+func (r *configReader) parse(v jsontext.Value) (any, error) {
+	r.part.Reset(bytes.NewBuffer(v)) // which reads from v itself
+	return parsed(&r.part)
+}
+
+// parsed reads the next value of a decoder. How deep lists and objects are nested is bounded by the decoder.
+func parsed(dec *jsontext.Decoder) (any, error) {
+	t, err := dec.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch t.Kind() {
+	case 'n':
+		return nil, nil
+	case 't', 'f':
+		return t.Bool(), nil
+	case '"':
+		return t.String(), nil
+	case '0':
+		return strconv.ParseFloat(t.String(), 64)
+	case '[':
+		list := []any{}
+		for dec.PeekKind() != ']' {
+			v, err := parsed(dec)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		_, err := dec.ReadToken()
+		return list, err
+	}
+	object := map[string]any{}
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		key := name.String() // the token is gone with the next one
+		if object[key], err = parsed(dec); err != nil {
+			return nil, err
+		}
+	}
+	_, err = dec.ReadToken()
+	return object, err
+}
 
 func (r *configReader) addedTokens() error {
 	size := 0
 	return r.list("added_tokens", func(i int) error {
-		where := fmt.Sprintf("added_tokens[%d]", i)
-		var fields map[string]jsontext.Value
-		var t hf.TokenConfig
-		v, err := r.dec.ReadValue()
-		if err == nil {
-			err = json.Unmarshal(v, &fields)
-		}
-		if err == nil {
-			err = json.Unmarshal(v, &t)
-		}
+		t, err := r.addedToken(fmt.Sprintf("added_tokens[%d]", i))
 		if err != nil {
-			return fmt.Errorf("%s: have %s: %w", where, Cut(v.String()), err)
-		}
-		for _, name := range addedFields {
-			if fields[name].Kind() == 'n' || fields[name] == nil {
-				return fmt.Errorf("%s %s: %q is missing", where, Cut(strconv.Quote(t.Content)), name)
-			}
+			return err
 		}
 		if size += len(t.Content); i >= maxAddedTokens || size > maxAddedBytes {
-			return fmt.Errorf("%s: want at most %d added tokens of %d bytes together", where, maxAddedTokens, maxAddedBytes)
+			return fmt.Errorf("added_tokens[%d]: want at most %d added tokens of %d bytes together", i, maxAddedTokens, maxAddedBytes)
 		}
 		r.c.AddedTokens = append(r.c.AddedTokens, t)
 		return nil
 	})
+}
+
+// addedToken reads a token, of which all fields must be there, as in the reference.
+func (r *configReader) addedToken(where string) (t AddedToken, err error) {
+	truths := map[string]*bool{"single_word": &t.SingleWord, "lstrip": &t.Lstrip, "rstrip": &t.Rstrip, "normalized": &t.Normalized, "special": &t.Special}
+	given := map[string]bool{}
+	err = r.object(where, func(name string) error {
+		v, err := r.dec.ReadValue()
+		if err != nil || v.Kind() == 'n' {
+			return err // null is no value
+		}
+		given[name] = true
+		want := ""
+		truth, isTruth := truths[name]
+		switch {
+		case isTruth && (v.Kind() == 't' || v.Kind() == 'f'):
+			*truth = v.Kind() == 't'
+		case isTruth:
+			want = "true or false"
+		case name == "content":
+			if t.Content, err = unquoted(v); err != nil {
+				want = "a text"
+			}
+		case name == "id":
+			if t.ID, err = strconv.ParseInt(string(v), 10, 64); err != nil {
+				want = "a whole number"
+			}
+		}
+		if want != "" {
+			return fmt.Errorf("%s: want %s for %s, have %s", where, want, name, Cut(v.String()))
+		}
+		return nil
+	})
+	if err != nil {
+		return t, err
+	}
+	for _, name := range addedFields {
+		if !given[name] {
+			return t, fmt.Errorf("%s %s: %q is missing", where, Cut(strconv.Quote(t.Content)), name)
+		}
+	}
+	return t, nil
+}
+
+var addedFields = []string{"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}
+
+// unquoted is a string of JSON.
+func unquoted(v jsontext.Value) (string, error) {
+	text, err := jsontext.AppendUnquote(nil, v)
+	return string(text), err
 }
 
 func (r *configReader) modelField(name string) error {
@@ -206,12 +298,9 @@ func (r *configReader) modelField(name string) error {
 		r.c.Model[name] = "not BPE's"
 		return r.dec.SkipValue()
 	}
-	var v any
-	if err := r.into("model "+name, &v); err != nil {
-		return err
-	}
+	v, err := r.value("model " + name)
 	r.c.Model[name] = v
-	return nil
+	return err
 }
 
 func (r *configReader) vocab() error {
@@ -253,7 +342,7 @@ func (r *configReader) merges() error {
 		if spelling == 0 {
 			spelling = v.Kind()
 		}
-		m, ok := readMerge(v)
+		m, ok := r.merge(v)
 		if ok && v.Kind() != spelling {
 			return fmt.Errorf(`model merges: merge %d: %s where those before are spelled otherwise: `+
 				`want all of them as "left right", or all as ["left", "right"]`, i, Cut(v.String()))
@@ -268,20 +357,23 @@ func (r *configReader) merges() error {
 	return err
 }
 
-func readMerge(v jsontext.Value) (m merge.Rule, ok bool) {
+// merge is what a value says of a merge.
+func (r *configReader) merge(v jsontext.Value) (m merge.Rule, ok bool) {
 	if v.Kind() == '"' {
-		var s string
-		if json.Unmarshal(v, &s) != nil {
+		s, err := unquoted(v)
+		if err != nil {
 			return m, false
 		}
 		m.Left, m.Right, ok = strings.Cut(s, " ")
 		return m, ok && !strings.Contains(m.Right, " ")
 	}
-	var parts []string
-	if json.Unmarshal(v, &parts) != nil || len(parts) != 2 {
-		return m, false
+	list, err := r.parse(v)
+	if parts, ok := list.([]any); err == nil && ok && len(parts) == 2 {
+		left, okL := parts[0].(string)
+		right, okR := parts[1].(string)
+		return merge.Rule{Left: left, Right: right}, okL && okR
 	}
-	return merge.Rule{Left: parts[0], Right: parts[1]}, true
+	return m, false
 }
 
 // ByteToken is how the token of a byte is spelled where merging begins with characters.

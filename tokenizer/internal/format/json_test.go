@@ -1,10 +1,13 @@
 package format
 
 import (
+	"encoding/json"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"loaderd/tokenizer/internal/merge"
 )
@@ -36,6 +39,25 @@ func TestReadConfig(t *testing.T) {
 	}
 }
 
+// Components have the values that encoding/json gives them.
+func TestComponentsAreValues(t *testing.T) {
+	const component = `{"a": [1, -2.5e3, true, false, null, "\u00e9\n", [], {}], "b": {"c": {"d": [[1]]}}, "": ""}`
+	c, err := ReadConfig(strings.NewReader(`{"normalizer": ` + component + `, "decoder": null}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]any
+	if err := json.Unmarshal([]byte(component), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, c.Normalizer); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if c.Decoder != nil {
+		t.Errorf("null is %v", c.Decoder)
+	}
+}
+
 func TestReadConfigIsStrict(t *testing.T) {
 	for name, c := range map[string]struct{ file, says string }{
 		"a name twice":           {`{"version": "1.0", "version": "1.0"}`, "version"},
@@ -48,8 +70,16 @@ func TestReadConfigIsStrict(t *testing.T) {
 			`added_tokens[0] "<x>": "special" is missing`},
 		"a field is null": {`{"added_tokens": [{"id": 9, "content": "<x>", "single_word": null, "lstrip": true, "rstrip": false, "normalized": false,
 			"special": true}]}`, `"single_word" is missing`},
-		"merges in two ways": {`{"model": {"merges": ["a b", ["ab", "c"]]}}`, "merge 1"},
-		"an id too large":    {`{"model": {"vocab": {"a": 99999999}}}`, `token "a": id 99999999`},
+		"an id with a point":       {`{"added_tokens": [{"id": 9.0, "content": "<x>"}]}`, "added_tokens[0]: want a whole number for id, have 9.0"},
+		"a content of numbers":     {`{"added_tokens": [{"id": 9, "content": 7}]}`, "want a text for content, have 7"},
+		"a flag of words":          {`{"added_tokens": [{"special": "yes"}]}`, `want true or false for special, have "yes"`},
+		"an added token of words":  {`{"added_tokens": ["<x>"]}`, `added_tokens[0]: want an object, have "<x>"`},
+		"a component is a list":    {`{"normalizer": [{"type": "NFC"}]}`, `normalizer: want an object, have [{"type":"NFC"}]`},
+		"a number without a place": {`{"decoder": {"cleanup": 1e999}}`, "decoder: have"},
+		"a merge of three":         {`{"model": {"merges": [["a", "b", "c"]]}}`, "merge 0"},
+		"a merge of a number":      {`{"model": {"merges": [["a", 1]]}}`, "merge 0"},
+		"merges in two ways":       {`{"model": {"merges": ["a b", ["ab", "c"]]}}`, "merge 1"},
+		"an id too large":          {`{"model": {"vocab": {"a": 99999999}}}`, `token "a": id 99999999`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := ReadConfig(strings.NewReader(c.file)); err == nil || !strings.Contains(err.Error(), c.says) {

@@ -1,11 +1,12 @@
 """Documents into the daemon's stream, with nats-py (docs/producers.md)."""
 
+from loaderd.producer.chat import Chat
 from loaderd.producer.dataset import Documents, documents
 from loaderd.producer.errors import BadDocument, DocumentTooLarge, InputChanged, NoStream, NotPermitted, PublishError
 from loaderd.producer.line import Published
 from loaderd.producer.publisher import Publisher, apublish, publish
 
 __all__ = [
-    "BadDocument", "DocumentTooLarge", "Documents", "InputChanged", "NoStream", "NotPermitted", "PublishError", "Published",
+    "BadDocument", "Chat", "DocumentTooLarge", "Documents", "InputChanged", "NoStream", "NotPermitted", "PublishError", "Published",
     "Publisher", "apublish", "documents", "publish",
 ]  # fmt: skip

@@ -93,7 +93,7 @@ class Committer:
         ids: set[str] = set()
         for message in batch:  # the server would refuse a whole batch in which an id comes twice
             if message.id in ids:
-                self.tally.duplicates += 1
+                self.tally.duplicates += message.documents
                 if self._earlier(message):
                     self.tally.repeat = Repeat(message)
             else:
@@ -107,7 +107,7 @@ class Committer:
                 self._unsure = True
                 await self._wait(f"no answer from NATS at {self._session.access.shown}: {error}")
             if pending and len(pending) < before:
-                self.tally.position = pending[0].position
+                self.tally.position = pending[0].first
                 self._on_commit()
         self._go_on()
         self.tally.position = batch[-1].position + 1
@@ -189,7 +189,7 @@ class Committer:
         self._size = min(2 * self._size, MOST_MESSAGES)
         repeated = duplicate and sequence <= self._last
         if repeated:
-            self.tally.duplicates += len(sent)
+            self.tally.duplicates += sum(m.documents for m in sent)
         else:
             self._last = max(self._last, sequence)
             self._count(sent, sequence)
@@ -208,7 +208,7 @@ class Committer:
         return Repeat(message, sequence, headers, meanwhile=sequence > self._began)
 
     def _count(self, sent: Sequence[Message], sequence: int) -> None:
-        self.tally.documents += len(sent)
+        self.tally.documents += sum(m.documents for m in sent)
         self.tally.bytes += sum(len(m.payload) for m in sent)
         self.tally.last_sequence = max(self.tally.last_sequence, sequence)
 

@@ -25,6 +25,8 @@ class Documents:
     """The tokenizer of the tokens, or its fingerprint; None for text."""
     encode: Encode | None
     batch: int
+    chat: object = None
+    """What renders chats: a Chat or a tokenizer."""
     first: int = 0
 
     def skip(self, count: int) -> Documents:
@@ -96,11 +98,19 @@ def documents(
     *,
     text: Column | None = None,
     ids: Column | None = None,
+    parts: Column | None = None,
+    messages: Column | None = None,
+    tools: Column | None = None,
+    chat_template_kwargs: Column | None = None,
+    loss: Column | None = None,
+    loss_runs: Column | None = None,
+    weight: Column | None = None,
     id: Column | None = None,  # noqa: A002 - the name that the message has
     path: Column | None = None,
     domain: Column | None = None,
     meta: Sequence[str] | Column | None = None,
     tokenizer: object = None,
+    chat: object = None,
     encode: Encode | None = None,
     batch: int = 256,
 ) -> Documents:
@@ -108,26 +118,35 @@ def documents(
 
         loaderd.publish(loaderd.documents(dataset, text="content", id="url"), source="web", name="crawl-7")
 
-    Columns are named, or are functions of a row; `text` is "text" unless `ids` names a column of token ids. `meta` names one column or
+    Columns are named, or are functions of a row, and hold what publish takes under their names; `text` is "text" unless `ids`, `parts` or `messages`
+    is given. `messages` need `chat`, here or where they are published: a Chat or a tokenizer of transformers. `meta` names one column or
     several, or is a function that returns the dict. With `tokenizer`, an object of transformers, tokenizers or tiktoken, the text is tokenized
     here, `batch` documents at a time, without special tokens and without a limit: the daemon appends the end-of-document token. A special
     token that is spelled out in the text becomes that token, with tiktoken plain text. `encode` is any other function, from texts to ids;
     `tokenizer` is then its fingerprint. With `ids`, `tokenizer` says what made them.
     """
-    if text is not None and ids is not None:
-        raise ValueError("text and ids: want one of them")
-    columns = {"ids": ids} if ids is not None else {"text": "text" if text is None else text}
-    columns |= {k: v for k, v in (("id", id), ("path", path), ("domain", domain)) if v is not None}
+    contents = {k: v for k, v in (("text", text), ("ids", ids), ("parts", parts), ("messages", messages)) if v is not None}
+    if len(contents) > 1:
+        raise ValueError(f"{' and '.join(contents)}: want one of them")
+    for of, more in (("messages", {"tools": tools, "chat_template_kwargs": chat_template_kwargs}), ("ids", {"loss": loss, "loss_runs": loss_runs})):
+        if wrong := [] if of in contents else [k for k, v in more.items() if v is not None]:
+            raise ValueError(f"{wrong[0]} goes with {of}")
+    columns = contents or {"text": "text"}
+    others = (
+        ("tools", tools), ("chat_template_kwargs", chat_template_kwargs), ("loss", loss), ("loss_runs", loss_runs), ("weight", weight),
+        ("id", id), ("path", path), ("domain", domain),
+    )  # fmt: skip
+    columns |= {k: v for k, v in others if v is not None}
     if batch < 1:
         raise ValueError(f"batch is {batch}, want at least 1")
-    if encode is not None and (tokenizer is None or ids is not None):
-        raise ValueError("encode makes ids of text: it goes with tokenizer= (its fingerprint) and without ids=")
+    if encode is not None and (tokenizer is None or "text" not in columns):
+        raise ValueError(f"encode makes ids of text: it goes with tokenizer= (its fingerprint) and without {next(iter(columns))}=")
+    if tokenizer is not None and (parts is not None or messages is not None):
+        raise ValueError(f"tokenizer makes tokens of text: {'parts go' if messages is None else 'messages go with chat= and'} without it")
     if encode is None and ids is None and tokenizer is not None:
         encode = encoder_of(tokenizer)
-    if meta is not None and (ids is not None or encode is not None):
-        raise ValueError("meta goes with text, not with token ids")
     kept = meta if meta is None or isinstance(meta, str) or callable(meta) else tuple(meta)
-    return Documents(dataset, columns, kept, tokenizer, encode, batch)
+    return Documents(dataset, columns, kept, tokenizer, encode, batch, chat)
 
 
 def encoder_of(tokenizer: Any) -> Encode:

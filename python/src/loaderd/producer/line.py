@@ -8,7 +8,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, TypedDict
 
 from loaderd.errors import LoaderdError, Unreachable
 from loaderd.producer.advice import Advice
+from loaderd.producer.beside import TOKEN_TYPES, VALUE_TYPES, check_types
+from loaderd.producer.chat import Chat
 from loaderd.producer.committer import Committer
 from loaderd.producer.errors import BadDocument, DocumentTooLarge, NoStream, PublishError
+from loaderd.producer.gather import Gathering, check, size_alone
 from loaderd.producer.message import Encoder, Message
 from loaderd.producer.outbox import Outbox, resolve
 from loaderd.producer.place import Place, find_place
@@ -85,6 +88,14 @@ class Options(TypedDict, total=False):
     """Called with the reason when a wait begins and with "" when it ends, from the publisher's thread. Default: a warning in the log "loaderd"."""
     on_reject: Callable[[BadDocument], None] | None
     """Called with the error of a document that cannot be sent, which is then left out. Default None: the error is raised."""
+    chat: object
+    """A loaderd.Chat, or the tokenizer of transformers whose chat template renders `messages`."""
+    gather: int
+    """Documents of token ids that share a message, at most; for runs with `documents.batches`. Default 1: each has its own."""
+    columns: Mapping[str, str]
+    """Types of the columns of values for each token that documents bring along (`columns`), by name, as in the run's `documents.columns`."""
+    meta: Mapping[str, str]
+    """Types of what `meta` of gathered documents holds, by name, as in the run's `documents.meta`."""
     trace: float
     """Share of the documents that are followed to the ranks, where daemons trace (docs/monitoring.md): 0 to 1, default 0."""
 
@@ -107,7 +118,12 @@ class Line:
             options.get("tls"),
         )  # fmt: skip
         label = name if name is not None else secrets.token_hex(8) if own_ids else ""
-        self.encoder = Encoder(source, label, fingerprint_of(tokenizer), place=name is not None)
+        chat = options.get("chat")
+        columns = check_types("columns", options.get("columns", {}), TOKEN_TYPES)
+        meta = check_types("meta", options.get("meta", {}), tuple(VALUE_TYPES))
+        self.encoder = Encoder(
+            source, label, fingerprint_of(tokenizer), place=name is not None, chat=None if chat is None else Chat.of(chat), columns=columns, meta=meta
+        )
         self.place = Place(start or 0)
         self._lookup = name if start is None else None
         self._subject = f"{options.get('subject', 'docs')}.{source}"
@@ -115,6 +131,11 @@ class Line:
         self._progress = options.get("progress")
         self._on_reject = options.get("on_reject")
         self._trace = check_share(options.get("trace", 0.0))
+        self._gather = options.get("gather", 1)
+        if not isinstance(self._gather, int) or isinstance(self._gather, bool) or self._gather < 1:
+            raise ValueError(f"gather={self._gather!r}: want the documents of a message, at least 1")
+        self._gathers = self._gather > 1 or bool(columns)
+        self._gathering: Gathering | None = None  # once it is ready
         self._limit = 0
         self._lock = threading.Lock()  # guards position, _rejected and _published
         self.position = 0
@@ -143,21 +164,14 @@ class Line:
             raise
 
     def message(self, document: Document | BadDocument) -> Message | None:
-        """The message of the next document, or of what is known to be none; None if it is left out. Raises BadDocument."""
+        """The message that is due with the next document: its own, or one of several that ends with it or before it; None if there is none, or the document
+        is left out. Takes what is known to be no document, too. Raises BadDocument."""
         with self._lock:
             position = self.position
             self.position += 1
         try:
-            if isinstance(document, BadDocument):
-                raise document
-            message = self.encoder.encode(document, position, traceparent(self._trace))
-            if message.size > self._limit:
-                raise DocumentTooLarge(
-                    f"document {message.label} has {message.size:,} bytes with its headers, more than the {self._limit:,} that the server takes"
-                    " in one message: split it",
-                    facts={"document": message.id, "bytes": str(message.size), "limit": str(self._limit)},
-                )
-            return message
+            message = self._row(document, position, gathers=self._gathering is not None)
+            return message if self._gathering is None else self._gathering.add(message)
         except BadDocument as error:
             if self._on_reject is None:
                 raise
@@ -166,6 +180,36 @@ class Line:
             self._rejected += 1
             self._published = replace(self._published, rejected=self._rejected)
         return None
+
+    def _row(self, document: Document | BadDocument, position: int, *, gathers: bool) -> Message:
+        """The message of one document, which may be to share one. Raises BadDocument."""
+        if isinstance(document, BadDocument):
+            raise document
+        message = self.encoder.encode(document, position, traceparent(self._trace))
+        if gathers:
+            check(self.encoder, message)
+        size = size_alone(message) if gathers else message.size
+        if size > self._limit:
+            raise DocumentTooLarge(
+                f"document {message.label} has {size:,} bytes with its headers, more than the {self._limit:,} that the server takes in one message: split it",
+                facts={"document": message.id, "bytes": str(size), "limit": str(self._limit)},
+            )
+        return message
+
+    def last(self, documents: Sequence[Document | BadDocument]) -> str:
+        """The id that the message before `place` has if it is of these documents of the input. Raises BadDocument."""
+        rows: list[Message] = []
+        for position, document in enumerate(documents, self.place.position - len(documents)):
+            try:
+                rows.append(self._row(document, position, gathers=self.place.gathered))
+            except BadDocument:
+                if self._on_reject is None or not self.place.gathered:
+                    raise
+        return self.encoder.id_of(rows) if self.place.gathered else rows[0].id
+
+    def rest(self) -> Message | None:
+        """The message of the documents that wait for others; None where none do."""
+        return None if self._gathering is None else self._gathering.rest()
 
     def offer(self, message: Message) -> Future[None] | None:
         """Takes a message, or returns what ends when there may be room."""
@@ -293,6 +337,8 @@ class Line:
             await asyncio.sleep(0.1)
         limits = (session.max_payload, int(config.get("max_msg_size", -1)), int(config.get("max_bytes", -1)))
         self._limit = min(n for n in limits if n > 0)
+        if self._gathers:
+            self._gathering = Gathering(self.encoder, self._gather, self._limit)
         self.position = self.place.position
         self._published = Published(position=self.position)
         self._committer.begin(stream, bool(config.get("allow_atomic")), int(state["last_seq"]), read)

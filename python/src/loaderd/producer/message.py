@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
+from loaderd.producer.beside import columns_of
 from loaderd.producer.errors import BadDocument
+from loaderd.producer.loss import LOSS, WEIGHT, loss_header, mask_of, parts_of, runs_of, runs_of_mask, weight_header
 from loaderd.producer.trace import TRACE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from loaderd.producer.chat import Chat
 
     Tokens = Union[Sequence[int], NDArray[np.integer[Any]]]
     Document = Union[str, bytes, bytearray, memoryview, Mapping[str, Any], Tokens]
@@ -26,8 +30,13 @@ TOKENS = "application/vnd.loaderd.tokens"
 
 MESSAGE_ID = "Nats-Msg-Id"
 INPUT = "Loaderd-Input"
+META = "Loaderd-Meta"
+PLACES = "Loaderd-Places"
 
-_KEYS = frozenset(("text", "ids", "id", "path", "domain", "meta"))
+_CONTENTS = ("text", "ids", "parts", "messages")
+_OF_MESSAGES = ("tools", "chat_template_kwargs")
+_OF_IDS = ("loss", "loss_runs", "columns")
+_KEYS = frozenset((*_CONTENTS, *_OF_MESSAGES, *_OF_IDS, "weight", "id", "path", "domain", "meta"))
 _CONTROLS = {i for i in range(32)} | {127}
 # Headers of an atomic batch and of its fence, which are added when the message is sent.
 _BATCH_ROOM = 256
@@ -35,16 +44,26 @@ _BATCH_ROOM = 256
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One document on the wire."""
+    """One document on the wire, or several that share a message."""
 
     payload: bytes
     headers: dict[str, str]
     position: int
-    """Place in its input, from 0."""
+    """Place in its input, from 0: that of the last one."""
     size: int
     """Bytes that the server counts against its limits: payload and headers."""
     made: bool = False
     """Whether the id was made of source, input, place and content."""
+    columns: Mapping[str, NDArray[Any]] | None = None
+    """Values for each token of a document that is to share a message."""
+    documents: int = 1
+    places: int = 1
+    """Of the input, from that of the first document to that of the last: more than documents where some were rejected."""
+
+    @property
+    def first(self) -> int:
+        """Place of the first document."""
+        return self.position - self.places + 1
 
     @property
     def id(self) -> str:
@@ -53,6 +72,8 @@ class Message:
     @property
     def label(self) -> str:
         """How errors name it."""
+        if PLACES in self.headers:
+            return f"{self.id!r} (documents {self.first:,} to {self.position:,})"
         path = self.headers.get("Loaderd-Path")
         return f"{self.id!r} ({path}, document {self.position:,})" if path else f"{self.id!r} (document {self.position:,})"
 
@@ -72,6 +93,12 @@ class Encoder:
     """Of the tokenizer that made token documents."""
     place: bool = False
     """Whether messages say which place of the input they hold."""
+    chat: Chat | None = None
+    """Renders chats."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Types of the columns of values for each token that documents may have."""
+    meta: Mapping[str, str] = field(default_factory=dict)
+    """Types of the values of documents that share a message."""
     _seed: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -82,22 +109,64 @@ class Encoder:
         """The message of a document, which may be part of a trace. Raises BadDocument, which names the position."""
         try:
             payload, headers = self._content(document)
+            columns = self._columns(document, len(payload) // 4)
         except BadDocument as error:
-            raise BadDocument(f"document {position:,}: {error}", facts={"position": str(position)}) from None
+            named = document.get("id") if isinstance(document, Mapping) else None
+            raise BadDocument(
+                f"document {position:,}{'' if named is None else f' ({named!r})'}: {error}", facts={"position": str(position)}
+            ) from error.__cause__
         made = MESSAGE_ID not in headers
         if made:
-            headers[MESSAGE_ID] = self._id(position, payload)
-        if self.place:
-            headers[INPUT] = f"{position} {self.input}"
+            headers[MESSAGE_ID] = self._id(position, payload, headers, columns)
         if trace is not None:
             headers[TRACE] = trace
-        size = len(payload) + _BATCH_ROOM + sum(len(k) + len(v.encode()) + 4 for k, v in headers.items())
-        return Message(payload, headers, position, size, made)
+        return self._message(payload, headers, position, made, columns=columns)
 
-    def _id(self, position: int, payload: bytes) -> str:
+    def _columns(self, document: Document, tokens: int) -> Mapping[str, NDArray[Any]] | None:
+        if not isinstance(document, Mapping) or document.get("columns") is None:
+            return None
+        return columns_of(document["columns"], tokens, self.columns)
+
+    def several(self, payload: bytes, headers: dict[str, str], documents: Sequence[Message]) -> Message:
+        """The message of several documents, of which each was made as one of its own."""
+        places = documents[-1].position - documents[0].position + 1
+        headers |= {MESSAGE_ID: self.id_of(documents), PLACES: str(places)}
+        if trace := next((m.headers[TRACE] for m in documents if TRACE in m.headers), None):
+            headers[TRACE] = trace
+        return self._message(payload, headers, documents[-1].position, True, documents=len(documents), places=places)
+
+    def id_of(self, documents: Sequence[Message]) -> str:
+        """The id of the message of several documents: it is made of theirs."""
+        digest = self._seed.copy()
+        for document in documents:
+            digest.update(f"{document.id}\0".encode())
+        return str(digest.hexdigest()[:32])
+
+    def _message(
+        self,
+        payload: bytes,
+        headers: dict[str, str],
+        position: int,
+        made: bool,
+        *,
+        columns: Mapping[str, NDArray[Any]] | None = None,
+        documents: int = 1,
+        places: int = 1,
+    ) -> Message:
+        if self.place:
+            headers[INPUT] = f"{position} {self.input}"
+        size = len(payload) + _BATCH_ROOM + sum(len(k) + len(v.encode()) + 4 for k, v in headers.items())
+        return Message(payload, headers, position, size, made, columns, documents, places)
+
+    def _id(self, position: int, payload: bytes, headers: Mapping[str, str], columns: Mapping[str, NDArray[Any]] | None) -> str:
         digest = self._seed.copy()
         digest.update(b"%d\0" % position)
         digest.update(payload)
+        for name in (LOSS, WEIGHT, META):
+            if name in headers:
+                digest.update(f"\0{name}\0{headers[name]}".encode())
+        for name, values in (columns or {}).items():
+            digest.update(f"\0{name}\0".encode() + values.tobytes())
         return str(digest.hexdigest()[:32])
 
     def _content(self, document: Document) -> tuple[bytes, dict[str, str]]:
@@ -113,36 +182,81 @@ class Encoder:
         given = {k: v for k, v in document.items() if v is not None}
         if unknown := given.keys() - _KEYS:
             raise BadDocument(
-                f"unknown keys {sorted(map(str, unknown))}: a document has text or ids, and id, path, domain, meta"
+                f"unknown keys {sorted(map(str, unknown))}: a document has text, ids, parts or messages, and id, path, domain, weight, meta, columns"
                 " (loaderd.documents makes documents of a dataset's rows)"
             )
-        text, ids, meta = given.get("text"), given.get("ids"), given.get("meta")
-        if (text is None) == (ids is None):
-            raise BadDocument(f"it has {'neither text nor' if text is None else 'both text and'} ids: want one of them")
+        contents = [key for key in _CONTENTS if key in given]
+        if len(contents) != 1:
+            raise BadDocument(f"it has {'both ' + ' and '.join(contents) if contents else 'no content'}: want one of text, ids, parts and messages")
+        for of, keys in (("messages", _OF_MESSAGES), ("ids", _OF_IDS)):
+            if wrong := [] if of in given else [key for key in keys if key in given]:
+                raise BadDocument(f"{wrong[0]} goes with {of}{', a text says it in parts' if wrong[0].startswith('loss') else ''}")
         headers: dict[str, str] = {}
         for key, header in (("id", MESSAGE_ID), ("path", "Loaderd-Path"), ("domain", "Loaderd-Domain")):
             if key in given:
                 headers[header] = plain(key, given[key])
-        if ids is not None:
+        if "weight" in given and (weight := weight_header(given["weight"])) is not None:
+            headers[WEIGHT] = weight
+        payload, more = self._contents(given, given.get("meta"))
+        return payload, headers | more
+
+    def _contents(self, given: Mapping[str, Any], meta: object) -> tuple[bytes, dict[str, str]]:
+        fingerprint = None
+        if "messages" in given:
+            if self.chat is None:
+                raise BadDocument("messages need chat=, the tokenizer whose chat template renders them (loaderd.Chat)")
+            given = self.chat(given["messages"], given.get("tools"), given.get("chat_template_kwargs"))
+            fingerprint = self.chat.fingerprint if "ids" in given else None
+        if "ids" in given:
+            payload, headers = self._tokens(given["ids"], given.get("loss"), given.get("loss_runs"), fingerprint)
             if meta is not None:
-                raise BadDocument("meta goes with text, not with ids")
-            payload, more = self._tokens(ids)
-            return payload, headers | more
+                headers[META] = meta_header(meta)
+            return payload, headers
+        if "parts" in given:
+            return _json({"parts": parts_of(given["parts"])}, meta)
+        text = given["text"]
         if not isinstance(text, (str, bytes, bytearray, memoryview)):
             raise BadDocument(f"text is a {type(text).__name__}, want str or bytes")
         if meta is None:
-            return utf8(text) if isinstance(text, str) else bytes(text), headers
-        body = {"text": text if isinstance(text, str) else bytes(text).decode("utf-8", "replace"), "meta": meta}
-        try:
-            return utf8(json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)), headers | {"Content-Type": JSON}
-        except (TypeError, ValueError, RecursionError) as error:
-            raise BadDocument(f"meta is no JSON: {error}") from None
+            return utf8(text) if isinstance(text, str) else bytes(text), {}
+        return _json({"text": text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")}, meta)
 
-    def _tokens(self, document: Any) -> tuple[bytes, dict[str, str]]:
+    def _tokens(
+        self, document: Any, loss: object = None, loss_runs: object = None, fingerprint: str | None = None
+    ) -> tuple[bytes, dict[str, str]]:
         ids = token_ids(document)
-        if not self.fingerprint:
+        if not (fingerprint := fingerprint or self.fingerprint):
             raise BadDocument("token ids need tokenizer=, the tokenizer that made them or its fingerprint")
-        return ids.tobytes(), {"Content-Type": TOKENS, "Loaderd-Tokenizer": self.fingerprint}
+        headers = {"Content-Type": TOKENS, "Loaderd-Tokenizer": fingerprint}
+        if loss is not None and loss_runs is not None:
+            raise BadDocument("it has both loss and loss_runs: want one of them")
+        runs = [] if loss is None else runs_of_mask(mask_of(loss, len(ids)))
+        if loss_runs is not None:
+            runs = runs_of(loss_runs, len(ids))
+        if (said := loss_header(runs)) is not None:
+            headers[LOSS] = said
+        return ids.tobytes(), headers
+
+
+def _json(body: dict[str, Any], meta: object) -> tuple[bytes, dict[str, str]]:
+    if meta is not None:
+        body["meta"] = meta
+    return utf8(_dumped(body, ascii_only=False)), {"Content-Type": JSON}
+
+
+def meta_header(meta: object) -> str:
+    """Meta as a header has it, in ASCII. Raises BadDocument for what is no dict, or no JSON."""
+    if not isinstance(meta, Mapping):
+        raise BadDocument(f"meta is a {type(meta).__name__}, want a dict")
+    return _dumped(meta, ascii_only=True)
+
+
+def _dumped(body: object, *, ascii_only: bool) -> str:
+    """JSON on one line. The texts of a body are JSON always: what is none is its meta."""
+    try:
+        return json.dumps(body, ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadDocument(f"meta is no JSON: {error}") from None
 
 
 def token_ids(document: Any) -> NDArray[np.int32]:

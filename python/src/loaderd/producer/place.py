@@ -9,16 +9,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from loaderd.producer.errors import PublishError
-from loaderd.producer.message import INPUT, MESSAGE_ID
+from loaderd.producer.message import INPUT, MESSAGE_ID, PLACES
 from loaderd.producer.session import Session
 
 
 @dataclass(frozen=True)
 class Place:
-    """How many first documents of an input are in the stream, and the id of the last of them."""
+    """How many first documents of an input are in the stream, and the id of the last message of them."""
 
     position: int = 0
     last_id: str = ""
+    places: int = 1
+    """How many of them that message covers."""
+    gathered: bool = False
+    """Whether it holds several documents, or may."""
 
 
 async def find_place(session: Session, stream: str, subject: str, name: str, first: int) -> tuple[Place, int]:
@@ -47,4 +51,5 @@ def _place(headers: Mapping[str, str], name: str) -> Place | None:
     position, _, input_name = headers.get(INPUT, "").partition(" ")
     if input_name != name or not position.isdecimal():
         return None
-    return Place(int(position) + 1, headers.get(MESSAGE_ID, ""))
+    gathered = headers.get(PLACES, "").isdecimal()
+    return Place(int(position) + 1, headers.get(MESSAGE_ID, ""), int(headers[PLACES]) if gathered else 1, gathered)

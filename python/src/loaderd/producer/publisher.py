@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from loaderd.producer.line import Line, Options, Published
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from loaderd.producer.message import Document
+    from loaderd.producer.message import Document, Message
 
 NATS = "nats://127.0.0.1:4222"
 
@@ -57,13 +57,17 @@ class Publisher:
         Raises BadDocument (DocumentTooLarge) for this document, after which the publisher can go on; any other error is final.
         """
         with self._turn:
-            message = self._line.message(document)
-            while message is not None and (room := self._line.offer(message)) is not None:
-                room.result()
+            self._offer(self._line.message(document))
 
     def flush(self, timeout: float | None = None) -> Published:
-        """Waits until all that was sent is stored. Raises TimeoutError after so many seconds."""
+        """Waits until all that was sent is stored, documents that wait for others to share a message too. Raises TimeoutError after so many seconds."""
+        with self._turn:
+            self._offer(self._line.rest())
         return self._line.flush(timeout)
+
+    def _offer(self, message: Message | None) -> None:
+        while message is not None and (room := self._line.offer(message)) is not None:
+            room.result()
 
     @property
     def published(self) -> Published:
@@ -74,6 +78,12 @@ class Publisher:
     def position(self) -> int:
         """Place of the next document in its input."""
         return self._line.position
+
+    @property
+    def last_id(self) -> str:
+        """Id of the last message of the input of this name that the stream had when this publisher began: where producers go on that have their place in their
+        documents' ids. "" where there was none, and with `start`."""
+        return self._line.place.last_id
 
     def close(self) -> None:
         """Stops without waiting: what was not flushed may or may not be stored."""
@@ -106,14 +116,25 @@ def publish(
 ) -> Published:
     """Sends an input's documents, in order, and returns when all are stored.
 
-    A document is text (str, or bytes in UTF-8), token ids (a list, a numpy array or a tensor, [n]), or a dict with `text` or `ids` and
-    perhaps `id`, `path`, `domain`, and `meta` (with text). Token ids need `tokenizer`: the tokenizer that made them or its fingerprint.
+    A document is text (str, or bytes in UTF-8), token ids (a list, a numpy array or a tensor, [n]), or a dict with one of
+
+    - `text`;
+    - `parts`, a text in parts that are tokenized by themselves: each {"text", "loss"} or (text, loss). Those without a loss are read, not learnt;
+    - `messages`, a chat, perhaps with `tools` and `chat_template_kwargs`. Chats need `chat`: a loaderd.Chat or a tokenizer of transformers;
+    - `ids`, perhaps with `loss` (a bool for each token) or `loss_runs` (lengths of runs of tokens with and without a loss, in turns,
+      beginning with it) and `columns` (values for each token, by names that the option `columns` has). Token ids need `tokenizer`: the tokenizer
+      that made them or its fingerprint;
+
+    and perhaps `id`, `path`, `domain`, `weight` (a factor of its loss), and `meta`.
 
     `source` (letters, digits, - and _) becomes a part of the subject. A document without an id of its own gets one made of source,
     name, position and content, so that publishing the same input again within the server's window for ids (two minutes) adds nothing.
     With `name`, the lasting name of the input, there is no window: the messages carry their place in the input, and those that the stream
     has are skipped, also after a crash. An iterable with a method `skip` (loaderd.documents) is skipped by it. `start` instead says at which position
     of the input `documents` begins, and asks nothing.
+
+    With `gather`, up to so many documents of token ids share a message, for runs with `documents.batches`. Which ones follows from the input alone. When
+    publishing ends with an error, those that wait for others are not sent.
 
     Raises BadDocument (DocumentTooLarge) for what cannot be sent, NoStream, Unreachable, NotPermitted or PublishError, and whatever iterating
     raises, once what came before is confirmed; a note on the error says how much that is. Works inside a running event loop too, which
@@ -122,9 +143,8 @@ def publish(
     line = _line(documents, url, options, source, name, start, tokenizer)
     line.open()
     try:
-        for document in _rest(documents, line):
-            message = line.message(document)
-            while message is not None and (room := line.offer(message)) is not None:
+        for message in _messages(_rest(documents, line), line):
+            while (room := line.offer(message)) is not None:
                 room.result()
         done = line.flush()
         line.concluded().result()
@@ -157,9 +177,8 @@ async def apublish(
         line = making.result()
         await asyncio.wrap_future(line.ready)
         opened = True
-        async for document in _arest(documents, line):
-            message = line.message(document)
-            while message is not None and (room := line.offer(message)) is not None:
+        async for message in _amessages(_arest(documents, line), line):
+            while (room := line.offer(message)) is not None:
                 await asyncio.wrap_future(room)
         await asyncio.wrap_future(line.flushed())
         await asyncio.wrap_future(line.concluded())
@@ -180,8 +199,10 @@ def _line(
         raise TypeError(f"documents is a {type(documents).__name__}: want an iterable of documents, for one document [document]")
     if hasattr(documents, "iterrows"):  # iterating a table gives the names of its columns
         raise TypeError(f"documents is a {type(documents).__name__}: want its rows, loaderd.documents(table.to_dict('records'))")
-    if tokenizer is None and isinstance(documents, Documents):
-        tokenizer = documents.tokenizer
+    if isinstance(documents, Documents):
+        tokenizer = documents.tokenizer if tokenizer is None else tokenizer
+        if options.get("chat") is None and documents.chat is not None:
+            options = {**options, "chat": documents.chat}
     return Line(url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=False)
 
 
@@ -190,11 +211,27 @@ def _rest(documents: Iterable[Document], line: Line) -> Iterator[Document | BadD
     known = line.place
     if not known.last_id:
         return _each(documents)
-    last = known.position - 1
-    skipped = behind(documents, last)
-    rest = _each(skipped) if skipped is not None else islice(_each(documents), last, None)
-    _compare(next(rest, None), line)
+    behind_it = known.position - known.places
+    skipped = behind(documents, behind_it)
+    rest = _each(skipped) if skipped is not None else islice(_each(documents), behind_it, None)
+    _compare(list(islice(rest, known.places)), line)
     return rest
+
+
+def _messages(documents: Iterator[Document | BadDocument], line: Line) -> Iterator[Message]:
+    for document in documents:
+        if (message := line.message(document)) is not None:
+            yield message
+    if (message := line.rest()) is not None:
+        yield message
+
+
+async def _amessages(documents: AsyncIterator[Document | BadDocument], line: Line) -> AsyncIterator[Message]:
+    async for document in documents:
+        if (message := line.message(document)) is not None:
+            yield message
+    if (message := line.rest()) is not None:
+        yield message
 
 
 def _each(documents: Iterable[Document]) -> Iterator[Document | BadDocument]:
@@ -212,27 +249,29 @@ async def _arest(
             yield document
         return
     known, position = line.place, 0
+    last: list[Document | BadDocument] = []
     async for document in documents:
         position += 1
         if not known.last_id or position > known.position:
             yield document
-        elif position == known.position:
-            _compare(document, line)
+            continue
+        if position > known.position - known.places:
+            last.append(document)
+        if position == known.position:
+            _compare(last, line)
     if known.last_id and position < known.position:
-        _compare(None, line)
+        _compare([], line)
 
 
-def _compare(document: Document | BadDocument | None, line: Line) -> None:
-    """Raises InputChanged if the last document that the stream has of an input is another than the input's own."""
+def _compare(last: Sequence[Document | BadDocument], line: Line) -> None:
+    """Raises InputChanged if the last message that the stream has of an input is of other documents than the input has there."""
     known = line.place
-    if isinstance(document, BadDocument):
-        raise document
-    if document is None:
+    if len(last) < known.places:
         raise InputChanged(
             f"input {line.encoder.input!r} has fewer than the {known.position:,} documents that are in the stream already: give a changed"
             " input another name, or say with start= at which position it begins"
         )
-    if (found := line.encoder.encode(document, known.position - 1).id) != known.last_id:
+    if (found := line.last(last)) != known.last_id:
         raise InputChanged(
             f"input {line.encoder.input!r} has changed: its document {known.position - 1:,} is {found!r}, the stream has {known.last_id!r} in that"
             " place: give a changed input another name, or say with start= at which position it begins"

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from loaderd.step import Step
-from loaderd.torch.buffers import Buffers
+from loaderd.torch.buffers import KINDS, Buffers
 
 FIELDS = (
     "input_ids", "labels", "position_ids", "segment_ids", "cu_seqlens", "max_seqlen", "num_loss_tokens",
@@ -21,6 +21,9 @@ FIELDS = (
 """Everything that a batch can hold, in its order; of a run with several sources these, too."""
 
 OF_SOURCES = ("sources", "num_sources")
+
+ASKED = ("loss_weights",)
+"""What a batch holds only where it is asked for."""
 
 IGNORED = -100
 """The label of a token that is not predicted, as in `torch.nn.functional.cross_entropy`."""
@@ -39,22 +42,30 @@ class Form:
     capacity: int | Literal["auto"] | None = None
     sources: bool | None = None
     """Whether a batch has fields of its sources; None: where the run has several."""
+    weights: bool = False
+    """Whether it has the weights of its tokens' loss."""
+    columns: tuple[str, ...] = ()
+    """Columns that documents bring along."""
 
     @classmethod
-    def checked(cls, fields: Sequence[str] | None, dtype: torch.dtype, labels: str, capacity: int | str | None) -> Form:
+    def checked(cls, fields: Sequence[str] | None, dtype: torch.dtype, labels: str, capacity: int | str | None, columns: Sequence[str] = ()) -> Form:
         """A form from a caller's words. Raises ValueError."""
-        if unknown := [f for f in fields or () if f not in FIELDS + OF_SOURCES]:
-            raise ValueError(f"unknown fields {unknown}, want some of {list(FIELDS + OF_SOURCES)}")
+        everything = FIELDS + OF_SOURCES + ASKED
+        if unknown := [f for f in fields or () if f not in everything]:
+            raise ValueError(f"unknown fields {unknown}, want some of {list(everything)}")
         if dtype not in (torch.int64, torch.int32):
             raise ValueError(f"dtype {dtype}: want torch.int64 or torch.int32")
         if labels != "unshifted" and labels != "shifted":
             raise ValueError(f'labels {labels!r}: want "unshifted" (the model shifts) or "shifted" (nobody else does)')
         if isinstance(capacity, str) and capacity != "auto" or isinstance(capacity, int) and capacity < 2:
             raise ValueError(f'cu_seqlens_capacity {capacity!r}: want a number of values (2 or more), "auto" or None')
-        everything = FIELDS + OF_SOURCES
-        chosen = everything if fields is None else tuple(f for f in everything if f in fields)
+        chosen = FIELDS + OF_SOURCES if fields is None else tuple(f for f in everything if f in fields)
         sources = None if fields is None else any(f in fields for f in OF_SOURCES)
-        return cls(chosen, dtype, labels, capacity, sources)  # type: ignore[arg-type]
+        if isinstance(columns, str):
+            raise ValueError(f"columns {columns!r}: want a sequence of names")
+        if taken := [c for c in columns if c in everything]:
+            raise ValueError(f"columns {taken}: these are fields, not columns that documents bring along")
+        return cls(chosen, dtype, labels, capacity, sources, "loss_weights" in chosen, tuple(columns))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +105,7 @@ def make_batch(step: Step, form: Form, buffers: Buffers) -> dict[str, Any]:
     """The batch of a step: every token is copied once from the Arrow buffer into each field that holds it."""
     segments = segments_of(step)
     lengths = segments.lengths
+    mask = step.loss_mask().reshape(-1) if step.masked else None
     batch: dict[str, Any] = {}
     for field in form.fields:
         if field == "cu_seqlens":
@@ -101,10 +113,21 @@ def make_batch(step: Step, form: Form, buffers: Buffers) -> dict[str, Any]:
         elif field == "max_seqlen":
             batch[field] = int(lengths.max())
         elif field == "num_loss_tokens":
-            batch[field] = int((lengths - 1)[segments.numbers > 0].sum())
+            firsts = segments.bounds[:-1][segments.numbers > 0]
+            batch[field] = step.loss_tokens - (len(firsts) if mask is None else int(mask[firsts].sum()))
         elif field == "num_loss_tokens_global":
-            if step.step_tokens is not None and step.step_segments is not None:  # else the daemon is too old to tell
+            if step.step_loss_tokens is not None and step.step_loss_segments is not None:
+                batch[field] = step.step_loss_tokens - step.step_loss_segments
+            elif step.step_tokens is not None and step.step_segments is not None:  # else the daemon is too old to tell
                 batch[field] = step.step_tokens - step.step_segments
+        elif field == "loss_weights":
+            batch[field] = tensor = buffers.take(step.rows, step.bucket, torch.float32)
+            weights = step.loss_weights()
+            if form.labels == "shifted":
+                np.copyto(tensor.numpy()[:, :-1], weights[:, 1:])
+                tensor.numpy()[:, -1] = 0
+            else:
+                np.copyto(tensor.numpy(), weights)
         elif field in OF_SOURCES:
             if step.sources is None or step.sources.number is None:  # the run has none
                 continue
@@ -120,13 +143,25 @@ def make_batch(step: Step, form: Form, buffers: Buffers) -> dict[str, Any]:
             if field == "input_ids":
                 _fill_ids(flat, step)
             elif field == "labels":
-                _fill_labels(flat, step, segments, shifted=form.labels == "shifted")
+                _fill_labels(flat, step, segments, mask, shifted=form.labels == "shifted")
             elif field == "position_ids":
                 positions = np.repeat(segments.bounds[:-1], lengths)
                 np.copyto(flat, np.subtract(_ramp(len(flat)), positions, out=positions))
             else:
                 np.copyto(flat, np.repeat(segments.numbers, lengths))
+    for name in form.columns:
+        batch[name] = _column(step, name, buffers)
     return batch
+
+
+def _column(step: Step, name: str, buffers: Buffers) -> torch.Tensor | list[list[Any]]:
+    """A column that documents bring along: of tokens a tensor, of documents lists."""
+    if name in step.parts[0].values:
+        return step.values(name)
+    found = [p.columns[name] for p in step.parts]
+    tensor = buffers.take(step.rows, step.bucket, KINDS[found[0].dtype])
+    np.concatenate(found, out=tensor.numpy())
+    return tensor
 
 
 def _fill_ids(flat: npt.NDArray[Any], step: Step) -> None:
@@ -137,9 +172,9 @@ def _fill_ids(flat: npt.NDArray[Any], step: Step) -> None:
         at += len(ids)
 
 
-def _fill_labels(flat: npt.NDArray[Any], step: Step, segments: Segments, *, shifted: bool) -> None:
+def _fill_labels(flat: npt.NDArray[Any], step: Step, segments: Segments, mask: npt.NDArray[np.bool_] | None, *, shifted: bool) -> None:
     """Both forms leave one token of every segment without a loss: its first has nothing before it that it follows
-    from.
+    from. So do they those that `mask` names.
     """
     at = 0
     for part in step.parts:
@@ -151,6 +186,10 @@ def _fill_labels(flat: npt.NDArray[Any], step: Step, segments: Segments, *, shif
             np.copyto(flat[at:end], ids)
         at = end
     flat[segments.bounds[1:] - 1 if shifted else segments.bounds[:-1]] = IGNORED
+    if mask is not None and shifted:
+        flat[:-1][~mask[1:]] = IGNORED
+    elif mask is not None:
+        flat[~mask] = IGNORED
     for i in np.flatnonzero(segments.numbers == 0):
         flat[segments.bounds[i] : segments.bounds[i + 1]] = IGNORED
 

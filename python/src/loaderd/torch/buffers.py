@@ -10,7 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-_NUMPY: dict[torch.dtype, np.dtype[Any]] = {torch.int64: np.dtype(np.int64), torch.int32: np.dtype(np.int32)}
+_NUMPY: dict[torch.dtype, np.dtype[Any]] = {
+    torch.int64: np.dtype(np.int64), torch.int32: np.dtype(np.int32), torch.int16: np.dtype(np.int16), torch.int8: np.dtype(np.int8),
+    torch.float32: np.dtype(np.float32), torch.float16: np.dtype(np.float16), torch.bool: np.dtype(np.bool_),
+}  # fmt: skip
+KINDS = {numpy: torch for torch, numpy in _NUMPY.items()}
+"""Of numpy's types that tensors are given out of."""
 
 
 class Buffers:
@@ -33,7 +38,7 @@ class Buffers:
         self._free: dict[int, deque[npt.NDArray[np.uint8]]] = {}
 
     def take(self, rows: int, length: int, dtype: torch.dtype) -> torch.Tensor:
-        """A tensor [rows, length], int64 or int32, with any contents."""
+        """A tensor [rows, length] of one of `KINDS`, with any contents."""
         if self.pinned:
             return torch.empty((rows, length), dtype=dtype, pin_memory=True)
         kind = _NUMPY[dtype]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 
+log = logging.getLogger("loaderd")
+
 _MEASURE_LOOK = 0.2
 """Seconds between two looks at a run that is measured."""
 
@@ -43,7 +46,7 @@ class StepLoader(IterableDataset[Batch]):
     | key | value |
     | --- | --- |
     | `input_ids` | `dtype` [rows, L] |
-    | `labels` | `dtype` [rows, L]; -100 in padding and on one token of every segment |
+    | `labels` | `dtype` [rows, L]; -100 in padding, for tokens without a loss and on one token of every segment |
     | `position_ids` | `dtype` [rows, L]: 0, 1, ... from the beginning of every segment |
     | `segment_ids` | int32 [rows, L]: 1, 2, ... within the row, 0 for padding |
     | `cu_seqlens` | int32: 0, and the end of every segment of the rows laid end to end |
@@ -52,6 +55,10 @@ class StepLoader(IterableDataset[Batch]):
     | `num_loss_tokens_global` | int: in the batches of all ranks together |
     | `sources` | int32 [rows, L]: of a run with several sources the number of the token's, an index into `sources` of the loader; -1 in padding |
     | `num_sources` | int: these numbers are below it, on every rank |
+    | `loss_weights` | float32 [rows, L], where `fields` names it: the factor of the label's loss that its document carries, 0 in padding |
+    | a name in `columns` | [rows, L] of the column's type, its fill where documents have no value; of values of documents (`documents.meta`) a list for every row, with a str, int, float or None for every piece |
+
+    A column stands with its token: with "shifted" labels the value of a label's token is the next one in the row.
 
     "unshifted" labels are for models that shift by themselves: the first token of every segment has none. "shifted"
     ones are the next token of the segment; its last has none. In `cu_seqlens` the padding of a row is one more segment,
@@ -78,6 +85,7 @@ class StepLoader(IterableDataset[Batch]):
         prefetch: int = 2,
         cu_seqlens_capacity: int | Literal["auto"] | None = None,
         fields: Sequence[str] | None = None,
+        columns: Sequence[str] = (),
         pin_memory: bool | None = None,
         job: str = DEFAULT_JOB,
         keeper: str | None = None,
@@ -94,11 +102,11 @@ class StepLoader(IterableDataset[Batch]):
         else a world of one. `device`: where tensors go; None leaves them on the CPU. `pin_memory`: pinned host memory;
         by default when CUDA is there and can be the target. `dtype`: torch.int64 or torch.int32. `cu_seqlens_capacity`:
         a fixed number of `cu_seqlens` (the last value repeats; a step with more raises ValueError), or "auto": the next
-        power of two. `fields`: the keys wanted, all by default. `keeper`: the name under which `commit` is kept
+        power of two. `fields`: the keys wanted, all by default. `columns`: columns that documents bring along, wanted besides. `keeper`: the name under which `commit` is kept
         (as `Client.commit`).
         `url`, `job`, `token`, `tls`, `patience`, `connect_timeout`: as `loaderd.Client`.
         """
-        self._form = Form.checked(fields, dtype, labels, cu_seqlens_capacity)
+        self._form = Form.checked(fields, dtype, labels, cu_seqlens_capacity, columns)
         if prefetch < 1:
             raise ValueError(f"prefetch {prefetch}: want 1 or more batches")
         if rank is not None or world is not None or mesh is not None or mesh_dims is not None:
@@ -108,7 +116,8 @@ class StepLoader(IterableDataset[Batch]):
         self._pin = pin_memory
         self._prefetch = prefetch
         self._keeper = keeper
-        self._connect: dict[str, Any] = {"url": url, "run": run, "token": token, "tls": tls, "job": job, "sources": self._form.sources}
+        self._connect: dict[str, Any] = {"url": url, "run": run, "token": token, "tls": tls, "job": job, "sources": self._form.sources, "weights": self._form.weights}
+        self._connect["columns"] = self._form.columns
         self._connect |= {"patience": patience, "connect_timeout": connect_timeout}
         self._step = 0  # the next one to yield
         self._run_id: str | None = None  # of the run, once it is known
@@ -266,7 +275,7 @@ class StepLoader(IterableDataset[Batch]):
         """
         info = self._describe()
         bucket = max(info.buckets) if bucket is None else bucket
-        step = mock_step(info, bucket, self.rows(bucket), self.world)
+        step = mock_step(info, bucket, self.rows(bucket), self.world, self._form.columns)
         return to_device(make_batch(step, self._form, Buffers()), self._device)
 
     # Checkpoints
@@ -415,8 +424,15 @@ class _Maker:
     form: Form
     buffers: Buffers
     mover: Mover
+    warned: list[int] = field(default_factory=list)
 
     def __call__(self, step: Step) -> _Ready:
+        if step.weighted and not self.form.weights and not self.warned:
+            self.warned.append(step.index)
+            log.warning(
+                'step %d has documents whose loss has a weight, and the batches do not: give StepLoader fields with "loss_weights", and multiply the losses by them',
+                step.index,
+            )
         with self.mover.on_gpu():
             batch, copied = self.mover.send(make_batch(step, self.form, self.buffers))
             return _Ready(step.index, batch, copied, self.mover, Seen.of(step))

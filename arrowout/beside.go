@@ -1,0 +1,146 @@
+package arrowout
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/bitutil"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// messageOf is more than a column adds to the headers of a batch's messages, and to what lies between its buffers.
+const messageOf = 1 << 10
+
+var tokenTypes = map[string]arrow.DataType{
+	plan.ColumnFloat16: arrow.FixedWidthTypes.Float16, plan.ColumnFloat32: arrow.PrimitiveTypes.Float32,
+	plan.ColumnInt8: arrow.PrimitiveTypes.Int8, plan.ColumnInt16: arrow.PrimitiveTypes.Int16, plan.ColumnInt32: arrow.PrimitiveTypes.Int32,
+	plan.ColumnBool: arrow.FixedWidthTypes.Boolean,
+}
+
+// textType is that of texts of documents: many pieces have the same.
+var textType = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
+
+// columnsBeside are those of what documents bring along beside their tokens.
+func columnsBeside(c plan.DocumentsConfig) (out []column) {
+	for place, name := range c.TokenColumns() {
+		x := tokenColumn{place: place, width: c.Columns[name].Bytes(), fill: loader.FillOf(c.Columns[name]), typ: tokenTypes[c.Columns[name].Type]}
+		out = append(out, column{ask: name, name: name, typ: arrow.ListOf(x.typ), bits: x.typ.(arrow.FixedWidthDataType).BitWidth(), perBatch: messageOf, build: x.build})
+	}
+	for place, name := range c.MetaColumns() {
+		out = append(out, metaColumn(place, name, c.Meta[name]))
+	}
+	return out
+}
+
+// tokenColumn is a column of values for each token.
+type tokenColumn struct {
+	place, width int
+	fill         []byte
+	typ          arrow.DataType
+}
+
+func (c tokenColumn) build(l layout) (arrow.ArrayData, error) {
+	out := bytes.Repeat(c.fill, l.Rows*l.Bucket)
+	for i, pieces := range l.Pieces {
+		at := i * l.Bucket * c.width
+		for _, p := range pieces {
+			copy(out[at:], l.Contents[p.Doc].Values(c.place, c.width, p.Start, p.Length))
+			at += int(p.Length) * c.width
+		}
+	}
+	if c.typ == arrow.FixedWidthTypes.Boolean {
+		out = packed(out)
+	}
+	return slotList(l, c.typ, out), nil
+}
+
+// packed returns eight bools a byte.
+func packed(values []byte) []byte {
+	out := make([]byte, bitutil.BytesForBits(int64(len(values))))
+	for i, v := range values {
+		if v != 0 {
+			bitutil.SetBit(out, i)
+		}
+	}
+	return out
+}
+
+// metaColumn is a column of values of documents, one for each piece.
+func metaColumn(place int, name, typ string) column {
+	const index, offset, valid = 4, 4, 1
+	c := column{ask: name, name: name, perBatch: messageOf}
+	switch typ {
+	case plan.MetaString:
+		c.typ, c.perPiece = arrow.ListOf(textType), index+offset+valid+plan.MaxMetaText
+		c.build = func(l layout) (arrow.ArrayData, error) { return texts(l, place), nil }
+	case plan.MetaInt64:
+		c.typ, c.perPiece = arrow.ListOf(arrow.PrimitiveTypes.Int64), 8+valid
+		c.build = func(l layout) (arrow.ArrayData, error) {
+			return numbers(l, place, arrow.PrimitiveTypes.Int64, arrow.Int64Traits.CastToBytes), nil
+		}
+	default:
+		c.typ, c.perPiece = arrow.ListOf(arrow.PrimitiveTypes.Float64), 8+valid
+		c.build = func(l layout) (arrow.ArrayData, error) {
+			return numbers(l, place, arrow.PrimitiveTypes.Float64, arrow.Float64Traits.CastToBytes), nil
+		}
+	}
+	return c
+}
+
+// texts are those of the pieces, each once in a dictionary, in the order in which they first come.
+func texts(l layout, place int) arrow.ArrayData {
+	places := map[string]int32{}
+	var offsets = []int32{0}
+	var all []byte
+	data := pieceValues(l, place, textType, arrow.Int32Traits.CastToBytes, func(value any) int32 {
+		text := value.(string)
+		at, ok := places[text]
+		if !ok {
+			at = int32(len(places))
+			places[text] = at
+			all = append(all, text...)
+			offsets = append(offsets, int32(len(all)))
+		}
+		return at
+	})
+	buffers := []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets)), memory.NewBufferBytes(all)}
+	data.Children()[0].(*array.Data).SetDictionary(array.NewData(arrow.BinaryTypes.String, len(places), buffers, nil, 0, 0))
+	return data
+}
+
+// numbers are those of the pieces.
+func numbers[T any](l layout, place int, typ arrow.DataType, asBytes func([]T) []byte) arrow.ArrayData {
+	return pieceValues(l, place, typ, asBytes, func(value any) T { return value.(T) })
+}
+
+// pieceValues is a list column with a value of its document for every piece, or null where it has none.
+func pieceValues[T any](l layout, place int, typ arrow.DataType, asBytes func([]T) []byte, of func(value any) T) arrow.ArrayData {
+	var missing []int // places of pieces without a value
+	n := 0
+	data := pieceList(l, typ, func(row, piece int) (out T) {
+		p := l.Pieces[row][piece]
+		if value := l.Contents[p.Doc].Meta(place, p.Start); value != nil {
+			out = of(value)
+		} else {
+			missing = append(missing, n)
+		}
+		n++
+		return out
+	}, asBytes)
+	if len(missing) == 0 {
+		return data
+	}
+	valid := slices.Repeat([]byte{0xff}, int(bitutil.BytesForBits(int64(n))))
+	for _, i := range missing {
+		bitutil.ClearBit(valid, i)
+	}
+	values := data.Children()[0]
+	buffers := append([]*memory.Buffer{memory.NewBufferBytes(valid)}, values.Buffers()[1:]...)
+	list := data.Buffers()
+	return array.NewData(arrow.ListOf(typ), data.Len(), list, []arrow.ArrayData{array.NewData(typ, n, buffers, nil, len(missing), 0)}, 0, 0)
+}

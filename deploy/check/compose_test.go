@@ -1,0 +1,97 @@
+package check
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+// project is docker compose config, by the library that Compose is made of.
+func project(t *testing.T, files ...string) *types.Project {
+	t.Helper()
+	options, err := cli.NewProjectOptions(files, cli.WithName("loaderd"), cli.WithConsistency(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Both ways to use the files are whole: services, volumes, files that are mounted and built from.
+func TestCompose(t *testing.T) {
+	for name, files := range map[string][]string{"monitoring": {"../compose.yaml"}, "cluster": {"../compose.yaml", "../compose.cluster.yaml"}} {
+		t.Run(name, func(t *testing.T) {
+			p := project(t, files...)
+			for _, s := range p.Services {
+				for _, v := range s.Volumes {
+					if v.Type == "bind" {
+						if _, err := os.Stat(v.Source); err != nil {
+							t.Errorf("service %s mounts %v", s.Name, err)
+						}
+					}
+				}
+				if s.Build != nil {
+					if _, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile)); err != nil {
+						t.Errorf("service %s is built from %v", s.Name, err)
+					}
+				}
+			}
+			if p.Services["prometheus"].Image == "" || p.Services["grafana"].Image == "" {
+				t.Error("Prometheus or Grafana is missing")
+			}
+		})
+	}
+}
+
+// Each of the three daemons has a configuration that loaderd takes, an address of its own for everything, and is one of the peers.
+func TestComposeCluster(t *testing.T) {
+	p := project(t, "../compose.yaml", "../compose.cluster.yaml")
+	seen := map[string]string{}
+	for _, name := range []string{"loaderd-1", "loaderd-2", "loaderd-3"} {
+		s, there := p.Services[name]
+		if !there {
+			t.Fatalf("no service %s", name)
+		}
+		if !s.ReadOnly || len(s.CapDrop) != 1 || s.CapDrop[0] != "ALL" || s.Privileged {
+			t.Errorf("%s may do more than it needs", name)
+		}
+		cmd := exec.CommandContext(t.Context(), loaderd(t), "serve", "-c", "../image/loaderd.yaml", "--print-config")
+		for key, value := range s.Environment {
+			cmd.Env = append(cmd.Env, key+"="+*value)
+			if strings.HasSuffix(key, "LISTEN") {
+				if other := seen[*value]; other != "" {
+					t.Errorf("%s and %s listen on %s", name, other, *value)
+				}
+				seen[*value] = name
+				if host, _, err := net.SplitHostPort(*value); err != nil || host != "127.0.0.1" {
+					t.Errorf("%s listens on %s, want loopback", name, *value)
+				}
+			}
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("loaderd refuses the configuration of %s: %v\n%s", name, err, out)
+		}
+		peers, listen := *s.Environment["LOADERD_STREAM__CLUSTER__PEERS"], *s.Environment["LOADERD_STREAM__CLUSTER__LISTEN"]
+		if len(strings.Split(peers, ",")) != 3 || !strings.Contains(peers, listen) {
+			t.Errorf("%s listens for routes on %s, peers are %s", name, listen, peers)
+		}
+	}
+	text, err := os.ReadFile("../prometheus/cluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for listen, name := range seen {
+		if strings.Contains(listen, ":98") && !strings.Contains(string(text), listen) {
+			t.Errorf("Prometheus does not ask %s at %s", name, listen)
+		}
+	}
+}

@@ -1,0 +1,376 @@
+package check
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+const chart = "../helm/loaderd"
+
+// kinds are the types that manifests are decoded into, with no field left over: those of Kubernetes and of the Prometheus operator themselves.
+var kinds = map[string]func() any{
+	"v1/ConfigMap":                            func() any { return &core.ConfigMap{} },
+	"v1/Service":                              func() any { return &core.Service{} },
+	"v1/ServiceAccount":                       func() any { return &core.ServiceAccount{} },
+	"apps/v1/StatefulSet":                     func() any { return &apps.StatefulSet{} },
+	"policy/v1/PodDisruptionBudget":           func() any { return &policy.PodDisruptionBudget{} },
+	"networking.k8s.io/v1/NetworkPolicy":      func() any { return &networking.NetworkPolicy{} },
+	"monitoring.coreos.com/v1/ServiceMonitor": func() any { return &monitoring.ServiceMonitor{} },
+	"monitoring.coreos.com/v1/PrometheusRule": func() any { return &monitoring.PrometheusRule{} },
+	"cert-manager.io/v1/Certificate":          func() any { return &certificate{} },
+}
+
+// certificate is what the chart uses of cert-manager's Certificate, whose own types bring a whole controller along.
+type certificate struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name   string            `json:"name"`
+		Labels map[string]string `json:"labels"`
+	} `json:"metadata"`
+	Spec struct {
+		SecretName string                             `json:"secretName"`
+		IssuerRef  struct{ Name, Kind, Group string } `json:"issuerRef"`
+		Usages     []string                           `json:"usages"`
+		DNSNames   []string                           `json:"dnsNames"`
+		PrivateKey struct {
+			Algorithm      string `json:"algorithm"`
+			Size           int    `json:"size"`
+			RotationPolicy string `json:"rotationPolicy"`
+		} `json:"privateKey"`
+	} `json:"spec"`
+}
+
+// render is helm template, by the library that helm is made of.
+func render(t *testing.T, values map[string]any) (map[string]string, error) {
+	t.Helper()
+	c, err := loader.Load(chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := common.ReleaseOptions{Name: "pretrain", Namespace: "training", Revision: 1, IsInstall: true}
+	top, err := util.ToRenderValues(c, values, release, common.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(c, top)
+	if err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+func given(t *testing.T, name string) (values map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "values", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// manifests are the objects of rendered files, in order, as text and decoded.
+func manifests(t *testing.T, files map[string]string) (text string, objects map[string]any) {
+	t.Helper()
+	objects = map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(files[name])))
+		for {
+			document, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			var head struct {
+				APIVersion string                `json:"apiVersion"`
+				Kind       string                `json:"kind"`
+				Metadata   struct{ Name string } `json:"metadata"`
+			}
+			if err := yaml.Unmarshal(document, &head); err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, document)
+			}
+			if head.Kind == "" {
+				continue
+			}
+			of := kinds[head.APIVersion+"/"+head.Kind]
+			if of == nil {
+				t.Fatalf("%s: %s/%s is no kind that is known here", name, head.APIVersion, head.Kind)
+			}
+			object := of()
+			if err := yaml.UnmarshalStrict(document, object); err != nil {
+				t.Errorf("%s: %s %s: %v", name, head.Kind, head.Metadata.Name, err)
+			}
+			key := head.Kind + " " + head.Metadata.Name
+			if objects[key] != nil {
+				t.Errorf("%s comes twice", key)
+			}
+			objects[key] = object
+			if head.Kind == "PrometheusRule" || strings.HasSuffix(head.Metadata.Name, "-board") { // files that stand elsewhere
+				continue
+			}
+			text += "---\n" + strings.TrimSpace(string(document)) + "\n"
+		}
+	}
+	return text, objects
+}
+
+// Every way of using the chart renders into objects that Kubernetes' own types take whole, and into a configuration that loaderd takes.
+func TestChart(t *testing.T) {
+	entries, err := os.ReadDir("testdata/values")
+	if err != nil || len(entries) < 4 {
+		t.Fatalf("%d files of values: %v", len(entries), err)
+	}
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			values := given(t, name)
+			files, err := render(t, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, objects := manifests(t, files)
+			golden(t, filepath.Join("rendered", name+".yaml"), text)
+			set := objects["StatefulSet pretrain-loaderd"].(*apps.StatefulSet)
+			configuration := objects["ConfigMap pretrain-loaderd"].(*core.ConfigMap).Data["loaderd.yaml"]
+			loads(t, configuration, set.Spec.Template.Spec.Containers[0])
+			restricted(t, set.Spec.Template.Spec)
+			fits(t, objects, set)
+			linted := lint.RunAll(chart, values, "training")
+			for _, m := range linted.Messages {
+				if m.Severity > support.InfoSev {
+					t.Errorf("lint: %v", m)
+				}
+			}
+		})
+	}
+}
+
+// loads lets loaderd read the configuration as it will in the pod.
+func loads(t *testing.T, configuration string, c core.Container) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "loaderd.yaml")
+	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), loaderd(t), "serve", "-c", file, "--print-config")
+	for _, v := range c.Env {
+		if strings.HasPrefix(v.Name, "LOADERD_") {
+			cmd.Env = append(cmd.Env, v.Name+"="+strings.ReplaceAll(v.Value, "$(POD_NAME)", "pretrain-loaderd-1"))
+		}
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("loaderd refuses the configuration: %v\n%s\n%s", err, out, configuration)
+	}
+}
+
+// restricted holds a pod to the Pod Security Standard of that name, and to a root that nobody writes to.
+func restricted(t *testing.T, p core.PodSpec) {
+	t.Helper()
+	s := p.SecurityContext
+	if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser == 0 || s.SeccompProfile == nil || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("the pod's security context is %v", s)
+	}
+	if p.HostNetwork || p.HostPID || p.HostIPC || p.AutomountServiceAccountToken == nil || *p.AutomountServiceAccountToken {
+		t.Error("the pod shares something of its host, or has a token of Kubernetes")
+	}
+	for _, c := range p.Containers {
+		s := c.SecurityContext
+		if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+			s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) || s.Capabilities.Add != nil {
+			t.Errorf("the security context of %s is %v", c.Name, s)
+		}
+		if c.StartupProbe == nil || c.LivenessProbe == nil || c.ReadinessProbe == nil || c.Resources.Requests.Memory().IsZero() {
+			t.Errorf("%s lacks probes or resources", c.Name)
+		}
+	}
+	for _, v := range p.Volumes {
+		if v.HostPath != nil {
+			t.Errorf("volume %s is of the host", v.Name)
+		}
+	}
+}
+
+// fits looks whether names meet: ports, volumes, labels.
+func fits(t *testing.T, objects map[string]any, set *apps.StatefulSet) {
+	t.Helper()
+	pod, labels := set.Spec.Template.Spec, set.Spec.Template.Labels
+	ports, volumes := map[string]bool{}, map[string]bool{}
+	for _, p := range pod.Containers[0].Ports {
+		ports[p.Name] = true
+	}
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, c := range set.Spec.VolumeClaimTemplates {
+		volumes[c.Name] = true
+	}
+	for _, m := range pod.Containers[0].VolumeMounts {
+		if !volumes[m.Name] {
+			t.Errorf("volume %s is mounted, and is not there", m.Name)
+		}
+		delete(volumes, m.Name)
+	}
+	if len(volumes) > 0 {
+		t.Errorf("volumes that nothing mounts: %v", volumes)
+	}
+	meets := func(what string, selector map[string]string) {
+		for k, v := range selector {
+			if labels[k] != v {
+				t.Errorf("%s selects %s=%s, pods have %q", what, k, v, labels[k])
+			}
+		}
+	}
+	meets("the StatefulSet", set.Spec.Selector.MatchLabels)
+	services := 0
+	for key, object := range objects {
+		switch o := object.(type) {
+		case *core.Service:
+			services++
+			meets(key, o.Spec.Selector)
+			for _, p := range o.Spec.Ports {
+				if !ports[p.TargetPort.StrVal] {
+					t.Errorf("%s leads to port %s, which pods do not have", key, p.TargetPort.StrVal)
+				}
+			}
+		case *policy.PodDisruptionBudget:
+			meets(key, o.Spec.Selector.MatchLabels)
+		case *networking.NetworkPolicy:
+			meets(key, o.Spec.PodSelector.MatchLabels)
+			open := map[string]bool{}
+			for _, rule := range o.Spec.Ingress {
+				for _, p := range rule.Ports {
+					open[p.Port.StrVal] = true
+				}
+			}
+			if diff := cmp.Diff(ports, open); diff != "" {
+				t.Errorf("ports of pods and of the network policy: -pods +policy:\n%s", diff)
+			}
+		case *monitoring.ServiceMonitor:
+			service := objects["Service "+set.Spec.ServiceName].(*core.Service)
+			for k, v := range o.Spec.Selector.MatchLabels {
+				if service.Labels[k] != v {
+					t.Errorf("the ServiceMonitor selects %s=%s, the headless Service has %q", k, v, service.Labels[k])
+				}
+			}
+			if service.Labels[o.Spec.JobLabel] != "loaderd" {
+				t.Errorf("the job is %q; the rule LoaderdDown goes by loaderd", service.Labels[o.Spec.JobLabel])
+			}
+		}
+	}
+	if services != 2 || objects["Service "+set.Spec.ServiceName] == nil {
+		t.Errorf("%d services, and %v", services, objects["Service "+set.Spec.ServiceName])
+	}
+}
+
+// A change of the configuration rolls the pods; a change of anything else of the chart's objects does not.
+func TestConfigurationRollsPods(t *testing.T) {
+	of := func(change func(map[string]any)) string {
+		values := given(t, "cluster")
+		change(values)
+		files, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, objects := manifests(t, files)
+		return objects["StatefulSet pretrain-loaderd"].(*apps.StatefulSet).Spec.Template.Annotations["loaderd/config"]
+	}
+	same := of(func(map[string]any) {})
+	if other := of(func(v map[string]any) { v["config"] = map[string]any{"run": "other"} }); len(same) != 64 || other == same {
+		t.Errorf("%q for one configuration, %q for another", same, other)
+	}
+	if other := of(func(v map[string]any) { v["service"] = map[string]any{"type": "LoadBalancer"} }); other != same {
+		t.Error("another type of Service rolls the pods")
+	}
+}
+
+// What cannot work is refused with what to do.
+func TestChartRefuses(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change map[string]any
+		want   string
+	}{
+		{"two daemons", map[string]any{"replicas": 2}, "has 3 or more"},
+		{"a cluster without TLS", map[string]any{"tls": map[string]any{"secret": ""}}, "routes between daemons take TLS"},
+		{"a cluster without a secret", map[string]any{"cluster": map[string]any{"secret": ""}}, "kubectl create secret"},
+		{"nobody is asked", map[string]any{"auth": map[string]any{"identitiesSecret": ""}}, "or set auth.insecure"},
+		{"a misspelt value", map[string]any{"replica": 5}, "replica"},
+		{"a wrong type", map[string]any{"replicas": "three"}, "replicas"},
+		{"a size without sense", map[string]any{"storage": map[string]any{"size": "big"}}, "storage"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			values := given(t, "cluster")
+			maps.Copy(values, test.change)
+			if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// The schema knows every value that values.yaml has, and no other.
+func TestSchemaAndValues(t *testing.T) {
+	var schema, values map[string]any
+	for file, into := range map[string]*map[string]any{"values.schema.json": &schema, "values.yaml": &values} {
+		text, err := os.ReadFile(filepath.Join(chart, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(text, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var compare func(path string, schema, values map[string]any)
+	compare = func(path string, schema, values map[string]any) {
+		known, _ := schema["properties"].(map[string]any)
+		if known == nil {
+			return
+		}
+		for name := range values {
+			if known[name] == nil {
+				t.Errorf("values.schema.json lacks %s%s", path, name)
+			}
+		}
+		for name, of := range known {
+			value, there := values[name]
+			if !there && path+name != "global" && !strings.HasPrefix(path, "tls.issuer") {
+				t.Errorf("values.yaml lacks %s%s", path, name)
+			}
+			if below, ok := value.(map[string]any); ok {
+				compare(path+name+".", of.(map[string]any), below)
+			}
+		}
+	}
+	compare("", schema, values)
+}

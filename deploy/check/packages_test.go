@@ -1,0 +1,201 @@
+package check
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/sassoftware/go-rpmutils"
+)
+
+// files are those of both packages, manual pages aside.
+var files = []string{
+	"/etc/loaderd/loaderd.yaml", "/usr/bin/loaderd", "/usr/lib/systemd/system/loaderd.service", "/usr/lib/sysusers.d/loaderd.conf",
+	"/usr/lib/tmpfiles.d/loaderd.conf", "/usr/share/bash-completion/completions/loaderd", "/usr/share/doc/loaderd/THIRD-PARTY-NOTICES.txt",
+	"/usr/share/fish/vendor_completions.d/loaderd.fish", "/usr/share/loaderd/grafana/loaderd.json", "/usr/share/loaderd/prometheus/loaderd.rules.yaml",
+}
+
+// packaged is the folder of packages for this machine's kind of processor, which make packages builds once.
+var packaged = sync.OnceValues(func() (string, error) {
+	cmd := exec.Command("make", "packages", "ARCHES="+runtime.GOARCH)
+	cmd.Dir, cmd.Stderr = "../..", os.Stderr
+	return "../../bin/packages", cmd.Run()
+})
+
+// made is the one package of a kind.
+func made(t *testing.T, kind string) string {
+	t.Helper()
+	folder, err := packaged()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(folder, "*."+kind))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	return found[0]
+}
+
+// tool runs a program of the system. Where it is not there the test does not run, and says so; it fails where CI is set.
+func tool(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		message := "NOT RUN: " + t.Name() + " needs " + name
+		if os.Getenv("CI") != "" {
+			t.Fatal(message)
+		}
+		t.Skip(message)
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "MANPAGER=cat", "MANWIDTH=100", "LC_ALL=C.UTF-8")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// without leaves out the manual pages, of which there is one for each command.
+func without(t *testing.T, all []string) (others []string) {
+	t.Helper()
+	pages := 0
+	for _, f := range all {
+		if strings.HasPrefix(f, "/usr/share/man/man1/loaderd") && strings.HasSuffix(f, ".1.gz") {
+			pages++
+			continue
+		}
+		others = append(others, f)
+	}
+	if pages < 30 {
+		t.Errorf("%d manual pages", pages)
+	}
+	slices.Sort(others)
+	return others
+}
+
+// unpacked is a root with the Debian package in it.
+func unpacked(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	tool(t, "dpkg-deb", "-x", made(t, "deb"), root)
+	return root
+}
+
+func TestDeb(t *testing.T) {
+	root := unpacked(t)
+	var found []string
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			found = append(found, strings.TrimPrefix(path, root))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := append(slices.Clone(files), "/usr/share/zsh/vendor-completions/_loaderd")
+	if diff := cmp.Diff(want, without(t, found)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if said := tool(t, "dpkg-deb", "-f", made(t, "deb"), "Package", "Architecture"); !strings.Contains(said, "Package: loaderd") || !strings.Contains(said, runtime.GOARCH) {
+		t.Error(said)
+	}
+	if said := tool(t, filepath.Join(root, "usr/bin/loaderd"), "serve", "-c", filepath.Join(root, "etc/loaderd/loaderd.yaml"), "--print-config"); !strings.Contains(said, "dir: /var/lib/loaderd/data") {
+		t.Errorf("the package's configuration says %s", said)
+	}
+	if said := tool(t, "man", "--warnings", "--local-file", filepath.Join(root, "usr/share/man/man1/loaderd-health.1.gz")); !strings.Contains(said, "LOADERD-HEALTH(1)") || strings.Contains(said, "warning") {
+		t.Errorf("the manual page reads %s", said)
+	}
+	// A shell takes the completion, and it offers what the program has.
+	completion := `source "$1"; COMP_WORDS=(loaderd hea); COMP_CWORD=1; COMP_LINE="loaderd hea"; COMP_POINT=11; PATH="$2:$PATH"; __start_loaderd; echo "${COMPREPLY[@]}"`
+	library := "/usr/share/bash-completion/bash_completion"
+	if _, err := os.Stat(library); err == nil {
+		completion = "source " + library + "; " + completion
+	} else { // what the script takes of it
+		completion = `_get_comp_words_by_ref() { cur=${COMP_WORDS[COMP_CWORD]}; prev=${COMP_WORDS[COMP_CWORD-1]}; words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; }; __ltrim_colon_completions() { :; }; compopt() { :; }; ` + completion
+	}
+	if said := tool(t, "bash", "-c", completion, "bash", filepath.Join(root, "usr/share/bash-completion/completions/loaderd"), filepath.Join(root, "usr/bin")); !strings.Contains(said, "health") {
+		t.Errorf("completion of hea is %q", said)
+	}
+}
+
+func TestRPM(t *testing.T) {
+	f, err := os.Open(made(t, "rpm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := rpmutils.ReadRpm(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := r.Header.GetFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, x := range all {
+		if x.Mode()&0o170000 == 0o100000 {
+			found = append(found, x.Name())
+		}
+	}
+	want := append(slices.Clone(files), "/usr/share/zsh/site-functions/_loaderd")
+	if diff := cmp.Diff(want, without(t, found)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for tag, want := range map[int]string{rpmutils.POSTIN: "systemd-sysusers", rpmutils.PREUN: "systemctl disable", rpmutils.POSTUN: "daemon-reload"} {
+		if script, err := r.Header.GetString(tag); err != nil || !strings.Contains(script, want) {
+			t.Errorf("script %d is %q, %v", tag, script, err)
+		}
+	}
+}
+
+// The scripts of packages are taken by a plain shell, and do nothing where systemd does not run.
+func TestPackageScripts(t *testing.T) {
+	for _, name := range []string{"postinstall", "preremove", "postremove"} {
+		tool(t, "sh", "-n", "../packages/"+name)
+	}
+	tool(t, "sh", "../packages/preremove", "upgrade")
+}
+
+// systemd takes the unit as the package has it, finds no fault, and calls it safe; the user and the folders are made as they are said.
+func TestUnit(t *testing.T) {
+	root := unpacked(t)
+	unit := filepath.Join(root, "usr/lib/systemd/system/loaderd.service")
+	text, err := os.ReadFile(unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// verify looks for the program in this machine's root, where it is not installed.
+	here := strings.ReplaceAll(string(text), "ExecStart=/usr/bin/loaderd", "ExecStart="+filepath.Join(root, "usr/bin/loaderd"))
+	copied := filepath.Join(t.TempDir(), "loaderd.service")
+	if err := os.WriteFile(copied, []byte(strings.ReplaceAll(here, "Documentation=man:loaderd-serve(1)\n", "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.TrimSpace(tool(t, "systemd-analyze", "verify", "--man=no", copied)); said != "" {
+		t.Errorf("systemd-analyze verify: %s", said)
+	}
+	// The exposure of 10 is nothing that is kept from harm; below 1.5 is about as far as a program that serves a network comes.
+	if said := tool(t, "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=15", copied); !strings.Contains(said, "OK") {
+		t.Error(said)
+	}
+	users := tool(t, "systemd-sysusers", "--root="+root, filepath.Join(root, "usr/lib/sysusers.d/loaderd.conf"))
+	passwd, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
+	if err != nil || !strings.Contains(string(passwd), ":/var/lib/loaderd:/usr/sbin/nologin") {
+		t.Errorf("sysusers made %q: %v\n%s", passwd, err, users)
+	}
+	if os.Getuid() == 0 { // nobody else can give folders away
+		tool(t, "systemd-tmpfiles", "--root="+root, "--create", filepath.Join(root, "usr/lib/tmpfiles.d/loaderd.conf"))
+		for folder, want := range map[string]os.FileMode{"etc/loaderd": 0o750, "var/lib/loaderd": 0o700} {
+			if info, err := os.Stat(filepath.Join(root, folder)); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v", folder, info, err)
+			}
+		}
+	}
+}

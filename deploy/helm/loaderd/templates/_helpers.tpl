@@ -1,0 +1,75 @@
+{{- define "loaderd.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "loaderd.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "loaderd.labels" -}}
+{{ include "loaderd.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "loaderd.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default (include "loaderd.name" .) }}{{ else }}{{ .Values.serviceAccount.name | default "default" }}{{ end }}
+{{- end }}
+
+{{/* The servers inside the daemons are a cluster. */}}
+{{- define "loaderd.clustered" -}}
+{{- if and (not .Values.nats.url) (gt (int .Values.replicas) 1) }}true{{ end }}
+{{- end }}
+
+{{- define "loaderd.tlsSecret" -}}
+{{- if .Values.tls.secret }}{{ .Values.tls.secret }}{{ else if .Values.tls.issuer }}{{ include "loaderd.name" . }}-tls{{ end }}
+{{- end }}
+
+{{/* What cannot work is refused here, with what to do. */}}
+{{- define "loaderd.check" -}}
+{{- $tls := include "loaderd.tlsSecret" . }}
+{{- if include "loaderd.clustered" . }}
+{{- if lt (int .Values.replicas) 3 }}{{ fail "replicas: a cluster of the servers inside the daemons has 3 or more; else set 1, or nats.url" }}{{ end }}
+{{- if not $tls }}{{ fail "tls.secret or tls.issuer: routes between daemons take TLS; name a Secret with tls.crt, tls.key and ca.crt" }}{{ end }}
+{{- if not .Values.cluster.secret }}{{ fail "cluster.secret: name a Secret with the key secret: kubectl create secret generic NAME --from-literal=secret=$(openssl rand -hex 32)" }}{{ end }}
+{{- end }}
+{{- if not .Values.auth.insecure }}
+{{- if not $tls }}{{ fail "tls.secret or tls.issuer: tokens would travel in the clear; or set auth.insecure" }}{{ end }}
+{{- if not .Values.auth.identitiesSecret }}{{ fail "auth.identitiesSecret: name a Secret with identities.json, made by loaderd token create; or set auth.insecure" }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* loaderd.yaml: what the chart knows, and config over it. What differs from pod to pod comes by the environment. */}}
+{{- define "loaderd.config" -}}
+{{- $name := include "loaderd.name" . }}
+{{- $tls := include "loaderd.tlsSecret" . }}
+{{- $domain := printf "%s-headless.%s.svc" $name .Release.Namespace }}
+{{- $flight := dict "listen" "0.0.0.0:8815" }}
+{{- $http := dict "listen" "0.0.0.0:9815" "names" (list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace)) }}
+{{- $stream := dict }}
+{{- if .Values.nats.url }}
+{{- $stream = dict "url" .Values.nats.url }}
+{{- if .Values.nats.credentialsSecret }}{{ $_ := set $stream "credentials" "/etc/loaderd/nats/nats.creds" }}{{ end }}
+{{- else }}
+{{- $stream = dict "dir" "/data/loaderd" "listen" "0.0.0.0:4222" "max_bytes" .Values.storage.documents "dead_letter_bytes" .Values.storage.deadLetters "plan_bytes" .Values.storage.plan }}
+{{- end }}
+{{- if include "loaderd.clustered" . }}
+{{- $peers := list }}
+{{- range $i := until (int .Values.replicas) }}{{ $peers = append $peers (printf "%s-%d.%s:6222" $name $i $domain) }}{{ end }}
+{{- $_ := set $stream "cluster" (dict "name" .Values.cluster.name "listen" "0.0.0.0:6222" "peers" $peers "secret_file" "/etc/loaderd/cluster/secret") }}
+{{- end }}
+{{- if $tls }}
+{{- $_ := set $flight "cert" "/etc/loaderd/tls/tls.crt" }}{{ $_ := set $flight "key" "/etc/loaderd/tls/tls.key" }}
+{{- $_ := set $http "cert" "/etc/loaderd/tls/tls.crt" }}{{ $_ := set $http "key" "/etc/loaderd/tls/tls.key" }}
+{{- if not .Values.nats.url }}{{ $_ := set $stream "tls" (dict "cert" "/etc/loaderd/tls/tls.crt" "key" "/etc/loaderd/tls/tls.key" "ca" "/etc/loaderd/tls/ca.crt") }}{{ end }}
+{{- end }}
+{{- if .Values.auth.identitiesSecret }}{{ $_ := set $flight "identities" "/etc/loaderd/identities/identities.json" }}{{ end }}
+{{- if .Values.auth.insecure }}
+{{- $_ := set $flight "insecure" true }}{{ $_ := set $http "insecure" true }}
+{{- if not .Values.nats.url }}{{ $_ := set $stream "insecure" true }}{{ end }}
+{{- end }}
+{{- $made := dict "stream" $stream "flight" $flight "http" $http "log" (dict "format" "json") }}
+{{- toYaml (mustMergeOverwrite $made (deepCopy .Values.config)) }}
+{{- end }}

@@ -1,0 +1,151 @@
+"""Rows of a Postgres table as documents: each committed INSERT once, in the order of the commits.
+
+    python examples/postgres_documents.py --snapshot articles.jsonl     # makes the slot, and a file of the rows that are there at that point
+    loaderd publish --source articles articles.jsonl
+    python examples/postgres_documents.py                               # what is inserted from that point on, until it is stopped
+
+Needs psycopg2, a server with wal_level=logical, and a publication: CREATE PUBLICATION articles FOR TABLE articles WITH (publish = 'insert').
+"""
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import select
+import signal
+import sys
+from collections import deque
+
+import psycopg2
+from psycopg2.extras import LogicalReplicationConnection
+from psycopg2.sql import SQL, Identifier
+
+import loaderd
+
+
+class Reader:
+    """Reads what a message of pgoutput begins with, field by field."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def take(self, n: int) -> bytes:
+        taken, self.data = self.data[:n], self.data[n:]
+        return taken
+
+    def number(self, n: int) -> int:
+        return int.from_bytes(self.take(n))
+
+    def name(self) -> str:
+        name, _, self.data = self.data.partition(b"\0")
+        return name.decode()
+
+    def value(self) -> str | None:
+        return self.take(self.number(4)).decode() if self.take(1) == b"t" else None
+
+
+def relation(r: Reader) -> tuple[int, str, list[str]]:
+    """Number, name and columns of a table, which come before its first row and when they have changed."""
+    number, table = r.number(4), f"{r.name()}.{r.name()}"
+    r.take(1)
+    return number, table, [(r.take(1), r.name(), r.take(8))[1] for _ in range(r.number(2))]
+
+
+def document(row: dict[str, str | None], args: argparse.Namespace) -> dict:
+    made = {"text": row[args.text] or "", "path": f"{args.table}/{row[args.key]}"}
+    return made | ({"meta": {name: row[name] for name in args.meta if row[name] is not None}} if args.meta else {})
+
+
+def snapshot(connection: LogicalReplicationConnection, args: argparse.Namespace) -> None:
+    """Makes the slot, and writes the rows that are committed before all that the slot will give."""
+    replication = connection.cursor()
+    replication.execute(SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput").format(Identifier(args.slot)))
+    exported = replication.fetchone()[2]  # stands until the next command of this connection
+    reading, columns = psycopg2.connect(args.postgres), [args.key, args.text, *args.meta]
+    reading.set_session("REPEATABLE READ", readonly=True)
+    reading.cursor().execute("SET TRANSACTION SNAPSHOT %s", [exported])
+    with open(f"{args.snapshot}.partial", "w") as file, reading.cursor("rows") as rows:
+        chosen = SQL(", ").join(SQL("t.{}::text").format(Identifier(c)) for c in columns)
+        rows.execute(SQL("SELECT {} FROM {} t ORDER BY t.{}").format(chosen, Identifier(*args.table.split(".")), Identifier(args.key)))
+        file.writelines(json.dumps(document(dict(zip(columns, row, strict=True)), args)) + "\n" for row in rows)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(file.name, args.snapshot)
+
+
+def follow(connection: LogicalReplicationConnection, args: argparse.Namespace) -> None:
+    replication = connection.cursor()
+    replication.execute("IDENTIFY_SYSTEM")
+    name = f"postgres {replication.fetchone()[0]} {args.slot}"  # positions in the log are of one server's log alone
+    options = {"proto_version": "1", "publication_names": args.publication}
+    replication.start_replication(args.slot, options=options, decode=False, status_interval=1)  # refused while another has the slot
+    with loaderd.Publisher(args.nats, source=args.source, name=name, start=args.start) as publisher:  # only now does nobody else add to what it finds
+        last = place_of(publisher.last_id)
+        print(f"following {args.table} behind {publisher.last_id or 'the start of the slot'}", flush=True)
+        tables: dict[int, tuple[str, list[str]]] = {}
+        commits: deque[tuple[int, int]] = deque()  # of transactions that are sent: the place behind the last document, the end in the log
+        commit, nth, sent, within, passed_over = 0, 0, publisher.position, False, set()
+        while True:
+            message = replication.read_message()
+            if message is None and commits:
+                with contextlib.suppress(TimeoutError):
+                    publisher.flush(1)  # an error of the publisher comes here
+            elif message is None:
+                select.select([replication], [], [], 1)
+            else:
+                r = Reader(message.payload)
+                kind = r.take(1)
+                if kind == b"B":
+                    commit, nth, within = r.number(8), 0, True
+                elif kind == b"C":
+                    r.take(9)
+                    commits.append((sent, r.number(8)))
+                    within = False
+                elif kind == b"R":
+                    number, table, columns = relation(r)
+                    tables[number] = (table, columns)
+                elif kind == b"I":
+                    table, columns = tables[r.number(4)]
+                    if table == args.table:
+                        r.take(3)
+                        row = {column: r.value() for column in columns}
+                        nth += 1
+                        if (commit, nth) > last:
+                            try:
+                                publisher.send(document(row, args) | {"id": f"{row[args.key]}@{commit:X}/{nth}"})
+                                sent = publisher.position
+                            except loaderd.BadDocument as error:  # too large, for instance
+                                logging.warning("leaves out %s/%s: %s", args.table, row[args.key], error)
+                elif kind in b"UDT" and kind not in passed_over:
+                    passed_over.add(kind)
+                    logging.warning("passes over %s: what is published stays as it is", {b"U": "UPDATE", b"D": "DELETE", b"T": "TRUNCATE"}[kind])
+            while commits and commits[0][0] <= publisher.published.position:
+                replication.send_feedback(flush_lsn=commits.popleft()[1])  # stored by JetStream: the server may forget it
+            if message is None and not commits and not within:
+                replication.send_feedback(flush_lsn=replication.wal_end)  # else a quiet table has the server keep its log for ever
+
+
+def place_of(id: str) -> tuple[int, int]:
+    """The place that a document's id has: where its transaction's commit is in the log, and the how many-th row of it this is."""
+    commit, _, nth = id.rpartition("@")[2].partition("/")
+    return (int(commit, 16), int(nth)) if commit else (0, 0)
+
+
+if __name__ == "__main__":
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("--postgres", default="dbname=postgres", help="where the server is, as libpq has it")
+    flags.add_argument("--table", default="public.articles", help="schema and table")
+    flags.add_argument("--key", default="id", help="column of the primary key")
+    flags.add_argument("--text", default="body", help="column of the text")
+    flags.add_argument("--meta", default=[], type=lambda names: names.split(","), help="columns that become meta, as texts")
+    flags.add_argument("--slot", default="articles", help="replication slot, which this program has for itself")
+    flags.add_argument("--publication", default="articles")
+    flags.add_argument("--nats", default="nats://127.0.0.1:4222")
+    flags.add_argument("--source", default="articles")
+    flags.add_argument("--start", type=int, help="where the stream has released all documents of the slot: the place of the next one")
+    flags.add_argument("--snapshot", metavar="FILE", help="make the slot, write the rows that are there to this file, and end")
+    args = flags.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    opened = psycopg2.connect(args.postgres, connection_factory=LogicalReplicationConnection, client_encoding="UTF8")
+    (snapshot if args.snapshot else follow)(opened, args)

@@ -1,0 +1,62 @@
+package config
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// named returns the field whose keys are names of the user's own that a path leads into, and the path below it; nil for none.
+func (s *schema) named(path string) (f *field, name, rest string) {
+	for _, f := range s.fields {
+		if below, ok := strings.CutPrefix(path, f.path+"."); ok && f.kind.Kind() == reflect.Map {
+			name, rest, _ = strings.Cut(below, ".")
+			return f, name, rest
+		}
+	}
+	return nil, "", ""
+}
+
+// setNamed stores what a setting says of one name. The map is made anew: others may share it.
+func (f *field) setNamed(c *Config, name, rest string, x setting) *Problem {
+	key, kind := reflect.ValueOf(name), f.kind.Elem()
+	fresh := reflect.New(kind).Elem()
+	old := f.of(c)
+	if v := old.MapIndex(key); v.IsValid() {
+		fresh.Set(v)
+	}
+	wrong := &Problem{x.path, x.value, f.want(), x.origin}
+	switch isStruct := kind.Kind() == reflect.Struct; {
+	case isStruct && rest != "":
+		if p := setMember(fresh, rest, x); p != nil {
+			return p
+		}
+	case isStruct:
+		if m, isMap := x.value.(map[string]any); x.value != nil && !(isMap && len(m) == 0) {
+			return wrong
+		}
+	case rest != "" || x.value == nil || f.set(fresh, x.value, x.text) != nil:
+		return wrong
+	}
+	made := reflect.MakeMap(f.kind)
+	for _, k := range old.MapKeys() {
+		made.SetMapIndex(k, old.MapIndex(k))
+	}
+	made.SetMapIndex(key, fresh)
+	old.Set(made)
+	return nil
+}
+
+// setMember stores a setting below a name.
+func setMember(to reflect.Value, path string, x setting) *Problem {
+	members := schemaOf(to.Type())
+	m := members.byPath[path]
+	if m == nil {
+		return &Problem{x.path, x.value, "one of " + strings.Join(slices.Sorted(maps.Keys(members.byPath)), ", "), x.origin}
+	}
+	if x.value == nil || m.set(to.FieldByIndex(m.index), x.value, x.text) != nil {
+		return &Problem{x.path, x.value, m.want(), x.origin}
+	}
+	return nil
+}

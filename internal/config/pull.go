@@ -1,0 +1,66 @@
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"loaderd/internal/corpus"
+	"loaderd/internal/objects"
+)
+
+// Pull is what document streams are filled with by the daemon itself.
+type Pull struct {
+	// From are patterns of objects, of a run with one document stream.
+	From []string `koanf:"from"`
+	// Format, TextColumn and IDColumn are as for loaderd publish.
+	Format     string `koanf:"format"`
+	TextColumn string `koanf:"text_column"`
+	IDColumn   string `koanf:"id_column"`
+	// SkipBad and SkipTooLarge leave out, and count, what is no document or larger than the stream takes; else the source stops there.
+	SkipBad      bool `koanf:"skip_bad"`
+	SkipTooLarge bool `koanf:"skip_too_large"`
+	// Follow is how often new objects are looked for when all are read; 0: then the source is sealed.
+	Follow time.Duration `koanf:"follow"`
+
+	// Sources are the patterns of sources, by their names: sources.NAME.from.
+	Sources map[string][]string `koanf:"-"`
+}
+
+// fromField is the setting of a source that has its patterns.
+const fromField = "from"
+
+// Streams are the patterns by source; the empty name is that of a run with one document stream.
+func (p Pull) Streams() map[string][]string {
+	if len(p.From) > 0 {
+		return map[string][]string{"": p.From}
+	}
+	return p.Sources
+}
+
+// pull checks what documents are to be pulled from.
+func (v *validation) pull(c Config) {
+	p := c.Pull
+	v.check(len(p.From) == 0 || !c.Plan.Mixed(), "pull.from", p.From, "nothing, where there are sources: sources.NAME.from")
+	format := corpus.Format(p.Format)
+	v.check(format.Check() == nil && format != corpus.Megatron && format != corpus.MDS, "pull.format", p.Format, "a format of loaderd publish --format that is of single files")
+	v.check(p.Follow >= 0 && (p.Follow == 0 || p.Follow >= time.Second), "pull.follow", p.Follow, "0, or 1s at least")
+	for name, patterns := range p.Streams() {
+		path := "pull.from"
+		if name != "" {
+			path = mixedField + "." + name + "." + fromField
+			v.check(c.Plan.Sources[name].Epochs == 1 || c.Serve.Release != "purge", path, objectsNamed(patterns), "a source that is read once, or serve.release keep and room for all of it")
+		}
+		for _, pattern := range patterns {
+			err := objects.Check(pattern)
+			v.check(err == nil, path, objects.Name(pattern), fmt.Sprintf("addresses of objects (%v)", err))
+		}
+	}
+}
+
+// objectsNamed are patterns as they may be shown.
+func objectsNamed(patterns []string) (names []string) {
+	for _, pattern := range patterns {
+		names = append(names, objects.Name(pattern))
+	}
+	return names
+}

@@ -1,0 +1,219 @@
+package corpus
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"loaderd/internal/mds"
+	"loaderd/internal/tokenfiles"
+)
+
+// Names in folders that are one dataset.
+const (
+	stateName    = "state.json"        // of Hugging Face's library, one part
+	partsName    = "dataset_dict.json" // the same, several
+	infoName     = "dataset_info.json"
+	allSplits    = "all"
+	manifestMost = 64 << 20 // bytes of such a file
+)
+
+// dataset finds what a folder holds as a whole: a dataset that Hugging Face's library saved, or shards of MDS. ok is false for any other folder. given and dir
+// name the folder as it was given and absolute, base as paths of documents do.
+func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err error) {
+	if o.Format != Auto && o.Format != Arrow && o.Format != MDS {
+		return nil, false, nil
+	}
+	var state struct {
+		Files []struct {
+			Name string `json:"filename"`
+		} `json:"_data_files"`
+		Indices []any `json:"_indices_data_files"`
+	}
+	folder := folderOf{given, dir, base}
+	if found, err := folder.manifest(partsName, nil); found || err != nil {
+		inputs, err := folder.parts(o)
+		return inputs, true, err
+	}
+	if found, err := folder.manifest(stateName, &state); err != nil {
+		return nil, true, err
+	} else if found && len(state.Files) > 0 {
+		if len(state.Indices) > 0 {
+			return nil, true, fmt.Errorf("read %s: the dataset is a selection of its files' rows: save it once more with a newer datasets", dir)
+		}
+		for _, f := range state.Files {
+			in, err := folder.member(f.Name, Arrow, nil, o)
+			if err != nil {
+				return nil, true, err
+			}
+			inputs = append(inputs, in)
+		}
+		return inputs, true, nil
+	}
+	head, err := folder.head(mds.IndexName)
+	if err != nil || !mds.LooksLikeIndex(head) {
+		return nil, false, err
+	}
+	inputs, err = folder.shards(o)
+	return inputs, true, err
+}
+
+// folderOf names a folder: as it was given, absolute, and as paths of documents do.
+type folderOf struct{ given, dir, base string }
+
+// manifest reads a file of the folder into v; found is false where there is none, or where it is something else of that name.
+func (f folderOf) manifest(name string, v any) (found bool, err error) {
+	file, err := os.Open(filepath.Join(f.dir, name))
+	if err != nil {
+		return false, nil // whatever it is, it is no such file
+	}
+	defer file.Close() // nothing was written
+	if v == nil {
+		return true, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(file, manifestMost))
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", file.Name(), err)
+	}
+	return json.Unmarshal(data, v) == nil, nil
+}
+
+// head is the beginning of a file of the folder, empty for none.
+func (f folderOf) head(name string) ([]byte, error) {
+	file, err := os.Open(filepath.Join(f.dir, name))
+	if err != nil {
+		return nil, nil // whatever it is, it is no such file
+	}
+	defer file.Close() // nothing was written
+	h, err := readHead(file, false)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
+	}
+	return h.data, nil
+}
+
+// parts are the inputs of a dataset of several parts: those of the one that is asked for.
+func (f folderOf) parts(o Options) (all []*Input, err error) {
+	var parts struct {
+		Splits []string `json:"splits"`
+	}
+	if ok, err := f.manifest(partsName, &parts); err != nil || !ok || len(parts.Splits) == 0 {
+		return nil, errors.Join(err, fmt.Errorf("read %s: it does not say which parts the dataset has", filepath.Join(f.dir, partsName)))
+	}
+	splits := parts.Splits
+	switch {
+	case o.Split == allSplits:
+	case o.Split != "" && !slices.Contains(splits, o.Split):
+		return nil, fmt.Errorf("find documents: dataset %s has no part %q; it has %s", f.dir, o.Split, list(splits))
+	case o.Split != "":
+		splits = []string{o.Split}
+	case len(splits) > 1:
+		return nil, fmt.Errorf("find documents: dataset %s has the parts %s: say with --split which one, or all", f.dir, list(splits))
+	}
+	for _, name := range splits {
+		if !filepath.IsLocal(name) {
+			return nil, fmt.Errorf("read %s: it names the part %q, which is not below it", filepath.Join(f.dir, partsName), name)
+		}
+		inputs, ok, err := dataset(path.Join(f.given, name), filepath.Join(f.dir, name), path.Join(f.base, name), o)
+		if err == nil && !ok {
+			err = fmt.Errorf("find documents: dataset %s has no files of the part %q", f.dir, name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, in := range inputs {
+			in.Part = name
+		}
+		all = append(all, inputs...)
+	}
+	return all, nil
+}
+
+// member is the input of a file that the folder's manifest names.
+func (f folderOf) member(name string, format Format, shard *mds.Shard, o Options) (*Input, error) {
+	if !filepath.IsLocal(filepath.FromSlash(name)) {
+		return nil, fmt.Errorf("read %s: it names the file %q, which is not below it", f.dir, name)
+	}
+	origin := filepath.Join(f.dir, filepath.FromSlash(name))
+	info, err := os.Stat(origin)
+	if err != nil {
+		return nil, fmt.Errorf("find documents: a file that %s names: %w", f.dir, err)
+	}
+	in := newInput(origin, format, o)
+	in.add(source{path: path.Join(f.base, name), given: path.Join(f.given, name), origin: origin, size: info.Size(), shard: shard}, info)
+	in.finish()
+	return in.Input, nil
+}
+
+// shards are the inputs of an index of MDS, each a file.
+func (f folderOf) shards(o Options) (inputs []*Input, err error) {
+	file, err := os.Open(filepath.Join(f.dir, mds.IndexName))
+	if err != nil {
+		return nil, fmt.Errorf("find documents: %w", err)
+	}
+	defer file.Close() // nothing was written
+	index, err := mds.ReadIndex(file)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
+	}
+	for i := range index.Shards {
+		s := &index.Shards[i]
+		name := s.Raw.Name
+		if _, err := os.Stat(filepath.Join(f.dir, filepath.FromSlash(name))); err != nil && s.Zip != nil {
+			name = s.Zip.Name
+		} else {
+			s.Zip = nil // the shard as it is
+		}
+		in, err := f.member(name, MDS, s, o)
+		if err != nil {
+			return nil, err
+		}
+		inputs = append(inputs, in)
+	}
+	return inputs, nil
+}
+
+// pairOf returns the index of Megatron's that a path means: itself, or the one beside the ids, or with an ending behind the name that both have. It is the path
+// itself where it means none.
+func pairOf(name string) string {
+	for _, idx := range []string{strings.TrimSuffix(name, ".bin") + ".idx", name + ".idx"} {
+		if idx != name && isMegatron(idx) {
+			if _, err := os.Stat(name); err == nil && !strings.HasSuffix(name, ".bin") {
+				continue // a file of its own
+			}
+			return idx
+		}
+	}
+	return name
+}
+
+// isMegatron says whether a file is an index of Megatron's.
+func isMegatron(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close() // nothing was written
+	head := make([]byte, len(tokenfiles.MegatronMagic))
+	_, err = io.ReadFull(f, head)
+	return err == nil && tokenfiles.IsMegatron(head)
+}
+
+// addPair makes a Megatron index and the ids beside it files of an input.
+func (u inputBuilder) addPair(s source, info os.FileInfo) error {
+	s.bin = strings.TrimSuffix(s.origin, ".idx") + ".bin"
+	ids, err := os.Stat(s.bin)
+	if err != nil {
+		return fmt.Errorf("find documents: the ids of the index %s: %w", s.origin, err)
+	}
+	u.add(s, info)
+	u.Bytes += ids.Size()
+	_, _ = fmt.Fprintf(u.sum, "%d\x00%d\x00", ids.Size(), ids.ModTime().UnixNano())
+	return nil
+}

@@ -1,0 +1,129 @@
+package corpus
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// Follower finds files that appear below patterns, each once it is whole: once its size and time have been the same for a while. It has no clock of its own.
+//
+// It looks at all names each time, and takes no notice of a system's events: file systems that are mounted from elsewhere have none.
+type Follower struct {
+	patterns []string
+	settle   time.Duration
+	seen     map[string]sight
+}
+
+// sight is a version of a file.
+type sight struct {
+	size   int64
+	time   time.Time
+	since  time.Time // when this version was first seen
+	handed bool      // as whole
+}
+
+// NewFollower follows patterns: paths with * and ** in them, folders (all below them) and names of files. A file is whole when it has not changed for settle;
+// 0 takes each as soon as it is there, which is for writers that rename whole files into place.
+func NewFollower(patterns []string, settle time.Duration) (*Follower, error) {
+	f := &Follower{settle: settle, seen: map[string]sight{}}
+	for _, p := range patterns {
+		abs, err := filepath.Abs(p)
+		if err != nil {
+			return nil, fmt.Errorf("follow %s: %w", p, err)
+		}
+		if info, err := os.Stat(abs); err == nil && info.IsDir() {
+			abs = filepath.Join(literal(abs), "**")
+		}
+		if !doublestar.ValidatePathPattern(abs) {
+			return nil, fmt.Errorf("follow %s: not a pattern: want * for a part of a name, ** for folders, [abc] and {a,b} closed", p)
+		}
+		base, _ := doublestar.SplitPattern(filepath.ToSlash(abs))
+		if info, err := os.Stat(base); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("follow %s: there is no folder %s: make it first", p, base)
+		}
+		f.patterns = append(f.patterns, abs)
+	}
+	return f, nil
+}
+
+// literal is a path as a pattern that stands for itself.
+func literal(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "{", `\{`, "}", `\}`).Replace(path)
+}
+
+// Patterns are those that are followed, absolute.
+func (f *Follower) Patterns() []string { return f.patterns }
+
+// Look returns the absolute paths of the files that have become whole, in order, and how many are there that may still be written. A file that changes after
+// it was returned is returned again when it is whole once more. Files that vanish are forgotten. After an error nothing is known to have changed: look again.
+func (f *Follower) Look(now time.Time) (whole []string, unsettled int, err error) {
+	there := map[string]sight{}
+	for _, p := range f.patterns {
+		base, _ := doublestar.SplitPattern(filepath.ToSlash(p))
+		names, err := doublestar.FilepathGlob(p, doublestar.WithFilesOnly(), doublestar.WithFailOnIOErrors())
+		if err != nil {
+			return nil, 0, fmt.Errorf("look for files %s: %w", p, err)
+		}
+		for _, name := range names {
+			if _, known := there[name]; known || passedOver(base, name) {
+				continue
+			}
+			info, err := os.Stat(name)
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // renamed or removed meanwhile
+				continue
+			case err != nil:
+				return nil, 0, fmt.Errorf("look at %s: %w", name, err)
+			case !info.Mode().IsRegular():
+				continue
+			}
+			s := sight{size: info.Size(), time: info.ModTime(), since: now}
+			if before, ok := f.seen[name]; ok && before.size == s.size && before.time.Equal(s.time) {
+				s = before
+			}
+			there[name] = s
+		}
+	}
+	for name, s := range there {
+		switch {
+		case s.handed:
+			continue
+		case now.Sub(s.since) < f.settle:
+			unsettled++
+			continue
+		}
+		s.handed = true
+		there[name] = s
+		whole = append(whole, name)
+	}
+	f.seen = there
+	slices.Sort(whole)
+	return whole, unsettled, nil
+}
+
+// passedOver says whether a name is by convention not a file to read: hidden, in a hidden folder, or still being written.
+func passedOver(base, name string) bool {
+	for _, ending := range []string{".tmp", ".part", ".partial", ".crdownload"} {
+		if strings.HasSuffix(name, ending) {
+			return true
+		}
+	}
+	rel, err := filepath.Rel(base, name)
+	if err != nil {
+		rel = filepath.Base(name)
+	}
+	for element := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
+		if strings.HasPrefix(element, ".") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,110 @@
+package corpus_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"loaderd/internal/corpus"
+)
+
+// A look a second at a folder: what is done before each, and what it is to find.
+func TestFollowerFindsWhatIsWhole(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
+	began := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	write := func(name, content string, second int) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path(name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path(name), time.Time{}, began.Add(time.Duration(second)*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move := func(from, to string) {
+		t.Helper()
+		if err := os.Rename(path(from), path(to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("b/old.jsonl", "x", -100)
+	f, err := corpus.NewFollower([]string{dir, path("**/*.jsonl")}, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for second, c := range []struct {
+		do        func()
+		whole     []string
+		unsettled int
+	}{
+		{func() {}, nil, 1}, // however old it is: its time may have been set
+		{func() {
+			write("a.txt", "1", 1)
+			write("b/.hidden", "1", 1)
+			write(".h/x.txt", "1", 1)
+			write("c.txt.tmp", "1", 1)
+		}, nil, 2},
+		{func() { write("a.txt", "12", 2) }, []string{"b/old.jsonl"}, 1},   // grows
+		{func() { write("a.txt", "21", 3) }, nil, 1},                       // the same size, another time
+		{func() { move("c.txt.tmp", "c.txt") }, nil, 2},                    // renamed into place
+		{func() { write("Z.txt", "1", 5) }, []string{"a.txt"}, 2},          //
+		{func() { _ = os.Remove(path("Z.txt")) }, []string{"c.txt"}, 0},    // vanishes before it is whole
+		{func() { write("a.txt", "", 7) }, nil, 1},                         // shrinks after it was read
+		{func() { _ = os.Remove(path("b/old.jsonl")) }, nil, 1},            // vanishes after it was read
+		{func() { write("b/old.jsonl", "x", -100) }, []string{"a.txt"}, 1}, // and is there again
+		{func() { write("y.txt", "1", 10); write("b/x.txt", "1", 10) }, nil, 3},
+		{func() {}, []string{"b/old.jsonl"}, 2},
+		{func() {}, []string{"b/x.txt", "y.txt"}, 0},
+		{func() {}, nil, 0},
+	} {
+		c.do()
+		whole, unsettled, err := f.Look(began.Add(time.Duration(second) * time.Second))
+		var names []string
+		for _, name := range whole {
+			rel, err := filepath.Rel(dir, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, filepath.ToSlash(rel))
+		}
+		if err != nil || unsettled != c.unsettled || !cmp.Equal(names, c.whole) {
+			t.Errorf("second %d: %v are whole and %d unsettled (%v), want %v and %d", second, names, unsettled, err, c.whole, c.unsettled)
+		}
+	}
+}
+
+// Without a time to settle, for writers that rename, a file counts at the first look. Folders may have names that look like patterns.
+func TestFollowerTakesWhatIsRenamedAtOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a[b]{c}*")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "x.txt"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := corpus.NewFollower([]string{dir}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for look, want := range []int{1, 0} {
+		if whole, unsettled, err := f.Look(time.Now()); err != nil || len(whole) != want || unsettled != 0 {
+			t.Errorf("look %d: %v, %d, %v", look, whole, unsettled, err)
+		}
+	}
+}
+
+func TestFollowerRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for _, pattern := range []string{filepath.Join(dir, "nowhere", "*.txt"), filepath.Join(dir, "[a")} {
+		if _, err := corpus.NewFollower([]string{pattern}, 0); err == nil {
+			t.Errorf("%s is followed", pattern)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package corpus
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Meta is a value of documents that comes along: the field or column it is read from, and what the run calls it and its type.
+type Meta struct {
+	Name, Column string
+	Type         string // one of MetaTypes; empty: a text or a number, as it is
+}
+
+// MetaTypes are the types that a run's documents.meta may have.
+var MetaTypes = []string{"string", "int64", "float64"}
+
+const (
+	metaTextMost = 1 << 10  // bytes of a text that runs take
+	metaMost     = 32 << 10 // of all values together, which travel in a header
+)
+
+// ParseMeta reads NAME, NAME=COLUMN, and either of them with :TYPE behind it.
+func ParseMeta(text string) (m Meta, err error) {
+	m.Name, m.Type, _ = strings.Cut(text, ":")
+	name, column, renamed := strings.Cut(m.Name, "=")
+	if m.Name, m.Column = name, name; renamed {
+		m.Column = column
+	}
+	switch {
+	case m.Name == "" || m.Column == "":
+		return m, fmt.Errorf("%q: want NAME or NAME=COLUMN, perhaps with :TYPE behind it", text)
+	case strings.Contains(text, ":") && !slices.Contains(MetaTypes, m.Type):
+		return m, fmt.Errorf("%q: the type %q is none of %s", text, m.Type, strings.Join(MetaTypes, ", "))
+	}
+	return m, nil
+}
+
+// metaOf makes the JSON object of a document's values; empty where it has none of them. get returns a value by its column, nil for none.
+func (o Options) metaOf(get func(column string) (json.RawMessage, error)) (string, error) {
+	var b []byte
+	for _, m := range o.Meta {
+		raw, err := get(m.Column)
+		if err == nil && len(raw) > 0 && string(raw) != "null" {
+			raw, err = m.value(raw)
+		}
+		if err != nil {
+			return "", bad("%q: %w", m.Column, err)
+		}
+		if len(raw) == 0 || string(raw) == "null" {
+			continue
+		}
+		name, err := json.Marshal(m.Name)
+		if err != nil {
+			return "", bad("%q: %w", m.Name, err)
+		}
+		if b = append(b, ','); len(b) == 1 {
+			b[0] = '{'
+		}
+		b = append(append(append(b, name...), ':'), raw...)
+	}
+	if len(b) == 0 {
+		return "", nil
+	}
+	if len(b) > metaMost {
+		return "", bad("its values have %d bytes together, at most %d can be", len(b), metaMost)
+	}
+	return string(append(b, '}')), nil
+}
+
+// value is a value as the run's type wants it.
+func (m Meta) value(raw json.RawMessage) (json.RawMessage, error) {
+	var text string
+	quoted := raw[0] == '"'
+	if quoted {
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, err
+		}
+	} else {
+		text = string(raw)
+	}
+	switch m.Type {
+	case "":
+		if !quoted && !isNumber(raw) {
+			return nil, fmt.Errorf("%.40s is neither a text nor a number: say with :string, :int64 or :float64 what it is to be", raw)
+		}
+	case "string":
+		if !quoted {
+			quoted, raw = true, marshal(text)
+		}
+	case "int64":
+		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		if b, is := map[string]int64{"true": 1, "false": 0}[text]; is && !quoted {
+			n, err = b, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%.40s is no int64", raw)
+		}
+		return strconv.AppendInt(nil, n, 10), nil
+	case "float64":
+		f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+			return nil, fmt.Errorf("%.40s is no float64", raw)
+		}
+		return strconv.AppendFloat(nil, f, 'g', -1, 64), nil
+	}
+	if quoted && len(text) > metaTextMost {
+		return nil, fmt.Errorf("a text of %d bytes, at most %d can be", len(text), metaTextMost)
+	}
+	return raw, nil
+}
+
+// marshal is a text as JSON, on one line, as headers are.
+func marshal(text string) json.RawMessage {
+	raw, err := json.Marshal(strings.ToValidUTF8(text, string(utf8.RuneError)))
+	if err != nil {
+		panic(err) // texts always encode
+	}
+	return raw
+}
+
+func isNumber(raw []byte) bool { return raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9' }
+
+// nested is a value of a JSON object, by its name or by names with dots between them.
+func nested(fields map[string]json.RawMessage, name string) (json.RawMessage, error) {
+	raw, ok := fields[name]
+	if ok && len(raw) > 0 && raw[0] == '"' { // without line breaks and in UTF-8
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, err
+		}
+		return marshal(text), nil
+	}
+	if first, rest, dotted := strings.Cut(name, "."); !ok && dotted {
+		var inner map[string]json.RawMessage
+		if json.Unmarshal(fields[first], &inner) != nil {
+			return nil, nil
+		}
+		return nested(inner, rest)
+	}
+	if ok && len(raw) > 0 && (raw[0] == '{' || raw[0] == '[') {
+		var one bytes.Buffer
+		err := json.Compact(&one, raw)
+		return one.Bytes(), err
+	}
+	return raw, nil
+}

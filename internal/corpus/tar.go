@@ -1,0 +1,218 @@
+package corpus
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"loaderd/internal/tokenfiles"
+)
+
+// Endings of files in a tar, as WebDataset reads them: a sample's text, fields, and token ids.
+const (
+	jsonEnding = "json"
+	npyEnding  = "npy"
+)
+
+// textEndings are those of a text, the first that a sample has.
+var textEndings = []string{"txt", "text", "transcript"}
+
+// sample is what files that follow each other and have the same key are.
+type sample struct {
+	key    string
+	fields map[string][]byte // by ending, of those that are read
+	large  int64             // bytes of one that is larger than any document, 0 for none
+}
+
+// tar yields a document a sample: its text (txt), or the text of its fields (json), which name it in any case. Files with other endings are no text.
+func (in *Input) tar(s source, r io.Reader, yield yielder) bool {
+	ending := &zeros{r: r}
+	archive := tar.NewReader(ending)
+	at := sample{}
+	number := int64(0)
+	give := func() bool {
+		if at.fields == nil {
+			return true
+		}
+		number++
+		d, err := in.options.tarDocument(s, at)
+		if err != nil {
+			return s.skip(yield, number, err)
+		}
+		return s.give(yield, d)
+	}
+	for {
+		h, err := archive.Next()
+		if err == io.EOF && !ending.ended() { // which the library does not tell
+			err = io.ErrUnexpectedEOF
+		}
+		if err == io.EOF {
+			return give()
+		}
+		if err != nil {
+			return yield(Document{}, fmt.Errorf("read %s: behind sample %q: not a readable tar: %w", s.origin, at.key, err)) && false
+		}
+		key, ending := keyOf(h.Name)
+		if h.Typeflag != tar.TypeReg || key == "" || strings.HasPrefix(path.Base(h.Name), ".") {
+			continue
+		}
+		if key != at.key || at.fields == nil {
+			if !give() {
+				return false
+			}
+			at = sample{key: key, fields: map[string][]byte{}}
+		}
+		if err := in.options.tarField(&at, ending, h.Size, archive); err != nil {
+			return yield(Document{}, fmt.Errorf("read %s: %s: %w", s.origin, h.Name, err)) && false
+		}
+	}
+}
+
+// zeros counts those that what was read ends with.
+type zeros struct {
+	r io.Reader
+	n int
+}
+
+func (z *zeros) Read(p []byte) (int, error) {
+	n, err := z.r.Read(p)
+	if rest := len(bytes.TrimRight(p[:n], "\x00")); rest > 0 {
+		z.n = n - rest
+	} else {
+		z.n += n
+	}
+	return n, err
+}
+
+// ended says whether a tar had its end: a block of zeros.
+func (z *zeros) ended() bool { return z.n >= 512 }
+
+// keyOf cuts a name at the first dot of its last part, as WebDataset does.
+func keyOf(name string) (key, ending string) {
+	dir, base := path.Split(name)
+	base, ending, ok := strings.Cut(base, ".")
+	if !ok {
+		return "", ""
+	}
+	return dir + base, strings.ToLower(ending)
+}
+
+// tarField reads a file of a sample, if it is one that is read.
+func (o Options) tarField(s *sample, ending string, size int64, r io.Reader) error {
+	read := ending == jsonEnding || o.Tokens && ending == npyEnding || !o.Tokens && slices.Contains(textEndings, ending)
+	switch {
+	case !read:
+		ending = "" // only there
+	case size > o.recordLimit() || ending != jsonEnding && ending != npyEnding && size > o.MaxDocument:
+		s.large = size
+		return nil
+	}
+	if _, twice := s.fields[ending]; twice && read {
+		return fmt.Errorf("sample %q has it twice", s.key)
+	}
+	s.fields[ending] = nil
+	if !read {
+		return nil
+	}
+	data, err := io.ReadAll(io.LimitReader(r, size))
+	s.fields[ending] = data
+	return err
+}
+
+// tarDocument is the document of a sample.
+func (o Options) tarDocument(s source, at sample) (d Document, err error) {
+	if at.large > 0 {
+		return d, o.tooLarge(int(at.large))
+	}
+	record, has := at.fields[jsonEnding]
+	if has {
+		if d, err = o.tarFields(record); err != nil {
+			return Document{}, fmt.Errorf("sample %q: %w", at.key, err)
+		}
+	}
+	own := false
+	for _, ending := range textEndings {
+		if data, ok := at.fields[ending]; ok {
+			if !utf8.Valid(data) {
+				return Document{}, bad("sample %q: its text is not valid UTF-8", at.key)
+			}
+			d.Data, d.Parts, own = data, false, true
+			break
+		}
+	}
+	if data, ok := at.fields[npyEnding]; ok {
+		if d.Data, err = arrayTokens(data, o.MaxDocument); err != nil {
+			return Document{}, bad("sample %q: %w", at.key, err)
+		}
+		own = true
+	}
+	if !own && d.Data == nil {
+		return Document{}, &badRecord{NoText, o.noSampleText(at, record)}
+	}
+	if d.Label == "" {
+		d.Label = short(at.key)
+	}
+	if d.Path == "" {
+		d.Path = short(path.Join(s.path, at.key))
+	}
+	if o.IDField != "" && d.ID == "" {
+		return Document{}, bad("sample %q has no field %q", at.key, o.IDField)
+	}
+	return d, nil
+}
+
+// tarFields is a document as its fields have it; without content where they have none.
+func (o Options) tarFields(record []byte) (Document, error) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(record, &fields) == nil && !o.has(fields) {
+		filled := o
+		filled.TextField, filled.Tokens = "\x00", false
+		fields[filled.TextField] = json.RawMessage(`""`)
+		record, _ = json.Marshal(fields) // it came from JSON
+		d, err := filled.parse(record)
+		d.Data = nil
+		return d, err
+	}
+	return o.parse(record)
+}
+
+func (o Options) noSampleText(at sample, record []byte) error {
+	var fields map[string]json.RawMessage
+	what := "no " + strings.Join(textEndings, ", ") + " file"
+	if o.Tokens {
+		what = "no npy file"
+	}
+	if json.Unmarshal(record, &fields) == nil && fields != nil {
+		return fmt.Errorf("sample %q has %s, and its json %w", at.key, what, o.missing(o.TextField, keys(fields)))
+	}
+	return fmt.Errorf("sample %q has %s", at.key, what)
+}
+
+// arrayTokens are the ids of an array of NumPy's that is one document.
+func arrayTokens(data []byte, limit int64) ([]byte, error) {
+	never := uint32(1 << 31) // which no id is
+	d, err := tokenfiles.NPY(bytes.NewReader(data), tokenfiles.Cut{End: &never})
+	if err != nil {
+		return nil, err
+	}
+	var all []byte
+	for {
+		all, err = d.Next(all, limit)
+		var bad *tokenfiles.DocumentError
+		switch {
+		case err == io.EOF:
+			return all, nil
+		case errors.As(err, &bad) && bad.TooLarge:
+			return nil, &badRecord{TooLarge, err}
+		case err != nil:
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/config"
+	"loaderd/internal/corpus"
+	"loaderd/internal/pulling"
+	"loaderd/stream"
+	"loaderd/stream/planlog"
+)
+
+// pullerOfRun is the name of the run's one document stream as a source of documents: their subject ends with it.
+const pullerOfRun = "pulled"
+
+// pulls are the sources that daemons fill themselves. All daemons of all runs are candidates for each; one does it.
+type pulls struct {
+	all []*pulling.Puller
+	of  map[string]*pulling.Puller // by source, the empty name of a run with one stream
+}
+
+// pulled are the sources that are filled so, in order.
+func pulled(c config.Config) (names []string) {
+	for name, from := range c.Pull.Streams() {
+		if len(from) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// pulledInto is where documents of a source go, and what they are said to come from.
+func (d *Daemon) pulledInto(c config.Config, name string) (docs *stream.Store, source string) {
+	if name == "" {
+		return d.store, pullerOfRun
+	}
+	return d.store.Source(name, len(c.Plan.Sources)), name
+}
+
+// doing is what this daemon does that not every one does.
+func (d *Daemon) doing(c config.Config) planlog.Doing {
+	does := planlog.Doing{Purges: c.Serve.Release == "purge"}
+	for _, name := range pulled(c) {
+		docs, source := d.pulledInto(c, name)
+		does.Pulls = append(does.Pulls, planlog.Pulling{Documents: docs, Subject: pulling.Subject(docs, source), Seals: c.Pull.Follow == 0})
+	}
+	return does
+}
+
+// newPulls opens them.
+func (d *Daemon) newPulls(ctx context.Context, c config.Config, holder planlog.Holder, log *slog.Logger) (*pulls, error) {
+	p := &pulls{of: map[string]*pulling.Puller{}}
+	streams := c.Pull.Streams()
+	for _, name := range pulled(c) {
+		docs, source := d.pulledInto(c, name)
+		o := pulling.Options{Source: source, Shown: name, From: streams[name], Follow: c.Pull.Follow, Log: log,
+			How: pulling.How{Format: corpus.Format(c.Pull.Format), TextField: c.Pull.TextColumn, IDField: c.Pull.IDColumn, Tokens: c.Tokenizer.Name == config.TokenizerNone,
+				SkipBad: c.Pull.SkipBad, SkipTooLarge: c.Pull.SkipTooLarge},
+			OnComplete: func(ctx context.Context, _ uint64) (err error) {
+				if name == "" {
+					_, err = d.run.Seal(ctx)
+				} else {
+					_, err = d.run.SealSource(ctx, name, "")
+				}
+				return err
+			}}
+		if o.How.Tokens {
+			o.Fingerprint = c.Tokenizer.Fingerprint
+		}
+		puller, err := pulling.New(ctx, docs, holder, o)
+		if err != nil {
+			return nil, err
+		}
+		p.all, p.of[name] = append(p.all, puller), puller
+	}
+	return p, nil
+}
+
+// serve fills streams until ctx ends.
+func (p *pulls) serve(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, x := range p.all {
+		all.Go(func() { x.Serve(ctx) })
+	}
+	all.Wait()
+}
+
+// status is how far they are.
+func (p *pulls) status() (out []pulling.Status) {
+	if p == nil {
+		return nil
+	}
+	for _, x := range p.all {
+		out = append(out, x.Status())
+	}
+	return out
+}
+
+// answers are the same for those who ask.
+func (p *pulls) answers() (out []answers.PullStatus) {
+	for _, s := range p.status() {
+		out = append(out, answers.PullStatus(s))
+	}
+	return out
+}
+
+// supply says, for a run that waits for documents of a source, why none come and what to do; ok is false for a source that is not pulled.
+func (p *pulls) supply(source string) (why, do string, ok bool) {
+	if p == nil || p.of[source] == nil {
+		return "", "", false
+	}
+	why, do = p.of[source].Status().Sentence()
+	return why, do, true
+}

@@ -1,0 +1,91 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"loaderd/loader/plan"
+	"loaderd/tokenizer"
+)
+
+// settleDocuments finds the ids of the tokens that are put before and into documents. m is nil without a tokenizer.
+func settleDocuments(c plan.DocumentsConfig, m *tokenizer.Model) (plan.DocumentsConfig, error) {
+	var before, behind []int32
+	if m != nil {
+		before, behind = m.Around()
+	}
+	if c.BOS.Set() {
+		if len(before) > 0 {
+			return c, fmt.Errorf("documents.bos: tokenizer.add_special_tokens puts token %d before every text: set one of them only", before[0])
+		}
+		if c.BOS == plan.TokenAuto {
+			id, ok := int32(0), false
+			if m != nil {
+				id, ok = m.BeginOfText()
+			}
+			if !ok {
+				return c, fmt.Errorf("documents.bos: %s names no token that begins a text: give its id or its text, or none", named(m))
+			}
+			c.BOS = token(id)
+		}
+		if err := find("documents.bos", &c.BOS, m); err != nil {
+			return c, err
+		}
+	}
+	if c.FIM.Rate == 0 {
+		return c, nil
+	}
+	if len(before)+len(behind) > 0 {
+		return c, errors.New("documents.fim: tokenizer.add_special_tokens puts tokens around every text, which would come to lie within it: " +
+			"set it to false, and documents.bos for a token at the beginning")
+	}
+	t := &c.FIM.Tokens
+	if t.Prefix == plan.TokenAuto {
+		prefix, middle, suffix, ok := int32(0), int32(0), int32(0), false
+		if m != nil {
+			prefix, middle, suffix, ok = m.FillIn()
+		}
+		if !ok {
+			return c, fmt.Errorf("documents.fim.tokens: %s has none of the usual tokens for filling in the middle: give prefix, middle and suffix, each an id or the text of "+
+				"a special token, or set documents.fim.rate to 0", named(m))
+		}
+		*t = plan.FIMTokens{Prefix: token(prefix), Middle: token(middle), Suffix: token(suffix)}
+	}
+	for _, x := range []struct {
+		field string
+		token *plan.Token
+	}{{"prefix", &t.Prefix}, {"middle", &t.Middle}, {"suffix", &t.Suffix}} {
+		if err := find("documents.fim.tokens."+x.field, x.token, m); err != nil {
+			return c, err
+		}
+	}
+	if t.Prefix == t.Middle || t.Prefix == t.Suffix || t.Middle == t.Suffix {
+		return c, fmt.Errorf("documents.fim.tokens: prefix %s, middle %s and suffix %s: want three different tokens", t.Prefix, t.Middle, t.Suffix)
+	}
+	return c, nil
+}
+
+// find puts the id in the place of a special token's text. That an id is in the vocabulary is for the document stream to see.
+func find(field string, t *plan.Token, m *tokenizer.Model) error {
+	if id, ok := t.ID(); ok {
+		*t = token(id) // 007 is 7
+		return nil
+	}
+	if m != nil {
+		if id, ok := m.Special(string(*t)); ok {
+			*t = token(id)
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %q: %s has no such special token: give its id, or its text as the tokenizer spells it", field, string(*t), named(m))
+}
+
+func token(id int32) plan.Token { return plan.Token(strconv.Itoa(int(id))) }
+
+func named(m *tokenizer.Model) string {
+	if m == nil {
+		return "tokenizer none"
+	}
+	return "tokenizer " + m.Name()
+}

@@ -1,0 +1,299 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/internal/config"
+	"loaderd/internal/natstest"
+	"loaderd/internal/reader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/stream"
+)
+
+// The tokens that a configuration asks for are found in the tokenizer, and stand in the plan by their ids.
+func TestDocumentsSettles(t *testing.T) {
+	auto := plan.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}
+	fim := func(tokens plan.FIMTokens) plan.DocumentsConfig {
+		return plan.DocumentsConfig{FIM: plan.FIM{Rate: 0.5, Tokens: tokens}}
+	}
+	for _, tt := range []struct {
+		name      string
+		tokenizer string
+		c         plan.DocumentsConfig
+		want      plan.DocumentsConfig
+		refused   string
+	}{
+		{name: "nothing", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: plan.TokenNone, FIM: plan.FIM{Tokens: auto}},
+			want: plan.DocumentsConfig{BOS: plan.TokenNone, FIM: plan.FIM{Tokens: auto}}},
+		{name: "an id", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "050256"}, want: plan.DocumentsConfig{BOS: "50256"}},
+		{name: "a text", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "<|endoftext|>"}, want: plan.DocumentsConfig{BOS: "50256"}},
+		{name: "no such text", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "<s>"}, refused: `documents.bos: "<s>": tokenizer gpt2 has no such special token`},
+		{name: "none of its own", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "auto"}, refused: "documents.bos: tokenizer gpt2 names no token that begins a text"},
+		{name: "fim", tokenizer: "cl100k_base", c: fim(auto), want: fim(plan.FIMTokens{Prefix: "100258", Middle: "100259", Suffix: "100260"})},
+		{name: "fim by hand", tokenizer: "cl100k_base", c: fim(plan.FIMTokens{Prefix: "<|fim_suffix|>", Middle: "7", Suffix: "<|endoftext|>"}),
+			want: fim(plan.FIMTokens{Prefix: "100260", Middle: "7", Suffix: "100257"})},
+		{name: "no tokens for fim", tokenizer: "gpt2", c: fim(auto), refused: "documents.fim.tokens: tokenizer gpt2 has none of the usual tokens"},
+		{name: "one token twice", tokenizer: "gpt2", c: fim(plan.FIMTokens{Prefix: "7", Middle: "07", Suffix: "8"}), refused: "want three different tokens"},
+		{name: "no such token for fim", tokenizer: "gpt2", c: fim(plan.FIMTokens{Prefix: "7", Middle: "<mid>", Suffix: "8"}), refused: `documents.fim.tokens.middle: "<mid>"`},
+		{name: "ids without a tokenizer", tokenizer: "none", c: plan.DocumentsConfig{BOS: "3"}, want: plan.DocumentsConfig{BOS: "3"}},
+		{name: "a text without a tokenizer", tokenizer: "none", c: plan.DocumentsConfig{BOS: "<s>"}, refused: "tokenizer none has no such special token"},
+		{name: "auto without a tokenizer", tokenizer: "none", c: plan.DocumentsConfig{BOS: "auto"}, refused: "tokenizer none names no token"},
+		{name: "fim without a tokenizer", tokenizer: "none", c: fim(auto), refused: "tokenizer none has none of the usual tokens"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := config.Default()
+			c.Tokenizer.Name = tt.tokenizer
+			if tt.tokenizer == config.TokenizerNone {
+				c = settings(t)
+			}
+			c.Plan.Documents = tt.c
+			tokens, err := Documents(&c)
+			if tt.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.refused) {
+					t.Errorf("%v, want %s", err, tt.refused)
+				}
+				return
+			}
+			got := c.Plan.Documents
+			if err != nil || got.BOS != tt.want.BOS || got.FIM != tt.want.FIM || tokens.Documents.BOS != got.BOS || tokens.Documents.FIM != got.FIM || tokens.Seed != c.Plan.Seed {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if c.Plan.Tokenizer.VocabSize != tokens.VocabSize {
+				t.Errorf("the plan knows of %+v", c.Plan.Tokenizer)
+			}
+		})
+	}
+}
+
+// contents reads a run to its end: the bytes of all steps, and its documents put together again from their pieces.
+func contents(t *testing.T, d *Daemon) (steps []int32, labels []int32, documents map[uint64][]int32) {
+	t.Helper()
+	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Seal(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	documents = map[uint64][]int32{}
+	err = client.Read(t.Context(), reader.Ticket{Columns: []string{"input_ids", "labels", "documents"}}, func(b reader.Batch) error {
+		steps, labels = append(steps, b.InputIDs...), append(labels, b.Labels...)
+		for r, row := range b.Documents {
+			at := r * b.L
+			for _, p := range row {
+				whole := documents[p.Sequence]
+				if short := int(p.Start+p.Length) - len(whole); short > 0 {
+					whole = append(whole, make([]int32, short)...)
+				}
+				copy(whole[p.Start:], b.InputIDs[at:at+int(p.Length)])
+				documents[p.Sequence], at = whole, at+int(p.Length)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return steps, labels, documents
+}
+
+// A run with all transformations on gives the same bytes when it is read again, whatever daemon does, and counts what it cut and left out.
+func TestTransformationsInARun(t *testing.T) {
+	const pre, mid, suf, bos, end = 100258, 100259, 100260, 100276, 100257
+	c := settings(t)
+	c.Tokenizer = config.Default().Tokenizer
+	c.Tokenizer.Name, c.Tokenizer.SpecialAsText = "cl100k_base", true
+	c.Plan.Packing.Buckets, c.Plan.Shuffle.Window = []int{128}, 16
+	c.Plan.Documents = plan.DocumentsConfig{BOS: "<|endofprompt|>", MaxTokens: plan.MaxTokens{At: 60, Do: plan.MaxCut},
+		FIM: plan.FIM{Rate: 0.5, SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}}}
+	d := start(t, c)
+	var all []stream.Message
+	m, err := Model("cl100k_base", c.Tokenizer.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoder := m.NewEncoder()
+	texts, lengths := map[uint64]string{}, map[uint64]int{}
+	for i := range 300 {
+		text := strings.Repeat(fmt.Sprintf("def f%d(x):\n    return x + %d # é日\n", i, i), 1+i%7)
+		message := stream.Message{Data: []byte(text)}
+		ids := encoder.Encode(nil, []byte(text))
+		switch i % 5 {
+		case 1:
+			message = stream.Message{ContentType: stream.TypeTokens, Tokenizer: m.Fingerprint(), Data: stream.AppendTokens(nil, append([]int32{bos}, append(ids, end)...))}
+		case 2:
+			message = stream.Message{ContentType: stream.TypeTokens, Tokenizer: m.Fingerprint(), Data: stream.AppendTokens(nil, ids), Loss: []int32{0, 5, int32(len(ids) - 5)}}
+		}
+		all = append(all, message)
+		texts[uint64(i+1)], lengths[uint64(i+1)] = text, len(ids)
+	}
+	natstest.Publish(t, d.Store(), all...)
+	steps, labels, documents := contents(t, d)
+	filled, cut := 0, 0
+	for sequence, text := range texts {
+		own := documents[sequence]
+		if len(own) < 2 || own[0] != bos || slices.Contains(own[1:], bos) {
+			t.Fatalf("document %d is %v", sequence, own)
+		}
+		own = own[1:]
+		long := lengths[sequence] > c.Plan.Documents.MaxTokens.At
+		if ends := own[len(own)-1] == end; ends == long || slices.Contains(own[:len(own)-1], end) {
+			t.Fatalf("document %d of %d tokens: %v", sequence, lengths[sequence], own)
+		}
+		if long {
+			cut++
+		} else {
+			own = own[:len(own)-1]
+		}
+		if own[0] == pre {
+			filled++
+			s, m := slices.Index(own, suf), slices.Index(own, mid)
+			own = slices.Concat(own[1:s], own[m+1:], own[s+1:m])
+		}
+		got, err := m.Decode(nil, own)
+		if err != nil || string(got) != text && !long || !strings.HasPrefix(text, strings.TrimRight(string(got), "\ufffd")) || len(got) < 30 {
+			t.Fatalf("document %d is %q, %v, want %q", sequence, got, err, text)
+		}
+	}
+	if s := d.Run().Stats(); s.Cut != int64(cut) || cut == 0 || s.Long != 0 || filled < 60 || filled > 180 {
+		t.Errorf("%d cut, %d left out, %d filled in, want %d, 0 and half of 240", s.Cut, s.Long, filled, cut)
+	}
+	if got := get(t, d.http.url()+"/metrics"); !strings.Contains(got, fmt.Sprintf(`loaderd_cut_documents_total{run="default"} %d`, cut)) {
+		t.Error("the metrics tell of no document that was cut")
+	}
+	shown, err := d.Run().Show(t.Context(), 1)
+	if err != nil || !slices.Equal(shown.Tokens, documents[1]) {
+		t.Errorf("document 1 is shown as %+v, %v", shown, err)
+	}
+	if err := stop(d, 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	c.Serve.Checkpoint, c.Serve.CacheBytes = 0, 4096 // nearly everything is read again, one by one or in ranges
+	d = start(t, c)
+	again, labelsAgain, _ := contents(t, d)
+	if !slices.Equal(steps, again) || !slices.Equal(labels, labelsAgain) {
+		t.Error("the run has other bytes when it is read again")
+	}
+	if s := d.Run().Stats(); s.Cut != int64(cut) {
+		t.Errorf("%d cut, %d before", s.Cut, cut)
+	}
+	if err := stop(d, 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	c.Plan.Documents.FIM.Rate = 0.25
+	if _, err := Start(t.Context(), c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "documents.fim.rate: 0.5 -> 0.25") {
+		t.Errorf("started with another share: %v", err)
+	}
+}
+
+// Documents that are too long are left out and counted, of a run with one stream and of each source.
+func TestLongDocumentsAreLeftOut(t *testing.T) {
+	c := settings(t)
+	c.Plan.Documents.MaxTokens = plan.MaxTokens{At: 1000, Do: plan.MaxDrop}
+	d := start(t, c)
+	publishRows(t, d, 3, 1001)
+	publishRows(t, d, 5, 1000)
+	_, _, documents := contents(t, d)
+	if s := d.Run().Stats(); s.Long != 3 || s.Documents != 5 || len(documents) != 5 {
+		t.Errorf("%d left out, %d used, %d read", s.Long, s.Documents, len(documents))
+	}
+	if got := get(t, d.http.url()+"/metrics"); !strings.Contains(got, `loaderd_long_documents_total{run="default"} 3`) {
+		t.Error("the metrics tell of no document that was left out")
+	}
+	if shown, err := d.Run().Show(t.Context(), 1); err != nil || shown.Skip != plan.SkipLong {
+		t.Errorf("document 1 is shown as %+v, %v", shown, err)
+	}
+	if err := stop(d, 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Every source has the transformations of the run, and counts for itself; its own max_tokens counts what they put into a document, too.
+func TestTransformationsOfSources(t *testing.T) {
+	c := settings(t)
+	c.Plan.Mix = config.Default().Plan.Mix
+	c.Plan.Documents = plan.DocumentsConfig{BOS: "99", MaxTokens: plan.MaxTokens{At: 50, Do: plan.MaxCut}}
+	c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 1, Epochs: 1}, "code": {Weight: 1, Epochs: 1, MaxTokens: 50}}
+	c.Plan.Packing.Buckets = []int{128}
+	d := start(t, c)
+	var all []stream.Message
+	for i := range 20 {
+		for _, name := range []string{"web", "code"} {
+			all = append(all, stream.Message{Subject: "docs." + name, ContentType: stream.TypeTokens, Tokenizer: "f", Data: stream.AppendTokens(nil, make([]int32, 40+i))})
+		}
+	}
+	natstest.Publish(t, d.Store(), all...)
+	contents(t, d)
+	cut, long := map[string]int64{}, map[string]int64{}
+	for _, s := range d.Run().Stats().Sources {
+		cut[s.Name], long[s.Name] = s.Cut, s.Long
+	}
+	if cut["web"] != 9 || long["web"] != 0 || cut["code"] != 0 || long["code"] != 10 { // of code 50 tokens and more are 51 with the one before them
+		t.Errorf("%v cut, %v left out", cut, long)
+	}
+	got := get(t, d.http.url()+"/metrics")
+	for _, want := range []string{`loaderd_source_cut_documents_total{run="default",source="web"} 9`, `loaderd_source_left_out_documents_total{run="default",source="code",why="long"} 10`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	if err := stop(d, 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is put around every text already is not put there twice, and does not come to lie within a document.
+func TestDocumentsBesideAddedTokens(t *testing.T) {
+	vocab, others := map[string]int{}, 0
+	for b := range 256 { // bytes that cannot be printed are other characters in such files
+		c := rune(b)
+		if b < '!' || b > '~' && b < 0xa1 || b == 0xad {
+			c, others = rune(0x100+others), others+1
+		}
+		vocab[string(c)] = b
+	}
+	added := func(id int, content string) map[string]any {
+		return map[string]any{"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}
+	}
+	file := map[string]any{"version": "1.0", "normalizer": nil,
+		"added_tokens":   []any{added(256, "<s>"), added(257, "</s>"), added(258, "<fim_prefix>"), added(259, "<fim_middle>"), added(260, "<fim_suffix>")},
+		"pre_tokenizer":  map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+		"post_processor": map[string]any{"type": "BertProcessing", "cls": []any{"<s>", 256}, "sep": []any{"</s>", 257}},
+		"model":          map[string]any{"type": "BPE", "vocab": vocab, "merges": []any{}}}
+	b, err := json.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "tokenizer.json")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	c.Tokenizer.Name = path
+	fim := plan.FIM{Rate: 1, Tokens: plan.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}}
+	c.Plan.Documents = plan.DocumentsConfig{BOS: "auto", FIM: fim}
+	settled := c
+	if _, err := Documents(&settled); err != nil || settled.Plan.Documents.BOS != "256" || settled.Plan.Documents.FIM.Tokens.Suffix != "260" {
+		t.Errorf("%+v, %v", settled.Plan.Documents, err)
+	}
+	c.Tokenizer.AddSpecialTokens = true
+	for want, d := range map[string]plan.DocumentsConfig{
+		"documents.bos: tokenizer.add_special_tokens puts token 256 before every text": {BOS: "auto"},
+		"documents.fim: tokenizer.add_special_tokens puts tokens around every text":    {FIM: fim},
+	} {
+		c.Plan.Documents = d
+		if _, err := Documents(&c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,338 @@
+// Package export writes steps of a run as files, as readers get them: every row with all of its columns. Files that are finished stay, so that an export which is
+// begun again goes on where it stopped.
+package export
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow/go/v17/arrow"
+
+	"loaderd/internal/reader"
+	"loaderd/loader"
+)
+
+// Format is how steps lie in files.
+type Format string
+
+// The formats.
+const (
+	Parquet Format = "parquet"
+	Arrow   Format = "arrow"
+	MDS     Format = "mds"
+	NPY     Format = "npy"
+)
+
+// Formats are all of them.
+var Formats = []Format{Parquet, Arrow, MDS, NPY}
+
+// Options say what is exported.
+type Options struct {
+	Dir        string
+	Format     Format
+	Run        string // that the daemon is to serve; empty: whichever it does
+	First, End uint64 // steps [First, End); End 0: those that are planned now
+	FromOldest bool   // in place of First: the oldest step that can be read
+	FileSteps  uint64 // steps of a part
+	Columns    []string
+	// OnPart is told of each part that is finished. It must not block.
+	OnPart func(Part)
+}
+
+// unfinished is the ending of files that are being written.
+const unfinished = ".unfinished"
+
+func isUnfinished(name string) bool { return strings.HasSuffix(name, unfinished) }
+
+// job is the name by which steps are read: none of a training's.
+const job = "export"
+
+// writer writes a part's batches. Close finishes its files; their names are below the folder.
+type writer interface {
+	Write(arrow.Record) error
+	Close() error
+}
+
+// Run exports steps and returns what the folder holds then, also where it ends with an error.
+func Run(ctx context.Context, c *reader.Client, o Options) (*Manifest, error) {
+	info, err := c.Info(ctx, o.Run)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := o.manifest(info)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder: %w", err)
+	}
+	m, err := readManifest(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil {
+		m = asked
+		if err := m.write(o.Dir); err != nil { // files without a manifest are somebody else's
+			return nil, err
+		}
+	} else {
+		if o.FromOldest {
+			asked.First = m.First
+		}
+		if err := m.follows(asked); err != nil {
+			return m, err
+		}
+		if err := m.check(o.Dir); err != nil {
+			return m, err
+		}
+		if m.Complete && m.End >= asked.End {
+			return m, nil
+		}
+		m.reopen(asked.End)
+	}
+	e := &exporter{Options: o, manifest: m, info: info}
+	err = e.run(ctx, c)
+	if left := e.abandon(); err == nil {
+		err = left
+	}
+	return m, err
+}
+
+// reopen has a complete export go on to a later step. A last part with fewer steps than others is written anew.
+func (m *Manifest) reopen(end uint64) {
+	m.End, m.Complete = max(m.End, end), false
+	if n := len(m.Parts); n > 0 && m.Parts[n-1].Steps < m.FileSteps {
+		m.Parts = m.Parts[:n-1]
+	}
+}
+
+// manifest is that of an export that begins.
+func (o Options) manifest(info loader.Info) (*Manifest, error) {
+	if !slices.Contains(Formats, o.Format) {
+		return nil, fmt.Errorf("format %q: want one of %v", o.Format, Formats)
+	}
+	if o.FromOldest {
+		o.First = info.Oldest
+	}
+	if o.End == 0 {
+		o.End = info.Planned
+	}
+	if o.End <= o.First {
+		return nil, fmt.Errorf("no steps from %d to %d: run %s has steps %d to %d", o.First, o.End, info.Run, info.Oldest, info.Planned)
+	}
+	columns := o.Columns
+	if len(columns) == 0 {
+		columns = everything(info.Columns)
+	}
+	config, err := json.Marshal(info.Config)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manifest{Version: manifestVersion, Format: o.Format, Run: info.Run, RunID: info.ID, Fingerprint: info.Fingerprint, Config: config, First: o.First,
+		End: o.End, Columns: columns, FileSteps: max(o.FileSteps, 1), Parts: []Part{}}
+	for _, s := range info.Sources {
+		m.Sources = append(m.Sources, s.Name)
+	}
+	return m, nil
+}
+
+// everything is all columns of a run, with ids as narrow as they can be.
+func everything(columns []string) (all []string) {
+	const wide, narrow = "input_ids", "input_ids:uint16"
+	for _, c := range columns {
+		if c != wide || !slices.Contains(columns, narrow) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// exporter is one export under way.
+type exporter struct {
+	Options
+	manifest *Manifest
+	info     loader.Info
+
+	out   writer // of the part that is being written
+	part  Part
+	row   int32 // rows of the step that have come
+	steps []stepCounts
+}
+
+// stepCounts are what a step has on all ranks, as metadata of its batches say it.
+type stepCounts struct {
+	Step             uint64 `json:"step"`
+	Bucket           int32  `json:"bucket"`
+	Rows             int32  `json:"rows"`
+	StepTokens       int64  `json:"step_tokens"`
+	StepSegments     int64  `json:"step_segments"`
+	StepLossTokens   int64  `json:"step_loss_tokens"`
+	StepLossSegments int64  `json:"step_loss_segments"`
+	StepSources      int    `json:"step_sources,omitempty"`
+}
+
+func (e *exporter) run(ctx context.Context, c *reader.Client) error {
+	first := e.manifest.next()
+	if first >= e.manifest.End {
+		return e.complete()
+	}
+	ticket := reader.Ticket{Run: e.manifest.Run, Fingerprint: e.manifest.Fingerprint, World: 1, Job: job, Step: first, Steps: e.manifest.End - first,
+		Columns: e.manifest.Columns}
+	if err := c.ReadRecords(ctx, ticket, e.take); err != nil {
+		return err
+	}
+	if e.out != nil { // the run has ended in the middle of a part
+		if err := e.finish(); err != nil {
+			return err
+		}
+	}
+	return e.complete()
+}
+
+// complete says that nothing is missing.
+func (e *exporter) complete() error {
+	e.manifest.End, e.manifest.Complete = e.manifest.next(), true
+	if e.Format == MDS {
+		if err := writeIndex(e.Dir, e.manifest); err != nil {
+			return err
+		}
+	}
+	return e.manifest.write(e.Dir)
+}
+
+// take writes a batch.
+func (e *exporter) take(r arrow.Record, metadata []byte) error {
+	meta := struct {
+		*stepCounts
+		Part  int `json:"part"`
+		Parts int `json:"parts"`
+	}{stepCounts: &stepCounts{}}
+	if err := json.Unmarshal(metadata, &meta); err != nil {
+		return fmt.Errorf("app_metadata: %w", err)
+	}
+	if meta.Part == 0 {
+		e.row = 0
+		e.steps = append(e.steps, *meta.stepCounts)
+		e.steps[len(e.steps)-1].Rows = 0
+	}
+	rows, err := withPlaces(r, meta.Step, meta.Bucket, e.row)
+	if err != nil {
+		return err
+	}
+	defer rows.Release()
+	if e.out == nil {
+		if err := e.begin(meta.Step, rows.Schema()); err != nil {
+			return err
+		}
+	}
+	if err := e.out.Write(rows); err != nil {
+		return fmt.Errorf("write step %d: %w", meta.Step, err)
+	}
+	e.row += int32(r.NumRows())
+	e.steps[len(e.steps)-1].Rows = e.row
+	e.part.Rows += r.NumRows()
+	if meta.Part+1 < meta.Parts {
+		return nil
+	}
+	if e.part.Steps++; e.part.Steps == e.manifest.FileSteps {
+		return e.finish()
+	}
+	return nil
+}
+
+// name is that of a part's file, or folder.
+func (e *exporter) name() string { return fmt.Sprintf("part-%08d", e.part.First) }
+
+// begin opens the files of a part.
+func (e *exporter) begin(step uint64, schema *arrow.Schema) (err error) {
+	if len(e.manifest.Schema) == 0 {
+		for _, f := range schema.Fields() {
+			e.manifest.Schema = append(e.manifest.Schema, Column{f.Name, f.Type.String()})
+		}
+	}
+	e.part, e.steps = Part{First: step}, e.steps[len(e.steps)-1:]
+	path := filepath.Join(e.Dir, e.name())
+	switch e.Format {
+	case Arrow:
+		e.out, err = newArrow(path+".arrow"+unfinished, schema)
+	case Parquet:
+		e.out, err = newParquet(path+".parquet"+unfinished, schema)
+	case MDS:
+		e.out, err = newShard(path+".mds"+unfinished, schema)
+	default:
+		e.out, err = newArrays(path+unfinished, schema, len(e.info.Config.Packing.Buckets) == 1)
+	}
+	if err != nil {
+		return fmt.Errorf("begin part %s: %w", path, err)
+	}
+	return nil
+}
+
+// finish closes the files of a part, gives them their names, and has the manifest know them.
+func (e *exporter) finish() error {
+	out := e.out
+	e.out = nil
+	if err := out.Close(); err != nil {
+		return fmt.Errorf("finish part %s: %w", e.name(), err)
+	}
+	counts, err := json.Marshal(e.steps)
+	if err != nil {
+		return err
+	}
+	steps := e.name() + ".steps.json"
+	if err := writeWhole(filepath.Join(e.Dir, steps), counts); err != nil {
+		return err
+	}
+	name := e.name() + map[Format]string{Arrow: ".arrow", Parquet: ".parquet", MDS: ".mds"}[e.Format]
+	final := filepath.Join(e.Dir, name)
+	if err := os.RemoveAll(final); err != nil { // of an export that was killed before its manifest knew of it
+		return err
+	}
+	if err := os.Rename(final+unfinished, final); err != nil {
+		return err
+	}
+	names := []string{name}
+	if e.Format == NPY {
+		files, err := os.ReadDir(final)
+		if err != nil {
+			return err
+		}
+		names = nil
+		for _, f := range files {
+			names = append(names, name+"/"+f.Name())
+		}
+	}
+	for _, n := range append(names, steps) {
+		f, err := fileOf(e.Dir, n)
+		if err != nil {
+			return err
+		}
+		e.part.Files = append(e.part.Files, f)
+	}
+	e.manifest.Parts = append(e.manifest.Parts, e.part)
+	if err := e.manifest.write(e.Dir); err != nil {
+		return err
+	}
+	if e.OnPart != nil {
+		e.OnPart(e.part)
+	}
+	return nil
+}
+
+// abandon removes what is unfinished.
+func (e *exporter) abandon() error {
+	if e.out != nil {
+		_ = e.out.Close() // it is not kept
+	}
+	left, err := filepath.Glob(filepath.Join(e.Dir, "*"+unfinished))
+	for _, name := range left {
+		err = errors.Join(err, os.RemoveAll(name))
+	}
+	return err
+}

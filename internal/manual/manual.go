@@ -1,0 +1,137 @@
+// Package manual writes down the command line of a program: a page of Markdown for docs/, and manual pages for packages. It is no part of the program.
+package manual
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
+)
+
+// How wide lines of flags and of prose may be.
+const (
+	flagColumns  = 130
+	proseColumns = 150
+)
+
+// Markdown writes all commands below root, each with its flags and examples, as one page.
+func Markdown(w io.Writer, root *cobra.Command) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# Commands\n\n%s\n\n", prose(root.Long))
+	b.WriteString("`" + root.Name() + " COMMAND --help` says the same on a terminal. The exit status is 0, 1 where the work failed, and 2 where the command line\n" +
+		"or the configuration is wrong, unless a command says otherwise.\n\n")
+	b.WriteString("| command | what it does |\n| --- | --- |\n")
+	all := below(root)
+	for _, c := range all {
+		fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), c.Short)
+	}
+	for _, c := range all {
+		describe(&b, c)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// below are the commands below c that people see, each before its own.
+func below(c *cobra.Command) (all []*cobra.Command) {
+	for _, x := range c.Commands() {
+		if x.IsAvailableCommand() && x.Name() != "help" {
+			all = append(append(all, x), below(x)...)
+		}
+	}
+	return all
+}
+
+func describe(b *bytes.Buffer, c *cobra.Command) {
+	fmt.Fprintf(b, "\n## %s\n\n", c.CommandPath())
+	text := c.Long
+	if text == "" {
+		text = c.Short + "."
+	}
+	fmt.Fprintf(b, "%s\n\n", prose(text))
+	block(b, "text", c.UseLine())
+	if c.Example != "" {
+		b.WriteString("\n")
+		block(b, "sh", unindented(c.Example))
+	}
+	c.InitDefaultHelpFlag()
+	if flags := c.LocalFlags(); visible(flags) {
+		b.WriteString("\n")
+		block(b, "text", unindented(flags.FlagUsagesWrapped(flagColumns)))
+	}
+}
+
+// visible says whether flags are more than --help.
+func visible(flags *pflag.FlagSet) (more bool) {
+	flags.VisitAll(func(f *pflag.Flag) { more = more || !f.Hidden && f.Name != "help" })
+	return more
+}
+
+func block(b *bytes.Buffer, language, text string) {
+	fmt.Fprintf(b, "```%s\n%s\n```\n", language, strings.TrimRight(text, "\n"))
+}
+
+// prose is a command's text as Markdown: what stands indented in it is a block.
+func prose(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, line := range lines {
+		switch {
+		case !strings.HasPrefix(line, "  "):
+			lines[i] = wrapped(escape.Replace(line))
+		case !strings.HasPrefix(line, "    "):
+			lines[i] = "  " + line
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// wrapped breaks a line that is too long at its blanks.
+func wrapped(line string) string {
+	var b strings.Builder
+	for len(line) > proseColumns {
+		at := strings.LastIndexByte(line[:proseColumns], ' ')
+		if at < 0 {
+			break
+		}
+		b.WriteString(line[:at] + "\n")
+		line = line[at+1:]
+	}
+	return b.String() + line
+}
+
+// escape keeps Markdown from taking parts of a sentence for its own.
+var escape = strings.NewReplacer("*", `\*`, "<", "&lt;", "_", `\_`)
+
+// unindented takes the indentation of the first line from all.
+func unindented(text string) string {
+	text = strings.Trim(text, "\n")
+	by := len(text) - len(strings.TrimLeft(text, " "))
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line[min(by, len(line)-len(strings.TrimLeft(line, " "))):], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Man writes a manual page of section 1 for root and each command below it into folder, of a version and a day.
+func Man(folder string, root *cobra.Command, version string, day time.Time) error {
+	quiet(root)
+	header := &doc.GenManHeader{Section: "1", Source: root.Name() + " " + version, Manual: root.Name() + " manual", Date: &day}
+	if err := doc.GenManTree(root, header, folder); err != nil {
+		return fmt.Errorf("write manual pages: %w", err)
+	}
+	return nil
+}
+
+// quiet leaves out the line that says which program made a page.
+func quiet(c *cobra.Command) {
+	c.DisableAutoGenTag = true
+	for _, x := range c.Commands() {
+		quiet(x)
+	}
+}

@@ -1,0 +1,63 @@
+package objects
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// answers is a server that says the same to everything.
+type answers struct {
+	status       int
+	body         []byte
+	link, ranges string
+	left         int
+}
+
+func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	if a.left--; a.left < 0 { // a listing that never ends
+		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Header: http.Header{}, Request: r}, nil
+	}
+	return &http.Response{StatusCode: a.status, Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)), Request: r,
+		Header: http.Header{"Link": {a.link}, "Content-Range": {a.ranges}, "Content-Type": {"application/xml"}}}, nil
+}
+
+// FuzzAnswers: whatever a store answers, lists and reads end with names and bytes, or an error.
+func FuzzAnswers(f *testing.F) {
+	f.Add(200, []byte(`[{"type":"file","oid":"a","size":3,"path":"x"}]`), `<https://hub/next>; rel="next"`, "bytes 0-2/3")
+	f.Add(200, []byte(`{"sha":"0123456789abcdef0123456789abcdef01234567"}`), `<//elsewhere>; rel="next"`, "bytes */0")
+	f.Add(200, []byte(`{"items":[{"name":"x","size":"3","generation":"7"}],"nextPageToken":"more"}`), "", "")
+	f.Add(200, []byte(`<EnumerationResults><Blobs><Blob><Name>x</Name><Properties><Content-Length>3</Content-Length><Etag>0x8</Etag></Properties></Blob></Blobs><NextMarker/></EnumerationResults>`), "", "")
+	f.Add(206, []byte("abc"), "", "bytes 0-2/3")
+	f.Add(503, []byte("<Error><Code>SlowDown</Code></Error>"), "", "")
+	f.Fuzz(func(t *testing.T, status int, body []byte, link, ranges string) {
+		answer := func() *http.Client {
+			return &http.Client{Transport: &answers{status, body, link, ranges, 5}}
+		}
+		s := New(Options{Patience: time.Nanosecond})
+		stores := []store{
+			&hub{client: answer(), endpoint: "https://hub", name: "o/n", revision: "main", whole: "hf://datasets/o/n"},
+			&hub{client: answer(), endpoint: "https://hub", name: "o/n", revision: "0123456789abcdef0123456789abcdef01234567", whole: "hf://datasets/o/n"},
+			&gs{client: answer(), base: "https://gs", bucket: "b"}, &azure{client: answer(), base: "https://az/b", container: "b"}, &web{answer(), s},
+		}
+		for _, st := range stores {
+			_ = st.list(context.Background(), "", func(_ string, o Object) error {
+				if o.Size < 0 {
+					t.Errorf("%T lists an object of %d bytes", st, o.Size)
+				}
+				return nil
+			})
+			if r, err := st.get(context.Background(), "https://web/x", Object{URL: "https://web/x", Size: 3}, 0, 3); err == nil {
+				_, _ = io.Copy(io.Discard, r)
+				_ = r.Close()
+			}
+		}
+		w := &web{answer(), s}
+		if o, err := w.look(context.Background(), Object{URL: "https://web/x"}); err == nil && o.Size < 0 {
+			t.Errorf("an object of %d bytes", o.Size)
+		}
+	})
+}

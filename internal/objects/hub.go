@@ -1,0 +1,194 @@
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+const deniedHub = "a private or gated data set needs a token that may read it: set HF_TOKEN, or log in with `hf auth login`, and accept the data set's terms on its page"
+
+// hub is a data set of the Hugging Face hub, at one commit: what a branch has when it is looked at first.
+type hub struct {
+	client          *http.Client
+	endpoint, token string
+	name, revision  string // OWNER/NAME, and the branch, tag or commit that is asked for
+	whole           string // hf://datasets/OWNER/NAME[@REVISION]
+}
+
+func openHub(client *http.Client, bucket string) (store, error) {
+	name, revision, _ := strings.Cut(strings.TrimPrefix(bucket, "datasets/"), "@")
+	if revision == "" {
+		revision = "main"
+	}
+	endpoint := strings.TrimSuffix(os.Getenv("HF_ENDPOINT"), "/")
+	if endpoint == "" {
+		endpoint = "https://huggingface.co"
+	}
+	if u, err := url.Parse(endpoint); err != nil || u.Host == "" {
+		return nil, errors.New("HF_ENDPOINT is no address: want such as https://huggingface.co")
+	}
+	return &hub{client: client, endpoint: endpoint, token: hubToken(), name: name, revision: revision, whole: "hf://" + bucket}, nil
+}
+
+// hubToken is that of the environment, or of who has logged in; empty for public data sets.
+func hubToken() string {
+	for _, name := range []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"} {
+		if token := strings.TrimSpace(os.Getenv(name)); token != "" {
+			return token
+		}
+	}
+	file := os.Getenv("HF_TOKEN_PATH")
+	if file == "" {
+		home := os.Getenv("HF_HOME")
+		if home == "" {
+			cache := os.Getenv("XDG_CACHE_HOME")
+			if user, err := os.UserHomeDir(); cache == "" && err == nil {
+				cache = filepath.Join(user, ".cache")
+			}
+			home = filepath.Join(cache, "huggingface")
+		}
+		file = filepath.Join(home, "token")
+	}
+	token, _ := os.ReadFile(file) // none is there for most
+	return strings.TrimSpace(string(token))
+}
+
+func (h *hub) request(ctx context.Context, address string) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err == nil && h.token != "" {
+		r.Header.Set("Authorization", "Bearer "+h.token)
+	}
+	return r, err
+}
+
+// commitForm is what a commit looks like.
+var commitForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
+
+// at returns the commit that is read.
+func (h *hub) at(ctx context.Context) (string, error) {
+	if commitForm.MatchString(h.revision) {
+		return h.revision, nil
+	}
+	var info struct{ SHA string }
+	if _, err := h.json(ctx, h.endpoint+"/api/datasets/"+h.name+"/revision/"+url.PathEscape(h.revision), &info); err != nil {
+		return "", err
+	}
+	if !commitForm.MatchString(info.SHA) {
+		return "", &Error{Kind: Unusable, URL: h.whole, Err: errors.New("the hub names no commit of this revision")}
+	}
+	return info.SHA, nil
+}
+
+// answerMost bounds a page of a listing.
+const answerMost = 64 << 20
+
+// json asks for JSON and returns the address of the next page, if there is one.
+func (h *hub) json(ctx context.Context, address string, to any) (next string, err error) {
+	r, err := h.request(ctx, address)
+	if err != nil {
+		return "", &Error{Kind: Unusable, URL: h.whole, Err: errors.New("the hub names no address of the next page")}
+	}
+	answer, err := ask(h.client, r, h.whole, deniedHub)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close() // nothing was written
+	if err := readJSON(answer, h.whole, to); err != nil {
+		return "", err
+	}
+	return h.nextPage(answer.Header.Get("Link"))
+}
+
+// readJSON reads an answer; one that is cut off is asked for again.
+func readJSON(answer *http.Response, where string, to any) error {
+	body, err := io.ReadAll(io.LimitReader(answer.Body, answerMost))
+	if err != nil {
+		return unreachable(answer.Request.Context(), where, err)
+	}
+	if err := json.Unmarshal(body, to); err != nil {
+		return &Error{Kind: Unusable, URL: where, Err: fmt.Errorf("the answer is no listing: %w", err)}
+	}
+	return nil
+}
+
+// nextPage reads a header Link. The next page is asked of the same server, which gets the token.
+func (h *hub) nextPage(link string) (string, error) {
+	for part := range strings.SplitSeq(link, ",") {
+		address, rel, _ := strings.Cut(part, ">")
+		address = strings.TrimPrefix(strings.TrimSpace(address), "<")
+		if !strings.Contains(rel, `rel="next"`) {
+			continue
+		}
+		base, err := url.Parse(h.endpoint)
+		var u *url.URL
+		if err == nil {
+			u, err = base.Parse(address)
+		}
+		if err != nil || u.Host != base.Host || u.Scheme != base.Scheme {
+			return "", &Error{Kind: Unusable, URL: h.whole, Err: errors.New("the hub's listing goes on at another server")}
+		}
+		return u.String(), nil
+	}
+	return "", nil
+}
+
+func (h *hub) list(ctx context.Context, prefix string, yield func(string, Object) error) error {
+	commit, err := h.at(ctx)
+	if err != nil {
+		return err
+	}
+	within := ""
+	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
+		within = "/" + escapePath(prefix[:i])
+	}
+	page := h.endpoint + "/api/datasets/" + h.name + "/tree/" + commit + within + "?recursive=true&expand=false"
+	for page != "" {
+		var entries []struct {
+			Type, Path, OID string
+			Size            int64
+		}
+		if page, err = h.json(ctx, page, &entries); err != nil {
+			if IsKind(err, Missing) && within != "" {
+				return nil // no such folder: nothing matches
+			}
+			return err
+		}
+		for _, e := range entries {
+			if e.Type != "file" || e.Size < 0 || !strings.HasPrefix(e.Path, prefix) {
+				continue
+			}
+			if err := yield(e.Path, Object{Size: e.Size, Version: commit + ":" + e.OID}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// escapePath escapes the parts of a path.
+func escapePath(path string) string {
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		parts[i] = url.PathEscape(part)
+	}
+	return strings.Join(parts, "/")
+}
+
+func (h *hub) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+	commit, _, _ := strings.Cut(o.Version, ":")
+	r, err := h.request(ctx, h.endpoint+"/datasets/"+h.name+"/resolve/"+commit+"/"+escapePath(name))
+	if err != nil {
+		return nil, &Error{Kind: Unusable, URL: o.URL, Err: errors.New("it is no name of a file")}
+	}
+	body, _, err := getRange(h.client, r, o, from, to, deniedHub)
+	return body, err
+}

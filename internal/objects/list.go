@@ -1,0 +1,104 @@
+package objects
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// List returns the objects of a pattern, sorted by their URLs: * stands for any characters but /, ** for any folders, ? for one character, {a,b} for
+// either, [a-z] for one of these. A pattern without these names one object, or all below a folder. None at all is an error of kind Missing.
+func (s *Stores) List(ctx context.Context, pattern string) (all []Object, err error) {
+	a, err := parse(pattern)
+	if err != nil {
+		return nil, err
+	}
+	if a.bucket == "" {
+		o, err := s.address(ctx, pattern)
+		return []Object{o}, err
+	}
+	if !doublestar.ValidatePattern(a.name) {
+		return nil, fmt.Errorf("%s: the pattern has a bracket that is not closed", pattern)
+	}
+	st, err := s.store(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	err = s.again(ctx, "list "+pattern, func() error {
+		all = all[:0]
+		return st.list(ctx, literal(a.name), func(name string, o Object) error {
+			if a.matches(name) && name != "" && !strings.HasSuffix(name, "/") && !hidden(name, a.name) {
+				o.URL = a.url(name)
+				all = append(all, o)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, &Error{Kind: Missing, URL: pattern, Err: fmt.Errorf("no object matches"), hint: "list the bucket with its own tool to see the names that are there"}
+	}
+	slices.SortFunc(all, func(x, y Object) int { return cmp.Compare(x.URL, y.URL) })
+	return slices.CompactFunc(all, func(x, y Object) bool { return x.URL == y.URL }), nil
+}
+
+// matches says whether a name is one of those that the address stands for.
+func (a address) matches(name string) bool {
+	if !globs(a.name) {
+		return name == a.name || strings.HasPrefix(name, folder(a.name))
+	}
+	pattern := a.name
+	if strings.HasSuffix(pattern, "/") {
+		pattern += "**"
+	}
+	hit, err := doublestar.Match(pattern, name)
+	return err == nil && hit
+}
+
+// folder is a name as the beginning of those below it.
+func folder(name string) string {
+	if name == "" || strings.HasSuffix(name, "/") {
+		return name
+	}
+	return name + "/"
+}
+
+// globs says whether a name has characters that stand for others.
+func globs(name string) bool { return strings.ContainsAny(name, `*?[{\`) }
+
+// literal is the beginning of a pattern that stands for itself.
+func literal(pattern string) string {
+	if i := strings.IndexAny(pattern, `*?[{\`); i >= 0 {
+		return pattern[:i]
+	}
+	return pattern
+}
+
+// hidden says whether a part of the name begins with a dot or an underscore, as what programs leave beside data does (.gitattributes, _SUCCESS), and the pattern
+// does not ask for such.
+func hidden(name, pattern string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if (strings.HasPrefix(part, ".") || strings.HasPrefix(part, "_")) && !strings.Contains(pattern, part[:1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// Check refuses what is no address or pattern of objects, without asking anybody.
+func Check(pattern string) error {
+	if !Remote(pattern) {
+		return fmt.Errorf("%s is no address: want one that begins with %s", Name(pattern), strings.Join(Schemes, "://, ")+"://")
+	}
+	a, err := parse(pattern)
+	if err == nil && !doublestar.ValidatePattern(a.name) {
+		err = fmt.Errorf("%s: the pattern has a bracket that is not closed", pattern)
+	}
+	return err
+}

@@ -1,0 +1,28 @@
+package objects_test
+
+import (
+	"os"
+	"testing"
+
+	"loaderd/internal/objecttest"
+)
+
+// TestMain keeps the tests from the credentials of who runs them.
+func TestMain(m *testing.M) {
+	objecttest.KeepCaches()
+	home, err := os.MkdirTemp("", "objects")
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range []string{"HOME", "XDG_CACHE_HOME"} {
+		_ = os.Setenv(name, home)
+	}
+	for _, name := range []string{"HF_TOKEN", "HF_HOME", "HF_TOKEN_PATH", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "GOOGLE_APPLICATION_CREDENTIALS",
+		"AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY"} {
+		_ = os.Unsetenv(name)
+	}
+	_ = os.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	code := m.Run()
+	_ = os.RemoveAll(home)
+	os.Exit(code)
+}

@@ -1,0 +1,168 @@
+package objects
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-ini/ini"
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+const deniedS3 = "credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE and ~/.aws, a web identity, or the machine's role; " +
+	"they need s3:ListBucket on the bucket and s3:GetObject below it"
+
+// s3 is a bucket of S3, or of a server that speaks its protocol.
+type s3 struct {
+	core   *minio.Core
+	bucket string
+}
+
+func openS3(client *http.Client, bucket string) (store, error) {
+	endpoint := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), profile("endpoint_url"), "https://s3.amazonaws.com")
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("AWS_ENDPOINT_URL is no address: want such as https://minio.example.org:9000")
+	}
+	core, err := minio.NewCore(u.Host, &minio.Options{
+		Creds: awsCredentials(client), Secure: u.Scheme == "https", Transport: client.Transport, MaxRetries: 1,
+		Region: cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), profile("region")),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &s3{core, bucket}, nil
+}
+
+// awsCredentials asks where AWS's own programs ask, in their order; nothing anywhere means that nobody is asked who they are.
+func awsCredentials(client *http.Client) *credentials.Credentials {
+	if os.Getenv("AWS_SHARED_CREDENTIALS_FILE") == "" && os.Getenv("AWS_ACCESS_KEY_ID") == "" && os.Getenv("AWS_PROFILE") == "" && noRole() && !hasFile() {
+		return credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
+	}
+	chain := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
+	if !noRole() {
+		// A machine of no cloud does not answer: it is not waited for.
+		chain = append(chain, &credentials.IAM{Client: &http.Client{Transport: client.Transport, Timeout: 3 * time.Second}})
+	}
+	return credentials.NewChainCredentials(chain)
+}
+
+// noRole says that the machine's role is not to be asked for.
+func noRole() bool {
+	for _, name := range []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
+		if os.Getenv(name) != "" {
+			return false
+		}
+	}
+	return os.Getenv("AWS_EC2_METADATA_DISABLED") == "true"
+}
+
+func hasFile() bool {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return false
+	}
+	for _, name := range []string{"credentials", "config"} {
+		if _, err := os.Stat(filepath.Join(home, ".aws", name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// profile is a setting of the profile in ~/.aws/config; empty where there is none.
+func profile(key string) string {
+	file := os.Getenv("AWS_CONFIG_FILE")
+	if file == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		file = filepath.Join(home, ".aws", "config")
+	}
+	config, err := ini.Load(file)
+	if err != nil {
+		return ""
+	}
+	section := "default"
+	if name := os.Getenv("AWS_PROFILE"); name != "" && name != section {
+		section = "profile " + name
+	}
+	return config.Section(section).Key(key).String()
+}
+
+func (s *s3) list(ctx context.Context, prefix string, yield func(string, Object) error) error {
+	ctx, cancel := context.WithCancel(ctx) // ends the listing where it is left
+	defer cancel()
+	for o := range s.core.ListObjectsIter(ctx, s.bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
+		if o.Err != nil {
+			return s.wrong(ctx, "", o.Err)
+		}
+		if err := yield(o.Key, Object{Size: o.Size, Version: o.ETag}); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (s *s3) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+	var options minio.GetObjectOptions
+	if err := options.SetRange(from, to-1); err != nil {
+		return nil, err
+	}
+	if o.Version != "" {
+		if err := options.SetMatchETag(o.Version); err != nil {
+			return nil, err
+		}
+	}
+	body, info, header, err := s.core.GetObject(ctx, s.bucket, name, options)
+	if err != nil {
+		return nil, s.wrong(ctx, name, err)
+	}
+	if err := sameObject(o, header.Get("Content-Range"), info.ETag); err != nil {
+		return nil, errors.Join(err, body.Close())
+	}
+	return body, nil
+}
+
+// wrong is an error of the library in our words.
+func (s *s3) wrong(ctx context.Context, name string, err error) error {
+	where := "s3://" + s.bucket
+	if name != "" {
+		where += "/" + name
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	answer := minio.ToErrorResponse(err)
+	if answer.StatusCode == 0 {
+		var at *url.Error
+		if errors.As(err, &at) {
+			err = at.Err
+		}
+		return &Error{Kind: Down, URL: where, Err: fmt.Errorf("%s does not answer: %w", s.core.EndpointURL().Host, err)}
+	}
+	e := &Error{URL: where, Err: fmt.Errorf("%s answers %s", s.core.EndpointURL().Host, answer.Code)}
+	kindOf(e, answer.StatusCode, deniedS3)
+	switch answer.Code {
+	case "NoSuchBucket":
+		e.Kind, e.Err = Missing, errors.New("there is no such bucket")
+	case "NoSuchKey":
+		e.Kind, e.Err = Missing, errors.New("there is no such object any more")
+	case "SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable":
+		e.Kind = Down
+	case "PreconditionFailed", "InvalidRange":
+		e.Err = errors.New("the object has changed since it was listed")
+	case "ExpiredToken", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed":
+		e.Kind, e.hint = Denied, deniedS3
+	}
+	return e
+}

@@ -1,0 +1,199 @@
+package objects_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"loaderd/internal/objects"
+	"loaderd/internal/objecttest"
+	"loaderd/internal/testscale"
+)
+
+// server is a real server of a protocol: how it is reached, and how something gets there.
+type server struct {
+	scheme  string
+	address string
+	reach   func(t *testing.T, address string)
+	put     func(t *testing.T, name string, data []byte)
+	deny    func(t *testing.T) // from here on who asks may not
+}
+
+const bucket = "corpus"
+
+func s3Server(t *testing.T) server {
+	address := objecttest.S3(t)
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := minio.New(u.Host, &minio.Options{Creds: credentials.NewStaticV4(objecttest.S3Access, objecttest.S3Secret, ""), Region: "us-east-1"})
+	if err == nil {
+		err = c.MakeBucket(t.Context(), bucket, minio.MakeBucketOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server{"s3", address, func(t *testing.T, address string) {
+		t.Setenv("AWS_ENDPOINT_URL", address)
+		t.Setenv("AWS_ACCESS_KEY_ID", objecttest.S3Access)
+		t.Setenv("AWS_SECRET_ACCESS_KEY", objecttest.S3Secret)
+		t.Setenv("AWS_REGION", "us-east-1")
+	}, func(t *testing.T, name string, data []byte) {
+		if _, err := c.PutObject(context.Background(), bucket, name, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}, func(t *testing.T) { t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret") }}
+}
+
+func gcsServer(t *testing.T) server {
+	address := objecttest.GCS(t)
+	post := func(path, kind string, body []byte) {
+		answer, err := http.Post(address+path, kind, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode/100 != 2 {
+			t.Fatalf("%s: %s", path, answer.Status)
+		}
+	}
+	post("/storage/v1/b?project=test", "application/json", []byte(`{"name": "`+bucket+`"}`))
+	return server{"gs", address, func(t *testing.T, address string) {
+		t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(address, "http://"))
+	},
+		func(t *testing.T, name string, data []byte) {
+			post("/upload/storage/v1/b/"+bucket+"/o?uploadType=media&name="+url.QueryEscape(name), "application/octet-stream", data)
+		}, nil}
+}
+
+func azureServer(t *testing.T) server {
+	address := objecttest.Azure(t)
+	reach := func(t *testing.T, address string) {
+		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;",
+			objecttest.AzureAccount, objecttest.AzureKey, address))
+	}
+	reach(t, address)
+	if err := objects.PutAzure(t.Context(), bucket, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	return server{"az", address, reach, func(t *testing.T, name string, data []byte) {
+		if err := objects.PutAzure(context.Background(), bucket, name, data); err != nil {
+			t.Fatal(err)
+		}
+	}, func(t *testing.T) {
+		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", strings.Replace(fmt.Sprintf("AccountName=%s;AccountKey=%s;BlobEndpoint=%s", objecttest.AzureAccount, objecttest.AzureKey, address), "Eby8", "Ebz8", 1))
+	}}
+}
+
+// Real servers of three protocols: signatures, listings in pages, ranges, what has changed, and what is refused.
+func TestServers(t *testing.T) {
+	if !testscale.All() {
+		t.Skip("the servers are built and installed: LOADERD_TEST=all")
+	}
+	for name, start := range map[string]func(*testing.T) server{"s3": s3Server, "gs": gcsServer, "az": azureServer} {
+		t.Run(name, func(t *testing.T) {
+			x := start(t)
+			x.reach(t, x.address)
+			data := random(3 << 20)
+			names := []string{"a b+c/ü=1.jsonl", "en/00.jsonl", "en/01.jsonl", "en/sub/02.jsonl", "fr/00.jsonl"}
+			for i, name := range names {
+				x.put(t, name, data[i:])
+			}
+			for i := range 1100 { // more than a page
+				x.put(t, fmt.Sprintf("many/%04d", i), []byte{byte(i)})
+			}
+			t.Run("list and read", func(t *testing.T) { listAndRead(t, x, data) })
+			t.Run("faults", func(t *testing.T) { readThroughProxy(t, x, data) })
+			t.Run("changed", func(t *testing.T) { readChanged(t, x) })
+			t.Run("refused", func(t *testing.T) { refused(t, x) })
+		})
+	}
+}
+
+func listAndRead(t *testing.T, x server, data []byte) {
+	s := objects.New(objects.Options{Patience: patience})
+	for pattern, want := range map[string]string{
+		"en/*.jsonl": "en/00.jsonl en/01.jsonl", "**/0[02].jsonl": "en/00.jsonl en/sub/02.jsonl fr/00.jsonl", "a*/*": "a b+c/ü=1.jsonl", "en": "en/00.jsonl en/01.jsonl en/sub/02.jsonl",
+	} {
+		var got []string
+		for _, o := range list(t, s, x.scheme+"://"+bucket+"/"+pattern) {
+			got = append(got, strings.TrimPrefix(o.URL, x.scheme+"://"+bucket+"/"))
+			if o.Version == "" {
+				t.Errorf("%s has no version", o.URL)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: got %q, want %q", pattern, got, want)
+		}
+	}
+	if n := len(list(t, s, x.scheme+"://"+bucket+"/many/")); n != 1100 {
+		t.Errorf("%d objects, want 1100", n)
+	}
+	odd := list(t, s, x.scheme+"://"+bucket+"/a*/*")[0]
+	for _, from := range []int64{0, 1, 2_000_000, odd.Size - 1, odd.Size} {
+		got, err := readAll(t.Context(), s, odd, from)
+		if err != nil || !bytes.Equal(got, data[from:]) {
+			t.Errorf("from %d: %d bytes, %v", from, len(got), err)
+		}
+	}
+}
+
+func readThroughProxy(t *testing.T, x server, data []byte) {
+	var n atomic.Int64
+	address := objecttest.Proxy(t, x.address, func(*http.Request) objecttest.Fault {
+		switch n.Add(1) % 5 {
+		case 0:
+			return objecttest.Fault{Status: 503}
+		case 1, 3:
+			return objecttest.Fault{Cut: true, After: rand.Int64N(1 << 20)}
+		}
+		return objecttest.Fault{}
+	})
+	x.reach(t, address)
+	s := objects.New(objects.Options{})
+	for i, o := range list(t, s, x.scheme+"://"+bucket+"/en/*") {
+		got, err := readAll(t.Context(), s, o, 0)
+		if err != nil || !bytes.Equal(got, data[i+1:]) {
+			t.Errorf("%s: %d bytes, %v", o.URL, len(got), err)
+		}
+	}
+	x.reach(t, x.address)
+}
+
+func readChanged(t *testing.T, x server) {
+	x.reach(t, x.address)
+	s := objects.New(objects.Options{Patience: patience})
+	o := list(t, s, x.scheme+"://"+bucket+"/fr/00.jsonl")[0]
+	x.put(t, "fr/00.jsonl", bytes.Repeat([]byte("b"), int(o.Size)))
+	data, err := readAll(t.Context(), s, o, 1000)
+	if !objects.IsKind(err, objects.Changed) || len(data) > 0 {
+		t.Errorf("%d bytes, %v; want that it has changed", len(data), err)
+	}
+}
+
+func refused(t *testing.T, x server) {
+	x.reach(t, x.address)
+	s := objects.New(objects.Options{Patience: patience})
+	_, err := s.List(t.Context(), x.scheme+"://no-such-bucket-here/**")
+	if !objects.IsKind(err, objects.Missing) || !strings.Contains(err.Error(), "no-such-bucket-here") {
+		t.Errorf("of a bucket that is not there: %v", err)
+	}
+	if x.deny == nil {
+		return
+	}
+	x.deny(t)
+	_, err = objects.New(objects.Options{Patience: patience}).List(t.Context(), x.scheme+"://"+bucket+"/**")
+	if !objects.IsKind(err, objects.Denied) || !strings.Contains(err.Error(), "credentials come from") || strings.Contains(err.Error(), "wrong-secret") {
+		t.Errorf("with a wrong secret: %v", err)
+	}
+}

@@ -1,0 +1,178 @@
+package objects
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+const deniedWeb = "give an address that is signed, or one with a user and password (https://user:password@...)"
+
+// web are objects of web servers. Their names are their URLs.
+type web struct {
+	client *http.Client
+	stores *Stores
+}
+
+// Name is what an address is called: without user, password and query, which may be secret, but for a hash of the query.
+func Name(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return address
+	}
+	named := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
+	if u.RawQuery != "" {
+		sum := sha256.Sum256([]byte(u.RawQuery))
+		named.Fragment = hex.EncodeToString(sum[:4])
+	}
+	return named.String()
+}
+
+// address looks an address up.
+func (s *Stores) address(ctx context.Context, address string) (o Object, err error) {
+	o.URL = Name(address)
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return o, fmt.Errorf("%s is no web address", o.URL)
+	}
+	if strings.ContainsAny(u.Path, "*?[{") {
+		return o, fmt.Errorf("%s: a web server lists nothing: give each address by itself, without * and the like", o.URL)
+	}
+	s.mu.Lock()
+	s.secrets[o.URL] = address
+	s.mu.Unlock()
+	st := &web{s.client, s}
+	err = s.again(ctx, "look up "+o.URL, func() (err error) {
+		o, err = st.look(ctx, o)
+		return err
+	})
+	return o, err
+}
+
+// request asks for a URL, with what its address has of secrets.
+func (w *web) request(ctx context.Context, name string) (*http.Request, error) {
+	w.stores.mu.Lock()
+	address, ok := w.stores.secrets[name]
+	w.stores.mu.Unlock()
+	if !ok {
+		address = name
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, &Error{Kind: Unusable, URL: name, Err: errors.New("it is no web address")}
+	}
+	r.Header.Set("Accept-Encoding", "identity")
+	return r, nil
+}
+
+// look asks for size and version by the first byte: some servers, and addresses that are signed for GET, answer no HEAD.
+func (w *web) look(ctx context.Context, o Object) (Object, error) {
+	r, err := w.request(ctx, o.URL)
+	if err != nil {
+		return o, err
+	}
+	r.Header.Set("Range", "bytes=0-0")
+	answer, err := w.client.Do(r)
+	if err != nil {
+		return o, unreachable(ctx, o.URL, err)
+	}
+	defer answer.Body.Close() // nothing was written
+	o.Version = versionOf(answer.Header)
+	switch answer.StatusCode {
+	case http.StatusPartialContent:
+		if _, size, ok := strings.Cut(answer.Header.Get("Content-Range"), "/"); ok {
+			if o.Size, err = strconv.ParseInt(size, 10, 64); err == nil && o.Size >= 0 {
+				return o, nil
+			}
+		}
+	case http.StatusOK:
+		if o.Size = answer.ContentLength; o.Size >= 0 {
+			return o, nil
+		}
+	case http.StatusRequestedRangeNotSatisfiable: // of an empty object
+		if answer.Header.Get("Content-Range") == "bytes */0" {
+			return o, nil
+		}
+	default:
+		return o, refused(answer, o.URL, deniedWeb)
+	}
+	return o, &Error{Kind: Unusable, URL: o.URL, Err: errors.New("the server does not say how large it is"), hint: "pipe it: curl -sSfL ADDRESS | loaderd publish -"}
+}
+
+// versionOf is a strong ETag, or when the object was changed last.
+func versionOf(h http.Header) string {
+	if tag := h.Get("ETag"); tag != "" && !strings.HasPrefix(tag, "W/") {
+		return tag
+	}
+	return h.Get("Last-Modified")
+}
+
+func (w *web) list(context.Context, string, func(string, Object) error) error {
+	return errors.New("a web server lists nothing")
+}
+
+func (w *web) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+	r, err := w.request(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(o.Version, `"`) {
+		r.Header.Set("If-Match", o.Version)
+	}
+	body, header, err := getRange(w.client, r, o, from, to, deniedWeb)
+	if err != nil {
+		return nil, err
+	}
+	if now := versionOf(header); o.Version != "" && now != "" && now != o.Version {
+		return nil, errors.Join(changed(o, "its version is another one"), body.Close())
+	}
+	return body, nil
+}
+
+// getRange asks for bytes of an object. A server that gives all of it instead is read from the beginning, and what is before from is left out.
+func getRange(client *http.Client, r *http.Request, o Object, from, to int64, denied string) (io.ReadCloser, http.Header, error) {
+	r.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-"+strconv.FormatInt(to-1, 10))
+	answer, err := ask(client, r, o.URL, denied)
+	if err != nil {
+		return nil, nil, err
+	}
+	if answer.StatusCode == http.StatusPartialContent {
+		if err := sameObject(o, answer.Header.Get("Content-Range"), ""); err != nil {
+			return nil, nil, errors.Join(err, answer.Body.Close())
+		}
+		if got := answer.Header.Get("Content-Range"); !strings.HasPrefix(got, "bytes "+strconv.FormatInt(from, 10)+"-") {
+			err := &Error{Kind: Unusable, URL: o.URL, Err: fmt.Errorf("asked for the bytes from %d on the server gives %q", from, got)}
+			return nil, nil, errors.Join(err, answer.Body.Close())
+		}
+		return answer.Body, answer.Header, nil
+	}
+	if answer.ContentLength >= 0 && answer.ContentLength != o.Size {
+		return nil, nil, errors.Join(changed(o, fmt.Sprintf("it has %d bytes, it had %d", answer.ContentLength, o.Size)), answer.Body.Close())
+	}
+	if _, err := io.CopyN(io.Discard, answer.Body, from); err != nil {
+		return nil, nil, errors.Join(unreachable(r.Context(), o.URL, err), answer.Body.Close())
+	}
+	return answer.Body, answer.Header, nil
+}
+
+// sameObject refuses the content of an object whose size or tag is another one.
+func sameObject(o Object, contentRange, tag string) error {
+	if _, size, ok := strings.Cut(contentRange, "/"); ok && size != "*" && size != strconv.FormatInt(o.Size, 10) {
+		return changed(o, fmt.Sprintf("it has %s bytes, it had %d", size, o.Size))
+	}
+	if tag != "" && o.Version != "" && tag != o.Version {
+		return changed(o, "its ETag is another one")
+	}
+	return nil
+}
+
+func changed(o Object, how string) error {
+	return &Error{Kind: Changed, URL: o.URL, Err: fmt.Errorf("the object has changed since it was listed: %s", how)}
+}

@@ -1,0 +1,113 @@
+package objecttest
+
+import (
+	"crypto/sha1" //nolint:gosec // as git does
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Commit is the commit that main of each data set of a Hub is at.
+const Commit = "0123456789abcdef0123456789abcdef01234567"
+
+// Hub is a double of the Hugging Face hub's interface of files: revisions, a tree in pages, and files by a redirect to another server.
+type Hub struct {
+	*httptest.Server
+	Files *Web   // where it sends to
+	Token string // that reads; empty lets everybody read
+	Page  int    // entries of a page of a tree
+
+	mu    sync.Mutex
+	paths map[string][]string // by data set
+}
+
+// NewHub starts a hub, which ends with the test.
+func NewHub(tb testing.TB) *Hub {
+	h := &Hub{Files: NewWeb(tb), Page: 1000, paths: map[string][]string{}}
+	h.Server = httptest.NewServer(h)
+	tb.Cleanup(h.Close)
+	return h
+}
+
+// Put stores a file of a data set OWNER/NAME.
+func (h *Hub) Put(set, path string, data []byte) {
+	h.Files.Put("/"+set+"/"+path, data)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.paths[set] = append(h.paths[set], path)
+	slices.Sort(h.paths[set])
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Hub) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	if h.Token != "" && r.Header.Get("Authorization") != "Bearer "+h.Token {
+		http.Error(out, `{"error":"Invalid username or password."}`, http.StatusUnauthorized)
+		return
+	}
+	api, isAPI := strings.CutPrefix(r.URL.Path, "/api/datasets/")
+	path, isFile := strings.CutPrefix(r.URL.Path, "/datasets/")
+	if isFile {
+		api = path
+	}
+	parts := strings.SplitN(api, "/", 5)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(parts) < 4 || h.paths[parts[0]+"/"+parts[1]] == nil {
+		http.NotFound(out, r)
+		return
+	}
+	set, within := parts[0]+"/"+parts[1], ""
+	if len(parts) == 5 {
+		within = parts[4]
+	}
+	switch {
+	case isAPI && parts[2] == "revision" && parts[3] == "main":
+		_ = json.NewEncoder(out).Encode(map[string]string{"sha": Commit})
+	case isAPI && parts[2] == "tree" && parts[3] == Commit:
+		h.tree(out, r, set, within)
+	case isFile && parts[2] == "resolve" && parts[3] == Commit:
+		http.Redirect(out, r, strings.Replace(h.Files.URL, "127.0.0.1", "localhost", 1)+"/"+set+"/"+within, http.StatusFound)
+	default:
+		http.NotFound(out, r)
+	}
+}
+
+// tree answers with a page of the files below a folder.
+func (h *Hub) tree(out http.ResponseWriter, r *http.Request, set, folder string) {
+	type entry struct {
+		Type string `json:"type"`
+		OID  string `json:"oid"`
+		Size int    `json:"size"`
+		Path string `json:"path"`
+	}
+	var all []entry
+	for _, path := range h.paths[set] {
+		if folder != "" && !strings.HasPrefix(path, folder+"/") {
+			continue
+		}
+		h.Files.mu.Lock()
+		data := h.Files.objects["/"+set+"/"+path]
+		h.Files.mu.Unlock()
+		sum := sha1.Sum(data)
+		all = append(all, entry{"file", hex.EncodeToString(sum[:]), len(data), path})
+	}
+	if all == nil {
+		http.NotFound(out, r)
+		return
+	}
+	from, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
+	to := min(from+h.Page, len(all))
+	if to < len(all) {
+		query := r.URL.Query()
+		query.Set("cursor", strconv.Itoa(to))
+		out.Header().Set("Link", fmt.Sprintf(`<%s%s?%s>; rel="next"`, h.URL, r.URL.Path, query.Encode()))
+	}
+	_ = json.NewEncoder(out).Encode(all[from:to])
+}

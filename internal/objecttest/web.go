@@ -1,0 +1,141 @@
+// Package objecttest has stores of objects for tests: a web server and a double of the Hugging Face hub's file interface with faults in this process, and real
+// servers of S3, Google Cloud Storage and Azure as processes.
+package objecttest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Fault is what goes wrong with a request.
+type Fault struct {
+	Status int   // answer with it instead; 0 answers as always
+	After  int64 // cut the connection behind so many bytes of the answer, where Cut is set
+	Cut    bool
+	Header http.Header
+}
+
+// Web serves objects over HTTP, with ranges, ETags and If-Match.
+type Web struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	objects  map[string][]byte
+	faults   func(r *http.Request) Fault
+	requests []*http.Request
+	whole    bool // no ranges
+}
+
+// NewWeb starts a server, which ends with the test.
+func NewWeb(tb testing.TB) *Web {
+	w := &Web{objects: map[string][]byte{}}
+	w.Server = httptest.NewServer(w)
+	tb.Cleanup(w.Close)
+	return w
+}
+
+// Put stores an object below a path such as /a/b.jsonl.
+func (w *Web) Put(path string, data []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.objects[path] = data
+}
+
+// Faults has f decide what goes wrong with each request.
+func (w *Web) Faults(f func(r *http.Request) Fault) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faults = f
+}
+
+// NoRanges makes the server answer with whole objects.
+func (w *Web) NoRanges() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.whole = true
+}
+
+// Requests are those that came so far.
+func (w *Web) Requests() []*http.Request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]*http.Request(nil), w.requests...)
+}
+
+// ServeHTTP implements http.Handler.
+func (w *Web) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	w.mu.Lock()
+	data, there := w.objects[r.URL.Path]
+	faults, whole := w.faults, w.whole
+	w.requests = append(w.requests, r)
+	w.mu.Unlock()
+	if faults != nil {
+		f := faults(r)
+		for name, values := range f.Header {
+			out.Header()[name] = values
+		}
+		if f.Status != 0 {
+			out.WriteHeader(f.Status)
+			return
+		}
+		if f.Cut {
+			out = &cutWriter{ResponseWriter: out, left: f.After}
+		}
+	}
+	if !there {
+		http.NotFound(out, r)
+		return
+	}
+	serve(out, r, data, whole)
+}
+
+func serve(out http.ResponseWriter, r *http.Request, data []byte, whole bool) {
+	sum := sha256.Sum256(data)
+	out.Header().Set("ETag", `"`+hex.EncodeToString(sum[:8])+`"`)
+	if whole {
+		r = r.Clone(r.Context())
+		r.Header.Del("Range")
+		out.Header().Set("Content-Length", fmt.Sprint(len(data)))
+	}
+	out.Header().Set("Content-Type", "application/octet-stream")
+	http.ServeContent(out, r, "", time.Time{}, bytes.NewReader(data))
+}
+
+// cutWriter cuts the connection behind so many bytes.
+type cutWriter struct {
+	http.ResponseWriter
+	left int64
+}
+
+func (c *cutWriter) Write(p []byte) (int, error) {
+	if int64(len(p)) <= c.left {
+		c.left -= int64(len(p))
+		return c.ResponseWriter.Write(p)
+	}
+	_, _ = c.ResponseWriter.Write(p[:c.left])
+	if f, ok := c.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// Lines are n documents as JSON lines, all different: the text of the i-th begins with name and i.
+func Lines(name string, n, bytes int) []byte {
+	var b strings.Builder
+	for i := range n {
+		text := fmt.Sprintf("%s %d ", name, i)
+		for len(text) < bytes {
+			text += fmt.Sprintf("word%d ", len(text)*7%(i+3))
+		}
+		fmt.Fprintf(&b, "{\"id\": \"%s-%d\", \"text\": %q}\n", name, i, text)
+	}
+	return []byte(b.String())
+}

@@ -1,0 +1,376 @@
+package pulling
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/internal/objects"
+	"loaderd/loader"
+	"loaderd/stream"
+	"loaderd/stream/conn"
+	"loaderd/stream/planlog"
+)
+
+// filling is one term of a puller.
+//
+// What a crash, or another puller at the same time, leaves:
+//
+//	a listing that is not named by the record   parts that nobody reads
+//	documents behind the record's sequence      as many as the stream's end says: the next term counts them off the objects
+//	a batch under way of who is deposed         is refused, or has the documents that belong there; the next term finds the end moved, and counts again
+//	all messages purged                         the stream's end stays
+type filling struct {
+	*Puller
+	lead    loader.Lead
+	stream  jetstream.Stream
+	created time.Time
+	record  planlog.Pulled
+	how     How
+	listing []objects.Object
+	saved   time.Time
+}
+
+// run lists, settles where the stream is, and goes on from there.
+func (f *filling) run(ctx context.Context) error {
+	var err error
+	f.how = f.options.How
+	f.how.MaxDocument = f.limit
+	if f.record.How != nil { // what came behind the record came by its settings
+		if f.how, err = decodeHow(f.record.How); err != nil {
+			return err
+		}
+	}
+	if f.listing, err = f.recorded(ctx); err != nil {
+		return err
+	}
+	if len(f.listing) > 0 || f.record.Complete {
+		if _, err := f.look(ctx); err != nil { // web addresses have secrets that no record has
+			return err
+		}
+	}
+	if err := f.settle(ctx); err != nil {
+		return err
+	}
+	f.how = f.options.How
+	f.how.MaxDocument = f.limit
+	if f.record.How, err = encodeHow(f.how); err != nil {
+		return err
+	}
+	if !slices.Equal(f.record.From, f.Status().From) {
+		if err := f.extend(ctx); err != nil {
+			return err
+		}
+	}
+	for {
+		err := f.documents(ctx)
+		if errors.Is(err, errMoved) {
+			f.log.Info("the stream has grown while documents were appended: counting them")
+			err = f.settle(ctx)
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if f.options.Follow <= 0 {
+			return f.finish(ctx)
+		}
+		f.waits("all objects are read: new ones are looked for every " + f.options.Follow.String())
+		select {
+		case <-time.After(f.options.Follow):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := f.extend(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// recorded reads the listing that the record names.
+func (f *filling) recorded(ctx context.Context) (all []objects.Object, err error) {
+	for _, key := range f.record.Parts {
+		raw, err := f.pulls.Part(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		var part []objects.Object
+		if err := json.Unmarshal(raw, &part); err != nil {
+			return nil, fmt.Errorf("the listing of stream %s cannot be read (key %s): %w", f.docs.Config().Name, key, err)
+		}
+		all = append(all, part...)
+	}
+	if len(all) != f.record.Objects {
+		return nil, fmt.Errorf("the listing of stream %s has %d objects where its record says %d: restore its bucket from a backup", f.docs.Config().Name, len(all), f.record.Objects)
+	}
+	return all, nil
+}
+
+// look lists the patterns: pattern after pattern, each sorted, an object of several once. Only web addresses are looked up where a listing stands already.
+func (f *filling) look(ctx context.Context) (all []objects.Object, err error) {
+	seen := map[string]bool{}
+	for _, pattern := range f.options.From {
+		if len(f.listing) > 0 && !strings.HasPrefix(pattern, "http") {
+			continue
+		}
+		found, err := f.stores.List(ctx, pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range found {
+			if !seen[o.URL] {
+				seen[o.URL] = true
+				all = append(all, o)
+			}
+		}
+	}
+	return all, nil
+}
+
+// extend adds objects that are new to the listing, behind all that are there.
+func (f *filling) extend(ctx context.Context) error {
+	known := map[string]bool{}
+	for _, o := range f.listing {
+		known[o.URL] = true
+	}
+	listed := f.listing
+	f.listing = nil
+	found, err := f.look(ctx)
+	f.listing = listed
+	if err != nil {
+		return err
+	}
+	fresh := slices.DeleteFunc(found, func(o objects.Object) bool { return known[o.URL] })
+	next := f.record
+	next.Parts = slices.Clone(next.Parts)
+	for rest := fresh; len(rest) > 0; {
+		n := min(len(rest), partObjects)
+		raw, err := json.Marshal(rest[:n])
+		if err != nil {
+			return err
+		}
+		for len(raw) > planlog.MaxPart {
+			n /= 2
+			if raw, err = json.Marshal(rest[:n]); err != nil {
+				return err
+			}
+		}
+		key, err := f.pulls.AddPart(ctx, raw)
+		if err != nil {
+			return err
+		}
+		next.Parts = append(next.Parts, key)
+		rest = rest[n:]
+	}
+	for _, o := range fresh {
+		next.Bytes += o.Size
+	}
+	next.Objects += len(fresh)
+	next.From = named(f.options.From)
+	if len(fresh) > 0 {
+		next.Complete = false
+		f.log.Info("objects are listed", "new", len(fresh), "objects", next.Objects, "bytes", next.Bytes)
+	}
+	f.listing = append(slices.Clone(f.listing), fresh...)
+	f.record = next
+	return f.save(ctx)
+}
+
+// partObjects is how many objects a part of a listing has at most.
+const partObjects = 10_000
+
+// save writes the record.
+func (f *filling) save(ctx context.Context) error {
+	f.saved = time.Now()
+	if err := f.pulls.Write(ctx, f.record); err != nil {
+		return err
+	}
+	f.show(f.record, "", "")
+	return nil
+}
+
+// settle finds out how far the stream is: behind the record by as many documents as its end says.
+func (f *filling) settle(ctx context.Context) error {
+	_, info, err := f.state(ctx)
+	if err != nil {
+		return err
+	}
+	if !stream.Created(info).Equal(f.created) {
+		return errors.New("the stream was made anew: it is filled from the beginning")
+	}
+	last := info.State.LastSeq
+	switch {
+	case last < f.record.Sequence:
+		return fmt.Errorf("stream %s ends with document %d, and %d were put there: it was restored from an older copy, or deleted and made again; begin under another source",
+			f.docs.Config().Name, last, f.record.Sequence)
+	case last == f.record.Sequence:
+		return nil
+	}
+	from := f.record
+	f.log.Info("documents that were put behind the record are counted", "record", from.Sequence, "last", last)
+	r := newReading(f, from, last-from.Sequence)
+	defer r.close()
+	for b := range r.batches(ctx) {
+		if b.err != nil {
+			return b.err
+		}
+		if f.record = b.behind; b.behind.Sequence == last {
+			if err := f.own(ctx, b.last, last); err != nil {
+				f.record = from
+				return err
+			}
+			return f.save(ctx)
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	f.record = from
+	return f.foreign(last)
+}
+
+// own refuses a stream whose last document is not the one that belongs there, while it is still there.
+func (f *filling) own(ctx context.Context, input string, last uint64) error {
+	m, err := f.docs.Get(ctx, f.stream, last)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if m.Header.Get(stream.HeaderInput) != input {
+		return f.foreign(last)
+	}
+	return nil
+}
+
+func (f *filling) foreign(last uint64) error {
+	return fmt.Errorf("document %d of stream %s does not come from %s: somebody else publishes there. Stop them, and begin under another source; a source is pulled, or published to",
+		last, f.docs.Config().Name, strings.Join(f.Status().From, ", "))
+}
+
+// documents appends the documents of all objects that are left.
+func (f *filling) documents(ctx context.Context) error {
+	if f.record.Object == len(f.listing) {
+		return nil
+	}
+	r := newReading(f, f.record, 0)
+	defer r.close()
+	for b := range r.batches(ctx) {
+		if len(b.messages) > 0 {
+			if err := f.append(ctx, b); err != nil {
+				return err
+			}
+		}
+		f.record = b.behind
+		f.read(f.record, b.partly)
+		if b.err != nil {
+			return b.err
+		}
+		f.trouble("")
+		if time.Since(f.saved) >= recordEvery {
+			if err := f.save(ctx); err != nil {
+				return err
+			}
+			f.read(f.record, b.partly)
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return f.save(ctx)
+}
+
+// append puts the documents of a batch behind the record's sequence: all of them, perhaps in several groups, or an error. The record is then behind
+// those that are stored for sure.
+func (f *filling) append(ctx context.Context, b batch) error {
+	after, rest, n := f.record.Sequence, b.messages, len(b.messages)
+	pauses := f.docs.Backoff()
+	pause := func() error { return f.docs.Pause(ctx, min(pauses.NextBackOff(), longestWait), nil) }
+	for len(rest) > 0 {
+		if err := f.lead.Sure(ctx); err != nil {
+			return err
+		}
+		n = min(n, len(rest))
+		err := f.send(ctx, after, rest[:n])
+		switch {
+		case err == nil:
+			after, rest, n = after+uint64(n), rest[n:], 2*n
+			pauses.Reset()
+			f.waits("")
+			continue
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(conn.AsFull(err), conn.ErrFull):
+			f.waits("the stream is full: it goes on when documents are released (serve.release: purge), or with a larger stream.max_bytes")
+			n = max(1, (n+1)/2)
+		case conn.WrongLast(err):
+			return errMoved
+		case conn.Transient(err):
+			f.log.Debug("documents are not stored for sure", "error", err)
+			if err := pause(); err != nil {
+				return err
+			}
+			return errMoved
+		default:
+			return fmt.Errorf("store documents: %w", err)
+		}
+		if err := pause(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// longestWait is how long it waits at most before it looks again whether a full stream has room.
+const longestWait = time.Second
+
+// send makes one attempt to store documents behind a sequence, all or none.
+func (f *filling) send(ctx context.Context, after uint64, documents []stream.Message) error {
+	messages := make([]*nats.Msg, len(documents))
+	for i, d := range documents {
+		messages[i] = d.NATS()
+	}
+	messages[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(after, 10))
+	return f.docs.Attempt(ctx, sendLimit, func(ctx context.Context) error {
+		a, err := f.docs.Commit(ctx, false, messages...)
+		if err == nil && a.Duplicate {
+			err = errMoved
+		}
+		return err
+	})
+}
+
+// sendLimit is how long an answer may take before the stream's end is looked at.
+const sendLimit = 20 * time.Second
+
+// finish seals the stream behind the last document of the last object.
+func (f *filling) finish(ctx context.Context) error {
+	last, err := f.docs.SealDocuments(ctx)
+	if err != nil {
+		return err
+	}
+	if last != f.record.Sequence {
+		return f.foreign(last)
+	}
+	if !f.record.Complete {
+		f.record.Complete = true
+		if err := f.save(ctx); err != nil {
+			return err
+		}
+		f.log.Info("all objects are read, and the stream is sealed", "objects", f.record.Objects, "documents", f.record.Documents, "last", last)
+	}
+	f.show(f.record, "", "all objects are read")
+	<-ctx.Done() // nobody else need begin
+	return ctx.Err()
+}

@@ -1,0 +1,327 @@
+// Package pulling fills a document stream with documents of objects elsewhere, ahead of the runs that read it and within the stream's bounds: each document
+// once, in the order of a listing that is recorded, whichever process does it.
+package pulling
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/arrowout/answers"
+	"loaderd/internal/corpus"
+	"loaderd/internal/objects"
+	"loaderd/loader"
+	"loaderd/stream"
+	"loaderd/stream/conn"
+	"loaderd/stream/planlog"
+	"loaderd/stream/publish"
+)
+
+// Options say what a stream is filled with.
+type Options struct {
+	Source string   // of the documents' subject
+	Shown  string   // what the source is called in Status
+	From   []string // patterns of objects, in this order
+	How    How
+	// Fingerprint is that of the tokenizer where documents are token ids, else empty.
+	Fingerprint string
+	// Follow is how often new objects are looked for when all are read; 0: then the stream is sealed.
+	Follow time.Duration
+	// OnComplete is called, perhaps more than once, when all objects are read and the stream is sealed behind document last.
+	OnComplete func(ctx context.Context, last uint64) error
+	Log        *slog.Logger
+	// BatchBytes bounds what is appended at once; 0 is 8 MiB.
+	BatchBytes int
+}
+
+// How are the settings by which objects become documents: they are recorded, as which document stands where follows from them.
+type How struct {
+	Format       corpus.Format `json:"format"`
+	TextField    string        `json:"text_column"`
+	IDField      string        `json:"id_column"`
+	Tokens       bool          `json:"tokens"`
+	SkipBad      bool          `json:"skip_bad"`
+	SkipTooLarge bool          `json:"skip_too_large"`
+	MaxDocument  int64         `json:"max_document"`
+}
+
+// Status is how far a stream is filled.
+type Status answers.PullStatus
+
+// Puller fills one stream while it is its turn.
+type Puller struct {
+	options Options
+	docs    *stream.Store
+	pulls   *planlog.Pulls
+	stores  *objects.Stores
+	log     *slog.Logger
+	limit   int64
+
+	mu     sync.Mutex
+	status Status
+	mine   bool // this process fills the stream
+	speed  speed
+}
+
+const (
+	batchBytes = 8 << 20
+	// looks is how often a process that does not fill the stream looks how far it is.
+	looks = 2 * time.Second
+	// recordEvery is how often the record is written while documents come.
+	recordEvery = time.Second
+	// least and most are pauses before it is tried again.
+	least, most = time.Second, time.Minute
+)
+
+// New prepares to fill the document stream of a store, which is made where it is absent.
+func New(ctx context.Context, docs *stream.Store, holder planlog.Holder, o Options) (*Puller, error) {
+	if o.BatchBytes <= 0 {
+		o.BatchBytes = batchBytes
+	}
+	pulls, err := planlog.OpenPulls(ctx, docs, holder)
+	if err != nil {
+		return nil, err
+	}
+	st, err := docs.EnsureDocuments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &Puller{options: o, docs: docs, pulls: pulls, log: o.Log.With("stream", docs.Config().Name), limit: publish.Limit(docs.Conn().MaxPayload(), st.CachedInfo().Config) - headerBytes}
+	p.stores = objects.New(objects.Options{Log: p.log, Patience: 30 * time.Second, OnTrouble: p.trouble})
+	p.status = Status{Source: o.Shown, From: named(o.From)}
+	return p, nil
+}
+
+// named are patterns without secrets.
+func named(from []string) (out []string) {
+	for _, pattern := range from {
+		out = append(out, objects.Name(pattern))
+	}
+	return out
+}
+
+// Status is how far the stream is filled, as far as this process knows.
+func (p *Puller) Status() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.status
+	s.Rate, s.At = p.speed.rate(time.Now()), time.Now().UTC()
+	s.Says, _ = s.Sentence()
+	return s
+}
+
+// Serve fills the stream whenever it is this process's turn, until ctx ends. What is wrong is said by Status, and tried again.
+func (p *Puller) Serve(ctx context.Context) {
+	var watching sync.WaitGroup
+	watching.Go(func() { p.watch(ctx) })
+	defer watching.Wait()
+	for pause := least; ctx.Err() == nil; pause = min(2*pause, most) {
+		before := p.Status().Documents
+		err := p.turn(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !errors.Is(err, loader.ErrDeposed) {
+			p.trouble(err.Error())
+			p.log.Warn("documents of a source are not read on, trying again", "error", err, "again_in", pause)
+		}
+		if p.Status().Documents > before || errors.Is(err, loader.ErrDeposed) {
+			pause = least
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// turn waits until this process may fill the stream, and does it until another one may, or something is wrong.
+func (p *Puller) turn(ctx context.Context) error {
+	candidate, err := p.pulls.Candidate(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = candidate.Close() }() // nobody asks any more
+	lead, err := candidate.Take(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-lead.Over():
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	defer p.yours()
+	err = p.fill(ctx, lead)
+	select {
+	case <-lead.Over():
+		err = loader.ErrDeposed
+	default:
+	}
+	return errors.Join(err, lead.Close())
+}
+
+// yours says that this process does not fill the stream any more.
+func (p *Puller) yours() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mine = false
+}
+
+// errMoved says that the stream has grown without this process: how far it is has to be found out anew.
+var errMoved = errors.New("the stream has grown without this process")
+
+// fill fills the stream.
+func (p *Puller) fill(ctx context.Context, lead loader.Lead) error {
+	st, info, err := p.state(ctx)
+	if err != nil {
+		return err
+	}
+	record, err := p.pulls.Take(ctx, stream.Created(info), info.State.LastSeq)
+	if err != nil {
+		return err
+	}
+	f := &filling{Puller: p, lead: lead, stream: st, created: stream.Created(info), record: record}
+	if f.record.Trouble != "" {
+		f.record.Trouble = ""
+	}
+	p.mu.Lock()
+	p.mine = true
+	p.mu.Unlock()
+	p.show(f.record, "", "")
+	err = f.run(ctx)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, loader.ErrDeposed) {
+		f.record.Trouble = err.Error()
+		err = errors.Join(err, f.pulls.Write(ctx, f.record))
+	}
+	return err
+}
+
+// state is the stream's, as its leader tells it.
+func (p *Puller) state(ctx context.Context) (st jetstream.Stream, info *jetstream.StreamInfo, err error) {
+	err = p.docs.Retry(ctx, "read state of stream "+p.docs.Config().Name, func(ctx context.Context) error {
+		if st, err = p.docs.JetStream().Stream(ctx, p.docs.Config().Name); err != nil {
+			return err
+		}
+		if info, err = st.Info(ctx); err == nil && !conn.Led(info) {
+			err = conn.Passing(errors.New("the stream has no leader"))
+		}
+		return err
+	})
+	return st, info, err
+}
+
+// watch keeps the status of a stream that another process fills, and tells of its end.
+func (p *Puller) watch(ctx context.Context) {
+	told := false
+	for tick := time.NewTicker(looks); ; {
+		record, err := p.pulls.Read(ctx)
+		if err == nil {
+			p.mu.Lock()
+			mine := p.mine
+			p.mu.Unlock()
+			if !mine && record.Term > 0 {
+				p.show(record, record.Trouble, "")
+			}
+			if record.Complete && !told && p.options.OnComplete != nil {
+				if err := p.options.OnComplete(ctx, record.Sequence); err == nil {
+					told = true
+				} else if ctx.Err() == nil {
+					p.log.Warn("the end of a source is not recorded yet, trying again", "error", err)
+				}
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		}
+	}
+}
+
+// show makes a record the status.
+func (p *Puller) show(r planlog.Pulled, trouble, waits string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	from := p.status.From
+	p.status = Status{Source: p.status.Source, From: from, Objects: r.Objects, Read: r.Object, Bytes: r.Bytes, BytesRead: r.Done, Documents: r.Documents, LeftOut: r.LeftOut,
+		Complete: r.Complete, Puller: r.Puller, Trouble: trouble, Waits: waits}
+	p.speed.at(time.Now(), r.Done)
+}
+
+// trouble says what is wrong, or with "" that nothing is any more.
+func (p *Puller) trouble(problem string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status.Trouble = problem
+}
+
+// waits says why nothing comes although nothing is wrong.
+func (p *Puller) waits(why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status.Waits = why
+}
+
+// read counts bytes of the object that is read.
+func (p *Puller) read(r planlog.Pulled, more int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status.BytesRead, p.status.Documents, p.status.Read, p.status.LeftOut = r.Done+more, r.Documents, r.Object, r.LeftOut
+	p.speed.at(time.Now(), r.Done+more)
+}
+
+// speed is how many bytes come a second, over the last half minute.
+type speed struct {
+	points []point
+}
+
+type point struct {
+	at    time.Time
+	bytes int64
+}
+
+const speedOver = 30 * time.Second
+
+func (s *speed) at(now time.Time, bytes int64) {
+	if n := len(s.points); n > 0 && (bytes < s.points[n-1].bytes || now.Sub(s.points[n-1].at) < time.Second/4) {
+		if bytes < s.points[n-1].bytes {
+			s.points = nil
+		}
+		return
+	}
+	s.points = append(s.points, point{now, bytes})
+	for len(s.points) > 2 && now.Sub(s.points[1].at) > speedOver {
+		s.points = s.points[1:]
+	}
+}
+
+func (s *speed) rate(now time.Time) float64 {
+	if len(s.points) < 2 || now.Sub(s.points[len(s.points)-1].at) > speedOver {
+		return 0
+	}
+	first, last := s.points[0], s.points[len(s.points)-1]
+	return float64(last.bytes-first.bytes) / now.Sub(first.at).Seconds()
+}
+
+// encodeHow writes settings as they are recorded.
+func encodeHow(h How) (json.RawMessage, error) { return json.Marshal(h) }
+
+// decodeHow reads recorded settings.
+func decodeHow(raw json.RawMessage) (h How, err error) {
+	if err = json.Unmarshal(raw, &h); err != nil {
+		return h, fmt.Errorf("the recorded settings cannot be read: %w", err)
+	}
+	return h, nil
+}

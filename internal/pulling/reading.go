@@ -1,0 +1,182 @@
+package pulling
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strconv"
+	"sync"
+
+	"loaderd/internal/corpus"
+	"loaderd/internal/publishing"
+	"loaderd/stream"
+	"loaderd/stream/conn"
+	"loaderd/stream/planlog"
+	"loaderd/stream/publish"
+)
+
+// headerBytes is room for the headers of a message: an id of 16 KiB, a path, a label, the object's URL.
+const headerBytes = 24 << 10
+
+// batch are documents that follow each other, and what the record says behind them. An err is what comes behind them instead of more.
+type batch struct {
+	messages []stream.Message
+	behind   planlog.Pulled
+	partly   int64  // bytes of the present object that are read
+	last     string // where the last document lies in its object
+	err      error
+}
+
+// reading reads the documents behind a record's place, in a goroutine of its own, a batch ahead of who takes them.
+type reading struct {
+	f      *filling
+	at     planlog.Pulled
+	skip   uint64 // so many documents are counted, not returned
+	count  uint64
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	next   batch
+	size   int
+	out    chan batch
+}
+
+// newReading reads from a place on; the first skip documents are passed, and end the reading.
+func newReading(f *filling, at planlog.Pulled, skip uint64) *reading {
+	return &reading{f: f, at: at, skip: skip, out: make(chan batch, 1), cancel: func() {}}
+}
+
+func (r *reading) close() {
+	r.cancel()
+	r.done.Wait()
+}
+
+// batches yields all batches. It ends early when ctx does.
+func (r *reading) batches(ctx context.Context) iter.Seq[batch] {
+	ctx, r.cancel = context.WithCancel(ctx)
+	r.done.Go(func() {
+		defer close(r.out)
+		if err := r.objects(ctx); err != nil && ctx.Err() == nil {
+			r.next.err = err
+			r.give(ctx)
+			return
+		}
+		r.give(ctx)
+	})
+	return func(yield func(batch) bool) {
+		for b := range r.out {
+			if ctx.Err() != nil || !yield(b) {
+				return
+			}
+		}
+	}
+}
+
+// give hands the batch over that is being filled.
+func (r *reading) give(ctx context.Context) {
+	r.next.behind = r.at
+	select {
+	case r.out <- r.next:
+	case <-ctx.Done():
+	}
+	r.next, r.size = batch{}, 0
+}
+
+// errEnough says that all documents that were to be counted are.
+var errEnough = errors.New("enough")
+
+// objects reads the objects that are left.
+func (r *reading) objects(ctx context.Context) error {
+	for r.at.Object < len(r.f.listing) {
+		err := r.object(ctx)
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.at.Done += r.f.listing[r.at.Object].Size
+		r.at.Object, r.at.Entry = r.at.Object+1, 0
+	}
+	return nil
+}
+
+// object reads what is left of the present object.
+func (r *reading) object(ctx context.Context) error {
+	o := r.f.listing[r.at.Object]
+	how := r.f.how
+	in, err := corpus.Object(o, corpus.Options{Format: how.Format, TextField: how.TextField, IDField: how.IDField, Tokens: how.Tokens, MaxDocument: how.MaxDocument, Stores: r.f.stores})
+	if err != nil {
+		return err
+	}
+	entry := int64(0)
+	for d, err := range in.Documents(ctx) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var skipped *corpus.SkipError
+		if err != nil && (!errors.As(err, &skipped) || !how.leavesOut(skipped.Reason)) {
+			return err
+		}
+		if entry++; entry <= r.at.Entry {
+			continue // behind the record
+		}
+		if err := r.entry(ctx, in, d, err != nil || len(d.Data) == 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Subject is that of the documents of a source in the stream of a store.
+func Subject(docs *stream.Store, source string) string {
+	c := docs.Config()
+	if c.Source != "" { // of a stream of its own
+		return c.Subject
+	}
+	return c.Subject + "." + source
+}
+
+// leavesOut says whether what has no document for this reason is left out and counted. In publish the same are.
+func (h How) leavesOut(reason corpus.Reason) bool {
+	switch reason {
+	case corpus.BadRecord:
+		return h.SkipBad
+	case corpus.TooLarge:
+		return h.SkipTooLarge
+	}
+	return true
+}
+
+// entry takes one entry of the present object.
+func (r *reading) entry(ctx context.Context, in *corpus.Input, d corpus.Document, leftOut bool) error {
+	index := r.at.Entry
+	r.at.Entry++
+	r.next.partly = in.Read()
+	if leftOut {
+		r.at.LeftOut++
+		return nil
+	}
+	m := publishing.Message(d, r.f.options.Fingerprint)
+	m.Subject = Subject(r.f.docs, r.f.options.Source)
+	m.ID = publish.DocumentID(r.f.options.Source, d.Origin, int(index), m.Data, m.Meta)
+	m.Input = strconv.FormatInt(index, 10) + " " + d.Origin
+	size := len(m.Data) + 512
+	if len(r.next.messages) > 0 && (r.size+size > r.f.options.BatchBytes || len(r.next.messages) == conn.MaxCommit) {
+		at := r.at
+		r.at.Entry--
+		r.give(ctx)
+		r.at = at
+	}
+	r.at.Sequence++
+	r.at.Documents++
+	r.next.last = m.Input
+	if r.skip == 0 {
+		r.next.messages = append(r.next.messages, m)
+		r.size += size
+		return nil
+	}
+	if r.count++; r.count == r.skip {
+		return errEnough
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+package pulling
+
+import (
+	"fmt"
+	"strings"
+
+	"loaderd/internal/quantity"
+)
+
+// Sentence says how far the source is, or why nothing comes, and what to do about it; "" where nothing is to be done.
+func (s Status) Sentence() (what, do string) {
+	from := strings.Join(s.From, ", ")
+	far := fmt.Sprintf("%s of %s objects of %s are read", quantity.Count(int64(s.Read)), quantity.Count(int64(s.Objects)), from)
+	switch {
+	case s.Trouble != "":
+		return "documents of " + from + " do not come: " + s.Trouble, "mend that: it is tried again by itself"
+	case s.Complete:
+		return "all " + quantity.Count(int64(s.Objects)) + " objects of " + from + " are read, and the source is sealed", ""
+	case s.Waits != "":
+		return far + "; " + s.Waits, ""
+	case s.Objects == 0:
+		return "the objects of " + from + " are being listed", ""
+	case s.Rate > 0:
+		return far + ", " + quantity.Bytes(int64(s.Rate)) + "/s", ""
+	}
+	return far, ""
+}

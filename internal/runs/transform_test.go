@@ -1,0 +1,59 @@
+package runs_test
+
+import (
+	"errors"
+	"testing"
+
+	"loaderd/internal/natstest"
+	"loaderd/internal/runs"
+	"loaderd/loader"
+	"loaderd/loader/plan"
+	"loaderd/stream/doclog"
+)
+
+// An audit makes the tokens that the run's own configuration asks for, whatever it is called with, and what a fork has left are the same tokens.
+func TestTransformedDocuments(t *testing.T) {
+	store, ctx := published(t), natstest.Context(t)
+	transformed := func(method string) plan.Config {
+		c := config(method)
+		c.Documents = plan.DocumentsConfig{BOS: "200", FIM: plan.FIM{Rate: 0.5, SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "201", Middle: "202", Suffix: "203"}},
+			MaxTokens: plan.MaxTokens{At: 10, Do: plan.MaxCut}}
+		return c
+	}
+	c := transformed("concat")
+	e := edges(t, store, "run")
+	with := tokenizing
+	with.Documents, with.Seed = c.Documents, c.Seed
+	var err error
+	if e.Documents, err = doclog.OpenReadOnly(ctx, store, with); err != nil {
+		t.Fatal(err)
+	}
+	r, stop := startOver(t, "run", c, e)
+	if _, err := r.Seal(ctx); err != nil {
+		t.Fatal(err)
+	}
+	steps := read(t, r, 0, 1<<20)
+	stop()
+	audited, err := runs.Audit(ctx, store, "run", tokenizing, c.Tokenizer, nil)
+	if err != nil || audited.Steps != uint64(len(steps)) || !audited.Ended {
+		t.Errorf("%+v, %v", audited, err)
+	}
+	if plain := int64(documents * len("document 1")); audited.Tokens <= plain {
+		t.Errorf("%d tokens, and %d without what was put before and into them", audited.Tokens, plain)
+	}
+	if forked, _, err := runs.Fork(ctx, store, "run", 2, "equal", transformed("bfd"), with); err != nil || forked.Config.Documents.Versions["fim"] == 0 {
+		t.Errorf("%+v, %v", forked.Config.Documents, err)
+	}
+	var refused *loader.Error
+	for name, edit := range map[string]func(*plan.Config){
+		"plain":   func(c *plan.Config) { c.Documents = plan.DocumentsConfig{} },
+		"a seed":  func(c *plan.Config) { c.Seed++ },
+		"a limit": func(c *plan.Config) { c.Documents.MaxTokens.At++ },
+	} {
+		other := transformed("bfd")
+		edit(&other)
+		if _, _, err := runs.Fork(ctx, store, "run", 2, "other", other, with); !errors.As(err, &refused) || refused.Reason != loader.PlanMismatch {
+			t.Errorf("a fork with another configuration (%s): %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package survey
+
+import "testing"
+
+// Of more lengths than are held the quantiles are those of some of them, and the extremes still of all.
+func TestQuantilesOfMany(t *testing.T) {
+	s := &sample{}
+	if s.quantiles() != (Lengths{}) {
+		t.Error("of nothing")
+	}
+	const n = 5 * kept / 2
+	for i := range n {
+		s.add(i + 1)
+	}
+	if len(s.lengths) >= kept || s.every != 4 {
+		t.Errorf("holds %d, each %d-th", len(s.lengths), s.every)
+	}
+	l := s.quantiles()
+	near := func(got int, share float64) bool {
+		want := share * n
+		return float64(got) > want-100 && float64(got) < want+100
+	}
+	if l.Shortest != 1 || l.Longest != n || !near(l.P10, 0.1) || !near(l.Median, 0.5) || !near(l.P90, 0.9) || !near(l.P99, 0.99) {
+		t.Errorf("of %d: %+v", n, l)
+	}
+}

@@ -1,0 +1,162 @@
+// Package survey reads inputs as they would be published, and tells what is there: how many documents, how long, what would be left out and why.
+package survey
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+
+	"loaderd/internal/corpus"
+)
+
+// Report is what inputs hold. Other programs read its JSON: fields may be added, and none may change its name or meaning.
+type Report struct {
+	Formats   []Format         `json:"formats"` // in the order in which they were found
+	Documents int64            `json:"documents"`
+	Bytes     int64            `json:"bytes"`             // of texts
+	Tokens    int64            `json:"tokens"`            // of documents that are token ids
+	TokenIDs  bool             `json:"token_ids"`         // whether documents are token ids
+	Tokenizer string           `json:"tokenizer"`         // fingerprint of the one that is said to have made them
+	LargestID int64            `json:"largest_id"`        // -1 without token ids
+	LastID    *uint32          `json:"last_id,omitempty"` // with which most documents end, where that is more than half of them
+	LastShare float64          `json:"last_share,omitempty"`
+	Lengths   Lengths          `json:"lengths"` // of documents: tokens, or bytes of text
+	First     *First           `json:"first,omitempty"`
+	LeftOut   map[string]Left  `json:"left_out"` // by reason
+	Problems  []string         `json:"problems"` // what would end the publishing
+	Parts     map[string]int64 `json:"parts,omitempty"`
+	Complete  bool             `json:"complete"` // everything was read
+}
+
+// Format is what was found in one form.
+type Format struct {
+	Name   string         `json:"format"`
+	Inputs int            `json:"inputs"`
+	Files  int            `json:"files"`
+	Bytes  int64          `json:"bytes"` // as they lie on disk
+	Fields []corpus.Field `json:"fields,omitempty"`
+}
+
+// Left is what was left out for a reason, and the first such thing.
+type Left struct {
+	Count int64  `json:"count"`
+	First string `json:"first"`
+}
+
+// First is the first document.
+type First struct {
+	Path  string   `json:"path"`
+	Label string   `json:"label"`
+	ID    string   `json:"id,omitempty"`
+	Text  string   `json:"text,omitempty"` // its beginning
+	IDs   []uint32 `json:"ids,omitempty"`  // the same of token ids
+}
+
+// shown is how much of the first document is told: bytes, or ids.
+const (
+	shownText = 400
+	shownIDs  = 32
+)
+
+// Empty is the reason of documents without content.
+const Empty = "empty"
+
+// Of reads inputs to their end, or to that of ctx.
+func Of(ctx context.Context, inputs []*corpus.Input) Report {
+	r := Report{LargestID: -1, LeftOut: map[string]Left{}, Problems: []string{}, Parts: map[string]int64{}}
+	lengths := &sample{}
+	last := map[uint32]int64{}
+	for _, in := range inputs {
+		if ctx.Err() != nil {
+			break
+		}
+		r.found(ctx, in)
+		for d, err := range in.Documents(ctx) {
+			var skip *corpus.SkipError
+			switch {
+			case ctx.Err() != nil:
+			case errors.As(err, &skip):
+				r.leave(string(skip.Reason), skip.Error())
+			case err != nil:
+				r.Problems = append(r.Problems, err.Error())
+			case len(d.Data) == 0:
+				r.leave(Empty, d.Path)
+			default:
+				lengths.add(r.take(in, d, last))
+			}
+			if ctx.Err() != nil {
+				break
+			}
+		}
+	}
+	r.Complete = ctx.Err() == nil
+	r.Lengths = lengths.quantiles()
+	for id, n := range last {
+		if 2*n > r.Documents {
+			r.LastID, r.LastShare = &id, float64(n)/float64(r.Documents)
+		}
+	}
+	return r
+}
+
+// found notes an input.
+func (r *Report) found(ctx context.Context, in *corpus.Input) {
+	name := string(in.Format())
+	i := slices.IndexFunc(r.Formats, func(f Format) bool { return f.Name == name })
+	if i < 0 {
+		i = len(r.Formats)
+		fields, err := in.Fields(ctx)
+		if err != nil && ctx.Err() == nil {
+			fields = nil // reading its documents says why
+		}
+		r.Formats = append(r.Formats, Format{Name: name, Fields: fields})
+	}
+	f := &r.Formats[i]
+	f.Inputs, f.Files, f.Bytes = f.Inputs+1, f.Files+in.Files(), f.Bytes+in.Bytes
+}
+
+func (r *Report) leave(reason, what string) {
+	l := r.LeftOut[reason]
+	if l.Count++; l.Count == 1 {
+		l.First = what
+	}
+	r.LeftOut[reason] = l
+}
+
+// lastMost bounds the ids that are counted as the last of documents.
+const lastMost = 1 << 16
+
+// take counts a document and returns its length.
+func (r *Report) take(in *corpus.Input, d corpus.Document, last map[uint32]int64) int {
+	r.Documents++
+	if in.Part != "" {
+		r.Parts[in.Part]++
+	}
+	if !in.Tokens() {
+		r.Bytes += int64(len(d.Data))
+		if r.First == nil {
+			r.First = &First{Path: d.Path, Label: d.Label, ID: d.ID, Text: strings.ToValidUTF8(string(d.Data[:min(len(d.Data), shownText)]), "")}
+		}
+		return len(d.Data)
+	}
+	r.TokenIDs = true
+	n := len(d.Data) / 4
+	r.Tokens += int64(n)
+	var id uint32
+	for i := 0; i < len(d.Data); i += 4 {
+		id = binary.LittleEndian.Uint32(d.Data[i:])
+		r.LargestID = max(r.LargestID, int64(id))
+	}
+	if _, known := last[id]; known || len(last) < lastMost {
+		last[id]++
+	}
+	if r.First == nil {
+		r.First = &First{Path: d.Path, Label: d.Label, ID: d.ID}
+		for i := 0; i < min(n, shownIDs); i++ {
+			r.First.IDs = append(r.First.IDs, binary.LittleEndian.Uint32(d.Data[4*i:]))
+		}
+	}
+	return n
+}

@@ -1,0 +1,54 @@
+package tokenfiles
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// llm.c begins its files with 256 numbers of 32 bits: a magic, a version, and how many ids follow.
+const llmcHeader = 256 * 4
+
+// llmcTypes are the types of ids by magic and version.
+var llmcTypes = map[[2]uint32]string{{20240520, 1}: "uint16", {20240801, 7}: "uint32"}
+
+// IsLLMC says whether data begins as a file of llm.c does (and of modded-nanogpt).
+func IsLLMC(head []byte) bool {
+	if len(head) < 12 {
+		return false
+	}
+	magic := binary.LittleEndian.Uint32(head)
+	for known := range llmcTypes {
+		if known[0] == magic {
+			return true
+		}
+	}
+	return false
+}
+
+// LLMC reads the ids of a file of llm.c.
+func LLMC(r io.Reader, c Cut) (*Stream, error) {
+	header := make([]byte, llmcHeader)
+	if _, err := io.ReadFull(r, header); err != nil {
+		return nil, cutOff("its header", err)
+	}
+	if !IsLLMC(header) {
+		return nil, errors.New("it does not begin as a file of llm.c does")
+	}
+	magic, version := binary.LittleEndian.Uint32(header), binary.LittleEndian.Uint32(header[4:])
+	name, ok := llmcTypes[[2]uint32{magic, version}]
+	if !ok {
+		return nil, fmt.Errorf("version %d of llm.c's files with the magic %d is not known", version, magic)
+	}
+	t, err := TypeOf(name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := Raw(r, t, c)
+	if err != nil {
+		return nil, err
+	}
+	s.total = int64(binary.LittleEndian.Uint32(header[8:]))
+	return s, nil
+}

@@ -1,0 +1,201 @@
+package tokenfiles
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+)
+
+// MegatronMagic begins an index (.idx) of Megatron's.
+const MegatronMagic = "MMIDIDX\x00\x00"
+
+// legacyMagic begins the index of fairseq, which Megatron kept until 2020.
+const legacyMagic = "TNTIDX\x00\x00"
+
+// megatronTypes are the codes of types in an index.
+var megatronTypes = map[byte]string{1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
+
+const (
+	megatronVersion = 1
+	megatronHeader  = int64(len(MegatronMagic)) + 8 + 1 + 8 + 8
+)
+
+// IsMegatron says whether data begins as an index of Megatron's does.
+func IsMegatron(head []byte) bool {
+	return len(head) >= len(MegatronMagic) && string(head[:len(MegatronMagic)]) == MegatronMagic
+}
+
+// Megatron reads the documents of a pair of files: the ids (.bin), and an index (.idx) of sequences, one or more of which are a document. An index is
+//
+//	"MMIDIDX\0\0" | version 1: uint64 | code of the type: uint8 | sequences n: uint64 | ends of documents d: uint64
+//	lengths in ids: int32 [n] | places in .bin in bytes: int64 [n] | 0 and the sequence behind each document's last: int64 [d]
+//
+// all of it little-endian. A file with several modes of data has uint8 [n] behind that.
+type Megatron struct {
+	Type                 Type
+	Sequences, Documents int64
+
+	lengths, places, ends *bufio.Reader
+	bin                   io.ReaderAt
+	size                  int64 // of bin
+	sequence              int64
+	ids                   *bufio.Reader
+	at                    int64 // of ids in bin
+}
+
+// OpenMegatron looks at the header of an index.
+func OpenMegatron(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64) (*Megatron, error) {
+	m := &Megatron{bin: bin, size: binSize}
+	header := make([]byte, megatronHeader)
+	n, err := idx.ReadAt(header, 0)
+	switch {
+	case n >= len(legacyMagic) && string(header[:len(legacyMagic)]) == legacyMagic:
+		return nil, errors.New("the index is of the old form (TNTIDX): make it again with Megatron's tools/preprocess_data.py")
+	case n >= len(MegatronMagic) && !IsMegatron(header):
+		return nil, errors.New("the index does not begin as one of Megatron's does")
+	case n < len(header):
+		return nil, cutOff("the index", err)
+	}
+	rest := header[len(MegatronMagic):]
+	switch version := binary.LittleEndian.Uint64(rest); version {
+	case megatronVersion:
+	case megatronVersion << 56:
+		return nil, errors.New("the index is big-endian, which Megatron's are not: write it on a little-endian machine")
+	default:
+		return nil, fmt.Errorf("the index has version %d, want %d", version, megatronVersion)
+	}
+	name, ok := megatronTypes[rest[8]]
+	if !ok {
+		return nil, fmt.Errorf("the index has values of type %d, which are no token ids", rest[8])
+	}
+	if m.Type, err = TypeOf(name); err != nil {
+		return nil, err
+	}
+	sequences, documents := binary.LittleEndian.Uint64(rest[9:]), binary.LittleEndian.Uint64(rest[17:])
+	if sequences > math.MaxInt64/16 || documents > math.MaxInt64/16 {
+		return nil, fmt.Errorf("the index is damaged: it names %d sequences and %d documents", sequences, documents)
+	}
+	m.Sequences, m.Documents = int64(sequences), int64(documents)-1
+	lengths := megatronHeader
+	places := lengths + 4*m.Sequences
+	ends := places + 8*m.Sequences
+	whole := ends + 8*int64(documents)
+	switch {
+	case documents == 0:
+		return nil, errors.New("the index is damaged: it has no beginning of documents")
+	case idxSize < whole:
+		return nil, fmt.Errorf("the index is cut off: it has %d bytes, %d sequences and %d documents take %d", idxSize, m.Sequences, m.Documents, whole)
+	case idxSize == whole+m.Sequences && m.Sequences > 0:
+		return nil, errors.New("the index has modes of sequences: data of several kinds is not read, only text")
+	case idxSize > whole:
+		return nil, fmt.Errorf("the index is damaged: it has %d bytes, %d sequences and %d documents take %d", idxSize, m.Sequences, m.Documents, whole)
+	}
+	section := func(from, to int64) *bufio.Reader {
+		return bufio.NewReaderSize(io.NewSectionReader(idx, from, to-from), 1<<16)
+	}
+	m.lengths, m.places, m.ends = section(lengths, places), section(places, ends), section(ends, whole)
+	first, err := number(m.ends)
+	if err != nil {
+		return nil, err
+	}
+	var last [8]byte
+	if _, err := idx.ReadAt(last[:], whole-8); err != nil {
+		return nil, cutOff("the index", err)
+	}
+	if end := int64(binary.LittleEndian.Uint64(last[:])); first != 0 || end != m.Sequences {
+		return nil, fmt.Errorf("the index is damaged: its documents are sequences %d to %d of %d", first, end, m.Sequences)
+	}
+	m.ids = bufio.NewReaderSize(io.NewSectionReader(bin, 0, binSize), 1<<16)
+	return m, nil
+}
+
+// At is how many bytes of .bin have been read, where its sequences lie in order.
+func (m *Megatron) At() int64 { return m.at }
+
+// Next appends the next document's ids to dst, little-endian int32, or returns io.EOF. A *DocumentError is a document that takes more than limit bytes or has an
+// id that does not fit: the next call goes on behind it.
+func (m *Megatron) Next(dst []byte, limit int64) ([]byte, error) {
+	end, err := number(m.ends)
+	if err == io.EOF {
+		return dst, io.EOF
+	}
+	if err != nil {
+		return dst, err
+	}
+	if end < m.sequence || end > m.Sequences {
+		return dst, fmt.Errorf("the index is damaged: a document is sequences %d to %d of %d", m.sequence, end, m.Sequences)
+	}
+	var tokens int64
+	var wrong error
+	for ; m.sequence < end; m.sequence++ {
+		length, place, err := m.next()
+		if err != nil {
+			return dst, err
+		}
+		if tokens += length; 4*tokens > limit || wrong != nil {
+			continue
+		}
+		if dst, err = m.read(dst, place, length); err != nil {
+			var bad *DocumentError
+			if !errors.As(err, &bad) {
+				return dst, err
+			}
+			wrong = err
+		}
+	}
+	switch {
+	case wrong != nil:
+		return dst, &DocumentError{Tokens: tokens, Err: wrong}
+	case 4*tokens > limit:
+		return dst, tooLarge(tokens, limit)
+	}
+	return dst, nil
+}
+
+// next is a sequence's length in ids and its place in bin.
+func (m *Megatron) next() (length, place int64, err error) {
+	var raw [4]byte
+	if _, err := io.ReadFull(m.lengths, raw[:]); err != nil {
+		return 0, 0, cutOff("the index", err)
+	}
+	length = int64(int32(binary.LittleEndian.Uint32(raw[:])))
+	if place, err = number(m.places); err != nil {
+		return 0, 0, cutOff("the index", err)
+	}
+	if length < 0 || place < 0 || place > m.size || length*int64(m.Type.Size) > m.size-place {
+		return 0, 0, fmt.Errorf("sequence %d is %d ids from byte %d on, and the file of ids has %d bytes: it is cut off, or the index is damaged",
+			m.sequence, length, place, m.size)
+	}
+	return length, place, nil
+}
+
+// read appends ids that lie in bin.
+func (m *Megatron) read(dst []byte, place, length int64) ([]byte, error) {
+	if place != m.at {
+		m.ids.Reset(io.NewSectionReader(m.bin, place, m.size-place))
+		m.at = place
+	}
+	for left := length * int64(m.Type.Size); left > 0; {
+		raw, err := m.ids.Peek(int(min(left, 1<<15))) // a multiple of every size
+		if err != nil {
+			return dst, cutOff("the file of ids", err)
+		}
+		if dst, err = m.Type.Append(dst, raw); err != nil {
+			return dst, &DocumentError{Err: err}
+		}
+		_, _ = m.ids.Discard(len(raw)) // it was peeked at
+		m.at += int64(len(raw))
+		left -= int64(len(raw))
+	}
+	return dst, nil
+}
+
+// number reads an int64, or io.EOF where there is none.
+func number(r io.Reader) (int64, error) {
+	var raw [8]byte
+	_, err := io.ReadFull(r, raw[:])
+	return int64(binary.LittleEndian.Uint64(raw[:])), err
+}

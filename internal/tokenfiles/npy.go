@@ -1,0 +1,126 @@
+package tokenfiles
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// NPYMagic begins a file of NumPy's.
+const NPYMagic = "\x93NUMPY"
+
+// npyHeaderMost bounds the header: a name of a type and a shape.
+const npyHeaderMost = 64 << 10
+
+var (
+	npyType  = regexp.MustCompile(`'descr':\s*'([<>|=])([a-zA-Z])(\d+)'`)
+	npyOrder = regexp.MustCompile(`'fortran_order':\s*(True|False)`)
+	npyShape = regexp.MustCompile(`'shape':\s*\(([0-9, ]*)\)`)
+)
+
+// NPY reads an array of ids, of either order of bytes. Of one dimension it is cut as c says; of two a row is a document, or cut further.
+func NPY(r io.Reader, c Cut) (*Stream, error) {
+	buffered := bufio.NewReaderSize(r, 1<<16)
+	header, err := npyHeader(buffered)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{r: buffered, cut: c}
+	if s.typ, err = npyTypeOf(header); err != nil {
+		return nil, err
+	}
+	shape, err := npyShapeOf(header)
+	if err != nil {
+		return nil, err
+	}
+	switch order := npyOrder.FindStringSubmatch(header); {
+	case order == nil:
+		return nil, errors.New("its NumPy header does not say the order of its values")
+	case len(shape) == 0 || len(shape) > 2:
+		return nil, fmt.Errorf("its array has %d dimensions: want 1, or 2 with a document in each row", len(shape))
+	case len(shape) == 2 && order[1] == "True":
+		return nil, errors.New("its array lies column by column: save it with np.ascontiguousarray")
+	case len(shape) == 1 && !c.some():
+		return nil, ErrNoCut
+	}
+	s.total = 1
+	for _, n := range shape {
+		if n > 0 && s.total > math.MaxInt64/8/n {
+			return nil, errors.New("its NumPy header names a shape that is out of range")
+		}
+		s.total *= n
+	}
+	if len(shape) == 2 {
+		s.row = shape[1]
+	}
+	return s, nil
+}
+
+func npyHeader(r io.Reader) (string, error) {
+	var fixed [10]byte
+	if _, err := io.ReadFull(r, fixed[:]); err != nil {
+		return "", cutOff("its NumPy header", err)
+	}
+	if string(fixed[:6]) != NPYMagic {
+		return "", errors.New("it does not begin as a NumPy file does")
+	}
+	length := int64(binary.LittleEndian.Uint16(fixed[8:]))
+	switch fixed[6] {
+	case 1:
+	case 2, 3:
+		var high [2]byte
+		if _, err := io.ReadFull(r, high[:]); err != nil {
+			return "", cutOff("its NumPy header", err)
+		}
+		length |= int64(binary.LittleEndian.Uint16(high[:])) << 16
+	default:
+		return "", fmt.Errorf("version %d of NumPy's format is not known", fixed[6])
+	}
+	if length > npyHeaderMost {
+		return "", fmt.Errorf("its NumPy header is said to have %d bytes, at most %d can be", length, npyHeaderMost)
+	}
+	header := make([]byte, length)
+	if _, err := io.ReadFull(r, header); err != nil {
+		return "", cutOff("its NumPy header", err)
+	}
+	return string(header), nil
+}
+
+func npyTypeOf(header string) (Type, error) {
+	found := npyType.FindStringSubmatch(header)
+	if found == nil {
+		return Type{}, errors.New("its NumPy header names no plain type: want integers")
+	}
+	name := map[string]string{"u": "uint", "i": "int"}[found[2]]
+	bytes, _ := strconv.Atoi(found[3]) // digits; what is too large is no type
+	t, err := TypeOf(name + strconv.Itoa(8*bytes))
+	if name == "" || err != nil {
+		return Type{}, fmt.Errorf("its values are %s%s%s, want integers of token ids", found[1], found[2], found[3])
+	}
+	t.big = found[1] == ">"
+	return t, nil
+}
+
+func npyShapeOf(header string) (shape []int64, err error) {
+	found := npyShape.FindStringSubmatch(header)
+	if found == nil {
+		return nil, errors.New("its NumPy header names no shape")
+	}
+	for part := range strings.SplitSeq(found[1], ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(part, 10, 64)
+		if err != nil {
+			return nil, errors.New("its NumPy header names a shape that is out of range")
+		}
+		shape = append(shape, n)
+	}
+	return shape, nil
+}

@@ -1,0 +1,120 @@
+// Package tokenfiles reads documents of token ids from the files that others keep them in: Megatron's .bin and .idx, NumPy's .npy, and ids one behind
+// the other, with the header of llm.c or without any. Whatever the bytes are, memory stays within a document, and what can not be read is an error.
+package tokenfiles
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Type is how an id lies in a file.
+type Type struct {
+	Name   string // NumPy's
+	Size   int    // bytes
+	signed bool
+	big    bool // big-endian
+}
+
+// Types are those of ids, little-endian.
+var Types = []Type{
+	{Name: "uint8", Size: 1}, {Name: "int8", Size: 1, signed: true}, {Name: "uint16", Size: 2}, {Name: "int16", Size: 2, signed: true},
+	{Name: "uint32", Size: 4}, {Name: "int32", Size: 4, signed: true}, {Name: "uint64", Size: 8}, {Name: "int64", Size: 8, signed: true},
+}
+
+// TypeOf returns the type of a name.
+func TypeOf(name string) (Type, error) {
+	if i := slices.IndexFunc(Types, func(t Type) bool { return t.Name == name }); i >= 0 {
+		return Types[i], nil
+	}
+	names := make([]string, len(Types))
+	for i, t := range Types {
+		names[i] = t.Name
+	}
+	return Type{}, fmt.Errorf("%q is no type of token ids: want %s", name, strings.Join(names, ", "))
+}
+
+// Append appends ids as little-endian int32. raw holds whole ids. On error some of them may have been appended.
+func (t Type) Append(dst, raw []byte) ([]byte, error) {
+	if t.plain() {
+		return appendShorts(dst, raw), nil
+	}
+	for i := 0; i < len(raw); i += t.Size {
+		id, ok := t.at(raw[i:])
+		if !ok {
+			return dst, fmt.Errorf("token %d: id %s does not fit 31 bits", i/t.Size, t.text(raw[i:]))
+		}
+		dst = binary.LittleEndian.AppendUint32(dst, id)
+	}
+	return dst, nil
+}
+
+// plain says whether ids are little-endian uint16, as most are: these are read many at a time.
+func (t Type) plain() bool { return t.Size == 2 && !t.signed && !t.big }
+
+func appendShorts(dst, raw []byte) []byte {
+	at, n := len(dst), len(raw)/2
+	dst = slices.Grow(dst, 4*n)[:at+4*n]
+	for i, out := 0, dst[at:]; i < n; i++ {
+		binary.LittleEndian.PutUint32(out[4*i:], uint32(binary.LittleEndian.Uint16(raw[2*i:])))
+	}
+	return dst
+}
+
+// at is the id that raw begins with; ok is false for one that no vocabulary has.
+func (t Type) at(raw []byte) (id uint32, ok bool) {
+	bits := t.bits(raw)
+	if t.signed && bits>>(8*t.Size-1) != 0 {
+		return 0, false
+	}
+	return uint32(bits), bits <= math.MaxInt32
+}
+
+func (t Type) bits(raw []byte) uint64 {
+	var order binary.ByteOrder = binary.LittleEndian
+	if t.big {
+		order = binary.BigEndian
+	}
+	switch t.Size {
+	case 1:
+		return uint64(raw[0])
+	case 2:
+		return uint64(order.Uint16(raw))
+	case 4:
+		return uint64(order.Uint32(raw))
+	}
+	return order.Uint64(raw)
+}
+
+func (t Type) text(raw []byte) string {
+	bits := t.bits(raw)
+	if shift := 64 - 8*t.Size; t.signed {
+		return fmt.Sprint(int64(bits<<shift) >> shift)
+	}
+	return fmt.Sprint(bits)
+}
+
+// DocumentError is a document that can not be read, though those behind it can.
+type DocumentError struct {
+	Tokens   int64 // that it has
+	TooLarge bool  // for the limit; else Err is what is wrong with it
+	Err      error
+}
+
+func (e *DocumentError) Error() string { return e.Err.Error() }
+func (e *DocumentError) Unwrap() error { return e.Err }
+
+// tooLarge is the error of a document that takes more bytes, as int32 ids, than the limit.
+func tooLarge(tokens, limit int64) error {
+	return &DocumentError{Tokens: tokens, TooLarge: true, Err: fmt.Errorf("document has %d tokens, %d bytes, more than %d", tokens, 4*tokens, limit)}
+}
+
+func cutOff(what string, err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("%s is cut off: %w", what, io.ErrUnexpectedEOF)
+	}
+	return err
+}

@@ -1,0 +1,177 @@
+package loader_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"loaderd/loader"
+	"loaderd/loader/internal/plantest"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// messages publishes messages, some of one document, most of several, and returns how many tokens of each are used.
+func (w *world) messages(n int) (used []int) {
+	r := rand.New(rand.NewPCG(1, 3))
+	for i := range n {
+		sequence := uint64(i + 1)
+		if i%5 == 4 {
+			w.docs.lengths(1 + i%20)
+			used = append(used, 1+i%20)
+			continue
+		}
+		d := loader.Document{}
+		var losses []int32
+		count := 0
+		for k := range 1 + r.IntN(6) {
+			x := plan.Part{Length: 1 + r.IntN(30), Traits: plan.Traits{Hint: hintOf(sequence + uint64(k))}}
+			if r.IntN(8) == 0 {
+				x = plan.Part{Skip: plan.SkipEmpty}
+			}
+			if k > 0 && i%2 == 0 { // a piece of the one before it
+				x.ID, x.Nth = d.Parts[k-1].ID, d.Parts[k-1].Nth+1
+			} else {
+				x.ID = 1e6*sequence + uint64(k)
+			}
+			x.Loss = plantest.Loss(sequence+1000*uint64(k), x.Length)
+			if x.Skip == "" {
+				count += x.Length
+			}
+			d.Docs = append(d.Docs, loader.Doc{Start: int32(len(d.Tokens)), Weight: weightOf(uint64(k))})
+			d.Tokens = append(d.Tokens, make([]int32, x.Length)...)
+			d.Parts = append(d.Parts, x)
+			losses = append(losses, runs(x)...)
+		}
+		d.Tokens, d.Loss = documentTokens(sequence, len(d.Tokens)), plan.Normal(losses)
+		w.docs.publish(d)
+		used = append(used, count)
+	}
+	return used
+}
+
+// runs are an even number of lengths, in turns with and without a loss.
+func runs(x plan.Part) []int32 {
+	out := slices.Clone([]int32(x.Loss))
+	if x.Loss == nil {
+		out = []int32{int32(x.Length)}
+	}
+	if len(out)%2 == 1 {
+		out = append(out, 0)
+	}
+	return out
+}
+
+// checkMessages checks that each piece is of one document of its message, and what the batch says of that.
+func (w *world) checkMessages(t *testing.T, b *loader.Batch) {
+	t.Helper()
+	for i, pieces := range b.Pieces {
+		at := i * b.Bucket
+		var labels []bool
+		if b.Loss != nil {
+			for k, n := range b.Loss[i] {
+				labels = append(labels, slices.Repeat([]bool{k%2 == 0}, int(n))...)
+			}
+		}
+		slot := 0
+		for k, p := range pieces {
+			d := w.docs.docs[p.Doc-1]
+			index, begin := 0, int32(0)
+			for x := d.Documents(); begin+int32(x[index].Length) <= p.Start; index++ {
+				begin += int32(x[index].Length)
+			}
+			x := d.Documents()[index]
+			if p.Start+p.Length > begin+int32(x.Length) || x.Skip != "" {
+				t.Fatalf("step %d: piece %v goes beyond document %d of its message, which has tokens [%d, %d)", b.Step, p, index, begin, begin+int32(x.Length))
+			}
+			if !slices.Equal(b.Tokens[at:at+int(p.Length)], d.Tokens[p.Start:p.Start+p.Length]) {
+				t.Fatalf("step %d: piece %v holds %v", b.Step, p, b.Tokens[at:at+int(p.Length)])
+			}
+			at += int(p.Length)
+			if b.Within != nil && d.Parts != nil && b.Within[i][k] != (loader.Within{Index: int32(index), Start: begin}) {
+				t.Fatalf("step %d: piece %v is of document %+v, want %d from %d on", b.Step, p, b.Within[i][k], index, begin)
+			}
+			weight := float32(1)
+			if d.Weight != nil {
+				weight = *d.Weight
+			}
+			if d.Docs != nil && d.Docs[index].Weight != nil {
+				weight = *d.Docs[index].Weight
+			}
+			if b.Weights == nil && weight != 1 || b.Weights != nil && b.Weights[i][k] != weight {
+				t.Fatalf("step %d: piece %v has the weight of %v, want %v", b.Step, p, b.Weights, weight)
+			}
+			var mask []bool
+			for k, n := range runs(plan.Part{Length: d.Len(), Loss: d.Loss}) {
+				mask = append(mask, slices.Repeat([]bool{k%2 == 0}, int(n))...)
+			}
+			for k := range p.Length {
+				if has := labels == nil || labels[slot]; has != mask[p.Start+k] {
+					t.Fatalf("step %d row %d: token %d of piece %v has a loss: %v", b.Step, i, k, p, has)
+				}
+				slot++
+			}
+		}
+	}
+}
+
+// Messages of several documents: each document is packed by itself, comes once, and is the same behind restarts, in an audit and over a fork.
+func TestMessagesOfSeveralDocuments(t *testing.T) {
+	split := plan.MaxTokens{At: 30, Do: plan.MaxSplit}
+	for i, method := range packonline.Methods() {
+		t.Run(method, func(t *testing.T) {
+			c := config(method)
+			c.Documents.Batches = i%2 == 0
+			if !c.Documents.Batches { // what they hold is one document
+				c.Documents.MaxTokens = split
+			}
+			whole := newWorld(c)
+			used := whole.messages(80)
+			want := whole.sealed(t)
+			for _, b := range want {
+				whole.checkMessages(t, b)
+			}
+			if _, err := loader.Audit(t.Context(), loader.Edges{Documents: whole.docs, Plan: whole.plan}, c.Tokenizer, nil); err != nil {
+				t.Error(err)
+			}
+			w := newWorld(c)
+			w.options.Checkpoint, w.options.Ahead = 1, 1
+			w.docs = whole.docs
+			for got := 0; got < len(want); {
+				run, stop := w.start(t)
+				if got == 0 {
+					if _, err := run.Seal(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, b := range read(t, run, loader.Place{World: 1}, uint64(got), min(3, len(want)-got)) {
+					if !reflect.DeepEqual(b, want[got]) {
+						t.Fatalf("step %d behind a restart is another one", got)
+					}
+					got++
+				}
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			half := len(want) / 2
+			seen, all := map[string]int{}, map[string]int{}
+			uses(want, all)
+			uses(want[:half], seen)
+			uses(forked(t, whole, uint64(half), 0), seen)
+			if !reflect.DeepEqual(seen, all) {
+				t.Error("a fork plans other tokens")
+			}
+			for i, n := range used {
+				for k := range w.docs.docs[i].Len() {
+					n -= all[fmt.Sprint(i+1, "/", k)]
+				}
+				if n != 0 {
+					t.Errorf("message %d: %d of its tokens have not come", i+1, n)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package loader
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/apache/arrow/go/v17/arrow/float16"
+
+	"loaderd/loader/plan"
+)
+
+// Beside is what came with the tokens of a message, where the run takes it along.
+type Beside struct {
+	// Columns are those of values for each token, by their places (plan.DocumentsConfig.TokenColumns): little-endian, as wide as their type, a bool in a
+	// byte. Nil for one that the message has not, or for all of them.
+	Columns [][]byte
+	// Meta are the values of each document, one document after the other, in the order of plan.DocumentsConfig.MetaColumns: a string, an int64, a float64, or
+	// nil for none. Nil where no document has any.
+	Meta []any
+}
+
+// Values returns the values of a column for tokens [start, start+length) of the message; nil where the message has not the column. width is of one value in
+// bytes.
+func (c Content) Values(place, width int, start, length int32) []byte {
+	if c.Beside == nil || c.Beside.Columns == nil || c.Beside.Columns[place] == nil {
+		return nil
+	}
+	return c.Beside.Columns[place][int(start)*width : int(start+length)*width]
+}
+
+// Meta returns a value of the document that a token is of; nil for none.
+func (c Content) Meta(place int, token int32) any {
+	if c.Beside == nil || c.Beside.Meta == nil {
+		return nil
+	}
+	i, _ := c.doc(token)
+	kinds := len(c.Beside.Meta) / max(len(c.Docs), 1)
+	return c.Beside.Meta[i*kinds+place]
+}
+
+// FillOf returns the value of tokens that bring none, as Beside.Columns has values.
+func FillOf(c plan.TokenColumn) []byte {
+	switch c.Type {
+	case plan.ColumnFloat32:
+		return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(c.Fill)))
+	case plan.ColumnFloat16:
+		return binary.LittleEndian.AppendUint16(nil, float16.New(float32(c.Fill)).Uint16())
+	case plan.ColumnInt32:
+		return binary.LittleEndian.AppendUint32(nil, uint32(int32(c.Fill)))
+	case plan.ColumnInt16:
+		return binary.LittleEndian.AppendUint16(nil, uint16(int16(c.Fill)))
+	}
+	return []byte{byte(int8(c.Fill))}
+}
+
+const (
+	sliceBytes = 24
+	valueBytes = 32 // of a value of a document, a string's bytes aside
+)
+
+func (b *Beside) bytes() (n int64) {
+	if b == nil {
+		return 0
+	}
+	n = 2 * sliceBytes
+	for _, column := range b.Columns {
+		n += int64(cap(column)) + sliceBytes
+	}
+	for _, value := range b.Meta {
+		n += valueBytes
+		if text, ok := value.(string); ok {
+			n += int64(len(text))
+		}
+	}
+	return n
+}

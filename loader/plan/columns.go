@@ -1,0 +1,150 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// TokenColumn is a column of values that documents bring along, one for each of their tokens.
+type TokenColumn struct {
+	// Type is one of the Column constants.
+	Type string `koanf:"type" json:"type"`
+	// Fill is the value of tokens that bring none: those of documents without the column, tokens that are put before, into and behind documents, and padding.
+	// Of a bool column it is 0 or 1.
+	Fill Fill `koanf:"fill" json:"fill"`
+}
+
+// Fill is the value of tokens that bring none.
+type Fill float64
+
+// Values of TokenColumn.Type.
+const (
+	ColumnFloat16 = "float16"
+	ColumnFloat32 = "float32"
+	ColumnInt8    = "int8"
+	ColumnInt16   = "int16"
+	ColumnInt32   = "int32"
+	ColumnBool    = "bool"
+	ColumnNone    = "none" // documents may bring it along, and it is left out
+)
+
+// Types of the values of a document.
+const (
+	MetaString  = "string"
+	MetaInt64   = "int64"
+	MetaFloat64 = "float64"
+)
+
+// MaxMetaText bounds the text of a document's value, in bytes.
+const MaxMetaText = 1 << 10
+
+// maxColumns bounds the columns of a run, and its values of a document.
+const maxColumns = 64
+
+const maxColumnName = 64
+
+var columnName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// taken are the names of what batches have anyway, and of what messages of several documents have.
+var taken = []string{
+	"ids", "id", "loss", "weight", "meta", "text", "parts", "messages", "path", "domain",
+	"input_ids", "segment_ids", "cu_seqlens", "position_ids", "labels", "loss_runs", "loss_weights", "documents", "sources",
+	"num_sources", "max_seqlen", "num_loss_tokens", "num_loss_tokens_global",
+}
+
+// Bytes returns what a value takes in memory; those of a bool column take a byte each.
+func (c TokenColumn) Bytes() int {
+	switch c.Type {
+	case ColumnFloat32, ColumnInt32:
+		return 4
+	case ColumnFloat16, ColumnInt16:
+		return 2
+	}
+	return 1
+}
+
+// TokenColumns returns the names of the columns that the run reads, in the order of all that depends on their places.
+func (c DocumentsConfig) TokenColumns() []string {
+	names := slices.Sorted(maps.Keys(c.Columns))
+	return slices.DeleteFunc(names, func(name string) bool { return c.Columns[name].Type == ColumnNone })
+}
+
+// MetaColumns returns the names of the values of a document, in the order of all that depends on their places.
+func (c DocumentsConfig) MetaColumns() []string { return slices.Sorted(maps.Keys(c.Meta)) }
+
+func (c DocumentsConfig) validateColumns(add func(field string, value any, want string)) {
+	if n := len(c.Columns) + len(c.Meta); n > maxColumns {
+		add("columns", n, fmt.Sprintf("at most %d columns, those of documents.meta included", maxColumns))
+	}
+	if len(c.TokenColumns()) > 0 && !c.Batches {
+		add("columns", strings.Join(c.TokenColumns(), ", "), "none without documents.batches: true, as they come in record batches")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Columns)) {
+		field := "columns." + name
+		if want := wantName(name); want != "" {
+			add(field, name, want)
+		}
+		c.Columns[name].validate(func(of string, value any, want string) { add(field+"."+of, value, want) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Meta)) {
+		field := "meta." + name
+		want := wantName(name)
+		if _, both := c.Columns[name]; both {
+			want = "another name: documents.columns has it"
+		}
+		if want != "" {
+			add(field, name, want)
+		}
+		if t := c.Meta[name]; t != MetaString && t != MetaInt64 && t != MetaFloat64 {
+			add(field, t, fmt.Sprintf("%s, %s or %s", MetaString, MetaInt64, MetaFloat64))
+		}
+	}
+}
+
+// wantName says what is wrong with a column's name.
+func wantName(name string) string {
+	switch {
+	case !columnName.MatchString(name) || len(name) > maxColumnName:
+		return fmt.Sprintf("a name of letters, digits and _ that begins with no digit, of at most %d", maxColumnName)
+	case slices.Contains(taken, name):
+		return "another name: these are taken: " + strings.Join(taken, ", ")
+	}
+	return ""
+}
+
+func (c TokenColumn) validate(add func(field string, value any, want string)) {
+	fill := float64(c.Fill)
+	within := func(most float64) {
+		if !(math.Abs(fill) <= most) {
+			add("fill", fill, "a finite number that "+c.Type+" holds")
+		}
+	}
+	whole := func(least, most float64) {
+		if fill != math.Trunc(fill) || fill < least || fill > most {
+			add("fill", fill, fmt.Sprintf("a whole number of %.0f to %.0f", least, most))
+		}
+	}
+	switch c.Type {
+	case ColumnFloat16:
+		within(65504)
+	case ColumnFloat32:
+		within(math.MaxFloat32)
+	case ColumnInt8:
+		whole(math.MinInt8, math.MaxInt8)
+	case ColumnInt16:
+		whole(math.MinInt16, math.MaxInt16)
+	case ColumnInt32:
+		whole(math.MinInt32, math.MaxInt32)
+	case ColumnBool:
+		if fill != 0 && fill != 1 {
+			add("fill", fill, "true or false")
+		}
+	case ColumnNone:
+	default:
+		add("type", c.Type, strings.Join([]string{ColumnFloat16, ColumnFloat32, ColumnInt8, ColumnInt16, ColumnInt32, ColumnBool}, ", ")+", or none to leave it out")
+	}
+}

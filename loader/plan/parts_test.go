@@ -1,0 +1,91 @@
+package plan_test
+
+import (
+	"slices"
+	"testing"
+
+	"loaderd/loader/internal/plantest"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// pieces are those of a document that is split: so many, of two tokens each.
+func pieces(id uint64, n int) (parts []plan.Part) {
+	for k := range n {
+		parts = append(parts, plan.Part{ID: id, Length: 2, Nth: k})
+	}
+	return parts
+}
+
+// A document that comes again is a duplicate with all of its pieces; they are none of one another.
+func TestDuplicatesOfPieces(t *testing.T) {
+	c := plantest.Config("concat")
+	c.Documents.MaxTokens = plan.MaxTokens{At: 2, Do: plan.MaxSplit}
+	one, err := plan.NewPlanner(c, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Mix, c.Sources = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}, map[string]mixture.Source{"a": {Weight: 1, Epochs: 1}}
+	mixed, err := plan.Header{Config: c, Start: 1, Sources: []plan.SourceBegin{{Name: "a", Start: 1}}}.NewPlanner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, tt := range []struct {
+		parts      []plan.Part
+		duplicates int64 // so far
+	}{{pieces(7, 3), 0}, {pieces(7, 3), 3}, {pieces(8, 2), 3}, {pieces(7, 1), 4}, {pieces(0, 3), 4}, {pieces(0, 3), 4}} {
+		for _, p := range []*plan.Planner{one, mixed} {
+			if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Parts: tt.parts}); err != nil {
+				t.Fatal(err)
+			}
+			if counts, _ := p.Counts(); counts.Duplicates != tt.duplicates {
+				t.Errorf("%d duplicates behind message %d, want %d", counts.Duplicates, i+1, tt.duplicates)
+			}
+		}
+	}
+}
+
+// A source takes all pieces of a document or none, by the document's id or place; of documents that come together it takes each by itself.
+func TestSourcesTakeWholeDocuments(t *testing.T) {
+	split := mixture.Source{Split: mixture.Split{Of: 3, Take: []int{1, 1}}}
+	took := map[int]int{}
+	for sequence := range uint64(200) {
+		for _, id := range []uint64{0, sequence} {
+			a := plan.Arrival{Sequence: sequence, Parts: slices.Concat(pieces(id, 3), pieces(id+1, 1), pieces(id+2, 2))}
+			if id == 0 {
+				for i := range a.Parts {
+					a.Parts[i].ID = 0
+				}
+			}
+			var taken []int
+			for i := range a.Parts {
+				one := a
+				one.Parts = slices.Clone(a.Parts)
+				for k := range one.Parts {
+					if k != i {
+						one.Parts[k].Skip = plan.SkipEmpty
+					}
+				}
+				taken = append(taken, one.Used(split))
+			}
+			took[a.Used(split)]++
+			if taken[0] != taken[1] || taken[0] != taken[2] || taken[4] != taken[5] {
+				t.Errorf("of message %d of documents %d ... come %d tokens", sequence, id, taken)
+			}
+		}
+	}
+	if len(took) < 6 { // of 3, 1 and 2 pieces any
+		t.Errorf("messages are used by %v", took)
+	}
+}
+
+// A run that neither takes messages of several documents nor splits them refuses them.
+func TestMessagesThatAreNotSeveral(t *testing.T) {
+	p, err := plan.NewPlanner(plantest.Config("concat"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Add(plan.Arrival{Sequence: 1, Parts: pieces(1, 2)}); err == nil {
+		t.Error("they are planned")
+	}
+}

@@ -1,0 +1,147 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// Token is a token of a configuration: an id, or how it is found. In a plan it is an id, or empty for none.
+type Token string
+
+// Values of Token besides ids and the texts of special tokens.
+const (
+	TokenAuto Token = "auto" // what the tokenizer says
+	TokenNone Token = "none" // no such token
+)
+
+// ID returns the id, or false for what is no id.
+func (t Token) ID() (int32, bool) {
+	n, err := strconv.ParseInt(string(t), 10, 32)
+	return int32(n), err == nil && n >= 0
+}
+
+// Set reports whether there is to be such a token.
+func (t Token) Set() bool { return t != "" && t != TokenNone }
+
+// FIM lets documents be filled in the middle: prefix, suffix and middle with a token before each.
+type FIM struct {
+	// Rate is the share of the documents, 0 to 1.
+	Rate float64 `koanf:"rate" json:"rate"`
+	// SPMRate is the share of those that have their suffix before their prefix.
+	SPMRate float64   `koanf:"spm_rate" json:"spm_rate"`
+	Tokens  FIMTokens `koanf:"tokens" json:"tokens"`
+}
+
+// FIMTokens are the tokens before the three parts of a document.
+type FIMTokens struct {
+	Prefix Token `koanf:"prefix" json:"prefix"`
+	Middle Token `koanf:"middle" json:"middle"`
+	Suffix Token `koanf:"suffix" json:"suffix"`
+}
+
+// MaxTokens bounds the tokens of a document, before any are put around or into it.
+type MaxTokens struct {
+	// At is the most tokens that a document may have; 0 sets no bound.
+	At int `koanf:"at" json:"at"`
+	// Do says what becomes of longer ones: MaxCut, MaxDrop or MaxSplit.
+	Do string `koanf:"do" json:"do"`
+}
+
+// Values of MaxTokens.Do.
+const (
+	MaxCut  = "cut"  // the first tokens are kept
+	MaxDrop = "drop" // it is left out
+	// MaxSplit makes several documents of it, of nearly the same number of tokens each.
+	MaxSplit = "split"
+)
+
+// The versions of what transformations do. One that gives a document other tokens than before needs a higher one: then no run goes on with it that was
+// begun without.
+const (
+	bosVersion       = 1
+	fimVersion       = 1
+	maxTokensVersion = 1
+)
+
+// settled returns the configuration as it stands in a plan: of transformations those that are on, with their versions.
+func (c DocumentsConfig) settled() DocumentsConfig {
+	versions := map[string]int{}
+	if c.BOS.Set() {
+		versions["bos"] = bosVersion
+	} else {
+		c.BOS = ""
+	}
+	if c.FIM.Rate != 0 {
+		versions["fim"] = fimVersion
+	} else {
+		c.FIM = FIM{}
+	}
+	if c.MaxTokens.At != 0 {
+		versions["max_tokens"] = maxTokensVersion
+	} else {
+		c.MaxTokens = MaxTokens{}
+	}
+	if c.Versions == nil && len(versions) > 0 { // a plan says itself which it was made with
+		c.Versions = versions
+	}
+	return c
+}
+
+// SameTokens reports whether the transformations of both configurations give every document the same tokens.
+func (c Config) SameTokens(other Config) bool {
+	shape := func(c Config) []byte {
+		d := c.Documents.settled()
+		d.Dedupe, d.Batches, d.Columns, d.Meta = 0, false, nil, nil
+		if d.FIM.Rate == 0 {
+			c.Seed = 0 // nothing is drawn
+		}
+		b, _ := json.Marshal([]any{d, c.Seed})
+		return b
+	}
+	return bytes.Equal(shape(c), shape(other))
+}
+
+func (c DocumentsConfig) validate() (bad []FieldError) {
+	add := func(field string, value any, want string) {
+		bad = append(bad, FieldError{Field: "documents." + field, Value: value, Want: want})
+	}
+	if c.Dedupe < 0 || c.Dedupe > 1<<26 {
+		add("dedupe", c.Dedupe, "0 (keep all) to 2^26 documents")
+	}
+	for _, x := range []struct {
+		field string
+		share float64
+	}{{"fim.rate", c.FIM.Rate}, {"fim.spm_rate", c.FIM.SPMRate}} {
+		if !(x.share >= 0 && x.share <= 1) {
+			add(x.field, x.share, "a share of 0 to 1")
+		}
+	}
+	if t := c.FIM.Tokens; c.FIM.Rate != 0 {
+		auto := 0
+		for _, x := range []struct {
+			field string
+			token Token
+		}{{"prefix", t.Prefix}, {"middle", t.Middle}, {"suffix", t.Suffix}} {
+			if !x.token.Set() {
+				add("fim.tokens."+x.field, x.token, "auto, a token id or the text of a special token")
+			}
+			if x.token == TokenAuto {
+				auto++
+			}
+		}
+		if auto != 0 && auto != 3 {
+			add("fim.tokens", t, "prefix, middle and suffix, or auto for all of them")
+		}
+	}
+	if at := c.MaxTokens.At; at < 0 || at > math.MaxInt32 {
+		add("max_tokens.at", at, "0 (no bound) to 2^31-1 tokens")
+	}
+	if do := c.MaxTokens.Do; do != MaxCut && do != MaxDrop && do != MaxSplit && (do != "" || c.MaxTokens.At != 0) {
+		add("max_tokens.do", do, fmt.Sprintf("%s, %s or %s", MaxCut, MaxDrop, MaxSplit))
+	}
+	c.validateColumns(add)
+	return bad
+}

@@ -1,0 +1,209 @@
+"""Reading files of every format that `loaderd import` reads, beside the original library: run.py --loaderd BIN [--megabytes N] [--rounds N]. Both read the same files
+in the same run, in turns, to the end, from the page cache, and make each document: loaderd as `import --dry-run` (which counts, too), the library in a loop that
+takes each document and its length. A table for docs/results/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+
+END = 50256
+VOCABULARY = "sha256:" + "0a" * 32
+Read = Callable[[Path], Iterator[int]]
+"""Goes through a format's documents by the original library: the length of each."""
+
+
+def lengths(total: int, mean: int) -> list[int]:
+    """Lengths with a long tail that add up to about a total."""
+    drawn = np.random.default_rng(1).lognormal(np.log(mean) - 0.5, 1.0, total // mean).astype(int) + 1
+    return drawn.tolist()
+
+
+def texts(megabytes: int) -> list[str]:
+    words = np.array(["the", "of", "packing", "documents", "streams", "a", "rows", "in", "training", "and", "then", "loader"])
+    draw = np.random.default_rng(2)
+    return [" ".join(words[draw.integers(0, len(words), max(1, n // 7))]) for n in lengths(megabytes << 20, 3000)]
+
+
+def ids(megabytes: int) -> list[np.ndarray]:
+    draw = np.random.default_rng(3)
+    return [np.append(draw.integers(0, END, n, dtype=np.uint16), np.uint16(END)) for n in lengths(megabytes << 19, 800)]
+
+
+def megatron(folder: Path, megabytes: int) -> Read:
+    import torch
+    from megatron.core.datasets.indexed_dataset import IndexedDataset, IndexedDatasetBuilder
+
+    builder = IndexedDatasetBuilder(str(folder / "x.bin"), dtype=np.uint16)
+    for document in ids(megabytes):
+        builder.add_item(torch.from_numpy(document.astype(np.int32)))
+        builder.end_document()
+    builder.finalize(str(folder / "x.idx"))
+
+    def read(at: Path) -> Iterator[int]:
+        data = IndexedDataset(str(at / "x"))
+        for i in range(len(data)):
+            yield len(data[i])
+
+    return read
+
+
+def npy(folder: Path, megabytes: int) -> Read:
+    np.save(folder / "x.npy", np.concatenate(ids(megabytes)))
+
+    def read(at: Path) -> Iterator[int]:
+        flat = np.load(at / "x.npy", mmap_mode="r")
+        ends = np.flatnonzero(flat == END) + 1
+        for start, end in zip([0, *ends.tolist()], ends.tolist(), strict=False):
+            yield len(np.array(flat[start:end]))
+
+    return read
+
+
+def mds(folder: Path, megabytes: int, compression: str | None = None) -> Read:
+    from streaming import LocalDataset, MDSWriter, StreamingDataset
+
+    with MDSWriter(out=str(folder), columns={"text": "str"}, compression=compression, exist_ok=True) as out:
+        for text in texts(megabytes):
+            out.write({"text": text})
+
+    def read(at: Path) -> Iterator[int]:
+        if compression is None:
+            data = LocalDataset(str(at))
+            for i in range(len(data)):
+                yield len(data[i]["text"])
+            return
+        with tempfile.TemporaryDirectory() as cache:
+            for sample in StreamingDataset(remote=str(at), local=f"{cache}/x", batch_size=1, shuffle=False):
+                yield len(sample["text"])
+
+    return read
+
+
+def saved(folder: Path, megabytes: int) -> Read:
+    from datasets import Dataset, load_from_disk
+
+    Dataset.from_dict({"text": texts(megabytes)}).save_to_disk(folder)
+    return lambda at: (len(row["text"]) for row in load_from_disk(at))
+
+
+def wet(folder: Path, megabytes: int) -> Read:
+    from warcio.archiveiterator import ArchiveIterator
+    from warcio.warcwriter import WARCWriter
+
+    with (folder / "x.warc.wet.gz").open("wb") as file:
+        out = WARCWriter(file, gzip=True)
+        for i, text in enumerate(texts(megabytes)):
+            out.write_record(out.create_warc_record(f"http://example.org/{i}", "conversion", payload=BytesIO(text.encode()), warc_content_type="text/plain"))
+
+    def read(at: Path) -> Iterator[int]:
+        with (at / "x.warc.wet.gz").open("rb") as file:
+            for record in ArchiveIterator(file):
+                if record.rec_type == "conversion":
+                    yield len(record.content_stream().read().decode())
+
+    return read
+
+
+def tar(folder: Path, megabytes: int) -> Read:
+    from webdataset import TarWriter, WebDataset
+
+    with TarWriter(str(folder / "x.tar")) as out:
+        for i, text in enumerate(texts(megabytes)):
+            out.write({"__key__": f"{i:08}", "txt": text})
+    return lambda at: (len(sample["txt"]) for sample in WebDataset(str(at / "x.tar"), shardshuffle=False, empty_check=False).decode())
+
+
+def jsonl(folder: Path, megabytes: int) -> Read:
+    with (folder / "x.jsonl").open("w") as file:
+        for text in texts(megabytes):
+            file.write(json.dumps({"text": text}) + "\n")
+
+    def read(at: Path) -> Iterator[int]:
+        with (at / "x.jsonl").open() as file:
+            for line in file:
+                yield len(json.loads(line)["text"])
+
+    return read
+
+
+def parquet(folder: Path, megabytes: int) -> Read:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"text": texts(megabytes)}), folder / "x.parquet", row_group_size=2000)
+
+    def read(at: Path) -> Iterator[int]:
+        with pq.ParquetFile(at / "x.parquet") as file:
+            for batch in file.iter_batches(columns=["text"]):
+                for text in batch.column(0).to_pylist():
+                    yield len(text)
+
+    return read
+
+
+TOKENS = ["--tokenizer-fingerprint", VOCABULARY, "--end-token", str(END)]
+CASES: dict[str, tuple[str, Callable[[Path, int], Read], list[str]]] = {
+    "Megatron, uint16": ("megatron-core", megatron, TOKENS),
+    "NumPy, uint16": ("numpy", npy, TOKENS),
+    "MDS": ("mosaicml-streaming", mds, []),
+    "MDS, zstd": ("mosaicml-streaming", lambda f, n: mds(f, n, "zstd"), []),
+    "Hugging Face, on disk": ("datasets", saved, []),
+    "WET, gzip": ("warcio", wet, []),
+    "tar of texts": ("webdataset", tar, []),
+    "JSON lines": ("json", jsonl, []),
+    "Parquet, snappy": ("pyarrow", parquet, []),
+}
+
+
+def best(times: list[float]) -> float:
+    return sorted(times)[len(times) // 2]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--loaderd", type=Path, required=True)
+    parser.add_argument("--megabytes", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("cases", nargs="*")
+    asked = parser.parse_args()
+    logging.disable(logging.WARNING)
+    print(f"{platform.machine()}, {asked.megabytes} MiB of documents, median of {asked.rounds}\n")
+    print("| format | documents | MB on disk | loaderd: MB/s | documents/s | library | MB/s | documents/s | ratio |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for name, (library, make, flags) in CASES.items():
+        if asked.cases and name not in asked.cases:
+            continue
+        folder = Path(tempfile.mkdtemp())
+        try:
+            read = make(folder, asked.megabytes)
+            size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) / 1e6
+            ours, theirs, counts = [], [], set()
+            for _ in range(asked.rounds):
+                began = time.perf_counter()
+                done = subprocess.run([asked.loaderd, "import", "--dry-run", "--json", *flags, folder], check=True, capture_output=True)
+                ours.append(time.perf_counter() - began)
+                counts.add(json.loads(done.stdout)["documents"])
+                began = time.perf_counter()
+                counts.add(sum(1 for _ in read(folder)))
+                theirs.append(time.perf_counter() - began)
+            (documents,) = counts
+            a, b = best(ours), best(theirs)
+            print(f"| {name} | {documents:,} | {size:.0f} | {size / a:,.0f} | {documents / a:,.0f} | {library} | {size / b:,.0f} | {documents / b:,.0f} | {b / a:.1f} |", flush=True)
+        finally:
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

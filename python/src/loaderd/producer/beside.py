@@ -1,0 +1,66 @@
+"""What comes along with a document's tokens in a message of several: values for each token, and values of its own (docs/documents.md). Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loaderd.beside import KINDS
+from loaderd.producer.errors import BadDocument
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TOKEN_TYPES = tuple(KINDS)
+VALUE_TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "int64": (int,), "float64": (int, float)}
+_OWN = frozenset(("ids", "id", "loss", "weight"))
+
+
+def check_types(what: str, types: object, known: tuple[str, ...]) -> dict[str, str]:
+    """Types of columns by their names. Raises ValueError."""
+    if not isinstance(types, Mapping):
+        raise ValueError(f"{what}={types!r}: want a dict of types by names, as in the run's documents.{what}")
+    for name, kind in types.items():
+        if kind not in known or name in _OWN:
+            raise ValueError(f"{what}: {name!r} is {kind!r}: want {', '.join(known)}, and another name than {', '.join(sorted(_OWN))}")
+    return dict(types)
+
+
+def columns_of(given: object, tokens: int, types: Mapping[str, str]) -> dict[str, NDArray[Any]]:
+    """A document's values for each of its tokens, by column: [tokens] each. Raises BadDocument."""
+    if not isinstance(given, Mapping):
+        raise BadDocument(f"columns is a {type(given).__name__}, want a dict of values by names")
+    if unknown := given.keys() - types.keys():
+        raise BadDocument(f"columns {sorted(map(str, unknown))}: name them with their types where it is published, columns={{name: type}}")
+    return {name: _column(name, values, tokens, types[name]) for name, values in sorted(given.items()) if values is not None}
+
+
+def _column(name: str, values: Any, tokens: int, kind: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise BadDocument(f"column {name}: {error}") from None
+    if array.ndim != 1 or len(array) != tokens:
+        raise BadDocument(f"column {name} is {list(array.shape)}, want a value for each of the document's {tokens:,} tokens")
+    wanted = np.dtype(kind)
+    if array.dtype.kind not in {"f": "fiu", "i": "iu", "b": "b"}[wanted.kind] and array.size:
+        raise BadDocument(f"column {name} holds {array.dtype}, want {kind}")
+    if wanted.kind == "i" and array.size and not np.iinfo(wanted).min <= array.min() <= array.max() <= np.iinfo(wanted).max:
+        raise BadDocument(f"column {name} has values from {array.min()} to {array.max()}, which {kind} does not hold")
+    return array.astype(wanted)
+
+
+def values_of(text: str, types: Mapping[str, str]) -> dict[str, Any]:
+    """A document's meta, from its JSON: only keys that have a type. Raises BadDocument."""
+    values: dict[str, Any] = {name: value for name, value in json.loads(text).items() if value is not None}
+    for name, value in values.items():
+        if name not in types:
+            raise BadDocument(f"meta {name!r}: name it with its type where it is published, meta={{name: type}}, or publish it without gather")
+        if isinstance(value, bool) or not isinstance(value, VALUE_TYPES[types[name]]):
+            raise BadDocument(f"meta {name!r} is {value!r}, want {types[name]}")
+        if isinstance(value, int) and types[name] == "int64" and not -(2**63) <= value < 2**63:
+            raise BadDocument(f"meta {name!r} is {value}, which int64 does not hold")
+    return values

@@ -1,0 +1,226 @@
+"""Chats as documents: messages, rendered by the chat template of a Hugging Face tokenizer, in parts with and without a loss."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from loaderd.producer.errors import BadDocument
+from loaderd.producer.source import fingerprint_of
+from loaderd.producer.splits import Tokenized, split
+from loaderd.producer.turns import written
+
+_MARK = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
+_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
+_OWN = frozenset(("documents", "kwargs"))
+"""Parameters of apply_chat_template that a chat may set besides the template's own arguments."""
+
+
+class Chat:
+    """Makes documents of chats, by the chat template of a fast tokenizer of transformers.
+
+        loaderd.publish([{"messages": chat, "id": "chat-1"} for chat in chats], url, source="chats", chat=loaderd.Chat(tokenizer))
+
+    The ids that a run with this tokenizer makes of a document are those of `tokenizer.apply_chat_template(messages, tokenize=True)`, with the run's
+    end-of-document token behind them.
+
+    Which tokens have a loss:
+
+    - **Templates with marks**, `{% generation %}` ... `{% endgeneration %}`: those of `return_assistant_tokens_mask=True`, which are the tokens with
+      at least one character between the marks (also where white space is not in a tokenizer's offsets: there transformers loses the mask). `roles`
+      says nothing here.
+    - **Other templates**: the turns of the messages whose role is one of `roles`. A turn is what the whole chat has between the end of
+      `messages[:k]` rendered with the generation prompt and the end of `messages[:k + 1]` rendered without: the content, calls of tools and the
+      end-of-turn token. The frame with the role's name has none, nor has white space behind an end-of-turn token that is one of the tokenizer's
+      added tokens: no model writes that. Tokens with at least one character of a turn have a loss. A template that renders a turn otherwise once
+      others follow (leaving out the thinking of earlier turns) is a BadDocument, unless `turns="last"`; so is one whose generation prompt is not how
+      an answer begins.
+    - With `turns="last"` the last of these turns alone.
+    - The end-of-document token has the loss of the last token, or what `end_loss` says.
+
+    `template` is a chat template (Jinja) instead of the tokenizer's own. What else is named goes to the template: `enable_thinking=False`,
+    `date_string="26 Jul 2024"`. A template that writes today's date makes another document of the same chat tomorrow: give it the date.
+
+    Special tokens that are spelled out in a message become special tokens, as with transformers. With `refuse_special` they are a BadDocument, and so
+    are other added tokens that the template names in messages of other roles than `roles`: an assistant may write <think>, a user may not.
+
+    A document is text in parts, which a run with `tokenizer.special_as_text` or `tokenizer.add_special_tokens` reads otherwise. Where no split of the
+    text gives the tokens of the chat it is a BadDocument. With `as_tokens` a document is the tokens: these always are right, and only runs of
+    this tokenizer, by its fingerprint, take them; `end_loss` is then for who appends the end token.
+
+    Raises TypeError for a tokenizer that is not a fast one of transformers, and ValueError for one without a template.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        template: str | None = None,
+        turns: Literal["all", "last"] = "all",
+        roles: Collection[str] = ("assistant",),
+        end_loss: bool | None = None,
+        refuse_special: bool = False,
+        as_tokens: bool = False,
+        **arguments: Any,
+    ) -> None:
+        if not hasattr(tokenizer, "apply_chat_template") or not getattr(tokenizer, "is_fast", False):
+            kind = type(tokenizer)
+            raise TypeError(f"chats need a fast tokenizer of transformers, with a chat template; this is a {kind.__module__}.{kind.__qualname__}")
+        if template is None and not getattr(tokenizer, "chat_template", None):
+            raise ValueError("the tokenizer has no chat template: give template=")
+        if turns not in ("all", "last"):
+            raise ValueError(f'turns is {turns!r}, want "all" or "last"')
+        if isinstance(roles, str) or not roles:
+            raise ValueError(f"roles is {roles!r}: want the roles whose turns have a loss, as ('assistant',)")
+        if as_tokens and end_loss is not None:
+            raise ValueError("end_loss goes with parts: as tokens, the end-of-document token has the loss of the last token")
+        self.tokenizer = tokenizer
+        self._exact = _with_exact_offsets(tokenizer)
+        self.template = template
+        self.as_tokens = as_tokens
+        self._turns, self._roles, self._end_loss = turns, frozenset(roles), end_loss
+        own = frozenset(inspect.signature(tokenizer.apply_chat_template).parameters) - _OWN
+        self._reserved = own | {"tools", "messages", "add_generation_prompt"}
+        self._arguments = arguments
+        if wrong := self._reserved & arguments.keys():
+            raise ValueError(f"{sorted(wrong)} are no arguments of a template")
+        added = [token for token in tokenizer.added_tokens_decoder.values() if token.content.strip()]
+        self._added = tuple(token.content for token in added)
+        self._before = next(
+            ((t.content, i) for i, t in tokenizer.added_tokens_decoder.items() if t.special and not (t.lstrip or t.rstrip or t.single_word)), None
+        )  # what stands before a part that no text begins with
+        written_by = template or tokenizer.chat_template
+        named = written_by if isinstance(written_by, str) else "".join(written_by.values())
+        special = [token.content for token in added if token.special]
+        self._refused = _any_of(special) if refuse_special else None
+        self._refused_of_others = _any_of([*special, *(token.content for token in added if token.content in named)]) if refuse_special else None
+
+    @staticmethod
+    def of(value: object) -> Chat:
+        """A Chat as it is, and that of a tokenizer."""
+        return value if isinstance(value, Chat) else Chat(value)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the tokenizer: what a run must have."""
+        return str(fingerprint_of(self.tokenizer))
+
+    def __call__(self, messages: object, tools: object = None, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The document of a chat: {"parts"}, or with `as_tokens` {"ids", "loss"}.
+
+        messages: dicts with `role` and mostly `content`; tools: those that the template is to offer, as objects or one JSON text, which is how datasets
+        keep them; arguments: more for the template. Raises BadDocument for what is no chat, what the template fails at, and where no split of the
+        text is right.
+        """
+        chat = self._checked(messages, arguments)
+        try:
+            tools = json.loads(tools) if isinstance(tools, str) else tools
+        except ValueError as error:
+            raise BadDocument(f"tools are a str that is no JSON: {error}") from None
+        given = {"tools": tools, "chat_template": self.template, **self._arguments, **(arguments or {})}
+        try:
+            whole = self._tokenized(chat, given)
+        except BadDocument:
+            raise
+        except Exception as error:  # templates raise what they like
+            raise BadDocument(f"the chat template fails: {type(error).__name__}: {error}") from error
+        if self.as_tokens:
+            return {"ids": whole.ids, "loss": whole.loss}
+        parts = split(whole, self._encode)
+        if self._end_loss not in (None, parts[-1]["loss"]):
+            parts.append({"text": "", "loss": self._end_loss})
+        return {"parts": parts}
+
+    def _checked(self, messages: object, arguments: object) -> list[dict[str, Any]]:
+        if isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence):
+            raise BadDocument(f"messages is a {type(messages).__name__}: want a list of dicts")
+        if not messages:
+            raise BadDocument("messages is empty")
+        for k, message in enumerate(messages):
+            if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+                raise BadDocument(f"message {k} is no dict with a role")
+            refused = self._refused if message["role"] in self._roles else self._refused_of_others
+            if refused is not None and (found := next(filter(None, map(refused.search, _strings(message))), None)):
+                raise BadDocument(f"message {k} holds the text of the special token {found[0]!r}")
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise BadDocument(f"chat_template_kwargs is a {type(arguments).__name__}, want a dict")
+        if wrong := self._reserved & (arguments or {}).keys():
+            raise BadDocument(f"chat_template_kwargs has {sorted(wrong)}, which are no arguments of a template")
+        return [dict(message) for message in messages]
+
+    def _tokenized(self, messages: list[dict[str, Any]], given: dict[str, Any]) -> Tokenized:
+        apply = self._exact.apply_chat_template
+        text = apply(messages, tokenize=False, **given)
+        if _marked(self._exact.get_chat_template(self.template, given["tools"])):
+            out = apply(
+                messages, return_dict=True, return_assistant_tokens_mask=True, tokenizer_kwargs={"return_offsets_mapping": True}, **given
+            )  # fmt: skip
+            mask = [bool(m) for m in out["assistant_masks"]]
+            return Tokenized(text, out["input_ids"], out["offset_mapping"], _last_run(mask) if self._turns == "last" else mask)
+        out = self._exact(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        spans = written(
+            lambda some, prompt: str(apply(some, tokenize=False, add_generation_prompt=prompt, **given)),
+            messages, self._roles, self._added, self._turns == "last",
+        )  # fmt: skip
+        offsets = out["offset_mapping"]
+        begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
+        loss = np.zeros(len(offsets), bool)
+        for begin, end in spans:
+            loss |= (begins < end) & (begin < ends)
+        return Tokenized(text, out["input_ids"], offsets, loss.tolist())
+
+    def _encode(self, text: str, first: bool) -> list[int]:
+        """The ids that a run makes of a part: what the tokenizer puts at the beginning of a text comes with the first alone."""
+        if not text:
+            return []
+        if not first and self._before is not None:
+            content, number = self._before
+            ids = list(self._exact(content + text, add_special_tokens=False, verbose=False)["input_ids"])
+            if ids[0] == number:
+                return ids[1:]
+        return list(self._exact(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def _with_exact_offsets(tokenizer: Any) -> Any:
+    """The tokenizer, or a copy of it whose offsets have all characters of a token. With those of a tokenizer that leaves out white space at their
+    ends, transformers finds no token where a mark begins or ends with some, and gives the rest of the chat no loss, or all of it.
+    """
+    processor = tokenizer.backend_tokenizer.post_processor
+    if processor is None or b'"trim_offsets":true' not in bytes(processor.__getstate__()):
+        return tokenizer
+    exact = copy.deepcopy(tokenizer)
+    exact.backend_tokenizer.post_processor = None  # it adds special tokens besides, which no chat asks for
+    return exact
+
+
+@lru_cache(maxsize=8)
+def _marked(template: str) -> bool:
+    return _MARK.search(_COMMENT.sub("", template)) is not None
+
+
+def _any_of(words: Collection[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True)))) if words else None
+
+
+def _last_run(mask: list[bool]) -> list[bool]:
+    end = max((i for i, m in enumerate(mask) if m), default=-1) + 1
+    first = max((i for i in range(end) if not mask[i]), default=-1) + 1
+    return [first <= i < end for i in range(len(mask))]
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for v in value.values():
+            yield from _strings(v)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            yield from _strings(v)

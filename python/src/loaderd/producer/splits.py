@@ -1,0 +1,58 @@
+"""A text cut into parts that give the same tokens, each tokenized by itself, as the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from loaderd.producer.errors import BadDocument
+from loaderd.producer.loss import Part
+
+
+@dataclass(frozen=True)
+class Tokenized:
+    """A text and its tokens."""
+
+    text: str
+    ids: Sequence[int]
+    offsets: Sequence[tuple[int, int]]
+    """The characters [begin, end) of each token, without white space at its ends where the tokenizer leaves it out."""
+    loss: Sequence[bool]
+    """Whether each token has a loss."""
+
+
+def split(whole: Tokenized, encode: Callable[[str, bool], Sequence[int]]) -> list[Part]:
+    """The parts of a text: their texts are the text when they are joined, the ids of each are those that the text has there, and each is one run of
+    tokens with or without a loss. `encode` makes the ids of a part; its second argument says whether the text begins with it.
+
+    Raises BadDocument where there is no such place for a cut: a token holds characters of both sides, or `encode` makes other ids of a part than of
+    the same characters within the text.
+    """
+    n = len(whole.ids)
+    bounds = [0, *(i for i in range(1, n) if whole.loss[i] != whole.loss[i - 1]), n]
+    ways: dict[int, list[int]] = {0: [0]}  # by where they have come: the cuts so far
+    for first, end in zip(bounds, bounds[1:]):
+        # White space between two tokens belongs to one of them, mostly to the second.
+        places: Iterable[int] = [len(whole.text)] if end == n else dict.fromkeys((whole.offsets[end - 1][1], whole.offsets[end][0]))
+        ids = list(whole.ids[first:end])
+        longer: dict[int, list[int]] = {}
+        for begin, cuts in ways.items():
+            for place in places:
+                if place not in longer and begin <= place and list(encode(whole.text[begin:place], begin == 0)) == ids:
+                    longer[place] = [*cuts, place]
+        if not longer:
+            raise _no_split(whole, first, end)
+        ways = longer
+    [cuts] = ways.values()
+    return [
+        {"text": whole.text[a:b], "loss": bool(n and whole.loss[first])} for a, b, first in zip(cuts, cuts[1:], bounds)
+    ]
+
+
+def _no_split(whole: Tokenized, first: int, end: int) -> BadDocument:
+    at, to = whole.offsets[first][0], whole.offsets[end - 1][1]
+    shown = whole.text[at:to] if to - at <= 60 else f"{whole.text[at : at + 30]}...{whole.text[to - 30 : to]}"
+    return BadDocument(
+        f"its parts would not give the tokens of the chat: {shown!r}, characters {at:,} to {to:,}, has other tokens by itself (a tokenizer that puts a"
+        " blank in front of every text, or tokens that share a character). Send such chats as tokens: Chat(tokenizer, as_tokens=True)"
+    )

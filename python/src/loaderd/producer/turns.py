@@ -1,0 +1,46 @@
+"""Which characters of a rendered chat the model is to write, where its template does not mark them: found by rendering the chat turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from loaderd.producer.errors import BadDocument
+
+Render = Callable[[Sequence[Mapping[str, Any]], bool], str]
+"""Renders messages, with the generation prompt behind them or without."""
+
+
+def written(
+    render: Render, messages: Sequence[Mapping[str, Any]], roles: Collection[str], ending: Collection[str], last: bool
+) -> list[tuple[int, int]]:
+    """The characters [begin, end) of the rendered chat that messages of these roles wrote, in order; `last`: the last such message alone.
+
+    A turn begins where the messages before it end when they are rendered with the generation prompt: whatever the template puts there in front
+    of an answer (the role's frame) belongs to the prompt. It ends where the messages up to it end when they are rendered alone: its end-of-turn
+    token belongs to it, white space behind one of the `ending` tokens does not, for no model writes that.
+
+    Raises BadDocument where a turn does not begin with the generation prompt, or is rendered otherwise once other messages follow.
+    """
+    whole = render(messages, False)
+    turns = [k for k, message in enumerate(messages) if message["role"] in roles]
+    spans = []
+    for k in turns[-1:] if last else turns:
+        if k == 0:
+            raise BadDocument("the chat begins with a turn that has a loss: without marks in the template nothing tells where that begins")
+        before = render(messages[:k], True)
+        through = whole if k + 1 == len(messages) else render(messages[: k + 1], False)
+        if not through.startswith(before):
+            raise BadDocument(
+                f"message {k} does not begin with the template's generation prompt, {before[-40:]!r}, so that it is not known what of it the model"
+                " wrote: take a template with {% generation %} marks (template=)"
+            )
+        if not whole.startswith(through):
+            raise BadDocument(
+                f"the template renders message {k} otherwise within the whole chat than as the last message (as those do that leave out the thinking of"
+                " earlier turns), so that what the model wrote there is not known: take a template with {% generation %} marks (template=), or"
+                ' turns="last", which gives the last turn alone a loss, and a document for each turn: messages[: k + 1]'
+            )
+        frameless = through.rstrip()
+        spans.append((len(before), max(len(before), len(frameless if frameless.endswith(tuple(ending)) else through))))
+    return spans

@@ -1,0 +1,266 @@
+"""A private daemon for as long as a block: for notebooks, tests and trainers on one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from loaderd.client import Client
+from loaderd.errors import LoaderdError
+
+if TYPE_CHECKING:
+    from loaderd.producer.message import Document
+
+_LOG = "daemon.log"
+_POLL_SECONDS = 0.02
+
+
+class NoDaemon(LoaderdError):
+    """The daemon of `serve` could not be started, or ended by itself: its last words are in the message."""
+
+    reason = "NO_DAEMON"
+
+
+class Served(str):
+    """The address of a daemon's Flight server, as a string that Client and StepLoader take, with what else it has."""
+
+    nats: str
+    """Where documents are published, with the producer's token: loaderd.publish(documents, url.nats, source=...)."""
+    page: str
+    """The live page."""
+    folder: Path
+    """The daemon's data, and daemon.log."""
+
+
+def serve(
+    documents: Iterable[Document] | None = None,
+    *,
+    tokenizer: object = None,
+    folder: str | os.PathLike[str] | None = None,
+    source: str = "documents",
+    seal: bool | None = None,
+    settings: Mapping[str, object] | None = None,
+    config: str | os.PathLike[str] | None = None,
+    publish: Mapping[str, Any] | None = None,
+    program: str | os.PathLike[str] | None = None,
+    start_timeout: float = 60.0,
+    stop_timeout: float = 60.0,
+) -> Serving:
+    """Runs a daemon, with a NATS server inside and on free ports of loopback, for as long as a `with` block.
+
+        with loaderd.serve(["some text", "another text"], tokenizer="gpt2", settings={"steps.rows": 8}) as url:
+            for batch in loaderd.torch.StepLoader(url):
+                ...
+
+    `documents`, those that `loaderd.publish` takes, are published as `source` before the block begins, and then the run is sealed, so
+    that it packs all of them and ends; `seal=False` leaves it open for more. `publish` has options of loaderd.publish, such as
+    `{"chat": tokenizer}`. `tokenizer` is a name (gpt2, cl100k_base, o200k_base, none), the path of a file, a `tokenizers.Tokenizer`
+    or a fast tokenizer of transformers; None leaves it to the settings.
+
+    `settings` are the daemon's, by name: {"steps.rows": 8, "packing": {"buckets": [1024, 2048]}}; `config` is a file of them.
+    The environment's LOADERD_ settings do not count. With a `folder` the run's data stay there, and another `serve` of that folder,
+    with the same settings, goes on with the run: documents of `source` that it has are not published again. Without one all is gone
+    at the end of the block. The daemon also ends when this process does, however that ends. Its log is daemon.log of the folder.
+
+    `program` is the daemon's; else LOADERD_BIN, or the one that `pip install loaderd` has brought. Raises NoDaemon where there is none, or it
+    does not start within `start_timeout` seconds, and at the end of the block where it has ended by itself.
+    """
+    return Serving(
+        documents, tokenizer, folder, source, documents is not None if seal is None else seal, settings or {}, config, publish or {}, program,
+        start_timeout, stop_timeout,
+    )  # fmt: skip
+
+
+class Serving:
+    """What `serve` returns: a context manager, to be entered once."""
+
+    def __init__(
+        self,
+        documents: Iterable[Document] | None,
+        tokenizer: object,
+        folder: str | os.PathLike[str] | None,
+        source: str,
+        seal: bool,
+        settings: Mapping[str, object],
+        config: str | os.PathLike[str] | None,
+        publish: Mapping[str, Any],
+        program: str | os.PathLike[str] | None,
+        start_timeout: float,
+        stop_timeout: float,
+    ) -> None:
+        self._documents, self._source, self._seal, self._publish = documents, source, seal, publish
+        self._tokenizer, self._settings, self._config = tokenizer, settings, config
+        self._given, self._program = folder, program
+        self._start_timeout, self._stop_timeout = start_timeout, stop_timeout
+        self._cleanup = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = Path()
+        self._said = ""
+
+    def __enter__(self) -> Served:
+        if self._process is not None:
+            raise RuntimeError("this daemon was served already: call loaderd.serve again")
+        program = find_program(self._program)
+        try:
+            served = self._start(program)
+            if self._documents is not None:
+                self._fill(served, self._documents)
+            if self._seal:
+                with Client(served) as client:
+                    client.seal()
+            return served
+        except BaseException:
+            self._end()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._process is not None
+        earlier = self._process.poll() is not None
+        self._end()
+        if error is None and (earlier or self._process.returncode != 0):
+            raise NoDaemon(f"the daemon ended by itself, with status {self._process.returncode}. It said last:\n{self._said}")
+
+    def _start(self, program: Path) -> Served:
+        if self._given is None:
+            folder = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="loaderd-")))
+        else:
+            folder = Path(self._given).absolute()
+            folder.mkdir(parents=True, exist_ok=True)
+        self._log = folder / _LOG
+        arguments = [
+            os.fspath(program), "serve", "--until-eof", *([] if self._config is None else ["--config", os.fspath(self._config)]),
+            *flags({"stream.listen": "127.0.0.1:0", "flight.listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0"}),
+            *flags(self._settings), *flags({"stream.dir": folder, "log.format": "json", "log.level": "info", **self._tokens(folder)}),
+        ]  # fmt: skip
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("LOADERD_")}
+        # In a group of its own: Ctrl-C is for the block, whose end stops the daemon.
+        apart: dict[str, Any] = {"creationflags": 0x200} if os.name == "nt" else {"start_new_session": True}
+        with self._log.open("ab") as log:
+            began = log.tell()
+            self._process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, **apart)
+        said = self._ready(began)
+        served = Served(said["flight"])
+        served.page, served.folder, served.nats = said["http"], folder, said["nats"]
+        with contextlib.suppress(OSError):  # where a cluster of NATS servers is configured, there is none
+            token = (folder / "producer.token").read_text().strip()
+            served.nats = f"nats://producer:{token}@{urlsplit(said['nats']).netloc}"
+        return served
+
+    def _tokens(self, folder: Path) -> dict[str, object]:
+        if self._tokenizer is None:
+            return {}
+        if isinstance(self._tokenizer, (str, os.PathLike)):
+            return {"tokenizer.name": os.fspath(self._tokenizer)}
+        backend: Any = getattr(self._tokenizer, "backend_tokenizer", self._tokenizer)
+        if not hasattr(backend, "to_str"):
+            raise TypeError(
+                f"tokenizer is a {type(self._tokenizer).__name__}: want a name, a path, a tokenizers.Tokenizer or a fast tokenizer of transformers"
+            )
+        file = folder / "tokenizer.json"
+        file.write_text(backend.to_str(), encoding="utf-8")
+        return {"tokenizer.name": file}
+
+    def _ready(self, began: int) -> dict[str, str]:
+        """What the daemon's log says once it serves."""
+        assert self._process is not None
+        deadline = time.monotonic() + self._start_timeout
+        with self._log.open("rb") as log:
+            log.seek(began)
+            line = b""
+            while True:
+                line += log.readline()
+                if line.endswith(b"\n"):
+                    with contextlib.suppress(ValueError, AttributeError):
+                        said: dict[str, str] = json.loads(line)
+                        if said.get("msg") == "ready":
+                            return said
+                    line = b""
+                elif (status := self._process.poll()) is not None:
+                    raise NoDaemon(f"the daemon ended with status {status}:\n{self._tail()}")
+                elif time.monotonic() > deadline:
+                    raise NoDaemon(f"the daemon does not serve after {self._start_timeout:g} seconds. It said last:\n{self._tail()}")
+                else:
+                    time.sleep(_POLL_SECONDS)
+
+    def _fill(self, served: Served, documents: Iterable[Document]) -> None:
+        from loaderd.producer import publish
+
+        options = {"name": self._source, **self._publish}
+        if "tokenizer" not in options and not isinstance(self._tokenizer, str):
+            options["tokenizer"] = self._tokenizer
+        publish(documents, served.nats, source=self._source, **options)
+
+    def _end(self) -> None:
+        """Stops the daemon, which ends when its standard input does, and removes its folder where that is ours."""
+        process = self._process
+        try:
+            if process is not None:
+                _closed(process.stdin)
+                try:
+                    process.wait(self._stop_timeout)
+                except BaseException:  # it hangs, or this is interrupted
+                    process.kill()
+                    process.wait()
+                    raise
+        finally:
+            self._said = self._tail()
+            self._cleanup.close()
+
+    def _tail(self) -> str:
+        """The last lines of the log, for an error."""
+        with contextlib.suppress(OSError):
+            return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
+        return ""
+
+
+def _closed(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
+        with contextlib.suppress(OSError):  # nobody reads it any more
+            pipe.close()
+
+
+def flags(settings: Mapping[str, object], prefix: str = "") -> Iterator[str]:
+    """The daemon's flags for settings by name, those in sections too."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flags(value, f"{prefix}{key}.")
+            continue
+        if value is None:
+            raise ValueError(f"setting {prefix}{key} is None: want a value, or leave it out")
+        items = [value] if isinstance(value, (str, os.PathLike)) or not isinstance(value, Iterable) else list(value)
+        yield from ("--set", f"{prefix}{key}={','.join(_text(x) for x in items)}")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def find_program(given: str | os.PathLike[str] | None = None) -> Path:
+    """Where the daemon's program is: the one that is given, LOADERD_BIN, the one installed beside this Python, or one on the PATH."""
+    if named := given or os.environ.get("LOADERD_BIN"):
+        path = Path(named)
+        if not path.is_file():
+            raise NoDaemon(f"there is no program {path}: give the path of loaderd{'' if given else ' in LOADERD_BIN'}")
+        return path.absolute()
+    name = "loaderd.exe" if os.name == "nt" else "loaderd"
+    for folder in (sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user"), Path(sys.executable).parent):
+        if (path := Path(folder, name)).is_file():
+            return path
+    if found := shutil.which(name):
+        return Path(found)
+    raise NoDaemon(
+        "there is no daemon on this machine: `pip install loaderd` brings it where a wheel of this platform is there; "
+        "else build it with `go build ./cmd/loaderd` and name it in LOADERD_BIN"
+    )

@@ -1,0 +1,201 @@
+"""Steps that `loaderd export` wrote, read without a daemon: byte for byte what a client of the daemon got."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scale import everything
+from test_columns import NAMES, SETUP, made, send
+from test_import import made_by_libraries
+from test_sources import MIXED
+from tokenized import documents, publish_tokens
+
+from loaderd import Client, Step
+from loaderd.errors import LoaderdError
+from loaderd.frozen import Frozen
+
+FORMATS = ["arrow", "parquet", "npy", "mds"]
+ASKED: dict[str, Any] = {"documents": True, "weights": True, "columns": NAMES}
+
+
+@pytest.fixture(scope="module")
+def sealed(module_daemon):
+    """A run of rows of two lengths, with columns and values of documents, of which the last step is planned."""
+    d = module_daemon(SETUP)
+    send(d, made(900, 160))
+    with Client(d.flight_url) as client:
+        client.seal()
+        assert len(list(client)) > 25
+    return d
+
+
+def export(loaderd: Path, d: Any, out: Path, kind: str, *flags: str) -> dict[str, Any]:
+    command = [loaderd, "export", "--flight", d.flight_url, "--format", kind, "--out", out, "--file-steps", "7", "--json", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def same(a: Step, b: Step) -> None:
+    """Everything that a step says, whatever parts it came in."""
+    for name in ("run", "index", "bucket", "rows", "tokens", "loss_tokens", "documents", "max_seqlen", "step_tokens", "step_segments", "source_counts", "step_sources",
+                 "step_loss_tokens", "step_loss_segments", "weighted"):  # fmt: skip
+        assert getattr(a, name) == getattr(b, name), name
+    pairs = [(f(a), f(b)) for f in (lambda s: s.input_ids, lambda s: s.ends, lambda s: s.offsets, Step.loss_mask, Step.labels, Step.position_ids, Step.segment_ids)]
+    assert (a.sources is None) == (b.sources is None)
+    if a.sources is not None and b.sources is not None:
+        fields = ("offsets", "sequence", "start", "length", "number", "weight", "index")
+        assert [getattr(a.sources, f) is None for f in fields] == [getattr(b.sources, f) is None for f in fields]
+        pairs += [(getattr(a.sources, f), getattr(b.sources, f)) for f in fields if getattr(a.sources, f) is not None]
+    for name in a.parts[0].columns.keys() | b.parts[0].columns.keys():
+        pairs.append((a.column(name), b.column(name)))
+    for x, y in pairs:
+        assert x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+    assert a.parts[0].values.keys() == b.parts[0].values.keys()
+    for name in a.parts[0].values:
+        assert a.values(name) == b.values(name), name
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_equals_the_clients_steps(sealed, loaderd, tmp_path, kind):
+    m = export(loaderd, sealed, tmp_path / "x", kind)
+    assert m["complete"] and m["first"] == 0 and len(m["parts"]) > 3
+    for world, asked in ((1, ASKED), (2, {}), (4, ASKED)):
+        for rank in range(world):
+            with Client(sealed.flight_url, rank=rank, world=world, **asked) as client:
+                steps = list(client)
+            frozen = Frozen(tmp_path / "x", rank=rank, world=world, check=True, **asked)
+            found = list(frozen)
+            assert len(found) == len(steps) == m["end"] and {s.bucket for s in found} == {64, 128}
+            for a, b in zip(steps, found, strict=True):
+                same(a, b)
+
+
+def test_goes_on_at_every_step(sealed, loaderd, tmp_path):
+    m = export(loaderd, sealed, tmp_path / "x", "arrow", "--steps", "3:20")
+    assert (m["first"], m["end"], [p["steps"] for p in m["parts"]]) == (3, 20, [7, 7, 3])
+    indices = list(range(3, 20))
+    for at in range(3, 21):
+        assert [s.index for s in Frozen(tmp_path / "x", step=at)] == indices[at - 3 :]
+        other = Frozen(tmp_path / "x")
+        other.load_state_dict({"run": "", "fingerprint": m["fingerprint"], "step": at})
+        assert other.state_dict()["step"] == at and [s.index for s in other] == indices[at - 3 :]
+    assert [s.index for s in Frozen(tmp_path / "x", step=5, steps=4)] == [5, 6, 7, 8]
+    for step in (2, 21):
+        with pytest.raises(ValueError, match="has steps 3 to 19"):
+            Frozen(tmp_path / "x", step=step)
+    with pytest.raises(ValueError, match="of the plan"):
+        Frozen(tmp_path / "x").load_state_dict({"fingerprint": "other", "step": 3})
+    with pytest.raises(ValueError, match="no column other"):
+        Frozen(tmp_path / "x", columns=["other"])
+    with pytest.raises(LoaderdError, match="cannot be shared by 3"):
+        next(Frozen(tmp_path / "x", world=3))
+
+
+def test_an_export_goes_on_and_is_checked(sealed, loaderd, tmp_path):
+    whole, folder = tmp_path / "whole", tmp_path / "x"
+    wanted = export(loaderd, sealed, whole, "parquet", "--steps", "0:24")
+    first = export(loaderd, sealed, folder, "parquet", "--steps", "0:10")
+    kept = (folder / "part-00000000.parquet").stat().st_mtime_ns
+    (folder / "part-00000099.parquet.unfinished").write_bytes(b"of one that was killed")
+    more = export(loaderd, sealed, folder, "parquet", "--steps", "0:24")
+    assert [p["steps"] for p in first["parts"]] == [7, 3] and more["parts"] == wanted["parts"]
+    assert (folder / "part-00000000.parquet").stat().st_mtime_ns == kept and not list(folder.glob("*.unfinished"))
+    assert export(loaderd, sealed, folder, "parquet", "--steps", "0:24") == more
+
+    def refused(*flags: str) -> str:
+        done = subprocess.run([loaderd, "export", "--flight", sealed.flight_url, "--out", folder, *flags], capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0
+        return done.stderr
+
+    assert "another format: parquet, not arrow" in refused("--format", "arrow", "--file-steps", "7", "--steps", "0:24")
+    assert "another steps in a file" in refused("--format", "parquet", "--steps", "0:24")
+    assert "another columns" in refused("--format", "parquet", "--file-steps", "7", "--steps", "0:24", "--columns", "input_ids")
+    assert "another first step" in refused("--format", "parquet", "--file-steps", "7", "--steps", "1:24")
+    damaged = folder / "part-00000007.parquet"
+    data = bytearray(damaged.read_bytes())
+    data[100] ^= 1
+    damaged.write_bytes(data)
+    assert "part-00000007.parquet has changed" in refused("--format", "parquet", "--file-steps", "7", "--steps", "0:30")
+    with pytest.raises(LoaderdError, match="part-00000007.parquet has changed"):
+        Frozen(folder, check=True)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"run_id": "another"}))
+    assert "another run with the id" in refused("--format", "parquet", "--file-steps", "7", "--steps", "0:24")
+    (folder / "manifest.json").unlink()
+    assert "holds no export" in refused("--format", "parquet")
+
+
+def test_other_programs_read_the_files(sealed, loaderd, tmp_path):
+    with Client(sealed.flight_url, columns=["lang"]) as client:
+        steps = [next(client) for _ in range(7)]
+    ids = [row for s in steps for row in s.input_ids.tolist()]
+    langs = [row for s in steps for row in s.values("lang")]
+    for kind in ("parquet", "arrow", "npy"):
+        export(loaderd, sealed, tmp_path / kind, kind, "--steps", "0:7")
+    tables = [pq.read_table(tmp_path / "parquet" / "part-00000000.parquet"), pa.ipc.open_file(tmp_path / "arrow" / "part-00000000.arrow").read_all()]
+    for table in tables:
+        table.validate(full=True)
+        assert table["input_ids"].to_pylist() == ids and table["lang"].to_pylist() == langs
+        assert table["step"].to_pylist() == [s.index for s in steps for _ in range(s.rows)] and table["row"].to_pylist() == list(range(8)) * 7
+        assert table["bucket"].to_pylist() == [s.bucket for s in steps for _ in range(s.rows)]
+    assert tables[0].schema.types == tables[1].cast(tables[0].schema).schema.types and tables[0].equals(tables[1].cast(tables[0].schema))
+    where = tmp_path / "npy" / "part-00000000"
+    flat, offsets = np.load(where / "input_ids.npy", mmap_mode="r"), np.load(where / "input_ids.offsets.npy")
+    assert [flat[a:b].tolist() for a, b in zip(offsets, offsets[1:], strict=False)] == ids
+
+
+def test_goes_on_after_a_kill(sealed, loaderd, tmp_path):
+    wanted = export(loaderd, sealed, tmp_path / "whole", "npy", "--steps", "0:25", "--file-steps", "1")
+    command = [loaderd, "export", "--flight", sealed.flight_url, "--format", "npy", "--out", tmp_path / "x", "--file-steps", "1", "--steps", "0:25"]
+    for _ in range(3):
+        process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        assert process.stderr is not None and process.stderr.readline()  # of the first part that it finishes
+        process.kill()
+        process.communicate()
+    assert export(loaderd, sealed, tmp_path / "x", "npy", "--steps", "0:25", "--file-steps", "1") == wanted
+
+
+def test_sources_of_a_mixture(daemon, loaderd, tmp_path):
+    d = daemon(MIXED)
+    publish_tokens(d.nats_url, [t // 2 for t in documents(600, 1)], "code")
+    publish_tokens(d.nats_url, [500 + t // 2 for t in documents(900, 2)], "web")
+    export(loaderd, d, tmp_path / "x", "parquet", "--steps", "0:12")
+    for world, sources in ((1, True), (4, None), (2, False)):
+        for rank in range(world):
+            with Client(d.flight_url, rank=rank, world=world, sources=sources, steps=12) as client:
+                for a, b in zip(client, Frozen(tmp_path / "x", rank=rank, world=world, sources=sources), strict=True):
+                    same(a, b)
+                    if sources is not False:
+                        assert a.source_ids().tobytes() == b.source_ids().tobytes()
+
+
+def test_rows_of_one_length_are_matrices(daemon, loaderd, tmp_path):
+    d = daemon(SETUP | {"packing.buckets": 64})
+    send(d, made(300, 100))
+    with Client(d.flight_url, **ASKED) as client:
+        client.seal()
+        steps = list(client)
+    export(loaderd, d, tmp_path / "npy", "npy", "--file-steps", "1000")
+    d.stop()
+    ids = np.load(tmp_path / "npy" / "part-00000000" / "input_ids.npy", mmap_mode="r")
+    assert ids.tolist() == [row for s in steps for row in s.input_ids.tolist()]
+    for a, b in zip(steps, Frozen(tmp_path / "npy", **ASKED), strict=True):
+        same(a, b)
+
+
+@everything
+def test_mosaicml_reads_the_shards(sealed, loaderd, tmp_path):
+    export(loaderd, sealed, tmp_path / "mds", "mds", "--steps", "0:20")
+    with Client(sealed.flight_url, steps=20, columns=["lang", "half"]) as client:
+        steps = list(client)
+    found = made_by_libraries("read_shards.py", tmp_path / "mds", "input_ids", "lang", "half", "step")
+    rows = [(i, v, h, s.index) for s in steps for i, v, h in zip(s.input_ids.tolist(), s.values("lang"), s.column("half").tolist(), strict=True)]
+    assert [tuple(x) for x in found] == rows

@@ -1,0 +1,113 @@
+"""`loaderd import` of files that the original libraries wrote: every document once, in order, as those libraries had it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nats
+import numpy as np
+import pytest
+from scale import everything
+from tokenized import SETTINGS
+
+from loaderd import Client
+
+HERE = Path(__file__).resolve().parent
+LIBRARIES = HERE.parent / "requirements-formats.txt"
+
+
+def made(folder: Path, *which: str, libraries: bool = False) -> dict[str, Any]:
+    """Has files written, by a process of their own: the libraries and this one's do not all go together."""
+    subprocess.run([sys.executable, HERE / "files_of_others.py", folder, *which], check=True, env=environment(folder, libraries))
+    return json.loads((folder / "expected.json").read_text())
+
+
+def made_by_libraries(program: str, folder: Path, *arguments: str) -> Any:
+    """What a program that uses the libraries prints as JSON."""
+    done = subprocess.run([sys.executable, HERE / program, folder, *arguments], check=True, stdout=subprocess.PIPE, env=environment(folder.parent, True))
+    return json.loads(done.stdout)
+
+
+def environment(folder: Path, libraries: bool) -> dict[str, str]:
+    paths = [site for site in sys.path if site.endswith("site-packages")]
+    if libraries:
+        command = [sys.executable, HERE.parent / "venv", LIBRARIES, "--no-deps"]
+        venv = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        paths += [str(p) for p in Path(venv).glob("lib/python*/site-packages")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "HF_HOME": str(folder / "cache")}
+
+
+def imported(loaderd: Path, folder: Path, case: dict[str, Any], *flags: str) -> dict[str, Any]:
+    """What the command says of a case."""
+    command = [loaderd, "import", "--json", *flags, *case.get("flags", []), *(["--tokenizer", "gpt2"] if case.get("tokens") else [])]
+    done = subprocess.run([*command, *(folder / p for p in case["paths"])], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+async def stored(url: str, first: int, n: int) -> list[Any]:
+    """Messages of the document stream, from a sequence on."""
+    nc = await nats.connect(url)
+    try:
+        return [await nc.jetstream().get_msg("DOCS", first + i, direct=True) for i in range(n)]
+    finally:
+        await nc.close()
+
+
+def check(loaderd: Path, d: Any, folder: Path, cases: dict[str, Any]) -> None:
+    """Each case: what --dry-run says of it, what the stream has then, and that once more adds nothing."""
+    last = 0
+    for name, case in cases.items():
+        wanted = case["documents"]
+        said = imported(loaderd, folder, case, "--dry-run")
+        lengths = [len(x) if case.get("tokens") else len(x.encode()) for x in wanted]
+        assert (said["documents"], said["tokens"] or said["bytes"]) == (len(wanted), sum(lengths)), (name, said)
+        assert {f["format"] for f in said["formats"]} == {case["format"]} and said["complete"] and not said["problems"], (name, said)
+        assert (said["lengths"]["shortest"], said["lengths"]["longest"]) == (min(lengths), max(lengths)), name
+        assert said["first"]["text"] == wanted[0][:400] if "text" in said["first"] else said["first"]["ids"] == wanted[0][:32], name
+        left = {k: v["count"] for k, v in said["left_out"].items() if k != "empty"}
+        assert left == case.get("left_out", {}), (name, left)
+        flags = ["--nats", d.nats_url, "--source", name.replace(".", "-"), *(["--meta", ",".join(case["meta"])] if "meta" in case else [])]
+        summary = imported(loaderd, folder, case, *flags)
+        assert (summary["documents"], summary["inputs"]) == (len(wanted), summary["inputs_complete"]), (name, summary)
+        messages = asyncio.run(stored(d.nats_url, last + 1, len(wanted)))
+        found = [np.frombuffer(m.data, "<i4").tolist() if case.get("tokens") else m.data.decode() for m in messages]
+        assert found == wanted, name
+        keys = {m.partition(":")[0].partition("=")[0] for m in case.get("meta", [])}
+        assert keys == {k for m in messages for k in json.loads((m.headers or {}).get("Loaderd-Meta", "{}"))}, name
+        last += len(wanted)
+        again = imported(loaderd, folder, case, *flags)
+        assert (again["documents"], again["already"]) == (0, len(wanted)), (name, again)
+
+
+def test_files_of_numpy_and_datasets(daemon, loaderd, tmp_path):
+    cases = made(tmp_path, "token_files", "saved")
+    check(loaderd, daemon(), tmp_path, {name: cases[name] for name in ("flat_big_i8.npy", "llmc.bin", "parts")})
+
+
+def test_values_of_documents_come_along(daemon, loaderd, tmp_path):
+    made(tmp_path, "saved")
+    d = daemon({**SETTINGS, "tokenizer.name": "gpt2", "tokenizer.fingerprint": "", "tokenizer.vocab_size": 0, "tokenizer.end": "auto", "packing.buckets": 4096,
+                "documents.meta.language": "string", "documents.meta.stars": "int64"})  # fmt: skip
+    case = {"paths": ["saved"]}
+    imported(loaderd, tmp_path, case, "--nats", d.nats_url, "--meta", "language=lang,stars")
+    said = imported(loaderd, tmp_path, case, "--nats", d.nats_url, "--source", "again", "--meta", "stars:int64")
+    assert said["documents"] == 44
+    found = []
+    with Client(d.flight_url, documents=True, columns=["language", "stars"]) as client:
+        client.seal()
+        for step in client:
+            found += [x for row in zip(step.values("language"), step.values("stars"), strict=True) for x in zip(*row, strict=True)]
+    rows = [(["en", "de", None][i % 3], i) for i in range(45) if i != 3]
+    assert set(found) == {*rows, *((None, i) for _, i in rows)} and d.metric("loaderd_undecodable_documents_total") == 0
+
+
+@everything
+def test_files_of_the_original_libraries(daemon, loaderd, tmp_path):
+    check(loaderd, daemon(), tmp_path, made(tmp_path, libraries=True))

@@ -1,0 +1,89 @@
+"""The oldest client that docs/compatibility.md promises reads today's daemon: oldest/ holds its wheel as it was."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import loaderd
+
+[OLDEST] = (Path(__file__).parent / "oldest").glob("*.whl")
+TODAY = Path(__file__).resolve().parents[1] / "src"
+
+READ = """
+import hashlib, json, sys
+where, url, rank, world, torch = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "torch"
+sys.path.insert(0, where)
+import loaderd
+assert loaderd.__file__.startswith(where), loaderd.__file__
+digests = []
+if torch:
+    from loaderd.torch import StepLoader
+    with StepLoader(url, rank=rank, world=world, labels="shifted") as loader:
+        for batch in loader:
+            tensors = [batch[k] for k in ("input_ids", "segment_ids", "position_ids", "labels")]
+            digests.append(hashlib.sha256(b"".join(t.contiguous().numpy().tobytes() for t in tensors)).hexdigest())
+else:
+    with loaderd.Client(url, rank=rank, world=world) as client:
+        for step in client:
+            digests.append(hashlib.sha256(step.input_ids.tobytes() + step.segment_ids().tobytes() + step.position_ids().tobytes()).hexdigest())
+        assert client.commit(len(digests)) == len(digests)
+        assert client.info().planned == len(digests)
+print(json.dumps(digests))
+"""
+
+
+LEAVE = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from loaderd.torch import StepLoader
+with StepLoader(sys.argv[2]) as loader:
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    print(json.dumps(loader.state_dict()))
+"""
+
+GO_ON = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from loaderd.torch import StepLoader
+with StepLoader(sys.argv[2]) as loader:
+    loader.load_state_dict(json.loads(sys.argv[3]))
+    print(json.dumps([batch["input_ids"].tolist() for batch in loader]))
+"""
+
+
+def script(text: str, *arguments: object) -> str:
+    return subprocess.run([sys.executable, "-I", "-c", text, *map(str, arguments)], check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout
+
+
+def test_a_training_that_it_began_goes_on(loaderd_program: None) -> None:
+    texts = [f"Document {n} is about {'things ' * (n % 9 + 1)}" for n in range(100)]
+    with loaderd.serve(texts, settings={"steps.rows": 4, "packing.buckets": 64, "serve.release": "keep"}) as url:
+        state = script(LEAVE, OLDEST, url)
+        with loaderd.Client(url, step=3) as client:
+            want = [step.input_ids.tolist() for step in client]
+        assert len(want) > 1 and json.loads(script(GO_ON, TODAY, url, state)) == want
+
+
+def read(where: Path, url: str, rank: int, world: int, how: str) -> list[str]:
+    digests: list[str] = json.loads(script(READ, where, url, rank, world, how))
+    return digests
+
+
+@pytest.mark.parametrize("how", ["numpy", "torch"])
+def test_it_reads_what_todays_reads(loaderd_program: None, how: str) -> None:
+    texts = [f"Document {n} is about {'things ' * (n % 9 + 1)}" for n in range(300)]
+    with loaderd.serve(texts, settings={"steps.rows": 4, "packing.buckets": [64, 128], "serve.release": "keep"}) as url:
+        for rank in range(2):
+            have = read(OLDEST, url, rank, 2, how)
+            assert len(have) > 3
+            assert have == read(TODAY, url, rank, 2, how)
+
+
+@pytest.fixture
+def loaderd_program(loaderd: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setenv("LOADERD_BIN", str(loaderd))

@@ -1,0 +1,254 @@
+"""examples/postgres_documents.py against a real Postgres: what is committed is in the stream once and in order, whatever kills the example."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nats
+import pytest
+from conftest import ROOT, free_ports
+from scale import everything
+from tokenized import SETTINGS
+from waiting import wait_for
+
+STREAMS = ROOT / "python" / "requirements-streams.txt"
+EXAMPLE = ROOT / "examples" / "postgres_documents.py"
+OURS = ["--table", "public.articles", "--meta", "language"]
+
+
+class Postgres:
+    """A server of PyPI's pgserver, whose programs alone are used: its own start makes a user for root, and opens folders to everybody."""
+
+    def __init__(self, site: Path, folder: Path) -> None:
+        self.programs, self.folder = folder / "pgserver" / "pginstall" / "bin", folder
+        self.user = "nobody" if os.geteuid() == 0 else None  # Postgres does not run as root
+        for part in ("pgserver", "pgserver.libs"):  # its libraries, where they are not within it
+            if (site / part).exists():
+                shutil.copytree(site / part, folder / part)
+        if self.user:
+            folder.chmod(0o755)
+        (folder / "data").mkdir()
+        (folder / "sockets").mkdir()
+        if self.user:
+            shutil.chown(folder / "data", self.user)
+            shutil.chown(folder / "sockets", self.user)
+        (self.port,) = free_ports(1)
+        self.where = f"host={folder}/sockets port={self.port} user=postgres dbname=postgres"
+        self.run("initdb", "-D", folder / "data", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-sync")
+        settings = {"listen_addresses": "", "port": self.port, "unix_socket_directories": folder / "sockets", "wal_level": "logical"}
+        command = [self.programs / "postgres", "-D", folder / "data", *(x for k, v in settings.items() for x in ("-c", f"{k}={v}"))]
+        with open(folder / "log", "wb") as log:
+            self.process = subprocess.Popen(command, cwd=folder, user=self.user, stdout=log, stderr=log)
+        wait_for(lambda: not self.run("pg_isready", "-q", "-h", folder / "sockets", "-p", str(self.port), check=False).returncode)
+
+    def run(self, program: str, *arguments: object, given: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [self.programs / program, *map(str, arguments)], input=given, cwd=self.folder, user=self.user, capture_output=True, text=True, timeout=120
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    def sql(self, *statements: str) -> str:
+        """Runs statements, each in a transaction of its own unless they say otherwise."""
+        return self.run("psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", self.where, given=";\n".join(statements) + ";").stdout.strip()
+
+    @contextmanager
+    def open_transaction(self, statement: str) -> Iterator[None]:
+        """A transaction that has run a statement, and commits at the end of the block."""
+        with subprocess.Popen(
+            [self.programs / "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", self.where], stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=self.user,
+            cwd=self.folder, text=True,
+        ) as session:  # fmt: skip
+            assert session.stdin and session.stdout
+            session.stdin.write(f"BEGIN;\n{statement};\nSELECT 'open';\n")
+            session.stdin.flush()
+            assert session.stdout.readline() == "open\n"
+            yield
+            session.stdin.write("COMMIT;\n")
+        assert session.returncode == 0
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)  # as pg_ctl stop -m fast
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def site() -> Path:
+    """Where psycopg2 and Postgres are."""
+    command = [sys.executable, ROOT / "python" / "venv", STREAMS, "--no-deps"]
+    venv = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    (found,) = Path(venv).glob("lib/python*/site-packages")
+    return found
+
+
+@pytest.fixture
+def postgres(site: Path) -> Iterator[Postgres]:
+    folder = Path(tempfile.mkdtemp(prefix="pg"))  # short, as a socket's path has to be, and where another user may look
+    try:
+        server = Postgres(site, folder)
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Example:
+    """The example as a process, with what it has said so far."""
+
+    def __init__(self, command: list[object], folder: Path, environment: dict[str, str]) -> None:
+        self.log = Path(tempfile.mkstemp(dir=folder)[1])
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(list(map(str, command)), cwd=folder, env=environment, stdout=log, stderr=log)
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def follows(self) -> bool:
+        """Whether it has the slot; False if it was refused. The server takes a moment to see that who had it is dead."""
+        wait_for(lambda: "following" in self.said or self.process.poll() is not None)
+        assert "following" in self.said or "is active for PID" in self.said, self.said
+        return "following" in self.said
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def rows(first: int, count: int) -> str:
+    """A transaction that inserts so many rows."""
+    columns = "i, 'text ' || i || ' grüße \\ ' || repeat('x', 100), CASE WHEN i % 3 > 0 THEN 'de' END"
+    return f"INSERT INTO articles SELECT {columns} FROM generate_series({first}, {first + count - 1}) i"
+
+
+async def stored(url: str) -> list[tuple[dict[str, str], bytes]]:
+    """All messages of the document stream."""
+    nc = await nats.connect(url)
+    try:
+        subscription = await nc.jetstream().subscribe("docs.>", ordered_consumer=True)
+        found = []
+        for _ in range(await length(url)):
+            message = await subscription.next_msg(60)
+            found.append((message.headers or {}, message.data))
+        return found
+    finally:
+        await nc.close()
+
+
+async def length(url: str) -> int:
+    nc = await nats.connect(url)
+    try:
+        return (await nc.jetstream().stream_info("DOCS")).state.messages
+    finally:
+        await nc.close()
+
+
+@everything
+def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, postgres, site, tmp_path):
+    d = daemon(SETTINGS)
+    paths = [str(ROOT / "python" / "src"), str(site), *(path for path in sys.path if path.endswith("site-packages"))]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, EXAMPLE, "--postgres", postgres.where, "--nats", d.nats_url, *OURS]
+    running: list[Example] = []
+
+    def started() -> Example:
+        while True:
+            running.append(Example(command, tmp_path, environment))
+            if running[-1].follows():
+                return running[-1]
+
+    def has(count: int) -> None:
+        def enough() -> bool:
+            assert running[-1].process.poll() is None, running[-1].said
+            return asyncio.run(length(d.nats_url)) >= count
+
+        wait_for(enough)
+
+    try:
+        postgres.sql(
+            "CREATE TABLE articles (id bigint PRIMARY KEY, body text, language text)",
+            "CREATE TABLE others (id bigint PRIMARY KEY, body text)",
+            "CREATE PUBLICATION articles FOR TABLE articles, others",
+            rows(1, 500),
+        )
+        subprocess.run([*command, "--snapshot", "articles.jsonl"], cwd=tmp_path, env=environment, check=True)
+        expected = [*range(1, 501)]
+        postgres.sql(rows(100_001, 10), "BEGIN", rows(200_001, 10), "ROLLBACK", "INSERT INTO others VALUES (1, 'x')")  # before it follows
+        expected += range(100_001, 100_011)
+        snapshot = [loaderd, "publish", "--nats", d.nats_url, "--source", "articles", "--meta", "language", tmp_path / "articles.jsonl"]
+        subprocess.run(snapshot, check=True, capture_output=True)
+        assert asyncio.run(length(d.nats_url)) == 500
+
+        follower = started()
+        has(510)
+        second = Example(command, tmp_path, environment)
+        assert not second.follows() and second.process.wait(60) != 0
+
+        # What JetStream has not is not confirmed, however often the server hears from the follower.
+        d.stop()
+        postgres.sql(rows(300_001, 10))
+        expected += range(300_001, 300_011)
+        at, now = postgres.sql("SELECT pg_current_wal_flush_lsn(), now()").split("|")
+        heard = f"SELECT sent_lsn >= '{at}' AND reply_time > timestamptz '{now}' + interval '3 s' FROM pg_stat_replication"
+        wait_for(lambda: postgres.sql(heard) == "t")
+        assert postgres.sql(f"SELECT confirmed_flush_lsn < '{at}' FROM pg_replication_slots") == "t"
+        follower.kill()
+        d.start()
+        follower = started()
+        has(len(expected))
+
+        # Amid one large transaction, so that the server gives all of it again whatever was confirmed.
+        killed_amid = 0
+        for k in range(1, 4):
+            first = k * 1_000_000
+            postgres.sql(rows(first, 20_000))
+            before = len(expected)
+            expected += range(first, first + 20_000)
+            has(before + 1)
+            follower.kill()
+            killed_amid += before < asyncio.run(length(d.nats_url)) < len(expected)
+            follower = started()
+            has(len(expected))
+        assert killed_amid
+
+        # The one that commits first comes first, though it began later and has higher keys; a row that is inserted again is a document again.
+        with postgres.open_transaction(rows(5_000_001, 3)):
+            postgres.sql("BEGIN", rows(6_000_001, 3), "SAVEPOINT part", rows(7_000_001, 3), "ROLLBACK TO part", "COMMIT")
+        postgres.sql("UPDATE articles SET body = 'another' WHERE id = 1", "DELETE FROM articles WHERE id = 5000001", rows(5_000_001, 1))
+        expected += [6_000_001, 6_000_002, 6_000_003, 5_000_001, 5_000_002, 5_000_003, 5_000_001]
+        has(len(expected))
+        wait_for(lambda: "passes over DELETE" in follower.said)
+        lag = "SELECT confirmed_flush_lsn >= {} FROM pg_replication_slots"
+        at = postgres.sql("SELECT pg_current_wal_flush_lsn()")
+        wait_for(lambda: postgres.sql(lag.format(f"'{at}'")) == "t")  # also behind what is no document of ours
+        follower.process.terminate()
+        assert follower.process.wait(60) == 0, follower.said
+
+        found = asyncio.run(stored(d.nats_url))
+        assert [headers["Loaderd-Path"] for headers, _ in found] == [f"public.articles/{key}" for key in expected]
+        followed = found[500:]
+        assert [int(headers["Loaderd-Input"].partition(" ")[0]) for headers, _ in followed] == [*range(len(expected) - 500)]
+        for key, (headers, data) in zip(expected[500:], followed, strict=True):
+            given = json.loads(data)["meta"] if "json" in headers.get("Content-Type", "") else json.loads(headers.get("Loaderd-Meta", "{}"))
+            text = json.loads(data)["text"] if "json" in headers.get("Content-Type", "") else data.decode()
+            assert (text, given) == (f"text {key} grüße \\ " + "x" * 100, {"language": "de"} if key % 3 else {})
+            assert headers["Nats-Msg-Id"].startswith(f"{key}@")
+    finally:
+        for example in running:
+            example.kill()

@@ -1,0 +1,73 @@
+package loaderd_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"loaderd/internal/testscale"
+)
+
+// tag leaves gRPC's own pages out. The Makefile builds and tests with it.
+const tag = "grpcnotrace"
+
+// leftOut are packages that the program does without: what they draw, tell or hold is not worth what they add to it.
+var leftOut = []string{"html/template", "golang.org/x/net/trace", "gonum.org/v1/plot", "codeberg.org/go-fonts/liberation/liberationsansregular",
+	"github.com/pkoukk/tiktoken-go-loader", "github.com/goccy/go-json/internal/encoder/vm",
+	"github.com/go-json-experiment/json", "github.com/sugarme/tokenizer"}
+
+// TestLeftOut: what the program has been freed of does not come back with a package that imports it.
+func TestLeftOut(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-tags", tag, "./cmd/loaderd").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := strings.Fields(string(out))
+	if !slices.Contains(packages, "loaderd/internal/report") {
+		t.Fatalf("these are no packages of the program: %q", packages)
+	}
+	for _, p := range leftOut {
+		if slices.Contains(packages, p) {
+			t.Errorf("the program imports %s: go list -deps -tags %s -f '{{.ImportPath}}: {{.Imports}}' ./cmd/loaderd says by which package", p, tag)
+		}
+	}
+}
+
+// mostBytes is what the stripped program for linux/amd64 may have. docs/results/benchmarks.md says what the bytes are, and `make size` by package.
+const mostBytes = 42_700_000
+
+// TestSize: the program does not grow unnoticed, and the linker leaves out methods that nobody calls. It does so as long as nothing that is
+// reachable asks for methods by a name that is not known before, as text/template does.
+func TestSize(t *testing.T) {
+	if !testscale.All() {
+		t.Skip("it builds the program once more: part of make test-all")
+	}
+	program := filepath.Join(t.TempDir(), "loaderd")
+	build := exec.Command("go", "build", "-tags", tag, "-trimpath", "-ldflags", "-s -w -dumpdep", "-o", program, "./cmd/loaderd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	reached, err := build.CombinedOutput()
+	if err != nil {
+		t.Fatalf("go build: %v\n%.2000s", err, reached)
+	}
+	if !bytes.Contains(reached, []byte("main.main -> ")) {
+		t.Fatalf("the linker does not say what reaches what: %.500q", reached)
+	}
+	for line := range strings.Lines(string(reached)) {
+		if strings.Contains(line, "<ReflectMethod>") {
+			t.Errorf("%s asks for methods by name, so that the program has all methods of all its packages", strings.TrimSpace(line))
+			break
+		}
+	}
+	info, err := os.Stat(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes", info.Size())
+	if info.Size() > mostBytes {
+		t.Errorf("the program has %d bytes, more than %d", info.Size(), mostBytes)
+	}
+}

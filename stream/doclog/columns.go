@@ -1,0 +1,286 @@
+package doclog
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+	"loaderd/stream"
+	"loaderd/stream/deadletter"
+)
+
+// tokenColumn is a column of values for each token that the run takes along.
+type tokenColumn struct {
+	name  string
+	typ   arrow.Type
+	width int    // bytes of a value; a bool takes one
+	fill  []byte // little-endian, as all values
+}
+
+// metaColumn is a value of a document that the run takes along.
+type metaColumn struct{ name, typ string }
+
+var columnTypes = map[string]arrow.Type{
+	plan.ColumnFloat16: arrow.FLOAT16, plan.ColumnFloat32: arrow.FLOAT32, plan.ColumnInt8: arrow.INT8, plan.ColumnInt16: arrow.INT16, plan.ColumnInt32: arrow.INT32,
+	plan.ColumnBool: arrow.BOOL,
+}
+
+// tokenColumns returns the columns of a run in the order of plan.DocumentsConfig.TokenColumns.
+func tokenColumns(c plan.DocumentsConfig) (out []tokenColumn) {
+	for _, name := range c.TokenColumns() {
+		x := c.Columns[name]
+		out = append(out, tokenColumn{name, columnTypes[x.Type], x.Bytes(), loader.FillOf(x)})
+	}
+	return out
+}
+
+// metaColumns returns the values of documents in the order of plan.DocumentsConfig.MetaColumns.
+func metaColumns(c plan.DocumentsConfig) (out []metaColumn) {
+	for _, name := range c.MetaColumns() {
+		out = append(out, metaColumn{name, c.Meta[name]})
+	}
+	return out
+}
+
+// passedOver are the columns that documents may have and the run leaves out.
+func passedOver(c plan.DocumentsConfig) (names []string) {
+	for name, x := range c.Columns {
+		if x.Type == plan.ColumnNone {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// names says in an error which columns a message may have beside those of every document.
+func (d decoder) names() string {
+	all := slices.Clone(d.passed)
+	for _, c := range d.columns {
+		all = append(all, c.name)
+	}
+	for _, m := range d.meta {
+		all = append(all, m.name)
+	}
+	slices.Sort(all)
+	const most = 20
+	if len(all) > most {
+		all = append(all[:most], "...")
+	}
+	return strings.Join(append([]string{columnIDs, columnID, columnLoss, columnWeight}, all...), ", ")
+}
+
+// beside are the columns of a record batch beside those of every document, in the order of the run's; nil where it has none of one.
+type beside struct {
+	tokens []*array.List
+	values []arrow.Array
+}
+
+// take notes a column of a record batch. known is false for one that the run does not take; want says which type it must have, empty where it has it.
+func (d decoder) take(b *beside, name string, column arrow.Array) (known bool, want string) {
+	if slices.Contains(d.passed, name) {
+		return true, ""
+	}
+	if i := slices.IndexFunc(d.columns, func(c tokenColumn) bool { return c.name == name }); i >= 0 {
+		list, ok := column.(*array.List)
+		if typ := d.columns[i].typ; !ok || list.ListValues().DataType().ID() != typ {
+			return true, "list<" + strings.ToLower(typ.String()) + ">"
+		}
+		if b.tokens == nil {
+			b.tokens = make([]*array.List, len(d.columns))
+		}
+		b.tokens[i] = list
+		return true, ""
+	}
+	if i := d.metaPlace(name); i >= 0 {
+		if !holds(column.DataType(), d.meta[i].typ) {
+			return true, d.meta[i].typ
+		}
+		if b.values == nil {
+			b.values = make([]arrow.Array, len(d.meta))
+		}
+		b.values[i] = column
+		return true, ""
+	}
+	return false, ""
+}
+
+// metaPlace returns the place of a value of documents, -1 for one that the run does not take along.
+func (d decoder) metaPlace(name string) int {
+	return slices.IndexFunc(d.meta, func(m metaColumn) bool { return m.name == name })
+}
+
+// holds reports whether a column has values of a type.
+func holds(t arrow.DataType, typ string) bool {
+	if dictionary, ok := t.(*arrow.DictionaryType); ok {
+		t = dictionary.ValueType
+	}
+	switch typ {
+	case plan.MetaString:
+		return t.ID() == arrow.STRING || t.ID() == arrow.LARGE_STRING
+	case plan.MetaInt64:
+		return t.ID() == arrow.INT64 || t.ID() == arrow.INT32
+	}
+	return t.ID() == arrow.FLOAT64 || t.ID() == arrow.FLOAT32
+}
+
+// rowOf adds to a document what a row has in these columns.
+func (d decoder) rowOf(doc *decoded, b beside, row int) *deadletter.Problem {
+	for i, list := range b.tokens {
+		if list == nil || list.IsNull(row) {
+			continue
+		}
+		from, to := list.ValueOffsets(row)
+		if int(to-from) != len(doc.tokens) {
+			return bad(badColumn, "%s has %d values, the document %d tokens", d.columns[i].name, to-from, len(doc.tokens))
+		}
+		if doc.columns == nil {
+			doc.columns = make([][]byte, len(d.columns))
+		}
+		doc.columns[i] = d.columns[i].values(list.ListValues(), int(from), int(to))
+	}
+	for i, column := range b.values {
+		if column == nil || column.IsNull(row) {
+			continue
+		}
+		value, failed := d.meta[i].of(column, row)
+		if failed != nil {
+			return failed
+		}
+		if doc.meta == nil {
+			doc.meta = make([]any, len(d.meta))
+		}
+		doc.meta[i] = value
+	}
+	return nil
+}
+
+// values returns the values [from, to) of an array, which may be its own; nulls are filled.
+func (c tokenColumn) values(a arrow.Array, from, to int) []byte {
+	if from == to { // an array without values has no memory
+		return []byte{}
+	}
+	bits, packed := a.(*array.Boolean)
+	if !packed {
+		at := a.Data().Offset()
+		own := a.Data().Buffers()[1].Bytes()[(at+from)*c.width : (at+to)*c.width]
+		if a.NullN() == 0 {
+			return own
+		}
+		return c.filledIn(slices.Clone(own), a, from)
+	}
+	out := make([]byte, to-from)
+	for k := range out {
+		if bits.Value(from + k) {
+			out[k] = 1
+		}
+	}
+	if a.NullN() > 0 {
+		c.filledIn(out, a, from)
+	}
+	return out
+}
+
+// filledIn fills where an array, of which out are the values from one on, has nulls.
+func (c tokenColumn) filledIn(out []byte, a arrow.Array, from int) []byte {
+	for k := range len(out) / c.width {
+		if a.IsNull(from + k) {
+			copy(out[k*c.width:], c.fill)
+		}
+	}
+	return out
+}
+
+// of returns the value of a row: a string, an int64 or a float64.
+func (m metaColumn) of(column arrow.Array, row int) (any, *deadletter.Problem) {
+	switch a := column.(type) {
+	case *array.Dictionary:
+		if a.Dictionary().IsNull(a.GetValueIndex(row)) {
+			return nil, nil
+		}
+		return m.of(a.Dictionary(), a.GetValueIndex(row))
+	case *array.String:
+		return m.text(a.Value(row))
+	case *array.LargeString:
+		return m.text(a.Value(row))
+	case *array.Int64:
+		return a.Value(row), nil
+	case *array.Int32:
+		return int64(a.Value(row)), nil
+	case *array.Float64:
+		return a.Value(row), nil
+	default:
+		return float64(a.(*array.Float32).Value(row)), nil
+	}
+}
+
+// text returns a text that outlives its message.
+func (m metaColumn) text(s string) (any, *deadletter.Problem) {
+	if len(s) > plan.MaxMetaText {
+		return nil, bad(badMeta, "%s has %d bytes, at most %d can be", m.name, len(s), plan.MaxMetaText)
+	}
+	return strings.Clone(strings.ToValidUTF8(s, "\ufffd")), nil
+}
+
+// metaOf takes the values that the run takes along out of a JSON object.
+func (d decoder) metaOf(object []byte, where string) (out []any, failed *deadletter.Problem) {
+	if len(d.meta) == 0 {
+		return nil, nil
+	}
+	if !members(object, func(name, value []byte) {
+		i := d.metaPlace(string(name))
+		if i < 0 || failed != nil {
+			return
+		}
+		if out == nil {
+			out = make([]any, len(d.meta))
+		}
+		out[i], failed = d.meta[i].read(value, where)
+	}) {
+		return nil, bad(badMeta, "%s is no JSON object", where)
+	}
+	return out, failed
+}
+
+// read reads a JSON value; null is none.
+func (m metaColumn) read(value []byte, where string) (any, *deadletter.Problem) {
+	if string(value) == "null" {
+		return nil, nil
+	}
+	switch m.typ {
+	case plan.MetaString:
+		if value[0] == '"' {
+			return m.text(string(unquote(value)))
+		}
+	case plan.MetaInt64:
+		if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
+			return n, nil
+		}
+	default:
+		if f, err := strconv.ParseFloat(string(value), 64); err == nil {
+			return f, nil
+		}
+	}
+	return nil, bad(badMeta, "%s of %s is %s: want %s", m.name, where, quoted(string(value)), article(m.typ))
+}
+
+func article(typ string) string {
+	if typ == plan.MetaInt64 {
+		return "an " + typ
+	}
+	return "a " + typ
+}
+
+// headerMeta is metaOf for the header of a text or of tokens.
+func (d decoder) headerMeta(value string) ([]any, *deadletter.Problem) {
+	if !json.Valid([]byte(value)) || !utf8.ValidString(value) {
+		return nil, bad(badMeta, "header %s is not JSON: %s", stream.HeaderMeta, quoted(value))
+	}
+	return d.metaOf([]byte(value), "header "+stream.HeaderMeta)
+}

@@ -1,0 +1,134 @@
+package doclog
+
+import (
+	"loaderd/loader"
+	"loaderd/loader/plan"
+	"loaderd/packonline/related"
+	"loaderd/stream/deadletter"
+)
+
+// several makes the document of a message that holds several.
+func (l *Log) several(doc loader.Document, documents []decoded, about topic) (loader.Document, *deadletter.Problem) {
+	g := l.gather(doc, about)
+	for i := range documents {
+		g.beside.room += len(documents[i].tokens) + sentinels + 2
+	}
+	for i := range documents {
+		d := &documents[i]
+		m, failed, _ := l.transform.document(d, nil)
+		if failed == nil {
+			failed = g.take(d, &m)
+		}
+		if failed != nil {
+			return doc, bad(failed.Reason, "document %d: %s", i, failed.Sentence)
+		}
+	}
+	return g.done(), nil
+}
+
+// topic is what a document is about, beside its tokens.
+type topic struct {
+	hints  *related.Maker // nil where nobody asks
+	name   string         // of the message
+	path   string
+	vector []int8
+}
+
+// hint compares a document of these tokens with others; nil where nobody asks.
+func (s *topic) hint(ids []int32) *related.Hint {
+	if s.hints == nil {
+		return nil
+	}
+	return s.hints.Hint(s.name, ids, s.path, s.vector)
+}
+
+// gathering puts together the document of a message that is several.
+type gathering struct {
+	doc    loader.Document
+	losses []int32
+	about  topic
+	beside besideOf
+}
+
+func (l *Log) gather(doc loader.Document, about topic) gathering {
+	return gathering{doc: doc, about: about, beside: besideOf{kinds: l.transform.columns, values: len(l.decoder.meta)}}
+}
+
+// take takes in what was made of one of the message's documents.
+func (g *gathering) take(d *decoded, m *made) *deadletter.Problem {
+	if m.pieces == nil {
+		return g.add(d, m, 0)
+	}
+	for i := range m.pieces {
+		if failed := g.add(d, &m.pieces[i], i); failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+func (g *gathering) add(d *decoded, m *made, nth int) *deadletter.Problem {
+	doc := &g.doc
+	if len(doc.Tokens)+len(m.tokens) > plan.MaxPartTokens {
+		return bad(tooLarge, "the documents up to this one have more than %d tokens with those that are put around them", plan.MaxPartTokens)
+	}
+	x := plan.Part{Skip: m.skip, Length: len(m.tokens), Loss: m.loss, Cut: m.cut, Nth: nth}
+	if m.skip == "" {
+		x.ID, x.Hint = hashID(d.id), g.about.hint(m.tokens)
+	}
+	g.beside.add(len(doc.Docs), len(doc.Tokens), d.meta, m)
+	doc.Docs = append(doc.Docs, loader.Doc{Start: int32(len(doc.Tokens)), Weight: d.weight})
+	doc.Tokens = append(doc.Tokens, m.tokens...)
+	doc.Parts = append(doc.Parts, x)
+	g.losses = x.Loss.Append(g.losses, 0, int32(x.Length))
+	return nil
+}
+
+func (g *gathering) done() loader.Document {
+	g.doc.Loss, g.doc.Beside = plan.Normal(g.losses), g.beside.of()
+	return g.doc
+}
+
+// besideOf gathers what comes along with the tokens of several documents.
+type besideOf struct {
+	kinds   []tokenColumn
+	room    int // tokens that there may be
+	values  int // of a document
+	columns [][]byte
+	meta    []any
+}
+
+// add takes in what one document brings along, behind so many documents and their tokens. What none has brought is not there.
+func (b *besideOf) add(documents, tokens int, meta []any, m *made) {
+	for i, kind := range b.kinds {
+		has := m.columns != nil && m.columns[i] != nil
+		if has && b.columns == nil {
+			b.columns = make([][]byte, len(b.kinds))
+		}
+		if has && b.columns[i] == nil {
+			b.columns[i] = kind.filled(make([]byte, 0, b.room*kind.width), tokens)
+		}
+		switch {
+		case has:
+			b.columns[i] = kind.gather(b.columns[i], m.columns[i], m.spans)
+		case b.columns != nil && b.columns[i] != nil:
+			b.columns[i] = kind.filled(b.columns[i], len(m.tokens))
+		}
+	}
+	if meta != nil && b.meta == nil {
+		b.meta = make([]any, documents*b.values)
+	}
+	switch {
+	case meta != nil:
+		b.meta = append(b.meta, meta...)
+	case b.meta != nil:
+		b.meta = append(b.meta, make([]any, b.values)...)
+	}
+}
+
+func (b *besideOf) of() *loader.Beside {
+	if b.columns == nil && b.meta == nil {
+		return nil
+	}
+	return &loader.Beside{Columns: b.columns, Meta: b.meta}
+}

@@ -1,0 +1,318 @@
+package doclog
+
+import (
+	"fmt"
+
+	"loaderd/loader/plan"
+	"loaderd/stream/deadletter"
+)
+
+// transform makes of a document the tokens that a run takes, in this order:
+//
+//	limit   of a document with too many tokens of its own the first are kept, or it is left out, or it becomes several: see pieces
+//	fim     one that is drawn becomes prefix, suffix and middle
+//	around  the token before it, and the end-of-document token
+//
+// Tokens of its own are those that no transformation adds. Every step is a pure function of the document and of the run's configuration.
+type transform struct {
+	bos, end int32  // -1 for none
+	max      int    // tokens of a document's own, 0 for any number
+	do       string // what becomes of longer ones
+	fim      *fim   // nil: no document is filled in
+	limit    int    // tokens that a document may have in the end
+	columns  []tokenColumn
+	decode   func(dst []byte, ids []int32) []byte
+}
+
+func newTransform(t Tokenizing, limit int) (transform, error) {
+	c := t.Documents
+	x := transform{bos: -1, end: t.End, max: c.MaxTokens.At, do: c.MaxTokens.Do, limit: limit, decode: t.Decode, columns: tokenColumns(c)}
+	var err error
+	if c.BOS.Set() {
+		if x.bos, err = t.id("documents.bos", c.BOS); err != nil {
+			return x, err
+		}
+	}
+	if c.FIM.Rate > 0 {
+		x.fim, err = newFIM(t)
+	}
+	return x, err
+}
+
+// id returns the id of a token of a settled configuration.
+func (t Tokenizing) id(field string, token plan.Token) (int32, error) {
+	id, ok := token.ID()
+	if !ok || int(id) >= t.VocabSize {
+		return -1, fmt.Errorf("%s: %q: want a token id below the vocabulary size %d", field, token, t.VocabSize)
+	}
+	return id, nil
+}
+
+// made is what a transformation made of a document: tokens, or why it is not used. One whose tokens have no loss has them nevertheless.
+type made struct {
+	tokens []int32
+	loss   plan.Runs
+	cut    bool // it had more tokens
+	skip   plan.Skip
+	values        // of columns for each of its tokens
+	pieces []made // of a document that is split; then the rest is empty
+}
+
+// draft is a document that is being made. Its own tokens are ids[first:]; one before them came with it, and is the token that is put before documents.
+type draft struct {
+	ids     []int32 // in the encoder's scratch space, unless they came so
+	given   bool    // they came so, with room for one more
+	first   int
+	loss    []int32 // lengths of runs of ids with and without a loss, in turns, of which any may be 0; nil: all have one
+	endLoss bool    // whether an end has one
+	long    bool    // it has too many tokens and is left out
+	cut     bool    // it had more tokens
+	split   bool    // it has too many tokens and becomes several
+	goesOn  bool    // it is a piece of a document that is split, and not the last
+	form    *form   // nil: as it came
+	came            // what came with the ids
+}
+
+func (d *draft) own() []int32 { return d.ids[d.first:] }
+
+// document makes what a run takes of a document.
+func (t *transform) document(x *decoded, e *encoder) (m made, failed *deadletter.Problem, stack []byte) {
+	var d draft
+	switch {
+	case x.tokens != nil:
+		d = t.given(x)
+	case len(x.parts) > 0:
+		d, failed, stack = t.parts(x.parts, e)
+	case len(x.text) > 0:
+		d, failed, stack = t.text(x.text, e)
+	}
+	switch {
+	case failed != nil:
+		return m, failed, stack
+	case len(d.own()) == 0:
+		return made{skip: plan.SkipEmpty}, nil, nil
+	case d.long:
+		return made{skip: plan.SkipLong}, nil, nil
+	case d.split:
+		return t.pieces(&d, e)
+	}
+	m, failed = t.whole(&d)
+	return m, failed, nil
+}
+
+// whole makes what a run takes of a document, or of a piece of one, that is as it is to be.
+func (t *transform) whole(d *draft) (m made, failed *deadletter.Problem) {
+	if m, failed = t.around(d); failed == nil && !m.loss.Any() {
+		m.skip, m.cut = plan.SkipMasked, false
+	}
+	return m, failed
+}
+
+// given is a document that came as tokens. Those that are put around documents may have come with it.
+func (t *transform) given(x *decoded) draft {
+	d := draft{ids: x.tokens, given: true, loss: x.loss, came: came{columns: x.columns, end: -1}}
+	d.endLoss = d.lastLoss()
+	t.ended(&d)
+	t.begin(&d)
+	drawn, is := t.fim.ofTokens(d.own())
+	if t.shorten(&d); is && x.loss == nil && !d.long && !d.split {
+		d.form = drawn.over(len(d.own()))
+	}
+	return d
+}
+
+// parts is a document that came as parts of a text. Its end has the loss of the last part, however short, also where it comes with it.
+func (t *transform) parts(parts []part, e *encoder) (d draft, failed *deadletter.Problem, stack []byte) {
+	var ends []int
+	if d.ids, ends, failed, stack = e.encodeParts(parts, t.limit); failed != nil {
+		return d, failed, stack
+	}
+	before := 0
+	for i, end := range ends {
+		d.loss = appendRun(d.loss, parts[i].loss, end-before)
+		before = end
+	}
+	t.ended(&d)
+	d.endLoss = parts[len(parts)-1].loss
+	t.begin(&d)
+	t.shorten(&d)
+	return d, nil, nil
+}
+
+// text is a document that came as a text. One that is filled in is cut between characters, and each part is tokenized by itself; where that is not possible
+// it is cut between tokens.
+func (t *transform) text(text []byte, e *encoder) (d draft, failed *deadletter.Problem, stack []byte) {
+	drawn, is := t.fim.ofText(text)
+	d.endLoss = true
+	if !is || t.max > 0 || t.fim.spaced {
+		if d.ids, failed, stack = e.encode(text); failed != nil {
+			return d, failed, stack
+		}
+		t.begin(&d)
+		if t.shorten(&d); !is || d.long || len(d.own()) == 0 || d.split {
+			return d, nil, nil
+		}
+	}
+	switch {
+	case t.fim.spaced || d.cut && t.decode == nil:
+		text = nil
+	case d.cut:
+		text = wholeCharacters(t.decode(nil, d.own()))
+	}
+	if len(text) == 0 { // or what is left is a part of a character
+		d.form = drawn.over(len(d.own()))
+		return d, nil, nil
+	}
+	failed, stack = t.fill(&d, drawn, text, e)
+	return d, failed, stack
+}
+
+// fill makes of a draft the text that it has, filled in: cut between characters, each part tokenized by itself.
+func (t *transform) fill(d *draft, drawn drawn, text []byte, e *encoder) (failed *deadletter.Problem, stack []byte) {
+	parts, form := drawn.characters(text)
+	ids, ends, failed, stack := e.encodeParts(parts, t.limit)
+	if failed != nil {
+		return failed, stack
+	}
+	d.ids, d.first = ids, 0
+	t.begin(d)
+	form.a, form.b = max(ends[0]-d.first, 0), max(ends[1]-d.first, 0)
+	d.form = &form
+	return nil, nil
+}
+
+// begin notes that a document begins with the token that is put before documents.
+func (t *transform) begin(d *draft) {
+	if len(d.ids) > 0 && d.ids[0] == t.bos {
+		d.first = 1
+	}
+}
+
+// ended takes off the end-of-document token that a document came with.
+func (t *transform) ended(d *draft) {
+	if n := len(d.ids); n > 0 && d.ids[n-1] == t.end {
+		d.keep(n - 1)
+		d.came.end = int32(n - 1)
+	}
+}
+
+// lastLoss reports whether the last token has a loss.
+func (d *draft) lastLoss() bool {
+	last := len(d.loss) - 1
+	for last > 0 && d.loss[last] == 0 {
+		last--
+	}
+	return last < 0 || last%2 == 0
+}
+
+// shorten applies the limit.
+func (t *transform) shorten(d *draft) {
+	switch {
+	case t.max == 0 || len(d.own()) <= t.max:
+	case t.do == plan.MaxDrop:
+		d.long = true
+	case t.do == plan.MaxCut:
+		d.cut = true
+		d.keep(d.first + t.max)
+	case t.do == plan.MaxSplit: // before it is filled in, which may give it more
+		d.split = true
+	}
+}
+
+// keep keeps the first ids.
+func (d *draft) keep(n int) {
+	d.ids = d.ids[:n]
+	if d.loss == nil {
+		return
+	}
+	kept := make([]int32, 0, len(d.loss))
+	for _, run := range d.loss {
+		run = min(run, int32(n))
+		kept = append(kept, run)
+		n -= int(run)
+	}
+	d.loss = kept
+}
+
+// around puts the document together: with the token before it, and with the end-of-document token where the document ends.
+func (t *transform) around(d *draft) (m made, failed *deadletter.Problem) {
+	own := d.own()
+	begins, puts, ends := t.bos >= 0, t.bos >= 0 && d.first == 0, t.end >= 0 && !d.cut && !d.goesOn
+	n := len(own)
+	if d.form != nil {
+		n += sentinels
+	}
+	if begins {
+		n++
+	}
+	if ends {
+		n++
+	}
+	if n > t.limit {
+		return m, bad(tooLarge, "%d tokens, a document may have %d", n, t.limit)
+	}
+	m.cut, m.loss = d.cut, d.runs(puts, ends)
+	if d.given && !d.cut && d.form == nil && !puts {
+		m.tokens = d.ids
+	} else {
+		put := added{bos: t.bos}
+		if d.form != nil {
+			put.sentinelIDs = t.fim.sentinelIDs
+		}
+		m.tokens = d.lay(make([]int32, 0, n), own, begins, put)
+	}
+	if ends {
+		m.tokens = append(m.tokens, t.end)
+	}
+	if d.came.columns != nil {
+		m.values = t.follow(d, begins, ends, n)
+	}
+	return m, nil
+}
+
+// added are the tokens that are put before and into a document, or what there is in their places.
+type added struct {
+	bos int32
+	sentinelIDs
+}
+
+// lay puts together what a document has for each of its tokens up to its end: its own, and what is put before them and among them.
+func (d *draft) lay(dst, own []int32, begins bool, put added) []int32 {
+	if begins {
+		dst = append(dst, put.bos)
+	}
+	if d.form != nil {
+		return put.fill(dst, own, *d.form)
+	}
+	return append(dst, own...)
+}
+
+// runs says which tokens have a loss when a token was put before or behind them: the first has that of the document's first token.
+func (d *draft) runs(before, behind bool) plan.Runs {
+	if d.loss == nil {
+		return nil
+	}
+	lengths := make([]int32, 0, len(d.loss)+4)
+	if before {
+		first := 0
+		for d.loss[first] == 0 {
+			first++
+		}
+		if lengths = appendRun(lengths, first%2 == 0, 1); len(lengths)%2 == 1 {
+			lengths = append(lengths, 0) // the document's own begin with those that have one
+		}
+	}
+	lengths = append(lengths, d.loss...)
+	if behind {
+		lengths = appendRun(lengths, d.endLoss, 1)
+	}
+	return plan.Normal(lengths)
+}
+
+// appendRun appends the length of a run to others.
+func appendRun(lengths []int32, loss bool, n int) []int32 {
+	if (len(lengths)%2 == 0) != loss {
+		lengths = append(lengths, 0)
+	}
+	return append(lengths, int32(n))
+}

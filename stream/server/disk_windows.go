@@ -1,0 +1,14 @@
+package server
+
+import "golang.org/x/sys/windows"
+
+// diskFree is what this user may still write to the volume of a folder, in bytes.
+func diskFree(folder string) (int64, error) {
+	name, err := windows.UTF16PtrFromString(folder)
+	if err != nil {
+		return 0, err
+	}
+	var free, total, all uint64
+	err = windows.GetDiskFreeSpaceEx(name, &free, &total, &all)
+	return int64(free), err
+}
