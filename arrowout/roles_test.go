@@ -21,6 +21,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/access"
+	"loaderd/internal/testscale"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 )
@@ -240,9 +241,9 @@ func trusting(t *testing.T, a *authority, cert, key string) grpc.DialOption {
 	return grpc.WithTransportCredentials(credentials.NewTLS(c))
 }
 
-// While certificates, authorities and tokens are replaced a hundred times, readers come, read on and go, and lose no batch.
+// While certificates, authorities and tokens are replaced again and again, readers come, read on and go, and lose no batch.
 func TestRotationUnderLoad(t *testing.T) {
-	const rotations = 100
+	rotations := testscale.Of(25, 100)
 	a := newAuthority(t, "authority")
 	cert, key, _, _ := a.issue(t, "server", false)
 	file := filepath.Join(t.TempDir(), "identities.json")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"loaderd/internal/lengths"
+	"loaderd/internal/testscale"
 	"loaderd/packonline"
 )
 
@@ -56,29 +57,33 @@ func TestBucketQuality(t *testing.T) {
 		in            []int32
 		padding       float64 // most, of all slots
 		concatenation float64 // most documents a row; 0 where only the number of tokens counts
+		long          bool    // with everything only
 	}{
-		{"five buckets", bucketConfig(fiveBuckets, 4096, 8192), logNormal(500_000), 0.000004, 2.37},
-		{"2048", bucketConfig([]int{2048}, 4096, 16384), logNormal(200_000), 0.000015, 0},
-		{"8192", bucketConfig([]int{8192}, 4096, 16384), logNormal(200_000), 0.00004, 0},
-		{"2048, small pool", bucketConfig([]int{2048}, 256, 16384), logNormal(100_000), 0.00004, 0},
-		{"512, tiny pool", bucketConfig([]int{512}, 64, 16384), logNormal(50_000), 0.004, 0},
-		{"512", bucketConfig([]int{512}, 4096, 16384), logNormal(150_000), 0.00004, 0},
-		{"32768", bucketConfig([]int{32768}, 4096, 16384), logNormal(150_000), 0.0001, 0},
-		{"odd buckets", bucketConfig([]int{300, 1000, 7777}, 4096, 8192), logNormal(200_000), 0.00001, 2.52},
-		{"far apart", bucketConfig([]int{2048, 131072}, 4096, 8192), logNormal(200_000), 0.00001, 3.7},
-		{"small pool", bucketConfig(fiveBuckets, 256, 8192), logNormal(100_000), 0.00001, 2.65},
-		{"age below pool", bucketConfig(fiveBuckets, 4096, 500), logNormal(100_000), 0.00003, 2.75},
-		{"no age", bucketConfig(fiveBuckets, 4096, 0), logNormal(200_000), 0.00001, 2.37},
-		{"code", bucketConfig(fiveBuckets, 4096, 8192), code, 0.00001, 2.72},
-		{"code, 2048", bucketConfig([]int{2048}, 4096, 16384), code, 0.00003, 0},
-		{"short", bucketConfig(fiveBuckets, 4096, 8192), short, 0.00002, 17.3},
-		{"drift", bucketConfig(fiveBuckets, 4096, 8192), drift, 0.00001, 2.52},
+		{"five buckets", bucketConfig(fiveBuckets, 4096, 8192), logNormal(500_000), 0.000004, 2.37, false},
+		{"2048", bucketConfig([]int{2048}, 4096, 16384), logNormal(200_000), 0.000015, 0, false},
+		{"8192", bucketConfig([]int{8192}, 4096, 16384), logNormal(200_000), 0.00004, 0, true},
+		{"2048, small pool", bucketConfig([]int{2048}, 256, 16384), logNormal(100_000), 0.00004, 0, false},
+		{"512, tiny pool", bucketConfig([]int{512}, 64, 16384), logNormal(50_000), 0.004, 0, false},
+		{"512", bucketConfig([]int{512}, 4096, 16384), logNormal(150_000), 0.00004, 0, true},
+		{"32768", bucketConfig([]int{32768}, 4096, 16384), logNormal(150_000), 0.0001, 0, true},
+		{"odd buckets", bucketConfig([]int{300, 1000, 7777}, 4096, 8192), logNormal(200_000), 0.00001, 2.52, false},
+		{"far apart", bucketConfig([]int{2048, 131072}, 4096, 8192), logNormal(200_000), 0.00001, 3.7, true},
+		{"small pool", bucketConfig(fiveBuckets, 256, 8192), logNormal(100_000), 0.00001, 2.65, false},
+		{"age below pool", bucketConfig(fiveBuckets, 4096, 500), logNormal(100_000), 0.00003, 2.75, false},
+		{"no age", bucketConfig(fiveBuckets, 4096, 0), logNormal(200_000), 0.00001, 2.37, true},
+		{"code", bucketConfig(fiveBuckets, 4096, 8192), code, 0.00001, 2.72, true},
+		{"code, 2048", bucketConfig([]int{2048}, 4096, 16384), code, 0.00003, 0, true},
+		{"short", bucketConfig(fiveBuckets, 4096, 8192), short, 0.00002, 17.3, true},
+		{"drift", bucketConfig(fiveBuckets, 4096, 8192), drift, 0.00001, 2.52, true},
 		// 1,500 tokens never share a row of 2,048, and five of them leave as little of 8,192 as ten do of 16,384.
-		{"constant, 2048", bucketConfig([]int{2048}, 4096, 16384), constant, 548.0 / 2048, 1},
+		{"constant, 2048", bucketConfig([]int{2048}, 4096, 16384), constant, 548.0 / 2048, 1, false},
 		// 17 pieces of 60 leave 4 tokens of 1,024. 273 of them leave as much of 16,384, which is not worth such a row.
-		{"constant, short", bucketConfig(fiveBuckets, 4096, 8192), slices.Repeat([]int32{60}, 17*2000), 4.0 / 1024, 17},
-		{"constant", bucketConfig(fiveBuckets, 4096, 8192), constant, 692.0 / 8192, 5},
+		{"constant, short", bucketConfig(fiveBuckets, 4096, 8192), slices.Repeat([]int32{60}, 17*2000), 4.0 / 1024, 17, false},
+		{"constant", bucketConfig(fiveBuckets, 4096, 8192), constant, 692.0 / 8192, 5, false},
 	} {
+		if x.long && !testscale.All() {
+			continue
+		}
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
 			have := packList(t, x.Config, x.in)

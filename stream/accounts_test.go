@@ -19,8 +19,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// deniedWithin is how long a request that nobody may make stays without an answer. A server that takes one answers within a fraction of it.
-const deniedWithin = 2 * time.Second
+// answeredWithin is how long a request stays without an answer at the most. A server that denies one says so on the connection.
+const answeredWithin = 10 * time.Second
 
 // as connects a stock client with a token of an embedded server.
 func as(t *testing.T, s *natstest.Server, file string, user server.User) *nats.Conn {
@@ -29,7 +29,7 @@ func as(t *testing.T, s *natstest.Server, file string, user server.User) *nats.C
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(s.Store().ClientURL(), nats.UserInfo(string(user), strings.TrimSpace(string(token))), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	nc, err := nats.Connect(s.Store().ClientURL(), nats.UserInfo(string(user), strings.TrimSpace(string(token))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +39,13 @@ func as(t *testing.T, s *natstest.Server, file string, user server.User) *nats.C
 
 // answered makes a request and says whether JetStream did it.
 func answered(ctx context.Context, nc *nats.Conn, subject, payload string) bool {
-	ctx, cancel := context.WithTimeout(ctx, deniedWithin)
+	ctx, cancel := context.WithTimeout(ctx, answeredWithin)
 	defer cancel()
+	nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			cancel()
+		}
+	})
 	m, err := nc.RequestWithContext(ctx, subject, []byte(payload))
 	if err != nil {
 		return false

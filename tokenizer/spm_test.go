@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"loaderd/internal/testscale"
 	"loaderd/tokenizer/internal/definition"
 	"loaderd/tokenizer/internal/tokentest"
 )
@@ -281,7 +282,7 @@ func compareSpm(t *testing.T, r *rand.Rand) {
 }
 
 func TestSentencePieceFilesMeanWhatTheySay(t *testing.T) {
-	for seed := range uint64(150) {
+	for seed := range testscale.Of[uint64](40, 150) {
 		compareSpm(t, rand.New(rand.NewPCG(seed, 7)))
 	}
 }

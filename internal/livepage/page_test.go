@@ -14,6 +14,7 @@ import (
 
 	"loaderd/arrowout/answers"
 	"loaderd/internal/livepage"
+	"loaderd/internal/testscale"
 	"loaderd/loader"
 )
 
@@ -141,7 +142,7 @@ func TestPageFits(t *testing.T) {
 	browser := chromium(t)
 	f := newFake()
 	s := serve(t, f)
-	for _, v := range sizes {
+	for _, v := range testscale.Of([]view{sizes[1], sizes[4]}, sizes) {
 		name := fmt.Sprintf("%d-%s", v.width, map[bool]string{true: "dark", false: "light"}[v.dark])
 		t.Run(name, func(t *testing.T) {
 			p := open(t, browser, s.URL, v)
