@@ -78,9 +78,10 @@ OLDEST = test_step test_errors test_prefetch test_client test_client_faults test
 # Three at a time: they wait for daemons, timeouts and each other's processes as much as they compute.
 .PHONY: test-python
 test-python: build ## Python tests against the built binary
-	@$(MAKE) --no-print-directory -j3 -Otarget test-python-tokenizers test-python-torch test-python-others
+	@$(MAKE) --no-print-directory -j3 -Otarget test-python-tokenizers test-python-torch test-python-documents test-python-others
 
 TOKENIZERS = test_tokenizer*.py test_fingerprint.py
+DOCUMENTS = test_chat*.py test_columns.py test_frozen.py test_import.py test_oldest_client.py test_publish.py test_sft.py test_transformations.py
 TORCH = test_torch*.py test_masks.py test_distributed.py test_integrations.py test_examples.py
 
 .PHONY: test-python-tokenizers
@@ -91,9 +92,13 @@ test-python-tokenizers:
 test-python-torch:
 	@venv=$$($(PYTHON) python/venv) && $(PYTEST) $(TORCH:%=python/tests/%)
 
+.PHONY: test-python-documents
+test-python-documents:
+	@venv=$$($(PYTHON) python/venv) && $(PYTEST) $(DOCUMENTS:%=python/tests/%)
+
 .PHONY: test-python-others
 test-python-others:
-	@venv=$$($(PYTHON) python/venv) && $(PYTEST) python/tests $(patsubst %,--ignore-glob='*/%',$(TOKENIZERS) $(TORCH))
+	@venv=$$($(PYTHON) python/venv) && $(PYTEST) python/tests $(patsubst %,--ignore-glob='*/%',$(TOKENIZERS) $(TORCH) $(DOCUMENTS))
 
 .PHONY: test-python-all
 test-python-all: ## all Python tests, those of recipes with their libraries among them, and those of client and loader with the oldest versions

@@ -6,8 +6,8 @@ import subprocess
 
 import numpy as np
 import pytest
-import scale
 from jobs import killed, losses, run
+from scale import everything
 from tokenized import SETTINGS, publish_tokens
 
 import loaderd
@@ -43,6 +43,7 @@ def told(output: str) -> tuple[dict[int, str], dict[int, tuple[str, ...]]]:
     return steps, {int(m[1]): m.groups()[1:4] for m in MIXTURE.finditer(output)}
 
 
+@everything
 def test_killed_and_resumed_with_the_same_weights_and_batches(daemon, tmp_path):
     """What is equal, to the last digit that is printed: the loss of every step and the tokens that each source has in it, the weights after every
     decision and the first step that can differ by it, told by a trainer that is killed with SIGKILL several times (before its first checkpoint; while it
@@ -56,7 +57,7 @@ def test_killed_and_resumed_with_the_same_weights_and_batches(daemon, tmp_path):
     args = ("--url", d.flight_url, "--steps", STEPS, "--mix-every", MIX, "--rate", 0.4, "--reference", "code=0.5")
     saving = (*args, "--save-every", SAVE, "--checkpoint", tmp_path / "run.pt")
     outputs = []
-    for until in UNTIL if scale.ALL else UNTIL[:2] + UNTIL[-1:]:
+    for until in UNTIL:
         outputs.append(killed("online_mixing.py", *saving, until=until))
         if until == UNTIL[-1]:
             d.kill()
@@ -87,10 +88,10 @@ def test_killed_and_resumed_with_the_same_weights_and_batches(daemon, tmp_path):
     of_web = sum(c["web"].tokens for c in counts) / sum(n.tokens for c in counts for n in c.values())
     assert of_web == pytest.approx(web[-1], abs=0.05)  # the steps follow
 
-    if scale.ALL:  # other additions, the same weights: they are those of the plan
-        two, mixtures_of_two = told(run("online_mixing.py", *args, world=2))
-        assert mixtures_of_two == mixtures and {s: line.split(" loss")[0] for s, line in two.items()} == {s: line.split(" loss")[0] for s, line in steps.items()}
-        assert [float(line.split()[-1]) for line in two.values()] == pytest.approx([float(line.split()[-1]) for line in steps.values()], rel=1e-2)
+    # On two ranks other additions, and the same weights: they are those of the plan.
+    two, mixtures_of_two = told(run("online_mixing.py", *args, world=2))
+    assert mixtures_of_two == mixtures and {s: line.split(" loss")[0] for s, line in two.items()} == {s: line.split(" loss")[0] for s, line in steps.items()}
+    assert [float(line.split()[-1]) for line in two.values()] == pytest.approx([float(line.split()[-1]) for line in steps.values()], rel=1e-2)
     d.stop()
     audit = subprocess.run([d.binary, "audit", "--run", "default", *d.flags, "--json"], cwd=d.folder, capture_output=True, text=True, timeout=120, check=True)
     decided = [int(m[1]) for c in json.loads(audit.stdout)["controls"] if (m := AUDITED.search(c["what"]))]
