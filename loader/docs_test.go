@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"time"
@@ -52,6 +53,9 @@ func (d *memDocs) publish(docs ...loader.Document) {
 		if x.Loss == nil && x.Parts == nil {
 			x.Loss, x.Weight = plantest.Loss(x.Sequence, x.Len()), weightOf(x.Sequence)
 		}
+		if bringsColumn(x.Sequence) {
+			x.Beside = &loader.Beside{Columns: [][]byte{columnOf(x.Tokens)}}
+		}
 		d.docs = append(d.docs, x)
 	}
 	close(d.more)
@@ -66,6 +70,18 @@ func (d *memDocs) lengths(lengths ...int) {
 		d.mu.Unlock()
 		d.publish(loader.Document{Content: loader.Content{Tokens: d.tokens(uint64(seq), n)}})
 	}
+}
+
+// bringsColumn reports whether a document of a stream in memory has a column of values.
+func bringsColumn(sequence uint64) bool { return sequence%3 > 0 }
+
+// columnOf are the values of such a column: two bytes of each token, so that none can stand beside another's token.
+func columnOf(tokens []int32) []byte {
+	var out []byte
+	for _, x := range tokens {
+		out = binary.LittleEndian.AppendUint16(out, uint16(x))
+	}
+	return out
 }
 
 // weightOf is that of a document of a stream in memory: of most 1.

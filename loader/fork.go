@@ -25,7 +25,7 @@ func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c plan.
 			return forked, from, fmt.Errorf("fork: %w", err)
 		}
 	}
-	if err := tokensAs(old, c); err != nil {
+	if err := documentsAs(old, c); err != nil {
 		return forked, from, fmt.Errorf("fork: %w", err)
 	}
 	end, err := p.end(ctx)

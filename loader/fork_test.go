@@ -160,6 +160,7 @@ func TestForkThatLooksFurtherBack(t *testing.T) {
 
 func TestForkRefusesWhatCanNotBe(t *testing.T) {
 	w := newWorld(config("bfd"))
+	w.config.Documents.Meta = map[string]string{"year": plan.MetaInt64}
 	w.docs.lengths(someLengths(1, 100)...)
 	run, stop := w.start(t)
 	planned := uint64(len(read(t, run, loader.Place{World: 1}, 0, 8)))
@@ -173,6 +174,11 @@ func TestForkRefusesWhatCanNotBe(t *testing.T) {
 	other.Tokenizer.Fingerprint = "another"
 	if _, _, err := loader.Fork(t.Context(), w.plan, 2, "next", other, w.docs.state()); reason(err) != loader.PlanMismatch {
 		t.Errorf("fork with another tokenizer: %v", err)
+	}
+	other = w.config
+	other.Documents.Meta = map[string]string{"year": plan.MetaString}
+	if _, _, err := loader.Fork(t.Context(), w.plan, 2, "next", other, w.docs.state()); reason(err) != loader.PlanMismatch {
+		t.Errorf("fork that takes a value of documents for one of another type: %v", err)
 	}
 	if _, _, err := loader.Fork(t.Context(), w.plan, 0, "next", w.config, loader.StreamState{Stream: w.docs.state().Stream, First: 2}); reason(err) != loader.DocumentLost {
 		t.Errorf("fork of purged documents: %v", err)

@@ -75,7 +75,7 @@ func (f *forking) open(ctx context.Context, c plan.Config) (err error) {
 	if old.Algorithm != plan.AlgorithmVersion {
 		return fmt.Errorf("%s: a fork of several sources plans it again: fork it with the binary that planned it", otherAlgorithm(old))
 	}
-	if err := tokensAs(old, c); err != nil {
+	if err := documentsAs(old, c); err != nil {
 		return err
 	}
 	end, err := f.plan.end(ctx)
@@ -104,7 +104,20 @@ func oneKind(old plan.Header) error {
 	return &Error{Reason: PlanMismatch, Message: fmt.Sprintf("run %s reads %s, and the new run %s", old.Run, have, want), Do: "begin a run that is no fork"}
 }
 
-// tokensAs refuses another tokenizer, and other transformations of documents: what waits is counted in tokens.
+// documentsAs refuses what would make other tokens of the parent's documents, or none at all: what waits is counted in tokens.
+func documentsAs(old plan.Header, c plan.Config) error {
+	if err := tokensAs(old, c); err != nil {
+		return err
+	}
+	if lost := c.Documents.Unread(old.Config.Documents); len(lost) > 0 {
+		return &Error{Reason: PlanMismatch,
+			Message: fmt.Sprintf("run %s reads documents that the new run could not decode, by %s", old.Run, strings.Join(lost, ", ")),
+			Do:      "keep these; a column or value that is not wanted any more is left out by documents.columns.NAME.type: none"}
+	}
+	return nil
+}
+
+// tokensAs refuses another tokenizer, and other transformations of documents.
 func tokensAs(old plan.Header, c plan.Config) error {
 	if !old.Config.SameTokens(c) {
 		return &Error{Reason: PlanMismatch,

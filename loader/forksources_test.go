@@ -439,6 +439,8 @@ func TestForkPlansWhatWasDropped(t *testing.T) {
 
 func TestForkSourcesRefuses(t *testing.T) {
 	c, w, s := grandMixture()
+	w.config.Documents.Meta = map[string]string{"year": plan.MetaInt64}
+	c.Documents.Meta = w.config.Documents.Meta
 	steps := uint64(len(w.ends(t)))
 	single := newWorld(config("bfd"))
 	single.docs.lengths(someLengths(1, 100)...)
@@ -448,6 +450,10 @@ func TestForkSourcesRefuses(t *testing.T) {
 		"run test has tokenizer": func(c plan.Config) (*world, error) {
 			c.Tokenizer.Fingerprint = "another"
 			return w.tryFork(s, 2, c)
+		},
+		"could not decode, by documents.meta.year: int64": func(c plan.Config) (*world, error) {
+			c.Documents.Meta = map[string]string{"year": plan.MetaFloat64}
+			return w.tryFork(s, 20, c)
 		},
 		"run test reads several sources, and the new run one document stream": func(plan.Config) (*world, error) { return w.tryFork(s, 2, config("bfd")) },
 		"run test reads one document stream, and the new run several sources": func(c plan.Config) (*world, error) { return single.tryFork(s, 2, c) },

@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func checkPieces(t *testing.T, b *loader.Batch) {
 	checkRows(t, b, func(x packonline.Piece) []int32 { return documentTokens(x.Doc, int(x.Start+x.Length))[x.Start:] })
 }
 
-// checkRows compares the tokens of a batch with those of its pieces, and with padding.
+// checkRows compares the tokens of a batch and the values that came with them with those of its pieces, and with padding.
 func checkRows(t *testing.T, b *loader.Batch, tokens func(packonline.Piece) []int32, repeats ...plan.Repeat) {
 	t.Helper()
 	for i, pieces := range b.Pieces {
@@ -98,6 +99,10 @@ func checkRows(t *testing.T, b *loader.Batch, tokens func(packonline.Piece) []in
 				t.Fatalf("step %d row %d: piece %v holds %v", b.Step, b.First+i, p, row[at:at+len(want)])
 			}
 			at += len(want)
+			values := b.Contents[p.Doc].Values(0, 2, p.Start, p.Length)
+			if column := columnOf(want); bringsColumn(plan.RefSequence(p.Doc)) && !bytes.Equal(values, column) || values != nil && !bytes.Equal(values, column) {
+				t.Fatalf("step %d row %d: beside the tokens of piece %v stands %v, want %v", b.Step, b.First+i, p, values, column)
+			}
 		}
 		for ; at < len(row); at++ {
 			if row[at] != -7 {

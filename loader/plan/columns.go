@@ -76,6 +76,28 @@ func (c DocumentsConfig) TokenColumns() []string {
 // MetaColumns returns the names of the values of a document, in the order of all that depends on their places.
 func (c DocumentsConfig) MetaColumns() []string { return slices.Sorted(maps.Keys(c.Meta)) }
 
+// Unread says what documents may be by an old configuration that were undecodable by this one: several in a message, and what they bring along. A value of
+// a document is passed over where messages are one document, and a column of a message of several has to be declared. Nothing is said of what is new.
+func (c DocumentsConfig) Unread(old DocumentsConfig) (changes []string) {
+	if old.Batches && !c.Batches {
+		changes = append(changes, "documents.batches: true")
+	}
+	for _, name := range slices.Sorted(maps.Keys(old.Columns)) {
+		was := old.Columns[name].Type
+		if is := c.Columns[name].Type; is != was && is != ColumnNone {
+			changes = append(changes, fmt.Sprintf("documents.columns.%s of type %s", name, was))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(old.Meta)) {
+		is, there := c.Meta[name]
+		left := !there && (!old.Batches || c.Columns[name].Type == ColumnNone)
+		if was := old.Meta[name]; is != was && !left {
+			changes = append(changes, fmt.Sprintf("documents.meta.%s: %s", name, was))
+		}
+	}
+	return changes
+}
+
 func (c DocumentsConfig) validateColumns(add func(field string, value any, want string)) {
 	if n := len(c.Columns) + len(c.Meta); n > maxColumns {
 		add("columns", n, fmt.Sprintf("at most %d columns, those of documents.meta included", maxColumns))

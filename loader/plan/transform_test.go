@@ -155,3 +155,38 @@ func TestCountsOfLongDocuments(t *testing.T) {
 		t.Errorf("%+v", counts)
 	}
 }
+
+// What a run can decode of its documents, a fork of it can.
+func TestUnread(t *testing.T) {
+	column := func(typ string) map[string]plan.TokenColumn { return map[string]plan.TokenColumn{"a": {Type: typ}} }
+	meta := func(typ string) map[string]string { return map[string]string{"b": typ} }
+	for _, tt := range []struct {
+		name     string
+		old, now plan.DocumentsConfig
+		want     []string
+	}{
+		{"equal", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8), Meta: meta(plan.MetaString)},
+			plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8), Meta: meta(plan.MetaString)}, nil},
+		{"all of it is new", plan.DocumentsConfig{}, plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8), Meta: meta(plan.MetaInt64)}, nil},
+		{"one document a message", plan.DocumentsConfig{Batches: true}, plan.DocumentsConfig{}, []string{"documents.batches: true"}},
+		{"a column goes", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8)}, plan.DocumentsConfig{Batches: true}, []string{"documents.columns.a of type int8"}},
+		{"a column that was left out goes", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnNone)}, plan.DocumentsConfig{Batches: true},
+			[]string{"documents.columns.a of type none"}},
+		{"a column that was left out comes", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnNone)},
+			plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnBool)}, []string{"documents.columns.a of type none"}},
+		{"a column of another type", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8)},
+			plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt16)}, []string{"documents.columns.a of type int8"}},
+		{"a column is left out", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8)}, plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnNone)}, nil},
+		{"another fill", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8)},
+			plan.DocumentsConfig{Batches: true, Columns: map[string]plan.TokenColumn{"a": {Type: plan.ColumnInt8, Fill: 1}}}, nil},
+		{"a value of another type", plan.DocumentsConfig{Meta: meta(plan.MetaString)}, plan.DocumentsConfig{Meta: meta(plan.MetaInt64)}, []string{"documents.meta.b: string"}},
+		{"a value goes that messages of one document had", plan.DocumentsConfig{Meta: meta(plan.MetaString)}, plan.DocumentsConfig{}, nil},
+		{"a value goes that rows had", plan.DocumentsConfig{Batches: true, Meta: meta(plan.MetaString)}, plan.DocumentsConfig{Batches: true}, []string{"documents.meta.b: string"}},
+		{"a value that rows had is left out", plan.DocumentsConfig{Batches: true, Meta: meta(plan.MetaString)},
+			plan.DocumentsConfig{Batches: true, Columns: map[string]plan.TokenColumn{"b": {Type: plan.ColumnNone}}}, nil},
+	} {
+		if got := tt.now.Unread(tt.old); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
