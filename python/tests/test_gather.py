@@ -259,6 +259,8 @@ def test_values_come_along(daemon: Any, gather: int) -> None:
     ({"flag": [0, 1]}, "column flag holds int64, want bool"),
     ({"half": ["a", "b"]}, "column half holds"),
     ({"half": [[1], [2, 3]]}, "column half"),
+    ({"half": [1, -70000.0]}, "column half has finite values of up to 70000.0, which float16 does not hold"),
+    ({"half": [1, 10**9]}, "column half has finite values of up to 1000000000, which float16 does not hold"),
 ])  # fmt: skip
 def test_columns_that_are_none(columns: Any, problem: str) -> None:
     with pytest.raises(BadDocument, match=f"document 7: {problem}"):
@@ -269,9 +271,38 @@ def test_values_that_are_none(daemon: Any) -> None:
     d = daemon(SETUP)
     options: Any = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER, "gather": 2, "meta": META}
     for meta, problem in (({"lang": 1}, "meta 'lang' is 1, want string"), ({"year": 1.5}, "meta 'year' is 1.5, want int64"), ({"year": True}, "want int64"),
-                          ({"year": 2**63}, "which int64 does not hold"), ({"score": "a"}, "want float64"), ({"other": 1}, "meta 'other': name it")):  # fmt: skip
+                          ({"year": 2**63}, "which int64 does not hold"), ({"score": "a"}, "want float64"), ({"other": 1}, "meta 'other': name it"),
+                          ({"lang": "é" * 513}, "meta 'lang' has 1,026 bytes, more than the 1,024"), ({"lang": "\ud800"}, "no Unicode text"),
+                          ({"score": 10**400}, "larger than any float64")):  # fmt: skip
         with pytest.raises(BadDocument, match=f"document 0: .*{problem}"):
             publish([{"ids": [1], "meta": meta}], **options)
+
+
+def test_bad_values_leave_neighbours_alone(daemon: Any) -> None:
+    d = daemon(SETUP)
+    rejected: list[BadDocument] = []
+    metas = [{"lang": "é" * 512}, {"lang": "é" * 513}, {"score": 2**53 + 1}, {"lang": "\ud800"}, {"score": 10**400}, {}]
+    rows = [{"ids": [i + 1], "meta": meta} for i, meta in enumerate(metas)]
+    done = publish(rows, d.nats_url, source="web", tokenizer=TOKENIZER, gather=8, meta=META, on_reject=rejected.append)
+    assert (done.documents, done.rejected) == (3, 3)
+    got, _ = read(d)
+    assert in_order(got) == ended([np.array([i]) for i in (1, 3, 6)])
+    assert d.metric("loaderd_undecodable_documents_total") == 0
+
+
+def test_headers_that_are_too_large(daemon: Any) -> None:
+    """A loss that changes often makes headers that no server takes: such a document is rejected by itself, and goes as a row of columns."""
+    d = daemon(SEVERAL)
+    masked = {"ids": np.full(40_000, 5), "loss": np.arange(40_000) % 2, "id": "masked"}
+    rows = [{"ids": [1]}, masked, {"ids": [2], "meta": {"text": "x" * 65_536}}, {"ids": [3]}]
+    options: Any = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
+    with pytest.raises(DocumentTooLarge, match="document 'masked' .document 1. has .* bytes of headers, more than the 65,535"):
+        publish(rows[1:2], start=1, **options)
+    rejected: list[BadDocument] = []
+    done = publish(rows, on_reject=rejected.append, **options)
+    assert (done.documents, done.rejected) == (2, 2) and all(isinstance(x, DocumentTooLarge) for x in rejected)
+    assert publish([masked], gather=2, **options).documents == 1
+    assert in_order(read(d)[0]) == ended([np.array([1]), np.array([3]), masked["ids"]])
 
 
 def test_text_has_no_columns() -> None:

@@ -3,6 +3,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,14 +59,23 @@ type Committed struct {
 	Waiting string
 }
 
+// headersMost is what the server takes in the headers of one message, in bytes.
+const headersMost = 1<<16 - 1
+
 // TooLargeError is a document that the server would refuse. The publisher goes on without it.
 type TooLargeError struct {
 	// Document is the message's path, or its id.
 	Document    string
 	Size, Limit int64
+	// Headers says that it is the headers alone that are too large: what they say of the loss, or meta.
+	Headers bool
 }
 
 func (e *TooLargeError) Error() string {
+	if e.Headers {
+		return fmt.Sprintf("document %s has %d bytes of headers, more than the %d the server takes: split it, say of its loss and in its meta less, "+
+			"or publish it as a record batch, which has them in columns", e.Document, e.Size, e.Limit)
+	}
 	return fmt.Sprintf("document %s has %d bytes with its headers, more than the %d the server takes in one message: "+
 		"split it, raise the server's max_payload, or skip it",
 		e.Document, e.Size, e.Limit)
@@ -279,12 +289,13 @@ func (p *Publisher) enqueue(ctx context.Context, e entry) error {
 			m.Trace, e.stored = p.options.Tracer.Publish(m.Subject, m.ID)
 		}
 		e.size = messageSize(m.NATS())
+		large := &TooLargeError{Document: cmp.Or(m.Path, m.ID), Size: int64(e.size - len(m.Data)), Limit: headersMost, Headers: true}
+		if large.Size > large.Limit {
+			return large
+		}
 		if int64(e.size) > p.limit {
-			name := m.Path
-			if name == "" {
-				name = m.ID
-			}
-			return &TooLargeError{Document: name, Size: int64(e.size), Limit: p.limit}
+			large.Size, large.Limit, large.Headers = int64(e.size), p.limit, false
+			return large
 		}
 	}
 	select {

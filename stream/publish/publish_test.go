@@ -284,6 +284,15 @@ func TestPublishRefusesTooLarge(t *testing.T) {
 	s := natstest.StartEmbedded(t, func(c *stream.Config) { c.MaxDocument = 4096 }).Store()
 	p := newPublisher(t, s, publish.Options{})
 	docs := []stream.Message{{Data: []byte("small")}, {Path: "big.txt", Data: make([]byte, 5000)}, {Data: []byte("also small")}}
+	for _, m := range []stream.Message{
+		{ID: "masked", Data: []byte("ids"), Loss: slices.Repeat([]int32{1}, 40_000)},
+		{ID: "masked", Data: []byte("ids"), Meta: strings.Repeat("x", 1<<16-1)},
+	} {
+		var large *publish.TooLargeError
+		if err := p.Publish(t.Context(), m); !errors.As(err, &large) || !large.Headers || large.Document != "masked" || large.Limit != 65535 {
+			t.Fatalf("error is %v, want one that names the document and the limit of its headers", err)
+		}
+	}
 	err := p.Publish(t.Context(), docs...)
 	var tooLarge *publish.TooLargeError
 	if !errors.As(err, &tooLarge) || tooLarge.Document != "big.txt" || tooLarge.Limit != 4096 || tooLarge.Size <= 5000 {

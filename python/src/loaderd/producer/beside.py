@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 TOKEN_TYPES = tuple(KINDS)
 VALUE_TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "int64": (int,), "float64": (int, float)}
+TEXT_MOST = 1024
+"""Bytes of a text of meta, as the daemon takes it."""
 _OWN = frozenset(("ids", "id", "loss", "weight"))
 
 
@@ -50,6 +52,8 @@ def _column(name: str, values: Any, tokens: int, kind: str) -> NDArray[Any]:
         raise BadDocument(f"column {name} holds {array.dtype}, want {kind}")
     if wanted.kind == "i" and array.size and not np.iinfo(wanted).min <= array.min() <= array.max() <= np.iinfo(wanted).max:
         raise BadDocument(f"column {name} has values from {array.min()} to {array.max()}, which {kind} does not hold")
+    if wanted.kind == "f" and array.size and (np.isfinite(array) & (np.abs(array, dtype=float) > np.finfo(wanted).max)).any():
+        raise BadDocument(f"column {name} has finite values of up to {np.abs(array).max()}, which {kind} does not hold")
     return array.astype(wanted)
 
 
@@ -63,4 +67,24 @@ def values_of(text: str, types: Mapping[str, str]) -> dict[str, Any]:
             raise BadDocument(f"meta {name!r} is {value!r}, want {types[name]}")
         if isinstance(value, int) and types[name] == "int64" and not -(2**63) <= value < 2**63:
             raise BadDocument(f"meta {name!r} is {value}, which int64 does not hold")
+        if isinstance(value, str):
+            _check_text(name, value)
+        elif types[name] == "float64":
+            values[name] = _number(name, value)
     return values
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise BadDocument(f"meta {name!r} is {text!r}, which is no Unicode text") from None
+    if size > TEXT_MOST:
+        raise BadDocument(f"meta {name!r} has {size:,} bytes, more than the {TEXT_MOST:,} that a value may have")
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise BadDocument(f"meta {name!r} is larger than any float64") from None

@@ -21,7 +21,7 @@ from loaderd.producer.chat import Chat
 from loaderd.producer.committer import Committer
 from loaderd.producer.errors import BadDocument, DocumentTooLarge, NoStream, PublishError
 from loaderd.producer.gather import Gathering, check, size_alone
-from loaderd.producer.message import Encoder, Message
+from loaderd.producer.message import HEADERS_MOST, Encoder, Message
 from loaderd.producer.outbox import Outbox, resolve
 from loaderd.producer.place import Place, find_place
 from loaderd.producer.session import Access, Lost, Refused, Session
@@ -188,6 +188,12 @@ class Line:
         message = self.encoder.encode(document, position, traceparent(self._trace))
         if gathers:
             check(self.encoder, message)
+        elif message.head > HEADERS_MOST:
+            raise DocumentTooLarge(
+                f"document {message.label} has {message.head:,} bytes of headers, more than the {HEADERS_MOST:,} that the server takes: split it, say of its"
+                " loss and in its meta less, or publish it with gather=, which has them in columns",
+                facts={"document": message.id, "bytes": str(message.head), "limit": str(HEADERS_MOST)},
+            )
         size = size_alone(message) if gathers else message.size
         if size > self._limit:
             raise DocumentTooLarge(

@@ -38,6 +38,8 @@ _OF_MESSAGES = ("tools", "chat_template_kwargs")
 _OF_IDS = ("loss", "loss_runs", "columns")
 _KEYS = frozenset((*_CONTENTS, *_OF_MESSAGES, *_OF_IDS, "weight", "id", "path", "domain", "meta"))
 _CONTROLS = {i for i in range(32)} | {127}
+HEADERS_MOST = (1 << 16) - 1
+"""Bytes of headers that the server takes in one message."""
 # Headers of an atomic batch and of its fence, which are added when the message is sent.
 _BATCH_ROOM = 256
 
@@ -59,6 +61,11 @@ class Message:
     documents: int = 1
     places: int = 1
     """Of the input, from that of the first document to that of the last: more than documents where some were rejected."""
+
+    @property
+    def head(self) -> int:
+        """Bytes of the headers."""
+        return self.size - len(self.payload)
 
     @property
     def first(self) -> int:
