@@ -2,6 +2,7 @@ package check
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"maps"
@@ -143,6 +144,22 @@ func manifests(t *testing.T, files map[string]string) (text string, objects map[
 		}
 	}
 	return text, objects
+}
+
+// A chart reads no file outside its folder, and not everything that carries a repository carries links: so it has copies.
+func TestChartHasTheFilesOfToday(t *testing.T) {
+	for copied, of := range map[string]string{
+		"../helm/loaderd/files/board.json":         "../grafana/loaderd.json",
+		"../helm/loaderd/files/loaderd.rules.yaml": "../prometheus/loaderd.rules.yaml",
+	} {
+		want, err := os.ReadFile(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have, err := os.ReadFile(copied); err != nil || !bytes.Equal(have, want) {
+			t.Errorf("%s is not %s as it is now (%v): copy it", copied, of, err)
+		}
+	}
 }
 
 // Every way of using the chart renders into objects that Kubernetes' own types take whole, and into a configuration that loaderd takes.
