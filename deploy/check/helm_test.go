@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -159,6 +160,23 @@ func TestChartHasTheFilesOfToday(t *testing.T) {
 		if have, err := os.ReadFile(copied); err != nil || !bytes.Equal(have, want) {
 			t.Errorf("%s is not %s as it is now (%v): copy it", copied, of, err)
 		}
+	}
+}
+
+// Chart and image have the version that was released last: a chart takes the image of its own version.
+func TestChartHasTheVersionOfTheRelease(t *testing.T) {
+	changes, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)`).FindSubmatch(changes)
+	text, err := os.ReadFile("../helm/loaderd/Chart.yaml")
+	if err != nil || last == nil {
+		t.Fatal(err, last)
+	}
+	var chart struct{ Version, AppVersion string }
+	if err := yaml.Unmarshal(text, &chart); err != nil || chart.Version != string(last[1]) || chart.AppVersion != string(last[1]) {
+		t.Errorf("the chart has version %s and takes image %s, and %s is the newest of CHANGELOG.md: %v", chart.Version, chart.AppVersion, last[1], err)
 	}
 }
 

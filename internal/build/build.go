@@ -2,8 +2,10 @@
 package build
 
 import (
+	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"loaderd/loader/plan"
 )
@@ -33,7 +35,7 @@ func This() Build {
 		return b
 	}
 	if info.Main.Version != "" {
-		b.Version = info.Main.Version
+		b.Version = released(info.Main.Version)
 	}
 	if release != "" {
 		b.Version = release
@@ -47,4 +49,16 @@ func This() Build {
 		}
 	}
 	return b
+}
+
+// between is the version that Go gives a module between two tags: v1.2.4-0.20261124065129-1a2b3c4d5e6f.
+var between = regexp.MustCompile(`^v(\d+\.\d+\.\d+)-(?:.*\.)?\d{14}-([0-9a-f]{9})[0-9a-f]{3}(?:\+dirty)?$`)
+
+// released writes a version of Go as all of loaderd has it (python/version.py): of a tag without the v, and between tags as a version that is coming. The number
+// of commits since the tag, which Go does not tell, is 0.
+func released(version string) string {
+	if m := between.FindStringSubmatch(version); m != nil {
+		return m[1] + ".dev0+g" + m[2]
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(version, "v"), "+dirty")
 }
