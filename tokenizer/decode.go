@@ -23,12 +23,16 @@ func newDecoding(d *definition.Definition) (m decoding) {
 		}
 		m.decoded[id], m.is[id] = s, true
 	}
+	m.decoded = make([]string, 0, len(d.TokensByID())+len(d.Added))
+	m.is = make([]bool, 0, cap(m.decoded))
 	if d.Characters == nil {
-		for s, id := range d.Tokens {
-			set(id, s)
-		}
-		for s, id := range d.Names {
-			set(id, s)
+		texts := d.TokensByID()
+		for _, v := range d.Entries {
+			if text := texts[v.ID]; text != "" {
+				set(v.ID, text)
+			} else {
+				set(v.ID, v.Token)
+			}
 		}
 		for _, a := range d.Added {
 			set(a.ID, a.Content)

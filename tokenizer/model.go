@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/definition"
@@ -14,7 +15,7 @@ import (
 // Model is one tokenizer. It is safe for concurrent use, and nothing changes what it gives; encoding is done by an Encoder.
 type Model struct {
 	name        string
-	fingerprint string
+	fingerprint func() string
 	def         *definition.Definition
 	words       *lookup.Words
 	split       pretokenize.Splitter
@@ -60,7 +61,7 @@ func assemble(d *definition.Definition, o Options) (*Model, error) {
 	if m.addSpecial {
 		shape.Before, shape.Behind = d.Template.Before, d.Template.Behind
 	}
-	m.fingerprint = d.Identity.Fingerprint(shape)
+	m.fingerprint = sync.OnceValue(func() string { return d.Identity.Fingerprint(shape) })
 	return m, nil
 }
 

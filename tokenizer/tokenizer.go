@@ -62,5 +62,5 @@ func (m *Model) VocabSize() int { return len(m.decoded) }
 
 // Fingerprint is "sha256:" and the hash of everything that shapes ids: vocabulary, merges,
 // normalizer, pre-tokenizer, added tokens with their flags, and Options. The layout of the
-// file it came from does not matter.
-func (m *Model) Fingerprint() string { return m.fingerprint }
+// file it came from does not matter. It is computed when it is first asked for.
+func (m *Model) Fingerprint() string { return m.fingerprint() }

@@ -15,13 +15,7 @@ import (
 // readAdded gives added tokens the ids that the reference gives them: that of the vocabulary, else the next one behind
 // the number of the vocabulary's entries, whatever the file says.
 func (d *Definition) readAdded(list []format.AddedToken) error {
-	next := int32(len(d.Tokens) + len(d.Names))
-	taken := make(map[int32]bool, next)
-	for _, entries := range []map[string]int32{d.Tokens, d.Names} {
-		for _, id := range entries {
-			taken[id] = true
-		}
-	}
+	next := int32(len(d.Entries))
 	seen := make(map[string]format.AddedToken, len(list))
 	for i, t := range list {
 		where := fmt.Sprintf("added_tokens[%d] %s", i, format.Cut(strconv.Quote(t.Content)))
@@ -36,9 +30,9 @@ func (d *Definition) readAdded(list []format.AddedToken) error {
 			continue
 		}
 		seen[t.Content] = t
-		id, ok := d.vocabulary(t.Content)
+		id, ok := d.id(t.Content)
 		if !ok {
-			if id = next; taken[id] || id > merge.MaxID {
+			if id = next; d.isUsed(id) || id > merge.MaxID {
 				return fmt.Errorf("%s: the reference gives it id %d, which the vocabulary uses or which is beyond %d", where, id, merge.MaxID)
 			}
 			next++
@@ -75,18 +69,6 @@ func (d *Definition) AddedSets() (raw, normalized added.Set, err error) {
 		space, _ = utf8.DecodeRuneInString(d.Characters.Mark)
 	}
 	return added.NewSet(sets[0], ' '), added.NewSet(sets[1], space), nil
-}
-
-// vocabulary is the id of an entry as it is spelled in the file.
-func (d *Definition) vocabulary(entry string) (int32, bool) {
-	if id, ok := d.Names[entry]; ok {
-		return id, true
-	}
-	if text, ok := d.textOf(entry); ok {
-		id, ok := d.Tokens[text]
-		return id, ok
-	}
-	return 0, false
 }
 
 func sortAdded(list []added.Token) {

@@ -26,15 +26,21 @@ type CharacterModel struct {
 // CutsWords reports whether text is cut into words before merging, not only where that changes nothing.
 func (d *Definition) CutsWords() bool { return d.Characters == nil || d.Characters.Words }
 
-// inside spells a vocabulary entry as the encoder does; ok is false for one that merges cannot reach.
-func (c *CharacterModel) inside(entry string) (text string, ok bool) {
+// appendInside appends a vocabulary entry as the encoder spells it; ok is false for one that merges cannot reach.
+func (c *CharacterModel) appendInside(dst []byte, entry string) (text []byte, ok bool) {
 	if c.Mark == "" || c.Mark == " " {
-		return entry, true
+		return append(dst, entry...), true
 	}
 	if strings.Contains(entry, " ") {
-		return "", false
+		return dst, false
 	}
-	return strings.ReplaceAll(entry, c.Mark, " "), true
+	for {
+		before, behind, found := strings.Cut(entry, c.Mark)
+		if dst = append(dst, before...); !found {
+			return dst, true
+		}
+		dst, entry = append(dst, ' '), behind
+	}
 }
 
 // replacesSpaces is the place of the step after which text has no spaces, and the character that they become.

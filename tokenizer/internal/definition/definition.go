@@ -5,7 +5,6 @@ package definition
 import (
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/fingerprint"
-	"loaderd/tokenizer/internal/format"
 	"loaderd/tokenizer/internal/merge"
 	"loaderd/tokenizer/internal/norm"
 	"loaderd/tokenizer/internal/pretokenize"
@@ -19,26 +18,10 @@ type Definition struct {
 	PrefixSpace bool                // put a space before text that has none
 	WholeWords  bool                // a word that is a token is that token, whatever its merges give
 	Merges      *merge.Merges       // the byte pair encoding itself
-	Tokens      map[string]int32    // byte strings of the vocabulary
-	Entries     []format.Entry      // the whole vocabulary as it is spelled
-	Names       map[string]int32    // vocabulary entries that are no byte strings: only added tokens reach them
+	Vocabulary                      // what has an id before added tokens are given theirs
 	Added       []added.Token       // in the order in which the reference adds them
 
 	Template Template // what the post-processor adds
 	Identity *fingerprint.Identity
 	Decoder  Decoder // the way back
-}
-
-// TokensByID lists the byte strings of the vocabulary by id, so that what is built from them does not depend on the order of maps. Ids
-// that stand for nothing, or for no byte string, have an empty one.
-func (d *Definition) TokensByID() []string {
-	size := int32(0)
-	for _, v := range d.Entries {
-		size = max(size, v.ID+1)
-	}
-	list := make([]string, size)
-	for text, id := range d.Tokens {
-		list[id] = text
-	}
-	return list
 }

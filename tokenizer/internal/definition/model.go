@@ -8,18 +8,18 @@ import (
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
-// readModel reads the byte pair encoding itself.
-func (d *Definition) readModel(m map[string]any) error {
+// readModel reads the byte pair encoding itself, and finds the entries of its merges; known are these where they are known.
+func (d *Definition) readModel(m map[string]any, known []merge.Step) (steps []merge.Step, err error) {
 	if m == nil {
-		return format.Refuse("model", nil)
+		return nil, format.Refuse("model", nil)
 	}
 	for _, option := range []string{"continuing_subword_prefix", "end_of_word_suffix"} {
 		if v := m[option]; v != nil && v != "" {
-			return format.Refuse("model "+option, v)
+			return nil, format.Refuse("model "+option, v)
 		}
 	}
 	if v := m["dropout"]; v != nil && v != 0.0 {
-		return format.Refuse("model dropout", v)
+		return nil, format.Refuse("model dropout", v)
 	}
 	c := d.Characters
 	if c == nil { // every byte has a token: nothing is unknown, so the options that say what to do about it do not matter
@@ -34,7 +34,7 @@ func (d *Definition) readModel(m map[string]any) error {
 		case bool:
 			*option.to = v
 		default:
-			return format.Refuse("model "+option.name, v)
+			return nil, format.Refuse("model "+option.name, v)
 		}
 	}
 	switch v := m["unk_token"].(type) {
@@ -42,102 +42,95 @@ func (d *Definition) readModel(m map[string]any) error {
 	case string:
 		c.unk, c.hasUnk = v, true
 	default:
-		return format.Refuse("model unk_token", v)
+		return nil, format.Refuse("model unk_token", v)
 	}
 	vocab, ok := m["vocab"].([]format.Entry)
 	if !ok {
-		return fmt.Errorf("model vocab: want an object of token: id, have %s", format.Describe(m["vocab"]))
+		return nil, fmt.Errorf("model vocab: want an object of token: id, have %s", format.Describe(m["vocab"]))
 	}
 	merges, ok := m["merges"].([]merge.Rule)
 	if !ok {
-		return fmt.Errorf("model merges: want a list, have %s", format.Describe(m["merges"]))
+		return nil, fmt.Errorf("model merges: want a list, have %s", format.Describe(m["merges"]))
 	}
-	d.Entries = vocab
-	if err := d.readVocab(vocab); err != nil {
-		return err
+	appendText := pretokenize.AppendBytes
+	if d.Characters != nil {
+		appendText = d.Characters.appendInside
+	}
+	if d.Vocabulary, err = newVocabulary(vocab, appendText); err != nil {
+		return nil, err
+	}
+	if steps = known; steps == nil {
+		if steps, err = d.steps(merges); err != nil {
+			return nil, err
+		}
 	}
 	if d.Characters != nil {
-		return d.readCharacterMerges(vocab, merges)
+		return steps, d.readCharacterMerges(steps)
 	}
-	return d.readMerges(merges)
+	return steps, d.readMerges(steps)
 }
 
-// readVocab sorts the vocabulary into texts that merges may make and others.
-func (d *Definition) readVocab(vocab []format.Entry) error {
-	d.Tokens, d.Names = make(map[string]int32, len(vocab)), map[string]int32{}
-	owner := make(map[int32]string, len(vocab))
-	for _, v := range vocab {
-		token, id := v.Token, v.ID
-		if other, ok := owner[id]; ok {
-			return fmt.Errorf("model vocab: tokens %q and %q both have id %d", min(token, other), max(token, other), id)
+// steps finds the entries of merges.
+func (d *Definition) steps(list []merge.Rule) ([]merge.Step, error) {
+	places := d.places()
+	steps := make([]merge.Step, len(list))
+	var both []byte
+	for i, x := range list {
+		left, okL := places[x.Left]
+		right, okR := places[x.Right]
+		both = append(append(both[:0], x.Left...), x.Right...)
+		made, okM := places[string(both)]
+		if !okL || !okR || !okM || d.Characters == nil && (d.text(left) == "" || d.text(right) == "") {
+			return nil, fmt.Errorf("model merges: merge %d %s: %s", i, x, d.wrong(x))
 		}
-		owner[id] = token
-		if token == "" {
-			return fmt.Errorf("model vocab: id %d is the empty token", id)
-		}
-		if text, ok := d.textOf(token); ok {
-			d.Tokens[text] = id
-		} else {
-			d.Names[token] = id
-		}
+		steps[i] = merge.Step{Left: left, Right: right, Made: made}
 	}
-	return nil
+	return steps, nil
 }
 
-// textOf is the text that a vocabulary entry stands for inside the encoder, if merges may make it.
-func (d *Definition) textOf(entry string) (text string, ok bool) {
-	if d.Characters != nil {
-		return d.Characters.inside(entry)
+// wrong says why the entries of a merge are not found.
+func (d *Definition) wrong(x merge.Rule) string {
+	for _, part := range []string{x.Left, x.Right} {
+		if _, ok := pretokenize.AppendBytes(nil, part); !ok && d.Characters == nil {
+			return "want byte-level tokens"
+		}
 	}
-	return pretokenize.BytesOf(entry)
+	return "its parts and its result must be in the vocabulary"
 }
 
 // readMerges reads merges that begin with bytes.
-func (d *Definition) readMerges(list []merge.Rule) error {
-	m := merge.New(len(list))
+func (d *Definition) readMerges(steps []merge.Step) error {
+	m := merge.New(len(steps))
 	d.Merges = m
-	symbols := make(map[string]uint32, len(list)+256)
-	for b := range 256 {
-		text := string([]byte{byte(b)})
-		if id, ok := d.Tokens[text]; ok {
-			m.SetByte(byte(b), id)
-			symbols[text] = uint32(b)
+	symbols := make([]uint32, len(d.Entries)) // by place; 0: none yet
+	var hasByte [256]bool
+	for place, e := range d.Entries {
+		if text := d.text(uint32(place)); len(text) == 1 {
+			m.SetByte(text[0], e.ID)
+			symbols[place], hasByte[text[0]] = uint32(text[0])+1, true
 		}
 	}
-	lookup := func(text string) (symbol uint32, fresh, ok bool) {
-		if symbol, ok := symbols[text]; ok {
-			return symbol, false, true
+	symbol := func(place uint32) (symbol uint32, fresh bool) {
+		if symbols[place] == 0 {
+			symbols[place], fresh = m.Symbol(d.text(place), d.Entries[place].ID)+1, true
 		}
-		id, ok := d.Tokens[text]
-		if !ok {
-			return 0, false, false
-		}
-		symbols[text] = m.Symbol(text, id)
-		return symbols[text], true, true
+		return symbols[place] - 1, fresh
 	}
-	for i, x := range list {
-		left, okL := pretokenize.BytesOf(x.Left)
-		right, okR := pretokenize.BytesOf(x.Right)
-		if !okL || !okR {
-			return fmt.Errorf("model merges: merge %d %s: want byte-level tokens", i, x)
-		}
-		l, freshL, okL := lookup(left)
-		r, freshR, okR := lookup(right)
-		made, fresh, okM := lookup(left + right)
-		if !okL || !okR || !okM {
-			return fmt.Errorf("model merges: merge %d %s: its parts and its result must be in the vocabulary", i, x)
-		}
+	for _, x := range steps {
+		l, freshL := symbol(x.Left)
+		r, freshR := symbol(x.Right)
+		made, fresh := symbol(x.Made)
 		if err := m.Join(l, r, made, fresh && !freshL && !freshR); err != nil {
 			return fmt.Errorf("model merges: %w", err)
 		}
 	}
-	return d.checkBytes()
+	return checkBytes(&hasByte)
 }
 
 // checkBytes makes sure that every byte that occurs in UTF-8 has a token.
-func (d *Definition) checkBytes() error {
-	for b := range 256 {
-		if _, ok := d.Tokens[string([]byte{byte(b)})]; !ok && b != 0xC0 && b != 0xC1 && b < 0xF5 {
+func checkBytes(has *[256]bool) error {
+	for b, has := range has {
+		if !has && b != 0xC0 && b != 0xC1 && b < 0xF5 {
 			return fmt.Errorf("no token for byte %#02x: the reference would drop it; %s", b, format.Advice)
 		}
 	}

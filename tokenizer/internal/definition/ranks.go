@@ -58,11 +58,11 @@ func builtinDefinition(name string) (*Definition, error) {
 		for rank, text := range texts {
 			vocab[rank] = format.Entry{Token: text, ID: int32(rank)}
 		}
-		merges := make([]merge.Rule, len(v.Merges))
+		steps := make([]merge.Step, len(v.Merges))
 		for i, parts := range v.Merges {
-			merges[i] = merge.Rule{Left: texts[parts[0]], Right: texts[parts[1]]}
+			steps[i] = merge.Step{Left: parts[0], Right: parts[1], Made: uint32(256 + i)}
 		}
-		return mergesDefinition(vocab, merges, pretokenize.PatternOf(b.family), b.special)
+		return mergesDefinition(vocab, steps, pretokenize.PatternOf(b.family), b.special)
 	}
 	return nil, fmt.Errorf("no built-in tokenizer has this name; there are %v", Builtin())
 }
@@ -70,36 +70,29 @@ func builtinDefinition(name string) (*Definition, error) {
 // rankDefinition is that of a rank file, a pattern and special tokens.
 func rankDefinition(list []format.Rank, pattern string, special map[string]int32) (*Definition, error) {
 	slices.SortFunc(list, format.ByRank)
-	ranks := make(map[string]uint32, len(list))
+	places := make(map[string]uint32, len(list))
 	tokens := make([]string, len(list))
 	vocab := make([]format.Entry, len(list))
 	for i, x := range list {
-		ranks[x.Token] = uint32(x.Rank)
+		places[x.Token] = uint32(i)
 		tokens[i], vocab[i] = x.Token, format.Entry{Token: pretokenize.SpellBytes(x.Token), ID: x.Rank}
 	}
-	merges := merge.FromRanks(tokens, ranks)
-	for i, m := range merges {
-		merges[i] = merge.Rule{Left: pretokenize.SpellBytes(m.Left), Right: pretokenize.SpellBytes(m.Right)}
-	}
-	return mergesDefinition(vocab, merges, pattern, special)
+	return mergesDefinition(vocab, merge.FromRanks(tokens, places), pattern, special)
 }
 
 // mergesDefinition is that of the merges which the ranks of a vocabulary stand for, spelled as in a tokenizer.json, a pattern and special tokens. Such a
 // tokenizer looks words up before it merges.
-func mergesDefinition(vocab []format.Entry, merges []merge.Rule, pattern string, special map[string]int32) (*Definition, error) {
+func mergesDefinition(vocab []format.Entry, steps []merge.Step, pattern string, special map[string]int32) (*Definition, error) {
 	d, err := newDefinition(&format.Config{
 		PreTokenizer: map[string]any{"type": "Sequence", "pretokenizers": fingerprint.SplitBytes(pattern)},
-		Model:        map[string]any{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": merges},
-	}, true)
+		Model:        map[string]any{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": []merge.Rule(nil)},
+	}, steps)
 	if err != nil {
 		return nil, err
 	}
-	taken := make(map[int32]bool, len(vocab)+len(special))
-	for _, v := range vocab {
-		taken[v.ID] = true
-	}
+	taken := make(map[int32]bool, len(special))
 	for content, id := range special {
-		if content == "" || id < 0 || id > merge.MaxID || taken[id] {
+		if content == "" || id < 0 || id > merge.MaxID || taken[id] || d.isUsed(id) {
 			return nil, fmt.Errorf("special token %q: id %d is that of a token, or not in 0..%d", content, id, merge.MaxID)
 		}
 		taken[id] = true

@@ -13,6 +13,7 @@ import (
 
 	"loaderd/tokenizer/internal/fingerprint"
 	"loaderd/tokenizer/internal/format"
+	"loaderd/tokenizer/internal/merge"
 )
 
 // modelName looks like the name of a model, organization/model, not like a path of a file.
@@ -86,11 +87,11 @@ func FromJSON(in io.Reader) (*Definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDefinition(c, false)
+	return newDefinition(c, nil)
 }
 
-// newDefinition takes what a file says. Done says that each of its merges is known to be done for some text.
-func newDefinition(c *format.Config, done bool) (*Definition, error) {
+// newDefinition takes what a file says. Where known is given, these are its merges, and each of them is done for some text.
+func newDefinition(c *format.Config, known []merge.Step) (*Definition, error) {
 	if c.Truncation != nil {
 		return nil, format.Refuse("truncation", c.Truncation)
 	}
@@ -107,7 +108,8 @@ func newDefinition(c *format.Config, done bool) (*Definition, error) {
 	if err := d.readPreTokenizer(c.PreTokenizer); err != nil {
 		return nil, err
 	}
-	if err := d.readModel(c.Model); err != nil {
+	steps, err := d.readModel(c.Model, known)
+	if err != nil {
 		return nil, err
 	}
 	if err := d.readAdded(c.AddedTokens); err != nil {
@@ -115,6 +117,6 @@ func newDefinition(c *format.Config, done bool) (*Definition, error) {
 	}
 	d.Template = readTemplate(c.PostProcessor)
 	d.Decoder = readDecoder(c.Decoder)
-	d.Identity = fingerprint.Identify(c, done)
+	d.Identity = fingerprint.Identify(c, steps, known != nil)
 	return d, nil
 }

@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"unicode/utf16"
 
 	"loaderd/tokenizer/internal/added"
@@ -28,34 +30,37 @@ type Shapes struct {
 
 // Fingerprint hashes everything that shapes ids, as one JSON object with sorted names, without white space, in ASCII.
 func (id *Identity) Fingerprint(s Shapes) string {
+	options, merges, vocab := id.reduced()
 	h := sha256.New()
 	w := bufio.NewWriterSize(h, 1<<16)
-	list(w, `{"added_tokens":`, slices.SortedFunc(slices.Values(s.Added), byIDThenContent), func(t added.Token) {
+	list(w, `{"added_tokens":`, slices.Values(slices.SortedFunc(slices.Values(s.Added), byIDThenContent)), func(t added.Token) {
 		fmt.Fprintf(w, "[%d,", t.ID)
 		writeString(w, t.Content)
 		fmt.Fprintf(w, ",%t,%t,%t,%t,%t]", t.SingleWord, t.Lstrip, t.Rstrip, t.Normalized, t.Special)
 	})
-	list(w, `,"merges":`, id.merges, func(m merge.Rule) {
+	list(w, `,"merges":`, kept(id.steps, merges), func(x merge.Step) {
 		w.WriteByte('[')
-		writeString(w, m.Left)
+		writeString(w, id.entries[x.Left].Token)
 		w.WriteByte(',')
-		writeString(w, m.Right)
+		writeString(w, id.entries[x.Right].Token)
 		w.WriteByte(']')
 	})
 	for _, field := range []struct {
 		name  string
 		value any
-	}{{"model", id.options}, {"normalizer", id.normalizer}, {"pre_tokenizer", id.preTokenizer}, {"special_as_text", s.SpecialAsText}} {
+	}{{"model", options}, {"normalizer", id.normalizer}, {"pre_tokenizer", id.preTokenizer}, {"special_as_text", s.SpecialAsText}} {
 		fmt.Fprintf(w, `,"%s":`, field.name)
 		writeJSON(w, field.value)
 	}
 	if len(s.Before)+len(s.Behind) > 0 {
-		list(w, `,"special_tokens":[`, s.Before, func(id int32) { fmt.Fprint(w, id) })
-		list(w, `,`, s.Behind, func(id int32) { fmt.Fprint(w, id) })
+		list(w, `,"special_tokens":[`, slices.Values(s.Before), func(id int32) { fmt.Fprint(w, id) })
+		list(w, `,`, slices.Values(s.Behind), func(id int32) { fmt.Fprint(w, id) })
 		w.WriteByte(']')
 	}
-	list(w, `,"version":"`+fingerprintVersion+`","vocab":`, id.vocab, func(v format.Entry) {
-		fmt.Fprintf(w, "[%d,", v.ID)
+	list(w, `,"version":"`+fingerprintVersion+`","vocab":`, slices.Values(slices.SortedFunc(kept(id.entries, vocab), byID)), func(v format.Entry) {
+		w.WriteByte('[')
+		w.Write(strconv.AppendInt(w.AvailableBuffer(), int64(v.ID), 10))
+		w.WriteByte(',')
 		writeString(w, v.Token)
 		w.WriteByte(']')
 	})
@@ -68,14 +73,29 @@ func byIDThenContent(a, b added.Token) int {
 	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Content, b.Content))
 }
 
+func byID(a, b format.Entry) int { return cmp.Compare(a.ID, b.ID) }
+
+// kept are the values that count.
+func kept[T any](values []T, counts []bool) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for i, v := range values {
+			if counts[i] && !yield(v) {
+				return
+			}
+		}
+	}
+}
+
 // list writes a list of JSON, each of its elements by element.
-func list[T any](w *bufio.Writer, before string, values []T, element func(T)) {
+func list[T any](w *bufio.Writer, before string, values iter.Seq[T], element func(T)) {
 	w.WriteString(before)
 	w.WriteByte('[')
-	for i, v := range values {
-		if i > 0 {
+	first := true
+	for v := range values {
+		if !first {
 			w.WriteByte(',')
 		}
+		first = false
 		element(v)
 	}
 	w.WriteByte(']')
@@ -87,7 +107,7 @@ func writeJSON(w *bufio.Writer, value any) {
 	case string:
 		writeString(w, v)
 	case []any:
-		list(w, "", v, func(x any) { writeJSON(w, x) })
+		list(w, "", slices.Values(v), func(x any) { writeJSON(w, x) })
 	case map[string]any:
 		for i, name := range slices.Sorted(maps.Keys(v)) {
 			w.WriteByte("{,"[min(i, 1)])
@@ -118,16 +138,23 @@ func writeString(w *bufio.Writer, s string) {
 			w.WriteByte(byte(r))
 		case r > 0xffff:
 			hi, lo := utf16.EncodeRune(r)
-			fmt.Fprintf(w, `\u%04x\u%04x`, hi, lo)
+			writeEscaped(w, hi)
+			writeEscaped(w, lo)
 		default:
 			if short, ok := shortEscapes[r]; ok {
 				w.WriteString(short)
 			} else {
-				fmt.Fprintf(w, `\u%04x`, r)
+				writeEscaped(w, r)
 			}
 		}
 	}
 	w.WriteByte('"')
+}
+
+// writeEscaped writes a character of at most 16 bits as \u and four digits.
+func writeEscaped(w *bufio.Writer, r rune) {
+	const digits = "0123456789abcdef"
+	w.Write(append(w.AvailableBuffer(), '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15]))
 }
 
 var shortEscapes = map[rune]string{'\b': `\b`, '\t': `\t`, '\n': `\n`, '\f': `\f`, '\r': `\r`}

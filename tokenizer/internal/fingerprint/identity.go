@@ -3,6 +3,7 @@
 package fingerprint
 
 import (
+	"maps"
 	"slices"
 	"unicode/utf8"
 
@@ -17,56 +18,67 @@ type Identity struct {
 	normalizer   []any
 	preTokenizer []any
 	options      map[string]any // of the model
-	vocab        []format.Entry // by id
-	merges       []merge.Rule
+	entries      []format.Entry
+	steps        []merge.Step
+	done         bool // each merge is done for some text
 }
 
-// Identify takes a configuration that has been found to be good. Done says that none of its merges is never done.
-func Identify(c *format.Config, done bool) *Identity {
+// Identify takes a configuration that has been found to be good, and the places of its merges in its vocabulary. Done says that none of these is never done.
+func Identify(c *format.Config, steps []merge.Step, done bool) *Identity {
 	id := &Identity{
 		normalizer:   components(c.Normalizer),
 		preTokenizer: components(c.PreTokenizer),
 		options:      map[string]any{"type": "BPE"},
+		steps:        steps,
+		done:         done,
 	}
 	for _, name := range []string{"unk_token", "fuse_unk", "byte_fallback", "ignore_merges"} {
 		if v := c.Model[name]; v != nil && v != false && v != "" {
 			id.options[name] = v
 		}
 	}
-	id.vocab, _ = c.Model["vocab"].([]format.Entry)
-	id.merges, _ = c.Model["merges"].([]merge.Rule)
-	id.vocab = slices.SortedFunc(slices.Values(id.vocab), func(a, b format.Entry) int { return int(a.ID) - int(b.ID) })
-	id.reduce(done)
+	id.entries, _ = c.Model["vocab"].([]format.Entry)
 	return id
 }
 
-// reduce leaves out the merges that are never done and the entries that nothing reaches.
-func (id *Identity) reduce(done bool) {
+// reduced is what is left without the merges that are never done and the entries that nothing reaches: the options, and of each merge and entry whether
+// it counts.
+func (id *Identity) reduced() (options map[string]any, merges, vocab []bool) {
+	vocab = make([]bool, len(id.entries)) // at first those that stand for a character without a token
 	unknown, _ := id.options["unk_token"].(string)
 	fallback := id.options["byte_fallback"] == true
-	stands := func(token string) bool { // for a character without a token
-		return unknown != "" && token == unknown || fallback && format.ByteToken.MatchString(token)
+	for i, v := range id.entries {
+		vocab[i] = unknown != "" && v.Token == unknown || fallback && format.ByteToken.MatchString(v.Token)
 	}
-	for _, m := range id.merges {
-		if m.Left == "" || m.Right == "" || stands(m.Left) || stands(m.Right) {
-			id.merges = merge.LastOfEqual(id.merges)
-			return
-		}
+	if slices.ContainsFunc(id.steps, func(x merge.Step) bool { return vocab[x.Left] || vocab[x.Right] }) {
+		return id.options, merge.LastOfEqual(id.steps), all(len(id.entries))
 	}
-	if !done {
-		id.merges = merge.Done(id.merges)
+	if id.done {
+		merges = all(len(id.steps))
+	} else {
+		merges = merge.Done(id.steps, len(id.entries), func(place uint32) string { return id.entries[place].Token })
 	}
-	made := make(map[string]bool, len(id.merges))
-	for _, m := range id.merges {
-		made[m.Left+m.Right] = true
+	reached := make([]bool, len(id.entries))
+	for i, x := range id.steps {
+		reached[x.Made] = reached[x.Made] || merges[i]
 	}
-	reached := func(v format.Entry) bool { return made[v.Token] || utf8.RuneCountInString(v.Token) == 1 }
-	if id.options["ignore_merges"] == true && slices.ContainsFunc(id.vocab, func(v format.Entry) bool { return !reached(v) }) {
-		return // words that are entries are reached too
+	for i, v := range id.entries {
+		_, size := utf8.DecodeRuneInString(v.Token)
+		reached[i] = reached[i] || size == len(v.Token)
 	}
-	delete(id.options, "ignore_merges")
-	id.vocab = slices.DeleteFunc(id.vocab, func(v format.Entry) bool { return !reached(v) && !stands(v.Token) })
+	if id.options["ignore_merges"] == true && slices.Contains(reached, false) {
+		return id.options, merges, all(len(id.entries)) // words that are entries are reached too
+	}
+	for i := range vocab {
+		vocab[i] = vocab[i] || reached[i]
+	}
+	options = maps.Clone(id.options)
+	delete(options, "ignore_merges")
+	return options, merges, vocab
 }
+
+// all is n times true.
+func all(n int) []bool { return slices.Repeat([]bool{true}, n) }
 
 // defaults are the fields of a component that shape ids, with what the reference takes for those that are absent; nil: they
 // must be there.

@@ -144,9 +144,15 @@ func (m *Merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks al
 	}
 	n := len(s)
 	s = slices.Grow(s, n)[:2*n]
-	w, rank := s[:n], s[n:]
+	symbols, ranks = joinAlone(s[:n], s[n:], &m.pairs, m.made)
+	return symbols, ranks, s
+}
+
+// joinAlone merges symbols, with room for as many ranks. made is what the merge of a rank makes.
+func joinAlone(w, rank []uint32, table *pairs.Table, made []uint32) (symbols []uint32, ranks aloneRanks) {
+	n := len(w)
 	for i := range n - 1 {
-		rank[i] = m.pairs.Rank(w[i], w[i+1])
+		rank[i] = table.Rank(w[i], w[i+1])
 	}
 	for ; n > 1; n-- {
 		at := 0
@@ -160,17 +166,17 @@ func (m *Merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks al
 		}
 		ranks.last = rank[at]
 		ranks.highest = max(ranks.highest, ranks.last)
-		w[at] = m.made[ranks.last]
+		w[at] = made[ranks.last]
 		copy(w[at+1:n-1], w[at+2:n])
 		copy(rank[at:n-2], rank[at+1:n-1])
 		if at+2 < n {
-			rank[at] = m.pairs.Rank(w[at], w[at+1])
+			rank[at] = table.Rank(w[at], w[at+1])
 		}
 		if at > 0 {
-			rank[at-1] = m.pairs.Rank(w[at-1], w[at])
+			rank[at-1] = table.Rank(w[at-1], w[at])
 		}
 	}
-	return w[:n], ranks, s
+	return w[:n], ranks
 }
 
 // deep reports whether tokens are nested too deep at one end.

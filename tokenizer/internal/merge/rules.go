@@ -1,90 +1,15 @@
 package merge
 
-import (
-	"fmt"
-	"slices"
+import "fmt"
 
-	"loaderd/tokenizer/internal/pairs"
-)
-
-// mergeTable is a list of merges by their texts, to find out which of them are ever done.
-type mergeTable struct {
-	symbols map[string]uint32
-	pairs   pairs.Table
-	made    []uint32 // rank -> symbol
-	lastMerge
-}
-
-// Done keeps the merges that are ever done: those that merging the characters of their result ends with. Where a
-// merge is done in a longer text, nothing has been joined over the borders of its result before, so what happened within
-// is the same. Of equal merges the last counts.
-func Done(list []Rule) []Rule {
-	list = LastOfEqual(list)
-	t := mergeTable{symbols: make(map[string]uint32, len(list)), pairs: pairs.New(len(list))}
-	for rank, x := range list {
-		t.pairs.Put(t.symbol(x.Left), t.symbol(x.Right), uint32(rank))
-		t.made = append(t.made, t.symbol(x.Left+x.Right))
-	}
-	last := make([]uint32, len(t.symbols)) // result -> rank of the merge that makes it
-	for i := range last {
-		last[i] = unknownRank
-	}
-	var done []Rule
-	for rank, x := range list {
-		made := t.made[rank]
-		if last[made] == unknownRank {
-			last[made] = t.last(x.Left + x.Right)
-		}
-		if last[made] == uint32(rank) {
-			done = append(done, x)
-		}
-	}
-	return done
-}
-
-const unknownRank = none - 1
-
-// LastOfEqual keeps of equal merges the last.
-func LastOfEqual(list []Rule) []Rule {
-	seen := make(map[Rule]bool, len(list))
-	var kept []Rule
-	for _, x := range slices.Backward(list) {
-		if !seen[x] {
-			seen[x] = true
-			kept = append(kept, x)
-		}
-	}
-	slices.Reverse(kept)
-	return kept
-}
-
-func (t *mergeTable) symbol(text string) uint32 {
-	s, ok := t.symbols[text]
-	if !ok {
-		s = uint32(len(t.symbols))
-		t.symbols[text] = s
-	}
-	return s
-}
-
-// last is the rank of the merge that makes one token of all characters of a text, or none.
-func (t *mergeTable) last(text string) uint32 {
-	t.node = t.node[:0]
-	for i, r := range []rune(text) {
-		s, ok := t.symbols[string(r)]
-		if !ok {
-			return none // no merge takes it
-		}
-		t.node = append(t.node, node{s, int32(i - 1), int32(i + 1)})
-	}
-	rank, _ := t.lastOf(func(a, b node) uint32 { return t.pairs.Rank(a.symbol, b.symbol) }, func(_ node, rank uint32) uint32 { return t.made[rank] })
-	return rank
-}
+// Step is a merge by the places of its parts and its result in a vocabulary.
+type Step struct{ Left, Right, Made uint32 }
 
 // lastMerge is scratch space to find what merging some nodes ends with.
 type lastMerge struct {
 	node []node
 	heap pairHeap
+	rank [shortMax]uint32
 }
 
 // lastOf merges nodes, by their ranks, and returns the rank of the merge that leaves one of them, with the place of the right
@@ -132,30 +57,30 @@ func (l *lastMerge) lastOf(rankOf func(a, b node) uint32, made func(a node, rank
 // merged marks a node that has become part of the one before it.
 const merged = -2
 
-// FromRanks finds the merges of a rank file, of bytes, from its tokens by rank. There a pair's rank is the rank of its bytes as a token, however they are
+// FromRanks finds the merges of a rank file, of bytes, from its tokens by rank and their places among them. There a pair's rank is the rank of its bytes as a token, however they are
 // split. But of all ways to split a token only one can come up: the one that merging by ranks leaves, because bytes are
 // only ever joined with neighbours, and inside a token that is done in the same order wherever it stands. A token that no
 // merging makes is left to words that are it.
-func FromRanks(tokens []string, ranks map[string]uint32) []Rule {
-	var merges []Rule
+func FromRanks(tokens []string, places map[string]uint32) []Step {
+	steps := make([]Step, 0, len(tokens))
 	var l lastMerge
-	for _, token := range tokens {
+	for place, token := range tokens {
 		l.node = l.node[:0]
 		for i := range len(token) {
 			l.node = append(l.node, node{uint32(i), int32(i - 1), int32(i + 1)}) // the symbol is where it begins
 		}
 		rankOf := func(a, b node) uint32 {
-			if r, ok := ranks[token[a.symbol:b.next]]; ok {
+			if r, ok := places[token[a.symbol:b.next]]; ok {
 				return r
 			}
 			return none
 		}
 		begin := func(a node, _ uint32) uint32 { return a.symbol }
 		if rank, at := l.lastOf(rankOf, begin); rank != none {
-			merges = append(merges, Rule{token[:at], token[at:]})
+			steps = append(steps, Step{places[token[:at]], places[token[at:]], uint32(place)})
 		}
 	}
-	return merges
+	return steps
 }
 
 // Rule is a merge, spelled as in the file.

@@ -15,17 +15,24 @@ var byteOfRune = func() map[rune]byte {
 	return m
 }()
 
-// BytesOf returns the bytes that a token of the alphabet stands for; ok is false for other and for empty tokens.
-func BytesOf(token string) (text string, ok bool) {
-	out := make([]byte, 0, len(token))
-	for _, r := range token {
-		b, ok := byteOfRune[r]
-		if !ok {
-			return "", false
-		}
-		out = append(out, b)
+// byteAt is the alphabet by character: a byte plus 1, or 0 for what is not in it.
+var byteAt = func() (at [512]uint16) {
+	for r, b := range byteOfRune {
+		at[r] = uint16(b) + 1
 	}
-	return string(out), len(out) > 0
+	return at
+}()
+
+// AppendBytes appends the bytes that a token of the alphabet stands for; not ok, it returns dst, for other and for empty tokens.
+func AppendBytes(dst []byte, token string) (text []byte, ok bool) {
+	text = dst
+	for _, r := range token {
+		if r >= rune(len(byteAt)) || byteAt[r] == 0 {
+			return dst, false
+		}
+		text = append(text, byte(byteAt[r]-1))
+	}
+	return text, len(token) > 0
 }
 
 // runeOfByte is the alphabet from the other side.

@@ -37,11 +37,11 @@ func fromRankFile(t *testing.T, name string) (*Vocabulary, []string) {
 		}
 		v.Bytes[rank] = tokens[rank][0]
 	}
-	for i, m := range merge.FromRanks(tokens, rankOf) {
-		if m.Left+m.Right != tokens[256+i] {
+	for i, x := range merge.FromRanks(tokens, rankOf) {
+		if x.Made != uint32(256+i) {
 			t.Fatalf("%s: no merge makes %q", name, tokens[256+i])
 		}
-		v.Merges = append(v.Merges, [2]uint32{rankOf[m.Left], rankOf[m.Right]})
+		v.Merges = append(v.Merges, [2]uint32{x.Left, x.Right})
 	}
 	return v, tokens
 }
