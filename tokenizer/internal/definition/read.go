@@ -115,6 +115,9 @@ func newDefinition(c *format.Config, known []merge.Step) (*Definition, error) {
 	if err := d.readAdded(c.AddedTokens); err != nil {
 		return nil, err
 	}
+	if known != nil {
+		d.Merges.SetAllDone()
+	}
 	d.Template = readTemplate(c.PostProcessor)
 	d.Decoder = readDecoder(c.Decoder)
 	d.Identity = fingerprint.Identify(c, steps, known != nil)

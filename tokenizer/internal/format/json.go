@@ -59,6 +59,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 type configReader struct {
 	dec  *jsontext.Decoder
 	part jsontext.Decoder // of a value that dec has read
+	kept texts
 	c    *Config
 }
 
@@ -359,6 +360,9 @@ func (r *configReader) merges() error {
 
 // merge is what a value says of a merge.
 func (r *configReader) merge(v jsontext.Value) (m merge.Rule, ok bool) {
+	if left, right, ok := plainPair(v); ok {
+		return merge.Rule{Left: r.kept.text(left), Right: r.kept.text(right)}, true
+	}
 	if v.Kind() == '"' {
 		s, err := unquoted(v)
 		if err != nil {

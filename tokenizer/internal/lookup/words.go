@@ -42,14 +42,11 @@ func (s seed) place() uint64 {
 // those others are returned, for whoever has the text.
 func New(m *merge.Merges, tokens []string, r Rules) (w *Words, texts map[string]int32) {
 	w = &Words{merges: m, shared: newSharedWords()}
-	var s merge.Scratch
-	var ids []int32
-	for id, text := range tokens {
+	for id, self := range m.Themselves(tokens) {
+		text := tokens[id]
 		if text == "" {
 			continue
 		}
-		ids = m.Encode(&s, ids[:0], []byte(text))
-		self := len(ids) == 1 && ids[0] == int32(id)
 		if r.Whole && !self {
 			if w.whole == nil {
 				w.whole = map[string]int32{}

@@ -9,7 +9,7 @@ const (
 )
 
 // HasGreedy tells whether words are encoded greedily.
-func (m *Merges) HasGreedy() bool { return m.greedy != nil }
+func (m *Merges) HasGreedy() bool { return m.greedy() != nil }
 
 // WithoutGreedy is the same merges, which then go the way of all merges.
 func (m *Merges) WithoutGreedy() *Merges {
@@ -20,7 +20,7 @@ func (m *Merges) WithoutGreedy() *Merges {
 
 // EncodeGreedily encodes as far as that is done without merging.
 func (m *Merges) EncodeGreedily(s *Scratch, dst []int32, word []byte) (ids []int32, spelled int) {
-	return m.greedy.encode(&s.greedy, dst, word)
+	return m.greedy().encode(&s.greedy, dst, word)
 }
 
 // Ordered tells whether merges are in the order of training.

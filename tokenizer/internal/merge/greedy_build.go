@@ -1,8 +1,6 @@
 package merge
 
 import (
-	"cmp"
-	"slices"
 	"unicode/utf8"
 
 	"loaderd/tokenizer/internal/pairs"
@@ -17,11 +15,11 @@ const (
 
 // newGreedy makes the greedy encoder of merges, or returns nil where it would not be fast. text is the text of a symbol of
 // the merges, "" if it has none.
-func newGreedy(m *Merges, text func(symbol uint32) string) *greedyMerges {
-	grown, ok := m.grown(text)
+func newGreedy(m *Merges, from *grownTokens, text func(symbol uint32) string) *greedyMerges {
+	grown := from.tokens
 	atoms := m.atoms(text)
 	n := len(atoms) + len(grown)
-	if !ok || n == 0 {
+	if from.tooLong || n == 0 {
 		return nil
 	}
 	g := &greedyMerges{
@@ -64,6 +62,7 @@ func newGreedy(m *Merges, text func(symbol uint32) string) *greedyMerges {
 	for n, t := range g.text {
 		entries = append(entries, trieEntry{t, uint32(n)})
 	}
+	var ok bool
 	if g.trie, ok = newTrie(entries); !ok || g.deep() {
 		return nil
 	}
@@ -97,88 +96,6 @@ func (m *Merges) atoms(text func(symbol uint32) string) []uint32 {
 	return list
 }
 
-// grownToken is a token that its own text gives.
-type grownToken struct {
-	rank uint32 // of the last merge
-	age  uint32 // the highest rank of its merges
-	size int
-}
-
-// grown finds the tokens that their own text gives, by age, a token before those that it is part of; not ok if one is too
-// long.
-func (m *Merges) grown(text func(symbol uint32) string) (list []grownToken, ok bool) {
-	var symbols, scratch []uint32
-	done := make([]bool, len(m.ids))
-	for _, made := range m.made {
-		t := text(made)
-		if done[made] || t == "" {
-			continue
-		}
-		done[made] = true
-		if len(t) > greedyText {
-			return nil, false
-		}
-		var ranks aloneRanks
-		symbols, ranks, scratch = m.mergeAlone(scratch[:0], []byte(t))
-		if len(symbols) == 1 && symbols[0] == made {
-			list = append(list, grownToken{ranks.last, ranks.highest, len(t)})
-		}
-	}
-	slices.SortFunc(list, func(a, b grownToken) int {
-		return cmp.Or(cmp.Compare(a.age, b.age), cmp.Compare(a.size, b.size))
-	})
-	return list, true
-}
-
-// aloneRanks are those of the last merge of a word, and the highest of all.
-type aloneRanks struct{ last, highest uint32 }
-
-// mergeAlone merges a word in the scratch, by looking at all pairs after each merge, and returns the symbols that are left.
-func (m *Merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks aloneRanks, scratch []uint32) {
-	if m.characters != nil {
-		s = m.characters.start(s, word)
-	} else {
-		for _, b := range word {
-			s = append(s, uint32(b))
-		}
-	}
-	n := len(s)
-	s = slices.Grow(s, n)[:2*n]
-	symbols, ranks = joinAlone(s[:n], s[n:], &m.pairs, m.made)
-	return symbols, ranks, s
-}
-
-// joinAlone merges symbols, with room for as many ranks. made is what the merge of a rank makes.
-func joinAlone(w, rank []uint32, table *pairs.Table, made []uint32) (symbols []uint32, ranks aloneRanks) {
-	n := len(w)
-	for i := range n - 1 {
-		rank[i] = table.Rank(w[i], w[i+1])
-	}
-	for ; n > 1; n-- {
-		at := 0
-		for i, r := range rank[:n-1] {
-			if r < rank[at] {
-				at = i
-			}
-		}
-		if rank[at] == none {
-			break
-		}
-		ranks.last = rank[at]
-		ranks.highest = max(ranks.highest, ranks.last)
-		w[at] = made[ranks.last]
-		copy(w[at+1:n-1], w[at+2:n])
-		copy(rank[at:n-2], rank[at+1:n-1])
-		if at+2 < n {
-			rank[at] = table.Rank(w[at], w[at+1])
-		}
-		if at > 0 {
-			rank[at-1] = table.Rank(w[at-1], w[at])
-		}
-	}
-	return w[:n], ranks
-}
-
 // deep reports whether tokens are nested too deep at one end.
 func (g *greedyMerges) deep() bool {
 	depth := make([][2]uint16, len(g.part))
@@ -203,13 +120,4 @@ func (g *greedyMerges) chained() bool {
 		}
 	}
 	return false
-}
-
-// PrepareGreedy finds out whether words can be encoded without merging. tokens are the texts of the vocabulary by id.
-func (m *Merges) PrepareGreedy(tokens []string) {
-	text := func(symbol uint32) string { return m.text[symbol] }
-	if m.characters != nil {
-		text = func(symbol uint32) string { return tokens[symbol] }
-	}
-	m.greedy = newGreedy(m, text)
 }

@@ -9,12 +9,16 @@ import (
 
 // encodeCharacters appends the ids of a word whose merging begins with characters.
 func (m *Merges) encodeCharacters(s *Scratch, dst []int32, word []byte) []int32 {
+	var greedy *greedyMerges
 	if m.greedy != nil {
-		if ids, n := m.greedy.encode(&s.greedy, dst, word); n == len(word) {
+		greedy = m.greedy()
+	}
+	if greedy != nil {
+		if ids, n := greedy.encode(&s.greedy, dst, word); n == len(word) {
 			return ids
 		}
 		if m.apart {
-			return m.inParts(s, dst, word)
+			return m.inParts(s, greedy, dst, word)
 		}
 	}
 	return m.merge(s, dst, word)
@@ -22,10 +26,10 @@ func (m *Merges) encodeCharacters(s *Scratch, dst []int32, word []byte) []int32 
 
 // inParts appends the ids of a word that falls apart at characters without a token: nothing merges with what stands for
 // them, so the text between them merges on its own.
-func (m *Merges) inParts(s *Scratch, dst []int32, word []byte) []int32 {
+func (m *Merges) inParts(s *Scratch, greedy *greedyMerges, dst []int32, word []byte) []int32 {
 	for len(word) > 0 {
 		known := m.characters.known(word)
-		if ids, n := m.greedy.encode(&s.greedy, dst, word[:known]); n == known {
+		if ids, n := greedy.encode(&s.greedy, dst, word[:known]); n == known {
 			dst = ids
 		} else { // it takes long for the greedy way
 			dst = m.merge(s, dst, word[:known])

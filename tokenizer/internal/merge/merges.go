@@ -30,7 +30,9 @@ type Merges struct {
 	// inOrder: the merge of rank r makes symbol 256+r, which is the token of that id.
 	inOrder bool
 
-	greedy *greedyMerges // another way to the same ids, where it is known to be one; or nil
+	allDone bool                 // see SetAllDone
+	grown   *grownTokens         // what Themselves has found, for PrepareGreedy
+	greedy  func() *greedyMerges // another way to the same ids, made when it is needed first, or nil where it is not known to be one; nil: not looked for
 }
 
 // New has no merge yet, and makes room for n. Words begin with bytes, which are the symbols 0..255.
@@ -91,8 +93,10 @@ func (m *Merges) Encode(s *Scratch, dst []int32, word []byte) []int32 {
 		return m.encodeCharacters(s, dst, word)
 	}
 	if m.greedy != nil && len(word) > shortMax {
-		if ids, n := m.greedy.encode(&s.greedy, dst, word); n == len(word) {
-			return ids
+		if g := m.greedy(); g != nil {
+			if ids, n := g.encode(&s.greedy, dst, word); n == len(word) {
+				return ids
+			}
 		}
 	}
 	if len(word) > shortMax {

@@ -1,0 +1,156 @@
+package merge
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"loaderd/tokenizer/internal/pairs"
+)
+
+// SetAllDone says that each merge is done for some text: the token that it makes is what merging gives of its text, by it.
+func (m *Merges) SetAllDone() { m.allDone = true }
+
+// PrepareGreedy makes it that words are encoded without merging where that can be. Where words begin with bytes only long ones are encoded so, and it is made
+// when the first of these comes. tokens are the texts of the vocabulary by id.
+func (m *Merges) PrepareGreedy(tokens []string) {
+	grown := m.grown
+	m.grown = nil // it is not needed behind that
+	m.greedy = sync.OnceValue(func() *greedyMerges {
+		if grown == nil {
+			grown = m.findGrown(tokens)
+		}
+		return newGreedy(m, grown, m.textOf(tokens))
+	})
+	if m.characters != nil {
+		m.greedy() // the first word needs it
+	}
+}
+
+// textOf tells the texts of symbols, "" of those that have none.
+func (m *Merges) textOf(tokens []string) func(symbol uint32) string {
+	if m.characters != nil {
+		return func(symbol uint32) string { return tokens[symbol] }
+	}
+	return func(symbol uint32) string { return m.text[symbol] }
+}
+
+// Themselves tells of each token, by id, whether it is what merging gives of its text.
+func (m *Merges) Themselves(tokens []string) []bool {
+	is, known := make([]bool, len(tokens)), make([]bool, len(tokens))
+	if m.grown = m.findGrown(tokens); !m.grown.tooLong {
+		for _, made := range m.made {
+			known[m.ids[made]] = true
+		}
+		for _, t := range m.grown.tokens {
+			is[m.ids[m.made[t.rank]]] = true
+		}
+	}
+	var s Scratch
+	var ids []int32
+	for id, text := range tokens {
+		if text != "" && !known[id] {
+			ids = m.Encode(&s, ids[:0], []byte(text))
+			is[id] = len(ids) == 1 && ids[0] == int32(id)
+		}
+	}
+	return is
+}
+
+// grownTokens are the tokens that their own text gives, by age, a token before those that it is part of; none if one is too long.
+type grownTokens struct {
+	tokens  []grownToken
+	tooLong bool
+}
+
+// grownToken is a token that its own text gives.
+type grownToken struct {
+	rank uint32 // of the last merge
+	age  uint32 // the highest rank of its merges
+	size int32
+}
+
+// findGrown finds the tokens that their own text gives.
+func (m *Merges) findGrown(tokens []string) *grownTokens {
+	text := m.textOf(tokens)
+	list := make([]grownToken, 0, len(m.made))
+	if m.allDone && m.ordered { // the last merge of each is that of the highest rank
+		for rank, made := range m.made {
+			if len(text(made)) > greedyText {
+				return &grownTokens{tooLong: true}
+			}
+			list = append(list, grownToken{uint32(rank), uint32(rank), int32(len(text(made)))})
+		}
+		return &grownTokens{tokens: list}
+	}
+	var symbols, scratch []uint32
+	done := make([]bool, len(m.ids))
+	for _, made := range m.made {
+		t := text(made)
+		if done[made] || t == "" {
+			continue
+		}
+		done[made] = true
+		if len(t) > greedyText {
+			return &grownTokens{tooLong: true}
+		}
+		var ranks aloneRanks
+		symbols, ranks, scratch = m.mergeAlone(scratch[:0], []byte(t))
+		if len(symbols) == 1 && symbols[0] == made {
+			list = append(list, grownToken{ranks.last, ranks.highest, int32(len(t))})
+		}
+	}
+	slices.SortFunc(list, func(a, b grownToken) int {
+		return cmp.Or(cmp.Compare(a.age, b.age), cmp.Compare(a.size, b.size))
+	})
+	return &grownTokens{tokens: list}
+}
+
+// aloneRanks are those of the last merge of a word, and the highest of all.
+type aloneRanks struct{ last, highest uint32 }
+
+// mergeAlone merges a word in the scratch, by looking at all pairs after each merge, and returns the symbols that are left.
+func (m *Merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks aloneRanks, scratch []uint32) {
+	if m.characters != nil {
+		s = m.characters.start(s, word)
+	} else {
+		for _, b := range word {
+			s = append(s, uint32(b))
+		}
+	}
+	n := len(s)
+	s = slices.Grow(s, n)[:2*n]
+	symbols, ranks = joinAlone(s[:n], s[n:], &m.pairs, m.made)
+	return symbols, ranks, s
+}
+
+// joinAlone merges symbols, with room for as many ranks. made is what the merge of a rank makes.
+func joinAlone(w, rank []uint32, table *pairs.Table, made []uint32) (symbols []uint32, ranks aloneRanks) {
+	n := len(w)
+	for i := range n - 1 {
+		rank[i] = table.Rank(w[i], w[i+1])
+	}
+	for ; n > 1; n-- {
+		at := 0
+		for i, r := range rank[:n-1] {
+			if r < rank[at] {
+				at = i
+			}
+		}
+		if rank[at] == none {
+			break
+		}
+		ranks.last = rank[at]
+		ranks.highest = max(ranks.highest, ranks.last)
+		w[at] = made[ranks.last]
+		copy(w[at+1:n-1], w[at+2:n])
+		copy(rank[at:n-2], rank[at+1:n-1])
+		if at+2 < n {
+			rank[at] = table.Rank(w[at], w[at+1])
+		}
+		if at > 0 {
+			rank[at-1] = table.Rank(w[at-1], w[at])
+		}
+	}
+	return w[:n], ranks
+}
