@@ -61,6 +61,10 @@ func assemble(d *definition.Definition, o Options) (*Model, error) {
 	if m.addSpecial {
 		shape.Before, shape.Behind = d.Template.Before, d.Template.Behind
 	}
+	if d.Fingerprint != "" && !m.specialAsText {
+		m.fingerprint = func() string { return d.Fingerprint }
+		return m, nil
+	}
 	m.fingerprint = sync.OnceValue(func() string { return d.Identity.Fingerprint(shape) })
 	return m, nil
 }

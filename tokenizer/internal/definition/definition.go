@@ -21,7 +21,8 @@ type Definition struct {
 	Vocabulary                      // what has an id before added tokens are given theirs
 	Added       []added.Token       // in the order in which the reference adds them
 
-	Template Template // what the post-processor adds
-	Identity *fingerprint.Identity
-	Decoder  Decoder // the way back
+	Template    Template // what the post-processor adds
+	Identity    *fingerprint.Identity
+	Fingerprint string  // that of Identity and the added tokens, without options; "": not known
+	Decoder     Decoder // the way back
 }

@@ -21,18 +21,20 @@ type builtin struct {
 	ranks   string // the published vocabulary
 	family  string
 	special map[string]int32
+	sum     string // its fingerprint without options, as hashing all of it takes as long as half of loading it
 }
 
 // Ranks, patterns and special tokens are those of tiktoken's openai_public. Its pattern for cl100k_base tries \s++$
 // Before \s*[\r\n]; no token of cl100k_base goes past a newline into other whitespace, so the ids are the same.
 var builtins = []builtin{
-	{"gpt2", "r50k_base", "gpt2", map[string]int32{"<|endoftext|>": 50256}},
-	{"r50k_base", "r50k_base", "gpt2", map[string]int32{"<|endoftext|>": 50256}},
+	{"gpt2", "r50k_base", "gpt2", map[string]int32{"<|endoftext|>": 50256}, "sha256:283db7a1db883b5a6ad55f536d195e59be855af8ca5795888601f82446d91f1d"},
+	{"r50k_base", "r50k_base", "gpt2", map[string]int32{"<|endoftext|>": 50256}, "sha256:283db7a1db883b5a6ad55f536d195e59be855af8ca5795888601f82446d91f1d"},
 	{"cl100k_base", "cl100k_base", "cl100k", map[string]int32{
 		"<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260,
 		"<|endofprompt|>": 100276,
-	}},
-	{"o200k_base", "o200k_base", "o200k", map[string]int32{"<|endoftext|>": 199999, "<|endofprompt|>": 200018}},
+	}, "sha256:fb58716e8e0c42a39ab5d0212644cec9fbafb655944c9b361c2650cec3a5e04f"},
+	{"o200k_base", "o200k_base", "o200k", map[string]int32{"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
+		"sha256:c6aa47f5eb9a212a9b256221d19f9fe14086b1517d00836aa3188c238b5f1a78"},
 }
 
 // Builtin lists the tokenizers that need no file.
@@ -62,7 +64,12 @@ func builtinDefinition(name string) (*Definition, error) {
 		for i, parts := range v.Merges {
 			steps[i] = merge.Step{Left: parts[0], Right: parts[1], Made: uint32(256 + i)}
 		}
-		return mergesDefinition(vocab, steps, pretokenize.PatternOf(b.family), b.special)
+		d, err := mergesDefinition(vocab, steps, pretokenize.PatternOf(b.family), b.special)
+		if err != nil {
+			return nil, err
+		}
+		d.Fingerprint = b.sum
+		return d, nil
 	}
 	return nil, fmt.Errorf("no built-in tokenizer has this name; there are %v", Builtin())
 }

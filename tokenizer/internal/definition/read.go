@@ -54,7 +54,7 @@ func fileDefinition(path string, o RankOptions) (*Definition, error) {
 		return nil, fmt.Errorf("neither a built-in name %v nor a readable file: %w", Builtin(), err)
 	}
 	defer f.Close()
-	in := bufio.NewReader(f)
+	in := bufio.NewReaderSize(f, 1<<16)
 	if isJSON(in) {
 		if err := o.notForRanks(); err != nil {
 			return nil, err

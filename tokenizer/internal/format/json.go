@@ -72,11 +72,15 @@ func (r *configReader) object(what string, field func(name string) error) error 
 		return err
 	}
 	for r.dec.PeekKind() == '"' {
-		name, err := r.dec.ReadToken()
+		name, err := r.dec.ReadValue()
 		if err != nil {
 			return err
 		}
-		if err := field(name.String()); err != nil {
+		text, err := r.string(name)
+		if err != nil {
+			return err
+		}
+		if err := field(text); err != nil {
 			return err
 		}
 	}
@@ -282,6 +286,14 @@ func (r *configReader) addedToken(where string) (t AddedToken, err error) {
 }
 
 var addedFields = []string{"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}
+
+// string is a string of JSON.
+func (r *configReader) string(v jsontext.Value) (string, error) {
+	if bytes.IndexByte(v, '\\') < 0 {
+		return r.kept.text(v[1 : len(v)-1]), nil
+	}
+	return unquoted(v)
+}
 
 // unquoted is a string of JSON.
 func unquoted(v jsontext.Value) (string, error) {

@@ -57,8 +57,8 @@ func (l *lastMerge) lastOf(rankOf func(a, b node) uint32, made func(a node, rank
 // merged marks a node that has become part of the one before it.
 const merged = -2
 
-// FromRanks finds the merges of a rank file, of bytes, from its tokens by rank and their places among them. There a pair's rank is the rank of its bytes as a token, however they are
-// split. But of all ways to split a token only one can come up: the one that merging by ranks leaves, because bytes are
+// FromRanks finds the merges of a rank file, of bytes, from its tokens by rank and their places among them. There a pair's rank is the rank of its bytes as
+// a token, however they are split. But of all ways to split a token only one can come up: the one that merging by ranks leaves, because bytes are
 // only ever joined with neighbours, and inside a token that is done in the same order wherever it stands. A token that no
 // merging makes is left to words that are it.
 func FromRanks(tokens []string, places map[string]uint32) []Step {
