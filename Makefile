@@ -228,6 +228,13 @@ bench-tokenizers: ## encoding against tokenizers, tiktoken, gigatoken, fastokens
 	PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/tokenizers/run.py && \
 	PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/tokenizers/run.py --hostile --cores 1 --rounds 1 --passes 2 --timeout 60 --vocabularies gpt2,cl100k,llama2
 
+LOADING ?=
+
+.PHONY: bench-loading
+bench-loading: ## loading tokenizers on one core against Hugging Face tokenizers, two minutes; LOADING has flags
+	@$(GO) build -o bin/tokenizers ./internal/bench/tokenizers && venv=$(VENV) && \
+	PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/tokenizers/loading.py $(LOADING)
+
 .PHONY: bench-chats
 bench-chats: ## which tokens of the same chats have a loss with TRL, Axolotl and loaderd
 	@venv=$(VENV) && PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/chats/run.py

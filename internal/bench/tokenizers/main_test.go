@@ -65,3 +65,21 @@ func TestDocumentsMustEnd(t *testing.T) {
 		t.Errorf("a document that does not end: %v", err)
 	}
 }
+
+// A tokenizer that is loaded takes some time of each kind, and one that is not there is an error.
+func TestMeasureLoading(t *testing.T) {
+	var out bytes.Buffer
+	if err := run([]string{"-load", "-tokenizer", "gpt2"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	var r loaded
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Load.Wall <= 0 || r.Encoder.Wall <= 0 || r.LongWord.Wall <= 0 || r.Fingerprint.Wall <= 0 {
+		t.Errorf("%+v", r)
+	}
+	if err := run([]string{"-load", "-tokenizer", "gpt-2"}, &out); err == nil {
+		t.Error("no error for a tokenizer that is not there")
+	}
+}
