@@ -1,7 +1,6 @@
 package lookup
 
 import (
-	"cmp"
 	"slices"
 
 	"loaderd/tokenizer/internal/merge"
@@ -37,11 +36,31 @@ func (s seed) place() uint64 {
 	return 1<<briefLog | uint64(s.word.place())
 }
 
+// byPlace sorts seeds, which come by id, by their places. Small ids are mostly the frequent words: of one place they go last.
+func byPlace(seeds []seed) []seed {
+	end := make([]uint32, 1<<(max(briefLog, cacheLog)+1)) // by place, at first how many seeds it has
+	for _, s := range seeds {
+		end[s.place()]++
+	}
+	sum := uint32(0)
+	for p, n := range end {
+		end[p], sum = sum, sum+n
+	}
+	sorted := make([]seed, len(seeds))
+	for _, s := range slices.Backward(seeds) {
+		p := s.place()
+		sorted[end[p]] = s
+		end[p]++
+	}
+	return sorted
+}
+
 // New finds out which tokens are what merging makes of their bytes. Those seed the caches; the others matter only
 // where whole words go before merges. tokens are the byte strings of the vocabulary by id. Where text is not cut into words,
 // those others are returned, for whoever has the text.
 func New(m *merge.Merges, tokens []string, r Rules) (w *Words, texts map[string]int32) {
 	w = &Words{merges: m, shared: newSharedWords()}
+	w.seeds = make([]seed, 0, len(tokens))
 	for id, self := range m.Themselves(tokens) {
 		text := tokens[id]
 		if text == "" {
@@ -57,9 +76,7 @@ func New(m *merge.Merges, tokens []string, r Rules) (w *Words, texts map[string]
 			w.seeds = append(w.seeds, seed{packWord([]byte(text), 0, len(text)), int32(id)})
 		}
 	}
-	slices.SortFunc(w.seeds, func(a, b seed) int { // small ids are mostly the frequent words: they go in last
-		return cmp.Or(cmp.Compare(a.place(), b.place()), cmp.Compare(b.id, a.id))
-	})
+	w.seeds = byPlace(w.seeds)
 	for _, text := range m.Texts() {
 		w.cross.Add(text)
 	}
