@@ -80,7 +80,7 @@ func (d *Definition) steps(list []merge.Rule) ([]merge.Step, error) {
 		right, okR := places[x.Right]
 		both = append(append(both[:0], x.Left...), x.Right...)
 		made, okM := places[string(both)]
-		if !okL || !okR || !okM || d.Characters == nil && (d.text(left) == "" || d.text(right) == "") {
+		if !okL || !okR || !okM || d.Characters == nil && !(d.made[left] && d.made[right]) {
 			return nil, fmt.Errorf("model merges: merge %d %s: %s", i, x, d.wrong(x))
 		}
 		steps[i] = merge.Step{Left: left, Right: right, Made: made}

@@ -11,6 +11,7 @@ import (
 type Vocabulary struct {
 	Entries []format.Entry // as they are spelled, in the order of the file
 	texts   []string       // by id: what merges may make inside the encoder; empty for ids of other entries, and of none
+	made    []bool         // by place: whether merges may make it
 	used    []bool         // by id
 	places  func() map[string]uint32
 }
@@ -22,7 +23,7 @@ func newVocabulary(entries []format.Entry, appendText func(dst []byte, entry str
 		size = max(size, e.ID+1)
 		bytes += len(e.Token)
 	}
-	v = Vocabulary{Entries: entries, texts: make([]string, size), used: make([]bool, size)}
+	v = Vocabulary{Entries: entries, texts: make([]string, size), used: make([]bool, size), made: make([]bool, len(entries))}
 	all := make([]byte, 0, bytes) // the texts are no longer than the entries
 	from := make([]int32, len(entries)+1)
 	for i, e := range entries {
@@ -34,7 +35,7 @@ func newVocabulary(entries []format.Entry, appendText func(dst []byte, entry str
 			return v, fmt.Errorf("model vocab: id %d is the empty token", e.ID)
 		}
 		if text, ok := appendText(all, e.Token); ok {
-			all = text
+			all, v.made[i] = text, true
 		}
 		from[i+1] = int32(len(all))
 	}

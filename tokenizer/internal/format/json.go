@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -330,7 +331,7 @@ func (r *configReader) vocab() error {
 		if len(list) > merge.MaxID {
 			return fmt.Errorf("model vocab: more than %d tokens", merge.MaxID+1)
 		}
-		list = append(list, Entry{token, int32(id)})
+		list = append(doubled(list), Entry{token, int32(id)})
 		return nil
 	})
 	r.c.Model["vocab"] = list
@@ -363,11 +364,19 @@ func (r *configReader) merges() error {
 		if !ok {
 			return fmt.Errorf(`model merges: merge %d: want "left right" or ["left", "right"], have %s`, i, Cut(v.String()))
 		}
-		list = append(list, m)
+		list = append(doubled(list), m)
 		return nil
 	})
 	r.c.Model["merges"] = list
 	return err
+}
+
+// doubled has room for one more; where append makes long lists a quarter longer, it makes them twice as long, as they are long here.
+func doubled[T any](list []T) []T {
+	if len(list) < cap(list) {
+		return list
+	}
+	return slices.Grow(list, max(len(list), 1<<8))
 }
 
 // merge is what a value says of a merge.

@@ -128,7 +128,7 @@ func (m *Merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks al
 func joinAlone(w, rank []uint32, table *pairs.Table, made []uint32) (symbols []uint32, ranks aloneRanks) {
 	n := len(w)
 	for i := range n - 1 {
-		rank[i] = table.Rank(w[i], w[i+1])
+		rank[i] = rankOf(table, w[i], w[i+1])
 	}
 	for ; n > 1; n-- {
 		at := 0
@@ -146,11 +146,19 @@ func joinAlone(w, rank []uint32, table *pairs.Table, made []uint32) (symbols []u
 		copy(w[at+1:n-1], w[at+2:n])
 		copy(rank[at:n-2], rank[at+1:n-1])
 		if at+2 < n {
-			rank[at] = table.Rank(w[at], w[at+1])
+			rank[at] = rankOf(table, w[at], w[at+1])
 		}
 		if at > 0 {
-			rank[at-1] = table.Rank(w[at-1], w[at])
+			rank[at-1] = rankOf(table, w[at-1], w[at])
 		}
 	}
 	return w[:n], ranks
+}
+
+// rankOf is the rank of a pair, of which most have none.
+func rankOf(table *pairs.Table, left, right uint32) uint32 {
+	if !table.Maybe.Has(left, right) {
+		return none
+	}
+	return table.Rank(left, right)
 }
