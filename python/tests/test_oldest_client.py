@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import loaderd
+from loaderd import Client, serve
 
 [OLDEST] = (Path(__file__).parent / "oldest").glob("*.whl")
 TODAY = Path(__file__).resolve().parents[1] / "src"
@@ -56,6 +57,19 @@ with StepLoader(sys.argv[2]) as loader:
 """
 
 
+PUBLISH = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import loaderd
+assert loaderd.__file__.startswith(sys.argv[1]), loaderd.__file__
+documents = []
+for n in range(120):
+    documents += [f"Document {n}", {"text": f"of {n}", "id": f"t{n}", "path": f"a/{n}", "domain": "d", "meta": {"n": n}}, [5, 6, n % 250], {"ids": [9, n % 250], "id": f"i{n}"}]
+done = loaderd.publish(documents, sys.argv[2], source="web", name="input", tokenizer=sys.argv[3])
+print(done.documents)
+"""
+
+
 def script(text: str, *arguments: object) -> str:
     return subprocess.run([sys.executable, "-I", "-c", text, *map(str, arguments)], check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout
 
@@ -82,6 +96,20 @@ def test_it_reads_what_todays_reads(loaderd_program: None, how: str) -> None:
             have = read(OLDEST, url, rank, 2, how)
             assert len(have) > 3
             assert have == read(TODAY, url, rank, 2, how)
+
+
+def test_what_it_publishes_is_read_as_what_todays_publishes(loaderd_program: None, loaderd: Path) -> None:  # noqa: F811
+    """Text, documents with all that one could have, and token ids: the same rows. What it has published, today's does not publish again."""
+    rows = []
+    fingerprint = subprocess.check_output([loaderd, "tokenize", "--tokenizer", "gpt2", "--fingerprint"], text=True).strip()
+    for producers in ((OLDEST, TODAY), (TODAY,)):
+        settings = {"steps.rows": 4, "packing.buckets": 64, "documents.meta": {"n": "int64"}}
+        with serve(seal=False, tokenizer="gpt2", settings=settings) as url:
+            assert [int(script(PUBLISH, where, url.nats, fingerprint)) for where in producers] == [480, 0][: len(producers)]
+            with Client(url, columns=["n"]) as client:
+                client.seal()
+                rows.append([(step.input_ids.tolist(), step.segment_ids().tolist(), step.values("n")) for step in client])
+    assert rows[0] == rows[1] and len(rows[0]) > 3
 
 
 @pytest.fixture
