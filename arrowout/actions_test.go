@@ -38,8 +38,8 @@ func TestActions(t *testing.T) {
 		{"cause", `{"step":1}`, `{"run":"fake","step":1}`},
 		{"cause", `{"step":2}`, `{"run":"fake","step":2,"reason":"POOL_FILLING","message":"not yet","do":"wait","facts":{"rows_there":"3"}}`},
 		{"measure", `{"run":"fake"}`, `{"run":"fake","length":{"steps":900,"error":12,"exact":false,"open":["web"],"measured":0.5}}`},
-		{"find", `{"sequence":2}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1}]}`},
-		{"find", `{"id":"two"}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1}]}`},
+		{"find", `{"sequence":2}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1,"loss_tokens":1}]}`},
+		{"find", `{"id":"two"}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1,"loss_tokens":1}]}`},
 		{"ledger", `{"step":1}`, `{"run":"fake","step":1,"bucket":16,"cursor":99,"total":2,"first":0,"rows":` +
 			`[[{"sequence":1152921504606846976,"start":3,"length":9},{"sequence":2,"start":0,"length":1}],[]]}`},
 	} {

@@ -279,12 +279,12 @@ func (f *fakeRun) Lookup(_ context.Context, id string) ([]uint64, error) {
 func (f *fakeRun) Find(_ context.Context, document uint64, found func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	for _, s := range f.steps {
 		for i, row := range s.Rows {
-			for _, p := range row {
-				if p.Doc == document {
-					if err := found(s, i, []packonline.Piece{p}); err != nil {
-						return err
-					}
-				}
+			pieces := slices.DeleteFunc(slices.Clone(row), func(p packonline.Piece) bool { return p.Doc != document })
+			if len(pieces) == 0 {
+				continue
+			}
+			if err := found(s, i, pieces); err != nil {
+				return err
 			}
 		}
 	}

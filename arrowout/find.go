@@ -23,17 +23,59 @@ func (s *service) find(ctx context.Context, q asked, send func(any) error) error
 	}
 	named := sourcesOf(s.run, info)
 	for _, document := range documents {
-		err := s.run.Find(ctx, document, func(step *plan.Step, row int, pieces []packonline.Piece) error {
+		f := finding{service: s, named: named, document: document, id: q.id}
+		err := s.run.Find(ctx, document, func(step *plan.Step, row int, _ []packonline.Piece) error {
 			if err := named.meet(ctx, step); err != nil {
 				return err
 			}
-			return send(answers.Found{Run: info.Run, Step: step.Index, Bucket: int(step.Bucket), Row: row, Pieces: named.row(pieces)})
+			pieces, err := f.pieces(ctx, step, row)
+			if err != nil || len(pieces) == 0 {
+				return err
+			}
+			return send(answers.Found{Run: info.Run, Step: step.Index, Bucket: int(step.Bucket), Row: row, Pieces: pieces})
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// finding is the search for a document, or for a document in a message of several.
+type finding struct {
+	service  *service
+	named    *sources
+	document uint64
+	id       string        // of the document; empty where it is sought by its sequence
+	shown    *loader.Shown // once a step holds it and it is to be read; empty when it is not there any more
+}
+
+// pieces are those of a row that are of the document that is sought: where the message holds documents of its id, of these alone.
+func (f *finding) pieces(ctx context.Context, step *plan.Step, row int) ([]answers.Piece, error) {
+	told := f.named.told(step)
+	if told && f.shown == nil {
+		shown, err := f.service.run.Show(ctx, f.document)
+		if err != nil && !isLost(err) {
+			return nil, err
+		}
+		f.shown = &shown
+	}
+	within := told && f.id != "" && slices.Contains(f.shown.IDs, f.id)
+	var found []answers.Piece
+	for k, p := range f.named.row(step, row) {
+		if step.Rows[row][k].Doc != f.document {
+			continue
+		}
+		if one := []*answers.Piece{&p}; told {
+			f.named.tell(one, *f.shown)
+		} else {
+			whole(one)
+		}
+		if !within || p.Inner != nil && p.ID == f.id {
+			found = append(found, p)
+		}
+	}
+	return found, nil
 }
 
 // documents are those that somebody looks for, as the plan names them: by an id those of all sources, or of one.

@@ -5,23 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"sort"
 	"strconv"
 
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/arrowout/answers"
 	"loaderd/loader"
-	"loaderd/packonline"
+	"loaderd/loader/plan"
 )
 
 // ledgerPieces bounds the pieces of a result, so that it stays under 4 MiB (a single row may have more).
 const ledgerPieces = 16 << 10
 
-// describedPieces bounds them when each comes with its document's path, and ledgerFetches how many are fetched at a time.
+// describedPieces bounds them when each comes with its document's path, and ledgerFetches how many are fetched at a time: ledgerReads where they are
+// made into tokens too, of which a message may have 64 MiB.
 const (
 	describedPieces = 1 << 10
 	ledgerFetches   = 8
+	ledgerReads     = 2
 )
 
 func (s *service) ledger(ctx context.Context, q asked, send func(any) error) error {
@@ -40,56 +44,44 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 		return err
 	}
 	page := answers.Page{Step: answers.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket), Cursor: step.Cursor.Last(), Masked: step.Masked}, Total: len(step.Rows)}
-	pieces, most, repeats := 0, ledgerPieces, step.Repeats
+	pieces, most := 0, ledgerPieces
 	if q.documents {
 		most = describedPieces
 	}
 	for i, row := range step.Rows {
 		if pieces > 0 && pieces+len(row) > most {
-			if err := s.page(ctx, page, named, described(step.Rows[page.First:i], q.documents), send); err != nil {
+			if err := s.page(ctx, page, named, step, q.documents, send); err != nil {
 				return err
 			}
 			page.First, page.Rows, pieces = i, nil, 0
 		}
-		shown := named.row(row)
-		for len(repeats) > 0 && repeats[0].Row == i {
-			shown[repeats[0].Piece].Repeats = repeats[0].Tokens
-			repeats = repeats[1:]
-		}
-		page.Rows = append(page.Rows, shown)
+		page.Rows = append(page.Rows, named.row(step, i))
 		pieces += len(row) + 1
 	}
-	return s.page(ctx, page, named, described(step.Rows[page.First:], q.documents), send)
+	return s.page(ctx, page, named, step, q.documents, send)
 }
 
-// described are the documents of rows, each once, when they are to be described.
-func described(rows [][]packonline.Piece, describe bool) (documents []uint64) {
-	if !describe {
-		return nil
-	}
-	for _, row := range rows {
-		for _, p := range row {
-			documents = append(documents, p.Doc)
-		}
-	}
-	slices.Sort(documents)
-	return slices.Compact(documents)
-}
-
-// page sends a part of a step, with where these documents came from.
-func (s *service) page(ctx context.Context, page answers.Page, named *sources, documents []uint64, send func(any) error) error {
-	if len(documents) == 0 {
+// page sends a part of a step, described with where the documents of its rows came from.
+func (s *service) page(ctx context.Context, page answers.Page, named *sources, step *plan.Step, described bool, send func(any) error) error {
+	if !described {
 		return send(page)
 	}
+	pieces := map[uint64][]*answers.Piece{} // by document
+	for i, row := range page.Rows {
+		for k, p := range step.Rows[page.First+i] {
+			pieces[p.Doc] = append(pieces[p.Doc], &row[k])
+		}
+	}
+	documents := slices.Sorted(maps.Keys(pieces))
 	page.Documents = make([]loader.DocumentInfo, len(documents))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(ledgerFetches)
+	if named.told(step) {
+		g.SetLimit(ledgerReads)
+	}
 	for i, document := range documents {
 		g.Go(func() (err error) {
-			page.Documents[i], err = s.run.Describe(ctx, document)
-			if e := (*loader.Error)(nil); errors.As(err, &e) && e.Reason == loader.DocumentLost {
-				page.Documents[i], err = loader.DocumentInfo{Source: named.name(document), Sequence: named.sequence(document)}, nil // released: that is all that is known
-			}
+			page.Documents[i], err = s.describe(ctx, named, step, document, pieces[document])
 			return err
 		})
 	}
@@ -99,11 +91,41 @@ func (s *service) page(ctx context.Context, page answers.Page, named *sources, d
 	return send(page)
 }
 
-// row is a row as it is shown.
-func (s *sources) row(row []packonline.Piece) []answers.Piece {
-	out := make([]answers.Piece, len(row))
-	for i, p := range row {
-		out[i] = answers.Piece{Source: s.name(p.Doc), Sequence: s.sequence(p.Doc), Start: p.Start, Length: p.Length}
+// describe says where a document came from, and of its pieces what only the document tells. Of one that was released nothing but its place is known.
+func (s *service) describe(ctx context.Context, named *sources, step *plan.Step, document uint64, pieces []*answers.Piece) (info loader.DocumentInfo, err error) {
+	if named.told(step) {
+		var shown loader.Shown
+		shown, err = s.run.Show(ctx, document)
+		info = shown.Info
+		named.tell(pieces, shown)
+	} else {
+		info, err = s.run.Describe(ctx, document)
+		whole(pieces)
+	}
+	if isLost(err) {
+		return loader.DocumentInfo{Source: named.name(document), Sequence: named.sequence(document)}, nil
+	}
+	return info, err
+}
+
+// isLost reports whether a document is not in its stream any more.
+func isLost(err error) bool {
+	e := (*loader.Error)(nil)
+	return errors.As(err, &e) && e.Reason == loader.DocumentLost
+}
+
+// row is a row of a step as it is shown.
+func (s *sources) row(step *plan.Step, i int) []answers.Piece {
+	out := make([]answers.Piece, len(step.Rows[i]))
+	for k, p := range step.Rows[i] {
+		out[k] = answers.Piece{Source: s.name(p.Doc), Sequence: s.sequence(p.Doc), Start: p.Start, Length: p.Length}
+	}
+	first := sort.Search(len(step.Repeats), func(k int) bool { return step.Repeats[k].Row >= i })
+	for _, r := range step.Repeats[first:] {
+		if r.Row > i {
+			break
+		}
+		out[r.Piece].Repeats = r.Tokens
 	}
 	return out
 }

@@ -46,7 +46,8 @@ type Unjoined interface {
 	// without a name those of the one stream, or the next of each source.
 	Show(ctx context.Context, document uint64) (loader.Shown, error)
 	Upcoming(ctx context.Context, source string, n int) ([]uint64, error)
-	// Lookup returns the sequences of the documents that have a producer's id, Find calls f with every row that holds a part of one.
+	// Lookup returns the sequences of the messages that have a producer's id, or hold a document that has it, Find calls f with every row that holds a part
+	// of one.
 	Lookup(ctx context.Context, id string) ([]uint64, error)
 	Find(ctx context.Context, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error
 	// SealBy ends the stream behind its last document, DrainBy empties the pool there and goes on; both return that document's sequence. The plan

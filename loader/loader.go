@@ -76,7 +76,7 @@ type Documents interface {
 	Describe(ctx context.Context, sequence uint64) (DocumentInfo, error)
 	// Show returns one document for people, whatever is wrong with it.
 	Show(ctx context.Context, sequence uint64) (Shown, error)
-	// Lookup returns the sequences of the documents that have a producer's id, in order.
+	// Lookup returns the sequences of the messages that have a producer's id, or hold a document that has it, in order.
 	Lookup(ctx context.Context, id string) ([]uint64, error)
 }
 
@@ -89,9 +89,9 @@ type DocumentInfo struct {
 	Path        string `json:"path,omitempty"`
 	Domain      string `json:"domain,omitempty"`
 	ContentType string `json:"content_type"`
-	// Weight is the factor of the loss of its tokens where that is not 1; else nil, and nil for messages with several documents.
+	// Weight is the factor of the loss of its tokens where that is not 1; else nil, and nil for messages with several documents: Shown has those of each.
 	Weight *float32 `json:"weight,omitempty"`
-	// Meta has the values that the run takes along: strings, int64s and float64s. Those of messages with several documents are not told.
+	// Meta has the values that the run takes along: strings, int64s and float64s. It is nil for messages with several documents: Shown has those of each.
 	Meta  map[string]any `json:"meta,omitempty"`
 	Bytes int            `json:"bytes"` // of the payload
 	Time  time.Time      `json:"time"`  // when the stream took it

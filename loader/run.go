@@ -230,7 +230,7 @@ func (r *Run) Led() bool {
 // Rates are how fast the run gets on.
 func (r *Run) Rates() Rates { return r.follower.pulse.rates() }
 
-// Lookup returns the sequences of the documents that have a producer's id, in order.
+// Lookup returns the sequences of the messages that have a producer's id, or hold a document that has it, in order.
 func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
 	return r.office.streams.Lookup(ctx, id)
 }

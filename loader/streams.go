@@ -227,7 +227,7 @@ func (s *streams) Describe(ctx context.Context, ref uint64) (DocumentInfo, error
 	return info, err
 }
 
-// Lookup returns the documents that have a producer's id, as the plan names them: of each source in order.
+// Lookup returns the messages that have a producer's id, or hold a document that has it, as the plan names them: of each source in order.
 func (s *streams) Lookup(ctx context.Context, id string) (refs []uint64, err error) {
 	if s.sources == nil {
 		return s.open[""].Documents.Lookup(ctx, id)

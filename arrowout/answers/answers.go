@@ -90,17 +90,30 @@ type Page struct {
 	Total int       `json:"total"` // rows of the step
 	First int       `json:"first"` // first row of this page
 	Rows  [][]Piece `json:"rows"`
-	// Documents are those of the rows, in order of their sequences, when the request asks for them.
+	// Documents are those of the rows, in order of their sequences, when the request asks for them: one for each message.
 	Documents []loader.DocumentInfo `json:"documents,omitempty"`
 }
 
-// Piece is a part of a row: tokens [Start, Start+Length) of the document of a sequence.
+// Piece is a part of a row: tokens [Start, Start+Length) of the document of a sequence, or of a message that holds several.
 type Piece struct {
 	Source   string `json:"source,omitempty"` // the document's, of a run with several
 	Sequence uint64 `json:"sequence"`
 	Start    int32  `json:"start"`
 	Length   int32  `json:"length"`
 	Repeats  int32  `json:"repeats,omitempty"` // tokens that it begins with, and whose loss another piece has
+	// LossTokens is how many of its tokens have a loss here; nil where documents were not asked for, or the document is not there any more.
+	LossTokens *int32 `json:"loss_tokens,omitempty"`
+	// Inner is the document, of a message that holds several; nil where LossTokens is, and where the message is one.
+	*Inner
+}
+
+// Inner is a document of a message that holds several.
+type Inner struct {
+	Index  int32          `json:"index"`            // of the document in its message, from 0
+	Within int32          `json:"start_within"`     // first token of the piece, counted in the document
+	ID     string         `json:"id,omitempty"`     // producer's id
+	Weight *float32       `json:"weight,omitempty"` // as loader.DocumentInfo.Weight
+	Meta   map[string]any `json:"meta,omitempty"`   // as loader.DocumentInfo.Meta
 }
 
 // Found answers find: a row that holds a part of the document.

@@ -31,7 +31,7 @@ func stepPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, Step) 
 		from := s.origins()
 		for i, row := range s.Rows {
 			for _, p := range row {
-				used = append(used, usedPiece{s.Index, s.Bucket, i, p.Piece, from[document{p.Source, p.Sequence}]})
+				used = append(used, usedPiece{s.Index, s.Bucket, i, p.Piece, about(p.Piece, from[document{p.Source, p.Sequence}])})
 			}
 		}
 		return write(w, used)
@@ -44,7 +44,7 @@ func foundPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, []ans
 		var used []usedPiece
 		for _, f := range found {
 			for _, p := range f.Pieces {
-				used = append(used, usedPiece{f.Step, f.Bucket, f.Row, p, loader.DocumentInfo{}})
+				used = append(used, usedPiece{f.Step, f.Bucket, f.Row, p, about(p, loader.DocumentInfo{})})
 			}
 		}
 		return write(w, used)
@@ -65,8 +65,9 @@ var fields = []arrow.Field{
 	{Name: "domain", Type: arrow.BinaryTypes.String},
 }
 
-// more are columns that some ledgers have behind what all have: the source of a run with several, weights other than 1 (null stands for all others), and as
-// JSON the values of documents that have some.
+// more are columns that some ledgers have behind what all have: the source of a run with several, weights other than 1 (null stands for all others), as
+// JSON the values of documents that have some, which document of its message a piece is of and with which of its tokens it begins (null where the message is
+// one, or that is not known), and how many of its tokens have a loss.
 var more = []column{
 	textColumn("source", func(p usedPiece) string { return p.piece.Source }),
 	{arrow.Field{Name: "weight", Type: arrow.PrimitiveTypes.Float32, Nullable: true}, func(p usedPiece) bool { return p.from.Weight != nil },
@@ -78,6 +79,17 @@ var more = []column{
 			b.(*array.Float32Builder).Append(*p.from.Weight)
 		}},
 	textColumn("meta", func(p usedPiece) string { return metaOf(p.from) }),
+	numberColumn("index", func(p usedPiece) *int32 { return inner(p, func(in *answers.Inner) *int32 { return &in.Index }) }),
+	numberColumn("start_within", func(p usedPiece) *int32 { return inner(p, func(in *answers.Inner) *int32 { return &in.Within }) }),
+	numberColumn("loss_tokens", func(p usedPiece) *int32 { return p.piece.LossTokens }),
+}
+
+// inner is a number of a document of a message that holds several, nil where the message is one.
+func inner(p usedPiece, of func(*answers.Inner) *int32) *int32 {
+	if p.piece.Inner == nil {
+		return nil
+	}
+	return of(p.piece.Inner)
 }
 
 // column is one that a ledger has if a piece has a value for it.
@@ -90,6 +102,18 @@ type column struct {
 func textColumn(name string, of func(usedPiece) string) column {
 	return column{arrow.Field{Name: name, Type: arrow.BinaryTypes.String}, func(p usedPiece) bool { return of(p) != "" },
 		func(b array.Builder, p usedPiece) { b.(*array.StringBuilder).Append(of(p)) }}
+}
+
+func numberColumn(name string, of func(usedPiece) *int32) column {
+	return column{arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int32, Nullable: true}, func(p usedPiece) bool { return of(p) != nil },
+		func(b array.Builder, p usedPiece) {
+			n := of(p)
+			if n == nil {
+				b.AppendNull()
+				return
+			}
+			b.(*array.Int32Builder).Append(*n)
+		}}
 }
 
 func record(pieces []usedPiece) arrow.Record {

@@ -36,6 +36,26 @@ func someStep() Step {
 	}}
 }
 
+// pieceWithin is a piece of a document of a message that holds several.
+func pieceWithin(sequence uint64, start, length, loss int32, in answers.Inner) answers.Piece {
+	return answers.Piece{Sequence: sequence, Start: start, Length: length, LossTokens: &loss, Inner: &in}
+}
+
+// severalStep has documents of a message that holds several, one of them in two rows, beside a message that is one document.
+func severalStep() Step {
+	loss, weight := int32(7), float32(0.5)
+	seventh := answers.Inner{Index: 7, Within: 0, ID: "x7", Weight: &weight, Meta: map[string]any{"lang": "de"}}
+	rest := seventh
+	rest.Within = 23
+	return Step{Step: answers.Step{Run: "whole", Index: 7, Bucket: 64, Cursor: 3, Masked: 3}, Rows: [][]Piece{
+		{{Piece: pieceWithin(2, 128, 23, 20, seventh)}, {Piece: pieceWithin(2, 0, 9, 9, answers.Inner{})}},
+		{{Piece: pieceWithin(2, 151, 4, 4, rest)}, {Piece: answers.Piece{Sequence: 1, Length: 7, LossTokens: &loss}}, {Piece: answers.Piece{Sequence: 3, Length: 1}}},
+	}, Documents: []loader.DocumentInfo{{Sequence: 1, Subject: "docs.web", ID: "alone", Weight: &weight}, {Sequence: 2, Subject: "docs.web", ID: "message"}, {Sequence: 3}}}
+}
+
+var foundWithin = []answers.Found{{Run: "whole", Step: 7, Bucket: 64, Row: 1, Pieces: []answers.Piece{
+	pieceWithin(2, 151, 4, 3, answers.Inner{Index: 7, Within: 23, ID: "x7", Meta: map[string]any{"lang": "de"}}), {Sequence: 3, Length: 1}}}}
+
 // withoutText is a step as it comes without --text.
 func withoutText(s Step) Step {
 	for _, row := range s.Rows {
@@ -75,6 +95,7 @@ func TestLedgerGolden(t *testing.T) {
 	weighs.Documents[0].Weight, weighs.Documents[2].Weight = &weights[0], &weights[1]
 	weighs.Documents[1].Meta, weighs.Documents[2].Meta = map[string]any{"lang": "de"}, map[string]any{"lang": "en"}
 	steps["weights"] = weighs
+	steps["several"] = severalStep()
 	for format, write := range Formats {
 		for name, s := range steps {
 			if name == "text" && !write.Texts {
@@ -86,6 +107,9 @@ func TestLedgerGolden(t *testing.T) {
 		}
 		t.Run("found "+format, func(t *testing.T) {
 			goldentest.Compare(t, "found."+format, listed(format, func(w io.Writer) error { return write.Found(w, found) }))
+		})
+		t.Run("found several "+format, func(t *testing.T) {
+			goldentest.Compare(t, "found-several."+format, listed(format, func(w io.Writer) error { return write.Found(w, foundWithin) }))
 		})
 		t.Run("none "+format, func(t *testing.T) {
 			goldentest.Compare(t, "none."+format, listed(format, func(w io.Writer) error { return write.Found(w, []answers.Found{}) }))

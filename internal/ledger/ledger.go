@@ -28,12 +28,37 @@ type Piece struct {
 
 func (p Piece) String() string { return name(p.Piece) }
 
-// name writes a piece as SEQUENCE:START+LENGTH, in a run with several sources as SOURCE/SEQUENCE:START+LENGTH.
+// name writes a piece as SEQUENCE:START+LENGTH, in a run with several sources as SOURCE/SEQUENCE:START+LENGTH; of a document of a message with several
+// as SEQUENCE#INDEX:START+LENGTH, where START counts the document's tokens. Behind it in brackets comes how many of them have a loss, where not all do.
 func name(p answers.Piece) string {
-	return fmt.Sprintf("%s:%d+%d", document{p.Source, p.Sequence}, p.Start, p.Length)
+	start, loss := p.Start, ""
+	if p.Inner != nil {
+		start = p.Within
+	}
+	if p.LossTokens != nil && *p.LossTokens != p.Length {
+		loss = fmt.Sprintf("(%d)", *p.LossTokens)
+	}
+	return fmt.Sprintf("%s:%d+%d%s", within(p), start, p.Length, loss)
 }
 
-// document names one: by its sequence, and by its source in a run with several.
+// within names the document that a piece is of: by its index too, of a message that holds several.
+func within(p answers.Piece) string {
+	d := document{p.Source, p.Sequence}.String()
+	if p.Inner == nil {
+		return d
+	}
+	return fmt.Sprintf("%s#%d", d, p.Index)
+}
+
+// about is what is known of the document that a piece is of, where that much is known of its message.
+func about(p answers.Piece, message loader.DocumentInfo) loader.DocumentInfo {
+	if p.Inner != nil {
+		message.ID, message.Weight, message.Meta = p.ID, p.Weight, p.Meta
+	}
+	return message
+}
+
+// document names a message: by its sequence, and by its source in a run with several.
 type document struct {
 	source   string
 	sequence uint64

@@ -85,7 +85,8 @@ func writeColumn(column file.ColumnChunkWriter, values arrow.Array) (err error) 
 		}
 		_, err = column.(*file.Int64ColumnChunkWriter).WriteBatch(signed, nil, nil)
 	case *array.Int32:
-		_, err = column.(*file.Int32ColumnChunkWriter).WriteBatch(a.Int32Values(), nil, nil)
+		there, levels := present(a, a.Value)
+		_, err = column.(*file.Int32ColumnChunkWriter).WriteBatch(there, levels, nil)
 	case *array.String:
 		texts := make([]parquet.ByteArray, a.Len())
 		for i := range texts {
@@ -93,14 +94,19 @@ func writeColumn(column file.ColumnChunkWriter, values arrow.Array) (err error) 
 		}
 		_, err = column.(*file.ByteArrayColumnChunkWriter).WriteBatch(texts, nil, nil)
 	case *array.Float32:
-		var there []float32
-		levels := make([]int16, a.Len()) // 1 for a value, 0 for null
-		for i := range levels {
-			if a.IsValid(i) {
-				there, levels[i] = append(there, a.Value(i)), 1
-			}
-		}
+		there, levels := present(a, a.Value)
 		_, err = column.(*file.Float32ColumnChunkWriter).WriteBatch(there, levels, nil)
 	}
 	return err
+}
+
+// present are the values of a column that are no nulls, with a level for each of its rows: 1 for a value, 0 for null. Columns without nulls leave levels aside.
+func present[T any](a arrow.Array, value func(int) T) (there []T, levels []int16) {
+	levels = make([]int16, a.Len())
+	for i := range levels {
+		if a.IsValid(i) {
+			there, levels[i] = append(there, value(i)), 1
+		}
+	}
+	return there, levels
 }

@@ -33,17 +33,19 @@ func writeTable(w io.Writer, s Step) error {
 		return errors.Join(t.Flush(), s.writeTexts(w))
 	}
 	if len(s.Documents) > 0 {
+		documents := s.each()
 		head := "document\tsubject\tid\tpath"
-		weighs := slices.ContainsFunc(s.Documents, func(d loader.DocumentInfo) bool { return d.Weight != nil })
+		weighs := slices.ContainsFunc(documents, func(d single) bool { return d.Weight != nil })
 		if weighs {
 			head += "\tweight"
 		}
-		if slices.ContainsFunc(s.Documents, func(d loader.DocumentInfo) bool { return d.Meta != nil }) {
+		if slices.ContainsFunc(documents, func(d single) bool { return d.Meta != nil }) {
 			head += "\tmeta"
 		}
 		fmt.Fprintf(t, "\n%s\n", head)
-		for _, d := range s.Documents {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s", of(d), d.Subject, d.ID, d.Path)
+		for _, x := range documents {
+			d := x.DocumentInfo
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s", x.name, d.Subject, d.ID, d.Path)
 			meta := metaOf(d)
 			if weighs && (d.Weight != nil || meta != "") {
 				fmt.Fprintf(t, "\t%s", weightOf(d))
@@ -68,12 +70,12 @@ func weightOf(d loader.DocumentInfo) string {
 // writeHead writes what the whole step counts.
 func (s Step) writeHead(w io.Writer) {
 	pieces, tokens := 0, 0
-	documents := map[document]bool{}
+	documents := map[string]bool{}
 	for _, row := range s.Rows {
 		for _, p := range row {
 			pieces++
 			tokens += int(p.Length)
-			documents[document{p.Source, p.Sequence}] = true
+			documents[within(p.Piece)] = true
 		}
 	}
 	slots, masked := len(s.Rows)*s.Bucket, ""
@@ -96,7 +98,7 @@ func (s Step) writeTexts(w io.Writer) error {
 	for i, row := range s.Rows {
 		fmt.Fprintf(w, "\nrow %d\n", i)
 		for _, p := range row {
-			d := from[document{p.Source, p.Sequence}]
+			d := about(p.Piece, from[document{p.Source, p.Sequence}])
 			where := slices.DeleteFunc([]string{p.String(), d.Subject, d.ID, d.Path}, func(s string) bool { return s == "" })
 			if n := len(where); n > 2 && where[n-1] == where[n-2] { // the path as id
 				where = where[:n-1]

@@ -236,17 +236,19 @@ func (l *Log) Describe(ctx context.Context, sequence uint64) (loader.DocumentInf
 	if err != nil {
 		return loader.DocumentInfo{}, err
 	}
-	return l.describe(m), nil
+	info, _ := l.describe(m)
+	return info, nil
 }
 
-// describe says where the document of a message came from.
-func (l *Log) describe(m *message) loader.DocumentInfo {
+// describe says where the document of a message came from, and what it is where it can be decoded.
+func (l *Log) describe(m *message) (loader.DocumentInfo, decoded) {
 	info := loader.DocumentInfo{Sequence: m.sequence, Subject: m.subject, Path: field(m.header, stream.HeaderPath), Domain: field(m.header, stream.HeaderDomain),
 		ContentType: field(m.header, stream.HeaderContentType), Bytes: len(m.data), Time: m.time, ID: headerID(m.header)}
 	if info.ContentType == "" {
 		info.ContentType = stream.TypeText
 	}
-	if d, failed := l.decoder.decode(m.header, m.data); failed == nil {
+	d, failed := l.decoder.decode(m.header, m.data)
+	if failed == nil {
 		info.ID, info.Path, info.Weight = d.id, d.path, d.weight
 		for i, value := range d.meta {
 			if value == nil {
@@ -261,7 +263,7 @@ func (l *Log) describe(m *message) loader.DocumentInfo {
 	if label := field(m.header, stream.HeaderLabel); label != "" && field(m.header, stream.HeaderID) == "" {
 		info.ID = label
 	}
-	return info
+	return info, d
 }
 
 // Show returns a document for people: where it came from and its tokens, or why it has none.
@@ -272,11 +274,14 @@ func (l *Log) Show(ctx context.Context, sequence uint64) (loader.Shown, error) {
 	}
 	e := l.encoder.get()
 	defer l.encoder.put(e)
-	shown := loader.Shown{Info: l.describe(m)}
+	var shown loader.Shown
+	var d decoded
+	shown.Info, d = l.describe(m)
 	var failed *deadletter.Problem
 	if shown.Document, failed = l.document(m, e); failed != nil {
 		shown.Problem = failed.Reason + ": " + failed.Sentence
 	}
+	shown.IDs = idsWithin(d, shown)
 	return shown, nil
 }
 

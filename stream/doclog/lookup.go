@@ -3,6 +3,7 @@ package doclog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -11,8 +12,9 @@ import (
 	"loaderd/stream"
 )
 
-// Lookup returns the sequences of the documents with a name, in order: a producer's id, a label or a path. It reads the headers of the whole
-// stream, and the payloads of JSON documents without an id or a path there.
+// Lookup returns the sequences of the messages with a name, in order: a producer's id, a label or a path, or the id of a document in a message of
+// several. It reads the headers of the whole stream, and one at a time the payloads of JSON documents without an id or a path there, and of messages of
+// several.
 func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 	if err := l.store.Confirm(ctx, l.stream); err != nil {
 		return nil, l.down("write to stream "+l.name, err)
@@ -35,10 +37,14 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 			}
 			id, path = d.ID, d.Path
 		}
-		if name == id || name == path || name == field(h, stream.HeaderLabel) {
+		is := name == id || name == path || name == field(h, stream.HeaderLabel)
+		if !is {
+			is, failed = l.holds(ctx, sequence, h, name)
+		}
+		if is {
 			found = append(found, sequence)
 		}
-		return true
+		return failed == nil
 	})
 	if failed != nil {
 		return nil, failed
@@ -47,4 +53,17 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 		return nil, fmt.Errorf("look up documents in stream %s: %w", l.name, err)
 	}
 	return found, nil
+}
+
+// holds reports whether a message holds several documents, and one that has an id.
+func (l *Log) holds(ctx context.Context, sequence uint64, h nats.Header, id string) (bool, error) {
+	if kind, _ := mediaType(field(h, stream.HeaderContentType)); kind != stream.TypeArrow || !l.decoder.batches {
+		return false, nil
+	}
+	m, err := l.fetch(ctx, sequence)
+	if err != nil {
+		return false, err
+	}
+	d, _ := l.decoder.decode(m.header, m.data) // nothing of one that cannot be decoded is in the plan
+	return slices.ContainsFunc(d.several, func(x decoded) bool { return x.id == id }), nil
 }

@@ -26,6 +26,22 @@ func (l *Log) several(doc loader.Document, documents []decoded, about topic) (lo
 	return g.done(), nil
 }
 
+// idsWithin are the ids of the documents of a message with several, by their index: one that is split is several with the same.
+func idsWithin(d decoded, shown loader.Shown) (ids []string) {
+	row := -1
+	for _, x := range shown.Parts {
+		if x.Nth == 0 {
+			row++
+		}
+		id := shown.Info.ID
+		if d.several != nil {
+			id = d.several[row].id
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
 // topic is what a document is about, beside its tokens.
 type topic struct {
 	hints  *related.Maker // nil where nobody asks

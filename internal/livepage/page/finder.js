@@ -1,7 +1,7 @@
 // Which steps hold a document.
 import { get } from "./connection.js";
 import { el, mark, say, show } from "./dom.js";
-import { count, named, several } from "./format.js";
+import { begins, count, named, several } from "./format.js";
 
 // Finder calls open(step, row) for the row that was chosen.
 export class Finder {
@@ -24,7 +24,7 @@ export class Finder {
       const found = await this.look(asked);
       say(this.note, found.length ? `${asked} is in ${several(found.length, "row")}:` : `No step holds ${asked} yet.`);
       this.list.append(...found.map((f) => el("li", {}, el("button", { type: "button", onclick: () => this.open(f.step, f.row) }, `Step ${count(f.step)}, row ${f.row}`),
-        el("span", { class: "small" }, ` ${f.pieces.map((p) => `${several(p.length, "token")} of ${named(p)} from ${count(p.start)}`).join(", ")}`))));
+        el("span", { class: "small" }, ` ${f.pieces.map((p) => `${several(p.length, "token")} of ${named(p)} from ${count(begins(p))}`).join(", ")}`))));
     } catch (problem) {
       mark(this.note, "class", "problem");
       say(this.note, `${problem.message} ${problem.advice ?? ""}`);

@@ -65,5 +65,8 @@ export function clock(time, now = Date.now()) {
 // daemonName writes a daemon's name without what tells it from one of the same process number: host/process/mark.
 export const daemonName = (name) => name.split("/").slice(0, 2).join("/");
 
-// named writes a document: its sequence, with its source where the run has several.
-export const named = (d) => (d.source ? `${d.source}/${d.sequence}` : String(d.sequence));
+// named writes a document: its sequence, with its source where the run has several, and with its index in a message that holds several.
+export const named = (d) => `${d.source ? `${d.source}/` : ""}${d.sequence}${d.index === undefined ? "" : `#${d.index}`}`;
+
+// begins is the token of its document with which a piece begins; start counts the tokens of the message.
+export const begins = (p) => p.start_within ?? p.start;

@@ -1,7 +1,7 @@
 // Where a piece came from, and for who may see it the text of its document, cut at the borders of tokens.
 import { get } from "./connection.js";
 import { el, mark, say, show } from "./dom.js";
-import { bytes, count, named, several, since } from "./format.js";
+import { begins, bytes, count, named, several, since } from "./format.js";
 
 const atOnce = 512; // tokens of a text that are asked for
 
@@ -28,9 +28,12 @@ export class Origin {
   show(piece, step, chosen) {
     if (this.chosen && !chosen) return;
     const same = this.chosen === piece;
-    const document = step.documents?.find((d) => d.sequence === piece.sequence && (d.source ?? "") === (piece.source ?? "")) ?? {};
-    say(this.title, `Row ${piece.row}: ${several(piece.length, "token")} of document ${named(piece)}, from token ${count(piece.start)}`);
+    const message = step.documents?.find((d) => d.sequence === piece.sequence && (d.source ?? "") === (piece.source ?? "")) ?? {};
+    const document = piece.index === undefined ? message : { ...message, id: piece.id, weight: piece.weight, meta: piece.meta };
+    say(this.title, `Row ${piece.row}: ${several(piece.length, "token")} of document ${named(piece)}, from token ${count(begins(piece))}`);
     const facts = [["Source", piece.source], ["Document", count(piece.sequence)], ["Id", document.id], ["Path", document.path], ["Subject", document.subject], ["Domain", document.domain],
+      ["In its message", piece.index === undefined ? "" : `document ${count(piece.index)}, from 0`],
+      ["With a loss", piece.loss_tokens === undefined ? "" : several(piece.loss_tokens, "token")],
       ["Weight", document.weight === undefined ? "" : String(document.weight)],
       ["Meta", document.meta ? JSON.stringify(document.meta) : ""],
       ["Kind", document.content_type], ["Size", document.bytes ? bytes(document.bytes) : ""], ["Age", age(piece, step, document)]];

@@ -1,6 +1,6 @@
 // Rows of a step, each as a strip of pieces to scale. One piece is in the order of tabs; arrows move on from it.
 import { el, mark, say, show } from "./dom.js";
-import { named, percent, several } from "./format.js";
+import { begins, named, percent, several } from "./format.js";
 
 const some = 64; // rows that are drawn until more are asked for
 
@@ -41,7 +41,7 @@ export class Rows {
     let filled = 0;
     const cells = row.map((p) => {
       filled += p.length;
-      const cell = el("span", { role: "gridcell", tabindex: -1, class: `piece c-${this.colors(p)}${p.start > 0 ? " goes-on" : ""}`, "aria-label": `${named(p)}, ${several(p.length, "token")} from ${p.start}` });
+      const cell = el("span", { role: "gridcell", tabindex: -1, class: `piece c-${this.colors(p)}${begins(p) > 0 ? " goes-on" : ""}`, "aria-label": `${named(p)}, ${several(p.length, "token")} from ${begins(p)}` });
       cell.style.flexGrow = p.length;
       this.pieces.set(cell, { ...p, row: index });
       return cell;
@@ -84,5 +84,5 @@ const near = (cells, at) => cells[Math.min(at, cells.length - 1)];
 
 // colorsOf returns the color of a piece: its source's, or where the run has one stream, one of its document.
 function colorsOf(sources) {
-  return (p) => (p.source ? Math.max(sources.indexOf(p.source), 0) : p.sequence * 5) % 8;
+  return (p) => (p.source ? Math.max(sources.indexOf(p.source), 0) : p.sequence * 5 + (p.index ?? 0) * 3) % 8;
 }

@@ -1,0 +1,47 @@
+package arrowout
+
+import (
+	"loaderd/arrowout/answers"
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// told reports whether the pieces of a step are known only with their documents' tokens: which documents of their messages they are of, or which of their
+// tokens have a loss. Elsewhere each piece is of a message that is one document, and all tokens have a loss.
+func (s *sources) told(step *plan.Step) bool { return s.config.Documents.Several() || step.Masked > 0 }
+
+// tell says of pieces of a document what the document tells: nothing where it has not these tokens, as one that is not the one that was planned.
+func (s *sources) tell(pieces []*answers.Piece, d loader.Shown) {
+	for _, p := range pieces {
+		n, there := d.LossTokens(p.Start+p.Repeats, p.Start+p.Length)
+		if !there {
+			continue
+		}
+		p.LossTokens = &n
+		if in, several := d.Inner(p.Start); several {
+			p.Inner = &answers.Inner{Index: in.Index, Within: p.Start - in.Start, ID: in.ID, Weight: in.Weight, Meta: s.meta(d, p.Start)}
+		}
+	}
+}
+
+// meta are the values of the document that a token is of, by their names.
+func (s *sources) meta(d loader.Shown, token int32) (values map[string]any) {
+	for place, name := range s.config.Documents.MetaColumns() {
+		value := d.Meta(place, token)
+		if value == nil {
+			continue
+		}
+		if values == nil {
+			values = map[string]any{}
+		}
+		values[name] = value
+	}
+	return values
+}
+
+// whole says of pieces whose tokens all have a loss that they have.
+func whole(pieces []*answers.Piece) {
+	for _, p := range pieces {
+		p.LossTokens = &p.Length
+	}
+}

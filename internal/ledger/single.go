@@ -1,0 +1,38 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+
+	"loaderd/loader"
+)
+
+// single is a document with its name.
+type single struct {
+	name  string
+	index int32 // in its message
+	loader.DocumentInfo
+}
+
+// each are the documents of the step in order: of a message that holds several those that the step has pieces of.
+func (s Step) each() (all []single) {
+	inner := map[document][]single{}
+	from := s.origins()
+	for _, row := range s.Rows {
+		for _, p := range row {
+			if d := (document{p.Source, p.Sequence}); p.Inner != nil {
+				inner[d] = append(inner[d], single{within(p.Piece), p.Index, about(p.Piece, from[d])})
+			}
+		}
+	}
+	for _, d := range s.Documents {
+		several := inner[of(d)]
+		if several == nil {
+			all = append(all, single{of(d).String(), 0, d})
+			continue
+		}
+		slices.SortStableFunc(several, func(a, b single) int { return cmp.Compare(a.index, b.index) })
+		all = append(all, slices.CompactFunc(several, func(a, b single) bool { return a.index == b.index })...)
+	}
+	return all
+}
