@@ -23,10 +23,12 @@ func newLedgerCmd() *cobra.Command {
 		Short: "Show exactly what was in a step, or in which steps a document was",
 		Long: `Show exactly what was in a step: its rows, and the pieces of documents that make each row, as the plan records them. A piece is
 SEQUENCE:START+LENGTH: LENGTH tokens from START on of the document with that sequence in the document stream; of a run with several
-sources it is SOURCE/SEQUENCE:START+LENGTH. With --documents the producer's id and the path of every document come along, as long as the stream holds it. With --text the text of every piece comes too.
+sources it is SOURCE/SEQUENCE:START+LENGTH. Of a message that holds several documents it is SEQUENCE#INDEX:START+LENGTH, where the documents are known:
+tokens of the document with that index, from 0, in the message. Behind it in brackets stands how many of its tokens have a loss, where not all do. With --documents the producer's id and the path of every document come along, as long as the stream holds it. With --text the text of every piece comes too.
 
 With --find or --sequence: every row of the plan that holds a part of a document. --find takes the producer's id, the name that publish
-gave it (the field "id" of a line, the path of a plain file as it was given to publish), or its path or url.`,
+gave it (the field "id" of a line, the path of a plain file as it was given to publish), or its path or url; of a message with several documents
+the id of one of them, whose pieces alone are shown.`,
 		Example: `  loaderd ledger --step 1200 --documents
   loaderd ledger --step 1200 --format json | jq '.rows[0]'
   loaderd ledger --step 1200 --documents --format parquet > step-1200.parquet

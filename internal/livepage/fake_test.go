@@ -260,6 +260,10 @@ func ledgerPages(body []byte) ([]json.RawMessage, error) {
 			length := min(int32(37+(r*53+i*101)%420), 1024-filled)
 			p := answers.Piece{Source: []string{"web", "math"}[(r+i)%3%2], Sequence: sequence, Start: int32(i%2) * 512, Length: length}
 			names[sequence] = p.Source == "web"
+			if r == 15 && q.Documents { // of messages that hold several documents
+				loss, weight := length-2, float32(0.5)
+				p.LossTokens, p.Inner = &loss, &answers.Inner{Index: 7, Within: 3, ID: "inner", Weight: &weight, Meta: map[string]any{"lang": "de"}}
+			}
 			row, filled, sequence = append(row, p), filled+length, sequence+1
 		}
 		page.Rows = append(page.Rows, row)
@@ -285,7 +289,8 @@ func found(body []byte) []json.RawMessage {
 	if !strings.Contains(string(body), "crawl-7") {
 		return nil
 	}
-	piece := answers.Piece{Source: "web", Sequence: 7, Start: 0, Length: 512}
+	inner := &answers.Inner{Index: 3, Within: 12, ID: "crawl-7"}
+	piece := answers.Piece{Source: "web", Sequence: 7, Start: 300, Length: 512, Inner: inner}
 	return results(answers.Found{Run: "demo", Step: 12, Bucket: 1024, Row: 3, Pieces: []answers.Piece{piece}},
 		answers.Found{Run: "demo", Step: 19, Bucket: 1024, Row: 9, Pieces: []answers.Piece{{Source: "web", Sequence: 7, Start: 512, Length: 80}}})
 }

@@ -116,6 +116,8 @@ func looksIntoAStep(t *testing.T, p *tab) {
 			t.Errorf("piece %d of row 2 is %f of the row too wide", i, off)
 		}
 	}
+	p.run(`document.querySelectorAll(".row")[15].querySelector(".piece").focus()`)
+	p.says(".about-piece", "Row 15:", "#7, from token 3", "Id inner", "In its message document 7, from 0", "With a loss", "Weight 0.5", `Meta {"lang":"de"}`)
 	p.run(`document.querySelector(".piece").focus()`)
 	p.says(".about-piece", "Row 0:", "Source", "Id crawl-5", "Path web/part-", "published 3 h ago")
 	p.press(kb.ArrowRight, kb.ArrowDown, kb.Enter)
@@ -123,7 +125,7 @@ func looksIntoAStep(t *testing.T, p *tab) {
 	p.says(".about-piece", "Row 1:", "loader packs", "<b>not bold</b>", "the document has 4,000")
 	p.enter("#document", "crawl-7")
 	p.until(`document.querySelectorAll("#found li").length === 2`)
-	p.says("#found", "Step 12, row 3", "512 tokens of web/7 from 0", "Step 19, row 9")
+	p.says("#found", "Step 12, row 3", "512 tokens of web/7#3 from 12", "Step 19, row 9")
 	p.click("#found li:nth-child(2) button")
 	p.until(`document.querySelector("#step").value === "19" && document.activeElement?.parentElement?.classList.contains("marked")`)
 	p.enter("#step", "99999")

@@ -31,7 +31,7 @@ def gathered(daemon: Any) -> Any:
     for i, document in enumerate(sent):
         if marked(i):
             document |= {"loss": [False] * 4 + [True] * (1 + i % 40), "weight": 0.5, "meta": {"lang": "de", "year": 2000 + i}}
-    assert publish(sent, d.nats_url, source="web", tokenizer=TOKENIZER, gather=20).documents == 200
+    assert publish(sent, d.nats_url, source="web", tokenizer=TOKENIZER, gather=20, meta={"lang": "string", "year": "int64"}).documents == 200
     with loaderd.Client(d.flight_url) as client:
         client.seal()
         assert sum(1 for _ in client)
@@ -86,14 +86,14 @@ def test_the_command_tells_documents_within_messages(gathered: Any) -> None:
         return subprocess.run([gathered.binary, "ledger", "--flight", gathered.flight_url, *args], capture_output=True, timeout=60, check=True).stdout
 
     table = ledger("--find", "x7").decode()
-    assert "2#7:0+12(8)" in table
+    assert "2#7:0+13(9)" in table
     found = json.loads(ledger("--find", "x7", "--format", "json"))
     step = found[0]["step"]
     shown = next(line.split() for line in ledger("--step", str(step), "--documents").decode().splitlines() if line.startswith("2#7 "))
     assert shown == ["2#7", "docs.web", "x7", "0.5", '{"lang":"de","year":2007}']
     rows = pa.ipc.open_stream(ledger("--find", "x7", "--format", "arrow")).read_all().to_pylist()
     columns = [{k: row[k] for k in ("id", "sequence", "index", "start_within", "length", "loss_tokens", "weight", "meta")} for row in rows]
-    assert columns == [{"id": "x7", "sequence": 2, "index": 7, "start_within": 0, "length": 12, "loss_tokens": 8, "weight": 0.5, "meta": '{"lang":"de","year":2007}'}]
+    assert columns == [{"id": "x7", "sequence": 2, "index": 7, "start_within": 0, "length": 13, "loss_tokens": 9, "weight": 0.5, "meta": '{"lang":"de","year":2007}'}]
 
 
 def test_pieces_of_a_document_that_is_split_are_found(daemon: Any) -> None:

@@ -178,7 +178,8 @@ class Client(Iterator[Step]):
     def ledger(self, step: int, documents: bool = False) -> dict[str, Any]:
         """What a step is made of: `bucket`, `cursor` (the last document that had been seen) and `rows`, each a list of
         pieces {"sequence", "start", "length"}; with `documents` also where the documents came from, in order of their
-        sequences. Of a run with several sources pieces and documents have their "source", too."""
+        sequences, and of each piece its "loss_tokens". A piece of a document in a message with several then has that document's "index", "start_within" (`start` counts the
+        tokens of the message), and where it has them "id", "weight" and "meta". Of a run with several sources pieces and documents have their "source", too."""
         pages = self._results("ledger", step=step, documents=documents)
         if not pages:
             raise ProtocolError("no result of ledger")
@@ -191,7 +192,8 @@ class Client(Iterator[Step]):
 
     def find(self, *, sequence: int | None = None, id: str | None = None, source: str | None = None) -> list[dict[str, Any]]:
         """The rows that hold a part of a document, named by its sequence or its id: {"step", "bucket", "row",
-        "pieces"}. Of a run with several sources a sequence takes its `source`; an id is looked up in all of them, or in that one."""
+        "pieces"}. Pieces are as those of `ledger` with documents. By the id of a document in a message with several come the pieces of that document alone, by a sequence those
+        of all documents of the message. Of a run with several sources a sequence takes its `source`; an id is looked up in all of them, or in that one."""
         named = {"sequence": sequence, "id": id, "source": source}
         return self._results("find", **{k: v for k, v in named.items() if v is not None})
 
