@@ -50,7 +50,8 @@ func severalStep() Step {
 	return Step{Step: answers.Step{Run: "whole", Index: 7, Bucket: 64, Cursor: 3, Masked: 3}, Rows: [][]Piece{
 		{{Piece: pieceWithin(2, 128, 23, 20, seventh)}, {Piece: pieceWithin(2, 0, 9, 9, answers.Inner{})}},
 		{{Piece: pieceWithin(2, 151, 4, 4, rest)}, {Piece: answers.Piece{Sequence: 1, Length: 7, LossTokens: &loss}}, {Piece: answers.Piece{Sequence: 3, Length: 1}}},
-	}, Documents: []loader.DocumentInfo{{Sequence: 1, Subject: "docs.web", ID: "alone", Weight: &weight}, {Sequence: 2, Subject: "docs.web", ID: "message"}, {Sequence: 3}}}
+	}, Documents: []loader.DocumentInfo{{Sequence: 1, Subject: "docs.web", ID: "alone", Weight: &weight},
+		{Sequence: 2, Subject: "docs.web", ID: "message"}, {Sequence: 3}}}
 }
 
 var foundWithin = []answers.Found{{Run: "whole", Step: 7, Bucket: 64, Row: 1, Pieces: []answers.Piece{

@@ -93,7 +93,8 @@ def test_the_command_tells_documents_within_messages(gathered: Any) -> None:
     assert shown == ["2#7", "docs.web", "x7", "0.5", '{"lang":"de","year":2007}']
     rows = pa.ipc.open_stream(ledger("--find", "x7", "--format", "arrow")).read_all().to_pylist()
     columns = [{k: row[k] for k in ("id", "sequence", "index", "start_within", "length", "loss_tokens", "weight", "meta")} for row in rows]
-    assert columns == [{"id": "x7", "sequence": 2, "index": 7, "start_within": 0, "length": 13, "loss_tokens": 9, "weight": 0.5, "meta": '{"lang":"de","year":2007}'}]
+    assert columns == [{"id": "x7", "sequence": 2, "index": 7, "start_within": 0, "length": 13, "loss_tokens": 9, "weight": 0.5,
+                        "meta": '{"lang":"de","year":2007}'}]  # fmt: skip
 
 
 def test_pieces_of_a_document_that_is_split_are_found(daemon: Any) -> None:
