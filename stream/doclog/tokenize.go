@@ -243,7 +243,7 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 		if failed != nil {
 			return skipped(doc, plan.SkipUndecodable), failed
 		}
-		doc.Stored = m.time.UnixNano()
+		l.stamp(&doc, m)
 		return doc, nil
 	}
 	made, failed, stack := l.transform.document(&d, e)
@@ -269,11 +269,16 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 			doc.Beside = &loader.Beside{Meta: d.meta}
 		}
 	}
+	l.stamp(&doc, m)
+	return doc, nil
+}
+
+// stamp notes when the message of a document that is used was stored, and its trace where it is sampled. A message of several is traced whole.
+func (l *Log) stamp(doc *loader.Document, m *message) {
 	doc.Stored = m.time.UnixNano()
 	if l.tracer != nil {
 		doc.Trace = l.tracer.Sample(field(m.header, stream.HeaderTrace), l.created, m.sequence)
 	}
-	return doc, nil
 }
 
 // skipped returns a document that is not used. It has no id, so that a later, good document of the same id is not its duplicate.
