@@ -19,7 +19,7 @@ import (
 // Columns of a message that holds several documents, a row each. All but the ids may be left out, and so may a value.
 const (
 	columnIDs    = "ids"    // list<int32>: the tokens
-	columnID     = "id"     // string: the producer's id
+	columnID     = "id"     // string, also as a dictionary: the producer's id
 	columnLoss   = "loss"   // list<bool>: which tokens have a loss, one for each of the ids
 	columnWeight = "weight" // float32 or float64: factor of the loss
 )
@@ -71,8 +71,7 @@ func unreadable(err error) *deadletter.Problem {
 // readBatch appends the documents of a record batch. tokens counts those of all of them.
 func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]decoded, *deadletter.Problem) {
 	var ids, losses *array.List
-	var names *array.String
-	var weights arrow.Array
+	var names, weights arrow.Array
 	var more beside
 	for i, f := range record.Schema().Fields() {
 		column, ok := record.Column(i), false
@@ -86,26 +85,26 @@ func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]d
 				_, ok = losses.ListValues().(*array.Boolean)
 			}
 		case columnID:
-			names, ok = column.(*array.String)
+			names, ok = column, holds(f.Type, plan.MetaString)
 		case columnWeight:
 			weights = column
 			ok = f.Type.ID() == arrow.FLOAT32 || f.Type.ID() == arrow.FLOAT64
 		default:
 			known, want := d.take(&more, f.Name, column)
 			if !known {
-				return nil, bad(badBatch, "column %s is none of %s: others stand in the run's documents.columns and documents.meta", quoted(f.Name), d.names())
+				return nil, bad(badColumn, "column %s is none of %s: others stand in the run's documents.columns and documents.meta", quoted(f.Name), d.names())
 			}
 			if want != "" {
-				return nil, bad(badBatch, "column %s is %s: want %s", f.Name, f.Type, want)
+				return nil, bad(badColumn, "column %s is %s: want %s", f.Name, f.Type, want)
 			}
 			ok = true
 		}
 		if !ok {
-			return nil, bad(badBatch, "column %s is %s: want ids list<int32>, id string, loss list<bool>, weight float32 or float64", f.Name, f.Type)
+			return nil, bad(badColumn, "column %s is %s: want ids list<int32>, id string, loss list<bool>, weight float32 or float64", f.Name, f.Type)
 		}
 	}
 	if ids == nil {
-		return nil, bad(badBatch, "it has no column %s", columnIDs)
+		return nil, bad(badColumn, "it has no column %s", columnIDs)
 	}
 	for i := range int(record.NumRows()) {
 		doc := decoded{}
@@ -125,8 +124,9 @@ func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]d
 		if failed != nil {
 			return nil, bad(failed.Reason, "document %d: %s", len(out), failed.Sentence)
 		}
-		if names != nil && !names.IsNull(i) {
-			doc.id = strings.Clone(names.Value(i)) // the batch goes
+		if names != nil {
+			name, _ := textAt(names, i)
+			doc.id = strings.Clone(name) // the batch goes
 		}
 		out = append(out, doc)
 	}

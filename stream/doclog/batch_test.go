@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -102,6 +103,65 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// Ids are taken in every form that senders have texts in.
+func TestIDsOfABatch(t *testing.T) {
+	srv := natstest.Start(t)
+	s := srv.Store()
+	l := openBatches(t, s)
+	dictionary := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	var want []uint64
+	for i, typ := range []arrow.DataType{arrow.BinaryTypes.String, arrow.BinaryTypes.LargeString, dictionary} {
+		schema := fieldsOf(idsField, arrow.Field{Name: "id", Type: typ, Nullable: true})
+		natstest.Publish(t, s, batchOf(t, schema, `[{"ids":[1],"id":"a"},{"ids":[2],"id":null},{"ids":[3],"id":"b"}]`))
+		shown, err := l.Show(natstest.Context(t), uint64(i+1))
+		if err != nil || shown.Problem != "" {
+			t.Fatalf("ids as %s: %q, %v", typ, shown.Problem, err)
+		}
+		var got []uint64
+		for _, p := range shown.Document.Parts {
+			got = append(got, p.ID)
+		}
+		if i == 0 {
+			want = got
+		}
+		if !slices.Equal(got, want) || got[0] == 0 || got[1] != 0 || got[0] == got[2] {
+			t.Errorf("ids as %s are %x, want %x", typ, got, want)
+		}
+	}
+}
+
+// everyTrace samples what its producer has sampled.
+type everyTrace struct{ doclog.Tracer }
+
+func (everyTrace) Sample(traceparent string, _ time.Time, _ uint64) *loader.Trace {
+	if traceparent == "" {
+		return nil
+	}
+	return &loader.Trace{ID: [16]byte{1}}
+}
+
+// A message of several documents has the trace that its producer says, as one of a document has.
+func TestBatchIsTraced(t *testing.T) {
+	srv := natstest.Start(t)
+	s := srv.Store()
+	tokenizing := bytesTokenizing
+	tokenizing.Documents.Batches, tokenizing.Tracer = true, everyTrace{}
+	l, err := doclog.Open(natstest.Context(t), s, tokenizing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	traced := batchOf(t, fieldsOf(idsField), `[{"ids":[1]},{"ids":[2]}]`)
+	untraced := traced
+	traced.Trace = "00-1-2-01"
+	natstest.Publish(t, s, traced, untraced)
+	for sequence, want := range map[uint64]bool{1: true, 2: false} {
+		shown, err := l.Show(natstest.Context(t), sequence)
+		if err != nil || (shown.Document.Trace != nil) != want {
+			t.Errorf("message %d has the trace %v, %v", sequence, shown.Document.Trace, err)
+		}
+	}
+}
+
 // A message with a document that is none goes to the dead letters whole, and the sentence names the document.
 func TestBadBatch(t *testing.T) {
 	srv := natstest.Start(t)
@@ -123,9 +183,9 @@ func TestBadBatch(t *testing.T) {
 		{batchOf(t, fieldsOf(idsField, lossField), `[{"ids":[1,2],"loss":[true]}]`), "BAD_LOSS: document 0: loss has 1 values, the document 2 tokens"},
 		{batchOf(t, fieldsOf(idsField, lossField), `[{"ids":[1],"loss":[null]}]`), "BAD_LOSS: document 0: loss has a null"},
 		{batchOf(t, fieldsOf(idsField, weightField), `[{"ids":[1],"weight":-1}]`), "BAD_WEIGHT: document 0: weight is -1"},
-		{batchOf(t, fieldsOf(idField), `[{"id":"a"}]`), "BAD_BATCH: it has no column ids"},
-		{batchOf(t, fieldsOf(idsField, arrow.Field{Name: "logprobs", Type: arrow.PrimitiveTypes.Float32}), `[{"ids":[1],"logprobs":1}]`), `BAD_BATCH: column "logprobs" is none of`},
-		{batchOf(t, fieldsOf(arrow.Field{Name: "ids", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64)}), `[{"ids":[1]}]`), "BAD_BATCH: column ids is list<item: int64, nullable>: want"},
+		{batchOf(t, fieldsOf(idField), `[{"id":"a"}]`), "BAD_COLUMN: it has no column ids"},
+		{batchOf(t, fieldsOf(idsField, arrow.Field{Name: "logprobs", Type: arrow.PrimitiveTypes.Float32}), `[{"ids":[1],"logprobs":1}]`), `BAD_COLUMN: column "logprobs" is none of`},
+		{batchOf(t, fieldsOf(arrow.Field{Name: "ids", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64)}), `[{"ids":[1]}]`), "BAD_COLUMN: column ids is list<item: int64, nullable>: want"},
 		{cut, "BAD_BATCH: "},
 		{other, "WRONG_TOKENIZER: "},
 		{weighs, "BAD_WEIGHT: header Loaderd-Weight"},
@@ -168,11 +228,11 @@ func TestBadColumns(t *testing.T) {
 	}{
 		{batchOf(t, of("half", arrow.ListOf(half)), `[{"ids":[1]},{"ids":[1,2],"half":[1]}]`), "BAD_COLUMN: document 1: half has 1 values, the document 2 tokens"},
 		{batchOf(t, of("half", arrow.ListOf(half)), `[{"ids":[],"half":[1]}]`), "BAD_COLUMN: document 0: half has 1 values, the document 0 tokens"},
-		{batchOf(t, of("half", arrow.ListOf(arrow.PrimitiveTypes.Float32)), `[{"ids":[1],"half":[1]}]`), "BAD_BATCH: column half is list<item: float32, nullable>: want list<"},
-		{batchOf(t, of("half", half), `[{"ids":[1],"half":1}]`), "BAD_BATCH: column half is float16: want list<"},
+		{batchOf(t, of("half", arrow.ListOf(arrow.PrimitiveTypes.Float32)), `[{"ids":[1],"half":[1]}]`), "BAD_COLUMN: column half is list<item: float32, nullable>: want list<"},
+		{batchOf(t, of("half", half), `[{"ids":[1],"half":1}]`), "BAD_COLUMN: column half is float16: want list<"},
 		{batchOf(t, of("flags", arrow.ListOf(half)), `[{"ids":[1],"flags":[1]}]`),
-			`BAD_BATCH: column "flags" is none of ids, id, loss, weight, flag, half, lang, other, year: others stand in the run's documents.columns and documents.meta`},
-		{batchOf(t, of("year", arrow.PrimitiveTypes.Float64), `[{"ids":[1],"year":1}]`), "BAD_BATCH: column year is float64: want int64"},
+			`BAD_COLUMN: column "flags" is none of ids, id, loss, weight, flag, half, lang, other, year: others stand in the run's documents.columns and documents.meta`},
+		{batchOf(t, of("year", arrow.PrimitiveTypes.Float64), `[{"ids":[1],"year":1}]`), "BAD_COLUMN: column year is float64: want int64"},
 		{batchOf(t, of("lang", arrow.BinaryTypes.String), `[{"ids":[1],"lang":"`+long+`"}]`), "BAD_META: document 0: lang has 1025 bytes, at most 1024 can be"},
 		{header, "BAD_META: header Loaderd-Meta is of one document; columns have the values of several"},
 		{batchOf(t, of("half", arrow.ListOf(half)), `[{"ids":[],"half":[]}]`), ""},

@@ -199,16 +199,19 @@ func (c tokenColumn) filledIn(out []byte, a arrow.Array, from int) []byte {
 
 // of returns the value of a row: a string, an int64 or a float64.
 func (m metaColumn) of(column arrow.Array, row int) (any, *deadletter.Problem) {
+	if m.typ == plan.MetaString {
+		text, ok := textAt(column, row)
+		if !ok {
+			return nil, nil
+		}
+		return m.text(text)
+	}
 	switch a := column.(type) {
 	case *array.Dictionary:
 		if a.Dictionary().IsNull(a.GetValueIndex(row)) {
 			return nil, nil
 		}
 		return m.of(a.Dictionary(), a.GetValueIndex(row))
-	case *array.String:
-		return m.text(a.Value(row))
-	case *array.LargeString:
-		return m.text(a.Value(row))
 	case *array.Int64:
 		return a.Value(row), nil
 	case *array.Int32:
@@ -217,6 +220,21 @@ func (m metaColumn) of(column arrow.Array, row int) (any, *deadletter.Problem) {
 		return a.Value(row), nil
 	default:
 		return float64(a.(*array.Float32).Value(row)), nil
+	}
+}
+
+// textAt returns the text of a row in a column that holds texts; false for null. It lasts as long as the column.
+func textAt(column arrow.Array, row int) (string, bool) {
+	if column.IsNull(row) {
+		return "", false
+	}
+	switch a := column.(type) {
+	case *array.Dictionary:
+		return textAt(a.Dictionary(), a.GetValueIndex(row))
+	case *array.LargeString:
+		return a.Value(row), true
+	default:
+		return a.(*array.String).Value(row), true
 	}
 }
 

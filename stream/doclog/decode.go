@@ -28,11 +28,11 @@ const (
 	wrongTokenizer  = "WRONG_TOKENIZER"    // tokenized by another tokenizer than the run's
 	tokenOutOfRange = "TOKEN_OUT_OF_RANGE" // an id outside the vocabulary
 	noTokenizer     = "NO_TOKENIZER"       // text for a run that takes tokenized documents only
-	badBatch        = "BAD_BATCH"          // no Arrow IPC stream, or of other columns than documents have
+	badBatch        = "BAD_BATCH"          // no Arrow IPC stream, or a row without ids
 	badParts        = "BAD_PARTS"          // not a list of objects with a string under text, and true or false under loss
 	badLoss         = "BAD_LOSS"           // lengths of runs that are none, or do not add up to the document's tokens
 	badWeight       = "BAD_WEIGHT"         // no number, negative or not finite
-	badColumn       = "BAD_COLUMN"         // not one value for each token
+	badColumn       = "BAD_COLUMN"         // a column that is missing, unknown or of another type, or has not one value for each token
 	badMeta         = "BAD_META"           // a value of another type than the run takes, or too long
 	badEmbedding    = "BAD_EMBEDDING"      // of another length than the run's, or with a number that is not finite
 	tooLarge        = "TOO_LARGE"          // more tokens than a document may have
