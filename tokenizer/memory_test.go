@@ -23,6 +23,8 @@ func held(t *testing.T, v reflect.Value) (n int) {
 			return 0
 		}
 		return int(v.Type().Elem().Size()) + held(t, v.Elem())
+	case reflect.Interface:
+		return held(t, v.Elem())
 	case reflect.Slice:
 		n = v.Cap() * int(v.Type().Elem().Size())
 		fallthrough

@@ -1,22 +1,35 @@
 package lookup
 
 import (
+	"runtime"
+
 	"loaderd/tokenizer/internal/merge"
 	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/processor"
 )
 
 // Encoder finds the ids of words: in its caches, in what other encoders of the model have seen, and else by merging. It
 // holds the scratch space and the caches of one goroutine.
 type Encoder struct {
 	words   *Words
-	hot     *hotWords
-	brief   *briefWords
-	cache   *cache
+	known   known
 	shared  *sharedWords
 	scratch merge.Scratch
 	found   pretokenize.Batch
-	cuts    [pretokenize.BatchSize]int32 // ends of words, of long ones those of their pieces
-	lookup  lookup
+	cuts    [batchSize]int32 // ends of words, of long ones those of their pieces
+	missing missing
+}
+
+// known is what an encoder has seen. Which words that are changes how long encoding takes, never what it gives.
+type known interface {
+	// seed makes words known that are one token.
+	seed(w *seeds)
+	// find puts the words of s that start at i and end at ends that are not known into m, and asks for them in the shared words.
+	find(t *sharedWords, s []byte, i int, ends []int32, m *missing)
+	// learn takes the ids of the j-th missing word, which are at the end of m.ids from from on. Those that it can keep it takes away from there.
+	learn(m *missing, j, from int)
+	// append appends the ids of the n words of the batch, all of which have been found or learned.
+	append(dst []int32, n int, m *missing) []int32
 }
 
 // Cutter cuts a text into words.
@@ -27,26 +40,15 @@ type Cutter interface {
 
 // NewEncoder makes an encoder for one goroutine.
 func (w *Words) NewEncoder() *Encoder {
-	e := &Encoder{words: w, shared: w.shared(), hot: new(hotWords), brief: new(briefWords), cache: new(cache)}
-	onHugePages(e.brief[:])
-	onHugePages(e.cache[:])
-	for _, s := range w.seeds {
-		if ids, ok := packIDs([]int32{s.id}); ok {
-			e.remember(s.word, ids)
-		}
+	if processor.AVX2 {
+		return w.newEncoder(newTable())
 	}
-	return e
+	return w.newEncoder(newCaches())
 }
 
-// remember puts a word where it is found again.
-func (e *Encoder) remember(k wordKey, ids wordIDs) {
-	if k.short() && ids[0].count() <= idsEach {
-		b := brief{k.shortKey(), ids[0]}
-		e.hot.insert(b)
-		e.brief.insert(b)
-		return
-	}
-	e.cache.insert(k, ids)
+func (w *Words) newEncoder(k known) *Encoder {
+	k.seed(&w.seeds)
+	return &Encoder{words: w, known: k, shared: w.shared()}
 }
 
 // Encode appends the ids of a text, batch by batch of the words that by cuts it into.
@@ -61,6 +63,7 @@ func (e *Encoder) Encode(by Cutter, dst []int32, s []byte) []int32 {
 		}
 		i = end
 	}
+	runtime.KeepAlive(e) // what it knows is not on the collected heap
 	return dst
 }
 
@@ -83,7 +86,7 @@ func (e *Encoder) inPieces(dst []int32, s []byte, i int, ends []int32) []int32 {
 	n, from := 0, i
 	put := func(end int) {
 		e.cuts[n] = int32(end)
-		if n++; n == pretokenize.BatchSize {
+		if n++; n == batchSize {
 			dst = e.lookUp(dst, s, i, e.cuts[:n])
 			n, i = 0, end
 		}
@@ -107,7 +110,7 @@ const keepIDs = 1 << 16
 
 // Trim gives back what a large text needed.
 func (e *Encoder) Trim() {
-	if cap(e.lookup.many) > keepIDs {
-		e.lookup.many = nil
+	if cap(e.missing.ids) > keepIDs {
+		e.missing.ids = nil
 	}
 }

@@ -1,5 +1,5 @@
-//go:build !linux
+//go:build unix && !linux
 
 package lookup
 
-func onHugePages[T any]([]T) {}
+func onHugePages([]byte) {}

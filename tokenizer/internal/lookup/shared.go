@@ -29,10 +29,10 @@ const (
 // newSharedWords returns a function that makes the words of a model when its first encoder asks for them.
 func newSharedWords() func() *sharedWords {
 	return sync.OnceValue(func() *sharedWords {
-		t := &sharedWords{slot: make([]atomics.Uint64, bucketSize<<bucketLog), record: make([]byte, recordBytes)}
+		t := new(sharedWords)
+		t.slot = offHeap[[bucketSize << bucketLog]atomics.Uint64](t)[:]
+		t.record = offHeap[[recordBytes]byte](t)[:]
 		t.used.Store(8)
-		onHugePages(t.slot)
-		onHugePages(t.record)
 		return t
 	})
 }
@@ -109,3 +109,26 @@ func (t *sharedWords) insert(hash uint64, word []byte, ids []int32) {
 		return
 	}
 }
+
+// touchBuckets reads the buckets of the words with these hashes. Nothing else is in its loop, so that many places are waited for at once.
+func (t *sharedWords) touchBuckets(hash []uint64) {
+	var x uint64
+	for _, h := range hash {
+		x |= t.bucket(h)[0].Load()
+	}
+	touch(x)
+}
+
+// touchRecords reads the records at these places.
+func (t *sharedWords) touchRecords(places []uint32) {
+	var x byte
+	for _, p := range places {
+		x |= t.record[p]
+	}
+	touch(uint64(x))
+}
+
+// touch keeps the loads that its argument comes of.
+//
+//go:noinline
+func touch(uint64) {}

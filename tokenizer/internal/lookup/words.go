@@ -1,8 +1,6 @@
 package lookup
 
 import (
-	"slices"
-
 	"loaderd/tokenizer/internal/merge"
 	"loaderd/tokenizer/internal/pretokenize"
 )
@@ -12,7 +10,7 @@ type Words struct {
 	merges *merge.Merges
 	whole  map[string]int32 // words that are one token although merging gives something else
 	cross  pretokenize.CrossSet
-	seeds  []seed
+	seeds  seeds
 	shared func() *sharedWords
 }
 
@@ -20,39 +18,6 @@ type Words struct {
 type Rules struct {
 	Whole bool // a word that is a token is that token, whatever its merges give
 	Cut   bool // text is cut into words; if not, a word is a whole text
-}
-
-// seed is a short word that is one token. They fill a new cache, in the order of their places in it.
-type seed struct {
-	word wordKey
-	id   int32
-}
-
-// place tells how far into the caches the word lies.
-func (s seed) place() uint64 {
-	if s.word.short() {
-		return briefPlace(s.word.shortKey())
-	}
-	return 1<<briefLog | uint64(s.word.place())
-}
-
-// byPlace sorts seeds, which come by id, by their places. Small ids are mostly the frequent words: of one place they go last.
-func byPlace(seeds []seed) []seed {
-	end := make([]uint32, 1<<(max(briefLog, cacheLog)+1)) // by place, at first how many seeds it has
-	for _, s := range seeds {
-		end[s.place()]++
-	}
-	sum := uint32(0)
-	for p, n := range end {
-		end[p], sum = sum, sum+n
-	}
-	sorted := make([]seed, len(seeds))
-	for _, s := range slices.Backward(seeds) {
-		p := s.place()
-		sorted[end[p]] = s
-		end[p]++
-	}
-	return sorted
 }
 
 // New finds out which tokens are what merging makes of their bytes. Those seed the caches; the others matter only
@@ -72,11 +37,10 @@ func New(m *merge.Merges, tokens []string, r Rules) (w *Words, texts map[string]
 			}
 			w.whole[text] = int32(id)
 		}
-		if len(text) <= keyMax && (self || r.Whole && r.Cut) {
-			w.seeds = append(w.seeds, seed{packWord([]byte(text), 0, len(text)), int32(id)})
+		if len(text) <= lineWord && (self || r.Whole && r.Cut) {
+			w.seeds.add(text, int32(id))
 		}
 	}
-	w.seeds = byPlace(w.seeds)
 	for _, text := range m.Texts() {
 		w.cross.Add(text)
 	}

@@ -63,8 +63,14 @@ var utf8Step = func() (step [256]uint64) {
 	return step
 }()
 
-// Valid is utf8.Valid, two to four times as fast where characters have more than one byte.
+// Valid is utf8.Valid, several times as fast where characters have more than one byte.
 func Valid(s []byte) bool {
+	n, ok := validStart(s)
+	return ok && validByStates(s[n:])
+}
+
+// validByStates is Valid in plain Go.
+func validByStates(s []byte) bool {
 	state := uint64(complete)
 	for ; len(s) >= 8; s = s[8:] {
 		eight := binary.LittleEndian.Uint64(s)

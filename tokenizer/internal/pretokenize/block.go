@@ -107,6 +107,18 @@ func (m *masks) classify(p *[blockSize]byte) {
 	*m = masks{a, b, c, d, e, f, g, h, 0}
 }
 
+// listBitsPlain writes i plus the place of each bit of b behind the first n of ends, at most blockSize of them are to be free: it goes by
+// eights, as how many bits there are is unpredictable.
+func listBitsPlain(ends *[BatchSize]int32, n int, b uint64, i int) {
+	for ; b != 0; n += 8 {
+		eight := (*[8]int32)(ends[n&(BatchSize-1):])
+		for j := range eight {
+			eight[j] = int32(i + bits.TrailingZeros64(b))
+			b &= b - 1
+		}
+	}
+}
+
 // wideBlock fills the last block of a text: like any byte that is not ASCII it ends what can be relied on.
 var wideBlock = func() (b [blockSize]byte) {
 	for i := range b {
@@ -146,7 +158,7 @@ func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
 			tail = wideBlock
 			copy(tail[:], s[i:])
 		}
-		m.classify(p)
+		m.fill(p)
 		limit, certain := uint(blockSize), ^uint64(0)
 		if m.wide != 0 {
 			w.Wide = true
@@ -166,15 +178,9 @@ func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
 			n, i = sp.scanWide(s, i, i+int(limit), w, n)
 			continue
 		}
-		k := n
-		for n += bits.OnesCount64(b); k < n; k += 8 { // by eights: how many there are is unpredictable
-			eight := (*[8]int32)(ends[k&(BatchSize-1):])
-			for j := range eight {
-				eight[j] = int32(i + bits.TrailingZeros64(b))
-				b &= b - 1
-			}
-		}
-		i = int(ends[n-1])
+		listBits(ends, n, b, i)
+		n += bits.OnesCount64(b)
+		i += bits.Len64(b) - 1
 	}
 	return n, i
 }

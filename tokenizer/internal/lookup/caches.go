@@ -1,0 +1,246 @@
+package lookup
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// caches are what an encoder knows where no kernels are: the words that came last, the short ones, and those of up to keyMax bytes. They are looked up
+// step by step, each of which reads memory for all words without a branch that depends on what is read, so that the processor waits for many places
+// at once.
+type caches struct {
+	hot   *hotWords
+	brief *briefWords
+	cache *cache
+
+	ids      [batchSize]wordIDs // of the words that are found; for those of more ids manyIDs
+	short    [batchSize]uint16  // the words of up to shortWord bytes that are not found yet
+	shortKey [batchSize]uint64  // of those
+	key      [batchSize]wordKey // of the missing words
+	place    [batchSize]uint32  // of those in cache
+	touched  uint64             // keeps the loads
+}
+
+func newCaches() *caches {
+	c := &caches{hot: new(hotWords)}
+	c.brief = offHeap[briefWords](c)
+	c.cache = offHeap[cache](c)
+	return c
+}
+
+// seed makes words known that are one token.
+func (c *caches) seed(w *seeds) {
+	for text, id := range w.all() {
+		if ids, ok := packIDs([]int32{id}); ok && len(text) <= keyMax {
+			c.remember(packWord(text, 0, len(text)), ids)
+		}
+	}
+}
+
+// find puts the words of s that start at i and end at ends that are not in the caches into m, and asks for them in the shared words.
+func (c *caches) find(t *sharedWords, s []byte, i int, ends []int32, m *missing) {
+	short, long := c.tellApart(c.findHot(s, i, ends), m)
+	c.pack(s, i, ends, m.word[:long])
+	m.n = c.findBrief(c.short[:short], long, m)
+	m.n = c.findCached(m.word[:m.n], m)
+	for j, k := range m.word[:m.n] {
+		if w := word(s, i, ends, int(k)); len(w) > keyMax {
+			m.hash[j] = hashLong(w)
+		} else {
+			m.hash[j] = c.key[j].hash()
+		}
+	}
+	t.askBuckets(m.hash[:m.n], m.record[:m.n])
+}
+
+// findHot looks for words among the hot ones. It returns how many are missing.
+func (c *caches) findHot(s []byte, i int, ends []int32) (missing int) {
+	near := len(ends) // the words from here on begin too near the end of s to read eight bytes at once
+	for near > 1 && int(ends[near-2])+8 > len(s) {
+		near--
+	}
+	if near == 1 && i+8 > len(s) {
+		near = 0
+	}
+	for k, end := range ends[:near] {
+		n := shortSize(int(end) - i)
+		key := binary.LittleEndian.Uint64(s[i:i+8])&keyLo[n&15] | uint64(n)<<56
+		missing = c.tryHot(k, key, missing)
+		i = int(end)
+	}
+	for k := near; k < len(ends); k++ {
+		n := shortSize(int(ends[k]) - i)
+		missing = c.tryHot(k, packWord(s, i, i+n).lo|uint64(n)<<56, missing)
+		i = int(ends[k])
+	}
+	return missing
+}
+
+// shortSize is the smaller of n and shortWord+1; as it is unpredictable which one that is, it does not branch.
+func shortSize(n int) int {
+	n -= shortWord + 1
+	return shortWord + 1 + n&(n>>63)
+}
+
+// tryHot looks for the k-th word, the key of which is that of no hot word if it is not a short one.
+func (c *caches) tryHot(k int, key uint64, missing int) int {
+	p := &c.hot[c.hot.place(key)]
+	c.ids[k&(batchSize-1)][0] = p.ids
+	c.short[missing&(batchSize-1)] = uint16(k)
+	c.shortKey[missing&(batchSize-1)] = key
+	return missing + int(min(p.key^key, 1)) // not a branch: whether it is a hot one is unpredictable
+}
+
+// tellApart moves the longer ones of the first n of short into the missing ones. It returns how many are left, and how many are moved.
+func (c *caches) tellApart(n int, m *missing) (short, long int) {
+	for j, k := range c.short[:n] {
+		key := c.shortKey[j]
+		m.word[long&(batchSize-1)] = k
+		c.short[short&(batchSize-1)] = k
+		c.shortKey[short&(batchSize-1)] = key
+		isLong := int(key >> 59 & 1)
+		long += isLong
+		short += 1 - isLong
+	}
+	return short, long
+}
+
+// findBrief looks for short words. Those that are missing get behind the first n of missing words; it returns how many
+// these are together.
+func (c *caches) findBrief(short []uint16, n int, m *missing) (missing int) {
+	keys := c.shortKey[:len(short)]
+	var x uint64
+	for _, key := range keys {
+		x |= c.brief[briefPlace(key)][0].key
+	}
+	c.touched = x
+	for j, key := range keys {
+		line := &c.brief[briefPlace(key)]
+		at := 0
+		if line[1].key == key {
+			at = 1
+		}
+		if line[2].key == key {
+			at = 2
+		}
+		if line[3].key == key {
+			at = 3
+		}
+		en := &line[at]
+		c.ids[short[j]][0] = en.ids
+		if en.key != key {
+			m.word[n&(batchSize-1)] = short[j]
+			c.key[n&(batchSize-1)] = longKey(key)
+			n++
+			continue
+		}
+		c.hot.insert(*en)
+	}
+	return n
+}
+
+// pack makes the keys of words. A long word has noWord for a key.
+func (c *caches) pack(s []byte, i int, ends []int32, words []uint16) {
+	key := c.key[:len(words)]
+	for j, k := range words {
+		from := i
+		if k > 0 {
+			from = int(ends[k-1])
+		}
+		lo, hi := noWord.lo, noWord.hi
+		if n := uint(int(ends[k]) - from); n <= keyMax {
+			if from+16 <= len(s) {
+				t := s[from : from+16]
+				lo = binary.LittleEndian.Uint64(t) & keyLo[n]
+				hi = binary.LittleEndian.Uint64(t[8:])&keyHi[n] | uint64(n)<<56
+			} else {
+				w := packWord(s, from, from+int(n))
+				lo, hi = w.lo, w.hi
+			}
+		}
+		key[j].lo, key[j].hi = lo, hi
+	}
+}
+
+// findCached looks for missing words in the cache. It returns how many are missing still.
+func (c *caches) findCached(list []uint16, m *missing) (still int) {
+	cache := c.cache
+	place := c.place[:len(list)]
+	var x uint64
+	for j := range place {
+		p := c.key[j].place()
+		place[j] = p
+		x |= cache[p&uint32(len(cache)-1)].lo
+	}
+	c.touched = x
+	for j, k := range list {
+		p := place[j] & uint32(len(cache)-2)
+		key := c.key[j]
+		first := cache[p].differs(key)
+		second := cache[p|1].differs(key)
+		no := min(first, 1) // neither is a branch: which entry has a word, if any, is unpredictable
+		c.ids[k] = cache[p|uint32(no)].ids
+		m.word[still&(batchSize-1)] = k
+		c.key[still&(batchSize-1)] = key
+		still += int(no & min(second, 1))
+	}
+	return still
+}
+
+// learn takes the ids of the j-th missing word, which are at the end of m.ids from from on, and keeps those that fit.
+func (c *caches) learn(m *missing, j, from int) {
+	k := m.word[j]
+	ids, ok := packIDs(m.ids[from:])
+	if !ok {
+		c.ids[k] = manyIDs(from, len(m.ids))
+		return
+	}
+	m.ids = m.ids[:from]
+	c.ids[k] = ids
+	if c.key[j] != noWord {
+		c.remember(c.key[j], ids)
+	}
+}
+
+// remember puts a word where it is found again.
+func (c *caches) remember(k wordKey, ids wordIDs) {
+	if k.short() && ids[0].count() <= idsEach {
+		b := brief{k.shortKey(), ids[0]}
+		c.hot.insert(b)
+		c.brief.insert(b)
+		return
+	}
+	c.cache.insert(k, ids)
+}
+
+// manyIDs stands for the ids of a word that are in those of the missing words.
+func manyIDs(from, to int) wordIDs {
+	return wordIDs{someIDs(many) << (idsEach * idBits), someIDs(from)<<32 | someIDs(to)}
+}
+
+// many is for a count more than there can be.
+const many = 2*idsEach + 1
+
+// append appends the ids of the n words of the batch, all of which are known now.
+func (c *caches) append(dst []int32, n int, m *missing) []int32 {
+	o := len(dst)
+	dst = slices.Grow(dst, 2*idsEach*n)
+	buf := dst[:cap(dst)]
+	for k := range c.ids[:n] {
+		v := &c.ids[k]
+		v[0].put((*[idsEach]int32)(buf[o:]))
+		count := v[0].count()
+		if count > idsEach {
+			if count == many {
+				ids := m.ids[v[1]>>32 : v[1]&(1<<32-1)]
+				dst = slices.Grow(append(buf[:o], ids...), 2*idsEach*(n-k))
+				o += len(ids)
+				buf = dst[:cap(dst)]
+				continue
+			}
+			v[1].put((*[idsEach]int32)(buf[o+idsEach:]))
+		}
+		o += count
+	}
+	return buf[:o]
+}

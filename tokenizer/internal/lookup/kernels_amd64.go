@@ -1,0 +1,83 @@
+//go:build !purego
+
+package lookup
+
+import (
+	"unsafe"
+
+	"loaderd/tokenizer/internal/processor"
+)
+
+//go:noescape
+func packAVX2(t *line, s *byte, i int, ends []int32, keys *lineKey, places *uint32)
+
+//go:noescape
+func matchAVX2(t *line, keys []lineKey, places *uint32, missing *uint16, n, first int) int
+
+//go:noescape
+func emitAVX2(t *line, dst *int32, places []uint32) (words, n int)
+
+// prefetch asks for the lines of memory n places behind base, and does not wait for them.
+//
+//go:noescape
+func prefetch(base unsafe.Pointer, places *uint32, n int)
+
+// pack makes the keys of the words of s that start at i and end at ends, and the places of their lines, which it asks for. From the start of each
+// word on s has 32 bytes.
+func pack(t []line, s []byte, i int, ends []int32, keys []lineKey, places []uint32) {
+	switch {
+	case len(ends) == 0:
+	case processor.AVX2:
+		_, _ = keys[len(ends)-1], places[len(ends)-1]
+		packAVX2(&t[0], &s[0], i, ends, &keys[0], &places[0])
+	default:
+		packPlain(s, i, ends, keys, places)
+	}
+}
+
+// match turns the places of the lines that have a word into those of its ids. It puts the other words behind the first n of missing, where first is
+// what the first word is, and returns how many missing has then.
+func match(t []line, keys []lineKey, places []uint32, missing *[batchSize]uint16, n, first int) int {
+	switch {
+	case len(keys) == 0:
+		return n
+	case processor.AVX2:
+		_, _ = places[len(keys)-1], missing[n+len(keys)-1]
+		return matchAVX2(&t[0], keys, &places[0], &missing[0], n, first)
+	}
+	return matchPlain(t, keys, places, missing, n, first)
+}
+
+// emit writes the ids at places to dst, up to one that has them elsewhere. It returns how many words and ids these are. dst has room for lineIDs+1
+// ids of each word.
+func emit(t []line, dst []int32, places []uint32) (words, n int) {
+	switch {
+	case len(places) == 0:
+		return 0, 0
+	case processor.AVX2:
+		_ = dst[(lineIDs+1)*len(places)-1]
+		return emitAVX2(&t[0], &dst[0], places)
+	}
+	return emitPlain(t, dst, places)
+}
+
+// askBuckets asks for the buckets of the words with these hashes; scratch is as long.
+func (t *sharedWords) askBuckets(hash []uint64, scratch []uint32) {
+	if !processor.AVX2 || len(hash) == 0 {
+		t.touchBuckets(hash)
+		return
+	}
+	for j, h := range hash {
+		scratch[j] = uint32(h>>(64-bucketLog)) * bucketSize * 8
+	}
+	prefetch(unsafe.Pointer(&t.slot[0]), &scratch[0], len(hash))
+}
+
+// askRecords asks for the records at these places.
+func (t *sharedWords) askRecords(places []uint32) {
+	if !processor.AVX2 || len(places) == 0 {
+		t.touchRecords(places)
+		return
+	}
+	prefetch(unsafe.Pointer(&t.record[0]), &places[0], len(places))
+}

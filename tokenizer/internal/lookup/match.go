@@ -1,0 +1,42 @@
+package lookup
+
+import "math/bits"
+
+// placeInLine has, by kind and by which of the four words of a key are those of the line, where in the line the ids are, or notThere.
+var placeInLine = func() (t [3 * 16]uint8) {
+	for same := range 16 {
+		t[same], t[16+same], t[32+same] = uint8(bits.TrailingZeros(uint(same))*8), notThere, notThere
+		switch {
+		case same&3 == 3:
+			t[16+same] = 0
+		case same>>2 == 3:
+			t[16+same] = 16
+		}
+	}
+	t[0], t[32+15] = notThere, 0
+	return t
+}()
+
+const notThere = 0x80
+
+// matchPlain is match in plain Go: the specification of the kernel.
+func matchPlain(t []line, keys []lineKey, places []uint32, missing *[batchSize]uint16, n, first int) int {
+	for k := range keys {
+		key, p := &keys[k], places[k]
+		l := &t[p/lineBytes]
+		same := 0
+		for j := range key {
+			if l.key[j] == key[j] {
+				same |= 1 << j
+			}
+		}
+		at := placeInLine[p&kindBits|uint32(same)]
+		if at == notThere {
+			missing[n&(batchSize-1)] = uint16(first + k)
+			n++
+			continue
+		}
+		places[k] = p&^(lineBytes-1) + uint32(at)
+	}
+	return n
+}

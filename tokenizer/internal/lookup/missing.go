@@ -1,0 +1,94 @@
+package lookup
+
+import (
+	"loaderd/tokenizer/internal/merge"
+	"loaderd/tokenizer/internal/pretokenize"
+)
+
+const batchSize = pretokenize.BatchSize
+
+// missing are the words of a batch that an encoder does not know.
+type missing struct {
+	n      int
+	word   [batchSize]uint16 // which ones of the batch
+	hash   [batchSize]uint64
+	record [batchSize]uint32 // place in the shared words, or 0: a new word
+	ids    []int32           // of words that have too many of them to be kept
+	few    [merge.Lanes]merge.Few
+	lane   [merge.Lanes]uint16 // the missing word in few
+}
+
+// word is the k-th word of a batch.
+func word(s []byte, i int, ends []int32, k int) []byte {
+	if k > 0 {
+		i = int(ends[k-1])
+	}
+	return s[i:ends[k]]
+}
+
+// findShared looks for missing words in the shared ones. It returns how many are not there.
+func (m *missing) findShared(t *sharedWords) (fresh int) {
+	record := m.record[:m.n]
+	for j, h := range m.hash[:m.n] {
+		record[j] = t.place(h)
+		fresh += int(1 - min(record[j], 1))
+	}
+	t.askRecords(record)
+	return fresh
+}
+
+// lookUp appends the ids of the words of s that start at i and end at ends.
+func (e *Encoder) lookUp(dst []int32, s []byte, i int, ends []int32) []int32 {
+	m := &e.missing
+	e.known.find(e.shared, s, i, ends, m)
+	if m.n > 0 {
+		m.ids = m.ids[:0]
+		e.mergeNew(s, i, ends, m.findShared(e.shared))
+	}
+	return e.known.append(dst, len(ends), m)
+}
+
+// mergeNew finds the ids of missing words in the shared ones, and encodes the words that nobody knows, about fresh ones.
+func (e *Encoder) mergeNew(s []byte, i int, ends []int32, fresh int) {
+	m, merges := &e.missing, e.words.merges
+	single := merges.BeginsWith() != nil && fresh < merge.Lanes/2 // too few for merging many at once to pay
+	n := 0
+	for j, k := range m.word[:m.n] {
+		w := word(s, i, ends, int(k))
+		from := len(m.ids)
+		if p := m.record[j]; p != 0 && e.shared.has(p, w) {
+			m.ids = e.shared.appendIDs(m.ids, p)
+			e.known.learn(m, j, from)
+			continue
+		}
+		id, whole := e.words.whole[string(w)]
+		switch {
+		case whole:
+			m.ids = append(m.ids, id)
+		case single || !merges.BeginFew(&e.scratch, &m.few[n], w):
+			m.ids = merges.Encode(&e.scratch, m.ids, w)
+		default:
+			m.lane[n] = uint16(j)
+			if n++; n == merge.Lanes {
+				e.mergeFew(s, i, ends, n)
+				n = 0
+			}
+			continue
+		}
+		e.shared.insert(m.hash[j], w, m.ids[from:])
+		e.known.learn(m, j, from)
+	}
+	e.mergeFew(s, i, ends, n)
+}
+
+// mergeFew merges the first n of the few.
+func (e *Encoder) mergeFew(s []byte, i int, ends []int32, n int) {
+	m := &e.missing
+	e.words.merges.JoinFew(&e.scratch.Join, m.few[:n])
+	for l, j := range m.lane[:n] {
+		from := len(m.ids)
+		m.ids = e.words.merges.AppendFew(m.ids, &m.few[l])
+		e.shared.insert(m.hash[j], word(s, i, ends, int(m.word[j])), m.ids[from:])
+		e.known.learn(m, int(j), from)
+	}
+}

@@ -1,0 +1,26 @@
+package lookup
+
+import "iter"
+
+// seeds are words that are one token, for a new encoder to know.
+type seeds struct {
+	text []byte // one behind the other
+	ends []int32
+	ids  []int32
+}
+
+func (w *seeds) add(text string, id int32) {
+	w.text = append(w.text, text...)
+	w.ends, w.ids = append(w.ends, int32(len(w.text))), append(w.ids, id)
+}
+
+// all gives the words and their ids, from the last one to the first: small ids are mostly the frequent words, which are to come last.
+func (w *seeds) all() iter.Seq2[[]byte, int32] {
+	return func(yield func([]byte, int32) bool) {
+		for k := len(w.ids) - 1; k >= 0; k-- {
+			if !yield(word(w.text, 0, w.ends, k), w.ids[k]) {
+				return
+			}
+		}
+	}
+}

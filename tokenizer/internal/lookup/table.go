@@ -1,0 +1,111 @@
+package lookup
+
+import "slices"
+
+// table is what an encoder knows where the processor has kernels: one table of lines. They look the words of a batch up in three steps: pack makes
+// keys and asks for lines, match finds the words in their lines, emit writes ids. Behind its fixed lines the table has one for each missing word of the
+// batch, so that emit knows no difference; the words get to their places when the batch is done with.
+type table struct {
+	lines  []line
+	key    [batchSize]lineKey
+	place  [batchSize]uint32 // bytes from the beginning of lines to the line of a word, later to its ids
+	origin [batchSize]uint32 // of the missing words: their lines
+}
+
+func newTable() *table {
+	t := new(table)
+	t.lines = offHeap[[firstMissing + batchSize]line](t)[:]
+	return t
+}
+
+// seed makes words known that are one token.
+func (t *table) seed(w *seeds) {
+	for text, id := range w.all() {
+		if ids, ok := packLine([]int32{id}); ok {
+			k, place := keyOfWord(text)
+			t.insert(&k, place, &ids)
+		}
+	}
+}
+
+func (t *table) insert(k *lineKey, place uint32, ids *[4]uint64) {
+	t.lines[place/lineBytes].insert(1<<(place&kindBits>>4), k, ids)
+}
+
+// ahead is how many words lie between asking for a line and reading it.
+const ahead = 256
+
+// find puts the words of s that start at i and end at ends that are not in the table into m, and asks for them in the shared words.
+func (t *table) find(shared *sharedWords, s []byte, i int, ends []int32, m *missing) {
+	near := len(ends) // the words from here on begin too near the end of s to read 32 bytes at once
+	for near > 1 && int(ends[near-2])+32 > len(s) {
+		near--
+	}
+	if near == 1 && i+32 > len(s) {
+		near = 0
+	}
+	m.n = 0
+	done, start := 0, i
+	for k := 0; k < near; {
+		to := min(k+ahead, near)
+		pack(t.lines, s, i, ends[k:to], t.key[k:to], t.place[k:to])
+		i = int(ends[to-1])
+		t.match(shared, done, k, s, start, ends, m)
+		done, k = k, to
+	}
+	for k := near; k < len(ends); k++ {
+		t.key[k], t.place[k] = keyOfWord(s[i:ends[k]])
+		i = int(ends[k])
+	}
+	t.match(shared, done, len(ends), s, start, ends, m)
+}
+
+// match finds the words of a batch from one to another.
+func (t *table) match(shared *sharedWords, from, to int, s []byte, i int, ends []int32, m *missing) {
+	was := m.n
+	m.n = match(t.lines, t.key[from:to], t.place[from:to], &m.word, was, from)
+	hash := m.hash[was:m.n]
+	for j, k := range m.word[was:m.n] {
+		if key := &t.key[k&(batchSize-1)]; key.none() {
+			hash[j] = hashLong(word(s, i, ends, int(k)))
+		} else {
+			hash[j] = key.hash()
+		}
+	}
+	shared.askBuckets(hash, m.record[was:m.n])
+}
+
+// learn takes the ids of the j-th missing word, which are at the end of m.ids from from on, and keeps those that fit.
+func (t *table) learn(m *missing, j, from int) {
+	k := m.word[j]
+	l := &t.lines[firstMissing+j]
+	t.origin[j], t.place[k] = t.place[k], uint32(firstMissing+j)*lineBytes
+	ids, ok := packLine(m.ids[from:])
+	if !ok {
+		l.ids = [4]uint64{elsewhere << (idsEach * idBits), uint64(from), uint64(len(m.ids))}
+		return
+	}
+	l.ids = ids
+	m.ids = m.ids[:from]
+}
+
+// append appends the ids of the n words of the batch, all of which are known now.
+func (t *table) append(dst []int32, n int, m *missing) []int32 {
+	for places := t.place[:n]; len(places) > 0; {
+		dst = slices.Grow(dst, (lineIDs+1)*len(places))
+		words, ids := emit(t.lines, dst[len(dst):cap(dst)], places)
+		dst = dst[:len(dst)+ids]
+		if words < len(places) {
+			at := &t.lines[places[words]/lineBytes].ids
+			dst = append(dst, m.ids[at[1]:at[2]]...)
+			words++
+		}
+		places = places[words:]
+	}
+	for j, k := range m.word[:m.n] {
+		if ids := &t.lines[firstMissing+j].ids; !t.key[k].none() && someIDs(ids[0]).count() != elsewhere {
+			t.insert(&t.key[k], t.origin[j], ids)
+		}
+	}
+	return dst
+}

@@ -1,0 +1,7 @@
+//go:build !amd64 || purego
+
+// Package processor tells which kernels in assembly the processor has what they need for. Here are none.
+package processor
+
+// AVX2 says that kernels may use AVX2, BMI1 and BMI2.
+const AVX2 = false
