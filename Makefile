@@ -13,7 +13,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
 test: lint test-go test-python ## what must pass with every change, in minutes
 
 .PHONY: test-all
-test-all: lint test-go-all test-python-all test-deploy bench-moment audit ## everything: races, every step, thirty kills, the oldest versions, all examples, what operators get, licences
+test-all: lint test-go-all test-kernels test-python-all test-deploy bench-moment audit ## everything: races, every step, thirty kills, the oldest versions, all examples, what operators get, licences
 
 VENV = $$($(PYTHON) python/venv)/bin/python
 
@@ -48,6 +48,13 @@ test-go: browser ## Go tests, with the race detector where it takes a minute at 
 .PHONY: test-go-all
 test-go-all: browser ## all Go tests, with the race detector
 	LOADERD_TEST=all $(GO) test -race -timeout 40m ./...
+
+# The race detector switches the checks of pointers on too, but knows nothing of what kernels do: those are compared with their twins in Go.
+.PHONY: test-kernels
+test-kernels: ## the tokenizer without kernels in assembly, on a processor without AVX2, and with pointers checked
+	$(GO) test -tags grpcnotrace,purego -timeout 20m ./tokenizer/...
+	GODEBUG=cpu.avx2=off $(GO) test -timeout 20m ./tokenizer/...
+	$(GO) test -gcflags=all=-d=checkptr -timeout 20m ./tokenizer/...
 
 # One package after the other: each test starts three servers.
 .PHONY: test-cluster

@@ -1,0 +1,55 @@
+package lookup
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+)
+
+// virtual is the size of the address space in bytes.
+func virtual(t *testing.T) int {
+	t.Helper()
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pages int
+	if _, err := fmt.Sscan(string(statm), &pages); err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize()
+}
+
+// Tables are no part of the collected heap, and the system gets them back when their owner is no more.
+func TestTablesGoWithTheirOwner(t *testing.T) {
+	const size, tables = 256 << 20, 16
+	type owner struct{ table *[size]byte }
+	heap := func() int {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before, onHeap := virtual(t), heap()
+	owners := make([]*owner, tables)
+	for i := range owners {
+		owners[i] = new(owner)
+		owners[i].table = offHeap[[size]byte](owners[i])
+		owners[i].table[size-1] = 1
+	}
+	if grown := virtual(t) - before; grown < tables*size {
+		t.Errorf("%d tables of %d bytes are %d bytes", tables, size, grown)
+	}
+	if grown := heap() - onHeap; grown > size {
+		t.Errorf("%d bytes are on the heap", grown)
+	}
+	runtime.KeepAlive(owners)
+	owners = nil
+	for range 1000 { // cleanups are done beside the program
+		runtime.GC()
+		if virtual(t)-before < size {
+			return
+		}
+	}
+	t.Errorf("%d bytes are left", virtual(t)-before)
+}

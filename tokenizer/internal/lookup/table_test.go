@@ -1,0 +1,93 @@
+package lookup
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"loaderd/tokenizer/internal/merge"
+	"loaderd/tokenizer/internal/norm"
+	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/tokentest"
+)
+
+// Both kinds of what an encoder knows give what merging each word gives, whichever the processor takes, also for texts at the end of memory.
+func TestTableAndCachesAgree(t *testing.T) {
+	w, d := wordsOf(t, "cl100k_base")
+	plain := tokentest.Builtin(t, "cl100k_base").Merges
+	encoders := map[string]*Encoder{"table": w.newEncoder(newTable()), "caches": w.newEncoder(newCaches())}
+	r := rand.New(rand.NewPCG(51, 52))
+	var s merge.Scratch
+	for range 600 {
+		text := tokentest.AtGuard(t, norm.AppendValid(nil, tokentest.RandomText(r)))
+		var want []int32
+		var b pretokenize.Batch
+		for i := 0; i < len(text); {
+			n, end := d.Family.Splitter.Split(text, i, &b)
+			for _, next := range b.Ends[:n] {
+				want = plain.Encode(&s, want, text[i:next])
+				i = int(next)
+			}
+			i = end
+		}
+		for kind, e := range encoders {
+			if got := e.Encode(&d.Family.Splitter, nil, text); !slices.Equal(got, want) {
+				t.Fatalf("the %s: %q gives %v, want %v", kind, text, got, want)
+			}
+		}
+	}
+}
+
+// A line has the newest words of their kind that fit, with all their ids, and no part of another.
+func TestLines(t *testing.T) {
+	r := rand.New(rand.NewPCG(53, 54))
+	for _, size := range []int{7, 15, lineWord} {
+		var lines [1]line
+		var newest []string
+		kept := map[string][4]uint64{}
+		for range 20_000 {
+			word := make([]byte, size-r.IntN(3))
+			for i := range word {
+				word[i] = "ab"[r.IntN(2)]
+			}
+			ids := make([]int32, 1+r.IntN(1+r.IntN(lineIDs)))
+			for i := range ids {
+				ids[i] = r.Int32N(idMask + 1)
+			}
+			packed, _ := packLine(ids)
+			key, place := keyOfWord(word)
+			each := 1 << (place & kindBits >> 4)
+			old, had := newest, kept[string(word)]
+			lines[0].insert(each, &key, &packed)
+			switch n := keysOf(packed[0], each); {
+			case len(old) > 0 && old[0] == string(word): // it stays as it was
+				packed = had
+			case n <= 4:
+				newest, kept[string(word)] = append([]string{string(word)}, old...), packed
+			default:
+				continue
+			}
+			room := 4
+			for k, one := range newest {
+				if room -= keysOf(kept[one][0], each); room < 0 || k > 0 && one == newest[0] {
+					newest = newest[:k]
+					break
+				}
+			}
+			for _, one := range newest {
+				key, place := keyOfWord([]byte(one))
+				at := []uint32{place & kindBits}
+				var missing [batchSize]uint16
+				if matchPlain(lines[:], []lineKey{key}, at, &missing, 0, 0) != 0 {
+					t.Fatalf("%q has fallen out of %x", one, lines[0])
+				}
+				want, got := kept[one], lines[0].ids[at[0]/8:]
+				for j := 0; j == 0 || j*idsEach < someIDs(want[0]).count(); j++ {
+					if got[j] != want[j] {
+						t.Fatalf("%q has the ids %x, want %x", one, got, want)
+					}
+				}
+			}
+		}
+	}
+}
