@@ -23,7 +23,7 @@ func emitAVX2(t *line, dst *int32, places []uint32) (words, n int)
 func prefetch(base unsafe.Pointer, places *uint32, n int)
 
 // pack makes the keys of the words of s that start at i and end at ends, and the places of their lines, which it asks for. From the start of each
-// word on s has 32 bytes.
+// word on s has 16 bytes.
 func pack(t []line, s []byte, i int, ends []int32, keys []lineKey, places []uint32) {
 	switch {
 	case len(ends) == 0:

@@ -2,7 +2,7 @@
 
 package lookup
 
-// pack makes the keys of the words of s that start at i and end at ends, and the places of their lines. From the start of each word on s has 32
+// pack makes the keys of the words of s that start at i and end at ends, and the places of their lines. From the start of each word on s has 16
 // bytes.
 func pack(_ []line, s []byte, i int, ends []int32, keys []lineKey, places []uint32) {
 	packPlain(s, i, ends, keys, places)

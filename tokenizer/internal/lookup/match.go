@@ -2,18 +2,18 @@ package lookup
 
 import "math/bits"
 
-// placeInLine has, by kind and by which of the four words of a key are those of the line, where in the line the ids are, or notThere.
-var placeInLine = func() (t [3 * 16]uint8) {
+// placeInLine has, by kind and by which of the four words of a line are those of the key, where in the line the ids are, or notThere.
+var placeInLine = func() (t [2 * 16]uint8) {
 	for same := range 16 {
-		t[same], t[16+same], t[32+same] = uint8(bits.TrailingZeros(uint(same))*8), notThere, notThere
+		t[same], t[middleBit+same] = uint8(bits.TrailingZeros(uint(same))*8), notThere
 		switch {
 		case same&3 == 3:
-			t[16+same] = 0
+			t[middleBit+same] = 0
 		case same>>2 == 3:
-			t[16+same] = 16
+			t[middleBit+same] = 16
 		}
 	}
-	t[0], t[32+15] = notThere, 0
+	t[0] = notThere
 	return t
 }()
 
@@ -25,12 +25,12 @@ func matchPlain(t []line, keys []lineKey, places []uint32, missing *[batchSize]u
 		key, p := &keys[k], places[k]
 		l := &t[p/lineBytes]
 		same := 0
-		for j := range key {
-			if l.key[j] == key[j] {
+		for j := range l.key {
+			if l.key[j] == key[j%2] {
 				same |= 1 << j
 			}
 		}
-		at := placeInLine[p&kindBits|uint32(same)]
+		at := placeInLine[p&middleBit|uint32(same)]
 		if at == notThere {
 			missing[n&(batchSize-1)] = uint16(first + k)
 			n++

@@ -29,7 +29,7 @@ func (t *table) seed(w *seeds) {
 }
 
 func (t *table) insert(k *lineKey, place uint32, ids *[4]uint64) {
-	t.lines[place/lineBytes].insert(1<<(place&kindBits>>4), k, ids)
+	t.lines[place/lineBytes].insert(keysEach(place), k, ids)
 }
 
 // ahead is how many words lie between asking for a line and reading it.
@@ -37,11 +37,11 @@ const ahead = 256
 
 // find puts the words of s that start at i and end at ends that are not in the table into m, and asks for them in the shared words.
 func (t *table) find(shared *sharedWords, s []byte, i int, ends []int32, m *missing) {
-	near := len(ends) // the words from here on begin too near the end of s to read 32 bytes at once
-	for near > 1 && int(ends[near-2])+32 > len(s) {
+	near := len(ends) // the words from here on begin too near the end of s to read 16 bytes at once
+	for near > 1 && int(ends[near-2])+16 > len(s) {
 		near--
 	}
-	if near == 1 && i+32 > len(s) {
+	if near == 1 && i+16 > len(s) {
 		near = 0
 	}
 	m.n = 0

@@ -41,7 +41,7 @@ func TestTableAndCachesAgree(t *testing.T) {
 // A line has the newest words of their kind that fit, with all their ids, and no part of another.
 func TestLines(t *testing.T) {
 	r := rand.New(rand.NewPCG(53, 54))
-	for _, size := range []int{7, 15, lineWord} {
+	for _, size := range []int{shortWord, keyMax} {
 		var lines [1]line
 		var newest []string
 		kept := map[string][4]uint64{}
@@ -56,7 +56,7 @@ func TestLines(t *testing.T) {
 			}
 			packed, _ := packLine(ids)
 			key, place := keyOfWord(word)
-			each := 1 << (place & kindBits >> 4)
+			each := keysEach(place)
 			old, had := newest, kept[string(word)]
 			lines[0].insert(each, &key, &packed)
 			switch n := keysOf(packed[0], each); {
@@ -76,7 +76,7 @@ func TestLines(t *testing.T) {
 			}
 			for _, one := range newest {
 				key, place := keyOfWord([]byte(one))
-				at := []uint32{place & kindBits}
+				at := []uint32{place & middleBit}
 				var missing [batchSize]uint16
 				if matchPlain(lines[:], []lineKey{key}, at, &missing, 0, 0) != 0 {
 					t.Fatalf("%q has fallen out of %x", one, lines[0])

@@ -37,7 +37,7 @@ func New(m *merge.Merges, tokens []string, r Rules) (w *Words, texts map[string]
 			}
 			w.whole[text] = int32(id)
 		}
-		if len(text) <= lineWord && (self || r.Whole && r.Cut) {
+		if len(text) <= keyMax && (self || r.Whole && r.Cut) {
 			w.seeds.add(text, int32(id))
 		}
 	}
