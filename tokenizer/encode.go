@@ -7,7 +7,7 @@ import (
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
-// Encoder holds the scratch space and the caches of one goroutine: about 9 MB, plus what the longest recent word or
+// Encoder holds the scratch space and the caches of one goroutine: up to 13 MB, plus what the longest recent word or
 // text needed, up to some MB.
 type Encoder struct {
 	m      *Model

@@ -25,7 +25,6 @@ type Rules struct {
 // those others are returned, for whoever has the text.
 func New(m *merge.Merges, tokens []string, r Rules) (w *Words, texts map[string]int32) {
 	w = &Words{merges: m, shared: newSharedWords()}
-	w.seeds = make([]seed, 0, len(tokens))
 	for id, self := range m.Themselves(tokens) {
 		text := tokens[id]
 		if text == "" {
