@@ -87,16 +87,3 @@ func TestLongWordsAreCutExactly(t *testing.T) {
 		}
 	}
 }
-
-// Seeds fill a cache place by place, and of one place the small ids go in last.
-func TestSeedsAreInTheOrderOfPlaces(t *testing.T) {
-	w, _ := wordsOf(t, "gpt2")
-	if len(w.seeds) < 40_000 {
-		t.Fatalf("%d seeds", len(w.seeds))
-	}
-	for i, s := range w.seeds[1:] {
-		if before := w.seeds[i]; before.place() > s.place() || before.place() == s.place() && before.id <= s.id {
-			t.Fatalf("id %d at place %d comes before id %d at place %d", before.id, before.place(), s.id, s.place())
-		}
-	}
-}
