@@ -19,6 +19,7 @@ type again struct {
 
 // claim is a document that somebody reads.
 type claim struct {
+	step    uint64        // that needs it
 	done    chan struct{} // closed when the fields below are set
 	content Content
 	err     error
@@ -30,13 +31,13 @@ func newAgain(docs *streams, cache *contentCache, limit time.Duration) *again {
 }
 
 // claim returns who reads a document: the caller, or somebody before it.
-func (a *again) claim(sequence uint64) (c *claim, mine bool) {
+func (a *again) claim(sequence, step uint64) (c *claim, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c, ok := a.reading[sequence]; ok {
 		return c, false
 	}
-	c = &claim{done: make(chan struct{})}
+	c = &claim{step: step, done: make(chan struct{})}
 	a.reading[sequence] = c
 	return c, true
 }
@@ -44,7 +45,7 @@ func (a *again) claim(sequence uint64) (c *claim, mine bool) {
 // settle ends a claim. What was read is in the cache before the document can be claimed again.
 func (a *again) settle(sequence uint64, c *claim) {
 	if c.read && c.err == nil {
-		a.cache.put(sequence, c.content)
+		a.cache.put(sequence, c.step, c.content)
 	}
 	a.mu.Lock()
 	delete(a.reading, sequence)
@@ -52,10 +53,10 @@ func (a *again) settle(sequence uint64, c *claim) {
 	close(c.done)
 }
 
-// one returns the content of a document.
-func (a *again) one(ctx context.Context, sequence uint64) (Content, error) {
+// one returns the content of a document that a step needs.
+func (a *again) one(ctx context.Context, sequence, step uint64) (Content, error) {
 	for {
-		c, mine := a.claim(sequence)
+		c, mine := a.claim(sequence, step)
 		if mine {
 			// The reading serves everybody who waits, so it outlives the one that began it: cancelling that one must not fail the others.
 			go a.read(context.WithoutCancel(ctx), sequence, c)
@@ -83,13 +84,13 @@ func (a *again) read(ctx context.Context, sequence uint64, c *claim) {
 	c.content, c.err = a.docs.Content(ctx, sequence)
 }
 
-// many reads documents, in ascending order, into the cache: those that are not there and that nobody else reads. One that it does not get
-// is left to whoever needs it, and so is the reason.
-func (a *again) many(ctx context.Context, sequences []uint64) error {
+// many reads documents, in ascending order, into the cache: those that are not there and that nobody else reads. needs are the steps that need
+// them. One that it does not get is left to whoever needs it, and so is the reason.
+func (a *again) many(ctx context.Context, sequences []uint64, needs map[uint64]uint64) error {
 	claims := map[uint64]*claim{}
 	var wanted []uint64
 	for _, sequence := range sequences {
-		c, mine := a.claim(sequence)
+		c, mine := a.claim(sequence, needs[sequence])
 		if !mine {
 			continue
 		}

@@ -142,7 +142,7 @@ func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64]Content
 	g.SetLimit(fetches)
 	for i, sequence := range missing {
 		g.Go(func() (err error) {
-			if fetched[i], err = a.again.one(ctx, sequence); err != nil && ctx.Err() == nil {
+			if fetched[i], err = a.again.one(ctx, sequence, b.Step); err != nil && ctx.Err() == nil {
 				err = fmt.Errorf("fetch %s: %w", a.again.docs.document(sequence), err)
 			}
 			return err

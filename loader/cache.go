@@ -3,90 +3,190 @@ package loader
 import (
 	"container/list"
 	"sync"
+
+	"loaderd/loader/plan"
 )
 
-// contentCache keeps the content of documents that were read or fetched lately, bounded in bytes. The least recently used go first;
-// the newest always stays, however large, so that a document larger than the bound is not fetched again for every row.
+// contentCache keeps the content of documents for the rows that are assembled of them, bounded in bytes. What no reader needs any more goes first
+// (need.go), and takes a small share of the bound only; then the least recently used. The newest always stays, however large, so that a document
+// larger than the bound is not fetched again for every row.
 type contentCache struct {
 	limit int64
 
 	mu     sync.Mutex
-	held   map[uint64]*list.Element // of *cached
-	order  list.List                // most recent first
-	bytes  int64
+	held   map[uint64]*cached
+	needed class
+	spent  class
+	need   need
 	hits   int64
 	misses int64
 }
 
+// cached is a document in the cache.
 type cached struct {
-	sequence uint64
+	document uint64 // as the plan names it
 	content  Content
+	in       *class
+	at       *list.Element // of its class
+	requirement
 }
 
-// entryBytes is about what a document takes in the map and the list, beside its content.
-const entryBytes = 144
+// class is the documents of one kind, the most recently used first.
+type class struct {
+	order list.List // of *cached
+	bytes int64
+}
+
+const (
+	// entryBytes is about what a document takes in maps and lists, beside its content.
+	entryBytes = 256
+	// spentShare is which part of the bound documents that nobody needs may take: for ranks that come back a few steps before they were.
+	spentShare = 8
+)
 
 // cost counts a document's memory.
-func (c *cached) cost() int64 { return c.content.Bytes() + entryBytes }
+func (x *cached) cost() int64 { return x.content.Bytes() + entryBytes }
 
-func newContentCache(limit int64) *contentCache {
-	return &contentCache{limit: limit, held: map[uint64]*list.Element{}}
+// newContentCache returns a cache of so many bytes; recent is how many steps behind the newest one are as needed, while there are no readers.
+func newContentCache(limit int64, recent uint64) *contentCache {
+	c := &contentCache{limit: limit, held: map[uint64]*cached{}}
+	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: everyStep, due: map[uint64][]uint64{}}
+	return c
 }
 
-func (c *contentCache) put(sequence uint64, content Content) {
+// show takes in a document that the planner is about to see as the arrival of a number: steps that are not planned yet will need all of it.
+func (c *contentCache) show(document, arrival uint64, content Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := c.held[sequence]; ok {
-		c.order.MoveToFront(e)
-		return
-	}
-	x := &cached{sequence, content}
-	c.held[sequence] = c.order.PushFront(x)
-	c.bytes += x.cost()
-	for c.bytes > c.limit && c.order.Len() > 1 {
-		old := c.order.Remove(c.order.Back()).(*cached)
-		delete(c.held, old.sequence)
-		c.bytes -= old.cost()
-	}
+	x := c.entry(document, content)
+	c.need.expect(x, arrival)
+	c.trim(x)
 }
 
-func (c *contentCache) get(sequence uint64) (Content, bool) {
+// put takes in a document that was read again for a step.
+func (c *contentCache) put(document, step uint64, content Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, ok := c.held[sequence]
+	x := c.entry(document, content)
+	c.need.require(x, step, 0)
+	c.trim(x)
+}
+
+// took notes what a step that is planned takes of the documents that were shown before it.
+func (c *contentCache) took(s *plan.Step) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.need.take(s)
+	c.trim(nil)
+}
+
+// pass notes the first step of which readers may still ask for rows; everyStep without readers.
+func (c *contentCache) pass(step uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.need.read(step)
+	c.trim(nil)
+}
+
+func (c *contentCache) get(document uint64) (Content, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x, ok := c.held[document]
 	if !ok {
 		c.misses++
 		return Content{}, false
 	}
 	c.hits++
-	c.order.MoveToFront(e)
-	return e.Value.(*cached).content, true
+	x.in.order.MoveToFront(x.at)
+	return x.content, true
 }
 
 // peek returns what get does, and notes nothing.
-func (c *contentCache) peek(sequence uint64) (Content, bool) {
+func (c *contentCache) peek(document uint64) (Content, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := c.held[sequence]; ok {
-		return e.Value.(*cached).content, true
+	if x, ok := c.held[document]; ok {
+		return x.content, true
 	}
 	return Content{}, false
 }
 
-// touch makes a document the most recently used one and returns its bytes; false when it is not there.
-func (c *contentCache) touch(sequence uint64) (bytes int64, ok bool) {
+// touch notes that a step needs a document and makes it the most recently used one. It returns its bytes; false when it is not there.
+func (c *contentCache) touch(document, step uint64) (bytes int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, ok := c.held[sequence]
+	x, ok := c.held[document]
 	if !ok {
 		return 0, false
 	}
-	c.order.MoveToFront(e)
-	return e.Value.(*cached).cost(), true
+	c.need.require(x, step, 0)
+	x.in.order.MoveToFront(x.at)
+	return x.cost(), true
 }
 
 func (c *contentCache) stats() (bytes, hits, misses int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.bytes, c.hits, c.misses
+	return c.needed.bytes + c.spent.bytes, c.hits, c.misses
+}
+
+// Everything below is called with mu held.
+
+// entry returns the entry of a document, a new one where it is not there.
+func (c *contentCache) entry(document uint64, content Content) *cached {
+	x, ok := c.held[document]
+	if !ok {
+		x = &cached{document: document, content: content}
+		c.held[document] = x
+	}
+	return x
+}
+
+// sort puts a document into the class in which it belongs now.
+func (c *contentCache) sort(x *cached) {
+	in := &c.needed
+	if c.need.spent(x) {
+		in = &c.spent
+	}
+	if x.in == in {
+		return
+	}
+	if x.in != nil {
+		x.in.remove(x)
+	}
+	in.add(x)
+}
+
+// trim drops documents until the bounds hold, all but the one that has just come.
+func (c *contentCache) trim(newest *cached) {
+	for c.spent.bytes > c.limit/spentShare && c.dropOf(&c.spent, newest) {
+	}
+	for c.needed.bytes+c.spent.bytes > c.limit && (c.dropOf(&c.spent, newest) || c.dropOf(&c.needed, newest)) {
+	}
+}
+
+// dropOf drops the least recently used document of a class; false when there is none but the newest.
+func (c *contentCache) dropOf(in *class, newest *cached) bool {
+	last := in.order.Back()
+	if last != nil && last.Value == newest {
+		last = last.Prev()
+	}
+	if last == nil || newest == nil && len(c.held) == 1 {
+		return false
+	}
+	x := last.Value.(*cached)
+	in.remove(x)
+	c.need.forget(x)
+	delete(c.held, x.document)
+	return true
+}
+
+func (k *class) add(x *cached) {
+	x.in, x.at = k, k.order.PushFront(x)
+	k.bytes += x.cost()
+}
+
+func (k *class) remove(x *cached) {
+	k.order.Remove(x.at)
+	k.bytes -= x.cost()
 }

@@ -43,7 +43,7 @@ type leading interface {
 
 func newFollower(v *planView, c plan.Config, o Options, s *streams, log *slog.Logger) *follower {
 	f := &follower{plan: v, config: c, options: o, log: log, readers: newReaders(), demand: noDemand(),
-		assembler: assembler{again: newAgain(s, newContentCache(o.CacheBytes), o.Stall), pad: c.Tokenizer.Pad}}
+		assembler: assembler{again: newAgain(s, newContentCache(o.CacheBytes, v.recent), o.Stall), pad: c.Tokenizer.Pad}}
 	f.prefetch = newPrefetcher(f, o.CacheBytes)
 	return f
 }
@@ -75,6 +75,7 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 		return nil, notPlanned(step, now.steps)
 	}
 	f.readers.add(reader)
+	f.passed()
 	f.demand.Needed, f.demand.Furthest = min(f.demand.Needed, step), max(f.demand.Furthest, step)
 	f.leader.want(f.demand)
 	return reader, nil
@@ -89,9 +90,13 @@ func unheard(step, planned uint64) error {
 // remove takes a reader out. The caller holds mu.
 func (f *follower) remove(r *Reader) {
 	f.readers.remove(r)
+	f.passed()
 	f.raise()
 	f.prefetch.turn()
 }
+
+// passed tells the cache which steps readers may still ask for. The caller holds mu.
+func (f *follower) passed() { f.assembler.again.cache.pass(f.readers.needed()) }
 
 // raise tells the leader what readers want now. The caller holds mu.
 func (f *follower) raise() {

@@ -39,8 +39,8 @@ type leader struct {
 	long     length
 	// sure waits while it is in doubt whether this process leads; nil where no other could.
 	sure func(context.Context) error
-	// passed gets the content of every document that is used: a follower in the same process caches it, for its readers soon ask for it.
-	passed func(sequence uint64, c Content)
+	// audience sees what passes: a follower in the same process caches it, for its readers soon ask for it.
+	audience audience
 
 	mu              sync.Mutex
 	demand          demand // of the followers
@@ -53,6 +53,14 @@ type leader struct {
 	stored          []Stored       // checkpoints, by ascending step
 	checkpointed    uint64         // step of the newest checkpoint
 	checkpointBytes int64
+}
+
+// audience sees what passes a leader, in its order.
+type audience interface {
+	// show is called with every document that is used, before the planner sees it as the arrival of that number.
+	show(document, arrival uint64, c Content)
+	// took is called with every step that comes of them.
+	took(s *plan.Step)
 }
 
 // report is what a leader says of itself: it explains why a step is not there yet. It may come from another process.

@@ -140,7 +140,7 @@ func (l *loop) refresh(ctx context.Context) error {
 
 func (l *loop) add(ctx context.Context, d Document) error {
 	if d.Skip == "" {
-		l.passed(plan.Ref(d.Source, d.Sequence), d.Content)
+		l.audience.show(plan.Ref(d.Source, d.Sequence), l.applier.Planner.Cursor().Next(), d.Content)
 		if d.Trace != nil && l.edges.Tracer != nil {
 			l.traces.take(plan.Ref(d.Source, d.Sequence), d.Trace)
 		}
@@ -211,6 +211,7 @@ func (l *loop) do(ctx context.Context, r plan.Ready) error {
 }
 
 func (l *loop) emit(ctx context.Context, s plan.Step) error {
+	l.audience.took(&s)
 	tell := l.traces.leave(&s, l.edges.Tracer) // of a step that the log holds it was told before
 	if err := l.prepare(); err != nil {
 		return err

@@ -63,17 +63,17 @@ const (
 
 // office is where a daemon's follower finds the leader: in the same process while that leads, over the bus else.
 type office struct {
-	name    string
-	config  plan.Config
-	options Options
-	edges   Edges
-	streams *streams
-	log     *slog.Logger
-	plan    *planView
-	passed  func(sequence uint64, c Content)
-	flight  string        // where readers find this daemon; empty when they need not be told
-	news    chan struct{} // signals that there is something to say
-	hint    chan struct{} // signals that the plan may have grown
+	name     string
+	config   plan.Config
+	options  Options
+	edges    Edges
+	streams  *streams
+	log      *slog.Logger
+	plan     *planView
+	audience audience      // of leaders here
+	flight   string        // where readers find this daemon; empty when they need not be told
+	news     chan struct{} // signals that there is something to say
+	hint     chan struct{} // signals that the plan may have grown
 
 	mu      sync.Mutex
 	leader  *leader // nil while another process leads
@@ -109,7 +109,7 @@ func newOffice(name string, c plan.Config, o Options, e Edges, s *streams, log *
 
 func (o *office) newLeader() *leader {
 	return &leader{name: o.name, config: o.config, options: o.options, edges: o.edges, streams: o.streams, log: o.log, plan: o.plan, requests: make(chan request),
-		more: make(chan struct{}, 1), news: newAnnouncement(), readers: map[int]Source{}, replays: true, passed: o.passed, demand: noDemand(), done: make(chan struct{}),
+		more: make(chan struct{}, 1), news: newAnnouncement(), readers: map[int]Source{}, replays: true, audience: o.audience, demand: noDemand(), done: make(chan struct{}),
 		long: length{wake: make(chan struct{}, 1)}}
 }
 

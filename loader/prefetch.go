@@ -60,12 +60,12 @@ func (p *prefetcher) run(ctx context.Context) {
 
 // fill reads what the window lacks, until the readers ask for another one.
 func (p *prefetcher) fill(ctx context.Context) error {
-	missing, err := p.look(ctx)
+	missing, needs, err := p.look(ctx)
 	if err != nil {
 		return err
 	}
 	for part := range slices.Chunk(missing, together) {
-		if err := p.follower.assembler.again.many(ctx, part); err != nil {
+		if err := p.follower.assembler.again.many(ctx, part, needs); err != nil {
 			return err
 		}
 		if len(p.wake) > 0 {
@@ -75,10 +75,10 @@ func (p *prefetcher) fill(ctx context.Context) error {
 	return nil
 }
 
-// look moves the window to where the readers are and returns the documents that it lacks, in the order of the stream. Those that it has
-// become the youngest of the cache: what was served lies before what is needed.
-func (p *prefetcher) look(ctx context.Context) ([]uint64, error) {
-	w := window{cache: p.follower.assembler.again.cache, room: p.bytes, steps: map[uint64]*plan.Step{}, seen: map[uint64]struct{}{}}
+// look moves the window to where the readers are and returns the documents that it lacks, in the order of the stream, with the last step of the
+// window that needs each. Those that it has become the youngest of the cache: what was served lies before what is needed.
+func (p *prefetcher) look(ctx context.Context) (missing []uint64, needs map[uint64]uint64, err error) {
+	w := window{cache: p.follower.assembler.again.cache, room: p.bytes, steps: map[uint64]*plan.Step{}, needs: map[uint64]uint64{}}
 	readers, planned := p.follower.ahead(), p.follower.plan.planned()
 	for range windowSteps { // of every reader one step, then of every reader the next one
 		grown := false
@@ -89,7 +89,7 @@ func (p *prefetcher) look(ctx context.Context) ([]uint64, error) {
 			}
 			s, err := p.step(ctx, r.end)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			w.add(s, r.place)
 			r.end++
@@ -104,7 +104,7 @@ func (p *prefetcher) look(ctx context.Context) ([]uint64, error) {
 	p.steps = w.steps
 	p.mu.Unlock()
 	slices.Sort(w.missing)
-	return w.missing, nil
+	return w.missing, w.needs, nil
 }
 
 // step returns a planned step, from the window where it has it.
@@ -123,7 +123,7 @@ type window struct {
 	cache   *contentCache
 	room    int64 // bytes that further documents may take
 	steps   map[uint64]*plan.Step
-	seen    map[uint64]struct{}
+	needs   map[uint64]uint64 // the last step of the window that needs a document
 	missing []uint64
 }
 
@@ -133,12 +133,16 @@ func (w *window) add(s *plan.Step, place Place) {
 	first, n := place.Slice(len(s.Rows))
 	for _, pieces := range s.Rows[first : first+n] {
 		for _, piece := range pieces {
-			if _, ok := w.seen[piece.Doc]; ok {
+			last, seen := w.needs[piece.Doc]
+			if seen && last >= s.Index {
 				continue
 			}
-			w.seen[piece.Doc] = struct{}{}
-			bytes, ok := w.cache.touch(piece.Doc)
-			if !ok { // its length is not known yet
+			w.needs[piece.Doc] = s.Index
+			bytes, held := w.cache.touch(piece.Doc, s.Index)
+			if seen {
+				continue
+			}
+			if !held { // its length is not known yet
 				bytes = entryBytes + numberBytes*int64(piece.Start+piece.Length)
 				w.missing = append(w.missing, piece.Doc)
 			}

@@ -71,6 +71,7 @@ func (r *Reader) ask() (next uint64, err error) {
 	f := r.follower
 	r.idle = time.Time{}
 	f.readers.move(r, r.next, r.next)
+	f.passed()
 	if !r.left && !f.readers.tells(f.demand, r.place.job()) {
 		f.raise()
 	}

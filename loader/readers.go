@@ -75,6 +75,14 @@ func (s readers) tells(d demand, job string) bool {
 	return d.Jobs[job] == s.byJob[job].readers[0].stat() && d.Needed == s.needs.readers[0].reads && d.Furthest == s.furthest.readers[0].next
 }
 
+// needed is the first step of which a reader may ask for rows; everyStep without readers.
+func (s readers) needed() uint64 {
+	if s.needs.Len() == 0 {
+		return everyStep
+	}
+	return s.needs.readers[0].reads
+}
+
 // demand is what the readers want.
 func (s readers) demand() demand {
 	d := noDemand()
@@ -82,7 +90,7 @@ func (s readers) demand() demand {
 		d.include(q.readers[0].stat())
 	}
 	if s.needs.Len() > 0 {
-		d.Needed, d.Furthest = s.needs.readers[0].reads, s.furthest.readers[0].next
+		d.Needed, d.Furthest = s.needed(), s.furthest.readers[0].next
 	}
 	return d
 }

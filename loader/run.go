@@ -121,7 +121,7 @@ func Open(ctx context.Context, name string, c plan.Config, o Options, e Edges) (
 	office := newOffice(name, c, o, e, streams, log, view)
 	f := newFollower(view, c, o, streams, log)
 	f.supply = e.Supply
-	f.leader, office.passed = office, f.assembler.again.cache.put
+	f.leader, office.audience = office, f.assembler.again.cache
 	if err := office.open(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}

@@ -90,7 +90,7 @@ func Default() Config {
 		DeadLetterBytes: 1 << 30,
 		PlanBytes:       16 << 30,
 		MaxDocument:     MaxDocumentLimit,
-		BufferBytes:     64 << 20,
+		BufferBytes:     32 << 20,
 		ReconnectWait:   2 * time.Second,
 	}
 }

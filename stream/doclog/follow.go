@@ -158,11 +158,15 @@ func (r *reader) request(p *pull) error {
 	return p.ask(bytes)
 }
 
+// portion is how much room is worth a request. Where documents come faster than they are taken, requests are of about that size: larger ones would
+// come in bursts, in which decoding takes the processor from those who are being served. Where they come slower, the room is large, and so are requests.
+const portion = 128 << 10
+
 // wants returns how many bytes to ask for, 0 for one message of any size; ok says whether there is room enough to ask.
 func (r *reader) wants() (bytes int64, ok bool) {
 	room, empty := r.budget.room()
 	switch {
-	case room >= max(r.ask, r.budget.most()/4):
+	case room >= max(r.ask, min(portion, r.budget.most()/4)):
 		return room, true
 	case empty: // a document larger than the bound passes alone
 		return 0, true

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -73,6 +74,27 @@ func TestBufferIsBounded(t *testing.T) {
 	src.settle(t)
 	if held := check(); held != 0 {
 		t.Errorf("%d bytes are buffered at the end", held)
+	}
+}
+
+// A full buffer is filled up in small portions: each time that a little of it is free, and not when a quarter is.
+func TestFetchingGoesOnInSmallPortions(t *testing.T) {
+	const bound, size, n, taken = 8 << 20, 10 << 10, 1500, 24
+	srv := natstest.Start(t, func(c *stream.Config) { c.BufferBytes = bound })
+	l := openLog(t, srv.Store())
+	natstest.Publish(t, srv.Store(), slices.Repeat([]stream.Message{{Data: bytes.Repeat([]byte("x"), size)}}, n)...)
+	src := openSource(t, l, 1)
+	for range 5 {
+		full := uint64(0)
+		natstest.Soon(t, "the buffer is full", func() bool {
+			before, s := full, src.Status()
+			full = s.Fetched
+			return s.Buffered > bound*3/4 && full == before
+		})
+		for range taken { // a tenth of what the buffer holds
+			nextDoc(t, src)
+		}
+		natstest.Soon(t, "more is fetched", func() bool { return src.Status().Fetched > full })
 	}
 }
 

@@ -42,6 +42,14 @@ func (b *bench) fill(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	docs, err := store.EnsureDocuments(ctx)
+	if err != nil {
+		return err
+	}
+	if docs.CachedInfo().State.LastSeq >= uint64(b.documents) {
+		b.filled = true
+		return nil
+	}
 	p, err := publish.New(ctx, store, "bench", publish.Options{})
 	if err != nil {
 		return err

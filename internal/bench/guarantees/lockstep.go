@@ -34,7 +34,7 @@ func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 			var s paces
 			if err := serving(ctx, c, func(d *daemon.Daemon) (err error) {
 				s, err = lockstep(ctx, world, b.steps, between, func(ctx context.Context, rank int, step func() error) error {
-					return readRank(ctx, d, reader.Ticket{Rank: rank, World: world, Steps: uint64(b.steps)}, step)
+					return readRank(ctx, d, reader.Options{}, reader.Ticket{Rank: rank, World: world, Steps: uint64(b.steps)}, step)
 				})
 				return err
 			}); err != nil {
@@ -156,8 +156,8 @@ func (b *barrier) gather(ctx context.Context) (first, last time.Time, err error)
 }
 
 // readRank reads one rank's steps from the daemon.
-func readRank(ctx context.Context, d *daemon.Daemon, t reader.Ticket, step func() error) (err error) {
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
+func readRank(ctx context.Context, d *daemon.Daemon, o reader.Options, t reader.Ticket, step func() error) (err error) {
+	client, err := reader.Open(d.FlightURI(), o)
 	if err != nil {
 		return err
 	}

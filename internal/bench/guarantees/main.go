@@ -6,7 +6,7 @@
 //	go run ./internal/bench/guarantees -documents 60000 start
 //
 // Documents are of the lengths of FineWeb-Edu, drawn with seed 1. Tables of the planner alone need seconds. The others publish
-// -documents documents, already tokenized, into a JetStream server of their own, in a folder that goes when they end.
+// -documents documents, already tokenized, into a JetStream server of their own, in a folder that goes when they end, or stays as -folder.
 package main
 
 import (
@@ -34,6 +34,7 @@ var tables = []table{
 	{"recovery", "Recovery by steps since the checkpoint", printRecovery},
 	{"planlog", "Cost of the plan log", printPlanLog},
 	{"lockstep", "Ranks in lock step", printLockstep},
+	{"tail", "Waits of a trainer that computes between its steps", printTail},
 	{"shares", "Buckets: shares and waits", printShares},
 	{"order", "Buckets: order of steps", printOrder},
 	{"balance", "Attention cost by rank", printBalance},
@@ -68,8 +69,9 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	b := &bench{}
 	flag.IntVar(&b.documents, "documents", 1_400_000, "documents to publish; 10,000 steps of 64 rows of 2,048 take 1,340,000 of them and 5.3 GB")
 	flag.IntVar(&b.planned, "planned", 2_000_000, "documents for the tables of the planner alone")
-	flag.IntVar(&b.steps, "steps", 2000, "steps that ranks read in lock step")
+	flag.IntVar(&b.steps, "steps", 2000, "steps that ranks read in lock step; each takes about 134 documents")
 	flag.StringVar(&b.picture, "picture", "", "draw the picture of table mixpicture into this SVG `file`")
+	flag.StringVar(&b.folder, "folder", "", "publish the documents into this `folder`, which stays; they are taken from there when it has them")
 	flag.IntVar(&b.repeats, "repeats", 3, "times that each start is measured; tables show the median")
 	flag.Parse()
 	if *list {
@@ -84,10 +86,12 @@ func run(ctx context.Context, out io.Writer) (err error) {
 			return fmt.Errorf("choose tables: no table %q; -list names them", name)
 		}
 	}
-	if b.folder, err = os.MkdirTemp("", "loaderd-guarantees"); err != nil {
-		return err
+	if b.folder == "" {
+		if b.folder, err = os.MkdirTemp("", "loaderd-guarantees"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
 	for _, t := range tables {
 		if len(names) > 0 && !slices.Contains(names, t.name) {
 			continue

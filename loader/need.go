@@ -1,0 +1,136 @@
+package loader
+
+import (
+	"container/list"
+
+	"loaderd/loader/plan"
+)
+
+// need knows which documents of a cache are needed still: those of which steps to come will take tokens, and those of steps that a reader may still
+// ask for. It follows from what the planner saw, what its steps took, and where the readers are. A reader that begins earlier needs again what was
+// not needed before it; what of that is gone is read again. So it decides what is read twice, and never what is served.
+//
+//  1. A document that was shown waits until steps have taken all its tokens, or until the floor of a step has passed it: tokens may be dropped, taken
+//     before a fork, or those of a duplicate.
+//  2. A document that does not wait is spent when all readers have passed the last step that is known to take tokens of it.
+//  3. A document that was read again does not wait: which steps further on need it is known when readers come near them.
+type need struct {
+	held   map[uint64]*cached
+	sort   func(*cached)       // puts a document where it belongs now
+	recent uint64              // steps behind the newest one that are as needed without readers
+	head   uint64              // the step that is planned next, as far as documents were shown
+	reads  uint64              // the first step that readers may ask for; everyStep without readers
+	from   uint64              // the first step that counts as needed
+	due    map[uint64][]uint64 // documents that do not wait, by the step that needs them last
+	shown  list.List           // of *cached, by arrival: those that wait
+}
+
+// requirement is what is known of the need for one document.
+type requirement struct {
+	waiting int64         // tokens that no step has taken yet
+	last    uint64        // step that needs it
+	due     uint64        // the step behind the one under which it stands in due; 0: under none
+	arrival uint64        // by which the planner saw it last
+	among   *list.Element // of those that were shown, while it waits
+}
+
+// spent reports whether nobody needs a document.
+func (n *need) spent(x *cached) bool { return x.waiting == 0 && x.last < n.from }
+
+// expect notes that the planner sees a document: for the first time, or once more in a later epoch of its source.
+func (n *need) expect(x *cached, arrival uint64) {
+	n.forget(x)
+	x.waiting += int64(x.content.Len())
+	x.arrival = arrival
+	x.among = n.shown.PushBack(x)
+	n.sort(x)
+}
+
+// require notes that a step takes tokens of a document, so many of them for the first time.
+func (n *need) require(x *cached, step uint64, tokens int64) {
+	x.last = max(x.last, step)
+	n.wait(x, x.waiting-tokens)
+}
+
+// wait notes how many tokens of a document no step has taken yet.
+func (n *need) wait(x *cached, tokens int64) {
+	x.waiting = max(tokens, 0)
+	if x.waiting == 0 {
+		n.forget(x)
+		if x.last >= n.from && x.due != x.last+1 {
+			n.due[x.last] = append(n.due[x.last], x.document)
+			x.due = x.last + 1
+		}
+	}
+	n.sort(x)
+}
+
+// take notes what a step takes.
+func (n *need) take(s *plan.Step) {
+	n.head = max(n.head, s.Index+1)
+	repeats := s.Repeats
+	for i, pieces := range s.Rows {
+		for k, p := range pieces {
+			tokens := int64(p.Length)
+			if len(repeats) > 0 && repeats[0].Row == i && repeats[0].Piece == k {
+				tokens -= int64(repeats[0].Tokens)
+				repeats = repeats[1:]
+			}
+			if x := n.held[p.Doc]; x != nil {
+				n.require(x, s.Index, tokens)
+			}
+		}
+	}
+	for e := n.shown.Front(); e != nil && s.Floor.Covers(e.Value.(*cached).arrival); e = n.shown.Front() {
+		n.wait(e.Value.(*cached), 0)
+	}
+	n.move()
+}
+
+// read notes the first step that readers may ask for.
+func (n *need) read(step uint64) {
+	n.reads = step
+	n.move()
+}
+
+// move finds out from which step on documents are needed.
+func (n *need) move() {
+	before := n.from
+	n.from = n.reads
+	if n.reads == everyStep {
+		n.from = n.head - min(n.head, n.recent)
+	}
+	if n.from <= before {
+		return
+	}
+	if n.from-before > uint64(len(n.due)) {
+		for step := range n.due {
+			if step < n.from {
+				n.pass(step)
+			}
+		}
+		return
+	}
+	for step := before; step < n.from; step++ {
+		n.pass(step)
+	}
+}
+
+// pass notes that a step is needed no more.
+func (n *need) pass(step uint64) {
+	for _, document := range n.due[step] {
+		if x := n.held[document]; x != nil && x.due == step+1 {
+			x.due = 0
+			n.sort(x)
+		}
+	}
+	delete(n.due, step)
+}
+
+// forget takes a document out of those that wait.
+func (n *need) forget(x *cached) {
+	if x.among != nil {
+		n.shown.Remove(x.among)
+		x.among = nil
+	}
+}
