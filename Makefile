@@ -183,7 +183,7 @@ bench-moment: build ## every benchmark for a moment: do they still run? Part of 
 	bin/endtoend -documents 300 -python $(VENV)
 	bin/endtoend -documents 300 -tokenized -python $(VENV)
 	$(MAKE) bench-columns COLUMNS="--messages 20 --rounds 1"
-	bin/guarantees -documents 8000 -steps 4 tail
+	bin/guarantees -documents 16000 -steps 4 tail
 	bin/guarantees -planned 60000 -repeats 1 shares order balance mixspeed mixpicture mixneighbours
 	LOADERD_SCALE=moment $(GO) test -count=1 -run '^TestScale$$' .
 	bin/pull
