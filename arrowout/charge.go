@@ -14,6 +14,7 @@ type charge struct {
 	// Under the budget's mu:
 	bytes   int64 // that it still holds
 	buffers int   // that gRPC has
+	loan    *loan // memory of these, for others when gRPC has none of them any more
 }
 
 var _ mem.BufferPool = (*charge)(nil)
@@ -38,12 +39,12 @@ func (c *charge) drop() {
 	}
 }
 
-// hand says that gRPC has the batch from now on, in so many buffers.
-func (c *charge) hand(buffers int) {
+// hand says that gRPC has the batch from now on, in so many buffers, some of them of a loan.
+func (c *charge) hand(buffers int, of *loan) {
 	h := c.hold
 	h.budget.mu.Lock()
 	defer h.budget.mu.Unlock()
-	c.buffers = buffers
+	c.buffers, c.loan = buffers, of
 	if h.gone {
 		return
 	}
@@ -55,6 +56,13 @@ func (c *charge) hand(buffers int) {
 
 // Put is called when gRPC lets go of a buffer: it is written, or its stream has ended.
 func (c *charge) Put(buffer *[]byte) {
+	if c.written(buffer) {
+		c.loan.end()
+	}
+}
+
+// written gives back what a buffer takes, and says whether it was the batch's last one.
+func (c *charge) written(buffer *[]byte) (last bool) {
 	h := c.hold
 	b := h.budget
 	b.mu.Lock()
@@ -75,6 +83,7 @@ func (c *charge) Put(buffer *[]byte) {
 		}
 	}
 	c.give(bytes)
+	return c.buffers == 0
 }
 
 // Get is of a pool that lends buffers, which this is not.

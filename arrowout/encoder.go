@@ -14,14 +14,15 @@ import (
 type encoder struct {
 	columns []column
 	sources *sources
+	shelf   *shelf
 	schema  *arrow.Schema
 	writer  *ipc.Writer
 	began   bool       // the writer has written a batch
 	written []*message // by the writer, since the last batch
 }
 
-func newEncoder(columns []column, s *sources) *encoder {
-	e := &encoder{columns: columns, sources: s, schema: schemaOf(columns)}
+func newEncoder(columns []column, s *sources, from *shelf) *encoder {
+	e := &encoder{columns: columns, sources: s, shelf: from, schema: schemaOf(columns)}
 	e.writer = ipc.NewWriterWithPayloadWriter((*payloads)(e), ipc.WithSchema(e.schema))
 	return e
 }
@@ -39,7 +40,8 @@ func (e *encoder) schemaMessage() (*message, error) {
 
 // batch is one record batch with its metadata, the body aligned.
 func (e *encoder) batch(b *loader.Batch, m Metadata) (*message, Metadata, error) {
-	l, err := newLayout(b, e.sources)
+	memory := &loan{shelf: e.shelf}
+	l, err := newLayout(b, e.sources, memory)
 	if err != nil {
 		return nil, m, err
 	}
@@ -62,7 +64,7 @@ func (e *encoder) batch(b *loader.Batch, m Metadata) (*message, Metadata, error)
 		out.dictionaries, e.began = out.dictionaries[1:], true
 	}
 	e.written = nil // it would live as long as the next batch is waited for
-	out.metadata = m.encode()
+	out.loan, out.metadata = memory, m.encode()
 	out.align()
 	return out, m, nil
 }

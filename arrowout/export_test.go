@@ -6,3 +6,6 @@ import "time"
 func (s *Server) LookForSlowReaders(at time.Time) {
 	s.slowness.look(at, time.Duration(s.slowness.after.Load()))
 }
+
+// OnReturned has f look at memory that batches have given back, before others take it.
+func (s *Server) OnReturned(f func(memory []byte)) { s.service.shelf.returned = f }

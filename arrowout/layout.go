@@ -18,14 +18,15 @@ type layout struct {
 	*loader.Batch
 	sources  *sources
 	segments [][]int32 // of every row, their lengths in tokens
+	memory   *loan     // where columns are written
 }
 
-func newLayout(b *loader.Batch, s *sources) (layout, error) {
+func newLayout(b *loader.Batch, s *sources, memory *loan) (layout, error) {
 	if len(b.Pieces) != b.Rows || len(b.Tokens) != b.Rows*b.Bucket {
 		return layout{}, fmt.Errorf("assemble step %d: %d tokens and %d piece lists for %d rows of %d tokens",
 			b.Step, len(b.Tokens), len(b.Pieces), b.Rows, b.Bucket)
 	}
-	l := layout{Batch: b, sources: s, segments: make([][]int32, b.Rows)}
+	l := layout{Batch: b, sources: s, segments: make([][]int32, b.Rows), memory: memory}
 	n := 0
 	for _, row := range b.Pieces {
 		n += len(row)
@@ -66,31 +67,26 @@ func inputIDs(l layout) (arrow.ArrayData, error) {
 }
 
 func narrowIDs(l layout) (arrow.ArrayData, error) {
-	ids := make([]uint16, len(l.Tokens))
-	var over uint32
-	for i, id := range l.Tokens {
-		ids[i] = uint16(id)
-		over |= uint32(id)
-	}
-	if over >= wideLimit { // negative ids have the top bit set
+	ids := l.memory.uint16s(len(l.Tokens))
+	if !narrowed(ids, l.Tokens) {
 		return nil, fmt.Errorf("encode step %d: a token id does not fit uint16", l.Step)
 	}
 	return slotList(l, arrow.PrimitiveTypes.Uint16, arrow.Uint16Traits.CastToBytes(ids)), nil
 }
 
 func segmentIDs(l layout) (arrow.ArrayData, error) {
-	ids := make([]uint16, l.Rows*l.Bucket)
+	ids := l.memory.uint16s(l.Rows * l.Bucket)
 	for i := range l.Rows {
 		if n := len(l.segments[i]); n >= wideLimit {
 			return nil, tooManySegments(n)
 		}
-		row(l, i, ids, func(s int, slots []uint16) { fill(slots, uint16(s+1)) }, func([]uint16) {})
+		row(l, i, ids, func(s int, slots []uint16) { fill(slots, uint16(s+1)) }, func(slots []uint16) { clear(slots) })
 	}
 	return slotList(l, arrow.PrimitiveTypes.Uint16, arrow.Uint16Traits.CastToBytes(ids)), nil
 }
 
 func positionIDs(l layout) (arrow.ArrayData, error) {
-	ids := make([]int32, l.Rows*l.Bucket)
+	ids := l.memory.int32s(l.Rows * l.Bucket)
 	for i := range l.Rows {
 		row(l, i, ids, func(_ int, slots []int32) { count(slots) }, count)
 	}
@@ -101,7 +97,8 @@ func positionIDs(l layout) (arrow.ArrayData, error) {
 const ignored = -100
 
 func labels(l layout) (arrow.ArrayData, error) {
-	ids := append([]int32(nil), l.Tokens...)
+	ids := l.memory.int32s(len(l.Tokens))
+	copy(ids, l.Tokens)
 	for i := range l.Rows {
 		row(l, i, ids, func(int, []int32) {}, func(slots []int32) { fill(slots, ignored) })
 		l.eachMasked(i, 0, int32(l.Bucket), func(start, end int32) { fill(ids[i*l.Bucket:][start:end], ignored) })

@@ -9,14 +9,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// message is a FlightData whose body is a list of borrowed slices. They belong to the garbage collector: gRPC may still hold them
-// after a send has returned. A message with a charge hears when gRPC lets go of them, unless the connection has ended.
+// message is a FlightData whose body is a list of borrowed slices. gRPC may still hold them after a send has returned. A
+// message with a charge hears when gRPC lets go of them, unless the connection has ended; what is of a loan is used again then, all else belongs to the
+// garbage collector.
 type message struct {
 	header   []byte // Arrow IPC message
 	metadata []byte // app_metadata, nil for none
 	body     [][]byte
 	bodyLen  int
 	charge   *charge // what it holds of the budget; nil for a schema
+	loan     *loan   // memory of the body that others may have behind it; nil for a schema
 	// dictionaries go before it: of record batches with columns that have some. They hold nothing of their own.
 	dictionaries []*message
 }
@@ -86,7 +88,7 @@ func (m *message) marshal() mem.BufferSlice {
 		}
 		return out
 	}
-	m.charge.hand(len(slices))
+	m.charge.hand(len(slices), m.loan)
 	for _, s := range slices {
 		out = append(out, mem.NewBuffer(&s, m.charge))
 	}

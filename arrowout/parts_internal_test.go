@@ -52,7 +52,7 @@ func TestMemoryOfAPart(t *testing.T) {
 		}
 		tokens := make([]int32, rows*bucket)
 		b := &loader.Batch{Bucket: bucket, Rows: rows, Tokens: tokens, Pieces: s.Rows, Contents: contents}
-		m, _, err := newEncoder(columns, sourcesOf(nil, info)).batch(b, Metadata{Run: info.Run})
+		m, _, err := newEncoder(columns, sourcesOf(nil, info), &shelf{}).batch(b, Metadata{Run: info.Run})
 		if err != nil {
 			t.Fatal(err)
 		}

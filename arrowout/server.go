@@ -82,7 +82,7 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 		budget: budget, slowness: &slowness{budget: budget, log: log, samples: newSampler(), cuts: m.cuts}, limits: newLimits(cfg), guard: g, traffic: newTraffic()}
 	s.Limit(cfg)
 	s.service = &service{run: run, actions: actions, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: s.limits,
-		budget: budget, places: newPlaces(), traffic: s.traffic, trainMayMix: cfg.TrainMayMix, stopping: stopping}
+		budget: budget, places: newPlaces(), shelf: &shelf{}, traffic: s.traffic, trainMayMix: cfg.TrainMayMix, stopping: stopping}
 	flight.RegisterFlightServiceServer(s.grpc, s.service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	return s, nil

@@ -1,0 +1,73 @@
+package arrowout_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/array"
+
+	"loaderd/arrowout"
+	"loaderd/internal/testscale"
+)
+
+// Every batch holds its own values, whoever reads, ends or breaks off meanwhile, and although memory is spoilt the moment it comes back: nothing is
+// given to another batch while it is still to be sent.
+func TestMemoryIsUsedAgainOnlyWhenItIsSent(t *testing.T) {
+	const rows, bucket, steps = 4, 16 << 10, 12 // several windows a stream
+	f := newFake(steps, rows, bucket)
+	s, plain := serve(t, f), serve(t, f)
+	var returned atomic.Int64
+	s.OnReturned(func(memory []byte) {
+		returned.Add(1)
+		for i := range memory {
+			memory[i] = 0xa5
+		}
+	})
+	const columns = `"columns":["input_ids:uint16","segment_ids","position_ids","labels"]`
+	want := make([][][]byte, steps)
+	read := func(s *arrowout.Server, step uint64, most int) [][][]byte {
+		c := dial(t, s)
+		r, cancel, err := get(t, c, fmt.Sprintf(`{"step":%d,%s}`, step, columns))
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		defer cancel()
+		var got [][][]byte
+		for len(got) < most && r.Next() {
+			var values [][]byte
+			for _, column := range r.Record().Columns() {
+				values = append(values, slices.Clone(column.(*array.List).ListValues().Data().Buffers()[1].Bytes()))
+			}
+			got = append(got, values)
+		}
+		return got
+	}
+	for step := range want {
+		want[step] = read(plain, uint64(step), 1)[0]
+	}
+	var wg sync.WaitGroup
+	for reader := range testscale.Of(8, 64) {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(23, uint64(reader)))
+			for range testscale.Of(4, 20) {
+				step := random.IntN(steps)
+				for i, values := range read(s, uint64(step), 1+random.IntN(steps)) {
+					for c := range values {
+						if !slices.Equal(values[c], want[step+i][c]) {
+							t.Errorf("column %d of step %d has values of another batch", c, step+i)
+						}
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if returned.Load() == 0 {
+		t.Error("no memory has come back")
+	}
+}
