@@ -68,7 +68,12 @@ func inputIDs(l layout) (arrow.ArrayData, error) {
 
 func narrowIDs(l layout) (arrow.ArrayData, error) {
 	ids := l.memory.uint16s(len(l.Tokens))
-	if !narrowed(ids, l.Tokens) {
+	var over uint32
+	for i, id := range l.Tokens {
+		ids[i] = uint16(id)
+		over |= uint32(id)
+	}
+	if over >= wideLimit { // negative ids have the top bit set
 		return nil, fmt.Errorf("encode step %d: a token id does not fit uint16", l.Step)
 	}
 	return slotList(l, arrow.PrimitiveTypes.Uint16, arrow.Uint16Traits.CastToBytes(ids)), nil

@@ -14,11 +14,17 @@ import json
 import socket
 import statistics
 import struct
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from loaderd.memory import keep_memory  # noqa: E402
 
 
 def values_address(column: pa.Array) -> int:
@@ -85,7 +91,10 @@ def main() -> None:
     p.add_argument("--seconds", type=float, default=2.0, help="seconds a round")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--token", default="", help="bearer token")
+    p.add_argument("--keep-memory", action="store_true", help="as loaderd.keep_memory: freed memory is used again")
     a = p.parse_args()
+    if a.keep_memory and not keep_memory():
+        p.error("--keep-memory takes glibc")
 
     options = {"generic_options": [("GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH", -1)]}
     if a.token:

@@ -48,6 +48,7 @@ from loaderd.errors import (
     Unsupported,
     WorldMismatch,
 )
+from loaderd.memory import keep_memory
 from loaderd.prefetch import Prefetcher
 from loaderd.reading import StepStream
 from loaderd.serving import NoDaemon, Served, serve
@@ -78,7 +79,7 @@ __all__ = [
     "PublishError", "Published", "Publisher", "RankBehind", "Replaced", "Replaying", "RunFailed", "RunInfo", "RunLength", "RunMismatch", "RunReplaced", "RunStatus", "Served", "ShuttingDown",
     "SilentReader", "SlowReader", "SourceDown", "SourceCount", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
     "TokenizerBehind", "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish",
-    "documents", "publish", "serve",
+    "documents", "keep_memory", "publish", "serve",
 ]  # fmt: skip
 
 _PRODUCER = frozenset([
