@@ -171,14 +171,30 @@ VULNDB ?=
 audit: sbom ## licences, known vulnerabilities where databases can be asked (AUDIT_STRICT=1: they must be; VULNDB: a copy of vuln.go.dev)
 	@tools=$(TOOLS) && $(GO) run ./internal/supply audit $(if $(AUDIT_STRICT),-strict) -binary $(BIN) -db "$(VULNDB)" -pip-audit "$$tools/pip-audit" $(BILLS)
 
+BENCH ?= bin/bench
+ENTRIES ?=
+MOMENT ?=
+
 .PHONY: bench
-bench: ## all benchmarks
+bench: bench-programs ## one table: every measure beside its baseline, into BENCH.json and BENCH.md; ENTRIES="flight splice" for some
+	@$(PYTHON) python/bench/table/run.py --out $(BENCH) $(if $(MOMENT),--moment) $(ENTRIES:%=--only %)
+
+.PHONY: bench-programs
+bench-programs: build
+	@$(GO) build -o bin/ ./internal/bench/...
+
+.PHONY: bench-compare
+bench-compare: ## which ratios of run B (.json) are worse than those of run A by a tenth or more; exits with an error then
+	@$(PYTHON) python/bench/table/compare.py $(A) $(B)
+
+.PHONY: bench-go
+bench-go: ## all benchmarks of Go
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
 .PHONY: bench-moment
 bench-moment: build ## every benchmark for a moment: do they still run? Part of test-all
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...
-	$(GO) build -o bin/ ./internal/bench/...
+	$(MAKE) bench MOMENT=1 BENCH=bin/bench-moment
 	$(MAKE) bench-flight FLIGHT="--seconds 0.1 --rounds 1"
 	bin/endtoend -documents 300 -python $(VENV)
 	bin/endtoend -documents 300 -tokenized -python $(VENV)

@@ -45,6 +45,8 @@ type result struct {
 	CPUSeconds float64            `json:"daemon_cpu_seconds"`
 	Stages     map[string]float64 `json:"daemon_cpu_share"`
 	PeakMB     int64              `json:"peak_rss_mb"`
+	AloneMBs   float64            `json:"alone_mb_per_second,omitempty"` // tokenizing the same text and nothing else
+	ReaderMB   int64              `json:"reader_peak_rss_mb"`
 	Reader     json.RawMessage    `json:"reader"`
 }
 
@@ -62,9 +64,20 @@ func run() (err error) {
 	python := flag.String("python", "python3", "Python with pyarrow and numpy")
 	heap := flag.String("heap", "", "write a heap profile of the daemon here at the end")
 	script := flag.String("reader", "python/bench/read_all.py", "the reader")
+	baseline := flag.Bool("alone", false, "measure tokenizing alone too, in a process of its own")
+	only := flag.Bool("only-alone", false, "only tokenize, and print the bytes of text a second")
 	filling := flag.String("fill", "", "only publish, into this data folder, and print the bytes of text")
 	flag.Parse()
 	ctx := context.Background()
+	if *only {
+		texts, err := goSource(ctx)
+		if err != nil {
+			return err
+		}
+		speed, err := alone(texts, *documents, *name)
+		fmt.Println(speed)
+		return err
+	}
 	dir := *filling
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "loaderd-bench"); err != nil {
@@ -83,17 +96,17 @@ func run() (err error) {
 		fmt.Println(n)
 		return err
 	}
-	child := exec.Command(os.Args[0], append(os.Args[1:], "-fill", dir)...) // its memory is not the daemon's
-	child.Stderr = os.Stderr
-	out, err := child.Output()
+	n, err := child("-fill", dir)
 	if err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
-	if err != nil {
-		return fmt.Errorf("publish: %w", err)
+	r.TextMB = n / 1e6
+	if *baseline {
+		if r.AloneMBs, err = child("-only-alone"); err != nil {
+			return fmt.Errorf("tokenize alone: %w", err)
+		}
+		r.AloneMBs /= 1e6
 	}
-	r.TextMB = float64(n) / 1e6
 
 	var profile bytes.Buffer
 	if err := pprof.StartCPUProfile(&profile); err != nil {
@@ -118,12 +131,13 @@ func run() (err error) {
 		Tokens     float64 `json:"tokens"`
 		FirstBatch float64 `json:"first_batch_at"`
 		LastBatch  float64 `json:"last_batch_at"`
+		PeakMB     int64   `json:"peak_rss_mb"`
 	}
 	if err := json.Unmarshal(r.Reader, &read); err != nil {
 		return fmt.Errorf("decode the reader's figures: %w", err)
 	}
 	zero := float64(began.UnixMicro()) / 1e6
-	r.Seconds, r.FirstBatch = read.LastBatch-zero, read.FirstBatch-zero
+	r.Seconds, r.FirstBatch, r.ReaderMB = read.LastBatch-zero, read.FirstBatch-zero, read.PeakMB
 	r.TextMBs, r.TokensS = r.TextMB/r.Seconds, read.Tokens/r.Seconds
 	if r.Stages, err = stages(&profile); err != nil {
 		return err
@@ -147,6 +161,17 @@ func run() (err error) {
 	e := json.NewEncoder(os.Stdout)
 	e.SetIndent("", "  ")
 	return e.Encode(r)
+}
+
+// child runs this program with more flags, as its memory is not to be the daemon's, and returns the number that it prints.
+func child(flags ...string) (float64, error) {
+	command := exec.Command(os.Args[0], append(os.Args[1:], flags...)...)
+	command.Stderr = os.Stderr
+	out, err := command.Output()
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 }
 
 // fill publishes the documents and returns their bytes of text. It stops its server, so that the measured daemon begins cold.

@@ -35,6 +35,7 @@ var tables = []table{
 	{"planlog", "Cost of the plan log", printPlanLog},
 	{"lockstep", "Ranks in lock step", printLockstep},
 	{"tail", "Waits of a trainer that computes between its steps", printTail},
+	{"wait", "Eight ranks in lock step: the wait for a step", printWait},
 	{"shares", "Buckets: shares and waits", printShares},
 	{"order", "Buckets: order of steps", printOrder},
 	{"balance", "Attention cost by rank", printBalance},
@@ -52,6 +53,7 @@ type bench struct {
 	repeats   int
 	folder    string
 	picture   string // SVG file of table mixpicture
+	json      bool   // of table wait
 	filled    bool
 }
 
@@ -73,6 +75,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	flag.StringVar(&b.picture, "picture", "", "draw the picture of table mixpicture into this SVG `file`")
 	flag.StringVar(&b.folder, "folder", "", "publish the documents into this `folder`, which stays; they are taken from there when it has them")
 	flag.IntVar(&b.repeats, "repeats", 3, "times that each start is measured; tables show the median")
+	flag.BoolVar(&b.json, "json", false, "print table wait, and nothing else, as JSON")
 	flag.Parse()
 	if *list {
 		for _, t := range tables {
@@ -81,6 +84,9 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return nil
 	}
 	names := flag.Args()
+	if b.json {
+		names = []string{"wait"}
+	}
 	for _, name := range names {
 		if !slices.ContainsFunc(tables, func(t table) bool { return t.name == name }) {
 			return fmt.Errorf("choose tables: no table %q; -list names them", name)
@@ -96,7 +102,9 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		if len(names) > 0 && !slices.Contains(names, t.name) {
 			continue
 		}
-		fmt.Fprintf(out, "### %s\n\n", t.title)
+		if !b.json {
+			fmt.Fprintf(out, "### %s\n\n", t.title)
+		}
 		if err := t.print(ctx, b, out); err != nil {
 			return fmt.Errorf("print table %s: %w", t.name, err)
 		}

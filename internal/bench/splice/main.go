@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 
+	"loaderd/packonline/related"
 	"loaderd/tokenizer"
 )
 
@@ -19,8 +20,16 @@ func main() {
 	chunk := flag.Int("chunk", 0, "cut each file into chunks of this many tokens; what is left behind the last is left out")
 	only := flag.String("only", "", "measure this variant alone, as the table names it")
 	hand := flag.String("hand", "", "write a pool to this folder")
+	asJSON := flag.Bool("json", false, "print how fast bucket and splice with bm25 are, and nothing else, as JSON")
 	figure := flag.String("figure", "", "draw the exponents of rows into this SVG file")
 	flag.Parse()
+	if *asJSON {
+		if err := speeds(os.Stdout, flag.Args(), *most, *length, *pool); err != nil {
+			fmt.Fprintln(os.Stderr, "splice:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := measure(os.Stdout, flag.Args(), *most, *chunk, *length, *pool, *only, *hand, *figure); err != nil {
 		fmt.Fprintln(os.Stderr, "splice:", err)
 		os.Exit(1)
@@ -28,21 +37,11 @@ func main() {
 }
 
 func measure(w *os.File, folders []string, most int64, chunk, length, pool int, only, hand, figure string) error {
-	m, err := tokenizer.Load("gpt2", tokenizer.Options{})
+	c, err := read(folders, most, chunk, pool)
 	if err != nil {
 		return err
 	}
-	c := &corpus{}
-	if c.documents, err = sections(m, folders, most, chunk); err != nil {
-		return err
-	}
-	for _, d := range c.documents {
-		c.tokens += int64(len(d.IDs))
-	}
-	if len(c.documents) < 2*pool {
-		return fmt.Errorf("%d sections below %v: want folders with more text, at least %d", len(c.documents), folders, 2*pool)
-	}
-	if err := c.hint(); err != nil {
+	if err := c.hint(related.Retrievers...); err != nil {
 		return err
 	}
 	if hand != "" {
@@ -54,4 +53,23 @@ func measure(w *os.File, folders []string, most int64, chunk, length, pool int, 
 		return err
 	}
 	return drawFigure(figures, figure)
+}
+
+// read returns the documents below folders, enough of them for a pool.
+func read(folders []string, most int64, chunk, pool int) (*corpus, error) {
+	m, err := tokenizer.Load("gpt2", tokenizer.Options{})
+	if err != nil {
+		return nil, err
+	}
+	c := &corpus{}
+	if c.documents, err = sections(m, folders, most, chunk); err != nil {
+		return nil, err
+	}
+	for _, d := range c.documents {
+		c.tokens += int64(len(d.IDs))
+	}
+	if len(c.documents) < 2*pool {
+		return nil, fmt.Errorf("%d sections below %v: want folders with more text, at least %d", len(c.documents), folders, 2*pool)
+	}
+	return c, nil
 }

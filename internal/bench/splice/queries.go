@@ -127,9 +127,10 @@ func embed(d relatedness.Document) []float32 {
 	return out
 }
 
-func (c *corpus) hint() error {
+// hint makes what each of the documents is about, for these retrievers.
+func (c *corpus) hint(retrievers ...string) error {
 	c.hints = map[string][]*related.Hint{}
-	for _, retriever := range related.Retrievers {
+	for _, retriever := range retrievers {
 		config := base(8192, 1)
 		config.Splice.Retriever, config.Splice.PathBonus = retriever, 1 // the bonus asks for paths
 		m := related.NewMaker(*config.Related())

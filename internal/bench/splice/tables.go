@@ -36,16 +36,16 @@ var variants = []variant{
 	{"splice, dense", func(c *packonline.Config) { c.Splice.Retriever = "dense" }},
 }
 
-// run is how a variant did.
+// run is how a variant did. Relatedness is that of the rows before the flush, which ends by length.
 type run struct {
-	figures       relatedness.Figures
 	before, after packonline.Counts // of the flush
 	oldest        uint32
 	documents     float64 // packed a second of processor time
 	rows          [][]relatedness.Piece
+	emitted       int // rows before the flush
 }
 
-// pack packs the corpus. Relatedness is that of the rows before the flush, which ends by length.
+// pack packs the corpus.
 func (c *corpus) pack(config packonline.Config) (*run, error) {
 	p, err := packonline.New(config)
 	if err != nil {
@@ -90,12 +90,11 @@ func (c *corpus) pack(config packonline.Config) (*run, error) {
 		take()
 	}
 	out.before = p.Counts()
-	emitted := len(out.rows)
+	out.emitted = len(out.rows)
 	p.Flush(&rows)
 	take()
 	out.after = p.Counts()
 	out.documents = float64(timed) / packing.Seconds()
-	out.figures = relatedness.Measure(c.documents, out.rows[:emitted])
 	return out, nil
 }
 
@@ -128,7 +127,7 @@ func (c *corpus) table(w io.Writer, length, pool int, only string) (map[string]r
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", v.name, err)
 		}
-		f := r.figures
+		f := relatedness.Measure(c.documents, r.rows[:r.emitted])
 		figures[v.name] = f
 		fmt.Fprintf(w, "| %s | %.3f | %.1f %% | %.1f %% | %.1f %% | %.3f (%.3f) | %.3f (%.3f) | %.4f / %.4f %% | %.2f %% | %.2f %% | %d | %.1fk |\n", v.name,
 			f.NeighbourCosine, 100*f.SameFolder, 100*f.SameFile, 100*f.NearDuplicates, f.ZipfMLE.Mean, f.ZipfMLE.Std, f.ZipfZeta.Mean, f.ZipfZeta.Std,

@@ -219,6 +219,7 @@ def main() -> None:
     p.add_argument("--worlds", default="1,2", help="numbers of ranks, with commas")
     p.add_argument("--only", action="append", default=[], help="part of a loader's name; may be repeated; the baseline always runs")
     p.add_argument("--json", type=Path, help="write all figures here too")
+    p.add_argument("--speed", action="store_true", help="only how fast they are, into --json: no waits, no resuming, no tables")
     a = p.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     binary = Path(a.loaderd).resolve()
@@ -236,6 +237,9 @@ def main() -> None:
         for world in map(int, a.worlds.split(",")):
             note(began, f"{world} rank(s)")
             figures[world] = measure(binary, folder, a.only, a.steps, a.rounds, world)
+        if a.speed:
+            a.json.write_text(json.dumps({"figures": figures, "publish": filled}, indent=2))
+            return
         note(began, "waits")
         wait = waits(binary, folder, min(100, a.steps - 10))
         note(began, "resume")

@@ -38,7 +38,7 @@ class Encoder(ABC):
 
     def prepare(self, text: bytes) -> Any:
         """What encode takes, made without a clock: here str, which most libraries ask for."""
-        return [d.decode() for d in text.split(b"\0")[:-1]]
+        return [d.decode(errors="replace") for d in text.split(b"\0")[:-1]]
 
     @abstractmethod
     def encode(self, documents: Any) -> Any: ...

@@ -115,6 +115,8 @@ def compare(vocab: Vocabulary, documents: Path, cores: int, options: argparse.Na
     """The results of all libraries for a vocabulary, with how many documents they get wrong."""
     libraries = [REFERENCE, OURS, *(e for e in ENCODERS if e != REFERENCE)]
     libraries = [e for e in libraries if not options.only or e in (OURS, REFERENCE, *options.only.split(","))]
+    if options.speed:
+        libraries.remove(REFERENCE)
     runs: dict[str, list[Result]] = {library: [] for library in libraries}
     with tempfile.TemporaryDirectory() as folder:
         want: list[Any] | None = None
@@ -122,7 +124,7 @@ def compare(vocab: Vocabulary, documents: Path, cores: int, options: argparse.Na
             for library in libraries:
                 if turn and (library in SLOW or "refused" in runs[library][0]):
                     continue
-                ids = Path(folder, "ids") if turn == 0 else None
+                ids = Path(folder, "ids") if turn == 0 and not options.speed else None
                 result = apart(library, vocab, documents, cores, options, ids)
                 if ids and "refused" not in result:
                     have = read_ids(ids)
@@ -164,6 +166,7 @@ def main() -> None:
     p.add_argument("--folder", type=Path, default=Path("bin/tokenizers.data"), help="keeps documents and vocabularies")
     p.add_argument("--vocabularies", default=",".join(NAMES))
     p.add_argument("--only", default="", help="libraries beside loaderd and the reference")
+    p.add_argument("--speed", action="store_true", help="without the reference, which is slow: ids are not compared")
     p.add_argument("--cores", default="1,2")
     p.add_argument("--rounds", type=int, default=3, help="processes of each library, but for the slow ones")
     p.add_argument("--passes", type=int, default=4, help="times that each process encodes all documents")

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"loaderd/internal/corpus"
+	"loaderd/tokenizer"
+)
+
+// openTokenizing lets every worker encode the same files of Go's library with an encoder of its own. Warm, each has encoded them once
+// before; cold, tokenizer and encoders are new, so that all of them look up and keep the same new words at the same time.
+func openTokenizing(ctx context.Context, most int, warm bool) (measured, error) {
+	texts, err := goFiles(ctx, most)
+	if err != nil {
+		return measured{}, err
+	}
+	return measured{close: func() error { return nil }, do: func(workers int) (spent, error) {
+		model, err := tokenizer.Load("gpt2", tokenizer.Options{})
+		if err != nil {
+			return spent{}, err
+		}
+		encoders, ids := make([]*tokenizer.Encoder, workers), make([][]int32, workers)
+		encode := func(i int) (size int64, err error) {
+			for _, text := range texts {
+				ids[i] = encoders[i].Encode(ids[i][:0], text)
+				size += int64(len(text))
+			}
+			return size, nil
+		}
+		for i := range encoders {
+			encoders[i], ids[i] = model.NewEncoder(), make([]int32, 0, 1<<20)
+			if warm {
+				if _, err := encode(i); err != nil {
+					return spent{}, err
+				}
+			}
+		}
+		return together(workers, encode)
+	}}, nil
+}
+
+// goFiles are files of Go's library, as many as have so many bytes.
+func goFiles(ctx context.Context, most int) (texts [][]byte, err error) {
+	root, err := corpus.GoSource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if most -= len(b); most < 0 {
+			return fs.SkipAll
+		}
+		texts = append(texts, b)
+		return err
+	})
+	if err == nil && len(texts) == 0 {
+		err = fmt.Errorf("no Go files under %s within the bytes", root)
+	}
+	return texts, err
+}
