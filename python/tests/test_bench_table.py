@@ -57,7 +57,8 @@ def test_ratios_of_nothing() -> None:
 
 
 def run_of(*measures: Measure) -> render.Run:
-    return {"machine": "2 cores", "date": "2026-11-24", "revision": "abc", "seconds": 12.6, "left_out": ["flight"], "measures": [m.json() for m in measures]}
+    about = {"machine": "2 cores", "date": "2026-11-24", "revision": "abc", "seconds": 12.6, "moment": False, "left_out": ["flight"]}
+    return about | {"measures": [m.json() for m in measures]}
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,6 +77,10 @@ def test_page() -> None:
     assert "| speed | 1,234 MB/s | 100 peer 1.0 | 12.3 | higher |" in page
     assert "| gone | - | - | - | lower |" in page
     assert page.endswith("\n- gone: cannot be installed\n- Not in this run: flight.\n")
+
+
+def test_a_moment_says_so() -> None:
+    assert render.page(run_of(faster(50)) | {"moment": True}).count("the figures mean nothing") == 1
 
 
 def test_text_is_aligned() -> None:

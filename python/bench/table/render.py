@@ -9,7 +9,7 @@ from measures import Measure
 
 HEAD = ("measure", "value", "baseline", "ratio", "better")
 Run = dict[str, Any]
-"""machine, date, revision, seconds, left_out, measures: what run.py writes."""
+"""machine, date, revision, seconds, moment, left_out, measures: what run.py writes."""
 
 
 def text(run: Run) -> str:
@@ -23,6 +23,8 @@ def page(run: Run) -> str:
     lines = [HEAD, ("---", "---:", "---", "---:", "---"), *(cells(m) for m in lines_of(run))]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     said = notes(lines_of(run))
+    if run["moment"]:
+        said.append("This was a moment of each program, to see that it runs: the figures mean nothing.")
     if run["left_out"]:
         said.append("Not in this run: " + ", ".join(run["left_out"]) + ".")
     return "\n\n".join([INTRODUCTION.format(**run), table, *(["\n".join(f"- {n}" for n in said)] if said else [])]) + "\n"

@@ -83,6 +83,7 @@ def main() -> int:
         chosen = {k: v for k, v in ENTRIES.items() if not a.only or k in a.only}
         found = [m.json() for m in measure(chosen, Bench(Path(folder), a.moment), failed)]
     run: Run = {
+        "moment": a.moment,
         "left_out": [k for k in ENTRIES if k not in chosen],
         "machine": machine(), "date": datetime.date.today().isoformat(), "revision": revision(), "seconds": time.monotonic() - began, "measures": found,
     }  # fmt: skip
