@@ -35,7 +35,6 @@ var tables = []table{
 	{"planlog", "Cost of the plan log", printPlanLog},
 	{"lockstep", "Ranks in lock step", printLockstep},
 	{"tail", "Waits of a trainer that computes between its steps", printTail},
-	{"wait", "Eight ranks in lock step: the wait for a step", printWait},
 	{"shares", "Buckets: shares and waits", printShares},
 	{"order", "Buckets: order of steps", printOrder},
 	{"balance", "Attention cost by rank", printBalance},
@@ -75,7 +74,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	flag.StringVar(&b.picture, "picture", "", "draw the picture of table mixpicture into this SVG `file`")
 	flag.StringVar(&b.folder, "folder", "", "publish the documents into this `folder`, which stays; they are taken from there when it has them")
 	flag.IntVar(&b.repeats, "repeats", 3, "times that each start is measured; tables show the median")
-	flag.BoolVar(&b.json, "json", false, "print table wait, and nothing else, as JSON")
+	flag.BoolVar(&b.json, "json", false, "print table tail as JSON, for clients with large windows alone")
 	flag.Parse()
 	if *list {
 		for _, t := range tables {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"syscall"
@@ -38,7 +39,11 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 		return err
 	}
 	add("raw socket", raw, "", "", "")
-	for _, window := range []int32{16 << 20, 256 << 10} {
+	windows := []int32{16 << 20, 256 << 10}
+	if b.json {
+		windows = windows[:1]
+	}
+	for _, window := range windows {
 		var s paces
 		var cpu time.Duration
 		var misses int64
@@ -52,10 +57,25 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 		}); err != nil {
 			return err
 		}
+		if b.json {
+			return json.NewEncoder(out).Encode(map[string]waits{"daemon": waitsOf(s), "raw socket": waitsOf(raw)})
+		}
 		add(fmt.Sprintf("loaderd, clients' windows of %d KiB", window>>10), s, milliseconds(quantile(s.latencies, .999)-quantile(raw.latencies, .999)),
 			milliseconds(cpu/time.Duration(b.steps)), thousands(misses))
 	}
 	return m.print(out)
+}
+
+// waits are quantiles of how long a step took, in ms.
+type waits struct {
+	Half     float64 `json:"p50"`
+	Hundred  float64 `json:"p99"`
+	Thousand float64 `json:"p99.9"`
+}
+
+func waitsOf(p paces) waits {
+	at := func(q float64) float64 { return float64(quantile(p.latencies, q)) / float64(time.Millisecond) }
+	return waits{at(.5), at(.99), at(.999)}
 }
 
 // perThousand is how many of a thousand steps took longer than d.

@@ -69,7 +69,7 @@ def idle(bench: Bench) -> Iterator[Measure]:
 def waits(bench: Bench) -> Iterator[Measure]:
     """Eight ranks in lock step that compute for 10 ms, and the same ranks at a raw socket."""
     size = ["-documents", 30_000, "-steps", 20] if bench.moment else ["-documents", 300_000, "-steps", 2000]
-    found = bench.ask([bench.program("guarantees"), "-json", *size, "wait"])
+    found = bench.ask([bench.program("guarantees"), "-json", *size, "tail"])
     for share in ("p50", "p99", "p99.9"):
         yield Measure(f"wait for a step, {share}", found["daemon"][share], "ms", found["raw socket"][share], "a raw socket", better="lower")
 
