@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/corpus"
 	"loaderd/internal/demo"
 	"loaderd/internal/reader"
 )
@@ -53,6 +54,26 @@ func runDemo(t *testing.T, args ...string) (code int, stdout, stderr string) {
 		t.Errorf("left behind: %v", left)
 	}
 	return code, out.String(), err.String()
+}
+
+// The demo of the README is given no files: what it finds it can read, to the last file.
+func TestDemoFindsWhatItCanRead(t *testing.T) {
+	inputs, _, from, err := (&demoFlags{}).documents(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := 0
+	for _, in := range inputs {
+		for _, err := range in.Documents(t.Context()) {
+			if skip := (*corpus.SkipError)(nil); err != nil && !errors.As(err, &skip) {
+				t.Fatal(err)
+			}
+			documents++
+		}
+	}
+	if documents < 5000 {
+		t.Fatalf("%d documents in %s", documents, from)
+	}
 }
 
 func TestDemoFigures(t *testing.T) {

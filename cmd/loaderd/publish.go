@@ -70,7 +70,7 @@ room, raise stream.max_bytes in the daemon's configuration. A server that cannot
   loaderd publish corpus/*.jsonl.zst
 
   # a source tree under a source name of its own
-  loaderd publish --source go --skip-too-large "$(go env GOROOT)/src"
+  loaderd publish --source go --format text --skip-too-large "$(go env GOROOT)/src"
 
   # Parquet with another column, to a cluster with TLS and credentials
   loaderd publish --nats tls://nats-1:4222 --creds app.creds --tls-ca ca.pem --text-column content data/

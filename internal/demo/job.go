@@ -23,9 +23,10 @@ type Options struct {
 	Began  time.Time     // of the command
 	Config config.Config // of the daemon
 	Inputs []*corpus.Input
-	From   string // what the documents are, for people
-	World  int    // readers
-	Limit  int64  // publish at most so many documents; 0 is all
+	From   string        // what the documents are, for people
+	Format corpus.Format // as which they were read; empty is Auto
+	World  int           // readers
+	Limit  int64         // publish at most so many documents; 0 is all
 	Log    *slog.Logger
 	Notes  *Notes // what Log writes to
 }

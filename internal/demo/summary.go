@@ -17,6 +17,7 @@ import (
 type Summary struct {
 	Complete           bool    `json:"complete"` // every step was read; false when it was stopped early
 	From               string  `json:"from"`
+	Format             string  `json:"format,omitempty"` // as which the documents were read; empty: what each file holds was looked up
 	Tokenizer          string  `json:"tokenizer"`
 	Method             string  `json:"method"`
 	RowLengths         []int   `json:"row_lengths"`
@@ -57,7 +58,7 @@ func (j *Job) Summary() Summary {
 	s := f.Stats
 	plan := j.Config.Plan
 	sum := Summary{
-		From: j.From, Tokenizer: j.Config.Tokenizer.Name, Method: plan.Packing.Method, RowLengths: plan.Packing.Buckets,
+		From: j.From, Format: string(j.Format), Tokenizer: j.Config.Tokenizer.Name, Method: plan.Packing.Method, RowLengths: plan.Packing.Buckets,
 		StepRows: plan.Steps.PerBucket(plan.Packing.Buckets), Readers: j.World, Documents: f.Offered,
 		Packed: s.Documents, Duplicates: s.Duplicates, Undecoded: s.Undecoded, Tokens: s.Tokens, TokensRead: f.Tokens,
 		Dropped: s.Dropped, Repeated: s.Repeated, Steps: f.Read, Rows: s.Rows, AgeMax: s.AgeMax,
@@ -137,16 +138,20 @@ func (s Summary) WriteText(w io.Writer, stays bool) error {
 	case stays:
 		fmt.Fprintf(&b, "\nStill serving. The live page is at %s\n\nThe same steps from Python (pip install pyarrow numpy):\n\n%s\nctrl-C ends it.\n", s.Page, snippet(s.Flight, s.Readers))
 	default:
+		format := ""
+		if s.Format != "" {
+			format = "--format " + s.Format + " "
+		}
 		fmt.Fprintf(&b, `
 A daemon of your own, and documents for it:
 
   loaderd serve --data-dir ./loaderd-data
-  loaderd publish %s
+  loaderd publish %s%s
 
 Its steps from Python (pip install pyarrow numpy). loaderd demo --stay has the
 same for the steps of the demo itself.
 
-%s`, s.From, snippet("grpc://127.0.0.1:8815", s.Readers))
+%s`, format, s.From, snippet("grpc://127.0.0.1:8815", s.Readers))
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write summary: %w", err)

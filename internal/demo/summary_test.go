@@ -56,7 +56,7 @@ func TestDemoSaysWhatIsSplit(t *testing.T) {
 
 // someSummary is what a demo on two readers did.
 func someSummary() Summary {
-	return Summary{Complete: true, From: "/usr/local/go/src", Tokenizer: "gpt2", Method: "bucket", RowLengths: []int{2048}, StepRows: []int{64}, Readers: 2,
+	return Summary{Complete: true, From: "/usr/local/go/src", Format: "text", Tokenizer: "gpt2", Method: "bucket", RowLengths: []int{2048}, StepRows: []int{64}, Readers: 2,
 		ReadersAgreed: true, Documents: 12_345, LeftOut: 67, TextBytes: 89_012_345, Packed: 12_300, Duplicates: 45, Tokens: 23_456_789, TokensRead: 23_456_700,
 		Dropped: 89, Repeated: 0, Steps: 179, Rows: 11_456, PaddingRatio: 0.00123, TruncationRatio: 0.2345, AgeMax: 4096, Seconds: 12.5, FirstBatchSeconds: 1.25,
 		TokensPerSecond: 1_876_543.2, TextBytesPerSecond: 7_120_987.6, PeakMemory: 512 << 20, Page: "http://127.0.0.1:4713", Flight: "grpc://127.0.0.1:4711", NATS: "nats://127.0.0.1:4712",

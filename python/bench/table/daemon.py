@@ -35,10 +35,7 @@ def end_to_end(bench: Bench) -> Iterator[Measure]:
 
 
 def demo(bench: Bench) -> Iterator[Measure]:
-    go = bench.say(["go", "env", "GOROOT"]).strip() + "/src/"
-    # not all of Go's source: the demo refuses a broken archive among the tests of archive/tar
-    folders = [go + f for f in (["net"] if bench.moment else ["cmd/compile", "net", "runtime", "crypto"])]
-    command = [bench.program("loaderd"), "demo", "--json", *folders, *(["--limit", 300] if bench.moment else [])]
+    command = [bench.program("loaderd"), "demo", "--json", *(["--limit", 300] if bench.moment else [])]
     rounds = 1 if bench.moment else 3
     runs, torch = [], []
     for _ in range(rounds):
