@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +51,7 @@ type Daemon struct {
 	again    chan struct{} // asks for certificates, tokens and identities to be read again
 
 	stopRun context.CancelFunc
+	unbound func()        // ends what bounds the memory
 	served  chan struct{} // closed when the run has ended; nil before it has begun
 	result  error         // of the run; read after served
 	ended   chan struct{} // closed when the run or a server has ended
@@ -61,13 +61,11 @@ type Daemon struct {
 // Start brings everything up and returns when readers can connect. ctx bounds the start only.
 func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, err error) {
 	began := time.Now()
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50) // most of the heap are caches that stay: without this the process grows to twice their bounds
-	}
 	holder := Holder()
 	events := status.NewEvents(holder.Name())
 	log = slog.New(events.Handler(log.Handler()))
-	d := &Daemon{config: c, log: log, dead: deadletter.NewTallies(), metrics: prometheus.NewRegistry(), again: make(chan struct{}, 1), ended: make(chan struct{}), stopRun: func() {}}
+	d := &Daemon{config: c, log: log, dead: deadletter.NewTallies(), metrics: prometheus.NewRegistry(), again: make(chan struct{}, 1), ended: make(chan struct{}), stopRun: func() {},
+		unbound: boundMemory(c)}
 	defer func() {
 		if err != nil {
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Shutdown.Timeout)
@@ -255,6 +253,7 @@ func (d *Daemon) Stop(ctx context.Context) error {
 
 // close ends what has been started: readers first, who are told why, then the run, the store last.
 func (d *Daemon) close(ctx context.Context) (err error) {
+	defer d.unbound()
 	d.tell(ctx)
 	if d.flight != nil {
 		readers, cancel := half(ctx) // one that does not read must not take the time that the run needs

@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"math"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/internal/config"
+)
+
+// The limit is what is configured, follows what is in use where that is more, and ends with the daemon.
+func TestMemoryIsBound(t *testing.T) {
+	for _, x := range []struct{ least, live, want int64 }{{500, 0, 500}, {500, 400, 500}, {500, 800, 1000}, {500, 4000, 5000}} {
+		if got := memoryLimit(x.least, x.live); got != x.want {
+			t.Errorf("%d in use of %d: %d, want %d", x.live, x.least, got, x.want)
+		}
+	}
+	t.Setenv("GOMEMLIMIT", "")
+	synctest.Test(t, func(t *testing.T) {
+		c := config.Default()
+		c.Serve.CacheBytes, c.Stream.BufferBytes = 100<<20, 1<<20
+		end := boundMemory(c)
+		if got := debug.SetMemoryLimit(-1); got != baseMemory+101<<20 {
+			t.Errorf("the limit is %d", got)
+		}
+		debug.SetMemoryLimit(1 << 20)
+		time.Sleep(2 * memoryLooks)
+		synctest.Wait()
+		if got := debug.SetMemoryLimit(-1); got < baseMemory+101<<20 {
+			t.Errorf("a moment later the limit is %d", got)
+		}
+		end()
+	})
+	if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
+		t.Errorf("behind the end the limit is %d", got)
+	}
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	boundMemory(config.Default())()
+	if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
+		t.Errorf("the limit is %d where the environment has one", got)
+	}
+}
