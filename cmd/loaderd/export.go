@@ -37,8 +37,8 @@ In Python loaderd.frozen.Frozen reads such a folder and gives the steps that loa
 			if err := stepRange(steps, &options); err != nil {
 				return usageError{fmt.Errorf("--steps: %w", err)}
 			}
-			if options.FileSteps == 0 {
-				return usageError{errors.New("--file-steps 0: want 1 step or more")}
+			if err := options.Check(); err != nil {
+				return usageError{fmt.Errorf("--%w", err)}
 			}
 			options.OnPart = func(p export.Part) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "steps %d to %d: %s rows\n", p.First, p.First+p.Steps-1, quantity.Count(p.Rows))

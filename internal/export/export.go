@@ -59,8 +59,24 @@ type writer interface {
 	Close() error
 }
 
+// Check refuses what no run can be exported as, by the names that the options have on the command line. Nobody is asked.
+func (o Options) Check() error {
+	switch {
+	case !slices.Contains(Formats, o.Format):
+		return fmt.Errorf("format %q: want one of %v", o.Format, Formats)
+	case o.FileSteps == 0:
+		return errors.New("file-steps 0: want 1 step or more")
+	case o.Dir == "":
+		return errors.New("out: want a folder")
+	}
+	return nil
+}
+
 // Run exports steps and returns what the folder holds then, also where it ends with an error.
 func Run(ctx context.Context, c *reader.Client, o Options) (*Manifest, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
 	info, err := c.Info(ctx, o.Run)
 	if err != nil {
 		return nil, err
@@ -114,9 +130,6 @@ func (m *Manifest) reopen(end uint64) {
 
 // manifest is that of an export that begins.
 func (o Options) manifest(info loader.Info) (*Manifest, error) {
-	if !slices.Contains(Formats, o.Format) {
-		return nil, fmt.Errorf("format %q: want one of %v", o.Format, Formats)
-	}
 	if o.FromOldest {
 		o.First = info.Oldest
 	}
@@ -135,7 +148,7 @@ func (o Options) manifest(info loader.Info) (*Manifest, error) {
 		return nil, err
 	}
 	m := &Manifest{Version: manifestVersion, Format: o.Format, Run: info.Run, RunID: info.ID, Fingerprint: info.Fingerprint, Config: config, First: o.First,
-		End: o.End, Columns: columns, FileSteps: max(o.FileSteps, 1), Parts: []Part{}}
+		End: o.End, Columns: columns, FileSteps: o.FileSteps, Parts: []Part{}}
 	for _, s := range info.Sources {
 		m.Sources = append(m.Sources, s.Name)
 	}
