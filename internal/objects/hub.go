@@ -25,7 +25,11 @@ type hub struct {
 }
 
 func openHub(client *http.Client, bucket string) (store, error) {
-	name, revision, _ := strings.Cut(strings.TrimPrefix(bucket, "datasets/"), "@")
+	name, written, _ := strings.Cut(strings.TrimPrefix(bucket, "datasets/"), "@")
+	revision, err := url.PathUnescape(written)
+	if err != nil {
+		return nil, err
+	}
 	if revision == "" {
 		revision = "main"
 	}

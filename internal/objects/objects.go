@@ -104,13 +104,9 @@ func parse(pattern string) (address, error) {
 			return a, fmt.Errorf("%s: want %s://BUCKET/PATH, with * and ** in the path alone", pattern, scheme)
 		}
 	case "hf":
-		parts := strings.SplitN(rest, "/", 4)
-		if len(parts) < 3 || parts[0] != "datasets" || parts[1] == "" || parts[2] == "" || strings.ContainsAny(parts[1]+parts[2], "*?[{") {
-			return a, fmt.Errorf("%s: want hf://datasets/OWNER/NAME/PATH or hf://datasets/OWNER/NAME@REVISION/PATH", pattern)
-		}
-		a.bucket = strings.Join(parts[:3], "/")
-		if len(parts) == 4 {
-			a.name = parts[3]
+		var err error
+		if a.bucket, a.name, err = parseHub(rest); err != nil {
+			return a, fmt.Errorf("%s: %w", pattern, err)
 		}
 	case "http", "https":
 		return a, nil

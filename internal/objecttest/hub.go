@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,12 +18,16 @@ import (
 // Commit is the commit that main of each data set of a Hub is at.
 const Commit = "0123456789abcdef0123456789abcdef01234567"
 
+// BranchCommit is the commit of a data set's other revisions, which have the same files.
+const BranchCommit = "89abcdef0123456789abcdef0123456789abcdef"
+
 // Hub is a double of the Hugging Face hub's interface of files: revisions, a tree in pages, and files by a redirect to another server.
 type Hub struct {
 	*httptest.Server
-	Files *Web   // where it sends to
-	Token string // that reads; empty lets everybody read
-	Page  int    // entries of a page of a tree
+	Files    *Web     // where it sends to
+	Token    string   // that reads; empty lets everybody read
+	Page     int      // entries of a page of a tree
+	Branches []string // revisions beside main
 
 	mu    sync.Mutex
 	paths map[string][]string // by data set
@@ -51,12 +56,15 @@ func (h *Hub) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		http.Error(out, `{"error":"Invalid username or password."}`, http.StatusUnauthorized)
 		return
 	}
-	api, isAPI := strings.CutPrefix(r.URL.Path, "/api/datasets/")
-	path, isFile := strings.CutPrefix(r.URL.Path, "/datasets/")
+	api, isAPI := strings.CutPrefix(r.URL.EscapedPath(), "/api/datasets/")
+	path, isFile := strings.CutPrefix(r.URL.EscapedPath(), "/datasets/")
 	if isFile {
 		api = path
 	}
-	parts := strings.SplitN(api, "/", 5)
+	parts := strings.SplitN(api, "/", 5) // a revision is one part of a path, its slashes escaped
+	for i, part := range parts {
+		parts[i], _ = url.PathUnescape(part)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(parts) < 4 || h.paths[parts[0]+"/"+parts[1]] == nil {
@@ -67,12 +75,15 @@ func (h *Hub) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	if len(parts) == 5 {
 		within = parts[4]
 	}
+	known := parts[3] == Commit || parts[3] == BranchCommit
 	switch {
 	case isAPI && parts[2] == "revision" && parts[3] == "main":
 		_ = json.NewEncoder(out).Encode(map[string]string{"sha": Commit})
-	case isAPI && parts[2] == "tree" && parts[3] == Commit:
+	case isAPI && parts[2] == "revision" && len(parts) == 4 && slices.Contains(h.Branches, parts[3]):
+		_ = json.NewEncoder(out).Encode(map[string]string{"sha": BranchCommit})
+	case isAPI && parts[2] == "tree" && known:
 		h.tree(out, r, set, within)
-	case isFile && parts[2] == "resolve" && parts[3] == Commit:
+	case isFile && parts[2] == "resolve" && known:
 		http.Redirect(out, r, strings.Replace(h.Files.URL, "127.0.0.1", "localhost", 1)+"/"+set+"/"+within, http.StatusFound)
 	default:
 		http.NotFound(out, r)
