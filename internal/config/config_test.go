@@ -419,12 +419,12 @@ func TestPull(t *testing.T) {
 		t.Errorf("%+v; again %s", c.Pull, d)
 	}
 	for yaml, want := range map[string]string{
-		"pull: {from: [/data/x.jsonl]}":                                              "is no address",
-		"pull: {from: [\"s3://b/x\"]}\nsources: {web: {}}":                           "sources.NAME.from",
-		"sources: {web: {from: [\"https://user:hush@h/*?k=hush\"]}}":                 "",
-		"sources: {web: {from: 7}}":                                                  "a list of addresses",
-		"sources: {web: {from: [\"s3://b/x\"], epochs: 2}}\nserve: {release: purge}": "read once",
-		"pull: {follow: 1ms}":                                                        "1s at least",
+		"pull: {from: [/data/x.jsonl]}":                                                   "is no address",
+		"pull: {from: [\"s3://bucket/x\"]}\nsources: {web: {}}":                           "sources.NAME.from",
+		"sources: {web: {from: [\"https://user:hush@h/*?k=hush\"]}}":                      "",
+		"sources: {web: {from: 7}}":                                                       "a list of addresses",
+		"sources: {web: {from: [\"s3://bucket/x\"], epochs: 2}}\nserve: {release: purge}": "read once",
+		"pull: {follow: 1ms}":                                                             "1s at least",
 	} {
 		_, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(yaml)})
 		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) || strings.Contains(fmt.Sprint(err), "hush") {

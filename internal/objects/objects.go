@@ -103,6 +103,11 @@ func parse(pattern string) (address, error) {
 		if a.bucket == "" || strings.ContainsAny(a.bucket, "*?[{") {
 			return a, fmt.Errorf("%s: want %s://BUCKET/PATH, with * and ** in the path alone", pattern, scheme)
 		}
+		if scheme == "s3" {
+			if err := checkS3(a); err != nil {
+				return a, fmt.Errorf("%s: %w", pattern, err)
+			}
+		}
 	case "hf":
 		var err error
 		if a.bucket, a.name, err = parseHub(rest); err != nil {

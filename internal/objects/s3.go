@@ -3,6 +3,7 @@ package objects
 import (
 	"cmp"
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-ini/ini"
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
 const deniedS3 = "credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE and ~/.aws, a web identity, or the machine's role; " +
@@ -33,13 +35,21 @@ func openS3(client *http.Client, bucket string) (store, error) {
 		return nil, errors.New("AWS_ENDPOINT_URL is no address: want such as https://minio.example.org:9000")
 	}
 	core, err := minio.NewCore(u.Host, &minio.Options{
-		Creds: awsCredentials(client), Secure: u.Scheme == "https", Transport: client.Transport, MaxRetries: 1,
+		Creds: awsCredentials(client), Secure: u.Scheme == "https", Transport: onTheWay{client.Transport}, MaxRetries: 1,
 		Region: cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), profile("region")),
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &s3{core, bucket}, nil
+}
+
+// checkS3 refuses names that S3 has not, which no server needs to be asked about.
+func checkS3(a address) error {
+	if err := errors.Join(s3utils.CheckValidBucketName(a.bucket), s3utils.CheckValidObjectNamePrefix(literal(a.name))); err != nil {
+		return fmt.Errorf("this can be no name in S3: %w", err)
+	}
+	return nil
 }
 
 // awsCredentials asks where AWS's own programs ask, in their order; nothing anywhere means that nobody is asked who they are.
@@ -144,11 +154,7 @@ func (s *s3) wrong(ctx context.Context, name string, err error) error {
 	}
 	answer := minio.ToErrorResponse(err)
 	if answer.StatusCode == 0 {
-		var at *url.Error
-		if errors.As(err, &at) {
-			err = at.Err
-		}
-		return &Error{Kind: Down, URL: where, Err: fmt.Errorf("%s does not answer: %w", s.core.EndpointURL().Host, err)}
+		return s.unanswered(where, err)
 	}
 	e := &Error{URL: where, Err: fmt.Errorf("%s answers %s", s.core.EndpointURL().Host, answer.Code)}
 	kindOf(e, answer.StatusCode, deniedS3)
@@ -163,6 +169,24 @@ func (s *s3) wrong(ctx context.Context, name string, err error) error {
 		e.Err = errors.New("the object has changed since it was listed")
 	case "ExpiredToken", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed":
 		e.Kind, e.hint = Denied, deniedS3
+	}
+	return e
+}
+
+// unanswered is an error of the library that is no server's answer: of the way to it, which may pass, or of what is asked, which does not.
+func (s *s3) unanswered(where string, err error) *Error {
+	e := &Error{Kind: Unusable, URL: where, Err: err}
+	var at *url.Error
+	var broken *wayError
+	var text *xml.SyntaxError
+	switch {
+	case errors.As(err, &at):
+		e.Kind, err = Down, at.Err
+	case errors.As(err, &broken), err == io.EOF, errors.As(err, &text) && text.Msg == "unexpected EOF": // the last two of answers without a length
+		e.Kind = Down
+	}
+	if e.Kind == Down {
+		e.Err = fmt.Errorf("%s does not answer: %w", s.core.EndpointURL().Host, err)
 	}
 	return e
 }

@@ -74,6 +74,24 @@ func (w *Web) Requests() []*http.Request {
 func (w *Web) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	data, there := w.objects[r.URL.Path]
+	w.mu.Unlock()
+	w.respond(out, r, func(out http.ResponseWriter, whole bool) {
+		if !there {
+			http.NotFound(out, r)
+			return
+		}
+		serve(out, r, data, whole)
+	})
+}
+
+// answer answers with what is no object.
+func (w *Web) answer(out http.ResponseWriter, r *http.Request, body []byte) {
+	w.respond(out, r, func(out http.ResponseWriter, _ bool) { _, _ = out.Write(body) })
+}
+
+// respond notes a request, and has it answered with the fault that it meets.
+func (w *Web) respond(out http.ResponseWriter, r *http.Request, good func(out http.ResponseWriter, whole bool)) {
+	w.mu.Lock()
 	faults, whole := w.faults, w.whole
 	w.requests = append(w.requests, r)
 	w.mu.Unlock()
@@ -90,16 +108,11 @@ func (w *Web) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 			out = &cutWriter{ResponseWriter: out, left: f.After}
 		}
 	}
-	if !there {
-		http.NotFound(out, r)
-		return
-	}
-	serve(out, r, data, whole)
+	good(out, whole)
 }
 
 func serve(out http.ResponseWriter, r *http.Request, data []byte, whole bool) {
-	sum := sha256.Sum256(data)
-	out.Header().Set("ETag", `"`+hex.EncodeToString(sum[:8])+`"`)
+	out.Header().Set("ETag", etag(data))
 	if whole {
 		r = r.Clone(r.Context())
 		r.Header.Del("Range")
@@ -107,6 +120,11 @@ func serve(out http.ResponseWriter, r *http.Request, data []byte, whole bool) {
 	}
 	out.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeContent(out, r, "", time.Time{}, bytes.NewReader(data))
+}
+
+func etag(data []byte) string {
+	sum := sha256.Sum256(data)
+	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }
 
 // cutWriter cuts the connection behind so many bytes.
