@@ -8,6 +8,12 @@ import (
 	"strconv"
 )
 
+// ProfileSetting is a setting of a profile in AWS's files.
+func ProfileSetting(profile, setting string) (string, error) {
+	p, err := readProfile(profile)
+	return p.settings[setting], err
+}
+
 // PutAzure makes a blob, or with an empty name the container, by the requests that this package signs.
 func PutAzure(ctx context.Context, container, name string, data []byte) error {
 	st, err := openAzure(&http.Client{Transport: http.DefaultTransport}, container)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
 // Object is an object as a listing has it.
@@ -37,6 +39,7 @@ type Options struct {
 type Stores struct {
 	options Options
 	client  *http.Client
+	aws     *credentials.Credentials // of all buckets of S3
 
 	mu      sync.Mutex
 	opened  map[string]store
@@ -63,7 +66,8 @@ func New(o Options) *Stores {
 	transport.MaxIdleConnsPerHost = 16
 	transport.ResponseHeaderTimeout = headerPatience
 	transport.DisableCompression = true // an object's bytes are what is stored
-	return &Stores{options: o, client: &http.Client{Transport: transport}, opened: map[string]store{}, secrets: map[string]string{}}
+	client := &http.Client{Transport: transport}
+	return &Stores{options: o, client: client, aws: credentials.New(&awsIdentity{client: client}), opened: map[string]store{}, secrets: map[string]string{}}
 }
 
 // headerPatience is how long an answer may take to begin.
@@ -133,7 +137,7 @@ func (s *Stores) store(ctx context.Context, a address) (store, error) {
 	var err error
 	switch a.scheme {
 	case "s3":
-		st, err = openS3(s.client, a.bucket)
+		st, err = openS3(s.client, s.aws, a.bucket)
 	case "gs":
 		st, err = openGS(ctx, s.client, a.bucket)
 	case "az":

@@ -10,17 +10,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
-	"time"
 
-	"github.com/go-ini/ini"
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
-
-const deniedS3 = "credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE and ~/.aws, a web identity, or the machine's role; " +
-	"they need s3:ListBucket on the bucket and s3:GetObject below it"
 
 // s3 is a bucket of S3, or of a server that speaks its protocol.
 type s3 struct {
@@ -28,20 +22,28 @@ type s3 struct {
 	bucket string
 }
 
-func openS3(client *http.Client, bucket string) (store, error) {
-	endpoint := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), profile("endpoint_url"), "https://s3.amazonaws.com")
+func openS3(client *http.Client, who *credentials.Credentials, bucket string) (store, error) {
+	p, err := readProfile(namedProfile())
+	if err != nil {
+		return nil, err
+	}
+	endpoint := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), p.settings["endpoint_url"], "https://s3.amazonaws.com")
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("AWS_ENDPOINT_URL is no address: want such as https://minio.example.org:9000")
 	}
 	core, err := minio.NewCore(u.Host, &minio.Options{
-		Creds: awsCredentials(client), Secure: u.Scheme == "https", Transport: onTheWay{client.Transport}, MaxRetries: 1,
-		Region: cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), profile("region")),
+		Creds: who, Secure: u.Scheme == "https", Transport: onTheWay{client.Transport}, MaxRetries: 1, Region: awsRegion(p),
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &s3{core, bucket}, nil
+}
+
+// awsRegion is the region that the environment or the profile names; empty where neither does.
+func awsRegion(p awsProfile) string {
+	return cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), p.settings["region"])
 }
 
 // checkS3 refuses names that S3 has not, which no server needs to be asked about.
@@ -50,63 +52,6 @@ func checkS3(a address) error {
 		return fmt.Errorf("this can be no name in S3: %w", err)
 	}
 	return nil
-}
-
-// awsCredentials asks where AWS's own programs ask, in their order; nothing anywhere means that nobody is asked who they are.
-func awsCredentials(client *http.Client) *credentials.Credentials {
-	if os.Getenv("AWS_SHARED_CREDENTIALS_FILE") == "" && os.Getenv("AWS_ACCESS_KEY_ID") == "" && os.Getenv("AWS_PROFILE") == "" && noRole() && !hasFile() {
-		return credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
-	}
-	chain := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
-	if !noRole() {
-		// A machine of no cloud does not answer: it is not waited for.
-		chain = append(chain, &credentials.IAM{Client: &http.Client{Transport: client.Transport, Timeout: 3 * time.Second}})
-	}
-	return credentials.NewChainCredentials(chain)
-}
-
-// noRole says that the machine's role is not to be asked for.
-func noRole() bool {
-	for _, name := range []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
-		if os.Getenv(name) != "" {
-			return false
-		}
-	}
-	return os.Getenv("AWS_EC2_METADATA_DISABLED") == "true"
-}
-
-func hasFile() bool {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return false
-	}
-	for _, name := range []string{"credentials", "config"} {
-		if _, err := os.Stat(filepath.Join(home, ".aws", name)); err == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// profile is a setting of the profile in ~/.aws/config; empty where there is none.
-func profile(key string) string {
-	file := os.Getenv("AWS_CONFIG_FILE")
-	if file == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return ""
-		}
-		file = filepath.Join(home, ".aws", "config")
-	}
-	config, err := ini.Load(file)
-	if err != nil {
-		return ""
-	}
-	section := "default"
-	if name := os.Getenv("AWS_PROFILE"); name != "" && name != section {
-		section = "profile " + name
-	}
-	return config.Section(section).Key(key).String()
 }
 
 func (s *s3) list(ctx context.Context, prefix string, yield func(string, Object) error) error {
@@ -151,6 +96,11 @@ func (s *s3) wrong(ctx context.Context, name string, err error) error {
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if own := (*Error)(nil); errors.As(err, &own) { // of who asks
+		e := *own
+		e.URL = where
+		return &e
 	}
 	answer := minio.ToErrorResponse(err)
 	if answer.StatusCode == 0 {

@@ -120,6 +120,22 @@ func TestServers(t *testing.T) {
 	}
 }
 
+// Keys of a profile sign what a real server checks.
+func TestProfileAtServer(t *testing.T) {
+	if !testscale.All() {
+		t.Skip("the servers are built and installed: LOADERD_TEST=all")
+	}
+	x := s3Server(t)
+	x.put(t, "a.jsonl", []byte("data"))
+	const profile = "[profile train]\nregion = us-east-1\nendpoint_url = %s\naws_access_key_id = %s\naws_secret_access_key = %s\n"
+	atHome(t, fmt.Sprintf(profile, x.address, objecttest.S3Access, objecttest.S3Secret), "")
+	t.Setenv("AWS_PROFILE", "train")
+	s := objects.New(objects.Options{Patience: patience})
+	if data, err := readAll(t.Context(), s, list(t, s, "s3://"+bucket+"/**")[0], 0); err != nil || string(data) != "data" {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
 func listAndRead(t *testing.T, x server, data []byte) {
 	s := objects.New(objects.Options{Patience: patience})
 	for pattern, want := range map[string]string{

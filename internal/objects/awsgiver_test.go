@@ -1,0 +1,69 @@
+package objects_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"loaderd/internal/objecttest"
+)
+
+// giver is a double of those who give credentials in AWS's cloud: the service of roles, that of a container, and the machine's.
+type giver struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	machine bool          // it has a role
+	lasts   time.Duration // what the machine gives
+	asked   int           // times that the machine was asked for credentials
+}
+
+func newGiver(t *testing.T) *giver {
+	g := &giver{lasts: time.Hour}
+	g.Server = httptest.NewServer(g)
+	t.Cleanup(g.Close)
+	return g
+}
+
+func (g *giver) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	const asJSON = `{"Code": "Success", "AccessKeyId": %q, "SecretAccessKey": "s", "Token": %q, "Expiration": %q}`
+	const machine = "/latest/meta-data/iam/security-credentials/"
+	switch path := r.URL.Path; {
+	case path == "/box" && r.Header.Get("Authorization") == "open":
+		fmt.Fprintf(out, asJSON, "BOX", "boxed", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	case path == "/latest/api/token":
+		g.asked++
+		_, _ = out.Write([]byte("session"))
+	case !g.machine && strings.HasPrefix(path, "/latest/"):
+		http.NotFound(out, r)
+	case path == machine:
+		_, _ = out.Write([]byte("reader"))
+	case path == machine+"reader" && r.Header.Get("X-Aws-Ec2-Metadata-Token") == "session":
+		fmt.Fprintf(out, asJSON, fmt.Sprintf("MACHINE%d", g.asked), "t", time.Now().Add(g.lasts).UTC().Format(time.RFC3339))
+	case path == "/" && r.Method == http.MethodPost:
+		g.role(out, r)
+	default:
+		http.NotFound(out, r)
+	}
+}
+
+// role gives keys by which a test knows who asked for which role, and how.
+func (g *giver) role(out http.ResponseWriter, r *http.Request) {
+	_, name, _ := strings.Cut(r.FormValue("RoleArn"), "role/")
+	by := objecttest.Asked(r) + r.FormValue("WebIdentityToken")
+	action := r.FormValue("Action")
+	if name == "forbidden" || action == "AssumeRole" && !strings.Contains(r.Header.Get("Authorization"), "/eu-north-1/sts/aws4_request") {
+		out.WriteHeader(http.StatusForbidden)
+		_, _ = out.Write([]byte("<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>"))
+		return
+	}
+	fmt.Fprintf(out, `<%sResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><%sResult><Credentials><AccessKeyId>%s</AccessKeyId>`+
+		`<SecretAccessKey>s</SecretAccessKey><SessionToken>%s</SessionToken><Expiration>%s</Expiration></Credentials></%sResult></%sResponse>`,
+		action, action, strings.ToUpper(name), by+r.FormValue("ExternalId"), time.Now().Add(time.Hour).UTC().Format(time.RFC3339), action, action)
+}
