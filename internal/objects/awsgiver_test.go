@@ -23,10 +23,24 @@ type giver struct {
 }
 
 func newGiver(t *testing.T) *giver {
-	g := &giver{lasts: time.Hour}
+	g := &giver{}
 	g.Server = httptest.NewServer(g)
 	t.Cleanup(g.Close)
 	return g
+}
+
+// gives has the machine give credentials of a role that last so long, or none, and counts anew how often it is asked.
+func (g *giver) gives(role bool, lasts time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.machine, g.lasts, g.asked = role, lasts, 0
+}
+
+// times is how often the machine was asked.
+func (g *giver) times() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked
 }
 
 func (g *giver) ServeHTTP(out http.ResponseWriter, r *http.Request) {

@@ -167,7 +167,7 @@ func TestWhoAsksS3(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s3, g := corpusOf(t, []byte("data")), newGiver(t)
-			g.machine = x.machine
+			g.gives(x.machine, time.Hour)
 			atHome(t, awsConfig, awsKeys)
 			t.Setenv("AWS_REGION", "")
 			t.Setenv("AWS_EC2_METADATA_DISABLED", "false")
@@ -241,22 +241,20 @@ func TestMachineIsAskedOnce(t *testing.T) {
 			}
 		}
 	}
-	use(objects.New(objects.Options{Patience: patience}))
-	if g.asked != 1 {
-		t.Errorf("a machine without a role was asked %d times for 4 requests, want once", g.asked)
+	var s *objects.Stores
+	for _, x := range []struct {
+		role  bool
+		lasts time.Duration
+		want  int
+	}{{false, 0, 1}, {true, time.Hour, 1}, {true, -time.Second, 4}} {
+		g.gives(x.role, x.lasts)
+		s = objects.New(objects.Options{Patience: patience})
+		use(s)
+		if n := g.times(); n != x.want {
+			t.Errorf("a machine with a role: %v, for %v, was asked %d times for 4 requests; want %d", x.role, x.lasts, n, x.want)
+		}
 	}
-	g.machine, g.asked = true, 0
-	use(objects.New(objects.Options{Patience: patience}))
-	if g.asked != 1 {
-		t.Errorf("a machine with a role was asked %d times for 4 requests, want once", g.asked)
-	}
-	g.lasts, g.asked = -time.Second, 0
-	s := objects.New(objects.Options{Patience: patience})
-	use(s)
-	if g.asked != 4 {
-		t.Errorf("a machine whose credentials end at once was asked %d times for 4 requests, want each time", g.asked)
-	}
-	g.machine = false
+	g.gives(false, 0)
 	before := len(s3.Web.Requests())
 	if _, err := s.List(t.Context(), "s3://"+bucket+"/**"); !objects.IsKind(err, objects.Down) || len(s3.Web.Requests()) != before {
 		t.Errorf("of a machine that gives its role no more: %v, and %d requests", err, len(s3.Web.Requests())-before)
