@@ -307,6 +307,29 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
+// A document whose headers no server takes, for its loss changes often, stops the source where it is, unless such are left out.
+func TestHeadersThatAreTooLarge(t *testing.T) {
+	h := hub(t)
+	ids, loss := slices.Repeat([]int{5}, 40_000), slices.Repeat([]bool{true, false}, 20_000)
+	line, err := json.Marshal(map[string]any{"ids": ids, "loss": loss})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Put("o/n", "data/00.jsonl", []byte("{\"ids\": [1]}\n"+string(line)+"\n{\"ids\": [2]}\n"))
+	docs := natstest.Start(t).Store().Source("web", 1)
+	p := start(t, docs, pulling.Options{Fingerprint: "sha256:x", How: pulling.How{Tokens: true}})
+	until(t, "the trouble", func() bool { return strings.Contains(p.Status().Trouble, "bytes of headers") })
+	if s := p.Status(); s.Documents != 1 || !strings.Contains(s.Trouble, "data/00.jsonl") {
+		t.Errorf("%+v", s)
+	}
+	p.stop()
+	p = start(t, docs, pulling.Options{Fingerprint: "sha256:x", How: pulling.How{Tokens: true, SkipTooLarge: true}})
+	until(t, "the end", func() bool { return p.Status().Complete })
+	if s := p.Status(); s.Documents != 2 || s.LeftOut != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // A puller that was deposed after it appended, and before it wrote how far it is, changes nothing in the record of the later term: what it writes is refused.
 // A stream that was made anew is another one, whatever the term.
 func TestDeposedPullerRecordsNothing(t *testing.T) {

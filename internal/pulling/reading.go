@@ -3,6 +3,7 @@ package pulling
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"strconv"
 	"sync"
@@ -157,6 +158,14 @@ func (r *reading) entry(ctx context.Context, in *corpus.Input, d corpus.Document
 		return nil
 	}
 	m := publishing.Message(d, r.f.options.Fingerprint)
+	if _, err := publish.Fits(m); err != nil {
+		if !r.f.how.leavesOut(corpus.TooLarge) {
+			r.at.Entry-- // the source goes on with it
+			return fmt.Errorf("%s: %w", d.Origin, err)
+		}
+		r.at.LeftOut++
+		return nil
+	}
 	m.Subject = Subject(r.f.docs, r.f.options.Source)
 	m.ID = publish.DocumentID(r.f.options.Source, d.Origin, int(index), m.Data, m.Meta)
 	m.Input = strconv.FormatInt(index, 10) + " " + d.Origin

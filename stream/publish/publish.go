@@ -288,14 +288,12 @@ func (p *Publisher) enqueue(ctx context.Context, e entry) error {
 		if p.options.Tracer != nil {
 			m.Trace, e.stored = p.options.Tracer.Publish(m.Subject, m.ID)
 		}
-		e.size = messageSize(m.NATS())
-		large := &TooLargeError{Document: cmp.Or(m.Path, m.ID), Size: int64(e.size - len(m.Data)), Limit: headersMost, Headers: true}
-		if large.Size > large.Limit {
-			return large
+		var err error
+		if e.size, err = Fits(*m); err != nil {
+			return err
 		}
 		if int64(e.size) > p.limit {
-			large.Size, large.Limit, large.Headers = int64(e.size), p.limit, false
-			return large
+			return &TooLargeError{Document: cmp.Or(m.Path, m.ID), Size: int64(e.size), Limit: p.limit}
 		}
 	}
 	select {
@@ -395,6 +393,15 @@ func (p *Publisher) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// Fits returns the bytes of a document's message that the server counts against its limits; a *TooLargeError where no server takes its headers.
+func Fits(m stream.Message) (size int, err error) {
+	size = messageSize(m.NATS())
+	if head := size - len(m.Data); head > headersMost {
+		return size, &TooLargeError{Document: cmp.Or(m.Path, m.ID), Size: int64(head), Limit: headersMost, Headers: true}
+	}
+	return size, nil
 }
 
 // messageSize is what the server counts against its limits: payload and encoded headers, with room for those of a batch.
