@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import nats
+import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 from jobs import EXAMPLES, ROOT
@@ -19,6 +20,7 @@ from loaderd.torch import StepLoader
 
 PAGE = (ROOT / "docs" / "documents.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)\n\n(.*?)\n-> (.*?)\n```", re.DOTALL)
+ARROW = "application/vnd.apache.arrow.stream"
 ROW = re.compile(r"```text\n(\w.*?)```", re.DOTALL)
 SMALL = {"packing.pool": 8, "packing.max_age": 32, "shuffle.window": 0, "steps.rows": 1, "log.level": "warn"}
 
@@ -60,9 +62,10 @@ def read(d: Any, tokenizer: Any) -> list[Arrived]:
             pieces = step.sources
             tokens, mask = spelled(tokenizer, step.input_ids[0].tolist()), step.loss_mask()[0]
             at = 0
-            for sequence, length, weight in zip(pieces.sequence, pieces.length, pieces.weight, strict=True):
+            indices = [0] * len(pieces.sequence) if pieces.index is None else pieces.index
+            for sequence, index, length, weight in zip(pieces.sequence, indices, pieces.length, pieces.weight, strict=True):
                 some = range(at, at := at + int(length))
-                found[int(sequence)] = ([f"[{tokens[k]}]" if mask[k] else tokens[k] for k in some], float(weight))
+                found[int(sequence), int(index)] = ([f"[{tokens[k]}]" if mask[k] else tokens[k] for k in some], float(weight))
     return [document for _, document in sorted(found.items())]
 
 
@@ -70,8 +73,8 @@ def test_payloads(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any, mon
     tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
     fingerprint = loaderd.Chat(tokenizer).fingerprint
     d = daemon({**SMALL, "tokenizer.name": tmp_path / "tokenizer.json", "packing.buckets": 64})
-    examples = EXAMPLE.findall(PAGE)
-    assert len(examples) == len(re.findall("```python", PAGE)) == 8
+    examples = [e for e in EXAMPLE.findall(PAGE) if ARROW not in e[1]]
+    assert len(examples) == len(re.findall("```python", PAGE)) - 1 == 8
     sent: list[tuple[str, dict[str, str], bytes]] = []
     given: list[tuple[Any, dict[str, Any]]] = []
     with monkeypatch.context() as m:
@@ -106,6 +109,29 @@ def test_payloads(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any, mon
     asyncio.run(raw())
     wanted = [written(arrives) for _, _, _, arrives in examples]
     assert read(d, tokenizer) == wanted * 2
+
+
+def test_several_in_a_message(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
+    tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
+    d = daemon({**SMALL, "tokenizer.name": tmp_path / "tokenizer.json", "packing.buckets": 64, "documents.batches": True})
+    [(code, head, payload, arrives)] = [e for e in EXAMPLE.findall(PAGE) if ARROW in e[1]]
+    exec(code, {"loaderd": loaderd, "url": d.nats_url, "tokenizer": tokenizer})
+
+    async def stored() -> Any:
+        nc = await nats.connect(d.nats_url)
+        try:
+            return await nc.jetstream().get_msg("DOCS", 1)
+        finally:
+            await nc.close()
+
+    message = asyncio.run(stored())
+    headers = {k: v for k, v in message.headers.items() if k.startswith(("Content-Type", "Loaderd-Tokenizer"))}
+    subject, *lines = head.splitlines()
+    assert message.subject == subject
+    assert headers == dict(line.split(": ", 1) for line in lines) | {"Loaderd-Tokenizer": loaderd.Chat(tokenizer).fingerprint}
+    rows = [json.loads(line) for line in payload.replace(" in an Arrow IPC stream", "").splitlines()]
+    assert pa.ipc.open_stream(message.data).read_all().to_pylist() == rows
+    assert read(d, tokenizer) == [written(one) for one in arrives.split("\n-> ")]
 
 
 def test_row(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
