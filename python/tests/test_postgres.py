@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import signal
@@ -14,14 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import nats
 import pytest
 from conftest import ROOT, free_ports
+from followers import Example, content, environment, length, libraries, stored
 from scale import everything
 from tokenized import SETTINGS
 from waiting import wait_for
 
-STREAMS = ROOT / "python" / "requirements-streams.txt"
 EXAMPLE = ROOT / "examples" / "postgres_documents.py"
 OURS = ["--table", "public.articles", "--meta", "language"]
 
@@ -89,10 +87,7 @@ class Postgres:
 @pytest.fixture
 def site() -> Path:
     """Where psycopg2 and Postgres are."""
-    command = [sys.executable, ROOT / "python" / "venv", STREAMS, "--no-deps"]
-    venv = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    (found,) = Path(venv).glob("lib/python*/site-packages")
-    return found
+    return libraries()
 
 
 @pytest.fixture
@@ -108,27 +103,11 @@ def postgres(site: Path) -> Iterator[Postgres]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Example:
-    """The example as a process, with what it has said so far."""
-
-    def __init__(self, command: list[object], folder: Path, environment: dict[str, str]) -> None:
-        self.log = Path(tempfile.mkstemp(dir=folder)[1])
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(list(map(str, command)), cwd=folder, env=environment, stdout=log, stderr=log)
-
-    @property
-    def said(self) -> str:
-        return self.log.read_text()
-
-    def follows(self) -> bool:
-        """Whether it has the slot; False if it was refused. The server takes a moment to see that who had it is dead."""
-        wait_for(lambda: "following" in self.said or self.process.poll() is not None)
-        assert "following" in self.said or "is active for PID" in self.said, self.said
-        return "following" in self.said
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+def follows(example: Example) -> bool:
+    """Whether it has the slot; False if it was refused. The server takes a moment to see that who had it is dead."""
+    wait_for(lambda: "following" in example.said or example.ended())
+    assert "following" in example.said or "is active for PID" in example.said, example.said
+    return "following" in example.said
 
 
 def rows(first: int, count: int) -> str:
@@ -137,48 +116,21 @@ def rows(first: int, count: int) -> str:
     return f"INSERT INTO articles SELECT {columns} FROM generate_series({first}, {first + count - 1}) i"
 
 
-async def stored(url: str) -> list[tuple[dict[str, str], bytes]]:
-    """All messages of the document stream."""
-    nc = await nats.connect(url)
-    try:
-        subscription = await nc.jetstream().subscribe("docs.>", ordered_consumer=True)
-        found = []
-        for _ in range(await length(url)):
-            message = await subscription.next_msg(60)
-            found.append((message.headers or {}, message.data))
-        return found
-    finally:
-        await nc.close()
-
-
-async def length(url: str) -> int:
-    nc = await nats.connect(url)
-    try:
-        return (await nc.jetstream().stream_info("DOCS")).state.messages
-    finally:
-        await nc.close()
-
-
 @everything
 def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, postgres, site, tmp_path):
     d = daemon(SETTINGS)
-    paths = [str(ROOT / "python" / "src"), str(site), *(path for path in sys.path if path.endswith("site-packages"))]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    surroundings = environment(site)
     command = [sys.executable, EXAMPLE, "--postgres", postgres.where, "--nats", d.nats_url, *OURS]
     running: list[Example] = []
 
     def started() -> Example:
         while True:
-            running.append(Example(command, tmp_path, environment))
-            if running[-1].follows():
+            running.append(Example(command, tmp_path, surroundings))
+            if follows(running[-1]):
                 return running[-1]
 
     def has(count: int) -> None:
-        def enough() -> bool:
-            assert running[-1].process.poll() is None, running[-1].said
-            return asyncio.run(length(d.nats_url)) >= count
-
-        wait_for(enough)
+        running[-1].has_published(d.nats_url, count)
 
     try:
         postgres.sql(
@@ -187,7 +139,7 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
             "CREATE PUBLICATION articles FOR TABLE articles, others",
             rows(1, 500),
         )
-        subprocess.run([*command, "--snapshot", "articles.jsonl"], cwd=tmp_path, env=environment, check=True)
+        subprocess.run([*command, "--snapshot", "articles.jsonl"], cwd=tmp_path, env=surroundings, check=True)
         expected = [*range(1, 501)]
         postgres.sql(rows(100_001, 10), "BEGIN", rows(200_001, 10), "ROLLBACK", "INSERT INTO others VALUES (1, 'x')")  # before it follows
         expected += range(100_001, 100_011)
@@ -197,8 +149,8 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
 
         follower = started()
         has(510)
-        second = Example(command, tmp_path, environment)
-        assert not second.follows() and second.process.wait(60) != 0
+        second = Example(command, tmp_path, surroundings)
+        assert not follows(second) and second.process.wait(60) != 0
 
         # What JetStream has not is not confirmed, however often the server hears from the follower.
         d.stop()
@@ -241,14 +193,12 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         assert follower.process.wait(60) == 0, follower.said
 
         found = asyncio.run(stored(d.nats_url))
-        assert [headers["Loaderd-Path"] for headers, _ in found] == [f"public.articles/{key}" for key in expected]
+        assert [headers["Loaderd-Path"] for _, headers, _ in found] == [f"public.articles/{key}" for key in expected]
         followed = found[500:]
-        assert [int(headers["Loaderd-Input"].partition(" ")[0]) for headers, _ in followed] == [*range(len(expected) - 500)]
-        for key, (headers, data) in zip(expected[500:], followed, strict=True):
-            given = json.loads(data)["meta"] if "json" in headers.get("Content-Type", "") else json.loads(headers.get("Loaderd-Meta", "{}"))
-            text = json.loads(data)["text"] if "json" in headers.get("Content-Type", "") else data.decode()
-            assert (text, given) == (f"text {key} grüße \\ " + "x" * 100, {"language": "de"} if key % 3 else {})
-            assert headers["Nats-Msg-Id"].startswith(f"{key}@")
+        assert [int(headers["Loaderd-Input"].partition(" ")[0]) for _, headers, _ in followed] == [*range(len(expected) - 500)]
+        for key, message in zip(expected[500:], followed, strict=True):
+            assert content(message) == (f"text {key} grüße \\ " + "x" * 100, {"language": "de"} if key % 3 else {})
+            assert message[1]["Nats-Msg-Id"].startswith(f"{key}@")
     finally:
         for example in running:
             example.kill()

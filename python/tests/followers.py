@@ -1,0 +1,102 @@
+"""The examples of docs/streams-in.md as processes, with the libraries that they need, and what they put into the stream."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import nats
+from conftest import ROOT
+from nats.js.api import StreamState
+from waiting import wait_for
+
+STREAMS = ROOT / "python" / "requirements-streams.txt"
+
+
+def libraries() -> Path:
+    """Where those of requirements-streams.txt are."""
+    command = [sys.executable, ROOT / "python" / "venv", STREAMS, "--no-deps"]
+    venv = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    (found,) = Path(venv).glob("lib/python*/site-packages")
+    return found
+
+
+def environment(site: Path) -> dict[str, str]:
+    """That of an example which needs what lies there."""
+    paths = [str(ROOT / "python" / "src"), str(site), *(path for path in sys.path if path.endswith("site-packages"))]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+class Example:
+    """One of them, with what it has said so far."""
+
+    def __init__(self, command: list[object], folder: Path, environment: dict[str, str]) -> None:
+        self.log = Path(tempfile.mkstemp(dir=folder)[1])
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(list(map(str, command)), cwd=folder, env=environment, stdout=log, stderr=log)
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def has_published(self, url: str, count: int) -> None:
+        """Waits until so many documents were stored."""
+
+        def enough() -> bool:
+            assert not self.ended(), self.said
+            return asyncio.run(length(url)) >= count
+
+        wait_for(enough)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+Stored = tuple[str, dict[str, str], bytes]
+"""Subject, headers and payload of a message."""
+
+
+async def stored(url: str) -> list[Stored]:
+    """All messages of the document stream."""
+    nc = await nats.connect(url)
+    try:
+        subscription = await nc.jetstream().subscribe("docs.>", ordered_consumer=True)
+        found = []
+        for _ in range((await state(url)).messages):
+            message = await subscription.next_msg(60)
+            found.append((message.subject, message.headers or {}, message.data))
+        return found
+    finally:
+        await nc.close()
+
+
+def content(message: Stored) -> tuple[str, dict[str, str]]:
+    """Text and meta of a message."""
+    _, headers, data = message
+    if headers.get("Content-Type") == "application/json":
+        made = json.loads(data)
+        return made["text"], made["meta"]
+    return data.decode(), json.loads(headers.get("Loaderd-Meta", "{}"))
+
+
+async def length(url: str) -> int:
+    """How many documents were ever stored."""
+    return (await state(url)).last_seq
+
+
+async def state(url: str) -> StreamState:
+    """That of the document stream."""
+    nc = await nats.connect(url)
+    try:
+        return (await nc.jetstream().stream_info("DOCS")).state
+    finally:
+        await nc.close()
