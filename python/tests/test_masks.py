@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 import torch
 from synthetic import random_masks, random_rows, random_weights, step_of_rows
+from tokenized import TOKENIZER
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from loaderd import Client, publish
+from loaderd.torch import StepLoader
 from loaderd.torch.batch import FIELDS, Form, make_batch
 from loaderd.torch.buffers import Buffers
 from loaderd.torch.masks import block_mask, dense_mask, document_mask_mod, varlen
@@ -171,24 +174,57 @@ def test_masked_and_weighted_equals_each_document_alone(model, attention, labels
     masks, weights = random_masks(rng, rows), random_weights(rng, rows)
     step = step_of_rows(rows, LENGTH, masks=masks, weights=weights, parts=2)
     batch = make_batch(step, Form.checked([*FIELDS, "loss_weights"], torch.int64, labels, None), Buffers())
+    assert batch["num_loss_tokens"] == batch["num_loss_tokens_global"] > 50
+    alone_too = zip(itertools.chain(*rows), itertools.chain(*masks), itertools.chain(*weights), strict=True)
+    check_gradients(model, attention, labels, batch, alone_too)
+
+
+def check_gradients(model, attention, labels, batch, documents):
+    """Loss and gradients of a batch are the sums of those of documents, each alone: (ids, which of them have a loss, weight)."""
     logits = model(batch["input_ids"], batch["position_ids"], attention(batch))
     targets, factors = batch["labels"], batch["loss_weights"].double()
     if labels == "unshifted":
         logits, targets, factors = logits[:, :-1], targets[:, 1:], factors[:, 1:]
     losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-    assert int((losses != 0).sum()) == batch["num_loss_tokens"] == batch["num_loss_tokens_global"] > 50
+    assert int((losses != 0).sum()) == batch["num_loss_tokens"]
     packed = (losses * factors.flatten()).sum()
     got = gradients(model, packed)
     expected = torch.zeros((), dtype=torch.float64)
-    for row, row_masks, row_weights in zip(rows, masks, weights, strict=True):
-        for ids, mask, weight in zip(row, row_masks, row_weights, strict=True):
-            one = torch.tensor([ids])
-            out = model(one, torch.arange(len(ids))[None], alone)
-            each = F.cross_entropy(out[0, :-1], one[0, 1:], reduction="none")
-            expected = expected + weight * each[torch.tensor(mask[1:], dtype=torch.bool)].sum()
+    for ids, mask, weight in documents:
+        one = torch.tensor([ids])
+        out = model(one, torch.arange(len(ids))[None], alone)
+        each = F.cross_entropy(out[0, :-1], one[0, 1:], reduction="none")
+        expected = expected + weight * each[torch.tensor(mask[1:], dtype=torch.bool)].sum()
     torch.testing.assert_close(packed, expected, rtol=1e-12, atol=0)
     for have, want in zip(got, gradients(model, expected), strict=True):
         torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("labels", ["unshifted", "shifted"])
+@pytest.mark.parametrize("attention", BACKWARD)
+@pytest.mark.usefixtures("backward_on_cpu")
+def test_a_step_of_a_daemon_equals_each_document_alone(model, attention, labels, daemon):
+    """The same for what was published, packed and read: documents that no row splits, so that each is one segment."""
+    rng, end = np.random.default_rng(5), VOCABULARY - 1
+    d = daemon({"tokenizer.name": "none", "tokenizer.fingerprint": TOKENIZER, "tokenizer.vocab_size": VOCABULARY, "tokenizer.end": end, "tokenizer.pad": 0,
+                "packing.method": "bfd", "packing.buckets": LENGTH, "packing.pool": 64, "steps.rows": 4, "log.level": "warn"})  # fmt: skip
+    sent = {}
+    for n in range(30):
+        ids = [n + 1, *rng.integers(1, end, int(rng.integers(1, 30))).tolist()]  # the first says which it is
+        sent[n + 1] = {"ids": ids, "loss": (rng.random(len(ids)) < 0.6).tolist(), "weight": float(rng.choice([0.25, 1, 2]))}
+    publish(sent.values(), d.nats_url, source="web", tokenizer=TOKENIZER)
+    with Client(d.flight_url) as client:
+        client.seal()
+    with StepLoader(d.flight_url, labels=labels, fields=[*FIELDS, "loss_weights"]) as loader:
+        batch = next(loader)
+    there = []
+    for row, begin, finish in documents(batch):
+        ids = batch["input_ids"][row, begin:finish].tolist()
+        given = sent[ids[0]]
+        assert ids == [*given["ids"], end]
+        there.append((ids, [*given["loss"], given["loss"][-1]], given["weight"]))
+    assert len(there) > 4
+    check_gradients(model, attention, labels, batch, there)
 
 
 FORWARD = [attend_dense, attend_varlen, *([attend_flex] if flex else [])]
