@@ -62,6 +62,7 @@ var arrows = map[string][]string{
 	"internal/bench/size":        {},
 	"internal/bench/splice":      {"internal/relatedness", "packonline", "tokenizer"},
 	"internal/bench/peers":       {"internal/lengths", "packonline"},
+	"internal/bench/cores":       {"internal/daemon", "internal/config", "internal/corpus", "internal/lengths", "internal/reader", "stream", "stream/publish", "tokenizer"},
 	"internal/bench/endtoend":    {"internal/daemon", "internal/config", "internal/corpus", "stream", "stream/publish", "tokenizer"},
 	"internal/bench/pull":        {"internal/daemon", "internal/config", "internal/reader", "arrowout/answers", "stream", "stream/publish", "loader", "tokenizer"},
 	"internal/bench/tokenizers":  {"tokenizer"},
