@@ -53,10 +53,10 @@ func TestMemoryIsUsedAgainOnlyWhenItIsSent(t *testing.T) {
 		})
 	}
 	var wg sync.WaitGroup
-	for reader := range testscale.Of(8, 24) {
+	for reader := range testscale.Of(8, 16) {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(23, uint64(reader)))
-			for range testscale.Of(4, 20) {
+			for range testscale.Of(4, 8) {
 				step := random.IntN(steps)
 				read(s, uint64(step), 1+random.IntN(steps), func(i int, values [][]byte) {
 					for c := range values {
