@@ -84,7 +84,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	}
 	names := flag.Args()
 	if b.json {
-		names = []string{"wait"}
+		names = []string{"tail"}
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(tables, func(t table) bool { return t.name == name }) {

@@ -94,7 +94,9 @@ func (c *corpus) pack(config packonline.Config) (*run, error) {
 	p.Flush(&rows)
 	take()
 	out.after = p.Counts()
-	out.documents = float64(timed) / packing.Seconds()
+	if timed > 0 { // else the pool was never full
+		out.documents = float64(timed) / packing.Seconds()
+	}
 	return out, nil
 }
 

@@ -12,7 +12,7 @@ from measures import Measure
 def splice(bench: Bench) -> Iterator[Measure]:
     go = bench.say(["go", "env", "GOROOT"]).strip() + "/src"
     if bench.moment:
-        yield from of_pool(bench, 256, [go + "/net"], 4_000_000)
+        yield from of_pool(bench, 256, [go], 20_000_000)
         return
     for pool in (4096, 16384):
         yield from of_pool(bench, pool, [go, sysconfig.get_path("stdlib")], 50_000_000)
