@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
+	"errors"
 
 	"loaderd/internal/corpus"
 	"loaderd/tokenizer"
@@ -46,23 +42,17 @@ func openTokenizing(ctx context.Context, most int, warm bool) (measured, error) 
 
 // goFiles are files of Go's library, as many as have so many bytes.
 func goFiles(ctx context.Context, most int) (texts [][]byte, err error) {
-	root, err := corpus.GoSource(ctx)
-	if err != nil {
-		return nil, err
-	}
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
-			return err
+	for b, err := range corpus.GoFiles(ctx) {
+		if err != nil {
+			return nil, err
 		}
-		b, err := os.ReadFile(path)
 		if most -= len(b); most < 0 {
-			return fs.SkipAll
+			break
 		}
 		texts = append(texts, b)
-		return err
-	})
-	if err == nil && len(texts) == 0 {
-		err = fmt.Errorf("no Go files under %s within the bytes", root)
 	}
-	return texts, err
+	if len(texts) == 0 {
+		return nil, errors.New("no file of Go's library is within the bytes")
+	}
+	return texts, nil
 }

@@ -12,13 +12,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -214,26 +213,13 @@ func fill(ctx context.Context, c config.Config, documents int, tokenized bool, l
 // goSource returns the files of Go's library, pieces of at most 16 KB.
 func goSource(ctx context.Context) ([][]byte, error) {
 	var out [][]byte
-	root, err := corpus.GoSource(ctx)
-	if err != nil {
-		return nil, err
-	}
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
-			return err
+	for b, err := range corpus.GoFiles(ctx) {
+		if err != nil {
+			return nil, err
 		}
-		b, err := os.ReadFile(path)
-		for len(b) > 0 {
-			n := min(len(b), 16<<10)
-			out = append(out, b[:n])
-			b = b[n:]
-		}
-		return err
-	})
-	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("no Go files under %s", root)
+		out = slices.AppendSeq(out, slices.Chunk(b, 16<<10))
 	}
-	return out, err
+	return out, nil
 }
 
 func cpuSeconds() float64 {
