@@ -159,6 +159,8 @@ type Input struct {
 	read    atomic.Int64
 	stdin   io.Reader
 	options Options
+
+	from, began, at Place // asked for, begun at, and where the present entry lies
 }
 
 // source is a file: its path relative to what was opened, as it was given, and absolute.
@@ -200,6 +202,7 @@ func (in *Input) Documents(ctx context.Context) iter.Seq2[Document, error] {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		in.read.Store(0)
+		in.begin(Place{})
 		for _, s := range in.skipped {
 			if !yield(Document{}, s) {
 				return
@@ -245,7 +248,7 @@ func (in *Input) file(ctx context.Context, s source, yield yielder) (more bool) 
 	case Parquet: // what was read of it is its beginning alone
 		return in.parquet(ctx, s, yield)
 	case JSONL:
-		return in.jsonl(s, body, yield)
+		return in.jsonl(ctx, s, r, body, yield)
 	case JSON:
 		return in.values(s, body, yield)
 	case CSV:

@@ -3,6 +3,7 @@ package corpus
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,19 +15,40 @@ const lineFactor = 6
 // recordLimit bounds what is read of one record.
 func (o Options) recordLimit() int64 { return lineFactor*o.MaxDocument + 64<<10 }
 
-// jsonl yields a document a line. Blank lines are not documents. A line that is not one is a *SkipError with its number.
-func (in *Input) jsonl(s source, r io.Reader, yield yielder) bool {
-	return in.eachLine(s, newLines(r), 0, yield, in.options.parse)
+// jsonl yields a document a line of body, which is what r has and what was looked at already. Blank lines are not documents. A line that is not one is a
+// *SkipError with its number.
+func (in *Input) jsonl(ctx context.Context, s source, r, body io.Reader, yield yielder) bool {
+	places := in.places(r)
+	if places && s.object != nil && in.from.Offset > 0 {
+		later, err := in.openAt(ctx, s)
+		if err != nil {
+			return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
+		}
+		defer later.Close() // nothing was written
+		body = counted{later, &in.read}
+	}
+	lines := in.newLineReader(newLines(body))
+	if places {
+		entries := in.began.Entries
+		lines.offset, lines.number = in.began.Offset, in.began.Line
+		next := yield
+		yield = func(d Document, err error) bool {
+			entries++
+			in.at = Place{entries, lines.offset, lines.number}
+			return next(d, err)
+		}
+	}
+	return in.eachLine(s, lines, 0, yield, in.options.parse)
 }
 
 // eachLine yields a document a line behind the first header lines. Blank lines are not documents.
-func (in *Input) eachLine(s source, r *bufio.Reader, header int64, yield yielder, parse func(line []byte) (Document, error)) bool {
-	lines := lineReader{r: r, limit: in.options.recordLimit()}
-	for number := int64(1); ; number++ {
+func (in *Input) eachLine(s source, lines *lineReader, header int64, yield yielder, parse func(line []byte) (Document, error)) bool {
+	for {
 		line, err := lines.next()
 		if err == io.EOF {
 			return true
 		}
+		number := lines.number
 		if err != nil && !errors.Is(err, errLongLine) {
 			return yield(Document{}, fmt.Errorf("read %s:%d: %w", s.origin, number, err)) && false
 		}
@@ -60,16 +82,24 @@ func newLines(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 64<<10)
 
 // lineReader reads lines of bounded length. A longer one is an error, and the next call returns the line behind it.
 type lineReader struct {
-	r     *bufio.Reader
-	limit int64
-	line  []byte
+	r      *bufio.Reader
+	limit  int64
+	line   []byte
+	number int64 // of the line, from 1
+	offset int64 // behind the line
+}
+
+func (in *Input) newLineReader(r *bufio.Reader) *lineReader {
+	return &lineReader{r: r, limit: in.options.recordLimit()}
 }
 
 func (l *lineReader) next() ([]byte, error) {
 	l.line = l.line[:0]
+	l.number++
 	long, some := false, false
 	for {
 		part, err := l.r.ReadSlice('\n')
+		l.offset += int64(len(part))
 		some = some || len(part) > 0
 		if long = long || int64(len(l.line)+len(part)) > l.limit; !long {
 			l.line = append(l.line, part...)

@@ -57,6 +57,14 @@ func (in *Input) parquetRows(ctx context.Context, s source, give func(Document, 
 	}
 	row := int64(0)
 	for g := range p.NumRowGroups() {
+		if len(in.files) == 1 {
+			in.at = Place{Entries: row}
+			if rows := p.MetaData().RowGroups[g].NumRows; rows > 0 && row+rows <= in.from.Entries {
+				row += rows
+				in.begin(Place{Entries: row})
+				continue
+			}
+		}
 		group, err := openGroup(p, g, leaves)
 		if err != nil {
 			return fmt.Errorf("row group %d: %w", g, err)

@@ -31,7 +31,7 @@ func quotesAreText(head []byte) bool {
 
 // tabs yields a document a line of a table whose fields are between tabs, whatever is in them.
 func (in *Input) tabs(s source, r *bufio.Reader, columns map[string]int, fields int, yield yielder) bool {
-	return in.eachLine(s, r, 1, yield, func(line []byte) (Document, error) {
+	return in.eachLine(s, in.newLineReader(r), 1, yield, func(line []byte) (Document, error) {
 		record := strings.Split(strings.TrimRight(string(line), "\r\n"), "\t")
 		if len(record) != fields {
 			return Document{}, bad("%d fields, the header has %d", len(record), fields)

@@ -200,6 +200,36 @@ func TestOnceInOrder(t *testing.T) {
 	}
 }
 
+// Who goes on with a large object reads it on from where the record is.
+func TestReadsOnWithinAnObject(t *testing.T) {
+	h := hub(t)
+	h.Put("o/n", "data/00.jsonl", objecttest.Lines("large", 8000, 2000))
+	s := natstest.Start(t, func(c *stream.Config) { c.MaxBytes = 4 << 20 })
+	docs := s.Store().Source("web", 1)
+	p := start(t, docs, pulling.Options{BatchBytes: 256 << 10})
+	until(t, "a full stream", func() bool { return p.Status().Waits != "" && p.Status().Documents > 1000 })
+	p.stop()
+	before := len(h.Files.Requests())
+	reading, stop := context.WithCancel(t.Context())
+	var r reader
+	var done sync.WaitGroup
+	done.Go(func() { r.read(reading, t, docs) })
+	defer done.Wait()
+	defer stop()
+	p = start(t, docs, pulling.Options{BatchBytes: 256 << 10})
+	until(t, "the end", func() bool { return p.Status().Complete && len(r.got()) == 8000 })
+	later := 0
+	for _, request := range h.Files.Requests()[before:] {
+		var from, to int64
+		if _, err := fmt.Sscanf(request.Header.Get("Range"), "bytes=%d-%d", &from, &to); err == nil && from > 1<<20 {
+			later++
+		}
+	}
+	if later == 0 {
+		t.Error("nobody asked for the later part of the object alone")
+	}
+}
+
 // A position survives the purge of all messages, before the record was written.
 func TestPurgedBehindTheRecord(t *testing.T) {
 	h := hub(t)

@@ -96,7 +96,7 @@ func (r *reading) objects(ctx context.Context) error {
 			return err
 		}
 		r.at.Done += r.f.listing[r.at.Object].Size
-		r.at.Object, r.at.Entry = r.at.Object+1, 0
+		r.at.Object, r.at.Entry, r.at.Place = r.at.Object+1, 0, planlog.Place{}
 	}
 	return nil
 }
@@ -109,7 +109,8 @@ func (r *reading) object(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	entry := int64(0)
+	in.From(corpus.Place(r.at.Place))
+	passed := int64(0)
 	for d, err := range in.Documents(ctx) {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -118,12 +119,13 @@ func (r *reading) object(ctx context.Context) error {
 		if err != nil && (!errors.As(err, &skipped) || !how.leavesOut(skipped.Reason)) {
 			return err
 		}
-		if entry++; entry <= r.at.Entry {
+		if passed++; in.Passed()+passed <= r.at.Entry {
 			continue // behind the record
 		}
 		if err := r.entry(ctx, in, d, err != nil || len(d.Data) == 0); err != nil {
 			return err
 		}
+		r.at.Place = planlog.Place(in.At())
 	}
 	return nil
 }

@@ -38,6 +38,8 @@ type Pulled struct {
 	Sequence uint64 `json:"sequence"`
 	Object   int    `json:"object"`
 	Entry    int64  `json:"entry"`
+	// Place is where that object is read on, at or before Entry. It saves reading: without it the object is read from its beginning.
+	Place Place `json:"place,omitzero"`
 	// Documents, LeftOut and Done (bytes of the objects that are read to their ends) up to there.
 	Documents int64 `json:"documents"`
 	LeftOut   int64 `json:"left_out"`
@@ -51,6 +53,18 @@ type Pulled struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
+// Place is where Entries of an object, and Line lines, lie before byte Offset of it.
+type Place struct {
+	Entries int64 `json:"entries"`
+	Offset  int64 `json:"offset"`
+	Line    int64 `json:"line"`
+}
+
+// before says whether the place can be that of an entry, or lie before it.
+func (p Place) before(entry int64) bool {
+	return p.Entries >= 0 && p.Entries <= entry && p.Offset >= 0 && p.Line >= 0
+}
+
 const (
 	// maxParts bounds a listing.
 	maxParts = 100_000
@@ -60,7 +74,7 @@ const (
 
 // check refuses what no puller writes.
 func (p Pulled) check() error {
-	if p.Object < 0 || p.Entry < 0 || p.Objects < 0 || p.Object > p.Objects || p.Documents < 0 || len(p.Parts) > maxParts {
+	if p.Object < 0 || p.Entry < 0 || p.Objects < 0 || p.Object > p.Objects || p.Documents < 0 || len(p.Parts) > maxParts || !p.Place.before(p.Entry) {
 		return errors.New("its counts contradict each other")
 	}
 	return nil

@@ -1,0 +1,83 @@
+package corpus_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"loaderd/internal/corpus"
+	"loaderd/internal/objects"
+	"loaderd/internal/objecttest"
+)
+
+// An object that is read from any place has the entries that lie behind it, with the numbers of their lines; formats that can not begin elsewhere begin at the
+// beginning, and say so.
+func TestPlaces(t *testing.T) {
+	var lines bytes.Buffer
+	lines.WriteString("\xef\xbb\xbf")
+	for i := range 400 {
+		switch i % 7 {
+		case 3:
+			lines.WriteString("no json\n\n")
+		case 5:
+			fmt.Fprintf(&lines, "{\"text\": %q}\r\n", strings.Repeat("long ", 20+i))
+		default:
+			fmt.Fprintf(&lines, "{\"text\": \"row %d é\"}\n", i)
+		}
+	}
+	table, err := os.ReadFile(parquetFile(t, 1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		data   []byte
+		most   int64 // entries that are read twice, -1: all
+		format corpus.Format
+	}{
+		{"/a.jsonl", lines.Bytes(), 0, corpus.Auto}, {"/b.jsonl", lines.Bytes(), 0, corpus.JSONL}, {"/c.parquet", table, 300, corpus.Auto},
+		{"/d.parquet", table, 300, corpus.Parquet}, {"/e.jsonl.gz", []byte(gzipped(t, lines.String())), -1, corpus.Auto},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			web := objecttest.NewWeb(t)
+			web.Put(c.name, c.data)
+			o := corpus.Options{Format: c.format, Stores: objects.New(objects.Options{})}
+			found, err := o.Stores.List(t.Context(), web.URL+c.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read := func(from corpus.Place) (entries []string, places []corpus.Place, passed int64) {
+				in, err := corpus.Object(found[0], o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				in.From(from)
+				for d, err := range in.Documents(context.Background()) {
+					if skipped := (*corpus.SkipError)(nil); err != nil && !errors.As(err, &skipped) {
+						t.Fatal(err)
+					}
+					entries, places, passed = append(entries, fmt.Sprint(string(d.Data), err)), append(places, in.At()), in.Passed()
+				}
+				return entries, places, passed
+			}
+			all, places, _ := read(corpus.Place{})
+			if len(all) < 300 {
+				t.Fatalf("%d entries", len(all))
+			}
+			for n := 0; n < len(all)-1; n += 13 {
+				entries, _, passed := read(places[n])
+				if twice := int64(n+1) - passed; twice < 0 || c.most >= 0 && twice > c.most || c.most < 0 && passed != 0 {
+					t.Fatalf("behind entry %d it begins at %d", n, passed)
+				}
+				if !reflect.DeepEqual(entries, all[passed:]) {
+					t.Fatalf("behind entry %d, from %+v: %d entries, want the last %d", n, places[n], len(entries), int64(len(all))-passed)
+				}
+			}
+		})
+	}
+}
