@@ -204,6 +204,7 @@ bench-moment: build ## every benchmark for a moment: do they still run? Part of 
 	LOADERD_SCALE=moment $(GO) test -count=1 -run '^TestScale$$' .
 	bin/pull
 	bin/splice -pool 256 -bytes 4000000 $(shell $(GO) env GOROOT)/src/net
+	$(MAKE) bench-import FORMATS="--megabytes 1 --rounds 1"
 
 .PHONY: bench-simulate
 bench-simulate: build ## packing figures on 1M log-normal lengths

@@ -5,6 +5,7 @@ takes each document and its length. A table for docs/results/benchmarks.md."""
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import logging
 import platform
@@ -13,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -59,14 +61,88 @@ def megatron(folder: Path, megabytes: int) -> Read:
     return read
 
 
+def cut(flat: np.ndarray) -> Iterator[int]:
+    ends = np.flatnonzero(flat == END) + 1
+    for start, end in zip([0, *ends.tolist()], ends.tolist(), strict=False):
+        yield len(np.array(flat[start:end]))
+
+
 def npy(folder: Path, megabytes: int) -> Read:
     np.save(folder / "x.npy", np.concatenate(ids(megabytes)))
+    return lambda at: cut(np.load(at / "x.npy", mmap_mode="r"))
+
+
+def raw(folder: Path, megabytes: int, kind: type) -> Read:
+    np.concatenate(ids(megabytes)).astype(kind).tofile(folder / "x.bin")
+    return lambda at: cut(np.memmap(at / "x.bin", dtype=kind, mode="r"))
+
+
+def llmc(folder: Path, megabytes: int) -> Read:
+    """As llm.c writes and reads them: 256 numbers of 4 bytes (magic, version, tokens), then uint16."""
+    flat = np.concatenate(ids(megabytes))
+    header = np.zeros(256, dtype=np.int32)
+    header[:3] = 20240520, 1, len(flat)
+    (folder / "x.bin").write_bytes(header.tobytes() + flat.tobytes())
+    return lambda at: cut(np.memmap(at / "x.bin", dtype=np.uint16, mode="r", offset=header.nbytes))
+
+
+def mds_ids(folder: Path, megabytes: int) -> Read:
+    from streaming import LocalDataset, MDSWriter
+
+    with MDSWriter(out=str(folder), columns={"ids": "ndarray:uint16"}, exist_ok=True) as out:
+        for document in ids(megabytes):
+            out.write({"ids": document})
 
     def read(at: Path) -> Iterator[int]:
-        flat = np.load(at / "x.npy", mmap_mode="r")
-        ends = np.flatnonzero(flat == END) + 1
-        for start, end in zip([0, *ends.tolist()], ends.tolist(), strict=False):
-            yield len(np.array(flat[start:end]))
+        data = LocalDataset(str(at))
+        for i in range(len(data)):
+            yield len(data[i]["ids"])
+
+    return read
+
+
+def saved_ids(folder: Path, megabytes: int) -> Read:
+    from datasets import Dataset, load_from_disk
+
+    Dataset.from_dict({"ids": [document.astype(np.int32) for document in ids(megabytes)]}).save_to_disk(folder)
+    return lambda at: (len(row["ids"]) for row in load_from_disk(at).with_format("numpy"))
+
+
+def tar_ids(folder: Path, megabytes: int) -> Read:
+    from webdataset import TarWriter, WebDataset
+
+    with TarWriter(str(folder / "x.tar")) as out:
+        for i, document in enumerate(ids(megabytes)):
+            out.write({"__key__": f"{i:08}", "npy": document})
+    return lambda at: (len(sample["npy"]) for sample in WebDataset(str(at / "x.tar"), shardshuffle=False, empty_check=False).decode())
+
+
+def table(folder: Path, megabytes: int) -> Read:
+    with (folder / "x.csv").open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["text"])
+        out.writerows([text] for text in texts(megabytes))
+
+    def read(at: Path) -> Iterator[int]:
+        with (at / "x.csv").open(newline="") as file:
+            for row in csv.DictReader(file):
+                yield len(row["text"])
+
+    return read
+
+
+def arrow(folder: Path, megabytes: int) -> Read:
+    import pyarrow as pa
+
+    data = pa.table({"text": texts(megabytes)})
+    with pa.OSFile(str(folder / "x.arrow"), "wb") as file, pa.ipc.new_file(file, data.schema) as out:
+        out.write_table(data, max_chunksize=2000)
+
+    def read(at: Path) -> Iterator[int]:
+        with pa.memory_map(str(at / "x.arrow")) as file, pa.ipc.open_file(file) as batches:
+            for i in range(batches.num_record_batches):
+                for text in batches.get_batch(i).column(0).to_pylist():
+                    yield len(text)
 
     return read
 
@@ -153,17 +229,26 @@ def parquet(folder: Path, megabytes: int) -> Read:
     return read
 
 
+SHARDS = ["zstd", "gz", "bz2", "br", "snappy"]
 TOKENS = ["--tokenizer-fingerprint", VOCABULARY, "--end-token", str(END)]
 CASES: dict[str, tuple[str, Callable[[Path, int], Read], list[str]]] = {
     "Megatron, uint16": ("megatron-core", megatron, TOKENS),
     "NumPy, uint16": ("numpy", npy, TOKENS),
+    "ids alone, uint16": ("numpy", lambda f, n: raw(f, n, np.uint16), [*TOKENS, "--token-type", "uint16"]),
+    "ids alone, uint32": ("numpy", lambda f, n: raw(f, n, np.uint32), [*TOKENS, "--token-type", "uint32"]),
+    "llm.c": ("numpy", llmc, TOKENS),
     "MDS": ("mosaicml-streaming", mds, []),
-    "MDS, zstd": ("mosaicml-streaming", lambda f, n: mds(f, n, "zstd"), []),
+    **{f"MDS, {name}": ("mosaicml-streaming", partial(mds, compression=name), []) for name in SHARDS},
+    "MDS, token ids": ("mosaicml-streaming", mds_ids, TOKENS[:2]),
     "Hugging Face, on disk": ("datasets", saved, []),
+    "Hugging Face, token ids": ("datasets", saved_ids, TOKENS[:2]),
     "WET, gzip": ("warcio", wet, []),
     "tar of texts": ("webdataset", tar, []),
+    "tar of token ids": ("webdataset", tar_ids, TOKENS[:2]),
     "JSON lines": ("json", jsonl, []),
+    "CSV": ("csv", table, []),
     "Parquet, snappy": ("pyarrow", parquet, []),
+    "Arrow IPC": ("pyarrow", arrow, []),
 }
 
 

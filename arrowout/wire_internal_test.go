@@ -1,0 +1,141 @@
+package arrowout
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+
+	"loaderd/internal/access"
+)
+
+// tableOf are the rows of the first table in a section of docs/wire.md, cell by cell, without the head.
+func tableOf(t *testing.T, page, section string) (rows [][]string) {
+	t.Helper()
+	_, rest, found := strings.Cut(page, "\n## "+section+"\n")
+	if !found {
+		t.Fatalf("docs/wire.md has no section %q", section)
+	}
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	_, rest, _ = strings.Cut(rest, "| ---")
+	for line := range strings.Lines(rest) {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") {
+			cells[0] = strings.TrimPrefix(cells[0], "| ")
+			rows = append(rows, cells)
+		} else if len(rows) > 0 {
+			break
+		}
+	}
+	return rows
+}
+
+var quoted = regexp.MustCompile("`([^`]*)`")
+
+// quotedIn are the names in a cell's code.
+func quotedIn(cell string) (names []string) {
+	for _, m := range quoted.FindAllStringSubmatch(cell, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// keysOf are the JSON keys of a struct, in order.
+func keysOf(v any) (keys []string) {
+	for f := range reflect.TypeOf(v).Fields() {
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// written is a type as docs/wire.md writes it.
+func written(t arrow.DataType) string {
+	switch t := t.(type) {
+	case *arrow.ListType:
+		return "list<" + written(t.Elem()) + ">"
+	case *arrow.StructType:
+		var fields []string
+		for _, f := range t.Fields() {
+			fields = append(fields, f.Name+": "+written(f.Type))
+		}
+		return "struct<" + strings.Join(fields, ", ") + ">"
+	}
+	return t.Name()
+}
+
+// docs/wire.md has every key of a ticket and of the metadata, every column with its type, and every action with its keys and role, and nothing else.
+func TestPageOfTheWire(t *testing.T) {
+	raw, err := os.ReadFile("../docs/wire.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(raw)
+	same := func(what string, got, want []string) {
+		t.Helper()
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("docs/wire.md has %s\n%q, the code has\n%q", what, got, want)
+		}
+	}
+	first := func(section string) (names []string) {
+		for _, row := range tableOf(t, page, section) {
+			names = append(names, quotedIn(row[0])...)
+		}
+		return names
+	}
+	same("keys of a ticket", first("Tickets"), keysOf(Ticket{}))
+	same("keys of the metadata", first("Metadata"), keysOf(Metadata{}))
+
+	var columns, wantColumns []string
+	for _, row := range tableOf(t, page, "Columns") {
+		if names := quotedIn(row[0]); strings.HasPrefix(row[0], "`") {
+			columns = append(columns, names[0]+" "+strings.NewReplacer("&lt;", "<", "&gt;", ">").Replace(row[1]))
+		}
+	}
+	for _, c := range allColumns {
+		wantColumns = append(wantColumns, c.ask+" "+written(c.typ))
+	}
+	same("columns", columns, wantColumns)
+
+	var named []string
+	for i, row := range tableOf(t, page, "Actions") {
+		named = append(named, quotedIn(row[0])...)
+		if i >= len(actions) {
+			break
+		}
+		body := strings.Join(quotedIn(row[1]), " ")
+		for _, key := range strings.Fields(actions[i].keys) {
+			key, _, _ = strings.Cut(strings.TrimSuffix(key, "?"), ":")
+			if !strings.Contains(body, fmt.Sprintf("%q", key)) {
+				t.Errorf("docs/wire.md does not say that %s takes %s", actions[i].name, key)
+			}
+		}
+	}
+	want := make([]string, len(actions))
+	for i, a := range actions {
+		want[i] = a.name
+	}
+	if !slices.Equal(named, want) {
+		t.Errorf("docs/wire.md has the actions\n%q, the code has\n%q", named, want)
+	}
+	_, roles, _ := strings.Cut(page, "Callers who are known by name need a role: ")
+	roles, _, _ = strings.Cut(roles, "`operate` for all others")
+	of := map[string]access.Role{}
+	for role, list := range map[string]string{"read": strings.Split(roles, "`train` for")[0], "train": roles[strings.Index(roles, "`train` for"):]} {
+		for _, name := range quotedIn(list)[1:] {
+			of[name] = access.Role(role)
+		}
+	}
+	delete(of, "mix") // which role it takes follows from its body
+	for _, a := range actions {
+		if role, listed := of[a.name]; a.name != "mix" && (listed && role != a.role || !listed && a.role != access.Operate) {
+			t.Errorf("docs/wire.md says that %s takes %q, it takes %q", a.name, role, a.role)
+		}
+	}
+}
