@@ -2,8 +2,8 @@ package norm
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"slices"
-	"unicode/utf8"
 )
 
 // The states of a check of UTF-8, as the places of bits in a word: what may follow the bytes so far.
@@ -94,23 +94,69 @@ func validByStates(s []byte) bool {
 
 // AppendValid appends text with one U+FFFD for each maximal subpart of invalid UTF-8: the bytes that begin a
 // character and then break off (Unicode 16, section 3.9, U+FFFD substitution of maximal subparts).
+//
+// Which bytes those are is unpredictable. So it goes by blocks, with a bit a byte, and branches on little but how many there are.
 func AppendValid(dst, text []byte) []byte {
 	dst = slices.Grow(dst, len(text)+len(text)/4)
-	done := 0
-	for i := 0; i < len(text); {
-		if text[i] < utf8.RuneSelf {
-			i++
-			continue
+	var tail [blockSize]byte
+	for len(text) > 0 {
+		block, size := &tail, blockSize
+		if len(text) >= blockSize {
+			block = (*[blockSize]byte)(text)
+		} else {
+			size = copy(tail[:], text)
 		}
-		n, ok := subpart(text[i:])
-		if !ok {
-			dst = append(append(dst, text[done:i]...), "\uFFFD"...)
-			done = i + n
+		wide, inside := upperBits(block)
+		var broken, rest uint64 // first bytes of subparts that break off, and what is behind the first one in all subparts
+		for first := wide &^ inside; first != 0; first &= first - 1 {
+			k := bits.TrailingZeros64(first)
+			n, ok := subpart(text[k:])
+			if k+n > blockSize {
+				size = k
+				break
+			}
+			rest |= (1<<n - 2) << k
+			if !ok {
+				broken |= 1 << k
+			}
 		}
-		i += n
+		broken |= inside &^ rest
+		dst = appendReplaced(dst, text[:size], broken&(^uint64(0)>>(blockSize-size)), rest)
+		text = text[size:]
 	}
-	return append(dst, text[done:]...)
+	return dst
 }
+
+const blockSize = 64
+
+// upperBits are the bytes of a block that are not ASCII, and those of them that no character begins with.
+func upperBits(p *[blockSize]byte) (wide, inside uint64) {
+	for i := 0; i < blockSize; i += 8 {
+		x := binary.LittleEndian.Uint64(p[i:])
+		wide |= (x & 0x8080808080808080 >> 7) * 0x0102040810204080 >> 56 << i
+		inside |= (x &^ (x << 1) & 0x8080808080808080 >> 7) * 0x0102040810204080 >> 56 << i
+	}
+	return wide, inside
+}
+
+// appendReplaced appends a block with U+FFFD for each broken byte and the rest behind it.
+func appendReplaced(dst, block []byte, broken, rest uint64) []byte {
+	dst = slices.Grow(dst, len(replacement)*blockSize)
+	done := 0
+	for ; broken != 0; broken &= broken - 1 {
+		k, n := bits.TrailingZeros64(broken), len(dst)
+		if done+8 <= len(block) && k <= done+8 {
+			copy(dst[n:n+8], block[done:done+8])
+			dst = append(dst[:n+k-done], replacement...)
+		} else {
+			dst = append(append(dst, block[done:k]...), replacement...)
+		}
+		done = k + 1 + bits.TrailingZeros64(^(rest >> k >> 1))
+	}
+	return append(dst, block[done:]...)
+}
+
+const replacement = "\uFFFD"
 
 // subpart is the length of the maximal subpart that s starts with, and whether it is a whole character.
 func subpart(s []byte) (n int, ok bool) {

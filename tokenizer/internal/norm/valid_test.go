@@ -1,6 +1,7 @@
 package norm_test
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"testing"
 	"unicode/utf8"
@@ -45,4 +46,53 @@ func TestValidLongTexts(t *testing.T) {
 	if valid < 50_000 || valid > 150_000 {
 		t.Errorf("%d texts are valid", valid)
 	}
+}
+
+// Texts of many lengths, of characters and of bytes at which the states of a check change, become what the definition says.
+func TestInvalidLongTexts(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	edges := []byte("az\x00\x7F\x80\x8F\x90\x9F\xA0\xBF\xC0\xC1\xC2\xDF\xE0\xE1\xEC\xED\xEE\xEF\xF0\xF1\xF3\xF4\xF5\xFF")
+	characters := []rune("aéक中😀")
+	for range 20_000 {
+		var s []byte
+		runs := 1 + r.IntN(40)
+		for n := r.IntN(200); len(s) < n; {
+			for range r.IntN(runs) {
+				s = utf8.AppendRune(s, characters[r.IntN(len(characters))])
+			}
+			s = append(s, edges[r.IntN(len(edges))])
+		}
+		if got, want := norm.AppendValid([]byte("before"), s), naiveValid([]byte("before"), s); !bytes.Equal(got, want) {
+			t.Fatalf("%q becomes %q, want %q", s, got, want)
+		}
+	}
+}
+
+// naiveValid is AppendValid as it is defined: a U+FFFD for the most bytes that begin a character, or else for one.
+func naiveValid(dst, s []byte) []byte {
+	for len(s) > 0 {
+		if r, n := utf8.DecodeRune(s); r != utf8.RuneError || n > 1 {
+			dst, s = append(dst, s[:n]...), s[n:]
+			continue
+		}
+		n := 1
+		for n < len(s) && beginsCharacter(s[:n+1]) {
+			n++
+		}
+		dst, s = append(dst, "\ufffd"...), s[n:]
+	}
+	return dst
+}
+
+// beginsCharacter tells whether some bytes behind s make it a character.
+func beginsCharacter(s []byte) bool {
+	if len(s) == 4 {
+		return utf8.Valid(s) && utf8.RuneCount(s) == 1
+	}
+	for _, next := range []byte{0x80, 0x90, 0xA0} {
+		if more := append(s[:len(s):len(s)], next); utf8.RuneCount(more) == 1 && utf8.Valid(more) || beginsCharacter(more) {
+			return true
+		}
+	}
+	return false
 }

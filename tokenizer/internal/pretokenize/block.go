@@ -39,7 +39,7 @@ const (
 type masks struct {
 	upper, lower, digit, blank, space, newline, apostrophe, wide uint64
 
-	inside uint64 // bytes of characters that are sorted in, but for their first
+	inside uint64 // bytes of characters that are not ASCII, but for their first
 }
 
 func (m *masks) letters() uint64 { return m.upper | m.lower }
@@ -105,6 +105,18 @@ func (m *masks) classify(p *[blockSize]byte) {
 	e, f = swap(e, f, 8, m1)
 	g, h = swap(g, h, 8, m1)
 	*m = masks{a, b, c, d, e, f, g, h, 0}
+	if m.wide != 0 {
+		m.inside = insideBytes(p)
+	}
+}
+
+// insideBytes are the bytes of a block whose upper bits are 10, those of characters but for their first.
+func insideBytes(p *[blockSize]byte) (inside uint64) {
+	for i := 0; i < blockSize; i += 8 {
+		x := binary.LittleEndian.Uint64(p[i:])
+		inside |= (x &^ (x << 1) & 0x8080808080808080 >> 7) * 0x0102040810204080 >> 56 << i
+	}
+	return inside
 }
 
 // listBitsPlain writes i plus the place of each bit of b behind the first n of ends, at most blockSize of them are to be free: it goes by
@@ -163,7 +175,7 @@ func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
 		if m.wide != 0 {
 			w.Wide = true
 			if letters != nil {
-				limit = letters.sort(m, p)
+				limit = letters.sort(m, p, min(blockSize, len(s)-i))
 			} else {
 				limit = uint(bits.TrailingZeros64(m.wide))
 			}

@@ -21,6 +21,7 @@ ALL(cr, $0x0d0d0d0d0d0d0d0d)
 ALL(tab, $0x0909090909090909)
 ALL(four, $0x0404040404040404)
 ALL(del, $0x7f7f7f7f7f7f7f7f)
+ALL(first, $0xc0c0c0c0c0c0c0c0)
 
 // JOIN makes one mask of the top bits of the bytes of Y2 and Y3.
 #define JOIN(R) \
@@ -91,7 +92,10 @@ TEXT ·classifyAVX2(SB), NOSPLIT, $0-16
 	JOIN(AX)
 	ANDNQ AX, BX, AX
 	MOVQ AX, 56(DI)           // wide
-	XORL AX, AX
+	VMOVDQU first<>(SB), Y6
+	VPCMPGTB Y0, Y6, Y2       // 0x80 to 0xbf
+	VPCMPGTB Y1, Y6, Y3
+	JOIN(AX)
 	MOVQ AX, 64(DI)           // inside
 	VZEROUPPER
 	RET

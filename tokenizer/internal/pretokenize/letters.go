@@ -10,7 +10,7 @@ import (
 // letterKinds tells how a rule takes characters beyond ASCII, so that they can be among the masks of a block with all of
 // their bytes. They stand for letters of one case, or for marks; some leave it to the automatons.
 type letterKinds struct {
-	kind  [1 << 16]letterKind // of the characters of at most three bytes; the others are unclear
+	kind  [1 << 17]letterKind // of the characters of at most three bytes; those above are unclear
 	cased bool
 }
 
@@ -74,6 +74,10 @@ func casedLetter(c ucd.Class) letterKind {
 func newLetterKinds(of func(c ucd.Class) letterKind) *letterKinds {
 	t := &letterKinds{}
 	for r := range t.kind {
+		if r >= 1<<16 {
+			t.kind[r] = unclear
+			continue
+		}
 		c := ucd.ClassOf(rune(r))
 		t.kind[r] = of(c)
 		if c&(ucd.IsNumber|ucd.IsDigit|ucd.IsSpace) != 0 {
@@ -84,69 +88,66 @@ func newLetterKinds(of func(c ucd.Class) letterKind) *letterKinds {
 	return t
 }
 
-// at is the kind of the character that begins at p[k], and its bytes in a mask in which lead is the first.
-func (t *letterKinds) at(p *[blockSize]byte, k int, lead uint64) (kind letterKind, span uint64) {
-	b := uint32(p[k&(blockSize-1)])
-	r, span := b&0x1f<<6|uint32(p[(k+1)&(blockSize-1)])&0x3f, lead*3
-	if b >= 0xE0 {
-		r, span = r<<6|uint32(p[(k+2)&(blockSize-1)])&0x3f, lead*7
-	}
-	if b < 0xC0 || b >= 0xF0 { // a control character or what is behind the text; four bytes
-		return unclear, span
-	}
-	return t.kind[r&0xffff], span
+// characterAt is the character that begins at p[k]; of four bytes it is a number above those of three, of one its lower bits. Which sizes characters
+// have is unpredictable, so it does not branch on them.
+func characterAt(p *[blockSize]byte, k int) uint32 {
+	b, c, d := uint32(p[k&(blockSize-1)]), uint32(p[(k+1)&(blockSize-1)]), uint32(p[(k+2)&(blockSize-1)])
+	three := b&0x1f<<12 | c&0x3f<<6 | d&0x3f
+	return three >> (bitsBehind >> (b >> 2 & 0x3c) & 15)
 }
 
-// sort puts the characters of a block that are not ASCII into its masks. It returns the place up to which they are there.
-func (t *letterKinds) sort(m *masks, p *[blockSize]byte) (limit uint) {
-	limit = wholeCharacters(p)
-	wide := m.wide & (^uint64(0) >> (blockSize - limit))
+// bitsBehind has for the upper half of a first byte, four bits each, how many bits of three bytes are not the character's.
+const bitsBehind = uint64(0x0066CCCCCCCCCCCC)
+
+// sort puts the characters of a block that are not ASCII into its masks, and those of control characters, up to a size, where the text ends.
+// It returns the place up to which they are there.
+func (t *letterKinds) sort(m *masks, p *[blockSize]byte, size int) (limit uint) {
+	limit = min(wholeCharacters(p), uint(size))
+	first := m.wide &^ m.inside & (^uint64(0) >> (blockSize - limit))
 	if t.cased {
-		return min(limit, t.sortCased(m, p, wide))
+		return min(limit, t.sortCased(m, p, first))
 	}
-	var lower, first uint64
-	for wide != 0 {
-		k := bits.TrailingZeros64(wide)
-		lead := wide & -wide
-		kind, span := t.at(p, k, lead)
+	var lower uint64
+	for ; first != 0; first &= first - 1 {
+		k := bits.TrailingZeros64(first)
+		kind := t.kind[characterAt(p, k)&(1<<17-1)]
 		if kind > aLower {
 			limit = uint(k)
 			break
 		}
-		first |= lead
-		wide &^= span
-		lower |= span & -uint64(kind)
+		lower |= uint64(kind) << k
 	}
-	m.lower |= lower
-	m.inside = m.wide &^ first
+	m.lower |= m.whole(lower)
 	return limit
 }
 
+// whole are all bytes of the characters, of at most three, that begin at some places.
+func (m *masks) whole(first uint64) uint64 {
+	second := first << 1 & m.inside
+	return first | second | second<<1&m.inside
+}
+
 // sortCased is sort for letters of two cases.
-func (t *letterKinds) sortCased(m *masks, p *[blockSize]byte, wide uint64) (limit uint) {
-	var lower, upper, both, combined, first uint64
+func (t *letterKinds) sortCased(m *masks, p *[blockSize]byte, first uint64) (limit uint) {
+	var lower, upper, both, combined uint64
 	limit = blockSize
-	for wide != 0 {
-		k := bits.TrailingZeros64(wide)
-		lead := wide & -wide
-		kind, span := t.at(p, k, lead)
+	for ; first != 0; first &= first - 1 {
+		k := bits.TrailingZeros64(first)
+		kind := t.kind[characterAt(p, k)&(1<<17-1)]
 		if kind == unclear {
 			limit = uint(k)
 			break
 		}
-		first |= lead
-		wide &^= span
-		lower |= span & -uint64(kind&1)
-		upper |= span & -uint64(kind>>1&1)
-		both |= span & -uint64(kind>>2&1)
-		combined |= lead & -uint64(kind>>3&1)
+		lower |= uint64(kind&1) << k
+		upper |= uint64(kind>>1&1) << k
+		both |= uint64(kind>>2&1) << k
+		combined |= uint64(kind>>3&1) << k
 	}
-	m.lower |= lower
-	m.upper |= upper
-	m.inside = m.wide &^ first
+	m.lower |= m.whole(lower)
+	m.upper |= m.whole(upper)
 	// Which word a letter of both cases goes with depends on what is before it where an upper-case one is behind it; and a
 	// combining character behind marks goes with these, but not behind a single one with a letter behind it.
-	open := m.upper&(both<<1) | combined&(m.marks()<<1)
+	open := m.upper&(m.whole(both)<<1) | combined&(m.marks()<<1)
 	return min(limit, uint(bits.TrailingZeros64(open)))
 }
 
