@@ -12,7 +12,7 @@ import (
 // forecast finds out how long a run will be. It estimates by a sample of the documents that are left: how many tokens they have, by source, and how many steps
 // the run's own planner makes of such documents. Where nothing can come any more and it is worth it, the run is measured.
 type forecast struct {
-	*leader
+	aside
 	samples map[int]*sample // by source
 	round   uint64
 }
@@ -46,6 +46,7 @@ func (f *forecast) renew(ctx context.Context) (ended bool, err error) {
 	if sure {
 		return false, nil
 	}
+	f.begin()
 	left, err := f.left(ctx, c)
 	if err != nil {
 		return false, err
@@ -132,7 +133,7 @@ func (f *forecast) left(ctx context.Context, c copied) ([]rest, error) {
 		}
 		r.sample = f.samples[i]
 		r.taken(from)
-		if err := r.grow(ctx, streams[i].Documents, walk, size, effort.tokens/int64(n)); err != nil {
+		if err := r.grow(ctx, streams[i].Documents, walk, size, effort.tokens/int64(n), f.rest); err != nil {
 			return nil, err
 		}
 		r.epoch, r.first = place.Epoch, r.behind(place.Taken)

@@ -139,7 +139,7 @@ func (l *leader) tellLength(ctx context.Context) error {
 	every, wait := l.options.Forecast, time.Duration(0)
 	next := time.NewTimer(0)
 	defer next.Stop()
-	f := forecast{leader: l, samples: map[int]*sample{}}
+	f := forecast{aside: aside{leader: l}, samples: map[int]*sample{}}
 	for {
 		select {
 		case <-ctx.Done():

@@ -25,9 +25,9 @@ const (
 )
 
 // measuring plans a copy of the run to its end, by the lengths of the documents alone. It is done by the leader, beside the run: it reads with no more than
-// one request for measuredTogether documents at a time, and with pauses while a reader waits for a step.
+// one request for measuredTogether documents at a time, rests while ranks read, and pauses while one waits for a step.
 type measuring struct {
-	*leader
+	aside
 	copied
 	applier *plan.Applier
 	reading map[int]*lengths
@@ -38,7 +38,7 @@ type measuring struct {
 
 // count counts the steps of a run of which nothing is open: known is what is estimated.
 func (f *forecast) count(ctx context.Context, c copied, known Length) (steps uint64, err error) {
-	m := measuring{leader: f.leader, copied: c, reading: map[int]*lengths{}, kept: map[int][]plan.Arrival{}, room: measuredKept, known: known}
+	m := measuring{aside: f.aside, copied: c, reading: map[int]*lengths{}, kept: map[int][]plan.Arrival{}, room: measuredKept, known: known}
 	if m.applier, err = f.play(ctx, c); err != nil {
 		return 0, err
 	}
@@ -116,7 +116,7 @@ func (m *measuring) relates(source int) bool {
 	return m.header.Config.PackingOf(m.applier.Planner.Mixture().Config(source)).Related() != nil
 }
 
-// pause ends a measuring that is in vain, and stands back while a reader waits.
+// pause ends a measuring that is in vain, and stands back while ranks read.
 func (m *measuring) pause(ctx context.Context) error {
 	if m.long.controls.Load() != m.controls {
 		return errChanged
@@ -126,9 +126,12 @@ func (m *measuring) pause(ctx context.Context) error {
 		m.tells(m.known, m.controls)
 	}
 	if m.waitedFor() {
-		return pause(ctx, measurePause)
+		if err := pause(ctx, measurePause); err != nil {
+			return err
+		}
+		m.begin()
 	}
-	return ctx.Err()
+	return m.rest(ctx)
 }
 
 // lengths reads what the planner is told of the documents of a source in the order of an epoch, and keeps none of their tokens.

@@ -49,8 +49,8 @@ func (s *sample) taken(place uint64) {
 // sampledTogether is how many documents of a sample are read at a time.
 const sampledTogether = 64
 
-// grow draws more documents until there are so many, or those that came have so many tokens.
-func (s *sample) grow(ctx context.Context, docs Documents, walk *mixture.Walk, size int, tokens int64) error {
+// grow draws more documents until there are so many, or those that came have so many tokens. It rests between two reads.
+func (s *sample) grow(ctx context.Context, docs Documents, walk *mixture.Walk, size int, tokens int64, rest func(context.Context) error) error {
 	places := s.draw(size)
 	slices.Sort(places)
 	sequences := map[uint64]uint64{} // by place
@@ -71,6 +71,9 @@ func (s *sample) grow(ctx context.Context, docs Documents, walk *mixture.Walk, s
 		}
 		s.drawn = append(s.drawn, more...)
 		places = places[n:]
+		if err := rest(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
