@@ -50,7 +50,7 @@ func (x *cached) cost() int64 { return x.content.Bytes() + entryBytes }
 // newContentCache returns a cache of so many bytes; recent is how many steps behind the newest one are as needed, while there are no readers.
 func newContentCache(limit int64, recent uint64) *contentCache {
 	c := &contentCache{limit: limit, held: map[uint64]*cached{}}
-	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: everyStep, due: map[uint64][]uint64{}}
+	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: everyStep, due: map[uint64][]uint64{}, whole: map[uint64]int64{}}
 	return c
 }
 
@@ -124,6 +124,14 @@ func (c *contentCache) touch(document, step uint64) (bytes int64, ok bool) {
 	return x.cost(), true
 }
 
+// whole reports whether all documents of a step are held, as far as that is known, and about the bytes that its rows take.
+func (c *contentCache) whole(step uint64) (bytes int64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	bytes, ok = c.need.whole[step]
+	return bytes, ok
+}
+
 func (c *contentCache) stats() (bytes, hits, misses int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,6 +183,9 @@ func (c *contentCache) dropOf(in *class, newest *cached) bool {
 		return false
 	}
 	x := last.Value.(*cached)
+	if in == &c.needed {
+		c.need.whole = nil
+	}
 	in.remove(x)
 	c.need.forget(x)
 	delete(c.held, x.document)

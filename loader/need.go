@@ -2,6 +2,7 @@ package loader
 
 import (
 	"container/list"
+	"maps"
 
 	"loaderd/loader/plan"
 )
@@ -23,6 +24,9 @@ type need struct {
 	from   uint64              // the first step that counts as needed
 	due    map[uint64][]uint64 // documents that do not wait, by the step that needs them last
 	shown  list.List           // of *cached, by arrival: those that wait
+	// whole has the steps from from on all of whose documents are held, with about the bytes that their rows take. It is nil from when a document that is
+	// needed had to go: then nothing follows from what was there when a step was planned.
+	whole map[uint64]int64
 }
 
 // requirement is what is known of the need for one document.
@@ -68,7 +72,7 @@ func (n *need) wait(x *cached, tokens int64) {
 // take notes what a step takes.
 func (n *need) take(s *plan.Step) {
 	n.head = max(n.head, s.Index+1)
-	repeats := s.Repeats
+	repeats, whole, bytes := s.Repeats, n.whole != nil && s.Index >= n.from, int64(0)
 	for i, pieces := range s.Rows {
 		for k, p := range pieces {
 			tokens := int64(p.Length)
@@ -76,10 +80,15 @@ func (n *need) take(s *plan.Step) {
 				tokens -= int64(repeats[0].Tokens)
 				repeats = repeats[1:]
 			}
-			if x := n.held[p.Doc]; x != nil {
+			x := n.held[p.Doc]
+			if x != nil {
 				n.require(x, s.Index, tokens)
 			}
+			whole, bytes = whole && x != nil, bytes+entryBytes+numberBytes*int64(p.Length)
 		}
+	}
+	if whole {
+		n.whole[s.Index] = bytes
 	}
 	for e := n.shown.Front(); e != nil && s.Floor.Covers(e.Value.(*cached).arrival); e = n.shown.Front() {
 		n.wait(e.Value.(*cached), 0)
@@ -103,7 +112,8 @@ func (n *need) move() {
 	if n.from <= before {
 		return
 	}
-	if n.from-before > uint64(len(n.due)) {
+	if n.from-before > uint64(len(n.due)+len(n.whole)) {
+		maps.DeleteFunc(n.whole, func(step uint64, _ int64) bool { return step < n.from })
 		for step := range n.due {
 			if step < n.from {
 				n.pass(step)
@@ -125,6 +135,7 @@ func (n *need) pass(step uint64) {
 		}
 	}
 	delete(n.due, step)
+	delete(n.whole, step)
 }
 
 // forget takes a document out of those that wait.

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"loaderd/loader/plan"
@@ -92,6 +93,11 @@ func TestADocumentWaitsForAllItsTokens(t *testing.T) {
 	}
 }
 
+// held reports whether a cache has the documents of all pieces.
+func held(c *contentCache, pieces []packonline.Piece) bool {
+	return !slices.ContainsFunc(pieces, func(p packonline.Piece) bool { return c.held[p.Doc] == nil })
+}
+
 // Whatever comes, goes and is asked for: no document that is needed goes while one that is not is there, and the sums are right.
 func TestNothingNeededGoesBeforeWhatIsNot(t *testing.T) {
 	const recent, limit = 4, 20_000
@@ -101,6 +107,7 @@ func TestNothingNeededGoesBeforeWhatIsNot(t *testing.T) {
 		waiting := map[uint64]int32{} // what no step has taken
 		last := map[uint64]uint64{}   // the last step that needs a document
 		var documents, steps, reads uint64
+		of, short := map[uint64][]packonline.Piece{}, false // the pieces of each step; whether a document that is needed has gone
 		needed := func(d uint64) bool { return waiting[d] > 0 || last[d] >= reads }
 		check := func(newest uint64, before map[uint64]*cached) {
 			t.Helper()
@@ -108,6 +115,7 @@ func TestNothingNeededGoesBeforeWhatIsNot(t *testing.T) {
 				if c.held[d] != nil || !needed(d) {
 					continue
 				}
+				short = true
 				for other := range c.held {
 					if other != newest && !needed(other) {
 						t.Fatalf("seed %d: document %d went, though document %d is not needed", seed, d, other)
@@ -119,6 +127,13 @@ func TestNothingNeededGoesBeforeWhatIsNot(t *testing.T) {
 				bytes += x.cost()
 				if spent := x.in == &c.spent; spent == needed(d) {
 					t.Fatalf("seed %d: document %d is spent: %v", seed, d, spent)
+				}
+			}
+			for step := range steps {
+				if _, whole := c.whole(step); whole && (step < reads || !held(c, of[step])) {
+					t.Fatalf("seed %d: step %d of which readers ask from %d on passes for whole, of documents %v", seed, step, reads, of[step])
+				} else if !whole && step >= reads && !short {
+					t.Fatalf("seed %d: step %d does not pass for whole, and nothing that is needed has gone", seed, step)
 				}
 			}
 			if sum, _, _ := c.stats(); sum != bytes || bytes > limit && len(c.held) > 1 {
@@ -147,6 +162,7 @@ func TestNothingNeededGoesBeforeWhatIsNot(t *testing.T) {
 						last[d] = steps
 					}
 				}
+				of[steps] = pieces
 				c.took(stepOf(steps, 0, pieces...))
 				steps++
 			case 3:

@@ -131,6 +131,10 @@ type window struct {
 func (w *window) add(s *plan.Step, place Place) {
 	w.steps[s.Index] = s
 	first, n := place.Slice(len(s.Rows))
+	if bytes, ok := w.cache.whole(s.Index); ok {
+		w.room -= bytes * int64(n) / int64(len(s.Rows))
+		return
+	}
 	for _, pieces := range s.Rows[first : first+n] {
 		for _, piece := range pieces {
 			last, seen := w.needs[piece.Doc]
