@@ -28,7 +28,8 @@ import (
 // benchRun serves one prebuilt step for ever: rows of 2048 tokens, 4 pieces each, input_ids and segment_ids together size bytes.
 type benchRun struct {
 	*fakeRun
-	tokens []int32
+	tokens   int
+	contents map[uint64]loader.Content
 }
 
 func newBenchRun(size int) benchRun {
@@ -40,14 +41,17 @@ func newBenchRun(size int) benchRun {
 		step.Rows = append(step.Rows, []packonline.Piece{{Doc: 1, Length: 512}, {Doc: 2, Length: 512}, {Doc: 3, Length: 512}, {Doc: 4, Length: 512}})
 	}
 	f.steps = []*plan.Step{step}
-	return benchRun{f, make([]int32, rows*bucket)}
+	run := benchRun{f, rows * bucket, map[uint64]loader.Content{}}
+	for document := range uint64(4) {
+		run.contents[document+1] = loader.Content{Tokens: make([]int32, bucket/4)}
+	}
+	return run
 }
 
 func (b benchRun) Join(loader.Place, uint64) (*benchReader, error) { return &benchReader{run: b}, nil }
 
 func (b benchRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
-	return &loader.Batch{Bucket: 2048, First: first, Rows: n, Tokens: b.tokens[first*2048 : (first+n)*2048],
-		Pieces: s.Rows[first : first+n]}, nil
+	return &loader.Batch{Bucket: 2048, First: first, Rows: n, Pieces: s.Rows[first : first+n], Contents: b.contents}, nil
 }
 
 type benchReader struct{ run benchRun }
@@ -73,11 +77,11 @@ func (p *plainServer) DoGet(_ *flight.Ticket, stream flight.FlightService_DoGetS
 
 func servePlain(b *testing.B, run benchRun) string {
 	ids := array.NewInt32Builder(memory.DefaultAllocator)
-	ids.AppendValues(run.tokens, nil)
+	ids.AppendValues(make([]int32, run.tokens), nil)
 	segments := array.NewUint16Builder(memory.DefaultAllocator)
-	segments.AppendValues(make([]uint16, len(run.tokens)), nil)
+	segments.AppendValues(make([]uint16, run.tokens), nil)
 	schema := arrow.NewSchema([]arrow.Field{{Name: "input_ids", Type: arrow.PrimitiveTypes.Int32}, {Name: "segment_ids", Type: arrow.PrimitiveTypes.Uint16}}, nil)
-	record := array.NewRecord(schema, []arrow.Array{ids.NewArray(), segments.NewArray()}, int64(len(run.tokens)))
+	record := array.NewRecord(schema, []arrow.Array{ids.NewArray(), segments.NewArray()}, int64(run.tokens))
 	s := grpc.NewServer()
 	flight.RegisterFlightServiceServer(s, &plainServer{record: record})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -138,7 +142,7 @@ func readRaw(b *testing.B, size, n int) time.Duration {
 func BenchmarkThroughput(b *testing.B) {
 	for _, size := range []int{1 << 20, 2 << 20} {
 		run := newBenchRun(size)
-		size = len(run.tokens) * 6
+		size = run.tokens * 6
 		ours, plain := serve(b, run).Addr().String(), servePlain(b, run)
 		codec := encoding.GetCodecV2(proto.Name)
 		for _, way := range []struct {

@@ -61,7 +61,7 @@ type fakeRun struct {
 
 	masks bool // documents have tokens without a loss, and weights
 
-	contents func(document uint64) loader.Content // nil: documents bring nothing along
+	contents func(document uint64) loader.Content // nil: documents bring nothing along but their tokens
 
 	hidden atomic.Int64 // sources, the last ones, of which Info does not tell before a document is described
 }
@@ -135,6 +135,24 @@ func (f *fakeRun) token(p packonline.Piece, i int32) int32 {
 	return int32((p.Doc*7919 + uint64(p.Start+i)*31) % uint64(f.vocab))
 }
 
+// documents are those of pieces, each as long as these tell.
+func (f *fakeRun) documents(rows [][]packonline.Piece) map[uint64]loader.Content {
+	all := map[uint64]loader.Content{}
+	for _, row := range rows {
+		for _, p := range row {
+			d, seen := all[p.Doc]
+			if !seen && f.contents != nil {
+				d = f.contents(p.Doc)
+			}
+			for i := int32(len(d.Tokens)); i < p.Start+p.Length; i++ {
+				d.Tokens = append(d.Tokens, f.token(packonline.Piece{Doc: p.Doc}, i))
+			}
+			all[p.Doc] = d
+		}
+	}
+	return all
+}
+
 // masked reports whether token i of a piece has no loss.
 func (f *fakeRun) masked(p packonline.Piece, i int32) bool {
 	return f.masks && p.Doc%3 > 0 && (p.Start+i)/3%2 == 0
@@ -202,19 +220,9 @@ func (f *fakeRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*load
 	if f.onAssemble != nil {
 		f.onAssemble(s.Index)
 	}
-	b := &loader.Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: s.Rows[first : first+n], Begins: f.begins}
-	for _, row := range b.Pieces {
-		used := int32(0)
-		for _, p := range row {
-			for i := range p.Length {
-				b.Tokens = append(b.Tokens, f.token(p, i))
-			}
-			used += p.Length
-		}
-		for range s.Bucket - used {
-			b.Tokens = append(b.Tokens, f.info.Config.Tokenizer.Pad)
-		}
-	}
+	rows := s.Rows[first : first+n]
+	b := &loader.Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: rows, Pad: f.info.Config.Tokenizer.Pad,
+		Contents: f.documents(rows), Begins: f.begins}
 	if f.masks {
 		f.loss(b)
 	}
@@ -225,14 +233,6 @@ func (f *fakeRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*load
 				within[k] = f.within(p)
 			}
 			b.Within = append(b.Within, within)
-		}
-	}
-	if f.contents != nil {
-		b.Contents = map[uint64]loader.Content{}
-		for _, row := range b.Pieces {
-			for _, p := range row {
-				b.Contents[p.Doc] = f.contents(p.Doc)
-			}
 		}
 	}
 	f.assembled.Add(1)

@@ -68,7 +68,7 @@ func flooded(t testing.TB) site {
 			}
 		}
 	}
-	return site{s, good, len(run.tokens) * 6, []aFlood{
+	return site{s, good, run.tokens * 6, []aFlood{
 		{"readers-that-never-read", never(bad, "bad")}, {"of-its-own-identity", never(good, "good")},
 		{"calls-without-a-token", calls("", "info", "")}, {"commits", calls(bad, "commit", `{"step":1}`)}, {"searches", calls(bad, "find", `{"id":"two"}`)},
 	}}

@@ -22,9 +22,8 @@ type layout struct {
 }
 
 func newLayout(b *loader.Batch, s *sources, memory *loan) (layout, error) {
-	if len(b.Pieces) != b.Rows || len(b.Tokens) != b.Rows*b.Bucket {
-		return layout{}, fmt.Errorf("assemble step %d: %d tokens and %d piece lists for %d rows of %d tokens",
-			b.Step, len(b.Tokens), len(b.Pieces), b.Rows, b.Bucket)
+	if len(b.Pieces) != b.Rows {
+		return layout{}, fmt.Errorf("assemble step %d: %d piece lists for %d rows", b.Step, len(b.Pieces), b.Rows)
 	}
 	l := layout{Batch: b, sources: s, segments: make([][]int32, b.Rows), memory: memory}
 	n := 0
@@ -63,17 +62,14 @@ func row[T any](l layout, i int, buf []T, f func(segment int, slots []T), pad fu
 }
 
 func inputIDs(l layout) (arrow.ArrayData, error) {
-	return slotList(l, arrow.PrimitiveTypes.Int32, arrow.Int32Traits.CastToBytes(l.Tokens)), nil // borrowed, not copied
+	ids := l.memory.int32s(l.Rows * l.Bucket)
+	l.IDs(ids)
+	return slotList(l, arrow.PrimitiveTypes.Int32, arrow.Int32Traits.CastToBytes(ids)), nil
 }
 
 func narrowIDs(l layout) (arrow.ArrayData, error) {
-	ids := l.memory.uint16s(len(l.Tokens))
-	var over uint32
-	for i, id := range l.Tokens {
-		ids[i] = uint16(id)
-		over |= uint32(id)
-	}
-	if over >= wideLimit { // negative ids have the top bit set
+	ids := l.memory.uint16s(l.Rows * l.Bucket)
+	if !l.NarrowIDs(ids) {
 		return nil, fmt.Errorf("encode step %d: a token id does not fit uint16", l.Step)
 	}
 	return slotList(l, arrow.PrimitiveTypes.Uint16, arrow.Uint16Traits.CastToBytes(ids)), nil
@@ -102,8 +98,8 @@ func positionIDs(l layout) (arrow.ArrayData, error) {
 const ignored = -100
 
 func labels(l layout) (arrow.ArrayData, error) {
-	ids := l.memory.int32s(len(l.Tokens))
-	copy(ids, l.Tokens)
+	ids := l.memory.int32s(l.Rows * l.Bucket)
+	l.IDs(ids)
 	for i := range l.Rows {
 		row(l, i, ids, func(int, []int32) {}, func(slots []int32) { fill(slots, ignored) })
 		l.eachMasked(i, 0, int32(l.Bucket), func(start, end int32) { fill(ids[i*l.Bucket:][start:end], ignored) })

@@ -23,17 +23,27 @@ func (a altered) Assemble(ctx context.Context, s *plan.Step, first, n int) (*loa
 	return b, err
 }
 
+// firstTokens are those of the first piece.
+func firstTokens(b *loader.Batch) []int32 {
+	for _, row := range b.Pieces {
+		for _, p := range row {
+			return b.Contents[p.Doc].Tokens[p.Start:]
+		}
+	}
+	return nil
+}
+
 func TestBatchesThatCannotBeAreErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		columns string
 		change  func(*loader.Batch)
 	}{
-		"id beyond uint16":        {`"input_ids:uint16"`, func(b *loader.Batch) { b.Tokens[5] = 1 << 16 }},
-		"negative id as uint16":   {`"input_ids:uint16"`, func(b *loader.Batch) { b.Tokens[5] = -1 }},
-		"too few tokens":          {`"input_ids"`, func(b *loader.Batch) { b.Tokens = b.Tokens[1:] }},
-		"too few rows of pieces":  {`"documents"`, func(b *loader.Batch) { b.Pieces = b.Pieces[1:] }},
-		"pieces beyond the row":   {`"labels"`, func(b *loader.Batch) { b.Pieces = [][]packonline.Piece{{{Length: 17}}, nil, nil, nil} }},
-		"a piece without a token": {`"labels"`, func(b *loader.Batch) { b.Pieces = [][]packonline.Piece{{{Length: 0}}, nil, nil, nil} }},
+		"id beyond uint16":         {`"input_ids:uint16"`, func(b *loader.Batch) { firstTokens(b)[0] = 1 << 16 }},
+		"negative id as uint16":    {`"input_ids:uint16"`, func(b *loader.Batch) { firstTokens(b)[0] = -1 }},
+		"documents without tokens": {`"input_ids"`, func(b *loader.Batch) { clear(b.Contents) }},
+		"too few rows of pieces":   {`"documents"`, func(b *loader.Batch) { b.Pieces = b.Pieces[1:] }},
+		"pieces beyond the row":    {`"labels"`, func(b *loader.Batch) { b.Pieces = [][]packonline.Piece{{{Length: 17}}, nil, nil, nil} }},
+		"a piece without a token":  {`"labels"`, func(b *loader.Batch) { b.Pieces = [][]packonline.Piece{{{Length: 0}}, nil, nil, nil} }},
 		"lengths that overflow": {`"labels"`, func(b *loader.Batch) {
 			b.Pieces = [][]packonline.Piece{{{Length: 1<<31 - 1}, {Length: 1<<31 - 1}, {Length: 3}}, nil, nil, nil}
 		}},

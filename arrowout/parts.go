@@ -2,7 +2,6 @@ package arrowout
 
 import (
 	"encoding/json"
-	"slices"
 
 	"loaderd/loader/plan"
 )
@@ -26,13 +25,10 @@ func split(s *plan.Step, columns []column, first, n, limit int) []part {
 	return parts
 }
 
-// envelope is more than a message takes beside its columns' values, and bytesOfID what an id takes where rows are assembled.
-const (
-	envelope  = 4 << 10
-	bytesOfID = 4
-)
+// envelope is more than a message takes beside its columns' values.
+const envelope = 4 << 10
 
-// memory bounds the bytes that a part takes while it is assembled and sent.
+// memory bounds the bytes that a part takes while it is made and sent.
 func (p part) memory(s *plan.Step, columns []column) int64 {
 	n := envelope + bytesOfSource*p.named(s)
 	for i := p.first; i < p.first+p.rows; i++ {
@@ -40,9 +36,6 @@ func (p part) memory(s *plan.Step, columns []column) int64 {
 	}
 	for _, c := range columns {
 		n += c.perBatch
-	}
-	if !slices.ContainsFunc(columns, func(c column) bool { return c.ask == "input_ids" }) { // which lends the ids as they are
-		n += p.rows * int(s.Bucket) * bytesOfID
 	}
 	return int64(n)
 }

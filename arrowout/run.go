@@ -30,7 +30,7 @@ type Run interface {
 type Unjoined interface {
 	// Info describes the run; its Run, Fingerprint and Config never change.
 	Info() loader.Info
-	// Assemble returns rows [first, first+n) of a step as tokens. The result is lent to the network and never changed.
+	// Assemble returns rows [first, first+n) of a step with their documents.
 	Assemble(ctx context.Context, s *plan.Step, first, n int) (*loader.Batch, error)
 	// Step returns one step of the plan without waiting, io.EOF behind the end.
 	Step(ctx context.Context, step uint64) (*plan.Step, error)

@@ -27,11 +27,11 @@ func TestMemoryIsUsedAgainOnlyWhenItIsSent(t *testing.T) {
 			memory[i] = 0xa5
 		}
 	})
-	const columns = `"columns":["input_ids:uint16","segment_ids","position_ids","labels"]`
-	want := make([][][]byte, steps)
-	read := func(s *arrowout.Server, step uint64, most int, look func(i int, values [][]byte)) {
+	ids := []string{"input_ids", "input_ids:uint16"}
+	var want [2][steps][][]byte // by ids
+	read := func(s *arrowout.Server, narrow int, step uint64, most int, look func(i int, values [][]byte)) {
 		c := dial(t, s)
-		r, cancel, err := get(t, c, fmt.Sprintf(`{"step":%d,%s}`, step, columns))
+		r, cancel, err := get(t, c, fmt.Sprintf(`{"step":%d,"columns":["%s","segment_ids","position_ids","labels"]}`, step, ids[narrow]))
 		if err != nil {
 			t.Error(err)
 			return
@@ -45,22 +45,24 @@ func TestMemoryIsUsedAgainOnlyWhenItIsSent(t *testing.T) {
 			look(i, values)
 		}
 	}
-	for step := range want {
-		read(plain, uint64(step), 1, func(_ int, values [][]byte) {
-			for _, v := range values {
-				want[step] = append(want[step], slices.Clone(v))
-			}
-		})
+	for narrow := range want {
+		for step := range want[narrow] {
+			read(plain, narrow, uint64(step), 1, func(_ int, values [][]byte) {
+				for _, v := range values {
+					want[narrow][step] = append(want[narrow][step], slices.Clone(v))
+				}
+			})
+		}
 	}
 	var wg sync.WaitGroup
 	for reader := range testscale.Of(8, 16) {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(23, uint64(reader)))
 			for range testscale.Of(4, 8) {
-				step := random.IntN(steps)
-				read(s, uint64(step), 1+random.IntN(steps), func(i int, values [][]byte) {
+				step, narrow := random.IntN(steps), random.IntN(len(ids))
+				read(s, narrow, uint64(step), 1+random.IntN(steps), func(i int, values [][]byte) {
 					for c := range values {
-						if !slices.Equal(values[c], want[step+i][c]) {
+						if !slices.Equal(values[c], want[narrow][step+i][c]) {
 							t.Errorf("column %d of step %d has values of another batch", c, step+i)
 						}
 					}

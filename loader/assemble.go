@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// assembler turns rows of references into rows of content. It depends on the plan and the document stream only, so any number of them
+// assembler gives rows of references their content. It depends on the plan and the document stream only, so any number of them
 // give the same batches.
 type assembler struct {
 	again *again
@@ -25,8 +25,7 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 	if first < 0 || n < 0 || first+n > len(s.Rows) {
 		return nil, fmt.Errorf("assemble step %d: rows [%d, +%d) of %d", s.Index, first, n, len(s.Rows))
 	}
-	length := int(s.Bucket)
-	b := &Batch{Step: s.Index, Bucket: length, First: first, Rows: n, Tokens: make([]int32, n*length), Pieces: s.Rows[first : first+n]}
+	b := &Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: s.Rows[first : first+n], Pad: a.pad}
 	texts, err := a.documents(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("assemble step %d: %w", s.Index, err)
@@ -34,25 +33,22 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 	b.Contents = texts
 	b.Begins = make([]int64, 0, len(texts))
 	for i, pieces := range b.Pieces {
-		at, end := i*length, (i+1)*length
+		left := b.Bucket
 		for _, p := range pieces {
 			text := texts[p.Doc]
-			if behind := int(p.Start) + int(p.Length); behind > text.Len() || at+int(p.Length) > end {
+			if behind := int(p.Start) + int(p.Length); behind > text.Len() || int(p.Length) > left {
 				return nil, &Error{Reason: PlanMismatch,
 					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of %s, which has %d", s.Index, first+i, p.Start, behind, a.again.docs.document(p.Doc), text.Len()),
 					Do:      "the document or the tokenizer is not the one that was planned; check the tokenizer and the stream",
 					Facts:   map[string]string{"step": strconv.FormatUint(s.Index, 10), "sequence": strconv.FormatUint(plan.RefSequence(p.Doc), 10)}}
 			}
-			at += copy(b.Tokens[at:], text.Tokens[p.Start:p.Start+p.Length])
+			left -= int(p.Length)
 			if p.Start == 0 && text.Stored > 0 {
 				b.Begins = append(b.Begins, text.Stored)
 			}
 			if p.Start == 0 && text.Trace != nil {
 				b.Traced = append(b.Traced, Traced{text.Trace, p.Doc, first + i, text.Stored})
 			}
-		}
-		for ; at < end; at++ {
-			b.Tokens[at] = a.pad
 		}
 	}
 	masks, weighs, several := len(s.Repeats) > 0, false, false

@@ -1,32 +1,69 @@
 package loader
 
 import (
+	"math"
+
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 
-// Batch is rows [First, First+Rows) of a step as tokens.
+// Batch is rows [First, First+Rows) of a step with the documents that they are made of.
 type Batch struct {
 	Step   uint64
 	Bucket int // L, the length of every row in tokens
 	First  int // first row within the step
 	Rows   int
-	// Tokens are Rows*Bucket ids, row after row, padding filled with the run's pad id. They may be lent to the network: never change them.
-	Tokens []int32
-	// Pieces[i] are the pieces of row First+i in order; the tokens behind them up to L are padding.
+	// Pieces[i] are the pieces of row First+i in order; the slots behind them up to L are padding.
 	Pieces [][]packonline.Piece
+	Pad    int32 // the id of padding
 	// Loss says for every row which of its tokens have a loss, padding left out; nil where those of all rows do.
 	Loss []plan.Runs
 	// Weights has for every row the factors of the loss of its pieces; nil where those of all rows are 1.
 	Weights [][]float32
 	// Within says for every row which documents of their messages its pieces are of; nil where no message of these rows holds several.
 	Within [][]Within
-	// Contents are those of the documents that the pieces name, with what else came with them. They are shared: never change them.
+	// Contents are those of the documents that the pieces name, with all their tokens, and what else came with them. They are shared: never change them.
 	Contents map[uint64]Content
 	// Begins are the documents whose first token is in these rows: when the stream took each, as Content.Stored, where that is known.
 	Begins []int64
 	// Traced are those of these documents that are sampled.
 	Traced []Traced
+}
+
+// IDs writes the ids of the rows: Rows*Bucket of them, row after row.
+func (b *Batch) IDs(into []int32) {
+	eachID(b, into, b.Pad, func(slots, ids []int32) { copy(slots, ids) })
+}
+
+// NarrowIDs writes the ids of the rows as 16 bits each, and reports whether all are in there.
+func (b *Batch) NarrowIDs(into []uint16) (ok bool) {
+	over := uint32(b.Pad)
+	eachID(b, into, uint16(b.Pad), func(slots []uint16, ids []int32) { over |= narrow(slots, ids) })
+	return over <= math.MaxUint16 // negative ids have the top bit set
+}
+
+// eachID calls put for every piece, with the slots that it takes and its ids, and fills the slots of padding.
+func eachID[T int32 | uint16](b *Batch, slots []T, pad T, put func(slots []T, ids []int32)) {
+	for i, pieces := range b.Pieces {
+		row := slots[i*b.Bucket : (i+1)*b.Bucket]
+		for _, p := range pieces {
+			put(row[:p.Length], b.Contents[p.Doc].Tokens[p.Start:p.Start+p.Length])
+			row = row[p.Length:]
+		}
+		for k := range row {
+			row[k] = pad
+		}
+	}
+}
+
+// narrow writes ids as 16 bits each, and returns all bits that any of them has.
+func narrow(slots []uint16, ids []int32) (bits uint32) {
+	slots = slots[:len(ids)] // tells the compiler that there is one for each: twice as fast
+	for i, id := range ids {
+		slots[i] = uint16(id)
+		bits |= uint32(id)
+	}
+	return bits
 }
 
 // Within says which of its message's documents a piece is of.

@@ -67,6 +67,7 @@ func runs(x plan.Part) []int32 {
 // checkMessages checks that each piece is of one document of its message, and what the batch says of that.
 func (w *world) checkMessages(t *testing.T, b *loader.Batch) {
 	t.Helper()
+	tokens := tokensOf(t, b)
 	for i, pieces := range b.Pieces {
 		at := i * b.Bucket
 		var labels []bool
@@ -86,8 +87,8 @@ func (w *world) checkMessages(t *testing.T, b *loader.Batch) {
 			if p.Start+p.Length > begin+int32(x.Length) || x.Skip != "" {
 				t.Fatalf("step %d: piece %v goes beyond document %d of its message, which has tokens [%d, %d)", b.Step, p, index, begin, begin+int32(x.Length))
 			}
-			if !slices.Equal(b.Tokens[at:at+int(p.Length)], d.Tokens[p.Start:p.Start+p.Length]) {
-				t.Fatalf("step %d: piece %v holds %v", b.Step, p, b.Tokens[at:at+int(p.Length)])
+			if !slices.Equal(tokens[at:at+int(p.Length)], d.Tokens[p.Start:p.Start+p.Length]) {
+				t.Fatalf("step %d: piece %v holds %v", b.Step, p, tokens[at:at+int(p.Length)])
 			}
 			at += int(p.Length)
 			if b.Within != nil && d.Parts != nil && b.Within[i][k] != (loader.Within{Index: int32(index), Start: begin}) {

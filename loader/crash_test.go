@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"sync"
 	"testing"
@@ -138,14 +139,15 @@ func (s *story) live(t *testing.T, life *mortal) error {
 		if err != nil {
 			return err
 		}
-		whole := &loader.Batch{Step: step.Index, Bucket: int(step.Bucket), Rows: len(step.Rows)}
+		whole := &loader.Batch{Step: step.Index, Bucket: int(step.Bucket), Rows: len(step.Rows), Contents: map[uint64]loader.Content{}}
 		for rank := range world {
 			first, n := loader.Place{Rank: rank, World: world}.Slice(len(step.Rows))
 			b, err := run.Assemble(ctx, step, first, n)
 			if err != nil {
 				return err
 			}
-			whole.Tokens, whole.Pieces = append(whole.Tokens, b.Tokens...), append(whole.Pieces, b.Pieces...)
+			whole.Pieces, whole.Pad = append(whole.Pieces, b.Pieces...), b.Pad
+			maps.Copy(whole.Contents, b.Contents)
 		}
 		s.got = append(s.got, whole)
 		if len(s.got)%4 == 0 {

@@ -225,9 +225,9 @@ func TestProcessOfEveryStep(t *testing.T) {
 		var tokens []int32
 		for rank := range world {
 			b := read(t, run, loader.Place{Rank: rank, World: world}, uint64(i), 1)[0]
-			rows, tokens = append(rows, b.Pieces...), append(tokens, b.Tokens...)
+			rows, tokens = append(rows, b.Pieces...), append(tokens, tokensOf(t, b)...)
 		}
-		if !reflect.DeepEqual(rows, n.Pieces) || !slices.Equal(tokens, n.Tokens) {
+		if !reflect.DeepEqual(rows, n.Pieces) || !slices.Equal(tokens, tokensOf(t, n)) {
 			t.Fatalf("the process of step %d served %d ranks other rows", i, world)
 		}
 		life.kill()

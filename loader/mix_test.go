@@ -73,11 +73,12 @@ func fill(s shelf) {
 // checkTokens checks that every piece of a batch has the tokens of its document.
 func checkTokens(t *testing.T, b *loader.Batch) {
 	t.Helper()
+	tokens := tokensOf(t, b)
 	for i, row := range b.Pieces {
 		at := i * b.Bucket
 		for _, p := range row {
 			want := int32(plan.RefSource(p.Doc))*1e7 + int32(plan.RefSequence(p.Doc))*1000 + p.Start
-			if have := b.Tokens[at]; have != want {
+			if have := tokens[at]; have != want {
 				t.Fatalf("step %d row %d has token %d, want %d", b.Step, i, have, want)
 			}
 			at += int(p.Length)

@@ -205,7 +205,7 @@ func (r *Run) Step(ctx context.Context, step uint64) (*plan.Step, error) {
 	return r.plan.step(ctx, step)
 }
 
-// Assemble returns rows [first, first+n) of a step as tokens.
+// Assemble returns rows [first, first+n) of a step with their documents.
 func (r *Run) Assemble(ctx context.Context, s *plan.Step, first, n int) (*Batch, error) {
 	return r.follower.assemble(ctx, s, first, n)
 }

@@ -58,7 +58,7 @@ func TestEveryTokenArrivesOnce(t *testing.T) {
 					}
 					for _, b := range batches {
 						checkPieces(t, b)
-						for _, token := range b.Tokens {
+						for _, token := range tokensOf(t, b) {
 							seen[token]++
 						}
 					}
@@ -90,8 +90,9 @@ func checkPieces(t *testing.T, b *loader.Batch) {
 // checkRows compares the tokens of a batch and the values that came with them with those of its pieces, and with padding.
 func checkRows(t *testing.T, b *loader.Batch, tokens func(packonline.Piece) []int32, repeats ...plan.Repeat) {
 	t.Helper()
+	all := tokensOf(t, b)
 	for i, pieces := range b.Pieces {
-		row := b.Tokens[i*b.Bucket : (i+1)*b.Bucket]
+		row := all[i*b.Bucket : (i+1)*b.Bucket]
 		at := 0
 		for _, p := range pieces {
 			want := tokens(p)

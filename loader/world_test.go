@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -295,6 +296,23 @@ func read(t *testing.T, run *loader.Run, place loader.Place, from uint64, n int)
 		out = append(out, b)
 	}
 	return out
+}
+
+// tokensOf are the ids of a batch's rows, which are the same as 16 bits each where these hold them.
+func tokensOf(t *testing.T, b *loader.Batch) []int32 {
+	t.Helper()
+	wide, narrow := make([]int32, b.Rows*b.Bucket), make([]uint16, b.Rows*b.Bucket)
+	b.IDs(wide)
+	fit := !slices.ContainsFunc(append(wide, b.Pad), func(id int32) bool { return id < 0 || id > math.MaxUint16 })
+	if b.NarrowIDs(narrow) != fit {
+		t.Fatalf("step %d: ids fit 16 bits: %v", b.Step, fit)
+	}
+	for i, id := range wide {
+		if narrow[i] != uint16(id) {
+			t.Fatalf("step %d: id %d is %d as 16 bits", b.Step, id, narrow[i])
+		}
+	}
+	return wide
 }
 
 func reason(err error) loader.Reason {

@@ -91,29 +91,37 @@ func sendRaw(c net.Conn) {
 	}
 }
 
-// prebuilt is a run whose steps all hold the same rows.
+// prebuilt is a run whose steps all hold the same rows, of documents that it has.
 type prebuilt struct {
-	info   loader.Info
-	pieces [][]packonline.Piece
-	tokens []int32
-	end    loader.Reason
+	info     loader.Info
+	bucket   int
+	pieces   [][]packonline.Piece
+	contents map[uint64]loader.Content
+	end      loader.Reason
 }
 
+// pieceTokens is how long a document is, but for the last one of a row.
+const pieceTokens = 512
+
 func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
-	p := &prebuilt{end: loader.Reason(end), tokens: make([]int32, rows*bucket)}
+	p := &prebuilt{end: loader.Reason(end), bucket: bucket, contents: map[uint64]loader.Content{}}
 	p.info = loader.Info{Run: "bench", Fingerprint: "bench", Planned: steps, Config: plan.Config{
 		Attention: plan.AttentionDocument,
 		Tokenizer: plan.Tokenizer{Name: "none", VocabSize: 50257, End: 50256, Pad: 50256},
 		Packing:   packonline.Config{Method: "bucket", Buckets: []int{bucket}, Atom: 1},
 		Steps:     plan.StepsConfig{Rows: rows, Last: plan.LastDrop},
 	}}
-	for i := range p.tokens {
-		p.tokens[i] = int32(i*2654435761>>8) & 0x7fff
-	}
 	for i := range rows {
 		var row []packonline.Piece
-		for from := 0; from < bucket; from += 512 {
-			row = append(row, packonline.Piece{Doc: uint64(i*bucket + from + 1), Length: int32(min(512, bucket-from))})
+		for from := 0; from < bucket; from += pieceTokens {
+			first := i*bucket + from
+			tokens := make([]int32, min(pieceTokens, bucket-from))
+			for k := range tokens {
+				tokens[k] = int32((first+k)*2654435761>>8) & 0x7fff
+			}
+			doc := uint64(first + 1)
+			p.contents[doc] = loader.Content{Tokens: tokens}
+			row = append(row, packonline.Piece{Doc: doc, Length: int32(len(tokens))})
 		}
 		p.pieces = append(p.pieces, row)
 	}
@@ -127,16 +135,14 @@ func (p *prebuilt) Join(_ loader.Place, step uint64) (arrowout.Reader, error) {
 }
 
 func (p *prebuilt) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
-	l := int(s.Bucket)
-	return &loader.Batch{Step: s.Index, Bucket: l, First: first, Rows: n,
-		Tokens: p.tokens[first*l : (first+n)*l], Pieces: s.Rows[first : first+n]}, nil
+	return &loader.Batch{Step: s.Index, Bucket: p.bucket, First: first, Rows: n, Pieces: s.Rows[first : first+n], Contents: p.contents}, nil
 }
 
 func (p *prebuilt) Step(_ context.Context, step uint64) (*plan.Step, error) {
 	if step >= p.info.Planned {
 		return nil, io.EOF
 	}
-	return &plan.Step{Index: step, Bucket: int32(len(p.tokens) / len(p.pieces)), Rows: p.pieces}, nil
+	return &plan.Step{Index: step, Bucket: int32(p.bucket), Rows: p.pieces}, nil
 }
 
 func (p *prebuilt) Commit(context.Context, string, uint64) (uint64, error) { return 0, nil }

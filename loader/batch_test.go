@@ -1,0 +1,38 @@
+package loader_test
+
+import (
+	"slices"
+	"testing"
+
+	"loaderd/loader"
+	"loaderd/packonline"
+)
+
+// Rows hold the ids of their pieces, and padding behind them; as 16 bits each, where all fit.
+func TestIDsOfABatch(t *testing.T) {
+	const document, bucket, last = 7, 8, 5
+	pieces := [][]packonline.Piece{{{Doc: document, Start: 2, Length: 3}, {Doc: document, Length: 1}}, {{Doc: document, Start: 1, Length: last}}, {}}
+	for _, id := range []int32{0, 1, 1<<15 - 1, 1 << 15, 1<<16 - 1, 1 << 16, 1<<31 - 1, -1, -1 << 16, -1 << 31} {
+		for at := range last + 1 {
+			ids := []int32{10, 11, 12, 13, 14, 15}
+			ids[at] = id
+			b := &loader.Batch{Bucket: bucket, Rows: len(pieces), Pieces: pieces, Pad: 9, Contents: map[uint64]loader.Content{document: {Tokens: ids}}}
+			wide := slices.Concat(ids[2:5], ids[:1], slices.Repeat([]int32{9}, 4), ids[1:], slices.Repeat([]int32{9}, 3+bucket))
+			have, narrow, want := slices.Repeat([]int32{-5}, len(wide)), slices.Repeat([]uint16{5}, len(wide)), make([]uint16, len(wide))
+			for i, id := range wide {
+				want[i] = uint16(id)
+			}
+			if b.IDs(have); !slices.Equal(have, wide) {
+				t.Fatalf("rows hold %d, want %d", have, wide)
+			}
+			if ok := b.NarrowIDs(narrow); ok != (id >= 0 && id < 1<<16) || !slices.Equal(narrow, want) {
+				t.Fatalf("rows with id %d hold %d as 16 bits each, want %d; all fit: %v", id, narrow, want, ok)
+			}
+		}
+	}
+	for _, pad := range []int32{-1, 1 << 16} {
+		if b := (&loader.Batch{Bucket: 1, Rows: 1, Pieces: [][]packonline.Piece{{}}, Pad: pad}); b.NarrowIDs(make([]uint16, 1)) {
+			t.Errorf("padding %d fits 16 bits", pad)
+		}
+	}
+}
