@@ -39,7 +39,7 @@ const (
 type masks struct {
 	upper, lower, digit, blank, space, newline, apostrophe, wide uint64
 
-	inside uint64 // bytes of characters that are not ASCII, but for their first
+	inside, first uint64 // of the characters that are not ASCII: the bytes but for the first, and the first
 }
 
 func (m *masks) letters() uint64 { return m.upper | m.lower }
@@ -104,19 +104,20 @@ func (m *masks) classify(p *[blockSize]byte) {
 	c, d = swap(c, d, 8, m1)
 	e, f = swap(e, f, 8, m1)
 	g, h = swap(g, h, 8, m1)
-	*m = masks{a, b, c, d, e, f, g, h, 0}
+	*m = masks{a, b, c, d, e, f, g, h, 0, 0}
 	if m.wide != 0 {
-		m.inside = insideBytes(p)
+		m.inside, m.first = topBits(p)
 	}
 }
 
-// insideBytes are the bytes of a block whose upper bits are 10, those of characters but for their first.
-func insideBytes(p *[blockSize]byte) (inside uint64) {
+// topBits are the bytes of a block whose upper bits are 10, and those whose are 11.
+func topBits(p *[blockSize]byte) (inside, first uint64) {
 	for i := 0; i < blockSize; i += 8 {
 		x := binary.LittleEndian.Uint64(p[i:])
 		inside |= (x &^ (x << 1) & 0x8080808080808080 >> 7) * 0x0102040810204080 >> 56 << i
+		first |= (x & (x << 1) & 0x8080808080808080 >> 7) * 0x0102040810204080 >> 56 << i
 	}
-	return inside
+	return inside, first
 }
 
 // listBitsPlain writes i plus the place of each bit of b behind the first n of ends, at most blockSize of them are to be free: it goes by

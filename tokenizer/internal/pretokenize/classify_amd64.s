@@ -92,10 +92,20 @@ TEXT ·classifyAVX2(SB), NOSPLIT, $0-16
 	JOIN(AX)
 	ANDNQ AX, BX, AX
 	MOVQ AX, 56(DI)           // wide
+	XORL BX, BX
+	TESTQ AX, AX
+	JEQ  ascii
 	VMOVDQU first<>(SB), Y6
 	VPCMPGTB Y0, Y6, Y2       // 0x80 to 0xbf
 	VPCMPGTB Y1, Y6, Y3
 	JOIN(AX)
+	VMOVDQA Y0, Y2
+	VMOVDQA Y1, Y3
+	JOIN(BX)
+	XORQ AX, BX
+
+ascii:
 	MOVQ AX, 64(DI)           // inside
+	MOVQ BX, 72(DI)           // first
 	VZEROUPPER
 	RET

@@ -29,7 +29,7 @@ func FuzzBlocks(f *testing.F) {
 			for i := range p {
 				p[i] = letters[r.IntN(len(letters))]
 			}
-			want, got := masks{inside: 1}, masks{inside: 1}
+			want, got := masks{inside: 1, first: 1}, masks{inside: 1, first: 1}
 			want.classify(&p)
 			if classifyAVX2(&got, &p); want != got {
 				t.Fatalf("%q is sorted into %x, want %x", p, got, want)

@@ -10,7 +10,9 @@ import (
 // letterKinds tells how a rule takes characters beyond ASCII, so that they can be among the masks of a block with all of
 // their bytes. They stand for letters of one case, or for marks; some leave it to the automatons.
 type letterKinds struct {
-	kind  [1 << 17]letterKind // of the characters of at most three bytes; those above are unclear
+	// By the lower six bits of three bytes. Those of two bytes are there with any third one, so how many bytes characters have, which is
+	// unpredictable, makes no difference; those of four bytes are unclear.
+	kind  [1 << 18]letterKind
 	cased bool
 }
 
@@ -73,49 +75,50 @@ func casedLetter(c ucd.Class) letterKind {
 
 func newLetterKinds(of func(c ucd.Class) letterKind) *letterKinds {
 	t := &letterKinds{}
-	for r := range t.kind {
-		if r >= 1<<16 {
-			t.kind[r] = unclear
+	for r := rune(0x80); r < 1<<16; r++ {
+		c := ucd.ClassOf(r)
+		kind := of(c)
+		if c&(ucd.IsNumber|ucd.IsDigit|ucd.IsSpace) != 0 {
+			kind = unclear
+		}
+		t.cased = t.cased || kind&anUpper != 0
+		if r >= 0x800 {
+			t.kind[0x20<<12|r] = kind
 			continue
 		}
-		c := ucd.ClassOf(rune(r))
-		t.kind[r] = of(c)
-		if c&(ucd.IsNumber|ucd.IsDigit|ucd.IsSpace) != 0 {
-			t.kind[r] = unclear
+		for third := range rune(64) {
+			t.kind[r<<6|third] = kind
 		}
-		t.cased = t.cased || t.kind[r]&anUpper != 0
+	}
+	for i := 0x30 << 12; i < len(t.kind); i++ {
+		t.kind[i] = unclear
 	}
 	return t
 }
 
-// characterAt is the character that begins at p[k]; of four bytes it is a number above those of three, of one its lower bits. Which sizes characters
-// have is unpredictable, so it does not branch on them.
-func characterAt(p *[blockSize]byte, k int) uint32 {
+// at is the kind of the character that begins at p[k].
+func (t *letterKinds) at(p *[blockSize]byte, k int) letterKind {
 	b, c, d := uint32(p[k&(blockSize-1)]), uint32(p[(k+1)&(blockSize-1)]), uint32(p[(k+2)&(blockSize-1)])
-	three := b&0x1f<<12 | c&0x3f<<6 | d&0x3f
-	return three >> (bitsBehind >> (b >> 2 & 0x3c) & 15)
+	return t.kind[b&0x3f<<12|c&0x3f<<6|d&0x3f]
 }
 
-// bitsBehind has for the upper half of a first byte, four bits each, how many bits of three bytes are not the character's.
-const bitsBehind = uint64(0x0066CCCCCCCCCCCC)
-
-// sort puts the characters of a block that are not ASCII into its masks, and those of control characters, up to a size, where the text ends.
-// It returns the place up to which they are there.
+// sort puts the characters of a block that are not ASCII, up to a size, where the text ends, into its masks. It returns the place up to which they
+// are there. Control characters are marks without it.
 func (t *letterKinds) sort(m *masks, p *[blockSize]byte, size int) (limit uint) {
 	limit = min(wholeCharacters(p), uint(size))
-	first := m.wide &^ m.inside & (^uint64(0) >> (blockSize - limit))
+	first := m.first & (^uint64(0) >> (blockSize - limit))
 	if t.cased {
 		return min(limit, t.sortCased(m, p, first))
 	}
 	var lower uint64
 	for ; first != 0; first &= first - 1 {
 		k := bits.TrailingZeros64(first)
-		kind := t.kind[characterAt(p, k)&(1<<17-1)]
+		kind := t.at(p, k)
 		if kind > aLower {
 			limit = uint(k)
 			break
 		}
-		lower |= uint64(kind) << k
+		lower |= first & -first & -uint64(kind)
 	}
 	m.lower |= m.whole(lower)
 	return limit
@@ -133,15 +136,16 @@ func (t *letterKinds) sortCased(m *masks, p *[blockSize]byte, first uint64) (lim
 	limit = blockSize
 	for ; first != 0; first &= first - 1 {
 		k := bits.TrailingZeros64(first)
-		kind := t.kind[characterAt(p, k)&(1<<17-1)]
+		kind := t.at(p, k)
 		if kind == unclear {
 			limit = uint(k)
 			break
 		}
-		lower |= uint64(kind&1) << k
-		upper |= uint64(kind>>1&1) << k
-		both |= uint64(kind>>2&1) << k
-		combined |= uint64(kind>>3&1) << k
+		lead := first & -first
+		lower |= lead & -uint64(kind&1)
+		upper |= lead & -uint64(kind>>1&1)
+		both |= lead & -uint64(kind>>2&1)
+		combined |= lead & -uint64(kind>>3&1)
 	}
 	m.lower |= m.whole(lower)
 	m.upper |= m.whole(upper)
