@@ -46,10 +46,16 @@ func (s *sample) taken(place uint64) {
 	s.drawn = slices.DeleteFunc(s.drawn, func(d drawn) bool { return d.place < place })
 }
 
-// sampledTogether is how many documents of a sample are read at a time.
-const sampledTogether = 64
+const (
+	// sampledFirst is how many documents of a sample are drawn at first; then so many times as many as there are.
+	sampledFirst = 64
+	sampledTimes = 8
+	// sampledTogether is how many of them are read at a time.
+	sampledTogether = 16
+)
 
-// grow draws more documents until there are so many, or those that came have so many tokens. It rests between two reads.
+// grow draws more documents until there are so many, or those that came have about so many tokens. They are read in the order of the stream: a server
+// that gets one of its documents reads all that lie in one file with it, megabytes, and anew for the next one of another file. It rests between two reads.
 func (s *sample) grow(ctx context.Context, docs Documents, walk *mixture.Walk, size int, tokens int64, rest func(context.Context) error) error {
 	places := s.draw(size)
 	slices.Sort(places)
@@ -59,10 +65,18 @@ func (s *sample) grow(ctx context.Context, docs Documents, walk *mixture.Walk, s
 	}
 	slices.SortFunc(places, s.order)
 	for len(places) > 0 && tokens > 0 {
-		n := min(sampledTogether, len(places))
-		more, err := read(ctx, docs, places[:n], sequences)
-		if err != nil {
-			return err
+		n := min(s.together(tokens), len(places))
+		slices.SortFunc(places[:n], func(a, b uint64) int { return cmp.Compare(sequences[a], sequences[b]) })
+		var more []drawn
+		for part := range slices.Chunk(places[:n], sampledTogether) {
+			some, err := read(ctx, docs, part, sequences)
+			if err != nil {
+				return err
+			}
+			more = append(more, some...)
+			if err := rest(ctx); err != nil {
+				return err
+			}
 		}
 		slices.SortFunc(more, func(a, b drawn) int { return s.order(a.place, b.place) })
 		for _, d := range more {
@@ -71,11 +85,21 @@ func (s *sample) grow(ctx context.Context, docs Documents, walk *mixture.Walk, s
 		}
 		s.drawn = append(s.drawn, more...)
 		places = places[n:]
-		if err := rest(ctx); err != nil {
-			return err
-		}
 	}
 	return nil
+}
+
+// together returns how many documents to draw at a time: so many as have the tokens, by the mean of those that there are.
+func (s *sample) together(tokens int64) int {
+	sum := int64(0)
+	for _, d := range s.drawn {
+		sum += int64(d.Length)
+	}
+	if sum == 0 {
+		return sampledFirst
+	}
+	n := float64(tokens) / float64(sum) * float64(len(s.drawn))
+	return int(min(max(n, sampledFirst), float64(sampledTimes*len(s.drawn))))
 }
 
 // order orders places by a draw, and so in no order of the stream.
