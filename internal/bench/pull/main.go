@@ -23,6 +23,7 @@ import (
 	"loaderd/internal/reader"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/conn"
 	"loaderd/stream/publish"
 	"loaderd/tokenizer"
 )
@@ -239,13 +240,14 @@ func highest(ctx context.Context, store *stream.Store) (most int64, err error) {
 	defer tick.Stop()
 	for {
 		info, err := st.Info(ctx)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return most, nil
-		}
-		if err != nil {
+		case err == nil:
+			most = max(most, int64(info.State.Bytes))
+		case !conn.Transient(err): // a machine that does much else may not answer for seconds
 			return most, err
 		}
-		most = max(most, int64(info.State.Bytes))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
