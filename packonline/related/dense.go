@@ -10,10 +10,10 @@ import (
 type dense struct {
 	dimension int
 	words     int      // of signs
-	vectors   []int8   // by slot
-	signs     []uint64 // by slot
-	slots     []int32  // in use
-	places    []int32  // by slot: where in slots; none for documents without a vector, or with one of zeros
+	vectors   []int8   // by seat
+	signs     []uint64 // by seat
+	seats     []int32  // in use
+	places    []int32  // by seat: where in seats; none for documents without a vector, or with one of zeros
 	distance  []int32  // by place: signs that differ
 	count     []int32  // by distance: documents
 }
@@ -25,8 +25,8 @@ func newDense(dimension int) *dense {
 	return &dense{dimension: dimension, words: (dimension + 63) / 64, count: make([]int32, dimension+1)}
 }
 
-func (d *dense) add(slot int32, h *Hint) {
-	for int(slot) >= len(d.places) {
+func (d *dense) add(_ *Index, seat int32, h *Hint) {
+	for int(seat) >= len(d.places) {
 		d.places = append(d.places, none)
 		d.vectors = append(d.vectors, make([]int8, d.dimension)...)
 		d.signs = append(d.signs, make([]uint64, d.words)...)
@@ -34,45 +34,46 @@ func (d *dense) add(slot int32, h *Hint) {
 	if !slices.ContainsFunc(h.Vector, func(v int8) bool { return v != 0 }) {
 		return
 	}
-	copy(d.vector(slot), h.Vector)
-	signs := d.signsOf(slot)
+	copy(d.vector(seat), h.Vector)
+	signs := d.signsOf(seat)
 	clear(signs)
 	for i, v := range h.Vector {
 		if v > 0 {
 			signs[i>>6] |= 1 << (i & 63)
 		}
 	}
-	d.places[slot] = int32(len(d.slots))
-	d.slots = append(d.slots, slot)
+	d.places[seat] = int32(len(d.seats))
+	d.seats = append(d.seats, seat)
 }
 
-func (d *dense) vector(slot int32) []int8 {
-	return d.vectors[int(slot)*d.dimension : (int(slot)+1)*d.dimension]
+func (d *dense) vector(seat int32) []int8 {
+	return d.vectors[int(seat)*d.dimension : (int(seat)+1)*d.dimension]
 }
-func (d *dense) signsOf(slot int32) []uint64 {
-	return d.signs[int(slot)*d.words : (int(slot)+1)*d.words]
+func (d *dense) signsOf(seat int32) []uint64 {
+	return d.signs[int(seat)*d.words : (int(seat)+1)*d.words]
 }
 
-func (d *dense) remove(slot int32, _ *Hint) {
-	at := d.places[slot]
+func (d *dense) remove(x *Index, seat int32, _ *Hint) {
+	x.free = append(x.free, seat)
+	at := d.places[seat]
 	if at == none {
 		return
 	}
-	last := d.slots[len(d.slots)-1]
-	d.slots[at], d.places[last] = last, at
-	d.slots, d.places[slot] = d.slots[:len(d.slots)-1], none
+	last := d.seats[len(d.seats)-1]
+	d.seats[at], d.places[last] = last, at
+	d.seats, d.places[seat] = d.seats[:len(d.seats)-1], none
 }
 
 func (d *dense) score(x *Index, q question, _ *Hint) (own int32) {
-	if d.places[q.slot] == none {
+	if d.places[q.seat] == none {
 		return 0
 	}
-	if len(d.distance) < len(d.slots) {
-		d.distance = append(d.distance, make([]int32, len(d.slots)-len(d.distance))...)
+	if len(d.distance) < len(d.seats) {
+		d.distance = append(d.distance, make([]int32, len(d.seats)-len(d.distance))...)
 	}
 	clear(d.count)
-	asked := d.signsOf(q.slot)
-	for i, s := range d.slots {
+	asked := d.signsOf(q.seat)
+	for i, s := range d.seats {
 		if !x.fits(q, s) {
 			d.distance[i] = none
 			continue
@@ -89,8 +90,8 @@ func (d *dense) score(x *Index, q question, _ *Hint) (own int32) {
 		far++
 		n += d.count[far]
 	}
-	v := d.vector(q.slot)
-	for i, s := range d.slots {
+	v := d.vector(q.seat)
+	for i, s := range d.seats {
 		if at := d.distance[i]; at != none && at <= far {
 			if score := dot(v, d.vector(s)); score > 0 {
 				x.scores[s] = score

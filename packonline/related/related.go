@@ -73,21 +73,26 @@ type Candidate struct {
 	Score int32 // above 0; comparable within one answer only
 }
 
-// Index holds the documents of a pool, each in a slot, a small number that its user chooses.
+// Index holds the documents of a pool, each in a slot, a small number that its user chooses. Inside, each has a
+// seat, which its finder may keep taken for a while after the document has left.
 type Index struct {
 	config  Config
-	entries []entry
-	touched []int32 // slots with a score
-	scores  []int32
+	seats   []int32 // by slot
+	entries []entry // by seat
+	free    []int32 // seats
+	touched []int32 // seats with a score
+	scores  []int32 // by seat
+	chosen  selection
 	finder
 }
 
 type entry struct {
+	slot   int32
+	length int32
 	group  uint64 // source, and whether it is hidden: what has to be equal
 	seq    uint64
 	folder uint64
 	hint   *Hint
-	length int32
 }
 
 // hidden is the bit of a group that no question has.
@@ -95,20 +100,21 @@ const hidden = 1 << 32
 
 // question says which documents may be answers.
 type question struct {
-	slot    int32 // who asks
+	seat    int32 // who asks
 	longest int32
 	group   uint64
 }
 
-func (x *Index) fits(q question, slot int32) bool {
-	e := &x.entries[slot]
-	return e.group == q.group && e.length <= q.longest && slot != q.slot
+func (x *Index) fits(q question, seat int32) bool {
+	e := &x.entries[seat]
+	return e.group == q.group && e.length <= q.longest && seat != q.seat
 }
 
 // finder is what differs between retrievers.
 type finder interface {
-	add(slot int32, h *Hint)
-	remove(slot int32, h *Hint)
+	add(x *Index, seat int32, h *Hint)
+	// remove frees the seat in x, or does so later.
+	remove(x *Index, seat int32, h *Hint)
 	// score adds to x.scores and lists in x.touched what is related to h, which asks, and returns what h scores with itself. It may
 	// leave out documents that do not fit.
 	score(x *Index, q question, h *Hint) (own int32)
@@ -135,67 +141,92 @@ func New(c Config) *Index {
 
 // Add puts a document into a slot that is free.
 func (x *Index) Add(slot int32, e Entry) {
-	for int(slot) >= len(x.entries) {
-		x.entries = append(x.entries, entry{})
-		x.scores = append(x.scores, 0)
+	for int(slot) >= len(x.seats) {
+		x.seats = append(x.seats, none)
 	}
-	x.entries[slot] = entry{seq: e.Seq, length: e.Length, hint: e.Hint}
+	seat := x.seat()
+	x.seats[slot] = seat
+	x.entries[seat] = entry{slot: slot, length: e.Length, seq: e.Seq, hint: e.Hint}
 	if e.Hint == nil {
 		return
 	}
-	x.entries[slot].group = uint64(e.Hint.Source)
+	x.entries[seat].group = uint64(e.Hint.Source)
 	if len(e.Hint.Path) > 1 {
-		x.entries[slot].folder = e.Hint.Path[1]
+		x.entries[seat].folder = e.Hint.Path[1]
 	}
-	x.finder.add(slot, e.Hint)
+	x.finder.add(x, seat, e.Hint)
+}
+
+// seat takes a seat that is free.
+func (x *Index) seat() int32 {
+	n := len(x.free) - 1
+	if n < 0 {
+		x.entries, x.scores = append(x.entries, entry{}), append(x.scores, 0)
+		return int32(len(x.entries) - 1)
+	}
+	seat := x.free[n]
+	x.free = x.free[:n]
+	return seat
 }
 
 // Remove takes the document out of a slot.
 func (x *Index) Remove(slot int32) {
-	if h := x.entries[slot].hint; h != nil {
-		x.finder.remove(slot, h)
+	seat := x.seats[slot]
+	h := x.entries[seat].hint
+	x.entries[seat] = entry{group: hidden}
+	x.seats[slot] = none
+	if h == nil {
+		x.free = append(x.free, seat)
+		return
 	}
-	x.entries[slot] = entry{}
+	x.finder.remove(x, seat, h)
 }
 
 // Hide keeps a document out of answers, or puts it back.
 func (x *Index) Hide(slot int32, hide bool) {
-	x.entries[slot].group &^= hidden
+	e := &x.entries[x.seats[slot]]
+	e.group &^= hidden
 	if hide {
-		x.entries[slot].group |= hidden
+		e.group |= hidden
 	}
 }
 
 // Hidden reports whether a document is kept out of answers.
-func (x *Index) Hidden(slot int32) bool { return x.entries[slot].group&hidden != 0 }
+func (x *Index) Hidden(slot int32) bool { return x.entries[x.seats[slot]].group&hidden != 0 }
 
 // Top appends the k documents most related to the one in a slot, of at most longest tokens each, to dst[:0], best first.
 func (x *Index) Top(slot int32, k int, longest int32, dst []Candidate) []Candidate {
 	dst = dst[:0]
-	e := &x.entries[slot]
+	seat := x.seats[slot]
+	e := &x.entries[seat]
 	if e.hint == nil || k <= 0 {
 		return dst
 	}
-	q := question{slot, longest, e.group &^ hidden}
+	q := question{seat, longest, e.group &^ hidden}
 	own := x.finder.score(x, q, e.hint)
 	limit := int64(math.MaxInt64)
 	if x.config.NearDuplicate > 0 {
 		limit = int64(own) * int64(x.config.NearDuplicate) / 100
 	}
 	bonus := int64(x.config.PathBonus)
-	best := selection{x: x, k: k, list: dst}
+	x.chosen.reset(k)
+	scores, least := x.scores, int64(1)
 	for _, s := range x.touched {
-		score := int64(x.scores[s])
-		x.scores[s] = 0
+		score := int64(scores[s])
+		scores[s] = 0
 		// most are too little related, which is known before anything else is
-		if score <= 0 || score > limit || score*(100+bonus) < 100*best.least() || !x.fits(q, s) {
+		if score < least || score > limit || !x.fits(q, s) {
 			continue
 		}
 		if e.folder != 0 && x.entries[s].folder == e.folder {
 			score += score * bonus / 100
 		}
-		best.offer(Candidate{s, int32(score)})
+		x.chosen.offer(int32(score), s)
+		least = int64(x.chosen.least) * 100 / (100 + bonus)
 	}
 	x.touched = x.touched[:0]
-	return best.sorted()
+	for _, r := range x.chosen.best(x) {
+		dst = append(dst, Candidate{x.entries[r.seat()].slot, r.score()})
+	}
+	return dst
 }

@@ -4,9 +4,9 @@ package related
 // puts the files of a folder one behind the other).
 type repo struct {
 	bound   int
-	folders map[uint64][]int32 // hash of a path or folder -> slots
-	paths   [][]uint64         // by slot
-	places  [][]int32          // by slot: where in its lists it is
+	folders map[uint64][]int32 // hash of a path or folder -> seats
+	paths   [][]uint64         // by seat
+	places  [][]int32          // by seat: where in its lists it is
 }
 
 // enough is how many related documents make the folders above not worth asking.
@@ -14,21 +14,21 @@ const enough = 256
 
 func newRepo(bound int) *repo { return &repo{bound: bound, folders: map[uint64][]int32{}} }
 
-func (r *repo) add(slot int32, h *Hint) {
-	for int(slot) >= len(r.paths) {
+func (r *repo) add(_ *Index, seat int32, h *Hint) {
+	for int(seat) >= len(r.paths) {
 		r.paths, r.places = append(r.paths, nil), append(r.places, nil)
 	}
-	places := r.places[slot][:0]
+	places := r.places[seat][:0]
 	for _, f := range h.Path {
 		places = append(places, int32(len(r.folders[f])))
-		r.folders[f] = append(r.folders[f], slot)
+		r.folders[f] = append(r.folders[f], seat)
 	}
-	r.paths[slot], r.places[slot] = h.Path, places
+	r.paths[seat], r.places[seat] = h.Path, places
 }
 
-func (r *repo) remove(slot int32, h *Hint) {
+func (r *repo) remove(x *Index, seat int32, h *Hint) {
 	for i, f := range h.Path {
-		list, at := r.folders[f], r.places[slot][i]
+		list, at := r.folders[f], r.places[seat][i]
 		last := list[len(list)-1]
 		list[at] = last
 		if list = list[:len(list)-1]; len(list) == 0 {
@@ -42,7 +42,8 @@ func (r *repo) remove(slot int32, h *Hint) {
 			}
 		}
 	}
-	r.paths[slot] = nil
+	r.paths[seat] = nil
+	x.free = append(x.free, seat)
 }
 
 func (r *repo) score(x *Index, q question, h *Hint) (own int32) {

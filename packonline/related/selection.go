@@ -1,69 +1,98 @@
 package related
 
-import "slices"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
-// selection keeps the k best of the candidates that are offered, the worst of them at the root of a heap. The order is total, so the
-// order of the offers does not matter.
+// selection keeps the k best of the candidates that are offered, and from time to time drops the others. The order is total, so the order
+// of the offers does not matter.
 type selection struct {
-	x    *Index
-	k    int
-	list []Candidate
+	k     int
+	list  []ranked
+	limit int   // of list, where others are dropped
+	least int32 // the score that is needed to be kept
 }
 
-// compare orders candidates, better ones first.
-func (s *selection) compare(a, b Candidate) int {
-	switch {
-	case a.Score != b.Score:
-		return int(b.Score) - int(a.Score)
-	case s.x.entries[a.Slot].seq < s.x.entries[b.Slot].seq:
-		return -1
-	default:
-		return 1
-	}
-}
+// ranked is a candidate in one number, for sorting such is much faster: ascending order is that of scores, the greatest first, then that
+// of seats.
+type ranked uint64
 
-// least is the score that is needed to be kept.
-func (s *selection) least() int64 {
-	if len(s.list) < s.k {
-		return 0
-	}
-	return int64(s.list[0].Score)
-}
+func newRanked(score int32, seat int32) ranked { return ranked(math.MaxInt32-score)<<32 | ranked(seat) }
 
-func (s *selection) offer(c Candidate) {
-	if len(s.list) < s.k {
-		s.list = append(s.list, c)
-		if len(s.list) == s.k {
-			for i := s.k/2 - 1; i >= 0; i-- {
-				s.sink(i)
-			}
-		}
+func (r ranked) score() int32 { return math.MaxInt32 - int32(r>>32) }
+func (r ranked) seat() int32  { return int32(uint32(r)) }
+
+func (s *selection) reset(k int) { s.k, s.list, s.limit, s.least = k, s.list[:0], 2*k, 1 }
+
+func (s *selection) offer(score, seat int32) {
+	if score < s.least {
 		return
 	}
-	if c.Score >= s.list[0].Score && s.compare(c, s.list[0]) < 0 {
-		s.list[0] = c
-		s.sink(0)
+	if s.list = append(s.list, newRanked(score, seat)); len(s.list) >= s.limit {
+		s.drop()
 	}
 }
 
-func (s *selection) sink(i int) {
-	for {
-		worse := 2*i + 1
-		if worse >= len(s.list) {
+// drop drops what scores less than the k best. More than k stay where they score the same.
+func (s *selection) drop() {
+	smallest(s.list, s.k)
+	least := slices.Max(s.list[:s.k]).score()
+	n := s.k
+	for _, r := range s.list[s.k:] {
+		s.list[n] = r
+		if r.score() == least {
+			n++
+		}
+	}
+	s.list, s.limit, s.least = s.list[:n], 2*n, least
+}
+
+// best returns the k best in order: of those that score the same the earlier ones first.
+func (s *selection) best(x *Index) []ranked {
+	if len(s.list) > s.k {
+		s.drop()
+	}
+	slices.Sort(s.list)
+	for from, to := 0, 1; from < len(s.list); from, to = to, to+1 {
+		for to < len(s.list) && s.list[to].score() == s.list[from].score() {
+			to++
+		}
+		if to > from+1 {
+			slices.SortFunc(s.list[from:to], func(a, b ranked) int { return cmp.Compare(x.entries[a.seat()].seq, x.entries[b.seat()].seq) })
+		}
+	}
+	return s.list[:min(len(s.list), s.k)]
+}
+
+// smallest puts the n smallest of a list in front, in any order.
+func smallest[T ~uint64](list []T, n int) {
+	for low, high := 0, len(list); high-low > 1; {
+		pivot := middle(list[low], list[(low+high)/2], list[high-1])
+		// smaller ones go in front: swapped always, counted when smaller, for no branch to mispredict
+		at := low
+		for i := low; i < high; i++ {
+			v := list[i]
+			list[i], list[at] = list[at], v
+			if v < pivot {
+				at++
+			}
+		}
+		switch {
+		case n < at:
+			high = at
+		case n == at:
 			return
+		case at > low:
+			low = at
+		default: // the pivot is the smallest
+			i := low + slices.Index(list[low:high], pivot)
+			list[low], list[i] = list[i], list[low]
+			low++
 		}
-		if worse+1 < len(s.list) && s.compare(s.list[worse], s.list[worse+1]) < 0 {
-			worse++
-		}
-		if s.compare(s.list[i], s.list[worse]) > 0 {
-			return
-		}
-		s.list[i], s.list[worse] = s.list[worse], s.list[i]
-		i = worse
 	}
 }
 
-func (s *selection) sorted() []Candidate {
-	slices.SortFunc(s.list, s.compare)
-	return s.list
-}
+// middle returns the middle one of three.
+func middle[T ~uint64](a, b, c T) T { return max(min(a, b), min(max(a, b), c)) }
