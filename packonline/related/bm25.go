@@ -167,11 +167,8 @@ func (b *bm25) ask(h *Hint, most int32) (terms []asked, postings int) {
 			b.question = append(b.question, newAsked(rarity*int32(t&maxWeight), i))
 		}
 	}
-	terms = b.question
-	if len(terms) > askedTerms {
-		smallest(terms, askedTerms)
-		terms = terms[:askedTerms]
-	}
+	terms = b.question[:min(len(b.question), askedTerms)]
+	smallest(b.question, len(terms))
 	for _, q := range terms {
 		p, k := b.page(h.Terms[q.term()] >> weightBits)
 		postings += int(p.count[k])

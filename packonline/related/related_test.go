@@ -346,6 +346,37 @@ func TestTerms(t *testing.T) {
 	}
 }
 
+// TestTermsEqualTheDefinition makes the terms of random documents as the definition says: all of them, sorted, the first 96 kept.
+func TestTermsEqualTheDefinition(t *testing.T) {
+	var m related.TermMaker
+	r := rand.New(rand.NewPCG(9, 9))
+	for range 300 {
+		ids := make([]int32, r.IntN(1500))
+		for i := range ids {
+			ids[i] = r.Int32N(1+r.Int32N(2000)) * r.Int32N(300)
+		}
+		count := map[uint32]int{}
+		for _, id := range ids {
+			count[uint32(id)%(1<<18)]++
+		}
+		long := 1.2 * (0.25 + 0.75*float64(len(ids))/512)
+		var all [][2]int64 // worth, term
+		for id, n := range count {
+			weight := 1 + int64(254*(float64(n)/(float64(n)+long)))
+			all = append(all, [2]int64{weight * log16(int(id)+2), int64(id)<<8 | weight})
+		}
+		slices.SortFunc(all, func(a, b [2]int64) int { return cmp.Or(cmp.Compare(b[0], a[0]), cmp.Compare(a[1], b[1])) })
+		var want []uint32
+		for _, a := range all[:min(len(all), 96)] {
+			want = append(want, uint32(a[1]))
+		}
+		slices.Sort(want)
+		if got := m.Terms(ids); !slices.Equal(got, want) {
+			t.Fatalf("%d tokens have terms\n%v, want\n%v", len(ids), got, want)
+		}
+	}
+}
+
 func TestPath(t *testing.T) {
 	a, b := related.Path("x/y/one.go"), related.Path("x/y/two.go")
 	if len(a) != 3 || a[0] == b[0] || a[1] != b[1] || a[2] != b[2] {

@@ -3,6 +3,7 @@ package related
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -66,9 +67,14 @@ func (s *selection) best(x *Index) []ranked {
 	return s.list[:min(len(s.list), s.k)]
 }
 
-// smallest puts the n smallest of a list in front, in any order.
+// smallest puts the n smallest of a list in front, in any order. Where halving it goes badly, which orders exist for, it sorts.
 func smallest[T ~uint64](list []T, n int) {
-	for low, high := 0, len(list); high-low > 1; {
+	rounds := 2 * bits.Len(uint(len(list)))
+	for low, high := 0, len(list); low < n && n < high; rounds-- {
+		if rounds == 0 {
+			slices.Sort(list[low:high])
+			return
+		}
 		pivot := middle(list[low], list[(low+high)/2], list[high-1])
 		// smaller ones go in front: swapped always, counted when smaller, for no branch to mispredict
 		at := low
@@ -80,10 +86,8 @@ func smallest[T ~uint64](list []T, n int) {
 			}
 		}
 		switch {
-		case n < at:
+		case n <= at:
 			high = at
-		case n == at:
-			return
 		case at > low:
 			low = at
 		default: // the pivot is the smallest
