@@ -35,6 +35,9 @@ const (
 	blockSize = 64
 )
 
+// block is one, with the two bytes behind it, which a character that begins in it may have.
+type block [blockSize + 2]byte
+
 // masks has, for each class of bytes, one bit a byte of a block.
 type masks struct {
 	upper, lower, digit, blank, space, newline, apostrophe, wide uint64
@@ -88,7 +91,7 @@ func swap(a, b uint64, s uint, mask uint64) (uint64, uint64) {
 }
 
 // classify builds the masks of a block: 64 table loads, then the transpose of an 8x8 matrix of bytes.
-func (m *masks) classify(p *[blockSize]byte) {
+func (m *masks) classify(p *block) {
 	a, b, c, d := eightBytes(p[0:]), eightBytes(p[8:]), eightBytes(p[16:]), eightBytes(p[24:])
 	e, f, g, h := eightBytes(p[32:]), eightBytes(p[40:]), eightBytes(p[48:]), eightBytes(p[56:])
 	const m4, m2, m1 = 0x00000000ffffffff, 0x0000ffff0000ffff, 0x00ff00ff00ff00ff
@@ -111,7 +114,7 @@ func (m *masks) classify(p *[blockSize]byte) {
 }
 
 // topBits are the bytes of a block whose upper bits are 10, and those whose are 11.
-func topBits(p *[blockSize]byte) (inside, first uint64) {
+func topBits(p *block) (inside, first uint64) {
 	for i := 0; i < blockSize; i += 8 {
 		x := binary.LittleEndian.Uint64(p[i:])
 		inside |= (x &^ (x << 1) & 0x8080808080808080 >> 7) * 0x0102040810204080 >> 56 << i
@@ -133,7 +136,7 @@ func listBitsPlain(ends *[BatchSize]int32, n int, b uint64, i int) {
 }
 
 // wideBlock fills the last block of a text: like any byte that is not ASCII it ends what can be relied on.
-var wideBlock = func() (b [blockSize]byte) {
+var wideBlock = func() (b block) {
 	for i := range b {
 		b[i] = 0x80
 	}
@@ -158,15 +161,15 @@ func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
 	if w.Wide = sp.rule == nil; w.Wide {
 		return sp.splitStages(s, i, w)
 	}
-	var tail [blockSize]byte
+	var tail block
 	m, ends, letters := &w.masks, &w.Ends, sp.letters
 	if i == 0 {
 		w.open = OpenPieces{}
 	}
 	for n <= BatchSize-blockSize && i < len(s) {
 		p := &tail
-		if len(s)-i >= blockSize {
-			p = (*[blockSize]byte)(s[i:])
+		if len(s)-i >= len(p) {
+			p = (*block)(s[i:])
 		} else {
 			tail = wideBlock
 			copy(tail[:], s[i:])

@@ -18,21 +18,30 @@ func FuzzBlocks(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed, every[:1+seed%256])
 		f.Add(seed, []byte("aZ09'\n\r\t\v\f \x7f\x1f!/[`{@:"))
+		f.Add(seed, []byte("é\u0301бБǅʰ中カا“\u3000٣👩"))
 	}
-	f.Fuzz(func(t *testing.T, seed uint64, letters []byte) {
-		if !processor.AVX2 || len(letters) == 0 {
+	letters := []*letterKinds{plainLetters(), lettersAndMarks(), casedLetters(), casedNotHan()}
+	f.Fuzz(func(t *testing.T, seed uint64, some []byte) {
+		if !processor.AVX2 || len(some) == 0 {
 			return
 		}
 		r := rand.New(rand.NewPCG(seed, 2))
 		for range 50 {
-			var p [blockSize]byte
+			var p block
 			for i := range p {
-				p[i] = letters[r.IntN(len(letters))]
+				p[i] = some[r.IntN(len(some))]
 			}
 			want, got := masks{inside: 1, first: 1}, masks{inside: 1, first: 1}
 			want.classify(&p)
 			if classifyAVX2(&got, &p); want != got {
 				t.Fatalf("%q is sorted into %x, want %x", p, got, want)
+			}
+			for _, kinds := range letters {
+				var wantBy, gotBy letterMasks
+				wantLeft, gotLeft := kinds.sortPlain(&wantBy, &p, want.first), sortAVX2(&kinds.kind[0], &p, want.first, &gotBy)
+				if wantBy != gotBy || wantLeft != gotLeft {
+					t.Fatalf("%q is sorted into %x up to %x, want %x up to %x", p, gotBy, gotLeft, wantBy, wantLeft)
+				}
 			}
 			b, n, i := (r.Uint64()>>r.IntN(64))&r.Uint64()|1<<r.IntN(64), r.IntN(BatchSize-blockSize+1), r.IntN(1<<30)
 			var ends, places [BatchSize]int32

@@ -96,32 +96,51 @@ func newLetterKinds(of func(c ucd.Class) letterKind) *letterKinds {
 	return t
 }
 
-// at is the kind of the character that begins at p[k].
-func (t *letterKinds) at(p *[blockSize]byte, k int) letterKind {
-	b, c, d := uint32(p[k&(blockSize-1)]), uint32(p[(k+1)&(blockSize-1)]), uint32(p[(k+2)&(blockSize-1)])
-	return t.kind[b&0x3f<<12|c&0x3f<<6|d&0x3f]
+// letterMasks have, for each kind but unclear, one bit a character of a block, at its first byte.
+type letterMasks struct{ lower, upper, both, combined uint64 }
+
+// maskRows are the masks that a character of some kinds is in.
+var maskRows = func() (rows [unclear]letterMasks) {
+	for kind := range uint64(unclear) {
+		rows[kind] = letterMasks{-(kind & 1), -(kind >> 1 & 1), -(kind >> 2 & 1), -(kind >> 3 & 1)}
+	}
+	return rows
+}()
+
+// sortPlain puts the characters of a block that begin at some places, up to an unclear one, into masks. It returns the places from there on.
+func (t *letterKinds) sortPlain(by *letterMasks, p *block, first uint64) (left uint64) {
+	*by = letterMasks{}
+	for ; first != 0; first &= first - 1 {
+		k := bits.TrailingZeros64(first) & (blockSize - 1)
+		kind := t.kind[uint32(p[k]&0x3f)<<12|uint32(p[k+1]&0x3f)<<6|uint32(p[k+2]&0x3f)]
+		if kind == unclear {
+			break
+		}
+		lead, row := first&-first, &maskRows[kind&(unclear-1)]
+		by.lower |= lead & row.lower
+		by.upper |= lead & row.upper
+		by.both |= lead & row.both
+		by.combined |= lead & row.combined
+	}
+	return first
 }
 
 // sort puts the characters of a block that are not ASCII, up to a size, where the text ends, into its masks. It returns the place up to which they
 // are there. Control characters are marks without it.
-func (t *letterKinds) sort(m *masks, p *[blockSize]byte, size int) (limit uint) {
+func (t *letterKinds) sort(m *masks, p *block, size int) (limit uint) {
 	limit = min(wholeCharacters(p), uint(size))
-	first := m.first & (^uint64(0) >> (blockSize - limit))
-	if t.cased {
-		return min(limit, t.sortCased(m, p, first))
+	var by letterMasks
+	left := t.sortLetters(&by, p, m.first&(^uint64(0)>>(blockSize-limit)))
+	limit = min(limit, uint(bits.TrailingZeros64(left)))
+	m.lower |= m.whole(by.lower)
+	if !t.cased {
+		return limit
 	}
-	var lower uint64
-	for ; first != 0; first &= first - 1 {
-		k := bits.TrailingZeros64(first)
-		kind := t.at(p, k)
-		if kind > aLower {
-			limit = uint(k)
-			break
-		}
-		lower |= first & -first & -uint64(kind)
-	}
-	m.lower |= m.whole(lower)
-	return limit
+	m.upper |= m.whole(by.upper)
+	// Which word a letter of both cases goes with depends on what is before it where an upper-case one is behind it; and a
+	// combining character behind marks goes with these, but not behind a single one with a letter behind it.
+	open := m.upper&(m.whole(by.both)<<1) | by.combined&(m.marks()<<1)
+	return min(limit, uint(bits.TrailingZeros64(open)))
 }
 
 // whole are all bytes of the characters, of at most three, that begin at some places.
@@ -130,33 +149,8 @@ func (m *masks) whole(first uint64) uint64 {
 	return first | second | second<<1&m.inside
 }
 
-// sortCased is sort for letters of two cases.
-func (t *letterKinds) sortCased(m *masks, p *[blockSize]byte, first uint64) (limit uint) {
-	var lower, upper, both, combined uint64
-	limit = blockSize
-	for ; first != 0; first &= first - 1 {
-		k := bits.TrailingZeros64(first)
-		kind := t.at(p, k)
-		if kind == unclear {
-			limit = uint(k)
-			break
-		}
-		lead := first & -first
-		lower |= lead & -uint64(kind&1)
-		upper |= lead & -uint64(kind>>1&1)
-		both |= lead & -uint64(kind>>2&1)
-		combined |= lead & -uint64(kind>>3&1)
-	}
-	m.lower |= m.whole(lower)
-	m.upper |= m.whole(upper)
-	// Which word a letter of both cases goes with depends on what is before it where an upper-case one is behind it; and a
-	// combining character behind marks goes with these, but not behind a single one with a letter behind it.
-	open := m.upper&(m.whole(both)<<1) | combined&(m.marks()<<1)
-	return min(limit, uint(bits.TrailingZeros64(open)))
-}
-
 // wholeCharacters is the size of a block without the character that goes on behind it, if there is one.
-func wholeCharacters(p *[blockSize]byte) uint {
+func wholeCharacters(p *block) uint {
 	switch {
 	case p[blockSize-1] >= 0xC0:
 		return blockSize - 1
