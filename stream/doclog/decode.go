@@ -188,14 +188,32 @@ func (d decoder) decodeTokens(header nats.Header, data []byte) ([]int32, *deadle
 		return nil, bad(tooLarge, "%d tokens, a document may have %d", n, d.limit)
 	}
 	ids := make([]int32, n, n+1)
-	for i := range ids {
-		id := binary.LittleEndian.Uint32(data[4*i:])
-		if uint64(id) >= uint64(d.vocab) {
-			return nil, bad(tokenOutOfRange, "id %d at position %d is outside the vocabulary of %d ids", int32(id), i, d.vocab)
+	if uint64(copyIDs(ids, data)) >= uint64(d.vocab) {
+		for i, id := range ids {
+			if uint64(uint32(id)) >= uint64(d.vocab) {
+				return nil, bad(tokenOutOfRange, "id %d at position %d is outside the vocabulary of %d ids", id, i, d.vocab)
+			}
 		}
-		ids[i] = int32(id)
 	}
 	return ids, nil
+}
+
+// copyIDs fills ids from little-endian int32 and returns the largest, a negative one being larger than all others. It takes four at a time: one by one, with a
+// look at each, was half of what reading a tokenized document costs.
+func copyIDs(ids []int32, data []byte) uint32 {
+	var most, also uint32 // of every other id each, so that neither waits for the other
+	for len(ids) >= 4 && len(data) >= 16 {
+		low, high := binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:16])
+		a, b, c, d := uint32(low), uint32(low>>32), uint32(high), uint32(high>>32)
+		most, also = max(most, a, c), max(also, b, d)
+		ids[0], ids[1], ids[2], ids[3] = int32(a), int32(b), int32(c), int32(d)
+		ids, data = ids[4:], data[16:]
+	}
+	for i := range ids {
+		id := binary.LittleEndian.Uint32(data[4*i:])
+		most, ids[i] = max(most, id), int32(id)
+	}
+	return max(most, also)
 }
 
 // lossOf reads the lengths of the runs of tokens with and without a loss, which add up to those of the document.
