@@ -1,6 +1,8 @@
 """Steps from record batches: views of Arrow's memory, the same content as a row-by-row construction, and nothing
 malformed accepted."""
 
+import dataclasses
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -109,6 +111,22 @@ def test_content_equals_a_row_by_row_construction(seed: int) -> None:
     n = len(cuts) + 1
     assert (step.rows, step.bucket, step.tokens, step.max_seqlen) == (len(rows), bucket, n * (n + 1) // 2, n + 4)
     assert (step.step_tokens, step.step_segments) == (9, 4), "of the whole step, not added up"
+
+
+def test_the_mask_of_a_step_of_which_one_part_alone_has_tokens_without_a_loss() -> None:
+    rows = [[[4, 5], [6]], [[7, 8, 9]], [[4, 5, 6, 7]], [[8], [9, 4]]]
+    runs = [[3], [3], [1, 2, 1], [0, 1, 2]]
+    metas, parts = [], []
+    for part, losses in enumerate((6, 4)):
+        some = slice(2 * part, 2 * part + 2)
+        tokens = sum(len(s) for row in rows[some] for s in row)
+        batch = record(rows[some], 5)
+        batch = pa.RecordBatch.from_arrays([*batch.columns, pa.array(runs[some], pa.list_(pa.int32()))], [*batch.schema.names, "loss_runs"])
+        metas.append(dataclasses.replace(metadata(2, 5, part, 2), tokens=tokens, loss_tokens=losses))
+        parts.append(part_of(batch, metas[-1]))
+    assert [p.loss_runs is None for p in parts] == [True, False]  # all tokens of the first have one
+    want = [[1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 0], [0, 1, 1, 0, 0]]
+    assert step_of(metas, parts).loss_mask().tolist() == np.array(want, bool).tolist()
 
 
 def test_arrays_are_read_only_views_of_the_batch() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -62,7 +63,7 @@ class Part:
     ends: Ints
     offsets: Ints
     sources: Sources | None = None
-    loss_runs: LossRuns | None = None
+    loss_runs: LossRuns | None = None  # None: all, or the daemon does not tell
     columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     values: Mapping[str, Values] = field(default_factory=dict)
 
@@ -141,11 +142,8 @@ class Step:
 
     def loss_mask(self) -> npt.NDArray[np.bool_]:
         """Which tokens have a loss, those that begin a segment among them; False in the padding; bool [rows, L]. From a daemon that does not tell: all."""
-        runs = [p.loss_runs for p in self.parts]
-        if any(r is None for r in runs):
-            offsets, ends = self.offsets, self.ends
-            return np.arange(self.bucket) < ends[offsets[1:] - 1][:, None]
-        found = LossRuns(_join_offsets([r.offsets for r in runs if r]), _join([r.length for r in runs if r]))
+        runs = [p.loss_runs or _with_loss(p) for p in self.parts]
+        found = LossRuns(_join_offsets([r.offsets for r in runs]), _join([r.length for r in runs]))
         first = np.repeat(found.offsets[:-1], np.diff(found.offsets))
         return self._spread(found.offsets, found.length, (np.arange(len(first)) - first) % 2 == 0, False)
 
@@ -254,7 +252,7 @@ def part_of(batch: pa.RecordBatch, meta: Metadata) -> Part:
         raise ProtocolError(f"{where}: {error}") from None
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     offsets, ids = _list(columns, INPUT_IDS, where)
-    if ids.dtype not in (np.int32, np.uint16) or not np.array_equal(offsets, np.arange(meta.rows + 1) * meta.bucket):
+    if ids.dtype not in (np.int32, np.uint16) or not _are_rows(offsets, meta):
         raise ProtocolError(f"{where}: input_ids are not {meta.rows} rows of {meta.bucket} int32 or uint16")
     cu, ends = _list(columns, CU_SEQLENS, where)
     if ends.dtype != np.int32 or not _are_ends(cu, ends, meta.bucket):
@@ -262,7 +260,7 @@ def part_of(batch: pa.RecordBatch, meta: Metadata) -> Part:
             f"{where}: cu_seqlens do not begin with 0, ascend, and end within {meta.bucket} in every row"
         )
     sources = _sources(columns, meta, where) if DOCUMENTS in columns else None
-    runs = _loss_runs(columns, meta, where) if LOSS_RUNS in columns else None
+    runs = _loss_runs(columns, meta, where) if LOSS_RUNS in columns and meta.loss_tokens < meta.tokens else None
     return Part(ids.reshape(meta.rows, meta.bucket), ends, cu, sources, runs, *_beside(columns, meta, where))
 
 
@@ -279,7 +277,7 @@ def _beside(columns: dict[str, Any], meta: Metadata, where: str) -> tuple[dict[s
             documents[name] = Values(offsets, values)
             continue
         array = of_tokens(values)
-        if array is None or not np.array_equal(offsets, np.arange(meta.rows + 1) * meta.bucket):
+        if array is None or not _are_rows(offsets, meta):
             raise ProtocolError(f"{where}: {name} is {columns[name].type}, not {meta.rows} rows of {meta.bucket} values")
         tokens[name] = _frozen(array.reshape(meta.rows, meta.bucket))
     return tokens, documents
@@ -327,10 +325,12 @@ def _lists(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
     if not isinstance(column, pa.ListArray) or column.null_count:
         raise ProtocolError(f"{where}: no column {name} of lists without nulls")
     offsets = _view(column.offsets)
-    if (np.diff(offsets) < 0).any():
+    if np.count_nonzero(offsets[1:] < offsets[:-1]):
         raise ProtocolError(f"{where}: the lists of {name} overlap")
-    values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
-    return offsets - offsets[0] if offsets[0] else offsets, values
+    first, last, values = int(offsets[0]), int(offsets[-1]), column.values
+    if first or last != len(values):
+        values = values.slice(first, last - first)
+    return offsets - offsets[0] if first else offsets, values
 
 
 def _list(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
@@ -341,15 +341,26 @@ def _list(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
     return offsets, values if pa.types.is_nested(values.type) else _view(values)
 
 
+def _are_rows(offsets: Ints, meta: Metadata) -> bool:
+    """Whether lists have a value for every token of a batch's rows."""
+    return offsets.tobytes() == _offsets_of(meta.rows, meta.bucket)
+
+
+@lru_cache(maxsize=64)
+def _offsets_of(rows: int, bucket: int) -> bytes:
+    """The offsets of lists of so many rows: shapes are few, and those of a step are the next one's, too."""
+    return (np.arange(rows + 1, dtype=np.int64) * bucket).astype(np.int32).tobytes()
+
+
 def _are_ends(offsets: Ints, ends: Ints, bucket: int) -> bool:
     if len(offsets) < 2:
         return True
-    if (np.diff(offsets) < 1).any():
+    if np.count_nonzero(offsets[1:] <= offsets[:-1]):
         return False
     lasts = offsets[1:] - 1
-    rises = np.diff(ends) > 0
-    rises[lasts[:-1]] = True  # from one row's last to the next one's first
-    return bool((ends[offsets[:-1]] == 0).all() and rises.all() and (ends[lasts] <= bucket).all())
+    falls = ends[1:] <= ends[:-1]
+    falls[lasts[:-1]] = False  # from one row's last to the next one's first
+    return not (np.count_nonzero(ends[offsets[:-1]]) or np.count_nonzero(falls) or np.count_nonzero(ends[lasts] > bucket))
 
 
 _KINDS: dict[Any, np.dtype[Any]] = {
@@ -391,6 +402,11 @@ def _of_pieces(columns: dict[str, Any], name: str, kind: np.dtype[Any], offsets:
     if values.dtype != kind or not np.array_equal(of_values, offsets):
         raise ProtocolError(f"{where}: {name} are not a {kind} for every piece")
     return values
+
+
+def _with_loss(part: Part) -> LossRuns:
+    """The runs of rows all of whose tokens have a loss: one each."""
+    return LossRuns(np.arange(len(part.offsets), dtype=np.int32), part.ends[part.offsets[1:] - 1])
 
 
 def _loss_runs(columns: dict[str, Any], meta: Metadata, where: str) -> LossRuns:

@@ -25,6 +25,9 @@ OF_SOURCES = ("sources", "num_sources")
 ASKED = ("loss_weights",)
 """What a batch holds only where it is asked for."""
 
+_OF_SEGMENTS = frozenset(FIELDS) - {"input_ids", "num_loss_tokens_global"}
+"""What follows from where segments end."""
+
 IGNORED = -100
 """The label of a token that is not predicted, as in `torch.nn.functional.cross_entropy`."""
 
@@ -103,10 +106,11 @@ def segments_of(step: Step) -> Segments:
 
 def make_batch(step: Step, form: Form, buffers: Buffers) -> dict[str, Any]:
     """The batch of a step: every token is copied once from the Arrow buffer into each field that holds it."""
-    segments = segments_of(step)
-    lengths = segments.lengths
-    mask = step.loss_mask().reshape(-1) if step.masked else None
     batch: dict[str, Any] = {}
+    if not _OF_SEGMENTS.isdisjoint(form.fields):
+        segments = segments_of(step)
+        lengths = segments.lengths
+        mask = step.loss_mask().reshape(-1) if step.masked else None
     for field in form.fields:
         if field == "cu_seqlens":
             batch[field] = buffers.hold(_with_capacity(segments.bounds, form.capacity, step))
