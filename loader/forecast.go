@@ -24,7 +24,7 @@ var effort = struct {
 	sample int   // that these hold in the end
 	played int   // that are planned to find out how many tokens a step takes ...
 	most   int   // ... and where those make hardly a step
-}{4096, 4 << 20, 1 << 16, 1 << 16, 1 << 20}
+}{1024, 4 << 20, 1 << 16, 1 << 16, 1 << 20}
 
 const (
 	// leastSample is how many documents of a source are in a sample at the least, where it has so many.

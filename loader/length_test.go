@@ -490,7 +490,7 @@ func TestLengthEstimate(t *testing.T) {
 					t.Logf("%s, seed %d: %d±%d, and it is %d", name, seed, l.Steps, l.Error, steps)
 				}
 			}
-			if l.Error > steps/4 || l.Error < 2 {
+			if l.Error > steps/3 || l.Error < 2 {
 				t.Errorf("%s, seed %d: an error of %d for %d steps", name, seed, l.Error, steps)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -13,21 +14,28 @@ import (
 	"loaderd/shuffle"
 )
 
-// sample are some of the documents of a source that are left, drawn with equal chances and each once. It grows while it is used: what it says becomes better.
+// sample are some of the documents of a source that are left, each once. It grows while it is used: what it says becomes better.
+//
+// It is drawn in runs of documents that lie side by side in the stream; where they begin is drawn with equal chances. A server reads a whole block of messages, up to 8 MiB, for one
+// of them, and holds it for a while: as many documents by themselves take a block each, and so hundreds of megabytes and most of the processor at a start.
+// The price: documents that lie side by side may be alike, and then a run says little more than one of them. So the error is reckoned by runs, not by documents
+// (meanOf): where neighbours have nothing in common it is as small as that of as many documents by themselves, and where they are alike it is as large
+// as it has to be.
 //
 // It goes by places in the order in which the run takes documents, so that those that were taken since can be left out.
 type sample struct {
 	epoch    uint64
 	from, to uint64 // places that it is drawn of
 	drawn    []drawn
-	places   map[uint64]bool // of all that were drawn
+	runs     int
+	places   map[uint64]bool // from ... to-1 that were drawn
 	key      shuffle.Key
-	draws    uint64
 }
 
 // drawn is a document of a sample.
 type drawn struct {
 	place uint64
+	run   int
 	plan.Arrival
 }
 
@@ -44,112 +52,85 @@ func (s *sample) serves(epoch, from, to uint64) bool {
 func (s *sample) taken(place uint64) {
 	s.from = max(s.from, place)
 	s.drawn = slices.DeleteFunc(s.drawn, func(d drawn) bool { return d.place < place })
+	maps.DeleteFunc(s.places, func(p uint64, _ bool) bool { return p < place })
 }
 
 const (
-	// sampledFirst is how many documents of a sample are drawn at first; then so many times as many as there are.
-	sampledFirst = 64
-	sampledTimes = 8
-	// sampledTogether is how many of them are read at a time.
-	sampledTogether = 16
+	// growsRuns is how many runs a sample grows by at a time, at the least.
+	growsRuns = 16
+	// runDocuments bounds the documents of a run ...
+	runDocuments = 64
+	// ... and firstRun those of the first one: how large they are is not known yet.
+	firstRun = 8
 )
 
-// grow draws more documents until there are so many, or those that came have about so many tokens. They are read in the order of the stream: a server
-// that gets one of its documents reads all that lie in one file with it, megabytes, and anew for the next one of another file. It rests between two reads.
+// grow draws more documents until there are so many, or those that came have so many tokens. It reads one run after the other and rests behind each: the server
+// holds few blocks.
 func (s *sample) grow(ctx context.Context, docs Documents, walk *mixture.Walk, size int, tokens int64, rest func(context.Context) error) error {
-	places := s.draw(size)
-	slices.Sort(places)
-	sequences := map[uint64]uint64{} // by place
-	for _, place := range places {
-		sequences[place] = walk.At(place)
-	}
-	slices.SortFunc(places, s.order)
-	for len(places) > 0 && tokens > 0 {
-		n := min(s.together(tokens), len(places))
-		slices.SortFunc(places[:n], func(a, b uint64) int { return cmp.Compare(sequences[a], sequences[b]) })
-		var more []drawn
-		for part := range slices.Chunk(places[:n], sampledTogether) {
-			some, err := read(ctx, docs, part, sequences)
-			if err != nil {
-				return err
-			}
-			more = append(more, some...)
-			if err := rest(ctx); err != nil {
-				return err
-			}
+	documents, share, read := min(max((size-len(s.drawn))/growsRuns, 1), runDocuments), tokens/growsRuns, int64(0)
+	for read < tokens && len(s.drawn) < size && len(s.places) < int(s.to-s.from) {
+		n := min(documents, firstRun)
+		if mean := s.mean(); mean > 0 {
+			n = min(documents, max(int(float64(share)/mean), 1))
 		}
-		slices.SortFunc(more, func(a, b drawn) int { return s.order(a.place, b.place) })
+		places := s.draw(walk, n)
+		more, err := s.read(ctx, docs, places)
+		if err != nil {
+			return err
+		}
 		for _, d := range more {
-			s.places[d.place] = true
-			tokens -= int64(d.Length)
+			read += int64(d.Length)
+		}
+		for _, place := range places {
+			s.places[place] = true // also of those that cannot be read
 		}
 		s.drawn = append(s.drawn, more...)
-		places = places[n:]
+		if err := rest(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// together returns how many documents to draw at a time: so many as have the tokens, by the mean of those that there are.
-func (s *sample) together(tokens int64) int {
-	sum := int64(0)
-	for _, d := range s.drawn {
-		sum += int64(d.Length)
+// mean returns the mean of the tokens of a document as it is stored, 0 where none was drawn.
+func (s *sample) mean() float64 {
+	sum := 0.0
+	for i := range s.drawn {
+		sum += float64(s.drawn[i].Length)
 	}
-	if sum == 0 {
-		return sampledFirst
-	}
-	n := float64(tokens) / float64(sum) * float64(len(s.drawn))
-	return int(min(max(n, sampledFirst), float64(sampledTimes*len(s.drawn))))
+	return sum / max(float64(len(s.drawn)), 1)
 }
 
-// order orders places by a draw, and so in no order of the stream.
-func (s *sample) order(a, b uint64) int {
-	return cmp.Compare(s.key.Uint64(1<<63|a), s.key.Uint64(1<<63|b))
-}
-
-// draw draws places that are not in the sample, until it has so many.
-func (s *sample) draw(size int) (places []uint64) {
+// draw draws a run of at most n documents that are not in the sample, of which there must be some. It returns their places by their sequences.
+func (s *sample) draw(walk *mixture.Walk, n int) map[uint64]uint64 {
 	left := s.to - s.from
-	if left <= uint64(size) {
-		for place := s.from; place < s.to; place++ {
-			if !s.places[place] {
-				places = append(places, place)
-			}
+	start := s.from + uint64(s.key.Below(uint64(s.runs), int(left)))
+	for s.places[start] {
+		if start++; start == s.to {
+			start = s.from
 		}
-		return places
 	}
-	now := map[uint64]bool{}
-	for ; len(s.drawn)+len(places) < size && s.draws < 1<<32; s.draws++ {
-		place := s.from + uint64(s.key.Below(s.draws, int(left)))
-		if !s.places[place] && !now[place] {
-			places, now[place] = append(places, place), true
+	s.runs++
+	places := make(map[uint64]uint64, n)
+	first := walk.At(start)
+	for sequence := first; sequence < first+uint64(n); sequence++ {
+		if place, ok := walk.Place(sequence); ok && s.from <= place && place < s.to && !s.places[place] {
+			places[sequence] = place
 		}
 	}
 	return places
 }
 
-// read reads the documents at some places, as far as they can be read now.
-func read(ctx context.Context, docs Documents, places []uint64, sequences map[uint64]uint64) (out []drawn, err error) {
-	at := map[uint64]uint64{} // places by sequence
-	for _, place := range places {
-		at[sequences[place]] = place
-	}
+// read reads the run that was drawn last, as far as it can be read now.
+func (s *sample) read(ctx context.Context, docs Documents, places map[uint64]uint64) (out []drawn, err error) {
 	var mu sync.Mutex
-	err = docs.Again(ctx, sortedKeys(at), func(d Document) {
+	err = docs.Again(ctx, slices.Sorted(maps.Keys(places)), func(d Document) {
 		mu.Lock()
 		defer mu.Unlock()
-		out = append(out, drawn{at[d.Sequence], d.arrival().Lengths()})
+		out = append(out, drawn{places[d.Sequence], s.runs, d.arrival().Lengths()})
 	})
+	slices.SortFunc(out, func(a, b drawn) int { return cmp.Compare(a.place, b.place) })
 	return out, err
-}
-
-func sortedKeys(m map[uint64]uint64) []uint64 {
-	out := make([]uint64, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // behind returns the documents from a place on.
@@ -163,23 +144,34 @@ func (s *sample) behind(place uint64) (out []drawn) {
 }
 
 // meanOf returns the mean of the tokens that a document gives, of so many of which some are drawn, and its standard error. Documents that are left out give
-// none.
+// none. Those of a run stand side by side. Few runs may be like each other by chance: the error is no smaller than that of as many documents by themselves.
 func meanOf(some []drawn, of float64, c mixture.Source) (mean, deviation float64) {
 	n := float64(len(some))
 	if n == 0 {
 		return 0, 0
 	}
-	sum, squares := 0.0, 0.0
 	for i := range some {
-		x := float64(some[i].Used(c))
-		sum += x
-		squares += x * x
+		mean += float64(some[i].Used(c))
 	}
-	mean = sum / n
-	if n < 2 {
-		return mean, mean
+	mean /= n
+	runs, alone, together := 0.0, 0.0, 0.0 // how far the tokens of documents, and those of runs, are from what the mean says
+	for first, i := 0, 0; i < len(some); first = i {
+		off := 0.0
+		for ; i < len(some) && some[i].run == some[first].run; i++ {
+			x := float64(some[i].Used(c)) - mean
+			alone += x * x
+			off += x
+		}
+		together += off * off
+		runs++
 	}
-	variance := max(squares-n*mean*mean, 0) / (n - 1)
-	unseen := max(1-n/of, 0) // of a sample of all documents nothing is in doubt
-	return mean, math.Sqrt(variance / n * unseen)
+	unseen := math.Sqrt(max(1-n/of, 0)) // of a sample of all documents nothing is in doubt
+	if runs < leastRuns {
+		return mean, mean * unseen
+	}
+	together *= runs / (runs - 3) // of few runs it is in doubt how unlike they are: Student's distribution
+	return mean, math.Sqrt(max(together, alone)) / n * unseen
 }
+
+// leastRuns are enough runs to say how unlike they are.
+const leastRuns = 4
