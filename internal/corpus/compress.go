@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/klauspost/compress/gzip"
@@ -57,8 +58,23 @@ func (in *Input) open(ctx context.Context, s source) (io.ReadCloser, error) {
 	if s.shard != nil && s.shard.Codec() == "" { // its first bytes are a number
 		return &decompressed{counted{f, &in.read}, "", f.Close}, nil
 	}
-	return decompress(s.origin, counted{f, &in.read}, f.Close)
+	raw := buffers.Get().(*bufio.Reader)
+	raw.Reset(counted{f, &in.read})
+	free := sync.OnceFunc(func() {
+		raw.Reset(nil)
+		buffers.Put(raw)
+	})
+	return decompressBuffered(s.origin, raw, func() error {
+		free()
+		return f.Close()
+	})
 }
+
+// bufferBytes is how much is read at a time.
+const bufferBytes = 256 << 10
+
+// buffers are used again: a folder may have many thousand small files, each of which is opened twice.
+var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, bufferBytes) }}
 
 // A compression is told by its first bytes, whatever the file's name is.
 var compressions = []struct {
@@ -121,7 +137,10 @@ var compressedNames = []string{".gz", ".zst", ".zstd", ".bz2", ".xz"}
 
 // decompress returns what lies behind r, whose compression is told by its first bytes. A name that promises one is to hold one.
 func decompress(name string, r io.Reader, close func() error) (io.ReadCloser, error) {
-	raw := bufio.NewReaderSize(r, 256<<10)
+	return decompressBuffered(name, bufio.NewReaderSize(r, bufferBytes), close)
+}
+
+func decompressBuffered(name string, raw *bufio.Reader, close func() error) (io.ReadCloser, error) {
 	for _, c := range compressions {
 		is, err := begins(raw, c.magic)
 		if err != nil {

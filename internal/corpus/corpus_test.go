@@ -19,6 +19,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"loaderd/internal/corpus"
+	"runtime"
+	"strconv"
 )
 
 // folder writes files and returns their folder.
@@ -414,5 +416,35 @@ func TestMissingPathIsNamedWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent", "deep", "d.jsonl")
 	if _, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{}); err == nil || err.Error() != "find documents: "+path+": no such file or directory" {
 		t.Errorf("error %v, want one that names %s", err, path)
+	}
+}
+
+// A folder of many small files takes no buffer for each of them.
+func TestSmallFilesShareBuffers(t *testing.T) {
+	const files, each = 200, 256 << 10
+	dir := t.TempDir()
+	for i := range files {
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)+".txt"), []byte("a text"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	inputs, err := corpus.Open(t.Context(), []string{dir}, nil, corpus.Options{Format: corpus.Text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, in := range inputs {
+		for d, err := range in.Documents(t.Context()) {
+			if err != nil || string(d.Data) != "a text" {
+				t.Fatalf("%s holds %q: %v", d.Path, d.Data, err)
+			}
+			n++
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; n != files || took > files*each {
+		t.Errorf("%d of %d documents took %d bytes of memory, where a buffer for each of the two times that a file is opened is %d", n, files, took, 2*files*each)
 	}
 }

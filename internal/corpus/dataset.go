@@ -91,7 +91,7 @@ func (f folderOf) head(name string) ([]byte, error) {
 		return nil, nil // whatever it is, it is no such file
 	}
 	defer file.Close() // nothing was written
-	h, err := readHead(file, false)
+	h, err := readHead(file, headBytes, false)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
 	}

@@ -54,7 +54,7 @@ func (in *Input) Fields(ctx context.Context) (fields []Field, err error) {
 		}
 		return fields, nil
 	}
-	h, err := readHead(r, false)
+	h, err := readHead(r, headBytes, false)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.origin, err)
 	}

@@ -62,7 +62,11 @@ func lookAt(s source, o Options) (Format, error) {
 		return "", err
 	}
 	defer r.Close() // nothing was written
-	h, err := readHead(r, false)
+	most := headBytes
+	if o.Format == Text {
+		most = sniffed
+	}
+	h, err := readHead(r, most, false)
 	if err != nil {
 		return "", err
 	}
@@ -82,7 +86,7 @@ func lookAt(s source, o Options) (Format, error) {
 
 // lookThrough finds the format of what can be read only once, and returns a reader of all of it, the part that was looked at included.
 func (in *Input) lookThrough(s source, r io.Reader) (Format, io.Reader, error) {
-	h, err := readHead(r, true)
+	h, err := readHead(r, headBytes, true)
 	if err != nil {
 		return "", nil, err
 	}
@@ -100,11 +104,11 @@ type head struct {
 	whole bool // there is no more
 }
 
-// readHead reads the beginning. Of a pipe it takes the first whole line, and what came with it: more may be long in coming.
-func readHead(r io.Reader, pipe bool) (head, error) {
-	h := head{data: make([]byte, 0, headBytes)}
-	for len(h.data) < headBytes {
-		n, err := r.Read(h.data[len(h.data):headBytes])
+// readHead reads the beginning, so many bytes at most. Of a pipe it takes the first whole line, and what came with it: more may be long in coming.
+func readHead(r io.Reader, most int, pipe bool) (head, error) {
+	h := head{data: make([]byte, 0, most)}
+	for len(h.data) < most {
+		n, err := r.Read(h.data[len(h.data):most])
 		h.data = h.data[:len(h.data)+n]
 		if err == io.EOF {
 			h.whole = true
