@@ -41,7 +41,7 @@ const (
 	// entryBytes is about what a document takes in maps and lists, beside its content.
 	entryBytes = 256
 	// spentShare is which part of the bound documents that nobody needs may take: for ranks that come back a few steps before they were.
-	spentShare = 8
+	spentShare = 32
 )
 
 // cost counts a document's memory.

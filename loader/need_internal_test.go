@@ -28,6 +28,7 @@ func piece(document uint64, start, length int32) packonline.Piece {
 // What is spent takes little, goes first, and counts again when a reader needs it again.
 func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 	const size = 100
+	const most = spentShare + 1 // documents in the cache
 	cost := (&cached{content: contentOf(size)}).cost()
 	for _, x := range []struct {
 		name string
@@ -44,21 +45,21 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 		{"no reader is there, and steps go on", func(c *contentCache) { c.pass(1); c.pass(everyStep); c.took(stepOf(9, 0)) }, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			c := newContentCache(9*cost, 4)
+			c := newContentCache(most*cost, 4)
 			c.show(1, 1, contentOf(size))
 			c.took(stepOf(0, 0, piece(1, 0, size)))
-			for d := uint64(2); d <= 9; d++ { // what no step has taken is needed
+			for d := uint64(2); d <= most; d++ { // what no step has taken is needed
 				c.show(d, d, contentOf(size))
 				c.get(1) // and was not used as lately
 			}
 			x.do(c)
 			c.get(1)
-			c.show(10, 10, contentOf(size))
+			c.show(most+1, most+1, contentOf(size))
 			if _, kept := c.peek(1); kept != x.kept {
 				t.Errorf("document 1 is kept: %v", kept)
 			}
-			if bytes, _, _ := c.stats(); bytes > 9*cost {
-				t.Errorf("%d bytes of %d", bytes, 9*cost)
+			if bytes, _, _ := c.stats(); bytes > most*cost {
+				t.Errorf("%d bytes of %d", bytes, most*cost)
 			}
 		})
 	}

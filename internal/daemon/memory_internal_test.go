@@ -12,7 +12,7 @@ import (
 
 // The limit is what is configured, follows what is in use where that is more, and ends with the daemon.
 func TestMemoryIsBound(t *testing.T) {
-	for _, x := range []struct{ least, live, want int64 }{{500, 0, 500}, {500, 400, 500}, {500, 800, 1000}, {500, 4000, 5000}} {
+	for _, x := range []struct{ least, live, want int64 }{{500, 0, 500}, {500, 300, 500}, {500, 800, 1066}, {500, 4000, 5333}} {
 		if got := memoryLimit(x.least, x.live); got != x.want {
 			t.Errorf("%d in use of %d: %d, want %d", x.live, x.least, got, x.want)
 		}
@@ -40,5 +40,21 @@ func TestMemoryIsBound(t *testing.T) {
 	boundMemory(config.Default())()
 	if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
 		t.Errorf("the limit is %d where the environment has one", got)
+	}
+}
+
+// Memory is given back when no collection has run between two looks, and not again before a minute has passed.
+func TestIdle(t *testing.T) {
+	now := time.Now()
+	var i idleness
+	for n, x := range []struct {
+		after  time.Duration
+		cycles uint64
+		want   bool
+	}{{1, 5, false}, {1, 7, false}, {1, 7, true}, {1, 8, false}, {1, 8, false}, {givesBack / time.Second, 8, true}, {1, 9, false}} {
+		now = now.Add(x.after * time.Second)
+		if got := i.look(x.cycles, now); got != x.want {
+			t.Errorf("look %d, behind %d collections: %v, want %v", n, x.cycles, got, x.want)
+		}
 	}
 }
