@@ -76,7 +76,7 @@ func (m *Metadata) countStep(s *plan.Step, sources *sources) {
 	for _, row := range s.Rows {
 		for _, p := range row {
 			m.StepTokens += int64(p.Length)
-			if sources.config.Mixed() {
+			if sources.mixed {
 				m.StepSources = max(m.StepSources, plan.RefSource(p.Doc)+1)
 			}
 		}
@@ -106,7 +106,7 @@ func (m *Metadata) count(l layout) {
 }
 
 func (m *Metadata) countSources(l layout) {
-	if !l.sources.config.Mixed() {
+	if !l.sources.mixed {
 		return
 	}
 	m.Sources = map[string]SourceCount{}

@@ -14,11 +14,12 @@ import (
 type sources struct {
 	run    Unjoined
 	config plan.Config
+	mixed  bool              // by config: that is too large to be asked for every piece
 	known  []plan.SourceInfo // by number
 }
 
 func sourcesOf(run Unjoined, info loader.Info) *sources {
-	return &sources{run: run, config: info.Config, known: info.Sources}
+	return &sources{run: run, config: info.Config, mixed: info.Config.Mixed(), known: info.Sources}
 }
 
 // meet makes sure that the sources of a step are known: some may have come to the run after it was described.
@@ -50,7 +51,7 @@ func (s *sources) meet(ctx context.Context, step *plan.Step) error {
 // whole reports whether a row is one attention segment, and not one for each piece: that is for its source to say where it has a packing of its own.
 func (s *sources) whole(row []packonline.Piece) bool {
 	attention := s.config.Attention
-	if s.config.Mixed() && len(row) > 0 {
+	if s.mixed && len(row) > 0 {
 		attention = s.config.AttentionIn(s.known[plan.RefSource(row[0].Doc)].Config)
 	}
 	return attention == plan.AttentionRow
@@ -58,7 +59,7 @@ func (s *sources) whole(row []packonline.Piece) bool {
 
 // sequence returns that of a document in its stream.
 func (s *sources) sequence(document uint64) uint64 {
-	if s.config.Mixed() {
+	if s.mixed {
 		return plan.RefSequence(document)
 	}
 	return document
@@ -66,7 +67,7 @@ func (s *sources) sequence(document uint64) uint64 {
 
 // name returns the name of a document's source, which is known; none in a run with one document stream.
 func (s *sources) name(document uint64) string {
-	if s.config.Mixed() {
+	if s.mixed {
 		return s.known[plan.RefSource(document)].Name
 	}
 	return ""
