@@ -103,6 +103,7 @@ var arrows = map[string][]string{
 
 	"packonline/related":   {},
 	"internal/lengths":     {},
+	"internal/objects":     {},
 	"internal/relatedness": {},
 	"internal/access":      {},
 	"internal/build":       {"loader/plan"},

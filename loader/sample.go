@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"loaderd/internal/order"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/shuffle"
@@ -129,7 +130,7 @@ func (s *sample) read(ctx context.Context, docs Documents, places map[uint64]uin
 		defer mu.Unlock()
 		out = append(out, drawn{places[d.Sequence], s.runs, d.arrival().Lengths()})
 	})
-	slices.SortFunc(out, func(a, b drawn) int { return cmp.Compare(a.place, b.place) })
+	order.Sort(out, func(a, b drawn) int { return cmp.Compare(a.place, b.place) })
 	return out, err
 }
 

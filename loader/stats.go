@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"loaderd/internal/order"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -144,7 +145,7 @@ func (r *Run) Stats() Stats {
 		s.Sources[i].Stream = from.Sources[s.Sources[i].Name]
 	}
 	s.CacheBytes, s.CacheHits, s.CacheMisses = r.follower.assembler.again.cache.stats()
-	slices.SortFunc(s.Readers, func(a, b ReaderStat) int {
+	order.Sort(s.Readers, func(a, b ReaderStat) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Step, b.Step))
 	})
 	if from.Source != nil {

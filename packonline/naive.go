@@ -1,9 +1,9 @@
 package packonline
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 )
 
 // naive is the naive bucketing method of Beyond Fixed Length (section 4), a baseline: a document goes to the smallest bucket that
@@ -107,6 +107,6 @@ func (p *naive) RestoreState(b []byte) ([]byte, error) {
 // byArrival returns the pieces of several lists in order of arrival.
 func byArrival(lists ...[]waiting) []waiting {
 	all := slices.Concat(lists...)
-	slices.SortFunc(all, func(a, b waiting) int { return cmp.Compare(a.arrived, b.arrived) })
+	sort.Slice(all, func(i, j int) bool { return all[i].arrived < all[j].arrived })
 	return all
 }

@@ -1,11 +1,9 @@
 package packonline
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 )
 
 // seamless is Seamless Packing over a bounded pool.
@@ -137,9 +135,7 @@ func (p *seamless) RestoreState(b []byte) ([]byte, error) {
 	if err := p.checkPool(pool, len(pool)+len(run)); err != nil {
 		return nil, err
 	}
-	all := slices.Concat(pool, run)
-	slices.SortFunc(all, func(a, b waiting) int { return cmp.Compare(a.arrived, b.arrived) })
-	if err := inOrder(all); err != nil {
+	if err := inOrder(byArrival(pool, run)); err != nil {
 		return nil, err
 	}
 	restored := seamless{windowed: windowed{tally: t, pool: pool, bins: p.bins}, overlap: p.overlap}

@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
 	"loaderd/internal/columns"
+	"loaderd/internal/order"
 )
 
 // Field is a column, or a field of the first record, and its type in the format's own words.
@@ -109,7 +109,7 @@ func recordFields(data []byte, array bool) (fields []Field) {
 	for name, value := range record {
 		fields = append(fields, Field{name, jsonType(value)})
 	}
-	slices.SortFunc(fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
+	order.Sort(fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 	return fields
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"loaderd/arrowout"
+	"loaderd/internal/order"
 	"loaderd/loader/plan"
 )
 
@@ -130,7 +131,7 @@ func readingRanks(traffic []arrowout.Traffic) ([]rank, []job) {
 		j.ranks++
 		ranks = append(ranks, rank{t, j.fastest - t.Step})
 	}
-	slices.SortFunc(ranks, func(a, b rank) int {
+	order.Sort(ranks, func(a, b rank) int {
 		return cmp.Or(cmp.Compare(b.lag, a.lag), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Rank, b.Rank))
 	})
 	shown := make([]job, 0, len(jobs))

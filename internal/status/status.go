@@ -8,6 +8,7 @@ import (
 
 	"loaderd/arrowout/answers"
 	"loaderd/internal/history"
+	"loaderd/internal/order"
 	"loaderd/internal/stats"
 	"loaderd/loader"
 )
@@ -24,7 +25,7 @@ func (w *Watch) look(now time.Time) history.Sample {
 		daemons, ranks = append(daemons, d), append(ranks, o.Reading...)
 		readers, bytes = readers+o.Readers, bytes+o.Sent
 	}
-	slices.SortFunc(daemons, func(a, b answers.DaemonStatus) int { return cmp.Compare(a.Name, b.Name) })
+	order.Sort(daemons, func(a, b answers.DaemonStatus) int { return cmp.Compare(a.Name, b.Name) })
 	lags(ranks)
 	out := answers.Status{Run: info.Run, ID: info.ID, Fingerprint: info.Fingerprint, Time: now.UTC(), Daemon: w.Name, Version: w.Version, Verdict: verdict,
 		Planned: s.Planned, Ended: s.Ended, Committed: s.Committed, Oldest: s.Oldest, Length: info.Length,
@@ -90,10 +91,10 @@ func lags(ranks []answers.RankStatus) {
 func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
 	ranks = append([]answers.RankStatus{}, ranks...)
 	if len(ranks) > answers.MaxRanks {
-		slices.SortFunc(ranks, func(a, b answers.RankStatus) int { return cmp.Compare(a.Step, b.Step) })
+		order.Sort(ranks, func(a, b answers.RankStatus) int { return cmp.Compare(a.Step, b.Step) })
 		ranks = ranks[:answers.MaxRanks]
 	}
-	slices.SortFunc(ranks, func(a, b answers.RankStatus) int {
+	order.Sort(ranks, func(a, b answers.RankStatus) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Daemon, b.Daemon))
 	})
 	return ranks

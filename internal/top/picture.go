@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"loaderd/arrowout/answers"
+	"loaderd/internal/order"
 	"loaderd/internal/quantity"
 	"loaderd/internal/screen"
 	"loaderd/loader"
@@ -107,7 +108,9 @@ func table(n int, head string, line func(w io.Writer, i int)) []string {
 
 // furthestBehind puts the ranks first that are furthest behind.
 func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
-	return slices.SortedStableFunc(slices.Values(ranks), func(a, b answers.RankStatus) int { return cmp.Compare(b.Lag, a.Lag) })
+	ranks = slices.Clone(ranks)
+	order.SortStable(ranks, func(a, b answers.RankStatus) int { return cmp.Compare(b.Lag, a.Lag) })
+	return ranks
 }
 
 // Wait writes a time in seconds that a rank waited.

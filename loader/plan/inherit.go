@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"loaderd/packonline"
 )
@@ -59,7 +59,7 @@ func encodeTaken(taken map[uint64][]span, floor uint64) (b []byte) {
 
 // joinSpans sorts spans and joins those that touch.
 func joinSpans(spans []span) []span {
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	sort.Slice(spans, func(i, j int) bool { return spans[i].start < spans[j].start })
 	out := spans[:0]
 	for _, s := range spans {
 		if n := len(out); n > 0 && s.start <= out[n-1].end {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/internal/order"
 	"loaderd/stream"
 	"loaderd/stream/conn"
 )
@@ -246,7 +247,7 @@ func (t *Tally) Summary() Summary {
 			out.Reasons = append(out.Reasons, reason)
 		}
 	}
-	slices.SortFunc(out.Reasons, byLetters)
+	order.Sort(out.Reasons, byLetters)
 	return out
 }
 

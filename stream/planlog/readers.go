@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/internal/order"
 	"loaderd/stream"
 )
 
@@ -129,6 +129,6 @@ func Readers(ctx context.Context, s *stream.Store) ([]Reading, error) {
 	for run, r := range told.Value.Runs {
 		all = append(all, Reading{Run: run, Sealed: r.Sealed, End: r.End})
 	}
-	slices.SortFunc(all, func(a, b Reading) int { return strings.Compare(a.Run, b.Run) })
+	order.Sort(all, func(a, b Reading) int { return strings.Compare(a.Run, b.Run) })
 	return all, nil
 }

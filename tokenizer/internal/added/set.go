@@ -5,7 +5,7 @@ package added
 import (
 	"bytes"
 	"slices"
-	"strings"
+	"sort"
 )
 
 // Token is found in the text before anything else is done to it.
@@ -54,7 +54,7 @@ func NewSet(tokens []Token, space rune) Set {
 		return Set{}
 	}
 	a := Set{tokens: slices.Clone(tokens), space: space, nodes: []node{{miss: dead, token: -1}}, label: []byte{0}}
-	slices.SortFunc(a.tokens, func(x, y Token) int { return strings.Compare(x.Content, y.Content) })
+	sort.Slice(a.tokens, func(i, j int) bool { return a.tokens[i].Content < a.tokens[j].Content })
 	all := []growing{{lo: 0, hi: len(tokens), begin: -1}} // of each node
 	for at := int32(0); int(at) < len(all); at++ {
 		g := all[at]

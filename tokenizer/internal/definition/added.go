@@ -2,10 +2,10 @@ package definition
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"unicode/utf8"
 
+	"loaderd/internal/order"
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/format"
 	"loaderd/tokenizer/internal/merge"
@@ -72,5 +72,5 @@ func (d *Definition) AddedSets() (raw, normalized added.Set, err error) {
 }
 
 func sortAdded(list []added.Token) {
-	slices.SortFunc(list, func(a, b added.Token) int { return int(a.ID) - int(b.ID) })
+	order.Sort(list, func(a, b added.Token) int { return int(a.ID) - int(b.ID) })
 }

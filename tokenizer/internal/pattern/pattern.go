@@ -1,10 +1,10 @@
 package pattern
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"unicode/utf8"
 
 	"loaderd/tokenizer/internal/ucd"
@@ -97,7 +97,7 @@ func (p *Pattern) tellApart(sets []ucd.Set) (in []uint64, err error) {
 			edges = append(edges, edge{r.Lo, k}, edge{r.Hi + 1, k})
 		}
 	}
-	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
+	sort.Slice(edges, func(i, j int) bool { return edges[i].at < edges[j].at })
 	all := make([]uint8, utf8.MaxRune+1)
 	now := uint64(0)
 	numbers := map[uint64]uint8{}

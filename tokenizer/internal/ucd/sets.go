@@ -3,6 +3,7 @@ package ucd
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"unicode/utf8"
 )
 
@@ -26,7 +27,7 @@ func Between(lo, hi rune) Set { return Set{{lo, hi}} }
 
 // newSet takes ranges in any order.
 func newSet(ranges ...Range) Set {
-	slices.SortFunc(ranges, func(a, b Range) int { return cmp.Compare(a.Lo, b.Lo) })
+	sort.Slice(ranges, func(i, j int) bool { return ranges[i].Lo < ranges[j].Lo })
 	s := make(Set, 0, len(ranges))
 	for _, r := range ranges {
 		if n := len(s); n > 0 && r.Lo <= s[n-1].Hi+1 {
