@@ -2,7 +2,9 @@
 package tracetest
 
 import (
+	"compress/gzip"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -35,19 +37,34 @@ type Span struct {
 func Start(t testing.TB) *Collector {
 	t.Helper()
 	c := &Collector{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if err := c.take(q); err != nil {
-			t.Errorf("%s %s: %v", q.Method, q.URL, err)
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}))
+	server := httptest.NewServer(c.Handler(t))
 	t.Cleanup(server.Close)
 	c.URL = server.URL
 	return c
 }
 
+// Handler takes spans; what is no export of spans fails the test.
+func (c *Collector) Handler(t testing.TB) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if err := c.take(q); err != nil {
+			t.Errorf("%s %s: %v", q.Method, q.URL, err)
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		}
+	})
+}
+
 func (c *Collector) take(q *http.Request) error {
-	body, err := io.ReadAll(q.Body)
+	if kind := q.Header.Get("Content-Type"); q.Method != http.MethodPost || q.URL.Path != "/v1/traces" || kind != "application/x-protobuf" {
+		return fmt.Errorf("%s %s of %q is no export", q.Method, q.URL.Path, kind)
+	}
+	plain := io.Reader(q.Body)
+	if q.Header.Get("Content-Encoding") == "gzip" {
+		var err error
+		if plain, err = gzip.NewReader(q.Body); err != nil {
+			return err
+		}
+	}
+	body, err := io.ReadAll(plain)
 	if err != nil {
 		return err
 	}

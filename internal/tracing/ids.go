@@ -1,42 +1,53 @@
 package tracing
 
 import (
-	"context"
 	"crypto/rand"
-
-	sdk "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
+	"encoding/hex"
+	"fmt"
 
 	"loaderd/loader"
 )
 
-// ids draws the ids of spans, but for the first span of a document that was sampled here: its id is the one that the others name as their parent.
-type ids struct{}
-
-var _ sdk.IDGenerator = ids{}
-
-type beginKey struct{}
-
-// begins lets the next root span that is started be the one that the other spans of a trace follow.
-func begins(ctx context.Context, t *loader.Trace) context.Context {
-	return context.WithValue(ctx, beginKey{}, t)
+// newTrace draws a trace that begins here.
+func newTrace() *loader.Trace {
+	t := &loader.Trace{Parent: newSpan()}
+	_, _ = rand.Read(t.ID[:]) // which never fails
+	return t
 }
 
-// NewIDs implements sdk.IDGenerator.
-func (g ids) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
-	if t, ok := ctx.Value(beginKey{}).(*loader.Trace); ok {
-		return t.ID, t.Parent
-	}
-	for !id.IsValid() {
-		_, _ = rand.Read(id[:]) // which never fails
-	}
-	return id, g.NewSpanID(ctx, id)
+func newSpan() (id [8]byte) {
+	_, _ = rand.Read(id[:])
+	return id
 }
 
-// NewSpanID implements sdk.IDGenerator.
-func (ids) NewSpanID(context.Context, trace.TraceID) (span trace.SpanID) {
-	for !span.IsValid() {
-		_, _ = rand.Read(span[:])
+// traceparent is the header of W3C trace context for what follows a trace's first span.
+func traceparent(t *loader.Trace) string { return fmt.Sprintf("00-%x-%x-01", t.ID, t.Parent) }
+
+// The places of version, trace, parent and flags in a traceparent, which are hexadecimal. Versions to come may go on behind another dash.
+const (
+	traceAt, parentAt, flagsAt = 3, 36, 53
+	traceparentEnd             = 55
+)
+
+// readTraceparent reads a traceparent; nil: it is none, or says that the trace is not sampled.
+func readTraceparent(s string) *loader.Trace {
+	if len(s) < traceparentEnd || s[traceAt-1] != '-' || s[parentAt-1] != '-' || s[flagsAt-1] != '-' || len(s) > traceparentEnd && (s[:2] == "00" || s[traceparentEnd] != '-') {
+		return nil
 	}
-	return span
+	var t loader.Trace
+	var version, flags [1]byte
+	if !readHex(version[:], s) || version[0] == 0xff || !readHex(t.ID[:], s[traceAt:]) || !readHex(t.Parent[:], s[parentAt:]) || !readHex(flags[:], s[flagsAt:]) {
+		return nil
+	}
+	if t.ID == [16]byte{} || t.Parent == [8]byte{} || flags[0]&1 == 0 {
+		return nil
+	}
+	return &t
+}
+
+// readHex reads as many bytes as there is room for. Capital letters are none of the header's.
+func readHex(into []byte, s string) bool {
+	s = s[:2*len(into)]
+	_, err := hex.Decode(into, []byte(s))
+	return err == nil && hex.EncodeToString(into) == s
 }

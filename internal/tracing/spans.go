@@ -1,16 +1,12 @@
 package tracing
 
 import (
-	"context"
 	"log/slog"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/propagation"
-	sdk "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"loaderd/loader"
 	"loaderd/loader/plan"
@@ -25,68 +21,71 @@ const (
 	SpanRead      = "read"      // the rows that begin with it are assembled for a rank and sent
 )
 
-// span tells of a part of a document's way that is over.
-func (t *Tracer) span(of *loader.Trace, name string, kind trace.SpanKind, from, until time.Time, about ...attribute.KeyValue) {
-	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: of.ID, SpanID: of.Parent, TraceFlags: trace.FlagsSampled, Remote: true})
-	ctx := trace.ContextWithSpanContext(context.Background(), parent)
+// span tells of a part of a document's way that is over. That of its storing is the first one of a document that was sampled here.
+func (t *Tracer) span(of *loader.Trace, name string, kind spans.Span_SpanKind, from, until time.Time, about ...slog.Attr) {
 	if of.Ours && name == SpanStored {
-		ctx = begins(context.Background(), of)
+		t.hand(newSpanOf(of, of.Parent, nil, name, kind, from, until, about))
+		return
 	}
-	_, s := t.tracer.Start(ctx, name, trace.WithTimestamp(from), trace.WithSpanKind(kind), trace.WithAttributes(about...))
-	s.End(trace.WithTimestamp(until))
+	id := newSpan()
+	s := newSpanOf(of, id, of.Parent[:], name, kind, from, until, about)
+	s.Flags |= uint32(spans.SpanFlags_SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK)
+	t.hand(s)
+}
+
+func newSpanOf(of *loader.Trace, id [8]byte, parent []byte, name string, kind spans.Span_SpanKind, from, until time.Time, about []slog.Attr) *spans.Span {
+	const sampled = 1 // a flag of W3C trace context
+	return &spans.Span{TraceId: of.ID[:], SpanId: id[:], ParentSpanId: parent, Name: name, Kind: kind, StartTimeUnixNano: uint64(from.UnixNano()), EndTimeUnixNano: uint64(until.UnixNano()),
+		Attributes: attributes(about), Flags: sampled | uint32(spans.SpanFlags_SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK)}
+}
+
+// attributes are texts and whole numbers as OTLP has them.
+func attributes(about []slog.Attr) []*common.KeyValue {
+	list := make([]*common.KeyValue, 0, len(about))
+	for _, a := range about {
+		value := &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: a.Value.String()}}
+		if a.Value.Kind() == slog.KindInt64 {
+			value.Value = &common.AnyValue_IntValue{IntValue: a.Value.Int64()}
+		}
+		list = append(list, &common.KeyValue{Key: a.Key, Value: value})
+	}
+	return list
 }
 
 // Fetched implements doclog.Tracer.
 func (t *Tracer) Fetched(of *loader.Trace, stream string, sequence uint64, tokens int, stored, fetched, done time.Time) {
-	where := []attribute.KeyValue{attribute.String("loaderd.stream", stream), attribute.Int64("loaderd.sequence", int64(sequence))}
+	where := []slog.Attr{slog.String("loaderd.stream", stream), slog.Int64("loaderd.sequence", int64(sequence))}
 	if fetched.Before(stored) { // the server's clock is ahead
 		stored = fetched
 	}
-	t.span(of, SpanStored, trace.SpanKindConsumer, stored, fetched, where...)
-	t.span(of, SpanTokenized, trace.SpanKindInternal, fetched, done, append(where, attribute.Int("loaderd.tokens", tokens))...)
+	t.span(of, SpanStored, spans.Span_SPAN_KIND_CONSUMER, stored, fetched, where...)
+	t.span(of, SpanTokenized, spans.Span_SPAN_KIND_INTERNAL, fetched, done, append(where, slog.Int("loaderd.tokens", tokens))...)
 }
 
 // Planned implements loader.Tracer.
 func (t *Tracer) Planned(of *loader.Trace, document, step uint64, row int, taken, stored time.Time) {
-	t.span(of, SpanPlanned, trace.SpanKindInternal, taken, stored, placeOf(document, step, row)...)
+	t.span(of, SpanPlanned, spans.Span_SPAN_KIND_INTERNAL, taken, stored, placeOf(document, step, row)...)
 }
 
 // Read implements arrowout.Tracer.
 func (t *Tracer) Read(d loader.Traced, by loader.Place, step uint64, from, until time.Time) {
-	about := append(placeOf(d.Document, step, d.Row), attribute.String("loaderd.job", by.Job), attribute.Int("loaderd.rank", by.Rank), attribute.Int("loaderd.world", by.World))
-	t.span(d.Trace, SpanRead, trace.SpanKindServer, from, until, about...)
+	about := append(placeOf(d.Document, step, d.Row), slog.String("loaderd.job", by.Job), slog.Int("loaderd.rank", by.Rank), slog.Int("loaderd.world", by.World))
+	t.span(d.Trace, SpanRead, spans.Span_SPAN_KIND_SERVER, from, until, about...)
 }
 
-func placeOf(document, step uint64, row int) []attribute.KeyValue {
-	return []attribute.KeyValue{attribute.Int("loaderd.source", plan.RefSource(document)), attribute.Int64("loaderd.sequence", int64(plan.RefSequence(document))),
-		attribute.Int64("loaderd.step", int64(step)), attribute.Int("loaderd.row", row)}
+func placeOf(document, step uint64, row int) []slog.Attr {
+	return []slog.Attr{slog.Int("loaderd.source", plan.RefSource(document)), slog.Int64("loaderd.sequence", int64(plan.RefSequence(document))),
+		slog.Int64("loaderd.step", int64(step)), slog.Int("loaderd.row", row)}
 }
 
 // Publish implements publish.Tracer: a share of the documents is drawn.
-func (t *Tracer) Publish(subject, id string) (traceparent string, stored func()) {
+func (t *Tracer) Publish(subject, id string) (header string, stored func()) {
 	if rand.Uint64() >= t.below {
 		return "", nil
 	}
-	ctx, s := t.tracer.Start(context.Background(), SpanPublish, trace.WithSpanKind(trace.SpanKindProducer),
-		trace.WithAttributes(attribute.String("loaderd.subject", subject), attribute.String("loaderd.id", id)))
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	return carrier["traceparent"], func() { s.End() }
-}
-
-// telling is an exporter whose errors go to a log, once a minute, and nowhere else.
-type telling struct {
-	sdk.SpanExporter
-	log  *slog.Logger
-	told atomic.Int64 // when, in seconds since 1970
-}
-
-// ExportSpans implements sdk.SpanExporter.
-func (e *telling) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
-	err := e.SpanExporter.ExportSpans(ctx, spans)
-	if now := time.Now().Unix(); err != nil && now-e.told.Load() >= 60 {
-		e.told.Store(now)
-		e.log.Warn("the collector does not take traces", "spans", len(spans), "error", err)
+	of, from := newTrace(), time.Now()
+	return traceparent(of), func() {
+		about := []slog.Attr{slog.String("loaderd.subject", subject), slog.String("loaderd.id", id)}
+		t.hand(newSpanOf(of, of.Parent, nil, SpanPublish, spans.Span_SPAN_KIND_PRODUCER, from, time.Now(), about))
 	}
-	return nil
 }

@@ -11,14 +11,13 @@ import (
 	"log/slog"
 	"math"
 	"net/url"
+	"os"
+	"slices"
+	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/sdk/resource"
-	sdk "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"loaderd/internal/build"
 	"loaderd/loader"
@@ -46,55 +45,53 @@ func (c Config) Validate() (bad []plan.FieldError) {
 
 // Tracer makes spans of what it is told. It never blocks: spans that the collector does not take in time are dropped.
 type Tracer struct {
-	provider *sdk.TracerProvider
-	tracer   trace.Tracer
-	log      *slog.Logger
-	below    uint64 // documents whose draw is less are sampled
+	collector *collector
+	about     []*common.KeyValue // of whom the spans are
+	log       *slog.Logger
+	below     uint64 // documents whose draw is less are sampled
+
+	waiting   chan *spans.Span
+	closing   chan struct{}
+	closeOnce sync.Once
+	exported  chan struct{} // closed with the last export
+	told      time.Time     // when the log was last told of an error; for export alone
+	ctx       context.Context
+	cancel    context.CancelFunc
 }
 
-// exportTimeout bounds how long the collector may take for one batch of spans.
-const exportTimeout = 5 * time.Second
-
-// New makes a tracer whose spans say that they are of a service, such as loaderd, with these attributes. Errors of the collector go to the log, once a minute.
-func New(ctx context.Context, c Config, service string, log *slog.Logger, about ...attribute.KeyValue) (*Tracer, error) {
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(c.Endpoint), otlptracehttp.WithTimeout(exportTimeout),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}))
+// New makes a tracer whose spans say that they are of a service, such as loaderd, with these attributes and those of OTEL_RESOURCE_ATTRIBUTES. Errors of the
+// collector go to the log, once a minute.
+func New(ctx context.Context, c Config, service string, log *slog.Logger, about ...slog.Attr) (*Tracer, error) {
+	collector, err := newCollector(c.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("trace.endpoint %s: %w", c.Endpoint, err)
 	}
-	about = append(about, attribute.String("service.name", service), attribute.String("service.version", build.This().Version))
-	provider := sdk.NewTracerProvider(sdk.WithBatcher(&telling{SpanExporter: exporter, log: log}), sdk.WithResource(resource.NewSchemaless(about...)), sdk.WithIDGenerator(ids{}),
-		sdk.WithSampler(sdk.AlwaysSample()))
-	t := &Tracer{provider: provider, tracer: provider.Tracer("loaderd"), log: log}
+	others, err := readPairs("OTEL_RESOURCE_ATTRIBUTES", os.Getenv("OTEL_RESOURCE_ATTRIBUTES"))
+	if err != nil {
+		return nil, err
+	}
+	about = append(about, slog.String("service.name", service), slog.String("service.version", build.This().Version))
+	for name, value := range others {
+		if !slices.ContainsFunc(about, func(a slog.Attr) bool { return a.Key == name }) {
+			about = append(about, slog.String(name, value))
+		}
+	}
+	t := &Tracer{collector: collector, about: attributes(about), log: log, waiting: make(chan *spans.Span, mostWaiting), closing: make(chan struct{}), exported: make(chan struct{})}
+	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	switch {
 	case c.Share >= 1:
 		t.below = math.MaxUint64
 	case c.Share > 0:
 		t.below = uint64(c.Share * math.MaxUint64)
 	}
+	go t.export()
 	return t, nil
-}
-
-// farewell bounds how long the collector may take for the last spans.
-const farewell = 2 * time.Second
-
-// Close hands over what is left, as far as the collector takes it.
-func (t *Tracer) Close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, farewell)
-	defer cancel()
-	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.Warn("the last traces are lost", "error", err)
-	}
 }
 
 // Sample implements doclog.Tracer.
 func (t *Tracer) Sample(traceparent string, created time.Time, sequence uint64) *loader.Trace {
 	if traceparent != "" {
-		c := extract(traceparent)
-		if !c.IsSampled() {
-			return nil
-		}
-		return &loader.Trace{ID: c.TraceID(), Parent: c.SpanID()}
+		return readTraceparent(traceparent)
 	}
 	if draw(uint64(created.UnixNano()), sequence) >= t.below {
 		return nil
@@ -104,12 +101,6 @@ func (t *Tracer) Sample(traceparent string, created time.Time, sequence uint64) 
 	copy(x.ID[:], hash[:])
 	copy(x.Parent[:], hash[len(x.ID):])
 	return x
-}
-
-// extract reads a traceparent; what is none is an invalid context.
-func extract(traceparent string) trace.SpanContext {
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
-	return trace.SpanContextFromContext(ctx)
 }
 
 // draw is even over all numbers (the finalizer of splitmix64).
