@@ -135,8 +135,7 @@ packages: ## deb and rpm in bin/packages for ARCHES (amd64 arm64): the program, 
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) $(GO) run -tags grpcnotrace,manual ./cmd/loaderd bin/packages/manual
 	@gzip -9n bin/packages/manual/man/*.1
 	@version=$$($(PYTHON) python/version.py) && for arch in $(ARCHES); do \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags "-s -w -X loaderd/internal/build.release=$$version" \
-			-o bin/packages/$$arch/loaderd ./cmd/loaderd && \
+		$(GO) run ./internal/release -ldflags "-X loaderd/internal/build.release=$$version" linux/$$arch bin/packages/$$arch/loaderd && \
 		$(GO) run ./internal/supply notices bin/packages/$$arch/loaderd > bin/packages/$$arch/notices || exit 1; \
 		for kind in deb rpm; do \
 			ARCH=$$arch VERSION=$$(echo "$$version" | sed 's/\.dev/~dev/') \
@@ -150,7 +149,7 @@ test-deploy: ## what is handed to operators, by the libraries of their tools: th
 
 .PHONY: size
 size: ## what the bytes of the program are, by section and package (linux/amd64)
-	@CGO_ENABLED=0 GOOS=linux GOARCH=amd64 $(GO) build -trimpath -o bin/loaderd-symbols ./cmd/loaderd
+	@$(GO) run ./internal/release -symbols linux/amd64 bin/loaderd-symbols
 	@$(GO) run ./internal/bench/size bin/loaderd-symbols
 
 TOOLS = $$($(PYTHON) python/venv python/requirements-audit.txt)/bin
