@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -138,12 +139,24 @@ func (c *collector) take(ctx context.Context, of *spans.TracesData) error {
 		return fmt.Errorf("answer of %s: %w", c.url, err)
 	}
 	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("%s answers %s: %.500q", c.url, response.Status, answer)
+		err := fmt.Errorf("%s answers %s: %.500q", c.url, response.Status, answer)
+		switch response.StatusCode {
+		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // a date, which is allowed too, counts as nothing
+			return &busyError{err, time.Duration(seconds) * time.Second}
+		}
+		return err
 	}
 	if response.Header.Get("Content-Type") != protobufType {
 		return nil
 	}
 	return refused(answer)
+}
+
+// busyError says that a collector takes nothing now. By OTLP's specification the same is then sent again, after the time that it names.
+type busyError struct {
+	error
+	after time.Duration
 }
 
 func compressed(body []byte) []byte {

@@ -114,3 +114,32 @@ func TestWhatACollectorRefuses(t *testing.T) {
 		})
 	}
 }
+
+// What a collector does not take now, it is sent again.
+func TestACollectorThatIsBusy(t *testing.T) {
+	c := &tracetest.Collector{}
+	taken := make(chan struct{})
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if asked++; asked < 3 {
+			w.WriteHeader([]int{http.StatusServiceUnavailable, http.StatusTooManyRequests}[asked-1])
+			return
+		}
+		c.Handler(t).ServeHTTP(w, q)
+		close(taken)
+	}))
+	t.Cleanup(server.Close)
+	tracer, err := tracing.New(t.Context(), tracing.Config{Endpoint: server.URL, Share: 1}, "test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tracer.Close(t.Context())
+	for range 512 { // as many as are sent together, at once
+		_, stored := tracer.Publish("docs", "a")
+		stored()
+	}
+	<-taken
+	if len(c.Traces()) == 0 {
+		t.Error("the collector has no traces")
+	}
+}

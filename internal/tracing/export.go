@@ -2,8 +2,10 @@ package tracing
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	resource "go.opentelemetry.io/proto/otlp/resource/v1"
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -49,13 +51,37 @@ func (t *Tracer) export() {
 	}
 }
 
+// patience is how long a collector may say that it takes nothing now; spans wait meanwhile. Nobody who closes the tracer waits for that.
+const patience = 30 * time.Second
+
+// take has the collector take spans, in several attempts where it takes nothing now.
+func (t *Tracer) take(of *spans.TracesData) error {
+	pauses := backoff.NewExponentialBackOff()
+	for began := time.Now(); ; {
+		err := t.collector.take(t.ctx, of)
+		var busy *busyError
+		if !errors.As(err, &busy) {
+			return err
+		}
+		pause := max(pauses.NextBackOff(), busy.after)
+		if time.Since(began)+pause > patience {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-t.closing:
+			return err
+		}
+	}
+}
+
 // send tells of spans that the collector does not take once a minute.
 func (t *Tracer) send(batch []*spans.Span) {
 	if len(batch) == 0 {
 		return
 	}
 	scope := &spans.ScopeSpans{Scope: &common.InstrumentationScope{Name: "loaderd"}, Spans: batch}
-	err := t.collector.take(t.ctx, &spans.TracesData{ResourceSpans: []*spans.ResourceSpans{{Resource: &resource.Resource{Attributes: t.about}, ScopeSpans: []*spans.ScopeSpans{scope}}}})
+	err := t.take(&spans.TracesData{ResourceSpans: []*spans.ResourceSpans{{Resource: &resource.Resource{Attributes: t.about}, ScopeSpans: []*spans.ScopeSpans{scope}}}})
 	if err != nil && time.Since(t.told) >= time.Minute {
 		t.told = time.Now()
 		t.log.Warn("the collector does not take traces", "spans", len(batch), "error", err)
