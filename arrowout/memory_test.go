@@ -69,9 +69,8 @@ func TestReadersThatNeverRead(t *testing.T) {
 		x.close()
 	}
 	eventually(t, "they are gone", func() bool { return f.readers.Load() == 0 && metric("held_bytes") == 0 })
-	if left := inUse() - before; left > 64<<20 {
-		t.Errorf("%d MiB are left of readers that have gone", left>>20)
-	}
+	// What gRPC has of a lost connection goes with the goroutines that serve it.
+	eventually(t, "what they held is free", func() bool { return inUse()-before < 64<<20 })
 }
 
 // A reader that takes nothing for flight.slow_reader loses its connection, and what it held is given back. The log tells of it.

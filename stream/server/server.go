@@ -97,6 +97,9 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err := probeListens(ctx, o); err != nil {
 		return nil, err
 	}
+	if err := completeSettings(o.Dir, log); err != nil {
+		return nil, err
+	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("make embedded NATS server: %w", err)

@@ -1,0 +1,89 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/minio/highwayhash"
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// completeSettings writes the checksums that settings of streams lack. The server writes settings whole and their checksum then. Killed in between, it passes
+// the stream over at every later start, with all that it holds; and a stream that is created in its place gets no checksum either, so that it is lost
+// with the next start. Settings that are younger than their checksum are those that were written last; what else does not agree is damaged, which
+// the server says.
+func completeSettings(dir string, log *slog.Logger) error {
+	found, err := fs.Glob(os.DirFS(dir), path.Join(server.JetStreamStoreDir, "*", "streams", "*", server.JetStreamMetaFile))
+	if err != nil {
+		return err
+	}
+	for _, settings := range found {
+		settings = filepath.Join(dir, filepath.FromSlash(settings))
+		completed, err := completeSum(settings)
+		if err != nil {
+			return fmt.Errorf("complete the settings of a stream: %w", err)
+		}
+		if completed {
+			log.Warn("the settings of a stream lacked their checksum, as a kill while they are written leaves them: it is written now", "stream", filepath.Base(filepath.Dir(settings)))
+		}
+	}
+	return nil
+}
+
+// completeSum writes the checksum of settings that have none, or an older one.
+func completeSum(settings string) (completed bool, err error) {
+	folder := filepath.Dir(settings)
+	stream, sum := filepath.Base(folder), filepath.Join(folder, server.JetStreamMetaFileSum)
+	written, err := os.Stat(settings)
+	if err != nil {
+		return false, err
+	}
+	switch there, err := os.Stat(sum); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return false, err
+	case !there.ModTime().Before(written.ModTime()):
+		return false, nil
+	}
+	content, err := os.ReadFile(settings)
+	if err != nil {
+		return false, err
+	}
+	var says struct {
+		Name string `json:"name"`
+	}
+	if json.Unmarshal(content, &says) != nil || says.Name != stream {
+		return false, nil
+	}
+	want, err := settingsSum(stream, content)
+	if err != nil {
+		return false, err
+	}
+	if is, err := os.ReadFile(sum); err == nil && string(is) == want {
+		return false, nil
+	}
+	whole := sum + ".new"
+	if err := os.WriteFile(whole, []byte(want), 0o640); err != nil {
+		return false, err
+	}
+	return true, os.Rename(whole, sum)
+}
+
+// settingsSum is the checksum as the server makes it.
+func settingsSum(stream string, settings []byte) (string, error) {
+	key := sha256.Sum256([]byte(stream))
+	sum, err := highwayhash.New64(key[:])
+	if err != nil {
+		return "", err
+	}
+	_, _ = sum.Write(settings) // a hash takes everything
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
