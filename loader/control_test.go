@@ -3,6 +3,7 @@ package loader_test
 import (
 	"context"
 	"reflect"
+	"sync/atomic"
 	"testing"
 
 	"loaderd/loader"
@@ -68,6 +69,40 @@ func TestControlsStayInOrder(t *testing.T) {
 		t.Fatalf("Seal = %d, %v, want 100", at, err)
 	}
 	read(t, run, loader.Place{World: 1}, 0, 0)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// silentDocs does not answer some times.
+type silentDocs struct {
+	*memDocs
+	silent *atomic.Int64
+}
+
+func (d silentDocs) State(ctx context.Context) (loader.StreamState, error) {
+	if d.silent.Add(-1) >= 0 {
+		return loader.StreamState{}, &loader.Error{Reason: loader.SourceDown, Message: "no leader"}
+	}
+	return d.memDocs.State(ctx)
+}
+
+// A run that is opened again waits for a document stream whose servers do not answer yet.
+func TestOpeningWaitsForStreams(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.docs.lengths(someLengths(1, 500)...)
+	var silent atomic.Int64
+	w.edges = func(e *loader.Edges) { e.Documents = silentDocs{w.docs, &silent} }
+	run, stop := w.start(t)
+	want := read(t, run, loader.Place{World: 1}, 0, 2)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	silent.Store(3)
+	run, stop = w.start(t)
+	if got := read(t, run, loader.Place{World: 1}, 0, 2); !reflect.DeepEqual(got, want) || silent.Load() >= 0 {
+		t.Errorf("the run differs, or nobody asked again (%d)", silent.Load())
+	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

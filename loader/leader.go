@@ -197,10 +197,21 @@ func (l *leader) open(ctx context.Context) error {
 	return nil
 }
 
-// sameStreams refuses streams that the plan was not made of, and notes what they hold.
+// sameStreams refuses streams that the plan was not made of, and notes what they hold. A run that is opened waits for streams whose servers do not answer.
 func (l *leader) sameStreams(ctx context.Context) (err error) {
-	l.first, err = l.streams.same(ctx, l.header)
-	return err
+	for told := false; ; told = true {
+		l.first, err = l.streams.same(ctx, l.header)
+		var known *Error
+		if !errors.As(err, &known) || known.Reason != SourceDown || ctx.Err() != nil {
+			return err
+		}
+		if !told {
+			l.log.Warn("the document streams do not answer, trying again", "error", err)
+		}
+		if err := pause(ctx, leadPause); err != nil {
+			return err
+		}
+	}
 }
 
 // readHeader returns the first record of the plan, or the one that a new run will write.
