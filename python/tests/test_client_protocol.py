@@ -190,7 +190,8 @@ def test_a_transport_that_fails_without_a_word(serve: Callable[..., Server]) -> 
     """Somebody answers and every stream breaks, as behind a gateway without its daemon: patience bounds that."""
     server = serve([flight.FlightUnavailableError("no upstream")])
     with (
-        Client(server.url, patience=1, connect_timeout=0.5) as client,
+        # Long enough for pauses that are longer than an attempt: one that is under way at the end is given up, with another error.
+        Client(server.url, patience=4, connect_timeout=0.5) as client,
         pytest.raises(loaderd.Unreachable, match="no upstream"),
     ):
         next(client)
