@@ -33,7 +33,7 @@ def page(run: Run) -> str:
 INTRODUCTION = """# The last run of `make bench`
 
 Every line has its baseline from the same run: compare ratios, not figures. A ratio is the value by the baseline; *better* says which way is better.
-`make bench BENCH=bin/mine` measures again, in about a quarter of an hour, and `make bench-compare A=docs/results/bench.json B=bin/mine.json` tells
+`make bench BENCH=bin/mine` measures again, in some minutes, and `make bench-compare A=docs/results/bench.json B=bin/mine.json` tells
 which ratios became worse by a tenth or more. What each line measures, and longer runs, stand in [benchmarks.md](benchmarks.md#one-table-make-bench).
 This page is written by the run.
 
