@@ -8,9 +8,7 @@ import (
 // Place is where the reading of a file stands: Entries, documents and what was left out, lie before byte Offset of it, at which a line begins, the first behind
 // Line others. Of a Parquet file Entries alone counts. The zero value is the beginning.
 type Place struct {
-	Entries int64 `json:"entries"`
-	Offset  int64 `json:"offset"`
-	Line    int64 `json:"line"`
+	Entries, Offset, Line int64
 }
 
 // From has Documents begin at a place that At told, of the same file read with the same options, or at the beginning where the format can not begin elsewhere:

@@ -106,6 +106,16 @@ func (r *reader) got() []string {
 	return slices.Clone(r.texts)
 }
 
+// reads reads a stream until the test ends.
+func reads(t *testing.T, docs *stream.Store) *reader {
+	r := &reader{}
+	ctx, stop := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { r.read(ctx, t, docs) })
+	t.Cleanup(func() { stop(); done.Wait() })
+	return r
+}
+
 // read reads until ctx ends.
 func (r *reader) read(ctx context.Context, t *testing.T, docs *stream.Store) {
 	st, err := docs.EnsureDocuments(ctx)
@@ -155,12 +165,7 @@ func TestOnceInOrder(t *testing.T) {
 	if _, err := docs.EnsureDocuments(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	reading, stop := context.WithCancel(t.Context())
-	var r reader
-	var done sync.WaitGroup
-	done.Go(func() { r.read(reading, t, docs) })
-	defer done.Wait()
-	defer stop()
+	r := reads(t, docs)
 	o := pulling.Options{BatchBytes: 64 << 10}
 	complete := func(p running) bool { return p.Status().Complete }
 	a, b := start(t, docs, o), start(t, docs, o)
@@ -210,12 +215,7 @@ func TestReadsOnWithinAnObject(t *testing.T) {
 	until(t, "a full stream", func() bool { return p.Status().Waits != "" && p.Status().Documents > 1000 })
 	p.stop()
 	before := len(h.Files.Requests())
-	reading, stop := context.WithCancel(t.Context())
-	var r reader
-	var done sync.WaitGroup
-	done.Go(func() { r.read(reading, t, docs) })
-	defer done.Wait()
-	defer stop()
+	r := reads(t, docs)
 	p = start(t, docs, pulling.Options{BatchBytes: 256 << 10})
 	until(t, "the end", func() bool { return p.Status().Complete && len(r.got()) == 8000 })
 	later := 0

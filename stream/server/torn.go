@@ -70,11 +70,7 @@ func completeSum(settings string) (completed bool, err error) {
 	if is, err := os.ReadFile(sum); err == nil && string(is) == want {
 		return false, nil
 	}
-	whole := sum + ".new"
-	if err := os.WriteFile(whole, []byte(want), 0o640); err != nil {
-		return false, err
-	}
-	return true, os.Rename(whole, sum)
+	return true, writeWhole(sum, []byte(want))
 }
 
 // settingsSum is the checksum as the server makes it.
