@@ -119,7 +119,11 @@ func (b *Batch) weigh(texts map[uint64]Content) {
 
 // documents returns the content of every document that the batch names.
 func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64]Content, error) {
-	texts := map[uint64]Content{}
+	named := 0
+	for _, pieces := range b.Pieces {
+		named += len(pieces)
+	}
+	texts := make(map[uint64]Content, named)
 	var missing []uint64
 	for _, pieces := range b.Pieces {
 		for _, p := range pieces {

@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"container/list"
 	"sync"
 
 	"loaderd/loader/plan"
@@ -27,13 +26,13 @@ type cached struct {
 	document uint64 // as the plan names it
 	content  Content
 	in       *class
-	at       *list.Element // of its class
+	links    [chains]links
 	requirement
 }
 
 // class is the documents of one kind, the most recently used first.
 type class struct {
-	order list.List // of *cached
+	chain // byUse
 	bytes int64
 }
 
@@ -50,7 +49,7 @@ func (x *cached) cost() int64 { return x.content.Bytes() + entryBytes }
 // newContentCache returns a cache of so many bytes; recent is how many steps behind the newest one are as needed, while there are no readers.
 func newContentCache(limit int64, recent uint64) *contentCache {
 	c := &contentCache{limit: limit, held: map[uint64]*cached{}}
-	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: everyStep, due: map[uint64][]uint64{}, whole: map[uint64]int64{}}
+	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: everyStep, due: map[uint64][]uint64{}, whole: map[uint64]int64{}, shown: chain{order: byArrival}}
 	return c
 }
 
@@ -97,7 +96,7 @@ func (c *contentCache) get(document uint64) (Content, bool) {
 		return Content{}, false
 	}
 	c.hits++
-	x.in.order.MoveToFront(x.at)
+	x.in.use(x)
 	return x.content, true
 }
 
@@ -120,7 +119,7 @@ func (c *contentCache) touch(document, step uint64) (bytes int64, ok bool) {
 		return 0, false
 	}
 	c.need.require(x, step, 0)
-	x.in.order.MoveToFront(x.at)
+	x.in.use(x)
 	return x.cost(), true
 }
 
@@ -175,14 +174,13 @@ func (c *contentCache) trim(newest *cached) {
 
 // dropOf drops the least recently used document of a class; false when there is none but the newest.
 func (c *contentCache) dropOf(in *class, newest *cached) bool {
-	last := in.order.Back()
-	if last != nil && last.Value == newest {
-		last = last.Prev()
+	x := in.last
+	if x != nil && x == newest {
+		x = x.links[byUse].before
 	}
-	if last == nil || newest == nil && len(c.held) == 1 {
+	if x == nil || newest == nil && len(c.held) == 1 {
 		return false
 	}
-	x := last.Value.(*cached)
 	if in == &c.needed {
 		c.need.whole = nil
 	}
@@ -193,11 +191,20 @@ func (c *contentCache) dropOf(in *class, newest *cached) bool {
 }
 
 func (k *class) add(x *cached) {
-	x.in, x.at = k, k.order.PushFront(x)
+	x.in = k
+	k.pushFront(x)
 	k.bytes += x.cost()
 }
 
 func (k *class) remove(x *cached) {
-	k.order.Remove(x.at)
+	k.chain.remove(x)
 	k.bytes -= x.cost()
+}
+
+// use makes a document of the class the most recently used one.
+func (k *class) use(x *cached) {
+	if k.first != x {
+		k.chain.remove(x)
+		k.pushFront(x)
+	}
 }

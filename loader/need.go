@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"container/list"
 	"maps"
 
 	"loaderd/loader/plan"
@@ -23,7 +22,7 @@ type need struct {
 	reads  uint64              // the first step that readers may ask for; everyStep without readers
 	from   uint64              // the first step that counts as needed
 	due    map[uint64][]uint64 // documents that do not wait, by the step that needs them last
-	shown  list.List           // of *cached, by arrival: those that wait
+	shown  chain               // byArrival: those that wait
 	// whole has the steps from from on all of whose documents are held, with about the bytes that their rows take. It is nil from when a document that is
 	// needed had to go: then nothing follows from what was there when a step was planned.
 	whole map[uint64]int64
@@ -31,11 +30,11 @@ type need struct {
 
 // requirement is what is known of the need for one document.
 type requirement struct {
-	waiting int64         // tokens that no step has taken yet
-	last    uint64        // step that needs it
-	due     uint64        // the step behind the one under which it stands in due; 0: under none
-	arrival uint64        // by which the planner saw it last
-	among   *list.Element // of those that were shown, while it waits
+	waiting int64  // tokens that no step has taken yet
+	last    uint64 // step that needs it
+	due     uint64 // the step behind the one under which it stands in due; 0: under none
+	arrival uint64 // by which the planner saw it last
+	shown   bool   // stands among those that were shown: it waits
 }
 
 // spent reports whether nobody needs a document.
@@ -46,7 +45,8 @@ func (n *need) expect(x *cached, arrival uint64) {
 	n.forget(x)
 	x.waiting += int64(x.content.Len())
 	x.arrival = arrival
-	x.among = n.shown.PushBack(x)
+	n.shown.pushBack(x)
+	x.shown = true
 	n.sort(x)
 }
 
@@ -90,8 +90,8 @@ func (n *need) take(s *plan.Step) {
 	if whole {
 		n.whole[s.Index] = bytes
 	}
-	for e := n.shown.Front(); e != nil && s.Floor.Covers(e.Value.(*cached).arrival); e = n.shown.Front() {
-		n.wait(e.Value.(*cached), 0)
+	for x := n.shown.first; x != nil && s.Floor.Covers(x.arrival); x = n.shown.first {
+		n.wait(x, 0)
 	}
 	n.move()
 }
@@ -140,8 +140,8 @@ func (n *need) pass(step uint64) {
 
 // forget takes a document out of those that wait.
 func (n *need) forget(x *cached) {
-	if x.among != nil {
-		n.shown.Remove(x.among)
-		x.among = nil
+	if x.shown {
+		n.shown.remove(x)
+		x.shown = false
 	}
 }
