@@ -8,7 +8,6 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/nats-io/nats.go"
 
 	"loaderd/internal/columns"
 	"loaderd/loader/plan"
@@ -28,11 +27,11 @@ const (
 func batchMemory(size int) int64 { return min(16*int64(size)+1<<20, 160<<20) }
 
 // decodeBatch reads the documents of an Arrow IPC stream of record batches.
-func (d decoder) decodeBatch(header nats.Header, data []byte) ([]decoded, *deadletter.Problem) {
+func (d decoder) decodeBatch(f fields, data []byte) ([]decoded, *deadletter.Problem) {
 	if !d.batches {
 		return nil, bad(badContentType, "a message of %s holds several documents, and the run takes one of each: set documents.batches", stream.TypeArrow)
 	}
-	if failed := d.tokenizedHere(header); failed != nil {
+	if failed := d.tokenizedHere(f); failed != nil {
 		return nil, failed
 	}
 	ipc, err := columns.NewArrowWithin(bytes.NewReader(data), batchMemory(len(data)))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"mime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -94,11 +93,12 @@ func (t Tokenizing) limit() int {
 
 // decode turns a message into a document. It is pure: its result depends on header and data alone.
 func (d decoder) decode(header nats.Header, data []byte) (decoded, *deadletter.Problem) {
-	kind, err := mediaType(field(header, stream.HeaderContentType))
+	f := fieldsOf(header)
+	kind, err := mediaType(f.get(stream.HeaderContentType))
 	if err != nil {
 		return decoded{}, err
 	}
-	out := decoded{id: headerID(header), path: field(header, stream.HeaderPath)}
+	out := decoded{id: f.id(), path: f.get(stream.HeaderPath)}
 	switch kind {
 	case stream.TypeText:
 		out.text = data
@@ -106,39 +106,39 @@ func (d decoder) decode(header nats.Header, data []byte) (decoded, *deadletter.P
 		var j jsonDocument
 		j, err = decodeJSON(data)
 		out.text, out.parts, out.id, out.path = j.text, j.parts, cmp.Or(out.id, j.id), cmp.Or(out.path, j.path)
-		if err == nil && j.weight != nil && field(header, stream.HeaderWeight) == "" {
+		if err == nil && j.weight != nil && f.get(stream.HeaderWeight) == "" {
 			out.weight, err = weightOf(string(j.weight), `"weight"`)
 		}
-		if err == nil && j.meta != nil && string(j.meta) != "null" && field(header, stream.HeaderMeta) == "" {
+		if err == nil && j.meta != nil && string(j.meta) != "null" && f.get(stream.HeaderMeta) == "" {
 			out.meta, err = d.metaOf(j.meta, `"meta"`)
 		}
 		if err == nil && d.dimension > 0 && j.embedding != nil {
 			out.vector, err = d.jsonVector(j.embedding)
 		}
 	case stream.TypeTokens:
-		if out.tokens, err = d.decodeTokens(header, data); err == nil {
-			out.loss, err = lossOf(field(header, stream.HeaderLoss), len(out.tokens))
+		if out.tokens, err = d.decodeTokens(f, data); err == nil {
+			out.loss, err = lossOf(f.get(stream.HeaderLoss), len(out.tokens))
 		}
 	case stream.TypeArrow:
 		out = decoded{}
-		out.several, err = d.decodeBatch(header, data)
+		out.several, err = d.decodeBatch(f, data)
 	default:
 		err = bad(badContentType, "content type %s is none of %s, %s, %s and %s", quoted(kind), stream.TypeText, stream.TypeJSON, stream.TypeTokens, stream.TypeArrow)
 	}
-	if err == nil && kind != stream.TypeTokens && field(header, stream.HeaderLoss) != "" {
+	if err == nil && kind != stream.TypeTokens && f.get(stream.HeaderLoss) != "" {
 		err = bad(badLoss, `header %s is for tokens; a text says it in "parts"`, stream.HeaderLoss)
 	}
-	if value := field(header, stream.HeaderWeight); err == nil && value != "" && kind == stream.TypeArrow {
+	if value := f.get(stream.HeaderWeight); err == nil && value != "" && kind == stream.TypeArrow {
 		err = bad(badWeight, "header %s is of one document; column %s has those of several", stream.HeaderWeight, columnWeight)
 	} else if err == nil && value != "" {
 		out.weight, err = weightOf(value, "header "+stream.HeaderWeight)
 	}
-	if value := field(header, stream.HeaderMeta); err == nil && value != "" && kind == stream.TypeArrow && len(d.meta) > 0 {
+	if value := f.get(stream.HeaderMeta); err == nil && value != "" && kind == stream.TypeArrow && len(d.meta) > 0 {
 		err = bad(badMeta, "header %s is of one document; columns have the values of several", stream.HeaderMeta)
 	} else if err == nil && value != "" && len(d.meta) > 0 {
 		out.meta, err = d.headerMeta(value)
 	}
-	if value := field(header, stream.HeaderEmbedding); err == nil && d.dimension > 0 && value != "" {
+	if value := f.get(stream.HeaderEmbedding); err == nil && d.dimension > 0 && value != "" {
 		out.vector, err = d.headerVector(value)
 	}
 	if err != nil {
@@ -168,16 +168,16 @@ func mediaType(value string) (string, *deadletter.Problem) {
 }
 
 // tokenizedHere refuses tokens of another tokenizer.
-func (d decoder) tokenizedHere(header nats.Header) *deadletter.Problem {
-	if print := field(header, stream.HeaderTokenizer); print != d.fingerprint || print == "" {
+func (d decoder) tokenizedHere(f fields) *deadletter.Problem {
+	if print := f.get(stream.HeaderTokenizer); print != d.fingerprint || print == "" {
 		return bad(wrongTokenizer, "header %s is %s, the run's tokenizer is %s", stream.HeaderTokenizer, quoted(print), quoted(d.fingerprint))
 	}
 	return nil
 }
 
 // decodeTokens reads little-endian int32 ids and checks each against the vocabulary.
-func (d decoder) decodeTokens(header nats.Header, data []byte) ([]int32, *deadletter.Problem) {
-	if failed := d.tokenizedHere(header); failed != nil {
+func (d decoder) decodeTokens(f fields, data []byte) ([]int32, *deadletter.Problem) {
+	if failed := d.tokenizedHere(f); failed != nil {
 		return nil, failed
 	}
 	if len(data)%4 != 0 {
@@ -259,42 +259,6 @@ func factor(f float64) (w *float32, ok bool) {
 	}
 	x := float32(f)
 	return &x, true
-}
-
-// headerID returns the producer's id from the headers: Loaderd-Id, else Nats-Msg-Id.
-func headerID(header nats.Header) string {
-	if id := field(header, stream.HeaderID); id != "" {
-		return id
-	}
-	return field(header, nats.MsgIdHdr)
-}
-
-// field returns a header's first value. Names match in any case, as producers in other languages write them; of several that differ
-// in case only, the exact one counts, then the first in byte order, so that the result depends on the message alone.
-func field(header nats.Header, name string) string {
-	if len(header) == 0 {
-		return ""
-	}
-	if v, ok := header[name]; ok {
-		return first(v)
-	}
-	var found []string
-	for k := range header {
-		if strings.EqualFold(k, name) {
-			found = append(found, k)
-		}
-	}
-	if len(found) == 0 {
-		return ""
-	}
-	return first(header[slices.Min(found)])
-}
-
-func first(values []string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return values[0]
 }
 
 // idDomain keeps hashes of document ids apart from other hashes of the same strings.

@@ -242,8 +242,9 @@ func (l *Log) Describe(ctx context.Context, sequence uint64) (loader.DocumentInf
 
 // describe says where the document of a message came from, and what it is where it can be decoded.
 func (l *Log) describe(m *message) (loader.DocumentInfo, decoded) {
-	info := loader.DocumentInfo{Sequence: m.sequence, Subject: m.subject, Path: field(m.header, stream.HeaderPath), Domain: field(m.header, stream.HeaderDomain),
-		ContentType: field(m.header, stream.HeaderContentType), Bytes: len(m.data), Time: m.time, ID: headerID(m.header)}
+	f := fieldsOf(m.header)
+	info := loader.DocumentInfo{Sequence: m.sequence, Subject: m.subject, Path: f.get(stream.HeaderPath), Domain: f.get(stream.HeaderDomain),
+		ContentType: f.get(stream.HeaderContentType), Bytes: len(m.data), Time: m.time, ID: f.id()}
 	if info.ContentType == "" {
 		info.ContentType = stream.TypeText
 	}
@@ -260,7 +261,7 @@ func (l *Log) describe(m *message) (loader.DocumentInfo, decoded) {
 			info.Meta[l.decoder.meta[i].name] = value
 		}
 	}
-	if label := field(m.header, stream.HeaderLabel); label != "" && field(m.header, stream.HeaderID) == "" {
+	if label := f.get(stream.HeaderLabel); label != "" && f.get(stream.HeaderID) == "" {
 		info.ID = label
 	}
 	return info, d

@@ -29,17 +29,18 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 	var found []uint64
 	var failed error
 	err = l.store.EachHeader(ctx, l.stream, "", 1, info.State.LastSeq, func(sequence uint64, h nats.Header) bool {
-		id, path := headerID(h), field(h, stream.HeaderPath)
-		if (id == "" || path == "") && strings.HasPrefix(field(h, stream.HeaderContentType), stream.TypeJSON) {
+		f := fieldsOf(h)
+		id, path := f.id(), f.get(stream.HeaderPath)
+		if (id == "" || path == "") && strings.HasPrefix(f.get(stream.HeaderContentType), stream.TypeJSON) {
 			var d loader.DocumentInfo
 			if d, failed = l.Describe(ctx, sequence); failed != nil {
 				return false
 			}
 			id, path = d.ID, d.Path
 		}
-		is := name == id || name == path || name == field(h, stream.HeaderLabel)
+		is := name == id || name == path || name == f.get(stream.HeaderLabel)
 		if !is {
-			is, failed = l.holds(ctx, sequence, h, name)
+			is, failed = l.holds(ctx, sequence, f, name)
 		}
 		if is {
 			found = append(found, sequence)
@@ -56,8 +57,8 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 }
 
 // holds reports whether a message holds several documents, and one that has an id.
-func (l *Log) holds(ctx context.Context, sequence uint64, h nats.Header, id string) (bool, error) {
-	if kind, _ := mediaType(field(h, stream.HeaderContentType)); kind != stream.TypeArrow || !l.decoder.batches {
+func (l *Log) holds(ctx context.Context, sequence uint64, f fields, id string) (bool, error) {
+	if kind, _ := mediaType(f.get(stream.HeaderContentType)); kind != stream.TypeArrow || !l.decoder.batches {
 		return false, nil
 	}
 	m, err := l.fetch(ctx, sequence)

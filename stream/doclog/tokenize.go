@@ -277,7 +277,7 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 func (l *Log) stamp(doc *loader.Document, m *message) {
 	doc.Stored = m.time.UnixNano()
 	if l.tracer != nil {
-		doc.Trace = l.tracer.Sample(field(m.header, stream.HeaderTrace), l.created, m.sequence)
+		doc.Trace = l.tracer.Sample(fieldsOf(m.header).get(stream.HeaderTrace), l.created, m.sequence)
 	}
 }
 
