@@ -9,8 +9,12 @@ BIN      := $(CURDIR)/bin/loaderd
 # program: 6 MB. It stands here, and not in a target, so that the tests run with what is built.
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
 
+# Four at a time, the longest first: they wait for daemons, timeouts and each other's processes as much as they compute. What each prints comes when it ends, and one that fails ends none of the others.
+TOGETHER = @$(MAKE) --no-print-directory -k -j4 -Otarget
+
 .PHONY: test
-test: lint test-go test-python ## what must pass with every change, in minutes
+test: build browser ## what must pass with every change, in minutes
+	$(TOGETHER) test-go-plain test-go-raced $(PYTHON_TESTS) lint
 
 .PHONY: test-all
 test-all: lint test-go-all test-kernels test-python-all test-deploy bench-moment audit ## everything: races, every step, thirty kills, the oldest versions, all examples, what operators get, licences
@@ -41,8 +45,15 @@ browser: ## Chromium and axe-core for the tests of the live page, where they are
 	@PYTHON=$(PYTHON) internal/livepage/browser
 
 .PHONY: test-go
-test-go: browser ## Go tests, with the race detector where it takes a minute at the most; four packages at a time, as most of them wait
+test-go: test-go-raced test-go-plain ## Go tests, with the race detector where it takes a minute at the most
+
+.PHONY: test-go-raced
+test-go-raced:
 	$(GO) test -race -timeout 20m $(RACED)
+
+# Four packages at a time, as most of them wait.
+.PHONY: test-go-plain
+test-go-plain: browser
 	$(GO) test -p 4 -timeout 20m $(filter-out $(RACED),$(shell $(GO) list ./...))
 
 .PHONY: test-go-all
@@ -82,30 +93,24 @@ bench-scale: ## serving by 1, 2 and 4 daemons, the leader under 1,024 ranks, thr
 PYTEST = LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" -m pytest -p no:cacheprovider -q
 OLDEST = test_step test_errors test_prefetch test_client test_client_faults test_client_failover test_client_daemons test_client_protocol test_torch_batch test_torch_buffers test_torch_ranks test_torch_loader test_masks
 
-# Three at a time: they wait for daemons, timeouts and each other's processes as much as they compute.
-.PHONY: test-python
-test-python: build ## Python tests against the built binary
-	@$(MAKE) --no-print-directory -j3 -Otarget test-python-tokenizers test-python-torch test-python-documents test-python-others
-
 TOKENIZERS = test_tokenizer*.py test_fingerprint.py
 DOCUMENTS = test_chat*.py test_columns.py test_frozen.py test_import.py test_oldest_client.py test_publish.py test_sft.py test_transformations.py
 TORCH = test_torch*.py test_masks.py test_distributed.py test_integrations.py test_examples.py
+CLIENT = test_client*.py test_prefetch.py
+PYTHON_TESTS = $(addprefix test-python-,documents client others torch tokenizers)
 
-.PHONY: test-python-tokenizers
-test-python-tokenizers:
-	@venv=$$($(PYTHON) python/venv) && $(PYTEST) $(TOKENIZERS:%=python/tests/%)
+.PHONY: test-python
+test-python: build ## Python tests against the built binary
+	$(TOGETHER) $(PYTHON_TESTS)
 
-.PHONY: test-python-torch
-test-python-torch:
-	@venv=$$($(PYTHON) python/venv) && $(PYTEST) $(TORCH:%=python/tests/%)
-
-.PHONY: test-python-documents
-test-python-documents:
-	@venv=$$($(PYTHON) python/venv) && $(PYTEST) $(DOCUMENTS:%=python/tests/%)
-
-.PHONY: test-python-others
-test-python-others:
-	@venv=$$($(PYTHON) python/venv) && $(PYTEST) python/tests $(patsubst %,--ignore-glob='*/%',$(TOKENIZERS) $(TORCH) $(DOCUMENTS))
+.PHONY: $(PYTHON_TESTS)
+test-python-tokenizers: FILES = $(TOKENIZERS:%=python/tests/%)
+test-python-torch:      FILES = $(TORCH:%=python/tests/%)
+test-python-documents:  FILES = $(DOCUMENTS:%=python/tests/%)
+test-python-client:     FILES = $(CLIENT:%=python/tests/%)
+test-python-others:     FILES = python/tests $(patsubst %,--ignore-glob='*/%',$(TOKENIZERS) $(TORCH) $(DOCUMENTS) $(CLIENT))
+$(PYTHON_TESTS):
+	@venv=$$($(PYTHON) python/venv) && $(PYTEST) $(FILES)
 
 .PHONY: test-python-all
 test-python-all: ## all Python tests, those of recipes with their libraries among them, and those of client and loader with the oldest versions
