@@ -97,7 +97,7 @@ func (f *flightClient) advice(ctx context.Context, s *status.Status) string {
 }
 
 func (f *flightClient) options() (reader.Options, error) {
-	var o reader.Options
+	o := reader.Options{Window: reader.BulkWindow}
 	switch {
 	case (f.cert == "") != (f.key == ""):
 		return o, usageError{errors.New("want --tls-cert and --tls-key together")}

@@ -34,7 +34,7 @@ type SourceCount struct {
 }
 
 // Batch is one record batch: Rows rows of L tokens each, row after row. Columns that the ticket did not ask for are nil. It may be
-// kept; nothing writes to it later.
+// kept, unless Options.Reuse says otherwise; nothing writes to it later.
 type Batch struct {
 	Meta        Meta
 	Rows, L     int

@@ -14,6 +14,8 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/flight"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -22,15 +24,22 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// window is the flow-control window of a connection, as large as throughput gains from.
-const window = 16 << 20
+// Flow-control windows of a connection.
+const (
+	// RankWindow is that of a rank: some steps. What it grants a daemon at once, a quarter of it, the daemon makes at once, while the other ranks wait.
+	RankWindow = 1 << 20
+	// BulkWindow is that of a client that takes as much as it can get: as large as throughput gains from.
+	BulkWindow = 16 << 20
+)
 
 // Options of a connection.
 type Options struct {
 	Token string      // bearer token; empty sends none
 	TLS   *tls.Config // for grpc+tls; nil takes the system's authorities
-	// Window is how many bytes the server may send before they are taken; 0: as many as an idle network carries.
+	// Window is how many bytes the server may send before they are taken; 0: RankWindow.
 	Window int32
+	// Reuse takes the memory of a batch for those behind it: a batch is good until the call that it is handed to returns.
+	Reuse bool
 }
 
 // Ticket asks for one rank's rows of consecutive steps; docs/wire.md says what the keys mean. The zero value reads the whole run as
@@ -50,6 +59,7 @@ type Ticket struct {
 type Client struct {
 	uri    string
 	token  string
+	reuse  bool
 	flight flight.Client
 }
 
@@ -69,11 +79,11 @@ func Open(uri string, o Options) (*Client, error) {
 		return nil, fmt.Errorf("connect to %q: %w", uri, err)
 	}
 	c, err := flight.NewClientWithMiddleware(address, nil, nil, grpc.WithTransportCredentials(security),
-		grpc.WithInitialWindowSize(cmp.Or(o.Window, window)), grpc.WithInitialConnWindowSize(cmp.Or(o.Window, window)))
+		grpc.WithInitialWindowSize(cmp.Or(o.Window, RankWindow)), grpc.WithInitialConnWindowSize(cmp.Or(o.Window, RankWindow)))
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", uri, err)
 	}
-	return &Client{uri: uri, token: o.Token, flight: c}, nil
+	return &Client{uri: uri, token: o.Token, reuse: o.Reuse, flight: c}, nil
 }
 
 // Close ends the connection and every read on it.
@@ -99,11 +109,15 @@ func (c *Client) ReadRecords(ctx context.Context, t Ticket, f func(r arrow.Recor
 	}
 	ctx, cancel := context.WithCancel(c.outgoing(ctx))
 	defer cancel() // ends the stream where f stopped it
-	stream, err := c.flight.DoGet(ctx, &flight.Ticket{Ticket: ticket})
+	stream, err := c.flight.DoGet(ctx, &flight.Ticket{Ticket: ticket}, grpc.ForceCodecV2(newCodec()))
 	if err != nil {
 		return c.failed("read", err)
 	}
-	records, err := flight.NewRecordReader(stream)
+	var options []ipc.Option
+	if c.reuse {
+		options = append(options, ipc.WithAllocator(&kept{Allocator: memory.NewGoAllocator()}))
+	}
+	records, err := flight.NewRecordReader(&received{stream: stream}, options...)
 	if err != nil {
 		return c.failed("read", err)
 	}

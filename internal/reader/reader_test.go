@@ -122,6 +122,32 @@ func TestColumnsAgree(t *testing.T) {
 	}
 }
 
+// A client that takes the memory of a batch for those behind it reads what another reads.
+func TestReuse(t *testing.T) {
+	d := serveSealed(t)
+	ticket := reader.Ticket{World: 1, Columns: everyColumn}
+	want := read(t, open(t, d.FlightURI()), ticket)
+	c, err := reader.Open(d.FlightURI(), reader.Options{Reuse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	step, places := 0, map[*int32]bool{}
+	if err := c.Read(t.Context(), ticket, func(b reader.Batch) error {
+		if diff := cmp.Diff(want[step], b); diff != "" {
+			t.Errorf("step %d, -want +got:\n%s", step, diff)
+		}
+		places[&b.InputIDs[0]] = true
+		step++
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if step != len(want) || len(places) == step {
+		t.Errorf("%d steps in %d places, want %d steps in fewer", step, len(places), len(want))
+	}
+}
+
 func TestTickets(t *testing.T) {
 	c := open(t, serveSealed(t).FlightURI())
 	whole := read(t, c, reader.Ticket{})

@@ -45,7 +45,7 @@ func openServing(ctx context.Context, steps uint64) (m measured, err error) {
 		return m, err
 	}
 	read := func(int) (size int64, err error) {
-		client, err := reader.Open(d.FlightURI(), reader.Options{})
+		client, err := reader.Open(d.FlightURI(), reader.Options{Window: reader.BulkWindow})
 		if err != nil {
 			return 0, err
 		}

@@ -34,7 +34,7 @@ func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 			var s paces
 			if err := serving(ctx, c, func(d *daemon.Daemon) (err error) {
 				s, err = lockstep(ctx, world, b.steps, between, func(ctx context.Context, rank int, step func() error) error {
-					return readRank(ctx, d, reader.Options{}, reader.Ticket{Rank: rank, World: world, Steps: uint64(b.steps)}, step)
+					return readRank(ctx, d, reader.Options{Reuse: true}, reader.Ticket{Rank: rank, World: world, Steps: uint64(b.steps)}, step)
 				})
 				return err
 			}); err != nil {

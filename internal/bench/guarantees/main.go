@@ -52,7 +52,7 @@ type bench struct {
 	repeats   int
 	folder    string
 	picture   string // SVG file of table mixpicture
-	json      bool   // of table wait
+	json      bool   // of table tail
 	filled    bool
 }
 
@@ -74,7 +74,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	flag.StringVar(&b.picture, "picture", "", "draw the picture of table mixpicture into this SVG `file`")
 	flag.StringVar(&b.folder, "folder", "", "publish the documents into this `folder`, which stays; they are taken from there when it has them")
 	flag.IntVar(&b.repeats, "repeats", 3, "times that each start is measured; tables show the median")
-	flag.BoolVar(&b.json, "json", false, "print table tail as JSON, for clients with large windows alone")
+	flag.BoolVar(&b.json, "json", false, "print table tail as JSON, for clients with a rank's windows alone")
 	flag.Parse()
 	if *list {
 		for _, t := range tables {

@@ -20,7 +20,7 @@ const (
 )
 
 // printTail measures how long a trainer of eight ranks that computes between its steps waits for them, beside a raw socket in the same run: for clients
-// whose windows are as large as throughput gains from, and for small ones.
+// with a rank's windows, and for those whose windows are as large as throughput gains from.
 func printTail(ctx context.Context, b *bench, out io.Writer) error {
 	if err := b.fill(ctx); err != nil {
 		return err
@@ -39,7 +39,7 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 		return err
 	}
 	add("raw socket", raw, "", "", "")
-	windows := []int32{16 << 20, 256 << 10}
+	windows := []int32{reader.RankWindow, reader.BulkWindow}
 	if b.json {
 		windows = windows[:1]
 	}
@@ -50,7 +50,7 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 		if err := serving(ctx, b.settings(fmt.Sprintf("tail-%d-%d", window, time.Now().UnixNano())), func(d *daemon.Daemon) (err error) {
 			before := processorTime()
 			s, err = lockstep(ctx, tailWorld, b.steps, pause, func(ctx context.Context, rank int, step func() error) error {
-				return readRank(ctx, d, reader.Options{Window: window}, reader.Ticket{Rank: rank, World: tailWorld, Steps: uint64(b.steps)}, step)
+				return readRank(ctx, d, reader.Options{Window: window, Reuse: true}, reader.Ticket{Rank: rank, World: tailWorld, Steps: uint64(b.steps)}, step)
 			})
 			cpu, misses = processorTime()-before, d.Run().Stats().CacheMisses
 			return err
