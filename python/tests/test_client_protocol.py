@@ -2,7 +2,9 @@
 out."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -20,6 +22,13 @@ INFO = {
 }  # fmt: skip
 SCHEMA = pa.schema([("input_ids", pa.list_(pa.uint16())), ("cu_seqlens", pa.list_(pa.int32()))])
 Message = tuple[pa.RecordBatch, bytes | None]
+
+
+class Pause(NamedTuple):
+    """Where a script goes on after some seconds, or when all is over."""
+
+    over: threading.Event
+    seconds: float
 
 
 def message(step: int, **change: object) -> Message:
@@ -43,10 +52,10 @@ def message(step: int, **change: object) -> Message:
 
 
 class Server(flight.FlightServerBase):
-    """Answers every DoGet by the next of some scripts: messages to send, and exceptions to raise. The last script is
+    """Answers every DoGet by the next of some scripts: messages to send, exceptions to raise, and pauses. The last script is
     repeated."""
 
-    def __init__(self, *scripts: list[Message | Exception], info: bytes = json.dumps(INFO).encode()) -> None:
+    def __init__(self, *scripts: list[Message | Exception | Pause], info: bytes = json.dumps(INFO).encode()) -> None:
         super().__init__("grpc://127.0.0.1:0")
         self.scripts, self.info_body = list(scripts), info
         self.tickets: list[dict[str, object]] = []
@@ -63,6 +72,9 @@ class Server(flight.FlightServerBase):
             for item in script:
                 if isinstance(item, Exception):
                     raise item
+                if isinstance(item, Pause):
+                    item.over.wait(item.seconds)
+                    continue
                 yield item[0] if item[1] is None else item
 
         return flight.GeneratorStream(SCHEMA, play())
@@ -75,7 +87,7 @@ class Server(flight.FlightServerBase):
 def serve() -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
-    def start(*scripts: list[Message | Exception], **options: bytes) -> Server:
+    def start(*scripts: list[Message | Exception | Pause], **options: bytes) -> Server:
         servers.append(Server(*scripts, **options))
         return servers[-1]
 
@@ -190,11 +202,39 @@ def test_a_transport_that_fails_without_a_word(serve: Callable[..., Server]) -> 
     """Somebody answers and every stream breaks, as behind a gateway without its daemon: patience bounds that."""
     server = serve([flight.FlightUnavailableError("no upstream")])
     with (
-        # Long enough for pauses that are longer than an attempt: one that is under way at the end is given up, with another error.
-        Client(server.url, patience=4, connect_timeout=0.5) as client,
+        Client(server.url, patience=1, connect_timeout=0.5) as client,
         pytest.raises(loaderd.Unreachable, match="no upstream"),
     ):
         next(client)
+
+
+@pytest.mark.parametrize(("seconds", "error", "match"), [(0.7, loaderd.Unreachable, "no upstream"), (0, loaderd.Unavailable, "has not said why")])
+def test_an_attempt_that_patience_ends(serve: Callable[..., Server], seconds: float, error: type[Exception], match: str) -> None:
+    """The cause is that of what took most of the time: attempts that failed before, or the silence of the one that is under way."""
+    over = threading.Event()
+    server = serve([Pause(over, seconds), flight.FlightUnavailableError("no upstream")], [Pause(over, 20)])
+    with Client(server.url, patience=1) as client:
+        with pytest.raises(error, match=match):
+            next(client)
+        over.set()
+
+
+def test_an_answer_that_patience_ends(serve: Callable[..., Server]) -> None:
+    """The daemon gave a cause, and is asked anew what the run is when the time is up: the cause is still that."""
+    over = threading.Event()
+    server = serve([Pause(over, 0.7), typed("SOURCE_DRY")])
+    answer = server.do_action
+
+    def silent(context: object, action: flight.Action) -> list[bytes]:
+        if server.tickets:
+            over.wait(20)
+        return answer(context, action)
+
+    server.do_action = silent  # type: ignore[method-assign]
+    with Client(server.url, patience=1) as client:
+        with pytest.raises(loaderd.SourceDry):
+            next(client)
+        over.set()
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"run": "r"}'])
@@ -280,3 +320,14 @@ def test_another_plan_after_an_exception(serve: Callable[..., Server]) -> None:
         server.info_body = json.dumps(INFO).encode()
         next(client)
     assert [(t["step"], t["fingerprint"]) for t in server.tickets[:2]] == [(0, "sha256:1"), (1, "sha256:1")]
+
+
+def test_masks_are_asked_for_where_they_are_wanted(serve: Callable[..., Server]) -> None:
+    from loaderd.torch import StepLoader
+
+    sent = json.dumps(INFO | {"columns": ["input_ids", "cu_seqlens", "loss_runs"]}).encode()
+    for fields, wanted in ((None, True), (["labels"], True), (["num_loss_tokens"], True), (["input_ids", "segment_ids", "num_loss_tokens_global"], False)):
+        server = serve([message(0)], info=sent)
+        with StepLoader(server.url, fields=fields) as loader:
+            next(loader)
+        assert ("loss_runs" in server.tickets[0]["columns"]) is wanted, fields  # type: ignore[operator]

@@ -245,7 +245,7 @@ def test_memory_of_a_loop_that_holds_nothing(sealed):
         for batch in loader:
             assert batch["input_ids"].numel()
             del batch
-            wait_for(lambda: len(ahead.items) == 2 or ahead.ended)
+            wait_for(lambda: ahead.items.qsize() == 2 or ahead.ended)
     sizes = [8 * length * width for length in (64, 128) for width in (8, 8, 8, 4)]
     assert made.allocated <= sum(sizes) * (2 + 2)
 
@@ -303,7 +303,7 @@ def test_state_is_small_and_of_what_was_yielded(sealed):
     for loader in loaders:
         for _ in range(5):
             next(loader)
-        wait_for(lambda loader=loader: len(loader._reader._shared.items) == 8)
+        wait_for(lambda loader=loader: loader._reader._shared.items.qsize() == 8)
     states = [loader.state_dict() for loader in loaders]
     known = {"version": 1, "run": "sealed", "fingerprint": loaders[0].fingerprint, "step": 5, "run_id": loaders[0].info.run_id}
     assert states == [known] * 4 and len(known["run_id"]) == 32

@@ -117,9 +117,9 @@ class Client(Iterator[Step]):
                 return step
             self._rewind()  # an interrupt took a step away between the queue and the caller
 
-    def stream(self, step: int | None = None) -> StepStream:
+    def stream(self, step: int | None = None, *, masks: bool = True) -> StepStream:
         """A reader of its own, without a thread, from a step on (`next_step` when none is given): for those who read
-        ahead themselves."""
+        ahead themselves. Without `masks` it does not ask which tokens have a loss: `Step.loss_mask` and `Step.labels` are not for its steps then."""
         self._check_open()
         first = self._next if step is None else step
         return StepStream(
@@ -134,6 +134,7 @@ class Client(Iterator[Step]):
             documents=self._documents,
             sources=self._sources,
             weights=self._weights,
+            masks=masks,
             columns=self._columns,
             job=self._job,
             patience=self._patience,

@@ -125,6 +125,7 @@ class Patience:
     def failed(self, error: LoaderdError) -> None:
         """Returns when it is time for the next attempt; raises the error when another one is useless, or the time is
         up."""
+        before = self.before()
         if isinstance(error, Unavailable):
             self.cause, self._passes = error, True
         elif isinstance(error, _OF_ONE) and self.daemons.several:
@@ -140,7 +141,7 @@ class Patience:
         if isinstance(error, Lost) and not another:
             end = min(end, self.heard + self.connect_timeout)
         if now >= end or (self._refused and not another and not self._passes):
-            raise self._verdict(error)
+            raise self._verdict(error, before)
         pause = 0.0
         if not another:
             self.waits.tell(self.what, self.unreachable(error) if isinstance(error, Lost) else error)
@@ -151,6 +152,10 @@ class Patience:
         if self.stop.wait(max(0.0, min(pause, end - now))):
             raise ClosedClient("the client is closed")
         self.attempt = time.monotonic()
+
+    def before(self) -> LoaderdError | None:
+        """How the attempt before the present one failed, where more of the time went up to there: then that is why there is nothing yet."""
+        return self.last if self.attempt - self.began > time.monotonic() - self.attempt else None
 
     def _another(self, error: LoaderdError) -> bool:
         """Whether another daemon is to be asked at once."""
@@ -171,14 +176,16 @@ class Patience:
         rounds = self._silences // len(self.daemons)  # in which all were too slow, and perhaps live
         return min(_ANSWER, _FIRST_ANSWER * 2.0**rounds)
 
-    def _verdict(self, error: LoaderdError) -> LoaderdError:
-        """What is raised when there is no further attempt behind an error."""
+    def _verdict(self, error: LoaderdError, before: LoaderdError | None) -> LoaderdError:
+        """What is raised when there is no further attempt behind an error; `before` is how the one before that failed."""
         if self._refused is not None:
             return self._refused
         if not isinstance(error, Lost):
             return error
         if self.daemons.several and self.cause is not None and time.monotonic() < self.heard + self.connect_timeout:
             return self.cause  # of those that are there
+        if isinstance(before, Unavailable):
+            return before  # the time was up before the daemon could say it again
         return self.unreachable(error)
 
     def unreachable(self, error: LoaderdError) -> Unreachable:

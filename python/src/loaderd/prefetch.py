@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeVar, cast
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from loaderd.errors import ClosedClient, ForkedClient, Unavailable, Unreachable
 from loaderd.waits import Waits
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
+_END = object()
 
 
 class Cancellable(Protocol[T_co]):
@@ -66,80 +68,76 @@ class Prefetcher(Iterator[T]):
 
 class _Shared(Generic[T]):
     """What consumer and thread share. The thread holds no reference to the Prefetcher, so that one left behind is
-    collected."""
+    collected.
+
+    Both wait in queues of the interpreter's own, which cost neither Python code nor a lock that the other one waits for: `items` has what is finished, and
+    `room` an entry for every item that may be made. What ends both, an error or a close, is `_END` in them, for good."""
 
     def __init__(
         self, iterator: Cancellable[object], depth: int, transform: Callable[..., T] | None, waits: Waits
     ) -> None:
-        self.iterator, self.depth, self.transform, self.waits = iterator, depth, transform, waits
+        self.iterator, self.transform, self.waits = iterator, transform, waits
         waits.ahead = True
-        self.items: deque[T] = deque()
+        self.items: SimpleQueue[Any] = SimpleQueue()
+        self.room: SimpleQueue[object] = SimpleQueue()
+        for _ in range(depth):
+            self.room.put(None)
         self.raised: BaseException | None = None
         self.ended = self.closed = self.stale = False
-        self.changed = threading.Condition()
+        self.starting = threading.Lock()
         self.pid = os.getpid()
         self.thread: threading.Thread | None = None
 
     def take(self) -> T:
         if os.getpid() != self.pid:
             raise ForkedClient("this reader was made before the process was forked; make it in the child")
-        with self.changed:
+        if self.thread is None:
+            self.start()
+        if waited := self.items.empty():
+            with self.waits:
+                item = self.items.get()
+        else:
+            item = self.items.get()
+        if item is not _END and not self.closed:
+            self.room.put(None)
+            return cast(T, item)
+        self.items.put(_END)
+        if self.closed:
+            raise ClosedClient("the reader is closed")
+        raised, self.raised = self.raised, None
+        self.stale = not waited and isinstance(raised, (Unavailable, Unreachable))
+        raise StopIteration if raised is None else raised
+
+    def start(self) -> None:
+        with self.starting:
             if self.thread is None and not self.closed:
                 self.thread = threading.Thread(target=self.run, name="loaderd-prefetch", daemon=True)
                 self.thread.start()
-            if waited := not self.ready():
-                with self.waits:
-                    while not self.ready():
-                        self.changed.wait()
-            if self.closed:
-                raise ClosedClient("the reader is closed")
-            if self.items:
-                self.changed.notify_all()
-                return self.items.popleft()
-            raised, self.raised = self.raised, None
-            self.stale = not waited and isinstance(raised, (Unavailable, Unreachable))
-        if raised is not None:
-            raise raised
-        raise StopIteration
-
-    def ready(self) -> bool:
-        return bool(self.items or self.ended or self.closed)
 
     def run(self) -> None:
-        raised: BaseException | None = None
         try:
-            while self.room():
+            while self.room.get() is not _END:
                 item = next(self.iterator)
-                self.put(cast(T, item) if self.transform is None else self.transform(item))
+                self.items.put(item if self.transform is None else self.transform(item))
                 del item
         except StopIteration:
             pass
         except BaseException as error:  # to the consumer, whatever it is
-            raised = error
-        with self.changed:
-            self.raised, self.ended = raised, True
-            self.changed.notify_all()
-
-    def room(self) -> bool:
-        """Waits until an item more may be made; False when there is no need of it."""
-        with self.changed:
-            while len(self.items) >= self.depth and not self.closed:
-                self.changed.wait()
-            return not self.closed
-
-    def put(self, item: T) -> None:
-        with self.changed:
-            if not self.closed:
-                self.items.append(item)
-            self.changed.notify_all()
+            self.raised = error
+        self.ended = True
+        self.items.put(_END)
 
     def close(self) -> None:
         if os.getpid() != self.pid:
             return  # the thread and the connection are the parent's
-        with self.changed:
+        with self.starting:
             self.closed = True
-            self.items.clear()
-            self.changed.notify_all()
+        self.items.put(_END)
+        self.room.put(_END)
         self.iterator.cancel()
         if self.thread is not None and self.thread is not threading.current_thread():
             self.thread.join()
+        with suppress(Empty):
+            while True:
+                self.items.get_nowait()
+        self.items.put(_END)

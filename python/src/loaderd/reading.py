@@ -53,16 +53,17 @@ class StepStream(Iterator[Step]):
         documents: bool = False,
         sources: bool | None = False,
         weights: bool = False,
+        masks: bool = True,
         columns: Sequence[str] = (),
         job: str = DEFAULT_JOB,
         patience: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
-        """As `loaderd.Client`; `sources` None asks for them where the run has several. Without a `fingerprint` or a `run_id` the one found first must stay."""
+        """As `loaderd.Client` and `Client.stream`; `sources` None asks for them where the run has several. Without a `fingerprint` or a `run_id` the one found first must stay."""
         self.daemons, self.rank, self.world, self.next_step = daemons, rank, world, step
         daemons.rank = rank
         self.run, self.fingerprint, self.documents, self.job = run, fingerprint, documents, job
-        self.run_id, self.sources, self.weights, self.columns = run_id, sources, weights, tuple(columns)
+        self.run_id, self.sources, self.weights, self.masks, self.columns = run_id, sources, weights, masks, tuple(columns)
         self._identified = False  # or it is known that there is no more to learn from the daemon of the stream
         self.patience, self.connect_timeout = patience, connect_timeout
         self.info: RunInfo | None = None
@@ -135,7 +136,7 @@ class StepStream(Iterator[Step]):
         if self._stop.is_set():
             return ClosedClient("the reader is closed")
         if opened and self._watch.expired and isinstance(error, Lost):  # by ourselves
-            return attempts.cause or self._explained or Unavailable(
+            return attempts.cause or self._explained or attempts.before() or Unavailable(
                 f"no step {self.next_step} in {self.patience:g} s, and the daemon has not said why: "
                 "patience is shorter than its serve.stall_timeout"
             )
@@ -154,7 +155,7 @@ class StepStream(Iterator[Step]):
         sources = bool(info.sources) if self.sources is None else self.sources
         columns: tuple[str, ...] = (NARROW_IDS if info.narrow else INPUT_IDS, CU_SEQLENS)
         columns += ((DOCUMENTS,) if self.documents or sources or self.weights else ()) + ((SOURCES,) if sources else ())
-        columns += ((LOSS_RUNS,) if LOSS_RUNS in info.columns else ()) + ((LOSS_WEIGHTS,) if self.weights else ()) + self.columns
+        columns += ((LOSS_RUNS,) if self.masks and LOSS_RUNS in info.columns else ()) + ((LOSS_WEIGHTS,) if self.weights else ()) + self.columns
         steps = None if self._end is None else self._end - self.next_step
         opening = connection.read(
             Ticket(self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, asked)

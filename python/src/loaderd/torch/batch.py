@@ -25,6 +25,9 @@ OF_SOURCES = ("sources", "num_sources")
 ASKED = ("loss_weights",)
 """What a batch holds only where it is asked for."""
 
+_OF_MASKS = ("labels", "num_loss_tokens")
+"""What follows from which tokens have a loss."""
+
 _OF_SEGMENTS = frozenset(FIELDS) - {"input_ids", "num_loss_tokens_global"}
 """What follows from where segments end."""
 
@@ -49,6 +52,11 @@ class Form:
     """Whether it has the weights of its tokens' loss."""
     columns: tuple[str, ...] = ()
     """Columns that documents bring along."""
+
+    @property
+    def masks(self) -> bool:
+        """Whether batches hold something that follows from which tokens have a loss."""
+        return any(f in self.fields for f in _OF_MASKS)
 
     @classmethod
     def checked(cls, fields: Sequence[str] | None, dtype: torch.dtype, labels: str, capacity: int | str | None, columns: Sequence[str] = ()) -> Form:
@@ -110,7 +118,7 @@ def make_batch(step: Step, form: Form, buffers: Buffers) -> dict[str, Any]:
     if not _OF_SEGMENTS.isdisjoint(form.fields):
         segments = segments_of(step)
         lengths = segments.lengths
-        mask = step.loss_mask().reshape(-1) if step.masked else None
+        mask = step.loss_mask().reshape(-1) if step.masked and form.masks else None
     for field in form.fields:
         if field == "cu_seqlens":
             batch[field] = buffers.hold(_with_capacity(segments.bounds, form.capacity, step))

@@ -25,7 +25,7 @@ from loaderd.torch.buffers import Buffers
 from loaderd.torch.device import Batch, Mover, to_device
 from loaderd.torch.mock import mock_step
 from loaderd.torch.ranks import Place, find_place
-from loaderd.torch.seen import Seen
+from loaderd.torch.seen import Seen, Tally
 from loaderd.torch.state import check_state, make_state
 from loaderd.wire import DEFAULT_JOB, MixtureChange, RunInfo, RunLength, RunStatus
 
@@ -122,7 +122,7 @@ class StepLoader(IterableDataset[Batch]):
         self._step = 0  # the next one to yield
         self._run_id: str | None = None  # of the run, once it is known
         self._saved: int | None = None  # step of the last state that was taken or restored
-        self._seen = Seen()
+        self._tally = Tally()
         self._passes = Passes()
         self._closed = False
         self._client: Client | None = None
@@ -148,7 +148,7 @@ class StepLoader(IterableDataset[Batch]):
                 self._passes.ended(self.run, self._step)
                 raise
             except Exception:
-                self._seen += Seen(waited=time.monotonic() - began)
+                self._tally.waited += time.monotonic() - began
                 self._stop()  # the next call opens another reader, at the same step
                 if reader.stale:  # patience is for those who wait
                     continue
@@ -159,7 +159,7 @@ class StepLoader(IterableDataset[Batch]):
                 continue
             batch = ready.mover.receive(ready.batch, ready.copied)
             self._passes.yielded()
-            self._seen += ready.seen + Seen(waited=waited)
+            self._tally.add(ready.seen, waited)
             self._step = ready.step + 1  # last: what fails or is interrupted before comes again
             return batch
 
@@ -238,7 +238,7 @@ class StepLoader(IterableDataset[Batch]):
     @property
     def seen(self) -> Seen:
         """What this loader has yielded since it was made, and how long it waited: see `loaderd.torch.log` for a logger of these."""
-        return self._seen
+        return self._tally.seen()
 
     def status(self) -> RunStatus:
         """How the run does, as the daemon's live page and `loaderd status` say it: a sentence, what to do, all figures. Every call asks the daemon."""
@@ -396,7 +396,7 @@ class StepLoader(IterableDataset[Batch]):
         make = _Maker(self._form, Buffers(pinned=mover.pinned, keep=unused), mover)
         self._place = place
         client.keep_to_id(self._identify())
-        stream = self._stream = client.stream(self._step)
+        stream = self._stream = client.stream(self._step, masks=self._form.masks)
         self._reader = Prefetcher(stream, self._prefetch, make, stream.waits)
         return self._reader
 

@@ -43,5 +43,28 @@ class Seen:
         )
 
 
+class Tally:
+    """Adds what steps held up: Seen that grows, at no cost for those who do not look."""
+
+    def __init__(self) -> None:
+        self.steps, self.tokens, self.padding, self.waited = 0, 0, 0, 0.0
+        self.sources: dict[str, int] = {}
+        self.buckets: dict[int, int] = {}
+
+    def add(self, step: Seen, waited: float) -> None:
+        """Counts a step, for which the trainer waited so long."""
+        self.steps += step.steps
+        self.tokens += step.tokens
+        self.padding += step.padding
+        self.waited += waited
+        for name, tokens in step.sources.items():
+            self.sources[name] = self.sources.get(name, 0) + tokens
+        for bucket, steps in step.buckets.items():
+            self.buckets[bucket] = self.buckets.get(bucket, 0) + steps
+
+    def seen(self) -> Seen:
+        return Seen(self.steps, self.tokens, self.padding, self.waited, MappingProxyType(dict(self.sources)), MappingProxyType(dict(self.buckets)))
+
+
 def _added(a: Mapping[K, int], b: Mapping[K, int]) -> Mapping[K, int]:
     return MappingProxyType(dict(a) | {k: a.get(k, 0) + n for k, n in b.items()})
