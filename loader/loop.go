@@ -50,16 +50,19 @@ func (l *loop) reads(at uint64, e plan.Entry) {
 // statsInterval is how often the figures of Stats are refreshed.
 const statsInterval = 200 * time.Millisecond
 
+// documentsALook is how many documents are planned at most before requests and all else get their turn: a look between any two took an eighth of the loop's time.
+const documentsALook = 16
+
 // errBetween says that the loop stopped between two inputs: everything that the planner made has been handed to the writer.
 var errBetween = fmt.Errorf("loop stopped: %w", context.Canceled)
 
-// turn is the loop itself: one document, request or control after the other.
+// turn is the loop itself: one document, request or control after the other, some documents before a look at the rest.
 func (l *loop) turn(ctx context.Context) error {
 	l.snapshot()
 	refresh := time.NewTicker(statsInterval)
 	defer refresh.Stop()
 	l.checkSilent() // the restored planner may hold enough documents
-	for {
+	for documents := 0; ; documents++ {
 		if err := l.prepare(); err != nil {
 			return err
 		}
@@ -88,15 +91,19 @@ func (l *loop) turn(ctx context.Context) error {
 		if l.repeats() {
 			requests = nil // requests append records, which belong behind all that the log holds
 		}
+		if held != nil && documents%documentsALook != 0 {
+			if err := l.addHeld(ctx, from); err != nil {
+				return err
+			}
+			continue
+		}
 		var err error
 		select {
 		case <-ctx.Done():
 			return errBetween
 		case from.held = <-from.unlessHeld():
 		case <-held:
-			d, planned := from.take()
-			err = l.add(ctx, d)
-			planned()
+			err = l.addHeld(ctx, from)
 		case q := <-requests:
 			err = l.handle(ctx, q)
 		case <-l.uploads.ready:
@@ -136,6 +143,13 @@ func (l *loop) refresh(ctx context.Context) error {
 		l.duplicates.tell(time.Now(), l.config.Documents.Dedupe, l.log)
 	}
 	return errors.Join(l.linger(ctx), l.dryness(ctx))
+}
+
+// addHeld plans the next document that a feed holds.
+func (l *loop) addHeld(ctx context.Context, from *feed) error {
+	d, planned := from.take()
+	defer planned()
+	return l.add(ctx, d)
 }
 
 func (l *loop) add(ctx context.Context, d Document) error {
