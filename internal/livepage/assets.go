@@ -12,6 +12,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"loaderd/loader"
@@ -22,8 +23,9 @@ var files embed.FS
 
 // asset is a file of the page.
 type asset struct {
-	kind, tag    string // Content-Type; ETag
-	plain, small []byte // small: in gzip
+	kind, tag string // Content-Type; ETag
+	plain     []byte
+	small     func() []byte // in gzip, made when it is asked for first: a daemon that nobody looks at starts without it
 }
 
 // assets serves the files of the page, by their names; / is index.html. A browser asks each time whether one has changed: after an update of the daemon no
@@ -57,7 +59,7 @@ func assets() http.Handler {
 		if takesGzip(q) {
 			h.Set("Content-Encoding", "gzip")
 			h.Set("ETag", strings.TrimSuffix(a.tag, `"`)+`-gzip"`)
-			b = a.small
+			b = a.small()
 		}
 		http.ServeContent(w, q, "", time.Time{}, bytes.NewReader(b))
 	})
@@ -69,7 +71,7 @@ func assetOf(name string, b []byte) asset {
 	if strings.HasSuffix(name, ".js") { // a machine's own table of types must not say otherwise: browsers run no module of another type
 		kind = "text/javascript; charset=utf-8"
 	}
-	return asset{kind: kind, tag: `"` + hex.EncodeToString(sum[:8]) + `"`, plain: b, small: compressed(b)}
+	return asset{kind: kind, tag: `"` + hex.EncodeToString(sum[:8]) + `"`, plain: b, small: sync.OnceValue(func() []byte { return compressed(b) })}
 }
 
 // compressed returns b in gzip.

@@ -2,6 +2,7 @@ package doclog
 
 import (
 	"fmt"
+	"slices"
 
 	"loaderd/loader/plan"
 	"loaderd/stream/deadletter"
@@ -252,9 +253,9 @@ func (t *transform) around(d *draft) (m made, failed *deadletter.Problem) {
 		return m, bad(tooLarge, "%d tokens, a document may have %d", n, t.limit)
 	}
 	m.cut, m.loss = d.cut, d.runs(puts, ends)
-	if d.given && !d.cut && d.form == nil && !puts {
-		m.tokens = d.ids
-	} else {
+	laid := puts || d.form != nil || d.cut
+	m.tokens = d.ids
+	if laid {
 		put := added{bos: t.bos}
 		if d.form != nil {
 			put.sentinelIDs = t.fim.sentinelIDs
@@ -263,6 +264,9 @@ func (t *transform) around(d *draft) (m made, failed *deadletter.Problem) {
 	}
 	if ends {
 		m.tokens = append(m.tokens, t.end)
+	}
+	if !laid && !d.given {
+		m.tokens = slices.Clone(m.tokens) // out of what is used again, with its end, so that the new memory is not cleared first
 	}
 	if d.came.columns != nil {
 		m.values = t.follow(d, begins, ends, n)

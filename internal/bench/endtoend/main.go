@@ -62,6 +62,7 @@ func run() (err error) {
 	name := flag.String("tokenizer", "gpt2", "built-in tokenizer")
 	python := flag.String("python", "python3", "Python with pyarrow and numpy")
 	heap := flag.String("heap", "", "write a heap profile of the daemon here at the end")
+	cpuFile := flag.String("cpu", "", "write the daemon's CPU profile here")
 	script := flag.String("reader", "python/bench/read_all.py", "the reader")
 	baseline := flag.Bool("alone", false, "measure tokenizing alone too, in a process of its own")
 	only := flag.Bool("only-alone", false, "only tokenize, and print the bytes of text a second")
@@ -126,6 +127,11 @@ func run() (err error) {
 	}
 	r.Seconds, r.CPUSeconds = time.Since(began).Seconds(), cpuSeconds()-cpu
 	pprof.StopCPUProfile()
+	if *cpuFile != "" {
+		if err := os.WriteFile(*cpuFile, profile.Bytes(), 0o666); err != nil {
+			return err
+		}
+	}
 	var read struct {
 		Tokens     float64 `json:"tokens"`
 		FirstBatch float64 `json:"first_batch_at"`

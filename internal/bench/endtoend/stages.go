@@ -17,7 +17,7 @@ var owners = []struct{ stage, frame string }{
 	{"assemble rows", "loaderd/loader.(*assembler)"},
 	{"plan", "loaderd/loader"},
 	{"JetStream server", "nats-server/v2/server."},
-	{"JetStream client", "nats-io/nats.go"},
+	{"JetStream client", "nats-io/nats%2ego"},
 	{"read and decode", "loaderd/stream"},
 	{"Flight", "loaderd/arrowout"},
 	{"Flight", "google.golang.org/grpc"},
