@@ -87,18 +87,21 @@ func (r *reader) follow(ctx context.Context) error {
 
 // await returns the consumer's next message, or nil when there is something else to do first. Before it waits, the chunk that is being filled
 // goes to the workers.
-func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time, lost <-chan nats.Status) (*nats.Msg, error) {
+func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time, lost <-chan nats.Status) (*conn.Delivery, error) {
+	if len(p.come) > 0 {
+		return p.first()
+	}
 	select {
-	case in := <-p.msgs:
-		return in, nil
+	case p.come = <-p.feed.Messages:
+		return p.first()
 	default:
 	}
 	if err := r.flush(ctx); err != nil {
 		return nil, err
 	}
 	select {
-	case in := <-p.msgs:
-		return in, nil
+	case p.come = <-p.feed.Messages:
+		return p.first()
 	case <-r.budget.freed:
 		return nil, nil
 	case <-tick:
@@ -176,7 +179,7 @@ func (r *reader) wants() (bytes int64, ok bool) {
 }
 
 // take accepts one message of the consumer.
-func (r *reader) take(ctx context.Context, p *pull, in *nats.Msg) error {
+func (r *reader) take(ctx context.Context, p *pull, in *conn.Delivery) error {
 	bytes := p.bytes
 	m, pending, tooBig, err := p.receive(in)
 	if err != nil {
@@ -272,7 +275,7 @@ func (r *reader) refresh(ctx context.Context, p *pull) error {
 // stream says that its last sequence is last; the consumer, asked after that, says that it has nothing left to send, though last was never
 // received. The second answer may overtake a message, so the documents count as lost only when two ticks in a row find the same.
 func (r *reader) missing(ctx context.Context, p *pull, last uint64) error {
-	if last < r.next || len(p.msgs) > 0 {
+	if last < r.next || len(p.come)+len(p.feed.Messages) > 0 {
 		r.stale = 0
 		return nil
 	}

@@ -22,10 +22,27 @@ type message struct {
 	sequence uint64
 	subject  string
 	header   nats.Header
-	garbled  bool // it has headers that cannot be read
+	garbled  bool   // it has headers that cannot be read
+	raw      []byte // in place of header, until read is called
 	data     []byte
-	size     int // bytes on the wire
+	block    *conn.Block // in which raw and data lie; nil: in memory of their own
+	size     int         // bytes on the wire
 	time     time.Time
+}
+
+// delivered is a message of which its place is not known yet.
+func delivered(d *conn.Delivery) *message {
+	return &message{subject: d.Subject, header: d.Header, garbled: d.Garbled, raw: d.Raw, data: d.Data, block: d.Block, size: d.Size}
+}
+
+// read reads headers that came unread.
+func (m *message) read() {
+	if m.raw == nil {
+		return
+	}
+	var err error
+	m.header, err = nats.DecodeHeadersMsg(m.raw)
+	m.garbled, m.raw = err != nil, nil
 }
 
 // original is the message as its dead letter needs it.
@@ -44,9 +61,9 @@ type pull struct {
 	subject string        // takes requests for messages
 	drop    string        // takes a request to drop the consumer
 	inbox   string        // inbox.<request> takes what they bring
-	sub     *nats.Subscription
-	msgs    chan *nats.Msg
-	seen    uint64 // messages that the consumer has sent
+	feed    *conn.Feed
+	come    []conn.Delivery // of the feed, not looked at yet
+	seen    uint64          // messages that the consumer has sent
 
 	request int       // number of the last request
 	since   time.Time // when the last request was made; before the first, when the consumer was
@@ -61,8 +78,9 @@ type pull struct {
 }
 
 const (
-	// pullBatch bounds the messages of one request; msgs has room for all of them, so that nothing is ever dropped.
+	// pullBatch bounds the messages of one request; the feed has room for all of them and more, so that nothing is ever dropped.
 	pullBatch = 4096
+	pullRoom  = pullBatch + 1024
 	// pullExpires ends a request that waits for new documents; heartbeats tell a quiet stream from a dead one.
 	pullExpires   = 30 * time.Second
 	pullHeartbeat = 2 * time.Second
@@ -85,7 +103,7 @@ var (
 // openPull makes a consumer that starts at sequence from. The server drops it when it asks for nothing for as long as inactive.
 func openPull(ctx context.Context, client *conn.Client, stream jetstream.Stream, from uint64, inactive time.Duration) (*pull, error) {
 	nc, name := client.Conn(), stream.CachedInfo().Config.Name
-	p := &pull{nc: nc, since: time.Now(), inbox: nc.NewInbox(), msgs: make(chan *nats.Msg, pullBatch+1024), name: "loaderd-" + nuid.Next(),
+	p := &pull{nc: nc, since: time.Now(), inbox: nc.NewInbox(), name: "loaderd-" + nuid.Next(),
 		beat: pullHeartbeat, silence: silence}
 	if client.Clustered() {
 		p.beat, p.silence = clusterHeartbeat, clusterSilence
@@ -108,10 +126,20 @@ func openPull(ctx context.Context, client *conn.Client, stream jetstream.Stream,
 		}
 		return nil, fmt.Errorf("create consumer: %w", err)
 	}
-	if p.sub, err = nc.ChanSubscribe(p.inbox+".*", p.msgs); err != nil {
+	if p.feed, err = client.Subscribe(p.inbox+".*", pullRoom); err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	return p, nil
+}
+
+// first takes the first of the messages that have come; there is none where the feed has ended.
+func (p *pull) first() (*conn.Delivery, error) {
+	if len(p.come) == 0 {
+		return nil, errDisconnected
+	}
+	in := &p.come[0]
+	p.come = p.come[1:]
+	return in, nil
 }
 
 // ask requests messages of at most maxBytes together; 0 requests one message of any size.
@@ -131,7 +159,7 @@ func (p *pull) ask(maxBytes int64) error {
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
-	if err := p.nc.PublishRequest(p.subject, p.inbox+"."+strconv.Itoa(p.request), body); err != nil {
+	if err := p.feed.Request(p.subject, p.inbox+"."+strconv.Itoa(p.request), body); err != nil {
 		return fmt.Errorf("request documents: %w", err)
 	}
 	return nil
@@ -139,38 +167,68 @@ func (p *pull) ask(maxBytes int64) error {
 
 // receive accounts what came. m is nil when it was not a document; tooBig says that the next document does not fit the request's bytes.
 // pending is the number of messages behind m.
-func (p *pull) receive(in *nats.Msg) (m *message, pending uint64, tooBig bool, err error) {
+func (p *pull) receive(in *conn.Delivery) (m *message, pending uint64, tooBig bool, err error) {
+	m = delivered(in)
 	if in.Reply == "" {
-		tooBig, err = p.status(in)
+		m.read()
+		tooBig, err = p.status(m)
+		m.block.Leave()
 		return nil, 0, tooBig, err
 	}
-	meta, err := in.Metadata()
-	if err != nil {
-		return nil, 0, false, conn.Passing(fmt.Errorf("read metadata of a message: %w", err))
+	at, ok := placeOf(in.Reply)
+	if !ok {
+		return nil, 0, false, conn.Passing(fmt.Errorf("a message says %q of its place", in.Reply))
 	}
 	p.seen++
-	if meta.Sequence.Consumer != p.seen {
-		return nil, 0, false, fmt.Errorf("%w: number %d came instead of %d", errPullLost, meta.Sequence.Consumer, p.seen)
+	if at.consumer != p.seen {
+		return nil, 0, false, fmt.Errorf("%w: number %d came instead of %d", errPullLost, at.consumer, p.seen)
 	}
-	size := in.Size()
 	p.got++
 	p.batch--
 	if p.bytes > 0 {
-		p.bytes -= int64(size)
+		p.bytes -= int64(m.size)
 		p.asked = p.batch > 0 && p.bytes > 0
 	} else {
 		p.asked = false
 	}
-	return &message{
-		sequence: meta.Sequence.Stream, subject: in.Subject, header: in.Header, data: in.Data, size: size, time: meta.Timestamp,
-		// The library leaves out headers that it cannot read; only the size shows it.
-		garbled: in.Header == nil && size > len(in.Subject)+len(in.Reply)+len(in.Data),
-	}, meta.NumPending, false, nil
+	m.sequence, m.time = at.stream, at.time
+	return m, at.pending, false, nil
+}
+
+// place is what the server says of where a message is.
+type place struct {
+	stream, consumer uint64 // its sequence in the stream, and among the consumer's messages
+	time             time.Time
+	pending          uint64 // messages behind it
+}
+
+// placeOf reads it from the subject to which the message would be acknowledged: $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<the consumer's>.<time>.<pending>,
+// or with a domain and an account behind ACK, and then perhaps with more at the end.
+func placeOf(ack string) (p place, ok bool) {
+	const short, long = 9, 11
+	words := make([]string, 0, long+1)
+	for word := range strings.SplitSeq(ack, ".") {
+		words = append(words, word)
+	}
+	if len(words) != short && len(words) < long || !strings.HasPrefix(ack, "$JS.ACK.") {
+		return p, false
+	}
+	if len(words) >= long {
+		words = words[long-short:]
+	}
+	var numbers [4]uint64
+	for i := range numbers {
+		var err error
+		if numbers[i], err = strconv.ParseUint(words[5+i], 10, 64); err != nil {
+			return p, false
+		}
+	}
+	return place{numbers[0], numbers[1], time.Unix(0, int64(numbers[2])), numbers[3]}, true
 }
 
 // status accounts a message of the server about a request.
-func (p *pull) status(in *nats.Msg) (tooBig bool, err error) {
-	code, text := in.Header.Get("Status"), in.Header.Get("Description")
+func (p *pull) status(in *message) (tooBig bool, err error) {
+	code, text := in.header.Get("Status"), in.header.Get("Description")
 	switch {
 	case code == "100": // idle heartbeat
 		return false, nil
@@ -178,7 +236,7 @@ func (p *pull) status(in *nats.Msg) (tooBig bool, err error) {
 		return false, fmt.Errorf("%w: %w", errPullGone, nats.ErrNoResponders)
 	case code == "409" && strings.HasPrefix(text, "Consumer"), code == "409" && strings.HasPrefix(text, "Server"):
 		return false, fmt.Errorf("%w: %s", errPullGone, text)
-	case in.Subject != p.inbox+"."+strconv.Itoa(p.request):
+	case in.subject != p.inbox+"."+strconv.Itoa(p.request):
 		return false, nil // the end of an earlier request
 	}
 	p.asked = false
@@ -196,8 +254,8 @@ func (p *pull) status(in *nats.Msg) (tooBig bool, err error) {
 
 // close drops the consumer. If the request is lost, the server drops it later by itself.
 func (p *pull) close() {
-	if p.sub != nil {
-		_ = p.sub.Unsubscribe()
+	if p.feed != nil {
+		p.feed.Close()
 	}
 	if !p.nc.IsConnected() {
 		return

@@ -122,6 +122,7 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 	var empty, undecoded, tokens int64
 	for i := range c.messages {
 		m := &c.messages[i]
+		m.read()
 		began := r.log.clock()
 		doc, failed := r.log.document(m, e)
 		if doc.Trace != nil {
@@ -146,6 +147,7 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 		r.budget.move(fetchedCost(m), cost)
 		c.cost.reserved += cost.reserved
 		c.cost.held += cost.held
+		m.block.Leave() // a document has nothing of its message
 		*m = message{}
 	}
 	c.messages = nil

@@ -1,0 +1,95 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Feed is a subscription for many messages, which come because they were requested over it. To a server inside this process it is a connection of its own,
+// where what comes stays in the blocks in which it was read: the library copies each message two or three times, and makes a payload, headers and an object
+// of it in new memory, which was up to two fifths of all that a daemon's collector had to look for.
+type Feed struct {
+	// Messages has what comes, in order, a few at a time. It is closed when the server inside this process sends nothing any more.
+	Messages <-chan []Delivery
+
+	out chan<- []Delivery
+	nc  *nats.Conn         // to a server elsewhere, with ...
+	sub *nats.Subscription // ... this
+	own *ownLine           // to the server inside this process; else nil
+}
+
+// Delivery is a message of a feed.
+type Delivery struct {
+	Subject, Reply string
+	Header         nats.Header
+	Raw            []byte // in place of Header: headers that are not read yet, which takes longer than taking the message
+	Garbled        bool   // it has headers that cannot be read
+	Data           []byte
+	Size           int    // bytes that count for a request that is bounded in bytes
+	Block          *Block // in which Raw and Data lie: neither may be used once it is left. Nil: in memory of their own
+}
+
+var errRoom = errors.New("more messages came than there is room for")
+
+// Subscribe opens a feed of a subject, with room for so many messages that nobody has taken: what was requested has to fit.
+func (c *Client) Subscribe(subject string, room int) (*Feed, error) {
+	out := make(chan []Delivery, room)
+	f := &Feed{Messages: out, out: out, nc: c.nc}
+	var err error
+	if c.options.Server != nil {
+		if f.own, err = openLine(c.options, subject); err != nil {
+			return nil, Passing(fmt.Errorf("connect to the embedded NATS server: %w", err))
+		}
+		go f.read()
+		return f, nil
+	}
+	if f.sub, err = c.nc.Subscribe(subject, f.take); err != nil {
+		return nil, err
+	}
+	return f, f.sub.SetPendingLimits(-1, -1) // what was requested is bounded already
+}
+
+// take takes a message of the library.
+func (f *Feed) take(m *nats.Msg) {
+	f.out <- []Delivery{{Subject: m.Subject, Reply: m.Reply, Header: m.Header, Data: m.Data, Size: m.Size(),
+		// The library leaves out headers that it cannot read; only the size shows it.
+		Garbled: m.Header == nil && m.Size() > len(m.Subject)+len(m.Reply)+len(m.Data)}}
+}
+
+// read takes what comes over a connection of its own, until that ends.
+func (f *Feed) read() {
+	defer close(f.out)
+	defer f.own.close()
+	for {
+		some, err := f.own.read()
+		if len(some) > 0 {
+			select {
+			case f.out <- some:
+			default:
+				err = errRoom
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Request asks for messages, which come to reply.
+func (f *Feed) Request(subject, reply string, body []byte) error {
+	if f.own == nil {
+		return f.nc.PublishRequest(subject, reply, body)
+	}
+	return f.own.write(fmt.Appendf(nil, "PUB %s %s %d\r\n%s\r\n", subject, reply, len(body), body))
+}
+
+// Close ends the feed. What nobody has taken is lost.
+func (f *Feed) Close() {
+	if f.own != nil {
+		f.own.close()
+		return
+	}
+	_ = f.sub.Unsubscribe() // fails on a closed connection
+}

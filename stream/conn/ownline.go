@@ -1,0 +1,209 @@
+package conn
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// ownLine is a connection to a server inside this process, for one subscription. It speaks as much of NATS' protocol as that takes.
+type ownLine struct {
+	conn    net.Conn
+	writing sync.Mutex
+
+	// Of who reads.
+	block    *Block
+	from, to int    // what was read and not yet taken: block.bytes[from:to]
+	whole    int    // how many bytes it takes at least before the next can be taken
+	subject  string // of the last message: most have the same
+	informed bool   // the server has said what it is
+	answered bool   // ... and answered what was asked first
+}
+
+const (
+	// lineBytes is what a line of the protocol takes, but for those in which a server of a cluster names the others.
+	lineBytes = 4 << 10
+	lineLimit = 1 << 20
+)
+
+var (
+	errLine = errors.New("the server sent what is no message")
+	pong    = []byte("PONG\r\n")
+)
+
+// hello is what a client says of itself.
+type hello struct {
+	Verbose      bool   `json:"verbose"`
+	Pedantic     bool   `json:"pedantic"`
+	User         string `json:"user,omitempty"`
+	Password     string `json:"pass,omitempty"`
+	Name         string `json:"name"`
+	Lang         string `json:"lang"`
+	Version      string `json:"version"`
+	Protocol     int    `json:"protocol"`
+	Headers      bool   `json:"headers"`
+	NoResponders bool   `json:"no_responders"`
+}
+
+// openLine connects and subscribes.
+func openLine(o Options, subject string) (_ *ownLine, err error) {
+	conn, err := o.Server.InProcessConn()
+	if err != nil {
+		return nil, err
+	}
+	l := &ownLine{conn: conn, block: newBlock(0), whole: lineBytes}
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	who := hello{Name: "loaderd", Lang: nats.LangString, Version: nats.Version, Protocol: 1, Headers: true, NoResponders: true}
+	if o.Login != nil {
+		who.User, who.Password = o.Login()
+	}
+	said, err := json.Marshal(who)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(connectLimit)); err != nil {
+		return nil, err
+	}
+	if err := l.await(&l.informed); err != nil {
+		return nil, err
+	}
+	if err := l.write(fmt.Appendf(nil, "CONNECT %s\r\nSUB %s 1\r\nPING\r\n", said, subject)); err != nil {
+		return nil, err
+	}
+	if err := l.await(&l.answered); err != nil {
+		return nil, err
+	}
+	return l, conn.SetReadDeadline(time.Time{})
+}
+
+// await reads until the server has said something. Messages do not come before they are requested.
+func (l *ownLine) await(said *bool) error {
+	for {
+		if _, err := l.take(); err != nil || *said {
+			return err
+		}
+		if err := l.fill(); err != nil {
+			return err
+		}
+	}
+}
+
+// read returns the next messages, at least one unless there is an error.
+func (l *ownLine) read() ([]Delivery, error) {
+	for {
+		if some, err := l.take(); len(some) > 0 || err != nil {
+			return some, err
+		}
+		if err := l.fill(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fill reads more, into another block where what is begun does not fit this one.
+func (l *ownLine) fill() error {
+	if l.from+l.whole > len(l.block.bytes) {
+		next := newBlock(l.whole)
+		l.from, l.to = 0, copy(next.bytes, l.block.bytes[l.from:l.to])
+		l.block.Leave()
+		l.block = next
+	}
+	n, err := l.conn.Read(l.block.bytes[l.to:])
+	l.to += n
+	return err
+}
+
+// take takes what was read whole.
+func (l *ownLine) take() (some []Delivery, err error) {
+	for {
+		b := l.block.bytes[l.from:l.to]
+		end := bytes.IndexByte(b, '\n')
+		if end < 0 {
+			if l.whole = max(lineBytes, 2*len(b)); l.whole > lineLimit {
+				return some, errLine
+			}
+			return some, nil
+		}
+		line := bytes.TrimSuffix(b[:end], []byte("\r"))
+		verb, rest, _ := bytes.Cut(line, []byte(" "))
+		n := end + 1
+		switch string(verb) {
+		case "MSG", "HMSG":
+			d, size, err := l.message(rest, b[n:], len(verb) == len("HMSG"))
+			if n += size + len("\r\n"); err != nil || n > len(b) {
+				l.whole = n
+				return some, err
+			}
+			some = append(some, d)
+		case "PING":
+			go l.write(pong) //nolint:errcheck // not here: the server may be writing, too, and who reads must not wait for that. One without an answer hangs up
+		case "INFO":
+			l.informed = true
+		case "PONG":
+			l.answered = true
+		case "-ERR":
+			return some, fmt.Errorf("the server says %s", rest)
+		}
+		l.from += n
+	}
+}
+
+// message reads a message whose line says "<subject> <subscription> [<reply>] [<bytes of headers>] <bytes>", and which begins what was read behind it. It returns its
+// bytes, also where not all of them were read.
+func (l *ownLine) message(line, behind []byte, headers bool) (d Delivery, size int, err error) {
+	words := bytes.Split(line, []byte(" "))
+	numbers := 1
+	if headers {
+		numbers = 2
+	}
+	if n := len(words) - numbers; n < 2 || n > 3 {
+		return d, 0, errLine
+	}
+	size, err = strconv.Atoi(string(words[len(words)-1]))
+	var head int
+	if headers && err == nil {
+		head, err = strconv.Atoi(string(words[len(words)-2]))
+	}
+	if err != nil || head < 0 || head > size {
+		return d, 0, errLine
+	}
+	if len(behind) < size {
+		return d, size, nil
+	}
+	if string(words[0]) != l.subject {
+		l.subject = string(words[0])
+	}
+	d = Delivery{Subject: l.subject, Data: behind[head:size:size], Block: l.block}
+	if len(words)-numbers == 3 {
+		d.Reply = string(words[2])
+	}
+	if headers {
+		d.Raw = behind[:head:head]
+	}
+	d.Size = len(d.Subject) + len(d.Reply) + size
+	l.block.use()
+	return d, size, nil
+}
+
+func (l *ownLine) write(b []byte) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if err := l.conn.SetWriteDeadline(time.Now().Add(connectLimit)); err != nil {
+		return err
+	}
+	_, err := l.conn.Write(b)
+	return err
+}
+
+func (l *ownLine) close() { _ = l.conn.Close() }
