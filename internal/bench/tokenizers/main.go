@@ -73,8 +73,8 @@ func run(args []string, stdout io.Writer) error {
 		r.Bytes += len(documents[i])
 	}
 	pool := newPool(documents, *workers)
-	for i := range pool.worker { // room for the ids, as a caller has it who encodes one document after the other
-		pool.worker[i].ids = make([]int32, len(text)/2)
+	for i := range pool.worker { // room for the ids of any text, as a caller has it who encodes one document after the other
+		pool.worker[i].ids = make([]int32, 2*len(text))
 		for k := range pool.worker[i].ids {
 			pool.worker[i].ids[k] = 1
 		}

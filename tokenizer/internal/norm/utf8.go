@@ -121,6 +121,9 @@ func AppendValid(dst, text []byte) []byte {
 			}
 		}
 		broken |= inside &^ rest
+		if cap(dst)-len(dst) < 3*blockSize { // more is invalid than there is room for, which grows once
+			dst = slices.Grow(dst, 3*len(text))
+		}
 		dst = appendReplaced(dst, text[:size], broken&(^uint64(0)>>(blockSize-size)), rest)
 		text = text[size:]
 	}
