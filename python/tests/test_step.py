@@ -2,13 +2,14 @@
 malformed accepted."""
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from loaderd import ProtocolError, Step, TooManySegments
-from loaderd.step import part_of, step_of
+from loaderd.step import _are_ends, part_of, step_of
 from loaderd.wire import Metadata
 
 PAD = 3
@@ -215,3 +216,15 @@ def test_too_many_segments_for_uint16() -> None:
 def test_labels_of_an_unknown_form() -> None:
     with pytest.raises(ValueError, match="unshifted"):
         made([[[4]]], 1, []).labels("sideways")  # type: ignore[arg-type]
+
+
+def test_where_segments_end_is_checked_in_every_row():
+    rng = np.random.default_rng(5)
+    found = {True: 0, False: 0}
+    for _ in range(3000):
+        rows = [[0, *np.sort(rng.integers(1, 9, rng.integers(0, 4)))] if rng.random() < 0.9 else rng.integers(-4, 9, rng.integers(0, 4)).tolist() for _ in range(rng.integers(0, 4))]
+        good = all(row and row[0] == 0 and row[-1] <= 7 and all(a < b for a, b in pairwise(row)) for row in rows)
+        offsets, ends = np.cumsum([0, *map(len, rows)], dtype=np.int32), np.array([end for row in rows for end in row], np.int32)
+        assert bool(_are_ends(offsets, ends, 7)) is good, rows
+        found[good] += 1
+    assert min(found.values()) > 500

@@ -274,6 +274,7 @@ def _beside(columns: dict[str, Any], meta: Metadata, where: str) -> tuple[dict[s
     for name in columns.keys() - _OURS:
         offsets, values = _lists(columns, name, where)
         if is_of_documents(values.type):
+            _apart(offsets, name, where)
             documents[name] = Values(offsets, values)
             continue
         array = of_tokens(values)
@@ -286,7 +287,8 @@ def _beside(columns: dict[str, Any], meta: Metadata, where: str) -> tuple[dict[s
 def step_of(metas: Sequence[Metadata], parts: Sequence[Part]) -> Step:
     """A step from its parts."""
     first = metas[0]
-    total: Callable[[str], int] = lambda key: sum(getattr(m, key) for m in metas)  # noqa: E731
+    several = len(metas) > 1
+    total: Callable[[str], int] = lambda key: sum(getattr(m, key) for m in metas) if several else getattr(first, key)  # noqa: E731
     return Step(
         run=first.run,
         index=first.step,
@@ -320,13 +322,11 @@ def _added(metas: Sequence[Metadata]) -> dict[str, SourceCount] | None:
 
 
 def _lists(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
-    """Offsets, made to begin with 0, and values of a list column."""
+    """Offsets, made to begin with 0, and values of a list column. Whether the offsets ascend is for the caller to see."""
     column = columns.get(name)
     if not isinstance(column, pa.ListArray) or column.null_count:
         raise ProtocolError(f"{where}: no column {name} of lists without nulls")
     offsets = _view(column.offsets)
-    if np.count_nonzero(offsets[1:] < offsets[:-1]):
-        raise ProtocolError(f"{where}: the lists of {name} overlap")
     first, last, values = int(offsets[0]), int(offsets[-1]), column.values
     if first or last != len(values):
         values = values.slice(first, last - first)
@@ -341,6 +341,12 @@ def _list(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
     return offsets, values if pa.types.is_nested(values.type) else _view(values)
 
 
+def _apart(offsets: Ints, name: str, where: str) -> None:
+    """Refuses lists that overlap."""
+    if np.count_nonzero(offsets[1:] < offsets[:-1]):
+        raise ProtocolError(f"{where}: the lists of {name} overlap")
+
+
 def _are_rows(offsets: Ints, meta: Metadata) -> bool:
     """Whether lists have a value for every token of a batch's rows."""
     return offsets.tobytes() == _offsets_of(meta.rows, meta.bucket)
@@ -353,14 +359,14 @@ def _offsets_of(rows: int, bucket: int) -> bytes:
 
 
 def _are_ends(offsets: Ints, ends: Ints, bucket: int) -> bool:
-    if len(offsets) < 2:
+    """Whether lists begin with 0, ascend, and end within a row. From one list to the next, which begins with 0, nothing ascends where no list ends below 0."""
+    rows = len(offsets) - 1
+    if rows < 1:
         return True
-    if np.count_nonzero(offsets[1:] <= offsets[:-1]):
+    if np.count_nonzero(offsets[1:] <= offsets[:-1]) or np.count_nonzero(ends[offsets[:-1]]):
         return False
-    lasts = offsets[1:] - 1
-    falls = ends[1:] <= ends[:-1]
-    falls[lasts[:-1]] = False  # from one row's last to the next one's first
-    return not (np.count_nonzero(ends[offsets[:-1]]) or np.count_nonzero(falls) or np.count_nonzero(ends[lasts] > bucket))
+    lasts = ends[offsets[1:] - 1].view(np.uint32)  # in which what is below 0 is large
+    return not np.count_nonzero(lasts > bucket) and np.count_nonzero(ends[1:] > ends[:-1]) == len(ends) - rows
 
 
 _KINDS: dict[Any, np.dtype[Any]] = {
@@ -378,6 +384,7 @@ def _view(values: Any) -> Any:
 
 def _sources(columns: dict[str, Any], meta: Metadata, where: str) -> Sources:
     offsets, pieces = _list(columns, DOCUMENTS, where)
+    _apart(offsets, DOCUMENTS, where)
     try:
         sequence, start, length = (_view(pieces.field(name)) for name in ("sequence", "start", "length"))
         several = any(field.name == "index" for field in pieces.type)
@@ -411,6 +418,7 @@ def _with_loss(part: Part) -> LossRuns:
 
 def _loss_runs(columns: dict[str, Any], meta: Metadata, where: str) -> LossRuns:
     offsets, length = _list(columns, LOSS_RUNS, where)
+    _apart(offsets, LOSS_RUNS, where)
     rows = np.repeat(np.arange(meta.rows), np.diff(offsets))
     if length.dtype != np.int32 or (length < 0).any() or (np.bincount(rows, length, meta.rows) > meta.bucket).any():
         raise ProtocolError(f"{where}: loss_runs are not runs of at most {meta.bucket} tokens a row")
