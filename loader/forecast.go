@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"math"
+	"runtime"
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -31,6 +32,8 @@ const (
 	leastSample = 64
 	// playedSteps are enough steps to find out how many tokens one takes.
 	playedSteps = 16
+	// playedTogether is how many documents are planned at one go: less than a millisecond's work.
+	playedTogether = 128
 )
 
 // renew finds out how long the run will be now. ended says that the plan tells it.
@@ -250,7 +253,8 @@ type played struct {
 	whole   bool    // it came to the run's end by itself
 }
 
-// run plans documents until there are enough steps, or the run ends, and ends it.
+// run plans documents until there are enough steps, or the run ends, and ends it. Between portions it stands back behind all that is ready to run: ranks
+// that wait for a step would wait for as long as the runtime lets anything run. It does not rest, as its copy of the planner takes memory.
 func (p *played) run(ctx context.Context, c copied) error {
 	p.fed, p.first, p.dealt = p.Fed, p.Planner.Next(), make([]mixture.Place, len(p.left))
 	p.ends(c)
@@ -264,8 +268,11 @@ func (p *played) run(ctx context.Context, c copied) error {
 		if n >= effort.most || n >= effort.played && p.count >= playedSteps {
 			break
 		}
-		if n%4096 == 0 && ctx.Err() != nil {
-			return ctx.Err()
+		if n%playedTogether == 0 {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			runtime.Gosched()
 		}
 		source, sequence, ok := p.Planner.Wants()
 		a, there := plan.Arrival{}, false
