@@ -46,6 +46,7 @@ type result struct {
 	PeakMB     int64              `json:"peak_rss_mb"`
 	AloneMBs   float64            `json:"alone_mb_per_second,omitempty"` // tokenizing the same text and nothing else
 	ReaderMB   int64              `json:"reader_peak_rss_mb"`
+	ReaderCPU  float64            `json:"reader_cpu_seconds"` // its start, which imports pyarrow, included
 	Reader     json.RawMessage    `json:"reader"`
 }
 
@@ -125,7 +126,8 @@ func run() (err error) {
 	if r.Reader, err = reader.Output(); err != nil {
 		return fmt.Errorf("%s: %w", *script, err)
 	}
-	r.Seconds, r.CPUSeconds = time.Since(began).Seconds(), cpuSeconds()-cpu
+	r.CPUSeconds = cpuSeconds() - cpu
+	r.ReaderCPU = (reader.ProcessState.UserTime() + reader.ProcessState.SystemTime()).Seconds()
 	pprof.StopCPUProfile()
 	if *cpuFile != "" {
 		if err := os.WriteFile(*cpuFile, profile.Bytes(), 0o666); err != nil {
