@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,8 +75,7 @@ LOADERD_ settings are not read.`,
 func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	began := time.Now()
 	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	inputs, format, from, err := f.documents(ctx, paths)
-	if err != nil {
+	if err := f.check(paths); err != nil {
 		return err
 	}
 	folder, remove, err := f.folder()
@@ -87,9 +87,18 @@ func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	if err != nil {
 		return err
 	}
+	find := func(ctx context.Context) (demo.Documents, error) {
+		return demoDocuments(ctx, paths, c.Stream.MaxDocument)
+	}
+	if f.keep != "" { // a mistake in a path leaves the folder empty
+		found, err := find(ctx)
+		if err != nil {
+			return err
+		}
+		find = func(context.Context) (demo.Documents, error) { return found, nil }
+	}
 	notes := &demo.Notes{}
-	job := demo.New(demo.Options{Began: began, Config: c, Inputs: inputs, From: from, Format: format, World: f.world, Limit: f.limit,
-		Log: newLogger(c.Log, notes), Notes: notes})
+	job := demo.New(demo.Options{Began: began, Config: c, Find: find, World: f.world, Limit: f.limit, Log: newLogger(c.Log, notes), Notes: notes})
 	defer func() { err = errors.Join(err, job.Stop()) }()
 
 	stopped, err := f.show(ctx, job, stdout, stderr)
@@ -127,32 +136,32 @@ func (f *demoFlags) report(w io.Writer, s demo.Summary) error {
 	return s.WriteText(w, f.stay)
 }
 
-// documents finds what to publish, and as which format it is read.
-func (f *demoFlags) documents(ctx context.Context, paths []string) (inputs []*corpus.Input, format corpus.Format, from string, err error) {
+// check refuses what can not be published.
+func (f *demoFlags) check(paths []string) error {
 	if f.limit < 0 {
-		return nil, "", "", usageError{fmt.Errorf("--limit %d: want 0 (all) or more", f.limit)}
+		return usageError{fmt.Errorf("--limit %d: want 0 (all) or more", f.limit)}
 	}
+	if slices.Contains(paths, "-") {
+		return usageError{errors.New("demo reads files and folders, not standard input")}
+	}
+	return nil
+}
+
+// demoDocuments finds what to publish, of at most so many bytes a document, and as which format it is read.
+func demoDocuments(ctx context.Context, paths []string, most int) (found demo.Documents, err error) {
 	if len(paths) == 0 {
 		tree, err := goTree(ctx)
 		if err != nil {
-			return nil, "", "", err
+			return found, err
 		}
-		paths, format = []string{tree}, corpus.Text // among the data of its tests are archives that are broken on purpose
+		paths, found.Format = []string{tree}, corpus.Text // among the data of its tests are archives that are broken on purpose
 	}
-	for _, p := range paths {
-		if p == "-" {
-			return nil, "", "", usageError{errors.New("demo reads files and folders, not standard input")}
-		}
+	found.From = strings.Join(paths, " ")
+	found.Inputs, err = corpus.Open(ctx, paths, nil, corpus.Options{Format: found.Format, MaxDocument: int64(most), Late: true})
+	if err == nil && len(found.Inputs) == 0 {
+		err = fmt.Errorf("find documents: no file in %s: name files or folders with text", found.From)
 	}
-	inputs, err = corpus.Open(ctx, paths, nil, corpus.Options{Format: format})
-	if err != nil {
-		return nil, "", "", err
-	}
-	from = strings.Join(paths, " ")
-	if len(inputs) == 0 {
-		return nil, "", "", fmt.Errorf("find documents: no file in %s: name files or folders with text", from)
-	}
-	return inputs, format, from, nil
+	return found, err
 }
 
 // folder makes the data folder. remove takes away what is not to be kept.

@@ -58,21 +58,21 @@ func runDemo(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 // The demo of the README is given no files: what it finds it can read, to the last file.
 func TestDemoFindsWhatItCanRead(t *testing.T) {
-	inputs, _, from, err := (&demoFlags{}).documents(t.Context(), nil)
+	found, err := demoDocuments(t.Context(), nil, 7<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents := 0
-	for _, in := range inputs {
+	n := 0
+	for _, in := range found.Inputs {
 		for _, err := range in.Documents(t.Context()) {
 			if skip := (*corpus.SkipError)(nil); err != nil && !errors.As(err, &skip) {
 				t.Fatal(err)
 			}
-			documents++
+			n++
 		}
 	}
-	if documents < 5000 {
-		t.Fatalf("%d documents in %s", documents, from)
+	if n < 5000 {
+		t.Fatalf("%d documents in %s", n, found.From)
 	}
 }
 

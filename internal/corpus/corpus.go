@@ -80,6 +80,9 @@ type Options struct {
 	Meta []Meta
 	// Survey has formats of token ids read where Tokens is not set: to look what is there.
 	Survey bool
+	// Late leaves it to the reading to find out which files of a folder are text, where Format is Text: each is opened once. The folder's fingerprint then does
+	// not tell whether one could be read.
+	Late bool
 }
 
 const defaultMaxDocument = 64 << 20
@@ -187,6 +190,9 @@ func (in *Input) Files() int { return len(in.files) }
 // Read is how many of Bytes have been read: what progress bars show.
 func (in *Input) Read() int64 { return in.read.Load() }
 
+// late says that its files were not looked at when they were found.
+func (in *Input) late() bool { return in.folder && in.options.late() }
+
 // Pass counts the whole input as read.
 func (in *Input) Pass() { in.read.Store(in.Bytes) }
 
@@ -226,6 +232,9 @@ func (in *Input) file(ctx context.Context, s source, yield yielder) (more bool) 
 	}
 	r, err := in.open(ctx, s)
 	if err != nil {
+		if in.late() && isUnreadable(err) {
+			return yield(Document{}, &SkipError{Reason: Unreadable, Path: s.path, Err: err})
+		}
 		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
 	}
 	defer func() {

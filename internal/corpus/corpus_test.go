@@ -115,6 +115,51 @@ func TestFolder(t *testing.T) {
 	want(t, "left out", skipped, []string{".git:0 hidden", ".hidden:0 hidden", "image.png:0 binary", "link.txt:0 special"})
 }
 
+// Looked at when they are read, the files of a folder bring the same documents, and the same are left out.
+func TestFolderThatIsLookedAtLate(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"b.txt": "text b", "a/z.go": "package z", "empty.txt": "", "image.png": "\x89PNG\r\n\x00\x00", ".hidden": "hidden",
+		"long.bin": strings.Repeat("x", 7999) + "\x00" + strings.Repeat("x", 1<<20), "notes.txt.gz": gzipped(t, "compressed text"),
+		"large.txt.gz": gzipped(t, strings.Repeat("x", 1<<20)),
+	})
+	o := corpus.Options{Format: corpus.Text, MaxDocument: 1 << 10}
+	early, leftEarly, err := read(t, []string{dir}, nil, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Late = true
+	late, leftLate, err := read(t, []string{dir}, nil, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "documents", late, early)
+	slices.Sort(leftEarly)
+	slices.Sort(leftLate)
+	want(t, "left out", leftLate, leftEarly)
+	want(t, "left out early", leftEarly, []string{".hidden:0 hidden", "image.png:0 binary", "large.txt.gz:0 too large", "long.bin:0 binary"})
+}
+
+// A file that goes away before it is read is left out.
+func TestFileThatIsGoneLate(t *testing.T) {
+	dir := folder(t, map[string]string{"a.txt": "a", "b.txt": "b"})
+	inputs, err := corpus.Open(t.Context(), []string{dir}, nil, corpus.Options{Format: corpus.Text, Late: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "a.txt")); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for d, err := range inputs[0].Documents(t.Context()) {
+		if skip := (*corpus.SkipError)(nil); errors.As(err, &skip) {
+			got = append(got, skip.Path+" "+string(skip.Reason))
+			continue
+		}
+		got = append(got, d.Path)
+	}
+	want(t, "what is read", got, []string{"a.txt unreadable", "b.txt"})
+}
+
 func TestFingerprintFollowsContent(t *testing.T) {
 	dir := folder(t, map[string]string{"a.txt": "a", "b.jsonl": `{"text":"b"}`})
 	prints := func(o corpus.Options) []string {

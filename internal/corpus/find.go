@@ -194,6 +194,10 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 			return nil // the ids of an index
 		}
 		s := source{path: rel, given: path.Join(given, rel), origin: name, size: info.Size()}
+		if o.late() {
+			text.add(s, info)
+			return nil
+		}
 		// Opened here, because a file that becomes readable must change the input's fingerprint.
 		f, err := lookAt(s, o)
 		var refused *SkipError
@@ -201,7 +205,7 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 		case errors.As(err, &refused):
 			skip(refused.Reason, refused.Err)
 			return nil
-		case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
+		case isUnreadable(err):
 			skip(Unreadable, err)
 			return nil
 		case err != nil:
@@ -231,6 +235,14 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 	}
 	return all, nil
 }
+
+// isUnreadable says that a file of a folder is left out because of an error.
+func isUnreadable(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)
+}
+
+// late says that files of folders are looked at when they are read.
+func (o Options) late() bool { return o.Late && o.Format == Text }
 
 // placed is an input of a folder with its place: by the name of its file, or of the dataset that it is in, and there by the dataset's own order.
 type placed struct {

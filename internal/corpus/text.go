@@ -13,6 +13,9 @@ func (in *Input) text(s source, r io.Reader, yield yielder) bool {
 		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
 	}
 	if isBinary(data) {
+		if in.late() {
+			return yield(Document{}, &SkipError{Reason: Binary, Path: s.path, Err: errBinary(data)})
+		}
 		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, errBinary(data))) && false
 	}
 	if int64(len(data)) > in.options.MaxDocument {
@@ -21,13 +24,17 @@ func (in *Input) text(s source, r io.Reader, yield yielder) bool {
 	return s.give(yield, Document{Label: short(s.given), Data: data})
 }
 
-// readText reads the file, or so much of it that it is too large.
+// readText reads the file, or so much of it that it is too large, or that it is no text.
 func (in *Input) readText(s source, r io.Reader) ([]byte, error) {
 	var b bytes.Buffer
 	limit := in.options.MaxDocument
 	if s.size > 0 && s.size <= limit {
 		b.Grow(int(s.size) + bytes.MinRead)
 	}
-	_, err := b.ReadFrom(io.LimitReader(r, limit+1))
-	return b.Bytes(), err
+	for _, n := range []int64{sniffed, limit + 1 - sniffed} {
+		if _, err := b.ReadFrom(io.LimitReader(r, n)); err != nil || isBinary(b.Bytes()) {
+			return b.Bytes(), err
+		}
+	}
+	return b.Bytes(), nil
 }

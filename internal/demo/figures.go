@@ -43,12 +43,13 @@ func (f Figures) counts() stats.Counts {
 // Figures looks at the job. It leaves Now to a Rates, which has the figures before.
 func (j *Job) Figures() Figures {
 	c := j.Config
-	f := Figures{From: j.From, Settings: settings(c.Plan, c.Tokenizer.Name, j.World), Phase: "starting", Elapsed: time.Since(j.Began), World: j.World,
+	f := Figures{Settings: settings(c.Plan, c.Tokenizer.Name, j.World), Phase: "starting", Elapsed: time.Since(j.Began), World: j.World,
 		Pool: c.Plan.Packing.Pool, Window: c.Plan.Shuffle.Window, Rows: c.Plan.Steps.Full(c.Plan.Packing.Buckets), Ahead: c.Serve.Ahead, CacheBytes: c.Serve.CacheBytes,
 		Note: j.Notes.last()}
 	progress := j.progress()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	f.From = j.documents.From
 	if j.elapsed > 0 {
 		f.Elapsed = j.elapsed
 	}

@@ -22,13 +22,18 @@ import (
 type Options struct {
 	Began  time.Time     // of the command
 	Config config.Config // of the daemon
-	Inputs []*corpus.Input
-	From   string        // what the documents are, for people
-	Format corpus.Format // as which they were read; empty is Auto
-	World  int           // readers
-	Limit  int64         // publish at most so many documents; 0 is all
+	Find   func(context.Context) (Documents, error)
+	World  int   // readers
+	Limit  int64 // publish at most so many documents; 0 is all
 	Log    *slog.Logger
 	Notes  *Notes // what Log writes to
+}
+
+// Documents are what is published.
+type Documents struct {
+	Inputs []*corpus.Input
+	From   string        // what they are, for people
+	Format corpus.Format // as which they were read; empty is Auto
 }
 
 // Job is the whole path: documents, daemon, readers.
@@ -36,6 +41,7 @@ type Job struct {
 	Options
 
 	mu         sync.Mutex // guards what comes up while the job is watched
+	documents  Documents  // nothing before they are found
 	daemon     *daemon.Daemon
 	publishing *publishing.Publishing // nil before it has connected
 	ranks      *ranks
@@ -56,14 +62,10 @@ func (j *Job) Run(ctx context.Context) (err error) {
 		defer j.mu.Unlock()
 		j.complete, j.elapsed = err == nil, time.Since(j.Began)
 	}()
-	d, err := daemon.Start(ctx, j.Config, j.Log)
-	if err != nil {
+	if err := j.start(ctx); err != nil {
 		return err
 	}
-	readers := newRanks(j.World, j.Config.Plan, func() { j.firstBatch.Store(int64(time.Since(j.Began))) })
-	j.mu.Lock()
-	j.daemon, j.ranks = d, readers
-	j.mu.Unlock()
+	d, readers := j.daemon, j.ranks
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -85,6 +87,29 @@ func (j *Job) Run(ctx context.Context) (err error) {
 		return err
 	}
 	return conserved(d.Run().Stats(), j.progress().Offered, readers)
+}
+
+// start finds the documents while the daemon starts.
+func (j *Job) start(ctx context.Context) error {
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error {
+		found, err := j.Find(ctx)
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.documents = found
+		return err
+	})
+	both.Go(func() error {
+		d, err := daemon.Start(ctx, j.Config, j.Log)
+		if err != nil {
+			return err
+		}
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.daemon, j.ranks = d, newRanks(j.World, j.Config.Plan, func() { j.firstBatch.Store(int64(time.Since(j.Began))) })
+		return nil
+	})
+	return both.Wait()
 }
 
 // conserved checks that the plan has every document that was published, and that the readers got all of its steps and every token

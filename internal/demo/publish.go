@@ -28,7 +28,7 @@ func (j *Job) publish(ctx context.Context, url string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var full *time.Timer // used by the publisher's goroutine alone
-	p, err := publishing.Open(ctx, store, j.Inputs, publishing.Options{
+	p, err := publishing.Open(ctx, store, j.documents.Inputs, publishing.Options{
 		Source: source, Unrecorded: true, Limit: j.Limit, SkipTooLarge: true, SkipBad: true,
 		OnWait: func(reason string) {
 			if full != nil {
@@ -58,7 +58,7 @@ func (j *Job) publish(ctx context.Context, url string) error {
 	}
 	if now := p.Progress(); now.Offered == 0 {
 		return fmt.Errorf("find documents: %s holds no text (%d files left out: empty, binary, hidden or unreadable): name files or folders with text",
-			j.From, now.LeftOut)
+			j.documents.From, now.LeftOut)
 	}
 	j.published.Store(true)
 	return nil

@@ -58,7 +58,7 @@ func (j *Job) Summary() Summary {
 	s := f.Stats
 	plan := j.Config.Plan
 	sum := Summary{
-		From: j.From, Format: string(j.Format), Tokenizer: j.Config.Tokenizer.Name, Method: plan.Packing.Method, RowLengths: plan.Packing.Buckets,
+		Tokenizer: j.Config.Tokenizer.Name, Method: plan.Packing.Method, RowLengths: plan.Packing.Buckets,
 		StepRows: plan.Steps.PerBucket(plan.Packing.Buckets), Readers: j.World, Documents: f.Offered,
 		Packed: s.Documents, Duplicates: s.Duplicates, Undecoded: s.Undecoded, Tokens: s.Tokens, TokensRead: f.Tokens,
 		Dropped: s.Dropped, Repeated: s.Repeated, Steps: f.Read, Rows: s.Rows, AgeMax: s.AgeMax,
@@ -68,6 +68,7 @@ func (j *Job) Summary() Summary {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	sum.From, sum.Format = j.documents.From, string(j.documents.Format)
 	sum.Complete, sum.ReadersAgreed = j.complete, j.complete
 	if j.daemon != nil {
 		sum.Page, sum.Flight, sum.NATS = j.daemon.PageURL(), j.daemon.FlightURI(), j.daemon.Store().ClientURL()
