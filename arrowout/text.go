@@ -70,10 +70,10 @@ func (s *service) show(ctx context.Context, document uint64, q asked, send func(
 
 // textOf is so many tokens of a document from start on, fewer where their texts are long.
 func (s *service) textOf(d loader.Shown, start, tokens uint64) answers.Text {
-	total := uint64(len(d.Tokens))
+	total := uint64(d.Len())
 	start = min(start, total)
-	out := answers.Text{DocumentInfo: d.Info, Skip: string(d.Skip), Problem: d.Problem, Total: len(d.Tokens), Start: int(start)}
-	out.Tokens = d.Tokens[start:min(total, start+tokens)]
+	out := answers.Text{DocumentInfo: d.Info, Skip: string(d.Skip), Problem: d.Problem, Total: d.Len(), Start: int(start)}
+	out.Tokens = d.TokenIDs(int(start), int(min(total, start+tokens)))
 	if out.Tokens == nil {
 		out.Tokens = []int32{}
 	}

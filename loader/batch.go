@@ -32,22 +32,34 @@ type Batch struct {
 
 // IDs writes the ids of the rows: Rows*Bucket of them, row after row.
 func (b *Batch) IDs(into []int32) {
-	eachID(b, into, b.Pad, func(slots, ids []int32) { copy(slots, ids) })
+	eachPiece(b, into, b.Pad, func(slots []int32, c Content, p packonline.Piece) {
+		if c.Narrow != nil {
+			widen(slots, c.Narrow[p.Start:p.Start+p.Length])
+			return
+		}
+		copy(slots, c.Tokens[p.Start:p.Start+p.Length])
+	})
 }
 
 // NarrowIDs writes the ids of the rows as 16 bits each, and reports whether all are in there.
 func (b *Batch) NarrowIDs(into []uint16) (ok bool) {
 	over := uint32(b.Pad)
-	eachID(b, into, uint16(b.Pad), func(slots []uint16, ids []int32) { over |= narrow(slots, ids) })
-	return over <= math.MaxUint16 // negative ids have the top bit set
+	eachPiece(b, into, uint16(b.Pad), func(slots []uint16, c Content, p packonline.Piece) {
+		if c.Narrow != nil {
+			copy(slots, c.Narrow[p.Start:p.Start+p.Length])
+			return
+		}
+		over |= narrow(slots, c.Tokens[p.Start:p.Start+p.Length])
+	})
+	return fits16(over)
 }
 
-// eachID calls put for every piece, with the slots that it takes and its ids, and fills the slots of padding.
-func eachID[T int32 | uint16](b *Batch, slots []T, pad T, put func(slots []T, ids []int32)) {
+// eachPiece calls put for every piece, with the slots that it takes and the content of its document, and fills the slots of padding.
+func eachPiece[T int32 | uint16](b *Batch, slots []T, pad T, put func(slots []T, c Content, p packonline.Piece)) {
 	for i, pieces := range b.Pieces {
 		row := slots[i*b.Bucket : (i+1)*b.Bucket]
 		for _, p := range pieces {
-			put(row[:p.Length], b.Contents[p.Doc].Tokens[p.Start:p.Start+p.Length])
+			put(row[:p.Length], b.Contents[p.Doc], p)
 			row = row[p.Length:]
 		}
 		for k := range row {
@@ -64,6 +76,17 @@ func narrow(slots []uint16, ids []int32) (bits uint32) {
 		bits |= uint32(id)
 	}
 	return bits
+}
+
+// fits16 reports whether ids with these bits fit 16 bits: negative ones have the top bit set.
+func fits16(bits uint32) bool { return bits <= math.MaxUint16 }
+
+// widen is the reverse of narrow.
+func widen(slots []int32, ids []uint16) {
+	slots = slots[:len(ids)]
+	for i, id := range ids {
+		slots[i] = int32(id)
+	}
 }
 
 // Within says which of its message's documents a piece is of.

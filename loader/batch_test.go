@@ -16,7 +16,8 @@ func TestIDsOfABatch(t *testing.T) {
 		for at := range last + 1 {
 			ids := []int32{10, 11, 12, 13, 14, 15}
 			ids[at] = id
-			b := &loader.Batch{Bucket: bucket, Rows: len(pieces), Pieces: pieces, Pad: 9, Contents: map[uint64]loader.Content{document: {Tokens: ids}}}
+			content := loader.Content{Tokens: ids}
+			b := &loader.Batch{Bucket: bucket, Rows: len(pieces), Pieces: pieces, Pad: 9, Contents: map[uint64]loader.Content{document: content}}
 			wide := slices.Concat(ids[2:5], ids[:1], slices.Repeat([]int32{9}, 4), ids[1:], slices.Repeat([]int32{9}, 3+bucket))
 			have, narrow, want := slices.Repeat([]int32{-5}, len(wide)), slices.Repeat([]uint16{5}, len(wide)), make([]uint16, len(wide))
 			for i, id := range wide {
@@ -27,6 +28,20 @@ func TestIDsOfABatch(t *testing.T) {
 			}
 			if ok := b.NarrowIDs(narrow); ok != (id >= 0 && id < 1<<16) || !slices.Equal(narrow, want) {
 				t.Fatalf("rows with id %d hold %d as 16 bits each, want %d; all fit: %v", id, narrow, want, ok)
+			}
+			small := content.Narrowed()
+			if fits := id >= 0 && id < 1<<16; (small.Narrow != nil) != fits || small.Len() != len(ids) || !slices.Equal(small.TokenIDs(1, last+1), ids[1:]) ||
+				fits && 2*small.Bytes() != content.Bytes() {
+				t.Fatalf("%d narrowed: %+v", ids, small)
+			}
+			b.Contents[document] = small
+			clear(have)
+			clear(narrow)
+			if b.IDs(have); !slices.Equal(have, wide) {
+				t.Fatalf("rows of a narrow document hold %d, want %d", have, wide)
+			}
+			if ok := b.NarrowIDs(narrow); ok != (id >= 0 && id < 1<<16) || !slices.Equal(narrow, want) {
+				t.Fatalf("rows of a narrow document hold %d as 16 bits each, want %d; all fit: %v", narrow, want, ok)
 			}
 		}
 	}

@@ -9,7 +9,8 @@ import (
 
 // Content is what a document brings to the rows that hold it: one value a token.
 type Content struct {
-	Tokens []int32   // end-of-document token included
+	Tokens []int32   // end-of-document token included; nil where Narrow has them
+	Narrow []uint16  // the tokens in half the memory, where all fit 16 bits; else nil
 	Loss   plan.Runs // which of them have a loss
 	// Weight is a factor of the loss of its tokens, where that is not 1; else nil.
 	Weight *float32
@@ -63,10 +64,35 @@ func (c Content) weighs() bool {
 }
 
 // Len returns the length in tokens.
-func (c Content) Len() int { return len(c.Tokens) }
+func (c Content) Len() int { return len(c.Tokens) + len(c.Narrow) }
+
+// TokenIDs returns tokens [from, to), which may be those of the content itself.
+func (c Content) TokenIDs(from, to int) []int32 {
+	if c.Narrow == nil {
+		return c.Tokens[from:to]
+	}
+	ids := make([]int32, to-from)
+	widen(ids, c.Narrow[from:to])
+	return ids
+}
+
+// Narrowed returns the content with its tokens in memory of their own, as 16 bits each where all fit.
+func (c Content) Narrowed() Content {
+	if c.Tokens == nil {
+		return c
+	}
+	ids := make([]uint16, len(c.Tokens))
+	if fits16(narrow(ids, c.Tokens)) {
+		c.Tokens, c.Narrow = nil, ids
+	} else {
+		c.Tokens = slices.Clone(c.Tokens)
+	}
+	return c
+}
 
 const (
-	numberBytes = 4 // of a token's id, of a run's length and of a weight
+	narrowBytes = 2 // of a token's id that is narrow
+	numberBytes = 4 // of any other, of a run's length and of a weight
 	docNumbers  = 5 // of a document of several, with its weight
 )
 
@@ -76,5 +102,5 @@ func (c Content) Bytes() int64 {
 	if c.Weight != nil {
 		n++
 	}
-	return numberBytes*int64(n) + c.Beside.bytes()
+	return numberBytes*int64(n) + narrowBytes*int64(cap(c.Narrow)) + c.Beside.bytes()
 }

@@ -172,7 +172,7 @@ func TestTransformationsInARun(t *testing.T) {
 		t.Error("the metrics tell of no document that was cut")
 	}
 	shown, err := d.Run().Show(t.Context(), 1)
-	if err != nil || !slices.Equal(shown.Tokens, documents[1]) {
+	if err != nil || !slices.Equal(shown.TokenIDs(0, shown.Len()), documents[1]) {
 		t.Errorf("document 1 is shown as %+v, %v", shown, err)
 	}
 	if err := stop(d, 20*time.Second); err != nil {

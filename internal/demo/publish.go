@@ -13,6 +13,9 @@ import (
 // source is the source that the demo publishes to.
 const source = "demo"
 
+// batchBytes is how much is committed at once: little, so that the planner sees the first documents soon, and few wait in this process.
+const batchBytes = 2 << 20
+
 // fullPatience is how long the publisher waits for room. Nobody commits steps in a demo, so a full stream stays full.
 const fullPatience = 10 * time.Second
 
@@ -29,7 +32,7 @@ func (j *Job) publish(ctx context.Context, url string) error {
 	defer cancel(nil)
 	var full *time.Timer // used by the publisher's goroutine alone
 	p, err := publishing.Open(ctx, store, j.documents.Inputs, publishing.Options{
-		Source: source, Unrecorded: true, Limit: j.Limit, SkipTooLarge: true, SkipBad: true,
+		Source: source, BatchBytes: batchBytes, Unrecorded: true, Limit: j.Limit, SkipTooLarge: true, SkipBad: true,
 		OnWait: func(reason string) {
 			if full != nil {
 				full.Stop()

@@ -24,6 +24,7 @@ type Options struct {
 	SkipTooLarge bool // leave out, and count, documents larger than the server takes; else they are a *RefusedError
 	SkipBad      bool // the same for lines and rows that are not documents
 
+	BatchBytes int   // of what is committed at once, as in publish.Options
 	Unrecorded bool  // keep no record beside the stream
 	Limit      int64 // publish at most so many documents; 0 is all. Wants Unrecorded: no input is complete
 
@@ -64,7 +65,7 @@ func Open(ctx context.Context, store *stream.Store, inputs []*corpus.Input, o Op
 	}
 	p := &Publishing{inputs: inputs, options: o, began: time.Now()}
 	var err error
-	p.publisher, err = publish.New(context.WithoutCancel(ctx), store, o.Source, publish.Options{OnWait: o.OnWait, Tracer: o.Tracer})
+	p.publisher, err = publish.New(context.WithoutCancel(ctx), store, o.Source, publish.Options{BatchBytes: o.BatchBytes, OnWait: o.OnWait, Tracer: o.Tracer})
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func TestContentsAreThoseOfEachDocument(t *testing.T) {
 	want := map[uint64][]int32{}
 	for _, sequence := range ask {
 		if again, err := l.Content(ctx, sequence); err == nil {
-			want[sequence] = again.Tokens
+			want[sequence] = again.TokenIDs(0, again.Len())
 		}
 	}
 	var mu sync.Mutex
@@ -49,7 +49,7 @@ func TestContentsAreThoseOfEachDocument(t *testing.T) {
 		if _, twice := got[sequence]; twice {
 			t.Errorf("document %d comes twice", sequence)
 		}
-		got[sequence] = content.Tokens
+		got[sequence] = content.TokenIDs(0, content.Len())
 		if content.Stored == 0 {
 			t.Errorf("document %d does not say when it was stored", sequence)
 		}

@@ -68,8 +68,8 @@ func FuzzBatch(f *testing.F) {
 			start += int32(x.Length)
 			total += x.Length
 		}
-		if total != len(doc.Tokens) || len(doc.Parts) != len(got.several) {
-			t.Fatalf("%d tokens of documents, %d in the message", total, len(doc.Tokens))
+		if total != doc.Len() || len(doc.Parts) != len(got.several) {
+			t.Fatalf("%d tokens of documents, %d in the message", total, doc.Len())
 		}
 		if b := doc.Beside; b != nil {
 			if b.Meta != nil && len(b.Meta) != len(d.meta)*len(doc.Docs) || b.Columns != nil && len(b.Columns) != len(d.columns) {
@@ -81,7 +81,7 @@ func FuzzBatch(f *testing.F) {
 				}
 			}
 		}
-		for _, id := range doc.Tokens {
+		for _, id := range doc.TokenIDs(0, doc.Len()) {
 			if id < 0 || int(id) >= d.vocab {
 				t.Fatalf("id %d", id)
 			}

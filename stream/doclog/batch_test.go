@@ -73,7 +73,7 @@ func TestBatch(t *testing.T) {
 		stream.Message{Data: []byte("one")})
 	want := loader.Document{Sequence: 1}
 	half := float32(0.5)
-	want.Tokens = []int32{1, 2, 3, testEnd, 4, 5, testEnd, 6, testEnd, 7, testEnd}
+	want.Narrow = []uint16{1, 2, 3, testEnd, 4, 5, testEnd, 6, testEnd, 7, testEnd}
 	want.Loss = plan.Runs{1, 7, 3}
 	want.Docs = []loader.Doc{{Start: 0, Weight: &half}, {Start: 4}, {Start: 4}, {Start: 7}, {Start: 9}}
 	want.Parts = []plan.Part{{Length: 4, Loss: plan.Runs{1, 3}}, {Skip: plan.SkipEmpty}, {Length: 3, Skip: plan.SkipMasked, Loss: plan.Runs{0, 3}}, {Length: 2, Loss: plan.Runs{0, 1, 1}}, {Length: 2}}

@@ -70,11 +70,12 @@ func (p part) any() bool { return len(p.text) > 0 }
 
 // decoder is what decoding depends on besides the message.
 type decoder struct {
-	fingerprint string // tokens must come from this tokenizer
-	vocab       int    // ids are 0 ... vocab-1
-	limit       int    // tokens that a document may have, its end included
-	dimension   int    // of embeddings, 0 when no one asks for them
-	batches     bool   // messages may hold several documents
+	fingerprint string  // tokens must come from this tokenizer
+	vocab       int     // ids are 0 ... vocab-1
+	limit       int     // tokens that a document may have, its end included
+	room        []int32 // scratch space for tokens, which then last as long as that; nil: new memory
+	dimension   int     // of embeddings, 0 when no one asks for them
+	batches     bool    // messages may hold several documents
 	columns     []tokenColumn
 	meta        []metaColumn
 	passed      []string // columns that documents may have and the run leaves out
@@ -187,7 +188,11 @@ func (d decoder) decodeTokens(f fields, data []byte) ([]int32, *deadletter.Probl
 	if n > d.limit {
 		return nil, bad(tooLarge, "%d tokens, a document may have %d", n, d.limit)
 	}
-	ids := make([]int32, n, n+1)
+	ids := d.room
+	if cap(ids) <= n {
+		ids = make([]int32, 0, n+1)
+	}
+	ids = ids[:n]
 	if uint64(copyIDs(ids, data)) >= uint64(d.vocab) {
 		for i, id := range ids {
 			if uint64(uint32(id)) >= uint64(d.vocab) {

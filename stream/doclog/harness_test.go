@@ -85,12 +85,12 @@ func (s *source) settle(t testing.TB) {
 // docText is a document's tokens as text again, without the end.
 func docText(t testing.TB, d loader.Document) string {
 	t.Helper()
-	n := len(d.Tokens)
-	if n == 0 || d.Tokens[n-1] != testEnd {
+	n := d.Len()
+	if n == 0 || d.TokenIDs(n-1, n)[0] != testEnd {
 		t.Fatalf("document %d (%s) does not end with the end token", d.Sequence, d.Skip)
 	}
 	out := make([]byte, n-1)
-	for i, id := range d.Tokens[:n-1] {
+	for i, id := range d.TokenIDs(0, n-1) {
 		out[i] = byte(id)
 	}
 	return string(out)

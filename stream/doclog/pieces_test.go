@@ -2,13 +2,18 @@ package doclog
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/stream"
 )
 
 // splitAt splits documents of more tokens.
@@ -274,6 +279,43 @@ func TestSplitOfTokenizersThatMarkTheBeginning(t *testing.T) {
 	}
 	if want := spelled(" abc defgh"); !slices.Equal(joined, want) {
 		t.Errorf("%v, want %v", joined, want)
+	}
+}
+
+// Documents have their ids as 16 bits each where the vocabulary is that small, in memory of their own: the next one changes none.
+func TestDocumentsOfASmallVocabulary(t *testing.T) {
+	for name, c := range map[string]plan.DocumentsConfig{"as they are": {}, "with bos": {BOS: "257"}, "cut": {MaxTokens: plan.MaxTokens{At: 5, Do: plan.MaxCut}},
+		"split": splitAt(4), "filled in": {FIM: fills(1, 0)}} {
+		var all [2][][]int32
+		for i, vocab := range []int{1 << 16, 1<<16 + 1} {
+			tokens := byteTokenizing(c, 1)
+			tokens.VocabSize = vocab
+			x := newTransforming(t, tokens)
+			l := Log{transform: x.transform, decoder: decoder{limit: tokens.limit(), vocab: vocab, fingerprint: "x"}}
+			var docs []loader.Document
+			for _, text := range []string{"one", "another one", "a third one, longer than both", "4"} {
+				var ids []byte
+				for _, id := range spelled(text) {
+					ids = binary.LittleEndian.AppendUint32(ids, uint32(id))
+				}
+				for _, m := range []message{{data: []byte(text)}, {data: ids, header: header("Content-Type", stream.TypeTokens, stream.HeaderTokenizer, "x")}} {
+					doc, failed := l.document(&m, x.encoder)
+					if failed != nil {
+						t.Fatal(failed)
+					}
+					docs = append(docs, doc)
+				}
+			}
+			for _, doc := range docs {
+				if small := vocab == 1<<16; (doc.Narrow != nil) != small || (doc.Tokens == nil) != small {
+					t.Errorf("%s, a vocabulary of %d: %d tokens, %d of them narrow", name, vocab, doc.Len(), len(doc.Narrow))
+				}
+				all[i] = append(all[i], doc.TokenIDs(0, doc.Len()))
+			}
+		}
+		if diff := cmp.Diff(all[1], all[0]); diff != "" {
+			t.Errorf("%s: -32 bits +16 bits:\n%s", name, diff)
+		}
 	}
 }
 

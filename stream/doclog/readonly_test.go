@@ -36,7 +36,7 @@ func TestReadDocuments(t *testing.T) {
 	if d := nextDoc(t, src); d.Skip != plan.SkipUndecodable {
 		t.Errorf("the first document is %+v", d)
 	}
-	if d := nextDoc(t, src); len(d.Tokens) != 3 {
+	if d := nextDoc(t, src); d.Len() != 3 {
 		t.Errorf("the second document is %+v", d)
 	}
 	if c := l.DeadLetters(); c != (deadletter.Counts{}) {

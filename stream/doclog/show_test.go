@@ -39,8 +39,8 @@ func TestShow(t *testing.T) {
 		if got.Info.Sequence != sequence || got.Info.Path != want.path || got.Skip != want.skip || !strings.HasPrefix(got.Problem, want.problem) || (got.Problem == "") != (want.problem == "") {
 			t.Errorf("document %d is shown as %+v", sequence, got)
 		}
-		if want.skip == "" && docText(t, got.Document) != want.text || want.skip != "" && len(got.Tokens) > 0 {
-			t.Errorf("document %d has tokens %v", sequence, got.Tokens)
+		if want.skip == "" && docText(t, got.Document) != want.text || want.skip != "" && got.Len() > 0 {
+			t.Errorf("document %d has tokens %v", sequence, got.Narrow)
 		}
 	}
 	if n := len(deadLetters(t, s)); n > 0 {

@@ -165,7 +165,7 @@ func (e *encoder) encode(text []byte) (ids []int32, failed *deadletter.Problem, 
 	if failed, stack = e.run(func(inner Encoder) { ids = inner.EncodePart(e.scratch[:0], text, true, true) }); failed != nil {
 		return nil, failed, stack
 	}
-	e.keep(ids)
+	e.scratch = kept(ids)
 	return ids, nil, nil
 }
 
@@ -187,7 +187,7 @@ func (e *encoder) encodeParts(parts []part, limit int) (ids []int32, ends []int,
 			return nil, nil, bad(tooLarge, "%d tokens or more, a document may have %d", len(ids), limit), nil
 		}
 	}
-	e.keep(ids)
+	e.scratch = kept(ids)
 	return ids, ends, nil, nil
 }
 
@@ -195,13 +195,12 @@ func textRefused() *deadletter.Problem {
 	return bad(noTokenizer, "the document is text and the run takes tokenized documents only")
 }
 
-// keep keeps the scratch space for the next document.
-func (e *encoder) keep(ids []int32) {
-	if cap(ids) <= maxScratch {
-		e.scratch = ids[:0]
-	} else {
-		e.scratch = nil
+// kept is the scratch space of ids, for the next document.
+func kept(ids []int32) []int32 {
+	if cap(ids) > maxScratch {
+		return nil
 	}
+	return ids[:0]
 }
 
 // run lends an encoder to f. What panics is told, and its encoder is not used any more.
@@ -230,9 +229,16 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 	if m.garbled {
 		return skipped(doc, plan.SkipUndecodable), bad(badHeaders, "the header block is malformed")
 	}
-	d, failed := l.decoder.decode(m.header, m.data)
+	decoder := l.decoder
+	if l.transform.narrow {
+		decoder.room = e.scratch
+	}
+	d, failed := decoder.decode(m.header, m.data)
 	if failed != nil {
 		return skipped(doc, plan.SkipUndecodable), failed
+	}
+	if l.transform.narrow && d.tokens != nil {
+		e.scratch = kept(d.tokens)
 	}
 	about := topic{e.hints, m.subject, d.path, d.vector}
 	if d.several != nil {
@@ -243,7 +249,7 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 		if failed != nil {
 			return skipped(doc, plan.SkipUndecodable), failed
 		}
-		l.stamp(&doc, m)
+		l.finish(&doc, m)
 		return doc, nil
 	}
 	made, failed, stack := l.transform.document(&d, e)
@@ -269,12 +275,16 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 			doc.Beside = &loader.Beside{Meta: d.meta}
 		}
 	}
-	l.stamp(&doc, m)
+	l.finish(&doc, m)
 	return doc, nil
 }
 
-// stamp notes when the message of a document that is used was stored, and its trace where it is sampled. A message of several is traced whole.
-func (l *Log) stamp(doc *loader.Document, m *message) {
+// finish narrows the tokens of a document that is used, where all of a run's ids are narrow, and notes when its message was stored, and its trace where it
+// is sampled. A message of several is traced whole.
+func (l *Log) finish(doc *loader.Document, m *message) {
+	if l.transform.narrow {
+		doc.Content = doc.Narrowed()
+	}
 	doc.Stored = m.time.UnixNano()
 	if l.tracer != nil {
 		doc.Trace = l.tracer.Sample(fieldsOf(m.header).get(stream.HeaderTrace), l.created, m.sequence)

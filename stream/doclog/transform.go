@@ -21,13 +21,14 @@ type transform struct {
 	do       string // what becomes of longer ones
 	fim      *fim   // nil: no document is filled in
 	limit    int    // tokens that a document may have in the end
+	narrow   bool   // documents have their ids as 16 bits each
 	columns  []tokenColumn
 	decode   func(dst []byte, ids []int32) []byte
 }
 
 func newTransform(t Tokenizing, limit int) (transform, error) {
 	c := t.Documents
-	x := transform{bos: -1, end: t.End, max: c.MaxTokens.At, do: c.MaxTokens.Do, limit: limit, decode: t.Decode, columns: tokenColumns(c)}
+	x := transform{bos: -1, end: t.End, max: c.MaxTokens.At, do: c.MaxTokens.Do, limit: limit, narrow: t.VocabSize <= 1<<16, decode: t.Decode, columns: tokenColumns(c)}
 	var err error
 	if c.BOS.Set() {
 		if x.bos, err = t.id("documents.bos", c.BOS); err != nil {
@@ -63,6 +64,7 @@ type made struct {
 type draft struct {
 	ids     []int32 // in the encoder's scratch space, unless they came so
 	given   bool    // they came so, with room for one more
+	stays   bool    // what becomes of it may be in the encoder's scratch space
 	first   int
 	loss    []int32 // lengths of runs of ids with and without a loss, in turns, of which any may be 0; nil: all have one
 	endLoss bool    // whether an end has one
@@ -76,7 +78,7 @@ type draft struct {
 
 func (d *draft) own() []int32 { return d.ids[d.first:] }
 
-// document makes what a run takes of a document.
+// document makes what a run takes of a document. Where ids are narrow, those of one that is not split last until the encoder's next document.
 func (t *transform) document(x *decoded, e *encoder) (m made, failed *deadletter.Problem, stack []byte) {
 	var d draft
 	switch {
@@ -97,6 +99,7 @@ func (t *transform) document(x *decoded, e *encoder) (m made, failed *deadletter
 	case d.split:
 		return t.pieces(&d, e)
 	}
+	d.stays = t.narrow
 	m, failed = t.whole(&d)
 	return m, failed, nil
 }
@@ -253,7 +256,7 @@ func (t *transform) around(d *draft) (m made, failed *deadletter.Problem) {
 		return m, bad(tooLarge, "%d tokens, a document may have %d", n, t.limit)
 	}
 	m.cut, m.loss = d.cut, d.runs(puts, ends)
-	laid := puts || d.form != nil || d.cut
+	laid := puts || d.form != nil || d.cut && !d.stays
 	m.tokens = d.ids
 	if laid {
 		put := added{bos: t.bos}
@@ -265,7 +268,7 @@ func (t *transform) around(d *draft) (m made, failed *deadletter.Problem) {
 	if ends {
 		m.tokens = append(m.tokens, t.end)
 	}
-	if !laid && !d.given {
+	if !laid && !d.given && !d.stays {
 		m.tokens = slices.Clone(m.tokens) // out of what is used again, with its end, so that the new memory is not cleared first
 	}
 	if d.came.columns != nil {

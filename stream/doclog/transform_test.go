@@ -2,6 +2,7 @@ package doclog
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -138,29 +139,32 @@ func TestTransform(t *testing.T) {
 		{name: "one is filled in", c: plan.DocumentsConfig{BOS: "257", FIM: fills(1, 0)}, in: text("b"), want: "<PSMb>"},
 		{name: "with the suffix first", c: plan.DocumentsConfig{BOS: "257", FIM: fills(1, 1)}, in: ids("<b>"), want: "<PSMb>"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			x := newTransforming(t, byteTokenizing(tt.c, 3))
-			m := x.make(t, tt.in)
-			if m.skip == plan.SkipMasked {
-				m.tokens, m.loss = nil, nil
-			}
-			if (tt.skip == "") != (m.skip == "") || m.skip != tt.skip || m.cut != tt.cut || !slices.Equal(m.loss, tt.loss) || (m.loss == nil) != (tt.loss == nil) {
-				t.Errorf("%+v", m)
-			}
-			if len(m.tokens) > 0 && m.tokens[0] == bosToken && tt.c.FIM.Rate > 0 { // where the cuts lie is drawn
-				content, _ := unfilled(t, m.tokens[1:len(m.tokens)-1])
-				if len(m.tokens) != len(tt.want) || len(content) != 1 || content[0] != 'b' {
-					t.Errorf("%v", m.tokens)
+		for _, narrow := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, narrow %v", tt.name, narrow), func(t *testing.T) {
+				x := newTransforming(t, byteTokenizing(tt.c, 3))
+				x.transform.narrow = narrow
+				m := x.make(t, tt.in)
+				if m.skip == plan.SkipMasked {
+					m.tokens, m.loss = nil, nil
 				}
-				return
-			}
-			if !slices.Equal(m.tokens, spelled(tt.want)) {
-				t.Errorf("tokens %v, want %v", m.tokens, spelled(tt.want))
-			}
-			if m.cut && cap(m.tokens) > len(m.tokens) {
-				t.Errorf("%d tokens keep room for %d", len(m.tokens), cap(m.tokens))
-			}
-		})
+				if (tt.skip == "") != (m.skip == "") || m.skip != tt.skip || m.cut != tt.cut || !slices.Equal(m.loss, tt.loss) || (m.loss == nil) != (tt.loss == nil) {
+					t.Errorf("%+v", m)
+				}
+				if len(m.tokens) > 0 && m.tokens[0] == bosToken && tt.c.FIM.Rate > 0 { // where the cuts lie is drawn
+					content, _ := unfilled(t, m.tokens[1:len(m.tokens)-1])
+					if len(m.tokens) != len(tt.want) || len(content) != 1 || content[0] != 'b' {
+						t.Errorf("%v", m.tokens)
+					}
+					return
+				}
+				if !slices.Equal(m.tokens, spelled(tt.want)) {
+					t.Errorf("tokens %v, want %v", m.tokens, spelled(tt.want))
+				}
+				if !narrow && m.cut && cap(m.tokens) > len(m.tokens) {
+					t.Errorf("%d tokens keep room for %d", len(m.tokens), cap(m.tokens))
+				}
+			})
+		}
 	}
 }
 

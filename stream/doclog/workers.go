@@ -141,7 +141,7 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 				empty++
 			}
 		}
-		tokens += int64(len(doc.Tokens))
+		tokens += int64(doc.Len())
 		c.docs[i] = doc
 		cost := tokenizedCost(doc)
 		r.budget.move(fetchedCost(m), cost)

@@ -32,7 +32,7 @@ func TestLargeDocument(t *testing.T) {
 		checkCounted(t, src, 1, 100)
 		for i, want := range [][]byte{large, large[:300<<10], large[:3<<20]} {
 			if d := nextDoc(t, src); docText(t, d) != string(want) {
-				t.Errorf("document %d of %d bytes came as %d tokens", 101+i, len(want), len(d.Tokens))
+				t.Errorf("document %d of %d bytes came as %d tokens", 101+i, len(want), d.Len())
 			}
 		}
 		checkCounted(t, src, 104, 100)
@@ -66,8 +66,8 @@ func TestBufferIsBounded(t *testing.T) {
 	}
 	for i := range n {
 		d := nextDoc(t, src)
-		if len(d.Tokens) != size+1 || d.Tokens[0] != int32(byte(i)) {
-			t.Fatalf("document %d has %d tokens of %d", i+1, len(d.Tokens), d.Tokens[0])
+		if d.Len() != size+1 || d.Narrow[0] != uint16(byte(i)) {
+			t.Fatalf("document %d has %d tokens of %d", i+1, d.Len(), d.Narrow[0])
 		}
 		check()
 	}
@@ -151,8 +151,8 @@ func TestWorkersKeepTheOrder(t *testing.T) {
 	}
 	src := openSource(t, l, 1)
 	for i := range n {
-		if d := nextDoc(t, src); d.Sequence != uint64(i+1) || d.Tokens[0] != int32(i) {
-			t.Fatalf("document %d came as sequence %d with %d", i+1, d.Sequence, d.Tokens[0])
+		if d := nextDoc(t, src); d.Sequence != uint64(i+1) || d.Narrow[0] != uint16(i) {
+			t.Fatalf("document %d came as sequence %d with %d", i+1, d.Sequence, d.Narrow[0])
 		}
 	}
 	if most.Load() != 2 {
