@@ -118,12 +118,18 @@ func (f *fleet) do(name string, body map[string]any) {
 	doSomewhere(f.ctx, f.t, f.uris(), name, body, f.logs)
 }
 
-// logs are the ends of what the daemons have logged.
+// logs are the calls that the daemons could not serve, and the ends of all that they have logged.
 func (f *fleet) logs() string {
 	var b strings.Builder
 	for i, v := range f.members {
 		all := v.logged()
-		fmt.Fprintf(&b, "daemon %d:\n%s\n", i, all[max(0, len(all)-4000):])
+		fmt.Fprintf(&b, "daemon %d:\n", i)
+		for line := range strings.Lines(all) {
+			if strings.Contains(line, "level=ERROR") && strings.Contains(line, "flight call failed") {
+				b.WriteString(line)
+			}
+		}
+		fmt.Fprintf(&b, "...\n%s\n", all[max(0, len(all)-4000):])
 	}
 	return b.String()
 }
