@@ -192,7 +192,10 @@ func (p *planReader) locate(ctx context.Context, step uint64) (uint64, error) {
 		}
 	}
 	at, s, err := p.stepFrom(ctx, lo, last)
-	if err == nil && s != step {
+	switch {
+	case err == nil && s < step: // it is the last one
+		err = errNoStep
+	case err == nil && s > step:
 		err = fmt.Errorf("the plan log holds step %d where step %d should be", s, step)
 	}
 	return at, err

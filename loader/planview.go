@@ -301,12 +301,20 @@ func notPlanned(step, planned uint64) error {
 		Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(planned, 10)}}
 }
 
-// stored reads a step from the plan log; a log that does not answer within patience is PLAN_LOG_DOWN.
+// stored reads a step from the plan log, which holds it: one that has not got it yet is read from a server that is behind the others. A log that does not
+// answer so within patience is PLAN_LOG_DOWN.
 func (v *planView) stored(ctx context.Context, step uint64) (*plan.Step, error) {
 	limit, cancel := context.WithTimeout(ctx, v.patience)
 	defer cancel()
-	s, err := v.reader.step(limit, step)
-	return s, v.patient(ctx, limit, step, err)
+	for {
+		s, err := v.reader.step(limit, step)
+		if !errors.Is(err, errNoStep) {
+			return s, v.patient(ctx, limit, step, err)
+		}
+		if pause(limit, leadPause) != nil {
+			return nil, v.patient(ctx, limit, step, err)
+		}
+	}
 }
 
 // patient turns the error of reading what the log says of a step into PLAN_LOG_DOWN when patience ended and ctx did not.

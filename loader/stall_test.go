@@ -232,6 +232,30 @@ func TestStallNamesTheCause(t *testing.T) {
 			t.Fatalf("Next = %v", err)
 		}
 	})
+	bubble(t, "plan log behind", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.options.Ahead, w.options.Stall = 1, 2*time.Second
+		w.docs.lengths(slices.Repeat([]int{16}, 4000)...)
+		run, stop := w.start(t)
+		r, _ := run.Join(loader.Place{World: 1}, 0)
+		var last *plan.Step
+		for range 100 { // more than are kept in memory
+			last, _ = r.Next(t.Context())
+		}
+		w.plan.lag(len(w.plan.records) - 10)
+		began := time.Now()
+		if _, err := run.Step(t.Context(), last.Index-90); reason(err) != loader.PlanLogDown || time.Since(began) != w.options.Stall {
+			t.Errorf("Step = %v after %v, from a log that stays behind", err, time.Since(began))
+		}
+		time.AfterFunc(time.Second, func() { w.plan.lag(0) })
+		if s, err := run.Step(t.Context(), last.Index-90); err != nil || s.Index != last.Index-90 {
+			t.Errorf("Step = %v from a log that catches up", err)
+		}
+		r.Close()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
 	bubble(t, "plan log down", func(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.options.Stall = 2 * time.Second

@@ -23,6 +23,14 @@ type memLog struct {
 	limit   int
 	block   chan struct{} // Append and Get wait for it when set
 	waiting int           // how many wait
+	behind  int           // how many of the records the end does not count, as on a server that is behind the others
+}
+
+// lag has the end of the log count n records less.
+func (l *memLog) lag(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.behind = n
 }
 
 // hold makes Append and Get wait until release is called.
@@ -88,7 +96,7 @@ func (l *memLog) Append(ctx context.Context, last uint64, records ...[]byte) err
 func (l *memLog) Last(context.Context) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return uint64(len(l.records)), nil
+	return uint64(len(l.records) - l.behind), nil
 }
 
 func (l *memLog) Get(ctx context.Context, at uint64) ([]byte, error) {

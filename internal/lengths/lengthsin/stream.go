@@ -44,7 +44,7 @@ func ReadStream(ctx context.Context, documents Log, name string, limit int, prog
 		}
 		for _, d := range docs {
 			if d.Skip == "" {
-				lengths = append(lengths, int32(len(d.Tokens)))
+				lengths = append(lengths, int32(d.Len()))
 			}
 			progress(len(lengths), want)
 			if d.Sequence == last || len(lengths) == want {
