@@ -200,15 +200,18 @@ func eval[T any](p *tab, expression string) T {
 	return value
 }
 
+// reloads are what a browser says of an expression when the page is loaded again meanwhile.
+var reloads = []string{"context with specified id", "context was destroyed", "Inspected target navigated"}
+
 // until waits until an expression is true, also beyond a reload of the page.
 func (p *tab) until(expression string) {
 	p.t.Helper()
 	for {
 		_, err := chromedp.Run(p.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(20*time.Second), chromedp.WithPollingInterval(50*time.Millisecond)))
-		switch {
-		case err == nil:
+		if err == nil {
 			return
-		case strings.Contains(err.Error(), "context with specified id") || strings.Contains(err.Error(), "context was destroyed"):
+		}
+		if slices.ContainsFunc(reloads, func(said string) bool { return strings.Contains(err.Error(), said) }) {
 			continue
 		}
 		says, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string](`document.body.innerText`))
