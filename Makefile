@@ -9,7 +9,8 @@ BIN      := $(CURDIR)/bin/loaderd
 # program: 6 MB. It stands here, and not in a target, so that the tests run with what is built.
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
 
-# Four at a time, the longest first: they wait for daemons, timeouts and each other's processes as much as they compute. What each prints comes when it ends, and one that fails ends none of the others.
+# Four at a time, the longest first: they wait for daemons, timeouts and each other's processes as much as they compute. What each prints comes when it ends,
+# and one that fails ends none of the others.
 TOGETHER = @$(MAKE) --no-print-directory -k -j4 -Otarget
 
 .PHONY: test

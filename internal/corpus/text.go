@@ -31,10 +31,9 @@ func (in *Input) readText(s source, r io.Reader) ([]byte, error) {
 	if s.size > 0 && s.size <= limit {
 		b.Grow(int(s.size) + bytes.MinRead)
 	}
-	for _, n := range []int64{sniffed, limit + 1 - sniffed} {
-		if _, err := b.ReadFrom(io.LimitReader(r, n)); err != nil || isBinary(b.Bytes()) {
-			return b.Bytes(), err
-		}
+	if _, err := b.ReadFrom(io.LimitReader(r, sniffed)); err != nil || isBinary(b.Bytes()) {
+		return b.Bytes(), err
 	}
-	return b.Bytes(), nil
+	_, err := b.ReadFrom(io.LimitReader(r, limit+1-sniffed))
+	return b.Bytes(), err
 }

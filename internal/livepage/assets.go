@@ -24,14 +24,13 @@ var files embed.FS
 // asset is a file of the page.
 type asset struct {
 	kind, tag string // Content-Type; ETag
-	plain     []byte
-	small     func() []byte // in gzip, made when it is asked for first: a daemon that nobody looks at starts without it
+	body
 }
 
 // assets serves the files of the page, by their names; / is index.html. A browser asks each time whether one has changed: after an update of the daemon no
 // page is made of two versions.
 func assets() http.Handler {
-	all := map[string]asset{}
+	all := map[string]*asset{}
 	err := fs.WalkDir(files, "page", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -59,19 +58,31 @@ func assets() http.Handler {
 		if takesGzip(q) {
 			h.Set("Content-Encoding", "gzip")
 			h.Set("ETag", strings.TrimSuffix(a.tag, `"`)+`-gzip"`)
-			b = a.small()
+			b = a.gzip()
 		}
 		http.ServeContent(w, q, "", time.Time{}, bytes.NewReader(b))
 	})
 }
 
-func assetOf(name string, b []byte) asset {
+func assetOf(name string, b []byte) *asset {
 	sum := sha256.Sum256(b)
 	kind := mime.TypeByExtension(path.Ext(name))
 	if strings.HasSuffix(name, ".js") { // a machine's own table of types must not say otherwise: browsers run no module of another type
 		kind = "text/javascript; charset=utf-8"
 	}
-	return asset{kind: kind, tag: `"` + hex.EncodeToString(sum[:8]) + `"`, plain: b, small: sync.OnceValue(func() []byte { return compressed(b) })}
+	return &asset{kind: kind, tag: `"` + hex.EncodeToString(sum[:8]) + `"`, body: body{plain: b}}
+}
+
+// body is what is sent, as it is or in gzip, which is made when it is asked for first: a daemon that nobody looks at does without it.
+type body struct {
+	plain   []byte
+	squeeze sync.Once
+	small   []byte // plain in gzip
+}
+
+func (b *body) gzip() []byte {
+	b.squeeze.Do(func() { b.small = compressed(b.plain) })
+	return b.small
 }
 
 // compressed returns b in gzip.

@@ -29,17 +29,9 @@ const askFor = 15 * time.Second
 
 // answer is what a question was answered with. It does not change.
 type answer struct {
-	made  time.Time
-	plain []byte // JSON, a line
-	err   error
-
-	squeeze sync.Once
-	small   []byte // plain in gzip
-}
-
-func (a *answer) gzip() []byte {
-	a.squeeze.Do(func() { a.small = compressed(a.plain) })
-	return a.small
+	made time.Time
+	body // JSON, a line
+	err  error
 }
 
 // viewers are the identities that look at this moment. The memory of one is given up when nobody looks any more: tokens are made up by whoever calls.

@@ -10,6 +10,12 @@ import (
 // Plain runs a NATS server that is not the daemon's own, on a free port of loopback, and returns its address. It ends with the test.
 func Plain(t testing.TB, opts *server.Options) string {
 	t.Helper()
+	return PlainServer(t, opts).Addr().String()
+}
+
+// PlainServer is Plain for those who want the server itself.
+func PlainServer(t testing.TB, opts *server.Options) *server.Server {
+	t.Helper()
 	opts.Host, opts.Port, opts.NoSigs, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, t.TempDir()
 	s, err := server.NewServer(opts)
 	if err != nil {
@@ -23,5 +29,5 @@ func Plain(t testing.TB, opts *server.Options) string {
 	if !s.ReadyForConnections(10 * time.Second) {
 		t.Fatal("natstest: the server does not listen")
 	}
-	return s.Addr().String()
+	return s
 }

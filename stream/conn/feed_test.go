@@ -35,19 +35,7 @@ func (s *inside) Health() error { return nil }
 // dialInside connects to a server inside this process, which knows users by name and password.
 func dialInside(t *testing.T) (*conn.Client, *inside) {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
-		MaxPayload: 8 << 20, Users: []*server.User{{Username: "who", Password: "secret"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not start")
-	}
+	s := natstest.PlainServer(t, &server.Options{JetStream: true, NoLog: true, MaxPayload: 8 << 20, Users: []*server.User{{Username: "who", Password: "secret"}}})
 	in := &inside{Server: s, password: "secret"}
 	login := func() (string, string) { return "who", in.password }
 	c, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{Server: in, Login: login, ReconnectWait: reconnectWait}, slog.New(slog.DiscardHandler))

@@ -59,7 +59,8 @@ class StepStream(Iterator[Step]):
         patience: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
-        """As `loaderd.Client` and `Client.stream`; `sources` None asks for them where the run has several. Without a `fingerprint` or a `run_id` the one found first must stay."""
+        """As `loaderd.Client` and `Client.stream`; `sources` None asks for them where the run has several. Without a `fingerprint` or a `run_id` the one
+        found first must stay."""
         self.daemons, self.rank, self.world, self.next_step = daemons, rank, world, step
         daemons.rank = rank
         self.run, self.fingerprint, self.documents, self.job = run, fingerprint, documents, job

@@ -159,7 +159,8 @@ class StepLoader(IterableDataset[Batch]):
                 continue
             batch = ready.mover.receive(ready.batch, ready.copied)
             self._passes.yielded()
-            self._tally.add(ready.seen, waited)
+            self._tally.waited += waited
+            self._tally.add(ready.seen)
             self._step = ready.step + 1  # last: what fails or is interrupted before comes again
             return batch
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar
 
 from loaderd.step import Step
-
-K = TypeVar("K", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,38 +30,29 @@ class Seen:
         return cls(1, step.tokens, step.rows * step.bucket - step.tokens, 0.0, MappingProxyType(sources), MappingProxyType({step.bucket: 1}))
 
     def __add__(self, other: Seen) -> Seen:
-        return Seen(
-            self.steps + other.steps,
-            self.tokens + other.tokens,
-            self.padding + other.padding,
-            self.waited + other.waited,
-            _added(self.sources, other.sources),
-            _added(self.buckets, other.buckets),
-        )
+        both = Tally()
+        both.add(self)
+        both.add(other)
+        return both.seen()
 
 
 class Tally:
-    """Adds what steps held up: Seen that grows, at no cost for those who do not look."""
+    """Seen that grows, at no cost for those who do not look."""
 
     def __init__(self) -> None:
         self.steps, self.tokens, self.padding, self.waited = 0, 0, 0, 0.0
         self.sources: dict[str, int] = {}
         self.buckets: dict[int, int] = {}
 
-    def add(self, step: Seen, waited: float) -> None:
-        """Counts a step, for which the trainer waited so long."""
-        self.steps += step.steps
-        self.tokens += step.tokens
-        self.padding += step.padding
-        self.waited += waited
-        for name, tokens in step.sources.items():
+    def add(self, seen: Seen) -> None:
+        self.steps += seen.steps
+        self.tokens += seen.tokens
+        self.padding += seen.padding
+        self.waited += seen.waited
+        for name, tokens in seen.sources.items():
             self.sources[name] = self.sources.get(name, 0) + tokens
-        for bucket, steps in step.buckets.items():
+        for bucket, steps in seen.buckets.items():
             self.buckets[bucket] = self.buckets.get(bucket, 0) + steps
 
     def seen(self) -> Seen:
         return Seen(self.steps, self.tokens, self.padding, self.waited, MappingProxyType(dict(self.sources)), MappingProxyType(dict(self.buckets)))
-
-
-def _added(a: Mapping[K, int], b: Mapping[K, int]) -> Mapping[K, int]:
-    return MappingProxyType(dict(a) | {k: a.get(k, 0) + n for k, n in b.items()})
