@@ -137,6 +137,9 @@ func (l *line) insert(each int, k *lineKey, ids *[4]uint64) {
 	copy(l.ids[n:], old.ids[:kept])
 }
 
+// full tells whether there is no room for another word. Where one of many ids takes the room it may go unnoticed.
+func (l *line) full() bool { return l.key[3]|l.ids[3] != 0 }
+
 // keysOf is how many keys the ids of a word take the place of.
 func keysOf(ids uint64, each int) int {
 	return max(1, (someIDs(ids).count()+idsEach*each-1)/(idsEach*each)) * each

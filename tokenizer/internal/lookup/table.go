@@ -10,6 +10,7 @@ type table struct {
 	key    [batchSize]lineKey
 	place  [batchSize]uint32 // bytes from the beginning of lines to the line of a word, later to its ids
 	origin [batchSize]uint32 // of the missing words: their lines
+	door   door
 }
 
 func newTable() *table {
@@ -103,7 +104,11 @@ func (t *table) append(dst []int32, n int, m *missing) []int32 {
 		places = places[words:]
 	}
 	for j, k := range m.word[:m.n] {
-		if ids := &t.lines[firstMissing+j].ids; !t.key[k].none() && someIDs(ids[0]).count() != elsewhere {
+		ids := &t.lines[firstMissing+j].ids
+		if t.key[k].none() || someIDs(ids[0]).count() == elsewhere {
+			continue
+		}
+		if !t.lines[t.origin[j]/lineBytes].full() || t.door.opens(m.hash[j]) {
 			t.insert(&t.key[k], t.origin[j], ids)
 		}
 	}

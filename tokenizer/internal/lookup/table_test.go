@@ -91,3 +91,45 @@ func TestLines(t *testing.T) {
 		}
 	}
 }
+
+// Into a line with room a word gets at once, into a full one the second time that it is missing. What it pushes out is the oldest.
+func TestFullLines(t *testing.T) {
+	w, _ := wordsOf(t, "cl100k_base")
+	e := &Encoder{words: w, known: newTable(), shared: w.shared()}
+	missing := func(word string) bool {
+		e.lookUp(nil, []byte(word), 0, []int32{int32(len(word))})
+		return e.missing.n > 0
+	}
+	words := wordsOfALine(5)
+	for i, word := range words {
+		if !missing(word) || missing(word) != (i == 4) {
+			t.Fatalf("word %d does not get in as it should", i)
+		}
+		if i == 4 && missing(word) {
+			t.Fatal("the last word does not get in")
+		}
+	}
+	for _, word := range words[1:] {
+		if missing(word) {
+			t.Fatalf("%s has fallen out", word)
+		}
+	}
+	if !missing(words[0]) {
+		t.Fatal("nothing has fallen out")
+	}
+}
+
+// wordsOfALine are n words of three letters, so of one to three ids, that are looked up in the same line.
+func wordsOfALine(n int) []string {
+	of := map[uint32][]string{}
+	for r := rand.New(rand.NewPCG(55, 56)); ; {
+		word := []byte{byte('A' + r.IntN(58)), byte('A' + r.IntN(58)), byte('A' + r.IntN(58))}
+		_, place := keyOfWord(word)
+		if !slices.Contains(of[place], string(word)) {
+			of[place] = append(of[place], string(word))
+		}
+		if len(of[place]) == n {
+			return of[place]
+		}
+	}
+}
