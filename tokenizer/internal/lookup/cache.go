@@ -154,13 +154,24 @@ func (t *briefWords) insert(b brief) {
 	}
 }
 
-// hashLong is the hash of a word of more than keyMax bytes.
+// hashLong is the hash of a word of more than shortWord bytes.
 func hashLong(word []byte) uint64 {
-	h := uint64(len(word))
-	for ; len(word) > 8; word = word[8:] {
-		h = mix(h, binary.LittleEndian.Uint64(word))
+	h, n := uint64(0), len(word)
+	for ; n > 32; n = len(word) {
+		h = mix(h^eight(word, 0), eight(word, 8))
+		word = word[16:]
 	}
-	var t [8]byte
-	copy(t[:], word)
-	return mix(h, binary.LittleEndian.Uint64(t[:]))
+	second, third := twoBetween(n)
+	return mix(h^mix(eight(word, 0), eight(word, second))^uint64(n), mix(eight(word, third), eight(word, n-8)))
 }
+
+// twoBetween is where, of a word of 8..32 bytes, the second and the third eight bytes are that together with the first and the last eight are all of
+// it: the smaller of 8 and n-8, the larger of n-16 and 0. It does not branch, as how long a word is, is unpredictable.
+func twoBetween(n int) (second, third int) {
+	n -= 16
+	below := n & (n >> 63)
+	return 8 + below, n - below
+}
+
+// eight are the eight bytes of s from i on.
+func eight(s []byte, i int) uint64 { return binary.LittleEndian.Uint64(s[i:]) }

@@ -187,20 +187,25 @@ func (c *caches) findCached(list []uint16, m *missing) (still int) {
 	return still
 }
 
-// learn takes the ids of the j-th missing word, which are at the end of m.ids from from on, and keeps those that fit.
-func (c *caches) learn(m *missing, j, from int) {
-	k := m.word[j]
-	ids, ok := packIDs(m.ids[from:])
-	if !ok {
-		c.ids[k] = manyIDs(from, len(m.ids))
+// learn takes the ids of the j-th missing word.
+func (c *caches) learn(m *missing, j int, b *idBytes) {
+	var ids packedIDs
+	ids.read(b)
+	some := wordIDs{someIDs(ids[0]), someIDs(ids[1])}
+	if some[0].count() > 2*idsEach {
+		from := len(m.ids)
+		m.ids = ids.append(m.ids)
+		c.learnMany(m, j, from)
 		return
 	}
-	m.ids = m.ids[:from]
-	c.ids[k] = ids
+	c.ids[m.word[j]] = some
 	if c.key[j] != noWord {
-		c.remember(c.key[j], ids)
+		c.remember(c.key[j], some)
 	}
 }
+
+// learnMany takes the ids of the j-th missing word that are in m.ids from from on.
+func (c *caches) learnMany(m *missing, j, from int) { c.ids[m.word[j]] = manyIDs(from, len(m.ids)) }
 
 // remember puts a word where it is found again.
 func (c *caches) remember(k wordKey, ids wordIDs) {

@@ -26,8 +26,10 @@ type known interface {
 	seed(w *seeds)
 	// find puts the words of s that start at i and end at ends that are not known into m, and asks for them in the shared words.
 	find(t *sharedWords, s []byte, i int, ends []int32, m *missing)
-	// learn takes the ids of the j-th missing word, which are at the end of m.ids from from on. Those that it can keep it takes away from there.
-	learn(m *missing, j, from int)
+	// learn takes the ids of the j-th missing word.
+	learn(m *missing, j int, ids *idBytes)
+	// learnMany takes those of one that has more, or larger ones, which are at the end of m.ids from from on and stay there.
+	learnMany(m *missing, j, from int)
 	// append appends the ids of the n words of the batch, all of which have been found or learned.
 	append(dst []int32, n int, m *missing) []int32
 }

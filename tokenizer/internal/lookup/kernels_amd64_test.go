@@ -45,9 +45,8 @@ func sameSteps(t *testing.T, lines []line, seed uint64, letters []byte) {
 				ids[i] = r.Int32N(idMask + 1)
 			}
 			own := &lines[firstMissing+j]
-			var ok bool
-			if own.ids, ok = packLine(ids); !ok {
-				own.ids = [4]uint64{elsewhere << (idsEach * idBits)}
+			if !own.ids.pack(ids) {
+				own.ids = packedIDs{elsewhere << (idsEach * idBits)}
 			}
 			place[k] = uint32(firstMissing+j) * lineBytes
 		}

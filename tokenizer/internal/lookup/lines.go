@@ -4,7 +4,10 @@ import "encoding/binary"
 
 // A line of the processor's caches has the ids and the keys of words of one kind: four of up to shortWord bytes, or two of up to keyMax. A word with
 // more ids than fit has those of the words behind it too, which then have no key. The newest are first.
-type line struct{ ids, key [4]uint64 }
+type line struct {
+	ids packedIDs
+	key [4]uint64
+}
 
 const (
 	lineBytes = 64
@@ -94,23 +97,70 @@ func (k *lineKey) none() bool { return k[1] == ^uint64(0) }
 // keysEach is how many keys of the line at a place one of a word is.
 func keysEach(place uint32) int { return 1 + int(place&middleBit/middleBit) }
 
-// packLine packs the ids of a word as lines have them; not ok if they do not fit.
-func packLine(ids []int32) (v [4]uint64, ok bool) {
+// packedIDs are the ids of a word: someIDs of which the first counts all.
+type packedIDs [4]uint64
+
+// pack packs the ids of a word; false if they do not fit.
+func (v *packedIDs) pack(ids []int32) bool {
 	if len(ids) > lineIDs {
-		return v, false
+		return false
 	}
-	for i, id := range ids {
+	*v = packedIDs{}
+	at, shift := 0, 0
+	for _, id := range ids {
 		if id > idMask {
-			return v, false
+			return false
 		}
-		v[i/idsEach] |= uint64(id) << (i % idsEach * idBits)
+		v[at&3] |= uint64(id) << shift
+		if shift += idBits; shift == idsEach*idBits {
+			at, shift = at+1, 0
+		}
 	}
 	v[0] |= uint64(len(ids)) << (idsEach * idBits)
-	return v, true
+	return true
+}
+
+func (v *packedIDs) append(dst []int32) []int32 {
+	n := len(dst) + someIDs(v[0]).count()
+	for _, some := range v {
+		var ids [idsEach]int32
+		someIDs(some).put(&ids)
+		dst = append(dst, ids[:]...)
+	}
+	return dst[:n]
+}
+
+// idBytes are packedIDs as a record of the shared words has them. What is behind those that have ids is of another record, which may just be written.
+type idBytes [32]byte
+
+// packed is false if a record has its ids unpacked.
+func (b *idBytes) packed() bool { return b[7]>>4 != elsewhere }
+
+// fromByte has, by the number of ids, from which byte on each of packedIDs is to be read: that of the last that has any, where a later one has none.
+var fromByte = func() (t [16][4]uint8) {
+	for count := range t {
+		for i := range t[count] {
+			t[count][i] = uint8(8 * min(i, max(0, count-1)/idsEach))
+		}
+	}
+	return t
+}()
+
+// read does not branch, as how many ids a word has is unpredictable.
+func (v *packedIDs) read(b *idBytes) {
+	first := eight(b[:], 0)
+	from := &fromByte[someIDs(first).count()&15]
+	v[0], v[1], v[2], v[3] = first, eight(b[:], int(from[1]&24)), eight(b[:], int(from[2]&24)), eight(b[:], int(from[3]&24))
+}
+
+func (v *packedIDs) write(b *idBytes) {
+	for i, three := range v {
+		binary.LittleEndian.PutUint64(b[8*i:], three)
+	}
 }
 
 // insert puts a word first into its line, where a word of its kind takes each keys, or more if it has many ids. What does not fit behind it falls out.
-func (l *line) insert(each int, k *lineKey, ids *[4]uint64) {
+func (l *line) insert(each int, k *lineKey, ids *packedIDs) {
 	if l.key[0] == k[0] && (each == 1 || l.key[1] == k[1]) {
 		return
 	}

@@ -13,6 +13,7 @@ type missing struct {
 	word   [batchSize]uint16 // which ones of the batch
 	hash   [batchSize]uint64
 	record [batchSize]uint32 // place in the shared words, or 0: a new word
+	packed idBytes           // of a word
 	ids    []int32           // of words that have too many of them to be kept
 	few    [merge.Lanes]merge.Few
 	lane   [merge.Lanes]uint16 // the missing word in few
@@ -26,11 +27,11 @@ func word(s []byte, i int, ends []int32, k int) []byte {
 	return s[i:ends[k]]
 }
 
-// findShared looks for missing words in the shared ones. It returns how many are not there.
-func (m *missing) findShared(t *sharedWords) (fresh int) {
+// findShared looks for missing words, which are those of s that start at i and end at ends, in the shared ones. It returns how many are not there.
+func (m *missing) findShared(t *sharedWords, s []byte, i int, ends []int32) (fresh int) {
 	record := m.record[:m.n]
 	for j, h := range m.hash[:m.n] {
-		record[j] = t.place(h)
+		record[j] = t.place(h, len(word(s, i, ends, int(m.word[j]))))
 		fresh += int(1 - min(record[j], 1))
 	}
 	t.askRecords(record)
@@ -43,7 +44,7 @@ func (e *Encoder) lookUp(dst []int32, s []byte, i int, ends []int32) []int32 {
 	e.known.find(e.shared, s, i, ends, m)
 	if m.n > 0 {
 		m.ids = m.ids[:0]
-		e.mergeNew(s, i, ends, m.findShared(e.shared))
+		e.mergeNew(s, i, ends, m.findShared(e.shared, s, i, ends))
 	}
 	return e.known.append(dst, len(ends), m)
 }
@@ -55,12 +56,11 @@ func (e *Encoder) mergeNew(s []byte, i int, ends []int32, fresh int) {
 	n := 0
 	for j, k := range m.word[:m.n] {
 		w := word(s, i, ends, int(k))
-		from := len(m.ids)
 		if p := m.record[j]; p != 0 && e.shared.has(p, w) {
-			m.ids = e.shared.appendIDs(m.ids, p)
-			e.known.learn(m, j, from)
+			e.recall(j, p, len(w))
 			continue
 		}
+		from := len(m.ids)
 		id, whole := e.words.whole[string(w)]
 		switch {
 		case whole:
@@ -75,8 +75,7 @@ func (e *Encoder) mergeNew(s []byte, i int, ends []int32, fresh int) {
 			}
 			continue
 		}
-		e.shared.insert(m.hash[j], w, m.ids[from:])
-		e.known.learn(m, j, from)
+		e.learn(j, from, w)
 	}
 	e.mergeFew(s, i, ends, n)
 }
@@ -88,7 +87,33 @@ func (e *Encoder) mergeFew(s []byte, i int, ends []int32, n int) {
 	for l, j := range m.lane[:n] {
 		from := len(m.ids)
 		m.ids = e.words.merges.AppendFew(m.ids, &m.few[l])
-		e.shared.insert(m.hash[j], word(s, i, ends, int(m.word[j])), m.ids[from:])
-		e.known.learn(m, int(j), from)
+		e.learn(int(j), from, word(s, i, ends, int(m.word[j])))
 	}
+}
+
+// learn takes the ids of the j-th missing word, which is w, from the end of m.ids, where they are from from on.
+func (e *Encoder) learn(j, from int, w []byte) {
+	m := &e.missing
+	var packed packedIDs
+	if !packed.pack(m.ids[from:]) {
+		e.shared.insert(m.hash[j], w, m.ids[from:], nil)
+		e.known.learnMany(m, j, from)
+		return
+	}
+	e.shared.insert(m.hash[j], w, m.ids[from:], &packed)
+	m.ids = m.ids[:from]
+	packed.write(&m.packed)
+	e.known.learn(m, j, &m.packed)
+}
+
+// recall takes the ids of the j-th missing word, of n bytes, from the record at a place.
+func (e *Encoder) recall(j int, place uint32, n int) {
+	m := &e.missing
+	if ids := e.shared.idsAt(place, n); ids.packed() {
+		e.known.learn(m, j, ids)
+		return
+	}
+	from := len(m.ids)
+	m.ids = e.shared.appendIDs(m.ids, place, n)
+	e.known.learnMany(m, j, from)
 }

@@ -10,9 +10,9 @@ import (
 // their ids. It is bounded, and a word that is in it stays; of a long text it has nearly all words that come again and
 // again. Which words are in it changes how long encoding takes, never what it gives.
 //
-// A word's hash names a bucket of eight slots, one line of the processor's caches. A slot is 0, or has 32 bits of the hash
-// above the place of a record: the number of bytes and of ids, the bytes, the ids. Records are only ever added, and a
-// slot is written when its record is complete.
+// A word's hash names a bucket of eight slots, one line of the processor's caches. A slot is 0, or has 32 bits of the hash, the
+// number of bytes, and the place of a record: the bytes, with room up to a multiple of eight, and the ids. Records are only ever
+// added, and a slot is written when its record is complete.
 type sharedWords struct {
 	slot   []atomics.Uint64
 	record []byte
@@ -24,6 +24,7 @@ const (
 	bucketSize  = 8
 	recordBytes = 56 << 20 // of which the system gives only what is used
 	recordMax   = 255      // bytes of a word, and ids of it
+	placeBits   = 24       // of a slot, for a place in eights of bytes
 )
 
 // newSharedWords returns a function that makes the words of a model when its first encoder asks for them.
@@ -31,7 +32,7 @@ func newSharedWords() func() *sharedWords {
 	return sync.OnceValue(func() *sharedWords {
 		t := new(sharedWords)
 		t.slot = offHeap[[bucketSize << bucketLog]atomics.Uint64](t)[:]
-		t.record = offHeap[[recordBytes]byte](t)[:]
+		t.record = offHeap[[recordBytes + len(idBytes{})]byte](t)[:]
 		t.used.Store(8)
 		return t
 	})
@@ -45,69 +46,110 @@ func (t *sharedWords) bucket(hash uint64) *[bucketSize]atomics.Uint64 {
 	return (*[bucketSize]atomics.Uint64)(t.slot[hash>>(64-bucketLog)*bucketSize:])
 }
 
-// place is that of the record of the word with a hash, or 0. Another word may have the same.
-func (t *sharedWords) place(hash uint64) uint32 {
+// tag is what a slot has above the place, for the word of n bytes with a hash.
+func tag(hash uint64, n int) uint64 { return hash<<32>>placeBits | uint64(n) }
+
+// place is the place of the record of the word of n bytes with a hash, or 0. Another word may have the same.
+func (t *sharedWords) place(hash uint64, n int) uint32 {
+	if n > recordMax {
+		return 0
+	}
+	name := tag(hash, n)
 	for range 2 {
 		b := t.bucket(hash)
-		for i := range b {
-			v := b[i].Load()
-			if v>>32 == hash&0xFFFFFFFF || v == 0 {
-				return uint32(v)
+		var found uint64
+		for i := range b { // not a branch: which slot it is, if any, is unpredictable
+			if v := b[i].Load(); v>>placeBits == name {
+				found = v
 			}
+		}
+		if found != 0 || b[bucketSize-1].Load() == 0 {
+			return uint32(found&(1<<placeBits-1)) * 8
 		}
 		hash ^= nextBucket
 	}
 	return 0
 }
 
-// has tells whether the record at a place is that of word.
+// has tells whether the record at a place, which is that of a word of as many bytes, is that of word.
 func (t *sharedWords) has(place uint32, word []byte) bool {
-	r := t.record[place:]
-	return int(r[0]) == len(word) && string(r[2:2+len(word)]) == string(word)
+	n := len(word)
+	r := t.record[place:][:n]
+	if n < 8 || n > 32 {
+		return string(r) == string(word)
+	}
+	second, third := twoBetween(n)
+	return (eight(r, 0)^eight(word, 0))|(eight(r, second)^eight(word, second))|(eight(r, third)^eight(word, third))|(eight(r, n-8)^eight(word, n-8)) == 0
 }
 
-// appendIDs appends the ids of the record at a place.
-func (t *sharedWords) appendIDs(dst []int32, place uint32) []int32 {
-	r := t.record[place:]
-	n := r[1]
-	for r = r[2+int(r[0]):]; n > 0; n-- {
-		dst = append(dst, int32(binary.LittleEndian.Uint32(r)))
+// idsAt are the ids of the record at a place, of a word of n bytes.
+func (t *sharedWords) idsAt(place uint32, n int) *idBytes {
+	return (*idBytes)(t.record[int(place)+(n+7)&^7:])
+}
+
+// appendIDs appends the ids of a record that has them unpacked.
+func (t *sharedWords) appendIDs(dst []int32, place uint32, n int) []int32 {
+	r := t.record[int(place)+(n+7)&^7:]
+	for left := r[0]; left > 0; left-- {
 		r = r[4:]
+		dst = append(dst, int32(binary.LittleEndian.Uint32(r[4:])))
 	}
 	return dst
 }
 
-// insert keeps the ids of a word, if there is room for it.
-func (t *sharedWords) insert(hash uint64, word []byte, ids []int32) {
-	size := int64(2+len(word)+4*len(ids)+7) &^ 7
-	if len(word) > recordMax || len(ids) > recordMax || t.used.Load()+size > recordBytes {
+// insert keeps the ids of a word, if there is room for it. packed are they once more, or nil if they do not fit.
+func (t *sharedWords) insert(hash uint64, word []byte, ids []int32, packed *packedIDs) {
+	if len(word) > recordMax || len(ids) > recordMax {
 		return
 	}
 	b := t.bucket(hash)
 	if b[bucketSize-1].Load() != 0 { // it is full
 		b = t.bucket(hash ^ nextBucket)
 	}
+	name := tag(hash, len(word))
 	for i := range b {
 		if v := b[i].Load(); v != 0 {
-			if v>>32 == hash&0xFFFFFFFF { // it is there already, or a word that hides it
+			if v>>placeBits == name { // it is there already, or a word that hides it
 				return
 			}
 			continue
 		}
-		end := t.used.Add(size)
-		if end > recordBytes {
-			return
-		}
-		place := end - size
-		r := append(t.record[place:place:end], byte(len(word)), byte(len(ids)))
-		r = append(r, word...)
-		for _, id := range ids {
-			r = binary.LittleEndian.AppendUint32(r, uint32(id))
-		}
-		for v := hash<<32 | uint64(place); i < bucketSize && !b[i].CompareAndSwap(0, v); i++ {
+		place := t.put(word, ids, packed)
+		for v := name<<placeBits | place/8; place != 0 && i < bucketSize && !b[i].CompareAndSwap(0, v); i++ {
 		}
 		return
 	}
+}
+
+// put makes a record. It returns its place, or 0 if there is no room.
+func (t *sharedWords) put(word []byte, ids []int32, packed *packedIDs) (place uint64) {
+	behind := (len(word) + 7) &^ 7
+	size := behind + 8*max(1, (len(ids)+idsEach-1)/idsEach)
+	if packed == nil {
+		size = behind + 8 + (4*len(ids)+7)&^7
+	}
+	if t.used.Load()+int64(size) > recordBytes {
+		return 0
+	}
+	end := t.used.Add(int64(size))
+	if end > recordBytes {
+		return 0
+	}
+	place = uint64(end) - uint64(size)
+	r := t.record[place:end]
+	copy(r, word)
+	r = r[behind:]
+	if packed != nil {
+		for i := 0; 8*i < len(r); i++ {
+			binary.LittleEndian.PutUint64(r[8*i:], packed[i&3])
+		}
+		return place
+	}
+	binary.LittleEndian.PutUint64(r, elsewhere<<(idsEach*idBits)|uint64(len(ids)))
+	for i, id := range ids {
+		binary.LittleEndian.PutUint32(r[8+4*i:], uint32(id))
+	}
+	return place
 }
 
 // touchBuckets reads the buckets of the words with these hashes. Nothing else is in its loop, so that many places are waited for at once.

@@ -22,14 +22,14 @@ func newTable() *table {
 // seed makes words known that are one token.
 func (t *table) seed(w *seeds) {
 	for text, id := range w.all() {
-		if ids, ok := packLine([]int32{id}); ok {
+		if ids := new(packedIDs); ids.pack([]int32{id}) {
 			k, place := keyOfWord(text)
-			t.insert(&k, place, &ids)
+			t.insert(&k, place, ids)
 		}
 	}
 }
 
-func (t *table) insert(k *lineKey, place uint32, ids *[4]uint64) {
+func (t *table) insert(k *lineKey, place uint32, ids *packedIDs) {
 	t.lines[place/lineBytes].insert(keysEach(place), k, ids)
 }
 
@@ -67,27 +67,28 @@ func (t *table) match(shared *sharedWords, from, to int, s []byte, i int, ends [
 	m.n = match(t.lines, t.key[from:to], t.place[from:to], &m.word, was, from)
 	hash := m.hash[was:m.n]
 	for j, k := range m.word[was:m.n] {
-		if key := &t.key[k&(batchSize-1)]; key.none() {
-			hash[j] = hashLong(word(s, i, ends, int(k)))
+		if w := word(s, i, ends, int(k)); len(w) <= shortWord {
+			hash[j] = t.key[k&(batchSize-1)].hash()
 		} else {
-			hash[j] = key.hash()
+			hash[j] = hashLong(w)
 		}
 	}
 	shared.askBuckets(hash, m.record[was:m.n])
 }
 
-// learn takes the ids of the j-th missing word, which are at the end of m.ids from from on, and keeps those that fit.
-func (t *table) learn(m *missing, j, from int) {
+// learn takes the ids of the j-th missing word.
+func (t *table) learn(m *missing, j int, ids *idBytes) { t.lineOf(m, j).ids.read(ids) }
+
+// learnMany takes the ids of the j-th missing word that are in m.ids from from on.
+func (t *table) learnMany(m *missing, j, from int) {
+	t.lineOf(m, j).ids = packedIDs{elsewhere << (idsEach * idBits), uint64(from), uint64(len(m.ids))}
+}
+
+// lineOf is the line of the j-th missing word, where it is looked for from now on.
+func (t *table) lineOf(m *missing, j int) *line {
 	k := m.word[j]
-	l := &t.lines[firstMissing+j]
 	t.origin[j], t.place[k] = t.place[k], uint32(firstMissing+j)*lineBytes
-	ids, ok := packLine(m.ids[from:])
-	if !ok {
-		l.ids = [4]uint64{elsewhere << (idsEach * idBits), uint64(from), uint64(len(m.ids))}
-		return
-	}
-	l.ids = ids
-	m.ids = m.ids[:from]
+	return &t.lines[firstMissing+j]
 }
 
 // append appends the ids of the n words of the batch, all of which are known now.
@@ -104,11 +105,10 @@ func (t *table) append(dst []int32, n int, m *missing) []int32 {
 		places = places[words:]
 	}
 	for j, k := range m.word[:m.n] {
-		ids := &t.lines[firstMissing+j].ids
-		if t.key[k].none() || someIDs(ids[0]).count() == elsewhere {
+		if !t.door.opens(m.hash[j]) && t.lines[t.origin[j]/lineBytes].full() { // what is mostly so goes first: the processor expects it then
 			continue
 		}
-		if !t.lines[t.origin[j]/lineBytes].full() || t.door.opens(m.hash[j]) {
+		if ids := &t.lines[firstMissing+j].ids; !t.key[k].none() && someIDs(ids[0]).count() != elsewhere {
 			t.insert(&t.key[k], t.origin[j], ids)
 		}
 	}

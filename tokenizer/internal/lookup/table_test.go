@@ -44,7 +44,7 @@ func TestLines(t *testing.T) {
 	for _, size := range []int{shortWord, keyMax} {
 		var lines [1]line
 		var newest []string
-		kept := map[string][4]uint64{}
+		kept := map[string]packedIDs{}
 		for range 20_000 {
 			word := make([]byte, size-r.IntN(3))
 			for i := range word {
@@ -54,7 +54,8 @@ func TestLines(t *testing.T) {
 			for i := range ids {
 				ids[i] = r.Int32N(idMask + 1)
 			}
-			packed, _ := packLine(ids)
+			var packed packedIDs
+			packed.pack(ids)
 			key, place := keyOfWord(word)
 			each := keysEach(place)
 			old, had := newest, kept[string(word)]
