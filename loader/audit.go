@@ -132,29 +132,29 @@ func (a *auditor) plans(ctx context.Context) error {
 		case a.replay.done && len(a.applier.Pending) == 0:
 			return nil
 		}
-		d, planned, err := a.next(ctx)
+		from, err := a.next(ctx)
 		if err != nil {
 			return err
 		}
+		d := from.take()
 		ready, err := a.applier.Document(d.arrival())
 		if err != nil {
 			return err
 		}
-		planned()
+		from.planned()
 		if err := a.compare(ready); err != nil {
 			return err
 		}
 	}
 }
 
-// next returns the document that the planner wants.
-func (a *auditor) next(ctx context.Context) (d Document, planned func(), err error) {
-	from, err := a.feeds.next(a.applier.Planner)
-	if err != nil {
-		return d, nil, err
+// next returns the feed that holds the document which the planner wants.
+func (a *auditor) next(ctx context.Context) (from *feed, err error) {
+	if from, err = a.feeds.next(a.applier.Planner); err != nil {
+		return nil, err
 	}
 	if from == nil {
-		return d, nil, errors.New("the log holds another step, and no source has a document left for it")
+		return nil, errors.New("the log holds another step, and no source has a document left for it")
 	}
 	look := time.NewTicker(statsInterval)
 	defer look.Stop()
@@ -162,17 +162,16 @@ func (a *auditor) next(ctx context.Context) (d Document, planned func(), err err
 		select {
 		case from.held = <-from.chunks:
 		case <-ctx.Done():
-			return d, nil, ctx.Err()
+			return nil, ctx.Err()
 		case <-look.C:
 			source, sequence, _ := a.applier.Planner.Wants()
 			s := from.reader.Status()
 			if m := a.applier.Planner.Mixture(); m != nil && !s.DrySince.IsZero() && sequence > s.Last && time.Since(s.DrySince) > lostAfter {
-				return d, nil, lostOfSource(a.run, m.Name(source), sequence, s.Last)
+				return nil, lostOfSource(a.run, m.Name(source), sequence, s.Last)
 			}
 		}
 	}
-	d, planned = from.take()
-	return d, planned, nil
+	return from, nil
 }
 
 // compare compares steps with those of the log. Steps behind the log's end are not compared: the daemon had not stored them yet.

@@ -142,18 +142,21 @@ func (f *feed) unlessHeld() <-chan []Document {
 	return f.chunks
 }
 
-// take returns the next document that is held. Behind the last one of a chunk it sends a value to done when planned is called.
-func (f *feed) take() (d Document, planned func()) {
-	d = f.held[0]
+// take returns the next document that is held.
+func (f *feed) take() Document {
+	d := f.held[0]
 	d.Source = f.source
 	if f.split != nil && d.Skip == "" && len(d.Parts) == 0 && !f.split(d) {
 		d.Skip = plan.SkipSplit
 	}
-	return d, func() {
-		if f.held = f.held[1:]; len(f.held) == 0 {
-			f.held = nil // lets the contents of the chunk go
-			f.done <- struct{}{}
-		}
+	return d
+}
+
+// planned says that the document which was taken last is planned. Behind the last one of a chunk it sends a value to done.
+func (f *feed) planned() {
+	if f.held = f.held[1:]; len(f.held) == 0 {
+		f.held = nil // lets the contents of the chunk go
+		f.done <- struct{}{}
 	}
 }
 

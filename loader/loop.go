@@ -147,9 +147,8 @@ func (l *loop) refresh(ctx context.Context) error {
 
 // addHeld plans the next document that a feed holds.
 func (l *loop) addHeld(ctx context.Context, from *feed) error {
-	d, planned := from.take()
-	defer planned()
-	return l.add(ctx, d)
+	defer from.planned()
+	return l.add(ctx, from.take())
 }
 
 func (l *loop) add(ctx context.Context, d Document) error {

@@ -22,13 +22,14 @@ type Feed struct {
 
 // Delivery is a message of a feed.
 type Delivery struct {
-	Subject, Reply string
-	Header         nats.Header
-	Raw            []byte // in place of Header: headers that are not read yet, which takes longer than taking the message
-	Garbled        bool   // it has headers that cannot be read
-	Data           []byte
-	Size           int    // bytes that count for a request that is bounded in bytes
-	Block          *Block // in which Raw and Data lie: neither may be used once it is left. Nil: in memory of their own
+	Subject string
+	Reply   []byte
+	Header  nats.Header
+	Raw     []byte // in place of Header: headers that are not read yet, which takes longer than taking the message
+	Garbled bool   // it has headers that cannot be read
+	Data    []byte
+	Size    int    // bytes that count for a request that is bounded in bytes
+	Block   *Block // in which Reply, Raw and Data lie: none may be used once it is left. Nil: in memory of their own
 }
 
 var errRoom = errors.New("more messages came than there is room for")
@@ -53,7 +54,7 @@ func (c *Client) Subscribe(subject string, room int) (*Feed, error) {
 
 // take takes a message of the library.
 func (f *Feed) take(m *nats.Msg) {
-	f.out <- []Delivery{{Subject: m.Subject, Reply: m.Reply, Header: m.Header, Data: m.Data, Size: m.Size(),
+	f.out <- []Delivery{{Subject: m.Subject, Reply: []byte(m.Reply), Header: m.Header, Data: m.Data, Size: m.Size(),
 		// The library leaves out headers that it cannot read; only the size shows it.
 		Garbled: m.Header == nil && m.Size() > len(m.Subject)+len(m.Reply)+len(m.Data)}}
 }

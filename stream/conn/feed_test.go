@@ -110,7 +110,7 @@ func TestFeed(t *testing.T) {
 				if i%2 == 0 {
 					reply = "answer.here"
 				}
-				if d.Subject != fmt.Sprintf("to.%d", i/7) || d.Reply != reply || d.Garbled {
+				if d.Subject != fmt.Sprintf("to.%d", i/7) || string(d.Reply) != reply || d.Garbled {
 					t.Fatalf("message %d came to %q with the answer to %q, garbled: %v", i, d.Subject, d.Reply, d.Garbled)
 				}
 				if want := sizes[i%len(sizes)]; len(d.Data) != want || bytes.Count(d.Data, []byte{byte(i)}) != want {
@@ -123,6 +123,7 @@ func TestFeed(t *testing.T) {
 					t.Fatalf("message %d is of %d bytes, want %d", i, d.Size, least)
 				}
 				if d.Block != nil {
+					clear(d.Reply)
 					clear(d.Raw)
 					clear(d.Data)
 				}

@@ -23,6 +23,7 @@ type ownLine struct {
 	from, to int    // what was read and not yet taken: block.bytes[from:to]
 	whole    int    // how many bytes it takes at least before the next can be taken
 	subject  string // of the last message: most have the same
+	last     int    // how many messages were taken at once the last time
 	informed bool   // the server has said what it is
 	answered bool   // ... and answered what was asked first
 }
@@ -145,7 +146,11 @@ func (l *ownLine) take() (some []Delivery, err error) {
 				l.whole = n
 				return some, err
 			}
+			if some == nil {
+				some = make([]Delivery, 0, max(l.last, 1))
+			}
 			some = append(some, d)
+			l.last = len(some)
 		case "PING":
 			go l.write(pong) //nolint:errcheck // not here: the server may be writing, too, and who reads must not wait for that. One without an answer hangs up
 		case "INFO":
@@ -162,7 +167,13 @@ func (l *ownLine) take() (some []Delivery, err error) {
 // message reads a message whose line says "<subject> <subscription> [<reply>] [<bytes of headers>] <bytes>", and which begins what was read behind it. It returns its
 // bytes, also where not all of them were read.
 func (l *ownLine) message(line, behind []byte, headers bool) (d Delivery, size int, err error) {
-	words := bytes.Split(line, []byte(" "))
+	var at [6][]byte // one more than a message may have
+	words := at[:0]
+	for word := range bytes.SplitSeq(line, []byte(" ")) {
+		if len(words) < len(at) {
+			words = append(words, word)
+		}
+	}
 	numbers := 1
 	if headers {
 		numbers = 2
@@ -186,7 +197,7 @@ func (l *ownLine) message(line, behind []byte, headers bool) (d Delivery, size i
 	}
 	d = Delivery{Subject: l.subject, Data: behind[head:size:size], Block: l.block}
 	if len(words)-numbers == 3 {
-		d.Reply = string(words[2])
+		d.Reply = words[2]
 	}
 	if headers {
 		d.Raw = behind[:head:head]

@@ -188,7 +188,7 @@ func (r *reader) take(ctx context.Context, p *pull, in *conn.Delivery) error {
 	if tooBig {
 		r.ask = 2 * bytes
 	}
-	if m == nil {
+	if m.sequence == 0 {
 		return nil
 	}
 	if m.sequence != r.next {
@@ -198,7 +198,7 @@ func (r *reader) take(ctx context.Context, p *pull, in *conn.Delivery) error {
 		// The consumer started at or before r.next and sent everything it found, so the stream does not hold what is missing.
 		return r.log.gap(ctx, r.next, m.sequence-1)
 	}
-	return r.accept(ctx, m, m.sequence+pending)
+	return r.accept(ctx, &m, m.sequence+pending)
 }
 
 // accept takes the next document; last is the stream's last sequence, as far as it is known.
@@ -206,7 +206,7 @@ func (r *reader) accept(ctx context.Context, m *message, last uint64) error {
 	r.next++
 	r.ask, r.stale = 0, 0
 	if r.filling == nil {
-		r.filling = &chunk{done: make(chan struct{})}
+		r.filling = r.newChunk()
 	}
 	r.filling.messages = append(r.filling.messages, *m)
 	r.filling.size += m.size

@@ -1,6 +1,7 @@
 package doclog
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +24,7 @@ type message struct {
 	subject  string
 	header   nats.Header
 	garbled  bool   // it has headers that cannot be read
-	raw      []byte // in place of header, until read is called
+	raw      []byte // in place of header, until read is called with those of the last message
 	data     []byte
 	block    *conn.Block // in which raw and data lie; nil: in memory of their own
 	size     int         // bytes on the wire
@@ -31,17 +32,17 @@ type message struct {
 }
 
 // delivered is a message of which its place is not known yet.
-func delivered(d *conn.Delivery) *message {
-	return &message{subject: d.Subject, header: d.Header, garbled: d.Garbled, raw: d.Raw, data: d.Data, block: d.Block, size: d.Size}
+func delivered(d *conn.Delivery) message {
+	return message{subject: d.Subject, header: d.Header, garbled: d.Garbled, raw: d.Raw, data: d.Data, block: d.Block, size: d.Size}
 }
 
-// read reads headers that came unread.
-func (m *message) read() {
+// read reads headers that came unread, which last until h reads others.
+func (m *message) read(h *headers) {
 	if m.raw == nil {
 		return
 	}
 	var err error
-	m.header, err = nats.DecodeHeadersMsg(m.raw)
+	m.header, err = h.read(m.raw)
 	m.garbled, m.raw = err != nil, nil
 }
 
@@ -165,23 +166,23 @@ func (p *pull) ask(maxBytes int64) error {
 	return nil
 }
 
-// receive accounts what came. m is nil when it was not a document; tooBig says that the next document does not fit the request's bytes.
+// receive accounts what came. m has no sequence when it was not a document; tooBig says that the next document does not fit the request's bytes.
 // pending is the number of messages behind m.
-func (p *pull) receive(in *conn.Delivery) (m *message, pending uint64, tooBig bool, err error) {
+func (p *pull) receive(in *conn.Delivery) (m message, pending uint64, tooBig bool, err error) {
 	m = delivered(in)
-	if in.Reply == "" {
-		m.read()
-		tooBig, err = p.status(m)
+	if len(in.Reply) == 0 {
+		m.read(&headers{})
+		tooBig, err = p.status(&m)
 		m.block.Leave()
-		return nil, 0, tooBig, err
+		return m, 0, tooBig, err
 	}
 	at, ok := placeOf(in.Reply)
 	if !ok {
-		return nil, 0, false, conn.Passing(fmt.Errorf("a message says %q of its place", in.Reply))
+		return m, 0, false, conn.Passing(fmt.Errorf("a message says %q of its place", in.Reply))
 	}
 	p.seen++
 	if at.consumer != p.seen {
-		return nil, 0, false, fmt.Errorf("%w: number %d came instead of %d", errPullLost, at.consumer, p.seen)
+		return m, 0, false, fmt.Errorf("%w: number %d came instead of %d", errPullLost, at.consumer, p.seen)
 	}
 	p.got++
 	p.batch--
@@ -204,22 +205,23 @@ type place struct {
 
 // placeOf reads it from the subject to which the message would be acknowledged: $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<the consumer's>.<time>.<pending>,
 // or with a domain and an account behind ACK, and then perhaps with more at the end.
-func placeOf(ack string) (p place, ok bool) {
+func placeOf(ack []byte) (p place, ok bool) {
 	const short, long = 9, 11
-	words := make([]string, 0, long+1)
-	for word := range strings.SplitSeq(ack, ".") {
-		words = append(words, word)
+	var at [long][]byte
+	words := at[:0]
+	for word := range bytes.SplitSeq(ack, []byte(".")) {
+		if len(words) < long {
+			words = append(words, word)
+		}
 	}
-	if len(words) != short && len(words) < long || !strings.HasPrefix(ack, "$JS.ACK.") {
+	if len(words) != short && len(words) < long || !bytes.HasPrefix(ack, []byte("$JS.ACK.")) {
 		return p, false
 	}
-	if len(words) >= long {
-		words = words[long-short:]
-	}
+	words = words[len(words)-short:]
 	var numbers [4]uint64
 	for i := range numbers {
 		var err error
-		if numbers[i], err = strconv.ParseUint(words[5+i], 10, 64); err != nil {
+		if numbers[i], err = strconv.ParseUint(string(words[5+i]), 10, 64); err != nil {
 			return p, false
 		}
 	}

@@ -23,8 +23,9 @@ type reader struct {
 	closed  <-chan struct{} // when cancel has been called
 	running sync.WaitGroup
 	budget  *budget
-	jobs    chan *chunk // for the workers
-	order   chan *chunk // for Next
+	jobs    chan *chunk    // for the workers
+	order   chan *chunk    // for Next
+	spare   chan []message // what chunks had their messages in, empty
 
 	// Of the fetching goroutine.
 	next    uint64 // sequence that is fetched next
@@ -55,7 +56,7 @@ var (
 func newReader(l *Log, from uint64, info *jetstream.StreamInfo) *reader {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &reader{log: l, cancel: cancel, closed: ctx.Done(), budget: newBudget(l.buffer), next: from,
-		jobs: make(chan *chunk, 2*l.workers), order: make(chan *chunk, queued)}
+		jobs: make(chan *chunk, 2*l.workers), order: make(chan *chunk, queued), spare: make(chan []message, 4*l.workers)}
 	r.status.Fetched, r.status.Delivered = from-1, from-1
 	r.sees(info.State.LastSeq)
 	r.running.Go(func() { r.fetch(ctx) })

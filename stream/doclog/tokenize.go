@@ -151,6 +151,7 @@ func (p *encoders) put(e *encoder) {
 type encoder struct {
 	shared  *Encoders
 	scratch []int32
+	headers headers
 	hints   *related.Maker // nil when the packing method compares no documents
 }
 

@@ -12,7 +12,7 @@ import (
 // A chunk is a few consecutive documents. Chunks go to the workers and, in stream order, to Next. Small documents share one, because handing
 // over a chunk costs as much as tokenizing a kilobyte.
 type chunk struct {
-	messages []message // emptied by the worker
+	messages []message // taken back by the worker
 	size     int       // bytes of messages on the wire
 	docs     []loader.Document
 	cost     charge        // of docs against the budget
@@ -24,6 +24,17 @@ const (
 	chunkDocuments = 64
 	chunkBytes     = 64 << 10
 )
+
+// newChunk returns a chunk without messages, in memory of one that is tokenized where there is some.
+func (r *reader) newChunk() *chunk {
+	c := &chunk{done: make(chan struct{})}
+	select {
+	case c.messages = <-r.spare:
+	default:
+		c.messages = make([]message, 0, chunkDocuments)
+	}
+	return c
+}
 
 func (c *chunk) full() bool { return len(c.messages) >= chunkDocuments || c.size >= chunkBytes }
 
@@ -122,7 +133,7 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 	var empty, undecoded, tokens int64
 	for i := range c.messages {
 		m := &c.messages[i]
-		m.read()
+		m.read(&e.headers)
 		began := r.log.clock()
 		doc, failed := r.log.document(m, e)
 		if doc.Trace != nil {
@@ -149,6 +160,10 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 		c.cost.held += cost.held
 		m.block.Leave() // a document has nothing of its message
 		*m = message{}
+	}
+	select {
+	case r.spare <- c.messages[:0]:
+	default:
 	}
 	c.messages = nil
 	r.mu.Lock()

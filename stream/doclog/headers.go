@@ -1,0 +1,92 @@
+package doclog
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+)
+
+// headers reads headers that came unread, as the library does. Those of one message last until the next: nearly all messages of a stream have the same
+// headers but for the value of one or two, so the last ones are used again and only such values are made anew. A map and its values for each
+// message were a fifth of all objects that a daemon made.
+type headers struct {
+	last  nats.Header
+	lines []headerLine // that last was made of, where each name has one value; else empty
+}
+
+// headerLine is a header as it was read.
+type headerLine struct {
+	text  string // <name>:<value>
+	name  int    // its bytes
+	value []string
+}
+
+var headersBegin = []byte("NATS/1.0\r\n")
+
+// read returns the headers of a block; an error is that it is malformed.
+func (h *headers) read(raw []byte) (nats.Header, error) {
+	if h.again(raw) {
+		return h.last, nil
+	}
+	header, err := nats.DecodeHeadersMsg(raw)
+	h.learn(raw, header)
+	return header, err
+}
+
+// again makes the last headers those of a block, where that has the same names.
+func (h *headers) again(raw []byte) bool {
+	rest, ok := bytes.CutPrefix(raw, headersBegin)
+	if !ok || len(h.lines) == 0 {
+		return false
+	}
+	for i := range h.lines {
+		var line []byte
+		if line, rest, ok = headerLineOf(rest); !ok {
+			return false
+		}
+		left := h.lines[i:] // who publishes with the library does not choose an order
+		k := slices.IndexFunc(left, func(l headerLine) bool { return len(line) > l.name && string(line[:l.name+1]) == l.text[:l.name+1] })
+		if k < 0 {
+			return false
+		}
+		left[0], left[k] = left[k], left[0]
+		left[0].set(line)
+	}
+	line, _, ok := headerLineOf(rest)
+	return ok && len(line) == 0
+}
+
+// set gives the header the value of a line with its name.
+func (l *headerLine) set(line []byte) {
+	if string(line) != l.text {
+		l.text = string(line)
+		l.value[0] = strings.TrimLeft(l.text[l.name+1:], " \t")
+	}
+}
+
+// learn notes what the headers of a block were made of.
+func (h *headers) learn(raw []byte, header nats.Header) {
+	h.last, h.lines = header, h.lines[:0]
+	rest, ok := bytes.CutPrefix(raw, headersBegin)
+	for ok {
+		var line []byte
+		if line, rest, ok = headerLineOf(rest); !ok || len(line) == 0 {
+			return
+		}
+		name := max(bytes.IndexByte(line, ':'), 0)
+		value := header[string(line[:name])]
+		if len(value) != 1 {
+			h.lines = h.lines[:0]
+			return
+		}
+		h.lines = append(h.lines, headerLine{string(line), name, value})
+	}
+}
+
+// headerLineOf returns the first line of a block; false where it has no end.
+func headerLineOf(raw []byte) (line, rest []byte, ok bool) {
+	line, rest, ok = bytes.Cut(raw, []byte("\n"))
+	return bytes.TrimSuffix(line, []byte("\r")), rest, ok
+}
