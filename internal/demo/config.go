@@ -11,7 +11,9 @@ func Config(folder string, overrides []config.Override) (config.Config, error) {
 		{Path: "run", Value: Run}, {Path: "stream.dir", Value: folder}, {Path: "log.level", Value: "warn"},
 		// Bounds that fit the disks and the documents of a demo.
 		{Path: "stream.max_bytes", Value: "4GiB"}, {Path: "stream.dead_letter_bytes", Value: "64MiB"}, {Path: "stream.plan_bytes", Value: "1GiB"},
-		{Path: "stream.max_document", Value: "7MiB"}, {Path: "serve.cache_bytes", Value: "128MiB"},
+		{Path: "stream.max_document", Value: "7MiB"}, {Path: "serve.cache_bytes", Value: "96MiB"},
+		// One tokenizes more than is published beside it, and each has tables of its own.
+		{Path: "stream.workers", Value: "1"},
 	}
 	for _, path := range []string{"stream.listen", "flight.listen", "http.listen"} {
 		own = append(own, config.Override{Path: path, Value: "127.0.0.1:0"})

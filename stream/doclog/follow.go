@@ -71,7 +71,7 @@ func (r *reader) follow(ctx context.Context) error {
 		if !p.asked && time.Since(p.since) > idle {
 			return errors.Join(errPullIdle, r.flush(ctx))
 		}
-		if err := r.request(p); err != nil {
+		if err := r.request(ctx, p); err != nil {
 			return err
 		}
 		in, err := r.await(ctx, p, tick.C, lost)
@@ -152,11 +152,24 @@ func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-
 	}
 }
 
-// request asks for as many bytes as the budget has room for, unless a request is outstanding or the room is too small.
-func (r *reader) request(p *pull) error {
+// request asks for as many bytes as the budget has room for, and from the server inside this process for as many as its pace has it, unless a request is
+// outstanding or the room is too small.
+func (r *reader) request(ctx context.Context, p *pull) error {
 	bytes, ok := r.wants()
 	if p.asked || !ok {
 		return nil
+	}
+	if bytes > 0 && r.log.store.Config().Embedded() {
+		now := r.Status()
+		some, wait := r.pace.next(bytes, now.Last-now.Fetched, now.Last, time.Now())
+		if wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		bytes = max(some, r.ask)
 	}
 	return p.ask(bytes)
 }
@@ -210,6 +223,7 @@ func (r *reader) accept(ctx context.Context, m *message, last uint64) error {
 	}
 	r.filling.messages = append(r.filling.messages, *m)
 	r.filling.size += m.size
+	r.pace.took(m.size)
 	r.budget.move(charge{}, fetchedCost(m))
 	r.mu.Lock()
 	r.status.Fetched = m.sequence

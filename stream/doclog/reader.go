@@ -32,6 +32,7 @@ type reader struct {
 	filling *chunk
 	ask     int64  // bytes that the next request needs at least, when the next document did not fit the last one; else 0
 	stale   uint64 // the stream's last sequence at the tick that found documents missing first, else 0
+	pace    pace
 
 	// Of Next.
 	current *chunk // received from order
