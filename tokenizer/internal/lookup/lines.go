@@ -164,6 +164,16 @@ func (l *line) insert(each int, k *lineKey, ids *packedIDs) {
 	if l.key[0] == k[0] && (each == 1 || l.key[1] == k[1]) {
 		return
 	}
+	if someIDs(ids[0]).count() <= idsEach*each && l.moves() {
+		if each == 1 {
+			l.key[0], l.key[1], l.key[2], l.key[3] = k[0], l.key[0], l.key[1], l.key[2]
+			l.ids[0], l.ids[1], l.ids[2], l.ids[3] = ids[0], l.ids[0], l.ids[1], l.ids[2]
+		} else {
+			l.key[0], l.key[1], l.key[2], l.key[3] = k[0], k[1], l.key[0], l.key[1]
+			l.ids[0], l.ids[1], l.ids[2], l.ids[3] = ids[0], ids[1], l.ids[0], l.ids[1]
+		}
+		return
+	}
 	n := keysOf(ids[0], each)
 	if n > len(l.key) {
 		return
@@ -185,6 +195,12 @@ func (l *line) insert(each int, k *lineKey, ids *packedIDs) {
 	copy(l.ids[:n], ids[:])
 	copy(l.key[n:], old.key[:kept])
 	copy(l.ids[n:], old.ids[:kept])
+}
+
+// moves is true where a word of few ids moves up all words of a line, and the last one falls out as a whole: it has a key at the end of the line, or no
+// word has more than few ids.
+func (l *line) moves() bool {
+	return l.key[3] != 0 || (l.ids[0]|l.ids[1]|l.ids[2]|l.ids[3])>>(idsEach*idBits) <= idsEach
 }
 
 // full tells whether there is no room for another word. Where one of many ids takes the room it may go unnoticed.

@@ -21,10 +21,17 @@ func newTable() *table {
 
 // seed makes words known that are one token.
 func (t *table) seed(w *seeds) {
-	for text, id := range w.all() {
-		if ids := new(packedIDs); ids.pack([]int32{id}) {
-			k, place := keyOfWord(text)
-			t.insert(&k, place, ids)
+	for to := len(w.ends); to > 0; to -= batchSize {
+		from, start := max(0, to-batchSize), 0
+		if from > 0 {
+			start = int(w.ends[from-1])
+		}
+		pack(t.lines, w.text, start, w.ends[from:to], t.key[:], t.place[:])
+		for k := to - 1; k >= from; k-- { // the last ones first, as seeds.all says
+			var ids packedIDs
+			if ids.pack(w.ids[k : k+1]) {
+				t.insert(&t.key[k-from], t.place[k-from], &ids)
+			}
 		}
 	}
 }

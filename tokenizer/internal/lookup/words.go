@@ -40,6 +40,7 @@ func New(m *merge.Merges, tokens []string, r Rules) (w *Words, texts map[string]
 			w.seeds.add(text, int32(id))
 		}
 	}
+	w.seeds.end()
 	for _, text := range m.Texts() {
 		w.cross.Add(text)
 	}
