@@ -284,6 +284,12 @@ bench-loaders: build ## StepLoader against DataLoader, MosaicML Streaming, Huggi
 	PYTHONPATH="$$(site $$venv):$$(site $$loaders)" PYTHONDONTWRITEBYTECODE=1 \
 	"$$venv/bin/python" python/bench/loaders/run.py --loaderd $(BIN) $(LOADERS)
 
+GPU ?=
+
+.PHONY: bench-gpu
+bench-gpu: build ## a GPT that trains on a GPU from live text, against one batch that is there; GPU has flags
+	@venv=$(VENV) && PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/gpu/train.py --loaderd $(BIN) --text "$$($(GO) env GOROOT)/src" $(GPU)
+
 MIXTURES ?=
 
 FORMATS ?=
