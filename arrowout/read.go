@@ -92,7 +92,9 @@ func (r *reading) batch(ctx context.Context, step *plan.Step, p part, about Meta
 	if err != nil {
 		return s, err
 	}
-	if s.message, s.Metadata, err = r.encoder.batch(b, about); err != nil {
+	s.message, s.Metadata, err = r.encoder.batch(b, about)
+	b.Done() // columns have what they need of it
+	if err != nil {
 		return s, err
 	}
 	charge.settle(int64(s.message.size()))

@@ -117,24 +117,28 @@ func (b *Batch) weigh(texts map[uint64]Content) {
 	}
 }
 
-// documents returns the content of every document that the batch names.
+// documents returns the content of every document that the batch names. The cache lends it what it has.
 func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64]Content, error) {
 	named := 0
 	for _, pieces := range b.Pieces {
 		named += len(pieces)
 	}
 	texts := make(map[uint64]Content, named)
+	b.cache, b.lent = a.again.cache, make([]*cached, 0, named)
 	var missing []uint64
 	for _, pieces := range b.Pieces {
 		for _, p := range pieces {
 			if _, ok := texts[p.Doc]; ok {
 				continue
 			}
-			text, ok := a.again.cache.get(p.Doc)
-			if !ok {
+			x := b.cache.lend(p.Doc)
+			if x == nil {
 				missing = append(missing, p.Doc)
+				texts[p.Doc] = Content{}
+				continue
 			}
-			texts[p.Doc] = text
+			texts[p.Doc] = x.content
+			b.lent = append(b.lent, x)
 		}
 	}
 	fetched := make([]Content, len(missing))

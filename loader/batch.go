@@ -28,6 +28,18 @@ type Batch struct {
 	Begins []int64
 	// Traced are those of these documents that are sampled.
 	Traced []Traced
+
+	cache *contentCache // whose these are; nil: of nobody
+	lent  []*cached
+}
+
+// Done says that nobody uses the contents any more, whose memory may then be used again. Where it is not said, it is not.
+func (b *Batch) Done() {
+	if b.cache == nil {
+		return
+	}
+	b.cache.giveBack(b.lent)
+	b.Contents, b.cache, b.lent = nil, nil, nil
 }
 
 // IDs writes the ids of the rows: Rows*Bucket of them, row after row.

@@ -25,6 +25,8 @@ type contentCache struct {
 type cached struct {
 	document uint64 // as the plan names it
 	content  Content
+	again    bool // the content's memory may be used again when the document is dropped, ...
+	lent     int  // ... unless so many have what they were lent
 	in       *class
 	links    [chains]links
 	requirement
@@ -57,16 +59,16 @@ func newContentCache(limit int64, recent uint64) *contentCache {
 func (c *contentCache) show(document, arrival uint64, content Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x := c.entry(document, content)
+	x := c.entry(document, content, content.Again)
 	c.need.expect(x, arrival)
 	c.trim(x)
 }
 
-// put takes in a document that was read again for a step.
+// put takes in a document that was read again for a step, and which others may have.
 func (c *contentCache) put(document, step uint64, content Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x := c.entry(document, content)
+	x := c.entry(document, content, false)
 	c.need.require(x, step, 0)
 	c.trim(x)
 }
@@ -87,24 +89,36 @@ func (c *contentCache) pass(step uint64) {
 	c.trim(nil)
 }
 
-func (c *contentCache) get(document uint64) (Content, bool) {
+// lend returns a document, whose content stays as it is until it is given back; nil when it is not there.
+func (c *contentCache) lend(document uint64) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x, ok := c.held[document]
-	if !ok {
+	x := c.held[document]
+	if x == nil {
 		c.misses++
-		return Content{}, false
+		return nil
 	}
 	c.hits++
 	x.in.use(x)
-	return x.content, true
+	x.lent++
+	return x
 }
 
-// peek returns what get does, and notes nothing.
+// giveBack ends what lend began, also for those that were dropped meanwhile.
+func (c *contentCache) giveBack(all []*cached) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range all {
+		x.lent--
+	}
+}
+
+// peek returns a document's content, which stays as it is, and notes nothing else.
 func (c *contentCache) peek(document uint64) (Content, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if x, ok := c.held[document]; ok {
+		x.again = false
 		return x.content, true
 	}
 	return Content{}, false
@@ -140,10 +154,10 @@ func (c *contentCache) stats() (bytes, hits, misses int64) {
 // Everything below is called with mu held.
 
 // entry returns the entry of a document, a new one where it is not there.
-func (c *contentCache) entry(document uint64, content Content) *cached {
+func (c *contentCache) entry(document uint64, content Content, again bool) *cached {
 	x, ok := c.held[document]
 	if !ok {
-		x = &cached{document: document, content: content}
+		x = &cached{document: document, content: content, again: again}
 		c.held[document] = x
 	}
 	return x
@@ -187,6 +201,9 @@ func (c *contentCache) dropOf(in *class, newest *cached) bool {
 	in.remove(x)
 	c.need.forget(x)
 	delete(c.held, x.document)
+	if x.again && x.lent == 0 {
+		giveMemory(x.content.Narrow)
+	}
 	return true
 }
 

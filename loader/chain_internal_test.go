@@ -51,9 +51,9 @@ func TestTheLeastRecentlyUsedGoesFirst(t *testing.T) {
 	for d := uint64(1); d <= 3; d++ {
 		c.show(d, d, contentOf(100))
 	}
-	c.get(1)
-	c.get(3)
-	c.get(3)
+	c.lend(1)
+	c.lend(3)
+	c.lend(3)
 	c.show(4, 4, contentOf(100))
 	c.show(5, 5, contentOf(100))
 	for d, kept := range map[uint64]bool{1: false, 2: false, 3: true, 4: true, 5: true} {
@@ -61,7 +61,7 @@ func TestTheLeastRecentlyUsedGoesFirst(t *testing.T) {
 			t.Errorf("document %d is kept: %v", d, ok)
 		}
 	}
-	c.get(3)
+	c.lend(3)
 	c.show(6, 6, contentOf(100))
 	if _, ok := c.peek(3); !ok {
 		t.Error("the document that was used last is gone")

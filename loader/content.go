@@ -22,6 +22,9 @@ type Content struct {
 	Stored int64
 	// Trace is that of a sampled document; nil for nearly all.
 	Trace *Trace
+
+	// Again says that the memory of Narrow may be used again behind the document: it is nobody else's.
+	Again bool
 }
 
 // Doc is one of several documents of a message.
@@ -81,9 +84,9 @@ func (c Content) Narrowed() Content {
 	if c.Tokens == nil {
 		return c
 	}
-	ids := make([]uint16, len(c.Tokens))
+	ids, again := takeMemory(len(c.Tokens))
 	if fits16(narrow(ids, c.Tokens)) {
-		c.Tokens, c.Narrow = nil, ids
+		c.Tokens, c.Narrow, c.Again = nil, ids, again
 	} else {
 		c.Tokens = slices.Clone(c.Tokens)
 	}

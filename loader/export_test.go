@@ -34,3 +34,9 @@ func Effort(sample, played int) (restore func()) {
 
 // NewWalker is for benchmarks.
 var NewWalker = newWalker
+
+// Keep has the batch keep its contents for good, as if it had never been lent them.
+func (b *Batch) Keep() *Batch {
+	b.cache, b.lent = nil, nil
+	return b
+}

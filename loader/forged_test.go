@@ -141,7 +141,7 @@ func readAll(t *testing.T, run *loader.Run, n int) (o outcome) {
 		if err == nil {
 			var b *loader.Batch
 			if b, err = run.Assemble(t.Context(), s, 0, len(s.Rows)); err == nil {
-				o.batches = append(o.batches, b)
+				o.batches = append(o.batches, b.Keep())
 			}
 		}
 		if isEOF(err) {

@@ -50,10 +50,10 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 			c.took(stepOf(0, 0, piece(1, 0, size)))
 			for d := uint64(2); d <= most; d++ { // what no step has taken is needed
 				c.show(d, d, contentOf(size))
-				c.get(1) // and was not used as lately
+				c.lend(1) // and was not used as lately
 			}
 			x.do(c)
-			c.get(1)
+			c.lend(1)
 			c.show(most+1, most+1, contentOf(size))
 			if _, kept := c.peek(1); kept != x.kept {
 				t.Errorf("document 1 is kept: %v", kept)

@@ -301,7 +301,7 @@ func read(t *testing.T, run *loader.Run, place loader.Place, from uint64, n int)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, b)
+		out = append(out, b.Keep())
 	}
 	return out
 }

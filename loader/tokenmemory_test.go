@@ -1,0 +1,97 @@
+package loader_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"loaderd/loader"
+)
+
+// narrowDocs are documents as a stream brings them: each in memory of its own, which may be used again.
+type narrowDocs struct{ *memDocs }
+
+type narrowSource struct{ loader.Source }
+
+func (d narrowDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+	s, err := d.memDocs.Read(ctx, from)
+	return narrowSource{s}, err
+}
+
+func (s narrowSource) Next(ctx context.Context) ([]loader.Document, error) {
+	docs, err := s.Source.Next(ctx)
+	docs = slices.Clone(docs)
+	for i := range docs {
+		docs[i].Content = docs[i].Narrowed()
+	}
+	return docs, err
+}
+
+// While the memory of documents is used again, ranks that look at a step's batch when they have asked for the next get the tokens of the plan's documents. With the
+// race detector memory that is given back is overwritten.
+func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
+	c := config("bfd")
+	c.Packing.Buckets = []int{512}
+	w := newWorld(c)
+	w.options.CacheBytes, w.options.Ahead = 60<<10, 16
+	w.edges = func(e *loader.Edges) { e.Documents = narrowDocs{w.docs} }
+	tokens := func(document uint64) (ids []int32) {
+		for k := range 260 + document*37%250 {
+			ids = append(ids, int32((document*997+k)%60_000))
+		}
+		return ids
+	}
+	for d := range uint64(4000) {
+		w.docs.publish(loader.Document{Content: loader.Content{Tokens: tokens(d + 1)}})
+	}
+	run, _ := w.start(t)
+	const world, steps = 2, 300
+	check := func(b *loader.Batch) {
+		ids := make([]int32, b.Rows*b.Bucket)
+		b.IDs(ids)
+		for i, pieces := range b.Pieces {
+			row := ids[i*b.Bucket:]
+			for _, p := range pieces {
+				if want := tokens(p.Doc)[p.Start : p.Start+p.Length]; !slices.Equal(row[:p.Length], want) {
+					t.Errorf("step %d, row %d: the tokens of piece %v are others", b.Step, b.First+i, p)
+				}
+				row = row[p.Length:]
+			}
+		}
+	}
+	read := func(rank int) error {
+		place := loader.Place{Rank: rank, World: world}
+		r, err := run.Join(place, 0)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		var before *loader.Batch
+		for range steps {
+			s, err := r.Next(t.Context())
+			if err != nil {
+				return err
+			}
+			first, rows := place.Slice(len(s.Rows))
+			b, err := run.Assemble(t.Context(), s, first, rows)
+			if err != nil {
+				return err
+			}
+			if before != nil {
+				check(before)
+				before.Done()
+			}
+			before = b
+		}
+		return nil
+	}
+	var ranks errgroup.Group
+	for rank := range world {
+		ranks.Go(func() error { return read(rank) })
+	}
+	if err := ranks.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
