@@ -13,6 +13,8 @@ type pace struct {
 }
 
 const (
+	// paceMost is asked for at once at the most: the server makes copies of all that is asked for, which wait for who takes them.
+	paceMost = 2 << 20
 	// paceFrom is what a reader fetches without looking: a run's first step is to come soon, and three blocks are no matter.
 	paceFrom = 24 << 20
 	// paceBehind is how far from the end nothing is of the block that is being written.
@@ -37,8 +39,9 @@ func (p *pace) took(size int) {
 
 // next returns how much of a room to ask for, and how long to wait before, where so many documents are known to be left in a stream that ends at last.
 func (p *pace) next(room int64, left, last uint64, now time.Time) (bytes int64, wait time.Duration) {
+	room = min(room, paceMost)
 	if p.total < paceFrom {
-		return min(room, max(paceFrom-p.total, portion)), 0
+		return room, 0
 	}
 	if last != p.last {
 		p.last, p.grew = last, now

@@ -19,18 +19,20 @@ func TestPace(t *testing.T) {
 		bytes int64
 		wait  time.Duration
 	}{
-		{"the beginning", 1 << 20, 0, 0, room, 0},
-		{"the beginning, to where the pace begins", paceFrom - 1<<20, 0, 0, 1 << 20, 0},
-		{"far behind", paceFrom, many(100 << 20), 0, room, 0},
-		{"a little more than a block behind", paceFrom, many(paceBehind + 3<<20), 0, 3 << 20, 0},
+		{"the beginning", 1 << 20, 0, 0, paceMost, 0},
+		{"far behind", paceFrom, many(100 << 20), 0, paceMost, 0},
+		{"a little more than a block behind", paceFrom, many(paceBehind + paceMost/2), 0, paceMost / 2, 0},
 		{"within the block", paceFrom, many(paceBehind), 0, portion, pacePause},
 		{"at the end", paceFrom, 0, paceStill, portion, pacePause},
 		{"at the end of one that stands still", paceFrom, 0, paceStill + 1, portion, 0},
-		{"near the end of one that stands still", paceFrom, many(2 << 20), paceStill + 1, 2 << 20, 0},
+		{"near the end of one that stands still", paceFrom, many(paceMost / 2), paceStill + 1, paceMost / 2, 0},
 	} {
 		p := pace{last: 7, grew: began}
 		for p.total < x.taken {
 			p.took(size)
+		}
+		if some, _ := p.next(portion, x.left, 7, began); some > portion {
+			t.Errorf("%s: %d bytes, more than there is room for", x.name, some)
 		}
 		if bytes, wait := p.next(room, x.left, 7, began.Add(x.since)); bytes != x.bytes || wait != x.wait {
 			t.Errorf("%s: %d bytes behind %v, want %d behind %v", x.name, bytes, wait, x.bytes, x.wait)
