@@ -35,21 +35,6 @@ func (v someIDs) put(dst *[idsEach]int32) {
 // wordIDs are the ids of a word, at most 2*idsEach, of which the first someIDs counts all.
 type wordIDs [2]someIDs
 
-// packIDs packs the ids of a word; not ok if they do not fit.
-func packIDs(ids []int32) (v wordIDs, ok bool) {
-	if len(ids) > 2*idsEach {
-		return v, false
-	}
-	for i, id := range ids {
-		if id > idMask {
-			return v, false
-		}
-		v[i/idsEach] |= someIDs(id) << (i % idsEach * idBits)
-	}
-	v[0] |= someIDs(len(ids)) << (idsEach * idBits)
-	return v, true
-}
-
 // wordKey is a word of 1..15 bytes: the bytes, zero padded, and in the top byte of hi the length. No word has length 0.
 type wordKey struct{ lo, hi uint64 }
 

@@ -31,8 +31,9 @@ func newCaches() *caches {
 // seed makes words known that are one token.
 func (c *caches) seed(w *seeds) {
 	for text, id := range w.all() {
-		if ids, ok := packIDs([]int32{id}); ok && len(text) <= keyMax {
-			c.remember(packWord(text, 0, len(text)), ids)
+		var ids packedIDs
+		if ids.pack([]int32{id}) && len(text) <= keyMax {
+			c.remember(packWord(text, 0, len(text)), ids.first())
 		}
 	}
 }
@@ -191,7 +192,7 @@ func (c *caches) findCached(list []uint16, m *missing) (still int) {
 func (c *caches) learn(m *missing, j int, b *idBytes) {
 	var ids packedIDs
 	ids.read(b)
-	some := wordIDs{someIDs(ids[0]), someIDs(ids[1])}
+	some := ids.first()
 	if some[0].count() > 2*idsEach {
 		from := len(m.ids)
 		m.ids = ids.append(m.ids)

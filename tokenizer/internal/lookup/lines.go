@@ -120,6 +120,9 @@ func (v *packedIDs) pack(ids []int32) bool {
 	return true
 }
 
+// first are the first of the ids, as caches keep them.
+func (v *packedIDs) first() wordIDs { return wordIDs{someIDs(v[0]), someIDs(v[1])} }
+
 func (v *packedIDs) append(dst []int32) []int32 {
 	n := len(dst) + someIDs(v[0]).count()
 	for _, some := range v {
