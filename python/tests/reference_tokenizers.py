@@ -53,12 +53,10 @@ BUILTIN: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
 
 @functools.cache
 def rank_folder() -> pathlib.Path:
-    """The folder of the rank files in Go's module cache."""
+    """The folder of the rank files in Go's module cache. Downloads the module if the cache lacks it."""
     module = "github.com/pkoukk/tiktoken-go-loader"
-    out = subprocess.run(
-        ["go", "list", "-m", "-f", "{{.Dir}}", module], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    return pathlib.Path(out.stdout.strip()) / "assets"
+    out = subprocess.run(["go", "mod", "download", "-json", module], cwd=ROOT, check=True, stdout=subprocess.PIPE)
+    return pathlib.Path(json.loads(out.stdout)["Dir"]) / "assets"
 
 
 def read_ranks(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
