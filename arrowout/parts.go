@@ -67,7 +67,7 @@ type Metadata struct {
 
 	// StepSources is how many sources the step's numbers may be of: those that the run began with, and more where one of them came later.
 	StepSources int                    `json:"step_sources,omitempty"`
-	Sources     map[string]SourceCount `json:"sources,omitempty"` // of a run with several: what this batch has of each, by name
+	Sources     map[string]SourceCount `json:"sources,omitzero"` // of a run with several: what this batch has of each, by name
 }
 
 // countStep counts what all ranks and parts of a step share.

@@ -106,14 +106,18 @@ func (b *Batch) within(texts map[uint64]Content) {
 	}
 }
 
-// weigh says by how much the loss of each piece counts.
+// weigh sets the factors of the pieces' losses. A document with a weight does not suffice: the weight can be 1, or that of another document of its message.
 func (b *Batch) weigh(texts map[uint64]Content) {
-	b.Weights = make([][]float32, b.Rows)
+	weights, others := make([][]float32, b.Rows), false
 	for i, pieces := range b.Pieces {
-		b.Weights[i] = make([]float32, len(pieces))
+		weights[i] = make([]float32, len(pieces))
 		for k, p := range pieces {
-			b.Weights[i][k] = texts[p.Doc].weight(p.Start)
+			weights[i][k] = texts[p.Doc].weight(p.Start)
+			others = others || weights[i][k] != 1
 		}
+	}
+	if others {
+		b.Weights = weights
 	}
 }
 

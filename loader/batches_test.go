@@ -68,6 +68,9 @@ func runs(x plan.Part) []int32 {
 func (w *world) checkMessages(t *testing.T, b *loader.Batch) {
 	t.Helper()
 	tokens := tokensOf(t, b)
+	if b.Weights != nil && !slices.ContainsFunc(slices.Concat(b.Weights...), func(weight float32) bool { return weight != 1 }) {
+		t.Fatalf("step %d: the weights of rows %d to %d are all 1, want none", b.Step, b.First, b.First+b.Rows-1)
+	}
 	for i, pieces := range b.Pieces {
 		at := i * b.Bucket
 		var labels []bool

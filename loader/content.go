@@ -61,7 +61,7 @@ func (c Content) weight(token int32) float32 {
 	return *w
 }
 
-// weighs reports whether a token has another weight than 1.
+// weighs reports whether a weight is given, 1 included.
 func (c Content) weighs() bool {
 	return c.Weight != nil || slices.ContainsFunc(c.Docs, func(d Doc) bool { return d.Weight != nil })
 }
