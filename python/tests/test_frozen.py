@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from scale import everything
 from test_columns import NAMES, SETUP, made, send
 from test_import import made_by_libraries
 from test_sources import MIXED
-from tokenized import documents, publish_tokens
+from tokenized import SETTINGS, TOKENIZER, documents, publish_tokens
 
-from loaderd import Client, Step
+from loaderd import Client, Step, publish
 from loaderd.errors import LoaderdError
 from loaderd.frozen import Frozen
+from loaderd.step import Sources
+from loaderd.torch.batch import FIELDS, OF_SOURCES, Form, make_batch
+from loaderd.torch.buffers import Buffers
 
 FORMATS = ["arrow", "parquet", "npy", "mds"]
 ASKED: dict[str, Any] = {"documents": True, "weights": True, "columns": NAMES}
@@ -43,24 +49,39 @@ def export(loaderd: Path, d: Any, out: Path, kind: str, *flags: str) -> dict[str
     return json.loads(done.stdout)
 
 
-def same(a: Step, b: Step) -> None:
-    """Everything that a step says, whatever parts it came in."""
-    for name in ("run", "index", "bucket", "rows", "tokens", "loss_tokens", "documents", "max_seqlen", "step_tokens", "step_segments", "source_counts", "step_sources",
-                 "step_loss_tokens", "step_loss_segments", "weighted"):  # fmt: skip
-        assert getattr(a, name) == getattr(b, name), name
-    pairs = [(f(a), f(b)) for f in (lambda s: s.input_ids, lambda s: s.ends, lambda s: s.offsets, Step.loss_mask, Step.labels, Step.position_ids, Step.segment_ids)]
-    assert (a.sources is None) == (b.sources is None)
-    if a.sources is not None and b.sources is not None:
-        fields = ("offsets", "sequence", "start", "length", "number", "weight", "index")
-        assert [getattr(a.sources, f) is None for f in fields] == [getattr(b.sources, f) is None for f in fields]
-        pairs += [(getattr(a.sources, f), getattr(b.sources, f)) for f in fields if getattr(a.sources, f) is not None]
-    for name in a.parts[0].columns.keys() | b.parts[0].columns.keys():
-        pairs.append((a.column(name), b.column(name)))
-    for x, y in pairs:
-        assert x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
-    assert a.parts[0].values.keys() == b.parts[0].values.keys()
-    for name in a.parts[0].values:
-        assert a.values(name) == b.values(name), name
+def public(step: Step) -> dict[str, Any]:
+    """What every public attribute of a step gives, every public method for each of its arguments, and the batches that a training loop gets of it."""
+    found: dict[str, Any] = {"labels shifted": step.labels("shifted")}
+    found |= {f"column {name}": step.column(name) for name in step.parts[0].columns}
+    found |= {f"values {name}": step.values(name) for name in step.parts[0].values}
+    for name in dir(Step):
+        if name.startswith("_") or name in ("parts", "column", "values"):  # parts are how the rows were sent
+            continue
+        value = getattr(step, name)
+        try:
+            value = value() if callable(value) else value
+        except ValueError as error:  # the reader does not ask for the column
+            value = str(error)
+        found |= {f"sources {f.name}": getattr(value, f.name) for f in fields(value)} if isinstance(value, Sources) else {name: value}
+    weights = () if step.sources is None or step.sources.weight is None else ("loss_weights",)
+    for labels in ("unshifted", "shifted"):
+        form = Form.checked([*FIELDS, *OF_SOURCES, *weights], torch.int64, labels, None)
+        found |= {f"batch {labels} {name}": value for name, value in make_batch(step, form, Buffers()).items()}
+    return found
+
+
+def same(want: Mapping[str, Any], got: Mapping[str, Any]) -> None:
+    """Equal names, types, shapes and values."""
+    assert got.keys() == want.keys()
+    for name, value in want.items():
+        assert type(got[name]) is type(value), name
+        several = isinstance(value, list) and name == "cu_seqlens"
+        for x, y in zip(got[name] if several else [got[name]], value if several else [value], strict=True):
+            if isinstance(y, np.ndarray | torch.Tensor):
+                assert (x.dtype, x.shape) == (y.dtype, y.shape), name
+                assert np.asarray(x).tobytes() == np.asarray(y).tobytes(), name
+            else:
+                assert x == y, name
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -75,7 +96,7 @@ def test_equals_the_clients_steps(sealed, loaderd, tmp_path, kind):
             found = list(frozen)
             assert len(found) == len(steps) == m["end"] and {s.bucket for s in found} == {64, 128}
             for a, b in zip(steps, found, strict=True):
-                same(a, b)
+                same(public(a), public(b))
 
 
 def test_goes_on_at_every_step(sealed, loaderd, tmp_path):
@@ -172,9 +193,53 @@ def test_sources_of_a_mixture(daemon, loaderd, tmp_path):
         for rank in range(world):
             with Client(d.flight_url, rank=rank, world=world, sources=sources, steps=12) as client:
                 for a, b in zip(client, Frozen(tmp_path / "x", rank=rank, world=world, sources=sources), strict=True):
-                    same(a, b)
-                    if sources is not False:
-                        assert a.source_ids().tobytes() == b.source_ids().tobytes()
+                    same(public(a), public(b))
+
+
+def spoken(n: int, seed: int) -> list[dict[str, Any]]:
+    """Documents of which some have prompts without a loss, weights and values; the last third has a loss everywhere, and no weight."""
+    rng = np.random.default_rng(seed)
+    made: list[dict[str, Any]] = [{"ids": ids} for ids in documents(n, seed)]
+    for i, document in enumerate(made[: 2 * n // 3]):
+        if i % 3:
+            document["loss"] = (np.arange(len(document["ids"])) >= rng.integers(0, len(document["ids"]) + 1)).tolist()
+        document["weight"] = float(rng.choice([0.25, 1, 2]))
+        document["meta"] = {"lang": "de"} if i % 2 else {}
+    return made
+
+
+LOSSES = {
+    "documents": {},
+    "rows": {"attention": "row"},
+    "one bucket": {"packing.buckets": 64, "packing.method": "bfd"},
+    "sources": {k: v for k, v in MIXED.items() if k not in SETTINGS},
+    "sources, one with rows": {"sources.code.weight": 1, "sources.web.weight": 2, "sources.code.packing.method": "concat",
+                               "sources.code.packing.buckets": 128, "sources.code.attention": "row"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_Frozen_HasEveryAttributeOfTheClientsSteps(daemon, loaderd, tmp_path, name):
+    d = daemon(SETTINGS | {"documents.meta.lang": "string", "steps.rows": 4, "packing.hold": 0} | LOSSES[name] | {"packing.pool": 16, "shuffle.window": 4})
+    mixed = any(key.startswith("sources.") for key in LOSSES[name])
+    for seed, source in enumerate(("code", "web")):
+        publish(spoken(60, seed), d.nats_url, source=source, tokenizer=TOKENIZER)
+    asked: list[dict[str, Any]] = [{}, {"documents": True, "weights": True, "sources": mixed, "columns": ["lang"]}]
+    with Client(d.flight_url) as client:
+        client.seal()
+        assert {(s.masked, s.weighted) for s in client} >= {(True, True), (False, False)}
+    for kind in FORMATS:
+        export(loaderd, d, tmp_path / kind, kind)
+    for world, rank in ((1, 0), (2, 0), (2, 1)):
+        for arguments in asked:
+            with Client(d.flight_url, rank=rank, world=world, **arguments) as client:
+                wanted = [public(step) for step in client]
+            for kind in FORMATS:
+                for want, step in zip(wanted, Frozen(tmp_path / kind, rank=rank, world=world, **arguments), strict=True):
+                    same(want, public(step))
+    export(loaderd, d, tmp_path / "ids", "arrow", "--columns", "input_ids,cu_seqlens")
+    with pytest.raises(LoaderdError, match="has tokens without a loss, and the export in .* has no column loss_runs"):
+        list(Frozen(tmp_path / "ids"))
 
 
 def test_rows_of_one_length_are_matrices(daemon, loaderd, tmp_path):
@@ -188,7 +253,7 @@ def test_rows_of_one_length_are_matrices(daemon, loaderd, tmp_path):
     ids = np.load(tmp_path / "npy" / "part-00000000" / "input_ids.npy", mmap_mode="r")
     assert ids.tolist() == [row for s in steps for row in s.input_ids.tolist()]
     for a, b in zip(steps, Frozen(tmp_path / "npy", **ASKED), strict=True):
-        same(a, b)
+        same(public(a), public(b))
 
 
 @everything

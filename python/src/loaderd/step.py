@@ -240,9 +240,9 @@ class Step:
         return starts, np.diff(starts, append=np.int32(self.rows * self.bucket))
 
 
-def part_of(batch: pa.RecordBatch, meta: Metadata) -> Part:
-    """The arrays of a record batch, checked against its metadata, and not copied unless misaligned. Raises
-    ProtocolError."""
+def part_of(batch: pa.RecordBatch, meta: Metadata, *, counted: bool = True) -> Part:
+    """Returns the arrays of a record batch, checked against its metadata, and not copied unless misaligned. `loss_runs` is None where the metadata counts
+    no token without a loss. Without `counted` the counts of the metadata are not read, and the part has every column of the batch. Raises ProtocolError."""
     where = f"part {meta.part} of step {meta.step}"
     if batch.num_rows != meta.rows:
         raise ProtocolError(f"{where} has {batch.num_rows} rows, its metadata says {meta.rows}")
@@ -260,7 +260,8 @@ def part_of(batch: pa.RecordBatch, meta: Metadata) -> Part:
             f"{where}: cu_seqlens do not begin with 0, ascend, and end within {meta.bucket} in every row"
         )
     sources = _sources(columns, meta, where) if DOCUMENTS in columns else None
-    runs = _loss_runs(columns, meta, where) if LOSS_RUNS in columns and meta.loss_tokens < meta.tokens else None
+    masked = meta.loss_tokens < meta.tokens or not counted
+    runs = _loss_runs(columns, meta, where) if LOSS_RUNS in columns and masked else None
     return Part(ids.reshape(meta.rows, meta.bucket), ends, cu, sources, runs, *_beside(columns, meta, where))
 
 

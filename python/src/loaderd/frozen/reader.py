@@ -112,29 +112,36 @@ class Frozen(Iterator[Step]):
                     yield self._step(of, batch)
 
     def _step(self, of: dict[str, Any], batch: pa.RecordBatch) -> Step:
-        """This rank's rows."""
+        """This rank's rows. Raises LoaderdError where the folder does not have which of them have no loss."""
         total = batch.num_rows
+        if LOSS_RUNS not in self._types and of["step_loss_tokens"] < of["step_tokens"]:
+            raise LoaderdError(f"step {of['step']} has tokens without a loss, and the export in {self.folder} has no column {LOSS_RUNS}: export it with that column")
         if total % self.world:
             raise LoaderdError(f"the {total} rows of step {of['step']} cannot be shared by {self.world} ranks: want a divisor of it")
         rows = total // self.world
         mine = _decoded(batch.slice(self.rank * rows, rows))
         shared: dict[str, Any] = {k: of.get(k) for k in ("step_tokens", "step_segments", "step_loss_tokens", "step_loss_segments", "step_sources")}
         meta = Metadata(self.run, of["step"], 0, 1, of["bucket"], rows, 0, 0, 0, 0, **shared)
-        part = part_of(mine, meta)
+        part = part_of(mine, meta, counted=False)
+        meta = self._counted(meta, part)
+        if meta.loss_tokens == meta.tokens:
+            part = replace(part, loss_runs=None)
+        return step_of([meta], [self._asked(part)])
+
+    def _counted(self, meta: Metadata, part: Part) -> Metadata:
+        """The metadata with the counts of a part's rows, as the daemon counts them."""
         lasts = part.offsets[1:] - 1
         segments = np.diff(part.ends)
         segments[lasts[:-1]] = 0  # from one row's last end to the next one's beginning
         tokens = int(part.ends[lasts].sum())
-        meta = replace(meta, tokens=tokens, loss_tokens=tokens, max_seqlen=int(segments.max(initial=0)), documents=len(segments) - rows + 1)
-        if part.sources is not None:
-            weight = part.sources.weight
-            meta = replace(meta, documents=len(part.sources.length), weighted=weight is not None and bool((weight != 1).any()))
-        step = step_of([meta], [part])
+        meta = replace(meta, tokens=tokens, loss_tokens=tokens, max_seqlen=int(segments.max(initial=0)), documents=len(segments) - meta.rows + 1)
         if part.loss_runs is not None:
-            meta = replace(meta, loss_tokens=int(step.loss_mask().sum()))
-        if part.sources is not None and part.sources.number is not None:
-            meta = replace(meta, sources=self._counts(step))
-        return step_of([meta], [self._asked(part)])
+            meta = replace(meta, loss_tokens=int(step_of([meta], [part]).loss_mask().sum()))
+        if part.sources is None:
+            return meta
+        weight = part.sources.weight
+        meta = replace(meta, documents=len(part.sources.length), weighted=weight is not None and bool((weight != 1).any()))
+        return replace(meta, sources=self._counts(step_of([meta], [part]))) if part.sources.number is not None else meta
 
     def _counts(self, step: Step) -> dict[str, SourceCount]:
         """What the rows have of each source."""
