@@ -132,6 +132,37 @@ func TestImportsPointInward(t *testing.T) {
 	}
 }
 
+// given are the libraries that the program is built on.
+var given = []string{"github.com/apache/arrow/go/v17", "github.com/nats-io/nats.go", "github.com/sugarme/tokenizer"}
+
+// The program's own packages import each of the given libraries, not only some other library does.
+func TestProgram_ImportsGivenLibraries(t *testing.T) {
+	imports, err := readImports(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := reached(imports, "cmd/loaderd")
+	for _, library := range given {
+		uses := func(i string) bool { return i == library || strings.HasPrefix(i, library+"/") }
+		if !slices.ContainsFunc(program, func(p string) bool { return slices.ContainsFunc(imports[p], uses) }) {
+			t.Errorf("no package of the program imports %s", library)
+		}
+	}
+}
+
+// reached returns a package and the packages of the module that it imports, over one or several.
+func reached(imports map[string][]string, from string) []string {
+	list := []string{from}
+	for at := 0; at < len(list); at++ {
+		for _, i := range imports[list[at]] {
+			if p, ours := strings.CutPrefix(i, module+"/"); ours && !slices.Contains(list, p) {
+				list = append(list, p)
+			}
+		}
+	}
+	return list
+}
+
 func TestViolationsAreSeen(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -19,7 +19,7 @@ const tag = "grpcnotrace"
 // leftOut are packages that the program does without: what they draw, tell or hold is not worth what they add to it.
 var leftOut = []string{"html/template", "golang.org/x/net/trace", "gonum.org/v1/plot", "codeberg.org/go-fonts/liberation/liberationsansregular",
 	"github.com/pkoukk/tiktoken-go-loader", "github.com/goccy/go-json/internal/encoder/vm",
-	"github.com/go-json-experiment/json", "github.com/sugarme/tokenizer", "go.opentelemetry.io/otel", "github.com/grpc-ecosystem/grpc-gateway/v2/runtime"}
+	"github.com/go-json-experiment/json", "go.opentelemetry.io/otel", "github.com/grpc-ecosystem/grpc-gateway/v2/runtime"}
 
 // TestLeftOut: what the program has been freed of does not come back with a package that imports it.
 func TestLeftOut(t *testing.T) {

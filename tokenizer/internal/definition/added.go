@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	hf "github.com/sugarme/tokenizer"
+
 	"loaderd/internal/order"
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/format"
@@ -14,15 +16,15 @@ import (
 
 // readAdded gives added tokens the ids that the reference gives them: that of the vocabulary, else the next one behind
 // the number of the vocabulary's entries, whatever the file says.
-func (d *Definition) readAdded(list []format.AddedToken) error {
+func (d *Definition) readAdded(list []hf.TokenConfig) error {
 	next := int32(len(d.Entries))
-	seen := make(map[string]format.AddedToken, len(list))
+	seen := make(map[string]hf.TokenConfig, len(list))
 	for i, t := range list {
 		where := fmt.Sprintf("added_tokens[%d] %s", i, format.Cut(strconv.Quote(t.Content)))
 		if t.Content == "" {
 			continue // the reference ignores it
 		}
-		t.ID = 0
+		t.Id = 0
 		if other, ok := seen[t.Content]; ok {
 			if t != other {
 				return fmt.Errorf("%s: listed twice, with different flags", where)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	hf "github.com/sugarme/tokenizer"
+
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/fingerprint"
 	"loaderd/tokenizer/internal/format"
@@ -90,7 +92,7 @@ func rankDefinition(list []format.Rank, pattern string, special map[string]int32
 // mergesDefinition is that of the merges which the ranks of a vocabulary stand for, spelled as in a tokenizer.json, a pattern and special tokens. Such a
 // tokenizer looks words up before it merges.
 func mergesDefinition(vocab []format.Entry, steps []merge.Step, pattern string, special map[string]int32) (*Definition, error) {
-	d, err := newDefinition(&format.Config{
+	d, err := newDefinition(&hf.Config{
 		PreTokenizer: map[string]any{"type": "Sequence", "pretokenizers": fingerprint.SplitBytes(pattern)},
 		Model:        map[string]any{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": []merge.Rule(nil)},
 	}, steps)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	hf "github.com/sugarme/tokenizer"
+
 	"loaderd/tokenizer/internal/fingerprint"
 	"loaderd/tokenizer/internal/format"
 	"loaderd/tokenizer/internal/merge"
@@ -91,7 +93,7 @@ func FromJSON(in io.Reader) (*Definition, error) {
 }
 
 // newDefinition takes what a file says. Where known is given, these are its merges, and each of them is done for some text.
-func newDefinition(c *format.Config, known []merge.Step) (*Definition, error) {
+func newDefinition(c *hf.Config, known []merge.Step) (*Definition, error) {
 	if c.Truncation != nil {
 		return nil, format.Refuse("truncation", c.Truncation)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	hf "github.com/sugarme/tokenizer"
+
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/fingerprint"
 	"loaderd/tokenizer/internal/format"
@@ -17,15 +19,15 @@ import (
 type object = map[string]any
 
 // small is a tokenizer of a, b and ab, in which bytes are written as characters.
-func small() *format.Config {
-	return &format.Config{
+func small() *hf.Config {
+	return &hf.Config{
 		PreTokenizer: object{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
 		Model: object{"type": "BPE", "vocab": []format.Entry{{Token: "a", ID: 0}, {Token: "b", ID: 1}, {Token: "ab", ID: 2}},
 			"merges": []merge.Rule{{Left: "a", Right: "b"}}},
 	}
 }
 
-func sum(c *format.Config, s fingerprint.Shapes) string {
+func sum(c *hf.Config, s fingerprint.Shapes) string {
 	vocab := c.Model["vocab"].([]format.Entry)
 	place := func(token string) uint32 {
 		return uint32(slices.IndexFunc(vocab, func(v format.Entry) bool { return v.Token == token }))
@@ -54,7 +56,7 @@ func TestFingerprintIsTheHashOfOneText(t *testing.T) {
 
 // What is spelled otherwise and gives the same ids has the same fingerprint; what gives others has another.
 func TestFingerprintTellsIDsApart(t *testing.T) {
-	model := func(c *format.Config, field string, value any) {
+	model := func(c *hf.Config, field string, value any) {
 		c.Model = maps.Clone(c.Model)
 		c.Model[field] = value
 	}
@@ -63,24 +65,24 @@ func TestFingerprintTellsIDsApart(t *testing.T) {
 	want := sum(small(), fingerprint.Shapes{})
 	for name, x := range map[string]struct {
 		same   bool
-		change func(c *format.Config)
+		change func(c *hf.Config)
 	}{
-		"the vocabulary in another order": {true, func(c *format.Config) { model(c, "vocab", []format.Entry{vocab[2], vocab[0], vocab[1]}) }},
-		"an entry that nothing reaches":   {true, func(c *format.Config) { model(c, "vocab", append(vocab[:3:3], format.Entry{Token: "ba", ID: 7})) }},
-		"a merge twice":                   {true, func(c *format.Config) { model(c, "merges", append(merges[:1:1], merges[0])) }},
-		"options that are off":            {true, func(c *format.Config) { model(c, "fuse_unk", false); model(c, "unk_token", nil) }},
-		"a sequence of one": {true, func(c *format.Config) {
+		"the vocabulary in another order": {true, func(c *hf.Config) { model(c, "vocab", []format.Entry{vocab[2], vocab[0], vocab[1]}) }},
+		"an entry that nothing reaches":   {true, func(c *hf.Config) { model(c, "vocab", append(vocab[:3:3], format.Entry{Token: "ba", ID: 7})) }},
+		"a merge twice":                   {true, func(c *hf.Config) { model(c, "merges", append(merges[:1:1], merges[0])) }},
+		"options that are off":            {true, func(c *hf.Config) { model(c, "fuse_unk", false); model(c, "unk_token", nil) }},
+		"a sequence of one": {true, func(c *hf.Config) {
 			c.PreTokenizer = object{"type": "Sequence", "pretokenizers": []any{object{"type": "Sequence", "pretokenizers": []any{c.PreTokenizer}}}}
 		}},
-		"a field that does not shape ids": {true, func(c *format.Config) { c.PreTokenizer["trim_offsets"] = true }},
-		"other ids": {false, func(c *format.Config) {
+		"a field that does not shape ids": {true, func(c *hf.Config) { c.PreTokenizer["trim_offsets"] = true }},
+		"other ids": {false, func(c *hf.Config) {
 			model(c, "vocab", []format.Entry{{Token: "a", ID: 1}, {Token: "b", ID: 0}, {Token: "ab", ID: 2}})
 		}},
-		"a character more":      {false, func(c *format.Config) { model(c, "vocab", append(vocab[:3:3], format.Entry{Token: "c", ID: 7})) }},
-		"no merge":              {false, func(c *format.Config) { model(c, "merges", []merge.Rule(nil)) }},
-		"an option":             {false, func(c *format.Config) { model(c, "byte_fallback", true) }},
-		"another pre-tokenizer": {false, func(c *format.Config) { c.PreTokenizer["use_regex"] = true }},
-		"a normalizer":          {false, func(c *format.Config) { c.Normalizer = object{"type": "NFC"} }},
+		"a character more":      {false, func(c *hf.Config) { model(c, "vocab", append(vocab[:3:3], format.Entry{Token: "c", ID: 7})) }},
+		"no merge":              {false, func(c *hf.Config) { model(c, "merges", []merge.Rule(nil)) }},
+		"an option":             {false, func(c *hf.Config) { model(c, "byte_fallback", true) }},
+		"another pre-tokenizer": {false, func(c *hf.Config) { c.PreTokenizer["use_regex"] = true }},
+		"a normalizer":          {false, func(c *hf.Config) { c.Normalizer = object{"type": "NFC"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := small()

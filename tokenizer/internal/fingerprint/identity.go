@@ -7,6 +7,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	hf "github.com/sugarme/tokenizer"
+
 	"loaderd/tokenizer/internal/format"
 	"loaderd/tokenizer/internal/merge"
 	"loaderd/tokenizer/internal/pretokenize"
@@ -24,7 +26,7 @@ type Identity struct {
 }
 
 // Identify takes a configuration that has been found to be good, and the places of its merges in its vocabulary. Done says that none of these is never done.
-func Identify(c *format.Config, steps []merge.Step, done bool) *Identity {
+func Identify(c *hf.Config, steps []merge.Step, done bool) *Identity {
 	id := &Identity{
 		normalizer:   components(c.Normalizer),
 		preTokenizer: components(c.PreTokenizer),

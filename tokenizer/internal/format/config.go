@@ -1,26 +1,31 @@
 package format
 
-// Config is what a tokenizer.json says. Model holds "vocab" as []Entry in the order of the file, and "merges" as []merge.Rule, where the file has them in
-// BPE's form.
-type Config struct {
-	Version       string
-	Truncation    map[string]any
-	Padding       map[string]any
-	AddedTokens   []AddedToken
-	Normalizer    map[string]any
-	PreTokenizer  map[string]any
-	PostProcessor map[string]any
-	Decoder       map[string]any
-	Model         map[string]any
+import (
+	"encoding/json"
+	"fmt"
+
+	hf "github.com/sugarme/tokenizer"
+)
+
+// parse reads a tokenizer.json into the library's Config, as its ConfigFromFile does, which takes the path of a file alone and reads it without a bound.
+// The text holds all sections but these, which ReadConfig decodes beside it:
+//
+//   - model.vocab: the library makes floating-point numbers of the ids, in a map, and so loses the order of the entries and any that are there twice.
+//     For 262,144 tokens and their merges that takes 200 MB, and half as long again as all of loading.
+//   - model.merges: its castMerge joins pairs by a space, so that a part with a space in it makes another merge.
+//
+// The text has only fields whose names are spelled as the library's, because encoding/json takes "Special" for "special".
+func parse(text []byte) (c *hf.Config, err error) {
+	err = guard(func() error { return json.Unmarshal(text, &c) })
+	return c, err
 }
 
-// AddedToken is a token that is looked for in the text before it is cut into words.
-type AddedToken struct {
-	ID         int64  `json:"id"`
-	Content    string `json:"content"`
-	SingleWord bool   `json:"single_word"`
-	Lstrip     bool   `json:"lstrip"`
-	Rstrip     bool   `json:"rstrip"`
-	Normalized bool   `json:"normalized"`
-	Special    bool   `json:"special"`
+// guard calls a function that may be the library's. A panic is an error.
+func guard(call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("github.com/sugarme/tokenizer cannot read the file: %v", p)
+		}
+	}()
+	return call()
 }

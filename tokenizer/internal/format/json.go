@@ -4,15 +4,18 @@ package format
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	hf "github.com/sugarme/tokenizer"
 
 	"loaderd/tokenizer/internal/merge"
 )
@@ -31,16 +34,21 @@ type Entry struct {
 	ID    int32
 }
 
-// ReadConfig reads a tokenizer.json strictly: no name twice, no invalid UTF-8, no unknown field.
-func ReadConfig(in io.Reader) (*Config, error) {
-	r := configReader{dec: jsontext.NewDecoder(&boundedReader{in, maxFileBytes}), c: &Config{}}
-	if err := r.object("tokenizer.json", r.field); err != nil {
+// ReadConfig reads a tokenizer.json strictly: no name twice, no invalid UTF-8, no unknown field. Model holds "vocab" as []Entry in the
+// order of the file, and "merges" as []merge.Rule, where the file has them in BPE's form.
+func ReadConfig(in io.Reader) (*hf.Config, error) {
+	r := configReader{dec: jsontext.NewDecoder(&boundedReader{in, maxFileBytes}), own: map[string]any{}}
+	if err := r.enclosed("{}", func() error { return r.object("tokenizer.json", r.field) }); err != nil {
 		return nil, err
 	}
 	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("something stands behind the object, or it is cut short")
 	}
-	return r.c, nil
+	c, err := parse(bytes.TrimSuffix(r.text, []byte{','}))
+	if err == nil {
+		maps.Copy(c.Model, r.own)
+	}
+	return c, err
 }
 
 // boundedReader fails after left bytes, where io.LimitReader would pretend that the file ends.
@@ -57,11 +65,12 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// configReader checks a file and copies it into text for the library, without what it decodes itself.
 type configReader struct {
 	dec  *jsontext.Decoder
-	part jsontext.Decoder // of a value that dec has read
+	text []byte
 	kept texts
-	c    *Config
+	own  map[string]any // fields of the model that are not in text
 }
 
 // object calls field for each name of an object, which must read the value.
@@ -120,173 +129,125 @@ func (r *configReader) wrong(what, want string) error {
 
 func (r *configReader) field(name string) error {
 	switch name {
-	case "version":
-		v, err := r.value(name)
-		if err == nil && v != "1.0" {
-			err = Refuse(name, v)
-		}
-		r.c.Version = "1.0"
-		return err
-	case "truncation":
-		return r.into(name, &r.c.Truncation)
-	case "padding":
-		return r.into(name, &r.c.Padding)
 	case "added_tokens":
-		return r.addedTokens()
-	case "normalizer":
-		return r.into(name, &r.c.Normalizer)
-	case "pre_tokenizer":
-		return r.into(name, &r.c.PreTokenizer)
-	case "post_processor":
-		return r.into(name, &r.c.PostProcessor)
-	case "decoder":
-		return r.into(name, &r.c.Decoder)
+		return errors.Join(r.copyName(name), r.enclosed("[]", r.addedTokens))
 	case "model":
-		r.c.Model = map[string]any{}
-		return r.object("model", r.modelField)
+		return errors.Join(r.copyName(name), r.enclosed("{}", func() error { return r.object(name, r.modelField) }))
 	}
-	v, err := r.dec.ReadValue()
+	v, err := r.value(name)
 	if err != nil {
 		return err
 	}
-	return Refuse("field "+strconv.Quote(name), v)
+	switch name {
+	case "version":
+		if version, _ := unquoted(v); version != "1.0" {
+			return Refuse(name, v)
+		}
+	case "truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder":
+		if v.Kind() != '{' && v.Kind() != 'n' {
+			return fmt.Errorf("%s: want an object, have %s", name, Describe(v))
+		}
+	default:
+		return Refuse("field "+strconv.Quote(name), v)
+	}
+	return r.copyField(name, v)
 }
 
-// into reads a component: an object, or null.
-func (r *configReader) into(what string, to *map[string]any) error {
-	v, err := r.value(what)
-	if err != nil {
-		return err
-	}
-	var ok bool
-	if *to, ok = v.(map[string]any); !ok && v != nil {
-		return fmt.Errorf("%s: want an object, have %s", what, Describe(v))
-	}
-	return nil
-}
-
-// value reads whatever stands there: nil, a bool, a float64, a string, a list as []any or an object as map[string]any.
-func (r *configReader) value(what string) (any, error) {
+// value reads a value of bounded size.
+func (r *configReader) value(what string) (jsontext.Value, error) {
 	v, err := r.dec.ReadValue()
-	if err != nil {
-		return nil, err
+	if err == nil && len(v) > maxComponentBytes {
+		err = fmt.Errorf("%s: %d bytes, want at most %d", what, len(v), maxComponentBytes)
 	}
-	if len(v) > maxComponentBytes {
-		return nil, fmt.Errorf("%s: %d bytes, want at most %d", what, len(v), maxComponentBytes)
-	}
-	to, err := r.parse(v)
-	if err != nil {
-		return nil, fmt.Errorf("%s: have %s: %w", what, Cut(v.String()), err)
-	}
-	return to, nil
+	return v, err
 }
 
-// parse makes of a value what value says.
-func (r *configReader) parse(v jsontext.Value) (any, error) {
-	r.part.Reset(bytes.NewBuffer(v)) // which reads from v itself
-	return parsed(&r.part)
+// enclosed copies brackets, what inside copies between them, and a comma.
+func (r *configReader) enclosed(brackets string, inside func() error) error {
+	r.text = append(r.text, brackets[0])
+	err := inside()
+	if last := len(r.text) - 1; r.text[last] == ',' {
+		r.text = r.text[:last]
+	}
+	r.text = append(r.text, brackets[1], ',')
+	return err
 }
 
-// parsed reads the next value of a decoder. How deep lists and objects are nested is bounded by the decoder.
-func parsed(dec *jsontext.Decoder) (any, error) {
-	t, err := dec.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-	switch t.Kind() {
-	case 'n':
-		return nil, nil
-	case 't', 'f':
-		return t.Bool(), nil
-	case '"':
-		return t.String(), nil
-	case '0':
-		return strconv.ParseFloat(t.String(), 64)
-	case '[':
-		list := []any{}
-		for dec.PeekKind() != ']' {
-			v, err := parsed(dec)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
-		}
-		_, err := dec.ReadToken()
-		return list, err
-	}
-	object := map[string]any{}
-	for dec.PeekKind() != '}' {
-		name, err := dec.ReadToken()
-		if err != nil {
-			return nil, err
-		}
-		key := name.String() // the token is gone with the next one
-		if object[key], err = parsed(dec); err != nil {
-			return nil, err
-		}
-	}
-	_, err = dec.ReadToken()
-	return object, err
+// copyName copies the name of a field.
+func (r *configReader) copyName(name string) (err error) {
+	r.text, err = jsontext.AppendQuote(r.text, name)
+	r.text = append(r.text, ':')
+	return err
+}
+
+// copyField copies a field and a comma.
+func (r *configReader) copyField(name string, v jsontext.Value) error {
+	err := r.copyName(name)
+	r.text = append(append(r.text, v...), ',')
+	return err
 }
 
 func (r *configReader) addedTokens() error {
 	size := 0
 	return r.list("added_tokens", func(i int) error {
-		t, err := r.addedToken(fmt.Sprintf("added_tokens[%d]", i))
+		content, err := r.addedToken(fmt.Sprintf("added_tokens[%d]", i))
 		if err != nil {
 			return err
 		}
-		if size += len(t.Content); i >= maxAddedTokens || size > maxAddedBytes {
+		if size += len(content); i >= maxAddedTokens || size > maxAddedBytes {
 			return fmt.Errorf("added_tokens[%d]: want at most %d added tokens of %d bytes together", i, maxAddedTokens, maxAddedBytes)
 		}
-		r.c.AddedTokens = append(r.c.AddedTokens, t)
 		return nil
 	})
 }
 
-// addedToken reads a token, of which all fields must be there, as in the reference.
-func (r *configReader) addedToken(where string) (t AddedToken, err error) {
-	truths := map[string]*bool{"single_word": &t.SingleWord, "lstrip": &t.Lstrip, "rstrip": &t.Rstrip, "normalized": &t.Normalized, "special": &t.Special}
+// addedFields are the fields of an added token, and what each of them wants.
+var addedFields = []struct{ name, want string }{
+	{"id", "a whole number"}, {"content", "a text"}, {"single_word", truth}, {"lstrip", truth}, {"rstrip", truth}, {"normalized", truth}, {"special", truth},
+}
+
+const truth = "true or false"
+
+// addedToken copies a token, of which all fields must be there, as in the reference. It leaves out fields of other names, which the library would take for
+// these where only the case of letters differs, and null, which is no value.
+func (r *configReader) addedToken(where string) (content string, err error) {
 	given := map[string]bool{}
-	err = r.object(where, func(name string) error {
+	read := func(name string) error {
 		v, err := r.dec.ReadValue()
-		if err != nil || v.Kind() == 'n' {
-			return err // null is no value
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(addedFields, func(f struct{ name, want string }) bool { return f.name == name })
+		if at < 0 || v.Kind() == 'n' {
+			return nil
 		}
 		given[name] = true
-		want := ""
-		truth, isTruth := truths[name]
-		switch {
-		case isTruth && (v.Kind() == 't' || v.Kind() == 'f'):
-			*truth = v.Kind() == 't'
-		case isTruth:
-			want = "true or false"
-		case name == "content":
-			if t.Content, err = unquoted(v); err != nil {
-				want = "a text"
-			}
-		case name == "id":
-			if t.ID, err = strconv.ParseInt(string(v), 10, 64); err != nil {
-				want = "a whole number"
-			}
+		ok := true
+		switch name {
+		case "id":
+			_, err := strconv.ParseInt(string(v), 10, 64)
+			ok = err == nil
+		case "content":
+			content, err = unquoted(v)
+			ok = err == nil
+		default:
+			ok = v.Kind() == 't' || v.Kind() == 'f'
 		}
-		if want != "" {
-			return fmt.Errorf("%s: want %s for %s, have %s", where, want, name, Cut(v.String()))
+		if !ok {
+			return fmt.Errorf("%s: want %s for %s, have %s", where, addedFields[at].want, name, Cut(v.String()))
 		}
-		return nil
-	})
-	if err != nil {
-		return t, err
+		return r.copyField(name, v)
 	}
-	for _, name := range addedFields {
-		if !given[name] {
-			return t, fmt.Errorf("%s %s: %q is missing", where, Cut(strconv.Quote(t.Content)), name)
+	if err := r.enclosed("{}", func() error { return r.object(where, read) }); err != nil {
+		return "", err
+	}
+	for _, f := range addedFields {
+		if !given[f.name] {
+			return "", fmt.Errorf("%s %s: %q is missing", where, Cut(strconv.Quote(content)), f.name)
 		}
 	}
-	return t, nil
+	return content, nil
 }
-
-var addedFields = []string{"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}
 
 // string is a string of JSON.
 func (r *configReader) string(v jsontext.Value) (string, error) {
@@ -309,12 +270,14 @@ func (r *configReader) modelField(name string) error {
 	case name == "merges" && k == '[':
 		return r.merges()
 	case name == "vocab" || name == "merges": // another model's
-		r.c.Model[name] = "not BPE's"
+		r.own[name] = "not BPE's"
 		return r.dec.SkipValue()
 	}
 	v, err := r.value("model " + name)
-	r.c.Model[name] = v
-	return err
+	if err != nil {
+		return err
+	}
+	return r.copyField(name, v)
 }
 
 func (r *configReader) vocab() error {
@@ -334,7 +297,7 @@ func (r *configReader) vocab() error {
 		list = append(doubled(list), Entry{token, int32(id)})
 		return nil
 	})
-	r.c.Model["vocab"] = list
+	r.own["vocab"] = list
 	return err
 }
 
@@ -367,7 +330,7 @@ func (r *configReader) merges() error {
 		list = append(doubled(list), m)
 		return nil
 	})
-	r.c.Model["merges"] = list
+	r.own["merges"] = list
 	return err
 }
 
@@ -392,13 +355,13 @@ func (r *configReader) merge(v jsontext.Value) (m merge.Rule, ok bool) {
 		m.Left, m.Right, ok = strings.Cut(s, " ")
 		return m, ok && !strings.Contains(m.Right, " ")
 	}
-	list, err := r.parse(v)
-	if parts, ok := list.([]any); err == nil && ok && len(parts) == 2 {
-		left, okL := parts[0].(string)
-		right, okR := parts[1].(string)
-		return merge.Rule{Left: left, Right: right}, okL && okR
+	var parts []any
+	if err := json.Unmarshal(v, &parts); err != nil || len(parts) != 2 {
+		return m, false
 	}
-	return m, false
+	left, okL := parts[0].(string)
+	right, okR := parts[1].(string)
+	return merge.Rule{Left: left, Right: right}, okL && okR
 }
 
 // ByteToken is how the token of a byte is spelled where merging begins with characters.

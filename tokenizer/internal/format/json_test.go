@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	hf "github.com/sugarme/tokenizer"
 
 	"loaderd/tokenizer/internal/merge"
 )
@@ -75,7 +77,7 @@ func TestReadConfigIsStrict(t *testing.T) {
 		"a flag of words":          {`{"added_tokens": [{"special": "yes"}]}`, `want true or false for special, have "yes"`},
 		"an added token of words":  {`{"added_tokens": ["<x>"]}`, `added_tokens[0]: want an object, have "<x>"`},
 		"a component is a list":    {`{"normalizer": [{"type": "NFC"}]}`, `normalizer: want an object, have [{"type":"NFC"}]`},
-		"a number without a place": {`{"decoder": {"cleanup": 1e999}}`, "decoder: have"},
+		"a number without a place": {`{"decoder": {"cleanup": 1e999}}`, "1e999"},
 		"a merge of three":         {`{"model": {"merges": [["a", "b", "c"]]}}`, "merge 0"},
 		"a merge of a number":      {`{"model": {"merges": [["a", 1]]}}`, "merge 0"},
 		"merges in two ways":       {`{"model": {"merges": ["a b", ["ab", "c"]]}}`, "merge 1"},
@@ -86,6 +88,62 @@ func TestReadConfigIsStrict(t *testing.T) {
 				t.Errorf("error %v, want one that says %s", err, c.says)
 			}
 		})
+	}
+}
+
+// The reference ignores a field whose name differs in the case of letters. encoding/json takes it for the field of the Config.
+func TestReadConfig_NamesAreExact(t *testing.T) {
+	const token = `{"id": 9, "content": "<x>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": false,
+		"Special": true, "Content": "<y>", "\u017fpecial": true, "other": [1]}`
+	c, err := ReadConfig(strings.NewReader(`{"added_tokens": [` + token + `], "model": {"Vocab": 1, "a\"b\u00e9": 2, "vocab": {}, "merges": []}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &hf.Config{
+		AddedTokens: []hf.TokenConfig{{Id: 9, Content: "<x>"}},
+		Model:       map[string]any{"Vocab": 1.0, "a\"bé": 2.0, "vocab": []Entry(nil), "merges": []merge.Rule(nil)},
+	}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if _, err := ReadConfig(strings.NewReader(`{"Model": {}}`)); err == nil || !strings.Contains(err.Error(), `field "Model"`) {
+		t.Errorf("a section in another case: %v", err)
+	}
+}
+
+// What is read is what the library reads of the whole file, but for vocabulary, merges, and added tokens with names in another case.
+func FuzzReadConfig(f *testing.F) {
+	f.Add([]byte(`{"version": "1.0", "normalizer": {"type": "NFC", "a": [1, null, "\u00e9,"]}, "decoder": null, "added_tokens": [{"id": 9, "content": "<x>",
+		"single_word": false, "lstrip": true, "rstrip": false, "normalized": false, "special": true, "x": {}}, {}],
+		"model": {"type": "BPE", "vocab": {"b": 1}, "merges": [["a", "b"]], "fuse_unk": true}}`))
+	f.Add([]byte(`{"model": {}, "added_tokens": []}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		have, err := ReadConfig(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		want := &hf.Config{}
+		if err := json.Unmarshal(data, want); err != nil {
+			t.Fatalf("the library refuses the file: %v", err)
+		}
+		for _, c := range []*hf.Config{have, want} {
+			delete(c.Model, "vocab")
+			delete(c.Model, "merges")
+		}
+		if len(have.AddedTokens) != len(want.AddedTokens) {
+			t.Errorf("%d added tokens, want %d", len(have.AddedTokens), len(want.AddedTokens))
+		}
+		have.AddedTokens, want.AddedTokens = nil, nil
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
+}
+
+func TestGuard_PanicIsAnError(t *testing.T) {
+	err := guard(func() error { panic("index out of range") })
+	if err == nil || !strings.Contains(err.Error(), "sugarme/tokenizer") || !strings.Contains(err.Error(), "index out of range") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // maxRankLine bounds a line of a rank file. The longest published token has 512 bytes.
 const maxRankLine = 1 << 20
 
-// ReadRanks reads a rank file: a line a token, its bytes in base64 and its rank.
+// ReadRanks reads a rank file: a line a token, its bytes in base64 and its rank. The library has no reader for these.
 func ReadRanks(in io.Reader) ([]Rank, error) {
 	var list []Rank
 	lineOf := map[string]int{}  // token
