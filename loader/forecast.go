@@ -168,8 +168,9 @@ func (r *rest) count(c copied, source int) {
 	epochs, fresh := 1.0, 0.0
 	if c.mix != nil {
 		s, counts := c.sources[source], c.counts[source]
-		if used := counts.Arrived - counts.Empty - counts.Undecoded - counts.Masked - counts.Split - counts.Short - counts.Long; used > 0 {
-			r.lost = float64(counts.Duplicates) / float64(used)
+		duplicates := counts.Skipped.Of(plan.SkipDuplicate)
+		if used := counts.Arrived - counts.Skipped.Total() + duplicates; used > 0 {
+			r.lost = float64(duplicates) / float64(used)
 		}
 		epochs, fresh = float64(s.Epochs)-float64(s.Epoch), float64(s.Fresh)
 		if s.Epochs == mixture.Forever {

@@ -27,7 +27,7 @@ type loop struct {
 	once    madeOnce
 	traces  traces
 
-	duplicates duplicates
+	skips skipLog
 }
 
 func newLoop(ctx context.Context, l *leader, f *feeds, writes chan<- write, written <-chan struct{}, u *uploads) *loop {
@@ -36,7 +36,7 @@ func newLoop(ctx context.Context, l *leader, f *feeds, writes chan<- write, writ
 	x.early = x.replay.early
 	x.replay.read = x.reads
 	counts, _ := l.applier.Planner.Counts()
-	x.duplicates.count = counts.Duplicates
+	x.skips = newSkipLog(counts.Skipped)
 	return x
 }
 
@@ -140,7 +140,7 @@ func (l *loop) refresh(ctx context.Context) error {
 		}
 	}
 	if l.replay == nil {
-		l.duplicates.tell(time.Now(), l.config.Documents.Dedupe, l.log)
+		l.skips.write(time.Now(), l.figures.Sources, l.log)
 	}
 	return errors.Join(l.linger(ctx), l.dryness(ctx))
 }
@@ -163,7 +163,7 @@ func (l *loop) add(ctx context.Context, d Document) error {
 		return err
 	}
 	counts, _ := l.applier.Planner.Counts()
-	l.duplicates.saw(d.Sequence, counts.Duplicates)
+	l.skips.observe(d.Source, d.Sequence, counts.Skipped)
 	l.checkSilent()
 	if err := l.do(ctx, ready); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (l *loop) prepare() error {
 		behind := l.replay.behind
 		l.replay = nil
 		l.plan.replayed(l.tail.Position, behind, l.applier.Keepers)
-		l.duplicates.replayed()
+		l.skips.replayed()
 		l.applier.Resume()
 		if l.applier.Ended && l.applier.End != nil { // what was restored stands behind the end: planning does not find it out
 			l.plan.end()
@@ -257,7 +257,10 @@ func (l *loop) end(ctx context.Context) error {
 	l.checkSilent()
 	l.snapshot()
 	steps := l.applier.Planner.Next()
-	l.log.Info("run ended", "steps", steps, "last_document", l.applier.Planner.Cursor().Last())
+	if l.replay == nil {
+		l.skips.flush(l.figures.Sources, l.log)
+	}
+	l.log.Info("run ended", "steps", steps, "last_document", l.applier.Planner.Cursor().Last(), "skipped", l.skips.count.Total())
 	if err := l.prepare(); err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package loader
 import (
 	"sync"
 	"time"
+
+	"loaderd/loader/plan"
 )
 
 // Rates are how fast a run gets on, of the last ten seconds, and further back where less than two steps came in them; a second each.
@@ -113,7 +115,7 @@ func (f *follower) beat(now time.Time) {
 	r, d := f.leader.report(), f.leader.demanded()
 	p := &r.PlanStats
 	known := f.plan.now()
-	b := beat{at: now, steps: known.steps, ended: known.ended, documents: p.Packed.Documents + p.Counts.Undecoded, tokensIn: p.Packed.Tokens, undec: p.Counts.Undecoded, tokens: p.Counts.Tokens, rows: p.Counts.Rows,
+	b := beat{at: now, steps: known.steps, ended: known.ended, documents: p.Packed.Documents + p.Counts.Skipped.Of(plan.SkipUndecodable), tokensIn: p.Packed.Tokens, undec: p.Counts.Skipped.Of(plan.SkipUndecodable), tokens: p.Counts.Tokens, rows: p.Counts.Rows,
 		published: r.published()}
 	b.waits = d.waits(b.steps)
 	if s := d.leading(); s != nil {

@@ -107,6 +107,9 @@ func (w *wait) facts() map[string]string {
 		"window":        fmt.Sprintf("%d of %d", r.Window, w.config.Shuffle.Window),
 		"queued_rows":   queueNote(r.Queues),
 	}
+	if r.Counts.Skipped.Total() > 0 {
+		facts["skipped_documents"] = r.Counts.Skipped.String()
+	}
 	note(r.Lacks, facts)
 	return facts
 }
@@ -186,6 +189,9 @@ func (w *wait) dry() *Error {
 		if x.Epochs.Another(x.Epoch + 1) {
 			detail += fmt.Sprintf("; its next epoch begins when it is sealed (epochs: %s)", x.Epochs)
 		}
+	}
+	if skipped := w.skipped(); skipped != "" {
+		detail += "; " + skipped
 	}
 	do := w.whenDry(lacks.Drains)
 	if w.supply != nil {
@@ -273,8 +279,21 @@ func (w *wait) filling() *Error {
 		}
 		sentence += fmt.Sprintf(": %s rows needed, %s there", quantity.Count(lacks.Needed), quantity.Count(lacks.There))
 	}
-	return stands(PoolFilling, sentence, fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s pieces, shuffle window %s, queues %s",
-		lacks, f["pool"], f["window"], f["queued_rows"]), asks, nil)
+	detail := fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s pieces, shuffle window %s, queues %s", lacks, f["pool"], f["window"], f["queued_rows"])
+	if skipped := w.skipped(); skipped != "" {
+		detail += "; " + skipped
+	}
+	return stands(PoolFilling, sentence, detail, asks, nil)
+}
+
+// skipped says why documents are skipped, where at least half of those that were planned are; else it is empty.
+func (w *wait) skipped() string {
+	c := &w.report.PlanStats.Counts
+	n := c.Skipped.Total()
+	if n == 0 || 2*n < c.Arrived {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s documents were skipped: %s", quantity.Count(n), quantity.Count(c.Arrived), c.Skipped)
 }
 
 // queueNote shows the rows that wait for a step: 1024: 3 of 48 rows, 2048: 1 of 24 rows.

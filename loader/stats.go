@@ -78,18 +78,14 @@ type Stats struct {
 	Checkpoint      uint64           `json:"checkpoint_step"`
 	CheckpointBytes int64            `json:"checkpoint_bytes"`
 	Readers         []ReaderStat     `json:"readers"`
-	Documents       int64            `json:"documents"` // that the packer has taken in, waiting ones included
-	Empty           int64            `json:"empty_documents"`
-	Undecoded       int64            `json:"undecodable_documents"`
-	Masked          int64            `json:"masked_documents"` // left out: no token has a loss
-	Duplicates      int64            `json:"duplicate_documents"`
-	Long            int64            `json:"long_documents"` // left out: more tokens than they may have
-	Cut             int64            `json:"cut_documents"`  // used without their last tokens, for the same reason
-	Tokens          int64            `json:"tokens"`         // of those documents
-	Rows            int64            `json:"rows"`           // in steps
-	Slots           int64            `json:"slots"`          // tokens of those rows, padding included
-	Padding         int64            `json:"padding_tokens"` // of those
-	MaskedTokens    int64            `json:"masked_tokens"`  // in steps, without a loss
+	Documents       int64            `json:"documents"`         // that the packer has taken in, waiting ones included
+	Skipped         plan.Skips       `json:"skipped_documents"` // by reason
+	Cut             int64            `json:"cut_documents"`     // used without their last tokens: more than they may have
+	Tokens          int64            `json:"tokens"`            // of those documents
+	Rows            int64            `json:"rows"`              // in steps
+	Slots           int64            `json:"slots"`             // tokens of those rows, padding included
+	Padding         int64            `json:"padding_tokens"`    // of those
+	MaskedTokens    int64            `json:"masked_tokens"`     // in steps, without a loss
 	Truncated       int64            `json:"truncated_documents"`
 	Dropped         int64            `json:"dropped_tokens"`
 	Repeated        int64            `json:"repeated_tokens"`
@@ -134,8 +130,7 @@ func (r *Run) Stats() Stats {
 	p := from.PlanStats
 	s := Stats{Run: r.office.name, Planned: now.steps, Wanted: from.Wanted, Ended: now.ended, Replaying: from.Replays, Committed: now.keepers.Committed(), Oldest: now.oldest,
 		Checkpoint: from.Checkpointed, CheckpointBytes: from.CheckpointBytes, Readers: r.follower.readerStats(),
-		Documents: p.Packed.Documents, Empty: p.Counts.Empty, Undecoded: p.Counts.Undecoded, Masked: p.Counts.Masked, MaskedTokens: p.Counts.MaskedTokens, Duplicates: p.Counts.Duplicates,
-		Long: p.Counts.Long, Cut: p.Counts.Cut,
+		Documents: p.Packed.Documents, Skipped: p.Counts.Skipped, MaskedTokens: p.Counts.MaskedTokens, Cut: p.Counts.Cut,
 		Tokens: p.Packed.Tokens, Rows: p.Counts.Rows, Slots: p.Counts.Slots, Padding: p.Counts.Slots - p.Counts.Tokens,
 		Truncated: p.Packed.Truncated, Dropped: p.Packed.Dropped + p.Counts.LeftTokens, Repeated: p.Packed.Repeated, AgeMax: p.Counts.AgeMax,
 		PoolPieces: p.Pool.Pieces, HeldRows: int(p.Pool.Held.Rows), HeldPieces: int(p.Pool.Held.Pieces), PoolTokens: p.Pool.Tokens,

@@ -129,7 +129,7 @@ func failed(err error) Verdict {
 }
 
 func (w *wait) ended(steps uint64) Verdict {
-	v := Verdict{Health: Running, Sentence: "Ended at step " + quantity.Count(steps)}
+	v := Verdict{Health: Running, Sentence: "Ended at step " + quantity.Count(steps), Detail: w.skipped()}
 	if s := w.demand.leading(); s != nil && s.Step < steps {
 		v.Sentence += fmt.Sprintf(", %s has %s to go", s.name(), quantity.Things(int(steps-s.Step), "step"))
 		v.Limits = LimitRanks

@@ -119,6 +119,11 @@ func writeStatus(w io.Writer, s answers.Status) error {
 			}
 		}, len(s.Keepers)},
 		{"DAEMON\tRANKS\tFLIGHT\tPAGE\t", func(w io.Writer) { daemonLines(w, s) }, len(s.Daemons)},
+		{"SKIPPED\tREASON\tWHAT TO DO", func(w io.Writer) {
+			for _, x := range s.Skipped {
+				fmt.Fprintf(w, "%s\t%s: %s\t%s\n", quantity.Count(x.Documents), x.Reason, x.Text, x.Do)
+			}
+		}, len(s.Skipped)},
 		{"DEAD LETTERS\tNUMBER\tTHE NEWEST", func(w io.Writer) { deadLines(w, s) }, len(s.Dead.Reasons)},
 	}
 	for _, x := range tables {

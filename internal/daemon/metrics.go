@@ -61,19 +61,22 @@ func truth(b bool) float64 {
 	return 0
 }
 
-var metrics = []metric{
+// skipMetrics count the documents that are skipped, a metric per reason.
+func skipMetrics() (all []metric) {
+	for why := range (plan.Skips{}).All() {
+		all = append(all, counter(string(why)+"_documents_total", "Documents skipped: "+why.Text()+".", func(s figures) float64 { return float64(s.Skipped.Of(why)) }))
+	}
+	return all
+}
+
+var metrics = append(skipMetrics(), []metric{
 	counter("planned_steps_total", "Steps in the plan.", func(s figures) float64 { return float64(s.Planned) }),
 	counter("documents_total", "Documents that the packer has taken in, waiting ones included.", func(s figures) float64 { return float64(s.Documents) }),
 	counter("tokens_total", "Tokens of the documents that the packer has taken in.", func(s figures) float64 { return float64(s.Tokens) }),
-	counter("empty_documents_total", "Documents skipped because they are empty.", func(s figures) float64 { return float64(s.Empty) }),
-	counter("masked_documents_total", "Documents skipped because none of their tokens has a loss.", func(s figures) float64 { return float64(s.Masked) }),
 	counter("masked_tokens_total", "Tokens in steps that have no loss.", func(s figures) float64 { return float64(s.MaskedTokens) }),
-	counter("undecodable_documents_total", "Documents of the run that cannot be decoded; each has a dead letter.", func(s figures) float64 { return float64(s.Undecoded) }),
 	counter("dead_letters_total", "Dead letters stored by this process.", func(s figures) float64 { return float64(s.letters.Stored) }),
 	counter("dead_letter_failures_total", "Attempts to store a dead letter that failed.", func(s figures) float64 { return float64(s.letters.Failed) }),
 	gauge("dead_letters_waiting", "Dead letters that wait to be stored.", func(s figures) float64 { return float64(s.letters.Waiting) }),
-	counter("duplicate_documents_total", "Documents dropped because their id was seen lately.", func(s figures) float64 { return float64(s.Duplicates) }),
-	counter("long_documents_total", "Documents left out because they have more tokens than they may (documents.max_tokens, max_tokens of a source).", func(s figures) float64 { return float64(s.Long) }),
 	counter("cut_documents_total", "Documents used without their last tokens because they have more than they may (documents.max_tokens).", func(s figures) float64 { return float64(s.Cut) }),
 	counter("rows_total", "Rows in steps.", func(s figures) float64 { return float64(s.Rows) }),
 	counter("slots_total", "Tokens of the rows in steps, padding included.", func(s figures) float64 { return float64(s.Slots) }),
@@ -109,7 +112,7 @@ var metrics = []metric{
 	gauge("cache_bytes", "Tokens cached for row assembly.", func(s figures) float64 { return float64(s.CacheBytes) }),
 	counter("cache_hits_total", "Documents that a step found in the cache, those that were read ahead for it included.", func(s figures) float64 { return float64(s.CacheHits) }),
 	counter("cache_misses_total", "Documents that a step lacked, waited for and fetched from the stream again.", func(s figures) float64 { return float64(s.CacheMisses) }),
-}
+}...)
 
 // bucketMetric is a figure of each bucket.
 type bucketMetric struct {

@@ -50,7 +50,7 @@ var sourceMetrics = []sourceMetric{
 }
 
 // leftOut are documents of a source that are not used.
-var leftOut = prometheus.NewDesc("loaderd_source_left_out_documents_total", "Documents of the source that are not used, by why: empty, undecodable, masked, duplicate, split, short, long.", []string{"source", "why"}, nil)
+var leftOut = prometheus.NewDesc("loaderd_source_left_out_documents_total", "Documents of the source that are not used, by why: undecodable, empty, masked, duplicate, split, short, long.", []string{"source", "why"}, nil)
 
 // collectSources shows the figures of each source, and nothing of a run with one document stream. The run's Source is the one that comes next.
 func collectSources(out chan<- prometheus.Metric, s loader.Stats, now time.Time) {
@@ -69,8 +69,8 @@ func collectSources(out chan<- prometheus.Metric, s loader.Stats, now time.Time)
 		for _, metric := range sourceMetrics {
 			out <- prometheus.MustNewConstMetric(metric.desc, metric.kind, metric.value(m, x), x.Name)
 		}
-		for why, n := range map[string]int64{"empty": x.Empty, "undecodable": x.Undecoded, "masked": x.Masked, "duplicate": x.Duplicates, "split": x.Split, "short": x.Short, "long": x.Long} {
-			out <- prometheus.MustNewConstMetric(leftOut, prometheus.CounterValue, float64(n), x.Name, why)
+		for why, n := range x.Skipped.All() {
+			out <- prometheus.MustNewConstMetric(leftOut, prometheus.CounterValue, float64(n), x.Name, string(why))
 		}
 	}
 }

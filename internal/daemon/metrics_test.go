@@ -63,7 +63,10 @@ func (c sourceCounts) Collect(out chan<- prometheus.Metric) {
 
 // Each source has its figures; the one that comes next is the one that is dry.
 func TestSourceMetrics(t *testing.T) {
-	code := loader.SourceStats{Status: mixture.Status{Name: "code", Target: 0.25, Share: 0.25, Tokens: 60, Credit: 9, Epoch: 2}, SourceCounts: plan.SourceCounts{Empty: 1, Split: 2, Long: 3}}
+	code := loader.SourceStats{Status: mixture.Status{Name: "code", Target: 0.25, Share: 0.25, Tokens: 60, Credit: 9, Epoch: 2}}
+	code.Skipped.Add(plan.SkipEmpty, 1)
+	code.Skipped.Add(plan.SkipSplit, 2)
+	code.Skipped.Add(plan.SkipLong, 3)
 	web := loader.SourceStats{Status: mixture.Status{Name: "web", Target: 0.75, Share: 0.75, Tokens: 140, Credit: -9}}
 	done := loader.SourceStats{Status: mixture.Status{Name: "done", Resting: true, Credit: 20}}
 	have := gathered(t, sourceCounts{loader.Stats{Sources: []loader.SourceStats{web, code, done}, Source: loader.SourceStatus{DrySince: time.Unix(93, 0)}}})

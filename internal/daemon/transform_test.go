@@ -165,8 +165,8 @@ func TestTransformationsInARun(t *testing.T) {
 			t.Fatalf("document %d is %q, %v, want %q", sequence, got, err, text)
 		}
 	}
-	if s := d.Run().Stats(); s.Cut != int64(cut) || cut == 0 || s.Long != 0 || filled < 60 || filled > 180 {
-		t.Errorf("%d cut, %d left out, %d filled in, want %d, 0 and half of 240", s.Cut, s.Long, filled, cut)
+	if s := d.Run().Stats(); s.Cut != int64(cut) || cut == 0 || s.Skipped.Total() != 0 || filled < 60 || filled > 180 {
+		t.Errorf("%d cut, %d left out, %d filled in, want %d, 0 and half of 240", s.Cut, s.Skipped.Total(), filled, cut)
 	}
 	if got := get(t, d.http.url()+"/metrics"); !strings.Contains(got, fmt.Sprintf(`loaderd_cut_documents_total{run="default"} %d`, cut)) {
 		t.Error("the metrics tell of no document that was cut")
@@ -204,8 +204,8 @@ func TestLongDocumentsAreLeftOut(t *testing.T) {
 	publishRows(t, d, 3, 1001)
 	publishRows(t, d, 5, 1000)
 	_, _, documents := contents(t, d)
-	if s := d.Run().Stats(); s.Long != 3 || s.Documents != 5 || len(documents) != 5 {
-		t.Errorf("%d left out, %d used, %d read", s.Long, s.Documents, len(documents))
+	if s := d.Run().Stats(); s.Skipped.Of(plan.SkipLong) != 3 || s.Documents != 5 || len(documents) != 5 {
+		t.Errorf("%d left out, %d used, %d read", s.Skipped.Of(plan.SkipLong), s.Documents, len(documents))
 	}
 	if got := get(t, d.http.url()+"/metrics"); !strings.Contains(got, `loaderd_long_documents_total{run="default"} 3`) {
 		t.Error("the metrics tell of no document that was left out")
@@ -236,7 +236,7 @@ func TestTransformationsOfSources(t *testing.T) {
 	contents(t, d)
 	cut, long := map[string]int64{}, map[string]int64{}
 	for _, s := range d.Run().Stats().Sources {
-		cut[s.Name], long[s.Name] = s.Cut, s.Long
+		cut[s.Name], long[s.Name] = s.Cut, s.Skipped.Of(plan.SkipLong)
 	}
 	if cut["web"] != 9 || long["web"] != 0 || cut["code"] != 0 || long["code"] != 10 { // of code 50 tokens and more are 51 with the one before them
 		t.Errorf("%v cut, %v left out", cut, long)

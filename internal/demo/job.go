@@ -115,7 +115,7 @@ func (j *Job) start(ctx context.Context) error {
 // conserved checks that the plan has every document that was published, and that the readers got all of its steps and every token
 // of every document once.
 func conserved(s loader.Stats, published int64, r *ranks) error {
-	if seen := s.Documents + s.Empty + s.Undecoded + s.Masked + s.Duplicates + s.Long; seen != published {
+	if seen := s.Documents + s.Skipped.Total(); seen != published {
 		return fmt.Errorf("check what arrived: %d documents were published, the plan saw %d", published, seen)
 	}
 	if want := s.Tokens - s.Dropped + s.Repeated; r.tokens.Load() != want || r.steps.Load() != s.Planned {

@@ -10,6 +10,7 @@ import (
 
 	"loaderd/internal/quantity"
 	"loaderd/internal/stats"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 
@@ -56,15 +57,15 @@ type Summary struct {
 func (j *Job) Summary() Summary {
 	f, progress := j.Figures(), j.progress()
 	s := f.Stats
-	plan := j.Config.Plan
+	c := j.Config.Plan
 	sum := Summary{
-		Tokenizer: j.Config.Tokenizer.Name, Method: plan.Packing.Method, RowLengths: plan.Packing.Buckets,
-		StepRows: plan.Steps.PerBucket(plan.Packing.Buckets), Readers: j.World, Documents: f.Offered,
-		Packed: s.Documents, Duplicates: s.Duplicates, Undecoded: s.Undecoded, Tokens: s.Tokens, TokensRead: f.Tokens,
+		Tokenizer: j.Config.Tokenizer.Name, Method: c.Packing.Method, RowLengths: c.Packing.Buckets,
+		StepRows: c.Steps.PerBucket(c.Packing.Buckets), Readers: j.World, Documents: f.Offered,
+		Packed: s.Documents, Duplicates: s.Skipped.Of(plan.SkipDuplicate), Undecoded: s.Skipped.Of(plan.SkipUndecodable), Tokens: s.Tokens, TokensRead: f.Tokens,
 		Dropped: s.Dropped, Repeated: s.Repeated, Steps: f.Read, Rows: s.Rows, AgeMax: s.AgeMax,
 		PaddingRatio: stats.Padding(s), TruncationRatio: stats.Truncated(s),
 		Seconds: f.Elapsed.Seconds(), FirstBatchSeconds: time.Duration(j.firstBatch.Load()).Seconds(), TokensPerSecond: f.Mean.Tokens,
-		PeakMemory: peakMemory(), Folder: j.Config.Stream.Dir, whole: keepsWhole(plan.Packing),
+		PeakMemory: peakMemory(), Folder: j.Config.Stream.Dir, whole: keepsWhole(c.Packing),
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -157,6 +157,8 @@ func madeUp(n uint64) answers.Status {
 			{Name: "gpu-02.812", Flight: "grpc://gpu-02:8815", HTTP: "http://gpu-02:9815/", Version: "0.20.0", Ranks: 2, Bytes: 9.6e6, Silent: 0.4},
 			{Name: "gpu-03.90", Flight: "grpc://gpu-03:8815", HTTP: "javascript:alert(1)", Version: "0.19.2", Silent: 12},
 		},
+		Skipped: []answers.SkippedStatus{{Reason: "undecodable", Documents: 15, Text: "undecodable", Do: "see the dead letters"},
+			{Reason: "masked", Documents: 1200, Text: "without a token that has a loss", Do: "mark what is to be trained on <script>alert(1)</script>"}},
 		Dead: answers.DeadStatus{Total: 15, Waiting: 1, Reasons: []answers.DeadReason{
 			{Reason: "not UTF-8", Letters: 12, Samples: []answers.DeadSample{
 				{Letter: 15, Source: "web", Sequence: 599_870, Subject: "docs.web", Problem: "byte 0xff at offset 2,114 is no UTF-8", Time: now.Add(-40 * time.Second)},

@@ -39,6 +39,7 @@ func TestPageShowsEverySection(t *testing.T) {
 		t.Errorf("the first rank of the table is %s, not who is furthest behind", first)
 	}
 	p.says("#keepers", "trainer before step 7,100 171 steps", "trainer/eval before step 7,180")
+	p.says("#skipped-section", "undecodable 15 undecodable see the dead letters", "masked 1,200 without a token that has a loss", "<script>alert(1)</script>")
 	p.says("#dead-section", "15 documents could not be decoded", "1 more wait to be stored", "12 not UTF-8", "3 token out of range", "Document web/599870", "byte 0xff", "<script>alert(1)</script>")
 	p.says("#events", "source math has had nothing new for 10 s What to do: look at the producer of math", "gpu-01.4711 leads, term 3")
 	p.says("#daemons", "gpu-01.4711 (this page) leads, term 3 2", "gpu-02.812 follows", "gpu-03.90 follows 0", "12 s ago", "0.19.2", "grpc://gpu-02:8815")

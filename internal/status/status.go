@@ -11,6 +11,7 @@ import (
 	"loaderd/internal/order"
 	"loaderd/internal/stats"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // look puts the figures of this moment together, and returns what the history has of them.
@@ -29,7 +30,7 @@ func (w *Watch) look(now time.Time) history.Sample {
 	lags(ranks)
 	out := answers.Status{Run: info.Run, ID: info.ID, Fingerprint: info.Fingerprint, Time: now.UTC(), Daemon: w.Name, Version: w.Version, Verdict: verdict,
 		Planned: s.Planned, Ended: s.Ended, Committed: s.Committed, Oldest: s.Oldest, Length: info.Length,
-		Rates: answers.Rates{Rates: rates, Bytes: bytes}, Buckets: []answers.BucketStatus{}, Keepers: []answers.KeeperStatus{}, Ranks: furthestBehind(ranks), Readers: readers, Daemons: daemons, Events: w.Events.newest()}
+		Rates: answers.Rates{Rates: rates, Bytes: bytes}, Skipped: []answers.SkippedStatus{}, Buckets: []answers.BucketStatus{}, Keepers: []answers.KeeperStatus{}, Ranks: furthestBehind(ranks), Readers: readers, Daemons: daemons, Events: w.Events.newest()}
 	read := leastStep(ranks)
 	if len(ranks) > 0 {
 		out.EndsIn = endsIn(read, info.Length, rates)
@@ -42,6 +43,11 @@ func (w *Watch) look(now time.Time) history.Sample {
 		Counts: s.Packing}
 	for _, keeper := range slices.Sorted(maps.Keys(info.Keepers)) {
 		out.Keepers = append(out.Keepers, answers.KeeperStatus{Keeper: keeper, Step: info.Keepers[keeper]})
+	}
+	for why, n := range s.Skipped.All() {
+		if n > 0 {
+			out.Skipped = append(out.Skipped, answers.SkippedStatus{Reason: string(why), Documents: n, Text: why.Text(), Do: why.Do()})
+		}
 	}
 	if w.Dead != nil {
 		out.Dead = w.Dead()
@@ -138,8 +144,8 @@ func sourcesOf(s loader.Stats, recent map[string]float64) (out []answers.SourceS
 	}
 	for _, x := range s.Sources {
 		y := answers.SourceStatus{Name: x.Name, Target: x.Target, Share: stats.Share(x.Status.Tokens, tokens), Recent: recent[x.Name], Tokens: x.Status.Tokens, Emitted: x.Emitted,
-			Epoch: x.Epoch, Epochs: x.Epochs.String(), Documents: x.Arrived, Undecodable: x.Undecoded,
-			LeftOut: x.Empty + x.Undecoded + x.Masked + x.Duplicates + x.Split + x.Short + x.Long, Stored: x.Stream.Last, Next: x.Next,
+			Epoch: x.Epoch, Epochs: x.Epochs.String(), Documents: x.Arrived, Undecodable: x.Skipped.Of(plan.SkipUndecodable),
+			LeftOut: x.Skipped.Total(), Stored: x.Stream.Last, Next: x.Next,
 			Sealed: x.Sealed, Resting: x.Resting, Removed: x.Removed, UsedUp: x.UsedUp}
 		if at := x.Stream.DrySince; !at.IsZero() {
 			y.DrySince = &at

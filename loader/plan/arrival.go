@@ -18,20 +18,6 @@ type Arrival struct {
 	Parts []Part // of a message with several documents; then only Source and Sequence count besides
 }
 
-// Skip is why a document is not used. It is a function of the message alone (and, for duplicates, of the log before it).
-type Skip string
-
-// The reasons to skip a document.
-const (
-	SkipEmpty       Skip = "empty"       // no text and no tokens
-	SkipUndecodable Skip = "undecodable" // sent to the dead-letter stream
-	SkipMasked      Skip = "masked"      // none of its tokens has a loss
-	SkipDuplicate   Skip = "duplicate"   // its id was seen among the last documents; set by the planner
-	SkipSplit       Skip = "split"       // it is not in the split of its source
-	SkipShort       Skip = "short"       // it has less tokens than its source's min_tokens; set by the planner
-	SkipLong        Skip = "long"        // it has more tokens than documents.max_tokens, or than its source's max_tokens; the planner sets the latter
-)
-
 // Traits are what the planner is told of a document beside its length. They follow from the document alone, and are never its text. No
 // state holds them: for a restored planner they are read again.
 type Traits struct {

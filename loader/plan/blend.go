@@ -78,41 +78,15 @@ func begins(sources []SourceBegin) map[string]mixture.Begin {
 
 // SourceCounts are a planner's totals of one source.
 type SourceCounts struct {
-	Arrived    int64 `json:"arrived"` // documents taken, used or not
-	Empty      int64 `json:"empty"`
-	Undecoded  int64 `json:"undecoded"`
-	Masked     int64 `json:"masked"` // no token has a loss
-	Duplicates int64 `json:"duplicates"`
-	Split      int64 `json:"split"`   // not in the split
-	Short      int64 `json:"short"`   // less tokens than min_tokens
-	Long       int64 `json:"long"`    // more than its max_tokens, or than documents.max_tokens
-	Cut        int64 `json:"cut"`     // used without their last tokens, by documents.max_tokens
-	Tokens     int64 `json:"-"`       // of those that are used: what mixture.Status tells as well
-	Emitted    int64 `json:"emitted"` // tokens in steps, repeated ones as often as they come
+	Arrived int64 `json:"arrived"` // documents taken, used or not
+	Skipped Skips `json:"skipped"`
+	Cut     int64 `json:"cut"`     // used without their last tokens, by documents.max_tokens
+	Tokens  int64 `json:"-"`       // of those that are used: what mixture.Status tells as well
+	Emitted int64 `json:"emitted"` // tokens in steps, repeated ones as often as they come
 }
 
 func (c *SourceCounts) fields() []*int64 {
-	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Masked, &c.Duplicates, &c.Split, &c.Short, &c.Long, &c.Cut, &c.Tokens, &c.Emitted}
-}
-
-// skips counts a document that is not used.
-func (c *SourceCounts) skips(s Skip) {
-	switch s {
-	case SkipEmpty:
-		c.Empty++
-	case SkipDuplicate:
-		c.Duplicates++
-	case SkipMasked:
-		c.Masked++
-	case SkipSplit:
-		c.Split++
-	case SkipShort:
-		c.Short++
-	case SkipLong:
-		c.Long++
-	default:
-		c.Undecoded++
-	}
+	return slices.Concat([]*int64{&c.Arrived}, c.Skipped.fields(), []*int64{&c.Cut, &c.Tokens, &c.Emitted})
 }
 
 // blend is what a planner of a run with several sources keeps beside what all do. Such a planner counts in arrivals: pieces that wait name the
@@ -245,8 +219,8 @@ func (p *Planner) takeOne(of *blended, name uint64, x Part) {
 		of.seen.observe(0)
 	}
 	if x.Skip != "" {
-		of.counts.skips(x.Skip)
-		p.counts.skips(x.Skip)
+		of.counts.Skipped.Add(x.Skip, 1)
+		p.counts.Skipped.Add(x.Skip, 1)
 		return
 	}
 	p.used += int64(x.Length)

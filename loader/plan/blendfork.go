@@ -67,8 +67,7 @@ func (p *Planner) Fork(c Config, more []SourceBegin) (*Planner, error) {
 	}
 	n.blends(old.mix, infos, old.refs)
 	n.cursor, n.losses = p.cursor, p.losses
-	n.counts = Counts{Arrived: p.counts.Arrived, Empty: p.counts.Empty, Undecoded: p.counts.Undecoded, Masked: p.counts.Masked, Duplicates: p.counts.Duplicates,
-		Long: p.counts.Long, Cut: p.counts.Cut}
+	n.counts = Counts{Arrived: p.counts.Arrived, Skipped: p.counts.Skipped, Cut: p.counts.Cut}
 	if goesOn {
 		n.once = n.once || p.once
 		n.packs, n.queues, n.parent, n.due = p.packs, p.queues, p.parent, slices.Concat(p.due, p.kept)

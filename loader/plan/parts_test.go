@@ -38,8 +38,8 @@ func TestDuplicatesOfPieces(t *testing.T) {
 			if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Parts: tt.parts}); err != nil {
 				t.Fatal(err)
 			}
-			if counts, _ := p.Counts(); counts.Duplicates != tt.duplicates {
-				t.Errorf("%d duplicates behind message %d, want %d", counts.Duplicates, i+1, tt.duplicates)
+			if counts, _ := p.Counts(); counts.Skipped.Of(plan.SkipDuplicate) != tt.duplicates {
+				t.Errorf("%d duplicates behind message %d, want %d", counts.Skipped.Of(plan.SkipDuplicate), i+1, tt.duplicates)
 			}
 		}
 	}

@@ -18,11 +18,7 @@ const AlgorithmVersion = 5
 // Counts are a planner's totals since the start of the run.
 type Counts struct {
 	Arrived      int64 // documents of the stream, used or not
-	Empty        int64
-	Undecoded    int64
-	Masked       int64 // documents without a token that has a loss
-	Duplicates   int64
-	Long         int64 // documents with more tokens than they may have
+	Skipped      Skips
 	Cut          int64 // documents that are used without their last tokens, as they had more than they may have
 	Inherited    int64 // documents that the run's parent had used up
 	Rows         int64 // rows in steps
@@ -32,22 +28,6 @@ type Counts struct {
 	LeftTokens   int64 // tokens of rows dropped at the end because they did not fill a step
 	AgeMax       int64 // largest age of a piece when its row was packed, in documents
 	WaitMax      int64 // most documents that arrived while a row waited for its step
-}
-
-// skips counts a document that is not used. What is not in its source's split, or too short for it, is in the counts of the source alone.
-func (c *Counts) skips(s Skip) {
-	switch s {
-	case SkipEmpty:
-		c.Empty++
-	case SkipDuplicate:
-		c.Duplicates++
-	case SkipUndecodable:
-		c.Undecoded++
-	case SkipMasked:
-		c.Masked++
-	case SkipLong:
-		c.Long++
-	}
 }
 
 // Planner is the deterministic state machine that turns document lengths into steps. What it returns is a function of its
@@ -143,9 +123,9 @@ func (p *Planner) add(name uint64, x Part) {
 	switch {
 	case x.Skip != "":
 		p.seen.observe(0) // dedupe looks back by the stream's documents, so that a fork can
-		p.counts.skips(x.Skip)
+		p.counts.Skipped.Add(x.Skip, 1)
 	case p.seen.observe(x.identity()) && !p.parent.used(name, int32(x.Length)):
-		p.counts.skips(SkipDuplicate)
+		p.counts.Skipped.Add(SkipDuplicate, 1)
 	default:
 		left := p.parent.rest(name, int32(x.Length))
 		if left == 0 {

@@ -28,8 +28,8 @@ func TestDuplicatesAreThoseOfTheLastDocuments(t *testing.T) {
 					want = 1
 				}
 			}
-			if after, _ := p.Counts(); after.Duplicates-before.Duplicates != want {
-				t.Fatalf("id %d behind %v: counted as %d duplicates, want %d", id, ids[:i], after.Duplicates-before.Duplicates, want)
+			if after, _ := p.Counts(); after.Skipped.Of(plan.SkipDuplicate)-before.Skipped.Of(plan.SkipDuplicate) != want {
+				t.Fatalf("id %d behind %v: counted as %d duplicates, want %d", id, ids[:i], after.Skipped.Of(plan.SkipDuplicate)-before.Skipped.Of(plan.SkipDuplicate), want)
 			}
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"loaderd/loader/mixture"
 	"loaderd/packonline"
@@ -21,7 +22,7 @@ import (
 //	which tokens of the documents that wait have no loss (losses.appendState)
 //
 // An atom in the window is its packer's number where there are several, its bucket's index, the number of its rows, and each of them.
-const stateVersion = 4
+const stateVersion = 5
 
 // AppendState appends the planner's whole state: references to documents, never tokens.
 func (p *Planner) AppendState(b []byte) []byte {
@@ -168,7 +169,7 @@ func (p *Planner) restoreLine(l *line, r *varints, previous *uint64) {
 }
 
 func (c *Counts) fields() []*int64 {
-	return []*int64{&c.Arrived, &c.Empty, &c.Undecoded, &c.Masked, &c.Duplicates, &c.Long, &c.Cut, &c.Inherited, &c.Rows, &c.Slots, &c.Tokens, &c.MaskedTokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax}
+	return slices.Concat([]*int64{&c.Arrived}, c.Skipped.fields(), []*int64{&c.Cut, &c.Inherited, &c.Rows, &c.Slots, &c.Tokens, &c.MaskedTokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax})
 }
 
 func (r *recent) appendState(b []byte) []byte {

@@ -151,7 +151,7 @@ func TestCountsOfLongDocuments(t *testing.T) {
 		}
 		p = next
 	}
-	if counts, _ := p.Counts(); counts.Cut != 2 || counts.Long != 2 || counts.Duplicates != 1 {
+	if counts, _ := p.Counts(); counts.Cut != 2 || counts.Skipped.Of(plan.SkipLong) != 2 || counts.Skipped.Of(plan.SkipDuplicate) != 1 {
 		t.Errorf("%+v", counts)
 	}
 }

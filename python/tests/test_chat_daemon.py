@@ -129,7 +129,7 @@ def test_chats_among_texts_and_what_fails(daemon: Any) -> None:
     assert weights(d) == {1: 1.0, 2: 0.5, 3: 1.0, 5: 1.0, 6: 1.0}
     with Client(d.flight_url) as client:
         now = client.stats()
-    assert (now["undecodable_documents"], now["documents"], now["masked_documents"]) == (0, 5, 1)
+    assert (now["skipped_documents"]["undecodable"], now["documents"], now["skipped_documents"]["masked"]) == (0, 5, 1)
 
 
 @everything

@@ -133,7 +133,7 @@ def test_bad_messages_do_not_stop_the_run(daemon):
     action(d, "seal")
     assert read(d, columns=["input_ids"])
     stats = action(d, "stats")[0]
-    assert (stats["undecodable_documents"], stats["empty_documents"], stats["documents"]) == (len(bad), 1, 41)
+    assert (stats["skipped_documents"]["undecodable"], stats["skipped_documents"]["empty"], stats["documents"]) == (len(bad), 1, 41)
 
 
 def test_killed_daemon_continues(daemon):

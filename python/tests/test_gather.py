@@ -69,7 +69,7 @@ def test_what_a_document_says_comes_with_it(daemon: Any) -> None:
     assert [x for _, x in sorted(got.items())] == wanted
     assert together(got) == [64] * 7 + [52]
     with loaderd.Client(d.flight_url) as client:
-        assert client.stats()["duplicate_documents"] == 1
+        assert client.stats()["skipped_documents"]["duplicate"] == 1
 
 
 def test_an_input_is_gathered_equally_whenever_it_goes_on(daemon: Any) -> None:

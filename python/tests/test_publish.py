@@ -106,7 +106,7 @@ def test_every_form_of_a_document_arrives(daemon, loaderd):
         assert origin["subject"] == "docs.web"
         assert {k: origin[k] for k in told} == told
     now = stats(d)
-    assert (now["undecodable_documents"], now["empty_documents"], now["duplicate_documents"]) == (0, 2, 0)
+    assert [now["skipped_documents"][why] for why in ("undecodable", "empty", "duplicate")] == [0, 2, 0]
 
 
 def test_publishing_again_adds_nothing(daemon):
@@ -125,7 +125,7 @@ def test_publishing_again_adds_nothing(daemon):
     done = publish(mixed, d.nats_url, source="b", tokenizer=TOKENIZER)
     assert (done.documents, done.duplicates) == (50, 40)
     assert in_order(d) == ended(tokens + tokens[:40] + tokens[40:90])
-    assert stats(d)["duplicate_documents"] == 0  # none was stored
+    assert stats(d)["skipped_documents"]["duplicate"] == 0  # none was stored
 
 
 def test_named_input_goes_on_where_no_consumers_are_to_be_had(daemon, monkeypatch):
@@ -225,7 +225,7 @@ def test_nothing_is_lost_or_doubled_when_the_daemon_is_killed(daemon):
     assert done.documents == len(tokens) and done.duplicates == 0 and done.waited > 0
     assert reasons and reasons[-1] == "" and "no answer from NATS" in reasons[0]
     assert in_order(d) == ended(tokens)
-    assert stats(d)["duplicate_documents"] == 0  # not even in the stream
+    assert stats(d)["skipped_documents"]["duplicate"] == 0  # not even in the stream
 
 
 def test_nothing_is_lost_or_doubled_over_a_connection_that_breaks(daemon):
@@ -238,7 +238,7 @@ def test_nothing_is_lost_or_doubled_over_a_connection_that_breaks(daemon):
         done = publish(tokens, url, source="web", tokenizer=TOKENIZER, batch_bytes=20_000)
     assert done.documents == len(tokens) and proxy.cuts > 5
     assert in_order(d) == ended(tokens)
-    assert stats(d)["duplicate_documents"] == 0
+    assert stats(d)["skipped_documents"]["duplicate"] == 0
 
 
 def test_the_token_of_a_daemon_on_this_machine_is_found(daemon, monkeypatch, tmp_path):
@@ -299,7 +299,7 @@ def test_tokens_of_another_tokenizer_become_dead_letters(daemon):
     assert publish(tokens[20:25], d.nats_url, source="web", tokenizer="sha256:" + "0" * 64).documents == 5
     publish(tokens[25:], d.nats_url, source="web", tokenizer=TOKENIZER, start=25)
     assert in_order(d) == ended(tokens[:20] + tokens[25:])
-    assert stats(d)["undecodable_documents"] == 5
+    assert stats(d)["skipped_documents"]["undecodable"] == 5
 
 
 def test_what_came_before_an_error_is_confirmed(daemon):

@@ -10,6 +10,7 @@ import { clock } from "./format.js";
 import { startHistory, updateHistory } from "./history.js";
 import { Inspector } from "./inspector.js";
 import { updateRanks } from "./ranks.js";
+import { updateSkipped } from "./skipped.js";
 import { updateSources } from "./sources.js";
 import { askForToken, startToken } from "./token.js";
 import { updateVerdict } from "./verdict.js";
@@ -31,7 +32,7 @@ function status(s) {
   latest = s;
   show(byId("away"), false);
   mark(document.documentElement, "data-away", null);
-  for (const update of [updateVerdict, updateFlow, updateSources, updateRanks, updateDead, updateEvents, updateDaemons, updateActions, () => inspector.update()]) {
+  for (const update of [updateVerdict, updateFlow, updateSources, updateRanks, updateSkipped, updateDead, updateEvents, updateDaemons, updateActions, () => inspector.update()]) {
     try {
       update(s);
     } catch (e) { // the other sections still tell what they know

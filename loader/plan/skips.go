@@ -1,0 +1,141 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+)
+
+// Skip is why a document is not used. It is a function of the message alone (and, for duplicates, of the log before it).
+type Skip string
+
+// The reasons to skip a document.
+const (
+	SkipUndecodable Skip = "undecodable" // sent to the dead-letter stream
+	SkipEmpty       Skip = "empty"       // no text and no tokens
+	SkipMasked      Skip = "masked"      // none of its tokens has a loss
+	SkipDuplicate   Skip = "duplicate"   // its id was seen among the last documents; set by the planner
+	SkipSplit       Skip = "split"       // it is not in the split of its source
+	SkipShort       Skip = "short"       // it has less tokens than its source's min_tokens; set by the planner
+	SkipLong        Skip = "long"        // it has more tokens than documents.max_tokens, or than its source's max_tokens; the planner sets the latter
+)
+
+// skipReasons are all reasons with a text for people and what an operator does about it. Whatever shows skipped documents (status, page, log, metrics,
+// the summary of a publish) shows the entries of this list.
+var skipReasons = [...]struct {
+	skip       Skip
+	text, do   string
+	configured bool // the configuration asks for it
+}{
+	{SkipUndecodable, "undecodable", "see the dead letters (loaderd dead list) and the producer", false},
+	{SkipEmpty, "without text or tokens", "check the field or column that the producer publishes", false},
+	{SkipMasked, "without a token that has a loss", "mark what is to be trained on: parts with \"loss\": true, or loss runs of token ids", false},
+	{SkipDuplicate, "with the id of an earlier document", "to train on them again publish them with other ids, or without", false},
+	{SkipSplit, "outside the split of their source", "nothing, if sources.NAME.split is as intended", true},
+	{SkipShort, "below min_tokens of their source", "nothing, if the bound is as intended", true},
+	{SkipLong, "above max_tokens", "nothing, if the bound is as intended; documents.max_tokens can cut or split them instead", true},
+}
+
+// Text says of documents why they are skipped, as words behind their number: "undecodable", "without text or tokens".
+func (s Skip) Text() string { return skipReasons[s.index()].text }
+
+// Do says what an operator does about documents that are skipped for it.
+func (s Skip) Do() string { return skipReasons[s.index()].do }
+
+// Configured reports whether the configuration asks for such documents to be skipped.
+func (s Skip) Configured() bool { return skipReasons[s.index()].configured }
+
+// index returns the entry of skipReasons. Every reason that is not in the list counts as undecodable.
+func (s Skip) index() int {
+	for i := range skipReasons {
+		if skipReasons[i].skip == s {
+			return i
+		}
+	}
+	return 0
+}
+
+// Skips counts documents that are not used, by reason. Its JSON is an object with every reason.
+type Skips [len(skipReasons)]int64
+
+// Add counts n more documents that are skipped for a reason.
+func (s *Skips) Add(why Skip, n int64) { s[why.index()] += n }
+
+// Of returns how many documents are skipped for a reason.
+func (s Skips) Of(why Skip) int64 { return s[why.index()] }
+
+// All yields every reason with its count, in the order in which they are shown.
+func (s Skips) All() iter.Seq2[Skip, int64] {
+	return func(yield func(Skip, int64) bool) {
+		for i, n := range s {
+			if !yield(skipReasons[i].skip, n) {
+				return
+			}
+		}
+	}
+}
+
+// Total returns how many documents are skipped.
+func (s Skips) Total() (n int64) {
+	for _, x := range s {
+		n += x
+	}
+	return n
+}
+
+// Minus returns what s counts beyond an earlier value. A count that became smaller, in another run, counts from 0.
+func (s Skips) Minus(before Skips) Skips {
+	for i := range s {
+		if s[i] >= before[i] {
+			s[i] -= before[i]
+		}
+	}
+	return s
+}
+
+// fields are the counts in the order in which a state holds them.
+func (s *Skips) fields() []*int64 {
+	out := make([]*int64, len(s))
+	for i := range s {
+		out[i] = &s[i]
+	}
+	return out
+}
+
+// String lists the reasons with documents: "1 undecodable, 20 without a token that has a loss".
+func (s Skips) String() string {
+	var parts []string
+	for why, n := range s.All() {
+		if n > 0 {
+			parts = append(parts, strconv.FormatInt(n, 10)+" "+why.Text())
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// MarshalJSON writes an object of counts by reason.
+func (s Skips) MarshalJSON() ([]byte, error) {
+	out := make(map[Skip]int64, len(s))
+	for why, n := range s.All() {
+		out[why] = n
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads an object of counts by reason. A reason that is not in the list is an error.
+func (s *Skips) UnmarshalJSON(b []byte) error {
+	var in map[Skip]int64
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	*s = Skips{}
+	for why, n := range in {
+		if i := why.index(); skipReasons[i].skip != why || n < 0 {
+			return fmt.Errorf("%d documents skipped for %q: unknown reason or negative count", n, why)
+		}
+		s.Add(why, n)
+	}
+	return nil
+}
