@@ -230,17 +230,9 @@ func (l *leader) readHeader(ctx context.Context) (plan.Header, error) {
 		h.Fingerprint, h.Config = l.config.Fingerprint(), l.config
 		return h, nil
 	}
-	b, err := l.edges.Plan.Get(ctx, 1)
+	h, b, err := readHeader(ctx, l.edges.Plan)
 	if err != nil {
-		return plan.Header{}, fmt.Errorf("read plan header: %w", err)
-	}
-	e, err := plan.DecodeRecord(b)
-	if err != nil {
-		return plan.Header{}, err
-	}
-	h, ok := e.(plan.Header)
-	if !ok {
-		return plan.Header{}, fmt.Errorf("read plan header: record 1 is of kind %d", e.Kind())
+		return h, err
 	}
 	l.tail = plan.TailOf(1, b)
 	if err := accepts(l.config, h); err != nil {
@@ -248,6 +240,39 @@ func (l *leader) readHeader(ctx context.Context) (plan.Header, error) {
 	}
 	h.State, err = l.plan.reader.heritage(ctx, h)
 	return h, err
+}
+
+// readHeader returns the first record of a plan that has one, decoded and as bytes.
+func readHeader(ctx context.Context, log PlanLog) (h plan.Header, record []byte, err error) {
+	if record, err = log.Get(ctx, 1); err != nil {
+		return h, nil, fmt.Errorf("read plan header: %w", err)
+	}
+	e, err := plan.DecodeRecord(record)
+	if err != nil {
+		return h, nil, err
+	}
+	h, ok := e.(plan.Header)
+	if !ok {
+		return h, nil, fmt.Errorf("read plan header: record 1 is of kind %d", e.Kind())
+	}
+	return h, record, nil
+}
+
+// CheckPlan refuses a plan that this program or a configuration would continue differently (PLAN_MISMATCH). It reads the
+// first record alone and changes nothing, so a daemon calls it before it creates or changes anything for the run.
+func CheckPlan(ctx context.Context, log PlanLog, c plan.Config) error {
+	last, err := log.Last(ctx)
+	if err != nil {
+		return fmt.Errorf("read plan log: %w", err)
+	}
+	if last == 0 {
+		return nil
+	}
+	h, _, err := readHeader(ctx, log)
+	if err != nil {
+		return err
+	}
+	return accepts(c.Settled(), h)
 }
 
 // covered notes the end of the run where the checkpoint of the restored applier was taken behind it.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -206,59 +208,50 @@ func TestAProducerHearsNoAnswersOfOthers(t *testing.T) {
 	}
 }
 
-// A folder that a server without accounts wrote is taken up whole: each stream in the account where it belongs.
-func TestAFolderWithoutAccountsIsTakenUp(t *testing.T) {
+// An incompatible data folder is refused before anything in it changes: the version that wrote it can still open it.
+func TestOpen_IncompatibleFolderIsLeftUnchanged(t *testing.T) {
 	s := natstest.StartEmbedded(t)
-	ctx := natstest.Context(t)
 	openDocuments(t, s.Store())
 	natstest.Publish(t, s.Store(), natstest.Documents(1, 7)...)
-	plan, err := planlog.Open(ctx, s.Store(), "r")
+	s.Stop()
+	dir := s.Config().Dir
+	mark := filepath.Join(dir, "server.json")
+	current, err := os.ReadFile(mark)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := plan.Append(ctx, 0, []byte("one"), []byte("two")); err != nil {
-		t.Fatal(err)
-	}
-	s.Stop()
-	// As the first version of a folder was: all streams in one account, and a mark that says so; one of them was moved before the server was killed.
-	all := filepath.Join(s.Config().Dir, "jetstream")
-	if err := os.MkdirAll(filepath.Join(all, "$G", "streams"), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"DOCUMENTS/streams/DOCS", "LOADERD/streams/PLAN_r"} {
-		if err := os.Rename(filepath.Join(all, name), filepath.Join(all, "$G", "streams", filepath.Base(name))); err != nil {
+	for name, text := range map[string]string{
+		"older":   `{"format":1,"cluster":"","server":"loaderd"}`,
+		"newer":   `{"format":99,"cluster":"","server":"loaderd"}`,
+		"no mark": "",
+	} {
+		err := os.WriteFile(mark, []byte(text), 0o600)
+		if text == "" {
+			err = os.Remove(mark)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	for _, name := range []string{server.OperatorFile, server.ProducerFile} {
-		if err := os.Remove(filepath.Join(s.Config().Dir, name)); err != nil {
-			t.Fatal(err)
+		before := natstest.ReadFolder(t, dir)
+		for _, open := range []func(context.Context, stream.Config, *slog.Logger) (*stream.Store, error){stream.Open, stream.OpenAlone} {
+			store, err := open(natstest.Context(t), s.Config(), quiet())
+			if err == nil {
+				store.Close()
+				t.Fatalf("%s: the folder was opened", name)
+			}
+			if !strings.Contains(err.Error(), "incompatible version of loaderd") || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%s: error %v does not name the folder and the reason", name, err)
+			}
+		}
+		if after := natstest.ReadFolder(t, dir); !maps.Equal(before, after) {
+			t.Errorf("%s: the refused start changed the folder", name)
 		}
 	}
-	mark := filepath.Join(s.Config().Dir, "server.json")
-	if err := os.WriteFile(mark, []byte(`{"format":1,"cluster":"","server":"loaderd"}`), 0o600); err != nil {
+	if err := os.WriteFile(mark, current, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.Restart()
 	holds(t, s.Store(), 7)
-	if plan, err = planlog.Open(ctx, s.Store(), "r"); err != nil {
-		t.Fatal(err)
-	}
-	if last, err := plan.Last(ctx); err != nil || last != 2 {
-		t.Errorf("the plan has %d records, %v, want 2", last, err)
-	}
-	if text, err := os.ReadFile(mark); err != nil || !strings.Contains(string(text), `"format":2`) {
-		t.Errorf("the mark is %s, %v", text, err)
-	}
-	if err := os.WriteFile(mark, []byte(`{"format":1,"cluster":"old","server":"loaderd"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.Stop()
-	c := s.Config()
-	c.Cluster = server.Cluster{Name: "old", Listen: natstest.FreeAddress(t), Peers: []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}}
-	if store, err := stream.Open(ctx, c, quiet()); err == nil || !strings.Contains(err.Error(), "loaderd cluster migrate") {
-		t.Errorf("a member's folder without accounts: %v, %v", store, err)
-	}
 }
 
 // The tokens are in files that only their owner may read, last, and are refused when others can read them.

@@ -94,6 +94,9 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 			return nil, err
 		}
 	}
+	if err = d.checkPlan(ctx, c.Plan); err != nil {
+		return nil, err
+	}
 	if d.store.Own() != d.store { // producers may make nothing themselves
 		if _, err = d.store.EnsureRecords(ctx); err != nil {
 			return nil, err
@@ -169,6 +172,22 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	go d.waitForEnd()
 	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after", time.Since(began).Round(time.Millisecond))
 	return d, nil
+}
+
+// checkPlan refuses a plan that this daemon would continue differently, before anything of the run is created or changed. A
+// server of a cluster may not know of the plan yet: loader.Open checks again.
+func (d *Daemon) checkPlan(ctx context.Context, c plan.Config) error {
+	steps, err := planlog.OpenPresent(ctx, d.store, d.config.Run)
+	if errors.Is(err, planlog.ErrNoPlan) {
+		return nil
+	}
+	if err == nil {
+		err = loader.CheckPlan(ctx, steps, c)
+	}
+	if err != nil {
+		return fmt.Errorf("open run %s: %w", d.config.Run, err)
+	}
+	return nil
 }
 
 // documents opens the document stream, or says how those of sources are opened.

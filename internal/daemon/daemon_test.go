@@ -3,16 +3,20 @@ package daemon
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/config"
 	"loaderd/internal/reader"
@@ -238,4 +242,49 @@ func TestFailedStartFreesItsPorts(t *testing.T) {
 	if err := stop(start(t, c), 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A daemon that cannot continue a run changes no stream: neither settings that its configuration would change, nor records.
+func TestStart_RefusedPlanChangesNoStream(t *testing.T) {
+	c := settings(t)
+	d := start(t, c)
+	publish(t, d, 8)
+	batches, _ := following(t, d)
+	<-batches
+	if err := stop(d, 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	before := streams(t, c.Stream)
+	other := c
+	other.Plan.Seed++
+	other.Stream.MaxBytes, other.Stream.DeadLetterBytes, other.Stream.PlanBytes = 2<<30, 128<<20, 512<<20
+	_, err := Start(t.Context(), other, slog.New(slog.DiscardHandler))
+	var refused *loader.Error
+	if !errors.As(err, &refused) || refused.Reason != loader.PlanMismatch {
+		t.Fatalf("Start = %v, want PLAN_MISMATCH", err)
+	}
+	if after := streams(t, c.Stream); !reflect.DeepEqual(before, after) {
+		t.Errorf("the refused start changed streams:\n%+v\n%+v", before, after)
+	}
+}
+
+// streams returns settings and last sequence of every stream in a data folder.
+func streams(t *testing.T, c stream.Config) map[string]string {
+	t.Helper()
+	store, err := stream.OpenAlone(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // it is read only
+	all := map[string]string{}
+	for _, js := range []jetstream.JetStream{store.JetStream(), store.Own().JetStream()} {
+		list := js.ListStreams(t.Context())
+		for s := range list.Info() {
+			all[s.Config.Name] = fmt.Sprintf("%+v at %d", s.Config, s.State.LastSeq)
+		}
+		if err := list.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
 }

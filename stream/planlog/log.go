@@ -70,6 +70,25 @@ func OpenReadOnly(ctx context.Context, s *stream.Store, run string) (*Log, error
 	return l, l.whole(ctx)
 }
 
+// OpenPresent is OpenReadOnly with one request: a server of a cluster that does not know of the plan yet makes it ErrNoPlan.
+func OpenPresent(ctx context.Context, s *stream.Store, run string) (*Log, error) {
+	if err := stream.ValidRun(run); err != nil {
+		return nil, err
+	}
+	name := s.Config().PlanStream(run).Name
+	var st jetstream.Stream
+	err := s.Own().Retry(ctx, "open plan of run "+run, func(ctx context.Context) (err error) {
+		if st, err = s.Own().JetStream().Stream(ctx, name); errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("stream %s: %w", name, ErrNoPlan)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return readOnly(s, st, run), nil
+}
+
 // OpenDamaged opens the plan of a run for reading, however damaged it is: a record that is gone amid it is ErrNoRecord.
 func OpenDamaged(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	l, err := find(ctx, s, run)
@@ -88,9 +107,13 @@ func find(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readOnly(s, st, run), nil
+}
+
+func readOnly(s *stream.Store, st jetstream.Stream, run string) *Log {
 	l := newLog(s, st, run)
 	l.readOnly = true
-	return l, nil
+	return l
 }
 
 func newLog(s *stream.Store, st jetstream.Stream, run string) *Log {

@@ -12,7 +12,7 @@ import (
 // ErrOtherCluster says that a data folder belongs to a server of another cluster, or to one that stands alone, than the one that is started.
 var ErrOtherCluster = errors.New("data folder belongs to another server")
 
-// markFormat is the version of the mark's form, and of the folder's: from the second on its streams are in accounts.
+// markFormat is the version of the mark's format, and of the folder's: its streams are in accounts.
 const markFormat = 2
 
 // mark says what kind of server a data folder belongs to. A member of a cluster deletes the streams of a server that stood alone, and
@@ -31,17 +31,16 @@ func (m mark) kind() string {
 	return "a member of cluster " + m.Cluster
 }
 
-// claim marks a folder that has no mark, and returns the mark that it has. The folder must be held. A folder with streams and without a mark
-// is one of a server that stood alone: marks came with clusters.
-func (f *folder) claim(want mark) (mark, error) {
-	name := filepath.Join(f.path, "server.json")
+// check returns the mark that the folder gets or already has. It changes nothing. The folder must be held.
+func (f *folder) check(want mark) (mark, error) {
 	want.Format = markFormat
-	is, err := readMark(name)
+	is, err := readMark(f.markName())
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && f.hasStreams():
-		is = mark{1, "", aloneName}
+		return is, fmt.Errorf("open data folder %s (stream.dir): it holds streams but no %s: an incompatible version of loaderd or another program wrote it; "+
+			"run it with that version, or choose another folder", f.path, markName)
 	case errors.Is(err, fs.ErrNotExist):
-		is = want
+		return want, nil
 	case err != nil:
 		return is, err
 	}
@@ -49,18 +48,13 @@ func (f *folder) claim(want mark) (mark, error) {
 		return is, fmt.Errorf("open data folder %s (stream.dir): %w: it is of %s, not of %s (stream.cluster.name); give this server a folder of its own, "+
 			"and copy what the other one holds with loaderd cluster migrate", f.path, ErrOtherCluster, is.kind(), want.kind())
 	}
-	if is.Format < 2 {
-		if is.Cluster != "" {
-			return is, fmt.Errorf("open data folder %s (stream.dir): it is of a cluster that an earlier version of loaderd made, whose streams are in no accounts: start "+
-				"members of this version on new folders, and copy the runs with loaderd cluster migrate, while the earlier version runs the old ones", f.path)
-		}
-		if err := f.intoAccounts(); err != nil {
-			return is, err
-		}
-		is.Format = markFormat
-	}
-	return is, writeMark(name, is)
+	return is, nil
 }
+
+// markName is the mark's file in the data folder.
+const markName = "server.json"
+
+func (f *folder) markName() string { return filepath.Join(f.path, markName) }
 
 // hasStreams says whether a server has kept streams in the folder, or may have.
 func (f *folder) hasStreams() bool {
@@ -76,9 +70,9 @@ func readMark(name string) (m mark, err error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("read mark of data folder %s: %w: it says which servers the folder belongs to; restore it from a backup", name, err)
 	}
-	if m.Format < 1 || m.Format > markFormat || m.Server == "" {
-		return m, fmt.Errorf("read mark of data folder %s: format %d, server %q: want format %d at most and a name; another version of loaderd wrote it", name,
-			m.Format, m.Server, markFormat)
+	if m.Format != markFormat || m.Server == "" {
+		return m, fmt.Errorf("read mark of data folder %s: format %d, server %q: want format %d and a name; an incompatible version of loaderd wrote it: "+
+			"run it with that version, or choose another folder (stream.dir)", name, m.Format, m.Server, markFormat)
 	}
 	return m, nil
 }

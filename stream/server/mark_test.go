@@ -2,11 +2,16 @@ package server_test
 
 import (
 	"errors"
+	"log/slog"
+	"maps"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"loaderd/internal/natstest"
 	"loaderd/stream/server"
 )
 
@@ -15,24 +20,15 @@ func TestFolderOfAnotherCluster(t *testing.T) {
 	const alone = ""
 	tests := []struct {
 		name     string
-		prepare  func(t *testing.T, dir string)
 		is, want string
 	}{
-		{"new folder alone", nil, alone, "a member of cluster corpus"},
-		{"folder from before marks", func(t *testing.T, dir string) {
-			if err := os.MkdirAll(filepath.Join(dir, "jetstream"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-		}, alone, "a member of cluster corpus"},
-		{"member started alone", nil, "corpus", "a server that stands alone"},
-		{"member of another cluster", nil, "corpus", "a member of cluster other"},
+		{"new folder alone", alone, "a member of cluster corpus"},
+		{"member started alone", "corpus", "a server that stands alone"},
+		{"member of another cluster", "corpus", "a member of cluster other"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if tt.prepare != nil {
-				tt.prepare(t, dir)
-			}
 			run := func(cluster string) error {
 				s, err := start(t, server.Options{Dir: dir, Cluster: member(t, cluster)})
 				if err != nil {
@@ -40,10 +36,8 @@ func TestFolderOfAnotherCluster(t *testing.T) {
 				}
 				return s.Stop()
 			}
-			if tt.prepare == nil {
-				if err := run(tt.is); err != nil {
-					t.Fatal(err)
-				}
+			if err := run(tt.is); err != nil {
+				t.Fatal(err)
 			}
 			for _, other := range []string{"corpus", "other", alone} {
 				err := run(other)
@@ -74,7 +68,7 @@ func TestMemberAlone(t *testing.T) {
 }
 
 func TestMarkThatCannotBeRead(t *testing.T) {
-	for _, text := range []string{"", "{", `{"format":3,"cluster":"","server":"loaderd"}`, `{"format":1}`} {
+	for _, text := range []string{"", "{", `{"format":3,"cluster":"","server":"loaderd"}`, `{"format":2}`} {
 		dir := t.TempDir()
 		name := filepath.Join(dir, "server.json")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -86,5 +80,36 @@ func TestMarkThatCannotBeRead(t *testing.T) {
 		if after, err := os.ReadFile(name); err != nil || string(after) != text {
 			t.Errorf("%q was replaced by %q, %v", text, after, err)
 		}
+	}
+}
+
+// A start that is refused leaves a new folder empty: another program, or a corrected configuration, finds it unused.
+func TestStart_RefusedStartLeavesNewFolderEmpty(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close() //nolint:errcheck // the test ends
+	tests := []struct {
+		name string
+		o    server.Options
+	}{
+		{"port in use", server.Options{Listen: taken.Addr().String()}},
+		{"address without port", server.Options{Listen: "127.0.0.1"}},
+		{"certificate is missing", server.Options{Listen: "127.0.0.1:0", Cert: "absent.pem", Key: "absent.pem"}},
+		{"cluster secret is missing", server.Options{Listen: "127.0.0.1:0", Cluster: server.Cluster{Name: "corpus", Listen: natstest.FreeAddress(t),
+			Peers: []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}, SecretFile: "absent"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.o.Dir, tt.o.MaxPayload = filepath.Join(t.TempDir(), "data"), 1<<20
+			s, err := server.Start(t.Context(), tt.o, slog.New(slog.DiscardHandler))
+			if err == nil {
+				t.Fatal(errors.Join(errors.New("the server started"), s.Stop()))
+			}
+			if files := natstest.ReadFolder(t, tt.o.Dir); len(files) != 1 {
+				t.Errorf("after %v the folder holds %q", err, slices.Sorted(maps.Keys(files)))
+			}
+		})
 	}
 }

@@ -77,11 +77,7 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err != nil {
 		return nil, err
 	}
-	member, err := folder.claim(mark{Cluster: o.Cluster.Name, Server: name})
-	if err != nil {
-		return nil, err
-	}
-	users, err := openUsers(o)
+	member, err := folder.check(mark{Cluster: o.Cluster.Name, Server: name})
 	if err != nil {
 		return nil, err
 	}
@@ -93,8 +89,16 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err != nil {
 		return nil, err
 	}
-	opts.CustomClientAuthentication = users
 	if err := probeListens(ctx, o); err != nil {
+		return nil, err
+	}
+	// Every check is above: a refused start leaves the folder as it was, except for its lock file.
+	users, err := openUsers(o)
+	if err != nil {
+		return nil, err
+	}
+	opts.CustomClientAuthentication = users
+	if err := writeMark(folder.markName(), member); err != nil {
 		return nil, err
 	}
 	if err := completeSettings(o.Dir, log); err != nil {
