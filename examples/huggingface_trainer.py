@@ -75,7 +75,7 @@ def main() -> None:
         use_cpu=True,
     )
     set_seed(0)
-    # Without an attention_mask the model sees from position_ids which tokens belong together.
+    # Without an attention_mask and without a cache the model sees from position_ids which tokens belong together.
     with StepLoader(args.url, fields=["input_ids", "labels", "position_ids"]) as loader:
         shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 2}
         model = LlamaForCausalLM(LlamaConfig(vocab_size=loader.info.vocab_size, use_cache=False, **shape))

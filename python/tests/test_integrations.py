@@ -3,21 +3,25 @@
 The same small model sees the same steps everywhere, so every loop has the same losses, also behind a resume.
 """
 
+import copy
 import itertools
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import transformers
 from jobs import losses, run
 from scale import everything
 from tokenized import SETTINGS, documents, publish_tokens
 from torch.nn import functional as F
-from transformers import LlamaConfig, LlamaForCausalLM, modeling_flash_attention_utils
+from transformers import modeling_flash_attention_utils
 
 import loaderd
 from loaderd.torch import StepLoader
-from loaderd.torch.masks import dense_mask, varlen
+from loaderd.torch.masks import check_isolation, dense_mask, varlen
 
 CLOSE = {"rel": 2e-5}  # the order of additions differs with the number of ranks
 
@@ -34,16 +38,26 @@ def url(module_daemon):
 
 @pytest.fixture(scope="module")
 def batch(url):
+    """A batch with several documents in most of its rows."""
     with StepLoader(url) as loader:
-        return next(loader)
+        return next(batch for batch in loader if (batch["segment_ids"] > 1).any(1).sum() > 4)
 
 
-def llama(implementation: str) -> LlamaForCausalLM:
+SHAPE = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2}
+CONFIGS = {
+    "llama": transformers.LlamaConfig(**SHAPE),
+    "mistral": transformers.MistralConfig(**SHAPE, sliding_window=16),
+    "qwen3": transformers.Qwen3Config(**SHAPE, head_dim=16),
+    "gpt2": transformers.GPT2Config(n_embd=32, n_layer=2, n_head=2, n_positions=128, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0),
+}
+
+
+def causal(name: str, implementation: str) -> Any:
+    """A small model with random weights and the defaults of its configuration, a cache among them."""
     torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=SETTINGS["tokenizer.vocab_size"], **shape)).double()
-    model.config._attn_implementation = implementation
-    return model
+    config = copy.deepcopy(CONFIGS[name])
+    config.vocab_size = SETTINGS["tokenizer.vocab_size"]
+    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation).double()
 
 
 def committed(url: str) -> int:
@@ -127,30 +141,68 @@ def test_data_loaders(url, tmp_path):
     assert by_name == {"DataLoader": direct, "StatefulDataLoader": direct, "restored": direct[5:]}
 
 
-@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
-def test_hugging_face_models_keep_documents_apart(batch, implementation):
-    """Told by position_ids alone, or by a dense mask: outputs and gradients are those of every document alone."""
-    model = llama(implementation)
-    inputs = {k: batch[k] for k in ("input_ids", "labels", "position_ids")}
-    outputs = model(**inputs)
-    loss = F.cross_entropy(outputs.logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten(), reduction="sum")
-    gradients = torch.autograd.grad(loss, list(model.parameters()))
+def gradients(model: Any, loss: torch.Tensor) -> torch.Tensor:
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+
+
+def alone(model: Any, batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The loss of every document alone, as a sum, and its gradients."""
     total = torch.zeros((), dtype=torch.float64)
     for begin, end in itertools.pairwise(batch["cu_seqlens"].tolist()):
         row, at = divmod(begin, batch["input_ids"].shape[1])
         if batch["segment_ids"][row, at]:
             ids = batch["input_ids"][row : row + 1, at : at + end - begin]
-            alone = model(ids).logits
-            packed = outputs.logits[row : row + 1, at : at + end - begin]
-            torch.testing.assert_close(packed, alone, rtol=1e-9, atol=1e-11)
-            total = total + F.cross_entropy(alone[0, :-1], ids[0, 1:], reduction="sum")
-    torch.testing.assert_close(loss, total, rtol=1e-10, atol=0)
-    assert outputs.loss.item() == pytest.approx(total.item() / batch["num_loss_tokens_global"], rel=1e-6)
-    for got, want in zip(gradients, torch.autograd.grad(total, list(model.parameters())), strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
-    if implementation == "sdpa":
-        masked = model(**inputs, attention_mask=dense_mask(batch["segment_ids"]))
-        torch.testing.assert_close(masked.logits, outputs.logits, rtol=1e-9, atol=1e-11)
+            total = total + F.cross_entropy(model(ids, use_cache=False).logits[0, :-1], ids[0, 1:], reduction="sum")
+    return total, gradients(model, total)
+
+
+def check_alone(model: Any, batch: dict[str, Any], arguments: Mapping[str, Any]) -> None:
+    """Loss and gradients of a batch are those of its documents, each alone."""
+    want, expected = alone(model, batch)
+    logits = model(batch["input_ids"], position_ids=batch["position_ids"], **arguments).logits
+    loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten(), reduction="sum")
+    torch.testing.assert_close(loss, want, rtol=1e-6, atol=0)
+    torch.testing.assert_close(gradients(model, loss), expected, rtol=1e-5, atol=1e-6)  # eager has its softmax in float32
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_HuggingFaceModels_PositionsWithoutCacheEqualDocumentsAlone(batch, name, implementation):
+    model = causal(name, implementation)
+    check_alone(model, batch, {"use_cache": False})
+    check_isolation(lambda b: model(b["input_ids"], position_ids=b["position_ids"], use_cache=False).logits, batch)
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGS if name != "mistral"])
+def test_HuggingFaceModels_DenseMaskEqualsDocumentsAlone(batch, name):
+    """With the cache of the defaults, too. A window (mistral) is part of the mask, which a dense one replaces."""
+    check_alone(causal(name, "sdpa"), batch, {"attention_mask": dense_mask(batch["segment_ids"])})
+
+
+MISTAKES = {
+    "a cache": ("sdpa", lambda batch: {}),
+    "a cache, eager": ("eager", lambda batch: {}),
+    "a mask of ones": ("sdpa", lambda batch: {"use_cache": False, "attention_mask": torch.ones_like(batch["input_ids"])}),
+    "a boolean mask, eager": ("eager", lambda batch: {"attention_mask": dense_mask(batch["segment_ids"])}),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_CheckIsolation_RefusesDocumentsThatSeeAnother(batch, mistake):
+    implementation, arguments = MISTAKES[mistake]
+    model = causal("llama", implementation)
+    with pytest.raises(ValueError, match="depends on another segment of its row.*use_cache=False"):
+        check_isolation(lambda b: model(b["input_ids"], position_ids=b["position_ids"], **arguments(b)).logits, batch)
+    with pytest.raises(AssertionError, match="Tensor-likes are not|Scalars are not"):
+        check_alone(model, batch, arguments(batch))
+
+
+def test_CheckIsolation_RefusesWhatCannotBeCompared(batch):
+    one = {"input_ids": batch["input_ids"], "position_ids": torch.arange(batch["input_ids"].shape[1]).expand_as(batch["input_ids"])}
+    with pytest.raises(ValueError, match="no row of the batch has two segments"):
+        check_isolation(lambda b: b["input_ids"], one)
+    with pytest.raises(ValueError, match="does not depend on input_ids"):
+        check_isolation(lambda _: torch.ones(*batch["input_ids"].shape, 3), batch)
 
 
 def test_hugging_face_models_take_the_arguments_of_varlen_kernels(batch, monkeypatch):
@@ -172,8 +224,10 @@ def test_hugging_face_models_take_the_arguments_of_varlen_kernels(batch, monkeyp
     kernels = (None, flash_attn_varlen_func, None, None, None)
     monkeypatch.setattr(modeling_flash_attention_utils, "_loaded_implementation", None)
     monkeypatch.setattr(modeling_flash_attention_utils, "_lazy_imports", lambda *_, **__: kernels)
-    inputs = {k: batch[k] for k in ("input_ids", "position_ids")}
-    with torch.no_grad():
-        got = llama("flash_attention_2")(**inputs, **varlen(batch, names="transformers")).logits
-        torch.testing.assert_close(got, llama("sdpa")(**inputs).logits, rtol=1e-9, atol=1e-11)
+    model = causal("llama", "sdpa")
+    want = alone(model, batch)
+    model.config._attn_implementation = "flash_attention_2"
+    got = model(batch["input_ids"], position_ids=batch["position_ids"], **varlen(batch, names="transformers")).logits
+    loss = F.cross_entropy(got[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten(), reduction="sum")
+    torch.testing.assert_close((loss, gradients(model, loss)), want, rtol=1e-8, atol=1e-10)
     assert len(calls) == 2  # layers

@@ -144,3 +144,35 @@ def varlen(
             return {**arguments, "window_size": (-1, 0 if causal else -1)}
         return {**arguments, "is_causal": causal}
     raise ValueError(f'names {names!r}: want "flash_attn", "torch" or "transformers"')
+
+
+_LEAK = 1e-3
+"""Part of the change of a segment's own outputs from which on a change of another segment's is no rounding."""
+
+
+@torch.no_grad()
+def check_isolation(forward: Callable[[dict[str, Any]], Tensor], batch: Mapping[str, Any]) -> None:
+    """Checks that a model attends within segments: gives every second segment of each row other tokens, and compares the outputs of the segments between.
+
+    `forward(batch)` returns the logits [rows, L, ...] of a batch with the keys of this one, as the training loop computes them. The call costs two forward
+    passes without gradients. Dropout must be off (`model.eval()`).
+
+    It finds a mask that is missing or of the wrong form, an attention that does not read the arguments it is given, and layers that carry a state from token
+    to token. Raises ValueError when outputs depend on another segment, when they do not depend on `input_ids` at all, and when no row of the batch has two
+    segments. Raises KeyError when the loader's
+    `fields` leave out `input_ids` or `position_ids`.
+    """
+    ids, positions = batch["input_ids"], batch["position_ids"]
+    changed = (positions == 0).cumsum(1) % 2 == 1
+    if changed.all():
+        raise ValueError("check_isolation: no row of the batch has two segments: take another batch of a run with attention: document")
+    others = torch.where(changed, ids.min() + ids.max() - ids, ids)
+    moved = (forward({**batch, "input_ids": others}).float() - forward({**batch}).float()).abs().flatten(2).amax(-1)
+    leak, own = moved[~changed].max().item(), moved[changed].mean().item()
+    if own == 0:
+        raise ValueError("check_isolation: the output does not depend on input_ids: have forward compute it from the batch that it is given")
+    if not leak <= _LEAK * own:
+        raise ValueError(
+            f"check_isolation: the output of a token depends on another segment of its row: it changes by {leak:.3g}, that of a changed segment by {own:.3g}. "
+            "Pass a mask of the batch's segments. A model of transformers that is given position_ids alone needs use_cache=False, and dropout must be off"
+        )
