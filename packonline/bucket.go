@@ -54,8 +54,8 @@ func newBucket(c Config) Packer {
 
 // patience is the bound on ages, or so many pools where none is configured.
 func patience(c Config, pools int) int64 {
-	if c.MaxAge > 0 {
-		return int64(c.MaxAge)
+	if most := c.packAge(); most > 0 {
+		return int64(most)
 	}
 	return int64(pools) * int64(c.Pool)
 }

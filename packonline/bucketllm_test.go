@@ -46,7 +46,9 @@ func (p *paperBuckets) add(doc uint64, length int32) {
 	for len(p.pool) >= p.c.Pool {
 		p.generate(p.fitting(longest), false)
 	}
-	if i := slices.IndexFunc(p.pool, func(x paperPiece) bool { return p.c.MaxAge > 0 && p.now-x.arrived >= p.c.MaxAge }); i >= 0 {
+	wait, _ := p.c.AtomWait()
+	late := func(x paperPiece) bool { return p.c.MaxAge > 0 && p.now-x.arrived >= p.c.MaxAge-wait }
+	if i := slices.IndexFunc(p.pool, late); i >= 0 {
 		p.generate(i, true)
 	}
 }

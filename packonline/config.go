@@ -24,7 +24,8 @@ type Config struct {
 	Hold int `koanf:"hold" json:"hold,omitempty"`
 	// MaxAge bounds how many documents may arrive between a document's arrival and the emission of its last piece (unit:
 	// documents): older pieces leave in rows that are padded where they must be. A MaxAge below Pool holds the pool to MaxAge
-	// pieces. While no document arrives nothing ages. 0 sets no bound; bucket then holds to 16 Pool documents.
+	// pieces. While no document arrives nothing ages. 0 sets no bound; bucket then holds to 16 Pool documents. With atoms of
+	// other than one row a part of MaxAge is for gathering them (AtomWait), and a Packer emits pieces within the rest.
 	MaxAge int `koanf:"max_age" json:"max_age"`
 	// Overlap is how much of a row the windows of seamless may share with their neighbours at most: r_max of the paper, a share of
 	// the row's length.
@@ -166,6 +167,32 @@ func (c Config) Relevant() Config {
 		c.Splice = Splice{}
 	}
 	return c
+}
+
+// Shares of MaxAge that are for gathering atoms: 1/partShare where a row lacks parts, which is padded when it must leave, and 1/rowsShare
+// where an atom lacks rows, which leaves with fewer.
+const (
+	partShare = 2
+	rowsShare = 8
+)
+
+// AtomWait returns how many documents may arrive while an atom of several rows lacks rows, or a row lacks atoms that are parts of it, and
+// whether there is a bound at all. A Packer emits rows and atoms within the rest of MaxAge, so that MaxAge bounds the two together.
+func (c Config) AtomWait() (documents int, bounded bool) {
+	switch {
+	case c.Atom == 1 || c.MaxAge == 0:
+		return 0, false
+	case c.Atom < 1:
+		return c.MaxAge / partShare, true
+	default:
+		return c.MaxAge / rowsShare, true
+	}
+}
+
+// packAge is the part of MaxAge that is left for the Packer, 0 for no bound.
+func (c Config) packAge() int {
+	wait, _ := c.AtomWait()
+	return c.MaxAge - wait
 }
 
 // rowLengths returns the lengths of rows as they are packed, ascending: those of the buckets, or of the atoms that make them up.

@@ -53,8 +53,8 @@ const (
 // Held returns how many pieces finished rows may have that are held back, for a configuration that is Relevant.
 func (c Config) Held() int {
 	n := int(int64(c.Pool) * int64(c.Hold) / 100)
-	if c.MaxAge > 0 {
-		n = min(n, c.MaxAge/holdShare)
+	if most := c.packAge(); most > 0 {
+		n = min(n, most/holdShare)
 	}
 	return n
 }
@@ -73,8 +73,8 @@ func newHold(p Packer, c Config) Packer {
 
 func makeHold(p Packer, c Config) *hold {
 	span := min(holdPools*c.Pool, maxSpan)
-	if c.MaxAge > 0 {
-		span = min(span, c.MaxAge)
+	if most := c.packAge(); most > 0 {
+		span = min(span, most)
 	}
 	return &hold{Packer: p, config: c, most: c.Held(), span: int64(span), byMean: newCalendar(span, 0), byFirst: newCalendar(span, 1)}
 }

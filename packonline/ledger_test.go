@@ -313,8 +313,9 @@ func (l *ledger) piece(x packonline.Piece, haveAge uint32) error {
 	if haveAge != uint32(age) {
 		return fmt.Errorf("%+v has age %d, reported as %d", x, age, haveAge)
 	}
-	if l.c.MaxAge > 0 && age > l.c.MaxAge {
-		return fmt.Errorf("invariant 4: %+v has age %d, the bound is %d", x, age, l.c.MaxAge)
+	wait, _ := l.c.AtomWait()
+	if l.c.MaxAge > 0 && age > l.c.MaxAge-wait {
+		return fmt.Errorf("invariant 4: %+v has age %d, the bound is %d less %d for gathering atoms", x, age, l.c.MaxAge, wait)
 	}
 	if x.Doc < l.floor {
 		return fmt.Errorf("%+v comes although document %d was the oldest that waited", x, l.floor)

@@ -5,7 +5,7 @@ package packonline
 // emitted. If nothing may be kept, all under-full bins follow to the run in the order they were opened, else the fullest until at
 // most keep pieces wait.
 func (p *seamless) pass(keep int, out *Rows) {
-	early := p.config.MaxAge / ageShare
+	early := p.maxAge / ageShare
 	p.pack(keep, early)
 	if keep == 0 {
 		out.grow(len(p.pool)+len(p.run), len(p.bins.all)+1)

@@ -230,7 +230,7 @@ func (t *tally) check(w waiting) error {
 	case w.doc < uint64(w.arrived-1):
 		return fmt.Errorf("a piece is of document %d, too early for number %d", w.doc, w.arrived)
 	case t.due(w, 0):
-		return fmt.Errorf("a piece of document %d is %d documents old, the bound is %d", w.doc, now-w.arrived, t.config.MaxAge)
+		return fmt.Errorf("a piece of document %d is %d documents old, the bound is %d", w.doc, now-w.arrived, t.maxAge)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ type tally struct {
 	config  Config
 	lengths []int32 // of rows as they are packed, ascending
 	longest int32   // of these
+	maxAge  int     // bound on the ages of pieces when they are emitted, 0 for none
 	next    uint64  // least Doc.Seq that may come
 	counts  Counts
 }
@@ -24,7 +25,7 @@ type waiting struct {
 
 func newTally(c Config) tally {
 	lengths := c.rowLengths()
-	return tally{config: c, lengths: lengths, longest: lengths[len(lengths)-1]}
+	return tally{config: c, lengths: lengths, longest: lengths[len(lengths)-1], maxAge: c.packAge()}
 }
 
 func (t *tally) Counts() Counts { return t.counts }
@@ -52,7 +53,7 @@ func age(now int64, w waiting) uint32 { return uint32(min(now-w.arrived, math.Ma
 
 // due reports whether a piece would break the bound on ages if it waited for early+1 more documents.
 func (t *tally) due(w waiting, early int) bool {
-	return t.config.MaxAge > 0 && t.now()-w.arrived >= int64(t.config.MaxAge-early)
+	return t.maxAge > 0 && t.now()-w.arrived >= int64(t.maxAge-early)
 }
 
 // cut emits the full rows of a document that is as long as the longest row or longer, and returns where its remainder starts.

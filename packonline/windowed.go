@@ -71,7 +71,7 @@ func (p *windowed) room() int { return p.config.Pool - p.config.Pool/roomShare }
 
 // pass packs the pool and emits full rows, rows with a piece that is nearly due, and then the fullest until at most keep pieces wait.
 func (p *windowed) pass(keep int, out *Rows) {
-	early := p.config.MaxAge / ageShare
+	early := p.maxAge / ageShare
 	p.pack(keep, early)
 	if keep == 0 {
 		out.grow(len(p.pool), len(p.bins.all))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -205,6 +206,35 @@ func TestPartsWaitForOneAnother(t *testing.T) {
 	// The flush packs document 0, and document 3 is the last to have come.
 	if r, _ = run(t, packonline.Config{Method: "concat", Buckets: []int{8}, Atom: 0.5}, []int32{4, 1, 1, 1}); r.AgeMax != 3 {
 		t.Errorf("ages are %d at most", r.AgeMax)
+	}
+}
+
+// No document is older than MaxAge when its last piece is in a row, whatever the method, the atoms, the buckets and the lengths.
+func TestRun_BoundsAgesWithAtoms(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, method := range packonline.Methods() {
+		for _, atom := range []float64{0.25, 0.5, 1, 2, 4} {
+			for range 20 {
+				c := config.Default().Plan.Packing
+				c.Method, c.Atom, c.Pool, c.MaxAge, c.Hold = method, atom, 1+r.IntN(100), 1+r.IntN(200), r.IntN(300)
+				c.Buckets = []int{8 << r.IntN(6)}
+				for packonline.Buckets(method) && len(c.Buckets) < 4 && r.IntN(3) > 0 {
+					c.Buckets = append(c.Buckets, 2*c.Buckets[len(c.Buckets)-1])
+				}
+				c.Extra = 1
+				if bad := c.Validate(); len(bad) > 0 {
+					break // decompose takes whole rows only
+				}
+				in := make([]int32, 500)
+				most := 1 + r.Int32N(int32(2*c.Buckets[len(c.Buckets)-1]))
+				for i := range in {
+					in[i] = 1 + r.Int32N(most)
+				}
+				if have, _ := run(t, c, in); int(have.AgeMax) > c.MaxAge {
+					t.Errorf("%+v: a document is %d others old", c, have.AgeMax)
+				}
+			}
+		}
 	}
 }
 

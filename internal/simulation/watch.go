@@ -21,8 +21,11 @@ type watch struct {
 
 	// Atoms that are a part of a row make rows in order of emission, each bucket on its own.
 	parts   int                  // of a row; 1 when the packer's rows are rows
+	wait    int                  // documents that a row waits for parts
+	bounded bool                 // whether it waits for so many at most
 	started [][]packonline.Piece // of each bucket, the row under construction
 	have    []int                // its parts
+	since   []int                // the number of the last document when its first part came
 	missing int64                // slots of the last rows for which there was no part
 }
 
@@ -35,7 +38,8 @@ func newWatch(c packonline.Config, documents []int32, below int, each Sequence) 
 	for _, l := range c.Buckets {
 		w.result.Buckets = append(w.result.Buckets, Bucket{Length: l})
 	}
-	w.started, w.have = make([][]packonline.Piece, len(c.Buckets)), make([]int, len(c.Buckets))
+	w.wait, w.bounded = c.AtomWait()
+	w.started, w.have, w.since = make([][]packonline.Piece, len(c.Buckets)), make([]int, len(c.Buckets)), make([]int, len(c.Buckets))
 	return w
 }
 
@@ -53,6 +57,12 @@ func (w *watch) take(out *packonline.Rows) error {
 		}
 		b := slices.IndexFunc(w.result.Buckets, func(b Bucket) bool { return b.Length == int(length)*w.parts })
 		if w.parts > 1 {
+			if err := w.overdue(now - 1); err != nil {
+				return err
+			}
+			if w.have[b] == 0 {
+				w.since[b] = now
+			}
 			w.started[b] = append(w.started[b], pieces...)
 			if w.have[b]++; w.have[b] < w.parts {
 				continue
@@ -64,6 +74,24 @@ func (w *watch) take(out *packonline.Rows) error {
 		}
 	}
 	return nil
+}
+
+// overdue pads the rows that had waited for parts as long as they may when the document numbered now had come.
+func (w *watch) overdue(now int) error {
+	for b, have := range w.have {
+		if have > 0 && w.bounded && now-w.since[b] >= w.wait {
+			if err := w.pad(b, w.since[b]+w.wait); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pad ends the row of bucket b that lacks parts, once the document numbered now has come.
+func (w *watch) pad(b, now int) error {
+	w.missing += int64((w.parts - w.have[b]) * w.result.Buckets[b].Length / w.parts)
+	return w.row(b, w.started[b], now)
 }
 
 // row counts a row of bucket b that is complete once the document numbered now has come, and writes it down.
@@ -120,10 +148,13 @@ func lines(placements io.Writer, appendName func(b []byte, document uint64) []by
 // end pads the rows for which parts are missing and sums up the ages.
 func (w *watch) end() error {
 	r := w.result
+	last := len(w.documents) - 1
+	if err := w.overdue(last); err != nil {
+		return err
+	}
 	for b, have := range w.have {
 		if have > 0 {
-			w.missing += int64((w.parts - have) * r.Buckets[b].Length / w.parts)
-			if err := w.row(b, w.started[b], len(w.documents)-1); err != nil {
+			if err := w.pad(b, last); err != nil {
 				return err
 			}
 		}

@@ -63,6 +63,7 @@ type line struct {
 	parts  int                // atoms in merged
 	merged []packonline.Piece // the row under construction
 	since  int64              // documents that had arrived when the first row of open, or the first atom of merged, came
+	packs  int64              // of these, documents of the packer
 }
 
 // pack is a packer and the lines of its rows, one a bucket.
@@ -124,9 +125,7 @@ func (p *Planner) shuffle(k *pack) {
 		}
 		bucket := slices.IndexFunc(k.lines, func(l line) bool { return l.packed == length })
 		l := &k.lines[bucket]
-		if !l.begun() {
-			l.since = p.counts.Arrived
-		}
+		p.begin(k, l)
 		placed := p.parent.place(pieces)
 		if k.once {
 			placed = mark(placed, p.repeats(i))
@@ -179,9 +178,7 @@ func (p *Planner) arrange(a atom) {
 		}
 		return
 	}
-	if !l.begun() {
-		l.since = p.counts.Arrived
-	}
+	p.begin(k, l)
 	l.merged = merge(l.merged, a.pieces)
 	l.parts++
 	if l.parts == k.rowAtoms {
@@ -197,6 +194,23 @@ func (p *Planner) complete(l *line) {
 	row := l.merged
 	l.merged, l.parts = nil, 0
 	p.enqueue(l, row)
+}
+
+// begin notes when an atom or a row is begun.
+func (p *Planner) begin(k *pack, l *line) {
+	if !l.begun() {
+		l.since, l.packs = p.counts.Arrived, k.packer.Counts().Documents
+	}
+}
+
+// late reports whether the atom or the row under construction would wait for too long if one more document arrived: by Steps.MaxWait, which all documents
+// count for, or by the part of Packing.MaxAge that is for it, which those of its packer count for.
+func (p *Planner) late(k *pack, l *line) bool {
+	if !l.begun() {
+		return false
+	}
+	most, bounded := k.config.AtomWait()
+	return p.queues.maxWait > 0 && p.counts.Arrived-l.since >= p.queues.maxWait || bounded && k.packer.Counts().Documents-l.packs >= int64(most)
 }
 
 // begun reports whether an atom or a row is under construction.

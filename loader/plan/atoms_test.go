@@ -23,6 +23,7 @@ type model struct {
 	atoms  map[int][]modelAtom // by bucket, those before the window
 	parts  map[int][]modelAtom // those behind it that make up a row
 	rows   map[int][][]packonline.Piece
+	since  map[int]uint64 // by bucket, the document with which the first of its atoms, or of its parts, came
 	steps  []plan.Step
 	cursor uint64
 }
@@ -39,13 +40,24 @@ func newModel(t *rapid.T, c plan.Config) *model {
 		t.Fatal(err)
 	}
 	return &model{c: c, packer: packer, window: shuffle.New[modelAtom](c.Shuffle),
-		atoms: map[int][]modelAtom{}, parts: map[int][]modelAtom{}, rows: map[int][][]packonline.Piece{}}
+		atoms: map[int][]modelAtom{}, parts: map[int][]modelAtom{}, since: map[int]uint64{}, rows: map[int][][]packonline.Piece{}}
 }
 
 func (m *model) feed(seq uint64, length int) {
 	m.cursor = seq
 	m.packer.Add(packonline.Doc{Seq: seq, Length: int32(length)}, &m.out)
 	m.settle(false)
+	wait, bounded := m.c.Packing.AtomWait()
+	for _, bucket := range m.c.Packing.Buckets {
+		if !bounded || seq-m.since[bucket] < uint64(wait) {
+			continue
+		}
+		for _, a := range m.atoms[bucket] {
+			m.window.Add(a, m.arrange)
+		}
+		m.atoms[bucket] = nil
+		m.merge(bucket)
+	}
 }
 
 func (m *model) drain() {
@@ -70,6 +82,9 @@ func (m *model) settle(drained bool) {
 		if n := len(atoms); m.out.Joined(i) || n > 0 && len(atoms[n-1].rows) < most && m.c.Packing.Method != "pad" {
 			atoms[n-1].rows = append(atoms[n-1].rows, slices.Clone(pieces))
 		} else {
+			if n == 0 {
+				m.since[bucket] = m.cursor
+			}
 			atoms = append(atoms, modelAtom{bucket, [][]packonline.Piece{slices.Clone(pieces)}})
 		}
 		m.atoms[bucket] = atoms
@@ -98,6 +113,9 @@ func (m *model) arrange(a modelAtom) {
 			m.step(a.bucket, row)
 		}
 		return
+	}
+	if len(m.parts[a.bucket]) == 0 {
+		m.since[a.bucket] = m.cursor
 	}
 	m.parts[a.bucket] = append(m.parts[a.bucket], a)
 	if float64(len(m.parts[a.bucket]))*m.c.Packing.Atom == 1 {
@@ -166,6 +184,30 @@ func TestPlannerFollowsTheModel(t *testing.T) {
 		}
 		if pool.Pieces != 0 || window != 0 || queued != 0 {
 			t.Fatalf("%+v, %d atoms and %d rows too many wait", pool, window, queued)
+		}
+	})
+}
+
+// Without a shuffle and with steps of one row no piece is older than Packing.MaxAge when its step is made, whatever the method, the atoms and the buckets.
+func TestPlanner_BoundsAgesWithAtoms(t *testing.T) {
+	checkMethods(t, func(t *rapid.T, c plan.Config) {
+		most := rapid.IntRange(1, 60).Draw(t, "most")
+		c.Packing.MaxAge, c.Shuffle.Window, c.Steps = most, 0, plan.StepsConfig{Rows: 1, Last: plan.LastPad}
+		c.Documents.Dedupe, c.Packing.RepeatLoss = 0, ""
+		p := newPlanner(t, c)
+		for i, n := range rapid.SliceOfN(rapid.IntRange(1, 90), 0, 200).Draw(t, "lengths") {
+			now := uint64(i + 1)
+			steps, err := p.Add(plan.Arrival{Sequence: now, Length: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range steps {
+				for _, x := range slices.Concat(s.Rows...) {
+					if age := now - x.Doc; age > uint64(most) {
+						t.Fatalf("step %d: %+v is %d documents old, the bound is %d", s.Index, x, age, most)
+					}
+				}
+			}
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 // AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in the header of
 // every plan; a planner of another version refuses to continue it.
-const AlgorithmVersion = 5
+const AlgorithmVersion = 6
 
 // Counts are a planner's totals since the start of the run.
 type Counts struct {
@@ -204,16 +204,16 @@ func (p *Planner) seal() Position {
 	return floor
 }
 
-// overdue sends on what the next document would make wait longer than Steps.MaxWait: an atom that lacks rows, a row that lacks atoms, a
-// step that lacks rows.
+// overdue sends on what the next document would make wait for too long: an atom that lacks rows, a row that lacks atoms, a step that lacks
+// rows.
 func (p *Planner) overdue() {
-	if p.queues.maxWait == 0 {
-		return
-	}
-	for l := range p.lines() {
-		if l.begun() && p.counts.Arrived-l.since >= p.queues.maxWait {
-			p.submit(l)
-			p.complete(l)
+	for i := range p.packs {
+		k := &p.packs[i]
+		for n := range k.lines {
+			if l := &k.lines[n]; p.late(k, l) {
+				p.submit(l)
+				p.complete(l)
+			}
 		}
 	}
 	for b := p.queues.overdue(p.counts.Arrived); b != nil; b = p.queues.overdue(p.counts.Arrived) {

@@ -17,7 +17,7 @@ import (
 //	recent ids, packer, shuffle window, each in its own format; with several sources the blend (blend.appendState) in place of recent ids,
 //	and as many packers as they have
 //	for each bucket: rows of the atom that more belong to, each of them; atoms of the row under construction and, if there are
-//	any, the row; the documents that had arrived when the first of these came, if there are any
+//	any, the row; the documents that had arrived when the first of these came, and those of them that the packer had, if there are any
 //	the queues of rows that wait for a step (queues.appendState); with several sources what a fork begins with (appendHeritage)
 //	which tokens of the documents that wait have no loss (losses.appendState)
 //
@@ -62,6 +62,7 @@ func (p *Planner) AppendState(b []byte) []byte {
 		}
 		if l.begun() {
 			b = binary.AppendUvarint(b, uint64(l.since))
+			b = binary.AppendUvarint(b, uint64(l.packs))
 		}
 	}
 	b = p.queues.appendState(b, &previous)
@@ -159,12 +160,13 @@ func (p *Planner) restoreLine(l *line, r *varints, previous *uint64) {
 		l.merged = r.pieces(previous)
 		r.checkRow(l.merged, int64(l.parts)*int64(l.packed))
 	}
-	l.since = 0
+	l.since, l.packs = 0, 0
 	if l.begun() {
 		l.since = int64(r.bounded(uint64(p.counts.Arrived)))
+		l.packs = int64(r.bounded(uint64(k.packer.Counts().Documents)))
 	}
-	if l.begun() && p.queues.maxWait > 0 && p.counts.Arrived-l.since >= p.queues.maxWait {
-		r.fail(fmt.Errorf("a row has waited for %d documents, the bound is %d", p.counts.Arrived-l.since, p.queues.maxWait))
+	if r.err == nil && p.late(k, l) {
+		r.fail(fmt.Errorf("a row has waited for other atoms while %d documents arrived: more than steps.max_wait or packing.max_age allow", p.counts.Arrived-l.since))
 	}
 }
 
