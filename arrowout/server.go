@@ -156,9 +156,13 @@ func (s *Server) Addr() net.Addr { return s.listen.Addr() }
 // Ended receives the error that ended serving, nil after Shutdown.
 func (s *Server) Ended() <-chan error { return s.ended }
 
-// Shutdown ends every stream with UNAVAILABLE and the reason SHUTTING_DOWN, waits until clients have it, and stops. What has not
-// ended by the end of ctx is cut off.
-func (s *Server) Shutdown(ctx context.Context) error {
+// shutdownGrace is how long Shutdown waits for readers to take the reason of the stop. A reader that does not read, as its
+// trainer is slow, has to learn of the stop by the end of its connection: it reconnects at the same step and loses nothing.
+const shutdownGrace = 2 * time.Second
+
+// Shutdown ends every stream with UNAVAILABLE and the reason SHUTTING_DOWN, waits until clients have received it, and stops.
+// It closes connections whose clients have not received it by the end of ctx, or after two seconds. That is no error.
+func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
 	s.stop(&loader.Error{Reason: ShuttingDown, Message: "the daemon stops", Do: "reconnect and go on with the same step"})
 	graceful := make(chan struct{})
@@ -166,12 +170,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		defer close(graceful)
 		s.grpc.GracefulStop()
 	}()
+	grace := time.NewTimer(shutdownGrace)
+	defer grace.Stop()
 	select {
 	case <-graceful:
-		return nil
+		return
+	case <-grace.C:
 	case <-ctx.Done():
-		s.grpc.Stop()
-		<-graceful
-		return fmt.Errorf("stop the flight server: streams cut off: %w", context.Cause(ctx))
 	}
+	s.log.Info("closing the connections of readers that do not read", "after", shutdownGrace)
+	s.grpc.Stop()
+	<-graceful
 }

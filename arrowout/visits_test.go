@@ -114,9 +114,7 @@ func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	f.onNext = nil
 	f.last = nil
 	waits := mustGet(t, c, `{"step":4,"rank":3,"world":4,"job":"eval"}`)
-	if err := s.Shutdown(ctx); err != nil {
-		t.Fatal(err)
-	}
+	s.Shutdown(ctx)
 	waits.Next()
 	<-s.Ended()
 	want = append(want, "a reader has come rank=3 world=4 job=eval from_step=4",

@@ -275,7 +275,7 @@ func (d *Daemon) close(ctx context.Context) (err error) {
 	d.tell(ctx)
 	if d.flight != nil {
 		readers, cancel := half(ctx) // one that does not read must not take the time that the run needs
-		err = errors.Join(err, d.flight.Shutdown(readers))
+		d.flight.Shutdown(readers)
 		cancel()
 	}
 	d.stopRun()
