@@ -46,7 +46,7 @@ which may be a pattern (* and **): s3://BUCKET/..., gs://BUCKET/..., az://CONTAI
 Credentials are looked for where each cloud's own programs look. What a file holds is looked up in the content, whatever its name:
   JSON lines       a JSON object a line; the document is its field "text" (--text-column)
   JSON             the elements of one array, or objects on any lines; the document is the same field
-  CSV, TSV         a record a document, below a header; the document is its column "text" (--text-column)
+  CSV, TSV         a record a document, below a header; the document is its column "text" (--text-column); see --csv-quoting
   Parquet, Arrow   a row a document, of a Parquet file or of an Arrow IPC file or stream (what Hugging Face datasets keep); the same column
   plain text       everything else, a file a document
 What other libraries keep (datasets of Hugging Face, MDS, Megatron, token files, web archives, tars of samples) is read, too: loaderd import --help.
@@ -140,6 +140,8 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 	fl.StringVar(&f.format, "format", string(corpus.Auto), "format of all files: auto (by content), text, jsonl, json, csv, parquet, arrow, mds, megatron, tokens, warc or tar")
 	fl.StringVar(&f.corpus.TextField, "text-column", "", `JSON field or column of the document (default "text", of token ids "ids")`)
 	fl.StringVar(&f.corpus.IDField, "id-column", "", "JSON field or column of the document's id; the daemon drops documents of an equal id")
+	fl.StringVar(&f.corpus.CSV.Quoting, "csv-quoting", corpus.QuotingAuto, "whether quotes enclose fields of CSV and TSV: auto (by the whole table), on, or off (quotes are text, a line is a record)")
+	fl.StringVar(&f.corpus.CSV.Escape, "csv-escape", corpus.EscapeAuto, "what makes the next character of CSV and TSV text: auto (by the whole table), none or backslash")
 	fl.StringSliceVar(&f.meta, "meta", nil, "fields or columns that come along with documents: `NAME,...`, or NAME=COLUMN, with :string, :int64 or :float64 behind what is to become that")
 	fl.StringVar(&f.corpus.Split, "split", "", "part of a dataset of Hugging Face, or all")
 	f.tokens.register(fl, &f.options.Fingerprint)

@@ -30,6 +30,12 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	if err := f.corpus.Format.Check(); err != nil {
 		return fmt.Errorf("--format: %w", err)
 	}
+	if err := corpus.CheckQuoting(f.corpus.CSV.Quoting); err != nil {
+		return fmt.Errorf("--csv-quoting: %w", err)
+	}
+	if err := corpus.CheckEscape(f.corpus.CSV.Escape); err != nil {
+		return fmt.Errorf("--csv-escape: %w", err)
+	}
 	if tokens && !tokenizer.FingerprintForm.MatchString(f.options.Fingerprint) {
 		return fmt.Errorf("--tokenizer-fingerprint %q: want sha256: and 64 hexadecimal digits, as loaderd tokenize --fingerprint prints it", f.options.Fingerprint)
 	}

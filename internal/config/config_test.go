@@ -54,7 +54,7 @@ func TestDefault(t *testing.T) {
 		},
 		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto, SpecialTokens: []string{}},
 		Stream:    stream.Default(),
-		Pull:      config.Pull{From: []string{}, Format: "auto"},
+		Pull:      config.Pull{From: []string{}, Format: "auto", CSVQuoting: "auto", CSVEscape: "auto"},
 		Flight:    arrowout.Default(),
 		Serve: loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute, Checkpoint: 200, Release: loader.ReleaseKeep,
 			Forecast: time.Minute, Measure: 100e6},

@@ -16,6 +16,9 @@ type Pull struct {
 	Format     string `koanf:"format"`
 	TextColumn string `koanf:"text_column"`
 	IDColumn   string `koanf:"id_column"`
+	// CSVQuoting and CSVEscape say how fields of CSV and TSV are written.
+	CSVQuoting string `koanf:"csv_quoting"`
+	CSVEscape  string `koanf:"csv_escape"`
 	// SkipBad and SkipTooLarge leave out, and count, what is no document or larger than the stream takes; else the source stops there.
 	SkipBad      bool `koanf:"skip_bad"`
 	SkipTooLarge bool `koanf:"skip_too_large"`
@@ -43,6 +46,8 @@ func (v *validation) pull(c Config) {
 	v.check(len(p.From) == 0 || !c.Plan.Mixed(), "pull.from", p.From, "nothing, where there are sources: sources.NAME.from")
 	format := corpus.Format(p.Format)
 	v.check(format.Check() == nil && format != corpus.Megatron && format != corpus.MDS, "pull.format", p.Format, "a format of loaderd publish --format that is of single files")
+	v.check(corpus.CheckQuoting(p.CSVQuoting) == nil, "pull.csv_quoting", p.CSVQuoting, "auto, on or off")
+	v.check(corpus.CheckEscape(p.CSVEscape) == nil, "pull.csv_escape", p.CSVEscape, "auto, none or backslash")
 	v.check(p.Follow >= 0 && (p.Follow == 0 || p.Follow >= time.Second), "pull.follow", p.Follow, "0, or 1s at least")
 	for name, patterns := range p.Streams() {
 		path := "pull.from"

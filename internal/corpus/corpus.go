@@ -72,6 +72,8 @@ type Options struct {
 	Vocabulary int
 	// Cut says where documents end in files of token ids, which do not say it themselves.
 	Cut tokenfiles.Cut
+	// CSV says how fields of tables are written.
+	CSV CSVOptions
 	// TokenType is how ids lie in files of token ids without a header; of a column of bytes, too. The zero value is for none.
 	TokenType tokenfiles.Type
 	// Split is the part of a dataset of Hugging Face that is read, "all" for all parts. Empty: of a dataset with several parts none can be.
@@ -261,7 +263,7 @@ func (in *Input) file(ctx context.Context, s source, yield yielder) (more bool) 
 	case JSON:
 		return in.values(s, body, yield)
 	case CSV:
-		return in.csv(s, body, yield)
+		return in.csv(ctx, s, body, yield)
 	case Arrow:
 		return in.arrow(s, body, yield)
 	case Tokens:

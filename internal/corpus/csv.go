@@ -3,7 +3,7 @@ package corpus
 import (
 	"bufio"
 	"bytes"
-	"encoding/csv"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,107 +18,147 @@ import (
 const separators = ",\t;|"
 
 // csv yields a document a record below the header. A record that is not one is a *SkipError with its first line.
-func (in *Input) csv(s source, r io.Reader, yield yielder) bool {
-	fail := func(line int, err error) bool {
+func (in *Input) csv(ctx context.Context, s source, r io.Reader, yield yielder) bool {
+	fail := func(line int64, err error) bool {
 		return yield(Document{}, fmt.Errorf("read %s:%d: %w", s.origin, line, err)) && false
 	}
 	o := in.options
-	lines := bufio.NewReaderSize(r, headBytes)
-	head, err := lines.Peek(headBytes)
+	body := bufio.NewReaderSize(r, headBytes)
+	head, err := body.Peek(headBytes)
 	if err != nil && err != io.EOF {
 		return fail(1, err)
 	}
 	if len(bytes.TrimSpace(head)) == 0 {
 		return true
 	}
-	separator, names, bom, err := o.header(head)
+	t, err := o.header(head)
 	if err != nil {
 		return fail(1, err)
 	}
-	_, _ = lines.Discard(bom) // it was peeked at
-	columns := columnsOf(names)
-	if separator == '\t' && quotesAreText(head[bom:]) {
-		return in.tabs(s, lines, columns, len(names), yield)
+	if len(t.names) == 1 && extension(s.name()) == ".tsv" { // no line shows what separates
+		t.separator = '\t'
 	}
-	rationed := &rationed{r: lines, limit: 2*o.MaxDocument + 2*headBytes}
-	records := newCSV(rationed, separator)
-	rationed.renew()
-	if _, err := records.Read(); err != nil {
+	d, sure, err := in.detect(ctx, s, t, head, err == io.EOF)
+	if err != nil {
+		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
+	}
+	limit := 2*o.MaxDocument + 2*headBytes // a quote may be written as two
+	records, err := t.below(body, d, limit)
+	if err != nil {
 		return fail(1, fmt.Errorf("the header: %w", err))
 	}
-	records.FieldsPerRecord = len(names)
-	for line := 1; ; {
-		rationed.renew()
-		record, err := records.Read()
+	columns, again := columnsOf(t.names), !in.rereads(s)
+	for e := (evidence{}); ; {
+		record, err := records.next()
 		if err == io.EOF {
 			return true
 		}
-		var parse *csv.ParseError
+		var merged *mergedError
 		switch {
-		case err == nil:
-			line, _ = records.FieldPos(0)
-		case errors.Is(err, errRation):
-			return fail(line, fmt.Errorf("the next record: %w", err))
-		case !errors.As(err, &parse):
-			return fail(line, err)
-		case parse.Err == csv.ErrQuote && rationed.ended && parse.Line != parse.StartLine:
-			return fail(parse.StartLine, errors.New(`a field that begins with a quote (") is not closed before the end of the file`))
-		default:
-			line, err = parse.StartLine, csvProblem(parse, len(record), len(names))
+		case errors.As(err, &merged):
+			return fail(merged.line, err)
+		case err != nil:
+			return fail(records.number, err)
+		case record.empty():
+			continue
+		case record.unclosed:
+			return fail(record.line,
+				fmt.Errorf(`a field that begins with a quote (") is not closed before the end of the file %s`,
+					quotingHint))
 		}
-		var d Document
-		if err == nil {
-			d, err = o.csvDocument(record, columns)
+		if again {
+			if err := o.contradicts(d, sure, &e, record, len(t.names)); err != nil {
+				return fail(record.line, err)
+			}
+		}
+		var document Document
+		switch {
+		case record.long:
+			err = &badRecord{TooLarge, fmt.Errorf("record is larger than %d bytes", limit)}
+		case record.fields() != len(t.names):
+			err = bad("%d fields, the header has %d", record.fields(), len(t.names))
+		default:
+			document, err = o.csvDocument(record, columns)
 		}
 		if err != nil {
-			if !s.skip(yield, int64(line), err) {
+			if !s.skip(yield, record.line, err) {
 				return false
 			}
 			continue
 		}
-		if !s.give(yield, d) {
+		if !s.give(yield, document) {
 			return false
 		}
 	}
 }
 
-func csvProblem(p *csv.ParseError, has, wants int) error {
-	if p.Err == csv.ErrFieldCount {
-		return bad("%d fields, the header has %d", has, wants)
+// rereads says whether a file can be read more than once at little cost.
+func (in *Input) rereads(s source) bool { return !s.pipe && s.object == nil }
+
+// detect finds the dialect of a file: by all of it, or by its beginning where it can be read only once.
+func (in *Input) detect(ctx context.Context, s source, t table, head []byte, whole bool) (d dialect, sure bool,
+	err error) {
+	if in.rereads(s) {
+		var look Input // whose reading counts nothing
+		return in.options.detect(func() (io.ReadCloser, error) { return look.open(ctx, s) }, t, false)
 	}
-	return bad("column %d: %w", p.Column, p.Err)
+	if !whole {
+		head = head[:bytes.LastIndexByte(head, '\n')+1]
+	}
+	return in.options.detect(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(head)), nil }, t,
+		!whole)
 }
 
-func newCSV(r io.Reader, separator rune) *csv.Reader {
-	c := csv.NewReader(r)
-	c.Comma, c.ReuseRecord = separator, true
-	return c
+// table is what the header of one says.
+type table struct {
+	separator byte
+	names     []string
+	quoted    bool // a name begins with a quote
 }
 
-// header finds the separator and the names of the columns, and how many bytes a byte order mark takes. The column of the text is to be there.
-func (o Options) header(head []byte) (separator rune, names []string, bom int, err error) {
-	data := bytes.TrimPrefix(head, []byte("\xef\xbb\xbf"))
-	bom = len(head) - len(data)
-	most := []string{}
-	for _, c := range separators {
-		have, err := newCSV(bytes.NewReader(data), c).Read()
-		if err != nil {
+// below returns the records below the header.
+func (t table) below(r io.Reader, d dialect, limit int64) (*csvReader, error) {
+	body := bufio.NewReader(r)
+	if err := skipMarks(body); err != nil {
+		return nil, err
+	}
+	records := newCSVReader(body, d, len(t.names), limit)
+	records.quoting = t.quoted || d.quoting
+	_, err := records.next()
+	records.quoting = d.quoting
+	if err == io.EOF { // the header is not whole yet
+		err = nil
+	}
+	return records, err
+}
+
+// header finds the separator and the names of the columns. The column of the text must be there.
+func (o Options) header(head []byte) (table, error) {
+	data := bytes.TrimLeft(head, "\ufeff")
+	var most []string
+	for _, separator := range []byte(separators) {
+		r, err := newCSVReader(bytes.NewReader(data), o.CSV.given(separator), 0, int64(len(data))).next()
+		if err != nil || r.malformed || r.unclosed || r.bare && o.CSV.Quoting != QuotingOff {
 			continue
 		}
-		if slices.Contains(have, o.TextField) {
-			return c, slices.Clone(have), bom, nil
+		names := make([]string, r.fields())
+		for i := range names {
+			names[i] = string(r.field(i))
 		}
-		if len(have) > len(most) {
-			most = slices.Clone(have)
+		if slices.Contains(names, o.TextField) {
+			return table{separator, names, r.quoted}, nil
+		}
+		if len(names) > len(most) {
+			most = names
 		}
 	}
 	for i, name := range most {
 		most[i] = clip(name)
 	}
 	if len(most) == 0 {
-		return 0, nil, bom, errors.New("the first line is to name the columns, and is no line of CSV")
+		return table{}, errors.New("the first line is to name the columns, and is no line of CSV")
 	}
-	return 0, nil, bom, fmt.Errorf("the first line is to name the columns: %w", o.missing(o.TextField, list(most)))
+	return table{}, fmt.Errorf("the first line is to name the columns: %w", o.missing(o.TextField, list(most)))
 }
 
 // clip shortens the name of a column for an error message: where the file is no table, it may be a whole line of text.
@@ -130,21 +170,19 @@ func clip(name string) string {
 	return strings.ToValidUTF8(name[:most], "") + "..."
 }
 
-// table says whether text begins as a table does whose header names the column of the text: two columns at least, and as many in the
-// next record.
+// table says whether text begins as a table does whose header names the column of the text: two columns at least, and
+// as many in the next record.
 func (h head) table(data []byte, o Options) bool {
-	separator, names, _, err := o.header(data)
-	if err != nil || len(names) < 2 {
+	t, err := o.header(data)
+	if err != nil || len(t.names) < 2 {
 		return false
 	}
-	c := newCSV(bytes.NewReader(data), separator)
-	c.FieldsPerRecord = len(names)
-	for range 2 {
-		if _, err := c.Read(); err != nil {
-			return false
-		}
+	records, err := t.below(bytes.NewReader(data), o.CSV.given(t.separator), int64(len(data)))
+	if err != nil {
+		return false
 	}
-	return true
+	r, err := records.next()
+	return err == nil && r.fields() == len(t.names) && !r.malformed && !r.unclosed && !r.bare
 }
 
 func columnsOf(names []string) map[string]int {
@@ -157,10 +195,10 @@ func columnsOf(names []string) map[string]int {
 	return at
 }
 
-func (o Options) csvDocument(record []string, columns map[string]int) (Document, error) {
+func (o Options) csvDocument(record *csvRecord, columns map[string]int) (Document, error) {
 	value := func(name string) string {
 		if at, ok := columns[name]; ok {
-			return record[at]
+			return string(record.field(at))
 		}
 		return ""
 	}
@@ -179,10 +217,10 @@ func (o Options) csvDocument(record []string, columns map[string]int) (Document,
 		if !ok {
 			return nil, fmt.Errorf("there is no such column")
 		}
-		if record[at] == "" {
+		if len(record.field(at)) == 0 {
 			return nil, nil
 		}
-		return marshal(record[at]), nil
+		return marshal(string(record.field(at))), nil
 	}); err != nil {
 		return Document{}, err
 	}
@@ -192,28 +230,20 @@ func (o Options) csvDocument(record []string, columns map[string]int) (Document,
 	if _, ok := columns[o.IDField]; !ok {
 		return Document{}, bad("no column %s", strconv.Quote(o.IDField))
 	}
-	d.ID = strings.Clone(value(o.IDField))
+	d.ID = value(o.IDField)
 	return d, o.checkID(d.ID)
 }
 
-var errRation = errors.New(`a record is too long: is there a quote (") that is not closed?`)
-
-// rationed reads at most limit bytes between two calls of renew, which begins the next record.
-type rationed struct {
-	r     io.Reader
-	limit int64
-	left  int64
-	ended bool
-}
-
-func (r *rationed) renew() { r.left = r.limit }
-
-func (r *rationed) Read(p []byte) (int, error) {
-	if r.left <= 0 {
-		return 0, errRation
+// skipMarks reads byte order marks at the beginning.
+func skipMarks(r *bufio.Reader) error {
+	for {
+		mark, err := r.Peek(len("\ufeff"))
+		if string(mark) != "\ufeff" {
+			if err == io.EOF {
+				err = nil
+			}
+			return err
+		}
+		_, _ = r.Discard(len(mark)) // it was peeked at
 	}
-	n, err := r.r.Read(p[:min(int64(len(p)), r.left)])
-	r.left -= int64(n)
-	r.ended = err == io.EOF
-	return n, err
 }

@@ -59,8 +59,8 @@ func (in *Input) Fields(ctx context.Context) (fields []Field, err error) {
 		return nil, fmt.Errorf("read %s: %w", s.origin, err)
 	}
 	if in.format == CSV {
-		if _, names, _, err := in.options.header(h.data); err == nil {
-			for _, name := range names {
+		if t, err := in.options.header(h.data); err == nil {
+			for _, name := range t.names {
 				fields = append(fields, Field{Name: name})
 			}
 		}

@@ -260,6 +260,9 @@ type inputBuilder struct {
 func newInput(name string, f Format, o Options) inputBuilder {
 	sum := sha256.New()
 	_, _ = fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%t\x00", f, o.TextField, o.IDField, o.Tokens)
+	if o.CSV != (CSVOptions{}) {
+		_, _ = fmt.Fprintf(sum, "%v\x00", o.CSV)
+	}
 	if len(o.Meta) > 0 {
 		_, _ = fmt.Fprintf(sum, "%v\x00", o.Meta)
 	}

@@ -112,7 +112,7 @@ func TestBadRecordsAreNamed(t *testing.T) {
 	for _, c := range []struct{ name, content, docs, skipped string }{
 		{"a.json", "[\n{\"text\":\"one\"},\n3, \"x\", null,\n{\"body\":1},\n{\"text\":\n\"a\\x\"},\n{\"text\":\"two\"}]", "one two", "3 3 3 4 6"},
 		{"a.tsv", "text\tid\n\"one\"s\t1\n\nx\ny\tz\t1\ntwo\t5\n", `"one"s two`, "4 5"},
-		{"a.csv", "text,id\none,1\na,2,3\n\"x\ny\"z,4\ntwo,5\n", "one two", "3 4"},
+		{"a.csv", "text,id\none,1\na,2,3\n\"x\ny\"z,4\ntwo,5\n", "one x\nyz two", "3"},
 		{"a.jsonl", "{\"text\":\"one\"}\n[1]\n{\"text\":[\"b\"\n{\"text\":\"two\"}\n", "one two", "2 3"},
 		{"a.json", `[{"text":"` + strings.Repeat("x", 700_000) + `"},{"text":"two"}]`, "two", "1"},
 	} {

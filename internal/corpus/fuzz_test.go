@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,11 +51,18 @@ func FuzzCompressed(f *testing.F) {
 }
 
 func FuzzCSV(f *testing.F) {
-	for _, s := range []string{table, "text\n\"a\nb\"\n", "text;id\n1;2\n", "\xef\xbb\xbftext\tid\nx\ty\n", "text\n\"", "text\na\"b\n", "text,text\n1,2\n"} {
-		f.Add([]byte(s))
+	for _, s := range []string{table, "text\n\"a\nb\"\n", "text;id\n1;2\n", "\xef\xbb\xbftext\tid\nx\ty\n", "text\n\"", "text\na\"b\n", "text,text\n1,2\n",
+		"id\ttext\n1\t\"a\n2\tb\"\n", "text,id\n\"a\\\"b\",1\n", "text,id\r\"a\r\nb\"c,1\r\r2,3"} {
+		f.Add([]byte(s), "", "")
+		f.Add([]byte(s), corpus.QuotingOff, corpus.EscapeBackslash)
+		f.Add([]byte(s), corpus.QuotingOn, corpus.EscapeNone)
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		docs, skipped, _ := readFile(t, "a.csv", data, corpus.Options{Format: corpus.CSV, MaxDocument: 1 << 10})
+	f.Fuzz(func(t *testing.T, data []byte, quoting, escape string) {
+		o := corpus.Options{Format: corpus.CSV, MaxDocument: 1 << 10, CSV: corpus.CSVOptions{Quoting: quoting, Escape: escape}}
+		docs, skipped, err := readFile(t, "a.csv", data, o)
+		if again, _, partsErr := read(t, []string{"-"}, &oneByte{bytes.NewReader(data)}, o); err == nil && partsErr == nil && !slices.Equal(texts(docs), texts(again)) {
+			t.Fatalf("%q of a file, %q in parts", docs, again)
+		}
 		if lines := bytes.Count(data, []byte("\n")) + bytes.Count(data, []byte("\r")) + 1; len(docs)+len(skipped) > lines {
 			t.Fatalf("%d documents and %d left out of %d lines", len(docs), len(skipped), lines)
 		}

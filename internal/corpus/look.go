@@ -46,12 +46,17 @@ var promises = map[string]Format{
 
 // promised is what a file's name promises, apart from its compression; empty when it does not. loose says that it says nothing at all.
 func promised(name string) (f Format, loose bool) {
+	ending := extension(name)
+	return promises[ending], ending == ""
+}
+
+// extension is the ending of a file's name, apart from its compression, in lower case.
+func extension(name string) string {
 	name = strings.ToLower(filepath.Base(name))
 	if ending := filepath.Ext(name); slices.Contains(compressedNames, ending) {
 		name = strings.TrimSuffix(name, ending)
 	}
-	ending := filepath.Ext(name)
-	return promises[ending], ending == ""
+	return filepath.Ext(name)
 }
 
 // lookAt finds the format of a file. In a folder, a *SkipError is a file that is left out.
@@ -318,7 +323,7 @@ func (h head) someObject(data []byte) bool {
 // hasText refuses a file that does not have the text where it is said to be.
 func (h head) hasText(data []byte, f Format, o Options) error {
 	if f == CSV {
-		_, _, _, err := o.header(data)
+		_, err := o.header(data)
 		return err
 	}
 	v := valueReader{r: newLines(bytes.NewReader(data)), limit: headBytes, array: f == JSON}

@@ -45,6 +45,8 @@ type How struct {
 	Format       corpus.Format `json:"format"`
 	TextField    string        `json:"text_column"`
 	IDField      string        `json:"id_column"`
+	CSVQuoting   string        `json:"csv_quoting"`
+	CSVEscape    string        `json:"csv_escape"`
 	Tokens       bool          `json:"tokens"`
 	SkipBad      bool          `json:"skip_bad"`
 	SkipTooLarge bool          `json:"skip_too_large"`

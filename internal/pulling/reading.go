@@ -105,7 +105,10 @@ func (r *reading) objects(ctx context.Context) error {
 func (r *reading) object(ctx context.Context) error {
 	o := r.f.listing[r.at.Object]
 	how := r.f.how
-	in, err := corpus.Object(o, corpus.Options{Format: how.Format, TextField: how.TextField, IDField: how.IDField, Tokens: how.Tokens, MaxDocument: how.MaxDocument, Stores: r.f.stores})
+	in, err := corpus.Object(o, corpus.Options{
+		Format: how.Format, TextField: how.TextField, IDField: how.IDField, CSV: corpus.CSVOptions{Quoting: how.CSVQuoting, Escape: how.CSVEscape},
+		Tokens: how.Tokens, MaxDocument: how.MaxDocument, Stores: r.f.stores,
+	})
 	if err != nil {
 		return err
 	}

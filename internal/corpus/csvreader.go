@@ -1,0 +1,255 @@
+package corpus
+
+import "io"
+
+// dialect is how the fields of a table are written.
+type dialect struct {
+	separator byte
+	quoting   bool // a field that begins with a quote extends to the closing quote, separators and line breaks included
+	escaping  bool // the character behind a backslash is text
+}
+
+// csvReader cuts a table into records as Python's csv, pandas and pyarrow do. A quote that does not begin a field is
+// text. Text behind a closing quote belongs to the field. LF, CR LF and CR end a record; within quotes they stay as
+// they are.
+type csvReader struct {
+	dialect
+	columns int   // fields that a record should have
+	limit   int64 // bytes that are kept of a record; 0 keeps none
+
+	r       io.Reader
+	buffer  []byte
+	unread  []byte // the rest of buffer
+	err     error  // of r, behind unread
+	special [256]bool
+
+	number     int64 // of the present line, from 1
+	separators int   // in the present line
+	last       byte  // that was read
+	backslash  bool  // precedes the closing quote
+	record     csvRecord
+}
+
+// csvRecord is a record. It lasts until the next one is read.
+type csvRecord struct {
+	line  int64 // of its first byte
+	lines int   // that it extends over
+	size  int64 // in bytes
+	long  bool  // it is longer than the limit, and not kept
+	data  []byte
+	ends  []int // of its fields in data
+	quotes
+}
+
+// quotes are what the quotes of a record show about the dialect of its table.
+type quotes struct {
+	quoted    bool // a field begins with a quote
+	malformed bool // text follows a closing quote
+	backslash bool // such a quote follows a backslash
+	doubled   bool // a quoted field holds a quote
+	bare      bool // a quote is inside a field that does not begin with one
+	unclosed  bool // the table ends within quotes
+	even      bool // each of its lines has as many fields as the table has columns, if quotes are text
+}
+
+// fields is how many fields the record has.
+func (r *csvRecord) fields() int { return len(r.ends) }
+
+// field is a field of the record.
+func (r *csvRecord) field(i int) []byte {
+	begin := 0
+	if i > 0 {
+		begin = r.ends[i-1]
+	}
+	return r.data[begin:r.ends[i]]
+}
+
+// empty says whether the record is an empty line.
+func (r *csvRecord) empty() bool { return r.size == 0 }
+
+func newCSVReader(r io.Reader, d dialect, columns int, limit int64) *csvReader {
+	c := &csvReader{dialect: d, columns: columns, limit: limit, r: r, buffer: make([]byte, headBytes), number: 1}
+	for _, b := range []byte{d.separator, '\n', '\r', '"'} {
+		c.special[b] = true
+	}
+	c.special['\\'] = d.escaping
+	return c
+}
+
+// mergedError is a field whose quotes hold line breaks and more bytes than a record may have.
+type mergedError struct{ line int64 }
+
+func (e *mergedError) Error() string {
+	return `a field that begins with a quote (") extends over more bytes than a record may have: is the quote closed? ` + quotingHint
+}
+
+// csvState is where in a record the reader is.
+type csvState int
+
+const (
+	fieldBegin csvState = iota
+	inField
+	behindQuote // which closes the field, unless another one follows
+	inQuotes    // from here on, a line break does not end the record
+	escaped
+	escapedInQuotes
+)
+
+// next returns the next record, or io.EOF. A *mergedError ends the table.
+func (c *csvReader) next() (*csvRecord, error) {
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	r := &c.record
+	for state := fieldBegin; ; {
+		b, err := c.readByte()
+		if err == io.EOF {
+			r.unclosed = state == inQuotes || state == escapedInQuotes
+			c.endField()
+			c.endLine()
+			return r, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if b == '\n' || b == '\r' {
+			lineFeed := b == '\n' && c.last == '\r' // of a line that has ended
+			if !lineFeed {
+				c.endLine()
+			}
+			if state < inQuotes {
+				c.last = b
+				c.endField()
+				return r, nil
+			}
+			if !lineFeed {
+				r.lines++
+			}
+		}
+		if b == c.separator {
+			c.separators++
+		}
+		r.size++
+		state = c.step(state, b)
+		c.last = b
+		if state == inField || state == inQuotes {
+			c.skim()
+		}
+		if c.limit > 0 && r.size > c.limit {
+			if r.lines > 1 {
+				return nil, &mergedError{r.line}
+			}
+			r.long, r.data = true, r.data[:0]
+		}
+	}
+}
+
+// begin prepares the reader for a record. io.EOF says that there is none.
+func (c *csvReader) begin() error {
+	r := &c.record
+	*r = csvRecord{line: c.number, lines: 1, data: r.data[:0], ends: r.ends[:0], quotes: quotes{even: true}}
+	err := c.fill()
+	if err == nil && c.unread[0] == '\n' && c.last == '\r' { // of the record before
+		c.last, c.unread = '\n', c.unread[1:]
+		err = c.fill()
+	}
+	return err
+}
+
+// step takes a byte that does not end the record.
+func (c *csvReader) step(state csvState, b byte) csvState {
+	r := &c.record
+	switch state {
+	case inQuotes:
+		switch {
+		case b == '"':
+			c.backslash = c.last == '\\'
+			return behindQuote
+		case b == '\\' && c.escaping:
+			return escapedInQuotes
+		}
+		c.keep(b)
+		return inQuotes
+	case escapedInQuotes:
+		r.doubled = r.doubled || b == '"'
+		c.keep(b)
+		return inQuotes
+	case escaped:
+		c.keep(b)
+		return inField
+	}
+	switch {
+	case b == c.separator:
+		c.endField()
+		return fieldBegin
+	case b == '"' && state == fieldBegin && c.quoting:
+		r.quoted = true
+		return inQuotes
+	case b == '"' && state == behindQuote:
+		r.doubled = true
+		c.keep(b)
+		return inQuotes
+	case state == behindQuote:
+		r.malformed = true
+		r.backslash = r.backslash || c.backslash
+	case b == '"':
+		r.bare = true
+	}
+	if b == '\\' && c.escaping {
+		return escaped
+	}
+	c.keep(b)
+	return inField
+}
+
+// skim keeps the bytes up to the next one that may mean something.
+func (c *csvReader) skim() {
+	n := 0
+	for n < len(c.unread) && !c.special[c.unread[n]] {
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	c.keep(c.unread[:n]...)
+	c.last = c.unread[n-1]
+	c.record.size += int64(n)
+	c.unread = c.unread[n:]
+}
+
+func (c *csvReader) keep(b ...byte) {
+	if c.limit > 0 && !c.record.long {
+		c.record.data = append(c.record.data, b...)
+	}
+}
+
+func (c *csvReader) endField() { c.record.ends = append(c.record.ends, len(c.record.data)) }
+
+// endLine counts the fields of a line, if quotes are text.
+func (c *csvReader) endLine() {
+	c.record.even = c.record.even && c.separators+1 == c.columns
+	c.separators = 0
+	c.number++
+}
+
+func (c *csvReader) readByte() (byte, error) {
+	if err := c.fill(); err != nil {
+		return 0, err
+	}
+	b := c.unread[0]
+	c.unread = c.unread[1:]
+	return b, nil
+}
+
+// fill reads until there is an unread byte.
+func (c *csvReader) fill() error {
+	for len(c.unread) == 0 {
+		if c.err != nil {
+			return c.err
+		}
+		var n int
+		n, c.err = c.r.Read(c.buffer)
+		c.unread = c.buffer[:n]
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package corpus
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// CSVOptions say how the fields of tables are written. What it leaves open is detected.
+type CSVOptions struct {
+	Quoting string // QuotingOn, QuotingOff or QuotingAuto
+	Escape  string // EscapeNone, EscapeBackslash or EscapeAuto
+}
+
+// The values of CSVOptions.Quoting. The empty string is QuotingAuto.
+const (
+	QuotingAuto = "auto"
+	QuotingOn   = "on"  // a field that begins with a quote extends to the closing quote
+	QuotingOff  = "off" // quotes are text, and every line is a record
+)
+
+// The values of CSVOptions.Escape. The empty string is EscapeAuto.
+const (
+	EscapeAuto      = "auto"
+	EscapeNone      = "none"      // a backslash is text
+	EscapeBackslash = "backslash" // the character behind a backslash is text
+)
+
+const (
+	quotingHint = "(--csv-quoting on or off, pull.csv_quoting)"
+	escapeHint  = "(--csv-escape none or backslash, pull.csv_escape)"
+)
+
+// CheckQuoting refuses what is not a value of CSVOptions.Quoting.
+func CheckQuoting(value string) error { return oneOf(value, QuotingAuto, QuotingOn, QuotingOff) }
+
+// CheckEscape refuses what is not a value of CSVOptions.Escape.
+func CheckEscape(value string) error { return oneOf(value, EscapeAuto, EscapeNone, EscapeBackslash) }
+
+func oneOf(value string, values ...string) error {
+	if value == "" || slices.Contains(values, value) {
+		return nil
+	}
+	return fmt.Errorf("%q: want one of %s", value, strings.Join(values, ", "))
+}
+
+// given returns the dialect that the options give. Quoting is on where they leave it open.
+func (c CSVOptions) given(separator byte) dialect {
+	return dialect{separator: separator, quoting: c.Quoting != QuotingOff, escaping: c.Escape == EscapeBackslash}
+}
+
+// detects says whether something is left open.
+func (c CSVOptions) detects() bool { return c.detectsQuoting() || c.detectsEscape() }
+
+func (c CSVOptions) detectsQuoting() bool { return c.Quoting == "" || c.Quoting == QuotingAuto }
+
+func (c CSVOptions) detectsEscape() bool {
+	return (c.Escape == "" || c.Escape == EscapeAuto) && c.Quoting != QuotingOff
+}
+
+// tally counts records of a kind.
+type tally struct {
+	n     int64
+	first int64 // line of the first one
+}
+
+func (t *tally) add(line int64) {
+	if t.n++; t.n == 1 {
+		t.first = line
+	}
+}
+
+// evidence is what the records of a table, read with quoting, show about its dialect.
+//
+//	enclose  the record has the right number of fields only because quotes enclose separators or line breaks
+//	text     the record is malformed or has a wrong number of fields, and each of its lines has the right number if quotes are text
+//	merged   both readings have the right number of fields: one record of several lines, or a record a line
+//	doubled  quotes enclose a quote: writers that do not quote have no reason to double one
+//	bare     a quote is inside a field without quotes: writers that quote enclose such fields
+//	escapes  a quote that does not close its field follows a backslash
+//	wrong    the record is malformed or has a wrong number of fields
+type evidence struct{ enclose, text, merged, doubled, bare, escapes, wrong tally }
+
+func (e *evidence) add(r *csvRecord, columns int) {
+	if r.empty() {
+		return
+	}
+	right := r.fields() == columns && !r.malformed && !r.unclosed
+	if !right {
+		e.wrong.add(r.line)
+	}
+	if r.backslash {
+		e.escapes.add(r.line)
+	}
+	if r.bare {
+		e.bare.add(r.line)
+	}
+	switch {
+	case !r.quoted:
+	case right && !r.even:
+		e.enclose.add(r.line)
+	case right && r.lines > 1:
+		e.merged.add(r.line)
+	case right && r.doubled:
+		e.doubled.add(r.line)
+	case !right && r.even:
+		e.text.add(r.line)
+	}
+}
+
+// clearly is how many times more records show one reading than the other where a table is read so.
+const clearly = 20
+
+// quoting returns whether quotes enclose fields. Fields that commas separate hold commas, so that quotes are text in
+// hardly any such table. sure says that there is evidence.
+func (e *evidence) quoting(separator byte, columns int) (on, sure bool, err error) {
+	if separator == ',' {
+		return true, true, nil
+	}
+	against := e.text
+	if columns > 1 && e.merged.n > 0 {
+		against = tally{e.text.n + e.merged.n, e.merged.first}
+	}
+	switch {
+	case e.enclose.n > clearly*against.n:
+		return true, true, nil
+	case against.n > clearly*e.enclose.n:
+		return false, true, nil
+	case e.enclose.n > 0:
+		return false, false, e.unclear(e.enclose, against)
+	case e.merged.n > 0:
+		return false, false, e.unclear(e.merged, e.merged)
+	case e.doubled.n > 0 && e.bare.n > 0:
+		return false, false, e.unclear(e.doubled, e.bare)
+	}
+	return e.bare.n == 0, e.bare.n+e.doubled.n > 0, nil
+}
+
+func (e *evidence) unclear(encloses, text tally) error {
+	if encloses == text {
+		return fmt.Errorf(`line %d begins a field with a quote ("): it encloses several lines, or is text: say which %s`, text.first, quotingHint)
+	}
+	return fmt.Errorf(`quotes (") enclose the field in line %d, and seem to be text in line %d: say which %s`,
+		encloses.first, text.first, quotingHint)
+}
+
+// contradicts returns an error where a record of a stream, the beginning of which alone was looked at, shows that the
+// dialect may be another one. The evidence is that of the records before.
+func (o Options) contradicts(d dialect, sure bool, e *evidence, r *csvRecord, columns int) error {
+	before := *e
+	e.add(r, columns)
+	switch {
+	case o.CSV.detectsEscape() && !d.escaping && d.quoting && e.escapes.n > before.escapes.n:
+		return fmt.Errorf(`%w: a quote (") follows a backslash: it is escaped, or closes the field: say which %s`,
+			errStream, escapeHint)
+	case !o.CSV.detectsQuoting() || !d.quoting || !r.quoted || d.separator == ',':
+		return nil
+	case !sure:
+		return fmt.Errorf(`%w: a field begins with a quote ("): it encloses the field, or is text: say which %s`,
+			errStream, quotingHint)
+	case e.merged.n > before.merged.n || e.text.n > before.text.n:
+		return fmt.Errorf(`%w: a quote (") seems to be text, and others before enclose fields: say which %s`,
+			errStream, quotingHint)
+	}
+	return nil
+}
+
+var errStream = errors.New("the quotes of a table that is read only once cannot be compared")
+
+// detect finds the dialect of a table, which open returns: all of it, or where partial its beginning. sure says that
+// there is evidence.
+func (o Options) detect(open func() (io.ReadCloser, error), t table, partial bool) (d dialect, sure bool, err error) {
+	d = o.CSV.given(t.separator)
+	if !o.CSV.detects() {
+		return d, true, nil
+	}
+	e, err := t.evidence(open, d, partial)
+	if err != nil {
+		return d, false, err
+	}
+	if o.CSV.detectsEscape() && e.escapes.n > 0 {
+		escaping := d
+		escaping.escaping = true
+		with, err := t.evidence(open, escaping, partial)
+		switch {
+		case err != nil:
+			return d, false, err
+		case with.wrong.n == 0:
+			e, d = with, escaping
+		case with.wrong.n < e.wrong.n:
+			return d, false,
+				fmt.Errorf(`a quote (") in line %d follows a backslash: it is escaped, or closes the field: say which %s`,
+					e.escapes.first, escapeHint)
+		}
+	}
+	if !o.CSV.detectsQuoting() {
+		return d, true, nil
+	}
+	d.quoting, sure, err = e.quoting(t.separator, len(t.names))
+	d.escaping = d.escaping && d.quoting
+	return d, sure, err
+}
+
+// evidence reads the records of a table, which open returns.
+func (t table) evidence(open func() (io.ReadCloser, error), d dialect, partial bool) (e evidence, err error) {
+	body, err := open()
+	if err != nil {
+		return e, err
+	}
+	defer body.Close() // nothing was written
+	records, err := t.below(body, d, 0)
+	if t.quoted { // the column of the text has its name without the quotes
+		e.enclose.add(1)
+	}
+	for err == nil {
+		var r *csvRecord
+		if r, err = records.next(); err == nil && !(partial && r.unclosed) {
+			e.add(r, len(t.names))
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return e, err
+}
