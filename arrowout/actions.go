@@ -50,6 +50,7 @@ type asked struct {
 	change    mixture.Change
 	dryRun    bool
 	decided   *uint64 // behind so many steps a change of the mixture was decided on, and is made once
+	request   string  // identifies the request for a change of the mixture
 }
 
 var actions = []action{
@@ -66,7 +67,7 @@ var actions = []action{
 	{"find", access.Operate, `{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*service).find, costSearch},
 	{"text", access.Operate, `{"run","sequence","start","tokens"}: a document's tokens from start on, each with the text that it stands for; of a run with several sources {"run","source","sequence"}`, "source? sequence start? tokens?", (*service).text, costLittle},
 	{"peek", access.Operate, `{"run","source","documents","tokens"}: the next documents that are planned, as text has them; without source those of the one stream, or the next of each source`, "source? documents:count? tokens?", (*service).peek, costSearch},
-	{"mix", access.Operate, `{"run","weights","add","remove","decided","dry_run"}: change the mixture of sources; without a change, tell how it stands`, "weights? add? remove? decided? dry_run?", (*service).mix, costRecord},
+	{"mix", access.Operate, `{"run","weights","add","remove","decided","request_id","dry_run"}: change the mixture of sources; without a change, tell how it stands`, "weights? add? remove? decided? request_id? dry_run?", (*service).mix, costRecord},
 	{"seal", access.Operate, `{"run","source"}: end the stream of documents behind its present last one; without source, that of all sources`, "source?", (*service).seal, costRecord},
 	{"drain", access.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*service).drain, costRecord},
 }
@@ -158,7 +159,7 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 			missing = key
 		}
 		read := map[string]func(json.RawMessage) error{"step": number(&q.step, 0, maxNumber), "keeper": text(&q.keeper), "documents": boolean(&q.documents),
-			"sequence": number(&q.sequence, 1, maxNumber), "id": text(&q.id), "source": text(&q.source), "dry_run": boolean(&q.dryRun),
+			"sequence": number(&q.sequence, 1, maxNumber), "id": text(&q.id), "request_id": text(&q.request), "source": text(&q.source), "dry_run": boolean(&q.dryRun),
 			"start": number(&q.start, 0, maxNumber), "tokens": number(&q.tokens, 1, maxTextTokens), "count": number(&q.count, 1, maxPeek),
 			"weights": object(&q.change.Weights, weight), "add": object(&q.change.Add, sourceOf(info.Config)), "remove": names(&q.change.Remove),
 			"decided": func(raw json.RawMessage) error {

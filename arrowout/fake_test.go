@@ -49,8 +49,8 @@ type fakeRun struct {
 	keepers   []string
 	kept      plan.Keepers
 	askers    []string // of seals, drains and changes of the mixture
-	changes   []mixture.Change
-	once      map[uint64]loader.Once // changes that the plan has, by the steps behind which they were decided on
+	changes   []loader.MixRequest
+	mixed     loader.MixResult // of each change
 	stats     []loader.SourceStats
 	stock     []loader.StreamState
 	lookup    []uint64 // what Lookup finds by any id
@@ -336,19 +336,11 @@ func (f *fakeRun) DrainBy(_ context.Context, who string) (uint64, error) {
 func (f *fakeRun) SealSource(_ context.Context, name, who string) (uint64, error) {
 	return f.askedBy("seal "+name, who)
 }
-func (f *fakeRun) Mix(_ context.Context, c mixture.Change, who string) (uint64, error) {
+func (f *fakeRun) Mix(_ context.Context, q loader.MixRequest) (loader.MixResult, error) {
 	f.mu.Lock()
-	f.changes = append(f.changes, c)
+	f.changes = append(f.changes, q)
 	f.mu.Unlock()
-	return f.askedBy("mix", who)
-}
-func (f *fakeRun) MixOnce(ctx context.Context, c mixture.Change, decided uint64, who string) (loader.Once, error) {
-	if x, found := f.once[decided]; found {
-		x.Again = true
-		return x, nil
-	}
-	step, err := f.Mix(ctx, c, who)
-	return loader.Once{Step: step, Weights: c.Weights}, err
+	return f.mixed, nil
 }
 func (f *fakeRun) Stock(context.Context) ([]loader.StreamState, error) { return f.stock, nil }
 

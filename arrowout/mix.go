@@ -23,17 +23,17 @@ func (s *service) mix(ctx context.Context, q asked, send func(any) error) error 
 	if !info.Config.Mixed() {
 		return badBody("mix", "the run reads one document stream: it has no sources to mix", "begin a run with sources")
 	}
-	now := s.run.Stats().Sources
-	if len(now) == 0 {
-		return &loader.Error{Reason: loader.NotLeading, Message: "no daemon that plans the run has told its mixture yet", Do: "ask again"}
-	}
-	if q.decided != nil && (q.dryRun || !q.mixes()) {
-		return badBody("mix", "decided is for a change that is made", `send "weights", "add" or "remove" as well, and no "dry_run"`)
+	if (q.decided != nil || q.request != "") && (q.dryRun || !q.mixes()) {
+		return badBody("mix", "decided and request_id are for a change that is made", `send "weights", "add" or "remove" as well, and no "dry_run"`)
 	}
 	answer := answers.Mixture{Run: info.Run, Step: info.Planned, DryRun: q.dryRun}
 	if !q.mixes() {
 		if q.dryRun {
 			return badBody("mix", "dry_run without a change", `send "weights", "add" or "remove" as well`)
+		}
+		now := s.run.Stats().Sources
+		if len(now) == 0 {
+			return &loader.Error{Reason: loader.NotLeading, Message: "no daemon that plans the run has told its mixture yet", Do: "ask again"}
 		}
 		if err := s.describeMixture(ctx, info, now, &answer); err != nil {
 			return err
@@ -45,43 +45,16 @@ func (s *service) mix(ctx context.Context, q asked, send func(any) error) error 
 			return badBody("mix", "source "+name+" is added without a weight", `give it a "weight"; "weights" may give it 0`)
 		}
 	}
-	change := completed(q.change, now)
-	var err error
-	switch {
-	case q.dryRun:
-		err = tryChange(info, now, change)
-	case q.decided != nil:
-		var once loader.Once
-		once, err = s.run.MixOnce(ctx, change, *q.decided, callerOf(ctx).Name)
-		answer.Step, answer.Again, change.Weights = once.Step, once.Again, once.Weights
-	default:
-		answer.Step, err = s.run.Mix(ctx, change, callerOf(ctx).Name)
-	}
+	x, err := s.run.Mix(ctx, loader.MixRequest{Change: q.change, By: callerOf(ctx).Name, Request: q.request, Decided: q.decided, DryRun: q.dryRun})
 	if err != nil {
 		return err
 	}
-	answer.Target = targets(change.Weights)
+	answer.Step, answer.Again, answer.Target = x.Step, x.Again, targets(x.Weights)
 	return send(answer)
 }
 
 func badBody(action, what, do string) error {
 	return &loader.Error{Reason: loader.BadTicket, Message: "body of action " + action + ": " + what, Do: do}
-}
-
-// completed gives a weight to every source that a change leaves there: those that it does not name keep their present share as weight.
-func completed(c mixture.Change, now []loader.SourceStats) mixture.Change {
-	weights := map[string]float64{}
-	for _, x := range now {
-		if !x.Removed && !slices.Contains(c.Remove, x.Name) {
-			weights[x.Name] = x.Target
-		}
-	}
-	for name, s := range c.Add {
-		weights[name] = s.Weight
-	}
-	maps.Copy(weights, c.Weights)
-	c.Weights = weights
-	return c
 }
 
 // targets are the shares that weights stand for.
@@ -94,33 +67,6 @@ func targets(weights map[string]float64) map[string]float64 {
 		out[name] = w / sum
 	}
 	return out
-}
-
-// tryChange refuses a change that the run would refuse now.
-func tryChange(info loader.Info, now []loader.SourceStats, c mixture.Change) error {
-	config, begins := mixture.Config{Sources: map[string]mixture.Source{}, Mix: info.Config.Mix}, map[string]mixture.Begin{}
-	gone := mixture.Change{Weights: map[string]float64{}}
-	for i, x := range info.Sources {
-		source := x.Config
-		source.Weight = 1
-		config.Sources[x.Name], begins[x.Name] = source, mixture.Begin{First: max(x.Start, 1)}
-		if i < len(now) && now[i].Removed {
-			gone.Remove = append(gone.Remove, x.Name)
-		} else {
-			gone.Weights[x.Name] = 1
-		}
-	}
-	m, err := mixture.New(config, begins)
-	if err == nil && len(gone.Remove) > 0 && len(gone.Weights) > 0 {
-		err = m.Change(gone, nil)
-	}
-	if err == nil {
-		err = info.Config.CheckChange(m, c)
-	}
-	if err != nil {
-		return &loader.Error{Reason: loader.BadTicket, Message: err.Error(), Do: "correct the change"}
-	}
-	return nil
 }
 
 // recentSteps are so many that the recent shares are of.

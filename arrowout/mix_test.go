@@ -31,41 +31,46 @@ func shared(f *fakeRun, targets ...float64) *fakeRun {
 	return f
 }
 
-// A change gets a weight for every source: what it does not name keeps its share. It is answered with the shares that come of it.
+// A change reaches the run as it is asked for: the run completes its weights. It is answered with the shares that come of it.
 func TestMix(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25) // code, web, books
+	f.mixed = loader.MixResult{Step: 7, Weights: map[string]float64{"code": 0.5, "web": 1.25, "books": 0.25}}
 	c := dial(t, serve(t, f))
+	change := func(c mixture.Change) loader.MixRequest { return loader.MixRequest{Change: c} }
+	decided := uint64(2)
 	for _, tc := range []struct {
-		body, want string
-		change     mixture.Change
+		body string
+		want loader.MixRequest
 	}{
-		{`{"weights":{"code":1,"web":2,"books":1}}`, `{"run":"fake","step":7,"target":{"books":0.25,"code":0.25,"web":0.5}}`,
-			mixture.Change{Weights: map[string]float64{"code": 1, "web": 2, "books": 1}}},
-		{`{"weights":{"web":1.25}}`, `{"run":"fake","step":7,"target":{"books":0.125,"code":0.25,"web":0.625}}`,
-			mixture.Change{Weights: map[string]float64{"code": 0.5, "web": 1.25, "books": 0.25}}},
-		{`{"remove":["code"]}`, `{"run":"fake","step":7,"target":{"books":0.5,"web":0.5}}`,
-			mixture.Change{Weights: map[string]float64{"web": 0.25, "books": 0.25}, Remove: []string{"code"}}},
-		{`{"add":{"math":{"weight":1,"epochs":"forever"}}}`, `{"run":"fake","step":7,"target":{"books":0.125,"code":0.25,"math":0.5,"web":0.125}}`,
-			mixture.Change{Weights: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25, "math": 1},
-				Add: map[string]mixture.Source{"math": {Weight: 1, Epochs: mixture.Forever, Block: mixture.DefaultBlock}}}},
-		{`{"add":{"math":{"min_tokens":3,"packing":{"pool":9},"attention":"row"}},"weights":{"math":0}}`, `{"run":"fake","step":7,"target":{"books":0.25,"code":0.5,"math":0,"web":0.25}}`,
-			mixture.Change{Weights: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25, "math": 0},
+		{`{"weights":{"code":1,"web":2,"books":1}}`, change(mixture.Change{Weights: map[string]float64{"code": 1, "web": 2, "books": 1}})},
+		{`{"weights":{"web":1.25}}`, change(mixture.Change{Weights: map[string]float64{"web": 1.25}})},
+		{`{"weights":{"web":1.25},"request_id":"a1"}`, loader.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, Request: "a1"}},
+		{`{"weights":{"web":1.25},"decided":2}`, loader.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, Decided: &decided}},
+		{`{"weights":{"web":1.25},"dry_run":true}`, loader.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, DryRun: true}},
+		{`{"remove":["code"]}`, change(mixture.Change{Remove: []string{"code"}})},
+		{`{"add":{"math":{"weight":1,"epochs":"forever"}}}`,
+			change(mixture.Change{Add: map[string]mixture.Source{"math": {Weight: 1, Epochs: mixture.Forever, Block: mixture.DefaultBlock}}})},
+		{`{"add":{"math":{"min_tokens":3,"packing":{"pool":9},"attention":"row"}},"weights":{"math":0}}`,
+			change(mixture.Change{Weights: map[string]float64{"math": 0},
 				Add: map[string]mixture.Source{"math": {Epochs: 1, Block: mixture.DefaultBlock, MinTokens: 3, Attention: plan.AttentionRow,
-					Packing: &packonline.Config{Buckets: []int{16}, Pool: 9}}}}},
+					Packing: &packonline.Config{Buckets: []int{16}, Pool: 9}}}})},
 		{`{"add":{"math":{"packing":{"method":"splice"}},"forum":{"packing":{},"attention":"auto"}},"weights":{"math":0,"forum":0}}`,
-			`{"run":"fake","step":7,"target":{"books":0.25,"code":0.5,"forum":0,"math":0,"web":0.25}}`,
-			mixture.Change{Weights: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25, "math": 0, "forum": 0},
+			change(mixture.Change{Weights: map[string]float64{"math": 0, "forum": 0},
 				Add: map[string]mixture.Source{
 					"math":  {Epochs: 1, Block: mixture.DefaultBlock, Attention: plan.AttentionRow, Packing: &packonline.Config{Buckets: []int{16}, Method: "splice"}},
 					"forum": {Epochs: 1, Block: mixture.DefaultBlock, Attention: plan.AttentionDocument, Packing: &packonline.Config{Buckets: []int{16}}},
-				}}},
+				}})},
 	} {
 		f.changes = nil
-		got, err := act(c, "mix", tc.body)
-		if err != nil || got != tc.want {
-			t.Errorf("mix %s:\n got %s, %v\nwant %s", tc.body, got, err, tc.want)
+		want := `{"run":"fake","step":7,"target":{"books":0.125,"code":0.25,"web":0.625}}`
+		if tc.want.DryRun {
+			want = strings.Replace(want, `7,`, `7,"dry_run":true,`, 1)
 		}
-		if diff := cmp.Diff([]mixture.Change{tc.change}, f.changes); diff != "" {
+		got, err := act(c, "mix", tc.body)
+		if err != nil || got != want {
+			t.Errorf("mix %s:\n got %s, %v\nwant %s", tc.body, got, err, want)
+		}
+		if diff := cmp.Diff([]loader.MixRequest{tc.want}, f.changes); diff != "" {
 			t.Errorf("mix %s (-want +got):\n%s", tc.body, diff)
 		}
 	}
@@ -74,66 +79,39 @@ func TestMix(t *testing.T) {
 	}
 }
 
-// A change that is decided on behind a number of steps is made once: it is answered with what the plan has, whatever is asked for later.
+// Where the plan has the change already, the answer says so.
 func TestMixOnce(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
-	f.once = map[uint64]loader.Once{2: {Step: 5, Weights: map[string]float64{"code": 1, "web": 3, "books": 0}}}
+	f.mixed = loader.MixResult{Step: 5, Weights: map[string]float64{"code": 1, "web": 3, "books": 0}, Again: true}
 	c := dial(t, serve(t, f))
-	for _, tc := range []struct{ body, want string }{
-		{`{"weights":{"code":1,"web":2,"books":1},"decided":0}`, `{"run":"fake","step":7,"target":{"books":0.25,"code":0.25,"web":0.5}}`},
-		{`{"weights":{"code":1,"web":2,"books":1},"decided":2}`, `{"run":"fake","step":5,"target":{"books":0,"code":0.25,"web":0.75},"again":true}`},
-	} {
-		if got, err := act(c, "mix", tc.body); err != nil || got != tc.want {
-			t.Errorf("mix %s:\n got %s, %v\nwant %s", tc.body, got, err, tc.want)
-		}
-	}
-	if len(f.changes) != 1 {
-		t.Errorf("changes %v", f.changes)
-	}
-	for body, says := range map[string]string{
-		`{"decided":1}`: "a change that is made",
-		`{"weights":{"web":1},"decided":1,"dry_run":true}`: "a change that is made",
-		`{"weights":{"web":1},"decided":-1}`:               "want an integer",
-		`{"weights":{"web":1},"decided":null}`:             "null",
-	} {
-		if _, err := act(c, "mix", body); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" || !strings.Contains(err.Error(), says) {
-			t.Errorf("mix %s: %v, want %q", body, err, says)
-		}
+	got, err := act(c, "mix", `{"weights":{"code":1},"decided":2}`)
+	if want := `{"run":"fake","step":5,"target":{"books":0,"code":0.25,"web":0.75},"again":true}`; err != nil || got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 }
 
-// A dry run changes nothing, says which step would differ, and refuses what the run would refuse.
-func TestMixDryRun(t *testing.T) {
+// A body that no change can have is refused before the run is asked.
+func TestMix_RefusesBadBodies(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
 	c := dial(t, serve(t, f))
-	got, err := act(c, "mix", `{"weights":{"web":1.25},"dry_run":true}`)
-	if want := `{"run":"fake","step":3,"dry_run":true,"target":{"books":0.125,"code":0.25,"web":0.625}}`; err != nil || got != want {
-		t.Errorf("got %s, %v, want %s", got, err, want)
-	}
-	f.stats[0].Removed = true
 	for body, says := range map[string]string{
-		`{"weights":{"web":0,"books":0},"dry_run":true}`:                          "all weights are 0",
-		`{"weights":{"nix":1},"dry_run":true}`:                                    "nix is no source",
-		`{"weights":{"code":1},"dry_run":true}`:                                   "code is no source",
-		`{"remove":["nix"],"dry_run":true}`:                                       "nix is no source",
-		`{"add":{"code":{"weight":1}},"dry_run":true}`:                            "code is or was a source",
-		`{"add":{"math":{"weight":1,"attention":"row"}},"dry_run":true}`:          "attention",
-		`{"add":{"math":{"weight":1,"epochs":-3}},"dry_run":true}`:                "epochs",
-		`{"add":{"m.th":{"weight":1}},"dry_run":true}`:                            "no name of a source",
-		`{"weights":{"web":-1},"dry_run":true}`:                                   "weight -1",
-		`{"dry_run":true}`:                                                        "without a change",
-		`{"add":{"math":{}}}`:                                                     "without a weight",
-		`{"add":{"math":{"weight":1,"wait":2}}}`:                                  "unknown field",
-		`{"add":{"math":3}}`:                                                      "the configuration of a source",
-		`{"weights":{"web":"1"}}`:                                                 "want a number",
-		`{"weights":{"web":1,"web":2}}`:                                           "twice",
-		`{"weights":{"web":1e999}}`:                                               "want a number",
-		`{"weights":[1]}`:                                                         "not a JSON object",
-		`{"remove":"web"}`:                                                        "want a list",
-		`{"dry_run":1}`:                                                           "want true or false",
-		`{"weights":{"web":null}}`:                                                "null",
-		`{"weights":{"books":0.5},"remove":["books"],"dry_run":true}`:             "books is no source",
-		`{"add":{"math":{"weight":1,"packing":{"buckets":[99]}}},"dry_run":true}`: "buckets",
+		`{"decided":1}`: "a change that is made",
+		`{"weights":{"web":1},"decided":1,"dry_run":true}`:      "a change that is made",
+		`{"weights":{"web":1},"request_id":"a","dry_run":true}`: "a change that is made",
+		`{"weights":{"web":1},"decided":-1}`:                    "want an integer",
+		`{"weights":{"web":1},"decided":null}`:                  "null",
+		`{"weights":{"web":1},"request_id":1}`:                  "want a string",
+		`{"dry_run":true}`:                                      "without a change",
+		`{"add":{"math":{}}}`:                                   "without a weight",
+		`{"add":{"math":{"weight":1,"wait":2}}}`:                "unknown field",
+		`{"add":{"math":3}}`:                                    "the configuration of a source",
+		`{"weights":{"web":"1"}}`:                               "want a number",
+		`{"weights":{"web":1,"web":2}}`:                         "twice",
+		`{"weights":{"web":1e999}}`:                             "want a number",
+		`{"weights":[1]}`:                                       "not a JSON object",
+		`{"remove":"web"}`:                                      "want a list",
+		`{"dry_run":1}`:                                         "want true or false",
+		`{"weights":{"web":null}}`:                              "null",
 	} {
 		if _, err := act(c, "mix", body); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" || !strings.Contains(err.Error(), says) {
 			t.Errorf("mix %s: %v, want %q", body, err, says)
@@ -142,8 +120,8 @@ func TestMixDryRun(t *testing.T) {
 	if len(f.changes) > 0 {
 		t.Errorf("changes %v", f.changes)
 	}
-	f.stats = nil // nobody leads
-	if _, err := act(c, "mix", `{"weights":{"web":1}}`); infoOf(t, err, codes.Unavailable).Reason != "NOT_LEADING" {
+	f.stats = nil // no daemon leads
+	if _, err := act(c, "mix", ``); infoOf(t, err, codes.Unavailable).Reason != "NOT_LEADING" {
 		t.Error(err)
 	}
 	plain := dial(t, serve(t, newFake(1, 1, 16)))
@@ -273,7 +251,7 @@ func TestWhoMayMix(t *testing.T) {
 				t.Errorf("no line with %q:\n%s", parts, log.String())
 			}
 		}
-		if want := map[bool]int{false: 3, true: 6}[may]; len(f.changes) != want {
+		if want := map[bool]int{false: 4, true: 8}[may]; len(f.changes) != want {
 			t.Errorf("%d changes, want %d", len(f.changes), want)
 		}
 	}

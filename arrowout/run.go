@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"loaderd/loader"
-	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -56,10 +55,8 @@ type Unjoined interface {
 	DrainBy(ctx context.Context, who string) (uint64, error)
 	// SealSource ends one source of a run with several behind its last document, whose sequence it returns.
 	SealSource(ctx context.Context, name, who string) (uint64, error)
-	// Mix changes the mixture of a run with several sources; it returns the first step that can differ by it.
-	Mix(ctx context.Context, c mixture.Change, who string) (uint64, error)
-	// MixOnce does so once for a number of steps behind which the change was decided on.
-	MixOnce(ctx context.Context, c mixture.Change, decided uint64, who string) (loader.Once, error)
+	// Mix changes the mixture of a run with several sources, or tries what a change would do.
+	Mix(ctx context.Context, q loader.MixRequest) (loader.MixResult, error)
 	// Stock says what the sources' streams hold now, by their numbers.
 	Stock(ctx context.Context) ([]loader.StreamState, error)
 	// Checkpoint stores the planner's state and returns its step.

@@ -97,7 +97,7 @@ func (l *loop) answer(ctx context.Context) error {
 				Do: "check the JetStream server and its disk, and ask again"}
 		}
 		for _, q := range askers {
-			q.reply <- answer{step, err}
+			q.reply <- answer{at: step, err: err}
 		}
 	})
 }

@@ -94,7 +94,7 @@ func TestFindOfSeveralSources(t *testing.T) {
 	must(t, err)
 	read(t, run, loader.Place{World: 1}, 1, 29)
 	weights := map[string]float64{"live": 5, "sealed": 2, "again": 2, "plain": 2, "tiny": 1, "open": 1, "later": 1}
-	_, err = run.Mix(t.Context(), mixture.Change{Weights: weights, Add: map[string]mixture.Source{"later": {Weight: 1, Epochs: 4, Block: 3}}}, "")
+	_, err = changeMix(t, run, mixture.Change{Weights: weights, Add: map[string]mixture.Source{"later": {Weight: 1, Epochs: 4, Block: 3}}}, "")
 	must(t, err)
 	read(t, run, loader.Place{World: 1}, 30, 7)
 	for _, name := range []string{"again", "plain", "later"} {

@@ -100,7 +100,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 		w.config = c
 		run, stop := w.start(t)
 		want := read(t, run, loader.Place{World: 1}, 0, 12)
-		mixes, err := run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"web": 2, "forum": 3, "math": 1, "code": 1}, Remove: []string{"book"},
+		mixes, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"web": 2, "forum": 3, "math": 1, "code": 1}, Remove: []string{"book"},
 			Add: sources(map[string]float64{"forum": 3})}, "alice")
 		must(t, err)
 		want = append(want, read(t, run, loader.Place{World: 1}, 12, 8)...)

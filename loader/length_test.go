@@ -198,13 +198,13 @@ func TestLengthAfterAChange(t *testing.T) {
 	must(t, err)
 	before := exact(t, run)
 	began := gate.shut()
-	_, err = run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 30}}, "")
+	_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 30}}, "")
 	must(t, err)
 	if l := run.Length(); l != nil && l.Exact {
 		t.Errorf("behind a change of the mixture the length is %+v", l)
 	}
 	<-began // the next change comes while that is being found out
-	_, err = run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 8}}, "")
+	_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 8}}, "")
 	must(t, err)
 	gate.open()
 	steps := exact(t, run)
@@ -302,11 +302,11 @@ func TestLengthNotExact(t *testing.T) {
 	if err := run.Measure(t.Context()); reason(err) != loader.BadTicket || !strings.Contains(err.Error(), "no end") {
 		t.Errorf("measured without an end: %v", err)
 	}
-	must(t, errOf(run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"code": 1, "web": 0}, Remove: []string{"math"}}, "")))
+	must(t, errOf(changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "web": 0}, Remove: []string{"math"}}, "")))
 	if l := known(); !l.Idle || l.Exact || l.Open != nil {
 		t.Errorf("with a source that has no weight the length is %+v", l)
 	}
-	must(t, errOf(run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}}, "")))
+	must(t, errOf(changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}}, "")))
 	if l := known(); l.Exact || l.Endless || l.Idle || l.Error == 0 || l.Steps == 0 {
 		t.Errorf("without being asked for it is measured: %+v", l)
 	}

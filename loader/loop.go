@@ -24,7 +24,7 @@ type loop struct {
 	heard   bool                   // whether checkSilent has looked
 	later   uint64                 // position of a term behind this process's own, where the log has one
 	feeds   *feeds
-	once    madeOnce
+	recent  recentChanges
 	traces  traces
 
 	skips skipLog

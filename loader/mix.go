@@ -13,6 +13,16 @@ import (
 
 // decideMixed records a control of a run with several sources. It takes effect before the next document that the planner takes.
 func (l *loop) decideMixed(ctx context.Context, c plan.Control, q request) error {
+	if m, mixes := c.(plan.Mix); mixes { // also behind the end: the answer of a change before it may have been lost
+		x, found, err := l.changed(ctx, m)
+		switch {
+		case err != nil:
+			q.reply <- answer{err: &Error{Reason: PlanLogDown, Message: "cannot read the plan", Err: err, Do: "try again"}}
+			return nil
+		case found:
+			return l.tell(ctx, q, answer{mix: &x})
+		}
+	}
 	if l.applier.Ended {
 		return l.tell(ctx, q, l.late(c))
 	}
@@ -93,18 +103,20 @@ func (l *loop) sealSources(ctx context.Context, by string, q request, say func(l
 	}})
 }
 
-// change records a change of the mixture, one that is made once unless it is recorded. The answer is the first step that can differ by it.
+// change records a change of the mixture. It completes the weights here, where all changes before it are in force.
 func (l *loop) change(ctx context.Context, c plan.Mix, q request) error {
-	if c.Decided != nil {
-		if step, known := l.once.step(*c.Decided); known {
-			return l.tell(ctx, q, answer{at: step})
-		}
-		if planned := l.plan.planned(); *c.Decided > planned {
-			return l.tell(ctx, q, refusal(BadTicket, "a change that was decided on behind step %d, but the plan holds %d steps", *c.Decided, planned))
-		}
+	if planned := l.plan.planned(); c.Decided != nil && *c.Decided > planned {
+		return l.tell(ctx, q, refusal(BadTicket, "a change that was decided on behind step %d, but the plan holds %d steps", *c.Decided, planned))
 	}
-	if err := l.config.CheckChange(l.applier.Planner.Mixture(), c.Change); err != nil {
+	m := l.applier.Planner.Mixture()
+	c.Change = m.Complete(c.Change)
+	if err := l.config.CheckChange(m, c.Change); err != nil {
 		return l.tell(ctx, q, refusal(BadTicket, "%v", err))
+	}
+	step := l.applier.Planner.Next()
+	a := answer{mix: &MixResult{Step: step, Weights: c.Weights}}
+	if q.dryRun {
+		return l.tell(ctx, q, a)
 	}
 	c.Begins = nil
 	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
@@ -115,11 +127,8 @@ func (l *loop) change(ctx context.Context, c plan.Mix, q request) error {
 		}
 		c.Begins = append(c.Begins, b)
 	}
-	step := l.applier.Planner.Next()
-	if c.Decided != nil {
-		l.once.made(*c.Decided, step)
-	}
-	return l.control(ctx, c.PlaceBehind(l.applier.Planner.Clock()), func(context.Context) { q.reply <- answer{at: step} })
+	l.recent.add(c, step)
+	return l.control(ctx, c.PlaceBehind(l.applier.Planner.Clock()), func(context.Context) { q.reply <- a })
 }
 
 // dry returns for how long the source that comes next has had no document; false while it has one, or none comes next.

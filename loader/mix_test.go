@@ -40,6 +40,19 @@ func mixed(c plan.Config, names ...string) (*world, shelf) {
 	return w, s
 }
 
+// changeMix changes the mixture of a run and returns the first step that can differ.
+func changeMix(t *testing.T, run *loader.Run, c mixture.Change, by string) (uint64, error) {
+	t.Helper()
+	x, err := run.Mix(t.Context(), loader.MixRequest{Change: c, By: by})
+	return x.Step, err
+}
+
+// changeOnce changes the mixture once for a number of steps.
+func changeOnce(t *testing.T, run *loader.Run, c mixture.Change, decided uint64, by string) (loader.MixResult, error) {
+	t.Helper()
+	return run.Mix(t.Context(), loader.MixRequest{Change: c, By: by, Decided: &decided})
+}
+
 func cmpOr(a, b string) string {
 	if a != "" {
 		return a
@@ -164,7 +177,7 @@ func TestMixedChanges(t *testing.T) {
 	}
 	run, stop := w.start(t)
 	got := read(t, run, loader.Place{World: 1}, 0, 5)
-	step, err := run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"code": 0, "web": 1}}, "alice")
+	step, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 0, "web": 1}}, "alice")
 	must(t, err)
 	if planned := run.Info().Planned; step < 5 || step > planned+1 {
 		t.Errorf("the change takes effect at step %d of %d", step, planned)
@@ -173,15 +186,21 @@ func TestMixedChanges(t *testing.T) {
 	if n := shares(got[12:]); n[0] > n[1]/10 {
 		t.Errorf("shares are %v without code", n)
 	}
-	_, err = run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"web": 1, "forum": 1}, Add: sources(map[string]float64{"forum": 1}), Remove: []string{"code"}}, "")
+	_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"web": 1, "forum": 1}, Add: sources(map[string]float64{"forum": 1}), Remove: []string{"code"}}, "")
 	must(t, err)
 	for what, change := range map[string]mixture.Change{
 		"code is no source":      {Weights: map[string]float64{"code": 1, "web": 1, "forum": 1}},
 		"there is no stream nix": {Weights: map[string]float64{"web": 1, "forum": 1, "nix": 1}, Add: sources(map[string]float64{"nix": 1})},
 		"all weights are 0":      {Weights: map[string]float64{"web": 0, "forum": 0}},
 	} {
-		if _, err := run.Mix(t.Context(), change, ""); err == nil || !strings.Contains(err.Error(), what) {
+		if _, err := changeMix(t, run, change, ""); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want %q", err, what)
+		}
+		if what == "there is no stream nix" { // a dry run opens no stream
+			continue
+		}
+		if _, err := run.Mix(t.Context(), loader.MixRequest{Change: change, DryRun: true}); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("dry run: %v, want %q", err, what)
 		}
 	}
 	got = append(got, read(t, run, loader.Place{World: 1}, 15, 10)...)
@@ -436,7 +455,7 @@ func TestMixedReleaseOfAnAddedSource(t *testing.T) {
 		}
 		w.options.Release, w.options.Checkpoint = loader.ReleasePurge, 1
 		run, stop := w.start(t)
-		added, err := run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"math": 1, "web": 1}, Add: sources(map[string]float64{"web": 1})}, "")
+		added, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"math": 1, "web": 1}, Add: sources(map[string]float64{"web": 1})}, "")
 		must(t, err)
 		must(t, readAll(t, run, 300).err)
 		_, err = run.Commit(t.Context(), plan.DefaultKeeper, 280)
@@ -541,16 +560,16 @@ func TestMixedChangesBehindTheLastStep(t *testing.T) {
 			if reason(got.err) != loader.SourceDry {
 				t.Fatal(got.err)
 			}
-			_, err := run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"math": 1, "web": 1}, Remove: []string{"code"}}, "")
+			_, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"math": 1, "web": 1}, Remove: []string{"code"}}, "")
 			must(t, err)
 			must(t, stop())
 			run, stop = w.start(t)
-			if _, err := run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 1}}, ""); reason(err) != loader.BadTicket {
+			if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 1}}, ""); reason(err) != loader.BadTicket {
 				t.Errorf("a source that was removed: %v", err)
 			}
 			must(t, stop())
 			run, stop = w.start(t)
-			_, err = run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"math": 1, "web": 9}}, "")
+			_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"math": 1, "web": 9}}, "")
 			must(t, err)
 			must(t, stop())
 			run, stop = w.start(t)

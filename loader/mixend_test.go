@@ -61,7 +61,7 @@ func TestSealBehindTheEnd(t *testing.T) {
 		if _, err := run.SealSource(t.Context(), "c", ""); reason(err) != loader.BadTicket {
 			t.Errorf("a source is sealed behind the end of the run: %v", err)
 		}
-		if _, err := run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"a": 1, "b": 1, "c": 2}}, ""); reason(err) != loader.BadTicket {
+		if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 1, "c": 2}}, ""); reason(err) != loader.BadTicket {
 			t.Errorf("the mixture is changed behind the end of the run: %v", err)
 		}
 		must(t, stop())
@@ -124,7 +124,7 @@ func TestCheckpointBeyondAChange(t *testing.T) {
 		w.edges = func(e *loader.Edges) { e.Documents, e.Sources = nil, slowShelf{s} }
 		run, stop = w.start(t)
 		time.Sleep(2500 * time.Millisecond) // some documents have come
-		_, err = run.Mix(t.Context(), mixture.Change{Weights: map[string]float64{"a": 1, "b": 3}}, "")
+		_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 3}}, "")
 		must(t, err)
 		must(t, stop())
 
@@ -157,7 +157,7 @@ func TestSealASourceThroughAnotherDaemon(t *testing.T) {
 		weights := map[string]float64{"a": 1}
 		for _, name := range []string{"b", "c", "d"} {
 			weights[name] = 1
-			_, err := first.Mix(t.Context(), mixture.Change{Weights: weights, Add: sources(map[string]float64{name: 1})}, "")
+			_, err := changeMix(t, first, mixture.Change{Weights: weights, Add: sources(map[string]float64{name: 1})}, "")
 			must(t, err)
 			if _, err := second.SealSource(t.Context(), name, ""); err != nil {
 				t.Errorf("source %s: %v", name, err)
@@ -224,7 +224,7 @@ func TestMixWhoseAnswerIsLost(t *testing.T) {
 		}
 		var answers []uint64
 		for i, change := range changes {
-			step, err := second.Mix(t.Context(), change, "")
+			step, err := changeMix(t, second, change, "")
 			must(t, err)
 			answers = append(answers, step)
 			read(t, second, loader.Place{World: 1}, uint64(3*i), 3)

@@ -210,7 +210,7 @@ func (m *machine) mix(rt *rapid.T) {
 		names = slices.Delete(names, i, i+1)
 	}
 	change.Weights = drawWeights(rt, names)
-	step, err := m.run.Mix(m.t.Context(), change, "")
+	step, err := changeMix(m.t, m.run, change, "")
 	if reason(err) == loader.BadTicket && m.sealed(rt) || m.died(rt, err) {
 		return
 	}
@@ -227,7 +227,7 @@ func (m *machine) mix(rt *rapid.T) {
 // nonsense asks for a change that is none.
 func (m *machine) nonsense(rt *rapid.T, names []string) {
 	change := mixture.Change{Weights: drawWeights(rt, names)}
-	switch rapid.SampledFrom([]string{"unknown", "zero", "negative", "missing", "there"}).Draw(rt, "nonsense") {
+	switch rapid.SampledFrom([]string{"unknown", "zero", "negative", "there"}).Draw(rt, "nonsense") {
 	case "unknown":
 		change.Weights["z"] = 1
 	case "zero":
@@ -236,12 +236,10 @@ func (m *machine) nonsense(rt *rapid.T, names []string) {
 		}
 	case "negative":
 		change.Weights[names[0]] = -1
-	case "missing":
-		delete(change.Weights, names[0])
 	default:
 		change.Add = map[string]mixture.Source{names[0]: {Weight: 1, Epochs: 1}}
 	}
-	if _, err := m.run.Mix(m.t.Context(), change, ""); reason(err) != loader.BadTicket && !m.died(rt, err) {
+	if _, err := changeMix(m.t, m.run, change, ""); reason(err) != loader.BadTicket && !m.died(rt, err) {
 		rt.Fatalf("the change %+v: %v", change, err)
 	}
 }

@@ -2,102 +2,184 @@ package loader
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"slices"
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
 
-// A trainer that decides on the mixture, is killed and resumes decides again: from the same losses on the same change. So a change may say behind how
-// many steps it was decided on, and the plan has one for each such number at most. The plan itself is asked for it: a change that was decided on behind
-// N steps stands behind the record of step N-1, seldom far.
+// A change of the mixture must not be recorded twice when a request is repeated, because its answer was lost or a trainer resumed. The plan has one
+// change per request, and one per number of steps on which a trainer decided.
 
-// Once is a change of the mixture that the plan has for a decision.
-type Once struct {
-	Step    uint64             // the first one that can differ by it
-	Weights map[string]float64 // as the plan has them, of all sources
-	Again   bool               // the plan had it before it was asked for
+// MixRequest asks for a change of the mixture.
+type MixRequest struct {
+	// Change may leave out weights: the leader completes them where it records the change, with the shares in force there.
+	mixture.Change
+	// By is the identity that asks; it may be empty.
+	By string
+	// Request identifies the request: a repeated one is answered with the change that the plan has. Empty stands for a new request.
+	Request string
+	// Decided is the number of steps that a trainer had seen when it decided, nil for other requests. Where the plan has a change for that
+	// number, by any trainer, that change is the answer and nothing is recorded.
+	Decided *uint64
+	// DryRun records nothing and refuses what a change would refuse.
+	DryRun bool
 }
 
-// MixOnce is Mix for somebody who has seen so many steps of the run, and decides once at each number of steps: when the plan has a change that was decided
-// on there, by whomever, that is the answer, and nothing is recorded.
-func (r *Run) MixOnce(ctx context.Context, c mixture.Change, decided uint64, who string) (Once, error) {
-	m, err := mixBy(c, who)
-	if err != nil {
-		return Once{}, err
-	}
-	log := r.office.edges.Plan
-	x, found, err := changeDecided(ctx, log, decided)
-	if found || err != nil {
-		x.Again = found
-		return x, err
-	}
-	m.Decided = &decided
-	step, err := r.ask(ctx, m)
-	if err != nil {
-		return Once{}, err
-	}
-	if x, found, err := changeDecided(ctx, log, decided); found || err != nil { // who asked at the same moment may have been first
-		return x, err
-	}
-	return Once{Step: step, Weights: c.Weights}, nil
+// MixResult is a change of the mixture that the plan has, or of a dry run, would have.
+type MixResult struct {
+	Step    uint64             `json:"step"`            // the first one that can differ by it
+	Weights map[string]float64 `json:"weights"`         // as the plan has them, of all sources
+	Again   bool               `json:"again,omitempty"` // another request made the change, for the same number of steps
 }
 
-// changeDecided looks for the change of the mixture that was decided on behind so many steps.
-func changeDecided(ctx context.Context, log PlanLog, decided uint64) (x Once, found bool, err error) {
-	from := uint64(2) // behind the header
+// Mix changes the mixture of a run with several sources: weights, sources that come and go. It takes effect with the next document that is planned.
+func (r *Run) Mix(ctx context.Context, q MixRequest) (MixResult, error) {
+	if err := validWho(q.By); err != nil {
+		return MixResult{}, err
+	}
+	if err := errors.Join(q.Validate(), plan.ValidRequest(q.Request)); err != nil {
+		return MixResult{}, &Error{Reason: BadTicket, Message: err.Error()}
+	}
+	if q.Request == "" {
+		q.Request = rand.Text()
+	}
+	m := plan.Mix{Change: q.Change, By: q.By, Decided: q.Decided, Request: q.Request}
+	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
+	defer cancel()
+	a, err := r.asks(ctx, limit, question{Record: plan.EncodeRecord(m), DryRun: q.DryRun})
+	if err != nil {
+		return MixResult{}, err
+	}
+	if a.mix == nil {
+		return MixResult{}, &Error{Reason: RunFailed, Message: "the leader's answer to a change of the mixture has no mixture", Do: "run one version on all daemons"}
+	}
+	return *a.mix, nil
+}
+
+// changeDecided looks in the plan for the change of the mixture that was decided on behind the steps that c was decided on. The plan is
+// scanned from there: such a change is recorded soon after the steps.
+func changeDecided(ctx context.Context, log PlanLog, c plan.Mix) (x MixResult, found bool, err error) {
+	decided, from := *c.Decided, uint64(2) // behind the header
 	if decided > 0 {
 		from, err = (&planReader{log: log}).locate(ctx, decided-1)
 		if errors.Is(err, errNoStep) {
-			return Once{}, false, nil
+			return MixResult{}, false, nil
 		}
 		if err != nil {
-			return Once{}, false, err
+			return MixResult{}, false, err
 		}
 	}
-	next := decided
-	err = log.Scan(ctx, from, func(position uint64, b []byte) error {
+	err = changes(ctx, log, from, decided, func(m plan.Mix, step uint64) error {
+		if m.Decided != nil && *m.Decided == decided {
+			x, found = MixResult{step, m.Weights, m.Request != c.Request}, true
+			return errFound
+		}
+		return nil
+	})
+	if err != nil && !found {
+		return MixResult{}, false, err
+	}
+	return x, found, nil
+}
+
+// changes calls f with every change of the mixture from a position of the plan on, and the first step behind it; next is the step behind
+// the plan's last record.
+func changes(ctx context.Context, log PlanLog, from, next uint64, f func(m plan.Mix, step uint64) error) error {
+	step, known := uint64(0), from <= 2
+	var early []plan.Mix // stand before the first step record
+	behind := func(next uint64) error {
+		for _, m := range early {
+			if err := f(m, next); err != nil {
+				return err
+			}
+		}
+		early = nil
+		return nil
+	}
+	err := log.Scan(ctx, from, func(position uint64, b []byte) error {
 		e, err := plan.DecodeRecord(b)
 		if err != nil {
 			return damaged(position, err)
 		}
 		switch e := e.(type) {
 		case plan.StepPart:
-			next = e.Index + 1
-		case plan.Mix:
-			if e.Decided != nil && *e.Decided == decided {
-				x, found = Once{Step: next, Weights: e.Weights}, true
-				return errFound
+			if err := behind(e.Index); err != nil {
+				return err
 			}
+			step, known = e.Index+1, true
+		case plan.Mix:
+			if !known {
+				early = append(early, e)
+				return nil
+			}
+			return f(e, step)
 		}
 		return nil
 	})
-	if err != nil && !found {
-		return Once{}, false, err
+	if err != nil {
+		return err
 	}
-	return x, found, nil
+	return behind(next)
 }
 
-// madeOnce are the last changes that a leader recorded and that are made once: one of them may not have been stored yet when the plan was looked through.
-type madeOnce []onceAt
+// recentChanges are the last changes of the mixture that the plan has, those among them that are not stored yet.
+type recentChanges struct {
+	list []recentChange
+	read bool // whether changes of earlier terms are in the list
+}
 
-type onceAt struct{ decided, step uint64 }
+type recentChange struct {
+	decided *uint64
+	request string
+	result  MixResult
+}
 
-// maxMadeOnce is far more than are asked for between a look at the plan and the record.
-const maxMadeOnce = 256
+const (
+	// maxRecentChanges is far more than are recorded until a client repeats its request.
+	maxRecentChanges = 256
+	// recentRecords is in how many of the plan's last records a new leader looks for changes: far more than are appended until a client
+	// repeats its request to that leader.
+	recentRecords = 1024
+)
 
-func (m madeOnce) step(decided uint64) (step uint64, known bool) {
-	for _, x := range m {
-		if x.decided == decided {
-			return x.step, true
+func (c *recentChanges) add(m plan.Mix, step uint64) {
+	if len(c.list) == maxRecentChanges {
+		c.list = slices.Delete(c.list, 0, 1)
+	}
+	c.list = append(c.list, recentChange{m.Decided, m.Request, MixResult{Step: step, Weights: m.Weights}})
+}
+
+// find returns the change that the plan has for a request.
+func (c *recentChanges) find(m plan.Mix) (MixResult, bool) {
+	for _, x := range c.list {
+		if m.Request != "" && x.request == m.Request {
+			return x.result, true
+		}
+		if m.Decided != nil && x.decided != nil && *x.decided == *m.Decided {
+			x.result.Again = true
+			return x.result, true
 		}
 	}
-	return 0, false
+	return MixResult{}, false
 }
 
-func (m *madeOnce) made(decided, step uint64) {
-	if len(*m) == maxMadeOnce {
-		*m = append((*m)[:0], (*m)[1:]...)
+// changed looks for the change that the plan has for a request. The first time, the leader reads what earlier leaders recorded.
+func (l *loop) changed(ctx context.Context, m plan.Mix) (MixResult, bool, error) {
+	if !l.recent.read {
+		var earlier recentChanges
+		from := max(2, l.tail.Position-min(l.tail.Position, recentRecords))
+		err := changes(ctx, l.edges.Plan, from, l.applier.Planner.Next(), func(m plan.Mix, step uint64) error {
+			earlier.add(m, step)
+			return nil
+		})
+		if err != nil {
+			return MixResult{}, false, err
+		}
+		l.recent = recentChanges{list: earlier.list, read: true} // nothing was recorded in this term: that asks here first
 	}
-	*m = append(*m, onceAt{decided, step})
+	x, found := l.recent.find(m)
+	return x, found, nil
 }

@@ -47,19 +47,19 @@ func mixedCodeAndWeb(documents int) (*world, shelf) {
 func TestAChangeIsMadeOnce(t *testing.T) {
 	w, s := mixedCodeAndWeb(900)
 	run, stop := w.start(t)
-	begin, err := run.MixOnce(t.Context(), codeAndWeb(0.5), 0, "")
+	begin, err := changeOnce(t, run, codeAndWeb(0.5), 0, "")
 	must(t, err)
 	if begin.Step > 2 || begin.Again { // so far it plans ahead
 		t.Errorf("before the first step: %+v", begin)
 	}
 	var want []*loader.Batch
-	made := map[uint64]loader.Once{0: begin}
+	made := map[uint64]loader.MixResult{0: begin}
 	for _, decided := range []uint64{4, 8, 12} {
 		want = append(want, read(t, run, loader.Place{World: 1}, decided-4, 4)...)
 		if decided == 8 {
 			continue // it was killed before it asked
 		}
-		made[decided], err = run.MixOnce(t.Context(), codeAndWeb(float64(decided)/16), decided, "alice")
+		made[decided], err = changeOnce(t, run, codeAndWeb(float64(decided)/16), decided, "alice")
 		must(t, err)
 		if x := made[decided]; x.Again || x.Step < decided || x.Weights["code"] != float64(decided)/16 {
 			t.Errorf("decided behind %d steps: %+v", decided, x)
@@ -68,7 +68,7 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 	asked := func() {
 		for decided, x := range made {
 			x.Again = true
-			if got, err := run.MixOnce(t.Context(), codeAndWeb(0.99), decided, "bob"); err != nil || !reflect.DeepEqual(got, x) {
+			if got, err := changeOnce(t, run, codeAndWeb(0.99), decided, "bob"); err != nil || !reflect.DeepEqual(got, x) {
 				t.Errorf("decided again behind %d steps: %+v, %v, want %+v", decided, got, err, x)
 			}
 		}
@@ -77,16 +77,16 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 	must(t, stop())
 	run, stop = w.start(t)
 	asked()
-	late, err := run.MixOnce(t.Context(), codeAndWeb(0.5), 8, "alice")
+	late, err := changeOnce(t, run, codeAndWeb(0.5), 8, "alice")
 	must(t, err)
 	if late.Again || late.Step < made[12].Step {
 		t.Errorf("decided late: %+v", late)
 	}
 	made[8] = late
-	if _, err := run.MixOnce(t.Context(), codeAndWeb(0.1), 1000, ""); reason(err) != loader.BadTicket {
+	if _, err := changeOnce(t, run, codeAndWeb(0.1), 1000, ""); reason(err) != loader.BadTicket {
 		t.Errorf("a change for steps that nobody has seen: %v", err)
 	}
-	if _, err := run.MixOnce(t.Context(), codeAndWeb(-1), 12, ""); reason(err) != loader.BadTicket {
+	if _, err := changeOnce(t, run, codeAndWeb(-1), 12, ""); reason(err) != loader.BadTicket {
 		t.Errorf("weights that no mixture can have: %v", err)
 	}
 	asked()
@@ -115,12 +115,12 @@ func TestOneOfManyDecides(t *testing.T) {
 	for decided := uint64(1); decided <= 8; decided++ {
 		want[decided] = 1
 		read(t, runs[decided%3], loader.Place{World: 1}, decided-1, 1)
-		answers := make([]loader.Once, 6)
+		answers := make([]loader.MixResult, 6)
 		var asking sync.WaitGroup
 		for i := range answers {
 			asking.Go(func() {
 				var err error
-				answers[i], err = runs[i%3].MixOnce(t.Context(), codeAndWeb(float64(1+i)/8), decided, "")
+				answers[i], err = changeOnce(t, runs[i%3], codeAndWeb(float64(1+i)/8), decided, "")
 				if err != nil {
 					t.Error(err)
 				}
@@ -159,7 +159,7 @@ func TestALostAnswerIsNoSecondChange(t *testing.T) {
 	company.mu.Lock()
 	company.mute = true
 	company.mu.Unlock()
-	if x, err := runs[asks].MixOnce(t.Context(), codeAndWeb(0.25), 3, ""); err != nil || x.Weights["code"] != 0.25 {
+	if x, err := changeOnce(t, runs[asks], codeAndWeb(0.25), 3, ""); err != nil || x.Weights["code"] != 0.25 {
 		t.Errorf("%+v, %v", x, err)
 	}
 	company.mu.Lock()

@@ -12,12 +12,15 @@ import (
 type request struct {
 	entry plan.Entry // what to record, a control without its place; nil asks for a checkpoint
 	reply chan<- answer
-	look  func(*plan.Applier, plan.Tail) // is shown what there is, and nothing is recorded; nil else
+	// dryRun records nothing, but checks a change of the mixture.
+	dryRun bool
+	look   func(*plan.Applier, plan.Tail) // is shown what there is, and nothing is recorded; nil else
 }
 
-// answer is what a request returns: a document's sequence for a control, a step for commits and checkpoints.
+// answer is what a request returns: a change of the mixture, a document's sequence for other controls, a step for commits and checkpoints.
 type answer struct {
 	at  uint64
+	mix *MixResult
 	err error
 }
 

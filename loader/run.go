@@ -314,27 +314,6 @@ func sourceNames(infos []plan.SourceInfo) (names []string) {
 	return names
 }
 
-// Mix changes the mixture of a run with several sources: weights, sources that come and go. It takes effect with the next document that is planned, and
-// returns the first step that can differ by it. who asked for it may be empty.
-func (r *Run) Mix(ctx context.Context, c mixture.Change, who string) (step uint64, err error) {
-	m, err := mixBy(c, who)
-	if err != nil {
-		return 0, err
-	}
-	return r.ask(ctx, m)
-}
-
-// mixBy is the record of a change of the mixture, without its place; it refuses what no mixture can be.
-func mixBy(c mixture.Change, who string) (plan.Mix, error) {
-	if err := validWho(who); err != nil {
-		return plan.Mix{}, err
-	}
-	if err := c.Validate(); err != nil {
-		return plan.Mix{}, &Error{Reason: BadTicket, Message: err.Error()}
-	}
-	return plan.Mix{Change: c, By: who}, nil
-}
-
 // validWho refuses names that no identity has.
 func validWho(who string) error {
 	if err := plan.ValidIdentity(who); err != nil {
@@ -394,25 +373,26 @@ func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
 		}
 		q.Least = state.Last
 	}
-	return r.asks(ctx, limit, q)
+	a, err := r.asks(ctx, limit, q)
+	return a.at, err
 }
 
 // asks puts a question to the leader, whichever daemon that is, until limit ends.
-func (r *Run) asks(ctx, limit context.Context, q question) (uint64, error) {
+func (r *Run) asks(ctx, limit context.Context, q question) (answer, error) {
 	for {
 		now := r.plan.now()
 		if now.failed != nil {
-			return 0, now.failed
+			return answer{}, now.failed
 		}
-		at, err := r.office.ask(limit, q)
+		a, err := r.office.ask(limit, q)
 		switch {
 		case limit.Err() == nil && errors.Is(err, ErrNobodyLeads):
 		case ctx.Err() != nil:
-			return 0, ctx.Err()
+			return answer{}, ctx.Err()
 		case limit.Err() != nil:
-			return 0, r.follower.unanswered()
+			return answer{}, r.follower.unanswered()
 		default:
-			return at, err
+			return a, err
 		}
 		q.Again = true
 		select {

@@ -1,12 +1,10 @@
 package loader
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -188,11 +186,13 @@ func (o *office) hear(b []byte) {
 // question asks the leader to record an entry, or for a checkpoint.
 type question struct {
 	Record []byte `json:"record,omitempty"` // of the entry; a control's without its place
-	// Again says that the question was put before and the answer is missing: a drain of the documents up to Least, or the same change of the mixture,
-	// that stands behind record After of the plan is the answer.
+	// Again says that the question was put before and the answer is missing: a drain of the documents up to Least that stands behind record
+	// After of the plan is the answer.
 	Again bool   `json:"again,omitempty"`
 	After uint64 `json:"after,omitempty"`
 	Least uint64 `json:"least,omitempty"`
+	// DryRun asks for no record, but what the change of the mixture in Record would be.
+	DryRun bool `json:"dry_run,omitempty"`
 	// Measure asks for no record, but that the run is measured.
 	Measure bool `json:"measure,omitempty"`
 	// Length asks for no record either, but how long the run will be. Both come with a record that nobody can ask for: an older leader refuses it.
@@ -219,10 +219,11 @@ func AskLength(ctx context.Context, b Bus) (*Length, error) {
 
 // reply answers a question.
 type reply struct {
-	At     uint64  `json:"at"`
-	Nobody bool    `json:"nobody,omitempty"` // leads here
-	Error  *Error  `json:"error,omitempty"`
-	Length *Length `json:"length,omitempty"`
+	At     uint64     `json:"at"`
+	Mix    *MixResult `json:"mix,omitempty"`
+	Nobody bool       `json:"nobody,omitempty"` // leads here
+	Error  *Error     `json:"error,omitempty"`
+	Length *Length    `json:"length,omitempty"`
 }
 
 // answer answers the question of another daemon.
@@ -235,7 +236,9 @@ func (o *office) answer(ctx context.Context, b []byte) []byte {
 	if err == nil && q.Length {
 		out.Length = o.length()
 	} else if err == nil {
-		out.At, err = o.record(ctx, q)
+		var a answer
+		a, err = o.record(ctx, q)
+		out.At, out.Mix = a.at, a.mix
 	}
 	switch {
 	case errors.Is(err, ErrNobodyLeads) || ctx.Err() != nil:
@@ -251,61 +254,65 @@ func (o *office) answer(ctx context.Context, b []byte) []byte {
 }
 
 // ask has the leader, wherever it is, answer a question. ErrNobodyLeads asks to put it again.
-func (o *office) ask(ctx context.Context, q question) (uint64, error) {
+func (o *office) ask(ctx context.Context, q question) (answer, error) {
 	if o.present() != nil || o.edges.Leads == nil {
 		return o.record(ctx, q)
 	}
 	b, err := json.Marshal(q)
 	if err != nil {
-		return 0, err
+		return answer{}, err
 	}
 	attempt, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	b, err = o.edges.Bus.Ask(attempt, b)
 	switch {
 	case ctx.Err() != nil:
-		return 0, ctx.Err()
+		return answer{}, ctx.Err()
 	case attempt.Err() != nil: // the leader may be gone
-		return 0, ErrNobodyLeads
+		return answer{}, ErrNobodyLeads
 	case err != nil:
-		return 0, err
+		return answer{}, err
 	}
 	var a reply
 	switch err := json.Unmarshal(b, &a); {
 	case err != nil, a.Nobody: // no leader's answer is anything else
-		return 0, ErrNobodyLeads
+		return answer{}, ErrNobodyLeads
 	case a.Error != nil:
-		return 0, a.Error
+		return answer{}, a.Error
 	}
-	return a.At, nil
+	return answer{at: a.At, mix: a.Mix}, nil
 }
 
 // record has the leader of this process answer a question.
-func (o *office) record(ctx context.Context, q question) (uint64, error) {
+func (o *office) record(ctx context.Context, q question) (answer, error) {
 	l := o.present()
 	if l == nil {
-		return 0, ErrNobodyLeads
+		return answer{}, ErrNobodyLeads
 	}
 	if q.Measure {
-		return 0, l.measure(ctx)
+		return answer{}, l.measure(ctx)
 	}
 	e, err := q.entry()
 	if err != nil {
-		return 0, err
+		return answer{}, err
 	}
-	var at uint64
-	var found bool
-	if m, mix := e.(plan.Mix); mix && m.Decided != nil {
-		var x Once
-		x, found, err = changeDecided(ctx, l.edges.Plan, *m.Decided)
-		at = x.Step
-	} else if q.Again {
-		at, found, err = l.recorded(ctx, q, e)
+	switch e := e.(type) {
+	case plan.Mix:
+		if e.Decided == nil {
+			break
+		}
+		if x, found, err := changeDecided(ctx, l.edges.Plan, e); found || err != nil {
+			return answer{mix: &x}, err
+		}
+	case plan.Drain:
+		if !q.Again {
+			break
+		}
+		if at, found, err := l.drained(ctx, q); found || err != nil {
+			return answer{at: at}, err
+		}
 	}
-	if found || err != nil {
-		return at, err
-	}
-	return l.ask(ctx, e)
+	return l.ask(ctx, request{entry: e, dryRun: q.DryRun})
 }
 
 // entry is what is asked for: a control without its place, a change of keepers, or nil for a checkpoint.
@@ -324,62 +331,36 @@ func (q question) entry() (plan.Entry, error) {
 	return nil, &Error{Reason: BadTicket, Message: fmt.Sprintf("nobody can ask for a record of kind %d", e.Kind())}
 }
 
-// recorded looks for what must not be recorded twice, and may stand behind a record of the plan already.
-func (l *leader) recorded(ctx context.Context, q question, e plan.Entry) (at uint64, found bool, err error) {
-	var see func(plan.Entry)
-	switch e := e.(type) {
-	case plan.Drain:
-		see = func(x plan.Entry) {
-			if d, ok := x.(plan.Drain); ok && d.At >= q.Least {
-				at, found = d.At, true
-			}
-		}
-	case plan.Mix:
-		known, step := l.plan.planned(), uint64(0)
-		at = known
-		see = func(x plan.Entry) {
-			switch x := x.(type) {
-			case plan.StepPart:
-				if step = x.Index + 1; found {
-					at = min(at, x.Index)
-				}
-			case plan.Mix:
-				switch {
-				case x.Decided == nil && x.By == e.By && reflect.DeepEqual(x.Change, e.Change):
-					at, found = cmp.Or(step, known), true
-				case len(e.Add)+len(e.Remove) == 0: // weights may be set to what they were before another change
-					found = false
-				}
-			}
-		}
-	default:
-		return 0, false, nil
-	}
+// drained looks for a drain that was asked for before: it must not be recorded twice.
+func (l *leader) drained(ctx context.Context, q question) (at uint64, found bool, err error) {
 	err = l.edges.Plan.Scan(ctx, q.After+1, func(position uint64, b []byte) error {
-		x, err := plan.DecodeRecord(b)
+		e, err := plan.DecodeRecord(b)
 		if err != nil {
 			return damaged(position, err)
 		}
-		see(x)
+		if d, drain := e.(plan.Drain); drain && d.At >= q.Least {
+			at, found = d.At, true
+		}
 		return nil
 	})
 	return at, found, err
 }
 
 // ask hands a request to the loop and waits for the answer.
-func (l *leader) ask(ctx context.Context, e plan.Entry) (uint64, error) {
+func (l *leader) ask(ctx context.Context, q request) (answer, error) {
 	reply := make(chan answer, 1)
+	q.reply = reply
 	send := l.requests
 	for {
 		select {
-		case send <- request{entry: e, reply: reply}:
+		case send <- q:
 			send = nil
 		case a := <-reply:
-			return a.at, a.err
+			return a, a.err
 		case <-l.done:
-			return 0, ErrNobodyLeads
+			return answer{}, ErrNobodyLeads
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return answer{}, ctx.Err()
 		}
 	}
 }

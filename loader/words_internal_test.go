@@ -96,7 +96,7 @@ func FuzzWords(f *testing.F) {
 }
 
 func FuzzQuestions(f *testing.F) {
-	for _, e := range []plan.Entry{plan.Seal{By: "a"}, plan.Commit{Keeper: "a", Step: 7}, plan.End{Steps: 1}, plan.Mix{}, plan.SealSource{Source: 1}} {
+	for _, e := range []plan.Entry{plan.Seal{By: "a"}, plan.Commit{Keeper: "a", Step: 7}, plan.End{Steps: 1}, plan.Mix{}, plan.Mix{Request: "a"}, plan.SealSource{Source: 1}} {
 		b, _ := json.Marshal(question{Record: plan.EncodeRecord(e), Again: true, After: 1<<64 - 1})
 		f.Add(b)
 	}

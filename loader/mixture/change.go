@@ -8,10 +8,27 @@ import (
 
 // Change is a change of the mixture that somebody asked for.
 type Change struct {
-	// Weights are relative to each other, one for every source behind the change.
+	// Weights are relative to each other, one for every source behind the change; Complete adds those that are missing.
 	Weights map[string]float64 `json:"weights"`
 	Add     map[string]Source  `json:"add,omitempty"`
 	Remove  []string           `json:"remove,omitempty"`
+}
+
+// Complete returns the change with a weight for every source behind it: a source that it adds has the weight of its configuration, and any
+// other source that it does not name keeps its present share.
+func (m *Mixture) Complete(c Change) Change {
+	weights := map[string]float64{}
+	for _, s := range m.sources {
+		if !s.removed && !slices.Contains(c.Remove, s.name) {
+			weights[s.name] = float64(s.target) / Unit
+		}
+	}
+	for name, s := range c.Add {
+		weights[name] = s.Weight
+	}
+	maps.Copy(weights, c.Weights)
+	c.Weights = weights
+	return c
 }
 
 // Validate refuses weights that no mixture takes; Check does more, against the mixture of the moment.

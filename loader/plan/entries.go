@@ -42,6 +42,7 @@ type Mix struct {
 	By string // as in Seal
 	mixture.Change
 	Decided *uint64       // the number of steps that a trainer had seen when it decided on the change, which is made once for each; nil of others
+	Request string        // identifies the request: a repeated one is not recorded again
 	Begins  []SourceBegin // of the sources that it adds
 }
 
@@ -49,6 +50,7 @@ type Mix struct {
 type mixBody struct {
 	mixture.Change
 	Decided *uint64       `json:"decided,omitempty"`
+	Request string        `json:"request,omitempty"`
 	Begins  []SourceBegin `json:"begins,omitempty"`
 }
 
@@ -163,7 +165,7 @@ func (Drain) apply(p *Planner) ([]Step, bool, error) { return p.Drain(), false, 
 func (c Seal) appendBody(b []byte) []byte  { return appendPlace(b, c.At, c.By) }
 func (c Drain) appendBody(b []byte) []byte { return appendPlace(b, c.At, c.By) }
 func (c Mix) appendBody(b []byte) []byte {
-	body, err := json.Marshal(mixBody{c.Change, c.Decided, c.Begins})
+	body, err := json.Marshal(mixBody{c.Change, c.Decided, c.Request, c.Begins})
 	if err != nil {
 		panic(fmt.Sprintf("plan: marshal mixture: %v", err)) // Check has refused what is no number
 	}
@@ -194,7 +196,7 @@ func (c Drain) String() string {
 	return fmt.Sprintf("drain behind document %d%s", c.At, suffixBy(c.By))
 }
 func (c Mix) String() string {
-	body, _ := json.Marshal(mixBody{c.Change, c.Decided, nil})
+	body, _ := json.Marshal(mixBody{c.Change, c.Decided, c.Request, nil})
 	return fmt.Sprintf("mix behind arrival %d: %s%s", c.At, body, suffixBy(c.By))
 }
 func (c SealSource) String() string {
@@ -254,6 +256,17 @@ func ValidIdentity(name string) error {
 	return validName("identity", name, maxIdentity)
 }
 
+// maxRequest bounds the bytes of a request's id.
+const maxRequest = 64
+
+// ValidRequest refuses a request id that no record can have. An empty one is that of a request without an id.
+func ValidRequest(id string) error {
+	if id == "" {
+		return nil
+	}
+	return validName("request", id, maxRequest)
+}
+
 func (r *varints) identity() string {
 	name := r.anyIdentity()
 	if name == "" {
@@ -284,7 +297,10 @@ func (r *varints) mix() Control {
 	if err := json.Unmarshal(body, &m); err != nil {
 		r.fail(fmt.Errorf("change of the mixture: %w", err))
 	}
-	c.Change, c.Decided, c.Begins = m.Change, m.Decided, m.Begins
+	c.Change, c.Decided, c.Request, c.Begins = m.Change, m.Decided, m.Request, m.Begins
+	if err := ValidRequest(c.Request); err != nil {
+		r.fail(err)
+	}
 	if again, err := json.Marshal(m); err != nil || !bytes.Equal(again, body) {
 		r.fail(errors.New("change of the mixture: it is written in another way than a daemon writes it"))
 	}

@@ -1,9 +1,11 @@
 """A run with several sources as a trainer sees it: which token is of which, losses by source, and a mixture that it changes."""
 
 import json
+import subprocess
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.flight
 import pytest
 import torch
 from test_step import metadata, record
@@ -131,6 +133,44 @@ def test_a_trainer_changes_the_mixture(mixed):
     with StepLoader(mixed.flight_url, patience=20) as again:
         for step, expected in enumerate(batches):
             assert torch.equal(next(again)["sources"], expected), step
+
+
+def test_mix_keeps_what_the_change_before_set(mixed):
+    """Changes that follow each other at once add up, whichever of client, action and command asks."""
+
+    def command(**weights):
+        flags = [f"--set={name}={weight}" for name, weight in weights.items()]
+        done = subprocess.run([mixed.binary, "mix", "--flight", mixed.flight_url, "--json", *flags], capture_output=True, check=True, timeout=60)
+        return json.loads(done.stdout)
+
+    with loaderd.Client(mixed.flight_url) as client, pyarrow.flight.connect(mixed.flight_url) as flight:
+
+        def action(**weights):
+            (result,) = flight.do_action(pyarrow.flight.Action("mix", json.dumps({"weights": weights}).encode()))
+            return json.loads(result.body.to_pybytes())
+
+        def call(**weights):
+            return client.mix(weights)
+
+        code, web = 0.25, 0.75
+        for first in (call, action, command):
+            for second in (call, action, command):
+                for weights in ({"code": 3.0}, {"web": 3.0}):
+                    code, web = weights.get("code", code), weights.get("web", web)
+                    code, web = code / (code + web), web / (code + web)
+                    change = first if "code" in weights else second
+                    assert change(**weights)["target"] == pytest.approx({"code": code, "web": web}, abs=1e-5), (first, second)
+
+
+def test_mix_that_is_repeated_changes_once(mixed):
+    """A change whose answer was lost is asked for again, by its request id, and is in the plan once."""
+    with loaderd.Client(mixed.flight_url) as client:
+        first = client._one("mix", weights={"code": 3.0}, request_id="a")
+        other = client.mix({"web": 1.0})
+        assert client._one("mix", weights={"code": 3.0}, request_id="a") == first
+        assert client.mix({"code": 1.0}, dry_run=True)["target"] == pytest.approx(
+            {"code": 1 / (1 + other["target"]["web"]), "web": other["target"]["web"] / (1 + other["target"]["web"])}
+        )
 
 
 def test_sources_that_come_go_and_end(mixed):

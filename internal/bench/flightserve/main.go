@@ -18,7 +18,6 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/loader"
-	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -164,9 +163,8 @@ func (p *prebuilt) DrainBy(context.Context, string) (uint64, error)         { re
 func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
 	return 0, nil
 }
-func (p *prebuilt) Mix(context.Context, mixture.Change, string) (uint64, error) { return 0, nil }
-func (p *prebuilt) MixOnce(context.Context, mixture.Change, uint64, string) (loader.Once, error) {
-	return loader.Once{}, nil
+func (p *prebuilt) Mix(context.Context, loader.MixRequest) (loader.MixResult, error) {
+	return loader.MixResult{}, nil
 }
 func (p *prebuilt) Stock(context.Context) ([]loader.StreamState, error) { return nil, nil }
 func (p *prebuilt) Checkpoint(context.Context) (uint64, error)          { return 0, nil }

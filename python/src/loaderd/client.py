@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -216,18 +217,26 @@ class Client(Iterator[Step]):
         """Changes the mixture of a run with several sources from the next document on that is planned, and returns "step", the first one that can
         differ, and "target", the share of tokens that each source is to have. Without a change: how things stand (docs/wire.md).
 
-        `weights` are relative to each other; a source that they do not name keeps its present share as weight. `add` has configurations of sources that
+        `weights` are relative to each other; a source that they do not name keeps as its weight the share that is in force where the plan records the
+        change, behind all changes before it. `add` has configurations of sources that
         come, `remove` names of those that go. `decided` is the number of steps that whoever decided had seen, and the plan has one change for each such
         number: when it has that one already it stays as it is, "step" and "target" are its own, and "again" is true. So a trainer that is killed and
         resumed asks again without harm. `dry_run` changes nothing. Raises BadTicket for what no mixture can be, Forbidden for a caller who may not:
         it takes the role operate, or train where the daemon has flight.train_may_mix."""
-        change: dict[str, Any] = {"add": add or None, "remove": list(remove) or None}
-        if weights:  # all of them: asking again, when an answer was lost, then says the same
-            now = {s["name"]: s["target"] for s in self.stats().get("sources") or () if not s.get("removed")}
-            kept = {k: v for k, v in now.items() if k not in remove and k not in weights}
-            change["weights"] = kept | {k: float(v) for k, v in weights.items()}
-        body = {k: v for k, v in (change | {"decided": decided}).items() if v is not None}
-        return self._one("mix", **body, **({"dry_run": True} if dry_run else {}))
+        body: dict[str, Any] = {}
+        if weights:
+            body["weights"] = {k: float(v) for k, v in weights.items()}
+        if add:
+            body["add"] = add
+        if remove:
+            body["remove"] = list(remove)
+        if dry_run:
+            body["dry_run"] = True
+        if decided is not None:
+            body["decided"] = decided
+        elif body and not dry_run:  # a change whose answer is lost is asked for again, and recorded once
+            body["request_id"] = uuid.uuid4().hex
+        return self._one("mix", **body)
 
     def seal(self, source: str | None = None) -> int:
         """Ends the stream of documents behind its present last one, whose sequence is returned: the run ends once that
