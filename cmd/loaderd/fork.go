@@ -75,7 +75,7 @@ func tellFork(out io.Writer, h plan.Header) {
 }
 
 func fork(ctx context.Context, c config.Config, step uint64, name string, log *slog.Logger, out io.Writer) (err error) {
-	tokenizing, err := daemon.Documents(&c)
+	tokenizing, err := daemon.Documents(&c, log)
 	if err != nil {
 		return err
 	}

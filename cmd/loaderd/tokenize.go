@@ -43,6 +43,9 @@ A line that can not be read is an error that names its number; the lines before 
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), model.Fingerprint())
 				return err
 			}
+			if specials, _, ok := model.RankFile(); ok && specials == 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: rank file without special tokens: name them with --special-token\n", name)
+			}
 			in, label := cmd.InOrStdin(), "standard input"
 			if len(args) == 1 && args[0] != "-" {
 				f, err := os.Open(args[0])

@@ -75,7 +75,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 			err = errors.Join(err, d.close(stop))
 		}
 	}()
-	tokens, err := Documents(&c)
+	tokens, err := Documents(&c, log)
 	if err != nil {
 		return nil, err
 	}

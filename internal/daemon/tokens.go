@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"weak"
@@ -20,10 +21,13 @@ func Tokens(c config.Tokenizer) (doclog.Tokenizing, plan.Tokenizer, error) {
 }
 
 // Documents is Tokens for a run, with what its configuration makes of documents: it fills in what the plan must know.
-func Documents(c *config.Config) (doclog.Tokenizing, error) {
+func Documents(c *config.Config, log *slog.Logger) (doclog.Tokenizing, error) {
 	t, ids, m, err := load(c.Tokenizer)
 	if err != nil {
 		return t, err
+	}
+	if m != nil {
+		logRankFile(m, log)
 	}
 	documents, err := settleDocuments(c.Plan.Documents, m)
 	if err != nil {
@@ -32,6 +36,18 @@ func Documents(c *config.Config) (doclog.Tokenizing, error) {
 	c.Plan.Tokenizer, c.Plan.Documents = ids, documents
 	t.Documents, t.Seed = documents, c.Plan.Seed
 	return t, nil
+}
+
+// logRankFile logs how many special tokens a rank file has: those that are missing become text.
+func logRankFile(m *tokenizer.Model, log *slog.Logger) {
+	specials, list, ok := m.RankFile()
+	switch {
+	case !ok:
+	case specials == 0:
+		log.Warn("rank file has no special tokens: name them in tokenizer.special_tokens", "tokenizer", m.Name())
+	default:
+		log.Info("loaded rank file", "tokenizer", m.Name(), "special_tokens", specials, "list", list)
+	}
 }
 
 // load is Tokens with the model, nil without a tokenizer.

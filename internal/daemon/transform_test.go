@@ -56,7 +56,7 @@ func TestDocumentsSettles(t *testing.T) {
 				c = settings(t)
 			}
 			c.Plan.Documents = tt.c
-			tokens, err := Documents(&c)
+			tokens, err := Documents(&c, slog.New(slog.DiscardHandler))
 			if tt.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.refused) {
 					t.Errorf("%v, want %s", err, tt.refused)
@@ -283,7 +283,7 @@ func TestDocumentsBesideAddedTokens(t *testing.T) {
 	fim := plan.FIM{Rate: 1, Tokens: plan.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}}
 	c.Plan.Documents = plan.DocumentsConfig{BOS: "auto", FIM: fim}
 	settled := c
-	if _, err := Documents(&settled); err != nil || settled.Plan.Documents.BOS != "256" || settled.Plan.Documents.FIM.Tokens.Suffix != "260" {
+	if _, err := Documents(&settled, slog.New(slog.DiscardHandler)); err != nil || settled.Plan.Documents.BOS != "256" || settled.Plan.Documents.FIM.Tokens.Suffix != "260" {
 		t.Errorf("%+v, %v", settled.Plan.Documents, err)
 	}
 	c.Tokenizer.AddSpecialTokens = true
@@ -292,7 +292,7 @@ func TestDocumentsBesideAddedTokens(t *testing.T) {
 		"documents.fim: tokenizer.add_special_tokens puts tokens around every text":    {FIM: fim},
 	} {
 		c.Plan.Documents = d
-		if _, err := Documents(&c); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Documents(&c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

@@ -16,7 +16,7 @@ import tiktoken
 from loaderd.fingerprint import fingerprint
 from published_tokenizers import published
 from scale import everything, quick
-from tokenizer_comparison import check, decoded, ids_of, run
+from tokenizer_comparison import check, decoded, hugging_face_ids, ids_of, run
 from tokenizers import Tokenizer
 
 ROBERTA = {"type": "RobertaProcessing", "sep": ["b", 98], "cls": ["a", 97], "trim_offsets": True, "add_prefix_space": True}
@@ -95,12 +95,32 @@ def rank_file(path: pathlib.Path, ranks: dict[bytes, int]) -> pathlib.Path:
 
 
 @everything
-def test_rank_file_of_llama3_is_known(loaderd: str, tmp_path: pathlib.Path) -> None:
-    json_path = published("llama3")
-    ranks = reference.ranks_of(json.loads(json_path.read_text(encoding="utf-8")))
-    path = rank_file(tmp_path / "tokenizer.model", ranks)
-    batch = [*texts.mixtures(800), *texts.adversarial(), b"<|begin_of_text|>a<|eot_id|>", *texts.languages()[:40]]
-    check(batch, ids_of(loaderd, path, batch), ids_of(loaderd, json_path, batch))
+def test_rank_file_of_llama3_has_all_special_tokens(loaderd: str, tmp_path: pathlib.Path) -> None:
+    """Those of Llama 3.1 to 3.3."""
+    json_path = published("llama3_2")
+    content = json.loads(json_path.read_text(encoding="utf-8"))
+    special = "".join(t["content"] for t in content["added_tokens"])
+    path = rank_file(tmp_path / "tokenizer.model", reference.ranks_of(content))
+    batch = [*texts.mixtures(800), *texts.adversarial(), special.encode(), *texts.languages()[:40]]
+    check(batch, ids_of(loaderd, path, batch), hugging_face_ids(json_path, batch))
+    assert ids_of(loaderd, path, [special.encode()]) == [list(range(128_000, 128_256))]
+    command = [loaderd, "tokenize", "--fingerprint", "--tokenizer", path]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == fingerprint(json_path)
+
+
+@everything
+def test_rank_file_of_qwen_has_all_special_tokens(loaderd: str, tmp_path: pathlib.Path) -> None:
+    path = rank_file(tmp_path / "qwen.tiktoken", reference.ranks_of(json.loads(published("qwen3").read_text(encoding="utf-8"))))
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{i}|>" for i in range(205))]
+    assert ids_of(loaderd, path, ["".join(special).encode()]) == [list(range(151_643, 151_851))]
+
+
+def test_rank_file_without_special_tokens_says_so(loaderd: str, tmp_path: pathlib.Path) -> None:
+    path = rank_file(tmp_path / "x.tiktoken", {bytes([b]): b for b in range(256)})
+    command = [loaderd, "tokenize", "--tokenizer", path, "--pattern", "gpt2"]
+    for flags, says in {(): f"{path}: rank file without special tokens: name them with --special-token\n", ("--special-token", "<x>"): ""}.items():
+        done = subprocess.run([*command, *flags], input="", capture_output=True, text=True, check=True)
+        assert done.stderr == says
 
 
 def test_rank_file_with_a_pattern(loaderd: str, tmp_path: pathlib.Path) -> None:

@@ -20,6 +20,7 @@ type Definition struct {
 	Merges      *merge.Merges       // the byte pair encoding itself
 	Vocabulary                      // what has an id before added tokens are given theirs
 	Added       []added.Token       // in the order in which the reference adds them
+	SpecialList string              // of a rank file: where its special tokens are from; "" for others
 
 	Template    Template // what the post-processor adds
 	Identity    *fingerprint.Identity

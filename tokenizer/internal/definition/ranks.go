@@ -3,6 +3,7 @@ package definition
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,23 +112,47 @@ func mergesDefinition(vocab []format.Entry, steps []merge.Step, pattern string, 
 	return d, nil
 }
 
-// knownRanks are published rank files that a pattern and special tokens belong to. Those of llama3 are the ones that all of
-// its versions have.
+// knownRanks are published rank files that a pattern and special tokens belong to.
 var knownRanks = []struct {
 	sum     string // see SumRanks
 	pattern string
 	special map[string]int32
+	list    string // whose special tokens these are
 }{
-	{"22f185846c3da6972451b865f7a74e12f84c19a13b961e0eeae8468a17aa78fa", "gpt2", builtins[0].special},
-	{"74248f4aec6cbe440b5d7cf75d4e6cf57a788f2297a9e62f73347da83795871b", "cl100k", builtins[2].special},
-	{"6d12c35070eec1461435eb1dd5917d3017695992188898477959ce17077f69c6", "o200k", builtins[3].special},
-	{"96691ae4a7281d8af2281dd617074f73d2e32080b07eec3f11d20288532941f7", "llama3", map[string]int32{
-		"<|begin_of_text|>": 128000, "<|end_of_text|>": 128001, "<|start_header_id|>": 128006, "<|end_header_id|>": 128007,
-		"<|eot_id|>": 128009,
-	}},
-	{"18fe0daf01fe55579ce04fa3aa1d9b359163c13f04b1782cf300021860150161", "qwen", map[string]int32{
-		"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645,
-	}},
+	{"22f185846c3da6972451b865f7a74e12f84c19a13b961e0eeae8468a17aa78fa", "gpt2", builtins[0].special, "r50k_base"},
+	{"74248f4aec6cbe440b5d7cf75d4e6cf57a788f2297a9e62f73347da83795871b", "cl100k", builtins[2].special, "cl100k_base"},
+	{"6d12c35070eec1461435eb1dd5917d3017695992188898477959ce17077f69c6", "o200k", builtins[3].special, "o200k_base"},
+	{"96691ae4a7281d8af2281dd617074f73d2e32080b07eec3f11d20288532941f7", "llama3", llamaSpecial(), "Llama 3.1 to 3.3"},
+	{"18fe0daf01fe55579ce04fa3aa1d9b359163c13f04b1782cf300021860150161", "qwen", qwenSpecial(), "Qwen"},
+}
+
+// llamaSpecial are the 256 special tokens of Llama 3.1, 3.2 and 3.3. Llama 3 has the same rank file, without three of these, and so other numbers in the names of
+// reserved ones.
+func llamaSpecial() map[string]int32 {
+	const first = 128000
+	special := map[string]int32{
+		"<|begin_of_text|>": first, "<|end_of_text|>": first + 1, "<|finetune_right_pad_id|>": first + 4, "<|start_header_id|>": first + 6,
+		"<|end_header_id|>": first + 7, "<|eom_id|>": first + 8, "<|eot_id|>": first + 9, "<|python_tag|>": first + 10,
+	}
+	named := slices.Collect(maps.Values(special))
+	reserved := 0
+	for id := int32(first); id < first+256; id++ {
+		if !slices.Contains(named, id) {
+			special[fmt.Sprintf("<|reserved_special_token_%d|>", reserved)] = id
+			reserved++
+		}
+	}
+	return special
+}
+
+// qwenSpecial are the 208 special tokens of Qwen, whose rank file has no others. Later models are published as tokenizer.json.
+func qwenSpecial() map[string]int32 {
+	const first = 151643
+	special := map[string]int32{"<|endoftext|>": first, "<|im_start|>": first + 1, "<|im_end|>": first + 2}
+	for extra := range int32(205) {
+		special[fmt.Sprintf("<|extra_%d|>", extra)] = first + 3 + extra
+	}
+	return special
 }
 
 // FromRanks is the definition of a rank file. Its pattern and special tokens are the options', else those of a known file.
@@ -136,11 +161,11 @@ func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read rank file: %w", err)
 	}
-	pattern, special := "", map[string]int32{}
+	pattern, special, from := "", map[string]int32{}, UnknownList
 	sum := format.SumRanks(list)
 	for _, k := range knownRanks {
 		if k.sum == sum {
-			pattern, special = pretokenize.PatternOf(k.pattern), k.special
+			pattern, special, from = pretokenize.PatternOf(k.pattern), k.special, k.list
 		}
 	}
 	if o.Pattern != "" {
@@ -156,9 +181,17 @@ func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 		if special, err = specialTokens(o.SpecialTokens, list); err != nil {
 			return nil, err
 		}
+		from = "options"
 	}
-	return rankDefinition(list, pattern, special)
+	d, err := rankDefinition(list, pattern, special)
+	if err == nil {
+		d.SpecialList = from
+	}
+	return d, err
 }
+
+// UnknownList is the SpecialList of a rank file that is none of the known ones, and that the options name no special tokens for.
+const UnknownList = "none"
 
 // specialTokens reads "token=id", or "token", which has the id behind the last one.
 func specialTokens(list []string, ranks []format.Rank) (map[string]int32, error) {
