@@ -56,7 +56,13 @@ func fileDefinition(path string, o RankOptions) (*Definition, error) {
 		return nil, fmt.Errorf("neither a built-in name %v nor a readable file: %w", Builtin(), err)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, errors.New("a folder: give the path of the tokenizer.json in it")
+	}
 	in := bufio.NewReaderSize(f, 1<<16)
+	if err := foreign(in); err != nil {
+		return nil, err
+	}
 	if isJSON(in) {
 		if err := o.notForRanks(); err != nil {
 			return nil, err

@@ -148,9 +148,20 @@ func (r *configReader) field(name string) error {
 			return fmt.Errorf("%s: want an object, have %s", name, Describe(v))
 		}
 	default:
-		return Refuse("field "+strconv.Quote(name), v)
+		return refuseField(name, v)
 	}
 	return r.copyField(name, v)
+}
+
+// refuseField is the error for a field that no tokenizer.json has. It names the kinds of files that are given for one.
+func refuseField(name string, v jsontext.Value) error {
+	switch {
+	case v.Kind() == '0':
+		return fmt.Errorf("field %s: the file is a vocabulary (vocab.json), which is one half of a tokenizer: %s", Cut(strconv.Quote(name)), Convert)
+	case name == "added_tokens_decoder" || name == "tokenizer_class" || strings.HasSuffix(name, "_token"):
+		return fmt.Errorf("field %s: the file is the configuration of a tokenizer (tokenizer_config.json, special_tokens_map.json): %s", strconv.Quote(name), Convert)
+	}
+	return Refuse("field "+Cut(strconv.Quote(name)), v)
 }
 
 // value reads a value of bounded size.

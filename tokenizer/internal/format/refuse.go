@@ -9,6 +9,10 @@ import (
 // Advice ends every refusal.
 const Advice = "send documents already tokenized (content type application/vnd.loaderd.tokens, docs/tokenizers.md) instead"
 
+// Convert ends the refusal of a file that is one part of a tokenizer, or another spelling of one.
+const Convert = `give the tokenizer.json of the same model, or write one with transformers, ` +
+	`AutoTokenizer.from_pretrained("FOLDER").save_pretrained("OUT"), or ` + Advice
+
 // Refuse is the error for what has not been compared with the reference.
 func Refuse(component string, value any) error {
 	return fmt.Errorf("%s %s is not supported: %s", component, Describe(value), Advice)

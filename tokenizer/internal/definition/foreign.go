@@ -1,0 +1,71 @@
+package definition
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"loaderd/tokenizer/internal/format"
+)
+
+// foreign returns the error for a file of another kind than a tokenizer.json or a rank file, nil for these and for what is not recognised. It only peeks.
+func foreign(in *bufio.Reader) error {
+	start, _ := in.Peek(in.Size())
+	switch {
+	case bytes.HasPrefix(start, []byte("GGUF")):
+		return fmt.Errorf("the file is a GGUF model: give the tokenizer.json of the model that it was converted from, or %s", format.Advice)
+	case isSentencePiece(start):
+		return fmt.Errorf("the file is a SentencePiece model: %s", format.Convert)
+	case isMerges(start):
+		return fmt.Errorf("the file is a list of merges (merges.txt), which is one half of a tokenizer: %s", format.Convert)
+	}
+	return nil
+}
+
+// isSentencePiece recognises the first piece of a SentencePiece model, a message with a text and its score.
+func isSentencePiece(start []byte) bool {
+	const pieces, text, score = 1, 1, 2
+	field, kind, n := protowire.ConsumeTag(start)
+	if n < 0 || field != pieces || kind != protowire.BytesType {
+		return false
+	}
+	piece, m := protowire.ConsumeBytes(start[n:])
+	if m < 0 {
+		return false
+	}
+	field, kind, n = protowire.ConsumeTag(piece)
+	if n < 0 || field != text || kind != protowire.BytesType {
+		return false
+	}
+	content, m := protowire.ConsumeBytes(piece[n:])
+	if m < 0 || !utf8.Valid(content) {
+		return false
+	}
+	field, kind, n = protowire.ConsumeTag(piece[n+m:])
+	return n > 0 && field == score && kind == protowire.Fixed32Type
+}
+
+// isMerges recognises a merges.txt by its first lines: a version, or two tokens in each.
+func isMerges(start []byte) bool {
+	if bytes.HasPrefix(start, []byte("#version")) {
+		return true
+	}
+	lines := bytes.SplitN(start, []byte{'\n'}, 4)
+	if len(lines) < 4 {
+		return false
+	}
+	for _, line := range lines[:3] {
+		parts := bytes.Split(bytes.TrimSuffix(line, []byte{'\r'}), []byte{' '})
+		if len(parts) != 2 || len(parts[0]) == 0 || len(parts[1]) == 0 || !utf8.Valid(line) {
+			return false
+		}
+		if _, err := strconv.Atoi(string(parts[1])); err == nil {
+			return false // a rank
+		}
+	}
+	return true
+}
