@@ -15,8 +15,12 @@ import (
 // no acknowledged write is lost.
 const clusterCopies = 3
 
-// fewFor is how long a cluster has to say that it has no three servers: while it starts it does not know of all of them.
-const fewFor = 5 * time.Second
+// While a cluster starts, its servers do not know of all others yet and say that there are too few. That answer counts once
+// it was given for fewFor, or for fewForSet where stream.replicas asks for so many copies: then one copy is no way out.
+const (
+	fewFor    = 5 * time.Second
+	fewForSet = 30 * time.Second
+)
 
 // fewServers is what is known of a cluster that may have fewer servers than there should be copies.
 type fewServers struct {
@@ -24,14 +28,14 @@ type fewServers struct {
 	since time.Time // of the first such answer in a row
 }
 
-// stand notes one more answer that there are too few servers, and says whether that was said for long enough.
-func (f *fewServers) stand() bool {
+// last notes one more answer that there are too few servers, and reports whether every answer since limit ago was the same.
+func (f *fewServers) last(limit time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.since.IsZero() {
 		f.since = time.Now()
 	}
-	return time.Since(f.since) >= fewFor
+	return time.Since(f.since) >= limit
 }
 
 // clear notes an answer to the contrary.
@@ -70,9 +74,9 @@ func (s *Store) copied(create func(copies int) error) error {
 		return err
 	case s.config.Clustered():
 		return conn.Passing(err)
-	case s.config.Replicas > 0:
+	case s.config.Replicas > 0 && s.few.last(fewForSet):
 		return fmt.Errorf("%w: the cluster has fewer than %d servers (stream.replicas)", err, copies)
-	case !s.few.stand():
+	case s.config.Replicas > 0 || !s.few.last(fewFor):
 		return conn.Passing(err)
 	}
 	return create(1)

@@ -5,10 +5,14 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/natstest"
 	"loaderd/internal/testscale"
 	"loaderd/stream"
+	"loaderd/stream/conn"
 	"loaderd/stream/planlog"
 )
 
@@ -137,6 +141,18 @@ func TestCopiesAreNotRaisedUnasked(t *testing.T) {
 		}
 		if want := "stream=" + name + " replicas=1 want=3"; !strings.Contains(said.String(), want) {
 			t.Errorf("the log does not say %q: %s", want, said.String())
+		}
+	}
+}
+
+// Servers of a starting cluster do not know of each other yet. That there are too few of them is final once it was answered
+// for half a minute.
+func TestCopies_TooFewServersIsFinalAfterAWhile(t *testing.T) {
+	few := &jetstream.APIError{Code: 400, ErrorCode: 10074, Description: "replicas > 1 not supported in non-clustered mode"}
+	for answered, final := range map[time.Duration]bool{0: false, 10 * time.Second: false, time.Minute: true} {
+		err := stream.Copied(answered, func(int) error { return few })
+		if !conn.TooFewServers(err) || conn.Transient(err) == final {
+			t.Errorf("after %v: error %v, transient %v, want final %v", answered, err, conn.Transient(err), final)
 		}
 	}
 }
