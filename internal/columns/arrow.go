@@ -1,6 +1,7 @@
 package columns
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -31,35 +32,42 @@ func IsArrow(head []byte) bool {
 }
 
 // Arrow reads the batches of an Arrow IPC stream, or file, one after the other. A file is read as the stream that it is inside, so
-// pipes and compressed files can be read too.
+// pipes and compressed files can be read too. Streams that follow each other are read as one, if their columns are the same.
 type Arrow struct {
-	ipc  *ipc.Reader
-	file bool
-	r    io.Reader
+	ipc   *ipc.Reader
+	file  bool
+	r     *bufio.Reader
+	limit int64
+	ended bool
 }
 
-// NewArrow reads the schema. r needs no buffer of its own.
+// NewArrow reads the schema. r is to be buffered.
 func NewArrow(r io.Reader) (*Arrow, error) { return NewArrowWithin(r, most) }
 
 // NewArrowWithin is NewArrow for data whose batches may take so many bytes of memory each beside what the data itself has.
 func NewArrowWithin(r io.Reader, limit int64) (*Arrow, error) {
-	a := &Arrow{r: r}
-	head := make([]byte, 8)
-	if _, err := io.ReadFull(r, head); err != nil {
+	const smallest = 16 // to look ahead; larger reads pass the buffer by
+	a := &Arrow{r: bufio.NewReaderSize(r, smallest), limit: limit}
+	head, err := a.r.Peek(8)
+	if err != nil {
 		return nil, notArrow(unexpected(err))
 	}
-	if a.file = bytes.HasPrefix(head, []byte(ArrowFileMagic)); !a.file {
-		r = io.MultiReader(bytes.NewReader(head), r)
+	if a.file = bytes.HasPrefix(head, []byte(ArrowFileMagic)); a.file {
+		_, _ = a.r.Discard(len(head)) // it was peeked at
 	}
-	err := Guard(func() (err error) {
-		mem := newBounded(min(plenty, limit))
-		a.ipc, err = ipc.NewReaderFromMessageReader(&messages{r: r, mem: mem, limit: limit, file: a.file}, ipc.WithAllocator(mem))
-		return err
-	})
-	if err != nil {
+	if err := a.open(); err != nil {
 		return nil, notArrow(err)
 	}
 	return a, nil
+}
+
+// open reads the schema of a stream.
+func (a *Arrow) open() error {
+	return Guard(func() (err error) {
+		mem := newBounded(min(plenty, a.limit))
+		a.ipc, err = ipc.NewReaderFromMessageReader(&messages{r: a.r, mem: mem, limit: a.limit, file: a.file}, ipc.WithAllocator(mem))
+		return err
+	})
 }
 
 func notArrow(err error) error { return fmt.Errorf("not readable Arrow IPC data: %w", err) }
@@ -69,18 +77,23 @@ func (a *Arrow) Schema() *arrow.Schema { return a.ipc.Schema() }
 
 // Next returns the next batch, which is good until the next call, or io.EOF.
 func (a *Arrow) Next() (batch arrow.Record, err error) {
-	err = Guard(func() error {
-		if a.ipc.Next() {
-			batch = a.ipc.Record()
-			return nil
+	for batch == nil && err == nil {
+		if a.ended {
+			return nil, io.EOF
 		}
-		if err := a.ipc.Err(); err != nil {
-			return err
+		err = Guard(func() error {
+			if a.ipc.Next() {
+				batch = a.ipc.Record()
+				return nil
+			}
+			if err := a.ipc.Err(); err != nil {
+				return err
+			}
+			return io.EOF
+		})
+		if err == io.EOF {
+			err = a.behind()
 		}
-		return io.EOF
-	})
-	if err == io.EOF && a.file {
-		err = a.ended()
 	}
 	if err != nil && err != io.EOF {
 		err = notArrow(err)
@@ -88,26 +101,53 @@ func (a *Arrow) Next() (batch arrow.Record, err error) {
 	return batch, err
 }
 
-// ended returns io.EOF when the file has its end: its footer and the magic again.
-func (a *Arrow) ended() error {
-	var last [len(ArrowFileMagic)]byte
-	buf := make([]byte, 4096)
+// behind continues behind the end of a stream: with the stream that follows it, or with io.EOF.
+func (a *Arrow) behind() error {
+	if a.file {
+		a.ended = true
+		return a.footer()
+	}
+	if _, err := a.r.Peek(1); err != nil {
+		a.ended = err == io.EOF
+		return err
+	}
+	before := a.Schema()
+	if err := a.open(); err != nil {
+		return fmt.Errorf("the data behind its end is no stream: %w", err)
+	}
+	if !a.Schema().Equal(before) {
+		return errors.New("the stream behind its end has other columns: split them")
+	}
+	return nil
+}
+
+// footer returns io.EOF when the file ends as it must: with the footer, its length and the magic.
+func (a *Arrow) footer() error {
+	const length = 4
+	tail, size := make([]byte, 0, 4096), int64(0)
 	for {
-		n, err := a.r.Read(buf)
-		if n >= len(last) {
-			copy(last[:], buf[n-len(last):n])
-		} else {
-			copy(last[:], append(last[n:], buf[:n]...))
-		}
-		switch {
-		case err == io.EOF && string(last[:]) == ArrowFileMagic:
-			return io.EOF
-		case err == io.EOF:
-			return damaged("the file is cut off: %w", io.ErrUnexpectedEOF)
-		case err != nil:
+		n, err := a.r.Read(tail[len(tail):cap(tail)])
+		tail, size = tail[:len(tail)+n], size+int64(n)
+		if err != nil && err != io.EOF {
 			return err
 		}
+		if err == io.EOF {
+			break
+		}
+		if keep := length + len(ArrowFileMagic); len(tail) > cap(tail)/2 {
+			tail = append(tail[:0], tail[len(tail)-keep:]...)
+		}
 	}
+	tail, found := bytes.CutSuffix(tail, []byte(ArrowFileMagic))
+	if !found || len(tail) < length {
+		return damaged("the file is cut off: %w", io.ErrUnexpectedEOF)
+	}
+	// A file without a mark of the end has had four bytes of its footer read as the length of a message.
+	footer := int64(binary.LittleEndian.Uint32(tail[len(tail)-length:]))
+	if extra := size - int64(length+len(ArrowFileMagic)) - footer; extra != 0 && extra != -length {
+		return fmt.Errorf("%d bytes between its last batch and its footer: if several Arrow files follow each other here, split them", extra)
+	}
+	return io.EOF
 }
 
 // messages is an ipc.MessageReader that checks what a message says before it believes it.

@@ -2,9 +2,13 @@ package columns
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+
+	"github.com/apache/arrow/go/v17/parquet/metadata"
 )
 
 // schemaDepth bounds how deep columns lie in each other.
@@ -13,25 +17,26 @@ const schemaDepth = 100
 const parquetMagic = "PAR1"
 
 // checkFooter looks at a Parquet file's footer before the decoder does: every list in it has the elements that it names, and the
-// elements of the schema make one tree.
-func checkFooter(r io.ReaderAt, size int64) error {
+// elements of the schema make one tree. It returns where the footer begins.
+func checkFooter(r io.ReaderAt, size int64) (int64, error) {
 	var tail [8]byte
 	if size < int64(len(parquetMagic)+len(tail)) {
-		return errors.New("it is too short")
+		return 0, errors.New("it is too short")
 	}
 	if _, err := r.ReadAt(tail[:], size-int64(len(tail))); err != nil {
-		return err
+		return 0, err
 	}
 	if magic := string(tail[4:]); magic == "PARE" {
-		return errors.New("it is encrypted")
+		return 0, errors.New("it is encrypted")
 	} else if magic != parquetMagic {
-		return errors.New("it does not end as one: it is cut off, or is something else")
+		return 0, errors.New("it does not end as one: it is cut off, or is something else")
 	}
 	n := int64(binary.LittleEndian.Uint32(tail[:]))
 	if n > size-int64(len(tail)) || n > most {
-		return damaged("a footer of %d bytes in a file of %d", n, size)
+		return 0, damaged("a footer of %d bytes in a file of %d", n, size)
 	}
-	t := &thrift{r: bufio.NewReader(io.NewSectionReader(r, size-int64(len(tail))-n, n))}
+	begin := size - int64(len(tail)) - n
+	t := &thrift{r: bufio.NewReader(io.NewSectionReader(r, begin, n))}
 	err := t.fields(func(id int64, kind byte) error {
 		if id == 2 && kind == thriftList {
 			return t.schema()
@@ -39,9 +44,51 @@ func checkFooter(r io.ReaderAt, size int64) error {
 		return t.skip(kind)
 	})
 	if err != nil {
-		return damaged("its footer: %w", err)
+		return 0, damaged("its footer: %w", err)
 	}
-	return nil
+	return begin, nil
+}
+
+// describedEnd is the end of the last part of the file that its footer gives a place and a length: column chunks and page indexes.
+func describedEnd(m *metadata.FileMetaData) (end int64) {
+	for _, group := range m.RowGroups {
+		for _, c := range group.Columns {
+			if data := c.MetaData; data != nil {
+				begin := data.DataPageOffset
+				if at := data.GetDictionaryPageOffset(); at > 0 {
+					begin = min(begin, at)
+				}
+				end = max(end, begin+data.TotalCompressedSize)
+			}
+			end = max(end, c.GetColumnIndexOffset()+int64(c.GetColumnIndexLength()), c.GetOffsetIndexOffset()+int64(c.GetOffsetIndexLength()))
+		}
+	}
+	return end
+}
+
+// checkAlone refuses several Parquet files that follow each other: the last footer's places count from the beginning of the last file, and would lead into
+// the first. The bytes that the footer does not describe are then those of the files before the last. In one file they are few: Bloom filters and padding.
+func checkAlone(r io.ReaderAt, undescribed int64) error {
+	const buffer = 64 << 10
+	files := bufio.NewReaderSize(io.NewSectionReader(r, 0, max(undescribed, 0)), buffer)
+	for at := int64(0); ; {
+		window, err := files.Peek(buffer)
+		if err != nil && err != io.EOF {
+			return err
+		}
+		skip := len(window) - (len(parquetMagic) - 1)
+		if found := bytes.Index(window, []byte(parquetMagic)); found >= 0 {
+			end := at + int64(found+len(parquetMagic))
+			if _, err := checkFooter(r, end); err == nil {
+				return fmt.Errorf("several Parquet files follow each other, the first ends at byte %d: split them", end)
+			}
+			skip = found + 1
+		} else if err == io.EOF {
+			return nil
+		}
+		_, _ = files.Discard(skip) // it was peeked at
+		at += int64(skip)
+	}
 }
 
 // schema reads FileMetaData.schema, a tree in depth-first order: every element names how many children follow it.

@@ -47,14 +47,18 @@ func ReadParquet(r io.ReaderAt, size int64, done func() error) (*Parquet, error)
 	return p, nil
 }
 
-func (p *Parquet) open() (err error) {
-	if err := checkFooter(p.f, p.size); err != nil {
+func (p *Parquet) open() error {
+	footer, err := checkFooter(p.f, p.size)
+	if err != nil {
 		return err
 	}
 	p.mem = newBounded(allowance(p.size))
 	p.pool.New = func() any { return memory.NewResizableBuffer(p.mem) }
 	p.pf, err = file.NewParquetReader(io.NewSectionReader(p.f, 0, p.size), file.WithReadProps(parquet.NewReaderProperties(p.mem)))
-	return err
+	if err != nil {
+		return err
+	}
+	return checkAlone(p.f, footer-describedEnd(p.pf.MetaData()))
 }
 
 // Close closes the file.

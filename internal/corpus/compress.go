@@ -15,7 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 )
@@ -36,7 +35,7 @@ func (c counted) Read(p []byte) (int, error) {
 }
 
 // open returns the decompressed bytes of a file.
-func (in *Input) open(ctx context.Context, s source) (io.ReadCloser, error) {
+func (in *Input) open(ctx context.Context, s source) (*decompressed, error) {
 	if s.pipe {
 		r, err := openWaiting(ctx, in.stdin, s.origin)
 		if err != nil {
@@ -56,7 +55,7 @@ func (in *Input) open(ctx context.Context, s source) (io.ReadCloser, error) {
 		return nil, err
 	}
 	if s.shard != nil && s.shard.Codec() == "" { // its first bytes are a number
-		return &decompressed{counted{f, &in.read}, "", f.Close}, nil
+		return &decompressed{r: counted{f, &in.read}, close: f.Close}, nil
 	}
 	raw := buffers.Get().(*bufio.Reader)
 	raw.Reset(counted{f, &in.read})
@@ -78,22 +77,32 @@ var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, buffer
 
 // A compression is told by its first bytes, whatever the file's name is.
 var compressions = []struct {
-	name, magic string
-	open        func(*bufio.Reader) (io.Reader, func(), error)
+	name   string
+	magics []string
+	open   func(*bufio.Reader) (io.Reader, func(), error)
 }{
-	{"gzip", "\x1f\x8b\x08", func(r *bufio.Reader) (io.Reader, func(), error) {
-		z, err := gzip.NewReader(r)
+	{"gzip", []string{gzipMagic}, func(r *bufio.Reader) (io.Reader, func(), error) {
+		z, err := newGzipMembers(r)
 		return z, func() {}, err
 	}},
-	{"zstd", "\x28\xb5\x2f\xfd", func(r *bufio.Reader) (io.Reader, func(), error) {
+	{"zstd", zstdMagics(), func(r *bufio.Reader) (io.Reader, func(), error) {
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(windowMost))
 		if err != nil {
 			return nil, nil, err
 		}
 		return z, z.Close, nil
 	}},
-	{"bzip2", "BZh", func(r *bufio.Reader) (io.Reader, func(), error) { return bzip2.NewReader(r), func() {}, nil }},
-	{"xz", "\xfd7zXZ\x00", openXZ},
+	{"bzip2", []string{"BZh"}, func(r *bufio.Reader) (io.Reader, func(), error) { return bzip2.NewReader(r), func() {}, nil }},
+	{"xz", []string{"\xfd7zXZ\x00"}, openXZ},
+}
+
+// zstdMagics begin a frame of zstd, or a skippable one (RFC 8878, section 3.1.2), with which pzstd begins each of its frames.
+func zstdMagics() []string {
+	magics := []string{"\x28\xb5\x2f\xfd"}
+	for b := byte(0x50); b <= 0x5f; b++ {
+		magics = append(magics, string(b)+"\x2a\x4d\x18")
+	}
+	return magics
 }
 
 // openXZ looks at the dictionary that the first block asks for: the decoder makes room for all of it at once.
@@ -136,13 +145,13 @@ func xzDictionary(block []byte) int64 {
 var compressedNames = []string{".gz", ".zst", ".zstd", ".bz2", ".xz"}
 
 // decompress returns what lies behind r, whose compression is told by its first bytes. A name that promises one is to hold one.
-func decompress(name string, r io.Reader, close func() error) (io.ReadCloser, error) {
+func decompress(name string, r io.Reader, close func() error) (*decompressed, error) {
 	return decompressBuffered(name, bufio.NewReaderSize(r, bufferBytes), close)
 }
 
-func decompressBuffered(name string, raw *bufio.Reader, close func() error) (io.ReadCloser, error) {
+func decompressBuffered(name string, raw *bufio.Reader, close func() error) (*decompressed, error) {
 	for _, c := range compressions {
-		is, err := begins(raw, c.magic)
+		is, err := begins(raw, c.magics)
 		if err != nil {
 			return nil, errors.Join(err, close())
 		}
@@ -153,7 +162,7 @@ func decompressBuffered(name string, raw *bufio.Reader, close func() error) (io.
 		if err != nil {
 			return nil, errors.Join(broken(c.name, err), close())
 		}
-		return &decompressed{z, c.name, func() error { done(); return close() }}, nil
+		return &decompressed{r: z, format: c.name, close: func() error { done(); return close() }}, nil
 	}
 	if ending := strings.ToLower(filepath.Ext(name)); slices.Contains(compressedNames, ending) {
 		what := "it holds no compressed data, though its name ends in " + ending
@@ -162,21 +171,23 @@ func decompressBuffered(name string, raw *bufio.Reader, close func() error) (io.
 		}
 		return nil, errors.Join(errors.New(what), close())
 	}
-	return &decompressed{raw, "", close}, nil
+	return &decompressed{r: raw, close: close}, nil
 }
 
-// begins says whether the data begins with a magic. It asks a pipe for no more bytes than it must.
-func begins(r *bufio.Reader, magic string) (bool, error) {
-	for n := 1; n <= len(magic); n++ {
+// begins reports whether the data begins with one of some magics. It asks a pipe for no more bytes than it must.
+func begins(r *bufio.Reader, magics []string) (bool, error) {
+	for n := 1; ; n++ {
 		head, err := r.Peek(n)
 		if err != nil && err != io.EOF {
 			return false, err
 		}
-		if string(head) != magic[:n] {
+		if slices.Contains(magics, string(head)) {
+			return true, nil
+		}
+		if len(head) < n || !slices.ContainsFunc(magics, func(m string) bool { return strings.HasPrefix(m, string(head)) }) {
 			return false, nil
 		}
 	}
-	return true, nil
 }
 
 // isBzip2 says whether the level and the mark of a block, or of the end, follow: text may begin with the letters.
@@ -185,10 +196,23 @@ func isBzip2(r *bufio.Reader) bool {
 	return len(head) == 10 && head[3] >= '1' && head[3] <= '9' && (string(head[4:]) == "1AY&SY" || string(head[4:]) == "\x17rE8P\x90")
 }
 
+// decompressed reads what a file holds.
 type decompressed struct {
 	r      io.Reader
-	format string
+	format string // of the compression, empty for none
 	close  func() error
+	// onDamage is called with damage of gzip data, behind which the reading continues with the next member, and with the range of offsets that cannot be
+	// trusted. Nil: damage is an error.
+	onDamage func(err error, from, to int64)
+}
+
+// end yields what was left out of a file that is read to its end.
+func (d *decompressed) end(s source, yield yielder) bool {
+	if members, ok := d.r.(*gzipMembers); ok && members.trailing > 0 {
+		err := fmt.Errorf("%d bytes behind the end of the gzip data are not gzip data", members.trailing)
+		return yield(Document{}, &SkipError{Reason: Trailing, Path: s.path, Err: err})
+	}
+	return true
 }
 
 func (d *decompressed) Read(p []byte) (n int, err error) {
@@ -199,6 +223,12 @@ func (d *decompressed) Read(p []byte) (n int, err error) {
 		}
 	}()
 	n, err = d.r.Read(p)
+	for damage := (*damageError)(nil); d.onDamage != nil && errors.As(err, &damage); {
+		members := d.r.(*gzipMembers) // which alone has such errors
+		d.onDamage(broken(d.format, err), damage.from, members.offset)
+		members.resume()
+		n, err = members.Read(p)
+	}
 	if err != nil && err != io.EOF && d.format != "" && !errors.Is(err, context.Canceled) {
 		err = broken(d.format, err)
 	}

@@ -124,6 +124,8 @@ const (
 	HTML       Reason = "html"     // a record of a web archive; of HTML no text is made
 	Media      Reason = "media"    // a record of a web archive that is neither text nor HTML
 	Encoding   Reason = "encoding" // a text of a web archive in another encoding than UTF-8
+	Damaged    Reason = "damaged"  // a part of a web archive that is not a record
+	Trailing   Reason = "trailing" // bytes behind the end of compressed data
 )
 
 // SkipError is one document, or one file of a folder, that can not be read. The iteration can go on behind it.
@@ -244,7 +246,12 @@ func (in *Input) file(ctx context.Context, s source, yield yielder) (more bool) 
 			more = yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
 		}
 	}()
-	format := in.format
+	return in.body(ctx, s, r, yield) && r.end(s, yield)
+}
+
+// body yields the documents of a file that is open.
+func (in *Input) body(ctx context.Context, s source, r *decompressed, yield yielder) bool {
+	format, err := in.format, error(nil)
 	body := io.Reader(r)
 	if format == Auto {
 		if format, body, err = in.lookThrough(s, r); err != nil {
@@ -271,7 +278,7 @@ func (in *Input) file(ctx context.Context, s source, yield yielder) (more bool) 
 	case MDS:
 		return in.mds(s, body, yield)
 	case WARC:
-		return in.warc(s, body, yield)
+		return in.warc(s, r, body, yield)
 	case Tar:
 		return in.tar(s, body, yield)
 	}

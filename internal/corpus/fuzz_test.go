@@ -42,7 +42,7 @@ func readFile(t *testing.T, name string, data []byte, o corpus.Options) (docs, s
 
 func FuzzCompressed(f *testing.F) {
 	for _, s := range []string{gzipped(f, twoLines), zstandard(f, twoLines), bzipped, xzipped(f, twoLines), gzipped(f, "") + gzipped(f, twoLines), "BZh9",
-		"\x1f\x8b\x08"} {
+		"\x1f\x8b\x08", gzipped(f, twoLines) + "\x00\x00\n" + gzipped(f, twoLines), "\x50\x2a\x4d\x18\x01\x00\x00\x00x" + zstandard(f, twoLines)} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -115,6 +115,7 @@ func FuzzParquet(f *testing.F) {
 	}
 	f.Add(whole, false)
 	f.Add(whole, true)
+	f.Add(append(whole[:len(whole):len(whole)], whole...), false)
 	f.Fuzz(func(t *testing.T, data []byte, asTokens bool) {
 		_, _, _ = readFile(t, "a.parquet", data, corpus.Options{Format: corpus.Parquet, Tokens: asTokens, MaxDocument: 1 << 16})
 	})
@@ -125,6 +126,8 @@ func FuzzArrow(f *testing.F) {
 	f.Add(arrowStream(f, 5), true)
 	f.Add(arrowStream(f, 5, ipc.WithZstd()), false)
 	f.Add(arrowStream(f, 5, ipc.WithLZ4()), true)
+	f.Add([]byte(inArrowFile(f, "one")), false)
+	f.Add([]byte(inArrowStream(f, "one")+inArrowStream(f, "two")), false)
 	f.Fuzz(func(t *testing.T, data []byte, asTokens bool) {
 		_, _, _ = readFile(t, "a.arrow", data, corpus.Options{Format: corpus.Arrow, Tokens: asTokens, MaxDocument: 1 << 16})
 	})

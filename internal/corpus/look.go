@@ -81,23 +81,21 @@ func lookAt(s source, o Options) (Format, error) {
 	if o.Format != Auto {
 		return o.check(o.Format)
 	}
-	d, ok := r.(*decompressed)
 	f, err := h.format(s, o)
-	if err == nil && f == Parquet && ok && d.format != "" {
+	if err == nil && f == Parquet && r.format != "" {
 		return "", errParquetPipe
 	}
 	return f, err
 }
 
 // lookThrough finds the format of what can be read only once, and returns a reader of all of it, the part that was looked at included.
-func (in *Input) lookThrough(s source, r io.Reader) (Format, io.Reader, error) {
+func (in *Input) lookThrough(s source, r *decompressed) (Format, io.Reader, error) {
 	h, err := readHead(r, headBytes, true)
 	if err != nil {
 		return "", nil, err
 	}
 	f, err := h.format(s, in.options)
-	d, ok := r.(*decompressed)
-	if ranges := s.object != nil && ok && d.format == ""; err == nil && !(f == Parquet && ranges) {
+	if ranges := s.object != nil && r.format == ""; err == nil && !(f == Parquet && ranges) {
 		err = ofPipe(f)
 	}
 	return f, io.MultiReader(bytes.NewReader(h.data), r), err
@@ -118,6 +116,9 @@ func readHead(r io.Reader, most int, pipe bool) (head, error) {
 		if err == io.EOF {
 			h.whole = true
 			break
+		}
+		if damage := (*damageError)(nil); errors.As(err, &damage) && len(h.data) > 0 {
+			break // the reader of the format may pass it over
 		}
 		if err != nil {
 			return head{}, err

@@ -405,6 +405,7 @@ func TestTarOfSamples(t *testing.T) {
 
 func FuzzTar(f *testing.F) {
 	f.Add([]byte(tarOf(f, "a.txt", "text", "a.json", `{"id": 1}`, "b.json", `{"text": "x"}`)), false)
+	f.Add([]byte(tarOf(f, "a.txt", "text")+strings.Repeat("\x00", 512)+tarOf(f, "a.txt", "text")), false)
 	f.Add([]byte(tarOf(f, "a.npy", npyFile("<u2", "1,", shorts(9)), "b.json", `{"ids": [1]}`)), true)
 	f.Fuzz(func(t *testing.T, data []byte, tokens bool) {
 		_, _, _ = readFile(t, "a.tar", data, corpus.Options{Format: corpus.Tar, Tokens: tokens, MaxDocument: 1 << 10})
@@ -413,6 +414,7 @@ func FuzzTar(f *testing.F) {
 
 func FuzzWebArchive(f *testing.F) {
 	f.Add([]byte(warcRecord("conversion", "text/plain", "x") + httpResponse("text/plain", "y")))
+	f.Add([]byte(gzipped(f, warcRecord("conversion", "text/plain", "x")) + "x" + gzipped(f, warcRecord("conversion", "text/plain", "y"))))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, _, _ = readFile(t, "a.warc", data, corpus.Options{Format: corpus.WARC, MaxDocument: 1 << 10})
 	})

@@ -22,10 +22,7 @@ func (in *Input) Passed() int64 { return in.began.Entries }
 func (in *Input) At() Place { return in.at }
 
 // places says whether a file is read from places on: of several, or of one that was decompressed, bytes say nothing.
-func (in *Input) places(r io.Reader) bool {
-	d, ok := r.(*decompressed)
-	return len(in.files) == 1 && ok && d.format == ""
-}
+func (in *Input) places(r *decompressed) bool { return len(in.files) == 1 && r.format == "" }
 
 // begin begins with a place.
 func (in *Input) begin(p Place) { in.began, in.at = p, p }

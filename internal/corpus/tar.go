@@ -31,10 +31,10 @@ type sample struct {
 	large  int64             // bytes of one that is larger than any document, 0 for none
 }
 
-// tar yields a document a sample: its text (txt), or the text of its fields (json), which name it in any case. Files with other endings are no text.
+// tar yields a document a sample: its text (txt), or the text of its fields (json), which name it in any case. Files with other endings are no text. Archives
+// that follow each other in a file are read one after the other.
 func (in *Input) tar(s source, r io.Reader, yield yielder) bool {
-	ending := &zeros{r: r}
-	archive := tar.NewReader(ending)
+	archives := &tarArchives{r: r}
 	at := sample{}
 	number := int64(0)
 	give := func() bool {
@@ -43,16 +43,14 @@ func (in *Input) tar(s source, r io.Reader, yield yielder) bool {
 		}
 		number++
 		d, err := in.options.tarDocument(s, at)
+		at.fields = nil
 		if err != nil {
 			return s.skip(yield, number, err)
 		}
 		return s.give(yield, d)
 	}
-	for {
-		h, err := archive.Next()
-		if err == io.EOF && !ending.ended() { // which the library does not tell
-			err = io.ErrUnexpectedEOF
-		}
+	for archive := 0; ; {
+		h, err := archives.next()
 		if err == io.EOF {
 			return give()
 		}
@@ -63,14 +61,76 @@ func (in *Input) tar(s source, r io.Reader, yield yielder) bool {
 		if h.Typeflag != tar.TypeReg || key == "" || strings.HasPrefix(path.Base(h.Name), ".") {
 			continue
 		}
-		if key != at.key || at.fields == nil {
+		if key != at.key || at.fields == nil || archive != archives.number {
 			if !give() {
 				return false
 			}
-			at = sample{key: key, fields: map[string][]byte{}}
+			at, archive = sample{key: key, fields: map[string][]byte{}}, archives.number
 		}
-		if err := in.options.tarField(&at, ending, h.Size, archive); err != nil {
+		if err := in.options.tarField(&at, ending, h.Size, archives); err != nil {
 			return yield(Document{}, fmt.Errorf("read %s: %s: %w", s.origin, h.Name, err)) && false
+		}
+	}
+}
+
+// tarBlock is the unit of a tar. An archive ends with two blocks of zeros, and is padded with more.
+const tarBlock = 512
+
+// tarArchives reads the files of tar archives that follow each other, as tar -i does.
+type tarArchives struct {
+	r       io.Reader
+	archive *tar.Reader
+	ended   *zeros // of the present archive
+	number  int    // of the present archive
+}
+
+// next returns the header of the next file, or io.EOF behind the last archive. Read returns the file's content.
+func (a *tarArchives) next() (*tar.Header, error) {
+	if a.archive == nil {
+		a.begin(nil)
+	}
+	for {
+		h, err := a.archive.Next()
+		switch {
+		case err == io.EOF && !a.ended.whole(): // which the library does not report
+			return nil, io.ErrUnexpectedEOF
+		case err != io.EOF:
+			return h, err
+		}
+		first, err := a.behindEnd()
+		if err != nil {
+			return nil, err
+		}
+		a.begin(first)
+		if h, err = a.archive.Next(); err != nil {
+			return nil, fmt.Errorf("the data behind its end marker is not a tar archive: %w", err)
+		}
+		return h, nil
+	}
+}
+
+func (a *tarArchives) Read(p []byte) (int, error) { return a.archive.Read(p) }
+
+// begin begins an archive whose first bytes were read.
+func (a *tarArchives) begin(first []byte) {
+	a.ended = &zeros{r: io.MultiReader(bytes.NewReader(first), a.r)}
+	a.archive = tar.NewReader(a.ended)
+	a.number++
+}
+
+// behindEnd skips padding and returns the first block of the next archive, or io.EOF.
+func (a *tarArchives) behindEnd() ([]byte, error) {
+	block := make([]byte, tarBlock)
+	for {
+		n, err := io.ReadFull(a.r, block)
+		if len(bytes.TrimRight(block[:n], "\x00")) > 0 {
+			return block[:n], nil
+		}
+		if err == io.ErrUnexpectedEOF {
+			err = io.EOF
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 }
@@ -91,8 +151,8 @@ func (z *zeros) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ended says whether a tar had its end: a block of zeros.
-func (z *zeros) ended() bool { return z.n >= 512 }
+// whole reports whether the archive has its end marker: a block of zeros.
+func (z *zeros) whole() bool { return z.n >= tarBlock }
 
 // keyOf cuts a name at the first dot of its last part, as WebDataset does.
 func keyOf(name string) (key, ending string) {
@@ -160,7 +220,7 @@ func (o Options) tarDocument(s source, at sample) (d Document, err error) {
 		d.Label = short(at.key)
 	}
 	if d.Path == "" {
-		d.Path = short(path.Join(s.path, at.key))
+		d.Path = short(s.path + "/" + path.Clean(at.key)) // an address has two slashes, which path.Join would join
 	}
 	if o.IDField != "" && d.ID == "" {
 		return Document{}, bad("sample %q has no field %q", at.key, o.IDField)

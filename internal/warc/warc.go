@@ -4,14 +4,20 @@ package warc
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net/http/httputil"
+	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
 )
 
 // Magic begins every record.
@@ -29,8 +35,19 @@ func (h Header) Get(name string) string { return h[strings.ToLower(name)] }
 // Record is one of an archive. Body is good until the next one.
 type Record struct {
 	Header
-	Body io.Reader
+	Body   io.Reader
+	Offset int64 // in the archive, at which its header begins
+	// Damage says that the record's length is too small, and that Body has what lies before the next record instead. Nil for a record that is right.
+	Damage error
 }
+
+// DamageError is a part of an archive that is passed over. The next call of Reader.Next continues behind it.
+type DamageError struct{ err error }
+
+func (e *DamageError) Error() string { return e.err.Error() }
+func (e *DamageError) Unwrap() error { return e.err }
+
+func damage(format string, args ...any) error { return &DamageError{fmt.Errorf(format, args...)} }
 
 // Type is response, conversion, request, and others.
 func (r *Record) Type() string { return strings.ToLower(r.Get("WARC-Type")) }
@@ -46,16 +63,21 @@ func Media(contentType string) (media, charset string) {
 	return strings.TrimSpace(media), charset
 }
 
-// Reader reads an archive, decompressed, record by record.
+// Reader reads an archive, decompressed, record by record. Where a length is wrong, or something else lies between records, it continues at the next header
+// of a record, and returns a *DamageError for what it passes over.
 type Reader struct {
-	r    *bufio.Reader
-	body *body
+	r       *bufio.Reader
+	read    *counted
+	body    *body
+	records int
+	lost    bool // the place is within a record that was reported as damaged
 }
 
 // body is what a record has left. Where the archive ends before, so does the reading, with an error.
 type body struct {
-	r    io.Reader
-	left int64
+	r       io.Reader
+	left    int64
+	checked bool // a record, or the end, follows
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -69,46 +91,200 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// NewReader reads from r.
-func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 1<<16)} }
-
-var (
-	errNoRecord = errors.New("no WARC record begins here: the archive is damaged")
-	errHeader   = fmt.Errorf("a header of more than %d bytes: the archive is damaged", headerMost)
+const (
+	// window is how far a reader looks ahead: the length of a record within it is compared with the place of the next record before the record is returned.
+	window = 1 << 20
+	// behind is how much of what follows a record is looked at.
+	behind = 64
 )
 
-// Next returns the next record, or io.EOF.
+// NewReader reads from r.
+func NewReader(r io.Reader) *Reader {
+	read := &counted{r: r}
+	return &Reader{r: bufio.NewReaderSize(read, window), read: read}
+}
+
+// Offset is how many bytes of the archive lie before the place that the reader has reached.
+func (a *Reader) Offset() int64 { return a.read.n - int64(a.r.Buffered()) }
+
+// counted counts what is read.
+type counted struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+var (
+	errNoRecord = errors.New("no WARC record begins here: it is not a web archive")
+	errHeader   = fmt.Errorf("a header of more than %d bytes", headerMost)
+	errLength   = errors.New("want a number of bytes")
+)
+
+// Next returns the next record, or io.EOF. A *DamageError is a part that is passed over.
 func (a *Reader) Next() (*Record, error) {
-	if a.body != nil {
-		if _, err := io.Copy(io.Discard, a.body); err != nil {
-			return nil, err
-		}
+	if err := a.End(); err != nil {
+		return nil, err
 	}
-	left := headerMost
-	var first string
-	for first == "" { // behind a record there are two empty lines, behind the last one perhaps more
-		line, err := readLine(a.r, &left)
-		if err == io.EOF && line == "" {
-			return nil, io.EOF
-		}
-		if err != nil && err != io.EOF {
-			return nil, err
-		}
-		first = line
+	passed, err := a.seek()
+	if passed > 0 && !a.lost {
+		return nil, damage("%d bytes behind a record are not part of one", passed)
 	}
-	if !strings.HasPrefix(first, Magic) {
-		return nil, errNoRecord
-	}
-	h, err := readHeader(a.r, &left)
 	if err != nil {
 		return nil, err
 	}
+	a.lost = false
+	a.records++
+	offset := a.Offset()
+	left := headerMost
+	if _, err := readLine(a.r, &left); err != nil && err != io.EOF { // the version
+		return nil, a.lose(err)
+	}
+	h, err := readHeader(a.r, &left)
+	if err != nil {
+		return nil, a.lose(err)
+	}
 	length, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
 	if err != nil || length < 0 {
-		return nil, fmt.Errorf("a record has the length %.40q: the archive is damaged", h.Get("Content-Length"))
+		return nil, a.lose(fmt.Errorf("a record has the length %.40q: %w", h.Get("Content-Length"), errLength))
 	}
-	a.body = &body{a.r, length}
-	return &Record{Header: h, Body: a.body}, nil
+	return a.record(h, offset, length)
+}
+
+// lose returns the error of a header: damage where it is not one of reading.
+func (a *Reader) lose(err error) error {
+	if errors.Is(err, errHeader) || errors.Is(err, errLength) {
+		a.lost = true
+		return &DamageError{err}
+	}
+	return err
+}
+
+// End passes over the rest of the present record. A *DamageError says that no record follows it where its length says: what was read of it is not its content.
+func (a *Reader) End() error {
+	b := a.body
+	if b == nil {
+		return nil
+	}
+	a.body = nil
+	if _, err := io.Copy(io.Discard, b); err != nil {
+		return err
+	}
+	if b.checked {
+		return nil
+	}
+	rest, err := a.r.Peek(behind)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if !endsRecord(rest, err == io.EOF) {
+		a.lost = true
+		return damage("no record follows one where its length says")
+	}
+	return nil
+}
+
+// record returns a record whose header was read, after comparing its length with the place of the next record where the reader looks so far ahead.
+func (a *Reader) record(h Header, offset, length int64) (*Record, error) {
+	a.body = &body{r: a.r, left: length}
+	r := &Record{Header: h, Body: a.body, Offset: offset}
+	if length > window-behind {
+		return r, nil
+	}
+	ahead, err := a.r.Peek(int(length) + behind)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	a.body.checked = true
+	whole := len(ahead) >= int(length)
+	if whole && endsRecord(ahead[length:], err == io.EOF) {
+		return r, nil
+	}
+	if ahead, err = a.r.Peek(window); err != nil && err != io.EOF {
+		return nil, err
+	}
+	next := headerAt(ahead)
+	switch {
+	case next < 0 && !whole:
+		a.body.checked = false // its end is missing
+		return r, nil
+	case next < 0 && err == io.EOF:
+		next = len(ahead)
+	case next < 0, int64(next) < length:
+		a.body, a.lost = nil, true
+		return nil, damage("no record follows one of %d bytes where its length says", length)
+	}
+	a.body.left = int64(len(withoutEnd(ahead[:next])))
+	r.Damage = fmt.Errorf("its length is %d, and the next record follows %d bytes: they are read", length, a.body.left)
+	return r, nil
+}
+
+// endsRecord reports whether what follows a record is right: two ends of lines, or padding up to the next record or the end of the archive.
+func endsRecord(rest []byte, last bool) bool {
+	if bytes.HasPrefix(rest, []byte("\r\n\r\n")) || bytes.HasPrefix(rest, []byte("\n\n")) {
+		return true
+	}
+	rest = bytes.TrimLeft(rest, "\r\n\x00")
+	return bytes.HasPrefix(rest, []byte(Magic)) || len(rest) == 0 && last
+}
+
+// withoutEnd cuts the two ends of lines off that lie between records.
+func withoutEnd(content []byte) []byte {
+	content = bytes.TrimRight(content, "\x00")
+	for range 2 {
+		content = bytes.TrimSuffix(bytes.TrimSuffix(content, []byte("\n")), []byte("\r"))
+	}
+	return content
+}
+
+// header is how a record begins that is found by looking for it: the version and a first field.
+var header = regexp.MustCompile(`WARC/\d\.\d+[ \t]*\r?\n(?i:WARC|Content)-[A-Za-z-]+[ \t]*:`)
+
+// headerAt is where in data a record begins, -1 for nowhere.
+func headerAt(data []byte) int {
+	if at := header.FindIndex(data); at != nil {
+		return at[0]
+	}
+	return -1
+}
+
+// seek goes to the next header of a record. It returns how many bytes were passed that are not ends of lines, and io.EOF where no header follows.
+func (a *Reader) seek() (passed int64, err error) {
+	const overlap = 128 // more than header matches
+	for {
+		head, err := a.r.Peek(len(Magic))
+		switch {
+		case len(head) == 0:
+			return passed, err
+		case string(head) == Magic && passed == 0 && !a.lost:
+			return 0, nil
+		case passed == 0 && (head[0] == '\r' || head[0] == '\n'):
+			_, _ = a.r.Discard(1) // it was peeked at
+			continue
+		case a.records == 0:
+			return 0, errNoRecord
+		}
+		ahead, err := a.r.Peek(window)
+		at := headerAt(ahead)
+		if at == 0 {
+			return passed, nil
+		}
+		if err != nil && err != io.EOF {
+			return passed, err
+		}
+		if at < 0 {
+			at = max(len(ahead)-overlap, 1)
+			if err == io.EOF {
+				at = len(ahead)
+			}
+		}
+		passed += int64(len(bytes.Trim(ahead[:at], "\r\n")))
+		_, _ = a.r.Discard(at) // it was peeked at
+	}
 }
 
 func cutOff() error { return fmt.Errorf("a record is cut off: %w", io.ErrUnexpectedEOF) }
@@ -159,9 +335,8 @@ func readHeader(r *bufio.Reader, left *int) (Header, error) {
 	}
 }
 
-// Response reads the header of the HTTP response that a record's body is, and returns what it holds: in one piece, and not compressed. A coding that is not
-// read is an error.
-func Response(body io.Reader) (Header, io.Reader, error) {
+// Response reads the header of the HTTP response that a record's body is, and returns what follows it. Content decodes that.
+func Response(body io.Reader) (Header, *bufio.Reader, error) {
 	r, left := bufio.NewReader(body), headerMost
 	status, err := readLine(r, &left)
 	if err != nil && err != io.EOF {
@@ -171,25 +346,40 @@ func Response(body io.Reader) (Header, io.Reader, error) {
 		return nil, nil, errors.New("no HTTP response")
 	}
 	h, err := readHeader(r, &left)
-	if err != nil {
-		return nil, nil, err
-	}
-	content := io.Reader(r)
+	return h, r, err
+}
+
+// ErrCoding is the error of content in a coding that is not read.
+var ErrCoding = errors.New("the content has a coding that is not read")
+
+// contentWindow bounds what a decoder of content keeps in memory, as RFC 9659 does.
+const contentWindow = 8 << 20
+
+// Content returns the content of an HTTP response with a header: in one piece, and not compressed. Its error is ErrCoding for another coding.
+func Content(h Header, r *bufio.Reader) (io.Reader, error) {
+	content := r
 	if strings.Contains(strings.ToLower(h.Get("Transfer-Encoding")), "chunked") && chunked(r) {
-		content = httputil.NewChunkedReader(r)
+		content = bufio.NewReader(httputil.NewChunkedReader(r))
 	}
 	switch coding := strings.ToLower(h.Get("Content-Encoding")); coding {
 	case "", "identity":
-		return h, content, nil
+		return content, nil
 	case "gzip", "x-gzip":
-		unpacked := bufio.NewReader(content)
-		if head, _ := unpacked.Peek(2); string(head) != "\x1f\x8b" { // as some archives keep it: unpacked, with the header of before
-			return h, unpacked, nil
+		if head, _ := content.Peek(2); string(head) != "\x1f\x8b" { // as some archives keep it: unpacked, with the header of before
+			return content, nil
 		}
-		content, err = gzip.NewReader(unpacked)
-		return h, content, err
+		return gzip.NewReader(content)
+	case "deflate":
+		if head, _ := content.Peek(2); len(head) == 2 && head[0]&0x0f == 8 && (int(head[0])<<8+int(head[1]))%31 == 0 {
+			return zlib.NewReader(content)
+		}
+		return flate.NewReader(content), nil
+	case "br":
+		return brotli.NewReader(content), nil
+	case "zstd":
+		return zstd.NewReader(content, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(contentWindow))
 	default:
-		return nil, nil, fmt.Errorf("an HTTP response in the coding %.40q", coding)
+		return nil, fmt.Errorf("%w: %.40q", ErrCoding, coding)
 	}
 }
 
