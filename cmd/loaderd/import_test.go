@@ -14,6 +14,7 @@ import (
 
 	"loaderd/internal/goldentest"
 	"loaderd/internal/survey"
+	"loaderd/stream"
 )
 
 // pairOfIDs are the ids of a document as they are published.
@@ -54,7 +55,7 @@ func TestDryRun(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{"texts", []string{texts}, exitOK, ""},
+		{"texts", []string{texts}, exitFailed, "--skip-bad"},
 		{"ids", []string{"--tokenizer", "gpt2", "--end-token", "99", at("ids.npy")}, exitOK, ""},
 		{"ids-without-tokenizer", []string{"--end-token", "99", at("ids.npy")}, exitFailed, "publishing it takes --tokenizer"},
 		{"ids-not-cut", []string{at("ids.npy")}, exitFailed, "it cannot be published as it is"},
@@ -73,8 +74,39 @@ func TestDryRun(t *testing.T) {
 	}
 	code, out, stderr := imports(t, "--dry-run", "--json", texts)
 	var r survey.Report
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitOK || r.Documents != 3 || r.LeftOut["bad record"].Count != 1 || !r.Complete {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitFailed || r.Documents != 3 || r.LeftOut["bad record"].Count != 1 || !r.Complete {
 		t.Errorf("exit %d, %+v, %v: %s", code, r, err, stderr)
+	}
+}
+
+// A dry run has the status that the import has.
+func TestDryRun_ExitsAsTheImport(t *testing.T) {
+	dir := corpusFolder(t, map[string]string{
+		"good.jsonl": jsonLines(2), "bad.jsonl": jsonLines(1) + "nonsense", "only_bad.jsonl": `{"n":1}`, "large.txt": strings.Repeat("x", stream.MaxDocumentLimit-10), "empty.jsonl": "",
+		"cut.jsonl.gz": "\x1f\x8b\x08", "binary.dat": "\x00", "ids.npy": npyOfPairs(4), "page.html.warc": "WARC/1.0\r\nWARC-Type: resource\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\n<p>\r\n\r\n",
+	})
+	s := documentServer(t)
+	for i, c := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"good.jsonl"}, exitOK}, {[]string{"bad.jsonl"}, exitFailed}, {[]string{"--skip-bad", "bad.jsonl"}, exitOK}, {[]string{"--skip-bad", "only_bad.jsonl"}, exitOK},
+		{[]string{"large.txt"}, exitFailed}, {[]string{"--skip-too-large", "large.txt"}, exitOK}, {[]string{"empty.jsonl"}, exitFailed}, {[]string{"cut.jsonl.gz"}, exitFailed},
+		{[]string{"good.jsonl", "cut.jsonl.gz"}, exitFailed}, {[]string{"binary.dat"}, exitFailed}, {[]string{"ids.npy"}, exitFailed},
+		{[]string{"--tokenizer", "gpt2", "--end-token", "99", "ids.npy"}, exitOK}, {[]string{"page.html.warc"}, exitFailed}, {[]string{"absent"}, exitFailed},
+		{[]string{"--id-column", "none", "good.jsonl"}, exitFailed}, {[]string{"--text-column", "none", "good.jsonl"}, exitFailed}, {[]string{"--split", "", "--format", "x", "good.jsonl"}, exitUsage},
+	} {
+		args := slices.Clone(c.args)
+		for i, arg := range args {
+			if _, err := os.Stat(filepath.Join(dir, arg)); err == nil && arg != "" {
+				args[i] = filepath.Join(dir, arg)
+			}
+		}
+		published, _, stderr := publishes(t, s, "", append([]string{"--source", fmt.Sprint("s", i)}, args...)...)
+		dry, _, said := imports(t, append([]string{"--dry-run"}, args...)...)
+		if published != c.code || dry != c.code {
+			t.Errorf("%q: published with %d, dry run with %d, want %d\n%s%s", c.args, published, dry, c.code, stderr, said)
+		}
 	}
 }
 

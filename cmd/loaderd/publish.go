@@ -64,6 +64,7 @@ input and pipes have no record: there only the server's own window (two minutes)
 With --follow it goes on with files that appear, in the order in which they become whole, until SIGTERM. Names that begin with a dot, or end in
 .tmp, .part, .partial or .crdownload, are passed over.
 
+An input that cannot be read to its end does not keep the others from being published: it is reported at the end, and the exit status is 1.
 A full stream makes publish wait until there is room, and a lost connection until it is back. It says so, and goes on by itself. To make
 room, raise stream.max_bytes in the daemon's configuration. A server that cannot be reached at the start is an error after --wait.`,
 		Example: `  # files into a daemon on this machine
@@ -106,7 +107,7 @@ Token ids want to know their tokenizer, by --tokenizer or --tokenizer-fingerprin
 token ends documents where nothing else is said.
 
 --dry-run reads everything and publishes nothing, and needs no server: formats, documents, their lengths, fields, the first document, what would be left out and
-why. Without it an import goes on where it stopped, adds nothing twice, and is said so, as loaderd publish.`,
+why. It exits as the import would. Without it an import goes on where it stopped, adds nothing twice, and is said so, as loaderd publish.`,
 		Example: `  # what is there?
   loaderd import --dry-run --tokenizer gpt2 corpus_text_document.idx
 

@@ -84,6 +84,22 @@ func TestFollowPublishesFilesAsTheyAppear(t *testing.T) {
 	}
 }
 
+// A file that cannot be read is reported at once, and the files behind it are published.
+func TestFollow_ContinuesBehindABadFile(t *testing.T) {
+	s := documentServer(t)
+	dir := t.TempDir()
+	appears(t, dir, "a.jsonl.gz", "\x1f\x8b\x08")
+	appears(t, dir, "b.jsonl", manyLines("b", 1)+"nonsense")
+	appears(t, dir, "c.jsonl", manyLines("c", 1))
+	end := filepath.Join(t.TempDir(), "end")
+	appears(t, filepath.Dir(end), "end", "")
+	code, sum, stderr := publishes(t, s, "", "--follow", "--follow-settle", "0", "--follow-every", "10ms", "--follow-until", end, filepath.Join(dir, "*"))
+	if code != exitFailed || sum.Documents != 2 || sum.InputsComplete != 1 || sum.InputsFailed != 2 ||
+		strings.Count(stderr, "warning: not read to its end: ") != 2 {
+		t.Errorf("exit %d, %+v: %s", code, sum, stderr)
+	}
+}
+
 // A follower is killed amid the files that it found. The next one publishes the rest of them before a file that came meanwhile, whatever its name.
 func TestFollowKeepsItsOrderOverAKill(t *testing.T) {
 	s := documentServer(t)

@@ -17,7 +17,13 @@ import (
 	"loaderd/internal/survey"
 )
 
-// survey says what there is, as --dry-run.
+// Reasons that end a publish without a flag.
+const (
+	badRecord = string(corpus.BadRecord)
+	tooLarge  = string(corpus.TooLarge)
+)
+
+// survey says what there is, as --dry-run. It fails where a publish of the same inputs would.
 func (f *publishFlags) survey(ctx context.Context, paths []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	f.corpus.Survey = true
 	f.corpus.MaxDocument = int64(f.config.MaxDocument)
@@ -33,7 +39,9 @@ func (f *publishFlags) survey(ctx context.Context, paths []string, stdin io.Read
 		}
 		return now
 	})
-	report := survey.Of(ctx, inputs)
+	report := survey.Of(ctx, inputs, func(d corpus.Document) error {
+		return publishing.Check(d, f.options, f.corpus.MaxDocument)
+	})
 	began()
 	report.Tokenizer = f.options.Fingerprint
 	if f.json {
@@ -50,7 +58,11 @@ func (f *publishFlags) survey(ctx context.Context, paths []string, stdin io.Read
 		return errors.New("interrupted: not everything was read")
 	case len(report.Problems) > 0:
 		return errors.New("it cannot be published as it is")
-	case report.Documents == 0:
+	case report.LeftOut[badRecord].Count > 0 && !f.options.SkipBad:
+		return errors.New("it cannot be published with bad records (--skip-bad leaves them out)")
+	case report.LeftOut[tooLarge].Count > 0 && !f.options.SkipTooLarge:
+		return errors.New("it cannot be published with documents that are too large (--skip-too-large leaves them out)")
+	case report.Documents+report.LeftOut[badRecord].Count+report.LeftOut[tooLarge].Count == 0:
 		return noDocuments(paths, nil)
 	case report.TokenIDs && report.Tokenizer == "":
 		return errors.New("it holds token ids: publishing it takes --tokenizer (a name or file) or --tokenizer-fingerprint")
@@ -94,18 +106,10 @@ func (f *publishFlags) surveyText(r survey.Report) string {
 		left := r.LeftOut[reason]
 		line("left out", "%s %s, the first: %s", quantity.Count(left.Count), reason, left.First)
 	}
-	if f.refuses(r.LeftOut) {
-		line("", "bad records and documents that are too large end a publish without --skip-bad and --skip-too-large")
-	}
 	for _, problem := range r.Problems {
 		line("problem", "%s", problem)
 	}
 	return b.String()
-}
-
-// refuses says whether something is left out that would end a publish with these flags.
-func (f *publishFlags) refuses(left map[string]survey.Left) bool {
-	return left[string(corpus.BadRecord)].Count > 0 && !f.options.SkipBad || left[string(corpus.TooLarge)].Count > 0 && !f.options.SkipTooLarge
 }
 
 func fieldsText(fields []corpus.Field) string {

@@ -213,6 +213,37 @@ func TestPublishFailures(t *testing.T) {
 	}
 }
 
+// An input that cannot be read does not keep the others from being published, and is reported at the end.
+func TestPublish_ContinuesBehindABadInput(t *testing.T) {
+	s := documentServer(t)
+	dir := corpusFolder(t, map[string]string{"a.jsonl.gz": "\x1f\x8b\x08", "b.jsonl": jsonLines(2) + "nonsense\n" + jsonLines(1), "c.jsonl": "no JSON", "d.jsonl": jsonLines(3)})
+	paths := []string{filepath.Join(dir, "a.jsonl.gz"), filepath.Join(dir, "b.jsonl"), filepath.Join(dir, "c.jsonl"), filepath.Join(dir, "d.jsonl")}
+	for source, args := range map[string][]string{"folder": {dir}, "files": paths} {
+		code, sum, stderr := publishes(t, s, "", append([]string{"--source", source}, args...)...)
+		if code != exitFailed || sum.Documents != 5 || sum.InputsComplete != 1 || sum.InputsFailed != 3 || len(sum.Problems) != 3 {
+			t.Errorf("exit %d, %+v: %s", code, sum, stderr)
+		}
+		for i, what := range []string{"a.jsonl.gz: gzip data is truncated", "b.jsonl:3: not a JSON object", "c.jsonl: its name promises JSON lines"} {
+			if i < len(sum.Problems) && !strings.Contains(sum.Problems[i], what) {
+				t.Errorf("problem %d is %q, want %q", i, sum.Problems[i], what)
+			}
+		}
+		if !strings.Contains(stderr, "3 inputs are not read to their end, the first: ") || !strings.Contains(stderr, "committed 5 documents") {
+			t.Errorf("said %q", stderr)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "a.jsonl.gz"), []byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		code, sum, stderr = publishes(t, s, "", append([]string{"--source", source, "--skip-bad"}, args...)...)
+		if code != exitFailed || sum.Documents != 1 || sum.InputsFailed != 1 || sum.Skipped["trailing"] != 1 || len(sum.Warnings) != 1 {
+			t.Errorf("repaired: exit %d, %+v: %s", code, sum, stderr)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "a.jsonl.gz"), []byte("\x1f\x8b\x08"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // loaderdProcess is this test binary as the command.
 func loaderdProcess(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	var out bytes.Buffer

@@ -44,6 +44,12 @@ func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
 	if line := skippedLine(s.Skipped); line != "" {
 		fmt.Fprintf(&b, "left out: %s\n", line)
 	}
+	for _, warning := range s.Warnings {
+		fmt.Fprintf(&b, "warning: %s\n", warning)
+	}
+	for _, problem := range s.Problems {
+		fmt.Fprintf(&b, "not read to its end: %s\n", problem)
+	}
 	if s.NoText != nil {
 		fmt.Fprintf(&b, "the first without text: %v\n", s.NoText)
 	}

@@ -167,6 +167,8 @@ type Input struct {
 	stdin   io.Reader
 	options Options
 
+	problem error // why its format is not known; Documents yields it
+
 	from, began, at Place // asked for, begun at, and where the present entry lies
 }
 
@@ -213,6 +215,10 @@ func (in *Input) Documents(ctx context.Context) iter.Seq2[Document, error] {
 		defer cancel()
 		in.read.Store(0)
 		in.begin(Place{})
+		if in.problem != nil {
+			yield(Document{}, in.problem)
+			return
+		}
 		for _, s := range in.skipped {
 			if !yield(Document{}, s) {
 				return

@@ -21,7 +21,8 @@ import (
 )
 
 // Open finds the inputs of paths ("-" is stdin) and looks at the beginning of each file. Folders are searched recursively. Addresses of stores may be
-// patterns; what their objects hold is looked at when they are read.
+// patterns; what their objects hold is looked at when they are read. A file whose beginning is damaged, or of no format, is an input whose Documents yield
+// that error: it does not keep the others from being read.
 func Open(ctx context.Context, paths []string, stdin io.Reader, o Options) ([]*Input, error) {
 	o, err := o.filled()
 	if err != nil {
@@ -112,13 +113,22 @@ func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Inpu
 		err = refused.Err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", abs, err)
+		return []*Input{unreadInput(s, info, o, err)}, nil
 	}
 	in, err := inputOf(s, f, info, o)
 	if err != nil {
 		return nil, err
 	}
 	return []*Input{in}, nil
+}
+
+// unreadInput is the input of a file that cannot be read.
+func unreadInput(s source, info fs.FileInfo, o Options, err error) *Input {
+	in := newInput(s.origin, o.Format, o)
+	in.add(s, info)
+	in.finish()
+	in.problem = fmt.Errorf("read %s: %w", s.origin, err)
+	return in.Input
 }
 
 // inputOf is the input of a file, or of a Megatron index with its ids.
@@ -209,7 +219,8 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 			skip(Unreadable, err)
 			return nil
 		case err != nil:
-			return fmt.Errorf("read %s: %w", name, err)
+			rest = append(rest, placed{unreadInput(s, info, o, err), name, 0})
+			return nil
 		case f == Text:
 			text.add(s, info)
 			return nil

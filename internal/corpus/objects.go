@@ -72,6 +72,9 @@ func ofObject(x objects.Object, o Options) (*Input, error) {
 	return in.Input, nil
 }
 
+// Passes reports whether an error of reading is that a store cannot be reached, which is not one of what it holds.
+func Passes(err error) bool { return objects.Passes(err) }
+
 // name is what tells of a promise of the file's format: of a web address without the hash of its query.
 func (s source) name() string {
 	if s.object == nil {

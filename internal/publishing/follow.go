@@ -31,7 +31,7 @@ const changedFile corpus.Reason = "changed"
 
 // Follow publishes files as they become whole, until ctx ends or the file Until is there. Files that one look finds come in the order of their paths, and
 // behind those that earlier ones found. That order is written down before the first of them is published: after a kill the next Follow publishes the rest
-// of them first. It returns what Run does; the end of ctx is no error. Open is to have had no inputs.
+// of them first. It returns what Run does; the end of ctx is no error. A file that cannot be read is warned of at once. Open is to have had no inputs.
 func (p *Publishing) Follow(ctx context.Context, f Following) (Summary, error) {
 	return p.run(ctx, func(ctx context.Context) error {
 		err := p.follow(ctx, f)
@@ -144,6 +144,10 @@ func (p *Publishing) queued(ctx context.Context, f Following, name string) error
 	p.reading.Store(nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		f.Warn(name + " vanished before it was read")
+		return nil
+	}
+	if p.fails(err) {
+		f.Warn("not read to its end: " + err.Error())
 		return nil
 	}
 	if err == nil {

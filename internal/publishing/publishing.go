@@ -43,6 +43,11 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 
 func (e *RefusedError) Unwrap() error { return e.Err }
 
+// inputError is what ends the reading of one input. The others are read.
+type inputError struct{ error }
+
+func (e *inputError) Unwrap() error { return e.error }
+
 // Publishing publishes inputs, once.
 type Publishing struct {
 	inputs    []*corpus.Input
@@ -50,6 +55,7 @@ type Publishing struct {
 	publisher *publish.Publisher
 	began     time.Time
 	summary   Summary
+	failed    error // of the first input that failed
 
 	offered, offeredBytes, leftOut atomic.Int64
 
@@ -79,8 +85,9 @@ func (p *Publishing) Documents() *stream.Store { return p.publisher.Documents() 
 // Close ends the publisher. What has not been committed by then is not.
 func (p *Publishing) Close() { p.publisher.Close() }
 
-// Run publishes until everything is committed, and says what came of it, also where it failed. The end of ctx stops the reading of files at once;
-// the batch that is under way may still be committed.
+// Run publishes until everything is committed, and returns what came of it, also where it failed. An input that cannot be read to its end, or has a document
+// that may not be left out, does not keep the others from being published: it is incomplete, and an error at the end. The end of ctx stops the reading of
+// files at once; the batch that is under way may still be committed.
 func (p *Publishing) Run(ctx context.Context) (Summary, error) { return p.run(ctx, p.publish) }
 
 func (p *Publishing) run(ctx context.Context, publish func(context.Context) error) (Summary, error) {
@@ -98,6 +105,13 @@ func (p *Publishing) run(ctx context.Context, publish func(context.Context) erro
 	if err != nil {
 		sum.InputsComplete = 0 // which ones are is known only when everything is committed
 		sum.Interrupted = ctx.Err() != nil
+		return sum, err
+	}
+	switch {
+	case sum.InputsFailed == 1:
+		err = p.failed
+	case sum.InputsFailed > 1:
+		err = fmt.Errorf("%d inputs are not read to their end, the first: %w", sum.InputsFailed, p.failed)
 	}
 	return sum, err
 }
@@ -107,14 +121,31 @@ var errLimit = errors.New("the limit is reached")
 
 func (p *Publishing) publish(ctx context.Context) error {
 	for _, in := range p.inputs {
-		if err := p.input(ctx, in); errors.Is(err, errLimit) {
+		err := p.input(ctx, in)
+		switch {
+		case errors.Is(err, errLimit):
 			return nil
-		} else if err != nil {
+		case err == nil:
+			p.summary.InputsComplete++
+		case !p.fails(err):
 			return err
 		}
-		p.summary.InputsComplete++
 	}
 	return nil
+}
+
+// fails notes the error of one input; false is for an error of something else.
+func (p *Publishing) fails(err error) bool {
+	var failed *inputError
+	if !errors.As(err, &failed) {
+		return false
+	}
+	if p.failed == nil {
+		p.failed = failed.error
+	}
+	p.summary.InputsFailed++
+	p.summary.Problems = noted(p.summary.Problems, failed.error)
+	return true
 }
 
 // stopPatience bounds how long an interrupted publish waits for the batch that is under way.
@@ -181,8 +212,10 @@ func (p *Publishing) document(ctx context.Context, to order, d corpus.Document, 
 	switch {
 	case errors.As(err, &skip):
 		return p.leaveOut(ctx, to, skip.Reason, skip.Origin, err)
-	case err != nil:
+	case err != nil && corpus.Passes(err): // those behind it are out of reach, too
 		return false, err
+	case err != nil:
+		return false, &inputError{err}
 	case len(d.Data) == 0:
 		return p.leaveOut(ctx, to, emptyDocument, d.Origin, nil)
 	}
@@ -198,6 +231,18 @@ func (p *Publishing) document(ctx context.Context, to order, d corpus.Document, 
 	p.offered.Add(1)
 	p.offeredBytes.Add(int64(len(d.Data)))
 	return true, nil
+}
+
+// Check returns a *publish.TooLargeError for a document that does not fit into a message of at most limit bytes.
+func Check(d corpus.Document, o Options, limit int64) error {
+	m := Message(d, o.Fingerprint)
+	m.Domain = o.Domain
+	m.ID = publish.DocumentID(o.Source, d.Origin, 0, nil, "") // all are of one length
+	size, err := publish.Fits(m)
+	if err == nil && int64(size) > limit {
+		err = &publish.TooLargeError{Document: d.Path, Size: int64(size), Limit: limit}
+	}
+	return err
 }
 
 // Message is a document as it is published, without its subject and id. With a fingerprint it is token ids of the tokenizer that has it.
@@ -219,7 +264,10 @@ func Message(d corpus.Document, fingerprint string) stream.Message {
 func (p *Publishing) leaveOut(ctx context.Context, to order, reason corpus.Reason, origin string, err error) (document bool, _ error) {
 	document = reason == corpus.TooLarge || reason == corpus.BadRecord
 	if reason == corpus.TooLarge && !p.options.SkipTooLarge || reason == corpus.BadRecord && !p.options.SkipBad {
-		return document, &RefusedError{reason, err}
+		return document, &inputError{&RefusedError{reason, err}}
+	}
+	if reason == corpus.Trailing || reason == corpus.Damaged {
+		p.summary.Warnings = noted(p.summary.Warnings, err)
 	}
 	p.leftOut.Add(1)
 	p.summary.Skipped[string(reason)]++

@@ -53,7 +53,7 @@ func TestLimitWithoutRecords(t *testing.T) {
 	}
 }
 
-// What may not be left out ends the publishing with its reason; what is before it is committed, and no input counts as complete.
+// What may not be left out ends the reading of its input, and is the error at the end; what is before it is committed.
 func TestRefusedDocument(t *testing.T) {
 	s := natstest.Start(t)
 	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {
@@ -63,7 +63,7 @@ func TestRefusedDocument(t *testing.T) {
 	sum, _, err := publish(t, s, files, publishing.Options{Source: "s"})
 	var refused *publishing.RefusedError
 	if !errors.As(err, &refused) || refused.Reason != corpus.BadRecord || !strings.Contains(err.Error(), "d.jsonl:2") || sum.Documents != 2 ||
-		sum.InputsComplete != 0 {
+		sum.InputsComplete != 1 || sum.InputsFailed != 1 {
 		t.Errorf("%+v, %v", sum, err)
 	}
 	sum, now, err := publish(t, s, files, publishing.Options{Source: "s", SkipBad: true})

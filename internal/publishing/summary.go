@@ -27,12 +27,26 @@ type Summary struct {
 	Interrupted    bool             `json:"interrupted"`
 	Repeated       *Repeats         `json:"repeated,omitempty"`  // of the duplicates, what other inputs had published
 	UnreadBy       []SealedRun      `json:"unread_by,omitempty"` // sealed runs that do not read the last of these documents
+	InputsFailed   int              `json:"inputs_failed,omitempty"`
+	Problems       []string         `json:"problems,omitempty"` // why inputs are not read to their end, of the first of them
+	Warnings       []string         `json:"warnings,omitempty"` // damage that was passed over, the first of it
 	Error          string           `json:"error,omitempty"`
 
 	NoText error `json:"-"` // of the first file, or record, that is left out for it
 
 	passed int  // inputs that were complete before
 	found  bool // some input had something that is, or was to be, a document
+}
+
+// notedMost bounds the problems, and the warnings, of a summary.
+const notedMost = 100
+
+// noted appends an error to those of a summary.
+func noted(all []string, err error) []string {
+	if len(all) == notedMost {
+		return all
+	}
+	return append(all, err.Error())
 }
 
 // emptyDocument is the reason of documents without content, beside those of package corpus.

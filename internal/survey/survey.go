@@ -63,8 +63,8 @@ const (
 // Empty is the reason of documents without content.
 const Empty = "empty"
 
-// Of reads inputs to their end, or to that of ctx.
-func Of(ctx context.Context, inputs []*corpus.Input) Report {
+// Of reads inputs to their end, or to that of ctx. fits returns why a document would be refused as too large, or nil.
+func Of(ctx context.Context, inputs []*corpus.Input, fits func(corpus.Document) error) Report {
 	r := Report{LargestID: -1, LeftOut: map[string]Left{}, Problems: []string{}, Parts: map[string]int64{}}
 	lengths := &sample{}
 	last := map[uint32]int64{}
@@ -84,6 +84,10 @@ func Of(ctx context.Context, inputs []*corpus.Input) Report {
 			case len(d.Data) == 0:
 				r.leave(Empty, d.Path)
 			default:
+				if err := fits(d); err != nil {
+					r.leave(string(corpus.TooLarge), err.Error())
+					break
+				}
 				lengths.add(r.take(in, d, last))
 			}
 			if ctx.Err() != nil {
