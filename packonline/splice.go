@@ -19,6 +19,7 @@ import (
 //   - Fill exact: once little room is left, of the most related pieces those are taken that fill it exactly (splice_row.go). A root
 //     whose row can not be filled waits a little, and others are tried. Where that happens often, as with documents of one length,
 //     rows keep what is related and are padded (splice_padded.go).
+//   - A flush drafts related rows and packs others by length, so that it pads hardly more than bucket would (splice_flush.go).
 //   - Fill trim: the document that does not fit any more is cut, and what is left of it dropped.
 //   - invariant 5: questions for related pieces that have an answer are at most two for each piece of a row, and beside these one for
 //     every earned documents, once twice as many as may be asked in vain, and once those of one row. For every row at most roots have none, and
@@ -39,6 +40,10 @@ type splice struct {
 	padded   padded
 	ends     ends
 	balance  balance
+
+	// Of a flush, empty between calls.
+	other     *bucket // packs by length, nil before the first flush
+	otherRows aside   // what it made last
 }
 
 // spliceAges is the bound on ages, in pools, where none is configured.
@@ -206,25 +211,6 @@ func (p *splice) force(out *Rows) {
 			p.pad(n, out)
 		}
 	})
-}
-
-// drained is the part of the waiting pieces that a flush packs by length alone: they are too few to choose from, and what they cannot
-// fill is padded.
-const drained = 16
-
-// Flush goes on as before until few pieces are left. Where Fill is trim it does so to the end.
-func (p *splice) Flush(out *Rows) {
-	p.ready()
-	if p.config.Splice.Fill == "trim" {
-		for p.stock.pieces > 0 {
-			p.trim(p.draw(), out)
-		}
-		return
-	}
-	for few := p.stock.pieces / drained; p.stock.pieces > few; {
-		p.next(out)
-	}
-	p.byLength(func() { p.bucket.Flush(out) })
 }
 
 func (p *splice) AppendState(b []byte) []byte {
