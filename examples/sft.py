@@ -78,13 +78,13 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
         # Prompts have labels of -100 and so losses of 0. The losses of the rest are weighted, and divided by the labels on all ranks: the plan knows how many
         # these are, so that every rank divides by the same number without asking the others. DDP takes the mean over ranks: times their number it is the sum.
         losses = model(batch["input_ids"], batch["position_ids"], batch["segment_ids"], batch["labels"], reduction="none")
-        loss = (losses * batch["loss_weights"].flatten()).sum() / max(batch["num_loss_tokens_global"], 1)
-        (loss * world).backward()
+        loss = (losses * batch["loss_weights"].flatten()).sum() * world / max(batch["num_loss_tokens_global"], 1)
+        loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
         sums = by_source(losses, batch, len(loader.sources))  # of each source its losses, without weights, and how many
-        dist.all_reduce(loss := loss.detach())
+        dist.all_reduce(loss := loss.detach() / world)
         dist.all_reduce(sums)
         if first:
             means = " ".join(f"{name} {total / max(n, 1):.3f} of {n:.0f}" for name, total, n in zip(loader.sources, *sums.tolist()))

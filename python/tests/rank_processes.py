@@ -21,7 +21,11 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
 from waiting import wait_for
 
 from loaderd.torch import StepLoader
@@ -123,6 +127,54 @@ def mesh_peers(rank: int, world: int, folder: Path, url: str, steps: int) -> Non
                 assert everyone[0] == everyone[1]
                 log.write(json.dumps(row_digests(batch)) + "\n")
     leave()
+
+
+class Tiny(nn.Module):
+    """The smallest model with attention. It takes what those of the pages take."""
+
+    def __init__(self, vocabulary: int, longest: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens, self.positions = nn.Embedding(vocabulary, 8), nn.Embedding(longest, 8)
+
+    def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        x = (self.tokens(input_ids) + self.positions(position_ids))[:, None]
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask)[:, 0] @ self.tokens.weight.T
+
+
+class Gradients:
+    """Stands for an optimizer: keeps the gradients that it is given at each step, and changes no weight."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.kept = model, []
+
+    def step(self) -> None:
+        found = [p.grad for p in self.model.parameters()]
+        self.kept.append(torch.cat([(g.full_tensor() if hasattr(g, "full_tensor") else g).flatten() for g in found]))
+
+    def zero_grad(self) -> None:
+        for p in self.model.parameters():
+            p.grad = None
+
+
+def snippet_gradients(rank: int, world: int, folder: Path, url: str, given: tuple[str, str, int]) -> None:
+    """Runs the loop of a page on every rank; rank 0 saves the gradients of each step. `given`: snippet, the model's "wrapper" (none, ddp or fsdp), ids."""
+    snippet, wrapper, vocabulary = given
+    os.chdir(folder)
+    model: nn.Module = Tiny(vocabulary, 128).double()
+    if wrapper != "none":
+        join(rank, world, folder)
+    if wrapper == "ddp":
+        model = DistributedDataParallel(model)
+    elif wrapper == "fsdp":
+        model = fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
+    optimizer = Gradients(model)
+    names = {"model": model, "optimizer": optimizer}
+    exec(compile(snippet.replace("grpc://127.0.0.1:8815", url), "snippet", "exec"), names)
+    if rank == 0:
+        torch.save(torch.stack(optimizer.kept), folder / f"{wrapper}-{world}.pt")
+    if wrapper != "none":
+        leave()
 
 
 def join(rank: int, world: int, folder: Path) -> None:

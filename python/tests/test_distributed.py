@@ -3,12 +3,15 @@
 import json
 import random
 
+import numpy as np
 import pytest
-from rank_processes import Job, lock_step, mesh_peers, read_alone
-from tokenized import SETTINGS, documents, publish_tokens
+import torch
+from jobs import BLOCK, ROOT
+from rank_processes import Job, lock_step, mesh_peers, read_alone, snippet_gradients
+from tokenized import SETTINGS, TOKENIZER, VOCABULARY, documents, publish_tokens
 from waiting import wait_for
 
-from loaderd import Client
+from loaderd import Client, publish
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,29 @@ def test_lock_step(served, tmp_path, world):
     assert Job(lock_step, world, tmp_path, d.flight_url, {}).join() == [0] * world
     got = written(tmp_path)
     assert len(got) == len(steps) and all(map(same, got, steps))
+
+
+SNIPPETS = {"README": ("README.md", 0), "ten lines": ("docs/pytorch.md", 0), "accumulation": ("docs/pytorch.md", 1)}
+
+
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_Loss_GradientsEqualOnAnyNumberOfRanks(daemon, tmp_path, name):
+    """The loops of the pages: alone, and with DDP and FSDP on 2 and 4 ranks, which have different numbers of labels."""
+    d = daemon(SETTINGS | {"packing.pool": 16, "packing.hold": 0, "shuffle.window": 4})
+    masked = [{"ids": ids, "loss": (np.arange(len(ids)) >= len(ids) * (i % 3) / 2).tolist()} for i, ids in enumerate(documents(120))]
+    publish(masked, d.nats_url, source="web", tokenizer=TOKENIZER)
+    with Client(d.flight_url) as client:
+        client.seal()
+    page, number = SNIPPETS[name]
+    snippet = [block for source, block in BLOCK.findall((ROOT / page).read_text()) if not source and "loss_sum" in block][number]
+    prelude = "import torch\nfrom torch.nn.functional import cross_entropy\nfrom loaderd.torch import StepLoader\nfrom loaderd.torch.masks import dense_mask\n"
+    for wrapper, world in (("none", 1), ("ddp", 1), ("ddp", 2), ("ddp", 4), ("fsdp", 2)):
+        job = Job(snippet_gradients, world, tmp_path, d.flight_url, (prelude + snippet, wrapper, VOCABULARY))
+        assert job.join() == [0] * world
+    alone = torch.load(tmp_path / "none-1.pt")
+    assert len(alone) > 1 and alone.abs().sum(1).min() > 0
+    for file in tmp_path.glob("*-*.pt"):
+        torch.testing.assert_close(torch.load(file), alone, rtol=1e-9, atol=1e-12)
 
 
 def test_other_world_sizes(served, tmp_path):

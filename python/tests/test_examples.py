@@ -136,7 +136,7 @@ def test_page_for_pytorch(names, capsys):
             check_part(source, block)
         else:
             snippets.append(block)
-    assert len(snippets) == 4
+    assert len(snippets) == 5
     execute(snippets[0], names, "pytorch.md")
     end = names["loader"].step
     assert end > 4 and "saved" not in names
