@@ -260,7 +260,7 @@ func TestSituations(t *testing.T) {
 			if _, err := s.d.Run().SealSource(s.ctx, "math", ""); err != nil {
 				s.Fatal(err)
 			}
-			if _, err := s.d.Run().Mix(s.ctx, mixture.Change{Weights: map[string]float64{"code": 0, "math": 1}}, ""); err != nil {
+			if _, err := s.d.Run().Mix(s.ctx, loader.MixRequest{Change: mixture.Change{Weights: map[string]float64{"code": 0, "math": 1}}}); err != nil {
 				s.Fatal(err)
 			}
 			s.publish(100, "code")
