@@ -72,6 +72,10 @@ func TestDryRun(t *testing.T) {
 			})
 		})
 	}
+	few := corpusFolder(t, map[string]string{"a.txt": strings.Repeat("word ", 100) + "\xff"})
+	if code, out, stderr := imports(t, "--dry-run", few); code != exitOK || !strings.Contains(out, "replaced     1 byte") {
+		t.Errorf("bytes that are not UTF-8: exit %d, %s%s", code, out, stderr)
+	}
 	code, out, stderr := imports(t, "--dry-run", "--json", texts)
 	var r survey.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitFailed || r.Documents != 3 || r.LeftOut["bad record"].Count != 1 || !r.Complete {

@@ -141,6 +141,7 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 	fl.StringVar(&f.format, "format", string(corpus.Auto), "format of all files: auto (by content), text, jsonl, json, csv, parquet, arrow, mds, megatron, tokens, warc or tar")
 	fl.StringVar(&f.corpus.TextField, "text-column", "", `JSON field or column of the document (default "text", of token ids "ids")`)
 	fl.StringVar(&f.corpus.IDField, "id-column", "", "JSON field or column of the document's id; the daemon drops documents of an equal id")
+	fl.StringVar(&f.corpus.Encoding, "encoding", "", "encoding of text files: latin1, windows-1252, shift_jis, gb18030, utf-16, ... (default UTF-8; UTF-16 where a byte order mark says so)")
 	fl.StringVar(&f.corpus.CSV.Quoting, "csv-quoting", corpus.QuotingAuto, "whether quotes enclose fields of CSV and TSV: auto (by the whole table), on, or off (quotes are text, a line is a record)")
 	fl.StringVar(&f.corpus.CSV.Escape, "csv-escape", corpus.EscapeAuto, "what makes the next character of CSV and TSV text: auto (by the whole table), none or backslash")
 	fl.StringSliceVar(&f.meta, "meta", nil, "fields or columns that come along with documents: `NAME,...`, or NAME=COLUMN, with :string, :int64 or :float64 behind what is to become that")
@@ -235,6 +236,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	stop()
 
 	report.warn(repeatsWarning(sum.Repeated))
+	report.warn(replacedLine(sum.Replaced))
 	if sum.Documents > 0 && ctx.Err() == nil {
 		after := publishing.AudienceOf(ctx, p.Documents(), sum.LastSequence)
 		if len(after.Sealed) != len(before.Sealed) { // sealed since

@@ -30,6 +30,9 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	if err := f.corpus.Format.Check(); err != nil {
 		return fmt.Errorf("--format: %w", err)
 	}
+	if _, err := corpus.Encodings(f.corpus.Encoding); err != nil {
+		return fmt.Errorf("--encoding: %w", err)
+	}
 	if err := corpus.CheckQuoting(f.corpus.CSV.Quoting); err != nil {
 		return fmt.Errorf("--csv-quoting: %w", err)
 	}

@@ -102,6 +102,9 @@ func (f *publishFlags) surveyText(r survey.Report) string {
 		line("first", "%s", strings.TrimSuffix(r.First.Path+" "+r.First.ID, " "))
 		line("", "%s", f.firstText(r.First))
 	}
+	if replaced := replacedLine(r.Replaced); replaced != "" {
+		line("replaced", "%s", replaced)
+	}
 	for _, reason := range slices.Sorted(maps.Keys(r.LeftOut)) {
 		left := r.LeftOut[reason]
 		line("left out", "%s %s, the first: %s", quantity.Count(left.Count), reason, left.First)

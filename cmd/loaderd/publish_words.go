@@ -158,3 +158,12 @@ func unreadLine(runs []publishing.SealedRun) string {
 	}
 	return "not read by " + strings.Join(parts, ", nor by ")
 }
+
+// replacedLine says how many bytes were not UTF-8, empty for none.
+func replacedLine(r corpus.Replaced) string {
+	if r.Documents == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s: not UTF-8, U+FFFD in their place; the first in %s (--encoding names another encoding)",
+		quantity.Things(int(r.Bytes), "byte"), documentCount(r.Documents), r.First)
+}

@@ -16,6 +16,8 @@ type Pull struct {
 	Format     string `koanf:"format"`
 	TextColumn string `koanf:"text_column"`
 	IDColumn   string `koanf:"id_column"`
+	// Encoding is that of text objects; empty is UTF-8.
+	Encoding string `koanf:"encoding"`
 	// CSVQuoting and CSVEscape say how fields of CSV and TSV are written.
 	CSVQuoting string `koanf:"csv_quoting"`
 	CSVEscape  string `koanf:"csv_escape"`
@@ -46,6 +48,8 @@ func (v *validation) pull(c Config) {
 	v.check(len(p.From) == 0 || !c.Plan.Mixed(), "pull.from", p.From, "nothing, where there are sources: sources.NAME.from")
 	format := corpus.Format(p.Format)
 	v.check(format.Check() == nil && format != corpus.Megatron && format != corpus.MDS, "pull.format", p.Format, "a format of loaderd publish --format that is of single files")
+	_, err := corpus.Encodings(p.Encoding)
+	v.check(err == nil, "pull.encoding", p.Encoding, "the name of an encoding, such as latin1, shift_jis or utf-16, or nothing for UTF-8")
 	v.check(corpus.CheckQuoting(p.CSVQuoting) == nil, "pull.csv_quoting", p.CSVQuoting, "auto, on or off")
 	v.check(corpus.CheckEscape(p.CSVEscape) == nil, "pull.csv_escape", p.CSVEscape, "auto, none or backslash")
 	v.check(p.Follow >= 0 && (p.Follow == 0 || p.Follow >= time.Second), "pull.follow", p.Follow, "0, or 1s at least")

@@ -66,7 +66,7 @@ func (o Options) arrowSchema(schema *arrow.Schema) error {
 	for _, name := range []string{o.TextField, o.IDField} {
 		if at := schema.FieldIndices(name); len(at) > 1 {
 			return fmt.Errorf("column %q is there %d times", name, len(at))
-		} else if len(at) == 0 && name != "" {
+		} else if name != "" && columnType(schema.Fields(), name) == nil {
 			return o.missingColumn(name, names)
 		}
 	}
@@ -76,8 +76,7 @@ func (o Options) arrowSchema(schema *arrow.Schema) error {
 			return o.missingColumn(m.Column, names)
 		}
 	}
-	at := schema.FieldIndices(o.TextField)[0]
-	kind := schema.Field(at).Type
+	kind := columnType(schema.Fields(), o.TextField)
 	if o.Tokens && !isList(kind) || !o.Tokens && !isText(kind) {
 		want := "text"
 		if o.Tokens {
@@ -109,7 +108,7 @@ func (o Options) arrowRows(batch arrow.Record) (rows arrowRows, err error) {
 		}
 		return nil
 	}
-	rows = arrowRows{text: column(o.TextField), id: column(o.IDField), label: column("id"), path: column("path"), url: column("url")}
+	rows = arrowRows{text: columnAt(batch, o.TextField), id: columnAt(batch, o.IDField), label: column("id"), path: column("path"), url: column("url")}
 	if meta, ok := column("meta").(*array.Struct); ok {
 		if at, ok := meta.DataType().(*arrow.StructType).FieldIdx("path"); ok {
 			rows.metaPath = meta.Field(at)
@@ -132,6 +131,41 @@ func (o Options) arrowRows(batch arrow.Record) (rows arrowRows, err error) {
 		rows.meta[m.Column] = of.Field(at)
 	}
 	return rows, nil
+}
+
+// columnType is the type of a column, or of a field of structs by names with dots between them; nil where there is none.
+func columnType(fields []arrow.Field, name string) arrow.DataType {
+	first, rest, dotted := strings.Cut(name, ".")
+	for _, f := range fields {
+		if f.Name == name {
+			return f.Type
+		}
+		if of, ok := f.Type.(*arrow.StructType); ok && dotted && f.Name == first {
+			return columnType(of.Fields(), rest)
+		}
+	}
+	return nil
+}
+
+// columnAt is the column of a batch that columnType finds.
+func columnAt(batch arrow.Record, name string) arrow.Array {
+	fields, at := batch.Schema().Fields(), batch.Column
+	for fields != nil {
+		first, rest, dotted := strings.Cut(name, ".")
+		i := slices.IndexFunc(fields, func(f arrow.Field) bool { return f.Name == name })
+		if i >= 0 {
+			return at(i)
+		}
+		if i = slices.IndexFunc(fields, func(f arrow.Field) bool { return f.Name == first }); i < 0 || !dotted {
+			return nil
+		}
+		of, ok := at(i).(*array.Struct)
+		if !ok {
+			return nil
+		}
+		name, fields, at = rest, of.DataType().(*arrow.StructType).Fields(), of.Field
+	}
+	return nil
 }
 
 // jsonAt is a value as JSON.

@@ -34,8 +34,8 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// open returns the decompressed bytes of a file.
-func (in *Input) open(ctx context.Context, s source) (*decompressed, error) {
+// openBytes returns the decompressed bytes of a file.
+func (in *Input) openBytes(ctx context.Context, s source) (*decompressed, error) {
 	if s.pipe {
 		r, err := openWaiting(ctx, in.stdin, s.origin)
 		if err != nil {
@@ -199,6 +199,8 @@ func isBzip2(r *bufio.Reader) bool {
 // decompressed reads what a file holds.
 type decompressed struct {
 	r      io.Reader
+	head   []byte // was read already
+	failed error  // of r, behind head
 	format string // of the compression, empty for none
 	close  func() error
 	// onDamage is called with damage of gzip data, behind which the reading continues with the next member, and with the range of offsets that cannot be
@@ -208,6 +210,9 @@ type decompressed struct {
 
 // end yields what was left out of a file that is read to its end.
 func (d *decompressed) end(s source, yield yielder) bool {
+	if text, ok := d.r.(decodedReader); ok {
+		return text.of.end(s, yield)
+	}
 	if members, ok := d.r.(*gzipMembers); ok && members.trailing > 0 {
 		err := fmt.Errorf("%d bytes behind the end of the gzip data are not gzip data", members.trailing)
 		return yield(Document{}, &SkipError{Reason: Trailing, Path: s.path, Err: err})
@@ -222,7 +227,14 @@ func (d *decompressed) Read(p []byte) (n int, err error) {
 			n, err = 0, broken(d.format, fmt.Errorf("%v", v))
 		}
 	}()
-	n, err = d.r.Read(p)
+	if len(d.head) > 0 {
+		n = copy(p, d.head)
+		d.head = d.head[n:]
+		return n, nil
+	}
+	if err, d.failed = d.failed, nil; err == nil {
+		n, err = d.r.Read(p)
+	}
 	for damage := (*damageError)(nil); d.onDamage != nil && errors.As(err, &damage); {
 		members := d.r.(*gzipMembers) // which alone has such errors
 		d.onDamage(broken(d.format, err), damage.from, members.offset)

@@ -72,6 +72,8 @@ type Options struct {
 	Vocabulary int
 	// Cut says where documents end in files of token ids, which do not say it themselves.
 	Cut tokenfiles.Cut
+	// Encoding of text files, by a name that Encodings takes; empty is UTF-8, or UTF-16 where the file begins with its byte order mark.
+	Encoding string
 	// CSV says how fields of tables are written.
 	CSV CSVOptions
 	// TokenType is how ids lie in files of token ids without a header; of a column of bytes, too. The zero value is for none.
@@ -105,6 +107,8 @@ type Document struct {
 	// Loss are lengths of runs of tokens, in turns with and without a loss, where the record says so of its tokens; Weight is the factor of the loss, nil for 1.
 	Loss   []int32
 	Weight *float32
+	// Replaced is how many bytes were not UTF-8, in place of which Data has U+FFFD.
+	Replaced int
 	// Meta is a JSON object of those values of Options.Meta that the document has, empty for none.
 	Meta string
 }
@@ -123,7 +127,7 @@ const (
 	TooLarge   Reason = "too large"
 	HTML       Reason = "html"     // a record of a web archive; of HTML no text is made
 	Media      Reason = "media"    // a record of a web archive that is neither text nor HTML
-	Encoding   Reason = "encoding" // a text of a web archive in another encoding than UTF-8
+	Encoding   Reason = "encoding" // a text of a web archive or of a folder in another encoding than UTF-8
 	Damaged    Reason = "damaged"  // a part of a web archive that is not a record
 	Trailing   Reason = "trailing" // bytes behind the end of compressed data
 )
@@ -160,6 +164,7 @@ type Input struct {
 	Part string
 
 	format  Format // Auto: is looked up when the input is read
+	reading Format // of the file that is read
 	files   []source
 	skipped []*SkipError
 	folder  bool
@@ -210,7 +215,7 @@ type yielder func(Document, error) bool
 // for a pipe or standard input with ctx's error.
 func (in *Input) Documents(ctx context.Context) iter.Seq2[Document, error] {
 	return func(yield func(Document, error) bool) {
-		yield = in.options.known(yield)
+		yield = in.utf8(in.options.known(yield))
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		in.read.Store(0)
@@ -268,6 +273,7 @@ func (in *Input) body(ctx context.Context, s source, r *decompressed, yield yiel
 			return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
 		}
 	}
+	in.reading = format
 	switch format {
 	case Parquet: // what was read of it is its beginning alone
 		return in.parquet(ctx, s, yield)

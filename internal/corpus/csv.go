@@ -99,7 +99,7 @@ func (in *Input) rereads(s source) bool { return !s.pipe && s.object == nil }
 func (in *Input) detect(ctx context.Context, s source, t table, head []byte, whole bool) (d dialect, sure bool,
 	err error) {
 	if in.rereads(s) {
-		var look Input // whose reading counts nothing
+		look := Input{options: in.options} // whose reading counts nothing
 		return in.options.detect(func() (io.ReadCloser, error) { return look.open(ctx, s) }, t, false)
 	}
 	if !whole {
@@ -206,7 +206,7 @@ func (o Options) csvDocument(record *csvRecord, columns map[string]int) (Documen
 	d := Document{Data: []byte(text)}
 	switch {
 	case !utf8.ValidString(text):
-		return Document{}, bad("column %s: not valid UTF-8", strconv.Quote(o.TextField))
+		return Document{}, bad("column %s: not valid UTF-8 (--encoding names another encoding)", strconv.Quote(o.TextField))
 	case int64(len(text)) > o.MaxDocument:
 		return Document{}, o.tooLarge(len(text))
 	}

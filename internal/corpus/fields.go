@@ -38,7 +38,7 @@ func (in *Input) Fields(ctx context.Context) (fields []Field, err error) {
 	default:
 		return nil, nil
 	}
-	var look Input // whose reading counts nothing
+	look := Input{options: in.options} // whose reading counts nothing
 	r, err := look.open(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.origin, err)

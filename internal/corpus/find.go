@@ -53,6 +53,9 @@ func (o Options) filled() (Options, error) {
 	if err := o.Format.Check(); err != nil {
 		return o, err
 	}
+	if _, err := Encodings(o.Encoding); err != nil {
+		return o, err
+	}
 	if o.MaxDocument <= 0 {
 		o.MaxDocument = defaultMaxDocument
 	}
@@ -271,8 +274,8 @@ type inputBuilder struct {
 func newInput(name string, f Format, o Options) inputBuilder {
 	sum := sha256.New()
 	_, _ = fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%t\x00", f, o.TextField, o.IDField, o.Tokens)
-	if o.CSV != (CSVOptions{}) {
-		_, _ = fmt.Fprintf(sum, "%v\x00", o.CSV)
+	if o.CSV != (CSVOptions{}) || o.Encoding != "" {
+		_, _ = fmt.Fprintf(sum, "%v\x00%s\x00", o.CSV, o.Encoding)
 	}
 	if len(o.Meta) > 0 {
 		_, _ = fmt.Fprintf(sum, "%v\x00", o.Meta)

@@ -72,7 +72,7 @@ func FuzzCSV(f *testing.F) {
 // What the standard library reads as JSON is read as it reads it, whatever the lines.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{oneArray, pretty, follow, "[]", "[1,", `{"text":"\""}`, `[{"text":"]"},[{"text":1}]]`, `"x" 1 null`, "[{}{}]", "\xef\xbb\xbf[]",
-		`{"text":"a"}]`} {
+		`{"text":"a"}]`, `[{"a":NaN,"text":"-Infinity \\" NaN"},{"text":Infinity}]`, "{\n\"text\":1}\ufeff{\"a\":-Infinity}"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

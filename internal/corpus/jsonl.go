@@ -15,8 +15,8 @@ const lineFactor = 6
 // recordLimit bounds what is read of one record.
 func (o Options) recordLimit() int64 { return lineFactor*o.MaxDocument + 64<<10 }
 
-// jsonl yields a document a line of body, which is what r has and what was looked at already. Blank lines are not documents. A line that is not one is a
-// *SkipError with its number.
+// jsonl yields a document a line of body, which is what r has and what was looked at already. Blank lines are not
+// documents. A line that is not one is a *SkipError with its number.
 func (in *Input) jsonl(ctx context.Context, s source, r *decompressed, body io.Reader, yield yielder) bool {
 	places := in.places(r)
 	if places && s.object != nil && in.from.Offset > 0 {
@@ -38,11 +38,12 @@ func (in *Input) jsonl(ctx context.Context, s source, r *decompressed, body io.R
 			return next(d, err)
 		}
 	}
-	return in.eachLine(s, lines, 0, yield, in.options.parse)
+	return in.eachLine(s, lines, yield)
 }
 
-// eachLine yields a document a line behind the first header lines. Blank lines are not documents.
-func (in *Input) eachLine(s source, lines *lineReader, header int64, yield yielder, parse func(line []byte) (Document, error)) bool {
+// eachLine yields a document a line. Blank lines are not documents. Each line may begin with byte order marks, as
+// where files were joined.
+func (in *Input) eachLine(s source, lines *lineReader, yield yielder) bool {
 	for {
 		line, err := lines.next()
 		if err == io.EOF {
@@ -52,17 +53,15 @@ func (in *Input) eachLine(s source, lines *lineReader, header int64, yield yield
 		if err != nil && !errors.Is(err, errLongLine) {
 			return yield(Document{}, fmt.Errorf("read %s:%d: %w", s.origin, number, err)) && false
 		}
-		if number == 1 {
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
-		}
-		if number <= header || err == nil && len(bytes.TrimSpace(line)) == 0 {
+		line = bytes.TrimLeft(line, "\ufeff")
+		if err == nil && len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		var d Document
 		if err != nil {
 			err = &badRecord{TooLarge, err}
 		} else {
-			d, err = parse(line)
+			d, err = in.options.parse(line)
 		}
 		if err != nil {
 			if !s.skip(yield, number, err) {

@@ -61,7 +61,7 @@ func extension(name string) string {
 
 // lookAt finds the format of a file. In a folder, a *SkipError is a file that is left out.
 func lookAt(s source, o Options) (Format, error) {
-	var in Input
+	in := Input{options: o}
 	r, err := in.open(context.Background(), s)
 	if err != nil {
 		return "", err
@@ -156,12 +156,12 @@ var kinds = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JS
 func (h head) format(s source, o Options) (Format, error) {
 	promise, loose := promised(s.name())
 	loose = loose || s.pipe
-	data := bytes.TrimPrefix(h.data, []byte("\xef\xbb\xbf"))
+	data := bytes.TrimLeft(h.data, "\ufeff")
 	is := h.columns()
 	if is == "" && o.TokenType.Size > 0 && (promise == "" || promise == Tokens) {
 		is = Tokens
 	}
-	if is == "" && !isBinary(data) {
+	if is == "" && (!isBinary(data) || promise == JSONL && beginsObject(bytes.TrimLeft(data, " \t\r\n"))) {
 		is = h.lines(data, promise, loose, o)
 	}
 	wants := promise
@@ -251,7 +251,7 @@ func (h head) lines(data []byte, promise Format, loose bool, o Options) Format {
 	trimmed := bytes.TrimLeft(data, " \t\r\n")
 	switch promise {
 	case CSV:
-		if h.json(trimmed) != "" && json.Valid(firstLine(trimmed)) {
+		if h.json(trimmed) != "" && validJSON(firstLine(trimmed)) {
 			return JSONL
 		}
 		return CSV
@@ -297,9 +297,9 @@ func (h head) json(data []byte) Format {
 	first, rest := firstLine(data), bytes.TrimSpace(afterLine(data))
 	whole := h.whole || len(first) < len(data)
 	switch {
-	case data[0] == '{' && (!whole || json.Valid(first) || h.someObject(afterLine(data))):
+	case data[0] == '{' && (!whole || validJSON(first) || h.someObject(afterLine(data))):
 		return JSONL
-	case data[0] == '[' && whole && json.Valid(first) && len(rest) > 0:
+	case data[0] == '[' && whole && validJSON(first) && len(rest) > 0:
 		return JSONL // lists, which no line is to be
 	case data[0] == '{' || data[0] == '[':
 		return JSON
@@ -313,7 +313,7 @@ func (h head) json(data []byte) Format {
 func (h head) someObject(data []byte) bool {
 	for len(data) > 0 {
 		line := firstLine(data)
-		if len(line) > 0 && line[0] == '{' && json.Valid(line) {
+		if len(line) > 0 && line[0] == '{' && validJSON(line) {
 			return true
 		}
 		data = afterLine(data)
@@ -332,8 +332,11 @@ func (h head) hasText(data []byte, f Format, o Options) error {
 	for {
 		raw, _, err := v.next()
 		var fields map[string]json.RawMessage
+		if err == nil {
+			fields, err = object(raw)
+		}
 		switch {
-		case err == nil && json.Unmarshal(raw, &fields) == nil:
+		case err == nil:
 			if o.has(fields) {
 				return nil
 			}
@@ -358,20 +361,20 @@ func (o Options) missing(name, has string) error {
 }
 
 func (o Options) isDocument(line []byte) bool {
-	var fields map[string]json.RawMessage
-	return json.Unmarshal(line, &fields) == nil && o.has(fields)
+	fields, err := object(line)
+	return err == nil && o.has(fields)
 }
 
 // has reports whether a record has a text, in parts or not, or tokens where these are asked for.
 func (o Options) has(fields map[string]json.RawMessage) bool {
-	_, whole := fields[o.TextField]
+	_, whole := within(fields, o.TextField)
 	_, parts := fields["parts"]
 	return whole || parts && !o.Tokens
 }
 
 func firstLine(data []byte) []byte {
 	line, _, _ := bytes.Cut(data, []byte("\n"))
-	return bytes.TrimSpace(line)
+	return bytes.TrimSpace(bytes.TrimLeft(line, "\ufeff"))
 }
 
 func afterLine(data []byte) []byte {

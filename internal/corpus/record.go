@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -55,10 +56,10 @@ func (s source) give(yield yielder, d Document) bool {
 // parse reads one JSON object. Its error is a *badRecord.
 func (o Options) parse(raw []byte) (Document, error) {
 	if !utf8.Valid(raw) {
-		return Document{}, bad("not valid UTF-8")
+		return Document{}, bad("not valid UTF-8 (--encoding names another encoding)")
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
+	fields, err := object(raw)
+	if err != nil {
 		return Document{}, notObject(err)
 	}
 	d, err := o.content(fields)
@@ -78,7 +79,7 @@ func (o Options) parse(raw []byte) (Document, error) {
 	if o.IDField == "" {
 		return d, nil
 	}
-	value, ok := fields[o.IDField]
+	value, ok := within(fields, o.IDField)
 	if !ok {
 		return Document{}, bad("no field %q; it has %s", o.IDField, keys(fields))
 	}
@@ -88,9 +89,69 @@ func (o Options) parse(raw []byte) (Document, error) {
 	return d, o.checkID(d.ID)
 }
 
+// object reads a JSON object. NaN, Infinity and -Infinity, which other writers of JSON leave in numbers, are values that nothing takes.
+func object(raw []byte) (fields map[string]json.RawMessage, err error) {
+	if err = json.Unmarshal(raw, &fields); err != nil {
+		if finite := withoutInfinities(raw); finite != nil {
+			fields = nil
+			err = json.Unmarshal(finite, &fields)
+		}
+	}
+	return fields, err
+}
+
+// validJSON is json.Valid for JSON with NaN, Infinity and -Infinity.
+func validJSON(raw []byte) bool {
+	if json.Valid(raw) {
+		return true
+	}
+	finite := withoutInfinities(raw)
+	return finite != nil && json.Valid(finite)
+}
+
+// withoutInfinities returns JSON with an empty object in place of each NaN, Infinity and -Infinity, at the same places otherwise; nil where there is none.
+func withoutInfinities(raw []byte) (out []byte) {
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case '-', 'I', 'N':
+			for _, name := range []string{"NaN", "Infinity", "-Infinity"} {
+				if !bytes.HasPrefix(raw[i:], []byte(name)) {
+					continue
+				}
+				if out == nil {
+					out = bytes.Clone(raw)
+				}
+				copy(out[i:], "{}        "[:len(name)])
+				i += len(name) - 1
+				break
+			}
+		}
+	}
+	return out
+}
+
+// within finds a field, by its name or by names with dots between them.
+func within(fields map[string]json.RawMessage, name string) (json.RawMessage, bool) {
+	value, ok := fields[name]
+	if first, rest, dotted := strings.Cut(name, "."); !ok && dotted {
+		inner, err := object(fields[first])
+		if err != nil {
+			return nil, false
+		}
+		return within(inner, rest)
+	}
+	return value, ok
+}
+
 // content is the document that a record's text, parts or tokens make.
 func (o Options) content(fields map[string]json.RawMessage) (d Document, err error) {
-	value, ok := fields[o.TextField]
+	value, ok := within(fields, o.TextField)
 	parts, inParts := fields["parts"]
 	switch {
 	case !ok && inParts && !o.Tokens:

@@ -21,7 +21,7 @@ func (in *Input) text(s source, r io.Reader, yield yielder) bool {
 	if int64(len(data)) > in.options.MaxDocument {
 		return s.skip(yield, 0, &badRecord{TooLarge, fmt.Errorf("document is larger than %d bytes", in.options.MaxDocument)})
 	}
-	return s.give(yield, Document{Label: short(s.given), Data: data})
+	return s.give(yield, Document{Label: short(s.given), Data: bytes.TrimLeft(data, "\ufeff")})
 }
 
 // readText reads the file, or so much of it that it is too large, or that it is no text.

@@ -197,9 +197,6 @@ func (v *valueReader) keep(c byte) {
 func (v *valueReader) space() (byte, error) {
 	if v.line == 0 {
 		v.line = 1
-		if bom, _ := v.r.Peek(3); string(bom) == "\xef\xbb\xbf" {
-			_, _ = v.r.Discard(3) // it is there
-		}
 	}
 	for {
 		c, err := v.r.ReadByte()
@@ -210,6 +207,11 @@ func (v *valueReader) space() (byte, error) {
 		case '\n':
 			v.line++
 		case ' ', '\t', '\r':
+		case "\ufeff"[0]:
+			if rest, _ := v.r.Peek(2); string(rest) != "\ufeff"[1:] {
+				return c, nil
+			}
+			_, _ = v.r.Discard(2) // a byte order mark
 		default:
 			return c, nil
 		}

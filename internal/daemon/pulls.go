@@ -60,7 +60,7 @@ func (d *Daemon) newPulls(ctx context.Context, c config.Config, holder planlog.H
 		docs, source := d.pulledInto(c, name)
 		o := pulling.Options{Source: source, Shown: name, From: streams[name], Follow: c.Pull.Follow, Log: log,
 			How: pulling.How{Format: corpus.Format(c.Pull.Format), TextField: c.Pull.TextColumn, IDField: c.Pull.IDColumn, Tokens: c.Tokenizer.Name == config.TokenizerNone,
-				CSVQuoting: c.Pull.CSVQuoting, CSVEscape: c.Pull.CSVEscape, SkipBad: c.Pull.SkipBad, SkipTooLarge: c.Pull.SkipTooLarge},
+				Encoding: c.Pull.Encoding, CSVQuoting: c.Pull.CSVQuoting, CSVEscape: c.Pull.CSVEscape, SkipBad: c.Pull.SkipBad, SkipTooLarge: c.Pull.SkipTooLarge},
 			OnComplete: func(ctx context.Context, _ uint64) (err error) {
 				if name == "" {
 					_, err = d.run.Seal(ctx)

@@ -228,6 +228,7 @@ func (p *Publishing) document(ctx context.Context, to order, d corpus.Document, 
 	if err != nil {
 		return true, err
 	}
+	p.summary.Replaced.Add(d)
 	p.offered.Add(1)
 	p.offeredBytes.Add(int64(len(d.Data)))
 	return true, nil

@@ -21,6 +21,7 @@ type Summary struct {
 	Duplicates     int64            `json:"duplicates"` // in the stream already; inputs that were complete are not read and not counted
 	Already        int64            `json:"already"`    // in the stream already, of inputs that were complete
 	Skipped        map[string]int64 `json:"skipped"`    // documents and files left out, by reason
+	Replaced       corpus.Replaced  `json:"replaced"`   // bytes of texts that are not UTF-8
 	LastSequence   uint64           `json:"last_sequence"`
 	Seconds        float64          `json:"seconds"`
 	WaitedSeconds  float64          `json:"waited_seconds"` // for a full stream or a lost connection

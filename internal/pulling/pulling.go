@@ -45,6 +45,7 @@ type How struct {
 	Format       corpus.Format `json:"format"`
 	TextField    string        `json:"text_column"`
 	IDField      string        `json:"id_column"`
+	Encoding     string        `json:"encoding"`
 	CSVQuoting   string        `json:"csv_quoting"`
 	CSVEscape    string        `json:"csv_escape"`
 	Tokens       bool          `json:"tokens"`

@@ -106,7 +106,7 @@ func (r *reading) object(ctx context.Context) error {
 	o := r.f.listing[r.at.Object]
 	how := r.f.how
 	in, err := corpus.Object(o, corpus.Options{
-		Format: how.Format, TextField: how.TextField, IDField: how.IDField, CSV: corpus.CSVOptions{Quoting: how.CSVQuoting, Escape: how.CSVEscape},
+		Format: how.Format, TextField: how.TextField, IDField: how.IDField, Encoding: how.Encoding, CSV: corpus.CSVOptions{Quoting: how.CSVQuoting, Escape: how.CSVEscape},
 		Tokens: how.Tokens, MaxDocument: how.MaxDocument, Stores: r.f.stores,
 	})
 	if err != nil {
@@ -114,6 +114,13 @@ func (r *reading) object(ctx context.Context) error {
 	}
 	in.From(corpus.Place(r.at.Place))
 	passed := int64(0)
+	var replaced corpus.Replaced
+	defer func() {
+		if replaced.Documents > 0 && r.skip == 0 {
+			r.f.log.Warn("text that is not UTF-8: bytes became U+FFFD (pull.encoding names another encoding)", "object", o.URL,
+				"documents", replaced.Documents, "bytes", replaced.Bytes)
+		}
+	}()
 	for d, err := range in.Documents(ctx) {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -125,6 +132,7 @@ func (r *reading) object(ctx context.Context) error {
 		if passed++; in.Passed()+passed <= r.at.Entry {
 			continue // behind the record
 		}
+		replaced.Add(d)
 		if err := r.entry(ctx, in, d, err != nil || len(d.Data) == 0); err != nil {
 			return err
 		}

@@ -25,6 +25,7 @@ type Report struct {
 	Lengths   Lengths          `json:"lengths"` // of documents: tokens, or bytes of text
 	First     *First           `json:"first,omitempty"`
 	LeftOut   map[string]Left  `json:"left_out"` // by reason
+	Replaced  corpus.Replaced  `json:"replaced"` // bytes of texts that are not UTF-8
 	Problems  []string         `json:"problems"` // what would end the publishing
 	Parts     map[string]int64 `json:"parts,omitempty"`
 	Complete  bool             `json:"complete"` // everything was read
@@ -135,6 +136,7 @@ const lastMost = 1 << 16
 // take counts a document and returns its length.
 func (r *Report) take(in *corpus.Input, d corpus.Document, last map[uint32]int64) int {
 	r.Documents++
+	r.Replaced.Add(d)
 	if in.Part != "" {
 		r.Parts[in.Part]++
 	}

@@ -1,8 +1,9 @@
-"""CSV and TSV as `loaderd publish` reads them, beside Python's csv, pandas and pyarrow."""
+"""Text files as `loaderd publish` reads them, beside Python's csv, json and codecs, pandas and pyarrow."""
 
 import asyncio
 import csv
 import io
+import json
 import random
 import subprocess
 from collections.abc import Callable
@@ -170,3 +171,59 @@ def test_written_tables_are_detected(daemon: Daemon, tmp_path: Path) -> None:
             )
         expected += texts
     assert published(daemon, paths, "written") == expected
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "shift_jis", "gb18030", "utf-16", "utf-16-be"])
+def test_encodings(daemon: Daemon, tmp_path: Path, encoding: str) -> None:
+    name = {"cp1252": "latin1", "shift_jis": "shift_jis", "gb18030": "gb18030", "utf-16": "", "utf-16-be": "utf-16be"}[
+        encoding
+    ]
+    rng, letters = random.Random(encoding), "ab\n c" + ("é€" if encoding == "cp1252" else "日本")
+    texts = ["".join(rng.choices(letters, k=rng.randint(1, 40))) for _ in range(20)]
+    (tmp_path / "a.jsonl").write_bytes(
+        "".join(json.dumps({"text": t}, ensure_ascii=False) + "\n" for t in texts).encode(encoding)
+    )
+    (tmp_path / "b.txt").write_bytes(texts[0].encode(encoding))
+    flags = ["--encoding", name] if name else []
+    assert published(daemon, [tmp_path / "a.jsonl", tmp_path / "b.txt"], encoding, *flags) == [*texts, texts[0]]
+
+
+def test_bytes_that_are_not_utf8(daemon: Daemon, tmp_path: Path) -> None:
+    """They become what Python's decoder makes of them."""
+    rng, paths, expected = random.Random(9), [], []
+    for i in range(FILES):
+        data = bytearray(("é日😀 word\n" * 200).encode())
+        for _ in range(rng.randint(1, 8)):
+            at = rng.randrange(len(data))
+            data[at : at + 1] = rng.choice([b"", b"\xff", b"\xc3", b"\xf0\x9f", b"\xed\xa0\x80", b"\xe2\x82"])
+        paths.append(tmp_path / f"{i:03}.txt")
+        paths[-1].write_bytes(data)
+        expected.append(bytes(data).decode(errors="replace"))
+    assert published(daemon, paths, "bytes") == expected
+
+
+def test_json_as_python_writes_it(daemon: Daemon, tmp_path: Path) -> None:
+    rng, values = (
+        random.Random(10),
+        [
+            float("nan"),
+            float("inf"),
+            float("-inf"),
+            1.5,
+            "NaN",
+            'a "-Infinity',
+            None,
+            [float("nan")],
+            {"a": float("inf")},
+        ],
+    )
+    texts = [f"text {i} NaN" for i in range(200)]
+    lines = [
+        json.dumps({"a": rng.choice(values), "doc": {"x": rng.choice(values), "text": text}, "z": rng.choice(values)})
+        for text in texts
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    (tmp_path / "b.json").write_text(f"[{','.join(lines)}]")
+    assert (
+        published(daemon, [tmp_path / "a.jsonl", tmp_path / "b.json"], "json", "--text-column", "doc.text") == texts * 2
+    )

@@ -1,0 +1,167 @@
+package corpus
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/htmlindex"
+	"golang.org/x/text/encoding/unicode"
+)
+
+// replacedShare is how many bytes of a document there must be for each one that is not UTF-8 and is replaced.
+const replacedShare = 100
+
+// Encodings finds an encoding by its name, as browsers do: latin1, windows-1252, shift_jis, gb18030, utf-16, ... The
+// empty name is UTF-8.
+func Encodings(name string) (encoding.Encoding, error) {
+	if name == "" {
+		return unicode.UTF8, nil
+	}
+	e, err := htmlindex.Get(name)
+	if err != nil {
+		return nil,
+			fmt.Errorf("no encoding %q: want a name such as latin1, windows-1252, shift_jis, gb18030 or utf-16", name)
+	}
+	return e, nil
+}
+
+// open returns the bytes of a file, decompressed, and in UTF-8 where it is text in UTF-16 with a byte order mark or
+// in Options.Encoding.
+func (in *Input) open(ctx context.Context, s source) (*decompressed, error) {
+	d, err := in.openBytes(ctx, s)
+	if err != nil || s.shard != nil || in.options.Tokens || in.options.TokenType.Size > 0 {
+		return d, err
+	}
+	look := len("\xff\xfe")
+	if in.options.Encoding != "" {
+		look = 512
+	}
+	if e := in.options.encodingOf(d.peek(look)); e != nil {
+		return &decompressed{r: decodedReader{e.NewDecoder().Reader(d), d}, format: decodedFormat, close: d.Close}, nil
+	}
+	return d, nil
+}
+
+// decodedReader reads the text of a file that is in another encoding than UTF-8.
+type decodedReader struct {
+	io.Reader
+	of *decompressed
+}
+
+// peek returns the first bytes, as many as asked for or more, unless there are less or an error follows, which the next read returns.
+func (d *decompressed) peek(n int) []byte {
+	if body, ok := d.r.(*bufio.Reader); ok {
+		head, _ := body.Peek(n)
+		return head
+	}
+	d.head = make([]byte, 0, headBytes)
+	for len(d.head) < n && d.failed == nil {
+		d.more()
+	}
+	return d.head
+}
+
+// more reads more into head.
+func (d *decompressed) more() {
+	defer func() {
+		if v := recover(); v != nil { // as in Read
+			d.failed = fmt.Errorf("%v", v)
+		}
+	}()
+	var n int
+	n, d.failed = d.r.Read(d.head[len(d.head):cap(d.head)])
+	d.head = d.head[:len(d.head)+n]
+}
+
+// decodedFormat marks bytes that were decoded, in which no place of the file is known.
+const decodedFormat = "decoded"
+
+// encodingOf is the encoding of text that begins with data, nil for UTF-8 and for what is no text.
+func (o Options) encodingOf(data []byte) encoding.Encoding {
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		return unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM)
+	}
+	if o.Encoding == "" || (head{data: data}).columns() != "" {
+		return nil
+	}
+	e, err := Encodings(o.Encoding)
+	if err != nil || e == unicode.UTF8 {
+		return nil
+	}
+	return e
+}
+
+// utf8 makes texts UTF-8: bytes that are not become U+FFFD and are counted. A text with more of them than its share
+// is no document.
+func (in *Input) utf8(yield yielder) yielder {
+	return func(d Document, err error) bool {
+		if err != nil || d.Parts || in.Tokens() || in.reading == Tokens {
+			return yield(d, err)
+		}
+		bad := invalid(d.Data)
+		if bad == 0 {
+			return yield(d, nil)
+		}
+		if bad*replacedShare > len(d.Data) {
+			reason := BadRecord
+			if in.folder && in.format == Text {
+				reason = Encoding
+			}
+			return yield(Document{}, &SkipError{Reason: reason, Path: d.Path, Origin: d.Origin, Err: fmt.Errorf(
+				"%d of %d bytes are not UTF-8, more than 1 in %d (--encoding names another encoding)", bad,
+				len(d.Data), replacedShare)})
+		}
+		d.Replaced = bad
+		d.Data = replaceInvalid(d.Data)
+		return yield(d, nil)
+	}
+}
+
+// invalid counts the bytes that are not UTF-8.
+func invalid(text []byte) (n int) {
+	if utf8.Valid(text) {
+		return 0
+	}
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if r == utf8.RuneError && size == 1 {
+			n++
+		}
+		text = text[size:]
+	}
+	return n
+}
+
+// replaceInvalid replaces bytes that are not UTF-8 by U+FFFD, a character cut short by one, as Python and browsers do.
+func replaceInvalid(text []byte) []byte {
+	out, err := unicode.UTF8.NewDecoder().Bytes(text)
+	if err != nil {
+		panic(err) // it replaces all there may be
+	}
+	return out
+}
+
+// Replaced counts the bytes of documents that were not UTF-8, in place of which there is U+FFFD. Other programs read
+// its JSON.
+type Replaced struct {
+	Documents int64  `json:"documents"`
+	Bytes     int64  `json:"bytes"`
+	First     string `json:"first,omitempty"` // path of the first of the documents
+}
+
+// Add counts those of a document.
+func (r *Replaced) Add(d Document) {
+	if d.Replaced == 0 {
+		return
+	}
+	if r.Documents == 0 {
+		r.First = d.Path
+	}
+	r.Documents++
+	r.Bytes += int64(d.Replaced)
+}
