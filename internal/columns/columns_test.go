@@ -19,6 +19,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/compress"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
+	"github.com/pierrec/lz4/v4"
+
 	"loaderd/internal/columns"
 )
 
@@ -144,6 +146,48 @@ var variants = map[string][]parquet.WriterProperty{
 	"delta": {parquet.WithDictionaryDefault(false), parquet.WithEncodingFor("text", parquet.Encodings.DeltaByteArray),
 		parquet.WithEncodingFor("n", parquet.Encodings.DeltaBinaryPacked)},
 	"delta length": {parquet.WithDictionaryDefault(false), parquet.WithEncodingFor("text", parquet.Encodings.DeltaLengthByteArray)},
+}
+
+// lz4Codec writes pages of LZ4, which Arrow's library does not. A page of Hadoop's is two blocks.
+type lz4Codec struct{ hadoop bool }
+
+func (lz4Codec) NewReader(io.Reader) io.ReadCloser  { panic("pages are decoded by package columns") }
+func (lz4Codec) NewWriter(io.Writer) io.WriteCloser { panic("pages are encoded at once") }
+func (lz4Codec) NewWriterLevel(io.Writer, int) (io.WriteCloser, error) {
+	panic("pages are encoded at once")
+}
+func (lz4Codec) Decode([]byte, []byte) []byte                { panic("pages are decoded by package columns") }
+func (lz4Codec) CompressBound(n int64) int64                 { return int64(lz4.CompressBlockBound(int(n))) + 24 }
+func (c lz4Codec) EncodeLevel(dst, src []byte, _ int) []byte { return c.Encode(dst, src) }
+func (c lz4Codec) Encode(_, src []byte) (out []byte) {
+	blocks := [][]byte{src}
+	if c.hadoop {
+		blocks = [][]byte{src[:len(src)/2], src[len(src)/2:]}
+	}
+	for _, block := range blocks {
+		var z lz4.CompressorHC // which never gives up
+		encoded := make([]byte, lz4.CompressBlockBound(len(block)))
+		n, err := z.CompressBlock(block, encoded)
+		if err != nil {
+			panic(err)
+		}
+		if c.hadoop {
+			out = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(out, uint32(len(block))), uint32(n))
+		}
+		out = append(out, encoded[:n]...)
+	}
+	return out
+}
+
+// rawLZ4 is LZ4_RAW.
+const rawLZ4 = compress.Compression(7)
+
+func init() {
+	compress.RegisterCodec(rawLZ4, lz4Codec{})
+	compress.RegisterCodec(compress.Codecs.Lz4, lz4Codec{hadoop: true})
+	variants["lz4 raw"] = []parquet.WriterProperty{parquet.WithCompression(rawLZ4)}
+	variants["lz4 of Hadoop"] = []parquet.WriterProperty{parquet.WithCompression(compress.Codecs.Lz4)}
+	variants["lz4 of Hadoop, second pages"] = []parquet.WriterProperty{parquet.WithCompression(compress.Codecs.Lz4), parquet.WithDataPageVersion(parquet.DataPageV2)}
 }
 
 func TestParquet(t *testing.T) {

@@ -2,11 +2,13 @@ package columns
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 
 	"github.com/apache/arrow/go/v17/parquet/compress"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
 )
 
 // zstdPages decodes pages one after the other.
@@ -20,6 +22,49 @@ func (z *zstdPages) open(r io.Reader, limit int64) (io.Reader, error) {
 	z.decoder, err = zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxWindow(uint64(max(limit, plenty))), zstd.WithDecoderMaxMemory(uint64(limit)))
 	return z.decoder, err
+}
+
+// lz4Raw is LZ4_RAW of Parquet's CompressionCodec, for which the library has no name.
+const lz4Raw = compress.Compression(7)
+
+// lz4Block decodes one block of n bytes.
+func lz4Block(raw []byte, n int64) ([]byte, error) {
+	const growth = 255 // of LZ4 at the most
+	if n > int64(len(raw))*growth {
+		return nil, damaged("a page of %d bytes from %d of LZ4", n, len(raw))
+	}
+	data := make([]byte, n)
+	have, err := lz4.UncompressBlock(raw, data)
+	if err != nil {
+		return nil, damaged("a page: %w", err)
+	}
+	if int64(have) != n {
+		return nil, damaged("a page of LZ4 holds %d bytes, and is said to hold %d", have, n)
+	}
+	return data, nil
+}
+
+// hadoopLZ4 decodes blocks of n bytes together, each behind the bytes that it has decoded and encoded, big-endian, as Hadoop frames them.
+func hadoopLZ4(raw []byte, n int64) (data []byte, err error) {
+	const frame = 8
+	for len(raw) > 0 {
+		if len(raw) < frame {
+			return nil, damaged("a page of LZ4 is cut off")
+		}
+		decoded, encoded := int64(binary.BigEndian.Uint32(raw)), int64(binary.BigEndian.Uint32(raw[4:]))
+		if raw = raw[frame:]; encoded > int64(len(raw)) || decoded > n-int64(len(data)) {
+			return nil, damaged("a block of LZ4 of %d bytes, decoded %d", encoded, decoded)
+		}
+		block, err := lz4Block(raw[:encoded], decoded)
+		if err != nil {
+			return nil, err
+		}
+		data, raw = append(data, block...), raw[encoded:]
+	}
+	if int64(len(data)) != n {
+		return nil, damaged("a page of LZ4 holds %d bytes, and is said to hold %d", len(data), n)
+	}
+	return data, nil
 }
 
 // decompress returns the n bytes that a page is said to hold; a page that holds more or fewer is an error.
@@ -44,6 +89,13 @@ func (p *pageReader) decompress(raw []byte, n int64) ([]byte, error) {
 			return nil, damaged("a page: %w", err)
 		}
 		return data, nil
+	case lz4Raw:
+		return lz4Block(raw, n)
+	case compress.Codecs.Lz4:
+		if data, err := hadoopLZ4(raw, n); err == nil {
+			return data, nil
+		}
+		return lz4Block(raw, n) // as some writers have it
 	case compress.Codecs.Zstd:
 		var err error
 		if r, err = p.zstd.open(bytes.NewReader(raw), p.limit); err != nil {
