@@ -173,6 +173,33 @@ func TestReadHereAndThere(t *testing.T) {
 	}
 }
 
+// Where a connection is cut, a block of an object is read on from there: no byte is served twice.
+func TestReaderAt_ContinuesWithinABlock(t *testing.T) {
+	data := random(9<<20 + 17)
+	web := objecttest.NewWeb(t)
+	web.Put("/a", data)
+	s := objects.New(objects.Options{})
+	o := list(t, s, web.URL+"/a")[0]
+	at := s.At(t.Context(), o)
+	before := len(web.Requests())
+	web.Faults(func(*http.Request) objecttest.Fault { return objecttest.Fault{Cut: true, After: 1 << 20} })
+	got := make([]byte, len(data))
+	if n, err := at.ReadAt(got, 0); n != len(data) || err != nil || !bytes.Equal(got, data) {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	asked := int64(0)
+	for i, r := range web.Requests()[before:] {
+		var from, to int64
+		if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil || r.Header.Get("If-Match") != o.Version {
+			t.Fatalf("request %d: %v, %v", i, r.Header, err)
+		}
+		asked += min(to-from+1, 1<<20)
+	}
+	if asked > int64(len(data)) {
+		t.Errorf("%d bytes were served of %d", asked, len(data))
+	}
+}
+
 // The hub's tree comes in pages, its files from another server, which does not get the token.
 func TestHub(t *testing.T) {
 	hub := objecttest.NewHub(t)

@@ -27,7 +27,7 @@ func (s *Stores) Open(ctx context.Context, o Object, from int64) (io.ReadCloser,
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	return &reader{stores: s, store: st, name: name, object: o, at: from, ctx: ctx, cancel: cancel}, nil
+	return &reader{stores: s, store: st, name: name, object: o, at: from, to: o.Size, ctx: ctx, cancel: cancel}, nil
 }
 
 // reader reads an object over as many connections as it takes.
@@ -36,7 +36,7 @@ type reader struct {
 	store  store
 	name   string
 	object Object
-	at     int64
+	at, to int64 // the next byte, and the one behind the last
 	ctx    context.Context
 	cancel context.CancelFunc
 	body   io.ReadCloser
@@ -49,10 +49,10 @@ func (r *reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if r.at >= r.object.Size {
+	if r.at >= r.to {
 		return 0, io.EOF
 	}
-	p = p[:min(int64(len(p)), r.object.Size-r.at)]
+	p = p[:min(int64(len(p)), r.to-r.at)]
 	var n int
 	err := r.stores.again(r.ctx, "read "+r.object.URL, func() (err error) {
 		n, err = r.attempt(p)
@@ -66,7 +66,7 @@ func (r *reader) Read(p []byte) (int, error) {
 func (r *reader) attempt(p []byte) (n int, err error) {
 	if r.body == nil {
 		ctx, cut := context.WithCancel(r.ctx)
-		body, err := r.store.get(ctx, r.name, r.object, r.at, r.object.Size)
+		body, err := r.store.get(ctx, r.name, r.object, r.at, r.to)
 		if err != nil {
 			cut()
 			return 0, err
@@ -205,24 +205,11 @@ func (r *readerAt) block(i int64) ([]byte, error) {
 		return nil, err
 	}
 	from, to := i*block, min((i+1)*block, r.object.Size)
+	ctx, cancel := context.WithCancel(r.ctx)
+	body := &reader{stores: r.stores, store: st, name: name, object: r.object, at: from, to: to, ctx: ctx, cancel: cancel}
 	data := make([]byte, to-from)
-	err = r.stores.again(r.ctx, "read "+r.object.URL, func() error {
-		ctx, cancel := context.WithTimeout(r.ctx, silence)
-		defer cancel()
-		body, err := st.get(ctx, name, r.object, from, to)
-		if err != nil {
-			return err
-		}
-		defer body.Close() // nothing was written
-		if _, err := io.ReadFull(body, data); err != nil {
-			if r.ctx.Err() != nil {
-				return r.ctx.Err()
-			}
-			return &Error{Kind: Down, URL: r.object.URL, Err: fmt.Errorf("read bytes %d to %d: the connection was cut", from, to)}
-		}
-		return nil
-	})
-	if err != nil {
+	_, err = io.ReadFull(body, data)
+	if err = errors.Join(err, body.Close()); err != nil {
 		return nil, err
 	}
 	if len(r.used) == blocks {
