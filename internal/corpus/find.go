@@ -92,7 +92,7 @@ func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Inpu
 	}
 	abs, err := filepath.Abs(path)
 	if err == nil {
-		abs, err = filepath.EvalSymlinks(abs)
+		abs, err = resolved(abs)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find documents: %w", err)
@@ -185,6 +185,12 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 			return nil
 		}
 		if d.IsDir() {
+			if d.Name() != cacheSnapshots && name != root && isCacheRepository(filepath.Dir(name)) {
+				return fs.SkipDir // blobs are read by the names that a snapshot gives them
+			}
+			if err := checkSnapshots(name); err != nil {
+				return err
+			}
 			inputs, ok, err := dataset(path.Join(given, rel), name, strings.TrimPrefix(rel, "."), o)
 			if err != nil || !ok {
 				return err
@@ -194,11 +200,15 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 			}
 			return fs.SkipDir
 		}
-		if !d.Type().IsRegular() {
+		link := d.Type()&fs.ModeSymlink != 0 && isCacheLink(name)
+		if !d.Type().IsRegular() && !link {
 			skip(Special, fmt.Errorf("not a regular file (%s)", d.Type()))
 			return nil
 		}
 		info, err := d.Info()
+		if link {
+			info, err = os.Stat(name)
+		}
 		if err != nil {
 			skip(Unreadable, err)
 			return nil
