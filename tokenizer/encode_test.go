@@ -55,8 +55,8 @@ func TestModelFacts(t *testing.T) {
 	}{"gpt2": {50257, 50256}, "cl100k_base": {100277, 100257}, "o200k_base": {200019, 199999}} {
 		m := load(t, name)
 		end, ok := m.EndOfText()
-		if m.Name() != name || m.VocabSize() != want.vocab || !ok || end != want.end {
-			t.Errorf("%s: name %q, %d ids, end %d %t", name, m.Name(), m.VocabSize(), end, ok)
+		if m.Name() != name || m.VocabSize() != want.vocab || !ok || end.ID != want.end {
+			t.Errorf("%s: name %q, %d ids, end %d %t", name, m.Name(), m.VocabSize(), end.ID, ok)
 		}
 		if m.words.HaveWhole() {
 			t.Errorf("%s: some tokens are not what merging makes of them", name)

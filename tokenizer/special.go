@@ -1,26 +1,57 @@
 package tokenizer
 
+import (
+	"slices"
+
+	"loaderd/tokenizer/internal/added"
+)
+
 // Special is the id of an added token, by its text.
 func (m *Model) Special(content string) (id int32, ok bool) {
-	for _, a := range m.def.Added {
-		if a.Content == content {
-			return a.ID, true
-		}
-	}
-	return 0, false
+	t, ok := m.addedToken(func(t added.Token) bool { return t.Content == content })
+	return t.ID, ok
 }
 
-// EndOfText is the id of the token that ends a document: the first of the usual ones
-// (<|endoftext|>, <|end_of_text|>, ...) among the added tokens.
-func (m *Model) EndOfText() (id int32, ok bool) { return m.firstOf(endTokens) }
+// EndToken is the token that ends a document.
+type EndToken struct {
+	ID      int32
+	Content string
+	Source  string // what names it: a file, the post_processor, or "known name"
+}
+
+// EndOfText finds the token that ends a document: the one that the file's post_processor puts behind a text, else the eos_token
+// of the tokenizer_config.json or the generation_config.json in the tokenizer's folder, else the first of the usual names
+// (<|endoftext|>, <|end_of_text|>, ...) among the special tokens. A token that a configuration names and that the tokenizer
+// lacks is no end token, and no other one is taken in its place.
+func (m *Model) EndOfText() (end EndToken, ok bool) {
+	if behind := m.def.Template.Behind; len(behind) == 1 {
+		if t, ok := m.addedToken(func(t added.Token) bool { return t.ID == behind[0] && t.Special }); ok {
+			return EndToken{t.ID, t.Content, "post_processor"}, true
+		}
+	}
+	if c := m.def.End; c.Source != "" {
+		if t, ok := m.addedToken(func(t added.Token) bool { return c.Content == t.Content || c.Content == "" && c.ID == t.ID }); ok {
+			return EndToken{t.ID, t.Content, c.Source}, true
+		}
+		for _, e := range m.def.Entries { // it may be a special token that the tokenizer.json does not list as one
+			if e.Token == c.Content && c.Content != "" {
+				return EndToken{e.ID, e.Token, c.Source}, true
+			}
+		}
+		return EndToken{Source: c.Source}, false
+	}
+	t, ok := m.usual(endTokens)
+	return EndToken{t.ID, t.Content, "known name"}, ok
+}
 
 // BeginOfText is the id of the token that begins a document: the one that the file's post_processor puts before a text, else the first
-// of the usual ones (<|begin_of_text|>, <s>, ...) among the added tokens.
+// of the usual ones (<|begin_of_text|>, <s>, ...) among the special tokens.
 func (m *Model) BeginOfText() (id int32, ok bool) {
 	if before := m.def.Template.Before; len(before) == 1 && m.known(before[0]) {
 		return before[0], true
 	}
-	return m.firstOf(beginTokens)
+	t, ok := m.usual(beginTokens)
+	return t.ID, ok
 }
 
 // FillIn are the ids of the tokens before prefix, middle and suffix of a document that is filled in the middle: the first of the usual ones whose three
@@ -55,13 +86,21 @@ func (m *Model) Around() (before, behind []int32) {
 	return m.def.Template.Before, m.def.Template.Behind
 }
 
-func (m *Model) firstOf(contents []string) (id int32, ok bool) {
+// usual returns the special token with the first of some names that a special token has.
+func (m *Model) usual(contents []string) (t added.Token, ok bool) {
 	for _, content := range contents {
-		if id, ok = m.Special(content); ok {
-			return id, true
+		if t, ok = m.addedToken(func(t added.Token) bool { return t.Content == content && t.Special }); ok {
+			return t, true
 		}
 	}
-	return 0, false
+	return t, false
+}
+
+func (m *Model) addedToken(is func(added.Token) bool) (t added.Token, ok bool) {
+	if i := slices.IndexFunc(m.def.Added, is); i >= 0 {
+		return m.def.Added[i], true
+	}
+	return t, false
 }
 
 // endTokens are the end-of-document tokens of published byte-level BPE vocabularies, in order of preference.

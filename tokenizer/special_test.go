@@ -49,8 +49,8 @@ func TestSpecialTokens(t *testing.T) {
 			if id != tt.begin || ok != (tt.begin != 0) {
 				t.Errorf("a text begins with %d, %v", id, ok)
 			}
-			if id, ok = m.EndOfText(); id != tt.end || ok != (tt.end != 0) {
-				t.Errorf("a document ends with %d, %v", id, ok)
+			if end, ok := m.EndOfText(); end.ID != tt.end || ok != (tt.end != 0) {
+				t.Errorf("a document ends with %d, %v", end.ID, ok)
 			}
 			prefix, middle, suffix, ok := m.FillIn()
 			if got := (fillIn{prefix, middle, suffix}); got != tt.fill || ok != (tt.fill != fillIn{}) {

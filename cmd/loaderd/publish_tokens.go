@@ -60,7 +60,7 @@ func (f *tokensFlags) apply(fl *pflag.FlagSet, o *corpus.Options, fingerprint *s
 		}
 		*fingerprint, o.Vocabulary = f.model.Fingerprint(), f.model.VocabSize()
 		if end, ok := f.model.EndOfText(); ok && o.Cut == (tokenfiles.Cut{}) {
-			id := uint32(end)
+			id := uint32(end.ID)
 			o.Cut.End = &id
 		}
 	}

@@ -28,6 +28,9 @@ func Documents(c *config.Config, log *slog.Logger) (doclog.Tokenizing, error) {
 	}
 	if m != nil {
 		logRankFile(m, log)
+		if end, ok := m.EndOfText(); ok && c.Tokenizer.End == config.Auto {
+			log.Info("end-of-document token", "id", end.ID, "token", end.Content, "source", end.Source)
+		}
 	}
 	documents, err := settleDocuments(c.Plan.Documents, m)
 	if err != nil {
@@ -73,7 +76,7 @@ func load(c config.Tokenizer) (doclog.Tokenizing, plan.Tokenizer, *tokenizer.Mod
 		return text
 	}
 	end, ok := m.EndOfText()
-	t, ids, err := settle(c, t, end, ok)
+	t, ids, err := settle(c, t, end.ID, ok)
 	return t, ids, m, err
 }
 

@@ -46,7 +46,7 @@ func read(r io.Reader, name string, model *tokenizer.Model, encode func(text str
 	set := &Set{end: -1}
 	if model != nil {
 		if end, ends := model.EndOfText(); ends {
-			set.end = end
+			set.end = end.ID
 		}
 	}
 	lines := bufio.NewScanner(r)
@@ -76,7 +76,7 @@ func encodeDocuments(m *tokenizer.Model) func(text string) []int32 {
 		ids := make([]int32, len(scratch), len(scratch)+1)
 		copy(ids, scratch)
 		if ends && len(ids) > 0 {
-			ids = append(ids, end)
+			ids = append(ids, end.ID)
 		}
 		return ids
 	}

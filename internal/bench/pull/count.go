@@ -26,7 +26,7 @@ func newCount(documents int64, model *tokenizer.Model) (*count, error) {
 	if !ok {
 		return nil, fmt.Errorf("tokenizer %s has no token for the end of a text", model.Name())
 	}
-	return &count{model: model, end: end, ended: make([]uint8, documents), tokens: make([]int32, documents), behind: make([]int32, documents)}, nil
+	return &count{model: model, end: end.ID, ended: make([]uint8, documents), tokens: make([]int32, documents), behind: make([]int32, documents)}, nil
 }
 
 // take counts what a batch holds.

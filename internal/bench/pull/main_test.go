@@ -76,7 +76,7 @@ func TestCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range c.pieces {
-			ids := append(model.NewEncoder().Encode(nil, text(m.line(int64(p.document)))), end)
+			ids := append(model.NewEncoder().Encode(nil, text(m.line(int64(p.document)))), end.ID)
 			half := len(ids) / 2
 			from, to := p.from*half, half
 			if p.to == 2 {

@@ -22,6 +22,7 @@ type Definition struct {
 	Added       []added.Token       // in the order in which the reference adds them
 	SpecialList string              // of a rank file: where its special tokens are from; "" for others
 
+	End         NamedEnd // the end of a text, as the configuration files in the folder name it
 	Template    Template // what the post-processor adds
 	Identity    *fingerprint.Identity
 	Fingerprint string  // that of Identity and the added tokens, without options; "": not known

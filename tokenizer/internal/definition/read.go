@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -67,7 +68,11 @@ func fileDefinition(path string, o RankOptions) (*Definition, error) {
 		if err := o.notForRanks(); err != nil {
 			return nil, err
 		}
-		return FromJSON(in)
+		d, err := FromJSON(in)
+		if err == nil && filepath.Base(path) == "tokenizer.json" { // the folder of another file may be that of several models
+			d.End, err = readNamedEnd(filepath.Dir(path))
+		}
+		return d, err
 	}
 	return FromRanks(in, o)
 }

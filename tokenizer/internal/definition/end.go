@@ -1,0 +1,109 @@
+package definition
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// NamedEnd is the token at the end of a text as a configuration file names it.
+type NamedEnd struct {
+	Content string // "": the file names an id
+	ID      int32
+	Source  string // the file; "": none names one
+}
+
+// maxConfigBytes bounds a configuration file. Published ones have less than 1 MiB.
+const maxConfigBytes = 64 << 20
+
+// readNamedEnd reads the token at the end of a text from the files that Hugging Face transformers keeps in the folder of a
+// tokenizer.json: tokenizer_config.json, else generation_config.json. Files that are absent name none.
+func readNamedEnd(folder string) (NamedEnd, error) {
+	for _, c := range []struct {
+		file string
+		read func([]byte) (NamedEnd, error)
+	}{{"tokenizer_config.json", tokenizerConfigEnd}, {"generation_config.json", generationConfigEnd}} {
+		path := filepath.Join(folder, c.file)
+		text, err := readBounded(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var end NamedEnd
+		if err == nil {
+			end, err = c.read(text)
+		}
+		if err != nil {
+			return end, fmt.Errorf("read %s: %w", path, err)
+		}
+		if end.Source = c.file; end.Content != "" || end.ID >= 0 {
+			return end, nil
+		}
+	}
+	return NamedEnd{}, nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	text, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
+	if err == nil && len(text) > maxConfigBytes {
+		err = fmt.Errorf("larger than %d bytes", maxConfigBytes)
+	}
+	return text, err
+}
+
+// tokenizerConfigEnd reads "eos_token": a token's text, or an object with its "content". An ID of -1 without Content: none.
+func tokenizerConfigEnd(text []byte) (end NamedEnd, err error) {
+	var c struct {
+		EOS json.RawMessage `json:"eos_token"`
+	}
+	end.ID = -1
+	if err := json.Unmarshal(text, &c); err != nil || len(c.EOS) == 0 || string(c.EOS) == "null" {
+		return end, err
+	}
+	if c.EOS[0] != '{' {
+		err = json.Unmarshal(c.EOS, &end.Content)
+	} else {
+		var t struct {
+			Content string `json:"content"`
+		}
+		err = json.Unmarshal(c.EOS, &t)
+		end.Content = t.Content
+	}
+	if err != nil {
+		err = fmt.Errorf("eos_token: %w", err)
+	}
+	return end, err
+}
+
+// generationConfigEnd reads "eos_token_id": an id, or several, of which the first ends a text and others a message of a chat. An
+// ID of -1: none.
+func generationConfigEnd(text []byte) (end NamedEnd, err error) {
+	var c struct {
+		EOS json.RawMessage `json:"eos_token_id"`
+	}
+	end.ID = -1
+	if err := json.Unmarshal(text, &c); err != nil || len(c.EOS) == 0 || string(c.EOS) == "null" {
+		return end, err
+	}
+	ids := make([]int32, 1)
+	if c.EOS[0] == '[' {
+		err = json.Unmarshal(c.EOS, &ids)
+	} else {
+		err = json.Unmarshal(c.EOS, &ids[0])
+	}
+	if err != nil {
+		return end, fmt.Errorf("eos_token_id: %w", err)
+	}
+	if len(ids) > 0 {
+		end.ID = ids[0]
+	}
+	return end, nil
+}
