@@ -122,6 +122,67 @@ def test_it_does_not_outlive_this_process(tmp_path: Path) -> None:
     waiting.wait_for(lambda: not running(tmp_path))
 
 
+FORKED = {
+    "the owner is killed": """
+with loaderd.serve(folder=sys.argv[2]):
+    child.start()
+    os.kill(os.getpid(), signal.SIGKILL)
+""",
+    "the block ends": """
+with loaderd.serve(folder=sys.argv[2]):
+    child.start()
+assert child.is_alive()
+""",
+    "a child leaves the block": """
+with (block := loaderd.serve(folder=sys.argv[2])) as url:
+    if not (left := os.fork()):
+        block.__exit__(None, None, None)
+        os._exit(0)
+    os.waitpid(left, 0)
+    child.start()
+    assert loaderd.Client(url).info().name == "default"
+""",
+}
+PRELUDE = """
+import multiprocessing, os, signal, sys
+sys.path.insert(0, sys.argv[1])
+import loaderd
+child = multiprocessing.get_context("fork").Process(target=os.read, args=(int(sys.argv[3]), 1), daemon=True)
+"""
+
+
+@pytest.mark.parametrize("case", FORKED)
+def test_Serve_DaemonStopsWhileAForkedChildLives(case: str, tmp_path: Path) -> None:
+    """The child waits for a byte of the test. gRPC is not used before the fork."""
+    read, write = os.pipe()
+    owner = subprocess.run([sys.executable, "-c", PRELUDE + FORKED[case], SOURCES, tmp_path, str(read)], pass_fds=[read])
+    assert owner.returncode == (-signal.SIGKILL if "killed" in case else 0)
+    waiting.wait_for(lambda: not running(tmp_path))
+    os.write(write, b"x")
+    os.close(read)
+    os.close(write)
+
+
+STUBBORN = """#!{python}
+import json, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(json.dumps({{"msg": "ready", "flight": "grpc://127.0.0.1:1", "http": "http://127.0.0.1:1", "nats": "nats://127.0.0.1:1"}}), flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_Serve_DaemonThatDoesNotStopIsKilledAndNamed(tmp_path: Path) -> None:
+    program = tmp_path / "loaderd"
+    program.write_text(STUBBORN.format(python=sys.executable))
+    program.chmod(0o755)
+    with pytest.raises(loaderd.NoDaemon, match="did not stop within 0.1 seconds and was killed"):
+        with loaderd.serve(program=program, stop_timeout=0.1):
+            pass
+    with pytest.raises(KeyError), loaderd.serve(program=program, stop_timeout=0.1):  # the block's own error goes before
+        raise KeyError
+
+
 def test_the_program_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("LOADERD_BIN")
     monkeypatch.setenv("PATH", str(tmp_path))

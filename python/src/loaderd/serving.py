@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +29,7 @@ _POLL_SECONDS = 0.02
 
 
 class NoDaemon(LoaderdError):
-    """The daemon of `serve` could not be started, or ended by itself: its last words are in the message."""
+    """The daemon of `serve` could not be started, ended by itself, or did not stop and was killed. The message has the last lines of its log."""
 
     reason = "NO_DAEMON"
 
@@ -75,7 +76,10 @@ def serve(
     at the end of the block. The daemon also ends when this process does, however that ends. Its log is daemon.log of the folder.
 
     `program` is the daemon's; else LOADERD_BIN, or the one that `pip install loaderd` has brought. Raises NoDaemon where there is none, or it
-    does not start within `start_timeout` seconds, and at the end of the block where it has ended by itself.
+    does not start within `start_timeout` seconds, and at the end of the block where it has ended by itself, or does not stop within `stop_timeout` seconds and
+    is killed.
+
+    Processes that are forked within the block (workers of a DataLoader, a Pool) may outlive it: the daemon belongs to the process that called `serve`.
     """
     return Serving(
         documents, tokenizer, folder, source, documents is not None if seal is None else seal, settings or {}, config, publish or {}, program,
@@ -106,6 +110,7 @@ class Serving:
         self._start_timeout, self._stop_timeout = start_timeout, stop_timeout
         self._cleanup = contextlib.ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
+        self._owner = os.getpid()
         self._log = Path()
         self._said = ""
 
@@ -126,9 +131,13 @@ class Serving:
             raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if os.getpid() != self._owner:  # a forked child that leaves the block
+            return
         assert self._process is not None
         earlier = self._process.poll() is not None
-        self._end()
+        stopped = self._end()
+        if error is None and not stopped:
+            raise NoDaemon(f"the daemon did not stop within {self._stop_timeout:g} seconds and was killed. It said last:\n{self._said}")
         if error is None and (earlier or self._process.returncode != 0):
             raise NoDaemon(f"the daemon ended by itself, with status {self._process.returncode}. It said last:\n{self._said}")
 
@@ -150,6 +159,8 @@ class Serving:
         with self._log.open("ab") as log:
             began = log.tell()
             self._process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, **apart)
+        if self._process.stdin is not None:
+            _pipes.add(self._process.stdin)
         said = self._ready(began)
         served = Served(said["flight"])
         served.page, served.folder, served.nats = said["http"], folder, said["nats"]
@@ -202,18 +213,24 @@ class Serving:
             options["tokenizer"] = self._tokenizer
         publish(documents, served.nats, source=self._source, **options)
 
-    def _end(self) -> None:
-        """Stops the daemon, which ends when its standard input does, and removes its folder where that is ours."""
+    def _end(self) -> bool:
+        """Stops the daemon, which ends when its standard input does, and removes its folder where that is ours. Returns whether it stopped in time; else it
+        was killed."""
         process = self._process
         try:
             if process is not None:
                 _closed(process.stdin)
+                if os.name != "nt":  # where a process cannot be forked, and this would be no request but a kill
+                    process.terminate()  # a child that was forked without Python's hooks may hold the pipe
                 try:
                     process.wait(self._stop_timeout)
-                except BaseException:  # it hangs, or this is interrupted
+                except BaseException as error:  # it hangs, or this is interrupted
                     process.kill()
                     process.wait()
-                    raise
+                    if not isinstance(error, subprocess.TimeoutExpired):
+                        raise
+                    return False
+            return True
         finally:
             self._said = self._tail()
             self._cleanup.close()
@@ -223,6 +240,20 @@ class Serving:
         with contextlib.suppress(OSError):
             return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
         return ""
+
+
+_pipes: weakref.WeakSet[IO[bytes]] = weakref.WeakSet()
+"""Ends of the pipes that daemons read: a daemon runs for as long as one is open."""
+
+
+def _close_in_child() -> None:
+    """A forked child must not keep the daemon of its parent running."""
+    for pipe in list(_pipes):
+        _closed(pipe)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
 
 
 def _closed(pipe: IO[bytes] | None) -> None:
