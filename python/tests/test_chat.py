@@ -13,7 +13,7 @@ from chats import CHATS, THOUGHT, TOOLS, WEATHER, chat
 from published_templates import template
 from published_tokenizers import published
 from scale import share
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from loaderd import BadDocument, Chat, documents
@@ -315,3 +315,19 @@ def test_what_renders_no_chats() -> None:
     with pytest.raises(BadDocument, match="messages need chat="):
         Encoder("web").encode({"messages": chat("a", "b")}, 0)
     assert model_tokenizer("qwen3").is_fast
+
+
+@pytest.mark.parametrize(("answer", "loss"), [("A", 1), ("", 0), ("Hello", 5)])
+def test_Chat_FirstAnswerBeginsAtTheFirstToken(answer: str, loss: int) -> None:
+    """A byte is a token. The text of the user has no loss, whatever is before it."""
+    letters = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    backend = Tokenizer(models.BPE(letters, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'user' %}{{ '|' + m.content }}{% else %}{% generation %}{{ m.content }}{% endgeneration %}{% endif %}{% endfor %}"
+    )
+    chat = [{"role": "assistant", "content": answer}, {"role": "user", "content": "what the user wrote"}, {"role": "assistant", "content": "Yes"}]
+    for turns, first in (("all", loss), ("last", 0)):
+        ids, mask = read_parts(tokenizer, Chat(tokenizer, turns=turns)(chat)["parts"])
+        assert len(ids) == len(answer) + 23 and mask == [i < first or i >= len(ids) - 3 for i in range(len(ids))]

@@ -158,23 +158,34 @@ class Chat:
     def _tokenized(self, messages: list[dict[str, Any]], given: dict[str, Any]) -> Tokenized:
         apply = self._exact.apply_chat_template
         text = apply(messages, tokenize=False, **given)
-        if _marked(self._exact.get_chat_template(self.template, given["tools"])):
-            out = apply(
-                messages, return_dict=True, return_assistant_tokens_mask=True, tokenizer_kwargs={"return_offsets_mapping": True}, **given
+        template = self._exact.get_chat_template(self.template, given["tools"])
+        marked = _marked(template)
+        if marked:
+            spans = self._between_marks(messages, {**given, "chat_template": template})
+        else:
+            spans = written(
+                lambda some, prompt: str(apply(some, tokenize=False, add_generation_prompt=prompt, **given)),
+                messages, self._roles, self._added, self._turns == "last",
             )  # fmt: skip
-            mask = [bool(m) for m in out["assistant_masks"]]
-            return Tokenized(text, out["input_ids"], out["offset_mapping"], _last_run(mask) if self._turns == "last" else mask)
         out = self._exact(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        spans = written(
-            lambda some, prompt: str(apply(some, tokenize=False, add_generation_prompt=prompt, **given)),
-            messages, self._roles, self._added, self._turns == "last",
-        )  # fmt: skip
         offsets = out["offset_mapping"]
         begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
         loss = np.zeros(len(offsets), bool)
         for begin, end in spans:
-            loss |= (begins < end) & (begin < ends)
-        return Tokenized(text, out["input_ids"], offsets, loss.tolist())
+            loss |= (begins < end) & (begin < ends) & (begin < end)  # an empty answer has no token
+        mask: list[bool] = loss.tolist()
+        return Tokenized(text, out["input_ids"], offsets, _last_run(mask) if marked and self._turns == "last" else mask)
+
+    def _between_marks(self, messages: list[dict[str, Any]], given: Mapping[str, Any]) -> Sequence[tuple[int, int]]:
+        """The characters between the marks of the template. The mask that transformers makes of them is wrong where the first answer is empty, or ends with the
+        chat's first token.
+        """
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        names = {**self._exact.special_tokens_map, **given}
+        rendered: Any = render_jinja_template([messages], return_assistant_tokens_mask=True, **names)
+        spans: Sequence[tuple[int, int]] = rendered[1][0]
+        return spans
 
     def _encode(self, text: str, first: bool) -> list[int]:
         """The ids that a run makes of a part: what the tokenizer puts at the beginning of a text comes with the first alone."""
