@@ -137,6 +137,8 @@ func (f *memFloors) Claim(_ context.Context, term, from uint64) (uint64, error) 
 
 func (f *memFloors) Tell(context.Context) error { return nil }
 
+func (f *memFloors) Report(context.Context, loader.Intake) error { return nil }
+
 func (f *memFloors) Ends(_ context.Context, term, at uint64) error {
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()

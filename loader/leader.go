@@ -371,6 +371,7 @@ func (l *leader) serve(ctx context.Context) error {
 	g.Go(func() error { return l.releaseDocuments(ctx) })
 	g.Go(func() error { return l.watch(ctx) })
 	g.Go(func() error { return l.announce(ctx) })
+	g.Go(func() error { return l.reportIntake(ctx) })
 	g.Go(func() error { return l.tellLength(ctx) })
 	g.Go(func() error {
 		defer close(writes)

@@ -75,6 +75,8 @@ func (f runFloors) Claim(_ context.Context, term, from uint64) (uint64, error) {
 
 func (f runFloors) Tell(context.Context) error { return nil }
 
+func (f runFloors) Report(context.Context, loader.Intake) error { return nil }
+
 func (f runFloors) Ends(_ context.Context, term, _ uint64) error {
 	_, err := f.change(term, func(was uint64) uint64 { return was })
 	return err

@@ -27,6 +27,8 @@ type Floors interface {
 	Ends(ctx context.Context, term, at uint64) error
 	// Tell tells those who publish to the stream which runs read it, and where those end that have said so.
 	Tell(ctx context.Context) error
+	// Report reports to producers what the run accepts of the stream, how far it has read and what it skipped. It is advice.
+	Report(ctx context.Context, now Intake) error
 }
 
 // Values of Options.Release.

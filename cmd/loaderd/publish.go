@@ -66,7 +66,13 @@ With --follow it goes on with files that appear, in the order in which they beco
 
 An input that cannot be read to its end does not keep the others from being published: it is reported at the end, and the exit status is 1.
 A full stream makes publish wait until there is room, and a lost connection until it is back. It says so, and goes on by itself. To make
-room, raise stream.max_bytes in the daemon's configuration. A server that cannot be reached at the start is an error after --wait.`,
+room, raise stream.max_bytes in the daemon's configuration. A server that cannot be reached at the start is an error after --wait.
+
+Documents that every run over the stream would reject (token ids of another tokenizer, texts for a run that takes ids alone) are refused. The summary
+counts what runs read and skipped meanwhile, by reason; it waits for a run while that reads on.
+
+The exit status is 0 when everything is committed, 1 on an error, 2 when the command line is wrong, and 3 when everything is committed and a run could
+not decode some of the documents that it read meanwhile.`,
 		Example: `  # files into a daemon on this machine
   loaderd publish corpus/*.jsonl.zst
 
@@ -226,6 +232,11 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	defer p.Close()
 	before := publishing.AudienceOf(ctx, p.Documents(), math.MaxUint64)
 	report.warn(audienceWarning(before))
+	if rejects, all := before.Rejects(f.options.Fingerprint); all {
+		return fmt.Errorf("%w. Publish texts or ids as the run takes them (--tokenizer), or start a run with the other tokenizer (loaderd serve --run NAME)", rejects)
+	} else if rejects != nil {
+		report.warn(rejects.Error())
+	}
 	stop := report.start(p.Progress)
 	var sum publishing.Summary
 	if files != nil {
@@ -243,6 +254,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 			report.warn(audienceWarning(after))
 		}
 		sum.UnreadBy = after.Sealed
+		sum.Runs = publishing.IntakeOf(ctx, p.Documents(), before, sum.LastSequence)
 	}
 	nothing := err == nil && files == nil && sum.Nothing()
 	switch {
@@ -260,7 +272,9 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 		return errors.Join(err, writeErr)
 	}
 	switch {
-	case err == nil || nothing:
+	case err == nil:
+		return rejectedBy(sum.Runs)
+	case nothing:
 		return err
 	case publishing.Recorded(inputs) && (sum.Interrupted || publishing.LostConnection(err)):
 		return fmt.Errorf("%w: committed %s; the same command again goes on from there", err, documentCount(sum.Documents))

@@ -11,6 +11,7 @@ import (
 	"loaderd/internal/corpus"
 	"loaderd/internal/publishing"
 	"loaderd/internal/quantity"
+	"loaderd/loader/plan"
 )
 
 // writePublished writes a summary, in words or as JSON.
@@ -59,8 +60,38 @@ func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
 	if line := unreadLine(s.UnreadBy); line != "" {
 		fmt.Fprintln(&b, line)
 	}
+	for _, r := range s.Runs {
+		if line := intakeLine(r); line != "" {
+			fmt.Fprintln(&b, line)
+		}
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// intakeLine says in the summary which documents a run skipped, and which it has not read yet where it skipped some.
+func intakeLine(r publishing.RunIntake) string {
+	if r.Skipped.Total() == 0 {
+		return ""
+	}
+	line := fmt.Sprintf("run %s read %s meanwhile and skipped %d: %s", r.Run, documentCount(r.Read), r.Skipped.Total(), r.Skipped)
+	if r.Unread > 0 {
+		line += fmt.Sprintf("; not read yet: %s", documentCount(int64(r.Unread)))
+	}
+	return line
+}
+
+// rejectedError is a publish whose documents are committed, of which a run could not decode some.
+type rejectedError struct{ error }
+
+// rejectedBy returns a rejectedError when a run could not decode documents.
+func rejectedBy(runs []publishing.RunIntake) error {
+	for _, r := range runs {
+		if n := r.Skipped.Of(plan.SkipUndecodable); n > 0 {
+			return rejectedError{fmt.Errorf("run %s could not decode %d of the %s that it read meanwhile: see loaderd dead list", r.Run, n, documentCount(r.Read))}
+		}
+	}
+	return nil
 }
 
 // noDocuments is the error of a publish that found not one document. noText is the error of the first file that lacks the field or column of the text;

@@ -20,6 +20,8 @@ const (
 	exitOK     = 0
 	exitFailed = 1 // the work failed
 	exitUsage  = 2 // the command line or the configuration is wrong
+	// exitRejected is the status of a publish whose documents are committed, where a run could not decode some.
+	exitRejected = 3
 )
 
 // usageError marks an error that a command finds in its arguments itself: it exits with exitUsage.
@@ -45,6 +47,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage usageError
 	var quiet silently
+	var rejected rejectedError
 	var problems config.Problems
 	if out.err != nil && (err == nil || !started) {
 		err, started = out.err, true
@@ -54,6 +57,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitOK
 	case errors.As(err, &quiet):
 		return quiet.code
+	case errors.As(err, &rejected):
+		fmt.Fprintf(stderr, "loaderd: %v\n", err)
+		return exitRejected
 	case errors.As(err, &problems):
 		fmt.Fprintf(stderr, "loaderd: %v\n", err)
 		return exitUsage

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"loaderd/internal/corpus"
+	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
@@ -31,6 +32,7 @@ type Summary struct {
 	InputsFailed   int              `json:"inputs_failed,omitempty"`
 	Problems       []string         `json:"problems,omitempty"` // why inputs are not read to their end, of the first of them
 	Warnings       []string         `json:"warnings,omitempty"` // damage that was passed over, the first of it
+	Runs           []RunIntake      `json:"runs,omitempty"`     // that read documents meanwhile
 	Error          string           `json:"error,omitempty"`
 
 	NoText error `json:"-"` // of the first file, or record, that is left out for it
@@ -96,6 +98,8 @@ type SealedRun struct {
 type Audience struct {
 	Sealed []SealedRun
 	Reads  []string
+
+	intakes map[string]loader.Intake // of Reads, as far as they have reported
 }
 
 // AudienceOf asks who reads documents that are stored now, up to sequence last. A producer need not be permitted to ask, and nothing
@@ -111,6 +115,9 @@ func AudienceOf(ctx context.Context, store *stream.Store, last uint64) (a Audien
 		} else {
 			a.Reads = append(a.Reads, r.Run)
 		}
+	}
+	if a.intakes, err = planlog.Intakes(ctx, store, a.Reads); err != nil {
+		a.intakes = nil
 	}
 	return a
 }

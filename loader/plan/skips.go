@@ -85,12 +85,10 @@ func (s Skips) Total() (n int64) {
 	return n
 }
 
-// Minus returns what s counts beyond an earlier value. A count that became smaller, in another run, counts from 0.
+// Minus returns what s counts beyond an earlier value.
 func (s Skips) Minus(before Skips) Skips {
 	for i := range s {
-		if s[i] >= before[i] {
-			s[i] -= before[i]
-		}
+		s[i] -= before[i]
 	}
 	return s
 }

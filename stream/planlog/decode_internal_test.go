@@ -29,6 +29,23 @@ func FuzzDecodeFloors(f *testing.F) {
 	})
 }
 
+func FuzzDecodeIntake(f *testing.F) {
+	for _, s := range []string{`{}`, `{"value":{"tokenizer":"sha256:a","text":true,"read":7,"full":true,"documents":7,"skipped":{"masked":3}}}`,
+		`{"value":{"read":18446744073709551615}}`, `{"value":{"documents":-1}}`, `{"value":{"skipped":{"lost":1}}}`, `{"value":{"skipped":{"masked":-1}}}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, err := decodeCell[intake](b)
+		if err != nil {
+			return
+		}
+		if v.Value.Read > maxSequence || v.Value.Documents < 0 || v.Value.Skipped.Total() < 0 {
+			t.Fatalf("taken: %+v", v)
+		}
+		survives(t, v, decodeCell[intake])
+	})
+}
+
 func FuzzDecodeManifest(f *testing.F) {
 	for _, s := range []string{`{"value":{"plan":1,"term":2,"checkpoints":[{"name":"step-1","step":1,"bytes":9}]}}`, `{"value":{"checkpoints":[{"name":"a\nb"}]}}`,
 		`{"value":{"checkpoints":[{"bytes":-1,"name":"x"}]}}`, `{"value":{"checkpoints":[{"bytes":1}]}}`, `[]`} {

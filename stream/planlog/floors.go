@@ -35,6 +35,7 @@ type Floors struct {
 	stream   jetstream.Stream
 	cell     *cell[floors]
 	readers  *cell[readers]
+	intake   *cell[intake] // nil before the first Report
 	patience patience
 }
 

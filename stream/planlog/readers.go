@@ -36,8 +36,11 @@ type reader struct {
 	End    uint64 `json:"end"` // of a sealed run, the last document that it reads
 }
 
+// readersAbout is the description of the bucket.
+const readersAbout = "which runs read a document stream, for those who publish to it"
+
 func openReaders(ctx context.Context, documents *stream.Store, key string) (*cell[readers], error) {
-	return openCell[readers](ctx, documents, stream.ReadersBucket, "which runs read a document stream, for those who publish to it", key,
+	return openCell[readers](ctx, documents, stream.ReadersBucket, readersAbout, key,
 		"which runs read stream "+documents.Config().Name)
 }
 

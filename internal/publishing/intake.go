@@ -1,0 +1,111 @@
+package publishing
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+	"loaderd/stream"
+)
+
+// RunIntake is what a run read of the document stream during a publishing. Documents of other producers count too.
+type RunIntake struct {
+	Run     string     `json:"run"`
+	Read    int64      `json:"read"`             // documents, used or not
+	Skipped plan.Skips `json:"skipped"`          // of these
+	Unread  uint64     `json:"unread,omitempty"` // documents up to the last one published that it has not read yet
+}
+
+// NotAcceptedError says that the runs over a document stream would reject every document that is to be published.
+type NotAcceptedError struct {
+	Runs        []string
+	Tokenizer   string // of the first of them
+	Want        string // its fingerprint
+	Fingerprint string // of the documents' tokenizer; empty for texts
+}
+
+func (e *NotAcceptedError) Error() string {
+	runs := "run " + strings.Join(e.Runs, ", run ")
+	if e.Fingerprint == "" {
+		return fmt.Sprintf("the documents are texts, and %s takes token ids alone (tokenizer.name: %s, fingerprint %s): every document would become a dead letter",
+			runs, e.Tokenizer, e.Want)
+	}
+	return fmt.Sprintf("the documents are token ids of the tokenizer %s, and %s has tokenizer %s (%s): every document would become a dead letter",
+		e.Fingerprint, runs, e.Tokenizer, e.Want)
+}
+
+// Rejects returns a *NotAcceptedError with the runs that would reject documents of a tokenizer's fingerprint, or texts where it is empty; nil without any.
+// all says that every run which reads the stream does.
+func (a Audience) Rejects(fingerprint string) (rejects *NotAcceptedError, all bool) {
+	for _, run := range a.Reads {
+		x, known := a.intakes[run]
+		if !known || fingerprint == "" && x.Text || fingerprint != "" && fingerprint == x.Fingerprint {
+			continue
+		}
+		if rejects == nil {
+			rejects = &NotAcceptedError{Tokenizer: x.Tokenizer, Want: x.Fingerprint, Fingerprint: fingerprint}
+		}
+		rejects.Runs = append(rejects.Runs, run)
+	}
+	return rejects, rejects != nil && len(rejects.Runs) == len(a.Reads)
+}
+
+const (
+	intakePoll  = 200 * time.Millisecond
+	intakeQuiet = 2 * time.Second // a run that has not read further for so long is not waited for
+)
+
+// IntakeOf waits until every run has read the documents up to sequence last, reads no further for now, or makes no progress, and returns what each read
+// since before. It waits for nothing once ctx has ended.
+func IntakeOf(ctx context.Context, store *stream.Store, before Audience, last uint64) (all []RunIntake) {
+	var progress uint64
+	moved := time.Now()
+	for {
+		now := AudienceOf(context.WithoutCancel(ctx), store, last)
+		waits, read := now.waitsFor(last)
+		if read > progress {
+			progress, moved = read, time.Now()
+		}
+		if !waits || time.Since(moved) >= intakeQuiet {
+			return now.since(before, last)
+		}
+		select {
+		case <-ctx.Done():
+			return now.since(before, last)
+		case <-time.After(intakePoll):
+		}
+	}
+}
+
+// waitsFor reports whether a run reads on towards a document, and how far all have read together.
+func (a Audience) waitsFor(last uint64) (waits bool, read uint64) {
+	for _, run := range a.Reads {
+		x, known := a.intakes[run]
+		waits = waits || !known || x.Read < last && !x.Full
+		read += x.Read
+	}
+	return waits, read
+}
+
+// since returns what the runs have read since before.
+func (a Audience) since(before Audience, last uint64) (all []RunIntake) {
+	for _, run := range a.Reads {
+		x, known := a.intakes[run]
+		if !known {
+			continue
+		}
+		was := before.intakes[run]
+		if was.Documents > x.Documents { // another run of this name
+			was = loader.Intake{}
+		}
+		out := RunIntake{Run: run, Read: x.Documents - was.Documents, Skipped: x.Skipped.Minus(was.Skipped)}
+		if x.Read < last {
+			out.Unread = last - x.Read
+		}
+		all = append(all, out)
+	}
+	return all
+}

@@ -1,0 +1,81 @@
+package loader
+
+import (
+	"context"
+	"time"
+
+	"loaderd/loader/plan"
+)
+
+// Intake is what a run reports to producers of one of its document streams: what it accepts, how far it has read, and what it skipped.
+type Intake struct {
+	Tokenizer   string     `json:"tokenizer"`   // its name
+	Fingerprint string     `json:"fingerprint"` // that token ids must have
+	Text        bool       `json:"text"`        // whether it accepts texts
+	Read        uint64     `json:"read"`        // last document that is planned
+	Full        bool       `json:"full"`        // it reads no further until ranks request steps, or not at all
+	Documents   int64      `json:"documents"`   // planned, used or not
+	Skipped     plan.Skips `json:"skipped"`     // of these
+}
+
+// noTokenizer is the name of the tokenizer of a run that accepts token ids alone.
+const noTokenizer = "none"
+
+// intakeInterval is how often changes are reported to producers.
+const intakeInterval = 500 * time.Millisecond
+
+// reportIntake reports to producers what the run accepts, how far it has read and what it skipped, whenever that changes.
+func (l *leader) reportIntake(ctx context.Context) error {
+	if !l.streams.purges() {
+		return nil
+	}
+	tick := time.NewTicker(intakeInterval)
+	defer tick.Stop()
+	reported, failed := map[int]Intake{}, false
+	for {
+		all, err := l.streams.all(ctx, l.header)
+		if err != nil {
+			return err
+		}
+		for i, x := range all {
+			now := l.intake(i)
+			if was, ok := reported[i]; ok && was == now {
+				continue
+			}
+			switch err := x.Floors.Report(ctx, now); {
+			case err == nil:
+				reported[i], failed = now, false
+			case ctx.Err() == nil && !failed:
+				failed = true
+				l.log.Warn("producers get no report of this run", "stream", x.SourceBegin.Stream.Name, "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// intake is the report for a document stream.
+func (l *leader) intake(source int) Intake {
+	now, t := l.plan.now(), l.config.Tokenizer
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := &l.figures
+	out := Intake{Tokenizer: t.Name, Fingerprint: t.Fingerprint, Text: t.Name != noTokenizer, Full: now.ended || p.Idle || now.steps >= l.wanted+uint64(l.options.Ahead)}
+	if !l.config.Mixed() {
+		out.Read, out.Documents, out.Skipped = p.Cursor.Last(), p.Counts.Arrived, p.Counts.Skipped
+		return out
+	}
+	if source >= len(p.Sources) { // the planner has no figures of it yet
+		return out
+	}
+	x := &p.Sources[source]
+	out.Documents, out.Skipped = x.Arrived, x.Skipped
+	if out.Read = max(x.Next, 1) - 1; x.Next == 0 || x.Epoch > 0 {
+		out.Full = true // it was read to its end
+	}
+	return out
+}
