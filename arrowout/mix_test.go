@@ -107,7 +107,7 @@ func TestMix_RefusesBadBodies(t *testing.T) {
 		`{"add":{"math":3}}`:                                    "the configuration of a source",
 		`{"weights":{"web":"1"}}`:                               "want a number",
 		`{"weights":{"web":1,"web":2}}`:                         "twice",
-		`{"weights":{"web":1e999}}`:                             "want a number",
+		`{"weights":{"web":1e999}}`:                             `of "web": want a number from 0 to 1e9`,
 		`{"weights":[1]}`:                                       "not a JSON object",
 		`{"remove":"web"}`:                                      "want a list",
 		`{"dry_run":1}`:                                         "want true or false",

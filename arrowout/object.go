@@ -171,7 +171,7 @@ func object[T any](into *map[string]T, decode func(json.RawMessage) (T, error)) 
 
 func weight(raw json.RawMessage) (w float64, err error) {
 	if json.Unmarshal(raw, &w) != nil {
-		return 0, errors.New("want a number")
+		return 0, errors.New("want a number from 0 to 1e9")
 	}
 	return w, nil
 }

@@ -17,6 +17,7 @@ import (
 	"loaderd/arrowout/answers"
 	"loaderd/internal/quantity"
 	"loaderd/internal/reader"
+	"loaderd/loader/mixture"
 )
 
 func newMixCmd() *cobra.Command {
@@ -80,6 +81,9 @@ func readWeights(set []string) (map[string]float64, error) {
 		if !ok || err != nil || name == "" {
 			return nil, fmt.Errorf("--set %s: want NAME=WEIGHT, such as math=0.4", text)
 		}
+		if err := mixture.CheckWeight(name, weight); err != nil {
+			return nil, fmt.Errorf("--set %s: %w", text, err)
+		}
 		if _, twice := out[name]; twice {
 			return nil, fmt.Errorf("--set %s: %s has a weight already", text, name)
 		}
@@ -101,6 +105,11 @@ func readAdded(add []string) (map[string]json.RawMessage, error) {
 			settings["weight"] = weight
 		} else if settings, err = yaml.Parser().Unmarshal([]byte(value)); err != nil || !strings.HasPrefix(strings.TrimSpace(value), "{") {
 			return nil, fmt.Errorf("--add %s: want a weight, or settings of a source in braces, such as {weight: 0.2, epochs: 2}", text)
+		}
+		if weight, given := settings["weight"].(float64); given {
+			if err := mixture.CheckWeight(name, weight); err != nil {
+				return nil, fmt.Errorf("--add %s: %w", text, err)
+			}
 		}
 		b, err := json.Marshal(settings)
 		if err != nil {

@@ -16,10 +16,17 @@ func TestReadWeights(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(have, map[string]float64{"web": .5, "code": 2}) {
 		t.Errorf("%v, %v", have, err)
 	}
-	for _, bad := range [][]string{{"web"}, {"web=much"}, {"=1"}, {"web=1", "web=2"}} {
+	for _, bad := range [][]string{{"web"}, {"web=much"}, {"=1"}, {"web=1", "web=2"}, {"web=nan"}, {"web=inf"}, {"web=-1"}, {"web=1e10"}} {
 		if _, err := readWeights(bad); err == nil || !strings.HasPrefix(err.Error(), "--set ") {
 			t.Errorf("%v: %v", bad, err)
 		}
+	}
+}
+
+func TestReadWeights_NumberOutOfRangeIsNamed(t *testing.T) {
+	_, err := readWeights([]string{"web=nan"})
+	if want := "--set web=nan: weight NaN of source web: want a number from 0 to 1e9"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 
@@ -28,7 +35,7 @@ func TestReadAdded(t *testing.T) {
 	if err != nil || string(have["web"]) != `{"weight":0.5}` || string(have["code"]) != `{"epochs":"forever","packing":{"method":"bfd"},"weight":2}` {
 		t.Errorf("%s, %v", have, err)
 	}
-	for _, bad := range [][]string{{"web"}, {"web=much"}, {"=1"}, {"web=1", "web=2"}, {"web={weight: 1"}, {"web=[1]"}} {
+	for _, bad := range [][]string{{"web"}, {"web=much"}, {"=1"}, {"web=1", "web=2"}, {"web={weight: 1"}, {"web=[1]"}, {"web=nan"}, {"web=-1"}, {"web={weight: .nan}"}, {"web={weight: .inf, epochs: 2}"}} {
 		if _, err := readAdded(bad); err == nil || !strings.HasPrefix(err.Error(), "--add ") {
 			t.Errorf("%v: %v", bad, err)
 		}

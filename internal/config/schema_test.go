@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Every field stands in default.yaml, directly below its comment, and nothing else does.
@@ -52,6 +53,31 @@ func TestEveryFieldHasAName(t *testing.T) {
 		}
 	}
 	walk(reflect.TypeFor[Config](), "")
+}
+
+// No number may be negative, infinite or NaN, and no duration negative.
+func TestEveryNumberHasARange(t *testing.T) {
+	for _, f := range theSchema().fields {
+		var bad []string
+		switch k := f.kind.Kind(); {
+		case f.kind == reflect.TypeFor[time.Duration]():
+			bad = []string{"-5s"}
+		case k >= reflect.Int && k <= reflect.Int64, k >= reflect.Uint && k <= reflect.Uint64:
+			bad = []string{"-5"}
+		case k == reflect.Float32 || k == reflect.Float64:
+			bad = []string{"-5", "nan", "inf"}
+		}
+		for _, value := range bad {
+			overrides := []Override{{Path: f.path, Value: value, Flag: "--set"}}
+			if strings.HasPrefix(f.path, "packing.splice.") { // of no other method
+				overrides = append(overrides, Override{Path: "packing.method", Value: "splice", Flag: "--set"})
+			}
+			_, err := Load(Layers{Overrides: overrides})
+			if err == nil || !strings.Contains(err.Error(), f.path) {
+				t.Errorf("--set %s=%s: %v", f.path, value, err)
+			}
+		}
+	}
 }
 
 func TestSize(t *testing.T) {

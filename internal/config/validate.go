@@ -27,6 +27,7 @@ func (c Config) Validate() Problems {
 		}
 		v.add(e.Field, e.Value, e.Want)
 	}
+	v.check(c.Plan.Mix.DryAfter >= 0, "mix.dry_after", c.Plan.Mix.DryAfter, "0 (at once) or longer")
 	for _, e := range c.Stream.Validate() {
 		v.add("stream."+e.Field, e.Value, e.Want)
 	}

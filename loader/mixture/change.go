@@ -34,8 +34,8 @@ func (m *Mixture) Complete(c Change) Change {
 // Validate refuses weights that no mixture takes; Check does more, against the mixture of the moment.
 func (c Change) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
-		if w := c.Weights[name]; !validWeight(w) {
-			return fmt.Errorf("weight %v of source %s: want %s", w, name, wantWeight)
+		if err := CheckWeight(name, c.Weights[name]); err != nil {
+			return err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Add)) {

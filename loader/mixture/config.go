@@ -305,6 +305,14 @@ func (c Config) unnamed(weights map[string]float64) (out []string) {
 
 const wantWeight = "a number from 0 to 1e9"
 
+// CheckWeight returns an error for what is no weight of a source.
+func CheckWeight(source string, w float64) error {
+	if validWeight(w) {
+		return nil
+	}
+	return fmt.Errorf("weight %v of source %s: want %s", w, source, wantWeight)
+}
+
 func validWeight(w float64) bool { return w >= 0 && w <= 1e9 } // false for NaN
 
 // ValidName reports whether a source may have a name: it is a token of subjects and a part of a stream's name.

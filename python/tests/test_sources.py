@@ -1,6 +1,7 @@
 """A run with several sources as a trainer sees it: which token is of which, losses by source, and a mixture that it changes."""
 
 import json
+import math
 import subprocess
 
 import numpy as np
@@ -110,6 +111,10 @@ def test_a_trainer_changes_the_mixture(mixed):
     """From the step that is answered on the shares are others; before it nothing changes, and a resumed loader reads the same."""
     with StepLoader(mixed.flight_url, patience=20) as loader, loaderd.Client(mixed.flight_url) as client:
         batches = [next(loader)["sources"] for _ in range(5)]
+        for weight in (math.nan, math.inf, -1, 1e10):
+            for change in ({"weights": {"code": weight}}, {"add": {"new": {"weight": weight}}}):
+                with pytest.raises(ValueError, match=r"weight .* of source (code|new): want a number from 0 to 1e9"):
+                    client.mix(**change)
         tried = client.mix({"code": 3}, dry_run=True)
         assert tried["target"] == pytest.approx({"code": 0.8, "web": 0.2}) and tried["dry_run"]  # web keeps .75
         first = loader.set_mixture({"code": 1, "web": 0}).step

@@ -18,6 +18,8 @@ from loaderd.step import Step
 from loaderd.waits import Waits
 from loaderd.wire import DEFAULT_JOB, RunInfo, RunStatus
 
+MAX_WEIGHT = 1e9  # of a source
+
 T = TypeVar("T")
 
 
@@ -222,11 +224,14 @@ class Client(Iterator[Step]):
         come, `remove` names of those that go. `decided` is the number of steps that whoever decided had seen, and the plan has one change for each such
         number: when it has that one already it stays as it is, "step" and "target" are its own, and "again" is true. So a trainer that is killed and
         resumed asks again without harm. `dry_run` changes nothing. Raises BadTicket for what no mixture can be, Forbidden for a caller who may not:
-        it takes the role operate, or train where the daemon has flight.train_may_mix."""
+        it takes the role operate, or train where the daemon has flight.train_may_mix. Raises ValueError for a weight that is no number from 0 to 1e9."""
         body: dict[str, Any] = {}
         if weights:
-            body["weights"] = {k: float(v) for k, v in weights.items()}
+            body["weights"] = {k: _weight(k, v) for k, v in weights.items()}
         if add:
+            for name, source in add.items():
+                if "weight" in source:
+                    _weight(name, source["weight"])
             body["add"] = add
         if remove:
             body["remove"] = list(remove)
@@ -333,6 +338,14 @@ class Client(Iterator[Step]):
                     attempts.failed(error)
         attempts.succeeded()
         return result
+
+
+def _weight(source: str, value: Any) -> float:
+    """Checks a weight of a source: what is none has no form in JSON, or the daemon refuses it."""
+    weight = float(value)
+    if not 0 <= weight <= MAX_WEIGHT:
+        raise ValueError(f"weight {weight} of source {source}: want a number from 0 to 1e9")
+    return weight
 
 
 def _named(keeper: str | None) -> dict[str, str]:
