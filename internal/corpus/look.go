@@ -199,7 +199,7 @@ func (h head) format(s source, o Options) (Format, error) {
 		return "", &SkipError{Reason: Binary, Err: errBinary(h.data)}
 	}
 	if promise == JSON || promise == CSV {
-		if err := h.hasText(data, is, o); err != nil {
+		if err := h.hasText(s, data, is, o); err != nil {
 			return "", &SkipError{Reason: NoText, Err: err}
 		}
 	}
@@ -322,7 +322,7 @@ func (h head) someObject(data []byte) bool {
 }
 
 // hasText refuses a file that does not have the text where it is said to be.
-func (h head) hasText(data []byte, f Format, o Options) error {
+func (h head) hasText(s source, data []byte, f Format, o Options) error {
 	if f == CSV {
 		_, err := o.header(data)
 		return err
@@ -343,12 +343,40 @@ func (h head) hasText(data []byte, f Format, o Options) error {
 			if first == nil {
 				first = fields
 			}
+		case first == nil && !h.whole && s.object == nil && !s.pipe:
+			return o.hasTextAtAnySize(s, f)
 		case first == nil:
 			return nil // what is wrong is told, with its line, when the file is read
 		default:
 			return o.missing(o.TextField, keys(first))
 		}
 	}
+}
+
+// hasTextAtAnySize is hasText for a first value that is longer than the head. It reads the names of that value's fields from the file, in bounded memory.
+func (o Options) hasTextAtAnySize(s source, f Format) error {
+	var in Input
+	file, err := in.open(context.Background(), s)
+	if err != nil {
+		return err
+	}
+	defer file.Close() // nothing was written
+	v := valueReader{r: newLines(file), limit: headBytes, array: f == JSON}
+	var names []string
+	found := false
+	v.name = func(name string) bool {
+		if len(names) <= listed {
+			names = append(names, name)
+		}
+		found = o.has(map[string]json.RawMessage{name: nil})
+		return !found
+	}
+	_, _, err = v.next()
+	var large *badRecord
+	if found || len(names) == 0 || err != nil && !errors.As(err, &large) {
+		return nil // what is wrong is told, with its line, when the file is read
+	}
+	return o.missing(o.TextField, list(names))
 }
 
 // missing is the error of a field or column that is not there.

@@ -60,7 +60,13 @@ type valueReader struct {
 	opened    int64 // line of the array
 	value     []byte
 	over      bool // the value is longer than limit
+
+	// name gets the names of an object's fields, those longer than limit left out, and says whether to read on; then values are not kept. nil: they are.
+	name func(string) bool
 }
+
+// errEnough says that valueReader.name wants no more names.
+var errEnough = errors.New("no more names are wanted")
 
 // next returns a value and the line of its first byte, or io.EOF. A *badRecord is a value that is too large, behind which it goes on; any other
 // error is where the rest can not be understood.
@@ -129,12 +135,25 @@ func (v *valueReader) close() error {
 // read reads a value that begins with c into v.value.
 func (v *valueReader) read(c byte) error {
 	began, depth := v.line, 0
+	object := v.name != nil && c == '{'
+	named := object // the next string of depth 1 is a name
 	for {
 		v.keep(c)
 		switch c {
+		case ',':
+			named = named || object && depth == 1
 		case '"':
+			if named && depth == 1 {
+				v.value, v.over = append(v.value[:0], c), false
+			}
 			if err := v.text(); err != nil {
 				return err
+			}
+			if named && depth == 1 {
+				var name string
+				if named = false; !v.over && json.Unmarshal(v.value, &name) == nil && !v.name(name) {
+					return errEnough
+				}
 			}
 		case '{', '[':
 			depth++
