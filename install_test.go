@@ -1,0 +1,31 @@
+package loaderd_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// fromIndex is a command that installs loaderd from a package index.
+var fromIndex = regexp.MustCompile("pip install [^`\\n]*\\bloaderd[^`\\n]*")
+
+// No package index has loaderd: pages install it from a checkout, or from the wheels of make dist.
+func TestPages_InstallFromNoIndex(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, page := range append(pages, "README.md", "python/README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range fromIndex.FindAllString(string(text), -1) {
+			if !strings.Contains(command, "--find-links bin/dist") {
+				t.Errorf("%s: %s", page, command)
+			}
+		}
+	}
+}
