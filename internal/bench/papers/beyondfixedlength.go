@@ -130,7 +130,8 @@ func beyond(method string, buckets []int, pool, maxAge int, threshold float64, i
 }
 
 func beyondConfig(method string, buckets []int, pool, maxAge int, threshold float64) packonline.Config {
-	return packonline.Config{Method: method, Buckets: buckets, Atom: 1, Pool: max(pool, 1), MaxAge: maxAge, PaddingThreshold: threshold}
+	return packonline.Config{Method: method, Buckets: buckets, Atom: 1, Pool: max(pool, 1), Hold: defaultHold, MaxAge: maxAge,
+		PaddingThreshold: threshold}
 }
 
 func qualityOf(r *simulation.Result) quality {

@@ -15,9 +15,10 @@ var bucketMethod = []table{
 	{"beyond-bucket", "bucket, rows of 1024 to 16384: what pool and max age do, and the least that can be; 1M documents", printBounds},
 }
 
-// The defaults of packing.pool and packing.max_age, and over how many lists of documents a mean or a most is taken.
+// The defaults of packing.pool, packing.hold and packing.max_age, and over how many lists of documents a mean or a most is taken.
 const (
 	defaultPool = 4096
+	defaultHold = 100
 	defaultAge  = 16384
 	draws       = 10
 )

@@ -42,10 +42,10 @@ func printSpeed(out io.Writer) error {
 			var err error
 			in := d.Draw(p.documents, 1)
 			times := max(1, min(5, 20*million/p.documents))
-			if ffd, err = packSeconds(packing("ffd", 2048, p.documents, 0), in, times); err != nil {
+			if ffd, err = packSeconds(offline("ffd", 2048, p.documents), in, times); err != nil {
 				return err
 			}
-			if bfd, err = packSeconds(packing("bfd", 2048, p.documents, 0), in, times); err != nil {
+			if bfd, err = packSeconds(offline("bfd", 2048, p.documents), in, times); err != nil {
 				return err
 			}
 		} else {
@@ -67,9 +67,21 @@ func seconds(s float64) string {
 
 func factor(x float64) string { return fmt.Sprintf("%.0f", x) }
 
-// packing is the configuration of one row length with atoms of a row. A pool of 0 holds everything.
+// packing is the configuration of one row length with atoms of a row, as loaderd simulate has it: with the default hold unless the pool,
+// which is then 0, holds everything.
 func packing(method string, row, pool, maxAge int) packonline.Config {
-	return packonline.Config{Method: method, Buckets: []int{row}, Atom: 1, Pool: pool, MaxAge: maxAge}
+	c := packonline.Config{Method: method, Buckets: []int{row}, Atom: 1, Pool: pool, MaxAge: maxAge}
+	if pool > 0 {
+		c.Hold = defaultHold
+	}
+	return c
+}
+
+// offline is packing with a pool that holds so many documents, all there are.
+func offline(method string, row, documents int) packonline.Config {
+	c := packing(method, row, 0, 0)
+	c.Pool = documents
+	return c
 }
 
 // printCompactness compares rows with those of concatenation, offline and over pools.

@@ -31,7 +31,8 @@ func printRobust(out io.Writer) error {
 		} {
 			least := longer(in, rows.buckets[len(rows.buckets)-1])
 			for _, method := range rows.methods {
-				c := packonline.Config{Method: method, Buckets: rows.buckets, Atom: 1, Pool: defaultPool, MaxAge: defaultAge, PaddingThreshold: 0.02}
+				c := packonline.Config{Method: method, Buckets: rows.buckets, Atom: 1, Pool: defaultPool, Hold: defaultHold, MaxAge: defaultAge,
+					PaddingThreshold: 0.02}
 				r, err := simulation.Run(context.Background(), c, in, nil)
 				if err != nil {
 					return err
