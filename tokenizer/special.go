@@ -72,8 +72,8 @@ func (m *Model) FillIn() (prefix, middle, suffix int32, ok bool) {
 	return 0, 0, 0, false
 }
 
-// RankFile reports whether the model is from a rank file, which does not name its special tokens: how many it has, and from which list. The list is that of a
-// known vocabulary, "options", or "none".
+// RankFile reports whether the model is from a rank file, which does not name its special tokens: how many it has, and
+// from which list. The list is that of a known vocabulary, "options", or "none".
 func (m *Model) RankFile() (specials int, list string, ok bool) {
 	return len(m.def.Added), m.def.SpecialList, m.def.SpecialList != ""
 }

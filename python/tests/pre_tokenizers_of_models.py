@@ -48,6 +48,9 @@ DEEPSEEK3 = (
     "| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
 )
 SPARK = DEEPSEEK3.replace("+[\r\n]*|\\s*[\r\n]+", "+|[\r\n]")
+THREES = r"(?=(\d{3})+(?!\d))"
+SUPERBPE = THREES + r"| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+THREES_OF_WORDS = r"\d{1,3}(?=(?:\d{3})*\b)"
 KANA = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
 DEEPSEEK_CASED = """
 41-5a 61-7a b5 c0-d6 d8-f6 f8-1ba 1bc-1bf 1c4-293 295-2af 370-373 376-377 37b-37d 37f 386 388-38a 38c 38e-3a1 3a3-3f5 3f7-481 48a-52f 531-556
@@ -104,6 +107,10 @@ MODELS: dict[str, list[PreTokenizer]] = {
     "bloom": [split(BLOOM)],
     "viking": [split(FINNISH), digits(True)],
     "deepseek-v3, hunyuan": [split(r"\p{N}{1,3}"), split(KANA), split(DEEPSEEK3)],
+    "superbpe": [digits(False), split(SUPERBPE)],
+    "superbpe without words": [split(r"\p{N}+"), split(THREES)],
+    "threes before a word's end": [split(r"\d{1,510}"), split(THREES_OF_WORDS), split(KANA), split(DEEPSEEK3)],
+    "threes of any word": [split(r"\d{1,3}(?=(\d{3})*\b)", "Contiguous"), split(r"\b[a-z]+\b|\B\p{L}")],
     "spark2.5": [split(r"\p{N}{1,3}"), split(KANA), split(SPARK), digits(True)],
     "deepseek-coder": [
         *(split(p) for p in ("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_IDEOGRAPHS)),

@@ -63,7 +63,8 @@ def test_ids_of_published_pre_tokenizers(loaderd: str, tmp_path: pathlib.Path, m
 CLASSES = [r"\p{L}", r"\p{N}", r"\s", r"\S", r"\w", r"\d", r"\p{P}", r"\p{Lu}", r"[^\s\p{L}]", "[a-f]", "[^a-z]", r"[\r\n]", "a", " ", "'", r"\.", "中", "."]
 CLASSES += [r"[\p{L}\p{M}]", r"[^\r\n\p{L}\p{N}]", r"[\p{L}&&[^\p{Han}]]", r"\P{L}", r"\p{^N}", r"[^(\s|[.,!])]", r"\W", r"[\w-]", r"\x41", r"\u00e9", r"\p{Han}"]
 QUANTIFIERS = ["", "", "", "?", "*", "+", "+", "{2}", "{1,3}", "{2,}", "??", "+?", "*?"]
-ENDS = ["", "", "", r"(?!\S)", r"(?=\s)", "(?!a)", "$"]
+ENDS = ["", "", "", "", r"(?!\S)", r"(?=\s)", "(?!a)", "$", r"\b", r"\B", r"(?=(\d{3})*\b)", r"(?=(?:[a-z]{2})+(?!\w))"]
+LOOKS = [r"\b", r"\B", "(?=a)", r"(?=(\d{3})+(?!\d))", r"(?=\p{L}+$)", r"(?=(?:[a-z]{2})*\b)"]
 CONTRACTIONS = ["(?i:'s|'t|'re|'ve|'m|'ll|'d)", "'(?i:[sdmt]|ll|ve|re)", "'s|'t"]
 
 
@@ -80,6 +81,8 @@ def random_pattern(rng: random.Random) -> str:
     alternatives = [alternative() for _ in range(rng.randrange(1, 5))]
     if rng.random() < 0.3:
         alternatives.insert(0, rng.choice(CONTRACTIONS))
+    if rng.random() < 0.2:
+        alternatives.insert(rng.randrange(len(alternatives) + 1), rng.choice(LOOKS))
     return "|".join(alternatives)
 
 

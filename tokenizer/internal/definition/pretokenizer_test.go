@@ -36,7 +36,15 @@ func TestRefusedPreTokenizers(t *testing.T) {
 		"no pattern":                {inSequence(splitOn(object{}, "Isolated", false), level), "Split"},
 		"ByteLevel twice":           {inSequence(level, level), "twice"},
 		"too many":                  {inSequence(many...), "12 parts"},
-		"word border":               {isolated(`\bx`), `\\b`},
+		"word border in a class":    {isolated(`[\b]`), `\\b`},
+		"word border of bytes":      {inSequence(level, splitOn(regex(`\bx`), "Isolated", false)), "behind ByteLevel"},
+		"nothing is merged":         {inSequence(splitOn(regex(`(?=a)`), "Contiguous", false), level), "behavior"},
+		"groups that may go on":     {isolated(`(?=(\d{3})+\d)`), "more than one character"},
+		"groups with any behind":    {isolated(`(?=(\d{3})+(?=.))`), "more than one character"},
+		"groups of no word":         {isolated(`(?=(-{3})+\b)`), "more than one character"},
+		"groups that are not there": {isolated(`(?!(\d{3})+$)`), "more than one character"},
+		"different groups":          {isolated(`(?=(\d{3})+$)|(?=(\d{2})+$)`), "different groups"},
+		"a count too large":         {isolated(`a{1001}`), "0..1000"},
 		"look behind":               {isolated(`(?<=a)b`), "group"},
 		"look at two":               {isolated(`a(?!bc)`), "more than one character"},
 		"back reference":            {isolated(`(a)\1`), `\\1`},
@@ -77,6 +85,9 @@ func TestRefusedPreTokenizers(t *testing.T) {
 	}
 }
 
+// superBPE is the pattern of SuperBPE, behind Digits.
+const superBPE = `(?=(\d{3})+(?!\d))| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+
 // The words were taken from Hugging Face tokenizers 0.23.
 func TestPreTokenizers(t *testing.T) {
 	regex := func(text string) object { return object{"Regex": text} }
@@ -94,6 +105,13 @@ func TestPreTokenizers(t *testing.T) {
 		"only matches":         {inSequence(splitOn(regex(`a+|[^a]`), "Removed", true), byteLevel(false, false)), "xaay", []string{"x", "aa", "y"}},
 		"punctuation":          {inSequence(object{"type": "Punctuation"}, byteLevel(false, true)), "a?!", []string{"a", "?", "!"}},
 		"punctuation together": {inSequence(object{"type": "Punctuation", "behavior": "Contiguous"}, byteLevel(false, true)), "a ?!", []string{"a", " ", "?!"}},
+		"groups of three": {inSequence(object{"type": "Digits", "individual_digits": false}, splitOn(regex(superBPE), "Isolated", false), byteLevel(false, false)),
+			"is 1234567, 123a", []string{"is", " ", "1", "234", "567", ",", " ", "123", "a"}},
+		"groups of three with a word border": {inSequence(splitOn(regex(`\d{1,3}(?=(?:\d{3})*\b)`), "Isolated", false), byteLevel(false, false)),
+			"a1234567 123a", []string{"a", "1", "234", "567", " 123a"}},
+		"a border of the piece": {inSequence(object{"type": "Digits", "individual_digits": false}, splitOn(regex(`\Baa|ab`), "Isolated", false), byteLevel(false, false)),
+			"1aab", []string{"1", "a", "ab"}},
+		"many at most": {inSequence(splitOn(regex(`a{1,510}`), "Isolated", false), byteLevel(false, false)), strings.Repeat("a", 511), []string{strings.Repeat("a", 510), "a"}},
 		"bytes that are digits": {
 			inSequence(byteLevel(false, true), object{"type": "Digits", "individual_digits": false}), "\u00f2\u00b2x", []string{"\xc3", "\xb2", "\xc2", "\xb2", "x"},
 		},

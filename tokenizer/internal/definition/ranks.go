@@ -126,8 +126,8 @@ var knownRanks = []struct {
 	{"18fe0daf01fe55579ce04fa3aa1d9b359163c13f04b1782cf300021860150161", "qwen", qwenSpecial(), "Qwen"},
 }
 
-// llamaSpecial are the 256 special tokens of Llama 3.1, 3.2 and 3.3. Llama 3 has the same rank file, without three of these, and so other numbers in the names of
-// reserved ones.
+// llamaSpecial are the 256 special tokens of Llama 3.1, 3.2 and 3.3. Llama 3 has the same rank file, without three of
+// these, and so other numbers in the names of reserved ones.
 func llamaSpecial() map[string]int32 {
 	const first = 128000
 	special := map[string]int32{
@@ -145,7 +145,8 @@ func llamaSpecial() map[string]int32 {
 	return special
 }
 
-// qwenSpecial are the 208 special tokens of Qwen, whose rank file has no others. Later models are published as tokenizer.json.
+// qwenSpecial are the 208 special tokens of Qwen, whose rank file has no others. Later models are published as
+// tokenizer.json.
 func qwenSpecial() map[string]int32 {
 	const first = 151643
 	special := map[string]int32{"<|endoftext|>": first, "<|im_start|>": first + 1, "<|im_end|>": first + 2}
@@ -171,6 +172,9 @@ func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 	if o.Pattern != "" {
 		if pattern = pretokenize.PatternOf(o.Pattern); pattern == "" {
 			pattern = o.Pattern
+			if pretokenize.LooksAround(pattern) { // tiktoken has another engine, and panics where a pattern matches nothing
+				return nil, format.Refuse("a look at words or groups in the pattern of a rank file,", pattern)
+			}
 		}
 	}
 	if pattern == "" {
@@ -190,7 +194,8 @@ func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 	return d, err
 }
 
-// UnknownList is the SpecialList of a rank file that is none of the known ones, and that the options name no special tokens for.
+// UnknownList is the SpecialList of a rank file that is none of the known ones, and that the options name no special
+// tokens for.
 const UnknownList = "none"
 
 // specialTokens reads "token=id", or "token", which has the id behind the last one.

@@ -179,6 +179,8 @@ func TestRankFiles(t *testing.T) {
 		"binary":             {"\x00\x01\x02", "line 1", definition.RankOptions{}},
 		"unknown":            {all, "name the pattern", definition.RankOptions{}},
 		"unknown pattern":    {all, `(`, definition.RankOptions{Pattern: "("}},
+		"a word's border":    {all, "pattern of a rank file", definition.RankOptions{Pattern: `\b.|.`}},
+		"a match of nothing": {all, "pattern of a rank file", definition.RankOptions{Pattern: `(?=a)|.`}},
 		"a byte is missing":  {strings.Replace(all, "YQ== 97\n", "", 1), "0x61", definition.RankOptions{Pattern: "gpt2"}},
 		"special on a token": {all, `special token "<x>"`, definition.RankOptions{Pattern: "gpt2", SpecialTokens: []string{"<x>=97"}}},
 		"special twice":      {all, "once", definition.RankOptions{Pattern: "gpt2", SpecialTokens: []string{"<x>", "<x>=500"}}},

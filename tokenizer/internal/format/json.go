@@ -34,8 +34,8 @@ type Entry struct {
 	ID    int32
 }
 
-// ReadConfig reads a tokenizer.json strictly: no name twice, no invalid UTF-8, no unknown field. Model holds "vocab" as []Entry in the
-// order of the file, and "merges" as []merge.Rule, where the file has them in BPE's form.
+// ReadConfig reads a tokenizer.json strictly: no name twice, no invalid UTF-8, no unknown field. Model holds "vocab" as
+// []Entry in the order of the file, and "merges" as []merge.Rule, where the file has them in BPE's form.
 func ReadConfig(in io.Reader) (*hf.Config, error) {
 	r := configReader{dec: jsontext.NewDecoder(&boundedReader{in, maxFileBytes}), own: map[string]any{}}
 	if err := r.enclosed("{}", func() error { return r.object("tokenizer.json", r.field) }); err != nil {
@@ -219,8 +219,8 @@ var addedFields = []struct{ name, want string }{
 
 const truth = "true or false"
 
-// addedToken copies a token, of which all fields must be there, as in the reference. It leaves out fields of other names, which the library would take for
-// these where only the case of letters differs, and null, which is no value.
+// addedToken copies a token, of which all fields must be there, as in the reference. It leaves out fields of other
+// names, which the library would take for these where only the case of letters differs, and null, which is no value.
 func (r *configReader) addedToken(where string) (content string, err error) {
 	given := map[string]bool{}
 	read := func(name string) error {

@@ -91,7 +91,8 @@ func TestReadConfigIsStrict(t *testing.T) {
 	}
 }
 
-// The reference ignores a field whose name differs in the case of letters. encoding/json takes it for the field of the Config.
+// The reference ignores a field whose name differs in the case of letters. encoding/json takes it for the field of the
+// Config.
 func TestReadConfig_NamesAreExact(t *testing.T) {
 	const token = `{"id": 9, "content": "<x>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": false,
 		"Special": true, "Content": "<y>", "\u017fpecial": true, "other": [1]}`
@@ -111,7 +112,8 @@ func TestReadConfig_NamesAreExact(t *testing.T) {
 	}
 }
 
-// What is read is what the library reads of the whole file, but for vocabulary, merges, and added tokens with names in another case.
+// What is read is what the library reads of the whole file, but for vocabulary, merges, and added tokens with names in
+// another case.
 func FuzzReadConfig(f *testing.F) {
 	f.Add([]byte(`{"version": "1.0", "normalizer": {"type": "NFC", "a": [1, null, "\u00e9,"]}, "decoder": null, "added_tokens": [{"id": 9, "content": "<x>",
 		"single_word": false, "lstrip": true, "rstrip": false, "normalized": false, "special": true, "x": {}}, {}],

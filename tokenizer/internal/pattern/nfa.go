@@ -13,12 +13,17 @@ type nfa struct {
 	states []nfaState
 	sets   []ucd.Set // what states ask of a character
 	start  int32
+
+	edge, groups int32 // the sets that stand for what Edge and Groups say of a place; -1: none
+	run          *Expr // the Groups
+	mixed        bool  // there are different ones
 }
 
 type nfaState struct {
 	kind     nfaKind
 	set      int32 // of take and look: its place in sets
 	orEnd    bool  // look holds at the end of the text too
+	not      bool  // look holds where it would not
 	out, alt int32 // where to go on; alt only of branch, where out is tried first
 }
 
@@ -40,12 +45,24 @@ const maxSets = 64
 var errTooLarge = errors.New("it is too large")
 
 func newNFA(e *Expr) (n *nfa, err error) {
-	n = &nfa{}
+	n = &nfa{edge: -1, groups: -1}
 	n.start = n.compile(e, n.state(nfaState{kind: accept}))
 	if len(n.states) >= maxStates || len(n.sets) > maxSets {
 		return nil, errTooLarge
 	}
+	if n.mixed {
+		return nil, errors.New("looks at different groups")
+	}
 	return n, nil
+}
+
+// place is a set that stands for what is true of a place. It has no characters.
+func (n *nfa) place(set *int32) int32 {
+	if *set < 0 {
+		*set = int32(len(n.sets))
+		n.sets = append(n.sets, nil)
+	}
+	return *set
 }
 
 // state adds a state. When there are too many it only returns one that stands for them.
@@ -58,7 +75,7 @@ func (n *nfa) state(s nfaState) int32 {
 
 func (n *nfa) setOf(s ucd.Set) int32 {
 	for k, other := range n.sets {
-		if slices.Equal(s, other) {
+		if int32(k) != n.edge && int32(k) != n.groups && slices.Equal(s, other) {
 			return int32(k)
 		}
 	}
@@ -78,6 +95,15 @@ func (n *nfa) compile(e *Expr, then int32) int32 {
 		return n.state(nfaState{kind: take, set: n.setOf(e.Set), out: then})
 	case Next:
 		return n.state(nfaState{kind: look, set: n.setOf(e.Set), orEnd: e.OrEnd, out: then})
+	case Edge:
+		n.setOf(ucd.WordCharacters())
+		return n.state(nfaState{kind: look, set: n.place(&n.edge), not: e.Not, out: then})
+	case Groups:
+		n.mixed = n.mixed || n.run != nil && !n.run.sameGroups(e)
+		n.run = e
+		n.setOf(e.Set)
+		n.setOf(e.Behind)
+		return n.state(nfaState{kind: look, set: n.place(&n.groups), out: then})
 	case Sequence:
 		for i := len(e.Parts) - 1; i >= 0; i-- {
 			then = n.compile(e.Parts[i], then)
@@ -154,9 +180,14 @@ func (e *Expr) sequenceAtomic(behind ucd.Set, open bool) bool {
 	return true
 }
 
-// looks tells whether e may look ahead.
+// sameGroups tells whether two looks at groups are the same.
+func (e *Expr) sameGroups(o *Expr) bool {
+	return e.Min == o.Min && e.OrEnd == o.OrEnd && slices.Equal(e.Set, o.Set) && slices.Equal(e.Behind, o.Behind)
+}
+
+// looks tells whether e may look around.
 func (e *Expr) looks() bool {
-	return e.Kind == Next || slices.ContainsFunc(e.Parts, (*Expr).looks)
+	return e.Kind == Next || e.Kind == Edge || e.Kind == Groups || slices.ContainsFunc(e.Parts, (*Expr).looks)
 }
 
 // first is the characters that e may begin with, and whether it may be empty.
@@ -164,7 +195,7 @@ func (e *Expr) first() (set ucd.Set, empty bool) {
 	switch e.Kind {
 	case One:
 		return e.Set, false
-	case Next:
+	case Next, Edge, Groups:
 		return ucd.Set(nil).Complement(), true
 	case Repeat:
 		set, _ = e.Parts[0].first()
@@ -197,7 +228,7 @@ func (n *nfa) step(list []int32, sets uint64, atEnd bool) (to []int32, accepts b
 		}
 		seen[s] = true
 		st := n.states[s]
-		in := !atEnd && sets>>st.set&1 == 1
+		in := sets>>st.set&1 == 1 // at the end of the text only of what is true of the place
 		switch st.kind {
 		case accept:
 			accepts = true
@@ -210,7 +241,7 @@ func (n *nfa) step(list []int32, sets uint64, atEnd bool) (to []int32, accepts b
 			follow(st.out)
 			follow(st.alt)
 		case look:
-			if in || atEnd && st.orEnd {
+			if in != st.not || atEnd && st.orEnd {
 				follow(st.out)
 			}
 		}

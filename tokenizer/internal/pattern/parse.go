@@ -15,10 +15,12 @@ import (
 // Expr is a node of a parsed pattern.
 type Expr struct {
 	Kind     Kind
-	Set      ucd.Set // of One, and of Next
-	OrEnd    bool    // Next holds at the end of the text too
+	Set      ucd.Set // of One, Next and Groups
+	OrEnd    bool    // Next holds at the end of the text too; Groups may end there
+	Behind   ucd.Set // of Groups: the character behind them
+	Not      bool    // Edge holds elsewhere
 	Parts    []*Expr // of Sequence, Choice and Repeat
-	Min, Max int     // of Repeat; Max < 0 is without end
+	Min, Max int     // of Repeat; Max < 0 is without end. Min is the size of Groups
 	Mode     Mode
 }
 
@@ -44,6 +46,8 @@ const (
 	Choice               // the first of Parts that matches
 	Repeat               // Parts[0], Min to Max times
 	Next                 // nothing, if the next character is in Set
+	Edge                 // nothing, where a word begins or ends
+	Groups               // nothing, if one or more groups of Min characters of Set follow, and Behind or the end of the text behind them
 )
 
 // Mode is how many times a Repeat matches, of those that it may.
@@ -56,8 +60,9 @@ const (
 	Possessive
 )
 
-// parser reads the part of the reference's regular expressions (Oniguruma, Ruby's syntax) whose meaning is the
-// same for every engine: characters, classes, groups, alternatives, quantifiers, and a look at one next character.
+// parser reads the part of the reference's regular expressions (Oniguruma, Ruby's syntax) whose meaning is the same for
+// every engine: characters, classes, groups, alternatives, quantifiers, a look at one next character, the edges of
+// words, and a look at groups of characters to the end of their run.
 type parser struct {
 	text  string
 	at    int
@@ -177,6 +182,12 @@ func (p *parser) atom() *Expr {
 		p.at++
 		return &Expr{Kind: Next, Set: ucd.Of('\n'), OrEnd: true}
 	case '\\':
+		if p.accept(`\b`) {
+			return &Expr{Kind: Edge}
+		}
+		if p.accept(`\B`) {
+			return &Expr{Kind: Edge, Not: true}
+		}
 		set, single := p.escape()
 		if single && p.fold { // \x53 is a letter too
 			set = p.folded(set)
@@ -211,14 +222,14 @@ func (p *parser) group() *Expr {
 	return e
 }
 
-// look is a look ahead at one character.
+// look is a look ahead at one character, or at groups to the end of a run.
 func (p *parser) look(not bool) *Expr {
-	body := p.choice()
+	body := p.choice().bare()
 	p.expect(")")
-	if body.Kind == Sequence && len(body.Parts) == 1 {
-		body = body.Parts[0]
-	}
 	if body.Kind != One {
+		if e, ok := groups(body); ok && !not {
+			return e
+		}
 		p.fail("a look at more than one character")
 	}
 	if not {
@@ -227,8 +238,51 @@ func (p *parser) look(not bool) *Expr {
 	return &Expr{Kind: Next, Set: body.Set}
 }
 
-// maxRepeat bounds counted repeats, which are written out.
-const maxRepeat = 64
+// bare is the only part of a group that has no other.
+func (e *Expr) bare() *Expr {
+	for e.Kind == Sequence && len(e.Parts) == 1 {
+		e = e.Parts[0]
+	}
+	return e
+}
+
+// groups is a look at groups of a set's characters to the end of their run, as (\d{3})+(?!\d) or (\d{3})*\b. What is
+// behind them is not in the set, so they are all of the run.
+func groups(body *Expr) (e *Expr, ok bool) {
+	if body.Kind != Sequence || len(body.Parts) != 2 {
+		return nil, false
+	}
+	all, end := body.Parts[0], body.Parts[1]
+	if all.Kind != Repeat || all.Mode != Greedy || all.Max >= 0 || all.Min > 1 {
+		return nil, false
+	}
+	e = &Expr{Kind: Groups, Min: 1}
+	one := all.Parts[0].bare()
+	if one.Kind == Repeat && one.Min == one.Max {
+		e.Min, one = one.Min, one.Parts[0].bare()
+	}
+	if e.Set = one.Set; one.Kind != One || e.Set == nil {
+		return nil, false
+	}
+	switch {
+	case end.Kind == Next:
+		e.Behind, e.OrEnd = end.Set, end.OrEnd
+	case end.Kind == Edge && !end.Not && e.Set.Intersect(ucd.WordCharacters().Complement()) == nil:
+		e.Behind, e.OrEnd = ucd.WordCharacters().Complement(), true
+	default:
+		return nil, false
+	}
+	if e.Set.Intersect(e.Behind) != nil {
+		return nil, false
+	}
+	if all.Min == 0 {
+		e = &Expr{Kind: Choice, Parts: []*Expr{e, end}}
+	}
+	return e, true
+}
+
+// maxRepeat bounds counted repeats, which are written out. maxStates bounds them together.
+const maxRepeat = 1000
 
 func (p *parser) quantified(e *Expr) *Expr {
 	if !p.more() {
@@ -267,7 +321,7 @@ func (p *parser) quantified(e *Expr) *Expr {
 }
 
 func (p *parser) checked(q *Expr) *Expr {
-	if q.Parts[0].nullable() {
+	if q.Parts[0].nullable(true) {
 		p.fail("a quantifier of what may be empty")
 	}
 	return q
@@ -301,18 +355,18 @@ func (p *parser) number() int {
 	return n
 }
 
-// nullable tells whether e may match nothing.
-func (e *Expr) nullable() bool {
+// nullable tells whether e may match nothing, as a look does or, unless looks count, without one.
+func (e *Expr) nullable(looks bool) bool {
 	switch e.Kind {
 	case One:
 		return false
-	case Next:
-		return true
+	case Next, Edge, Groups:
+		return looks
 	case Repeat:
 		return e.Min == 0
 	}
 	for _, part := range e.Parts {
-		if part.nullable() == (e.Kind == Choice) {
+		if part.nullable(looks) == (e.Kind == Choice) {
 			return e.Kind == Choice
 		}
 	}

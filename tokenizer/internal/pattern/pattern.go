@@ -27,11 +27,13 @@ type Pattern struct {
 	rows   []uint32
 	first  uint32
 	begins [256]bool // kinds that a match may begin with
+	empty  bool      // it may match nothing
+	around *around   // what it asks of a place; nil: nothing
 }
 
 // Compile makes the automaton of a pattern. The error says what about it is not known to be the same here.
 func Compile(e *Expr) (*Pattern, error) {
-	if e.nullable() {
+	if e.nullable(false) {
 		return nil, errors.New("it may match nothing")
 	}
 	if !atomic(e) {
@@ -41,12 +43,15 @@ func Compile(e *Expr) (*Pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pattern{}
+	p := &Pattern{empty: e.nullable(true)}
 	in, err := p.tellApart(n.sets)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.determine(n, in); err != nil {
+	p.around = newAround(n, in)
+	columns := p.around.columns(in)
+	p.kinds = len(columns) - 1
+	if err := p.determine(n, columns); err != nil {
 		return nil, err
 	}
 	if p.waits() {
@@ -58,7 +63,9 @@ func Compile(e *Expr) (*Pattern, error) {
 		p.rows[k] = uint32(entry/2)*p.first<<1 | uint32(entry%2)
 	}
 	for kind := range p.kinds {
-		p.begins[kind] = p.rows[p.first+uint32(kind)] != 0
+		if !columns[kind].end {
+			p.begins[kind%len(in)] = p.begins[kind%len(in)] || p.rows[p.first+uint32(kind)] != 0
+		}
 	}
 	return p, nil
 }
@@ -147,18 +154,12 @@ func (p *Pattern) tellApart(sets []ucd.Set) (in []uint64, err error) {
 
 // determine makes the automaton: a state of it is the list of states that a backtracking engine might be in, the one
 // that it would try first in front.
-func (p *Pattern) determine(n *nfa, in []uint64) error {
+func (p *Pattern) determine(n *nfa, columns []column) error {
 	states := [][]int32{nil, {n.start}}
 	numbers := map[string]int{fmt.Sprint(states[0]): 0, fmt.Sprint(states[1]): 1}
 	for s := 0; s < len(states); s++ {
-		for kind := 0; kind <= p.kinds; kind++ {
-			var list []int32
-			var accepts bool
-			if kind < p.kinds {
-				list, accepts = n.step(states[s], in[kind], false)
-			} else {
-				list, accepts = n.step(states[s], 0, true)
-			}
+		for _, c := range columns {
+			list, accepts := n.step(states[s], c.sets, c.end)
 			key := fmt.Sprint(list)
 			to, ok := numbers[key]
 			if !ok {
@@ -179,7 +180,7 @@ func (p *Pattern) determine(n *nfa, in []uint64) error {
 	return nil
 }
 
-// Match returns the end of the match that begins at s[i], or -1.
+// Match returns the end of the match that begins at s[i], or -1. The pattern does not look around.
 func (p *Pattern) Match(s []byte, i int) int {
 	row, end := p.first, -1
 	for i < len(s) {
@@ -211,13 +212,13 @@ func (p *Pattern) Match(s []byte, i int) int {
 }
 
 // Skip returns the first place behind the character at s[i] where a match begins, or len(s).
-func (p *Pattern) Skip(s []byte, i int) int {
+func (p *Pattern) Skip(s []byte, i int, a *Around) int {
 	for first := true; i < len(s); first = false {
 		kind, n := p.kind[s[i]], 1
 		if kind == wide {
 			kind, n = p.wideKind(s, i, s[i])
 		}
-		if p.begins[kind] && !first && p.Match(s, i) >= 0 {
+		if p.begins[kind] && !first && p.MatchIn(s, i, a) >= 0 {
 			break
 		}
 		i += n
@@ -234,8 +235,14 @@ func (p *Pattern) OnAlphabet(byteOf map[rune]byte) *Pattern {
 	return &q
 }
 
+// Empty tells whether p may match nothing.
+func (p *Pattern) Empty() bool { return p.empty }
+
 // Total tells whether p matches something at every place of every text.
 func (p *Pattern) Total() bool {
+	if p.empty {
+		return false
+	}
 	width := p.kinds + 1
 	matches := make([]bool, len(p.step)/width) // from these states on the pattern accepts, whatever comes
 	sure := func(entry uint16) bool { return entry%2 == 1 || matches[entry/2] }

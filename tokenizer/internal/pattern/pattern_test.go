@@ -18,8 +18,10 @@ func FuzzPattern(f *testing.F) {
 		}
 	}
 	for _, part := range []string{`a?b*?c+(?!\S)|[^a-c]{1,3}`, `a+?b??c?|.{2,3}`, `(?:ab|a)(?:c|bcd)|.`, `\s?\p{L}+|[\w-]$`,
-		`(?i:'[sk])?x|[^x]`, `[a-z&&[^b]]++|\W`} {
+		`(?i:'[sk])?x|[^x]`, `[a-z&&[^b]]++|\W`, `\b`, `\B`, `\w+?\b| \B`, `(?=(\d{3})+(?!\d))| ?\p{L}+`, `\d{1,3}(?=(?:\d{3})*\b)`, `(?=a)|b+$`,
+		`\p{N}(?=(\d\d)+$)`, `(?=[a-d]+-)`, `a{1,700}`, `(?=(?:a{2})+(?=b))\w|\b.`} {
 		f.Add(part, "abcd abab-'S'ſ'K'Kx  \n")
+		f.Add(part, "aaab 1234567 ٣٣٣٣ a1234, 12²345x123456 b")
 	}
 	f.Fuzz(func(t *testing.T, part, text string) {
 		if len(part) > 400 || len(text) > 80 {
@@ -50,10 +52,11 @@ func FuzzPattern(f *testing.F) {
 
 // cutAt returns the matches of a pattern and what is between them.
 func cutAt(p *pattern.Pattern, s []byte) (pieces []string) {
+	var a pattern.Around
 	for i := 0; i < len(s); {
-		end := p.Match(s, i)
-		if end < 0 {
-			end = p.Skip(s, i)
+		end := p.MatchIn(s, i, &a)
+		if end <= i {
+			end = p.Skip(s, i, &a)
 		}
 		pieces = append(pieces, string(s[i:end]))
 		i = end

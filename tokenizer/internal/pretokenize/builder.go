@@ -66,6 +66,17 @@ func (b *Builder) AddRegex(regex, behavior string, invert bool) error {
 	return b.cut(regexName(regex), e, behavior, invert)
 }
 
+// LooksAround reports whether a regular expression asks for more of a place than one next character, or may match
+// nothing.
+func LooksAround(regex string) bool {
+	e, err := pattern.Parse(regex)
+	if err != nil {
+		return false
+	}
+	p, err := pattern.Compile(e)
+	return err == nil && (p.LooksAround() || p.Empty())
+}
+
 // regexName names a pattern by its text, with line ends as escapes: both spellings are common, and mean the same.
 func regexName(regex string) string {
 	return "regex " + strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(regex)
@@ -80,12 +91,17 @@ func (b *Builder) cut(name string, e *pattern.Expr, behavior string, invert bool
 	st := stage{pattern: p}
 	switch {
 	case behavior == "Isolated":
+	case p.Empty():
+		return ErrBehavior
 	case behavior == "Contiguous":
 		st.merged = true
 		name += " merged"
 	case behavior == "Removed" && invert && p.Total(): // nothing is between the matches
 	default:
 		return ErrBehavior
+	}
+	if b.byteLevel && p.LooksAround() {
+		return errors.New("a look at words or groups behind ByteLevel")
 	}
 	if b.byteLevel {
 		st.pattern = p.OnAlphabet(byteOfRune)

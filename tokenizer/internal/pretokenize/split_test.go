@@ -146,6 +146,19 @@ func TestLongRunsAreCutInOnePass(t *testing.T) {
 	}
 }
 
+// A look at groups reads a run of their characters once.
+func TestGroups_AreCutInOnePass(t *testing.T) {
+	for _, regex := range []string{`(?=(\d{3})+(?!\d))`, `\d{1,3}(?=(?:\d{3})*\b)`, `\B|x`, `\d{1,510}`} {
+		f := familyOf(t, regex)
+		for _, unit := range []string{"1", "1a", "٣", "12 ", "x"} {
+			text := bytes.Repeat([]byte(unit), 1<<19/len(unit))
+			if got := strings.Join(tokentest.Words(&f.Splitter, text), ""); got != string(text) {
+				t.Errorf("%s: %q is not cut into all of itself", regex, unit)
+			}
+		}
+	}
+}
+
 func BenchmarkSplit(b *testing.B) {
 	wide := strings.Repeat("Съешь же ещё этих мягких французских булок, да выпей чаю. 我能吞下玻璃而不伤身体。나는 유리를 먹을 수 있어요. ", 20000)
 	texts := map[string][]byte{"source": norm.AppendValid(nil, bytes.Join(tokentest.SourceText(b), nil)), "wide": []byte(wide)}

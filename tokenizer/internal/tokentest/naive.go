@@ -11,7 +11,10 @@ import (
 )
 
 // Backtracker finds matches by trying every way. It counts its steps: there are patterns and texts for which it takes very many.
-type Backtracker struct{ steps int }
+type Backtracker struct {
+	steps int
+	whole string // the text that matches are looked for in
+}
 
 const maxSteps = 1 << 20
 
@@ -28,6 +31,17 @@ func (b *Backtracker) match(e *pattern.Expr, text string, then func(rest string)
 		}
 	case pattern.Next:
 		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.Set.Has(r) || n == 0 && e.OrEnd {
+			return then(text)
+		}
+	case pattern.Edge:
+		before, n := utf8.DecodeLastRuneInString(b.whole[:len(b.whole)-len(text)])
+		behind, m := utf8.DecodeRuneInString(text)
+		edge := (n > 0 && words.Has(before)) != (m > 0 && words.Has(behind))
+		if edge != e.Not {
+			return then(text)
+		}
+	case pattern.Groups:
+		if inGroups(e, text) {
 			return then(text)
 		}
 	case pattern.Sequence:
@@ -47,6 +61,22 @@ func (b *Backtracker) match(e *pattern.Expr, text string, then func(rest string)
 		return b.repeat(e, text, then)
 	}
 	return "", false
+}
+
+var words = ucd.WordCharacters()
+
+// inGroups tells whether text begins with some groups and what may be behind them.
+func inGroups(e *pattern.Expr, text string) bool {
+	for count := 0; ; count++ {
+		r, n := utf8.DecodeRuneInString(text)
+		if count > 0 && count%e.Min == 0 && (n == 0 && e.OrEnd || n > 0 && e.Behind.Has(r)) {
+			return true
+		}
+		if n == 0 || !e.Set.Has(r) {
+			return false
+		}
+		text = text[n:]
+	}
 }
 
 func (b *Backtracker) repeat(e *pattern.Expr, text string, then func(rest string) (string, bool)) (string, bool) {
@@ -131,9 +161,13 @@ func (b *Backtracker) Cut(e *pattern.Expr, text string) (pieces []string) {
 		}
 		gap = ""
 	}
+	b.whole = text
 	for text != "" {
 		end := b.end(e, text)
 		if end == 0 {
+			flush()
+		}
+		if end <= 0 {
 			_, n := utf8.DecodeRuneInString(text)
 			gap, text = gap+text[:n], text[n:]
 			continue
@@ -146,11 +180,11 @@ func (b *Backtracker) Cut(e *pattern.Expr, text string) (pieces []string) {
 	return pieces
 }
 
-// end is the length of the match at the start of text, or 0.
+// end is the length of the match at the start of text, or -1.
 func (b *Backtracker) end(e *pattern.Expr, text string) int {
 	rest, ok := b.match(e, text, func(rest string) (string, bool) { return rest, true })
 	if !ok {
-		return 0
+		return -1
 	}
 	return len(text) - len(rest)
 }
@@ -160,9 +194,10 @@ func (b *Backtracker) GaveUp() bool { return b.steps > maxSteps }
 
 // Covers tells whether matches follow one another to the end of text.
 func (b *Backtracker) Covers(e *pattern.Expr, text string) bool {
+	b.whole = text
 	for text != "" {
 		end := b.end(e, text)
-		if end == 0 {
+		if end <= 0 {
 			return false
 		}
 		text = text[end:]

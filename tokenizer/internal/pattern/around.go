@@ -1,0 +1,168 @@
+package pattern
+
+import (
+	"unicode/utf8"
+
+	"loaderd/tokenizer/internal/ucd"
+)
+
+// around is what a pattern asks of places in a text beside the next character: whether a word begins or ends there, and
+// whether groups of characters follow to the end of their run. For the automaton each kind of characters has a column
+// for each answer.
+type around struct {
+	kinds        int       // of characters
+	edges        bool      // it asks for the edges of words
+	word         [256]bool // by kind: a character of a word
+	edge, groups int       // how many columns further the kinds are where the answer is yes; groups is 0 if it does not ask
+	end          int       // the column of the end of the text behind a word
+	run, behind  [256]bool // by kind: a character of groups, and what may be behind them
+	size         int       // of a group
+	atEnd        bool      // groups may end where the text does
+	bits         [2]uint64 // of edges and groups, in what the columns stand for
+}
+
+// column is what a transition of the automaton is for: the sets that the next character is in, or the end of the text.
+type column struct {
+	sets uint64
+	end  bool
+}
+
+// newAround finds what the pattern of an nfa asks, nil if it asks nothing. In has the sets that each kind of characters
+// is in.
+func newAround(n *nfa, in []uint64) *around {
+	if n.edge < 0 && n.groups < 0 {
+		return nil
+	}
+	a := &around{kinds: len(in), edges: n.edge >= 0}
+	further := len(in)
+	if a.edges {
+		a.edge, a.bits[0] = further, 1<<n.edge
+		further *= 2
+		a.fill(&a.word, in, n.setOf(ucd.WordCharacters()))
+	}
+	if n.groups >= 0 {
+		a.groups, a.bits[1] = further, 1<<n.groups
+		further *= 2
+		a.size, a.atEnd = n.run.Min, n.run.OrEnd
+		a.fill(&a.run, in, n.setOf(n.run.Set))
+		a.fill(&a.behind, in, n.setOf(n.run.Behind))
+	}
+	a.end = further
+	return a
+}
+
+func (a *around) fill(has *[256]bool, in []uint64, set int32) {
+	for kind, sets := range in {
+		has[kind] = sets>>set&1 == 1
+	}
+}
+
+// columns are those of the kinds of characters, those of places of which more is true, and the end of the text, the
+// last one that of nothing before it.
+func (a *around) columns(in []uint64) (list []column) {
+	for _, sets := range in {
+		list = append(list, column{sets: sets})
+	}
+	if a != nil {
+		for _, bit := range a.bits {
+			for _, c := range list[:len(list):len(list)] {
+				if bit != 0 {
+					list = append(list, column{sets: c.sets | bit})
+				}
+			}
+		}
+		if a.edges {
+			list = append(list, column{sets: a.bits[0], end: true})
+		}
+	}
+	return append(list, column{end: true})
+}
+
+// Around is what is known of a text that matches are looked for in, from the front to the back: where it begins, and of
+// the last run of characters in groups. It is zero for a new text.
+type Around struct {
+	From int // the text is s[From:]
+
+	start, end int  // the run is s[start:end], as far as it is known
+	at, left   int  // so many of its characters are left from s[at] on
+	ends       bool // groups may end where the run does
+}
+
+// MatchIn is Match for any pattern. Its time is that of reading the text a bounded number of times, where places come
+// in order.
+func (p *Pattern) MatchIn(s []byte, i int, a *Around) int {
+	if p.around == nil {
+		return p.Match(s, i)
+	}
+	r := p.around
+	row, end := p.first, -1
+	inWord := false
+	if r.edges && i > a.From {
+		_, n := utf8.DecodeLastRune(s[a.From:i])
+		kind, _ := p.kindAt(s, i-n)
+		inWord = r.word[kind]
+	}
+	for i < len(s) {
+		kind, n := p.kindAt(s, i)
+		column := int(kind)
+		if r.edges && r.word[kind] != inWord {
+			column += r.edge
+			inWord = !inWord
+		}
+		if r.run[kind] && p.inGroups(s, i, a) {
+			column += r.groups
+		}
+		entry := p.rows[row+uint32(column)]
+		if entry&1 != 0 {
+			end = i
+		}
+		if row = entry >> 1; row == 0 {
+			return end
+		}
+		i += n
+	}
+	column := p.kinds
+	if inWord {
+		column = r.end
+	}
+	if p.rows[row+uint32(column)]&1 != 0 {
+		end = i
+	}
+	return end
+}
+
+// kindAt is the kind of the character at s[i], and its length.
+func (p *Pattern) kindAt(s []byte, i int) (kind uint8, n int) {
+	if kind = p.kind[s[i]]; kind != wide {
+		return kind, 1
+	}
+	return p.wideKind(s, i, s[i])
+}
+
+// inGroups tells whether groups begin at s[i], where a character of them is. The run is read once, and its characters
+// are counted along.
+func (p *Pattern) inGroups(s []byte, i int, a *Around) bool {
+	r := p.around
+	if i < a.start || i >= a.end {
+		a.start, a.at, a.end, a.left, a.ends = i, i, i, 0, r.atEnd
+		for a.end < len(s) {
+			kind, n := p.kindAt(s, a.end)
+			if !r.run[kind] {
+				a.ends = r.behind[kind]
+				break
+			}
+			a.end += n
+			a.left++
+		}
+	}
+	if i > a.at {
+		a.left -= utf8.RuneCount(s[a.at:i])
+	} else {
+		a.left += utf8.RuneCount(s[i:a.at])
+	}
+	a.at = i
+	return a.ends && a.left%r.size == 0
+}
+
+// LooksAround tells whether p asks for more of a place than the characters behind it: then Match is not for it.
+func (p *Pattern) LooksAround() bool { return p.around != nil }
