@@ -44,7 +44,8 @@ A line that can not be read is an error that names its number; the lines before 
 				return err
 			}
 			if specials, _, ok := model.RankFile(); ok && specials == 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s: rank file without special tokens: name them with --special-token\n", name)
+				const advice = "rank file without special tokens: name them with --special-token"
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, advice)
 			}
 			in, label := cmd.InOrStdin(), "standard input"
 			if len(args) == 1 && args[0] != "-" {

@@ -28,8 +28,10 @@ func TestDocuments_LogsRankFile(t *testing.T) {
 		special         []string
 		says            string // empty: nothing
 	}{
-		{"none", file, nil, `level=WARN msg="rank file has no special tokens: name them in tokenizer.special_tokens" tokenizer=` + file},
-		{"two", file, []string{"<a>", "<b>"}, `level=INFO msg="loaded rank file" tokenizer=` + file + ` special_tokens=2 list=options`},
+		{"none", file, nil,
+			`level=WARN msg="rank file has no special tokens: name them in tokenizer.special_tokens" tokenizer=` + file},
+		{"two", file, []string{"<a>", "<b>"},
+			`level=INFO msg="loaded rank file" tokenizer=` + file + ` special_tokens=2 list=options`},
 		{"built in", "gpt2", nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -18,11 +18,13 @@ func foreign(in *bufio.Reader) error {
 	start, _ := in.Peek(in.Size())
 	switch {
 	case bytes.HasPrefix(start, []byte("GGUF")):
-		return fmt.Errorf("the file is a GGUF model: give the tokenizer.json of the model that it was converted from, or %s", format.Advice)
+		return fmt.Errorf("the file is a GGUF model: give the tokenizer.json of the model that it was converted from, or %s",
+			format.Advice)
 	case isSentencePiece(start):
 		return fmt.Errorf("the file is a SentencePiece model: %s", format.Convert)
 	case isMerges(start):
-		return fmt.Errorf("the file is a list of merges (merges.txt), which is one half of a tokenizer: %s", format.Convert)
+		return fmt.Errorf("the file is a list of merges (merges.txt), which is one half of a tokenizer: %s",
+			format.Convert)
 	}
 	return nil
 }

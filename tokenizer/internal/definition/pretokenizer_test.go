@@ -91,6 +91,8 @@ const superBPE = `(?=(\d{3})+(?!\d))| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 // The words were taken from Hugging Face tokenizers 0.23.
 func TestPreTokenizers(t *testing.T) {
 	regex := func(text string) object { return object{"Regex": text} }
+	isolated := func(text string) object { return splitOn(regex(text), "Isolated", false) }
+	digits := object{"type": "Digits", "individual_digits": false}
 	for name, c := range map[string]struct {
 		pre  object
 		text string
@@ -105,13 +107,14 @@ func TestPreTokenizers(t *testing.T) {
 		"only matches":         {inSequence(splitOn(regex(`a+|[^a]`), "Removed", true), byteLevel(false, false)), "xaay", []string{"x", "aa", "y"}},
 		"punctuation":          {inSequence(object{"type": "Punctuation"}, byteLevel(false, true)), "a?!", []string{"a", "?", "!"}},
 		"punctuation together": {inSequence(object{"type": "Punctuation", "behavior": "Contiguous"}, byteLevel(false, true)), "a ?!", []string{"a", " ", "?!"}},
-		"groups of three": {inSequence(object{"type": "Digits", "individual_digits": false}, splitOn(regex(superBPE), "Isolated", false), byteLevel(false, false)),
+		"groups of three": {inSequence(digits, isolated(superBPE), byteLevel(false, false)),
 			"is 1234567, 123a", []string{"is", " ", "1", "234", "567", ",", " ", "123", "a"}},
-		"groups of three with a word border": {inSequence(splitOn(regex(`\d{1,3}(?=(?:\d{3})*\b)`), "Isolated", false), byteLevel(false, false)),
+		"groups of three with a word border": {inSequence(isolated(`\d{1,3}(?=(?:\d{3})*\b)`), byteLevel(false, false)),
 			"a1234567 123a", []string{"a", "1", "234", "567", " 123a"}},
-		"a border of the piece": {inSequence(object{"type": "Digits", "individual_digits": false}, splitOn(regex(`\Baa|ab`), "Isolated", false), byteLevel(false, false)),
+		"a border of the piece": {inSequence(digits, isolated(`\Baa|ab`), byteLevel(false, false)),
 			"1aab", []string{"1", "a", "ab"}},
-		"many at most": {inSequence(splitOn(regex(`a{1,510}`), "Isolated", false), byteLevel(false, false)), strings.Repeat("a", 511), []string{strings.Repeat("a", 510), "a"}},
+		"many at most": {inSequence(isolated(`a{1,510}`), byteLevel(false, false)),
+			strings.Repeat("a", 511), []string{strings.Repeat("a", 510), "a"}},
 		"bytes that are digits": {
 			inSequence(byteLevel(false, true), object{"type": "Digits", "individual_digits": false}), "\u00f2\u00b2x", []string{"\xc3", "\xb2", "\xc2", "\xb2", "x"},
 		},

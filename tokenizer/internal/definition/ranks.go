@@ -131,8 +131,9 @@ var knownRanks = []struct {
 func llamaSpecial() map[string]int32 {
 	const first = 128000
 	special := map[string]int32{
-		"<|begin_of_text|>": first, "<|end_of_text|>": first + 1, "<|finetune_right_pad_id|>": first + 4, "<|start_header_id|>": first + 6,
-		"<|end_header_id|>": first + 7, "<|eom_id|>": first + 8, "<|eot_id|>": first + 9, "<|python_tag|>": first + 10,
+		"<|begin_of_text|>": first, "<|end_of_text|>": first + 1, "<|finetune_right_pad_id|>": first + 4,
+		"<|start_header_id|>": first + 6, "<|end_header_id|>": first + 7,
+		"<|eom_id|>": first + 8, "<|eot_id|>": first + 9, "<|python_tag|>": first + 10,
 	}
 	named := slices.Collect(maps.Values(special))
 	reserved := 0
@@ -172,7 +173,8 @@ func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 	if o.Pattern != "" {
 		if pattern = pretokenize.PatternOf(o.Pattern); pattern == "" {
 			pattern = o.Pattern
-			if pretokenize.LooksAround(pattern) { // tiktoken has another engine, and panics where a pattern matches nothing
+			// tiktoken has another engine, and panics where a pattern matches nothing.
+			if pretokenize.LooksAround(pattern) {
 				return nil, format.Refuse("a look at words or groups in the pattern of a rank file,", pattern)
 			}
 		}

@@ -138,12 +138,14 @@ func TestRead_NamesForeignFiles(t *testing.T) {
 			if err := os.WriteFile(path, []byte(c.data), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := definition.Read(path, definition.RankOptions{}); err == nil || !strings.Contains(err.Error(), c.says) {
+			_, err := definition.Read(path, definition.RankOptions{})
+			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("error %v, want one that says %q", err, c.says)
 			}
 		})
 	}
-	if _, err := definition.Read(t.TempDir(), definition.RankOptions{}); err == nil || !strings.Contains(err.Error(), "a folder: give the path of the tokenizer.json") {
+	_, err := definition.Read(t.TempDir(), definition.RankOptions{})
+	if err == nil || !strings.Contains(err.Error(), "a folder: give the path of the tokenizer.json") {
 		t.Errorf("a folder: %v", err)
 	}
 }

@@ -157,9 +157,11 @@ func (r *configReader) field(name string) error {
 func refuseField(name string, v jsontext.Value) error {
 	switch {
 	case v.Kind() == '0':
-		return fmt.Errorf("field %s: the file is a vocabulary (vocab.json), which is one half of a tokenizer: %s", Cut(strconv.Quote(name)), Convert)
+		return fmt.Errorf("field %s: the file is a vocabulary (vocab.json), which is one half of a tokenizer: %s",
+			Cut(strconv.Quote(name)), Convert)
 	case name == "added_tokens_decoder" || name == "tokenizer_class" || strings.HasSuffix(name, "_token"):
-		return fmt.Errorf("field %s: the file is the configuration of a tokenizer (tokenizer_config.json, special_tokens_map.json): %s", strconv.Quote(name), Convert)
+		return fmt.Errorf("field %s: the file is the configuration of a tokenizer (tokenizer_config.json, special_tokens_map.json): %s",
+			Cut(strconv.Quote(name)), Convert)
 	}
 	return Refuse("field "+Cut(strconv.Quote(name)), v)
 }
@@ -214,7 +216,8 @@ func (r *configReader) addedTokens() error {
 
 // addedFields are the fields of an added token, and what each of them wants.
 var addedFields = []struct{ name, want string }{
-	{"id", "a whole number"}, {"content", "a text"}, {"single_word", truth}, {"lstrip", truth}, {"rstrip", truth}, {"normalized", truth}, {"special", truth},
+	{"id", "a whole number"}, {"content", "a text"},
+	{"single_word", truth}, {"lstrip", truth}, {"rstrip", truth}, {"normalized", truth}, {"special", truth},
 }
 
 const truth = "true or false"

@@ -47,7 +47,7 @@ const (
 	Repeat               // Parts[0], Min to Max times
 	Next                 // nothing, if the next character is in Set
 	Edge                 // nothing, where a word begins or ends
-	Groups               // nothing, if one or more groups of Min characters of Set follow, and Behind or the end of the text behind them
+	Groups               // nothing, if groups of Min characters of Set follow, and then Behind or the end of the text
 )
 
 // Mode is how many times a Repeat matches, of those that it may.

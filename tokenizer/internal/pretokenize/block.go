@@ -24,8 +24,10 @@ func newSplitter(list Stages, rule *blockRule) Splitter {
 	if rule != nil && rule.letters != nil {
 		sp.letters = rule.letters()
 	}
-	if len(list) == 1 && list[0].pattern != nil && !list[0].merged && !list[0].pattern.LooksAround() && list[0].pattern.Total() {
-		sp.alone = list[0].pattern
+	if len(list) == 1 && !list[0].merged {
+		if p := list[0].pattern; p != nil && !p.LooksAround() && p.Total() {
+			sp.alone = p
+		}
 	}
 	return sp
 }
