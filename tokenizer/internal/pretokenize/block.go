@@ -166,7 +166,7 @@ func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
 	var tail block
 	m, ends, letters := &w.masks, &w.Ends, sp.letters
 	if i == 0 {
-		w.open = OpenPieces{}
+		clear(w.open[:len(sp.stages)])
 	}
 	for n <= BatchSize-blockSize && i < len(s) {
 		p := &tail

@@ -60,7 +60,7 @@ func (list Stages) End(s []byte, i int, open *OpenPieces) int {
 // splitStages is split for stages.
 func (sp *Splitter) splitStages(s []byte, i int, w *Batch) (n, end int) {
 	if i == 0 {
-		w.open = OpenPieces{}
+		clear(w.open[:len(sp.stages)])
 	}
 	for n < BatchSize && i < len(s) {
 		i = sp.stages.End(s, i, &w.open)
