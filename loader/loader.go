@@ -53,6 +53,7 @@ type SourceStatus struct {
 	DownReason string    `json:"down_reason,omitempty"`
 	Empty      int64     `json:"empty"`      // skipped as empty since the start
 	Undecoded  int64     `json:"undecoded"`  // skipped as undecodable since the start
+	Replaced   int64     `json:"replaced"`   // bytes of texts that are not UTF-8, in place of which there is U+FFFD
 	Buffered   int64     `json:"buffered"`   // bytes of documents that are fetched and not delivered
 	TextBytes  int64     `json:"text_bytes"` // bytes of payload fetched since the start
 	Tokens     int64     `json:"tokens"`     // tokens produced since the start

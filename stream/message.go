@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strconv"
 
@@ -10,6 +11,7 @@ import (
 // Headers of a document's message. Nats-Msg-Id is the producer's dedupe key and, without Loaderd-Id, also the document's id.
 const (
 	HeaderContentType = "Content-Type"
+	HeaderEncoding    = "Content-Encoding" // of the payload: gzip, zstd or identity
 	HeaderID          = "Loaderd-Id"
 	HeaderLabel       = "Loaderd-Label" // what the ledger calls the document, where that is no id: others may be called the same
 	HeaderPath        = "Loaderd-Path"
@@ -76,8 +78,10 @@ func (m Message) NATS() *nats.Msg {
 	if m.Weight != nil {
 		set(HeaderWeight, strconv.FormatFloat(float64(*m.Weight), 'g', -1, 32))
 	}
-	if m.ContentType != TypeText {
+	if m.ContentType != "" && m.ContentType != TypeText {
 		set(HeaderContentType, m.ContentType)
+	} else if bytes.HasPrefix(bytes.TrimLeft(m.Data, " \t\r\n"), []byte("{")) {
+		set(HeaderContentType, TypeText) // or it would be taken for JSON without the header
 	}
 	return msg
 }

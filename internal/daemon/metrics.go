@@ -96,6 +96,7 @@ var metrics = append(skipMetrics(), []metric{
 	gauge("stream_last_sequence", "Last document in the stream.", func(s figures) float64 { return float64(s.Source.Last) }),
 	gauge("stream_fetched_sequence", "Last document fetched from the stream.", func(s figures) float64 { return float64(s.Source.Fetched) }),
 	gauge("stream_buffered_bytes", "Bytes of documents fetched and not yet planned.", func(s figures) float64 { return float64(s.Source.Buffered) }),
+	counter("replaced_bytes_total", "Bytes of texts that are not UTF-8 and became U+FFFD.", func(s figures) float64 { return float64(s.Source.Replaced) }),
 	gauge("stream_down", "1 while the document stream is out of reach.", func(s figures) float64 { return truth(!s.Source.DownSince.IsZero()) }),
 	gauge("stream_dry", "1 while every document of the stream has been fetched.", func(s figures) float64 { return truth(!s.Source.DrySince.IsZero()) }),
 	gauge("stream_trouble", "1 while the document stream lacks documents that may be needed or has settings that may lose some.", func(s figures) float64 { return truth(s.Trouble != "") }),

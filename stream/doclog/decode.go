@@ -19,23 +19,25 @@ import (
 
 // Reasons why a document is undecodable: stable names, in the header Loaderd-Reason of its dead letter.
 const (
-	badHeaders      = "BAD_HEADERS"        // the header block is malformed
-	badContentType  = "BAD_CONTENT_TYPE"   // Content-Type is malformed or none that the run takes
-	badCharset      = "BAD_CHARSET"        // a charset other than UTF-8
-	badJSON         = "BAD_JSON"           // not one JSON object with a string under text
-	badTokens       = "BAD_TOKENS"         // not a whole number of int32 ids
-	wrongTokenizer  = "WRONG_TOKENIZER"    // tokenized by another tokenizer than the run's
-	tokenOutOfRange = "TOKEN_OUT_OF_RANGE" // an id outside the vocabulary
-	noTokenizer     = "NO_TOKENIZER"       // text for a run that takes tokenized documents only
-	badBatch        = "BAD_BATCH"          // no Arrow IPC stream, or a row without ids
-	badParts        = "BAD_PARTS"          // not a list of objects with a string under text, and true or false under loss
-	badLoss         = "BAD_LOSS"           // lengths of runs that are none, or do not add up to the document's tokens
-	badWeight       = "BAD_WEIGHT"         // no number, negative or not finite
-	badColumn       = "BAD_COLUMN"         // a column that is missing, unknown or of another type, or has not one value for each token
-	badMeta         = "BAD_META"           // a value of another type than the run takes, or too long
-	badEmbedding    = "BAD_EMBEDDING"      // of another length than the run's, or with a number that is not finite
-	tooLarge        = "TOO_LARGE"          // more tokens than a document may have
-	encoderPanic    = "ENCODER_PANIC"      // the tokenizer failed on the text
+	badHeaders      = "BAD_HEADERS"          // the header block is malformed
+	badContentType  = "BAD_CONTENT_TYPE"     // Content-Type is malformed or none that the run takes
+	badCharset      = "BAD_CHARSET"          // a charset other than UTF-8
+	badCoding       = "BAD_CONTENT_ENCODING" // Content-Encoding is none that is taken, or the payload is not so encoded
+	badEncoding     = "BAD_ENCODING"         // more of a text is not UTF-8 than may be replaced
+	badJSON         = "BAD_JSON"             // not one JSON object with a string under text
+	badTokens       = "BAD_TOKENS"           // not a whole number of int32 ids
+	wrongTokenizer  = "WRONG_TOKENIZER"      // tokenized by another tokenizer than the run's
+	tokenOutOfRange = "TOKEN_OUT_OF_RANGE"   // an id outside the vocabulary
+	noTokenizer     = "NO_TOKENIZER"         // text for a run that takes tokenized documents only
+	badBatch        = "BAD_BATCH"            // no Arrow IPC stream, or a row without ids
+	badParts        = "BAD_PARTS"            // not a list of objects with a string under text, and true or false under loss
+	badLoss         = "BAD_LOSS"             // lengths of runs that are none, or do not add up to the document's tokens
+	badWeight       = "BAD_WEIGHT"           // no number, negative or not finite
+	badColumn       = "BAD_COLUMN"           // a column that is missing, unknown or of another type, or has not one value for each token
+	badMeta         = "BAD_META"             // a value of another type than the run takes, or too long
+	badEmbedding    = "BAD_EMBEDDING"        // of another length than the run's, or with a number that is not finite
+	tooLarge        = "TOO_LARGE"            // more tokens than a document may have
+	encoderPanic    = "ENCODER_PANIC"        // the tokenizer failed on the text
 )
 
 // bad says why a message is no document: one of the names above, and what is wrong with this message.
@@ -45,14 +47,15 @@ func bad(reason, format string, args ...any) *deadletter.Problem {
 
 // decoded is a document before it is tokenized: text, parts of a text, or tokens.
 type decoded struct {
-	id     string // producer's id, empty when it has none
-	path   string // where it came from, empty when that is not said
-	vector []int8 // its embedding, nil when it has none or no one asks
-	text   []byte
-	parts  []part    // in place of text, where it comes in parts
-	tokens []int32   // has room for one more id; nil for text
-	loss   plan.Runs // of the tokens
-	weight *float32  // nil is 1
+	id       string // producer's id, empty when it has none
+	path     string // where it came from, empty when that is not said
+	vector   []int8 // its embedding, nil when it has none or no one asks
+	text     []byte
+	parts    []part    // in place of text, where it comes in parts
+	tokens   []int32   // has room for one more id; nil for text
+	replaced int       // bytes of text and parts that are not UTF-8, in place of which the tokenizer reads U+FFFD
+	loss     plan.Runs // of the tokens
+	weight   *float32  // nil is 1
 	// columns are those of values for each token that the run takes along, by their places; nil for one that the document has not, or for all of them.
 	columns [][]byte
 	meta    []any // as loader.Content.Meta
@@ -96,6 +99,13 @@ func (t Tokenizing) limit() int {
 func (d decoder) decode(header nats.Header, data []byte) (decoded, *deadletter.Problem) {
 	f := fieldsOf(header)
 	kind, err := mediaType(f.get(stream.HeaderContentType))
+	if err == nil {
+		data, err = payload(f.get(stream.HeaderEncoding), data)
+	}
+	if err == nil && f.get(stream.HeaderContentType) == "" && isDocument(data) {
+		err = bad(badContentType, `the payload is a JSON object with "text" or "parts" and has no content type: send %s, or %s for a text`,
+			stream.TypeJSON, stream.TypeText)
+	}
 	if err != nil {
 		return decoded{}, err
 	}
@@ -141,6 +151,9 @@ func (d decoder) decode(header nats.Header, data []byte) (decoded, *deadletter.P
 	}
 	if value := f.get(stream.HeaderEmbedding); err == nil && d.dimension > 0 && value != "" {
 		out.vector, err = d.headerVector(value)
+	}
+	if err == nil {
+		out.replaced, err = out.invalid()
 	}
 	if err != nil {
 		return decoded{}, err

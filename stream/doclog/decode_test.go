@@ -1,7 +1,9 @@
 package doclog
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"math"
 	"slices"
 	"strings"
@@ -9,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 	"github.com/nats-io/nats.go"
 
 	"loaderd/loader/plan"
@@ -43,7 +47,16 @@ func TestDecodeTakes(t *testing.T) {
 		{name: "text with charset", header: header("Content-Type", "Text/Plain; Charset=\"UTF-8\""), data: "é", text: "é"},
 		{name: "text in ASCII", header: header("Content-Type", "text/plain;charset=us-ascii"), data: "a", text: "a"},
 		{name: "text with another parameter", header: header("Content-Type", "text/plain; format=flowed"), data: "a", text: "a"},
-		{name: "invalid UTF-8 is the tokenizer's", data: "a\xffb", text: "a\xffb"},
+		{name: "a little invalid UTF-8 is the tokenizer's", data: strings.Repeat("a", 99) + "\xff", text: strings.Repeat("a", 99) + "\xff"},
+		{name: "nothing", data: ""},
+		{name: "blanks", data: " \n", text: " \n"},
+		{name: "a brace", data: " {", text: " {"},
+		{name: "identity", header: header("Content-Encoding", "identity"), data: "a", text: "a"},
+		{name: "gzip", header: header("content-encoding", "GZIP"), data: gzipped("a text"), text: "a text"},
+		{name: "gzip of JSON", header: header("Content-Encoding", "gzip", "Content-Type", "application/json"), data: gzipped(`{"text":"a"}`), text: "a"},
+		{name: "zstd", header: header("Content-Encoding", "zstd"), data: zstandard("a text"), text: "a text"},
+		{name: "JSON that is a text", header: header("Content-Type", "text/plain"), data: `{"text":"a"}`, text: `{"text":"a"}`},
+		{name: "JSON without a text", data: `{"name":"a"}`, text: `{"name":"a"}`},
 		{name: "header in lower case", header: header("content-type", "application/json"), data: `{"text":"a"}`, text: "a"},
 		{name: "the exact header counts", header: header("content-type", "x/y", "Content-Type", "text/plain"), data: "a", text: "a"},
 		{name: "of two others the first in byte order", header: header("content-type", "x/y", "CONTENT-TYPE", "text/plain"), data: "a", text: "a"},
@@ -58,7 +71,8 @@ func TestDecodeTakes(t *testing.T) {
 			data: `{"text":"\"\\\/\b\f\n\r\t\u00E9\ud83d\ude00\\\""}`, text: "\"\\/\b\f\n\r\té😀\\\""},
 		{name: "json values between", header: header("Content-Type", "application/json"),
 			data: "{ \"a\" : [ {\"text\":\"}\\\"]\"} , -1e5 ] ,\n\"text\" : \"b\" , \"c\":true,\"d\":0, \"e\" : {}\t}", text: "b"},
-		{name: "json with bytes that are no UTF-8", header: header("Content-Type", "application/json"), data: "{\"text\":\"a\xff\"}", text: "a\xff"},
+		{name: "json with bytes that are no UTF-8", header: header("Content-Type", "application/json"), data: "{\"text\":\"" + strings.Repeat("a", 99) + "\xff\"}",
+			text: strings.Repeat("a", 99) + "\xff"},
 		{name: "json lone surrogate", header: header("Content-Type", "application/json"), data: `{"text":"\ud800"}`, text: "\ufffd"},
 		{name: "tokens", header: header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", testPrint),
 			data: "\x01\x00\x00\x00\x63\x00\x00\x00", tokens: []int32{1, 99}},
@@ -284,17 +298,20 @@ func TestEncodeParts(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add("", "", "", "", "", "", []byte("text"))
-	f.Add("text/plain; charset=utf-8", "i", "", "", "", "0.5", []byte("text\xff"))
-	f.Add("application/json", "", "", "", "", "", []byte(`{"id":"a","text":"b","text":"c","meta":{"x":[]}}`))
-	f.Add("application/json", "", "", "", "", "", []byte(`{"id":-1,"text":"\ud83d\ude00"}`))
-	f.Add("application/json", "", "", "", "", "", []byte(`{"parts":[{"text":"a","loss":false},{"text":"","loss":true},{"text":"b"}],"weight":0.25}`))
-	f.Add("application/vnd.loaderd.tokens", "i", testPrint, "", "1, 1", "2", []byte("\x01\x00\x00\x00\x63\x00\x00\x00"))
-	f.Add("application/vnd.loaderd.tokens", "", "x", "", "", "", []byte("\x01"))
-	f.Add("", "", "", float32s(1, 2), "", "", []byte("text"))
-	f.Add("application/json", "", "", "", "", "", []byte(`{"text":"a","embedding":[1,2e3],"path":"x","meta":{"path":"y"}}`))
-	f.Fuzz(func(t *testing.T, kind, id, print, embedding, loss, weight string, data []byte) {
-		h := header("Content-Type", kind, "Nats-Msg-Id", id, "Loaderd-Tokenizer", print, stream.HeaderEmbedding, embedding, stream.HeaderLoss, loss, stream.HeaderWeight, weight)
+	f.Add("", "", "", "", "", "", []byte("text"), "")
+	f.Add("", "", "", "", "", "", []byte(gzipped("text")), "gzip")
+	f.Add("", "", "", "", "", "", []byte(zstandard("text")), "zstd")
+	f.Add("text/plain; charset=utf-8", "i", "", "", "", "0.5", []byte("text\xff"), "")
+	f.Add("application/json", "", "", "", "", "", []byte(`{"id":"a","text":"b","text":"c","meta":{"x":[]}}`), "")
+	f.Add("application/json", "", "", "", "", "", []byte(`{"id":-1,"text":"\ud83d\ude00"}`), "")
+	f.Add("application/json", "", "", "", "", "", []byte(`{"parts":[{"text":"a","loss":false},{"text":"","loss":true},{"text":"b"}],"weight":0.25}`), "")
+	f.Add("application/vnd.loaderd.tokens", "i", testPrint, "", "1, 1", "2", []byte("\x01\x00\x00\x00\x63\x00\x00\x00"), "")
+	f.Add("application/vnd.loaderd.tokens", "", "x", "", "", "", []byte("\x01"), "")
+	f.Add("", "", "", float32s(1, 2), "", "", []byte("text"), "")
+	f.Add("application/json", "", "", "", "", "", []byte(`{"text":"a","embedding":[1,2e3],"path":"x","meta":{"path":"y"}}`), "")
+	f.Fuzz(func(t *testing.T, kind, id, print, embedding, loss, weight string, data []byte, coding string) {
+		h := header("Content-Type", kind, "Nats-Msg-Id", id, "Loaderd-Tokenizer", print, stream.HeaderEmbedding, embedding, stream.HeaderLoss, loss, stream.HeaderWeight, weight,
+			stream.HeaderEncoding, coding)
 		before := string(data)
 		got, failed := denseDecoder.decode(h, data)
 		again, failedAgain := denseDecoder.decode(h, []byte(before))
@@ -343,4 +360,52 @@ func FuzzDecode(f *testing.F) {
 			checkJSON(t, data, got)
 		}
 	})
+}
+
+func gzipped(text string) string {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = io.WriteString(z, text) // to memory
+	_ = z.Close()
+	return b.String()
+}
+
+func zstandard(text string) string {
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		panic(err)
+	}
+	return string(z.EncodeAll([]byte(text), nil))
+}
+
+// What a payload is without its content coding is bounded, and what is none is a dead letter.
+func TestDecode_Payload(t *testing.T) {
+	long := strings.Repeat("a", stream.MaxDocumentLimit+1)
+	for name, c := range map[string]struct {
+		header nats.Header
+		data   string
+		reason string
+	}{
+		"an unknown coding":            {header("Content-Encoding", "br"), "a", badCoding},
+		"two codings":                  {header("Content-Encoding", "gzip, zstd"), "a", badCoding},
+		"not gzip":                     {header("Content-Encoding", "gzip"), "a text", badCoding},
+		"gzip that is cut":             {header("Content-Encoding", "gzip"), gzipped("a text")[:20], badCoding},
+		"not zstd":                     {header("Content-Encoding", "zstd"), "a text", badCoding},
+		"too large, gzip":              {header("Content-Encoding", "gzip"), gzipped(long), tooLarge},
+		"too large, zstd":              {header("Content-Encoding", "zstd"), zstandard(long), tooLarge},
+		"gzip without the header":      {nil, gzipped(strings.Repeat("a text of some words, ", 50)), badEncoding},
+		"Latin-1":                      {nil, "caf\xe9", badEncoding},
+		"Latin-1 in JSON":              {header("Content-Type", "application/json"), "{\"text\":\"caf\xe9\"}", badEncoding},
+		"Latin-1 in a part":            {header("Content-Type", "application/json"), "{\"parts\":[{\"text\":\"caf\xe9\"}]}", badEncoding},
+		"JSON without a content type":  {nil, ` {"text":"a"}`, badContentType},
+		"parts without a content type": {header("Content-Type", ""), `{"parts":[{"text":"a"}]}`, badContentType},
+	} {
+		if got, failed := testDecoder.decode(c.header, []byte(c.data)); failed == nil || failed.Reason != c.reason {
+			t.Errorf("%s: %+v, %.60q, want %s", name, failed, got.text, c.reason)
+		}
+	}
+	got, failed := testDecoder.decode(nil, []byte(strings.Repeat("a", 200)+"\xff\xff"))
+	if failed != nil || got.replaced != 2 {
+		t.Errorf("%d bytes are replaced, %v", got.replaced, failed)
+	}
 }

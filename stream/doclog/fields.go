@@ -16,7 +16,7 @@ type fields nats.Header
 
 // ours are the names that a document's headers may have.
 var ours = []string{
-	nats.MsgIdHdr, stream.HeaderContentType, stream.HeaderTokenizer, stream.HeaderID, stream.HeaderLabel, stream.HeaderPath, stream.HeaderDomain,
+	nats.MsgIdHdr, stream.HeaderContentType, stream.HeaderEncoding, stream.HeaderTokenizer, stream.HeaderID, stream.HeaderLabel, stream.HeaderPath, stream.HeaderDomain,
 	stream.HeaderEmbedding, stream.HeaderLoss, stream.HeaderWeight, stream.HeaderMeta, stream.HeaderInput, stream.HeaderTrace,
 }
 

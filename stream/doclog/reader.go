@@ -38,6 +38,8 @@ type reader struct {
 	current *chunk // received from order
 	handed  bool   // whether Next has returned it
 
+	warnReplaced sync.Once // about the first text that is not UTF-8
+
 	mu     sync.Mutex
 	status loader.SourceStatus
 }

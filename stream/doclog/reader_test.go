@@ -317,7 +317,7 @@ func TestTokensAgain(t *testing.T) {
 		{ContentType: stream.TypeJSON, Data: []byte(`{"id":7,"text":"more"}`)},
 		{ContentType: stream.TypeTokens, Tokenizer: "sha256:bytes", Data: stream.AppendTokens(nil, []int32{1, 2, 3})},
 		{Data: nil},
-		{Data: []byte("\xff\xfe")},
+		{Data: append(bytes.Repeat([]byte("a"), 200), "\xff\xfe"...)},
 	}
 	natstest.Publish(t, srv.Store(), messages...)
 	src := openSource(t, l, 1)

@@ -149,10 +149,11 @@ func (p *encoders) put(e *encoder) {
 
 // encoder encodes with one of the shared Encoders, and survives its panics.
 type encoder struct {
-	shared  *Encoders
-	scratch []int32
-	headers headers
-	hints   *related.Maker // nil when the packing method compares no documents
+	shared   *Encoders
+	scratch  []int32
+	headers  headers
+	replaced int64          // bytes of the last document that are not UTF-8
+	hints    *related.Maker // nil when the packing method compares no documents
 }
 
 // maxScratch bounds the scratch space that is kept between documents, in ids.
@@ -227,6 +228,7 @@ func (e *encoder) run(f func(Encoder)) (failed *deadletter.Problem, stack []byte
 // document turns a message into the document that a Source delivers. Its result depends on the message and the run's configuration alone.
 func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Problem) {
 	doc := loader.Document{Sequence: m.sequence}
+	e.replaced = 0
 	if m.garbled {
 		return skipped(doc, plan.SkipUndecodable), bad(badHeaders, "the header block is malformed")
 	}
@@ -235,6 +237,7 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 		decoder.room = e.scratch
 	}
 	d, failed := decoder.decode(m.header, m.data)
+	e.replaced = int64(d.replaced)
 	if failed != nil {
 		return skipped(doc, plan.SkipUndecodable), failed
 	}

@@ -130,7 +130,7 @@ func (l *Log) clock() (now time.Time) {
 func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 	defer close(c.done)
 	c.docs = make([]loader.Document, len(c.messages))
-	var empty, undecoded, tokens int64
+	var empty, undecoded, replaced, tokens int64
 	for i := range c.messages {
 		m := &c.messages[i]
 		m.read(&e.headers)
@@ -152,6 +152,13 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 				empty++
 			}
 		}
+		if e.replaced > 0 && failed == nil {
+			replaced += e.replaced
+			r.warnReplaced.Do(func() {
+				r.log.log.Warn("text is not UTF-8: U+FFFD stands for its bytes (metric loaderd_replaced_bytes_total counts them)", "stream", r.log.name,
+					"first_sequence", m.sequence, "subject", m.subject, "bytes", e.replaced)
+			})
+		}
 		tokens += int64(doc.Len())
 		c.docs[i] = doc
 		cost := tokenizedCost(doc)
@@ -169,6 +176,7 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 	r.mu.Lock()
 	r.status.Empty += empty
 	r.status.Undecoded += undecoded
+	r.status.Replaced += replaced
 	r.status.Tokens += tokens
 	r.mu.Unlock()
 }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Document = Union[str, bytes, bytearray, memoryview, Mapping[str, Any], Tokens]
 
 JSON = "application/json"
+TEXT = "text/plain"
 TOKENS = "application/vnd.loaderd.tokens"
 
 MESSAGE_ID = "Nats-Msg-Id"
@@ -225,7 +226,8 @@ class Encoder:
         if not isinstance(text, (str, bytes, bytearray, memoryview)):
             raise BadDocument(f"text is a {type(text).__name__}, want str or bytes")
         if meta is None:
-            return utf8(text) if isinstance(text, str) else bytes(text), {}
+            payload = utf8(text) if isinstance(text, str) else bytes(text)
+            return payload, {"Content-Type": TEXT} if payload.lstrip()[:1] == b"{" else {}
         return _json({"text": text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")}, meta)
 
     def _tokens(
@@ -286,11 +288,11 @@ def token_ids(document: Any) -> NDArray[np.int32]:
 
 
 def utf8(text: str) -> bytes:
-    """UTF-8. Half a surrogate pair stays as it is; the daemon reads U+FFFD for it."""
+    """UTF-8, with U+FFFD for each byte of half a surrogate pair, as a decoder reads it."""
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
+        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
 
 
 def plain(what: str, value: object) -> str:

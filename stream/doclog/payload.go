@@ -1,0 +1,108 @@
+package doclog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"loaderd/stream"
+	"loaderd/stream/deadletter"
+)
+
+// payload returns a message's payload without its content coding. It is bounded as messages are.
+func payload(coding string, data []byte) ([]byte, *deadletter.Problem) {
+	decompress := decompressGzip
+	switch strings.ToLower(strings.TrimSpace(coding)) {
+	case "", "identity":
+		return data, nil
+	case "gzip", "x-gzip":
+	case "zstd":
+		decompress = decompressZstd
+	default:
+		return nil, bad(badCoding, "content encoding %s: only gzip, zstd and identity are taken", quoted(coding))
+	}
+	out, err := decompress(data)
+	switch {
+	case errors.Is(err, errExpanded):
+		return nil, bad(tooLarge, "the payload has more than %d bytes without its content encoding", stream.MaxDocumentLimit)
+	case err != nil:
+		return nil, bad(badCoding, "content encoding %s: %v", quoted(coding), err)
+	}
+	return out, nil
+}
+
+var errExpanded = errors.New("larger than a message may be")
+
+func decompressGzip(data []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	out, err := io.ReadAll(io.LimitReader(z, stream.MaxDocumentLimit+1))
+	if err == nil && len(out) > stream.MaxDocumentLimit {
+		err = errExpanded
+	}
+	return out, err
+}
+
+// zstdDecoder decodes whole payloads, several at a time.
+var zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(stream.MaxDocumentLimit))
+})
+
+func decompressZstd(data []byte) ([]byte, error) {
+	z, err := zstdDecoder()
+	if err != nil {
+		return nil, fmt.Errorf("prepare the decoder: %w", err)
+	}
+	out, err := z.DecodeAll(data, nil)
+	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
+		err = errExpanded
+	}
+	return out, err
+}
+
+// isDocument reports whether a payload without a content type is a JSON document. As a text, its names and brackets would be trained on.
+func isDocument(data []byte) bool {
+	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
+		return false
+	}
+	j, failed := decodeJSON(data)
+	return failed == nil && (j.text != nil || j.parts != nil)
+}
+
+// replacedShare is how many bytes of a text there must be for each one that is not UTF-8.
+const replacedShare = 100
+
+// invalid counts the bytes of a text that are not UTF-8. More than their share is an error: the text is in another encoding, or none.
+func (d *decoded) invalid() (n int, _ *deadletter.Problem) {
+	n, size := invalidBytes(d.text), len(d.text)
+	for _, p := range d.parts {
+		n, size = n+invalidBytes(p.text), size+len(p.text)
+	}
+	if n*replacedShare > size {
+		return n, bad(badEncoding, "%d of %d bytes of text are not UTF-8, more than 1 in %d", n, size, replacedShare)
+	}
+	return n, nil
+}
+
+func invalidBytes(text []byte) (n int) {
+	if utf8.Valid(text) {
+		return 0
+	}
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if r == utf8.RuneError && size == 1 {
+			n++
+		}
+		text = text[size:]
+	}
+	return n
+}
