@@ -90,3 +90,15 @@ func TestEncoding_Refused(t *testing.T) {
 		t.Errorf("an encoding that is none: %v", err)
 	}
 }
+
+// A line that is longer than a part is read whole, whatever its length.
+func TestJSONLines_LongLine(t *testing.T) {
+	for _, n := range []int{1<<20 - 20, 1<<20 - 12, 1 << 20, 3<<20 + 5} {
+		content := `{"text":"` + strings.Repeat("word ", n/5) + `"}` + "\n" + `{"text":"small"}`
+		path := filepath.Join(folder(t, map[string]string{"a.jsonl": content}), "a.jsonl")
+		docs, _, err := read(t, []string{path}, nil, corpus.Options{})
+		if err != nil || len(docs) != 2 || texts(docs)[0] != strings.Repeat("word ", n/5) || texts(docs)[1] != "small" {
+			t.Errorf("%d bytes: %d documents, %v", n, len(docs), err)
+		}
+	}
+}

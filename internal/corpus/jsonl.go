@@ -84,8 +84,9 @@ type lineReader struct {
 	r      *bufio.Reader
 	limit  int64
 	line   []byte
-	number int64 // of the line, from 1
-	offset int64 // behind the line
+	parts  [][]byte // of a long line
+	number int64    // of the line, from 1
+	offset int64    // behind the line
 }
 
 func (in *Input) newLineReader(r *bufio.Reader) *lineReader {
@@ -93,15 +94,18 @@ func (in *Input) newLineReader(r *bufio.Reader) *lineReader {
 }
 
 func (l *lineReader) next() ([]byte, error) {
-	l.line = l.line[:0]
+	l.line, l.parts = l.line[:0], nil
 	l.number++
-	long, some := false, false
+	long, some, size := false, false, int64(0)
 	for {
 		part, err := l.r.ReadSlice('\n')
 		l.offset += int64(len(part))
 		some = some || len(part) > 0
-		if long = long || int64(len(l.line)+len(part)) > l.limit; !long {
-			l.line = append(l.line, part...)
+		size += int64(len(part))
+		if long = long || size > l.limit; long {
+			l.parts = nil
+		} else {
+			l.add(part)
 		}
 		switch {
 		case err == bufio.ErrBufferFull:
@@ -114,6 +118,31 @@ func (l *lineReader) next() ([]byte, error) {
 			l.line = nil
 			return nil, fmt.Errorf("%w: more than %d bytes", errLongLine, l.limit)
 		}
-		return l.line, nil
+		return l.whole(size), nil
 	}
+}
+
+// partBytes is the size of the parts in which a long line is collected: a line that grew in place would be copied again and again.
+const partBytes = 1 << 20
+
+// add adds to the line.
+func (l *lineReader) add(part []byte) {
+	if len(l.line)+len(part) > partBytes {
+		l.parts = append(l.parts, l.line)
+		l.line = make([]byte, 0, partBytes)
+	}
+	l.line = append(l.line, part...)
+}
+
+// whole returns a line of a size, which lasts until the next one.
+func (l *lineReader) whole(size int64) []byte {
+	if l.parts == nil {
+		return l.line
+	}
+	line := make([]byte, 0, size)
+	for _, part := range append(l.parts, l.line) {
+		line = append(line, part...)
+	}
+	l.parts, l.line = nil, l.line[:0]
+	return line
 }

@@ -162,6 +162,8 @@ func (o Options) content(fields map[string]json.RawMessage) (d Document, err err
 		return d, nil
 	case !ok:
 		return d, &badRecord{BadRecord, o.missing(o.TextField, keys(fields))}
+	case !o.Tokens && bytes.IndexByte(value, '\\') < 0 && int64(len(value)-len(`""`)) > o.MaxDocument: // nothing is copied
+		return d, o.tooLarge(len(value) - len(`""`))
 	case !o.Tokens:
 		d.Data, err = text(value)
 	default:
