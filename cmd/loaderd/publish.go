@@ -104,7 +104,7 @@ func newImportCmd() *cobra.Command {
   Megatron         X.bin with X.idx beside it; X, X.bin and X.idx mean both. A document may be several sequences
   NumPy            X.npy: of one dimension cut at --end-token or before --begin-token; of two, a row a document
   llm.c            files of llm.c and modded-nanogpt, cut in the same way
-  token ids        any file of ids alone, with --token-type (OLMo-core's .npy are such files: uint16 or uint32)
+  token ids        any file of ids alone, with --token-type (OLMo-core's .npy are such files: uint16 or uint32, with label masks and boundaries)
   WARC, WET        records with text: conversions, and responses of plain text. HTML is left out and counted: no text is made of it
   WebDataset       a tar; a sample's text is KEY.txt, or the field "text" of KEY.json. Of token ids it is KEY.npy, or the field "ids"
 and all that loaderd publish --help has. What a file holds is told by its content.

@@ -183,6 +183,7 @@ type source struct {
 	size                int64
 	pipe                bool
 	bin                 string          // Megatron: the absolute path of the ids
+	companions                          // of token ids
 	shard               *mds.Shard      // MDS
 	object              *objects.Object // where it is in a store
 }

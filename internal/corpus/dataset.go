@@ -217,3 +217,20 @@ func (u inputBuilder) addPair(s source, info os.FileInfo) error {
 	_, _ = fmt.Fprintf(u.sum, "%d\x00%d\x00", ids.Size(), ids.ModTime().UnixNano())
 	return nil
 }
+
+// addTokens makes a file of token ids and its companions files of an input.
+func (u inputBuilder) addTokens(s source, info os.FileInfo) error {
+	s.companions = companionsOf(s.origin)
+	u.add(s, info)
+	for _, name := range []string{s.mask, s.bounds} {
+		if name == "" {
+			continue
+		}
+		c, err := os.Stat(name)
+		if err != nil {
+			return fmt.Errorf("find documents: the companion of %s: %w", s.origin, err)
+		}
+		_, _ = fmt.Fprintf(u.sum, "%s\x00%d\x00%d\x00", filepath.Base(name), c.Size(), c.ModTime().UnixNano())
+	}
+	return nil
+}

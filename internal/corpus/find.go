@@ -137,11 +137,16 @@ func unreadInput(s source, info fs.FileInfo, o Options, err error) *Input {
 // inputOf is the input of a file, or of a Megatron index with its ids.
 func inputOf(s source, f Format, info fs.FileInfo, o Options) (*Input, error) {
 	in := newInput(s.origin, f, o)
-	if f == Megatron {
+	switch f {
+	case Megatron:
 		if err := in.addPair(s, info); err != nil {
 			return nil, err
 		}
-	} else {
+	case Tokens:
+		if err := in.addTokens(s, info); err != nil {
+			return nil, err
+		}
+	default:
 		in.add(s, info)
 	}
 	in.finish()
@@ -215,6 +220,9 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 		}
 		if strings.HasSuffix(name, ".bin") && (o.Format == Auto || o.Format == Megatron) && pairOf(name) != name {
 			return nil // the ids of an index
+		}
+		if (o.Format == Auto || o.Format == Tokens) && isCompanion(name) {
+			return nil // it is read with its token file
 		}
 		s := source{path: rel, given: path.Join(given, rel), origin: name, size: info.Size()}
 		if o.late() {

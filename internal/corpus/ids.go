@@ -2,6 +2,7 @@ package corpus
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ func (in *Input) tokens(s source, r io.Reader, yield yielder) bool {
 	if o.IDField != "" {
 		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, errNoFields)) && false
 	}
+	if err := checkMask(s.name()); err != nil {
+		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
+	}
 	buffered := bufio.NewReaderSize(r, 1<<16)
 	head, err := buffered.Peek(len(tokenfiles.NPYMagic) + 6)
 	var d *tokenfiles.Stream
@@ -30,6 +34,10 @@ func (in *Input) tokens(s source, r io.Reader, yield yielder) bool {
 	case err != nil && err != io.EOF:
 	case len(head) == 0:
 		return true
+	case s.companions != (companions{}) && o.TokenType.Size > 0 && !bytes.HasPrefix(head, []byte(tokenfiles.NPYMagic)):
+		return in.annotated(s, buffered, yield)
+	case s.mask != "":
+		err = fmt.Errorf("it has a label mask (%s), which is read with ids without a header alone, by --token-type", s.mask)
 	case string(head[:min(len(head), len(tokenfiles.NPYMagic))]) == tokenfiles.NPYMagic:
 		d, err = tokenfiles.NPY(buffered, o.Cut)
 	case tokenfiles.IsLLMC(head):
@@ -39,20 +47,25 @@ func (in *Input) tokens(s source, r io.Reader, yield yielder) bool {
 	default:
 		d, err = tokenfiles.Raw(buffered, o.TokenType, o.Cut)
 	}
-	if errors.Is(err, tokenfiles.ErrNoCut) {
-		err = fmt.Errorf("%w (--end-token, --begin-token)", err)
-	}
 	if err != nil {
-		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
+		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, withCutFlags(err))) && false
 	}
-	return in.ids(s, d, yield, func() {})
+	return in.ids(s, d, yield, func() {}, nil)
+}
+
+// withCutFlags names the flags that are missing where nothing says where documents end.
+func withCutFlags(err error) error {
+	if errors.Is(err, tokenfiles.ErrNoCut) {
+		return fmt.Errorf("%w (--end-token, --begin-token)", err)
+	}
+	return err
 }
 
 // errNoFields: a file of ids has nothing beside them.
 var errNoFields = errors.New("its documents are token ids alone, and have no ids of their own: leave --id-column out")
 
-// ids yields documents by their places. passed is called behind each.
-func (in *Input) ids(s source, d idDocuments, yield yielder, passed func()) bool {
+// ids yields documents by their places. passed is called behind each. loss returns Document.Loss of the last one; nil: all of its tokens have a loss.
+func (in *Input) ids(s source, d idDocuments, yield yielder, passed func(), loss func() []int32) bool {
 	for place := 0; ; place++ {
 		data, err := d.Next(nil, in.options.MaxDocument)
 		passed()
@@ -70,7 +83,11 @@ func (in *Input) ids(s source, d idDocuments, yield yielder, passed func()) bool
 		case err != nil:
 			return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
 		default:
-			more = s.give(yield, Document{Label: short(s.given + ":" + strconv.Itoa(place)), Data: data})
+			doc := Document{Label: short(s.given + ":" + strconv.Itoa(place)), Data: data}
+			if loss != nil {
+				doc.Loss = loss()
+			}
+			more = s.give(yield, doc)
 		}
 		if !more {
 			return false
@@ -99,7 +116,7 @@ func (in *Input) megatron(s source, yield yielder) (more bool) {
 		return fail(err)
 	}
 	in.read.Store(idxSize)
-	return in.ids(s, m, yield, func() { in.read.Store(idxSize + m.At()) })
+	return in.ids(s, m, yield, func() { in.read.Store(idxSize + m.At()) }, nil)
 }
 
 // openWhole opens a file that is read here and there.

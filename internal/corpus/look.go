@@ -156,6 +156,9 @@ var kinds = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JS
 func (h head) format(s source, o Options) (Format, error) {
 	promise, loose := promised(s.name())
 	loose = loose || s.pipe
+	if err := checkMask(s.name()); err != nil && promise == Tokens {
+		return "", err
+	}
 	data := bytes.TrimLeft(h.data, "\ufeff")
 	is := h.columns()
 	if is == "" && o.TokenType.Size > 0 && (promise == "" || promise == Tokens) {

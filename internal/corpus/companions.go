@@ -1,0 +1,233 @@
+package corpus
+
+import (
+	"bufio"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"loaderd/internal/tokenfiles"
+)
+
+// companions are the files that OLMo-core and dolma write next to a file of token ids without a header (.npy).
+type companions struct {
+	mask   string // which tokens have a loss: a byte of 0 or 1 for each token; empty for none
+	bounds string // where documents begin and end: CSV of start, end, ...; empty for none
+}
+
+// maskNames are the names of token files, by how the name of their label mask begins.
+var maskNames = map[string][]string{"labels_mask": {"token_ids", "input_ids"}, "label_mask": {"token_ids", "input_ids"}}
+
+const (
+	idsEnding    = ".npy"
+	boundsEnding = ".csv.gz"
+)
+
+// isMask reports whether the name of a file is that of a label mask. ids are the names that its token file can have.
+func isMask(name string) (ids []string, ok bool) {
+	folder, base := filepath.Split(name)
+	for mask, names := range maskNames {
+		if rest, found := strings.CutPrefix(base, mask); found && strings.HasSuffix(base, idsEnding) {
+			for _, n := range names {
+				ids = append(ids, folder+n+rest)
+			}
+			return ids, true
+		}
+	}
+	return nil, false
+}
+
+// companionsOf finds the companions of a file of token ids.
+func companionsOf(name string) (c companions) {
+	trunk, ok := strings.CutSuffix(name, idsEnding)
+	if !ok {
+		return c
+	}
+	if bounds := trunk + boundsEnding; isBounds(bounds) {
+		c.bounds = bounds
+	}
+	folder, base := filepath.Split(name)
+	for mask, names := range maskNames {
+		for _, n := range names {
+			rest, found := strings.CutPrefix(base, n)
+			if !found {
+				continue
+			}
+			if _, err := os.Stat(folder + mask + rest); err == nil {
+				c.mask = folder + mask + rest
+			}
+		}
+	}
+	return c
+}
+
+// isCompanion reports whether a file is a companion of a token file that exists: it is read with that file.
+func isCompanion(name string) bool {
+	ids, _ := isMask(name)
+	if trunk, ok := strings.CutSuffix(name, boundsEnding); ok && isBounds(name) {
+		ids = append(ids, trunk+idsEnding)
+	}
+	for _, name := range ids {
+		if _, err := os.Stat(name); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// checkMask refuses a label mask that would be read as token ids.
+func checkMask(name string) error {
+	ids, ok := isMask(name)
+	if !ok {
+		return nil
+	}
+	return fmt.Errorf("it is the label mask of a file of token ids: import that file (%s) or their folder, from a local disk", filepath.Base(ids[0]))
+}
+
+// isBounds reports whether a file begins as the boundaries of documents do.
+func isBounds(name string) bool {
+	b, err := openBounds(name)
+	if err != nil {
+		return false
+	}
+	defer b.close() //nolint:errcheck // it is only read
+	n, err := b.next()
+	return err == nil && n >= 0
+}
+
+// bounds reads the boundaries of documents.
+type bounds struct {
+	name  string
+	lines *csv.Reader
+	close func() error
+	at    int64 // where the next document begins
+}
+
+func openBounds(name string) (*bounds, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	d, err := decompress(name, f, f.Close)
+	if err != nil {
+		return nil, err
+	}
+	lines := csv.NewReader(d)
+	lines.ReuseRecord, lines.FieldsPerRecord = true, -1
+	return &bounds{name: name, lines: lines, close: d.Close}, nil
+}
+
+// next returns the length of the next document in tokens, io.EOF behind the last one.
+func (b *bounds) next() (int64, error) {
+	fields, err := b.lines.Read()
+	if err == io.EOF {
+		return 0, io.EOF
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", b.name, err)
+	}
+	line, _ := b.lines.FieldPos(0)
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("read %s: line %d: want the columns start and end", b.name, line)
+	}
+	start, startErr := strconv.ParseInt(fields[0], 10, 64)
+	end, endErr := strconv.ParseInt(fields[1], 10, 64)
+	if err := errors.Join(startErr, endErr); err != nil {
+		return 0, fmt.Errorf("read %s: line %d: %w", b.name, line, err)
+	}
+	if start != b.at || end < start {
+		return 0, fmt.Errorf("read %s: line %d: a document from token %d to %d follows one that ends at %d", b.name, line, start, end, b.at)
+	}
+	b.at = end
+	return end - start, nil
+}
+
+// masked reads documents of ids with their label mask.
+type masked struct {
+	idDocuments
+	mask *bufio.Reader
+	loss []int32 // of the last document, as in Document.Loss
+}
+
+// Next is that of the ids.
+func (m *masked) Next(dst []byte, limit int64) ([]byte, error) {
+	data, err := m.idDocuments.Next(dst, limit)
+	if err == io.EOF {
+		if _, err := m.mask.ReadByte(); err != io.EOF {
+			return data, errors.Join(err, errors.New("its label mask has more values than it has tokens"))
+		}
+		return data, io.EOF
+	}
+	tokens := int64(len(data)-len(dst)) / 4
+	var bad *tokenfiles.DocumentError
+	switch {
+	case errors.As(err, &bad):
+		tokens = bad.Tokens
+	case err != nil:
+		return data, err
+	}
+	loss, maskErr := m.runs(tokens)
+	if maskErr != nil {
+		return data, maskErr
+	}
+	m.loss = loss
+	return data, err
+}
+
+// runs reads the mask of a document as lengths of runs, the first with a loss.
+func (m *masked) runs(tokens int64) ([]int32, error) {
+	lengths, loss := []int32{0}, byte(1)
+	for i := range tokens {
+		flag, err := m.mask.ReadByte()
+		switch {
+		case err == io.EOF:
+			return nil, errors.New("its label mask has fewer values than it has tokens: is the type of its ids right?")
+		case err != nil:
+			return nil, err
+		case flag > 1:
+			return nil, fmt.Errorf("its label mask has the value %d for token %d of a document: want 0 or 1", flag, i)
+		case flag != loss:
+			lengths, loss = append(lengths, 0), flag
+		}
+		if last := &lengths[len(lengths)-1]; *last < math.MaxInt32 {
+			*last++
+		}
+	}
+	return lengths, nil
+}
+
+// annotated yields the documents of a file of ids without a header that has companions.
+func (in *Input) annotated(s source, r io.Reader, yield yielder) bool {
+	fail := func(err error) bool { return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false }
+	var d idDocuments
+	if s.bounds != "" {
+		b, err := openBounds(s.bounds)
+		if err != nil {
+			return fail(err)
+		}
+		defer b.close() //nolint:errcheck // it is only read
+		d = tokenfiles.RawSpans(r, in.options.TokenType, b.next)
+	} else {
+		raw, err := tokenfiles.Raw(r, in.options.TokenType, in.options.Cut)
+		if err != nil {
+			return fail(withCutFlags(err))
+		}
+		d = raw
+	}
+	if s.mask == "" {
+		return in.ids(s, d, yield, func() {}, nil)
+	}
+	f, err := os.Open(s.mask)
+	if err != nil {
+		return fail(err)
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	m := &masked{idDocuments: d, mask: bufio.NewReaderSize(f, 1<<16)}
+	return in.ids(s, m, yield, func() {}, func() []int32 { return m.loss })
+}
