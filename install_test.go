@@ -9,7 +9,7 @@ import (
 )
 
 // fromIndex is a command that installs loaderd from a package index.
-var fromIndex = regexp.MustCompile("pip install [^`\\n]*\\bloaderd[^`\\n]*")
+var fromIndex = regexp.MustCompile("pip install [^`\\n#]*\\bloaderd[^`\\n]*")
 
 // No package index has loaderd: pages install it from a checkout, or from the wheels of make dist.
 func TestPages_InstallFromNoIndex(t *testing.T) {
