@@ -33,13 +33,13 @@ func newRun(window int, seed uint64) *run {
 func newEvenRun(window int, seed uint64) *run {
 	r := newRun(window, seed)
 	r.even = true
-	r.w.Prefer(r.better)
+	r.w.Prefer(r.cost)
 	return r
 }
 
-func (r *run) better(second, first uint64) bool {
-	even := len(r.out) - r.odd
-	return second%2 == 1 && first%2 == 0 && r.odd < even || second%2 == 0 && first%2 == 1 && even < r.odd
+func (r *run) cost(atom *uint64) float64 {
+	odd := r.odd + int(*atom%2)
+	return math.Abs(float64(2*odd - len(r.out) - 1))
 }
 
 func (r *run) emit(atom uint64) {
@@ -69,7 +69,7 @@ func (r *run) restart(t *testing.T) {
 	state := r.w.AppendState([]byte("before"), appendAtom)[len("before"):]
 	r.w = shuffle.New[uint64](r.c)
 	if r.even {
-		r.w.Prefer(r.better)
+		r.w.Prefer(r.cost)
 	}
 	rest, err := r.w.RestoreState(append(state, "behind"...), readAtom)
 	if err != nil || string(rest) != "behind" {
@@ -296,5 +296,29 @@ func BenchmarkAdd(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "atoms/s")
 		})
+	}
+}
+
+func TestWindow_FlushChoosesAmongGatheredAtoms(t *testing.T) {
+	const atoms = 1000
+	r := newEvenRun(10, 1)
+	for i := range uint64(atoms) { // all even ones come before the odd ones
+		r.in++
+		r.w.Gather(2*(i%(atoms/2)) + i/(atoms/2))
+	}
+	if len(r.out) > 0 || r.w.Len() != atoms {
+		t.Fatalf("%d atoms have left and %d wait, want none and %d", len(r.out), r.w.Len(), atoms)
+	}
+	r.w.Flush(r.emit)
+	odd := 0
+	for i, atom := range r.out {
+		odd += int(atom % 2)
+		if off := 2*odd - i - 1; off < -2 || off > 2 {
+			t.Fatalf("%d of the first %d atoms are odd", odd, i+1)
+		}
+	}
+	slices.Sort(r.out)
+	if r.out = slices.Compact(r.out); len(r.out) != atoms || r.w.Len() != 0 {
+		t.Fatalf("%d atoms have left and %d wait, want %d and none", len(r.out), r.w.Len(), atoms)
 	}
 }

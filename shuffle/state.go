@@ -36,7 +36,7 @@ func (w *Window[T]) RestoreState(b []byte, readAtom func([]byte) (T, []byte, err
 	if err != nil {
 		return nil, fmt.Errorf("restore shuffle window: %w", err)
 	}
-	restored.prefer = w.prefer
+	restored.cost = w.cost
 	*w = *restored
 	return rest, nil
 }

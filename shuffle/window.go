@@ -9,8 +9,8 @@ package shuffle
 // e^4 = 55 leaves by the bound, the others by the draw.
 const Patience = 4
 
-// Window is a windowed shuffle. Once Config.Window atoms wait, each new atom drives out a waiting one that is drawn uniformly, or the better one of two
-// ([Window.Prefer]).
+// Window is a windowed shuffle. Once Config.Window atoms wait, each new atom drives out a waiting one that is
+// drawn uniformly, or the best of several that are drawn ([Window.Prefer]).
 //
 //   - invariant 1: every atom leaves exactly once.
 //   - invariant 2: at most Config.Window atoms wait.
@@ -25,7 +25,7 @@ type Window[T any] struct {
 	added  uint64 // atoms that came
 	draws  uint64 // index of the next draw
 	slots  []slot[T]
-	prefer func(second, first T) bool // nil: one atom is drawn
+	cost   func(*T) float64 // nil: one atom is drawn
 	// The slots also form a list in order of arrival, so that the oldest is at hand.
 	oldest, newest int32
 }
@@ -43,16 +43,25 @@ func New[T any](c Config) *Window[T] {
 	return &Window[T]{config: c, key: NewKey(c.Seed, "shuffle"), oldest: none, newest: none}
 }
 
-// Prefer lets the window draw two atoms instead of one: the second leaves if it is better, else the first. better may look at what is outside of the window
-// as long as that follows from the calls too (invariant 4), and is not a part of the state.
-func (w *Window[T]) Prefer(better func(second, first T) bool) { w.prefer = better }
+// choices is how many atoms are drawn where some are better than others.
+const choices = 8
+
+// Prefer lets the window draw several atoms instead of one: the one of the least cost leaves, of equal ones the first.
+// cost may read what is outside the window if that follows from the calls too (invariant 4). It is not a part of the
+// state.
+func (w *Window[T]) Prefer(cost func(*T) float64) { w.cost = cost }
 
 // choose draws one of the first n atoms that wait.
 func (w *Window[T]) choose(n int) int {
 	i := w.draw(n)
-	if w.prefer != nil {
-		if j := w.draw(n); j != i && w.prefer(w.slots[j].atom, w.slots[i].atom) {
-			return j
+	if w.cost == nil {
+		return i
+	}
+	least := w.cost(&w.slots[i].atom)
+	for range choices - 1 {
+		j := w.draw(n)
+		if x := w.cost(&w.slots[j].atom); x < least {
+			i, least = j, x
 		}
 	}
 	return i
@@ -79,6 +88,14 @@ func (w *Window[T]) Add(atom T, emit func(T)) {
 	w.leave(i)
 	w.enter(i, atom)
 	emit(leaving)
+}
+
+// Gather takes the next atom without driving one out, however many wait. It comes before a Flush alone, which then
+// chooses among all of them: until then invariants 2 and 3 do not hold.
+func (w *Window[T]) Gather(atom T) {
+	w.added++
+	w.slots = append(w.slots, slot[T]{})
+	w.enter(int32(len(w.slots)-1), atom)
 }
 
 // Flush emits every atom that waits, in drawn order.

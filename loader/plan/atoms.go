@@ -14,6 +14,8 @@ type atom struct {
 	bucket int // in the order of its buckets
 	pieces []packonline.Piece
 	ends   []int // where in pieces the rows end, all but the last
+	// of are its tokens by source, in the shuffle window of a run with several sources.
+	of []portion
 }
 
 // rows returns the number of rows of the atom; a row has at least one piece.
@@ -163,13 +165,17 @@ func (p *Planner) submit(l *line) {
 	}
 	a := l.open
 	l.open = atom{pack: a.pack, bucket: a.bucket}
+	if p.blend != nil {
+		p.enter(a)
+		return
+	}
 	p.window.Add(a, p.arrange)
 }
 
 // arrange makes rows of an atom that leaves the window.
 func (p *Planner) arrange(a atom) {
 	if p.blend != nil {
-		p.blend.leaves(&a)
+		p.leave(&a)
 	}
 	l, k := p.lineOf(&a)
 	if k.rowAtoms == 1 {

@@ -97,8 +97,14 @@ type blend struct {
 	begun int          // how many of them the run began with
 	refs  *refs
 	parts []blended // by source
-	even  evenness
+	rows  evenness  // of what leaves the window
+	steps evenness  // of steps, with several buckets
 	names naming
+
+	history  shareHistory
+	tally    tally // scratch space
+	shuffled int64 // tokens in the window
+	drains   bool  // the window gathers what comes to it, and is emptied next
 }
 
 // blended is what a planner keeps of one source.
@@ -139,8 +145,11 @@ func newBlended(h Header) (*Planner, error) {
 // blends makes a planner one of several sources.
 func (p *Planner) blends(mix *mixture.Mixture, infos []SourceInfo, r *refs) {
 	p.blend = &blend{mix: mix, infos: infos, begun: len(infos), refs: r, names: p.names}
-	p.blend.even.forget = max(evenSteps*p.config.StepTokens(), 1)
-	p.window.Prefer(p.blend.closer)
+	b := p.blend
+	b.rows.forget = max(evenSteps*p.config.StepTokens(), 1)
+	b.steps.forget = b.rows.forget
+	b.history.least = p.config.StepTokens()
+	p.window.Prefer(func(a *atom) float64 { return b.rows.distance(a.of) })
 }
 
 // meet makes room for the sources that the mixture has and the planner does not know yet.
@@ -155,8 +164,12 @@ func (p *Planner) meet() error {
 			}
 		}
 		b.parts = append(b.parts, x)
-		b.even.lacks = append(b.even.lacks, 0)
 	}
+	b.tally.tokens = make([]int64, b.mix.Len())
+	b.history.grow(b.mix.Len())
+	b.rows.grow(b.mix.Len())
+	b.steps.grow(b.mix.Len())
+	p.noteShares()
 	return nil
 }
 
@@ -204,6 +217,7 @@ func (p *Planner) take(a Arrival) ([]Step, error) {
 		}
 	}
 	b.mix.Take(int(p.used))
+	p.noteShares()
 	p.turn(source)
 	p.overdue()
 	return p.settle(), nil
@@ -390,8 +404,9 @@ func (p *Planner) unreadOf() []uint64 {
 	return slices.Sorted(maps.Keys(p.unread))
 }
 
-// appendState writes the streams of sources that were added (JSON behind its length), the mixture, the documents of the arrivals that wait, what each source lacks
-// behind the window, and for each its totals and recent ids.
+// appendState writes the streams of sources that were added (JSON behind its length), the mixture, the documents of the
+// arrivals that wait, the shares by which they were taken, what each source lacks behind the window and in steps, and for each its totals
+// and recent ids.
 func (b *blend) appendState(out []byte, waiting []uint64) []byte {
 	added, err := json.Marshal(b.infos[b.begun:])
 	if err != nil {
@@ -400,7 +415,9 @@ func (b *blend) appendState(out []byte, waiting []uint64) []byte {
 	out = appendName(out, string(added))
 	out = b.mix.AppendState(out)
 	out = b.refs.appendState(out, waiting)
-	out = b.even.appendState(out)
+	out = b.history.appendState(out)
+	out = b.rows.appendState(out)
+	out = b.steps.appendState(out)
 	for i := range b.parts {
 		for _, n := range b.parts[i].counts.fields() {
 			out = binary.AppendUvarint(out, uint64(*n))
@@ -426,12 +443,17 @@ func (p *Planner) restoreBlend(r *varints) error {
 	if !slices.EqualFunc(b.infos, b.mix.Status(), func(s SourceInfo, x mixture.Status) bool { return s.Name == x.Name }) {
 		return errors.New("the sources that were added are others than those of the mixture")
 	}
-	p.packs, b.parts, b.even.lacks = p.packs[:1], nil, nil // sources that were added are met again
+	p.packs, b.parts, b.history.spans = p.packs[:1], nil, nil // sources that were added are met again
+	b.rows, b.steps = evenness{forget: b.rows.forget}, evenness{forget: b.steps.forget}
 	if err := p.meet(); err != nil {
 		return err
 	}
 	b.refs = r.refs(p.cursor.Next(), b.mix.Len())
-	b.even.restoreState(r)
+	b.history.restoreState(r, b.mix.Tokens(), b.mix.Len())
+	b.rows.follow(b.history.spans[0].shares)
+	b.steps.follow(b.history.spans[0].shares)
+	b.rows.restoreState(r)
+	b.steps.restoreState(r)
 	arrived := int64(0)
 	for i := range b.parts {
 		for _, n := range b.parts[i].counts.fields() {

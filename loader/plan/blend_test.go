@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"math"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
@@ -291,83 +289,5 @@ func (b *blended) check(t *rapid.T) {
 	}
 	if arrived != counts.Arrived || out != int64(total) {
 		t.Fatalf("%d arrivals and %d tokens by source, %d and %d in all", arrived, out, counts.Arrived, total)
-	}
-}
-
-// fiveSources have documents of very unlike lengths and equal weights.
-func fiveSources() (plan.Config, []plan.SourceBegin, func(source int, sequence uint64) int) {
-	c := plantest.Config("bucket")
-	c.Packing = packonline.Config{Method: "bucket", Buckets: []int{2048}, Atom: 1, Pool: 4096, Hold: 100, MaxAge: 16384}
-	c.Shuffle.Window, c.Steps.Rows, c.Documents.Dedupe = 1024, 64, 0
-	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
-	c.Sources = map[string]mixture.Source{}
-	means := []float64{80, 400, 1500, 6000, 20000}
-	var sources []plan.SourceBegin
-	for i := range means {
-		name := string(rune('a' + i))
-		c.Sources[name] = mixture.Source{Weight: 1, Epochs: 1}
-		sources = append(sources, plan.SourceBegin{Name: name, Start: 1})
-	}
-	return c, sources, func(source int, sequence uint64) int {
-		return int(means[source] * (.5 + rand.New(rand.NewPCG(uint64(source), sequence)).Float64()))
-	}
-}
-
-// In every 100 steps of 64 rows of 2,048 tokens the share of each of five sources is within half a percent (absolute) of its target, the first and the
-// last ones included, and within a tenth in most.
-func TestSharesOfSteps(t *testing.T) {
-	c, sources, length := fiveSources()
-	a, err := plan.Header{Config: c, Start: 1, Sources: sources}.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var steps [][5]int64
-	note := func(r plan.Ready) error {
-		for _, s := range r.Steps {
-			var n [5]int64
-			for _, row := range s.Rows {
-				for _, x := range row {
-					n[plan.RefSource(x.Doc)] += int64(x.Length)
-				}
-			}
-			steps = append(steps, n)
-		}
-		return nil
-	}
-	for a.Fed < 120e6 {
-		source, sequence, _ := a.Planner.Wants()
-		r, err := a.Document(plan.Arrival{Source: source, Sequence: sequence, Length: length(source, sequence)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		note(r)
-	}
-	for i, s := range a.Planner.Mixture().Status() {
-		a.Record(plan.SealSource{At: a.Planner.Clock(), Source: i, Last: s.Taken})
-	}
-	if err := a.Settle(note); err != nil || !a.Ended {
-		t.Fatal(err)
-	}
-	var told []float64
-	for first := 0; first < len(steps); first += 100 {
-		last := min(first+100, len(steps))
-		first := max(0, last-100)
-		var n [5]int64
-		total := int64(0)
-		for _, s := range steps[first:last] {
-			for i := range n {
-				n[i] += s[i]
-				total += s[i]
-			}
-		}
-		off := 0.0
-		for i := range n {
-			off = max(off, math.Abs(float64(n[i])/float64(total)-.2))
-		}
-		told = append(told, off)
-	}
-	t.Logf("%d steps; off by at most, per 100 steps: %.4f", len(steps), told)
-	if slices.Sort(told); told[len(told)-1] > .005 || told[len(told)/2] > .001 {
-		t.Errorf("a source is off its share by %.4f in 100 steps, and by %.4f in the median", told[len(told)-1], told[len(told)/2])
 	}
 }

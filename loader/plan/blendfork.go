@@ -66,12 +66,13 @@ func (p *Planner) Fork(c Config, more []SourceBegin) (*Planner, error) {
 		n.window = p.window
 	}
 	n.blends(old.mix, infos, old.refs)
-	n.cursor, n.losses = p.cursor, p.losses
+	n.cursor, n.losses, n.blend.history.spans = p.cursor, p.losses, old.history.spans
 	n.counts = Counts{Arrived: p.counts.Arrived, Skipped: p.counts.Skipped, Cut: p.counts.Cut}
 	if goesOn {
 		n.once = n.once || p.once
 		n.packs, n.queues, n.parent, n.due = p.packs, p.queues, p.parent, slices.Concat(p.due, p.kept)
-		n.blend.parts, n.blend.even.lacks = old.parts, old.even.lacks
+		b := n.blend
+		b.parts, b.rows.lacks, b.steps.lacks, b.shuffled = old.parts, old.rows.lacks, old.steps.lacks, old.shuffled
 		for i := range n.queues.buckets {
 			n.queues.buckets[i].steps = 0
 		}
@@ -157,13 +158,15 @@ func (p *Planner) Inherits() bool { return len(p.due) > 0 || len(p.left) > 0 }
 // left, the run ends with it.
 func (p *Planner) Inherit() []Step {
 	p.steps = p.steps[:0]
-	due, left := p.due, p.left
-	p.due, p.left = nil, nil
+	due := p.due
+	p.due = nil
 	for _, s := range due {
 		s.Index, s.Cursor, s.Mixed = p.next, p.cursor, true
 		p.made(s)
 	}
-	for _, x := range left {
+	for len(p.left) > 0 {
+		x := p.left[0]
+		p.left = p.left[1:]
 		k := &p.packs[p.blend.parts[RefSource(p.blend.ref(x.Doc))].pack]
 		p.pack(k, x.Doc, x.Length, Part{Traits: Traits{p.hints[x.Doc]}})
 	}

@@ -3,56 +3,121 @@ package plan
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"loaderd/loader/mixture"
+	"loaderd/packonline"
 )
 
-// evenSteps is over how many steps shares are kept even. What a source lacked much earlier is forgotten, so that a change of weights is followed and not made
-// up for.
+// evenSteps is over how many steps shares are kept even. What a source lacked much earlier is forgotten.
 const evenSteps = 128
 
-// evenness keeps the shares of what leaves the shuffle window close to what they are to be. The mixture does so for the documents that come; which of their
-// rows leave the pool and the window is another matter. The window draws two atoms, and the one leaves behind which the shares are closer: of two random
-// choices the better one keeps counts far closer than one does (Mitzenmacher, The Power of Two Choices in Randomized Load Balancing).
-type evenness struct {
-	forget int64   // tokens of evenSteps steps
-	lacks  []int64 // by source: tokens times mixture.Unit that left less than its share
-	trial  []int64 // scratch space
+// portion is how many tokens of an atom or a step are of one source.
+type portion struct {
+	source int32
+	tokens int64
 }
 
-// closer reports whether the shares are closer behind the second atom than behind the first.
-func (b *blend) closer(second, first atom) bool { return b.distance(&second) < b.distance(&first) }
+// evenness keeps the shares of the tokens that leave a place, the shuffle window or the queues, close to their targets.
+// The mixture takes documents by exact shares, but the packer, the window and the queues let them leave in another
+// order. The best of several random choices keeps counts far closer than a single one does (Mitzenmacher, The Power of
+// Two Choices in Randomized Load Balancing).
+type evenness struct {
+	forget int64   // tokens of evenSteps steps
+	shares []int64 // by source: parts of mixture.Unit that it is to have of what leaves next
+	lacks  []int64 // by source: tokens times mixture.Unit that left less than its share
+	// Sums over the sources that distance needs: of lacks squared, lacks times shares, and shares squared.
+	lacks2, products, shares2 float64
+}
 
-// distance returns how far shares are off, squared and summed, when an atom leaves.
-func (b *blend) distance(a *atom) (sum float64) {
-	e := &b.even
-	e.trial = append(e.trial[:0], e.lacks...)
-	b.leave(a, e.trial)
-	for _, lack := range e.trial {
-		x := float64(lack)
-		sum += float64(x * x) // rounded here, so that no machine computes both in one instruction and another sum
+// distance returns how far the shares are off, squared and summed over the sources, when this leaves.
+func (e *evenness) distance(of []portion) float64 {
+	n := int64(0)
+	for _, x := range of {
+		n += x.tokens
+	}
+	// Each product is rounded before it is added: a fused multiply-add of some processors would give another sum.
+	sum := e.lacks2 + float64(float64(2*n)*e.products) + float64(float64(n*n)*e.shares2)
+	for _, x := range of {
+		tokens, lack := float64(x.tokens*mixture.Unit), float64(e.lacks[x.source]+e.shares[x.source]*n)
+		sum += float64(tokens * (tokens - 2*lack))
 	}
 	return sum
 }
 
-// leaves notes that an atom has left the window.
-func (b *blend) leaves(a *atom) {
-	n := b.leave(a, b.even.lacks)
-	for s, x := range b.even.lacks {
-		b.even.lacks[s] -= x / b.even.forget * n
+// leave notes what leaves.
+func (e *evenness) leave(of []portion) {
+	n := int64(0)
+	for _, x := range of {
+		e.lacks[x.source] -= x.tokens * mixture.Unit
+		n += x.tokens
+	}
+	for s := range e.lacks {
+		e.lacks[s] += e.shares[s] * n
+		e.lacks[s] -= e.lacks[s] / e.forget * n
+	}
+	e.sum()
+}
+
+// follow sets the shares that what leaves next is to have.
+func (e *evenness) follow(shares []int64) {
+	if len(e.shares) == len(shares) && &e.shares[0] == &shares[0] {
+		return
+	}
+	e.shares = shares
+	e.sum()
+}
+
+// grow makes room for so many sources.
+func (e *evenness) grow(sources int) {
+	e.lacks = append(slices.Clip(e.lacks), make([]int64, sources-len(e.lacks))...)
+}
+
+func (e *evenness) sum() {
+	e.lacks2, e.products, e.shares2 = 0, 0, 0
+	for s, x := range e.lacks {
+		lack, share := float64(x), float64(e.shares[s])
+		e.lacks2 += float64(lack * lack)
+		e.products += float64(lack * share)
+		e.shares2 += float64(share * share)
 	}
 }
 
-// leave takes the tokens of an atom from what sources lack, and gives each its share of them. It returns their number.
-func (b *blend) leave(a *atom, lacks []int64) (n int64) {
-	for _, x := range a.pieces {
-		lacks[RefSource(b.ref(x.Doc))] -= int64(x.Length) * mixture.Unit
-		n += int64(x.Length)
+// tally counts tokens by source.
+type tally struct {
+	tokens  []int64 // by source
+	sources []int32 // that have tokens
+}
+
+func (t *tally) add(source int, tokens int32) {
+	if t.tokens[source] == 0 {
+		t.sources = append(t.sources, int32(source))
 	}
-	for s := range lacks {
-		lacks[s] += b.mix.Parts(s) * n
+	t.tokens[source] += int64(tokens)
+}
+
+// portions appends what was counted to out, and begins anew.
+func (t *tally) portions(out []portion) []portion {
+	out = slices.Grow(out, len(t.sources))
+	for _, s := range t.sources {
+		out = append(out, portion{s, t.tokens[s]})
+		t.tokens[s] = 0
 	}
-	return n
+	t.sources = t.sources[:0]
+	return out
+}
+
+// count counts the tokens of pieces by source.
+func (b *blend) count(pieces []packonline.Piece) {
+	for _, x := range pieces {
+		b.tally.add(RefSource(b.ref(x.Doc)), x.Length)
+	}
+}
+
+// portions returns how many tokens of the pieces are of each source.
+func (b *blend) portions(pieces []packonline.Piece) []portion {
+	b.count(pieces)
+	return b.tally.portions(nil)
 }
 
 // appendState writes what each source lacks, as zigzag varints.
@@ -74,4 +139,5 @@ func (e *evenness) restoreState(r *varints) {
 		}
 		e.lacks[s] = x
 	}
+	e.sum()
 }

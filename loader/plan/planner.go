@@ -13,7 +13,7 @@ import (
 
 // AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in the header of
 // every plan; a planner of another version refuses to continue it.
-const AlgorithmVersion = 7
+const AlgorithmVersion = 8
 
 // Counts are a planner's totals since the start of the run.
 type Counts struct {
@@ -152,11 +152,16 @@ func (p *Planner) pack(k *pack, name uint64, length int32, x Part) {
 // several atoms are padded. Rows that do not fill a step keep waiting.
 func (p *Planner) Drain() []Step {
 	p.steps = p.steps[:0]
-	p.drain()
+	p.drain(false)
 	return p.finish(p.cursor)
 }
 
-func (p *Planner) drain() {
+// drain is Drain. With last, steps that lack rows leave among the others.
+func (p *Planner) drain(last bool) {
+	if p.blend != nil {
+		p.blend.drains = true
+		defer func() { p.blend.drains = false }()
+	}
 	for i := range p.packs {
 		k := &p.packs[i]
 		p.rows.Reset()
@@ -166,11 +171,14 @@ func (p *Planner) drain() {
 			p.submit(&k.lines[i])
 		}
 	}
+	if p.blend != nil {
+		p.followShares()
+	}
 	p.window.Flush(p.arrange)
 	for l := range p.lines() {
 		p.complete(l)
 	}
-	for b := p.queues.next(0); b != nil; b = p.queues.next(0) {
+	for b := p.nextStep(0, last); b != nil; b = p.nextStep(0, last) {
 		p.emit(b)
 	}
 }
@@ -184,7 +192,7 @@ func (p *Planner) Seal() []Step {
 
 // seal is Seal; it returns the floor of the last step.
 func (p *Planner) seal() Position {
-	p.drain()
+	p.drain(p.evens() && p.config.Steps.Last == LastPad)
 	floor := p.cursor // behind dropped rows too: a fork may still plan them
 	for i := range p.queues.buckets {
 		b := &p.queues.buckets[i]
@@ -224,7 +232,7 @@ func (p *Planner) overdue() {
 // enqueue adds a row to the queue of its bucket, and emits the steps that the queues then let go.
 func (p *Planner) enqueue(l *line, row []packonline.Piece) {
 	p.queues.add(l.queue, row, p.counts.Arrived)
-	for b := p.queues.next(p.queues.backlog); b != nil; b = p.queues.next(p.queues.backlog) {
+	for b := p.nextStep(p.queues.backlog, false); b != nil; b = p.nextStep(p.queues.backlog, false) {
 		p.emit(b)
 	}
 }
@@ -232,6 +240,10 @@ func (p *Planner) enqueue(l *line, row []packonline.Piece) {
 // emit makes a step of the oldest rows of a bucket.
 func (p *Planner) emit(b *queue) {
 	p.counts.WaitMax = max(p.counts.WaitMax, p.counts.Arrived-b.wait[0].arrived)
+	if p.evens() {
+		p.followShares()
+		p.blend.steps.leave(p.head(b))
+	}
 	s := Step{Index: p.next, Bucket: b.length, Cursor: p.cursor, Rows: b.take(), Mixed: p.blend != nil}
 	if p.config.Steps.Balance && p.config.Attention == AttentionDocument {
 		balance(s.Rows)

@@ -33,6 +33,7 @@ type queue struct {
 	steps  int64 // that left
 	tokens int64
 	wait   []queued
+	head   []portion // of the next step, where it is known: see Planner.head
 }
 
 type queued struct {
@@ -58,28 +59,29 @@ func (q *queues) add(bucket int, pieces []packonline.Piece, now int64) {
 	b.tokens += tokens(pieces)
 }
 
-// next returns the bucket whose step leaves when more than keep full steps wait, else nil.
-func (q *queues) next(keep int) *queue {
+// next returns the bucket whose step leaves when more than keep full steps wait, else nil. With last, a step that lacks
+// rows counts as full.
+func (q *queues) next(keep int, last bool) *queue {
 	full, weight := 0, uint64(0)
 	for i := range q.buckets {
-		if n := q.buckets[i].full(); n > 0 {
-			full += n
-			weight += q.buckets[i].weight()
+		if b := &q.buckets[i]; b.ready(last) {
+			full += max(b.full(), 1)
+			weight += b.weight()
 		}
 	}
 	if full <= keep {
 		return nil
 	}
-	return q.draw(weight)
+	return q.draw(weight, last)
 }
 
 // draw draws among the buckets with a full step, whose weights add up to weight.
-func (q *queues) draw(weight uint64) *queue {
+func (q *queues) draw(weight uint64, last bool) *queue {
 	at := uint64(q.key.Below(q.draws, int(weight)))
 	q.draws++
 	for i := range q.buckets {
 		b := &q.buckets[i]
-		if b.full() == 0 {
+		if !b.ready(last) {
 			continue
 		}
 		if w := b.weight(); at >= w {
@@ -109,6 +111,9 @@ func (q *queues) overdue(now int64) *queue {
 // full returns how many full steps wait.
 func (b *queue) full() int { return len(b.wait) / b.rows }
 
+// ready reports whether a full step waits, or with last any row.
+func (b *queue) ready(last bool) bool { return b.full() > 0 || last && len(b.wait) > 0 }
+
 // weight is at least 1, for rows of padding hold no tokens.
 func (b *queue) weight() uint64 { return uint64(b.tokens) + 1 }
 
@@ -123,7 +128,7 @@ func (b *queue) take() [][]packonline.Piece {
 	}
 	left := copy(b.wait, b.wait[n:])
 	clear(b.wait[left:])
-	b.wait = b.wait[:left]
+	b.wait, b.head = b.wait[:left], b.head[:0]
 	return rows
 }
 
@@ -165,7 +170,7 @@ func (q *queues) restoreState(r *varints, previous *uint64, now int64) {
 	full := 0
 	for i := range q.buckets {
 		b := &q.buckets[i]
-		b.wait, b.tokens = b.wait[:0], 0
+		b.wait, b.tokens, b.head = b.wait[:0], 0, b.head[:0]
 		b.steps = int64(r.bounded(math.MaxInt64))
 		last := int64(0)
 		for range r.bounded(uint64(b.rows) * (uint64(q.backlog) + 1)) {

@@ -51,6 +51,15 @@ func (r *refs) of(arrival uint64) uint64 {
 	return r.old[i].ref
 }
 
+// has reports whether the document of an arrival is known.
+func (r *refs) has(arrival uint64) bool {
+	if arrival >= r.first {
+		return arrival-r.first < uint64(len(r.young))
+	}
+	_, ok := slices.BinarySearchFunc(r.old, arrival, func(a arrived, b uint64) int { return compare(a.arrival, b) })
+	return ok
+}
+
 func compare(a, b uint64) int {
 	switch {
 	case a < b:

@@ -22,7 +22,7 @@ import (
 //	which tokens of the documents that wait have no loss (losses.appendState)
 //
 // An atom in the window is its packer's number where there are several, its bucket's index, the number of its rows, and each of them.
-const stateVersion = 5
+const stateVersion = 6
 
 // AppendState appends the planner's whole state: references to documents, never tokens.
 func (p *Planner) AppendState(b []byte) []byte {
@@ -103,6 +103,9 @@ func (p *Planner) RestoreState(b []byte) error {
 			return fmt.Errorf("restore planner: it is at document %s, its packer before document %d", p.cursor, next)
 		}
 	}
+	if p.blend != nil {
+		p.blend.shuffled = 0
+	}
 	var previous uint64
 	r.b, err = p.window.RestoreState(r.b, func(b []byte) (atom, []byte, error) {
 		r := varints{b: b}
@@ -114,6 +117,10 @@ func (p *Planner) RestoreState(b []byte) error {
 		bucket := int(r.bounded(uint64(len(k.lines)) - 1))
 		a := r.atom(&k.lines[bucket], k.atomRows, &previous)
 		a.pack, a.bucket = pack, bucket
+		if p.blend != nil {
+			a.of = r.portions(p.blend, a.pieces)
+			p.blend.shuffled += tokens(a.pieces)
+		}
 		if r.err == nil && a.rows() == 0 {
 			r.fail(errors.New("an atom without rows waits in the window"))
 		}
@@ -431,4 +438,15 @@ func (r *varints) piece(previous *uint64) (x packonline.Piece) {
 		r.fail(fmt.Errorf("piece [%d, +%d) of document %d is impossible", x.Start, x.Length, x.Doc))
 	}
 	return x
+}
+
+// portions returns how many tokens of the pieces are of each source. It refuses pieces of documents that do not wait.
+func (r *varints) portions(b *blend, pieces []packonline.Piece) []portion {
+	for _, x := range pieces {
+		if !b.refs.has(b.names.position(x.Doc)) {
+			r.fail(fmt.Errorf("an atom with tokens of arrival %d waits, which is not named", b.names.position(x.Doc)))
+			return nil
+		}
+	}
+	return b.portions(pieces)
 }
