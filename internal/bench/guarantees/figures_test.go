@@ -74,12 +74,19 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-// Shares that are off are told with the last steps among them, and by rows for chi-square.
-func TestStepShares(t *testing.T) {
-	s := stepShares{{50, 50}, {50, 50}, {60, 40}}
-	if off := s.off(2); !slices.EqualFunc(off, []float64{0, .05}, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
+func TestPlanned_OffInEveryWindow(t *testing.T) {
+	s := planned{steps: stepShares{{50, 50}, {50, 50}, {60, 40}, {20, 80}}, buckets: []int32{1, 1, 1, 2},
+		targets: [][]float64{{50, 50}, {50, 50}, {50, 50}, {30, 70}}}
+	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+	if off := s.off(2); !slices.EqualFunc(off, []float64{0, .05, 0}, near) {
 		t.Errorf("off by %v", off)
 	}
+	if x := s.excess(2); !near(x, .05) { // 10 of the tokens of two steps
+		t.Errorf("a step exceeds its shares by %v", x)
+	}
+}
+
+func TestStepShares_ChiSquareCountsRows(t *testing.T) {
 	if x := (stepShares{{48, 16}}).chiSquare(); math.Abs(x-16) > 1e-9 { // 48 and 16 of 64 rows, where 32 and 32 are expected
 		t.Errorf("chi-square is %v", x)
 	}

@@ -22,9 +22,106 @@ const mixedTokens = 250e6
 // sharesSeeds are how many runs each line of the table has, each of other documents and another order.
 const sharesSeeds = 8
 
-// printMixtureShares tells how far the shares of five sources of unlike lengths are off where they are to be equal: in every 100 steps, the first and
-// the last ones included, and by chi-square. Figures are the worst of several runs, those of chi-square the mean.
+// printMixtureShares prints how far shares are off for several shapes of steps and weights, and for several lengths of
+// documents.
 func printMixtureShares(ctx context.Context, b *bench, out io.Writer) error {
+	if err := printShapes(ctx, out); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	return printLengths(ctx, out)
+}
+
+// shape is a line of the table of printShapes.
+type shape struct {
+	steps   string
+	mix     string
+	buckets []int
+	tokens  int64 // of a step; 0: 64 rows
+	means   []float64
+	weights []float64
+	then    []float64 // weights of the second half, behind a ramp over a tenth of the run
+}
+
+// printShapes prints how far the worst source is off its share in every 100 steps in a row. Figures are the worst of
+// several runs, the median is over all of them.
+func printShapes(ctx context.Context, out io.Writer) error {
+	var m markdown
+	m.row("rows of", "a step", "sources and weights", "steps", "first 100", "last 100", "every 100: median", "most", "excess of one step",
+		"padding")
+	one, several := []int{2048}, []int{1024, 2048, 4096, 8192}
+	equal, long := []float64{1, 1, 1, 1, 1}, []float64{5, 5, 20, 30, 40}
+	twenty, ones := make([]float64, 20), make([]float64, 20)
+	for i := range twenty {
+		twenty[i], ones[i] = mixedMeans[0]*math.Pow(mixedMeans[4]/mixedMeans[0], float64(i)/19), 1
+	}
+	for _, x := range []shape{
+		{"64 rows", "five, equal", one, 0, mixedMeans, equal, nil},
+		{"64 rows", "five, 5 to 40 % by length", one, 0, mixedMeans, long, nil},
+		{"64 rows", "five, equal, then a ramp to 5 to 40 %", one, 0, mixedMeans, equal, long},
+		{"131,072 tokens", "five, equal", several, 131072, mixedMeans, equal, nil},
+		{"131,072 tokens", "five, 5 to 40 % by length", several, 131072, mixedMeans, long, nil},
+		{"131,072 tokens", "20, equal", several, 131072, twenty, ones, nil},
+		{"64 rows", "five, equal", several, 0, mixedMeans, equal, nil},
+		{"64 rows", "five, 5 to 40 % by length", several, 0, mixedMeans, long, nil},
+	} {
+		var first, last, excess, padding float64
+		var off []float64
+		steps := 0
+		for seed := range uint64(shapeSeeds) {
+			s, err := x.run(seed).plan(ctx, shapeTokens)
+			if err != nil {
+				return err
+			}
+			o := s.off(100)
+			off = append(off, o...)
+			steps += len(s.steps)
+			first, last = max(first, o[0]), max(last, o[len(o)-1])
+			excess, padding = max(excess, s.excess(100)), max(padding, s.padding)
+		}
+		rows := thousands(x.buckets[0])
+		if n := len(x.buckets); n > 1 {
+			rows += " to " + thousands(x.buckets[n-1])
+		}
+		excessOf := "-"
+		if len(x.buckets) > 1 {
+			excessOf = percent(excess, 2)
+		}
+		m.row(rows, x.steps, x.mix, thousands(steps/shapeSeeds), percent(first, 2), percent(last, 2), percent(quantile(off, .5), 2),
+			percent(quantile(off, 1), 2), excessOf, percent(padding, 2))
+	}
+	return m.print(out)
+}
+
+// Runs of printShapes: how many for each line, and the tokens of each.
+const (
+	shapeSeeds  = 4
+	shapeTokens = 100e6
+)
+
+// run returns a run of the shape whose documents have half to one and a half times the means.
+func (x *shape) run(seed uint64) *mixed {
+	sources, then := map[string]mixture.Source{}, map[string]float64{}
+	lists := make([][]int32, len(x.means))
+	for i, mean := range x.means {
+		name := fmt.Sprintf("s%02d", i)
+		sources[name] = mixture.Source{Weight: x.weights[i], Epochs: 1}
+		if x.then != nil {
+			then[name] = x.then[i]
+		}
+		lists[i] = around(mean, seed*uint64(len(x.means))+uint64(i+1))
+	}
+	m := newMixed(sources, func(source int, sequence uint64) int { return int(lists[source][sequence%mixedList]) })
+	m.config.Seed, m.config.Packing.Buckets, m.config.Steps.Tokens = seed, x.buckets, x.tokens
+	if x.then != nil {
+		m.config.Mix.Schedule = []mixture.Point{{Tokens: shapeTokens / 2, Ramp: shapeTokens / 10, Weights: then}}
+	}
+	return m
+}
+
+// printLengths prints how far the shares of five sources of unlike lengths are off where they are to be equal: in every
+// 100 steps, and by chi-square. Figures are the worst of several runs, those of chi-square the mean.
+func printLengths(ctx context.Context, out io.Writer) error {
 	var m markdown
 	m.row("lengths in a source", "pool", "window", "longest document", "steps", "first 100", "last 100", "every 100: median", "most",
 		"chi-square, whole run", "chi-square of 200 steps, mean", "and of a random order", "beyond 9.49 (5 % of random ones)")
@@ -50,7 +147,7 @@ func printMixtureShares(ctx context.Context, b *bench, out io.Writer) error {
 		for seed := range uint64(sharesSeeds) {
 			run, longest := equalMeans(seed, x.draw)
 			run.config.Packing.Pool, run.config.Shuffle.Window = x.pool, x.window
-			s, err := run.shares(ctx)
+			s, err := run.plan(ctx, mixedTokens)
 			if err != nil {
 				return err
 			}
@@ -81,7 +178,7 @@ func equalMeans(seed uint64, draw func(mean float64, seed uint64) []int32) (run 
 	return run, longest
 }
 
-// shareFigures are those of one line of the table: shares are those that the worst source is off.
+// shareFigures are those of one line of the table of printLengths: shares are those that the worst source is off.
 type shareFigures struct {
 	longest             int32
 	steps               int
@@ -90,13 +187,13 @@ type shareFigures struct {
 	whole, mean, beyond float64 // chi-square, added up
 }
 
-func (f *shareFigures) add(s stepShares) {
+func (f *shareFigures) add(s *planned) {
 	off := s.off(100)
-	f.steps += len(s)
+	f.steps += len(s.steps)
 	f.first, f.last = max(f.first, off[0]), max(f.last, off[len(off)-1])
 	f.off = append(f.off, off...)
-	mean, beyond := s.windows(200)
-	f.whole, f.mean, f.beyond = f.whole+s.chiSquare(), f.mean+mean, f.beyond+beyond
+	mean, beyond := s.steps.windows(200)
+	f.whole, f.mean, f.beyond = f.whole+s.steps.chiSquare(), f.mean+mean, f.beyond+beyond
 }
 
 // around draws lengths from half a mean to one and a half.
@@ -109,21 +206,66 @@ func around(mean float64, seed uint64) []int32 {
 	return out
 }
 
-// stepShares are the tokens of each source, step by step, of sources that are to have equal shares.
+// stepShares are the tokens of each source, step by step.
 type stepShares [][]int64
 
-// shares plans a run and seals it.
-func (m *mixed) shares(ctx context.Context) (stepShares, error) {
+// planned is a planned run.
+type planned struct {
+	steps   stepShares
+	buckets []int32     // length of the rows, step by step
+	targets [][]float64 // tokens that each source is to have, step by step
+	padding float64     // share of the slots
+}
+
+// plan plans documents of so many tokens and seals the run. The targets are the shares of the mixture, in the order of
+// the tokens taken.
+func (m *mixed) plan(ctx context.Context, tokens int64) (*planned, error) {
 	a, err := m.begin()
 	if err != nil {
 		return nil, err
 	}
-	var s stepShares
-	each := func(step plan.Step) { s = append(s, bySource(step, len(m.begins))) }
-	if err := m.take(ctx, a, mixedTokens, each); err != nil {
+	p := &planned{}
+	each := func(s plan.Step) {
+		p.steps, p.buckets = append(p.steps, bySource(s, len(m.begins))), append(p.buckets, s.Bucket)
+	}
+	var from []float64
+	var shares [][]float64
+	for a.Fed < tokens {
+		mix, now := a.Planner.Mixture(), make([]float64, len(m.begins))
+		for i := range now {
+			now[i] = mix.Share(i)
+		}
+		if len(shares) == 0 || !slices.Equal(now, shares[len(shares)-1]) {
+			from, shares = append(from, float64(mix.Tokens())), append(shares, now)
+		}
+		if err := m.take(ctx, a, a.Fed+1, each); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.end(a, each); err != nil {
 		return nil, err
 	}
-	return s, m.end(a, each)
+	begin := 0.0
+	for _, s := range p.steps {
+		end := begin
+		for _, n := range s {
+			end += float64(n)
+		}
+		target := make([]float64, len(s))
+		for k := range from {
+			until := end
+			if k+1 < len(from) {
+				until = min(end, from[k+1])
+			}
+			for i, share := range shares[k] {
+				target[i] += share * max(0, until-max(begin, from[k]))
+			}
+		}
+		p.targets, begin = append(p.targets, target), end
+	}
+	counts, _ := a.Planner.Counts()
+	p.padding = 1 - float64(counts.Tokens)/float64(counts.Slots)
+	return p, nil
 }
 
 // all returns the tokens of each source in all steps, and their sum.
@@ -138,19 +280,51 @@ func (s stepShares) all() (of []int64, total int64) {
 	return of, total
 }
 
-// off returns how far the worst source is off its share in every so many steps: from the first on, and in the last ones.
-func (s stepShares) off(steps int) (out []float64) {
-	for last := steps; ; last += steps {
-		last = min(last, len(s))
-		of, total := s[max(0, last-steps):last].all()
-		worst := 0.0
-		for _, n := range of {
-			worst = max(worst, math.Abs(float64(n)/float64(total)-1/float64(len(of))))
-		}
-		if out = append(out, worst); last == len(s) {
-			return out
+// off returns how far the worst source is off its share in every so many steps in a row, as a share of their tokens.
+func (p *planned) off(steps int) (out []float64) {
+	excess, total := make([]float64, len(p.steps[0])), 0.0
+	add := func(step int, sign float64) {
+		for i, n := range p.steps[step] {
+			excess[i] += sign * (float64(n) - p.targets[step][i])
+			total += sign * float64(n)
 		}
 	}
+	for last := range p.steps {
+		add(last, 1)
+		if last >= steps {
+			add(last-steps, -1)
+		}
+		worst := 0.0
+		for _, x := range excess {
+			worst = max(worst, math.Abs(x))
+		}
+		if last+1 >= min(steps, len(p.steps)) {
+			out = append(out, worst/total)
+		}
+	}
+	return out
+}
+
+// excess returns by how much a step of the worst bucket is off its shares in the mean, as a share of the tokens of so
+// many steps.
+func (p *planned) excess(steps int) (most float64) {
+	of, count, total := map[int32][]float64{}, map[int32]float64{}, 0.0
+	for k, step := range p.steps {
+		b := p.buckets[k]
+		if count[b]++; of[b] == nil {
+			of[b] = make([]float64, len(step))
+		}
+		for i, n := range step {
+			of[b][i] += float64(n) - p.targets[k][i]
+			total += float64(n)
+		}
+	}
+	for b, x := range of {
+		for _, n := range x {
+			most = max(most, math.Abs(n)/count[b]*float64(len(p.steps))/(total*float64(steps)))
+		}
+	}
+	return most
 }
 
 // chiSquare compares the rows that each source fills with what its share lets expect. Rows that are drawn independently, each of one source, have as many as there are
