@@ -327,8 +327,8 @@ class StepLoader(IterableDataset[Batch]):
         With `once` the run's plan has one change for each position of the loader: a trainer that was killed, resumes from its checkpoint and decides again
         where it has decided before is answered with that change, which stays as it is (`again`), whatever weights it asks for now.
 
-        Raises BadTicket for weights that no mixture can have, and where all sources are used up; Forbidden for a caller who may not: it takes the role
-        operate, or train where the daemon has flight.train_may_mix. `loaderd.Client.mix` does more: sources that come and go.
+        Raises ValueError for a weight that is no number from 0 to 1e9; BadTicket for weights that no mixture can have, and where all sources are used up;
+        Forbidden for a caller who may not: it takes the role operate, or train where the daemon has flight.train_may_mix. `loaderd.Client.mix` does more: sources that come and go.
         """
         return MixtureChange.decode(self._connected().mix(weights, decided=self._step if once else None))
 
