@@ -73,6 +73,9 @@ func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]d
 	var names, weights arrow.Array
 	var more beside
 	for i, f := range record.Schema().Fields() {
+		if n := len(record.Schema().FieldIndices(f.Name)); n > 1 {
+			return nil, bad(badColumn, "%d columns are named %s", n, quoted(f.Name))
+		}
 		column, ok := record.Column(i), false
 		switch f.Name {
 		case columnIDs:
@@ -144,7 +147,10 @@ func (d decoder) idsOf(ids *array.List, i int) ([]int32, *deadletter.Problem) {
 	}
 	out := make([]int32, 0, to-from+1)
 	for k := int(from); k < int(to); k++ {
-		if id := values.Value(k); values.IsNull(k) || id < 0 || int(id) >= d.vocab {
+		if values.IsNull(k) {
+			return nil, bad(badBatch, "%s has a null at position %d", columnIDs, k-int(from))
+		}
+		if id := values.Value(k); id < 0 || int(id) >= d.vocab {
 			return nil, bad(tokenOutOfRange, "id %d at position %d is outside the vocabulary of %d ids", id, k-int(from), d.vocab)
 		}
 		out = append(out, values.Value(k))

@@ -40,6 +40,26 @@ func batchOf(t testing.TB, schema *arrow.Schema, batches ...string) stream.Messa
 	return stream.Message{ContentType: stream.TypeArrow, Tokenizer: bytesTokenizing.Fingerprint, Data: b.Bytes()}
 }
 
+// withColumnTwice is a message with a record batch that has its one column twice.
+func withColumnTwice(t testing.TB, schema *arrow.Schema, rows string) stream.Message {
+	t.Helper()
+	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := fieldsOf(schema.Field(0), schema.Field(0))
+	var b bytes.Buffer
+	w := ipc.NewWriter(&b, ipc.WithSchema(both))
+	columns := []arrow.Array{record.Column(0), record.Column(0)}
+	if err := w.Write(array.NewRecord(both, columns, record.NumRows())); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return stream.Message{ContentType: stream.TypeArrow, Tokenizer: bytesTokenizing.Fingerprint, Data: b.Bytes()}
+}
+
 func fieldsOf(fields ...arrow.Field) *arrow.Schema { return arrow.NewSchema(fields, nil) }
 
 var (
@@ -173,13 +193,15 @@ func TestBadBatch(t *testing.T) {
 	cut.Data, other.Tokenizer = slices.Clone(good.Data[:len(good.Data)/2]), "sha256:other"
 	weighs := good
 	weighs.Weight = new(float32)
+	twice := withColumnTwice(t, ids, `[{"ids":[1]}]`)
 	tests := []struct {
 		message stream.Message
 		says    string
 	}{
 		{batchOf(t, ids, `[{"ids":[1]},{"ids":[2,999]}]`), "TOKEN_OUT_OF_RANGE: document 1: id 999 at position 1"},
 		{batchOf(t, ids, `[{"ids":[1]}]`, `[{"ids":null}]`), "BAD_BATCH: document 1: ids is null"},
-		{batchOf(t, ids, `[{"ids":[null]}]`), "TOKEN_OUT_OF_RANGE: document 0"},
+		{batchOf(t, ids, `[{"ids":[null]}]`), "BAD_BATCH: document 0: ids has a null at position 0"},
+		{twice, `BAD_COLUMN: 2 columns are named "ids"`},
 		{batchOf(t, fieldsOf(idsField, lossField), `[{"ids":[1,2],"loss":[true]}]`), "BAD_LOSS: document 0: loss has 1 values, the document 2 tokens"},
 		{batchOf(t, fieldsOf(idsField, lossField), `[{"ids":[1],"loss":[null]}]`), "BAD_LOSS: document 0: loss has a null"},
 		{batchOf(t, fieldsOf(idsField, weightField), `[{"ids":[1],"weight":-1}]`), "BAD_WEIGHT: document 0: weight is -1"},
