@@ -142,6 +142,10 @@ func TestImportFlags(t *testing.T) {
 		{[]string{"--tokenizer", ""}, exitUsage, "--tokenizer is empty"},
 		{[]string{"--tokenizer", "gpt2", "--tokenizer-fingerprint", "sha256:" + strings.Repeat("0a", 32)}, exitUsage, "not both"},
 		{[]string{"--tokenizer", missing}, exitFailed, missing},
+		{[]string{"--text-column", "a", "--text-column", "b"}, exitUsage, `the flag is given twice, first with "a"`},
+		{[]string{"--id-column", "text"}, exitUsage, `column "text" is named twice`},
+		{[]string{"--meta", "a,b,a=c"}, exitUsage, `--meta names "a" twice`},
+		{[]string{"--split", "test", "--end-token", "99"}, exitFailed, "has no splits"},
 		{[]string{"--format", "npz"}, exitUsage, "want one of auto, text"},
 	} {
 		if code, _, stderr := imports(t, append(append([]string{"--dry-run"}, c.args...), path)...); code != c.code || !strings.Contains(stderr, c.want) {

@@ -39,6 +39,12 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	if err := corpus.CheckEscape(f.corpus.CSV.Escape); err != nil {
 		return fmt.Errorf("--csv-escape: %w", err)
 	}
+	if err := f.corpus.CheckColumns(); err != nil {
+		return err
+	}
+	if f.following.on && f.corpus.Split != "" {
+		return errors.New("--split selects a part of a saved dataset, which --follow does not read")
+	}
 	if tokens && !tokenizer.FingerprintForm.MatchString(f.options.Fingerprint) {
 		return fmt.Errorf("--tokenizer-fingerprint %q: want sha256: and 64 hexadecimal digits, as loaderd tokenize --fingerprint prints it", f.options.Fingerprint)
 	}

@@ -63,10 +63,11 @@ func (o Options) arrowSchema(schema *arrow.Schema) error {
 	for _, f := range schema.Fields() {
 		names = append(names, f.Name)
 	}
+	if err := o.checkUnique(names); err != nil {
+		return err
+	}
 	for _, name := range []string{o.TextField, o.IDField} {
-		if at := schema.FieldIndices(name); len(at) > 1 {
-			return fmt.Errorf("column %q is there %d times", name, len(at))
-		} else if name != "" && columnType(schema.Fields(), name) == nil {
+		if name != "" && columnType(schema.Fields(), name) == nil {
 			return o.missingColumn(name, names)
 		}
 	}
@@ -281,6 +282,9 @@ func listTokens(l array.ListLike, i int) ([]byte, error) {
 	}
 	b := make([]byte, 0, 4*(to-from))
 	for j := int(from); j < int(to); j++ {
+		if values.IsNull(j) {
+			return nil, fmt.Errorf("token %d is null", j-int(from))
+		}
 		id, err := integerAt(values, j)
 		if err == nil {
 			b, err = appendToken(b, id)
@@ -293,9 +297,6 @@ func listTokens(l array.ListLike, i int) ([]byte, error) {
 }
 
 func integerAt(a arrow.Array, i int) (int64, error) {
-	if a.IsNull(i) {
-		return 0, fmt.Errorf("is null")
-	}
 	switch a := a.(type) {
 	case *array.Int32:
 		return int64(a.Value(i)), nil

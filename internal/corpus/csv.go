@@ -38,6 +38,9 @@ func (in *Input) csv(ctx context.Context, s source, r io.Reader, yield yielder) 
 	if len(t.names) == 1 && extension(s.name()) == ".tsv" { // no line shows what separates
 		t.separator = '\t'
 	}
+	if err := o.checkUnique(t.names); err != nil {
+		return fail(1, err)
+	}
 	d, sure, err := in.detect(ctx, s, t, head, err == io.EOF)
 	if err != nil {
 		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false

@@ -34,7 +34,8 @@ func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err 
 		Files []struct {
 			Name string `json:"filename"`
 		} `json:"_data_files"`
-		Indices []any `json:"_indices_data_files"`
+		Indices []any  `json:"_indices_data_files"`
+		Split   string `json:"_split"`
 	}
 	folder := folderOf{given, dir, base}
 	if found, err := folder.manifest(partsName, nil); found || err != nil {
@@ -47,11 +48,15 @@ func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err 
 		if len(state.Indices) > 0 {
 			return nil, true, fmt.Errorf("read %s: the dataset is a selection of its files' rows: save it once more with a newer datasets", dir)
 		}
+		if o.oneSplit() && state.Split != "" && state.Split != o.Split {
+			return nil, true, folder.noSplit(o, []string{state.Split})
+		}
 		for _, f := range state.Files {
 			in, err := folder.member(f.Name, Arrow, nil, o)
 			if err != nil {
 				return nil, true, err
 			}
+			in.Part = state.Split
 			inputs = append(inputs, in)
 		}
 		return inputs, true, nil
@@ -98,6 +103,23 @@ func (f folderOf) head(name string) ([]byte, error) {
 	return h.data, nil
 }
 
+// oneSplit reports whether one part of a dataset is asked for.
+func (o Options) oneSplit() bool { return o.Split != "" && o.Split != allSplits }
+
+// noSplit is the error of a dataset without the part that is asked for.
+func (f folderOf) noSplit(o Options, splits []string) error {
+	return fmt.Errorf("find documents: dataset %s has no part %q; it has %s", f.dir, o.Split, list(splits))
+}
+
+// checkSplit refuses an input that belongs to no part of a dataset where one is asked for.
+func (in *Input) checkSplit() error {
+	if !in.options.oneSplit() || in.Part != "" || len(in.files) == 0 {
+		return nil
+	}
+	return fmt.Errorf("find documents: --split %s: %s has no splits, which only saved datasets of Hugging Face have: leave --split out",
+		in.options.Split, in.files[0].origin)
+}
+
 // parts are the inputs of a dataset of several parts: those of the one that is asked for.
 func (f folderOf) parts(o Options) (all []*Input, err error) {
 	var parts struct {
@@ -110,12 +132,13 @@ func (f folderOf) parts(o Options) (all []*Input, err error) {
 	switch {
 	case o.Split == allSplits:
 	case o.Split != "" && !slices.Contains(splits, o.Split):
-		return nil, fmt.Errorf("find documents: dataset %s has no part %q; it has %s", f.dir, o.Split, list(splits))
+		return nil, f.noSplit(o, splits)
 	case o.Split != "":
 		splits = []string{o.Split}
 	case len(splits) > 1:
 		return nil, fmt.Errorf("find documents: dataset %s has the parts %s: say with --split which one, or all", f.dir, list(splits))
 	}
+	o.Split = allSplits // the dataset's names count, whatever each part calls itself
 	for _, name := range splits {
 		if !filepath.IsLocal(name) {
 			return nil, fmt.Errorf("read %s: it names the part %q, which is not below it", filepath.Join(f.dir, partsName), name)

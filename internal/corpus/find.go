@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"loaderd/internal/mds"
@@ -36,6 +37,9 @@ func Open(ctx context.Context, paths []string, stdin io.Reader, o Options) ([]*I
 			return nil, err
 		}
 		for _, in := range inputs {
+			if err := in.checkSplit(); err != nil {
+				return nil, err
+			}
 			if !seen[in.Name] {
 				seen[in.Name] = true
 				all = append(all, in)
@@ -59,13 +63,55 @@ func (o Options) filled() (Options, error) {
 	if o.MaxDocument <= 0 {
 		o.MaxDocument = defaultMaxDocument
 	}
-	if o.TextField == "" {
-		o.TextField = "text"
-		if o.Tokens {
-			o.TextField = "ids"
+	o.TextField = o.textField()
+	return o, o.CheckColumns()
+}
+
+// CheckColumns refuses a column that is named for two purposes, of which one would silently win.
+func (o Options) CheckColumns() error {
+	if text := o.textField(); text == o.IDField {
+		return fmt.Errorf("column %q is named twice, as the document (--text-column) and as its id (--id-column)", text)
+	}
+	for i, m := range o.Meta {
+		if slices.ContainsFunc(o.Meta[:i], func(other Meta) bool { return other.Name == m.Name }) {
+			return fmt.Errorf("--meta names %q twice", m.Name)
 		}
 	}
-	return o, nil
+	return nil
+}
+
+// checkUnique refuses a table in which a column that is read has a namesake.
+func (o Options) checkUnique(names []string) error {
+	asked := []string{o.TextField, o.IDField}
+	for _, m := range o.Meta {
+		asked = append(asked, m.Column)
+	}
+	for _, name := range asked {
+		if first, _, dotted := strings.Cut(name, "."); dotted && !slices.Contains(names, name) {
+			name = first
+		}
+		n := 0
+		for _, has := range names {
+			if has == name {
+				n++
+			}
+		}
+		if n > 1 {
+			return fmt.Errorf("%d columns are named %q: rename all but one", n, name)
+		}
+	}
+	return nil
+}
+
+// textField is the field or column of the document.
+func (o Options) textField() string {
+	switch {
+	case o.TextField != "":
+		return o.TextField
+	case o.Tokens:
+		return "ids"
+	}
+	return "text"
 }
 
 func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Input, error) {

@@ -81,6 +81,9 @@ type mdsColumns struct {
 
 func (o Options) mdsColumns(s mds.Shard) (mdsColumns, error) {
 	c := mdsColumns{shard: s, want: make([]bool, len(s.Names)), at: map[string]int{}}
+	if err := o.checkUnique(s.Names); err != nil {
+		return c, err
+	}
 	for _, name := range []string{o.TextField, o.IDField, "id", "path", "meta", "url"} {
 		at := s.Column(name)
 		if at >= 0 {

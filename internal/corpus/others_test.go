@@ -289,6 +289,33 @@ func TestSavedDataset(t *testing.T) {
 	if err != nil || len(inputs) != 3 || inputs[0].Part != "train" || inputs[2].Part != "test" {
 		t.Errorf("%+v, %v", inputs, err)
 	}
+	for what, c := range map[string]struct {
+		path, split string
+		docs        int
+		want        string
+	}{
+		"the part itself":  {"train", "train", 3, ""},
+		"all of the part":  {"train", "all", 3, ""},
+		"another part":     {"train", "test", 0, `has no part "test"; it has "train"`},
+		"part not named":   {"test", "test", 0, "test/data-1.arrow has no splits"},
+		"a file":           {"train/data-1.arrow", "train", 0, "train/data-1.arrow has no splits"},
+		"a file, all":      {"train/data-1.arrow", "all", 1, ""},
+		"standard input":   {"-", "train", 0, "- has no splits"},
+		"a part elsewhere": {"", "val", 0, `has no part "val"; it has "test", "train"`},
+	} {
+		path := filepath.Join(whole, c.path)
+		if c.path == "-" {
+			path = "-"
+		}
+		docs, _, err := read(t, []string{path}, nil, corpus.Options{Split: c.split})
+		if len(docs) != c.docs || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %q, %v, want %q", what, docs, err, c.want)
+		}
+	}
+	mixed := folder(t, map[string]string{"a/state.json": state, "a/data-1.arrow": files["train/data-1.arrow"], "a/data-2.arrow": files["train/data-2.arrow"], "b.jsonl": `{"text":"x"}`})
+	if docs, _, err := read(t, []string{mixed}, nil, corpus.Options{Split: "train"}); err == nil || !strings.Contains(err.Error(), "b.jsonl has no splits") {
+		t.Errorf("a file beside a dataset: %q, %v", docs, err)
+	}
 	for what, c := range map[string]struct{ name, content, split, want string }{
 		"which part":         {"", "", "", `has the parts "test", "train": say with --split`},
 		"no such part":       {"", "", "val", `has no part "val"`},

@@ -107,6 +107,13 @@ const (
 // leaves finds the leaf columns; -1 for one that is not there, or is not of a kind that is read.
 func (o Options) leaves(s *schema.Schema) (at []int, err error) {
 	at = make([]int, columnCount, columnCount+len(o.Meta))
+	top := make([]string, s.Root().NumFields())
+	for i := range top {
+		top[i] = s.Root().Field(i).Name()
+	}
+	if err := o.checkUnique(top); err != nil {
+		return at, err
+	}
 	names := []string{o.TextField, o.IDField, "id", "path", "meta.path", "url"}
 	for i, name := range names {
 		at[i] = -1

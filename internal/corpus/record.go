@@ -322,6 +322,9 @@ func tokens(raw json.RawMessage) ([]byte, error) {
 	}
 	b := make([]byte, 0, 4*len(ids))
 	for i, id := range ids {
+		if string(id) == "null" {
+			return nil, fmt.Errorf("token %d is null", i)
+		}
 		n, err := strconv.ParseInt(string(id), 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("token %d: %.40s is not an integer", i, id)
