@@ -89,11 +89,8 @@ func (o Options) arrowSchema(schema *arrow.Schema) error {
 }
 
 func (o Options) missingColumn(name string, names []string) error {
-	hint := ""
-	if name == o.TextField {
-		hint = " (--text-column names another)"
-	}
-	return fmt.Errorf("no column %q; it has %s%s", name, list(slices.Clone(names)), hint)
+	has := list(slices.Clone(names))
+	return fmt.Errorf("no column %q; it has %s%s", name, has, o.missingHint(name, has))
 }
 
 // arrowRows are the columns of a batch; those that are not there are nil.

@@ -384,11 +384,21 @@ func (o Options) hasTextAtAnySize(s source, f Format) error {
 
 // missing is the error of a field or column that is not there.
 func (o Options) missing(name, has string) error {
-	hint := ""
-	if name == o.TextField {
-		hint = " (--text-column names another)"
+	return fmt.Errorf("no %s; it has %s%s", strconv.Quote(name), has, o.missingHint(name, has))
+}
+
+// missingHint says what to do where name is not among the fields or columns that has lists.
+func (o Options) missingHint(name, has string) string {
+	if name != o.TextField {
+		return ""
 	}
-	return fmt.Errorf("no %s; it has %s%s", strconv.Quote(name), has, hint)
+	for _, chat := range []string{"messages", "conversations"} {
+		if strings.Contains(has, strconv.Quote(chat)) {
+			return " (chats need a chat template: publish them from Python with loaderd.documents(rows, messages=" + strconv.Quote(chat) +
+				", chat=tokenizer); --text-column names another field)"
+		}
+	}
+	return " (--text-column names another)"
 }
 
 func (o Options) isDocument(line []byte) bool {

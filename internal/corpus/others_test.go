@@ -65,6 +65,44 @@ func npyFile(descr, shape, data string) string {
 
 var end = uint32(9)
 
+// Chats are no text, and the error names what publishes them.
+func TestChats_AreRefusedWithTheWay(t *testing.T) {
+	for name, data := range map[string]string{
+		"a.jsonl": `{"messages":[{"role":"user","content":"hi"}]}`, "a.json": `[{"conversations":[]}]`, "a.csv": "id,messages\n1,x\n", "a.arrow": streamOf(t, "messages", "x"),
+	} {
+		field := "messages"
+		if name == "a.json" {
+			field = "conversations"
+		}
+		path := filepath.Join(folder(t, map[string]string{name: data}), name)
+		inputs, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range inputs[0].Documents(t.Context()) {
+			if want := fmt.Sprintf("loaderd.documents(rows, messages=%q, chat=tokenizer)", field); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", name, err, want)
+			}
+		}
+	}
+}
+
+// An index of the legacy form is told by its beginning, and means the ids beside it.
+func TestMegatronPairs_Legacy(t *testing.T) {
+	b := []byte("TNTIDX\x00\x00")
+	for _, n := range []uint64{1, 8, 2, 2, 2, 3, 0, 1, 2, 0, 3, 5, 3, 2, 0, 1, 2} {
+		b = little.AppendUint64(b, n)
+	}
+	dir := folder(t, map[string]string{"x.idx": string(b), "x.bin": shorts(1, 2, 9, 3, 9)})
+	for _, name := range []string{"", "x", "x.idx", "x.bin"} {
+		docs, _, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{Tokens: true})
+		if err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		want(t, name, docs, []string{"x.idx||" + ints(1, 2, 9), "x.idx||" + ints(3, 9)})
+	}
+}
+
 func TestMegatronPairs(t *testing.T) {
 	bin := shorts(1, 2, 9, 3, 9)
 	dir := folder(t, map[string]string{"a/x.idx": megatronIndex(3, 2), "a/x.bin": bin, "a/note.jsonl": `{"ids":[4]}`})

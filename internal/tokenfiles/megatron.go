@@ -2,6 +2,7 @@ package tokenfiles
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,9 +13,6 @@ import (
 // MegatronMagic begins an index (.idx) of Megatron's.
 const MegatronMagic = "MMIDIDX\x00\x00"
 
-// legacyMagic begins the index of fairseq, which Megatron kept until 2020.
-const legacyMagic = "TNTIDX\x00\x00"
-
 // megatronTypes are the codes of types in an index.
 var megatronTypes = map[byte]string{1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
 
@@ -23,9 +21,9 @@ const (
 	megatronHeader  = int64(len(MegatronMagic)) + 8 + 1 + 8 + 8
 )
 
-// IsMegatron says whether data begins as an index of Megatron's does.
+// IsMegatron reports whether data begins as an index of Megatron's does, of the present or the legacy form.
 func IsMegatron(head []byte) bool {
-	return len(head) >= len(MegatronMagic) && string(head[:len(MegatronMagic)]) == MegatronMagic
+	return bytes.HasPrefix(head, []byte(MegatronMagic)) || bytes.HasPrefix(head, []byte(legacyMagic))
 }
 
 // Megatron reads the documents of a pair of files: the ids (.bin), and an index (.idx) of sequences, one or more of which are a document. An index is
@@ -38,6 +36,8 @@ type Megatron struct {
 	Type                 Type
 	Sequences, Documents int64
 
+	legacy                bool          // the form of legacyMagic
+	shapes                *bufio.Reader // legacy: where the shape of each sequence begins
 	lengths, places, ends *bufio.Reader
 	bin                   io.ReaderAt
 	size                  int64 // of bin
@@ -52,8 +52,8 @@ func OpenMegatron(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64
 	header := make([]byte, megatronHeader)
 	n, err := idx.ReadAt(header, 0)
 	switch {
-	case n >= len(legacyMagic) && string(header[:len(legacyMagic)]) == legacyMagic:
-		return nil, errors.New("the index is of the old form (TNTIDX): make it again with Megatron's tools/preprocess_data.py")
+	case bytes.HasPrefix(header[:n], []byte(legacyMagic)):
+		return openLegacy(idx, idxSize, bin, binSize)
 	case n >= len(MegatronMagic) && !IsMegatron(header):
 		return nil, errors.New("the index does not begin as one of Megatron's does")
 	case n < len(header):
@@ -97,19 +97,24 @@ func OpenMegatron(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64
 		return bufio.NewReaderSize(io.NewSectionReader(idx, from, to-from), 1<<16)
 	}
 	m.lengths, m.places, m.ends = section(lengths, places), section(places, ends), section(ends, whole)
+	return m, m.begin(idx, whole)
+}
+
+// begin checks that the documents are all sequences, and begins with the first.
+func (m *Megatron) begin(idx io.ReaderAt, whole int64) error {
 	first, err := number(m.ends)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var last [8]byte
 	if _, err := idx.ReadAt(last[:], whole-8); err != nil {
-		return nil, cutOff("the index", err)
+		return cutOff("the index", err)
 	}
 	if end := int64(binary.LittleEndian.Uint64(last[:])); first != 0 || end != m.Sequences {
-		return nil, fmt.Errorf("the index is damaged: its documents are sequences %d to %d of %d", first, end, m.Sequences)
+		return fmt.Errorf("the index is damaged: its documents are sequences %d to %d of %d", first, end, m.Sequences)
 	}
-	m.ids = bufio.NewReaderSize(io.NewSectionReader(bin, 0, binSize), 1<<16)
-	return m, nil
+	m.ids = bufio.NewReaderSize(io.NewSectionReader(m.bin, 0, m.size), 1<<16)
+	return nil
 }
 
 // At is how many bytes of .bin have been read, where its sequences lie in order.
@@ -157,15 +162,22 @@ func (m *Megatron) Next(dst []byte, limit int64) ([]byte, error) {
 
 // next is a sequence's length in ids and its place in bin.
 func (m *Megatron) next() (length, place int64, err error) {
-	var raw [4]byte
-	if _, err := io.ReadFull(m.lengths, raw[:]); err != nil {
-		return 0, 0, cutOff("the index", err)
+	size := int64(m.Type.Size)
+	if m.legacy {
+		if length, place, err = m.legacyNext(); err != nil {
+			return 0, 0, err
+		}
+	} else {
+		var raw [4]byte
+		if _, err := io.ReadFull(m.lengths, raw[:]); err != nil {
+			return 0, 0, cutOff("the index", err)
+		}
+		length = int64(int32(binary.LittleEndian.Uint32(raw[:])))
+		if place, err = number(m.places); err != nil {
+			return 0, 0, cutOff("the index", err)
+		}
 	}
-	length = int64(int32(binary.LittleEndian.Uint32(raw[:])))
-	if place, err = number(m.places); err != nil {
-		return 0, 0, cutOff("the index", err)
-	}
-	if length < 0 || place < 0 || place > m.size || length*int64(m.Type.Size) > m.size-place {
+	if length < 0 || place < 0 || place > m.size || length > (m.size-place)/size {
 		return 0, 0, fmt.Errorf("sequence %d is %d ids from byte %d on, and the file of ids has %d bytes: it is cut off, or the index is damaged",
 			m.sequence, length, place, m.size)
 	}

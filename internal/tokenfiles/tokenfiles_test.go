@@ -180,6 +180,38 @@ func open(idx, bin []byte) (*tokenfiles.Megatron, error) {
 	return tokenfiles.OpenMegatron(bytes.NewReader(idx), int64(len(idx)), bytes.NewReader(bin), int64(len(bin)))
 }
 
+// legacyIndex is one of the legacy form, of sequences that lie one behind the other.
+func legacyIndex(code, size uint64, lengths []int64, ends ...int64) []byte {
+	return slices.Concat(legacyHead(code, size, lengths), raw(little, uint64(len(ends))), legacySections(lengths), raw(little, anyOf(ends)...))
+}
+
+// fairseqIndex is one without documents.
+func fairseqIndex(code, size uint64, lengths []int64) []byte {
+	return slices.Concat(legacyHead(code, size, lengths), legacySections(lengths))
+}
+
+func legacyHead(code, size uint64, lengths []int64) []byte {
+	return slices.Concat([]byte("TNTIDX\x00\x00"), raw(little, uint64(1), code, size, uint64(len(lengths)), uint64(len(lengths))))
+}
+
+func legacySections(lengths []int64) []byte {
+	shapes, places, at := []int64{0}, []int64{0}, int64(0)
+	for i, n := range lengths {
+		at += n
+		shapes, places = append(shapes, int64(i+1)), append(places, at)
+	}
+	return slices.Concat(raw(little, anyOf(shapes)...), raw(little, anyOf(places)...), raw(little, anyOf(lengths)...))
+}
+
+func anyOf(numbers []int64) (out []any) {
+	for _, n := range numbers {
+		out = append(out, n)
+	}
+	return out
+}
+
+func cutBy(n int, data []byte) []byte { return data[:len(data)-n] }
+
 func TestMegatron(t *testing.T) {
 	bin := raw(little, uint16(1), uint16(2), uint16(3), uint16(4), uint16(5), uint16(6))
 	good := index(8, 2, []int32{2, 1, 3}, 0, 2, 2, 3)
@@ -217,7 +249,16 @@ func TestMegatron(t *testing.T) {
 		{name: "sequences left over", idx: index(8, 2, []int32{2, 1}, 0, 1), bin: bin, err: "documents are sequences 0 to 1 of 2"},
 		{name: "ends that go back", idx: index(8, 2, []int32{2, 1}, 0, 2, 1, 2), bin: bin, want: []string{"[1 2 3]"}, err: "a document is sequences 2 to 1 of 2"},
 		{name: "a negative length", idx: index(8, 2, []int32{-2, 1}, 0, 2), bin: bin, err: "sequence 0 is -2 ids"},
-		{name: "the old form", idx: []byte("TNTIDX\x00\x00"), bin: bin, err: "old form"},
+		{name: "legacy", idx: legacyIndex(8, 2, []int64{2, 1, 3}, 0, 2, 2, 3), bin: bin, want: []string{"[1 2 3]", "[]", "[4 5 6]"}},
+		{name: "legacy, no documents", idx: legacyIndex(4, 4, nil, 0)},
+		{name: "legacy header cut off", idx: []byte("TNTIDX\x00\x00"), bin: bin, err: "the index is cut off"},
+		{name: "legacy cut off", idx: cutBy(8, legacyIndex(8, 2, []int64{2, 1, 3}, 0, 2, 2, 3)), bin: bin, err: "damaged or cut off"},
+		{name: "of fairseq", idx: fairseqIndex(8, 2, []int64{2, 1, 3}), bin: bin, err: "one of fairseq, which does not say where documents end"},
+		{name: "legacy, ids cut off", idx: legacyIndex(8, 2, []int64{2, 1, 3}, 0, 3), bin: bin[:11], err: "sequence 2 is 3 ids from byte 6 on"},
+		{name: "legacy, another size", idx: legacyIndex(4, 3, nil, 0), err: "int32 of 3 bytes each"},
+		{name: "legacy, floats", idx: legacyIndex(6, 4, nil, 0), err: "values of type 6"},
+		{name: "legacy, a negative length", idx: legacyIndex(8, 2, []int64{-2, 1}, 0, 2), bin: bin, err: "sequence 0 is -2 ids"},
+		{name: "legacy, a huge length", idx: legacyIndex(8, 2, []int64{1 << 62}, 0, 1), bin: bin, err: "it is cut off, or the index is damaged"},
 		{name: "no index", idx: []byte("something else"), bin: bin, err: "does not begin"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -313,6 +354,8 @@ func FuzzMegatron(f *testing.F) {
 	bin := raw(little, uint16(1), uint16(2), uint16(3), uint16(4), uint16(5), uint16(6))
 	f.Add(index(8, 2, []int32{2, 1, 3}, 0, 2, 2, 3), bin)
 	f.Add(index(5, 8, []int32{1}, 0, 1), bin)
+	f.Add(legacyIndex(8, 2, []int64{2, 1, 3}, 0, 2, 2, 3), bin)
+	f.Add(fairseqIndex(8, 2, []int64{2, 1, 3}), bin)
 	f.Add(index(4, 4, []int32{-1, math.MaxInt32}, 0, 1, 2), bin)
 	f.Fuzz(func(t *testing.T, idx, bin []byte) {
 		if m, err := open(idx, bin); err == nil {
