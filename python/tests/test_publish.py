@@ -15,8 +15,12 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import nats
+import nats.errors
+import nats.js.errors
 import numpy as np
 import pytest
 from conftest import free_ports
@@ -598,13 +602,81 @@ def test_first_example_of_the_page(daemon):
     assert len(read(d)) == 2
 
 
-def test_password_and_tls(daemon, tmp_path):
+@pytest.fixture(scope="module")
+def nats_server(tmp_path_factory) -> Path:
+    """The binary of the NATS server."""
+    binary = tmp_path_factory.mktemp("bin") / "nats-server"
+    subprocess.run(["go", "build", "-o", binary, "github.com/nats-io/nats-server/v2"], cwd=ROOT, check=True)
+    return binary
+
+
+def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path):
+    """One server of three has no leader, so it cannot know whether there is a stream."""
+    ports = free_ports(6)
+    clients, routes = ports[:3], ports[3:]
+    servers: list[subprocess.Popen[bytes]] = []
+
+    def start(i: int) -> None:
+        command = [nats_server, "-a", "127.0.0.1", "-p", str(clients[i]), "-n", f"server{i}", "-js", "-sd", tmp_path / f"js{i}", "--cluster_name", "c",
+                   "--cluster", f"nats://127.0.0.1:{routes[i]}", "--routes", ",".join(f"nats://127.0.0.1:{port}" for port in routes)]  # fmt: skip
+        servers.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+
+    async def add_stream() -> None:
+        connection = await nats.connect(f"nats://127.0.0.1:{clients[0]}")
+        jetstream = connection.jetstream(timeout=5)
+        while True:
+            try:
+                await jetstream.add_stream(name="DOCS", subjects=["docs.>"], num_replicas=3, allow_direct=True)
+                break
+            except (nats.errors.TimeoutError, nats.js.errors.ServiceUnavailableError):
+                continue
+        await connection.close()
+
+    reasons: list[str] = []
+    made: list[Future[None]] = []
+
+    def on_wait(reason: str) -> None:
+        reasons.append(reason)
+        if len(reasons) == 1:
+            start(1)
+            start(2)
+            made.append(pool.submit(asyncio.run, add_stream()))
+
+    try:
+        start(0)
+        url = f"nats://127.0.0.1:{clients[0]}"
+        with pytest.raises(PublishError, match="waited .* s: JetStream at .* has no leader"):
+            publish(["text"], url, source="py", patience=0, on_wait=reasons.append)
+        assert not reasons
+        with ThreadPoolExecutor(1) as pool:
+            done = publish(["text"], url, source="py", name="input", on_wait=on_wait)
+        made[0].result()
+        assert done.documents == 1 and "has no leader" in reasons[0] and reasons[-1] == ""
+        with pytest.raises(NoStream, match="takes texts.py"):  # the leader's answer is final
+            publish(["text"], url, source="py", subject="texts")
+    finally:
+        for server in servers:
+            server.kill()
+            server.wait()
+
+
+def test_publish_without_jetstream_is_unreachable(nats_server):
+    """No server answers, so it is unknown whether there is a stream."""
+    (port,) = free_ports(1)
+    server = subprocess.Popen([nats_server, "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
+    try:
+        with pytest.raises(Unreachable, match="find the stream of docs.web .* no server answers"):
+            publish(["text"], f"nats://127.0.0.1:{port}", source="web", connect_timeout=3)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def test_password_and_tls(daemon, nats_server, tmp_path):
     """A NATS server of its own, which wants both; the daemon makes its streams there."""
-    server = tmp_path / "nats-server"
-    subprocess.run(["go", "build", "-o", server, "github.com/nats-io/nats-server/v2"], cwd=ROOT, check=True)
     (port,) = free_ports(1)
     one, other = (Path(__file__).parent / "certificates" / name for name in ("one", "other"))
-    command = [server, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", tmp_path / "js", "--user", "writer", "--pass", "secret",
+    command = [nats_server, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", tmp_path / "js", "--user", "writer", "--pass", "secret",
                "--tls", "--tlscert", one.with_suffix(".pem"), "--tlskey", one.with_suffix(".key")]  # fmt: skip
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:

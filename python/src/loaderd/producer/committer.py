@@ -15,15 +15,13 @@ from loaderd.errors import Unreachable
 from loaderd.producer.errors import PublishError
 from loaderd.producer.message import MESSAGE_ID, Message
 from loaderd.producer.repeats import Repeat
-from loaderd.producer.session import Lost, Refused, Session
+from loaderd.producer.session import BUSY, Lost, Refused, Session
 
 # The server's error numbers.
 INSUFFICIENT, NO_STORAGE, ACCOUNT_FULL, STORE_FAILED = 10023, 10047, 10002, 10077
 WRONG_LAST, WRONG_LAST_CONSTANT = 10071, 10164
 ATOMIC_DISABLED, BATCH_INCOMPLETE, BATCH_TOO_LARGE, BATCH_DUPLICATE, TOO_MANY_INFLIGHT = 10174, 10176, 10199, 10201, 10210
 DUPLICATE_IN_FLIGHT = 10158
-BUSY = (429, 500, 503)
-"""Codes of a server that may answer otherwise a moment later; 503 is nobody's answer."""
 
 MOST_MESSAGES = 1000
 """Messages of an atomic batch: the server's own limit."""
@@ -105,11 +103,11 @@ class Committer:
                 await self._attempt(pending)
             except Lost as error:
                 self._unsure = True
-                await self._wait(f"no answer from NATS at {self._session.access.shown}: {error}")
+                await self.wait(f"no answer from NATS at {self._session.access.shown}: {error}")
             if pending and len(pending) < before:
                 self.tally.position = pending[0].first
                 self._on_commit()
-        self._go_on()
+        self.resume()
         self.tally.position = batch[-1].position + 1
         self._on_commit()
 
@@ -193,7 +191,7 @@ class Committer:
         else:
             self._last = max(self._last, sequence)
             self._count(sent, sequence)
-        self._go_on()
+        self.resume()
         return repeated
 
     def _earlier(self, message: Message) -> bool:
@@ -223,7 +221,7 @@ class Committer:
             if count > 1:  # fill what room is left
                 self._size = (count + 1) // 2
             else:
-                await self._wait(await self._full(error))
+                await self.wait(await self._full(error))
         elif number == ATOMIC_DISABLED:
             self._atomic = False
         elif number == BATCH_TOO_LARGE:
@@ -232,16 +230,16 @@ class Committer:
             self._unsure = True
             self._raced += 1
             busy = f"other producers of {self._subject} are always first: give this input a source of its own"
-            await self._wait(busy if self._raced > LOST_RACES else "")
+            await self.wait(busy if self._raced > LOST_RACES else "")
         elif number in (BATCH_INCOMPLETE, TOO_MANY_INFLIGHT):
             self._broken += 1
             if self._broken >= BROKEN_BATCHES:
                 self._broken, self._single = 0, count
             self._unsure = True
-            await self._wait("")
+            await self.wait("")
         elif error.code in BUSY:
             self._unsure = True
-            await self._wait(f"NATS at {self._session.access.shown} answers: {error}")
+            await self.wait(f"NATS at {self._session.access.shown} answers: {error}")
         else:
             raise PublishError(f"store document {pending[0].label} on {self._subject}: {error}") from error
 
@@ -258,7 +256,7 @@ class Committer:
             " room comes when documents are released or stream.max_bytes is raised (the daemon's configuration)"
         )
 
-    async def _wait(self, reason: str) -> None:
+    async def wait(self, reason: str) -> None:
         """Waits for the next attempt. An empty reason is not worth a report. Raises when patience ends."""
         now = time.monotonic()
         if reason and not self._waiting:
@@ -272,7 +270,8 @@ class Committer:
         await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
-    def _go_on(self) -> None:
+    def resume(self) -> None:
+        """Ends a wait, and reports that."""
         self._pause = FIRST_PAUSE
         if self._waiting:
             self.tally.waited += time.monotonic() - self._since

@@ -12,7 +12,10 @@ class PublishError(LoaderdError):
 
 
 class NoStream(PublishError):
-    """No stream takes documents of this subject: the daemon, which makes it, has never run there, or names its stream otherwise."""
+    """No stream takes documents of this subject, by an answer of JetStream with a leader.
+
+    The daemon, which makes the stream, has never run there, or names its stream otherwise.
+    """
 
     reason = "NO_STREAM"
 

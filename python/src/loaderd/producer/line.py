@@ -39,8 +39,11 @@ log = logging.getLogger("loaderd")
 
 STOP_SECONDS = 5.0
 """How long something that is interrupted still waits."""
-NO_STREAM_SECONDS = 2.0
-"""How long a stream may be missing: a daemon that starts makes it a moment after its server answers."""
+ABSENT_SECONDS = 2.0
+"""How long a server answers that there is no stream before that is final: a starting daemon makes it after its server
+starts to answer."""
+ABSENT_CLUSTER_SECONDS = 5.0
+"""The same of a cluster, whose leader may not know all streams yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Published:
     last_sequence: int = 0
     """Stream sequence of the last document; 0 when there is none."""
     waited: float = 0.0
-    """Seconds spent waiting for a full stream or a lost connection."""
+    """Seconds spent waiting for a full stream, a lost connection or a leader of a cluster."""
     position: int = 0
     """Every document of the input before this place is done: where a restart goes on."""
 
@@ -77,9 +80,10 @@ class Options(TypedDict, total=False):
     tls: TLS | ssl.SSLContext | None
     """Authorities and certificates; None trusts the system's authorities where the URL is tls:// or the server asks for TLS."""
     connect_timeout: float
-    """Seconds until a server that does not answer at the start is given up (Unreachable). Default 60."""
+    """Seconds for which the servers, or their JetStream, may not answer at the start before Unreachable. Default 60."""
     patience: float | None
-    """Seconds that one wait, for a full stream or a lost connection, may last before PublishError or Unreachable. None, the default: for ever."""
+    """Seconds that one wait, for a full stream, a lost connection or a leader of a cluster, may last before PublishError or Unreachable. None, the default:
+    without end."""
     batch_bytes: int
     """Bytes of one batch; at most two are held. Default 8 MiB."""
     progress: Callable[[Published], None] | None
@@ -321,12 +325,14 @@ class Line:
 
     async def _open(self, session: Session) -> str:
         """Connects, finds the stream and the input's place in it, and returns the stream's name."""
-        began = time.monotonic()
         await session.first(self._connect_timeout)
+        answered = time.monotonic()  # when JetStream last answered
+        absent = 0.0  # since when it answers that there is no stream
         while True:
             try:
                 if not session.connected:
                     await session.reconnect()
+                bound = ABSENT_CLUSTER_SECONDS if session.clustered else ABSENT_SECONDS
                 stream = await session.find_stream(self._subject)
                 info = await session.stream(stream)
                 state, config = info["state"], info["config"]
@@ -334,19 +340,30 @@ class Line:
                 if self._lookup is not None:
                     self.place, read = await find_place(session, stream, self._subject, self._lookup, int(state["first_seq"]))
                 break
-            except (NoStream, Lost, Refused) as error:
-                bound = NO_STREAM_SECONDS if isinstance(error, NoStream) else self._connect_timeout
-                if time.monotonic() > began + bound:
-                    if isinstance(error, LoaderdError):
-                        raise
+            except NoStream:
+                answered = time.monotonic()
+                absent = absent or answered
+                if answered > absent + bound:
+                    raise
+                await asyncio.sleep(0.1)
+            except (Lost, Refused) as error:
+                absent = 0.0
+                if isinstance(error, Refused) and error.leaderless:
+                    await self._committer.wait(f"JetStream at {session.access.shown} has no leader: {error}")
+                    answered = time.monotonic()
+                    if len(session.access.servers) > 1:  # this one may be cut off from the others
+                        await session.close()
+                elif time.monotonic() > answered + self._connect_timeout:
                     raise Unreachable(f"find the stream of {self._subject} at {session.access.shown}: {error}") from error
-            await asyncio.sleep(0.1)
+                else:
+                    await asyncio.sleep(0.1)
+        self._committer.resume()
         limits = (session.max_payload, int(config.get("max_msg_size", -1)), int(config.get("max_bytes", -1)))
         self._limit = min(n for n in limits if n > 0)
         if self._gathers:
             self._gathering = Gathering(self.encoder, self._gather, self._limit)
         self.position = self.place.position
-        self._published = Published(position=self.position)
+        self._published = Published(position=self.position, waited=self._committer.tally.waited)
         self._committer.begin(stream, bool(config.get("allow_atomic")), int(state["last_seq"]), read)
         return stream
 

@@ -24,6 +24,10 @@ T = TypeVar("T")
 
 ATTEMPT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
+BUSY = (429, 500, 503)
+"""Codes of a server that may answer otherwise a moment later; 503 without an error number: no server answers."""
+NO_LEADER = 10008
+"""Error number of a cluster without a leader, of JetStream or of a stream."""
 BEHIND_SECONDS = 2.0
 """How long a server of a cluster may have nothing new before others are asked, and they before a reading is begun anew."""
 
@@ -40,6 +44,11 @@ class Refused(Exception):
         self.number = int(answer.get("err_code", 0))
         self.description = str(answer.get("description", ""))
         super().__init__(f"{self.description} ({self.number or self.code})")
+
+    @property
+    def leaderless(self) -> bool:
+        """Whether JetStream answered that it has no leader: no server of the cluster can say now what there is."""
+        return self.number == NO_LEADER
 
 
 @dataclass(frozen=True)
@@ -201,7 +210,7 @@ class Session:
         try:
             return await self._unless_lost(self._live().request(subject, payload, timeout=ANSWER_SECONDS, headers=headers))
         except nats.errors.NoRespondersError:
-            raise Refused({"code": 503, "description": "nobody answers"}) from None
+            raise Refused({"code": 503, "description": "no server answers"}) from None
         except nats.errors.Error as error:
             raise Lost(str(error)) from error
 
@@ -225,13 +234,13 @@ class Session:
         return self._client
 
     async def find_stream(self, subject: str) -> str:
-        """Name of the stream that takes a subject. Raises NoStream."""
+        """Name of the stream that takes a subject. Raises NoStream where JetStream has a leader, which knows no such stream."""
         try:
             names = (await self.ask("$JS.API.STREAM.NAMES", json.dumps({"subject": subject}).encode())).get("streams")
         except Refused as error:
-            if error.code != 503:
-                raise PublishError(f"look for the stream of {subject}: {error}") from error
-            names = None
+            if error.code in BUSY:
+                raise
+            raise PublishError(f"look for the stream of {subject}: {error}") from error
         if not names:
             raise NoStream(
                 f"no stream at {self.access.shown} takes {subject}: start the daemon (loaderd serve), which makes it, and see that"
