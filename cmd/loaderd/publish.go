@@ -100,8 +100,8 @@ func newImportCmd() *cobra.Command {
 		Short: "Put what other libraries keep into the document stream, or look what it is (--dry-run)",
 		Long: `Import is publish, which reads what other libraries keep as it lies there. A PATH is a file or a folder:
   Hugging Face     a folder of datasets' save_to_disk: its parts in order, of several the one that --split names
-  MDS              a folder of MosaicML Streaming with index.json: shards as they are, or compressed (zstd, gz, bz2, br, snappy)
-  Megatron         X.bin with X.idx beside it; X, X.bin and X.idx mean both. A document may be several sequences
+  MDS              a folder of MosaicML Streaming: the shards of index.json, raw or compressed (zstd, gz, bz2, br, snappy), or all without one
+  Megatron         X.bin with X.idx (MMIDIDX or TNTIDX) beside it; X, X.bin and X.idx mean both. A document may be several sequences
   NumPy            X.npy: of one dimension cut at --end-token or before --begin-token; of two, a row a document
   llm.c            files of llm.c and modded-nanogpt, cut in the same way
   token ids        any file of ids alone, with --token-type (OLMo-core's .npy are such files: uint16 or uint32, with label masks and boundaries)

@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
 	"loaderd/internal/columns"
+	"loaderd/internal/mds"
 	"loaderd/internal/order"
 )
 
@@ -30,10 +31,9 @@ func (in *Input) Fields(ctx context.Context) (fields []Field, err error) {
 	case Parquet:
 		return parquetFields(s.origin)
 	case MDS:
-		for i, name := range s.shard.Names {
-			fields = append(fields, Field{name, s.shard.Encodings[i]})
+		if s.shard != nil {
+			return shardFields(*s.shard), nil
 		}
-		return fields, nil
 	case JSONL, JSON, CSV, Arrow:
 	default:
 		return nil, nil
@@ -44,6 +44,13 @@ func (in *Input) Fields(ctx context.Context) (fields []Field, err error) {
 		return nil, fmt.Errorf("read %s: %w", s.origin, err)
 	}
 	defer r.Close() // nothing was written
+	if in.format == MDS {
+		m, err := mds.OpenShard(r)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", s.origin, err)
+		}
+		return shardFields(m.Shard()), nil
+	}
 	if in.format == Arrow {
 		a, err := columns.NewArrow(r)
 		if err != nil {
@@ -67,6 +74,13 @@ func (in *Input) Fields(ctx context.Context) (fields []Field, err error) {
 		return fields, nil
 	}
 	return recordFields(h.data, in.format == JSON), nil
+}
+
+func shardFields(s mds.Shard) (fields []Field) {
+	for i, name := range s.Names {
+		fields = append(fields, Field{name, s.Encodings[i]})
+	}
+	return fields
 }
 
 func parquetFields(name string) (fields []Field, err error) {

@@ -270,6 +270,9 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 		if (o.Format == Auto || o.Format == Tokens) && isCompanion(name) {
 			return nil // it is read with its token file
 		}
+		if (o.Format == Auto || o.Format == MDS) && extension(name) == ".mds" && rawShard(name) {
+			return nil
+		}
 		s := source{path: rel, given: path.Join(given, rel), origin: name, size: info.Size()}
 		if o.late() {
 			text.add(s, info)

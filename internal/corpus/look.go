@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"loaderd/internal/columns"
+	"loaderd/internal/mds"
 	"loaderd/internal/tokenfiles"
 	"loaderd/internal/warc"
 )
@@ -32,7 +33,7 @@ func ofPipe(f Format) error {
 	switch f {
 	case Parquet:
 		return errParquetPipe
-	case Megatron, MDS:
+	case Megatron:
 		return fmt.Errorf("%s is of several files: give their folder", kinds[f])
 	}
 	return nil
@@ -41,7 +42,7 @@ func ofPipe(f Format) error {
 // promises are what the endings of names promise. Other names promise nothing, and plain text is the rule there.
 var promises = map[string]Format{
 	".jsonl": JSONL, ".ndjson": JSONL, ".json": JSON, ".csv": CSV, ".tsv": CSV, ".parquet": Parquet, ".arrow": Arrow, ".feather": Arrow,
-	".npy": Tokens, ".warc": WARC, ".wet": WARC, ".tar": Tar,
+	".npy": Tokens, ".mds": MDS, ".warc": WARC, ".wet": WARC, ".tar": Tar,
 }
 
 // promised is what a file's name promises, apart from its compression; empty when it does not. loose says that it says nothing at all.
@@ -135,16 +136,11 @@ func (o Options) check(f Format) (Format, error) {
 	switch {
 	case o.Tokens && (f == Text || f == CSV || f == WARC):
 		return "", &SkipError{Reason: Binary, Err: fmt.Errorf("token ids come from JSON, Parquet or Arrow, or from files of ids, not from %s", kinds[f])}
-	case f == MDS: // told by its index alone
-		return "", errNoIndex
 	case !o.Tokens && !o.Survey && (f == Megatron || f == Tokens):
 		return "", errNoTokenizer
 	}
 	return f, nil
 }
-
-// errNoIndex: a shard does not say how its columns are encoded.
-var errNoIndex = errors.New("no index.json of MDS names it: give the folder of the index")
 
 // errNoTokenizer: ids mean nothing without the tokenizer that made them.
 var errNoTokenizer = errors.New("it holds token ids: say which tokenizer made them, with --tokenizer (its name or file) or --tokenizer-fingerprint")
@@ -161,6 +157,13 @@ func (h head) format(s source, o Options) (Format, error) {
 	}
 	data := bytes.TrimLeft(h.data, "\ufeff")
 	is := h.columns()
+	if promise == MDS {
+		if mds.LooksLikeShard(h.data) {
+			is = MDS
+		} else {
+			promise = "" // others use the ending, too
+		}
+	}
 	if is == "" && o.TokenType.Size > 0 && (promise == "" || promise == Tokens) {
 		is = Tokens
 	}

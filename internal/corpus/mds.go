@@ -6,6 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/andybalholm/brotli"
@@ -18,14 +22,7 @@ import (
 // mds yields a document a sample of a shard.
 func (in *Input) mds(s source, r io.Reader, yield yielder) bool {
 	fail := func(err error) bool { return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false }
-	c, err := in.options.mdsColumns(*s.shard)
-	if err != nil {
-		return fail(err)
-	}
-	if r, err = unshard(*s.shard, r); err != nil {
-		return fail(err)
-	}
-	samples, err := mds.NewReader(r, *s.shard, c.want, in.options.MaxDocument)
+	samples, c, err := in.options.openShard(s.shard, r)
 	if err != nil {
 		return fail(err)
 	}
@@ -48,6 +45,36 @@ func (in *Input) mds(s source, r io.Reader, yield yielder) bool {
 			return false
 		}
 	}
+}
+
+// openShard begins to read a shard, by its index or, where that is nil, by its own header.
+func (o Options) openShard(indexed *mds.Shard, r io.Reader) (samples *mds.Reader, c mdsColumns, err error) {
+	if indexed == nil {
+		if samples, err = mds.OpenShard(r); err != nil {
+			return nil, c, err
+		}
+		c, err = o.mdsColumns(samples.Shard())
+		samples.Want(c.want, o.MaxDocument)
+		return samples, c, err
+	}
+	if c, err = o.mdsColumns(*indexed); err != nil {
+		return nil, c, err
+	}
+	if r, err = unshard(*indexed, r); err != nil {
+		return nil, c, err
+	}
+	samples, err = mds.NewReader(r, *indexed, c.want, o.MaxDocument)
+	return samples, c, err
+}
+
+// rawShard reports whether a compressed shard without an index has the same shard beside it as it is, which is read in its place.
+func rawShard(name string) bool {
+	ending := filepath.Ext(name)
+	if !slices.Contains(compressedNames, ending) {
+		return false
+	}
+	_, err := os.Stat(strings.TrimSuffix(name, ending))
+	return err == nil
 }
 
 // unshard decompresses those shards whose compression open does not tell by its beginning. A shard is written in one piece, so it has no more than its index says.

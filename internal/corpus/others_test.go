@@ -229,6 +229,58 @@ func mdsShard(texts ...string) string {
 	return string(b) + strings.Join(samples, "")
 }
 
+// describedShard is mdsShard with a configuration that names its columns.
+func describedShard(texts ...string) string {
+	config := `{"column_encodings":["int","str"],"column_names":["id","text"],"column_sizes":[8,null],"compression":"zstd","format":"mds","hashes":[],"version":2}`
+	plain := mdsShard(texts...)
+	at := 4 * (len(texts) + 2)
+	b := []byte(plain[:4])
+	for i := 4; i < at; i += 4 {
+		b = little.AppendUint32(b, little.Uint32([]byte(plain[i:]))+uint32(len(config)))
+	}
+	return string(b) + config + plain[at:]
+}
+
+// Without an index shards are read by their own headers, in the order of their names, and one that is there compressed, too, once.
+func TestMDS_WithoutIndex(t *testing.T) {
+	one, two := describedShard("one", "two"), describedShard("three")
+	for what, files := range map[string]map[string]string{
+		"no index":       {"b.mds": two, "a.mds": one},
+		"an empty index": {"b.mds": two, "a.mds": one, "index.json": ""},
+		"compressed":     {"b.mds": two, "b.mds.zstd": zstandard(t, two), "a.mds.gz": gzipped(t, one)},
+	} {
+		dir := folder(t, files)
+		docs, skipped, err := read(t, []string{dir}, nil, corpus.Options{IDField: "id"})
+		if err != nil || len(skipped) > 0 {
+			t.Errorf("%s: %v, left out %q", what, err, skipped)
+		}
+		for i := range docs {
+			docs[i] = strings.Replace(docs[i], "a.mds.gz", "a.mds", 1)
+		}
+		want(t, what, docs, []string{"a.mds|100|one", "a.mds|101|two", "b.mds|100|three"})
+	}
+	docs, _, err := read(t, []string{"-"}, strings.NewReader(one), corpus.Options{Format: corpus.MDS})
+	if err != nil || len(docs) != 2 {
+		t.Errorf("a pipe: %q, %v", docs, err)
+	}
+	for what, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"cut off":       {[]byte(one[:len(one)-1]), "the shard is cut off"},
+		"another table": {[]byte(strings.Replace(one, `"text"`, `"body"`, 1)), `no column "text"; it has "body", "id"`},
+		"damaged":       {[]byte(strings.Replace(one, `[8,null]`, `[8,null`+" ", 1)), "does not name its columns"},
+	} {
+		if _, _, err := read(t, []string{folder(t, map[string]string{"a.mds": string(c.data)})}, nil, corpus.Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", what, err, c.want)
+		}
+	}
+	docs, skipped, err := read(t, []string{folder(t, map[string]string{"image.mds": "MEDIA DESCRIPTOR\x00\x01"})}, nil, corpus.Options{})
+	if err != nil || len(docs) > 0 || len(skipped) != 1 || !strings.Contains(skipped[0], "binary") {
+		t.Errorf("another file of that ending: %q, %q, %v", docs, skipped, err)
+	}
+}
+
 // mdsIndex names a shard, compressed or not.
 func mdsIndex(t *testing.T, shards ...map[string]any) string {
 	t.Helper()
@@ -295,7 +347,7 @@ func TestMDS(t *testing.T) {
 		"no tokens":       {files, corpus.Options{TextField: "text", Tokens: true}, `column "text" is str: want token ids`},
 		"a missing shard": {map[string]string{"index.json": files["data/index.json"]}, corpus.Options{}, "z.mds"},
 		"a damaged shard": {map[string]string{"index.json": mdsIndex(t, shards[0]), "z.mds": shard[:20]}, corpus.Options{}, "z.mds: the shard is cut off"},
-		"no index":        {map[string]string{"z.mds": shard}, corpus.Options{Format: corpus.MDS}, "no index.json of MDS"},
+		"no index":        {map[string]string{"z.mds": shard}, corpus.Options{}, "z.mds: its header does not name its columns, and there is no index.json"},
 	} {
 		if _, _, err := read(t, []string{folder(t, c.files)}, nil, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)

@@ -156,7 +156,16 @@ func TestValues(t *testing.T) {
 func FuzzShard(f *testing.F) {
 	f.Add(shard("one", "", "three"), int64(3))
 	f.Add(shard(), int64(0))
+	described := `{"column_encodings":["str"],"column_names":["text"],"column_sizes":[null],"format":"mds","version":2}`
+	f.Add(slices.Concat(little.AppendUint32(nil, 0), little.AppendUint32(nil, uint32(8+len(described))), []byte(described)), int64(0))
 	f.Fuzz(func(_ *testing.T, data []byte, samples int64) {
+		_ = mds.LooksLikeShard(data)
+		if m, err := mds.OpenShard(bytes.NewReader(data)); err == nil {
+			m.Want(make([]bool, len(m.Shard().Names)), 1<<10)
+			for err == nil {
+				_, err = m.Next() // whatever it is, it ends
+			}
+		}
 		if samples < 0 || samples > 1<<20 {
 			return // refused with the index
 		}

@@ -3,6 +3,7 @@ package mds
 import (
 	"bufio"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +42,7 @@ type Reader struct {
 
 // NewReader reads the beginning of a shard that is not compressed, or no more. want says by column which values are read, limit is how many bytes of one at most.
 func NewReader(r io.Reader, s Shard, want []bool, limit int64) (*Reader, error) {
-	m := &Reader{r: bufio.NewReaderSize(r, 1<<16), shard: s, want: want, limit: limit, values: make([]Value, len(s.Names))}
+	m := &Reader{r: bufio.NewReaderSize(r, 1<<16), shard: s}
 	n, err := m.number()
 	if err != nil {
 		return nil, err
@@ -49,24 +50,96 @@ func NewReader(r io.Reader, s Shard, want []bool, limit int64) (*Reader, error) 
 	if int64(n) != s.Samples {
 		return nil, fmt.Errorf("it has %d samples, its index says %d: the shard is damaged, or of another index", n, s.Samples)
 	}
+	config, err := m.header(n)
+	if err != nil {
+		return nil, err
+	}
+	m.Want(want, limit)
+	return m, m.pass(config)
+}
+
+// OpenShard reads the beginning of a shard that no index names: its configuration says which columns it has. Want says
+// then which of them are read.
+func OpenShard(r io.Reader) (*Reader, error) {
+	m := &Reader{r: bufio.NewReaderSize(r, 1<<16)}
+	n, err := m.number()
+	if err != nil {
+		return nil, err
+	}
+	if n > samplesMost {
+		return nil, fmt.Errorf("it is said to have %d samples: at most %d are read of one", n, samplesMost)
+	}
+	size, err := m.header(n)
+	if err != nil {
+		return nil, err
+	}
+	if size > configMost {
+		return nil, fmt.Errorf("its configuration has %d bytes: the shard is damaged", size)
+	}
+	config := make([]byte, size)
+	if _, err := io.ReadFull(m.r, config); err != nil {
+		return nil, cutOff(err)
+	}
+	if json.Unmarshal(config, &m.shard) != nil || len(m.shard.Names) == 0 {
+		return nil, ErrNoColumns
+	}
+	m.shard.Compression, m.shard.Zip, m.shard.Samples, m.shard.Raw = nil, nil, int64(n), File{Name: "."}
+	return m, m.shard.check()
+}
+
+// ErrNoColumns is the error of a shard that only its index describes.
+var ErrNoColumns = errors.New("its header does not name its columns, and there is no index.json that does: put the index.json of its dataset into its folder")
+
+// configMost bounds a shard's configuration, whose columns have some dozens of bytes each.
+const configMost = 1 << 20
+
+// LooksLikeShard reports whether a file named .mds begins as a shard does, and not as one of the other files of that name.
+func LooksLikeShard(head []byte) bool {
+	if len(head) < 8 {
+		return false
+	}
+	number := func(at int64) int64 { return int64(binary.LittleEndian.Uint32(head[at:])) }
+	n, first := number(0), number(4)
+	header := 4 * (n + 2)
+	if n > samplesMost || first < header || first-header > configMost {
+		return false
+	}
+	for at := int64(8); at < header && at+4 <= int64(len(head)); at += 4 {
+		if number(at) < number(at-4) {
+			return false
+		}
+	}
+	return first == header || header >= int64(len(head)) || head[header] == '{'
+}
+
+// Shard describes the shard that is read.
+func (m *Reader) Shard() Shard { return m.shard }
+
+// Want sets which columns are read, and how many bytes of a value at most.
+func (m *Reader) Want(want []bool, limit int64) {
+	m.want, m.limit, m.values = want, limit, make([]Value, len(m.shard.Names))
+}
+
+// header reads the places of n samples and returns the bytes of the configuration that follows.
+func (m *Reader) header(n uint32) (config int64, _ error) {
 	var first uint32
 	for i := range int64(n) + 1 {
 		place, err := m.number()
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		if i == 0 {
 			first = place
 		} else if place < m.places[i-1] {
-			return nil, fmt.Errorf("sample %d ends before it begins: the shard is damaged", i-1)
+			return 0, fmt.Errorf("sample %d ends before it begins: the shard is damaged", i-1)
 		}
 		m.places = append(m.places, place)
 	}
 	header := 4 * (int64(n) + 2)
 	if int64(first) < header {
-		return nil, errors.New("its first sample begins within its header: the shard is damaged")
+		return 0, errors.New("its first sample begins within its header: the shard is damaged")
 	}
-	return m, m.pass(int64(first) - header)
+	return int64(first) - header, nil
 }
 
 func (m *Reader) number() (uint32, error) {
