@@ -1,10 +1,11 @@
-"""Trains from several sources whose weights the losses move: a source that is behind its reference gets more of the tokens.
+r"""Trains from several sources whose weights the losses move: a source that is behind its reference gets more of the tokens.
 
 As in DoReMi (Xie et al. 2023) weights move by exponentiated gradient on the excess loss, the loss above that of a reference model; where no reference is
 given the loss itself counts, as in online data mixing. The changes are records of the run's plan. Kill this and start it again: it goes on with the same
 weights and the same batches.
 
-    loaderd serve --set sources.code.weight=1 --set sources.web.weight=1 --set serve.ahead=8
+    loaderd serve --set sources.code.weight=1 --set sources.web.weight=1 --set serve.ahead=8 \
+        --set packing.buckets=256,512 --set steps.tokens=2048
     loaderd publish --source code repositories/ ; loaderd publish --source web crawl/*.jsonl
     python examples/online_mixing.py --checkpoint run.pt --reference code=1.9 --reference web=3.2
     torchrun --nproc-per-node 2 examples/online_mixing.py --checkpoint run.pt
@@ -12,10 +13,13 @@ weights and the same batches.
 
 import argparse
 import os
+from contextlib import nullcontext
 from itertools import islice
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from train import GPT, save
 
@@ -33,6 +37,23 @@ flags.add_argument("--rate", type=float, default=0.5, help="how fast weights fol
 flags.add_argument("--least", type=float, default=0.05, help="part of the tokens that all sources share equally, whatever their losses")
 flags.add_argument("--reference", action="append", default=[], metavar="SOURCE=LOSS")
 args = flags.parse_args()
+
+LOGITS = 1024
+"""Tokens whose logits are in memory at once, at least those of a row: with a vocabulary of 50,257 a copy of them takes 200 MB."""
+
+
+def backward(model: DistributedDataParallel, batch: dict[str, Any]) -> Tensor:
+    """Adds the gradients of a step, a part of its rows after the other, and returns the loss of every token."""
+    rows = max(1, LOGITS // batch["input_ids"].shape[1])
+    parts = list(zip(*(batch[k].split(rows) for k in ("input_ids", "position_ids", "segment_ids", "labels")), strict=True))
+    losses = []
+    for number, part in enumerate(parts, 1):
+        with nullcontext() if number == len(parts) else model.no_sync():  # ranks add their gradients once
+            loss = model(*part, reduction="none")
+            (loss.sum() * dist.get_world_size() / max(batch["num_loss_tokens_global"], 1)).backward()
+        losses.append(loss.detach())
+    return torch.cat(losses)
+
 
 alone = {} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}  # torchrun sets RANK
 dist.init_process_group("gloo", **alone)
@@ -56,8 +77,7 @@ with StepLoader(args.url, labels="shifted") as loader:
             print(f"resumed at step {loader.step}", flush=True)
     model = DistributedDataParallel(gpt)
     for batch in islice(loader, max(0, args.steps - loader.step)):
-        losses = model(batch["input_ids"], batch["position_ids"], batch["segment_ids"], batch["labels"], reduction="none")
-        (losses.sum() * dist.get_world_size() / max(batch["num_loss_tokens_global"], 1)).backward()
+        losses = backward(model, batch)
         optimizer.step()
         optimizer.zero_grad()
         sums = by_source(losses, batch, len(names))

@@ -1,12 +1,13 @@
 """examples/online_mixing.py: a trainer whose losses move the mixture, killed and resumed."""
 
 import json
+import os
 import re
 import subprocess
 
 import numpy as np
 import pytest
-from jobs import killed, losses, run
+from jobs import killed, losses, run, started
 from scale import everything
 from tokenized import SETTINGS, publish_tokens
 
@@ -96,3 +97,15 @@ def test_killed_and_resumed_with_the_same_weights_and_batches(daemon, tmp_path):
     audit = subprocess.run([d.binary, "audit", "--run", "default", *d.flags, "--json"], cwd=d.folder, capture_output=True, text=True, timeout=120, check=True)
     decided = [int(m[1]) for c in json.loads(audit.stdout)["controls"] if (m := AUDITED.search(c["what"]))]
     assert decided == list(mixtures)
+
+
+def test_online_mixing_memory_of_a_step_is_bounded(daemon):
+    """8,192 tokens of a vocabulary of 50,257 have 1.6 GB of logits, of which training holds several copies."""
+    d = daemon({**MIXED, "tokenizer.vocab_size": 50_257, "packing.buckets": 512})
+    for source in ("code", "web"):
+        publish_tokens(d.nats_url, long_documents(1, 999)[:200], source)
+    with started("online_mixing.py", "--url", d.flight_url, "--steps", 1) as job:
+        printed = job.stdout.read()
+        _, status, usage = os.wait4(job.pid, 0)
+    assert status == 0 and losses(printed).keys() == {1}
+    assert usage.ru_maxrss < 2_000_000  # kB
