@@ -43,6 +43,7 @@ func TestWhatFollowsIsWhatIsTaken(t *testing.T) {
 						}
 						taken = append(taken, sequence)
 						m.Take(10)
+						m.Settle()
 					}
 					if len(taken) != 11*int(epochs) {
 						t.Fatalf("%d documents are taken, not %d", len(taken), 11*int(epochs))

@@ -105,9 +105,11 @@ func (m *Mixture) Take(ctx context.Context) (*Arrivals, error) {
 			a.source, a.document = append(a.source, uint16(source)), append(a.document, int32(sequence-1))
 			a.tokens += int64(length)
 			mix.Take(int(length))
+			mix.Settle()
 			continue
 		}
 		mix.Take(0)
+		mix.Settle()
 	}
 	for i := range a.sources {
 		if all := int64(len(lists[i])); a.sources[i].all < all {

@@ -50,6 +50,7 @@ func (m *Mixture) Continue(c Config, begins map[string]Begin) error {
 	m.config = c
 	if goesOn {
 		m.divide()
+		m.Settle()
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
@@ -76,11 +77,12 @@ func (m *Mixture) Continue(c Config, begins map[string]Begin) error {
 		if named {
 			weights[i] = s.config.Weight
 		}
-		s.turn()
+		s.exhausted = false // it may have another number of epochs
 	}
 	m.point, m.ramp = 0, ramp{}
 	m.aim(apportion(rationals(weights)))
 	m.advance()
+	m.Settle()
 	return nil
 }
 

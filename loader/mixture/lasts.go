@@ -12,7 +12,7 @@ type Ending int
 const (
 	Ends    Ending = iota
 	Endless        // a source is read for ever
-	Idle           // sources have documents left, and none of them a weight
+	Idle           // sources that are not sealed have documents left, and none of them a weight
 )
 
 // Lasts returns how many tokens a run takes from here on when each source has so many left, by number: math.Inf(1) is one that is read for ever.
@@ -22,10 +22,8 @@ func (m *Mixture) Lasts(left []float64) (tokens float64, how Ending) {
 	x := m.sketch(left)
 	rest := slices.Clone(left)
 	x.advance()
+	x.Settle()
 	for !x.ended {
-		if x.next < 0 {
-			return 0, Idle
-		}
 		n := x.untilDue()
 		for i, a := range x.accounts {
 			if a.share > 0 {
@@ -39,10 +37,16 @@ func (m *Mixture) Lasts(left []float64) (tokens float64, how Ending) {
 		x.tokens += int64(n)
 		for i, a := range x.accounts {
 			if rest[i] -= n * float64(a.share) / Unit; rest[i] < 0.5 {
-				x.sources[i].taken = x.sources[i].documents()
+				x.sources[i].taken, x.sources[i].exhausted = x.sources[i].documents(), true
 			}
 		}
 		x.advance()
+		x.Settle()
+	}
+	for i, s := range m.sources {
+		if !x.endsFirst() && !s.removed && !s.sealed && rest[i] >= 0.5 {
+			return 0, Idle
+		}
 	}
 	return float64(x.tokens - m.tokens), Ends
 }
@@ -56,7 +60,7 @@ func (m *Mixture) sketch(left []float64) *Mixture {
 	for i, s := range m.sources {
 		x.sources[i] = &source{name: s.name, config: Source{Epochs: 1}, begin: Begin{First: 1}, sealed: true, last: 1, target: s.target, removed: s.removed}
 		if left[i] < 0.5 {
-			x.sources[i].taken = 1
+			x.sources[i].taken, x.sources[i].exhausted = 1, true
 		}
 	}
 	return &x

@@ -57,6 +57,7 @@ func TestLasts(t *testing.T) {
 					t.Fatal("no source comes next")
 				}
 				m.Take(lengths[m.Name(source)][sequence-1])
+				m.Settle()
 			}
 			for _, f := range forecasts {
 				if off := math.Abs(f.at + f.lasts - float64(m.Tokens())); off > 3*30*3 {

@@ -60,6 +60,8 @@ type source struct {
 	target  int64 // share of Unit that it is to have
 	resting bool
 	removed bool
+	// exhausted: the end of the source has taken effect, see Settle.
+	exhausted bool
 
 	epoch uint64 // that is read, from 0
 	taken uint64 // documents of this epoch
@@ -98,6 +100,7 @@ func New(c Config, begins map[string]Begin) (*Mixture, error) {
 	m.first = len(names)
 	m.aim(apportion(rationals(weights)))
 	m.advance()
+	m.Settle()
 	return m, nil
 }
 
@@ -126,23 +129,17 @@ func (m *Mixture) aim(targets []int64) {
 func (s *source) documents() uint64 { return s.last + 1 - s.begin.First }
 
 // usedUp reports whether no document of the source follows.
-func (s *source) usedUp() bool {
-	return s.sealed && s.taken == s.documents() && !s.more()
-}
+func (s *source) usedUp() bool { return s.behindEpoch() && !s.more() }
+
+// behindEpoch reports whether all documents of the epoch that is read are taken.
+func (s *source) behindEpoch() bool { return s.sealed && s.taken == s.documents() }
 
 // more reports whether an epoch follows behind the current one. One without tokens would be followed by others for ever.
 func (s *source) more() bool { return s.fresh > 0 && s.config.Epochs.Another(s.epoch+1) }
 
-func (s *source) active() bool { return !s.removed && !s.resting && !s.usedUp() }
+func (s *source) active() bool { return !s.removed && !s.resting && !s.exhausted }
 
-// turn begins the next epoch where the one before is done.
-func (s *source) turn() {
-	if s.sealed && s.taken == s.documents() && s.more() {
-		s.epoch, s.taken, s.fresh, s.walk = s.epoch+1, 0, 0, nil
-	}
-}
-
-// Take notes that the document which comes next was taken; so many of its tokens are used.
+// Take notes that the document which comes next was taken; so many of its tokens are used. Settle has to follow before anything else is asked.
 func (m *Mixture) Take(tokens int) {
 	s := m.sources[m.next]
 	m.sequence = 0
@@ -157,14 +154,42 @@ func (m *Mixture) Take(tokens int) {
 		}
 		m.accounts[m.next].credit -= Unit * n
 	}
-	if n > 0 && m.due() || s.sealed && s.taken == s.documents() {
-		s.turn()
+	switch {
+	case n == 0: // credits are what they were
+	case m.due():
 		m.advance()
-		return
-	}
-	if n > 0 {
+	default:
 		m.choose()
 	}
+}
+
+// Settle lets the end of sources take effect: an epoch begins, or the others share the source's weight. A source's end takes effect where its next
+// document would be taken, and not at its last one: there the run waits while it is not known that the source is sealed, so that the moment of the
+// seal changes nothing.
+func (m *Mixture) Settle() {
+	for i, s := range m.sources {
+		if s.resting { // its next document is waited for already
+			m.end(i)
+		}
+	}
+	for !m.endsFirst() && m.next >= 0 && m.end(m.next) {
+		m.advance()
+	}
+	m.ended = m.finished()
+}
+
+// end begins the next epoch of a source where the one before is done, and reports whether the source is exhausted.
+func (m *Mixture) end(source int) bool {
+	s := m.sources[source]
+	switch {
+	case !s.behindEpoch():
+	case s.more():
+		s.epoch, s.taken, s.fresh, s.walk = s.epoch+1, 0, 0, nil
+		m.sequence = 0
+	default:
+		s.exhausted = true
+	}
+	return s.exhausted
 }
 
 // due reports whether the schedule changes a target at the tokens taken so far.
@@ -195,15 +220,26 @@ func (m *Mixture) advance() {
 		}
 		m.finish(m.ramp.reached(m.tokens))
 		m.divide()
-		if m.next >= 0 || m.point == len(m.config.Mix.Schedule) || m.Ended() || !m.idle() {
+		if m.next >= 0 || m.ended || !m.idle() {
 			return
 		}
-		// No token can be taken before the schedule gives a weight to a source that has documents: what it says next holds now.
-		m.tokensSkipped()
+		// No token can be taken before a source that has documents has a weight: what gives it one holds now.
+		switch {
+		case len(m.ramp.to) > 0:
+			m.finish(parts)
+			m.divide()
+			if m.next >= 0 {
+				return
+			}
+		case m.point < len(m.config.Mix.Schedule):
+			m.tokensSkipped()
+		default:
+			return
+		}
 	}
 }
 
-// idle reports whether a source could be taken that no weight is given to.
+// idle reports whether a source that is taken from has no weight.
 func (m *Mixture) idle() bool { return slices.ContainsFunc(m.sources, (*source).active) }
 
 // tokensSkipped lets the next point of the schedule begin.
@@ -267,7 +303,6 @@ func (m *Mixture) finish(part int64) {
 
 // divide gives the sources that can be taken now their shares, and chooses. It follows whatever changes which ones can.
 func (m *Mixture) divide() {
-	m.ended = m.usedUp()
 	weights := make([]int64, len(m.sources))
 	for i, s := range m.sources {
 		if s.active() {
@@ -308,8 +343,11 @@ func (m *Mixture) Next() (source int, sequence uint64, ok bool) {
 // Sequence returns the sequence of a source's next document, 0 when it has none.
 func (m *Mixture) Sequence(source int) uint64 {
 	s := m.sources[source]
-	if s.usedUp() {
+	switch {
+	case s.usedUp():
 		return 0
+	case s.behindEpoch():
+		return m.Walk(source, s.epoch+1).At(0)
 	}
 	return s.walkNow(m.config.Seed).At(s.taken)
 }
@@ -332,19 +370,29 @@ func (s *source) newWalk(seed uint64) *Walk {
 // Ended reports whether no document of any source follows.
 func (m *Mixture) Ended() bool { return m.ended }
 
-// usedUp is Ended, found by looking at all sources.
-func (m *Mixture) usedUp() bool {
-	left := false
-	for _, s := range m.sources {
-		switch {
-		case s.removed:
-		case !s.usedUp():
-			left = true
-		case m.config.Mix.End == EndFirst:
-			return true
+// finished is Ended, found by looking at all sources. A source that is not sealed may still be given a weight, and documents.
+func (m *Mixture) finished() bool {
+	if m.endsFirst() {
+		return true
+	}
+	for i, s := range m.sources {
+		if !s.removed && (!s.sealed || !s.usedUp() && m.weighs(i)) {
+			return false
 		}
 	}
-	return !left
+	return true
+}
+
+// endsFirst reports whether a source is exhausted and the run ends with the first one.
+func (m *Mixture) endsFirst() bool {
+	return m.config.Mix.End == EndFirst && slices.ContainsFunc(m.sources, func(s *source) bool { return s.exhausted && !s.removed })
+}
+
+// weighs reports whether a source has a weight, or the schedule gives it one.
+func (m *Mixture) weighs(source int) bool {
+	s := m.sources[source]
+	return s.target > 0 || len(m.ramp.to) > 0 && m.ramp.to[source] > 0 ||
+		slices.ContainsFunc(m.config.Mix.Schedule[m.point:], func(p Point) bool { return p.Weights[s.name] > 0 })
 }
 
 // Seal notes that a source has no document behind last.
@@ -359,8 +407,7 @@ func (m *Mixture) Seal(source int, last uint64) error {
 		return fmt.Errorf("source %s cannot end behind document %d: %d documents from %d on are taken", s.name, last, s.taken, s.begin.First)
 	}
 	s.sealed, s.last = true, last
-	s.turn()
-	m.advance()
+	m.Settle()
 	return nil
 }
 
@@ -375,6 +422,7 @@ func (m *Mixture) Rest(source int, rests bool) error {
 	}
 	s.resting = rests
 	m.advance()
+	m.Settle()
 	return nil
 }
 

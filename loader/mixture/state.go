@@ -17,7 +17,7 @@ import (
 //	target, credit (varint), epoch, documents of it, tokens of it, tokens of all; during a ramp the targets before and behind it
 //
 // Numbers are uvarints where nothing else is said.
-const stateVersion = 1
+const stateVersion = 2
 
 // Flags of a source.
 const (
@@ -25,6 +25,7 @@ const (
 	flagSealed
 	flagResting
 	flagRemoved
+	flagExhausted
 	flags
 )
 
@@ -55,7 +56,7 @@ func (s *source) appendState(b []byte, credit int64) []byte {
 	b = append(binary.AppendUvarint(b, uint64(len(s.name))), s.name...)
 	b = append(binary.AppendUvarint(b, uint64(len(config))), config...)
 	set := uint64(0)
-	for i, is := range []bool{s.begin.Sealed, s.sealed, s.resting, s.removed} {
+	for i, is := range []bool{s.begin.Sealed, s.sealed, s.resting, s.removed, s.exhausted} {
 		if is {
 			set |= 1 << i
 		}
@@ -118,6 +119,10 @@ func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 		return nil, fmt.Errorf("restore mixture: %w", r.err)
 	}
 	x.divide()
+	if !x.endsFirst() && x.next >= 0 && x.sources[x.next].behindEpoch() {
+		return nil, fmt.Errorf("restore mixture: the end of source %s has not taken effect", x.sources[x.next].name)
+	}
+	x.Settle()
 	*m = *x
 	return r.b, nil
 }
@@ -131,8 +136,10 @@ func (m *Mixture) check() error {
 			return fmt.Errorf("source %s comes twice", s.name)
 		case s.sealed && (s.last+1 < s.begin.First || s.taken > s.documents()):
 			return fmt.Errorf("%d documents of source %s are taken, from %d on, and it ends behind %d", s.taken, s.name, s.begin.First, s.last)
-		case s.epoch > 0 && !s.sealed, s.sealed && s.taken == s.documents() && s.more():
+		case s.epoch > 0 && !s.sealed:
 			return fmt.Errorf("source %s cannot be in epoch %d", s.name, s.epoch)
+		case s.exhausted && !s.usedUp():
+			return fmt.Errorf("source %s has documents left and cannot be exhausted", s.name)
 		case s.taken > math.MaxUint64-s.begin.First:
 			return fmt.Errorf("%d documents of source %s", s.taken, s.name)
 		}
@@ -219,7 +226,7 @@ func (r *reader) source() (s *source, credit int64) {
 	last := r.bounded(math.MaxUint64 / 2)
 	set := r.bounded(flags - 1)
 	s.sealed, s.resting, s.removed = set&flagSealed != 0, set&flagResting != 0, set&flagRemoved != 0
-	s.begin.Sealed = set&flagBegunSealed != 0
+	s.exhausted, s.begin.Sealed = set&flagExhausted != 0, set&flagBegunSealed != 0
 	if r.err == nil && (s.begin.First == 0 || s.sealed != (last > 0) || s.begin.Sealed && !s.sealed) {
 		r.fail(fmt.Errorf("source %s cannot begin at document %d and end before %d", s.name, s.begin.First, last))
 	}

@@ -217,8 +217,6 @@ func (p *Planner) take(a Arrival) ([]Step, error) {
 		}
 	}
 	b.mix.Take(int(p.used))
-	p.noteShares()
-	p.turn(source)
 	p.overdue()
 	return p.settle(), nil
 }
@@ -253,14 +251,23 @@ func (p *Planner) turn(source int) {
 	}
 }
 
-// settle ends what an arrival or a control has begun: the run, when no source has a document left.
+// settle ends what an arrival or a control has begun: the run, when no source has a document left. The end of a source takes effect behind the
+// steps of its last document, as it does where it is recorded later.
 func (p *Planner) settle() []Step {
-	if p.Ended() {
-		return p.finish(p.seal())
-	}
+	b := p.blend
 	steps := p.finish(p.cursor)
-	if p.blend.refs.due() {
-		p.blend.refs.sweep(p.arrivals())
+	b.mix.Settle()
+	p.noteShares()
+	for i := range b.parts {
+		p.turn(i)
+	}
+	if p.Ended() {
+		steps = slices.Clone(steps)
+		p.steps = p.steps[:0]
+		return append(steps, p.finish(p.seal())...)
+	}
+	if b.refs.due() {
+		b.refs.sweep(p.arrivals())
 	}
 	if p.losses.due() {
 		p.losses.sweep(p.waiting())
@@ -337,9 +344,6 @@ func (p *Planner) change(f func(*mixture.Mixture) error, added ...SourceInfo) ([
 	p.blend.infos = append(slices.Clip(p.blend.infos), added...)
 	if err := p.meet(); err != nil {
 		return nil, false, err
-	}
-	for i := range p.blend.parts { // the end of a source may be found out when it has been read once
-		p.turn(i)
 	}
 	return p.settle(), p.Ended(), nil
 }
