@@ -89,24 +89,22 @@ func (a *tarArchives) next() (*tar.Header, error) {
 	if a.archive == nil {
 		a.begin(nil)
 	}
-	for {
-		h, err := a.archive.Next()
-		switch {
-		case err == io.EOF && !a.ended.whole(): // which the library does not report
-			return nil, io.ErrUnexpectedEOF
-		case err != io.EOF:
-			return h, err
-		}
-		first, err := a.behindEnd()
-		if err != nil {
-			return nil, err
-		}
-		a.begin(first)
-		if h, err = a.archive.Next(); err != nil {
-			return nil, fmt.Errorf("the data behind its end marker is not a tar archive: %w", err)
-		}
-		return h, nil
+	h, err := a.archive.Next()
+	switch {
+	case err == io.EOF && !a.ended.whole(): // which the library does not report
+		return nil, io.ErrUnexpectedEOF
+	case err != io.EOF:
+		return h, err
 	}
+	first, err := a.behindEnd()
+	if err != nil {
+		return nil, err
+	}
+	a.begin(first)
+	if h, err = a.archive.Next(); err != nil {
+		return nil, fmt.Errorf("the data behind its end marker is not a tar archive: %w", err)
+	}
+	return h, nil
 }
 
 func (a *tarArchives) Read(p []byte) (int, error) { return a.archive.Read(p) }

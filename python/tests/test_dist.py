@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PYTHON = Path(__file__).resolve().parents[1]
-LARGEST_WHEEL = 16_000_000
+LARGEST_WHEEL = 32_000_000
 
 USE = """
 import importlib.metadata, subprocess, time
