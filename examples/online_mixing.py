@@ -13,15 +13,12 @@ weights and the same batches.
 
 import argparse
 import os
-from contextlib import nullcontext
 from itertools import islice
-from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
-from train import GPT, save
+from train import GPT, backward, save
 
 import loaderd
 from loaderd.torch import StepLoader
@@ -37,24 +34,6 @@ flags.add_argument("--rate", type=float, default=0.5, help="how fast weights fol
 flags.add_argument("--least", type=float, default=0.05, help="part of the tokens that all sources share equally, whatever their losses")
 flags.add_argument("--reference", action="append", default=[], metavar="SOURCE=LOSS")
 args = flags.parse_args()
-
-LOGITS = 1024
-"""Tokens whose logits are in memory at once, at least those of a row: with a vocabulary of 50,257 a copy of them takes 200 MB."""
-
-
-def backward(model: DistributedDataParallel, batch: dict[str, Any]) -> Tensor:
-    """Adds the gradients of a step, a part of its rows after the other, and returns the loss of every token."""
-    rows = max(1, LOGITS // batch["input_ids"].shape[1])
-    parts = list(zip(*(batch[k].split(rows) for k in ("input_ids", "position_ids", "segment_ids", "labels")), strict=True))
-    losses = []
-    for number, part in enumerate(parts, 1):
-        with nullcontext() if number == len(parts) else model.no_sync():  # ranks add their gradients once
-            loss = model(*part, reduction="none")
-            (loss.sum() * dist.get_world_size() / max(batch["num_loss_tokens_global"], 1)).backward()
-        losses.append(loss.detach())
-    return torch.cat(losses)
-
-
 alone = {} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}  # torchrun sets RANK
 dist.init_process_group("gloo", **alone)
 first = dist.get_rank() == 0

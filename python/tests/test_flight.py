@@ -128,8 +128,9 @@ def test_bad_messages_do_not_stop_the_run(daemon):
         (b"\x00\x00\x00", {"Content-Type": "application/vnd.loaderd.tokens"}),
         (b"\x01\x00\x00\x00", {"Content-Type": "application/vnd.loaderd.tokens", "Loaderd-Tokenizer": "sha256:wrong"}),
         (b"<p>", {"Content-Type": "text/html"}),
+        (b"\xff\xfe broken \xc3", {}),
     ]
-    publish(d, fine[:20] + bad + [(b"", {}), (b"\xff\xfe broken \xc3", {})] + fine[20:])
+    publish(d, fine[:20] + bad + [(b"", {}), (b"cut " * 100 + b"\xc3", {})] + fine[20:])
     action(d, "seal")
     assert read(d, columns=["input_ids"])
     stats = action(d, "stats")[0]
