@@ -65,7 +65,7 @@ func (l *leader) look(ctx context.Context, source int, x opened) (trouble, err e
 	if state.Trouble == nil && (source >= len(l.first) || l.first[source] < state.First) {
 		trouble, err = l.gone(ctx, source, x, state.First)
 		if err != nil {
-			return nil, nil // the plan log is out of reach: the next tick tries again
+			return nil, nil // the plan log is out of reach, or the lease is lost: the next tick tries again
 		}
 		return trouble, nil
 	}
@@ -88,8 +88,15 @@ func (l *leader) ends(ctx context.Context, source int) error {
 	}
 }
 
-// gone says what is lost when a stream no longer holds documents below first; trouble is nil when nobody can ask for them any more.
+// gone returns what is lost when a stream no longer holds documents below first; trouble is nil when no job can ask for them
+// again. Only a daemon that still leads decides: to a deposed one, documents that its successor has purged look lost. The
+// lease is verified here, after first was read: while it was held, no other daemon could purge.
 func (l *leader) gone(ctx context.Context, source int, x opened, first uint64) (trouble, err error) {
+	if l.sure != nil {
+		if err := l.sure(ctx); err != nil {
+			return nil, err
+		}
+	}
 	step, replays := l.needed()
 	if replays { // which steps are committed is not known yet
 		return nil, nil

@@ -1,0 +1,21 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// A daemon that has lost its lease does not report documents as lost: its successor may have purged them. It learns so
+// while it verifies the lease, before it reads what the run needs.
+func TestLeader_DeposedReportsNoLostDocuments(t *testing.T) {
+	verified := 0
+	l := &leader{sure: func(context.Context) error {
+		verified++
+		return ErrDeposed
+	}}
+	trouble, err := l.gone(t.Context(), 0, opened{}, 60)
+	if trouble != nil || !errors.Is(err, ErrDeposed) || verified != 1 {
+		t.Errorf("gone = %v, %v after %d verifications of the lease, want no verdict and ErrDeposed", trouble, err, verified)
+	}
+}
