@@ -13,8 +13,9 @@ import (
 	"loaderd/internal/config"
 )
 
-// The start says how many special tokens a rank file has: a token that is missing becomes text.
-func TestDocuments_LogsRankFile(t *testing.T) {
+// The daemon logs how many special tokens a rank file has, because a token that is missing becomes text, and which token ends a
+// document.
+func TestDocuments_LogsTokenizer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.tiktoken")
 	var ranks bytes.Buffer
 	for b := range 256 {
@@ -26,13 +27,13 @@ func TestDocuments_LogsRankFile(t *testing.T) {
 	for _, tt := range []struct {
 		name, tokenizer string
 		special         []string
-		says            string // empty: nothing
+		says            string // the only line
 	}{
 		{"none", file, nil,
 			`level=WARN msg="rank file has no special tokens: name them in tokenizer.special_tokens" tokenizer=` + file},
 		{"two", file, []string{"<a>", "<b>"},
 			`level=INFO msg="loaded rank file" tokenizer=` + file + ` special_tokens=2 list=options`},
-		{"built in", "gpt2", nil, ""},
+		{"built in", "gpt2", nil, `level=INFO msg="end-of-document token" id=50256 token=<|endoftext|> source="known name"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := config.Default()
@@ -44,7 +45,7 @@ func TestDocuments_LogsRankFile(t *testing.T) {
 			if _, err := Documents(&c, slog.New(slog.NewTextHandler(&out, nil))); err != nil {
 				t.Fatal(err)
 			}
-			if !strings.Contains(out.String(), tt.says) || tt.says == "" && out.Len() > 0 {
+			if !strings.Contains(out.String(), tt.says) || strings.Count(out.String(), "\n") != 1 {
 				t.Errorf("log %q, want %q", out.String(), tt.says)
 			}
 		})
