@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A daemon that has lost its lease does not report documents as lost: its successor may have purged them. It learns so
-// while it verifies the lease, before it reads what the run needs.
+// A daemon that has lost its lease does not report documents as lost: its successor may have purged them. It verifies the
+// lease before it reads what the run needs.
 func TestLeader_DeposedReportsNoLostDocuments(t *testing.T) {
 	verified := 0
 	l := &leader{sure: func(context.Context) error {
