@@ -118,9 +118,13 @@ func (b *bm25) tidy(list []uint32) []uint32 {
 	return list
 }
 
+func (b *bm25) top(x *Index, q question, h *Hint, dst []Candidate) []Candidate {
+	return x.rank(q, b.score(x, h), dst)
+}
+
 // score adds up, for the terms of the question that are worth most. Where their lists are longer together than they may be those that
 // are worth most go first; else their order decides nothing.
-func (b *bm25) score(x *Index, _ question, h *Hint) (own int32) {
+func (b *bm25) score(x *Index, h *Hint) (own int32) {
 	most := log16(uint32(2*b.n + 2))
 	terms, postings := b.ask(h, most)
 	if postings > b.bound {

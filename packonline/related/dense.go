@@ -64,7 +64,11 @@ func (d *dense) remove(x *Index, seat int32, _ *Hint) {
 	d.seats, d.places[seat] = d.seats[:len(d.seats)-1], none
 }
 
-func (d *dense) score(x *Index, q question, _ *Hint) (own int32) {
+func (d *dense) top(x *Index, q question, _ *Hint, dst []Candidate) []Candidate {
+	return x.rank(q, d.score(x, q), dst)
+}
+
+func (d *dense) score(x *Index, q question) (own int32) {
 	if d.places[q.seat] == none {
 		return 0
 	}

@@ -101,6 +101,7 @@ const hidden = 1 << 32
 // question says which documents may be answers.
 type question struct {
 	seat    int32 // who asks
+	most    int   // answers
 	longest int32
 	group   uint64
 }
@@ -115,16 +116,12 @@ type finder interface {
 	add(x *Index, seat int32, h *Hint)
 	// remove frees the seat in x, or does so later.
 	remove(x *Index, seat int32, h *Hint)
-	// score adds to x.scores and lists in x.touched what is related to h, which asks, and returns what h scores with itself. It may
-	// leave out documents that do not fit.
-	score(x *Index, q question, h *Hint) (own int32)
+	// top appends the best answers to dst, which is empty, best first.
+	top(x *Index, q question, h *Hint, dst []Candidate) []Candidate
 }
 
 // New returns an empty index. The configuration must be valid.
 func New(c Config) *Index {
-	if c.Retriever == "repo" {
-		c.PathBonus, c.NearDuplicate = 0, 0
-	}
 	x := &Index{config: c}
 	switch c.Retriever {
 	case "bm25":
@@ -172,14 +169,13 @@ func (x *Index) seat() int32 {
 // Remove takes the document out of a slot.
 func (x *Index) Remove(slot int32) {
 	seat := x.seats[slot]
-	h := x.entries[seat].hint
+	if h := x.entries[seat].hint; h != nil {
+		x.finder.remove(x, seat, h)
+	} else {
+		x.free = append(x.free, seat)
+	}
 	x.entries[seat] = entry{group: hidden}
 	x.seats[slot] = none
-	if h == nil {
-		x.free = append(x.free, seat)
-		return
-	}
-	x.finder.remove(x, seat, h)
 }
 
 // Hide keeps a document out of answers, or puts it back.
@@ -202,14 +198,18 @@ func (x *Index) Top(slot int32, k int, longest int32, dst []Candidate) []Candida
 	if e.hint == nil || k <= 0 {
 		return dst
 	}
-	q := question{seat, longest, e.group &^ hidden}
-	own := x.finder.score(x, q, e.hint)
+	return x.finder.top(x, question{seat, k, longest, e.group &^ hidden}, e.hint, dst)
+}
+
+// rank appends the best of the documents that x.touched lists to dst, best first, and clears x.scores and x.touched. own is what the
+// asking document scores with itself.
+func (x *Index) rank(q question, own int32, dst []Candidate) []Candidate {
 	limit := int64(math.MaxInt64)
 	if x.config.NearDuplicate > 0 {
 		limit = int64(own) * int64(x.config.NearDuplicate) / 100
 	}
-	bonus := int64(x.config.PathBonus)
-	x.chosen.reset(k)
+	bonus, folder := int64(x.config.PathBonus), x.entries[q.seat].folder
+	x.chosen.reset(q.most)
 	scores, least := x.scores, int64(1)
 	for _, s := range x.touched {
 		score := int64(scores[s])
@@ -218,7 +218,7 @@ func (x *Index) Top(slot int32, k int, longest int32, dst []Candidate) []Candida
 		if score < least || score > limit || !x.fits(q, s) {
 			continue
 		}
-		if e.folder != 0 && x.entries[s].folder == e.folder {
+		if folder != 0 && x.entries[s].folder == folder {
 			score += score * bonus / 100
 		}
 		x.chosen.offer(int32(score), s)

@@ -1,0 +1,138 @@
+package related
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+)
+
+// folder holds the documents of a folder in the order of their numbers, in blocks of at most blockSize. Adding and
+// removing moves documents of one block only, and a search skips the blocks whose documents are all too long.
+type folder struct {
+	blocks []block
+	size   int // documents
+}
+
+// block is a part of a folder, never empty.
+type block struct {
+	members  []member // by seq
+	shortest int32    // the least of their lengths
+}
+
+type member struct {
+	seq    uint64
+	seat   int32
+	length int32
+}
+
+// blockSize is the most documents of a block. Neighbours that have half as many together become one.
+const blockSize = 64
+
+func compareMembers(a, b member) int {
+	return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.seat, b.seat))
+}
+
+// find returns the last block that begins with m or before it, else the first one.
+func (f *folder) find(m member) int {
+	last := len(f.blocks) - 1
+	if compareMembers(f.blocks[last].members[0], m) <= 0 { // documents arrive in order, as a rule
+		return last
+	}
+	after, _ := slices.BinarySearchFunc(f.blocks, m, func(b block, m member) int {
+		if compareMembers(b.members[0], m) <= 0 {
+			return -1
+		}
+		return 1
+	})
+	return max(0, after-1)
+}
+
+func (f *folder) add(m member) {
+	f.size++
+	if len(f.blocks) == 0 {
+		f.blocks = append(f.blocks, newBlock(m))
+		return
+	}
+	i := f.find(m)
+	b := &f.blocks[i]
+	at, _ := slices.BinarySearchFunc(b.members, m, compareMembers)
+	if len(b.members) == blockSize {
+		if at == blockSize {
+			f.blocks = slices.Insert(f.blocks, i+1, newBlock(m))
+			return
+		}
+		half := newBlock(b.members[blockSize/2:]...)
+		b.members = b.members[:blockSize/2]
+		b.measure()
+		f.blocks = slices.Insert(f.blocks, i+1, half)
+		if b = &f.blocks[i]; at > blockSize/2 {
+			b, at = &f.blocks[i+1], at-blockSize/2
+		}
+	}
+	b.members = slices.Insert(b.members, at, m)
+	b.shortest = min(b.shortest, m.length)
+}
+
+func newBlock(members ...member) block {
+	b := block{members: slices.Clone(members)}
+	b.measure()
+	return b
+}
+
+// measure sets shortest.
+func (b *block) measure() {
+	b.shortest = math.MaxInt32
+	for _, m := range b.members {
+		b.shortest = min(b.shortest, m.length)
+	}
+}
+
+// remove removes a document that the folder holds.
+func (f *folder) remove(seq uint64, seat int32) {
+	f.size--
+	m := member{seq: seq, seat: seat}
+	i := f.find(m)
+	b := &f.blocks[i]
+	at, _ := slices.BinarySearchFunc(b.members, m, compareMembers)
+	length := b.members[at].length
+	b.members = slices.Delete(b.members, at, at+1)
+	switch {
+	case len(b.members) == 0:
+		f.blocks = slices.Delete(f.blocks, i, i+1)
+		return
+	case length == b.shortest:
+		b.measure()
+	}
+	if i+1 < len(f.blocks) {
+		f.merge(i)
+	}
+	if i > 0 {
+		f.merge(i - 1)
+	}
+}
+
+// merge joins a block and its next one if they are small.
+func (f *folder) merge(i int) {
+	a, b := &f.blocks[i], &f.blocks[i+1]
+	if len(a.members)+len(b.members) <= blockSize/2 {
+		a.members, a.shortest = append(a.members, b.members...), min(a.shortest, b.shortest)
+		f.blocks = slices.Delete(f.blocks, i+1, i+2)
+	}
+}
+
+// fitting returns the seats of the documents of at most longest tokens, in order.
+func (f *folder) fitting(longest int32) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for i := range f.blocks {
+			if f.blocks[i].shortest > longest {
+				continue
+			}
+			for _, m := range f.blocks[i].members {
+				if m.length <= longest && !yield(m.seat) {
+					return
+				}
+			}
+		}
+	}
+}
