@@ -493,3 +493,44 @@ func TestSmallFilesShareBuffers(t *testing.T) {
 		t.Errorf("%d of %d documents took %d bytes of memory, where a buffer for each of the two times that a file is opened is %d", n, files, took, 2*files*each)
 	}
 }
+
+// A line is held in its parts, then as a whole, and beside its document. A text that is mostly escapes is decoded into
+// address space of the line's length.
+func TestJSONLines_MemoryOfLongLine(t *testing.T) {
+	words := strings.Repeat("some words ", 1<<20)
+	for name, c := range map[string]struct {
+		line   string
+		tokens bool
+		most   float64
+	}{
+		"text":       {`{"other":"` + words + `","text":"` + words[:1<<20] + `"}`, false, 2.5},
+		"all text":   {`{"text":"` + words + `"}`, false, 3.5},
+		"escapes":    {`{"text":"` + strings.Repeat(`\u0041`, 2<<20) + `"}`, false, 3.7},
+		"parts":      {`{"other":"` + words + `","parts":[{"text":"` + words[:1<<20] + `"}]}`, false, 2.5},
+		"not finite": {`{"other":"` + words + `","score":NaN,"text":"` + words[:1<<20] + `"}`, false, 2.5},
+		"ids":        {`{"other":"` + words[:3<<20] + `","ids":[7` + strings.Repeat(`,1234567`, 1<<20) + `]}`, true, 2.8},
+		"loss": {`{"ids":[7` + strings.Repeat(`,1234567`, 1<<20) + `],"loss":[1` + strings.Repeat(`,true`, 1<<20) + `]}`,
+			true, 2.8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(folder(t, map[string]string{"a.jsonl": c.line + "\n"}), "a.jsonl")
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			docs := 0
+			inputs, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{Format: corpus.JSONL, Tokens: c.tokens})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range inputs[0].Documents(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				docs++
+			}
+			runtime.ReadMemStats(&after)
+			if took := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(c.line)); docs != 1 || took > c.most {
+				t.Errorf("%d documents of a line of %d bytes take %.2f times as much, at most %.2f", docs, len(c.line), took, c.most)
+			}
+		})
+	}
+}

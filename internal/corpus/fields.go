@@ -116,18 +116,18 @@ func leafType(c *schema.Column) string {
 func recordFields(data []byte, array bool) (fields []Field) {
 	v := valueReader{r: newLines(bytes.NewReader(data)), limit: headBytes, array: array}
 	raw, _, err := v.next()
-	var record map[string]json.RawMessage
-	if err != nil || json.Unmarshal(raw, &record) != nil {
+	if err != nil {
 		return nil
 	}
-	for name, value := range record {
-		fields = append(fields, Field{name, jsonType(value)})
+	record, _ := readObject(raw) // what is wrong is told when the file is read
+	for _, name := range record.names() {
+		fields = append(fields, Field{name, jsonType(record.value(name))})
 	}
 	order.Sort(fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 	return fields
 }
 
-func jsonType(raw json.RawMessage) string {
+func jsonType(raw []byte) string {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	token, err := d.Token()
 	switch t := token.(type) {

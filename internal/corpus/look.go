@@ -3,7 +3,6 @@ package corpus
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -270,7 +269,7 @@ func (h head) lines(data []byte, promise Format, loose bool, o Options) Format {
 // unnamed tells the format of a file whose name promises nothing: another one than plain text only where the content is hardly so by accident.
 func (h head) unnamed(data []byte, loose bool, o Options) Format {
 	first, rest := firstLine(data), afterLine(data)
-	_, err := o.parse(first)
+	_, err := o.parse(bytes.Clone(first))
 	switch {
 	case loose && beginsObject(data):
 		return h.json(data)
@@ -334,12 +333,12 @@ func (h head) hasText(s source, data []byte, f Format, o Options) error {
 		return err
 	}
 	v := valueReader{r: newLines(bytes.NewReader(data)), limit: headBytes, array: f == JSON}
-	var first map[string]json.RawMessage
+	var first []string
 	for {
 		raw, _, err := v.next()
-		var fields map[string]json.RawMessage
+		var fields object
 		if err == nil {
-			fields, err = object(raw)
+			fields, err = readObject(raw)
 		}
 		switch {
 		case err == nil:
@@ -347,14 +346,14 @@ func (h head) hasText(s source, data []byte, f Format, o Options) error {
 				return nil
 			}
 			if first == nil {
-				first = fields
+				first = fields.names()
 			}
 		case first == nil && !h.whole && s.object == nil && !s.pipe:
 			return o.hasTextAtAnySize(s, f)
 		case first == nil:
 			return nil // what is wrong is told, with its line, when the file is read
 		default:
-			return o.missing(o.TextField, keys(first))
+			return o.missing(o.TextField, list(first))
 		}
 	}
 }
@@ -374,7 +373,7 @@ func (o Options) hasTextAtAnySize(s source, f Format) error {
 		if len(names) <= listed {
 			names = append(names, name)
 		}
-		found = o.has(map[string]json.RawMessage{name: nil})
+		found = o.has(object{{name: name, value: []byte(`null`)}})
 		return !found
 	}
 	_, _, err = v.next()
@@ -405,15 +404,13 @@ func (o Options) missingHint(name, has string) string {
 }
 
 func (o Options) isDocument(line []byte) bool {
-	fields, err := object(line)
+	fields, err := readObject(bytes.Clone(line))
 	return err == nil && o.has(fields)
 }
 
 // has reports whether a record has a text, in parts or not, or tokens where these are asked for.
-func (o Options) has(fields map[string]json.RawMessage) bool {
-	_, whole := within(fields, o.TextField)
-	_, parts := fields["parts"]
-	return whole || parts && !o.Tokens
+func (o Options) has(fields object) bool {
+	return within(fields, o.TextField) != nil || !o.Tokens && fields.value("parts") != nil
 }
 
 func firstLine(data []byte) []byte {

@@ -157,7 +157,7 @@ func (o Options) mdsDocument(c mdsColumns, values []mds.Value) (d Document, err 
 		raw, _ := mds.JSON(c.shard.Encodings[at], values[at].Data) // what is no JSON names nothing
 		return raw
 	}
-	d.name(func(name string) string { return label(value(name)) }, label(member(value("meta"), "path")))
+	d.name(func(name string) string { return label(value(name)) }, label(inner(value("meta")).value("path")))
 	if d.Meta, err = o.metaOf(func(name string) (json.RawMessage, error) {
 		at := c.at[name]
 		if values[at].Data == nil {

@@ -127,23 +127,12 @@ func marshal(text string) json.RawMessage {
 func isNumber(raw []byte) bool { return raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9' }
 
 // nested is a value of a JSON object, by its name or by names with dots between them.
-func nested(fields map[string]json.RawMessage, name string) (json.RawMessage, error) {
-	raw, ok := fields[name]
-	if ok && len(raw) > 0 && raw[0] == '"' { // without line breaks and in UTF-8
-		var text string
-		if err := json.Unmarshal(raw, &text); err != nil {
-			return nil, err
-		}
-		return marshal(text), nil
-	}
-	if first, rest, dotted := strings.Cut(name, "."); !ok && dotted {
-		var inner map[string]json.RawMessage
-		if json.Unmarshal(fields[first], &inner) != nil {
-			return nil, nil
-		}
-		return nested(inner, rest)
-	}
-	if ok && len(raw) > 0 && (raw[0] == '{' || raw[0] == '[') {
+func nested(fields object, name string) (json.RawMessage, error) {
+	raw := within(fields, name)
+	switch {
+	case len(raw) > 0 && raw[0] == '"': // without line breaks and in UTF-8
+		return marshal(string(unquote(raw))), nil
+	case len(raw) > 0 && (raw[0] == '{' || raw[0] == '['):
 		var one bytes.Buffer
 		err := json.Compact(&one, raw)
 		return one.Bytes(), err

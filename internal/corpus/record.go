@@ -53,35 +53,40 @@ func (s source) give(yield yielder, d Document) bool {
 	return yield(d, nil)
 }
 
-// parse reads one JSON object. Its error is a *badRecord.
+// parse reads the document of one JSON object. It may write to raw, see readObject. Its error is a *badRecord.
 func (o Options) parse(raw []byte) (Document, error) {
 	if !utf8.Valid(raw) {
 		return Document{}, bad("not valid UTF-8 (--encoding names another encoding)")
 	}
-	fields, err := object(raw)
+	fields, err := readObject(raw)
 	if err != nil {
 		return Document{}, notObject(err)
 	}
+	return o.document(fields)
+}
+
+// document is that of a record's fields. Its error is a *badRecord.
+func (o Options) document(fields object) (Document, error) {
 	d, err := o.content(fields)
 	if err != nil {
 		return Document{}, err
 	}
-	if d.Weight, err = weight(fields["weight"]); err != nil {
+	if d.Weight, err = weight(fields.value("weight")); err != nil {
 		return Document{}, bad(`field "weight": %w`, err)
 	}
 	if int64(len(d.Data)) > o.MaxDocument {
 		return Document{}, o.tooLarge(len(d.Data))
 	}
-	d.name(func(column string) string { return label(fields[column]) }, label(member(fields["meta"], "path")))
+	d.name(func(column string) string { return label(fields.value(column)) }, label(inner(fields.value("meta")).value("path")))
 	if d.Meta, err = o.metaOf(func(column string) (json.RawMessage, error) { return nested(fields, column) }); err != nil {
 		return Document{}, err
 	}
 	if o.IDField == "" {
 		return d, nil
 	}
-	value, ok := within(fields, o.IDField)
-	if !ok {
-		return Document{}, bad("no field %q; it has %s", o.IDField, keys(fields))
+	value := within(fields, o.IDField)
+	if value == nil {
+		return Document{}, bad("no field %q; it has %s", o.IDField, list(fields.names()))
 	}
 	if d.ID, err = id(value); err != nil {
 		return Document{}, bad("field %q: %w", o.IDField, err)
@@ -89,79 +94,36 @@ func (o Options) parse(raw []byte) (Document, error) {
 	return d, o.checkID(d.ID)
 }
 
-// object reads a JSON object. NaN, Infinity and -Infinity, which other writers of JSON leave in numbers, are values that nothing takes.
-func object(raw []byte) (fields map[string]json.RawMessage, err error) {
-	if err = json.Unmarshal(raw, &fields); err != nil {
-		if finite := withoutInfinities(raw); finite != nil {
-			fields = nil
-			err = json.Unmarshal(finite, &fields)
-		}
+// within finds a field, by its name or by names with dots between them; nil without one.
+func within(fields object, name string) []byte {
+	value := fields.value(name)
+	if first, rest, dotted := strings.Cut(name, "."); value == nil && dotted {
+		return within(inner(fields.value(first)), rest)
 	}
-	return fields, err
+	return value
 }
 
-// validJSON is json.Valid for JSON with NaN, Infinity and -Infinity.
-func validJSON(raw []byte) bool {
-	if json.Valid(raw) {
-		return true
+// inner reads the object that is a field's value; of any other value it has no fields.
+func inner(value []byte) object {
+	if len(value) == 0 || value[0] != '{' {
+		return nil
 	}
-	finite := withoutInfinities(raw)
-	return finite != nil && json.Valid(finite)
-}
-
-// withoutInfinities returns JSON with an empty object in place of each NaN, Infinity and -Infinity, at the same places otherwise; nil where there is none.
-func withoutInfinities(raw []byte) (out []byte) {
-	for i := 0; i < len(raw); i++ {
-		switch raw[i] {
-		case '"':
-			for i++; i < len(raw) && raw[i] != '"'; i++ {
-				if raw[i] == '\\' {
-					i++
-				}
-			}
-		case '-', 'I', 'N':
-			for _, name := range []string{"NaN", "Infinity", "-Infinity"} {
-				if !bytes.HasPrefix(raw[i:], []byte(name)) {
-					continue
-				}
-				if out == nil {
-					out = bytes.Clone(raw)
-				}
-				copy(out[i:], "{}        "[:len(name)])
-				i += len(name) - 1
-				break
-			}
-		}
-	}
-	return out
-}
-
-// within finds a field, by its name or by names with dots between them.
-func within(fields map[string]json.RawMessage, name string) (json.RawMessage, bool) {
-	value, ok := fields[name]
-	if first, rest, dotted := strings.Cut(name, "."); !ok && dotted {
-		inner, err := object(fields[first])
-		if err != nil {
-			return nil, false
-		}
-		return within(inner, rest)
-	}
-	return value, ok
+	fields, _ := readObject(value) // it was read as a value
+	return fields
 }
 
 // content is the document that a record's text, parts or tokens make.
-func (o Options) content(fields map[string]json.RawMessage) (d Document, err error) {
-	value, ok := within(fields, o.TextField)
-	parts, inParts := fields["parts"]
+func (o Options) content(fields object) (d Document, err error) {
+	value, parts := within(fields, o.TextField), fields.value("parts")
 	switch {
-	case !ok && inParts && !o.Tokens:
+	case value == nil && parts != nil && !o.Tokens:
 		d.Parts = true
 		if d.Data, err = textInParts(parts); err != nil {
 			return d, bad(`field "parts": %w`, err)
 		}
 		return d, nil
-	case !ok:
-		return d, &badRecord{BadRecord, o.missing(o.TextField, keys(fields))}
+	case value == nil:
+		return d, &badRecord{BadRecord, o.missing(o.TextField, list(fields.names()))}
 	case !o.Tokens && bytes.IndexByte(value, '\\') < 0 && int64(len(value)-len(`""`)) > o.MaxDocument: // nothing is copied
 		return d, o.tooLarge(len(value) - len(`""`))
 	case !o.Tokens:
@@ -173,7 +135,7 @@ func (o Options) content(fields map[string]json.RawMessage) (d Document, err err
 		return d, bad("field %q: %w", o.TextField, err)
 	}
 	if o.Tokens {
-		if d.Loss, err = mask(fields["loss"], len(d.Data)/4); err != nil {
+		if d.Loss, err = mask(fields.value("loss"), len(d.Data)/4); err != nil {
 			return d, bad(`field "loss": %w`, err)
 		}
 	}
@@ -181,10 +143,10 @@ func (o Options) content(fields map[string]json.RawMessage) (d Document, err err
 }
 
 // textInParts checks [{"text", "loss"}, ...] and returns it as a document's message has it.
-func textInParts(raw json.RawMessage) ([]byte, error) {
+func textInParts(raw []byte) ([]byte, error) {
 	var parts []struct {
-		Text *string `json:"text"`
-		Loss *bool   `json:"loss"`
+		Text *uncopied `json:"text"`
+		Loss *bool     `json:"loss"`
 	}
 	if err := json.Unmarshal(raw, &parts); err != nil || parts == nil {
 		return nil, errors.New(`want a list of objects with a string under "text", and true or false under "loss"`)
@@ -194,7 +156,7 @@ func textInParts(raw json.RawMessage) ([]byte, error) {
 		if p.Text == nil {
 			return nil, fmt.Errorf(`part %d has no "text"`, i)
 		}
-		any = any || *p.Text != ""
+		any = any || !p.Text.empty
 	}
 	if !any {
 		return nil, nil
@@ -202,8 +164,19 @@ func textInParts(raw json.RawMessage) ([]byte, error) {
 	return slices.Concat([]byte(`{"parts":`), raw, []byte("}")), nil
 }
 
+// uncopied is a JSON string that is not decoded.
+type uncopied struct{ empty bool }
+
+func (u *uncopied) UnmarshalJSON(raw []byte) error {
+	if raw[0] != '"' {
+		return errors.New("not a string")
+	}
+	u.empty = len(raw) == len(`""`)
+	return nil
+}
+
 // weight is a factor of the loss: nil for 1, and for a record that says none.
-func weight(raw json.RawMessage) (*float32, error) {
+func weight(raw []byte) (*float32, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
@@ -219,26 +192,29 @@ func weight(raw json.RawMessage) (*float32, error) {
 }
 
 // mask reads which tokens have a loss, true or 1 for each that has, as lengths of runs; nil where a record says nothing.
-func mask(raw json.RawMessage, tokens int) (lengths []int32, _ error) {
+func mask(raw []byte, tokens int) (lengths []int32, _ error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
-	var flags []json.RawMessage
-	if err := json.Unmarshal(raw, &flags); err != nil || len(flags) != tokens {
-		return nil, fmt.Errorf("want a list of %d values, one for each token, of true and false or 1 and 0", tokens)
-	}
-	loss := true
+	loss, count := true, 0
 	lengths = []int32{0}
-	for i, flag := range flags {
-		switch string(flag) {
-		case "true", "1", "false", "0":
-		default:
-			return nil, fmt.Errorf("value %d is %.40s, want true, false, 1 or 0", i, flag)
+	var wrong error // the first value that is none
+	err := eachElement(raw, func(flag []byte) error {
+		has := string(flag) == "true" || string(flag) == "1"
+		if !has && string(flag) != "false" && string(flag) != "0" && wrong == nil {
+			wrong = fmt.Errorf("value %d is %.40s, want true, false, 1 or 0", count, flag)
 		}
-		if has := string(flag) == "true" || string(flag) == "1"; has != loss {
+		if count++; has != loss {
 			loss, lengths = has, append(lengths, 0)
 		}
 		lengths[len(lengths)-1]++
+		return nil
+	})
+	if err != nil || count != tokens {
+		return nil, fmt.Errorf("want a list of %d values, one for each token, of true and false or 1 and 0", tokens)
+	}
+	if wrong != nil {
+		return nil, wrong
 	}
 	return lengths, nil
 }
@@ -269,23 +245,16 @@ func short(s string) string {
 }
 
 // label is a string or a number, and empty for anything else.
-func label(raw json.RawMessage) string {
+func label(raw []byte) string {
+	const longestEscape = len(`\u0000`)
+	if len(raw) > longestEscape*labelMost+len(`""`) { // too long, however it is escaped
+		return ""
+	}
 	s, err := id(raw)
 	if err != nil {
 		return ""
 	}
 	return s
-}
-
-func member(raw json.RawMessage, name string) json.RawMessage {
-	if len(raw) == 0 || raw[0] != '{' {
-		return nil
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(raw, &fields) != nil {
-		return nil
-	}
-	return fields[name]
 }
 
 // notObject says in JSON's words what a record is instead of an object.
@@ -301,37 +270,35 @@ func notObject(err error) error {
 	return bad("is %s, want a JSON object", what)
 }
 
-func text(raw json.RawMessage) ([]byte, error) {
+func text(raw []byte) ([]byte, error) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return nil, errors.New("not a string")
 	}
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, err
-	}
-	return []byte(s), nil
+	return unquote(raw), nil
 }
 
-func tokens(raw json.RawMessage) ([]byte, error) {
+func tokens(raw []byte) ([]byte, error) {
 	if len(raw) == 0 || raw[0] != '[' {
 		return nil, errors.New("not a list of token ids")
 	}
-	var ids []json.RawMessage
-	if err := json.Unmarshal(raw, &ids); err != nil {
-		return nil, err
-	}
-	b := make([]byte, 0, 4*len(ids))
-	for i, id := range ids {
+	count := 0
+	b := make([]byte, 0, 4*(bytes.Count(raw, []byte(","))+1))
+	err := eachElement(raw, func(id []byte) error {
 		if string(id) == "null" {
-			return nil, fmt.Errorf("token %d is null", i)
+			return fmt.Errorf("token %d is null", count)
 		}
 		n, err := strconv.ParseInt(string(id), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("token %d: %.40s is not an integer", i, id)
+			return fmt.Errorf("token %d: %.40s is not an integer", count, id)
 		}
 		if b, err = appendToken(b, n); err != nil {
-			return nil, fmt.Errorf("token %d: %w", i, err)
+			return fmt.Errorf("token %d: %w", count, err)
 		}
+		count++
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return b, nil
 }
@@ -344,24 +311,14 @@ func appendToken(b []byte, id int64) ([]byte, error) {
 }
 
 // id accepts strings and numbers, as they are written.
-func id(raw json.RawMessage) (string, error) {
+func id(raw []byte) (string, error) {
 	switch {
 	case len(raw) > 0 && raw[0] == '"':
-		var s string
-		err := json.Unmarshal(raw, &s)
-		return s, err
+		return string(unquote(raw)), nil
 	case len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'):
 		return string(raw), nil
 	}
 	return "", errors.New("neither a string nor a number")
-}
-
-func keys(fields map[string]json.RawMessage) string {
-	names := make([]string, 0, len(fields))
-	for k := range fields {
-		names = append(names, k)
-	}
-	return list(names)
 }
 
 // listed is how many names an error message holds.

@@ -3,7 +3,6 @@ package corpus
 import (
 	"archive/tar"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -228,13 +227,9 @@ func (o Options) tarDocument(s source, at sample) (d Document, err error) {
 
 // tarFields is a document as its fields have it; without content where they have none.
 func (o Options) tarFields(record []byte) (Document, error) {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(record, &fields) == nil && !o.has(fields) {
-		filled := o
-		filled.TextField, filled.Tokens = "\x00", false
-		fields[filled.TextField] = json.RawMessage(`""`)
-		record, _ = json.Marshal(fields) // it came from JSON
-		d, err := filled.parse(record)
+	if fields, err := readObject(record); err == nil && !o.has(fields) && utf8.Valid(record) {
+		o.TextField, o.Tokens = "\x00", false
+		d, err := o.document(append(fields, field{o.TextField, []byte(`""`)}))
 		d.Data = nil
 		return d, err
 	}
@@ -242,13 +237,12 @@ func (o Options) tarFields(record []byte) (Document, error) {
 }
 
 func (o Options) noSampleText(at sample, record []byte) error {
-	var fields map[string]json.RawMessage
 	what := "no " + strings.Join(textEndings, ", ") + " file"
 	if o.Tokens {
 		what = "no npy file"
 	}
-	if json.Unmarshal(record, &fields) == nil && fields != nil {
-		return fmt.Errorf("sample %q has %s, and its json %w", at.key, what, o.missing(o.TextField, keys(fields)))
+	if fields, err := readObject(record); err == nil && record != nil {
+		return fmt.Errorf("sample %q has %s, and its json %w", at.key, what, o.missing(o.TextField, list(fields.names())))
 	}
 	return fmt.Errorf("sample %q has %s", at.key, what)
 }

@@ -1,0 +1,188 @@
+package corpus
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// object is a JSON object: its fields in order. Values are views of the bytes that it was read from.
+type object []field
+
+type field struct {
+	name  string
+	value []byte // without space around it
+}
+
+// value returns the value of a field, nil without one. Of fields with equal names it is the last.
+func (o object) value(name string) []byte {
+	for i := len(o) - 1; i >= 0; i-- {
+		if o[i].name == name {
+			return o[i].value
+		}
+	}
+	return nil
+}
+
+// names returns the names of the fields, each once; not nil.
+func (o object) names() []string {
+	names := make([]string, 0, len(o))
+	seen := make(map[string]bool, len(o))
+	for _, f := range o {
+		if !seen[f.name] {
+			seen[f.name] = true
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// readObject reads a JSON object in one pass, and copies no value. NaN, Infinity and -Infinity, which some writers of
+// JSON leave in numbers, are replaced in raw by empty objects, which no field takes. An error is one of encoding/json.
+func readObject(raw []byte) (object, error) {
+	o, err := scanObject(raw)
+	if err != nil && replaceInfinities(raw) {
+		o, err = scanObject(raw)
+	}
+	if err == nil {
+		return o, nil
+	}
+	var fields map[string]json.RawMessage
+	if worded := json.Unmarshal(raw, &fields); worded != nil {
+		err = worded
+	}
+	return nil, err
+}
+
+func scanObject(raw []byte) (o object, err error) {
+	d := borrowDecoder(raw)
+	defer d.giveBack()
+	switch first, err := d.ReadToken(); {
+	case err != nil:
+		return nil, err
+	case first.Kind() == 'n':
+		return nil, d.end() // null has no fields
+	case first.Kind() != '{':
+		return nil, errors.New("not an object")
+	}
+	o = make(object, 0, 8)
+	for d.PeekKind() != '}' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		f := field{name: name.String()}
+		if f.value, err = d.ReadValue(); err != nil {
+			return nil, err
+		}
+		o = append(o, f)
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, err
+	}
+	return o, d.end()
+}
+
+// eachElement calls f with every element of a JSON list, until it returns an error.
+func eachElement(list []byte, f func(element []byte) error) error {
+	d := borrowDecoder(list)
+	defer d.giveBack()
+	if first, err := d.ReadToken(); err != nil || first.Kind() != '[' {
+		return errors.Join(errors.New("not a list"), err)
+	}
+	for d.PeekKind() != ']' {
+		element, err := d.ReadValue()
+		if err == nil {
+			err = f(element)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decoder reads JSON without copying it. It accepts what encoding/json accepts.
+type decoder struct {
+	*jsontext.Decoder
+	buffer bytes.Buffer
+}
+
+var decoders = sync.Pool{New: func() any { return &decoder{Decoder: new(jsontext.Decoder)} }}
+
+func borrowDecoder(raw []byte) *decoder {
+	d := decoders.Get().(*decoder)
+	d.reset(raw)
+	return d
+}
+
+// giveBack ends the use of the decoder, which then refers to no bytes.
+func (d *decoder) giveBack() {
+	d.reset(nil)
+	decoders.Put(d)
+}
+
+func (d *decoder) reset(raw []byte) {
+	d.buffer = *bytes.NewBuffer(raw)
+	d.Reset(&d.buffer, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
+
+// end checks that nothing but space follows.
+func (d *decoder) end() error {
+	switch _, err := d.ReadToken(); err {
+	case io.EOF:
+		return nil
+	case nil:
+		return errors.New("data behind the object")
+	default:
+		return err
+	}
+}
+
+// unquote returns the text of a JSON string that was read before. Surrogates without the other half become U+FFFD.
+func unquote(quoted []byte) []byte {
+	text := make([]byte, 0, len(quoted))           // pages that are not written take no memory
+	text, _ = jsontext.AppendUnquote(text, quoted) // an error is of such a surrogate
+	if cap(text) > 2*len(text) && cap(text) > partBytes {
+		text = bytes.Clone(text) // of a text that is mostly escapes
+	}
+	return text
+}
+
+// validJSON is json.Valid for JSON with NaN, Infinity and -Infinity.
+func validJSON(raw []byte) bool {
+	if json.Valid(raw) {
+		return true
+	}
+	finite := bytes.Clone(raw)
+	return replaceInfinities(finite) && json.Valid(finite)
+}
+
+// replaceInfinities writes an empty object in place of each NaN, Infinity and -Infinity, and reports whether there is
+// one.
+func replaceInfinities(raw []byte) (some bool) {
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case '-', 'I', 'N':
+			for _, name := range []string{"NaN", "Infinity", "-Infinity"} {
+				if bytes.HasPrefix(raw[i:], []byte(name)) {
+					copy(raw[i:], "{}        "[:len(name)])
+					some = true
+					i += len(name) - 1
+					break
+				}
+			}
+		}
+	}
+	return some
+}
