@@ -246,9 +246,11 @@ bench-endtoend: ## JetStream to pyarrow, text and tokens, memory, and tokenizing
 	bin/endtoend -documents 400000 -python $$venv; \
 	$$venv python/bench/tokenize_only.py
 
+TABLES ?=
+
 .PHONY: bench-papers
-bench-papers: ## the tables of docs/results/papers.md, about three minutes
-	@$(GO) run ./internal/bench/papers
+bench-papers: ## rewrite the tables of docs/results/papers.md, those of splice from its last record, three minutes; TABLES="seamless robust" for some
+	@$(GO) run ./internal/bench/papers -write $(TABLES)
 
 .PHONY: bench-guarantees
 bench-guarantees: ## checkpoints, recovery, the plan log, ranks in lock step, buckets, attention cost by rank
@@ -328,14 +330,14 @@ bench-pull: ## a corpus goes from an object server through a small stream into s
 SPLICE_FOLDERS ?= $(shell $(GO) env GOROOT)/src $(shell $(GO) env GOMODCACHE) $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])') /usr/share/doc /usr/include
 
 .PHONY: bench-splice
-bench-splice: ## related documents in one row: how related, how bursty, how fast; against bm25s and faiss
+bench-splice: ## related documents in one row, against bm25s and faiss, into docs/results/splice*.json and the page of the papers; a quarter of an hour
 	@$(GO) build -o bin/splice ./internal/bench/splice && \
-	for pool in 4096 16384; do bin/splice -pool $$pool $(SPLICE_FOLDERS) || exit 1; done; \
-	bin/splice -pool 65536 -bytes 160000000 -only splice $(SPLICE_FOLDERS) || exit 1; \
+	bin/splice -pool 4096,16384 -record docs/results/splice.json -figure docs/img/splice.svg -hand bin/splice-pools $(SPLICE_FOLDERS) && \
 	venv=$$($(PYTHON) python/venv python/requirements-splice.txt) && \
-	for pool in 4096 16384; do \
-		bin/splice -pool $$pool -hand bin/splice-$$pool $(SPLICE_FOLDERS) && PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" python/bench/splice/queries.py bin/splice-$$pool; \
-	done
+	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" python/bench/splice/queries.py --record docs/results/splice-queries.json \
+		bin/splice-pools/4096 bin/splice-pools/16384 && \
+	rm -r bin/splice-pools && \
+	$(MAKE) bench-papers TABLES="splice-corpus splice-4096 splice-16384 splice-speed splice-queries summary"
 
 # Minimizing is kept short: it counts against FUZZTIME, and an input that only reaches new code is not worth more.
 .PHONY: fuzz

@@ -58,9 +58,10 @@ var arrows = map[string][]string{
 	"internal/publishing":        {"internal/corpus", "stream", "stream/publish", "stream/planlog"},
 
 	"internal/bench/flightserve": {"arrowout", "loader"},
-	"internal/bench/papers":      {"internal/lengths", "internal/simulation", "packonline", "shuffle"},
+	"internal/bench/record":      {"internal/relatedness"},
+	"internal/bench/papers":      {"internal/bench/record", "internal/lengths", "internal/simulation", "packonline", "shuffle"},
 	"internal/bench/size":        {},
-	"internal/bench/splice":      {"internal/relatedness", "packonline", "tokenizer"},
+	"internal/bench/splice":      {"internal/bench/record", "internal/relatedness", "packonline", "tokenizer"},
 	"internal/bench/peers":       {"internal/lengths", "packonline"},
 	"internal/bench/cores":       {"internal/daemon", "internal/config", "internal/corpus", "internal/lengths", "internal/reader", "stream", "stream/publish", "tokenizer"},
 	"internal/bench/endtoend":    {"internal/daemon", "internal/config", "internal/corpus", "stream", "stream/publish", "tokenizer"},

@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/simulation"
 )
 
-// papersCommands returns the commands of docs/results/papers.md line by line, with variables filled in and without comments.
+// papersCommands returns the loaderd commands of docs/results/papers.md, without comments.
 func papersCommands(t *testing.T) (page string, commands []string) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "..", "docs", "results", "papers.md"))
@@ -22,15 +22,9 @@ func papersCommands(t *testing.T) (page string, commands []string) {
 		t.Fatal(err)
 	}
 	page = string(b)
-	variables := map[string]string{}
-	for _, line := range regexp.MustCompile(`(?m)^    (loaderd .*|[A-Z]+=.*)$`).FindAllStringSubmatch(page, -1) {
+	for _, line := range regexp.MustCompile(`(?m)^    (loaderd .*)$`).FindAllStringSubmatch(page, -1) {
 		command, _, _ := strings.Cut(line[1], "  #")
-		command = strings.TrimSpace(os.Expand(command, func(name string) string { return variables[name] }))
-		if name, value, set := strings.Cut(command, "="); set && !strings.HasPrefix(command, "loaderd ") {
-			variables[name] = value
-			continue
-		}
-		commands = append(commands, command)
+		commands = append(commands, strings.TrimSpace(command))
 	}
 	return page, commands
 }
@@ -43,7 +37,6 @@ func TestPapersPage_CommandsParse(t *testing.T) {
 	}
 	for _, command := range commands {
 		for _, part := range strings.Split(command, "|") {
-			part, _, _ = strings.Cut(part, ">")
 			cmd, rest, err := newRootCmd().Find(strings.Fields(part)[1:])
 			if err == nil {
 				err = cmd.ParseFlags(rest)
@@ -55,58 +48,70 @@ func TestPapersPage_CommandsParse(t *testing.T) {
 	}
 }
 
-// The commands below the tables of bucket print the figures that stand in them.
+// Commands below tables print the figures of the rows that they are about.
 func TestPapersPage_CommandsGiveTheFigures(t *testing.T) {
 	page, commands := papersCommands(t)
-	t.Chdir(t.TempDir())
-	execute := func(command string) *bytes.Buffer {
+	execute := func(command string, in []byte) *bytes.Buffer {
 		t.Helper()
 		var out bytes.Buffer
 		root := newRootCmd()
 		root.SetArgs(strings.Fields(command)[1:])
+		root.SetIn(bytes.NewReader(in))
 		root.SetOut(&out)
 		if err := root.ExecuteContext(t.Context()); err != nil {
 			t.Fatalf("%s: %v", command, err)
 		}
 		return &out
 	}
-	const generate, file = "loaderd gen-lengths --dist fineweb-edu -n 1000000", "lengths"
-	if !slices.Contains(commands, generate+" > "+file) {
-		t.Fatalf("the page has no command %s", generate)
+	quality := func(r *simulation.Result) []float64 {
+		return []float64{100 * r.PaddingRatio, 100 * r.TruncationRatio, r.ConcatenationRatio}
 	}
-	if err := os.WriteFile(file, execute(generate).Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	const (
+		million = "loaderd gen-lengths --dist fineweb-edu -n 1000000"
+		buckets = "--buckets 1024,2048,4096,8192,16384"
+	)
+	drawn := map[string][]byte{}
 	for _, x := range []struct {
-		command, row string
-		cells        [3]int // of padding, truncation and concatenation
+		lengths, simulate string // the command
+		row               string // what a row of the table begins with
+		cells             []int  // of its figures
+		figures           func(r *simulation.Result) []float64
 	}{
-		{"simulate --method bucketllm --buckets 1024,2048,4096,8192,16384 --pool 100000 --padding-threshold 0.025 --max-age 0 lengths", "BucketLLM, S", [3]int{2, 4, 6}},
-		{"simulate --method bucket --buckets 1024,2048,4096,8192,16384 --pool 4096 --max-age 8192 lengths", "bucket (ours", [3]int{2, 4, 6}},
-		{"simulate --method bucket --buckets 1024,2048,4096,8192,16384 --pool 256 --max-age 1024 lengths", "256, 1024 ", [3]int{1, 2, 3}},
+		{million, "--method bucketllm " + buckets + " --pool 100000 --max-age 0 --padding-threshold 0.025",
+			"BucketLLM, S = 100000", []int{2, 4, 6}, quality},
+		{million, "--method bucket " + buckets + " --pool 4096 --max-age 8192", "bucket (ours", []int{2, 4, 6}, quality},
+		{million, "--method bucket " + buckets + " --pool 256 --max-age 1024", "256, 1024 ", []int{1, 2, 3}, quality},
+		{million, "--method bucket --length 2048 --pool 4096 --max-age 16384", "2048 | 1976", []int{1, 3},
+			func(r *simulation.Result) []float64 {
+				return []float64{float64(r.PaddingTokens), 100 * r.PaddingRatio}
+			}},
+		{"loaderd gen-lengths --dist pubmed", "--method seamless --length 2048 --pool 0", "pubmed, dropped |", []int{3},
+			func(r *simulation.Result) []float64 { return []float64{float64(r.DroppedTokens)} }},
+		{"loaderd gen-lengths --dist wikitext", "--method pad --length 64", "64, 256", []int{4},
+			func(r *simulation.Result) []float64 { return []float64{float64(2 * (r.Sequences / 256))} }},
+		{"loaderd gen-lengths --dist constant", "--method bucket " + buckets + " --pool 4096 --max-age 16384",
+			"constant, 1024 to 16384 | bucket ", []int{2, 3, 5}, quality},
 	} {
-		written := false
-		for _, command := range commands {
-			if command != "loaderd "+x.command {
-				continue
-			}
-			written = true
-			var r simulation.Result
-			if err := json.Unmarshal(execute(command).Bytes(), &r); err != nil {
-				t.Fatal(err)
-			}
-			line := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(x.row) + `.*`).FindString(page)
-			cells := strings.Split(strings.Trim(line, "| "), " | ")
-			for i, have := range []float64{100 * r.PaddingRatio, 100 * r.TruncationRatio, r.ConcatenationRatio} {
-				want := strings.TrimSuffix(cells[x.cells[i]], " %")
-				_, digits, _ := strings.Cut(want, ".")
-				if have := fmt.Sprintf("%.*f", len(digits), have); have != want {
-					t.Errorf("%s: %s, the page has %s in: %s", command, have, want, line)
-				}
-			}
+		command := x.lengths + " | loaderd simulate " + x.simulate
+		if !slices.Contains(commands, command) {
+			t.Errorf("the page has no command %s", command)
+			continue
 		}
-		if !written {
-			t.Errorf("the page has no command loaderd %s", x.command)
+		if drawn[x.lengths] == nil {
+			drawn[x.lengths] = execute(x.lengths, nil).Bytes()
+		}
+		var r simulation.Result
+		if err := json.Unmarshal(execute("loaderd simulate "+x.simulate, drawn[x.lengths]).Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		line := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(x.row) + `.*`).FindString(page)
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		for i, have := range x.figures(&r) {
+			want := strings.TrimSuffix(cells[x.cells[i]], " %")
+			_, digits, _ := strings.Cut(want, ".")
+			if have := fmt.Sprintf("%.*f", len(digits), have); have != want {
+				t.Errorf("%s: %s, the page has %s in: %s", command, have, want, line)
+			}
 		}
 	}
 }

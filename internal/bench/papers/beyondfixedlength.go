@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"loaderd/internal/lengths"
@@ -13,15 +14,26 @@ import (
 )
 
 var beyondFixedLength = []table{
-	{"beyond-1", "Beyond Fixed Length, Table 1: padding, truncation, concatenation; 1M documents", func(out io.Writer) error {
-		return printBeyond(out, 1_000_000)
-	}},
-	{"beyond-1-5m", "Beyond Fixed Length, Table 1, with 5M documents", func(out io.Writer) error {
-		return printBeyond(out, 5_000_000)
-	}},
-	{"beyond-fixed", "Beyond Fixed Length, Table 1: what is counted at fixed lengths", printFixed},
-	{"beyond-surface", "Beyond Fixed Length, bucketllm over pool sizes and padding thresholds; 1M documents", printSurface},
+	{name: "beyond-1", title: "Beyond Fixed Length, Table 1: padding, truncation, concatenation; 1M documents",
+		print: func(_ *page, out io.Writer) error { return printBeyond(out, million, beyondRows()) },
+		rows: []string{
+			fmt.Sprintf(beyondCommand, million, "bucketllm", 100_000, 0) + " --padding-threshold 0.025",
+			fmt.Sprintf(beyondCommand, million, "bucket", 4096, 8192),
+		}},
+	{name: "beyond-1-5m", title: "Beyond Fixed Length, Table 1, methods with a pool; 5M documents",
+		print: func(_ *page, out io.Writer) error { return printBeyond(out, 5*million, withPool(beyondRows())) },
+		rows:  []string{fmt.Sprintf(beyondCommand, 5*million, "bucket", 4096, 8192)}},
+	{name: "beyond-fixed", title: "Beyond Fixed Length, Table 1: what is counted at fixed lengths", print: printFixed},
+	{name: "beyond-surface", title: "Beyond Fixed Length, bucketllm over pool sizes and padding thresholds; 1M documents", print: printSurface,
+		rows: []string{fmt.Sprintf(beyondCommand, million, "bucketllm-v0", 30_000, 0) + " --padding-threshold 0.08"}},
 }
+
+// beyondCommand packs drawn lengths as the tables do.
+const beyondCommand = "loaderd gen-lengths --dist fineweb-edu -n %d | " +
+	"loaderd simulate --method %s --buckets 1024,2048,4096,8192,16384 --pool %d --max-age %d"
+
+// beyondThreshold is the padding threshold of the point of the surface that is nearest to the paper's BucketLLM.
+const beyondThreshold = 0.025
 
 var beyondBuckets = []int{1024, 2048, 4096, 8192, 16384}
 
@@ -92,8 +104,10 @@ func beyondRows() []beyondRow {
 		beyondRow{name: "decompose, 1024 to 16384", method: "decompose", buckets: beyondBuckets, none: true},
 		beyondRow{name: "naive bucketing (section 4)", method: "naive", buckets: beyondBuckets, none: true},
 		beyondRow{name: "BucketLLM-v0", method: "bucketllm-v0", buckets: beyondBuckets, pool: 30_000, grows: true, threshold: 0.08, published: publishedV0},
-		beyondRow{name: "BucketLLM", method: "bucketllm", buckets: beyondBuckets, pool: 100_000, grows: true, threshold: 0.025, published: publishedFinal},
-		beyondRow{name: "BucketLLM with a bound on ages", method: "bucketllm", buckets: beyondBuckets, pool: 4096, maxAge: 8192, threshold: 0.025, none: true},
+		beyondRow{name: "BucketLLM", method: "bucketllm", buckets: beyondBuckets, pool: 100_000, grows: true, threshold: beyondThreshold,
+			published: publishedFinal},
+		beyondRow{name: "BucketLLM with a bound on ages", method: "bucketllm", buckets: beyondBuckets, pool: 4096, maxAge: 8192,
+			threshold: beyondThreshold, none: true},
 		beyondRow{name: "bucket (ours, the default)", method: "bucket", buckets: beyondBuckets, pool: 4096, maxAge: 8192, none: true},
 	)
 }
@@ -111,6 +125,15 @@ func (x beyondRow) title(pool int) string {
 		name += fmt.Sprintf(", max age %d", x.maxAge)
 	}
 	return name
+}
+
+func (x beyondRow) config(pool int) packonline.Config {
+	return beyondConfig(x.method, x.buckets, pool, x.maxAge, x.threshold)
+}
+
+// withPool returns the methods in which documents wait.
+func withPool(rows []beyondRow) []beyondRow {
+	return slices.DeleteFunc(rows, func(x beyondRow) bool { return x.pool == 0 })
 }
 
 var (
@@ -138,16 +161,17 @@ func qualityOf(r *simulation.Result) quality {
 	return quality{100 * r.PaddingRatio, 100 * r.TruncationRatio, r.ConcatenationRatio}
 }
 
-func printBeyond(out io.Writer, documents int) error {
+func printBeyond(out io.Writer, documents int, rows []beyondRow) error {
 	in := fineweb(documents)
 	var m markdown
-	m.row("method", "r_pad, published", "ours", "r_tru, published", "ours", "r_cat, published", "ours", "oldest document", "documents/s")
-	for _, x := range beyondRows() {
+	m.row("method", "r_pad, published", "r_pad, ours", "r_tru, published", "r_tru, ours", "r_cat, published", "r_cat, ours",
+		"oldest document")
+	for _, x := range rows {
 		pool := x.pool
 		if x.grows {
-			pool *= documents / 1_000_000
+			pool *= documents / million
 		}
-		r, err := beyond(x.method, x.buckets, pool, x.maxAge, x.threshold, in)
+		r, err := simulation.Run(context.Background(), x.config(pool), in, nil)
 		if err != nil {
 			return err
 		}
@@ -156,11 +180,7 @@ func printBeyond(out io.Writer, documents int) error {
 			published = []string{"", "", ""}
 		}
 		ours := qualityOf(r).cells()
-		speed, err := speedOf(beyondConfig(x.method, x.buckets, pool, x.maxAge, x.threshold), in)
-		if err != nil {
-			return err
-		}
-		m.row(x.title(pool), published[0], ours[0], published[1], ours[1], published[2], ours[2], fmt.Sprint(r.AgeMax), speed)
+		m.row(x.title(pool), published[0], ours[0], published[1], ours[1], published[2], ours[2], fmt.Sprint(r.AgeMax))
 	}
 	return m.print(out)
 }
@@ -169,10 +189,11 @@ func printBeyond(out io.Writer, documents int) error {
 const shard = 10_000
 
 // printFixed compares what could be meant by truncation at a fixed length, and by padding.
-func printFixed(out io.Writer) error {
-	in := fineweb(1_000_000)
+func printFixed(_ *page, out io.Writer) error {
+	in := fineweb(million)
 	var m markdown
-	m.row("row length", "r_tru, published", "documents split", "documents longer than a row", "r_pad, published", "one flush", fmt.Sprintf("a flush every %d documents", shard))
+	m.row("row length", "r_tru, published", "documents split", "documents longer than a row", "r_pad, published", "r_pad, one flush",
+		fmt.Sprintf("r_pad, a flush every %d documents", shard))
 	for i, l := range beyondBuckets {
 		long := 0
 		for _, n := range in {
@@ -206,13 +227,13 @@ func printFixed(out io.Writer) error {
 }
 
 var (
-	surfacePools      = []int{100, 300, 1000, 3000, 10_000, 30_000, 100_000}
-	surfaceThresholds = []float64{0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.025, 0.03, 0.05, 0.07, 0.08, 0.1}
+	surfacePools      = []int{10_000, 30_000, 100_000}
+	surfaceThresholds = []float64{0, 0.01, 0.025, 0.08, 0.1}
 )
 
 // printSurface prints r_pad / r_tru / r_cat for each pool size and padding threshold, and the points nearest to the paper's figures.
-func printSurface(out io.Writer) error {
-	in := fineweb(1_000_000)
+func printSurface(_ *page, out io.Writer) error {
+	in := fineweb(million)
 	for _, x := range []struct {
 		method    string
 		published quality
@@ -223,7 +244,7 @@ func printSurface(out io.Writer) error {
 			head = append(head, fmt.Sprint(pool))
 		}
 		m.row(head...)
-		nearest, least := "", math.Inf(1)
+		nearest, least, most := "", math.Inf(1), 0.0
 		for _, threshold := range surfaceThresholds {
 			cells := []string{fmt.Sprint(threshold)}
 			for _, pool := range surfacePools {
@@ -232,6 +253,7 @@ func printSurface(out io.Writer) error {
 					return err
 				}
 				q := qualityOf(r)
+				most = max(most, q[2])
 				cells = append(cells, q.String())
 				if f := q.factor(x.published); f < least {
 					least = f
@@ -244,7 +266,7 @@ func printSurface(out io.Writer) error {
 		if err := m.print(out); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "\nPublished: %v. Nearest point: %s.\n\n", x.published, nearest)
+		fmt.Fprintf(out, "\nPublished: %v. Nearest point: %s. Greatest r_cat: %.2f.\n\n", x.published, nearest, most)
 	}
 	return nil
 }

@@ -11,8 +11,18 @@ import (
 )
 
 var bucketMethod = []table{
-	{"bucket-single", "bucket, one row length: padding beside bfd and ffd; 1M documents, pool 4096, max age 16384", printSingle},
-	{"beyond-bucket", "bucket, rows of 1024 to 16384: what pool and max age do, and the least that can be; 1M documents", printBounds},
+	{name: "bucket-single", title: "bucket, one row length: padding beside bfd; 1M documents, pool 4096, max age 16384", print: printSingle,
+		rows: []string{
+			"loaderd gen-lengths --dist fineweb-edu -n 1000000 | " +
+				"loaderd simulate --method bucket --length 2048 --pool 4096 --max-age 16384",
+		}},
+	{name: "beyond-bucket", title: "bucket, rows of 1024 to 16384: pool and max age, and the least that can be; 1M documents",
+		print: printBounds, rows: []string{fmt.Sprintf(beyondCommand, million, "bucket", 256, 1024)}},
+}
+
+// bucketBounds are the bounds of the pool and of ages that the tables of bucket with several row lengths have.
+var bucketBounds = []struct{ pool, maxAge int }{
+	{256, 1024}, {1024, 2048}, {1024, 4096}, {4096, 8192}, {4096, 16384}, {16384, 32768}, {65536, 131072},
 }
 
 // The defaults of packing.pool, packing.hold and packing.max_age, and over how many lists of documents a mean or a most is taken.
@@ -23,11 +33,11 @@ const (
 	draws       = 10
 )
 
-// printSingle compares one row length at a time with fits in descending order, online and offline.
-func printSingle(out io.Writer) error {
+// printSingle compares one row length at a time with best fit in descending order, online and offline.
+func printSingle(_ *page, out io.Writer) error {
 	var m markdown
 	m.row("row length", "bucket, tokens of padding", "could not be less than", "bucket", fmt.Sprintf("bucket, most of %d draws", draws),
-		"bfd", "ffd", "bfd offline", "oldest document", "documents/s")
+		"bfd", "bfd offline", "oldest document")
 	drawn := make([][]int32, draws)
 	d, _ := lengths.Named("fineweb-edu")
 	for i := range drawn {
@@ -48,18 +58,14 @@ func printSingle(out io.Writer) error {
 		}
 		cells := []string{fmt.Sprint(row), fmt.Sprint(first.PaddingTokens), fmt.Sprint(leastPadding(first.Tokens, row)),
 			percent(100 * first.PaddingRatio), percent(100 * most)}
-		for _, c := range []packonline.Config{packing("bfd", row, defaultPool, defaultAge), packing("ffd", row, defaultPool, defaultAge), packing("bfd", row, 0, 0)} {
+		for _, c := range []packonline.Config{packing("bfd", row, defaultPool, defaultAge), packing("bfd", row, 0, 0)} {
 			r, err := simulation.Run(context.Background(), c, drawn[0], nil)
 			if err != nil {
 				return err
 			}
 			cells = append(cells, percent(100*r.PaddingRatio))
 		}
-		speed, err := speedOf(packing("bucket", row, defaultPool, defaultAge), drawn[0])
-		if err != nil {
-			return err
-		}
-		m.row(append(cells, fmt.Sprint(first.AgeMax), speed)...)
+		m.row(append(cells, fmt.Sprint(first.AgeMax))...)
 	}
 	return m.print(out)
 }
@@ -67,28 +73,18 @@ func printSingle(out io.Writer) error {
 // leastPadding is what the last row lacks when all others are full.
 func leastPadding(tokens int64, row int) int64 { return (int64(row) - tokens%int64(row)) % int64(row) }
 
-// speedOf is documents/s of one core, in millions.
-func speedOf(c packonline.Config, in []int32) (string, error) {
-	s, err := packSeconds(c, in, 3)
-	return fmt.Sprintf("%.1fM", float64(len(in))/s/1e6), err
-}
-
 // printBounds sweeps the bounds of bucket.
-func printBounds(out io.Writer) error {
+func printBounds(_ *page, out io.Writer) error {
 	in := fineweb(million)
 	var m markdown
-	m.row("pool, max age", "r_pad", "r_tru", "r_cat", "oldest document", "median", "most waiting", "documents/s")
-	for _, x := range []struct{ pool, maxAge int }{{256, 1024}, {1024, 2048}, {1024, 4096}, {4096, 8192}, {4096, 16384}, {16384, 32768}, {65536, 131072}} {
+	m.row("pool, max age", "r_pad", "r_tru", "r_cat", "oldest document", "median", "most waiting")
+	for _, x := range bucketBounds {
 		r, err := beyond("bucket", beyondBuckets, x.pool, x.maxAge, 0, in)
 		if err != nil {
 			return err
 		}
-		speed, err := speedOf(beyondConfig("bucket", beyondBuckets, x.pool, x.maxAge, 0), in)
-		if err != nil {
-			return err
-		}
 		m.row(fmt.Sprintf("%d, %d", x.pool, x.maxAge), percent(100*r.PaddingRatio), fmt.Sprintf("%.4f %%", 100*r.TruncationRatio),
-			fmt.Sprintf("%.3f", r.ConcatenationRatio), fmt.Sprint(r.AgeMax), fmt.Sprint(r.AgeMedian), fmt.Sprint(r.PoolMax), speed)
+			fmt.Sprintf("%.3f", r.ConcatenationRatio), fmt.Sprint(r.AgeMax), fmt.Sprint(r.AgeMedian), fmt.Sprint(r.PoolMax))
 	}
 	var tokens int64
 	for _, n := range in {
@@ -97,7 +93,7 @@ func printBounds(out io.Writer) error {
 	shortest, longest := beyondBuckets[0], beyondBuckets[len(beyondBuckets)-1]
 	padding := leastPadding(tokens, shortest)
 	m.row("least that can be", percent(100*float64(padding)/float64(tokens+padding)), fmt.Sprintf("%.4f %%", 100*longer(in, longest)),
-		fmt.Sprintf("%.3f", float64(len(in))/float64(mostRows(in, shortest, longest))), "", "", "", "")
+		fmt.Sprintf("%.3f", float64(len(in))/float64(mostRows(in, shortest, longest))), "", "", "")
 	return m.print(out)
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime/debug"
 
+	"loaderd/internal/bench/record"
 	"loaderd/internal/lengths"
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
@@ -13,8 +14,13 @@ import (
 
 // Fewer Truncations packs Refined Web, for whose lengths web stands in, and the Stack, for which code does.
 var fewerTruncations = []table{
-	{"fewer-1", "Fewer Truncations, Table 1: seconds to pack, rows of 2,048", printSpeed},
-	{"fewer-2", "Fewer Truncations, Table 2: sequences beyond those of concatenation, in %", printCompactness},
+	{name: "fewer-1", title: "Fewer Truncations, Table 1: seconds to pack, rows of 2,048", timed: true, print: printSeconds, rows: []string{
+		"loaderd gen-lengths --dist web -n 1000000 | loaderd simulate --method ffd --length 2048 --pool 0    # seconds; or bfd",
+	}},
+	{name: "fewer-2", title: "Fewer Truncations, Table 2: sequences beyond those of concatenation, in %", print: printCompactness, rows: []string{
+		"loaderd gen-lengths --dist web -n 10000000 | loaderd simulate --method bfd --length 2048 --pool 4096 --max-age 16384" +
+			"    # 100 * (sequences / ceil(tokens / 2048) - 1)",
+	}},
 }
 
 const million = 1_000_000
@@ -23,39 +29,29 @@ const million = 1_000_000
 var published1 = []struct {
 	documents int
 	ffd, bfd  float64
-}{{million, 17, 10}, {10 * million, 205, 106}, {100 * million, 2311, 1066}, {1000 * million, 26354, 10816}}
+}{{million, 17, 10}, {10 * million, 205, 106}, {100 * million, 2311, 1066}}
 
-// printSpeed measures up to 10 or 100 million documents; what is beyond is the last measurement times the documents.
-func printSpeed(out io.Writer) error {
-	most := 10 * million
+// printSeconds measures up to 10 or, where it is asked for, 100 million documents.
+func printSeconds(_ *page, out io.Writer) error {
+	machine := record.ThisMachine()
+	measured := published1[:2]
 	if *large {
-		most *= 10
+		measured = published1
 		debug.SetMemoryLimit(13 << 29) // 6.5 GiB: what is garbage leaves before more is asked for
 	}
 	var m markdown
 	m.row("documents", "ffd, published", "ffd, ours", "times faster", "bfd, published", "bfd, ours", "times faster")
 	d, _ := lengths.Named("web")
-	var ffd, bfd float64
-	for _, p := range published1 {
-		name := fmt.Sprintf("%dM", p.documents/million)
-		if p.documents <= most {
-			var err error
-			in := d.Draw(p.documents, 1)
-			times := max(1, min(5, 20*million/p.documents))
-			if ffd, err = packSeconds(offline("ffd", 2048, p.documents), in, times); err != nil {
-				return err
-			}
-			if bfd, err = packSeconds(offline("bfd", 2048, p.documents), in, times); err != nil {
-				return err
-			}
-		} else {
-			ffd, bfd = ffd*float64(p.documents)/float64(most), bfd*float64(p.documents)/float64(most)
-			most = p.documents
-			name += ", extrapolated"
+	for _, p := range measured {
+		repeats := max(1, min(5, 20*million/p.documents))
+		s, err := packSeconds(d.Draw(p.documents, 1), repeats, offline("ffd", 2048, p.documents), offline("bfd", 2048, p.documents))
+		if err != nil {
+			return err
 		}
-		m.row(name, seconds(p.ffd), seconds(ffd), factor(p.ffd/ffd), seconds(p.bfd), seconds(bfd), factor(p.bfd/bfd))
+		m.row(fmt.Sprintf("%dM", p.documents/million), seconds(p.ffd), seconds(s[0]), times(p.ffd/s[0]),
+			seconds(p.bfd), seconds(s[1]), times(p.bfd/s[1]))
 	}
-	return m.print(out)
+	return printTimed(m, machine, out)
 }
 
 func seconds(s float64) string {
@@ -64,8 +60,6 @@ func seconds(s float64) string {
 	}
 	return fmt.Sprintf("%.0f", s)
 }
-
-func factor(x float64) string { return fmt.Sprintf("%.0f", x) }
 
 // packing is the configuration of one row length with atoms of a row, as loaderd simulate has it: with the default hold unless the pool,
 // which is then 0, holds everything.
@@ -85,10 +79,11 @@ func offline(method string, row, documents int) packonline.Config {
 }
 
 // printCompactness compares rows with those of concatenation, offline and over pools.
-func printCompactness(out io.Writer) error {
+func printCompactness(_ *page, out io.Writer) error {
 	var m markdown
 	m.row("lengths, row, documents", "published", "bfd offline", "ffd offline",
-		"bfd, pool 1k", "pool 4k", "pool 16k", "pool 64k", "pool 1k, age 4k", "pool 4k, age 16k", "pool 16k, age 64k", "pool 64k, age 256k", "bucket, pool 4k, age 16k")
+		"bfd, pool 1k", "bfd, pool 4k", "bfd, pool 16k", "bfd, pool 1k, age 4k", "bfd, pool 4k, age 16k", "bfd, pool 16k, age 64k",
+		"bucket, pool 4k, age 16k")
 	for _, x := range []struct {
 		name, published string
 		row             int
@@ -115,7 +110,7 @@ func printCompactness(out io.Writer) error {
 func compactness(row int) []packonline.Config {
 	out := []packonline.Config{packing("bfd", row, 0, 0), packing("ffd", row, 0, 0)}
 	for _, ages := range []int{0, 4} {
-		for pool := 1 << 10; pool <= 1<<16; pool *= 4 {
+		for pool := 1 << 10; pool <= 1<<14; pool *= 4 {
 			out = append(out, packing("bfd", row, pool, ages*pool))
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -10,8 +9,6 @@ import (
 
 	"loaderd/shuffle"
 )
-
-var mixingFigure = flag.String("mixing-figure", "", "draw the figure of table optimizing-mixing into this SVG `file`")
 
 // windows are the sizes of the shuffle window, in atoms. 0 keeps the order, everything is the global shuffle of the paper.
 var windows = []int{0, 16, 64, 256, 1024, 4096, 16384, 65536, everything}
@@ -24,7 +21,7 @@ const (
 
 // printMixing shuffles the run of concat by atoms, through windows and as a whole. All figures of atoms of a row come first, then one
 // figure of all atoms.
-func printMixing(out io.Writer) error {
+func printMixing(p *page, out io.Writer) error {
 	in := paragraphs()
 	var row, sharing markdown
 	row.row("window in atoms of a row", "displacement, mean", "displacement, most", "former neighbours apart, mean",
@@ -50,9 +47,9 @@ func printMixing(out io.Writer) error {
 		}
 		sharing.row(cells...)
 	}
-	if *mixingFigure != "" {
-		if err := drawMixing(all, *mixingFigure); err != nil {
-			return fmt.Errorf("draw %s: %w", *mixingFigure, err)
+	if p.draws {
+		if err := drawMixing(all, p.beside("img", "mixing.svg")); err != nil {
+			return fmt.Errorf("draw figure: %w", err)
 		}
 	}
 	if err := row.print(out); err != nil {

@@ -11,9 +11,16 @@ import (
 
 // Optimizing Packing and Shuffling trains on the paragraphs of WikiText-103, for whose lengths wikitext stands in.
 var optimizing = []table{
-	{"optimizing-3", "Optimizing Packing and Shuffling, Table 3: steps of two epochs", printSteps},
-	{"optimizing-atoms", "Optimizing Packing and Shuffling, A.10: steps of two epochs by atom size, in rows", printAtoms},
-	{"optimizing-mixing", "Optimizing Packing and Shuffling: how well a window mixes atoms, against a global shuffle (all); shares of the whole", printMixing},
+	{name: "optimizing-3", title: "Optimizing Packing and Shuffling, Table 3: steps of two epochs", print: printSteps, rows: []string{
+		"loaderd gen-lengths --dist wikitext | loaderd simulate --method pad --length 64    # steps: 2 * floor(sequences / 256)",
+	}},
+	{name: "optimizing-atoms", title: "Optimizing Packing and Shuffling, A.10: steps of two epochs by atom size, in rows", print: printAtoms,
+		rows: []string{
+			"loaderd gen-lengths --dist wikitext | loaderd simulate --method pad --length 64 --atom 0.25" +
+				"    # steps: 2 * floor(sequences / 256)",
+		}},
+	{name: "optimizing-mixing", title: "Optimizing Packing and Shuffling: how well a window mixes atoms, against a global shuffle (all)",
+		print: printMixing},
 }
 
 const epochs = 2
@@ -37,7 +44,7 @@ func steps(method string, row, batch int, atom float64, in []int32) (int, error)
 	return epochs * (int(r.Sequences) / batch), nil
 }
 
-func printSteps(out io.Writer) error {
+func printSteps(_ *page, out io.Writer) error {
 	in := paragraphs()
 	var m markdown
 	m.row("row, rows a step", "concat, published", "concat, ours", "pad, published", "pad, ours", "pad / concat, published", "pad / concat, ours")
@@ -61,7 +68,7 @@ func quotient(a, b int) string { return fmt.Sprintf("%.3f", float64(a)/float64(b
 // atomSizes are those of the paper, in rows.
 var atomSizes = []float64{0.25, 0.5, 1, 2, 4}
 
-func printAtoms(out io.Writer) error {
+func printAtoms(_ *page, out io.Writer) error {
 	in := paragraphs()
 	var m markdown
 	head := []string{"method, row, rows a step"}

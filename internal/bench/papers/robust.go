@@ -11,14 +11,23 @@ import (
 )
 
 var robustness = []table{
-	{"robust", "Robustness: heavy tails, very short documents, lengths that divide a row badly, drift; pool 4096, max age 16384", printRobust},
+	{name: "robust", title: "Robustness: heavy tails, very short documents, lengths that divide a row badly, drift; pool 4096, max age 16384",
+		print: printRobust, rows: []string{
+			"loaderd gen-lengths --dist constant | " +
+				"loaderd simulate --method bucket --buckets 1024,2048,4096,8192,16384 --pool 4096 --max-age 16384",
+		}},
 }
 
+// robustLengths are the distributions, and robustThreshold the padding threshold of bucketllm.
+var robustLengths = []string{"code", "short", "constant", "drift"}
+
+const robustThreshold = 0.02
+
 // printRobust packs lengths that are hard to pack, into rows of one length by all methods, of several by those that know them.
-func printRobust(out io.Writer) error {
+func printRobust(_ *page, out io.Writer) error {
 	var m markdown
-	m.row("lengths, rows", "method", "padding", "split", "split though they fit a row", "documents a row", "oldest document", "documents/s")
-	for _, name := range []string{"code", "short", "constant", "drift"} {
+	m.row("lengths, rows", "method", "padding", "split", "split though they fit a row", "documents a row", "oldest document")
+	for _, name := range robustLengths {
 		d, _ := lengths.Named(name)
 		in := d.Draw(million, 1)
 		for _, rows := range []struct {
@@ -32,17 +41,13 @@ func printRobust(out io.Writer) error {
 			least := longer(in, rows.buckets[len(rows.buckets)-1])
 			for _, method := range rows.methods {
 				c := packonline.Config{Method: method, Buckets: rows.buckets, Atom: 1, Pool: defaultPool, Hold: defaultHold, MaxAge: defaultAge,
-					PaddingThreshold: 0.02}
+					PaddingThreshold: robustThreshold}
 				r, err := simulation.Run(context.Background(), c, in, nil)
 				if err != nil {
 					return err
 				}
-				speed, err := speedOf(c, in)
-				if err != nil {
-					return err
-				}
 				m.row(name+", "+rows.name, method, percent(100*r.PaddingRatio), percent(100*r.TruncationRatio), percent(100*(r.TruncationRatio-least)),
-					fmt.Sprintf("%.2f", r.ConcatenationRatio), fmt.Sprint(r.AgeMax), speed)
+					fmt.Sprintf("%.2f", r.ConcatenationRatio), fmt.Sprint(r.AgeMax))
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
+	"loaderd/internal/bench/record"
 	"loaderd/internal/relatedness"
 )
 
@@ -27,7 +28,11 @@ var drawn = []struct {
 }
 
 // drawFigure draws, on white, how the exponents of single rows are distributed, and how often tokens come in a row.
-func drawFigure(figures map[string]relatedness.Figures, file string) error {
+func drawFigure(packings []record.Packing, file string) error {
+	figures := map[string]relatedness.Figures{}
+	for _, x := range packings {
+		figures[x.Variant] = x.Related
+	}
 	const width, height = 400, 260
 	whole := vgsvg.New(2*width, height)
 	for i, panel := range []func(map[string]relatedness.Figures) (*plot.Plot, error){exponents, counts} {

@@ -10,20 +10,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"loaderd/internal/bench/record"
 	"loaderd/internal/relatedness"
 	"loaderd/packonline/related"
 )
 
-// answered is how one retriever answered the questions of a pool.
-type answered struct {
-	Retriever string  `json:"retriever"`
-	Pool      int     `json:"pool"`
-	PerSecond float64 `json:"queries_per_second"`
-	SameFile  float64 `json:"same_file"` // share of the most related documents that are of the same file
-}
-
 // queries asks, for every document of a pool, for the one most related to it.
-func (c *corpus) queries(retriever string, pool int) answered {
+func (c *corpus) queries(retriever string, pool int) record.Answer {
 	x := related.New(*base(8192, pool).Related())
 	if retriever == "dense" {
 		config := base(8192, pool)
@@ -43,7 +36,7 @@ func (c *corpus) queries(retriever string, pool int) answered {
 		}
 	}
 	seconds := (processorTime() - start).Seconds()
-	return answered{retriever, pool, float64(pool) / seconds, float64(same) / float64(pool)}
+	return record.Answer{Retriever: retriever, PerSecond: float64(pool) / seconds, SameFile: float64(same) / float64(pool)}
 }
 
 // hand writes a pool to a folder for other programs: documents as JSON lines of ids and path, vectors as float32, and how we answered.
@@ -86,8 +79,8 @@ func (c *corpus) hand(folder string, pool int) error {
 	}); err != nil {
 		return err
 	}
-	return write("answered.json", func(w io.Writer) error {
-		return json.NewEncoder(w).Encode([]answered{c.queries("bm25", pool), c.queries("dense", pool)})
+	return record.Write(filepath.Join(folder, "answered.json"), map[string]any{
+		"pool": pool, "machine": record.ThisMachine(), "answers": []record.Answer{c.queries("bm25", pool), c.queries("dense", pool)},
 	})
 }
 

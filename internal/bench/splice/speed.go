@@ -12,18 +12,18 @@ type speed struct {
 }
 
 // speeds writes how fast the default method and splice pack the same documents, which take turns: the best of three.
-func speeds(w io.Writer, folders []string, most int64, length, pool int) error {
-	c, err := read(folders, most, 0, pool)
+func speeds(w io.Writer, folders []string, s settings) error {
+	c, err := read(folders, s)
 	if err != nil {
 		return err
 	}
 	if err := c.hint("bm25"); err != nil {
 		return err
 	}
-	measured := []speed{{Variant: "bucket (the default)"}, {Variant: "splice"}}
+	measured := []speed{{Variant: "bucket"}, {Variant: "splice"}}
 	for range 3 {
 		for i := range measured {
-			config := base(length, pool)
+			config := base(s.length, s.pools[0])
 			for _, v := range variants {
 				if v.name == measured[i].Variant {
 					v.change(&config)

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"loaderd/internal/bench/record"
 	"loaderd/internal/relatedness"
 	"loaderd/packonline"
 	"loaderd/packonline/related"
@@ -25,8 +26,8 @@ type variant struct {
 }
 
 var variants = []variant{
-	{"example packing (concat)", func(c *packonline.Config) { c.Method = "concat" }},
-	{"bucket (the default)", func(c *packonline.Config) { c.Method = "bucket" }},
+	{"concat (example packing)", func(c *packonline.Config) { c.Method = "concat" }},
+	{"bucket", func(c *packonline.Config) { c.Method = "bucket" }},
 	{"splice, trim (the paper's)", func(c *packonline.Config) { c.Splice.Fill = "trim" }},
 	{"splice", func(*packonline.Config) {}},
 	{"splice, path_bonus 50", func(c *packonline.Config) { c.Splice.PathBonus = 50 }},
@@ -114,8 +115,9 @@ func base(length, pool int) packonline.Config {
 		Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: dimension}}
 }
 
-func (c *corpus) table(w io.Writer, length, pool int, only string) (map[string]relatedness.Figures, error) {
-	figures := map[string]relatedness.Figures{}
+// table packs the corpus with every variant, or with one, and prints a line of each as it is done.
+func (c *corpus) table(w io.Writer, length, pool int, only string) (record.Pool, error) {
+	out := record.Pool{Pool: pool, MaxAge: base(length, pool).MaxAge}
 	fmt.Fprintf(w, "\nRows of %d tokens, pool of %d\n\n", length, pool)
 	fmt.Fprintln(w, "| | neighbour cosine | same folder | same file | near-duplicates | exponent, MLE | exponent, zeta | padding before / with the flush | documents cut | dropped | oldest | documents/s |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
@@ -127,16 +129,19 @@ func (c *corpus) table(w io.Writer, length, pool int, only string) (map[string]r
 		v.change(&config)
 		r, err := c.pack(config)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", v.name, err)
+			return record.Pool{}, fmt.Errorf("%s: %w", v.name, err)
 		}
-		f := relatedness.Measure(c.documents, r.rows[:r.emitted])
-		figures[v.name] = f
+		x := record.Packing{Variant: v.name, Related: relatedness.Measure(c.documents, r.rows[:r.emitted]),
+			PaddingBeforeFlush: share(r.before.Padding, r.before.Slots), Padding: share(r.after.Padding, r.after.Slots),
+			Truncated: share(r.after.Truncated, r.after.Documents), Dropped: share(r.after.Dropped, r.after.Tokens),
+			Oldest: r.oldest, PerSecond: r.documents}
+		out.Packings = append(out.Packings, x)
+		f := x.Related
 		fmt.Fprintf(w, "| %s | %.3f | %.1f %% | %.1f %% | %.1f %% | %.3f (%.3f) | %.3f (%.3f) | %.4f / %.4f %% | %.2f %% | %.2f %% | %d | %.1fk |\n", v.name,
 			f.NeighbourCosine, 100*f.SameFolder, 100*f.SameFile, 100*f.NearDuplicates, f.ZipfMLE.Mean, f.ZipfMLE.Std, f.ZipfZeta.Mean, f.ZipfZeta.Std,
-			share(r.before.Padding, r.before.Slots), share(r.after.Padding, r.after.Slots), share(r.after.Truncated, r.after.Documents),
-			share(r.after.Dropped, r.after.Tokens), r.oldest, r.documents/1000)
+			100*x.PaddingBeforeFlush, 100*x.Padding, 100*x.Truncated, 100*x.Dropped, x.Oldest, x.PerSecond/1000)
 	}
-	return figures, nil
+	return out, nil
 }
 
-func share(part, whole int64) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
+func share(part, whole int64) float64 { return float64(part) / float64(max(whole, 1)) }

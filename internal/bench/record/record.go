@@ -1,0 +1,119 @@
+// Package record has the measurements that one program writes as JSON below docs/results, and another one prints as tables of a page.
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"loaderd/internal/relatedness"
+)
+
+// Machine is where and when something was measured.
+type Machine struct {
+	Processor string `json:"processor"`
+	Cores     int    `json:"cores"`
+	Load      string `json:"load"` // average of the last minute, as the measurement began
+	Go        string `json:"go"`
+	Date      string `json:"date"` // year-month-day
+}
+
+// ThisMachine returns the machine that the program runs on, now.
+func ThisMachine() Machine {
+	m := Machine{Processor: runtime.GOARCH, Cores: runtime.NumCPU(), Load: "unknown", Go: runtime.Version(),
+		Date: time.Now().UTC().Format(time.DateOnly)}
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(info)) {
+			if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
+				m.Processor = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		m.Load, _, _ = strings.Cut(string(load), " ")
+	}
+	return m
+}
+
+// String is a sentence about the machine.
+func (m Machine) String() string {
+	return fmt.Sprintf("Measured on %s with %s, %d cores of %s, a load of %s.", m.Date, m.Go, m.Cores, m.Processor, m.Load)
+}
+
+// Splice is a run of make bench-splice: packings of one corpus.
+type Splice struct {
+	Machine Machine `json:"machine"`
+	Corpus  Corpus  `json:"corpus"`
+	Row     int     `json:"row"` // tokens
+	Pools   []Pool  `json:"pools"`
+}
+
+// Corpus is the documents that were packed. All figures but times are a function of them.
+type Corpus struct {
+	Folders   int    `json:"folders"`
+	Documents int    `json:"documents"`
+	Tokens    int64  `json:"tokens"`
+	SHA256    string `json:"sha256"` // of all token ids and paths, in order
+}
+
+// Pool has the packings with one size of the pool.
+type Pool struct {
+	Pool     int       `json:"pool"`
+	MaxAge   int       `json:"max_age"`
+	Packings []Packing `json:"packings"`
+}
+
+// Packing is what one variant made. Shares are of 1. Its figures of relatedness are those of the rows before the flush.
+type Packing struct {
+	Variant            string              `json:"variant"`
+	Related            relatedness.Figures `json:"related"`
+	PaddingBeforeFlush float64             `json:"padding_before_flush"` // share of the slots
+	Padding            float64             `json:"padding"`
+	Truncated          float64             `json:"truncated"` // share of the documents
+	Dropped            float64             `json:"dropped"`   // share of the tokens
+	Oldest             uint32              `json:"oldest"`    // documents that arrived while one waited, at most
+	PerSecond          float64             `json:"documents_per_second"`
+}
+
+// Query is how two programs answered the same questions: for the documents of a pool, the one most related to each.
+type Query struct {
+	Pool    int    `json:"pool"`
+	Library string `json:"library"`
+	Theirs  Answer `json:"theirs"`
+	Ours    Answer `json:"ours"`
+}
+
+// Answer is how fast and how well one of them was.
+type Answer struct {
+	Retriever string  `json:"retriever"`
+	PerSecond float64 `json:"queries_per_second"`
+	SameFile  float64 `json:"same_file"` // share of the answers that are of the same file
+}
+
+// Write writes a measurement as indented JSON.
+func Write(path string, measured any) error {
+	b, err := json.MarshalIndent(measured, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", path, err)
+	}
+	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write record: %w", err)
+	}
+	return nil
+}
+
+// Read reads a measurement that Write or another program wrote.
+func Read(path string, measured any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read record: %w", err)
+	}
+	if err := json.Unmarshal(b, measured); err != nil {
+		return fmt.Errorf("decode %s: %w", path, err)
+	}
+	return nil
+}
