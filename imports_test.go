@@ -51,7 +51,7 @@ var arrows = map[string][]string{
 	"internal/survey":            {"internal/corpus"},
 	"internal/tokenfiles":        {},
 	"internal/warc":              {},
-	"internal/corpus":            {"internal/columns", "internal/mds", "internal/objects", "internal/tokenfiles", "internal/warc"},
+	"internal/corpus":            {"internal/columns", "internal/invalidutf8", "internal/mds", "internal/objects", "internal/tokenfiles", "internal/warc"},
 	"internal/lengths/lengthsin": {"internal/columns", "loader"},
 	"internal/runs":              {"stream", "stream/planlog", "stream/doclog", "stream/publish", "loader", "packonline"},
 	"internal/pulling":           {"arrowout/answers", "internal/corpus", "internal/objects", "internal/publishing", "stream", "stream/publish", "stream/planlog", "loader"},
@@ -73,7 +73,7 @@ var arrows = map[string][]string{
 	"internal/supply": {},
 
 	"stream":            {"stream/conn", "stream/server", "loader", "internal/access"},
-	"stream/doclog":     {"stream/deadletter", "stream"},
+	"stream/doclog":     {"stream/deadletter", "stream", "internal/invalidutf8"},
 	"stream/deadletter": {"stream"},
 	"stream/planlog":    {"stream"},
 	"stream/publish":    {"stream"},
@@ -106,6 +106,7 @@ var arrows = map[string][]string{
 	"internal/lengths":     {},
 	"internal/objects":     {},
 	"internal/relatedness": {},
+	"internal/invalidutf8": {},
 	"internal/access":      {},
 	"internal/build":       {"loader/plan"},
 }

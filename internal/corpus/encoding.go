@@ -6,15 +6,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"unicode/utf8"
 
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/htmlindex"
 	"golang.org/x/text/encoding/unicode"
-)
 
-// replacedShare is how many bytes of a document there must be for each one that is not UTF-8 and is replaced.
-const replacedShare = 100
+	"loaderd/internal/invalidutf8"
+)
 
 // Encodings finds an encoding by its name, as browsers do: latin1, windows-1252, shift_jis, gb18030, utf-16, ... The
 // empty name is UTF-8.
@@ -103,38 +101,23 @@ func (in *Input) utf8(yield yielder) yielder {
 		if err != nil || d.Parts || in.Tokens() || in.reading == Tokens {
 			return yield(d, err)
 		}
-		bad := invalid(d.Data)
+		bad := invalidutf8.Count(d.Data)
 		if bad == 0 {
 			return yield(d, nil)
 		}
-		if bad*replacedShare > len(d.Data) {
+		if invalidutf8.Exceeds(bad, len(d.Data)) {
 			reason := BadRecord
 			if in.folder && in.format == Text {
 				reason = Encoding
 			}
 			return yield(Document{}, &SkipError{Reason: reason, Path: d.Path, Origin: d.Origin, Err: fmt.Errorf(
 				"%d of %d bytes are not UTF-8, more than 1 in %d (--encoding names another encoding)", bad,
-				len(d.Data), replacedShare)})
+				len(d.Data), invalidutf8.Share)})
 		}
 		d.Replaced = bad
 		d.Data = replaceInvalid(d.Data)
 		return yield(d, nil)
 	}
-}
-
-// invalid counts the bytes that are not UTF-8.
-func invalid(text []byte) (n int) {
-	if utf8.Valid(text) {
-		return 0
-	}
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		if r == utf8.RuneError && size == 1 {
-			n++
-		}
-		text = text[size:]
-	}
-	return n
 }
 
 // replaceInvalid replaces bytes that are not UTF-8 by U+FFFD, a character cut short by one, as Python and browsers do.

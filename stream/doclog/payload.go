@@ -7,11 +7,11 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"loaderd/internal/invalidutf8"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
 )
@@ -78,31 +78,14 @@ func isDocument(data []byte) bool {
 	return failed == nil && (j.text != nil || j.parts != nil)
 }
 
-// replacedShare is how many bytes of a text there must be for each one that is not UTF-8.
-const replacedShare = 100
-
 // invalid counts the bytes of a text that are not UTF-8. More than their share is an error: the text is in another encoding, or none.
 func (d *decoded) invalid() (n int, _ *deadletter.Problem) {
-	n, size := invalidBytes(d.text), len(d.text)
+	n, size := invalidutf8.Count(d.text), len(d.text)
 	for _, p := range d.parts {
-		n, size = n+invalidBytes(p.text), size+len(p.text)
+		n, size = n+invalidutf8.Count(p.text), size+len(p.text)
 	}
-	if n*replacedShare > size {
-		return n, bad(badEncoding, "%d of %d bytes of text are not UTF-8, more than 1 in %d", n, size, replacedShare)
+	if invalidutf8.Exceeds(n, size) {
+		return n, bad(badEncoding, "%d of %d bytes of text are not UTF-8, more than 1 in %d", n, size, invalidutf8.Share)
 	}
 	return n, nil
-}
-
-func invalidBytes(text []byte) (n int) {
-	if utf8.Valid(text) {
-		return 0
-	}
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		if r == utf8.RuneError && size == 1 {
-			n++
-		}
-		text = text[size:]
-	}
-	return n
 }
