@@ -85,7 +85,7 @@ func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 		skipped plan.Skips
 		stderr  string
 	}{
-		{"bad.jsonl", exitRejected, 4, skips(2, 1), "run a could not decode 2 of the 4 documents that it read meanwhile: see loaderd dead list"},
+		{"bad.jsonl", exitRejected, 4, skips(2, 1), "run a could not decode 2 of the 4 documents of all producers that it read meanwhile: see loaderd dead list"},
 		{"good.jsonl", exitOK, 1, skips(0, 0), ""}, // counts begin anew
 		{"long.jsonl", exitOK, 1, skips(0, 1), ""},
 	} {
@@ -94,7 +94,7 @@ func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 			t.Errorf("%s: exit status %d, %+v: %s", tt.name, code, sum.Runs, stderr)
 		}
 	}
-	if line := intakeLine(publishing.RunIntake{Run: "a", Read: 4, Skipped: skips(2, 1), Unread: 3}); line != "run a read 4 documents meanwhile and skipped 3: 2 undecodable, 1 above max_tokens; not read yet: 3 documents" {
+	if line := intakeLine(publishing.RunIntake{Run: "a", Read: 4, Skipped: skips(2, 1), Unread: 3}); line != "run a read 4 documents of all producers meanwhile and skipped 3: 2 undecodable, 1 above max_tokens; not read yet: 3 documents" {
 		t.Error(line)
 	}
 }

@@ -27,12 +27,15 @@ from conftest import free_ports
 from proxy import Proxy
 from tokenized import SETTINGS, TOKENIZER
 from tokenized import documents as made_up
+from waiting import wait_for
 
 from loaderd import (
-    TLS, BadDocument, Client, ClosedClient, DocumentTooLarge, ForkedClient, InputChanged, NoStream, NotPermitted, Publisher, PublishError,
-    Unreachable, apublish, documents, publish,
+    TLS, BadDocument, Client, ClosedClient, DocumentTooLarge, ForkedClient, InputChanged, NoStream, NotAccepted, NotPermitted, Publisher,
+    PublishError, RunIntake, Unreachable, apublish, documents, publish,
 )  # fmt: skip
+from loaderd.producer.audience import Audience, Intake, find_audience
 from loaderd.producer.message import Encoder
+from loaderd.producer.session import Access, Session
 
 ROOT = Path(__file__).resolve().parents[2]
 END = SETTINGS["tokenizer.end"]
@@ -285,7 +288,7 @@ def test_full_stream_is_waited_for(daemon):
     assert "stream DOCS is full" in reasons[0] and "of 1,048,576 bytes" in reasons[0] and "stream.max_bytes" in reasons[0]
     # Patience that ends, while the other one waits on.
     with pytest.raises(PublishError, match="is full"):
-        publish(["x" * 4000], d.nats_url, source="other", patience=0.3, on_wait=lambda _: None)
+        publish([[1] * 1000], d.nats_url, source="other", tokenizer=TOKENIZER, patience=0.3, on_wait=lambda _: None)
     assert thread.is_alive()
     d.stop()
     d.settings["stream.max_bytes"] = "16MiB"
@@ -296,14 +299,61 @@ def test_full_stream_is_waited_for(daemon):
     assert in_order(d) == ended(tokens)
 
 
-def test_tokens_of_another_tokenizer_become_dead_letters(daemon):
+def reported(daemon) -> None:
+    """Waits until the run has reported to producers what it accepts."""
+
+    async def known() -> bool:
+        session = Session(Access(daemon.nats_url))
+        try:
+            await session.first(30)
+            audience = await find_audience(session, await session.find_stream("docs.web"))
+            return audience is not None and bool(audience.intakes)
+        finally:
+            await session.close()
+
+    wait_for(lambda: asyncio.run(known()))
+
+
+def test_documents_that_the_run_would_reject_are_refused(daemon):
     d = daemon(SETTINGS)
-    tokens = made_up(40)
-    publish(tokens[:20], d.nats_url, source="web", tokenizer=TOKENIZER)
-    assert publish(tokens[20:25], d.nats_url, source="web", tokenizer="sha256:" + "0" * 64).documents == 5
-    publish(tokens[25:], d.nats_url, source="web", tokenizer=TOKENIZER, start=25)
-    assert in_order(d) == ended(tokens[:20] + tokens[25:])
-    assert stats(d)["skipped_documents"]["undecodable"] == 5
+    reported(d)
+    tokens, other = made_up(40), "sha256:" + "0" * 64
+    with pytest.raises(NotAccepted, match=f"token ids of the tokenizer {other}, and run default has tokenizer none \\({TOKENIZER}\\): every document"):
+        publish(tokens, d.nats_url, source="web", tokenizer=other)
+    with pytest.raises(NotAccepted, match="the documents are texts, and run default takes token ids alone"):
+        asyncio.run(apublish(["a text"], d.nats_url, source="web"))
+    with pytest.raises(NotAccepted), Publisher(d.nats_url, source="web", tokenizer=other, gather=4) as publisher:
+        for ids in tokens:
+            publisher.send(ids)
+    assert publish(tokens, d.nats_url, source="web", tokenizer=TOKENIZER).last_sequence == len(tokens)
+    assert in_order(d) == ended(tokens)
+
+
+def test_what_the_run_skips_is_reported(daemon, caplog):
+    d = daemon(SETTINGS)
+    reported(d)
+    options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
+    done = publish([[1, 2], [1, 5000], {"ids": [1, 2, 3], "loss": [False] * 3}, [6000]], **options)
+    assert done.runs == (RunIntake("default", 4, {"undecodable": 2, "masked": 1}),)
+    assert "run default read 4 documents of all producers meanwhile and skipped 3: 1 masked, 2 undecodable (see loaderd dead list)" in caplog.text
+    with Publisher(**options) as publisher:
+        publisher.send([1, 2, 3])
+        assert publisher.flush().runs == ()  # it has not ended
+    assert publisher.published.runs == (RunIntake("default", 1, {}),)
+    assert publish([[7000]], report=0, start=5, **options).runs == ()
+
+
+def test_reports_of_another_run_of_the_name_begin_anew():
+    now = Intake("none", TOKENIZER, False, 10, False, 8, {"undecodable": 2, "empty": 0})
+    before = Intake("none", TOKENIZER, False, 4, False, 5, {"undecodable": 2, "empty": 0})
+    assert now.since(before, "a", 12) == RunIntake("a", 3, {}, 2)
+    assert before.since(now, "a", 4) == RunIntake("a", 5, {"undecodable": 2})
+    assert Audience(reads=("a", "b"), intakes={"a": now}).reads_on(10) == (True, 10)
+    assert Audience(reads=("a",), intakes={"a": now}).reads_on(10) == (False, 10)
+    assert Audience(reads=("a", "b"), intakes={"a": now}).rejects("") == (
+        f"the documents are texts, and run a takes token ids alone (tokenizer.name: none, fingerprint {TOKENIZER}): every document would become a dead letter",
+        False,
+    )
 
 
 def test_what_came_before_an_error_is_confirmed(daemon):
@@ -582,16 +632,16 @@ def test_publishing_that_cannot_begin(daemon, tmp_path):
 
 def test_publisher_is_refused_after_a_fork(daemon):
     d = daemon(SETTINGS)
-    with Publisher(d.nats_url, source="web") as publisher:
+    with Publisher(d.nats_url, source="web", tokenizer=TOKENIZER) as publisher:
         child = os.fork()
         if child == 0:
             try:
-                publisher.send("from the child")
+                publisher.send([1, 2])
             except ForkedClient:
                 os._exit(7)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        publisher.send("from the parent")
+        publisher.send([1, 2])
     assert publisher.published.documents == 1
 
 

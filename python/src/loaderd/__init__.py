@@ -63,10 +63,12 @@ if TYPE_CHECKING:
         DocumentTooLarge,
         InputChanged,
         NoStream,
+        NotAccepted,
         NotPermitted,
         Published,
         Publisher,
         PublishError,
+        RunIntake,
         apublish,
         documents,
         publish,
@@ -74,17 +76,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TLS", "BadDocument", "BadTicket", "BadToken", "Chat", "Client", "ClosedClient", "DocumentLost", "DocumentTooLarge",
-    "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "MixtureChange", "NoDaemon", "NoStream", "NotLeading",
+    "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "MixtureChange", "NoDaemon", "NoStream", "NotAccepted", "NotLeading",
     "NotPermitted", "Part", "PlanLogDown", "PlanForeign", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
-    "PublishError", "Published", "Publisher", "RankBehind", "Replaced", "Replaying", "RunFailed", "RunInfo", "RunLength", "RunMismatch", "RunReplaced", "RunStatus", "Served", "ShuttingDown",
+    "PublishError", "Published", "Publisher", "RankBehind", "Replaced", "Replaying", "RunFailed", "RunInfo", "RunIntake", "RunLength", "RunMismatch", "RunReplaced", "RunStatus", "Served", "ShuttingDown",
     "SilentReader", "SlowReader", "SourceDown", "SourceCount", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
     "TokenizerBehind", "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish",
     "documents", "keep_memory", "publish", "serve",
 ]  # fmt: skip
 
 _PRODUCER = frozenset([
-    "BadDocument", "Chat", "Documents", "DocumentTooLarge", "InputChanged", "NoStream", "NotPermitted", "Published",
-    "Publisher", "PublishError", "apublish", "documents", "publish",
+    "BadDocument", "Chat", "Documents", "DocumentTooLarge", "InputChanged", "NoStream", "NotAccepted", "NotPermitted", "Published",
+    "Publisher", "PublishError", "RunIntake", "apublish", "documents", "publish",
 ])  # fmt: skip
 
 

@@ -1,23 +1,29 @@
-"""What a producer should know of what it publishes, in the log: who does not read it, and what was not stored again."""
+"""What a producer should know of what it publishes, in the log: which runs do not read it or skip it, and what was not stored again."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
-from loaderd.producer.audience import Audience, find_audience
+from loaderd.producer.audience import UNDECODABLE, Audience, RunIntake, find_audience
 from loaderd.producer.committer import Tally
+from loaderd.producer.errors import NotAccepted
 from loaderd.producer.repeats import tell
 from loaderd.producer.session import Session
 
 log = logging.getLogger("loaderd")
 
+POLL_SECONDS = 0.2
+QUIET_SECONDS = 2.0
+"""A run that has not read further for so long is not waited for."""
+
 
 class Advice:
-    """Begins to ask when it is made, in the loop that the session is of; publishing does not wait for it."""
+    """Begins to ask when it is made, in the loop that the session is of."""
 
-    def __init__(self, session: Session, stream: str) -> None:
-        self._session, self._stream = session, stream
+    def __init__(self, session: Session, stream: str, report: float) -> None:
+        self._session, self._stream, self._report = session, stream, report
         self._before = asyncio.create_task(self._ask())
 
     async def _ask(self) -> Audience | None:
@@ -26,17 +32,48 @@ class Advice:
             log.warning("publishing to stream %s: %s", self._stream, warning)
         return audience
 
-    async def conclude(self, tally: Tally) -> None:
-        """Says what became of what was published."""
+    async def admit(self, fingerprint: str) -> None:
+        """Raises NotAccepted if every run would reject documents of a tokenizer's fingerprint, or texts where it is empty."""
+        before = await self._before
+        problem, everywhere = ("", False) if before is None else before.rejects(fingerprint)
+        if everywhere:
+            raise NotAccepted(
+                f"{problem}. Publish texts or ids as the run takes them (tokenizer=), or start a run with the other tokenizer (loaderd serve --run NAME)"
+            )
+        if problem:
+            log.warning("publishing to stream %s: %s", self._stream, problem)
+
+    async def conclude(self, tally: Tally) -> tuple[RunIntake, ...]:
+        """Logs what became of what was published, and returns what the runs have read of it."""
         if tally.repeat is not None:
             level, text = tell(tally.duplicates, tally.documents, tally.repeat)
             log.log(level, "publishing to stream %s: %s", self._stream, text)
         before = await self._before
         if before is None or not tally.documents:
-            return
+            return ()
         after = await find_audience(self._session, self._stream)
         if after is None:
-            return
+            return ()
         sealed = after.behind(tally.last_sequence)
         if set(sealed.sealed) - set(before.sealed):  # since it began
             log.warning("publishing to stream %s: %s", self._stream, sealed.warning())
+        runs = await self._intakes(before, sealed, tally.last_sequence)
+        for run in runs:
+            if line := run.line():
+                log.log(logging.WARNING if UNDECODABLE in run.skipped else logging.INFO, "publishing to stream %s: %s", self._stream, line)
+        return runs
+
+    async def _intakes(self, before: Audience, now: Audience, last: int) -> tuple[RunIntake, ...]:
+        """What each run has read since before, once all have read the documents up to a sequence, read no further, or the time for it is over."""
+        began = moved = time.monotonic()
+        progress = 0
+        while self._report > 0:
+            waits, read = now.reads_on(last)
+            if read > progress:
+                progress, moved = read, time.monotonic()
+            if not waits or time.monotonic() > min(moved + QUIET_SECONDS, began + self._report):
+                return tuple(now.intakes[run].since(before.intakes.get(run), run, last) for run in sorted(now.reads) if run in now.intakes)
+            await asyncio.sleep(POLL_SECONDS)
+            later = await find_audience(self._session, self._stream)
+            now = now if later is None else later.behind(last)
+        return ()

@@ -1,4 +1,7 @@
-"""Who reads what is published: the runs over the document stream, and where those end that are sealed (stream/planlog/readers.go writes it)."""
+"""The runs that read what is published: where those end that are sealed, what each accepts, and what it has read and skipped.
+
+stream/planlog/readers.go and stream/planlog/intake.go write it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import asyncio
 import calendar
 import json
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from loaderd.producer.session import Lost, Refused, Session
@@ -16,6 +20,60 @@ ASK_SECONDS = 2.0
 """How long the answer is waited for: a producer need not be permitted to ask, and then nobody answers."""
 
 
+UNDECODABLE = "undecodable"
+"""The reason of skipped documents that became dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunIntake:
+    """What a run read of the document stream while something was published, documents of all producers."""
+
+    run: str
+    read: int
+    """Documents, used or not."""
+    skipped: Mapping[str, int]
+    """Of these, by reason; reasons without a document are left out. "undecodable": dead letters."""
+    unread: int = 0
+    """Documents up to the last one published that the run has not read yet."""
+
+    def line(self) -> str:
+        """What was skipped, as a sentence; "" where nothing was."""
+        if not self.skipped:
+            return ""
+        reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.skipped.items())
+        line = f"run {self.run} read {self.read:,} documents of all producers meanwhile and skipped {sum(self.skipped.values()):,}: {reasons}"
+        if UNDECODABLE in self.skipped:
+            line += " (see loaderd dead list)"
+        return line if not self.unread else f"{line}; not read yet: {self.unread:,}"
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What a run reports to producers."""
+
+    tokenizer: str
+    fingerprint: str
+    text: bool
+    """Whether it accepts texts."""
+    read: int
+    """Sequence of the last document that is planned."""
+    full: bool
+    """Whether it reads no further until ranks request steps."""
+    documents: int
+    """Planned, used or not."""
+    skipped: Mapping[str, int]
+
+    def accepts(self, fingerprint: str) -> bool:
+        """Whether it accepts token ids of a tokenizer, or texts where the fingerprint is empty."""
+        return self.fingerprint == fingerprint if fingerprint else self.text
+
+    def since(self, before: Intake | None, run: str, last: int) -> RunIntake:
+        """What was read since an earlier report, or since the beginning of another run of this name."""
+        documents, skipped = (before.documents, before.skipped) if before and before.documents <= self.documents else (0, {})
+        counts = {reason: n - skipped.get(reason, 0) for reason, n in self.skipped.items()}
+        return RunIntake(run, self.documents - documents, {r: n for r, n in counts.items() if n > 0}, max(0, last - self.read))
+
+
 @dataclass(frozen=True)
 class Audience:
     """The runs over a stream."""
@@ -23,11 +81,32 @@ class Audience:
     sealed: tuple[tuple[str, int], ...] = ()
     """Names, and the sequence behind which each reads no document."""
     reads: tuple[str, ...] = ()
+    intakes: Mapping[str, Intake] = field(default_factory=dict)
+    """Of the runs that have reported."""
 
     def behind(self, last: int) -> Audience:
         """The same for documents up to a sequence."""
         sealed = tuple(r for r in self.sealed if r[1] < last)
-        return Audience(sealed, self.reads + tuple(run for run, end in self.sealed if end >= last))
+        return Audience(sealed, self.reads + tuple(run for run, end in self.sealed if end >= last), self.intakes)
+
+    def rejects(self, fingerprint: str) -> tuple[str, bool]:
+        """Why runs would reject documents of a tokenizer's fingerprint, or texts where it is empty, and whether every run would; "" where none would."""
+        runs = [run for run in self.reads if run in self.intakes and not self.intakes[run].accepts(fingerprint)]
+        if not runs:
+            return "", False
+        first, names = self.intakes[runs[0]], ", ".join(f"run {run}" for run in runs)
+        if fingerprint:
+            text = f"the documents are token ids of the tokenizer {fingerprint}, and {names} has tokenizer {first.tokenizer} ({first.fingerprint})"
+        else:
+            text = (
+                f"the documents are texts, and {names} takes token ids alone (tokenizer.name: {first.tokenizer}, fingerprint {first.fingerprint})"
+            )
+        return f"{text}: every document would become a dead letter", len(runs) == len(self.reads)
+
+    def reads_on(self, last: int) -> tuple[bool, int]:
+        """Whether a run reads on towards a document, and how far all have read together."""
+        known = [self.intakes[run] for run in self.reads if run in self.intakes]
+        return len(known) < len(self.reads) or any(i.read < last and not i.full for i in known), sum(i.read for i in known)
 
     def warning(self) -> str:
         """Who does not read what comes now, and what to do; empty when everybody does."""
@@ -53,13 +132,26 @@ async def find_audience(session: Session, stream: str) -> Audience | None:
 
 async def _find(session: Session, stream: str) -> Audience:
     made = _created(await session.stream(stream))
+    key = f"$KV.{BUCKET}.{stream}/{_nanoseconds(made)}"
     try:
-        value, _ = await session.value(f"KV_{BUCKET}", f"$KV.{BUCKET}.{stream}/{_nanoseconds(made)}")
+        value, _ = await session.value(f"KV_{BUCKET}", key)
     except (KeyError, Refused):  # the answer is that there is none: no run has ever been there
         return Audience()
     runs: dict[str, Any] = json.loads(value)["value"]["runs"]
     sealed = sorted((run, int(r["end"])) for run, r in runs.items() if r["sealed"])
-    return Audience(tuple(sealed), tuple(sorted(run for run, r in runs.items() if not r["sealed"])))
+    intakes = await asyncio.gather(*(_intake(session, f"{key}/{run}") for run in runs))
+    reported = {run: intake for run, intake in zip(runs, intakes, strict=True) if intake is not None}
+    return Audience(tuple(sealed), tuple(sorted(run for run, r in runs.items() if not r["sealed"])), reported)
+
+
+async def _intake(session: Session, subject: str) -> Intake | None:
+    """The report of a run; None without one."""
+    try:
+        value, _ = await session.value(f"KV_{BUCKET}", subject)
+    except (KeyError, Refused):
+        return None
+    told: dict[str, Any] = json.loads(value)["value"]
+    return Intake(**{name: told[name] for name in Intake.__dataclass_fields__})
 
 
 def _nanoseconds(moment: str) -> int:

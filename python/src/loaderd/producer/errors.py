@@ -26,6 +26,12 @@ class NotPermitted(PublishError):
     reason = "FORBIDDEN"
 
 
+class NotAccepted(PublishError):
+    """Every run over the stream would reject the documents: token ids of another tokenizer, or texts for a run that takes ids alone. None is published."""
+
+    reason = "NOT_ACCEPTED"
+
+
 class InputChanged(PublishError):
     """An input of this name is in the stream already, and its last document there is not the one that now stands in that place."""
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from loaderd.producer.beside import values_of
 from loaderd.producer.errors import BadDocument
 from loaderd.producer.loss import LOSS, WEIGHT
-from loaderd.producer.message import MESSAGE_ID, META, TOKENS, Encoder, Message
+from loaderd.producer.message import FINGERPRINT, MESSAGE_ID, META, TOKENS, Encoder, Message
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,7 +87,7 @@ def size_alone(document: Message) -> int:
 def gathered(encoder: Encoder, rows: Sequence[Message]) -> Message:
     """The message of several documents."""
     payload = record_batch(rows, encoder)
-    headers = {"Content-Type": ARROW, "Loaderd-Tokenizer": rows[0].headers["Loaderd-Tokenizer"]}
+    headers = {"Content-Type": ARROW, FINGERPRINT: rows[0].headers[FINGERPRINT]}
     return encoder.several(payload, headers, rows)
 
 

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, TypedDict
 
 from loaderd.errors import LoaderdError, Unreachable
 from loaderd.producer.advice import Advice
+from loaderd.producer.audience import RunIntake
 from loaderd.producer.beside import TOKEN_TYPES, VALUE_TYPES, check_types
 from loaderd.producer.chat import Chat
 from loaderd.producer.committer import Committer
 from loaderd.producer.errors import BadDocument, DocumentTooLarge, NoStream, PublishError
 from loaderd.producer.gather import Gathering, check, size_alone
-from loaderd.producer.message import HEADERS_MOST, Encoder, Message
+from loaderd.producer.message import FINGERPRINT, HEADERS_MOST, Encoder, Message
 from loaderd.producer.outbox import Outbox, resolve
 from loaderd.producer.place import Place, find_place
 from loaderd.producer.session import Access, Lost, Refused, Session
@@ -63,6 +64,8 @@ class Published:
     """Seconds spent waiting for a full stream, a lost connection or a leader of a cluster."""
     position: int = 0
     """Every document of the input before this place is done: where a restart goes on."""
+    runs: tuple[RunIntake, ...] = ()
+    """What each run over the stream read and skipped meanwhile, of all producers; known when publishing has ended."""
 
 
 class Options(TypedDict, total=False):
@@ -100,6 +103,8 @@ class Options(TypedDict, total=False):
     """Types of the columns of values for each token that documents bring along (`columns`), by name, as in the run's `documents.columns`."""
     meta: Mapping[str, str]
     """Types of what `meta` of gathered documents holds, by name, as in the run's `documents.meta`."""
+    report: float
+    """Seconds that the end of publishing waits at most while runs read on, to count what they skip (`Published.runs`); 0 does not ask. Default 10."""
     trace: float
     """Share of the documents that are followed to the ranks, where daemons trace (docs/monitoring.md): 0 to 1, default 0."""
 
@@ -135,6 +140,7 @@ class Line:
         self._progress = options.get("progress")
         self._on_reject = options.get("on_reject")
         self._trace = check_share(options.get("trace", 0.0))
+        self._report = options.get("report", 10.0)
         self._gather = options.get("gather", 1)
         if not isinstance(self._gather, int) or isinstance(self._gather, bool) or self._gather < 1:
             raise ValueError(f"gather={self._gather!r}: want the documents of a message, at least 1")
@@ -230,7 +236,7 @@ class Line:
         return self._outbox.flushed()
 
     def concluded(self) -> Future[None]:
-        """What ends when the log says what a producer should know of what was published; call it once all is flushed."""
+        """What ends when the log and `published` have what a producer should know of what was published; call it once all is flushed."""
         return asyncio.run_coroutine_threadsafe(self._conclude(), self._loop)
 
     @property
@@ -299,20 +305,26 @@ class Line:
 
     async def _main(self, session: Session) -> None:
         stream = await self._open(session)
-        self._advice = Advice(session, stream)
+        self._advice = Advice(session, stream, self._report)
         resolve(self.ready)
+        admitted = False
         while True:
             batch = self._outbox.take()
             if not batch:
                 await self._work.wait()
                 self._work.clear()
                 continue
+            if not admitted:
+                await self._advice.admit(batch[0].headers.get(FINGERPRINT, ""))
+                admitted = True
             await self._committer.commit(batch)
             self._outbox.committed(batch[-1])
 
     async def _conclude(self) -> None:
         assert self._advice is not None
-        await self._advice.conclude(self._committer.tally)
+        runs = await self._advice.conclude(self._committer.tally)
+        with self._lock:
+            self._published = replace(self._published, runs=runs)
 
     def _committed(self) -> None:
         tally = self._committer.tally

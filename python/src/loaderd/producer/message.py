@@ -30,6 +30,7 @@ TEXT = "text/plain"
 TOKENS = "application/vnd.loaderd.tokens"
 
 MESSAGE_ID = "Nats-Msg-Id"
+FINGERPRINT = "Loaderd-Tokenizer"
 INPUT = "Loaderd-Input"
 META = "Loaderd-Meta"
 PLACES = "Loaderd-Places"
@@ -236,7 +237,7 @@ class Encoder:
         ids = token_ids(document)
         if not (fingerprint := fingerprint or self.fingerprint):
             raise BadDocument("token ids need tokenizer=, the tokenizer that made them or its fingerprint")
-        headers = {"Content-Type": TOKENS, "Loaderd-Tokenizer": fingerprint}
+        headers = {"Content-Type": TOKENS, FINGERPRINT: fingerprint}
         if loss is not None and loss_runs is not None:
             raise BadDocument("it has both loss and loss_runs: want one of them")
         runs = [] if loss is None else runs_of_mask(mask_of(loss, len(ids)))

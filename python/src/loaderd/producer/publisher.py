@@ -136,7 +136,10 @@ def publish(
     With `gather`, up to so many documents of token ids share a message, for runs with `documents.batches`. Which ones follows from the input alone. When
     publishing ends with an error, those that wait for others are not sent.
 
-    Raises BadDocument (DocumentTooLarge) for what cannot be sent, NoStream, Unreachable, NotPermitted or PublishError, and whatever iterating
+    Runs that read the stream are asked before the first document whether they accept it, and at the end what they skipped meanwhile: `Published.runs`,
+    and the log. That waits while they read on, `report` seconds at most.
+
+    Raises BadDocument (DocumentTooLarge) for what cannot be sent, NotAccepted, NoStream, Unreachable, NotPermitted or PublishError, and whatever iterating
     raises, once what came before is confirmed; a note on the error says how much that is. Works inside a running event loop too, which
     it blocks: there, use apublish.
     """
@@ -146,9 +149,9 @@ def publish(
         for message in _messages(_rest(documents, line), line):
             while (room := line.offer(message)) is not None:
                 room.result()
-        done = line.flush()
+        line.flush()
         line.concluded().result()
-        return done
+        return line.published
     except BaseException as error:
         line.settle(error)
         raise
