@@ -236,6 +236,59 @@ func BenchmarkBucketHostile(b *testing.B) {
 	}
 }
 
+// BenchmarkBucket_Multiples packs multiples of 127, of which no sum is a row of 2,048 or 8,192: uniform ones up to a
+// number of times and, with "skewed", ones that are each two thirds as frequent as the one before. The final flush is
+// included. The goal is 300,000 documents or 500 million tokens a second: "x-goal" is the greater of both shares.
+func BenchmarkBucket_Multiples(b *testing.B) {
+	const unit, most, documents = 127, 64, 50_000
+	uniform := func(times int32) func(*rand.Rand) int32 {
+		return func(r *rand.Rand) int32 { return 1 + r.Int32N(times) }
+	}
+	skewed := func(r *rand.Rand) int32 {
+		times := int32(1)
+		for times < most && r.IntN(3) > 0 {
+			times++
+		}
+		return times
+	}
+	for _, x := range []struct {
+		name  string
+		times func(*rand.Rand) int32
+	}{
+		{"1-64", uniform(64)}, {"1-32", uniform(32)}, {"1-16", uniform(16)}, {"1-8", uniform(8)}, {"1-4", uniform(4)},
+		{"skewed", skewed},
+	} {
+		r := rand.New(rand.NewPCG(1, 1))
+		in := make([]int32, documents)
+		for i := range in {
+			in[i] = unit * x.times(r)
+		}
+		for _, row := range []int{2048, 8192} {
+			for _, pool := range []int{1024, 4096} {
+				b.Run(fmt.Sprintf("%s/row=%d/pool=%d", x.name, row, pool), func(b *testing.B) {
+					var counts packonline.Counts
+					for b.Loop() {
+						p := newPacker(b, bucketConfig([]int{row}, pool, 4*pool))
+						var out packonline.Rows
+						for i, n := range in {
+							p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
+							out.Reset()
+						}
+						p.Flush(&out)
+						counts = p.Counts()
+					}
+					second := float64(b.N) / b.Elapsed().Seconds()
+					docs, tokens := second*documents, second*float64(counts.Tokens)
+					b.ReportMetric(docs, "docs/s")
+					b.ReportMetric(tokens/1e6, "Mtokens/s")
+					b.ReportMetric(max(docs/300e3, tokens/500e6), "x-goal")
+					b.ReportMetric(100*float64(counts.Padding)/float64(counts.Slots), "%pad")
+				})
+			}
+		}
+	}
+}
+
 // BenchmarkBucket packs a million log-normal lengths with bucket, the final flush included. Windowed best-fit-decreasing into rows
 // of 2,048 stands beside it as the baseline; "x-bfd" is the speed as a multiple of that.
 func BenchmarkBucket(b *testing.B) {
