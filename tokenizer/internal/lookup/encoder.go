@@ -3,9 +3,9 @@ package lookup
 import (
 	"runtime"
 
+	"loaderd/internal/processor"
 	"loaderd/tokenizer/internal/merge"
 	"loaderd/tokenizer/internal/pretokenize"
-	"loaderd/tokenizer/internal/processor"
 )
 
 // Encoder finds the ids of words: in its caches, in what other encoders of the model have seen, and else by merging. It

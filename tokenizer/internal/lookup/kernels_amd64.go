@@ -5,7 +5,7 @@ package lookup
 import (
 	"unsafe"
 
-	"loaderd/tokenizer/internal/processor"
+	"loaderd/internal/processor"
 )
 
 //go:noescape

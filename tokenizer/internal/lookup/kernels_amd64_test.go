@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/tokenizer/internal/processor"
+	"loaderd/internal/processor"
 	"loaderd/tokenizer/internal/tokentest"
 )
 

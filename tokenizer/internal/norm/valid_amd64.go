@@ -2,7 +2,7 @@
 
 package norm
 
-import "loaderd/tokenizer/internal/processor"
+import "loaderd/internal/processor"
 
 // validAVX2 reports whether the first n bytes, a multiple of 32, are UTF-8, perhaps without the end of the last character.
 //

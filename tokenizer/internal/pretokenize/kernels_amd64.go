@@ -2,7 +2,7 @@
 
 package pretokenize
 
-import "loaderd/tokenizer/internal/processor"
+import "loaderd/internal/processor"
 
 // classifyAVX2 is masks.classify.
 //

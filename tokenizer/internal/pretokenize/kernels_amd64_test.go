@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"loaderd/tokenizer/internal/processor"
+	"loaderd/internal/processor"
 )
 
 // FuzzBlocks compares the kernels with their twins in Go; a processor without AVX2 has no kernels to compare.
