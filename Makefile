@@ -72,11 +72,11 @@ test-go-all: browser ## all Go tests, with the race detector
 # The race detector switches the checks of pointers on too, but like the address sanitizer knows nothing of what kernels do: those are compared with their twins
 # in Go, on texts that end where a page begins that must not be read.
 .PHONY: test-kernels
-test-kernels: ## the tokenizer without kernels in assembly, on a processor without AVX2, with pointers checked, and with the address sanitizer
-	$(GO) test -tags grpcnotrace,purego -timeout 20m ./tokenizer/...
-	GODEBUG=cpu.avx2=off $(GO) test -timeout 20m ./tokenizer/...
-	$(GO) test -gcflags=all=-d=checkptr -timeout 20m ./tokenizer/...
-	$(GO) test -asan -timeout 20m $(addprefix ./tokenizer/internal/,lookup norm pretokenize)
+test-kernels: ## what has kernels in assembly, without them, on a processor without AVX2, with pointers checked, and with the address sanitizer
+	$(GO) test -tags grpcnotrace,purego -timeout 20m ./tokenizer/... ./packonline/related
+	GODEBUG=cpu.avx2=off $(GO) test -timeout 20m ./tokenizer/... ./packonline/related
+	$(GO) test -gcflags=all=-d=checkptr -timeout 20m ./tokenizer/... ./packonline/related
+	$(GO) test -asan -timeout 20m $(addprefix ./tokenizer/internal/,lookup norm pretokenize) ./packonline/related
 
 # One package after the other: each test starts three servers.
 .PHONY: test-cluster

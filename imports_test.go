@@ -102,7 +102,7 @@ var arrows = map[string][]string{
 	"tokenizer/internal/published":   {},
 	"tokenizer/internal/ucd":         {},
 
-	"packonline/related":   {},
+	"packonline/related":   {"internal/processor"},
 	"internal/lengths":     {},
 	"internal/objects":     {},
 	"internal/relatedness": {},

@@ -47,6 +47,56 @@ func BenchmarkSplice(b *testing.B) {
 	}
 }
 
+// BenchmarkSplice_Dense packs 10,000 documents of 300 subjects by embeddings from a pool of 4,096.
+func BenchmarkSplice_Dense(b *testing.B) {
+	for _, dimension := range []int{384, 768} {
+		r := rand.New(rand.NewPCG(1, 1))
+		draw := func(from []float32) []float32 {
+			v := make([]float32, dimension)
+			for k := range v {
+				if from != nil {
+					v[k] = from[k]
+				}
+				v[k] += float32(r.NormFloat64())
+			}
+			return v
+		}
+		subjects := make([][]float32, 300)
+		for i := range subjects {
+			subjects[i] = draw(nil)
+		}
+		docs := make([]packonline.Doc, 10_000)
+		for i, n := range lengths.LogNormal(len(docs), 1) {
+			v, err := related.Vector(draw(subjects[r.IntN(len(subjects))]), dimension)
+			if err != nil {
+				b.Fatal(err)
+			}
+			docs[i] = packonline.Doc{Seq: uint64(i), Length: n, Hint: &related.Hint{Vector: v}}
+		}
+		for _, row := range []int{2048, 8192} {
+			b.Run(fmt.Sprintf("dimension=%d/row=%d", dimension, row), func(b *testing.B) {
+				c := config("splice", row, 4096, 16384)
+				c.Splice.Retriever, c.Splice.Dimension = "dense", dimension
+				packAll(b, c, docs)
+			})
+		}
+	}
+}
+
+// packAll measures the packing of documents, the final flush included.
+func packAll(b *testing.B, c packonline.Config, docs []packonline.Doc) {
+	for b.Loop() {
+		p := newPacker(b, c)
+		var out packonline.Rows
+		for _, d := range docs {
+			p.Add(d, &out)
+			out.Reset()
+		}
+		p.Flush(&out)
+	}
+	b.ReportMetric(float64(b.N)*float64(len(docs))/b.Elapsed().Seconds(), "docs/s")
+}
+
 // BenchmarkSplice_OneFolder packs 20,000 documents of twelve subjects that have the paths of files of one folder. bm25,
 // which does not read the paths, is the baseline of repo.
 func BenchmarkSplice_OneFolder(b *testing.B) {
@@ -68,16 +118,7 @@ func BenchmarkSplice_OneFolder(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/row=%d/pool=%d", retriever, row, pool), func(b *testing.B) {
 					c := config("splice", row, pool, 4*pool)
 					c.Splice.Retriever = retriever
-					for b.Loop() {
-						p := newPacker(b, c)
-						var out packonline.Rows
-						for _, d := range docs {
-							p.Add(d, &out)
-							out.Reset()
-						}
-						p.Flush(&out)
-					}
-					b.ReportMetric(float64(b.N)*float64(len(docs))/b.Elapsed().Seconds(), "docs/s")
+					packAll(b, c, docs)
 				})
 			}
 		}

@@ -5,30 +5,45 @@ import (
 	"slices"
 )
 
-// dense ranks by the cosine between vectors that came with the documents. The signs of all vectors are compared first, 64 numbers at a
-// time; the nearest by signs are then compared exactly.
+// dense ranks by the cosine between vectors that come with the documents. The signs of all vectors are compared first,
+// 64 numbers at a time; the nearest by signs are then compared exactly. Both are sums of integers, so that kernels may
+// add in any order.
 type dense struct {
 	dimension int
-	words     int      // of signs
+	stride    int      // of vectors: a multiple of vectorUnit, zeros at the end
+	words     int      // of signs: a multiple of signsUnit, zeros at the end
 	vectors   []int8   // by seat
 	signs     []uint64 // by seat
 	seats     []int32  // in use
 	places    []int32  // by seat: where in seats; none for documents without a vector, or with one of zeros
-	distance  []int32  // by place: signs that differ
+	fitting   []int32  // seats that fit the question
+	distance  []int32  // of these: signs that differ
 	count     []int32  // by distance: documents
 }
+
+// What kernels take at a time.
+const (
+	vectorUnit = 32
+	signsUnit  = 2
+)
 
 // compared is how many documents are compared exactly, at least, where there are that many.
 const compared = 128
 
 func newDense(dimension int) *dense {
-	return &dense{dimension: dimension, words: (dimension + 63) / 64, count: make([]int32, dimension+1)}
+	up := func(n, unit int) int { return (n + unit - 1) / unit * unit }
+	return &dense{
+		dimension: dimension,
+		stride:    up(dimension, vectorUnit),
+		words:     up(dimension, 64*signsUnit) / 64,
+		count:     make([]int32, dimension+1),
+	}
 }
 
 func (d *dense) add(_ *Index, seat int32, h *Hint) {
 	for int(seat) >= len(d.places) {
 		d.places = append(d.places, none)
-		d.vectors = append(d.vectors, make([]int8, d.dimension)...)
+		d.vectors = append(d.vectors, make([]int8, d.stride)...)
 		d.signs = append(d.signs, make([]uint64, d.words)...)
 	}
 	if !slices.ContainsFunc(h.Vector, func(v int8) bool { return v != 0 }) {
@@ -47,7 +62,7 @@ func (d *dense) add(_ *Index, seat int32, h *Hint) {
 }
 
 func (d *dense) vector(seat int32) []int8 {
-	return d.vectors[int(seat)*d.dimension : (int(seat)+1)*d.dimension]
+	return d.vectors[int(seat)*d.stride : (int(seat)+1)*d.stride]
 }
 func (d *dense) signsOf(seat int32) []uint64 {
 	return d.signs[int(seat)*d.words : (int(seat)+1)*d.words]
@@ -72,21 +87,10 @@ func (d *dense) score(x *Index, q question) (own int32) {
 	if d.places[q.seat] == none {
 		return 0
 	}
-	if len(d.distance) < len(d.seats) {
-		d.distance = append(d.distance, make([]int32, len(d.seats)-len(d.distance))...)
-	}
+	d.fit(x, q)
+	differences(d.distance, d.fitting, d.signs, d.signsOf(q.seat))
 	clear(d.count)
-	asked := d.signsOf(q.seat)
-	for i, s := range d.seats {
-		if !x.fits(q, s) {
-			d.distance[i] = none
-			continue
-		}
-		n := int32(0)
-		for k, w := range d.signsOf(s) {
-			n += int32(bits.OnesCount64(w ^ asked[k]))
-		}
-		d.distance[i] = n
+	for _, n := range d.distance {
 		d.count[n]++
 	}
 	far, n := int32(0), d.count[0]
@@ -95,8 +99,8 @@ func (d *dense) score(x *Index, q question) (own int32) {
 		n += d.count[far]
 	}
 	v := d.vector(q.seat)
-	for i, s := range d.seats {
-		if at := d.distance[i]; at != none && at <= far {
+	for i, s := range d.fitting {
+		if d.distance[i] <= far {
 			if score := dot(v, d.vector(s)); score > 0 {
 				x.scores[s] = score
 				x.touched = append(x.touched, s)
@@ -106,10 +110,31 @@ func (d *dense) score(x *Index, q question) (own int32) {
 	return dot(v, v)
 }
 
-// none is no distance, and no place.
+// fit lists the seats that fit a question in d.fitting, and makes d.distance as long.
+func (d *dense) fit(x *Index, q question) {
+	d.fitting = d.fitting[:0]
+	for _, s := range d.seats {
+		if x.fits(q, s) {
+			d.fitting = append(d.fitting, s)
+		}
+	}
+	d.distance = slices.Grow(d.distance[:0], len(d.fitting))[:len(d.fitting)]
+}
+
+// none is no place.
 const none = -1
 
-func dot(a, b []int8) int32 {
+func differencesPlain(out, seats []int32, signs, asked []uint64) {
+	for i, s := range seats {
+		n := 0
+		for k, w := range signs[int(s)*len(asked):][:len(asked)] {
+			n += bits.OnesCount64(w ^ asked[k])
+		}
+		out[i] = int32(n)
+	}
+}
+
+func dotPlain(a, b []int8) int32 {
 	var s0, s1, s2, s3 int32
 	for len(a) >= 8 && len(b) >= 8 { // without checks of bounds inside
 		x, y := (*[8]int8)(a), (*[8]int8)(b)
@@ -118,9 +143,6 @@ func dot(a, b []int8) int32 {
 		s2 += int32(x[2])*int32(y[2]) + int32(x[6])*int32(y[6])
 		s3 += int32(x[3])*int32(y[3]) + int32(x[7])*int32(y[7])
 		a, b = a[8:], b[8:]
-	}
-	for i, v := range a {
-		s0 += int32(v) * int32(b[i])
 	}
 	return s0 + s1 + s2 + s3
 }
