@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"loaderd/loader/mixture"
@@ -63,10 +64,28 @@ func (l *loop) late(c plan.Control) answer {
 			return answer{at: status[c.Source].Last}
 		}
 	}
-	if l.config.Mix.End == mixture.EndFirst {
-		return refusal(BadTicket, "the run has ended: one of its sources is used up")
+	return refusal(BadTicket, "the run has ended: %s", l.ending())
+}
+
+// ending returns why the run has ended: what is left of its sources says so.
+func (l *loop) ending() string {
+	var used, left []string
+	for _, s := range l.applier.Planner.Mixture().Status() {
+		switch {
+		case s.Removed:
+		case s.UsedUp:
+			used = append(used, s.Name)
+		default:
+			left = append(left, s.Name)
+		}
 	}
-	return refusal(BadTicket, "the run has ended: all of its sources are used up")
+	switch {
+	case len(left) == 0:
+		return "all of its sources are used up"
+	case l.config.Mix.End == mixture.EndFirst && len(used) > 0:
+		return "source " + strings.Join(used, ", ") + " is used up, and mix.end is first"
+	}
+	return "all of its sources are sealed, and those with documents left have no weight: " + strings.Join(left, ", ")
 }
 
 // sealSources records that sources end behind their present last documents. say makes the answer of the last of these.

@@ -3,6 +3,7 @@ package loader_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -61,7 +62,7 @@ func TestSealBehindTheEnd(t *testing.T) {
 		if last, err := run.SealSource(t.Context(), "c", ""); err != nil || last != 40 {
 			t.Errorf("c ends behind document %d, %v", last, err)
 		}
-		if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 1, "c": 2}}, ""); reason(err) != loader.BadTicket {
+		if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 1, "c": 2}}, ""); reason(err) != loader.BadTicket || !strings.Contains(err.Error(), "b is used up, and mix.end is first") {
 			t.Errorf("the mixture is changed behind the end of the run: %v", err)
 		}
 		must(t, stop())

@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"strings"
 	"testing"
 
 	"loaderd/loader"
@@ -44,6 +45,13 @@ func TestRun_EndsWithoutDocumentsOfWeightZero(t *testing.T) {
 			_, err := run.Seal(t.Context())
 			must(t, err)
 			got = append(got, read(t, run, loader.Place{World: 1}, 1, 0)...)
+			ended := "all of its sources are used up"
+			if !tc.reads[0] {
+				ended = "those with documents left have no weight: a"
+			}
+			if _, err := changeMix(t, run, mixture.Change{Weights: weights(1, 1)}, ""); err == nil || !strings.Contains(err.Error(), ended) {
+				t.Errorf("a change behind the end: %v, want %q", err, ended)
+			}
 			for i, n := range [2]int{shares(got)[0], shares(got)[1]} {
 				if (n == all[i]) != tc.reads[i] {
 					t.Errorf("source %d: %d of %d tokens, want all: %v", i, n, all[i], tc.reads[i])
