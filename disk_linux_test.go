@@ -47,7 +47,7 @@ func TestADiskWithoutRoom(t *testing.T) {
 		}
 		return nil
 	})
-	for again := 0; reader.Reason(err) != "PLAN_LOG_DOWN"; again++ { // at first the plan log may have hung for less time than other causes
+	for again := 0; reader.Reason(err) != "STORAGE_DOWN"; again++ { // the failed write is reported within a second
 		if again == 3 || status.Code(errors.Unwrap(err)) != codes.Unavailable || reader.Reason(err) == "" {
 			t.Fatalf("behind %d steps the reader got %v", n, err)
 		}

@@ -33,7 +33,8 @@ const (
 func Code(r loader.Reason) codes.Code {
 	switch r {
 	case loader.SourceDry, loader.SourceDown, loader.TokenizerBehind, loader.PoolFilling, loader.RankBehind, loader.Replaying,
-		loader.NotLeading, loader.PlanLogDown, ShuttingDown, Limited, SlowReader, loader.SilentReader:
+		loader.NotLeading, loader.PlanLogDown, loader.StorageFull, loader.StorageDown, loader.CauseUnknown,
+		ShuttingDown, Limited, SlowReader, loader.SilentReader:
 		return codes.Unavailable
 	case loader.PlanMismatch, loader.StreamMismatch, loader.PlanTruncated, loader.PlanForeign, loader.RunMismatch, loader.RunReplaced, loader.WorldMismatch, Replaced,
 		TooManySegments:

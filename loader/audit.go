@@ -90,7 +90,7 @@ func (a *auditor) again(ctx context.Context, streams *streams, reads func(int, S
 	group, reading := errgroup.WithContext(ctx)
 	defer group.Wait() // what failed there has failed a run before
 	defer cancel()     // ends the readers, and the scan of the log
-	a.feeds = newFeeds(reading, streams, group, reads)
+	a.feeds = newFeeds(reading, streams, group, func(string, error) {}, reads)
 	a.replay = from(ctx)
 	a.replay.read = func(at uint64, e plan.Entry) {
 		if c, ok := e.(plan.Control); ok {

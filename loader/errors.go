@@ -23,6 +23,9 @@ const (
 	Replaying       Reason = "REPLAYING"        // the daemon re-plans after a restart
 	NotLeading      Reason = "NOT_LEADING"      // no daemon plans the run, or this one stops
 	PlanLogDown     Reason = "PLAN_LOG_DOWN"    // the plan log cannot be written or read
+	StorageFull     Reason = "STORAGE_FULL"     // there is no space to write the streams
+	StorageDown     Reason = "STORAGE_DOWN"     // the streams cannot be written, for another reason
+	CauseUnknown    Reason = "CAUSE_UNKNOWN"    // nothing known explains the wait
 	RunFailed       Reason = "RUN_FAILED"       // the run stopped on an error
 	PlanMismatch    Reason = "PLAN_MISMATCH"    // fingerprint or algorithm differ from the plan's, or whether it has a key
 	StreamMismatch  Reason = "STREAM_MISMATCH"  // the document stream is not the one that the plan was made of

@@ -14,6 +14,8 @@ import (
 // itself: one that the planner asks seldom holds a chunk ready, and keeps no other waiting.
 type feeds struct {
 	streams *streams
+	// opens is called before each attempt to open a reader, with the error of the attempt before.
+	opens func(source string, err error)
 	// opened is told of each reader before anything is read; it may refuse one.
 	opened func(source int, r Source) error
 	group  *errgroup.Group
@@ -36,8 +38,9 @@ type feed struct {
 // nothing is the feed where no document is wanted.
 var nothing = &feed{}
 
-func newFeeds(ctx context.Context, s *streams, g *errgroup.Group, opened func(int, Source) error) *feeds {
-	return &feeds{streams: s, opened: opened, group: g, ctx: ctx, of: map[int]*feed{}}
+func newFeeds(ctx context.Context, s *streams, g *errgroup.Group, opens func(string, error),
+	opened func(int, Source) error) *feeds {
+	return &feeds{streams: s, opens: opens, opened: opened, group: g, ctx: ctx, of: map[int]*feed{}}
 }
 
 // next returns the feed of the document that the planner wants; nil when it wants none.
@@ -93,7 +96,7 @@ func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 		from = walk.First + taken
 	}
 	if x.reader == nil {
-		if x.reader, err = docs.Read(f.ctx, from); err != nil {
+		if x.reader, err = f.start(docs, info.Name, from); err != nil {
 			return nil, fmt.Errorf("read documents%s: %w", ofSource(info.Name), err)
 		}
 	}
@@ -111,6 +114,22 @@ func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 		return err
 	})
 	return x, nil
+}
+
+// start opens a reader. While the stream is out of reach it tries again, until ctx ends.
+func (f *feeds) start(docs Documents, source string, from uint64) (Source, error) {
+	f.opens(source, nil)
+	for {
+		reader, err := docs.Read(f.ctx, from)
+		var down *Error
+		if !errors.As(err, &down) || down.Reason != SourceDown || f.ctx.Err() != nil {
+			return reader, err
+		}
+		f.opens(source, err)
+		if err := pause(f.ctx, leadPause); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // pump hands over one chunk after the other until ctx is done. While the loop plans one, pump does not call Next: documents that the loop

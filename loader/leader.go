@@ -46,12 +46,17 @@ type leader struct {
 	demand          demand // of the followers
 	wanted          uint64 // no reader has ever asked for this step or a later one
 	figures         planStats
-	readers         map[int]Source // of the documents, by source
-	storing         time.Time      // when the append under way began; zero without one
-	replays         bool           // whether it still plans again what the log holds
-	trouble         string         // what is wrong with the document stream, empty when all is well
-	stored          []Stored       // checkpoints, by ascending step
-	checkpointed    uint64         // step of the newest checkpoint
+	readers         map[int]Source    // of the documents, by source
+	opening         *opening          // the stream that is being opened; nil without one
+	opened          map[int]time.Time // when the reader of each source was opened
+	planned         time.Time         // when the last document was planned; zero before
+	counted         bool              // whether a snapshot of the planner was taken
+	renewing        time.Time         // since when an append waits for the lease to be renewed; zero without one
+	storing         time.Time         // when the append under way began; zero without one
+	replays         bool              // whether it still plans again what the log holds
+	trouble         string            // what is wrong with the document stream, empty when all is well
+	stored          []Stored          // checkpoints, by ascending step
+	checkpointed    uint64            // step of the newest checkpoint
 	checkpointBytes int64
 }
 
@@ -66,12 +71,17 @@ type audience interface {
 // report is what a leader says of itself: it explains why a step is not there yet. It may come from another process.
 type report struct {
 	PlanStats       planStats               `json:"plan"`
-	Steps           uint64                  `json:"steps"`             // that the plan holds
-	Wanted          uint64                  `json:"wanted"`            // no reader has ever asked for this step or a later one
-	Slowest         *ReaderStat             `json:"slowest,omitempty"` // that the plan stands ahead of; nil without readers
-	Source          *SourceStatus           `json:"source,omitempty"`  // that the planner waits for or reads; nil before the document stream is open
-	Sources         map[string]SourceStatus `json:"sources,omitempty"` // by name, of a run with several
-	Storing         time.Duration           `json:"storing,omitempty"` // how long the append under way has taken
+	Steps           uint64                  `json:"steps"`                // that the plan holds
+	Wanted          uint64                  `json:"wanted"`               // no reader has ever asked for this step or a later one
+	Slowest         *ReaderStat             `json:"slowest,omitempty"`    // that the plan stands ahead of; nil without readers
+	Source          *SourceStatus           `json:"source,omitempty"`     // that the planner waits for or reads; nil before the document stream is open
+	Sources         map[string]SourceStatus `json:"sources,omitempty"`    // by name, of a run with several
+	Opening         *opening                `json:"opening,omitempty"`    // the stream that is being opened; nil without one
+	Reading         time.Duration           `json:"reading,omitempty"`    // how long Source has been open
+	Idle            time.Duration           `json:"idle,omitempty"`       // since a document was fetched or planned, else Reading
+	Connection      *Connection             `json:"connection,omitempty"` // of the leader to the servers; nil if unknown
+	Renewing        time.Duration           `json:"renewing,omitempty"`   // how long an append has waited for the lease to be renewed
+	Storing         time.Duration           `json:"storing,omitempty"`    // how long the append under way has taken
 	Replays         bool                    `json:"replays,omitempty"`
 	Trouble         string                  `json:"trouble,omitempty"`
 	Checkpointed    uint64                  `json:"checkpointed"`
@@ -112,9 +122,22 @@ func (l *leader) report() report {
 	defer l.mu.Unlock()
 	r := report{PlanStats: l.figures, Steps: l.plan.planned(), Wanted: l.wanted, Slowest: l.demand.leading(), Replays: l.replays, Trouble: l.trouble,
 		Checkpointed: l.checkpointed, CheckpointBytes: l.checkpointBytes, Length: l.howLong()}
+	if l.opening != nil {
+		o := *l.opening
+		r.Opening = &o
+	}
 	if source, ok := l.readers[l.figures.Wants]; ok {
 		s := source.Status()
-		r.Source = &s
+		r.Source, r.Reading = &s, time.Since(l.opened[l.figures.Wants])
+		r.Idle = r.Reading
+		for _, at := range []time.Time{s.FetchedAt, l.planned} {
+			if !at.IsZero() {
+				r.Idle = min(r.Idle, time.Since(at))
+			}
+		}
+	}
+	if !l.renewing.IsZero() {
+		r.Renewing = time.Since(l.renewing)
 	}
 	if len(l.figures.Sources) > 0 {
 		r.Sources = make(map[string]SourceStatus, len(l.readers))
@@ -348,7 +371,7 @@ func (l *leader) serve(ctx context.Context) error {
 	uploading, stopUploading := graceful(ctx, writeGrace)
 	defer stopUploading()
 	writes, written := make(chan write, 64), make(chan struct{})
-	documents := newFeeds(ctx, l.streams, g, l.reads)
+	documents := newFeeds(ctx, l.streams, g, l.opens, l.reads)
 	if _, err := documents.next(l.applier.Planner); err != nil { // nothing else begins when the documents are not there
 		return errors.Join(err, g.Wait())
 	}
@@ -391,11 +414,32 @@ func (l *leader) serve(ctx context.Context) error {
 
 // reads takes in who reads a source. A document stream that ends before what the plan was made of is refused; of several sources the loop finds out.
 func (l *leader) reads(source int, r Source) error {
-	l.update(func() { l.readers[source] = r })
+	l.update(func() { l.readers[source], l.opened[source], l.opening = r, time.Now(), nil })
 	if l.config.Mixed() {
 		return nil
 	}
 	return l.found.within(r.Status().Last, l.name)
+}
+
+// opening is a document stream that is being opened for reading.
+type opening struct {
+	Source string    `json:"source,omitempty"` // of a run with several
+	Since  time.Time `json:"since"`
+	Error  string    `json:"error,omitempty"` // of the last attempt
+}
+
+// opens notes an attempt to open a source's stream, and the error of the one before; nil at the first attempt.
+func (l *leader) opens(source string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.opening = &opening{Source: source, Since: time.Now()}
+		return
+	}
+	if l.opening.Error == "" {
+		l.log.Warn("cannot open the document stream, trying again", "source", source, "error", err)
+	}
+	l.opening.Error = err.Error()
 }
 
 // graceful returns a context that ends a while after ctx.

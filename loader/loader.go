@@ -51,19 +51,22 @@ type SourceStatus struct {
 	DrySince   time.Time `json:"dry_since,omitzero"`  // when the last document of the stream was fetched; zero while there are more
 	DownSince  time.Time `json:"down_since,omitzero"` // when the connection was lost; zero while it is up
 	DownReason string    `json:"down_reason,omitempty"`
-	Empty      int64     `json:"empty"`      // skipped as empty since the start
-	Undecoded  int64     `json:"undecoded"`  // skipped as undecodable since the start
-	Replaced   int64     `json:"replaced"`   // bytes of texts that are not UTF-8, in place of which there is U+FFFD
-	Buffered   int64     `json:"buffered"`   // bytes of documents that are fetched and not delivered
-	TextBytes  int64     `json:"text_bytes"` // bytes of payload fetched since the start
-	Tokens     int64     `json:"tokens"`     // tokens produced since the start
+	FetchedAt  time.Time `json:"fetched_at,omitzero"`  // when the last document was received; zero before the first
+	Tokenizing bool      `json:"tokenizing,omitempty"` // the caller of Next waits for a fetched document to be tokenized
+	Empty      int64     `json:"empty"`                // skipped as empty since the start
+	Undecoded  int64     `json:"undecoded"`            // skipped as undecodable since the start
+	Replaced   int64     `json:"replaced"`             // bytes of texts that are not UTF-8, in place of which there is U+FFFD
+	Buffered   int64     `json:"buffered"`             // bytes of documents that are fetched and not delivered
+	TextBytes  int64     `json:"text_bytes"`           // bytes of payload fetched since the start
+	Tokens     int64     `json:"tokens"`               // tokens produced since the start
 }
 
 // Documents is the document stream as a Run needs it.
 type Documents interface {
 	// State says which stream this is and what it holds now.
 	State(ctx context.Context) (StreamState, error)
-	// Read starts a Source at sequence from. A from that the stream no longer holds is an error.
+	// Read starts a Source at sequence from. A from that the stream no longer holds is an error. An error with the reason
+	// SOURCE_DOWN may pass: the caller tries again.
 	Read(ctx context.Context, from uint64) (Source, error)
 	// Content returns the content of one document again, equal to what the Source delivered.
 	Content(ctx context.Context, sequence uint64) (Content, error)

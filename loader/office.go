@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"loaderd/loader/plan"
@@ -74,6 +75,8 @@ type office struct {
 	flight   string        // where readers find this daemon; empty when they need not be told
 	news     chan struct{} // signals that there is something to say
 	hint     chan struct{} // signals that the plan may have grown
+	// connection is that of this daemon; empty while it is unknown.
+	connection atomic.Pointer[Connection]
 
 	mu      sync.Mutex
 	leader  *leader // nil while another process leads
@@ -109,7 +112,8 @@ func newOffice(name string, c plan.Config, o Options, e Edges, s *streams, log *
 
 func (o *office) newLeader() *leader {
 	return &leader{name: o.name, config: o.config, options: o.options, edges: o.edges, streams: o.streams, log: o.log, plan: o.plan, requests: make(chan request),
-		more: make(chan struct{}, 1), news: newAnnouncement(), readers: map[int]Source{}, replays: true, audience: o.audience, demand: noDemand(), done: make(chan struct{}),
+		more: make(chan struct{}, 1), news: newAnnouncement(), readers: map[int]Source{},
+		opened: map[int]time.Time{}, replays: true, audience: o.audience, demand: noDemand(), done: make(chan struct{}),
 		long: length{wake: make(chan struct{}, 1)}}
 }
 
@@ -329,11 +333,14 @@ func (o *office) report() report {
 	defer o.mu.Unlock()
 	if l := o.here(); l != nil {
 		r := l.report()
-		r.Unheard = l.doubted()
+		r.Connection, r.Unheard = o.connection.Load(), l.doubted()
 		return r
 	}
 	r := o.told
 	r.Elsewhere, r.Silent = true, time.Since(o.heard)
+	if r.Silent >= silentAfter { // what keeps this daemon from hearing one
+		r.Connection = o.connection.Load()
+	}
 	r.Unheard = !o.any || r.Silent >= silentAfter || time.Since(o.rumour.heard) < silentAfter && !o.plan.ledBy(o.rumour.daemon)
 	return r
 }

@@ -58,6 +58,8 @@ type Edges struct {
 	Bus   Bus
 	// Tracer is told of sampled documents; nil: none are.
 	Tracer Tracer
+	// Connection returns the state of the connection to the servers of the streams. It may be nil.
+	Connection func() Connection
 	// Supply says why no documents of a source come, and what to do, where this process knows; ok is false where producers bring them. The empty name
 	// is the one document stream. It may be nil.
 	Supply func(source string) (why, do string, ok bool)
@@ -133,6 +135,7 @@ func Open(ctx context.Context, name string, c plan.Config, o Options, e Edges) (
 func (r *Run) Serve(ctx context.Context) error {
 	var telling sync.WaitGroup
 	tell, stop := context.WithCancel(ctx)
+	telling.Go(func() { r.office.watchConnection(tell) })
 	telling.Go(func() { r.follower.tellWaits(tell) })
 	telling.Go(func() { r.follower.prefetch.run(tell) })
 	telling.Go(func() { r.follower.dropSilent(tell) })

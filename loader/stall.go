@@ -28,12 +28,18 @@ func (f *follower) explain(step uint64) *Error {
 	return f.cause(step)
 }
 
-// cause says why a step has not come: it looks at everything between reader and document stream in turn, and names the first that stands still.
+// cause returns why a step has not come. Every cause rests on evidence that its function names; without any it is
+// CauseUnknown.
 func (f *follower) cause(step uint64) *Error {
 	w := f.look(step)
-	e := first(w.leaderless, w.storing, w.opening, w.replaying, w.behind, w.idle, w.down, w.dry, w.tokenizing, w.filling)
+	e := w.cause()
 	e.Facts = w.factsOf(e)
 	return e
+}
+
+func (w *wait) cause() *Error {
+	return first(w.storage, w.leaderless, w.storing, w.opening, w.replaying, w.behind, w.idle, w.down, w.renewing, w.dry,
+		w.tokenizing, w.filling, w.disconnected, w.unknown)
 }
 
 // look takes in what is known of a wait for a step.
@@ -60,12 +66,14 @@ func first(looks ...func() *Error) *Error {
 
 // broken is what keeps a run from going on whoever waits, missing what keeps the next step from coming; nil where nothing does.
 func (w *wait) broken() *Error {
-	return first(w.leaderless, w.storing, w.opening, w.replaying, w.down)
+	return first(w.storage, w.leaderless, w.storing, w.opening, w.replaying, w.down, w.renewing)
 }
-func (w *wait) missing() *Error { return first(w.behind, w.idle, w.dry, w.tokenizing, w.filling) }
+func (w *wait) missing() *Error {
+	return first(w.behind, w.idle, w.dry, w.tokenizing, w.filling, w.disconnected, w.unknown)
+}
 
-// wait is what is known about a wait for a step. Each of its methods up to filling looks at one possible cause and returns nil when it
-// is not that.
+// wait is what is known about a wait for a step. Each of its methods up to unknown checks the evidence of one possible
+// cause, and returns nil without any.
 type wait struct {
 	step    uint64
 	planned uint64 // steps that are
@@ -117,31 +125,95 @@ func (w *wait) facts() map[string]string {
 // asks is the advice when the reader can do nothing else.
 const asks = "wait and ask again"
 
-func (w *wait) leaderless() *Error {
-	r := &w.report
-	if !r.Elsewhere || r.Silent < silentAfter {
+// storage: the server inside the leader's daemon has reported a failed write, see StorageFailure.
+func (w *wait) storage() *Error {
+	c := w.report.Connection
+	if c == nil || c.Storage == nil {
 		return nil
 	}
-	return stands(NotLeading, "Waiting for a daemon to plan the run, "+quantity.Time(r.Silent), "none has been heard to for "+r.Silent.Round(time.Millisecond).String(),
+	s := c.Storage
+	facts := map[string]string{"path": s.Path, "since": c.Since.UTC().Format(time.RFC3339Nano)}
+	free := ""
+	if s.Free >= 0 {
+		free = ", " + quantity.Bytes(s.Free) + " free"
+		facts["free_bytes"] = strconv.FormatInt(s.Free, 10)
+	}
+	detail := fmt.Sprintf("the NATS server inside the daemon cannot write to %s%s: %s", s.Path, free, s.Error)
+	waited := quantity.Time(time.Since(c.Since))
+	if s.Full {
+		return stands(StorageFull, "Waiting for space on the disk, "+waited, detail,
+			"make room on that disk, then restart the daemon", facts)
+	}
+	return stands(StorageDown, "Waiting for the disk, "+waited, detail,
+		"check that disk, then restart the daemon", facts)
+}
+
+// leaderless: no leader has reported for silentAfter, or none has ever.
+func (w *wait) leaderless() *Error {
+	r := &w.report
+	if !r.Elsewhere || r.Silent < silentAfter && (!r.Unheard || r.Source != nil) {
+		return nil
+	}
+	detail := "no daemon that leads has reported for " + r.Silent.Round(time.Millisecond).String()
+	return stands(NotLeading, "Waiting for a daemon to plan the run, "+quantity.Time(r.Silent), w.connected(detail),
 		"wait: another daemon takes over within seconds; when none does, look at the daemons' logs and the JetStream servers", nil)
 }
 
+// connected adds the state of the connection to the detail of a cause where that is down.
+func (w *wait) connected(detail string) string {
+	if c := w.report.Connection; c != nil && !c.Up {
+		return detail + "; the connection to NATS is " + c.String()
+	}
+	return detail
+}
+
+// storeFor is how long an append may take before a step waits for it.
+func (w *wait) storeFor() time.Duration { return min(time.Second, w.options.Stall/2) }
+
+// storing: an append to the plan log is under way without an answer.
 func (w *wait) storing() *Error {
-	if w.report.Storing <= time.Second {
+	if w.report.Storing <= w.storeFor() {
 		return nil
 	}
-	return stands(PlanLogDown, "Waiting for JetStream to store the plan, "+quantity.Time(w.report.Storing), "", "check the JetStream server and its disk", nil)
+	return stands(PlanLogDown, "Waiting for JetStream to store the plan, "+quantity.Time(w.report.Storing),
+		w.connected("the append is not acknowledged"), "check the JetStream server and its disk", nil)
 }
 
+// renewing: an append waits until the daemon is sure that its lease has not expired.
+func (w *wait) renewing() *Error {
+	if w.report.Renewing <= w.storeFor() {
+		return nil
+	}
+	return stands(NotLeading, "Waiting for the daemon's lease, "+quantity.Time(w.report.Renewing),
+		w.connected("the lease is not renewed, and no step is stored without it"),
+		"wait: the daemon renews it, or another one takes over; when neither happens, look at the JetStream servers",
+		nil)
+}
+
+// opening: the last attempt to open the stream has failed, or the connection is down.
 func (w *wait) opening() *Error {
-	if w.report.Source != nil {
+	r := &w.report
+	if r.Source != nil || r.Opening == nil {
 		return nil
 	}
-	return stands(SourceDown, "Waiting for the document stream to open", "", "check the NATS server; the daemon connects by itself", nil)
+	detail := r.Opening.Error
+	if c := r.Connection; detail == "" && c != nil && !c.Up {
+		detail = "the connection to NATS is " + c.String()
+	}
+	if detail == "" {
+		return nil
+	}
+	stream := "the document stream"
+	if r.Opening.Source != "" {
+		stream = "the stream of source " + r.Opening.Source
+	}
+	sentence := fmt.Sprintf("Waiting for %s to open, %s", stream, quantity.Time(time.Since(r.Opening.Since)))
+	return stands(SourceDown, sentence, detail, "check the NATS server; the daemon tries again by itself", nil)
 }
 
+// replaying: the leader has not planned everything again that the plan log holds.
 func (w *wait) replaying() *Error {
-	if !w.report.Replays || !w.source.DownSince.IsZero() {
+	if !w.report.Replays || w.report.Source == nil || !w.source.DownSince.IsZero() {
 		return nil
 	}
 	p := &w.report.PlanStats
@@ -149,9 +221,15 @@ func (w *wait) replaying() *Error {
 	if last := w.report.published(); last > 0 && len(p.Sources) == 0 {
 		sentence += " of " + strconv.FormatUint(last, 10)
 	}
-	return stands(Replaying, sentence, "", asks, nil)
+	detail := ""
+	if w.report.Idle >= flowFor {
+		detail = fmt.Sprintf("no document has been received or planned for %s; the connection to NATS is %s",
+			quantity.Time(w.report.Idle), w.report.Connection)
+	}
+	return stands(Replaying, sentence, detail, asks, nil)
 }
 
+// behind: the plan is as far ahead of a reader as it may be.
 func (w *wait) behind() *Error {
 	b := w.brake
 	if b == nil || w.report.Replays {
@@ -163,6 +241,7 @@ func (w *wait) behind() *Error {
 		map[string]string{"rank": strconv.Itoa(b.Rank), "world": strconv.Itoa(b.World), "rank_step": strconv.FormatUint(b.Step, 10)})
 }
 
+// down: the reader of the documents has reported an error since the last document.
 func (w *wait) down() *Error {
 	s := w.source
 	if s.DownSince.IsZero() {
@@ -172,9 +251,12 @@ func (w *wait) down() *Error {
 		"check the NATS server; the daemon reconnects by itself", map[string]string{"down_since": s.DownSince.UTC().Format(time.RFC3339Nano)})
 }
 
+// dry: the last document of the stream is planned, none has been stored for dryFor or since the stream was opened, and
+// the stream is not sealed.
 func (w *wait) dry() *Error {
 	s, lacks := w.source, w.report.PlanStats.Lacks
-	if s.DrySince.IsZero() || s.Delivered < s.Fetched || time.Since(s.DrySince) < min(dryFor, w.options.Stall/2) {
+	quiet := time.Since(s.DrySince) >= min(dryFor, w.options.Stall/2) || w.report.Idle >= w.report.Reading
+	if s.DrySince.IsZero() || s.Delivered < s.Fetched || !quiet || w.sealed() {
 		return nil
 	}
 	sentence := "Waiting for documents"
@@ -205,6 +287,14 @@ func (w *wait) dry() *Error {
 	return stands(SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, do, facts)
 }
 
+// sealed reports whether no document follows the last one of the stream that the plan waits for.
+func (w *wait) sealed() bool {
+	if x := w.wanted(); x != nil {
+		return x.Sealed
+	}
+	return w.report.PlanStats.Sealed != nil
+}
+
 // wanted returns the source that comes next; nil with one document stream.
 func (w *wait) wanted() *SourceStats {
 	p := &w.report.PlanStats
@@ -222,7 +312,7 @@ func (w *wait) stream() string {
 	return "the document stream"
 }
 
-// idle: no source is read before somebody changes the mixture, or one that rests has documents.
+// idle: the planner reads no source before the mixture changes, or before one that rests has documents.
 func (w *wait) idle() *Error {
 	p := &w.report.PlanStats
 	if !p.Idle {
@@ -255,22 +345,34 @@ func (w *wait) whenDry(drains bool) string {
 	return "publish more documents; neither a drain nor a seal would fill a step with what is there"
 }
 
+// tokenizing: the planner waits for the tokens of documents that are fetched.
 func (w *wait) tokenizing() *Error {
 	s, r := w.source, &w.report.PlanStats
-	if s.Delivered >= s.Fetched || r.Cursor != r.CursorBefore {
+	if !s.Tokenizing || s.Delivered >= s.Fetched || r.Cursor != r.CursorBefore {
 		return nil
 	}
 	return stands(TokenizerBehind, fmt.Sprintf("Waiting for the tokenizer: %s behind", quantity.Things(int(s.Fetched-s.Delivered), "document")),
 		fmt.Sprintf("they are fetched (%s)", quantity.Bytes(s.Buffered)), "wait, or give the daemon more stream.workers", nil)
 }
 
+// flowFor is how long after its last document a stream counts as flowing.
+const flowFor = 10 * time.Second
+
+// filling: a document was fetched or planned within flowFor, or the stream was opened.
 func (w *wait) filling() *Error {
 	f, lacks := w.facts(), w.report.PlanStats.Lacks
+	if w.report.Source == nil || w.report.Idle >= flowFor {
+		return nil
+	}
 	sentence := "Next step"
 	if w.planned == 0 {
 		sentence = "First step"
 	}
 	switch {
+	case w.report.Idle >= w.report.Reading:
+		stored := quantity.Things(int(w.source.Last-w.source.Delivered), "document")
+		return stands(PoolFilling, fmt.Sprintf("%s: reading begins, %s stored", sentence, stored),
+			"none has been received yet", asks, nil)
 	case lacks.Needed == 0: // nothing is known yet
 		sentence += ": documents flow, pool and shuffle window fill"
 	default:
@@ -284,6 +386,49 @@ func (w *wait) filling() *Error {
 		detail += "; " + skipped
 	}
 	return stands(PoolFilling, sentence, detail, asks, nil)
+}
+
+// disconnected: the leader's connection to the servers is down, and nothing else explains the wait.
+func (w *wait) disconnected() *Error {
+	c := w.report.Connection
+	if c == nil || c.Up {
+		return nil
+	}
+	return stands(SourceDown, "Waiting for NATS, "+quantity.Time(time.Since(c.Since)), c.Error,
+		"check the NATS server; the daemon reconnects by itself",
+		map[string]string{"down_since": c.Since.UTC().Format(time.RFC3339Nano)})
+}
+
+// unknown is the cause without evidence for any other. It lists what is known.
+func (w *wait) unknown() *Error {
+	r, s := &w.report, &w.source
+	connection := r.Connection.String()
+	facts := map[string]string{"connection": connection}
+	var known []string
+	add := func(format string, v ...any) { known = append(known, fmt.Sprintf(format, v...)) }
+	switch {
+	case r.Source != nil:
+		add("%s ends at document %d, %d received, %d tokenized", w.stream(), s.Last, s.Fetched, s.Delivered)
+		add("the last one was received or planned %s ago", quantity.Time(r.Idle))
+		facts["fetched_document"] = strconv.FormatUint(s.Fetched, 10)
+		if !s.FetchedAt.IsZero() {
+			facts["fetched_at"] = s.FetchedAt.UTC().Format(time.RFC3339Nano)
+		}
+	case r.Opening != nil:
+		add("%s has been opening for %s, without an error", w.stream(), quantity.Time(time.Since(r.Opening.Since)))
+	default:
+		add("%s is not open", w.stream())
+	}
+	if w.sealed() {
+		add("it is sealed")
+	}
+	add("%d of %d rows there", r.PlanStats.Lacks.There, r.PlanStats.Lacks.Needed)
+	if r.Storing > 0 {
+		add("an append has taken %s", quantity.Time(r.Storing))
+	}
+	add("connection to NATS: %s", connection)
+	return stands(CauseUnknown, fmt.Sprintf("Waiting for step %d: no cause found", w.step), strings.Join(known, "; "),
+		"look at the log of the daemon that plans the run, and at that of the NATS server", facts)
 }
 
 // skipped says why documents are skipped, where at least half of those that were planned are; else it is empty.
@@ -307,12 +452,14 @@ func queueNote(queues []plan.QueueStat) string {
 
 // unanswered says why a request has had no answer within Options.Stall.
 func (f *follower) unanswered() *Error {
-	e := f.cause(f.plan.planned())
-	if e.Reason == Replaying || e.Reason == SourceDown && f.leader.report().Replays || e.Reason == PlanLogDown {
-		return e
+	w := f.look(f.plan.planned())
+	e := w.broken()
+	if e == nil || e.Reason == SourceDown && !w.report.Replays { // requests need no documents
+		e = w.unknown()
+		e.Message = fmt.Sprintf("the request has not been recorded within %s, no cause found: %s", f.options.Stall, e.detail)
 	}
-	return &Error{Reason: PlanLogDown, Message: fmt.Sprintf("the request has not been recorded within %s", f.options.Stall),
-		Do: "check the JetStream server and its disk, and ask again"}
+	e.Facts = w.factsOf(e)
+	return e
 }
 
 // note adds the figures to the facts of a cause.

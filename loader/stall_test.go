@@ -18,6 +18,7 @@ type oddDocs struct {
 	*memDocs
 	status func(loader.SourceStatus) loader.SourceStatus
 	unread bool // Read waits
+	down   bool // Read finds no server
 	stuck  bool // Next waits
 }
 
@@ -30,6 +31,9 @@ func (d oddDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
 	if d.unread {
 		<-ctx.Done()
 		return nil, ctx.Err()
+	}
+	if d.down {
+		return nil, &loader.Error{Reason: loader.SourceDown, Message: "no responders"}
 	}
 	s, err := d.memDocs.Read(ctx, from)
 	return oddSource{s, d}, err
@@ -89,7 +93,8 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 		step    loader.Reason // of a reader that waits for the next step
 		request loader.Reason // of a request
 	}{
-		{"the document stream cannot be opened", oddDocs{unread: true}, loader.SourceDown, loader.SourceDown},
+		{"the document stream cannot be opened", oddDocs{down: true}, loader.SourceDown, loader.SourceDown},
+		{"it opens without an answer", oddDocs{unread: true}, loader.CauseUnknown, loader.CauseUnknown},
 		{"it is lost while re-planning", oddDocs{stuck: true, status: down}, loader.SourceDown, loader.SourceDown},
 		{"re-planning takes long", oddDocs{stuck: true}, loader.Replaying, loader.Replaying},
 	} {
@@ -115,7 +120,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 		w.options.Stall = 600 * time.Millisecond
 		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 		w.odd(oddDocs{stuck: true, status: func(loader.SourceStatus) loader.SourceStatus {
-			return loader.SourceStatus{Last: 40, Fetched: 40, Buffered: 1000, DrySince: time.Now()}
+			return loader.SourceStatus{Last: 40, Fetched: 40, Buffered: 1000, DrySince: time.Now(), Tokenizing: true}
 		}})
 		run, _ := w.start(t)
 		r, err := run.Join(loader.Place{World: 1}, 0)

@@ -3,6 +3,7 @@ package loader
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"loaderd/internal/order"
 	"loaderd/loader/mixture"
@@ -61,6 +62,10 @@ func (l *leader) snapshot() {
 	}
 	l.mu.Lock()
 	s.CursorBefore = l.figures.Cursor
+	if l.counted && s.Cursor != s.CursorBefore {
+		l.planned = time.Now()
+	}
+	l.counted = true
 	l.figures = s
 	l.mu.Unlock()
 }

@@ -98,7 +98,7 @@ func are(steps int) string {
 func (w *wait) judge(e *Error) Verdict {
 	v := Verdict{Health: Waiting, Sentence: e.brief, Detail: e.detail, Do: e.Do, Reason: e.Reason, Facts: w.factsOf(e)}
 	switch e.Reason {
-	case SourceDown, PlanLogDown:
+	case SourceDown, PlanLogDown, StorageFull, StorageDown:
 		v.Health = Failing
 	case NotLeading:
 		if w.report.Silent >= takeover {
@@ -110,7 +110,7 @@ func (w *wait) judge(e *Error) Verdict {
 		v.Limits = LimitDocuments
 	case TokenizerBehind, Replaying:
 		v.Limits = LimitTokenizer
-	case PlanLogDown, NotLeading:
+	case PlanLogDown, NotLeading, StorageFull, StorageDown:
 		v.Limits = LimitPlan
 	case RankBehind:
 		v.Limits = LimitRanks

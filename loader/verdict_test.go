@@ -225,7 +225,7 @@ func TestVerdicts(t *testing.T) {
 	judge(t, "documents wait for the tokenizer", func(w *world) {
 		documents(400)(w)
 		w.odd(oddDocs{stuck: true, status: func(loader.SourceStatus) loader.SourceStatus {
-			return loader.SourceStatus{Last: 400, Fetched: 300, Delivered: 100, Buffered: 5 << 20}
+			return loader.SourceStatus{Last: 400, Fetched: 300, Delivered: 100, Buffered: 5 << 20, Tokenizing: true}
 		}})
 	}, func(j judged) {
 		time.Sleep(5 * time.Second)

@@ -132,6 +132,7 @@ func (o *office) word() word {
 	w := word{Demand: o.own}
 	if o.leads {
 		r := o.leader.report()
+		r.Connection = o.connection.Load()
 		w.Lead, w.At, w.Oldest = &r, o.plan.position(), o.plan.now().oldest
 	}
 	return w

@@ -89,7 +89,10 @@ func (l *leader) store(ctx context.Context, writes []write) error {
 		records = append(records, w.records...)
 	}
 	if l.sure != nil {
-		if err := l.sure(ctx); err != nil {
+		l.update(func() { l.renewing = time.Now() })
+		err := l.sure(ctx)
+		l.update(func() { l.renewing = time.Time{} })
+		if err != nil {
 			return err
 		}
 	}

@@ -29,17 +29,17 @@ func TestServerGoneAndBack(t *testing.T) {
 	}
 	remote := s.Remote()
 	up := remote.Status()
-	if !up.Connected || up.Error != "" || up.Since.IsZero() {
+	if !up.Connected || up.Err != nil || up.Since.IsZero() {
 		t.Fatalf("status %+v, want connected", up)
 	}
 	s.Stop()
 	natstest.Soon(t, "the loss shows", func() bool { return !remote.Status().Connected })
-	if down := remote.Status(); down.Error == "" || !down.Since.After(up.Since) {
+	if down := remote.Status(); down.Err == nil || !down.Since.After(up.Since) {
 		t.Errorf("status %+v, want the error and since when", down)
 	}
 	s.Restart()
 	natstest.Soon(t, "the connection is back", func() bool { return remote.Status().Connected })
-	if back := remote.Status(); back.Error != "" {
+	if back := remote.Status(); back.Err != nil {
 		t.Errorf("status %+v, want no error", back)
 	}
 	natstest.Publish(t, remote, natstest.Documents(1, 1)...)
@@ -215,8 +215,9 @@ func TestWriteErrorsSurface(t *testing.T) {
 		}
 	}()
 	natstest.Soon(t, "the write error shows", func() bool { return !s.Store().Status().Connected })
-	if st := s.Store().Status(); !strings.Contains(st.Error, "write error") || !strings.Contains(st.Error, s.Config().Dir) {
-		t.Errorf("status %+v, want the write error and the folder", st)
+	var write *embedded.StorageError
+	if st := s.Store().Status(); !errors.As(st.Err, &write) || write.Path != s.Config().Dir || write.Full || write.Free <= 0 {
+		t.Errorf("status %+v, want the write error, the folder and its free space", st)
 	}
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "write error") {

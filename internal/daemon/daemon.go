@@ -117,6 +117,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if err = d.documents(ctx, c, tokens, steps, &edges); err != nil {
 		return nil, err
 	}
+	edges.Connection = func() loader.Connection { return connection(d.store.Status()) }
 	edges.Supply = func(source string) (why, do string, ok bool) { return d.pulls.supply(source) }
 	if d.pulls, err = d.newPulls(ctx, c, holder, log); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/config"
 	"loaderd/internal/livepage"
+	"loaderd/stream/server"
 )
 
 // httpServer serves the live page with its JSON, /metrics, /healthz and /readyz.
@@ -98,7 +99,11 @@ func (d *Daemon) ready() error {
 		return errors.New("the daemon is stopping")
 	}
 	if s := d.store.Status(); !s.Connected {
-		return fmt.Errorf("the NATS server has been out of reach since %s: %s", s.Since.Format(time.RFC3339), s.Error)
+		since := s.Since.Format(time.RFC3339)
+		if failed := (*server.StorageError)(nil); errors.As(s.Err, &failed) {
+			return fmt.Errorf("the streams cannot be written since %s: %w", since, failed)
+		}
+		return fmt.Errorf("the NATS server has been out of reach since %s: %w", since, s.Err)
 	}
 	switch s := d.run.Stats(); {
 	case !d.run.Led():

@@ -90,8 +90,8 @@ func (c *Client) Attempt(ctx context.Context, limit time.Duration, f func(ctx co
 func (c *Client) Pause(ctx context.Context, d time.Duration, last error) error {
 	select {
 	case <-ctx.Done():
-		if st := c.Status(); !st.Connected && st.Error != "" {
-			return fmt.Errorf("%w (last attempt: %w; connection: %s)", context.Cause(ctx), last, st.Error)
+		if st := c.Status(); !st.Connected && st.Err != nil {
+			return fmt.Errorf("%w (last attempt: %w; connection: %v)", context.Cause(ctx), last, st.Err)
 		}
 		return fmt.Errorf("%w (last attempt: %w)", context.Cause(ctx), last)
 	case <-time.After(d):

@@ -38,7 +38,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 		t.Errorf("it left it for another reason: %s", log.String())
 	}
 	if st := one.Status(); !st.Connected {
-		t.Errorf("who knows no other server has left it: %s", st.Error)
+		t.Errorf("who knows no other server has left it: %v", st.Err)
 	}
 	c.Thaw(frozen)
 	if _, err := one.JetStream().AccountInfo(natstest.Within(t, time.Minute)); err != nil {

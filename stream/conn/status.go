@@ -10,7 +10,7 @@ import (
 type Status struct {
 	Connected bool      // the server can be reached and, when it is embedded, can write its streams
 	Since     time.Time // when Connected became what it is
-	Error     string    // the last error; empty when there was none since the last connect
+	Err       error     // the last one; nil when there was none since the last connect
 }
 
 // status is the connection's state as the client's callbacks tell it.
@@ -70,9 +70,9 @@ func (s *status) setLocked(connected bool, err error) {
 	s.now.Connected = connected
 	switch {
 	case err != nil:
-		s.now.Error = err.Error()
+		s.now.Err = err
 	case connected:
-		s.now.Error = ""
+		s.now.Err = nil
 	}
 }
 
@@ -80,5 +80,5 @@ func (s *status) setLocked(connected bool, err error) {
 func (s *status) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now.Error = err.Error()
+	s.now.Err = err
 }

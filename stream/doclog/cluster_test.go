@@ -60,7 +60,11 @@ func TestNothingIsLostForAServerThatIsCutOff(t *testing.T) {
 	var src loader.Source
 	go func() {
 		var err error
-		src, err = l.Read(ctx, 15)
+		for again := true; again; {
+			var known *loader.Error
+			src, err = l.Read(ctx, 15)
+			again = errors.As(err, &known) && known.Reason == loader.SourceDown && ctx.Err() == nil
+		}
 		asked <- got{"a reader", err}
 	}()
 	select {

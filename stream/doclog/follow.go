@@ -226,7 +226,7 @@ func (r *reader) accept(ctx context.Context, m *message, last uint64) error {
 	r.pace.took(m.size)
 	r.budget.move(charge{}, fetchedCost(m))
 	r.mu.Lock()
-	r.status.Fetched = m.sequence
+	r.status.Fetched, r.status.FetchedAt = m.sequence, time.Now()
 	r.status.DrySince = time.Time{} // the quiet before this document is over, even if it is the stream's last
 	r.status.TextBytes += int64(len(m.data))
 	r.mu.Unlock()

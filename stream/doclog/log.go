@@ -184,18 +184,18 @@ func (l *Log) own(ctx context.Context, m *message) error {
 	return err
 }
 
-// Read starts a source at sequence from. It waits while the stream cannot be reached, until ctx ends.
+// Read starts a source at sequence from. While the stream cannot be reached, the error has the reason SOURCE_DOWN.
 func (l *Log) Read(ctx context.Context, from uint64) (loader.Source, error) {
 	if from == 0 {
 		return nil, fmt.Errorf("read stream %s: sequences start at 1, not 0", l.name)
 	}
-	var info *jetstream.StreamInfo
-	err := l.retry(ctx, func() (err error) {
-		if info, err = l.ask(ctx); err != nil {
-			return err
-		}
-		return l.covers(ctx, info, from)
-	})
+	info, err := l.info(ctx)
+	if err == nil {
+		err = l.covers(ctx, info, from)
+	}
+	if down := (*loader.Error)(nil); conn.Transient(err) && !errors.As(err, &down) {
+		err = l.down("open stream "+l.name, err)
+	}
 	if err != nil {
 		return nil, err
 	}

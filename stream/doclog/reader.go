@@ -91,18 +91,40 @@ func (r *reader) Next(ctx context.Context) ([]loader.Document, error) {
 			return nil, errReaderClosed
 		}
 	}
-	select {
-	case <-r.current.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-r.closed:
-		return nil, errReaderClosed
+	if err := r.tokenized(ctx); err != nil {
+		return nil, err
 	}
 	if r.current.err != nil { // stays current: every further call returns it
 		return nil, r.current.err
 	}
 	r.handed = true
 	return r.current.docs, nil
+}
+
+// tokenized waits until the current chunk is tokenized.
+func (r *reader) tokenized(ctx context.Context) error {
+	select {
+	case <-r.current.done:
+		return nil
+	default:
+	}
+	r.waits(true)
+	defer r.waits(false)
+	select {
+	case <-r.current.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.closed:
+		return errReaderClosed
+	}
+}
+
+// waits notes whether Next waits for a chunk to be tokenized.
+func (r *reader) waits(waits bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Tokenizing = waits
 }
 
 // deliver lets go of the chunk that the caller is done with.

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -262,6 +263,13 @@ func (s *Server) look() error {
 	switch {
 	case h.Error == "":
 		return nil
+	case strings.Contains(h.Error, writeError):
+		free, err := s.DiskFree()
+		if err != nil {
+			free = -1
+		}
+		full := outOfSpace(h.Error) || free >= 0 && free < leastSpace
+		return &StorageError{Path: s.folder.path, Free: free, Full: full, Message: h.Error}
 	case s.server.JetStreamIsClustered():
 		return fmt.Errorf("embedded NATS server in %s: %s: it may be catching up with the other members, or too few of them may run or reach each other "+
 			"(stream.cluster.peers); else look for a full disk or a failing one", s.folder.path, h.Error)

@@ -13,6 +13,7 @@ from loaderd.connection import TLS
 from loaderd.errors import (
     BadTicket,
     BadToken,
+    CauseUnknown,
     ClosedClient,
     DocumentLost,
     Forbidden,
@@ -40,6 +41,8 @@ from loaderd.errors import (
     SourceDry,
     StepNotPlanned,
     StepReleased,
+    StorageDown,
+    StorageFull,
     StreamMismatch,
     TokenizerBehind,
     TooManySegments,
@@ -75,11 +78,11 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "TLS", "BadDocument", "BadTicket", "BadToken", "Chat", "Client", "ClosedClient", "DocumentLost", "DocumentTooLarge",
+    "TLS", "BadDocument", "BadTicket", "BadToken", "CauseUnknown", "Chat", "Client", "ClosedClient", "DocumentLost", "DocumentTooLarge",
     "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "MixtureChange", "NoDaemon", "NoStream", "NotAccepted", "NotLeading",
     "NotPermitted", "Part", "PlanLogDown", "PlanForeign", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
     "PublishError", "Published", "Publisher", "RankBehind", "Replaced", "Replaying", "RunFailed", "RunInfo", "RunIntake", "RunLength", "RunMismatch", "RunReplaced", "RunStatus", "Served", "ShuttingDown",
-    "SilentReader", "SlowReader", "SourceDown", "SourceCount", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StreamMismatch",
+    "SilentReader", "SlowReader", "SourceDown", "SourceCount", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StorageDown", "StorageFull", "StreamMismatch",
     "TokenizerBehind", "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish",
     "documents", "keep_memory", "publish", "serve",
 ]  # fmt: skip

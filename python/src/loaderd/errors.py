@@ -76,6 +76,24 @@ class PlanLogDown(Unavailable):
     reason = "PLAN_LOG_DOWN"
 
 
+class StorageFull(Unavailable):
+    """There is no space to write the streams: make room on the disk that the message names, then restart the daemon."""
+
+    reason = "STORAGE_FULL"
+
+
+class StorageDown(Unavailable):
+    """The streams cannot be written: check the disk that the message names, then restart the daemon."""
+
+    reason = "STORAGE_DOWN"
+
+
+class CauseUnknown(Unavailable):
+    """The step has not come, and nothing that the daemon observes explains it: the facts list what it observes."""
+
+    reason = "CAUSE_UNKNOWN"
+
+
 class ShuttingDown(Unavailable):
     """The daemon stops in good order; its successor goes on with the same step."""
 
@@ -239,7 +257,7 @@ FROM_DAEMON: dict[str, type[LoaderdError]] = {
     cls.reason: cls
     for cls in (
         SourceDry, SourceDown, TokenizerBehind, PoolFilling, RankBehind, Replaying, NotLeading, PlanLogDown,
-        ShuttingDown, Limited, SlowReader, SilentReader, PlanMismatch, StreamMismatch, PlanTruncated, PlanForeign, RunMismatch,
+        StorageFull, StorageDown, CauseUnknown, ShuttingDown, Limited, SlowReader, SilentReader, PlanMismatch, StreamMismatch, PlanTruncated, PlanForeign, RunMismatch,
         RunReplaced, Replaced, WorldMismatch, TooManySegments, StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
     )
 }  # fmt: skip

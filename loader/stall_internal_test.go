@@ -1,0 +1,159 @@
+package loader
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// unexplained is a wait in which nothing is wrong: 40 documents are stored and not received.
+func unexplained() *wait {
+	w := &wait{step: 7, planned: 7, options: Options{Stall: time.Minute, Ahead: 4}, config: plan.Config{}}
+	w.source = SourceStatus{Last: 100, Fetched: 60, Delivered: 60}
+	w.report = report{Source: &w.source, Reading: time.Hour, Idle: time.Minute, Connection: &Connection{Up: true}}
+	w.report.PlanStats.Lacks = plan.Shortage{Needed: 10, There: 4}
+	return w
+}
+
+func ago(d time.Duration) time.Time { return time.Now().Add(-d) }
+
+// Every cause needs its evidence. Without any, the cause is unknown and lists the facts.
+func TestWait_CauseRestsOnEvidence(t *testing.T) {
+	notOpen := func(w *wait) { w.report.Source, w.source = nil, SourceStatus{} }
+	dry := func(w *wait) {
+		w.source = SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
+	}
+	disconnect := func(w *wait) { w.report.Connection = &Connection{Since: ago(time.Minute), Error: "EOF"} }
+	for _, tc := range []struct {
+		name   string
+		change func(w *wait)
+		want   Reason
+		part   string // of the message
+	}{
+		{"nothing", func(*wait) {}, CauseUnknown, "the document stream ends at document 100, 60 received, 60 tokenized"},
+
+		{"disk full", func(w *wait) {
+			w.report.Connection = &Connection{Since: ago(time.Minute),
+				Storage: &StorageFailure{Path: "/data", Free: 4096, Full: true, Error: "write error"}}
+		}, StorageFull, "cannot write to /data, 4.0 KiB free: write error"},
+		{"disk full and stream dry", func(w *wait) {
+			dry(w)
+			w.report.Connection = &Connection{Since: ago(time.Minute), Storage: &StorageFailure{Path: "/data", Full: true}}
+		}, StorageFull, ""},
+		{"disk fails", func(w *wait) {
+			w.report.Connection = &Connection{Storage: &StorageFailure{Path: "/data", Free: -1, Error: "input/output error"}}
+		}, StorageDown, "cannot write to /data: input/output error"},
+		{"disconnected", disconnect, SourceDown, "EOF"},
+		{"connection unknown", func(w *wait) {
+			w.report.Connection = nil
+		}, CauseUnknown, "connection to NATS: unknown"},
+
+		{"leader silent", func(w *wait) {
+			w.report.Elsewhere, w.report.Silent = true, 4*time.Second
+		}, NotLeading, "for 4s"},
+		{"leader silent, disconnected", func(w *wait) {
+			w.report.Elsewhere, w.report.Silent = true, 4*time.Second
+			disconnect(w)
+		}, NotLeading, "the connection to NATS is down, 60 s: EOF"},
+		{"no leader has reported", func(w *wait) {
+			notOpen(w)
+			w.report.Elsewhere, w.report.Unheard = true, true
+		}, NotLeading, ""},
+		{"leader elsewhere reports", func(w *wait) {
+			w.report.Elsewhere, w.report.Silent = true, time.Second
+		}, CauseUnknown, ""},
+
+		{"append without an answer", func(w *wait) {
+			w.report.Storing = 2 * time.Second
+		}, PlanLogDown, "not acknowledged"},
+		{"append under way", func(w *wait) { w.report.Storing = time.Second / 2 }, CauseUnknown, "an append has taken"},
+		{"lease not renewed", func(w *wait) {
+			w.report.Renewing = 2 * time.Second
+		}, NotLeading, "the lease is not renewed"},
+		{"lease being renewed", func(w *wait) { w.report.Renewing = time.Second / 2 }, CauseUnknown, ""},
+
+		{"stream cannot be opened", func(w *wait) {
+			notOpen(w)
+			w.report.Opening = &opening{Error: "no responders"}
+		}, SourceDown, "no responders"},
+		{"stream being opened, disconnected", func(w *wait) {
+			notOpen(w)
+			w.report.Opening = &opening{}
+			disconnect(w)
+		}, SourceDown, "EOF"},
+		{"stream being opened", func(w *wait) {
+			notOpen(w)
+			w.report.Opening = &opening{}
+		}, CauseUnknown, "without an error"},
+		{"stream not open", notOpen, CauseUnknown, "the document stream is not open"},
+		{"stream lost", func(w *wait) {
+			w.source.DownSince, w.source.DownReason = ago(time.Minute), "no heartbeat"
+		}, SourceDown, "no heartbeat"},
+
+		{"planning again", func(w *wait) {
+			w.report.Replays = true
+		}, Replaying, "no document has been received or planned for 60 s"},
+		{"planning again, not open", func(w *wait) { notOpen(w); w.report.Replays = true }, CauseUnknown, ""},
+		{"rank behind", func(w *wait) {
+			w.brake = &ReaderStat{Rank: 1, World: 2, Step: 3}
+		}, RankBehind, "no step beyond 3"},
+		{"no weight", func(w *wait) {
+			w.report.PlanStats.Idle = true
+		}, SourceDry, "no source that has documents left has a weight"},
+
+		{"stream dry", dry, SourceDry, "document 60 was the last"},
+		{"stream dry for a second", func(w *wait) {
+			dry(w)
+			w.source.DrySince, w.report.Idle = ago(time.Second), time.Second
+		}, PoolFilling, "documents flow"},
+		{"stream dry since it was opened", func(w *wait) {
+			dry(w)
+			w.source.DrySince, w.report.Reading, w.report.Idle = ago(time.Second), time.Second, time.Second
+		}, SourceDry, ""},
+		{"stream dry and sealed", func(w *wait) {
+			dry(w)
+			w.report.PlanStats.Sealed = new(uint64)
+		}, CauseUnknown, "it is sealed"},
+		{"source dry and sealed", func(w *wait) {
+			dry(w)
+			w.report.PlanStats.Sources = []SourceStats{{Status: mixture.Status{Name: "web", Sealed: true}}}
+		}, CauseUnknown, "source web ends at document 60"},
+		{"documents of a dry stream not planned", func(w *wait) {
+			dry(w)
+			w.source.Delivered = 50
+		}, CauseUnknown, "50 tokenized"},
+
+		{"tokenizer behind", func(w *wait) {
+			w.source.Delivered, w.source.Tokenizing = 50, true
+		}, TokenizerBehind, "10 documents behind"},
+		{"tokenizer not waited for", func(w *wait) { w.source.Delivered = 50 }, CauseUnknown, ""},
+		{"documents flow", func(w *wait) { w.report.Idle = time.Second }, PoolFilling, "10 rows needed, 4 there"},
+		{"reading begins", func(w *wait) {
+			w.report.Reading, w.report.Idle = time.Second, time.Second
+		}, PoolFilling, "reading begins, 40 documents stored"},
+		{"reading does not begin", func(w *wait) {
+			w.report.Reading, w.report.Idle = time.Minute, time.Minute
+		}, CauseUnknown, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := unexplained()
+			tc.change(w)
+			e := w.cause()
+			e.Facts = w.factsOf(e)
+			if e.Reason != tc.want || !strings.Contains(e.Message, tc.part) {
+				t.Errorf("cause is %v, want %s with %q", e, tc.want, tc.part)
+			}
+			if e.Reason != CauseUnknown {
+				return
+			}
+			for _, fact := range []string{"connection", "last_document", "read_document", "step"} {
+				if e.Facts[fact] == "" {
+					t.Errorf("no fact %s in %v", fact, e)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+
+	"loaderd/internal/quantity"
+)
+
+// StorageError is a failed write of the server to its data folder. The server writes to that stream again only after a
+// restart.
+type StorageError struct {
+	Path    string // data folder
+	Free    int64  // bytes that are free on its disk now; -1 if unknown
+	Full    bool   // the write failed for lack of space
+	Message string // of the server
+}
+
+func (e *StorageError) Error() string {
+	do := "look for a failing disk"
+	if e.Full {
+		do = "make room"
+	}
+	free := ""
+	if e.Free >= 0 {
+		free = fmt.Sprintf(" (%s free)", quantity.Bytes(e.Free))
+	}
+	return fmt.Sprintf("embedded NATS server in %s%s: %s: %s, then restart the daemon", e.Path, free, e.Message, do)
+}
+
+// writeError is in what the server's health check reports of a stream that it cannot write.
+const writeError = "write error"
+
+// leastSpace is the free space in bytes below which a failed write has failed for lack of it.
+const leastSpace = 64 << 10
+
+// outOfSpace reports whether a message of the server names lack of space as the cause of a failed write. The health
+// check has errors of the operating system only as text.
+func outOfSpace(message string) bool {
+	for _, err := range noSpace {
+		if strings.Contains(message, err.Error()) {
+			return true
+		}
+	}
+	return false
+}
