@@ -44,10 +44,10 @@ lint-go: ## gofmt, go vet, staticcheck
 lint-python: venv ## mypy, strict
 	@venv=$(VENV) && cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
 
-# Where goroutines share much and the race detector takes a minute at the most. Everything else runs under it in test-all: whole daemons, clusters and the live
-# page take two to four times as long under it, what only computes ten times.
-RACED = $(addprefix loaderd/,arrowout stream/conn stream/deadletter stream/server \
-	$(addprefix internal/,access daemon ledger publishing reader runs status top tracing))
+# Packages whose goroutines share much, and whose tests take at most a minute with the race detector. All other packages run with it in test-all: whole
+# daemons, clusters, the Flight server and the live page take two to four times as long with it, and code that only computes takes ten times as long.
+RACED = $(addprefix loaderd/,stream/conn stream/deadletter stream/server \
+	$(addprefix internal/,access ledger publishing reader runs status top tracing))
 
 .PHONY: browser
 browser: ## Chromium and axe-core for the tests of the live page, where they are not there yet

@@ -438,7 +438,7 @@ func TestLengthAtAFollower(t *testing.T) {
 // played is a small part of the run, and documents that come late are longer.
 func TestLengthEstimate(t *testing.T) {
 	defer loader.Effort(600, 1500)()
-	seeds := testscale.Of(12, 40)
+	seeds := testscale.Of(6, 40)
 	missed, worst := map[string]int{}, map[string]float64{}
 	for seed := range uint64(seeds) {
 		draw := rand.New(rand.NewPCG(seed, 1))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"loaderd/internal/testscale"
 	"loaderd/loader/mixture"
 )
 
@@ -59,7 +60,8 @@ func walks(n int) map[string]*mixture.Walk {
 
 // A sample says how far it may be off also where documents that lie side by side are alike: the truth is within two standard errors in 19 of 20 cases.
 func TestSampleOfAlike(t *testing.T) {
-	const seeds, n = 200, 20_000
+	const n = 20_000
+	seeds := testscale.Of(60, 200)
 	for name, walk := range walks(n) {
 		for _, together := range []int{1, 100} {
 			missed := 0

@@ -154,7 +154,7 @@ func TestHoldGoesOnAfterRestore(t *testing.T) {
 
 // TestHoldKeepsPadding: with several row lengths, where pieces wait less for company, no more than one row more is padded.
 func TestHoldKeepsPadding(t *testing.T) {
-	in := lengths.LogNormal(testscale.Of(40_000, 100_000), 1)
+	in := lengths.LogNormal(testscale.Of(20_000, 100_000), 1)
 	for _, c := range []packonline.Config{bucketConfig(fiveBuckets, 4096, 16384), bucketConfig(fiveBuckets, 4096, 8192), bucketConfig(fiveBuckets, 256, 8192)} {
 		with, without := packList(t, held(c, 100), in), packList(t, held(c, 0), in)
 		if with.Padding > without.Padding+int64(fiveBuckets[0]) {

@@ -180,8 +180,10 @@ func TestPageFits(t *testing.T) {
 		if n := eval[int](p, `document.querySelectorAll(".job tbody tr").length`); n != 256 {
 			t.Errorf("%d ranks in the table", n)
 		}
-		for _, b := range p.barriers(rules) {
-			t.Error(b)
+		if testscale.All() { // axe takes half a minute for a table of this size
+			for _, b := range p.barriers(rules) {
+				t.Error(b)
+			}
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"loaderd/internal/testscale"
 	"loaderd/loader/plan"
 	"loaderd/tokenizer"
 )
@@ -185,7 +186,8 @@ func unfilled(t testing.TB, ids []int32) (content []int32, spm bool) {
 // Of 20,000 documents as many are filled in, and in each form, as configured, within five standard deviations; none loses anything; the same one becomes
 // the same again, and something else under another seed.
 func TestFillIn(t *testing.T) {
-	const n, rate, spmRate = 20_000, 0.3, 0.4
+	const rate, spmRate = 0.3, 0.4
+	n := testscale.Of(5_000, 20_000)
 	within := func(what string, got, of int, share float64) {
 		t.Helper()
 		if off := math.Abs(float64(got) - share*float64(of)); off > 5*math.Sqrt(float64(of)*share*(1-share)) {
@@ -241,7 +243,7 @@ func TestFillIn(t *testing.T) {
 		// Of two cuts that are uniform the first lies in the first half in three of four, the second in one.
 		within("first cuts", places[0], long, 0.75)
 		within("second cuts", places[1], long, 0.25)
-		if want := n * rate; float64(differ) < want {
+		if want := float64(n) * rate; float64(differ) < want {
 			t.Errorf("%d documents differ under another seed", differ)
 		}
 	}

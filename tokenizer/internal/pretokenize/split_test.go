@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/testscale"
 	"loaderd/tokenizer/internal/norm"
 	"loaderd/tokenizer/internal/pretokenize"
 	"loaderd/tokenizer/internal/tokentest"
@@ -89,10 +90,10 @@ func TestSplittersAgree(t *testing.T) {
 		if !f.Splitter.HasRule() {
 			t.Fatalf("%s has no rule", p.Label)
 		}
-		for range 400 {
+		for range testscale.Of(100, 400) {
 			compareSplits(t, p.Label, f, tokentest.RandomText(r))
 		}
-		for range 2_000 { // characters of every kind beside one another, so that blocks end everywhere among them
+		for range testscale.Of(500, 2_000) { // characters of every kind beside one another, so that blocks end everywhere among them
 			narrow := slices.Clone(kinds)
 			r.Shuffle(len(narrow), func(i, j int) { narrow[i], narrow[j] = narrow[j], narrow[i] })
 			narrow = narrow[:2+r.IntN(len(narrow)-1)]
