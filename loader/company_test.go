@@ -20,13 +20,14 @@ type company struct {
 	ears    map[int]func([]byte)
 	answers map[int]func(context.Context, []byte) []byte
 	next    int
-	deaf    bool // words are lost
-	blinded bool // somebody who was ousted knew nothing of it
-	mute    bool // the next answer is lost, and whoever gave it leads no more
+	deaf    bool          // words are lost
+	blinded bool          // somebody who was ousted knew nothing of it
+	mute    bool          // the next answer is lost, and whoever gave it leads no more
+	notices time.Duration // how long a daemon takes to learn that it was ousted
 }
 
 func newCompany() *company {
-	c := &company{free: make(chan struct{}), ears: map[int]func([]byte){}, answers: map[int]func(context.Context, []byte) []byte{}}
+	c := &company{notices: 3 * time.Second, free: make(chan struct{}), ears: map[int]func([]byte){}, answers: map[int]func(context.Context, []byte) []byte{}}
 	close(c.free)
 	return c
 }
@@ -77,7 +78,7 @@ func (c *company) oust(knows ousted) {
 	if over := c.leader.over; knows == told {
 		close(over)
 	} else { // it finds out when it refreshes its record
-		time.AfterFunc(3*time.Second, func() { close(over) })
+		time.AfterFunc(c.notices, func() { close(over) })
 	}
 	c.leader = nil
 	close(c.free)

@@ -1,0 +1,63 @@
+package loader_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// cutDocs is a document stream whose servers are out of reach while the network is cut.
+type cutDocs struct {
+	*memDocs
+	cut  *atomic.Bool
+	seen *atomic.Int64 // answers that State has given
+}
+
+func (d cutDocs) State(ctx context.Context) (loader.StreamState, error) {
+	if d.cut.Load() {
+		return loader.StreamState{}, &loader.Error{Reason: loader.SourceDown, Message: "cut"}
+	}
+	d.seen.Add(1)
+	return d.memDocs.State(ctx)
+}
+
+// Behind a network cut of 12 s a leader loses its lease, and its successor purges documents. When the cut is over, the
+// deposed daemon sees that they are gone before it learns that it is deposed. It reports no lost documents.
+func TestLeader_DeposedBehindACutReportsNoLostDocuments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := purging(config("concat"))
+		company := newCompany()
+		company.notices = time.Minute
+		w.options.Ahead, w.options.Checkpoint = 2, 4
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		docs := cutDocs{w.docs, new(atomic.Bool), new(atomic.Int64)}
+		first, _ := w.join(t, company, "first", func(e *loader.Edges) { e.Documents = docs })
+		eventually(t, func() bool { return first.Info().Planned == 2 })
+		second, _ := w.join(t, company, "second")
+
+		docs.cut.Store(true)
+		company.setDeaf(true)
+		time.Sleep(2 * time.Second) // its lease expires
+		company.oust(doubts)
+		read(t, second, loader.Place{World: 1}, 0, 40)
+		_, err := second.Commit(t.Context(), plan.DefaultKeeper, 40)
+		must(t, err)
+		eventually(t, func() bool { return w.first() > 1 })
+		time.Sleep(10 * time.Second)
+		docs.seen.Store(0)
+		docs.cut.Store(false)
+		time.Sleep(5 * time.Second)
+		if n := docs.seen.Load(); n < 2 {
+			t.Fatalf("the deposed daemon has looked %d times at the stream", n)
+		}
+		if trouble := first.Stats().Trouble; trouble != "" {
+			t.Errorf("the deposed daemon reports: %s", trouble)
+		}
+	})
+}
