@@ -87,7 +87,7 @@ func scanObject(raw []byte) (o object, err error) {
 	return o, d.end()
 }
 
-// eachElement calls f with every element of a JSON list, until it returns an error.
+// eachElement calls f with every element of a JSON list, until it returns an error. What follows the list is an error.
 func eachElement(list []byte, f func(element []byte) error) error {
 	d := borrowDecoder(list)
 	defer d.giveBack()
@@ -103,7 +103,10 @@ func eachElement(list []byte, f func(element []byte) error) error {
 			return err
 		}
 	}
-	return nil
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	return d.end()
 }
 
 // decoder reads JSON without copying it. It accepts what encoding/json accepts.
@@ -137,7 +140,7 @@ func (d *decoder) end() error {
 	case io.EOF:
 		return nil
 	case nil:
-		return errors.New("data behind the object")
+		return errors.New("data behind the value")
 	default:
 		return err
 	}

@@ -104,3 +104,17 @@ func TestTokens_ErrorNamesToken(t *testing.T) {
 		}
 	}
 }
+
+func TestMDS_JSONColumnIsChecked(t *testing.T) {
+	for _, tokens := range []bool{false, true} {
+		o := Options{Tokens: tokens}
+		for _, data := range []string{`"a`, `"a"b`, `"a\x"`, `[1,2`, `[1,2]]`, `[1,2] 3`, `{`, ``} {
+			if got, err := o.mdsContent("json", []byte(data)); err == nil {
+				t.Errorf("%s with tokens %v is read as %q", data, tokens, got)
+			}
+		}
+	}
+	if got, err := (Options{}).mdsContent("json", []byte(`"a\n" `)); err != nil || string(got) != "a\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -178,6 +178,11 @@ func (o Options) mdsDocument(c mdsColumns, values []mds.Value) (d Document, err 
 
 // mdsContent is a document of a value. It does not share its memory.
 func (o Options) mdsContent(encoding string, data []byte) ([]byte, error) {
+	if encoding == "json" {
+		if _, err := mds.JSON(encoding, data); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case encoding == "json" && o.Tokens:
 		return tokens(data)
