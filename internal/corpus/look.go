@@ -201,7 +201,7 @@ func (h head) format(s source, o Options) (Format, error) {
 		}
 		return "", err
 	case is == "":
-		return "", &SkipError{Reason: Binary, Err: errBinary(h.data)}
+		return "", &SkipError{Reason: Binary, Err: errNoFormat(s.name(), h.data)}
 	}
 	if promise == JSON || promise == CSV {
 		if err := h.hasText(s, data, is, o); err != nil {
@@ -241,6 +241,16 @@ func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), sn
 
 func errBinary(data []byte) error {
 	return fmt.Errorf("%s, and of no format that is read: leave it out (token ids without a header want --token-type)", binaryKind(data))
+}
+
+// errNoFormat is the error of a file whose content is of no format.
+func errNoFormat(name string, data []byte) error {
+	for _, codec := range []string{"br", "snappy"} { // whose data have no mark
+		if strings.HasSuffix(strings.ToLower(name), ".mds."+codec) {
+			return fmt.Errorf("a shard of MDS compressed with %s is read by the index.json of its folder: give that folder, with its index.json", codec)
+		}
+	}
+	return errBinary(data)
 }
 
 func binaryKind(data []byte) string {

@@ -281,6 +281,16 @@ func TestMDS_WithoutIndex(t *testing.T) {
 	}
 }
 
+func TestMDS_CompressionWithoutMarkWantsIndex(t *testing.T) {
+	for _, name := range []string{"shard.00000.mds.br", "shard.00000.mds.snappy"} {
+		path := filepath.Join(folder(t, map[string]string{name: "\x1b\x00\x80\xaa"}), name)
+		_, _, err := read(t, []string{path}, nil, corpus.Options{})
+		if err == nil || !strings.Contains(err.Error(), "give that folder, with its index.json") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // mdsIndex names a shard, compressed or not.
 func mdsIndex(t *testing.T, shards ...map[string]any) string {
 	t.Helper()

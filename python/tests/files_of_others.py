@@ -4,6 +4,7 @@ case, what `loaderd import` is given and the documents that it is to find: texts
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from io import BytesIO
 from pathlib import Path
@@ -52,6 +53,8 @@ def mds(folder: Path, cases: dict[str, Any]) -> None:
             for i, text in enumerate(TEXTS):
                 out.write({"text": text, "n": i, "id": i * 10**20, "raw": bytes([i]), "seen": {"at": [i]}, "score": i / 4, "half": i / 2, "image": i})
         cases[name] = {"paths": [name], "documents": [t for t in TEXTS if t], "format": "mds", "meta": ["n", "sid=id:string", "score", "half", "image"]}
+        if name in ("mds_raw", "mds_zstd", "mds_gz", "mds_bz2"):  # others do not show how they are compressed
+            without_index(folder, cases, name)
     for encoding, flags in (("ndarray", []), ("ndarray:uint16", []), ("ndarray:int32", []), ("ndarray:int64", []), ("bytes", ["--token-type", "int64"]), ("json", [])):
         name = f"mds_{encoding.replace(':', '_')}"
         found = documents(np.int32)
@@ -60,6 +63,14 @@ def mds(folder: Path, cases: dict[str, Any]) -> None:
                 array = np.array(ids, dtype=encoding.partition(":")[2] or np.int64)
                 out.write({"tokens": ids if encoding == "json" else array.tobytes() if encoding == "bytes" else array})
         cases[name] = {"paths": [name], "tokens": True, "documents": found, "format": "mds", "flags": ["--text-column", "tokens", *flags]}
+        without_index(folder, cases, name)
+
+
+def without_index(folder: Path, cases: dict[str, Any], name: str) -> None:
+    """The shards of a case alone, as after a copy by a pattern such as *.mds*."""
+    alone = f"{name}_without_index"
+    shutil.copytree(folder / name, folder / alone, ignore=shutil.ignore_patterns("index.json"))
+    cases[alone] = cases[name] | {"paths": [alone]}
 
 
 def saved(folder: Path, cases: dict[str, Any]) -> None:
