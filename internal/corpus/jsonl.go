@@ -94,6 +94,9 @@ func (in *Input) newLineReader(r *bufio.Reader) *lineReader {
 }
 
 func (l *lineReader) next() ([]byte, error) {
+	if cap(l.line) > 2*partBytes && len(l.line) <= partBytes {
+		l.line = nil // long lines are over
+	}
 	l.line, l.parts = l.line[:0], nil
 	l.number++
 	long, some, size := false, false, int64(0)
@@ -122,19 +125,20 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-// partBytes is the size of the parts in which a long line is collected: a line that grew in place would be copied again and again.
+// partBytes is the size of the parts in which a long line is collected: a line that grew in place would be copied again
+// and again.
 const partBytes = 1 << 20
 
 // add adds to the line.
 func (l *lineReader) add(part []byte) {
-	if len(l.line)+len(part) > partBytes {
+	if len(l.line)+len(part) > max(partBytes, cap(l.line)) {
 		l.parts = append(l.parts, l.line)
 		l.line = make([]byte, 0, partBytes)
 	}
 	l.line = append(l.line, part...)
 }
 
-// whole returns a line of a size, which lasts until the next one.
+// whole returns a line of a size, which lasts until the next one. The next one may be as long without parts.
 func (l *lineReader) whole(size int64) []byte {
 	if l.parts == nil {
 		return l.line
@@ -143,6 +147,6 @@ func (l *lineReader) whole(size int64) []byte {
 	for _, part := range append(l.parts, l.line) {
 		line = append(line, part...)
 	}
-	l.parts, l.line = nil, l.line[:0]
+	l.parts, l.line = nil, line
 	return line
 }
