@@ -19,18 +19,8 @@ func BenchmarkSplice(b *testing.B) {
 	for i, n := range in {
 		docs[i] = packonline.Doc{Seq: uint64(i), Length: n, Hint: makeHint(uint64(i))}
 	}
-	pack := func(c packonline.Config) packonline.Counts {
-		p := newPacker(b, c)
-		var out packonline.Rows
-		for _, d := range docs {
-			p.Add(d, &out)
-			out.Reset()
-		}
-		p.Flush(&out)
-		return p.Counts()
-	}
 	start := time.Now()
-	pack(bucketConfig([]int{2048}, 1024, 16384))
+	packAll(b, bucketConfig([]int{2048}, 1024, 16384), docs)
 	bucket := time.Since(start)
 	for _, retriever := range []string{"bm25", "repo", "dense"} {
 		b.Run(retriever, func(b *testing.B) {
@@ -38,7 +28,7 @@ func BenchmarkSplice(b *testing.B) {
 			c.Splice.Retriever = retriever
 			var counts packonline.Counts
 			for b.Loop() {
-				counts = pack(c)
+				counts = packAll(b, c, docs)
 			}
 			b.ReportMetric(float64(b.N)*float64(len(docs))/b.Elapsed().Seconds(), "docs/s")
 			b.ReportMetric(100*float64(counts.Padding)/float64(counts.Slots), "%pad")
@@ -77,22 +67,28 @@ func BenchmarkSplice_Dense(b *testing.B) {
 			b.Run(fmt.Sprintf("dimension=%d/row=%d", dimension, row), func(b *testing.B) {
 				c := config("splice", row, 4096, 16384)
 				c.Splice.Retriever, c.Splice.Dimension = "dense", dimension
-				packAll(b, c, docs)
+				measure(b, c, docs)
 			})
 		}
 	}
 }
 
-// packAll measures the packing of documents, the final flush included.
-func packAll(b *testing.B, c packonline.Config, docs []packonline.Doc) {
+// packAll packs documents, the final flush included.
+func packAll(b *testing.B, c packonline.Config, docs []packonline.Doc) packonline.Counts {
+	p := newPacker(b, c)
+	var out packonline.Rows
+	for _, d := range docs {
+		p.Add(d, &out)
+		out.Reset()
+	}
+	p.Flush(&out)
+	return p.Counts()
+}
+
+// measure reports how many documents are packed a second.
+func measure(b *testing.B, c packonline.Config, docs []packonline.Doc) {
 	for b.Loop() {
-		p := newPacker(b, c)
-		var out packonline.Rows
-		for _, d := range docs {
-			p.Add(d, &out)
-			out.Reset()
-		}
-		p.Flush(&out)
+		packAll(b, c, docs)
 	}
 	b.ReportMetric(float64(b.N)*float64(len(docs))/b.Elapsed().Seconds(), "docs/s")
 }
@@ -118,7 +114,7 @@ func BenchmarkSplice_OneFolder(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/row=%d/pool=%d", retriever, row, pool), func(b *testing.B) {
 					c := config("splice", row, pool, 4*pool)
 					c.Splice.Retriever = retriever
-					packAll(b, c, docs)
+					measure(b, c, docs)
 				})
 			}
 		}
