@@ -15,7 +15,8 @@ import (
 // bucket, and so are its invariants 2 to 4, where Fill is exact.
 //
 //   - The root is the oldest piece: as good as the paper's random one, and nothing becomes old. With several row lengths it is the oldest
-//     of those that need a row of one length, of which too many wait (splice_balance.go). Where Fill is trim it is random.
+//     of those that need a row of one length, of which too many wait. Where Fill is trim it is random.
+//   - Short pieces are kept for a flush, which needs them to fill its rows (splice_balance.go).
 //   - Fill exact: once little room is left, of the most related pieces those are taken that fill it exactly (splice_row.go). A root
 //     whose row can not be filled waits a little, and others are tried. Where that happens often, as with documents of one length,
 //     rows keep what is related and are padded (splice_padded.go).
@@ -25,8 +26,9 @@ import (
 //     every earned documents, once twice as many as may be asked in vain, and once those of one row. For every row at most roots have none, and
 //     as many as it has pieces.
 //
-// Its state is the waiting pieces in order of arrival, which of them wait as roots, how many questions it may ask in vain, what
-// Detail returns, and with several row lengths what came of which class. What the pieces are about is not part of it: after a RestoreState the Packer has to be told again, by Hint.
+// Its state is the waiting pieces in order of arrival, which of them wait as roots, how many questions it may ask in
+// vain, what Detail returns, and what arrived of which class. What the pieces are about is not part of it: after a
+// RestoreState the Packer needs their hints again (Hint).
 type splice struct {
 	bucket
 	relates  *related.Config
@@ -54,7 +56,7 @@ func newSplice(c Config) Packer {
 	p := &splice{bucket: bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: patience(c, spliceAges)}, relates: c.Related(), spare: spareMost}
 	p.stock.credit = p.mostCredit()
 	p.left = p.forget
-	p.balance = newBalance(len(t.lengths))
+	p.balance = newBalance(t.lengths)
 	p.index = related.New(*p.relates)
 	p.fill = newFilling(t.longest)
 	return p
@@ -95,7 +97,7 @@ func (p *splice) know(i int32, h *related.Hint) {
 
 func (p *splice) forget(i int32) {
 	p.index.Remove(i)
-	p.balance.leave(p.stock.items[i].class, p.stock.items[i].length)
+	p.balance.leave(p.stock.items[i].length)
 }
 
 func (p *splice) Add(d Doc, out *Rows) {
@@ -111,7 +113,7 @@ func (p *splice) Add(d Doc, out *Rows) {
 	if start := p.cut(d, out); start < d.Length {
 		class := bucketFor(p.lengths, d.Length-start)
 		i := p.stock.add(waiting{d.Seq, p.now(), start, d.Length - start}, class)
-		p.balance.come(class, d.Length-start)
+		p.balance.come(d.Length - start)
 		for int(i) >= len(p.later) {
 			p.later = append(p.later, 0)
 		}
@@ -159,7 +161,7 @@ func (p *splice) next(out *Rows) {
 		p.trim(p.draw(), out)
 		return
 	}
-	if class := p.balance.most(); class != none && p.root(p.stock.need(class), classRoots, out) {
+	if len(p.lengths) > 1 && p.root(p.stock.need(p.balance.most()), classRoots, out) {
 		return
 	}
 	if p.root(&p.stock.ages, roots, out) {
@@ -241,7 +243,7 @@ func (p *splice) RestoreState(b []byte) ([]byte, error) {
 		r.fail(fmt.Errorf("state has %d/%d questions to spare", spare, earned))
 	}
 	e := r.ends(t.counts)
-	balance := r.balance(t.counts, stock)
+	balance := r.balance(t.counts, stock, p.lengths)
 	if r.err != nil {
 		return nil, fmt.Errorf("restore packer: %w", r.err)
 	}

@@ -6,39 +6,52 @@ import (
 	"math/bits"
 )
 
-// balance compares what waits with what came, by class: by the shortest row that holds a piece. Short documents leave with whatever is
-// related to them, long ones fit into few rows and would wait until they are the oldest. They would then be too many of those that
-// wait, and a run would begin rich in short documents and end poor in them. So the class of which too much waits has the next root.
+// balance compares what waits with what arrives, by class. A retriever that prefers short documents would otherwise use
+// them up: a run would begin rich in short documents and end poor in them.
 //
-// With one row length there is one class, and nothing to compare.
+//   - With several row lengths the class of a piece is the shortest row that holds it. Short documents leave with whatever
+//     is related to them, long ones fit into few rows and would wait until they are the oldest. So the class of which too
+//     much waits has the next root.
+//   - With one row length the classes are short pieces and others. Without short pieces a flush cannot fill its rows. So
+//     while they are scarce they do not continue rows; they only fill their ends.
 type balance struct {
-	came  []int64 // tokens of the pieces that came, lately: halved again and again
+	edges []int32 // by class: its longest piece
+	came  []int64 // tokens of the pieces that arrived, lately: halved again and again
 	waits []int64 // tokens of those that wait
 }
 
 const (
 	classRoots  = 16 // how many of a class's oldest pieces are tried as a root before those of all
 	latelyPools = 16 // after how many documents what came is halved
+	shortPart   = 4  // with one row length, pieces of at most 1/shortPart of it are short
+	scarcePart  = 2  // and scarce while their share of what waits is below 1/scarcePart of that of what came
 )
 
-func newBalance(classes int) balance {
-	if classes == 1 {
-		return balance{}
+func newBalance(lengths []int32) balance {
+	if len(lengths) == 1 {
+		lengths = []int32{lengths[0] / shortPart, lengths[0]}
 	}
-	return balance{make([]int64, classes), make([]int64, classes)}
+	return balance{lengths, make([]int64, len(lengths)), make([]int64, len(lengths))}
 }
 
-func (b *balance) come(class int, length int32) {
-	if b.came != nil {
-		b.came[class] += int64(length)
-		b.waits[class] += int64(length)
-	}
+func (b *balance) come(length int32) {
+	class := bucketFor(b.edges, length)
+	b.came[class] += int64(length)
+	b.waits[class] += int64(length)
 }
 
-func (b *balance) leave(class, length int32) {
-	if b.came != nil {
-		b.waits[class] -= int64(length)
+func (b *balance) leave(length int32) { b.waits[bucketFor(b.edges, length)] -= int64(length) }
+
+// scarce reports whether the pieces of the first class are scarce.
+func (b *balance) scarce() bool {
+	return lessProduct(scarcePart*b.waits[0], sum(b.came), b.came[0], sum(b.waits))
+}
+
+func sum(list []int64) (n int64) {
+	for _, x := range list {
+		n += x
 	}
+	return n
 }
 
 func (b *balance) halve() {
@@ -47,7 +60,7 @@ func (b *balance) halve() {
 	}
 }
 
-// most returns the class of which the greatest share of what came waits, none with one class.
+// most returns the class of which the greatest share of what came waits, none where nothing waits.
 func (b *balance) most() int {
 	most := none
 	for k, n := range b.waits {
@@ -73,15 +86,15 @@ func (b *balance) append(state []byte) []byte {
 }
 
 // balance reads what a state says of what came. What waits is in the stock.
-func (r *reader) balance(c Counts, s *stock) balance {
-	b := newBalance(max(1, len(s.needs)))
+func (r *reader) balance(c Counts, s *stock, lengths []int32) balance {
+	b := newBalance(lengths)
 	left := c.Tokens
 	for k := range b.came {
 		b.came[k] = r.number(fmt.Sprintf("tokens of class %d", k), left)
 		left -= b.came[k]
 	}
-	for i := s.ages.first; i != none && b.waits != nil; i = s.newer(&s.ages, i) {
-		b.waits[s.items[i].class] += int64(s.items[i].length)
+	for i := s.ages.first; i != none; i = s.newer(&s.ages, i) {
+		b.waits[bucketFor(b.edges, s.items[i].length)] += int64(s.items[i].length)
 	}
 	return b
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"loaderd/internal/lengths"
 	"loaderd/packonline"
 	"loaderd/packonline/related"
 )
@@ -53,5 +54,29 @@ func TestSplice_FlushPadsLittleMoreThanBucket(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Where all documents have one topic bm25 prefers short ones, as each of their tokens counts more. It leaves enough of
+// them to a flush that a run of six pools pads less than 1 %.
+func TestSplice_LeavesShortDocumentsToTheFlush(t *testing.T) {
+	const documents, pool = 6000, 1024
+	c := config("splice", 2048, pool, 4*pool)
+	p := newPacker(t, c)
+	r := rand.New(rand.NewPCG(1, 1))
+	words := rand.NewZipf(r, 1.2, 10, 20_000)
+	var m related.TermMaker
+	var out packonline.Rows
+	for i, n := range lengths.LogNormal(documents, 1) {
+		ids := make([]int32, min(n, 1000))
+		for k := range ids {
+			ids[k] = int32(words.Uint64())
+		}
+		p.Add(packonline.Doc{Seq: uint64(i), Length: n, Hint: &related.Hint{Terms: m.Terms(ids)}}, &out)
+		out.Reset()
+	}
+	p.Flush(&out)
+	if n := p.Counts(); 100*n.Padding > n.Slots {
+		t.Errorf("%d of %d slots are padding, %.2f %%", n.Padding, n.Slots, 100*float64(n.Padding)/float64(n.Slots))
 	}
 }

@@ -97,7 +97,7 @@ func TestSpliceTellsHowRowsEnded(t *testing.T) {
 func TestSpliceRefusesImpossibleStates(t *testing.T) {
 	c := config("splice", 820, 400, 0)
 	state := newPacker(t, c).AppendState(nil)
-	const counts = 7 // that end a state
+	const counts = 7 + 2 // of ends and of classes, that end a state
 	head := state[:len(state)-counts-len(binary.AppendVarint(nil, 2048*8))]
 	for name, x := range map[string]struct {
 		spare  int64
@@ -108,8 +108,9 @@ func TestSpliceRefusesImpossibleStates(t *testing.T) {
 		"asked too much":           {-2048*8 - 820*8, make([]byte, counts), ""},
 		"too many questions":       {2048*8 + 1, make([]byte, counts), "questions"},
 		"too few questions":        {-2048*8 - 820*8 - 1, make([]byte, counts), "questions"},
-		"more ends than rows":      {0, []byte{0, 0, 0, 1, 0, 0, 0}, "rows"},
-		"more silent than came":    {0, []byte{0, 0, 0, 0, 0, 0, 1}, "documents"},
+		"more ends than rows":      {0, []byte{0, 0, 0, 1, 0, 0, 0, 0, 0}, "rows"},
+		"more silent than came":    {0, []byte{0, 0, 0, 0, 0, 0, 1, 0, 0}, "documents"},
+		"more of a class":          {0, []byte{0, 0, 0, 0, 0, 0, 0, 0, 1}, "class 1"},
 		"nothing behind the spare": {0, nil, "cut short"},
 	} {
 		b := append(binary.AppendVarint(slices.Clone(head), x.spare), x.counts...)

@@ -78,12 +78,16 @@ func (p *splice) wanted(used, means int32) int {
 	return p.config.Splice.K
 }
 
-// follow takes the k best answers that fit, and returns how many tokens the row has then.
+// follow takes the k best answers that fit, short ones only while there are enough of these, and returns how many tokens
+// the row has then.
 func (p *splice) follow(used int32) int32 {
-	taken := 0
+	taken, longerThan := 0, int32(0)
+	if len(p.lengths) == 1 && p.balance.scarce() {
+		longerThan = p.balance.edges[0]
+	}
 	for _, c := range p.answers {
 		n := p.stock.items[c.Slot].length
-		if room := p.longest - used - n; taken < p.config.Splice.K && room >= leastRoom {
+		if room := p.longest - used - n; taken < p.config.Splice.K && room >= leastRoom && n > longerThan {
 			p.grab(c.Slot)
 			used += n
 			taken++

@@ -12,7 +12,6 @@ func TestBalanceComparesShares(t *testing.T) {
 		came, waits []int64
 		want        int
 	}{
-		{"one class", nil, nil, none},
 		{"nothing waits", []int64{5, 5}, []int64{0, 0}, none},
 		{"nothing of the first came", []int64{0, 8}, []int64{0, 1}, 1},
 		{"more of the first", []int64{100, 10}, []int64{50, 4}, 0},
@@ -21,18 +20,44 @@ func TestBalanceComparesShares(t *testing.T) {
 		{"what came is long ago", []int64{100, 0}, []int64{50, 1}, 1},
 		{"more than 64 bits", []int64{math.MaxInt64, math.MaxInt64 - 1}, []int64{math.MaxInt64 / 2, math.MaxInt64 / 2}, 1},
 	} {
-		b := balance{x.came, x.waits}
+		b := balance{nil, x.came, x.waits}
 		if have := b.most(); have != x.want {
 			t.Errorf("%s: class %d, want %d", x.name, have, x.want)
 		}
 	}
-	b := newBalance(2)
-	b.come(0, 100)
-	b.leave(0, 60)
+	b := newBalance([]int32{100, 200})
+	b.come(100)
+	b.leave(60)
 	b.halve()
-	b.come(1, 90)
-	b.leave(1, 40)
-	if b.most() != 0 { // 40 of 50, and 50 of 90
+	b.come(190)
+	b.leave(140)
+	if b.most() != 0 { // 40 of 50, and 50 of 190
 		t.Errorf("of %+v class %d waits the most", b, b.most())
+	}
+}
+
+// With one row length the short pieces are scarce while they are less than half as much of what waits as of what came.
+func TestBalance_Scarce(t *testing.T) {
+	for _, x := range []struct {
+		name        string
+		came, waits []int64
+		want        bool
+	}{
+		{"nothing came", []int64{0, 0}, []int64{0, 0}, false},
+		{"no short ones came", []int64{0, 9}, []int64{0, 5}, false},
+		{"as came", []int64{10, 90}, []int64{1, 9}, false},
+		{"half as much", []int64{10, 90}, []int64{1, 19}, false},
+		{"less", []int64{10, 90}, []int64{1, 20}, true},
+		{"none wait", []int64{10, 90}, []int64{0, 1}, true},
+	} {
+		if have := (&balance{nil, x.came, x.waits}).scarce(); have != x.want {
+			t.Errorf("%s: scarce is %v", x.name, have)
+		}
+	}
+	b := newBalance([]int32{400})
+	b.come(100)
+	b.come(101)
+	if b.came[0] != 100 || b.came[1] != 101 || b.waits[0] != 100 {
+		t.Errorf("pieces of 100 and 101 tokens in rows of 400 are %+v", b)
 	}
 }
