@@ -58,8 +58,9 @@ var arrows = map[string][]string{
 	"internal/publishing":        {"internal/corpus", "stream", "stream/publish", "stream/planlog"},
 
 	"internal/bench/flightserve": {"arrowout", "loader"},
+	"internal/bench/page":        {},
 	"internal/bench/record":      {"internal/relatedness"},
-	"internal/bench/papers":      {"internal/bench/record", "internal/lengths", "internal/simulation", "packonline", "shuffle"},
+	"internal/bench/papers":      {"internal/bench/page", "internal/bench/record", "internal/lengths", "internal/simulation", "packonline", "shuffle"},
 	"internal/bench/size":        {},
 	"internal/bench/splice":      {"internal/bench/record", "internal/relatedness", "packonline", "tokenizer"},
 	"internal/bench/peers":       {"internal/lengths", "packonline"},
@@ -68,7 +69,7 @@ var arrows = map[string][]string{
 	"internal/bench/pull":        {"internal/daemon", "internal/config", "internal/reader", "arrowout/answers", "stream", "stream/publish", "loader", "tokenizer"},
 	"internal/bench/tokenizers":  {"tokenizer"},
 	"internal/bench/mixing":      {"internal/config", "loader"},
-	"internal/bench/guarantees":  {"internal/daemon", "internal/config", "internal/lengths", "internal/reader", "stream", "stream/publish", "stream/planlog", "loader", "packonline"},
+	"internal/bench/guarantees":  {"internal/bench/page", "internal/bench/record", "internal/daemon", "internal/config", "internal/lengths", "internal/reader", "stream", "stream/publish", "stream/planlog", "loader", "packonline"},
 
 	"internal/supply": {},
 

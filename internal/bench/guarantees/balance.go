@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"loaderd/internal/bench/page"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -14,8 +15,8 @@ var worlds = []int{2, 4, 8, 16}
 // printBalance compares what attention within documents costs the costliest rank of a step with what it costs the ranks in the mean.
 func printBalance(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned / 4)
-	var m markdown
-	m.row("buckets", "ranks", "mean", "with `steps.balance`", "no order can do better than", "most", "with `steps.balance`", "no order can do better than")
+	var m page.Markdown
+	m.Values("buckets", "ranks", "mean", "with `steps.balance`", "no order can do better than", "most", "with `steps.balance`", "no order can do better than")
 	for _, c := range []plan.Config{planConfig(2048), planConfig(fiveBuckets...)} {
 		var over [2][]excess
 		for i := range over {
@@ -34,11 +35,11 @@ func printBalance(ctx context.Context, b *bench, out io.Writer) error {
 		}
 		for k, w := range worlds {
 			plain, ordered := over[0][k], over[1][k]
-			m.row(len(c.Packing.Buckets), w, percent(plain.mean(), 1), percent(ordered.mean(), 2), percent(plain.boundMean(), 2),
+			m.Values(len(c.Packing.Buckets), w, percent(plain.mean(), 1), percent(ordered.mean(), 2), percent(plain.boundMean(), 2),
 				percent(plain.most, 0), percent(ordered.most, 1), percent(plain.boundMost, 1))
 		}
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 // excess is by how much the costliest rank of a step exceeds the mean of the ranks, over many steps.

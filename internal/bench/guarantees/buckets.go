@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"loaderd/internal/bench/page"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -14,9 +15,9 @@ import (
 // printShares compares the steps that each bucket got with the tokens that were packed for it, and tells how long rows waited.
 func printShares(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned)
-	var shares, waits markdown
-	shares.row("`max_wait`", "steps", "chi-square, whole run", "chi-square of 200 steps, mean", "and of a random order", "beyond 9.49 (5 % of random ones)", "tokens of padding", "rows of padding")
-	waits.row("bucket", "`max_wait`", "tokens packed", "steps served", "oldest row of a step waited, median", "at most", "at most, in steps")
+	var shares, waits page.Markdown
+	shares.Values("`max_wait`", "steps", "chi-square, whole run", "chi-square of 200 steps, mean", "and of a random order", "beyond 9.49 (5 % of random ones)", "tokens of padding", "rows of padding")
+	waits.Values("bucket", "`max_wait`", "tokens packed", "steps served", "oldest row of a step waited, median", "at most", "at most, in steps")
 	for _, maxWait := range []int{262144, 4096} {
 		c := fiveConfig()
 		c.Steps.MaxWait = maxWait
@@ -25,19 +26,19 @@ func printShares(ctx context.Context, b *bench, out io.Writer) error {
 			return err
 		}
 		windows, beyond := s.windows(200)
-		shares.row(thousands(maxWait), thousands(len(s.order)), fmt.Sprintf("%.2f", s.chiSquare(0, len(s.order))), fmt.Sprintf("%.2f", windows), len(fiveBuckets)-1,
+		shares.Values(thousands(maxWait), thousands(len(s.order)), fmt.Sprintf("%.2f", s.chiSquare(0, len(s.order))), fmt.Sprintf("%.2f", windows), len(fiveBuckets)-1,
 			percent(beyond, 1), percent(s.padding, 4), thousands(s.emptyRows))
 		for i, length := range c.Packing.Buckets {
 			packed, served := s.shares(0, len(s.order), i)
 			w, steps := s.waits[i], s.waitSteps[i]
-			waits.row(length, thousands(maxWait), percent(packed, 2), percent(served, 2), thousands(quantile(w, .5)), thousands(quantile(w, 1)), thousands(quantile(steps, 1)))
+			waits.Values(length, thousands(maxWait), percent(packed, 2), percent(served, 2), thousands(quantile(w, .5)), thousands(quantile(w, 1)), thousands(quantile(steps, 1)))
 		}
 	}
-	if err := shares.print(out); err != nil {
+	if err := shares.Print(out); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
-	return waits.print(out)
+	return waits.Print(out)
 }
 
 // served says which buckets a plan's steps were of, and what came to be packed for them meanwhile.
@@ -147,8 +148,8 @@ func (s *served) windows(steps int) (mean, beyond float64) {
 // printOrder tells how random the order of the buckets is. Runs are counted as Wald and Wolfowitz do, for several kinds.
 func printOrder(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned)
-	var m markdown
-	m.row("`steps.backlog`", "steps", "same bucket as the step before", "in a random order", "standard deviations apart", "longest run",
+	var m page.Markdown
+	m.Values("`steps.backlog`", "steps", "same bucket as the step before", "in a random order", "standard deviations apart", "longest run",
 		"steps to the next of the rarest bucket", "their standard deviation", "in a random order")
 	for _, backlog := range []int{0, 4, 16, 64} {
 		c := fiveConfig()
@@ -158,10 +159,10 @@ func printOrder(ctx context.Context, b *bench, out io.Writer) error {
 			return err
 		}
 		r := runsOf(s.order, len(fiveBuckets))
-		m.row(backlog, thousands(len(s.order)), percent(r.same, 1), percent(r.expectedSame, 1), fmt.Sprintf("%+.1f", (r.expected-float64(r.runs))/r.deviation), r.longest,
+		m.Values(backlog, thousands(len(s.order)), percent(r.same, 1), percent(r.expectedSame, 1), fmt.Sprintf("%+.1f", (r.expected-float64(r.runs))/r.deviation), r.longest,
 			fmt.Sprintf("%.1f", r.gap), fmt.Sprintf("%.1f", r.gapDeviation), fmt.Sprintf("%.1f", r.gapRandom))
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 // runFigures describe an order of kinds, beside what all its permutations have in the mean.

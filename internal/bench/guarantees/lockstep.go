@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
 )
@@ -25,9 +26,9 @@ func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
-	var steps, apart markdown
-	steps.row("ranks", "between steps", "steps a second", "step: p50", "p99", "p99.9", "largest", "raw socket: p50", "p99", "p99.9", "largest")
-	apart.row("ranks", "between steps", "apart: p50", "p99", "p99.9", "largest", "raw socket: p50", "p99", "p99.9", "largest")
+	var steps, apart page.Markdown
+	steps.Values("ranks", "between steps", "steps a second", "step: p50", "p99", "p99.9", "largest", "raw socket: p50", "p99", "p99.9", "largest")
+	apart.Values("ranks", "between steps", "apart: p50", "p99", "p99.9", "largest", "raw socket: p50", "p99", "p99.9", "largest")
 	for _, between := range []time.Duration{pause, 0} {
 		for _, world := range []int{1, 2, 8} {
 			c := b.settings(fmt.Sprintf("lockstep-%d-%d", world, between.Milliseconds()))
@@ -51,19 +52,19 @@ func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 			if between > 0 {
 				work = milliseconds(between)
 			}
-			steps.row(world, work, fmt.Sprintf("%.0f", float64(len(s.latencies))/s.took.Seconds()), s.latency(.5), s.latency(.99), s.latency(.999), s.latency(1),
+			steps.Values(world, work, fmt.Sprintf("%.0f", float64(len(s.latencies))/s.took.Seconds()), s.latency(.5), s.latency(.99), s.latency(.999), s.latency(1),
 				raw.latency(.5), raw.latency(.99), raw.latency(.999), raw.latency(1))
 			if world > 1 {
-				apart.row(world, work, s.difference(.5), s.difference(.99), s.difference(.999), s.difference(1),
+				apart.Values(world, work, s.difference(.5), s.difference(.99), s.difference(.999), s.difference(1),
 					raw.difference(.5), raw.difference(.99), raw.difference(.999), raw.difference(1))
 			}
 		}
 	}
-	if err := steps.print(out); err != nil {
+	if err := steps.Print(out); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
-	return apart.print(out)
+	return apart.Print(out)
 }
 
 // paces are how long each step took, how far apart its ranks arrived, and how long all took.

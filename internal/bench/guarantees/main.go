@@ -4,6 +4,7 @@
 //	go run ./internal/bench/guarantees                       # all tables
 //	go run ./internal/bench/guarantees order balance         # some; -list names them
 //	go run ./internal/bench/guarantees -documents 60000 start
+//	go run ./internal/bench/guarantees -page docs/results/mixtures.md mixspeed    # rewrites the table on the page
 //
 // Documents are of the lengths of FineWeb-Edu, drawn with seed 1. Tables of the planner alone need seconds. The others publish
 // -documents documents, already tokenized, into a JetStream server of their own, in a folder that goes when they end, or stays as -folder.
@@ -19,6 +20,8 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+
+	"loaderd/internal/bench/page"
 )
 
 // table is one table, or several that come from one measurement.
@@ -27,6 +30,9 @@ type table struct {
 	title string
 	print func(ctx context.Context, b *bench, out io.Writer) error
 }
+
+// command prints the table.
+func (t table) command() string { return "go run ./internal/bench/guarantees " + t.name }
 
 var tables = []table{
 	{"checkpoint", "Checkpoints", printCheckpoints},
@@ -39,6 +45,7 @@ var tables = []table{
 	{"order", "Buckets: order of steps", printOrder},
 	{"balance", "Attention cost by rank", printBalance},
 	{"mixshares", "Mixtures: shares of steps", printMixtureShares},
+	{"mixlengths", "Mixtures: shares of steps by lengths, pools and windows", printMixtureLengths},
 	{"mixspeed", "Mixtures: speed and size of plans", printMixtureSpeed},
 	{"mixpicture", "Mixtures: through a change, a rest and an anneal", printMixturePicture},
 	{"mixneighbours", "Mixtures: neighbours of a drawn epoch", printMixtureNeighbours},
@@ -51,6 +58,7 @@ type bench struct {
 	steps     int // read in lock step
 	repeats   int
 	folder    string
+	page      string // whose blocks are rewritten
 	picture   string // SVG file of table mixpicture
 	json      bool   // of table tail
 	filled    bool
@@ -71,6 +79,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	flag.IntVar(&b.documents, "documents", 1_400_000, "documents to publish; 10,000 steps of 64 rows of 2,048 take 1,340,000 of them and 5.3 GB")
 	flag.IntVar(&b.planned, "planned", 2_000_000, "documents for the tables of the planner alone")
 	flag.IntVar(&b.steps, "steps", 2000, "steps that ranks read in lock step; each takes about 134 documents")
+	flag.StringVar(&b.page, "page", "", "rewrite the tables that this page has, or those of them that are named, and print nothing")
 	flag.StringVar(&b.picture, "picture", "", "draw the picture of table mixpicture into this SVG `file`")
 	flag.StringVar(&b.folder, "folder", "", "publish the documents into this `folder`, which stays; they are taken from there when it has them")
 	flag.IntVar(&b.repeats, "repeats", 3, "times that each start is measured; tables show the median")
@@ -91,6 +100,17 @@ func run(ctx context.Context, out io.Writer) (err error) {
 			return fmt.Errorf("choose tables: no table %q; -list names them", name)
 		}
 	}
+	var onPage *page.Page
+	if b.page != "" {
+		if onPage, err = page.Read(b.page); err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			for _, block := range onPage.Blocks() {
+				names = append(names, block.Name)
+			}
+		}
+	}
 	if b.folder == "" {
 		if b.folder, err = os.MkdirTemp("", "loaderd-guarantees"); err != nil {
 			return err
@@ -99,6 +119,16 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	}
 	for _, t := range tables {
 		if len(names) > 0 && !slices.Contains(names, t.name) {
+			continue
+		}
+		if b.page != "" {
+			var printed strings.Builder
+			if err := t.print(ctx, b, &printed); err != nil {
+				return fmt.Errorf("print table %s: %w", t.name, err)
+			}
+			if err := onPage.Replace(t.name, page.Content(printed.String(), t.command())); err != nil {
+				return err
+			}
 			continue
 		}
 		if !b.json {
@@ -110,27 +140,4 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		fmt.Fprintln(out)
 	}
 	return nil
-}
-
-// markdown is a Markdown table under construction: its header, then its rows. All columns but the first are numbers.
-type markdown [][]string
-
-func (m *markdown) row(cells ...any) {
-	row := make([]string, len(cells))
-	for i, c := range cells {
-		row[i] = fmt.Sprint(c)
-	}
-	*m = append(*m, row)
-}
-
-func (m markdown) print(out io.Writer) error {
-	var b strings.Builder
-	for i, cells := range m {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
-		if i == 0 {
-			fmt.Fprintf(&b, "| --- |%s\n", strings.Repeat(" ---: |", len(cells)-1))
-		}
-	}
-	_, err := io.WriteString(out, b.String())
-	return err
 }

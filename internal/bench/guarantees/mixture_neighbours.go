@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/lengths"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -22,8 +23,8 @@ func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error 
 	n := b.planned / 2
 	in := lengths.LogNormal(n, 1)
 	global := order(n, 1, n)
-	var m markdown
-	m.row("order", "documents of a block", "documents of a group", "neighbouring rows that share a neighbourhood", "more than shuffled globally",
+	var m page.Markdown
+	m.Values("order", "documents of a block", "documents of a group", "neighbouring rows that share a neighbourhood", "more than shuffled globally",
 		"rows that hold two documents of one", "documents a read")
 	want, err := b.neighbours(ctx, in, global)
 	if err != nil {
@@ -34,7 +35,7 @@ func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error 
 		if err != nil {
 			return err
 		}
-		m.row(name, block, group, percent(f.rows, 2), fmt.Sprintf("%+.2f", 100*(f.rows-want.rows)), percent(f.within, 2), read)
+		m.Values(name, block, group, percent(f.rows, 2), fmt.Sprintf("%+.2f", 100*(f.rows-want.rows)), percent(f.within, 2), read)
 		return nil
 	}
 	stored := make([]uint64, n)
@@ -58,8 +59,8 @@ func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error 
 			return err
 		}
 	}
-	m.row("shuffled globally", "1", thousands(n), percent(want.rows, 2), "0", percent(want.within, 2), "1")
-	return m.print(out)
+	m.Values("shuffled globally", "1", thousands(n), percent(want.rows, 2), "0", percent(want.within, 2), "1")
+	return m.Print(out)
 }
 
 // walked is the order in which a run reads a sealed source of n documents.

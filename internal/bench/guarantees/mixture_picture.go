@@ -16,6 +16,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/lengths"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -67,12 +68,12 @@ func printMixturePicture(ctx context.Context, b *bench, out io.Writer) error {
 			return fmt.Errorf("draw %s: %w", b.picture, err)
 		}
 	}
-	var m markdown
+	var m page.Markdown
 	head := []any{"phase", "tokens taken", "steps"}
 	for _, name := range pictureSources {
 		head = append(head, name+": target at its end", "share of its last 100 steps")
 	}
-	m.row(head...)
+	m.Values(head...)
 	for _, ph := range phases {
 		var of []point
 		for _, p := range points {
@@ -85,9 +86,9 @@ func printMixturePicture(ctx context.Context, b *bench, out io.Writer) error {
 		for i, target := range of[len(of)-1].target {
 			row = append(row, percent(target, 1), percent(float64(tokens[i])/float64(total), 1))
 		}
-		m.row(row...)
+		m.Values(row...)
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 func sharesOf(points []point) (s stepShares) {

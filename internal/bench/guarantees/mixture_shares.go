@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/lengths"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -22,17 +23,7 @@ const mixedTokens = 250e6
 // sharesSeeds are how many runs each line of the table has, each of other documents and another order.
 const sharesSeeds = 8
 
-// printMixtureShares prints how far shares are off for several shapes of steps and weights, and for several lengths of
-// documents.
-func printMixtureShares(ctx context.Context, b *bench, out io.Writer) error {
-	if err := printShapes(ctx, out); err != nil {
-		return err
-	}
-	fmt.Fprintln(out)
-	return printLengths(ctx, out)
-}
-
-// shape is a line of the table of printShapes.
+// shape is a line of the table of printMixtureShares.
 type shape struct {
 	steps   string
 	mix     string
@@ -43,11 +34,11 @@ type shape struct {
 	then    []float64 // weights of the second half, behind a ramp over a tenth of the run
 }
 
-// printShapes prints how far the worst source is off its share in every 100 steps in a row. Figures are the worst of
+// printMixtureShares prints how far the worst source is off its share in every 100 steps in a row. Figures are the worst of
 // several runs, the median is over all of them.
-func printShapes(ctx context.Context, out io.Writer) error {
-	var m markdown
-	m.row("rows of", "a step", "sources and weights", "steps", "first 100", "last 100", "every 100: median", "most", "excess of one step",
+func printMixtureShares(ctx context.Context, _ *bench, out io.Writer) error {
+	var m page.Markdown
+	m.Values("rows of", "a step", "sources and weights", "steps", "first 100", "last 100", "every 100: median", "most", "excess of one step",
 		"padding")
 	one, several := []int{2048}, []int{1024, 2048, 4096, 8192}
 	equal, long := []float64{1, 1, 1, 1, 1}, []float64{5, 5, 20, 30, 40}
@@ -87,13 +78,13 @@ func printShapes(ctx context.Context, out io.Writer) error {
 		if len(x.buckets) > 1 {
 			excessOf = percent(excess, 2)
 		}
-		m.row(rows, x.steps, x.mix, thousands(steps/shapeSeeds), percent(first, 2), percent(last, 2), percent(quantile(off, .5), 2),
+		m.Values(rows, x.steps, x.mix, thousands(steps/shapeSeeds), percent(first, 2), percent(last, 2), percent(quantile(off, .5), 2),
 			percent(quantile(off, 1), 2), excessOf, percent(padding, 2))
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
-// Runs of printShapes: how many for each line, and the tokens of each.
+// Runs of printMixtureShares: how many for each line, and the tokens of each.
 const (
 	shapeSeeds  = 4
 	shapeTokens = 100e6
@@ -119,11 +110,11 @@ func (x *shape) run(seed uint64) *mixed {
 	return m
 }
 
-// printLengths prints how far the shares of five sources of unlike lengths are off where they are to be equal: in every
+// printMixtureLengths prints how far the shares of five sources of unlike lengths are off where they are to be equal: in every
 // 100 steps, and by chi-square. Figures are the worst of several runs, those of chi-square the mean.
-func printLengths(ctx context.Context, out io.Writer) error {
-	var m markdown
-	m.row("lengths in a source", "pool", "window", "longest document", "steps", "first 100", "last 100", "every 100: median", "most",
+func printMixtureLengths(ctx context.Context, _ *bench, out io.Writer) error {
+	var m page.Markdown
+	m.Values("lengths in a source", "pool", "window", "longest document", "steps", "first 100", "last 100", "every 100: median", "most",
 		"chi-square, whole run", "chi-square of 200 steps, mean", "and of a random order", "beyond 9.49 (5 % of random ones)")
 	logNormal := func(sigma float64) func(mean float64, seed uint64) []int32 {
 		return func(mean float64, seed uint64) []int32 {
@@ -154,11 +145,11 @@ func printLengths(ctx context.Context, out io.Writer) error {
 			f.longest = max(f.longest, longest)
 			f.add(s)
 		}
-		m.row(x.name, thousands(x.pool), thousands(x.window), thousands(int64(f.longest)), thousands(f.steps/sharesSeeds), percent(f.first, 2), percent(f.last, 2),
+		m.Values(x.name, thousands(x.pool), thousands(x.window), thousands(int64(f.longest)), thousands(f.steps/sharesSeeds), percent(f.first, 2), percent(f.last, 2),
 			percent(quantile(f.off, .5), 2), percent(quantile(f.off, 1), 2), fmt.Sprintf("%.2f", f.whole/sharesSeeds), fmt.Sprintf("%.2f", f.mean/sharesSeeds),
 			len(mixedMeans)-1, percent(f.beyond/sharesSeeds, 1))
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 // mixedList is how many lengths a source has; they come again and again.
@@ -178,7 +169,7 @@ func equalMeans(seed uint64, draw func(mean float64, seed uint64) []int32) (run 
 	return run, longest
 }
 
-// shareFigures are those of one line of the table of printLengths: shares are those that the worst source is off.
+// shareFigures are those of one line of the table of printMixtureLengths: shares are those that the worst source is off.
 type shareFigures struct {
 	longest             int32
 	steps               int

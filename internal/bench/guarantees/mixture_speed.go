@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"loaderd/internal/bench/page"
+	"loaderd/internal/bench/record"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
@@ -16,14 +18,15 @@ const maxRecord = 1 << 20
 // printMixtureSpeed compares planners of 1 to 200 sources with the planner of one document stream: documents planned a second, and bytes of the
 // plan to bytes of the tokens in it.
 func printMixtureSpeed(ctx context.Context, b *bench, out io.Writer) error {
-	var m markdown
-	m.row("sources", "order", "documents", "documents/s", "of one stream's", "plan bytes a document", "plan bytes / token bytes")
+	machine := record.ThisMachine()
+	var m page.Markdown
+	m.Values("sources", "order", "documents", "documents/s", "of one stream's", "plan bytes a document", "plan bytes / token bytes")
 	baseline, err := fastest(b.repeats, func() (*pace, error) { return b.streamPace(ctx) })
 	if err != nil {
 		return err
 	}
 	line := func(name, order string, p *pace) {
-		m.row(name, order, thousands(p.documents), thousands(int64(p.speed())), fmt.Sprintf("%.2f", p.speed()/baseline.speed()),
+		m.Values(name, order, thousands(p.documents), thousands(int64(p.speed())), fmt.Sprintf("%.2f", p.speed()/baseline.speed()),
 			fmt.Sprintf("%.2f", float64(p.planBytes)/float64(p.documents)), percent(p.planShare(), 3))
 	}
 	line("one document stream", "as published", baseline)
@@ -36,7 +39,7 @@ func printMixtureSpeed(ctx context.Context, b *bench, out io.Writer) error {
 			line(fmt.Sprint(n), map[bool]string{true: "as published", false: "drawn"}[block == 0], p)
 		}
 	}
-	return m.print(out)
+	return m.Print(out, machine)
 }
 
 // fastest is the fastest of so many measurements of the same.
@@ -56,11 +59,11 @@ func fastest(repeats int, measure func() (*pace, error)) (best *pace, err error)
 // pace says how fast a planner was and what its plan holds.
 type pace struct {
 	documents int
-	planning  time.Duration // without encoding the steps
+	planning  time.Duration // processor time, without encoding the steps
 	tokens    int64         // in steps
 	planBytes int64
 
-	started time.Time
+	started time.Duration
 }
 
 func (p *pace) speed() float64 { return float64(p.documents) / p.planning.Seconds() }
@@ -68,8 +71,8 @@ func (p *pace) speed() float64 { return float64(p.documents) / p.planning.Second
 // planShare is the plan's bytes to those of the tokens in it, 4 each.
 func (p *pace) planShare() float64 { return float64(p.planBytes) / float64(4*p.tokens) }
 
-func (p *pace) start() { p.started = time.Now() }
-func (p *pace) stop()  { p.planning += time.Since(p.started) }
+func (p *pace) start() { p.started = record.ProcessorTime() }
+func (p *pace) stop()  { p.planning += record.ProcessorTime() - p.started }
 
 // count counts steps, with the clock stopped.
 func (p *pace) count(steps []plan.Step) error {

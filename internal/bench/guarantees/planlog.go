@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/loader/plan"
@@ -21,8 +22,8 @@ func printPlanLog(ctx context.Context, b *bench, out io.Writer) error {
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
-	var m markdown
-	m.row("run", "steps", "tokens", "bytes of records for 1M tokens", "bytes in the stream's files for 1M tokens", "of the token bytes")
+	var m page.Markdown
+	m.Values("run", "steps", "tokens", "bytes of records for 1M tokens", "bytes in the stream's files for 1M tokens", "of the token bytes")
 	small := planConfig(2048)
 	small.Steps.Rows = 8
 	for _, x := range []struct {
@@ -45,10 +46,10 @@ func printPlanLog(ctx context.Context, b *bench, out io.Writer) error {
 			return err
 		}
 		perMillion := func(bytes uint64) float64 { return float64(bytes) / float64(s.tokens) * 1e6 }
-		m.row(x.name, thousands(s.steps), fmt.Sprintf("%.0fM", float64(s.tokens)/1e6), thousands(int64(perMillion(s.records))), thousands(int64(perMillion(s.stored))),
+		m.Values(x.name, thousands(s.steps), fmt.Sprintf("%.0fM", float64(s.tokens)/1e6), thousands(int64(perMillion(s.records))), thousands(int64(perMillion(s.stored))),
 			percent(perMillion(s.stored)/(tokenBytes*1e6), 3))
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 type weight struct {

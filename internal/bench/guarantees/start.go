@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
 	"loaderd/loader"
@@ -19,8 +20,8 @@ func printStart(ctx context.Context, b *bench, out io.Writer) error {
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
-	var m markdown
-	m.row("run", "documents pending", "the store opens", "ready after that", "first batch after that, median", "largest")
+	var m page.Markdown
+	m.Values("run", "documents pending", "the store opens", "ready after that", "first batch after that, median", "largest")
 	for _, x := range []struct {
 		name string
 		plan plan.Config
@@ -40,9 +41,9 @@ func printStart(ctx context.Context, b *bench, out io.Writer) error {
 			}
 			opened = append(opened, o)
 		}
-		m.row(x.name, thousands(b.documents), seconds(quantile(opened, .5)), seconds(quantile(ready, .5)), seconds(quantile(first, .5)), seconds(quantile(first, 1)))
+		m.Values(x.name, thousands(b.documents), seconds(quantile(opened, .5)), seconds(quantile(ready, .5)), seconds(quantile(first, .5)), seconds(quantile(first, 1)))
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 // batchOf reads one step over a socket.
@@ -68,8 +69,8 @@ func printRecovery(ctx context.Context, b *bench, out io.Writer) error {
 	}
 	c.Serve.Checkpoint = 0
 	available := b.available(c.Plan)
-	var m markdown
-	m.row("steps since the checkpoint", "documents planned again", "the store opens", "ready after that", "first batch of a step of the plan after that", "first batch of a new step after that", "largest")
+	var m page.Markdown
+	m.Values("steps since the checkpoint", "documents planned again", "the store opens", "ready after that", "first batch of a step of the plan after that", "first batch of a new step after that", "largest")
 	for _, since := range []uint64{0, 100, 1000, 10_000} {
 		steps := checkpoint + since
 		if steps > available {
@@ -105,9 +106,9 @@ func printRecovery(ctx context.Context, b *bench, out io.Writer) error {
 			}
 			opened = append(opened, o)
 		}
-		m.row(thousands(since), thousands(documents[0]), seconds(quantile(opened, .5)), seconds(quantile(ready, .5)), seconds(quantile(old, .5)), seconds(quantile(fresh, .5)), seconds(quantile(fresh, 1)))
+		m.Values(thousands(since), thousands(documents[0]), seconds(quantile(opened, .5)), seconds(quantile(ready, .5)), seconds(quantile(old, .5)), seconds(quantile(fresh, .5)), seconds(quantile(fresh, 1)))
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 // planTo reads as far as it takes to have exactly so many steps planned.

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"syscall"
 	"time"
 
+	"loaderd/internal/bench/page"
+	"loaderd/internal/bench/record"
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
 )
@@ -25,10 +26,10 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
-	var m markdown
-	m.row("what brings a step", "p50", "p99", "p99.9", "largest", "over 5 ms, of 1,000", "p99.9 above the raw socket's", "processor time a step", "documents read again")
+	var m page.Markdown
+	m.Values("what brings a step", "p50", "p99", "p99.9", "largest", "over 5 ms, of 1,000", "p99.9 above the raw socket's", "processor time a step", "documents read again")
 	add := func(name string, p paces, above, cpu, again string) {
-		m.row(name, p.latency(.5), p.latency(.99), p.latency(.999), p.latency(1), fmt.Sprintf("%.1f", p.perThousand(slow)), above, cpu, again)
+		m.Values(name, p.latency(.5), p.latency(.99), p.latency(.999), p.latency(1), fmt.Sprintf("%.1f", p.perThousand(slow)), above, cpu, again)
 	}
 	rows := b.settings("tail").Plan.Steps.Rows / tailWorld
 	bytes := rows * b.settings("tail").Plan.Packing.Buckets[0] * slotBytes
@@ -48,11 +49,11 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 		var cpu time.Duration
 		var misses int64
 		if err := serving(ctx, b.settings(fmt.Sprintf("tail-%d-%d", window, time.Now().UnixNano())), func(d *daemon.Daemon) (err error) {
-			before := processorTime()
+			before := record.ProcessorTime()
 			s, err = lockstep(ctx, tailWorld, b.steps, pause, func(ctx context.Context, rank int, step func() error) error {
 				return readRank(ctx, d, reader.Options{Window: window, Reuse: true}, reader.Ticket{Rank: rank, World: tailWorld, Steps: uint64(b.steps)}, step)
 			})
-			cpu, misses = processorTime()-before, d.Run().Stats().CacheMisses
+			cpu, misses = record.ProcessorTime()-before, d.Run().Stats().CacheMisses
 			return err
 		}); err != nil {
 			return err
@@ -63,7 +64,7 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 		add(fmt.Sprintf("loaderd, clients' windows of %d KiB", window>>10), s, milliseconds(quantile(s.latencies, .999)-quantile(raw.latencies, .999)),
 			milliseconds(cpu/time.Duration(b.steps)), thousands(misses))
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 // waits are quantiles of how long a step took, in ms.
@@ -87,13 +88,4 @@ func (p paces) perThousand(d time.Duration) float64 {
 		}
 	}
 	return 1000 * float64(n) / float64(max(len(p.latencies), 1))
-}
-
-// processorTime is what this process has taken of it.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/lengths"
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
@@ -15,13 +16,13 @@ import (
 
 var beyondFixedLength = []table{
 	{name: "beyond-1", title: "Beyond Fixed Length, Table 1: padding, truncation, concatenation; 1M documents",
-		print: func(_ *page, out io.Writer) error { return printBeyond(out, million, beyondRows()) },
+		print: func(_ *report, out io.Writer) error { return printBeyond(out, million, beyondRows()) },
 		rows: []string{
 			fmt.Sprintf(beyondCommand, million, "bucketllm", 100_000, 0) + " --padding-threshold 0.025",
 			fmt.Sprintf(beyondCommand, million, "bucket", 4096, 8192),
 		}},
 	{name: "beyond-1-5m", title: "Beyond Fixed Length, Table 1, methods with a pool; 5M documents",
-		print: func(_ *page, out io.Writer) error { return printBeyond(out, 5*million, withPool(beyondRows())) },
+		print: func(_ *report, out io.Writer) error { return printBeyond(out, 5*million, withPool(beyondRows())) },
 		rows:  []string{fmt.Sprintf(beyondCommand, 5*million, "bucket", 4096, 8192)}},
 	{name: "beyond-fixed", title: "Beyond Fixed Length, Table 1: what is counted at fixed lengths", print: printFixed},
 	{name: "beyond-surface", title: "Beyond Fixed Length, bucketllm over pool sizes and padding thresholds; 1M documents", print: printSurface,
@@ -163,8 +164,8 @@ func qualityOf(r *simulation.Result) quality {
 
 func printBeyond(out io.Writer, documents int, rows []beyondRow) error {
 	in := fineweb(documents)
-	var m markdown
-	m.row("method", "r_pad, published", "r_pad, ours", "r_tru, published", "r_tru, ours", "r_cat, published", "r_cat, ours",
+	var m page.Markdown
+	m.Row("method", "r_pad, published", "r_pad, ours", "r_tru, published", "r_tru, ours", "r_cat, published", "r_cat, ours",
 		"oldest document")
 	for _, x := range rows {
 		pool := x.pool
@@ -180,19 +181,19 @@ func printBeyond(out io.Writer, documents int, rows []beyondRow) error {
 			published = []string{"", "", ""}
 		}
 		ours := qualityOf(r).cells()
-		m.row(x.title(pool), published[0], ours[0], published[1], ours[1], published[2], ours[2], fmt.Sprint(r.AgeMax))
+		m.Row(x.title(pool), published[0], ours[0], published[1], ours[1], published[2], ours[2], fmt.Sprint(r.AgeMax))
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 // shard is the number of documents after which the published padding of fixed lengths comes out if the last row is padded then.
 const shard = 10_000
 
 // printFixed compares what could be meant by truncation at a fixed length, and by padding.
-func printFixed(_ *page, out io.Writer) error {
+func printFixed(_ *report, out io.Writer) error {
 	in := fineweb(million)
-	var m markdown
-	m.row("row length", "r_tru, published", "documents split", "documents longer than a row", "r_pad, published", "r_pad, one flush",
+	var m page.Markdown
+	m.Row("row length", "r_tru, published", "documents split", "documents longer than a row", "r_pad, published", "r_pad, one flush",
 		fmt.Sprintf("r_pad, a flush every %d documents", shard))
 	for i, l := range beyondBuckets {
 		long := 0
@@ -221,9 +222,9 @@ func printFixed(_ *page, out io.Writer) error {
 		padding := func(c packonline.Counts) string { return percent(100 * float64(c.Padding) / float64(c.Slots)) }
 		share := func(n int64) string { return percent(100 * float64(n) / float64(len(in))) }
 		published := fixedPublished[i].published()
-		m.row(fmt.Sprint(l), published[1], share(found[0].Truncated), share(int64(long)), published[0], padding(found[0]), padding(found[1]))
+		m.Row(fmt.Sprint(l), published[1], share(found[0].Truncated), share(int64(long)), published[0], padding(found[0]), padding(found[1]))
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 var (
@@ -232,18 +233,18 @@ var (
 )
 
 // printSurface prints r_pad / r_tru / r_cat for each pool size and padding threshold, and the points nearest to the paper's figures.
-func printSurface(_ *page, out io.Writer) error {
+func printSurface(_ *report, out io.Writer) error {
 	in := fineweb(million)
 	for _, x := range []struct {
 		method    string
 		published quality
 	}{{"bucketllm-v0", publishedV0}, {"bucketllm", publishedFinal}} {
-		var m markdown
+		var m page.Markdown
 		head := []string{x.method + ": P, then S ="}
 		for _, pool := range surfacePools {
 			head = append(head, fmt.Sprint(pool))
 		}
-		m.row(head...)
+		m.Row(head...)
 		nearest, least, most := "", math.Inf(1), 0.0
 		for _, threshold := range surfaceThresholds {
 			cells := []string{fmt.Sprint(threshold)}
@@ -261,9 +262,9 @@ func printSurface(_ *page, out io.Writer) error {
 						q[0]/x.published[0], q[1]/x.published[1], q[2]/x.published[2])
 				}
 			}
-			m.row(cells...)
+			m.Row(cells...)
 		}
-		if err := m.print(out); err != nil {
+		if err := m.Print(out); err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "\nPublished: %v. Nearest point: %s. Greatest r_cat: %.2f.\n\n", x.published, nearest, most)

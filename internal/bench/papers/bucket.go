@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/lengths"
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
@@ -34,9 +35,9 @@ const (
 )
 
 // printSingle compares one row length at a time with best fit in descending order, online and offline.
-func printSingle(_ *page, out io.Writer) error {
-	var m markdown
-	m.row("row length", "bucket, tokens of padding", "could not be less than", "bucket", fmt.Sprintf("bucket, most of %d draws", draws),
+func printSingle(_ *report, out io.Writer) error {
+	var m page.Markdown
+	m.Row("row length", "bucket, tokens of padding", "could not be less than", "bucket", fmt.Sprintf("bucket, most of %d draws", draws),
 		"bfd", "bfd offline", "oldest document")
 	drawn := make([][]int32, draws)
 	d, _ := lengths.Named("fineweb-edu")
@@ -65,25 +66,25 @@ func printSingle(_ *page, out io.Writer) error {
 			}
 			cells = append(cells, percent(100*r.PaddingRatio))
 		}
-		m.row(append(cells, fmt.Sprint(first.AgeMax))...)
+		m.Row(append(cells, fmt.Sprint(first.AgeMax))...)
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 // leastPadding is what the last row lacks when all others are full.
 func leastPadding(tokens int64, row int) int64 { return (int64(row) - tokens%int64(row)) % int64(row) }
 
 // printBounds sweeps the bounds of bucket.
-func printBounds(_ *page, out io.Writer) error {
+func printBounds(_ *report, out io.Writer) error {
 	in := fineweb(million)
-	var m markdown
-	m.row("pool, max age", "r_pad", "r_tru", "r_cat", "oldest document", "median", "most waiting")
+	var m page.Markdown
+	m.Row("pool, max age", "r_pad", "r_tru", "r_cat", "oldest document", "median", "most waiting")
 	for _, x := range bucketBounds {
 		r, err := beyond("bucket", beyondBuckets, x.pool, x.maxAge, 0, in)
 		if err != nil {
 			return err
 		}
-		m.row(fmt.Sprintf("%d, %d", x.pool, x.maxAge), percent(100*r.PaddingRatio), fmt.Sprintf("%.4f %%", 100*r.TruncationRatio),
+		m.Row(fmt.Sprintf("%d, %d", x.pool, x.maxAge), percent(100*r.PaddingRatio), fmt.Sprintf("%.4f %%", 100*r.TruncationRatio),
 			fmt.Sprintf("%.3f", r.ConcatenationRatio), fmt.Sprint(r.AgeMax), fmt.Sprint(r.AgeMedian), fmt.Sprint(r.PoolMax))
 	}
 	var tokens int64
@@ -92,9 +93,9 @@ func printBounds(_ *page, out io.Writer) error {
 	}
 	shortest, longest := beyondBuckets[0], beyondBuckets[len(beyondBuckets)-1]
 	padding := leastPadding(tokens, shortest)
-	m.row("least that can be", percent(100*float64(padding)/float64(tokens+padding)), fmt.Sprintf("%.4f %%", 100*longer(in, longest)),
+	m.Row("least that can be", percent(100*float64(padding)/float64(tokens+padding)), fmt.Sprintf("%.4f %%", 100*longer(in, longest)),
 		fmt.Sprintf("%.3f", float64(len(in))/float64(mostRows(in, shortest, longest))), "", "", "")
-	return m.print(out)
+	return m.Print(out)
 }
 
 // longer is the share of documents that are longer than a row: these must be split.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime/debug"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/bench/record"
 	"loaderd/internal/lengths"
 	"loaderd/internal/simulation"
@@ -32,15 +33,15 @@ var published1 = []struct {
 }{{million, 17, 10}, {10 * million, 205, 106}, {100 * million, 2311, 1066}}
 
 // printSeconds measures up to 10 or, where it is asked for, 100 million documents.
-func printSeconds(_ *page, out io.Writer) error {
+func printSeconds(_ *report, out io.Writer) error {
 	machine := record.ThisMachine()
 	measured := published1[:2]
 	if *large {
 		measured = published1
 		debug.SetMemoryLimit(13 << 29) // 6.5 GiB: what is garbage leaves before more is asked for
 	}
-	var m markdown
-	m.row("documents", "ffd, published", "ffd, ours", "times faster", "bfd, published", "bfd, ours", "times faster")
+	var m page.Markdown
+	m.Row("documents", "ffd, published", "ffd, ours", "times faster", "bfd, published", "bfd, ours", "times faster")
 	d, _ := lengths.Named("web")
 	for _, p := range measured {
 		repeats := max(1, min(5, 20*million/p.documents))
@@ -48,10 +49,10 @@ func printSeconds(_ *page, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		m.row(fmt.Sprintf("%dM", p.documents/million), seconds(p.ffd), seconds(s[0]), times(p.ffd/s[0]),
+		m.Row(fmt.Sprintf("%dM", p.documents/million), seconds(p.ffd), seconds(s[0]), times(p.ffd/s[0]),
 			seconds(p.bfd), seconds(s[1]), times(p.bfd/s[1]))
 	}
-	return printTimed(m, machine, out)
+	return m.Print(out, machine)
 }
 
 func seconds(s float64) string {
@@ -79,9 +80,9 @@ func offline(method string, row, documents int) packonline.Config {
 }
 
 // printCompactness compares rows with those of concatenation, offline and over pools.
-func printCompactness(_ *page, out io.Writer) error {
-	var m markdown
-	m.row("lengths, row, documents", "published", "bfd offline", "ffd offline",
+func printCompactness(_ *report, out io.Writer) error {
+	var m page.Markdown
+	m.Row("lengths, row, documents", "published", "bfd offline", "ffd offline",
 		"bfd, pool 1k", "bfd, pool 4k", "bfd, pool 16k", "bfd, pool 1k, age 4k", "bfd, pool 4k, age 16k", "bfd, pool 16k, age 64k",
 		"bucket, pool 4k, age 16k")
 	for _, x := range []struct {
@@ -100,10 +101,10 @@ func printCompactness(_ *page, out io.Writer) error {
 				concat := (r.Tokens + int64(x.row) - 1) / int64(x.row)
 				cells = append(cells, fmt.Sprintf("%.5f", 100*float64(r.Sequences-concat)/float64(concat)))
 			}
-			m.row(cells...)
+			m.Row(cells...)
 		}
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 // compactness lists the packers of the columns.

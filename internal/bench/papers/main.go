@@ -18,7 +18,15 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"loaderd/internal/bench/page"
 )
+
+// report is the page that the tables are on.
+type report struct {
+	*page.Page
+	draws bool // figures are drawn into files next to it
+}
 
 // table is a table of the page.
 type table struct {
@@ -30,7 +38,7 @@ type table struct {
 	rows []string
 	// timed tables have times, and the machine. Another run gives other figures.
 	timed bool
-	print func(p *page, out io.Writer) error
+	print func(p *report, out io.Writer) error
 }
 
 // tables are in the order in which they are written: the summary reads the others.
@@ -64,11 +72,11 @@ func run(path string, names []string, list, write bool, out io.Writer) error {
 		}
 		return nil
 	}
-	p, err := readPage(path)
+	onPage, err := page.Read(path)
 	if err != nil {
 		return err
 	}
-	p.draws = write
+	p := &report{Page: onPage, draws: write}
 	for _, t := range tables {
 		if len(names) > 0 && !slices.Contains(names, t.name) {
 			continue
@@ -78,7 +86,7 @@ func run(path string, names []string, list, write bool, out io.Writer) error {
 			return err
 		}
 		if write {
-			if err := p.replace(t.name, text); err != nil {
+			if err := p.Replace(t.name, text); err != nil {
 				return err
 			}
 			continue
@@ -91,17 +99,12 @@ func run(path string, names []string, list, write bool, out io.Writer) error {
 }
 
 // block returns what stands on the page between the marks of the table: the table and the commands that give it.
-func (t table) block(p *page) (string, error) {
+func (t table) block(p *report) (string, error) {
 	var b strings.Builder
 	if err := t.print(p, &b); err != nil {
 		return "", fmt.Errorf("print table %s: %w", t.name, err)
 	}
-	b.WriteString("\n")
-	for _, command := range t.commands() {
-		fmt.Fprintf(&b, "    %s\n", command)
-	}
-	b.WriteString("\n")
-	return b.String(), nil
+	return page.Content(b.String(), t.commands()...), nil
 }
 
 func (t table) commands() []string {

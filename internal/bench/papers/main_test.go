@@ -8,17 +8,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"loaderd/internal/bench/page"
 )
 
 const published = "../../../docs/results/papers.md"
 
-func testPage(t *testing.T) *page {
+func testPage(t *testing.T) *report {
 	t.Helper()
-	p, err := readPage(published)
+	p, err := page.Read(published)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return &report{Page: p}
 }
 
 // One table is printed with its command, and one that is not there is refused.
@@ -43,22 +45,18 @@ func TestRun_PrintsTables(t *testing.T) {
 func TestPage_TablesAreWritten(t *testing.T) {
 	p := testPage(t)
 	var named []string
-	for _, m := range marks.FindAllStringSubmatch(p.text, -1) {
-		named = append(named, m[1])
-		i := slices.IndexFunc(tables, func(x table) bool { return x.name == m[1] })
+	for _, b := range p.Blocks() {
+		named = append(named, b.Name)
+		i := slices.IndexFunc(tables, func(x table) bool { return x.name == b.Name })
 		if i < 0 {
-			t.Errorf("a block of no table: %s", m[1])
+			t.Errorf("a block of no table: %s", b.Name)
 			continue
 		}
-		var commands []string
-		for _, c := range regexp.MustCompile(`(?m)^    (.*)$`).FindAllStringSubmatch(m[2], -1) {
-			commands = append(commands, c[1])
+		if commands := b.Commands(); !slices.Equal(commands, tables[i].commands()) || !strings.HasPrefix(b.Content, "| ") {
+			t.Errorf("block %s has the commands %q and begins %.40q", b.Name, commands, b.Content)
 		}
-		if !slices.Equal(commands, tables[i].commands()) || !strings.HasPrefix(m[2], "| ") {
-			t.Errorf("block %s has the commands %q and begins %.40q", m[1], commands, m[2])
-		}
-		if timed := regexp.MustCompile(`\d/s|[a-z]/s|Measured on `).MatchString(m[2]); timed != tables[i].timed {
-			t.Errorf("block %s: times are %v, want %v", m[1], timed, tables[i].timed)
+		if timed := regexp.MustCompile(`\d/s|[a-z]/s|Measured on `).MatchString(b.Content); timed != tables[i].timed {
+			t.Errorf("block %s: times are %v, want %v", b.Name, timed, tables[i].timed)
 		}
 	}
 	for _, x := range tables {
@@ -66,8 +64,8 @@ func TestPage_TablesAreWritten(t *testing.T) {
 			t.Errorf("table %s has %d blocks", x.name, n)
 		}
 	}
-	prose := marks.ReplaceAllString(p.text, "")
-	for _, found := range regexp.MustCompile(`(?m)^ *\|.*|<!--.*|^.*\d ?%.*|^.*\d[kM]? documents/s.*`).FindAllString(prose, -1) {
+	figures := regexp.MustCompile(`(?m)^ *\|.*|<!--.*|^.*\d ?%.*|^.*\d[kM]? documents/s.*`)
+	for _, found := range figures.FindAllString(p.Prose(), -1) {
 		t.Errorf("outside of blocks: %s", found)
 	}
 }
@@ -83,8 +81,8 @@ func TestPage_IsAsWritten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if from, to, err := p.find(x.name); err != nil || p.text[from:to] != want {
-				t.Errorf("%v: make bench-papers TABLES=%s writes another block:\n%s", err, x.name, want)
+			if !slices.Contains(p.Blocks(), page.Block{Name: x.name, Content: want}) {
+				t.Errorf("make bench-papers TABLES=%s writes another block:\n%s", x.name, want)
 			}
 		}
 	}
@@ -92,45 +90,19 @@ func TestPage_IsAsWritten(t *testing.T) {
 
 // A stale figure is replaced, and the rest of the page is as it was.
 func TestRun_RewritesThePage(t *testing.T) {
-	p := testPage(t)
+	text, err := os.ReadFile(published)
+	if err != nil {
+		t.Fatal(err)
+	}
 	at := filepath.Join(t.TempDir(), "page.md")
-	stale := strings.Replace(p.text, "| 64, 256 | 14058 | 14050 |", "| 64, 256 | 14058 | 1 |", 1)
-	if err := os.WriteFile(at, []byte(stale), 0o600); err != nil {
+	stale := bytes.Replace(text, []byte("| 64, 256 | 14058 | 14050 |"), []byte("| 64, 256 | 14058 | 1 |"), 1)
+	if err := os.WriteFile(at, stale, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(at, []string{"optimizing-3"}, false, true, nil); err != nil {
 		t.Fatal(err)
 	}
-	if have, err := os.ReadFile(at); err != nil || string(have) != p.text || stale == p.text {
+	if have, err := os.ReadFile(at); err != nil || !bytes.Equal(have, text) || bytes.Equal(stale, text) {
 		t.Errorf("the page becomes another one: %v", err)
-	}
-	if err := os.WriteFile(at, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	err := run(at, []string{"optimizing-3"}, false, true, nil)
-	if err == nil || !strings.Contains(err.Error(), `"optimizing-3"`) {
-		t.Errorf("error is %v", err)
-	}
-}
-
-// The summary has figures of the page, and refuses those that are not there.
-func TestPage_Cell(t *testing.T) {
-	p := &page{path: "page.md", text: `<!-- table a -->
-| x | y | z |
-| --- | ---: | ---: |
-| 1, 2 | 3 |  |
-<!-- end of table -->
-`}
-	for _, x := range []struct{ table, row, column, want, wrong string }{
-		{"a", "1, 2", "y", "3", ""},
-		{"a", "1, 2", "z", "", ""},
-		{"a", "1", "y", "", `no row "1"`},
-		{"a", "1, 2", "w", "", `no column "w"`},
-		{"b", "1, 2", "y", "", `no block of table "b"`},
-	} {
-		have, err := p.cell(x.table, x.row, x.column)
-		if have != x.want || (err != nil) != (x.wrong != "") || err != nil && !strings.Contains(err.Error(), x.wrong) {
-			t.Errorf("%s, %s, %s is %q (%v), want %q", x.table, x.row, x.column, have, err, x.want)
-		}
 	}
 }

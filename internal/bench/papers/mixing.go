@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"loaderd/internal/bench/page"
 	"loaderd/shuffle"
 )
 
@@ -21,16 +22,16 @@ const (
 
 // printMixing shuffles the run of concat by atoms, through windows and as a whole. All figures of atoms of a row come first, then one
 // figure of all atoms.
-func printMixing(p *page, out io.Writer) error {
+func printMixing(p *report, out io.Writer) error {
 	in := paragraphs()
-	var row, sharing markdown
-	row.row("window in atoms of a row", "displacement, mean", "displacement, most", "former neighbours apart, mean",
+	var row, sharing page.Markdown
+	row.Row("window in atoms of a row", "displacement, mean", "displacement, most", "former neighbours apart, mean",
 		"neighbours of one document", "atoms of a step that share one")
 	head := []string{"atoms of a step that share a document, window in atoms"}
 	for _, atom := range atomSizes {
 		head = append(head, fmt.Sprintf("%v rows", atom))
 	}
-	sharing.row(head...)
+	sharing.Row(head...)
 	var all []mixed
 	for _, window := range windows {
 		cells := []string{windowName(window)}
@@ -41,22 +42,22 @@ func printMixing(p *page, out io.Writer) error {
 			all = append(all, x)
 			cells = append(cells, percentage(x.sharing))
 			if atom == 1 {
-				row.row(windowName(window), percentage(x.displacement), percentage(x.most), percentage(x.apart),
+				row.Row(windowName(window), percentage(x.displacement), percentage(x.most), percentage(x.apart),
 					percentage(x.neighbours), percentage(x.sharing))
 			}
 		}
-		sharing.row(cells...)
+		sharing.Row(cells...)
 	}
 	if p.draws {
-		if err := drawMixing(all, p.beside("img", "mixing.svg")); err != nil {
+		if err := drawMixing(all, p.Beside("img", "mixing.svg")); err != nil {
 			return fmt.Errorf("draw figure: %w", err)
 		}
 	}
-	if err := row.print(out); err != nil {
+	if err := row.Print(out); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
-	return sharing.print(out)
+	return sharing.Print(out)
 }
 
 func windowName(window int) string {

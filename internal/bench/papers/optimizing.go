@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/lengths"
 	"loaderd/internal/simulation"
 )
@@ -44,10 +45,10 @@ func steps(method string, row, batch int, atom float64, in []int32) (int, error)
 	return epochs * (int(r.Sequences) / batch), nil
 }
 
-func printSteps(_ *page, out io.Writer) error {
+func printSteps(_ *report, out io.Writer) error {
 	in := paragraphs()
-	var m markdown
-	m.row("row, rows a step", "concat, published", "concat, ours", "pad, published", "pad, ours", "pad / concat, published", "pad / concat, ours")
+	var m page.Markdown
+	m.Row("row, rows a step", "concat, published", "concat, ours", "pad, published", "pad, ours", "pad / concat, published", "pad / concat, ours")
 	for _, p := range published3 {
 		concat, err := steps("concat", p.row, p.batch, 1, in)
 		if err != nil {
@@ -57,10 +58,10 @@ func printSteps(_ *page, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		m.row(fmt.Sprintf("%d, %d", p.row, p.batch), fmt.Sprint(p.concat), fmt.Sprint(concat), fmt.Sprint(p.pad), fmt.Sprint(pad),
+		m.Row(fmt.Sprintf("%d, %d", p.row, p.batch), fmt.Sprint(p.concat), fmt.Sprint(concat), fmt.Sprint(p.pad), fmt.Sprint(pad),
 			quotient(p.pad, p.concat), quotient(pad, concat))
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 func quotient(a, b int) string { return fmt.Sprintf("%.3f", float64(a)/float64(b)) }
@@ -68,14 +69,14 @@ func quotient(a, b int) string { return fmt.Sprintf("%.3f", float64(a)/float64(b
 // atomSizes are those of the paper, in rows.
 var atomSizes = []float64{0.25, 0.5, 1, 2, 4}
 
-func printAtoms(_ *page, out io.Writer) error {
+func printAtoms(_ *report, out io.Writer) error {
 	in := paragraphs()
-	var m markdown
+	var m page.Markdown
 	head := []string{"method, row, rows a step"}
 	for _, atom := range atomSizes {
 		head = append(head, fmt.Sprint(atom))
 	}
-	m.row(head...)
+	m.Row(head...)
 	for _, method := range []string{"pad", "concat"} {
 		for _, p := range published3 {
 			cells := []string{fmt.Sprintf("%s, %d, %d", method, p.row, p.batch)}
@@ -86,8 +87,8 @@ func printAtoms(_ *page, out io.Writer) error {
 				}
 				cells = append(cells, fmt.Sprint(n))
 			}
-			m.row(cells...)
+			m.Row(cells...)
 		}
 	}
-	return m.print(out)
+	return m.Print(out)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/lengths"
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
@@ -24,9 +25,9 @@ var robustLengths = []string{"code", "short", "constant", "drift"}
 const robustThreshold = 0.02
 
 // printRobust packs lengths that are hard to pack, into rows of one length by all methods, of several by those that know them.
-func printRobust(_ *page, out io.Writer) error {
-	var m markdown
-	m.row("lengths, rows", "method", "padding", "split", "split though they fit a row", "documents a row", "oldest document")
+func printRobust(_ *report, out io.Writer) error {
+	var m page.Markdown
+	m.Row("lengths, rows", "method", "padding", "split", "split though they fit a row", "documents a row", "oldest document")
 	for _, name := range robustLengths {
 		d, _ := lengths.Named(name)
 		in := d.Draw(million, 1)
@@ -46,10 +47,10 @@ func printRobust(_ *page, out io.Writer) error {
 				if err != nil {
 					return err
 				}
-				m.row(name+", "+rows.name, method, percent(100*r.PaddingRatio), percent(100*r.TruncationRatio), percent(100*(r.TruncationRatio-least)),
+				m.Row(name+", "+rows.name, method, percent(100*r.PaddingRatio), percent(100*r.TruncationRatio), percent(100*(r.TruncationRatio-least)),
 					fmt.Sprintf("%.2f", r.ConcatenationRatio), fmt.Sprint(r.AgeMax))
 			}
 		}
 	}
-	return m.print(out)
+	return m.Print(out)
 }

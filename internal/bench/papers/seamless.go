@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/bench/record"
 	"loaderd/internal/lengths"
 	"loaderd/internal/simulation"
@@ -63,9 +64,9 @@ var (
 )
 
 // printSeamless shows the mean of ten draws offline, and draw 1 offline and over pools. The paper has no such figures of finance.
-func printSeamless(_ *page, out io.Writer) error {
-	var m markdown
-	m.row("lengths, figure", "published", "offline, mean of 10 draws", "offline, draw 1", "pool 4096, age 16384", "pool 1024, age 4096")
+func printSeamless(_ *report, out io.Writer) error {
+	var m page.Markdown
+	m.Row("lengths, figure", "published", "offline, mean of 10 draws", "offline, draw 1", "pool 4096, age 16384", "pool 1024, age 4096")
 	for _, c := range corpora[:2] {
 		columns := []map[string]int64{{}}
 		for seed := range uint64(draws) {
@@ -90,10 +91,10 @@ func printSeamless(_ *page, out io.Writer) error {
 			for _, found := range columns[1:] {
 				cells = append(cells, fmt.Sprint(found[name]))
 			}
-			m.row(cells...)
+			m.Row(cells...)
 		}
 	}
-	return m.print(out)
+	return m.Print(out)
 }
 
 // figures packs a corpus with seamless, and with what the paper compares it with.
@@ -130,10 +131,10 @@ func figures(c corpus, pool, maxAge int, in []int32) (map[string]int64, error) {
 }
 
 // printSeamlessTimes packs each corpus often enough to measure: the least of 20 times counts.
-func printSeamlessTimes(_ *page, out io.Writer) error {
+func printSeamlessTimes(_ *report, out io.Writer) error {
 	machine := record.ThisMachine()
-	var m markdown
-	m.row("lengths", "ffd, published", "bfd, published", "ffd, ours", "times faster", "bfd, ours", "times faster", "seamless, ours",
+	var m page.Markdown
+	m.Row("lengths", "ffd, published", "bfd, published", "ffd, ours", "times faster", "bfd, ours", "times faster", "seamless, ours",
 		"seamless, pool 4096, ours")
 	for _, c := range corpora {
 		in := c.draw(1)
@@ -149,7 +150,7 @@ func printSeamlessTimes(_ *page, out io.Writer) error {
 				cells = append(cells, times([]float64{c.ffd, c.bfd}[i]/x))
 			}
 		}
-		m.row(cells...)
+		m.Row(cells...)
 	}
-	return printTimed(m, machine, out)
+	return m.Print(out, machine)
 }

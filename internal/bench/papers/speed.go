@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"syscall"
-	"time"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/bench/record"
 	"loaderd/internal/lengths"
 	"loaderd/packonline"
@@ -19,20 +18,11 @@ var speed = []table{
 		print: printMethodSpeed},
 }
 
-// printTimed prints a table of times and the machine.
-func printTimed(m markdown, machine record.Machine, out io.Writer) error {
-	if err := m.print(out); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(out, "\n%v\n", machine)
-	return err
-}
-
 // printBucketSpeed packs the same lengths with bucket and with its baseline: best fit in rows of one length, BucketLLM in rows of several.
-func printBucketSpeed(_ *page, out io.Writer) error {
+func printBucketSpeed(_ *report, out io.Writer) error {
 	machine := record.ThisMachine()
-	var m markdown
-	m.row("lengths", "rows", "pool, max age", "bucket, documents/s", "baseline", "documents/s", "ratio")
+	var m page.Markdown
+	m.Row("lengths", "rows", "pool, max age", "bucket, documents/s", "baseline", "documents/s", "ratio")
 	add := func(name string, in []int32, rows []int, pool, maxAge int, threshold float64) error {
 		c := packonline.Config{Buckets: rows, Atom: 1, Pool: pool, Hold: defaultHold, MaxAge: maxAge, PaddingThreshold: threshold}
 		ours, theirs := c, c
@@ -47,7 +37,7 @@ func printBucketSpeed(_ *page, out io.Writer) error {
 			return err
 		}
 		n := float64(len(in))
-		m.row(name, label, fmt.Sprintf("%d, %d", pool, maxAge), perSecond(n/s[0]), theirs.Method, perSecond(n/s[1]), times(s[1]/s[0]))
+		m.Row(name, label, fmt.Sprintf("%d, %d", pool, maxAge), perSecond(n/s[0]), theirs.Method, perSecond(n/s[1]), times(s[1]/s[0]))
 		return nil
 	}
 	in := fineweb(million)
@@ -70,11 +60,11 @@ func printBucketSpeed(_ *page, out io.Writer) error {
 			}
 		}
 	}
-	return printTimed(m, machine, out)
+	return m.Print(out, machine)
 }
 
 // printMethodSpeed packs the rows of Table 1 of Beyond Fixed Length. Each is compared with the last one, bucket.
-func printMethodSpeed(_ *page, out io.Writer) error {
+func printMethodSpeed(_ *report, out io.Writer) error {
 	machine := record.ThisMachine()
 	in := fineweb(million)
 	rows := beyondRows()
@@ -86,12 +76,12 @@ func printMethodSpeed(_ *page, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var m markdown
-	m.row("method", "documents/s", "times bucket's")
+	var m page.Markdown
+	m.Row("method", "documents/s", "times bucket's")
 	for i, x := range rows {
-		m.row(x.title(x.pool), perSecond(float64(len(in))/s[i]), times(s[len(s)-1]/s[i]))
+		m.Row(x.title(x.pool), perSecond(float64(len(in))/s[i]), times(s[len(s)-1]/s[i]))
 	}
-	return printTimed(m, machine, out)
+	return m.Print(out, machine)
 }
 
 // packSeconds packs lengths with several packers in turns, so many times, and returns the least processor time of each from the first
@@ -118,7 +108,7 @@ func packOnce(c packonline.Config, in []int32) (float64, error) {
 		return 0, err
 	}
 	runtime.GC()
-	start := processorTime()
+	start := record.ProcessorTime()
 	var rows packonline.Rows
 	for i, n := range in {
 		p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &rows)
@@ -127,16 +117,7 @@ func packOnce(c packonline.Config, in []int32) (float64, error) {
 		}
 	}
 	p.Flush(&rows)
-	return (processorTime() - start).Seconds(), nil
-}
-
-// processorTime is what the process has used.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // only a wrong argument can be
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return (record.ProcessorTime() - start).Seconds(), nil
 }
 
 // perSecond has millions or thousands with a letter.

@@ -5,11 +5,12 @@ import (
 	"io"
 	"slices"
 
+	"loaderd/internal/bench/page"
 	"loaderd/internal/bench/record"
 )
 
-// The tables of SPLICE are of records that make bench-splice writes: the corpus is text of the machine, and measuring it takes longer
-// than all other tables and needs other libraries.
+// The tables of SPLICE are of records that make bench-splice writes: measuring takes longer than all other tables, and needs other
+// libraries.
 var splice = []table{
 	spliceTable("splice-corpus", "SPLICE, the corpus", false, printSpliceCorpus),
 	spliceTable("splice-4096", "SPLICE, related documents in one row; pool of 4,096", false, printPackings(4096)),
@@ -18,29 +19,29 @@ var splice = []table{
 	spliceTable("splice-queries", "SPLICE, queries per second beside bm25s and faiss", true, printQueries),
 }
 
-func spliceTable(name, title string, timed bool, print func(*page, io.Writer) error) table {
+func spliceTable(name, title string, timed bool, print func(*report, io.Writer) error) table {
 	return table{name: name, title: title, command: "make bench-splice", timed: timed, print: print}
 }
 
-func spliceRecord(p *page) (r record.Splice, err error) {
-	return r, record.Read(p.beside("splice.json"), &r)
+func spliceRecord(p *report) (r record.Splice, err error) {
+	return r, record.Read(p.Beside("splice.json"), &r)
 }
 
-func printSpliceCorpus(p *page, out io.Writer) error {
+func printSpliceCorpus(p *report, out io.Writer) error {
 	r, err := spliceRecord(p)
 	if err != nil {
 		return err
 	}
-	var m markdown
-	m.row("folders", "documents", "tokens (gpt2)", "tokens a document", "row", "SHA-256 of ids and paths")
-	m.row(fmt.Sprint(r.Corpus.Folders), fmt.Sprint(r.Corpus.Documents), fmt.Sprint(r.Corpus.Tokens),
+	var m page.Markdown
+	m.Row("folders", "documents", "tokens (gpt2)", "tokens a document", "row", "SHA-256 of ids and paths")
+	m.Row(fmt.Sprint(r.Corpus.Folders), fmt.Sprint(r.Corpus.Documents), fmt.Sprint(r.Corpus.Tokens),
 		fmt.Sprint(r.Corpus.Tokens/int64(r.Corpus.Documents)), fmt.Sprint(r.Row), r.Corpus.SHA256[:16])
-	return m.print(out)
+	return m.Print(out)
 }
 
 // printPackings prints the packings with one size of the pool. The first one is example packing, with which the others are compared.
-func printPackings(pool int) func(*page, io.Writer) error {
-	return func(p *page, out io.Writer) error {
+func printPackings(pool int) func(*report, io.Writer) error {
+	return func(p *report, out io.Writer) error {
 		r, err := spliceRecord(p)
 		if err != nil {
 			return err
@@ -49,55 +50,55 @@ func printPackings(pool int) func(*page, io.Writer) error {
 		if i < 0 {
 			return fmt.Errorf("the record has no pool of %d", pool)
 		}
-		var m markdown
-		m.row("", "neighbour cosine", "times concat's", "same folder", "same file", "near-duplicates", "exponent, MLE", "exponent, zeta",
+		var m page.Markdown
+		m.Row("", "neighbour cosine", "times concat's", "same folder", "same file", "near-duplicates", "exponent, MLE", "exponent, zeta",
 			"padding before the flush", "padding", "documents cut", "tokens dropped", "oldest document")
 		concat := r.Pools[i].Packings[0].Related.NeighbourCosine
 		for _, x := range r.Pools[i].Packings {
 			f := x.Related
-			m.row(x.Variant, fmt.Sprintf("%.3f", f.NeighbourCosine), fmt.Sprintf("%.1f", f.NeighbourCosine/concat),
+			m.Row(x.Variant, fmt.Sprintf("%.3f", f.NeighbourCosine), fmt.Sprintf("%.1f", f.NeighbourCosine/concat),
 				fmt.Sprintf("%.1f %%", 100*f.SameFolder), fmt.Sprintf("%.1f %%", 100*f.SameFile), fmt.Sprintf("%.1f %%", 100*f.NearDuplicates),
 				fmt.Sprintf("%.3f (%.3f)", f.ZipfMLE.Mean, f.ZipfMLE.Std), fmt.Sprintf("%.3f (%.3f)", f.ZipfZeta.Mean, f.ZipfZeta.Std),
 				percent(100*x.PaddingBeforeFlush), percent(100*x.Padding), percent(100*x.Truncated), percent(100*x.Dropped),
 				fmt.Sprint(x.Oldest))
 		}
-		return m.print(out)
+		return m.Print(out)
 	}
 }
 
-func printSpliceSpeed(p *page, out io.Writer) error {
+func printSpliceSpeed(p *report, out io.Writer) error {
 	r, err := spliceRecord(p)
 	if err != nil {
 		return err
 	}
-	var m markdown
-	m.row("pool", "", "documents/s", "times bucket's")
+	var m page.Markdown
+	m.Row("pool", "", "documents/s", "times bucket's")
 	for _, pool := range r.Pools {
 		i := slices.IndexFunc(pool.Packings, func(x record.Packing) bool { return x.Variant == "bucket" })
 		if i < 0 {
 			return fmt.Errorf("the record has no packing by bucket, pool of %d", pool.Pool)
 		}
 		for _, x := range pool.Packings {
-			m.row(fmt.Sprint(pool.Pool), x.Variant, perSecond(x.PerSecond), times(x.PerSecond/pool.Packings[i].PerSecond))
+			m.Row(fmt.Sprint(pool.Pool), x.Variant, perSecond(x.PerSecond), times(x.PerSecond/pool.Packings[i].PerSecond))
 		}
 	}
-	return printTimed(m, r.Machine, out)
+	return m.Print(out, r.Machine)
 }
 
-func printQueries(p *page, out io.Writer) error {
+func printQueries(p *report, out io.Writer) error {
 	var r struct {
 		Machine record.Machine `json:"machine"`
 		Queries []record.Query `json:"queries"`
 	}
-	if err := record.Read(p.beside("splice-queries.json"), &r); err != nil {
+	if err := record.Read(p.Beside("splice-queries.json"), &r); err != nil {
 		return err
 	}
-	var m markdown
-	m.row("pool", "library", "queries/s", "same file", "loaderd's retriever", "queries/s", "same file", "ratio")
+	var m page.Markdown
+	m.Row("pool", "library", "queries/s", "same file", "loaderd's retriever", "queries/s", "same file", "ratio")
 	for _, q := range r.Queries {
-		m.row(fmt.Sprint(q.Pool), q.Library, perSecond(q.Theirs.PerSecond), fmt.Sprintf("%.1f %%", 100*q.Theirs.SameFile),
+		m.Row(fmt.Sprint(q.Pool), q.Library, perSecond(q.Theirs.PerSecond), fmt.Sprintf("%.1f %%", 100*q.Theirs.SameFile),
 			q.Ours.Retriever, perSecond(q.Ours.PerSecond), fmt.Sprintf("%.1f %%", 100*q.Ours.SameFile),
 			times(q.Ours.PerSecond/q.Theirs.PerSecond))
 	}
-	return printTimed(m, r.Machine, out)
+	return m.Print(out, r.Machine)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"loaderd/internal/bench/page"
 )
 
 var summary = []table{{
@@ -61,9 +63,9 @@ var summaryRows = []summaryRow{
 }
 
 // printSummary takes its figures from the page, on which the other tables were written before.
-func printSummary(p *page, out io.Writer) error {
-	var m markdown
-	m.row("paper", "figure", "published", "here")
+func printSummary(p *report, out io.Writer) error {
+	var m page.Markdown
+	m.Row("paper", "figure", "published", "here")
 	for _, r := range summaryRows {
 		cells := []string{"", r.figure}
 		if r.paper != "" {
@@ -74,7 +76,7 @@ func printSummary(p *page, out io.Writer) error {
 			for _, x := range column {
 				if x.table != "" {
 					var err error
-					if x.text, err = p.cell(x.table, x.row, x.column); err != nil {
+					if x.text, err = p.Cell(x.table, x.row, x.column); err != nil {
 						return err
 					}
 				}
@@ -82,7 +84,7 @@ func printSummary(p *page, out io.Writer) error {
 			}
 			cells = append(cells, strings.Join(figures, "; "))
 		}
-		m.row(cells...)
+		m.Row(cells...)
 	}
-	return m.print(out)
+	return m.Print(out)
 }

@@ -28,14 +28,14 @@ func (c *corpus) queries(retriever string, pool int) record.Answer {
 	}
 	var top []related.Candidate
 	same := 0
-	start := processorTime()
+	start := record.ProcessorTime()
 	for i := range pool {
 		top = x.Top(int32(i), 1, math.MaxInt32, top)
 		if len(top) > 0 && c.documents[top[0].Slot].Path == c.documents[i].Path {
 			same++
 		}
 	}
-	seconds := (processorTime() - start).Seconds()
+	seconds := (record.ProcessorTime() - start).Seconds()
 	return record.Answer{Retriever: retriever, PerSecond: float64(pool) / seconds, SameFile: float64(same) / float64(pool)}
 }
 
@@ -128,7 +128,7 @@ func (c *corpus) hint(retrievers ...string) error {
 		config.Splice.Retriever, config.Splice.PathBonus = retriever, 1 // the bonus asks for paths
 		m := related.NewMaker(*config.Related())
 		list := make([]*related.Hint, len(c.documents))
-		start := processorTime()
+		start := record.ProcessorTime()
 		for i, d := range c.documents {
 			var vector []int8
 			if retriever == "dense" {
@@ -140,7 +140,7 @@ func (c *corpus) hint(retrievers ...string) error {
 			list[i] = m.Hint("", d.IDs, d.Path, vector)
 		}
 		if retriever == "bm25" {
-			fmt.Fprintf(os.Stderr, "terms of documents made at %.0fM tokens/s\n", float64(c.tokens)/1e6/(processorTime()-start).Seconds())
+			fmt.Fprintf(os.Stderr, "terms of documents made at %.0fM tokens/s\n", float64(c.tokens)/1e6/(record.ProcessorTime()-start).Seconds())
 		}
 		c.hints[retriever] = list
 	}

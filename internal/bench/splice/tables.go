@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"syscall"
 	"time"
 
 	"loaderd/internal/bench/record"
@@ -74,7 +73,7 @@ func (c *corpus) pack(config packonline.Config) (*run, error) {
 	// The time of a full pool counts: filling it costs nothing.
 	timed := 0
 	for next := 0; next < len(c.documents); {
-		start := processorTime()
+		start := record.ProcessorTime()
 		full := p.Pending().Pieces >= config.Pool-1
 		from := next
 		for end := min(next+1024, len(c.documents)); next < end; next++ {
@@ -85,7 +84,7 @@ func (c *corpus) pack(config packonline.Config) (*run, error) {
 			p.Add(d, &rows)
 		}
 		if full || config.Method == "concat" {
-			packing += processorTime() - start
+			packing += record.ProcessorTime() - start
 			timed += next - from
 		}
 		take()
@@ -99,15 +98,6 @@ func (c *corpus) pack(config packonline.Config) (*run, error) {
 		out.documents = float64(timed) / packing.Seconds()
 	}
 	return out, nil
-}
-
-// processorTime is what this process has computed. The program is single-threaded where it matters, and other programs do not count.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // no machine that runs this lacks it
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func base(length, pool int) packonline.Config {
