@@ -17,34 +17,15 @@ import (
 // When the embedded server has no space for what publishers store, the document stream looks dry. The status, the readers
 // and /readyz name the folder and its free space.
 func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
-	c := settings(t)
-	c.Serve.Stall = time.Second
-	d := start(t, c)
-	if err := stop(d, time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	blocks, err := filepath.Glob(filepath.Join(c.Stream.Dir, "jetstream", "*", "streams", "KV_loaderd_publish", "msgs", "*.blk"))
-	if err != nil || len(blocks) != 1 {
-		t.Fatalf("found %v, %v, want the block of the bucket of publishers", blocks, err)
-	}
-	if err := errors.Join(os.Remove(blocks[0]), os.Symlink("/dev/full", blocks[0])); err != nil {
-		t.Fatal(err)
-	}
-	d = start(t, c)
-	natstest.Soon(t, "the run reads documents", func() bool { return !d.run.Stats().Source.DrySince.IsZero() })
-	defer func() {
-		if err := stop(d, time.Minute); err != nil {
-			t.Error(err)
-		}
-	}()
+	d, dir := withoutSpaceFor(t, "KV_loaderd_publish")
 	if _, err := d.Store().JetStream().Publish(t.Context(), "$KV.loaderd_publish.test", []byte("1")); err == nil {
 		t.Fatal("a publisher's record is stored without space")
 	}
 	_, result := following(t, d)
 	natstest.Soon(t, "the status names the full disk", func() bool { return d.run.Verdict().Reason == loader.StorageFull })
 	v := d.run.Verdict()
-	if v.Health != loader.Failing || v.Facts["path"] != c.Stream.Dir || !strings.Contains(v.Detail, c.Stream.Dir) {
-		t.Errorf("verdict %+v, want failing with the path %s", v, c.Stream.Dir)
+	if v.Health != loader.Failing || v.Facts["path"] != dir || !strings.Contains(v.Detail, dir) {
+		t.Errorf("verdict %+v, want failing with the path %s", v, dir)
 	}
 	if free, err := strconv.Atoi(v.Facts["free_bytes"]); err != nil || free <= 0 {
 		t.Errorf("free_bytes=%q, want the free space of the disk", v.Facts["free_bytes"])
@@ -52,7 +33,48 @@ func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
 	if err := <-result; reader.Reason(err) != string(loader.StorageFull) {
 		t.Errorf("the reader gets %v, want %s", err, loader.StorageFull)
 	}
-	if ready := get(t, d.http.url()+"/readyz"); !strings.Contains(ready, c.Stream.Dir) || !strings.Contains(ready, "make room") {
+	if ready := get(t, d.http.url()+"/readyz"); !strings.Contains(ready, dir) || !strings.Contains(ready, "make room") {
 		t.Errorf("/readyz: %s", ready)
 	}
+}
+
+// When the first document of an empty stream is not stored for lack of space, the server reports 2 as the stream's first
+// sequence. The run does not end with DOCUMENT_LOST: nothing was stored that could be lost.
+func TestVerdict_FullDiskIsNotALostDocument(t *testing.T) {
+	d, _ := withoutSpaceFor(t, "DOCS")
+	_, result := following(t, d)
+	if _, err := d.Store().JetStream().Publish(t.Context(), "docs.a", []byte("a document")); err == nil {
+		t.Fatal("a document is stored without space")
+	}
+	natstest.Soon(t, "the status names the full disk", func() bool { return d.run.Verdict().Reason == loader.StorageFull })
+	if err := <-result; reader.Reason(err) != string(loader.StorageFull) {
+		t.Errorf("the reader gets %v, want %s", err, loader.StorageFull)
+	}
+}
+
+// withoutSpaceFor starts a daemon in whose embedded server no write to one stream finds space, and returns it with its
+// data folder.
+func withoutSpaceFor(t *testing.T, name string) (d *Daemon, dir string) {
+	t.Helper()
+	c := settings(t)
+	c.Serve.Stall = time.Second
+	d = start(t, c)
+	if err := stop(d, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := filepath.Glob(filepath.Join(c.Stream.Dir, "jetstream", "*", "streams", name, "msgs", "*.blk"))
+	if err != nil || len(blocks) != 1 {
+		t.Fatalf("found %v, %v, want one block of stream %s", blocks, err, name)
+	}
+	if err := errors.Join(os.Remove(blocks[0]), os.Symlink("/dev/full", blocks[0])); err != nil {
+		t.Fatal(err)
+	}
+	d = start(t, c)
+	natstest.Soon(t, "the run reads documents", func() bool { return !d.run.Stats().Source.DrySince.IsZero() })
+	t.Cleanup(func() {
+		if err := stop(d, time.Minute); err != nil {
+			t.Error(err)
+		}
+	})
+	return d, c.Stream.Dir
 }

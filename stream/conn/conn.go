@@ -50,6 +50,8 @@ type Server interface {
 	URL() string
 	// Health is nil while every stream can be written. It is asked often, by all clients of a server, and says the same to each.
 	Health() error
+	// CheckHealth is Health as the server reports it now.
+	CheckHealth() error
 }
 
 // Client is a connection to JetStream. It is safe for use by many goroutines.
@@ -190,6 +192,14 @@ func (c *Client) Status() Status {
 		st.setLocked(true, nil)
 	}
 	return st.now
+}
+
+// CheckHealth returns an error if the embedded server cannot write every stream now. It returns nil for other servers.
+func (c *Client) CheckHealth() error {
+	if c.options.Server == nil {
+		return nil
+	}
+	return c.options.Server.CheckHealth()
 }
 
 // Close ends the connection.

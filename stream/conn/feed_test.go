@@ -29,8 +29,9 @@ func (s *inside) InProcessConn() (net.Conn, error) {
 	return c, err
 }
 
-func (s *inside) URL() string   { return s.ClientURL() }
-func (s *inside) Health() error { return nil }
+func (s *inside) URL() string        { return s.ClientURL() }
+func (s *inside) Health() error      { return nil }
+func (s *inside) CheckHealth() error { return nil }
 
 // dialInside connects to a server inside this process, which knows users by name and password.
 func dialInside(t *testing.T) (*conn.Client, *inside) {

@@ -158,6 +158,12 @@ func (l *Log) ask(ctx context.Context) (*jetstream.StreamInfo, error) {
 	if created := stream.Created(info); !created.Equal(l.created) {
 		return nil, l.another(fmt.Sprintf("it was deleted and made anew at %s", created.UTC().Format(time.RFC3339Nano)), created)
 	}
+	if info.State.Msgs == 0 && info.State.FirstSeq > 1 {
+		// Either all documents were purged, or the server counts a first document that it could not write.
+		if err := l.store.CheckHealth(); err != nil {
+			return nil, l.down("ask for the state of stream "+l.name, conn.Passing(err))
+		}
+	}
 	l.doubts.clear()
 	l.confirm(info)
 	return info, nil

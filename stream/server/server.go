@@ -252,13 +252,13 @@ func (s *Server) Health() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if time.Since(h.at) >= healthFor {
-		h.err, h.at = s.look(), time.Now()
+		h.err, h.at = s.CheckHealth(), time.Now()
 	}
 	return h.err
 }
 
-// look asks the server whether every stream can be written.
-func (s *Server) look() error {
+// CheckHealth asks the server whether every stream can be written.
+func (s *Server) CheckHealth() error {
 	h := s.server.Healthz(&server.HealthzOptions{})
 	switch {
 	case h.Error == "":
