@@ -163,6 +163,25 @@ def test_Serve_DaemonStopsWhileAForkedChildLives(case: str, tmp_path: Path) -> N
     os.close(write)
 
 
+CHILD_ENDS = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import loaderd
+with loaderd.serve() as url:
+    if not (child := os.fork()):
+        sys.exit()
+    assert os.waitpid(child, 0)[1] == 0
+    print(url.folder, (url.folder / "daemon.log").is_file())
+"""
+
+
+def test_Serve_ForkedChildKeepsTheFolderWhenItEnds() -> None:
+    """The child leaves the block, and its interpreter ends as usual. gRPC is not used before the fork."""
+    out = subprocess.run([sys.executable, "-c", CHILD_ENDS, SOURCES], capture_output=True, text=True, check=True)
+    folder, kept = out.stdout.split()
+    assert kept == "True" and not Path(folder).exists()
+
+
 STUBBORN = """#!{python}
 import json, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -188,7 +207,7 @@ def test_the_program_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sysconfig.get_path", lambda *_: str(tmp_path / "none"))
     monkeypatch.setattr("sys.executable", str(tmp_path / "none" / "python"))
-    with pytest.raises(loaderd.NoDaemon, match="pip install loaderd"):
+    with pytest.raises(loaderd.NoDaemon, match="`make build`.* LOADERD_BIN.* `make dist`"):
         find_program()
     program = tmp_path / "loaderd"
     program.write_bytes(b"")
@@ -207,7 +226,7 @@ import loaderd.torch
 def test_without_torch_the_error_says_what_to_install() -> None:
     out = subprocess.run([sys.executable, "-c", WITHOUT, SOURCES], capture_output=True, text=True)
     assert out.returncode == 1
-    assert 'pip install "loaderd-client[torch]"' in out.stderr and "whl/cpu" in out.stderr and "Traceback" in out.stderr
+    assert "pip install torch" in out.stderr and "whl/cpu" in out.stderr and "Traceback" in out.stderr
 
 
 def process_of(folder: Path) -> int:

@@ -75,7 +75,7 @@ def serve(
     with the same settings, goes on with the run: documents of `source` that it has are not published again. Without one all is gone
     at the end of the block. The daemon also ends when this process does, however that ends. Its log is daemon.log of the folder.
 
-    `program` is the daemon's; else LOADERD_BIN, or the one that `pip install loaderd` has brought. Raises NoDaemon where there is none, or it
+    `program` is the daemon's; else LOADERD_BIN, or the one that a wheel has installed, or the one on the PATH. Raises NoDaemon where there is none, or it
     does not start within `start_timeout` seconds, and at the end of the block where it has ended by itself, or does not stop within `stop_timeout` seconds and
     is killed.
 
@@ -143,7 +143,8 @@ class Serving:
 
     def _start(self, program: Path) -> Served:
         if self._given is None:
-            folder = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="loaderd-")))
+            folder = Path(tempfile.mkdtemp(prefix="loaderd-"))  # a TemporaryDirectory would also go when a forked child ends
+            self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         else:
             folder = Path(self._given).absolute()
             folder.mkdir(parents=True, exist_ok=True)
@@ -292,6 +293,6 @@ def find_program(given: str | os.PathLike[str] | None = None) -> Path:
     if found := shutil.which(name):
         return Path(found)
     raise NoDaemon(
-        "there is no daemon on this machine: `pip install loaderd` brings it where a wheel of this platform is there; "
-        "else build it with `go build ./cmd/loaderd` and name it in LOADERD_BIN"
+        "there is no daemon on this machine: build it with `make build` and put bin on the PATH or name the program in LOADERD_BIN, "
+        "or install a wheel of `make dist` (docs/install.md)"
     )
