@@ -30,6 +30,9 @@ MARKED = (
 )
 
 
+MARKED_CONTENT = MARKED.replace("<|im_end|>\n{% endgeneration %}", "{% endgeneration %}<|im_end|>\n")
+
+
 def parts(*texts: str, first: bool = False) -> list[dict[str, Any]]:
     """Parts with and without a loss, in turns."""
     return [{"text": text, "loss": (k % 2 == 0) == first} for k, text in enumerate(texts)]
@@ -141,6 +144,7 @@ def test_parts_with_marks_and_by_turns() -> None:
     assert [p["text"] for p in Chat(small(PLAIN), turns="last")(some)["parts"] if p["loss"]] == ["f<|im_end|>"]
     assert [p["text"] for p in Chat(small(MARKED), turns="last")(some)["parts"] if p["loss"]] == ["f<|im_end|>\n"]
     assert [p["loss"] for p in Chat(small(MARKED), turns="last")(chat("nobody answers"))["parts"]] == [False]
+    assert not any(p["loss"] for p in Chat(small(MARKED_CONTENT), turns="last")(chat("a b", " c d", "e", ""))["parts"])  # the last answer is empty
     endless = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
     ends = Chat(small(endless))(chat("a", "b"))["parts"]
     assert ends == parts("user: a\nassistant:", " b\n")  # the line break is all that ends a turn

@@ -85,7 +85,8 @@ def test_every_form_of_a_document_arrives(daemon, loaderd):
         ({"text": "with an id", **(origin := {"id": "page-17", "path": "corpus/文.txt", "domain": "example.org"})}, origin),
         ({"text": b"bytes in a dict", "id": 18}, {"id": "18"}),
         ({"text": 'json "quoted"', "meta": {"stars": 3, "tags": ["x"]}, "id": "with meta"}, {"id": "with meta", "content_type": "application/json"}),
-        ({"text": "half a surrogate \ud800!", "path": None}, {}),
+        ({"text": "half a surrogate \ud800" + "!" * 300, "path": None}, {}),
+        ({"text": b"a byte \xff" + b"!" * 100, "meta": {"stars": 3}}, {"content_type": "application/json"}),
         (ids, {"content_type": "application/vnd.loaderd.tokens"}),
         (tuple(ids), {}),
         (np.array(ids, np.uint16), {}),
@@ -95,7 +96,7 @@ def test_every_form_of_a_document_arrives(daemon, loaderd):
     ]
     expected = [
         "a text\nof two lines", "bytes: é", "a byte array", "a view", None, "with an id", "bytes in a dict", 'json "quoted"',
-        "half a surrogate \ufffd\ufffd\ufffd!", ids, ids, ids, ids[::-1], ids, None,
+        "half a surrogate \ufffd\ufffd\ufffd" + "!" * 300, "a byte \ufffd" + "!" * 100, ids, ids, ids, ids[::-1], ids, None,
     ]  # fmt: skip
     done = publish([s for s, _ in sent], d.nats_url, source="web", tokenizer=gpt2)
     assert (done.documents, done.duplicates, done.rejected, done.position) == (len(sent), 0, 0, len(sent))
@@ -585,6 +586,13 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
         ({"text": "a", "meta": {"x": float("nan")}}, "meta is no JSON"),
         ({"ids": [1], "meta": [1]}, "meta is a list, want a dict"),
         ({"ids": [1], "meta": {"x": object()}}, "meta is no JSON"),
+        (b"\xff" + b"!" * 98, "1 of 99 bytes of text are not UTF-8, more than 1 in 100"),
+        (memoryview("ol\u00e9".encode("latin1")), "1 of 3 bytes"),
+        ({"text": "na\u00efve".encode("utf-16")}, "3 of 12 bytes"),
+        ({"text": bytearray(b"\xe2\x82"), "meta": {"x": 1}}, "2 of 2 bytes"),
+        ("half a surrogate \ud800!", "3 of 21 bytes"),
+        ({"text": "\udfff", "meta": {"x": 1}}, "3 of 3 bytes"),
+        ({"parts": [("a" * 290, True), ("\ud800 b", False)]}, "3 of 295 bytes"),
         ([1.5], "float64, want integers"),
         ([True], "bool, want integers"),
         (["a"], "want integers"),
@@ -597,6 +605,13 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
 def test_what_is_no_document(document, problem):
     with pytest.raises(BadDocument, match=problem):
         Encoder("web", fingerprint=TOKENIZER).encode(document, 4)
+
+
+def test_Encoder_FewBytesThatAreNotUTF8AreLeftToTheRun():
+    text = b"\xff" + b"!" * 99
+    assert Encoder("web").encode(text, 0).payload == Encoder("web").encode({"text": text}, 0).payload == text
+    assert json.loads(Encoder("web").encode({"text": text, "meta": {"x": 1}}, 0).payload)["text"] == "\ufffd" + "!" * 99
+    assert Encoder("web").encode({"parts": [("\ud800", True), ("!" * 297, False)]}, 0).payload.count("\ufffd".encode()) == 3
 
 
 def test_ids_are_made_as_documented():

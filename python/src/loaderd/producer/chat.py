@@ -174,7 +174,9 @@ class Chat:
         for begin, end in spans:
             loss |= (begins < end) & (begin < ends) & (begin < end)  # an empty answer has no token
         mask: list[bool] = loss.tolist()
-        return Tokenized(text, out["input_ids"], offsets, _last_run(mask) if marked and self._turns == "last" else mask)
+        if marked and self._turns == "last":
+            mask = _last_run(mask) if spans and spans[-1][0] < spans[-1][1] else [False] * len(mask)
+        return Tokenized(text, out["input_ids"], offsets, mask)
 
     def _between_marks(self, messages: list[dict[str, Any]], given: Mapping[str, Any]) -> Sequence[tuple[int, int]]:
         """The characters between the marks of the template. The mask that transformers makes of them is wrong where the first answer is empty, or ends with the

@@ -42,6 +42,8 @@ _KEYS = frozenset((*_CONTENTS, *_OF_MESSAGES, *_OF_IDS, "weight", "id", "path", 
 _CONTROLS = {i for i in range(32)} | {127}
 HEADERS_MOST = (1 << 16) - 1
 """Bytes of headers that the server takes in one message."""
+INVALID_SHARE = 100
+"""How many bytes of a document's texts there must be for each one that is not UTF-8, as runs have it (internal/invalidutf8)."""
 # Headers of an atomic batch and of its fence, which are added when the message is sent.
 _BATCH_ROOM = 256
 
@@ -180,9 +182,12 @@ class Encoder:
 
     def _content(self, document: Document) -> tuple[bytes, dict[str, str]]:
         if isinstance(document, str):
+            check_utf8(document)
             return utf8(document), {}
         if isinstance(document, (bytes, bytearray, memoryview)):
-            return bytes(document), {}
+            payload = bytes(document)
+            check_utf8(payload)
+            return payload, {}
         if isinstance(document, Mapping):
             return self._fields(document)
         return self._tokens(document)
@@ -222,14 +227,18 @@ class Encoder:
                 headers[META] = meta_header(meta)
             return payload, headers
         if "parts" in given:
-            return _json({"parts": parts_of(given["parts"])}, meta)
+            parts = parts_of(given["parts"])
+            check_utf8(*(part["text"] for part in parts))
+            return _json({"parts": parts}, meta)
         text = given["text"]
         if not isinstance(text, (str, bytes, bytearray, memoryview)):
             raise BadDocument(f"text is a {type(text).__name__}, want str or bytes")
+        text = text if isinstance(text, str) else bytes(text)
+        check_utf8(text)
         if meta is None:
-            payload = utf8(text) if isinstance(text, str) else bytes(text)
+            payload = utf8(text) if isinstance(text, str) else text
             return payload, {"Content-Type": TEXT} if payload.lstrip()[:1] == b"{" else {}
-        return _json({"text": text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")}, meta)
+        return _json({"text": text if isinstance(text, str) else text.decode("utf-8", "replace")}, meta)
 
     def _tokens(
         self, document: Any, loss: object = None, loss_runs: object = None, fingerprint: str | None = None
@@ -294,6 +303,18 @@ def utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
+
+
+def check_utf8(*texts: str | bytes) -> None:
+    """Raises BadDocument where more than 1 byte in 100 of a document's texts is not UTF-8, as a run would; half a surrogate pair has three such bytes."""
+    invalid = size = 0
+    for text in texts:
+        data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+        size += len(data)
+        if not data.isascii():
+            invalid += len(data) - len(data.decode("utf-8", "ignore").encode())
+    if invalid * INVALID_SHARE > size:
+        raise BadDocument(f"{invalid} of {size} bytes of text are not UTF-8, more than 1 in {INVALID_SHARE}")
 
 
 def plain(what: str, value: object) -> str:
