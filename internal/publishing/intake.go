@@ -3,7 +3,6 @@ package publishing
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"loaderd/loader"
@@ -21,20 +20,22 @@ type RunIntake struct {
 
 // NotAcceptedError says that the runs over a document stream would reject every document that is to be published.
 type NotAcceptedError struct {
-	Runs        []string
-	Tokenizer   string // of the first of them
-	Want        string // its fingerprint
+	Runs        []RunTokenizer
 	Fingerprint string // of the documents' tokenizer; empty for texts
 }
 
+// RunTokenizer is the tokenizer of a run.
+type RunTokenizer struct{ Run, Tokenizer, Fingerprint string }
+
 func (e *NotAcceptedError) Error() string {
-	runs := "run " + strings.Join(e.Runs, ", run ")
-	if e.Fingerprint == "" {
-		return fmt.Sprintf("the documents are texts, and %s takes token ids alone (tokenizer.name: %s, fingerprint %s): every document would become a dead letter",
-			runs, e.Tokenizer, e.Want)
+	text, run := "the documents are texts", ", and run %s takes token ids alone (tokenizer.name: %s, fingerprint %s)"
+	if e.Fingerprint != "" {
+		text, run = "the documents are token ids of the tokenizer "+e.Fingerprint, ", and run %s has tokenizer %s (%s)"
 	}
-	return fmt.Sprintf("the documents are token ids of the tokenizer %s, and %s has tokenizer %s (%s): every document would become a dead letter",
-		e.Fingerprint, runs, e.Tokenizer, e.Want)
+	for _, r := range e.Runs {
+		text += fmt.Sprintf(run, r.Run, r.Tokenizer, r.Fingerprint)
+	}
+	return text + ": every document would become a dead letter"
 }
 
 // Rejects returns a *NotAcceptedError with the runs that would reject documents of a tokenizer's fingerprint, or texts where it is empty; nil without any.
@@ -46,9 +47,9 @@ func (a Audience) Rejects(fingerprint string) (rejects *NotAcceptedError, all bo
 			continue
 		}
 		if rejects == nil {
-			rejects = &NotAcceptedError{Tokenizer: x.Tokenizer, Want: x.Fingerprint, Fingerprint: fingerprint}
+			rejects = &NotAcceptedError{Fingerprint: fingerprint}
 		}
-		rejects.Runs = append(rejects.Runs, run)
+		rejects.Runs = append(rejects.Runs, RunTokenizer{run, x.Tokenizer, x.Fingerprint})
 	}
 	return rejects, rejects != nil && len(rejects.Runs) == len(a.Reads)
 }

@@ -34,6 +34,21 @@ func publish(t *testing.T, s *natstest.Server, files map[string]string, o publis
 	return sum, p.Progress(), err
 }
 
+func TestNotAcceptedError_NamesTheTokenizerOfEachRun(t *testing.T) {
+	runs := []publishing.RunTokenizer{{Run: "a", Tokenizer: "qwen", Fingerprint: "f1"}, {Run: "b", Tokenizer: "none", Fingerprint: "f2"}}
+	for fingerprint, want := range map[string]string{
+		"": "the documents are texts, and run a takes token ids alone (tokenizer.name: qwen, fingerprint f1), and run b takes token ids alone" +
+			" (tokenizer.name: none, fingerprint f2): every document would become a dead letter",
+		"f3": "the documents are token ids of the tokenizer f3, and run a has tokenizer qwen (f1), and run b has tokenizer none (f2):" +
+			" every document would become a dead letter",
+	} {
+		e := publishing.NotAcceptedError{Runs: runs, Fingerprint: fingerprint}
+		if got := e.Error(); got != want {
+			t.Errorf("%q: %s", fingerprint, got)
+		}
+	}
+}
+
 func TestLimitWithoutRecords(t *testing.T) {
 	s := natstest.Start(t)
 	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {

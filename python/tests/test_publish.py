@@ -33,6 +33,7 @@ from loaderd import (
     TLS, BadDocument, Client, ClosedClient, DocumentTooLarge, ForkedClient, InputChanged, NoStream, NotAccepted, NotPermitted, Publisher,
     PublishError, RunIntake, Unreachable, apublish, documents, publish,
 )  # fmt: skip
+from loaderd.producer import advice
 from loaderd.producer.audience import Audience, Intake, find_audience
 from loaderd.producer.message import Encoder
 from loaderd.producer.session import Access, Session
@@ -330,10 +331,11 @@ def test_documents_that_the_run_would_reject_are_refused(daemon):
     assert in_order(d) == ended(tokens)
 
 
-def test_what_the_run_skips_is_reported(daemon, caplog):
+def test_what_the_run_skips_is_reported(daemon, caplog, monkeypatch):
+    monkeypatch.setattr(advice, "QUIET_SECONDS", 60)  # however slowly the run reads
     d = daemon(SETTINGS)
     reported(d)
-    options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
+    options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER, "report": 60}
     done = publish([[1, 2], [1, 5000], {"ids": [1, 2, 3], "loss": [False] * 3}, [6000]], **options)
     assert done.runs == (RunIntake("default", 4, {"undecodable": 2, "masked": 1}),)
     assert "run default read 4 documents of all producers meanwhile and skipped 3: 1 masked, 2 undecodable (see loaderd dead list)" in caplog.text
@@ -341,7 +343,7 @@ def test_what_the_run_skips_is_reported(daemon, caplog):
         publisher.send([1, 2, 3])
         assert publisher.flush().runs == ()  # it has not ended
     assert publisher.published.runs == (RunIntake("default", 1, {}),)
-    assert publish([[7000]], report=0, start=5, **options).runs == ()
+    assert publish([[7000]], **options | {"report": 0, "start": 5}).runs == ()
 
 
 def test_reports_of_another_run_of_the_name_begin_anew():
@@ -354,6 +356,21 @@ def test_reports_of_another_run_of_the_name_begin_anew():
     assert Audience(reads=("a", "b"), intakes={"a": now}).rejects("") == (
         f"the documents are texts, and run a takes token ids alone (tokenizer.name: none, fingerprint {TOKENIZER}): every document would become a dead letter",
         False,
+    )
+
+
+def test_Audience_RejectsWithTheTokenizerOfEachRun():
+    intakes = {run: Intake(run, fingerprint, False, 0, False, 0, {}) for run, fingerprint in (("qwen", "f1"), ("none", "f2"), ("llama", "f3"))}
+    audience = Audience(reads=("qwen", "none", "llama"), intakes=intakes)
+    ends = ": every document would become a dead letter"
+    assert audience.rejects("f2") == (
+        f"the documents are token ids of the tokenizer f2, and run qwen has tokenizer qwen (f1), and run llama has tokenizer llama (f3){ends}",
+        False,
+    )
+    assert audience.rejects("") == (
+        "the documents are texts, and run qwen takes token ids alone (tokenizer.name: qwen, fingerprint f1), and run none takes token ids alone"
+        f" (tokenizer.name: none, fingerprint f2), and run llama takes token ids alone (tokenizer.name: llama, fingerprint f3){ends}",
+        True,
     )
 
 

@@ -17,7 +17,7 @@ from loaderd.producer.session import Lost, Refused, Session
 
 BUCKET = "loaderd_readers"
 ASK_SECONDS = 2.0
-"""How long the answer is waited for: a producer need not be permitted to ask, and then nobody answers."""
+"""How long to wait for the answer. A producer without the permission to ask gets none."""
 
 
 UNDECODABLE = "undecodable"
@@ -94,13 +94,13 @@ class Audience:
         runs = [run for run in self.reads if run in self.intakes and not self.intakes[run].accepts(fingerprint)]
         if not runs:
             return "", False
-        first, names = self.intakes[runs[0]], ", ".join(f"run {run}" for run in runs)
-        if fingerprint:
-            text = f"the documents are token ids of the tokenizer {fingerprint}, and {names} has tokenizer {first.tokenizer} ({first.fingerprint})"
-        else:
-            text = (
-                f"the documents are texts, and {names} takes token ids alone (tokenizer.name: {first.tokenizer}, fingerprint {first.fingerprint})"
-            )
+        text = f"the documents are token ids of the tokenizer {fingerprint}" if fingerprint else "the documents are texts"
+        for run in runs:
+            intake = self.intakes[run]
+            if fingerprint:
+                text += f", and run {run} has tokenizer {intake.tokenizer} ({intake.fingerprint})"
+            else:
+                text += f", and run {run} takes token ids alone (tokenizer.name: {intake.tokenizer}, fingerprint {intake.fingerprint})"
         return f"{text}: every document would become a dead letter", len(runs) == len(self.reads)
 
     def reads_on(self, last: int) -> tuple[bool, int]:
