@@ -109,7 +109,7 @@ func beyondRows() []beyondRow {
 			published: publishedFinal},
 		beyondRow{name: "BucketLLM with a bound on ages", method: "bucketllm", buckets: beyondBuckets, pool: 4096, maxAge: 8192,
 			threshold: beyondThreshold, none: true},
-		beyondRow{name: "bucket (ours, the default)", method: "bucket", buckets: beyondBuckets, pool: 4096, maxAge: 8192, none: true},
+		beyondRow{name: "bucket (ours)", method: "bucket", buckets: beyondBuckets, pool: 4096, maxAge: 8192, none: true},
 	)
 }
 

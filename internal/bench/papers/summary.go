@@ -41,7 +41,7 @@ func qualityCells(whose, row string) (cells []figureCell) {
 
 var (
 	nearestRow = "BucketLLM, S = 100000, P = 0.025"
-	bucketRow  = "bucket (ours, the default), S = 4096, max age 8192"
+	bucketRow  = "bucket (ours), S = 4096, max age 8192"
 	stages     = []string{"pubmed, documents under windows", "pubmed, dropped"}
 	stepRows   = []string{"32, 256", "64, 256", "128, 128"}
 )
