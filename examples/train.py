@@ -70,7 +70,7 @@ LOGITS = 1024
 
 
 def backward(model: DistributedDataParallel, batch: dict[str, Any]) -> Tensor:
-    """Adds the gradients of a step, a part of its rows after the other, and returns the loss of every token."""
+    """Adds the gradients of a step, a few rows at a time, and returns the loss of every token."""
     rows = max(1, LOGITS // batch["input_ids"].shape[1])
     parts = list(zip(*(batch[k].split(rows) for k in ("input_ids", "position_ids", "segment_ids", "labels")), strict=True))
     losses = []

@@ -25,7 +25,10 @@ class Frozen(Iterator[Step]):
     """The steps that `loaderd export` has written into a folder: for every rank, byte for byte, what `loaderd.Client` with the same arguments got.
 
     Whatever the world, rank r has rows [r*R/W, (r+1)*R/W) of the R rows of a step. `next_step` is the step that comes next: who stores it, or `state_dict()`, goes on
-    there by `step=`, or `load_state_dict()`, on as many ranks as there are then."""
+    there by `step=`, or `load_state_dict()`, on as many ranks as there are then.
+
+    Iterating raises LoaderdError where the rows of a step cannot be shared by the ranks, a file is damaged, or a step has tokens without a loss and the export no
+    column `loss_runs`."""
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class Frozen(Iterator[Step]):
         self._seek(int(state["step"]))
 
     def __next__(self) -> Step:
+        """The next step. Raises LoaderdError where this rank's rows cannot be made of the export, and StopIteration behind the last step."""
         if self._open is None:
             self._open = self._steps(self.next_step)
         step = next(self._open)
