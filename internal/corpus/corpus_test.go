@@ -494,8 +494,37 @@ func TestSmallFilesShareBuffers(t *testing.T) {
 	}
 }
 
-// A line is held in its parts, then as a whole, and beside its document. A text that is mostly escapes is decoded into
-// address space of the line's length.
+// Batches are bounded by the length of texts, so a text of escapes does not retain a buffer of the length of its line.
+func TestJSONLines_MemoryOfEscapedText(t *testing.T) {
+	sizes := []int{20, 1_000, 100_000, 1 << 20}
+	var lines strings.Builder
+	for _, n := range sizes {
+		for _, escape := range []string{`\u0041`, `\u00e9`, `\u6f22`, `\ud83d\ude00`, `\n`} {
+			fmt.Fprintf(&lines, `{"text":"%s"}`+"\n", strings.Repeat(escape, n))
+		}
+	}
+	path := filepath.Join(folder(t, map[string]string{"a.jsonl": lines.String()}), "a.jsonl")
+	inputs, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{Format: corpus.JSONL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := 0
+	for d, err := range inputs[0].Documents(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents++
+		if have, most := cap(d.Data), len(d.Data)+max(len(d.Data)/4, 32); have > most {
+			t.Errorf("a text of %d bytes has a buffer of %d, at most %d", len(d.Data), have, most)
+		}
+	}
+	if documents != 5*len(sizes) {
+		t.Errorf("%d documents", documents)
+	}
+}
+
+// A line is held in its parts, then as a whole, and next to its document. A text that is mostly escapes is decoded into
+// a buffer of the line's length.
 func TestJSONLines_MemoryOfLongLine(t *testing.T) {
 	words := strings.Repeat("some words ", 1<<20)
 	for name, c := range map[string]struct {

@@ -146,12 +146,13 @@ func (d *decoder) end() error {
 	}
 }
 
-// unquote returns the text of a JSON string that was read before. Surrogates without the other half become U+FFFD.
+// unquote returns the text of a JSON string that was read before. Surrogates without the other half become U+FFFD. The
+// text is decoded into a buffer of the length of the string. A buffer that is much longer than its text is not
+// retained, because batches of documents are bounded by the length of texts.
 func unquote(quoted []byte) []byte {
-	text := make([]byte, 0, len(quoted))           // pages that are not written take no memory
-	text, _ = jsontext.AppendUnquote(text, quoted) // an error is of such a surrogate
-	if cap(text) > 2*len(text) && cap(text) > partBytes {
-		text = bytes.Clone(text) // of a text that is mostly escapes
+	text, _ := jsontext.AppendUnquote(make([]byte, 0, len(quoted)), quoted) // an error is of such a surrogate
+	if cap(text) > len(text)+len(text)/4 {
+		text = bytes.Clone(text)
 	}
 	return text
 }
