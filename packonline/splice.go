@@ -113,7 +113,7 @@ func (p *splice) Add(d Doc, out *Rows) {
 	if start := p.cut(d, out); start < d.Length {
 		class := bucketFor(p.lengths, d.Length-start)
 		i := p.stock.add(waiting{d.Seq, p.now(), start, d.Length - start}, class)
-		p.balance.come(d.Length - start)
+		p.balance.arrive(d.Length - start)
 		for int(i) >= len(p.later) {
 			p.later = append(p.later, 0)
 		}

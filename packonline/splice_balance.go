@@ -9,22 +9,22 @@ import (
 // balance compares what waits with what arrives, by class. A retriever that prefers short documents would otherwise use
 // them up: a run would begin rich in short documents and end poor in them.
 //
-//   - With several row lengths the class of a piece is the shortest row that holds it. Short documents leave with whatever
-//     is related to them, long ones fit into few rows and would wait until they are the oldest. So the class of which too
-//     much waits has the next root.
-//   - With one row length the classes are short pieces and others. Without short pieces a flush cannot fill its rows. So
-//     while they are scarce they do not continue rows; they only fill their ends.
+//   - With several row lengths the class of a piece is the shortest row that holds it. Short documents leave with
+//     whatever is related to them, long ones fit into few rows and would wait until they are the oldest. So the class
+//     of which too much waits has the next root.
+//   - With one row length the classes are short pieces and others. Without short pieces a flush cannot fill its rows.
+//     So while they are scarce they do not continue rows; they only fill their ends.
 type balance struct {
-	edges []int32 // by class: its longest piece
-	came  []int64 // tokens of the pieces that arrived, lately: halved again and again
-	waits []int64 // tokens of those that wait
+	edges   []int32 // by class: its longest piece
+	arrived []int64 // tokens of the pieces that arrived, lately: halved again and again
+	waits   []int64 // tokens of those that wait
 }
 
 const (
 	classRoots  = 16 // how many of a class's oldest pieces are tried as a root before those of all
-	latelyPools = 16 // after how many documents what came is halved
+	latelyPools = 16 // after how many documents the arrived tokens are halved
 	shortPart   = 4  // with one row length, pieces of at most 1/shortPart of it are short
-	scarcePart  = 2  // and scarce while their share of what waits is below 1/scarcePart of that of what came
+	scarcePart  = 2  // and scarce while their share of what waits is below 1/scarcePart of that of what arrived
 )
 
 func newBalance(lengths []int32) balance {
@@ -34,9 +34,9 @@ func newBalance(lengths []int32) balance {
 	return balance{lengths, make([]int64, len(lengths)), make([]int64, len(lengths))}
 }
 
-func (b *balance) come(length int32) {
+func (b *balance) arrive(length int32) {
 	class := bucketFor(b.edges, length)
-	b.came[class] += int64(length)
+	b.arrived[class] += int64(length)
 	b.waits[class] += int64(length)
 }
 
@@ -44,7 +44,7 @@ func (b *balance) leave(length int32) { b.waits[bucketFor(b.edges, length)] -= i
 
 // scarce reports whether the pieces of the first class are scarce.
 func (b *balance) scarce() bool {
-	return lessProduct(scarcePart*b.waits[0], sum(b.came), b.came[0], sum(b.waits))
+	return lessProduct(scarcePart*b.waits[0], sum(b.arrived), b.arrived[0], sum(b.waits))
 }
 
 func sum(list []int64) (n int64) {
@@ -55,16 +55,16 @@ func sum(list []int64) (n int64) {
 }
 
 func (b *balance) halve() {
-	for k := range b.came {
-		b.came[k] /= 2
+	for k := range b.arrived {
+		b.arrived[k] /= 2
 	}
 }
 
-// most returns the class of which the greatest share of what came waits, none where nothing waits.
+// most returns the class of which the greatest share of what arrived waits, none where nothing waits.
 func (b *balance) most() int {
 	most := none
 	for k, n := range b.waits {
-		if n > 0 && (most == none || lessProduct(b.waits[most], b.came[k], n, b.came[most])) {
+		if n > 0 && (most == none || lessProduct(b.waits[most], b.arrived[k], n, b.arrived[most])) {
 			most = k
 		}
 	}
@@ -79,19 +79,19 @@ func lessProduct(a, b, c, d int64) bool {
 }
 
 func (b *balance) append(state []byte) []byte {
-	for _, n := range b.came {
+	for _, n := range b.arrived {
 		state = binary.AppendUvarint(state, uint64(n))
 	}
 	return state
 }
 
-// balance reads what a state says of what came. What waits is in the stock.
+// balance reads the arrived tokens of a state. What waits is in the stock.
 func (r *reader) balance(c Counts, s *stock, lengths []int32) balance {
 	b := newBalance(lengths)
 	left := c.Tokens
-	for k := range b.came {
-		b.came[k] = r.number(fmt.Sprintf("tokens of class %d", k), left)
-		left -= b.came[k]
+	for k := range b.arrived {
+		b.arrived[k] = r.number(fmt.Sprintf("tokens of class %d", k), left)
+		left -= b.arrived[k]
 	}
 	for i := s.ages.first; i != none; i = s.newer(&s.ages, i) {
 		b.waits[bucketFor(b.edges, s.items[i].length)] += int64(s.items[i].length)

@@ -22,11 +22,11 @@ func TestSpliceLetsLongDocumentsGo(t *testing.T) {
 		return k
 	}
 	var out packonline.Rows
-	came, left := make([]float64, len(c.Buckets)), make([]float64, len(c.Buckets))
+	arrived, left := make([]float64, len(c.Buckets)), make([]float64, len(c.Buckets))
 	for i, n := range lengths.LogNormal(4_000, 1) {
 		n = min(max(1, n/16), 1023)
 		p.Add(packonline.Doc{Seq: uint64(i), Length: n, Hint: hint(uint64(i))}, &out)
-		came[class(n)] += float64(n)
+		arrived[class(n)] += float64(n)
 	}
 	for i := range out.Len() {
 		_, pieces, _ := out.Row(i)
@@ -35,11 +35,11 @@ func TestSpliceLetsLongDocumentsGo(t *testing.T) {
 		}
 	}
 	var shares []float64
-	for k := range came {
-		shares = append(shares, 1-left[k]/came[k])
+	for k := range arrived {
+		shares = append(shares, 1-left[k]/arrived[k])
 	}
 	if slices.Max(shares) > 1.5*slices.Min(shares) {
-		t.Errorf("of what came of every class there wait %.3f", shares)
+		t.Errorf("of what arrived of every class there wait %.3f", shares)
 	}
 }
 

@@ -78,8 +78,8 @@ func (p *splice) wanted(used, means int32) int {
 	return p.config.Splice.K
 }
 
-// follow takes the k best answers that fit, short ones only while there are enough of these, and returns how many tokens
-// the row has then.
+// follow takes the k best answers that fit, short ones only while there are enough of these, and returns how many
+// tokens the row has then.
 func (p *splice) follow(used int32) int32 {
 	taken, longerThan := 0, int32(0)
 	if len(p.lengths) == 1 && p.balance.scarce() {

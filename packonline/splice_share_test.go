@@ -8,9 +8,9 @@ import (
 // TestBalanceComparesShares: the class is chosen of which the greatest share of what came lately waits, whatever the sizes.
 func TestBalanceComparesShares(t *testing.T) {
 	for _, x := range []struct {
-		name        string
-		came, waits []int64
-		want        int
+		name           string
+		arrived, waits []int64
+		want           int
 	}{
 		{"nothing waits", []int64{5, 5}, []int64{0, 0}, none},
 		{"nothing of the first came", []int64{0, 8}, []int64{0, 1}, 1},
@@ -20,16 +20,16 @@ func TestBalanceComparesShares(t *testing.T) {
 		{"what came is long ago", []int64{100, 0}, []int64{50, 1}, 1},
 		{"more than 64 bits", []int64{math.MaxInt64, math.MaxInt64 - 1}, []int64{math.MaxInt64 / 2, math.MaxInt64 / 2}, 1},
 	} {
-		b := balance{nil, x.came, x.waits}
+		b := balance{nil, x.arrived, x.waits}
 		if have := b.most(); have != x.want {
 			t.Errorf("%s: class %d, want %d", x.name, have, x.want)
 		}
 	}
 	b := newBalance([]int32{100, 200})
-	b.come(100)
+	b.arrive(100)
 	b.leave(60)
 	b.halve()
-	b.come(190)
+	b.arrive(190)
 	b.leave(140)
 	if b.most() != 0 { // 40 of 50, and 50 of 190
 		t.Errorf("of %+v class %d waits the most", b, b.most())
@@ -39,9 +39,9 @@ func TestBalanceComparesShares(t *testing.T) {
 // With one row length the short pieces are scarce while they are less than half as much of what waits as of what came.
 func TestBalance_Scarce(t *testing.T) {
 	for _, x := range []struct {
-		name        string
-		came, waits []int64
-		want        bool
+		name           string
+		arrived, waits []int64
+		want           bool
 	}{
 		{"nothing came", []int64{0, 0}, []int64{0, 0}, false},
 		{"no short ones came", []int64{0, 9}, []int64{0, 5}, false},
@@ -50,14 +50,14 @@ func TestBalance_Scarce(t *testing.T) {
 		{"less", []int64{10, 90}, []int64{1, 20}, true},
 		{"none wait", []int64{10, 90}, []int64{0, 1}, true},
 	} {
-		if have := (&balance{nil, x.came, x.waits}).scarce(); have != x.want {
+		if have := (&balance{nil, x.arrived, x.waits}).scarce(); have != x.want {
 			t.Errorf("%s: scarce is %v", x.name, have)
 		}
 	}
 	b := newBalance([]int32{400})
-	b.come(100)
-	b.come(101)
-	if b.came[0] != 100 || b.came[1] != 101 || b.waits[0] != 100 {
+	b.arrive(100)
+	b.arrive(101)
+	if b.arrived[0] != 100 || b.arrived[1] != 101 || b.waits[0] != 100 {
 		t.Errorf("pieces of 100 and 101 tokens in rows of 400 are %+v", b)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// dense ranks by the cosine between vectors that come with the documents. The signs of all vectors are compared first,
-// 64 numbers at a time; the nearest by signs are then compared exactly. Both are sums of integers, so that kernels may
-// add in any order.
+// dense ranks by the cosine between vectors that come with the documents. Of the documents that fit the question the
+// signs are compared first, 64 numbers at a time; the nearest by signs are then compared exactly. Both are sums of
+// integers, so that kernels may add in any order.
 type dense struct {
 	dimension int
 	stride    int      // of vectors: a multiple of vectorUnit, zeros at the end

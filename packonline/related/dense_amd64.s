@@ -38,7 +38,8 @@ pairs:
 	RET
 
 // func differencesPOPCNT(out, seats *int32, n int, signs, asked *uint64, words int)
-// For each of n seats the number of bits in which its words differ from those asked. Words are an even number, neither is 0.
+// For each of n seats the number of bits in which its words differ from those asked. Words are an even number, neither
+// is 0.
 TEXT ·differencesPOPCNT(SB), NOSPLIT, $0-48
 	MOVQ out+0(FP), DI
 	MOVQ seats+8(FP), SI

@@ -201,8 +201,8 @@ func (x *Index) Top(slot int32, k int, longest int32, dst []Candidate) []Candida
 	return x.finder.top(x, question{seat, k, longest, e.group &^ hidden}, e.hint, dst)
 }
 
-// rank appends the best of the documents that x.touched lists to dst, best first, and clears x.scores and x.touched. own is what the
-// asking document scores with itself.
+// rank appends the best of the documents that x.touched lists to dst, best first, and clears x.scores and x.touched.
+// own is what the asking document scores with itself.
 func (x *Index) rank(q question, own int32, dst []Candidate) []Candidate {
 	limit := int64(math.MaxInt64)
 	if x.config.NearDuplicate > 0 {
