@@ -44,8 +44,9 @@ lint-go: ## gofmt, go vet, staticcheck
 lint-python: venv ## mypy, strict
 	@venv=$(VENV) && cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
 
-# Packages whose goroutines share much, and whose tests take at most a minute with the race detector. All other packages run with it in test-all: whole
-# daemons, clusters, the Flight server and the live page take two to four times as long with it, and code that only computes takes ten times as long.
+# Packages whose goroutines share much, and whose tests take at most a minute with the race detector. All other packages
+# run with it in test-all: whole daemons, clusters, the Flight server and the live page take two to four times as long
+# with it, and code that only computes takes ten times as long.
 RACED = $(addprefix loaderd/,stream/conn stream/deadletter stream/server \
 	$(addprefix internal/,access ledger publishing reader runs status top tracing))
 
@@ -72,7 +73,7 @@ test-go-all: browser ## all Go tests, with the race detector
 # The race detector switches the checks of pointers on too, but like the address sanitizer knows nothing of what kernels do: those are compared with their twins
 # in Go, on texts that end where a page begins that must not be read.
 .PHONY: test-kernels
-test-kernels: ## what has kernels in assembly, without them, on a processor without AVX2, with pointers checked, and with the address sanitizer
+test-kernels: ## packages with kernels in assembly: plain Go, no AVX2, checked pointers, address sanitizer
 	$(GO) test -tags grpcnotrace,purego -timeout 20m ./tokenizer/... ./packonline/related
 	GODEBUG=cpu.avx2=off $(GO) test -timeout 20m ./tokenizer/... ./packonline/related
 	$(GO) test -gcflags=all=-d=checkptr -timeout 20m ./tokenizer/... ./packonline/related
@@ -249,7 +250,7 @@ bench-endtoend: ## JetStream to pyarrow, text and tokens, memory, and tokenizing
 TABLES ?=
 
 .PHONY: bench-papers
-bench-papers: ## rewrite the tables of docs/results/papers.md, those of splice from its last record, three minutes; TABLES="seamless robust" for some
+bench-papers: ## rewrite the tables of docs/results/papers.md, three minutes; TABLES="seamless robust" for some
 	@$(GO) run ./internal/bench/papers -write $(TABLES)
 
 .PHONY: bench-guarantees
@@ -327,18 +328,22 @@ PULL ?=
 bench-pull: ## a corpus goes from an object server through a small stream into steps, every document counted; PULL="--bytes 20e9 --window 2e9"
 	@$(GO) run ./internal/bench/pull $(PULL)
 
-# Text that go.mod pins: Go's library and the modules that the program is built of. Other folders on the command line give other figures.
-SPLICE_FOLDERS ?= $(shell $(GO) env GOROOT)/src $(shell $(GO) list -deps -f '{{with .Module}}{{if not .Main}}{{.Dir}}{{end}}{{end}}' ./... | sort -u)
+# The text of Go's library and of the modules that the program is built of. It depends on the Go release and on the
+# platform, so the page has the SHA-256 of the documents.
+SPLICE_FOLDERS ?= $(shell $(GO) env GOROOT)/src \
+	$(shell $(GO) list -deps -f '{{with .Module}}{{if not .Main}}{{.Dir}}{{end}}{{end}}' ./... | sort -u)
 
 .PHONY: bench-splice
-bench-splice: ## related documents in one row, against bm25s and faiss, into docs/results/splice*.json and the page of the papers; six minutes
+bench-splice: ## related documents in one row, against bm25s and faiss, into docs/results; six minutes
 	@$(GO) build -o bin/splice ./internal/bench/splice && \
-	bin/splice -bytes 16000000 -pool 4096,16384 -record docs/results/splice.json -figure docs/img/splice.svg -hand bin/splice-pools $(SPLICE_FOLDERS) && \
+	bin/splice -bytes 16000000 -pool 4096,16384 -record docs/results/splice.json -figure docs/img/splice.svg \
+		-hand bin/splice-pools $(SPLICE_FOLDERS) && \
 	venv=$$($(PYTHON) python/venv python/requirements-splice.txt) && \
-	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" python/bench/splice/queries.py --record docs/results/splice-queries.json \
-		bin/splice-pools/4096 bin/splice-pools/16384 && \
-	rm -r bin/splice-pools && \
-	$(MAKE) --no-print-directory bench-papers TABLES="splice-corpus splice-4096 splice-16384 splice-speed splice-queries summary"
+	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" python/bench/splice/queries.py \
+		--record docs/results/splice-queries.json bin/splice-pools/4096 bin/splice-pools/16384 && \
+	rm -r bin/splice-pools
+	@$(MAKE) --no-print-directory bench-papers \
+		TABLES="splice-corpus splice-4096 splice-16384 splice-speed splice-queries summary"
 
 # Minimizing is kept short: it counts against FUZZTIME, and an input that only reaches new code is not worth more.
 .PHONY: fuzz

@@ -245,9 +245,10 @@ func errBinary(data []byte) error {
 
 // errNoFormat is the error of a file whose content is of no format.
 func errNoFormat(name string, data []byte) error {
-	for _, codec := range []string{"br", "snappy"} { // whose data have no mark
+	for _, codec := range []string{"br", "snappy"} { // whose data have no signature
 		if strings.HasSuffix(strings.ToLower(name), ".mds."+codec) {
-			return fmt.Errorf("a shard of MDS compressed with %s is read by the index.json of its folder: give that folder, with its index.json", codec)
+			return fmt.Errorf("a shard of MDS compressed with %s is read by the index.json of its folder: "+
+				"give that folder, with its index.json", codec)
 		}
 	}
 	return errBinary(data)

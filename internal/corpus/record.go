@@ -65,7 +65,7 @@ func (o Options) parse(raw []byte) (Document, error) {
 	return o.document(fields)
 }
 
-// document is that of a record's fields. Its error is a *badRecord.
+// document returns the document of a record's fields. Its error is a *badRecord.
 func (o Options) document(fields object) (Document, error) {
 	d, err := o.content(fields)
 	if err != nil {
@@ -77,7 +77,8 @@ func (o Options) document(fields object) (Document, error) {
 	if int64(len(d.Data)) > o.MaxDocument {
 		return Document{}, o.tooLarge(len(d.Data))
 	}
-	d.name(func(column string) string { return label(fields.value(column)) }, label(inner(fields.value("meta")).value("path")))
+	path := label(inner(fields.value("meta")).value("path"))
+	d.name(func(column string) string { return label(fields.value(column)) }, path)
 	if d.Meta, err = o.metaOf(func(column string) (json.RawMessage, error) { return nested(fields, column) }); err != nil {
 		return Document{}, err
 	}

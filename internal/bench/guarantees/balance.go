@@ -16,7 +16,8 @@ var worlds = []int{2, 4, 8, 16}
 func printBalance(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned / 4)
 	var m page.Markdown
-	m.Values("buckets", "ranks", "mean", "with `steps.balance`", "no order can do better than", "most", "with `steps.balance`", "no order can do better than")
+	m.Values("buckets", "ranks", "mean", "with `steps.balance`", "no order can do better than", "most",
+		"with `steps.balance`", "no order can do better than")
 	for _, c := range []plan.Config{planConfig(2048), planConfig(fiveBuckets...)} {
 		var over [2][]excess
 		for i := range over {
@@ -35,8 +36,8 @@ func printBalance(ctx context.Context, b *bench, out io.Writer) error {
 		}
 		for k, w := range worlds {
 			plain, ordered := over[0][k], over[1][k]
-			m.Values(len(c.Packing.Buckets), w, percent(plain.mean(), 1), percent(ordered.mean(), 2), percent(plain.boundMean(), 2),
-				percent(plain.most, 0), percent(ordered.most, 1), percent(plain.boundMost, 1))
+			m.Values(len(c.Packing.Buckets), w, percent(plain.mean(), 1), percent(ordered.mean(), 2),
+				percent(plain.boundMean(), 2), percent(plain.most, 0), percent(ordered.most, 1), percent(plain.boundMost, 1))
 		}
 	}
 	return m.Print(out)

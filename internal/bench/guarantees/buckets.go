@@ -16,8 +16,10 @@ import (
 func printShares(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned)
 	var shares, waits page.Markdown
-	shares.Values("`max_wait`", "steps", "chi-square, whole run", "chi-square of 200 steps, mean", "and of a random order", "beyond 9.49 (5 % of random ones)", "tokens of padding", "rows of padding")
-	waits.Values("bucket", "`max_wait`", "tokens packed", "steps served", "oldest row of a step waited, median", "at most", "at most, in steps")
+	shares.Values("`max_wait`", "steps", "chi-square, whole run", "chi-square of 200 steps, mean", "and of a random order",
+		"beyond 9.49 (5 % of random ones)", "tokens of padding", "rows of padding")
+	waits.Values("bucket", "`max_wait`", "tokens packed", "steps served", "oldest row of a step waited, median", "at most",
+		"at most, in steps")
 	for _, maxWait := range []int{262144, 4096} {
 		c := fiveConfig()
 		c.Steps.MaxWait = maxWait
@@ -26,12 +28,13 @@ func printShares(ctx context.Context, b *bench, out io.Writer) error {
 			return err
 		}
 		windows, beyond := s.windows(200)
-		shares.Values(thousands(maxWait), thousands(len(s.order)), fmt.Sprintf("%.2f", s.chiSquare(0, len(s.order))), fmt.Sprintf("%.2f", windows), len(fiveBuckets)-1,
-			percent(beyond, 1), percent(s.padding, 4), thousands(s.emptyRows))
+		shares.Values(thousands(maxWait), thousands(len(s.order)), fmt.Sprintf("%.2f", s.chiSquare(0, len(s.order))),
+			fmt.Sprintf("%.2f", windows), len(fiveBuckets)-1, percent(beyond, 1), percent(s.padding, 4), thousands(s.emptyRows))
 		for i, length := range c.Packing.Buckets {
 			packed, served := s.shares(0, len(s.order), i)
 			w, steps := s.waits[i], s.waitSteps[i]
-			waits.Values(length, thousands(maxWait), percent(packed, 2), percent(served, 2), thousands(quantile(w, .5)), thousands(quantile(w, 1)), thousands(quantile(steps, 1)))
+			waits.Values(length, thousands(maxWait), percent(packed, 2), percent(served, 2), thousands(quantile(w, .5)),
+				thousands(quantile(w, 1)), thousands(quantile(steps, 1)))
 		}
 	}
 	if err := shares.Print(out); err != nil {
@@ -149,7 +152,8 @@ func (s *served) windows(steps int) (mean, beyond float64) {
 func printOrder(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned)
 	var m page.Markdown
-	m.Values("`steps.backlog`", "steps", "same bucket as the step before", "in a random order", "standard deviations apart", "longest run",
+	m.Values("`steps.backlog`", "steps", "same bucket as the step before", "in a random order",
+		"standard deviations apart", "longest run",
 		"steps to the next of the rarest bucket", "their standard deviation", "in a random order")
 	for _, backlog := range []int{0, 4, 16, 64} {
 		c := fiveConfig()
@@ -159,7 +163,8 @@ func printOrder(ctx context.Context, b *bench, out io.Writer) error {
 			return err
 		}
 		r := runsOf(s.order, len(fiveBuckets))
-		m.Values(backlog, thousands(len(s.order)), percent(r.same, 1), percent(r.expectedSame, 1), fmt.Sprintf("%+.1f", (r.expected-float64(r.runs))/r.deviation), r.longest,
+		m.Values(backlog, thousands(len(s.order)), percent(r.same, 1), percent(r.expectedSame, 1),
+			fmt.Sprintf("%+.1f", (r.expected-float64(r.runs))/r.deviation), r.longest,
 			fmt.Sprintf("%.1f", r.gap), fmt.Sprintf("%.1f", r.gapDeviation), fmt.Sprintf("%.1f", r.gapRandom))
 	}
 	return m.Print(out)

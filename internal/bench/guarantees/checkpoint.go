@@ -27,7 +27,8 @@ func printCheckpoints(ctx context.Context, b *bench, out io.Writer) (err error) 
 	}
 	defer func() { err = errors.Join(err, store.Close(), os.RemoveAll(sc.Dir)) }()
 	var m page.Markdown
-	m.Values("pool, window", "buckets", "largest state", "of it ids for `documents.dedupe`", "taking it", "storing it", "reading it", "restoring it")
+	m.Values("pool, window", "buckets", "largest state", "of it ids for `documents.dedupe`", "taking it", "storing it",
+		"reading it", "restoring it")
 	for _, x := range []struct{ pool, window, maxAge int }{{4096, 1024, 16384}, {65536, 16384, 262144}} {
 		for _, c := range []plan.Config{planConfig(2048), fiveConfig()} {
 			c.Packing.Pool, c.Packing.MaxAge, c.Shuffle.Window = x.pool, x.maxAge, x.window
@@ -35,7 +36,8 @@ func printCheckpoints(ctx context.Context, b *bench, out io.Writer) (err error) 
 			if err != nil {
 				return err
 			}
-			m.Values(fmt.Sprintf("%s, %s", thousands(x.pool), thousands(x.window)), len(c.Packing.Buckets), fmt.Sprintf("%.2f MB", float64(s.largest)/1e6),
+			m.Values(fmt.Sprintf("%s, %s", thousands(x.pool), thousands(x.window)), len(c.Packing.Buckets),
+				fmt.Sprintf("%.2f MB", float64(s.largest)/1e6),
 				fmt.Sprintf("%.2f MB", float64(8*c.Documents.Dedupe)/1e6), milliseconds(s.take), milliseconds(s.put), milliseconds(s.get), milliseconds(s.restore))
 		}
 	}

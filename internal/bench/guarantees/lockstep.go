@@ -27,8 +27,10 @@ func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 		return err
 	}
 	var steps, apart page.Markdown
-	steps.Values("ranks", "between steps", "steps a second", "step: p50", "p99", "p99.9", "largest", "raw socket: p50", "p99", "p99.9", "largest")
-	apart.Values("ranks", "between steps", "apart: p50", "p99", "p99.9", "largest", "raw socket: p50", "p99", "p99.9", "largest")
+	steps.Values("ranks", "between steps", "steps a second", "step: p50", "p99", "p99.9", "largest", "raw socket: p50",
+		"p99", "p99.9", "largest")
+	apart.Values("ranks", "between steps", "apart: p50", "p99", "p99.9", "largest", "raw socket: p50", "p99", "p99.9",
+		"largest")
 	for _, between := range []time.Duration{pause, 0} {
 		for _, world := range []int{1, 2, 8} {
 			c := b.settings(fmt.Sprintf("lockstep-%d-%d", world, between.Milliseconds()))
@@ -52,8 +54,8 @@ func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 			if between > 0 {
 				work = milliseconds(between)
 			}
-			steps.Values(world, work, fmt.Sprintf("%.0f", float64(len(s.latencies))/s.took.Seconds()), s.latency(.5), s.latency(.99), s.latency(.999), s.latency(1),
-				raw.latency(.5), raw.latency(.99), raw.latency(.999), raw.latency(1))
+			steps.Values(world, work, fmt.Sprintf("%.0f", float64(len(s.latencies))/s.took.Seconds()), s.latency(.5),
+				s.latency(.99), s.latency(.999), s.latency(1), raw.latency(.5), raw.latency(.99), raw.latency(.999), raw.latency(1))
 			if world > 1 {
 				apart.Values(world, work, s.difference(.5), s.difference(.99), s.difference(.999), s.difference(1),
 					raw.difference(.5), raw.difference(.99), raw.difference(.999), raw.difference(1))

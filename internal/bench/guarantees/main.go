@@ -79,7 +79,8 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	flag.IntVar(&b.documents, "documents", 1_400_000, "documents to publish; 10,000 steps of 64 rows of 2,048 take 1,340,000 of them and 5.3 GB")
 	flag.IntVar(&b.planned, "planned", 2_000_000, "documents for the tables of the planner alone")
 	flag.IntVar(&b.steps, "steps", 2000, "steps that ranks read in lock step; each takes about 134 documents")
-	flag.StringVar(&b.page, "page", "", "rewrite the tables that this page has, or those of them that are named, and print nothing")
+	flag.StringVar(&b.page, "page", "",
+		"rewrite the tables that this page has, or those of them that are named, and print nothing")
 	flag.StringVar(&b.picture, "picture", "", "draw the picture of table mixpicture into this SVG `file`")
 	flag.StringVar(&b.folder, "folder", "", "publish the documents into this `folder`, which stays; they are taken from there when it has them")
 	flag.IntVar(&b.repeats, "repeats", 3, "times that each start is measured; tables show the median")

@@ -24,8 +24,8 @@ func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error 
 	in := lengths.LogNormal(n, 1)
 	global := order(n, 1, n)
 	var m page.Markdown
-	m.Values("order", "documents of a block", "documents of a group", "neighbouring rows that share a neighbourhood", "more than shuffled globally",
-		"rows that hold two documents of one", "documents a read")
+	m.Values("order", "documents of a block", "documents of a group", "neighbouring rows that share a neighbourhood",
+		"more than shuffled globally", "rows that hold two documents of one", "documents a read")
 	want, err := b.neighbours(ctx, in, global)
 	if err != nil {
 		return err
@@ -35,7 +35,8 @@ func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error 
 		if err != nil {
 			return err
 		}
-		m.Values(name, block, group, percent(f.rows, 2), fmt.Sprintf("%+.2f", 100*(f.rows-want.rows)), percent(f.within, 2), read)
+		m.Values(name, block, group, percent(f.rows, 2), fmt.Sprintf("%+.2f", 100*(f.rows-want.rows)), percent(f.within, 2),
+			read)
 		return nil
 	}
 	stored := make([]uint64, n)

@@ -34,12 +34,12 @@ type shape struct {
 	then    []float64 // weights of the second half, behind a ramp over a tenth of the run
 }
 
-// printMixtureShares prints how far the worst source is off its share in every 100 steps in a row. Figures are the worst of
-// several runs, the median is over all of them.
+// printMixtureShares prints how far the worst source is off its share in every 100 steps in a row. Figures are the
+// worst of several runs, the median is over all of them.
 func printMixtureShares(ctx context.Context, _ *bench, out io.Writer) error {
 	var m page.Markdown
-	m.Values("rows of", "a step", "sources and weights", "steps", "first 100", "last 100", "every 100: median", "most", "excess of one step",
-		"padding")
+	m.Values("rows of", "a step", "sources and weights", "steps", "first 100", "last 100", "every 100: median", "most",
+		"excess of one step", "padding")
 	one, several := []int{2048}, []int{1024, 2048, 4096, 8192}
 	equal, long := []float64{1, 1, 1, 1, 1}, []float64{5, 5, 20, 30, 40}
 	twenty, ones := make([]float64, 20), make([]float64, 20)
@@ -78,8 +78,8 @@ func printMixtureShares(ctx context.Context, _ *bench, out io.Writer) error {
 		if len(x.buckets) > 1 {
 			excessOf = percent(excess, 2)
 		}
-		m.Values(rows, x.steps, x.mix, thousands(steps/shapeSeeds), percent(first, 2), percent(last, 2), percent(quantile(off, .5), 2),
-			percent(quantile(off, 1), 2), excessOf, percent(padding, 2))
+		m.Values(rows, x.steps, x.mix, thousands(steps/shapeSeeds), percent(first, 2), percent(last, 2),
+			percent(quantile(off, .5), 2), percent(quantile(off, 1), 2), excessOf, percent(padding, 2))
 	}
 	return m.Print(out)
 }
@@ -110,11 +110,12 @@ func (x *shape) run(seed uint64) *mixed {
 	return m
 }
 
-// printMixtureLengths prints how far the shares of five sources of unlike lengths are off where they are to be equal: in every
-// 100 steps, and by chi-square. Figures are the worst of several runs, those of chi-square the mean.
+// printMixtureLengths prints how far the shares of five sources of unlike lengths are off where they are to be equal:
+// in every 100 steps, and by chi-square. Figures are the worst of several runs, those of chi-square the mean.
 func printMixtureLengths(ctx context.Context, _ *bench, out io.Writer) error {
 	var m page.Markdown
-	m.Values("lengths in a source", "pool", "window", "longest document", "steps", "first 100", "last 100", "every 100: median", "most",
+	m.Values("lengths in a source", "pool", "window", "longest document", "steps", "first 100", "last 100",
+		"every 100: median", "most",
 		"chi-square, whole run", "chi-square of 200 steps, mean", "and of a random order", "beyond 9.49 (5 % of random ones)")
 	logNormal := func(sigma float64) func(mean float64, seed uint64) []int32 {
 		return func(mean float64, seed uint64) []int32 {
@@ -145,7 +146,8 @@ func printMixtureLengths(ctx context.Context, _ *bench, out io.Writer) error {
 			f.longest = max(f.longest, longest)
 			f.add(s)
 		}
-		m.Values(x.name, thousands(x.pool), thousands(x.window), thousands(int64(f.longest)), thousands(f.steps/sharesSeeds), percent(f.first, 2), percent(f.last, 2),
+		m.Values(x.name, thousands(x.pool), thousands(x.window), thousands(int64(f.longest)), thousands(f.steps/sharesSeeds),
+			percent(f.first, 2), percent(f.last, 2),
 			percent(quantile(f.off, .5), 2), percent(quantile(f.off, 1), 2), fmt.Sprintf("%.2f", f.whole/sharesSeeds), fmt.Sprintf("%.2f", f.mean/sharesSeeds),
 			len(mixedMeans)-1, percent(f.beyond/sharesSeeds, 1))
 	}
@@ -169,7 +171,8 @@ func equalMeans(seed uint64, draw func(mean float64, seed uint64) []int32) (run 
 	return run, longest
 }
 
-// shareFigures are those of one line of the table of printMixtureLengths: shares are those that the worst source is off.
+// shareFigures has the figures of a line of the table of printMixtureLengths. Shares are of the source that is furthest
+// off its share.
 type shareFigures struct {
 	longest             int32
 	steps               int

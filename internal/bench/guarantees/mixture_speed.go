@@ -20,13 +20,15 @@ const maxRecord = 1 << 20
 func printMixtureSpeed(ctx context.Context, b *bench, out io.Writer) error {
 	machine := record.ThisMachine()
 	var m page.Markdown
-	m.Values("sources", "order", "documents", "documents/s", "of one stream's", "plan bytes a document", "plan bytes / token bytes")
+	m.Values("sources", "order", "documents", "documents/s", "of one stream's", "plan bytes a document",
+		"plan bytes / token bytes")
 	baseline, err := fastest(b.repeats, func() (*pace, error) { return b.streamPace(ctx) })
 	if err != nil {
 		return err
 	}
 	line := func(name, order string, p *pace) {
-		m.Values(name, order, thousands(p.documents), thousands(int64(p.speed())), fmt.Sprintf("%.2f", p.speed()/baseline.speed()),
+		m.Values(name, order, thousands(p.documents), thousands(int64(p.speed())),
+			fmt.Sprintf("%.2f", p.speed()/baseline.speed()),
 			fmt.Sprintf("%.2f", float64(p.planBytes)/float64(p.documents)), percent(p.planShare(), 3))
 	}
 	line("one document stream", "as published", baseline)

@@ -23,7 +23,8 @@ func printPlanLog(ctx context.Context, b *bench, out io.Writer) error {
 		return err
 	}
 	var m page.Markdown
-	m.Values("run", "steps", "tokens", "bytes of records for 1M tokens", "bytes in the stream's files for 1M tokens", "of the token bytes")
+	m.Values("run", "steps", "tokens", "bytes of records for 1M tokens", "bytes in the stream's files for 1M tokens",
+		"of the token bytes")
 	small := planConfig(2048)
 	small.Steps.Rows = 8
 	for _, x := range []struct {
@@ -46,7 +47,8 @@ func printPlanLog(ctx context.Context, b *bench, out io.Writer) error {
 			return err
 		}
 		perMillion := func(bytes uint64) float64 { return float64(bytes) / float64(s.tokens) * 1e6 }
-		m.Values(x.name, thousands(s.steps), fmt.Sprintf("%.0fM", float64(s.tokens)/1e6), thousands(int64(perMillion(s.records))), thousands(int64(perMillion(s.stored))),
+		m.Values(x.name, thousands(s.steps), fmt.Sprintf("%.0fM", float64(s.tokens)/1e6),
+			thousands(int64(perMillion(s.records))), thousands(int64(perMillion(s.stored))),
 			percent(perMillion(s.stored)/(tokenBytes*1e6), 3))
 	}
 	return m.Print(out)

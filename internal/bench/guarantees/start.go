@@ -21,7 +21,8 @@ func printStart(ctx context.Context, b *bench, out io.Writer) error {
 		return err
 	}
 	var m page.Markdown
-	m.Values("run", "documents pending", "the store opens", "ready after that", "first batch after that, median", "largest")
+	m.Values("run", "documents pending", "the store opens", "ready after that", "first batch after that, median",
+		"largest")
 	for _, x := range []struct {
 		name string
 		plan plan.Config
@@ -41,7 +42,8 @@ func printStart(ctx context.Context, b *bench, out io.Writer) error {
 			}
 			opened = append(opened, o)
 		}
-		m.Values(x.name, thousands(b.documents), seconds(quantile(opened, .5)), seconds(quantile(ready, .5)), seconds(quantile(first, .5)), seconds(quantile(first, 1)))
+		m.Values(x.name, thousands(b.documents), seconds(quantile(opened, .5)), seconds(quantile(ready, .5)),
+			seconds(quantile(first, .5)), seconds(quantile(first, 1)))
 	}
 	return m.Print(out)
 }
@@ -70,7 +72,8 @@ func printRecovery(ctx context.Context, b *bench, out io.Writer) error {
 	c.Serve.Checkpoint = 0
 	available := b.available(c.Plan)
 	var m page.Markdown
-	m.Values("steps since the checkpoint", "documents planned again", "the store opens", "ready after that", "first batch of a step of the plan after that", "first batch of a new step after that", "largest")
+	m.Values("steps since the checkpoint", "documents planned again", "the store opens", "ready after that",
+		"first batch of a step of the plan after that", "first batch of a new step after that", "largest")
 	for _, since := range []uint64{0, 100, 1000, 10_000} {
 		steps := checkpoint + since
 		if steps > available {
@@ -106,7 +109,8 @@ func printRecovery(ctx context.Context, b *bench, out io.Writer) error {
 			}
 			opened = append(opened, o)
 		}
-		m.Values(thousands(since), thousands(documents[0]), seconds(quantile(opened, .5)), seconds(quantile(ready, .5)), seconds(quantile(old, .5)), seconds(quantile(fresh, .5)), seconds(quantile(fresh, 1)))
+		m.Values(thousands(since), thousands(documents[0]), seconds(quantile(opened, .5)), seconds(quantile(ready, .5)),
+			seconds(quantile(old, .5)), seconds(quantile(fresh, .5)), seconds(quantile(fresh, 1)))
 	}
 	return m.Print(out)
 }

@@ -27,9 +27,11 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 		return err
 	}
 	var m page.Markdown
-	m.Values("what brings a step", "p50", "p99", "p99.9", "largest", "over 5 ms, of 1,000", "p99.9 above the raw socket's", "processor time a step", "documents read again")
+	m.Values("what brings a step", "p50", "p99", "p99.9", "largest", "over 5 ms, of 1,000", "p99.9 above the raw socket's",
+		"processor time a step", "documents read again")
 	add := func(name string, p paces, above, cpu, again string) {
-		m.Values(name, p.latency(.5), p.latency(.99), p.latency(.999), p.latency(1), fmt.Sprintf("%.1f", p.perThousand(slow)), above, cpu, again)
+		m.Values(name, p.latency(.5), p.latency(.99), p.latency(.999), p.latency(1), fmt.Sprintf("%.1f", p.perThousand(slow)),
+			above, cpu, again)
 	}
 	rows := b.settings("tail").Plan.Steps.Rows / tailWorld
 	bytes := rows * b.settings("tail").Plan.Packing.Buckets[0] * slotBytes

@@ -1,4 +1,5 @@
-// Package page rewrites the tables of a page of docs/results: each stands between two marks, with the commands that give it.
+// Package page rewrites the tables of a page of docs/results: each stands between two marks, with the commands that
+// give it.
 //
 //	<!-- table NAME -->
 //	| ... |
@@ -44,8 +45,8 @@ func (p *Page) read() error {
 	return nil
 }
 
-// Beside returns the path of a file in the folder of the page.
-func (p *Page) Beside(name ...string) string {
+// PathNextTo returns the path of a file in the folder of the page.
+func (p *Page) PathNextTo(name ...string) string {
 	return filepath.Join(append([]string{filepath.Dir(p.path)}, name...)...)
 }
 
@@ -60,7 +61,8 @@ func (p *Page) Blocks() (blocks []Block) {
 // Prose returns the page without its blocks.
 func (p *Page) Prose() string { return marks.ReplaceAllString(p.text, "") }
 
-// Replace writes the content of a block into the file. It reads the file again, which may have changed while the table was made.
+// Replace writes the content of a block into the file. It reads the file again, which may have changed while the table
+// was made.
 func (p *Page) Replace(name, content string) error {
 	if err := p.read(); err != nil {
 		return err

@@ -70,11 +70,13 @@ func TestPage_Replace(t *testing.T) {
 		t.Fatal(err)
 	}
 	have, err := os.ReadFile(path)
-	want := "Other prose.\n\n<!-- table a -->\n| x | y |\n| --- | ---: |\n| 1 | 4.5 |\n\n    go run b\n\n<!-- end of table -->\nMore.\n"
+	want := "Other prose.\n\n<!-- table a -->\n| x | y |\n| --- | ---: |\n| 1 | 4.5 |\n\n    go run b\n\n" +
+		"<!-- end of table -->\nMore.\n"
 	if err != nil || string(have) != want {
 		t.Errorf("%v, the page is\n%s", err, have)
 	}
-	if blocks := p.Blocks(); len(blocks) != 1 || blocks[0].Name != "a" || !slices.Equal(blocks[0].Commands(), []string{"go run b"}) {
+	blocks := p.Blocks()
+	if len(blocks) != 1 || blocks[0].Name != "a" || !slices.Equal(blocks[0].Commands(), []string{"go run b"}) {
 		t.Errorf("blocks %q", blocks)
 	}
 	if prose := p.Prose(); prose != "Other prose.\n\nMore.\n" {

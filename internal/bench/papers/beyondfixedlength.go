@@ -25,8 +25,9 @@ var beyondFixedLength = []table{
 		print: func(_ *report, out io.Writer) error { return printBeyond(out, 5*million, withPool(beyondRows())) },
 		rows:  []string{fmt.Sprintf(beyondCommand, 5*million, "bucket", 4096, 8192)}},
 	{name: "beyond-fixed", title: "Beyond Fixed Length, Table 1: what is counted at fixed lengths", print: printFixed},
-	{name: "beyond-surface", title: "Beyond Fixed Length, bucketllm over pool sizes and padding thresholds; 1M documents", print: printSurface,
-		rows: []string{fmt.Sprintf(beyondCommand, million, "bucketllm-v0", 30_000, 0) + " --padding-threshold 0.08"}},
+	{name: "beyond-surface", title: "Beyond Fixed Length, bucketllm over pool sizes and padding thresholds; 1M documents",
+		print: printSurface,
+		rows:  []string{fmt.Sprintf(beyondCommand, million, "bucketllm-v0", 30_000, 0) + " --padding-threshold 0.08"}},
 }
 
 // beyondCommand packs drawn lengths as the tables do.
@@ -105,9 +106,11 @@ func beyondRows() []beyondRow {
 		beyondRow{name: "decompose, 1024 to 16384", method: "decompose", buckets: beyondBuckets, none: true},
 		beyondRow{name: "naive bucketing (section 4)", method: "naive", buckets: beyondBuckets, none: true},
 		beyondRow{name: "BucketLLM-v0", method: "bucketllm-v0", buckets: beyondBuckets, pool: 30_000, grows: true, threshold: 0.08, published: publishedV0},
-		beyondRow{name: "BucketLLM", method: "bucketllm", buckets: beyondBuckets, pool: 100_000, grows: true, threshold: beyondThreshold,
+		beyondRow{name: "BucketLLM", method: "bucketllm", buckets: beyondBuckets, pool: 100_000, grows: true,
+			threshold: beyondThreshold,
 			published: publishedFinal},
-		beyondRow{name: "BucketLLM with a bound on ages", method: "bucketllm", buckets: beyondBuckets, pool: 4096, maxAge: 8192,
+		beyondRow{name: "BucketLLM with a bound on ages", method: "bucketllm", buckets: beyondBuckets, pool: 4096,
+			maxAge:    8192,
 			threshold: beyondThreshold, none: true},
 		beyondRow{name: "bucket (ours)", method: "bucket", buckets: beyondBuckets, pool: 4096, maxAge: 8192, none: true},
 	)
@@ -165,8 +168,8 @@ func qualityOf(r *simulation.Result) quality {
 func printBeyond(out io.Writer, documents int, rows []beyondRow) error {
 	in := fineweb(documents)
 	var m page.Markdown
-	m.Row("method", "r_pad, published", "r_pad, ours", "r_tru, published", "r_tru, ours", "r_cat, published", "r_cat, ours",
-		"oldest document")
+	m.Row("method", "r_pad, published", "r_pad, ours", "r_tru, published", "r_tru, ours", "r_cat, published",
+		"r_cat, ours", "oldest document")
 	for _, x := range rows {
 		pool := x.pool
 		if x.grows {
@@ -193,8 +196,8 @@ const shard = 10_000
 func printFixed(_ *report, out io.Writer) error {
 	in := fineweb(million)
 	var m page.Markdown
-	m.Row("row length", "r_tru, published", "documents split", "documents longer than a row", "r_pad, published", "r_pad, one flush",
-		fmt.Sprintf("r_pad, a flush every %d documents", shard))
+	m.Row("row length", "r_tru, published", "documents split", "documents longer than a row", "r_pad, published",
+		"r_pad, one flush", fmt.Sprintf("r_pad, a flush every %d documents", shard))
 	for i, l := range beyondBuckets {
 		long := 0
 		for _, n := range in {
@@ -222,7 +225,8 @@ func printFixed(_ *report, out io.Writer) error {
 		padding := func(c packonline.Counts) string { return percent(100 * float64(c.Padding) / float64(c.Slots)) }
 		share := func(n int64) string { return percent(100 * float64(n) / float64(len(in))) }
 		published := fixedPublished[i].published()
-		m.Row(fmt.Sprint(l), published[1], share(found[0].Truncated), share(int64(long)), published[0], padding(found[0]), padding(found[1]))
+		m.Row(fmt.Sprint(l), published[1], share(found[0].Truncated), share(int64(long)), published[0], padding(found[0]),
+			padding(found[1]))
 	}
 	return m.Print(out)
 }

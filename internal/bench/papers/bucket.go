@@ -12,12 +12,14 @@ import (
 )
 
 var bucketMethod = []table{
-	{name: "bucket-single", title: "bucket, one row length: padding beside bfd; 1M documents, pool 4096, max age 16384", print: printSingle,
+	{name: "bucket-single", title: "bucket, one row length: padding beside bfd; 1M documents, pool 4096, max age 16384",
+		print: printSingle,
 		rows: []string{
 			"loaderd gen-lengths --dist fineweb-edu -n 1000000 | " +
 				"loaderd simulate --method bucket --length 2048 --pool 4096 --max-age 16384",
 		}},
-	{name: "beyond-bucket", title: "bucket, rows of 1024 to 16384: pool and max age, and the least that can be; 1M documents",
+	{name: "beyond-bucket",
+		title: "bucket, rows of 1024 to 16384: pool and max age, and the least that can be; 1M documents",
 		print: printBounds, rows: []string{fmt.Sprintf(beyondCommand, million, "bucket", 256, 1024)}},
 }
 
@@ -37,8 +39,8 @@ const (
 // printSingle compares one row length at a time with best fit in descending order, online and offline.
 func printSingle(_ *report, out io.Writer) error {
 	var m page.Markdown
-	m.Row("row length", "bucket, tokens of padding", "could not be less than", "bucket", fmt.Sprintf("bucket, most of %d draws", draws),
-		"bfd", "bfd offline", "oldest document")
+	m.Row("row length", "bucket, tokens of padding", "could not be less than", "bucket",
+		fmt.Sprintf("bucket, most of %d draws", draws), "bfd", "bfd offline", "oldest document")
 	drawn := make([][]int32, draws)
 	d, _ := lengths.Named("fineweb-edu")
 	for i := range drawn {
@@ -84,7 +86,8 @@ func printBounds(_ *report, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		m.Row(fmt.Sprintf("%d, %d", x.pool, x.maxAge), percent(100*r.PaddingRatio), fmt.Sprintf("%.4f %%", 100*r.TruncationRatio),
+		m.Row(fmt.Sprintf("%d, %d", x.pool, x.maxAge), percent(100*r.PaddingRatio),
+			fmt.Sprintf("%.4f %%", 100*r.TruncationRatio),
 			fmt.Sprintf("%.3f", r.ConcatenationRatio), fmt.Sprint(r.AgeMax), fmt.Sprint(r.AgeMedian), fmt.Sprint(r.PoolMax))
 	}
 	var tokens int64
@@ -93,7 +96,8 @@ func printBounds(_ *report, out io.Writer) error {
 	}
 	shortest, longest := beyondBuckets[0], beyondBuckets[len(beyondBuckets)-1]
 	padding := leastPadding(tokens, shortest)
-	m.Row("least that can be", percent(100*float64(padding)/float64(tokens+padding)), fmt.Sprintf("%.4f %%", 100*longer(in, longest)),
+	m.Row("least that can be", percent(100*float64(padding)/float64(tokens+padding)),
+		fmt.Sprintf("%.4f %%", 100*longer(in, longest)),
 		fmt.Sprintf("%.3f", float64(len(in))/float64(mostRows(in, shortest, longest))), "", "", "")
 	return m.Print(out)
 }

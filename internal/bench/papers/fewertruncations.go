@@ -15,13 +15,16 @@ import (
 
 // Fewer Truncations packs Refined Web, for whose lengths web stands in, and the Stack, for which code does.
 var fewerTruncations = []table{
-	{name: "fewer-1", title: "Fewer Truncations, Table 1: seconds to pack, rows of 2,048", timed: true, print: printSeconds, rows: []string{
-		"loaderd gen-lengths --dist web -n 1000000 | loaderd simulate --method ffd --length 2048 --pool 0    # seconds; or bfd",
-	}},
-	{name: "fewer-2", title: "Fewer Truncations, Table 2: sequences beyond those of concatenation, in %", print: printCompactness, rows: []string{
-		"loaderd gen-lengths --dist web -n 10000000 | loaderd simulate --method bfd --length 2048 --pool 4096 --max-age 16384" +
-			"    # 100 * (sequences / ceil(tokens / 2048) - 1)",
-	}},
+	{name: "fewer-1", title: "Fewer Truncations, Table 1: seconds to pack, rows of 2,048", timed: true,
+		print: printSeconds, rows: []string{
+			"loaderd gen-lengths --dist web -n 1000000 | loaderd simulate --method ffd --length 2048 --pool 0" +
+				"    # seconds; or bfd",
+		}},
+	{name: "fewer-2", title: "Fewer Truncations, Table 2: sequences beyond those of concatenation, in %",
+		print: printCompactness, rows: []string{
+			"loaderd gen-lengths --dist web -n 10000000 | loaderd simulate --method bfd --length 2048 --pool 4096" +
+				" --max-age 16384    # 100 * (sequences / ceil(tokens / 2048) - 1)",
+		}},
 }
 
 const million = 1_000_000
@@ -45,7 +48,8 @@ func printSeconds(_ *report, out io.Writer) error {
 	d, _ := lengths.Named("web")
 	for _, p := range measured {
 		repeats := max(1, min(5, 20*million/p.documents))
-		s, err := packSeconds(d.Draw(p.documents, 1), repeats, offline("ffd", 2048, p.documents), offline("bfd", 2048, p.documents))
+		s, err := packSeconds(d.Draw(p.documents, 1), repeats, offline("ffd", 2048, p.documents),
+			offline("bfd", 2048, p.documents))
 		if err != nil {
 			return err
 		}
@@ -83,7 +87,8 @@ func offline(method string, row, documents int) packonline.Config {
 func printCompactness(_ *report, out io.Writer) error {
 	var m page.Markdown
 	m.Row("lengths, row, documents", "published", "bfd offline", "ffd offline",
-		"bfd, pool 1k", "bfd, pool 4k", "bfd, pool 16k", "bfd, pool 1k, age 4k", "bfd, pool 4k, age 16k", "bfd, pool 16k, age 64k",
+		"bfd, pool 1k", "bfd, pool 4k", "bfd, pool 16k", "bfd, pool 1k, age 4k", "bfd, pool 4k, age 16k",
+		"bfd, pool 16k, age 64k",
 		"bucket, pool 4k, age 16k")
 	for _, x := range []struct {
 		name, published string

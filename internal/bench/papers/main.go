@@ -6,8 +6,9 @@
 //	go run ./internal/bench/papers -large fewer-1     # with 100M documents: minutes, and 8 GiB of memory
 //	go run ./internal/bench/papers -write             # rewrites the page: make bench-papers
 //
-// Lengths are drawn with seed 1, as by loaderd gen-lengths, unless a column says otherwise, so loaderd simulate repeats each figure:
-// packers have its defaults. Times are of one core and have tables of their own; all other tables are the same in every run.
+// Lengths are drawn with seed 1, as by loaderd gen-lengths, unless a column says otherwise, so loaderd simulate repeats
+// each figure: packers have its defaults. Times are of one core and have tables of their own; all other tables are the
+// same in every run.
 package main
 
 import (
@@ -42,8 +43,8 @@ type table struct {
 }
 
 // tables are in the order in which they are written: the summary reads the others.
-var tables = slices.Concat(fewerTruncations, seamlessPacking, optimizing, beyondFixedLength, bucketMethod, robustness, speed, splice,
-	summary)
+var tables = slices.Concat(fewerTruncations, seamlessPacking, optimizing, beyondFixedLength, bucketMethod, robustness,
+	speed, splice, summary)
 
 // large asks for what takes minutes and gigabytes.
 var large = flag.Bool("large", false, "measure 100 million documents too")

@@ -41,7 +41,7 @@ func TestRun_PrintsTables(t *testing.T) {
 	}
 }
 
-// Every table of the page is in a block that the program writes, with its commands. Prose has no figures that were measured.
+// Every table of the page is in a block that the program writes, with its commands. Prose has no measured figures.
 func TestPage_TablesAreWritten(t *testing.T) {
 	p := testPage(t)
 	var named []string

@@ -49,7 +49,7 @@ func printMixing(p *report, out io.Writer) error {
 		sharing.Row(cells...)
 	}
 	if p.draws {
-		if err := drawMixing(all, p.Beside("img", "mixing.svg")); err != nil {
+		if err := drawMixing(all, p.PathNextTo("img", "mixing.svg")); err != nil {
 			return fmt.Errorf("draw figure: %w", err)
 		}
 	}

@@ -12,15 +12,19 @@ import (
 
 // Optimizing Packing and Shuffling trains on the paragraphs of WikiText-103, for whose lengths wikitext stands in.
 var optimizing = []table{
-	{name: "optimizing-3", title: "Optimizing Packing and Shuffling, Table 3: steps of two epochs", print: printSteps, rows: []string{
-		"loaderd gen-lengths --dist wikitext | loaderd simulate --method pad --length 64    # steps: 2 * floor(sequences / 256)",
-	}},
-	{name: "optimizing-atoms", title: "Optimizing Packing and Shuffling, A.10: steps of two epochs by atom size, in rows", print: printAtoms,
+	{name: "optimizing-3", title: "Optimizing Packing and Shuffling, Table 3: steps of two epochs", print: printSteps,
+		rows: []string{
+			"loaderd gen-lengths --dist wikitext | loaderd simulate --method pad --length 64" +
+				"    # steps: 2 * floor(sequences / 256)",
+		}},
+	{name: "optimizing-atoms", title: "Optimizing Packing and Shuffling, A.10: steps of two epochs by atom size, in rows",
+		print: printAtoms,
 		rows: []string{
 			"loaderd gen-lengths --dist wikitext | loaderd simulate --method pad --length 64 --atom 0.25" +
 				"    # steps: 2 * floor(sequences / 256)",
 		}},
-	{name: "optimizing-mixing", title: "Optimizing Packing and Shuffling: how well a window mixes atoms, against a global shuffle (all)",
+	{name: "optimizing-mixing",
+		title: "Optimizing Packing and Shuffling: how well a window mixes atoms, against a global shuffle (all)",
 		print: printMixing},
 }
 
@@ -48,7 +52,8 @@ func steps(method string, row, batch int, atom float64, in []int32) (int, error)
 func printSteps(_ *report, out io.Writer) error {
 	in := paragraphs()
 	var m page.Markdown
-	m.Row("row, rows a step", "concat, published", "concat, ours", "pad, published", "pad, ours", "pad / concat, published", "pad / concat, ours")
+	m.Row("row, rows a step", "concat, published", "concat, ours", "pad, published", "pad, ours",
+		"pad / concat, published", "pad / concat, ours")
 	for _, p := range published3 {
 		concat, err := steps("concat", p.row, p.batch, 1, in)
 		if err != nil {
@@ -58,8 +63,8 @@ func printSteps(_ *report, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		m.Row(fmt.Sprintf("%d, %d", p.row, p.batch), fmt.Sprint(p.concat), fmt.Sprint(concat), fmt.Sprint(p.pad), fmt.Sprint(pad),
-			quotient(p.pad, p.concat), quotient(pad, concat))
+		m.Row(fmt.Sprintf("%d, %d", p.row, p.batch), fmt.Sprint(p.concat), fmt.Sprint(concat), fmt.Sprint(p.pad),
+			fmt.Sprint(pad), quotient(p.pad, p.concat), quotient(pad, concat))
 	}
 	return m.Print(out)
 }

@@ -12,7 +12,9 @@ import (
 )
 
 var robustness = []table{
-	{name: "robust", title: "Robustness: heavy tails, very short documents, lengths that divide a row badly, drift; pool 4096, max age 16384",
+	{name: "robust",
+		title: "Robustness: heavy tails, very short documents, lengths that divide a row badly, drift; " +
+			"pool 4096, max age 16384",
 		print: printRobust, rows: []string{
 			"loaderd gen-lengths --dist constant | " +
 				"loaderd simulate --method bucket --buckets 1024,2048,4096,8192,16384 --pool 4096 --max-age 16384",
@@ -27,7 +29,8 @@ const robustThreshold = 0.02
 // printRobust packs lengths that are hard to pack, into rows of one length by all methods, of several by those that know them.
 func printRobust(_ *report, out io.Writer) error {
 	var m page.Markdown
-	m.Row("lengths, rows", "method", "padding", "split", "split though they fit a row", "documents a row", "oldest document")
+	m.Row("lengths, rows", "method", "padding", "split", "split though they fit a row", "documents a row",
+		"oldest document")
 	for _, name := range robustLengths {
 		d, _ := lengths.Named(name)
 		in := d.Draw(million, 1)
@@ -47,8 +50,8 @@ func printRobust(_ *report, out io.Writer) error {
 				if err != nil {
 					return err
 				}
-				m.Row(name+", "+rows.name, method, percent(100*r.PaddingRatio), percent(100*r.TruncationRatio), percent(100*(r.TruncationRatio-least)),
-					fmt.Sprintf("%.2f", r.ConcatenationRatio), fmt.Sprint(r.AgeMax))
+				m.Row(name+", "+rows.name, method, percent(100*r.PaddingRatio), percent(100*r.TruncationRatio),
+					percent(100*(r.TruncationRatio-least)), fmt.Sprintf("%.2f", r.ConcatenationRatio), fmt.Sprint(r.AgeMax))
 			}
 		}
 	}

@@ -13,10 +13,11 @@ import (
 )
 
 var seamlessPacking = []table{
-	{name: "seamless", title: "Seamless Packing, sections 3.4, 4.8 and I.1: what its stages do", print: printSeamless, rows: []string{
-		"loaderd gen-lengths --dist pubmed | loaderd simulate --method seamless --length 2048 --pool 0",
-		"loaderd gen-lengths --dist bbc | loaderd simulate --method seamless --length 512 --extra 10 --pool 0",
-	}},
+	{name: "seamless", title: "Seamless Packing, sections 3.4, 4.8 and I.1: what its stages do", print: printSeamless,
+		rows: []string{
+			"loaderd gen-lengths --dist pubmed | loaderd simulate --method seamless --length 2048 --pool 0",
+			"loaderd gen-lengths --dist bbc | loaderd simulate --method seamless --length 512 --extra 10 --pool 0",
+		}},
 	{name: "seamless-times", title: "Seamless Packing, Table 9: seconds to pack", timed: true, print: printSeamlessTimes},
 }
 
@@ -63,10 +64,12 @@ var (
 	}
 )
 
-// printSeamless shows the mean of ten draws offline, and draw 1 offline and over pools. The paper has no such figures of finance.
+// printSeamless shows the mean of ten draws offline, and draw 1 offline and over pools. The paper has no such figures
+// of finance.
 func printSeamless(_ *report, out io.Writer) error {
 	var m page.Markdown
-	m.Row("lengths, figure", "published", "offline, mean of 10 draws", "offline, draw 1", "pool 4096, age 16384", "pool 1024, age 4096")
+	m.Row("lengths, figure", "published", "offline, mean of 10 draws", "offline, draw 1", "pool 4096, age 16384",
+		"pool 1024, age 4096")
 	for _, c := range corpora[:2] {
 		columns := []map[string]int64{{}}
 		for seed := range uint64(draws) {
@@ -134,8 +137,8 @@ func figures(c corpus, pool, maxAge int, in []int32) (map[string]int64, error) {
 func printSeamlessTimes(_ *report, out io.Writer) error {
 	machine := record.ThisMachine()
 	var m page.Markdown
-	m.Row("lengths", "ffd, published", "bfd, published", "ffd, ours", "times faster", "bfd, ours", "times faster", "seamless, ours",
-		"seamless, pool 4096, ours")
+	m.Row("lengths", "ffd, published", "bfd, published", "ffd, ours", "times faster", "bfd, ours", "times faster",
+		"seamless, ours", "seamless, pool 4096, ours")
 	for _, c := range corpora {
 		in := c.draw(1)
 		s, err := packSeconds(in, 20, c.offline("ffd", in), c.offline("bfd", in), c.offline("seamless", in),

@@ -14,17 +14,20 @@ import (
 var speed = []table{
 	{name: "speed", title: "bucket beside best fit and BucketLLM: documents per second of processor time", timed: true,
 		print: printBucketSpeed},
-	{name: "speed-methods", title: "The methods of Beyond Fixed Length, Table 1: documents per second of processor time", timed: true,
+	{name: "speed-methods", title: "The methods of Beyond Fixed Length, Table 1: documents per second of processor time",
+		timed: true,
 		print: printMethodSpeed},
 }
 
-// printBucketSpeed packs the same lengths with bucket and with its baseline: best fit in rows of one length, BucketLLM in rows of several.
+// printBucketSpeed packs the same lengths with bucket and with its baseline: best fit in rows of one length, BucketLLM
+// in rows of several.
 func printBucketSpeed(_ *report, out io.Writer) error {
 	machine := record.ThisMachine()
 	var m page.Markdown
 	m.Row("lengths", "rows", "pool, max age", "bucket, documents/s", "baseline", "documents/s", "ratio")
 	add := func(name string, in []int32, rows []int, pool, maxAge int, threshold float64) error {
-		c := packonline.Config{Buckets: rows, Atom: 1, Pool: pool, Hold: defaultHold, MaxAge: maxAge, PaddingThreshold: threshold}
+		c := packonline.Config{Buckets: rows, Atom: 1, Pool: pool, Hold: defaultHold, MaxAge: maxAge,
+			PaddingThreshold: threshold}
 		ours, theirs := c, c
 		ours.Method, theirs.Method = "bucket", "bfd"
 		label := fmt.Sprint(rows[0])
@@ -37,7 +40,8 @@ func printBucketSpeed(_ *report, out io.Writer) error {
 			return err
 		}
 		n := float64(len(in))
-		m.Row(name, label, fmt.Sprintf("%d, %d", pool, maxAge), perSecond(n/s[0]), theirs.Method, perSecond(n/s[1]), times(s[1]/s[0]))
+		m.Row(name, label, fmt.Sprintf("%d, %d", pool, maxAge), perSecond(n/s[0]), theirs.Method, perSecond(n/s[1]),
+			times(s[1]/s[0]))
 		return nil
 	}
 	in := fineweb(million)
@@ -84,8 +88,8 @@ func printMethodSpeed(_ *report, out io.Writer) error {
 	return m.Print(out, machine)
 }
 
-// packSeconds packs lengths with several packers in turns, so many times, and returns the least processor time of each from the first
-// length to the last row, with what is in it: other work on the machine counts little.
+// packSeconds packs lengths with several packers in turns, so many times, and returns the least processor time of each
+// from the first length to the last row, with what is in it: other work on the machine counts little.
 func packSeconds(in []int32, times int, configs ...packonline.Config) ([]float64, error) {
 	least := make([]float64, len(configs))
 	for range times {

@@ -9,8 +9,8 @@ import (
 	"loaderd/internal/bench/record"
 )
 
-// The tables of SPLICE are of records that make bench-splice writes: measuring takes longer than all other tables, and needs other
-// libraries.
+// The tables of SPLICE are of records that make bench-splice writes: measuring takes longer than all other tables, and
+// needs other libraries.
 var splice = []table{
 	spliceTable("splice-corpus", "SPLICE, the corpus", false, printSpliceCorpus),
 	spliceTable("splice-4096", "SPLICE, related documents in one row; pool of 4,096", false, printPackings(4096)),
@@ -24,7 +24,7 @@ func spliceTable(name, title string, timed bool, print func(*report, io.Writer) 
 }
 
 func spliceRecord(p *report) (r record.Splice, err error) {
-	return r, record.Read(p.Beside("splice.json"), &r)
+	return r, record.Read(p.PathNextTo("splice.json"), &r)
 }
 
 func printSpliceCorpus(p *report, out io.Writer) error {
@@ -39,7 +39,8 @@ func printSpliceCorpus(p *report, out io.Writer) error {
 	return m.Print(out)
 }
 
-// printPackings prints the packings with one size of the pool. The first one is example packing, with which the others are compared.
+// printPackings prints the packings with one size of the pool. The first one is example packing, with which the others
+// are compared.
 func printPackings(pool int) func(*report, io.Writer) error {
 	return func(p *report, out io.Writer) error {
 		r, err := spliceRecord(p)
@@ -51,14 +52,16 @@ func printPackings(pool int) func(*report, io.Writer) error {
 			return fmt.Errorf("the record has no pool of %d", pool)
 		}
 		var m page.Markdown
-		m.Row("", "neighbour cosine", "times concat's", "same folder", "same file", "near-duplicates", "exponent, MLE", "exponent, zeta",
-			"padding before the flush", "padding", "documents cut", "tokens dropped", "oldest document")
+		m.Row("", "neighbour cosine", "times concat's", "same folder", "same file", "near-duplicates", "exponent, MLE",
+			"exponent, zeta", "padding before the flush", "padding", "documents cut", "tokens dropped", "oldest document")
 		concat := r.Pools[i].Packings[0].Related.NeighbourCosine
 		for _, x := range r.Pools[i].Packings {
 			f := x.Related
 			m.Row(x.Variant, fmt.Sprintf("%.3f", f.NeighbourCosine), fmt.Sprintf("%.1f", f.NeighbourCosine/concat),
-				fmt.Sprintf("%.1f %%", 100*f.SameFolder), fmt.Sprintf("%.1f %%", 100*f.SameFile), fmt.Sprintf("%.1f %%", 100*f.NearDuplicates),
-				fmt.Sprintf("%.3f (%.3f)", f.ZipfMLE.Mean, f.ZipfMLE.Std), fmt.Sprintf("%.3f (%.3f)", f.ZipfZeta.Mean, f.ZipfZeta.Std),
+				fmt.Sprintf("%.1f %%", 100*f.SameFolder), fmt.Sprintf("%.1f %%", 100*f.SameFile),
+				fmt.Sprintf("%.1f %%", 100*f.NearDuplicates),
+				fmt.Sprintf("%.3f (%.3f)", f.ZipfMLE.Mean, f.ZipfMLE.Std),
+				fmt.Sprintf("%.3f (%.3f)", f.ZipfZeta.Mean, f.ZipfZeta.Std),
 				percent(100*x.PaddingBeforeFlush), percent(100*x.Padding), percent(100*x.Truncated), percent(100*x.Dropped),
 				fmt.Sprint(x.Oldest))
 		}
@@ -90,7 +93,7 @@ func printQueries(p *report, out io.Writer) error {
 		Machine record.Machine `json:"machine"`
 		Queries []record.Query `json:"queries"`
 	}
-	if err := record.Read(p.Beside("splice-queries.json"), &r); err != nil {
+	if err := record.Read(p.PathNextTo("splice-queries.json"), &r); err != nil {
 		return err
 	}
 	var m page.Markdown

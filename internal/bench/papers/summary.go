@@ -47,13 +47,15 @@ var (
 )
 
 var summaryRows = []summaryRow{
-	{"Fewer Truncations", "fewer-truncations", "`bfd`: rows beyond those of concatenation, in %; published: offline, here: pool of 4,096",
+	{"Fewer Truncations", "fewer-truncations",
+		"`bfd`: rows beyond those of concatenation, in %; published: offline, here: pool of 4,096",
 		figuresOf("fewer-2", "published", "web, 2048, 10M"), figuresOf("fewer-2", "bfd, pool 4k, age 16k", "web, 2048, 10M")},
 	{"Seamless Packing", "seamless-packing", "PubMed: documents under windows; tokens dropped",
 		figuresOf("seamless", "published", stages...), figuresOf("seamless", "offline, mean of 10 draws", stages...)},
 	{"Optimizing Packing and Shuffling", "optimizing-packing-and-shuffling-strategies",
 		"steps of padding by those of concatenation, rows of 32, 64, 128",
-		figuresOf("optimizing-3", "pad / concat, published", stepRows...), figuresOf("optimizing-3", "pad / concat, ours", stepRows...)},
+		figuresOf("optimizing-3", "pad / concat, published", stepRows...),
+		figuresOf("optimizing-3", "pad / concat, ours", stepRows...)},
 	{"SPLICE", "splice", "exponent of token counts (deviation): concatenation; related documents, pool of 16,384",
 		[]figureCell{{text: "C: 1.593 (.025); 1.512 (.055)"}, {text: "StackExchange: 1.664 (.013); 1.643 (.026)"}},
 		figuresOf("splice-16384", "exponent, MLE", "concat (example packing)", "splice")},

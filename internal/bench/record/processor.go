@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// ProcessorTime returns the processor time that this process has used, of user and system. Other work on the machine changes it little.
+// ProcessorTime returns the processor time that this process has used, of user and system. Other work on the machine
+// changes it little.
 func ProcessorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -1,4 +1,5 @@
-// Package record has the measurements that one program writes as JSON below docs/results, and another one prints as tables of a page.
+// Package record has the measurements that one program writes as JSON below docs/results, and another one prints as
+// tables of a page.
 package record
 
 import (

@@ -1,7 +1,8 @@
-// Splice measures packing related documents: how related neighbours are, how bursty rows, what is padded, and how fast it is, against
-// example packing on the same documents. It reads the text files below the folders that it is given and cuts them into sections of about
-// 1,000 tokens, in random order, or, with -chunk, into chunks of exactly so many. With -record it writes what it measured as JSON. With -hand
-// it writes a pool of each size down, for other programs that answer the same questions.
+// Splice measures packing related documents: how related neighbours are, how bursty rows, what is padded, and how fast
+// it is, against example packing on the same documents. It reads the text files below the folders that it is given and
+// cuts them into sections of about 1,000 tokens, in random order, or, with -chunk, into chunks of exactly so many. With
+// -record it writes what it measured as JSON. With -hand it writes a pool of each size down, for other programs that
+// answer the same questions.
 package main
 
 import (
@@ -54,7 +55,8 @@ func main() {
 	flag.IntVar(&s.length, "length", 8192, "row length in tokens")
 	flag.Var(&s.pools, "pool", "pieces; several sizes with commas between them are measured one after the other")
 	flag.Int64Var(&s.most, "bytes", 64<<20, "most bytes of text from each folder")
-	flag.IntVar(&s.chunk, "chunk", 0, "cut each file into chunks of this many tokens; what is left behind the last is left out")
+	flag.IntVar(&s.chunk, "chunk", 0,
+		"cut each file into chunks of this many tokens; what is left behind the last is left out")
 	flag.StringVar(&s.only, "only", "", "measure this variant alone, as the table names it")
 	flag.StringVar(&s.hand, "hand", "", "write a pool of each size to a folder below this one")
 	flag.StringVar(&s.record, "record", "", "write what was measured to this JSON file")
@@ -81,7 +83,8 @@ func measure(w io.Writer, folders []string, s settings) error {
 		return err
 	}
 	r := record.Splice{Machine: machine, Corpus: c.describe(len(folders)), Row: s.length}
-	fmt.Fprintf(w, "\n%d sections of %d folders, %d tokens, mean %d\n", r.Corpus.Documents, r.Corpus.Folders, c.tokens, c.tokens/int64(len(c.documents)))
+	fmt.Fprintf(w, "\n%d sections of %d folders, %d tokens, mean %d\n",
+		r.Corpus.Documents, r.Corpus.Folders, c.tokens, c.tokens/int64(len(c.documents)))
 	for _, pool := range s.pools {
 		figures, err := c.table(w, s.length, pool, s.only)
 		if err != nil {
@@ -119,7 +122,8 @@ func read(folders []string, s settings) (*corpus, error) {
 		c.tokens += int64(len(d.IDs))
 	}
 	if least := 2 * slices.Max(s.pools); len(c.documents) < least {
-		return nil, fmt.Errorf("%d sections below %v: want folders with more text, at least %d", len(c.documents), folders, least)
+		return nil, fmt.Errorf("%d sections below %v: want folders with more text, at least %d",
+			len(c.documents), folders, least)
 	}
 	return c, nil
 }
@@ -135,5 +139,6 @@ func (c *corpus) describe(folders int) record.Corpus {
 		}
 		h.Write(append(b, d.Path...))
 	}
-	return record.Corpus{Folders: folders, Documents: len(c.documents), Tokens: c.tokens, SHA256: hex.EncodeToString(h.Sum(nil))}
+	return record.Corpus{Folders: folders, Documents: len(c.documents), Tokens: c.tokens,
+		SHA256: hex.EncodeToString(h.Sum(nil))}
 }

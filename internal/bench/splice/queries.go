@@ -80,7 +80,8 @@ func (c *corpus) hand(folder string, pool int) error {
 		return err
 	}
 	return record.Write(filepath.Join(folder, "answered.json"), map[string]any{
-		"pool": pool, "machine": record.ThisMachine(), "answers": []record.Answer{c.queries("bm25", pool), c.queries("dense", pool)},
+		"pool": pool, "machine": record.ThisMachine(),
+		"answers": []record.Answer{c.queries("bm25", pool), c.queries("dense", pool)},
 	})
 }
 
@@ -140,7 +141,8 @@ func (c *corpus) hint(retrievers ...string) error {
 			list[i] = m.Hint("", d.IDs, d.Path, vector)
 		}
 		if retriever == "bm25" {
-			fmt.Fprintf(os.Stderr, "terms of documents made at %.0fM tokens/s\n", float64(c.tokens)/1e6/(record.ProcessorTime()-start).Seconds())
+			fmt.Fprintf(os.Stderr, "terms of documents made at %.0fM tokens/s\n",
+				float64(c.tokens)/1e6/(record.ProcessorTime()-start).Seconds())
 		}
 		c.hints[retriever] = list
 	}
