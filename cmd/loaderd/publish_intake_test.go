@@ -85,7 +85,8 @@ func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 		skipped plan.Skips
 		stderr  string
 	}{
-		{"bad.jsonl", exitRejected, 4, skips(2, 1), "run a could not decode 2 of the 4 documents of all producers that it read meanwhile: see loaderd dead list"},
+		{"bad.jsonl", exitRejected, 4, skips(2, 1), "run a failed to decode 2 of the 4 documents that it read " +
+			"during the import (all producers): see loaderd dead list"},
 		{"good.jsonl", exitOK, 1, skips(0, 0), ""}, // counts begin anew
 		{"long.jsonl", exitOK, 1, skips(0, 1), ""},
 	} {
@@ -94,7 +95,9 @@ func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 			t.Errorf("%s: exit status %d, %+v: %s", tt.name, code, sum.Runs, stderr)
 		}
 	}
-	if line := intakeLine(publishing.RunIntake{Run: "a", Read: 4, Skipped: skips(2, 1), Unread: 3}); line != "run a read 4 documents of all producers meanwhile and skipped 3: 2 undecodable, 1 above max_tokens; not read yet: 3 documents" {
+	line := intakeLine(publishing.RunIntake{Run: "a", Read: 4, Skipped: skips(2, 1), Unread: 3})
+	if want := "run a read 4 documents during the import (all producers) and skipped 3: " +
+		"2 undecodable, 1 above max_tokens; not read yet: 3 documents"; line != want {
 		t.Error(line)
 	}
 }

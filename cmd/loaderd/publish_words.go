@@ -74,7 +74,8 @@ func intakeLine(r publishing.RunIntake) string {
 	if r.Skipped.Total() == 0 {
 		return ""
 	}
-	line := fmt.Sprintf("run %s read %s of all producers meanwhile and skipped %d: %s", r.Run, documentCount(r.Read), r.Skipped.Total(), r.Skipped)
+	line := fmt.Sprintf("run %s read %s during the import (all producers) and skipped %d: %s",
+		r.Run, documentCount(r.Read), r.Skipped.Total(), r.Skipped)
 	if r.Unread > 0 {
 		line += fmt.Sprintf("; not read yet: %s", documentCount(int64(r.Unread)))
 	}
@@ -88,7 +89,9 @@ type rejectedError struct{ error }
 func rejectedBy(runs []publishing.RunIntake) error {
 	for _, r := range runs {
 		if n := r.Skipped.Of(plan.SkipUndecodable); n > 0 {
-			return rejectedError{fmt.Errorf("run %s could not decode %d of the %s of all producers that it read meanwhile: see loaderd dead list", r.Run, n, documentCount(r.Read))}
+			return rejectedError{fmt.Errorf(
+				"run %s failed to decode %d of the %s that it read during the import (all producers): see loaderd dead list",
+				r.Run, n, documentCount(r.Read))}
 		}
 	}
 	return nil
