@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"loaderd/internal/bench/page"
+	"loaderd/internal/bench/record"
 )
 
 // table is one table, or several that come from one measurement.
@@ -67,32 +68,33 @@ type bench struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "guarantees:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, out io.Writer) (err error) {
 	list := flag.Bool("list", false, "name the tables")
 	b := &bench{}
-	flag.IntVar(&b.documents, "documents", 1_400_000, "documents to publish; 10,000 steps of 64 rows of 2,048 take 1,340,000 of them and 5.3 GB")
+	flag.IntVar(&b.documents, "documents", 1_400_000,
+		"documents to publish; 10,000 steps of 64 rows of 2,048 take 1,340,000 of them and 5.3 GB")
 	flag.IntVar(&b.planned, "planned", 2_000_000, "documents for the tables of the planner alone")
 	flag.IntVar(&b.steps, "steps", 2000, "steps that ranks read in lock step; each takes about 134 documents")
 	flag.StringVar(&b.page, "page", "",
 		"rewrite the tables that this page has, or those of them that are named, and print nothing")
 	flag.StringVar(&b.picture, "picture", "", "draw the picture of table mixpicture into this SVG `file`")
-	flag.StringVar(&b.folder, "folder", "", "publish the documents into this `folder`, which stays; they are taken from there when it has them")
+	flag.StringVar(&b.folder, "folder", "",
+		"publish the documents into this `folder`, which stays; they are taken from there when it has them")
 	flag.IntVar(&b.repeats, "repeats", 3, "times that each start is measured; tables show the median")
 	flag.BoolVar(&b.json, "json", false, "print table tail as JSON, for clients with a rank's windows alone")
 	flag.Parse()
-	if *list {
+	if err := run(ctx, b, flag.Args(), *list, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "guarantees:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, b *bench, names []string, list bool, out io.Writer) (err error) {
+	if list {
 		for _, t := range tables {
 			fmt.Fprintf(out, "%-12s %s\n", t.name, t.title)
 		}
 		return nil
 	}
-	names := flag.Args()
 	if b.json {
 		names = []string{"tail"}
 	}
@@ -111,7 +113,15 @@ func run(ctx context.Context, out io.Writer) (err error) {
 				names = append(names, block.Name)
 			}
 		}
+		known := make([]string, len(tables))
+		for i, t := range tables {
+			known[i] = t.name
+		}
+		if err := onPage.CheckNames(known, names); err != nil {
+			return err
+		}
 	}
+	record.WarnOfLoad(os.Stderr)
 	if b.folder == "" {
 		if b.folder, err = os.MkdirTemp("", "loaderd-guarantees"); err != nil {
 			return err

@@ -10,6 +10,7 @@
 package page
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,6 +57,23 @@ func (p *Page) Blocks() (blocks []Block) {
 		blocks = append(blocks, Block{Name: m[1], Content: m[2]})
 	}
 	return blocks
+}
+
+// CheckNames returns an error if a block of the page has a name that is not among tables, or if the page lacks a block
+// with one of names. Programs call it before they measure.
+func (p *Page) CheckNames(tables, names []string) error {
+	var errs []error
+	for _, b := range p.Blocks() {
+		if !slices.Contains(tables, b.Name) {
+			errs = append(errs, fmt.Errorf("%s has a block of an unknown table %q", p.path, b.Name))
+		}
+	}
+	for _, name := range names {
+		if _, _, err := p.find(name); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Prose returns the page without its blocks.

@@ -86,3 +86,26 @@ func TestPage_Replace(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+func TestPage_CheckNames(t *testing.T) {
+	_, p := read(t, text)
+	for _, x := range []struct {
+		tables, names []string
+		want          []string
+	}{
+		{[]string{"a", "b"}, []string{"a"}, nil},
+		{[]string{"a", "b"}, nil, nil},
+		{[]string{"a", "b"}, []string{"a", "b"}, []string{`no block of table "b"`}},
+		{[]string{"b"}, []string{"b"}, []string{`unknown table "a"`, `no block of table "b"`}},
+	} {
+		err := p.CheckNames(x.tables, x.names)
+		if (err != nil) != (x.want != nil) {
+			t.Errorf("tables %q, names %q: %v", x.tables, x.names, err)
+		}
+		for _, want := range x.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("tables %q, names %q: error %v, want %s", x.tables, x.names, err, want)
+			}
+		}
+	}
+}

@@ -12,6 +12,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"strings"
 
 	"loaderd/internal/bench/page"
+	"loaderd/internal/bench/record"
 )
 
 // report is the page that the tables are on.
@@ -73,15 +75,27 @@ func run(path string, names []string, list, write bool, out io.Writer) error {
 		}
 		return nil
 	}
+	if write && *large {
+		return errors.New("-large excludes -write: the command on the page prints no row of 100 million documents")
+	}
 	onPage, err := page.Read(path)
 	if err != nil {
 		return err
 	}
-	p := &report{Page: onPage, draws: write}
-	for _, t := range tables {
-		if len(names) > 0 && !slices.Contains(names, t.name) {
-			continue
+	chosen := tables
+	if len(names) > 0 {
+		chosen = slices.DeleteFunc(slices.Clone(tables), func(t table) bool { return !slices.Contains(names, t.name) })
+	}
+	if write {
+		if err := onPage.CheckNames(namesOf(tables), namesOf(chosen)); err != nil {
+			return err
 		}
+	}
+	if slices.ContainsFunc(chosen, func(t table) bool { return t.timed }) {
+		record.WarnOfLoad(os.Stderr)
+	}
+	p := &report{Page: onPage, draws: write}
+	for _, t := range chosen {
 		text, err := t.block(p)
 		if err != nil {
 			return err
@@ -97,6 +111,13 @@ func run(path string, names []string, list, write bool, out io.Writer) error {
 		}
 	}
 	return nil
+}
+
+func namesOf(tables []table) (names []string) {
+	for _, t := range tables {
+		names = append(names, t.name)
+	}
+	return names
 }
 
 // block returns what stands on the page between the marks of the table: the table and the commands that give it.

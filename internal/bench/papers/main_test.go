@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -88,21 +89,66 @@ func TestPage_IsAsWritten(t *testing.T) {
 	}
 }
 
+// writePage writes the published page with one string replaced, and returns its path and text.
+func writePage(t *testing.T, old, replacement string) (path string, text []byte) {
+	t.Helper()
+	text, err := os.ReadFile(published)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := bytes.Replace(text, []byte(old), []byte(replacement), 1)
+	if bytes.Equal(changed, text) {
+		t.Fatalf("the page has no %q", old)
+	}
+	path = filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(path, changed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, changed
+}
+
 // A stale figure is replaced, and the rest of the page is as it was.
 func TestRun_RewritesThePage(t *testing.T) {
 	text, err := os.ReadFile(published)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := filepath.Join(t.TempDir(), "page.md")
-	stale := bytes.Replace(text, []byte("| 64, 256 | 14058 | 14050 |"), []byte("| 64, 256 | 14058 | 1 |"), 1)
-	if err := os.WriteFile(at, stale, 0o600); err != nil {
+	path, _ := writePage(t, "| 64, 256 | 14058 | 14050 |", "| 64, 256 | 14058 | 1 |")
+	if err := run(path, []string{"optimizing-3"}, false, true, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(at, []string{"optimizing-3"}, false, true, nil); err != nil {
-		t.Fatal(err)
+	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, text) {
+		t.Errorf("the page becomes another one: %v", err)
 	}
-	if have, err := os.ReadFile(at); err != nil || !bytes.Equal(have, text) || bytes.Equal(stale, text) {
+}
+
+// A block without a table, or a table without a block, is an error before anything is measured or written.
+func TestRun_ChecksBlocksBeforeMeasuring(t *testing.T) {
+	path, text := writePage(t, "<!-- table optimizing-3 -->", "<!-- table optimizing -->")
+	for _, names := range [][]string{{"seamless"}, {"seamless", "optimizing-3"}, nil} {
+		err := run(path, names, false, true, nil)
+		if err == nil || !strings.Contains(err.Error(), `unknown table "optimizing"`) {
+			t.Errorf("%q: error is %v", names, err)
+		}
+		if missing := len(names) != 1; missing != strings.Contains(fmt.Sprint(err), `no block of table "optimizing-3"`) {
+			t.Errorf("%q: error is %v", names, err)
+		}
+	}
+	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, text) {
+		t.Errorf("the page becomes another one: %v", err)
+	}
+}
+
+// The page has no row that the command below its table does not print.
+func TestRun_RefusesLargeWithWrite(t *testing.T) {
+	*large = true
+	t.Cleanup(func() { *large = false })
+	path, text := writePage(t, "| 64, 256 | 14058 | 14050 |", "| 64, 256 | 14058 | 1 |")
+	err := run(path, []string{"optimizing-3"}, false, true, nil)
+	if err == nil || !strings.Contains(err.Error(), "-large") {
+		t.Errorf("error is %v", err)
+	}
+	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, text) {
 		t.Errorf("the page becomes another one: %v", err)
 	}
 }

@@ -5,8 +5,10 @@ package record
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +40,25 @@ func ThisMachine() Machine {
 		m.Load, _, _ = strings.Cut(string(load), " ")
 	}
 	return m
+}
+
+// quietLoad is the load per core up to which times count as those of a quiet machine.
+const quietLoad = .5
+
+// busy reports whether other work on the machine changes times.
+func (m Machine) busy() bool {
+	load, err := strconv.ParseFloat(m.Load, 64)
+	return err == nil && load > quietLoad*float64(m.Cores)
+}
+
+// WarnOfLoad writes a warning if this machine is busy. Programs call it before they measure, as they raise the load.
+func WarnOfLoad(out io.Writer) { ThisMachine().warn(out) }
+
+func (m Machine) warn(out io.Writer) {
+	if m.busy() {
+		fmt.Fprintf(out, "warning: the machine is busy, a load of %s on %d cores: compare times as ratios only\n",
+			m.Load, m.Cores)
+	}
 }
 
 // String is a sentence about the machine.

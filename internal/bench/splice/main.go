@@ -45,6 +45,9 @@ func (s *sizes) Set(text string) error {
 		if err != nil {
 			return err
 		}
+		if n < 1 {
+			return fmt.Errorf("size %d: want at least 1", n)
+		}
 		*s = append(*s, n)
 	}
 	return nil
@@ -63,6 +66,7 @@ func main() {
 	flag.StringVar(&s.figure, "figure", "", "draw the exponents of rows with the last pool into this SVG file")
 	asJSON := flag.Bool("json", false, "print how fast bucket and splice with bm25 are, and nothing else, as JSON")
 	flag.Parse()
+	record.WarnOfLoad(os.Stderr)
 	measure := measure
 	if *asJSON {
 		measure = speeds
