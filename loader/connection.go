@@ -40,7 +40,7 @@ func (c *Connection) String() string {
 const connectionEvery = time.Second
 
 // watchConnection keeps the state of this daemon's connection until ctx ends. Reports do not take it themselves: the
-// server inside the daemon checks each of its streams for it.
+// server inside the daemon checks each of its streams for it, which takes long while its disk hangs.
 func (o *office) watchConnection(ctx context.Context) {
 	if o.edges.Connection == nil {
 		return

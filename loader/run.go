@@ -135,7 +135,7 @@ func Open(ctx context.Context, name string, c plan.Config, o Options, e Edges) (
 func (r *Run) Serve(ctx context.Context) error {
 	var telling sync.WaitGroup
 	tell, stop := context.WithCancel(ctx)
-	telling.Go(func() { r.office.watchConnection(tell) })
+	go r.office.watchConnection(tell) // Serve does not wait for it: the check of a connection may hang
 	telling.Go(func() { r.follower.tellWaits(tell) })
 	telling.Go(func() { r.follower.prefetch.run(tell) })
 	telling.Go(func() { r.follower.dropSilent(tell) })

@@ -48,9 +48,9 @@ type Server interface {
 	nats.InProcessConnProvider
 	// URL is where other clients reach it.
 	URL() string
-	// Health is nil while every stream can be written. It is asked often, by all clients of a server, and says the same to each.
+	// Health is nil while every stream can be written. All clients of a server call it often and get the same result.
 	Health() error
-	// CheckHealth is Health as the server reports it now.
+	// CheckHealth returns the result of a check that begins now.
 	CheckHealth() error
 }
 
@@ -180,14 +180,18 @@ func (c *Client) ClientURL() string {
 
 // Status says whether streams can be read and written, for readiness and as the cause of a stall.
 func (c *Client) Status() Status {
+	var failed error
+	if c.options.Server != nil {
+		failed = c.options.Server.Health() // may take a while: requests take the lock
+	}
 	st := c.status
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if c.options.Server == nil {
 		return st.now
 	}
-	if err := c.options.Server.Health(); err != nil {
-		st.setLocked(false, err)
+	if failed != nil {
+		st.setLocked(false, failed)
 	} else if !st.now.Connected && c.nc.IsConnected() {
 		st.setLocked(true, nil)
 	}

@@ -21,6 +21,7 @@ type inside struct {
 	*server.Server
 	password string // with which clients log in
 	made     []net.Conn
+	health   func() error // nil: it is well
 }
 
 func (s *inside) InProcessConn() (net.Conn, error) {
@@ -30,8 +31,14 @@ func (s *inside) InProcessConn() (net.Conn, error) {
 }
 
 func (s *inside) URL() string        { return s.ClientURL() }
-func (s *inside) Health() error      { return nil }
 func (s *inside) CheckHealth() error { return nil }
+
+func (s *inside) Health() error {
+	if s.health == nil {
+		return nil
+	}
+	return s.health()
+}
 
 // dialInside connects to a server inside this process, which knows users by name and password.
 func dialInside(t *testing.T) (*conn.Client, *inside) {

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -48,16 +47,6 @@ type Server struct {
 	started chan struct{} // closed when the server has done with starting, well or not
 	health  health
 }
-
-// health is what was found when a server was last asked whether it can write.
-type health struct {
-	mu  sync.Mutex
-	at  time.Time
-	err error
-}
-
-// healthFor is for how long an answer holds: the server looks at each of its streams.
-const healthFor = time.Second
 
 // Start starts a server and waits until it takes clients. Without the data folder to itself it returns ErrFolderInUse.
 func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err error) {
@@ -113,6 +102,7 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	srv.SetLoggerV2(sink, log.Enabled(ctx, slog.LevelDebug-1), false, false)
 	users.server = srv
 	s := &Server{server: srv, folder: folder, users: users, certs: certs, started: make(chan struct{})}
+	s.health.check = s.checkHealth
 	if err := s.start(ctx, sink.fatal); err != nil {
 		return nil, errors.Join(fmt.Errorf("start embedded NATS server in %s on %s: %w", o.Dir, o.Listen, err), s.shutdown())
 	}
@@ -245,20 +235,15 @@ func (s *Server) start(ctx context.Context, fatal <-chan error) error {
 	return nil
 }
 
-// Health is nil while every stream can be written. It is at most a second old, and the same to all who ask: who has heard of an error finds it as the cause
-// of what fails in another account.
-func (s *Server) Health() error {
-	h := &s.health
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if time.Since(h.at) >= healthFor {
-		h.err, h.at = s.CheckHealth(), time.Now()
-	}
-	return h.err
-}
+// Health is nil while every stream can be written. It returns within healthWait, and the same to all callers within
+// healthFor: a client that got an error finds it as the cause of what fails in another account.
+func (s *Server) Health() error { return s.health.recent() }
 
-// CheckHealth asks the server whether every stream can be written.
-func (s *Server) CheckHealth() error {
+// CheckHealth asks the server whether every stream can be written now. It returns within twice hungAfter.
+func (s *Server) CheckHealth() error { return s.health.fresh() }
+
+// checkHealth blocks for as long as a write of the server: its health check waits for the streams' locks.
+func (s *Server) checkHealth() error {
 	h := s.server.Healthz(&server.HealthzOptions{})
 	switch {
 	case h.Error == "":

@@ -1,0 +1,63 @@
+package loader_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/loader"
+)
+
+// The state of the connection is taken anew every second: a wait for documents reports the last one.
+func TestConnection_IsTakenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(config("concat"))
+		began := time.Now()
+		w.edges = func(e *loader.Edges) {
+			e.Documents = oddDocs{memDocs: w.docs, unread: true}
+			e.Connection = func() loader.Connection {
+				if time.Since(began) < 5*time.Second {
+					return loader.Connection{Up: true}
+				}
+				return loader.Connection{Since: began.Add(5 * time.Second), Error: "EOF"}
+			}
+		}
+		run, _ := w.start(t)
+		time.Sleep(4500 * time.Millisecond)
+		if v := run.Verdict(); v.Reason == loader.SourceDown {
+			t.Errorf("the connection is up: %+v", v)
+		}
+		time.Sleep(2 * time.Second)
+		if v := run.Verdict(); v.Reason != loader.SourceDown || !strings.Contains(v.Detail, "EOF") {
+			t.Errorf("the connection is lost: %+v", v)
+		}
+	})
+}
+
+// A run ends while the check of its connection hangs.
+func TestConnection_HangingCheckDoesNotDelayTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(config("concat"))
+		release := make(chan struct{})
+		w.edges = func(e *loader.Edges) {
+			e.Connection = func() loader.Connection {
+				<-release
+				return loader.Connection{Up: true}
+			}
+		}
+		_, stop := w.start(t)
+		time.Sleep(time.Second)
+		ended := make(chan error, 1)
+		go func() { ended <- stop() }()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the run waits for the check of its connection")
+		}
+		close(release)
+	})
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// While the check hangs with the disk, its callers get the last result, and an error after hungAfter.
+func TestHealth_HangingCheckBlocksNoCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hang chan struct{}
+		var result error
+		var checks atomic.Int32
+		h := health{check: func() error {
+			checks.Add(1)
+			if hang != nil {
+				<-hang
+			}
+			return result
+		}}
+		if err := h.recent(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(healthFor)
+		hang = make(chan struct{})
+		began := time.Now()
+		if err := h.recent(); err != nil || time.Since(began) > healthWait {
+			t.Errorf("%v after %v, want the last result after %v", err, time.Since(began), healthWait)
+		}
+		for _, ask := range []func() error{h.fresh, h.recent} {
+			if err := ask(); err == nil || !strings.Contains(err.Error(), "has not answered for ") {
+				t.Errorf("a check that hangs: %v", err)
+			}
+		}
+		if time.Since(began) > 2*hungAfter || checks.Load() != 2 {
+			t.Errorf("%d checks, %v", checks.Load(), time.Since(began))
+		}
+
+		failed := errors.New("write error")
+		result = failed
+		close(hang)
+		synctest.Wait()
+		for _, ask := range []func() error{h.recent, h.fresh} {
+			if err := ask(); !errors.Is(err, failed) {
+				t.Errorf("the check that follows: %v", err)
+			}
+		}
+	})
+}
+
+// Results hold for healthFor; fresh begins a check of its own.
+func TestHealth_ResultHoldsForASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var checks atomic.Int32
+		h := health{check: func() error { checks.Add(1); return nil }}
+		for _, want := range []int32{1, 1} {
+			if err := h.recent(); err != nil || checks.Load() != want {
+				t.Errorf("%v after %d checks, want %d", err, checks.Load(), want)
+			}
+		}
+		time.Sleep(time.Millisecond)
+		if err := h.fresh(); err != nil || checks.Load() != 2 {
+			t.Errorf("%v after %d checks, want 2", err, checks.Load())
+		}
+		time.Sleep(healthFor + time.Millisecond)
+		if err := h.recent(); err != nil || checks.Load() != 3 {
+			t.Errorf("%v after %d checks, want 3", err, checks.Load())
+		}
+	})
+}
