@@ -153,7 +153,11 @@ func (l *Log) ask(ctx context.Context) (*jetstream.StreamInfo, error) {
 		err = errNoLeader
 	}
 	if err != nil {
-		return nil, l.down("ask for the state of stream "+l.name, err)
+		const what = "ask for the state of stream "
+		if !conn.Transient(err) && ctx.Err() == nil { // callers repeat what fails with SOURCE_DOWN
+			return nil, fmt.Errorf("%s%s: %w", what, l.name, err)
+		}
+		return nil, l.down(what+l.name, err)
 	}
 	if created := stream.Created(info); !created.Equal(l.created) {
 		return nil, l.another(fmt.Sprintf("it was deleted and made anew at %s", created.UTC().Format(time.RFC3339Nano)), created)

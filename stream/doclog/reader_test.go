@@ -352,6 +352,19 @@ func TestTokensAgain(t *testing.T) {
 	}
 }
 
+// Callers repeat what fails with SOURCE_DOWN: an error that does not pass has another reason.
+func TestRead_FinalErrorIsNotSourceDown(t *testing.T) {
+	srv := natstest.Start(t)
+	openLog(t, srv.Store())
+	s := srv.Remote()
+	l := openLog(t, s)
+	s.Conn().Close() // for good
+	var down *loader.Error
+	if _, err := l.Read(natstest.Context(t), 1); err == nil || errors.As(err, &down) {
+		t.Errorf("over a closed connection: %v, want an error without a reason", err)
+	}
+}
+
 func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
