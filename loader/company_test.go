@@ -23,11 +23,12 @@ type company struct {
 	deaf    bool          // words are lost
 	blinded bool          // somebody who was ousted knew nothing of it
 	mute    bool          // the next answer is lost, and whoever gave it leads no more
-	notices time.Duration // how long a daemon takes to learn that it was ousted
+	notices time.Duration // how long it takes until a daemon's lease reports the loss
 }
 
 func newCompany() *company {
-	c := &company{notices: 3 * time.Second, free: make(chan struct{}), ears: map[int]func([]byte){}, answers: map[int]func(context.Context, []byte) []byte{}}
+	c := &company{notices: 3 * time.Second, free: make(chan struct{}), ears: map[int]func([]byte){},
+		answers: map[int]func(context.Context, []byte) []byte{}}
 	close(c.free)
 	return c
 }

@@ -338,7 +338,7 @@ func (o *office) report() report {
 	}
 	r := o.told
 	r.Elsewhere, r.Silent = true, time.Since(o.heard)
-	if r.Silent >= silentAfter { // what keeps this daemon from hearing one
+	if r.Silent >= silentAfter { // it explains missing heartbeats
 		r.Connection = o.connection.Load()
 	}
 	r.Unheard = !o.any || r.Silent >= silentAfter || time.Since(o.rumour.heard) < silentAfter && !o.plan.ledBy(o.rumour.daemon)

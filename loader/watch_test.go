@@ -28,7 +28,7 @@ func (d cutDocs) State(ctx context.Context) (loader.StreamState, error) {
 }
 
 // Behind a network cut of 12 s a leader loses its lease, and its successor purges documents. When the cut is over, the
-// deposed daemon sees that they are gone before it learns that it is deposed. It reports no lost documents.
+// deposed daemon observes the purge before its lease reports the loss. It reports no lost documents.
 func TestLeader_DeposedBehindACutReportsNoLostDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := purging(config("concat"))

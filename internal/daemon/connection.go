@@ -8,7 +8,7 @@ import (
 	"loaderd/stream/server"
 )
 
-// connection is a status of the store as the run takes it in.
+// connection converts the store's status for the run.
 func connection(s conn.Status) loader.Connection {
 	c := loader.Connection{Up: s.Connected, Since: s.Since}
 	if s.Err != nil {

@@ -101,7 +101,7 @@ func (d *Daemon) ready() error {
 	if s := d.store.Status(); !s.Connected {
 		since := s.Since.Format(time.RFC3339)
 		if failed := (*server.StorageError)(nil); errors.As(s.Err, &failed) {
-			return fmt.Errorf("the streams cannot be written since %s: %w", since, failed)
+			return fmt.Errorf("the streams have not been writable since %s: %w", since, failed)
 		}
 		return fmt.Errorf("the NATS server has been out of reach since %s: %w", since, s.Err)
 	}

@@ -108,8 +108,8 @@ func (r *reader) tokenized(ctx context.Context) error {
 		return nil
 	default:
 	}
-	r.waits(true)
-	defer r.waits(false)
+	r.setTokenizing(true)
+	defer r.setTokenizing(false)
 	select {
 	case <-r.current.done:
 		return nil
@@ -120,8 +120,8 @@ func (r *reader) tokenized(ctx context.Context) error {
 	}
 }
 
-// waits notes whether Next waits for a chunk to be tokenized.
-func (r *reader) waits(waits bool) {
+// setTokenizing notes whether Next waits for a chunk to be tokenized.
+func (r *reader) setTokenizing(waits bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status.Tokenizing = waits

@@ -31,7 +31,7 @@ func (e *StorageError) Error() string {
 // writeError is in what the server's health check reports of a stream that it cannot write.
 const writeError = "write error"
 
-// leastSpace is the free space in bytes below which a failed write has failed for lack of it.
+// leastSpace is the free space in bytes below which a failed write counts as lack of space.
 const leastSpace = 64 << 10
 
 // outOfSpace reports whether a message of the server names lack of space as the cause of a failed write. The health
