@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,9 +37,9 @@ type Recorded struct {
 // Audit reads a run's documents and its plan again from their beginning, plans every step a second time without any checkpoint, and
 // compares: rows, order, buckets and floors must be those of the log, and behind every step each token must be accounted for: tokens
 // in = tokens out - repeated + dropped + waiting. The error names the first step that differs. The tokenizer is the one that docs makes
-// tokens with: it must be the plan's. Of e the plan and the documents are read. progress may be nil.
+// tokens with: it must be the plan's. Audit uses the plan, the documents and the log of e. progress and the log may be nil.
 func Audit(ctx context.Context, e Edges, tokenizer plan.Tokenizer, progress func(Audited)) (Audited, error) {
-	a := auditor{plan: &planReader{log: e.Plan}, progress: progress}
+	a := auditor{log: e.Log, plan: &planReader{log: e.Plan}, progress: progress}
 	h, err := a.plan.header(ctx)
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: read the plan's header: %w", err)
@@ -90,7 +91,7 @@ func (a *auditor) again(ctx context.Context, streams *streams, reads func(int, S
 	group, reading := errgroup.WithContext(ctx)
 	defer group.Wait() // what failed there has failed a run before
 	defer cancel()     // ends the readers, and the scan of the log
-	a.feeds = newFeeds(reading, streams, group, func(string, error) {}, reads)
+	a.feeds = newFeeds(reading, streams, group, a.onOpenAttempt, reads)
 	a.replay = from(ctx)
 	a.replay.read = func(at uint64, e plan.Entry) {
 		if c, ok := e.(plan.Control); ok {
@@ -107,7 +108,15 @@ func (a *auditor) again(ctx context.Context, streams *streams, reads func(int, S
 	return nil
 }
 
+// onOpenAttempt logs why a stream cannot be opened.
+func (a *auditor) onOpenAttempt(source string, err error) {
+	if a.log != nil && err != nil {
+		a.log.Warn("cannot open the document stream, trying again", "source", source, "error", err)
+	}
+}
+
 type auditor struct {
+	log      *slog.Logger // nil: nothing is logged
 	plan     *planReader
 	applier  *plan.Applier
 	replay   *replay

@@ -14,13 +14,13 @@ import (
 // itself: one that the planner asks seldom holds a chunk ready, and keeps no other waiting.
 type feeds struct {
 	streams *streams
-	// opens is called before each attempt to open a reader, with the error of the attempt before.
-	opens func(source string, err error)
-	// opened is told of each reader before anything is read; it may refuse one.
-	opened func(source int, r Source) error
-	group  *errgroup.Group
-	ctx    context.Context // of the group
-	of     map[int]*feed   // by source
+	// onOpenAttempt is called before each attempt to open a reader, with the error of the attempt before.
+	onOpenAttempt func(source string, err error)
+	// onOpened is called with each reader before anything is read; it may refuse one.
+	onOpened func(source int, r Source) error
+	group    *errgroup.Group
+	ctx      context.Context // of the group
+	of       map[int]*feed   // by source
 }
 
 // feed hands over the documents of one source.
@@ -38,9 +38,9 @@ type feed struct {
 // nothing is the feed where no document is wanted.
 var nothing = &feed{}
 
-func newFeeds(ctx context.Context, s *streams, g *errgroup.Group, opens func(string, error),
-	opened func(int, Source) error) *feeds {
-	return &feeds{streams: s, opens: opens, opened: opened, group: g, ctx: ctx, of: map[int]*feed{}}
+func newFeeds(ctx context.Context, s *streams, g *errgroup.Group, onOpenAttempt func(string, error),
+	onOpened func(int, Source) error) *feeds {
+	return &feeds{streams: s, onOpenAttempt: onOpenAttempt, onOpened: onOpened, group: g, ctx: ctx, of: map[int]*feed{}}
 }
 
 // next returns the feed of the document that the planner wants; nil when it wants none.
@@ -81,6 +81,7 @@ func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 		f.streams.learn(infos) // one may just have been added
 		info = infos[source]
 	}
+	f.onOpenAttempt(info.Name, nil)
 	stream, err := f.streams.named(f.ctx, info.Name, info.Config)
 	if err != nil {
 		return nil, err
@@ -96,11 +97,12 @@ func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 		from = walk.First + taken
 	}
 	if x.reader == nil {
-		if x.reader, err = f.start(docs, info.Name, from); err != nil {
+		failed := func(err error) { f.onOpenAttempt(info.Name, err) }
+		if x.reader, err = OpenSource(f.ctx, docs, from, 0, failed); err != nil {
 			return nil, fmt.Errorf("read documents%s: %w", ofSource(info.Name), err)
 		}
 	}
-	if err := f.opened(source, x.reader); err != nil {
+	if err := f.onOpened(source, x.reader); err != nil {
 		return nil, errors.Join(err, x.reader.Close())
 	}
 	ctx, stop := context.WithCancel(f.ctx)
@@ -114,22 +116,6 @@ func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 		return err
 	})
 	return x, nil
-}
-
-// start opens a reader. While the stream is out of reach it tries again, until ctx ends.
-func (f *feeds) start(docs Documents, source string, from uint64) (Source, error) {
-	f.opens(source, nil)
-	for {
-		reader, err := docs.Read(f.ctx, from)
-		var down *Error
-		if !errors.As(err, &down) || down.Reason != SourceDown || f.ctx.Err() != nil {
-			return reader, err
-		}
-		f.opens(source, err)
-		if err := pause(f.ctx, leadPause); err != nil {
-			return nil, err
-		}
-	}
 }
 
 // pump hands over one chunk after the other until ctx is done. While the loop plans one, pump does not call Next: documents that the loop

@@ -371,7 +371,7 @@ func (l *leader) serve(ctx context.Context) error {
 	uploading, stopUploading := graceful(ctx, writeGrace)
 	defer stopUploading()
 	writes, written := make(chan write, 64), make(chan struct{})
-	documents := newFeeds(ctx, l.streams, g, l.opens, l.reads)
+	documents := newFeeds(ctx, l.streams, g, l.onOpenAttempt, l.onOpened)
 	if _, err := documents.next(l.applier.Planner); err != nil { // nothing else begins when the documents are not there
 		return errors.Join(err, g.Wait())
 	}
@@ -412,9 +412,14 @@ func (l *leader) serve(ctx context.Context) error {
 	return g.Wait()
 }
 
-// reads takes in who reads a source. A document stream that ends before what the plan was made of is refused; of several sources the loop finds out.
-func (l *leader) reads(source int, r Source) error {
-	l.update(func() { l.readers[source], l.opened[source], l.opening = r, time.Now(), nil })
+// onOpened notes the reader of a source. A document stream that ends before what the plan was made of is refused; of
+// several sources the loop finds out.
+func (l *leader) onOpened(source int, r Source) error {
+	var attempt *opening
+	l.update(func() { attempt, l.readers[source], l.opened[source], l.opening = l.opening, r, time.Now(), nil })
+	if attempt != nil && attempt.Error != "" {
+		l.log.Info("document stream opened", "source", attempt.Source, "after", time.Since(attempt.Since))
+	}
 	if l.config.Mixed() {
 		return nil
 	}
@@ -428,18 +433,25 @@ type opening struct {
 	Error  string    `json:"error,omitempty"` // of the last attempt
 }
 
-// opens notes an attempt to open a source's stream, and the error of the one before; nil at the first attempt.
-func (l *leader) opens(source string, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// stream names the document stream.
+func (o *opening) stream() string {
+	if o.Source == "" {
+		return "the document stream"
+	}
+	return "the stream of source " + o.Source
+}
+
+// onOpenAttempt notes an attempt to open a source's stream, and the error of the one before; nil at the first attempt.
+func (l *leader) onOpenAttempt(source string, err error) {
 	if err == nil {
-		l.opening = &opening{Source: source, Since: time.Now()}
+		l.update(func() { l.opening = &opening{Source: source, Since: time.Now()} })
 		return
 	}
-	if l.opening.Error == "" {
+	var before string
+	l.update(func() { before, l.opening.Error = l.opening.Error, err.Error() })
+	if before == "" {
 		l.log.Warn("cannot open the document stream, trying again", "source", source, "error", err)
 	}
-	l.opening.Error = err.Error()
 }
 
 // graceful returns a context that ends a while after ctx.

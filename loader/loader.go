@@ -53,12 +53,15 @@ type SourceStatus struct {
 	DownReason string    `json:"down_reason,omitempty"`
 	FetchedAt  time.Time `json:"fetched_at,omitzero"`  // when the last document was received; zero before the first
 	Tokenizing bool      `json:"tokenizing,omitempty"` // the caller of Next waits for a fetched document to be tokenized
-	Empty      int64     `json:"empty"`                // skipped as empty since the start
-	Undecoded  int64     `json:"undecoded"`            // skipped as undecodable since the start
-	Replaced   int64     `json:"replaced"`             // bytes of texts that are not UTF-8, in place of which there is U+FFFD
-	Buffered   int64     `json:"buffered"`             // bytes of documents that are fetched and not delivered
-	TextBytes  int64     `json:"text_bytes"`           // bytes of payload fetched since the start
-	Tokens     int64     `json:"tokens"`               // tokens produced since the start
+	// EpochLeft counts the documents of an epoch that are not delivered, where the epoch is read in an order of its own.
+	// Fetched and Delivered count its documents then.
+	EpochLeft uint64 `json:"epoch_left,omitempty"`
+	Empty     int64  `json:"empty"`      // skipped as empty since the start
+	Undecoded int64  `json:"undecoded"`  // skipped as undecodable since the start
+	Replaced  int64  `json:"replaced"`   // bytes of texts that are not UTF-8, in place of which there is U+FFFD
+	Buffered  int64  `json:"buffered"`   // bytes of documents that are fetched and not delivered
+	TextBytes int64  `json:"text_bytes"` // bytes of payload fetched since the start
+	Tokens    int64  `json:"tokens"`     // tokens produced since the start
 }
 
 // Documents is the document stream as a Run needs it.

@@ -48,10 +48,20 @@ func (f *follower) look(step uint64) *wait {
 	if step >= w.report.Wanted+uint64(f.options.Ahead) {
 		w.brake = w.report.Slowest
 	}
-	if w.report.Source != nil {
-		w.source = *w.report.Source
-	}
+	w.source = w.report.reader()
 	return w
+}
+
+// reads reports whether the leader reads the stream that the plan waits for. While it opens another source's stream,
+// Source is that of the one before.
+func (r *report) reads() bool { return r.Source != nil && r.Opening == nil }
+
+// reader returns the status of the reader that the plan waits for; zero without one.
+func (r *report) reader() SourceStatus {
+	if !r.reads() {
+		return SourceStatus{}
+	}
+	return *r.Source
 }
 
 // first returns the first cause that is one.
@@ -154,7 +164,10 @@ func (w *wait) leaderless() *Error {
 	if !r.Elsewhere || r.Silent < silentAfter && (!r.Unheard || r.Source != nil) {
 		return nil
 	}
-	detail := "no daemon that leads has reported for " + r.Silent.Round(time.Millisecond).String()
+	detail := "no daemon that leads has reported yet"
+	if r.Silent >= silentAfter {
+		detail = "no daemon that leads has reported for " + r.Silent.Round(time.Millisecond).String()
+	}
 	return stands(NotLeading, "Waiting for a daemon to plan the run, "+quantity.Time(r.Silent), w.connected(detail),
 		"wait: another daemon takes over within seconds; when none does, look at the daemons' logs and the JetStream servers", nil)
 }
@@ -193,7 +206,7 @@ func (w *wait) renewing() *Error {
 // opening: the last attempt to open the stream has failed, or the connection is down.
 func (w *wait) opening() *Error {
 	r := &w.report
-	if r.Source != nil || r.Opening == nil {
+	if r.Opening == nil {
 		return nil
 	}
 	detail := r.Opening.Error
@@ -203,17 +216,13 @@ func (w *wait) opening() *Error {
 	if detail == "" {
 		return nil
 	}
-	stream := "the document stream"
-	if r.Opening.Source != "" {
-		stream = "the stream of source " + r.Opening.Source
-	}
-	sentence := fmt.Sprintf("Waiting for %s to open, %s", stream, quantity.Time(time.Since(r.Opening.Since)))
+	sentence := fmt.Sprintf("Waiting for %s to open, %s", r.Opening.stream(), quantity.Time(time.Since(r.Opening.Since)))
 	return stands(SourceDown, sentence, detail, "check the NATS server; the daemon tries again by itself", nil)
 }
 
 // replaying: the leader has not planned everything again that the plan log holds.
 func (w *wait) replaying() *Error {
-	if !w.report.Replays || w.report.Source == nil || !w.source.DownSince.IsZero() {
+	if !w.report.Replays || !w.report.reads() || !w.source.DownSince.IsZero() {
 		return nil
 	}
 	p := &w.report.PlanStats
@@ -361,7 +370,7 @@ const flowFor = 10 * time.Second
 // filling: a document was fetched or planned within flowFor, or the stream was opened.
 func (w *wait) filling() *Error {
 	f, lacks := w.facts(), w.report.PlanStats.Lacks
-	if w.report.Source == nil || w.report.Idle >= flowFor {
+	if !w.report.reads() || w.report.Idle >= flowFor {
 		return nil
 	}
 	sentence := "Next step"
@@ -370,7 +379,11 @@ func (w *wait) filling() *Error {
 	}
 	switch {
 	case w.report.Idle >= w.report.Reading:
-		stored := quantity.Things(int(w.source.Last-w.source.Delivered), "document")
+		left := w.source.Last - w.source.Delivered
+		if w.source.EpochLeft > 0 {
+			left = w.source.EpochLeft
+		}
+		stored := quantity.Things(int(left), "document")
 		return stands(PoolFilling, fmt.Sprintf("%s: reading begins, %s stored", sentence, stored),
 			"none has been received yet", asks, nil)
 	case lacks.Needed == 0: // nothing is known yet
@@ -407,6 +420,12 @@ func (w *wait) unknown() *Error {
 	var known []string
 	add := func(format string, v ...any) { known = append(known, fmt.Sprintf(format, v...)) }
 	switch {
+	case r.Opening != nil:
+		last := "without an error"
+		if r.Opening.Error != "" {
+			last = "the last attempt: " + r.Opening.Error
+		}
+		add("%s has been opening for %s, %s", r.Opening.stream(), quantity.Time(time.Since(r.Opening.Since)), last)
 	case r.Source != nil:
 		add("%s ends at document %d, %d received, %d tokenized", w.stream(), s.Last, s.Fetched, s.Delivered)
 		add("the last one was received or planned %s ago", quantity.Time(r.Idle))
@@ -414,15 +433,13 @@ func (w *wait) unknown() *Error {
 		if !s.FetchedAt.IsZero() {
 			facts["fetched_at"] = s.FetchedAt.UTC().Format(time.RFC3339Nano)
 		}
-	case r.Opening != nil:
-		add("%s has been opening for %s, without an error", w.stream(), quantity.Time(time.Since(r.Opening.Since)))
 	default:
 		add("%s is not open", w.stream())
 	}
-	if w.sealed() {
+	if r.Opening == nil && w.sealed() {
 		add("it is sealed")
 	}
-	add("%d of %d rows there", r.PlanStats.Lacks.There, r.PlanStats.Lacks.Needed)
+	add("%d of %d rows are ready", r.PlanStats.Lacks.There, r.PlanStats.Lacks.Needed)
 	if r.Storing > 0 {
 		add("an append has taken %s", quantity.Time(r.Storing))
 	}

@@ -3,6 +3,7 @@ package loader
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"loaderd/loader/mixture"
@@ -61,7 +62,7 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 		{"no leader has reported", func(w *wait) {
 			notOpen(w)
 			w.report.Elsewhere, w.report.Unheard = true, true
-		}, NotLeading, ""},
+		}, NotLeading, "no daemon that leads has reported yet"},
 		{"leader elsewhere reports", func(w *wait) {
 			w.report.Elsewhere, w.report.Silent = true, time.Second
 		}, CauseUnknown, ""},
@@ -88,6 +89,15 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 			notOpen(w)
 			w.report.Opening = &opening{}
 		}, CauseUnknown, "without an error"},
+		{"stream of another source cannot be opened", func(w *wait) {
+			w.report.Opening = &opening{Source: "b", Error: "no responders"}
+			w.source.Tokenizing, w.report.Idle = true, time.Second
+		}, SourceDown, "the stream of source b to open"},
+		{"stream of another source being opened", func(w *wait) {
+			w.report.Opening = &opening{Source: "b", Since: ago(time.Minute)}
+			dry(w)
+			w.report.Replays = true
+		}, CauseUnknown, "the stream of source b has been opening for 60 s, without an error"},
 		{"stream not open", notOpen, CauseUnknown, "the document stream is not open"},
 		{"stream lost", func(w *wait) {
 			w.source.DownSince, w.source.DownReason = ago(time.Minute), "no heartbeat"
@@ -134,26 +144,53 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 		{"reading begins", func(w *wait) {
 			w.report.Reading, w.report.Idle = time.Second, time.Second
 		}, PoolFilling, "reading begins, 40 documents stored"},
+		{"reading of an epoch begins", func(w *wait) {
+			w.report.Reading, w.report.Idle = time.Second, time.Second
+			w.source.EpochLeft = 7
+		}, PoolFilling, "reading begins, 7 documents stored"},
 		{"reading does not begin", func(w *wait) {
 			w.report.Reading, w.report.Idle = time.Minute, time.Minute
 		}, CauseUnknown, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := unexplained()
-			tc.change(w)
-			e := w.cause()
-			e.Facts = w.factsOf(e)
-			if e.Reason != tc.want || !strings.Contains(e.Message, tc.part) {
-				t.Errorf("cause is %v, want %s with %q", e, tc.want, tc.part)
-			}
-			if e.Reason != CauseUnknown {
-				return
-			}
-			for _, fact := range []string{"connection", "last_document", "read_document", "step"} {
-				if e.Facts[fact] == "" {
-					t.Errorf("no fact %s in %v", fact, e)
+			synctest.Test(t, func(t *testing.T) {
+				w := unexplained()
+				tc.change(w)
+				w.source = w.report.reader()
+				e := w.cause()
+				e.Facts = w.factsOf(e)
+				if e.Reason != tc.want || !strings.Contains(e.Message, tc.part) {
+					t.Errorf("cause is %v, want %s with %q", e, tc.want, tc.part)
 				}
-			}
+				if e.Reason != CauseUnknown {
+					return
+				}
+				for _, fact := range []string{"connection", "last_document", "read_document", "step"} {
+					if e.Facts[fact] == "" {
+						t.Errorf("no fact %s in %v", fact, e)
+					}
+				}
+			})
 		})
+	}
+}
+
+// A wait for the plan log counts after a second, or earlier where readers learn of it earlier.
+func TestWait_AppendCountsBeforeReadersAreTold(t *testing.T) {
+	for stall, want := range map[time.Duration]time.Duration{time.Minute: time.Second, 300 * time.Millisecond: 150 * time.Millisecond} {
+		for _, of := range []func(w *wait) *time.Duration{
+			func(w *wait) *time.Duration { return &w.report.Storing },
+			func(w *wait) *time.Duration { return &w.report.Renewing },
+		} {
+			w := unexplained()
+			w.options.Stall = stall
+			*of(w) = want
+			if e := w.cause(); e.Reason != CauseUnknown {
+				t.Errorf("stall %v, %v: %v", stall, want, e)
+			}
+			if *of(w)++; w.cause().Reason == CauseUnknown {
+				t.Errorf("stall %v, longer than %v: no cause", stall, want)
+			}
+		}
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
 
@@ -148,6 +150,56 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 		}
 		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 1); reason(err) != loader.PlanLogDown {
 			t.Errorf("Commit = %v", err)
+		}
+	})
+}
+
+// oneReader is the streams of several sources. Only the one that is opened first can be read.
+type oneReader struct {
+	shelf
+	opened *atomic.Bool
+}
+
+type oneReaderDocs struct {
+	*memDocs
+	opened *atomic.Bool
+}
+
+func (s oneReader) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
+	x, err := s.shelf.Open(ctx, name, c)
+	x.Documents = oneReaderDocs{s.shelf[name], s.opened}
+	return x, err
+}
+
+func (d oneReaderDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+	if !d.opened.CompareAndSwap(false, true) {
+		return nil, &loader.Error{Reason: loader.SourceDown, Message: "no leader"}
+	}
+	return d.memDocs.Read(ctx, from)
+}
+
+// While the stream of a second source cannot be opened, the cause is that stream, however the first one fares.
+func TestStall_SecondSourceCannotBeOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config("concat")
+		c.Sources = sources(map[string]float64{"code": 1, "web": 1})
+		w, s := mixed(c, "code", "web")
+		w.options.Stall = time.Second
+		w.edges = func(e *loader.Edges) { e.Documents, e.Sources = nil, oneReader{s, new(atomic.Bool)} }
+		for _, docs := range s {
+			docs.lengths(slices.Repeat([]int{16}, 400)...)
+		}
+		run, _ := w.start(t)
+		r, err := run.Join(loader.Place{World: 1}, 0)
+		must(t, err)
+		defer r.Close()
+		for range 2 {
+			_, err := r.Next(t.Context())
+			if reason(err) != loader.SourceDown || !strings.Contains(err.Error(), "the stream of source ") ||
+				!strings.Contains(err.Error(), "no leader") {
+				t.Errorf("Next = %v, want %s", err, loader.SourceDown)
+			}
+			time.Sleep(time.Minute)
 		}
 	})
 }

@@ -47,7 +47,7 @@ const usualTokens = 1000
 func newWalker(docs Documents, walk *mixture.Walk, taken uint64, room int64) *walker {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &walker{docs: docs, walk: walk, room: room, taken: taken, at: taken, cancel: cancel, groups: make(chan group)}
-	w.status = SourceStatus{Last: walk.Last}
+	w.status = SourceStatus{Last: walk.Last, EpochLeft: walk.Len() - taken}
 	go w.read(ctx)
 	return w
 }
@@ -90,6 +90,7 @@ func (w *walker) fetch(ctx context.Context, order []uint64) (held map[uint64]Doc
 				held[d.Sequence] = d
 				room -= n
 			}
+			w.fetched()
 		})
 		w.note(err)
 		if ctx.Err() != nil {
@@ -156,7 +157,14 @@ func (w *walker) count(documents uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.status.Fetched += documents
-	w.status.Delivered = w.at - w.taken
+	w.status.Delivered, w.status.EpochLeft = w.at-w.taken, w.walk.Len()-w.at
+}
+
+// fetched notes that a document was received.
+func (w *walker) fetched() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.FetchedAt = time.Now()
 }
 
 // complete reads those of some documents that are not held.
@@ -179,6 +187,7 @@ func (w *walker) complete(ctx context.Context, order []uint64) error {
 			defer mu.Unlock()
 			w.now.held[d.Sequence] = d
 			read++
+			w.fetched()
 		})
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"loaderd/loader"
 	"loaderd/loader/mixture"
@@ -60,4 +62,51 @@ func TestWalker(t *testing.T) {
 			t.Errorf("documents are asked for %d times", n)
 		}
 	}
+}
+
+// pacedDocs delivers a document every 3 seconds.
+type pacedDocs struct{ *memDocs }
+
+func (d pacedDocs) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
+	return d.memDocs.Again(ctx, sequences, func(x loader.Document) {
+		time.Sleep(3 * time.Second)
+		f(x)
+	})
+}
+
+// While an epoch's documents are received one after the other, its status shows it before the group is complete.
+func TestWalker_StatusHasTheTimeOfTheLastDocument(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const documents, from = 40, 5
+		d := pacedDocs{newDocs()}
+		d.lengths(slices.Repeat([]int{3}, documents)...)
+		m, err := mixture.New(mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: 40}},
+			Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}},
+			map[string]mixture.Begin{"a": {First: 1, Last: documents, Sealed: true}})
+		must(t, err)
+		w := loader.NewWalker(d, m.Walk(0, 0), from, 1<<20)
+		received := make(chan int, 1)
+		go func() {
+			docs, err := w.Next(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			received <- len(docs)
+		}()
+		time.Sleep(31 * time.Second)
+		if s := w.Status(); s.FetchedAt.IsZero() || time.Since(s.FetchedAt) > 3*time.Second {
+			t.Errorf("the last document came at %v, and it is %v", s.FetchedAt, time.Now())
+		}
+		if left := w.Status().EpochLeft; left != documents-from {
+			t.Errorf("%d documents are left, want %d", left, documents-from)
+		}
+		n := <-received
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, _ = w.Next(ctx)
+		if s := w.Status(); s.EpochLeft != uint64(documents-from-n) {
+			t.Errorf("%d documents are left behind %d, want %d", s.EpochLeft, n, documents-from-n)
+		}
+		must(t, w.Close())
+	})
 }

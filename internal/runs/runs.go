@@ -126,7 +126,7 @@ func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.T
 	if err != nil {
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
-	e := loader.Edges{Plan: log}
+	e := loader.Edges{Plan: log, Log: store.Log()}
 	if h.Config.Mixed() {
 		e.Sources = sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: h.Config}
 		return loader.Audit(ctx, e, t, progress)

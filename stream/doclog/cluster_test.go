@@ -60,11 +60,7 @@ func TestNothingIsLostForAServerThatIsCutOff(t *testing.T) {
 	var src loader.Source
 	go func() {
 		var err error
-		for again := true; again; {
-			var known *loader.Error
-			src, err = l.Read(ctx, 15)
-			again = errors.As(err, &known) && known.Reason == loader.SourceDown && ctx.Err() == nil
-		}
+		src, err = loader.OpenSource(ctx, l, 15, 0, func(error) {})
 		asked <- got{"a reader", err}
 	}()
 	select {

@@ -3,6 +3,7 @@ package lengthsin
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"loaderd/loader"
 )
@@ -12,6 +13,9 @@ type Log interface {
 	State(ctx context.Context) (loader.StreamState, error)
 	Read(ctx context.Context, from uint64) (loader.Source, error)
 }
+
+// patience is how long ReadStream waits for a stream whose servers do not answer, such as between two leaders.
+const patience = 30 * time.Second
 
 // ReadStream reads the lengths of a stream's documents, from its first to the one that is its last now or to limit documents (0: all), and says
 // what it read. progress is told after each document how many have been read, of how many at most. Documents that cannot be used do not count.
@@ -24,7 +28,7 @@ func ReadStream(ctx context.Context, documents Log, name string, limit int, prog
 	if last < first {
 		return nil, "", fmt.Errorf("read stream %s: it holds no documents yet", name)
 	}
-	source, err := documents.Read(ctx, first)
+	source, err := loader.OpenSource(ctx, documents, first, patience, func(error) {})
 	if err != nil {
 		return nil, "", err
 	}

@@ -1,0 +1,32 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// openPause is the longest pause between two attempts to open a document stream.
+const openPause = 2 * time.Second
+
+// OpenSource opens a source as docs.Read does. While the error has the reason SOURCE_DOWN it calls failed with it and
+// tries again, with exponential backoff, until ctx ends or for a time; 0 sets no bound.
+func OpenSource(ctx context.Context, docs interface {
+	Read(ctx context.Context, from uint64) (Source, error)
+}, from uint64, within time.Duration, failed func(error)) (Source, error) {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.Multiplier, wait.RandomizationFactor = 50*time.Millisecond, 2, 0.5
+	wait.MaxInterval = openPause * 2 / 3 // a pause is at most one and a half times as long
+	attempt := func() (Source, error) {
+		source, err := docs.Read(ctx, from)
+		var down *Error
+		if err != nil && (!errors.As(err, &down) || down.Reason != SourceDown || ctx.Err() != nil) {
+			err = backoff.Permanent(err)
+		}
+		return source, err
+	}
+	return backoff.Retry(ctx, attempt, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(within),
+		backoff.WithNotify(func(err error, _ time.Duration) { failed(err) }))
+}
