@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -89,9 +91,9 @@ func statusOf(err error, call uint64) *status.Status {
 
 func withInfo(code codes.Code, message string, reason loader.Reason, facts map[string]string) *status.Status {
 	info := &errdetails.ErrorInfo{Domain: Domain, Reason: string(reason), Metadata: map[string]string{}}
-	for k, v := range facts {
+	for _, k := range slices.Sorted(maps.Keys(facts)) { // equal facts give equal statuses
 		if len(info.Metadata) < maxFacts {
-			info.Metadata[cut(k, maxKey)] = cut(v, maxFact)
+			info.Metadata[cut(k, maxKey)] = cut(facts[k], maxFact)
 		}
 	}
 	bare := status.New(code, cut(message, maxMessage))

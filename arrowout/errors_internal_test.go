@@ -6,8 +6,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,6 +83,18 @@ func TestEveryReasonHasItsCodeInTheDocumentation(t *testing.T) {
 		if !want[r] {
 			t.Errorf("docs/errors.md has %s, which nothing sends", r)
 		}
+	}
+}
+
+func TestStatus_KeepsTheFirstFactsByName(t *testing.T) {
+	facts := map[string]string{}
+	for i := range 2 * maxFacts {
+		facts[fmt.Sprintf("fact%02d", i)] = "x"
+	}
+	s := statusOf(&loader.Error{Reason: loader.SourceDown, Facts: facts}, 1)
+	have := slices.Sorted(maps.Keys(s.Details()[0].(*errdetails.ErrorInfo).Metadata))
+	if want := slices.Sorted(maps.Keys(facts))[:maxFacts]; !slices.Equal(have, want) {
+		t.Errorf("the status has %v, want %v", have, want)
 	}
 }
 
