@@ -37,7 +37,8 @@ type Recorded struct {
 // Audit reads a run's documents and its plan again from their beginning, plans every step a second time without any checkpoint, and
 // compares: rows, order, buckets and floors must be those of the log, and behind every step each token must be accounted for: tokens
 // in = tokens out - repeated + dropped + waiting. The error names the first step that differs. The tokenizer is the one that docs makes
-// tokens with: it must be the plan's. Audit uses the plan, the documents and the log of e. progress and the log may be nil.
+// tokens with: it must be the plan's. Audit uses the plan, the documents and the log of e. progress and the log may
+// be nil.
 func Audit(ctx context.Context, e Edges, tokenizer plan.Tokenizer, progress func(Audited)) (Audited, error) {
 	a := auditor{log: e.Log, plan: &planReader{log: e.Plan}, progress: progress}
 	h, err := a.plan.header(ctx)

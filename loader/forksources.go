@@ -189,7 +189,7 @@ func (f *forking) again(ctx context.Context) error {
 		order = f.applier.Order(&f.parent.Config)
 	}
 	f.applier.Planner.Keep(f.step)
-	a := auditor{plan: f.plan, applier: f.applier, run: f.parent.Run}
+	a := auditor{log: f.from.Log, plan: f.plan, applier: f.applier, run: f.parent.Run}
 	return a.again(ctx, f.streams, func(int, Source) error { return nil }, func(ctx context.Context) *replay {
 		return replayFrom(ctx, logBefore{f.from.Plan, f.before}, f.at+1, f.applier, order)
 	})

@@ -70,23 +70,30 @@ type audience interface {
 
 // report is what a leader says of itself: it explains why a step is not there yet. It may come from another process.
 type report struct {
-	PlanStats       planStats               `json:"plan"`
-	Steps           uint64                  `json:"steps"`                // that the plan holds
-	Wanted          uint64                  `json:"wanted"`               // no reader has ever asked for this step or a later one
-	Slowest         *ReaderStat             `json:"slowest,omitempty"`    // that the plan stands ahead of; nil without readers
-	Source          *SourceStatus           `json:"source,omitempty"`     // that the planner waits for or reads; nil before the document stream is open
-	Sources         map[string]SourceStatus `json:"sources,omitempty"`    // by name, of a run with several
-	Opening         *opening                `json:"opening,omitempty"`    // the stream that is being opened; nil without one
-	Reading         time.Duration           `json:"reading,omitempty"`    // how long Source has been open
-	Idle            time.Duration           `json:"idle,omitempty"`       // since a document was fetched or planned, else Reading
-	Connection      *Connection             `json:"connection,omitempty"` // of the leader to the servers; nil if unknown
-	Renewing        time.Duration           `json:"renewing,omitempty"`   // how long an append has waited for the lease to be renewed
-	Storing         time.Duration           `json:"storing,omitempty"`    // how long the append under way has taken
-	Replays         bool                    `json:"replays,omitempty"`
-	Trouble         string                  `json:"trouble,omitempty"`
-	Checkpointed    uint64                  `json:"checkpointed"`
-	CheckpointBytes int64                   `json:"checkpoint_bytes"`
-	Length          *Length                 `json:"length,omitempty"`
+	PlanStats planStats `json:"plan"`
+	Steps     uint64    `json:"steps"` // that the plan holds
+	// Wanted is the first step that no reader has ever asked for.
+	Wanted uint64 `json:"wanted"`
+	// Slowest is the reader that the plan is furthest ahead of; nil without readers.
+	Slowest *ReaderStat `json:"slowest,omitempty"`
+	// Source is of the reader that the planner waits for or reads; nil before the document stream is open. While
+	// Opening is set it is of the source before.
+	Source  *SourceStatus           `json:"source,omitempty"`
+	Sources map[string]SourceStatus `json:"sources,omitempty"` // by name, of a run with several
+	// Opening is the stream that is being opened; nil without one.
+	Opening *opening      `json:"opening,omitempty"`
+	Reading time.Duration `json:"reading,omitempty"` // how long Source has been open
+	// Idle is the time since a document was fetched or planned, else Reading.
+	Idle       time.Duration `json:"idle,omitempty"`
+	Connection *Connection   `json:"connection,omitempty"` // of the leader to the servers; nil if unknown
+	// Renewing is how long an append has waited for the lease to be renewed.
+	Renewing        time.Duration `json:"renewing,omitempty"`
+	Storing         time.Duration `json:"storing,omitempty"` // how long the append under way has taken
+	Replays         bool          `json:"replays,omitempty"`
+	Trouble         string        `json:"trouble,omitempty"`
+	Checkpointed    uint64        `json:"checkpointed"`
+	CheckpointBytes int64         `json:"checkpoint_bytes"`
+	Length          *Length       `json:"length,omitempty"`
 	// Elsewhere says that it is the report of another process, Flight where readers find that, and Silent how old it is. Unheard says that
 	// none leads at this moment, as far as this process knows: the plan may be longer than it has seen.
 	Elsewhere bool          `json:"-"`

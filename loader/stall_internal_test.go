@@ -177,7 +177,8 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 
 // A wait for the plan log counts after a second, or earlier where readers learn of it earlier.
 func TestWait_AppendCountsBeforeReadersAreTold(t *testing.T) {
-	for stall, want := range map[time.Duration]time.Duration{time.Minute: time.Second, 300 * time.Millisecond: 150 * time.Millisecond} {
+	const short = 300 * time.Millisecond
+	for stall, want := range map[time.Duration]time.Duration{time.Minute: time.Second, short: short / 2} {
 		for _, of := range []func(w *wait) *time.Duration{
 			func(w *wait) *time.Duration { return &w.report.Storing },
 			func(w *wait) *time.Duration { return &w.report.Renewing },

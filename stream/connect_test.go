@@ -216,7 +216,8 @@ func TestWriteErrorsSurface(t *testing.T) {
 	}()
 	natstest.Soon(t, "the write error shows", func() bool { return !s.Store().Status().Connected })
 	var write *embedded.StorageError
-	if st := s.Store().Status(); !errors.As(st.Err, &write) || write.Path != s.Config().Dir || write.Full || write.Free <= 0 {
+	st := s.Store().Status()
+	if !errors.As(st.Err, &write) || write.Path != s.Config().Dir || write.Full || write.Free <= 0 {
 		t.Errorf("status %+v, want the write error, the folder and its free space", st)
 	}
 	cancel()

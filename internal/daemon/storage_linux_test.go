@@ -14,8 +14,8 @@ import (
 	"loaderd/loader"
 )
 
-// When the embedded server has no space for what publishers store, the document stream looks dry. The status, the readers
-// and /readyz name the folder and its free space.
+// When the embedded server has no space for what publishers store, the document stream looks dry. The status, the
+// readers and /readyz name the folder and its free space.
 func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
 	d, dir := withoutSpaceFor(t, "KV_loaderd_publish")
 	if _, err := d.Store().JetStream().Publish(t.Context(), "$KV.loaderd_publish.test", []byte("1")); err == nil {
@@ -38,8 +38,8 @@ func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
 	}
 }
 
-// When the first document of an empty stream is not stored for lack of space, the server reports 2 as the stream's first
-// sequence. The run does not end with DOCUMENT_LOST: nothing was stored that could be lost.
+// When the first document of an empty stream is not stored for lack of space, the server reports 2 as the stream's
+// first sequence. The run does not end with DOCUMENT_LOST: nothing was stored that could be lost.
 func TestVerdict_FullDiskIsNotALostDocument(t *testing.T) {
 	d, _ := withoutSpaceFor(t, "DOCS")
 	_, result := following(t, d)

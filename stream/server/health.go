@@ -17,8 +17,8 @@ const (
 	hungAfter = 5 * time.Second
 )
 
-// health runs the health checks of a server, one at a time, in goroutines of their own: a check hangs with the disk, and
-// its callers must not.
+// health runs the health checks of a server, one at a time, in goroutines of their own: a check hangs with the disk,
+// and its callers must not.
 type health struct {
 	check func() error
 
@@ -34,8 +34,8 @@ type checkup struct {
 	err   error         // read when done is closed
 }
 
-// recent returns the result of a check that is at most healthFor old. While one takes longer than healthWait, it returns
-// the result before; after hungAfter an error.
+// recent returns the result of a check that is at most healthFor old. While one takes longer than healthWait, it
+// returns the result before; after hungAfter an error.
 func (h *health) recent() error {
 	c := h.since(time.Now().Add(-healthFor))
 	if c.ended(healthWait) {
