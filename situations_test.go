@@ -505,7 +505,7 @@ func TestSituationsOfProcesses(t *testing.T) {
 				v.room(1)
 			}
 		})
-		s.says(loader.Failing, `Waiting for JetStream to store the plan, \d+ s$`)
+		s.says(loader.Failing, `Waiting for the disk, \d+ s$`)
 		v.kill()
 	})
 	t.Run("the daemon that plans stands still", func(t *testing.T) {

@@ -59,7 +59,10 @@ func TestSealBehindTheEnd(t *testing.T) {
 		if last, err := run.SealSource(t.Context(), "b", ""); err != nil || last != 0 {
 			t.Errorf("b ends behind document %d, %v", last, err)
 		}
-		if last, err := run.SealSource(t.Context(), "c", ""); err != nil || last != 40 {
+		// If the plan had got to b when all were sealed, the run ended before c was.
+		last, err := run.SealSource(t.Context(), "c", "")
+		ended := reason(err) == loader.BadTicket && strings.Contains(err.Error(), "the run has ended: source b is used up")
+		if !ended && (err != nil || last != 40) {
 			t.Errorf("c ends behind document %d, %v", last, err)
 		}
 		if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 1, "c": 2}}, ""); reason(err) != loader.BadTicket || !strings.Contains(err.Error(), "b is used up, and mix.end is first") {

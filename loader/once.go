@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
 	"slices"
 
 	"loaderd/loader/mixture"
@@ -56,7 +57,9 @@ func (r *Run) Mix(ctx context.Context, q MixRequest) (MixResult, error) {
 	if a.mix == nil {
 		return MixResult{}, &Error{Reason: RunFailed, Message: "the leader's answer to a change of the mixture has no mixture", Do: "run one version on all daemons"}
 	}
-	return *a.mix, nil
+	result := *a.mix
+	result.Weights = maps.Clone(result.Weights) // the planner keeps its own
+	return result, nil
 }
 
 // changeDecided looks in the plan for the change of the mixture that was decided on behind the steps that c was decided on. The plan is

@@ -55,7 +55,8 @@ func TestWarnsOfSilentDocuments(t *testing.T) {
 				read(t, run, loader.Place{World: 1}, 0, 12) // of more than a pool of documents
 				packing := func() map[string]int64 { return run.Stats().Packing }
 				eventually(t, func() bool {
-					return run.Stats().Planned == 16 && len(packing()) > 0 && (counted == nil || maps.Equal(packing(), counted))
+					planned := run.Stats().Planned == 16 && len(packing()) > 0 && (counted == nil || maps.Equal(packing(), counted))
+					return planned && (says || log.count(silence) > start)
 				})
 				if warnings := log.count(silence); says && warnings > 0 || !says && (warnings != start+1 || log.count(header) != warnings) {
 					t.Errorf("%s, one document says something: %v: %d warnings after %d starts", retriever, says, warnings, start+1)
