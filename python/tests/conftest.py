@@ -11,11 +11,13 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import scale
 
 ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 READY_SECONDS = 60
 STOP_SECONDS = 40  # longer than the daemon's own bound on a stop
 
@@ -194,3 +196,12 @@ def free_ports(n: int) -> list[int]:
     finally:
         for s in sockets:
             s.close()
+
+
+@pytest.fixture
+def tokenizer(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A byte a token."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import sft_documents
+
+    return sft_documents.make_tokenizer()

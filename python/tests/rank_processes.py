@@ -23,7 +23,6 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from waiting import wait_for
@@ -167,6 +166,8 @@ def snippet_gradients(rank: int, world: int, folder: Path, url: str, given: tupl
     if wrapper == "ddp":
         model = DistributedDataParallel(model)
     elif wrapper == "fsdp":
+        from torch.distributed.fsdp import fully_shard  # the oldest supported torch has it elsewhere
+
         model = fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
     optimizer = Gradients(model)
     names = {"model": model, "optimizer": optimizer}

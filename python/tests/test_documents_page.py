@@ -12,7 +12,7 @@ import nats
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
-from jobs import EXAMPLES, ROOT
+from jobs import ROOT
 
 import loaderd
 from loaderd.producer.message import Encoder
@@ -25,15 +25,6 @@ ROW = re.compile(r"```text\n(\w.*?)```", re.DOTALL)
 SMALL = {"packing.pool": 8, "packing.max_age": 32, "shuffle.window": 0, "steps.rows": 1, "log.level": "warn"}
 
 Arrived = tuple[list[str], float]
-
-
-@pytest.fixture
-def tokenizer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """That of the page: a character a token."""
-    monkeypatch.syspath_prepend(EXAMPLES)
-    import sft_documents
-
-    return sft_documents.make_tokenizer()
 
 
 def spelled(tokenizer: Any, ids: list[int]) -> list[str]:

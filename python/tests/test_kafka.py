@@ -21,7 +21,7 @@ from conftest import ROOT
 from followers import Example, Stored, content, environment, length, libraries, state, stored
 from jobs import EXAMPLES
 from scale import everything
-from tokenized import SETTINGS
+from tokenized import of_text
 from waiting import wait_for
 
 import loaderd
@@ -112,22 +112,6 @@ def started(kafka: Kafka, site: Path, tmp_path: Path) -> Iterator[Start]:
         example.kill()
 
 
-@pytest.fixture
-def tokenizer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A byte a token."""
-    monkeypatch.syspath_prepend(EXAMPLES)
-    import sft_documents
-
-    return sft_documents.make_tokenizer()
-
-
-def of_text(tokenizer: Any, folder: Path) -> dict[str, object]:
-    """Settings of a run of texts."""
-    tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
-    named = {"tokenizer.name": folder / "tokenizer.json", "tokenizer.fingerprint": "", "tokenizer.vocab_size": 0, "tokenizer.end": "auto"}
-    return {**SETTINGS, **named}
-
-
 def documents(messages: list[Stored]) -> list[list[Document]]:
     """What the stream has of each partition."""
     found: list[list[Document]] = [[] for _ in range(PARTITIONS)]
@@ -181,9 +165,9 @@ def test_records_of_kafka_once_and_in_the_order_of_their_partitions(daemon, kafk
 
 
 @everything
-def test_two_processes_share_the_partitions_of_kafka(daemon, kafka, started):
+def test_two_processes_share_the_partitions_of_kafka(daemon, kafka, started, tokenizer, tmp_path):
     """One that ends, and one that is killed, leaves its partitions to the other, which goes on behind what the stream has."""
-    d = daemon(SETTINGS)
+    d = daemon(of_text(tokenizer, tmp_path))
     kafka.fill(1000)
     first = started(d)
     first.has_published(d.nats_url, kafka.documents)
@@ -202,9 +186,9 @@ def test_two_processes_share_the_partitions_of_kafka(daemon, kafka, started):
 
 
 @everything
-def test_suspended_process_that_lost_its_partitions_adds_nothing(daemon, kafka, started):
+def test_suspended_process_that_lost_its_partitions_adds_nothing(daemon, kafka, started, tokenizer, tmp_path):
     """It sleeps while another one takes over, and has read ahead by then."""
-    d = daemon(SETTINGS)
+    d = daemon(of_text(tokenizer, tmp_path))
     kafka.fill(20_000)
     first = started(d)
     first.has_published(d.nats_url, 1)
@@ -248,8 +232,8 @@ def test_released_partition_of_kafka_goes_on_where_the_group_was(daemon, kafka, 
 
 
 @everything
-def test_what_kafka_has_that_is_no_document(daemon, kafka, started):
-    d = daemon(SETTINGS)
+def test_what_kafka_has_that_is_no_document(daemon, kafka, started, tokenizer, tmp_path):
+    d = daemon(of_text(tokenizer, tmp_path))
     json_flags = ("--field", "body")
     for i, value in enumerate([b"no JSON", b"[1]", b"{}", b'{"body": 17}', b'"body"', b"\xff"]):
         kafka.put(0, value)
@@ -264,9 +248,9 @@ def test_what_kafka_has_that_is_no_document(daemon, kafka, started):
 
 
 @everything
-def test_records_that_kafka_deleted_are_missed_and_said(daemon, kafka, started):
+def test_records_that_kafka_deleted_are_missed_and_said(daemon, kafka, started, tokenizer, tmp_path):
     """The mock cluster keeps 5 MB of a partition."""
-    d = daemon(SETTINGS)
+    d = daemon(of_text(tokenizer, tmp_path))
     kafka.fill(100)
     example = started(d)
     example.has_published(d.nats_url, kafka.documents)

@@ -17,7 +17,7 @@ import pytest
 from conftest import ROOT, free_ports
 from followers import Example, content, environment, length, libraries, stored
 from scale import everything
-from tokenized import SETTINGS
+from tokenized import of_text
 from waiting import wait_for
 
 EXAMPLE = ROOT / "examples" / "postgres_documents.py"
@@ -117,8 +117,8 @@ def rows(first: int, count: int) -> str:
 
 
 @everything
-def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, postgres, site, tmp_path):
-    d = daemon(SETTINGS)
+def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, postgres, site, tokenizer, tmp_path):
+    d = daemon(of_text(tokenizer, tmp_path))
     surroundings = environment(site)
     command = [sys.executable, EXAMPLE, "--postgres", postgres.where, "--nats", d.nats_url, *OURS]
     running: list[Example] = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import nats
 import numpy as np
@@ -44,3 +46,10 @@ def publish_tokens(nats_url: str, tokens: list[np.ndarray], source: str = "test"
         await nc.close()
 
     asyncio.run(run())
+
+
+def of_text(tokenizer: Any, folder: Path) -> dict[str, object]:
+    """Settings of a run of texts."""
+    tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
+    named = {"tokenizer.name": folder / "tokenizer.json", "tokenizer.fingerprint": "", "tokenizer.vocab_size": 0, "tokenizer.end": "auto"}
+    return {**SETTINGS, **named}
