@@ -13,7 +13,7 @@ import (
 
 // AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in the header of
 // every plan; a planner of another version refuses to continue it.
-const AlgorithmVersion = 10
+const AlgorithmVersion = 11
 
 // Counts are a planner's totals since the start of the run.
 type Counts struct {
@@ -153,7 +153,11 @@ func (p *Planner) pack(k *pack, name uint64, length int32, x Part) {
 func (p *Planner) Drain() []Step {
 	p.steps = p.steps[:0]
 	p.drain(false)
-	return p.finish(p.cursor)
+	steps := p.finish(p.cursor)
+	if p.blend != nil {
+		p.noteShares() // a fork at one of these steps does, too
+	}
+	return steps
 }
 
 // drain is Drain. With last, steps that lack rows leave among the others.
