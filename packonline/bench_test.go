@@ -48,14 +48,7 @@ func BenchmarkPack(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var counts packonline.Counts
 			for b.Loop() {
-				p := newPacker(b, c)
-				var out packonline.Rows
-				for i, n := range in {
-					p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
-					out.Reset()
-				}
-				p.Flush(&out)
-				counts = p.Counts()
+				counts = packLengths(b, c, in)
 			}
 			report(b, counts.Padding, counts.Slots)
 			b.ReportMetric(float64(scan)*float64(b.N)/float64(b.Elapsed()), "x-scan")
@@ -166,4 +159,17 @@ func openRows(in []int32, length int32, open int) (padding, slots int64) {
 		slots += int64(length)
 	}
 	return padding, slots
+}
+
+// packLengths packs documents of these lengths, the final flush included.
+func packLengths(b *testing.B, c packonline.Config, in []int32) packonline.Counts {
+	b.Helper()
+	p := newPacker(b, c)
+	var out packonline.Rows
+	for i, n := range in {
+		p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
+		out.Reset()
+	}
+	p.Flush(&out)
+	return p.Counts()
 }

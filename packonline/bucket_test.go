@@ -236,7 +236,7 @@ func BenchmarkBucketHostile(b *testing.B) {
 	}
 }
 
-// BenchmarkBucket_Multiples packs multiples of 127, of which no sum is a row of 2,048 or 8,192: uniform ones up to a
+// BenchmarkBucket_Multiples packs multiples of 127, whose sums never equal a row of 2,048 or 8,192: uniform ones up to a
 // number of times and, with "skewed", ones that are each two thirds as frequent as the one before. The final flush is
 // included. The goal is 300,000 documents or 500 million tokens a second: "x-goal" is the greater of both shares.
 func BenchmarkBucket_Multiples(b *testing.B) {
@@ -268,14 +268,7 @@ func BenchmarkBucket_Multiples(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/row=%d/pool=%d", x.name, row, pool), func(b *testing.B) {
 					var counts packonline.Counts
 					for b.Loop() {
-						p := newPacker(b, bucketConfig([]int{row}, pool, 4*pool))
-						var out packonline.Rows
-						for i, n := range in {
-							p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
-							out.Reset()
-						}
-						p.Flush(&out)
-						counts = p.Counts()
+						counts = packLengths(b, bucketConfig([]int{row}, pool, 4*pool), in)
 					}
 					second := float64(b.N) / b.Elapsed().Seconds()
 					docs, tokens := second*documents, second*float64(counts.Tokens)
@@ -293,19 +286,9 @@ func BenchmarkBucket_Multiples(b *testing.B) {
 // of 2,048 stands beside it as the baseline; "x-bfd" is the speed as a multiple of that.
 func BenchmarkBucket(b *testing.B) {
 	in := lengths.LogNormal(benchDocs, 1)
-	pack := func(c packonline.Config) packonline.Counts {
-		p := newPacker(b, c)
-		var out packonline.Rows
-		for i, n := range in {
-			p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
-			out.Reset()
-		}
-		p.Flush(&out)
-		return p.Counts()
-	}
 	baseline := config("bfd", 2048, 4096, 16384)
 	start := time.Now()
-	pack(baseline)
+	packLengths(b, baseline, in)
 	bfd := time.Since(start)
 	for _, x := range []struct {
 		name string
@@ -320,7 +303,7 @@ func BenchmarkBucket(b *testing.B) {
 		b.Run(x.name, func(b *testing.B) {
 			var counts packonline.Counts
 			for b.Loop() {
-				counts = pack(x.Config)
+				counts = packLengths(b, x.Config, in)
 			}
 			report(b, counts.Padding, counts.Slots)
 			b.ReportMetric(float64(counts.Documents)/float64(counts.Rows), "docs/row")

@@ -286,14 +286,7 @@ func BenchmarkBucketLLM(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/pool-%d", method, pool), func(b *testing.B) {
 				var counts packonline.Counts
 				for b.Loop() {
-					p := newPacker(b, packonline.Config{Method: method, Buckets: buckets16k, Atom: 1, Pool: pool, PaddingThreshold: 0.03})
-					var out packonline.Rows
-					for i, n := range in {
-						p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
-						out.Reset()
-					}
-					p.Flush(&out)
-					counts = p.Counts()
+					counts = packLengths(b, packonline.Config{Method: method, Buckets: buckets16k, Atom: 1, Pool: pool, PaddingThreshold: 0.03}, in)
 				}
 				report(b, counts.Padding, counts.Slots)
 			})

@@ -36,16 +36,16 @@ func TestBalanceComparesShares(t *testing.T) {
 	}
 }
 
-// With one row length the short pieces are scarce while they are less than half as much of what waits as of what came.
+// With one row length the short pieces are scarce while they are less than half as large a share of what waits as of what arrived.
 func TestBalance_Scarce(t *testing.T) {
 	for _, x := range []struct {
 		name           string
 		arrived, waits []int64
 		want           bool
 	}{
-		{"nothing came", []int64{0, 0}, []int64{0, 0}, false},
-		{"no short ones came", []int64{0, 9}, []int64{0, 5}, false},
-		{"as came", []int64{10, 90}, []int64{1, 9}, false},
+		{"nothing arrived", []int64{0, 0}, []int64{0, 0}, false},
+		{"no short ones arrived", []int64{0, 9}, []int64{0, 5}, false},
+		{"as arrived", []int64{10, 90}, []int64{1, 9}, false},
 		{"half as much", []int64{10, 90}, []int64{1, 19}, false},
 		{"less", []int64{10, 90}, []int64{1, 20}, true},
 		{"none wait", []int64{10, 90}, []int64{0, 1}, true},

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"loaderd/internal/bench/record"
 	"sync"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func TestLocksAreSeen(t *testing.T) {
 	s, err := together(goroutines, func(int) (int64, error) {
 		m.Lock()
 		defer m.Unlock()
-		for began := processorTime(); processorTime()-began < time.Millisecond; {
+		for began := record.ProcessorTime(); record.ProcessorTime()-began < time.Millisecond; {
 		}
 		return 3, nil
 	})

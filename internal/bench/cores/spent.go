@@ -2,13 +2,13 @@ package main
 
 import (
 	"errors"
+	"loaderd/internal/bench/record"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/metrics"
 	"runtime/pprof"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -23,25 +23,17 @@ type spent struct {
 func together(n int, f func(worker int) (int64, error)) (spent, error) {
 	sizes, errs := make([]int64, n), make([]error, n)
 	runtime.GC()
-	began, cpu, blocked := time.Now(), processorTime(), lockWaits()
+	began, cpu, blocked := time.Now(), record.ProcessorTime(), lockWaits()
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() { sizes[i], errs[i] = f(i) })
 	}
 	wg.Wait()
-	s := spent{wall: time.Since(began), cpu: processorTime() - cpu, blocked: lockWaits() - blocked}
+	s := spent{wall: time.Since(began), cpu: record.ProcessorTime() - cpu, blocked: lockWaits() - blocked}
 	for _, size := range sizes {
 		s.bytes += size
 	}
 	return s, errors.Join(errs...)
-}
-
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // no machine that runs this lacks it
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // lockWaits is estimated by the runtime from every eighth goroutine's waits.

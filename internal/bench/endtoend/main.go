@@ -23,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"loaderd/internal/bench/record"
 	"loaderd/internal/config"
 	"loaderd/internal/corpus"
 	"loaderd/internal/daemon"
@@ -113,7 +114,7 @@ func run() (err error) {
 	if err := pprof.StartCPUProfile(&profile); err != nil {
 		return err
 	}
-	began, cpu := time.Now(), cpuSeconds()
+	began, cpu := time.Now(), record.ProcessorTime()
 	d, err := daemon.Start(ctx, c, log)
 	if err != nil {
 		return err
@@ -126,7 +127,7 @@ func run() (err error) {
 	if r.Reader, err = reader.Output(); err != nil {
 		return fmt.Errorf("%s: %w", *script, err)
 	}
-	r.CPUSeconds = cpuSeconds() - cpu
+	r.CPUSeconds = (record.ProcessorTime() - cpu).Seconds()
 	r.ReaderCPU = (reader.ProcessState.UserTime() + reader.ProcessState.SystemTime()).Seconds()
 	pprof.StopCPUProfile()
 	if *cpuFile != "" {
@@ -228,14 +229,6 @@ func goSource(ctx context.Context) ([][]byte, error) {
 		out = slices.AppendSeq(out, slices.Chunk(b, 16<<10))
 	}
 	return out, nil
-}
-
-func cpuSeconds() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 // peakMB is the largest resident size of this process, the JetStream server included.

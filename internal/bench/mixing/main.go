@@ -15,8 +15,8 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"syscall"
 
+	"loaderd/internal/bench/record"
 	"loaderd/internal/config"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -79,12 +79,12 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 		*x.into = w
 		closing = append(closing, w.Flush, file.Close)
 	}
-	before := cpu()
+	before := record.ProcessorTime()
 	n, err := m.mix()
 	if err != nil {
 		return err
 	}
-	r := result{Documents: n, CPU: cpu() - before}
+	r := result{Documents: n, CPU: (record.ProcessorTime() - before).Seconds()}
 	for _, end := range closing {
 		err = errors.Join(err, end())
 	}
@@ -192,13 +192,4 @@ func (m *mixer) write(w *bufio.Writer, numbers ...uint32) {
 		binary.LittleEndian.PutUint32(b[4*i:], n)
 	}
 	_, _ = w.Write(b[:4*len(numbers)])
-}
-
-// cpu is the processor time that the process has used, in seconds.
-func cpu() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }

@@ -1,5 +1,5 @@
-// Package page rewrites the tables of a page of docs/results: each stands between two marks, with the commands that
-// give it.
+// Package page rewrites the tables of a page of docs/results: each is between two marks, with the commands that
+// print it.
 //
 //	<!-- table NAME -->
 //	| ... |
@@ -25,7 +25,7 @@ type Page struct {
 	text string
 }
 
-// Block is what stands between two marks: a table and its commands.
+// Block is the text between two marks: a table and its commands.
 type Block struct{ Name, Content string }
 
 // marks match a block.

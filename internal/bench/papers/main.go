@@ -6,8 +6,8 @@
 //	go run ./internal/bench/papers -large fewer-1     # with 100M documents: minutes, and 8 GiB of memory
 //	go run ./internal/bench/papers -write             # rewrites the page: make bench-papers
 //
-// Lengths are drawn with seed 1, as by loaderd gen-lengths, unless a column says otherwise, so loaderd simulate repeats
-// each figure: packers have its defaults. Times are of one core and have tables of their own; all other tables are the
+// Lengths are drawn with seed 1, as by loaderd gen-lengths, unless a column has another one, so loaderd simulate repeats
+// each figure: packers have its defaults. Times are of one core and have separate tables; all other tables are the
 // same in every run.
 package main
 
@@ -35,7 +35,7 @@ type report struct {
 type table struct {
 	name  string
 	title string
-	// command prints or measures the table; "" stands for this program with the table's name.
+	// command prints or measures the table; "" means this program with the table's name.
 	command string
 	// rows are loaderd commands that print the figures of single rows.
 	rows []string
@@ -120,7 +120,7 @@ func namesOf(tables []table) (names []string) {
 	return names
 }
 
-// block returns what stands on the page between the marks of the table: the table and the commands that give it.
+// block returns the block of the table: the table and its commands.
 func (t table) block(p *report) (string, error) {
 	var b strings.Builder
 	if err := t.print(p, &b); err != nil {

@@ -16,9 +16,8 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"syscall"
-	"time"
 
+	"loaderd/internal/bench/record"
 	"loaderd/internal/lengths"
 	"loaderd/packonline"
 )
@@ -137,11 +136,11 @@ func median(rounds int, f func() error) (seconds float64, added int64, err error
 		if err != nil {
 			return 0, 0, err
 		}
-		began := cpu()
+		began := record.ProcessorTime()
 		if err := f(); err != nil {
 			return 0, 0, err
 		}
-		all = append(all, (cpu() - began).Seconds())
+		all = append(all, (record.ProcessorTime() - began).Seconds())
 		after, err := peak()
 		if err != nil {
 			return 0, 0, err
@@ -150,12 +149,4 @@ func median(rounds int, f func() error) (seconds float64, added int64, err error
 	}
 	slices.Sort(all)
 	return all[len(all)/2], added, nil
-}
-
-func cpu() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
