@@ -22,7 +22,7 @@ type company struct {
 	next    int
 	deaf    bool          // words are lost
 	blinded bool          // somebody who was ousted knew nothing of it
-	mute    bool          // the next answer is lost, and whoever gave it leads no more
+	mute    bool          // the next answer is lost, and its sender has lost leadership
 	notices time.Duration // how long it takes until a daemon's lease reports the loss
 }
 

@@ -67,7 +67,7 @@ func (l *loop) late(c plan.Control) answer {
 	return refusal(BadTicket, "the run has ended: %s", l.ending())
 }
 
-// ending returns why the run has ended: what is left of its sources says so.
+// ending returns why the run has ended, from the state of its sources.
 func (l *loop) ending() string {
 	var used, left []string
 	for _, s := range l.applier.Planner.Mixture().Status() {

@@ -74,10 +74,12 @@ func first(looks ...func() *Error) *Error {
 	return nil
 }
 
-// broken is what keeps a run from going on whoever waits, missing what keeps the next step from coming; nil where nothing does.
+// broken returns what keeps the run from planning any step; nil if nothing does.
 func (w *wait) broken() *Error {
 	return first(w.storage, w.leaderless, w.storing, w.opening, w.replaying, w.down, w.renewing)
 }
+
+// missing returns what keeps the next step from being planned.
 func (w *wait) missing() *Error {
 	return first(w.behind, w.idle, w.dry, w.tokenizing, w.filling, w.disconnected, w.unknown)
 }
@@ -97,8 +99,8 @@ type wait struct {
 	supply  func(source string) (why, do string, ok bool)
 }
 
-// stands is a cause: its sentence, as the run's verdict has it, and what else is known.
-func stands(reason Reason, sentence, detail, do string, facts map[string]string) *Error {
+// stalled returns the error of a cause: its sentence, as the verdict of the run has it, and what else is known.
+func stalled(reason Reason, sentence, detail, do string, facts map[string]string) *Error {
 	e := &Error{Reason: reason, Message: sentence, Do: do, Facts: facts, brief: sentence, detail: detail}
 	if detail != "" {
 		e.Message += ": " + detail
@@ -151,10 +153,10 @@ func (w *wait) storage() *Error {
 	detail := fmt.Sprintf("the NATS server inside the daemon cannot write to %s%s: %s", s.Path, free, s.Error)
 	waited := quantity.Time(time.Since(c.Since))
 	if s.Full {
-		return stands(StorageFull, "Waiting for space on the disk, "+waited, detail,
+		return stalled(StorageFull, "Waiting for space on the disk, "+waited, detail,
 			"make room on that disk, then restart the daemon", facts)
 	}
-	return stands(StorageDown, "Waiting for the disk, "+waited, detail,
+	return stalled(StorageDown, "Waiting for the disk, "+waited, detail,
 		"check that disk, then restart the daemon", facts)
 }
 
@@ -168,7 +170,7 @@ func (w *wait) leaderless() *Error {
 	if r.Silent >= silentAfter {
 		detail = "no daemon that leads has reported for " + r.Silent.Round(time.Millisecond).String()
 	}
-	return stands(NotLeading, "Waiting for a daemon to plan the run, "+quantity.Time(r.Silent), w.connected(detail),
+	return stalled(NotLeading, "Waiting for a daemon to plan the run, "+quantity.Time(r.Silent), w.connected(detail),
 		"wait: another daemon takes over within seconds; when none does, look at the daemons' logs and the JetStream servers", nil)
 }
 
@@ -188,7 +190,7 @@ func (w *wait) storing() *Error {
 	if w.report.Storing <= w.storeFor() {
 		return nil
 	}
-	return stands(PlanLogDown, "Waiting for JetStream to store the plan, "+quantity.Time(w.report.Storing),
+	return stalled(PlanLogDown, "Waiting for JetStream to store the plan, "+quantity.Time(w.report.Storing),
 		w.connected("the append is not acknowledged"), "check the JetStream server and its disk", nil)
 }
 
@@ -197,7 +199,7 @@ func (w *wait) renewing() *Error {
 	if w.report.Renewing <= w.storeFor() {
 		return nil
 	}
-	return stands(NotLeading, "Waiting for the daemon's lease, "+quantity.Time(w.report.Renewing),
+	return stalled(NotLeading, "Waiting for the daemon's lease, "+quantity.Time(w.report.Renewing),
 		w.connected("the lease is not renewed, and no step is stored without it"),
 		"wait: the daemon renews it, or another one takes over; when neither happens, look at the JetStream servers",
 		nil)
@@ -217,7 +219,7 @@ func (w *wait) opening() *Error {
 		return nil
 	}
 	sentence := fmt.Sprintf("Waiting for %s to open, %s", r.Opening.stream(), quantity.Time(time.Since(r.Opening.Since)))
-	return stands(SourceDown, sentence, detail, "check the NATS server; the daemon tries again by itself", nil)
+	return stalled(SourceDown, sentence, detail, "check the NATS server; the daemon tries again by itself", nil)
 }
 
 // replaying: the leader has not planned everything again that the plan log holds.
@@ -235,7 +237,7 @@ func (w *wait) replaying() *Error {
 		detail = fmt.Sprintf("no document has been received or planned for %s; the connection to NATS is %s",
 			quantity.Time(w.report.Idle), w.report.Connection)
 	}
-	return stands(Replaying, sentence, detail, asks, nil)
+	return stalled(Replaying, sentence, detail, asks, nil)
 }
 
 // behind: the plan is as far ahead of a reader as it may be.
@@ -245,7 +247,7 @@ func (w *wait) behind() *Error {
 		return nil
 	}
 	steps := quantity.Things(int(w.step-min(w.step, b.Step)), "step")
-	return stands(RankBehind, fmt.Sprintf("Waiting for %s, %s behind", b.name(), steps),
+	return stalled(RankBehind, fmt.Sprintf("Waiting for %s, %s behind", b.name(), steps),
 		fmt.Sprintf("it has asked for no step beyond %d, and %d steps are planned beyond that", b.Step, w.options.Ahead), "look at that rank; the plan goes on when it does",
 		map[string]string{"rank": strconv.Itoa(b.Rank), "world": strconv.Itoa(b.World), "rank_step": strconv.FormatUint(b.Step, 10)})
 }
@@ -256,7 +258,7 @@ func (w *wait) down() *Error {
 	if s.DownSince.IsZero() {
 		return nil
 	}
-	return stands(SourceDown, fmt.Sprintf("Waiting for NATS: %s is out of reach, %s", w.stream(), quantity.Time(time.Since(s.DownSince))), s.DownReason,
+	return stalled(SourceDown, fmt.Sprintf("Waiting for NATS: %s is out of reach, %s", w.stream(), quantity.Time(time.Since(s.DownSince))), s.DownReason,
 		"check the NATS server; the daemon reconnects by itself", map[string]string{"down_since": s.DownSince.UTC().Format(time.RFC3339Nano)})
 }
 
@@ -293,7 +295,7 @@ func (w *wait) dry() *Error {
 			}
 		}
 	}
-	return stands(SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, do, facts)
+	return stalled(SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, do, facts)
 }
 
 // sealed reports whether no document follows the last one of the stream that the plan waits for.
@@ -334,10 +336,10 @@ func (w *wait) idle() *Error {
 		}
 	}
 	if len(rest) > 0 {
-		return stands(SourceDry, "Waiting for documents of any source", strings.Join(rest, ", ")+" rest until they have some",
+		return stalled(SourceDry, "Waiting for documents of any source", strings.Join(rest, ", ")+" rest until they have some",
 			"publish documents to one of them, or seal them to end the run", map[string]string{"source": strings.Join(rest, ",")})
 	}
-	return stands(SourceDry, "Waiting for a change of the mixture", "no source that has documents left has a weight",
+	return stalled(SourceDry, "Waiting for a change of the mixture", "no source that has documents left has a weight",
 		"give one a weight (loaderd mix --set NAME=1), or seal the run to end it", nil)
 }
 
@@ -360,7 +362,7 @@ func (w *wait) tokenizing() *Error {
 	if !s.Tokenizing || s.Delivered >= s.Fetched || r.Cursor != r.CursorBefore {
 		return nil
 	}
-	return stands(TokenizerBehind, fmt.Sprintf("Waiting for the tokenizer: %s behind", quantity.Things(int(s.Fetched-s.Delivered), "document")),
+	return stalled(TokenizerBehind, fmt.Sprintf("Waiting for the tokenizer: %s behind", quantity.Things(int(s.Fetched-s.Delivered), "document")),
 		fmt.Sprintf("they are fetched (%s)", quantity.Bytes(s.Buffered)), "wait, or give the daemon more stream.workers", nil)
 }
 
@@ -384,7 +386,7 @@ func (w *wait) filling() *Error {
 			left = w.source.EpochLeft
 		}
 		stored := quantity.Things(int(left), "document")
-		return stands(PoolFilling, fmt.Sprintf("%s: reading begins, %s stored", sentence, stored),
+		return stalled(PoolFilling, fmt.Sprintf("%s: reading begins, %s stored", sentence, stored),
 			"none has been received yet", asks, nil)
 	case lacks.Needed == 0: // nothing is known yet
 		sentence += ": documents flow, pool and shuffle window fill"
@@ -398,7 +400,7 @@ func (w *wait) filling() *Error {
 	if skipped := w.skipped(); skipped != "" {
 		detail += "; " + skipped
 	}
-	return stands(PoolFilling, sentence, detail, asks, nil)
+	return stalled(PoolFilling, sentence, detail, asks, nil)
 }
 
 // disconnected: the leader's connection to the servers is down, and nothing else explains the wait.
@@ -407,7 +409,7 @@ func (w *wait) disconnected() *Error {
 	if c == nil || c.Up {
 		return nil
 	}
-	return stands(SourceDown, "Waiting for NATS, "+quantity.Time(time.Since(c.Since)), c.Error,
+	return stalled(SourceDown, "Waiting for NATS, "+quantity.Time(time.Since(c.Since)), c.Error,
 		"check the NATS server; the daemon reconnects by itself",
 		map[string]string{"down_since": c.Since.UTC().Format(time.RFC3339Nano)})
 }
@@ -444,7 +446,7 @@ func (w *wait) unknown() *Error {
 		add("an append has taken %s", quantity.Time(r.Storing))
 	}
 	add("connection to NATS: %s", connection)
-	return stands(CauseUnknown, fmt.Sprintf("Waiting for step %d: no cause found", w.step), strings.Join(known, "; "),
+	return stalled(CauseUnknown, fmt.Sprintf("Waiting for step %d: no cause found", w.step), strings.Join(known, "; "),
 		"look at the log of the daemon that plans the run, and at that of the NATS server", facts)
 }
 

@@ -95,7 +95,7 @@ func TestWalker_StatusHasTheTimeOfTheLastDocument(t *testing.T) {
 		}()
 		time.Sleep(31 * time.Second)
 		if s := w.Status(); s.FetchedAt.IsZero() || time.Since(s.FetchedAt) > 3*time.Second {
-			t.Errorf("the last document came at %v, and it is %v", s.FetchedAt, time.Now())
+			t.Errorf("the last document was received at %v, and it is %v", s.FetchedAt, time.Now())
 		}
 		if left := w.Status().EpochLeft; left != documents-from {
 			t.Errorf("%d documents are left, want %d", left, documents-from)

@@ -69,10 +69,10 @@ A full stream makes publish wait until there is room, and a lost connection unti
 room, raise stream.max_bytes in the daemon's configuration. A server that cannot be reached at the start is an error after --wait.
 
 Documents that every run over the stream would reject (token ids of another tokenizer, texts for a run that takes ids alone) are refused. The summary
-counts what runs read and skipped meanwhile, by reason, documents of all producers; it waits for a run while that reads on.
+counts what runs read and skipped during this publish, by reason, of all producers; it waits for a run while that reads on.
 
 The exit status is 0 when everything is committed, 1 on an error, 2 when the command line is wrong, and 3 when everything is committed and a run could
-not decode some of the documents that it read meanwhile.`,
+not decode some of the documents that it read during this publish.`,
 		Example: `  # files into a daemon on this machine
   loaderd publish corpus/*.jsonl.zst
 

@@ -85,8 +85,8 @@ func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 		skipped plan.Skips
 		stderr  string
 	}{
-		{"bad.jsonl", exitRejected, 4, skips(2, 1), "run a failed to decode 2 of the 4 documents that it read " +
-			"during the import (all producers): see loaderd dead list"},
+		{"bad.jsonl", exitRejected, 4, skips(2, 1), "run a failed to decode 2 of the 4 documents (of all producers) " +
+			"that it read during this publish: see loaderd dead list"},
 		{"good.jsonl", exitOK, 1, skips(0, 0), ""}, // counts begin anew
 		{"long.jsonl", exitOK, 1, skips(0, 1), ""},
 	} {
@@ -96,7 +96,7 @@ func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 		}
 	}
 	line := intakeLine(publishing.RunIntake{Run: "a", Read: 4, Skipped: skips(2, 1), Unread: 3})
-	if want := "run a read 4 documents during the import (all producers) and skipped 3: " +
+	if want := "run a read 4 documents (of all producers) during this publish and skipped 3: " +
 		"2 undecodable, 1 above max_tokens; not read yet: 3 documents"; line != want {
 		t.Error(line)
 	}

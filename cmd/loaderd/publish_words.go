@@ -74,7 +74,7 @@ func intakeLine(r publishing.RunIntake) string {
 	if r.Skipped.Total() == 0 {
 		return ""
 	}
-	line := fmt.Sprintf("run %s read %s during the import (all producers) and skipped %d: %s",
+	line := fmt.Sprintf("run %s read %s (of all producers) during this publish and skipped %d: %s",
 		r.Run, documentCount(r.Read), r.Skipped.Total(), r.Skipped)
 	if r.Unread > 0 {
 		line += fmt.Sprintf("; not read yet: %s", documentCount(int64(r.Unread)))
@@ -90,7 +90,7 @@ func rejectedBy(runs []publishing.RunIntake) error {
 	for _, r := range runs {
 		if n := r.Skipped.Of(plan.SkipUndecodable); n > 0 {
 			return rejectedError{fmt.Errorf(
-				"run %s failed to decode %d of the %s that it read during the import (all producers): see loaderd dead list",
+				"run %s failed to decode %d of the %s (of all producers) that it read during this publish: see loaderd dead list",
 				r.Run, n, documentCount(r.Read))}
 		}
 	}

@@ -119,7 +119,7 @@ func recordFields(data []byte, array bool) (fields []Field) {
 	if err != nil {
 		return nil
 	}
-	record, _ := readObject(raw) // what is wrong is told when the file is read
+	record, _ := readObject(raw) // reading the file reports the error
 	for _, name := range record.names() {
 		fields = append(fields, Field{name, jsonType(record.value(name))})
 	}

@@ -6,5 +6,5 @@ package processor
 
 import "golang.org/x/sys/cpu"
 
-// AVX2 says that kernels may use AVX2, BMI1, BMI2 and POPCNT, as nearly all processors since 2013 can.
+// AVX2 reports whether kernels may use AVX2, BMI1, BMI2 and POPCNT, as nearly all processors since 2013 can.
 var AVX2 = cpu.X86.HasAVX2 && cpu.X86.HasBMI1 && cpu.X86.HasBMI2 && cpu.X86.HasPOPCNT

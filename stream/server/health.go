@@ -17,7 +17,7 @@ const (
 	hungAfter = 5 * time.Second
 )
 
-// health runs the health checks of a server, one at a time, in goroutines of their own: a check hangs with the disk,
+// health runs the health checks of a server, one at a time, in separate goroutines: a check hangs with the disk,
 // and its callers must not.
 type health struct {
 	check func() error

@@ -1,6 +1,6 @@
 """Asks bm25s and faiss the questions that splice asks its own index: for every document of a pool, the most related other one.
 
-The pools come from `bin/splice -hand`, a folder each, with splice's own answers in it; what was measured is written as JSON. Each library
+`bin/splice -hand` writes the pools, a folder each, with splice's own answers in it; what was measured is written as JSON. Each library
 gets the index it is best at (bm25s: numba backend; faiss: a flat index of float32 inner products), one thread, and one question at a time,
 since the pool changes with every row.
 """

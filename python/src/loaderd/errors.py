@@ -89,7 +89,7 @@ class StorageDown(Unavailable):
 
 
 class CauseUnknown(Unavailable):
-    """The step has not come, and nothing that the daemon observes explains it: the facts list what it observes."""
+    """The step is late, and nothing that the daemon observes explains it: the facts list what it observes."""
 
     reason = "CAUSE_UNKNOWN"
 

@@ -93,7 +93,7 @@ func TestSplittersAgree(t *testing.T) {
 		for range testscale.Of(100, 400) {
 			compareSplits(t, p.Label, f, tokentest.RandomText(r))
 		}
-		for range testscale.Of(500, 2_000) { // characters of every kind beside one another, so that blocks end everywhere among them
+		for range testscale.Of(500, 2_000) { // characters of all kinds side by side: blocks end between any two kinds
 			narrow := slices.Clone(kinds)
 			r.Shuffle(len(narrow), func(i, j int) { narrow[i], narrow[j] = narrow[j], narrow[i] })
 			narrow = narrow[:2+r.IntN(len(narrow)-1)]

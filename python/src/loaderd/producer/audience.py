@@ -26,7 +26,7 @@ UNDECODABLE = "undecodable"
 
 @dataclass(frozen=True, slots=True)
 class RunIntake:
-    """What a run read of the document stream while something was published, documents of all producers."""
+    """What a run read of the document stream during a publish, documents of all producers."""
 
     run: str
     read: int
@@ -41,7 +41,7 @@ class RunIntake:
         if not self.skipped:
             return ""
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.skipped.items())
-        line = f"run {self.run} read {self.read:,} documents of all producers meanwhile and skipped {sum(self.skipped.values()):,}: {reasons}"
+        line = f"run {self.run} read {self.read:,} documents (of all producers) during this publish and skipped {sum(self.skipped.values()):,}: {reasons}"
         if UNDECODABLE in self.skipped:
             line += " (see loaderd dead list)"
         return line if not self.unread else f"{line}; not read yet: {self.unread:,}"
@@ -150,8 +150,8 @@ async def _intake(session: Session, subject: str) -> Intake | None:
         value, _ = await session.value(f"KV_{BUCKET}", subject)
     except (KeyError, Refused):
         return None
-    told: dict[str, Any] = json.loads(value)["value"]
-    return Intake(**{name: told[name] for name in Intake.__dataclass_fields__})
+    report: dict[str, Any] = json.loads(value)["value"]
+    return Intake(**{name: report[name] for name in Intake.__dataclass_fields__})
 
 
 def _nanoseconds(moment: str) -> int:

@@ -309,10 +309,12 @@ def check_utf8(*texts: str | bytes) -> None:
     """Raises BadDocument where more than 1 byte in 100 of a document's texts is not UTF-8, as a run would; half a surrogate pair has three such bytes."""
     invalid = size = 0
     for text in texts:
+        if text.isascii():
+            size += len(text)
+            continue
         data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
         size += len(data)
-        if not data.isascii():
-            invalid += len(data) - len(data.decode("utf-8", "ignore").encode())
+        invalid += len(data) - len(data.decode("utf-8", "ignore").encode())
     if invalid * INVALID_SHARE > size:
         raise BadDocument(f"{invalid} of {size} bytes of text are not UTF-8, more than 1 in {INVALID_SHARE}")
 
